@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// This file has the API keys in the store, as operators and requests see them.
+// This file serves the API keys in the store to operators.
 
-// storeOfKeys returns the instance whose store has the API keys of the configuration that runs.
+// storeOfKeys returns the running configuration and the instance whose store has its API keys.
 func (s running) storeOfKeys() (Config, *instance.Instance, error) {
 	app, h, err := s.instanceInUse()
 	if err == nil && (app.APIKeys == nil || !app.APIKeys.Store) {
@@ -90,7 +90,7 @@ func (s running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange
 	return len(keys), nil
 }
 
-// keyError returns the error that an operator gets when keys could not be changed.
+// keyError returns the operator's error for a failed change of keys.
 func keyError(err error) error {
 	switch {
 	case errors.As(err, new(*operator.Error)):

@@ -46,7 +46,7 @@ func (s running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	return x.Told, err
 }
 
-// note notes a question in the audit, if that is asked for.
+// note writes a question to the audit, if it asks for that.
 func (x *Explainer) note(ctx context.Context, q operator.Question) error {
 	if !q.Note {
 		return nil
@@ -54,8 +54,8 @@ func (x *Explainer) note(ctx context.Context, q operator.Question) error {
 	return noted(x.Instance.Audit.Write(ctx, instance.AuditEntry{By: q.By, Action: "explain", Target: &x.Target}))
 }
 
-// ExplainReference tells what a reference was about, and goes on with the client that it
-// names, if memory still knows that.
+// ExplainReference explains the content of a reference. It continues with the client of the
+// reference, if memory still knows it.
 func (x *Explainer) ExplainReference() {
 	r := x.Referred
 	if r == nil {
@@ -79,9 +79,8 @@ func (x *Explainer) ExplainReference() {
 	}
 }
 
-// isUnknown reports whether the target is one of which there is no trace. An address may make
-// a first request, and so may somebody with a new key, but no API key and no session can
-// that isn't in force.
+// isUnknown reports whether there is no trace of the target. An address may make a first request,
+// and so may the owner of a new key, but an API key or a session must be in force.
 func (x *Explainer) isUnknown() bool {
 	if x.Told.Rule != nil || x.Told.Reputation != nil || x.Told.Refusal != nil {
 		return false
@@ -95,14 +94,14 @@ func (x *Explainer) isUnknown() bool {
 	return false
 }
 
-// explainRecord tells the worst of what the target's clients have done.
+// explainRecord adds the worst record of the target's clients.
 func (x *Explainer) explainRecord() {
 	list := x.clients(1)
 	if len(list) == 0 || list[0].Record.At == 0 {
 		return
 	}
 	c, now := list[0], x.Instance.Engine.Now()
-	if c.Key[0] == identity.TagNetwork { // what it says of a network is that it is squeezed
+	if c.Key[0] == identity.TagNetwork { // the record of a network means throttling
 		x.Told.Squeezed = x.in(c.Banned)
 		return
 	}
@@ -118,8 +117,7 @@ func (x *Explainer) explainRecord() {
 	}
 }
 
-// banOf describes the ban of a client that it has earned by its conduct, where now is the
-// engine's time and wall that of the clock.
+// banOf describes the automatic ban of a client. now is the engine's time and wall the clock's.
 func (a Config) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
 	until := wall.Add(c.Banned).UTC().Truncate(time.Second)
 	ban := &operator.Ban{
@@ -134,7 +132,7 @@ func (a Config) banOf(c engine.ClientRecord, now int64, wall time.Time) *operato
 	return ban
 }
 
-// explainStatement tells the operator's statement about the target.
+// explainStatement adds the operator's rule about the target.
 func (x *Explainer) explainStatement() {
 	set := x.App.Stated.Now()
 	if set.IsEmpty() {
@@ -157,13 +155,13 @@ func (x *Explainer) explainStatement() {
 	}
 }
 
-// Where the statements of operators are.
+// The places of operators' rules.
 const (
 	byRules = "rules" // in the file of this machine
 	byStore = "store" // in the store, for all machines that share it
 )
 
-// ruleOf describes a statement of the operator, or nil.
+// ruleOf describes an operator's rule. It returns nil for nil.
 func ruleOf(s *rules.Statement, by string) *operator.Ban {
 	if s == nil {
 		return nil
@@ -176,8 +174,8 @@ func ruleOf(s *rules.Statement, by string) *operator.Ban {
 	return told
 }
 
-// ExplainCounts tells how the target stands with each limit that counts it, as if its next
-// request cost as much as the refused one, if that is known, or as most requests do.
+// ExplainCounts adds the state of each limit that counts the target. It assumes that the next
+// request costs as much as the refused one, if that is known, or else the zone's default cost.
 func (x *Explainer) ExplainCounts(ctx context.Context) {
 	if x.Told.Tier = x.keyTier(); x.Told.Tier != "" {
 		x.Told.TierReason = ofItsKey
@@ -188,7 +186,7 @@ func (x *Explainer) ExplainCounts(ctx context.Context) {
 	var explained []countedKey
 	for _, c := range x.countedKeys(x.App.AllZones, maxExplained) {
 		if c.key == "" || !x.applies(c) {
-			continue // of a reference it can't be told what its client has used
+			continue // the counts of a reference's client are unknown
 		}
 		debit := engine.Debit{Limit: &c.Limit, Key: []byte(c.key), Cost: x.nextCost(c.Zone)}
 		if c.Scaling != nil {
@@ -220,7 +218,7 @@ func (x *Explainer) ExplainCounts(ctx context.Context) {
 	}
 }
 
-// nextCost returns what the next request is taken to cost in a zone.
+// nextCost returns the assumed cost of the next request in a zone.
 func (x *Explainer) nextCost(z *enforce.Zone) int64 {
 	if r := x.Told.Refusal; r != nil && r.Zone == z.Name && r.Cost > 0 {
 		return r.Cost
@@ -228,7 +226,7 @@ func (x *Explainer) nextCost(z *enforce.Zone) int64 {
 	return max(z.Cost.Fixed, 1)
 }
 
-// assumption says what the next request is taken to cost, where requests differ in that.
+// assumption describes the assumed cost of the next request, if costs vary.
 func (x *Explainer) assumption(keys []countedKey) string {
 	for _, c := range keys {
 		if z := c.Zone; len(z.Costs) > 0 || z.Cost.From != "" {
@@ -238,14 +236,14 @@ func (x *Explainer) assumption(keys []countedKey) string {
 	return ""
 }
 
-// applies reports whether a limit is for the target: those of other tiers aren't.
+// applies reports whether a limit applies to the target: those of other tiers don't.
 func (x *Explainer) applies(c countedKey) bool {
 	tier, known := x.tierIn(c.Zone)
 	return !known || c.tier == tier || c.held && x.Kind != operator.APIKey
 }
 
-// inUse returns the states of keys without those that only follow from the target's name and
-// have counted nothing, if there is another key of that limit.
+// inUse returns the states of keys. It omits keys that only follow from the target's name and have
+// no counts, if there is another key of the same limit.
 func inUse(keys []countedKey, states []operator.LimitState) (kept []operator.LimitState) {
 	shown := make(map[storage.LimitID]bool)
 	for i, c := range keys {
@@ -260,7 +258,7 @@ func inUse(keys []countedKey, states []operator.LimitState) (kept []operator.Lim
 	return kept
 }
 
-// untilOf returns when a ban ends, or the zero time if it doesn't.
+// untilOf returns the end of a ban, or the zero time if it has none.
 func untilOf(b *operator.Ban) time.Time {
 	if b.Until == nil {
 		return time.Time{}
@@ -268,14 +266,14 @@ func untilOf(b *operator.Ban) time.Time {
 	return *b.Until
 }
 
-// Explainer collects what is known of a target.
+// Explainer collects the explanation of a target.
 type Explainer struct {
 	*Subject
 	Now  time.Time
 	Told operator.Explanation
 }
 
-// in returns the time after a wait of the engine.
+// in returns the time after the engine's wait.
 func (x *Explainer) in(wait time.Duration) *time.Time {
 	if wait <= 0 || wait == limiter.Never {
 		return nil
@@ -306,8 +304,7 @@ func (x *Explainer) refuses(outcome, zone, limit string, retry time.Duration, wh
 	return f
 }
 
-// explainLimit adds how a debit stands with a limit, and returns what would be decided if it
-// were the only one.
+// explainLimit adds the state of a debit's limit, and returns the decision of that limit alone.
 func (x *Explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit engine.Debit) engine.Decision {
 	cost := debit.Cost
 	debits := []engine.Debit{debit}
@@ -331,7 +328,7 @@ func (x *Explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit e
 	return d
 }
 
-// addShadows adds to a forecast of a request that passes which shadow limits would refuse it.
+// addShadows adds the shadow limits that would refuse a request to the forecast that it passes.
 func addShadows(f operator.Forecast, by []*enforce.Policy) operator.Forecast {
 	for i, p := range by {
 		if i == 0 {

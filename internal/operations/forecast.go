@@ -23,10 +23,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// This file tells what becomes of a request that somebody might make.
+// This file forecasts the outcome of a request.
 
-// explainRequest follows a request of the target through the handlers of its server, and asks
-// each of ours that it comes to.
+// explainRequest passes a request of the target through the handlers of its server, and asks each
+// of our handlers on its way.
 func (x *Explainer) explainRequest(ctx context.Context, q operator.Question) error {
 	r, err := x.RequestOf(ctx, q)
 	if err != nil {
@@ -64,7 +64,7 @@ func (x *Explainer) explainRequest(ctx context.Context, q operator.Question) err
 	return nil
 }
 
-// RequestOf returns the request that a question is about, as a server would receive it.
+// RequestOf returns the request in a question, as a server would receive it.
 func (x *Explainer) RequestOf(ctx context.Context, q operator.Question) (*http.Request, error) {
 	if x.Kind != operator.Address && x.Kind != operator.APIKey {
 		return nil, operator.Errorf(http.StatusBadRequest, "client: a request can be explained for an address or an api-key, got %s: ask without a URL", x.Kind)
@@ -126,7 +126,7 @@ func serversOf(u *url.URL) ([]*caddyhttp.Server, error) {
 	return all, nil
 }
 
-// explainHandler tells what a handler would do to the request.
+// explainHandler forecasts a handler's treatment of the request.
 func (x *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *http.Request) operator.Forecast {
 	vars := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 	if x.Kind == operator.Address {
@@ -162,10 +162,10 @@ func (x *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *h
 	return x.explainDebits(ctx, e)
 }
 
-// ofItsKey is why a client has the tier of its API key.
+// ofItsKey is the reason for the tier of an API key's client.
 const ofItsKey = "of its API key"
 
-// tierReason returns why a client has its tier.
+// tierReason returns the reason for a client's tier.
 func tierReason(c *enforce.Credentials) string {
 	switch {
 	case c.Service:
@@ -176,7 +176,7 @@ func tierReason(c *enforce.Credentials) string {
 	return "of requests without a known API key"
 }
 
-// explainDebits tells what would be decided about the debits of a request.
+// explainDebits forecasts the decision about the debits of a request.
 func (x *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) operator.Forecast {
 	for i, p := range e.Policies {
 		if len(x.Told.Limits) < maxExplained && x.isKnown(&e.Debits[i]) {
@@ -204,8 +204,8 @@ func (x *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) op
 	return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + countsText(e) + loadText(e)}, shadows)
 }
 
-// loadText says what depends on the load: which zones don't apply because it is low, and how many
-// requests may be under way; or "".
+// loadText describes how the forecast depends on the load: which zones don't apply because it is
+// low, and how many requests may be in flight; or "".
 func loadText(e *enforce.Evaluation) (text string) {
 	for _, z := range e.Handler.Zones {
 		if len(z.When) == 0 && z.Concurrency == nil {
@@ -222,7 +222,7 @@ func loadText(e *enforce.Evaluation) (text string) {
 	return text
 }
 
-// explainShadows tells how a request stands with its shadow limits, and returns those that would
+// explainShadows adds the states of the request's shadow limits, and returns the limits that would
 // refuse it.
 func (x *Explainer) explainShadows(ctx context.Context, s *enforce.Charges) (by []*enforce.Policy) {
 	for from := 0; from < len(s.Debits); {
@@ -240,7 +240,7 @@ func (x *Explainer) explainShadows(ctx context.Context, s *enforce.Charges) (by 
 	return by
 }
 
-// countsText says with which answers the request uses up units of some zones, or "".
+// countsText describes which answers make the request use up units of some zones, or "".
 func countsText(e *enforce.Evaluation) (text string) {
 	var last *enforce.Zone
 	for _, p := range e.Policies {
@@ -252,8 +252,8 @@ func countsText(e *enforce.Evaluation) (text string) {
 	return text
 }
 
-// isKnown reports whether a debit is one of the target. A client that is only named by its API
-// key has no address that it could be counted by.
+// isKnown reports whether the target determines a debit's key. A target that is only the name of an
+// API key has no address to count by.
 func (x *Explainer) isKnown(d *engine.Debit) bool {
 	return x.Kind == operator.Address || len(d.Key) > 0 && d.Key[0] != identity.TagUnknown
 }

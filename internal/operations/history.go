@@ -15,9 +15,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// This file has what operators see of the past.
+// This file serves the history to operators.
 
-// appInUse returns the configuration that runs.
+// appInUse returns the running configuration.
 func (s running) appInUse() (Config, error) {
 	app := s.config()
 	if app == nil {
@@ -26,7 +26,7 @@ func (s running) appInUse() (Config, error) {
 	return Config{app}, nil
 }
 
-// instanceInUse returns the instance of the configuration that runs.
+// instanceInUse returns the running configuration and its instance.
 func (s running) instanceInUse() (Config, *instance.Instance, error) {
 	app, err := s.appInUse()
 	if err != nil {
@@ -77,7 +77,7 @@ func (s running) History(ctx context.Context, q operator.HistoryQuery) (operator
 	return told, nil
 }
 
-// heaviestKept returns the heaviest keys of the part of a query's time for which keys are kept.
+// heaviestKept returns the heaviest keys in the part of a query's period for which keys are kept.
 func heaviestKept(ctx context.Context, store storage.Historian, q storage.HistoryQuery, now int64) ([]storage.Heavy, error) {
 	if q.From = max(q.From, now-int64(storage.KeepHeaviest)); q.From >= q.To {
 		return nil, nil
@@ -95,10 +95,10 @@ func historyPoint(p storage.Point) operator.HistoryPoint {
 	}
 }
 
-// maxChosen is how many points a chosen resolution makes at most, if there is a coarser one.
+// maxChosen is the most points of an automatic resolution, if there is a coarser one.
 const maxChosen = 400
 
-// historyQuery returns what to ask a store for at now.
+// historyQuery returns the store's query for an operator's query at now.
 func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 	wanted := storage.HistoryQuery{
 		Series: storage.Series{Zone: q.Zone, Limit: q.Limit},
@@ -123,8 +123,7 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 	return wanted
 }
 
-// keysInHistory returns the heavy keys that memory still knows, by their names at
-// rest.
+// keysInHistory returns the heavy keys that memory still knows, by their names at rest.
 func (a Config) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) map[storage.Key]string {
 	if len(heaviest) == 0 {
 		return nil
@@ -162,7 +161,7 @@ func (s running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.A
 	return AuditOf(ctx, h, q)
 }
 
-// AuditOf returns the audit of an instance as operators see it.
+// AuditOf returns the audit of an instance for operators.
 func AuditOf(ctx context.Context, h *instance.Instance, q operator.AuditQuery) ([]operator.Act, error) {
 	before, n := int64(math.MaxInt64), q.N
 	if !q.Before.IsZero() {
@@ -189,8 +188,8 @@ func AuditOf(ctx context.Context, h *instance.Instance, q operator.AuditQuery) (
 	return told, nil
 }
 
-// targetText returns whom an act was about: an API key by its name, and any other by its kind and
-// the beginning of the name at rest.
+// targetText returns the target of an entry: the name of an API key, or else the kind and the
+// beginning of the name at rest.
 func targetText(a *storage.Act, name string) string {
 	switch {
 	case name != "":
@@ -210,7 +209,7 @@ func (s running) Reveal(ctx context.Context, by, list string) error {
 	return noted(h.Audit.Write(ctx, instance.AuditEntry{By: by, Action: "reveal", Reason: list}))
 }
 
-// noted returns what an operator is told about an entry of the audit that could not be written.
+// noted returns the operator's error for a failed write to the audit.
 func noted(err error) error {
 	if told := (*operator.Error)(nil); err != nil && !errors.As(err, &told) {
 		return operator.Errorf(http.StatusServiceUnavailable, "it can't be noted in the audit: %v", err)

@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Bans implements operator.Service. Those that memory doesn't hold, because their clients
-// haven't been seen since Caddy started, aren't listed.
+// Bans implements operator.Service. It omits bans that memory doesn't hold because their clients
+// haven't been seen since Caddy started.
 func (s running) Bans(context.Context) ([]operator.Ban, error) {
 	app, h, err := s.instanceInUse()
 	if err != nil {
@@ -44,7 +44,7 @@ func (s running) Bans(context.Context) ([]operator.Ban, error) {
 	}
 	earned := h.Engine.Clients(engine.ClientsQuery{
 		Banned: true, N: operator.MaxItems - len(bans),
-		Match: func(key []byte) bool { return key[0] != identity.TagNetwork }, // a network is squeezed, not banned
+		Match: func(key []byte) bool { return key[0] != identity.TagNetwork }, // a network is throttled, not banned
 	})
 	for _, c := range earned {
 		ban := app.banOf(c, h.Engine.Now(), now)
@@ -59,7 +59,7 @@ func (s running) Bans(context.Context) ([]operator.Ban, error) {
 	return bans, nil
 }
 
-// Bounds of how long an operator's statement holds.
+// Bounds of the duration of an operator's rule.
 const (
 	minStatement = time.Second
 	maxStatement = 100 * 365 * 24 * time.Hour
@@ -78,7 +78,7 @@ func (s running) Allow(ctx context.Context, o operator.Order) (operator.Done, er
 	return s.state(ctx, rules.Allow, o)
 }
 
-// state makes a statement about a target.
+// state adds a rule about a target.
 func (s running) state(ctx context.Context, action rules.Action, o operator.Order) (operator.Done, error) {
 	t, about, err := s.stated(o.Client)
 	if err != nil {
@@ -108,36 +108,36 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 	return done, nil
 }
 
-// entry returns the audit entry of an order about the target.
+// entry returns the audit entry for an order about the target.
 func (t *Subject) entry(action string, o operator.Order) instance.AuditEntry {
 	about := t.Target
 	return instance.AuditEntry{By: o.By, Action: action, Target: &about, Reason: o.Reason}
 }
 
-// replacedBy returns a note about the earlier statement whose place another takes, if there is one:
-// undoing the other doesn't bring it back.
+// replacedBy returns a note about the earlier rule that a new one replaces, if there is one:
+// undoing the new rule doesn't restore it.
 func (t *Subject) replacedBy(added rules.Statement) (notes []string) {
 	var earlier []rules.Statement
 	for _, s := range t.Instance.Shared.Find(added.Action, added.Target) {
 		earlier = append(earlier, s.Statement)
 	}
 	if !t.App.SharesStatements() {
-		earlier, _ = t.App.inFile(added.Action, added.Target) // an error: adding to the file says it
+		earlier, _ = t.App.inFile(added.Action, added.Target) // adding to the file reports any error
 	}
 	for _, s := range earlier {
 		left := "no end"
 		if !s.Until.IsZero() {
 			left = wording.Wait(time.Until(s.Until)) + " left"
 		}
-		if left != " left" { // it has ended
+		if left != " left" { // otherwise it has ended
 			notes = append(notes, "it is in the place of an earlier one that had "+left+", which undoing it doesn't bring back")
 		}
 	}
 	return notes
 }
 
-// exceptionsTo returns a note about the narrower networks that a statement doesn't hold for, if
-// there are any.
+// exceptionsTo returns a note about narrower networks that are exempt from a rule, if there are
+// any.
 func (a Config) exceptionsTo(s rules.Statement) (notes []string) {
 	if s.Target.Kind != rules.Address {
 		return nil
@@ -148,7 +148,7 @@ func (a Config) exceptionsTo(s rules.Statement) (notes []string) {
 	return notes
 }
 
-// stated returns whom an operator names, and how the file names them.
+// stated returns an operator's target, and its form in the file.
 func (s running) stated(client string) (t *Subject, about rules.Target, err error) {
 	if t, err = s.target(client); err == nil {
 		about, err = t.statementTarget()
@@ -156,8 +156,8 @@ func (s running) stated(client string) (t *Subject, about rules.Target, err erro
 	return t, about, err
 }
 
-// statementTarget returns the target as the file has it. Of a reference it is the client that
-// memory still knows.
+// statementTarget returns the form of the target in the file. For a reference it returns the
+// client, if memory still knows it.
 func (t *Subject) statementTarget() (rules.Target, error) {
 	if t.Referred != nil {
 		x := Explainer{Subject: t, Now: time.Now()}
@@ -215,7 +215,7 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 	return done, nil
 }
 
-// stillBanned returns whom the statement is about that still bans the target, or "".
+// stillBanned returns the target of a rule that still bans this target, or "".
 func (t *Subject) stillBanned() string {
 	x := Explainer{Subject: t, Now: time.Now()}
 	x.explainStatement()
@@ -225,8 +225,8 @@ func (t *Subject) stillBanned() string {
 	return x.Told.Rule.Client
 }
 
-// unstate removes the statements with an action about a target, and returns how many there
-// were. The audit has it if there were any.
+// unstate removes the rules with a target and an action, and returns their number. If there were
+// any, it writes an audit entry.
 func (t *Subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Order) (int, error) {
 	inFile, err := t.App.inFile(action, about)
 	if err != nil {
@@ -306,10 +306,10 @@ func (s running) Import(ctx context.Context, i operator.Import) (operator.Done, 
 	return operator.Done{Changed: len(added), In: in, Notes: notes}, nil
 }
 
-// This file lets clients in again.
+// This file forgets violations and counts.
 
-// resetAll resets what is to be forgotten, and notes that in the audit before. It returns how
-// much of it there was.
+// resetAll writes an audit entry and then performs the resets. It returns the number of items that
+// it found.
 func (t *Subject) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Order) (found int, err error) {
 	if err := t.Instance.Audit.Write(ctx, t.entry(action, o)); err != nil {
 		return 0, err
@@ -363,7 +363,7 @@ func (s running) Reset(ctx context.Context, o operator.Order) (operator.Done, er
 	return done, nil
 }
 
-// unknownHint says how else a client may be named that isn't found, or "".
+// unknownHint suggests another way to name a client that wasn't found, or returns "".
 func (t *Subject) unknownHint() string {
 	if t.Kind == operator.Reference {
 		return ""
@@ -371,8 +371,8 @@ func (t *Subject) unknownHint() string {
 	return "; name it by the reference of one of its refusals (ref:...) if it is one that zones per client tell apart by more than its address"
 }
 
-// forgive forgets the violations of a client, which ends the ban that they have led to. It
-// returns how many clients had any, and how many bans ended.
+// forgive forgets the violations of a client, which ends the ban that they caused. It returns the
+// number of clients with violations, and the number of ended bans.
 func (t *Subject) forgive(ctx context.Context, o operator.Order) (forgiven, banned int, err error) {
 	var resets []engine.Reset
 	for _, c := range t.clients(operator.MaxItems) {

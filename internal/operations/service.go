@@ -1,5 +1,5 @@
-// Package operations has what operators see of the config that runs, and can do to its clients. The
-// command line, the admin endpoint and the dashboard are given it as an [operator.Service].
+// Package operations implements the operators' view of the running config, and their actions on its
+// clients. The command line, the admin endpoint and the dashboard use it as an [operator.Service].
 package operations
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// running is the service of this process. It finds the config that runs with each call.
+// running is the service of this process. It looks up the running config on each call.
 type running struct {
-	config  func() *enforce.Config // returns the config that runs, or nil if there is none
+	config  func() *enforce.Config // returns the running config, or nil
 	version string                 // of this module
-	started time.Time              // when the process began
+	started time.Time              // the start of the process
 }
 
-// New returns the service of this process, of a version. config returns the config that runs,
-// or nil if there is none.
+// New returns the service of this process. version is the module's. config returns the running
+// config, or nil if there is none.
 func New(config func() *enforce.Config, version string, started time.Time) operator.Service {
 	return running{config, version, started}
 }
@@ -81,5 +81,5 @@ func (a Config) tag(key string) string {
 // Interface guards
 var _ operator.Service = running{}
 
-// Config is the config that runs, as operators see it.
+// Config is the running config with the methods for operators.
 type Config struct{ *enforce.Config }

@@ -16,12 +16,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// This file changes operators' statements while Caddy runs: in the store if several machines share
-// it, or else in the file of bans and allowances. What is changed here is in force in this process
-// at once, and in others that use the store or the file within a second.
+// This file changes operators' rules while Caddy runs: in the store if several machines share it,
+// or else in the rules file. A change takes effect in this process at once, and in other processes
+// that use the store or the file within a second.
 
-// ListStatements returns the statements in the file, in its order, those that have ended among
-// them.
+// ListStatements returns the rules in the file, in its order, including those that have ended.
 func (a Config) ListStatements() ([]rules.Statement, error) {
 	statements, err := rules.List(a.Rules.Path())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -30,8 +29,8 @@ func (a Config) ListStatements() ([]rules.Statement, error) {
 	return statements, err
 }
 
-// AddStatements adds statements to the file, in the place of those with the same action about
-// the same targets. who is the person or program that makes them.
+// AddStatements adds rules to the file. They replace rules with the same action and target. who is
+// the acting person or program.
 func (a Config) AddStatements(who string, added ...rules.Statement) error {
 	if err := rules.Add(a.Rules.Path(), time.Now(), added...); err != nil {
 		return instance.WithRemedy(err)
@@ -40,9 +39,8 @@ func (a Config) AddStatements(who string, added ...rules.Statement) error {
 	return nil
 }
 
-// RemoveStatements removes the statements about a target with an action, or with any if action
-// is 0, and returns them: none if there were none. who is the person or program that removes
-// them.
+// RemoveStatements removes the rules with a target and an action, and returns them. An action of 0
+// matches any. who is the acting person or program.
 func (a Config) RemoveStatements(who string, action rules.Action, target rules.Target) ([]rules.Statement, error) {
 	removed, err := rules.Remove(a.Rules.Path(), action, target)
 	if err != nil {
@@ -54,8 +52,8 @@ func (a Config) RemoveStatements(who string, action rules.Action, target rules.T
 	return removed, nil
 }
 
-// statementsChanged brings a change of the file into force, and tells who has made it. The log
-// doesn't say whom it is about.
+// statementsChanged applies a change of the file, and logs its author. The log doesn't contain the
+// target.
 func (a Config) statementsChanged(who, how string, statements []rules.Statement) {
 	a.Rules.Reload()
 	a.logStatements(who, how, len(statements))
@@ -65,7 +63,7 @@ func (a Config) logStatements(who, how string, n int) {
 	a.Log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
 }
 
-// DescribeRules describes the file of bans and allowances.
+// DescribeRules describes the rules file.
 func (a Config) DescribeRules() operator.RulesFile {
 	set, now := a.Rules.Value(), time.Now()
 	told := operator.RulesFile{
@@ -81,12 +79,12 @@ func (a Config) DescribeRules() operator.RulesFile {
 	return told
 }
 
-// This file says where operators' statements go, and what operators should know of that.
+// This file chooses the place of operators' rules, and makes notes about it.
 
-// errStoreAway says that the store can't be used.
+// errStoreAway is the error of a store that can't be used.
 var errStoreAway = errors.New("the store can't be used at the moment")
 
-// isOnlyInFile reports whether the store can't be used, and the file of this machine has a statement.
+// isOnlyInFile reports whether the store can't be used, and this machine's file has the rule.
 func (a Config) isOnlyInFile(h *instance.Instance, action rules.Action, about rules.Target) bool {
 	if !h.Engine.Degraded() {
 		return false
@@ -95,7 +93,7 @@ func (a Config) isOnlyInFile(h *instance.Instance, action rules.Action, about ru
 	return err == nil && len(lines) > 0
 }
 
-// Unstated returns what an operator is told when statements could not be changed.
+// Unstated returns the operator's error for a failed change of rules.
 func (a Config) Unstated(err error, added ...rules.Statement) error {
 	if !a.SharesStatements() {
 		return err
@@ -114,9 +112,9 @@ func (a Config) Unstated(err error, added ...rules.Statement) error {
 	return operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed: try again, or write a line into the rules file of each machine, which is read within a second: %s (here: %s)", err, line, a.Rules.Path())
 }
 
-// state adds statements, all or none, and notes that in the audit before. It returns where they are,
-// byStore or byRules, and what operators should know. While the store can't be used, they are in the
-// rules file of this machine.
+// state writes audit entries and then adds rules, all or none. It returns their place, byStore or
+// byRules, and notes for the operator. While the store can't be used, it adds them to this
+// machine's rules file.
 func (a Config) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Statement) (in string, notes []string, err error) {
 	who, away := entries[0].By, false
 	for _, e := range entries {
@@ -148,8 +146,8 @@ func (a Config) state(ctx context.Context, h *instance.Instance, entries []insta
 	return byRules, notes, nil
 }
 
-// unstateShared removes the statements about a target with an action from a store that machines
-// share, and returns how many there were.
+// unstateShared removes the rules with a target and an action from a shared store, and returns
+// their number.
 func (a Config) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
 	removed, err := h.Shared.Drop(ctx, action, about)
 	if err != nil {
@@ -161,7 +159,7 @@ func (a Config) unstateShared(ctx context.Context, h *instance.Instance, who str
 	return removed, nil
 }
 
-// inFile returns the statements in the file about a target with an action, or with any if it is 0.
+// inFile returns the rules in the file with a target and an action. An action of 0 matches any.
 func (a Config) inFile(action rules.Action, about rules.Target) (found []rules.Statement, err error) {
 	statements, err := a.ListStatements()
 	for _, s := range statements {
@@ -172,8 +170,8 @@ func (a Config) inFile(action rules.Action, about rules.Target) (found []rules.S
 	return found, err
 }
 
-// besideInFile returns notes about the lines in the file of this machine about a target, if
-// statements are kept in the store: they hold as well.
+// besideInFile returns notes about the lines with a target in this machine's file, which apply in
+// addition to the rules in the store.
 func (a Config) besideInFile(about rules.Target) (notes []string) {
 	if !a.SharesStatements() {
 		return nil
@@ -188,7 +186,7 @@ func (a Config) besideInFile(about rules.Target) (notes []string) {
 	return notes
 }
 
-// otherFiles returns a note about the files of other machines, if these share the store.
+// otherFiles returns a note about the files of other machines, if they share the store.
 func (a Config) otherFiles() []string {
 	if !a.SharesStatements() {
 		return nil
@@ -196,7 +194,7 @@ func (a Config) otherFiles() []string {
 	return []string{"lines about it in the rules files of other machines stay: remove them there"}
 }
 
-// unlessElsewhere says where else a statement may be that was not found, or "".
+// unlessElsewhere names other places of a rule that wasn't found, or returns "".
 func (a Config) unlessElsewhere() string {
 	if !a.SharesStatements() {
 		return ""

@@ -17,17 +17,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// This file finds the keys that an operator means.
+// This file finds the keys of an operator's target.
 
-// Subject is whom an operator names, in the configuration that runs.
+// Subject is an operator's target in the running configuration.
 type Subject struct {
 	operator.Target
 	App      Config
 	Instance *instance.Instance
-	Referred *enforce.ReferredRefusal // what a reference says; nil for other targets
+	Referred *enforce.ReferredRefusal // the content of a reference; nil for other targets
 }
 
-// Subject returns whom an operator names.
+// target returns the target with a name.
 func (s running) target(text string) (*Subject, error) {
 	named, err := operator.ParseTarget(text)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s running) target(text string) (*Subject, error) {
 	return t, nil
 }
 
-// zonesNamed returns the zones of a name, or all if it is "".
+// zonesNamed returns the zones with a name, or all if it is "".
 func (a Config) zonesNamed(name string) ([]*enforce.Zone, error) {
 	if name == "" {
 		return a.AllZones, nil
@@ -76,7 +76,7 @@ func (a Config) zonesNamed(name string) ([]*enforce.Zone, error) {
 	return zones, nil
 }
 
-// IsIn reports whether a key is one of the target.
+// IsIn reports whether a key belongs to the target.
 func (t *Subject) IsIn(key string) bool {
 	if key == "" {
 		return false
@@ -84,7 +84,7 @@ func (t *Subject) IsIn(key string) bool {
 	switch t.Kind {
 	case operator.Address:
 		network, ok := identity.NetworkOf(key)
-		if !ok && key[0] == identity.TagText { // of which there may be a million
+		if !ok && key[0] == identity.TagText { // there may be a million of them
 			network, ok = operator.ParseNetwork(key[1:])
 		}
 		return ok && network.Overlaps(t.Network)
@@ -102,7 +102,7 @@ func (t *Subject) IsIn(key string) bool {
 	return false
 }
 
-// textKey returns the key that a text is counted by.
+// textKey returns the key for a text.
 func textKey(text string) []byte {
 	key := append([]byte{identity.TagText}, text...)
 	if len(key) > enforce.LongKey {
@@ -112,8 +112,8 @@ func textKey(text string) []byte {
 	return key
 }
 
-// keysIn returns the keys that the target has in a zone, whether memory holds them or not,
-// as far as they follow from its name.
+// keysIn returns the keys in a zone that follow from the target's name, whether or not memory holds
+// them.
 func (t *Subject) keysIn(z *enforce.Zone) [][]byte {
 	switch {
 	case t.Kind == operator.Address && z.Per != enforce.PerClient && z.Per != enforce.PerEveryone:
@@ -134,8 +134,8 @@ func (t *Subject) keysIn(z *enforce.Zone) [][]byte {
 	return nil
 }
 
-// networkKey returns the key of the network that an address or a small network is in, where
-// networks are told apart by prefixes; nil if the target is more than one of them.
+// networkKey returns the key of the network that contains the target, given the lengths of
+// networks' prefixes. It returns nil if the target spans several such networks.
 func (t *Subject) networkKey(ipv4, ipv6 int) []byte {
 	network, ok := identity.Prefix(t.Network.Addr().String(), ipv4, ipv6)
 	if !ok || network.Bits() > t.Network.Bits() {
@@ -144,17 +144,17 @@ func (t *Subject) networkKey(ipv4, ipv6 int) []byte {
 	return identity.AppendPrefix([]byte{identity.TagNetwork}, network)
 }
 
-// countedKey is a key of the target, and a limit that counts it.
+// countedKey is a key of the target with a limit that counts it.
 type countedKey struct {
 	tierLimit
 	key  string      // "" if only its name is known
 	name storage.Key // at rest, if the key is ""
-	held bool        // by memory; otherwise the key follows from the target's name
+	held bool        // in memory; otherwise the key follows from the target's name
 }
 
-// countedKeys returns what limits of some zones count for the target, at most so many: all keys
-// that follow from its name, and those that memory holds. Where tiers share a count, the limit
-// is that of the target's tier, or the one that was last applied.
+// countedKeys returns the target's keys in some zones with their limits, at most `most`: all keys
+// that follow from its name, and those in memory. If tiers share a count, the limit is that of the
+// target's tier, or else the one that was applied last.
 func (t *Subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKey) {
 	if r := t.Referred; r != nil {
 		if p := r.Policy; p != nil && slices.Contains(zones, p.Zone) && r.Name != (storage.Key{}) {
@@ -191,7 +191,7 @@ func (t *Subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKe
 	return list
 }
 
-// eachNamed passes the keys that follow from the target's name in a zone, those of the
+// eachNamed passes the keys that follow from the target's name in a zone to add, those of the
 // target's tier first.
 func (t *Subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
 	tier, _ := t.tierIn(z)
@@ -223,8 +223,7 @@ func (t *Subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
 	}
 }
 
-// tierIn returns the tier that the target has in a zone, and reports whether that is known
-// without a request.
+// tierIn returns the target's tier in a zone, and reports whether it is known without a request.
 func (t *Subject) tierIn(z *enforce.Zone) (tier string, known bool) {
 	switch {
 	case z.Tiers && t.Kind == operator.APIKey:
@@ -235,7 +234,7 @@ func (t *Subject) tierIn(z *enforce.Zone) (tier string, known bool) {
 	return z.DefaultTier, z.DefaultTier != ""
 }
 
-// keyTier returns the tier of the API key that the target names, or "".
+// keyTier returns the tier of the target's API key, or "".
 func (t *Subject) keyTier() string {
 	if t.Kind != operator.APIKey {
 		return ""
@@ -243,8 +242,8 @@ func (t *Subject) keyTier() string {
 	return t.App.APIKeys.TierOf(t.Value, time.Now())
 }
 
-// clients returns the clients of the target that memory knows something bad of, at most so
-// many, and the keys that follow from its name.
+// clients returns the clients of the target with a bad record in memory, at most `most`, and the
+// keys that follow from its name.
 func (t *Subject) clients(most int) (list []engine.ClientRecord) {
 	if t.Referred != nil {
 		return nil
@@ -256,7 +255,7 @@ func (t *Subject) clients(most int) (list []engine.ClientRecord) {
 	return list
 }
 
-// targetOf returns the text that names the client of a key, or "".
+// targetOf returns the name of a key's client, or "".
 func targetOf(key string) string {
 	if network, ok := identity.NetworkOf(key); ok {
 		return operator.Target{Kind: operator.Address, Network: network}.String()
@@ -274,7 +273,7 @@ func targetOf(key string) string {
 	return ""
 }
 
-// tag returns the tag of the target's client, or "" if the target isn't one client.
+// tag returns the tag of the target's client, or "" if the target isn't a single client.
 func (t *Subject) tag() string {
 	switch t.Kind {
 	case operator.Address:
@@ -287,7 +286,7 @@ func (t *Subject) tag() string {
 	return ""
 }
 
-// tagOf returns the tag of the client that a text names, or "".
+// tagOf returns the tag of the client with a name, or "".
 func (a Config) tagOf(h *instance.Instance, client string) string {
 	named, err := operator.ParseTarget(client)
 	if err != nil {
@@ -296,7 +295,7 @@ func (a Config) tagOf(h *instance.Instance, client string) string {
 	return (&Subject{Target: named, App: a, Instance: h}).tag()
 }
 
-// resolveTag makes a target that is a tag the client that memory knows by it.
+// resolveTag replaces a target that is a tag by the tag's client in memory.
 func (t *Subject) resolveTag() error {
 	tag, clients := strings.ToLower(t.Value), make(map[string]bool)
 	has := func(key []byte) bool { return strings.HasPrefix(t.Instance.Names.FullTag(key), tag) }
@@ -306,7 +305,7 @@ func (t *Subject) resolveTag() error {
 	for _, c := range t.Instance.Engine.Clients(engine.ClientsQuery{N: operator.MaxItems, Match: has}) {
 		clients[targetOf(c.Key)] = true
 	}
-	delete(clients, "") // those that can't be named
+	delete(clients, "") // clients without a name
 	switch len(clients) {
 	case 0:
 		return operator.Errorf(http.StatusNotFound, "client: memory holds no client with the tag %s: tags of addresses change every day (UTC); name it by its address, api-key:NAME or key:TEXT", t.Value)

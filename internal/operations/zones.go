@@ -28,8 +28,8 @@ func (s running) Zones(context.Context) ([]operator.Zone, error) {
 	return DescribeZones(app, keys), nil
 }
 
-// DescribeZones describes the zones of all handlers, given how many keys each limit counts.
-// Those of one name, which count together, are one.
+// DescribeZones describes the zones of all handlers. keys has the number of keys of each limit.
+// Zones with the same name count together and are merged.
 func DescribeZones(a *enforce.Config, keys map[storage.LimitID]int64) (zones []operator.Zone) {
 	var names []string
 	same := make(map[string][]*enforce.Zone)
@@ -45,11 +45,11 @@ func DescribeZones(a *enforce.Config, keys map[storage.LimitID]int64) (zones []o
 	return zones
 }
 
-// describeZone describes zones of one name. A limit that counts on several sites has the keys
-// of all of them.
+// describeZone describes zones of one name. A limit that counts on several sites has the keys of
+// all of them.
 func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitID]int64) operator.Zone {
 	told := operator.Zone{Name: zones[0].Name, Per: zones[0].PerText(), Limits: []operator.Limit{}}
-	counted := make(map[string]bool) // those of one name count as one
+	counted := make(map[string]bool) // limits of one name count as one
 	ids := make(map[int][]storage.LimitID)
 	for _, z := range zones {
 		for _, t := range z.SetsByTier(tiers) {
@@ -93,7 +93,7 @@ func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitI
 	return told
 }
 
-// describeConditions describes the conditions of zones of one name, each once.
+// describeConditions describes the distinct conditions of zones of one name.
 func describeConditions(zones []*enforce.Zone) (all []operator.Condition) {
 	for _, z := range zones {
 		for _, s := range z.When {
@@ -114,9 +114,9 @@ func describeConditions(zones []*enforce.Zone) (all []operator.Condition) {
 	return all
 }
 
-// addCounts adds those of a limit to those of its zone. Each limit of the zone counts what
-// passes, and who is banned; only one counts any other refusal. All that a shadow limit counts
-// passes.
+// addCounts adds the counts of a limit to its zone's. Every limit of the zone counts passing
+// requests and those of banned clients; only one counts any other refusal. All requests that a
+// shadow limit counts pass.
 func addCounts(to *operator.Counts, l operator.Limit, first bool) {
 	to.Blocked += l.Blocked
 	if first {
@@ -131,8 +131,8 @@ type tierLimit struct {
 	tier string
 }
 
-// limitsOf returns the limits of some zones by what they are stored under, which limits of
-// several tiers share if they differ only in their amounts.
+// limitsOf returns the limits of some zones by their IDs in the store. Limits of several tiers
+// share an ID if they differ only in their amounts.
 func (a Config) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimit {
 	limits := make(map[storage.LimitID][]tierLimit)
 	for _, z := range zones {
@@ -145,8 +145,8 @@ func (a Config) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimit 
 	return limits
 }
 
-// applied returns the one of some limits that was applied to a key. If none of them was, since
-// it was made smaller for the client, it is the first, without a tier unless all have that.
+// applied returns the limit that was applied to a key. If none was, because it was reduced for the
+// client, it returns the first one, without a tier unless all limits have that tier.
 func applied(limits []tierLimit, last *engine.Limit) tierLimit {
 	of := limits[0]
 	for _, l := range limits {
@@ -169,7 +169,7 @@ func describeLimit(p *enforce.Policy, tier string) operator.Limit {
 	}
 }
 
-// Totals returns what was decided since the process began.
+// Totals returns the number of decisions since the process began.
 func (a Config) Totals() operator.Totals {
 	totals := operator.Totals{At: time.Now().UTC(), Zones: make(map[string]operator.Counts)}
 	for _, zone := range DescribeZones(a.Config, nil) {
@@ -181,7 +181,7 @@ func (a Config) Totals() operator.Totals {
 	return totals
 }
 
-// defaultKeys is how many keys are listed unless somebody asks for more.
+// defaultKeys is the default number of listed keys.
 const defaultKeys = 20
 
 // Keys implements operator.Service.
@@ -216,12 +216,13 @@ func (s running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, 
 	return list, nil
 }
 
-// moreRefused orders keys by the requests that were refused, and then by those that would have been.
+// moreRefused orders keys by their refused requests, and then by those that would have been
+// refused.
 func moreRefused(a, b operator.Key) int {
 	return cmp.Or(cmp.Compare(refusedOf(b), refusedOf(a)), cmp.Compare(b.Refused, a.Refused))
 }
 
-// refusedOf returns how many requests of a key were refused, which a shadow limit refuses none of.
+// refusedOf returns how many requests of a key were refused. A shadow limit refuses none.
 func refusedOf(k operator.Key) int64 {
 	if k.Shadow {
 		return 0
@@ -243,7 +244,7 @@ func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
 	return told
 }
 
-// kindOf returns what kind of client a key is.
+// kindOf returns the kind of a key's client.
 func kindOf(key string) string {
 	switch key[0] {
 	case identity.TagNetwork:

@@ -7,12 +7,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// client is what is known of a client of a limit.
+// client holds the counts of a client of a limit.
 type client struct {
 	requests int64
-	errors   int64 // of these, with an answer as attackers get
-	peak     int64 // the most units that it wanted within a window
-	refused  bool  // whether it was, ever
+	errors   int64 // of these, answered with an error that attackers get
+	peak     int64 // the most units wanted within a window
+	refused  bool  // whether it was ever refused
 	wanted   usage // within the last window
 	passed   []usage
 }
@@ -23,28 +23,28 @@ type usage struct {
 	sum   int64
 }
 
-// clients are the clients of a limit, by the hashes of their keys. Each one is a record of some
-// 16 bytes. Those that came last are held as they are read.
+// clients are the clients of a limit, by the hashes of their keys. Each takes a record of some 16
+// bytes. The most recent ones are also held decoded.
 type clients struct {
 	refs    map[uint64]slab.Ref
 	records slab.Slab
 	hot     []hot
-	room    []byte // for a record, which is put from there
-	slot    int64  // some slot near those of the clients, so that their distances to it are small
+	room    []byte // scratch space for encoding a record
+	slot    int64  // a slot near those of the clients, which keeps the encoded distances small
 }
 
-// hot is a client that came lately. Its record may be older.
+// hot is a recent client. Its record may be outdated.
 type hot struct {
 	client
 	hash uint64
 	used bool
 }
 
-// maxHot is how many clients are held as they are read, a power of 2.
+// maxHot is how many clients are held decoded, a power of 2.
 const maxHot = 1 << 10
 
-// get returns the client with a hash, which is added if there is none. It may be changed until
-// the next call.
+// get returns the client with a hash, adding it if necessary. The result may be changed until the
+// next call.
 func (cs *clients) get(hash uint64) *client {
 	if cs.refs == nil {
 		cs.refs, cs.hot = make(map[uint64]slab.Ref), make([]hot, maxHot)
@@ -64,10 +64,10 @@ func (cs *clients) get(hash uint64) *client {
 	return &h.client
 }
 
-// len returns how many clients there are.
+// len returns the number of clients.
 func (cs *clients) len() int { return len(cs.refs) }
 
-// store brings the record of a client up to date.
+// store updates the record of a client.
 func (cs *clients) store(h *hot) {
 	if !h.used {
 		return
@@ -79,7 +79,7 @@ func (cs *clients) store(h *hot) {
 	}
 }
 
-// each calls f for every client, which f may change.
+// each calls f for every client. f may change the client.
 func (cs *clients) each(f func(hash uint64, c *client)) {
 	for i := range cs.hot {
 		cs.store(&cs.hot[i])
@@ -95,25 +95,25 @@ func (cs *clients) each(f func(hash uint64, c *client)) {
 	}
 }
 
-// slotBytes returns how many bytes the records take beyond the smallest that they can be.
+// slotBytes returns how many bytes the records take beyond their minimum.
 func (cs *clients) slotBytes() int64 { return cs.records.Bytes() - leastRecord*int64(len(cs.refs)) }
 
-// leastRecord is how many bytes the record takes of a client with usage in one slot.
+// leastRecord is the size in bytes of the record of a client with usage in one slot.
 const leastRecord = 8
 
-// reset makes the client one that nothing is known of. It keeps its memory.
+// reset empties the client, but keeps its memory.
 func (c *client) reset() {
 	*c = client{wanted: usage{slots: c.wanted.slots[:0]}, passed: c.passed[:0]}
 }
 
-// apart begins to keep apart what one more amount lets pass: until now that is all.
+// apart begins to count separately what one more amount passes. Until now that equals all usage.
 func (c *client) apart() {
 	c.addPassed()
 	last := &c.passed[len(c.passed)-1]
 	last.slots, last.sum = append(last.slots, c.wanted.slots...), c.wanted.sum
 }
 
-// addPassed adds an empty usage to what amounts let pass. It uses memory that there is.
+// addPassed adds an empty usage for an amount. It reuses memory.
 func (c *client) addPassed() {
 	if n := len(c.passed); n < cap(c.passed) {
 		c.passed = c.passed[:n+1]
@@ -123,8 +123,8 @@ func (c *client) addPassed() {
 	c.passed = append(c.passed, usage{})
 }
 
-// append appends the record of a client: its numbers and its usages, all of them varints. It must be
-// read with the same slot that is near.
+// append appends the record of a client: its numbers and its usages, all of them varints. It must
+// be read with the same near slot.
 func (c *client) append(b []byte, near int64) []byte {
 	requests := uint64(c.requests) << 1
 	if c.refused {
@@ -141,7 +141,7 @@ func (c *client) append(b []byte, near int64) []byte {
 	return b
 }
 
-// read reads a record into a client of which nothing is known.
+// read decodes a record into an empty client.
 func (c *client) read(record []byte, near int64) {
 	r := reader(record)
 	requests := r.next()
@@ -155,7 +155,7 @@ func (c *client) read(record []byte, near int64) {
 	}
 }
 
-// firstSlot returns the first slot in which the client wanted something within the last window.
+// firstSlot returns the first slot within the last window in which the client wanted units.
 func (c *client) firstSlot() int64 {
 	if len(c.wanted.slots) == 0 {
 		return 0
@@ -163,8 +163,8 @@ func (c *client) firstSlot() int64 {
 	return c.wanted.slots[0].Index
 }
 
-// append appends how many slots there are, and for each its distance to the one before, and its
-// units. Before the first one is a slot that is near.
+// append appends the number of slots, and for each its units and its distance to the one before.
+// The first distance is to a near slot.
 func (u *usage) append(b []byte, before int64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(u.slots)))
 	for _, s := range u.slots {
@@ -184,7 +184,7 @@ func (u *usage) read(r *reader, before int64) {
 	}
 }
 
-// reader is what is left to be read of a record.
+// reader is the unread rest of a record.
 type reader []byte
 
 func (r *reader) next() uint64 {

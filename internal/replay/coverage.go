@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// coverage says what the log can't tell, or what else keeps the replay from being the truth.
+// coverage describes what the log lacks, and other reasons why the replay may be inexact.
 func (r *run) coverage(p *Report) (says []string) {
 	say := func(n int64, format string, args ...any) {
 		if n > 0 {
@@ -46,7 +46,7 @@ func (r *run) coverage(p *Report) (says []string) {
 	return says
 }
 
-// nothing says why no request was replayed.
+// nothing describes why no request was replayed.
 func (r *run) nothing(p *Report) (says []string) {
 	switch log := &p.Log; {
 	case log.Lines == 0:
@@ -66,7 +66,7 @@ func (r *run) nothing(p *Report) (says []string) {
 	return says
 }
 
-// are says that some requests are: 1 request is, 2 requests are.
+// are returns a number of requests with its verb: 1 request is, 2 requests are.
 func are(n int64) string {
 	if n == 1 {
 		return "1 request is"
@@ -78,7 +78,7 @@ func unreadable(p *Report) string {
 	return fmt.Sprintf("No line of the log could be read as a request, of %s. If its format is none of those that are recognized, name it with --format.", counted(p.Log.Lines, "line"))
 }
 
-// Check returns an error if nothing of the log could be read.
+// Check returns an error if the log has no readable record.
 func (p *Report) Check() error {
 	if p.Log.Records > 0 || p.Log.Bad == 0 {
 		return nil
@@ -91,10 +91,10 @@ func (p *Report) Check() error {
 	return errors.New(text)
 }
 
-// capitalized returns a sentence with a capital at its beginning.
+// capitalized returns a sentence with an initial capital.
 func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// sorted returns counts in the order of what is counted.
+// sorted returns counts in the order of their texts.
 func sorted(counts map[string]int64) func(func(string, int64) bool) {
 	return func(yield func(string, int64) bool) {
 		for _, name := range slices.Sorted(maps.Keys(counts)) {
@@ -105,7 +105,7 @@ func sorted(counts map[string]int64) func(func(string, int64) bool) {
 	}
 }
 
-// share says how many of all requests: 120 requests (1.2 %).
+// share returns a number of requests and their share of all: 120 requests (1.2 %).
 func share(n, all int64) string {
 	if n == all {
 		return "all requests"
@@ -113,7 +113,7 @@ func share(n, all int64) string {
 	return fmt.Sprintf("%s (%s)", counted(n, "request"), percent(n, all))
 }
 
-// percent returns a share in percent, and less than a hundredth of it as such.
+// percent returns a share in percent: 0 % only for none, and 100 % only for all.
 func percent(n, all int64) string {
 	p := 100 * float64(n) / float64(max(all, 1))
 	switch {

@@ -6,23 +6,23 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// demand is what clients want of one limit, whatever is refused: each one's peak within a
-// window, and what other amounts of the limit would refuse.
+// demand is the clients' demand on one limit, regardless of refusals: the peak of each within a
+// window, and the refusals of other amounts.
 type demand struct {
 	limit   limiter.Limit // sliding or fixed
 	amounts []int64       // other amounts, ascending
-	refused []int64       // requests that each of them would refuse
+	refused []int64       // number of requests that each amount would refuse
 	clients clients
-	swept   int64 // how many bytes the slots of clients took after the last sweep
-	inexact bool  // there were more slots than fit
+	swept   int64 // slotBytes after the last sweep
+	inexact bool  // slots were joined because they didn't fit
 	most    int64 // bytes that the slots may take
 }
 
 const (
-	// maxSlotBytes is how much memory the slots of clients may take per limit, beyond one slot of
-	// each. Then neighboring slots are joined, and other amounts aren't tried for more clients.
+	// maxSlotBytes bounds the memory of clients' slots per limit, beyond one slot of each. Above
+	// it, neighboring slots are joined, and other amounts aren't tried for further clients.
 	maxSlotBytes = 64 << 20
-	// sweepFrom is from how much memory on clients are looked for that are idle.
+	// sweepFrom is the memory above which idle clients are swept.
 	sweepFrom = 4 << 20
 )
 
@@ -30,7 +30,7 @@ func newDemand(l limiter.Limit, amounts []int64) *demand {
 	return &demand{limit: slotted(l), amounts: amounts, refused: make([]int64, len(amounts)), most: maxSlotBytes}
 }
 
-// slotted returns a limit that counts in slots: of a token bucket, a sliding one with its
+// slotted returns a limit that counts in slots: for a token bucket, a sliding limit with its
 // window.
 func slotted(l limiter.Limit) limiter.Limit {
 	if l.CountsSlots() {
@@ -38,13 +38,13 @@ func slotted(l limiter.Limit) limiter.Limit {
 	}
 	sliding, err := limiter.New(limiter.Params{Amount: l.Amount(), Window: l.Window()})
 	if err != nil {
-		return l // not reached: a limit that there is has an amount and a window
+		return l // unreachable: an existing limit has a valid amount and window
 	}
 	return sliding
 }
 
-// add counts what a client wants at a time, which is not before that of the last call. The
-// client may be changed until the next call.
+// add counts a client's units at now, which must not precede the last call's. The returned client
+// may be changed until the next call.
 func (d *demand) add(hash uint64, now, cost int64) *client {
 	if d.clients.slotBytes() > 2*max(d.swept, sweepFrom) {
 		d.sweep(now)
@@ -63,12 +63,12 @@ func (d *demand) add(hash uint64, now, cost int64) *client {
 	return c
 }
 
-// try finds which of the amounts would have refused a request.
+// try counts the amounts that would have refused a request.
 func (d *demand) try(c *client, slot, wanted, cost int64) {
 	for i, amount := range d.amounts {
 		if i >= len(c.passed) {
 			if wanted <= amount {
-				return // and larger ones let it pass as well
+				return // larger amounts pass it too
 			}
 			if d.clients.slotBytes() >= d.most {
 				d.inexact = true
@@ -84,8 +84,7 @@ func (d *demand) try(c *client, slot, wanted, cost int64) {
 	}
 }
 
-// sweep drops the slots of all clients that don't count any more, and joins some if there are
-// too many.
+// sweep drops all expired slots of clients, and joins slots if there are too many.
 func (d *demand) sweep(now int64) {
 	oldest := d.limit.Oldest(now)
 	d.clients.each(func(_ uint64, c *client) { c.expire(oldest) })
@@ -96,7 +95,7 @@ func (d *demand) sweep(now int64) {
 	d.swept = d.clients.slotBytes()
 }
 
-// expire drops slots of a client from before the oldest that counts.
+// expire drops slots of a client from before oldest.
 func (c *client) expire(oldest int64) {
 	c.wanted.expire(oldest)
 	if len(c.wanted.slots) == 0 {
@@ -107,7 +106,7 @@ func (c *client) expire(oldest int64) {
 	}
 }
 
-// add adds units to a slot that is not before any other.
+// add adds units to a slot. The slot must not precede the others.
 func (u *usage) add(slot, units int64) {
 	u.sum += units
 	if n := len(u.slots); n > 0 && u.slots[n-1].Index >= slot {
@@ -117,7 +116,7 @@ func (u *usage) add(slot, units int64) {
 	u.slots = append(u.slots, limiter.Slot{Index: slot, Used: units})
 }
 
-// expire drops slots from before the oldest that counts.
+// expire drops slots from before oldest.
 func (u *usage) expire(oldest int64) {
 	n := 0
 	for n < len(u.slots) && u.slots[n].Index < oldest {
@@ -129,7 +128,7 @@ func (u *usage) expire(oldest int64) {
 	}
 }
 
-// join joins each slot with the one after it, if there are several.
+// join joins pairs of neighboring slots, if there are several.
 func (u *usage) join() {
 	if len(u.slots) < 8 {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 )
 
-// logFacts is what the requests of a log have in common that a replay can't make up for.
+// logFacts are gaps in a log that a replay can't fill.
 type logFacts struct {
 	requests  int64
 	noFields  int64 // without any header field
@@ -16,16 +16,16 @@ type logFacts struct {
 	noHost    int64
 	noScheme  int64
 	rounded   int64
-	untimed   int64 // that don't say how long they took
+	untimed   int64 // without their duration
 	bodies    int64
-	addresses int64 // that are addresses
+	addresses int64 // with a plain address
 	zeroEnd   int64 // IPv4 addresses that end in 0
-	hashed    int64 // that are none
+	hashed    int64 // with a text instead
 }
 
 func newLogFacts() logFacts { return logFacts{hidden: make(map[string]int64)} }
 
-// maxHidden bounds the names of header fields that are counted.
+// maxHidden bounds the number of counted header fields.
 const maxHidden = 100
 
 func (f *logFacts) note(r *accesslog.Record) {

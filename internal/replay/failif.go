@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// Condition is what a replay must not find, such as refused>0.1%.
+// Condition makes a replay fail, such as refused>0.1%.
 type Condition struct {
 	text    string
 	zone    string // "" for all
@@ -18,10 +18,10 @@ type Condition struct {
 	percent bool
 }
 
-// metrics are what conditions can be about.
+// metrics are the metrics of conditions.
 var metrics = []string{"refused", "clients", "would_refuse", "denied", "unreadable", "skipped"}
 
-// ParseCondition reads a condition: a metric of all or of one zone, and the most that it may be.
+// ParseCondition parses a condition: a metric of all zones or of one, and its maximum.
 func ParseCondition(text string) (c Condition, err error) {
 	c.text = text
 	left, right, found := strings.Cut(text, ">")
@@ -38,10 +38,10 @@ func ParseCondition(text string) (c Condition, err error) {
 	return c, nil
 }
 
-// Zone returns the zone that the condition is about, or "" if it is about all.
+// Zone returns the condition's zone, or "" for all.
 func (c Condition) Zone() string { return c.zone }
 
-// Check returns an error that says what a report has and must not, or nil.
+// Check returns an error if a report exceeds the condition's maximum, or nil.
 func (c Condition) Check(p *Report) error {
 	n, all := c.measure(p)
 	is, said := float64(n), wording.Number(n)
@@ -61,7 +61,7 @@ func (c Condition) Check(p *Report) error {
 	return fmt.Errorf("%s: %s, which --fail-if %q doesn't allow", what, said, c.text)
 }
 
-// measure returns what the condition is about, and of how many that is.
+// measure returns the value of the condition's metric, and the total that it is a part of.
 func (c Condition) measure(p *Report) (n, all int64) {
 	switch c.metric {
 	case "denied":

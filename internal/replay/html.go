@@ -32,14 +32,14 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 	}).Parse(strings.Replace(pageText, "STYLE", pageStyle, 1)))
 })
 
-// page is what the template shows.
+// page is the data of the template.
 type page struct {
 	*Report
-	Policy   string // which allows the style, and nothing else
+	Policy   string // allows only the page's style
 	Headline string
 }
 
-// WriteHTML writes the report as one page, which needs no script and asks nobody for anything.
+// WriteHTML writes the report as one page without scripts and external resources.
 func (p *Report) WriteHTML(w io.Writer) error {
 	style := sha256.Sum256([]byte(pageStyle))
 	out := new(bytes.Buffer)
@@ -54,7 +54,7 @@ func (p *Report) WriteHTML(w io.Writer) error {
 	return err
 }
 
-// headline says what matters most.
+// headline returns the main result.
 func (p *Report) headline() string {
 	clients, refusing := int64(0), 0
 	for _, l := range p.Limits {
@@ -78,7 +78,7 @@ func (p *Report) headline() string {
 	return text
 }
 
-// sentence says what a limit did.
+// sentence summarizes the effect of a limit.
 func sentence(l LimitReport) string {
 	if l.Requests == 0 {
 		return fmt.Sprintf("It would have refused %s from %s.", counted(l.Refused, "request"), counted(l.Hit, "client"))
@@ -91,5 +91,5 @@ func sentence(l LimitReport) string {
 		wording.Number(l.Refused), percent(l.Refused, l.Requests), counted(l.Hit, "client"), clockText(l.First), statusText(l.Statuses))
 }
 
-// Same returns how many verdicts are the same.
+// Same returns the number of equal verdicts.
 func (a *Agreement) Same() int64 { return a.Requests - a.OnlyLog - a.OnlyReplay }

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// WriteJSON writes the report as JSON, with what isn't printable escaped.
+// WriteJSON writes the report as JSON, and escapes unprintable characters.
 func (p *Report) WriteJSON(w io.Writer) error {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {

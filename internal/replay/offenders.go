@@ -5,30 +5,30 @@ import (
 	"slices"
 )
 
-// offenders are the clients that a limit refuses.
+// offenders are the clients that a limit refused.
 type offenders struct {
 	of      map[uint64]*offender
-	dropped bool // whether there were too many
+	dropped bool // some were dropped
 }
 
-// offender is a client that is refused.
+// offender is a refused client.
 type offender struct {
 	hash        uint64
 	key         string
 	refused     int64
 	first, last int64
 	statuses    statuses
-	agents      []string // the first few of them
+	agents      []string // the first few user agents
 }
 
 const (
 	maxOffenders = 10_000 // per limit
-	dropOf       = 8      // the one refused least of so many goes when there are too many
-	maxAgents    = 3      // of an offender
+	dropOf       = 8      // of so many offenders, the one refused least is dropped when there are too many
+	maxAgents    = 3      // per offender
 	maxAgent     = 120    // bytes of a user agent
 )
 
-// get returns the offender with a hash, added if there is none.
+// get returns the offender with a hash, adding it if necessary.
 func (o *offenders) get(hash uint64, key []byte) *offender {
 	of := o.of[hash]
 	if of != nil {
@@ -43,8 +43,8 @@ func (o *offenders) get(hash uint64, key []byte) *offender {
 	return of
 }
 
-// makeRoom drops one of a few if there are too many. Which few is left to chance, so those that
-// are refused most stay.
+// makeRoom drops one of a few offenders if there are too many. The few are chosen at random, so the
+// most refused ones stay.
 func (o *offenders) makeRoom() {
 	if len(o.of) < maxOffenders {
 		return
@@ -62,7 +62,7 @@ func (o *offenders) makeRoom() {
 	delete(o.of, least)
 }
 
-// note notes a refusal.
+// note counts a refusal.
 func (of *offender) note(at int64, status int, agent string) {
 	if of.refused++; of.refused == 1 {
 		of.first = at
@@ -74,7 +74,7 @@ func (of *offender) note(at int64, status int, agent string) {
 	}
 }
 
-// heaviest returns the offenders, those first that are refused most.
+// heaviest returns the offenders, the most refused first.
 func (o *offenders) heaviest() []*offender {
 	all := make([]*offender, 0, len(o.of))
 	for _, of := range o.of {
@@ -86,20 +86,20 @@ func (o *offenders) heaviest() []*offender {
 	return all
 }
 
-// cut shortens a user agent, and copies it.
+// cut returns a shortened copy of a user agent.
 func cut(agent string) string {
 	return string([]byte(agent[:min(len(agent), maxAgent)]))
 }
 
-// statuses counts answers by their status. Statuses above 999 are one.
+// statuses counts answers by their status. Statuses above 999 are merged.
 type statuses map[int]int64
 
 func (s statuses) add(status int) { s[min(max(status, 0), 1000)]++ }
 
-// tally counts texts, of which there may be any number.
+// tally counts texts. Their number is bounded.
 type tally map[string]int64
 
-// maxTally is how many texts are counted. Those that come less often may be missing.
+// maxTally bounds the number of counted texts. Rare ones may be missing.
 const maxTally = 500
 
 func (t tally) add(text string) {

@@ -19,10 +19,10 @@ type peak struct {
 	units int64
 }
 
-// maxPeaks is how many of them are known.
+// maxPeaks is the number of peaks that are kept.
 const maxPeaks = 8
 
-// note notes that a client has wanted so many units.
+// note notes the units that a client wanted.
 func (p *peaks) note(key []byte, units int64) {
 	if n := len(*p); n == maxPeaks && units <= (*p)[n-1].units {
 		return
@@ -39,17 +39,17 @@ func (p *peaks) note(key []byte, units int64) {
 }
 
 const (
-	// manyClients is from how many clients on the highest peaks don't decide what is suggested.
+	// manyClients is the number of clients from which the highest peaks don't affect the
+	// suggestion.
 	manyClients = 1000
-	// farAbove is how many times the next peak one is that is left aside, and notFar up to where
-	// none is, because people differ that much.
+	// A peak is an outlier if it is more than farAbove times the next lower one and above notFar.
+	// Up to notFar people differ that much.
 	farAbove = 4
 	notFar   = 20
 )
 
-// withoutOutliers returns ascending peaks without the highest ones that are far above the others,
-// where few clients came: a single scraper isn't to decide what people may do. At most a fifth is left
-// out.
+// withoutOutliers removes the highest peaks if they are far above the others, unless there are many
+// clients: a single scraper must not determine people's limits. It removes at most a fifth.
 func withoutOutliers(ascending []int64) []int64 {
 	if len(ascending) >= manyClients {
 		return ascending
@@ -62,7 +62,7 @@ func withoutOutliers(ascending []int64) []int64 {
 	return ascending
 }
 
-// leftOut says whose peaks are left out, all of which are above most.
+// leftOut describes the n clients whose peaks, all above most, are left out.
 func (p peaks) leftOut(n int, most int64, reveal bool) string {
 	text := fmt.Sprintf(" Left out, because the others want far less: %s", counted(int64(n), "client"))
 	named := 0
@@ -79,7 +79,7 @@ func (p peaks) leftOut(n int, most int64, reveal bool) string {
 	return text + "."
 }
 
-// client returns the text of the client. Where no zone counts, its key is an address as in the log.
+// client returns the text of the client. If no zone counts it, its key is an address from the log.
 func (p peak) client(reveal bool) string {
 	addr, err := netip.ParseAddr(p.key)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// plot is bars, 100 high.
+// plot is a bar chart of height 100.
 type plot struct {
 	Width   int
 	Bars    []bar
-	Axis    []string // texts below, evenly spread
+	Axis    []string // labels of the axis, evenly spaced
 	Caption string
-	Label   string // for those who don't see it
+	Label   string // description for users of screen readers
 }
 
 type bar struct {
@@ -22,10 +22,10 @@ type bar struct {
 	X, Y, W, H string
 }
 
-// barRoom is how wide a bar is, with the space beside it.
+// barRoom is the width of a bar with its margin.
 const barRoom = 10
 
-// add adds a bar to a column, upon what is so high already.
+// add adds a bar to a column, on top of height above.
 func (p *plot) add(column int, class string, above, height float64) {
 	if height <= 0 {
 		return
@@ -34,7 +34,7 @@ func (p *plot) add(column int, class string, above, height float64) {
 	p.Width = max(p.Width, (column+1)*barRoom)
 }
 
-// plotTimeline shows what passed and what was refused over time.
+// plotTimeline plots passed and refused requests over time.
 func plotTimeline(l LimitReport) *plot {
 	t := l.Timeline
 	if t == nil || len(t.Steps) < 2 {
@@ -57,8 +57,8 @@ func plotTimeline(l LimitReport) *plot {
 	return p
 }
 
-// plotPeaks shows how many clients want how much. The heights are logarithms: one client is to
-// be seen beside a million.
+// plotPeaks plots the distribution of clients' peaks. The heights are logarithmic, so that one
+// client is visible beside a million.
 func plotPeaks(l LimitReport) *plot {
 	if l.Peaks == nil || len(l.Peaks.Steps) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func plotPeaks(l LimitReport) *plot {
 	return p
 }
 
-// plotAmounts shows how many clients smaller and larger limits would refuse.
+// plotAmounts plots how many clients smaller and larger limits would refuse.
 func plotAmounts(l LimitReport) *plot {
 	if len(l.Amounts) == 0 {
 		return nil
@@ -112,7 +112,7 @@ func plotAmounts(l LimitReport) *plot {
 	return p
 }
 
-// logShare returns how high a bar for n is beside one for most, from 0 to 1.
+// logShare returns the height of a bar for n relative to one for most, from 0 to 1.
 func logShare(n, most int64) float64 {
 	return math.Log1p(float64(n)) / math.Log1p(float64(most))
 }

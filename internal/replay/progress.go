@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// Bar shows on a terminal how far a replay has come, once it takes a while.
+// Bar shows the progress of a replay on a terminal, once it takes a while.
 type Bar struct {
 	out   io.Writer
 	now   func() time.Time
@@ -30,12 +30,12 @@ func newBar(out io.Writer, now func() time.Time) *Bar {
 }
 
 const (
-	barAfter = 2 * time.Second // before which no bar is shown
+	barAfter = 2 * time.Second // no bar is shown before
 	barEvery = 200 * time.Millisecond
 	barWidth = 30
 )
 
-// Show draws the bar anew: so many bytes of all are read, in so many lines.
+// Show redraws the bar: read of size bytes, with so many lines.
 func (b *Bar) Show(read, size, lines int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,7 +55,7 @@ func (b *Bar) Show(read, size, lines int64) {
 	fmt.Fprintf(b.out, "\r\x1b[K%s", text)
 }
 
-// Clear removes the bar. It is not drawn again.
+// Clear removes the bar for good.
 func (b *Bar) Clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

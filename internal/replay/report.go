@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 )
 
-// Report is what a replay found. Its texts may hold what clients have chosen, so a page escapes
-// them and a terminal gets them as they are printable.
+// Report is the result of a replay. Its texts may come from clients, so a page escapes them, and a
+// terminal gets only printable characters.
 type Report struct {
 	From     *time.Time       `json:"from"` // of the first request; null if there is none
 	To       *time.Time       `json:"to"`   // of the last
@@ -37,7 +37,7 @@ type Report struct {
 	Masked   bool             `json:"masked"`                   // whether addresses are
 }
 
-// LimitReport is what a limit did.
+// LimitReport is the result for one limit.
 type LimitReport struct {
 	Zone     string           `json:"zone"`
 	Limit    string           `json:"limit"`
@@ -64,7 +64,7 @@ type LimitReport struct {
 	Timeline *Timeline        `json:"timeline,omitempty"`
 }
 
-// Timeline is what happened in steps of time.
+// Timeline is the requests in steps of time.
 type Timeline struct {
 	From  time.Time `json:"from"`
 	Step  string    `json:"step"`
@@ -73,19 +73,19 @@ type Timeline struct {
 	step time.Duration
 }
 
-// Status is an answer, and how many requests had it.
+// Status is the number of requests with a status.
 type Status struct {
 	Status   int   `json:"status"`
 	Requests int64 `json:"requests"`
 }
 
-// Agent is a user agent, and how many requests had it.
+// Agent is the number of requests of a user agent.
 type Agent struct {
 	Agent    string `json:"agent"`
 	Requests int64  `json:"requests"`
 }
 
-// Client is one that is refused.
+// Client is a refused client.
 type Client struct {
 	Client   string    `json:"client"`
 	Refused  int64     `json:"refused"`
@@ -97,8 +97,7 @@ type Client struct {
 	Agents   []string  `json:"agents,omitempty"`
 }
 
-// Peaks is how the peaks of clients are distributed: the most units that each wanted within a
-// window.
+// Peaks is the distribution of clients' peaks: the most units that each wanted within a window.
 type Peaks struct {
 	P50   int64  `json:"p50"`
 	P90   int64  `json:"p90"`
@@ -108,14 +107,13 @@ type Peaks struct {
 	Steps []Step `json:"steps"`
 }
 
-// Step is how many clients have a peak of at most so many units, and of more than the step
-// before.
+// Step is the number of clients with a peak above the previous step's and up to this one's.
 type Step struct {
 	UpTo    int64 `json:"up_to"`
 	Clients int64 `json:"clients"`
 }
 
-// Amount is what another amount of a limit would do, if that were the only limit.
+// Amount is the effect of another amount of a limit, if that were the only limit.
 type Amount struct {
 	Amount  int64 `json:"amount"`
 	Clients int64 `json:"clients"` // that it refuses something
@@ -133,10 +131,10 @@ type Agreement struct {
 	Share      float64 `json:"same"` // of all verdicts, from 0 to 1
 }
 
-// DefaultTop is how many clients of a limit are reported unless it is said.
+// DefaultTop is the default number of a limit's reported clients.
 const DefaultTop = 20
 
-// report returns what was found.
+// report returns the results.
 func (r *run) report() *Report {
 	p := &Report{
 		Log: r.log.Counts, Outside: r.outside, Other: r.elsewhere, Masked: !r.Reveal, Limits: []LimitReport{},
@@ -164,8 +162,8 @@ func (r *run) report() *Report {
 	return p
 }
 
-// suggestions returns what is suggested, with the lines of a zone at its last limit, and for which
-// limits nothing is. The list is nil only if nobody asked for it.
+// suggestions returns the suggested limits, where the last limit of a zone has the zone's lines,
+// and the limits without a suggestion. The list is nil only if suggestions are off.
 func (r *run) suggestions() (list, without []Suggestion) {
 	if r.survey == nil {
 		return nil, nil
@@ -235,7 +233,7 @@ func (r *run) limitReport(s *series) LimitReport {
 	return l
 }
 
-// maxListed is how many user agents of a limit are reported.
+// maxListed is the number of a limit's reported user agents.
 const maxListed = 10
 
 func (r *run) client(of *offender, c *client) Client {
@@ -245,7 +243,7 @@ func (r *run) client(of *offender, c *client) Client {
 	}
 }
 
-// clientText returns the text of a key, with addresses masked unless they are to be shown.
+// clientText returns the text of a key. Unless reveal is set, it masks addresses.
 func clientText(key []byte, reveal bool) string {
 	text := identity.MaskedText(key)
 	if reveal {
@@ -276,7 +274,7 @@ func (t tally) list(most int) (list []Agent) {
 	return list
 }
 
-// distribution returns how peaks are distributed, which are ascending.
+// distribution returns the distribution of ascending peaks.
 func distribution(peaks []int64) *Peaks {
 	if len(peaks) == 0 {
 		return nil
@@ -297,13 +295,13 @@ func distribution(peaks []int64) *Peaks {
 	return p
 }
 
-// quantile returns the smallest of some values that so many of them don't exceed.
+// quantile returns the smallest value that a share of the ascending values doesn't exceed.
 func quantile(ascending []int64, share float64) int64 {
 	i := int(math.Ceil(share*float64(len(ascending)))) - 1
 	return ascending[max(i, 0)]
 }
 
-// table returns what other amounts would do: up to the first that refuses nothing, or to the
+// table returns the effects of other amounts: up to the first one that refuses nothing, or to the
 // configured one.
 func (d *demand) table(peaks []int64, own int64) (rows []Amount) {
 	for i, amount := range d.amounts {
@@ -316,7 +314,7 @@ func (d *demand) table(peaks []int64, own int64) (rows []Amount) {
 	return rows
 }
 
-// names joins the names of what was counted, the most frequent first.
+// names joins the counted texts, the most frequent first.
 func names(counts map[string]int64, most int) string {
 	list := tally(counts).list(most)
 	texts := make([]string, len(list))

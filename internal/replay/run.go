@@ -12,16 +12,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 )
 
-// Options say what is replayed and what for.
+// Options select the requests of a replay and the parts of its report.
 type Options struct {
-	From, To int64    // nanoseconds since the Unix epoch: from when on, and until before when; 0 for all
-	Sites    []string // the hosts whose requests are replayed; none for all
-	Zone     string   // the zone that is reported; "" for all
+	From, To int64    // nanoseconds since the Unix epoch, From inclusive, To exclusive; 0 for no bound
+	Sites    []string // hosts to replay; none for all
+	Zone     string   // the zone to report; "" for all
 	Reveal   bool     // whether addresses are shown
-	Top      int      // how many clients of a limit are reported; 0 means [DefaultTop]
+	Top      int      // number of a limit's reported clients; 0 means [DefaultTop]
 	Suggest  bool     // whether limits are suggested
 
-	// Progress is called now and then; nil if nobody looks.
+	// Progress is called now and then; may be nil.
 	Progress func(read, size, lines int64)
 }
 
@@ -33,26 +33,26 @@ type run struct {
 	series map[*Limit]*series
 	order  []*series
 
-	first, last int64 // of the requests that are replayed
+	first, last int64 // of the replayed requests
 	now         int64
 	outside     int64 // requests before From or after To
 	elsewhere   int64 // of other hosts
-	span        span  // of all requests that could be read
-	hosts       tally // of those that are elsewhere
-	wouldRefuse int64 // requests that passed and that a shadow limit would have refused
+	span        span  // of all readable requests
+	hosts       tally // hosts of those requests
+	wouldRefuse int64 // requests that passed, but that a shadow limit would have refused
 	outcomes    [Skipped + 1]int64
 	answered    map[string]int64 // by the handler that answers before any limit
-	denied      map[string]int64 // by why
-	skipped     map[string]int64 // the same
+	denied      map[string]int64 // by reason
+	skipped     map[string]int64 // by reason
 	facts       logFacts
 	own         agreement
 	survey      *survey // nil unless limits are suggested
 }
 
-// progressEvery is after how many lines progress is told.
+// progressEvery is the number of lines between calls of Progress.
 const progressEvery = 1 << 14
 
-// Run replays a log, and returns what became of its requests.
+// Run replays a log and returns the report.
 func Run(ctx context.Context, log *accesslog.Merger, judge Judge, o Options) (*Report, error) {
 	r := &run{
 		Options: o, log: log, seed: maphash.MakeSeed(), series: make(map[*Limit]*series),
@@ -93,7 +93,7 @@ func (r *run) progress() {
 	}
 }
 
-// span is from the first time to the last.
+// span is a period, from the first time to the last.
 type span struct{ first, last int64 }
 
 func (s *span) note(at int64) {
@@ -103,7 +103,7 @@ func (s *span) note(at int64) {
 	s.last = max(s.last, at)
 }
 
-// wants reports whether a request is to be replayed.
+// wants reports whether a request is replayed.
 func (r *run) wants(record *accesslog.Record) bool {
 	r.span.note(record.Arrived)
 	if record.Arrived < r.From || record.Arrived >= r.To {
@@ -125,7 +125,7 @@ func (r *run) wants(record *accesslog.Record) bool {
 	return true
 }
 
-// hostOf returns a host without its port, and as it is written without one.
+// hostOf returns a host without its port, in the form of a host without a port.
 func hostOf(host string) string {
 	if strings.IndexByte(host, ':') >= 0 {
 		if name, _, err := net.SplitHostPort(host); err == nil {
@@ -135,7 +135,7 @@ func hostOf(host string) string {
 	return strings.Trim(host, "[].")
 }
 
-// replay has a request decided about, and counts it.
+// replay makes the judge decide about a request, and counts it.
 func (r *run) replay(judge Judge, record *accesslog.Record, v *Verdict) {
 	r.now = max(r.now, record.Arrived)
 	if r.first == 0 {
@@ -171,7 +171,7 @@ func (r *run) replay(judge Judge, record *accesslog.Record, v *Verdict) {
 	}
 }
 
-// inShadow is why a shadow limit would refuse a request.
+// inShadow is the reason of a shadow limit's refusals.
 const inShadow = "would_refuse"
 
 // of returns the series of a limit.

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 )
 
-// series is what is counted of a limit.
+// series holds the counts of a limit.
 type series struct {
 	*Limit
 	seed maphash.Seed
@@ -15,15 +15,15 @@ type series struct {
 	requests int64
 	units    int64
 	refused  int64
-	clients  int64 // that were refused, ever
-	first    int64 // when a request was refused first
+	clients  int64 // clients that were ever refused
+	first    int64 // time of the first refusal
 	unknown  map[string]int64
 	reasons  map[string]int64
 	statuses statuses // of refused requests
-	agents   tally    // the same
+	agents   tally    // of refused requests
 	demand   *demand  // nil for a ban
-	peaks    peaks    // the highest of it
-	known    clients  // of a ban, which has no demand
+	peaks    peaks    // the highest peaks
+	known    clients  // clients of a ban, which has no demand
 	timeline timeline
 	offenders
 }
@@ -37,11 +37,11 @@ func newSeries(l *Limit, seed maphash.Seed) *series {
 }
 
 const (
-	amountsBelow = 4 // the limit's own, in the table of other amounts
+	amountsBelow = 4 // number of amounts below the limit's own, in the table of other amounts
 	amountsAbove = 6
 )
 
-// amountsAround returns an amount and round ones around it: 1, 2, 5, 10, 20 and so on.
+// amountsAround returns an amount with its neighbors among 1, 2, 5, 10, 20 and so on.
 func amountsAround(amount int64) []int64 {
 	var round []int64
 	for power := int64(1); power <= 1e15; power *= 10 {
@@ -71,7 +71,7 @@ func (s *series) all() *clients {
 func (s *series) count(c *Count, r *accesslog.Record, now int64) {
 	s.requests++
 	s.units += c.Cost
-	s.timeline.at(now).Passed++ // until it is refused
+	s.timeline.at(now).Passed++ // refuse corrects this
 	if c.Unknown != "" {
 		s.unknown[c.Unknown]++
 	}
@@ -85,10 +85,10 @@ func (s *series) count(c *Count, r *accesslog.Record, now int64) {
 	s.peaks.note(c.Key, client.peak)
 }
 
-// isError reports whether a status is one that those get who try what they may not.
+// isError reports whether a status is typical for forbidden attempts.
 func isError(status int) bool { return status == 401 || status == 403 || status == 404 }
 
-// refuse counts a refusal by the limit, or for a shadow limit what would be one.
+// refuse counts a limit's refusal, or a shadow limit's potential refusal.
 func (s *series) refuse(key []byte, reason string, r *accesslog.Record, now int64) {
 	if s.refused++; s.refused == 1 {
 		s.first = now

@@ -25,19 +25,19 @@ type Suggestion struct {
 	Clients int64  `json:"clients"` // that it would have refused something
 	Lines   string `json:"lines"`   // of a Caddyfile
 
-	kind string // what comes behind the window in a Caddyfile
+	kind string // the text after the window in a Caddyfile
 }
 
 const (
-	// fewClients is below how many clients a log is no ground for a suggestion.
+	// fewClients is the number of clients below which a log doesn't justify a suggestion.
 	fewClients = 20
-	// spare is how much more than what honest clients want is suggested.
+	// spare is the ratio of the suggested amount to honest clients' demand.
 	spare = 1.5
 )
 
-// suggest suggests an amount for each limit: what 99.9 % of the clients want that aren't mostly
-// answered with an error, half as much again, and rounded up to 1, 2 or 5. Of a limit for which it
-// can't, the amount is 0, and the reason says why. It is nil for a limit of no clients, such as a ban.
+// suggest suggests an amount for the limit: the demand of 99.9 % of the clients that aren't mostly
+// answered with an error, half as much again, and rounded up to 1, 2 or 5. If it can't, the amount
+// is 0 and the reason explains that. It returns nil for a limit without clients, such as a ban.
 func (s *series) suggest(reveal bool) *Suggestion {
 	if s.demand == nil {
 		return nil
@@ -67,8 +67,8 @@ func (s *series) suggest(reveal bool) *Suggestion {
 	return sg
 }
 
-// honest returns the peaks, ascending, of the clients that weren't mostly answered with an error, and
-// how many others there are.
+// honest returns the ascending peaks of the clients that weren't mostly answered with an error, and
+// the number of other clients.
 func (s *series) honest() (ascending []int64, others int) {
 	s.demand.clients.each(func(_ uint64, c *client) {
 		if 2*c.errors > c.requests {
@@ -81,7 +81,7 @@ func (s *series) honest() (ascending []int64, others int) {
 	return ascending, others
 }
 
-// suggestion returns one of an amount.
+// suggestion returns a suggestion of an amount.
 func (s *series) suggestion(amount int64, reason string) *Suggestion {
 	sg := &Suggestion{
 		Zone: s.Zone, Limit: s.Name, Amount: amount, Window: windowText(s.demand.limit.Window()), Now: s.Amount,
@@ -95,8 +95,8 @@ func (s *series) suggestion(amount int64, reason string) *Suggestion {
 	return sg
 }
 
-// kindOf returns what a Caddyfile says of a limit behind its window, with another amount: a bucket
-// that may be used up at once lets pass what a client wants in a window.
+// kindOf returns a limit's text after the window in a Caddyfile, with another amount: a bucket that
+// may be used up at once passes a client's demand in a window.
 func kindOf(l limiter.Limit, amount int64) string {
 	switch l.Algorithm() {
 	case limiter.Fixed:
@@ -107,7 +107,7 @@ func kindOf(l limiter.Limit, amount int64) string {
 	return ""
 }
 
-// lines returns what to write into a Caddyfile for the suggestions of a zone.
+// lines returns the Caddyfile lines for the suggestions of a zone.
 func lines(zone, at string, of []Suggestion) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "zone %s {\n", zone)
@@ -124,7 +124,7 @@ func lines(zone, at string, of []Suggestion) string {
 	return b.String() + "}\n"
 }
 
-// roundUp returns the least of 1, 2, 5, 10, 20 and so on that is not below a number.
+// roundUp returns the least of 1, 2, 5, 10, 20 and so on that is at least f.
 func roundUp(f float64) int64 {
 	for power := int64(1); power <= 1e15; power *= 10 {
 		for _, n := range []int64{power, 2 * power, 5 * power} {
@@ -136,7 +136,7 @@ func roundUp(f float64) int64 {
 	return math.MaxInt64
 }
 
-// windowText writes a duration as in a Caddyfile: 24h, 10m, 1m30s.
+// windowText formats a duration as in a Caddyfile: 24h, 10m, 1m30s.
 func windowText(d time.Duration) string {
 	for _, unit := range []struct {
 		of   time.Duration

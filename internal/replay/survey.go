@@ -12,21 +12,21 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// survey looks at all requests of a log, whatever the config says, for zones that it might
-// have.
+// survey counts all requests of a log, regardless of the config, for zones that the config might
+// add.
 type survey struct {
 	seed  maphash.Seed
 	all   *series
-	paths map[string]*series // of paths that answer POST with 401 or 403
+	paths map[string]*series // by path that answers POST with 401 or 403
 	fails map[string]int64
 }
 
 const (
 	maxSurveyed = 16  // paths
-	manyFails   = 100 // failures of a path that is suggested
+	manyFails   = 100 // failures of a path that justify a suggestion
 )
 
-// aTrial returns a limit per address that only counts.
+// aTrial returns a limit per address that refuses nothing.
 func aTrial(zone string, window time.Duration) *Limit {
 	l, err := limiter.New(limiter.Params{Amount: limiter.MaxAmount, Window: window})
 	if err != nil {
@@ -70,14 +70,14 @@ func (s *survey) note(r *accesslog.Record, now int64) {
 	}
 }
 
-// isPlain reports whether a path can be written into a Caddyfile as it is.
+// isPlain reports whether a path can be written into a Caddyfile unquoted.
 func isPlain(path string) bool {
 	return strings.HasPrefix(path, "/") && strings.IndexFunc(path, func(c rune) bool {
 		return c != '/' && c != '-' && c != '_' && c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
 	}) < 0
 }
 
-// zoneName makes a name of a path: wp-login.php of /wp-login.php.
+// zoneName makes a zone's name from a path: wp-login.php from /wp-login.php.
 func zoneName(path string) string {
 	name := strings.Trim(path, "/")
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
@@ -89,7 +89,7 @@ func zoneName(path string) string {
 	return name
 }
 
-// suggestions returns zones for what the log has and no zone of the config is for.
+// suggestions returns zones for traffic in the log that no zone of the config covers.
 func (s *survey) suggestions(zones map[string]bool, reveal bool) (list []Suggestion) {
 	if sg := s.all.suggest(reveal); sg.Amount > 0 && len(zones) == 0 {
 		sg.Now = 0
@@ -118,11 +118,11 @@ func (s *survey) suggestions(zones map[string]bool, reveal bool) (list []Suggest
 	return list
 }
 
-// amountForPeople is how often somebody tries a password within ten minutes who has forgotten it.
+// amountForPeople is how often a person who forgot a password tries to log in within ten minutes.
 const amountForPeople = 5
 
-// nameAmong returns a name for a zone of a path that is none of another path, nor of a zone that is
-// suggested already.
+// nameAmong returns a zone's name for a path that differs from those of other paths and of the
+// zones suggested so far.
 func nameAmong(paths []string, path string, suggested []Suggestion) string {
 	name := zoneName(path)
 	if slices.ContainsFunc(paths, func(other string) bool { return other != path && zoneName(other) == name }) {

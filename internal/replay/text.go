@@ -55,7 +55,7 @@ func (t *textWriter) suggestions(p *Report) {
 	}
 }
 
-// without writes for which limits nothing is suggested.
+// without lists the limits without a suggestion.
 func (t *textWriter) without(list []Suggestion) {
 	for _, s := range list {
 		t.line("\n  Zone %s, limit %s: no suggestion. %s", s.Zone, s.Limit, s.Reason)
@@ -64,7 +64,7 @@ func (t *textWriter) without(list []Suggestion) {
 
 type textWriter struct{ *tabwriter.Writer }
 
-// line writes a line. All that is printed of a log goes through it.
+// line writes a line. All output about a log passes through it.
 func (t *textWriter) line(format string, args ...any) {
 	fmt.Fprintln(t, wording.Printable(fmt.Sprintf(format, args...), "\t\n"))
 }
@@ -87,7 +87,7 @@ func (t *textWriter) summary(p *Report) {
 	}
 }
 
-// outcomes says what became of the requests.
+// outcomes writes the outcomes of the requests.
 func (t *textWriter) outcomes(p *Report) {
 	t.line("%s from %s to %s", counted(p.Requests, "request"), clockText(p.From), p.To.Local().Format("2006-01-02 15:04:05 MST"))
 	t.row("would be refused", p.Refused, p.Requests)
@@ -178,7 +178,7 @@ func (t *textWriter) notes(p *Report) {
 	}
 }
 
-// behindColon returns a text behind a colon, or "" for none.
+// behindColon returns a text after a colon, or "" for an empty text.
 func behindColon(text string) string {
 	if text == "" {
 		return ""
@@ -186,7 +186,7 @@ func behindColon(text string) string {
 	return ": " + text
 }
 
-// maxCell is how many bytes of a text are shown in a table.
+// maxCell is the most bytes of a text in a table.
 const maxCell = 50
 
 // oneCell returns a text that stays within its cell of a table.
@@ -198,7 +198,7 @@ func oneCell(text string) string {
 	return text
 }
 
-// statusText says which answers there were: 401 (90 %), 200.
+// statusText lists answers with their shares: 401 (90 %), 200.
 func statusText(list []Status) string {
 	all := int64(0)
 	for _, s := range list {
@@ -225,7 +225,7 @@ func clockText(t *time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// counted returns a number and what there is: 1 client, 2 clients.
+// counted returns a number with its noun: 1 client, 2 clients.
 func counted(n int64, one string) string {
 	if n == 1 {
 		return "1 " + one

@@ -2,15 +2,15 @@ package replay
 
 import "time"
 
-// timeline counts requests in steps of time, of which there are never too many: they grow as
-// the log goes on.
+// timeline counts requests in steps of time. The steps grow as the log goes on, so that their
+// number is bounded.
 type timeline struct {
 	step   int64 // nanoseconds; 0 before the first request
 	begin  int64 // of the first step
 	counts []Moment
 }
 
-// Moment is what happened in a step of time.
+// Moment is the requests in a step of time.
 type Moment struct {
 	Passed  int64 `json:"passed"`
 	Refused int64 `json:"refused"`
@@ -35,7 +35,7 @@ func (t *timeline) at(now int64) *Moment {
 	return &t.counts[i]
 }
 
-// double joins each step with the next.
+// double merges pairs of steps.
 func (t *timeline) double() {
 	joined := t.counts[:0]
 	for i := 0; i < len(t.counts); i += 2 {

@@ -5,46 +5,46 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Judge decides about the requests of a log, which come in the order of their times.
+// Judge decides about the requests of a log, which arrive in the order of their times.
 type Judge interface {
-	// Judge decides about a request at its time, and fills in the verdict, which is empty.
+	// Judge decides about a request at its time. It fills in the verdict, which must be empty.
 	Judge(r *accesslog.Record, now int64, v *Verdict)
 }
 
-// Limit is a limit of a zone, as a report names it.
+// Limit describes a limit of a zone for a report.
 type Limit struct {
 	Zone   string
 	Name   string
 	Text   string // such as 5 per 1m
-	Per    string // what the zone counts by
-	Amount int64  // the most units that can be used at once
-	Source string // where the zone is in a config file, or ""
+	Per    string // the zone's key
+	Amount int64  // the most units of a single burst
+	Source string // the zone's place in a config file, or ""
 	Shadow bool   // whether it refuses nothing
-	Shared bool   // whether clients of a network have it together, beside their own
+	Shared bool   // whether it is shared by a network's clients, in addition to their own limits
 	Limit  limiter.Limit
-	Counts bool // whether Limit is one: a ban has none
+	Counts bool // whether Limit is set: a ban has none
 }
 
-// Outcome is what becomes of a request.
+// Outcome is the outcome of a request.
 type Outcome int
 
 // The outcomes. The zero value is [Unlimited].
 const (
-	Unlimited Outcome = iota // no limit is for it
+	Unlimited Outcome = iota // no limit applies
 	Passed                   // it is within its limits
 	Refused                  // it is over a limit, or its client is banned
 	Denied                   // its API key or tier is missing or wrong
-	Skipped                  // it can't be decided about
+	Skipped                  // no decision was possible
 )
 
-// Verdict is what becomes of a request.
+// Verdict is the decision about a request.
 type Verdict struct {
 	Outcome Outcome
-	Counts  []Count  // the limits that it counts for
-	By      *Limit   // that refuses it; nil if none does
-	Key     []byte   // that By counts by, or nil
-	Reason  string   // why it is refused, denied or skipped
-	Shadows []Shadow // the shadow limits that would refuse it, though it passes
+	Counts  []Count  // the limits that count it
+	By      *Limit   // the limit that refuses it; nil if none does
+	Key     []byte   // the key of By, or nil
+	Reason  string   // the reason for refusing, denying or skipping it
+	Shadows []Shadow // the shadow limits that would refuse it if it passes
 	Answers string   // the handler that answers it before any limit, or ""
 
 	room []byte
@@ -56,12 +56,12 @@ type Shadow struct {
 	Key []byte
 }
 
-// Count is what a request takes from a limit.
+// Count is a request's debit from a limit.
 type Count struct {
 	Limit   *Limit
 	Key     []byte
 	Cost    int64
-	Unknown string // what the key is made of that the log doesn't have, or ""
+	Unknown string // the parts of the key that the log lacks, or ""
 }
 
 // Reset empties the verdict for reuse.
@@ -69,7 +69,7 @@ func (v *Verdict) Reset() {
 	*v = Verdict{Counts: v.Counts[:0], Shadows: v.Shadows[:0], room: v.room[:0]}
 }
 
-// Copy returns a copy of a key that is there until Reset.
+// Copy returns a copy of a key that stays valid until Reset.
 func (v *Verdict) Copy(key []byte) []byte {
 	from := len(v.room)
 	v.room = append(v.room, key...)

@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// flags are those of `caddy rate-limit replay`.
+// flags are the flags of `caddy rate-limit replay`.
 type flags struct {
 	format   string
 	from, to string
@@ -135,7 +135,7 @@ func (f *flags) run(cmd *cobra.Command, load func() (*Config, error), logs []str
 	return check(report, conditions)
 }
 
-// check returns an error if a log can't be read at all, or if a condition is met.
+// check returns an error if a log is unreadable, or if a condition is met.
 func check(report *replay.Report, conditions []replay.Condition) error {
 	err := report.Check()
 	if err == nil && report.Requests == 0 && len(conditions) > 0 {
@@ -171,7 +171,7 @@ func (f *flags) checkZones(config *Config, conditions []replay.Condition) error 
 	return err
 }
 
-// conditions returns what must not be found.
+// conditions parses the conditions that make the replay fail.
 func (f *flags) conditions() (list []replay.Condition, err error) {
 	for _, text := range f.failIf {
 		c, err := replay.ParseCondition(text)
@@ -183,8 +183,8 @@ func (f *flags) conditions() (list []replay.Condition, err error) {
 	return list, nil
 }
 
-// replayUntil replays a log unless the context is done first. A log that is a pipe may never
-// say anything again, so that isn't waited for then: the process ends.
+// replayUntil replays a log unless the context ends first. It doesn't wait for the replay then,
+// because a log that is a pipe may block for ever: the process ends.
 func replayUntil(ctx context.Context, log *accesslog.Merger, config *Config, o replay.Options) (*replay.Report, error) {
 	type outcome struct {
 		report *replay.Report
@@ -214,7 +214,7 @@ func (f *flags) write(w io.Writer, page *pageFile, report *replay.Report) error 
 	return errors.Join(write(w), page.write(report))
 }
 
-// options returns what the flags say.
+// options returns the options that the flags set.
 func (f *flags) options(now time.Time) (o replay.Options, err error) {
 	o = replay.Options{Sites: f.sites, Zone: f.zone, Reveal: f.reveal, Top: f.top, Suggest: f.suggest}
 	if f.top < 1 {
@@ -237,7 +237,7 @@ func (f *flags) options(now time.Time) (o replay.Options, err error) {
 	return o, nil
 }
 
-// timeFlag returns the time that a word means, in nanoseconds since the Unix epoch, or 0 for "".
+// timeFlag parses a time, and returns nanoseconds since the Unix epoch, or 0 for "".
 func timeFlag(flag, word string, now time.Time) (int64, error) {
 	if word == "" {
 		return 0, nil
@@ -252,16 +252,15 @@ func timeFlag(flag, word string, now time.Time) (int64, error) {
 	return t.UnixNano(), nil
 }
 
-// pageFile is the file that a replay writes its page to. It is opened before a log is read, so
-// that nobody waits for a long replay to learn that the page can't be written.
+// pageFile is the file of a replay's page. It is opened before a log is read, so that an unwritable
+// page fails before a long replay.
 type pageFile struct {
-	file    *os.File // nil if no page is written, or once it is
+	file    *os.File // nil if no page is written, or after writing
 	regular bool
-	made    bool // there was no file before
+	made    bool // the file didn't exist before
 }
 
-// openPage opens the file at a path, or none for "". What it holds stays until the page is
-// written.
+// openPage opens the file at a path, or none for "". Its content stays until the page is written.
 func openPage(path string, logs []string) (*pageFile, error) {
 	if path == "" {
 		return new(pageFile), nil
@@ -271,7 +270,7 @@ func openPage(path string, logs []string) (*pageFile, error) {
 		return nil, fmt.Errorf("--html: %s is one of the logs: expected another file", path)
 	}
 	p := &pageFile{made: errors.Is(err, os.ErrNotExist), regular: err != nil || before.Mode().IsRegular()}
-	p.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600) // it shows who came when
+	p.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600) // it shows when clients came
 	if err != nil {
 		return nil, fmt.Errorf("--html: %w", err)
 	}
@@ -303,7 +302,7 @@ func (p *pageFile) write(report *replay.Report) (err error) {
 	return nil
 }
 
-// close closes the file if no page was written, and removes it if it was made for that.
+// close closes the file if no page was written, and removes it if openPage created it.
 func (p *pageFile) close() error {
 	if p.file == nil {
 		return nil

@@ -17,21 +17,20 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
-// Config is a config that is provisioned and not started: it decides about requests of
-// the past.
+// Config is a config that is provisioned but not started. It decides about requests of the past.
 type Config struct {
 	servers map[string]*caddyhttp.Server
 	run     *enforce.Config
-	folder  string // that the config keeps files in, until Close
+	folder  string // the config's files, until Close
 }
 
 // object is a value of JSON.
 type object = map[string]any
 
-// Load reads and provisions a config file, without what a server does beside
-// handling requests: it logs, stores and opens nothing, and needs no certificates.
+// Load reads and provisions a config file, without a server's side effects: it logs, stores and
+// opens nothing, and needs no certificates.
 func Load(file, adapter string) (*Config, error) {
-	caddy.BufferedLog() // what is logged until the config's own logs are open goes there
+	caddy.BufferedLog() // captures log lines until the config's own logs are open
 	text, _, _, err := caddycmd.LoadConfig(file, adapter)
 	if err != nil {
 		return nil, err
@@ -51,7 +50,7 @@ func Load(file, adapter string) (*Config, error) {
 	return c, nil
 }
 
-// Close removes what the config has written.
+// Close removes the files that the config has written.
 func (c *Config) Close() { os.RemoveAll(c.folder) }
 
 // Replay decides about the requests of a log, once.
@@ -90,7 +89,7 @@ func (c *Config) provision(text []byte) error {
 	return nil
 }
 
-// quietConfig returns a config without what would be seen outside of the process.
+// quietConfig returns a config without effects outside the process.
 func quietConfig(text []byte, folder string) ([]byte, error) {
 	var config object
 	if err := json.Unmarshal(text, &config); err != nil {
@@ -112,18 +111,18 @@ func quietConfig(text []byte, folder string) ([]byte, error) {
 		policies, _ := server["tls_connection_policies"].([]any)
 		for _, policy := range policies {
 			if policy, ok := policy.(object); ok {
-				delete(policy, "client_authentication") // which reads certificates
+				delete(policy, "client_authentication") // it reads certificates
 			}
 		}
 	}
 	return json.Marshal(config)
 }
 
-// maxMemory is no bound: what clients use is forgotten as time goes by, and where a
-// server would refuse to count more, a replay would only be wrong.
+// maxMemory is no bound: counts expire over time, and refusals for lack of memory would only make a
+// replay wrong.
 const maxMemory = 1 << 50
 
-// child returns the object that is in another one, made if there is none.
+// child returns the object in another one, adding it if necessary.
 func child(of object, name string) object {
 	in, ok := of[name].(object)
 	if !ok {

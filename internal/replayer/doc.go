@@ -1,10 +1,10 @@
-// Package replayer decides about the requests of an access log as the handlers of a config would
-// have, at their times. The life of a line:
+// Package replayer makes the handlers of a config decide about the requests of an access log, at
+// their times. The life of a line:
 //
 //	requests.of      a request, as a server would have received it      request.go
 //	judge.Judge      the servers that may have received it, in turn     judge.go
-//	judge.decide     what each handler decides: internal/enforce
+//	judge.decide     the decision of each handler: internal/enforce
 //	replay.Run       counts, reports, other limits: internal/replay
 //
-// A config that replays is provisioned and not started: see [Load].
+// The config is provisioned but not started: see [Load].
 package replayer

@@ -25,12 +25,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// judge decides about requests of a log as the handlers of a config do.
+// judge decides about requests of a log like the handlers of a config.
 type judge struct {
 	config  *Config
-	servers map[string][]*caddyhttp.Server // in the order to be tried, by port
+	servers map[string][]*caddyhttp.Server // by port, in the order of trying
 	clock   Clock
-	swept   int // requests since the store was swept
+	swept   int // requests since the last sweep of the store
 	limits  map[*enforce.Policy]*replay.Limit
 	same    map[limitKey]*replay.Limit
 	needs   map[*enforce.Zone][]need
@@ -48,12 +48,12 @@ func newJudge(config *Config) *judge {
 }
 
 const (
-	// maxKeys is how many counts the engine holds in memory. The store has all of them, and
-	// is memory as well.
+	// maxKeys bounds the engine's counts in memory. The store holds all of them, and is in memory
+	// too.
 	maxKeys = 1 << 14
-	// sweepAfter is after how many requests the store is swept.
+	// sweepAfter is the number of requests between sweeps of the store.
 	sweepAfter = 1 << 17
-	// adjustAfter is after how many requests the collection of garbage is adjusted.
+	// adjustAfter is the number of requests between adjustments of the garbage collector.
 	adjustAfter = 1 << 12
 )
 
@@ -64,7 +64,7 @@ func (j *judge) start(now int64) (err error) {
 	a := j.config.run
 	j.started, err = instance.NewWith(a.Settings, a.Store, func(o *engine.Options) {
 		o.Clock, o.MaxKeys = &j.clock, maxKeys
-		o.StoreTimeout, o.CleanupInterval = 5*time.Minute, 24*time.Hour // of the process, whose time has nothing to do with the log's
+		o.StoreTimeout, o.CleanupInterval = 5*time.Minute, 24*time.Hour // in the process's time, which is unrelated to the log's
 	})
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (j *judge) start(now int64) (err error) {
 	return nil
 }
 
-// forgetLoad ends the conditions of zones about which no log says anything. Those about rates stay.
+// forgetLoad removes the conditions of zones that logs can't decide. Conditions on rates stay.
 func forgetLoad(zones []*enforce.Zone) {
 	for _, z := range zones {
 		for _, s := range z.When {
@@ -134,10 +134,11 @@ func (j *judge) advance(now int64) error {
 	return nil
 }
 
-// judgeAt decides about a request at a server, and reports whether it is that server's.
+// judgeAt decides about a request at a server, and reports whether the request belongs to that
+// server.
 func (j *judge) judgeAt(server *caddyhttp.Server, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
 	request = dryrun.Prepare(server, request)
-	if r.ClientIP != r.RemoteIP { // the server that wrote the log has found the client behind proxies
+	if r.ClientIP != r.RemoteIP { // the server that wrote the log found the client behind proxies
 		vars := request.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 		vars[caddyhttp.ClientIPVarKey] = addressOf(r.ClientIP)
 	}
@@ -162,8 +163,8 @@ func (j *judge) judgeAt(server *caddyhttp.Server, request *http.Request, r *acce
 	return asked || answers != ""
 }
 
-// authenticated tells the handlers behind authentication who the user is, and reports whether
-// the request came to them: not if the log says that it was answered with 401.
+// authenticated passes the user to the handlers behind authentication, and reports whether the
+// request reached them: not if the log has a 401.
 func authenticated(request *http.Request, r *accesslog.Record) bool {
 	if r.User == "" {
 		return r.Status != http.StatusUnauthorized
@@ -172,7 +173,7 @@ func authenticated(request *http.Request, r *accesslog.Record) bool {
 	return true
 }
 
-// decide has a handler decide about a request, and reports whether that goes on.
+// decide makes a handler decide about a request, and reports whether the request continues.
 func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
 	h.App.ApplyServiceHeader(request)
 	if h.App.Session.Serves(request.URL.Path) {
@@ -210,7 +211,7 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 	return false
 }
 
-// judgeShadows adds what the shadow limits say of a request that passes.
+// judgeShadows adds the decisions of shadow limits about a passing request.
 func (j *judge) judgeShadows(e *enforce.Evaluation, r *accesslog.Record, v *replay.Verdict) {
 	if len(e.Shadows.Debits) == 0 {
 		return
@@ -227,7 +228,7 @@ func (j *judge) judgeShadows(e *enforce.Evaluation, r *accesslog.Record, v *repl
 	}
 }
 
-// limitKey is what limits have in common that count together.
+// limitKey is equal for limits that count together.
 type limitKey struct {
 	id         storage.LimitID
 	zone, name string
@@ -235,7 +236,7 @@ type limitKey struct {
 	shadow     bool
 }
 
-// limit describes a limit. Those of several handlers that count together are one.
+// limit describes a limit. Limits of several handlers that count together share a description.
 func (j *judge) limit(p *enforce.Policy) *replay.Limit {
 	if l := j.limits[p]; l != nil {
 		return l
@@ -266,9 +267,9 @@ func describe(p *enforce.Policy) *replay.Limit {
 	return l
 }
 
-// serversFor returns the servers that may have received a request, first those that listen on
-// its port. Where the log doesn't say whether it came over TLS, that is taken as true: a
-// server for plain HTTP mostly redirects.
+// serversFor returns the servers that may have received a request, those that listen on its port
+// first. If the log doesn't tell whether it came over TLS, it assumes so: a server for plain HTTP
+// mostly redirects.
 func (j *judge) serversFor(r *accesslog.Record) []*caddyhttp.Server {
 	_, port := splitPort(r.Host)
 	switch {
@@ -294,11 +295,10 @@ func (j *judge) serversFor(r *accesslog.Record) []*caddyhttp.Server {
 	return j.servers[port]
 }
 
-// maxPorts bounds for how many ports it is remembered which servers to try: clients choose
-// them.
+// maxPorts bounds the number of cached ports, because clients choose them.
 const maxPorts = 1000
 
-// Clock is a clock that shows the time of a log.
+// Clock is a clock with the time of a log.
 type Clock struct {
 	Start int64 // in nanoseconds since the Unix epoch
 	Now   atomic.Int64
@@ -315,14 +315,14 @@ func (c *Clock) Elapsed() int64 { return c.Now.Load() - c.Start }
 
 var _ engine.Clock = (*Clock)(nil)
 
-// A replay makes much garbage. It is collected seldom while little memory is in use, and when much
-// is in use it adds little to that.
+// A replay makes much garbage. It is collected rarely while little memory is in use, and otherwise
+// adds little to the memory in use.
 const (
-	usualMemory = 96 << 20 // that is in use when garbage is collected
+	usualMemory = 96 << 20 // memory in use that triggers a collection
 	leastSpare  = 16 << 20 // of it, garbage
 )
 
-// collector sets how often garbage is collected.
+// collector sets how often the garbage collector runs.
 type collector struct {
 	live        []runtimemetrics.Sample
 	before, now int // percent
@@ -335,8 +335,8 @@ func newCollector() *collector {
 	return c
 }
 
-// adjust sets it for the memory that is in use, which should be asked for often: it is a share of
-// what is in use later.
+// adjust adapts the percentage to the memory in use. Call it often, because the percentage applies
+// to the memory in use later.
 func (c *collector) adjust() {
 	runtimemetrics.Read(c.live)
 	live := max(c.live[0].Value.Uint64(), 4<<20)
@@ -348,5 +348,5 @@ func (c *collector) adjust() {
 	debug.SetGCPercent(percent)
 }
 
-// restore sets it as it was.
+// restore restores the former setting.
 func (c *collector) restore() { debug.SetGCPercent(c.before) }

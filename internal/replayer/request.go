@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
-// requests makes requests of the lines of a log. Each uses the memory of the one before.
+// requests makes requests from the lines of a log. Each reuses the memory of the one before.
 type requests struct {
 	request http.Request
 	header  http.Header
@@ -29,8 +29,8 @@ type requests struct {
 	tls     *tls.ConnectionState
 }
 
-// of returns the request that a line of a log is about, as a server would receive it, until the
-// next call.
+// of returns the request of a log line, as a server would receive it. It is valid until the next
+// call.
 func (q *requests) of(r *accesslog.Record) (*http.Request, error) {
 	u, err := url.ParseRequestURI(r.URI)
 	if err != nil {
@@ -57,7 +57,7 @@ func (q *requests) of(r *accesslog.Record) (*http.Request, error) {
 	return request, nil
 }
 
-// connectionTo returns the state of a connection with TLS to a server of some name.
+// connectionTo returns the state of a TLS connection to a server name.
 func (q *requests) connectionTo(server string) *tls.ConnectionState {
 	if q.tls == nil || q.tls.ServerName != server {
 		q.tls = &tls.ConnectionState{HandshakeComplete: true, ServerName: server, Version: tls.VersionTLS13}
@@ -65,7 +65,7 @@ func (q *requests) connectionTo(server string) *tls.ConnectionState {
 	return q.tls
 }
 
-// headerOf returns header fields as a server has them.
+// headerOf returns header fields in a server's form.
 func (q *requests) headerOf(fields []accesslog.Field) http.Header {
 	if q.header == nil {
 		q.header = make(http.Header)
@@ -85,8 +85,8 @@ func (q *requests) headerOf(fields []accesslog.Field) http.Header {
 	return q.header
 }
 
-// addressOf returns an address, or for a text in its place, such as a hash of it, an address
-// that is made up of the text, in a network of its own.
+// addressOf returns an address. For any other text, such as a hash of an address, it derives an
+// address with a network of its own from the text.
 func addressOf(text string) string {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
 		return text
@@ -113,13 +113,13 @@ func splitPort(host string) (name, port string) {
 	return name, port
 }
 
-// need is what a zone asks of a request, and a log may not have.
+// need is a request's property that a zone needs and a log may lack.
 type need struct {
-	field string // the header field; "" for what no log has
+	field string // the header field; "" if no log has the property
 	text  string
 }
 
-// unknown returns what a zone needs of a request and the log lacks, or "".
+// unknown returns a property that a zone needs and the log lacks, or "".
 func (j *judge) unknown(z *enforce.Zone, r *accesslog.Record) string {
 	needs, known := j.needs[z]
 	if !known {
@@ -134,7 +134,7 @@ func (j *judge) unknown(z *enforce.Zone, r *accesslog.Record) string {
 	return ""
 }
 
-// needsOf returns what a zone counts by that a log may not have.
+// needsOf returns the properties that a zone counts by and a log may lack.
 func needsOf(z *enforce.Zone, a *enforce.Config) (needs []need) {
 	for _, text := range []string{z.Key, z.Tier, z.Cost.From} {
 		for _, name := range placeholder.Names(text) {
@@ -174,7 +174,7 @@ func needOfField(name string) need {
 	return need{field: name, text: "the header field " + name}
 }
 
-// needOf returns what a placeholder needs, if logs may not have it.
+// needOf returns the property that a placeholder needs, if logs may lack it.
 func needOf(name string) (n need, ok bool) {
 	if field, ok := strings.CutPrefix(name, "http.request.header."); ok {
 		return needOfField(field), true
