@@ -39,16 +39,16 @@ var assets = sync.OnceValue(func() map[string]asset {
 func readAsset(path, kind string) asset {
 	content, err := assetFiles.ReadFile("assets/" + path)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the file is embedded
 	}
 	sum := sha256.Sum256(content)
 	return asset{name: path, kind: kind, content: content, version: hex.EncodeToString(sum[:6])}
 }
 
-// assetURL returns the relative address of a file, which changes with its content.
+// assetURL returns the relative URL of a file, which changes with its content.
 func assetURL(name string) string { return name + "?v=" + assets()[name].version }
 
-// serveAsset answers with a file, which browsers keep: another content has another address.
+// serveAsset answers with a file that browsers may cache: new content has a new URL.
 func (v *visit) serveAsset(a asset) {
 	if v.r.Method != http.MethodGet && v.r.Method != http.MethodHead {
 		v.w.Header().Set("Allow", "GET, HEAD")
@@ -62,8 +62,8 @@ func (v *visit) serveAsset(a asset) {
 	http.ServeContent(v.w, v.r, "", time.Time{}, bytes.NewReader(a.content))
 }
 
-// templates are the pages, each with the layout around it. They are parsed when the first is asked for:
-// most Caddys show none.
+// templates are the pages with their layout. They are parsed on first use, because most Caddys show
+// none.
 var templates = sync.OnceValue(parseTemplates)
 
 func parseTemplates() map[string]*template.Template {

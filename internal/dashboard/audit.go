@@ -7,11 +7,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// auditPage lists what operators did.
+// auditPage lists the actions of operators.
 type auditPage struct {
 	Acts  []operator.Act
-	Older string // where to go on: the query's value; "" at the end
-	Newer bool   // there are newer ones than these
+	Older string // the query's value for older entries; "" at the end
+	Newer bool   // there are newer entries
 }
 
 const actsShown = 50

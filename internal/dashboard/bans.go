@@ -2,10 +2,10 @@ package dashboard
 
 import "github.com/caddy-tally/caddy-tally/internal/operator"
 
-// bansPage lists who is banned, and who is let in whatever the limits say.
+// bansPage lists bans and allowances.
 type bansPage struct {
 	Bans, Allowances []operator.Ban
-	Hidden           int // that aren't listed
+	Hidden           int // number of omitted ones
 }
 
 func loadBans(v *visit) (any, error) {

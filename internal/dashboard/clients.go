@@ -8,12 +8,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// clientsPage lists what memory holds of clients.
+// clientsPage lists the clients in memory.
 type clientsPage struct {
 	sorting
 	Zones   []string
-	Zone    string // that is listed; "" for all
-	Blocked bool   // only those that are refused now
+	Zone    string // the listed zone; "" for all
+	Blocked bool   // lists only currently blocked clients
 	Keys    []operator.Key
 	Full    bool // there may be more
 }
@@ -33,14 +33,15 @@ func loadClients(v *visit) (any, error) {
 	return p, err
 }
 
-// sorting is what the rows of a page are sorted by, the largest first. Templates call its methods.
+// sorting is the order of a page's rows, by descending values of a column. Templates call its
+// methods.
 type sorting struct {
 	page  string
 	query url.Values
 	By    string
 }
 
-// sortingOf returns what a query sorts the rows of a page by: one of some columns, or the first.
+// sortingOf returns the order that a query asks for: by one of the columns, or by the first.
 func sortingOf(page string, query url.Values, columns ...string) sorting {
 	s := sorting{page, query, columns[0]}
 	if by := query.Get("by"); slices.Contains(columns, by) {
@@ -49,7 +50,7 @@ func sortingOf(page string, query url.Values, columns ...string) sorting {
 	return s
 }
 
-// URL returns the address of the page sorted by another column.
+// URL returns the URL of the page sorted by another column.
 func (s sorting) URL(by string) string {
 	query := maps.Clone(s.query)
 	query.Set("by", by)

@@ -14,33 +14,32 @@ import (
 // KeySize is the length of a key in bytes.
 const KeySize = 32
 
-// Options says what a dashboard shows and to whom.
+// Options configure a dashboard.
 type Options struct {
-	// Service is what the dashboard shows and steers. Required.
+	// Service provides the dashboard's data and actions. Required.
 	Service operator.Service
-	// Writable allows orders: bans, allowances and resets. Without it the dashboard reads
-	// only, and reveals addresses, which the audit notes.
+	// Writable allows orders: bans, allowances and resets. Otherwise the dashboard is read-only. It
+	// still reveals addresses, which it records in the audit.
 	Writable bool
-	// User returns who a request is from, for the audit and for tokens. Nil means "admin"
-	// for every request.
+	// User returns a request's user, for the audit and for tokens. Nil means "admin" for every
+	// request.
 	User func(*http.Request) string
-	// Key seals clients and signs tokens: KeySize bytes, secret. Pages that were rendered
-	// under another key can't post. Nil means a random one.
+	// Key seals clients and signs tokens: KeySize bytes, secret. Pages that were rendered with
+	// another key can't post. Nil means a random one.
 	Key []byte
-	// MaxStreams is how many browsers are updated at once. 0 means 16.
+	// MaxStreams bounds the number of concurrent event streams, one per browser. 0 means 16.
 	MaxStreams int
-	// Report is told of errors that aren't the reader's. Nil ignores them.
+	// Report receives errors that aren't the user's. Nil ignores them.
 	Report func(error)
 	// Now returns the time. Nil means time.Now.
 	Now func() time.Time
 }
 
-// Dashboard is an http.Handler. It may be used by several goroutines at once. It starts
-// none.
+// Dashboard is an http.Handler. It may be used by several goroutines at once. It starts none.
 type Dashboard struct {
 	options Options
 	seals   *sealer
-	streams chan struct{} // one is in it for each stream
+	streams chan struct{} // holds a value per stream
 	looks   looks
 }
 
@@ -72,8 +71,7 @@ func New(o Options) (*Dashboard, error) {
 	return &Dashboard{options: o, seals: seals, streams: make(chan struct{}, o.MaxStreams)}, nil
 }
 
-// ServeHTTP implements http.Handler. It doesn't ask who the request is from: whoever
-// mounts the dashboard has let them in.
+// ServeHTTP implements http.Handler. It does no authentication: the surrounding handler must.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := d.visit(w, r)
 	setHeaders(w.Header(), r, v.nonce)
@@ -97,7 +95,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// get answers with a page, or with the stream.
+// get answers with a page, or with the event stream.
 func (v *visit) get(name string) {
 	if name == "events" {
 		v.serveEvents()
@@ -126,7 +124,7 @@ func (v *visit) post(name string) {
 	v.show(name)
 }
 
-// reveal has the page show addresses, once the audit knows.
+// reveal makes the page show addresses, once the audit entry is written.
 func (v *visit) reveal(name string) error {
 	p, ok := pages[name]
 	if !ok || p.list == "" {
@@ -157,8 +155,7 @@ func (v *visit) show(name string) {
 	v.render(http.StatusOK, name, p.title, p.template, body)
 }
 
-// fail renders an error. One that isn't the reader's to mend is reported, and shown without
-// its text.
+// fail renders an error. If it isn't the user's, fail reports it, and renders no details.
 func (v *visit) fail(err error) {
 	var known *operator.Error
 	if !errors.As(err, &known) {

@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// Door lets one browser in, which has a token that works once. It is for a listener on
-// loopback, where everybody on the machine, and every page in a browser on it, can knock.
+// Door admits one browser, with a token that works once. It is for a listener on loopback, which
+// all users of the machine, and all pages in its browsers, can reach.
 //
-// The token becomes a cookie. Cookies don't mind ports, so other servers on this machine
-// would get it: it is for a path that nobody can guess, and all pages are below that.
+// The token becomes a cookie. Cookies ignore ports, so browsers would send it to other servers on
+// this machine too. Therefore the cookie is restricted to an unguessable path that contains all
+// pages.
 type Door struct {
 	inside http.Handler
 	path   string // begins and ends with a slash
@@ -32,7 +33,7 @@ func NewDoor(inside http.Handler) *Door {
 	return &Door{inside: inside, path: "/" + rand.Text() + "/", token: rand.Text(), cookie: rand.Text()}
 }
 
-// URL returns what to open in a browser, with a port of this machine.
+// URL returns the URL to open in a browser, with a port of this machine.
 func (d *Door) URL(port string) string {
 	return "http://127.0.0.1:" + port + d.path + "?token=" + d.token
 }
@@ -61,7 +62,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// redirect leads to the first page, without the token.
+// redirect redirects to the first page, without the token.
 func (d *Door) redirect(w http.ResponseWriter) {
 	w.Header().Set("Location", d.path)
 	w.WriteHeader(http.StatusSeeOther)
@@ -80,15 +81,15 @@ func (d *Door) hasCookie(r *http.Request) bool {
 	return false
 }
 
-// redeem reports whether a request has the token, the first to have it.
+// redeem reports whether a request is the first one with the token.
 func (d *Door) redeem(r *http.Request) bool {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	return err == nil && r.Method == http.MethodGet &&
 		subtle.ConstantTimeCompare([]byte(query.Get("token")), []byte(d.token)) == 1 && d.used.CompareAndSwap(false, true)
 }
 
-// isLoopback reports whether a Host field names this machine. Any other name may be one that
-// another site has pointed here (DNS rebinding). The port may be another: of `ssh -L`.
+// isLoopback reports whether a Host field names this machine. Another site may point any other name
+// here (DNS rebinding). The port may differ from the listener's, for example with `ssh -L`.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -97,7 +98,7 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
-// Serve serves a listener until ctx ends. It closes it.
+// Serve serves a listener until ctx ends, and closes it.
 func (d *Door) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: d, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,

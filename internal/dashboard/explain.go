@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// explainPage answers what would happen if a client sent a request.
+// explainPage forecasts the outcome of a client's request.
 type explainPage struct {
 	Asked   bool
 	URL     string
@@ -50,17 +50,16 @@ func loadExplain(v *visit) (any, error) {
 	return p, nil
 }
 
-// isKnown reports whether a client that a reader has typed is named by what pages mask: an address,
-// a network, or a key that may hold one. Questions about such clients are noted in the audit and
-// bounded: otherwise a reader could find masked addresses by asking for halves of their networks.
-// References and tags name clients whose addresses the reader doesn't know.
+// isKnown reports whether a client that a user has typed is named by something that pages mask: an
+// address, a network, or a key that may hold one. Questions about such clients are recorded in the
+// audit and bounded: otherwise a user could find masked addresses by a binary search of their
+// networks. References and tags name clients whose addresses the user doesn't know.
 func isKnown(typed string) bool {
 	t, err := operator.ParseTarget(typed)
 	return err == nil && (t.Kind == operator.Address || t.Kind == operator.KeyText)
 }
 
-// isAboutKnown reports whether a form is about nobody, or about a client that its sender has typed by
-// what pages mask.
+// isAboutKnown reports whether a form names no client, or a client by something that pages mask.
 func (v *visit) isAboutKnown() bool {
 	if v.r.PostForm.Get("handle") != "" {
 		return false
@@ -70,7 +69,7 @@ func (v *visit) isAboutKnown() bool {
 	return err != nil || isKnown(typed)
 }
 
-// Passes reports whether the next request is let in.
+// Passes reports whether the next request passes.
 func (p explainPage) Passes() bool {
 	return p.Answer.Next.Outcome == "allowed" || p.Answer.Next.Outcome == "exempt"
 }

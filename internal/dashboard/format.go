@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// functions are what templates call.
+// functions are the functions of templates.
 var functions = template.FuncMap{
 	"asset":   assetURL,
 	"links":   func() []link { return links },
@@ -54,10 +54,10 @@ var functions = template.FuncMap{
 	},
 }
 
-// number writes a count with its thousands apart, with the sign of a page if it is negative.
+// number formats a count with separated thousands, and a typographic minus if it is negative.
 func number(n int64) string { return strings.Replace(wording.Number(n), "-", "−", 1) }
 
-// short writes a count in a few characters: 1.2 M.
+// short formats a count in a few characters: 1.2 M.
 func short(f float64) string {
 	for _, unit := range []struct {
 		size float64
@@ -70,7 +70,7 @@ func short(f float64) string {
 	return strconv.FormatFloat(math.Round(f*10)/10, 'f', -1, 64)
 }
 
-// percent returns what part is of a whole, from 0 to 100.
+// percent returns part as a percentage of whole, from 0 to 100.
 func percent(part, whole int64) float64 {
 	if whole <= 0 || part <= 0 {
 		return 0
@@ -78,7 +78,7 @@ func percent(part, whole int64) float64 {
 	return min(100, 100*float64(part)/float64(whole))
 }
 
-// share writes what part is of the sum of both: 12 %, <0.1 %.
+// share formats part as a percentage of part and rest: 12 %, <0.1 %.
 func share(part, rest int64) string {
 	p := percent(part, part+rest)
 	switch {
@@ -97,7 +97,7 @@ func bytesText(n int64) string {
 	return strconv.FormatFloat(math.Round(size*10)/10, 'f', -1, 64) + " " + unit
 }
 
-// ago says when something is, seen from now: in 4 minutes, 2 hours ago.
+// ago formats a time relative to now: in 4 minutes, 2 hours ago.
 func ago(t, now time.Time) string {
 	switch d := t.Sub(now); {
 	case d > time.Second:
@@ -108,7 +108,7 @@ func ago(t, now time.Time) string {
 	return "now"
 }
 
-// sentence makes a message a sentence: it begins with a capital and ends with a stop.
+// sentence turns a message into a sentence, with an initial capital and a full stop.
 func sentence(message string) string {
 	if message == "" {
 		return ""
@@ -121,7 +121,7 @@ func sentence(message string) string {
 	return message
 }
 
-// floor rounds a duration down to what it is said in, where wording.Wait rounds up.
+// floor rounds a duration down to its displayed unit, while wording.Wait rounds up.
 func floor(d time.Duration) time.Duration {
 	switch {
 	case d <= 90*time.Second:
@@ -134,7 +134,7 @@ func floor(d time.Duration) time.Duration {
 	return d.Truncate(24 * time.Hour)
 }
 
-// soon says when something will be: in 4 minutes, now.
+// soon formats a future time relative to now: in 4 minutes, now.
 func soon(t, now time.Time) string {
 	if t.Before(now) {
 		return "now"
@@ -146,7 +146,7 @@ var perTexts = map[string]string{
 	"ip": "address", "client": "client", "api_key": "API key", "everyone": "everybody together",
 }
 
-// perText says what a zone counts by.
+// perText describes a zone's key.
 func perText(per string) string {
 	if text, ok := perTexts[per]; ok {
 		return text
@@ -189,7 +189,7 @@ func byText(by string) string {
 	return by
 }
 
-// dict returns a map of names and values, for a part that takes several.
+// dict makes a map from names and values, for a template with several parameters.
 func dict(pairs ...any) (map[string]any, error) {
 	if len(pairs)%2 != 0 {
 		return nil, errors.New("dict: expected pairs of a name and a value")

@@ -9,13 +9,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// setHeaders sets what every answer has: scripts and styles of this page only, no frame
-// around it, and nothing kept in caches.
+// setHeaders sets the header fields of every answer: no scripts and styles except this page's, no
+// frame around it, and no caching.
 //
-// The referrer policy is same-origin and not no-referrer, under which browsers send
-// `Origin: null` with forms. No other origin gets a referrer by either.
+// The referrer policy is same-origin because with no-referrer, browsers send `Origin: null` with
+// forms. Neither sends a referrer to other origins.
 func setHeaders(h http.Header, r *http.Request, nonce string) {
-	if r.TLS != nil { // elsewhere browsers ignore it, with a warning
+	if r.TLS != nil { // without TLS browsers ignore it, with a warning
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	}
 	h.Set("Content-Security-Policy", strings.Join([]string{
@@ -36,7 +36,7 @@ func setHeaders(h http.Header, r *http.Request, nonce string) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// guard reads a form, and returns an error unless this user's page has sent it.
+// guard parses a form. It returns an error unless this user's page has sent the form.
 func (v *visit) guard() error {
 	if err := crossOrigin.Check(v.r); err != nil {
 		return operator.Errorf(http.StatusForbidden, "Another site sent this form. Nothing was changed.")
@@ -50,7 +50,7 @@ func (v *visit) guard() error {
 	return nil
 }
 
-// crossOrigin refuses what a browser marks as sent by another origin.
+// crossOrigin rejects requests that a browser marks as cross-origin.
 var crossOrigin = http.NewCrossOriginProtection()
 
 func (v *visit) readForm() error {
@@ -73,7 +73,7 @@ func (v *visit) readForm() error {
 	return nil
 }
 
-// fromElsewhere reports whether a browser says that another site asks.
+// fromElsewhere reports whether a browser marks a request as another site's.
 func fromElsewhere(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site != "" && site != "same-origin" && site != "none"

@@ -5,7 +5,7 @@ import "github.com/caddy-tally/caddy-tally/internal/operator"
 // healthPage describes the stores.
 type healthPage struct{ operator.Status }
 
-// OK reports whether nothing needs somebody's attention.
+// OK reports whether nothing needs attention.
 func (p healthPage) OK() bool { return sound(p.Status) }
 
 func loadHealth(v *visit) (any, error) {
@@ -13,7 +13,7 @@ func loadHealth(v *visit) (any, error) {
 	return healthPage{status}, err
 }
 
-// sound reports whether nothing is wrong with the stores and files.
+// sound reports whether all stores and files are all right.
 func sound(s operator.Status) bool {
 	for _, store := range s.Stores {
 		if store.Degraded || store.APIKeys != nil || store.Region != nil && store.Region.Since != nil {

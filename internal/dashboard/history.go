@@ -8,15 +8,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// span is a range of time that may be chosen.
+// span is a selectable period.
 type span struct {
 	Name, Text string
 	length     time.Duration
 	resolution time.Duration
-	Per        string // what a point is of
+	Per        string // the unit of a point
 }
 
-// spans are those that may be chosen; the first is the default.
+// spans are the selectable periods; the first is the default.
 var spans = []span{
 	{"1h", "1 hour", time.Hour, time.Minute, "minute"},
 	{"6h", "6 hours", 6 * time.Hour, time.Minute, "minute"},
@@ -26,10 +26,10 @@ var spans = []span{
 	{"1y", "1 year", 365 * 24 * time.Hour, 24 * time.Hour, "day"},
 }
 
-// historyPage is what was decided in the past.
+// historyPage shows past decisions.
 type historyPage struct {
 	sorting
-	On       bool // history is kept
+	On       bool // the history is kept
 	Zones    []string
 	Zone     string
 	Spans    []span
@@ -74,11 +74,11 @@ func spanNamed(name string) span {
 	return spans[0]
 }
 
-// maxRows is how many rows the table below the plot has.
+// maxRows bounds the rows of the table below the plot.
 const maxRows = 200
 
 func (p *historyPage) fill(h operator.History, from, to time.Time) {
-	complete := to.Add(-p.Span.resolution) // what isn't over yet would look like a drop
+	complete := to.Add(-p.Span.resolution) // an incomplete point would look like a drop
 	p.Plot = Plot{Per: p.Span.Per, Points: densePoints(h, from, complete)}
 	slices.SortStableFunc(h.Heaviest, func(a, b operator.Heavy) int {
 		if p.By == "refused" {

@@ -8,22 +8,23 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// Bounds of what one viewer may look at that the audit notes: lists of addresses, and questions
-// about addresses. Without one, a viewer could find masked addresses by trying, and push older
-// entries out of the audit.
+// Bounds of a viewer's looks that the audit records: lists of addresses, and questions about
+// addresses. Without them, a viewer could find masked addresses by trying, and push older entries
+// out of the audit.
 const (
 	maxLooks   = 60
 	lookEvery  = time.Hour / maxLooks
-	maxViewers = 1000 // any others share one bound
+	maxViewers = 1000 // further viewers share one bound
 )
 
-// looks counts what viewers have looked at. It may be used by several goroutines at once.
+// looks counts the looks of viewers. It may be used by several goroutines at once.
 type looks struct {
 	mu   sync.Mutex
-	free map[string]time.Time // guarded by mu: when a viewer's looks are all there again
+	free map[string]time.Time // guarded by mu: when all looks of a viewer are available again
 }
 
-// take counts a look of a viewer, or returns an error that says when the next one is free.
+// take counts a look of a viewer. If none is available, it returns an error that tells when the
+// next one will be.
 func (l *looks) take(viewer string, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Networks that addresses are shown as.
+// The prefix lengths of masked addresses.
 const (
 	shownBits4 = 24
 	shownBits6 = 48
 )
 
 var (
-	// perhaps6 finds what may hold an IPv6 address: a run of its characters.
+	// perhaps6 finds candidates of IPv6 addresses: runs of their characters.
 	perhaps6 = regexp.MustCompile(`[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[0-9A-Za-z_-]+)?(?:/[0-9]+)?`)
 	perhaps4 = regexp.MustCompile(`[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:/[0-9]+)?`)
 )
 
-// mask returns a text with all IP addresses in it as networks.
+// mask replaces all IP addresses in a text by networks.
 func mask(text string) string {
 	text = perhaps6.ReplaceAllStringFunc(text, mask6)
 	return perhaps4.ReplaceAllStringFunc(text, func(found string) string {
@@ -29,7 +29,7 @@ func mask(text string) string {
 	})
 }
 
-// mask6 masks the longest address that a run ends with: `key:` may be in front of it.
+// mask6 masks the longest address at the end of a run. `key:` may precede it.
 func mask6(run string) string {
 	core := strings.TrimRight(run, ".")
 	if !strings.HasSuffix(core, "::") {
@@ -47,8 +47,8 @@ func mask6(run string) string {
 	return run
 }
 
-// maskOne returns the network that an address or a network is shown as. Narrowed reports
-// whether that is a larger one.
+// maskOne returns the masked form of an address or a network. narrowed reports whether that
+// differs: it is a larger network.
 func maskOne(text string) (shown string, narrowed, ok bool) {
 	network, err := netip.ParsePrefix(text)
 	if err != nil {

@@ -7,21 +7,21 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// nowPage is what happens at the moment.
+// nowPage shows the current state.
 type nowPage struct {
 	Status  operator.Status
 	Zones   []operator.Zone
-	Zone    string // that is plotted; "" for all
+	Zone    string // the plotted zone; "" for all
 	Refused operator.Refusals
 	Totals  operator.Counts
 	Blocked []operator.Key
-	Missing string // why it isn't known who is blocked; "" if it is
+	Missing string // why the blocked clients are unknown; "" if they are known
 	Plot    Plot
 	Rates   rates
-	Known   bool // the rates are
+	Known   bool // Rates is set
 }
 
-// rates are requests per second, of the last whole minute.
+// rates are requests per second in the last whole minute.
 type rates struct{ Allowed, Refused, Banned, WouldRefuse float64 }
 
 const (
@@ -71,8 +71,8 @@ func add(a, b operator.Counts) operator.Counts {
 	}
 }
 
-// lastMinutes fills in the last quarter of an hour, per second, which the live plot goes on
-// from; nothing if it can't be had.
+// lastMinutes fills in the last quarter of an hour, per second, which the live plot continues. It
+// does nothing if there is no history.
 func (v *visit) lastMinutes(p *nowPage) {
 	to := v.now.Truncate(time.Minute)
 	from := to.Add(-15 * time.Minute)

@@ -10,10 +10,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// order is something that a form has the service do.
+// order is an action of the service that a form requests.
 type order struct {
 	done   string // the heading of the answer
-	undo   string // the order that takes it back; "" if none does
+	undo   string // the order that undoes it; "" if there is none
 	undone string // the text of that button
 	give   func(operator.Service, context.Context, operator.Order) (operator.Done, error)
 }
@@ -27,16 +27,16 @@ var orders = map[string]order{
 	"disallow": {done: "Limits hold again", give: operator.Service.Disallow},
 }
 
-// orderPage says what an order has changed.
+// orderPage shows the result of an order.
 type orderPage struct {
 	Who    Who
 	Done   operator.Done
-	Zone   string // that was reset; "" for all
+	Zone   string // the zone that was reset; "" for all
 	Undo   string
 	Undone string
 }
 
-// order carries out an order, and says what it has changed.
+// order executes an order and shows its result.
 func (v *visit) order(o order) {
 	if !v.Writable() {
 		v.fail(operator.Errorf(http.StatusForbidden, "This dashboard reads only: nothing was changed. The option writable lets it take orders."))
@@ -56,7 +56,7 @@ func (v *visit) order(o order) {
 	v.render(http.StatusOK, "", o.done, "done", p)
 }
 
-// maxFor is the longest time that a ban or an allowance can be given.
+// maxFor is the longest duration of a ban or an allowance.
 const maxFor = 10 * 365 * 24 * time.Hour
 
 func (v *visit) readOrder() (o operator.Order, err error) {

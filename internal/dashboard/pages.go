@@ -1,10 +1,10 @@
 package dashboard
 
-// page is a page that is had with GET, or with POST to reveal its addresses.
+// page is a page for GET, or for POST to reveal its addresses.
 type page struct {
 	title    string
 	template string
-	list     string // what the audit calls its addresses; "" if it shows none
+	list     string // the name of its list of addresses in the audit; "" if it shows none
 	load     func(*visit) (any, error)
 }
 

@@ -10,23 +10,22 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// Plot is a plot of what was let in and refused. Templates call its methods.
+// Plot is a plot of allowed and refused requests. Templates call its methods.
 type Plot struct {
-	Per    string // what a point counts: the requests of a second, minute, hour or day
-	Zone   string // that is plotted; "" for all
-	Live   bool   // it goes on while it is looked at
+	Per    string // the unit of a point: a second, minute, hour or day
+	Zone   string // the plotted zone; "" for all
+	Live   bool   // it is updated while displayed
 	Points []Point
 }
 
-// Point is what was decided at a time.
+// Point is the number of decisions in a unit of time.
 type Point struct {
 	At               time.Time
 	Allowed, Refused float64
 }
 
-// densePoints returns the points of a history, with zeros where nothing happened, unless
-// nothing did at all. At the end
-// up to two are left out that aren't there: they may not have been written yet.
+// densePoints returns the points of a history, with zeros for gaps. It returns nil for an empty
+// history. It omits up to two missing points at the end, which may not have been written yet.
 func densePoints(h operator.History, from, to time.Time) []Point {
 	step := h.Resolution.Duration()
 	if step <= 0 || to.Sub(from)/step > 4000 || len(h.Points) == 0 {
@@ -53,8 +52,7 @@ func hasPoint(h operator.History, at time.Time) bool {
 	return len(h.Points) > 0 && !h.Points[len(h.Points)-1].At.Before(at)
 }
 
-// JSON returns the points as three arrays, as the module plots them: seconds since 1970,
-// let in, refused.
+// JSON returns the points as three arrays for the module: seconds since 1970, allowed, refused.
 func (p Plot) JSON() (string, error) {
 	columns := [3][]float64{{}, {}, {}}
 	for _, point := range p.Points {
@@ -68,13 +66,13 @@ func (p Plot) JSON() (string, error) {
 
 func round2(f float64) float64 { return math.Round(f*100) / 100 }
 
-// Size of the drawing that is shown where no script runs.
+// Size of the drawing for browsers without scripts.
 const (
 	drawnWidth  = 1000
 	drawnHeight = 240
 )
 
-// Top returns the value at the upper edge of the drawing: a round one.
+// Top returns the value at the upper edge of the drawing: a round number.
 func (p Plot) Top() float64 {
 	top := 1.0
 	for _, point := range p.Points {
@@ -89,10 +87,10 @@ func (p Plot) Top() float64 {
 	return 10 * magnitude
 }
 
-// AllowedPath returns the line of what was let in, as SVG has it.
+// AllowedPath returns the line of allowed requests as an SVG path.
 func (p Plot) AllowedPath() string { return p.path(func(point Point) float64 { return point.Allowed }) }
 
-// RefusedPath returns the line of what was refused, as SVG has it.
+// RefusedPath returns the line of refused requests as an SVG path.
 func (p Plot) RefusedPath() string { return p.path(func(point Point) float64 { return point.Refused }) }
 
 func (p Plot) path(value func(Point) float64) string {

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// sealer makes the tokens of forms, and the handles by which rows name their client without
-// showing it. Both are for one user only.
+// sealer makes the tokens of forms, and the handles that name a row's client without showing it.
+// Both are valid for one user only.
 type sealer struct {
 	tokenKey []byte
 	handles  cipher.AEAD
@@ -41,11 +41,11 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// saltSize is the length of what a token begins with, which makes it another one for each
-// page: the size of a compressed page says nothing about it then (BREACH).
+// saltSize is the length of a token's random prefix, which differs on each page. It makes the size
+// of a compressed page independent of the token (BREACH).
 const saltSize = 16
 
-// token returns what a form of a user must have.
+// token returns the token for a user's forms.
 func (s *sealer) token(user string) string {
 	salt := make([]byte, saltSize, saltSize+sha256.Size)
 	_, _ = rand.Read(salt) // never fails
@@ -62,7 +62,7 @@ func (s *sealer) verify(user, token string) bool {
 	return err == nil && len(raw) > saltSize && hmac.Equal(raw[saltSize:], s.sign(raw[:saltSize], user))
 }
 
-// seal returns a handle of a client, for a user; "" for "".
+// seal returns a handle of a client for a user; "" for "".
 func (s *sealer) seal(user, client string) string {
 	if client == "" {
 		return ""
@@ -70,7 +70,7 @@ func (s *sealer) seal(user, client string) string {
 	return base64.RawURLEncoding.EncodeToString(s.handles.Seal(nil, nil, []byte(client), []byte(user))) // #nosec G407 -- it takes a random nonce by itself
 }
 
-// open returns the client that a handle is of.
+// open returns the client of a handle.
 func (s *sealer) open(user, handle string) (client string, err error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(handle)
 	if err == nil {

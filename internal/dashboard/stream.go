@@ -15,7 +15,7 @@ const (
 	writeTimeout = 10 * time.Second // for one event
 )
 
-// serveEvents sends what happens as server-sent events, until the browser goes away.
+// serveEvents sends server-sent events until the browser disconnects.
 func (v *visit) serveEvents() {
 	if fromElsewhere(v.r) {
 		v.fail(operator.Errorf(http.StatusForbidden, "Another site asked for live updates."))
@@ -38,7 +38,7 @@ func (v *visit) serveEvents() {
 	v.relay(events)
 }
 
-// relay sends events until there are no more, or one can't be sent.
+// relay sends events until there are no more, or sending one fails.
 func (v *visit) relay(events <-chan operator.Event) {
 	h := v.w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -59,7 +59,7 @@ func (v *visit) relay(events <-chan operator.Event) {
 			v.d.options.Report(err)
 			return
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // an error: the connection has none
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // an error: the connection doesn't support deadlines
 		if _, err := v.w.Write([]byte("data: " + string(text) + "\n\n")); err != nil {
 			return
 		}

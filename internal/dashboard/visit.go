@@ -26,17 +26,17 @@ func (d *Dashboard) visit(w http.ResponseWriter, r *http.Request) *visit {
 	return &visit{d: d, w: w, r: r, user: d.options.User(r), nonce: rand.Text(), now: d.options.Now()}
 }
 
-// layout is what a template is rendered with.
+// layout is the data of a template.
 type layout struct {
 	*visit
-	Page  string // its name, "" for the first and for errors
+	Page  string // its name; "" for the first page and for errors
 	Title string
 	First bool // it is the first page
 	List  string
 	Body  any
 }
 
-// Self returns the address of the page with its query, which names no client.
+// Self returns the URL of the page with its query, which names no client.
 func (l layout) Self() string {
 	self := l.Page
 	if self == "" {
@@ -48,7 +48,7 @@ func (l layout) Self() string {
 	return self
 }
 
-// render writes a page. It is rendered whole before anything is sent.
+// render writes a page. It completes the page before it sends anything.
 func (v *visit) render(status int, name, title, template string, body any) {
 	var out bytes.Buffer
 	l := layout{visit: v, Page: name, Title: title, First: template == "now", Body: body}
@@ -68,16 +68,16 @@ func (v *visit) render(status int, name, title, template string, body any) {
 	}
 }
 
-// User returns who looks.
+// User returns the user.
 func (v *visit) User() string { return v.user }
 
-// Writable reports whether orders are taken.
+// Writable reports whether orders are allowed.
 func (v *visit) Writable() bool { return v.d.options.Writable }
 
-// Token returns what a form must have.
+// Token returns the token for forms.
 func (v *visit) Token() string { return v.d.seals.token(v.user) }
 
-// Nonce returns what scripts and styles must have.
+// Nonce returns the nonce for scripts and styles.
 func (v *visit) Nonce() string { return v.nonce }
 
 // Revealed reports whether addresses are shown.
@@ -94,16 +94,16 @@ func (v *visit) Say(text string) string {
 	return mask(text)
 }
 
-// Who is a client as a page shows it.
+// Who is the displayed form of a client.
 type Who struct {
 	Text   string
-	In     bool   // Text is a network that the client is in
-	Print  string // what tells browsers of one network apart, shortened; "" if nothing does
-	Tag    string // tells clients apart whose addresses are masked; "" if there is none
-	Handle string // names the client in forms; "" if it can't be named
+	In     bool   // Text is a network that contains the client
+	Print  string // distinguishes browsers of one network, shortened; or ""
+	Tag    string // distinguishes clients with masked addresses; or ""
+	Handle string // names the client in forms; "" if that is impossible
 }
 
-// Who returns how a client with a tag is shown.
+// Who returns the displayed form of a client with a tag.
 func (v *visit) Who(text, client, tag string) Who {
 	who := Who{Text: text, Tag: tag, Handle: v.d.seals.seal(v.user, client)}
 	if address, print, ok := cutPrint(text); ok {
@@ -120,9 +120,9 @@ func (v *visit) Who(text, client, tag string) Who {
 	return who
 }
 
-// asTyped returns how a client is shown that a form was about. One that the reader typed is shown
-// as typed, and without its tag: otherwise somebody could type all addresses of a network, and so
-// learn whose a tag is. A reference and a tag don't say an address, so that it stays masked.
+// asTyped returns the displayed form of a form's client. A client that the user typed is shown as
+// typed, and without its tag: otherwise a user could type all addresses of a network, and so learn
+// the address of a tag. References and tags don't contain an address, so it stays masked.
 func (v *visit) asTyped(text, client, tag string) Who {
 	who := v.Who(text, client, tag)
 	if v.isAboutKnown() {
@@ -131,7 +131,7 @@ func (v *visit) asTyped(text, client, tag string) Who {
 	return who
 }
 
-// cutPrint cuts a fingerprint in hex off an address, and shortens it.
+// cutPrint splits an address from a hexadecimal fingerprint, and shortens the latter.
 func cutPrint(text string) (address, print string, ok bool) {
 	address, print, _ = strings.Cut(text, " ")
 	if _, _, ok := maskOne(address); !ok || len(print) != 32 || strings.Trim(print, "0123456789abcdef") != "" {
@@ -140,7 +140,7 @@ func cutPrint(text string) (address, print string, ok bool) {
 	return address, print[:8], true
 }
 
-// client returns whom a form is about: by its handle, or as the reader typed it.
+// client returns the client of a form: by its handle, or as the user typed it.
 func (v *visit) client() (string, error) {
 	if handle := v.r.PostForm.Get("handle"); handle != "" {
 		return v.d.seals.open(v.user, handle)

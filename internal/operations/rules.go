@@ -136,8 +136,7 @@ func (t *Subject) replacedBy(added rules.Statement) (notes []string) {
 	return notes
 }
 
-// exceptionsTo returns a note about narrower networks that are exempt from a rule, if there are
-// any.
+// exceptionsTo returns a note about narrower networks with rules of their own, if there are any.
 func (a Config) exceptionsTo(s rules.Statement) (notes []string) {
 	if s.Target.Kind != rules.Address {
 		return nil

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	maxBans     = 100_000 // of other regions that are known, and own ones that wait or are published
-	publishBans = 1000    // in one call
+	maxBans     = 100_000 // known bans of other regions, and own bans that are pending or published
+	publishBans = 1000    // per call
 )
 
-// bans is which clients other regions have banned, and which this one has.
+// bans holds the bans of other regions and of this one.
 type bans struct {
-	urgent chan struct{} // has a value when there is something to publish
-	any    atomic.Bool   // whether there are foreign ones
+	urgent chan struct{} // has a value while there are bans to publish
+	any    atomic.Bool   // whether there are foreign bans
 
 	mu      sync.Mutex
 	foreign map[storage.Key]*foreignBan // guarded by mu, like the next
@@ -28,7 +28,7 @@ type bans struct {
 
 type foreignBan struct {
 	until   int64
-	applied int64 // the end up to which it was taken over
+	applied int64 // the end of the ban when it was last taken over
 }
 
 type ownBan struct {
@@ -36,10 +36,10 @@ type ownBan struct {
 	published bool
 }
 
-// Banned notes that a client was banned here, and why. Other regions are told at once.
+// Banned notes that a client was banned here, and why. It notifies other regions at once.
 func (r *Regions) Banned(client []byte, reason reputation.Reason, until int64) {
 	if reason == reputation.Crowded || reason == reputation.Inherited {
-		return // it is of a network, or was taken over
+		return // it concerns a network, or was taken over
 	}
 	key, ok := r.nameOfBanned(client)
 	if ok && r.bans.add(key, until) {
@@ -71,7 +71,7 @@ func (b *bans) add(key storage.Key, until int64) bool {
 	return true
 }
 
-// unpublished returns some of the bans that are to be published.
+// unpublished returns some of the bans to publish.
 func (b *bans) unpublished(region string) (list []exchange.Ban) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +102,7 @@ func (b *bans) publishAgain() {
 	}
 }
 
-// learn takes the bans of other regions into account.
+// learn stores the bans of other regions.
 func (b *bans) learn(list []exchange.Ban, home string, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,8 +124,8 @@ func (b *bans) learn(list []exchange.Ban, home string, now int64) {
 	b.any.Store(len(b.foreign) > 0)
 }
 
-// due returns when the ban of a client by another region ends, if that is still to be taken over;
-// otherwise 0. It is, once.
+// due returns when another region's ban of a client ends, if it has yet to be taken over, and marks
+// it as taken over. Otherwise it returns 0.
 func (b *bans) due(key storage.Key, now int64) (until int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -154,8 +154,8 @@ func (b *bans) trim(now int64) {
 	b.any.Store(len(b.foreign) > 0)
 }
 
-// banAsElsewhere bans a client that another region has banned, until the same time. An operator
-// who lifts such a ban here has it lifted here.
+// banAsElsewhere bans a client that another region has banned, until the same time. An operator can
+// lift such a ban here.
 func (r *Regions) banAsElsewhere(client *engine.Client, now int64) {
 	if !r.bans.any.Load() {
 		return

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	collectRows = 2000 // are collected in one call
-	collectMost = 50   // calls in one turn; the rest comes the next time
-	applyRows   = 200  // are applied while requests of new keys wait
+	collectRows = 2000 // rows per call
+	collectMost = 50   // calls per turn; the rest waits for the next turn
+	applyRows   = 200  // rows applied at once while requests of new keys wait
 )
 
-// collect collects what is new, and takes it into account.
+// collect collects new rows and applies them.
 func (r *Regions) collect() error {
 	rows, applied, made := 0, 0, 0
 	defer func() {
@@ -47,8 +47,8 @@ func (r *Regions) collect() error {
 	return nil
 }
 
-// apply takes rows into account. It returns how many said something new, and how many names came
-// to be known by them.
+// apply applies rows. It returns the number of rows with new information, and the number of new
+// names.
 func (r *Regions) apply(rows []exchange.Row) (applied, made int) {
 	now := r.opts.Engine.Now()
 	for from := 0; from < len(rows); from += applyRows {
@@ -64,10 +64,10 @@ func (r *Regions) apply(rows []exchange.Row) (applied, made int) {
 	return applied, made
 }
 
-// charge charges a token bucket with what other regions have taken since this one has heard of
-// them. One machine of the region does it: the first of those that use the key.
+// charge charges a token bucket with the units that other regions have newly taken. One machine of
+// the region does so: the first of those that use the key.
 func (r *Regions) charge(k *key, by growth, now int64) {
-	if !r.caughtUp { // the store may know of it from before the last start
+	if !r.caughtUp { // the store may have been charged before the last start
 		r.chargeLevel(k, now)
 		return
 	}
@@ -76,13 +76,13 @@ func (r *Regions) charge(k *key, by growth, now int64) {
 	case used && r.me.Machine <= first:
 		units := min(by.units, region.MostCharged(k.limit.Limit))
 		r.opts.Engine.Charge(k.limit, []byte(k.text), limiter.Charge{Units: units})
-	case !used && first == math.MaxInt64: // nobody does at the moment
+	case !used && first == math.MaxInt64: // no machine uses the key at the moment
 		k.behind.Store(true)
 	}
 }
 
-// firstOf returns the first of some machines of this region that are there, or the largest number
-// if none is.
+// firstOf returns the first present machine among some of this region, or the largest number if
+// none is present.
 func (r *Regions) firstOf(machines []int64) int64 {
 	for _, m := range machines {
 		if slices.Contains(r.machines, m) {
@@ -92,14 +92,14 @@ func (r *Regions) firstOf(machines []int64) int64 {
 	return math.MaxInt64
 }
 
-// growth is by how much other regions' units of a key have grown, and which machines of this
-// region use the key beside this one.
+// growth is the increase of other regions' units of a key, and the other machines of this region
+// that use the key.
 type growth struct {
 	units int64
 	users []int64
 }
 
-// apply takes rows into account, and returns the keys that they say something new of.
+// apply applies rows, and returns the keys with new information.
 func (t *table) apply(rows []exchange.Row, me region.Component, now int64) (applied, made int, grown map[*key]growth) {
 	grown = make(map[*key]growth)
 	t.mu.Lock()
@@ -139,7 +139,7 @@ func (t *table) apply(rows []exchange.Row, me region.Component, now int64) (appl
 	return applied, made, grown
 }
 
-// nameLocked returns what is known under a name, made if there is room for it, or nil.
+// nameLocked returns the entry of a name, adding it if there is room, or nil.
 func (t *table) nameLocked(at name) (of *named, made bool) {
 	if of = t.names[at]; of != nil || int64(len(t.names)) >= namesPerKey*t.max {
 		return of, false

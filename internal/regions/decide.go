@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Decide decides as [engine.Engine.Decide] does, with what other regions have admitted, and
-// counts what is admitted for them.
+// Decide decides as [engine.Engine.Decide] does, but includes the units that other regions have
+// admitted, and counts the units that it admits for them.
 func (r *Regions) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
 	now := r.opts.Engine.Now()
 	r.banAsElsewhere(client, now)
@@ -22,7 +22,7 @@ func (r *Regions) Decide(ctx context.Context, client *engine.Client, debits []en
 	return d
 }
 
-// Lower sets in debits what other regions have admitted.
+// Lower adds the units that other regions have admitted to debits.
 func (r *Regions) Lower(debits []engine.Debit) { r.lower(debits, r.opts.Engine.Now()) }
 
 func (r *Regions) lower(debits []engine.Debit, now int64) {
@@ -33,7 +33,7 @@ func (r *Regions) lower(debits []engine.Debit, now int64) {
 	}
 }
 
-// admitted counts the debits of a request that was admitted.
+// admitted counts the debits of an admitted request.
 func (r *Regions) admitted(debits []engine.Debit, now int64) {
 	for i := range debits {
 		d := &debits[i]
@@ -45,7 +45,7 @@ func (r *Regions) admitted(debits []engine.Debit, now int64) {
 
 // Admit implements [engine.Elsewhere].
 func (k *key) Admit(units, now int64) {
-	for r := k.of; k != nil; k = r.make(k, now) { // it was dropped meanwhile
+	for r := k.of; k != nil; k = r.make(k, now) { // the key was dropped meanwhile
 		ok, dirty := k.admit(units, now)
 		if dirty {
 			r.publishing.add(k)
@@ -56,8 +56,8 @@ func (k *key) Admit(units, now int64) {
 	}
 }
 
-// keyOf returns the key of a debit, made if there is none. It is nil if the limit stays regional
-// or there are too many keys.
+// keyOf returns the key of a debit, adding it if necessary. It returns nil if the limit stays
+// regional or there are too many keys.
 func (r *Regions) keyOf(d *engine.Debit, now int64) *key {
 	if d.Limit.Window() < region.MinWindow || d.Cost <= 0 {
 		return nil
@@ -79,8 +79,8 @@ func (r *Regions) keyOf(d *engine.Debit, now int64) *key {
 	return k
 }
 
-// make adds a key like one to the table, or returns the one that is there. It is nil if there
-// are too many, or it can't have a name yet.
+// make adds a key like another one to the table, or returns the existing one. It returns nil if
+// there are too many, or the key can't have a name yet.
 func (r *Regions) make(like *key, now int64) *key {
 	k := &key{of: r, limit: like.limit, least: like.least, text: like.text, groups: like.groups}
 	names, ok := r.namesOf(k, now)
@@ -106,8 +106,8 @@ func (r *Regions) rename(k *key, now int64) {
 	}
 }
 
-// namesOf returns the names of a key in all groups that count. It returns false if
-// they can't be had yet.
+// namesOf returns the names of a key in all groups that count. It returns false if they aren't
+// available yet.
 func (r *Regions) namesOf(k *key, now int64) (names []storage.Key, ok bool) {
 	for period := k.periodOf(k.groups.Oldest(now)); period <= k.periodAt(now); period++ {
 		name, ok := r.opts.Name(k.limit.ID, []byte(k.text), period)
@@ -119,8 +119,8 @@ func (r *Regions) namesOf(k *key, now int64) (names []storage.Key, ok bool) {
 	return names, true
 }
 
-// chargeLevel charges a token bucket with what other regions have taken from it before anything
-// of that was charged here, as far as the store doesn't know of it from earlier.
+// chargeLevel charges a token bucket with the units that other regions took before any of them was
+// charged here, unless the store already knows of them.
 func (r *Regions) chargeLevel(k *key, now int64) {
 	if !k.groups.IsBucket() {
 		return

@@ -11,8 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// key is one key of one limit that requests of this region have come for. It implements
-// [engine.Elsewhere].
+// key is a key of a limit that requests of this region use. It implements [engine.Elsewhere].
 type key struct {
 	of     *Regions
 	limit  *engine.Limit // the full one
@@ -20,22 +19,22 @@ type key struct {
 	text   string
 	groups region.Groups
 
-	period atomic.Int64          // in which its names were looked up last
-	known  atomic.Pointer[known] // what others have admitted; nil if nothing
-	behind atomic.Bool           // a bucket is to be charged with the level of that, with the next request
+	period atomic.Int64          // period of the last lookup of its names
+	known  atomic.Pointer[known] // units that others have admitted; nil if none
+	behind atomic.Bool           // the next request charges the bucket with the level of known
 
-	names []storage.Key // guarded by table.mu: those of all groups that count
+	names []storage.Key // guarded by table.mu: names in all groups that count
 
 	mu    sync.Mutex
 	own   region.Own // guarded by mu, like all below
-	dirty bool       // it is among those that are to be published
-	dead  bool       // it is in no table
+	dirty bool       // it is waiting to be published
+	dead  bool       // it isn't in any table
 }
 
-// known is what other machines have admitted of a key, by group. It is immutable.
+// known is the units of a key that other machines have admitted, by group. It is immutable.
 type known struct {
 	foreign  []limiter.Slot // in other regions
-	siblings []limiter.Slot // in this one, by other machines or before the last start
+	siblings []limiter.Slot // in this region, by other machines or before the last start
 }
 
 // newKey returns the key of a debit, or nil if its limit stays regional.
@@ -53,13 +52,13 @@ func newKey(d *engine.Debit) *key {
 	return k
 }
 
-// periodOf returns the number of the period whose name the key has in a group.
+// periodOf returns the number of the period that determines the key's name in a group.
 func (k *key) periodOf(group int64) int64 { return k.groups.Expires(group) / k.groups.Period() }
 
-// periodAt returns the same of the group at now.
+// periodAt returns the period of the group at now.
 func (k *key) periodAt(now int64) int64 { return k.periodOf(k.groups.At(now)) }
 
-// elsewhere returns what others have admitted of the key.
+// elsewhere returns the units that others have admitted.
 func (k *key) elsewhere() known {
 	if is := k.known.Load(); is != nil {
 		return *is
@@ -67,17 +66,18 @@ func (k *key) elsewhere() known {
 	return known{}
 }
 
-// isKnown reports whether others have admitted anything of the key.
+// isKnown reports whether others have admitted any units.
 func (k *key) isKnown() bool {
 	return k.known.Load() != nil
 }
 
-// isForeign reports whether other regions have admitted anything of the key.
+// isForeign reports whether other regions have admitted any units.
 func (k *key) isForeign() bool {
 	return len(k.elsewhere().foreign) > 0
 }
 
-// Units implements [engine.Elsewhere]. A token bucket is charged with them instead.
+// Units implements [engine.Elsewhere]. It returns 0 for a token bucket, which is charged with the
+// units instead.
 func (k *key) Units(now int64) int64 {
 	if k.groups.IsBucket() {
 		return 0
@@ -85,7 +85,7 @@ func (k *key) Units(now int64) int64 {
 	return k.groups.InForce(k.elsewhere().foreign, now)
 }
 
-// Retry implements [engine.Elsewhere]. Of a token bucket the store knows it.
+// Retry implements [engine.Elsewhere]. For a token bucket the store determines it.
 func (k *key) Retry(amount, cost, now int64) time.Duration {
 	if k.groups.IsBucket() {
 		return limiter.Never
@@ -98,15 +98,15 @@ func (k *key) Retry(amount, cost, now int64) time.Duration {
 	return k.groups.Retry(units, amount, cost, now)
 }
 
-// isUsed reports whether this machine has admitted anything of the key that still counts.
+// isUsed reports whether this machine has admitted units that still count.
 func (k *key) isUsed(now int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.groups.InForce(k.own.Units(), now) > 0
 }
 
-// admit counts units that were admitted here. It returns false if the key is in no table any
-// more, and whether it has become one that is to be published.
+// admit counts units that were admitted here. ok is false if the key isn't in any table any more.
+// dirty reports whether the key now has to be published.
 func (k *key) admit(units, now int64) (ok, dirty bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,8 +118,8 @@ func (k *key) admit(units, now int64) (ok, dirty bool) {
 	return true, dirty
 }
 
-// unpublished returns what is to be published of the key, where there are so many other
-// machines, and so many in this region. Those that share a store know by it who uses a token
+// unpublished returns the units of the key to publish, given the number of other machines, and of
+// machines in this region. From them, machines that share a store learn which ones use a token
 // bucket.
 func (k *key) unpublished(now int64, others, machines int) []limiter.Slot {
 	k.mu.Lock()

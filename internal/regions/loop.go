@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	jitter      = 0.2                    // part of an interval that it may be shorter or longer by
-	maxPause    = time.Minute            // between tries while the exchange can't be used
-	callTimeout = 5 * time.Second        // of one call of the exchange
-	lastTimeout = 2 * time.Second        // of all calls when it is given up
-	urgentAfter = 200 * time.Millisecond // so that bans that come together go together
+	jitter      = 0.2                    // an interval varies by this share, up or down
+	maxPause    = time.Minute            // between attempts while the exchange can't be used
+	callTimeout = 5 * time.Second        // per call of the exchange
+	lastTimeout = 2 * time.Second        // for all calls while closing
+	urgentAfter = 200 * time.Millisecond // delay that batches bans
 	sweepEvery  = time.Minute
 	remindAfter = time.Minute
 )
 
-// loop publishes and collects until it is stopped. The first time is soon after the start, so
-// that what others have admitted counts as soon as possible.
+// loop publishes and collects until it is stopped. It begins soon after the start, so that units
+// admitted elsewhere count as soon as possible.
 func (r *Regions) loop() {
 	defer close(r.done)
 	timer, urgent := time.NewTimer(0), false
@@ -43,7 +43,7 @@ func (r *Regions) loop() {
 	}
 }
 
-// pause returns how long to wait before the next sync: twice as long after each that failed.
+// pause returns the time until the next sync, which doubles after each failure.
 func (r *Regions) pause() time.Duration {
 	pause := r.opts.Interval
 	for range r.failures {
@@ -52,7 +52,7 @@ func (r *Regions) pause() time.Duration {
 	return time.Duration(float64(pause) * (1 - jitter + 2*jitter*rand.Float64()))
 }
 
-// sync publishes and collects once. After an error the exchange is opened anew the next time.
+// sync publishes and collects once. After an error the next sync reopens the exchange.
 func (r *Regions) sync() {
 	err := r.exchangeCounts()
 	r.trimSometimes()
@@ -87,7 +87,7 @@ func (r *Regions) exchangeCounts() error {
 	return nil
 }
 
-// call calls the exchange with a time in which that must end.
+// call calls the exchange with a timeout.
 func (r *Regions) call(f func(ctx context.Context) error) error {
 	return callWithin(r.ctx, callTimeout, f)
 }
@@ -98,8 +98,8 @@ func callWithin(ctx context.Context, timeout time.Duration, f func(ctx context.C
 	return f(ctx)
 }
 
-// meet learns which machines there are, and whether the exchange is another one than before:
-// then all is published to it anew.
+// meet learns of other machines, and checks whether the exchange was replaced by another one: then
+// everything is published again.
 func (r *Regions) meet() error {
 	var met exchange.Met
 	err := r.call(func(ctx context.Context) (err error) {
@@ -113,7 +113,7 @@ func (r *Regions) meet() error {
 	for _, n := range met.Regions {
 		others += n.Machines
 	}
-	if others > r.others { // each may hide less now
+	if others > r.others { // each may hide fewer units now
 		r.markDirty(r.table.all())
 	}
 	r.others, r.machines = max(others, 0), met.Machines
@@ -129,7 +129,7 @@ func (r *Regions) meet() error {
 	return nil
 }
 
-// finish publishes what is left, and takes leave.
+// finish publishes the remaining units and leaves the exchange.
 func (r *Regions) finish() {
 	if r.exchange == nil {
 		return
@@ -137,20 +137,20 @@ func (r *Regions) finish() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
 	defer cancel()
 	if r.publish(ctx) == nil {
-		_ = r.exchange.Leave(ctx, exchange.Member{Component: r.me, Now: r.opts.Engine.Now()}) // it is forgotten in time as well
+		_ = r.exchange.Leave(ctx, exchange.Member{Component: r.me, Now: r.opts.Engine.Now()}) // others forget it after a while as well
 	}
 	r.drop()
 }
 
-// drop gives up an exchange that is not to be used any more.
+// drop closes an exchange that isn't used any more.
 func (r *Regions) drop() {
 	if r.exchange != nil {
-		_ = r.exchange.Close() // the error that led to this says more
+		_ = r.exchange.Close() // the error that led to this is more informative
 		r.exchange = nil
 	}
 }
 
-// failed notes that a sync has failed, and reports it now and then.
+// failed notes a failed sync, and reports it now and then.
 func (r *Regions) failed(err error) {
 	now := time.Now()
 	r.failures++

@@ -18,35 +18,35 @@ type Options struct {
 	// Open opens the exchange. The loop calls it when it first needs it and after faults.
 	Open exchange.Opener
 
-	// Engine decides, with the store of this region.
+	// Engine decides, using the store of this region.
 	Engine *engine.Engine
 
-	// Name names a key of a limit for the exchange, alike in all regions, in a period of time
-	// that has a number. It returns false if that isn't possible yet. It must not wait.
+	// Name names a key of a limit for the exchange, identically in all regions, in the period with
+	// a number. It returns false if that isn't possible yet. It must not block.
 	Name func(limit storage.LimitID, key []byte, period int64) (storage.Key, bool)
 
-	// Interval is how often counts are published and collected; each time up to a fifth sooner
-	// or later. Zero means [DefaultInterval].
+	// Interval is the time between exchanges of counts. Each varies by up to a fifth, up or down.
+	// Zero means [DefaultInterval].
 	Interval time.Duration
 
-	// MaxKeys is how many keys are shared at most. Zero means [engine.DefaultMaxKeys].
+	// MaxKeys is the most shared keys. Zero means [engine.DefaultMaxKeys].
 	MaxKeys int
 
-	// Observer hears what the loop does. Nil means that nobody does.
+	// Observer is notified of the loop's events. May be nil.
 	Observer Observer
 }
 
-// DefaultInterval is how often counts are exchanged unless configured otherwise.
+// DefaultInterval is the default time between exchanges of counts.
 const DefaultInterval = 5 * time.Second
 
-// Observer is told what the loop does. Its methods are called from the loop, without locks held.
+// Observer receives the loop's events. The loop calls its methods, without locks held.
 type Observer interface {
-	// Published reports how many rows the exchange has taken.
+	// Published reports the number of rows that the exchange has taken.
 	Published(rows int)
-	// Collected reports how many rows were collected in one turn, how many of them said
-	// something new, and how many keys came to be known by them.
+	// Collected reports the number of rows collected in one turn, the number of rows with new
+	// information, and the number of new keys.
 	Collected(rows, applied, made int)
-	// Failed reports that the exchange can't be used, once when that begins and about once a
+	// Failed reports that the exchange can't be used: once when that begins, and about once a
 	// minute while it lasts.
 	Failed(since time.Duration, err error)
 	// Recovered reports that the exchange is in use again.

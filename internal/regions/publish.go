@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// publishRows is how many rows are published in one call, or a few more.
+// publishRows is how many rows are published in one call, with a few more at most.
 const publishRows = 1000
 
-// publishing is the keys that have changed since they were looked at for publishing.
+// publishing holds the keys that have changed since they were last published.
 type publishing struct {
 	mu   sync.Mutex
 	keys []*key // guarded by mu; each is dirty
@@ -35,15 +35,15 @@ func (p *publishing) take() []*key {
 	return keys
 }
 
-// published is a row that is to be published, and of which key.
+// published is a row to publish, with its key.
 type published struct {
 	key *key
 	exchange.Row
 	units limiter.Slot
 }
 
-// publish publishes what has changed, in several calls if it is much. What could not be
-// published is tried again the next time.
+// publish publishes all changes, in several calls if there are many. The next turn retries
+// failures.
 func (r *Regions) publish(ctx context.Context) error {
 	if err := r.publishBans(ctx); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (r *Regions) publish(ctx context.Context) error {
 	return nil
 }
 
-// appendRows appends what is to be published of a key.
+// appendRows appends a key's rows to publish.
 func (r *Regions) appendRows(rows []published, k *key) []published {
 	now := r.opts.Engine.Now()
 	for _, units := range k.unpublished(now, r.others, len(r.machines)) {
@@ -85,7 +85,7 @@ func (r *Regions) publishRows(ctx context.Context, rows []published) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	slices.SortFunc(rows, func(a, b published) int { // so that those who write at once never wait for each other
+	slices.SortFunc(rows, func(a, b published) int { // a common order, so that concurrent writers never wait for each other
 		return cmp.Or(cmp.Compare(a.Limit, b.Limit), bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.Group, b.Group))
 	})
 	told := make([]exchange.Row, len(rows))
@@ -105,7 +105,7 @@ func (r *Regions) publishRows(ctx context.Context, rows []published) error {
 	return nil
 }
 
-// markDirty has keys looked at again.
+// markDirty schedules keys for publishing.
 func (r *Regions) markDirty(keys []*key) {
 	r.publishing.add(slices.DeleteFunc(keys, func(k *key) bool {
 		k.mu.Lock()
@@ -116,7 +116,7 @@ func (r *Regions) markDirty(keys []*key) {
 	})...)
 }
 
-// publishAgain has everything published once more, to an exchange that doesn't have it.
+// publishAgain schedules everything for publishing, to an exchange that doesn't have it.
 func (r *Regions) publishAgain() {
 	keys := r.table.all()
 	for _, k := range keys {
@@ -128,7 +128,7 @@ func (r *Regions) publishAgain() {
 	r.bans.publishAgain()
 }
 
-// publishBans publishes the bans that are new.
+// publishBans publishes new bans.
 func (r *Regions) publishBans(ctx context.Context) error {
 	for {
 		list := r.bans.unpublished(r.me.Region)
@@ -143,7 +143,7 @@ func (r *Regions) publishBans(ctx context.Context) error {
 	}
 }
 
-// nameOfBanned names a client for the exchange. Bans last long, and have one name for all time.
+// nameOfBanned names a client for the exchange. Bans last long, so the name never changes.
 func (r *Regions) nameOfBanned(client []byte) (storage.Key, bool) {
 	return r.opts.Name(0, client, -1)
 }

@@ -19,28 +19,28 @@ type Regions struct {
 	table      *table
 	publishing publishing
 	bans       bans
-	untracked  atomic.Int64 // times that there was no room for a key
+	untracked  atomic.Int64 // times without room for a key
 
-	ctx       context.Context // ends when calls of the exchange are to end
+	ctx       context.Context // ends the calls of the exchange
 	cancel    context.CancelFunc
 	closeOnce sync.Once
 	stop      chan struct{} // closed to stop the loop
-	done      chan struct{} // closed when it has ended
+	done      chan struct{} // closed when the loop has ended
 
 	mu    sync.Mutex
 	state state // guarded by mu; written by the loop
 
 	// These are for the loop only.
 	exchange exchange.Exchange // nil while there is none
-	id       int64             // of the exchange that published marks are of
-	after    int64             // the number that everything was collected up to
-	caughtUp bool              // everything was collected once
+	id       int64             // identifies the exchange of the marks of published rows
+	after    int64             // the number of the last collected row
+	caughtUp bool              // everything was collected at least once
 	others   int               // machines beside this one
-	machines []int64           // those of this region, in ascending order
-	failures int               // of syncs, since the last that succeeded
-	failing  time.Time         // when the first of them was
-	reminded time.Time         // when it was last reported
-	swept    time.Time         // when the exchange and memory were last swept
+	machines []int64           // of this region, in ascending order
+	failures int               // of syncs, since the last success
+	failing  time.Time         // time of the first of them
+	reminded time.Time         // time of the last report
+	swept    time.Time         // time of the last sweep of the exchange and memory
 }
 
 // New starts sharing. It opens nothing itself: the loop does.
@@ -60,8 +60,8 @@ func New(opts Options) (*Regions, error) {
 	return r, nil
 }
 
-// Close stops sharing, after what was admitted was published once more. If the exchange doesn't
-// answer, Close gives up after two seconds, or when ctx ends.
+// Close publishes the admitted units once more and stops sharing. If the exchange doesn't answer,
+// Close gives up after two seconds, or when ctx ends.
 func (r *Regions) Close(ctx context.Context) error {
 	r.closeOnce.Do(func() { close(r.stop); r.cancel() })
 	select {

@@ -2,9 +2,9 @@ package regions
 
 import "github.com/caddy-tally/caddy-tally/limiter/engine"
 
-// Shadow decides as [engine.Engine.Shadow] does, with what other regions have admitted, and
-// counts for them what it would admit. What is known of shadow limits crosses regions as that of
-// others does, so that a limit that leaves shadow knows all of it.
+// Shadow decides as [engine.Engine.Shadow] does, but includes the units that other regions have
+// admitted, and counts the units that it would admit for them. Counts of shadow limits are
+// exchanged like others, so that a limit that leaves shadow has complete counts.
 func (r *Regions) Shadow(debits []engine.Debit) (d engine.Decision, decided bool) {
 	now := r.opts.Engine.Now()
 	r.lower(debits, now)
@@ -15,8 +15,8 @@ func (r *Regions) Shadow(debits []engine.Debit) (d engine.Decision, decided bool
 	return d, decided
 }
 
-// ShadowLater decides as [engine.Engine.ShadowLater] does, about debits that Shadow has not
-// decided about.
+// ShadowLater decides as [engine.Engine.ShadowLater] does, about debits for which Shadow couldn't
+// decide.
 func (r *Regions) ShadowLater(debits []engine.Debit, later func([]engine.Debit, engine.Decision)) {
 	r.opts.Engine.ShadowLater(debits, func(debits []engine.Debit, d engine.Decision) {
 		if d.Allowed {

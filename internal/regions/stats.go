@@ -7,35 +7,35 @@ import (
 	"github.com/caddy-tally/caddy-tally/exchange"
 )
 
-// state is what the loop tells others.
+// state is the state that the loop publishes to other goroutines.
 type state struct {
 	began   time.Time
-	met     time.Time // when the regions were last heard of
-	synced  time.Time // when everything was last published and collected
-	failing time.Time // since when that fails; zero if it doesn't
+	met     time.Time // the last contact with other regions
+	synced  time.Time // the last complete exchange
+	failing time.Time // the beginning of a failure; zero without one
 	cause   error
-	polled  int // rows that were collected the last time
+	polled  int // rows collected in the last turn
 	regions []exchange.Neighbor
 }
 
-// Stats describes the exchange of counts at one moment.
+// Stats describe the exchange of counts at one moment.
 type Stats struct {
 	// Region is the name of this region.
 	Region string
-	// Lag is for how long nothing was published and collected.
+	// Lag is the time since the last complete exchange.
 	Lag time.Duration
-	// Since is when the exchange failed, and Cause what went wrong last; both are zero while it
+	// Since is when the exchange began to fail, and Cause is the last error; both are zero while it
 	// works.
 	Since time.Time
 	Cause error
-	// Polled is how many rows were collected the last time.
+	// Polled is the number of rows collected in the last turn.
 	Polled int
-	// Keys is how many keys are shared, and Names how many names are known to have been used
-	// here or elsewhere.
+	// Keys is the number of shared keys, and Names the number of names known to be in use here or
+	// elsewhere.
 	Keys, Names int64
 	// Untracked is how many times there was no room for a key.
 	Untracked int64
-	// Regions is all regions that were heard of, this one among them, as they are by now.
+	// Regions are all known regions, including this one, in their current state.
 	Regions []exchange.Neighbor
 }
 

@@ -11,7 +11,7 @@ import (
 
 const shards = 64
 
-// table finds keys by limit and text, and what others have admitted by name.
+// table finds keys by limit and text, and the units that others have admitted by name.
 type table struct {
 	seed   maphash.Seed
 	max    int64
@@ -27,7 +27,7 @@ type shard struct {
 	keys map[keyID]*key // guarded by mu
 }
 
-// keyID is what a key is found by here, and name what it is called in the exchange.
+// keyID identifies a key here, and name in the exchange.
 type (
 	keyID struct {
 		limit storage.LimitID
@@ -39,10 +39,10 @@ type (
 	}
 )
 
-// namesPerKey is how many times more names there may be than keys.
+// namesPerKey is the most names per key.
 const namesPerKey = 4
 
-// isNamedLocked reports whether a name is one of the key's at the moment.
+// isNamedLocked reports whether the key currently has a name.
 func (k *key) isNamedLocked(as storage.Key) bool {
 	for _, key := range k.names {
 		if key == as {
@@ -52,10 +52,10 @@ func (k *key) isNamedLocked(as storage.Key) bool {
 	return false
 }
 
-// named is what components have admitted under a name. It is guarded by table.mu.
+// named is the counts of components under a name. It is guarded by table.mu.
 type named struct {
 	counts region.Counts
-	key    *key // that has the name; nil if no request of this region has come for it
+	key    *key // the key with the name; nil if no request of this region has used it
 }
 
 func newTable(max int) *table {
@@ -78,8 +78,8 @@ func (t *table) find(limit storage.LimitID, text []byte) *key {
 	return s.keys[keyID{limit, string(text)}]
 }
 
-// add adds a key with its names, and reports whether it did. Otherwise it returns the key that is
-// there, or nil if there are too many.
+// add adds a key with its names, and reports whether it did. Otherwise it returns the existing key,
+// or nil if there are too many.
 func (t *table) add(k *key, period int64, names []storage.Key, home string) (is *key, made bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +98,7 @@ func (t *table) add(k *key, period int64, names []storage.Key, home string) (is 
 	return k, true
 }
 
-// bindLocked gives a key its names, and what is known under them.
+// bindLocked gives a key its names and their counts.
 func (t *table) bindLocked(k *key, period int64, names []storage.Key, home string) {
 	k.names = names
 	k.period.Store(period)
@@ -112,7 +112,7 @@ func (t *table) bindLocked(k *key, period int64, names []storage.Key, home strin
 	t.refreshLocked(k, home)
 }
 
-// refreshLocked notes what others have admitted of a key by now.
+// refreshLocked updates the units that others have admitted.
 func (t *table) refreshLocked(k *key, home string) {
 	var now known
 	for _, key := range k.names {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// trimSometimes forgets what has expired, here and in the exchange, about once a minute.
+// trimSometimes removes expired data, here and in the exchange, about once a minute.
 func (r *Regions) trimSometimes() {
 	if time.Since(r.swept) < sweepEvery {
 		return
@@ -15,12 +15,12 @@ func (r *Regions) trimSometimes() {
 	r.trim(now)
 	r.bans.trim(now)
 	if r.exchange != nil {
-		// What is not deleted now is deleted later, by this machine or by another one.
+		// A later sweep, by this machine or another one, deletes the rest.
 		_ = r.call(func(ctx context.Context) error { return r.exchange.Sweep(ctx) })
 	}
 }
 
-// trim forgets the groups that have expired, and keys of which nothing is left.
+// trim removes expired groups, and keys without units.
 func (r *Regions) trim(now int64) {
 	t := r.table
 	t.trimNames(now)
@@ -41,8 +41,7 @@ func (r *Regions) trim(now int64) {
 	}
 }
 
-// trimNames forgets groups that have expired, and names under which nothing is known and which no
-// key has at the moment.
+// trimNames removes expired groups, and names that have neither counts nor a key.
 func (t *table) trimNames(now int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
