@@ -97,7 +97,7 @@ func (ls Lease) isAhead(l *Limit, now int64) bool { return l.Ends(ls.At-1) > now
 func (ls Lease) Slow(l *Limit, met, now int64) bool {
 	slots := int64(l.slots)
 	passed := min(l.Slot(now)-met-1, slots)
-	return (ls.Used-ls.Units)*aheadShare*slots <= l.amount*passed
+	return (ls.Used-ls.Units)*slowShare*slots <= l.amount*passed
 }
 
 // Join adds a granted lease to the lease of its holder, and returns the units to be given back

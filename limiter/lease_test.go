@@ -78,14 +78,15 @@ func TestSettles(t *testing.T) {
 	}
 }
 
-// Only small grants are charged ahead, of keys that have used little.
+// Large grants, and those of keys that have used much, are charged fewer slots ahead.
 func TestGrantsAhead(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 640, Window: 10 * time.Second, Slots: 10})
 	for _, tt := range []struct {
 		used, want, extra int64
 		at                int64
 	}{
-		{0, 1, 1, 7}, {0, 1, 0, 0}, {0, 10, 10, 7}, {0, 11, 10, 0}, {0, 10, 11, 0}, {140, 10, 10, 7}, {141, 10, 10, 0}, {600, 1, 1, 0},
+		{0, 1, 1, 7}, {0, 1, 0, 0}, {0, 10, 10, 7}, {0, 11, 10, 6}, {0, 10, 11, 6}, {0, 70, 1, 1}, {0, 71, 1, 0},
+		{140, 10, 10, 7}, {300, 10, 10, 5}, {550, 10, 1, 1}, {570, 10, 1, 0}, {600, 1, 1, 0},
 	} {
 		var s limiter.State
 		l.Claim(&s, limiter.Claim{Want: tt.used})
@@ -282,7 +283,7 @@ func TestGrantsForTheNextSlot(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 100, Window: 10 * time.Second, Slots: 10})
 	var s limiter.State
 	l.Claim(&s, limiter.Claim{Want: 70})
-	lease := l.Claim(&s, limiter.Claim{Min: 1, Want: 1, Extra: 3, Ahead: 7, Next: true}).Lease
+	lease := l.Claim(&s, limiter.Claim{Min: 1, Want: 1, Extra: 3, Next: true}).Lease
 	if lease.At != 1 || lease.Units != 4 {
 		t.Fatalf("granted %+v, want 4 units of slot 1", lease)
 	}

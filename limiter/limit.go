@@ -29,8 +29,8 @@ const (
 const (
 	defaultSlots    = 60
 	leaseExtraShare = 8  // headroom is at most 1/8 of the units left, or less, see Claim.Processes
-	lateShare       = 64 // and at most 1/64 of the amount if leases last longer
-	aheadShare      = 4  // leases last longer while at most 1/4 is used, at most at 1/4 of the rate
+	lateShare       = 64 // and at most 1/64 of the amount for the longest leases
+	slowShare       = 4  // a slow key keeps to 1/4 of the rate, see Lease.Slow
 )
 
 // Algorithm determines how units are forgotten.
@@ -271,8 +271,9 @@ func (l Limit) Window() time.Duration { return time.Duration(l.window) }
 // token bucket, else the amount. A cost above it can never pass.
 func (l Limit) Capacity() int64 { return l.capacity }
 
-// MaxLate returns how many units a grant that is charged ahead may contain for later use: a 64th of
-// the amount. These are booked when the lease is given back, so they may be forgotten late.
+// MaxLate returns how many units a grant may have that is charged [Limit.MaxAhead] slots ahead: a 64th
+// of the amount. Spent units are moved to their slot when the lease is given back, so until then they
+// may be forgotten late.
 func (l Limit) MaxLate() int64 { return l.amount / lateShare }
 
 // addSaturating adds two non-negative numbers and stops at the largest int64.

@@ -25,15 +25,32 @@ func (s *State) claim(l *Limit, c Claim) Grant {
 // retry time of a refusal.
 func (l *Limit) grantSlots(c Claim, used int64) Grant {
 	g := l.share(c, l.amount-used)
-	g.At = l.Slot(c.Now)
-	if c.Next && l.algorithm == Sliding {
-		g.At++
-	} else if extra := g.Units - c.Want; extra > 0 && max(extra, c.Want) <= l.MaxLate() && used+g.Units <= l.amount/aheadShare {
-		g.At += max(min(c.Ahead, l.MaxAhead()), 0)
-	}
 	g.Used = used + g.Units
+	g.At = l.Slot(c.Now) + l.ahead(c, g)
 	return g
 }
+
+// ahead returns how many slots later than its own a grant is charged, see [Claim.Ahead].
+func (l *Limit) ahead(c Claim, g Grant) (slots int64) {
+	if c.Next && l.algorithm == Sliding {
+		slots = 1
+	}
+	extra := g.Units - c.Want
+	if extra <= 0 || c.Ahead <= 0 {
+		return slots
+	}
+	free := max(l.amount-g.Used, 0) * freeParts / l.amount * int64(l.slots) / freeParts
+	return max(slots, min(c.Ahead, l.MaxAhead(), free, l.LateSlots()/max(extra, c.Want)))
+}
+
+// freeParts is the precision with which the free part of a limit is computed: coarse enough for the
+// double-precision numbers of a Redis script, as 1024 times [MaxAmount] is below 2^53.
+const freeParts = 1024
+
+// LateSlots returns the bound on the units of a grant that is charged ahead times the slots that it is
+// charged ahead: [Limit.MaxLate] units may be charged [Limit.MaxAhead] slots ahead, and more units
+// fewer slots.
+func (l *Limit) LateSlots() int64 { return l.MaxLate() * l.MaxAhead() }
 
 // giveBack gives back the units of a lease. If its slot is in the future, giveBack moves its spent
 // units to the slot of now, which is not before they were spent.

@@ -64,17 +64,18 @@ type Claim struct {
 	// units left then. See also Processes.
 	Extra int64
 	// Ahead is how many slots later the grant may be charged, at most [Limit.MaxAhead], so that its
-	// lease lasts as long. Such a grant needs Extra units. Of these and of Want it contains at most
-	// [Limit.MaxLate], and the key must have used at most a quarter of the amount. Token buckets
-	// ignore Ahead.
+	// lease lasts as long. Such a grant needs Extra units. It is charged fewer slots later if it is
+	// large, see [Limit.MaxLate], or if the key has used much: at most the part of a window's slots
+	// that is the free part of the amount, so that a key that goes on at its pace is not refused
+	// because its units are forgotten late. Token buckets ignore Ahead.
 	Ahead int64
 	// Processes is how many processes claim for the key, 0 if unknown. At most 1/(2·Processes) of
 	// the units left is then granted as Extra, so that all processes together hold at most half of
 	// them.
 	Processes int64
-	// Next charges a grant of a sliding limit to the slot after that of Now, regardless of Ahead,
-	// so that its lease outlasts the current slot. Units spent before the end of the current slot
-	// are forgotten a slot late. Other algorithms ignore Next.
+	// Next charges a grant of a sliding limit at least one slot later than that of Now, however much
+	// the key has used, so that its lease outlasts the current slot. Units spent before the end of
+	// the current slot are forgotten a slot late. Other algorithms ignore Next.
 	Next bool
 	// Lasts is for how many nanoseconds after Now a lease on a token bucket keeps its full worth,
 	// at most [Limit.MaxLasts]. It needs Extra units, and a bucket that is not so full that the

@@ -31,6 +31,7 @@ type cell struct {
 	lease lease  // unspent units, and the known state of the rest
 	rare  *rare  // fields that few cells need; nil if they are zero
 	dead  bool
+	ahead uint8 // the number of slots that the last lease was charged ahead, up to 255
 
 	size  uint8          // how many bytes of short are the key's text, or longKey
 	short [shortKey]byte // the key's text, if that is short
@@ -52,7 +53,7 @@ type knowledge struct {
 }
 
 const (
-	shortKey = 22  // the longest text that a cell holds itself: IP addresses are shorter
+	shortKey = 21  // the longest text that a cell holds itself: IP addresses are shorter
 	longKey  = 255 // the size of a cell whose text is longer: fixed has it
 )
 

@@ -62,7 +62,11 @@ func (l *leases) deliver(en *entry, now int64) {
 		back := c.rare.admitted().settle(en.limit, &granted, l.clock.now()) // some of the grant may have drained since
 		l.giveLeaseLocked(c, en.limit, back, now)
 	}
+	was := c.lease.at
 	l.giveLeaseLocked(c, en.limit, c.joinLocked(en.limit, granted), now)
+	if c.lease.at != was && en.limit.CountsSlots() {
+		c.ahead = uint8(min(max(c.lease.at-en.limit.Slot(now), 0), 255))
+	}
 	en.spendAfterwardsLocked(now)
 	en.learnedLocked(true)
 	l.lendLocked(c, en.limit)

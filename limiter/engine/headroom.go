@@ -53,12 +53,14 @@ func (h *headroom) begin(limit *Limit, now int64) {
 	}
 }
 
-// isSlow reports whether the key is known to stay far below its limit. Only some bits of its first
-// slot are known. The last slot with these bits is taken for it, which makes no fast key slow.
+// firstSlot returns the last slot up to the given one that has the bits of first. A key that came first
+// before that is taken for younger, which makes no fast key slow.
+func (h *headroom) firstSlot(slot int64) int64 { return slot - int64(uint16(slot)-h.first) }
+
+// isSlow reports whether the key is known to stay far below its limit.
 func (h *headroom) isSlow(limit *Limit, lease *limiter.Lease, now int64) bool {
 	if limit.MaxAhead() == 0 {
 		return false
 	}
-	slot := limit.Slot(now)
-	return lease.Slow(&limit.Limit, slot-int64(uint16(slot)-h.first), now)
+	return lease.Slow(&limit.Limit, h.firstSlot(limit.Slot(now)), now)
 }

@@ -1,7 +1,7 @@
 package engine
 
 // lent holds the leases of keys with few units left: other processes may be refused for lack of the
-// units of this process. Its values are the leases as of the last check.
+// units of this process. Its values are the leases as of the last check, zero before that.
 type lent map[*cell]lease
 
 // fewShare defines few units: less than 1/fewShare of the limit.
@@ -13,7 +13,7 @@ func (l *leases) lendLocked(c *cell, limit *Limit) {
 		if l.lent == nil {
 			l.lent = make(lent)
 		}
-		l.lent[c] = c.lease
+		l.lent[c] = lease{} // until the next check
 	}
 }
 

@@ -417,3 +417,68 @@ func TestBansHoldOnAllMachinesSoon(t *testing.T) {
 		}
 	})
 }
+
+// Leases of a sliding limit last for several slots while much of the limit is free, and a client of four
+// machines that keeps to its limit is never refused, however near to it.
+func TestSteadyClientOfAFleet(t *testing.T) {
+	for _, amount := range []int64{1000, 3000} {
+		for percent, most := range map[int64]float64{50: 330 / float64(amount), 80: 240 / float64(amount), 97: 0.6} {
+			t.Run(fmt.Sprint(amount, percent), func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
+					f := newFleet(t, time.Millisecond)
+					limit, machines := sliding(t, amount, time.Minute), f.several(4)
+					f.steady(t, machines, limit, percent, 10*time.Second)
+					claims := f.claims.Load()
+					requests, refused := f.steady(t, machines, limit, percent, 140*time.Second)
+					if refused > 0 {
+						t.Errorf("%d of %d requests were refused", refused, requests)
+					}
+					if claims = f.claims.Load() - claims; float64(claims) > most*float64(requests) {
+						t.Errorf("%d claims for %d requests", claims, requests)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A client of four machines that speeds up loses no more, once, than one of a single machine.
+func TestClientOfAFleetThatSpeedsUp(t *testing.T) {
+	for _, percent := range []int64{20, 50, 80} {
+		t.Run(fmt.Sprint(percent), func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				f := newFleet(t, time.Millisecond)
+				limit, machines := sliding(t, 3000, time.Minute), f.several(4)
+				if requests, refused := f.steady(t, machines, limit, percent, 100*time.Second); refused > 0 {
+					t.Errorf("%d of %d requests were refused at %d %%", refused, requests, percent)
+				}
+				if requests, refused := f.steady(t, machines, limit, 97, 200*time.Second); refused > 2*limit.MaxLate() {
+					t.Errorf("%d of %d requests were refused at 97 %%", refused, requests)
+				}
+			})
+		})
+	}
+}
+
+// several starts machines, which end with the test.
+func (f *fleet) several(n int) (machines []*machine) {
+	for range n {
+		m := f.start(0)
+		f.t.Cleanup(func() { m.Close(context.Background()) })
+		machines = append(machines, m)
+	}
+	return machines
+}
+
+// steady uses a part of a limit evenly for a while, at one machine after the other.
+func (f *fleet) steady(t *testing.T, machines []*machine, limit *Limit, percent int64, lasts time.Duration) (requests, refused int64) {
+	pause := time.Duration(int64(limit.Window()) * 100 / (limit.Amount() * percent))
+	for start := time.Now(); time.Since(start) < lasts; requests++ {
+		d := machines[requests%int64(len(machines))].ask(debit(limit, "key", 1))
+		if !d.Allowed {
+			refused++
+		}
+		time.Sleep(pause - d.Waited)
+	}
+	return requests, refused
+}

@@ -162,13 +162,10 @@ const exact = int64(1) << 46
 
 func (b *batch) addSlots(c *storage.Claim, earliest int64) {
 	l := &c.Limit
-	slot, ahead := l.Slot(c.Now), max(min(c.Ahead, l.MaxAhead()), 0)
-	if c.Next && l.Algorithm() == limiter.Sliding {
-		ahead = -1
-	}
+	slot, next := l.Slot(c.Now), c.Next && l.Algorithm() == limiter.Sliding
 	b.numbers(l.Amount(), slot, l.Oldest(c.Now), l.Newest(c.Now))
 	b.asks(c)
-	b.numbers(ahead, l.MaxLate())
+	b.numbers(l.Slots(), bit(next), max(min(c.Ahead, l.MaxAhead()), 0), l.LateSlots())
 	b.numbers(index(c.Return.At), units(c.Return.Units), units(c.Return.Spent))
 	b.numbers(index(c.Charge.At), units(c.Charge.Units), bit(c.Charge.Floor))
 	b.numbers(l.Oldest(earliest), ceilMilli(l.Expiry(slot)), ceilMilli(l.Ends(slot+1)-l.Ends(slot)))

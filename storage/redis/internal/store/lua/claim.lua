@@ -48,7 +48,8 @@ end
 
 local function slots(i, former)
   local amount, slot, oldest, newest = num(), num(), num(), num()
-  local min, want, extra, part, ahead, late = num(), num(), num(), num(), num(), num()
+  local min, want, extra, part = num(), num(), num(), num()
+  local length, ahead, most, late = num(), num(), num(), num()
   local backAt, backUnits, backSpent = num(), num(), num()
   local chargeAt, chargeUnits, floor = num(), num(), num()
   local keep, expires, width = num(), num(), num()
@@ -82,11 +83,12 @@ local function slots(i, former)
   local units = share(min, want, extra, part, amount - before)
   if units > 0 then
     local more = units - want
-    if ahead < 0 then
-      at = slot + 1
-    elseif more > 0 and math.max(more, want) <= late and before + units <= math.floor(amount / 4) then
-      at = slot + ahead
+    if more > 0 and most > 0 then -- limiter.Limit.ahead
+      local free = math.max(amount - before - units, 0)
+      free = math.floor(math.floor(free * 1024 / amount) * length / 1024)
+      ahead = math.max(ahead, math.min(most, free, math.floor(late / math.max(more, want))))
     end
+    at = slot + ahead
     add(st, at, units)
   elseif min > 0 then -- when is there enough?
     local order, left = {}, amount - before
