@@ -19,18 +19,18 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Advice is what is wrong with a config, and what to write instead. Checks return it.
+// Advice describes a problem in a config and its fix. Checks return it.
 type Advice struct {
-	Problem string   // what is wrong, and what comes of it
-	Fix     string   // what to write instead
-	Zone    string   // the name of the zone that it is about, or ""
-	Handler string   // the name of the handler that it is about, if that isn't ours, or ""
-	Server  []string // the addresses of the server that it is about, or none
-	Source  string   // where it stands in a config file, or ""
-	Refused bool     // nothing can work like this: a config with it is an error
+	Problem string   // the problem and its consequences
+	Fix     string   // the replacement
+	Zone    string   // the zone's name, or ""
+	Handler string   // the handler's name, if it isn't one of ours, or ""
+	Server  []string // the server's addresses, or none
+	Source  string   // the place in a config file, or ""
+	Refused bool     // the config can't work: the problem is an error
 }
 
-// err returns the advice as the error about a config.
+// err returns the advice as a config error.
 func (a Advice) err() error {
 	err := fmt.Errorf("%s; write %s", a.Problem, a.Fix)
 	if a.Zone != "" {
@@ -53,8 +53,7 @@ func (a Advice) log(log *zap.Logger) {
 	log.Warn(a.Problem, fields...)
 }
 
-// give writes each advice to the log, or returns an error about the first one that is
-// more than a warning.
+// give logs each advice, or returns an error for the first one that is more than a warning.
 func give(log *zap.Logger, all []Advice) error {
 	if i := slices.IndexFunc(all, func(a Advice) bool { return a.Refused }); i >= 0 {
 		return all[i].err()
@@ -73,13 +72,13 @@ func (h *Handler) advice(problem, fix string) Advice {
 	return Advice{Problem: problem, Fix: fix, Source: h.Source}
 }
 
-// warn warns of something in the zone.
+// warn warns of a problem in the zone.
 func (z *Zone) warn(log *zap.Logger, problem, write string) { z.advice(problem, write).log(log) }
 
-// warn warns of something in the handler that belongs to no zone.
+// warn warns of a problem in the handler outside its zones.
 func (h *handlerCompiler) warn(problem, write string) { h.advice(problem, write).log(h.log) }
 
-// warn warns of something in the global option.
+// warn warns of a problem in the global option.
 func (c *Compiler) warn(problem, write string) {
 	Advice{Problem: problem, Fix: write, Source: c.Source}.log(c.log)
 }
@@ -90,8 +89,8 @@ var configChecks = []func(*survey) []Advice{
 	checkReach, checkEverything, checkLimits, checkChallenges, checkUntrusted, checkCase,
 }
 
-// checkConfig surveys and checks the whole config, once: when its first handler is compiled,
-// before anything of ours is loaded, since texts are given up then.
+// checkConfig surveys and checks the whole config, once: when its first handler is compiled, before
+// any of our modules is loaded, since loading discards the raw JSON.
 func (h *handlerCompiler) checkConfig(ctx caddy.Context) error {
 	if h.app.survey != nil {
 		return nil
@@ -104,17 +103,17 @@ func (h *handlerCompiler) checkConfig(ctx caddy.Context) error {
 	return give(h.app.log, found)
 }
 
-// The next functions find keys that hardly count what was meant.
+// The next functions find keys that are probably unintended.
 
-// fleeting are placeholders that change from one request or connection to the next, so
-// that nobody who is counted by them is ever limited.
+// fleeting are placeholders that change with each request or connection, so that limits per such a
+// key are never reached.
 var fleeting = []string{
 	"http.request.remote", "http.request.remote.port", "http.request.uuid", "http.request.duration", "http.request.duration_ms",
 	"time.now", "time.now.common_log", "time.now.http", "time.now.rfc3339", "time.now.unix", "time.now.unix_ms",
 }
 
-// checkKeyMeant returns an error about a key that can't be meant, and warns of one that
-// hardly is.
+// checkKeyMeant returns an error about a key that must be a mistake, and warns of a key that
+// probably is one.
 func (z *zoneCompiler) checkKeyMeant() error {
 	if err := z.checkKey(); err != nil {
 		return z.mistake(err)
@@ -125,7 +124,7 @@ func (z *zoneCompiler) checkKeyMeant() error {
 	return nil
 }
 
-// checkKey returns an error about a key that hardly counts what was meant.
+// checkKey returns an error about a key that is almost certainly a mistake.
 func (z *Zone) checkKey() error {
 	names := placeholder.Names(z.Key)
 	for _, name := range names {
@@ -154,7 +153,7 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
-// keyInsteadOf returns what was probably meant by a key that is a bare word.
+// keyInsteadOf returns the probably intended key for a bare word.
 func keyInsteadOf(word string) string {
 	if write := insteadOfPer([]string{word}); !strings.Contains(write, "<value>") {
 		return write
@@ -162,19 +161,19 @@ func keyInsteadOf(word string) string {
 	return "per ip, or a placeholder such as key {http.request.header.X-Tenant}"
 }
 
-// addressFields are header fields in which proxies say who a client is, and clients
-// say whatever they like.
+// addressFields are header fields in which proxies send the client's address, and clients send
+// anything.
 var addressFields = []string{"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Forwarded"}
 
-// asSent are placeholders of which a client can make up as many values as it likes that
-// mean the same to a backend.
+// asSent are placeholders for which a client can invent any number of values that are equivalent to
+// a backend.
 var asSent = []string{
 	"http.request.uri", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri",
 	"http.request.orig_uri.query", "http.request.body", "http.request.body_base64",
 }
 
-// doubtfulKey returns what is doubtful about a key that may be meant all the same, and
-// what to write instead; or "".
+// doubtfulKey returns the problem of a key that is doubtful but may be intended, and its fix; or
+// "".
 func (z *Zone) doubtfulKey() (problem, write string) {
 	for _, name := range placeholder.Names(z.Key) {
 		if slices.Contains(asSent, name) {
@@ -193,8 +192,7 @@ func (z *Zone) doubtfulKey() (problem, write string) {
 	return "", ""
 }
 
-// checkCosts finds zones that no request can pass, or that count nothing, because of
-// what requests cost.
+// checkCosts finds zones that no request can pass, or that count nothing, because of their costs.
 func (z *zoneCompiler) checkCosts() []Advice {
 	if z.run.DeniesAll || len(z.run.Costs) > 0 || z.run.Cost.From != "" {
 		return nil
@@ -220,16 +218,16 @@ func areOrWouldBe(p *enforce.Policy) string {
 	return "are"
 }
 
-// The next functions find options that have no effect.
+// The next functions find options without effect.
 
-// warnIfIdle warns of a handler that does nothing.
+// warnIfIdle warns of a handler without effect.
 func (h *handlerCompiler) warnIfIdle() {
 	if len(h.run.Zones) == 0 && len(h.Traps) == 0 && h.app.Session == nil {
 		h.warn("this handler has no zone, and limits nothing", "zone login {, limit 5/1m and }, each on a line of its own")
 	}
 }
 
-// checkIdleBan finds a ban that nobody can get.
+// checkIdleBan finds a ban that can't occur.
 func checkIdleBan(s *survey) []Advice {
 	a := s.app
 	apply := func(z sitedZone) bool { return z.wantsClients() && z.Ban == nil && !z.wantsShadow() }
@@ -264,11 +262,11 @@ func checkPlainHTTP(s *survey) (found []Advice) {
 	return found
 }
 
-// The next functions find options that see the address of a proxy instead of the client, and servers
-// whose clients can write their own address.
+// The next functions find options that see a proxy's address instead of the client's, and servers
+// whose clients can choose their address.
 
-// checkPeers finds options that look at the address of the peer on a server whose peers are
-// proxies: that is one address for all clients.
+// checkPeers finds options that use the peer's address on a server behind proxies: it is the same
+// for all clients.
 func checkPeers(s *survey) (found []Advice) {
 	for _, p := range s.places {
 		if p.handler != nil && trustsProxies(p.server) {
@@ -300,22 +298,22 @@ func (p *place) checkPeers() (found []Advice) {
 	return found
 }
 
-// hasMatcher reports whether there is a matcher of a name in matcher sets.
+// hasMatcher reports whether matcher sets contain a matcher with a name.
 func hasMatcher(sets caddyhttp.RawMatcherSets, name string) bool {
 	return slices.ContainsFunc(sets, func(set caddy.ModuleMap) bool {
 		var negated caddyhttp.RawMatcherSets
 		if set["not"] != nil {
-			_ = json.Unmarshal(set["not"], &negated) // what is wrong with it is said when it is loaded
+			_ = json.Unmarshal(set["not"], &negated) // loading reports any error
 		}
 		return set[name] != nil || hasMatcher(negated, name)
 	})
 }
 
-// checkLooseProxies finds servers that take the word of clients for their addresses, if their
-// proxies append to what they are sent.
+// checkLooseProxies finds servers that accept an address from the client, if their proxies append
+// to the field that they receive.
 func checkLooseProxies(s *survey) (found []Advice) {
 	for server := range s.limited() {
-		// of a field such as Cloudflare's own, the proxy replaces what it is sent
+		// proxies replace other fields, such as Cloudflare's own
 		takesFirst := server.ClientIPHeaders == nil || slices.ContainsFunc(server.ClientIPHeaders, func(field string) bool { return !enforce.IsSingle(field) })
 		if server.TrustedProxiesStrict == 0 && trustsProxies(server) && takesFirst {
 			found = append(found, Advice{Server: server.Listen, Fix: enforce.StrictProxies,
@@ -325,7 +323,7 @@ func checkLooseProxies(s *survey) (found []Advice) {
 	return found
 }
 
-// limited returns the servers that have handlers which do anything, each once.
+// limited returns the servers with handlers that do anything, each once.
 func (s *survey) limited() iter.Seq[*caddyhttp.Server] {
 	return func(yield func(*caddyhttp.Server) bool) {
 		seen := make(map[*caddyhttp.Server]bool)
@@ -341,19 +339,19 @@ func (s *survey) limited() iter.Seq[*caddyhttp.Server] {
 	}
 }
 
-// trustsProxies reports whether a server has trusted proxies, which it doesn't show.
+// trustsProxies reports whether a server has trusted proxies. The field is unexported.
 func trustsProxies(server *caddyhttp.Server) bool {
 	source := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
 	return server.TrustedProxiesUnix || server.TrustedProxiesRaw != nil ||
 		source.IsValid() && source.Kind() == reflect.Interface && !source.IsNil()
 }
 
-// The next functions find limits that are never reached, because another one beside them always is
-// before.
+// The next functions find limits that are never reached, because another one always is reached
+// first.
 
 // checkLimits finds limits of zones and tiers that are never reached.
 func checkLimits(s *survey) (found []Advice) {
-	seen := make(map[string]bool) // a snippet is in several sites
+	seen := make(map[string]bool) // a snippet may be in several sites
 	for _, z := range s.zones {
 		if problem, fix := neverReached(z.Limits); problem != "" && !seen[z.Source+problem] {
 			seen[z.Source+problem] = z.Source != ""
@@ -368,7 +366,7 @@ func checkLimits(s *survey) (found []Advice) {
 	return found
 }
 
-// neverReached says which limit is never reached, and what to write; or "".
+// neverReached returns the problem of a limit that is never reached, and its fix; or "".
 func neverReached(limits []Limit) (problem, fix string) {
 	for i, one := range limits {
 		for j, other := range limits {
@@ -385,7 +383,7 @@ func neverReached(limits []Limit) (problem, fix string) {
 	return "", ""
 }
 
-// contains reports whether whatever b lets pass is within a. It is false where that depends on
+// contains reports whether all requests that b passes are within a. It is false if that depends on
 // more than amounts and windows.
 func contains(a, b limiter.Limit) bool {
 	if a.Algorithm() != b.Algorithm() || a.Algorithm() == limiter.Fixed && a.Window() != b.Window() {

@@ -14,24 +14,26 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
-// Answer describes answers. All that is given must hold.
+// Answer describes answers. An answer must meet all given criteria.
 type Answer struct {
-	// The statuses, from 200 to 599, or the first digit for all that begin with it. Default: any.
+	// The statuses, from 200 to 599, or only their first digit: 4 stands for 400 to 499. Default:
+	// any.
 	Status []int `json:"status,omitempty"`
 
-	// Header fields, each with the values of which one must be there. A `*` at the beginning or the
-	// end of a value stands for anything. An empty list: the field is there; null: it isn't.
+	// Header fields with their accepted values, of which one must be present. A `*` at the
+	// beginning or the end of a value stands for any text. An empty list: the field is present;
+	// null: it is absent.
 	Header map[string][]string `json:"header,omitempty"`
 
-	// The least size of the content in bytes. An answer that doesn't say its length in
-	// Content-Length doesn't match. Default: any.
+	// The least size of the content in bytes. An answer without a Content-Length doesn't match.
+	// Default: any.
 	MinSize int64 `json:"min_size,omitempty"`
 
 	// The greatest size of the content in bytes. Default: any.
 	MaxSize int64 `json:"max_size,omitempty"`
 }
 
-// check returns an error about what is wrong with the description.
+// check returns an error if the description is invalid.
 func (a *Answer) check() error {
 	if len(a.Status) == 0 && len(a.Header) == 0 && a.MinSize == 0 && a.MaxSize == 0 {
 		return errors.New("it says nothing of answers: write count when header Location */login*")
@@ -59,7 +61,7 @@ func (a *Answer) rule() enforce.Answer {
 	}
 }
 
-// String returns the description as a Caddyfile has it, in the order of names.
+// String returns the description as in a Caddyfile, ordered by names.
 func (a *Answer) String() string {
 	var words []string
 	if len(a.Status) > 0 {
@@ -85,10 +87,10 @@ func (a *Answer) String() string {
 	return strings.Join(words, " ")
 }
 
-// answerWords are the words that the parts of a description begin with.
+// answerWords are the words that begin the parts of a description.
 var answerWords = []string{"status", "header", "size"}
 
-// parseAnswer parses what stands behind `count when`.
+// parseAnswer parses the words after `count when`.
 func parseAnswer(words []string) (a Answer, err error) {
 	for len(words) > 0 {
 		part := words[0]

@@ -19,47 +19,46 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
-// APIKeys says where clients put their API keys, and which there are.
+// APIKeys configures the API keys of clients, and the places where requests carry them.
 type APIKeys struct {
-	// Where a request may have its key. One that has different keys there is refused
-	// with status 400, and so is one whose key is not a single token: letters, digits
-	// and `-._~+/`, with `=` only at the end. Default: the header field `X-Api-Key`.
+	// The places where a request may carry its key. A request with different keys there is refused
+	// with status 400, and so is one whose key is not a single token: letters, digits and `-._~+/`,
+	// with `=` only at the end. Default: the header field `X-Api-Key`.
 	From []KeySource `json:"from,omitempty"`
 
-	// The file of keys, as `caddy rate-limit key` makes it: name, tier and hash of
-	// each. It is read again when it has changed, without a reload; a bad line
-	// leaves the keys in force that were. While there is no file, all keys are
-	// unknown. Default: `rate_limit/api_keys` in Caddy's data directory.
+	// The file of keys, as written by `caddy rate-limit key`: the name, tier and hash of each. It
+	// is read again after a change, without a reload; if a line is invalid, the previous keys stay
+	// in force. While there is no file, all keys are unknown. Default: `rate_limit/api_keys` in
+	// Caddy's data directory.
 	File string `json:"file,omitempty"`
 
-	// Whether keys are also in the store that several machines share (Redis, Postgres,
-	// MySQL or MariaDB), as `caddy rate-limit key --store` makes them: one that is made
-	// or revoked on any machine is so on all within a second. The keys of `file` are in
-	// force beside them, on this machine only. Default: false.
+	// Whether keys are also in the store that several machines share (Redis, Postgres, MySQL or
+	// MariaDB), as written by `caddy rate-limit key --store`: a key that is made or revoked on any
+	// machine is made or revoked on all of them within a second. The keys of `file` are in force as
+	// well, but on this machine only. Default: false.
 	Store bool `json:"store,omitempty"`
 
-	// What to do with a request without a key: `deny` it with status 401
-	// (default), or let it have the limits of the `default` tier, counted by its
-	// address.
+	// The action for a request without a key: `deny` it with status 401 (default), or give it the
+	// limits of the `default` tier, counted by its address.
 	Missing string `json:"missing,omitempty"`
 
-	// What to do with a request whose key is in no file and not in the store: `deny` it with status
-	// 403 (default), or treat it as one of the `default` tier, counted by its
-	// address and not by its key, so that inventing keys is no way around.
+	// The action for a request whose key is neither in the file nor in the store: `deny` it with
+	// status 403 (default), or give it the limits of the `default` tier, counted by its address and
+	// not by its key, so that invented keys don't help.
 	Unknown string `json:"unknown,omitempty"`
 
 	// The tier of requests without a key, or with an unknown one.
 	DefaultTier string `json:"default_tier,omitempty"`
 }
 
-// KeySource is a place in a request where a key may be.
+// KeySource is a place in a request for a key.
 type KeySource struct {
 	// The kind of place:
 	//
 	// - `header`: the header field `name`
 	// - `bearer`: `Authorization: Bearer …`
 	// - `query`: the query parameter `name`. Mind that URLs end up in logs.
-	// - `placeholder`: what `name` holds, such as `{http.request.cookie.key}`
+	// - `placeholder`: the value of `name`, such as `{http.request.cookie.key}`
 	Type string `json:"type,omitempty"`
 
 	// The name of the header field or query parameter, or a text with
@@ -98,7 +97,7 @@ func (c *Compiler) compileAPIKeys() error {
 	return nil
 }
 
-// checkDefaultTier checks what is to become of requests without a known key.
+// checkDefaultTier checks the options for requests without a known key.
 func (a *App) checkDefaultTier() error {
 	k := a.APIKeys
 	for _, option := range []struct{ name, value string }{{"missing", k.Missing}, {"unknown", k.Unknown}} {
@@ -145,8 +144,8 @@ func (s *KeySource) compile() (enforce.KeySource, error) {
 	return in, fmt.Errorf("must be header, bearer, query or placeholder, got %q", s.Type)
 }
 
-// sourceOfPlaceholder returns the place that a placeholder reads from. There, two keys can be told
-// from one: Caddy's placeholder would join them, or take the first.
+// sourceOfPlaceholder returns the place that a placeholder reads. Reading the place itself
+// distinguishes two keys from one: Caddy's placeholder would join them, or take the first.
 func sourceOfPlaceholder(text string) enforce.KeySource {
 	for _, place := range []struct{ kind, family string }{
 		{enforce.FromHeader, "{http.request.header."}, {enforce.FromQuery, "{http.request.uri.query."}, {enforce.FromCookie, "{http.request.cookie."},
@@ -159,7 +158,7 @@ func sourceOfPlaceholder(text string) enforce.KeySource {
 	return enforce.KeySource{Kind: enforce.FromPlaceholder, In: text}
 }
 
-// DefaultKeyFile returns the file of API keys where none is named.
+// DefaultKeyFile returns the default path of the file of API keys.
 func DefaultKeyFile() string {
 	return filepath.Join(caddy.AppDataDir(), stores.DefaultFolder, "api_keys")
 }
@@ -217,7 +216,7 @@ func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
 	case s.Type != enforce.FromBearer:
 		s.Name = args[1]
 	}
-	checked := s // which compile completes, and the config doesn't need
+	checked := s // a copy, because compile completes it
 	if _, err := checked.compile(); err != nil {
 		return d.Errf("api_keys: from: %w", err)
 	}
@@ -225,12 +224,12 @@ func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// unmarshalWithout reads what to do with a request without a known key.
+// unmarshalWithout reads the action for a request without a known key.
 func (k *APIKeys) unmarshalWithout(d *caddyfile.Dispenser, field *string) error {
 	option, args := d.Val(), d.RemainingArgs()
 	switch {
 	case len(args) == 1 && args[0] == enforce.KeyDeny:
-	case len(args) == 1 && args[0] == enforce.KeyDefault: // of the other option
+	case len(args) == 1 && args[0] == enforce.KeyDefault: // the tier of the other option
 	case len(args) == 2 && args[0] == enforce.KeyDefault:
 		if k.DefaultTier != "" && k.DefaultTier != args[1] {
 			return d.Errf("api_keys: %s: the default tier is %q already, got %q: there is one", option, k.DefaultTier, args[1])

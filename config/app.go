@@ -1,6 +1,6 @@
-// Package config is the configuration: the types of all options, whose comments are the
-// documentation for users, the grammar of each block of a Caddyfile beside its type, the checks with
-// their advice, and the compilers that make of a config what runs (package enforce).
+// Package config is the configuration: the types of all options with their user documentation, the
+// Caddyfile grammar of each block next to its type, the checks with their advice, and the compilers
+// that translate a config into package enforce.
 //
 // Nothing here decides about a request, and compiling opens nothing: see [App.Compile] and
 // [Compiler.Handler].
@@ -20,93 +20,88 @@ import (
 
 // App is the configuration of the app `rate_limit`: the global option.
 type App struct {
-	// Where the counts are kept. Default: `{"engine": "sqlite"}`.
+	// The store of the counts. Default: `{"engine": "sqlite"}`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=rate_limit.stores inline_key=engine"`
 
-	// How often expired rows are deleted, at least 1s. Memory of clients that sent
-	// nothing since the last time, and for a minute, is given back. Default: 1m.
+	// How often expired rows are deleted, at least 1s. Each time, the memory of clients without
+	// requests since the last time, and for at least a minute, is freed. Default: 1m.
 	CleanupInterval caddy.Duration `json:"cleanup_interval,omitempty"`
 
-	// How many counts are held in memory, at least 1000: one per key and limit. In
-	// zones that count per `client` each client also has one for its record, and
-	// each network one per limit and one for its pressure: up to four per client with
-	// one limit. Clients beyond that are still limited, with a look at the database
-	// for each of their requests. Default: 1000000.
+	// The most counts in memory, at least 1000: one per key and limit. In zones that count per
+	// `client` each client also takes one for its record, and each network one per limit and one
+	// for its pressure: up to four per client with one limit. Further clients are still limited,
+	// but each of their requests needs the database. Default: 1000000.
 	MaxKeys int `json:"max_keys,omitempty"`
 
 	// How long a request may wait for the database before memory decides alone,
 	// at least 1ms. Default: 100ms.
 	StoreTimeout caddy.Duration `json:"store_timeout,omitempty"`
 
-	// What share of every limit is admitted while the database can't be used,
-	// in percent from 1 to 100. Default: 40.
+	// The share of every limit that is admitted while the database can't be used, in percent from 1
+	// to 100. Default: 40.
 	DegradedLimit int `json:"degraded_limit,omitempty"`
 
-	// The file with the secret under which keys are hashed before they reach the
-	// database, and sessions are signed: its first line, of at least 32
-	// characters. Lines after it only verify what was signed under them. Several
-	// machines can have the same, and then know one another's sessions. It is made
-	// on first use if it does not exist. Default: `tally.key` beside the database.
+	// The file with the secret that hashes keys before they reach the database, and signs sessions:
+	// its first line, of at least 32 characters. Further lines only verify older signatures.
+	// Machines with the same secret recognize one another's sessions. The file is created on first
+	// use if it does not exist. Default: `tally.key` beside the database.
 	SecretFile string `json:"secret_file,omitempty"`
 
-	// The file of bans and allowances that operators write, one per line. It is read again
-	// when it has changed, without a reload; a bad line leaves in force what was. It need
-	// not exist. Default: `rate_limit/rules` in Caddy's data directory.
+	// The operators' file of bans and allowances, one per line. It is read again after a change,
+	// without a reload; if a line is invalid, the previous rules stay in force. It need not exist.
+	// Default: `rate_limit/rules` in Caddy's data directory.
 	RulesFile string `json:"rules_file,omitempty"`
 
-	// Share counts with other regions, each with a store of its own. Default: they don't.
+	// Share counts with other regions, each with a store of its own. Default: off.
 	Region *Region `json:"region,omitempty"`
 
-	// What violations cost, and that they do.
+	// The points that violations cost.
 	Reputation *Reputation `json:"reputation,omitempty"`
 
 	// When clients are banned. Default: never.
 	Ban *Ban `json:"ban,omitempty"`
 
-	// Classes of clients that have the same limits, for zones with `tiers` or
-	// `tier`.
+	// Classes of clients with the same limits, for zones with `tiers` or `tier`.
 	Tiers []*Tier `json:"tiers,omitempty"`
 
 	// How clients are identified by their API keys, for zones `per` `api_key` or with
 	// `tiers`.
 	APIKeys *APIKeys `json:"api_keys,omitempty"`
 
-	// How many leading bits of an IPv4 address tell clients apart, from 1 to 32, in
-	// zones that don't say it themselves. Default: 32.
+	// How many leading bits of an IPv4 address identify a client, from 1 to 32, unless a zone
+	// overrides it. Default: 32.
 	IPv4Prefix int `json:"ipv4_prefix,omitempty"`
 
-	// How many leading bits of an IPv6 address tell clients apart, from 1 to 128, in
-	// zones that don't say it themselves. Default: 64, because a household commonly
-	// has a /64 to itself.
+	// How many leading bits of an IPv6 address identify a client, from 1 to 128, unless a zone
+	// overrides it. Default: 64, because a household commonly has a /64 to itself.
 	IPv6Prefix int `json:"ipv6_prefix,omitempty"`
 
-	// When too many different clients come from one network, and what becomes of
-	// it.
+	// How many different clients of one network are too many, and how the network is throttled
+	// then.
 	Pressure *Pressure `json:"pressure,omitempty"`
 
-	// The page that browsers get with a refusal, for handlers that don't say otherwise. Default:
-	// one without a name and a contact.
+	// The page that browsers get with a refusal, unless a handler overrides it. Default: a page
+	// without a name and a contact.
 	Page *Page `json:"page,omitempty"`
 
-	// Let clients earn sessions, by which they are known again. Default: none do.
+	// Let clients earn sessions, which identify them. Default: no sessions.
 	Session *Session `json:"session,omitempty"`
 
-	// Don't keep a history of what is decided. By default counts per zone and limit are
-	// kept in the database: per minute for two days, per hour for 90 days and per day for
-	// two years; and for a week the keys of each hour that wanted most, under names that
-	// tell no addresses.
+	// Don't keep a history of decisions. By default the database keeps counts per zone and limit:
+	// per minute for two days, per hour for 90 days and per day for two years. For a week it also
+	// keeps the keys with the highest demand in each hour, under names that contain no addresses.
 	DisableHistory bool `json:"disable_history,omitempty"`
 
-	// Write a line for each refusal to the log, with the address of the client. Default: none
-	// is written, and what is logged of refusals holds no address.
+	// Log a line for each refusal, with the address of the client. Default: no such lines, and
+	// other log lines about refusals contain no address.
 	DecisionLog *DecisionLog `json:"decision_log,omitempty"`
 
-	// Where the option is in a config file, such as `Caddyfile:12`, for messages. The
-	// Caddyfile adapter notes it.
+	// The option's place in a config file, such as `Caddyfile:12`, for messages. The Caddyfile
+	// adapter sets it.
 	Source string `json:"source,omitempty"`
 }
 
-// check returns an error about the first setting that is out of its range.
+// check returns an error about the first setting that is out of range.
 func (a *App) check() error {
 	switch {
 	case a.CleanupInterval != 0 && time.Duration(a.CleanupInterval) < time.Second:

@@ -14,22 +14,20 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// Ban says when a client is banned, which is refused everything by every
-// `rate_limit` handler that knows clients, until the ban ends. A ban survives a
-// restart.
+// Ban configures when a client is banned. Every `rate_limit` handler that identifies clients
+// refuses all requests of a banned client until the ban ends. A ban survives a restart.
 type Ban struct {
-	// How many violations lead to a ban, from 1 to 32. Required.
+	// The number of violations that cause a ban, from 1 to 32. Required.
 	After int `json:"after,omitempty"`
 
-	// The time in which they must lie, from 1s to 366 days. Required.
+	// The time within which the violations must occur, from 1s to 366 days. Required.
 	Within caddy.Duration `json:"within,omitempty"`
 
-	// How long a ban lasts, from 1s to 366 days. One that follows within a day of
-	// the end of the last lasts twice as long as that. Required.
+	// How long a ban lasts, from 1s to 366 days. A ban that begins within a day of the end of the
+	// previous one lasts twice as long as that one. Required.
 	For caddy.Duration `json:"for,omitempty"`
 
-	// How long a ban lasts at most. Default: 24h, or what `for` says if that is
-	// longer.
+	// The longest duration of a ban. Default: 24h, or the value of `for` if that is longer.
 	UpTo caddy.Duration `json:"up_to,omitempty"`
 }
 
@@ -60,7 +58,7 @@ func (b *Ban) check() error {
 	return nil
 }
 
-// rule returns the ban as the engine takes it; of a zone if it has a name.
+// rule returns the ban for the engine. A non-empty zone is the name of the ban's zone.
 func (b *Ban) rule(zone string) reputation.Ban {
 	if b == nil {
 		return reputation.Ban{}
@@ -78,7 +76,7 @@ func (b *Ban) rule(zone string) reputation.Ban {
 	return rule
 }
 
-// zoneHash names a zone in what is remembered of a client.
+// zoneHash returns the name of a zone in a client's record.
 func zoneHash(name string) uint32 { return max(uint32(xxhash.Sum64String(name)), 1) }
 
 // unmarshalBan reads `ban after <n> violations in <duration> for <duration> [up

@@ -23,21 +23,21 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Compiler makes of a configuration what runs: first of the app, then of each handler.
+// Compiler translates a configuration into its runtime form: first the app, then each handler.
 type Compiler struct {
 	*App
 	Run *enforce.Config
 
-	retentions map[storage.LimitID]*time.Duration // how long what limits count is remembered, see limit
+	retentions map[storage.LimitID]*time.Duration // longest retention of each limit's counts, see limit
 
-	loads  map[string]*enforce.Load // what is measured, by the names of zones
-	warned map[string]bool          // what was warned of already
+	loads  map[string]*enforce.Load // measurements by the names of zones
+	warned map[string]bool          // warnings already given
 	survey *survey                  // of all handlers' configs; nil before the first is compiled
 	log    *zap.Logger
 }
 
-// Compile checks the settings of the app. It opens nothing. Also what it returns with an error must
-// be cleaned up, see [enforce.Config.Cleanup].
+// Compile checks the settings of the app. It opens nothing. The result must be cleaned up even if
+// there is an error, see [enforce.Config.Cleanup].
 func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 	c := &Compiler{App: a, log: ctx.Logger(), warned: make(map[string]bool), loads: make(map[string]*enforce.Load)}
 	c.Run = enforce.NewConfig(c.log, c.warn)
@@ -60,7 +60,7 @@ func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 	return c, nil
 }
 
-// compileReputation settles what violations cost.
+// compileReputation sets the cost of violations.
 func (c *Compiler) compileReputation() {
 	c.Run.Scores = !c.Reputation.isOff()
 	c.Run.Forged = reputation.Offense{
@@ -73,7 +73,7 @@ func (c *Compiler) compileReputation() {
 	}
 }
 
-// openHistory has the counts ready that the history is made of.
+// openHistory opens the ledger of counts for the history.
 func (c *Compiler) openHistory() (err error) {
 	if !c.DisableHistory {
 		c.Run.Ledger, err = instance.OpenLedger(c.Run.Settings)
@@ -81,7 +81,7 @@ func (c *Compiler) openHistory() (err error) {
 	return err
 }
 
-// loadStore loads the module that keeps the counts.
+// loadStore loads the module of the store.
 func (c *Compiler) loadStore(ctx caddy.Context) error {
 	if c.StoreRaw == nil {
 		c.StoreRaw = json.RawMessage(`{"engine":"sqlite"}`)
@@ -98,7 +98,7 @@ func (c *Compiler) loadStore(ctx caddy.Context) error {
 	return nil
 }
 
-// compileClients checks how clients are told apart.
+// compileClients checks the identification of clients.
 func (c *Compiler) compileClients() (err error) {
 	if err = c.compileTiers(); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (c *Compiler) compileClients() (err error) {
 	return nil
 }
 
-// handlerCompiler is a handler that is being compiled, with what that takes.
+// handlerCompiler is a handler during compilation.
 type handlerCompiler struct {
 	*Handler
 	app *Compiler
@@ -126,8 +126,8 @@ type handlerCompiler struct {
 	run *enforce.Handler
 }
 
-// Handler checks the configuration of a handler, and makes it ready for use. It opens nothing. Also
-// what it returns with an error must be cleaned up.
+// Handler checks the configuration of a handler and compiles it. It opens nothing. The result must
+// be cleaned up even if there is an error.
 func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler, error) {
 	h := handlerCompiler{config, c, ctx.Logger(), nil}
 	h.run = &enforce.Handler{
@@ -164,12 +164,12 @@ func (h *handlerCompiler) compilePage(caddy.Context) error {
 	return page.check()
 }
 
-// checkPeerOptions checks the options that are there for compatibility.
+// checkPeerOptions checks the options for compatibility.
 func (h *handlerCompiler) checkPeerOptions(ctx caddy.Context) error {
 	if h.Jitter < 0 || math.IsNaN(h.Jitter) {
 		return fmt.Errorf("jitter must be at least zero, got %v", h.Jitter)
 	}
-	h.warnOfDistributed() // before the storage is loaded, and its text given up
+	h.warnOfDistributed() // before the storage is loaded, which discards its raw JSON
 	if h.StorageRaw != nil {
 		module, err := ctx.LoadModule(h.Handler, "StorageRaw")
 		if err != nil {
@@ -187,7 +187,7 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	if config, err := json.Marshal(h.Handler); err == nil { // before matchers are loaded, and their texts given up
+	if config, err := json.Marshal(h.Handler); err == nil { // before matchers are loaded, which discards their raw JSON
 		h.run.UsesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
 	}
 	for _, z := range zones {

@@ -15,18 +15,18 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Concurrent is how many requests of a key may be under way at a time, from when a request comes until its
-// answer is complete; a WebSocket until it is closed. Each Caddy process counts its own.
+// Concurrent bounds the requests of a key in flight. A request is in flight from its arrival until
+// its answer is complete; a WebSocket until it is closed. Each Caddy process counts separately.
 type Concurrent struct {
-	// How many requests, from 1 to 1000000. Required.
+	// The number of requests, from 1 to 1000000. Required.
 	Requests int64 `json:"requests,omitempty"`
 
-	// How long a further request waits until one has ended, at most 5m; in the order in which they come.
+	// How long a further request waits for another one to end, at most 5m; in the order of arrival.
 	// Default: it is refused at once.
 	Wait caddy.Duration `json:"wait,omitempty"`
 
-	// How many requests of a key wait at a time, from 1 to 10000; of all keys together, no more than 10000
-	// do. Default: 100.
+	// How many requests of a key may wait at a time, from 1 to 10000; those of all keys together
+	// are at most 10000. Default: 100.
 	Queue int `json:"queue,omitempty"`
 }
 
@@ -36,7 +36,7 @@ const (
 	defaultQueue  = 100
 )
 
-// check returns an error about what is wrong with the option.
+// check returns an error if the option is invalid.
 func (c *Concurrent) check() error {
 	switch wait := time.Duration(c.Wait); {
 	case c.Requests < 1 || c.Requests > maxConcurrent:
@@ -60,12 +60,12 @@ func (c *Concurrent) rule() gate.Rule {
 	return r
 }
 
-// isConcurrent reports whether the words behind `limit` are about requests under way.
+// isConcurrent reports whether the words after `limit` bound requests in flight.
 func isConcurrent(words []string) bool {
 	return len(words) > 1 && words[1] == "concurrent"
 }
 
-// unmarshalConcurrent reads what stands behind `limit`, such as 4 concurrent wait 5s queue 100.
+// unmarshalConcurrent reads the words after `limit`, such as 4 concurrent wait 5s queue 100.
 func (z *Zone) unmarshalConcurrent(d *caddyfile.Dispenser, words []string) error {
 	if z.Concurrent != nil {
 		return d.Errf("limit: concurrent is given twice: write the lower number of %d and %s", z.Concurrent.Requests, words[0])
@@ -110,7 +110,7 @@ func parseConcurrent(words []string) (*Concurrent, error) {
 	return c, nil
 }
 
-// compileConcurrent makes the option ready for use.
+// compileConcurrent compiles the option.
 func (z *zoneCompiler) compileConcurrent() error {
 	c := z.Concurrent
 	if c == nil {
@@ -140,7 +140,7 @@ func (z *zoneCompiler) compileConcurrent() error {
 	return nil
 }
 
-// concurrentName is what refuses in the place of a limit.
+// concurrentName returns the name that stands for a limit's in refusals.
 func (z *Zone) concurrentName() string {
 	return strings.Join([]string{z.Name, "concurrent"}, "-")
 }

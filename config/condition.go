@@ -18,17 +18,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// Condition says when a zone applies: while there is too much load, by one of three measures. It begins
-// to hold when the measure is above its bound, and ends when the measure has been below four fifths of
-// the bound for ten seconds. Each Caddy process measures its own load.
+// Condition restricts a zone to times of high load, by one of three measures. The condition is met
+// when the measure exceeds its bound, and ends when the measure has been below four fifths of the
+// bound for ten seconds. Each Caddy process measures its own load.
 type Condition struct {
-	// More than so many requests in `window`, at least 1.
+	// The number of requests in `window` to be exceeded, at least 1.
 	Requests int64 `json:"requests,omitempty"`
 
-	// The time that the requests are for, from 100ms to an hour.
+	// The window for `requests`, from 100ms to an hour.
 	Window caddy.Duration `json:"window,omitempty"`
 
-	// The zone to which the requests belong. Default: this zone, whether it applies or not.
+	// The zone whose requests are measured. Default: this zone, whether it applies or not.
 	Zone string `json:"zone,omitempty"`
 
 	// One in ten of the zone's answers of the last five seconds took longer than this to begin, at
@@ -46,7 +46,7 @@ const (
 	maxLoadWindow = time.Hour
 )
 
-// check returns an error about what is wrong with the condition.
+// check returns an error if the condition is invalid.
 func (c *Condition) check() error {
 	window := time.Duration(c.Window)
 	switch measures := countTrue(c.Requests != 0 || c.Window != 0 || c.Zone != "", c.SlowerThan != 0, c.CPU != 0); {
@@ -77,7 +77,7 @@ func countTrue(of ...bool) (n int) {
 	return n
 }
 
-// String returns the condition as a Caddyfile has it.
+// String returns the condition as in a Caddyfile.
 func (c *Condition) String() string {
 	switch {
 	case c.SlowerThan != 0:
@@ -103,7 +103,7 @@ func (z *Zone) unmarshalWhen(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// parseCondition parses what stands behind the word `when`.
+// parseCondition parses the words after `when`.
 func parseCondition(words []string) (c Condition, err error) {
 	const write = "write when everyone over 200/1s, when upstream slower than 500ms or when cpu over 80%%"
 	if len(words) < 3 || words[1] != "over" && strings.Join(words[1:3], " ") != "slower than" {
@@ -138,7 +138,7 @@ func parseCondition(words []string) (c Condition, err error) {
 	return c, nil
 }
 
-// loadOf returns what is measured of the zones of a name.
+// loadOf returns the measurements for the zones with a name.
 func (c *Compiler) loadOf(zone string) *enforce.Load {
 	if c.loads[zone] == nil {
 		c.loads[zone] = new(enforce.Load)
@@ -146,8 +146,7 @@ func (c *Compiler) loadOf(zone string) *enforce.Load {
 	return c.loads[zone]
 }
 
-// compileWhen makes the conditions of the zone ready for use, and has the zone measured if a condition
-// is about it.
+// compileWhen compiles the zone's conditions, and begins to measure the zones that they use.
 func (z *zoneCompiler) compileWhen() error {
 	for i := range z.When {
 		s, err := z.compileCondition(&z.When[i])
@@ -198,7 +197,7 @@ func (z *zoneCompiler) compileCondition(c *Condition) (*load.Switch, error) {
 	return s, nil
 }
 
-// reportLoad returns what reports that a condition of the zone begins or ends to hold.
+// reportLoad returns a function that reports when a condition of the zone begins and ends.
 func (z *zoneCompiler) reportLoad(when string) func(bool, float64) {
 	run, log := z.run, z.log
 	return func(on bool, measured float64) {

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// newCostRule returns what a cost stands for.
+// newCostRule returns the rule for a cost.
 func newCostRule(cost string) (enforce.CostRule, error) {
 	if cost == "" {
 		return enforce.CostRule{Fixed: 1}, nil
@@ -32,7 +32,7 @@ func newCostRule(cost string) (enforce.CostRule, error) {
 	return enforce.CostRule{Fixed: fixed}, nil
 }
 
-// compileCost settles what a request costs.
+// compileCost compiles the costs of requests.
 func (z *zoneCompiler) compileCost() (err error) {
 	if z.MaxCost < 0 {
 		return fmt.Errorf("max_cost: must be at least 1, got %d", z.MaxCost)
@@ -55,8 +55,8 @@ func (z *zoneCompiler) compileCost() (err error) {
 	return nil
 }
 
-// settleSpellings makes matchers of costs match what costs more in every spelling,
-// and what costs less only as it is written.
+// settleSpellings makes the matchers of higher costs match all spellings, and those of lower costs
+// only the written one.
 func (z *zoneCompiler) settleSpellings() {
 	for i := range z.run.Costs {
 		if z.isDiscount(i) {
@@ -68,7 +68,7 @@ func (z *zoneCompiler) settleSpellings() {
 	}
 }
 
-// isDiscount reports whether a request would cost more if the nth price weren't for it.
+// isDiscount reports whether a request would cost more without the nth price.
 func (z *zoneCompiler) isDiscount(n int) bool {
 	p := &z.run.Costs[n]
 	if p.From != "" {
@@ -86,7 +86,7 @@ func (c *Cost) compile(ctx caddy.Context) (enforce.CostRule, error) {
 	return p, err
 }
 
-// rule checks the cost, and returns it without its matchers.
+// rule checks the cost and returns its rule, without its matchers.
 func (c *Cost) rule() (enforce.CostRule, error) {
 	if c.Cost == "" {
 		return enforce.CostRule{}, errors.New("a cost is missing; give it, or leave out what it is for")
@@ -98,36 +98,36 @@ func (c *Cost) rule() (enforce.CostRule, error) {
 	return p, matcher.CheckSets(c.MatcherSetsRaw)
 }
 
-// Count says which requests of a zone use up units: those that get one of some answers. What
-// counts is the status that a later handler or an upstream writes, or the status of the error
-// that a handler returns, such as the 401 of `basic_auth`.
+// Count selects the requests of a zone that use up units, by their answers. The status that counts
+// is the one that a later handler or an upstream writes, or that of the error that a handler
+// returns, such as the 401 of `basic_auth`.
 type Count struct {
-	// The statuses with which a request uses up units, from 200 to 599, or the first digit for all
-	// that begin with it: 4 stands for 400 to 499. A request that is answered with another
-	// status uses up nothing. Required unless `when` is given.
+	// The statuses with which a request uses up units, from 200 to 599, or only their first digit:
+	// 4 stands for 400 to 499. A request that is answered with another status uses up nothing.
+	// Required unless `when` is given.
 	Status []int `json:"status,omitempty"`
 
 	// Other answers with which a request uses up units: for software that answers right and wrong
-	// passwords with the same status, and says in a header field which it was.
+	// passwords with the same status, but different header fields.
 	When []Answer `json:"when,omitempty"`
 
-	// Take what a request costs when it comes, and give it back if its status is none of these.
-	// So never more are let through than the limit, however many come at once, and a client
-	// may have no more requests under way at a time than it has units left. A request whose
-	// client leaves before it is answered uses up what it took, and so does one that is under
-	// way when Caddy is stopped. Without this, a request passes if its cost is free, and is
-	// charged when the status is known: what is under way at a time may be more than the limit.
+	// Take a request's units when it arrives, and give them back if its status doesn't count. So
+	// the limit is never exceeded, however many requests arrive at once, but a client may have no
+	// more requests in flight than it has units left. A request whose client disconnects before the
+	// answer uses up its units, and so does one in flight when Caddy is stopped. Without this
+	// option, a request passes if its units are free, and is charged when the status is known: the
+	// requests in flight may exceed the limit.
 	Hold bool `json:"hold,omitempty"`
 
-	// With `hold`, read the body of a request before it takes anything, up to this many bytes, at
-	// most 1048576, so that clients that send slowly hold nothing meanwhile. A request with a longer
-	// body is answered with 413, one whose body can't be read with 400, and neither uses up
-	// anything. The bodies of all requests together take at most 64 MiB; beyond that they aren't
-	// read before. 65536 is enough for a login form. Default: the body isn't read.
+	// With `hold`, read the body of a request before it takes units, up to this many bytes, at most
+	// 1048576, so that slow clients hold no units while they send. A request with a longer body is
+	// answered with 413, and one with an unreadable body with 400; neither uses up anything. The
+	// bodies of all requests together take at most 64 MiB; further ones aren't read in advance.
+	// 65536 is enough for a login form. Default: the body isn't read.
 	ReadBody int64 `json:"read_body,omitempty"`
 }
 
-// check returns an error about what is wrong with the statuses.
+// check returns an error if the option is invalid.
 func (c *Count) check() error {
 	if len(c.Status) == 0 && len(c.When) == 0 {
 		return errors.New("status: one is missing: write 401")
@@ -143,7 +143,7 @@ func (c *Count) check() error {
 	return checkStatuses(c.Status)
 }
 
-// checkStatuses returns an error about a status that is none, or that is given twice.
+// checkStatuses returns an error about a status that is invalid or repeated.
 func checkStatuses(statuses []int) error {
 	for i, status := range statuses {
 		if (status < 2 || status > 5) && (status < 200 || status > 599) {
@@ -171,10 +171,10 @@ func (c *Count) checkReadBody() error {
 	return nil
 }
 
-// String returns the statuses as a Caddyfile has them.
+// String returns the statuses as in a Caddyfile.
 func (c *Count) String() string { return c.rule().String() }
 
-// rule returns the option ready for use, or nil if there is none.
+// rule returns the compiled option, or nil if there is none.
 func (c *Count) rule() *enforce.Count {
 	if c == nil {
 		return nil
@@ -186,7 +186,7 @@ func (c *Count) rule() *enforce.Count {
 	return rule
 }
 
-// compileCount settles which requests of the zone use up units.
+// compileCount compiles the selection of requests that use up units.
 func (z *zoneCompiler) compileCount() error {
 	if z.Count == nil {
 		return nil
@@ -205,7 +205,7 @@ func (z *zoneCompiler) compileCount() error {
 	return nil
 }
 
-// unmarshalCount reads which requests use up units. The words of several lines are taken together.
+// unmarshalCount reads a selection of requests that use up units. Several lines add up.
 func (z *Zone) unmarshalCount(d *caddyfile.Dispenser) error {
 	words := d.RemainingArgs()
 	if z.Count != nil && len(z.Count.Status) > 0 && (len(words) == 0 || words[0] != "when") {
@@ -222,7 +222,7 @@ func (z *Zone) unmarshalCount(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// parse adds what stands behind the word `count`.
+// parse adds the words after `count`.
 func (c *Count) parse(words []string) error {
 	const write = "write count status 401 403"
 	switch {
@@ -264,7 +264,7 @@ func (c *Count) parse(words []string) error {
 	return c.check()
 }
 
-// parseHold parses `hold` and what belongs to it at the end of a line, and returns the words before.
+// parseHold parses `hold` and its options at the end of a line, and returns the words before.
 func (c *Count) parseHold(kind string, words []string) (before []string, err error) {
 	if i := slices.Index(words, "read_body"); i >= 0 {
 		if c.ReadBody, err = parseReadBody(words[i+1:]); err != nil {
@@ -281,7 +281,7 @@ func (c *Count) parseHold(kind string, words []string) (before []string, err err
 	return words, nil
 }
 
-// parseReadBody parses what stands behind the word `read_body`.
+// parseReadBody parses the words after `read_body`.
 func parseReadBody(words []string) (int64, error) {
 	switch len(words) {
 	case 0:

@@ -19,31 +19,30 @@ import (
 
 // Dashboard is the configuration of a handler `rate_limit_dashboard`.
 type Dashboard struct {
-	// Whether people may ban clients, lift bans, let clients in and set counts to zero. Each
-	// such order is noted in the audit with the user's name. Default: false, the dashboard
-	// reads only.
+	// Whether users may ban clients, lift bans, allow clients and reset counts. The audit records
+	// each such order with the user's name. Default: false, the dashboard is read-only.
 	Writable bool `json:"writable,omitempty"`
 
-	// Who may see it without being authenticated: a list of matcher sets, of which one must
-	// match. Default: nobody. `{http.auth.user.id}` must not be empty then, as behind
-	// `basic_auth`. Whoever is let in by a matcher must also ask for a host that a matcher of a
-	// route or of this option names, for an address, or for localhost: other sites can point
-	// their own names here (DNS rebinding). A header field that clients can send as they like is
-	// an error, unless `remote_ip` in the same set says from where.
+	// Requests that need no authentication: a list of matcher sets, of which one must match.
+	// Default: none. Then `{http.auth.user.id}` must not be empty, as behind `basic_auth`. A
+	// request that a matcher admits must also be for an IP address, for localhost, or for a host in
+	// a matcher of a route or of this option: other sites can point their own names here (DNS
+	// rebinding). A header field that clients can send themselves is an error, unless `remote_ip`
+	// in the same set restricts its senders.
 	AllowRaw caddyhttp.RawMatcherSets `json:"allow,omitempty" caddy:"namespace=http.matchers"`
 
-	// Where the handler stands in a config file, such as `Caddyfile:12`, for messages. The
-	// Caddyfile adapter notes it.
+	// The handler's place in a config file, such as `Caddyfile:12`, for messages. The Caddyfile
+	// adapter sets it.
 	Source string `json:"source,omitempty"`
 }
 
-// Compile checks the configuration. It returns the matchers of allow, and the hosts that routes or
-// allow name.
+// Compile checks the configuration. It returns the matchers of allow, and the hosts in the matchers
+// of routes and of allow.
 func (d *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, hosts caddyhttp.MatchHost, err error) {
 	survey := newSurvey(ctx, nil)
 	places := d.places(survey)
 	d.warnIfShut(places, ctx.Logger())
-	if err = d.checkAllow(places); err != nil { // before matchers are loaded, and their texts given up
+	if err = d.checkAllow(places); err != nil { // before matchers are loaded, which discards their raw JSON
 		return nil, nil, err
 	}
 	if hosts, err = d.namedHosts(ctx, survey, places); err != nil {
@@ -68,10 +67,10 @@ func (d *Dashboard) loadAllow(ctx caddy.Context) (allow caddyhttp.MatcherSets, e
 	return allow, nil
 }
 
-// userID is the placeholder of the user that a handler has authenticated.
+// userID is the placeholder of the authenticated user.
 const userID = "http.auth.user.id"
 
-// warnIfShut warns if nobody can ever get in.
+// warnIfShut warns if no request can ever be admitted.
 func (d *Dashboard) warnIfShut(places []*place, log *zap.Logger) {
 	shut := func(p *place) bool {
 		return len(d.AllowRaw) == 0 && !p.before.Anything && !p.before.Has(userID)
@@ -82,9 +81,9 @@ func (d *Dashboard) warnIfShut(places []*place, log *zap.Logger) {
 	}
 }
 
-// The next functions find out who a dashboard lets in that nobody has authenticated.
+// The next functions check the requests that a dashboard admits without authentication.
 
-// places returns where the dashboard is in a config.
+// places returns the dashboard's places in a config.
 func (d *Dashboard) places(survey *survey) (found []*place) {
 	for _, p := range survey.places {
 		if p.dashboard != nil && routes.SameJSON(p.dashboard, d) {
@@ -94,8 +93,8 @@ func (d *Dashboard) places(survey *survey) (found []*place) {
 	return found
 }
 
-// checkAllow returns an error if a matcher of allow looks at a header field that clients can send
-// as they like. Where the matcher also says from which address, only that can send it.
+// checkAllow returns an error if a matcher of allow uses a header field that clients can send
+// themselves. A matcher of the sender's address in the same set makes the field safe.
 func (d *Dashboard) checkAllow(places []*place) error {
 	for _, set := range d.AllowRaw {
 		if set["remote_ip"] != nil {
@@ -110,7 +109,7 @@ func (d *Dashboard) checkAllow(places []*place) error {
 	return nil
 }
 
-// checkFields returns an error if clients can send a header field that a matcher set looks at.
+// checkFields returns an error if clients can send a header field that a matcher set uses.
 func (p *place) checkFields(set caddy.ModuleMap) error {
 	for _, n := range needsOfMatchers(nil, "allow", set) {
 		field, isField := strings.CutPrefix(n.name, "http.request.header.")
@@ -125,13 +124,13 @@ func (p *place) checkFields(set caddy.ModuleMap) error {
 	return nil
 }
 
-// isAnyValue reports whether a matcher set takes a header field with any value.
+// isAnyValue reports whether a matcher set accepts any value of a header field.
 func isAnyValue(set caddy.ModuleMap, field string) bool {
 	var fields map[string][]string
 	return json.Unmarshal(set["header"], &fields) == nil && slices.Contains(fields[field], "*")
 }
 
-// namedHosts returns the hosts that matchers name in the servers of the dashboard, or in allow.
+// namedHosts returns the hosts in the matchers of the dashboard's servers and of allow.
 func (d *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*place) (caddyhttp.MatchHost, error) {
 	var names []string
 	for _, p := range places {
@@ -163,7 +162,7 @@ func (db *Dashboard) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error
 	return nil
 }
 
-// unmarshalOption reads one line or block. mode is what was said of changes before.
+// unmarshalOption reads one line or block. mode is the earlier line about changes.
 func (db *Dashboard) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken, mode *string) error {
 	switch word := d.Val(); word {
 	case "read_only", "writable":

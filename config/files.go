@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
-// compileFiles decides where the database, the secret and the daily keys are kept.
+// compileFiles determines the places of the database, the secret and the daily keys.
 func (c *Compiler) compileFiles() error {
 	c.Run.Settings = instance.Settings{
 		Store:    c.Run.Store.Identity(),
@@ -47,7 +47,7 @@ func (c *Compiler) compileFiles() error {
 	return nil
 }
 
-// compileNetwork checks that there is what all machines must have that share a store.
+// compileNetwork checks that everything is configured that machines with a shared store need.
 func (c *Compiler) compileNetwork(store stores.Network) error {
 	if c.SecretFile == "" {
 		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", c.Run.Settings.Kind)
@@ -57,7 +57,7 @@ func (c *Compiler) compileNetwork(store stores.Network) error {
 	return nil
 }
 
-// DefaultRulesFile returns the file of bans and allowances where none is named.
+// DefaultRulesFile returns the default path of the rules file.
 func DefaultRulesFile() string {
 	return filepath.Join(caddy.AppDataDir(), stores.DefaultFolder, "rules")
 }
@@ -80,20 +80,20 @@ func (c *Compiler) compileRules() error {
 	return nil
 }
 
-// warnOfAccess warns of a file that others on this machine may read or write to, which
-// they shouldn't.
+// warnOfAccess warns of a file that other users of this machine may read or write, although they
+// shouldn't.
 func (c *Compiler) warnOfAccess(what, path string) {
 	mode, open := siting.OpenFile(path)
 	if !open {
 		return
 	}
-	path, _ = filepath.Abs(path) // which [siting.OpenFile] could do
+	path, _ = filepath.Abs(path) // the path exists: [siting.OpenFile] succeeded
 	c.warn(fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path, mode),
 		"chmod g-w,o-rwx "+path)
 }
 
-// warnIfServed warns once for each folder that a file server serves with the
-// database or the secret in it. ctx is that of a handler of the configuration.
+// warnIfServed warns once for each folder with the database or the secret that a file server
+// serves. ctx is that of a handler of the configuration.
 func (c *Compiler) warnIfServed(ctx caddy.Context) {
 	for _, m := range ctx.Modules() {
 		if app, ok := m.(*caddyhttp.App); ok {

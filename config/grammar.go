@@ -13,8 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
-// The words that lines can begin with: in the directive, in a zone, and in the
-// global option.
+// The words that may begin lines: in the directive, in a zone, and in the global option.
 var (
 	handlerWords = []string{"zone", "exempt", "trap", "headers", "page", "jitter", "log_key", "log_ip", "disable_metrics", "sweep_interval", "distributed", "storage"}
 	zoneWords    = []string{
@@ -27,7 +26,7 @@ var (
 	}
 )
 
-// otherWords are words that other programs have for ours.
+// otherWords maps other programs' words to ours.
 var otherWords = map[string]string{
 	"rate": "limit", "limits": "limit", "rps": "limit",
 	"requests": "events", "max_events": "events", "max_requests": "events", "interval": "window",
@@ -36,8 +35,8 @@ var otherWords = map[string]string{
 	"tokens": "api_keys", "sessions": "session", "bans": "ban", "block": "ban", "dry_run": "shadow", "dryrun": "shadow", "report_only": "shadow", "log_only": "shadow", "honeypot": "trap", "traps": "trap",
 }
 
-// otherOptions are options of other programs that have no single word here, and what to write
-// in their place: of Traefik, of fail2ban, and of nginx.
+// otherOptions maps options of other programs (Traefik, fail2ban, nginx) that have no single word
+// here to hints.
 var otherOptions = map[string]string{
 	"average":    "Traefik's average and period are one limit here: write limit 100/1s burst 50",
 	"period":     "the period stands behind the amount: write limit 100/1m",
@@ -52,7 +51,7 @@ var otherOptions = map[string]string{
 
 const nginxLimit = "nginx's limit_req and limit_req_zone are one zone here: write zone login {, limit 10/1s and }, each on a line of its own"
 
-// insteadOfOption says what to write instead of an option of another program, or "".
+// insteadOfOption returns a replacement for an option of another program, or "".
 func insteadOfOption(word string, args []string) string {
 	name, value, given := strings.Cut(strings.ToLower(word), "=")
 	switch {
@@ -67,8 +66,8 @@ func insteadOfOption(word string, args []string) string {
 	return otherOptions[name]
 }
 
-// unrecognized returns the error about the current word, which a block doesn't have
-// that has known. what begins it: it calls the word by its name.
+// unrecognized returns the error about the current word, which isn't among the known words of a
+// block. what is the word's noun at the beginning of the error.
 func unrecognized(d *caddyfile.Dispenser, what string, known []string) error {
 	word := d.Val()
 	args := d.RemainingArgs()
@@ -82,8 +81,8 @@ func unrecognized(d *caddyfile.Dispenser, what string, known []string) error {
 	return d.Errf("%s: %s", what, hint)
 }
 
-// insteadOf says what to write instead of a line that a block doesn't have, or "" if
-// that can't be guessed.
+// insteadOf returns a replacement for a line that a block doesn't have, or "" if there is no good
+// guess.
 func insteadOf(word, line string, known []string) string {
 	if other, ok := otherWords[word]; ok {
 		line = other + strings.TrimPrefix(line, word)
@@ -119,8 +118,8 @@ func insteadOf(word, line string, known []string) string {
 	return caddyconf.DidYouMean(word, known)
 }
 
-// isDirective reports whether a word is one that sites have, as far as that can be
-// known: Caddy doesn't say which directives there are.
+// isDirective reports whether a word is a known directive of sites. Caddy has no list of
+// directives.
 func isDirective(word string) bool {
 	return isModule("http.handlers."+word) || slices.Contains([]string{
 		"basic_auth", "bind", "handle", "handle_errors", "handle_path", "header", "import", "log", "php_fastcgi", "redir",
@@ -133,7 +132,7 @@ func isModule(id string) bool {
 	return err == nil
 }
 
-// insteadOfPer returns what was probably meant by words behind `per`.
+// insteadOfPer returns the probably intended words for words after `per`.
 func insteadOfPer(words []string) string {
 	word := strings.ToLower(strings.Trim(words[0], "{}$"))
 	switch {
@@ -160,8 +159,8 @@ func insteadOfPer(words []string) string {
 	return "per ip, everyone, client, api_key or key <value>"
 }
 
-// guestStores are the stores that a Caddy has only if it was built with their packages,
-// which are in the folder storage.
+// guestStores are the stores that exist only in a Caddy that was built with their packages, which
+// are in the folder storage.
 var guestStores = []string{"redis", "postgres", "mysql"}
 
 // unknownStore returns an error about the name of a store that this Caddy doesn't have.
@@ -170,7 +169,7 @@ func unknownStore(d *caddyfile.Dispenser, name string) error {
 		return d.Errf("store: this Caddy was built without %q: build it with xcaddy build --with %s --with %[2]s/storage/%[1]s", name, caddyconf.ModulePath)
 	}
 	if scheme, _, isURL := strings.Cut(name, "://"); isURL {
-		// A URL may hold a password, which is not for messages.
+		// A URL may contain a password, which mustn't get into messages.
 		return d.Errf("store: the name of a store comes first, got a URL: write store %s %s://…", storeOfScheme(scheme), scheme)
 	}
 	if strings.Contains(name, "/") {
@@ -179,7 +178,7 @@ func unknownStore(d *caddyfile.Dispenser, name string) error {
 	return d.Errf("store: there is no %q: write %s", name, caddyconf.OrList(storeNames()))
 }
 
-// storeOfScheme returns the store whose URLs begin like that.
+// storeOfScheme returns the store whose URLs have a scheme.
 func storeOfScheme(scheme string) string {
 	switch {
 	case strings.HasPrefix(scheme, "postgres"):
@@ -191,7 +190,7 @@ func storeOfScheme(scheme string) string {
 	}
 }
 
-// storeNames returns the stores that there are.
+// storeNames returns the names of all available stores.
 func storeNames() (names []string) {
 	for _, store := range caddy.GetModules("rate_limit.stores") {
 		names = append(names, store.ID.Name())

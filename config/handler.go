@@ -19,52 +19,51 @@ import (
 
 // Handler is the configuration of a handler `rate_limit`.
 type Handler struct {
-	// The zones, in the order in which they are looked at.
+	// The zones, in the order of evaluation.
 	Zones []*Zone `json:"zones,omitempty"`
 
-	// Zones by name, for configs that were written for
-	// `mholt/caddy-ratelimit`. They are looked at after `zones`, tightest
-	// first.
+	// Zones by name, for configs that were written for `mholt/caddy-ratelimit`. They are evaluated
+	// after `zones`, tightest first.
 	RateLimits map[string]*Zone `json:"rate_limits,omitempty"`
 
-	// Places that no honest client visits.
+	// Paths that no honest client visits.
 	Traps []*Trap `json:"traps,omitempty"`
 
-	// Which header fields tell clients what is left for them, on allowed and
-	// on refused requests:
+	// The header fields that show clients their remaining units, on allowed and on refused
+	// requests:
 	//
 	// - `draft` (default): `RateLimit-Policy` and `RateLimit`, as in
 	//   draft-ietf-httpapi-ratelimit-headers-11
 	// - `legacy`: `X-RateLimit-Limit`, `X-RateLimit-Remaining` and
-	//   `X-RateLimit-Reset` (seconds), and where one of several limits has the
-	//   longest window, `X-Quota-Limit`, `X-Quota-Used` and `X-Quota-Reset` of it
+	//   `X-RateLimit-Reset` (seconds), and if one of several limits has the
+	//   longest window, its `X-Quota-Limit`, `X-Quota-Used` and `X-Quota-Reset`
 	// - `both`
 	// - `off`
 	//
-	// Retry-After is sent with every refusal that waiting can mend, whatever
-	// this says. If several handlers decide about one request, the first of
-	// them says which fields are sent, for the limits of all.
+	// Retry-After is sent with every refusal that waiting can resolve, regardless of this option.
+	// If several handlers decide about one request, the option of the first applies to the limits
+	// of all.
 	Headers string `json:"headers,omitempty"`
 
-	// Requests that no zone of this handler looks at: a list of matcher sets, of
-	// which one must match.
+	// Requests that are exempt from all zones of this handler: a list of matcher sets, of which one
+	// must match.
 	ExemptRaw caddyhttp.RawMatcherSets `json:"exempt,omitempty" caddy:"namespace=http.matchers"`
 
 	// The page that browsers get with a refusal, instead of the app's. Default: that of the
 	// `rate_limit` app.
 	Page *Page `json:"page,omitempty"`
 
-	// Spreads the return of refused clients: each Retry-After is made longer by
-	// a random part of up to this fraction. 0.2 means up to 20 %. Default: 0, which adds a
-	// tenth of a long wait at most, less than a slot of the limit, and no more than a minute.
+	// Spreads the return of refused clients: each Retry-After is extended by a random part of up to
+	// this fraction. 0.2 means up to 20 %. Default: 0, which extends a long wait by at most a
+	// tenth, by less than a slot of the limit, and by no more than a minute.
 	Jitter float64 `json:"jitter,omitempty"`
 
-	// Write the key of a client that becomes blocked, and its address, to the
-	// log. Default: false, because they are personal data.
+	// Log the key and the address of a client that becomes blocked. Default: false, because they
+	// are personal data.
 	LogKey bool `json:"log_key,omitempty"`
 
-	// Write the address of a client that becomes blocked to the log, without its key: what
-	// `log_key` says but for the key. Default: false, because it is personal data.
+	// Log the address of a client that becomes blocked, but not its key. Default: false, because it
+	// is personal data.
 	LogIP bool `json:"log_ip,omitempty"`
 
 	// Keep no metrics for this handler.
@@ -74,17 +73,16 @@ type Handler struct {
 	// effect: see `cleanup_interval` of the `rate_limit` app.
 	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
 
-	// Accepted for compatibility with `mholt/caddy-ratelimit` and without
-	// effect: Caddy processes that use one database file share their counts
-	// already.
+	// Accepted for compatibility with `mholt/caddy-ratelimit` and without effect: Caddy processes
+	// with the same database file always share their counts.
 	Distributed *Distributed `json:"distributed,omitempty"`
 
 	// Accepted for compatibility with `mholt/caddy-ratelimit`: the storage that
 	// its `distributed` mode used. The module must exist; it is not used.
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=caddy.storage inline_key=module"`
 
-	// Where the handler is in a config file, such as `Caddyfile:12`, for messages. The
-	// Caddyfile adapter notes it.
+	// The handler's place in a config file, such as `Caddyfile:12`, for messages. The Caddyfile
+	// adapter sets it.
 	Source string `json:"source,omitempty"`
 }
 
@@ -113,8 +111,7 @@ func (h *Handler) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
 	return nil
 }
 
-// unexpectedArgument returns the error about what stands behind the directive and
-// its matcher.
+// unexpectedArgument returns the error about the words after the directive and its matcher.
 func (h *Handler) unexpectedArgument(d *caddyfile.Dispenser) error {
 	words := append([]string{d.Val()}, d.RemainingArgs()...)
 	write := "write a matcher such as /login, or none, and {"
@@ -129,9 +126,9 @@ func (h *Handler) unexpectedArgument(d *caddyfile.Dispenser) error {
 	return d.Errf("wrong argument count or unexpected line ending after '%s': rate_limit takes a matcher and a block: %s", words[0], write)
 }
 
-// unmarshalOption reads one line or block of the handler. Its error texts, and
-// those of the functions named peer…, begin with those of mholt/caddy-ratelimit. So
-// is the way an argument too many surfaces: as the next, unrecognized, option.
+// unmarshalOption reads one line or block of the handler. Its error texts, and those of the
+// functions named peer…, begin like those of mholt/caddy-ratelimit. As there, an extra argument is
+// reported as the next, unrecognized, option.
 func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken) error {
 	switch d.Val() {
 	case "zone":
@@ -183,8 +180,8 @@ func (h *Handler) unmarshalZone(d *caddyfile.Dispenser, token MatcherToken) erro
 	return nil
 }
 
-// addZone appends a zone, or puts it in the place of one that has its name. The
-// latter is for configs that rely on it; in our own words it is a mistake.
+// addZone appends a zone, or replaces the zone with the same name. Replacing is for configs that
+// rely on it; in our own grammar it is an error.
 func (h *Handler) addZone(d *caddyfile.Dispenser, z *Zone) error {
 	i := slices.IndexFunc(h.Zones, func(old *Zone) bool { return old.Name == z.Name })
 	if i < 0 {
@@ -233,7 +230,7 @@ func (h *Handler) unmarshalJitter(d *caddyfile.Dispenser) error {
 	if err != nil {
 		return d.Errf("invalid jitter percentage '%s': %v: write a fraction such as 0.2", d.Val(), err)
 	}
-	if math.IsNaN(jitter) || math.IsInf(jitter, 0) { // JSON has no word for them
+	if math.IsNaN(jitter) || math.IsInf(jitter, 0) { // JSON can't represent them
 		return d.Errf("invalid jitter percentage '%s': expected a fraction such as 0.2", d.Val())
 	}
 	h.Jitter = jitter

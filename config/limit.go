@@ -12,21 +12,21 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Limit is how many units may pass in how much time.
+// Limit bounds the units that pass in a time.
 type Limit struct {
 	// How many units may pass per window, from 1 to 2^40.
 	Amount int64 `json:"amount,omitempty"`
 
-	// The time the amount is for, from 100ms to 366 days.
+	// The time for the amount, from 100ms to 366 days.
 	Window caddy.Duration `json:"window,omitempty"`
 
-	// How units are forgotten:
+	// How units expire:
 	//
 	// - `sliding` (default): never more than the amount in any interval as long
 	//   as the window
 	// - `fixed`: never more than the amount in windows aligned to the clock
-	//   (UTC, or the time zone that `timezone` names); up to twice the amount
-	//   around the moment they change
+	//   (UTC, or the time zone in `timezone`); up to twice the amount around a
+	//   change of windows
 	// - `token_bucket`: bursts may pass at once and are refilled evenly over the
 	//   window
 	//
@@ -37,15 +37,13 @@ type Limit struct {
 	// to 2^40. Default for a token bucket: the amount.
 	Burst int64 `json:"burst,omitempty"`
 
-	// In how many slots a sliding window is counted, from 1 to 10000. More
-	// slots forget sooner after the window has passed and take more rows in the
-	// database. Default: 60.
+	// The number of slots of a sliding window, from 1 to 10000. With more slots, units expire
+	// sooner after the window has passed, and take more rows in the database. Default: 60.
 	Slots int `json:"slots,omitempty"`
 
-	// The time zone in which the days of a fixed limit begin, such as
-	// `Europe/Berlin`: at local midnight, also where the clocks change, so that
-	// such a day has 23 or 25 hours. The window must be whole days. Default: the
-	// window is aligned to UTC.
+	// The time zone of the days of a fixed limit, such as `Europe/Berlin`. They begin at local
+	// midnight, even when the clocks change, so that such a day has 23 or 25 hours. The window must
+	// be whole days. Default: the window is aligned to UTC.
 	Timezone string `json:"timezone,omitempty"`
 
 	// The name of the limit in the RateLimit header fields and in metrics.
@@ -54,15 +52,14 @@ type Limit struct {
 	// the zone's name and the limit, such as `login-3/1m`.
 	Name string `json:"name,omitempty"`
 
-	// Count as if the limit was enforced, and refuse nothing: see what the limit
-	// would refuse before it does. It decides alone, about the requests that all
-	// other limits of the handler let pass. When `shadow` is taken away, the limit
-	// keeps what it has counted.
+	// Count as if the limit were enforced, but refuse nothing: shows the effect of the limit in
+	// advance. It decides alone, about the requests that all other limits of the handler pass. When
+	// `shadow` is removed, the limit keeps its counts.
 	Shadow bool `json:"shadow,omitempty"`
 }
 
-// compile returns the limit ready for arithmetic, or an error that names the
-// value that is wrong and what is expected.
+// compile returns the limit ready for arithmetic, or an error with the invalid value and the
+// expected ones.
 func (l Limit) compile() (limiter.Limit, error) {
 	algorithm, err := l.algorithm()
 	if err != nil {
@@ -82,8 +79,8 @@ func (l Limit) compile() (limiter.Limit, error) {
 	})
 }
 
-// location returns the time zone that the limit names, or nil. The zone of the
-// machine is none: on another machine it would be another.
+// location returns the limit's time zone, or nil. The machine's local zone is rejected, because
+// other machines may have another one.
 func (l Limit) location() (*time.Location, error) {
 	if l.Timezone == "" {
 		return nil, nil
@@ -95,8 +92,8 @@ func (l Limit) location() (*time.Location, error) {
 	return location, nil
 }
 
-// algorithm returns what the word means; without a word, a burst makes the
-// limit a token bucket.
+// algorithm returns the algorithm of a word; without a word, a burst makes the limit a token
+// bucket.
 func (l Limit) algorithm() (limiter.Algorithm, error) {
 	switch {
 	case l.Algorithm == "" && l.Burst != 0:
@@ -107,7 +104,7 @@ func (l Limit) algorithm() (limiter.Algorithm, error) {
 	return limiter.ParseAlgorithm(l.Algorithm)
 }
 
-// namedLimit is a limit ready for arithmetic, with the name that it has in its zone.
+// namedLimit is a limit ready for arithmetic, with its name in its zone.
 type namedLimit struct {
 	limiter.Limit
 	name   string
@@ -137,8 +134,8 @@ func compileLimits(of string, limits []Limit) ([]namedLimit, error) {
 	return compiled, nil
 }
 
-// limitName returns the name of a limit of a zone, before which so many enforced ones stand. The
-// names of these are the same with shadow limits and without.
+// limitName returns the name of a zone's limit after i enforced ones. The names of enforced limits
+// don't depend on shadow limits.
 func limitName(zone string, i int, l Limit) string {
 	switch {
 	case l.Name != "":
@@ -151,7 +148,7 @@ func limitName(zone string, i int, l Limit) string {
 	return zone + "-" + wording.Duration(time.Duration(l.Window))
 }
 
-// enforced returns limits as they are without shadow.
+// enforced returns the limits without shadow.
 func enforced(limits []Limit) []Limit {
 	limits = slices.Clone(limits)
 	for i := range limits {

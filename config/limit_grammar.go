@@ -27,7 +27,7 @@ func (z *Zone) unmarshalLimit(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// parseLimit parses what stands behind the word `limit`.
+// parseLimit parses the words after `limit`.
 func parseLimit(args []string) (Limit, error) {
 	if len(args) == 0 {
 		return Limit{}, errors.New("amount and window are missing: write limit 5/1m")
@@ -48,8 +48,8 @@ func parseLimit(args []string) (Limit, error) {
 	return limit, err
 }
 
-// parseWord parses the first of the words behind a rate, with its value if it
-// takes one, and returns the words left.
+// parseWord parses the first of the words after a rate, with its value if it takes one, and returns
+// the remaining words.
 func (l *Limit) parseWord(words []string) ([]string, error) {
 	word := words[0]
 	switch {
@@ -76,13 +76,13 @@ func (l *Limit) parseWord(words []string) ([]string, error) {
 // limitShadow is the word of a limit that refuses nothing.
 const limitShadow = "shadow"
 
-// The words behind a rate: those that stand alone, and those with a value.
+// The words after a rate: those without a value, and those with one.
 var (
 	limitAlgorithms = []string{"sliding", "fixed", "token_bucket"}
 	limitValues     = []string{"burst", "slots", "timezone", "name"}
 )
 
-// insteadOfWord says what to write instead of a word behind a rate that is unknown.
+// insteadOfWord returns a replacement for an unknown word after a rate.
 func insteadOfWord(word string) string {
 	plain := strings.ReplaceAll(strings.ToLower(word), "-", "_")
 	name, value, given := strings.Cut(plain, "=")
@@ -110,8 +110,8 @@ func insteadOfWord(word string) string {
 	return "write burst <n>, sliding, fixed, token_bucket, slots <n>, timezone <name>, name <name> or shadow"
 }
 
-// setValue sets what word stands for. Zero values are refused because in the
-// struct they mean the default.
+// setValue sets the field of a word. It rejects zero values, because in the struct they mean the
+// default.
 func (l *Limit) setValue(word, value string) error {
 	if l.hasValue(word) {
 		return fmt.Errorf("%s is given twice: write it once", word)
@@ -145,7 +145,7 @@ func (l *Limit) setValue(word, value string) error {
 	return nil
 }
 
-// hasValue reports whether what word stands for is set.
+// hasValue reports whether the field of a word is set.
 func (l *Limit) hasValue(word string) bool {
 	return word == "burst" && l.Burst != 0 || word == "slots" && l.Slots != 0 ||
 		word == "timezone" && l.Timezone != "" || word == "name" && l.Name != ""
@@ -158,9 +158,8 @@ func (l *Limit) checkNameGiven() error {
 	return nil
 }
 
-// parseRate parses the amount and the window that words begin with, and returns
-// the words left. They are written `5/1m`, or in any way that can mean one thing
-// only: `10r/s`, `5/min`, `100 requests per minute`.
+// parseRate parses the amount and the window at the beginning of words, and returns the remaining
+// words. The form is `5/1m`, or any unambiguous one: `10r/s`, `5/min`, `100 requests per minute`.
 func parseRate(words []string) (Limit, []string, error) {
 	amount, window, rest := splitRate(words)
 	if window == "" {
@@ -177,8 +176,7 @@ func parseRate(words []string) (Limit, []string, error) {
 	return Limit{Amount: n, Window: caddy.Duration(duration)}, rest, nil
 }
 
-// splitRate finds what says how many and in how much time, which is "" if it isn't
-// there, and returns the words left.
+// splitRate finds the amount and the window, and returns the remaining words. A missing part is "".
 func splitRate(words []string) (amount, window string, rest []string) {
 	amount, window, slash := strings.Cut(words[0], "/")
 	rest = words[1:]
@@ -219,7 +217,7 @@ func isRequests(word string) bool {
 	return false
 }
 
-// parseWindow parses a duration, which may be a unit alone, or spelt out.
+// parseWindow parses a duration. It may be a unit alone, or spelled out.
 func parseWindow(s string) (time.Duration, bool) {
 	if duration, err := caddy.ParseDuration(s); err == nil {
 		return duration, true
@@ -236,12 +234,12 @@ func parseWindow(s string) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
-// unitOf returns the duration that a word stands for, or 0.
+// unitOf returns the duration of a unit, or 0.
 func unitOf(word string) time.Duration {
 	switch word {
 	case "s", "sec", "secs", "second", "seconds":
 		return time.Second
-	case "m", "min", "mins", "minute", "minutes": // as everywhere else in a Caddyfile; not a month
+	case "m", "min", "mins", "minute", "minutes": // as everywhere in a Caddyfile; not a month
 		return time.Minute
 	case "h", "hr", "hrs", "hour", "hours":
 		return time.Hour
@@ -253,7 +251,7 @@ func unitOf(word string) time.Duration {
 	return 0
 }
 
-// guessRate returns how what was probably meant by words is written, or an example.
+// guessRate returns the probably intended rate for words, or an example.
 func guessRate(words []string) string {
 	text := strings.ToLower(strings.Join(words[:min(len(words), 4)], " "))
 	amount, _, _ := strings.Cut(text, "/")
@@ -274,8 +272,7 @@ func guessRate(words []string) string {
 	return amount + "/" + guessWindow(behind)
 }
 
-// guessWindow returns the window that is probably meant by what stands behind an
-// amount.
+// guessWindow returns the probably intended window for the text after an amount.
 func guessWindow(text string) string {
 	number, unit := "1", ""
 	for _, word := range strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(" /-=", c) }) {

@@ -18,12 +18,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// newLimitSet compiles limits for the zone. What they count is stored under the name of the
-// zone and the kind of each limit, not under the tier: a client that changes its tier keeps
-// its counts if the limits of both tiers differ only in their amounts.
+// newLimitSet compiles limits for the zone. Their counts are stored under the name of the zone and
+// the kind of each limit, not under the tier: a client whose tier changes keeps its counts if the
+// limits of both tiers differ only in their amounts.
 func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitSet, error) {
 	if z.isShadow() {
-		limits = enforced(limits) // their names are those that they will have
+		limits = enforced(limits) // they get the names of enforced limits
 	}
 	compiled, err := compileLimits(z.Name, limits)
 	if err != nil {
@@ -57,7 +57,7 @@ func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitS
 	return set, nil
 }
 
-// markQuota marks the limit that has a longer window than all others.
+// markQuota marks the limit whose window is longer than all others.
 func markQuota(s *enforce.LimitSet) {
 	var longest, second time.Duration
 	var of *enforce.Policy
@@ -73,8 +73,8 @@ func markQuota(s *enforce.LimitSet) {
 	}
 }
 
-// compileSites compiles the zone's own limits or those of all tiers, once for each site
-// that counts on its own.
+// compileSites compiles the zone's own limits or those of all tiers, once for each site with
+// separate counts.
 func (z *zoneCompiler) compileSites() (err error) {
 	if err := z.checkLimits(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (z *zoneCompiler) compileSites() (err error) {
 	return nil
 }
 
-// checkLimits checks that limits are given in one way.
+// checkLimits checks that limits are given in only one form.
 func (z *zoneCompiler) checkLimits() error {
 	tiers, peer := z.Tiers || z.Tier != "", z.Window != 0 || z.MaxEvents != 0
 	switch {
@@ -115,7 +115,7 @@ func (z *zoneCompiler) checkLimits() error {
 	return nil
 }
 
-// limitsOn compiles the limits that the zone has on a site.
+// limitsOn compiles the zone's limits on a site.
 func (z *zoneCompiler) limitsOn(site string) (l enforce.SiteLimits, err error) {
 	if !z.Tiers && z.Tier == "" {
 		l.Own, err = z.newLimitSet(site, append(z.Limits, z.effective...))
@@ -133,7 +133,7 @@ func (z *zoneCompiler) limitsOn(site string) (l enforce.SiteLimits, err error) {
 	return l, nil
 }
 
-// checkTier checks the names of tiers that the zone gives.
+// checkTier checks the zone's names of tiers.
 func (z *zoneCompiler) checkTier() error {
 	for _, name := range []string{z.Tier, z.DefaultTier} {
 		if len(placeholder.Names(name)) > 0 && name == z.Tier {
@@ -147,8 +147,8 @@ func (z *zoneCompiler) checkTier() error {
 	return nil
 }
 
-// limit returns a limit that counts together with all others of its ID, however
-// much their amounts differ: all of them have the same names for their keys.
+// limit returns a limit that counts together with all others of its ID, even if their amounts
+// differ: all of them use the same names for their keys.
 func (c *Compiler) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
 	if c.retentions == nil {
 		c.retentions = make(map[storage.LimitID]*time.Duration)
@@ -160,8 +160,8 @@ func (c *Compiler) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
 	return engine.Limit{ID: id, Limit: l, LongestRetention: c.retentions[id]}
 }
 
-// limitID names a limit by all that its counts depend on. nth tells limits apart
-// that are alike in all of it.
+// limitID returns an ID that depends on everything that the counts of a limit depend on. nth
+// distinguishes otherwise equal limits.
 func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
 	id := binary.BigEndian.AppendUint64(nil, uint64(len(zone)))
 	id = append(id, zone...)
@@ -173,7 +173,7 @@ func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
 	return storage.LimitID(xxhash.Sum64(id))
 }
 
-// kindInWords says what the counts of a limit depend on besides the key.
+// kindInWords lists everything that the counts of a limit depend on besides the key.
 func (z *zoneCompiler) kindInWords(kind Limit) string {
 	text := kind.Algorithm + " " + wording.Duration(time.Duration(kind.Window))
 	if kind.Slots > 1 {
@@ -188,15 +188,15 @@ func (z *zoneCompiler) kindInWords(kind Limit) string {
 	return text
 }
 
-// defaultCeiling is how many times one client's limit all unverified clients of a network
-// have together.
+// defaultCeiling is the ratio of the limit for all unverified clients of a network to a single
+// client's.
 const defaultCeiling = 4
 
 // maxCeiling is the largest factor of a ceiling.
 const maxCeiling = 1000
 
-// Shares of a client's limit, in percent: what all unverified clients of a squeezed network
-// have together, and what a session has outside the network that it was issued to.
+// Shares of a client's limit, in percent: that of all unverified clients of a throttled network
+// together, and that of a session outside its network.
 const (
 	squeezedShare  = 50
 	elsewhereShare = 25
@@ -215,9 +215,9 @@ func (z *zoneCompiler) checkCeiling() error {
 	return nil
 }
 
-// addShared adds to each limit of a zone that counts per client two that clients share: one
-// of all unverified clients of a network, so that nobody gains by inventing more of them,
-// and one of everybody who uses a session outside its network.
+// addShared adds two shared limits for each limit of a zone that counts per client: one for all
+// unverified clients of a network, so that inventing more of them gains nothing, and one for all
+// users of a session outside its network.
 func (z *zoneCompiler) addShared(s *enforce.LimitSet) error {
 	s.Networks, s.Elsewhere = new(enforce.LimitSet), new(enforce.LimitSet)
 	for _, p := range slices.Concat(s.Policies, s.Shadows) {
@@ -242,7 +242,7 @@ func (z *Zone) ceiling() int64 {
 	return int64(z.PrefixCeiling)
 }
 
-// derive adds to a set a limit of the same kind as another, with counts of its own.
+// derive adds a limit of the same kind as p to a set, with counts of its own.
 func (z *zoneCompiler) derive(p *enforce.Policy, to *enforce.LimitSet, what string, limit limiter.Limit) *enforce.Policy {
 	id := binary.BigEndian.AppendUint64(nil, uint64(p.ID))
 	derived := enforce.NewPolicy(p.Name+"-"+what, z.app.limit(storage.LimitID(xxhash.Sum64(append(id, what...))), limit))
@@ -251,7 +251,7 @@ func (z *zoneCompiler) derive(p *enforce.Policy, to *enforce.LimitSet, what stri
 	return derived
 }
 
-// squeezable returns a scaling that replaces a limit while its network is squeezed, and does
+// squeezable returns a scaling that replaces a limit while its network is throttled, and does
 // nothing else.
 func (c *Compiler) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Scaling {
 	banned := c.limit(limit.ID, squeezed)

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
-// loadMatchers loads the matchers of a struct that has them as MatcherSetsRaw.
+// loadMatchers loads the matchers of a struct with a field MatcherSetsRaw.
 func loadMatchers(ctx caddy.Context, of any) (sets caddyhttp.MatcherSets, err error) {
 	loaded, err := ctx.LoadModule(of, "MatcherSetsRaw")
 	if err == nil {
@@ -58,8 +58,7 @@ func (h *handlerCompiler) loadExempt(ctx caddy.Context) error {
 	return nil
 }
 
-// warnOfSpellings warns of matchers of the zone that miss spellings of what is to be
-// limited.
+// warnOfSpellings warns of matchers of the zone that miss spellings of their paths.
 func (z *zoneCompiler) warnOfSpellings(option string, sets caddyhttp.MatcherSets) {
 	for _, set := range sets {
 		if words := matcher.Safer(option, set); words != "" {
@@ -68,8 +67,8 @@ func (z *zoneCompiler) warnOfSpellings(option string, sets caddyhttp.MatcherSets
 	}
 }
 
-// warnOfExemptions warns of exempt extensions: a backend that takes the format of an
-// answer from the extension has the same action under it.
+// warnOfExemptions warns of exempt extensions: a backend may derive the format of its answer from
+// the extension, and offer the same action under each.
 func (h *handlerCompiler) warnOfExemptions() {
 	for _, set := range h.run.Exempt {
 		for _, m := range set {
@@ -84,8 +83,8 @@ func (h *handlerCompiler) warnOfExemptions() {
 	}
 }
 
-// unmarshalMatchers reads a matcher set: an endpoint, what begins like a matcher
-// token, client addresses, one matcher in the line, or a block of them.
+// unmarshalMatchers reads a matcher set: an endpoint, a matcher token, client addresses, one
+// matcher in the line, or a block of matchers.
 func unmarshalMatchers(d *caddyfile.Dispenser, token MatcherToken) (caddy.ModuleMap, error) {
 	if matcher.NextIsEndpoint(d) {
 		return matcher.UnmarshalEndpoint(d)
@@ -102,8 +101,8 @@ func unmarshalMatchers(d *caddyfile.Dispenser, token MatcherToken) (caddy.Module
 	return caddyhttp.ParseCaddyfileNestedMatcherSet(d)
 }
 
-// nextAreAddresses reports whether all arguments that follow are addresses or
-// networks, which can only be meant to be clients'.
+// nextAreAddresses reports whether all remaining arguments are addresses or networks. They can only
+// be meant to be clients'.
 func nextAreAddresses(d caddyfile.Dispenser) bool {
 	args := d.RemainingArgs()
 	isNone := func(arg string) bool {
@@ -114,7 +113,7 @@ func nextAreAddresses(d caddyfile.Dispenser) bool {
 	return len(args) > 0 && !slices.ContainsFunc(args, isNone)
 }
 
-// parseAddresses reads addresses and networks as the matcher client_ip does.
+// parseAddresses reads addresses and networks like the matcher client_ip.
 func parseAddresses(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 	d.NextArg()
 	name := d.Token().Clone()
@@ -126,8 +125,8 @@ func parseAddresses(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 	return caddy.ModuleMap{"client_ip": caddyconfig.JSON(m, nil)}, nil
 }
 
-// checkMatcherWords returns an error if a line, or one of the block that follows,
-// begins with what is no matcher.
+// checkMatcherWords returns an error if a line, or one of the following block, doesn't begin with a
+// matcher.
 func checkMatcherWords(d caddyfile.Dispenser) error {
 	for nesting := d.Nesting(); d.NextArg() || d.NextBlock(nesting); d.NextSegment() {
 		if d.Token().Quoted() { // an expression
@@ -141,7 +140,7 @@ func checkMatcherWords(d caddyfile.Dispenser) error {
 	return nil
 }
 
-// otherMatchers are words that other programs have for Caddy's matchers.
+// otherMatchers maps other programs' words to Caddy's matchers.
 var otherMatchers = map[string]string{
 	"ip": "client_ip", "ips": "client_ip", "cidr": "client_ip", "address": "client_ip", "addr": "client_ip", "from": "client_ip",
 	"url": "path", "uri": "path", "paths": "path", "location": "path", "prefix": "path", "path_prefix": "path",
@@ -149,7 +148,7 @@ var otherMatchers = map[string]string{
 	"headers": "header", "params": "query",
 }
 
-// insteadOfMatcher says what to write instead of a word that is no matcher.
+// insteadOfMatcher returns a replacement for a word that isn't a matcher.
 func insteadOfMatcher(word string, args []string) string {
 	line := strings.Join(append([]string{word}, args...), " ")
 	rest := strings.TrimPrefix(line, word)
@@ -185,7 +184,8 @@ func insteadOfMatcher(word string, args []string) string {
 	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)
 }
 
-// isFileName reports whether a word is hardly a host but a file, such as wp-login.php or .env.
+// isFileName reports whether a word is probably a file instead of a host, such as wp-login.php or
+// .env.
 func isFileName(word string) bool {
 	extensions := []string{".php", ".asp", ".aspx", ".jsp", ".cgi", ".html", ".xml", ".txt", ".json", ".ini", ".sql", ".bak", ".yml", ".log"}
 	return len(word) > 1 && word[0] == '.' && word[1] != '.' || slices.Contains(extensions, path.Ext(word))
@@ -199,9 +199,8 @@ func matcherNames() map[string]bool {
 	return names
 }
 
-// nextIsMatcherToken reports whether the next argument is a matcher token. What
-// begins like one can't be anything else: no matcher has such a name, and no
-// expression starts like it.
+// nextIsMatcherToken reports whether the next argument is a matcher token. Its first character is
+// unambiguous: no name of a matcher and no expression begins with it.
 func nextIsMatcherToken(d *caddyfile.Dispenser) bool {
 	if !d.NextArg() {
 		return false
@@ -225,7 +224,6 @@ func parseMatcherToken(d *caddyfile.Dispenser, token MatcherToken) (caddy.Module
 	return set, nil
 }
 
-// MatcherToken reads the next argument if it is a whole matcher: `*`, a path or
-// the name of a matcher. The result is false, and the argument read all the
-// same, if it is anything else.
+// MatcherToken reads the next argument if it is a whole matcher: `*`, a path or the name of a
+// matcher. If it is something else, the result is false, and the argument is consumed nevertheless.
 type MatcherToken func() (caddy.ModuleMap, bool, error)

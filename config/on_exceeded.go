@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// What is done with a request that is over a limit.
+// The actions for a request over a limit.
 const (
 	onExceededRefuse    = "refuse"
 	onExceededChallenge = "challenge"
@@ -25,14 +25,14 @@ const (
 // maxMaxDelay is the longest delay.
 const maxMaxDelay = time.Minute
 
-// passes reports whether the zone lets requests through that are over its limits: these are shadow
-// limits, of which later handlers learn.
+// passes reports whether the zone passes requests over its limits. These are shadow limits then,
+// and later handlers see their decisions.
 func (z *Zone) passes() bool { return z.OnExceeded == onExceededPass }
 
-// isShadow reports whether the zone as a whole refuses nothing.
+// isShadow reports whether the entire zone refuses nothing.
 func (z *Zone) isShadow() bool { return z.Shadow || z.passes() }
 
-// checkOnExceeded checks that what is done with requests over a limit can be done.
+// checkOnExceeded checks that the action for requests over a limit is possible.
 func (z *zoneCompiler) checkOnExceeded() error {
 	delay := time.Duration(z.MaxDelay)
 	switch {
@@ -83,7 +83,7 @@ func (z *zoneCompiler) checkDelay(delay time.Duration) error {
 	return nil
 }
 
-// unmarshalOnExceeded reads what is done with requests that are over a limit.
+// unmarshalOnExceeded reads the action for requests over a limit.
 func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
 	if z.OnExceeded != "" {
 		return d.Errf("on_exceeded already specified: %s", z.OnExceeded)

@@ -16,10 +16,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
-// The next functions find options that depend on what only a later handler sets.
+// The next functions find options that depend on values that only a later handler sets.
 
-// identityFields are header fields in which proxies and their authentication services
-// commonly say who a user is. A client may send them as well.
+// identityFields are header fields in which proxies and their authentication services commonly send
+// the user's identity. Clients may send them as well.
 var identityFields = []string{
 	"Cf-Access-Authenticated-User-Email", "Remote-Email", "Remote-Groups", "Remote-Name", "Remote-User",
 	"Tailscale-User-Login", "X-Auth-Request-Email", "X-Auth-Request-User", "X-Authentik-Email", "X-Authentik-Username",
@@ -27,11 +27,11 @@ var identityFields = []string{
 	"X-Remote-User", "X-Webauth-User",
 }
 
-// userDirective is what to write where a zone depends on who a user is.
+// userDirective is the fix for a zone that depends on the user.
 const userDirective = "rate_limit_user instead of rate_limit: it runs after basic_auth and forward_auth; or in a route block and in JSON, put the handler behind the one that sets it"
 
-// checkOrder finds what can't work, or hardly does, because a later handler sets what it depends
-// on.
+// checkOrder finds options that can't work, or probably don't, because a later handler sets their
+// input.
 func checkOrder(s *survey) (found []Advice) {
 	for _, p := range s.places {
 		told := make(map[need]bool)
@@ -52,8 +52,8 @@ func checkOrder(s *survey) (found []Advice) {
 	return found
 }
 
-// judge says what is wrong with depending on a placeholder at this place among handlers,
-// and what to write; "" if nothing is known to be. It is fatal if it can never work.
+// judge returns the problem with using a placeholder at this place among handlers, and its fix; ""
+// if no problem is known. It is fatal if the use can never work.
 func (p *place) judge(name string) (problem, write string, fatal bool) {
 	field, isField := strings.CutPrefix(name, "http.request.header.")
 	if isField {
@@ -80,14 +80,14 @@ func (p *place) judge(name string) (problem, write string, fatal bool) {
 	return "", "", false
 }
 
-// isOfAnswer reports whether a placeholder is about the answer, which doesn't exist yet.
+// isOfAnswer reports whether a placeholder belongs to the answer, which doesn't exist yet.
 func isOfAnswer(name string) bool {
 	return slices.ContainsFunc([]string{"http.reverse_proxy.", "http.response.", "http.intercept."}, func(family string) bool {
 		return strings.HasPrefix(name, family)
 	})
 }
 
-// needs returns what the handler's config depends on.
+// needs returns the placeholders that the handler's config depends on.
 func (p *place) needs(keys *APIKeys) (needs []need) {
 	for _, z := range p.zones {
 		needs = append(needs, z.needs()...)
@@ -95,7 +95,7 @@ func (p *place) needs(keys *APIKeys) (needs []need) {
 	if keys != nil && slices.ContainsFunc(p.zones, (*Zone).looksAtKeys) {
 		for _, from := range keys.From {
 			for _, n := range needsOfTexts(nil, "api_keys", from.Name) {
-				n.mild = len(keys.From) > 1 // there are other places to look
+				n.mild = len(keys.From) > 1 // the key may be in another place
 				needs = append(needs, n)
 			}
 		}
@@ -115,9 +115,9 @@ func (z *Zone) looksAtKeys() bool {
 	return z.Tiers || z.Per == enforce.PerAPIKey || z.Per == enforce.PerClient
 }
 
-// The next functions find zones that never see the answers by which they are to count.
+// The next functions find zones that never see the answers that they count.
 
-// checkOutcomes finds zones that count answers which only earlier handlers give.
+// checkOutcomes finds zones that count answers of earlier handlers only.
 func checkOutcomes(s *survey) (found []Advice) {
 	for _, p := range s.places {
 		earlier := p.authenticates()
@@ -133,8 +133,8 @@ func checkOutcomes(s *survey) (found []Advice) {
 	return found
 }
 
-// hides returns a status that counts, and in whose place a proxy asks another upstream, or 0. Which
-// responses a matcher of header fields means isn't known.
+// hides returns a counted status that makes a proxy ask another upstream instead, or 0. It ignores
+// responses that are matched by header fields.
 func (p *place) hides(c *Count) int {
 	for _, responses := range p.relayed {
 		if c == nil || len(responses.Headers) > 0 {
@@ -149,13 +149,13 @@ func (p *place) hides(c *Count) int {
 	return 0
 }
 
-// relayed is what to write for a zone that is to see what the first upstream answered.
+// relayed is the fix for a zone that should see the answer of the first upstream.
 const relayed = "copy_response, respond or error in handle_response; or intercept in place of handle_response, and the proxy for the page in handle_errors"
 
-// beforeAuthentication is what to write for a zone that is to see failed logins.
+// beforeAuthentication is the fix for a zone that should see failed logins.
 const beforeAuthentication = "rate_limit instead of rate_limit_user: it runs before basic_auth and forward_auth; or in a route block and in JSON, put the handler before the one that checks passwords"
 
-// authenticates returns a handler that authenticates users before this one, or "".
+// authenticates returns an earlier handler that authenticates users, or "".
 func (p *place) authenticates() string {
 	switch {
 	case p.before.Has("http.auth."):
@@ -166,13 +166,13 @@ func (p *place) authenticates() string {
 	return ""
 }
 
-// The next functions find placeholders that are empty when a zone counts by them, and set later.
+// The next functions find placeholders that are empty when a zone counts by them, but set later.
 
-// lateFamilies are placeholders that handlers set while a request is on its way.
+// lateFamilies are placeholders that handlers set during a request.
 var lateFamilies = []string{"http.auth.", "http.reverse_proxy.", "http.vars.", "map."}
 
-// noteLate notes which placeholders are to be looked at again when a request comes
-// back. What a config doesn't tell, as of handlers of other modules, shows there.
+// noteLate notes the placeholders to check again when a request returns. That detects cases that
+// the config doesn't show, such as handlers of other modules.
 func (h *handlerCompiler) noteLate(zones []*Zone) {
 	for i, z := range zones {
 		for _, n := range append(needsOfTexts(z, "per key", z.Key), needsOfTexts(z, "tier", z.Tier)...) {
@@ -185,10 +185,10 @@ func (h *handlerCompiler) noteLate(zones []*Zone) {
 
 // need is a placeholder that a part of a handler's config depends on.
 type need struct {
-	zone  *Zone  // nil for what belongs to no zone
+	zone  *Zone  // nil outside of zones
 	where string // the option
 	name  string // without braces
-	mild  bool   // a config in which it can't work is not refused
+	mild  bool   // a config in which it can't work is accepted
 }
 
 func (z *Zone) needs() (needs []need) {
@@ -202,7 +202,7 @@ func (z *Zone) needs() (needs []need) {
 	needs = append(needs, needsOfTexts(z, "tier", z.Tier)...)
 	needs = append(needs, needsOfTexts(z, "cost", costs...)...)
 	for i := range needs {
-		needs[i].mild = z.isPeerForm() // no config of mholt/caddy-ratelimit may be refused
+		needs[i].mild = z.isPeerForm() // configs of mholt/caddy-ratelimit must be accepted
 	}
 	return needs
 }
@@ -216,8 +216,8 @@ func needsOfTexts(z *Zone, where string, texts ...string) (needs []need) {
 	return needs
 }
 
-// needsOfMatchers returns what matchers depend on: placeholders in their texts, and header
-// fields that they look at.
+// needsOfMatchers returns the placeholders that matchers depend on: those in their texts, and those
+// of the header fields that they use.
 func needsOfMatchers(z *Zone, where string, matchers any) (needs []need) {
 	raw, err := json.Marshal(matchers)
 	if err != nil {
@@ -233,8 +233,8 @@ func needsOfMatchers(z *Zone, where string, matchers any) (needs []need) {
 	return needs
 }
 
-// namesIn appends the placeholders in the texts of a JSON value, and those that say the same
-// as the header fields and variables that matchers in it look at.
+// namesIn appends the placeholders in the texts of a JSON value, and those equivalent to the header
+// fields and variables in its matchers.
 func namesIn(value any, names []string) []string {
 	switch value := value.(type) {
 	case string:
@@ -261,11 +261,12 @@ func namesIn(value any, names []string) []string {
 	return names
 }
 
-// The next functions find handlers that no request reaches, and options that every request is meant by.
+// The next functions find handlers that no request reaches, and options that match every request.
 
 const firstInRoute = "rate_limit above it in a route block; outside of one, leave out the global option order for rate_limit"
 
-// checkReach finds handlers that never run, or only for what others leave.
+// checkReach finds handlers that never run, or only for requests that earlier handlers don't
+// answer.
 func checkReach(s *survey) (found []Advice) {
 	for _, p := range s.places {
 		if p.handler == nil {
@@ -284,7 +285,7 @@ func checkReach(s *survey) (found []Advice) {
 	return found
 }
 
-// checkEverything finds traps that every visitor walks into, and exemptions of everything.
+// checkEverything finds traps and exemptions that match all requests.
 func checkEverything(s *survey) (found []Advice) {
 	for _, p := range s.places {
 		if p.handler == nil {
@@ -303,8 +304,8 @@ func checkEverything(s *survey) (found []Advice) {
 	return found
 }
 
-// matchesEverything reports whether it is known that every request, or every page that browsers
-// call up, matches a set.
+// matchesEverything reports whether a set is known to match every request, or every page that
+// browsers load.
 func matchesEverything(set caddy.ModuleMap) bool {
 	for name, raw := range set {
 		if !isCatchAll(name, raw) {
@@ -330,8 +331,8 @@ func isCatchAll(name string, raw json.RawMessage) bool {
 	return false
 }
 
-// checkChallenges finds challenges that nobody is ever shown: only pages that browsers call up
-// with GET have them.
+// checkChallenges finds challenges that are never shown: they are only for pages that browsers
+// request with GET.
 func checkChallenges(s *survey) (found []Advice) {
 	for _, z := range s.zones {
 		if z.OnExceeded == onExceededChallenge && len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, mayBeGET) {
@@ -352,7 +353,7 @@ func mayBeGET(set caddy.ModuleMap) bool {
 	return json.Unmarshal(set["endpoint"], &m) != nil || len(m.Methods) == 0 || slices.Contains(m.Methods, "GET")
 }
 
-// checkUntrusted finds servers that name fields for the client's address, and read none of them
+// checkUntrusted finds servers that configure fields for the client's address, but ignore them
 // because they trust no proxy.
 func checkUntrusted(s *survey) (found []Advice) {
 	for server := range s.limited() {

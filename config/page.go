@@ -15,29 +15,29 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/page"
 )
 
-// Page is what people see whose browser's request is refused: a page that says when they can come
-// back, in the language of their browser, with the reference of the refusal. It is sent where no
-// route handles the error, to browsers that load a page; what others get has no body. The name
+// Page configures the page for people whose browser's request is refused. It tells them when they
+// can return, in the language of their browser, with the reference of the refusal. It is sent to
+// browsers that load a page, unless a route handles the error; other clients get no body. The name
 // and the contact are on the page of a challenge as well.
 type Page struct {
-	// Send no page with a refusal. The challenge has one all the same.
+	// Send no page with a refusal. The page of a challenge is still sent.
 	Disabled bool `json:"disabled,omitempty"`
 
-	// The name of the site, of up to 100 characters. Default: none is shown.
+	// The name of the site, of up to 100 characters. Default: no name.
 	Name string `json:"name,omitempty"`
 
-	// Who can be asked: an e-mail address or a URL, which becomes a link, or another text, of
-	// up to 200 characters. Default: nobody is named.
+	// A contact for questions: an e-mail address or a URL, which becomes a link, or another text,
+	// of up to 200 characters. Default: no contact.
 	Contact string `json:"contact,omitempty"`
 }
 
-// How many characters the texts of a page have at most, so that it stays small.
+// The most characters of a page's texts, so that it stays small.
 const (
 	maxPageName    = 100
 	maxPageContact = 200
 )
 
-// check returns an error about the first text that doesn't fit.
+// check returns an error about the first text that is too long or invalid.
 func (p *Page) check() error {
 	if p == nil {
 		return nil
@@ -51,7 +51,7 @@ func (p *Page) check() error {
 	return checkPageText("contact", p.Contact, maxPageContact)
 }
 
-// compile returns the option ready for use.
+// compile returns the compiled option.
 func (p *Page) compile() *enforce.Pages {
 	return &enforce.Pages{Disabled: p.Disabled, Refused: page.Refused{Site: page.Site{Name: p.Name, Contact: p.Contact}}}
 }
@@ -68,7 +68,7 @@ func checkPageText(option, text string, most int) error {
 	return nil
 }
 
-// unmarshalPage reads `page off` or a block, into an option that wasn't given before.
+// unmarshalPage reads `page off` or a block. It rejects a repeated option.
 func unmarshalPage(d *caddyfile.Dispenser, to **Page) error {
 	if *to != nil {
 		return d.Err("page is given twice: write it once")
@@ -95,24 +95,22 @@ func (p *Page) unmarshalOption(d *caddyfile.Dispenser) error {
 	return d.Errf("page: unrecognized option %q: expected name or contact", d.Val())
 }
 
-// DecisionLog writes a line for each refusal to the logger `http.log.rate_limit`, for
-// programs that read logs, such as fail2ban and CrowdSec. The lines hold addresses of
-// clients. Where they go, how they are filtered and how long they are kept is configured
-// in Caddy's logging.
+// DecisionLog writes a line for each refusal to the logger `http.log.rate_limit`, for programs that
+// read logs, such as fail2ban and CrowdSec. The lines contain addresses of clients. Caddy's logging
+// configures their destination, filters and retention.
 //
-// There are at most 1000 lines a second of each of four kinds: of clients that become
-// blocked, of further refusals of clients that are, of requests that a limit with `shadow`
-// would refuse, and of allowed requests. What is left out is counted in the next line of
-// its kind.
+// There are at most 1000 lines a second of each of four kinds: clients that become blocked, further
+// refusals of blocked clients, requests that a limit with `shadow` would refuse, and allowed
+// requests. Omitted lines are counted in the next line of their kind.
 type DecisionLog struct {
-	// Also write a line for one in so many allowed requests, chosen at random: 100 means
-	// one in a hundred, 1 means all. From 1 to 1000000000. Default: none.
+	// Also write a line for one in so many allowed requests, chosen at random: 100 means one in a
+	// hundred, 1 means all. From 1 to 1000000000. Default: none.
 	Sample int `json:"sample,omitempty"`
 }
 
 const maxSample = 1_000_000_000
 
-// decisionLogger is what Caddy knows the logger by.
+// decisionLogger gives Caddy the name of the logger.
 type decisionLogger struct{}
 
 // CaddyModule implements caddy.Module.
@@ -120,7 +118,7 @@ func (decisionLogger) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.log.rate_limit", New: func() caddy.Module { return decisionLogger{} }}
 }
 
-// compile checks the option, and returns it ready for use, or nil if there is none.
+// compile checks the option and compiles it. It returns nil if there is none.
 func (l *DecisionLog) compile(ctx caddy.Context) (*enforce.DecisionLog, error) {
 	if l == nil {
 		return nil, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
-// peerDuration reads the option's argument into field. The option is called name
-// when it is repeated and kind when it is malformed.
+// peerDuration reads the option's argument into field. name is the option's name in the error about
+// a repetition, and kind in the error about a malformed value.
 func peerDuration(d *caddyfile.Dispenser, field *caddy.Duration, name, kind string) error {
 	if !d.NextArg() {
 		return d.ArgErr()
@@ -76,8 +76,8 @@ func (dist *Distributed) unmarshalOption(d *caddyfile.Dispenser) error {
 	return d.Errf("unrecognized subdirective '%s': expected read_interval, write_interval or purge_age", d.Val())
 }
 
-// warnOfDistributed warns of the options that mholt's module shares counts by, and says
-// what shares them here.
+// warnOfDistributed warns of the options for shared counts of mholt's module, and names their
+// replacement.
 func (h *handlerCompiler) warnOfDistributed() {
 	if h.Distributed == nil && h.StorageRaw == nil {
 		return
@@ -93,7 +93,7 @@ func (h *handlerCompiler) warnOfDistributed() {
 	}
 }
 
-// insteadOfStorage returns what to write in the place of both options.
+// insteadOfStorage returns the replacement of both options.
 func (h *handlerCompiler) insteadOfStorage() string {
 	if h.Distributed == nil {
 		return "neither of them"
@@ -101,12 +101,12 @@ func (h *handlerCompiler) insteadOfStorage() string {
 	var storage struct {
 		Module string `json:"module"`
 	}
-	_ = json.Unmarshal(h.StorageRaw, &storage) // without one there is none
+	_ = json.Unmarshal(h.StorageRaw, &storage) // without one it stays empty
 	return "neither of them on one machine; for several, " + sharedStore(storage.Module)
 }
 
-// sharedStore returns the lines by which several machines share counts, on the system that a
-// module for Caddy's storage uses, if there is a store for that.
+// sharedStore returns the Caddyfile lines that share counts among machines, using the same system
+// as a storage module of Caddy, if there is a store for it.
 func sharedStore(storage string) string {
 	store := "redis redis://<host>:6379"
 	if strings.Contains(storage, "postgres") {

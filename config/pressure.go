@@ -14,27 +14,26 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// Pressure says when too many different clients come from one network: a script
-// that invents a new browser for every request, most likely. Such a network is
-// squeezed: all its clients that are not verified have half of one client's
-// limits together, in every zone that counts per client. Verified clients in it
-// notice nothing.
+// Pressure detects too many different clients in one network: most likely a script that invents a
+// new browser for every request. Such a network is throttled: all its unverified clients together
+// have half of one client's limits, in every zone that counts per client. Verified clients in it
+// are not affected.
 type Pressure struct {
-	// Squeeze no network.
+	// Throttle no network.
 	Disabled bool `json:"disabled,omitempty"`
 
-	// More than so many clients that say different things of themselves, their
-	// language aside, are too many, from 1 to 31. Default: 20.
+	// The network is throttled when it has more than this number of clients that differ in their
+	// header fields, not counting their language, from 1 to 31. Default: 20.
 	Fingerprints int `json:"fingerprints,omitempty"`
 
-	// The time in which they must come, from 1s to 24h. Default: 10m.
+	// The time within which they must arrive, from 1s to 24h. Default: 10m.
 	Within caddy.Duration `json:"within,omitempty"`
 
-	// How long a network is squeezed, from 1s to 366 days. A squeeze that follows
-	// within a day of the end of the last lasts twice as long as that. Default: 1h.
+	// How long a network is throttled, from 1s to 366 days. If it is throttled again within a day
+	// of the end, that lasts twice as long as the previous time. Default: 1h.
 	Squeeze caddy.Duration `json:"squeeze,omitempty"`
 
-	// How long a squeeze lasts at most. Default: 24h, or what `squeeze` says if that
+	// The longest time that a network is throttled. Default: 24h, or the value of `squeeze` if that
 	// is longer.
 	UpTo caddy.Duration `json:"up_to,omitempty"`
 }
@@ -54,7 +53,7 @@ func (p *Pressure) rule() pressure.Rule {
 	}
 }
 
-// squeeze returns how long a crowded network is squeezed, as a ban of the network.
+// squeeze returns how long a crowded network is throttled, as a ban of the network.
 func (p *Pressure) squeeze() *Ban {
 	if p == nil {
 		p = new(Pressure)

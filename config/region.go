@@ -17,24 +17,24 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/region"
 )
 
-// Region shares counts with other regions, each with a store of its own. What one region
-// admits counts in the others some seconds later: together they admit at most a quarter more
-// than a limit, and what passes while the counts are on their way, 12 seconds at most. Within a
-// region a limit stays exact. No request waits for the exchange, and while it can't be
-// reached each region goes on alone.
+// Region shares counts with other regions, each with a store of its own. Requests admitted in one
+// region count in the others some seconds later. Together the regions admit at most a quarter more
+// than a limit, plus the requests that pass while the counts are in transit, 12 seconds at most.
+// Within a region a limit stays exact. No request waits for the exchange, and while it can't be
+// reached each region continues alone.
 //
-// All regions need the same `secret_file`, or they know one client by different names. Limits
-// with a window below a minute stay regional.
+// All regions need the same `secret_file`, or they know one client by different names. Limits with
+// a window below a minute stay regional.
 type Region struct {
-	// The name of this region, 1 to 32 letters, digits, dots, dashes and underscores. Each
-	// region has another; machines that share a store have the same. Required.
+	// The name of this region, 1 to 32 letters, digits, dots, dashes and underscores. It must
+	// differ from other regions' names; machines that share a store use the same. Required.
 	Name string `json:"name,omitempty"`
 
-	// Where the regions tell one another what they have admitted. Required.
+	// The exchange that carries counts between regions. Required.
 	ExchangeRaw json.RawMessage `json:"exchange,omitempty" caddy:"namespace=rate_limit.exchanges inline_key=engine"`
 
-	// How often counts are published and collected, at least 1s; each time up to a fifth
-	// sooner or later. Default: 5s.
+	// The time between exchanges of counts, at least 1s; each varies by up to a fifth, up or down.
+	// Default: 5s.
 	Interval caddy.Duration `json:"interval,omitempty"`
 }
 
@@ -111,7 +111,7 @@ func (r *Region) unmarshalExchange(d *caddyfile.Dispenser) error {
 	return err
 }
 
-// noExchange says what to do about an exchange that this binary doesn't have.
+// noExchange returns a hint about an exchange that is missing from this binary.
 func noExchange(engine string) string {
 	switch {
 	case strings.Contains(engine, ":"):
@@ -129,8 +129,8 @@ func noExchange(engine string) string {
 	return "there is no \"" + engine + "\": write " + caddyconf.OrList(names)
 }
 
-// checkShortWindows finds limits that stay regional because their windows are over before
-// other regions hear of them.
+// checkShortWindows finds limits that stay regional because their windows end before other regions
+// get the counts.
 func (z *zoneCompiler) checkShortWindows() []Advice {
 	if z.app.Region == nil {
 		return nil

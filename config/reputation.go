@@ -12,37 +12,36 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// Reputation says how much violations cost. Each client has a score, which is
-// 100 until it breaks rules, and comes back by half of what is missing every six
-// hours. A client below 75 points has 60 % of its limits, one below 50 has 30 %,
-// and one below 25 has 10 %, but at least 1.
+// Reputation configures the cost of violations. Each client has a score. It begins at 100, falls
+// with violations, and regains half of the missing points every six hours. A client below 75 points
+// has 60 % of its limits, one below 50 has 30 %, and one below 25 has 10 %, but at least 1.
 //
-// Clients are those of zones that count per `client` or per `api_key`. An
-// address alone is no client, because different people can share it.
+// Clients are those of zones that count per `client` or per `api_key`. An address alone is no
+// client, because different people can share it.
 type Reputation struct {
-	// Leave all limits as they are, whatever clients do. Bans are not affected.
+	// Don't change limits by scores. Bans are not affected.
 	Disabled bool `json:"disabled,omitempty"`
 
-	// What it costs to send more than the whole limit, once for each limit and
-	// window, from 0 to 100. Default: 5.
+	// The cost of exceeding the full limit, once for each limit and window, from 0 to 100. Default:
+	// 5.
 	OverLimit *int `json:"over_limit,omitempty"`
 
-	// What a forged session cookie costs, or a solved challenge that is sent
-	// again, from 0 to 100. Default: 25.
+	// The cost of a forged session cookie, or of sending a solved challenge again, from 0 to 100.
+	// Default: 25.
 	Forged *int `json:"forged,omitempty"`
 
-	// What a visit to a trap costs, from 0 to 100. Default: 25.
+	// The cost of a visit to a trap, from 0 to 100. Default: 25.
 	Trap *int `json:"trap,omitempty"`
 }
 
-// Points that violations cost unless configured otherwise.
+// The default costs of violations in points.
 const (
 	defaultOverLimit = 5
 	defaultForged    = 25
 	defaultTrap      = 25
 )
 
-// points returns how many points a violation costs. A nil r has the defaults.
+// points returns the cost of a violation in points. A nil r has the defaults.
 func (r *Reputation) points(reason reputation.Reason) int {
 	var given *int
 	var def int
@@ -66,7 +65,7 @@ func (r *Reputation) points(reason reputation.Reason) int {
 	return def
 }
 
-// isOff reports whether limits are the same for all clients, whatever they have done.
+// isOff reports whether scores don't change limits.
 func (r *Reputation) isOff() bool { return r != nil && r.Disabled }
 
 func (r *Reputation) check() error {
@@ -84,8 +83,8 @@ func (r *Reputation) check() error {
 	return nil
 }
 
-// scalingOf returns how the records of clients scale a limit of the zone, and what violations
-// of it cost. It returns nil if neither is the case: then no records are kept.
+// scalingOf returns how the records of clients scale a limit of the zone, and the cost of its
+// violations. It returns nil if neither applies: then no records are kept.
 func (z *zoneCompiler) scalingOf(limit *engine.Limit) *engine.Scaling {
 	if !z.run.CountsClients() {
 		return nil

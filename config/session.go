@@ -18,32 +18,28 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// Session says how clients are known again that have passed a challenge: by a
-// signed cookie, which gives each of them limits of its own in zones that count
-// per `client`, whoever else is in its network. The cookie is called `__Host-rl`,
-// or `rl` over plain HTTP. It is taken out of requests before other handlers and
-// upstreams see them.
+// Session configures sessions, which identify clients that have passed a challenge. A session is a
+// signed cookie. In zones that count per `client`, it gives each client limits of its own,
+// independent of other clients in its network. The cookie is called `__Host-rl`, or `rl` over plain
+// HTTP. It is removed from requests before other handlers and upstreams see them.
 type Session struct {
-	// How long a session lasts that is not used, from 1m to 400 days. One that is
-	// used in the network that it was issued to is renewed after half of this time.
-	// Default: 7 days.
+	// How long an unused session lasts, from 1m to 400 days. A session that is used in its own
+	// network is renewed after half of this time. Default: 7 days.
 	Lifetime caddy.Duration `json:"lifetime,omitempty"`
 
-	// How many sessions are issued to one network per hour, from 1 to 100000.
-	// Default: 20.
+	// The number of sessions issued to one network per hour, from 1 to 100000. Default: 20.
 	MaxPerPrefix int `json:"max_sessions_per_prefix,omitempty"`
 
-	// How many sessions of one network are valid at a time, from 1 to 1000000. One that
-	// is in use all the time counts twice: when it is issued, or issued anew, it counts
-	// for a lifetime. Beyond that none is issued, and those that end aren't issued anew.
-	// Default: ten times `max_sessions_per_prefix`.
+	// The number of valid sessions of one network at a time, from 1 to 1000000. A session counts
+	// for a lifetime when it is issued or renewed, so one in constant use counts twice. Beyond the
+	// number, no session is issued or renewed. Default: ten times `max_sessions_per_prefix`.
 	MaxLivePerPrefix int `json:"max_live_sessions_per_prefix,omitempty"`
 
-	// What earns a session. Default: a puzzle that the browser solves.
+	// The challenge that earns a session. Default: a puzzle that the browser solves.
 	Challenge *Challenge `json:"challenge,omitempty"`
 
-	// The path where handlers serve the challenge, before they look at zones. It
-	// begins and ends with a slash. Default: `/.well-known/rate-limit/`.
+	// The path where handlers serve the challenge, before they evaluate zones. It begins and ends
+	// with a slash. Default: `/.well-known/rate-limit/`.
 	Path string `json:"path,omitempty"`
 }
 
@@ -51,11 +47,11 @@ const (
 	defaultSessionPath = "/.well-known/rate-limit/"
 	defaultPerPrefix   = 20
 	maxPerPrefix       = 100_000
-	liveFactor         = 10 // hours' worth of sessions that a network has by default
+	liveFactor         = 10 // default number of sessions of a network, in hours of issuing
 	maxLivePerPrefix   = liveFactor * maxPerPrefix
 )
 
-// compile checks the option, and returns it ready for use.
+// compile checks the option and compiles it.
 func (s *Session) compile() (*enforce.Sessions, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -74,7 +70,7 @@ func (s *Session) compile() (*enforce.Sessions, error) {
 	return run, nil
 }
 
-// check returns an error about the first setting that is out of its range.
+// check returns an error about the first setting that is out of range.
 func (s *Session) check() error {
 	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
 	if lifetime < session.MinLifetime || lifetime > session.MaxLifetime {
@@ -93,38 +89,37 @@ func (s *Session) check() error {
 	return nil
 }
 
-// Challenge is what a client has to do for a session.
+// Challenge configures the challenge for a session.
 type Challenge struct {
 	// The kind:
 	//
 	// - `proof_of_work` (default): a puzzle that the browser solves by itself
-	// - `turnstile`, `hcaptcha`, `recaptcha`: a widget of this service. It learns
-	//   who visits the site's challenge, and must be reachable.
+	// - `turnstile`, `hcaptcha`, `recaptcha`: a widget of this service. The service sees the
+	//   visitors of the site's challenge, and must be reachable.
 	Type string `json:"type,omitempty"`
 
-	// How hard a puzzle is, in bits, from 1 to 28; one more takes twice as long.
-	// Default: 22, which takes a
-	// computer about a second and a phone two or three.
+	// The difficulty of a puzzle in bits, from 1 to 28; one more takes twice as long. Default: 22,
+	// which takes a computer about a second and a phone two or three.
 	Difficulty int `json:"difficulty,omitempty"`
 
-	// How long a browser without JavaScript waits for a session, from 5s to 1m: the page goes
-	// on by itself then. A tenth of the sessions of a network, at least one, can be earned so.
-	// Default: none can, and the page asks to switch JavaScript on.
+	// How long a browser without JavaScript waits for a session, from 5s to 1m; then the page
+	// continues on its own. A tenth of the sessions of a network, at least one, can be earned by
+	// waiting. Default: none, and the page asks the user to enable JavaScript.
 	WithoutScript caddy.Duration `json:"without_script,omitempty"`
 
-	// What the service's widget knows the site by.
+	// The site's public key at the service, for its widget.
 	SiteKey string `json:"site_key,omitempty"`
 
-	// What the service knows the site by. Placeholders such as `{env.SECRET}` and
-	// `{file./run/secrets/turnstile}` are replaced when the config is loaded; it is
-	// an error if one of them is not set.
+	// The site's secret at the service. Placeholders such as `{env.SECRET}` and
+	// `{file./run/secrets/turnstile}` are replaced when the config is loaded; an unset one is an
+	// error.
 	Secret string `json:"secret,omitempty"`
 }
 
 // proofOfWork is the kind of challenge that needs no service.
 const proofOfWork = "proof_of_work"
 
-// verifier checks the option, and returns what verifies a service's tokens.
+// verifier checks the option and returns the verifier of a service's tokens.
 func (c *Challenge) verifier() (*siteverify.Client, error) {
 	if wait := time.Duration(c.WithoutScript); wait != 0 && (wait < challenge.MinWait || wait > challenge.MaxWait) {
 		return nil, fmt.Errorf("without_script: must be between %v and %v, got %v", wording.Duration(challenge.MinWait), wording.Duration(challenge.MaxWait), wait)
@@ -165,7 +160,7 @@ func (c *Challenge) difficulty() int {
 	return c.Difficulty
 }
 
-// withoutScript returns how long a browser without JavaScript waits, or 0 if that earns nothing.
+// withoutScript returns how long a browser without JavaScript waits, or 0 if waiting earns nothing.
 func (c *Challenge) withoutScript() time.Duration {
 	if c == nil {
 		return 0
@@ -173,7 +168,7 @@ func (c *Challenge) withoutScript() time.Duration {
 	return time.Duration(c.WithoutScript)
 }
 
-// unmarshalSession reads a block, which may be left out: all of it has defaults.
+// unmarshalSession reads an optional block: all its options have defaults.
 func (a *App) unmarshalSession(d *caddyfile.Dispenser) error {
 	a.Session = new(Session)
 	if d.NextArg() {
@@ -202,8 +197,7 @@ func (s *Session) unmarshalOption(d *caddyfile.Dispenser) error {
 	return d.Errf("unrecognized option %q: expected lifetime, max_sessions_per_prefix, max_live_sessions_per_prefix, challenge or path", d.Val())
 }
 
-// unmarshal reads `challenge proof_of_work [<difficulty>]` or the name of a service, and a
-// block.
+// unmarshal reads `challenge proof_of_work [<difficulty>]` or the name of a service, and a block.
 func (c *Challenge) unmarshal(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) == 0 {

@@ -17,42 +17,42 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
-// survey is the summary of the whole HTTP config that all checks share. It is made when the
-// first handler is compiled: all handlers of ours are JSON then.
+// survey is the summary of the whole HTTP config that all checks share. It is made when the first
+// handler is compiled, when all our handlers are still raw JSON.
 type survey struct {
 	app       *App
-	places    []*place // of our handlers, in the order in which they run
+	places    []*place // our handlers, in the order of execution
 	zones     []sitedZone
-	traps     bool              // whether there are any
-	mentions  map[string]string // placeholders of ours in other handlers, and the name of one such handler
+	traps     bool              // whether there are any traps
+	mentions  map[string]string // our placeholders in other handlers, with the name of one such handler
 	hosts     map[*caddyhttp.Server][]string
-	providers map[string]bool // of authentication, by their names
+	providers map[string]bool // authentication providers, by name
 	foreign   bool            // whether there are handlers that are neither Caddy's nor ours
-	traces    bool            // whether there is Caddy's handler that begins spans
+	traces    bool            // whether Caddy's tracing handler is configured
 }
 
-// sitedZone is a zone as it is configured, and where.
+// sitedZone is a configured zone with its place.
 type sitedZone struct {
 	*Zone
-	handler int    // by which zones of one handler are told from others
+	handler int    // identifies the handler of the zone
 	site    string // the hosts of its site, or ""
 }
 
-// place is a handler of ours and what is around it.
+// place is one of our handlers with its surroundings.
 type place struct {
 	handler   *Handler   // nil for a dashboard
 	dashboard *Dashboard // nil for others
-	zones     []*Zone    // in the order in which they are looked at
+	zones     []*Zone    // in the order of evaluation
 	server    *caddyhttp.Server
 	before    routes.Provided
 	after     routes.Provided
-	hidden    string                       // the handler before it that answers all requests, or ""
-	leavings  string                       // a handler before it that answers some, if none after it answers any
-	inErrors  bool                         // it is in routes for errors
-	relayed   []*caddyhttp.ResponseMatcher // of upstreams after it, see [routes.Node.Relayed]
+	hidden    string                       // an earlier handler that answers all requests, or ""
+	leavings  string                       // an earlier handler that answers some requests, if no later one answers any; or ""
+	inErrors  bool                         // it is in error routes
+	relayed   []*caddyhttp.ResponseMatcher // by later upstreams, see [routes.Node.Relayed]
 }
 
-// newSurvey returns the survey of the config that ctx is of, of one of its handlers.
+// newSurvey returns the survey of the config to which the handler of ctx belongs.
 func newSurvey(ctx caddy.Context, app *App) *survey {
 	s := &survey{app: app, mentions: make(map[string]string), hosts: make(map[*caddyhttp.Server][]string), providers: make(map[string]bool)}
 	for _, m := range ctx.Modules() {
@@ -79,15 +79,15 @@ func (s *survey) addServer(server *caddyhttp.Server) {
 	}
 }
 
-// surveyor goes through the handlers of a server, in the order in which they run. It knows what
-// is around the one that it looks at.
+// surveyor visits the handlers of a server in the order of execution. It knows the surroundings of
+// the current one.
 type surveyor struct {
 	*survey
 	server        *caddyhttp.Server
-	site          string // the hosts of the routes that the handlers are in
+	site          string // the hosts of the surrounding routes
 	before, after []routes.Node
-	hidden        string // a handler that answers all requests before this one, or ""
-	answering     string // a handler before this one that answers some requests, or ""
+	hidden        string // an earlier handler that answers all requests, or ""
+	answering     string // an earlier handler that answers some requests, or ""
 	inErrors      bool
 	anywhere      bool // in a named route, which may be invoked anywhere
 }
@@ -111,8 +111,7 @@ func (l surveyor) routes(list []routes.Route) {
 	}
 }
 
-// passed notes a route before the one that is looked at. Only one of those that exclude each
-// other runs.
+// passed notes a route before the current one. Of routes that exclude each other only one runs.
 func (l *surveyor) passed(r routes.Route, excludes bool) {
 	if l.hidden == "" && !r.Matched {
 		l.hidden = r.Answers()
@@ -167,10 +166,10 @@ func (l surveyor) handler(n routes.Node) {
 	}
 }
 
-// isOurs reports whether a handler is one that is checked.
+// isOurs reports whether a handler is checked.
 func isOurs(n routes.Node) bool { return n.Name == handlerName || n.Name == dashboardName }
 
-// note notes what the whole config should know of a handler.
+// note adds a handler's facts to the survey.
 func (l surveyor) note(n routes.Node) {
 	for _, provider := range n.Providers {
 		l.providers[provider] = true
@@ -182,7 +181,7 @@ func (l surveyor) note(n routes.Node) {
 	}
 }
 
-// texts notes placeholders of ours in the config of another handler.
+// texts notes our placeholders in the config of another handler.
 func (l surveyor) texts(handler string, value any) {
 	switch value := value.(type) {
 	case string:
@@ -213,7 +212,7 @@ const (
 	dashboardName = "rate_limit_dashboard"
 )
 
-// ours notes a handler of ours. What is wrong with its JSON is said when it is loaded.
+// ours notes one of our handlers. Loading it reports errors in its JSON.
 func (l surveyor) ours(n routes.Node) {
 	raw, err := json.Marshal(n.Fields)
 	if err != nil {
@@ -247,10 +246,10 @@ func (l surveyor) ours(n routes.Node) {
 	l.survey.places = append(l.survey.places, p)
 }
 
-// The next functions find names that mean something else than was meant: of zones that share a count
-// by accident, and of placeholders that nothing sets.
+// The next functions find ambiguous names: zones that share a count by accident, and placeholders
+// that nothing sets.
 
-// checkMentions finds placeholders of ours in other handlers that are never set.
+// checkMentions finds our placeholders in other handlers that are never set.
 func checkMentions(s *survey) (found []Advice) {
 	for _, name := range slices.Sorted(maps.Keys(s.mentions)) {
 		if problem, fix := s.doubtfulPlaceholder(name); problem != "" {
@@ -260,8 +259,8 @@ func checkMentions(s *survey) (found []Advice) {
 	return found
 }
 
-// checkNames finds zones that count together because they have one name, where that may not be
-// meant.
+// checkNames finds zones that count together because they have the same name, if that may be
+// unintended.
 func checkNames(s *survey) (found []Advice) {
 	first := make(map[string]sitedZone)
 	told := make(map[string]bool)
@@ -293,8 +292,8 @@ func inSource(source string) string {
 	return ", at " + source
 }
 
-// isTwinOf reports whether two zones are one in the config file, of which Caddy has
-// made two: for HTTP and for HTTPS, say.
+// isTwinOf reports whether two zones come from one zone in the config file that Caddy has
+// duplicated, for example for HTTP and for HTTPS.
 func (z sitedZone) isTwinOf(other sitedZone) bool {
 	return z.Source != "" && z.Source == other.Source && z.site == other.site
 }
@@ -349,7 +348,7 @@ func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
 	return fmt.Sprintf("placeholder {%s} is never set", name), "{" + enforce.OurPlaceholders + best + "}"
 }
 
-// checkOurPlaceholders checks those in the options of the zone.
+// checkOurPlaceholders checks our placeholders in the options of the zone.
 func (z *zoneCompiler) checkOurPlaceholders() error {
 	texts := []string{z.Key, z.Cost, z.Tier}
 	for _, c := range z.Costs {
@@ -367,7 +366,8 @@ func (z *zoneCompiler) checkOurPlaceholders() error {
 	return nil
 }
 
-// checkUser finds what is never known of a user, because only basic_auth authenticates.
+// checkUser finds placeholders of the user that are never set, because only basic_auth
+// authenticates.
 func (z *zoneCompiler) checkUser() (found []Advice) {
 	const user = "http.auth.user."
 	if s := z.app.survey; s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {

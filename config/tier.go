@@ -17,9 +17,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
-// Tier is a class of clients that have the same limits: in each zone that has
-// tiers, these are the limits of a client of the tier. Each zone counts on its
-// own.
+// Tier is a class of clients with the same limits: in each zone with tiers, these are the limits of
+// the tier's clients. Each zone counts separately.
 type Tier struct {
 	// The name of the tier: letters, digits and `.`, `_`, `-`. Required.
 	Name string `json:"name,omitempty"`
@@ -28,28 +27,26 @@ type Tier struct {
 	// Required, unless the tier is unlimited.
 	Limits []Limit `json:"limits,omitempty"`
 
-	// Let everything pass, and count nothing.
+	// Pass all requests, and count nothing.
 	Unlimited bool `json:"unlimited,omitempty"`
 
-	// A secret that makes a request one of this tier, for calls from one of your
-	// services to another.
+	// A secret that assigns a request to this tier, for calls between your own services.
 	ServiceHeader *ServiceHeader `json:"service_header,omitempty"`
 
-	// Where the tier is in a config file, such as `Caddyfile:12`, for messages. The
-	// Caddyfile adapter notes it.
+	// The tier's place in a config file, such as `Caddyfile:12`, for messages. The Caddyfile
+	// adapter sets it.
 	Source string `json:"source,omitempty"`
 }
 
-// ServiceHeader is a header field by whose value a service shows who it is. The
-// field is removed from every request before other handlers and upstreams see it,
-// whatever its value.
+// ServiceHeader is a header field whose value identifies a service. The field is removed from every
+// request before other handlers and upstreams see it, regardless of its value.
 type ServiceHeader struct {
 	// The name of the header field. Required.
 	Name string `json:"name,omitempty"`
 
 	// The value, at least 16 characters. Placeholders such as `{env.TOKEN}` and
-	// `{file./run/secrets/token}` are replaced when the config is loaded; it is an
-	// error if one of them is not set. Required.
+	// `{file./run/secrets/token}` are replaced when the config is loaded; an unset one is an error.
+	// Required.
 	Secret string `json:"secret,omitempty"`
 }
 
@@ -118,7 +115,7 @@ func (a *App) tier(name string) *Tier {
 	return a.Tiers[i]
 }
 
-// unknownTier returns the error about a name that no tier has.
+// unknownTier returns the error about the name of a missing tier.
 func (a *App) unknownTier(name string) error {
 	if len(a.Tiers) == 0 {
 		return fmt.Errorf("there is no tier %q: write a `tier` into the global option rate_limit", name)
@@ -126,7 +123,7 @@ func (a *App) unknownTier(name string) error {
 	return fmt.Errorf("there is no tier %q: expected %s", name, caddyconf.OrList(a.tierNames()))
 }
 
-// minServiceSecret is the least number of characters of a service's secret.
+// minServiceSecret is the least length of a service's secret in characters.
 const minServiceSecret = 16
 
 func (s *ServiceHeader) compile(tier string) (enforce.Service, error) {

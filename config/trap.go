@@ -16,26 +16,25 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// Trap is a place that no honest client visits, such as the login page of a
-// program that is not installed. A client that visits it loses points, or is banned.
+// Trap is a path that no honest client visits, such as the login page of a program that is not
+// installed. A client that visits it loses points, or is banned.
 type Trap struct {
-	// What leads into the trap: a list of matcher sets, of which one must match.
-	// Required.
+	// The requests that are trapped: a list of matcher sets, of which one must match. Required.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
-	// Ban a client at once, for this long, from 1s to 366 days; one that is not
-	// verified by a session or an API key for an hour at most, because other people may
-	// send the same header fields. Default: the visit costs points, as the `reputation` of the
-	// `rate_limit` app says, and counts as a violation.
+	// Ban a client at once, for this long, from 1s to 366 days. A client that is not verified by a
+	// session or an API key is banned for an hour at most, because other people may send the same
+	// header fields. Default: the visit costs points, according to the `reputation` of the
+	// `rate_limit` app, and counts as a violation.
 	Ban caddy.Duration `json:"ban,omitempty"`
 
-	// Where the trap is in a config file, such as `Caddyfile:12`, for messages. The
-	// Caddyfile adapter notes it.
+	// The trap's place in a config file, such as `Caddyfile:12`, for messages. The Caddyfile
+	// adapter sets it.
 	Source string `json:"source,omitempty"`
 }
 
-// maxUnverifiedBan is the longest ban of an unverified client for a visit to a trap: it also
-// bans everybody in its network who sends the same header fields.
+// maxUnverifiedBan is the longest ban of an unverified client for a visit to a trap. It also bans
+// all senders of the same header fields in its network.
 const maxUnverifiedBan = time.Hour
 
 // compile returns the trap ready for use.

@@ -15,49 +15,44 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// Zone is a named class of requests, what they are counted per, and how many of
-// them may pass.
+// Zone is a named class of requests with their key and their limits.
 type Zone struct {
-	// The name of the zone. Handlers whose zones have the same name, window and algorithm
-	// count together, on whatever site they are; a zone keeps its counts when
-	// the config is reloaded and when Caddy is restarted. Required, except in
-	// `rate_limits`, where the name is the key.
+	// The name of the zone. Zones with the same name, window and algorithm count together, in all
+	// handlers and sites. A zone keeps its counts when the config is reloaded and when Caddy is
+	// restarted. Required, except in `rate_limits`, where the name is the key.
 	Name string `json:"name,omitempty"`
 
-	// Which requests belong to the zone: a list of matcher sets, of which one
-	// must match. Every request belongs to a zone without matchers.
+	// The requests that belong to the zone: a list of matcher sets, of which one must match. Every
+	// request belongs to a zone without matchers.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
-	// Under which load the zone applies: while one of these conditions holds. Default: always.
+	// Conditions of high load. The zone applies while one of them is met. Default: always.
 	When []Condition `json:"when,omitempty"`
 
-	// What the zone is counted per:
+	// The kind of key that the zone counts by:
 	//
 	// - `ip`: the client's address as Caddy determines it (`trusted_proxies`
 	//   applies), an IPv6 address shortened to its /64
 	// - `everyone`: one count for all
-	// - `client`: the client that sent it: the one that its API key names, else its
-	//   session (see `session` of the `rate_limit` app), else what its browser
-	//   says of itself within its network, else the network. Clients that are not
-	//   verified by a key or session also have a limit together: see
-	//   `prefix_ceiling`.
-	// - `api_key`: the client that its API key names, and the address of one
-	//   without a key that may pass: see `api_keys` of the `rate_limit` app
+	// - `client`: the client, identified by its API key, else by its session (see
+	//   `session` of the `rate_limit` app), else by its browser's header fields
+	//   within its network, else by its network. Clients that are not verified by
+	//   a key or session also have a limit together: see `prefix_ceiling`.
+	// - `api_key`: the client of the API key, or the address of a client that may
+	//   pass without a key: see `api_keys` of the `rate_limit` app
 	// - `key`: the value of `key`
 	//
-	// Default: `key` if `key` or `max_events` is given, `api_key` with `tiers`,
-	// else `ip`.
+	// Default: `key` if `key` or `max_events` is given, `api_key` with `tiers`, else `ip`.
 	Per string `json:"per,omitempty"`
 
-	// The value to count by, usually with placeholders, such as
-	// `{http.request.header.X-Tenant}`, or behind authentication (`rate_limit_user` in a
-	// Caddyfile) `{http.auth.user.id}`. A key without placeholders, or none at
-	// all, is one count for all. A misspelt placeholder is a config error. The name of a
-	// host in `{http.request.host}` counts in lower case and without a dot at its end,
-	// and a header field without white space around it.
+	// The value to count by, usually with placeholders, such as `{http.request.header.X-Tenant}`,
+	// or behind authentication (`rate_limit_user` in a Caddyfile) `{http.auth.user.id}`. An empty
+	// key, or one without placeholders, is one count for all. A misspelled placeholder is a config
+	// error. A host in `{http.request.host}` counts in lower case and without a trailing dot, and a
+	// header field without surrounding white space.
 	Key string `json:"key,omitempty"`
 
-	// What to do with a request for which every placeholder of `key` is empty:
+	// The action for a request for which every placeholder of `key` is empty:
 	//
 	// - `ip` (default): count it per client address
 	// - `share`: all such requests share one count
@@ -65,121 +60,114 @@ type Zone struct {
 	// - `deny`: refuse it
 	OnEmptyKey string `json:"on_empty_key,omitempty"`
 
-	// How many clients' worth all those of one network have together that are not
-	// verified, from 1 to 1000: the amount of each limit times this. It is what a
-	// script has that invents a new browser for every request. For zones that count
-	// per `client`. Default: 4.
+	// The factor from one client's limits to those that all unverified clients of one network
+	// share, from 1 to 1000. It bounds a script that invents a new browser for every request. For
+	// zones that count per `client`. Default: 4.
 	PrefixCeiling int `json:"prefix_ceiling,omitempty"`
 
-	// What to do with a request that is over a limit:
+	// The action for a request over a limit:
 	//
 	// - `refuse` (default): status 429
-	// - `challenge`: if a browser has called up a page, and its client is not
-	//   verified, answer with a page that lets it earn a session, and then goes on
-	//   to where it was; the status is 429 all the same. Anything else is refused.
-	// - `delay`: it waits until its units are free, at most for `max_delay`, in the order in which
-	//   the requests of its key come; else it is refused
-	// - `pass`: it goes on, and `{http.rate_limit.<zone>.would_refuse}` names the limits
+	// - `challenge`: if a browser requests a page, and its client is not verified,
+	//   answer with a page on which it can earn a session, and which then returns
+	//   to the requested one; the status is still 429. Other requests are refused.
+	// - `delay`: the request waits until its units are free, at most for `max_delay`,
+	//   in the order of arrival of its key's requests; else it is refused
+	// - `pass`: it passes, and `{http.rate_limit.<zone>.would_refuse}` names the limits
 	//
-	// A challenge is for zones that count per `client`, or per `everyone`, to which clients with a session or an
-	// API key don't belong then. Needs the option `session` of the `rate_limit` app.
+	// A challenge is for zones that count per `client`, or per `everyone`, which then exempts
+	// clients with a session or an API key. It needs the option `session` of the `rate_limit` app.
 	OnExceeded string `json:"on_exceeded,omitempty"`
 
-	// With `on_exceeded` `delay`, how long a request waits at most, from 1ms to 1m. Required there.
+	// With `on_exceeded` `delay`, the longest wait of a request, from 1ms to 1m. Required there.
 	MaxDelay caddy.Duration `json:"max_delay,omitempty"`
 
-	// With `on_exceeded` `pass`, a header field of the request in which later handlers and upstreams
-	// are told the names of the limits that it is over. What clients send in it is removed.
+	// With `on_exceeded` `pass`, a header field of the request with the names of the exceeded
+	// limits, for later handlers and upstreams. The client's values of the field are removed.
 	PassHeader string `json:"pass_header,omitempty"`
 
-	// How many leading bits of an IPv4 address tell clients apart, from 1 to
-	// 32. Default when counting per `ip`: what the `rate_limit` app says, or 32.
-	// When counting per `key`, a key that is an IP address as a whole is shortened
-	// only if this is given. A zone that counts per `client` leaves it to the app.
+	// How many leading bits of an IPv4 address identify a client, from 1 to 32. Default when
+	// counting per `ip`: the setting of the `rate_limit` app, or 32. When counting per `key`, a key
+	// that is entirely an IP address is shortened only if this is given. A zone that counts per
+	// `client` uses the app's setting.
 	IPv4Prefix int `json:"ipv4_prefix,omitempty"`
 
-	// How many leading bits of an IPv6 address tell clients apart, from 1 to
-	// 128. Default when counting per `ip`: what the `rate_limit` app says, or 64,
-	// because a household commonly has a /64 to itself. When counting per `key`, a
-	// key that is an IP address as a whole is shortened only if this is given. A
-	// zone that counts per `client` leaves it to the app.
+	// How many leading bits of an IPv6 address identify a client, from 1 to 128. Default when
+	// counting per `ip`: the setting of the `rate_limit` app, or 64, because a household commonly
+	// has a /64 to itself. When counting per `key`, a key that is entirely an IP address is
+	// shortened only if this is given. A zone that counts per `client` uses the app's setting.
 	IPv6Prefix int `json:"ipv6_prefix,omitempty"`
 
 	// How many requests may pass. A request must be within all of the limits.
 	Limits []Limit `json:"limits,omitempty"`
 
-	// How many requests may be under way at a time. Default: any number.
+	// How many requests of a key may be in flight at a time. Default: any number.
 	Concurrent *Concurrent `json:"concurrent,omitempty"`
 
-	// Take the limits from the client's tier, which its API key or service header
-	// tells, instead of `limits`: see `tiers` and `api_keys` of the `rate_limit`
-	// app.
+	// Take the limits from the client's tier instead of `limits`. The API key or service header
+	// determines the tier: see `tiers` and `api_keys` of the `rate_limit` app.
 	Tiers bool `json:"tiers,omitempty"`
 
-	// Take the limits from the tier that this names, usually with a placeholder,
-	// such as `{http.auth.user.plan}` behind an authentication module that sets it.
+	// Take the limits from the tier with this name, usually a placeholder, such as
+	// `{http.auth.user.plan}` behind an authentication module that sets it.
 	Tier string `json:"tier,omitempty"`
 
-	// The tier of requests for which `tier` names none. Default: they are denied
-	// with status 403.
+	// The tier of requests for which `tier` is empty or unknown. Default: they are denied with
+	// status 403.
 	DefaultTier string `json:"default_tier,omitempty"`
 
-	// How much a request counts: a whole number of units from 0, or a
-	// placeholder that holds one, such as `{http.request.header.X-Batch}`. A
-	// missing or malformed value counts 1. A cost above a limit's amount is
-	// always refused, with status 403. Default: 1.
+	// The cost of a request: a whole number of units from 0, or a placeholder that holds one, such
+	// as `{http.request.header.X-Batch}`. A missing or malformed value counts 1. A cost above a
+	// limit's amount is always refused, with status 403. Default: 1.
 	Cost string `json:"cost,omitempty"`
 
-	// What requests of some kinds count instead; the first that matches is the
-	// one.
+	// Other costs of matching requests; the first match counts.
 	Costs []Cost `json:"costs,omitempty"`
 
-	// The most that any request counts, at least 1: a higher cost is lowered to
-	// it, so that no request can use up too much at once. Default: no bound.
+	// The highest cost of a request, at least 1: a higher cost is lowered to it, so that no request
+	// can use up too much at once. Default: no bound.
 	MaxCost int64 `json:"max_cost,omitempty"`
 
-	// Which requests use up units: those that get one of some answers, for example failed
-	// logins. Default: every request.
+	// The requests that use up units, selected by their answers, for example failed logins.
+	// Default: every request.
 	Count *Count `json:"count,omitempty"`
 
-	// Leave the limits of the zone as they are, whatever the client has done before,
-	// and take no points for violations of them.
+	// Ignore the client's score in the limits of this zone, and take no points for violations of
+	// them.
 	DisableReputation bool `json:"disable_reputation,omitempty"`
 
 	// When violations of the limits of this zone lead to a ban. Default: the `ban`
 	// of the `rate_limit` app.
 	Ban *Ban `json:"ban,omitempty"`
 
-	// With `max_events`, another way to write a single sliding limit: the time that
-	// the requests are for, at most 366 days. One below 100ms is raised to that.
+	// With `max_events`, another way to write a single sliding limit: its window, at most 366 days.
+	// A window below 100ms is raised to that.
 	Window caddy.Duration `json:"window,omitempty"`
 
-	// With `window`, another way to write a single sliding limit: how many
-	// requests may pass per window. 0 refuses every request of the zone.
+	// With `window`, another way to write a single sliding limit: how many requests may pass per
+	// window. 0 refuses every request of the zone.
 	MaxEvents int `json:"max_events,omitempty"`
 
-	// With which zones of the same name it counts together:
+	// The zones of the same name with which it counts together:
 	//
-	// - `shared` (default): with those of all handlers, on whatever site
-	// - `site`: with those of the same site only. A site is what a host matcher of a
-	//   route names, which may be a wildcard; all that no such matcher names is
-	//   one site per server.
+	// - `shared` (default): those of all handlers, on all sites
+	// - `site`: those of the same site only. A site is a host in a host matcher of
+	//   a route, which may be a wildcard; all other hosts are one site per server.
 	Scope string `json:"scope,omitempty"`
 
-	// Count as if the zone was enforced, and refuse nothing: all of its limits,
-	// those of tiers included, are shadow limits: see `shadow` of a limit. What
-	// the zone would deny for another reason, such as a missing API key or with
-	// `on_empty_key`, passes as well.
+	// Count as if the zone were enforced, but refuse nothing: all of its limits, including those of
+	// tiers, are shadow limits: see `shadow` of a limit. Requests that the zone would deny for
+	// another reason, such as a missing API key or with `on_empty_key`, pass as well.
 	Shadow bool `json:"shadow,omitempty"`
 
-	// Where the zone is in a config file, such as `Caddyfile:12`, for messages. The
-	// Caddyfile adapter notes it.
+	// The zone's place in a config file, such as `Caddyfile:12`, for messages. The Caddyfile
+	// adapter sets it.
 	Source string `json:"source,omitempty"`
 }
 
-// Cost is what some requests cost.
+// Cost is the cost of matching requests.
 type Cost struct {
-	// Which requests: a list of matcher sets, of which one must match.
+	// The matching requests: a list of matcher sets, of which one must match.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
 	// A whole number of units from 0, or a placeholder that holds one.
@@ -204,11 +192,11 @@ func (z *Zone) wantsClients() bool {
 	return z.Per == enforce.PerClient || z.Per == enforce.PerAPIKey || z.Per == "" && z.Tiers
 }
 
-// ordered returns all zones of the handler in the order in which they are looked at.
+// ordered returns all zones of the handler in the order of evaluation.
 func (h *Handler) ordered() ([]*Zone, error) { return orderedZones(h.Zones, h.RateLimits) }
 
-// orderedZones returns all zones of a handler in the order in which they are looked at:
-// those of `rate_limits` after the others, tightest first.
+// orderedZones returns all zones of a handler in the order of evaluation: those of `rate_limits`
+// after the others, tightest first.
 func orderedZones(zones []*Zone, rateLimits map[string]*Zone) ([]*Zone, error) {
 	zones = slices.Clone(zones)
 	named := slices.SortedFunc(maps.Keys(rateLimits), func(a, b string) int {
@@ -238,8 +226,7 @@ func orderedZones(zones []*Zone, rateLimits map[string]*Zone) ([]*Zone, error) {
 	return zones, nil
 }
 
-// rate returns the events per second of a zone in the form of `max_events` and
-// `window`, for putting zones in order.
+// rate returns the events per second of a zone with `max_events` and `window`, for ordering zones.
 func (z *Zone) rate() float64 {
 	if z == nil || z.Window <= 0 {
 		return 0

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// compile checks the zone and makes it ready for use.
+// compile checks and compiles the zone.
 func (z *zoneCompiler) compile() error {
 	z.run = &enforce.Zone{
 		Name: z.Name, Source: z.Source, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix, IPv6Prefix: z.IPv6Prefix,
@@ -60,8 +60,8 @@ func (z *zoneCompiler) compile() error {
 	return give(z.log, slices.Concat(z.checkUser(), z.checkCosts(), z.checkShortWindows()))
 }
 
-// compilePeerForm translates `window` and `max_events` into a limit. It is at
-// least as strict as what was asked for where that can't be had exactly.
+// compilePeerForm translates `window` and `max_events` into a limit. If an exact translation is
+// impossible, the limit is stricter.
 func (z *zoneCompiler) compilePeerForm() error {
 	window := time.Duration(z.Window)
 	if window <= 0 {
@@ -89,7 +89,7 @@ func (z *Zone) checkName() error {
 	return nil
 }
 
-// compileKey settles what the zone is counted per.
+// compileKey determines the zone's key.
 func (z *zoneCompiler) compileKey() error {
 	z.run.Per = z.Per
 	switch z.Per {
@@ -133,7 +133,7 @@ func (z *zoneCompiler) compileKey() error {
 	return z.checkPrefixes()
 }
 
-// checkOptions returns an error about the first option that is wrong by itself.
+// checkOptions returns an error about the first option that is invalid by itself.
 func (z *Zone) checkOptions() error {
 	for _, check := range []func() error{z.checkPlaceholders, z.checkKey, z.checkPrefixes} {
 		if err := check(); err != nil {
@@ -156,7 +156,7 @@ func (z *Zone) checkOptions() error {
 	return matcher.CheckSets(z.MatcherSetsRaw)
 }
 
-// checkPlaceholders checks those of the key. In a zone with window and events, unknown
+// checkPlaceholders checks the placeholders of the key. In a zone with window and events, unknown
 // ones are accepted.
 func (z *Zone) checkPlaceholders() error {
 	err := placeholder.Check(z.Key)
@@ -178,21 +178,21 @@ func checkPrefixes(ipv4, ipv6 int) error {
 	return nil
 }
 
-// zoneCompiler is a zone that is being compiled, with what that takes.
+// zoneCompiler is a zone during compilation.
 type zoneCompiler struct {
 	*Zone
 	ctx       caddy.Context
 	app       *Compiler
 	log       *zap.Logger
 	run       *enforce.Zone
-	effective []Limit // what window and max_events stand for
+	effective []Limit // the translation of window and max_events
 }
 
-// warn warns of something in the zone.
+// warn warns of a problem in the zone.
 func (z *zoneCompiler) warn(problem, write string) { z.Zone.warn(z.log, problem, write) }
 
-// mistake returns err, which is about an option that Caddy accepts and nobody can mean. A zone in
-// the grammar of mholt/caddy-ratelimit is accepted all the same: it gets the error as a warning.
+// mistake returns err, which concerns an option that Caddy accepts but is certainly a mistake. A
+// zone in the grammar of mholt/caddy-ratelimit is accepted: it gets the error as a warning.
 func (z *zoneCompiler) mistake(err error) error {
 	if err == nil || z.hasOwnWords() {
 		return err
@@ -201,15 +201,14 @@ func (z *zoneCompiler) mistake(err error) error {
 	return nil
 }
 
-// With which zones of its name a zone counts together.
+// The values of scope.
 const (
 	scopeShared = "shared"
 	scopeSite   = "site"
 )
 
-// compileScope settles which sites are counted on their own. Sites are told apart by
-// what the config calls them and not by what clients do: a client that makes up hosts
-// gains nothing.
+// compileScope determines the sites with separate counts. Sites are distinguished by their names in
+// the config and not by the clients' requests: inventing hosts gains nothing.
 func (z *zoneCompiler) compileScope() error {
 	switch z.Scope {
 	case "", scopeShared:
@@ -241,10 +240,10 @@ func (z *zoneCompiler) countedAs(site string) string {
 	return z.Name + "\x00" + site
 }
 
-// What shadow means in a config.
+// Shadow mode in a config.
 
-// wantsShadow reports whether a zone that isn't compiled yet enforces no limit. Those of tiers
-// are not looked at.
+// wantsShadow reports whether a zone that isn't compiled yet enforces no limit. It ignores the
+// limits of tiers.
 func (z *Zone) wantsShadow() bool {
 	return z.isShadow() || z.Concurrent == nil && len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
 }
@@ -254,7 +253,7 @@ func (z *Zone) mayShadow() bool {
 	return z.isShadow() || z.Tiers || z.Tier != "" || slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
 }
 
-// compileShadow settles whether the zone refuses anything, and warns of options that have no
+// compileShadow determines whether the zone refuses anything, and warns of options that have no
 // effect if it doesn't.
 func (z *zoneCompiler) compileShadow() error {
 	if z.isShadow() {
@@ -282,8 +281,8 @@ func (z *zoneCompiler) compileShadow() error {
 	return nil
 }
 
-// warnOfShadowOrder warns of a shadow limit above an enforced one of its kind. These are told
-// apart by their order, so that the enforced one would begin to count anew.
+// warnOfShadowOrder warns of a shadow limit above an enforced one of its kind. Such limits are
+// distinguished by their order, so that the enforced one would lose its counts.
 func (z *zoneCompiler) warnOfShadowOrder() {
 	for _, set := range z.run.Sets() {
 		if p := set.Misplaced; p != nil {

@@ -22,7 +22,7 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
 	if err != nil {
 		return err
 	}
-	if wrong != nil && z.hasOwnWords() { // others are judged when they are compiled
+	if wrong != nil && z.hasOwnWords() { // others are checked when they are compiled
 		return wrong
 	}
 	return z.checkWords(d)
@@ -80,8 +80,7 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken) error
 	return unrecognized(d, "unrecognized subdirective '"+d.Val()+"'", zoneWords)
 }
 
-// checkWords checks that the zone says how many may pass, in one of the two
-// ways.
+// checkWords checks that the zone has limits, in one of the two forms.
 func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 	peer := z.Window != 0 || z.MaxEvents != 0
 	tiers := z.Tiers || z.Tier != ""
@@ -184,7 +183,7 @@ func (z *Zone) unmarshalTier(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// unmarshalCost reads what requests cost, those of a matcher if there is one.
+// unmarshalCost reads the cost of requests, or of matching requests if there is a matcher.
 func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token MatcherToken) error {
 	if !d.NextArg() {
 		return d.ArgErr()
@@ -195,7 +194,7 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token MatcherToken) error {
 	} else if len(placeholder.Names(cost)) == 0 {
 		write := "cost 10"
 		if rest := d.RemainingArgs(); len(rest) > 0 {
-			if n, err := strconv.ParseUint(rest[len(rest)-1], 10, 63); err == nil { // the cost stands last
+			if n, err := strconv.ParseUint(rest[len(rest)-1], 10, 63); err == nil { // the cost is last
 				write = fmt.Sprintf("cost %d %s", n, strings.Join(append([]string{cost}, rest[:len(rest)-1]...), " "))
 			}
 		}

@@ -134,7 +134,7 @@ type Zone struct {
 
 	Tiers       bool   // limits are those of the client's tier
 	Tier        string // the name of the tier, or placeholders that hold it
-	DefaultTier string // the tier if Tier is empty
+	DefaultTier string // the tier if Tier is empty or unknown
 
 	Challenges bool            // requests over a limit get a challenge
 	MaxDelay   time.Duration   // how long requests over a limit wait at most
