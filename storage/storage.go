@@ -63,6 +63,8 @@ type Stats struct {
 	Bytes int64
 	// FreeBytes is the part of Bytes that holds nothing at the moment.
 	FreeBytes int64
+	// JournalBytes is the part of Bytes that is a journal of fixed size.
+	JournalBytes int64
 }
 
 // Store keeps the counters. Its methods may be called from several goroutines

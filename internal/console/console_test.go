@@ -396,6 +396,15 @@ func TestStatusShowsRegions(t *testing.T) {
 	}
 }
 
+// The size of a store that has counted seven keys is mostly that of its journal.
+func TestStatusExplainsTheJournal(t *testing.T) {
+	s := statusOf{sample.New(clock), operator.Status{Started: noon, Stores: []operator.Store{{Kind: "sqlite", Bytes: 33 << 20, Journal: 32 << 20}}}}
+	out, _, err := run(s, "status")
+	if want := "32.0 MiB of 33.0 MiB are the journal: a file of fixed size, mapped and not held in memory."; err != nil || !strings.Contains(out, want) {
+		t.Errorf("status is\n%s, %v\nwant in it %q", out, err, want)
+	}
+}
+
 // statusOf is a service with another status.
 type statusOf struct {
 	operator.Service

@@ -72,6 +72,9 @@ func (s *session) showStatus(status operator.Status) {
 		if o.Reason != "" {
 			s.printf("%s", styled(printable(o.Reason), red, s.colored))
 		}
+		if o.Journal > 0 {
+			s.printf("%s of %s are the journal: a file of fixed size, mapped and not held in memory.", bytesText(o.Journal), bytesText(o.Bytes))
+		}
 		s.showTrouble(o.APIKeys)
 		s.showNetwork(o)
 		s.showRegion(o.Region)

@@ -33,6 +33,7 @@ func (h *Instance) describe() operator.Store {
 		MaxKeys:  cmp.Or(h.Settings.MaxKeys, engine.DefaultMaxKeys),
 		Evicted:  stats.Evicted,
 		Bytes:    stats.Store.Bytes,
+		Journal:  stats.Store.JournalBytes,
 
 		Processes: stats.Processes,
 		Network:   h.describeNetwork(stats),

@@ -29,9 +29,10 @@ type Store struct {
 	Reason    string     `json:"reason,omitempty"` // what went wrong last
 	Keys      int64      `json:"keys"`             // in memory, counted once per limit
 	MaxKeys   int        `json:"max_keys"`
-	Evicted   int64      `json:"evicted_keys"`        // since the start, to make room for others
-	Bytes     int64      `json:"store_bytes"`         // 0 if unknown
-	Processes int        `json:"processes,omitempty"` // that use the store; 0 if unknown
+	Evicted   int64      `json:"evicted_keys"`            // since the start, to make room for others
+	Bytes     int64      `json:"store_bytes"`             // 0 if unknown
+	Journal   int64      `json:"journal_bytes,omitempty"` // of them, the journal: a file of fixed size
+	Processes int        `json:"processes,omitempty"`     // that use the store; 0 if unknown
 
 	Network *Network `json:"network,omitempty"` // nil unless the store is on a network
 

@@ -17,11 +17,12 @@ func (s *Store) Stats(ctx context.Context) (storage.Stats, error) {
 		return storage.Stats{}, wrap("stats", storage.ErrClosed)
 	default:
 	}
-	var bytes int64
-	for _, suffix := range []string{"", walSuffix, shmSuffix, chargesSuffix} {
+	journal := sizeOf(s.options.Path + chargesSuffix)
+	bytes := journal
+	for _, suffix := range []string{"", walSuffix, shmSuffix} {
 		bytes += sizeOf(s.options.Path + suffix)
 	}
-	return storage.Stats{Bytes: bytes, FreeBytes: s.free.Load()}, nil
+	return storage.Stats{Bytes: bytes, FreeBytes: s.free.Load(), JournalBytes: journal}, nil
 }
 
 // measureLocked notes how much of the file holds nothing.

@@ -32,6 +32,19 @@ func TestStatsWhileACommitHangs(t *testing.T) {
 	}
 }
 
+// The journal is counted as a part of the whole.
+func TestStatsOfTheJournal(t *testing.T) {
+	t.Parallel()
+	if !HasJournal {
+		t.Skip("skipped: there is no journal on this platform")
+	}
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
+	stats, err := s.Stats(context.Background())
+	if size := sizeOf(s.options.Path + chargesSuffix); err != nil || stats.JournalBytes != size || size == 0 || stats.Bytes <= size {
+		t.Errorf("got %+v, %v, want a journal of %d bytes", stats, err, size)
+	}
+}
+
 func TestFreeBytesAreThoseOfTheLastSweep(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
