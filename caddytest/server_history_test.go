@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
@@ -149,5 +150,38 @@ func TestHistoryAndAuditOfOperators(t *testing.T) {
 	}
 	if allowed != 2 {
 		t.Errorf("after a restart there is %+v, want 2 allowed", past)
+	}
+}
+
+// The usage of a key survives a restart; another key's isn't in it, and mistakes say what to write.
+func TestUsageOfAKey(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, config("zone api {\nkey {http.request.header.X-User}\nlimit 3/1h\n}"))
+	s.passed(5, "/", "X-User: alice")
+	s.passed(2, "/", "X-User: bob")
+	s.stop()
+	s.start()
+	used, err := s.operator().Usage(context.Background(), operator.UsageQuery{Client: "key:alice"})
+	units, refused := int64(0), int64(0)
+	for _, d := range used.Days { // two of them at midnight
+		units, refused = units+d.Units, refused+d.Refused
+		if d.Zone != "api" || d.Limit != "api" {
+			t.Errorf("got %+v of another limit", d)
+		}
+	}
+	if err != nil || units != 3 || refused != 2 {
+		t.Errorf("got %+v, %v, want 3 units and 2 refusals", used, err)
+	}
+	for _, mistake := range []struct{ client, month, says string }{
+		{"api-key:acme", "", `there is no API key named "acme"`},
+		{"203.0.113.9", "", "addresses have another name"},
+		{"key:alice", "November", `got "November": expected a month such as 20`},
+		{"key:alice", "9999-01", "9999-01 has not begun"},
+		{"key:alice", "2020-01", "the history of keys begins on"},
+	} {
+		_, err := s.operator().Usage(context.Background(), operator.UsageQuery{Client: mistake.client, Month: mistake.month})
+		if err == nil || !strings.Contains(err.Error(), mistake.says) {
+			t.Errorf("%+v: got %v", mistake, err)
+		}
 	}
 }

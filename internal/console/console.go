@@ -31,7 +31,7 @@ func (c console) all() []*cobra.Command {
 	return []*cobra.Command{
 		c.status(), c.zones(), c.top(), c.blocked(), c.refusals(),
 		c.explain(), c.reset(), c.ban(), c.unban(), c.allow(), c.disallow(), c.bans(),
-		c.history(), c.audit(), c.export(),
+		c.history(), c.usage(), c.audit(), c.export(),
 	}
 }
 

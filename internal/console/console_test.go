@@ -46,7 +46,7 @@ func runWith(s operator.Service, input string, args ...string) (out, errs string
 
 // looks are the commands that read, with what they are called with.
 var looks = [][]string{
-	{"status"}, {"zones"}, {"top"}, {"blocked"}, {"refusals"}, {"bans"}, {"history"}, {"audit"}, {"explain", "203.0.113.9"},
+	{"status"}, {"zones"}, {"top"}, {"blocked"}, {"refusals"}, {"bans"}, {"history"}, {"usage", "--key", "acme"}, {"audit"}, {"explain", "203.0.113.9"},
 }
 
 // Clients choose keys, and with them what an operator's terminal gets.
@@ -100,7 +100,7 @@ func TestJSONIsTheSame(t *testing.T) {
 
 func TestNothingFoundIsStatus1(t *testing.T) {
 	s := sample.Empty(clock)
-	for _, args := range [][]string{{"zones"}, {"top"}, {"blocked"}, {"refusals"}, {"bans"}, {"audit"}, {"unban", "203.0.113.9"}, {"disallow", "203.0.113.9"}, {"reset", "203.0.113.9"}} {
+	for _, args := range [][]string{{"zones"}, {"top"}, {"blocked"}, {"refusals"}, {"bans"}, {"usage", "--key", "acme"}, {"audit"}, {"unban", "203.0.113.9"}, {"disallow", "203.0.113.9"}, {"reset", "203.0.113.9"}} {
 		out, errs, err := run(s, args...)
 		if !errors.Is(err, errNothing) || errs != "" || strings.Count(out, "\n") != 1 {
 			t.Errorf("%v prints %q, %q, and returns %v", args, out, errs, err)
@@ -179,6 +179,9 @@ func TestMistakesInCommands(t *testing.T) {
 		"top a b":                          "expected caddy rate-limit top [zone]",
 		"history --by week":                "expected minute, hour or day",
 		"history --since yesterday":        "--since: got \"yesterday\"",
+		"usage":                            "--key: expected the name of an API key",
+		"usage --key acme --format xml":    "--format: got \"xml\": expected table, json or csv",
+		"usage acme":                       "expected caddy rate-limit usage",
 		"bans --for 7d":                    "are for --import",
 		"bans --allow":                     "are for --import",
 		"explain 203.0.113.9 --url /login": "expected a URL with its scheme and host",
@@ -412,3 +415,20 @@ type statusOf struct {
 }
 
 func (s statusOf) Status(context.Context) (operator.Status, error) { return s.status, nil }
+
+func TestUsageFormats(t *testing.T) {
+	s := sample.New(clock)
+	const wantCSV = "day,zone,limit,units,refused\n2026-11-21,api,100/1m,41200,103\n2026-11-22,api,100/1m,18350,45\n"
+	if out, _, err := run(s, "usage", "--key", "acme", "--month", "2026-11", "--format", "csv"); err != nil || out != wantCSV {
+		t.Errorf("csv: %q, %v", out, err)
+	}
+	out, _, err := run(s, "usage", "--key", "key:alice", "--format", "json")
+	var got operator.Usage
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &got)); err != nil || got.Client != "key:alice" || len(got.Days) != 2 {
+		t.Errorf("json: %s, %v", out, err)
+	}
+	out, _, err = run(s, "usage", "--key", "acme")
+	if err != nil || !strings.Contains(out, "2026-11-21  api   100/1m  41,200      103\n") || !strings.Contains(out, "api-key:acme in ") || !strings.Contains(out, "from 2026-11-21 to 2026-11-22 12:00 UTC") {
+		t.Errorf("table: %s, %v", out, err)
+	}
+}

@@ -77,6 +77,11 @@ func (c *Client) History(ctx context.Context, q HistoryQuery) (History, error) {
 	return ask[History](ctx, c, "history", q.values())
 }
 
+// Usage implements [Service].
+func (c *Client) Usage(ctx context.Context, q UsageQuery) (Usage, error) {
+	return tell[Usage](ctx, c, "usage", q)
+}
+
 // Audit implements [Service].
 func (c *Client) Audit(ctx context.Context, q AuditQuery) ([]Act, error) {
 	if q.Client != "" {

@@ -39,6 +39,8 @@ func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
 	add(len(bans), err)
 	history, err := s.History(ctx, HistoryQuery{Zone: "login", Limit: "l", From: moment, To: moment, Resolution: 86400})
 	add(history, err)
+	usage, err := s.Usage(ctx, UsageQuery{Client: "api-key:acme", Month: "2026-11"})
+	add(usage, err)
 	audit, err := s.Audit(ctx, AuditQuery{Before: moment, N: 7})
 	add(audit, err)
 	audit, err = s.Audit(ctx, AuditQuery{Client: "203.0.113.9", Before: moment, N: 7})

@@ -48,6 +48,10 @@ func (f *fake) History(_ context.Context, q HistoryQuery) (History, error) {
 	return History{Resolution: 60, Points: []HistoryPoint{{At: moment, Units: 9}}}, f.note(q)
 }
 
+func (f *fake) Usage(_ context.Context, q UsageQuery) (Usage, error) {
+	return Usage{Client: q.Client, From: moment, Days: []UsageDay{{Day: "2026-11-22", Units: 9}}}, f.note(q)
+}
+
 func (f *fake) Audit(_ context.Context, q AuditQuery) ([]Act, error) {
 	return []Act{{At: moment, By: "admin", Action: "ban"}}, f.note(q)
 }

@@ -49,6 +49,7 @@ func endpointsOf(s Service) map[string]endpoint {
 			}
 			return listed(s.Audit(ctx, q))
 		}),
+		"usage":    post(`{"client": "api-key:acme", "month": "2026-11"}`, s.Usage),
 		"explain":  post(`{"client": "203.0.113.9", "method": "POST", "url": "https://example.com/login", "headers": {"User-Agent": ["curl"]}}`, explained(s)),
 		"reset":    post(`{"client": "203.0.113.9", "zone": "login", "reason": "…"}`, byAdmin(s.Reset)),
 		"ban":      post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Ban)),

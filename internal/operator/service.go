@@ -17,6 +17,8 @@ type Service interface {
 	Refusals(ctx context.Context, zone string) (Refusals, error)
 	// History returns what was decided in the past.
 	History(ctx context.Context, q HistoryQuery) (History, error)
+	// Usage returns how much a key has used in a month.
+	Usage(ctx context.Context, q UsageQuery) (Usage, error)
 	// Audit lists what operators did, the newest first.
 	Audit(ctx context.Context, q AuditQuery) ([]Act, error)
 	// Explain says everything about a client, or about a request that it might make.

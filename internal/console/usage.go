@@ -1,0 +1,101 @@
+package console
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// usage returns `caddy rate-limit usage`.
+func (c console) usage() *cobra.Command {
+	var key, month, format string
+	cmd := &cobra.Command{
+		Use:   "usage",
+		Short: "Shows how much a key has used in a month, by day, zone and limit",
+		Long: `Shows how much an API key has used in a month, by day (UTC), zone and limit,
+from the history.
+
+The history has the 20 keys of each limit and hour that wanted most, for 7 days.
+So this is a lower bound, and of limits with more than some hundred requests a
+minute an estimate: to bill exactly, count what your upstream has served.`,
+		Example: "  caddy rate-limit usage --key acme\n  caddy rate-limit usage --key acme --month 2026-11 --format csv >> acme.csv",
+		Args:    cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&key, "key", "", "The name of an API key; or key:TEXT, the value of a zone's key")
+	cmd.Flags().StringVar(&month, "month", "", "The month, such as 2026-11 (default: the current one, UTC)")
+	cmd.Flags().StringVar(&format, "format", "table", "table, json or csv")
+	return c.command(cmd, func(s *session, _ []string) error {
+		if err := checkUsage(key, format); err != nil {
+			return err
+		}
+		s.json = s.json || format == "json"
+		used, err := s.Usage(s.ctx, operator.UsageQuery{Client: clientOfKey(key), Month: month})
+		if err != nil {
+			return err
+		}
+		if format == "csv" && !s.json {
+			return s.writeUsageCSV(used)
+		}
+		return s.showUsage(used)
+	})
+}
+
+func checkUsage(key, format string) error {
+	if key == "" {
+		return errors.New("--key: expected the name of an API key, such as --key acme")
+	}
+	if format != "table" && format != "json" && format != "csv" {
+		return fmt.Errorf("--format: got %q: expected table, json or csv", format)
+	}
+	return nil
+}
+
+// clientOfKey returns the client that --key names: an API key unless it says its kind.
+func clientOfKey(key string) string {
+	for _, kind := range []operator.TargetKind{operator.APIKey, operator.KeyText} {
+		if strings.HasPrefix(key, string(kind)+":") {
+			return key
+		}
+	}
+	return string(operator.APIKey) + ":" + key
+}
+
+func (s *session) showUsage(used operator.Usage) error {
+	if s.json {
+		if err := s.writeJSON(used); err != nil {
+			return err
+		}
+	}
+	if len(used.Days) == 0 {
+		return s.nothing("The history has no usage of %s from %s on. The last minute comes when it is over.", used.Client, used.From.Format(time.DateOnly))
+	}
+	if s.json {
+		return nil
+	}
+	writeTable(s.out, s.colored, []column[operator.UsageDay]{
+		{"DAY", func(d operator.UsageDay) cell { return text(d.Day) }},
+		{"ZONE", func(d operator.UsageDay) cell { return text(d.Zone) }},
+		{"LIMIT", func(d operator.UsageDay) cell { return text(d.Limit) }},
+		{"UNITS", func(d operator.UsageDay) cell { return figure(d.Units) }},
+		{"REFUSED", func(d operator.UsageDay) cell { return alarm(d.Refused) }},
+	}, used.Days)
+	s.printf("\n%s in %s, as far as the history has it: from %s to %s UTC, where it was among the 20 heaviest keys of a limit and hour.",
+		printable(used.Client), printable(used.Month), used.From.Format(time.DateOnly), used.To.UTC().Format("2006-01-02 15:04"))
+	return nil
+}
+
+// writeUsageCSV prints a line for each day and limit, after a line with the names of columns.
+func (s *session) writeUsageCSV(used operator.Usage) error {
+	rows := [][]string{{"day", "zone", "limit", "units", "refused"}}
+	for _, d := range used.Days {
+		rows = append(rows, []string{d.Day, printable(d.Zone), printable(d.Limit), strconv.FormatInt(d.Units, 10), strconv.FormatInt(d.Refused, 10)})
+	}
+	return csv.NewWriter(s.out).WriteAll(rows)
+}

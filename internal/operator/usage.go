@@ -1,0 +1,31 @@
+package operator
+
+import "time"
+
+// UsageQuery asks for the usage of a key in a month.
+type UsageQuery struct {
+	// Client is an API key (api-key:NAME) or the value of a zone's key (key:TEXT).
+	Client string `json:"client"`
+	// Month is a month of UTC, such as 2026-11; "" is the current one.
+	Month string `json:"month,omitempty"`
+}
+
+// Usage is the usage of a key, as far as the history has it: it keeps only the heaviest keys of each
+// limit and hour, and only for some days. So it is a lower bound.
+type Usage struct {
+	Client string     `json:"client"`
+	Month  string     `json:"month"`
+	From   time.Time  `json:"from"` // the part of the month that the history still has
+	To     time.Time  `json:"to"`
+	Days   []UsageDay `json:"days"` // in the order of time, zones and limits; days without usage are left out
+}
+
+// UsageDay is the usage of one limit on a day of UTC. Both numbers are estimates if the limit had
+// more than some hundred requests in a minute.
+type UsageDay struct {
+	Day     string `json:"day"` // such as 2026-11-22
+	Zone    string `json:"zone"`
+	Limit   string `json:"limit"`
+	Units   int64  `json:"units"`   // charged
+	Refused int64  `json:"refused"` // requests
+}
