@@ -13,13 +13,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// Admin is what operators see and can do on Caddy's admin endpoint, below /rate_limit/.
+// Admin serves the operators' view and actions on Caddy's admin endpoint, below /rate_limit/.
 //
-// GET /rate_limit/ returns an array with an object for each store: its health, and what is
-// wrong with the file of API keys. It says nothing about clients. What else there is,
-// docs/operators.md says.
+// GET /rate_limit/ returns an array with an object for each store: its health, and any problem of
+// the file of API keys. It contains nothing about clients. docs/operators.md describes the other
+// endpoints.
 type Admin struct {
-	ctx caddy.Context // of the configuration whose admin endpoint it belongs to
+	ctx caddy.Context // of the configuration that owns the admin endpoint
 }
 
 func init() {
@@ -48,8 +48,8 @@ func (a *Admin) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// untilReload ends requests when another configuration replaces the one whose admin endpoint
-// they came to. Caddy waits for them then.
+// untilReload ends requests when another configuration replaces the one that owns their admin
+// endpoint. Caddy waits for them then.
 func (a *Admin) untilReload(next http.Handler) caddy.AdminHandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithCancel(r.Context())
@@ -63,8 +63,8 @@ func (a *Admin) untilReload(next http.Handler) caddy.AdminHandlerFunc {
 	}
 }
 
-// awaitConfig waits for the first configuration of the process to have started: until then the admin
-// endpoint answers already, and Caddy says that nothing runs.
+// awaitConfig waits for the first configuration of the process to start: before that the admin
+// endpoint answers already, but no configuration is running.
 func awaitConfig(ctx context.Context) {
 	for caddy.ActiveContext().Context == nil && time.Since(started) < 2*instance.ReadyTimeout && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond)

@@ -32,8 +32,8 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision checks the settings. It opens nothing: a configuration that is only
-// looked at, or that turns out to be wrong elsewhere, leaves no trace.
+// Provision checks the settings. It opens nothing: a configuration that is only validated, or that
+// is invalid elsewhere, leaves no trace.
 func (a *App) Provision(ctx caddy.Context) (err error) {
 	a.compiler, err = a.Compile(ctx)
 	if a.run = a.compiler.Run; err != nil {
@@ -72,7 +72,7 @@ var (
 	_ caddy.CleanerUpper = (*App)(nil)
 )
 
-// runningApp returns the app of the configuration that runs, or nil if it has none.
+// runningApp returns the app of the running configuration, or nil if it has none.
 func runningApp() *enforce.Config {
 	app, err := caddy.ActiveContext().AppIfConfigured("rate_limit")
 	if err != nil {
@@ -81,13 +81,13 @@ func runningApp() *enforce.Config {
 	return app.(*App).run
 }
 
-// started is when this process began.
+// started is the start of this process.
 var started = time.Now()
 
-// runningService returns what operators see and do.
+// runningService returns the operators' service.
 func runningService() operator.Service {
 	return operations.New(runningApp, runningVersions().Module, started)
 }
 
-// Enforcer returns what all handlers of the config share while it runs.
+// Enforcer returns the state that all handlers of the running config share.
 func (a *App) Enforcer() *enforce.Config { return a.run }

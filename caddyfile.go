@@ -83,18 +83,17 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //		storage        <module...>
 //	}
 //
-// A zone has one or more of `limit`, or `tiers` or `tier`, or both `window` and `events`, which is how
-// `mholt/caddy-ratelimit` writes a sliding limit; `key` is its `per key`. As
-// there, a zone in that module's words replaces an earlier one of the same name,
-// in the place of the earlier one.
+// A zone has one or more of `limit`, or `tiers` or `tier`, or both `window` and `events`, the notation
+// of `mholt/caddy-ratelimit` for a sliding limit; `key` is its `per key`. As in that module, a zone
+// in its notation replaces an earlier zone of the same name, in the same position.
 //
-// The directive `rate_limit_user` is the same behind basic_auth and forward_auth, for what
-// depends on who a user is.
+// The directive `rate_limit_user` is the same but runs after basic_auth and forward_auth, for zones
+// that depend on the user.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return h.Unmarshal(d, unnamedMatchers(d))
 }
 
-// unnamedMatchers returns a matcherToken for where no matchers have names.
+// unnamedMatchers returns a matcherToken for contexts without named matchers.
 func unnamedMatchers(d *caddyfile.Dispenser) config.MatcherToken {
 	return func() (caddy.ModuleMap, bool, error) {
 		set, ok, err := httpcaddyfile.Helper{Dispenser: d}.MatcherToken()

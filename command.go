@@ -50,8 +50,8 @@ is, --address says, or the config file that --config names.`,
 	})
 }
 
-// adminEndpoint is where the running Caddy is asked, by flags as Caddy's own commands have
-// them.
+// adminEndpoint is the admin endpoint of the running Caddy, selected by the same flags as in
+// Caddy's own commands.
 type adminEndpoint struct{ address, config, adapter string }
 
 func (at *adminEndpoint) addFlags(cmd *cobra.Command) {
@@ -61,7 +61,7 @@ func (at *adminEndpoint) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&at.adapter, "adapter", "", "Name of the config adapter for --config")
 }
 
-// determine returns the address as Caddy writes it.
+// determine returns the address in Caddy's notation.
 func (at *adminEndpoint) determine() (string, error) {
 	if at.address == "" && at.config != "" {
 		if err := checkAdmin(at.config, at.adapter); err != nil {
@@ -86,7 +86,7 @@ func checkAdmin(file, adapter string) error {
 		} `json:"apps"`
 	}
 	if json.Unmarshal(text, &parsed) != nil || !parsed.Admin.Disabled {
-		return nil // what is wrong with it, Caddy says
+		return nil // Caddy reports invalid configs
 	}
 	rules := cmp.Or(parsed.Apps.RateLimit.RulesFile, config.DefaultRulesFile())
 	return fmt.Errorf("%s turns the admin endpoint off (admin off), so no command can ask this Caddy; its rules file works without: write a line such as ban 203.0.113.9 or allow 203.0.113.9 into %s, which holds within a second; or write admin unix//run/caddy/admin.sock", file, rules)
@@ -103,7 +103,7 @@ func (at *adminEndpoint) connect(*cobra.Command) (operator.Service, error) {
 		return nil, fmt.Errorf("the address %q of the admin endpoint can't be used: expected one such as localhost:2019 or unix//run/caddy/admin.sock", text)
 	}
 	if address.IsUnixNetwork() {
-		socket, _, _ := strings.Cut(address.Host, "|") // and its permissions
+		socket, _, _ := strings.Cut(address.Host, "|") // omits the socket's permissions
 		return operator.NewClient("unix", socket), nil
 	}
 	return operator.NewClient("tcp", address.JoinHostPort(0)), nil
@@ -165,7 +165,7 @@ What is done here is noted in the audit as done by "admin".`,
 	return cmd
 }
 
-// openDoor serves the dashboard on loopback until ctx ends, and prints where.
+// openDoor serves the dashboard on loopback until ctx ends, and prints its URL.
 func openDoor(ctx context.Context, out io.Writer, door *dashboard.Door, port uint16) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 	if err != nil {
@@ -188,8 +188,8 @@ func namesOf(commands []*cobra.Command) string {
 	return caddyconf.OrList(names)
 }
 
-// unknownCommand returns what a command runs that only has subcommands: it shows its help,
-// or fails if a word follows that is none of them.
+// unknownCommand returns the function of a command that only has subcommands: it shows the help, or
+// fails for an unknown subcommand.
 func unknownCommand(known string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -261,7 +261,7 @@ func (v versions) moduleText() string {
 	return text
 }
 
-// versions are those of a binary and of what it is made of.
+// versions are those of a binary and of its parts.
 type versions struct {
 	Module   string `json:"version,omitempty"`  // "" if the binary doesn't say it
 	Revision string `json:"revision,omitempty"` // of the repository, if the binary was built in it
@@ -273,7 +273,7 @@ type versions struct {
 	Journal  bool   `json:"journal"`  // whether there can be one on this platform
 }
 
-// versionsOf returns the versions of a binary, by what it says of itself; info may be nil.
+// versionsOf returns the versions in a binary's build info, which may be nil.
 func versionsOf(info *debug.BuildInfo) versions {
 	v := versions{
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -285,7 +285,7 @@ func versionsOf(info *debug.BuildInfo) versions {
 	}
 	v.Module = moduleVersion(info)
 	if info.Main.Path != caddyconf.ModulePath {
-		return v // the revision is another repository's
+		return v // the revision belongs to another repository
 	}
 	for _, setting := range info.Settings {
 		switch setting.Key {
@@ -298,7 +298,7 @@ func versionsOf(info *debug.BuildInfo) versions {
 	return v
 }
 
-// moduleVersion returns the version of this module in a binary, or "" if that doesn't say it.
+// moduleVersion returns the version of this module in a binary, or "" if it is unknown.
 func moduleVersion(info *debug.BuildInfo) string {
 	for _, module := range append(info.Deps, &info.Main) {
 		switch {

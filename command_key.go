@@ -46,7 +46,7 @@ caddy rate-limit explain api-key:NAME`,
 	return cmd
 }
 
-// keyPlace is where keys are kept: in a file, or in the store of the running Caddy.
+// keyPlace is the place of keys: a file, or the store of the running Caddy.
 type keyPlace struct {
 	at     *adminEndpoint
 	path   string
@@ -76,7 +76,7 @@ func (in *keyPlace) add(ctx context.Context, client apikeys.Client) (string, err
 	return key, service.AddAPIKey(ctx, stored.String())
 }
 
-// list returns the keys there are.
+// list returns all keys.
 func (in *keyPlace) list(ctx context.Context) (entries []apikeys.Entry, err error) {
 	if !in.shared {
 		return apikeys.List(in.path)
@@ -96,7 +96,7 @@ func (in *keyPlace) list(ctx context.Context) (entries []apikeys.Entry, err erro
 	return entries, err
 }
 
-// revoke removes the keys of a name, or the one that id names, and returns how many there were.
+// revoke removes the keys of a name, or only the key with an id, and returns their number.
 func (in *keyPlace) revoke(ctx context.Context, name, id string) (int, error) {
 	if !in.shared {
 		return apikeys.Revoke(in.path, name, id)
@@ -104,7 +104,7 @@ func (in *keyPlace) revoke(ctx context.Context, name, id string) (int, error) {
 	return in.change(ctx, operator.APIKeyChange{Name: name, ID: id})
 }
 
-// setTier gives the keys of a name another tier, and returns how many there were.
+// setTier changes the tier of a name's keys, and returns their number.
 func (in *keyPlace) setTier(ctx context.Context, name, tier string) (int, error) {
 	if !in.shared {
 		return apikeys.SetTier(in.path, name, tier)
@@ -123,8 +123,7 @@ func (in *keyPlace) change(ctx context.Context, change operator.APIKeyChange) (i
 	return service.ChangeAPIKeys(ctx, change)
 }
 
-// between returns what checks the number of arguments. Its error says with
-// example what is expected.
+// between returns a check of the number of arguments. Its error shows an example.
 func between(least, most int, example string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -175,7 +174,7 @@ made all the same.`,
 	return cmd
 }
 
-// expiry returns the time that the word of --expires means, or the zero time for "".
+// expiry parses the value of --expires. It returns the zero time for "".
 func expiry(word string, now time.Time) (time.Time, error) {
 	if word == "" {
 		return time.Time{}, nil
@@ -193,7 +192,7 @@ func expiry(word string, now time.Time) (time.Time, error) {
 	return end, nil
 }
 
-// keyEntry is a key as `key list --json` has it.
+// keyEntry is a key in the output of `key list --json`.
 type keyEntry struct {
 	Name    string     `json:"name"`
 	Tier    string     `json:"tier"`
@@ -226,7 +225,7 @@ func keyListCommand(in *keyPlace) *cobra.Command {
 	return cmd
 }
 
-// ending returns the column that says when a key expires, if it does.
+// ending returns the column about the expiry of a key.
 func ending(end, now time.Time) string {
 	switch {
 	case end.IsZero():
@@ -299,10 +298,10 @@ names, as listed. The keys of its parts (NAME/…) stay.`,
 	}
 }
 
-// completeKey completes the name of a key of the file, and then what tells its keys apart.
+// completeKey completes the name of a key in the file, and then its id.
 func completeKey(in *keyPlace) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (words []cobra.Completion, _ cobra.ShellCompDirective) {
-		entries, _ := in.list(cmd.Context()) // there are no words then
+		entries, _ := in.list(cmd.Context()) // an error: nothing to complete
 		for _, e := range entries {
 			switch {
 			case len(args) == 0 && !slices.Contains(words, e.Name):
@@ -315,8 +314,8 @@ func completeKey(in *keyPlace) cobra.CompletionFunc {
 	}
 }
 
-// checkTier returns an error if the running Caddy doesn't have a tier: a file with a key of
-// such a tier would not be used. If no Caddy can tell, it says so to w.
+// checkTier returns an error if the running Caddy doesn't have a tier: it would reject a file with
+// a key of that tier. If no Caddy can be asked, it writes a note to w.
 func (at *adminEndpoint) checkTier(w io.Writer, tier string) error {
 	address, err := at.determine()
 	if err != nil {
@@ -334,10 +333,10 @@ func (at *adminEndpoint) checkTier(w io.Writer, tier string) error {
 	return nil
 }
 
-// maxAnswer bounds what is read of a running Caddy's answer.
+// maxAnswer bounds the size of a running Caddy's answer.
 const maxAnswer = 16 << 20
 
-// askTiers returns the names of the tiers of the Caddy with an admin address.
+// askTiers returns the names of the tiers of the Caddy at an admin address.
 func askTiers(address string) (names []string, err error) {
 	response, err := caddycmd.AdminAPIRequest(address, http.MethodGet, "/config/", nil, nil)
 	if err != nil {
@@ -368,6 +367,6 @@ func (at *adminEndpoint) completeTier(_ *cobra.Command, args []string, _ string)
 	if err != nil || len(args) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	names, _ := askTiers(address) // there are no words then
+	names, _ := askTiers(address) // an error: nothing to complete
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

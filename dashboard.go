@@ -24,16 +24,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
 )
 
-// Dashboard shows what the rate limiter of this Caddy does, to people who have been
-// authenticated: what passes and what is refused, who is blocked and why, history, and what
-// operators did. It answers everybody else with status 403.
+// Dashboard shows the state of this Caddy's rate limiter to authenticated users: passing and
+// refused requests, blocked clients and the reasons, the history, and operators' actions. It
+// answers others with status 403.
 //
 // It works below any path, if its first page ends with a slash: see `handle_path`.
 type Dashboard struct {
 	config.Dashboard
 
 	allow  caddyhttp.MatcherSets
-	hosts  caddyhttp.MatchHost // that routes or allow match
+	hosts  caddyhttp.MatchHost // in the matchers of routes or allow
 	ctx    caddy.Context
 	served http.Handler
 }
@@ -50,8 +50,7 @@ func (*Dashboard) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// dashboardKey seals what pages hold, as long as this process lives: pages that are open
-// survive a reload.
+// dashboardKey seals data in pages, for as long as this process lives: open pages survive a reload.
 var dashboardKey = sync.OnceValue(func() []byte {
 	key := make([]byte, dashboard.KeySize)
 	_, _ = rand.Read(key) // never fails
@@ -73,7 +72,7 @@ func (d *Dashboard) Provision(ctx caddy.Context) error {
 	return err
 }
 
-// ServeHTTP answers with a page, or with 403 for anyone who may not see it.
+// ServeHTTP answers with a page, or with 403 for unauthorized requests.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	if err := d.permits(r); err != nil {
 		return err
@@ -85,13 +84,12 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhtt
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(d.ctx, cancel)() // live updates don't hold up a reload
+	defer context.AfterFunc(d.ctx, cancel)() // live updates don't delay a reload
 	d.served.ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }
 
-// authenticatedUser returns who a handler before this one has found the request to be from,
-// or "".
+// authenticatedUser returns the user that an earlier handler has authenticated, or "".
 func authenticatedUser(r *http.Request) string {
 	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
@@ -101,13 +99,13 @@ func authenticatedUser(r *http.Request) string {
 	return user
 }
 
-// otherActors are what the audit calls those that aren't users.
+// otherActors are the audit's names of actors other than users.
 var otherActors = []string{"admin", "config", "dashboard", "rules", "conduct"}
 
-// maxUser is how many bytes of a user's name are noted.
+// maxUser is the most bytes of a user's name in the audit.
 const maxUser = 100
 
-// dashboardUser returns what the audit calls who a request is from.
+// dashboardUser returns the audit's name of a request's user.
 func dashboardUser(r *http.Request) string {
 	user := authenticatedUser(r)
 	switch {
@@ -121,8 +119,8 @@ func dashboardUser(r *http.Request) string {
 	return user
 }
 
-// needsSlash reports whether a request is for the first page, at an address to which relative
-// links can't be added. The name is that address's last segment.
+// needsSlash reports whether a request is for the first page with a URL that relative links don't
+// work with. The name is that URL's last segment.
 func needsSlash(r *http.Request) (name string, ok bool) {
 	original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
 	if !ok || original.URL == nil || strings.Trim(r.URL.Path, "/") != "" || strings.HasSuffix(original.URL.Path, "/") {
@@ -140,7 +138,7 @@ var (
 
 func init() {
 	httpcaddyfile.RegisterHandlerDirective("rate_limit_dashboard", parseDashboard)
-	httpcaddyfile.RegisterDirectiveOrder("rate_limit_dashboard", httpcaddyfile.Before, "request_header") // behind rate_limit_user
+	httpcaddyfile.RegisterDirectiveOrder("rate_limit_dashboard", httpcaddyfile.Before, "request_header") // after rate_limit_user
 }
 
 // parseDashboard sets up the dashboard from the directive. Named matchers are known only
@@ -164,13 +162,13 @@ func (db *Dashboard) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Interface guards
 var _ caddyfile.Unmarshaler = (*Dashboard)(nil)
 
-// errStrangeHost refuses a request that another site may have made a visitor's browser send: its
-// page can point a name of its own at this server's address (DNS rebinding). Then the request has
-// the address of somebody who may see the dashboard, and the page reads the answer.
+// errStrangeHost refuses a request that another site may have caused a visitor's browser to send: a
+// page can point a name of its own at this server's address (DNS rebinding). Such a request comes
+// from the address of an authorized user, and the page can read the answer.
 var errStrangeHost = errors.New("rate_limit_dashboard: allow lets the request in, but its host is none that a route matches, no address and not localhost: " +
 	"write the host as the address of the site, or with the matchers of allow: host dashboard.lan")
 
-// permits returns an error if a request is of nobody who may see the dashboard.
+// permits returns an error if a request may not see the dashboard.
 func (d *Dashboard) permits(r *http.Request) error {
 	if authenticatedUser(r) != "" {
 		return nil
@@ -191,8 +189,8 @@ func (d *Dashboard) permits(r *http.Request) error {
 	return nil
 }
 
-// isOfThisMachine reports whether a Host field is an address or localhost, which nobody else can
-// point anywhere.
+// isOfThisMachine reports whether a Host field is an address or localhost, which other sites can't
+// redirect.
 func isOfThisMachine(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -13,22 +13,19 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
-// Handler limits how many requests a client may send. It counts requests in
-// named zones, keeps the counts in an embedded database, so that they survive
-// reloads, restarts and crashes, and refuses what is beyond a limit with status
-// 429 and a Retry-After header field.
+// Handler limits the number of a client's requests. It counts requests in named zones, keeps the
+// counts in an embedded database, so that they survive reloads, restarts and crashes, and refuses
+// requests above a limit with status 429 and a Retry-After header field.
 //
-// A request that belongs to several zones of a handler must be within the limits
-// of all of them; one that is refused uses up nothing in any of them. Put zones
-// that belong together into one handler: what a request has used up in one
-// handler stays used when another one refuses it.
+// A request that belongs to several zones of a handler must be within the limits of all of them; a
+// refused request uses up nothing in any of them. Put related zones into one handler: units that a
+// request has used up in one handler stay used when another one refuses it.
 //
-// In a Caddyfile the directive `rate_limit` is placed before authentication, and
-// `rate_limit_user` behind it, for what depends on the user. Both are this handler.
+// In a Caddyfile the directive `rate_limit` runs before authentication, and `rate_limit_user` after
+// it, for zones that depend on the user. Both are this handler.
 //
-// Where the counts are kept is configured in the `rate_limit` app; it need not
-// be, all of it has defaults. Configs for `mholt/caddy-ratelimit` are accepted
-// unchanged.
+// The `rate_limit` app configures the store of the counts. It is optional: all its options have
+// defaults. Configs for `mholt/caddy-ratelimit` are accepted unchanged.
 type Handler struct {
 	config.Handler
 
@@ -58,12 +55,12 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	return err
 }
 
-// ServeHTTP lets a request pass that is within all limits, and refuses others.
+// ServeHTTP passes a request that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	return h.run.ServeHTTP(w, r, next)
 }
 
-// Enforcer returns what decides about the requests of the handler.
+// Enforcer returns the part of the handler that decides about requests.
 func (h *Handler) Enforcer() *enforce.Handler { return h.run }
 
 // Cleanup ends what Provision began.
@@ -84,7 +81,7 @@ var (
 // MatchEndpoint is the matcher `endpoint`.
 type MatchEndpoint = matcher.Endpoint
 
-// What modules in the namespace `rate_limit.stores` implement.
+// The interfaces of modules in the namespace `rate_limit.stores`.
 type (
 	// Store keeps counts.
 	Store = stores.Store
@@ -94,7 +91,7 @@ type (
 	NetworkStore = stores.Network
 )
 
-// What modules in the namespace `rate_limit.exchanges` implement, and the options.
+// The interfaces of modules in the namespace `rate_limit.exchanges`, and the options.
 type (
 	APIKeys       = config.APIKeys
 	Answer        = config.Answer

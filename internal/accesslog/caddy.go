@@ -8,19 +8,19 @@ import (
 	"github.com/valyala/fastjson"
 )
 
-// caddyJSON reads the JSON that Caddy writes, also behind what journald, Docker or Caddy's
-// format console write before it.
+// caddyJSON reads the JSON that Caddy writes. journald, Docker or Caddy's format console may
+// precede it with a prefix.
 type caddyJSON struct {
 	json  fastjson.Parser
 	clock clock
-	names map[string]string // canonical names of header fields, by how they are written
-	room  []byte            // for the text of a number
+	names map[string]string // canonical names of header fields, by their written forms
+	room  []byte            // the text of a number
 }
 
-// timeKeys are the names of the time of a line. The first is Caddy's own.
+// timeKeys are the keys of a line's time. The first is Caddy's own.
 var timeKeys = []string{"ts", "time", "timestamp", "@timestamp"}
 
-// accessLogger begins the names of Caddy's loggers of requests.
+// accessLogger is the prefix of Caddy's loggers of requests.
 const accessLogger = "http.log.access"
 
 func (p *caddyJSON) parse(line []byte, r *Record) error {
@@ -59,7 +59,7 @@ func (p *caddyJSON) parse(line []byte, r *Record) error {
 	return r.complete()
 }
 
-// request reads what the client sent.
+// request reads the request's fields.
 func (p *caddyJSON) request(request *fastjson.Value, r *Record) {
 	set := &r.text
 	set.set(&r.RemoteIP, request.GetStringBytes("remote_ip"))
@@ -79,7 +79,7 @@ func (p *caddyJSON) request(request *fastjson.Value, r *Record) {
 		return
 	}
 	r.AllFields = true
-	if cap(r.Header) < maxFields { // so that it isn't moved while it is filled
+	if cap(r.Header) < maxFields { // avoids reallocation while filling
 		r.Header = make([]Field, 0, maxFields)
 	}
 	headers.Visit(func(name []byte, value *fastjson.Value) {
@@ -94,10 +94,10 @@ func (p *caddyJSON) request(request *fastjson.Value, r *Record) {
 	})
 }
 
-// maxFields is how many header fields of a request are looked at.
+// maxFields bounds how many header fields of a request are read.
 const maxFields = 64
 
-// redacted is what Caddy writes in the place of a value that it hides.
+// redacted is Caddy's replacement for a hidden value.
 const redacted = "REDACTED"
 
 func (p *caddyJSON) field(r *Record, name []byte, value *fastjson.Value) {
@@ -115,7 +115,7 @@ func (p *caddyJSON) field(r *Record, name []byte, value *fastjson.Value) {
 	r.text.set(&r.Header[len(r.Header)-1].Value, text)
 }
 
-// maxNames bounds how many names of header fields are remembered.
+// maxNames bounds how many names of header fields are cached.
 const maxNames = 1000
 
 func (p *caddyJSON) canonical(name []byte) string {
@@ -132,8 +132,7 @@ func (p *caddyJSON) canonical(name []byte) string {
 	return canonical
 }
 
-// time reads when the line was written: from its JSON, or as in the format console from what
-// is before it.
+// time reads the time of the line: from its JSON, or from the prefix as in the format console.
 func (p *caddyJSON) time(object *fastjson.Value, before []byte, r *Record) {
 	for _, key := range timeKeys {
 		value := object.Get(key)
@@ -152,14 +151,14 @@ func (p *caddyJSON) time(object *fastjson.Value, before []byte, r *Record) {
 	}
 }
 
-// number returns a value as it is written, until the next call.
+// number returns the text of a value, valid until the next call.
 func (p *caddyJSON) number(value *fastjson.Value) []byte {
 	p.room = value.MarshalTo(p.room[:0])
 	return p.room
 }
 
-// duration reads how long a request took. A whole number that would be more than a day of
-// seconds is nanoseconds.
+// duration reads the duration of a request. An integer that would be more than a day of seconds is
+// nanoseconds.
 func (p *caddyJSON) duration(value *fastjson.Value) int64 {
 	if value == nil {
 		return 0

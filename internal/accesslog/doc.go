@@ -1,16 +1,16 @@
-// Package accesslog reads access logs: which request came when, from whom, and how it was
-// answered. It reads the JSON that Caddy writes, lines as nginx, Apache and Traefik write
-// them, and whatever a format string of nginx describes.
+// Package accesslog reads access logs: the time, the sender and the answer of each request. It
+// reads the JSON that Caddy writes, lines in the formats of nginx, Apache and Traefik, and any
+// format string of nginx.
 //
-// A log is written by clients, too: they choose paths, header fields and names. So nothing
-// in a log may make a parser panic, run long or hold much memory, and what is quoted of a
-// line that can't be read is quoted with its control characters escaped.
+// Clients influence logs, too: they choose paths, header fields and names. So no log may make a
+// parser panic, run long or hold much memory, and quotes of unreadable lines have their control
+// characters escaped.
 //
 // # Invariants
 //
-//   - A line is at most [MaxLine] bytes. The rest of a longer one is skipped, and it counts as
-//     one that can't be read.
-//   - Records come in the order in which requests arrived, as far as that lies within what a
-//     [Merger] holds at a time.
-//   - A [Record] holds nothing of the line that it was read from.
+//   - A line is at most [MaxLine] bytes. The rest of a longer line is skipped, and it counts as
+//     unreadable.
+//   - Records come in the order in which requests arrived, as far as that lies within the records
+//     that a [Merger] holds at a time.
+//   - A [Record] keeps no reference to its line.
 package accesslog

@@ -12,30 +12,29 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// MaxLine is the longest line that is looked at, in bytes.
+// MaxLine is the longest accepted line, in bytes.
 const MaxLine = 1 << 20
 
 // File is a log, compressed or not.
 type File struct {
 	path string
 
-	from   io.Reader // of the standard input; nil for a file
+	from   io.Reader // the standard input; nil for a file
 	opened *os.File
 	ended  func()
 	lines  *bufio.Reader
-	read   int64  // bytes, as they are on disk
-	text   int64  // bytes, decompressed; 0 of a log that isn't compressed
-	long   []byte // a line that is longer than the reader's room
+	read   int64  // bytes, as on disk
+	text   int64  // bytes, decompressed; 0 if the log isn't compressed
+	long   []byte // a line that is longer than the reader's buffer
 }
 
 // Standard is the name of the standard input.
 const Standard = "-"
 
-// maxWindow bounds the memory that a compressed log can ask for.
+// maxWindow bounds the decompressor's memory.
 const maxWindow = 64 << 20
 
-// open opens the log at its beginning. That something is wrong with what is in it shows when its
-// lines are read.
+// open opens the log at its beginning. Errors in its content appear when its lines are read.
 func (f *File) open() error {
 	f.read = 0
 	in := f.from
@@ -78,11 +77,11 @@ func (f *File) close() {
 	f.opened, f.lines, f.ended = nil, nil, nil
 }
 
-// errLong says that a line is longer than [MaxLine].
+// errLong is the error of a line longer than [MaxLine].
 var errLong = errors.New("the line is longer than 1 MiB")
 
-// line returns the next line, until the next call. After errLong comes the line behind the long
-// one. A last line without an end is one, too.
+// line returns the next line, valid until the next call. After errLong it continues with the
+// following line. The last line need not end with a newline.
 func (f *File) line() ([]byte, error) {
 	line, err := f.lines.ReadSlice('\n')
 	if err == nil {
@@ -111,21 +110,21 @@ func (f *File) line() ([]byte, error) {
 	return f.long, err
 }
 
-// errCut says that a compressed log has no end.
+// errCut is the error of a truncated compressed log.
 var errCut = errors.New("the compressed log is cut off: its rest is missing")
 
-// A compressed log may have maxText bytes, and beyond that maxRatio times as many as on disk. Logs of
-// real servers are compressed to a fortieth at best; a file that is made to keep its reader busy can be
-// compressed to a thousandth and less.
+// A compressed log may expand to maxText bytes, and further up to maxRatio times its size on disk.
+// Logs of real servers are compressed to a fortieth at best; a file that is made to keep its reader
+// busy can be compressed to a thousandth and less.
 const (
 	maxText  = 16 << 20
 	maxRatio = 250
 )
 
-// errExpands says that a compressed log is none of a server.
+// errExpands is the error of a compressed log that can't be a server's.
 var errExpands = fmt.Errorf("the log decompresses to more than %d times its size, and its rest is left out: decompress it first if that is right", maxRatio)
 
-// expanding is a log that is decompressed.
+// expanding is a log during decompression.
 type expanding struct {
 	of *File
 	io.Reader
@@ -141,7 +140,7 @@ func (e *expanding) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// broken is a log that can't be read.
+// broken is an unreadable log.
 type broken struct{ err error }
 
 // Read implements io.Reader.
@@ -152,7 +151,7 @@ func (b broken) Read([]byte) (int, error) {
 	return 0, b.err
 }
 
-// counted counts what is read.
+// counted counts the bytes read.
 type counted struct {
 	io.Reader
 	n *int64

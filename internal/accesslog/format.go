@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Presets are formats that have a name, as strings of nginx's log_format.
+// Presets are named formats, as strings of nginx's log_format.
 var Presets = map[string]string{
 	"common":         `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent`,
 	"combined":       `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`,
@@ -17,24 +17,23 @@ var Presets = map[string]string{
 	"traefik":        `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" $request_number "$router" "$upstream" ${request_time_ms}ms`,
 }
 
-// guessed are the presets that a line is tried against if no format is named. A line fits
-// only one of them.
+// guessed are the presets that are tried if no format is named. A line matches only one of them.
 var guessed = []string{"combined", "vhost_combined", "common", "vhost_common", "nginx", "traefik"}
 
-// lineFormat reads lines that a format string describes.
+// lineFormat reads lines in the format of a format string.
 type lineFormat struct {
 	pieces []piece
 	clock  clock
 }
 
-// piece is a variable of a format, and the literal text behind it.
+// piece is a variable of a format with the literal text after it.
 type piece struct {
-	set     func(*lineFormat, *Record, string) bool // nil for what is not looked at
+	set     func(*lineFormat, *Record, string) bool // nil if the variable is ignored
 	literal string
 	quoted  bool // whether the value is between quotation marks
 }
 
-// variables are the variables of nginx that say something of a request. $http_NAME is another.
+// variables are the variables of nginx about a request. $http_NAME is another.
 var variables = map[string]func(*lineFormat, *Record, string) bool{
 	"remote_addr":        func(_ *lineFormat, r *Record, v string) bool { r.ClientIP = v; return isWord(v) },
 	"realip_remote_addr": func(_ *lineFormat, r *Record, v string) bool { r.RemoteIP = v; return true },
@@ -71,7 +70,7 @@ var variables = map[string]func(*lineFormat, *Record, string) bool{
 	"request_time_ms": func(_ *lineFormat, r *Record, v string) bool { r.Duration, _ = parseUnits([]byte(v), 1e6); return true },
 }
 
-// compileFormat reads a format string of nginx's log_format.
+// compileFormat parses a format string of nginx's log_format.
 func compileFormat(format string) (*lineFormat, error) {
 	f := new(lineFormat)
 	rest, known := format, 0
@@ -103,7 +102,7 @@ func compileFormat(format string) (*lineFormat, error) {
 	return f, nil
 }
 
-// cutName cuts the name of a variable off: name or {name}.
+// cutName cuts off the name of a variable: name or {name}.
 func cutName(text string) (name, rest string) {
 	if in, ok := strings.CutPrefix(text, "{"); ok {
 		name, rest, _ = strings.Cut(in, "}")
@@ -118,7 +117,7 @@ func cutName(text string) (name, rest string) {
 	return text[:end], text[end:]
 }
 
-// setterOf returns what a variable sets, or nil.
+// setterOf returns the setter of a variable, or nil.
 func setterOf(name string) func(*lineFormat, *Record, string) bool {
 	if set := variables[name]; set != nil {
 		return set
@@ -143,7 +142,7 @@ func (f *lineFormat) parse(line []byte, r *Record) error {
 	if !ok {
 		return errFormat
 	}
-	text := string(rest) // whose parts the record holds
+	text := string(rest) // the record refers to its parts
 	for i := 1; i < len(f.pieces); i++ {
 		p := &f.pieces[i]
 		end := p.end(text)
@@ -169,7 +168,7 @@ func (f *lineFormat) parse(line []byte, r *Record) error {
 	return r.complete()
 }
 
-// end returns where the value of a variable ends, or -1.
+// end returns the end of a variable's value, or -1.
 func (p *piece) end(text string) int {
 	if p.literal == "" {
 		return len(text)
@@ -189,14 +188,13 @@ func (p *piece) end(text string) int {
 	}
 }
 
-// isEscaped reports whether an odd number of backslashes is at the end of a text.
+// isEscaped reports whether a text ends with an odd number of backslashes.
 func isEscaped(text string) bool {
 	n := len(text) - len(strings.TrimRight(text, `\`))
 	return n%2 == 1
 }
 
-// unescape undoes what nginx and Apache write for characters that would be mistaken: \xXX, \"
-// and the like.
+// unescape reverts nginx's and Apache's escapes: \xXX, \" and the like.
 func unescape(text string) string {
 	b := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
@@ -230,7 +228,7 @@ func hexDigit(c byte) int {
 	return strings.IndexByte("0123456789abcdef", c|0x20)
 }
 
-// digits reads a number, or 0 for what is none.
+// digits parses a number. It returns 0 if the text isn't one.
 func digits(text string) (n int64) {
 	for i := range len(text) {
 		if text[i] < '0' || text[i] > '9' || i > 17 {
@@ -246,8 +244,8 @@ func (f *lineFormat) setTime(r *Record, v string) (ok bool) {
 	return ok
 }
 
-// setRequest reads a request line. What is none, such as a TLS handshake sent to a port for
-// HTTP, is no request that a handler gets.
+// setRequest reads a request line. Other data, such as a TLS handshake sent to a port for HTTP,
+// never reaches a handler.
 func (f *lineFormat) setRequest(r *Record, v string) bool {
 	method, rest, found := strings.Cut(v, " ")
 	if !found || !isToken(method) {
@@ -262,7 +260,7 @@ func (f *lineFormat) setRequest(r *Record, v string) bool {
 	return true
 }
 
-// isToken reports whether a text is a token of HTTP, as methods are.
+// isToken reports whether a text is an HTTP token, like a method.
 func isToken(text string) bool {
 	return text != "" && strings.IndexFunc(text, func(c rune) bool {
 		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
@@ -283,10 +281,10 @@ func (f *lineFormat) setQuery(r *Record, v string) bool {
 	return true
 }
 
-// isWord reports whether a text is one word, or none.
+// isWord reports whether a text is at most one word.
 func isWord(text string) bool { return !strings.ContainsAny(text, " \t\"") }
 
-// setHost reads a host, which may have a port.
+// setHost reads a host with an optional port.
 func (f *lineFormat) setHost(r *Record, v string) bool {
 	r.Host = v
 	if strings.HasSuffix(v, ":443") {

@@ -1,6 +1,6 @@
 package accesslog
 
-// numbered is a record with its number, by which those of one time keep their order.
+// numbered is a record with its number, which keeps the order of records with equal times.
 type numbered struct {
 	*Record
 	number int64
@@ -10,7 +10,7 @@ func (r numbered) before(other numbered) bool {
 	return r.Arrived < other.Arrived || r.Arrived == other.Arrived && r.number < other.number
 }
 
-// recordHeap has the record first that arrived first.
+// recordHeap is a heap with the earliest arrival first.
 type recordHeap []numbered
 
 func (h *recordHeap) push(r numbered) {

@@ -13,43 +13,43 @@ import (
 )
 
 const (
-	// maxHeld is how many records are held so that they come in the order of their arrival.
+	// maxHeld bounds how many records are held to return them in the order of their arrival.
 	maxHeld = 4096
-	// holdFor is how long before the time of the last line a request may have arrived to come
-	// in its order, in nanoseconds. Servers write the line when the request ends.
+	// holdFor is the longest time between the arrival of a request and the last line read, in
+	// nanoseconds, for which the order is kept. Servers write the line when the request ends.
 	holdFor = int64(60e9)
-	// maxQuoted is how many bytes of a line are quoted.
+	// maxQuoted is the most bytes of a quoted line.
 	maxQuoted = 160
-	// maxBad is how many lines are quoted that can't be read.
+	// maxBad is the most quoted unreadable lines.
 	maxBad = 5
-	// maxPeek is in how many lines the first time of a log is looked for.
+	// maxPeek is the number of lines in which the first time of a log is searched.
 	maxPeek = 1000
-	// maxIdle is how many lines in a row may give no record: a file with more of them is no log of
-	// requests.
+	// maxIdle is the number of consecutive lines without a record after which a file isn't
+	// considered a log of requests.
 	maxIdle = 1_000_000
 )
 
-// errIdle says that a file is no log of requests.
+// errIdle is the error of a file that isn't a log of requests.
 var errIdle = fmt.Errorf("%d lines in a row are no requests, and the rest of the file is left out", maxIdle)
 
-// Merger reads logs into records in the order of their arrival. Logs that follow one another,
-// as rotated ones do, are read one after the other, and logs of the same time side by side.
+// Merger reads logs into records in the order of their arrival. It reads consecutive logs, such as
+// rotated ones, one after another, and logs of the same time concurrently.
 type Merger struct {
 	parser *Parser
-	later  []*source // that begin later, by their first time
+	later  []*source // logs that begin later, by their first time
 	active []*source
 	held   recordHeap
 	free   []*Record // for reuse
-	last   *Record   // that Next has returned
-	number int64     // of records that were read
-	size   int64     // bytes of all logs; 0 if that isn't known
-	latest int64     // the arrival of the record that Next has returned
-	closed int64     // bytes of logs that are read
+	last   *Record   // returned by Next
+	number int64     // number of records so far
+	size   int64     // bytes of all logs; 0 if unknown
+	latest int64     // arrival of the record that Next returned
+	closed int64     // bytes of completed logs
 
 	Counts
 }
 
-// Counts says what was read.
+// Counts are the numbers of lines and records.
 type Counts struct {
 	Lines   int64     `json:"lines"`
 	Records int64     `json:"requests"`
@@ -59,7 +59,7 @@ type Counts struct {
 	Quoted  []BadLine `json:"unreadable,omitempty"`
 }
 
-// BadLine is a line that can't be read.
+// BadLine is an unreadable line.
 type BadLine struct {
 	File  string `json:"file"`
 	Line  int64  `json:"line"`
@@ -67,18 +67,18 @@ type BadLine struct {
 	Error string `json:"error"`
 }
 
-// source is a log that is read.
+// source is a log with its state of reading.
 type source struct {
 	*File
-	first  int64 // the time of its first line
-	logged int64 // the time of the last line that was read
-	line   int64 // its number
-	idle   int64 // lines in a row that gave no record
+	first  int64 // time of the first line
+	logged int64 // time of the last line read
+	line   int64 // number of that line
+	idle   int64 // consecutive lines without a record
 }
 
 // NewMerger returns a merger of the logs at some paths, or of the standard input for "-". It
-// looks for the first time in each file. What can be read only once, such as a named pipe, is
-// not opened before its first line is due.
+// searches the first time in each file. A source that can be read only once, such as a named pipe,
+// is not opened before its first line is due.
 func NewMerger(parser *Parser, paths []string, stdin io.Reader) (*Merger, error) {
 	m := &Merger{parser: parser}
 	var files []os.FileInfo
@@ -116,7 +116,7 @@ func NewMerger(parser *Parser, paths []string, stdin io.Reader) (*Merger, error)
 	return m, nil
 }
 
-// stat returns what a path is, unless that can't be a log.
+// stat returns a path's info, or an error if it can't be a log.
 func stat(path string) (os.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
@@ -125,7 +125,7 @@ func stat(path string) (os.FileInfo, error) {
 	return info, err
 }
 
-// look looks for the first time in a log. One without any is read first.
+// look searches the first time in a log. A log without any time is read first.
 func (m *Merger) look(s *source) error {
 	defer s.close()
 	if err := s.open(); err != nil {
@@ -135,7 +135,7 @@ func (m *Merger) look(s *source) error {
 	for range maxPeek {
 		line, err := s.File.line()
 		if err != nil && err != errLong {
-			return nil // which is counted when it is read again
+			return nil // the second reading counts the error
 		}
 		if err == nil && m.parser.parse(line, r) == nil {
 			s.first = r.Logged
@@ -169,7 +169,7 @@ func (m *Merger) Next() (*Record, error) {
 	return m.last, nil
 }
 
-// mayWait reports whether more is to be read before the first record that is held is returned.
+// mayWait reports whether to read more before returning the first held record.
 func (m *Merger) mayWait() bool {
 	if len(m.held) == 0 {
 		return true
@@ -177,15 +177,14 @@ func (m *Merger) mayWait() bool {
 	if len(m.held) == maxHeld || len(m.active) == 0 && len(m.later) == 0 {
 		return false
 	}
-	read := int64(math.MaxInt64) // nothing is logged before it any more
+	read := int64(math.MaxInt64) // nothing earlier is logged any more
 	for _, s := range m.active {
 		read = min(read, s.logged)
 	}
 	return m.held[0].Arrived > read-holdFor
 }
 
-// readOne reads a line of the log that is behind the others. The error is io.EOF if there is
-// none any more.
+// readOne reads a line of the log that is furthest behind. The error is io.EOF if there is no more.
 func (m *Merger) readOne() error {
 	s, err := m.source()
 	if err != nil {
@@ -217,7 +216,7 @@ func (m *Merger) readOne() error {
 	return nil
 }
 
-// end ends a log, at its end or because no more of it can be read.
+// end ends a log, because it is complete or unreadable.
 func (m *Merger) end(s *source, err error) {
 	if err != io.EOF {
 		m.refuse(s, nil, err)
@@ -227,8 +226,7 @@ func (m *Merger) end(s *source, err error) {
 	m.active = slices.DeleteFunc(m.active, func(other *source) bool { return other == s })
 }
 
-// Progress returns how many bytes of the logs were read, and how many there are, as they are on
-// disk; 0 if that isn't known.
+// Progress returns how many bytes of the logs were read, and their total, as on disk; 0 if unknown.
 func (m *Merger) Progress() (read, size int64) {
 	read = m.closed
 	for _, s := range m.active {
@@ -237,7 +235,7 @@ func (m *Merger) Progress() (read, size int64) {
 	return read, m.size
 }
 
-// next reads a line, and keeps account of how much was read.
+// next reads a line and counts its bytes.
 func (s *source) next() ([]byte, error) {
 	line, err := s.File.line()
 	if err != io.EOF {
@@ -246,8 +244,7 @@ func (s *source) next() ([]byte, error) {
 	return line, err
 }
 
-// source returns the active log that is behind the others, and opens the next one if that is
-// its turn.
+// source returns the active log that is furthest behind. It opens the next log if that is due.
 func (m *Merger) source() (*source, error) {
 	var behind *source
 	for _, s := range m.active {
@@ -269,7 +266,7 @@ func (m *Merger) source() (*source, error) {
 	return behind, nil
 }
 
-// record returns a record to be filled.
+// record returns an empty record.
 func (m *Merger) record() *Record {
 	if n := len(m.free); n > 0 {
 		r := m.free[n-1]
@@ -279,7 +276,7 @@ func (m *Merger) record() *Record {
 	return new(Record)
 }
 
-// refuse counts a line that gives no record.
+// refuse counts a line without a record.
 func (m *Merger) refuse(s *source, line []byte, err error) {
 	if err == errOther || err == errFormat && len(line) > 0 && (line[0] == '\n' || line[0] == '\r') {
 		m.Others++

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Why a line gives no record.
+// The reasons for a line without a record.
 var (
 	errFormat    = errors.New("the format of the line is not recognized")
 	errNoTime    = errors.New("the line has no time")
@@ -19,18 +19,16 @@ var (
 
 // Parser reads the lines of logs. It is for one goroutine.
 type Parser struct {
-	formats []format // the one that has read the last line first
+	formats []format // the format of the last line first
 }
 
-// format reads a line into a record that is reset. It returns errFormat for a line of another
-// format.
+// format reads a line into an empty record. It returns errFormat for a line of another format.
 type format interface {
 	parse(line []byte, r *Record) error
 }
 
-// NewParser returns a parser of a format: caddy, traefik, the name of one of [Presets], or a
-// string as in nginx's log_format. With an empty name, each line is tried against all that are
-// known.
+// NewParser returns a parser of a format: caddy, traefik, the name of one of [Presets], or a string
+// as in nginx's log_format. For an empty name, each line is tried with all known formats.
 func NewParser(name string) (*Parser, error) {
 	p := new(Parser)
 	switch {
@@ -61,7 +59,7 @@ func (p *Parser) add(names ...string) {
 	for _, name := range names {
 		f, err := compileFormat(Presets[name])
 		if err != nil {
-			panic(err) // a preset is wrong, which tests find
+			panic(err) // a preset is invalid, which tests detect
 		}
 		p.formats = append(p.formats, f)
 	}

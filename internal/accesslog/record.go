@@ -2,45 +2,44 @@ package accesslog
 
 import "slices"
 
-// Record is what a log says of one request. What it doesn't say has the zero value.
+// Record is a request in a log. Unknown fields have the zero value.
 type Record struct {
 	Arrived  int64 // nanoseconds since the Unix epoch
-	Logged   int64 // the same, of when the line was written
-	Rounded  bool  // the log has whole seconds only
+	Logged   int64 // when the line was written, in the same unit
+	Rounded  bool  // the log has only whole seconds
 	Duration int64 // nanoseconds
 
 	RemoteIP, RemotePort string // the peer, which may be a proxy
-	ClientIP             string // who the server took for the client; the peer if the log doesn't tell them apart
-	User                 string // of authentication
+	ClientIP             string // the client in the server's view; the peer if the log doesn't distinguish them
+	User                 string // the authenticated user
 
 	Method, Host, URI, Proto string
 	TLS                      bool
-	SchemeKnown              bool   // whether the log says if it was TLS
-	ServerName               string // that the client asked for in TLS
+	SchemeKnown              bool   // whether the log tells if it was TLS
+	ServerName               string // the requested name in TLS
 
 	Status int
 	Size   int64 // of the answer's body in bytes
 	Read   int64 // of the request's body in bytes
 
 	Header    []Field  // in the order of the log
-	AllFields bool     // whether the log has all header fields, apart from those that it hides
-	Hidden    []string // names of header fields whose values the log hides
+	AllFields bool     // whether the log has all header fields, except hidden ones
+	Hidden    []string // names of header fields with hidden values
 
-	Refused Refusal // the verdict of a rate limiter that was in force
+	Refused Refusal // the verdict of the rate limiter in force
 
 	text      arena
-	absent    []string // names of header fields that the request didn't have
-	noRequest bool     // what came was no HTTP
+	absent    []string // names of header fields that the request lacked
+	noRequest bool     // the connection didn't use HTTP
 }
 
 // Field is a line of a request's header. Names are canonical, as in [net/http.Header].
 type Field struct{ Name, Value string }
 
-// Refusal is what the access log of a Caddy with this module says of a request that was
-// refused. The zero value is one that wasn't.
+// Refusal is a refusal in the access log of a Caddy with this module. The zero value is no refusal.
 type Refusal struct{ Zone, Limit, Outcome string }
 
-// reset makes the record one that nothing is known of. It keeps its memory.
+// reset empties the record, but keeps its memory.
 func (r *Record) reset() {
 	clear(r.Header)
 	*r = Record{Header: r.Header[:0], Hidden: r.Hidden[:0], absent: r.absent[:0], text: r.text}
@@ -57,8 +56,8 @@ func (r *Record) Value(name string) string {
 	return ""
 }
 
-// Hides reports whether the log can't tell whether the request had a header field, or what it
-// was. The name must be canonical.
+// Hides reports whether the log can't tell if the request had a header field, or its value. The
+// name must be canonical.
 func (r *Record) Hides(name string) bool {
 	if slices.Contains(r.Hidden, name) {
 		return true
@@ -66,7 +65,7 @@ func (r *Record) Hides(name string) bool {
 	return !r.AllFields && !slices.Contains(r.absent, name) && r.Value(name) == ""
 }
 
-// complete fills in what follows from the rest.
+// complete derives fields from others.
 func (r *Record) complete() error {
 	if r.RemoteIP == "" {
 		r.RemoteIP = r.ClientIP
@@ -88,13 +87,13 @@ func (r *Record) complete() error {
 	return nil
 }
 
-// arena collects the texts of a record, so that they are one piece of memory.
+// arena collects the texts of a record in one piece of memory.
 type arena struct {
 	buf   []byte
 	spans []span
 }
 
-// span is a text of a record that is still to be set.
+// span is a text of a record that isn't set yet.
 type span struct {
 	to       *string
 	from, up int
@@ -102,7 +101,7 @@ type span struct {
 
 func (a *arena) reset() { a.buf, a.spans = a.buf[:0], a.spans[:0] }
 
-// set has a text of the record be s, once done is called. s is copied.
+// set sets a text of the record to s when done is called. It copies s.
 func (a *arena) set(to *string, s []byte) {
 	if len(s) == 0 {
 		*to = ""

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// layouts are how logs write times, with the most frequent ones first. Those without a time
-// zone are taken as UTC, which is what Caddy writes unless it is told otherwise.
+// layouts are the time formats in logs, the most frequent ones first. Times without a time zone are
+// taken as UTC, which is Caddy's default.
 var layouts = []string{
 	"2006-01-02T15:04:05.999999999Z07:00", // RFC 3339
 	"2006-01-02T15:04:05.999999999Z0700",  // ISO 8601
-	"2006/01/02 15:04:05.999999999",       // Caddy's wall
+	"2006/01/02 15:04:05.999999999",       // Caddy's wall format
 	commonLayout,
 	"2006-01-02 15:04:05.999999999Z07:00",
 	"2006-01-02 15:04:05.999999999 Z07:00",
@@ -25,11 +25,11 @@ var layouts = []string{
 // commonLayout is the time of the Common Log Format.
 const commonLayout = "02/Jan/2006:15:04:05 -0700"
 
-// clock reads times. It tries the layout of the last time first.
+// clock parses times. It tries the layout of the last time first.
 type clock struct{ last int }
 
-// parse returns the nanoseconds since the Unix epoch of a time that is written in one of the
-// layouts, or as a number, and whether it is rounded to seconds.
+// parse parses a time in one of the layouts, or a number. It returns the nanoseconds since the Unix
+// epoch, and reports whether they are rounded to seconds.
 func (c *clock) parse(text []byte) (at int64, rounded, ok bool) {
 	if at, rounded, ok = parseEpoch(text); ok {
 		return at, rounded, ok
@@ -55,13 +55,13 @@ func (c *clock) parse(text []byte) (at int64, rounded, ok bool) {
 
 const (
 	maxTime   = 64            // bytes of the longest time
-	firstYear = 1980          // of a time that is believed
-	lastYear  = 2200          // of the same; nanoseconds since the epoch end in 2262
+	firstYear = 1980          // the earliest plausible year
+	lastYear  = 2200          // the latest plausible year; nanoseconds since the epoch end in 2262
 	hour      = int64(3.6e12) // nanoseconds
 )
 
-// parseEpoch reads a number of seconds, milliseconds, microseconds or nanoseconds since the
-// Unix epoch. Which they are its size says: seconds of this century have ten digits.
+// parseEpoch parses a number of seconds, milliseconds, microseconds or nanoseconds since the Unix
+// epoch. Its size determines the unit: seconds of this century have ten digits.
 func parseEpoch(text []byte) (at int64, rounded, ok bool) {
 	if len(text) == 0 || text[0] < '0' || text[0] > '9' || len(text) > maxTime {
 		return 0, false, false
@@ -111,7 +111,7 @@ func parseEpoch(text []byte) (at int64, rounded, ok bool) {
 	return checkEpoch(at+part, unit == 1e9 && len(rest) == 0)
 }
 
-// parseFloatEpoch reads seconds that are written with an exponent, such as 1.7e9.
+// parseFloatEpoch parses seconds with an exponent, such as 1.7e9.
 func parseFloatEpoch(text []byte) (at int64, rounded, ok bool) {
 	f, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || !(f >= 0 && f < math.MaxInt64/1e9) {
@@ -128,13 +128,13 @@ func checkEpoch(at int64, rounded bool) (int64, bool, bool) {
 	return at, rounded, true
 }
 
-// maxDuration is the longest that a request is believed to have taken.
+// maxDuration is the longest plausible duration of a request.
 const maxDuration = 24 * hour
 
-// parseSeconds reads a number of seconds, such as 0.004.
+// parseSeconds parses a number of seconds, such as 0.004.
 func parseSeconds(text []byte) (int64, bool) { return parseUnits(text, 1e9) }
 
-// parseUnits reads a number of units of so many nanoseconds.
+// parseUnits parses a number of units, given in nanoseconds.
 func parseUnits(text []byte, unit float64) (int64, bool) {
 	if len(text) == 0 || len(text) > maxTime {
 		return 0, false

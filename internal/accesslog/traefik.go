@@ -11,10 +11,10 @@ import (
 type traefikJSON struct {
 	json  fastjson.Parser
 	clock clock
-	names caddyJSON // of header fields
+	names caddyJSON // names of header fields
 }
 
-// traefikField begins the names of header fields that Traefik is told to log.
+// traefikField is the prefix of header fields in Traefik's logs.
 const traefikField = "request_"
 
 func (p *traefikJSON) parse(line []byte, r *Record) error {
@@ -49,7 +49,7 @@ func (p *traefikJSON) parse(line []byte, r *Record) error {
 	return r.complete()
 }
 
-// times reads when the request arrived and when its line was written.
+// times reads the request's arrival and the time of its line.
 func (p *traefikJSON) times(object *fastjson.Value, r *Record) {
 	for _, key := range []string{"StartUTC", "StartLocal"} {
 		if at, _, ok := p.clock.parse(object.GetStringBytes(key)); ok {
@@ -60,7 +60,7 @@ func (p *traefikJSON) times(object *fastjson.Value, r *Record) {
 	r.Logged, r.Rounded, _ = p.clock.parse(object.GetStringBytes("time"))
 }
 
-// fields reads the header fields that Traefik was told to log.
+// fields reads the header fields that Traefik logs.
 func (p *traefikJSON) fields(object *fastjson.Value, r *Record) {
 	all, err := object.Object()
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 // axeVersion is the version of axe-core that `.ci/run` fetches.
 const axeVersion = "4.14.1"
 
-// Axe is the script of axe-core, which finds what keeps people from using a page. It is empty
-// where there is none.
+// Axe is the script of axe-core, which finds accessibility problems. It is empty if the script is
+// missing.
 type Axe string
 
-// FindAxe returns the script that `.ci/run` has fetched. Where there is none, the test says so,
-// and nothing is found.
+// FindAxe returns the script that `.ci/run` has fetched. If it is missing, the test logs that, and
+// there are no findings.
 func FindAxe(t *testing.T) Axe {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -34,8 +34,8 @@ func FindAxe(t *testing.T) Axe {
 	return Axe(script)
 }
 
-// InDepth returns axe with PROOF, and otherwise one that finds nothing. It is for pages that are much
-// like others: each takes axe half a second.
+// InDepth returns axe with PROOF, and otherwise a script without findings. It is for pages that
+// resemble others: each takes axe half a second.
 func (a Axe) InDepth() Axe {
 	if proof.IsOn() {
 		return a
@@ -43,7 +43,7 @@ func (a Axe) InDepth() Axe {
 	return ""
 }
 
-// Findings returns what axe finds on a page, by its rules.
+// Findings returns axe's findings on a page, by rule.
 func (a Axe) Findings(p *Page) map[string]string {
 	p.t.Helper()
 	if a == "" {

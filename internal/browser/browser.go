@@ -1,4 +1,4 @@
-// Package browser has Chromium visit what is tested.
+// Package browser makes Chromium visit pages under test.
 package browser
 
 import (
@@ -13,7 +13,7 @@ import (
 
 // Find returns the path of a Chromium. It prefers Chromium's headless shell, which renders and runs
 // pages as the browser does at 40 % of its processor time; with PROOF it prefers the whole browser.
-// It skips the test where there is neither, and with -short.
+// It skips the test if neither is installed, and with -short.
 func Find(t *testing.T) (path string) {
 	t.Helper()
 	if testing.Short() {
@@ -32,8 +32,8 @@ func Find(t *testing.T) (path string) {
 	return ""
 }
 
-// Visit has a browser go to an address in a tab of its own until the test ends. It doesn't wait for
-// the page.
+// Visit makes a browser open an address in a tab of its own until the test ends. It doesn't wait
+// for the page.
 func Visit(t *testing.T, path, address string) {
 	t.Helper()
 	p := Start(t, path).Open(t, View{Width: 1280, Height: 900})
@@ -43,7 +43,8 @@ func Visit(t *testing.T, path, address string) {
 }
 
 // launch starts the browser at path, with files as its descriptors from 3 on. Every host below test
-// is this machine, and may have any certificate. The browser, and its profile, end with this process.
+// resolves to this machine, and may have any certificate. The browser, and its profile, end with
+// this process.
 func launch(path string, files []*os.File) error {
 	profile, err := os.MkdirTemp("", "tally-browser-")
 	if err != nil {
@@ -56,7 +57,7 @@ func launch(path string, files []*os.File) error {
 		"--host-resolver-rules=MAP *.test 127.0.0.1", "--ignore-certificate-errors", "--user-data-dir="+profile,
 		"--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = files
-	cmd.Env = append(os.Environ(), "TMPDIR="+profile) // where it leaves things as well
+	cmd.Env = append(os.Environ(), "TMPDIR="+profile) // for its temporary files as well
 	if err := errors.Join(child.RemoveFolder(profile), child.Start(cmd)); err != nil {
 		return err
 	}

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// Browser is what a test sees of a Chromium: no other sees its cookies, or what it keeps.
+// Browser is a test's view of a Chromium: other tests don't share its cookies and storage.
 type Browser struct {
 	*chromium
 	context string
 }
 
-// chromium is a process that all tests drive, by the DevTools protocol
-// (https://chromedevtools.github.io/devtools-protocol/) over pipes. Each message is JSON that
-// ends with a zero byte.
+// chromium is a process that all tests control, by the DevTools protocol
+// (https://chromedevtools.github.io/devtools-protocol/) over pipes. Each message is JSON that ends
+// with a zero byte.
 type chromium struct {
 	commands *os.File
-	ended    chan struct{} // closed when it has
+	ended    chan struct{} // closed when it has ended
 
 	mu      sync.Mutex
 	last    int // number of the last command
 	waiting map[int]chan answer
-	pages   map[string]*Page // by their session
+	pages   map[string]*Page // by session
 }
 
 type command struct {
@@ -36,7 +36,7 @@ type command struct {
 	Params    any    `json:"params"`
 }
 
-// answer is what the browser says, to a command or by itself.
+// answer is a message from the browser: an answer to a command, or an event.
 type answer struct {
 	ID        int
 	SessionID string
@@ -52,8 +52,8 @@ var running struct {
 	of map[string]*chromium
 }
 
-// Start returns a browser for a test. The first one starts the process at path, which ends with
-// the process of the tests.
+// Start returns a browser for a test. The first call starts the process at path, which ends with
+// the tests' process.
 func Start(t *testing.T, path string) *Browser {
 	t.Helper()
 	c, err := started(path)
@@ -98,7 +98,7 @@ func started(path string) (*chromium, error) {
 	return c, nil
 }
 
-// read hands out what the browser says, until it ends.
+// read dispatches the browser's messages until it ends.
 func (c *chromium) read(answers *bufio.Reader) {
 	for {
 		text, err := answers.ReadBytes(0)
@@ -122,10 +122,10 @@ func (c *chromium) read(answers *bufio.Reader) {
 	}
 }
 
-// patience is how long the browser may take for one thing.
+// patience is how long the browser may take for a command.
 const patience = time.Minute
 
-// call has the browser do something, and reads its answer into result unless that is nil.
+// call sends a command to the browser, and reads its answer into result unless that is nil.
 func (c *chromium) call(session, method string, params, result any) error {
 	done := make(chan answer, 1)
 	if err := c.send(session, method, params, done); err != nil {
@@ -147,7 +147,7 @@ func (c *chromium) call(session, method string, params, result any) error {
 	}
 }
 
-// send has the browser do something. Its answer goes to done, unless that is nil.
+// send sends a command to the browser. Its answer goes to done, unless that is nil.
 func (c *chromium) send(session, method string, params any, done chan answer) error {
 	c.mu.Lock()
 	c.last++

@@ -12,23 +12,22 @@ import (
 	"time"
 )
 
-// Film is a moving picture of a page, for documents.
+// Film is a recording of a page, for documents.
 type Film struct {
 	frames []*image.RGBA
-	shown  []time.Duration // how long each frame is
+	shown  []time.Duration // how long each frame is shown
 }
 
-// shortest is how long each frame is shown at least: it takes the time of those before that are
-// left out.
+// shortest is the least duration of a frame: it includes the time of omitted frames before it.
 const shortest = 140 * time.Millisecond
 
-// frame is what the browser shows from a time on.
+// frame is the browser's image from a time on.
 type frame struct {
 	Data     []byte // PNG
 	Metadata struct{ Timestamp float64 }
 }
 
-// Film films the page while something is done. The last picture is shown for a time.
+// Film records the page while do runs. The last frame is shown for a time.
 func (p *Page) Film(do func(), last time.Duration) *Film {
 	p.t.Helper()
 	p.do("Page.startScreencast", map[string]any{"format": "png"}, nil)
@@ -37,7 +36,7 @@ func (p *Page) Film(do func(), last time.Duration) *Film {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	film := new(Film)
-	begin := 0.0 // of a picture that was shown too short
+	begin := 0.0 // of the first omitted frame
 	for i, f := range p.frames {
 		begin = cmp.Or(begin, f.Metadata.Timestamp)
 		shown := last
@@ -55,7 +54,7 @@ func (p *Page) Film(do func(), last time.Duration) *Film {
 	return film
 }
 
-// add adds a picture. One that looks like the last lengthens that.
+// add adds a frame. An unchanged frame extends the last one instead.
 func (f *Film) add(picture []byte, shown time.Duration) error {
 	decoded, err := png.Decode(bytes.NewReader(picture))
 	if err != nil {
@@ -71,8 +70,8 @@ func (f *Film) add(picture []byte, shown time.Duration) error {
 	return nil
 }
 
-// GIF returns the film, which repeats. All frames must have the same size. Each holds only what
-// changes, and they share the 63 colors that are in most places.
+// GIF returns the film as a repeating animation. All frames must have the same size. Each contains
+// only changed pixels, and they share the 63 most frequent colors.
 func (f *Film) GIF() ([]byte, error) {
 	out := &gif.GIF{}
 	colors := f.palette()
@@ -103,7 +102,7 @@ func (f *Film) GIF() ([]byte, error) {
 	return encoded.Bytes(), err
 }
 
-// palette returns the colors of the film: none at all, and those of most pixels.
+// palette returns the colors of the film: transparent, and the most frequent ones.
 func (f *Film) palette() color.Palette {
 	count := make(map[color.RGBA]int)
 	for _, frame := range f.frames {
@@ -125,7 +124,7 @@ func (f *Film) palette() color.Palette {
 	return colors
 }
 
-// changed returns the area where two frames differ; all of the frame if there is none before.
+// changed returns the area where two frames differ; the entire frame if there is none before.
 func changed(before, frame *image.RGBA) (area image.Rectangle) {
 	if before == nil {
 		return frame.Rect

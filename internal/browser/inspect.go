@@ -8,9 +8,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
-// Views returns what every page must be fit for: a phone and a desk, in one color scheme each, one with
-// scripts and one without. With PROOF more of both schemes in nine widths, with scripts and without: all
-// of them with a tenth of the whole depth.
+// Views returns the views that every page must support: a phone and a desktop, in one color scheme
+// each, one with scripts and one without. With PROOF it adds more: both schemes in nine widths,
+// with scripts and without; all of them with a tenth of the whole depth.
 func Views() []View {
 	views := []View{{Width: 320, Height: 800}, {Width: 1280, Height: 800, Dark: true, NoScript: true}}
 	for _, width := range []int{1280, 320, 600, 390, 900, 360, 768, 480, 1024} {
@@ -25,12 +25,11 @@ func Views() []View {
 	return views[:min(proof.Times(2, 10*len(views)), len(views))]
 }
 
-// Inspect checks that the page that is shown is not wider than its view, and that axe finds
-// nothing but by the rules that are accepted. It looks
-// at views without scripts with PROOF only.
+// Inspect checks that the current page is not wider than its view, and that axe has no findings
+// except for the accepted rules. It examines views without scripts only with PROOF.
 func (p *Page) Inspect(t *testing.T, axe Axe, v View, name string, accepted ...string) {
 	t.Helper()
-	if v.NoScript { // axe is one, and those of the page don't run any more
+	if v.NoScript { // axe needs scripts; a loaded page's own no longer start
 		p.Show(View{Width: v.Width, Height: v.Height, Dark: v.Dark, Scale: v.Scale})
 		defer p.Show(v)
 	}
@@ -49,8 +48,8 @@ func (p *Page) Inspect(t *testing.T, axe Axe, v View, name string, accepted ...s
 	}
 }
 
-// WantQuiet checks that the browser has complained of nothing, and has asked for nothing but
-// what is below an address.
+// WantQuiet checks that the browser has logged no problems, and has requested nothing outside of an
+// address.
 func (p *Page) WantQuiet(t *testing.T, address string) {
 	t.Helper()
 	for _, trouble := range p.Troubles() {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// View is what a page is shown in.
+// View is the configuration of a page's display.
 type View struct {
 	Width, Height int
 	Dark          bool
-	Scale         float64 // device pixels of one of CSS; 0 means 1
+	Scale         float64 // device pixels per CSS pixel; 0 means 1
 	NoScript      bool
 }
 
@@ -71,7 +71,7 @@ func (p *Page) do(method string, params, result any) {
 	p.browser.must(p.t, p.session, method, params, result)
 }
 
-// Show changes what the page is shown in.
+// Show changes the view of the page.
 func (p *Page) Show(v View) {
 	p.t.Helper()
 	scheme := "light"
@@ -83,13 +83,13 @@ func (p *Page) Show(v View) {
 	p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": v.NoScript}, nil)
 }
 
-// SetZone changes the time zone that the page is in.
+// SetZone changes the time zone of the page.
 func (p *Page) SetZone(name string) {
 	p.t.Helper()
 	p.do("Emulation.setTimezoneOverride", map[string]any{"timezoneId": name}, nil)
 }
 
-// hear keeps what is wrong with the page, and what it asks for.
+// hear collects the page's problems and requests.
 func (p *Page) hear(method string, params json.RawMessage) {
 	var event struct {
 		Type    string
@@ -115,13 +115,13 @@ func (p *Page) hear(method string, params json.RawMessage) {
 	case "Page.loadEventFired":
 		select {
 		case p.loaded <- struct{}{}:
-		default: // nobody waits for that many
+		default: // nothing waits for that many
 		}
 	case "Network.requestWillBeSent":
 		p.requests = append(p.requests, event.Request.URL)
 	case "Page.screencastFrame":
 		p.frames = append(p.frames, event.frame)
-		_ = p.browser.send(p.session, "Page.screencastFrameAck", map[string]any{"sessionId": event.SessionID}, nil) // or no more come
+		_ = p.browser.send(p.session, "Page.screencastFrameAck", map[string]any{"sessionId": event.SessionID}, nil) // otherwise no further frames arrive
 	case "Runtime.consoleAPICalled":
 		if event.Type == "error" || event.Type == "warning" || event.Type == "assert" {
 			p.troubles = append(p.troubles, fmt.Sprintf("console.%s: %v", event.Type, event.Args))
@@ -135,14 +135,14 @@ func (p *Page) hear(method string, params json.RawMessage) {
 	}
 }
 
-// Troubles returns what the browser has complained of.
+// Troubles returns the problems that the browser has logged.
 func (p *Page) Troubles() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.troubles)
 }
 
-// Requests returns the addresses that were asked for.
+// Requests returns the requested addresses.
 func (p *Page) Requests() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
