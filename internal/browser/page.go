@@ -149,7 +149,7 @@ func (p *Page) Requests() []string {
 	return slices.Clone(p.requests)
 }
 
-// Go goes to an address and waits until the page is loaded.
+// Go navigates to an address and waits until the page is loaded.
 func (p *Page) Go(address string) {
 	p.t.Helper()
 	p.Load(func() {
@@ -161,7 +161,7 @@ func (p *Page) Go(address string) {
 	})
 }
 
-// Load does something that has the browser load a page, and waits for that.
+// Load calls do, which makes the browser load a page, and waits for the page.
 func (p *Page) Load(do func()) {
 	p.t.Helper()
 	for len(p.loaded) > 0 {
@@ -175,8 +175,8 @@ func (p *Page) Load(do func()) {
 	}
 }
 
-// Eval evaluates an expression of JavaScript, awaits it if it is a promise, and reads its
-// JSON into result unless that is nil.
+// Eval evaluates a JavaScript expression, awaits it if it is a promise, and reads its JSON into
+// result unless that is nil.
 func (p *Page) Eval(expression string, result any) {
 	p.t.Helper()
 	var got struct {
@@ -198,7 +198,7 @@ func (p *Page) Eval(expression string, result any) {
 	}
 }
 
-// Wait waits until an expression is true. The page looks whenever something changes in it.
+// Wait waits until an expression is true. The page evaluates it after each change.
 func (p *Page) Wait(expression string) {
 	p.t.Helper()
 	p.Eval(strings.ReplaceAll(`new Promise((done) => {
@@ -209,8 +209,8 @@ func (p *Page) Wait(expression string) {
 	})`, "CONDITION", expression), nil)
 }
 
-// Picture returns the page as PNG: its upper part, as high as the view, or height pixels of
-// CSS unless that is 0.
+// Picture returns the page as PNG: its upper part, as high as the view, or height CSS pixels unless
+// that is 0.
 func (p *Page) Picture(width, height int) []byte {
 	p.t.Helper()
 	var got struct{ Data []byte }

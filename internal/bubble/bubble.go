@@ -1,11 +1,10 @@
-// Package bubble runs tests in virtual time, as testing/synctest does, and lets
-// the race detector look on.
+// Package bubble runs tests in virtual time, as testing/synctest does, and works with the race
+// detector.
 //
-// Of Go 1.26, the race detector takes all timers of a bubble for one thread. Where
-// two processors come upon channels of such timers at a time, it crashes the
-// process ("SIGSEGV" in maybeRunChan, or "ThreadSanitizer: CHECK failed"). On one
-// processor that doesn't happen, and races are found all the same: they are what
-// is not synchronized, not what happens at a time.
+// In Go 1.26, the race detector attributes all timers of a bubble to one thread. If two processors
+// access channels of such timers at the same time, it crashes the process ("SIGSEGV" in
+// maybeRunChan, or "ThreadSanitizer: CHECK failed"). On one processor that doesn't happen, and
+// races are still found: they are unsynchronized accesses, not simultaneous ones.
 package bubble
 
 import (
@@ -18,11 +17,10 @@ import (
 var (
 	mu         sync.Mutex
 	running    int // bubbles; guarded by mu, like the next
-	processors int // that there are without them
+	processors int // GOMAXPROCS without them
 )
 
-// Test is [synctest.Test]. With the race detector there is only one processor
-// while it runs.
+// Test is [synctest.Test]. With the race detector it uses only one processor.
 func Test(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	if raceDetector {

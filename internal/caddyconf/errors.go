@@ -12,14 +12,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
-// ModulePath is the path of this module, as binaries and xcaddy have it.
+// ModulePath is the path of this module in binaries and for xcaddy.
 const ModulePath = "github.com/caddy-tally/caddy-tally"
 
-// Source returns where the current token stands, such as `Caddyfile:12`.
+// Source returns the place of the current token, such as `Caddyfile:12`.
 func Source(d *caddyfile.Dispenser) string { return fmt.Sprintf("%s:%d", d.File(), d.Line()) }
 
-// InLine adds to an error of the Caddyfile adapter what it is about, and where that
-// is unless the error says so already.
+// InLine adds the subject to an error of the Caddyfile adapter, and the place unless the error
+// contains it.
 func InLine(d *caddyfile.Dispenser, about string, err error) error {
 	if strings.Contains(err.Error(), ", at ") {
 		return fmt.Errorf("%s: %w", about, err)
@@ -27,8 +27,7 @@ func InLine(d *caddyfile.Dispenser, about string, err error) error {
 	return d.Errf("%s: %w", about, err)
 }
 
-// sourceError is an error with the place in a config file that it is about. It is
-// written as Caddy writes those of the Caddyfile adapter.
+// sourceError is an error with its place in a config file, in the format of Caddy's adapter errors.
 type sourceError struct {
 	error
 	source string
@@ -40,8 +39,8 @@ func (e sourceError) Error() string { return e.error.Error() + ", at " + e.sourc
 // Unwrap returns the error without the place.
 func (e sourceError) Unwrap() error { return e.error }
 
-// AtSource adds to an error where in a config file its cause stands, if that is
-// known and the error doesn't say so already.
+// AtSource adds the place of the cause to an error, if it is known and the error doesn't contain it
+// yet.
 func AtSource(err error, source string) error {
 	if _, placed := errors.AsType[sourceError](err); err == nil || placed || source == "" {
 		return err
@@ -49,11 +48,10 @@ func AtSource(err error, source string) error {
 	return sourceError{err, source}
 }
 
-// Logger returns the logger for what concerns no single configuration.
+// Logger returns the logger for messages that concern no single configuration.
 func Logger() *zap.Logger { return caddy.Log().Named("rate_limit") }
 
-// DidYouMean asks whether one of the words was meant that there are, or returns "" if none
-// is like word.
+// DidYouMean returns a question that suggests a known word similar to word, or "" if there is none.
 func DidYouMean(word string, known []string) string {
 	for _, candidate := range known {
 		if n := typo.Distance(word, candidate); n <= 2 && 2*n <= len(word) {

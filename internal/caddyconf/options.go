@@ -1,4 +1,4 @@
-// Package caddyconf reads options of a Caddyfile, and says where in it something is wrong.
+// Package caddyconf reads options of a Caddyfile, and adds places to its errors.
 package caddyconf
 
 import (
@@ -35,13 +35,13 @@ func OrList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// ParseCount parses a whole number in which `_` may set digits apart.
+// ParseCount parses an integer. `_` may separate digits.
 func ParseCount(s string) (int64, error) {
 	return strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
 }
 
-// ParseUnits parses a number of units: a whole number, or a size such as 500MB or 1GiB
-// where units are bytes.
+// ParseUnits parses a number of units: an integer, or a size such as 500MB or 1GiB if units are
+// bytes.
 func ParseUnits(s string) (int64, error) {
 	if !strings.HasSuffix(strings.ToLower(s), "b") {
 		return ParseCount(s)
@@ -60,8 +60,8 @@ func ModuleJSON(d *caddyfile.Dispenser, module any, key, name string) ([]byte, e
 	return raw, nil
 }
 
-// EachOption reads the options of a block, of which each may be given once, but for
-// those that are repeatable.
+// EachOption reads the options of a block. It rejects repetitions, except of the repeatable
+// options.
 func EachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, repeatable ...string) error {
 	return EachChecked(d, unmarshal, func() error { return nil }, repeatable...)
 }
@@ -80,9 +80,9 @@ func EachChecked(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) er
 	return cmp.Or(err, wrong)
 }
 
-// EachLine reads the lines of a block, and checks the settings after each. What is wrong
-// with them at the end of the block names the line that brought it; a later line may
-// make an earlier one right.
+// EachLine reads the lines of a block, and checks the settings after each. An error that remains at
+// the end of the block names the line that introduced it; a later line may resolve an earlier one's
+// error.
 func EachLine(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error, check func() error) (wrong, err error) {
 	wrong, source := check(), Source(d)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
@@ -99,8 +99,8 @@ func EachLine(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error
 	return AtSource(wrong, source), nil
 }
 
-// Duration reads the option's argument. Zero is refused because in the
-// struct it means the default.
+// Duration reads the option's argument. It rejects zero because in the struct zero means the
+// default.
 func Duration(d *caddyfile.Dispenser, field *caddy.Duration) error {
 	option, arg := d.Val(), ""
 	if !d.AllArgs(&arg) {
@@ -139,8 +139,8 @@ func String(d *caddyfile.Dispenser, field *string) error {
 	return nil
 }
 
-// maxStoreSize is the largest max_size: numbers of a Caddyfile pass through
-// float64, which still counts single bytes there.
+// maxStoreSize is the largest max_size. Numbers of a Caddyfile pass through float64, which is exact
+// to the byte up to this size.
 const maxStoreSize = 1 << 48
 
 // Size sets a number of bytes.

@@ -4,8 +4,8 @@ package child
 
 import "os/exec"
 
-// Start starts a process, and what it starts is killed with it when this process has ended, however
-// that happened. It is in a group of processes with all others that Start has started.
+// Start starts a process in a group shared with all others that Start has started. The process and
+// its children are killed when this process ends, for whatever reason.
 func Start(cmd *exec.Cmd) error {
 	if err := join(cmd); err != nil {
 		return err
@@ -16,5 +16,5 @@ func Start(cmd *exec.Cmd) error {
 // Wait waits for a process that [Start] has started.
 func Wait(cmd *exec.Cmd) error { return cmd.Wait() }
 
-// RemoveFolder has a folder removed when this process has ended, if it is still there.
+// RemoveFolder schedules a folder for removal when this process ends, if it still exists.
 func RemoveFolder(path string) error { return removeFolder(path) }

@@ -4,7 +4,7 @@ package child
 
 import "os/exec"
 
-// Elsewhere, only tests that run to their end leave nothing behind.
+// On other systems, only tests that run to their end clean up.
 
 func join(*exec.Cmd) error { return nil }
 

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// script ends the members of a group when its input ends, which is when the process has that writes
-// it, and their children that are in other groups, as those of a Postgres server are: they end by
-// themselves, but not while they are stopped. Then it unmounts what is in the folders that were named,
-// and removes these.
+// script runs until its input ends, which is when the process that writes it ends. Then it ends the
+// members of a group and their children in other groups, such as those of a Postgres server: they
+// end by themselves, but not while they are stopped. Finally it unmounts everything in the
+// registered folders, and removes them.
 const script = `
 folders=
 while read -r folder; do folders="$folders$folder
@@ -31,16 +31,16 @@ done 2>/dev/null
 for try in 1 2 3; do rm -rf -- $folders && break; sleep 1; done
 `
 
-// keeper is a process that ends and removes what is left. It is told by a pipe, of which only this
-// process has the other end, and for a moment those that it is about to start: when the pipe ends
-// they are in the group.
+// keeper is a process that cleans up. It is controlled by a pipe. Only this process has the other
+// end, and for a moment the processes that it is about to start: when the pipe ends they are in the
+// group.
 type keeper struct {
 	group int
 	told  *os.File
 }
 
 var running = sync.OnceValues(func() (k keeper, err error) {
-	leader, _, err := background("cat") // it does nothing, so that there is a group
+	leader, _, err := background("cat") // does nothing but keep the group alive
 	if err != nil {
 		return k, err
 	}
@@ -48,8 +48,8 @@ var running = sync.OnceValues(func() (k keeper, err error) {
 	return keeper{leader, told}, err
 })
 
-// background starts a process that leads a group, so that no signal from a terminal is for it, and
-// has a pipe as its input.
+// background starts a process that leads a group, so that no signal from a terminal reaches it,
+// with a pipe as its input.
 func background(program string, args ...string) (pid int, input *os.File, err error) {
 	in, input, err := os.Pipe()
 	if err != nil {
@@ -65,10 +65,10 @@ func background(program string, args ...string) (pid int, input *os.File, err er
 	return cmd.Process.Pid, input, nil
 }
 
-// inputs are kept open as long as this process runs.
+// inputs stay open as long as this process runs.
 var inputs []*os.File
 
-// join has a process start in the group that is ended.
+// join makes a process start in the group that keeper ends.
 func join(cmd *exec.Cmd) error {
 	k, err := running()
 	if err != nil {

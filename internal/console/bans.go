@@ -61,7 +61,7 @@ need --force: with one of them a list from elsewhere opens or closes the site.`,
 	})
 }
 
-// endOf says when a statement or a ban ends.
+// endOf returns the end of a rule or a ban.
 func (s *session) endOf(b operator.Ban) cell {
 	if b.Until == nil {
 		return text("no end")
@@ -71,16 +71,16 @@ func (s *session) endOf(b operator.Ban) cell {
 
 var actionStyle = map[string]style{"ban": red, "allow": green}
 
-// maxImport is how many bytes a file that is imported has at most.
+// maxImport is the size of the largest file to import, in bytes.
 const maxImport = 64 << 20
 
-// imported is a file that is imported, and what the flags say of it.
+// imported is a file to import, with its flags.
 type imported struct {
 	file, held, reason string
 	trust              rules.Trust
 }
 
-// importFile makes the service add the statements of a file.
+// importFile makes the service add the rules of a file.
 func (s *session) importFile(in *imported, stdin io.Reader) error {
 	text, err := readImport(in.file, stdin)
 	if err != nil {
@@ -118,8 +118,8 @@ func readImport(file string, stdin io.Reader) ([]byte, error) {
 	return text, err
 }
 
-// statements returns the statements of a text that is imported, each checked. A line that
-// names a client only bans it.
+// statements returns the checked rules of an imported text. A line with only a client bans the
+// client.
 func (in *imported) statements(text []byte, ending string) (lines []string, err error) {
 	n := 0
 	for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
@@ -154,7 +154,7 @@ func (in *imported) statements(text []byte, ending string) (lines []string, err 
 	return lines, nil
 }
 
-// importLines makes the service add statements, as many at once as an order may have.
+// importLines makes the service add rules, as many at once as an order may have.
 func (s *session) importLines(lines []string, trust rules.Trust) error {
 	total := operator.Done{}
 	for len(lines) > 0 {

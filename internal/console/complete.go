@@ -10,14 +10,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// completeTimeout is how long the shell waits for words.
+// completeTimeout is how long the shell waits for completions.
 const completeTimeout = 2 * time.Second
 
 // completion completes an argument in the shell.
 type completion = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective)
 
-// complete returns what completes the argument at a position with words of the running
-// Caddy. If it can't be asked, there are none.
+// complete returns a completion of the argument at a position with words from the running Caddy. It
+// returns no words if Caddy can't be reached.
 func (c console) complete(position int, words func(context.Context, operator.Service) []string) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) != position {
@@ -50,7 +50,7 @@ func (c console) completeZone(position int) completion {
 	})
 }
 
-// completeClient completes a client of those that are refused most.
+// completeClient completes one of the clients that are refused most.
 func (c console) completeClient(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return c.complete(0, func(ctx context.Context, s operator.Service) (clients []string) {
 		keys, _ := s.Keys(ctx, operator.KeysQuery{By: operator.ByRefused, N: 100})
@@ -61,7 +61,7 @@ func (c console) completeClient(cmd *cobra.Command, args []string, begun string)
 	})(cmd, args, begun)
 }
 
-// completeBanned completes a client of those that are banned or allowed.
+// completeBanned completes a banned or allowed client.
 func (c console) completeBanned(action string) completion {
 	return c.complete(0, func(ctx context.Context, s operator.Service) (clients []string) {
 		bans, _ := s.Bans(ctx)

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// Connect returns the service that a command is about, by its flags.
+// Connect returns the service for a command's flags.
 type Connect func(*cobra.Command) (operator.Service, error)
 
 // Commands returns the commands for a service.
@@ -35,10 +35,10 @@ func (c console) all() []*cobra.Command {
 	}
 }
 
-// errNothing ends a command that has found nothing, and has said so.
+// errNothing ends a command that has found nothing, and has printed that.
 var errNothing = errors.New("nothing was found")
 
-// session is a command that runs.
+// session is a running command.
 type session struct {
 	operator.Service
 	ctx     context.Context
@@ -49,7 +49,7 @@ type session struct {
 	now     time.Time
 }
 
-// command adds to a command what all have, and what it runs.
+// command adds the common flags and the function to a command.
 func (c console) command(cmd *cobra.Command, run func(*session, []string) error) *cobra.Command {
 	asJSON := cmd.Flags().Bool("json", false, "Print JSON")
 	args := cmd.Args
@@ -72,14 +72,14 @@ func (c console) command(cmd *cobra.Command, run func(*session, []string) error)
 		if errors.Is(err, errNothing) {
 			cmd.SilenceErrors = true
 		} else if err != nil {
-			err = errors.New(printable(err.Error())) // it may quote what a client has chosen
+			err = errors.New(printable(err.Error())) // it may quote a client's text
 		}
 		return err
 	}
 	return cmd
 }
 
-// isColored reports whether an output is a terminal that is to show colors.
+// isColored reports whether an output is a terminal that should show colors.
 func isColored(out io.Writer) bool { return isTerminal(out) && os.Getenv("NO_COLOR") == "" }
 
 // IsTerminal reports whether an output is a terminal.
@@ -95,12 +95,12 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// printf prints a line. What is printed by %s and %v must be printable.
+// printf prints a line. The arguments of %s and %v must be printable.
 func (s *session) printf(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// nothing says that nothing was found, unless JSON has said so.
+// nothing prints that nothing was found, unless JSON shows it.
 func (s *session) nothing(format string, args ...any) error {
 	if !s.json {
 		s.printf("%s", printable(fmt.Sprintf(format, args...)))

@@ -49,7 +49,7 @@ Caddy has the refusal in memory.
 	})
 }
 
-// question returns what the arguments of explain ask.
+// question returns the question in the arguments of explain.
 func question(client, target string, headers []string) (q operator.Question, err error) {
 	q.Client = client
 	if method, url, ok := strings.Cut(target, " "); ok {
@@ -117,7 +117,7 @@ func (s *session) showExplanation(e operator.Explanation) {
 	}
 }
 
-// refusedBy says what refused a request.
+// refusedBy describes the cause of a refusal.
 func refusedBy(r *operator.Refusal) string {
 	switch {
 	case r.Limit == "":
@@ -136,7 +136,7 @@ func (s *session) fact(name, text string) {
 	s.printf("  %s%s", name, printable(text))
 }
 
-// joined returns a text with more about it in parentheses.
+// joined returns a text with details in parentheses.
 func joined(text, more string) string {
 	if more == "" {
 		return text
@@ -183,7 +183,7 @@ func (s *session) showLimits(limits []operator.LimitState) {
 	}, limits)
 }
 
-// nextOf says what a limit does to the next request.
+// nextOf describes a limit's effect on the next request.
 func (s *session) nextOf(l operator.LimitState) cell {
 	passes := "passes"
 	if l.FreeAt != nil {

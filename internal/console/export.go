@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// exported is all that can be seen at one moment. What can't be had is missing, and Missing
-// says why.
+// exported is the complete state at one moment. Unavailable parts are missing, and Missing contains
+// the reasons.
 type exported struct {
 	At       time.Time          `json:"at"`
 	Status   *operator.Status   `json:"status,omitempty"`
@@ -37,7 +37,7 @@ leave them out with --no-clients before it goes to somebody else.`,
 	}
 	cmd.Flags().BoolVar(&noClients, "no-clients", false, "Leave out what names clients")
 	return c.command(cmd, func(s *session, _ []string) error {
-		status, err := s.Status(s.ctx) // which fails if nothing can be had
+		status, err := s.Status(s.ctx) // fails if nothing is available
 		if err != nil {
 			return err
 		}

@@ -81,7 +81,7 @@ func (s *session) showStatus(status operator.Status) {
 	}
 }
 
-// showNetwork shows how a store on a network is reached.
+// showNetwork shows the connection to a store on a network.
 func (s *session) showNetwork(o operator.Store) {
 	n := o.Network
 	if n == nil {
@@ -104,7 +104,7 @@ func (s *session) showNetwork(o operator.Store) {
 	}
 }
 
-// rounded returns a duration that people can read.
+// rounded returns a duration in readable precision.
 func rounded(s operator.Seconds) time.Duration {
 	d := s.Duration()
 	if d < 10*time.Millisecond {
@@ -113,7 +113,7 @@ func rounded(s operator.Seconds) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// showRegion shows how counts are shared with other regions, if they are.
+// showRegion shows the sharing of counts with other regions, if configured.
 func (s *session) showRegion(r *operator.Region) {
 	if r == nil {
 		return
@@ -189,7 +189,7 @@ var zoneColumns = []column[zoneLimit]{
 	{"WOULD REFUSE", func(r zoneLimit) cell { return figure(r.WouldRefuse) }},
 }
 
-// zoneCell names a zone, and says under which load it applies.
+// zoneCell names a zone and its load conditions.
 func zoneCell(z operator.Zone) cell {
 	if len(z.When) == 0 {
 		return text(z.Name)
@@ -205,7 +205,7 @@ func zoneCell(z operator.Zone) cell {
 	return text(fmt.Sprintf("%s (%s %s)", z.Name, applies, strings.Join(conditions, " or ")))
 }
 
-// limitCell names a limit, and says if it refuses nothing.
+// limitCell names a limit, and marks a shadow limit.
 func limitCell(name string, shadow bool) cell {
 	if shadow {
 		return text(name + " (shadow)")
@@ -351,10 +351,10 @@ func (s *session) showRefusals(r operator.Refusals) {
 	}
 }
 
-// watchEvery is how often a list that is watched is made again.
+// watchEvery is the interval of refreshing a watched list.
 const watchEvery = 2 * time.Second
 
-// watchKeys lists keys again and again, until the context of the session ends.
+// watchKeys lists keys repeatedly, until the session's context ends.
 func (c console) watchKeys(s *session, q operator.KeysQuery) error {
 	again := time.NewTicker(watchEvery)
 	defer again.Stop()
@@ -380,7 +380,7 @@ func (c console) watchKeys(s *session, q operator.KeysQuery) error {
 	}
 }
 
-// showPage prints a page in the place of the last one, on a terminal, or below it.
+// showPage prints a page. On a terminal it replaces the last page.
 func (s *session) showPage(page string) {
 	if isTerminal(s.out) && !s.json {
 		page = "\x1b[H\x1b[2J" + page

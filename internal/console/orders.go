@@ -9,16 +9,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// clientHelp says in help texts how a client is named.
+// clientHelp explains the names of clients in help texts.
 const clientHelp = `
 A client is an address (203.0.113.9), a network (203.0.113.0/24), api-key:NAME,
 key:TEXT (the value of a zone's key), session:ID or tag:TAG, as lists show them.`
 
-// act is a method of a service that does something to a client.
+// act is a method of a service with an effect on a client.
 type act func(operator.Service, context.Context, operator.Order) (operator.Done, error)
 
-// order returns a command that gives an order. said says what was done; nothing is for an
-// order that has changed nothing, or is "" if that can't be.
+// order returns a command that gives an order. said returns the message about the result. nothing
+// is the message for an order without effect, or "" if that is impossible.
 func (c console) order(cmd *cobra.Command, o *operator.Order, do act, said func(*session, operator.Done) string, nothing string) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.Long += clientHelp
@@ -90,7 +90,7 @@ func addForce(cmd *cobra.Command, o *operator.Order) {
 	cmd.Flags().BoolVar(&o.Force, "force", false, "Also a network wider than /8 (IPv6: /19)")
 }
 
-// setFor says for how long an order holds.
+// setFor sets the duration of an order.
 func setFor(o *operator.Order, held string) error {
 	if held == "" {
 		return nil
@@ -113,7 +113,7 @@ func (c console) unban() *cobra.Command {
 		switch {
 		case d.Bans == 0:
 			return "No ban of " + d.Client + " was found; its violations are forgotten."
-		case len(d.Notes) > 0: // which say what else bans it
+		case len(d.Notes) > 0: // Notes name other bans of it
 			return fmt.Sprintf("Lifted %s of %s.", counted(d.Bans, "ban"), d.Client)
 		}
 		return d.Client + " is no longer banned."
@@ -138,7 +138,7 @@ func (c console) allow() *cobra.Command {
 	}, "")
 }
 
-// holds says where a statement holds that is in the store or in the rules file.
+// holds describes where a rule applies that is in the store or in the rules file.
 func holds(in string) string {
 	switch in {
 	case "store":

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// resolutions are what a point of the history can stand for.
+// resolutions are the possible units of a point of the history, in seconds.
 var resolutions = map[string]operator.Seconds{"": 0, "minute": 60, "hour": 3600, "day": 86400}
 
 // history returns `caddy rate-limit history`.
@@ -50,7 +50,7 @@ Minutes are kept for 48 hours, hours for 90 days, and days for two years.`,
 	})
 }
 
-// before returns the time so long before now, or the zero time for "".
+// before returns the time that precedes now by ago, or the zero time for "".
 func before(now time.Time, flag, ago string) (time.Time, error) {
 	if ago == "" {
 		return time.Time{}, nil
@@ -59,7 +59,7 @@ func before(now time.Time, flag, ago string) (time.Time, error) {
 	return now.Add(-d), err
 }
 
-// duration reads a duration that is longer than 0.
+// duration parses a positive duration.
 func duration(flag, value string) (time.Duration, error) {
 	d, err := caddy.ParseDuration(value)
 	if err != nil || d <= 0 {

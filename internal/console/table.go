@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// style is how a text looks where colors are shown.
+// style is the look of a text if colors are shown.
 type style string
 
 const (
@@ -31,7 +31,7 @@ func text(s string) cell { return cell{text: s} }
 
 func figure(n int64) cell { return cell{text: wording.Number(n), right: true} }
 
-// alarm is a number that is red unless it is 0.
+// alarm is a number in red unless it is 0.
 func alarm(n int64) cell {
 	c := figure(n)
 	if n > 0 {
@@ -46,8 +46,8 @@ type column[T any] struct {
 	cell func(T) cell
 }
 
-// writeTable writes a table with a row for each value. A column without any text is left
-// out, and a long text is cut unless it is in the last one.
+// writeTable writes a table with a row for each value. It omits columns without any text, and cuts
+// long texts except in the last column.
 func writeTable[T any](w io.Writer, colored bool, columns []column[T], values []T) {
 	rows := [][]cell{nil}
 	for _, c := range columns {
@@ -70,7 +70,7 @@ func writeTable[T any](w io.Writer, colored bool, columns []column[T], values []
 	}
 }
 
-// widthsOf returns how wide columns are; 0 for one that has a head only.
+// widthsOf returns the widths of columns; 0 for a column that only has a head.
 func widthsOf(rows [][]cell) []int {
 	widths := make([]int, len(rows[0]))
 	for i, head := range rows[0] {
@@ -104,7 +104,7 @@ func rowText(row []cell, rows [][]cell, widths []int, colored bool) string {
 	return line.String()
 }
 
-// styled returns a text with the codes of a terminal that make it look so.
+// styled returns a text with a terminal's escape codes for a style.
 func styled(text string, s style, colored bool) string {
 	if !colored || s == plain || text == "" {
 		return text

@@ -9,10 +9,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// printable returns a text as a terminal may get it.
+// printable returns a text that is safe for a terminal.
 func printable(text string) string { return wording.Printable(text, "") }
 
-// maxCell is how many characters of a text a table shows.
+// maxCell is the most characters of a text in a table.
 const maxCell = 60
 
 // shortened returns a text that fits into a table.
@@ -23,8 +23,8 @@ func shortened(text string) string {
 	return string([]rune(text)[:maxCell-1]) + "…"
 }
 
-// span returns a duration in its largest unit, and the next if there are few of it: 45s, 4m,
-// 1h 30m, 3d 4h. It is rounded up, so that whoever waits that long has waited enough.
+// span formats a duration in its largest unit, and the next one for small values: 45s, 4m, 1h 30m,
+// 3d 4h. It rounds up, so that waiting that long is enough.
 func span(d time.Duration) string {
 	seconds := int64(d / time.Second)
 	if d%time.Second > 0 {
@@ -50,7 +50,7 @@ func span(d time.Duration) string {
 	return "0s"
 }
 
-// fromNow returns when a time is: in 4m, 3h ago.
+// fromNow formats a time relative to now: in 4m, 3h ago.
 func fromNow(at, now time.Time) string {
 	switch d := at.Sub(now); {
 	case d > 0:
@@ -62,8 +62,8 @@ func fromNow(at, now time.Time) string {
 	}
 }
 
-// moment returns a time in the time zone of the terminal, and when that is unless it is
-// centuries from now.
+// moment formats a time in the terminal's time zone, and relative to now unless it is centuries
+// away.
 func moment(at, now time.Time) string {
 	text := at.Local().Format("2006-01-02 15:04:05")
 	if d := at.Sub(now); d == math.MaxInt64 || d == math.MinInt64 {
@@ -72,7 +72,7 @@ func moment(at, now time.Time) string {
 	return text + " (" + fromNow(at, now) + ")"
 }
 
-// until returns until when something holds.
+// until formats the end of a ban or an allowance.
 func until(end *time.Time, now time.Time) string {
 	if end == nil {
 		return "until it is lifted"
@@ -80,7 +80,7 @@ func until(end *time.Time, now time.Time) string {
 	return "until " + moment(*end, now)
 }
 
-// bytesText returns a size: 4.2 MiB.
+// bytesText formats a size: 4.2 MiB.
 func bytesText(n int64) string {
 	size, unit := wording.Scale(n)
 	if unit == "B" {
@@ -89,7 +89,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f %s", size, unit)
 }
 
-// counted returns a number and what there is: 1 ban, 2 bans.
+// counted returns a number with its noun: 1 ban, 2 bans.
 func counted(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
