@@ -3,7 +3,8 @@
 //
 // # Invariants
 //
-//   - No client's text reaches the terminal unescaped: unprintable characters are escaped, in JSON too.
+//   - No client's text reaches the terminal unescaped: unprintable characters are escaped, in JSON
+//     too.
 //   - With --json a command prints JSON and nothing else to its output.
 //   - A command that finds nothing says so, and exits with status 1.
 package console

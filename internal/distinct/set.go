@@ -8,7 +8,7 @@ import (
 const (
 	indexBits = 11
 	registers = 1 << indexBits
-	maxRank   = 31 // what 5 bits hold; enough for 2^41 values
+	maxRank   = 31 // the most that 5 bits hold; enough for 2^41 values
 	perWord   = 4  // registers
 )
 
@@ -18,7 +18,7 @@ type Set struct {
 	words [registers / perWord]atomic.Uint32
 }
 
-// Add counts a value, by 64 bits of its hash that are all as good as random.
+// Add counts a value by its hash, 64 uniformly distributed bits.
 func (s *Set) Add(hash uint64) {
 	i, rank := place(hash)
 	word, shift := &s.words[i/perWord], i%perWord*8
@@ -33,14 +33,14 @@ func (s *Set) Add(hash uint64) {
 	}
 }
 
-// place returns the register of a hash, and the rank that it has there at least.
+// place returns the register of a hash, and the least rank of the register.
 func place(hash uint64) (register, rank uint32) {
 	zeros := bits.LeadingZeros64(hash<<indexBits | 1<<(indexBits-1))
 	return uint32(hash >> (64 - indexBits)), uint32(min(zeros+1, maxRank))
 }
 
-// Take returns what the set has seen since the last call, and empties it. A value that is
-// added meanwhile is in this sketch or in the next.
+// Take returns the sketch of the values since the last call, and empties the set. A value that is
+// added concurrently is in this sketch or in the next.
 func (s *Set) Take() Sketch {
 	var ranks [registers]byte
 	for i := range s.words {

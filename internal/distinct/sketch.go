@@ -5,19 +5,19 @@ import (
 	"math"
 )
 
-// Sketch is what a set has seen. Nil is one that has seen nothing. A sketch is never
-// changed. Its bytes can be kept anywhere: those of no sketch are taken as some sketch.
+// Sketch is the state of a set. Nil is the empty set. A sketch is immutable. Its bytes can be kept
+// anywhere. Any invalid bytes are read as some sketch.
 //
-// It is either the rank of each register, a byte each, or the registers that are not 0,
-// two bytes each: the index and then the rank, in bits.
+// It contains either the rank of each register, a byte each, or the registers that are not 0, two
+// bytes each: the index and then the rank, in bits.
 type Sketch []byte
 
 const (
 	rankBits = 16 - indexBits
-	most     = 1 << (indexBits + maxRank) // values that can be told from more
+	most     = 1 << (indexBits + maxRank) // the most values that can be counted
 )
 
-// pack writes ranks in the shorter of the two ways.
+// pack encodes ranks in the shorter of the two ways.
 func pack(ranks *[registers]byte) Sketch {
 	var short Sketch
 	for i, rank := range ranks {
@@ -32,7 +32,7 @@ func pack(ranks *[registers]byte) Sketch {
 	return short
 }
 
-// unpack adds to ranks what a sketch says.
+// unpack merges a sketch into ranks.
 func (s Sketch) unpack(ranks *[registers]byte) {
 	if len(s) == registers {
 		for i, rank := range s {
@@ -47,7 +47,7 @@ func (s Sketch) unpack(ranks *[registers]byte) {
 	}
 }
 
-// Merge returns the sketch of what either of two has seen.
+// Merge returns the sketch of the union of two sets.
 func (s Sketch) Merge(other Sketch) Sketch {
 	var ranks [registers]byte
 	s.unpack(&ranks)
@@ -55,11 +55,11 @@ func (s Sketch) Merge(other Sketch) Sketch {
 	return pack(&ranks)
 }
 
-// Count returns about how many different values the sketch has seen.
+// Count estimates the number of different values.
 func (s Sketch) Count() int64 {
 	var ranks [registers]byte
 	s.unpack(&ranks)
-	var with [maxRank + 1]float64 // how many registers have a rank
+	var with [maxRank + 1]float64 // number of registers by rank
 	for _, rank := range ranks {
 		with[rank]++
 	}
@@ -75,7 +75,7 @@ func (s Sketch) Count() int64 {
 	return int64(math.Round(min(m*m/(2*math.Ln2*z), most)))
 }
 
-// sigma is x + Σ x^(2^k) · 2^(k-1), for registers that nothing came to.
+// sigma is x + Σ x^(2^k) · 2^(k-1), for empty registers.
 func sigma(x float64) float64 {
 	y, z := 1.0, x
 	for was := -1.0; z != was; {
@@ -87,7 +87,7 @@ func sigma(x float64) float64 {
 	return z
 }
 
-// tau is (1 - x - Σ (1 - x^(2^-k))² · 2^-k) / 3, for registers that can't tell more.
+// tau is (1 - x - Σ (1 - x^(2^-k))² · 2^-k) / 3, for saturated registers.
 func tau(x float64) float64 {
 	if x == 0 || x == 1 {
 		return 0

@@ -9,19 +9,18 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
-// Visit is called with each handler that a request comes to, and the request as it is
-// there. It reports whether the request goes on.
+// Visit is called with each handler that a request reaches, and the request as it is there. It
+// reports whether the request continues.
 type Visit func(caddyhttp.MiddlewareHandler, *http.Request) (goesOn bool)
 
-// Follow follows a request through a server's routes. Its RemoteAddr, Host, URL and TLS
-// must be set as those of a request that was received. It returns the name of the handler
-// that would answer it, or "" if it came to the end or visit ended it, and an error if a
-// matcher fails.
+// Follow follows a request through a server's routes. Its RemoteAddr, Host, URL and TLS must be set
+// as in a received request. It returns the name of the handler that would answer it, or "" if it
+// reached the end or visit ended it, and an error if a matcher fails.
 func Follow(server *caddyhttp.Server, r *http.Request, visit Visit) (answers string, err error) {
 	return FollowPrepared(server, Prepare(server, r), visit)
 }
 
-// Prepare returns the request as a server has it before its routes.
+// Prepare returns the request as a server passes it to its routes.
 func Prepare(server *caddyhttp.Server, r *http.Request) *http.Request {
 	if r.RequestURI == "" {
 		r.RequestURI = r.URL.RequestURI()
@@ -29,14 +28,14 @@ func Prepare(server *caddyhttp.Server, r *http.Request) *http.Request {
 	return caddyhttp.PrepareRequest(r, caddy.NewReplacer(), new(nobody), server)
 }
 
-// FollowPrepared is Follow for a request that [Prepare] has returned, or one made of it.
+// FollowPrepared is Follow for a request from [Prepare], or one derived from it.
 func FollowPrepared(server *caddyhttp.Server, prepared *http.Request, visit Visit) (answers string, err error) {
 	f := &follower{server: server, visit: visit, request: prepared, response: new(nobody)}
 	_, err = f.routes(server.Routes)
 	return f.answers, err
 }
 
-// nobody gets a response that is not sent.
+// nobody is a writer that discards the response.
 type nobody struct{ header http.Header }
 
 // Header implements http.ResponseWriter.
@@ -53,21 +52,21 @@ func (n *nobody) Write(data []byte) (int, error) { return len(data), nil }
 // WriteHeader implements http.ResponseWriter.
 func (n *nobody) WriteHeader(int) {}
 
-// follower is a request on its way.
+// follower is a request that is being followed.
 type follower struct {
 	server   *caddyhttp.Server
 	visit    Visit
 	request  *http.Request
-	response http.ResponseWriter // nobody gets it
-	groups   map[string]bool     // of which a route has matched
-	depth    int                 // of routes in routes
+	response http.ResponseWriter // discards the response
+	groups   map[string]bool     // with a matched route
+	depth    int                 // nesting of routes
 	answers  string
 }
 
-// maxDepth bounds how deep routes lie in one another: a named route may invoke itself.
+// maxDepth bounds the nesting of routes: a named route may invoke itself.
 const maxDepth = 64
 
-// routes goes through routes, and reports whether the request goes on behind them.
+// routes follows routes, and reports whether the request continues after them.
 func (f *follower) routes(routes caddyhttp.RouteList) (goesOn bool, err error) {
 	if f.depth++; f.depth > maxDepth {
 		return false, nil
@@ -102,7 +101,7 @@ func (f *follower) routes(routes caddyhttp.RouteList) (goesOn bool, err error) {
 	return true, nil
 }
 
-// handler goes through one handler, and reports whether the request goes on behind it.
+// handler follows one handler, and reports whether the request continues after it.
 func (f *follower) handler(handler caddyhttp.MiddlewareHandler) (goesOn bool, err error) {
 	switch handler := handler.(type) {
 	case *caddyhttp.Subroute:

@@ -1,5 +1,5 @@
-// Package dsn replaces the placeholders in the data source names by which database drivers connect,
-// so that a password may have any characters.
+// Package dsn replaces the placeholders in the data source names of database drivers, so that a
+// password may contain any characters.
 package dsn
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Expand replaces the placeholders of a DSN, those for environment variables and files among them.
-// quote returns what stands for a value in a DSN, between other texts of it in which later placeholders
-// are left out; it isn't used for a DSN that is one placeholder. A password that isn't set is for the
-// server to refuse: configs are checked in places without secrets.
+// Expand replaces the placeholders of a DSN, including those for environment variables and files.
+// quote escapes a value, given the surrounding texts without later placeholders; it isn't used for
+// a DSN that is one placeholder. An unset password is left to the server to reject: configs are
+// checked in places without secrets.
 func Expand(dsn string, quote func(before, value, after string) (string, error)) (string, error) {
 	if dsn == "" {
 		return "", errors.New("dsn: is required: write how to connect to the server")
@@ -43,5 +43,5 @@ func Expand(dsn string, quote func(before, value, after string) (string, error))
 
 var placeholders = regexp.MustCompile(`\{[^{}]+\}`)
 
-// AsItIs is for [Expand]: values stand in a DSN as they are.
+// AsItIs is for [Expand]: it doesn't escape values.
 func AsItIs(_, value, _ string) (string, error) { return value, nil }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Postgres is for [Expand] with a URL or with pairs of keyword and value, as libpq reads them. A password may
-// have any characters, and no part of it is taken for a host, a path or another option. Hosts and lists of
-// options stay as they are.
+// Postgres is for [Expand] with a URL or with pairs of keyword and value, in libpq's syntax. A
+// password may contain any characters, and no part of it is taken for a host, a path or another
+// option. Hosts and lists of options are not escaped.
 func Postgres(before, value, after string) (string, error) {
 	switch {
 	case isURL(before):

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// IsCanonical reports whether all programs take the path for the same: it has no
-// empty, dotted or padded segment, no `\` or `;`, and nothing encoded that could
-// stand for itself or that is decoded into something of a meaning.
+// IsCanonical reports whether all programs read the path the same way: it has no empty, dotted or
+// padded segment, no `\` or `;`, and no encoded character that could stand for itself or that has a
+// special meaning when decoded.
 func (r *Request) IsCanonical() bool {
 	if r.isPlain() {
 		return true
@@ -33,8 +33,8 @@ func (r *Request) IsCanonical() bool {
 	return !isBlank(before) && before != '.' && r.isEncodedAsNeeded()
 }
 
-// isEncodedAsNeeded reports whether only those characters are percent-encoded that
-// can't stand for themselves.
+// isEncodedAsNeeded reports whether the only percent-encoded characters are those that can't stand
+// for themselves.
 func (r *Request) isEncodedAsNeeded() bool {
 	for rest := r.RawPath; rest != ""; {
 		_, after, found := strings.Cut(rest, "%")
@@ -53,11 +53,11 @@ func (r *Request) isEncodedAsNeeded() bool {
 	return true
 }
 
-// mostCanonical is how many parameters a canonical query has at most.
+// mostCanonical is the most parameters of a canonical query.
 const mostCanonical = 64
 
-// HasCanonicalQuery reports whether all programs find the same parameters in the
-// query: none twice, and nothing that is split or decoded in several ways.
+// HasCanonicalQuery reports whether all programs find the same parameters in the query: no repeated
+// ones, and no ambiguous separators or encodings.
 func (r *Request) HasCanonicalQuery() bool {
 	var few [fewParameters]parameter
 	params := r.parameters(few[:0])

@@ -2,17 +2,17 @@ package endpoint
 
 import "errors"
 
-// Endpoint is what a backend does something for. It is immutable.
+// Endpoint is the address of a backend's action. It is immutable.
 type Endpoint struct {
 	methods []string // upper case; none means any
 	paths   []pattern
 	query   []condition
 }
 
-// New returns an endpoint. Each of methods is an upper-case token; without any,
-// all methods match. At least one path is required, of which one must match; each
-// begins with a slash, and `*` stands for any text. All of query must hold: it
-// maps names of parameters to values, in which `*` stands for any text, too.
+// New returns an endpoint. Each of methods is an upper-case token; without any, all methods match.
+// At least one path is required, of which one must match; each begins with a slash, and `*` stands
+// for any text. All of query must match: it maps names of parameters to values, in which `*` stands
+// for any text, too.
 func New(methods, paths []string, query map[string]string) (*Endpoint, error) {
 	e := new(Endpoint)
 	for _, m := range methods {
@@ -46,8 +46,7 @@ func (e *Endpoint) Covers(r *Request) bool {
 	return e.coversPath(r) && e.coversMethod(r) && e.mayHold(r, true)
 }
 
-// coversPath reports whether some backend may take the path for one of the
-// endpoint's.
+// coversPath reports whether some backend may read the path as one of the endpoint's.
 func (e *Endpoint) coversPath(r *Request) bool {
 	if r.isPlain() {
 		path := newSpelling(r.Path)
@@ -68,7 +67,7 @@ func (e *Endpoint) coversPath(r *Request) bool {
 	return false
 }
 
-// Names reports whether the request names the endpoint, in whatever encoding.
+// Names reports whether the request names the endpoint, in any encoding.
 func (e *Endpoint) Names(r *Request) bool {
 	return e.namesPath(r) && e.coversMethod(r) && e.mayHold(r, false)
 }
@@ -89,8 +88,8 @@ func (e *Endpoint) namesPath(r *Request) bool {
 	return false
 }
 
-// mayHold reports whether some program may find all conditions on the query to hold;
-// unread is the answer for a query with more parameters than are read.
+// mayHold reports whether some program may find that all conditions on the query are met; unread is
+// the result for a query with more parameters than are read.
 func (e *Endpoint) mayHold(r *Request, unread bool) bool {
 	if len(e.query) == 0 {
 		return true

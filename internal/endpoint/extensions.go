@@ -2,12 +2,12 @@ package endpoint
 
 import "strings"
 
-// longestExtension is that of the longest one in the lists below.
+// longestExtension is the length of the longest extension in the lists below.
 const longestExtension = 6
 
-// extensions are those that programs split paths at; true are those of scripts. What
-// follows a script in a path is handed to it as PATH_INFO: /index.php/login. A path that
-// ends with a file or a format may be taken for a file of the page before it: /login/x.css.
+// extensions are the extensions at which programs split paths; true marks those of scripts. The
+// text after a script in a path is passed to it as PATH_INFO: /index.php/login. A path that ends
+// with a file or a format may be taken for a file of the page before it: /login/x.css.
 var extensions = func() map[string]bool {
 	all := make(map[string]bool)
 	for extension := range strings.FieldsSeq(files) {

@@ -19,8 +19,8 @@ var lower = func() (table [256]byte) {
 	return table
 }()
 
-// foldRune returns the same rune for all that differ in case only, ASCII where one
-// of them is.
+// foldRune maps all runes that differ only in case to the same one, to ASCII if one of them is
+// ASCII.
 func foldRune(r rune) rune {
 	if r < utf8.RuneSelf {
 		return rune(lower[byte(r)])
@@ -33,11 +33,11 @@ func foldRune(r rune) rune {
 	return r
 }
 
-// foldPages is how many times 256 runes there are up to the last one that has a case.
+// foldPages is the number of pages of 256 runes up to the last rune with a case.
 const foldPages = 0x1ea
 
-// folds returns what runes are folded to, if that is another. Asking package unicode takes
-// as long as reading 20 bytes, and clients may send nothing else.
+// folds maps runes to their folded ones, if they differ. Package unicode takes as long as reading
+// 20 bytes, and clients may send nothing else.
 var folds = sync.OnceValue(func() *[foldPages]*[256]rune {
 	var pages [foldPages]*[256]rune
 	fold := func(r, to rune) {
@@ -59,14 +59,13 @@ var folds = sync.OnceValue(func() *[foldPages]*[256]rune {
 
 // decoder decodes text. The zero value is ready for use.
 type decoder struct {
-	work int // how many bytes and characters were looked at
+	work int // number of bytes and characters examined
 }
 
-// append appends text as it is read by whoever decodes as often as anybody may:
-// percent-encoding, also as %uXXXX, overlong UTF-8, fullwidth characters as ASCII, and what a
-// table has for ASCII characters. It takes one pass over the text, however deeply that is
-// encoded: what a decoded character completes is decoded at once. Bytes that are no UTF-8
-// at all stay as they are.
+// append appends text as the most lenient program decodes it: percent-encoding in any depth, also
+// as %uXXXX, overlong UTF-8, fullwidth characters as ASCII, and ASCII characters mapped by a table.
+// It takes one pass over the text, however deeply that is encoded: a sequence that a decoded
+// character completes is decoded at once. Bytes that are not UTF-8 stay unchanged.
 func (d *decoder) append(to []byte, text string, table *[256]byte) []byte {
 	from := len(to)
 	d.work += len(text)
@@ -85,7 +84,7 @@ func (d *decoder) append(to []byte, text string, table *[256]byte) []byte {
 	return to
 }
 
-// What a byte may be the last one of.
+// Kinds of bytes by the sequences that they may end.
 const (
 	nothing = iota
 	aRune
@@ -104,8 +103,8 @@ var completes = func() (table [256]byte) {
 	return table
 }()
 
-// settle decodes what the last byte completes, and what that completes in turn. Each step
-// but the last makes the text shorter.
+// settle decodes the sequence that the last byte completes, and further sequences that the result
+// completes. Each step but the last makes the text shorter.
 func (d *decoder) settle(to []byte, from int, table *[256]byte) []byte {
 	for {
 		d.work++
@@ -130,7 +129,7 @@ func (d *decoder) settle(to []byte, from int, table *[256]byte) []byte {
 	}
 }
 
-// lastUnicode returns the character that a text ends with as %uXXXX.
+// lastUnicode decodes a character at the end of a text that is written as %uXXXX.
 func lastUnicode(text []byte) (r rune, size int) {
 	n := len(text)
 	if n < 6 || text[n-6] != '%' || text[n-5] != 'u' {
@@ -145,10 +144,9 @@ func lastUnicode(text []byte) (r rune, size int) {
 	return r, 6
 }
 
-// lastRune returns the character that a text ends with, overlong or not, if that is not
-// ASCII.
+// lastRune decodes a non-ASCII character at the end of a text, overlong or not.
 func lastRune(text []byte) (r rune, size int) {
-	if text[len(text)-1] >= 0xc0 { // which begins one
+	if text[len(text)-1] >= 0xc0 { // it begins a sequence
 		return 0, 0
 	}
 	for size = 2; size <= min(utf8.UTFMax, len(text)); size++ {
@@ -180,8 +178,8 @@ func (d *decoder) decode(text string) string {
 // decoded returns text as the most lenient program decodes it.
 func decoded(text string) string { return new(decoder).decode(text) }
 
-// decodeOverlong decodes an ASCII character that is written in three or four bytes,
-// as decoders accept that don't check. Without one, n is 0.
+// decodeOverlong decodes an ASCII character that is written in three or four bytes, which decoders
+// without checks accept. n is 0 if there is none.
 func decodeOverlong(text []byte) (r rune, n int) {
 	switch c := text[0]; {
 	case c == 0xe0:
@@ -206,7 +204,7 @@ func decodeOverlong(text []byte) (r rune, n int) {
 	return r, n
 }
 
-// appendFolded appends text, folded, with nothing decoded but overlong characters.
+// appendFolded appends text, folded. It decodes only overlong characters.
 func appendFolded(to []byte, text string) []byte {
 	for i := range len(text) {
 		c := lower[text[i]]
@@ -220,7 +218,7 @@ func appendFolded(to []byte, text string) []byte {
 	return to
 }
 
-// digits are what hex digits stand for.
+// digits are the values of hex digits.
 var digits = func() (table [256]byte) {
 	for c := range table {
 		table[c] = notHex
@@ -237,7 +235,7 @@ func isHex(c byte) bool { return digits[c] != notHex }
 
 func unhex(c byte) byte { return digits[c] }
 
-// equalFolded reports whether text, folded as ASCII, is the same as folded.
+// equalFolded reports whether text, folded as ASCII, equals folded.
 func equalFolded(folded, text string) bool {
 	return len(folded) == len(text) && hasFoldedPrefix(text, folded)
 }
@@ -254,7 +252,7 @@ func hasFoldedPrefix(text, folded string) bool {
 	return true
 }
 
-// indexFolded returns where folded first occurs in text, or -1.
+// indexFolded returns the index of the first occurrence of folded in text, or -1.
 func indexFolded(text, folded string) int {
 	for i := 0; i+len(folded) <= len(text); i++ {
 		if hasFoldedPrefix(text[i:], folded) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// overrideFields are header fields that name the method for a backend that lets clients do
-// so, as [net/http.Header] has them. Gateways take `_` for `-`.
+// overrideFields are header fields with the method for backends that let clients override it, in
+// the form of [net/http.Header]. Gateways read `_` as `-`.
 var overrideFields = func() (fields []string) {
 	for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
 		words := strings.Split(name, "-")
@@ -23,13 +23,13 @@ var overrideFields = func() (fields []string) {
 	return fields
 }()
 
-// isOverride reports whether the parameter names the method.
+// isOverride reports whether the parameter overrides the method.
 func (p *parameter) isOverride() bool {
 	return p.name == anyText || equalFolded("_method", p.name) || equalFolded("_httpmethod", p.name)
 }
 
-// So many header fields of a name are read that name the method, and of such a length. More
-// of them, and longer ones, may name any.
+// Bounds on the header fields of a name that override the method: their number and their length.
+// More or longer fields may name any method.
 const (
 	mostOverrides   = 4
 	longestOverride = 100
@@ -49,7 +49,7 @@ func badMethod(got string) error {
 	return fmt.Errorf("%q is not a method: expected one in capitals, such as POST", got)
 }
 
-// addMethod adds a method, and HEAD with GET, which a backend answers alike.
+// addMethod adds a method. GET includes HEAD, which a backend answers alike.
 func (e *Endpoint) addMethod(method string) {
 	if slices.Contains(e.methods, method) {
 		return
@@ -60,8 +60,8 @@ func (e *Endpoint) addMethod(method string) {
 	}
 }
 
-// coversMethod reports whether the request has one of the methods, or a backend
-// that lets clients override the method may take it so.
+// coversMethod reports whether the request has one of the methods, or a backend that lets clients
+// override the method may read it so.
 func (e *Endpoint) coversMethod(r *Request) bool {
 	if len(e.methods) == 0 || e.hasMethod(r.Method) || r.Tunnel && e.hasMethod("GET") {
 		return true
@@ -81,8 +81,8 @@ func (e *Endpoint) coversMethod(r *Request) bool {
 	return params.unread
 }
 
-// hasMethodIn reports whether a header field names one of the methods. Some programs take
-// the first of a list, others may take another.
+// hasMethodIn reports whether a header field names one of the methods. Some programs use the first
+// of a list, others may use another.
 func (e *Endpoint) hasMethodIn(field string) bool {
 	if len(field) > longestOverride {
 		return true
@@ -101,8 +101,7 @@ func (e *Endpoint) mayBeMethod(p *parameter) bool {
 	})
 }
 
-// hasMethod reports whether the endpoint has a method. Some programs take small
-// letters for capitals.
+// hasMethod reports whether the endpoint has a method. Some programs ignore its case.
 func (e *Endpoint) hasMethod(method string) bool {
 	return slices.ContainsFunc(e.methods, func(m string) bool { return m == method || strings.EqualFold(m, method) })
 }
@@ -112,9 +111,8 @@ func (e *Endpoint) isMethod(r *Request) bool {
 	return len(e.methods) == 0 || slices.Contains(e.methods, r.Method) && !r.OverridesMethod()
 }
 
-// OverridesMethod reports whether some backend may take the request for one with
-// another method: of one that a header field or the query names, or of what a proxy makes
-// of a tunnel.
+// OverridesMethod reports whether some backend may read the request as one with another method: the
+// method in a header field or the query, or the method that a proxy sends for a tunnel.
 func (r *Request) OverridesMethod() bool {
 	if r.Tunnel {
 		return true

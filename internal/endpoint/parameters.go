@@ -5,39 +5,39 @@ import (
 	"strings"
 )
 
-// parameter is one of a query, as a program may read it.
+// parameter is a parameter of a query in one reading.
 type parameter struct {
 	pair  string // as sent
 	name  string // decoded and folded, or a word; or anyText
-	value string // the same
-	sent  bool   // value is as it was sent
+	value string // in the same form
+	sent  bool   // value is unchanged
 }
 
-// anyText is the name or value that can't be decoded: programs may take it for any.
+// anyText is an undecodable name or value: programs may read it as any.
 const anyText = "%"
 
-// parameters are those of a query.
+// parameters are the parameters of a query.
 type parameters struct {
 	list   []parameter
 	mixed  bool // programs split the query differently
 	unread bool // it is too long
 }
 
-// So many parameters are read, and a query that is so long. A longer one may have any: reading
-// it could take more than 100 µs. PHP and Node.js read as many parameters.
+// Bounds on the parameters and the length of a query. A longer one may contain any parameter:
+// reading it could take more than 100 µs. PHP and Node.js read as many parameters.
 const (
 	maxParameters = 1000
 	maxQuery      = 4 << 10
 )
 
-// A query that is shorter than shortQuery and has no more than fewParameters, whose names
-// are words, is read for each endpoint, which takes no memory. Any other is read once.
+// A query up to shortQuery and fewParameters, whose names are words, is read for each endpoint,
+// which takes no memory. Any other is read once.
 const (
 	shortQuery    = 512
 	fewParameters = 16
 )
 
-// appendFew appends the parameters of a query if they are few and are simple to read.
+// appendFew appends the parameters of a query if they are few and simple to read.
 func appendFew(few []parameter, query string) (list []parameter, ok bool) {
 	for query != "" {
 		var pair string
@@ -54,7 +54,7 @@ func appendFew(few []parameter, query string) (list []parameter, ok bool) {
 	return few, true
 }
 
-// readQuery reads the query and what backends may take for one in the path.
+// readQuery reads the query and the parts of the path that backends may read as one.
 func (read *reading) readQuery() {
 	p := &read.parameters
 	most := strings.Count(read.query, "&") + strings.Count(read.query, ";") + 1
@@ -77,7 +77,7 @@ type parameterReader struct {
 	scratch []byte // the pair, decoded
 	name    []byte
 	text    strings.Builder // of decoded names and values
-	size    int             // what that may become
+	size    int             // its final size, at most
 	pairs   int
 }
 
@@ -92,8 +92,8 @@ func (p *parameterReader) split(query string) {
 	}
 }
 
-// pair reads a name and a value. Some programs don't see a `=` before the name, and some
-// start again at a question mark.
+// pair reads a name and a value. Some programs ignore a `=` before the name, and some start again
+// at a question mark.
 func (p *parameterReader) pair(pair string) {
 	text := strings.TrimLeft(pair, "=")
 	p.mixed = p.mixed || len(text) < len(pair)
@@ -105,7 +105,7 @@ func (p *parameterReader) pair(pair string) {
 		p.word(pair, key, value)
 		return
 	}
-	whole := -1 // where the value of the whole begins
+	whole := -1 // start of the value of the whole
 	for rest, more := text, true; more && !p.unread; p.scratch = append(p.scratch, '?') {
 		var part string
 		if more = rest != "" && rest[0] == '?'; more { // many in a row
@@ -139,8 +139,8 @@ func (p *parameterReader) word(pair, key, value string) {
 	p.valued(parameter{pair: pair, name: key}, "", p.scratch)
 }
 
-// part decodes a part of a pair. It returns where its name begins and ends, and where its
-// value begins, or -1.
+// part decodes a part of a pair. It returns the start and the end of its name, and the start of its
+// value, or -1.
 func (p *parameterReader) part(part string) (from, end, value int) {
 	key, rest, found := strings.Cut(part, "=")
 	from = len(p.scratch)
@@ -154,8 +154,8 @@ func (p *parameterReader) part(part string) (from, end, value int) {
 	return from, end, value
 }
 
-// decoded adds what programs take a decoded pair for: PHP may read another name, and some
-// read no further than to a NUL.
+// decoded adds the readings of a decoded pair: PHP may read another name, and some programs stop at
+// a NUL.
 func (p *parameterReader) decoded(pair string, key, value []byte) {
 	first, alias := parameter{pair: pair, name: anyText}, ""
 	if bytes.IndexByte(key, '%') < 0 {
@@ -169,7 +169,7 @@ func (p *parameterReader) decoded(pair string, key, value []byte) {
 	p.valued(first, alias, value)
 }
 
-// valued adds a parameter with a decoded value, under an alias, too, if that isn't "".
+// valued adds a parameter with a decoded value, and again with an alias if that isn't "".
 func (p *parameterReader) valued(first parameter, alias string, value []byte) {
 	short := first
 	if first.value, short.value = anyText, anyText; bytes.IndexByte(value, '%') < 0 {
@@ -208,7 +208,7 @@ func (p *parameterReader) keep(text []byte) string {
 	return p.text.String()[from:]
 }
 
-// isWord reports whether a text means itself to all programs, but for its case.
+// isWord reports whether all programs read a text unchanged, except for its case.
 func isWord(text string) bool {
 	for i := range len(text) {
 		if !words[text[i]] {
@@ -226,16 +226,16 @@ var words = func() (table [256]bool) {
 	return table
 }()
 
-// lowerParameter is lower for names and values. A plus, encoded or not, is a blank: some
-// programs decode twice, and who writes a plus in a config may mean either.
+// lowerParameter is lower for names and values. A plus, encoded or not, is a blank: some programs
+// decode twice, and a plus in a config may mean either.
 var lowerParameter = func() [256]byte {
 	table := lower
 	table['+'] = ' '
 	return table
 }()
 
-// readName returns the name that a decoded key stands for, which is mode of mode[],
-// mode[0] and [mode], and what PHP makes of the whole key. It changes the text.
+// readName returns the name in a decoded key, which is mode for mode[], mode[0] and [mode], and
+// PHP's reading of the whole key. It changes the text.
 func readName(text []byte) (base, mangled []byte) {
 	text = cutParameter(text)
 	mangled = trimBlanks(text)
@@ -257,8 +257,8 @@ func readName(text []byte) (base, mangled []byte) {
 	return base, mangled
 }
 
-// cutParameter removes what programs don't see that keep text in C strings, or take
-// what follows `#` for a fragment.
+// cutParameter removes the text that programs don't see if they use C strings, or read `#` as the
+// start of a fragment.
 func cutParameter(text []byte) []byte {
 	if i := bytes.IndexByte(text, 0); i >= 0 {
 		text = text[:i]
@@ -269,17 +269,17 @@ func cutParameter(text []byte) []byte {
 	return text
 }
 
-// Name is the name of a parameter of a query or of a cookie, as programs read it.
+// Name is the name of a parameter of a query or of a cookie, in the programs' reading.
 type Name string
 
-// NewName returns the name that is written so.
+// NewName returns the name for a written form.
 func NewName(written string) Name {
 	base, _ := readName(new(decoder).append(nil, written, &lowerParameter))
 	return Name(base)
 }
 
-// MayBe reports whether some program may take what a client has sent for the name:
-// decoded, in either case, as a list, or with what PHP makes of `.`, `[` and blanks.
+// MayBe reports whether some program may read a client's text as the name: decoded, in either case,
+// as a list, or with PHP's conversion of `.`, `[` and blanks.
 func (n Name) MayBe(sent string) bool {
 	switch {
 	case equalFolded(string(n), sent):

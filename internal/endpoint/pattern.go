@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// pattern is a path of an endpoint. One whose only `*` is behind the last slash is
-// of a folder and all below it; one with a `*` elsewhere has pieces between them.
+// pattern is a path of an endpoint. If its only `*` is after the last slash, it stands for a folder
+// and everything below it; otherwise a `*` separates pieces.
 type pattern struct {
 	written  string // decoded, for exact comparison
 	segments []segment
-	below    bool     // also everything below the segments
+	below    bool     // also matches everything below the segments
 	pieces   []string // instead of segments
-	words    []string // what of it is in each path that it covers, in this order
+	words    []string // words in each path that it covers, in this order
 }
 
-// segment is a part of a path between slashes, folded.
+// segment is a folded part of a path between slashes.
 type segment struct {
 	text string
 	stem string // text without its extension, if it has one
@@ -47,7 +47,7 @@ func newPattern(written string) (pattern, error) {
 	return p, nil
 }
 
-// unescaped returns a path as it was before it was percent-encoded.
+// unescaped reverts the percent-encoding of a path.
 func unescaped(written string) string {
 	if path, err := url.PathUnescape(written); err == nil {
 		return path
@@ -55,8 +55,8 @@ func unescaped(written string) string {
 	return written
 }
 
-// stem returns a name without its extension, or "" if it has none. A number is no
-// extension, but a part of a version.
+// stem returns a name without its extension, or "" if it has none. A number is not an extension,
+// but a part of a version.
 func stem(name string) string {
 	dot := strings.LastIndexByte(name, '.')
 	if dot <= 0 || dot+1 == len(name) || name[dot+1] < 'a' || name[dot+1] > 'z' {
@@ -108,8 +108,8 @@ func cleaned(decoded string) string {
 	return "/" + strings.Join(names, "/")
 }
 
-// is reports whether a canonical path is the pattern, exactly. A `*` within the
-// pattern stands for text without slashes.
+// is reports whether a canonical path matches the pattern exactly. A `*` within the pattern stands
+// for text without slashes.
 func (p *pattern) is(s string) bool {
 	if p.pieces == nil && p.below {
 		folder := strings.TrimSuffix(p.written, "*")
@@ -119,7 +119,7 @@ func (p *pattern) is(s string) bool {
 	return matches && err == nil
 }
 
-// names reports whether a reading of a path is the pattern.
+// names reports whether a reading of a path matches the pattern.
 func (p *pattern) names(s string) bool {
 	if p.pieces != nil {
 		return p.globs(&spelling{text: s, file: -1}, 0, false)
@@ -128,8 +128,8 @@ func (p *pattern) names(s string) bool {
 	return ok && (p.below || isEmpty(rest))
 }
 
-// mentioned reports whether a reading of a disputed path may come to be the pattern's by
-// leaving out some of its names, whichever.
+// mentioned reports whether a reading of a disputed path may become the pattern's by omitting some
+// of its names.
 func (p *pattern) mentioned(s string) bool {
 	if len(p.words) == 0 && p.pieces == nil && !p.below { // the front page
 		last := s[strings.LastIndexByte(s, '/'):]
@@ -145,8 +145,8 @@ func (p *pattern) mentioned(s string) bool {
 	return true
 }
 
-// covers reports whether some program may take a reading of a path for the
-// pattern: behind a script, with an extension, or with more behind it.
+// covers reports whether some program may read a path as the pattern: after a script, with an
+// extension, or with more text after it.
 func (p *pattern) covers(path *spelling) bool {
 	if path.crowded {
 		return true
@@ -175,15 +175,14 @@ func (p *pattern) coversFrom(path *spelling, at int) bool {
 		return false
 	case p.below, isEmpty(rest):
 		return true
-	case len(p.segments) == 0: // the front page, which not everything is below of
+	case len(p.segments) == 0: // the front page has nothing below it
 		return isIndex(rest) && strings.IndexByte(rest[1:], '/') < 0
 	}
 	return extended || isIndex(rest) || path.file >= len(path.text)-len(rest)
 }
 
-// follow takes the segments off the begin of a path. It returns what follows them,
-// and whether the last one has, or may have, the extension of a script, to which
-// what follows is handed.
+// follow removes the segments from the beginning of a path. It returns the rest, and whether the
+// last segment has, or may have, the extension of a script, to which the rest is passed.
 func (p *pattern) follow(s string, guess bool) (rest string, extended, ok bool) {
 	rest = s
 	for i := range p.segments {
@@ -209,8 +208,8 @@ func (p *pattern) follow(s string, guess bool) (rest string, extended, ok bool) 
 	return rest, extended, true
 }
 
-// extends reports whether a name is the segment with an extension, or without the
-// one that the segment has. The last name of a path may have any extension.
+// extends reports whether a name is the segment with an extension, or without the segment's own.
+// The last name of a path may have any extension.
 func (g *segment) extends(name string, last bool) bool {
 	if g.stem != "" && equalFolded(g.stem, name) {
 		return true
@@ -218,8 +217,7 @@ func (g *segment) extends(name string, last bool) bool {
 	return len(name) > len(g.text) && name[len(g.text)] == '.' && hasFoldedPrefix(name, g.text) && (last || isFile(name))
 }
 
-// globs reports whether a path from a position is the pieces with any text between
-// them.
+// globs reports whether a path from a position consists of the pieces with any text between them.
 func (p *pattern) globs(path *spelling, from int, guess bool) bool {
 	s := path.text
 	if !hasFoldedPrefix(s[from:], p.pieces[0]) {
@@ -237,7 +235,7 @@ func (p *pattern) globs(path *spelling, from int, guess bool) bool {
 	return p.pieces[last] == "" || endsIn(path, at, p.pieces[last], guess)
 }
 
-// endsIn reports whether a path ends, behind a position, in the end of a pattern.
+// endsIn reports whether a path ends, after a position, with the end of a pattern.
 func endsIn(path *spelling, at int, tail string, guess bool) bool {
 	s := path.text
 	name := strings.LastIndexByte(strings.TrimSuffix(s, "/"), '/')
@@ -254,8 +252,8 @@ func endsIn(path *spelling, at int, tail string, guess bool) bool {
 	}
 }
 
-// endsName reports whether a match of the end of a pattern may stand although rest
-// follows it: an extension, what is handed to a script, or a file.
+// endsName reports whether a match of the end of a pattern may be followed by rest: an extension,
+// text for a script, or a file.
 func endsName(matched, rest string, beforeFile, last bool) bool {
 	switch rest[0] {
 	case '.':
@@ -268,10 +266,10 @@ func endsName(matched, rest string, beforeFile, last bool) bool {
 	return false
 }
 
-// longestName bounds how far the end of a name is looked for.
+// longestName bounds the search for the end of a name.
 const longestName = 256
 
-// isEmpty reports whether nothing follows in a path.
+// isEmpty reports whether the rest of a path is empty.
 func isEmpty(rest string) bool { return rest == "" || rest == "/" }
 
 // isIndex reports whether the first name of a path is an index page, which stands

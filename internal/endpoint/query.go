@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// condition is what must hold of the parameters of a query.
+// condition is a condition on the parameters of a query.
 type condition struct {
 	key     Name
-	value   string   // as readValue gives it
-	any     bool     // of whatever value
-	pieces  []string // of a value with `*` in it, split there
+	value   string   // in the form of readValue
+	any     bool     // matches every value
+	pieces  []string // parts of a value between `*`
 	written [2]string
 }
 
@@ -33,8 +33,8 @@ func newCondition(key, value string) (condition, error) {
 	return c, nil
 }
 
-// mayHold reports whether some program may find the condition to hold: for any of
-// several parameters of a name, and for what can't be decoded.
+// mayHold reports whether some program may find that the condition is met: by any of several
+// parameters of a name, and by undecodable ones.
 func (c *condition) mayHold(list []parameter) bool {
 	for i := range list {
 		if p := &list[i]; c.mayBeName(p) && c.mayBeValue(p) {
@@ -59,7 +59,7 @@ func (c *condition) mayBeValue(p *parameter) bool {
 	return bytes.IndexByte(text, '%') >= 0 || c.isFolded(string(trimBlanks(text))) || c.isFolded(string(trimBlanks(cutParameter(text))))
 }
 
-// isFolded reports whether a decoded value is that of the condition, in either case.
+// isFolded reports whether a decoded value matches the condition, in either case.
 func (c *condition) isFolded(value string) bool {
 	if c.pieces == nil {
 		return equalFolded(c.value, value)
@@ -67,7 +67,7 @@ func (c *condition) isFolded(value string) bool {
 	return inOrder(c.pieces, value) || isFolder(c.pieces, value)
 }
 
-// inOrder reports whether a text is some pieces, with any text between them.
+// inOrder reports whether a text consists of some pieces, with any text between them.
 func inOrder(pieces []string, text string) bool {
 	last := len(pieces) - 1
 	if !hasFoldedPrefix(text, pieces[0]) {
@@ -84,15 +84,15 @@ func inOrder(pieces []string, text string) bool {
 	return len(text) >= len(pieces[last]) && equalFolded(pieces[last], text[len(text)-len(pieces[last]):])
 }
 
-// isFolder reports whether a text is the folder of which the pieces are all that is
-// below it: /wp/v2 of /wp/v2/*.
+// isFolder reports whether a text is the folder whose content the pieces describe: /wp/v2 for
+// /wp/v2/*.
 func isFolder(pieces []string, text string) bool {
 	folder, ok := strings.CutSuffix(pieces[0], "/")
 	return ok && len(pieces) == 2 && pieces[1] == "" && equalFolded(folder, text)
 }
 
-// is reports whether the condition holds for all programs: there is one parameter
-// of the name, exactly as written.
+// is reports whether all programs find that the condition is met: there is one parameter of the
+// name, exactly as written.
 func (c *condition) is(list []parameter) bool {
 	held := false
 	for i := range list {
@@ -109,8 +109,8 @@ func (c *condition) is(list []parameter) bool {
 	return held
 }
 
-// isValue reports whether a value is exactly as it is written. What `*` stands for
-// is plain, and without slashes unless the value ends in `/*`, as in paths.
+// isValue reports whether a value is exactly as written. `*` stands for plain text, and without
+// slashes unless the value ends in `/*`, as in paths.
 func (c *condition) isValue(value string) bool {
 	if c.any || c.pieces == nil {
 		return c.any || value == c.written[1]

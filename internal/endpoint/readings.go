@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// pathReading is what programs may read a path as.
+// pathReading holds the possible readings of a path.
 type pathReading struct {
 	paths    []spelling
-	named    int      // so many of the paths are the one that was sent; others are guesses
-	queries  []string // behind an encoded question mark, or a semicolon
-	disputed bool     // programs disagree on what `..` removes
+	named    int      // number of paths that are the one that was sent; others are guesses
+	queries  []string // after an encoded question mark, or a semicolon
+	disputed bool     // programs disagree on the effect of `..`
 }
 
 func (read *reading) readPath() {
@@ -32,7 +32,7 @@ func (read *reading) readPath() {
 		read.addNames(withoutParameters(short, isSlash))
 	}
 	semicolon := strings.IndexByte(raw, ';')
-	if semicolon >= 0 { // some remove parameters before they decode
+	if semicolon >= 0 { // some programs remove parameters before they decode
 		early := read.decoder.decode(withoutParameters(raw, func(c byte) bool { return c == '/' }))
 		read.addNames(withoutParameters(cut(early), isSlash))
 	}
@@ -40,7 +40,7 @@ func (read *reading) readPath() {
 		read.addBehindHost()
 	}
 	read.named = len(read.paths)
-	if semicolon >= 0 { // some take it for the question mark
+	if semicolon >= 0 { // some programs read it as the question mark
 		read.addNames(read.decoder.decode(raw[:semicolon]))
 		read.queries = append(read.queries, raw[semicolon+1:])
 	}
@@ -50,7 +50,7 @@ func (read *reading) readPath() {
 	read.disputed = read.disputed && !isOnlyDotted(raw)
 }
 
-// cleanedOnce reads a path as Caddy's path matcher does.
+// cleanedOnce reads a path like Caddy's path matcher.
 func (read *reading) cleanedOnce() string {
 	cleaned := path.Clean("/" + read.path)
 	if cleaned != "/" && strings.HasSuffix(read.path, "/") {
@@ -96,7 +96,7 @@ func (read *reading) addNames(s string) {
 	}
 }
 
-// nextName splits a path behind its first name.
+// nextName splits a path after its first name.
 func nextName(s string) (name, rest string) {
 	for i := range len(s) {
 		if isSlash(s[i]) {
@@ -106,7 +106,7 @@ func nextName(s string) (name, rest string) {
 	return s, ""
 }
 
-// trimName removes blanks around a name, and dots behind it.
+// trimName removes blanks around a name, and dots after it.
 func trimName(name string) string {
 	if name == "" {
 		return ""
@@ -117,7 +117,7 @@ func trimName(name string) string {
 	return strings.TrimRightFunc(strings.TrimFunc(name, isBlank), func(c rune) bool { return c == '.' || isBlank(c) })
 }
 
-// addBehindHost adds what the readings are without their first name.
+// addBehindHost adds the readings without their first name.
 func (read *reading) addBehindHost() {
 	for _, path := range read.paths[:len(read.paths):len(read.paths)] {
 		behind := "/"
@@ -130,12 +130,12 @@ func (read *reading) addBehindHost() {
 
 func isSlash(c byte) bool { return c == '/' || c == '\\' }
 
-// isAuthority reports whether a request target begins as `//host`, which parsers
-// of URLs take for the name of one.
+// isAuthority reports whether a request target begins with `//host`, which parsers of URLs read as
+// a host.
 func isAuthority(raw string) bool { return len(raw) > 1 && isSlash(raw[0]) && isSlash(raw[1]) }
 
-// isOnlyDotted reports whether all that a raw path has beside plain names is dots,
-// on which programs agree.
+// isOnlyDotted reports whether a raw path consists of plain names and dots, on which programs
+// agree.
 func isOnlyDotted(raw string) bool {
 	for i := range len(raw) {
 		if kinds[raw[i]] == odd || kinds[raw[i]] == slash && i > 0 && raw[i-1] == '/' {
@@ -145,8 +145,7 @@ func isOnlyDotted(raw string) bool {
 	return !strings.Contains(raw, "...")
 }
 
-// cut removes what programs that keep text in C strings, or parse a URL a second
-// time, don't see.
+// cut removes the text that programs don't see if they use C strings, or parse a URL a second time.
 func cut(s string) string {
 	if end := strings.IndexAny(s, "\x00?#"); end >= 0 {
 		s = s[:end]

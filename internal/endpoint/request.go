@@ -2,37 +2,37 @@ package endpoint
 
 import "strings"
 
-// Request is what a server has received, as [net/http.Request] has it.
+// Request is a received request, with fields like [net/http.Request].
 type Request struct {
 	Method  string
 	Header  map[string][]string
 	Path    string // decoded once
-	RawPath string // as received, where encoding Path gives something else; or ""
+	RawPath string // as received, if encoding Path gives another text; or ""
 	Query   string // as received
 	// Odd reports that the request target is not a path and a query: it has
 	// a scheme, or is not hierarchical.
 	Odd bool
-	// Tunnel reports that the request is an extended CONNECT (RFC 8441 and 9220), by which
-	// a WebSocket is opened over HTTP/2 and HTTP/3. Proxies hand it on as a GET.
+	// Tunnel reports that the request is an extended CONNECT (RFC 8441 and 9220), which opens a
+	// WebSocket over HTTP/2 and HTTP/3. Proxies forward it as a GET.
 	Tunnel bool
-	// Memory keeps what was read of the request for the next endpoint. Without one, each
-	// reads for itself.
+	// Memory keeps the readings of the request for the next endpoint. Without one, each endpoint
+	// reads the request again.
 	Memory Memory
 
-	read *reading // or nil as long as nothing was
+	read *reading // nil until the first reading
 }
 
 // Memory gives the readings of a request, the same each time.
 type Memory interface{ Readings() *Readings }
 
-// Readings are those of a request: as it was sent, and as it was rewritten. The zero
-// value is ready for use.
+// Readings are the readings of a request as it was sent, and as it was rewritten. The zero value is
+// ready for use.
 type Readings struct {
 	recent [2]*reading
 	turn   int
 }
 
-// of returns the reading of a request: one that is there if its target is the same.
+// of returns the reading of a request: an existing one if its target is the same.
 func (m *Readings) of(r *Request) *reading {
 	for _, read := range m.recent {
 		if read != nil && read.isOf(r) {
@@ -44,10 +44,10 @@ func (m *Readings) of(r *Request) *reading {
 	return m.recent[m.turn]
 }
 
-// reading is what programs may read in a request. A path or query that is plain is not
-// read but compared as it is.
+// reading holds the possible readings of a request. A plain path or query is not read but compared
+// as it is.
 type reading struct {
-	path, raw, query string // what is read
+	path, raw, query string // the text that is read
 	odd              bool
 
 	pathReading
@@ -65,7 +65,7 @@ func (read *reading) isOf(r *Request) bool {
 	return read.path == r.Path && read.raw == r.RawPath && read.query == r.Query && read.odd == r.Odd
 }
 
-// reading returns how the request may be read: its paths, if they aren't plain.
+// reading returns the readings of the request, with its paths unless they are plain.
 func (r *Request) reading() *reading {
 	if r.read == nil {
 		if r.Memory != nil {
@@ -83,8 +83,8 @@ func (r *Request) reading() *reading {
 	return r.read
 }
 
-// parameters returns those of the query, and of what backends may take for one in the
-// path. It uses few if there are few, so that they take no memory.
+// parameters returns the parameters of the query, and of the parts of the path that backends may
+// read as one. It uses few if there are few, so that they take no memory.
 func (r *Request) parameters(few []parameter) parameters {
 	if r.read == nil && len(r.Query) <= shortQuery && r.isPlain() {
 		if list, ok := appendFew(few, r.Query); ok {
@@ -99,14 +99,13 @@ func (r *Request) parameters(few []parameter) parameters {
 	return read.parameters
 }
 
-// maxPath is the length of the longest path that is read. Honest clients send no
-// longer ones.
+// maxPath is the length of the longest path that is read. Honest clients send no longer ones.
 const maxPath = 2 << 10
 
 func (r *Request) isLong() bool { return len(r.Path) > maxPath || len(r.RawPath) > maxPath }
 
-// isUnread reports whether the path isn't read, since it is too long or none at all. It
-// may be that of any endpoint.
+// isUnread reports whether the path isn't read, because it is too long or isn't a path. It may be
+// that of any endpoint.
 func (r *Request) isUnread() bool { return r.isLong() || r.Odd && !strings.HasPrefix(r.Path, "/") }
 
 // Bytes that may stand in a plain path.
@@ -130,8 +129,8 @@ var kinds = func() (table [256]byte) {
 	return table
 }()
 
-// isPlain reports whether the path can be compared as it is: all programs read it
-// alike, but for its case. It is fast.
+// isPlain reports whether the path can be compared as it is: all programs read it alike, except for
+// its case. It is fast.
 func (r *Request) isPlain() bool {
 	if r.Odd || r.Path == "" || r.Path[0] != '/' || r.isLong() || r.RawPath != "" && r.RawPath != r.Path {
 		return false

@@ -2,17 +2,17 @@ package endpoint
 
 import "strings"
 
-// spelling is a path in one of its readings, and where programs may split it.
+// spelling is a path in one of its readings, with the positions where programs may split it.
 type spelling struct {
 	text    string
-	file    int // where the extension of the last file begins, or -1
+	file    int // start of the extension of the last file, or -1
 	ends    [maxScripts]uint16
-	scripts int  // so many of ends are where what is behind a script begins
+	scripts int  // number of ends: the positions after scripts
 	crowded bool // there are more of them
 }
 
-// maxScripts is how many scripts a path has at most that is compared. One with more is
-// that of any endpoint.
+// maxScripts is the most scripts of a path that is compared. A path with more may be that of any
+// endpoint.
 const maxScripts = 8
 
 func newSpelling(text string) spelling {
@@ -32,8 +32,7 @@ func newSpelling(text string) spelling {
 	return s
 }
 
-// afterScript returns where the path behind the first script begins that starts
-// after a position, or -1.
+// afterScript returns the position after the first script from a position on, or -1.
 func afterScript(s string, from int) int {
 	for dot := from; ; {
 		i := strings.IndexByte(s[dot:], '.')
@@ -52,7 +51,7 @@ func afterScript(s string, from int) int {
 	}
 }
 
-// lastFile returns where the extension of the last file in a path begins, or -1.
+// lastFile returns the start of the extension of the last file in a path, or -1.
 func lastFile(s string) int {
 	for end := len(s); ; {
 		dot := strings.LastIndexByte(s[:end], '.')

@@ -1,5 +1,5 @@
-// Package gate lets so many requests of a key be under way at a time. Further ones may wait in line:
-// first come, first served.
+// Package gate bounds the requests of a key in flight. Further ones may wait in line: first come,
+// first served.
 package gate
 
 import (
@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// MaxWaiting is about how many requests wait at all gates together, at most.
+// MaxWaiting is approximately the most requests that wait at all gates together.
 const MaxWaiting = 10_000
 
-// ErrFull says that there is no place, and that none became free in time.
+// ErrFull is the error of a request for which no place became free in time.
 var ErrFull = errors.New("too many requests are under way")
 
-// Gate counts the requests that are under way, by keys. A key of which none is takes no memory. The zero
-// value is ready for use, by several goroutines.
+// Gate counts the requests in flight by keys. A key without any takes no memory. The zero value is
+// ready for use, by several goroutines.
 type Gate struct {
 	mu    sync.Mutex
 	lines map[string]*line
@@ -26,8 +26,8 @@ type Gate struct {
 
 // line is the requests of one key.
 type line struct {
-	in      int64           // that are under way
-	waiting []chan struct{} // in the order in which they came; closed when it is their turn
+	in      int64           // in flight
+	waiting []chan struct{} // in order of arrival; closed when it is their turn
 }
 
 var (
@@ -38,8 +38,8 @@ var (
 	}{named: make(map[string]*Gate)}
 )
 
-// Named returns the gate of a name. It stays the same as long as the process runs, so that requests that
-// outlive a config count in the next one.
+// Named returns the gate with a name. It stays the same as long as the process runs, so that
+// requests that outlive a config count in the next one.
 func Named(name string) *Gate {
 	gates.mu.Lock()
 	defer gates.mu.Unlock()
@@ -49,15 +49,16 @@ func Named(name string) *Gate {
 	return gates.named[name]
 }
 
-// Rule is how many requests of a key may be under way.
+// Rule bounds the requests of a key.
 type Rule struct {
-	Most  int64         // at least 1
-	Wait  time.Duration // how long a request waits for a place; 0 if it doesn't
-	Queue int           // how many requests wait
+	Most  int64         // in flight, at least 1
+	Wait  time.Duration // the longest wait of a request; 0 if it doesn't wait
+	Queue int           // the most waiting requests
 }
 
-// Enter takes a place for a request, which must leave, and returns how many are left. It waits for one
-// as the rule says. The error is [ErrFull], or that of ctx if the request is given up meanwhile.
+// Enter takes a place for a request, which must call Leave, and returns the number of places left.
+// It waits for a place as the rule says. The error is [ErrFull], or that of ctx if the request is
+// given up meanwhile.
 func (g *Gate) Enter(ctx context.Context, key string, r Rule) (left int64, err error) {
 	g.mu.Lock()
 	l := g.lines[key]
@@ -78,7 +79,7 @@ func (g *Gate) Enter(ctx context.Context, key string, r Rule) (left int64, err e
 		g.mu.Unlock()
 		return 0, ErrFull
 	}
-	waiting.Add(1) // of several gates at once a few more may wait
+	waiting.Add(1) // a few more may wait if several gates add concurrently
 	defer waiting.Add(-1)
 	turn := make(chan struct{})
 	l.waiting = append(l.waiting, turn)
@@ -96,10 +97,10 @@ func (g *Gate) Enter(ctx context.Context, key string, r Rule) (left int64, err e
 	if g.giveUp(key, l, turn) {
 		return 0, err
 	}
-	return 0, nil // its turn has come just now
+	return 0, nil // its turn came just now
 }
 
-// giveUp takes a request out of the line, and reports whether it stood there still.
+// giveUp removes a request from the line, and reports whether it was still there.
 func (g *Gate) giveUp(key string, l *line, turn chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,7 +113,8 @@ func (g *Gate) giveUp(key string, l *line, turn chan struct{}) bool {
 	return true
 }
 
-// Leave gives back the place of a request: to the one that waits longest, if the rule has room for it.
+// Leave gives back the place of a request: to the request that has waited longest, if the rule has
+// room for it.
 func (g *Gate) Leave(key string, r Rule) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,21 +126,21 @@ func (g *Gate) Leave(key string, r Rule) {
 	g.tidy(key, l)
 }
 
-// tidy forgets a key of which no request is left.
+// tidy forgets a key without requests.
 func (g *Gate) tidy(key string, l *line) {
 	if l.in == 0 && len(l.waiting) == 0 {
 		delete(g.lines, key)
 	}
 }
 
-// IsBusy reports whether requests of a key are under way.
+// IsBusy reports whether requests of a key are in flight.
 func (g *Gate) IsBusy(key string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.lines[key] != nil
 }
 
-// Waiting returns how many requests of all keys wait.
+// Waiting returns the number of waiting requests of all keys.
 func (g *Gate) Waiting() (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -148,7 +150,7 @@ func (g *Gate) Waiting() (n int) {
 	return n
 }
 
-// Len returns of how many keys requests are under way.
+// Len returns the number of keys with requests in flight.
 func (g *Gate) Len() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

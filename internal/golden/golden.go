@@ -1,12 +1,11 @@
-// Package golden reads the files that say what a Caddyfile is adapted to, or which
-// error it gets. It is for tests.
+// Package golden reads the files with the JSON that a Caddyfile is adapted to, or the error that it
+// causes. It is for tests.
 //
-// A file *.caddyfiletest is a Caddyfile, a line of ten dashes, and the JSON that it
-// is adapted to.
+// A file *.caddyfiletest is a Caddyfile, a line of ten dashes, and the adapted JSON.
 //
-// A file of errors is a list of cases: a name, the inside of a Caddyfile, indented by
-// a tab, and a part of the error. A line that begins with "in" names the blocks
-// around the cases that follow, from the outside in; {} is the global options block:
+// A file of errors is a list of cases: a name, the inside of a Caddyfile, indented by a tab, and a
+// part of the error. A line that begins with "in" names the blocks around the following cases, from
+// the outside in; {} is the global options block:
 //
 //	in http://example.com > rate_limit > zone login
 //
@@ -21,10 +20,10 @@ import (
 	"strings"
 )
 
-// separator divides a Caddyfile from what it is adapted to.
+// separator divides a Caddyfile from its adapted JSON.
 const separator = "\n----------\n"
 
-// Read returns the Caddyfile of a golden file, and the JSON it is adapted to.
+// Read returns the Caddyfile and the adapted JSON of a golden file.
 func Read(path string) (caddyfile, adapted string, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -1,15 +1,13 @@
-// Package history counts what is decided, minute by minute, and reports it to a store.
+// Package history counts decisions, minute by minute, and reports them to a store.
 //
-// A [Ledger] has a [Meter] for each series, a zone or a limit. Requests count in meters, with
-// a few atomic operations. A [Reporter] takes what the meters have counted once a minute and
-// writes it; what can't be written waits in memory.
+// A [Ledger] has a [Meter] for each series, a zone or a limit. Requests count in meters, with a few
+// atomic operations. Once a minute a [Reporter] takes the meters' counts and writes them; reports
+// that can't be written wait in memory.
 //
 // # Invariants
 //
-//   - What a meter has counted is taken once, and reported once, whatever the store says:
-//     a report that may have been written is sent again as it is, and the store adds it
-//     only once.
-//   - What waits in memory is bounded: the oldest goes first, and the observer hears of it.
-//   - A meter keeps at most maxTracked keys, and of them what they are called at rest is all
-//     that leaves memory.
+//   - Counts of a meter are taken once, and reported once, regardless of the store's errors: a
+//     report that may have been written is sent again unchanged, and the store adds it only once.
+//   - Waiting reports are bounded: the oldest ones are dropped, and the observer is notified.
+//   - A meter keeps at most maxTracked keys, and only their names at rest leave memory.
 package history

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// sampleFrom is how many requests of a minute and stripe are all looked at. Of those after
-	// that one in sampleEvery is, and counts for so many.
+	// In each minute and stripe, all requests up to sampleFrom are examined. Of later ones one in
+	// sampleEvery is, and counts for that many.
 	sampleFrom  = 32
 	sampleEvery = 64
 
 	maxTracked = 512 // keys of a meter and minute
-	evictOf    = 8   // the lightest of so many goes when there are too many
-	maxKey     = 256 // bytes of a key that is looked at; longer ones are not
+	evictOf    = 8   // of so many keys, the lightest is dropped when there are too many
+	maxKey     = 256 // bytes of an examined key; longer ones are ignored
 )
 
-// weightOf returns how many requests the n-th of a minute and stripe stands for, 0 if it isn't looked
-// at. Which are is as good as random, so that no pattern of requests escapes. Keys of a zone
+// weightOf returns how many requests the n-th one of a minute and stripe represents, 0 if it isn't
+// examined. The selection is pseudorandom, so that no pattern of requests escapes. Keys of a zone
 // are those of its limits.
 func (m *Meter) weightOf(n int64) int64 {
 	switch {
@@ -34,7 +34,7 @@ func (m *Meter) weightOf(n int64) int64 {
 	return 0
 }
 
-// heavy finds the keys that want most.
+// heavy finds the keys with the highest demand.
 type heavy struct {
 	mu   sync.Mutex
 	keys map[string]*wanted // guarded by mu
@@ -63,8 +63,8 @@ func (h *heavy) add(key []byte, units, refused int64) {
 	w.refused += refused
 }
 
-// makeRoomLocked drops the lightest of a few keys if there are too many. Which few is left
-// to chance, so a key that is heavy stays.
+// makeRoomLocked drops the lightest of a few keys if there are too many. The few are chosen at
+// random, so a heavy key stays.
 func (h *heavy) makeRoomLocked() {
 	if len(h.keys) < maxTracked {
 		return
@@ -84,8 +84,8 @@ func (h *heavy) makeRoomLocked() {
 // Namer names a key at rest.
 type Namer func(series storage.Series, key string) (storage.Key, error)
 
-// take returns the heaviest keys since the last call, the heaviest first. Keys that can't be
-// named are left out.
+// take returns the heaviest keys since the last call, the heaviest first. It omits keys that can't
+// be named.
 func (h *heavy) take(series storage.Series, name Namer) (heaviest []storage.HeavyKey) {
 	h.mu.Lock()
 	keys := h.keys

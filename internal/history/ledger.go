@@ -9,19 +9,19 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Ledger has the meters of all series. The zero value has none. Who counts and who reports
-// share it, and may come and go on their own: nothing is counted twice or lost between them.
+// Ledger has the meters of all series. The zero value has none. Counting handlers and the reporter
+// share it, and may come and go independently: nothing is counted twice or lost between them.
 type Ledger struct {
-	seed atomic.Uint64 // what keys are hashed under; 0 if it isn't known
+	seed atomic.Uint64 // seeds the hashes of keys; 0 if it isn't known
 
 	mu     sync.Mutex
 	meters map[storage.Series]*Meter // guarded by mu
 }
 
-// Destruct implements caddy.Destructor: there is nothing to give back.
+// Destruct implements caddy.Destructor. There is nothing to release.
 func (*Ledger) Destruct() error { return nil }
 
-// Meter returns the meter of a series, the same for all who ask.
+// Meter returns the meter of a series. All callers get the same one.
 func (l *Ledger) Meter(of storage.Series) *Meter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,12 +36,11 @@ func (l *Ledger) Meter(of storage.Series) *Meter {
 	return m
 }
 
-// SetSeed sets what keys are hashed under from now on. Processes that share a store need the
-// same. Before that nobody counts how many different keys came.
+// SetSeed sets the seed of the hashes of keys from now on. Processes that share a store need the
+// same one. Before the first call, distinct keys aren't counted.
 func (l *Ledger) SetSeed(seed uint64) { l.seed.Store(seed) }
 
-// Key returns the key with its hash, as meters count it. The hash is of use only to whoever
-// knows the seed.
+// Key returns the key with its hash, for meters. The hash reveals nothing without the seed.
 func (l *Ledger) Key(text []byte) Key {
 	seed := l.seed.Load()
 	if seed == 0 {
@@ -50,8 +49,7 @@ func (l *Ledger) Key(text []byte) Key {
 	return Key{Text: text, Hash: mix(xxhash.Sum64(text) ^ seed)}
 }
 
-// mix spreads what is in any bit over all of them: the finalizer of MurmurHash3, by Austin
-// Appleby.
+// mix spreads each bit over all of them: the finalizer of MurmurHash3, by Austin Appleby.
 func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
@@ -60,7 +58,7 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// take returns what all meters have counted since the last call.
+// take returns the counts of all meters since the last call.
 func (l *Ledger) take(at int64, name Namer) (counted []storage.Minute) {
 	l.mu.Lock()
 	meters := make([]*Meter, 0, len(l.meters))

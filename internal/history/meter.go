@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Meter counts what is decided about the requests of a series. A nil meter counts nothing.
-// It is safe for concurrent use.
+// Meter counts the decisions about the requests of a series. A nil meter counts nothing. It is safe
+// for concurrent use.
 type Meter struct {
 	series storage.Series
 
@@ -18,11 +18,11 @@ type Meter struct {
 	heavy  heavy
 }
 
-// stripes is how many counters of one thing there are, so that processors seldom write to
-// one at a time. Which one counts a request is left to chance.
+// stripes is the number of counters for each count, so that processors seldom write to the same
+// one. Requests choose one at random.
 const stripes = 8
 
-// stripe is counters of what was decided since the last take. It fills a line of a cache.
+// stripe holds the counts of decisions since the last take. It fills a cache line.
 type stripe struct {
 	allowed, refused, blocked, banned, wouldRefuse atomic.Int64 // requests
 	units                                          atomic.Int64 // less one for each allowed request
@@ -31,7 +31,7 @@ type stripe struct {
 
 func (m *Meter) stripe() *stripe { return &m.counts[rand.Uint32()%stripes] }
 
-// take returns what was counted since the last call.
+// take returns the counts since the last call.
 func (s *stripe) take() storage.Tally {
 	counted := storage.Tally{
 		Allowed:     s.allowed.Swap(0),
@@ -40,16 +40,16 @@ func (s *stripe) take() storage.Tally {
 		Banned:      s.banned.Swap(0),
 		WouldRefuse: s.wouldRefuse.Swap(0),
 	}
-	if counted.Units = counted.Allowed + s.units.Swap(0); counted.Units < 0 { // of a request that is counted in the next minute
+	if counted.Units = counted.Allowed + s.units.Swap(0); counted.Units < 0 { // a request that is counted in the next minute
 		s.units.Add(counted.Units)
 		counted.Units = 0
 	}
 	return counted
 }
 
-// Key is who a request is counted for.
+// Key is the key that a request is counted for.
 type Key struct {
-	Text []byte // not kept
+	Text []byte // not retained
 	Hash uint64 // see [Ledger.Key]
 }
 
@@ -69,7 +69,7 @@ func (m *Meter) Allow(key Key, units int64) {
 	}
 }
 
-// Spend counts units that a request uses up, which was counted before with none.
+// Spend counts units of a request that was counted before with none.
 func (m *Meter) Spend(key Key, units int64) {
 	if m == nil {
 		return
@@ -81,17 +81,17 @@ func (m *Meter) Spend(key Key, units int64) {
 	}
 }
 
-// Refusal says what a request was refused for. The zero value is [OverLimit].
+// Refusal is the reason for a refusal. The zero value is [OverLimit].
 type Refusal int
 
 // The refusals.
 const (
 	OverLimit Refusal = iota
 	Blocked           // still over its limit, from memory
-	Banned            // whatever it wanted
+	Banned            // regardless of counts
 )
 
-// Refuse counts a request that was refused.
+// Refuse counts a refused request.
 func (m *Meter) Refuse(key Key, why Refusal) {
 	if m == nil {
 		return
@@ -129,8 +129,8 @@ func (m *Meter) see(key Key) {
 	}
 }
 
-// take returns what was counted since the last call, or false if that is nothing. at is a
-// time in the minute that it belongs to.
+// take returns the counts since the last call, or false if there are none. at is a time in their
+// minute.
 func (m *Meter) take(at int64, name Namer) (storage.Minute, bool) {
 	counted := storage.Minute{At: at, Series: m.series}
 	for i := range m.counts {

@@ -12,51 +12,49 @@ import (
 
 // Options configure a [Reporter]. All but Observer are required.
 type Options struct {
-	// Ledger has what is to be reported.
+	// Ledger has the counts to report.
 	Ledger *Ledger
-	// Store returns the store that is in use, or nil if there is none or it keeps no
-	// history.
+	// Store returns the store in use, or nil if there is none or it keeps no history.
 	Store func() storage.Historian
 	// Now returns the time of the store, in nanoseconds since the Unix epoch.
 	Now func() int64
 	// Name names keys at rest. It is called on the reporter's goroutine.
 	Name Namer
-	// Observer is told when reports can't be written, and when they can again. Nil means
-	// that nobody is.
+	// Observer is notified when reports can't be written, and when they can again. May be nil.
 	Observer Observer
 }
 
-// Observer is told what becomes of reports. It is called on the reporter's goroutine.
+// Observer receives the events of reports. Its methods are called on the reporter's goroutine.
 type Observer interface {
-	// HistoryWaits says that the store can't be written to: once, until it can again.
+	// HistoryWaits reports that the store can't be written to: once, until it can again.
 	HistoryWaits(err error)
-	// HistoryWritten says that all is written that waited, but for so many minutes of
-	// series that were given up because there were too many.
+	// HistoryWritten reports that all waiting reports are written, except for so many minutes of
+	// series that were dropped because there were too many.
 	HistoryWritten(givenUp int)
 }
 
 const (
 	// perReport is how many series are written in one transaction.
 	perReport = 64
-	// maxWaiting is how many minutes of series wait for the store at most, some 30 MB.
+	// maxWaiting is the most minutes of series that wait for the store, some 30 MB.
 	maxWaiting = 10_000
-	// laterBy is how long after a minute it is reported, so that none of it is missing.
+	// laterBy is how long after a minute it is reported, so that its counts are complete.
 	laterBy = 100 * time.Millisecond
 )
 
-// errNoStore says that there is no store at the moment.
+// errNoStore is the error while there is no store.
 var errNoStore = errors.New("there is no store")
 
-// Reporter reports what a ledger has counted, once a minute and at the end.
+// Reporter reports the counts of a ledger, once a minute and at the end.
 type Reporter struct {
 	opts   Options
-	writer int64 // who it is
+	writer int64 // identifies the reporter
 	number int64 // of the last report
-	begun  int64 // when the ledger was last taken from
+	begun  int64 // time of the last take
 
-	waiting []storage.Report // that are not known to be written, in order
+	waiting []storage.Report // not known to be written, in order
 	minutes int              // in all of them
-	givenUp int              // since the last HistoryWritten
+	givenUp int              // minutes dropped since the last HistoryWritten
 	trouble bool             // HistoryWaits was called
 
 	stop    chan struct{} // closed to end the goroutine
@@ -77,8 +75,7 @@ func newReporter(o Options) *Reporter {
 	}
 }
 
-// loop reports after each minute. It ends when stop is closed, after it has reported what
-// there is.
+// loop reports after each minute. It ends after a last report when stop is closed.
 func (r *Reporter) loop() {
 	defer close(r.stopped)
 	for {
@@ -94,14 +91,14 @@ func (r *Reporter) loop() {
 	}
 }
 
-// untilNext returns how long it is until the minute is over.
+// untilNext returns the time until the end of the minute.
 func (r *Reporter) untilNext() time.Duration {
 	now := r.opts.Now()
 	next := (storage.Period(now, time.Minute) + 1) * int64(time.Minute)
 	return time.Duration(next-now) + laterBy
 }
 
-// Close reports what is left, and waits for that, or until the context is done.
+// Close reports the remaining counts, and waits for that, or until the context is done.
 func (r *Reporter) Close(ctx context.Context) error {
 	close(r.stop)
 	select {
@@ -112,7 +109,7 @@ func (r *Reporter) Close(ctx context.Context) error {
 	}
 }
 
-// report takes what was counted, and writes all that waits.
+// report takes the counts, and writes all waiting reports.
 func (r *Reporter) report() {
 	now := r.opts.Now()
 	r.enqueue(r.opts.Ledger.take(r.begun, r.opts.Name))
@@ -135,7 +132,7 @@ func (r *Reporter) report() {
 	r.trouble, r.givenUp = false, 0
 }
 
-// enqueue makes reports of what was counted.
+// enqueue makes reports from counts.
 func (r *Reporter) enqueue(counted []storage.Minute) {
 	for part := range slices.Chunk(counted, perReport) {
 		r.number++
@@ -149,7 +146,7 @@ func (r *Reporter) enqueue(counted []storage.Minute) {
 	}
 }
 
-// rest stays away from the store for a while, so that claims come first.
+// rest pauses the use of the store, so that claims take precedence.
 func (r *Reporter) rest(d time.Duration) {
 	select {
 	case <-time.After(d):

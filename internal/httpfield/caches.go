@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The header fields that say how long caches may keep an answer.
+// The header fields that control how long caches may keep an answer.
 const (
 	cacheControl = "Cache-Control"
 	expires      = "Expires"
@@ -16,20 +16,18 @@ const (
 	targetedSuffix = "-Cache-Control" // RFC 9213: CDN-Cache-Control, Cloudflare-CDN-Cache-Control and the like
 )
 
-// sharedCacheFields are obeyed by caches that many clients share, beside the fields that
-// end with targetedSuffix.
+// sharedCacheFields are obeyed by shared caches, in addition to the fields that end with
+// targetedSuffix.
 var sharedCacheFields = []string{"Surrogate-Control", "Edge-Control"}
 
-// isTargeted reports whether a field says to shared caches what Cache-Control says to
-// all, instead of it.
+// isTargeted reports whether a field replaces Cache-Control for shared caches.
 func isTargeted(field string) bool {
 	return strings.HasSuffix(field, targetedSuffix) || slices.Contains(sharedCacheFields, field)
 }
 
-// ForbidStoring changes the fields of h that allow caches to keep the answer, so that
-// they forbid it. It adds none where there is none. Use it on refusals: earlier handlers
-// meant such fields for pages. A 429 must not be stored (RFC 6585, section 4), but some
-// caches store it if they are told to.
+// ForbidStoring changes the fields of h that allow caches to keep the answer, so that they forbid
+// it. It adds no fields. Use it on refusals: earlier handlers meant such fields for pages. A 429
+// must not be stored (RFC 6585, section 4), but some caches store it if they are told to.
 func ForbidStoring(h http.Header) {
 	for field := range h {
 		switch {
@@ -49,8 +47,8 @@ func NeverStore(h http.Header) {
 	h.Set(cacheControl, "no-store")
 }
 
-// IsShareable reports whether an answer with the header h allows some cache to hand it
-// to other clients.
+// IsShareable reports whether an answer with the header h allows some cache to send it to other
+// clients.
 func IsShareable(h http.Header, now time.Time) bool {
 	for field, values := range h {
 		switch {
@@ -65,15 +63,15 @@ func IsShareable(h http.Header, now time.Time) bool {
 	return allowsSharing(control) || err == nil && end.After(now) && !forbidsSharing(control)
 }
 
-// allowsSharing reports whether the values of a field such as Cache-Control say so.
+// allowsSharing reports whether the values of a field such as Cache-Control allow sharing.
 func allowsSharing(control []string) bool {
 	says := strings.ToLower(strings.Join(control, ","))
 	return !forbidsSharing(control) &&
 		(strings.Contains(says, "public") || strings.Contains(says, "max-age") || strings.Contains(says, "maxage"))
 }
 
-// forbidsSharing reports whether the values of a field such as Cache-Control forbid it.
-// In Edge-Control `!no-store` takes that back.
+// forbidsSharing reports whether the values of a field such as Cache-Control forbid sharing. In
+// Edge-Control `!no-store` revokes that.
 func forbidsSharing(control []string) bool {
 	says := strings.ReplaceAll(strings.ToLower(strings.Join(control, ",")), "!no-store", "")
 	return strings.Contains(says, "private") || strings.Contains(says, "no-store")

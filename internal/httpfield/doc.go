@@ -1,4 +1,4 @@
-// Package httpfield reads and writes header fields of HTTP: how long caches may keep an
-// answer, how long to wait, strings in structured fields, and which media type a client
-// prefers. It knows header maps and response writers, and nothing of limits or Caddy.
+// Package httpfield reads and writes header fields of HTTP: caching, Retry-After, strings in
+// structured fields, and preferred media types. It knows header maps and response writers, and
+// nothing of limits or Caddy.
 package httpfield

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The names of header fields, as Go writes them: with these as keys a value can be put
-// into an [net/http.Header] without a call to its methods.
+// The names of header fields, in Go's form: with these as keys a value can be put into an
+// [net/http.Header] without a call to its methods.
 const (
 	Policy          = "Ratelimit-Policy"
 	Limit           = "Ratelimit"

@@ -49,11 +49,11 @@ func (p Problem) Write(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// PrefersProblem reports whether a client asks for problem details by name, and
-// weighs no other media type higher. h is the header of its request.
+// PrefersProblem reports whether a client requests problem details by name, and gives no other
+// media type a higher weight. h is the header of its request.
 func PrefersProblem(h http.Header) bool { return prefers(h, ProblemType) }
 
-// PrefersHTML does so for HTML.
+// PrefersHTML does the same for HTML.
 func PrefersHTML(h http.Header) bool { return prefers(h, "text/html") }
 
 func prefers(h http.Header, preferred string) bool {
@@ -82,7 +82,7 @@ func qualityOf(params string) float64 {
 			continue
 		}
 		q, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(q >= 0 && q <= 1) { // which NaN is not
+		if err != nil || !(q >= 0 && q <= 1) { // false for NaN
 			return 0
 		}
 		return q

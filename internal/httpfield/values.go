@@ -11,8 +11,8 @@ func Seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }
 
-// String writes a string as structured fields do (RFC 9651, section 3.3.3). What such
-// a string can't hold is percent-encoded.
+// String writes a string as structured fields do (RFC 9651, section 3.3.3). It percent-encodes
+// characters that such a string can't contain.
 func String(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// English is the language of everybody who doesn't ask for another one.
+// English is the default language.
 var English = &all[0]
 
 // All returns the texts in every language, English first.
@@ -17,12 +17,12 @@ func All() []*Texts {
 	return list
 }
 
-// maxRanges is how many languages of a field are looked at. Browsers send less than ten.
+// maxRanges bounds how many languages of a field are examined. Browsers send less than ten.
 const maxRanges = 32
 
-// Choose returns the texts in the language that a field Accept-Language gives the highest
-// weight, the first of several (RFC 9110, section 12.5.4). Of a tag such as pt-BR the first part
-// counts. Without a language that there is, they are in English.
+// Choose returns the texts in the language with the highest weight in an Accept-Language field, the
+// first of several (RFC 9110, section 12.5.4). Of a tag such as pt-BR the first part counts. If no
+// language is available, the texts are in English.
 func Choose(accept string) *Texts {
 	best, weight := English, 0.0
 	for range maxRanges {
@@ -52,15 +52,15 @@ func find(tag string) *Texts {
 	return nil
 }
 
-// weightOf returns the weight among the parameters of a language: 1 if there is none, and 0 if
-// it can't be read.
+// weightOf returns the weight among the parameters of a language: 1 if there is none, and 0 if it
+// is invalid.
 func weightOf(parameters string) float64 {
 	name, value, _ := strings.Cut(strings.TrimSpace(parameters), "=")
 	if name == "" {
 		return 1
 	}
 	weight, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-	if !strings.EqualFold(strings.TrimSpace(name), "q") || err != nil || !(weight >= 0 && weight <= 1) { // which NaN is not
+	if !strings.EqualFold(strings.TrimSpace(name), "q") || err != nil || !(weight >= 0 && weight <= 1) { // false for NaN
 		return 0
 	}
 	return weight

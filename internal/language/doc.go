@@ -1,3 +1,3 @@
-// Package language has what pages for visitors say, in ten languages, and chooses the language
-// that a browser asks for. It knows no HTTP and no HTML.
+// Package language has the texts of pages for visitors, in ten languages, and chooses the language
+// that a browser prefers. It knows no HTTP and no HTML.
 package language

@@ -1,7 +1,7 @@
 package language
 
-// all has the texts in every language. English is the first; others follow in no order that
-// matters.
+// all has the texts in every language. English is the first; the order of the others doesn't
+// matter.
 var all = [...]Texts{
 	{
 		Tag: "en",

@@ -7,29 +7,29 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// Texts is what pages say in one language. Every field has a text in every language. None holds
-// HTML.
+// Texts are the texts of pages in one language. Every field has a text in every language. None
+// contains HTML.
 type Texts struct {
 	Tag string // of the language (BCP 47), for `lang` and Content-Language
 
 	In [4]Forms // "in 42 seconds": by wording.Unit
 
-	// On the page of a refused request; some also on that of the challenge.
+	// On the page of a refused request; some also on the page of the challenge.
 	Title     string // also its heading
-	Lead      string // why, without blame
-	Come      string // when to come back; %s is what Texts.Wait returns
+	Lead      string // the reason, without blame
+	Come      string // when to come back; %s is the result of Texts.Wait
 	Never     string // that waiting doesn't help
 	Now       string // that the time is over
-	Again     string // a link and a button
-	Reference string // what the reference is for; it follows
-	Contact   string // who can be asked; it follows
+	Again     string // for a link and a button
+	Reference string // introduces the reference
+	Contact   string // introduces the contact
 
 	// On the page of the challenge.
 	Moment     string // its title and heading
 	Puzzle     string // that a puzzle is being solved, and why
 	Widget     string // that a person has to do something, and why
 	Solving    string // while the puzzle is being solved
-	Slow       string // when that takes long
+	Slow       string // when solving takes long
 	Done       string // when it is solved
 	NoScript   string // that JavaScript is switched off
 	Waits      string // that JavaScript is switched off and the page goes on by itself; %s as in Come
@@ -37,24 +37,24 @@ type Texts struct {
 	NoCookies  string // that cookies are switched off
 	InCircles  string // that sessions don't help
 	Unloaded   string // that the widget's script could not be loaded
-	Why        string // the question that the details below answer
+	Why        string // the question for the details below
 	Shared     string // that a limit is shared by an address
-	PuzzleDoes string // what the puzzle is good for
-	WidgetDoes string // what the widget is good for
-	Cookie     string // what the cookie holds
+	PuzzleDoes string // the purpose of the puzzle
+	WidgetDoes string // the purpose of the widget
+	Cookie     string // the content of the cookie
 	Private    string // that nothing is loaded from elsewhere
 
-	// Why the challenge is shown again.
+	// The reasons for showing the challenge again.
 	Used        string // the solution was accepted before
 	Expired     string // it came too late
-	Foreign     string // the network is another one
-	Unsolved    string // it was none
+	Foreign     string // the network has changed
+	Unsolved    string // it wasn't a solution
 	Early       string // it came too early
-	Unavailable string // the service can't be asked
-	Failed      string // the service says no
+	Unavailable string // the service can't be reached
+	Failed      string // the service rejected it
 }
 
-// Forms are a text with a number, %d, in the forms that a language has for it.
+// Forms are a text with a number, %d, in the grammatical forms of a language.
 type Forms struct {
 	One   string // for 1; "" if there is no such form
 	Few   string // for 2 to 4, 22 to 24, 32 to 34 …, as in Polish; "" if there is no such form
@@ -73,8 +73,8 @@ func (f Forms) Of(n int64) string {
 	return fmt.Sprintf(form, n)
 }
 
-// Wait returns when a time to wait is over, such as "in 42 seconds", rounded up as by
-// [wording.Span]. It returns "" if there is none.
+// Wait returns the end of a waiting time, such as "in 42 seconds", rounded up as by [wording.Span].
+// It returns "" if there is none.
 func (t *Texts) Wait(d time.Duration) string {
 	n, unit := wording.Span(d)
 	if n == 0 {
@@ -83,7 +83,7 @@ func (t *Texts) Wait(d time.Duration) string {
 	return t.In[unit].Of(n)
 }
 
-// ComeBack returns the sentence that says when to come back, or "" if there is no time to wait.
+// ComeBack returns the sentence about when to come back, or "" without a waiting time.
 func (t *Texts) ComeBack(d time.Duration) string {
 	wait := t.Wait(d)
 	if wait == "" {

@@ -1,6 +1,6 @@
-// Package load says whether there is too much load: too many requests, answers that take too long, or
-// a busy processor. A [Switch] turns on when a [Measure] is above its bound, and off when it has been
-// below four fifths of the bound for ten seconds, so that what depends on it doesn't flap.
+// Package load detects high load: too many requests, slow answers, or a busy processor. A [Switch]
+// turns on when a [Measure] is above its bound, and off when it has been below four fifths of the
+// bound for ten seconds, so that it doesn't flap.
 //
 // Times are in nanoseconds and given by the caller. They may stand still or go back a little.
 package load
@@ -20,20 +20,20 @@ type Measure interface {
 const (
 	// calm is how long the load must be low for a switch to turn off.
 	calm = int64(10 * time.Second)
-	// low is up to which part of the bound the load is low.
+	// low is the part of the bound up to which the load is low.
 	low = 0.8
 )
 
-// Switch is on while there is too much load.
+// Switch is on during high load.
 type Switch struct {
 	Measure
-	Text    string                       // the condition as a Caddyfile has it
-	Changed func(on bool, since float64) // called when it has turned on or off, with the load then; may be nil
+	Text    string                       // the condition as in a Caddyfile
+	Changed func(on bool, since float64) // called when it turns on or off, with the load then; may be nil
 
 	mu    sync.Mutex
 	on    bool
 	since int64 // when it turned on or off; 0 if it never did
-	high  int64 // when the load was not low
+	high  int64 // when the load was last not low
 }
 
 // On reports whether the switch is on at a time.
@@ -56,36 +56,38 @@ func (s *Switch) On(now int64) bool {
 	return on
 }
 
-// IsOn returns what [Switch.On] has returned last.
+// IsOn returns the last result of [Switch.On].
 func (s *Switch) IsOn() bool {
 	on, _ := s.State()
 	return on
 }
 
-// State returns what [Switch.On] has returned last, and since when, or 0 if it was always off.
+// State returns the last result of [Switch.On], and the time of its last change, or 0 if it was
+// always off.
 func (s *Switch) State() (on bool, since int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.on, s.since
 }
 
-// None is no load at all.
+// None is a measure that is always zero.
 type None struct{}
 
 // Load implements [Measure].
 func (None) Load(int64) float64 { return 0 }
 
-// slots is in how many slots a window is counted.
+// slots is the number of slots of a window.
 const slots = 10
 
-// ring counts in slots of a window, the last of which is the present one. It is guarded by its owner.
+// ring counts in slots of a window, of which the last is the current one. Its owner's lock guards
+// it.
 type ring[T any] struct {
 	width int64 // of a slot
-	last  int64 // the number of the present slot
+	last  int64 // number of the current slot
 	slots [slots]T
 }
 
-// at returns the present slot. Slots that have passed since the last call are zero.
+// at returns the current slot. It zeroes slots that have passed since the last call.
 func (r *ring[T]) at(now int64) *T {
 	slot := now / r.width
 	if slot-r.last >= slots || r.last-slot >= slots {
@@ -99,14 +101,14 @@ func (r *ring[T]) at(now int64) *T {
 	return &r.slots[r.last%slots]
 }
 
-// Rate is how many requests come in a window, in relation to a number.
+// Rate is the number of requests in a window, in relation to a bound.
 type Rate struct {
 	bound float64
 	mu    sync.Mutex
 	ring  ring[int64]
 }
 
-// NewRate returns the rate of requests in relation to n in a window, of which each must be at least 1.
+// NewRate returns the rate of requests in relation to n in a window. Both must be at least 1.
 func NewRate(n int64, window time.Duration) *Rate {
 	return &Rate{bound: float64(n), ring: ring[int64]{width: max(int64(window)/slots, 1)}}
 }
@@ -131,9 +133,9 @@ func (r *Rate) Load(now int64) float64 {
 }
 
 const (
-	// latencyWindow is for how long answers are remembered.
+	// latencyWindow is how long answers count.
 	latencyWindow = 5 * time.Second
-	// leastAnswers is how many there must be for their times to say something.
+	// leastAnswers is the number of answers below which their times are not significant.
 	leastAnswers = 10
 	// step is the ratio of one bucket of times to the next.
 	step = 1.1
@@ -141,8 +143,8 @@ const (
 	buckets = 150
 )
 
-// Latency is the time within which nine of ten answers of the last five seconds began, in relation to
-// a bound. It is right to a tenth. With fewer than ten answers it is 0.
+// Latency is the time within which nine of ten answers of the last five seconds began, in relation
+// to a bound. It is accurate to a tenth. With fewer than ten answers it is 0.
 type Latency struct {
 	bound time.Duration
 	mu    sync.Mutex
@@ -187,10 +189,10 @@ func (l *Latency) Load(now int64) float64 {
 	}
 }
 
-// sampled is how often the processor is looked at.
+// sampled is the interval of reading the processors' times.
 const sampled = int64(time.Second)
 
-// Processor is the share of all processors of the machine that is in use, in relation to a bound.
+// Processor is the utilization of all processors of the machine, in relation to a bound.
 type Processor struct {
 	bound     float64
 	read      func() (busy, all uint64, err error)
@@ -200,8 +202,8 @@ type Processor struct {
 	load      float64
 }
 
-// NewProcessor returns the use of the processors in relation to a share from 0 to 1. It returns an
-// error where that can't be known.
+// NewProcessor returns the utilization of the processors in relation to a share from 0 to 1. It
+// returns an error if the utilization is not available.
 func NewProcessor(bound float64) (*Processor, error) {
 	p := &Processor{bound: bound, read: readProcessors}
 	var err error
@@ -209,7 +211,7 @@ func NewProcessor(bound float64) (*Processor, error) {
 	return p, err
 }
 
-// Load implements [Measure]. The processors are looked at once a second at most.
+// Load implements [Measure]. It reads the processors' times once a second at most.
 func (p *Processor) Load(now int64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

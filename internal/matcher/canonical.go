@@ -10,13 +10,12 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// unambiguous matches requests that all programs read alike, as far as the matchers
-// of a set look at them. If a request was rewritten, the set must match the original
-// one, too.
+// unambiguous matches requests that all programs read alike, as far as the matchers of a set use
+// them. If a request was rewritten, the set must match the original request, too.
 type unambiguous struct {
 	set     caddyhttp.MatcherSet
-	method  bool // whether the set looks at the method
-	target  bool // whether it looks at the path or the query
+	method  bool // whether the set uses the method
+	target  bool // whether it uses the path or the query
 	query   bool // whether it has Caddy's matcher of queries
 	current bool // whether it reads placeholders, which hold the rewritten request only
 }
@@ -47,7 +46,7 @@ func (u unambiguous) isUnambiguous(r *http.Request) bool {
 	return (!u.method || !Received.OverridesMethod()) && (!u.target || Received.IsCanonical()) && (!u.query || Received.HasCanonicalQuery())
 }
 
-// readsMethod reports whether the outcome of a matcher set may depend on the method.
+// readsMethod reports whether the result of a matcher set may depend on the method.
 func readsMethod(set caddyhttp.MatcherSet) bool {
 	return slices.ContainsFunc(set, func(m any) bool {
 		switch m := m.(type) {
@@ -62,8 +61,8 @@ func readsMethod(set caddyhttp.MatcherSet) bool {
 	})
 }
 
-// readsTarget reports whether the outcome of a matcher set may depend on how a path
-// or query is spelled. Matchers that aren't known are taken to.
+// readsTarget reports whether the result of a matcher set may depend on the spelling of a path or
+// query. It is true for unknown matchers.
 func readsTarget(set caddyhttp.MatcherSet) bool {
 	return slices.ContainsFunc(set, func(m any) bool {
 		switch m := m.(type) {
@@ -79,7 +78,7 @@ func readsTarget(set caddyhttp.MatcherSet) bool {
 	})
 }
 
-// mentionsTarget reports whether an expression may look at the target of a request.
+// mentionsTarget reports whether an expression may use the target of a request.
 func mentionsTarget(expression string) bool {
 	return slices.ContainsFunc([]string{"path", "uri", "query", "endpoint", "file", "vars"}, func(word string) bool {
 		return strings.Contains(expression, word)
@@ -94,8 +93,8 @@ func readsQuery(set caddyhttp.MatcherSet) bool {
 	})
 }
 
-// readsCurrent reports whether a matcher set reads placeholders of the method or the
-// target, so that it can't be asked about the original request.
+// readsCurrent reports whether a matcher set reads placeholders of the method or the target, so
+// that it can't be applied to the original request.
 func readsCurrent(set caddyhttp.MatcherSet) bool {
 	return slices.ContainsFunc(set, func(m any) bool {
 		switch m := m.(type) {
@@ -116,10 +115,9 @@ func readsCurrent(set caddyhttp.MatcherSet) bool {
 
 func isPlaceholderKey(key string) bool { return strings.HasPrefix(key, "{") }
 
-// Original returns the request with the method and the target that the client has
-// sent, or nil if no handler has rewritten them. Directives such as `rewrite`,
-// `try_files`, `uri`, `method` and `handle_path` run before this one, and upstreams
-// such as PHP take the route from the original target all the same.
+// Original returns the request with the method and the target that the client sent, or nil if no
+// handler has rewritten them. Directives such as `rewrite`, `try_files`, `uri`, `method` and
+// `handle_path` run before this one, but upstreams such as PHP may route by the original target.
 func Original(r *http.Request) *http.Request {
 	sent, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
 	if !ok || sent.URL == nil || sent.Method == r.Method && sent.URL.Path == r.URL.Path && sent.URL.RawPath == r.URL.RawPath &&

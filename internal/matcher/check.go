@@ -13,9 +13,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// CheckSets returns an error about the first matcher that no request can
-// match, which Caddy itself accepts: then what the matchers are for never happens, and
-// nobody notices. It must be called before the matchers are loaded.
+// CheckSets returns an error about the first matcher that Caddy accepts but no request can match:
+// then the matchers' option would silently never take effect. It must be called before the matchers
+// are loaded.
 func CheckSets(sets caddyhttp.RawMatcherSets) error {
 	for _, set := range sets {
 		if err := CheckSet(set); err != nil {
@@ -56,7 +56,8 @@ func CheckSet(set caddy.ModuleMap) error {
 	return nil
 }
 
-// checkNot checks what a matcher negates, which is everything if it is nothing.
+// checkNot checks the operand of a negation. If the operand matches nothing, the negation matches
+// everything.
 func checkNot(raw json.RawMessage) error {
 	var sets caddyhttp.RawMatcherSets
 	if json.Unmarshal(raw, &sets) != nil {
@@ -68,19 +69,19 @@ func checkNot(raw json.RawMessage) error {
 	return CheckSets(sets)
 }
 
-// matcherChecks returns an error about one of the values of a matcher that never
-// matches, by the name of the matcher.
+// matcherChecks maps the names of matchers to checks of their values. A check returns an error
+// about a value that never matches.
 var matcherChecks = map[string]func(value string, all []string) error{
 	"path":   checkPath,
 	"method": checkMethod,
 	"host":   checkHost,
 }
 
-// NoCommas says how the values of a list are set apart, and that an example follows.
+// NoCommas explains the separation of values. An example follows.
 const NoCommas = "a list has spaces between its values and no commas:"
 
-// WithoutCommas returns values of a list that are set apart by commas as they are written, with
-// spaces; ok is false if there are no such commas. One inside a value is left as it is.
+// WithoutCommas joins the values of a comma-separated list with spaces; ok is false if the values
+// have no separating commas. It leaves a comma inside a value.
 func WithoutCommas(values []string) (line string, ok bool) {
 	spaced := make([]string, len(values))
 	for i, value := range values {
@@ -97,7 +98,7 @@ func WithoutCommas(values []string) (line string, ok bool) {
 	return line, line != strings.Join(values, " ")
 }
 
-// checkCommas returns an error about values of a list that are set apart by commas.
+// checkCommas returns an error about comma-separated values.
 func checkCommas(values []string) error {
 	if line, ok := WithoutCommas(values); ok {
 		return fmt.Errorf("got %q, but "+NoCommas+" write %s", strings.Join(values, " "), line)
@@ -151,8 +152,7 @@ func checkHost(host string, all []string) error {
 	return nil
 }
 
-// severalMatchers returns the error about values of one matcher among which another
-// begins.
+// severalMatchers returns the error about a second matcher among the values of one.
 func severalMatchers(values []string) error {
 	method, path := "", ""
 	for _, value := range values {
@@ -169,7 +169,7 @@ func severalMatchers(values []string) error {
 	return fmt.Errorf("got %q, but a line has one matcher: write match%s%s, or a block with each in a line of its own", values, method, path)
 }
 
-// IsMethod reports whether a word is a method of HTTP, in whatever case.
+// IsMethod reports whether a word is an HTTP method, in any case.
 func IsMethod(word string) bool {
 	switch strings.ToUpper(word) {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
@@ -179,7 +179,7 @@ func IsMethod(word string) bool {
 	return false
 }
 
-// IsMatcher reports whether there is a matcher of this name.
+// IsMatcher reports whether a matcher with this name exists.
 func IsMatcher(word string) bool {
 	_, err := caddy.GetModule("http.matchers." + word)
 	return err == nil

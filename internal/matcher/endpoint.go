@@ -18,48 +18,45 @@ func init() {
 	caddy.RegisterModule(Endpoint{})
 }
 
-// Endpoint matches requests that a backend may take for those of an endpoint,
-// in every spelling: `/login` also as `/login/`, `/LOGIN`, `/login.json`, `/login;x`,
-// `/%6cogin`, `//login` or `/index.php/login`. Caddy's matchers `path` and `query`
-// don't match all of these, although backends accept them, so that a limit is
-// dodged. It matches too much rather than too little: don't allow anything by it.
+// Endpoint matches requests that a backend may read as those of an endpoint, in every spelling:
+// `/login` also as `/login/`, `/LOGIN`, `/login.json`, `/login;x`, `/%6cogin`, `//login` or
+// `/index.php/login`. Caddy's matchers `path` and `query` don't match all of these, although
+// backends accept them, so clients can bypass a limit. It matches too much rather than too little:
+// don't use it to allow requests.
 //
-// In `exempt` and `not` of a `rate_limit` handler, and where it lowers a `cost`, it
-// matches only what is spelled exactly as it is written; in a `trap`, only what
-// names the path in some encoding.
+// In `exempt` and `not` of a `rate_limit` handler, and where it lowers a `cost`, it matches only
+// the exact spelling; in a `trap`, only requests that name the path in some encoding.
 //
-// If a handler has rewritten a request before, it matches if what the client sent or
-// what it was rewritten to does; where it must match exactly, if both do.
+// If an earlier handler has rewritten a request, it matches if either the original or the rewritten
+// request does; where it must match exactly, if both do.
 //
-// What a request has in its body is not looked at.
+// It ignores the body of a request.
 type Endpoint struct {
-	// The methods, in capitals; `GET` includes `HEAD`. A request also has the method
-	// that `X-HTTP-Method-Override` or `_method` in the query says. Default: all.
+	// The methods, in capitals; `GET` includes `HEAD`. The method in `X-HTTP-Method-Override`, or
+	// in `_method` in the query, counts as well. Default: all.
 	Methods []string `json:"methods,omitempty"`
 
-	// The paths, of which one must match. `/login` is that path, and what a backend
-	// may take for it: with an extension, behind a script, or with a file behind it.
-	// `/api/*` is `/api` and everything below it. A `*` elsewhere is any text, slashes
-	// included. Required.
+	// The paths, of which one must match. `/login` is that path, and every path that a backend may
+	// read as it: with an extension, after a script, or followed by a file. `/api/*` is `/api` and
+	// everything below it. A `*` elsewhere is any text, including slashes. Required.
 	Paths []string `json:"paths,omitempty"`
 
-	// Parameters of the query, and the values they must have. A `*` is any text, as in
-	// paths: `q=*`, `rest_route=/wp/v2/search*`. A parameter is matched in any of the
-	// ways in which backends read it, such as `mode[]` for `mode`. If there are several
-	// of a name, one must match.
+	// Parameters of the query with their required values. A `*` is any text, as in paths: `q=*`,
+	// `rest_route=/wp/v2/search*`. A parameter is matched in all forms that backends accept, such
+	// as `mode[]` for `mode`. If there are several of a name, one must match.
 	Query map[string]string `json:"query,omitempty"`
 
 	endpoint *endpoint.Endpoint
 	reading  reading
 }
 
-// reading is how exactly an endpoint must be named.
+// reading is the precision of matching an endpoint.
 type reading int
 
 const (
-	anySpelling  reading = iota // that some backend accepts
-	anyEncoding                 // of the path itself
-	exactlyAsWas                // written
+	anySpelling  reading = iota // every spelling that some backend accepts
+	anyEncoding                 // every encoding of the path itself
+	exactlyAsWas                // the exact spelling
 )
 
 // CaddyModule returns the Caddy module information.
@@ -76,11 +73,10 @@ func (m *Endpoint) Provision(caddy.Context) (err error) {
 	return err
 }
 
-// MatchWithError reports whether a request is one of the endpoint's. There is never
-// an error.
+// MatchWithError reports whether a request is one of the endpoint's. It never returns an error.
 func (m *Endpoint) MatchWithError(r *http.Request) (bool, error) {
 	matches := m.matches(r)
-	if matches != (m.reading == exactlyAsWas) { // settled, whatever the request was
+	if matches != (m.reading == exactlyAsWas) { // the original request doesn't matter
 		return matches, nil
 	}
 	if original := Original(r); original != nil {
@@ -89,7 +85,7 @@ func (m *Endpoint) MatchWithError(r *http.Request) (bool, error) {
 	return matches, nil
 }
 
-// matches reports whether a request is one of the endpoint's as it is.
+// matches reports whether a request in its current form is one of the endpoint's.
 func (m *Endpoint) matches(r *http.Request) bool {
 	Received := Received(r)
 	switch m.reading {
@@ -101,7 +97,7 @@ func (m *Endpoint) matches(r *http.Request) bool {
 	return m.endpoint.Covers(&Received)
 }
 
-// Received returns what endpoints are matched with.
+// Received returns the endpoint package's form of a request.
 func Received(r *http.Request) endpoint.Request {
 	return endpoint.Request{
 		Method: r.Method, Header: r.Header, Path: r.URL.Path, RawPath: r.URL.RawPath, Query: r.URL.RawQuery,
@@ -109,15 +105,15 @@ func Received(r *http.Request) endpoint.Request {
 	}
 }
 
-// isTunnel reports whether a request is an extended CONNECT, which opens a WebSocket over
-// HTTP/2, where Go adds a field, or HTTP/3, where quic-go has it as the protocol. Caddy's
-// reverse proxy hands it on as a GET.
+// isTunnel reports whether a request is an extended CONNECT, which opens a WebSocket over HTTP/2,
+// where Go adds a field, or HTTP/3, where quic-go sets the protocol. Caddy's reverse proxy forwards
+// it as a GET.
 func isTunnel(r *http.Request) bool {
 	return r.Method == http.MethodConnect && (r.Header[":protocol"] != nil || !strings.HasPrefix(r.Proto, "HTTP/"))
 }
 
-// readingsIn keeps how a request was read among its variables, for all that matches it
-// later: other handlers, too.
+// readingsIn keeps the readings of a request among its variables, for later matchers, including
+// those of other handlers.
 type readingsIn struct{ http *http.Request }
 
 const readingsVar = "rate_limit.readings"
@@ -193,7 +189,7 @@ func (m *Endpoint) parseCondition(arg string) error {
 	return nil
 }
 
-// insteadOfCondition says what to write instead of a word behind the path.
+// insteadOfCondition returns a replacement for a word after the path.
 func insteadOfCondition(word string) string {
 	_, errDuration := caddy.ParseDuration(word)
 	_, errModule := caddy.GetModule("http.matchers." + word)
@@ -212,8 +208,8 @@ func insteadOfCondition(word string) string {
 	return fmt.Sprintf("write %s=* for any value of the parameter %s", word, word)
 }
 
-// NextIsEndpoint reports whether the next argument begins an endpoint: a path, or a
-// method, which no matcher has as its name.
+// NextIsEndpoint reports whether the next argument begins an endpoint: a path, or a method. No
+// matcher has a method's name.
 func NextIsEndpoint(d *caddyfile.Dispenser) bool {
 	if !d.NextArg() {
 		return false
@@ -223,8 +219,7 @@ func NextIsEndpoint(d *caddyfile.Dispenser) bool {
 	return strings.HasPrefix(next, "/") || endpoint.IsMethod(next)
 }
 
-// UnmarshalEndpoint reads an endpoint that is written without the name of its
-// matcher.
+// UnmarshalEndpoint reads an endpoint without the name of its matcher.
 func UnmarshalEndpoint(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 	m := new(Endpoint)
 	if err := m.parse(d.RemainingArgs()); err != nil {
@@ -234,7 +229,7 @@ func UnmarshalEndpoint(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 	return caddy.ModuleMap{"endpoint": raw}, err
 }
 
-// line returns the endpoint as it is written in a Caddyfile.
+// line returns the endpoint as in a Caddyfile.
 func (m *Endpoint) line() string {
 	words := slices.Concat(m.Methods, m.Paths)
 	for key, value := range m.Query {

@@ -6,12 +6,11 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// A request that is spelled in another way must not get around a limit, and not
-// into an exemption. So matchers mean something else by what they are for: a limit
-// takes every spelling that a backend may accept, an exemption takes what all
-// programs read alike. Inside `not` it is the other way round.
+// A different spelling of a request must not bypass a limit or gain an exemption. So the meaning of
+// matchers depends on their purpose: a limit matches every spelling that a backend may accept, an
+// exemption only requests that all programs read alike. Inside `not` it is the other way round.
 
-// ForLimit makes matcher sets match what is to be counted.
+// ForLimit adapts matcher sets to limits.
 func ForLimit(sets caddyhttp.MatcherSets) {
 	for _, set := range sets {
 		for _, m := range set {
@@ -22,8 +21,8 @@ func ForLimit(sets caddyhttp.MatcherSets) {
 	}
 }
 
-// ForExemption makes matcher sets match what is not to be counted: those that look
-// at the method or the target of requests match what all programs read alike.
+// ForExemption adapts matcher sets to exemptions: sets that use the method or the target of
+// requests match only requests that all programs read alike.
 func ForExemption(sets caddyhttp.MatcherSets) {
 	for i, set := range sets {
 		if m := newUnambiguous(set); m.method || m.target {
@@ -40,8 +39,8 @@ func ForExemption(sets caddyhttp.MatcherSets) {
 	}
 }
 
-// ForTrap makes matcher sets match what no honest client sends: guesses would harm
-// those who did nothing.
+// ForTrap adapts matcher sets to traps, which only match requests that no honest client sends:
+// guesses would harm innocent clients.
 func ForTrap(sets caddyhttp.MatcherSets) {
 	for _, set := range sets {
 		for _, m := range set {

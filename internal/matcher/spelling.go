@@ -10,11 +10,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 )
 
-// MissedSpellings says what Caddy's matchers don't match that backends accept.
+// MissedSpellings explains the gap between Caddy's matchers and backends.
 const MissedSpellings = "path, query and method miss spellings that a backend may accept, such as /login/, /login.json, /login;x, ?a=%zz&mode=heavy, X-HTTP-Method-Override: POST or a WebSocket over HTTP/3, which is a GET to the backend, and see a request only as it was rewritten; what they miss isn't counted"
 
-// Safer returns what to write in the place of a matcher set in an option that
-// limits something, if the set has matchers that miss spellings; or "".
+// Safer returns the replacement of a matcher set in an option for a limit, if the set has matchers
+// that miss spellings; or "".
 func Safer(option string, set caddyhttp.MatcherSet) string {
 	var m Endpoint
 	unsafe, alone := false, true
@@ -59,10 +59,10 @@ func Safer(option string, set caddyhttp.MatcherSet) string {
 	return "endpoint " + m.line() + " in the place of path, query and method, beside the other matchers"
 }
 
-// addQuery adds what Caddy's matcher of queries demands, as far as that can be said.
+// addQuery adds the conditions of Caddy's matcher of queries, as far as possible.
 func (m *Endpoint) addQuery(query caddyhttp.MatchQuery) {
 	for key, values := range query {
-		m.mergeQuery(map[string]string{key: strings.Join(values, "&")}) // of which several are no endpoint
+		m.mergeQuery(map[string]string{key: strings.Join(values, "&")}) // several aren't a valid endpoint
 	}
 }
 

@@ -12,22 +12,22 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// counter is a counter of Prometheus, or none.
+// counter is a Prometheus counter, or none.
 type counter struct{ prometheus.Counter }
 
 func counterOf(of *prometheus.CounterVec, labels ...string) counter {
 	return counter{of.WithLabelValues(labels...)}
 }
 
-// Inc counts one more.
+// Inc adds one.
 func (c counter) Inc() {
 	if c.Counter != nil {
 		c.Counter.Inc()
 	}
 }
 
-// value returns what was counted since the process began, so that operators see the numbers of
-// metrics and requests count once.
+// value returns the count since the process began, so that operators see the same numbers as in
+// metrics.
 func (c counter) value() int64 {
 	var metric dto.Metric
 	if c.Counter == nil || c.Write(&metric) != nil {
@@ -43,11 +43,11 @@ type Zone struct {
 	ByMemory    counter // decided by memory alone
 	WouldRefuse counter // refused by shadow limits only
 
-	settled [2]counter // of requests that didn't count, and that did
+	settled [2]counter // of requests that didn't count, and of those that did
 	process prometheus.Observer
 }
 
-// NewZone returns the counters of a zone without shadow limits whose requests count when they come.
+// NewZone returns the counters of a zone without shadow limits whose requests count on arrival.
 func NewZone(zone string) Zone {
 	return Zone{
 		Requests: counterOf(metrics.requests, zone),
@@ -65,7 +65,7 @@ func (m *Zone) Settles(zone string) {
 	m.settled = [2]counter{counterOf(metrics.settled, zone, "false"), counterOf(metrics.settled, zone, "true")}
 }
 
-// Settle counts a request whose answer says whether it counts.
+// Settle counts a request whose answer determined whether it counts.
 func (m *Zone) Settle(counts bool) {
 	if counts {
 		m.settled[1].Inc()
@@ -86,8 +86,8 @@ func (m *Zone) Waited(d time.Duration) {
 	}
 }
 
-// Totals returns how many requests the zone has refused, banned clients' aside, and how many shadow
-// limits would have, since the process began.
+// Totals returns the number of requests that the zone has refused, except those of banned clients,
+// and the number that shadow limits would have refused, since the process began.
 func (m *Zone) Totals() (refused, wouldRefuse int64) {
 	return m.Declined.value(), m.WouldRefuse.value()
 }
@@ -100,7 +100,7 @@ type Limit struct {
 	refused [len(Outcomes)]counter // by engine.Reason; of an enforced limit
 }
 
-// Outcomes are what metrics and logs call the engine's reasons.
+// Outcomes are the names of the engine's reasons in metrics and logs.
 var Outcomes = [...]string{"allowed", "over_limit", "blocked", "too_costly", "abandoned", "banned"}
 
 // NewLimit returns the counters of an enforced limit.
@@ -157,10 +157,10 @@ func Client(kind identity.Kind, d *engine.Decision) {
 	}
 }
 
-// Rules counts what the rules of operators have decided. The zero value counts nothing.
+// Rules counts the decisions by operators' rules. The zero value counts nothing.
 type Rules struct{ Allowed, Banned counter }
 
-// RulesZone stands for the rules of operators in the place of a zone, as the label of metrics.
+// RulesZone is the zone label of operators' rules in metrics.
 const RulesZone = "rules"
 
 // NewRules returns the counters of operators' rules.
@@ -171,7 +171,7 @@ func NewRules() Rules {
 	}
 }
 
-// Counts returns what was decided since the process began.
+// Counts returns the decisions since the process began.
 func (m *Rules) Counts() operator.Counts {
 	banned := m.Banned.value()
 	return operator.Counts{Allowed: m.Allowed.value(), Refused: banned, Banned: banned}

@@ -154,8 +154,8 @@ var metrics = struct {
 	}),
 }
 
-// SetAPIKeys sets how many API keys are in force: of tiers without any, 0, so that
-// an alert can be set on it.
+// SetAPIKeys sets the number of API keys in force. It is 0 for tiers without any, so that alerts
+// can use it.
 func SetAPIKeys(counts map[string]int, tiers []string) {
 	metrics.keys.Reset()
 	for _, tier := range tiers {
@@ -168,7 +168,7 @@ func SetAPIKeys(counts map[string]int, tiers []string) {
 
 func init() {
 	for _, reason := range []reputation.Reason{reputation.OverLimit, reputation.Forged, reputation.Trapped} {
-		metrics.violations.WithLabelValues(reason.String()) // from 0, so that the first ones are an increase
+		metrics.violations.WithLabelValues(reason.String()) // starts at 0, so that the first violations are an increase
 	}
 }
 
@@ -197,16 +197,16 @@ func Throttle() { metrics.squeezes.Inc() }
 // Outage counts that a store could not be used.
 func Outage() { metrics.degraded.Inc() }
 
-// Published counts counts that were published for other regions.
+// Published counts the counts published for other regions.
 func Published(rows int) { metrics.regionWrites.Add(float64(rows)) }
 
-// Collected counts counts of other machines that said something new, and keys first seen in them.
+// Collected counts new counts of other machines, and keys first seen in them.
 func Collected(applied, made int) {
 	metrics.regionApplied.Add(float64(applied))
 	metrics.regionMade.Add(float64(made))
 }
 
-// ExchangeFailed counts that counts could not be exchanged with other regions.
+// ExchangeFailed counts a failed exchange of counts with other regions.
 func ExchangeFailed() { metrics.regionErrors.Inc() }
 
 // SessionIssued counts a session that a client earned.
@@ -215,7 +215,7 @@ func SessionIssued() { metrics.sessions.WithLabelValues("issued").Inc() }
 // SessionRenewed counts a session that was renewed.
 func SessionRenewed() { metrics.sessions.WithLabelValues("renewed").Inc() }
 
-// SessionRefused counts that a client asked for a session and got none.
+// SessionRefused counts a refused request for a session.
 func SessionRefused(reason string) { metrics.refusedSessions.WithLabelValues(reason).Inc() }
 
 // SetApplies sets whether a zone with a condition applies.

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Register makes the collectors, and others, part of a configuration's registry.
+// Register registers the collectors, and others, with a configuration's registry.
 func Register(registry prometheus.Registerer, others ...prometheus.Collector) error {
 	for _, c := range append(others,
 		metrics.requests, metrics.declined, metrics.decisions, metrics.settled, metrics.byMemory, metrics.wouldRefuse, metrics.shadow, metrics.process,

@@ -4,8 +4,8 @@
 //
 // # Invariants
 //
-//   - A record has the bytes of its class: 8, 16, 24 and so on to 64, then 80, 96, 112, 128, 160 and so
-//     on, four for each doubling.
+//   - A record has the bytes of its class: 8, 16, 24 and so on to 64, then 80, 96, 112, 128, 160
+//     and so on, four for each doubling.
 //   - A block holds records of one class. One in which no record is left gives its memory back,
 //     except one of each class, so that a record which comes and goes takes none every time.
 package slab

@@ -18,8 +18,8 @@ import (
 // with a used-up limit. It checks the promises of docs/promises.md for outages, for each algorithm,
 // on every machine, in every window:
 //
-//   - At most the share of the machine, and of all machines together 40 % of the limit, or one unit for
-//     each.
+//   - At most the share of the machine, and of all machines together 40 % of the limit, or one unit
+//     for each.
 //   - At least half of the share, except in the first window of a key that was used before.
 //
 // A run that never reached one of the cases fails.
