@@ -14,7 +14,7 @@ type StoredKey struct {
 	Expires *time.Time `json:"expires,omitempty"` // missing if it never does
 }
 
-// APIKeyChange says what becomes of the API keys of a name.
+// APIKeyChange is a change to the API keys of a name.
 type APIKeyChange struct {
 	Name string `json:"name"`
 	ID   string `json:"id,omitempty"`   // of one of them; "" for all
@@ -26,7 +26,7 @@ type newAPIKey struct {
 	Line string `json:"line"`
 }
 
-// changedKeys says how many API keys were changed.
+// changedKeys is the number of changed API keys.
 type changedKeys struct {
 	Changed int `json:"changed"`
 }

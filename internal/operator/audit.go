@@ -2,16 +2,16 @@ package operator
 
 import "time"
 
-// AuditQuery says which acts to list.
+// AuditQuery selects acts.
 type AuditQuery struct {
-	// Client restricts the list to acts about a client, and about networks that it is in: see
+	// Client restricts the list to acts about a client, and about networks that contain it: see
 	// [ParseTarget]. "" means all acts.
 	Client string    `json:"client,omitempty"`
 	Before time.Time `json:"before,omitzero"` // zero means now
 	N      int       `json:"n,omitempty"`     // at most; 0 means 50, and more than MaxItems is MaxItems
 }
 
-// Act is something that was done.
+// Act is an entry of the audit.
 type Act struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`     // admin, a user of the dashboard, or config

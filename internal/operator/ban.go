@@ -2,7 +2,7 @@ package operator
 
 import "time"
 
-// Ban is a ban or an allowance that is in force.
+// Ban is a ban or an allowance in force.
 type Ban struct {
 	Action string     `json:"action"`        // ban or allow
 	Client string     `json:"client"`        // as in orders; "" if only its name at rest is known

@@ -14,30 +14,30 @@ import (
 	"time"
 )
 
-// Client is the [Service] of a running Caddy, had over its admin endpoint.
+// Client is the [Service] of a running Caddy, through its admin endpoint.
 type Client struct {
 	address string // for messages
-	origin  string // what URLs begin with
-	crosses bool   // the endpoint is on TCP, and wants to know the origin
+	origin  string // beginning of URLs
+	crosses bool   // the endpoint is on TCP and requires an Origin
 	http    *http.Client
 }
 
-// maxAnswer bounds what is read of an answer, in bytes.
+// maxAnswer bounds the size of an answer, in bytes.
 const maxAnswer = 16 << 20
 
 // answerTimeout is how long an answer may take. Streams have no bound.
 const answerTimeout = 30 * time.Second
 
-// NewClient returns the service of the Caddy with an admin endpoint on a network, tcp or
-// unix, at an address, which is host:port or the path of a socket. It connects with each call.
+// NewClient returns the service of the Caddy with an admin endpoint on a network, tcp or unix, at
+// an address: host:port or the path of a socket. It connects with each call.
 func NewClient(network, address string) *Client {
 	c := &Client{address: address, origin: "http://" + address, crosses: true}
 	if network == "unix" {
-		c.origin, c.crosses = "http://127.0.0.1", false // which Caddy lets pass
+		c.origin, c.crosses = "http://127.0.0.1", false // Caddy accepts this host
 	}
 	dialer := new(net.Dialer)
 	c.http = &http.Client{
-		Transport: &http.Transport{ // and no proxy, whatever the environment says
+		Transport: &http.Transport{ // no proxy, regardless of the environment
 			DisableKeepAlives: true,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return dialer.DialContext(ctx, network, address)
@@ -125,7 +125,7 @@ func (c *Client) Import(ctx context.Context, i Import) (Done, error) {
 	return tell[Done](ctx, c, "import", i)
 }
 
-// Reveal implements [Service]. Who has looked is "admin" there.
+// Reveal implements [Service]. The audit's actor is "admin".
 func (c *Client) Reveal(ctx context.Context, _, list string) error {
 	_, err := tell[revelation](ctx, c, "reveal", revelation{list})
 	return err
@@ -166,7 +166,7 @@ func (c *Client) exchange(ctx context.Context, method, name string, query url.Va
 	return nil
 }
 
-// send returns the response to a request, or an error if it is none with status 200.
+// send returns the response to a request, or an error unless its status is 200.
 func (c *Client) send(ctx context.Context, method, name string, query url.Values, body []byte) (*http.Response, error) {
 	response, err := c.do(ctx, method, name, query, body)
 	if err != nil {
@@ -179,7 +179,7 @@ func (c *Client) send(ctx context.Context, method, name string, query url.Values
 	return nil, c.failure(ctx, response)
 }
 
-// do returns the response to a request, whatever its status.
+// do returns the response to a request, with any status.
 func (c *Client) do(ctx context.Context, method, name string, query url.Values, body []byte) (*http.Response, error) {
 	target := c.origin + Root + name
 	if len(query) > 0 {
@@ -214,7 +214,7 @@ func (c *Client) read(response *http.Response) ([]byte, error) {
 	return body, nil
 }
 
-// failure returns what a response says is wrong.
+// failure returns the error in a response.
 func (c *Client) failure(ctx context.Context, response *http.Response) error {
 	body, err := c.read(response)
 	if err != nil {
@@ -233,7 +233,7 @@ func (c *Client) failure(ctx context.Context, response *http.Response) error {
 	return c.strange(response, nil)
 }
 
-// isOlder reports whether the health of the stores can be had, which was there first.
+// isOlder reports whether only the health of the stores is available, as in earlier versions.
 func (c *Client) isOlder(ctx context.Context) bool {
 	response, err := c.do(ctx, http.MethodGet, "", nil, nil)
 	if err != nil {
@@ -245,7 +245,7 @@ func (c *Client) isOlder(ctx context.Context) bool {
 	return err == nil && response.StatusCode == http.StatusOK && json.Unmarshal(body, &stores) == nil
 }
 
-// unreachable returns the error for a request that got no answer.
+// unreachable returns the error for a request without an answer.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	var network *net.OpError
 	switch {

@@ -1,9 +1,9 @@
-// Package operator says what an operator sees of a running rate limiter, and what they can
-// do to it. It holds the values, their JSON, and [Service], which they are had through.
+// Package operator defines an operator's view of a running rate limiter, and the actions on it. It
+// has the values, their JSON, and the interface [Service].
 //
-// There is one service, the running Caddy. The admin endpoint offers it over HTTP
-// ([NewHandler]), a [Client] is the same service from afar, and the commands and the
-// dashboard are written against the interface: they can't tell the two apart.
+// There is one service, the running Caddy. The admin endpoint offers it over HTTP ([NewHandler]), a
+// [Client] is the same service over a connection, and the commands and the dashboard use the
+// interface: they can't tell the two apart.
 //
 //	dashboard in a site ----------------------------------.
 //	                                                       v
@@ -11,8 +11,8 @@
 //
 // # Invariants
 //
-//   - Who a request is about is in the body, never in a path or query, which Caddy logs.
-//   - What changes something is in the audit before it is answered.
-//   - Nothing secret is in an answer: no API key, session, secret or cookie.
-//   - Whatever is asked for, an answer is bounded: see [MaxItems].
+//   - The client of a request is named in the body, never in a path or query, which Caddy logs.
+//   - A change is in the audit before it is answered.
+//   - Answers contain no secrets: no API key, session, secret or cookie.
+//   - All answers are bounded: see [MaxItems].
 package operator

@@ -2,13 +2,13 @@ package operator
 
 import "fmt"
 
-// Error says why an operator can't have what they asked for.
+// Error is the reason why an operator's request fails.
 type Error struct {
-	// Status is the HTTP status: 400 for what can't be understood, 404 for who isn't known,
-	// 409 for what the configuration or the state doesn't allow, 429 for too many streams,
-	// 503 while the store can't be used.
+	// Status is the HTTP status: 400 for an invalid request, 404 for an unknown client, 409 for a
+	// conflict with the configuration or the state, 429 for too many streams, 503 while the store
+	// can't be used.
 	Status int `json:"status"`
-	// Message is a sentence for a person: what was wrong, and what is expected.
+	// Message is a sentence for a person: the problem, and the expected request.
 	Message string `json:"error"`
 }
 

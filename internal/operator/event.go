@@ -2,21 +2,21 @@ package operator
 
 import "time"
 
-// Event is something that happens. One of the fields is set.
+// Event is an event of the rate limiter. One of the fields is set.
 type Event struct {
 	Totals  *Totals  `json:"totals,omitempty"`  // once a second
 	Refused *Refused `json:"refused,omitempty"` // a sample of the refusals, at most 10 a second
 }
 
-// Totals are what was decided since the process began, in all and by zone.
+// Totals are the decisions since the process began, in all and by zone.
 type Totals struct {
 	At time.Time `json:"at"`
 	Counts
 	Zones map[string]Counts `json:"zones"`
 }
 
-// Refused is one refusal, or several of a client by one limit: then the rest is of the last one.
-// Addresses are shown as networks.
+// Refused is one refusal, or several of a client by one limit: then the other fields describe the
+// last one. Addresses are shown as networks.
 type Refused struct {
 	At     time.Time `json:"at"`
 	Zone   string    `json:"zone"`
@@ -30,18 +30,18 @@ type Refused struct {
 	Times  int       `json:"times,omitempty"` // how many refusals of the sample these are; 0 means 1
 }
 
-// Refusals is what was refused in the last 15 minutes, as far as a sample of at most 10 refusals
-// a second tells. Only memory holds it, since the config was loaded.
+// Refusals are those of the last 15 minutes in a sample of at most 10 refusals a second. Only
+// memory holds it, since the config was loaded.
 type Refusals struct {
 	Sampled int       `json:"sampled"` // refusals of which the rest tells
 	Latest  []Refused `json:"latest"`  // the newest first; those of a client by a limit are one
-	// Paths is the classes of paths that were refused most. A class is the first three segments of
-	// a path, with * for a segment that is long or looks like an id.
+	// Paths are the most refused classes of paths. A class is the first three segments of a path,
+	// with * for a segment that is long or looks like an id.
 	Paths  []RefusedShare `json:"paths"`
 	Agents []RefusedShare `json:"agents"` // the values of User-Agent that were refused most
 }
 
-// RefusedShare is a number of refusals of a sample that have something in common.
+// RefusedShare is the number of a sample's refusals with a common property.
 type RefusedShare struct {
 	Text    string `json:"text"`
 	Refused int    `json:"refused"`

@@ -12,11 +12,11 @@ import (
 // Root is the path below which a handler of [NewHandler] answers.
 const Root = "/rate_limit/"
 
-// NewHandler returns the handler of a service on Caddy's admin endpoint. It answers in JSON,
-// errors too: see [Error]. A stream of events ends with the context of its request.
+// NewHandler returns the handler of a service on Caddy's admin endpoint. It answers in JSON, errors
+// too: see [Error]. A stream of events ends with the context of its request.
 //
-// Reading is GET with a query, which names no clients. What is about a client, or changes
-// something, is POST with a JSON object of at most [MaxBody] bytes.
+// Reads use GET with a query, which names no clients. Requests about a client, and changes, use
+// POST with a JSON object of at most [MaxBody] bytes.
 func NewHandler(s Service) http.Handler { return handler{s, endpointsOf(s)} }
 
 type handler struct {
@@ -24,7 +24,7 @@ type handler struct {
 	endpoints map[string]endpoint
 }
 
-// endpoint is what answers below one path.
+// endpoint handles one path.
 type endpoint struct {
 	method string
 	answer func(*http.Request) (any, error)
@@ -65,7 +65,7 @@ func endpointsOf(s Service) map[string]endpoint {
 	}
 }
 
-// listed makes a list that is empty one in JSON, too, which has null for nil.
+// listed returns an empty list for nil, so that JSON has no null.
 func listed[T any](list []T, err error) (any, error) {
 	if list == nil {
 		list = []T{}
@@ -73,10 +73,10 @@ func listed[T any](list []T, err error) (any, error) {
 	return list, err
 }
 
-// admin is who uses the admin endpoint, in the audit.
+// admin is the audit's name of users of the admin endpoint.
 const admin = "admin"
 
-// byAdmin says in orders who has given them.
+// byAdmin sets the actor of orders.
 func byAdmin(do func(context.Context, Order) (Done, error)) func(context.Context, Order) (Done, error) {
 	return func(ctx context.Context, o Order) (Done, error) {
 		o.By = admin
@@ -98,7 +98,7 @@ func imported(s Service) func(context.Context, Import) (Done, error) {
 	}
 }
 
-// revelation says which list was looked at.
+// revelation names a revealed list.
 type revelation struct {
 	List string `json:"list"`
 }
@@ -150,7 +150,7 @@ func writeError(w http.ResponseWriter, err error) {
 
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	body, err := json.Marshal(value)
-	if err != nil { // a number that JSON doesn't have
+	if err != nil { // a number that JSON can't represent
 		status, body = http.StatusInternalServerError, []byte(`{"status":500,"error":"the answer can't be written as JSON"}`)
 	}
 	setFields(w.Header(), "application/json")
@@ -158,7 +158,7 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 	w.Write(append(body, '\n')) //nolint:errcheck // nobody is there to be told
 }
 
-// setFields sets the header fields that all answers have.
+// setFields sets the common header fields of answers.
 func setFields(header http.Header, contentType string) {
 	header.Set("Content-Type", contentType)
 	header.Set("Cache-Control", "no-store")

@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// post returns an endpoint that is called with the JSON object of a body. An error about the
-// body shows an example of one.
+// post returns an endpoint that calls do with the JSON object of a body. An error about the body
+// shows an example.
 func post[In, Out any](example string, do func(context.Context, In) (Out, error)) endpoint {
 	return endpoint{method: http.MethodPost, answer: func(r *http.Request) (any, error) {
 		var in In
@@ -21,8 +21,8 @@ func post[In, Out any](example string, do func(context.Context, In) (Out, error)
 	}}
 }
 
-// readBody reads the only JSON value of a body. The content type is checked, since pages of
-// other sites can send forms to this endpoint, and no JSON.
+// readBody reads the only JSON value of a body. It checks the content type, since pages of other
+// sites can send forms to this endpoint, but no JSON.
 func readBody(r *http.Request, into any, example string) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return Errorf(http.StatusUnsupportedMediaType, "content type: got %.100q: expected application/json", r.Header.Get("Content-Type"))

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// heartbeat is how often a stream without events shows that it is alive.
+	// heartbeat is the interval of signs of life on a stream without events.
 	heartbeat = 15 * time.Second
 	// slowReader is how long a reader may take for an event before the stream ends.
 	slowReader = 10 * time.Second
@@ -35,7 +35,7 @@ func (h handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	stream.send(ctx, events)
 }
 
-// stream is an answer that is sent piece by piece.
+// stream is an answer that is sent in pieces.
 type stream struct {
 	w          http.ResponseWriter
 	controller *http.ResponseController

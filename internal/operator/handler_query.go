@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// none is the query of what has none.
+// none is the type of an empty query.
 type none struct{}
 
-// get returns an endpoint that is called with what is read of a query.
+// get returns an endpoint that calls do with the result of read.
 func get[In any](read func(*query) In, do func(context.Context, In) (any, error)) endpoint {
 	return endpoint{method: http.MethodGet, answer: func(r *http.Request) (any, error) {
 		q := &query{err: nil}
@@ -32,7 +32,7 @@ func get[In any](read func(*query) In, do func(context.Context, In) (any, error)
 // query reads the parameters of a query. The first error is kept.
 type query struct {
 	values url.Values
-	known  []string // that were asked for
+	known  []string // names read so far
 	err    error
 }
 
@@ -45,7 +45,7 @@ func (q *query) text(name string) string {
 	return q.values.Get(name)
 }
 
-// number returns a parameter that is a number from 1, or 0 if there is none.
+// number returns a parameter that is a number of at least 1, or 0 if it is missing.
 func (q *query) number(name string) int {
 	text := q.text(name)
 	if text == "" {
@@ -59,7 +59,7 @@ func (q *query) number(name string) int {
 	return n
 }
 
-// time returns a parameter that is a time, or the zero time if there is none.
+// time returns a parameter that is a time, or the zero time if it is missing.
 func (q *query) time(name string) time.Time {
 	text := q.text(name)
 	if text == "" {
@@ -78,7 +78,7 @@ func (q *query) fail(name, got, want string) {
 	}
 }
 
-// finish returns the first error. A parameter that nobody has asked for is one.
+// finish returns the first error. An unknown parameter is one.
 func (q *query) finish() error {
 	for name := range q.values {
 		if q.err == nil && !slices.Contains(q.known, name) {
@@ -120,22 +120,22 @@ func readHistoryQuery(q *query) HistoryQuery {
 	return history
 }
 
-// values returns the query that readKeysQuery reads.
+// values returns the query for readKeysQuery.
 func (k KeysQuery) values() url.Values {
 	return queryOf("zone", k.Zone, "by", string(k.By), "n", positive(k.N))
 }
 
-// values returns the query that readAuditQuery reads.
+// values returns the query for readAuditQuery.
 func (a AuditQuery) values() url.Values {
 	return queryOf("before", instant(a.Before), "n", positive(a.N))
 }
 
-// values returns the query that readHistoryQuery reads.
+// values returns the query for readHistoryQuery.
 func (h HistoryQuery) values() url.Values {
 	return queryOf("zone", h.Zone, "limit", h.Limit, "from", instant(h.From), "to", instant(h.To), "resolution_seconds", positive(int(h.Resolution)))
 }
 
-// queryOf returns names and values that follow one another, without those that are "".
+// queryOf makes a query from alternating names and values. It omits empty values.
 func queryOf(pairs ...string) url.Values {
 	values := make(url.Values)
 	for pair := range slices.Chunk(pairs, 2) {

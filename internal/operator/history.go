@@ -2,7 +2,7 @@ package operator
 
 import "time"
 
-// HistoryQuery says what to tell of the past.
+// HistoryQuery selects a part of the history.
 type HistoryQuery struct {
 	Zone       string    // "" for all, added up
 	Limit      string    // "" for all, added up
@@ -14,11 +14,12 @@ type HistoryQuery struct {
 type History struct {
 	Resolution Seconds        `json:"resolution_seconds"`
 	Points     []HistoryPoint `json:"points"` // in the order of time; where nothing happened there is none
-	// Heaviest are the keys that wanted most in the range, what they used and were refused, the heaviest first.
+	// Heaviest are the keys with the highest demand in the period, used or refused, the heaviest
+	// first.
 	Heaviest []Heavy `json:"heaviest,omitempty"`
 }
 
-// HistoryPoint is what was decided from At on, for as long as the resolution says.
+// HistoryPoint is the decisions from At on, in a time of one resolution.
 type HistoryPoint struct {
 	At time.Time `json:"at"`
 	Counts
@@ -26,7 +27,7 @@ type HistoryPoint struct {
 	Keys  int64 `json:"keys"` // different ones, an estimate; of several limits, those of the one with most
 }
 
-// Heavy is a key that used much.
+// Heavy is a key with high usage.
 type Heavy struct {
 	Zone    string `json:"zone"`
 	Limit   string `json:"limit"`

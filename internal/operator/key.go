@@ -2,25 +2,24 @@ package operator
 
 import "time"
 
-// KeysQuery says which keys to list.
+// KeysQuery selects keys.
 type KeysQuery struct {
 	Zone    string // "" for all
-	Blocked bool   // only those that are refused at the moment
+	Blocked bool   // only currently blocked keys
 	By      By
 	N       int // at most; 0 means 20, and more than MaxItems is MaxItems
 }
 
-// By is what keys are ordered by. The zero value is [ByUsed].
+// By is the order of keys. The zero value is [ByUsed].
 type By string
 
-// What keys are ordered by.
+// The orders of keys.
 const (
 	ByUsed    By = "used"    // units used, as a part of the limit
 	ByRefused By = "refused" // requests refused
 )
 
-// Key is what memory holds of one key of one limit. What other processes hold of it isn't
-// known.
+// Key is the state of one key of one limit in memory. The state in other processes is unknown.
 type Key struct {
 	Zone    string `json:"zone"`
 	Limit   string `json:"limit"`
@@ -33,6 +32,6 @@ type Key struct {
 	Amount  int64  `json:"amount"`           // units that it may have
 	Refused int64  `json:"refused"`          // requests, since memory holds it
 	Shadow  bool   `json:"shadow,omitempty"` // Refused and BlockedUntil are what would be if the limit was enforced
-	// BlockedUntil is when it can have another unit; nil if it can now.
+	// BlockedUntil is when it can get another unit; nil if it can now.
 	BlockedUntil *time.Time `json:"blocked_until,omitempty"`
 }

@@ -6,40 +6,40 @@ import (
 	"unicode"
 )
 
-// Order is something to do to a client.
+// Order is an action on a client.
 type Order struct {
-	// Client names who it is about: see [ParseTarget]. Required.
+	// Client names the client: see [ParseTarget]. Required.
 	Client string `json:"client"`
-	// Zone restricts a reset to one zone; "" means all. Other orders have none.
+	// Zone restricts a reset to one zone; "" means all. Other orders ignore it.
 	Zone string `json:"zone,omitempty"`
-	// For is how long a ban or an allowance holds; 0 means until it is lifted. An allowance
-	// needs an end.
+	// For is the duration of a ban or an allowance; 0 means until it is lifted. An allowance needs
+	// an end.
 	For Seconds `json:"for_seconds,omitempty"`
-	// Force bans or allows also a network wider than /8, or /19 of IPv6.
+	// Force permits bans and allowances of networks wider than /8, or /19 of IPv6.
 	Force bool `json:"force,omitempty"`
-	// KeepViolations restricts an unban to the ban by an operator: a ban that the client's conduct
-	// has earned stays, and so do its violations. So it undoes a ban and nothing else.
+	// KeepViolations restricts an unban to the operator's ban: an automatic ban stays, and so do
+	// the violations. So it undoes a ban and nothing else.
 	KeepViolations bool `json:"keep_violations,omitempty"`
 	// Reason is for the audit and the file; at most MaxReason characters.
 	Reason string `json:"reason,omitempty"`
-	// By is who gives the order, for the audit, for example the user of the dashboard. The
-	// admin endpoint sets it to "admin" whatever a caller says.
+	// By is the actor, for the audit, for example the user of the dashboard. The admin endpoint
+	// always sets it to "admin".
 	By string `json:"-"`
 }
 
 // Import is a list of bans and allowances to add.
 type Import struct {
-	// Statements are lines as in the file of rules, at most MaxItems, such as
-	// "ban 203.0.113.0/24 until 2026-12-01 # scraper". Required.
+	// Statements are lines as in the rules file, at most MaxItems, such as "ban 203.0.113.0/24
+	// until 2026-12-01 # scraper". Required.
 	Statements []string `json:"statements"`
-	// Allow takes allowances too; otherwise the list may only ban.
+	// Allow permits allowances; otherwise the list may only ban.
 	Allow bool `json:"allow,omitempty"`
-	// Force takes networks wider than /8, or /19 of IPv6.
+	// Force permits networks wider than /8, or /19 of IPv6.
 	Force bool   `json:"force,omitempty"`
 	By    string `json:"-"` // as in [Order]
 }
 
-// Done is what an order has changed.
+// Done is the result of an order.
 type Done struct {
 	Client  string     `json:"client"`          // as understood
 	In      string     `json:"in,omitempty"`    // where a ban or an allowance is: store, for all machines that share it; rules, in the file of this machine
@@ -49,7 +49,7 @@ type Done struct {
 	Notes   []string   `json:"notes,omitempty"` // what else a person should know
 }
 
-// OneLine returns a reason as it may stand in a line, and no longer than it may be.
+// OneLine returns a reason as a single line of permitted length.
 func OneLine(text string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
 	if runes := []rune(text); len(runes) > MaxReason {

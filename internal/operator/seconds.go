@@ -11,8 +11,7 @@ type Seconds float64
 // SecondsOf returns a duration in seconds.
 func SecondsOf(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 
-// Duration returns the duration, rounded to nanoseconds. What is too long for one is the
-// longest.
+// Duration returns the duration, rounded to nanoseconds. Longer values give the longest duration.
 func (s Seconds) Duration() time.Duration {
 	switch nanoseconds := float64(s) * float64(time.Second); {
 	case nanoseconds >= math.MaxInt64:

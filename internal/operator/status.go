@@ -4,18 +4,18 @@ import "time"
 
 // Status describes the rate limiter at one moment.
 type Status struct {
-	// Version is the version of the module, "" if it isn't known.
+	// Version is the version of the module, or "" if it is unknown.
 	Version string `json:"version,omitempty"`
 	// Started is when this process began to decide.
 	Started time.Time `json:"started"`
 	Stores  []Store   `json:"stores"`
 	// Rules is the file of bans and allowances.
 	Rules RulesFile `json:"rules"`
-	// History reports whether what is decided is kept for later.
+	// History reports whether a history is kept.
 	History bool `json:"history"`
-	// Shadow names the zones of which no limit is enforced.
+	// Shadow names the zones without enforced limits.
 	Shadow []string `json:"shadow,omitempty"`
-	// Loaded names the zones that apply because of the load at the moment.
+	// Loaded names the zones that currently apply because of the load.
 	Loaded []string `json:"loaded,omitempty"`
 }
 
@@ -23,7 +23,7 @@ type Status struct {
 type Store struct {
 	Kind string `json:"store"`
 	Path string `json:"path,omitempty"` // "" if it has no files
-	// Degraded reports whether the store can't be used: memory decides, with smaller limits.
+	// Degraded reports whether the store can't be used: memory decides, with reduced limits.
 	Degraded  bool       `json:"degraded"`
 	Since     *time.Time `json:"since,omitempty"`  // when that began
 	Reason    string     `json:"reason,omitempty"` // what went wrong last
@@ -42,45 +42,45 @@ type Store struct {
 	Rules   *FileTrouble `json:"rules,omitempty"`    // nil unless something is wrong with the file
 }
 
-// Network describes how a store on a network is reached from this machine.
+// Network describes the connection to a store on a network.
 type Network struct {
-	// RoundTrip is about how long a call takes.
+	// RoundTrip is the approximate duration of a call.
 	RoundTrip Seconds `json:"round_trip_seconds"`
 	// Ahead is how far the clock of this machine is ahead of the store's time; negative if it is
-	// behind. Counts go by the store's.
+	// behind. Counts use the store's time.
 	Ahead Seconds `json:"clock_ahead_seconds"`
-	// LostWrites is how many times the store has lost what it had acknowledged, since this process
-	// was started.
+	// LostWrites is how many times the store has lost acknowledged writes, since this process was
+	// started.
 	LostWrites int64 `json:"lost_writes"`
-	// Unsettled is how many times, since this process was started, it could not learn whether its
-	// last calls took effect. It has charged what it knew again then.
+	// Unsettled is how many times, since this process was started, the outcome of the last calls
+	// could not be determined. It has repeated the known charges then.
 	Unsettled int64 `json:"unsettled"`
-	// LaterLines is how many values in the store are sealed under a line of secret_file after the
+	// LaterLines is how many values in the store are sealed with a line of secret_file after the
 	// first. While there are any, these lines are needed.
 	LaterLines int `json:"sealed_under_later_lines"`
 }
 
-// Region describes how counts are shared with other regions.
+// Region describes the sharing of counts with other regions.
 type Region struct {
 	Name     string `json:"name"`
 	Exchange string `json:"exchange"` // where they are exchanged
-	// Lag is how long ago all counts were exchanged.
+	// Lag is the time since the last complete exchange.
 	Lag    Seconds    `json:"lag_seconds"`
 	Since  *time.Time `json:"since,omitempty"`  // since when that fails
 	Reason string     `json:"reason,omitempty"` // what went wrong last
 	Keys   int64      `json:"keys"`             // that are shared
-	// Others is the other regions that were heard of.
+	// Others are the other known regions.
 	Others []OtherRegion `json:"others"`
 }
 
-// OtherRegion is a region that uses the same exchange.
+// OtherRegion is another region on the same exchange.
 type OtherRegion struct {
 	Name     string  `json:"name"`
 	Machines int     `json:"machines"`    // that were heard of in the last minutes
 	Lag      Seconds `json:"lag_seconds"` // how long ago the last of them was
 }
 
-// FileTrouble is what is wrong with a file. What was read before is in force.
+// FileTrouble is the problem of a file. The previous content stays in force.
 type FileTrouble struct {
 	File   string    `json:"file"`
 	Since  time.Time `json:"since"`
@@ -96,7 +96,7 @@ type RulesFile struct {
 	Store      *StoredRules `json:"store,omitempty"` // nil unless machines share the store
 }
 
-// StoredRules describes the bans and allowances that hold on all machines which share a store.
+// StoredRules describes the bans and allowances for all machines with the same store.
 type StoredRules struct {
 	Bans       int `json:"bans"`
 	Allowances int `json:"allowances"`

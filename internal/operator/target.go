@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Target is the client that an order or a question is about.
+// Target is the client of an order or a question.
 type Target struct {
 	Kind TargetKind
 	// Network is set for [Address]: a single address is a network of full length.
 	Network netip.Prefix
-	// Value is the rest for all other kinds: a name, a key's text, an id, a reference.
+	// Value is the name for all other kinds: a name, a key's text, an id, a reference.
 	Value string
 }
 
-// TargetKind says what a target names.
+// TargetKind is the kind of a target.
 type TargetKind string
 
-// The kinds of targets. Each but an address needs its kind in front, followed by a colon.
+// The kinds of targets. Each except an address needs its kind in front, followed by a colon.
 const (
 	Address   TargetKind = "address" // an address or a network; the kind may be left out
 	KeyText   TargetKind = "key"     // what the value of a zone's `key` is
@@ -29,15 +29,14 @@ const (
 	Reference TargetKind = "ref"     // the reference of a refusal
 )
 
-// MaxTarget is how many bytes the text of a target has at most.
+// MaxTarget is the most bytes of a target's text.
 const MaxTarget = 1024
 
-// ParseTarget reads the text that names a client: 203.0.113.9, 2001:db8::/48,
-// api-key:acme, key:alice, session:1f2e3d4c5b6a7980, tag:3fa9c1 or ref:…. A value may be quoted as in the
-// file of bans and allowances.
+// ParseTarget parses the text that names a client: 203.0.113.9, 2001:db8::/48, api-key:acme,
+// key:alice, session:1f2e3d4c5b6a7980, tag:3fa9c1 or ref:…. A value may be quoted as in the rules
+// file.
 //
-// A reference may also be written as people who were refused see it: without ref:, in groups,
-// or as a URI.
+// A reference may also have the form that refused people see: without ref:, in groups, or as a URI.
 func ParseTarget(text string) (Target, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > MaxTarget {
@@ -74,7 +73,7 @@ func isTag(text string) bool {
 	return len(text) >= 6 && len(text) <= 32 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// unquoted returns what stands between quotes, or a text without them as it is.
+// unquoted returns the content of a quoted text, or an unquoted text unchanged.
 func unquoted(text string) string {
 	if value, err := strconv.Unquote(text); err == nil && text[0] == '"' && value != "" {
 		return value
@@ -82,18 +81,18 @@ func unquoted(text string) string {
 	return text
 }
 
-// referenceScheme begins a reference as a URI.
+// referenceScheme is the scheme of a reference as a URI.
 const referenceScheme = "urn"
 
-// referenceSize is how many letters and digits a reference has, and shortReferenceSize how many of
-// them people are shown first.
+// referenceSize is the length of a reference in letters and digits, and shortReferenceSize that of
+// its short form.
 const (
 	referenceSize      = 64
 	shortReferenceSize = 10
 )
 
-// parseReference returns a reference that has no kind in front, without what sets its groups
-// apart.
+// parseReference parses a reference without a kind in front, and removes the separators of its
+// groups.
 func parseReference(text string) (string, bool) {
 	text = strings.NewReplacer(" ", "", "-", "").Replace(text)
 	for _, c := range []byte(text) {
@@ -104,7 +103,7 @@ func parseReference(text string) (string, bool) {
 	return text, len(text) == referenceSize || len(text) == shortReferenceSize
 }
 
-// ParseNetwork reads the text of an address or a network, and nothing else.
+// ParseNetwork parses an address or a network, and nothing else.
 func ParseNetwork(text string) (netip.Prefix, bool) {
 	if network, err := netip.ParsePrefix(text); err == nil {
 		return network.Masked(), true
@@ -117,8 +116,8 @@ func ParseNetwork(text string) (netip.Prefix, bool) {
 	return netip.PrefixFrom(ip, ip.BitLen()), true
 }
 
-// TellsAddress reports whether the target is an address or a network, or a key whose text is
-// one.
+// TellsAddress reports whether the target contains an address or a network, even as the text of a
+// key.
 func (t Target) TellsAddress() bool {
 	if t.Kind != KeyText {
 		return t.Kind == Address
@@ -127,7 +126,7 @@ func (t Target) TellsAddress() bool {
 	return ok
 }
 
-// String returns the text that names the target, as a word of the file of bans and allowances.
+// String returns the text that names the target, as a word of the rules file.
 func (t Target) String() string {
 	switch quoted := strconv.Quote(t.Value); {
 	case t.Kind != Address && (strings.ContainsAny(t.Value, " \t") || quoted != `"`+t.Value+`"`):

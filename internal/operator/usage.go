@@ -10,8 +10,8 @@ type UsageQuery struct {
 	Month string `json:"month,omitempty"`
 }
 
-// Usage is the usage of a key, as far as the history has it: it keeps only the heaviest keys of each
-// limit and hour, and only for some days. So it is a lower bound.
+// Usage is the usage of a key in the history. The history keeps only the heaviest keys of each
+// limit and hour, and only for some days, so it is a lower bound.
 type Usage struct {
 	Client string     `json:"client"`
 	Month  string     `json:"month"`

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// Zone is a zone of the configuration that runs.
+// Zone is a zone of the running configuration.
 type Zone struct {
 	Name   string  `json:"zone"`
 	Per    string  `json:"per"` // what it counts by, as in the Caddyfile: ip, client, key, …
 	Limits []Limit `json:"limits"`
 	Shadow bool    `json:"shadow,omitempty"` // no limit of it is enforced
-	// When are the conditions under which it applies, one of which is enough; none if it always does.
+	// When are the load conditions under which it applies, one of which is enough; none if it
+	// always does.
 	When []Condition `json:"when,omitempty"`
 	Counts
 }
@@ -42,7 +43,7 @@ type Limit struct {
 	Counts
 }
 
-// Counts is what was decided since the process began.
+// Counts are the decisions since the process began.
 type Counts struct {
 	Allowed int64 `json:"allowed"`
 	// Refused counts all refusals of the three kinds: over a limit, blocked, banned.
@@ -52,7 +53,7 @@ type Counts struct {
 	WouldRefuse int64 `json:"would_refuse"` // by shadow limits; they passed
 }
 
-// IsSame reports whether two limits are the same one, whatever they have counted.
+// IsSame reports whether two limits are the same one, regardless of their counts.
 func (l Limit) IsSame(other Limit) bool {
 	return l.Name == other.Name && l.Text == other.Text && l.Tier == other.Tier && l.Shadow == other.Shadow
 }

@@ -22,23 +22,23 @@ var (
 	refusedJS string
 )
 
-// refusedTemplate has the script and the style in its text. They must have no comments:
-// html/template takes those out, and the hashes are of the whole files.
+// refusedTemplate includes the script and the style. They must have no comments: html/template
+// removes those, but the hashes are of the whole files.
 var refusedTemplate = template.Must(template.New("refused").Parse(
 	strings.NewReplacer("STYLE", refusedCSS, "SCRIPT", refusedJS).Replace(refusedHTML)))
 
-// Refused is the page of the refused requests of a site: it says when to come back, counts down to
-// that, and can be read without JavaScript. It may be used from any number of goroutines, and must
-// not be copied after first use.
+// Refused is the page of the refused requests of a site. It says when to return, counts down to
+// that, and works without JavaScript. It may be used from any number of goroutines, and must not be
+// copied after first use.
 type Refused struct {
 	Site Site
 
-	layouts sync.Map // layouts by their keys, each made when it is needed first
+	layouts sync.Map // layouts by their keys, each made on first use
 }
 
-// Append appends the page as HTML in UTF-8, which is to be sent with the Content-Security-Policy
-// [RefusedPolicy] and not to be stored. retry is how long to wait; 0 or less says that waiting
-// doesn't help.
+// Append appends the page as HTML in UTF-8. It must be sent with the Content-Security-Policy
+// [RefusedPolicy] and not be stored. retry is the waiting time; if it is 0 or less, the page says
+// that waiting doesn't help.
 func (p *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, reference Reference) ([]byte, error) {
 	layout, err := p.layout(layoutKey{texts, retry > 0, reference != Reference{}})
 	if err != nil {
@@ -60,18 +60,18 @@ func (p *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, 
 	return to, nil
 }
 
-// layoutKey is what the text of a page depends on, beside the site, the time and the reference.
+// layoutKey holds the parameters of a layout, besides the site, the time and the reference.
 type layoutKey struct {
 	texts           *language.Texts
 	waits, referred bool
 }
 
-// gap stands in a layout for what differs from one page to the next: the time in seconds and in
-// words, and the two forms of the reference. It is a character that no text of a site has.
+// gap marks the variable parts of a layout: the time in seconds and in words, and the two forms of
+// the reference. It is a character that no text of a site contains.
 const gap = "\ue000"
 
-// layout returns a page's text between its gaps. html/template takes ten times as long as a
-// refusal may, so each is made once.
+// layout returns a page's text between its gaps. html/template takes ten times as long as a refusal
+// may, so each layout is made once.
 func (p *Refused) layout(key layoutKey) ([]string, error) {
 	if made, ok := p.layouts.Load(key); ok {
 		return made.([]string), nil
@@ -80,7 +80,7 @@ func (p *Refused) layout(key layoutKey) ([]string, error) {
 	data := struct {
 		Texts         *language.Texts
 		Site          Site
-		Before, After string // of the time, in the sentence that says when to come back
+		Before, After string // around the time, in the sentence about returning
 		Seconds, Wait string
 		Reference     Reference
 	}{Texts: key.texts, Site: Site{Name: name, Contact: contact}}

@@ -8,20 +8,21 @@ import (
 	"strings"
 )
 
-// Site is whose site a page is of. Both are texts of the operator and may be empty.
+// Site is the site of a page. Both texts come from the operator and may be empty.
 type Site struct {
 	Name    string // of the site
 	Contact string // an e-mail address, a URL or any other text
 }
 
-// Reference is what a person can give to whoever runs the site. It is empty if there is none.
+// Reference is an identifier that a person can give to the site's operator. It is empty if there is
+// none.
 type Reference struct {
 	Short string // to read out
-	Whole string // which tells more
+	Whole string // contains more
 }
 
-// Link returns what the contact links to: the e-mail address with mailto:, or the URL if it is
-// one of https, http, mailto or tel. Else it returns "".
+// Link returns the link of the contact: the e-mail address with mailto:, or the URL if its scheme
+// is https, http, mailto or tel. Otherwise it returns "".
 func (s Site) Link() string {
 	if address, err := mail.ParseAddress(s.Contact); err == nil && address.Address == s.Contact {
 		return "mailto:" + s.Contact
@@ -42,7 +43,7 @@ func (s Site) Link() string {
 	return u.String()
 }
 
-// Source returns how a Content-Security-Policy allows an inline script or style: by its hash.
+// Source returns a Content-Security-Policy source for an inline script or style: its hash.
 func Source(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

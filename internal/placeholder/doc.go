@@ -1,4 +1,3 @@
-// Package placeholder finds the placeholders in a text of a config, and checks that
-// something in this Caddy can provide them. For a name that nothing provides it suggests
-// the one that was probably meant.
+// Package placeholder finds the placeholders in a text of a config, and checks that a module of
+// this Caddy can provide them. For an unknown name it suggests a similar known one.
 package placeholder

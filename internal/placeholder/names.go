@@ -10,12 +10,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
-// dynamicFamilies are the namespaces whose names [Provides] can't know:
-// handlers set them while a request is on its way, or an operator makes them up.
+// dynamicFamilies are the namespaces whose names [Provides] can't know: handlers set them during a
+// request, or an operator invents them.
 var dynamicFamilies = []string{
 	"env.",
 	"file.",
-	"map.", // where checkName sends the destinations of the map directive
+	"map.", // checkName sends the destinations of the map directive here
 	"http.auth.candidate.",
 	"http.auth.user.",
 	"http.error.",
@@ -28,8 +28,7 @@ var dynamicFamilies = []string{
 	"http.vars.",
 }
 
-// requestFamilies are namespaces with any name in them that [Provides]
-// knows; they serve suggestions.
+// requestFamilies are namespaces in which [Provides] knows every name; they are for suggestions.
 var requestFamilies = []string{
 	"http.request.cookie.",
 	"http.request.header.",
@@ -38,8 +37,8 @@ var requestFamilies = []string{
 	"http.request.uri.query.",
 }
 
-// exactPlaceholders are the names Caddy provides for every request. They serve
-// suggestions: whether a name is known is up to [Provides].
+// exactPlaceholders are the names Caddy provides for every request. They are for suggestions:
+// [Provides] determines whether a name is known.
 var exactPlaceholders = []string{
 	"http.request.body",
 	"http.request.body_base64",
@@ -111,8 +110,8 @@ var exactPlaceholders = []string{
 	"time.now.year",
 }
 
-// shorthands are names that only a Caddyfile knows, where they are expanded
-// before a directive sees them. What they stand for is Caddy's to say.
+// shorthands are names that only a Caddyfile has, where they are expanded before a directive sees
+// them. Caddy determines their expansions.
 var shorthands = []string{
 	"client_ip", "dir", "file", "host", "hostport", "method", "orig_dir", "orig_file",
 	"orig_method", "orig_path", "orig_query", "orig_uri", "path", "port", "query",
@@ -122,12 +121,12 @@ var shorthands = []string{
 	"tls_client_subject", "tls_version", "upstream_hostport", "uri", "uuid",
 }
 
-// shorthandFamilies are the shorthands with a name behind a dot.
+// shorthandFamilies are the shorthands with a name after a dot.
 var shorthandFamilies = []string{
 	"cookie.", "err.", "file_match.", "header.", "labels.", "path.", "query.", "re.", "resp.", "rp.", "vars.",
 }
 
-// Suggestions returns names of all kinds that errors suggest, and the shorthands for such names.
+// Suggestions returns all names that errors may suggest, and their shorthands.
 func Suggestions() (names, short []string) {
 	names, short = slices.Clone(exactPlaceholders), slices.Clone(shorthands)
 	for _, family := range requestFamilies {
@@ -139,15 +138,14 @@ func Suggestions() (names, short []string) {
 	return names, short
 }
 
-// addressNames are what other programs call the address of a client.
+// addressNames are other programs' names for the address of a client.
 var addressNames = []string{
 	"ip", "remote_ip", "remote.ip", "remote_addr", "binary_remote_addr", "real_ip", "client.ip", "client_addr", "client_address",
 	"http.client_ip", "http.remote_ip", "http.remote_addr",
 	"http.request.ip", "http.request.remote.ip", "http.request.remote_ip", "http.request.remote_addr", "http.request.client_ip", "http.request.real_ip",
 }
 
-// nearest returns the name that was probably meant by one that is not
-// known, or "".
+// nearest returns the known name that is probably intended by an unknown one, or "".
 func nearest(name string) string {
 	if full := expandShorthand(name); full != name {
 		return full
@@ -172,8 +170,8 @@ func nearest(name string) string {
 	return expandShorthand(best)
 }
 
-// candidatesFor returns all names that Caddy knows, those of a family with the
-// last part of name.
+// candidatesFor returns all names that Caddy knows, including those of a family with the last part
+// of name.
 func candidatesFor(name string) []string {
 	candidates := append(append([]string(nil), exactPlaceholders...), shorthands...)
 	for _, families := range [][]string{dynamicFamilies, requestFamilies, shorthandFamilies} {
@@ -186,7 +184,7 @@ func candidatesFor(name string) []string {
 	return candidates
 }
 
-// behindDots returns what follows the nth dot of s, or "".
+// behindDots returns the text after the nth dot of s, or "".
 func behindDots(s string, n int) string {
 	parts := strings.SplitN(s, ".", n+1)
 	if len(parts) <= n {
@@ -195,9 +193,8 @@ func behindDots(s string, n int) string {
 	return parts[n]
 }
 
-// expandShorthand returns the name that a Caddyfile shorthand stands for, or the
-// name itself. Caddy leaves a shorthand as it is if there is more than a word
-// behind its dot; here it is expanded.
+// expandShorthand returns the expansion of a Caddyfile shorthand, or the name itself. Unlike Caddy,
+// it also expands a shorthand with more than a word after its dot.
 func expandShorthand(name string) string {
 	for _, family := range shorthandFamilies {
 		if tail, ok := strings.CutPrefix(name, family); ok && tail != "" {
@@ -207,8 +204,7 @@ func expandShorthand(name string) string {
 	return Expand(name)
 }
 
-// Expand returns the name that Caddy expands a shorthand of a Caddyfile to, or the name
-// itself.
+// Expand returns Caddy's expansion of a Caddyfile shorthand, or the name itself.
 func Expand(name string) string {
 	if strings.ContainsAny(name, "{}") || strings.HasSuffix(name, ".") { // {a{host} is not {host}
 		return name

@@ -13,16 +13,15 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// Names returns the names of the placeholders in s, in order, repeated
-// ones repeated. Escaped and unbalanced braces are text.
+// Names returns the names of the placeholders in s, in order, including repetitions. Escaped and
+// unbalanced braces are text.
 func Names(s string) []string {
 	names, _ := scanPlaceholders(s)
 	return names
 }
 
-// scanPlaceholders finds placeholders with Caddy's own scan, so that they are
-// those that will be replaced when a request comes. Like that scan it gives up
-// at a hundred open braces without an end.
+// scanPlaceholders finds placeholders with Caddy's own scan, so that they are the ones that are
+// replaced during a request. Like that scan it gives up at a hundred unclosed braces.
 func scanPlaceholders(s string) (names []string, err error) {
 	collect := func(name string, _ any) (any, error) {
 		names = append(names, name)
@@ -32,10 +31,9 @@ func scanPlaceholders(s string) (names []string, err error) {
 	return names, err
 }
 
-// Check returns an error about the first placeholder in s that
-// nothing in this Caddy can provide, with the nearest name that it can. Caddy
-// itself takes such a placeholder as empty, and all clients would be counted as
-// one.
+// Check returns an error about the first placeholder in s that this Caddy can't provide, with the
+// most similar name that it can. Caddy itself treats such a placeholder as empty, so all clients
+// would be counted as one.
 func Check(s string) error {
 	names, err := scanPlaceholders(s)
 	if err != nil {
@@ -72,16 +70,15 @@ func (u unknownError) Error() string {
 	return fmt.Sprintf("unknown placeholder {%s}: neither Caddy nor a module in it provides this name; %s", u.name, otherwise(u.name))
 }
 
-// MayBeMapped reports whether err is about a placeholder that the map directive
-// may set: one without a dot that looks like nothing else.
+// MayBeMapped reports whether err concerns a placeholder that the map directive may set: one
+// without a dot that resembles no other.
 func MayBeMapped(err error) bool {
 	u, ok := errors.AsType[unknownError](err)
 	return ok && (u.near == "" || slices.Contains(addressNames, u.name)) && !strings.Contains(u.name, ".")
 }
 
-// otherwise says what to do about a name that is right after all. A name without
-// a dot can only be one that the map directive sets; nothing tells it from a
-// typo.
+// otherwise returns a hint for the case that a name is intended. A name without a dot can only be
+// set by the map directive, and can't be distinguished from a typo.
 func otherwise(name string) string {
 	if !strings.Contains(name, ".") {
 		return fmt.Sprintf("if the `map` directive sets it, give it a dotted name such as {map.%s}", name)
@@ -89,8 +86,8 @@ func otherwise(name string) string {
 	return fmt.Sprintf("if a directive sets it, write `vars NAME {%s}` and use {http.vars.NAME}", name)
 }
 
-// inDynamicFamily reports whether the name has a namespace in which names are
-// made while requests are handled, or by the operator.
+// inDynamicFamily reports whether the name has a namespace in which names are created during
+// requests, or by the operator.
 func inDynamicFamily(name string) bool {
 	if name == "http.error" || strings.HasPrefix(name, "http.auth.") && strings.HasSuffix(name, ".error") {
 		return true
@@ -103,23 +100,22 @@ func inDynamicFamily(name string) bool {
 	return false
 }
 
-// Provides reports whether Caddy knows the name in any request. It asks
-// Caddy's own replacer, so that the placeholders of later versions are known,
-// too.
+// Provides reports whether Caddy knows the name in any request. It uses Caddy's own replacer, so it
+// also knows the placeholders of later versions.
 func Provides(name string) (known bool) {
-	if strings.HasSuffix(name, ".") { // Caddy knows the empty header field
+	if strings.HasSuffix(name, ".") { // Caddy accepts the empty header field
 		return false
 	}
-	// The request lacks what a server adds to it. A name that makes Caddy look
-	// for that is a name it knows.
+	// The request lacks the server's additions. If a name makes Caddy use them, Caddy knows the
+	// name.
 	defer func() { known = recover() != nil || known }()
 	_, known = caddyhttp.NewTestReplacer(&http.Request{URL: new(url.URL)}).Get(name)
 	return known
 }
 
-// moduleProvides reports whether one of the first two segments of the name is
-// the name of a module that is neither Caddy's nor ours. Modules don't tell
-// which placeholders they provide, but commonly name them after themselves.
+// moduleProvides reports whether one of the first two segments of the name is the name of a module
+// that is neither Caddy's nor ours. Modules don't declare their placeholders, but commonly name
+// them after themselves.
 func moduleProvides(name string) bool {
 	foreign := ForeignWords(Modules())
 	segments := strings.SplitN(name, ".", 3)
@@ -143,7 +139,7 @@ func Modules() []Origin {
 	return origins
 }
 
-// PackageOf returns the path of the package that the type of v is from.
+// PackageOf returns the package path of the type of v.
 func PackageOf(v any) string {
 	t := reflect.TypeOf(v)
 	if t.Kind() == reflect.Pointer {
@@ -152,8 +148,8 @@ func PackageOf(v any) string {
 	return t.PkgPath()
 }
 
-// ForeignWords returns the words of the IDs of other people's modules, without
-// those that Caddy uses itself: `geoip2` of `http.handlers.geoip2`.
+// ForeignWords returns the words of the IDs of other people's modules, except Caddy's own words:
+// `geoip2` of `http.handlers.geoip2`.
 func ForeignWords(modules []Origin) map[string]bool {
 	words := make(map[string]bool)
 	for _, m := range modules {
@@ -172,19 +168,18 @@ func ForeignWords(modules []Origin) map[string]bool {
 	return words
 }
 
-// IsCaddy reports whether a package is one of Caddy itself.
+// IsCaddy reports whether a package belongs to Caddy.
 func IsCaddy(pkg string) bool {
 	return strings.HasPrefix(pkg, "github.com/caddyserver/caddy/v2")
 }
 
-// IsOurs reports whether a package is one of this module.
+// IsOurs reports whether a package belongs to this module.
 func IsOurs(pkg string) bool {
 	module := strings.TrimSuffix(PackageOf(Origin{}), "/internal/placeholder")
 	return pkg == module || strings.HasPrefix(pkg, module+"/")
 }
 
-// setWords sets the segments of a dotted name, and the parts of segments that
-// `_` sets apart, to value.
+// setWords sets the segments of a dotted name, and their parts between `_`, to value.
 func setWords(words map[string]bool, name string, value bool) {
 	for segment := range strings.SplitSeq(name, ".") {
 		words[segment] = value

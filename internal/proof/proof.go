@@ -1,4 +1,4 @@
-// Package proof says how deep the tests go. By default they cover every promise once, and fast:
+// Package proof sets the depth of the tests. By default they cover every promise once, and fast:
 // "go test ./..." is for every change. With PROOF in the environment they go deeper: more seeds,
 // more kills, longer loads, all widths of pages, and tests that have no short form.
 //
@@ -24,7 +24,7 @@ var share = sync.OnceValue(func() float64 {
 	return share
 })
 
-// parse parses a value of PROOF, which is not negative. The empty one means 0.
+// parse parses a value of PROOF, which is not negative. The empty value means 0.
 func parse(value string) (float64, error) {
 	if value == "" {
 		return 0, nil
@@ -36,8 +36,8 @@ func parse(value string) (float64, error) {
 	return share, nil
 }
 
-// Times returns how often a test does something: quick times by default, and with PROOF its share
-// of thorough, but at least quick times.
+// Times returns how often a test repeats: quick times by default, and with PROOF its share of
+// thorough, but at least quick times.
 func Times(quick, thorough int) int { return times(share(), quick, thorough) }
 
 func times(share float64, quick, thorough int) int {
@@ -47,8 +47,8 @@ func times(share float64, quick, thorough int) int {
 // IsOn reports whether PROOF asks for more than the default depth.
 func IsOn() bool { return share() > 0 }
 
-// Only skips a test that has no short form, unless PROOF is set. What the test proves must be
-// covered in short by another.
+// Only skips a test that has no short form, unless PROOF is set. Another test must cover the same
+// promise in short form.
 func Only(t testing.TB) {
 	t.Helper()
 	if !IsOn() {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Provided is what a number of handlers may set in a request: names of placeholders, without
+// Provided is the set of placeholders that some handlers may set in a request: names, without
 // braces, and families of them that end with a dot.
 type Provided struct {
 	names    map[string]bool
-	Anything bool // there is a handler among them of which that isn't known
+	Anything bool // one of the handlers may set any placeholder
 }
 
 // Has reports whether the handlers are known to set a placeholder.
@@ -25,7 +25,7 @@ func (s *Provided) Has(name string) bool {
 	return false
 }
 
-// ProvidedBy returns what handlers set, with all that is in them.
+// ProvidedBy returns the placeholders that handlers set, including nested ones.
 func ProvidedBy(handlers []Node) Provided {
 	s := Provided{names: make(map[string]bool)}
 	each(handlers, func(n Node) bool {
@@ -36,7 +36,7 @@ func ProvidedBy(handlers []Node) Provided {
 	return s
 }
 
-// add adds what a handler with a name sets.
+// add adds the placeholders of a named handler.
 func (s *Provided) add(name string, fields map[string]any) {
 	switch name {
 	case "authentication":
@@ -62,8 +62,7 @@ func (s *Provided) add(name string, fields map[string]any) {
 	}
 }
 
-// addFields adds the header fields that some of the operations of the headers handler
-// write or remove.
+// addFields adds the header fields that some operations of the headers handler write or remove.
 func (s *Provided) addFields(family string, operations any) {
 	all, _ := operations.(map[string]any)
 	for _, operation := range []string{"set", "add", "replace"} {

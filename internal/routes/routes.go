@@ -1,9 +1,9 @@
-// Package routes describes the handlers of a server as data: the routes they are in, the requests
-// they answer, and the placeholders and header fields they set.
+// Package routes describes the handlers of a server as data: their routes, the requests they
+// answer, and the placeholders and header fields they set.
 //
-// Caddy provisions handlers in the order in which they run. When the first of ours is provisioned,
-// those before it are modules, and it, those after it and all that it lies in are JSON still. Here
-// both become one kind of data.
+// Caddy provisions handlers in the order of execution. When the first of our handlers is
+// provisioned, the earlier ones are modules, while our own, the later ones and the surrounding ones
+// are still JSON. Here both become one kind of data.
 package routes
 
 import (
@@ -23,7 +23,7 @@ import (
 
 // Route is a route of the config.
 type Route struct {
-	Hosts    []string // that its matchers name
+	Hosts    []string // in its matchers
 	Matched  bool     // it has matchers
 	Group    string   // only one route of a group runs
 	Terminal bool     // no route after it runs
@@ -33,9 +33,9 @@ type Route struct {
 // Node is a handler of the config.
 type Node struct {
 	Name      string
-	Fields    map[string]any // its config; nil if it is loaded already and nobody asks
+	Fields    map[string]any // its config; nil if it is loaded already and not needed
 	Providers []string       // of authentication
-	Lists     []List         // its own routes, those for errors last
+	Lists     []List         // its own routes, error routes last
 	Foreign   bool           // it is neither Caddy's nor ours
 }
 
@@ -43,10 +43,10 @@ type Node struct {
 type List struct {
 	Routes    []Route
 	ForErrors bool
-	Responses *caddyhttp.ResponseMatcher // of an upstream, which they replace; nil for others
+	Responses *caddyhttp.ResponseMatcher // of an upstream, which the routes replace; nil for others
 }
 
-// Of returns the routes of a list, whose handlers are modules or JSON.
+// Of returns the routes of a list. Their handlers are modules or JSON.
 func Of(list caddyhttp.RouteList) (routes []Route) {
 	for _, from := range list {
 		r := Route{Group: from.Group, Terminal: from.Terminal, Matched: len(from.MatcherSets)+len(from.MatcherSetsRaw) > 0, Hosts: Hosts(&from)}
@@ -61,7 +61,7 @@ func Of(list caddyhttp.RouteList) (routes []Route) {
 	return routes
 }
 
-// Hosts returns the hosts that the matchers of a route name.
+// Hosts returns the hosts in the matchers of a route.
 func Hosts(r *caddyhttp.Route) (hosts []string) {
 	for _, set := range r.MatcherSets {
 		for _, matcher := range set {
@@ -79,7 +79,7 @@ func Hosts(r *caddyhttp.Route) (hosts []string) {
 	return hosts
 }
 
-// newNode returns the node of a handler's JSON. What is wrong with it is said when it is loaded.
+// newNode returns the node of a handler's JSON. Loading it reports errors.
 func newNode(raw json.RawMessage) (n Node) {
 	_ = json.Unmarshal(raw, &n.Fields)
 	n.Name, _ = n.Fields["handler"].(string)
@@ -99,7 +99,7 @@ func newNode(raw json.RawMessage) (n Node) {
 	return n
 }
 
-// loadedNode returns the node of a handler that is loaded already, which none of ours is.
+// loadedNode returns the node of a loaded handler. None of ours is loaded yet.
 func loadedNode(handler caddyhttp.MiddlewareHandler) Node {
 	n := Node{Foreign: isForeign(handler), Lists: nestedLists(handler)}
 	if module, ok := handler.(caddy.Module); ok {
@@ -110,7 +110,7 @@ func loadedNode(handler caddyhttp.MiddlewareHandler) Node {
 	}
 	if slices.Contains([]string{"vars", "map", "headers", "static_response", "file_server"}, n.Name) {
 		if raw, err := json.Marshal(handler); err == nil {
-			_ = json.Unmarshal(raw, &n.Fields) // what is no object has no fields
+			_ = json.Unmarshal(raw, &n.Fields) // if it is no object it has no fields
 		}
 	}
 	return n
@@ -123,14 +123,13 @@ func SameJSON(a, b any) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// isForeign reports whether a handler is neither Caddy's nor ours, so that it isn't known what
-// it does.
+// isForeign reports whether a handler is neither Caddy's nor ours, so that its behavior is unknown.
 func isForeign(handler any) bool {
 	pkg := placeholder.PackageOf(handler)
 	return !placeholder.IsCaddy(pkg) && !placeholder.IsOurs(pkg)
 }
 
-// nestedLists returns the routes of a handler's own, those for errors last.
+// nestedLists returns the routes of a handler's own, error routes last.
 func nestedLists(handler any) (lists []List) {
 	v := reflect.Indirect(reflect.ValueOf(handler))
 	if v.Kind() != reflect.Struct {
@@ -168,7 +167,7 @@ func Handlers(routes []Route) (handlers []Node) {
 	return handlers
 }
 
-// Answers returns the name of a handler in n that answers all requests which come to it, or "".
+// Answers returns the name of a handler in n that answers all requests that reach it, or "".
 func (n Node) Answers() string {
 	switch n.Name {
 	case "static_response":
@@ -182,7 +181,7 @@ func (n Node) Answers() string {
 		}
 		return n.Name
 	case "reverse_proxy":
-		if len(n.Lists) > 0 { // as of forward_auth
+		if len(n.Lists) > 0 { // for example of forward_auth
 			return ""
 		}
 		return n.Name
@@ -200,7 +199,7 @@ func (n Node) Answers() string {
 	return ""
 }
 
-// Answers returns the name of a handler that answers all requests which the route matches, or "".
+// Answers returns the name of a handler that answers all requests that match the route, or "".
 func (r Route) Answers() string {
 	for _, n := range r.Handlers {
 		if by := n.Answers(); by != "" {
@@ -225,14 +224,15 @@ func (n Node) MayAnswer() string {
 	return ""
 }
 
-// proxies reports whether the handler is a proxy, or has one in its routes.
+// proxies reports whether the handler is a proxy, or its routes contain one.
 func (n Node) proxies() bool {
 	return n.Name == "reverse_proxy" || slices.ContainsFunc(n.Lists, func(list List) bool {
 		return slices.ContainsFunc(Handlers(list.Routes), Node.proxies)
 	})
 }
 
-// Relayed returns the matchers of an upstream's responses in whose place a proxy asks another one.
+// Relayed returns the matchers of an upstream's responses for which a proxy asks another one
+// instead.
 func (n Node) Relayed() (responses []*caddyhttp.ResponseMatcher) {
 	for _, list := range n.Lists {
 		inner := Handlers(list.Routes)

@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// all returns the handlers of a server, and those in their routes.
+// all yields the handlers of a server, including nested ones.
 func all(server *caddyhttp.Server) iter.Seq[Node] {
 	lists := []caddyhttp.RouteList{server.Routes}
 	if server.Errors != nil {
@@ -27,7 +27,7 @@ func all(server *caddyhttp.Server) iter.Seq[Node] {
 	}
 }
 
-// each yields handlers and those in their routes, and reports whether all of them were wanted.
+// each yields handlers and nested ones, and reports whether the iteration was completed.
 func each(handlers []Node, yield func(Node) bool) bool {
 	for _, n := range handlers {
 		if !yield(n) {
@@ -42,10 +42,10 @@ func each(handlers []Node, yield func(Node) bool) bool {
 	return true
 }
 
-// ServedFolders returns the absolute paths of the folders whose files a server serves, as far as
-// its config tells.
+// ServedFolders returns the absolute paths of the folders that a server's file servers serve,
+// according to its config.
 func ServedFolders(server *caddyhttp.Server) (folders []string) {
-	var roots, inherited []string // those that file servers are given, and those of the others
+	var roots, inherited []string // explicit roots of file servers, and roots for the others
 	inherits := false
 	for n := range all(server) {
 		root, _ := n.Fields["root"].(string)
@@ -59,14 +59,14 @@ func ServedFolders(server *caddyhttp.Server) (folders []string) {
 		}
 	}
 	if inherits && len(inherited) == 0 {
-		inherited = []string{"."} // as the file server does
+		inherited = []string{"."} // the file server's default
 	}
 	if inherits {
 		roots = append(roots, inherited...)
 	}
 	for _, root := range roots {
 		root = caddy.NewReplacer().ReplaceKnown(root, "")
-		if path, err := filepath.Abs(root); err == nil && !strings.Contains(root, "{") { // known when a request comes
+		if path, err := filepath.Abs(root); err == nil && !strings.Contains(root, "{") { // otherwise known only during a request
 			folders = append(folders, path)
 		}
 	}

@@ -16,14 +16,13 @@ const fileHead = `# Bans and allowances, one per line. A change is in force with
 #   allow api-key:acme until 2026-11-22T14:00:00Z
 `
 
-// keepEnded is for how long a statement that has ended stays in a file that is written.
+// keepEnded is how long a rule stays in an edited file after it has ended.
 const keepEnded = 30 * 24 * time.Hour
 
-// Add adds statements to a file, which is made if there is none. A statement takes the place
-// of one with the same action about the same target. A ban also removes the allowance of its
-// target, which would keep it from being in force. Statements that ended more than 30 days
-// before now are removed, all other lines stay as they are. A file with a bad line is not
-// changed.
+// Add adds rules to a file, and creates the file if necessary. A new rule replaces one with the
+// same action and target. A ban also removes the allowance of its target, which would override it.
+// Rules that ended more than 30 days before now are removed, all other lines stay unchanged. A file
+// with an invalid line is not changed.
 func Add(path string, now time.Time, added ...Statement) error {
 	for i := range added {
 		if err := added[i].Check(); err != nil {
@@ -33,7 +32,7 @@ func Add(path string, now time.Time, added ...Statement) error {
 	return edit(path, func(text []byte) ([]byte, error) { return add(text, now, added) })
 }
 
-// about is what a statement is known by in a file.
+// about identifies a rule in a file.
 type about struct {
 	Action
 	Target
@@ -43,7 +42,7 @@ func add(text []byte, now time.Time, added []Statement) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte(fileHead)
 	}
-	fresh := make(map[about]*Statement, len(added)) // the last of each counts
+	fresh := make(map[about]*Statement, len(added)) // the last rule for each counts
 	for i := range added {
 		s := &added[i]
 		fresh[about{s.Action, s.Target}] = s
@@ -76,8 +75,8 @@ func add(text []byte, now time.Time, added []Statement) ([]byte, error) {
 	return kept.Bytes(), err
 }
 
-// Remove removes from a file the statements about a target with an action, or with any if
-// action is 0, and returns them. It returns none, and changes nothing, if there are none.
+// Remove removes the rules with a target and an action from a file, and returns them. An action of
+// 0 matches any. If there are none, it changes nothing.
 func Remove(path string, action Action, target Target) (removed []Statement, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -99,7 +98,7 @@ func Remove(path string, action Action, target Target) (removed []Statement, err
 	return removed, nil
 }
 
-// edit replaces a file by what change makes of its text, which must be a good one.
+// edit replaces the text of a file by the result of change. The result must be valid.
 func edit(path string, change func([]byte) ([]byte, error)) error {
 	err := textfile.Edit(path, maxFile, func(text []byte) ([]byte, error) {
 		text, err := change(text)

@@ -6,13 +6,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
-// File is a file of statements. It may be used from any number of goroutines, and need not be
-// closed.
+// File is a file of rules. It may be used from any number of goroutines, and need not be closed.
 type File = textfile.File[Set]
 
-// Open reads a file. One that does not exist has no statements, until it does. Whoever uses
-// it calls [textfile.File.Look] to have it read again when it has changed; changed is then
-// called with the statements in force, and why they are still the old ones, or nil.
+// Open reads a file. A missing file has no rules until it is created. Call [textfile.File.Look] to
+// read the file again after it changes. Then changed is called with the rules in force, and an
+// error if they are still the previous ones.
 func Open(path string, changed func(*Set, error)) (*File, error) {
 	return textfile.Open(textfile.Options[Set]{
 		Prefix:   "rules",
@@ -24,7 +23,7 @@ func Open(path string, changed func(*Set, error)) (*File, error) {
 	})
 }
 
-// List returns the statements of a file, in its order, those that have ended among them.
+// List returns the rules of a file, in its order, including those that have ended.
 func List(path string) ([]Statement, error) {
 	text, _, err := textfile.Read(path, maxFile)
 	if err != nil {

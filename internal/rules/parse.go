@@ -17,7 +17,7 @@ const (
 	maxFile       = 64 << 20
 )
 
-// Parse reads the text of a file. An error names the line that it is about.
+// Parse parses the text of a file. Errors contain the line number.
 func Parse(text []byte) (*Set, error) {
 	statements, err := parseAll(text)
 	if err != nil {
@@ -26,7 +26,7 @@ func Parse(text []byte) (*Set, error) {
 	return NewSet(statements), nil
 }
 
-// parseAll returns the statements of a text, in its order.
+// parseAll returns the rules of a text, in its order.
 func parseAll(text []byte) ([]Statement, error) {
 	statements := make([]Statement, 0, bytes.Count(text, []byte{'\n'})+1)
 	return statements, eachLine(text, func(_ string, s *Statement) {
@@ -36,7 +36,7 @@ func parseAll(text []byte) ([]Statement, error) {
 	})
 }
 
-// eachLine calls f with each line of a text and the statement in it, or nil.
+// eachLine calls f with each line of a text and its rule, or nil.
 func eachLine(text []byte, f func(line string, s *Statement)) error {
 	n, found := 0, 0
 	for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
@@ -56,8 +56,8 @@ func eachLine(text []byte, f func(line string, s *Statement)) error {
 	return nil
 }
 
-// ParseStatement reads a line that must hold a statement, such as one that a client of the
-// admin endpoint sends.
+// ParseStatement parses a line that must contain a rule, for example from a client of the admin
+// endpoint.
 func ParseStatement(line string) (Statement, error) {
 	s, err := parseLine(line)
 	switch {
@@ -69,7 +69,7 @@ func ParseStatement(line string) (Statement, error) {
 	return *s, nil
 }
 
-// parseLine returns the statement in a line, or nil if there is none.
+// parseLine returns the rule in a line, or nil if there is none.
 func parseLine(line string) (*Statement, error) {
 	if len(line) > maxLine {
 		return nil, fmt.Errorf("has %d bytes, expected at most %d", len(line), maxLine)
@@ -86,7 +86,7 @@ func parseLine(line string) (*Statement, error) {
 	return s, s.Check()
 }
 
-// parse reads a statement of which the first word is known.
+// parse parses a rule after its first word.
 func (s *Statement) parse(action, rest string) (err error) {
 	switch action {
 	case Ban.String():
@@ -125,8 +125,8 @@ func (s *Statement) parse(action, rest string) (err error) {
 	return nil
 }
 
-// cutWord takes the next word off the beginning of a text. It is empty at the end and before
-// a comment. A text in quotes is a part of its word.
+// cutWord cuts the next word off the beginning of a text. It is empty at the end and before a
+// comment. A quoted text is part of its word.
 func cutWord(text *string) (string, error) {
 	*text = strings.TrimLeft(*text, " \t")
 	if strings.HasPrefix(*text, "#") {

@@ -10,27 +10,26 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// Set is some statements, such as those of one reading of a file. It does not change, and may be used from
-// any number of goroutines. A nil Set has none.
+// Set is a set of rules, such as those of one version of a file. It is immutable, and may be used
+// from any number of goroutines. A nil Set is empty.
 type Set struct {
 	statements []Statement // all, in their order
 
 	networks bart.Fast[verdict]
 	texts    [kinds]map[string]verdict
-	ends     [len(actionNames)][]int64 // of statements that end, the first first, by action
-	total    [len(actionNames)]int     // statements by action
+	ends     [len(actionNames)][]int64 // ends of rules, ascending, by action
+	total    [len(actionNames)]int     // number of rules by action
 	has      [kinds]bool
 }
 
-// verdict is what is stated about one target. It is kept by value: in a large set each
-// pointer that a lookup follows is a cache miss.
+// verdict is the rules about one target. It is stored by value: in a large set each pointer that a
+// lookup follows is a cache miss.
 type verdict struct {
 	ban, allow term     // those that end last
-	wider      *verdict // of the next wider network; nil if there is none
+	wider      *verdict // of the next wider network; or nil
 }
 
-// term is a statement and when it ends, in seconds since the Unix epoch. The zero term has
-// ended.
+// term is a rule and its end, in seconds since the Unix epoch. The zero term has ended.
 type term struct {
 	until     int64
 	statement *Statement
@@ -45,8 +44,8 @@ func termOf(s *Statement) term {
 	return term{s.Until.Unix(), s}
 }
 
-// NewSet returns the set of some statements, each of which must pass [Statement.Check]. Nobody may
-// change them afterwards.
+// NewSet returns the set of some rules, each of which must pass [Statement.Check]. They must not be
+// changed afterwards.
 func NewSet(statements []Statement) *Set {
 	s := &Set{statements: statements}
 	networks := make(map[netip.Prefix]*verdict)
@@ -72,7 +71,7 @@ func NewSet(statements []Statement) *Set {
 	return s
 }
 
-// note counts a statement.
+// note counts a rule.
 func (s *Set) note(of *Statement, t term) {
 	s.has[of.Target.Kind] = true
 	s.total[of.Action]++
@@ -117,13 +116,13 @@ func (s *Set) addNetworks(networks map[netip.Prefix]*verdict) {
 	}
 }
 
-// IsEmpty reports whether there are no statements, in force or not.
+// IsEmpty reports whether there are no rules, in force or not.
 func (s *Set) IsEmpty() bool { return s == nil || s.total == [len(actionNames)]int{} }
 
-// Has reports whether there are statements about targets of a kind.
+// Has reports whether there are rules about targets of a kind.
 func (s *Set) Has(kind Kind) bool { return s != nil && s.has[kind] }
 
-// InForce returns how many statements with an action have not ended.
+// InForce returns how many rules with an action have not ended.
 func (s *Set) InForce(action Action, now time.Time) int {
 	if s == nil {
 		return 0
@@ -132,9 +131,8 @@ func (s *Set) InForce(action Action, now time.Time) int {
 	return s.total[action] - ended
 }
 
-// FindAddress returns the statement in force for an address, or nil. It is that of the
-// longest prefix which has one. An allowance counts only if the client has proved that the
-// address is its own.
+// FindAddress returns the rule in force for an address, or nil. It is that of the longest prefix
+// with a rule. An allowance counts only if the client has proved that the address is its own.
 func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Statement {
 	if !s.Has(Address) {
 		return nil
@@ -143,8 +141,8 @@ func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Statemen
 	return v.inForce(now.Unix(), proved)
 }
 
-// Exceptions returns how many narrower networks have a statement in force with another action
-// than that of a network, which doesn't hold for them.
+// Exceptions returns the number of narrower networks with a rule in force with another action, to
+// which a network's rule doesn't apply.
 func (s *Set) Exceptions(action Action, network netip.Prefix, now time.Time) (n int) {
 	if !s.Has(Address) {
 		return 0
@@ -158,9 +156,8 @@ func (s *Set) Exceptions(action Action, network netip.Prefix, now time.Time) (n 
 	return n
 }
 
-// Find returns the statement in force for a text that is a target of a kind other than
-// [Address], or nil. An allowance counts only if the client has proved that the text is its
-// own.
+// Find returns the rule in force for a text that is a target of a kind other than [Address], or
+// nil. An allowance counts only if the client has proved that the text is its own.
 func (s *Set) Find(kind Kind, text string, proved bool, now time.Time) *Statement {
 	if !s.Has(kind) {
 		return nil

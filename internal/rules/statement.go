@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
-// Action is what a statement does with its target.
+// Action is the effect of a rule on its target.
 type Action int
 
 // The actions. The zero value is none.
@@ -33,20 +33,20 @@ func (a Action) String() string {
 	return actionNames[a]
 }
 
-// Statement is what an operator has said about a client.
+// Statement is an operator's rule about a client.
 type Statement struct {
 	Action Action
 	Target Target
-	Until  time.Time // when it ends, to the second; the zero time: never
-	Reason string    // what stands behind the `#`
+	Until  time.Time // the end, to the second; the zero time: none
+	Reason string    // the text after the `#`
 }
 
-// Outlasts reports whether the statement ends after another one does.
+// Outlasts reports whether the rule ends after another one.
 func (s *Statement) Outlasts(other *Statement) bool {
 	return !other.Until.IsZero() && (s.Until.IsZero() || s.Until.After(other.Until))
 }
 
-// String returns the statement as a line of a file.
+// String returns the rule as a line of a file.
 func (s Statement) String() string {
 	line := s.Action.String() + " " + s.Target.String()
 	if !s.Until.IsZero() {
@@ -58,7 +58,7 @@ func (s Statement) String() string {
 	return line
 }
 
-// Check returns an error if the statement can't be a line of a file.
+// Check returns an error if the rule can't be a line of a file.
 func (s Statement) Check() error {
 	if s.Action != Ban && s.Action != Allow {
 		return errors.New("expected ban or allow")
@@ -75,12 +75,12 @@ func (s Statement) Check() error {
 	return s.checkLength()
 }
 
-// mostEscaped is by how much quoting makes a text longer at most.
+// mostEscaped is the highest factor by which quoting lengthens a text.
 const mostEscaped = 4
 
 func (s Statement) checkLength() error {
 	if mostEscaped*len(s.Target.Text)+len(s.Reason) < maxLine-256 {
-		return nil // whatever the rest of the line is
+		return nil // the rest of the line always fits
 	}
 	if n := len(s.String()); n > maxLine {
 		return fmt.Errorf("the line has %d bytes, expected at most %d", n, maxLine)
@@ -88,8 +88,8 @@ func (s Statement) checkLength() error {
 	return nil
 }
 
-// checkReason returns an error about a reason that can't stand behind the `#` of a line, or
-// that would do more to a terminal than print a text.
+// checkReason returns an error about a reason that isn't valid after the `#` of a line, or that
+// contains control characters for a terminal.
 func checkReason(reason string) error {
 	switch {
 	case !utf8.ValidString(reason):
@@ -102,14 +102,14 @@ func checkReason(reason string) error {
 	return nil
 }
 
-// isUnsafe reports whether a character would begin a line, steer a terminal, or reorder what
-// stands around it.
+// isUnsafe reports whether a character would begin a line, control a terminal, or reorder the
+// surrounding text.
 func isUnsafe(r rune) bool {
 	return unicode.IsControl(r) && r != '\t' || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-// maxQuoted is how much of a text an error quotes.
+// maxQuoted bounds the quoted part of a text in errors.
 const maxQuoted = 60
 
-// quoted returns a text as an error quotes it.
+// quoted returns a text in quotes for an error.
 func quoted(text string) string { return fmt.Sprintf("%.*q", maxQuoted, text) }

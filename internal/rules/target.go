@@ -10,13 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what kind of client a target is.
+// Kind is the kind of a target.
 type Kind int
 
 // The kinds of targets.
 const (
 	Address Kind = iota // an address or a network of them
-	APIKey              // the name of a client that has an API key
+	APIKey              // the name of an API key's client
 	Key                 // the text of a zone's key
 	Session             // a session, by the id that logs show
 	kinds
@@ -24,7 +24,7 @@ const (
 
 var kindNames = [kinds]string{"address", "api-key", "key", "session"}
 
-// String returns the word for a kind, as it stands before the colon of a target.
+// String returns the word for a kind before the colon of a target.
 func (k Kind) String() string {
 	if k < 0 || k >= kinds {
 		return fmt.Sprintf("Kind(%d)", int(k))
@@ -32,15 +32,15 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Target is the client, or the clients, that a statement is about. Targets can be compared.
+// Target is the client, or the clients, of a rule. Targets can be compared.
 type Target struct {
 	Kind    Kind
-	Network netip.Prefix // if Kind is Address: as [NetworkOf] returns it
-	Text    string       // of all other kinds
+	Network netip.Prefix // if Kind is Address: in the form of [NetworkOf]
+	Text    string       // for all other kinds
 }
 
-// NetworkOf returns the target that is a network, whose addresses are all banned or allowed.
-// IPv4 addresses that are mapped into IPv6 are those of IPv4.
+// NetworkOf returns the target for a network. A rule about it applies to all its addresses. IPv4
+// addresses that are mapped into IPv6 are converted to IPv4.
 func NetworkOf(network netip.Prefix) Target {
 	addr, bits := network.Addr(), network.Bits()
 	if addr.Is4In6() && bits >= 96 {
@@ -49,7 +49,7 @@ func NetworkOf(network netip.Prefix) Target {
 	return Target{Network: netip.PrefixFrom(addr, bits).Masked()}
 }
 
-// AddressOf returns the target that is one address.
+// AddressOf returns the target for a single address.
 func AddressOf(addr netip.Addr) Target {
 	addr = addr.Unmap().WithZone("")
 	return Target{Network: netip.PrefixFrom(addr, addr.BitLen())}
@@ -57,9 +57,9 @@ func AddressOf(addr netip.Addr) Target {
 
 const expectedTarget = "an address or network such as 203.0.113.7 or 2001:db8::/32, api-key:NAME, key:TEXT or session:ID"
 
-// ParseTarget reads a target: an address or network, which may have `address:` in front, or
-// `api-key:`, `key:` or `session:` and a text. A text with blanks, quotes or backslashes in it
-// is quoted as Go strings are.
+// ParseTarget parses a target: an address or network, with an optional `address:` in front, or
+// `api-key:`, `key:` or `session:` and a text. A text with blanks, quotes or backslashes is quoted
+// like a Go string.
 func ParseTarget(text string) (Target, error) {
 	word, value, ok := strings.Cut(text, ":")
 	for kind := range kinds {
@@ -102,7 +102,7 @@ func parseText(kind Kind, text string) (Target, error) {
 	return target, target.Check()
 }
 
-// String returns the target as a file has it.
+// String returns the target as in a file.
 func (t Target) String() string {
 	switch {
 	case t.Kind == Address && t.Network.IsSingleIP():
@@ -115,7 +115,7 @@ func (t Target) String() string {
 	return t.Kind.String() + ":" + t.Text
 }
 
-// needsQuotes reports whether a text is more than one word as it stands.
+// needsQuotes reports whether a text isn't a single word without quotes.
 func needsQuotes(text string) bool {
 	return text == "" || strconv.Quote(text) != `"`+text+`"` || strings.ContainsAny(text, " \t")
 }
@@ -123,7 +123,7 @@ func needsQuotes(text string) bool {
 // SessionIDSize is the length of a session's id, in hexadecimal digits.
 const SessionIDSize = 16
 
-// Check returns an error if the target can't be one.
+// Check returns an error if the target is invalid.
 func (t Target) Check() error {
 	switch {
 	case t.Kind < 0 || t.Kind >= kinds:

@@ -2,21 +2,21 @@ package rules
 
 import "fmt"
 
-// Trust says what somebody may state without saying that it is meant. The zero value is for a
-// list from elsewhere: bans only, and of no network that is a large part of the internet.
+// Trust restricts the rules of an import. The zero value is for a list from elsewhere: bans only,
+// and not of a network that is a large part of the internet.
 type Trust struct {
-	Allow bool // allowances are taken
-	Wide  bool // networks wider than wide4 and wide6 are taken
+	Allow bool // accepts allowances
+	Wide  bool // accepts networks wider than wide4 and wide6
 }
 
-// The widest networks that are taken without Wide. No provider has been given a wider one in one
-// piece.
+// The widest networks that are accepted without Wide. No provider has been assigned a wider one in
+// one piece.
 const (
 	wide4 = 8
 	wide6 = 19
 )
 
-// Check returns an error if a statement isn't taken.
+// Check returns an error if a rule isn't accepted.
 func (t Trust) Check(s Statement) error {
 	switch {
 	case s.Action == Allow && !t.Allow:

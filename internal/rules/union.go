@@ -2,7 +2,7 @@ package rules
 
 import "slices"
 
-// Union returns the set of the statements of two sets, either of which may be nil.
+// Union returns the set of the rules of two sets, either of which may be nil.
 func Union(a, b *Set) *Set {
 	switch {
 	case b.IsEmpty():

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// readMounts returns the text of the mountinfo of this process, or nothing where
-// there is none: then no file system is known to be a network's.
+// readMounts returns the text of the mountinfo of this process. On systems without one it returns
+// nothing: then no file system is known to be a network's.
 func readMounts() []byte {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	return mounts
@@ -20,8 +20,8 @@ func readMounts() []byte {
 // maxLinks is how many symbolic links are followed, as many as Linux follows.
 const maxLinks = 40
 
-// resolved returns an absolute path with the symbolic links in it followed, as
-// far as that is possible outside of network file systems.
+// resolved returns an absolute path with its symbolic links followed, as far as that is possible
+// outside of network file systems.
 func resolved(mounts []byte, path string) string {
 	done := filepath.VolumeName(path) + string(filepath.Separator)
 	links := 0
@@ -46,8 +46,8 @@ func resolved(mounts []byte, path string) string {
 	return done
 }
 
-// networks are the file systems, by the names of Linux, that have no memory that
-// is shared between machines, or locks that don't work between them.
+// networks are the file systems, by their Linux names, without memory that is shared between
+// machines, or with locks that don't work between them.
 var networks = []string{
 	"9p", "afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
 	"fuse.ceph-fuse", "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
@@ -55,9 +55,8 @@ var networks = []string{
 
 func isNetwork(kind string) bool { return slices.Contains(networks, kind) }
 
-// fileSystem returns the kind of file system that an absolute path lies in, by
-// the text of a mountinfo (proc_pid_mountinfo(5)); "" if that doesn't tell. It
-// follows no links.
+// fileSystem returns the kind of file system that contains an absolute path, according to the text
+// of a mountinfo (proc_pid_mountinfo(5)); "" if it is unknown. It follows no links.
 func fileSystem(mounts []byte, path string) (kind string) {
 	longest := -1
 	for lines := bufio.NewScanner(bytes.NewReader(mounts)); lines.Scan(); {
@@ -74,8 +73,7 @@ func fileSystem(mounts []byte, path string) (kind string) {
 	return kind
 }
 
-// unescaped returns a path of a mountinfo, in which blanks and the like are
-// written as octal numbers.
+// unescaped decodes a path of a mountinfo, in which blanks and the like are octal numbers.
 func unescaped(path string) string {
 	parts := strings.Split(path, `\`)
 	for i, part := range parts[1:] {

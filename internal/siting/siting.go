@@ -1,7 +1,6 @@
-// Package siting finds out how well places on a disk suit files that must be safe: whether
-// they are on a network file system, and who may read and write them. It looks, and changes
-// nothing. On network file systems it doesn't
-// even look: one whose server is gone would hang everybody who does.
+// Package siting checks places on a disk for files that must be safe: whether they are on a network
+// file system, and who may read and write them. It changes nothing. It doesn't access network file
+// systems, because one without its server would block the caller.
 package siting
 
 import (
@@ -11,8 +10,8 @@ import (
 	"runtime"
 )
 
-// NetworkFileSystem returns the kind of network file system that the folder of a file is
-// on, or "" if that is not known to be one.
+// NetworkFileSystem returns the kind of network file system that contains the folder of a file, or
+// "" if none is known.
 func NetworkFileSystem(path string) string {
 	mounts := readMounts()
 	if kind := fileSystem(mounts, resolved(mounts, filepath.Dir(path))); isNetwork(kind) {
@@ -21,9 +20,8 @@ func NetworkFileSystem(path string) string {
 	return ""
 }
 
-// OpenFolder returns the folder of a file, or the nearest above it that exists, if
-// everybody on this machine may write to it; "" if not, or if it is on a network file
-// system.
+// OpenFolder returns the folder of a file, or the nearest existing one above it, if all users of
+// this machine may write to it; "" if not, or if it is on a network file system.
 func OpenFolder(path string) string {
 	mounts := readMounts()
 	folder := resolved(mounts, filepath.Dir(path))
@@ -41,8 +39,8 @@ func OpenFolder(path string) string {
 	return folder
 }
 
-// OpenFile returns the mode of a file that its group may write to, or others may read or
-// write to. The result is false for all other files, and if nothing is known of it.
+// OpenFile returns the mode of a file that its group may write to, or others may read or write to.
+// The result is false for all other files, and if the mode is unknown.
 func OpenFile(path string) (mode fs.FileMode, open bool) {
 	mounts := readMounts()
 	path, err := filepath.Abs(path)
@@ -57,8 +55,8 @@ func OpenFile(path string) (mode fs.FileMode, open bool) {
 	return mode, mode&0o027 != 0
 }
 
-// Contains reports whether a path lies in a folder, by their names or by what these are
-// links to.
+// Contains reports whether a path lies in a folder, by their names or by the targets of their
+// links.
 func Contains(folder, path string) bool {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -1,13 +1,12 @@
-// Package slab keeps many small records of bytes in few large blocks. The blocks hold no
-// pointers, so the garbage collector doesn't look into them, and a million records cost it no
-// more than a few.
+// Package slab keeps many small records of bytes in few large blocks. The blocks hold no pointers,
+// so the garbage collector doesn't scan them, and a million records cost it no more than a few.
 //
 // # Invariants
 //
 //   - A record has the bytes of its class: 8, 16, 24 and so on to 64, then 80, 96, 112, 128, 160
 //     and so on, four for each doubling.
-//   - A block holds records of one class. One in which no record is left gives its memory back,
-//     except one of each class, so that a record which comes and goes takes none every time.
+//   - A block holds records of one class. An empty block gives its memory back, except one of each
+//     class, so that a record that comes and goes doesn't allocate every time.
 package slab
 
 import "encoding/binary"
@@ -18,10 +17,10 @@ type Slab struct {
 	bytes   int64
 }
 
-// Ref names a record of a slab, until that is replaced or freed. The zero value names none.
+// Ref identifies a record of a slab, until it is replaced or freed. The zero value identifies none.
 type Ref uint64
 
-// MaxRecord is the most bytes that a record can have.
+// MaxRecord is the largest size of a record in bytes.
 const MaxRecord = 64 << 20
 
 const (
@@ -33,16 +32,16 @@ const (
 // class holds the records of one size.
 type class struct {
 	blocks []block
-	room   []uint32 // the numbers of blocks that aren't full; the last one is filled first
-	empty  int      // blocks that have memory and no record: 0 or 1
+	room   []uint32 // numbers of blocks that aren't full; the last one is filled first
+	empty  int      // number of blocks with memory and no record: 0 or 1
 }
 
 // block is memory for as many records as fit, at least one.
 type block struct {
-	data  []byte // nil if there is no record in it
-	live  uint32 // records
-	fresh uint32 // the number of the first record that was never used
-	free  uint32 // the number of a free record, counted from 1, which begins with that of the next; 0 for none
+	data  []byte // nil if it has no records
+	live  uint32 // number of records
+	fresh uint32 // number of the first record that was never used
+	free  uint32 // number of a free record, counted from 1, which begins with that of the next one; 0 for none
 }
 
 const (
@@ -51,7 +50,7 @@ const (
 	largeClasses = 4 // for each doubling beyond
 )
 
-// sizeOf returns how many bytes the records of a class have.
+// sizeOf returns the size in bytes of a class's records.
 func sizeOf(class int) int {
 	if class < smallClasses {
 		return smallStep * (class + 1)
@@ -61,7 +60,7 @@ func sizeOf(class int) int {
 	return double + double/largeClasses*(class%largeClasses+1)
 }
 
-// classFor returns the smallest class whose records have room for so many bytes.
+// classFor returns the smallest class whose records hold so many bytes.
 func classFor(bytes int) (class int) {
 	if bytes <= smallStep*smallClasses {
 		return max(bytes-1, 0) / smallStep
@@ -72,10 +71,10 @@ func classFor(bytes int) (class int) {
 	return class
 }
 
-// perBlock returns how many records a block of a class has.
+// perBlock returns the number of records in a block of a class.
 func perBlock(class int) uint32 { return uint32(max(blockBytes/sizeOf(class), 1)) }
 
-// at returns where a record is.
+// at returns the position of a record.
 func (r Ref) at() (class int, block, record uint32) {
 	r--
 	class = int(r & (1<<classBits - 1))
@@ -83,7 +82,7 @@ func (r Ref) at() (class int, block, record uint32) {
 	return class, uint32(number / per), uint32(number % per)
 }
 
-// Size returns how many bytes the record takes, which are at least those that were put.
+// Size returns how many bytes the record takes, at least as many as were put.
 func (r Ref) Size() int {
 	if r == 0 {
 		return 0
@@ -91,8 +90,8 @@ func (r Ref) Size() int {
 	return sizeOf(int((r - 1) & (1<<classBits - 1)))
 }
 
-// Get returns the bytes of a record, until the slab is changed. What was put comes first; the
-// bytes after it mean nothing.
+// Get returns the bytes of a record, valid until the slab is changed. They begin with the bytes
+// that were put; the rest is undefined.
 func (s *Slab) Get(r Ref) []byte {
 	if r == 0 {
 		return nil
@@ -102,8 +101,8 @@ func (s *Slab) Get(r Ref) []byte {
 	return s.classes[class].blocks[block].data[record*size:][:size:size]
 }
 
-// Put keeps a copy of at most [MaxRecord] bytes in the place of a record, or as another one if
-// r is 0, and returns its name.
+// Put stores a copy of at most [MaxRecord] bytes. It replaces a record, or adds one if r is 0, and
+// returns its reference.
 func (s *Slab) Put(r Ref, bytes []byte) Ref {
 	if r.Size() != sizeOf(classFor(len(bytes))) {
 		s.Free(r)
@@ -164,5 +163,5 @@ func (s *Slab) Free(r Ref) {
 	s.bytes -= int64(size)
 }
 
-// Bytes returns how many bytes the records take.
+// Bytes returns the size of all records.
 func (s *Slab) Bytes() int64 { return s.bytes }

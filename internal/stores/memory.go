@@ -15,13 +15,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-// Memory keeps the counts in memory, and no file at all. They survive a
-// reload, as long as the new configuration has this store, too, and no restart.
-// Sessions end with a restart as well, unless there is a `secret_file`.
+// Memory keeps the counts in memory, without any file. They survive a reload if the new
+// configuration has this store, too, but not a restart. Sessions end with a restart as well, unless
+// there is a `secret_file`.
 type Memory struct {
-	// The most bytes of memory that the counts may take, an estimate, at least
-	// 1 MiB. When it is reached, reduced limits hold until some have expired.
-	// Default: 256 MiB.
+	// The most bytes of memory that the counts may take, an estimate, at least 1 MiB. When it is
+	// reached, reduced limits apply until some counts have expired. Default: 256 MiB.
 	MaxSize int64 `json:"max_size,omitempty"`
 
 	held *heldMemory
@@ -39,8 +38,7 @@ func (Memory) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// heldMemory is what would be in files: it is handed on from configuration to
-// configuration.
+// heldMemory has the data that other stores keep in files. Configurations pass it on.
 type heldMemory struct {
 	counts *memory.Database
 	secret *identity.Secret
@@ -54,7 +52,7 @@ func newHeldMemory() *heldMemory {
 // Destruct implements caddy.Destructor.
 func (*heldMemory) Destruct() error { return nil }
 
-// memories has one heldMemory while a configuration has a Memory.
+// memories holds one heldMemory while any configuration has a Memory.
 var memories = caddy.NewUsagePool()
 
 // Provision checks the settings.
@@ -72,8 +70,7 @@ func (s *Memory) Provision(caddy.Context) error {
 	return nil
 }
 
-// Cleanup implements caddy.CleanerUpper. A request that comes late still finds the
-// counts.
+// Cleanup implements caddy.CleanerUpper. A late request still finds the counts.
 func (s *Memory) Cleanup() error {
 	if s.held == nil {
 		return nil
@@ -82,7 +79,7 @@ func (s *Memory) Cleanup() error {
 	return err
 }
 
-// Isolate has the store keep counts of its own, which end with it.
+// Isolate gives the store separate counts, which end with it.
 func (s *Memory) Isolate() { s.held = newHeldMemory() }
 
 // Identity implements Store.

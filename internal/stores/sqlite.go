@@ -17,23 +17,21 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
 
-// SQLite keeps the counts in an embedded SQLite database, a file on this
-// machine.
+// SQLite keeps the counts in an embedded SQLite database, a file on this machine.
 type SQLite struct {
-	// The database file. It and its folder are made if they do not exist. Put
-	// it on a local disk, outside of any folder that is served.
-	// Default: `rate_limit/tally.db` in Caddy's data directory.
+	// The database file. It and its folder are created if they do not exist. Put it on a local
+	// disk, outside of any folder that is served. Default: `rate_limit/tally.db` in Caddy's data
+	// directory.
 	Path string `json:"path,omitempty"`
 
-	// What a commit survives: `normal` (default) survives a crash of Caddy and
-	// `kill -9`; `full` survives a loss of power as well and costs an fsync per
-	// commit.
+	// The durability of a commit: `normal` (default) survives a crash of Caddy and `kill -9`;
+	// `full` survives a loss of power as well and costs an fsync per commit.
 	Synchronous string `json:"synchronous,omitempty"`
 
-	// Whether charges go to a journal beside the database while no other process uses that, so
-	// that requests don't wait for the database: `on` (default) or `off`. It takes 32 MiB of
-	// disk. There is none with `synchronous full`, on other systems than Linux, and on network
-	// file systems.
+	// Whether charges go to a journal beside the database while no other process uses the database,
+	// so that requests don't wait for it: `on` (default) or `off`. The journal takes 32 MiB of
+	// disk. There is none with `synchronous full`, on other systems than Linux, and on network file
+	// systems.
 	Journal string `json:"journal,omitempty"`
 
 	// The most bytes that the database file may take, at least 1 MiB.
@@ -55,14 +53,14 @@ func (SQLite) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// DefaultFolder is the folder in Caddy's data directory where files of ours are by default.
+// DefaultFolder is the default folder of our files in Caddy's data directory.
 const DefaultFolder = "rate_limit"
 
 const (
 	defaultFile = "tally.db"
 
-	// leastBusyTimeout is how long a commit waits for another process that writes,
-	// or longer if requests wait longer: those wait for `store_timeout` at most.
+	// leastBusyTimeout is how long a commit waits for another writing process, or longer if
+	// requests wait longer: those wait for `store_timeout` at most.
 	leastBusyTimeout = time.Second
 )
 
@@ -104,12 +102,12 @@ func (s *SQLite) Open(ctx context.Context, timeout time.Duration) (storage.Store
 	}
 	store, err := sqlite.Open(ctx, options)
 	if err != nil {
-		return nil, err // not store: a nil pointer in an interface is not nil
+		return nil, err // without store: a nil pointer in an interface is not nil
 	}
 	return store, nil
 }
 
-// noticed logs that a damaged database was set aside, or what is wrong with its journal.
+// noticed logs that a damaged database was set aside, or the problem of its journal.
 func noticed(n sqlite.Notice) {
 	switch {
 	case n.NoJournal:

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// link is a client's connection and the one to the server that belongs to it.
+// link is a client's connection with its connection to the server.
 type link struct {
 	client  net.Conn
 	unheard atomic.Bool // the next answer ends it
@@ -15,10 +15,10 @@ type link struct {
 	mu     sync.Mutex
 	server net.Conn // guarded by mu; nil before there is one
 	over   bool     // guarded by mu
-	half   bool     // guarded by mu: the server's side is closed, and the client isn't told
+	half   bool     // guarded by mu: the server's side is closed, unknown to the client
 }
 
-// answer decides about what the server sends.
+// answer returns the cut for the server's data.
 func (l *link) answer() Cut {
 	if l.unheard.Load() {
 		return Instead
@@ -54,7 +54,7 @@ func (l *link) isHalf() bool {
 	return l.half
 }
 
-// end ends both connections, that of the client with a reset if asked.
+// end ends both connections, the client's with a reset if asked.
 func (l *link) end(reset bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,14 +71,14 @@ func (l *link) end(reset bool) {
 	}
 }
 
-// piece is what was read at once, and when it is passed on.
+// piece is data from one read, with the time for passing it on.
 type piece struct {
 	data []byte
 	due  time.Time
 	last bool // the connection ends with it
 }
 
-// pass passes on what one side sends, until either ends.
+// pass passes on the data from one side, until either ends.
 func (p *Proxy) pass(l *link, from, to net.Conn, cut func() Cut) {
 	pieces := make(chan piece, 1000)
 	var writing sync.WaitGroup
@@ -127,7 +127,7 @@ func (p *Proxy) write(l *link, to net.Conn, pieces <-chan piece) {
 		}
 		_, err := to.Write(send.data)
 		if (err != nil || send.last) && !l.isHalf() {
-			l.end(false) // what is still read is for nobody
+			l.end(false) // further data is discarded
 		}
 	}
 }

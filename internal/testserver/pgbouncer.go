@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// PgBouncer starts a pooler before a Postgres server, which gives each transaction any of two
+// PgBouncer starts a pooler before a Postgres server. It runs each transaction on any of two
 // connections.
 func PgBouncer(postgres *Server) (*Server, error) {
 	bouncer, err := find("pgbouncer", "/usr/sbin")

@@ -10,8 +10,8 @@ import (
 
 const installed = "/usr/lib/postgresql/*/bin" // of Postgres, in Debian
 
-// Postgres starts a Postgres server with a database. Settings are added to those that it starts
-// with, for example "fsync=on".
+// Postgres starts a Postgres server with a database. Settings are added to the default ones, for
+// example "fsync=on".
 func Postgres(settings ...string) (*Server, error) {
 	postgres, err := find("postgres", installed)
 	if err != nil {
@@ -53,7 +53,7 @@ func startPostgres(postgres, folder, data, port string, settings []string) (*Ser
 	return s, s.Start()
 }
 
-// Standby starts a standby of a Postgres server, with a copy of its data, which follows it.
+// Standby starts a standby of a Postgres server, with a copy of its data that follows the server.
 func Standby(primary *Server) (*Server, error) {
 	backup, err := find("pg_basebackup", installed)
 	if err != nil {

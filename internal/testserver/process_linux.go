@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// nobody is the user that servers run as where this process is root, which they refuse to be.
+// nobody is the user that runs servers if this process is root. Servers refuse to run as root.
 const nobody = 65534
 
-// asNobody returns how a server is started.
+// asNobody returns the attributes for starting a server.
 func asNobody() *syscall.SysProcAttr {
 	attributes := new(syscall.SysProcAttr)
 	if os.Geteuid() == 0 {
@@ -27,9 +27,9 @@ func giveAway(path string) error {
 	return os.Chown(path, nobody, nobody)
 }
 
-// killAll kills a process and its children, of which each may be in a group of its own.
+// killAll kills a process and its children, each of which may be in a group of its own.
 func killAll(pid int) {
-	_ = syscall.Kill(pid, syscall.SIGSTOP) // so that it starts no others
+	_ = syscall.Kill(pid, syscall.SIGSTOP) // so that it starts no further children
 	signalAll(pid, syscall.SIGKILL)
 }
 

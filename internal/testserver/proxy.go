@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// Fault is what happens to all connections, until another is set.
+// Fault is a fault of all connections, until another is set.
 type Fault int32
 
 // The faults.
 const (
 	// None passes everything on.
 	None Fault = iota
-	// BlackHole accepts connections, drops what is sent, and answers nothing.
+	// BlackHole accepts connections, drops their data, and answers nothing.
 	BlackHole
-	// Stall passes nothing on until the fault ends, and everything then, as a network does that loses
-	// packets for a while.
+	// Stall holds all data until the fault ends, as a network does that loses packets for a while.
 	Stall
 )
 
-// Cut says whether a connection ends with a piece of what is sent.
+// Cut tells whether a connection ends with a piece of data.
 type Cut int
 
 // The cuts.
@@ -32,18 +31,18 @@ const (
 	Half               // half of the piece is passed on before the connection ends
 	Unheard            // the piece is passed on, and the connection ends when it is answered
 	AtOnce             // the piece is passed on, and the connection ends
-	Late               // the piece is passed on at Release, also if the client is gone by then, and the connection ends
+	Late               // the piece is passed on at Release, even if the client is gone by then, and the connection ends
 )
 
-// Cuts are all ways to end a connection now.
+// Cuts returns all ways to end a connection now.
 func Cuts() []Cut { return []Cut{Instead, Half, Unheard, AtOnce} }
 
-// Proxy is between clients and a server. Its methods may be called from any goroutine.
+// Proxy sits between clients and a server. Its methods may be called from any goroutine.
 type Proxy struct {
 	Port string
 
 	listener net.Listener
-	delay    atomic.Int64 // of each piece, each way, in nanoseconds
+	delay    atomic.Int64 // of each piece in each direction, in nanoseconds
 	cut      atomic.Pointer[func() Cut]
 	released chan struct{}
 	group    sync.WaitGroup
@@ -77,7 +76,7 @@ func NewProxy(target string) (*Proxy, error) {
 // Address returns the address of the proxy, with its port.
 func (p *Proxy) Address() string { return net.JoinHostPort("127.0.0.1", p.Port) }
 
-// Set has a fault begin, and the one before end. Connections that were in a black hole end with it.
+// Set begins a fault, and ends the one before. Connections in a black hole end with it.
 func (p *Proxy) Set(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,10 +91,10 @@ func (p *Proxy) Set(f Fault) {
 	}
 }
 
-// SetDelay delays each piece by so much, each way, from now on.
+// SetDelay delays each piece in each direction, from now on.
 func (p *Proxy) SetDelay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// SetCut has each piece that a client sends decided about from now on; nil passes all on. Several
+// SetCut makes cut decide about each piece from a client from now on; nil passes all on. Several
 // goroutines may call cut.
 func (p *Proxy) SetCut(cut func() Cut) {
 	if cut == nil {
@@ -104,7 +103,7 @@ func (p *Proxy) SetCut(cut func() Cut) {
 	p.cut.Store(&cut)
 }
 
-// SetServer has clients reach the server at an address. Connections to the one before end.
+// SetServer connects clients to the server at an address. Connections to the one before end.
 func (p *Proxy) SetServer(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,11 +113,11 @@ func (p *Proxy) SetServer(target string) {
 	}
 }
 
-// Release passes on what is late. It is called once.
+// Release passes on late pieces. It is called once.
 func (p *Proxy) Release() { close(p.released) }
 
-// HalfOpen closes the servers' sides of all connections, without a word to their clients. New
-// connections are as they were.
+// HalfOpen closes the servers' sides of all connections, without notifying their clients. New
+// connections are not affected.
 func (p *Proxy) HalfOpen() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +126,7 @@ func (p *Proxy) HalfOpen() {
 	}
 }
 
-// Reset ends all connections, as a server does that knows nothing of them.
+// Reset ends all connections, like a server that doesn't know them.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +135,7 @@ func (p *Proxy) Reset() {
 	}
 }
 
-// Close ends all connections and waits for that.
+// Close ends all connections and waits for them.
 func (p *Proxy) Close() {
 	p.Set(None)
 	_ = p.listener.Close()

@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// RedisServer is a server that speaks the protocol of Redis.
+// RedisServer is a server with the Redis protocol.
 type RedisServer struct {
 	*Server
 	// Bus is the port that nodes of a cluster use among themselves.
 	Bus string
 }
 
-// RedisNames are the programs that [Redis] looks for. It uses the first.
+// RedisNames are the programs that [Redis] looks for. It uses the first one found.
 var RedisNames = []string{"redis-server", "valkey-server"}
 
 // FindRedis returns the path of the program. It skips the test if there is none.
@@ -38,7 +38,7 @@ func FindRedis(t testing.TB) string {
 	return ""
 }
 
-// Redis starts a server with additional arguments. It ends with the test. Nothing is saved unless
+// Redis starts a server with additional arguments. It ends with the test. It saves nothing unless
 // the arguments say so.
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
@@ -71,7 +71,7 @@ func Sentinel(t testing.TB, name string, primary *RedisServer) *RedisServer {
 	t.Helper()
 	s := newRedis(t, "+monitor")
 	t.Cleanup(s.Close)
-	file := filepath.Join(s.Folder, "sentinel.conf") // which the sentinel rewrites
+	file := filepath.Join(s.Folder, "sentinel.conf") // the sentinel rewrites it
 	config := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %[3]s 127.0.0.1 %[4]s 1\n"+
 		"sentinel down-after-milliseconds %[3]s 300\nsentinel failover-timeout %[3]s 3000\n", s.Port, s.Folder, name, primary.Port)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -92,7 +92,7 @@ func newRedis(t testing.TB, ready string) *RedisServer {
 	return &RedisServer{Server: &Server{Port: port, Folder: folder, ready: ready, privileged: true}}
 }
 
-// Run starts the server again, with the data in its folder.
+// Run restarts the server with the data in its folder.
 func (s *RedisServer) Run(t testing.TB) {
 	t.Helper()
 	if err := s.Start(); err != nil {
@@ -106,7 +106,7 @@ func (s *RedisServer) Ask(words ...string) (string, error) {
 	return line, err
 }
 
-// ask also returns the bulk string of an answer that is one.
+// ask also returns the bulk string of an answer, if it is one.
 func (s *RedisServer) ask(words []string) (line, bulk string, err error) {
 	conn, err := net.DialTimeout("tcp", s.Address(), 10*time.Second)
 	if err != nil {

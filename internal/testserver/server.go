@@ -16,10 +16,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
-// ErrMissing says that a server isn't installed.
+// ErrMissing is the error for a server that isn't installed.
 var ErrMissing = errors.New("not installed")
 
-// Password is that of every server, and User the name of its administrator.
+// Password is the password of every server, and User the name of its administrator.
 const (
 	User     = "tally"
 	Password = "the-pass.word"
@@ -28,7 +28,7 @@ const (
 // Server is a server that was started.
 type Server struct {
 	Port   string
-	Env    []string // more of the environment, from the next Start on
+	Env    []string // additional environment, from the next Start on
 	Folder string
 	ready  string // the text of the log line of a server that is ready
 	args   []string
@@ -43,13 +43,14 @@ type Server struct {
 // Address returns the address of the server, with its port.
 func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.Port) }
 
-// DSN returns how to connect to the server. port is that of the server, or of a proxy before it.
+// DSN returns the data source name of the server. port is that of the server, or of a proxy before
+// it.
 func (s *Server) DSN(port string) string { return s.dsn(s, port) }
 
-// startFor is how long a server may take to start.
+// startFor is the longest start of a server.
 const startFor = 30 * time.Second
 
-// Start starts the server, again after Kill.
+// Start starts the server, or restarts it after Kill.
 func (s *Server) Start() error {
 	s.command = exec.Command(s.args[0], s.args[1:]...)
 	s.command.Dir = s.Folder
@@ -73,8 +74,8 @@ func (s *Server) Start() error {
 	return s.await()
 }
 
-// read reads the log until the server and all of its children have ended. Lines that nobody waits
-// for are dropped.
+// read reads the log until the server and all of its children have ended. It drops lines that no
+// caller waits for.
 func (s *Server) read(output io.ReadCloser) {
 	lines := s.lines
 	defer close(lines)
@@ -105,8 +106,8 @@ func (s *Server) await() error {
 	}
 }
 
-// Kill ends the server at once, as a loss of power does, but for what the system has not written
-// to the disk yet.
+// Kill ends the server at once, like a loss of power, except that the system still writes its
+// buffers to the disk.
 func (s *Server) Kill() {
 	if s.command == nil {
 		return
@@ -118,18 +119,18 @@ func (s *Server) Kill() {
 	s.command = nil
 }
 
-// Pause stops all processes of the server, which answer nothing until Resume.
+// Pause stops all processes of the server, so that they answer nothing until Resume.
 func (s *Server) Pause() { pauseAll(s.command.Process.Pid) }
 
-// Resume has the processes go on.
+// Resume continues the processes.
 func (s *Server) Resume() { resumeAll(s.command.Process.Pid) }
 
-// Save copies the data of a server that was killed, in place of an earlier copy.
+// Save copies the data of a killed server, replacing an earlier copy.
 func (s *Server) Save() error {
 	return errors.Join(os.RemoveAll(s.saved()), run(s.Folder, "cp", "-a", s.data(), s.saved()))
 }
 
-// Restore replaces the data of a server that was killed with the copy.
+// Restore replaces the data of a killed server with the copy.
 func (s *Server) Restore() error {
 	return errors.Join(os.RemoveAll(s.data()), run(s.Folder, "cp", "-a", s.saved(), s.data()))
 }
@@ -143,7 +144,7 @@ func (s *Server) Close() {
 	_ = os.RemoveAll(s.Folder)
 }
 
-// newFolder makes a folder that the server's user owns.
+// newFolder makes a folder owned by the server's user.
 func newFolder(name string) (string, error) {
 	folder, err := os.MkdirTemp("", name)
 	if err != nil {
@@ -182,7 +183,7 @@ func find(name string, elsewhere ...string) (string, error) {
 	return "", fmt.Errorf("%s: %w", name, ErrMissing)
 }
 
-// freePort returns a port that nobody uses.
+// freePort returns an unused port.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
-// copyOf makes folder the data of a fresh server, which a program takes seconds to make. It is made
-// once on a machine, for each version of the program and its arguments, and copied.
+// copyOf fills folder with a fresh server's data. Because its program takes seconds to create them,
+// they are created once on a machine, for each version of the program and its arguments, and
+// copied.
 func copyOf(folder string, build func(data string) error, program string, args ...string) error {
 	template, err := templatePath(program, args)
 	if err != nil {
@@ -29,7 +30,7 @@ func copyOf(folder string, build func(data string) error, program string, args .
 	return nil
 }
 
-// templatePath returns where the data that a program makes is kept.
+// templatePath returns the path of the data that a program creates.
 func templatePath(program string, args []string) (string, error) {
 	info, err := os.Stat(program)
 	if err != nil {
@@ -44,7 +45,8 @@ func templatePath(program string, args []string) (string, error) {
 	return filepath.Join(cache, fmt.Sprintf("%s-%x", filepath.Base(program), id[:8])), os.MkdirAll(cache, 0o700)
 }
 
-// building is held while a template is looked for, so that servers that start at once build one.
+// building is held while a template is looked up, so that servers that start concurrently build
+// one.
 var building sync.Mutex
 
 func ensureTemplate(template string, build func(data string) error) error {
@@ -56,8 +58,8 @@ func ensureTemplate(template string, build func(data string) error) error {
 	return buildTemplate(template, build)
 }
 
-// buildTemplate builds a template that is whole as soon as it is there. Other processes may build it,
-// too, each in a folder of its own: the first that is done decides.
+// buildTemplate builds a template that is complete as soon as it exists. Other processes may build
+// it, too, each in a folder of its own: the first one wins.
 func buildTemplate(template string, build func(data string) error) error {
 	folder, err := newFolder("template")
 	if err != nil {

@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// Edit replaces a file by what change makes of its text, which is empty if there is no file.
-// If change returns an error or the same text, the file stays as it is. The file and its folder are made if
-// they don't exist; a symbolic link stays, and the file that it leads to is replaced.
+// Edit replaces a file by the result of change, which gets the file's text, or an empty one if
+// there is no file. If change returns an error or the same text, the file stays unchanged. The file
+// and its folder are created if they don't exist; a symbolic link stays, and its target is
+// replaced.
 //
-// Edits wait for one another by a lock on a file beside it, `.lock`. The system gives up the
-// lock of a process that dies. What that has left behind is removed by the next edit.
+// Edits wait for one another by a lock on a file beside it, `.lock`. The system releases the lock
+// of a process that dies. The next edit removes the files that such a process left behind.
 func Edit(path string, most int64, change func(text []byte) ([]byte, error)) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -27,7 +28,7 @@ func Edit(path string, most int64, change func(text []byte) ([]byte, error)) err
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // which gives up the lock
+	defer lock.Close() // releases the lock
 	return replace(path, most, change)
 }
 
@@ -55,8 +56,8 @@ func acquire(path string) (*os.File, error) {
 	}
 }
 
-// replace makes the new file beside the old one, under a name that only the holder of the
-// lock uses, and moves it into its place.
+// replace writes the new file beside the old one, under a name that only the holder of the lock
+// uses, and moves it into its place.
 func replace(path string, most int64, change func([]byte) ([]byte, error)) error {
 	temp := path + ".new"
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) { // a crash has left it
@@ -79,12 +80,12 @@ func replace(path string, most int64, change func([]byte) ([]byte, error)) error
 	return syncFolder(filepath.Dir(path))
 }
 
-// errUnchanged says that a change has left a text as it was.
+// errUnchanged is the result of a change without effect.
 var errUnchanged = errors.New("unchanged")
 
-// rewrite writes what is to be at path to a file, which it closes.
+// rewrite writes the new content of path to a file, and closes the file.
 func rewrite(fresh *os.File, path string, most int64, change func([]byte) ([]byte, error)) error {
-	defer fresh.Close() // a second time, where nothing fails
+	defer fresh.Close() // a second time if nothing fails
 	text, info, err := Read(path, most)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -10,44 +10,44 @@ import (
 	"time"
 )
 
-// LookEvery is how often a file is looked at.
+// LookEvery is the interval of checking a file for changes.
 const LookEvery = time.Second
 
-// Options say what a file is and how it is read.
+// Options describe a file and its format.
 type Options[T any] struct {
-	// Prefix begins the text of each error, such as "apikeys". Required.
+	// Prefix is the prefix of all errors, such as "apikeys". Required.
 	Prefix string
-	// Path is where the file is. Required.
+	// Path is the path of the file. Required.
 	Path string
 	// MaxSize is the most bytes that the file may have. Required.
 	MaxSize int64
-	// Parse reads a text. Required.
+	// Parse parses a text. Required.
 	Parse func(text []byte) (*T, error)
-	// Optional is set if a file that is gone is the same as an empty one. Otherwise what was
-	// in force stays in force.
+	// Optional is set if a missing file is equivalent to an empty one. Otherwise the previous value
+	// stays in force.
 	Optional bool
-	// Changed is called once for each change of the file, with the value that is in force
-	// now, and why that is still the old one, or nil. It is called by the goroutine that
-	// called Look or Fresh. Required.
+	// Changed is called once for each change of the file, with the value in force, and an error if
+	// that is still the previous value. It is called by the goroutine that called Look or Fresh.
+	// Required.
 	Changed func(*T, error)
 }
 
-// File is a file that is read again when it has changed. It may be used from any number of
-// goroutines, and need not be closed.
+// File is a file that is read again after it changes. It may be used from any number of goroutines,
+// and need not be closed.
 type File[T any] struct {
 	options Options[T]
 	start   time.Time
 
 	value   atomic.Pointer[T]
-	trouble atomic.Pointer[Trouble] // written under mu; nil while the file is good
-	looked  atomic.Int64            // when the file was last looked at, since start
+	trouble atomic.Pointer[Trouble] // written under mu; nil while the file is valid
+	looked  atomic.Int64            // time of the last check, since start
 
 	mu     sync.Mutex
-	seen   fs.FileInfo // guarded by mu: of the file as it was last read; nil if there was none
+	seen   fs.FileInfo // guarded by mu: the file when last read; nil if there was none
 	unread bool        // guarded by mu: it could not be read, which may change without a change of the file
 }
 
-// Trouble says why a file can't be used as it is, and since when it can't.
+// Trouble is the reason why a file can't be used, and since when.
 type Trouble struct {
 	Since time.Time
 	Err   error
@@ -65,17 +65,18 @@ func Open[T any](options Options[T]) (*File[T], error) {
 	return f, nil
 }
 
-// Path returns where the file is.
+// Path returns the path of the file.
 func (f *File[T]) Path() string { return f.options.Path }
 
-// Trouble returns why the value in force is not that of the file, or nil.
+// Trouble returns why the value in force is not the file's, or nil.
 func (f *File[T]) Trouble() *Trouble { return f.trouble.Load() }
 
 // Value returns the value in force, or nil if there has never been a file. It costs one
 // atomic load.
 func (f *File[T]) Value() *T { return f.value.Load() }
 
-// Fresh returns the value in force, and looks at the file if nobody has for [LookEvery].
+// Fresh returns the value in force. It checks the file if the last check is at least [LookEvery]
+// ago.
 func (f *File[T]) Fresh() *T {
 	if time.Since(f.start)-time.Duration(f.looked.Load()) >= LookEvery {
 		f.Look()
@@ -83,8 +84,8 @@ func (f *File[T]) Fresh() *T {
 	return f.value.Load()
 }
 
-// Look reads the file again if it has changed. While another goroutine does, it returns at
-// once: a disk that hangs holds up one caller, not all.
+// Look reads the file again if it has changed. While another goroutine does that, it returns at
+// once: a hanging disk blocks one caller, not all.
 func (f *File[T]) Look() {
 	if !f.mu.TryLock() {
 		return
@@ -93,8 +94,8 @@ func (f *File[T]) Look() {
 	f.lookLocked()
 }
 
-// Reload is Look, but waits for another goroutine that is looking at the file. What is in the
-// file when Reload is called is in force when it returns.
+// Reload is Look, but waits for another goroutine that is reading the file. When it returns, the
+// content at the time of the call is in force.
 func (f *File[T]) Reload() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,12 +123,12 @@ func (f *File[T]) lookLocked() {
 	case changed || was.Err.Error() != err.Error():
 		f.trouble.Store(&Trouble{was.Since, err})
 	default:
-		return // as was told
+		return // already reported
 	}
 	f.options.Changed(f.value.Load(), err)
 }
 
-// read reads the file, and returns which version of it that was, as far as it got.
+// read reads the file, and returns its version, even after an error.
 func (f *File[T]) read() (*T, fs.FileInfo, error) {
 	o := &f.options
 	text, info, err := Read(o.Path, o.MaxSize)

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// tryLock locks a file until it is closed, or returns false if somebody else has it locked.
+// tryLock locks a file until it is closed, or returns false if another process has locked it.
 func tryLock(f *os.File) (bool, error) {
 	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 	case err == nil:

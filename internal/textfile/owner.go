@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 )
 
-// This file gives what is made to the owner of what is there, so that a command run by root
-// leaves no file that Caddy's own user can't read.
+// This file gives new files the owner of existing ones, so that a command run by root leaves no
+// file that Caddy's own user can't read.
 
-// makeFolder makes a folder and those above it, readable for their owner only.
+// makeFolder creates a folder and its parents, readable for their owner only.
 func makeFolder(folder string) error {
 	if _, err := os.Stat(folder); err == nil {
 		return nil
@@ -23,7 +23,7 @@ func makeFolder(folder string) error {
 	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		if info, statErr := os.Stat(folder); statErr == nil && info.IsDir() {
-			return nil // somebody else has made it meanwhile
+			return nil // another process created it meanwhile
 		}
 		return err
 	}
@@ -34,8 +34,8 @@ func makeFolder(folder string) error {
 	return nil
 }
 
-// ownerOf returns whose a file is, or if it doesn't exist, its folder. It returns nil if
-// that isn't known.
+// ownerOf returns the owner of a file, or of its folder if the file doesn't exist. It returns nil
+// if that is unknown.
 func ownerOf(path string) fs.FileInfo {
 	for _, path := range []string{path, filepath.Dir(path)} {
 		if info, err := os.Stat(path); err == nil {
@@ -45,8 +45,7 @@ func ownerOf(path string) fs.FileInfo {
 	return nil
 }
 
-// giveTo is keepOwner where the owner doesn't matter so much that anything fails without
-// the right to do so.
+// giveTo is keepOwner for a file whose owner is less important: missing permission is no error.
 func giveTo(f *os.File, like fs.FileInfo) {
 	if like != nil {
 		_ = keepOwner(f, like)

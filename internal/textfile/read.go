@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Read reads a file of at most so many bytes, and returns which version of it that was.
-// What is no regular file is not opened: opening a pipe waits for somebody at its other end.
+// Read reads a file of at most so many bytes, and returns its version. It doesn't open anything but
+// a regular file: opening a pipe would wait for its other end.
 func Read(path string, most int64) ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -20,7 +20,7 @@ func Read(path string, most int64) ([]byte, fs.FileInfo, error) {
 	return text, info, err
 }
 
-// same reports whether nothing has changed between two looks at a file.
+// same reports whether two versions of a file are equal.
 func same(a, b fs.FileInfo) bool {
 	return b != nil && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && os.SameFile(a, b)
 }

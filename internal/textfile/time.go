@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ParseTime reads when something ends: a date, which means its first moment in UTC, or a
-// time as RFC 3339 has it, of which fractions of a second are dropped.
+// ParseTime parses an end: a date, which means its first moment in UTC, or an RFC 3339 time. It
+// drops fractions of a second.
 func ParseTime(text string) (time.Time, error) {
 	t, err := time.Parse(time.DateOnly, text)
 	if err != nil {
@@ -18,7 +18,7 @@ func ParseTime(text string) (time.Time, error) {
 	return t, nil
 }
 
-// FormatTime returns a time as [ParseTime] reads it, as short as it can be.
+// FormatTime formats a time for [ParseTime], as short as possible.
 func FormatTime(t time.Time) string {
 	if t = t.UTC(); t.Equal(t.Truncate(24 * time.Hour)) {
 		return t.Format(time.DateOnly)
@@ -26,8 +26,8 @@ func FormatTime(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// CheckTime returns an error about an end that has no four digits for its year. The zero
-// time, which means no end, is good.
+// CheckTime returns an error about an end whose year doesn't have four digits. The zero time, which
+// means no end, is valid.
 func CheckTime(t time.Time) error {
 	if year := t.UTC().Year(); !t.IsZero() && (year < 1970 || year > 9999) {
 		return fmt.Errorf("it ends in the year %d, expected 1970 to 9999", year)

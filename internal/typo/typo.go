@@ -1,9 +1,9 @@
-// Package typo finds out how much two words differ, for messages that guess which word
-// was meant.
+// Package typo measures the difference between two words, for messages that suggest the intended
+// word.
 package typo
 
-// Distance returns the number of bytes to insert, delete or replace that
-// make b of a (Levenshtein), or a larger number if it is above 2.
+// Distance returns the number of bytes to insert, delete or replace to turn a into b (Levenshtein),
+// or a larger number if it is above 2.
 func Distance(a, b string) int {
 	if len(a) > len(b)+2 || len(b) > len(a)+2 {
 		return 3

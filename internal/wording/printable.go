@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Printable returns a text as a terminal may get it: what isn't printable, such as an escape
-// character or one that changes the direction of writing, is written as in Go. Characters of
-// keep stay as they are.
+// Printable returns a text that is safe for a terminal: unprintable characters, such as escape
+// characters or those that change the direction of writing, are escaped as in Go. Characters of
+// keep stay unchanged.
 func Printable(text, keep string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {
@@ -27,8 +27,7 @@ func Printable(text, keep string) string {
 	return b.String()
 }
 
-// PrintableJSON returns JSON of which strings are printable. Between its strings JSON has white
-// space only.
+// PrintableJSON makes the strings of JSON printable. Between its strings JSON has only white space.
 func PrintableJSON(text []byte) []byte {
 	var b []byte
 	for _, r := range string(text) {

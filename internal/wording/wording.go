@@ -1,4 +1,4 @@
-// Package wording puts into words what a person reads on a page or a terminal.
+// Package wording formats values for people on pages and terminals.
 package wording
 
 import (
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Unit is what a time to wait is given in.
+// Unit is the unit of a waiting time.
 type Unit int
 
-// The units, from the shortest on.
+// The units, the shortest first.
 const (
 	Second Unit = iota
 	Minute
@@ -22,9 +22,9 @@ const (
 
 var unitNames = [...]string{Second: "second", Minute: "minute", Hour: "hour", Day: "day"}
 
-// Span returns a time to wait as a number of a unit, rounded up. Up to 90 of a unit are given in
-// it: 90 seconds, 2 minutes; of hours up to 48 are, unless they are a day. It returns 0 if there
-// is none.
+// Span returns a waiting time as a number of a unit, rounded up. A unit is used for up to 90 of it:
+// 90 seconds, 2 minutes; hours for up to 48, except for a day. It returns 0 if there is no waiting
+// time.
 func Span(d time.Duration) (n int64, unit Unit) {
 	hours := math.Ceil(d.Hours())
 	switch {
@@ -40,8 +40,8 @@ func Span(d time.Duration) (n int64, unit Unit) {
 	return int64(hours), Hour
 }
 
-// Wait says a time to wait in words, rounded up: "45 seconds", "2 minutes", "1 day".
-// It is "" if there is none.
+// Wait formats a waiting time, rounded up: "45 seconds", "2 minutes", "1 day". It returns "" if
+// there is none.
 func Wait(d time.Duration) string {
 	switch n, unit := Span(d); n {
 	case 0:
@@ -53,7 +53,7 @@ func Wait(d time.Duration) string {
 	}
 }
 
-// Number returns a number with its thousands apart: 1,234,567.
+// Number formats a number with separated thousands: 1,234,567.
 func Number(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	sign := ""
@@ -66,7 +66,7 @@ func Number(n int64) string {
 	return sign + digits
 }
 
-// Scale returns a size in bytes in the largest unit that it has one of: 4.2 and MiB.
+// Scale returns a size in bytes in the largest unit that isn't larger: 4.2 and MiB.
 func Scale(bytes int64) (size float64, unit string) {
 	size, unit = float64(bytes), "B"
 	for _, larger := range []string{"KiB", "MiB", "GiB", "TiB"} {

@@ -1,6 +1,6 @@
 // Package wrongclock shifts the time of day of one process that a test starts, and of its children,
-// with a library that is loaded before others (LD_PRELOAD). Programs that ask the kernel themselves,
-// as those in Go do, are not shifted.
+// with a library that is loaded before others (LD_PRELOAD). It doesn't affect programs that call
+// the kernel directly, such as Go programs.
 package wrongclock
 
 import (
@@ -18,14 +18,14 @@ import (
 //go:embed preload.c.txt
 var source string
 
-// Missing says what to install where New returns nil.
+// Missing tells which packages New needs.
 const Missing = "gcc is not installed (apt-get install gcc libc6-dev)"
 
 // Clock is a clock that may be wrong.
 type Clock struct{ library, shift string }
 
-// New builds the library. It returns nil where there is no C compiler: see [Missing]. The time is
-// right at first.
+// New builds the library. It returns nil without a C compiler: see [Missing]. The clock is correct
+// at first.
 func New(t testing.TB) *Clock {
 	t.Helper()
 	compiler, err := exec.LookPath("gcc")
@@ -52,12 +52,12 @@ func New(t testing.TB) *Clock {
 	return c
 }
 
-// Env is what a process has in its environment for which the clock is wrong.
+// Env returns the environment of a process with this clock.
 func (c *Clock) Env() []string {
 	return []string{"LD_PRELOAD=" + c.library, "WRONGCLOCK=" + c.shift}
 }
 
-// Set sets the clock wrong by so much, for processes that run as well.
+// Set shifts the clock, including that of running processes.
 func (c *Clock) Set(by time.Duration) error {
 	file, err := os.OpenFile(c.shift, os.O_WRONLY, 0)
 	if err != nil {
