@@ -13,14 +13,14 @@ import (
 
 const module = "github.com/caddy-tally/caddy-tally"
 
-// rule says what packages must not depend on, not even through others, and why.
-// Packages are named as for the go command: "./..." are those of this module.
+// rule forbids packages to depend on others, even indirectly, with the reason. Packages are named
+// as for the go command: "./..." are those of this module.
 type rule struct {
 	packages  []string
 	except    []string // of the packages
 	forbidden []string
 	allowed   []string // of the forbidden
-	imports   []string // that they must not import themselves
+	imports   []string // packages that they must not import directly
 	why       string
 }
 
@@ -160,7 +160,7 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"./limiter/...", "./storage/...", "./identity/..."},
-		except:   []string{"./storage/redis", "./storage/postgres", "./storage/mysql", "./storage/internal/sqlmodule"}, // modules of Caddy that users choose to build
+		except:   []string{"./storage/redis", "./storage/postgres", "./storage/mysql", "./storage/internal/sqlmodule"}, // modules of Caddy that users build in
 		forbidden: []string{
 			"github.com/caddyserver/...", "go.uber.org/zap/...", "github.com/prometheus/...",
 		},
@@ -195,7 +195,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./storage/..."},
-		except:    []string{"./storage/internal/sqlstore/sqltest"}, // which has engines share a limit
+		except:    []string{"./storage/internal/sqlstore/sqltest"}, // it makes engines share a limit
 		forbidden: []string{"./limiter/engine"},
 		why:       "a store adds durability, not decisions; it would be in a circle with what calls it",
 	},
@@ -264,9 +264,9 @@ var usesUnsafe = map[string]string{
 	"./caddytest":                       "a test sets the limits of a child process, a system call that package syscall lacks",
 }
 
-// dependencies are the modules that this one uses itself, with the reason for
-// each. Everybody who builds Caddy with this module gets them, so there are no
-// others: one more needs a reason in docs/decisions.
+// dependencies are the direct dependencies of this module, with the reason for each. They become
+// part of every Caddy with this module, so there are no others: one more needs a reason in
+// docs/decisions.
 var dependencies = map[string]string{
 	"github.com/caddyserver/caddy/v2":     "what this is a module of",
 	"github.com/cespare/xxhash/v2":        "stable hashes, for the names of limits, for shards and for checksums; Caddy brings it",
@@ -290,7 +290,7 @@ var dependencies = map[string]string{
 	"modernc.org/sqlite":                  "the embedded database, without cgo",
 }
 
-// pkg is what `go list` tells about a package.
+// pkg is a package in the output of `go list`.
 type pkg struct {
 	ImportPath, Dir, Name              string
 	GoFiles, TestGoFiles, XTestGoFiles []string
@@ -328,8 +328,8 @@ func TestDependencyRules(t *testing.T) {
 	}
 }
 
-// The arithmetic takes the time as a number and leaves locks to its callers, so
-// what it may import at all is a short list.
+// The arithmetic takes the time as a number and leaves locks to its callers, so the list of its
+// permitted imports is short.
 func TestArithmeticIsPure(t *testing.T) {
 	pure := []string{"cmp", "fmt", "math", "math/bits", "slices", "strconv", "time"}
 	for _, p := range listPackages(t) {
@@ -346,7 +346,7 @@ func TestArithmeticIsPure(t *testing.T) {
 	t.Fatal("there is no package limiter")
 }
 
-// What the compiler does not check stays in one place.
+// Unsafe code, which the compiler does not check, stays in one place.
 func TestUnsafe(t *testing.T) {
 	used := make(map[string]bool)
 	for _, p := range listPackages(t) {
@@ -447,7 +447,7 @@ func run(t *testing.T, command string, args ...string) string {
 	return out
 }
 
-// output returns what a command writes. If it fails, the error has what it says of that.
+// output returns the output of a command. If it fails, the error contains the command's message.
 func output(command string, args ...string) (string, error) {
 	out, err := exec.Command(command, args...).Output()
 	if exit, ok := err.(*exec.ExitError); ok {
@@ -460,7 +460,7 @@ func matchesAny(patterns []string, importPath string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, importPath) })
 }
 
-// matches reports whether an import path is what a pattern of a rule names.
+// matches reports whether a rule's pattern matches an import path.
 func matches(pattern, importPath string) bool {
 	if pattern == "." || strings.HasPrefix(pattern, "./") {
 		pattern = path.Join(module, pattern)
@@ -471,15 +471,13 @@ func matches(pattern, importPath string) bool {
 	return importPath == pattern
 }
 
-// isStandard reports whether an import path has no domain in front, as those of
-// the standard library.
+// isStandard reports whether an import path has no domain in front, like the standard library's.
 func isStandard(importPath string) bool {
 	domain, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(domain, ".")
 }
 
-// moduleOf returns the dependency that a package is in, or "". One module may lie below
-// another.
+// moduleOf returns the dependency that contains a package, or "". One module may lie below another.
 func moduleOf(importPath string) (module string) {
 	for dependency := range dependencies {
 		if (importPath == dependency || strings.HasPrefix(importPath, dependency+"/")) && len(dependency) > len(module) {

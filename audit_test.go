@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-// Whatever says an address has a name in the audit that nobody can link once the entries are gone.
+// The name of an address in the audit can't be linked to it once the entries are gone.
 func TestAddressesInTheAuditHaveANameThatIsForgotten(t *testing.T) {
 	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
 	in := h.run.App.Use()
@@ -40,7 +40,7 @@ func TestAddressesInTheAuditHaveANameThatIsForgotten(t *testing.T) {
 	}
 }
 
-// In an outage the store that was in use is closed. Operators are told so in words that help.
+// In an outage the store that was in use is closed. The operators' error explains that.
 func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
 	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
 	in := h.run.App.Use()
@@ -66,9 +66,9 @@ func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
 	}
 }
 
-// Who can read the store, such as Redis, learns from its audit neither reasons, which may say
-// addresses, nor names of API keys. Operators see both, and find entries by address for as long as
-// these are kept, also those about networks around it.
+// Readers of the store, such as Redis, learn from its audit neither reasons, which may contain
+// addresses, nor names of API keys. Operators see both, and find entries by address as long as they
+// are kept, including entries about surrounding networks.
 func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
 	in := h.run.App.Use()

@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// BenchmarkServeHTTP measures what the handler adds to a request that Caddy has
-// prepared: the real engine and store, header fields on.
+// BenchmarkServeHTTP measures the handler's share of a request that Caddy has prepared: the real
+// engine and store, header fields on.
 func BenchmarkServeHTTP(b *testing.B) {
 	for _, keys := range []int{1, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("warm/keys=%d", keys), func(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkServeHTTP(b *testing.B) {
 	})
 }
 
-// nothing is the handler after this one, and the writer.
+// nothing is the next handler, and the writer.
 type nothing struct{ header http.Header }
 
 func (nothing) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
@@ -53,16 +53,15 @@ func (n *nothing) Header() http.Header       { return n.header }
 func (*nothing) Write(p []byte) (int, error) { return len(p), nil }
 func (*nothing) WriteHeader(int)             {}
 
-// benchPer measures what it takes to know clients by their fingerprints, and to
-// count their networks as well, beside what it takes to count by address. site says
-// who has a browser send the requests.
+// benchPer measures counting clients by their fingerprints, and their networks as well, compared to
+// counting by address. site is the site that causes a browser to send the requests.
 func benchPer(b *testing.B, per, site string) {
 	limit := config.Limit{Amount: 1 << 30, Window: 366 * 24 * 3600e9}
 	h := zoneHandler(b, &config.Zone{Name: "bench", Per: per, Limits: []config.Limit{limit}})
 	benchHandlerServe(b, h, 1000, 2, "User-Agent", browser, "Sec-Fetch-Site", site)
 }
 
-// benchSession measures what it takes to know a client by its session.
+// benchSession measures recognizing a client by its session.
 func benchSession(b *testing.B) {
 	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "bench", Per: enforce.PerClient, Limits: []config.Limit{{Amount: 1 << 30, Window: 366 * 24 * 3600e9}}}}}}
 	if err := h.Provision(contextOf(b, &config.App{Session: new(config.Session)})); err != nil {
@@ -121,7 +120,7 @@ func benchHandlerServe(b *testing.B, h *Handler, keys, before int, fields ...str
 		repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 		empty := *repl
 		for i := int(next.Add(1)) * keys / 3; pb.Next(); i++ {
-			*repl = empty // as if it were another request's
+			*repl = empty // like another request's
 			serve(clients[i%keys], r, vars, w)
 		}
 	})
@@ -131,7 +130,7 @@ func freshReplacer(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, caddy.NewReplacer()))
 }
 
-// benchClients returns n addresses, as they are in a request's variables.
+// benchClients returns n addresses, in the form of a request's variables.
 func benchClients(n int) []any {
 	clients := make([]any, n)
 	for i := range clients {
@@ -140,7 +139,7 @@ func benchClients(n int) []any {
 	return clients
 }
 
-// benchRequest returns a request as Caddy hands it to handlers, the table of its
+// benchRequest returns a request in the form that Caddy passes to handlers, the table of its
 // variables, and a writer for the answer.
 func benchRequest() (*http.Request, map[string]any, *nothing) {
 	w := &nothing{http.Header{}}
@@ -166,8 +165,7 @@ func zoneHandler(b testing.TB, z *config.Zone) *Handler {
 	return h
 }
 
-// newContext returns the context of a configuration whose counts are kept in a
-// folder that is removed in the end.
+// newContext returns the context of a configuration with its counts in a temporary folder.
 func newContext(b testing.TB) caddy.Context {
 	b.Helper()
 	return contextOf(b, &config.App{MaxKeys: 2_000_000})

@@ -17,8 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
-// What a whole Caddyfile is adapted to, and which errors it meets, is tested by
-// the golden files in caddytest.
+// The golden files in caddytest test the adapted JSON and the errors of whole Caddyfiles.
 
 func TestUnmarshalCaddyfileWithoutHelper(t *testing.T) {
 	for _, tt := range []struct{ match, want, wantErr string }{
@@ -62,8 +61,8 @@ func dispense(t *testing.T, input string) *caddyfile.Dispenser {
 	return caddyfile.NewDispenser(tokens)
 }
 
-// No tokens make a parser panic, and what it accepts is JSON that Caddy reads
-// back as the same, and that can be provisioned or is refused.
+// No tokens make a parser panic. Accepted tokens give JSON that Caddy decodes to the same value,
+// and that can be provisioned or is rejected.
 func FuzzCaddyfile(f *testing.F) {
 	for _, seed := range caddyfileSeeds(f) {
 		f.Add(seed)
@@ -74,7 +73,7 @@ func FuzzCaddyfile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		h := &Handler{Handler: config.Handler{DisableMetrics: true}} // which are kept forever
+		h := &Handler{Handler: config.Handler{DisableMetrics: true}} // metrics would be kept forever
 		if checkUnmarshaler(t, tokens, &Handler{Handler: config.Handler{DisableMetrics: true}}, h) {
 			checkProvision(t, ctx, h)
 		}
@@ -89,8 +88,8 @@ func FuzzCaddyfile(f *testing.F) {
 	})
 }
 
-// checkProvision has a module provisioned, which succeeds or not, and cleaned up
-// as Caddy does either way.
+// checkProvision provisions a module, which may fail, and then cleans it up as Caddy does in both
+// cases.
 func checkProvision(t *testing.T, ctx caddy.Context, module caddy.Provisioner) {
 	t.Helper()
 	if err := module.Provision(ctx); err != nil && err.Error() == "" {
@@ -103,7 +102,7 @@ func checkProvision(t *testing.T, ctx caddy.Context, module caddy.Provisioner) {
 	}
 }
 
-// checkUnmarshaler returns whether the tokens are accepted.
+// checkUnmarshaler reports whether the tokens are accepted.
 func checkUnmarshaler(t *testing.T, tokens []caddyfile.Token, parsed, decoded caddyfile.Unmarshaler) bool {
 	t.Helper()
 	if parsed.UnmarshalCaddyfile(caddyfile.NewDispenser(tokens)) != nil {

@@ -7,8 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// What docs/operations.md says that memory holds of a client that is alone in its
-// network.
+// The counts in memory of a client that is alone in its network, as in docs/operations.md.
 func TestCountsInMemory(t *testing.T) {
 	limit := config.Limit{Amount: 10, Window: 3600e9}
 	for per, want := range map[string]int64{enforce.PerIP: 1, enforce.PerClient: 4} {

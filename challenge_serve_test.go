@@ -23,11 +23,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// sessionPath is where challenges are served by default.
+// sessionPath is the default path of challenges.
 const sessionPath = "/.well-known/rate-limit/"
 
-// widgetHandler returns a handler whose sessions are earned with a service's widget,
-// which is verified at another address.
+// widgetHandler returns a handler with a service's widget as the challenge, and another address for
+// verifying it.
 func widgetHandler(t *testing.T, service http.HandlerFunc) *Handler {
 	t.Helper()
 	local := httptest.NewServer(service)
@@ -53,7 +53,7 @@ func widgetHandler(t *testing.T, service http.HandlerFunc) *Handler {
 	return h
 }
 
-// serve has a handler serve a request of a client.
+// serve makes a handler serve a request of a client.
 func serve(t *testing.T, h *Handler, method, path, ip string, form url.Values) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -61,7 +61,7 @@ func serve(t *testing.T, h *Handler, method, path, ip string, form url.Values) *
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Accept", "text/html")
 	r.Header.Set("User-Agent", browser)
-	r.Header.Set("Upgrade-Insecure-Requests", "1") // as from a person who calls up a page
+	r.Header.Set("Upgrade-Insecure-Requests", "1") // as from a person who loads a page
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ip)
 	err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
@@ -98,13 +98,13 @@ func TestWidgetOfAService(t *testing.T) {
 	if w := serve(t, h, "POST", path, "192.0.2.1", good); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/x" || w.Header().Get("Set-Cookie") == "" {
 		t.Errorf("a good token is answered with %d and %v", w.Code, w.Header())
 	}
-	// A service that would say yes again is not enough.
+	// The same token fails even if the service would accept it again.
 	if w := serve(t, h, "POST", path, "192.0.2.1", good); w.Code != http.StatusForbidden || w.Header().Get("Set-Cookie") != "" {
 		t.Errorf("the same token is answered with %d", w.Code)
 	}
 }
 
-// Without its service nobody gets a session, and everything else goes on.
+// If the service is down, it issues no sessions, but everything else works.
 func TestWidgetOfAServiceThatIsDown(t *testing.T) {
 	h := widgetHandler(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	w := serve(t, h, "POST", sessionPath, "192.0.2.1", url.Values{"cf-turnstile-response": {"good"}})
@@ -116,7 +116,7 @@ func TestWidgetOfAServiceThatIsDown(t *testing.T) {
 	}
 }
 
-// What the path takes of a network is far less than this, so it is not asked here.
+// The path's limit per network is far lower than this, so the test bypasses it.
 func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}}}
 	app := &config.App{Session: &config.Session{MaxPerPrefix: 1000, Challenge: &config.Challenge{Difficulty: 1}}}
@@ -175,8 +175,8 @@ func newExchange(t *testing.T, h *Handler, method string, form url.Values) *enfo
 	return &enforce.Exchange{Sessions: s, App: h.run.App, W: w, Http: r, Evaluation: e, Client: e.Client, Keys: s.Ready(t.Context(), h.run.App), Page: h.run.Page}
 }
 
-// Somebody who has collected tokens waits for all of them at once, and gets a tenth of the
-// sessions that the network may have: of an hour, or of a lifetime. Puzzles earn the others.
+// A client that has collected tokens and waits for all of them at once gets a tenth of the
+// network's sessions: of an hour, or of a lifetime. Puzzles earn the others.
 func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
 	for name, c := range map[string]struct{ hourly, live, waited, solved int }{
 		"by the hour":     {20, 0, 2, 18},
@@ -223,7 +223,7 @@ func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
 	}
 }
 
-// count counts an exchange that has issued a session. It must be refused otherwise.
+// count counts an exchange that has issued a session. Otherwise it must be refused.
 func count(t *testing.T, x *enforce.Exchange, issued *atomic.Int64) {
 	w := x.W.(*httptest.ResponseRecorder)
 	switch {
@@ -234,7 +234,7 @@ func count(t *testing.T, x *enforce.Exchange, issued *atomic.Int64) {
 	}
 }
 
-// Whatever a network asks for at the challenge's path or below it, it asks for so often only.
+// All requests of a network for the challenge's path and below are limited.
 func TestVisitsOfTheChallengesPathAreLimited(t *testing.T) {
 	for name, ask := range map[string]struct {
 		method, path string

@@ -26,7 +26,7 @@ the flags ` + "`--address`, `--config` and `--adapter`" + `, which say where its
 <!-- Written from the commands by make reference. Do not edit it here. -->
 `
 
-// TestCommandReference holds docs/commands.md against the commands.
+// TestCommandReference compares docs/commands.md with the commands.
 func TestCommandReference(t *testing.T) {
 	want := writeCommandReference(t)
 	if *updateReference {
@@ -50,7 +50,7 @@ func writeCommandReference(t *testing.T) []byte {
 		if err := cmd.Help(); err != nil {
 			t.Fatal(err)
 		}
-		text := strings.ReplaceAll(help.String(), caddy.AppDataDir(), "DATA") // another one on each machine
+		text := strings.ReplaceAll(help.String(), caddy.AppDataDir(), "DATA") // differs on each machine
 		if cmd.Name() != "rate-limit" {
 			fmt.Fprintf(out, "\n## `%s`\n\n```text\n%s\n```\n", cmd.CommandPath(), usage(text))
 		}
@@ -70,8 +70,8 @@ var (
 	examples   = regexp.MustCompile(`(?s)Examples:\n.*?(?:\n\n|\z)`)
 )
 
-// usage returns the part of a help text from the usage line to the flags of the command itself, without
-// examples and the flag that every command has.
+// usage returns the part of a help text from the usage line to the command's own flags, without
+// examples and the common flag.
 func usage(help string) string {
 	_, help, _ = strings.Cut(help, "Usage:\n")
 	help, _, _ = strings.Cut(help, "Global Flags:\n")
@@ -82,7 +82,7 @@ func usage(help string) string {
 	return strings.TrimSpace(help)
 }
 
-// rateLimitCommand returns the command as Caddy has it.
+// rateLimitCommand returns the command as registered with Caddy.
 func rateLimitCommand() *cobra.Command {
 	registered := caddycmd.Commands()["rate-limit"]
 	root := &cobra.Command{Use: "caddy"}
@@ -92,7 +92,7 @@ func rateLimitCommand() *cobra.Command {
 	return cmd
 }
 
-// The page for operators names every command in its table.
+// The operators' page names every command in its table.
 func TestOperatorsPageNamesEveryCommand(t *testing.T) {
 	page := readText(t, "docs/operators.md")
 	for _, cmd := range rateLimitCommand().Commands() {

@@ -29,7 +29,7 @@ func ranReplay(ctx context.Context, config string, stdin io.Reader, args ...stri
 	return said.String(), err
 }
 
-// combined returns lines of the format Combined, a second apart, from so many clients.
+// combined returns lines in the format Combined, a second apart, from so many clients.
 func combined(lines, clients int) string {
 	var log strings.Builder
 	for i := range lines {
@@ -38,7 +38,7 @@ func combined(lines, clients int) string {
 	return log.String()
 }
 
-// Mistakes are named before a log is read, with what is expected.
+// Invalid flags are reported before a log is read, with the expected values.
 func TestReplayMistakes(t *testing.T) {
 	config := writeFile(t, "Caddyfile", replayCaddyfile)
 	log := writeFile(t, "access.log", caddyLine(replayStart, 1))

@@ -16,7 +16,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/gate"
 )
 
-// concurrentHandler lets so many requests of an address be under way, and an hour's units of another zone.
+// concurrentHandler bounds the requests of an address in flight, and its units in an hour in
+// another zone.
 func concurrentHandler(t *testing.T, c config.Concurrent, units int64) *Handler {
 	name := strings.ReplaceAll(t.Name(), "/", "-")
 	return startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{
@@ -25,7 +26,7 @@ func concurrentHandler(t *testing.T, c config.Concurrent, units int64) *Handler 
 	}})
 }
 
-// held is a handler that holds requests until they are let go.
+// held is a handler that holds requests until they are released.
 type held struct{ came, let chan struct{} }
 
 func newHeld() held { return held{make(chan struct{}, 100), make(chan struct{})} }
@@ -52,7 +53,7 @@ func TestSoManyRequestsAreUnderWay(t *testing.T) {
 		})
 		<-behind.came
 	}
-	for range 5 { // which take no unit of the other zone either
+	for range 5 { // they take no unit of the other zone either
 		w, err := askFor(context.Background(), h, answering(200))
 		if !isRefused(w, err) {
 			t.Error("the third was let through")
@@ -78,7 +79,7 @@ func TestSoManyRequestsAreUnderWay(t *testing.T) {
 	}
 }
 
-// However a request ends, its place is free again, once.
+// However a request ends, its place becomes free, once.
 func TestPlacesAreFreeAgain(t *testing.T) {
 	h := concurrentHandler(t, config.Concurrent{Requests: 1}, 1000)
 	gone, cancel := context.WithCancel(context.Background())
@@ -109,7 +110,7 @@ func TestPlacesAreFreeAgain(t *testing.T) {
 	}
 }
 
-// What another limit refuses takes no place.
+// A request that another limit refuses takes no place.
 func TestRefusedRequestsAreNotUnderWay(t *testing.T) {
 	h := concurrentHandler(t, config.Concurrent{Requests: 1}, 1)
 	for i := range 3 {
@@ -147,7 +148,7 @@ func TestRequestsWaitForAPlace(t *testing.T) {
 	}
 }
 
-// A reload changes the number. Requests of the config before count in the next one.
+// A reload changes the number. Requests of the earlier config count in the next one.
 func TestPlacesOutliveAConfig(t *testing.T) {
 	first, behind := concurrentHandler(t, config.Concurrent{Requests: 1}, 1000), newHeld()
 	var all sync.WaitGroup

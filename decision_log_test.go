@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// observed returns a handler with a decision log, and the lines of that.
+// observed returns a handler with a decision log, and the log's lines.
 func observed(t *testing.T, app *config.App, zones ...*config.Zone) (*Handler, *observer.ObservedLogs) {
 	t.Helper()
 	h := startHandler(t, app, &config.Handler{Zones: zones})
@@ -55,7 +55,7 @@ func TestDecisionLogOfRefusals(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, lines are short, and JSON with one field of a name.
+// For all requests, lines are short, and JSON with unique field names.
 func TestDecisionLogOfHostileClients(t *testing.T) {
 	h, lines := observed(t, &config.App{DecisionLog: new(config.DecisionLog)}, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}})
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())

@@ -18,19 +18,19 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// delaying has requests over a limit wait.
+// delaying returns a handler that delays requests over a limit.
 func delaying(t *testing.T, limit config.Limit, most time.Duration) *Handler {
 	return startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
 		Name: t.Name(), Per: "ip", Limits: []config.Limit{limit}, OnExceeded: "delay", MaxDelay: caddy.Duration(most),
 	}}})
 }
 
-// Requests that come at once pass as their units become free, and none is refused.
+// Simultaneous requests pass as their units become free, and none is refused.
 func TestRequestsWaitForTheirUnits(t *testing.T) {
 	const window = 100 * time.Millisecond
 	for name, test := range map[string]struct {
 		config.Limit
-		least time.Duration // that eight requests take
+		least time.Duration // the least time for eight requests
 	}{
 		"token bucket": {config.Limit{Amount: 1, Window: caddy.Duration(window), Burst: 1}, 7 * window},
 		"sliding":      {config.Limit{Amount: 4, Window: caddy.Duration(window)}, window},
@@ -53,7 +53,7 @@ func TestRequestsWaitForTheirUnits(t *testing.T) {
 	}
 }
 
-// Who waits has done nothing wrong. Who is refused for asking too much has.
+// Waiting is no violation. Being refused for asking too much is.
 func TestWaitingIsNoViolation(t *testing.T) {
 	for most, want := range map[time.Duration]bool{time.Minute: false, time.Millisecond: true} {
 		h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
@@ -86,7 +86,7 @@ func TestNobodyWaitsForTooLong(t *testing.T) {
 	}
 }
 
-// The place in line of a client that leaves is free, and so is the unit that it waited for.
+// The place in line of a client that leaves becomes free, and so does the unit that it waited for.
 func TestClientsThatLeaveTheLineTakeNothing(t *testing.T) {
 	h := delaying(t, config.Limit{Amount: 1, Window: caddy.Duration(time.Second), Burst: 1}, time.Minute)
 	if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
@@ -108,7 +108,8 @@ func TestClientsThatLeaveTheLineTakeNothing(t *testing.T) {
 	}
 }
 
-// What is over a limit goes on, and the upstream is told; what clients say in the field isn't.
+// A request over a limit passes, and the upstream is notified; the client's values of the field are
+// removed.
 func TestExceededRequestsPass(t *testing.T) {
 	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
 		Name: "z", Per: "ip", Limits: []config.Limit{{Amount: 2, Window: hour}}, OnExceeded: "pass", PassHeader: "x-over-limit",

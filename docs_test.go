@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Every package says what it is. Of one that has tests only, a test may.
+// Every package has a package comment. A test file may have it if the package has only tests.
 func TestPackagesHaveComments(t *testing.T) {
 	for _, p := range listPackages(t) {
 		files := p.GoFiles
@@ -48,8 +48,7 @@ var (
 	indexLine    = regexp.MustCompile(`(?m)^- \[([0-9]+)\]\(([^)]+)\) (.+)$`)
 )
 
-// The index of decisions names each of them, once, and nothing else; and all
-// begin alike.
+// The index of decisions names each of them, once, and nothing else; and all begin alike.
 func TestIndexNamesAllDecisions(t *testing.T) {
 	const folder = "docs/decisions"
 	index := readText(t, filepath.Join(folder, "README.md"))

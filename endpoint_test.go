@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
-// A request was read anew by each zone, endpoint and condition.
+// Each zone, endpoint and condition read a request anew.
 func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 	options := `
 		exempt /health mode=light
@@ -50,7 +50,7 @@ func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 	}
 }
 
-// What was read of a request holds for that target only, not for what it is rewritten to.
+// The reading of a request is valid for that target only, not after rewriting.
 func TestReadingEndsWithRewriting(t *testing.T) {
 	m := newEndpoint(t, "/login mode=heavy")
 	r := requestFor(t, "GET", "/x?mode=%256cight")
@@ -107,14 +107,14 @@ func extendedConnects(t *testing.T) map[string]*http.Request {
 		h2, h3 := requestFor(t, "GET", "/ws"), requestFor(t, "GET", "/ws")
 		h2.Method, h2.Proto, h2.ProtoMajor, h2.Header[":protocol"] = http.MethodConnect, "HTTP/2.0", 2, []string{protocol}
 		h3.Method, h3.Proto, h3.ProtoMajor = http.MethodConnect, protocol, 3
-		logged := requestFor(t, "GET", "/ws") // HTTP/3 in an access log, which says no version
+		logged := requestFor(t, "GET", "/ws") // HTTP/3 in an access log, which has no version
 		logged.Method, logged.Proto, logged.ProtoMajor, logged.ProtoMinor = http.MethodConnect, protocol, 0, 0
 		requests["HTTP/2 "+protocol], requests["HTTP/3 "+protocol], requests["logged "+protocol] = h2, h3, logged
 	}
 	return requests
 }
 
-// Hostile targets take the time of reading them, in whatever place.
+// Hostile targets take the time of reading them, in any place.
 func BenchmarkEndpointsOfHostileRequests(b *testing.B) {
 	h := handlerOf(b, "exempt /health mode=light\ntrap /admin.php\nzone a {\nmatch POST /login\nmatch /search mode=heavy\nlimit 5/1m\n}")
 	for name, target := range map[string]string{

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testserver"
 )
 
-// composition is what a compose file says, as far as tests look at it.
+// composition is the tested part of a compose file.
 type composition struct {
 	Services map[string]composed  `yaml:"services"`
 	Secrets  map[string]yaml.Node `yaml:"secrets"`
@@ -41,8 +41,8 @@ func readComposition(t *testing.T, path string) (c composition) {
 	return c
 }
 
-// What the compose files of fleets refer to is there, and their Caddys are told all that the
-// Caddyfile beside them asks for.
+// The files that the compose files of fleets refer to exist, and their Caddys get all variables
+// that the Caddyfile beside them needs.
 func TestFleetExamplesAreComplete(t *testing.T) {
 	placeholder := regexp.MustCompile(`\{\$([A-Z_]+)`)
 	for _, dir := range []string{"examples/fleet", "examples/fleet-postgres"} {
@@ -88,7 +88,7 @@ func TestFleetExamplesAreComplete(t *testing.T) {
 	}
 }
 
-// A server takes the flags that the compose file starts it with.
+// A server accepts the flags in its compose file.
 func TestFleetExampleStartsItsServer(t *testing.T) {
 	command := readComposition(t, "examples/fleet/compose.yaml").Services["valkey"].Command
 	flags, found := strings.CutPrefix(command, "valkey-server ")

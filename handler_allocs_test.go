@@ -1,6 +1,6 @@
 //go:build !race
 
-// Under the race detector a sync.Pool forgets some of what it is given.
+// Under the race detector a sync.Pool drops some of its items.
 
 package tally
 
@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// A request of a key that memory knows takes two allocations with header fields on: its
-// response, and the function that Caddy asks for the response's placeholders. The values of
-// its header fields share one with those of others. A refused request takes no more.
+// A request of a key in memory takes two allocations with header fields on: its response, and the
+// function for the response's placeholders. The values of its header fields share one with those of
+// other requests. A refused request takes no more.
 func TestAllocationsOfRequests(t *testing.T) {
 	for name, amount := range map[string]int64{"allowed": 1 << 40, "refused": 1} {
 		h := benchHandler(t, config.Limit{Amount: amount, Window: 366 * 24 * 3600e9})
@@ -25,7 +25,7 @@ func TestAllocationsOfRequests(t *testing.T) {
 		repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 		empty := *repl
 		n := testing.AllocsPerRun(1000, func() {
-			*repl = empty // as if it were another request's
+			*repl = empty // like another request's
 			delete(vars, enforce.ResponseVar)
 			clear(w.header)
 			if err := h.ServeHTTP(w, r, nothing{}); err != nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// Whatever a client sends as the cost of its request, it is a whole number from
-// 0, and 1 where that is no number. Where the digits alone are more than any
-// limit, it doesn't matter what follows.
+// For all texts, a request's cost is an integer of at least 0, and 1 if the text isn't an integer.
+// If the digits alone exceed any limit, the text after them doesn't matter.
 func FuzzCost(f *testing.F) {
 	for _, seed := range []string{"", "0", "1", " 7 ", "-0", "-1", "+5", "007", "1e3", "1_000", "9223372036854775807", "9223372036854775808",
 		"-9223372036854775809", "99999999999999999999999999", "18700000000000000000A", "0x10", "½", "{http.request.header.X-Cost}"} {
@@ -33,8 +32,7 @@ func FuzzCost(f *testing.F) {
 	})
 }
 
-// costOf is what a cost is worth, found in another way: a number too large to be
-// one costs as much as there is.
+// costOf determines a cost in another way: a number that is too large has the highest cost.
 func costOf(text string) int64 {
 	text = strings.TrimSpace(text)
 	digits, negative := strings.CutPrefix(text, "-")
@@ -58,8 +56,7 @@ func costOf(text string) int64 {
 	return n.Int64()
 }
 
-// Whatever a client sends as its key, what is kept of it is short, and no two
-// keys are one.
+// For all texts, a key in memory is short, and different texts have different keys.
 func FuzzKey(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"a", "b"}, {"", "a"}, {"192.0.2.1", "::ffff:192.0.2.1"}, {strings.Repeat("k", 127), strings.Repeat("k", 128)},
@@ -79,7 +76,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// keyOf returns what a request is counted by whose key is a text.
+// keyOf returns the key of a request for a text.
 func keyOf(z *enforce.Zone, text string) string {
 	e := &enforce.Evaluation{Repl: caddy.NewEmptyReplacer()}
 	e.Repl.Set("http.request.header.X-Key", text)

@@ -6,8 +6,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/config"
 )
 
-// BenchmarkHistory measures what it costs a request to be counted for the history, one that
-// memory allows and one that memory refuses.
+// BenchmarkHistory measures counting a request for the history, one that memory allows and one that
+// memory refuses.
 func BenchmarkHistory(b *testing.B) {
 	for what, amount := range map[string]int64{"warm": 1 << 40, "blocked": 1} {
 		for name, off := range map[string]bool{"on": false, "off": true} {

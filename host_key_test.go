@@ -45,7 +45,7 @@ func TestHostLabel(t *testing.T) {
 	}
 }
 
-// Spellings of one host or header field share one count, and hosts have their own.
+// Spellings of one host or header field share one count, and different hosts have different counts.
 func TestKeysHaveOneSpelling(t *testing.T) {
 	for key, requests := range map[string][]*http.Request{
 		"{http.request.host}":          {{Host: "a.example.com"}, {Host: "A.example.com."}, {Host: "a.EXAMPLE.com.:81"}, {Host: "b.example.com"}},

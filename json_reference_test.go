@@ -40,8 +40,8 @@ number of bytes; a share of limits a number of percent. ` + "`caddy adapt`" + ` 
 <!-- Written from the doc comments of the config structs by make reference. Do not edit it here. -->
 `
 
-// configRoots are the modules whose JSON is documented, each with its heading, which is the name of
-// its type if that says enough, and with where it stands in a config.
+// configRoots are the modules whose JSON is documented, each with its place in a config, and its
+// heading if that differs from the name of its type.
 var configRoots = []struct {
 	config  any
 	heading string
@@ -58,7 +58,7 @@ var configRoots = []struct {
 	{pgexchange.Exchange{}, "PostgresExchange", "The exchange on a server of Postgres, module `rate_limit.exchanges.postgres`, in `exchange` of [Region](#region)"},
 }
 
-// TestJSONReference holds docs/json.md against the config structs.
+// TestJSONReference compares docs/json.md with the config structs.
 func TestJSONReference(t *testing.T) {
 	want := writeJSONReference(t)
 	if *updateReference {
@@ -91,7 +91,7 @@ func writeJSONReference(t *testing.T) []byte {
 	return joinAlike(w.out.Bytes())
 }
 
-// joinAlike puts fields of one type that follow each other, and have no explanation, into one line.
+// joinAlike joins consecutive fields of one type without explanations into one line.
 func joinAlike(text []byte) []byte {
 	lines := strings.SplitAfter(string(text), "\n")
 	for i := len(lines) - 2; i >= 0; i-- {
@@ -134,14 +134,15 @@ func typeComments(t *testing.T, importPath string) map[string]*doc.Type {
 	return types
 }
 
-// referenceWriter writes a section for each struct, the ones that its fields link to after it.
+// referenceWriter writes a section for each struct, followed by the structs that its fields link
+// to.
 type referenceWriter struct {
 	t        *testing.T
 	out      bytes.Buffer
-	headings map[reflect.Type]string         // that aren't the name of the type
+	headings map[reflect.Type]string         // that differ from the name of the type
 	comments map[string]map[string]*doc.Type // of types, by package and name
 	options  string                          // the reference of options
-	stores   string                          // and the page with those of network stores
+	stores   string                          // the page with the options of network stores
 	done     map[reflect.Type]bool
 }
 
@@ -202,8 +203,8 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 	}
 }
 
-// explanation returns a field's comment in short, or nothing if the reference has an option of its name.
-// Options of network stores and of the exchange are in docs/fleets.md.
+// explanation returns a field's shortened comment, or nothing if the reference has an option of its
+// name. Options of network stores and of the exchange are in docs/fleets.md.
 func (w *referenceWriter) explanation(typ reflect.Type, name, comment string) string {
 	options := w.stores
 	if slices.Contains([]string{"config", "stores"}, path.Base(typ.PkgPath())) {
@@ -220,8 +221,8 @@ var (
 	listedValue     = regexp.MustCompile("(?m)^ *- (`[^`]+`(?: \\(default\\))?)")
 )
 
-// inShort returns the first sentence of a comment, up to a colon if an explanation comes after it, the
-// values that it lists, and the sentence that gives the default.
+// inShort returns the first sentence of a comment, up to a colon if an explanation comes after it,
+// the values that it lists, and the sentence with the default.
 func inShort(comment string) string {
 	first, rest, _ := strings.Cut(comment, "\n\n")
 	short := new(doc.Package).Synopsis(first)
@@ -263,7 +264,7 @@ func fieldComments(typ *doc.Type) map[string]string {
 	return comments
 }
 
-// jsonType returns how JSON holds a field, and the struct of ours in it, if any.
+// jsonType returns the JSON type of a field, and the struct of ours in it, if any.
 func jsonType(field reflect.StructField) (kind string, inner reflect.Type) {
 	if namespace, _, _ := strings.Cut(field.Tag.Get("caddy"), " "); namespace != "" {
 		namespace = strings.TrimPrefix(namespace, "namespace=")

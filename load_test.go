@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operations"
 )
 
-// loaded returns a handler with a zone of one request an hour that applies under a load, beside one
-// for the path /other.
+// loaded returns a handler with a conditional zone of one request an hour, and another zone for the
+// path /other.
 func loaded(t *testing.T, when ...config.Condition) *Handler {
 	return startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{
 		{Name: "z", Per: "ip", Limits: []config.Limit{{Amount: 1, Window: hour}}, When: when},
@@ -36,7 +36,7 @@ func refusedOf(h *Handler, client string, n int) (refused int) {
 	return refused
 }
 
-// A zone with a condition counts nothing and refuses nothing until there is too much load.
+// A zone with a condition counts nothing and refuses nothing without high load.
 func TestZoneAppliesUnderLoadOnly(t *testing.T) {
 	for name, when := range map[string]config.Condition{
 		"its own requests": {Requests: 100, Window: caddy.Duration(time.Hour)},
@@ -64,7 +64,7 @@ func TestZoneAppliesWhileTheUpstreamIsSlow(t *testing.T) {
 		time    time.Duration
 		refused int
 	}{{time.Second, 0}, {time.Hour, 4}} {
-		for range 1000 { // which outnumber what the test asks
+		for range 1000 { // they outnumber the test's own answers
 			h.run.Zones[0].Load.Latencies[0].Add(took.time, h.run.App.Use().Engine.Now())
 		}
 		if n := refusedOf(h, "192.0.2.1", 5); n != took.refused {
@@ -73,7 +73,7 @@ func TestZoneAppliesWhileTheUpstreamIsSlow(t *testing.T) {
 	}
 }
 
-// What is measured is the time until an answer begins, however it does.
+// The time until an answer begins is measured, for every way of answering.
 func TestAnswersOfUpstreamsAreTimed(t *testing.T) {
 	for name, next := range map[string]caddyhttp.HandlerFunc{
 		"header": answering(200),
@@ -101,7 +101,7 @@ func TestAnswersOfUpstreamsAreTimed(t *testing.T) {
 	}
 }
 
-// A question about a request isn't a request.
+// A question about a request doesn't count as a request.
 func TestQuestionsAreNoLoad(t *testing.T) {
 	h := loaded(t, config.Condition{Requests: 1, Window: caddy.Duration(time.Hour)})
 	e := h.run.Begin(requestFor(t, http.MethodGet, "/"))

@@ -63,7 +63,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 // Enforcer returns the part of the handler that decides about requests.
 func (h *Handler) Enforcer() *enforce.Handler { return h.run }
 
-// Cleanup ends what Provision began.
+// Cleanup undoes Provision.
 func (h *Handler) Cleanup() error {
 	if h.run == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Caddy's header directive writes into the slices of header values. What it
-// writes must not reach other requests.
+// Caddy's header directive writes into the slices of header values. That must not affect other
+// requests.
 func TestHeaderValuesAreTheResponsesOwn(t *testing.T) {
 	h := benchHandler(t, config.Limit{Amount: 10, Window: 3600e9})
 	spoil := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
@@ -76,7 +76,7 @@ func TestZonesThatCannotBe(t *testing.T) {
 	}
 }
 
-// The peer's words go with a word of ours that says what is counted per.
+// mholt's options can be combined with `per`.
 func TestPeerWordsWithPer(t *testing.T) {
 	var h Handler
 	config := `{"zones":[{"name":"a","per":"ip","window":"1m","max_events":7}]}`

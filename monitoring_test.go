@@ -18,10 +18,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
-// describer notes what collectors export, in the place of a registry.
+// describer records the metrics of collectors, like a registry.
 type describer struct {
 	prometheus.Registerer
-	labels map[string][]string // by the names of metrics
+	labels map[string][]string // by metric
 }
 
 var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
@@ -40,8 +40,8 @@ func (d describer) Register(c prometheus.Collector) error {
 	return nil
 }
 
-// exportedMetrics returns the labels of all metrics that a handler registers. What one that
-// has answered requests has in its registry is among them.
+// exportedMetrics returns the labels of all metrics that a handler registers, including those that
+// appear after the first requests.
 func exportedMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	d := describer{labels: make(map[string][]string)}
@@ -81,11 +81,11 @@ var (
 	ofMatcher   = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"`)
 	ofGroups    = regexp.MustCompile(`\b(?:by|without|on|ignoring) \(([^)]*)\)`)
 	ofLegends   = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}`)
-	notByMetric = []string{"instance", "job", "le", "value"} // which Prometheus adds, and histograms have
+	notByMetric = []string{"instance", "job", "le", "value"} // added by Prometheus, and by histograms
 )
 
-// checkExpression holds the metrics and labels of an expression of PromQL, and the labels of a
-// text about its result, against those that are exported.
+// checkExpression compares the metrics and labels in a PromQL expression, and the labels in a text
+// about its result, with the exported ones.
 func checkExpression(t *testing.T, exported map[string][]string, where, expr string, about ...string) {
 	t.Helper()
 	known := slices.Clone(notByMetric)
@@ -123,7 +123,7 @@ func checkExpression(t *testing.T, exported map[string][]string, where, expr str
 	}
 }
 
-// alert is what a file of rules has of an alert.
+// alert matches an alert in a file of rules.
 var alert = regexp.MustCompile(`(?s)- alert: (\w+)\n(.*?)(?:\n\n|\z)`)
 
 var alertExpression = regexp.MustCompile(`(?s)expr: (.*?)\n\s+(?:for|labels):`)
@@ -166,7 +166,7 @@ func TestAlertsFire(t *testing.T) {
 	promtool(t, "test", "rules", "alerts_test.yml")
 }
 
-// grafana is what is looked at of a dashboard.
+// grafana is the tested part of a dashboard.
 type grafana struct {
 	Title, UID    string
 	SchemaVersion int
@@ -182,10 +182,10 @@ type grafanaPanel struct {
 	GridPos                  struct{ X, Y, W, H int }
 	Targets                  []struct{ Expr, LegendFormat, RefID string }
 	Collapsed                bool
-	Panels                   []grafanaPanel // of a row that is collapsed
+	Panels                   []grafanaPanel // of a collapsed row
 }
 
-// unfolded returns the panels, and those of collapsed rows after their row.
+// unfolded returns the panels, those of collapsed rows after their row.
 func (g grafana) unfolded() (panels []grafanaPanel) {
 	for _, panel := range g.Panels {
 		panels = append(append(panels, panel), panel.Panels...)
@@ -235,7 +235,7 @@ func TestDashboardIsAboutMetricsThatExist(t *testing.T) {
 	}
 }
 
-// Grafana imports a dashboard of another shape as well, and shows panels on top of each other.
+// Grafana also imports dashboards of other shapes, but shows panels on top of each other.
 func TestDashboardHasTheShapeThatGrafanaWants(t *testing.T) {
 	g := readDashboard(t)
 	if g.Title == "" || g.UID == "" || g.SchemaVersion < 39 {
@@ -261,7 +261,7 @@ func TestDashboardHasTheShapeThatGrafanaWants(t *testing.T) {
 	}
 }
 
-// wantApart checks that panels are within 24 columns, and none lies on top of another.
+// wantApart checks that panels are within 24 columns and don't overlap.
 func wantApart(t *testing.T, panels []grafanaPanel) {
 	t.Helper()
 	taken := make(map[[2]int]string)
@@ -281,8 +281,8 @@ func wantApart(t *testing.T, panels []grafanaPanel) {
 	}
 }
 
-// Rows about several machines have nothing to show where there is one: they are folded. Grafana
-// wants the panels of a folded row inside it, and none inside another.
+// Rows about several machines are empty with a single machine: they are folded. Grafana expects the
+// panels of a folded row inside it, and no others inside a row.
 func TestDashboardFoldsRowsAboutSeveralMachines(t *testing.T) {
 	folded := []string{"Regions", "Store on a network"}
 	for _, panel := range readDashboard(t).Panels {
@@ -296,7 +296,7 @@ func TestDashboardFoldsRowsAboutSeveralMachines(t *testing.T) {
 	}
 }
 
-// Prometheus understands every expression of the dashboard.
+// All expressions of the dashboard are valid PromQL.
 func TestDashboardHasExpressionsOfPromQL(t *testing.T) {
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*", "$zone", ".*")
 	rules := "groups:\n  - name: dashboard\n    rules:\n"

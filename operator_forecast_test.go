@@ -12,14 +12,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// addressTarget returns the target that an address is.
+// addressTarget returns the target for an address.
 func addressTarget(address string) *operations.Subject {
 	ip := netip.MustParseAddr(address)
 	return &operations.Subject{Target: operator.Target{Kind: operator.Address, Network: netip.PrefixFrom(ip, ip.BitLen())}}
 }
 
-// A request that is asked about has its header fields as a server receives them, however they
-// are spelled.
+// The request in a question has the header fields that a server would receive, in any spelling.
 func TestRequestsAskedAboutHaveTheirFields(t *testing.T) {
 	x := &operations.Explainer{Subject: addressTarget("192.0.2.1")}
 	r, err := x.RequestOf(t.Context(), operator.Question{
@@ -34,7 +33,7 @@ func TestRequestsAskedAboutHaveTheirFields(t *testing.T) {
 	}
 }
 
-// A forecast tells nobody of a warning that real requests would give once.
+// A forecast doesn't trigger the warning that real requests trigger once.
 func TestForecastsOfClaimedAddressesWarnNobody(t *testing.T) {
 	h := stating(t, "")
 	e := requestTo(h, "192.0.2.7", "192.0.2.7, 198.51.100.9")
@@ -50,7 +49,7 @@ func TestForecastsOfClaimedAddressesWarnNobody(t *testing.T) {
 	}
 }
 
-// Keys of other kinds are told from addresses cheaply: there may be a million of them.
+// Keys of other kinds are distinguished from addresses cheaply: there may be a million of them.
 func TestKeysInANetwork(t *testing.T) {
 	x := addressTarget("192.0.2.1")
 	for key, want := range map[string]bool{

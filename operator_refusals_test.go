@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// What is kept of a path doesn't tell who somebody is, and clients can't make it long.
+// The stored class of a path doesn't identify a person, and clients can't make it long.
 func TestClassesOfPathsHoldNoNames(t *testing.T) {
 	for path, want := range map[string]string{
 		"":                                  "/",
@@ -37,7 +37,7 @@ func TestClassesOfPathsHoldNoNames(t *testing.T) {
 	}
 }
 
-// Refusals are kept before anybody looks; they are bounded in number, in length and in time.
+// Refusals are kept before an operator looks; they are bounded in number, in length and in time.
 func TestRefusalsBeforeAnybodyLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, by := new(enforce.Watchers), &enforce.Policy{Name: "daily", Zone: &enforce.Zone{Name: "login"}}
@@ -55,7 +55,7 @@ func TestRefusalsBeforeAnybodyLooks(t *testing.T) {
 		for n := range 3 * enforce.MaxSampled {
 			refuse(n)
 			if n%enforce.RefusalsPerSecond == 0 {
-				time.Sleep(time.Second) // of the bubble
+				time.Sleep(time.Second) // in virtual time
 			}
 		}
 		list := w.Recent(time.Now())
@@ -92,5 +92,5 @@ func TestFloodsOfRefusalsTakeNoLock(t *testing.T) {
 	defer w.Mu.Unlock()
 	w.Sampled.Mu.Lock()
 	defer w.Sampled.Mu.Unlock()
-	w.Refused(now, sample) // which would hang
+	w.Refused(now, sample) // it would block
 }

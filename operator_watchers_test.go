@@ -73,7 +73,7 @@ func TestRefusalsAreSampled(t *testing.T) {
 	})
 }
 
-// A reader that doesn't read holds up nobody, and memory has a bound.
+// A reader that doesn't read blocks no others, and memory is bounded.
 func TestSlowReadersMissEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(enforce.Watchers)

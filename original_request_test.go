@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
-// rewritten returns a request that a client has sent and handlers have rewritten:
-// both are a method and a target, or "" for a request that nobody has rewritten.
+// rewritten returns a request that handlers have rewritten: sent and to are each a method and a
+// target. An empty to means that the request is not rewritten.
 func rewritten(t testing.TB, sent, to string) *http.Request {
 	t.Helper()
 	method, target, _ := strings.Cut(sent, " ")
@@ -25,8 +25,8 @@ func rewritten(t testing.TB, sent, to string) *http.Request {
 	return r
 }
 
-// What counts, counts if the request that was sent or the one it was rewritten to
-// matches, each as a whole; what is let off is let off only if both match.
+// A limit applies if the original or the rewritten request matches, each as a whole; an exemption
+// only if both match.
 func TestRewrittenRequestsMatchAsTheyWereSent(t *testing.T) {
 	for options, requests := range map[string]map[[2]string]bool{
 		"match POST /login": {
@@ -144,7 +144,7 @@ func TestCostsAndTrapsOfRewrittenRequests(t *testing.T) {
 	}
 }
 
-// A request with a method override is another method's for some backends.
+// A request with a method override has another method for some backends.
 func TestMethodMatchersMindOverrides(t *testing.T) {
 	exempt := handlerOf(t, "exempt method GET")
 	expression := handlerOf(t, "exempt `{http.request.method} == 'GET'`")

@@ -12,8 +12,8 @@ var (
 	questionRow = regexp.MustCompile(`(?m)^\| Where [^|]*\|([^|]*)\|$`)
 )
 
-// The package comment of internal/enforce names files, and the table of docs/architecture.md at most three for
-// each question: all of them exist.
+// The files in the package comment of internal/enforce, and the at most three for each question in
+// the table of docs/architecture.md, exist.
 func TestMapsNameFilesThatExist(t *testing.T) {
 	for _, file := range docFile.FindAllString(readText(t, "internal/enforce/doc.go"), -1) {
 		wantFile(t, "internal/enforce/doc.go", "internal/enforce/"+file)

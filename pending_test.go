@@ -22,14 +22,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// countingHandler is a handler with a zone that counts some statuses.
+// countingHandler returns a handler with a zone that counts some statuses.
 func countingHandler(t testing.TB, amount int64, hold bool, statuses ...int) *Handler {
 	return startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
 		Name: "z", Limits: []config.Limit{{Amount: amount, Window: hour}}, Count: &config.Count{Status: statuses, Hold: hold},
 	}}})
 }
 
-// askFor asks h, with a handler behind it, and returns the answer.
+// askFor sends a request to h, followed by another handler, and returns the answer.
 func askFor(ctx context.Context, h *Handler, next caddyhttp.HandlerFunc) (w *hijackable, err error) {
 	return askWith(ctx, h, nil, next)
 }
@@ -49,7 +49,7 @@ func askAs(ctx context.Context, h *Handler, client string, body io.Reader, next 
 	return w, err
 }
 
-// hijackable is a recorder whose connection can be taken over.
+// hijackable is a recorder that supports hijacking.
 type hijackable struct{ *httptest.ResponseRecorder }
 
 func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -72,7 +72,8 @@ func failing(err error) caddyhttp.HandlerFunc {
 	return func(http.ResponseWriter, *http.Request) error { return err }
 }
 
-// errorRoute returns a handler that answers an error with a page, as the error routes of a subroute.
+// errorRoute returns a handler that answers an error with a page, like the error routes of a
+// subroute.
 func errorRoute(status int) caddyhttp.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		new(caddyhttp.HTTPErrorConfig).WithError(r, caddyhttp.Error(status, nil))
@@ -99,8 +100,8 @@ func byHold(t *testing.T, amount int64, statuses ...int) map[bool]*Handler {
 	return map[bool]*Handler{true: countingHandler(t, amount, true, statuses...), false: countingHandler(t, amount, false, statuses...)}
 }
 
-// Some software answers right and wrong passwords with one status, and says only in a header field
-// which it was.
+// Some software answers right and wrong passwords with the same status, but different header
+// fields.
 func TestAnswersThatCountByMoreThanTheirStatus(t *testing.T) {
 	const login, app = "/index.php/login?user=ann", "/index.php/apps/files"
 	answer := func(status int, fields ...string) caddyhttp.HandlerFunc {
@@ -160,8 +161,8 @@ func TestWhatCountsByStatus(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		next   caddyhttp.HandlerFunc
-		leaves bool // the client does, first
-		counts bool // if its client has left, only with hold
+		leaves bool // the client leaves first
+		counts bool // if the client left, only with hold
 	}{
 		"written":                 {next: answering(401), counts: true},
 		"written, another":        {next: answering(200)},
@@ -224,8 +225,8 @@ func TestWhatCountsByStatus(t *testing.T) {
 	}
 }
 
-// A client that breaks off its body has left, however that shows. An upstream that fails has the body
-// closed, which isn't the client's fault.
+// A client that breaks off its body counts as gone, in every form. A failing upstream closes the
+// body, which isn't the client's fault.
 func TestBodiesThatCannotBeRead(t *testing.T) {
 	read := func(w http.ResponseWriter, r *http.Request) error {
 		_, err := io.ReadAll(r.Body)
@@ -235,7 +236,7 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 	handlers := map[int]map[bool]*Handler{401: byHold(t, 1, 401), 4: byHold(t, 1, 4), 499: byHold(t, 1, 499)}
 	client := netip.MustParseAddr("192.0.2.1")
 	for name, test := range map[string]struct {
-		then   io.Reader // of the body, behind a guess
+		then   io.Reader // rest of the body, after a guess
 		next   caddyhttp.HandlerFunc
 		counts bool // with hold
 	}{
@@ -278,8 +279,8 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A streamed answer is settled when its status is known, and a connection that is taken over when
-// it is.
+// A streamed answer is settled when its status is known, and a hijacked connection when it is
+// hijacked.
 func TestStatusIsKnownEarly(t *testing.T) {
 	for name, begin := range map[string]func(w http.ResponseWriter) error{
 		"header":   func(w http.ResponseWriter) error { w.WriteHeader(http.StatusOK); return nil },
@@ -305,7 +306,8 @@ func TestStatusIsKnownEarly(t *testing.T) {
 	}
 }
 
-// Of many wrong passwords at once, exactly the limit comes to the handler that checks them.
+// Of many simultaneous wrong passwords, exactly as many as the limit reach the handler that checks
+// them.
 func TestHeldBurst(t *testing.T) {
 	h := countingHandler(t, 5, true, 401)
 	for _, status := range []int{200, 401} {
@@ -340,7 +342,7 @@ func TestHeldBurst(t *testing.T) {
 	}
 }
 
-// The header fields say what is left once the answer is counted.
+// The header fields show the remaining units once the answer is counted.
 func TestFieldsOfPendingRequests(t *testing.T) {
 	for _, hold := range []bool{true, false} {
 		h := countingHandler(t, 5, hold, 401)
@@ -359,7 +361,7 @@ func TestFieldsOfPendingRequests(t *testing.T) {
 	}
 }
 
-// An inner handler sees the status where it is, and each of two settles for itself.
+// An inner handler sees the status at its place, and each of two handlers settles separately.
 func TestPendingInTwoHandlers(t *testing.T) {
 	outer, inner := countingHandler(t, 2, true, 401), countingHandler(t, 3, true, 403)
 	hidden := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
@@ -399,7 +401,7 @@ func TestSettledRequestsAreMetered(t *testing.T) {
 	}
 }
 
-// A request that is denied for its API key counts by the status of that.
+// A request that is denied for its API key counts by that status.
 func TestDeniedRequestsCountByStatus(t *testing.T) {
 	app := &config.App{Tiers: []*config.Tier{{Name: "free", Limits: []config.Limit{{Amount: 9, Window: hour}}}}}
 	h := startHandler(t, app, &config.Handler{Zones: []*config.Zone{
@@ -417,7 +419,7 @@ func TestDeniedRequestsCountByStatus(t *testing.T) {
 	}
 }
 
-// A shadow limit counts by status as one that is enforced would.
+// A shadow limit counts by status like an enforced one.
 func TestShadowCountsByStatus(t *testing.T) {
 	for _, hold := range []bool{true, false} {
 		h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{

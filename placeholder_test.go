@@ -1,7 +1,7 @@
 package tally
 
-// These tests of package placeholder are here because they need a Caddy with modules, which the tests
-// of this package link anyway.
+// These tests of package placeholder are here because they need a Caddy with modules, which the
+// tests of this package link anyway.
 
 import (
 	"slices"
@@ -173,7 +173,7 @@ func TestPlaceholdersOfOtherModules(t *testing.T) {
 	}
 }
 
-// A module's ID is all that is known about its placeholders.
+// The ID of a module is the only source about its placeholders.
 func TestModulesHaveOrigins(t *testing.T) {
 	origins := placeholder.Modules()
 	if !slices.Contains(origins, placeholder.Origin{ID: "http.handlers.headers", Package: "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"}) {
@@ -202,7 +202,7 @@ func FuzzPlaceholders(f *testing.F) {
 		if len(names) > 0 || err != nil {
 			return
 		}
-		// What has no placeholders is the same for every request.
+		// A text without placeholders is the same for every request.
 		repl := caddy.NewEmptyReplacer()
 		if got, want := repl.ReplaceAll(s, "x"), repl.ReplaceAll(s, "y"); got != want {
 			t.Errorf("%q has no placeholders and becomes %q or %q", s, got, want)

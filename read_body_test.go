@@ -16,7 +16,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// readingHandler is a handler whose zone reads bodies of at most 8 bytes, and admits one failure.
+// readingHandler returns a handler whose zone reads bodies of at most 8 bytes, and admits one
+// failure.
 func readingHandler(t *testing.T) *Handler {
 	return startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
 		Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}, Count: &config.Count{Status: []int{401}, Hold: true, ReadBody: 8},
@@ -33,7 +34,7 @@ func echoing(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// slow is a body that says when somebody waits for it, and comes when it may.
+// slow is a body that signals the first read, and blocks until it may continue.
 type slow struct {
 	asked, may chan struct{}
 	io.Reader
@@ -49,7 +50,7 @@ func (s *slow) Read(data []byte) (int, error) {
 	return s.Reader.Read(data)
 }
 
-// whileSlow returns the status that a request gets while another one's body comes slowly.
+// whileSlow returns the status of a request while another one's body is slow.
 func whileSlow(t *testing.T, h *Handler) int {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -71,7 +72,8 @@ func whileSlow(t *testing.T, h *Handler) int {
 	return w.Code
 }
 
-// A client that sends its body slowly keeps others from no attempt, unless there is no room for it.
+// A client that sends its body slowly takes no attempts from others, unless there is no room for
+// it.
 func TestSlowBodiesHoldNothing(t *testing.T) {
 	if got := whileSlow(t, countingHandler(t, 1, true, 401)); got != http.StatusTooManyRequests {
 		t.Errorf("without read_body another is answered with %d, want 429", got)
@@ -86,8 +88,8 @@ func TestSlowBodiesHoldNothing(t *testing.T) {
 	}
 }
 
-// What can't be read, or is too long, comes to no later handler and uses up nothing. What is refused
-// anyway isn't read.
+// A body that is unreadable or too long reaches no later handler and uses up nothing. The body of a
+// request that is refused anyway isn't read.
 func TestBodiesThatAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		body io.Reader

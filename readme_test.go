@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The README was a list of 24 links: it is short, and begins with what people come for.
+// The README was a list of 24 links: it is short, and begins with the main tasks.
 func TestReadmeIsShortAndNamesTasks(t *testing.T) {
 	const most = 700
 	text := readText(t, "README.md")
@@ -22,7 +22,7 @@ func TestReadmeIsShortAndNamesTasks(t *testing.T) {
 	}
 }
 
-// What README.md doesn't link to is in the index of documents.
+// Documents without a link in README.md are in the index of documents.
 func TestIndexNamesAllDocuments(t *testing.T) {
 	index := readText(t, "docs/README.md")
 	for _, name := range markdownFiles(t) {
@@ -32,7 +32,7 @@ func TestIndexNamesAllDocuments(t *testing.T) {
 	}
 }
 
-// The pages about Traefik and HAProxy said that machines can't share counts.
+// The pages about Traefik and HAProxy claimed that machines can't share counts.
 func TestMigrationPagesSayHowMachinesShareCounts(t *testing.T) {
 	for page, option := range map[string]string{"traefik": "redis", "haproxy": "peers"} {
 		_, row, _ := strings.Cut(readText(t, "docs/migrate/"+page+".md"), "\n| `"+option+"` |")

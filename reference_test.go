@@ -12,8 +12,7 @@ import (
 
 const reference = "docs/reference.md"
 
-// optionSections are the headings of the reference for the blocks whose first line
-// is not their heading.
+// optionSections are the headings of the reference for blocks with a different first line.
 var optionSections = map[string]string{
 	"Handler: rate_limit [<matcher>]": "Handler",
 	"App: rate_limit":                 "Global option",
@@ -22,9 +21,9 @@ var optionSections = map[string]string{
 	"Memory: memory":                  "`store`",
 }
 
-// Every option word of the grammar, which the comments on the Unmarshal functions
-// have after "Syntax:", has an entry in the reference: a heading or the first cell of
-// a row, in the section of its block.
+// Every option word of the grammar, which follows "Syntax:" in the comments of the Unmarshal
+// functions, has an entry in the reference: a heading or the first cell of a row, in the section of
+// its block.
 func TestReferenceHasEveryOption(t *testing.T) {
 	text := readText(t, reference)
 	sections := markdownSections(text)
@@ -61,8 +60,8 @@ func TestReferenceHasEveryOption(t *testing.T) {
 	}
 }
 
-// sectionOf returns the heading of a block's section: one that is the block's first
-// line in code or its first word, or else that of the block around it.
+// sectionOf returns the heading of a block's section: a heading with the block's first line in code
+// or its first word, or else that of the surrounding block.
 func sectionOf(receiver, opening string, around []string, sections map[string]string) string {
 	word, _, _ := strings.Cut(opening, " ")
 	for _, heading := range []string{optionSections[receiver+": "+opening], optionSections[opening], "`" + opening + "`", "`" + word + "`"} {
@@ -76,15 +75,15 @@ func sectionOf(receiver, opening string, around []string, sections map[string]st
 	return around[len(around)-1]
 }
 
-// hasEntry reports whether a heading or the first cell of a row has the word at the
-// beginning of a piece of code.
+// hasEntry reports whether a heading or the first cell of a row has the word at the beginning of a
+// piece of code.
 func hasEntry(section, word string) bool {
 	entry := regexp.MustCompile("(?m)^(#+ |\\| )[^|\n]*`" + regexp.QuoteMeta(word) + "[ `]")
 	return entry.MatchString(section)
 }
 
-// markdownSections returns the text below each heading, that of deeper headings
-// included, and the heading itself not.
+// markdownSections returns the text below each heading, including deeper headings, but not the
+// heading itself.
 func markdownSections(text string) map[string]string {
 	sections := make(map[string]string)
 	lines := strings.Split(text, "\n")
@@ -102,7 +101,7 @@ func markdownSections(text string) map[string]string {
 	return sections
 }
 
-// headingDepth returns the number of # that a heading has, and 0 for other lines.
+// headingDepth returns the number of # of a heading, and 0 for other lines.
 func headingDepth(line string) int {
 	depth := len(line) - len(strings.TrimLeft(line, "#"))
 	if !strings.HasPrefix(line[depth:], " ") {
@@ -111,8 +110,8 @@ func headingDepth(line string) int {
 	return depth
 }
 
-// syntaxComments returns the grammars in the comments on the methods
-// UnmarshalCaddyfile, by receiver.
+// syntaxComments returns the grammars in the comments of the methods UnmarshalCaddyfile, by
+// receiver.
 func syntaxComments(t *testing.T) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob("*.go")

@@ -26,14 +26,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// asked is a request that a handler has answered.
+// asked is a request with its answer.
 type asked struct {
 	*http.Request
 	answer *httptest.ResponseRecorder
-	err    error // that the handler has returned
+	err    error // the handler's error
 }
 
-// ask has a handler answer a request of a client for a path, with header fields.
+// ask makes a handler answer a request of a client for a path, with header fields.
 func ask(h *Handler, path, ip string, fields ...string) asked {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "http://example.com"+path, nil)
@@ -47,13 +47,13 @@ func ask(h *Handler, path, ip string, fields ...string) asked {
 	return asked{r, w, err}
 }
 
-// reference returns what the placeholder says.
+// reference returns the value of the placeholder.
 func (a asked) reference() string {
 	repl := a.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	return repl.ReplaceAll("{http.rate_limit.exceeded.id}", "")
 }
 
-// made returns the reference if there is one already.
+// made returns the reference if it exists already.
 func (a asked) made(t *testing.T) string {
 	t.Helper()
 	p, ok := caddyhttp.GetVar(a.Context(), enforce.ResponseVar).(*enforce.Response)
@@ -63,7 +63,7 @@ func (a asked) made(t *testing.T) string {
 	return p.Refusal.Reference
 }
 
-// startHandler readies a handler for requests, with its app as configured.
+// startHandler provisions and starts a handler and its app.
 func startHandler(t testing.TB, app *config.App, config *config.Handler) *Handler {
 	t.Helper()
 	h := &Handler{Handler: *config}
@@ -117,7 +117,7 @@ func TestReferenceOfARefusal(t *testing.T) {
 	}
 }
 
-// A key that is longer than most is in its reference all the same.
+// A long key works in a reference, too.
 func TestReferenceOfALongKey(t *testing.T) {
 	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
 		Name: "tenant", Per: enforce.PerKey, Key: "{http.request.header.X-Tenant}", Limits: []config.Limit{{Amount: 1, Window: hour}},
@@ -140,7 +140,7 @@ func TestReferenceOfALongKey(t *testing.T) {
 // keysAtRest returns the names of keys that a query finds in the database of a handler.
 func keysAtRest(t *testing.T, h *Handler, query string) (names []storage.Key) {
 	t.Helper()
-	if _, err := (*h.run.App.Instance.Load().Store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // which begins with the journal
+	if _, err := (*h.run.App.Instance.Load().Store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // it begins with the journal
 		t.Fatal(err)
 	}
 	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.run.App.Settings.Path)+"?mode=ro")
@@ -202,7 +202,7 @@ func TestReferenceOfABanNamesTheRecord(t *testing.T) {
 	h := startHandler(t, new(config.App), &config.Handler{Traps: []*config.Trap{trap}})
 	day := time.Now().UTC().YearDay()
 	refused := ask(h, "/trap", "192.0.2.1")
-	if err := h.run.App.Cleanup(); err != nil { // which writes what is pending
+	if err := h.run.App.Cleanup(); err != nil { // it writes pending rows
 		t.Fatal(err)
 	}
 	got, err := h.run.App.OpenReference(refused.reference())
@@ -262,7 +262,7 @@ func TestOpenReferenceOfNobody(t *testing.T) {
 	}
 }
 
-// explained returns the explanation of a reference, as far as the engine decides it.
+// explained returns the engine's part of the explanation of a reference.
 func explained(t *testing.T, h *Handler, text string) operator.Explanation {
 	t.Helper()
 	r, err := h.run.App.OpenReference(text)
@@ -321,7 +321,7 @@ func TestShortReferenceThatMemoryDoesNotHold(t *testing.T) {
 	}
 }
 
-// Who is refused a thousand times pushes nobody else's refusal out of memory, or few.
+// A client that is refused a thousand times displaces at most a few refusals of others from memory.
 func TestOneClientCannotMakeMemoryForgetOthers(t *testing.T) {
 	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerIP, Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
 	var others []string

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Callers who share a key were all told the same second, and came back together.
+// Callers with a shared key all got the same Retry-After, and returned together.
 func TestCrowdIsToldDifferentTimes(t *testing.T) {
 	for name, limit := range map[string]config.Limit{
 		"slots of a minute":         {Amount: 1, Window: hour},
@@ -42,7 +42,8 @@ func TestCrowdIsToldDifferentTimes(t *testing.T) {
 	}
 }
 
-// What is added stays within the slot that frees the units, and short limits are told exactly.
+// The extension stays within the slot that frees the units, and short limits have an exact
+// Retry-After.
 func TestSpreadStaysWithinASlot(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 10_000 {

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Whatever a request has in it, the page is one of ten, and so are its header fields.
+// For all requests, the page and its header fields are among ten.
 func FuzzRefusedPage(f *testing.F) {
 	p := &enforce.Pages{Refused: page.Refused{Site: page.Site{Name: "Example", Contact: "help@example.com"}}}
 	answer := func(t testing.TB, r *http.Request) *httptest.ResponseRecorder {

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
 )
 
-// BenchmarkReplay measures lines per second of Caddy's JSON, as a site behind two zones has
-// them, of so many clients.
+// BenchmarkReplay measures lines per second of Caddy's JSON, for a site with two zones and so many
+// clients.
 func BenchmarkReplay(b *testing.B) {
 	for _, clients := range []int{1000, 1_000_000} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
@@ -58,8 +58,8 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-// cpuSeconds returns the time that the process has had processors for. On a busy machine that says
-// more than the time that has passed.
+// cpuSeconds returns the process's CPU time. On a busy machine that is more accurate than the
+// elapsed time.
 func cpuSeconds() float64 {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	burstEvery = 2000 // lines: one client sends some at once
+	burstEvery = 2000 // lines: one client sends several at once
 	burstLimit = 20   // of the zone, per minute
 )
 
-// burst returns how many lines the n-th burst has: at least one more than the limit.
+// burst returns the number of lines of the n-th burst: at least one more than the limit.
 func burst(n int) int { return burstLimit + 1 + n%10 }
 
 func burstAddress(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 168, byte(n >> 8), byte(n)})
 }
 
-// bursts is a log of clients that stay far below the limit, and of some that go over it once.
-// It is made as it is read.
+// bursts is a log of clients that stay far below the limit, and of some that exceed it once. It is
+// generated while being read.
 type bursts struct {
 	lines, clients, next int
 
@@ -63,8 +63,8 @@ func (b *bursts) line(n int) []byte {
 		at.Unix(), at.Nanosecond()/1e6, address)
 }
 
-// oneBig has one processor run a log of millions of lines, and forgets how much memory the process
-// has taken before, where that is known.
+// oneBig limits a test to one processor, and resets the process's peak memory if the system
+// supports that.
 func oneBig(t *testing.T) {
 	processors := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(processors) })
@@ -72,8 +72,7 @@ func oneBig(t *testing.T) {
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
 }
 
-// peakMemory returns how many MB of memory the process has taken at most, or 0 where that isn't
-// known.
+// peakMemory returns the peak memory of the process in MB, or 0 if it is unknown.
 func peakMemory() (mb int64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -85,9 +84,9 @@ func peakMemory() (mb int64) {
 	return mb >> 10
 }
 
-// The clients that go over the limit are found by their whole addresses, no others, and as many of
-// their requests are refused as they sent beyond it. With PROOF it takes ten million lines, once with
-// a limit per minute and once with one per day, in 300 MB.
+// The clients that exceed the limit are found by their whole addresses, no others, and all their
+// requests beyond it are refused. With PROOF it takes ten million lines, once with a limit per
+// minute and once with one per day, in 300 MB.
 func TestReplayFindsAllBursts(t *testing.T) {
 	t.Run("1m", func(t *testing.T) { testReplayFindsAllBursts(t, "1m") })
 	t.Run("1d", func(t *testing.T) {

@@ -83,7 +83,7 @@ func replayed(t *testing.T, caddyfile string, o replay.Options, lines ...string)
 	return report
 }
 
-// limitNamed returns what a report says of a limit.
+// limitNamed returns a report's result for a limit.
 func limitNamed(t *testing.T, report *replay.Report, name string) replay.LimitReport {
 	t.Helper()
 	i := slices.IndexFunc(report.Limits, func(l replay.LimitReport) bool { return l.Limit == name })
@@ -93,13 +93,13 @@ func limitNamed(t *testing.T, report *replay.Report, name string) replay.LimitRe
 	return report.Limits[i]
 }
 
-// post makes of a line one of a login that failed.
+// post turns a line into a failed login.
 func post(line string) string {
 	return strings.NewReplacer(`"method":"GET"`, `"method":"POST"`, `/page/`, `/login?p=`, `"status":200`, `"status":401`).Replace(line)
 }
 
-// The limits are those of the config and the times those of the log: of seven logins within a
-// minute two are refused, and after that minute there are five again.
+// The limits come from the config and the times from the log: of seven logins within a minute two
+// are refused, and after that minute there are five again.
 func TestReplay(t *testing.T) {
 	var lines []string
 	for i := range 7 {
@@ -144,8 +144,8 @@ func TestReplayPartOfALog(t *testing.T) {
 	}
 }
 
-// Addresses are masked unless they are asked for, and nothing that a client has sent reaches a
-// terminal as it is.
+// Addresses are masked unless they are requested, and no client's text reaches a terminal
+// unescaped.
 func TestReplayShowsNoAddress(t *testing.T) {
 	var lines []string
 	for range 7 {
@@ -167,7 +167,7 @@ func TestReplayShowsNoAddress(t *testing.T) {
 	}
 }
 
-// What the log lacks for a key is said.
+// The report names the data that the log lacks for a key.
 func TestReplayCoverage(t *testing.T) {
 	report := replayed(t, `{
 	auto_https off
@@ -195,7 +195,7 @@ http://example.com {
 	}
 }
 
-// Whatever a log says, the replay goes on to its end, and nothing of it reaches a terminal as it is.
+// For all logs, the replay finishes, and nothing of the log reaches a terminal unescaped.
 func FuzzReplay(f *testing.F) {
 	f.Add(caddyLine(replayStart, 1))
 	f.Add(strings.Replace(post(caddyLine(replayStart, 1)), `/login?p=1?utm=1`, `//login;.css?%zz&a[=\u0000`, 1))
@@ -238,8 +238,8 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// A zone that counts by status is tried with the statuses of the log: 20 logins that worked use up
-// nothing, of seven that failed two are refused, and then so is one that worked.
+// A zone that counts by status is replayed with the statuses of the log: 20 successful logins use
+// up nothing, of seven failed ones two are refused, and then so is a successful one.
 func TestReplayCountsByStatus(t *testing.T) {
 	for _, count := range []string{"count status 401 403 hold", "count status 401 403"} {
 		var lines []string

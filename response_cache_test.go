@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
-// cachedPage is what Caddy's header directive, which runs before the handler, may say of
-// pages, and what must be left of it where an answer is for one client alone.
+// cachedPage maps header fields to values for pages, set by Caddy's header directive, which runs
+// before the handler, and to their expected values in an answer for a single client.
 var cachedPage = map[string]struct{ page, refusal string }{
 	"Cache-Control":                {"public, max-age=3600", "no-store"},
 	"Cdn-Cache-Control":            {"max-age=3600", "no-store"},
@@ -25,7 +25,7 @@ var cachedPage = map[string]struct{ page, refusal string }{
 	"Expires":                      {"Tue, 01 Jan 2030 00:00:01 GMT", ""},
 }
 
-// answerCached has a handler answer a request in an answer that says so.
+// answerCached makes a handler answer a request with these header fields set.
 func answerCached(t *testing.T, h *Handler, path, accept string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -51,8 +51,8 @@ func wantNotStored(t *testing.T, what string, h http.Header) {
 	}
 }
 
-// What is said of pages must not have a cache keep one client's refusal for all others
-// (RFC 6585, section 4).
+// Header fields for pages must not make a cache keep one client's refusal for others (RFC 6585,
+// section 4).
 func TestCachesKeepNoRefusal(t *testing.T) {
 	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerIP, Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}}}
 	if err := h.Provision(contextOf(t, new(config.App))); err != nil {
@@ -75,7 +75,7 @@ func TestCachesKeepNoRefusal(t *testing.T) {
 	}
 }
 
-// Nor one client's challenge, or what is below its path.
+// Nor one client's challenge, or answers below its path.
 func TestCachesKeepNoChallenge(t *testing.T) {
 	h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}}}
 	if err := h.Provision(contextOf(t, &config.App{Session: new(config.Session)})); err != nil {
@@ -92,7 +92,7 @@ func TestCachesKeepNoChallenge(t *testing.T) {
 	}
 }
 
-// Nor that a request came too early.
+// Nor a 425 answer.
 func TestCachesKeepNoRequestToAskAgain(t *testing.T) {
 	w := httptest.NewRecorder()
 	for field, says := range cachedPage {

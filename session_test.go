@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// hungStore is a store that is opened when hung is closed, and then fails.
+// hungStore is a store whose opening blocks until hung is closed, and then fails.
 type hungStore struct {
 	Store
 	hung chan struct{}
@@ -24,8 +24,8 @@ func (s hungStore) Open(context.Context, time.Duration) (storage.Store, error) {
 	return nil, os.ErrClosed
 }
 
-// A store that hangs while it is opened holds up who has a session no longer than
-// all others: for a while after the start, and then no more.
+// A store that hangs while it is opened delays clients with a session no longer than others: for a
+// while after the start, and then no more.
 func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 	for what, hasSecret := range map[string]bool{"before the secret": false, "after it": true} {
 		t.Run(what, func(t *testing.T) {

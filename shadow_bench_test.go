@@ -12,9 +12,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/config"
 )
 
-// BenchmarkShadow measures what two shadow limits add to a request: to what the handler takes, and
-// to a whole request that a server receives over a connection on this machine. Compare the ones
-// of one run.
+// BenchmarkShadow measures the cost of two shadow limits: as a part of the handler's time, and of a
+// whole request over a connection on this machine. Compare results of one run.
 func BenchmarkShadow(b *testing.B) {
 	year := config.Limit{Amount: 1 << 40, Window: 366 * 24 * 3600e9}
 	named := func(name string, shadow bool) config.Limit {
@@ -36,7 +35,7 @@ func BenchmarkShadow(b *testing.B) {
 	}
 }
 
-// benchServer has a server answer requests over connections that stay.
+// benchServer makes a server answer requests over persistent connections.
 func benchServer(b *testing.B, h *Handler) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

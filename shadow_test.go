@@ -31,7 +31,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// clockedHandler readies a handler whose engine goes by a clock.
+// clockedHandler starts a handler with an engine that uses a clock.
 func clockedHandler(t testing.TB, app *config.App, clock engine.Clock, config *config.Handler) *Handler {
 	t.Helper()
 	h := &Handler{Handler: *config}
@@ -42,7 +42,7 @@ func clockedHandler(t testing.TB, app *config.App, clock engine.Clock, config *c
 	return h
 }
 
-// startClocked starts the engine of a handler, which goes by a clock.
+// startClocked starts the engine of a handler with a clock.
 func startClocked(t testing.TB, h *Handler, clock engine.Clock) {
 	t.Helper()
 	i, err := instance.NewWith(h.run.App.Settings, h.run.App.Store, func(o *engine.Options) { o.Clock = clock })
@@ -55,15 +55,15 @@ func startClocked(t testing.TB, h *Handler, clock engine.Clock) {
 	t.Cleanup(func() { i.Destruct() })
 }
 
-// shadowAsked is what became of a request, with what a handler behind the limits has read.
+// shadowAsked is the answer to a request, with the placeholders that a later handler has read.
 type shadowAsked struct {
 	*httptest.ResponseRecorder
 	passed bool
 	would  map[string]string // by zone
 }
 
-// askThrough has a handler answer a request, behind which another one reads the placeholders of
-// zones.
+// askThrough makes a handler answer a request, followed by another one that reads the placeholders
+// of zones.
 func askThrough(t testing.TB, h *Handler, path, ip string, header http.Header, zones ...string) shadowAsked {
 	t.Helper()
 	a := shadowAsked{ResponseRecorder: httptest.NewRecorder(), would: make(map[string]string)}
@@ -86,8 +86,8 @@ func askThrough(t testing.TB, h *Handler, path, ip string, header http.Header, z
 	return a
 }
 
-// A handler with shadow limits answers as one without does, byte for byte. Each shadow limit says
-// of each request that passes what the same limit says that is enforced over those requests.
+// A handler with shadow limits answers exactly like one without. Each shadow limit decides about
+// each passing request like the same limit enforced on these requests.
 func TestShadowLimitsDecideAsIfEnforced(t *testing.T) {
 	for seed := range uint64(proof.Times(3, 40)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -108,7 +108,7 @@ func testShadowHandler(t *testing.T, seed uint64) {
 	}
 	zone := func(name, per string, limits ...config.Limit) *config.Zone {
 		z := &config.Zone{Name: name, Per: per, Limits: limits, Cost: "{http.request.header.X-Cost}", MaxCost: 12}
-		z.DisableReputation = per == enforce.PerClient // or what the oracle refuses would change its limits
+		z.DisableReputation = per == enforce.PerClient // otherwise the oracle's refusals would change its limits
 		if per == enforce.PerKey {
 			z.Key = "{http.request.header.X-Tenant}"
 		}
@@ -117,7 +117,7 @@ func testShadowHandler(t *testing.T, seed uint64) {
 	pers := []string{enforce.PerIP, enforce.PerKey, enforce.PerClient}
 	var with, without []*config.Zone
 	var oracles []*Handler
-	shadows := make(map[string][]string) // the names of the limits of each zone
+	shadows := make(map[string][]string) // names of the limits of each zone
 	for i, per := range pers {
 		name := "zone-" + per
 		enforced := []config.Limit{drawn(name)}
@@ -183,22 +183,22 @@ func testShadowHandler(t *testing.T, seed uint64) {
 	}
 }
 
-// sameHeader reports whether two answers have the same header fields. What is left of a limit is
-// what memory knows, which depends on when a batch has come back.
+// sameHeader reports whether two answers have the same header fields. It ignores the remaining
+// units, which depend on when a batch returned to memory.
 func sameHeader(a, b http.Header) bool {
 	a.Del("RateLimit")
 	b.Del("RateLimit")
 	return maps.EqualFunc(a, b, func(x, y []string) bool { return slices.Equal(items(x), items(y)) })
 }
 
-// items returns the members of lists in header fields, in an order that doesn't depend on how
-// much is left.
+// items returns the members of lists in header fields, in an order that doesn't depend on the
+// remaining units.
 func items(values []string) []string {
 	return slices.Sorted(strings.SplitSeq(strings.Join(values, ", "), ", "))
 }
 
-// A zone in shadow lets everything pass: what is over its limits, what lacks an API key or has
-// an empty key, and a client that is banned.
+// A zone in shadow passes everything: requests over its limits, without an API key, with an empty
+// key, and of a banned client.
 func TestZoneInShadowRefusesNothing(t *testing.T) {
 	keys := writeFile(t, "keys", "salt 00010203040506070809101112131415\n")
 	zones := map[string]*config.Zone{
@@ -257,7 +257,7 @@ func TestCountsStayWhenShadowEnds(t *testing.T) {
 	}
 }
 
-// Shadow limits have the names that tell them apart, and change those of no others.
+// Shadow limits have unique names, and don't change those of others.
 func TestNamesOfShadowLimits(t *testing.T) {
 	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "login", Limits: []config.Limit{
 		{Amount: 9, Window: hour, Shadow: true, Algorithm: "fixed"}, {Amount: 5, Window: hour}, {Amount: 3, Window: hour, Shadow: true}, {Amount: 2, Window: hour, Shadow: true}, {Amount: 50, Window: 24 * hour},
@@ -271,12 +271,12 @@ func TestNamesOfShadowLimits(t *testing.T) {
 	}
 }
 
-// What shadow limits would refuse is in metrics, in the history and in the decision log, and
-// nothing of it is counted as a refusal.
+// Metrics, the history and the decision log count the refusals that shadow limits would make, but
+// not as refusals.
 func TestWouldRefuseIsCounted(t *testing.T) {
 	logs, h := shadowLogs(t, &config.Zone{Name: "seen", Limits: []config.Limit{{Amount: 4, Window: hour}, {Amount: 2, Window: hour, Shadow: true}, {Amount: 1, Window: hour, Shadow: true}}})
 	for range 6 {
-		askThrough(t, h, "/", "192.0.2.7", nil, "seen") // which waits for the verdicts
+		askThrough(t, h, "/", "192.0.2.7", nil, "seen") // it waits for the verdicts
 	}
 	zone := operations.DescribeZones(h.run.App, nil)[0]
 	if zone.Allowed != 4 || zone.Refused != 2 || zone.WouldRefuse != 3 || zone.Shadow {
@@ -309,7 +309,7 @@ func shadowLogs(t *testing.T, zones ...*config.Zone) (*observer.ObservedLogs, *H
 	return logs, h
 }
 
-// A request with verdicts that are yet to come goes on, and whoever asks for them waits.
+// A request with pending verdicts continues, and a reader of the verdicts waits.
 func TestShadowVerdictsThatWait(t *testing.T) {
 	v := new(enforce.ShadowVerdicts)
 	z := &enforce.Zone{Name: "slow"}
@@ -330,8 +330,8 @@ func TestShadowVerdictsThatWait(t *testing.T) {
 	}
 }
 
-// Nobody waits for a shadow limit: while the database is locked by somebody else, requests pass
-// at once, and what would have become of them is known when it is free again.
+// Requests don't wait for a shadow limit: while another process locks the database, requests pass
+// at once, and the verdicts are known when it is free again.
 func TestNobodyWaitsForShadowLimits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
 	raw, err := json.Marshal(&config.App{
@@ -377,7 +377,7 @@ func TestNobodyWaitsForShadowLimits(t *testing.T) {
 		}()
 		select {
 		case <-passed:
-		case <-time.After(30 * time.Second): // half of what it may wait for the store
+		case <-time.After(30 * time.Second): // half of the longest wait for the store
 			t.Fatal("a request waits for a shadow limit")
 		}
 	}
@@ -394,7 +394,7 @@ func TestNobodyWaitsForShadowLimits(t *testing.T) {
 	}
 }
 
-// A replay says what shadow limits would refuse, beside what is refused.
+// A replay reports the refusals that shadow limits would make, beside actual ones.
 func TestReplayOfShadowLimits(t *testing.T) {
 	var lines []string
 	for i := range 9 {
@@ -433,8 +433,8 @@ func TestReplayOfShadowLimits(t *testing.T) {
 	}
 }
 
-// What a zone in shadow may do to no other: nobody is banned, scored or challenged for it, a client
-// that is banned elsewhere passes it, and no check takes it for protection.
+// A zone in shadow affects no client: it bans, scores and challenges none, passes clients that are
+// banned elsewhere, and checks don't count it as protection.
 func TestZoneInShadowKnowsNoConduct(t *testing.T) {
 	ban := &config.Ban{After: 1, Within: hour, For: hour}
 	h := startHandler(t, &config.App{Ban: ban}, &config.Handler{Zones: []*config.Zone{{Name: "tried", Per: enforce.PerClient, Shadow: true, Limits: []config.Limit{{Amount: 1, Window: hour}}}}})

@@ -34,8 +34,7 @@ func handlerOf(t testing.TB, options string) *Handler {
 	return h
 }
 
-// requestFor returns a request as Caddy has it after a client has sent a target,
-// byte by byte.
+// requestFor returns Caddy's form of a request for a target, byte by byte.
 func requestFor(t testing.TB, method, target string) *http.Request {
 	t.Helper()
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: example.com\r\n\r\n")))
@@ -45,8 +44,8 @@ func requestFor(t testing.TB, method, target string) *http.Request {
 	return caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
 }
 
-// dodges are spellings by which a request looks like a file to Caddy and reaches
-// /login in a backend.
+// dodges are spellings of a request that looks like a file to Caddy and reaches /login in a
+// backend.
 var dodges = []string{"/login;.css", "/login;/x.css", "/login%3b.css", "/login%2f.css", "/login%00.css", "/static/../login", "/static/..;/login", "/static/..%2flogin", "/static/%2e%2e/login", `/static/..\login`, "/static/..%5clogin", "//static/x.css", "/static//../login", "/static/.%2e/login", "/static/x%20/login", "/static/%6c.css", "/static/a%ef%bc%8f.css", "/static/a%c0%af.css", "/static/.../x"}
 
 func TestExemptionsAreForCanonicalTargets(t *testing.T) {
@@ -84,7 +83,7 @@ func wantExempt(t *testing.T, h *Handler, options, target string, want bool) {
 	}
 }
 
-// What a zone leaves out by `not` is an exemption from it.
+// A zone's exclusion by `not` is an exemption from it.
 func TestNotIsForCanonicalTargets(t *testing.T) {
 	for match, targets := range map[string]struct{ out, in []string }{
 		"not path *.css /static/*":              {[]string{"/x.css", "/static/x"}, append(dodges, "/x")},
@@ -112,8 +111,7 @@ func wanted(yes, no []string) map[string]bool {
 	return all
 }
 
-// What costs more does so in every spelling, and what costs less only as it is
-// written.
+// Higher costs apply to every spelling, lower ones only to the written spelling.
 func TestCostsOfSpellings(t *testing.T) {
 	z := handlerOf(t, `zone z {
 		limit 100/1m
@@ -133,8 +131,7 @@ func TestCostsOfSpellings(t *testing.T) {
 	}
 }
 
-// A trap bans whom it catches, so that a guess about extensions or scripts would
-// harm those who did nothing.
+// A trap bans its visitors, so a guess about extensions or scripts would harm innocent clients.
 func TestTrapsMakeNoGuesses(t *testing.T) {
 	trap := handlerOf(t, "trap /admin.php /.git/*").run.Traps[0]
 	for target, want := range wanted(
@@ -178,7 +175,7 @@ func TestSafeWords(t *testing.T) {
 	}
 }
 
-// An endpoint is matched on every request, mostly as it is written.
+// An endpoint is matched on every request, mostly in its written spelling.
 func TestEndpointTakesNoMemory(t *testing.T) {
 	m := newEndpoint(t, "POST /api/v1/users/login mode=heavy")
 	for _, target := range []string{"/", "/api/v1/users/login", "/api/v1/users/login?mode=heavy&x=1", "/API/V1/users/login.json", "/static/css/style.css"} {
@@ -201,7 +198,7 @@ func newEndpoint(t testing.TB, line string) *matcher.Endpoint {
 	return m
 }
 
-// Whatever Caddy's own matchers match, an endpoint of the same words matches too.
+// An endpoint with the words of Caddy's matchers matches all requests that they match.
 func FuzzEndpointMatchesWhatPathDoes(f *testing.F) {
 	for _, pattern := range []string{"/login", "/api/*", "/*.php", "/users/*/login", "/search*", "/", "/*", "/caf%C3%A9", "/a.b/"} {
 		for _, target := range slices.Concat(dodges, []string{"/login", "/API/x", "/x.php", "/users/5/login", "/caf%c3%a9", "/a.b/", "/x//y/../../login", "/log%C4%B0n?a=1&a=2", `/x\..\/../login`, "/foo/a%5cb/../../login", "/foo/a%252fb/../../login", "/a;/../login"}) {
@@ -218,7 +215,7 @@ func FuzzEndpointMatchesWhatPathDoes(f *testing.F) {
 		}
 		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
 		m := &matcher.Endpoint{Paths: []string{pattern}}
-		if strings.Contains(pattern, "%") || m.Provision(caddy.Context{}) != nil { // in path, % is about how targets are spelled
+		if strings.Contains(pattern, "%") || m.Provision(caddy.Context{}) != nil { // in path, % concerns the spelling of targets
 			return
 		}
 		path := caddyhttp.MatchPath{pattern}

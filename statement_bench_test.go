@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// BenchmarkStatements measures what bans and allowances cost a request that none is about:
-// one that a limit lets pass, and one that is looked up only.
+// BenchmarkStatements measures the cost of bans and allowances for a request that none applies to:
+// one that a limit passes, and one that is only looked up.
 func BenchmarkStatements(b *testing.B) {
 	for _, n := range []int{0, 100_000} {
 		lines := manyBans(n)

@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// stating returns a handler whose app has some statements, and nothing else.
+// stating returns a handler whose app has some rules, and nothing else.
 func stating(t testing.TB, lines string) *Handler {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rules")
@@ -38,8 +38,8 @@ func stating(t testing.TB, lines string) *Handler {
 	return &Handler{run: &enforce.Handler{App: app}}
 }
 
-// requestTo returns a request to a handler from an address, and what a proxy that is trusted
-// says of it, if anything.
+// requestTo returns a request to a handler from an address, with the header field of a trusted
+// proxy, if any.
 func requestTo(h *Handler, ip string, chain ...string) *enforce.Evaluation {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	server := &caddyhttp.Server{ClientIPHeaders: []string{"X-Forwarded-For"}}
@@ -54,7 +54,7 @@ func requestTo(h *Handler, ip string, chain ...string) *enforce.Evaluation {
 	return e
 }
 
-// found returns the line of the statement that counts for a request from an address.
+// found returns the line of the rule that applies to a request from an address.
 func found(t testing.TB, h *Handler, ip string, chain ...string) string {
 	t.Helper()
 	e := requestTo(h, ip, chain...)
@@ -84,13 +84,13 @@ ban 203.0.113.9
 		{ip: "192.0.2.1", want: "ban 192.0.2.0/24"},
 		{ip: "192.0.2.7", want: "allow 192.0.2.7"},
 		{ip: "192.0.2.7", want: "allow 192.0.2.7", chain: []string{"192.0.2.7"}},
-		{ip: "192.0.2.7", want: "ban 192.0.2.0/24", chain: []string{"192.0.2.7, 198.51.100.9"}}, // which it may have written itself
+		{ip: "192.0.2.7", want: "ban 192.0.2.0/24", chain: []string{"192.0.2.7, 198.51.100.9"}}, // the client may have written it itself
 		{ip: "198.51.100.1", want: "", chain: []string{"198.51.100.1, 198.51.100.9"}},
 		{ip: "192.0.2.1", want: "ban 192.0.2.0/24", chain: []string{"192.0.2.1, 198.51.100.9"}},
 		{ip: "::ffff:192.0.2.7", want: "allow 192.0.2.7"},
 		{ip: "2001:db8::1", want: "ban 2001:db8::/32"},
 		{ip: "2002:cb00:7109::1", want: "ban 203.0.113.9"}, // 6to4
-		{ip: "2002:c633:6401::1", want: ""},                // 6to4, of one that is allowed
+		{ip: "2002:c633:6401::1", want: ""},                // 6to4, of an allowed one
 		{ip: "2001:db9::1", want: ""},
 		{ip: "", want: ""},
 		{ip: "nonsense", want: ""},
@@ -153,7 +153,7 @@ allow key:"d e"
 	}
 }
 
-// A client that writes its own address earns no allowance of a key that is the address.
+// A client that writes its own address gains no allowance of a key that is the address.
 func TestAllowancesOfKeysThatAreAddresses(t *testing.T) {
 	h := stating(t, "allow key:192.0.2.7\nban key:192.0.2.8\nallow key:name\n")
 	for _, tt := range []struct{ ip, key, chain, want string }{
@@ -169,7 +169,7 @@ func TestAllowancesOfKeysThatAreAddresses(t *testing.T) {
 	}
 }
 
-// A key that is empty is counted by the address, and is nobody's.
+// An empty key is counted by the address, and belongs to no client.
 func TestStatementsOfEmptyKeys(t *testing.T) {
 	h := stating(t, "ban key:-\n")
 	h.run.Zones = []*enforce.Zone{{Per: enforce.PerKey, Key: "-", EmptyForm: "-"}}
@@ -178,7 +178,7 @@ func TestStatementsOfEmptyKeys(t *testing.T) {
 	}
 }
 
-// A client that waits as long as it is told is let in.
+// A client that waits as long as Retry-After says is admitted.
 func TestRetryAfterOfBans(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -188,7 +188,7 @@ func TestRetryAfterOfBans(t *testing.T) {
 			"ban 192.0.2.1" + in(time.Minute):     time.Minute,
 			"ban 192.0.2.1 until 9999-01-01":      limiter.Never,
 			"ban 192.0.2.1" + in(9e5*time.Hour/2): 9e5 * time.Hour / 2,
-			// When one ends, another counts.
+			// When one ends, another applies.
 			"ban 192.0.2.1" + in(time.Minute) + "ban 192.0.2.0/24" + in(time.Hour) + "ban 192.0.0.0/16" + in(time.Second): time.Hour,
 			"ban 192.0.2.1" + in(time.Minute) + "ban 192.0.0.0/16":                                                        limiter.Never,
 			"ban 192.0.2.1" + in(time.Minute) + "allow 192.0.2.0/24\nban 192.0.0.0/16":                                    time.Minute,
@@ -226,7 +226,7 @@ func TestLookingForStatementsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// served sends a request from an address to a handler, and returns what is answered.
+// served sends a request from an address to a handler, and returns the answer.
 func served(t *testing.T, h *Handler, ip string, change func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
@@ -239,7 +239,7 @@ func served(t *testing.T, h *Handler, ip string, change func(*http.Request)) *ht
 	return w
 }
 
-// A handler without a zone obeys statements, and has no database opened for that.
+// A handler without a zone obeys rules, and doesn't open a database for that.
 func TestStatementsWithoutZones(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules")
 	if err := os.WriteFile(path, []byte("ban 192.0.2.1\n"), 0o600); err != nil {

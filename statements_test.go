@@ -25,8 +25,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// gauge returns the value of a gauge.
-// rulesInForce returns how many rules with an action metrics say are in force.
+// rulesInForce returns the metric of rules in force with an action.
 func rulesInForce(t *testing.T, action string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -47,7 +46,7 @@ func rulesInForce(t *testing.T, action string) float64 {
 	return -1
 }
 
-// ruled returns a configuration with a file of statements that does not exist yet, and its log.
+// ruled returns a configuration with a rules file that does not exist yet, and its log.
 func ruled(t *testing.T) (*enforce.Config, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
@@ -119,7 +118,7 @@ func TestStatementsOfABadFile(t *testing.T) {
 	}
 }
 
-// A change by hand is in force within a second, and nobody looks at the file after the end.
+// A manual change is in force within a second, and the file isn't read after the end.
 func TestRulesAreWatched(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		a, logs := ruled(t)
@@ -136,7 +135,7 @@ func TestRulesAreWatched(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
-		write("ban 203.0.113.9\nallow 203.0.113.8 until 2000-01-01T00:00:10Z\n") // bubbles begin with the year
+		write("ban 203.0.113.9\nallow 203.0.113.8 until 2000-01-01T00:00:10Z\n") // bubbles begin at the start of the year
 		if n := rulesInForce(t, "allow"); n != 1 {
 			t.Errorf("%v allowances are in force", n)
 		}

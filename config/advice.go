@@ -238,7 +238,7 @@ func checkIdleBan(s *survey) []Advice {
 		Fix: "per client in a zone whose limits lead to bans"}}
 }
 
-// The next functions find what is unsafe over plain HTTP.
+// The next functions find options that are unsafe over plain HTTP.
 
 // checkPlainHTTP finds sessions and traps on servers that speak plain HTTP.
 func checkPlainHTTP(s *survey) (found []Advice) {

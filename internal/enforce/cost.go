@@ -17,7 +17,7 @@ type CostRule struct {
 	From     string // placeholders for the cost
 }
 
-// CostOf returns what a request costs in the zone.
+// CostOf returns the cost of a request in the zone.
 func (z *Zone) CostOf(r *http.Request, repl *caddy.Replacer) (int64, error) {
 	p, err := z.costRule(r)
 	if err != nil {

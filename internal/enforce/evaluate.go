@@ -375,9 +375,9 @@ const (
 	tooEarly                  // its connection is not established yet: 425
 )
 
-// result is the outcome of an evaluation with the data for the answer. It has at most four words,
-// because functions return those in registers. A longer one is copied in memory at each return,
-// which takes longer than most of those functions do.
+// result is the outcome of an evaluation with the data for the answer. It has at most four words:
+// functions don't return a longer one in registers, but copy it in memory, which takes longer than
+// most of them do.
 type result struct {
 	Outcome  outcome
 	Response *Response // if Counted, Refused or challenged

@@ -86,7 +86,7 @@ func (a *Config) Start() {
 	}
 }
 
-// Stop ends what Start began.
+// Stop undoes Start.
 func (a *Config) Stop() {
 	if a.unwatch != nil {
 		a.unwatch()

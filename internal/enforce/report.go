@@ -337,7 +337,7 @@ func provisionShared(s *LimitSet) {
 	}
 }
 
-// Cleanup ends what ProvisionMetrics began.
+// Cleanup undoes ProvisionMetrics.
 func (h *Handler) Cleanup() error {
 	for _, config := range h.reported {
 		if err := config.Release(); err != nil {

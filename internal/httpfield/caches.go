@@ -40,7 +40,7 @@ func ForbidStoring(h http.Header) {
 	delete(h, expires)
 }
 
-// NeverStore does what [ForbidStoring] does, and adds `Cache-Control: no-store` in any
+// NeverStore does the same as [ForbidStoring], and adds `Cache-Control: no-store` in any
 // case.
 func NeverStore(h http.Header) {
 	ForbidStoring(h)

@@ -33,7 +33,7 @@ var configs = caddy.NewUsagePool()
 // Use reports the limit as one in use, until [Config.Release] was called as often.
 func (c Config) Use() { configs.LoadOrStore(c, c) }
 
-// Release ends what Use began.
+// Release undoes Use.
 func (c Config) Release() error {
 	_, err := configs.Delete(c)
 	return err

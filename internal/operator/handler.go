@@ -155,7 +155,7 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 	}
 	setFields(w.Header(), "application/json")
 	w.WriteHeader(status)
-	w.Write(append(body, '\n')) //nolint:errcheck // nobody is there to be told
+	w.Write(append(body, '\n')) //nolint:errcheck // the client is gone
 }
 
 // setFields sets the common header fields of answers.

@@ -32,7 +32,7 @@ type Service interface {
 	Unban(ctx context.Context, o Order) (Done, error)
 	// Allow passes every request of a client, regardless of bans and limits, until the order's end.
 	Allow(ctx context.Context, o Order) (Done, error)
-	// Disallow ends what Allow began.
+	// Disallow undoes Allow.
 	Disallow(ctx context.Context, o Order) (Done, error)
 	// Import adds bans and allowances, all or none.
 	Import(ctx context.Context, i Import) (Done, error)

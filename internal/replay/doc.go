@@ -1,7 +1,7 @@
 // Package replay reports what rate limits would have done to the requests of an access log. A
 // [Judge] decides about each of them at its time; this package reads the log, counts, and reports.
 //
-// # What is exact
+// # Exactness
 //
 //   - The judge determines exactly which requests are refused, and of which clients.
 //   - The peak of a client is the most units that it wanted within one window, regardless of

@@ -186,7 +186,7 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// tell sends totals each second, and a refusal with every other.
+// tell sends totals each second, and a refusal every two seconds.
 func (s *Service) tell(ctx context.Context, events chan<- operator.Event) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

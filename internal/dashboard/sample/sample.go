@@ -1,5 +1,5 @@
-// Package sample is an operator's service with made-up clients, for tests and pictures of
-// the dashboard. Addresses are those that are reserved for documentation.
+// Package sample is an operator's service with made-up clients, for tests and pictures of the
+// dashboard. It uses addresses that are reserved for documentation.
 package sample
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// Service is made up. Orders change what it says: who is banned is refused. The zero value
-// isn't usable: see [New]. It may be used by several goroutines at once.
+// Service is made up. Orders change its data: a banned client is refused. The zero value isn't
+// usable: see [New]. It may be used by several goroutines at once.
 type Service struct {
 	now func() time.Time
 
@@ -31,26 +31,26 @@ type Service struct {
 
 var _ operator.Service = (*Service)(nil)
 
-// New returns a service with clients, whose times are around now.
+// New returns a service with clients and times near now.
 func New(now func() time.Time) *Service {
 	s := &Service{now: now}
 	s.fill()
 	return s
 }
 
-// Empty returns a service that nothing has happened in.
+// Empty returns a service without any data.
 func Empty(now func() time.Time) *Service {
 	return &Service{now: now, status: operator.Status{Started: now()}}
 }
 
-// Fail has all methods fail, until they are told nil.
+// Fail makes all methods fail with err, or succeed again if it is nil.
 func (s *Service) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
 }
 
-// Add adds a key, a zone of its name, a ban and an act, as if clients had chosen the texts.
+// Add adds a key, a zone of its name, a ban and an act, with a text as clients could choose it.
 func (s *Service) Add(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Service) Acts() []operator.Act {
 	return slices.Clone(s.acts)
 }
 
-// Streams returns how many streams are open.
+// Streams returns the number of open streams.
 func (s *Service) Streams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ func (s *Service) Disallow(_ context.Context, o operator.Order) (operator.Done, 
 	return s.order(o, "disallow", func() int { return s.liftLocked(o, "allow") })
 }
 
-// Import implements operator.Service. Of a statement it takes the action and the client.
+// Import implements operator.Service. It uses only the action and the client of a rule.
 func (s *Service) Import(_ context.Context, i operator.Import) (operator.Done, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,8 +246,8 @@ func (s *Service) noteLocked(act operator.Act) {
 	s.acts = slices.Insert(s.acts, 0, act)
 }
 
-// Events implements operator.Service: totals at once and then each second, as a busy site
-// has them, and refusals.
+// Events implements operator.Service: totals at once and then each second, as on a busy site, and
+// refusals.
 func (s *Service) Events(ctx context.Context) (<-chan operator.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
