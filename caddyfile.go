@@ -129,6 +129,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		degraded_limit   <percent>
 //		secret_file      <path>
 //		rules_file       <path>
+//		block_list       <path>|<url> [every <duration>] [ban <duration>]
 //		region <name> {
 //			exchange <engine...>
 //			interval <duration>

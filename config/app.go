@@ -52,6 +52,9 @@ type App struct {
 	// Default: `rate_limit/rules` in Caddy's data directory.
 	RulesFile string `json:"rules_file,omitempty"`
 
+	// Lists of addresses that others publish, whose clients are banned. At most 8. Default: none.
+	BlockLists []*BlockList `json:"block_lists,omitempty"`
+
 	// Share counts with other regions, each with a store of its own. Default: off.
 	Region *Region `json:"region,omitempty"`
 
@@ -125,6 +128,9 @@ func (a *App) check() error {
 	if err := a.Page.check(); err != nil {
 		return err
 	}
+	if err := a.checkBlockLists(); err != nil {
+		return err
+	}
 	return a.Ban.check()
 }
 
@@ -135,7 +141,7 @@ func (a *App) Unmarshal(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return caddyconf.EachChecked(d, a.unmarshalOption, a.check, "tier")
+	return caddyconf.EachChecked(d, a.unmarshalOption, a.check, "tier", "block_list")
 }
 
 func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -154,6 +160,8 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return caddyconf.String(d, &a.SecretFile)
 	case "rules_file":
 		return caddyconf.String(d, &a.RulesFile)
+	case "block_list":
+		return a.unmarshalBlockList(d)
 	case "region":
 		return a.unmarshalRegion(d)
 	case "ipv4_prefix":

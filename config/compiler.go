@@ -49,6 +49,7 @@ func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 		c.compileFiles,
 		func() error { return c.compileRegion(ctx) },
 		c.compileRules,
+		c.compileBlockLists,
 		c.openHistory,
 		func() (err error) { c.Run.DecisionLog, err = c.DecisionLog.compile(ctx); return err },
 	} {

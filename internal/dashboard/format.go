@@ -183,6 +183,8 @@ func byText(by string) string {
 		return "an operator, in the file of this machine"
 	case "store":
 		return "an operator, for all machines"
+	case "list":
+		return "a block list"
 	case "conduct":
 		return "its violations"
 	}

@@ -126,6 +126,9 @@ func (a *Config) Cleanup() error {
 	}
 	a.Watchers.Close()
 	first, err := a.release()
+	if first {
+		err = errors.Join(err, a.closeBlockLists())
+	}
 	if first && a.Ledger != nil {
 		err = errors.Join(err, instance.CloseLedger(a.Settings))
 	}

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/blocklist"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
@@ -29,7 +31,7 @@ type statementSearch struct {
 func (e *Evaluation) Statement() (*rules.Statement, error) {
 	e.Handler.App.awaitStatements(e.Http.Context())
 	set := e.Handler.App.Stated.Now()
-	if set.IsEmpty() {
+	if set.IsEmpty() && len(e.Handler.App.BlockLists) == 0 {
 		return nil, nil
 	}
 	return e.statementAt(time.Now(), set)
@@ -46,8 +48,23 @@ func (a *Config) awaitStatements(ctx context.Context) {
 	}
 }
 
-// statementAt returns the rule of a set that applies to the request at a time.
+// statementAt returns the rule of a set that applies to the request at a time, or else that of a
+// block list: an operator's rules come first, however wide.
 func (e *Evaluation) statementAt(now time.Time, set *rules.Set) (*rules.Statement, error) {
+	found, err := e.ownStatementAt(now, set)
+	if found != nil || err != nil {
+		return found, err
+	}
+	listed := statementSearch{Evaluation: e, now: now}
+	for _, list := range e.Handler.App.BlockLists {
+		listed.set = list.Set()
+		listed.lookUpAddress()
+	}
+	return listed.found, nil
+}
+
+// ownStatementAt returns the operator's rule of a set that applies to the request at a time.
+func (e *Evaluation) ownStatementAt(now time.Time, set *rules.Set) (*rules.Statement, error) {
 	s := statementSearch{Evaluation: e, set: set, now: now}
 	s.lookUpAddress()
 	if set.Has(rules.APIKey) && !s.isAllowed() {
@@ -162,10 +179,12 @@ func (a *Config) SharesStatements() bool { return a.Settings.Address != "" }
 // Statements are the operator's bans and allowances: those of the file, and those in a shared
 // store.
 type Statements struct {
-	Rules   *rules.File
-	Stated  instance.RulesInForce
-	log     *zap.Logger
-	unwatch func() // nil unless the file is being watched
+	Rules  *rules.File
+	Stated instance.RulesInForce
+	// BlockLists only ban, where no operator's rule says otherwise.
+	BlockLists []*blocklist.List
+	log        *zap.Logger
+	unwatch    func() // nil unless the file is being watched
 }
 
 // OpenRules reads the file of bans and allowances, if there is one.
@@ -201,6 +220,9 @@ const rulesEvery = time.Second / 2
 // WatchRules checks the file until unwatch is called. Requests don't check it: they would wait for
 // the disk, and for a large file to be read.
 func (s *Statements) WatchRules() {
+	for _, list := range s.BlockLists {
+		list.Run()
+	}
 	if set := s.Rules.Value(); !set.IsEmpty() {
 		s.log.Info("the file of bans and allowances was read", s.rulesFields(set)...)
 	}
@@ -211,7 +233,7 @@ func (s *Statements) WatchRules() {
 		defer ticker.Stop()
 		for {
 			s.Rules.Look()
-			countStatements(s.Stated.Now())
+			s.countStatements()
 			select {
 			case <-ticker.C:
 			case <-stop:
@@ -229,9 +251,31 @@ func (s *Statements) WatchRules() {
 }
 
 // countStatements sets the metric of rules in force.
-func countStatements(set *rules.Set) {
+func (s *Statements) countStatements() {
 	now := time.Now()
 	for _, action := range rules.Actions {
-		meter.SetRules(action.String(), set.InForce(action, now))
+		n := s.Stated.Now().InForce(action, now)
+		for _, list := range s.BlockLists {
+			n += list.Set().InForce(action, now)
+		}
+		meter.SetRules(action.String(), n)
 	}
+}
+
+// Listed returns the ban of an address by a block list, or nil. It doesn't ask the operator's rules.
+func (s *Statements) Listed(addr netip.Addr, now time.Time) (found *rules.Statement) {
+	for _, list := range s.BlockLists {
+		if ban := list.Set().FindAddress(addr, false, now); ban != nil && (found == nil || ban.Outlasts(found)) {
+			found = ban
+		}
+	}
+	return found
+}
+
+// closeBlockLists gives up the block lists.
+func (s *Statements) closeBlockLists() (err error) {
+	for _, list := range s.BlockLists {
+		err = errors.Join(err, list.Release())
+	}
+	return err
 }

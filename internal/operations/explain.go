@@ -135,13 +135,13 @@ func (a Config) banOf(c engine.ClientRecord, now int64, wall time.Time) *operato
 // explainStatement adds the operator's rule about the target.
 func (x *Explainer) explainStatement() {
 	set := x.App.Stated.Now()
-	if set.IsEmpty() {
-		return
-	}
 	var found *rules.Statement
 	switch x.Kind {
 	case operator.Address:
-		found = set.FindAddress(x.Network.Addr(), true, x.Now)
+		if found = set.FindAddress(x.Network.Addr(), true, x.Now); found == nil {
+			x.Told.Rule = ruleOf(x.App.Listed(x.Network.Addr(), x.Now), byList)
+			return
+		}
 	case operator.APIKey:
 		found = set.Find(rules.APIKey, x.Value, true, x.Now)
 	case operator.KeyText:
@@ -159,6 +159,7 @@ func (x *Explainer) explainStatement() {
 const (
 	byRules = "rules" // in the file of this machine
 	byStore = "store" // in the store, for all machines that share it
+	byList  = "list"  // in a block list, which the reason names
 )
 
 // ruleOf describes an operator's rule. It returns nil for nil.
@@ -206,7 +207,7 @@ func (x *Explainer) ExplainCounts(ctx context.Context) {
 	case x.Told.Rule != nil && x.Told.Rule.Action == rules.Allow.String():
 		x.Told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case x.Told.Rule != nil:
-		x.Told.Next = x.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(x.Told.Rule)), "because an operator has banned the client")
+		x.Told.Next = x.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(x.Told.Rule)), map[bool]string{true: "because the client is in a block list", false: "because an operator has banned the client"}[x.Told.Rule.By == byList])
 	case x.Told.Ban != nil:
 		x.Told.Next = x.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(x.Told.Ban)), "because the client is banned for what it did")
 	case by != nil:

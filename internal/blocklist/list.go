@@ -1,0 +1,190 @@
+package blocklist
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+)
+
+// Options configure a [List].
+type Options struct {
+	Source string        // a path, or the URL of a list
+	Every  time.Duration // how often it is read again
+	Ban    time.Duration // how long a ban lasts after the list was last read; 0 for no end
+	Folder string        // where lists of URLs are kept
+}
+
+// IsURL reports whether a source is a URL.
+func IsURL(source string) bool { return strings.Contains(source, "://") }
+
+// name returns the name of the list for people, without what may be secret in a URL.
+func (o Options) name() string {
+	if at, err := url.Parse(o.Source); IsURL(o.Source) && err == nil {
+		return at.Host
+	}
+	return filepath.Base(o.Source)
+}
+
+// cache returns the file in which the list of a URL is kept.
+func (o Options) cache() string {
+	return filepath.Join(o.Folder, fmt.Sprintf("%.16x", sha256.Sum256([]byte(o.Source))))
+}
+
+// List is a list of addresses that are banned. Its exported methods may be called from any number
+// of goroutines.
+type List struct {
+	options Options
+	client  http.Client
+	log     *zap.Logger
+
+	set  atomic.Pointer[rules.Set] // in force; nil for none
+	once sync.Once                 // starts the goroutine
+	ctx  context.Context           // ends it
+	end  context.CancelFunc
+	done sync.WaitGroup // for the goroutine to end
+
+	// The rest belongs to the goroutine once there is one.
+	bans     []rules.Statement // in force, without their ends
+	seen     fs.FileInfo       // the file as it was last read
+	header   http.Header       // of the answer with the version in force; nil if that isn't known
+	next     time.Time         // when to read the source again
+	failures int               // since it was last read
+}
+
+// lists are those in use, by their options.
+var lists = caddy.NewUsagePool()
+
+// Acquire returns the list with some options, with its last good version in force. It fetches and
+// writes nothing: see [List.Run]. [List.Release] gives it up.
+func Acquire(o Options) (*List, error) {
+	value, _, err := lists.LoadOrNew(o, func() (caddy.Destructor, error) { return open(o) })
+	if err != nil {
+		return nil, err
+	}
+	return value.(*List), nil
+}
+
+// Release gives up the list. When all have who acquired it, it is read no more.
+func (l *List) Release() error {
+	_, err := lists.Delete(l.options)
+	return err
+}
+
+// open reads the file of the list, which need not exist yet, or what is kept of a URL. A kept version that can't be read is
+// fetched again.
+func open(o Options) (*List, error) {
+	l := &List{options: o, log: caddyconf.Logger().With(zap.String("list", o.name()))}
+	l.client.CheckRedirect = checkRedirect
+	l.ctx, l.end = context.WithCancel(context.Background())
+	if !IsURL(o.Source) {
+		l.next = time.Now().Add(o.Every)
+		err := l.readFile(o.Source)
+		if errors.Is(err, fs.ErrNotExist) {
+			l.log.Warn("there is no such block list; nothing is banned until there is", zap.String("path", o.Source))
+			err = nil
+		}
+		return l, err
+	}
+	if l.readFile(o.cache()) == nil {
+		l.next = l.seen.ModTime().Add(o.Every)
+	}
+	return l, nil
+}
+
+// Set returns the bans in force, or nil.
+func (l *List) Set() *rules.Set { return l.set.Load() }
+
+// Run begins to read the list again on its schedule.
+func (l *List) Run() { l.once.Do(func() { l.done.Go(l.loop) }) }
+
+// Destruct implements caddy.Destructor. It ends the schedule, and waits for that.
+func (l *List) Destruct() error {
+	l.end()
+	l.done.Wait()
+	return nil
+}
+
+// loop reads the list again whenever it is time.
+func (l *List) loop() {
+	for {
+		select {
+		case <-time.After(time.Until(l.next)):
+			l.refresh()
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// minRetry is how long after a failure the list is read again; each further failure doubles it.
+const minRetry = 30 * time.Second
+
+// refresh reads the list again, and decides when to do so next.
+func (l *List) refresh() {
+	err, wait := error(nil), l.options.Every
+	if IsURL(l.options.Source) {
+		err = l.fetch()
+	} else {
+		err = l.readFile(l.options.Source)
+	}
+	switch {
+	case err != nil:
+		wait = min(wait, minRetry<<min(l.failures, 10))
+		if l.failures++; l.failures == 1 && l.ctx.Err() == nil {
+			l.log.Warn("reading the block list failed; its previous version stays in force", zap.Error(err))
+		}
+	case l.failures > 0:
+		l.log.Info("the block list can be read again", zap.Int("failures", l.failures))
+		l.failures = 0
+	}
+	l.next = time.Now().Add(wait - wait/10 + rand.N(wait/5+1)) // so that not all the world asks at once
+}
+
+// take puts a text of some time into force.
+func (l *List) take(text []byte, at time.Time) error {
+	p, err := parse(text, "block list "+l.options.name())
+	if err != nil {
+		return err
+	}
+	if p.broken > 0 {
+		l.log.Warn("some lines of the block list are no addresses; the others are in force", zap.Int("lines", p.broken), zap.Error(p.first))
+	}
+	l.log.Info("the block list was read", zap.Int("bans", len(p.bans)), zap.Int("private_or_too_wide", p.skipped))
+	l.bans = p.bans
+	l.enforce(at)
+	return nil
+}
+
+// renew makes the bans of an unchanged list last longer.
+func (l *List) renew() {
+	if l.options.Ban > 0 {
+		l.enforce(time.Now())
+	}
+}
+
+// enforce puts the bans into force, from a time on.
+func (l *List) enforce(at time.Time) {
+	bans := make([]rules.Statement, len(l.bans))
+	for i, ban := range l.bans {
+		if bans[i] = ban; l.options.Ban > 0 {
+			bans[i].Until = at.Add(l.options.Ban)
+		}
+	}
+	l.set.Store(rules.NewSet(bans))
+}

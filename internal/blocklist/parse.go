@@ -1,0 +1,97 @@
+package blocklist
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+)
+
+// Bounds of a list.
+const (
+	maxSize    = 16 << 20
+	maxEntries = 200_000
+	maxLine    = 8192
+)
+
+// special are networks of which no address is a visitor from the internet: RFC 6890 and what
+// followed it.
+var special = func() (networks []netip.Prefix) {
+	for _, text := range []string{
+		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "224.0.0.0/3",
+		"::/127", "fc00::/7", "fe80::/10", "ff00::/8",
+	} {
+		networks = append(networks, netip.MustParsePrefix(text))
+	}
+	return networks
+}()
+
+// parsed is what a text has.
+type parsed struct {
+	bans    []rules.Statement // without an end
+	skipped int               // entries that may not be banned
+	broken  int               // lines that are no entries
+	first   error             // about the first broken line; nil without any
+}
+
+// parse reads a text: an address or a network per line, which # or ; and a comment may follow. It
+// returns an error if the text is no list.
+func parse(text []byte, reason string) (p parsed, err error) {
+	if len(text) > maxSize {
+		return p, fmt.Errorf("has more than %d bytes", maxSize)
+	}
+	n := 0
+	for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
+		n++
+		if end := strings.IndexAny(line, "#;"); end >= 0 {
+			line = line[:end]
+		}
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if err := p.add(line, reason); err != nil {
+			if p.broken++; p.first == nil {
+				p.first = fmt.Errorf("line %d: %w", n, err)
+			}
+		}
+		if len(p.bans) > maxEntries {
+			return p, fmt.Errorf("has more than %d entries", maxEntries)
+		}
+	}
+	if p.broken > len(p.bans)+p.skipped {
+		return p, fmt.Errorf("is no list of addresses: %d of its lines are none; %w", p.broken, p.first)
+	}
+	return p, nil
+}
+
+// add adds an entry.
+func (p *parsed) add(entry, reason string) error {
+	if len(entry) > maxLine {
+		return fmt.Errorf("has %d bytes, expected at most %d", len(entry), maxLine)
+	}
+	target, err := rules.ParseTarget(entry)
+	if err == nil && target.Kind != rules.Address {
+		err = errors.New("expected an address or a network, such as 203.0.113.0/24")
+	}
+	if err != nil {
+		return err
+	}
+	ban := rules.Statement{Action: rules.Ban, Target: target, Reason: reason}
+	if isSpecial(target.Network) || (rules.Trust{}).Check(ban) != nil {
+		p.skipped++
+		return nil
+	}
+	p.bans = append(p.bans, ban)
+	return nil
+}
+
+func isSpecial(network netip.Prefix) bool {
+	for _, s := range special {
+		if s.Overlaps(network) {
+			return true
+		}
+	}
+	return false
+}
