@@ -162,7 +162,7 @@ func TestRulesAreWatched(t *testing.T) {
 	})
 }
 
-// Whoever changes the file at once with others, in the app or beside it, loses nothing.
+// Concurrent changes of the file, by the app or by others, lose nothing.
 func TestStatementsAreAddedAtOnce(t *testing.T) {
 	a, _ := ruled(t)
 	var adds sync.WaitGroup
@@ -185,7 +185,7 @@ func TestStatementsAreAddedAtOnce(t *testing.T) {
 	}
 }
 
-// What an operator calls a client is what the file calls it.
+// Orders and the file use the same names of clients.
 func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 	for order, want := range map[string]rules.Target{
 		"203.0.113.9":              rules.AddressOf(netip.MustParseAddr("203.0.113.9")),
@@ -207,7 +207,7 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 	}
 }
 
-// An operator who is cut off while the store is asked is not told that nothing was changed.
+// An operator who disconnects while the store is being changed isn't told that nothing was changed.
 func TestStatementsWhoseOutcomeIsUnknown(t *testing.T) {
 	a := &enforce.Config{Tenant: enforce.Tenant{Settings: instance.Settings{Address: "server:1"}}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// A string stays as it is, whatever comes after it, also in new room and if it is long.
+// A string stays unchanged after later calls, even in a new buffer and if it is long.
 func TestTextsStay(t *testing.T) {
 	var texts enforce.Texts
 	var got, want []string

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// BenchmarkTiers measures one warm client: what a second limit costs, what an API
-// key does, and what tiers do. The limits are so large that none is ever near.
+// BenchmarkTiers measures one warm client: the cost of a second limit, of an API key, and of tiers.
+// The limits are so large that none is ever near.
 func BenchmarkTiers(b *testing.B) {
 	const most = 1 << 40
 	burst := config.Limit{Amount: 1000, Window: caddy.Duration(time.Second), Burst: most}
@@ -74,8 +74,8 @@ func benchTier(b *testing.B, zone *config.Zone, tier config.Tier) {
 	}
 }
 
-// contextOf returns the context of a configuration with an app that keeps its
-// counts in a folder that is removed in the end.
+// contextOf returns the context of a configuration with an app and its counts in a temporary
+// folder.
 func contextOf(b testing.TB, app *config.App) caddy.Context {
 	b.Helper()
 	var err error

@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// dayClient is a client that takes whatever it gets.
+// dayClient is a client that sends as many requests as pass.
 type dayClient struct {
 	name, tier       string // of its key; "" for one without
 	ip               string
@@ -31,18 +31,18 @@ type dayClient struct {
 	path             string
 	request          *http.Request // made once
 	cost             int64         // of the path
-	burst, perDay    int64         // what it is to get, if that is limited
+	burst, perDay    int64         // expected units, if limited
 	key              string
 	admitted         []dayUnits
 	first, firstDay  int64 // units at the first moment, and in the first 24 hours
 	refusedForBurst  int
-	refusedForTheDay time.Duration // when it was first refused for that, since the beginning
-	wait             time.Duration // what Retry-After said then
+	refusedForTheDay time.Duration // time of the first such refusal, since the beginning
+	wait             time.Duration // the Retry-After of that refusal
 }
 
 const (
-	dayStep  = time.Minute // in which every burst comes back
-	dayTries = 10          // of a client that nothing refuses
+	dayStep  = time.Minute // every burst refills in a step
+	dayTries = 10          // of a client without limits
 )
 
 type dayUnits struct {
@@ -50,9 +50,9 @@ type dayUnits struct {
 	units int64
 }
 
-// The table of the example, for two days: each client gets exactly the burst and
-// the quota of its tier, and never more than the quota in any 24 hours. Reputation
-// is off: clients that always try for more would not have their whole limits.
+// The table of the example, for two days: each client gets exactly the burst and the quota of its
+// tier, and never more than the quota in any 24 hours. Reputation is off: clients that always try
+// for more would have reduced limits.
 func TestTableOfTiers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("sends some hundred thousand requests")
@@ -92,8 +92,7 @@ func TestTableOfTiers(t *testing.T) {
 	}
 }
 
-// tries returns how many requests the client sends at a time, unless it is refused
-// before.
+// tries returns how many requests the client sends at a time, unless it is refused earlier.
 func (c *dayClient) tries() int64 {
 	if c.token != "" {
 		return dayTries
@@ -142,7 +141,7 @@ func (c *dayClient) refused(t *testing.T, header http.Header, since time.Duratio
 	}
 }
 
-// prepare makes the request that the client sends.
+// prepare makes the client's request.
 func (c *dayClient) prepare() {
 	c.request = httptest.NewRequest(http.MethodGet, c.path, nil)
 	if c.key != "" {
@@ -153,7 +152,7 @@ func (c *dayClient) prepare() {
 	}
 }
 
-// send sends a request, and tells whether it was let in.
+// send sends a request, and reports whether it was admitted.
 func (c *dayClient) send(t *testing.T, h *Handler) (http.Header, bool) {
 	t.Helper()
 	r := c.request
@@ -170,7 +169,7 @@ func (c *dayClient) send(t *testing.T, h *Handler) (http.Header, bool) {
 	return w.header, let
 }
 
-// check checks what the client got in two days.
+// check checks the client's units of two days.
 func (c *dayClient) check(t *testing.T) {
 	t.Helper()
 	if c.token != "" {
@@ -188,8 +187,8 @@ func (c *dayClient) check(t *testing.T) {
 	if c.refusedForBurst == 0 {
 		t.Errorf("%s of %s was never refused for its burst", c.name, c.tier)
 	}
-	// The first units are forgotten a day and at most a slot of 24 minutes later. Retry-After is
-	// rounded up to a second.
+	// The first units expire after a day and at most a slot of 24 minutes. Retry-After is rounded
+	// up to a second.
 	if forgotten := c.refusedForTheDay + c.wait; forgotten < 24*time.Hour || forgotten > 24*time.Hour+24*time.Minute+time.Second+enforce.MaxSpread {
 		t.Errorf("%s of %s is to come back after %v", c.name, c.tier, forgotten)
 	}
@@ -209,8 +208,8 @@ func (c *dayClient) check(t *testing.T) {
 	}
 }
 
-// exampleHandler returns the first handler of an example, with another file of
-// keys and without reputation, as if Caddy ran it by a clock.
+// exampleHandler returns the first handler of an example, with another file of keys, without
+// reputation, and with a clock.
 func exampleHandler(t *testing.T, example, keys string, clock engine.Clock) *Handler {
 	t.Helper()
 	text, err := os.ReadFile(example)
@@ -237,7 +236,7 @@ func exampleHandler(t *testing.T, example, keys string, clock engine.Clock) *Han
 		t.Fatal(err)
 	}
 	h := module.(*Handler)
-	h.run.Routed = true // as if there were error routes
+	h.run.Routed = true // as with error routes
 	startClocked(t, h, clock)
 	return h
 }

@@ -66,7 +66,7 @@ func TestSpansSayWhatWasDecided(t *testing.T) {
 	}
 }
 
-// Spans are looked for only where something may begin one.
+// The handler looks for spans only if a handler may begin one.
 func TestTracingIsFoundInTheConfig(t *testing.T) {
 	const ours = `{"handler": "rate_limit", "zones": [{"name": "z", "limits": [{"amount": 1, "window": "1h"}]}]}`
 	for handlers, want := range map[string]bool{

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
-// The version is this module's, wherever it is in the binary, and the revision only if the
+// The version is this module's, wherever the binary contains it, and the revision only if the
 // binary was built in its repository.
 func TestVersionsOfABinary(t *testing.T) {
 	revision := []debug.BuildSetting{{Key: "vcs.revision", Value: "41b5c32"}, {Key: "vcs.modified", Value: "true"}}

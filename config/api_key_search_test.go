@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
-// findKey looks for a key in a request with a query and header fields.
+// findKey finds the key of a request with a query and header fields.
 func findKey(t *testing.T, from []KeySource, query string, fields ...string) (string, *enforce.Denial) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -31,8 +31,7 @@ func findKey(t *testing.T, from []KeySource, query string, fields ...string) (st
 	return k.Find(e.Http, e.Repl)
 }
 
-// What an upstream could take for a key is the key that is found, or the request is
-// refused.
+// Every value that an upstream could take for a key is found, or the request is refused.
 func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 	header := []KeySource{{Type: enforce.FromHeader, Name: "x-api-key"}}
 	bearer := []KeySource{{Type: enforce.FromBearer}}
@@ -83,11 +82,11 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 
 		{query, "api_key=K", nil, "K", nil},
 		{query, "a=b&api_key=K&x=%zz", nil, "K", nil},
-		{query, "a=b;api_key=K", nil, "K", nil}, // which Go leaves out, and others don't
+		{query, "a=b;api_key=K", nil, "K", nil}, // Go omits it, others don't
 		{query, "api_key=K;a=b", nil, "K", nil},
 		{query, "api%5Fkey=%4B", nil, "K", nil},
 		{query, "API_KEY=K", nil, "K", nil},
-		{query, "api.key=K", nil, "K", nil}, // PHP's api_key, as are
+		{query, "api.key=K", nil, "K", nil}, // PHP reads api_key, also below
 		{query, "api+key=K", nil, "K", nil},
 		{query, "api_key[]=K", nil, "K", nil},
 		{query, "api[key=K", nil, "K", nil},
@@ -159,7 +158,7 @@ func BenchmarkFindKeyOfHostileRequests(b *testing.B) {
 	}
 }
 
-// Whatever is sent, a key is found or not, in no more time than it takes to read it.
+// For all requests, finding a key takes no longer than reading the request.
 func FuzzFindKey(f *testing.F) {
 	f.Add("api_key=K&x=%zz", "Bearer K", "a=b; key=K")
 	f.Add("api_key[=K;;=&%00", "bearer", `key="`)

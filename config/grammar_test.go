@@ -7,8 +7,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// A store that needs a package that this Caddy was built without says which, and a password
-// in the place of a store's name isn't told.
+// The error about a store that is missing from this Caddy names its package, and a password in
+// place of a store's name is not quoted.
 func TestUnknownStore(t *testing.T) {
 	for name, want := range map[string]string{
 		"redis":                          "build it with xcaddy build --with github.com/caddy-tally/caddy-tally --with github.com/caddy-tally/caddy-tally/storage/redis",

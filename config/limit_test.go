@@ -60,8 +60,7 @@ func TestLimitCompileRefuses(t *testing.T) {
 	}
 }
 
-// After its last unit a token bucket has one again once that is refilled, and not
-// once all are.
+// An empty token bucket has a unit again once that one is refilled, not once all are.
 func TestWindowOfAnEmptyBucket(t *testing.T) {
 	arithmetic, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 60, Window: time.Minute, Burst: 600})
 	if err != nil {

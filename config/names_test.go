@@ -58,15 +58,14 @@ func TestAddressesHaveNewNamesEveryDay(t *testing.T) {
 	}
 }
 
-// Names last as long as what they count, which is another time for a large bucket
-// than for a small one. Nobody gets a limit afresh in another tier for that, or on
-// another level, or in a network that is squeezed.
+// Names last as long as their counts, which is longer for a large bucket than for a small one.
+// Still a client gets no fresh limit in another tier, at another level, or in a throttled network.
 func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 	const halfDay = caddy.Duration(12 * time.Hour)
 	under, z := newNames(t), zoneCompiler{Zone: &Zone{Name: "z"}, run: &enforce.Zone{Name: "z", Per: enforce.PerClient}, app: &Compiler{App: new(App)}}
 	now := time.Now().UnixNano()
 	var limits []*engine.Limit
-	for _, burst := range []int64{3, 40} { // the tiers'
+	for _, burst := range []int64{3, 40} { // of the tiers
 		set, err := z.newLimitSet("", []Limit{{Amount: 1, Window: halfDay, Burst: burst}})
 		if err != nil {
 			t.Fatal(err)
@@ -99,8 +98,8 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 	}
 }
 
-// A bucket that refills within its window is named alike whatever the amount, so
-// that it keeps its counts when that is changed.
+// A bucket that refills within its window has the same name for all amounts, so that it keeps its
+// counts when the amount changes.
 func TestAmountsDoNotChangeNames(t *testing.T) {
 	under, now := newNames(t), time.Now().UnixNano()
 	names := make(map[storage.Key]bool)
@@ -120,7 +119,7 @@ func TestAmountsDoNotChangeNames(t *testing.T) {
 	}
 }
 
-// Nobody gets a limit afresh because the day changes, also not with a crash.
+// No client gets a fresh limit because the day changes, even after a crash.
 func TestCountsGoOnAtMidnight(t *testing.T) {
 	for _, p := range []limiter.Params{
 		{Amount: 10, Window: time.Minute},
@@ -133,7 +132,7 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 		}
 		limit, path := &engine.Limit{ID: 1, Limit: arithmetic}, filepath.Join(t.TempDir(), "tally.db")
 		under := newNames(t)
-		const length = 3 * 24 * 60 * 60 // of the epochs of a limit per day, in seconds; where one begins, so does a day
+		const length = 3 * 24 * 60 * 60 // of the epochs of a limit per day, in seconds; each begins at the start of a day
 		next := time.Unix((time.Now().Unix()/length+1)*length, 0)
 		clock := &replayer.Clock{Start: next.Add(-2 * time.Second).UnixNano()}
 		clock.Now.Store(clock.Start)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Whatever stands behind `limit`, it is parsed or refused with what to write, and
-// what is to be written is a limit.
+// All texts after `limit` are parsed or rejected with a replacement, and the replacement is a valid
+// limit.
 func FuzzRate(f *testing.F) {
 	for _, s := range []string{"5/1m", "10r/s burst 5", "500MB/1h burst 1GiB", "99999999999999EB/1h", "100 per 1 minute", "1k/1m", "5-M", "5/", "/1m", "5 / 1", "9999999999999999999/9999999999999w"} {
 		f.Add(s)

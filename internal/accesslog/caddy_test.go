@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// parsed reads a line with a parser of a format.
+// parsed parses a line in a format.
 func parsed(t *testing.T, format, line string) (*Record, error) {
 	t.Helper()
 	p, err := NewParser(format)
@@ -45,11 +45,10 @@ func TestCaddy(t *testing.T) {
 	}
 }
 
-// Times are those of Caddy's encoders, in all formats that they have names for, and of Go
-// layouts.
+// Times of Caddy's encoders are read, in all named formats and in Go layouts.
 func TestCaddyTimes(t *testing.T) {
 	at := time.Date(2026, 11, 20, 10, 0, 0, 123456789, time.UTC)
-	for ts, want := range map[string]time.Duration{ // how exact it is
+	for ts, want := range map[string]time.Duration{ // precision
 		`1795168800.1234567`:               time.Microsecond,
 		`1.7951688001234567e9`:             time.Microsecond,
 		`1795168800`:                       time.Second,
@@ -99,7 +98,7 @@ func TestCaddyDurations(t *testing.T) {
 	}
 }
 
-// What journald, Docker and Caddy's console format write before the JSON doesn't matter.
+// The prefixes of journald, Docker and Caddy's console format before the JSON are ignored.
 func TestCaddyBehindOthers(t *testing.T) {
 	withoutTime := strings.Replace(caddyLine, `"ts":1795168800.123456,`, "", 1)
 	for _, line := range []string{
@@ -112,7 +111,7 @@ func TestCaddyBehindOthers(t *testing.T) {
 	}
 }
 
-// Lines of Caddy's other loggers are not about requests, also where they quote one.
+// Lines of Caddy's other loggers are not requests, even if they quote one.
 func TestOtherLines(t *testing.T) {
 	for _, line := range []string{
 		`{"level":"info","ts":1795168800.1,"msg":"server running"}`,
@@ -130,8 +129,7 @@ func TestOtherLines(t *testing.T) {
 	}
 }
 
-// A record that is used again has nothing of the one before, and what was taken out of that one
-// stays as it was.
+// A reused record keeps nothing of the previous one, and texts taken from that one stay unchanged.
 func TestRecordsAreReused(t *testing.T) {
 	p, err := NewParser("")
 	if err != nil {
@@ -175,7 +173,7 @@ func FuzzParser(f *testing.F) {
 	})
 }
 
-// Whatever the bytes of a log, it is read to its end in lines that are short enough.
+// All bytes of a log are read to the end, in lines of bounded length.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\n"), 1)
 	f.Add([]byte("x"), MaxLine)

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// summary says what a record has.
+// summary returns the fields of a record.
 func summary(r *Record) string {
 	return fmt.Sprint(r.ClientIP, " ", r.User, "|", r.Method, " ", r.Host, " ", r.URI, " ", r.Proto, " tls=", r.TLS, "|", r.Status, " ", r.Logged/1e6, " ", r.Duration/1e6, "|", r.Header)
 }
 
-// Each line is read without a word on its format.
+// Each line is read without naming its format.
 func TestFormatsAreRecognized(t *testing.T) {
 	for _, tt := range []struct{ name, line, want string }{
 		{
@@ -55,7 +55,7 @@ func TestFormatsAreRecognized(t *testing.T) {
 	}
 }
 
-// Format strings are those of nginx, also ones that write JSON.
+// Format strings are those of nginx, including ones for JSON.
 func TestFormatStrings(t *testing.T) {
 	for _, tt := range []struct{ format, line, want string }{
 		{
@@ -92,9 +92,9 @@ func TestFormatStrings(t *testing.T) {
 	}
 }
 
-// A log tells that a header field is missing only if it says so.
+// A missing header field is known only if the format includes it.
 func TestFieldsThatALogHides(t *testing.T) {
-	for line, want := range map[string][2]bool{ // of User-Agent and X-Tenant
+	for line, want := range map[string][2]bool{ // for User-Agent and X-Tenant
 		`10.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-"`: {false, true},
 		`10.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 5`:         {true, true},
 		caddyLine: {false, false},
@@ -106,7 +106,7 @@ func TestFieldsThatALogHides(t *testing.T) {
 	}
 }
 
-// What was sent to a port for HTTP and is none gets no record, and is no garbage.
+// Data other than HTTP on an HTTP port gives no record, and doesn't count as unreadable.
 func TestNoHTTP(t *testing.T) {
 	for _, request := range []string{`\x16\x03\x01\x02`, `-`, ``, `SSH-2.0-Go`} {
 		line := `10.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "` + request + `" 400 150 "-" "-"`

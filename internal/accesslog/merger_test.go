@@ -18,7 +18,7 @@ import (
 
 var start = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 
-// lineAt returns a line of a request that ended some seconds after start, and how long it took.
+// lineAt returns a line of a request that ended some seconds after start, with its duration.
 func lineAt(seconds, took float64) string {
 	return fmt.Sprintf(`{"ts":%f,"request":{"client_ip":"10.0.0.1","method":"GET","uri":"/%g"},"duration":%f,"status":200}`+"\n",
 		float64(start.Unix())+seconds, seconds, took)
@@ -33,7 +33,7 @@ func writeLog(t *testing.T, text []byte) string {
 	return path
 }
 
-// read returns the paths of all requests, in their order, and what was counted.
+// read returns the paths of all requests, in their order, and the counts.
 func read(t *testing.T, stdin io.Reader, paths ...string) (uris []string, counts Counts) {
 	t.Helper()
 	p, err := NewParser("")
@@ -85,8 +85,8 @@ func zstandard(t *testing.T, text string) []byte {
 	return out.Bytes()
 }
 
-// Rotated logs come in the order of their times, however they are named and compressed, and
-// logs of two sites at a time are merged.
+// Rotated logs are read in the order of their times, regardless of names and compression, and
+// concurrent logs of two sites are merged.
 func TestLogsAreMerged(t *testing.T) {
 	oldest := writeLog(t, zipped(t, "garbage\n"+lineAt(0, 0)+lineAt(10, 0)))
 	middle := writeLog(t, zstandard(t, lineAt(100, 0)+lineAt(300, 0)))
@@ -101,7 +101,7 @@ func TestLogsAreMerged(t *testing.T) {
 	}
 }
 
-// A server writes a line when the request ends. A request counts from when it arrived.
+// A server writes a line when the request ends. A request counts from its arrival.
 func TestRequestsComeInTheOrderOfTheirArrival(t *testing.T) {
 	log := lineAt(0, 0) + lineAt(20, 0) + lineAt(30, 25) + lineAt(31, 0) + lineAt(100, 0) + lineAt(200, 199) + lineAt(201, 0)
 	got, counts := read(t, strings.NewReader(log), Standard)
@@ -113,8 +113,7 @@ func TestRequestsComeInTheOrderOfTheirArrival(t *testing.T) {
 	}
 }
 
-// What can't be read is counted, and the first of it quoted with its control characters
-// escaped.
+// Unreadable lines are counted, and the first ones are quoted with escaped control characters.
 func TestGarbage(t *testing.T) {
 	long := strings.Repeat("x", 2*MaxLine)
 	log := "\x1b[2Jevil\u202e\n\n" + long + "\n" + lineAt(0, 0) + `{"level":"info","msg":"started"}` + "\nlast"
@@ -129,7 +128,7 @@ func TestGarbage(t *testing.T) {
 }
 
 // A log that ends in the middle of its compression, or is damaged from its beginning, is read as
-// far as it goes, and the others are read.
+// far as possible, and so are the others.
 func TestTruncatedLog(t *testing.T) {
 	whole, packed := zipped(t, lineAt(0, 0)+lineAt(1, 0)), zstandard(t, lineAt(0, 0)+lineAt(1, 0))
 	for name, tt := range map[string]struct {
@@ -179,7 +178,7 @@ func TestEmptyLog(t *testing.T) {
 	}
 }
 
-// repeated is a text without an end.
+// repeated is an endless text.
 type repeated struct {
 	text string
 	at   int
@@ -194,9 +193,9 @@ func (r *repeated) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Files that are made to keep their reader busy are given up: after a million lines that are no
-// requests, and when they decompress to far more than a log does. What was read before counts, and so
-// do other logs.
+// Files that are made to keep their reader busy are abandoned: after a million lines that are no
+// requests, and if they decompress to far more than a log does. Earlier lines count, and so do
+// other logs.
 func TestBombsAreGivenUp(t *testing.T) {
 	const request = `{"level":"info","ts":1700000000,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"192.0.2.1","method":"GET","host":"a","uri":"/"},"duration":0.1,"status":200}` + "\n"
 	for name, bomb := range map[string]struct {

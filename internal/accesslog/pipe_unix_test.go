@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A named pipe is opened once, and read side by side with files.
+// A named pipe is opened once, and read concurrently with files.
 func TestPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

@@ -8,7 +8,7 @@ import (
 
 const ms = time.Millisecond
 
-// at returns a request of cost 1 by when it was sent and answered.
+// at returns a request of cost 1 with its times of sending and answer.
 func at(sent, answered time.Duration) Admission {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	return Admission{Sent: noon.Add(sent).UnixNano(), Answered: noon.Add(answered).UnixNano(), Cost: 1}

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Timers whose channels are looked at by many at one moment crashed the race
-// detector.
+// Simultaneous access to many timers' channels crashed the race detector.
 func TestTimersOfOneMoment(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	for range 20 {

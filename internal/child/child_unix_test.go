@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// A process that a test started, and what that started, ended with neither a SIGKILL nor a SIGINT of
-// the test; its folder stayed as well. Neither did one that was stopped in a group of its own, when
-// the others did.
+// A process started by a test, and its children, survived a SIGKILL and a SIGINT of the test; its
+// folder stayed as well. A stopped process in a group of its own survived when the others ended.
 func TestChildrenEndWithAProcessThatIsKilled(t *testing.T) {
 	if os.Getenv("CHILD_APART") != "" {
 		beApart(t)
@@ -45,7 +44,7 @@ func TestChildrenEndWithAProcessThatIsKilled(t *testing.T) {
 			if err := parent.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
-			_, _ = io.Copy(io.Discard, said) // until all have ended that could write
+			_, _ = io.Copy(io.Discard, said) // until all possible writers have ended
 			_ = parent.Wait()                // an error: it was killed
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 				_, err := os.Stat(folder)
@@ -60,7 +59,7 @@ func TestChildrenEndWithAProcessThatIsKilled(t *testing.T) {
 	}
 }
 
-// beParent starts processes that start others, which say so, and waits to be killed.
+// beParent starts processes that start others, which print a line, and waits to be killed.
 func beParent(t *testing.T, folder string) {
 	ended := exec.Command("true")
 	family, apart := exec.Command("sh", "-c", "sleep 600 & echo started; wait"), again("CHILD_APART=1")
@@ -86,7 +85,7 @@ func beApart(t *testing.T) {
 	_ = stopped.Wait()
 }
 
-// again returns a process that runs the test with more in its environment.
+// again returns a process that runs the test with an additional environment variable.
 func again(env string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestChildrenEndWithAProcessThatIsKilled$")
 	cmd.Env = append(os.Environ(), env)

@@ -21,12 +21,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// noon is when all tests are.
+// noon is the time of all tests.
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func clock() time.Time { return noon }
 
-// run runs a command line and returns what it prints.
+// run runs a command line and returns its output.
 func run(s operator.Service, args ...string) (out, errs string, err error) {
 	return runWith(s, "", args...)
 }
@@ -44,12 +44,12 @@ func runWith(s operator.Service, input string, args ...string) (out, errs string
 	return stdout.String(), stderr.String(), err
 }
 
-// looks are the commands that read, with what they are called with.
+// looks are the reading commands with their arguments.
 var looks = [][]string{
 	{"status"}, {"zones"}, {"top"}, {"blocked"}, {"refusals"}, {"bans"}, {"history"}, {"usage", "--key", "acme"}, {"audit"}, {"explain", "203.0.113.9"},
 }
 
-// Clients choose keys, and with them what an operator's terminal gets.
+// Clients choose keys, and thereby text on an operator's terminal.
 func TestNothingHostileReachesTheTerminal(t *testing.T) {
 	s := sample.New(clock)
 	s.Add("\x1b]0;x\x07\x1b[2J\u202e\u009b31m\x00\x7f\u2028\xff")
@@ -67,7 +67,7 @@ func TestNothingHostileReachesTheTerminal(t *testing.T) {
 	}
 }
 
-// allPrintable returns what of a text may be printed.
+// allPrintable removes unprintable characters of a text.
 func allPrintable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && !strconv.IsPrint(r) || r == utf8.RuneError {
@@ -132,7 +132,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// What unban says is true: of a client that wasn't banned, and of one that another statement bans.
+// The messages of unban are correct: for a client that wasn't banned, and for one that another rule
+// bans.
 func TestUnban(t *testing.T) {
 	for _, test := range []struct {
 		done operator.Done
@@ -151,7 +152,7 @@ func TestUnban(t *testing.T) {
 	}
 }
 
-// unbans is a service whose answer to unban is given.
+// unbans is a service with a given answer to unban.
 type unbans struct {
 	operator.Service
 	done operator.Done
@@ -159,7 +160,7 @@ type unbans struct {
 
 func (s unbans) Unban(context.Context, operator.Order) (operator.Done, error) { return s.done, nil }
 
-// inLocal puts times of a text into the time zone of the machine.
+// inLocal converts times in a text to the local time zone.
 func inLocal(text string) string {
 	const layout = "2006-01-02 15:04:05"
 	if i := strings.Index(text, "2026-"); i >= 0 {
@@ -239,7 +240,7 @@ func TestStatementsOfAnImport(t *testing.T) {
 	}
 }
 
-// An import of any length is made of orders that may be that long.
+// An import of any length is split into orders of permitted length.
 func TestImportsAreSentInParts(t *testing.T) {
 	var list strings.Builder
 	for i := range 2500 {
@@ -316,7 +317,7 @@ func TestHelpHasExamples(t *testing.T) {
 	}
 }
 
-// watched is a service that is watched until it has been asked a few times.
+// watched is a service that ends watching after a few calls.
 type watched struct {
 	operator.Service
 	asked int
@@ -352,7 +353,7 @@ func TestWatching(t *testing.T) {
 	})
 }
 
-// A store on a network is shown with who uses it, how far it is, and what it has lost.
+// The status of a store on a network shows its machines, its round trip, and its losses.
 func TestStatusShowsTheNetwork(t *testing.T) {
 	clock := func() time.Time { return noon }
 	s := statusOf{sample.New(clock), operator.Status{Started: noon.Add(-time.Hour), Stores: []operator.Store{
@@ -377,7 +378,7 @@ func TestStatusShowsTheNetwork(t *testing.T) {
 	}
 }
 
-// Regions are shown with when they were heard of, and what is wrong with the exchange.
+// The status of regions shows the last contact, and the problem of the exchange.
 func TestStatusShowsRegions(t *testing.T) {
 	since := noon.Add(-time.Minute)
 	s := statusOf{sample.New(clock), operator.Status{Started: noon.Add(-time.Hour), Stores: []operator.Store{{Kind: "sqlite", Region: &operator.Region{
@@ -399,7 +400,7 @@ func TestStatusShowsRegions(t *testing.T) {
 	}
 }
 
-// The size of a store that has counted seven keys is mostly that of its journal.
+// The size of a store with seven keys is mostly its journal.
 func TestStatusExplainsTheJournal(t *testing.T) {
 	s := statusOf{sample.New(clock), operator.Status{Started: noon, Stores: []operator.Store{{Kind: "sqlite", Bytes: 33 << 20, Journal: 32 << 20}}}}
 	out, _, err := run(s, "status")

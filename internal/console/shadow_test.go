@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// shadowed is a service of which some keys and a zone are in shadow.
+// shadowed is a service with some keys and a zone in shadow.
 type shadowed struct {
 	operator.Service
 	keys []operator.Key
@@ -21,8 +21,7 @@ func (s shadowed) Status(context.Context) (operator.Status, error) {
 	return operator.Status{Shadow: []string{"login", "search"}}, nil
 }
 
-// What a shadow limit would refuse stands in a column of its own, which is left out where there is
-// none.
+// Refusals that a shadow limit would make have their own column, which is omitted if it is empty.
 func TestKeysOfShadowLimits(t *testing.T) {
 	tried := operator.Key{Zone: "login", Limit: "login-3/1m", Text: "a", Used: 3, Amount: 3, Refused: 7, Shadow: true}
 	enforced := operator.Key{Zone: "login", Limit: "login", Text: "a", Used: 5, Amount: 5, Refused: 2}

@@ -25,8 +25,8 @@ func viewName(v browser.View) string {
 	return name
 }
 
-// Every page, at every size and in both schemes: nothing in the console, nothing from
-// elsewhere, nothing to scroll sideways for, and nothing that axe finds.
+// Every page, at every size and in both schemes, has an empty console, loads nothing from
+// elsewhere, needs no horizontal scrolling, and passes axe.
 func TestBrowserPages(t *testing.T) {
 	t.Parallel()
 	chromium := browser.Find(t)
@@ -62,7 +62,7 @@ func TestBrowserPages(t *testing.T) {
 					look(t, page, v, axe.InDepth(), name+"-allowed")
 				}
 				for _, trouble := range page.Troubles() {
-					if !strings.Contains(trouble, "404 (Not Found)") { // the page that isn't there
+					if !strings.Contains(trouble, "404 (Not Found)") { // the missing page
 						t.Error(trouble)
 					}
 				}
@@ -76,15 +76,15 @@ func TestBrowserPages(t *testing.T) {
 	}
 }
 
-// look looks at a page.
+// look inspects a page.
 func look(t *testing.T, page *browser.Page, v browser.View, axe browser.Axe, name string) {
 	t.Helper()
 	keepPicture(t, page, v, name)
 	page.Inspect(t, axe, v, name)
 }
 
-// keepPicture writes a picture of the whole page into the folder DASHBOARD_PICTURES, for
-// people to look at.
+// keepPicture writes a picture of the whole page into the folder DASHBOARD_PICTURES, for manual
+// inspection.
 func keepPicture(t *testing.T, page *browser.Page, v browser.View, name string) {
 	t.Helper()
 	folder := os.Getenv("DASHBOARD_PICTURES")
@@ -100,7 +100,7 @@ func keepPicture(t *testing.T, page *browser.Page, v browser.View, name string) 
 	}
 }
 
-// The plot goes on while somebody looks at it, and numbers follow.
+// The plot and the numbers are updated live.
 func TestBrowserLivePlotMoves(t *testing.T) {
 	t.Parallel()
 	chromium := browser.Find(t)
@@ -180,7 +180,7 @@ func TestBrowserPhonesShowALinePerClient(t *testing.T) {
 	}
 }
 
-// Clicking a zone plots it, and what is refused in it.
+// Clicking a zone plots it, and lists its refusals.
 func TestBrowserZonesHaveAPlot(t *testing.T) {
 	t.Parallel()
 	chromium := browser.Find(t)
@@ -198,7 +198,7 @@ func TestBrowserZonesHaveAPlot(t *testing.T) {
 	}
 }
 
-// What is clicked happens: a ban refuses, lifting it lets in again, and the audit has both.
+// Clicks have effects: a ban refuses, lifting it admits again, and the audit has both.
 func TestBrowserBansAndLifts(t *testing.T) {
 	t.Parallel()
 	chromium := browser.Find(t)

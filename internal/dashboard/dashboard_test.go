@@ -21,7 +21,7 @@ import (
 
 var names = []string{"", "clients", "bans", "history", "audit", "health", "explain"}
 
-// site is a dashboard that is asked as a browser asks.
+// site is a dashboard for requests like a browser's.
 type site struct {
 	t       *testing.T
 	service *sample.Service
@@ -71,7 +71,7 @@ func (s *site) token() string {
 	return found[1]
 }
 
-// form returns a POST as the dashboard's page sends it.
+// form returns a POST like that of the dashboard's page.
 func (s *site) form(path string, fields ...string) *http.Request {
 	s.t.Helper()
 	values := url.Values{"token": {s.token()}}
@@ -111,7 +111,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Links must work below any path: those that begin with a slash don't.
+// Links must work below any path, so they don't begin with a slash.
 func TestLinksAreRelative(t *testing.T) {
 	s := newSite(t, sample.New(time.Now))
 	for _, name := range names {
@@ -157,7 +157,7 @@ func TestEveryAnswerHasTheHeaders(t *testing.T) {
 	}
 }
 
-// Whatever a client calls itself, it is text.
+// All texts from clients stay texts.
 func TestStoredMarkup(t *testing.T) {
 	const evil = `</script><img src=x onerror=alert(1)>"'` + "`{{7}}" + `<!--`
 	service := sample.New(time.Now)
@@ -183,7 +183,7 @@ func TestStoredMarkup(t *testing.T) {
 	}
 }
 
-// No page holds an address that it doesn't show.
+// No page contains an address that it doesn't show.
 func TestAddressesAreNetworks(t *testing.T) {
 	service := sample.New(time.Now)
 	s := newSite(t, service)
@@ -208,7 +208,7 @@ func TestAddressesAreNetworks(t *testing.T) {
 	}
 }
 
-// What can't be noted isn't shown.
+// A list is not revealed if the audit can't record that.
 func TestRevealsAreNotedFirst(t *testing.T) {
 	service := sample.New(time.Now)
 	var reported []error
@@ -292,7 +292,7 @@ func TestReadOnly(t *testing.T) {
 	s.wantPost(200, s.form("explain", "client", "192.0.2.1"))
 }
 
-// Other sites, other users and other keys can't have the user's browser do anything.
+// Other sites, other users and other keys can't make the user's browser execute anything.
 func TestForgedForms(t *testing.T) {
 	service := sample.New(time.Now)
 	s := newSite(t, service)
@@ -340,7 +340,7 @@ func TestForgedForms(t *testing.T) {
 	}))
 }
 
-// endless is a body that counts what is read of it.
+// endless is a body that counts the bytes read from it.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -366,7 +366,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// A thousand browsers want live updates: few get them, and when they are gone, others do.
+// A thousand browsers want live updates: few get them, and when those are gone, others do.
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := sample.New(time.Now)
@@ -404,7 +404,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 		r, cancel := open()
 		all.Go(func() { s.ask(r) })
-		time.Sleep(10 * time.Second) // of the bubble
+		time.Sleep(10 * time.Second) // in virtual time
 		if service.Streams() != 1 {
 			t.Error("afterwards nobody gets a stream")
 		}
@@ -425,7 +425,7 @@ func TestEvents(t *testing.T) {
 		w := httptest.NewRecorder()
 		var done sync.WaitGroup
 		done.Go(func() { s.handler.ServeHTTP(w, r) })
-		time.Sleep(3500 * time.Millisecond) // of the bubble
+		time.Sleep(3500 * time.Millisecond) // in virtual time
 		cancel()
 		done.Wait()
 		synctest.Wait()

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
 )
 
-// The token works once, for who has it, and the cookie from then on.
+// The token works once, and the cookie from then on.
 func TestDoor(t *testing.T) {
 	door := dashboard.NewDoor(newSite(t, sample.New(time.Now)).handler)
 	server := httptest.NewServer(door)
@@ -63,7 +63,7 @@ func TestDoor(t *testing.T) {
 	}
 }
 
-// A name that another site points to this machine is none of its own.
+// A name that another site points to this machine is rejected.
 func TestDoorAgainstRebinding(t *testing.T) {
 	door := dashboard.NewDoor(newSite(t, sample.New(time.Now)).handler)
 	for host, want := range map[string]int{
@@ -84,7 +84,7 @@ func TestDoorAgainstRebinding(t *testing.T) {
 	}
 }
 
-// Live updates don't keep it from ending.
+// Live updates don't prevent it from ending.
 func TestDoorEnds(t *testing.T) {
 	door := dashboard.NewDoor(newSite(t, sample.New(time.Now)).handler)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

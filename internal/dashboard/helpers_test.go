@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// withCancel returns a request that a function ends, as a browser does that goes away.
+// withCancel returns a request with a function that ends it, like a browser that disconnects.
 func withCancel(r *http.Request) (*http.Request, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
 	return r.WithContext(ctx), cancel

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// asked is a service that knows one client by all its names, and keeps what it was asked last.
+// asked is a service that knows one client by all its names, and keeps the last question.
 type asked struct {
 	*sample.Service
 	last operator.Question
@@ -33,7 +33,7 @@ func (a *asked) Ban(context.Context, operator.Order) (operator.Done, error) {
 	return operator.Done{Client: masked, Changed: 1}, nil
 }
 
-// newLooks returns a site whose clock stands still.
+// newLooks returns a site with a stopped clock.
 func newLooks(t *testing.T) (*site, *asked) {
 	service := &asked{Service: sample.New(time.Now)}
 	now := time.Now()
@@ -42,7 +42,7 @@ func newLooks(t *testing.T) (*site, *asked) {
 	}), service
 }
 
-// Somebody who reads only could find a masked address by asking for halves of its network.
+// A read-only user could find a masked address by a binary search of its network.
 func TestQuestionsAboutAddressesAreNotedAndBounded(t *testing.T) {
 	s, service := newLooks(t)
 	networks := []string{"203.0.113.0/25", "203.0.113.64/26", masked, "key:" + masked, "2001:db8::/49"}
@@ -61,7 +61,7 @@ func TestQuestionsAboutAddressesAreNotedAndBounded(t *testing.T) {
 	s.wantPost(200, s.form("explain", "client", networks[0]))
 }
 
-// Viewers that can't be told apart in bounded memory share a bound.
+// Viewers beyond the bound of memory share a bound of looks.
 func TestLooksOfManyViewersAreBounded(t *testing.T) {
 	s, _ := newLooks(t)
 	refused := 0
@@ -76,7 +76,7 @@ func TestLooksOfManyViewersAreBounded(t *testing.T) {
 	}
 }
 
-// A reference and a tag name a client whose address the reader doesn't know.
+// A reference and a tag name a client whose address the user doesn't know.
 func TestClientsThatAreNotNamedByTheirAddressStayMasked(t *testing.T) {
 	s, service := newLooks(t)
 	reference := strings.Repeat("ab12 ", 16)

@@ -47,7 +47,7 @@ func TestCutPrint(t *testing.T) {
 	}
 }
 
-// Whatever is around it, no address is left.
+// No address is left, in any surroundings.
 func FuzzMask(f *testing.F) {
 	for _, seed := range []string{"key:", "2001:db8::1", strings.Repeat(":", 1000), strings.Repeat("1.", 500), strings.Repeat("a:", 500)} {
 		f.Add(seed)

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// What isn't over, or isn't written yet, is no drop to zero.
+// A period that isn't over, or isn't written yet, doesn't look like a drop to zero.
 func TestDensePoints(t *testing.T) {
 	start := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
 	at := func(minutes int) time.Time { return start.Add(time.Duration(minutes) * time.Minute) }

@@ -18,8 +18,8 @@ var updateScreenshots = flag.Bool("screenshots.update", false, "take the picture
 
 const pictures = "../../docs/pictures"
 
-// TestScreenshots takes the pictures in the documents, with clients that are made up. It is
-// for `make screenshots`, and checks nothing.
+// TestScreenshots takes the pictures in the documents, with made-up clients. It is for `make
+// screenshots`, and checks nothing.
 func TestScreenshots(t *testing.T) {
 	if !*updateScreenshots {
 		t.Skip("make screenshots takes pictures")

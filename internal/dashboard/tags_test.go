@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// Ten rows were `in 203.0.113.0/24`: a tag tells them apart, the same on all pages.
+// Ten rows were `in 203.0.113.0/24`: a tag distinguishes them, the same on all pages.
 func TestRowsHaveTags(t *testing.T) {
 	s := newSite(t, sample.New(time.Now))
 	const tag = `203.0.113.0/24</span> <code class="client">3fa9c1</code>`
@@ -28,7 +28,7 @@ func TestRowsHaveTags(t *testing.T) {
 	}
 }
 
-// Whoever types the addresses of a network one by one doesn't learn whose a tag is.
+// Typing the addresses of a network one by one doesn't reveal the address of a tag.
 func TestNoTagForATypedAddress(t *testing.T) {
 	s := newSite(t, sample.New(time.Now))
 	for _, path := range []string{"explain", "ban"} {
@@ -39,7 +39,7 @@ func TestNoTagForATypedAddress(t *testing.T) {
 	}
 }
 
-// withService has a dashboard show another service.
+// withService makes a dashboard show another service.
 func withService(service operator.Service) func(*dashboard.Options) {
 	return func(o *dashboard.Options) { o.Service = service }
 }
@@ -55,7 +55,7 @@ func (referring) Ban(context.Context, operator.Order) (operator.Done, error) {
 	return operator.Done{Client: "203.0.113.77", Changed: 1}, nil
 }
 
-// A reference that was typed without ref: showed the address of its client, which no audit noted.
+// A reference typed without ref: showed the address of its client, without an audit entry.
 func TestReferencesAndTagsRevealNoAddress(t *testing.T) {
 	s := newSite(t, sample.New(time.Now), withService(referring{sample.New(time.Now)}))
 	reference := strings.Repeat("ab12", 16)
@@ -68,7 +68,7 @@ func TestReferencesAndTagsRevealNoAddress(t *testing.T) {
 	}
 }
 
-// The latest refusals are there before a script runs, and with them what they have in common.
+// The latest refusals and their common properties are on the page before a script runs.
 func TestLatestRefusalsAreOnThePage(t *testing.T) {
 	s := newSite(t, sample.New(time.Now))
 	body := s.get("")
@@ -87,7 +87,7 @@ func TestLatestRefusalsAreOnThePage(t *testing.T) {
 
 var unitsAndRefusals = regexp.MustCompile(`data-label="Units" class="n[^"]*">([0-9,]+)</td><td role="cell" data-label="Refused" class="n[^"]*">([0-9,]+)`)
 
-// Who used most was in the order of a number that no column had.
+// The clients with the highest usage were ordered by a number that no column showed.
 func TestRowsAreSortedByAColumnThatIsShown(t *testing.T) {
 	s := newSite(t, sample.New(time.Now))
 	for by, column := range map[string]int{"units": 1, "refused": 2} {
@@ -109,7 +109,7 @@ func TestRowsAreSortedByAColumnThatIsShown(t *testing.T) {
 	}
 }
 
-// unbanning notes how a ban was lifted.
+// unbanning records how a ban was lifted.
 type unbanning struct {
 	operator.Service
 	last operator.Order

@@ -35,7 +35,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// What two sets have seen is merged to what one would have.
+// Merging the sketches of two sets gives the sketch of their union.
 func TestMerge(t *testing.T) {
 	for _, n := range []int{0, 1, 50, 1020, 1100, 5000} {
 		var one, other, both Set
@@ -52,7 +52,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// No value is lost that is added while somebody takes what was seen.
+// No value is lost that is added concurrently with Take.
 func TestAddAndTakeTogether(t *testing.T) {
 	var set Set
 	var group sync.WaitGroup
@@ -78,7 +78,7 @@ func TestAddAndTakeTogether(t *testing.T) {
 	}
 }
 
-// Any bytes are some sketch.
+// Any bytes are a valid sketch.
 func FuzzSketch(f *testing.F) {
 	f.Add([]byte(nil), []byte{1})
 	f.Add([]byte{0xff, 0xff, 0, 0}, []byte{7, 7, 7})

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzCovers holds endpoints to what must be true of any request: what is the endpoint
-// is named by it, what is named is covered, and what is covered stays so when it is
-// spelled once more in a way that programs undo.
+// FuzzCovers checks properties of all requests: a request that is the endpoint also names it, a
+// request that names it is covered, and a covered one stays covered in a further spelling that
+// programs undo.
 func FuzzCovers(f *testing.F) {
 	for _, target := range []string{"/login", "/login;x", "/%2e%2e/login", "//x/login", "/a.php/login.json/b", "/caf%C3%A9", "/login?mode=heavy&a;b"} {
 		f.Add("/login", target)
@@ -41,7 +41,7 @@ func FuzzCovers(f *testing.F) {
 		} {
 			other := &Request{Path: spelled, RawPath: u.RawPath}
 			if u.RawPath != "" || strings.ContainsAny(u.Path, "\x00?#;%\\") || strings.Contains(u.Path, "::$") || strings.HasPrefix(u.Path, "//") {
-				break // what is added may lie behind what is cut, in a parameter, or before a host
+				break // the addition may be after a cut, in a parameter, or before a host
 			}
 			if !e.Covers(other) {
 				t.Errorf("%q covers %q, and not %q", pattern, u.Path, spelled)
@@ -50,8 +50,8 @@ func FuzzCovers(f *testing.F) {
 	})
 }
 
-// upper returns s in upper case. What is not UTF-8 stays as it is, where strings.ToUpper
-// makes other bytes of it.
+// upper returns s in upper case. It leaves invalid UTF-8 unchanged, while strings.ToUpper changes
+// its bytes.
 func upper(s string) string {
 	if !utf8.ValidString(s) {
 		return s
@@ -99,7 +99,7 @@ func decodePercent(text string) string {
 	return b.String()
 }
 
-// FuzzFold holds decoding in one pass to what decoding in rounds gives, and to be stable.
+// FuzzFold compares decoding in one pass with decoding in rounds, and checks that it is stable.
 func FuzzFold(f *testing.F) {
 	for _, text := range []string{"%2541", "%c0%af", "％２５41", "\xff%", "%df%f9", "\xdf\xf9", "%u0041", "%25u0041", "İıſK"} {
 		f.Add(text)
@@ -126,7 +126,7 @@ func FuzzFold(f *testing.F) {
 	})
 }
 
-// FuzzQuery holds that a condition is met by every query that has its parameter.
+// FuzzQuery checks that every query with a condition's parameter meets the condition.
 func FuzzQuery(f *testing.F) {
 	f.Add("mode", "heavy", "a;b&x=%zz")
 	f.Add("a b", "%", "[")

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// received returns a request as Go's server makes one of a request target.
+// received returns the request that Go's server makes from a request target.
 func received(t testing.TB, method, target string) *Request {
 	t.Helper()
 	u, err := url.ParseRequestURI(target)
@@ -191,9 +191,9 @@ func TestIsWithQuery(t *testing.T) {
 	}
 }
 
-// Spellings that real routers accept and that weren't counted: a semicolon begins the query
-// for Fastify and restify, h3 and Nitro skip a `=` before a name, ASP.NET takes sessions out
-// of the path, and method-override takes the first method of a list.
+// Real routers accept these spellings, but they weren't counted: a semicolon begins the query for
+// Fastify and restify, h3 and Nitro skip a `=` before a name, ASP.NET removes sessions from the
+// path, and method-override uses the first method of a list.
 func TestSpellingsOfRealRoutersAreCounted(t *testing.T) {
 	login, search := mustNew(t, nil, "/login", nil), mustNew(t, nil, "/search", map[string]string{"mode": "heavy"})
 	aspx, glob := mustNew(t, nil, "/login.aspx", nil), mustNew(t, nil, "/users/*/login", nil)
@@ -231,7 +231,7 @@ func TestSpellingsOfRealRoutersAreCounted(t *testing.T) {
 	}
 }
 
-// Where programs disagree on what `..` removes, a path counted for every endpoint.
+// A path with disputed `..` counted for every endpoint.
 func TestDisputedPathCountsForWhatItNames(t *testing.T) {
 	for path, want := range map[string]struct{ covered, other []string }{
 		"/files/a%2f..%2fb":              {[]string{"/files/*", "/b", "/files/b", "/*", "/files", "/*b"}, []string{"/login", "/", "/api/*", "/*.php", "/b/files"}},
@@ -275,8 +275,8 @@ func TestTunnelIsGetAsWell(t *testing.T) {
 	}
 }
 
-// A star in a value is any text, as in a path; it was taken for itself, so that such
-// an endpoint matched nothing.
+// A star in a value is any text, as in a path; it was taken literally, so that such an endpoint
+// matched nothing.
 func TestStarInValueIsAnyText(t *testing.T) {
 	for value, values := range map[string]struct{ is, covered, other []string }{
 		"/wp/v2/search*": {
@@ -383,8 +383,8 @@ func TestBadEndpoints(t *testing.T) {
 	}
 }
 
-// All that differ in case only are folded alike, as are those that Caddy's path
-// matcher takes for each other.
+// All runes that differ only in case are folded alike, and so are those that Caddy's path matcher
+// treats as equal.
 func TestFoldRune(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		f := foldRune(r)
@@ -394,8 +394,8 @@ func TestFoldRune(t *testing.T) {
 	}
 }
 
-// Reading a hostile request takes time that is linear in its length: these end at
-// once, or not within the time of a test.
+// Reading a hostile request takes time that is linear in its length: otherwise these would exceed
+// the time of a test.
 func TestHostileLengths(t *testing.T) {
 	const size = 64 << 10
 	endpoints := []*Endpoint{

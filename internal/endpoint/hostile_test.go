@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// hostileUnits are what hostile requests are full of: what is decoded in rounds, split in
-// pairs, resolved, taken for a script.
+// hostileUnits are the parts of hostile requests: they need decoding in rounds, splitting in pairs,
+// resolving, or look like a script.
 var hostileUnits = []string{
 	"%c0%a5", "\xc0\xa5", "%c0%a5c0%a5", "%\xc0\xa5c0", "%25", "%2525", "%%32%35", "%u0025", "%u00%32%35", "%u00c0", "%ef%bc%85", "％２５", "%e0%80%a5", "%f0%80%80%a5", "%c8%ba", "\xff",
 	";", "&", "?", "=", "&&;", "a&", "a=&", "=a&", "_method&", "mode=%68&", "mode=x&", "%25=&", "a[=&", "a%00=b%00&", "%6d=?", "a;b/", "+", "%20", "%00", "#",
@@ -45,8 +45,8 @@ func hostileText(unit string, size int) string {
 	return strings.Repeat(unit, size/len(unit)+1)[:size]
 }
 
-// Reading is linear in the length of a request, counted in steps, and done once for all
-// endpoints. It took as many rounds over the text as something in it was encoded.
+// Reading is linear in the length of a request, counted in steps, and done once for all endpoints.
+// It took as many rounds over the text as its deepest encoding.
 func TestHostileRequestIsReadOnceInFewSteps(t *testing.T) {
 	endpoints := hostileEndpoints(t)
 	for _, unit := range hostileUnits {
@@ -56,8 +56,7 @@ func TestHostileRequestIsReadOnceInFewSteps(t *testing.T) {
 	}
 }
 
-// stepsPerByte is how many steps a byte of a request takes at most: a path is read in
-// several ways.
+// stepsPerByte bounds the steps for a byte of a request: a path is read in several ways.
 const stepsPerByte = 60
 
 func checkSteps(t *testing.T, name string, r *Request, endpoints []*Endpoint) {
@@ -107,8 +106,8 @@ func FuzzSteps(f *testing.F) {
 	})
 }
 
-// BenchmarkHostile reads 14 kB of each kind in each place, for one endpoint. The fastest of
-// all runs says most, on a machine that does other things besides.
+// BenchmarkHostile reads 14 kB of each kind in each place, for one endpoint. On a busy machine the
+// fastest run is the most informative.
 func BenchmarkHostile(b *testing.B) {
 	const size = 14 << 10
 	e := mustNew(b, []string{"POST"}, "/login", map[string]string{"mode": "heavy"})

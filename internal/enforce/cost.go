@@ -43,7 +43,7 @@ func parseCost(text string) int64 {
 	return cost
 }
 
-// CostRule returns the first rule that matches the request.
+// costRule returns the first rule that matches the request.
 func (z *Zone) costRule(r *http.Request) (*CostRule, error) {
 	for i := range z.Costs {
 		p := &z.Costs[i]

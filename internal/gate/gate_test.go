@@ -97,7 +97,7 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// A config with another number takes effect for requests of the one before.
+// A config with another number affects requests of the previous one.
 func TestAnotherRule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, wide, narrow := new(Gate), Rule{Most: 3}, Rule{Most: 1, Wait: time.Hour, Queue: 9}
@@ -151,7 +151,8 @@ func TestAllGatesTogetherAreBounded(t *testing.T) {
 	})
 }
 
-// Whatever comes, waits and is given up, no more are under way than may be, and no place is lost.
+// In all sequences of arrivals, waits and cancellations, no more requests than permitted are in
+// flight, and no place is lost.
 func TestPlacesAreNeitherLostNorDoubled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, r := new(Gate), Rule{Most: 4, Wait: 50 * time.Millisecond, Queue: 20}

@@ -64,7 +64,7 @@ func (p *place) setFail(f func(n int) (before, after error)) {
 	p.fail, p.n = f, 0
 }
 
-// points returns what a place has of a series, at a resolution.
+// points returns a place's points of a series, at a resolution.
 func (p *place) points(t *testing.T, of storage.Series, resolution time.Duration) []storage.Point {
 	t.Helper()
 	now := time.Now().UnixNano()
@@ -77,7 +77,7 @@ func (p *place) points(t *testing.T, of storage.Series, resolution time.Duration
 	return points
 }
 
-// total adds up what a place has of a series, and holds the resolutions against one another.
+// total adds up a place's points of a series, and compares the resolutions with each other.
 func (p *place) total(t *testing.T, of storage.Series) (total storage.Tally) {
 	t.Helper()
 	for i, r := range storage.Rollups {
@@ -106,8 +106,8 @@ func closed(t *testing.T, r *Reporter) {
 	}
 }
 
-// What comes in a minute is reported as of that minute, the last one when the reporter is
-// closed. Where nothing comes, nothing is written.
+// The counts of a minute are reported for that minute, the last one when the reporter is closed.
+// Minutes without counts are not written.
 func TestMinutes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		l, p := new(Ledger), newPlace(t)
@@ -160,7 +160,7 @@ func TestMinutes(t *testing.T) {
 	})
 }
 
-// Requests count while somebody takes: nothing is lost or counted twice.
+// Requests count concurrently with takes: nothing is lost or counted twice.
 func TestCountAndTakeTogether(t *testing.T) {
 	l := new(Ledger)
 	l.SetSeed(1)
@@ -208,7 +208,7 @@ func TestCountAndTakeTogether(t *testing.T) {
 	}
 }
 
-// watcher notes what an observer is told.
+// watcher records the observer's events.
 type watcher struct {
 	waits, written int
 	givenUp        int
@@ -220,7 +220,7 @@ func (w *watcher) HistoryWritten(givenUp int) {
 	w.givenUp += givenUp
 }
 
-// Reports that fail wait, whether they took effect or not, and count once in the end.
+// Failed reports wait, whether they took effect or not, and count once in the end.
 func TestReportsThatFail(t *testing.T) {
 	seed := rand.Uint64()
 	chance := rand.New(rand.NewPCG(seed, 0))
@@ -283,8 +283,7 @@ func TestReportsWaitBounded(t *testing.T) {
 	}
 }
 
-// Two processes count together. One is killed: what it had not reported is lost, and nothing
-// else.
+// Two processes count together. One is killed: only its unreported counts are lost.
 func TestTwoProcesses(t *testing.T) {
 	p := newPlace(t)
 	var ledgers [2]Ledger
@@ -309,8 +308,8 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// A key that wants a hundredth of everything is found in a flood of others, and weighed about
-// right.
+// A key with a hundredth of the demand is found in a flood of others, with approximately its
+// weight.
 func TestHeavyKeyInAFlood(t *testing.T) {
 	m := new(Ledger).Meter(five)
 	const requests = 400_000

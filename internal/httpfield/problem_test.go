@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Whatever a client sends as Accept, it gets a problem detail only if it names
-// one, and however it splits the field.
+// For all values of Accept, a client gets a problem detail only if it names one, however it splits
+// the field.
 func FuzzAccept(f *testing.F) {
 	for _, seed := range []string{
 		"", "*/*", ProblemType, ProblemType + ";q=0", "text/html, " + ProblemType + ";q=0.5", ProblemType + ";q=1e400",

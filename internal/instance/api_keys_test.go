@@ -34,8 +34,8 @@ func addKey(t *testing.T, h *Instance, name, tier string) (string, apikeys.Store
 
 func isKnown(h *Instance, key string) bool { return h.Shared.Keys.Load().Find(key, time.Now()) != nil }
 
-// A key holds while the secret is replaced, is sealed again under the new line, and ends everywhere
-// when it is revoked then.
+// A key stays valid while the secret is replaced, is resealed with the new line, and a later
+// revocation ends it everywhere.
 func TestSharedKeysOutliveTheSecret(t *testing.T) {
 	store := newNotesStore()
 	key, stored := addKey(t, machineWith(t, store, "a"), "acme", "free")
@@ -53,7 +53,7 @@ func TestSharedKeysOutliveTheSecret(t *testing.T) {
 	if err := fresh.Shared.RevokeKeys(t.Context(), fresh.Shared.KeysOf("acme", stored.Entry().ID)); err != nil {
 		t.Fatal(err)
 	}
-	if err := late.Shared.sealAgain(); err != nil { // which may not have heard of it
+	if err := late.Shared.sealAgain(); err != nil { // it may not have heard of it
 		t.Fatal(err)
 	}
 	if isKnown(fresh, key) || isKnown(machineWith(t, store, "b", "a"), key) {
@@ -61,8 +61,8 @@ func TestSharedKeysOutliveTheSecret(t *testing.T) {
 	}
 }
 
-// A machine that gives a key another tier, and hasn't heard yet that it was revoked, doesn't bring it
-// back.
+// A machine that changes the tier of a key, before it hears of the key's revocation, doesn't
+// restore the key.
 func TestRevokedKeysStayRevoked(t *testing.T) {
 	store := newNotesStore()
 	one := machineWith(t, store, "a")
@@ -99,7 +99,7 @@ func TestSharedKeysAreSealed(t *testing.T) {
 	}
 }
 
-// What is not a key is left out, and the others hold.
+// Notes that are no keys are ignored, and the others apply.
 func TestNotesThatAreNoKeys(t *testing.T) {
 	h := machineWith(t, newNotesStore(), "a")
 	key, stored := addKey(t, h, "acme", "free")
@@ -119,7 +119,7 @@ func TestNotesThatAreNoKeys(t *testing.T) {
 	}
 }
 
-// The number of keys has a bound, and a name has one tier.
+// The number of keys is bounded, and a name has one tier.
 func TestSharedKeysThatCannotBe(t *testing.T) {
 	h := machineWith(t, newNotesStore(), "a")
 	addKey(t, h, "acme", "free")

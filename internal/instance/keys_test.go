@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-// fleetStore is a NetworkStore for tests: a store in memory that has a vault.
+// fleetStore is a NetworkStore for tests: a store in memory with a vault.
 type fleetStore struct {
 	counts *memory.Database
 	mu     sync.Mutex
@@ -64,7 +64,7 @@ func (v fleetVault) SwapValue(_ context.Context, name string, former, value []by
 	return v.of.values[name], nil
 }
 
-// machineOn starts an instance on a store, as a machine with a secret file does.
+// machineOn starts an instance on a store, like a machine with a secret file.
 func machineOn(t *testing.T, store stores.Store, secret string) *Instance {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tally.key")
@@ -80,8 +80,8 @@ func machineOn(t *testing.T, store stores.Store, secret string) *Instance {
 	return h
 }
 
-// Machines that share a store name clients alike, addresses among them. One with another secret
-// is told which file to copy, and does not use the store.
+// Machines that share a store use the same names of clients, including addresses. A machine with
+// another secret reports which file to copy, and does not use the store.
 func TestMachinesShareNames(t *testing.T) {
 	store := &fleetStore{counts: memory.New(), values: make(map[string][]byte)}
 	one, two := machineOn(t, store, "a"), machineOn(t, store, "a")

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-// notesStore is a fleetStore that keeps notes as well.
+// notesStore is a fleetStore that also keeps notes.
 type notesStore struct{ *fleetStore }
 
 func (s notesStore) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
@@ -30,7 +30,7 @@ func (s notesStore) Open(ctx context.Context, timeout time.Duration) (storage.St
 	}{vault, vault.Store.(storage.Notebook)}, nil
 }
 
-// machineWith starts an instance on a store, as a machine does with a secret file of some lines.
+// machineWith starts an instance on a store, like a machine whose secret file has some lines.
 func machineWith(t *testing.T, store stores.Store, lines ...string) *Instance {
 	t.Helper()
 	var text strings.Builder
@@ -53,7 +53,7 @@ func machineWith(t *testing.T, store stores.Store, lines ...string) *Instance {
 	return h
 }
 
-// stateLines has a machine make some statements, one after the other.
+// stateLines makes a machine add some rules, one after the other.
 func stateLines(t *testing.T, h *Instance, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
@@ -67,8 +67,8 @@ func stateLines(t *testing.T, h *Instance, lines ...string) {
 	}
 }
 
-// mustState fails the test unless a machine that starts now reads these statements, all of them
-// sealed under the line in use.
+// mustState fails the test unless a newly started machine reads these rules, all of them sealed
+// with the line in use.
 func mustState(t *testing.T, h *Instance, lines ...string) {
 	t.Helper()
 	var is []string
@@ -81,8 +81,7 @@ func mustState(t *testing.T, h *Instance, lines ...string) {
 	}
 }
 
-// What is sealed again under a new line of the secret says the same as before: an allowance isn't
-// lifted by a ban that was there before it.
+// Resealed rules are unchanged: an earlier ban doesn't lift an allowance.
 func TestStatementsSealedAgain(t *testing.T) {
 	store := notesStore{&fleetStore{counts: memory.New(), values: make(map[string][]byte)}}
 	lines := []string{"allow 203.0.113.7 until 2099-01-01", "ban 203.0.113.7"}
@@ -98,8 +97,8 @@ func TestStatementsSealedAgain(t *testing.T) {
 	mustState(t, machineWith(t, store, "b", "a"), lines...)
 }
 
-// A machine that seals statements again, and hasn't heard yet what another one has changed, doesn't
-// undo that.
+// A machine that reseals rules, before it hears of another machine's change, doesn't undo the
+// change.
 func TestStatementsChangedWhileSealedAgain(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *Instance, rules.Target){
 		"removed": func(t *testing.T, h *Instance, target rules.Target) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Every text is there in every language, with what is put into it, and without HTML.
+// Every text exists in every language, with its values, and without HTML.
 func TestEveryTextIsThereInEveryLanguage(t *testing.T) {
 	if got := tags(); !slices.Equal(got, []string{"en", "de", "fr", "es", "pt", "it", "nl", "pl", "ja", "zh"}) {
 		t.Errorf("the languages are %v", got)
@@ -36,7 +36,7 @@ func TestEveryTextIsThereInEveryLanguage(t *testing.T) {
 	}
 }
 
-// checkText checks a text that has a verb of fmt once, or none if verb is "".
+// checkText checks a text that contains a verb of fmt once, or none if verb is "".
 func checkText(t *testing.T, name, text, verb string) {
 	t.Helper()
 	rest := text

@@ -41,7 +41,8 @@ func TestSwitchTurnsOffOnlyWhenTheLoadWasLowForAWhile(t *testing.T) {
 	}
 }
 
-// The rate of any arrivals is that of a slow count over the last nine to ten tenths of the window.
+// The rate of any arrivals equals that of a slow count over the last nine to ten tenths of the
+// window.
 func TestRateIsThatOfTheLastWindow(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	r := NewRate(10, 5*time.Second)
@@ -141,7 +142,7 @@ func TestProcessor(t *testing.T) {
 		want      float64
 	}{
 		{10 * second, 175, 1100, nil, 1.5},
-		{10*second + 1, 999, 1200, nil, 1.5}, // looked at a moment ago
+		{10*second + 1, 999, 1200, nil, 1.5}, // sampled a moment ago
 		{11 * second, 185, 1200, nil, 0.2},
 		{12 * second, 0, 0, errors.New("away"), 0.2},
 		{1 * second, 285, 1300, nil, 2}, // the clock was set

@@ -19,7 +19,7 @@ func clientOf(t *testing.T, handler http.Handler) *Client {
 	return NewClient("tcp", strings.TrimPrefix(server.URL, "http://"))
 }
 
-// answer is what a method of a service returns, and what it was asked for.
+// answer is the result of a service's method, and its question.
 type answer struct{ asked, value, err any }
 
 // callAll calls all methods of a service that answer at once.
@@ -57,7 +57,7 @@ func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
 	return answers
 }
 
-// A client is the service that it asks.
+// A client behaves like the service that it asks.
 func TestAClientIsTheService(t *testing.T) {
 	f := new(fake)
 	near := callAll(t, f, f)
@@ -122,7 +122,7 @@ func TestAClientSaysWhatAnswers(t *testing.T) {
 
 func TestAClientWithoutCaddy(t *testing.T) {
 	server := httptest.NewServer(nil)
-	server.Close() // nobody listens there now
+	server.Close() // nothing listens there now
 	for _, c := range []*Client{NewClient("tcp", strings.TrimPrefix(server.URL, "http://")), NewClient("unix", filepath.Join(t.TempDir(), "none.sock"))} {
 		if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "start Caddy, or name its admin endpoint with --address") {
 			t.Errorf("got %v", err)

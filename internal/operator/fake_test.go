@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fake is a service that notes what it is asked for.
+// fake is a service that records questions.
 type fake struct {
 	mu     sync.Mutex
 	asked  any // guarded by mu: the last query, question, order or list
@@ -93,7 +93,7 @@ func (f *fake) Refusals(_ context.Context, zone string) (Refusals, error) {
 	return Refusals{Sampled: 2, Latest: []Refused{{Zone: "login", Tag: "3fa9c1", Times: 2}}, Paths: []RefusedShare{{"/login", 2}}}, f.note(zone)
 }
 
-// Events passes on what the test sends.
+// Events passes on the test's events.
 func (f *fake) Events(ctx context.Context) (<-chan Event, error) {
 	if f.events == nil {
 		return nil, Errorf(http.StatusTooManyRequests, "there are %d streams already", MaxStreams)

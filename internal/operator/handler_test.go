@@ -114,7 +114,7 @@ func TestMistakesAreSaid(t *testing.T) {
 	}
 }
 
-// A page of another site can have a browser send a form, or JSON as plain text.
+// A page of another site can make a browser send a form, or JSON as plain text.
 func TestFormsAreRefused(t *testing.T) {
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/json-patch+json", "application/jsonx", ";"} {
 		f := new(fake)
@@ -144,7 +144,7 @@ func TestErrorsOfAServiceAreJSON(t *testing.T) {
 	}
 }
 
-// reader is a response that somebody reads.
+// reader is a response with a reader.
 type reader struct {
 	header   http.Header
 	pieces   chan string

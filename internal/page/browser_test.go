@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// serve serves the page: the query has its language and how many seconds to wait.
+// serve serves the page. The query contains its language and the waiting time in seconds.
 func serve(t *testing.T) (address string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,8 +28,9 @@ func serve(t *testing.T) (address string) {
 	return server.URL
 }
 
-// In both schemes from 320 to 1280 px, with and without scripts, and in every language: nothing in
-// the console, nothing from elsewhere, nothing to scroll sideways for, and nothing that axe finds.
+// In both schemes from 320 to 1280 px, with and without scripts, and in every language, the page
+// has an empty console, loads nothing from elsewhere, needs no horizontal scrolling, and passes
+// axe.
 func TestBrowserShowsThePage(t *testing.T) {
 	t.Parallel()
 	b, axe, address := browser.Start(t, browser.Find(t)), browser.FindAxe(t), serve(t)
@@ -50,8 +51,8 @@ func TestBrowserShowsThePage(t *testing.T) {
 	page.WantQuiet(t, address)
 }
 
-// The page counts down, and then says that the time is over and shows the link. The time is that
-// of a fake clock.
+// The page counts down, and then says that the time is over and shows the link. It uses a fake
+// clock.
 func TestBrowserCountsDown(t *testing.T) {
 	t.Parallel()
 	b, address := browser.Start(t, browser.Find(t)), serve(t)
@@ -86,8 +87,8 @@ func TestBrowserCountsDown(t *testing.T) {
 	page.WantQuiet(t, address)
 }
 
-// The script counts down in words that the browser knows. They are those of the table, for every
-// number that there is a form for.
+// The script counts down in the browser's own words. They equal those of the table, for every
+// number with a form.
 func TestTimesAreThoseOfTheBrowser(t *testing.T) {
 	t.Parallel()
 	b, address := browser.Start(t, browser.Find(t)), serve(t)

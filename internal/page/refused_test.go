@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/language"
 )
 
-// example is a page with everything that there can be on it.
+// example is a page with all optional parts.
 type example struct {
 	texts     *language.Texts
 	site      Site
@@ -31,8 +31,7 @@ func render(t testing.TB, e example) string {
 	return string(html)
 }
 
-// The script and style that a browser finds in the page are those that the policy allows, and
-// there is nothing else that it would have to allow.
+// The policy allows exactly the script and style that a browser finds in the page.
 func TestPolicyAllowsThePage(t *testing.T) {
 	html := render(t, full(language.English))
 	for element, directive := range map[string]string{"script": "script-src ", "style": "style-src "} {
@@ -71,7 +70,7 @@ func TestPageInEveryLanguage(t *testing.T) {
 	}
 }
 
-// Without a time there is nothing to count down to, and what is empty isn't there.
+// Without a time there is no countdown, and empty parts are omitted.
 func TestPageWithoutATime(t *testing.T) {
 	html := render(t, example{texts: language.English})
 	if !strings.Contains(html, language.English.Never) {
@@ -96,7 +95,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// One site's pages differ in what they are asked for, whichever was made first.
+// One site's pages differ according to their parameters, in any order of creation.
 func TestPagesOfOneSite(t *testing.T) {
 	p := Refused{Site: Site{Name: "Example" + gap}}
 	for range 2 {
@@ -114,7 +113,7 @@ func TestPagesOfOneSite(t *testing.T) {
 	}
 }
 
-// Whatever the site is called, its name and contact are texts on the page.
+// For all sites, the name and contact are texts on the page.
 func FuzzRefused(f *testing.F) {
 	tags := regexp.MustCompile(`<[^>]*>`)
 	f.Add("Example", "help@example.com", "abc", int64(42))

@@ -1,6 +1,6 @@
 package proof
 
-// mutants break each promise in the places that keep it. Where the code moves, they move along.
+// mutants break each promise in the places that keep it. When code moves, they must be adapted.
 var mutants = []mutant{
 	{"1 sliding: the oldest slot counts whole", "limiter/calendar.go",
 		"return floorDiv(now-c.length+1, c.width)", "return floorDiv(now-c.length+1, c.width) + 1",

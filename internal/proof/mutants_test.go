@@ -11,15 +11,15 @@ import (
 
 // mutant is a change of the code that breaks a promise, so that tests must fail.
 type mutant struct {
-	promise string // what it breaks: a promise of docs/promises.md by its number, and what of it
+	promise string // the broken promise of docs/promises.md, by its number, with the broken part
 	file    string // of the module
 	was, is string // was occurs once in the file
 	tests   string // package
-	run     string // tests that must fail, of which one is enough: a regular expression
+	run     string // a regular expression of tests, of which at least one must fail
 }
 
-// TestMutantsAreCaught breaks the promises one after another, and has the tests fail. Without
-// PROOF it checks that the mutants are still of this code.
+// TestMutantsAreCaught breaks the promises one after another, and expects the tests to fail.
+// Without PROOF it checks that the mutants still match the code.
 func TestMutantsAreCaught(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 }
 
-// overlay returns the path of a file that has the go command read a text instead of a file.
+// overlay returns the path of a file that makes the go command read a text instead of a file.
 func overlay(t *testing.T, path, text string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-// BenchmarkDecide compares decisions with and without regions, of keys that nobody else has used
-// and of such that others have.
+// BenchmarkDecide compares decisions with and without regions, for keys that other regions have
+// used and for keys that they haven't.
 func BenchmarkDecide(b *testing.B) {
 	l, err := limiter.New(limiter.Params{Amount: 1 << 30, Window: 3600e9})
 	if err != nil {

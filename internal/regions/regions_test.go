@@ -22,7 +22,7 @@ import (
 
 var errGone = errors.New("test: the exchange is gone")
 
-// testName names keys alike in all regions.
+// testName names keys identically in all regions.
 func testName(limit storage.LimitID, key []byte, period int64) (storage.Key, bool) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", limit, key, period))
 	return storage.Key(sum[:16]), true
@@ -36,7 +36,7 @@ type site struct {
 	heard  heard
 }
 
-// heard counts what an observer is told.
+// heard counts the observer's events.
 type heard struct {
 	noObserver
 	published, applied, made, failed, recovered atomic.Int64
@@ -50,7 +50,7 @@ func (h *heard) Collected(_, applied, made int) {
 	h.made.Add(int64(made))
 }
 
-// relay tells a site of the bans of its engine.
+// relay notifies a site of the bans of its engine.
 type relay struct {
 	engine.Observer
 	to atomic.Pointer[Regions]
@@ -65,7 +65,7 @@ func (*relay) Punished(reputation.Reason)             {}
 func (*relay) Degraded(time.Duration, error)          {}
 func (*relay) Recovered(time.Duration)                {}
 
-// open opens a region on an exchange, with a store that may be another's.
+// open opens a region on an exchange. Its store may be shared with another one.
 func open(t *testing.T, name string, at *exchangetest.Memory, counts *memory.Database, change ...func(*Options)) *site {
 	t.Helper()
 	r, s := new(relay), &site{t: t}
@@ -106,7 +106,7 @@ func (s *site) ask(client *engine.Client, l *engine.Limit, key string) (engine.D
 	return s.Decide(context.Background(), client, debits), debits[0]
 }
 
-// count asks n times and returns how many were allowed.
+// count sends n requests and returns how many were allowed.
 func (s *site) count(n int, l *engine.Limit, key string) (allowed int) {
 	for range n {
 		if d, _ := s.ask(nil, l, key); d.Allowed {
@@ -142,7 +142,7 @@ func inBubble(t *testing.T, f func(at *exchangetest.Memory, eu, us, ap *site), c
 	})
 }
 
-// turns is how long it takes at most for what one region admits to be known everywhere.
+// turns is the longest time until all regions know the units that one has admitted.
 const turns = 12*time.Second + time.Millisecond
 
 var everyAlgorithm = []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket}
@@ -155,7 +155,7 @@ func TestWhatOneRegionAdmitsCountsInOthers(t *testing.T) {
 				if got := eu.count(600, l, "key"); got != 600 {
 					t.Fatalf("%d of 600 passed", got)
 				}
-				us.count(1, l, "key") // which it knows of before
+				us.count(1, l, "key") // it knows of it from before
 				time.Sleep(turns)
 				if got := us.count(1000, l, "key"); got != 399 {
 					t.Errorf("us admits %d more of a limit of 1000, of which eu has admitted 600 and us 1", got)
@@ -172,7 +172,7 @@ func TestWhatOneRegionAdmitsCountsInOthers(t *testing.T) {
 	}
 }
 
-// A client that waits for as long as a refusal says is let in.
+// A client that waits as long as Retry-After says is admitted.
 func TestRetryIsTrueAcrossRegions(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Minute})
 	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
@@ -193,7 +193,7 @@ func TestRetryIsTrueAcrossRegions(t *testing.T) {
 	})
 }
 
-// So it is after a restart, of which the region's counts from before are a part.
+// The same after a restart, including the region's own earlier counts.
 func TestRetryIsTrueAfterARestart(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Minute})
 	inBubble(t, func(at *exchangetest.Memory, eu, _, _ *site) {
@@ -221,7 +221,7 @@ func TestRetryIsTrueAfterARestart(t *testing.T) {
 	})
 }
 
-// A key that is hardly used anywhere is not published, and then it is, with every change.
+// A key with little usage everywhere is not published. With more usage every change is.
 func TestLittleUseIsNotPublished(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 1000, Window: time.Hour})
 	inBubble(t, func(at *exchangetest.Memory, eu, us, _ *site) {
@@ -243,8 +243,8 @@ func TestLittleUseIsNotPublished(t *testing.T) {
 	})
 }
 
-// Without the exchange each region goes on alone, and no request notices. When it is back, all
-// that still counts comes to be known.
+// Without the exchange each region continues alone, and requests are not affected. When it is back,
+// all counts that are still valid are exchanged.
 func TestTheExchangeIsAway(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 100, Window: 10 * time.Minute})
 	inBubble(t, func(at *exchangetest.Memory, eu, us, ap *site) {
@@ -331,8 +331,7 @@ func TestCallsThatFail(t *testing.T) {
 	}
 }
 
-// A region that is started again knows what it has lost in the meantime, and charges its bucket
-// with nothing twice.
+// A restarted region learns the counts that it has lost, and charges its bucket with nothing twice.
 func TestARegionIsStartedAgain(t *testing.T) {
 	for _, algorithm := range everyAlgorithm {
 		for n, name := range []string{"with an empty store", "with its store", "with an empty store, asked early", "with its store, asked early"} {
@@ -371,7 +370,7 @@ func TestARegionIsStartedAgain(t *testing.T) {
 	}
 }
 
-// A ban holds in other regions at once, and no longer than where it was decided.
+// A ban applies in other regions at once, and no longer than in its own.
 func TestBansSpread(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Hour})
 	client := func() *engine.Client { return &engine.Client{Key: []byte("client")} }
@@ -407,7 +406,7 @@ func TestBansSpread(t *testing.T) {
 	})
 }
 
-// Memory and exchange stay bounded, and empty when nothing counts any more.
+// Memory and the exchange stay bounded, and become empty when nothing counts any more.
 func TestNothingIsLeft(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 2, Window: time.Minute})
 	bubble.Test(t, func(t *testing.T) {
@@ -441,7 +440,7 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// What is admitted of a key that was dropped meanwhile is counted.
+// Units of a key that was dropped meanwhile are counted.
 func TestAdmittedOfAKeyThatWasDropped(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Hour})
 	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
@@ -460,7 +459,7 @@ func TestAdmittedOfAKeyThatWasDropped(t *testing.T) {
 	})
 }
 
-// A name holds for a day; what was admitted under the one before counts on.
+// A name is valid for a day; units under the previous name continue to count.
 func TestNamesChangeEveryDay(t *testing.T) {
 	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
 		l := limitOf(t, limiter.Params{Amount: 100, Window: time.Hour})
@@ -472,7 +471,7 @@ func TestNamesChangeEveryDay(t *testing.T) {
 		eu.count(30, l, "key")
 		us.count(1, l, "key")
 		first := us.table.find(l.ID, []byte("key")).period.Load()
-		for range 20 { // what comes now counts until the next day
+		for range 20 { // these units count until the next day
 			time.Sleep(15 * time.Minute)
 			eu.count(2, l, "key")
 		}
@@ -486,7 +485,7 @@ func TestNamesChangeEveryDay(t *testing.T) {
 	}, func(o *Options) { o.Interval = 5 * time.Minute })
 }
 
-// A request of which it is known later whether it counts is published when it does.
+// A request whose use of units is determined later is published then.
 func TestWhatIsKnownLaterToCount(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Hour})
 	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
@@ -504,8 +503,8 @@ func TestWhatIsKnownLaterToCount(t *testing.T) {
 	})
 }
 
-// Several machines of a region that share a store charge its buckets once with what another
-// region has taken, whichever of them use the key.
+// Several machines of a region that share a store charge its buckets once with another region's
+// units, whichever of them use the key.
 func TestMachinesOfARegionChargeOnce(t *testing.T) {
 	for _, algorithm := range everyAlgorithm {
 		l := limitOf(t, limiter.Params{Algorithm: algorithm, Amount: 1000, Window: 2400 * time.Hour})
@@ -535,8 +534,8 @@ func TestMachinesOfARegionChargeOnce(t *testing.T) {
 	}
 }
 
-// Regions that use a token bucket all the time get what refills together, also if the burst is
-// far less than what refills between two turns.
+// Regions that use a token bucket all the time share the refilled units, even if the burst is far
+// less than the units refilled between two turns.
 func TestABucketRefillsOnceForAll(t *testing.T) {
 	l := limitOf(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 600, Window: time.Minute, Burst: 10})
 	inBubble(t, func(_ *exchangetest.Memory, eu, us, ap *site) {
@@ -553,7 +552,7 @@ func TestABucketRefillsOnceForAll(t *testing.T) {
 	})
 }
 
-// A region that has not used a bucket for long is charged when it does again.
+// A region that has not used a bucket for long is charged when it uses the bucket again.
 func TestABucketThatWasNotUsedForLong(t *testing.T) {
 	l := limitOf(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 100, Window: time.Hour})
 	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// askShadow has a shadow limit decide, and waits for what is decided later.
+// askShadow makes a shadow limit decide, and waits for a late decision.
 func (s *site) askShadow(l *engine.Limit, key string) engine.Decision {
 	debits := []engine.Debit{{Limit: l, Key: []byte(key), Cost: 1}}
 	if d, decided := s.Shadow(debits); decided {
@@ -20,7 +20,8 @@ func (s *site) askShadow(l *engine.Limit, key string) engine.Decision {
 	return <-later
 }
 
-// Shadow limits know what other regions have admitted, and these know what shadow limits have.
+// Shadow limits know the units that other regions have admitted, and other regions know those of
+// shadow limits.
 func TestShadowLimitsCrossRegions(t *testing.T) {
 	inBubble(t, func(_ *exchangetest.Memory, eu, us, _ *site) {
 		limit := limitOf(t, limiter.Params{Amount: 10, Window: time.Hour})

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/browser"
 )
 
-// The page is quiet and usable, in both schemes from 320 to 1280 px, with and without scripts:
-// nothing in the console, nothing from elsewhere, nothing to scroll sideways for, and nothing that axe finds.
+// In both schemes from 320 to 1280 px, with and without scripts, the page has an empty console,
+// loads nothing from elsewhere, needs no horizontal scrolling, and passes axe.
 func TestBrowserShowsTheReport(t *testing.T) {
 	t.Parallel()
 	b, axe := browser.Start(t, browser.Find(t)), browser.FindAxe(t)
@@ -32,8 +32,8 @@ func TestBrowserShowsTheReport(t *testing.T) {
 	}
 }
 
-// The page needs no server: it opens as a file, which asks for nothing else. Its policy keeps it from
-// asking, too, should anything of a log ever become markup.
+// The page needs no server: it opens as a file, and loads nothing else. Its policy also prevents
+// requests if any text of a log ever became markup.
 func TestBrowserOpensTheFile(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t, browser.Find(t))

@@ -17,7 +17,7 @@ import (
 // spent is units at a time.
 type spent struct{ at, units int64 }
 
-// oracle counts as [demand] does, in the slow and obvious way: it remembers everything.
+// oracle counts like [demand], in the slow and obvious way: it remembers everything.
 type oracle struct {
 	limit   limiter.Limit
 	amounts []int64
@@ -110,7 +110,7 @@ func TestDemandIsThatOfAnOracle(t *testing.T) {
 	}
 }
 
-// Without room for the slots of all clients the replay goes on, and says that it isn't exact.
+// If the slots of all clients don't fit, the replay continues, and reports that it isn't exact.
 func TestDemandIsBounded(t *testing.T) {
 	l, err := limiter.New(limiter.Params{Amount: 10, Window: time.Hour})
 	if err != nil {
@@ -166,8 +166,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// Where few clients came, one that wants far more than all others doesn't decide what people may do. It
-// is named, and every limit without a suggestion has a line that says why.
+// With few clients, one with far higher demand than all others doesn't determine people's limits.
+// The report names it, and every limit without a suggestion has a line with the reason.
 func TestOneScraperDoesNotDecideTheSuggestion(t *testing.T) {
 	var log strings.Builder
 	for client := range 20 {
@@ -193,7 +193,7 @@ func TestOneScraperDoesNotDecideTheSuggestion(t *testing.T) {
 	}
 }
 
-// At most a fifth of the clients is left out, and none where people differ as much as people do.
+// At most a fifth of the clients is left out, and none if people differ as usual.
 func TestPeaksThatAreLeftOut(t *testing.T) {
 	same := func(n int, units int64) []int64 { return slices.Repeat([]int64{units}, n) }
 	for _, c := range []struct {
@@ -215,7 +215,7 @@ func TestPeaksThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// The highest peaks are known whatever the order of requests, each client once.
+// The highest peaks are known for every order of requests, each client once.
 func TestHighestPeaks(t *testing.T) {
 	var p peaks
 	for round := range int64(3) {

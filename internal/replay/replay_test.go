@@ -15,8 +15,8 @@ import (
 
 var start = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 
-// counter is a judge with a limit per address that refuses as a slow and obvious counter does:
-// it remembers when everything passed.
+// counter is a judge with a limit per address. It is a slow and obvious counter: it remembers the
+// times of all passing requests.
 type counter struct {
 	Limit
 	passed map[string][]int64
@@ -72,10 +72,10 @@ func replayed(t testing.TB, judge Judge, o Options, log string) *Report {
 	return report
 }
 
-// evil is what a client sends to those who read logs.
+// evil is a client's attack on readers of logs.
 const evil = "</title><script>alert(1)</script>\x1b[2J\u202e\"'&{{.}}"
 
-// busyReport is a report of forty people, one that hammers, and one who sends what would be
+// busyReport is a report about forty people, a client that sends too much, and one that sends
 // markup.
 func busyReport(t testing.TB) *Report {
 	var log strings.Builder
@@ -94,7 +94,7 @@ func busyReport(t testing.TB) *Report {
 	return replayed(t, newCounter(t, 5, time.Minute), Options{Suggest: true}, log.String())
 }
 
-// Anyone who asks for suggestions is told that there are none, and nobody else is.
+// The text says that there are no suggestions if they were requested, and only then.
 func TestTextSaysThatNothingIsSuggested(t *testing.T) {
 	const says = "No limit is suggested: it takes 20 clients"
 	for _, asked := range []bool{true, false} {
@@ -109,7 +109,7 @@ func TestTextSaysThatNothingIsSuggested(t *testing.T) {
 	}
 }
 
-// Nothing that a client has sent is markup, or reaches a terminal.
+// No client's text is markup, or reaches a terminal unescaped.
 func TestReportsAreSafe(t *testing.T) {
 	report := busyReport(t)
 	page := string(htmlOf(t, report))
@@ -170,7 +170,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// On a terminal the bar says how much is left, after a while and not too often.
+// On a terminal the bar shows the progress, after a while and not too often.
 func TestBar(t *testing.T) {
 	out, now := new(bytes.Buffer), start
 	b := newBar(out, func() time.Time { return now })

@@ -71,7 +71,7 @@ ban 203.0.113.9
 	if got := mustRead(t, path); got != want {
 		t.Errorf("the file is\n%s\nwant\n%s", got, want)
 	}
-	if err := Add(path, now, statement(t, "allow 203.0.113.9")); err != nil { // beside its ban
+	if err := Add(path, now, statement(t, "allow 203.0.113.9")); err != nil { // in addition to its ban
 		t.Fatal(err)
 	}
 	removed, err := Remove(path, Ban, AddressOf(netip.MustParseAddr("203.0.113.9")))
@@ -139,7 +139,7 @@ func TestEditsThatCannotBe(t *testing.T) {
 	}
 }
 
-// Odd texts stay one line, whatever is in them.
+// All texts stay on one line.
 func TestNoLineIsInjected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules")
 	odd := Statement{Action: Ban, Target: Target{Kind: Key, Text: "a\" # \nban 0.0.0.0/0\n"}}
@@ -204,7 +204,7 @@ func TestFileIsReadAgain(t *testing.T) {
 	}
 }
 
-// Of several statements about one target, the last one that is added counts.
+// Of several rules about one target, the last one added counts.
 func TestAddOfSeveralAboutOneTarget(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules")
 	if err := Add(path, now, statement(t, "allow key:a"), statement(t, "ban key:a # first"), statement(t, "ban key:a # second"),
@@ -221,7 +221,7 @@ func TestAddIsBounded(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("ban key:a\n", maxStatements)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Add(path, now, statement(t, "ban key:b"), statement(t, "ban key:a")); err != nil { // of which one is left
+	if err := Add(path, now, statement(t, "ban key:b"), statement(t, "ban key:a")); err != nil { // one of them is left
 		t.Error(err)
 	}
 	if err := os.WriteFile(path, []byte(strings.Repeat("ban key:a\n", maxStatements)), 0o600); err != nil {

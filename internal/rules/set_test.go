@@ -19,7 +19,7 @@ func mustParse(t testing.TB, text string) *Set {
 	return set
 }
 
-// found describes a statement that was found.
+// found describes a rule.
 func found(s *Statement) string {
 	if s == nil {
 		return "none"
@@ -144,7 +144,7 @@ func TestSetWithoutStatements(t *testing.T) {
 	}
 }
 
-// The set finds what going through all statements finds.
+// The set finds the same rules as a search through all of them.
 func TestSetAgainstOracle(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -185,7 +185,7 @@ func findSlowly(statements []Statement, addr netip.Addr) (best *Statement) {
 	return best
 }
 
-// manyLines returns the text of a file with n statements about networks of all sizes.
+// manyLines returns the text of a file with n rules about networks of all sizes.
 func manyLines(n int) []byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	var text []byte

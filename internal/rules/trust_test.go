@@ -3,7 +3,7 @@ package rules
 import "testing"
 
 func TestListsFromElsewhereMayNotAllowNorBanTheInternet(t *testing.T) {
-	for line, want := range map[string][4]bool{ // taken with no flag, with Allow, with Wide, with both
+	for line, want := range map[string][4]bool{ // accepted with no flag, with Allow, with Wide, with both
 		"ban 192.0.2.1":            {true, true, true, true},
 		"ban 10.0.0.0/8":           {true, true, true, true},
 		"ban 10.0.0.0/7":           {false, false, true, true},

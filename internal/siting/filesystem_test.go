@@ -78,17 +78,17 @@ func TestResolvedFollowsLinks(t *testing.T) {
 			t.Errorf("%s leads to %s, want %s", path, got, want)
 		}
 	}
-	resolved(nil, filepath.Join(folder, "loop")) // comes to an end
+	resolved(nil, filepath.Join(folder, "loop")) // terminates
 }
 
-// A server that is gone hangs everybody who looks at what it served.
+// Accessing a file system whose server is gone would block.
 func TestResolvedDoesNotLookIntoNetworks(t *testing.T) {
 	folder, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("elsewhere", filepath.Join(folder, "link")); err != nil {
-		t.Skip(err) // as on Windows, without a privilege
+		t.Skip(err) // for example on Windows, without a privilege
 	}
 	mounts := []byte("30 22 0:40 / " + folder + " rw - nfs4 server:/export rw\n")
 	path := filepath.Join(folder, "link", "tally.db")

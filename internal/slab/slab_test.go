@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// After any work each record has the bytes that were put last, and the bytes add up.
+// After any sequence of operations each record has the bytes that were put last, and the sizes add
+// up.
 func TestRecordsStayAsTheyWerePut(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -64,7 +65,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// Memory of which no record is left is given back, and used again later.
+// Memory without records is given back, and reused later.
 func TestMemoryIsGivenBack(t *testing.T) {
 	var s Slab
 	before := heap()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The first servers on a machine, which the tests of a package start side by side, copied one template
-// each to the same place at the same time, and failed.
+// The first servers on a machine, which the tests of a package start concurrently, copied one
+// template each to the same place at the same time, and failed.
 func TestFirstServersMayStartAtOnce(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
@@ -41,7 +41,7 @@ func TestFirstServersMayStartAtOnce(t *testing.T) {
 	}
 }
 
-// Several processes may build a template. The first decides, and the others leave nothing behind.
+// Several processes may build a template. The first one wins, and the others leave nothing behind.
 func TestTemplateOfAnotherProcessIsUsed(t *testing.T) {
 	cache := t.TempDir()
 	template := filepath.Join(cache, "template")

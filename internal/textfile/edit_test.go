@@ -15,8 +15,8 @@ import (
 
 const testSize = 1 << 20
 
-// childDoes is the variable that tells a child process of a test what to do with the file
-// testFile in its working folder.
+// childDoes is the variable with a child process's action on the file testFile in its working
+// folder.
 const childDoes, testFile = "TEXTFILE_TEST_DOES", "file"
 
 func TestMain(m *testing.M) {
@@ -102,7 +102,7 @@ func TestEditFollowsLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("target", link); err != nil {
-		t.Skip(err) // as on Windows, without a privilege
+		t.Skip(err) // for example on Windows, without a privilege
 	}
 	if err := appendLine(link, "new"); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/bubble"
 )
 
-// opened is a file whose value is its text, and what was told of its changes.
+// opened is a file whose value is its text, with its reported changes.
 type opened struct {
 	*File[string]
 	t    *testing.T
@@ -48,7 +48,7 @@ func (o *opened) write(text string) {
 	}
 }
 
-// want checks the value in force, how many changes were told, and the cause of trouble.
+// want checks the value in force, the number of reported changes, and the cause of trouble.
 func (o *opened) want(value string, told int, trouble error) {
 	o.t.Helper()
 	if got := *o.Value(); got != value {
