@@ -210,7 +210,7 @@ func TestReplayJSONIsStable(t *testing.T) {
 	}
 }
 
-// What is suggested can be pasted into a Caddyfile, and refuses there whom it says.
+// The suggestion can be pasted into a Caddyfile, and refuses the clients that it announces.
 func TestSuggestionsHold(t *testing.T) {
 	var lines []string
 	for n := range 3000 {

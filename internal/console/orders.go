@@ -138,7 +138,7 @@ func (c console) allow() *cobra.Command {
 	}, "")
 }
 
-// holds describes where a rule applies that is in the store or in the rules file.
+// holds describes where a rule of the store or of the rules file applies.
 func holds(in string) string {
 	switch in {
 	case "store":

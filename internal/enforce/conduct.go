@@ -23,7 +23,7 @@ func (h *Handler) KnowsAnonymous() bool {
 }
 
 // checkConduct identifies the client if its record matters, and punishes it for visiting a trap or
-// tampering with a session. It does neither to a client that the operator has allowed. A browser
+// tampering with a session. It doesn't punish a client that the operator has allowed, and a browser
 // that loads a page ahead isn't punished for a trap, because any page that it shows can cause that.
 func (e *Evaluation) checkConduct() error {
 	h := e.Handler

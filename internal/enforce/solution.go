@@ -41,7 +41,7 @@ func (x *Exchange) Accept() error {
 	return x.Settle(token)
 }
 
-// isVisit reports whether the request may come from the page that goes on: it is same-site, a
+// isVisit reports whether the request may come from the page that continues: it is same-site, a
 // browser's navigation, or a program's request. Otherwise a picture or a prefetch elsewhere could
 // make a browser use up a token, and a session of its network.
 func (x *Exchange) isVisit() bool {

@@ -75,7 +75,7 @@ func TestTextsAreTranslated(t *testing.T) {
 	}
 }
 
-// What a browser makes of the same numbers is compared in package page.
+// Package page compares a browser's texts for the same numbers.
 func TestWait(t *testing.T) {
 	for tag, want := range map[string][]string{
 		"en": {"in 1 second", "in 42 seconds", "in 2 minutes", "in 1 day"},

@@ -32,8 +32,8 @@ type Texts struct {
 	Slow       string // when solving takes long
 	Done       string // when it is solved
 	NoScript   string // that JavaScript is switched off
-	Waits      string // that JavaScript is switched off and the page goes on by itself; %s as in Come
-	Continue   string // a link to go on
+	Waits      string // that JavaScript is switched off and the page continues by itself; %s as in Come
+	Continue   string // a link to continue
 	NoCookies  string // that cookies are switched off
 	InCircles  string // that sessions don't help
 	Unloaded   string // that the widget's script could not be loaded

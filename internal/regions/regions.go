@@ -35,7 +35,7 @@ type Regions struct {
 	id       int64             // identifies the exchange of the marks of published rows
 	after    int64             // the number of the last collected row
 	caughtUp bool              // everything was collected at least once
-	others   int               // machines beside this one
+	others   int               // other machines
 	machines []int64           // of this region, in ascending order
 	failures int               // of syncs, since the last success
 	failing  time.Time         // time of the first of them

@@ -59,7 +59,7 @@ func amountsAround(amount int64) []int64 {
 
 func (s *series) hash(key []byte) uint64 { return maphash.Bytes(s.seed, key) }
 
-// all returns all clients that came to the limit.
+// all returns all clients of the limit.
 func (s *series) all() *clients {
 	if s.demand == nil {
 		return &s.known

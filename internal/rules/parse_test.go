@@ -141,7 +141,7 @@ func TestParseBoundsTheStatements(t *testing.T) {
 	}
 }
 
-// Whatever a statement holds that passes Check, it is one line, and read as the same.
+// Every rule that passes Check is one line, and is read as the same rule.
 func FuzzStatement(f *testing.F) {
 	f.Add(int8(Ban), int8(Key), "a \"b\" # c\n", int64(1764547200), "scraper", []byte{203, 0, 113, 7}, uint8(24))
 	f.Add(int8(Allow), int8(Address), "", int64(0), "", make([]byte, 16), uint8(64))
@@ -170,7 +170,7 @@ func FuzzStatement(f *testing.F) {
 	})
 }
 
-// Any line is refused, or what is read of it is written so that it reads the same.
+// Every line is rejected, or its rule is written as a line with the same meaning.
 func FuzzLine(f *testing.F) {
 	for _, line := range []string{
 		"ban 203.0.113.0/24 until 2026-12-01 # scraper", "allow api-key:acme until 2026-11-22T14:00:00Z # reason",
