@@ -17,7 +17,7 @@ import (
 type Concurrency struct {
 	gate.Rule
 	Policy  *Policy // stands for a limit when it refuses a request
-	Ceiling int64   // the bound of a network's unverified clients together is this many times higher; 0 in zones that don't count per client
+	Ceiling int64   // times higher is the bound for all unverified clients of a network; 0 in zones that don't count per client
 	Gate    *gate.Gate
 }
 
