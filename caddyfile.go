@@ -44,6 +44,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			tier         <value> [<default>]
 //			cost         <n>|<placeholder> [<matcher>, as for match]
 //			max_cost     <n>
+//			settle       bytes|duration|<placeholder>
 //			count        status <statuses...> [hold [read_body [<size>]]]
 //			count        when [status <statuses...>] [header [!]<field> [<value>]] [size under|over <size>] [hold]
 //			on_empty_key ip|share|skip|deny

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -49,6 +50,14 @@ func always(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		w.WriteHeader(status)
+	}
+}
+
+// tokens answers that a question has used so many.
+func tokens(n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Tokens", strconv.Itoa(n))
+		always(http.StatusOK)(w, r)
 	}
 }
 

@@ -358,6 +358,16 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(neighbor, 20, "GET https://app.example.com/export/{n}", 200),
 	},
 }, {
+	name:     "llm",
+	backends: map[string]standIn{"127.0.0.1:8000": {"POST /v1/chat/completions": tokens(10_000), "GET /v1/models": always(200)}},
+	traffic: []wave{
+		send(person, 9, "POST https://llm.example.com/v1/chat/completions {}", 200),
+		send(person, 100, "GET https://llm.example.com/v1/models", 200),
+		send(attacker, 10, "POST https://llm.example.com/v1/chat/completions {}", 200),
+		send(attacker, 5, "POST https://llm.example.com/v1/chat/completions {}", 429),
+		send(neighbor, 9, "POST https://llm.example.com/v1/chat/completions {}", 200),
+	},
+}, {
 	name: "git",
 	backends: map[string]standIn{"127.0.0.1:3000": {
 		"GET /alice/{repo}/info/refs":         always(200),

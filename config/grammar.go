@@ -17,7 +17,7 @@ import (
 var (
 	handlerWords = []string{"zone", "exempt", "trap", "headers", "page", "jitter", "log_key", "log_ip", "disable_metrics", "sweep_interval", "distributed", "storage"}
 	zoneWords    = []string{
-		"match", "when", "per", "limit", "tiers", "tier", "cost", "max_cost", "count", "on_empty_key", "prefix_ceiling", "on_exceeded", "scope", "shadow",
+		"match", "when", "per", "limit", "tiers", "tier", "cost", "max_cost", "settle", "count", "on_empty_key", "prefix_ceiling", "on_exceeded", "scope", "shadow",
 		"ipv4_prefix", "ipv6_prefix", "reputation", "ban", "key", "window", "events",
 	}
 	appWords = []string{

@@ -79,6 +79,8 @@ func (z *zoneCompiler) checkDelay(delay time.Duration) error {
 		return errors.New("on_exceeded delay: no limit of the zone is enforced, so nobody waits while shadow is there: leave out one of both")
 	case z.Count != nil && z.Count.Hold:
 		return errors.New("on_exceeded delay: units that are held are free again when a request is answered, at no known time: leave out hold, or delay")
+	case z.Settle != "":
+		return errors.New("on_exceeded delay: settle gives units back when a request ends, at no known time: leave out settle, or delay")
 	}
 	return nil
 }

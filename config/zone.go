@@ -128,6 +128,14 @@ type Zone struct {
 	// can use up too much at once. Default: no bound.
 	MaxCost int64 `json:"max_cost,omitempty"`
 
+	// The measure of what a request has really used, known when it ends: `bytes` of the answer's
+	// body, `duration` in milliseconds, or a placeholder that holds a whole number from 0, such as
+	// `{http.response.header.X-Tokens}`. The cost is taken when the request arrives. When it ends, the
+	// difference is given back or charged, even if it is not free: at most the amount of the limit on
+	// top. So the next requests wait for what the last ones have used. If the value is missing or
+	// malformed, the cost stays. Requires `cost`; not with `count`. Default: a request uses its cost.
+	Settle string `json:"settle,omitempty"`
+
 	// The requests that use up units, selected by their answers, for example failed logins.
 	// Default: every request.
 	Count *Count `json:"count,omitempty"`
@@ -183,7 +191,7 @@ func (z *Zone) isPeerForm() bool {
 // does not have.
 func (z *Zone) hasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Concurrent != nil || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
-		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 || z.Count != nil ||
+		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 || z.Settle != "" || z.Count != nil ||
 		z.Scope != "" || z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow || len(z.When) > 0
 }
 

@@ -40,6 +40,7 @@ func (z *zoneCompiler) compile() error {
 		z.compileKey,
 		z.compileCost,
 		z.compileCount,
+		z.compileSettle,
 		z.compileWhen,
 		z.checkBan,
 		z.checkCeiling,
@@ -152,6 +153,9 @@ func (z *Zone) checkOptions() error {
 		if err := z.Count.check(); err != nil {
 			return fmt.Errorf("count: %w", err)
 		}
+	}
+	if err := z.checkSettle(); err != nil {
+		return err
 	}
 	return matcher.CheckSets(z.MatcherSetsRaw)
 }

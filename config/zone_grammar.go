@@ -46,6 +46,8 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken) error
 		return z.unmarshalCost(d, token)
 	case "max_cost":
 		return z.unmarshalMaxCost(d)
+	case "settle":
+		return z.unmarshalSettle(d)
 	case "count":
 		return z.unmarshalCount(d)
 	case "reputation":

@@ -70,13 +70,17 @@ func (w *answerWriter) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (w *answerWriter) Write(data []byte) (int, error) {
 	w.header(http.StatusOK)
-	return w.ResponseWriter.Write(data)
+	n, err := w.ResponseWriter.Write(data)
+	w.pending.wrote(int64(n))
+	return n, err
 }
 
 // ReadFrom implements io.ReaderFrom.
 func (w *answerWriter) ReadFrom(r io.Reader) (int64, error) {
 	w.header(http.StatusOK)
-	return w.ResponseWriterWrapper.ReadFrom(r)
+	n, err := w.ResponseWriterWrapper.ReadFrom(r)
+	w.pending.wrote(n)
+	return n, err
 }
 
 // FlushError implements the flushing of http.ResponseController.
@@ -91,6 +95,7 @@ func (w *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err == nil {
 		w.timing.end()
 		w.pending.Settle(http.StatusSwitchingProtocols, w.Header())
+		conn = w.pending.count(conn)
 	}
 	return conn, buffered, err
 }

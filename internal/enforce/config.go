@@ -127,6 +127,8 @@ type Zone struct {
 	MaxCost int64      // 0 if there is none
 	Count   *Count     // which answers count; nil for all
 
+	Settle *SettleRule // measures the units that a request has used; nil for its cost
+
 	Concurrency *Concurrency // bounds requests in flight; nil for no bound
 
 	Load *Load          // measures its requests; nil if nothing is measured

@@ -70,7 +70,9 @@ func (h *Handler) evaluate(r *http.Request) (result, passage, error) {
 		h.App.DecisionLog.passed(e, result.Response)
 		h.trace(e.Http, result.Response)
 	case Denied:
-		e.Pending(nil).Settle(result.Denial.Status, nil)
+		open := e.Pending(nil)
+		open.Settle(result.Denial.Status, nil)
+		open.giveBack()
 	case Refused:
 		result.Response = result.Response.join(e)
 		h.report(e, result.Response)

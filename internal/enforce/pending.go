@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -12,9 +14,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// pending holds the request's debits from limits that count by the status of its answer. They are
-// charged, held or only examined until the status is known. pending settles once: when the status
-// is written, when the handlers return without writing one, or when they panic.
+// pending holds the request's debits from limits that count by the status of its answer, or by what
+// it has used when it ends. They are charged, held or only examined until then. pending settles once:
+// when the status is written, when the handlers return without writing one, or when they panic.
 type pending struct {
 	out    answerWriter // unless the response has one
 	app    *Config
@@ -23,10 +25,14 @@ type pending struct {
 	repl   *caddy.Replacer
 	before statuses // before later handlers ran
 
+	began   time.Time
+	written atomic.Int64 // bytes of the answer's body
+
 	mu     sync.Mutex
-	status settledBy       // guarded by mu
-	debits []pendingDebit  // guarded by mu
-	room   [2]pendingDebit // initial storage of debits
+	status settledBy                // guarded by mu
+	used   func(pendingDebit) int64 // guarded by mu: settles debits of zones with a rule; nil until the request ends
+	debits []pendingDebit           // guarded by mu
+	room   [2]pendingDebit          // initial storage of debits
 }
 
 // correctable is an answer whose remaining units can be corrected.
@@ -51,10 +57,13 @@ func (p *pending) add(of *Policy, open *engine.Pending) {
 	p.mu.Lock()
 	d := pendingDebit{of, !slices.ContainsFunc(p.debits, func(d pendingDebit) bool { return d.policy.Zone == of.Zone }), open}
 	p.debits = append(p.debits, d)
-	by := p.status
+	by, used := p.status, p.used
 	p.mu.Unlock()
 	if by.status != 0 {
 		p.settleDebit(d, by)
+	}
+	if used != nil {
+		p.finishDebit(d, used)
 	}
 }
 
@@ -74,7 +83,8 @@ func (p *pending) serve(w *answerWriter, r *http.Request, next caddyhttp.Handler
 	}
 	p.body.watch(r)
 	p.repl = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	p.before = statusesIn(p.repl)
+	p.before, p.began = statusesIn(p.repl), time.Now()
+	p.tellHeld()
 	defer p.end(w, r, http.StatusInternalServerError) // if it panics
 	err := next.ServeHTTP(w, r)
 	p.body.noteError(err)
@@ -88,6 +98,7 @@ func (p *pending) end(w http.ResponseWriter, r *http.Request, status int) {
 		p.leave(status)
 	}
 	p.Settle(status, w.Header())
+	p.Finish(p.usage())
 }
 
 // Settle settles with the status and the header of the answer. Only the first call counts. A nil
@@ -128,22 +139,35 @@ func (p *pending) isSettled() bool {
 	return p.status.status != 0
 }
 
-// settleDebit settles a debit, and reports whether it counts.
+// settleDebit settles a debit by its status, and reports whether it counts. Debits of zones with a
+// rule are settled when the request ends.
 func (p *pending) settleDebit(d pendingDebit, by settledBy) bool {
-	z := d.policy.Zone
-	counted := by.counts(z.Count)
-	d.Settle(counted)
-	if d.leads {
-		z.Meter.Settle(counted)
+	if d.policy.Zone.Settle != nil {
+		return false
 	}
-	if counted && p.app.Ledger != nil {
+	counted := by.counts(d.policy.Zone.Count)
+	d.Settle(counted)
+	units := int64(0)
+	if counted {
+		units = d.Cost()
+	}
+	p.report(d, units)
+	return counted
+}
+
+// report counts a settled debit that has used some units.
+func (p *pending) report(d pendingDebit, units int64) {
+	z := d.policy.Zone
+	if d.leads {
+		z.Meter.Settle(units > 0)
+	}
+	if units > 0 && p.app.Ledger != nil {
 		key := p.app.Ledger.Key(d.Key())
 		if d.leads {
-			z.Past.Spend(key, d.Cost())
+			z.Past.Spend(key, units)
 		}
-		d.policy.past.Spend(key, d.Cost())
+		d.policy.past.Spend(key, units)
 	}
-	return counted
 }
 
 // This file selects the debits that await the status of the answer.

@@ -298,7 +298,7 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 		if slices.ContainsFunc(z.Sets(), func(s *LimitSet) bool { return len(s.Shadows) > 0 }) {
 			z.Meter.HasShadow(z.Name)
 		}
-		if z.Count != nil {
+		if z.Count != nil || z.Settle != nil {
 			z.Meter.Settles(z.Name)
 		}
 		for _, set := range z.Sets() {

@@ -182,13 +182,15 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 	e := h.Begin(request)
 	defer e.Release()
 	result, err := e.Decide()
-	e.Pending(nil).Settle(r.Status, nil)
+	open := e.Pending(nil)
+	open.Settle(r.Status, nil)
+	open.Finish(usageOf(r))
 	for i, p := range e.Policies {
 		if !p.Zone.Count.AnsweredAlike(r.Status) {
 			continue
 		}
 		v.Counts = append(v.Counts, replay.Count{
-			Limit: j.limit(p), Key: v.Copy(e.Debits[i].Key), Cost: e.Debits[i].Cost, Unknown: j.unknown(p.Zone, r),
+			Limit: j.limit(p), Key: v.Copy(e.Debits[i].Key), Cost: usedOf(p.Zone, e.Debits[i].Cost, r), Unknown: j.unknown(p.Zone, r),
 		})
 	}
 	if err != nil {
@@ -211,6 +213,19 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 	return false
 }
 
+// usageOf returns the use of a request, as far as its record tells. Placeholders are unknown.
+func usageOf(r *accesslog.Record) enforce.Usage {
+	return enforce.Usage{Bytes: r.Size, Duration: time.Duration(r.Duration), Text: func(string) string { return "" }}
+}
+
+// usedOf returns the units that a request with a cost has used.
+func usedOf(z *enforce.Zone, cost int64, r *accesslog.Record) int64 {
+	if z.Settle == nil {
+		return cost
+	}
+	return z.Used(cost, usageOf(r))
+}
+
 // judgeShadows adds the decisions of shadow limits about a passing request.
 func (j *judge) judgeShadows(e *enforce.Evaluation, r *accesslog.Record, v *replay.Verdict) {
 	if len(e.Shadows.Debits) == 0 {
@@ -220,7 +235,7 @@ func (j *judge) judgeShadows(e *enforce.Evaluation, r *accesslog.Record, v *repl
 	for i, p := range e.Shadows.Policies {
 		key := v.Copy(e.Shadows.Debits[i].Key)
 		if p.Zone.Count.AnsweredAlike(r.Status) {
-			v.Counts = append(v.Counts, replay.Count{Limit: j.limit(p), Key: key, Cost: e.Shadows.Debits[i].Cost, Unknown: j.unknown(p.Zone, r)})
+			v.Counts = append(v.Counts, replay.Count{Limit: j.limit(p), Key: key, Cost: usedOf(p.Zone, e.Shadows.Debits[i].Cost, r), Unknown: j.unknown(p.Zone, r)})
 		}
 		if slices.Contains(refusedBy, p) {
 			v.Shadows = append(v.Shadows, replay.Shadow{By: j.limit(p), Key: key})

@@ -166,6 +166,9 @@ func needsOf(z *enforce.Zone, a *enforce.Config) (needs []need) {
 	if z.Count != nil && len(z.Count.When) > 0 {
 		needs = append(needs, need{text: "the header fields of answers"})
 	}
+	if z.Settle != nil && z.Settle.From != "" {
+		needs = append(needs, need{text: "the units that requests have used, " + z.Settle.From})
+	}
 	return needs
 }
 

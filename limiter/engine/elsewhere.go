@@ -91,6 +91,11 @@ func (e *Engine) Charge(limit *Limit, key []byte, charge limiter.Charge) {
 	if c.limit == nil {
 		c.limit = limit
 	}
+	e.chargeLocked(c, limit, charge)
+}
+
+// chargeLocked is Charge for a locked cell.
+func (e *Engine) chargeLocked(c *cell, limit *Limit, charge limiter.Charge) {
 	b := e.committer.queue.join(func(b *batch) {
 		b.entries = append(b.entries, &entry{cell: c, limit: limit, batch: b, charge: charge, news: true})
 	})

@@ -35,20 +35,49 @@ func (c *cell) voidHoldsLocked() {
 	c.rare.holds.bucket = limiter.Held{}
 }
 
-// release ends the hold of a request. If the request doesn't count, its units are given back, and
+// release ends the hold of a request that uses some of its units. The others are given back, and
 // clients that were refused for lack of them are admitted again.
-func (p *Pending) release(counts bool) {
+func (p *Pending) release(used int64) {
 	c, now := p.cell, p.engine.clock.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.mark == c.rare.holds.mark {
-		if counts {
-			p.keepLocked(now)
-		} else {
-			p.giveBackLocked(now)
+		if used > 0 {
+			p.keepLocked(used, now)
+		}
+		if back := p.cost - used; back > 0 {
+			p.giveBackLocked(back, now)
 		}
 	}
 	c.endHoldLocked()
+}
+
+// chargeMore charges units beyond the cost of a held debit: from the key's lease or at once if they
+// are free, and otherwise with the next batch, whether they are free or not. A token bucket owes at
+// most its capacity.
+func (p *Pending) chargeMore(units int64) {
+	e := p.engine
+	c := e.table.lock(p.cell)
+	defer c.mu.Unlock()
+	now := e.clock.now()
+	if !p.limit.CountsSlots() {
+		lease := c.leaseLocked()
+		units = min(units, 2*p.limit.Capacity()-lease.InUseAt(&p.limit.Limit, now))
+	}
+	d := Debit{Limit: p.limit, Cost: units, Counting: Afterwards}
+	switch {
+	case units <= 0:
+	case c.spendableLocked(&d, now):
+		c.spendLocked(&d, now)
+	case !p.chargeAtOnceLocked(c, &d):
+		charge := limiter.Charge{Units: units}
+		if p.limit.CountsSlots() {
+			charge.At = p.limit.Slot(now)
+		}
+		e.chargeLocked(c, p.limit, charge)
+		c.known.period = 0 // until an answer of the store counts the charge
+		c.lease.used += units
+	}
 }
 
 // endHoldLocked removes a request from the holds.
@@ -60,28 +89,28 @@ func (c *cell) endHoldLocked() {
 	})
 }
 
-func (p *Pending) keepLocked(now int64) {
+func (p *Pending) keepLocked(units, now int64) {
 	if !p.debt && !p.limit.CountsSlots() {
-		p.cell.rare.holds.bucket.Keep(&p.limit.Limit, now, p.cost)
+		p.cell.rare.holds.bucket.Keep(&p.limit.Limit, now, units)
 	}
 }
 
-// giveBackLocked gives back the units of a request: to the lease they were spent from, or to the
-// store if the cell has another lease now.
-func (p *Pending) giveBackLocked(now int64) {
+// giveBackLocked gives back units of a request: to the lease they were spent from, or to the store
+// if the cell has another lease now.
+func (p *Pending) giveBackLocked(units, now int64) {
 	c, e := p.cell, p.engine
 	switch {
 	case p.debt:
-		c.rare.admitted().forgive(p.limit, limiter.Charge{At: p.at, Units: p.cost}, now)
+		c.rare.admitted().forgive(p.limit, limiter.Charge{At: p.at, Units: units}, now)
 	case !p.limit.CountsSlots():
 		lease := c.leaseLocked()
-		c.rare.holds.bucket.Release(&p.limit.Limit, &lease, now, p.cost)
+		c.rare.holds.bucket.Release(&p.limit.Limit, &lease, now, units)
 		c.setLeaseLocked(lease)
 	case c.lease.at == p.at:
-		c.lease.units += p.cost
-		c.lease.spent = max(c.lease.spent-p.cost, 0)
+		c.lease.units += units
+		c.lease.spent = max(c.lease.spent-units, 0)
 	default:
-		e.committer.leases.giveLeaseLocked(c, p.limit, limiter.Lease{At: p.at, Units: p.cost, Used: p.cost}, now)
+		e.committer.leases.giveLeaseLocked(c, p.limit, limiter.Lease{At: p.at, Units: units, Used: units}, now)
 	}
 	c.blocks.liftLocked(c.lease.used-c.lease.units, now)
 	c.blocks.liftLocalLocked()

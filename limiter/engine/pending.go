@@ -17,14 +17,16 @@ const (
 	// allowed if its cost is free. When it turns out to count it is charged, as far as its cost is
 	// still free. The number of concurrent requests may exceed the limit.
 	Afterwards
-	// Held decides later whether a request counts, and takes the cost before. A request is charged
-	// like any other. If it turns out not to count its cost is given back.
+	// Held decides later how much a request counts, and takes the cost before. A request is charged
+	// like any other. Units that it turns out not to use are given back, and units that it uses
+	// beyond its cost are charged.
 	Held
 )
 
-// Pending is a debit of an allowed request that may or may not count. [Pending.Settle] tells the
-// engine whether it does. Units held by a request that is never settled stay charged, and its key
-// stays in memory. Settle may be called after the engine was closed.
+// Pending is a debit of an allowed request that may or may not count. [Pending.Settle] and
+// [Pending.SettleAt] tell the engine whether it does, and how much. Units held by a request that is
+// never settled stay charged, and its key stays in memory. Both may be called after the engine was
+// closed.
 type Pending struct {
 	// Counted is the quota left for the key if the request counts. The debit's Quota is the one
 	// left if it doesn't.
@@ -48,20 +50,36 @@ func (p *Pending) Key() []byte { return []byte(p.cell.key()) }
 // Cost returns the units that the request uses up if it counts.
 func (p *Pending) Cost() int64 { return p.cost }
 
-// Settle says whether the request counts. It doesn't wait. It may be called several times, even
-// concurrently; only the first call has an effect.
+// Settle says whether the request counts with its cost. It doesn't wait. Of all calls of Settle and
+// SettleAt, even concurrent ones, only the first has an effect.
 func (p *Pending) Settle(counts bool) {
+	if counts {
+		p.SettleAt(p.cost)
+	} else {
+		p.SettleAt(0)
+	}
+}
+
+// SettleAt says how many units the request uses, from 0. Of units beyond the cost of a held debit at
+// most the capacity of the limit is charged, even if they are not free: the key then owes them. Other
+// debits are charged their cost, or nothing for 0 units.
+func (p *Pending) SettleAt(units int64) {
 	if p.settled.Swap(true) {
 		return
 	}
-	if counts && p.beside != nil {
-		p.beside.Admit(p.cost, p.engine.clock.now())
+	more := min(units-p.cost, p.limit.Capacity())
+	if units > 0 && p.beside != nil {
+		p.beside.Admit(min(units, p.cost+max(more, 0)), p.engine.clock.now())
 	}
-	switch {
-	case p.held:
-		p.release(counts)
-	case counts:
-		p.charge()
+	if !p.held {
+		if units > 0 {
+			p.charge()
+		}
+		return
+	}
+	p.release(min(units, p.cost))
+	if more > 0 {
+		p.chargeMore(more)
 	}
 }
 

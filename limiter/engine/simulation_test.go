@@ -314,19 +314,33 @@ func (p *process) send(a *asked) {
 // settle settles a pending request. Units held by its process come back only while the process
 // runs.
 func (w *world) settle(i int) {
-	p, counts := w.pending[i], w.rng.IntN(2) == 0
+	p := w.pending[i]
+	units := []int64{0, 0, p.Cost(), p.Cost(), w.rng.Int64N(2*p.Cost() + 2)}[w.rng.IntN(5)]
 	w.pending = slices.Delete(w.pending, i, i+1)
 	if p.process.dead.Load() {
 		return
 	}
-	w.note("%p is told about %d of %v: counts %v", p.process, p.Cost(), p.limit.now.Algorithm(), counts)
-	p.Settle(counts)
+	w.note("%p is told about %d of %v: uses %d", p.process, p.Cost(), p.limit.now.Algorithm(), units)
+	p.SettleAt(units)
 	switch {
-	case !p.held && counts:
+	case !p.held && units > 0:
 		p.limit.later[p.key] += p.Cost()
-	case p.held && !counts && !p.process.closed && p.number > 0:
-		p.limit.admitted[p.key] = slices.DeleteFunc(p.limit.admitted[p.key], func(a admission) bool { return a.number == p.number })
+	case p.held && units > p.Cost():
+		p.limit.later[p.key] += units - p.Cost()
+	case p.held && !p.process.closed && p.number > 0:
+		w.usesLess(p, units)
 	}
+}
+
+// usesLess notes that an admitted request has used fewer units than it took.
+func (w *world) usesLess(p *simPending, units int64) {
+	all := p.limit.admitted[p.key]
+	for i := range all {
+		if all[i].number == p.number {
+			all[i].cost = units
+		}
+	}
+	p.limit.admitted[p.key] = slices.DeleteFunc(all, func(a admission) bool { return a.cost == 0 })
 }
 
 // pass lets time pass while batches stand still. Every minute it runs processes whose committer
@@ -440,7 +454,7 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 func (w *world) checkRetry(p *process, a *asked, d Decision) {
 	var longest time.Duration
 	for _, l := range a.limits {
-		longest = max(longest, l.now.Retention(), l.now.Refill(l.most))
+		longest = max(longest, l.now.Retention(), l.now.Refill(2*l.most)) // it may owe as much as it may use
 	}
 	line := p.clock.line.Load()
 	longest += time.Duration(max(line.floor-line.Now, 0))

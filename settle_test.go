@@ -1,0 +1,120 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/config"
+)
+
+// settled is a handler of a limit of 1000 an hour that takes 100 and is settled by a measure.
+func settled(t *testing.T, measure string, maxCost int64) *Handler {
+	name := strings.ReplaceAll(t.Name(), "/", "-")
+	return startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{
+		{Name: name, Per: "ip", Limits: []config.Limit{{Amount: 1000, Window: hour}}, Cost: "100", MaxCost: maxCost, Settle: measure},
+	}})
+}
+
+// left returns how many units are left, as the next request is told, which uses none.
+func left(t *testing.T, h *Handler) (units int) {
+	t.Helper()
+	w, err := askFor(context.Background(), h, using("0"))
+	if isRefused(w, err) {
+		return 0
+	}
+	_, text, _ := strings.Cut(w.Header().Get("RateLimit"), ";r=")
+	if _, err := fmt.Sscan(strings.ReplaceAll(text, ";", " "), &units); err != nil {
+		t.Fatal(err)
+	}
+	return units + 100
+}
+
+// using returns a handler whose answer says how many units it has used.
+func using(units string) caddyhttp.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if units != "" {
+			w.Header().Set("X-Units", units)
+		}
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+}
+
+// A request counts what its answer says that it has used. Without that, or with something else, its cost
+// stays.
+func TestAnswersSayWhatTheyUsed(t *testing.T) {
+	for units, want := range map[string]int{
+		"0": 1000, "30": 970, "100": 900, "250": 750, " 7 ": 993, "": 900, "x": 900, "-5": 900, "1.5": 900, "9000000000000000000000": 900,
+	} {
+		t.Run("of "+units, func(t *testing.T) {
+			h := settled(t, "{http.response.header.X-Units}", 0)
+			w, err := askFor(context.Background(), h, using(units))
+			if isRefused(w, err) || !strings.Contains(w.Header().Get("RateLimit"), "r=900") {
+				t.Errorf("got %d, %v, %v", w.Code, err, w.Header())
+			}
+			if got := left(t, h); got != want {
+				t.Errorf("%d are left, want %d", got, want)
+			}
+		})
+	}
+}
+
+// What a request uses beyond max_cost is not charged, and a debt is at most the limit.
+func TestUsedUnitsAreBounded(t *testing.T) {
+	h := settled(t, "{http.response.header.X-Units}", 300)
+	if _, err := askFor(context.Background(), h, using("1000000")); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(t, h); got != 700 {
+		t.Errorf("%d are left, want 700", got)
+	}
+}
+
+// However a request ends, it is settled once, with what it has used until then.
+func TestRequestsAreSettledHoweverTheyEnd(t *testing.T) {
+	gone, leave := context.WithCancel(context.Background())
+	write := func(w http.ResponseWriter) { _, _ = io.WriteString(w, "0123456789") }
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		next caddyhttp.HandlerFunc
+		used int
+	}{
+		"nothing":   {context.Background(), func(http.ResponseWriter, *http.Request) error { return nil }, 0},
+		"an answer": {context.Background(), func(w http.ResponseWriter, _ *http.Request) error { write(w); write(w); return nil }, 20},
+		"copied": {context.Background(), func(w http.ResponseWriter, _ *http.Request) error {
+			_, err := io.Copy(w, strings.NewReader("0123456789"))
+			return err
+		}, 10},
+		"an error": {context.Background(), failing(caddyhttp.Error(502, nil)), 0},
+		"a stream": {context.Background(), func(w http.ResponseWriter, _ *http.Request) error {
+			for range 5 {
+				write(w)
+				_ = http.NewResponseController(w).Flush()
+			}
+			return nil
+		}, 50},
+		"a panic": {context.Background(), func(w http.ResponseWriter, _ *http.Request) error { write(w); panic("x") }, 10},
+		"an aborted answer": {context.Background(), func(w http.ResponseWriter, _ *http.Request) error {
+			write(w)
+			panic(http.ErrAbortHandler)
+		}, 10},
+		"a client that left": {gone, func(w http.ResponseWriter, _ *http.Request) error { write(w); leave(); return gone.Err() }, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := settled(t, "bytes", 0)
+			func() {
+				defer func() { _ = recover() }()
+				_, _ = askFor(tt.ctx, h, tt.next)
+			}()
+			if got := left(t, h); got != 1000-tt.used {
+				t.Errorf("%d are left, want %d", got, 1000-tt.used)
+			}
+		})
+	}
+}
