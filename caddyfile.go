@@ -131,6 +131,11 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		secret_file      <path>
 //		rules_file       <path>
 //		block_list       <path>|<url> [every <duration>] [ban <duration>]
+//		notify           <url> {
+//			on       ban|degraded|refusals...
+//			template <text>
+//			header   <field> <value>
+//		}
 //		region <name> {
 //			exchange <engine...>
 //			interval <duration>

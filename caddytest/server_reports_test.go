@@ -148,12 +148,12 @@ func TestEventReachesSubscriber(t *testing.T) {
 		"apps": {
 			"rate_limit": {"store": {"engine": "sqlite", "path": %q}, "store_timeout": "1m"},
 			"tls": {"disable_storage_clean": true},
-			"events": {"subscriptions": [{"events": ["rate_limit_exceeded"], "handlers": [{"handler": "caddytest"}]}]},
+			"events": {"subscriptions": [{"events": ["rate_limit_exceeded", "rate_limit_ban"], "handlers": [{"handler": "caddytest"}]}]},
 			"http": {"servers": {"srv": {
 				"listen": [%q],
 				"automatic_https": {"disable": true},
 				"routes": [{"handle": [
-					{"handler": "rate_limit", "zones": [{"name": "login", "limits": [{"amount": 1, "window": "1h"}]}]},
+					{"handler": "rate_limit", "zones": [{"name": "login", "limits": [{"amount": 1, "window": "1h"}]}], "traps": [{"ban": "1h", "match": [{"path": ["/.env"]}]}]},
 					{"handler": "static_response"}]}]
 			}}}
 		}
@@ -193,4 +193,16 @@ func TestEventReachesSubscriber(t *testing.T) {
 		t.Errorf("there is another event: %v", e.Data)
 	default:
 	}
+	r, _ := http.NewRequest(http.MethodGet, "http://"+address+"/.env", nil)
+	if _, err := do(client, r); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the event of a ban", func() bool {
+		select {
+		case e := <-events:
+			return e.Name() == "rate_limit_ban" && e.Data["client"] == "127.0.0.0/24" && e.Data["reason"] == "trap" && e.Origin().CaddyModule().ID == "rate_limit"
+		default:
+			return false
+		}
+	})
 }

@@ -55,6 +55,9 @@ type App struct {
 	// Lists of addresses that others publish, whose clients are banned. At most 8. Default: none.
 	BlockLists []*BlockList `json:"block_lists,omitempty"`
 
+	// Webhooks that are told of bans and of trouble. At most 8. Default: none.
+	Notify []*Notify `json:"notify,omitempty"`
+
 	// Share counts with other regions, each with a store of its own. Default: off.
 	Region *Region `json:"region,omitempty"`
 
@@ -141,7 +144,7 @@ func (a *App) Unmarshal(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return caddyconf.EachChecked(d, a.unmarshalOption, a.check, "tier", "block_list")
+	return caddyconf.EachChecked(d, a.unmarshalOption, a.check, "tier", "block_list", "notify")
 }
 
 func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -162,6 +165,8 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return caddyconf.String(d, &a.RulesFile)
 	case "block_list":
 		return a.unmarshalBlockList(d)
+	case "notify":
+		return a.unmarshalNotify(d)
 	case "region":
 		return a.unmarshalRegion(d)
 	case "ipv4_prefix":

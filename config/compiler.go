@@ -50,6 +50,7 @@ func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 		func() error { return c.compileRegion(ctx) },
 		c.compileRules,
 		c.compileBlockLists,
+		c.compileNotify,
 		c.openHistory,
 		func() (err error) { c.Run.DecisionLog, err = c.DecisionLog.compile(ctx); return err },
 	} {

@@ -21,7 +21,7 @@ var (
 		"ipv4_prefix", "ipv6_prefix", "reputation", "ban", "key", "window", "events",
 	}
 	appWords = []string{
-		"store", "cleanup_interval", "max_keys", "store_timeout", "degraded_limit", "secret_file", "rules_file", "block_list", "region", "ipv4_prefix", "ipv6_prefix",
+		"store", "cleanup_interval", "max_keys", "store_timeout", "degraded_limit", "secret_file", "rules_file", "block_list", "notify", "region", "ipv4_prefix", "ipv6_prefix",
 		"page", "session", "pressure", "tier", "api_keys", "reputation", "ban", "history", "decision_log",
 	}
 )

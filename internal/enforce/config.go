@@ -34,6 +34,7 @@ import (
 type Config struct {
 	Tenant
 	Statements
+	Announcer
 
 	APIKeys     *APIKeys     // nil if there are none
 	Session     *Sessions    // nil if there are none

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/notify"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
@@ -27,7 +28,8 @@ func (a *Config) OpenOnceStarted(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("rate_limit: events: %w", err)
 	}
-	return app.(*caddyevents.App).On("started", startedHandler{a})
+	a.ctx, a.events, a.queue = ctx, app.(*caddyevents.App), make(chan notify.Event, maxEvents)
+	return a.events.On("started", startedHandler{a})
 }
 
 // startedHandler tells a config that it runs.
@@ -52,6 +54,8 @@ func (a *Config) Started() error {
 	}
 	h.Keys.Store(keys)
 	h.Rules.Store(a.Rules)
+	listener := a.announce
+	h.Listener.Store(&listener)
 	a.APIKeys.follow(h)
 	select {
 	case <-h.Engine.Ready():
@@ -83,6 +87,7 @@ func (a *Config) Start() {
 	a.APIKeys.count()
 	if a.Used {
 		a.WatchRules()
+		a.begin()
 	}
 }
 
@@ -90,6 +95,9 @@ func (a *Config) Start() {
 func (a *Config) Stop() {
 	if a.unwatch != nil {
 		a.unwatch()
+	}
+	if a.stop != nil {
+		a.stop()
 	}
 }
 
@@ -127,7 +135,7 @@ func (a *Config) Cleanup() error {
 	a.Watchers.Close()
 	first, err := a.release()
 	if first {
-		err = errors.Join(err, a.closeBlockLists())
+		err = errors.Join(err, a.closeBlockLists(), a.releaseWebhooks())
 	}
 	if first && a.Ledger != nil {
 		err = errors.Join(err, instance.CloseLedger(a.Settings))

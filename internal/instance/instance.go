@@ -21,9 +21,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/notify"
 	"github.com/caddy-tally/caddy-tally/internal/regions"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -58,6 +60,8 @@ type Instance struct {
 	Keys  atomic.Pointer[apikeys.File]
 	Rules atomic.Pointer[rules.File]
 	kinds atomic.Pointer[map[ZoneTier]LimitKinds]
+	// Listener is called with what may interest an operator. It must not block.
+	Listener atomic.Pointer[func(notify.Event)]
 
 	begun       time.Time
 	made        chan struct{}                   // closed when there is an engine
@@ -67,6 +71,8 @@ type Instance struct {
 
 	mu   sync.Mutex
 	logs map[string]*RefusalLog // guarded by mu: by the zone's name
+
+	away atomic.Bool // the listener was told that the store can't be used
 }
 
 // Acquire returns the instance for some settings. It starts one if there is none. [Release] gives
@@ -159,10 +165,31 @@ func (h *Instance) Log(zone string) *RefusalLog {
 }
 
 func (h *Instance) summarize() {
+	for _, e := range h.summaries(time.Now()) {
+		h.notify(e)
+	}
+}
+
+// summaries logs summaries of the zones, and returns the events of those that refuse unusually much.
+func (h *Instance) summaries(now time.Time) (unusual []notify.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.logs {
-		l.summarize(caddyconf.Logger())
+		perMinute, becomes := l.becomesUnusual(l.summarize(caddyconf.Logger()), now)
+		if becomes {
+			unusual = append(unusual, notify.Event{Kind: notify.Refusals, Zone: l.Zone, Count: perMinute,
+				Text: fmt.Sprintf("The zone %s refuses %s requests a minute, far more than in the last hour.", l.Zone, wording.Number(perMinute))})
+		}
+	}
+	return unusual
+}
+
+// notify passes an event to the listener of the running config. It may be called from any goroutine,
+// and doesn't block.
+func (h *Instance) notify(e notify.Event) {
+	if listener := h.Listener.Load(); listener != nil {
+		e.Time = time.Now().UTC()
+		(*listener)(e)
 	}
 }
 

@@ -8,10 +8,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/notify"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -150,9 +153,19 @@ func (o observer) Banned(client []byte, reason reputation.Reason, until int64) {
 	}
 	if reason == reputation.Crowded {
 		meter.Throttle()
-	} else {
-		meter.Ban()
+		return
 	}
+	meter.Ban()
+	length := time.Duration(until - o.Engine.Now()).Round(time.Second)
+	end := time.Now().Add(length).UTC().Truncate(time.Second)
+	masked := identity.MaskedText(client)
+	if network, ok := identity.NetworkOf(string(client)); ok {
+		masked = identity.MaskedPrefix(network).String() // without a fingerprint
+	}
+	o.notify(notify.Event{
+		Kind: notify.Ban, Reason: reason.String(), Client: masked, Address: identity.KeyText(client), Until: &end,
+		Text: fmt.Sprintf("A client was banned for %s (%v).", wording.Wait(length), reason),
+	})
 }
 
 // Outage implements engine.Observer.
@@ -162,11 +175,17 @@ func (o observer) Outage() { meter.Outage() }
 func (o observer) Degraded(since time.Duration, err error) {
 	caddyconf.Logger().Error("the store can't be used; reduced limits are kept in memory until it can",
 		o.Settings.where(), zap.Duration("since", since), zap.Error(err))
+	if o.away.CompareAndSwap(false, true) {
+		o.notify(notify.Event{Kind: notify.Degraded, Reason: err.Error(), Text: "The store of the rate limiter can't be used; reduced limits are kept in memory until it can."})
+	}
 }
 
 // Recovered implements engine.Observer.
 func (o observer) Recovered(after time.Duration) {
 	caddyconf.Logger().Info("the store is in use again", o.Settings.where(), zap.Duration("after", after))
+	if o.away.CompareAndSwap(true, false) {
+		o.notify(notify.Event{Kind: notify.Recovered, Text: "The store of the rate limiter is in use again, after " + wording.Wait(after) + "."})
+	}
 }
 
 var _ engine.Observer = observer{}

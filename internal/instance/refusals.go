@@ -3,6 +3,7 @@ package instance
 import (
 	"fmt"
 	"hash/maphash"
+	"math"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,37 @@ type RefusalLog struct {
 	Zone    string
 	Refused atomic.Int64 // since the last summary
 	lines   PerSecond    // about clients that became blocked
+
+	// Guarded by the instance's mu.
+	seen    time.Time // the last summary
+	mean    float64   // refusals a minute in the last hour, roughly
+	unusual bool      // whether there are far more than that
+}
+
+// A zone refuses unusually much if it refuses at least unusualFrom requests a minute, and unusualTimes
+// as many as in the last hour on average.
+const (
+	unusualFrom  = 100
+	unusualTimes = 10
+)
+
+// becomesUnusual takes the number of refusals since the last call, and reports whether the zone
+// refuses unusually much now and didn't before.
+func (l *RefusalLog) becomesUnusual(refused int64, now time.Time) (perMinute int64, becomes bool) {
+	minutes := 1.
+	if !l.seen.IsZero() {
+		minutes = max(now.Sub(l.seen).Minutes(), 1./60)
+	}
+	rate, was := float64(refused)/minutes, l.unusual
+	switch least := max(unusualFrom, unusualTimes*l.mean); {
+	case rate >= least:
+		l.unusual = true
+	case rate < least/2:
+		l.unusual = false
+	}
+	kept := math.Exp(-minutes / 60)
+	l.seen, l.mean = now, l.mean*kept+rate*(1-kept)
+	return int64(rate), l.unusual && !was
 }
 
 const linesPerSecond = 10
@@ -27,15 +59,16 @@ const linesPerSecond = 10
 func (l *RefusalLog) Admits(now time.Time) bool { return l.lines.Admits(now, linesPerSecond) }
 
 // summarize logs the number of requests refused since the last summary, if any.
-func (l *RefusalLog) summarize(log *zap.Logger) {
-	refused := l.Refused.Swap(0)
+func (l *RefusalLog) summarize(log *zap.Logger) (refused int64) {
+	refused = l.Refused.Swap(0)
 	if refused == 0 {
-		return
+		return 0
 	}
 	log.Info("requests refused",
 		zap.String("zone", l.Zone),
 		zap.Int64("requests", refused),
 		zap.Int64("clients_not_logged", l.lines.takeOmitted()))
+	return refused
 }
 
 // Bounds of the recent refusals in memory: 8192 of less than 400 bytes each.

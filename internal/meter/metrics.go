@@ -40,6 +40,7 @@ var metrics = struct {
 	underLoad       *prometheus.GaugeVec
 	sessions        *prometheus.CounterVec
 	refusedSessions *prometheus.CounterVec
+	undelivered     prometheus.Counter
 }{
 	requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_requests_total",
@@ -148,6 +149,10 @@ var metrics = struct {
 		Name: "caddy_rate_limit_zone_applies",
 		Help: "Whether a zone with a condition (when) applies: 1 if it does.",
 	}, []string{"zone"}),
+	undelivered: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "caddy_rate_limit_dropped_notifications_total",
+		Help: "Notifications that could not be delivered.",
+	}),
 	squeezes: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "caddy_rate_limit_squeezes_total",
 		Help: "Times that a network was squeezed because too many different clients came from it.",
@@ -217,6 +222,9 @@ func SessionRenewed() { metrics.sessions.WithLabelValues("renewed").Inc() }
 
 // SessionRefused counts a refused request for a session.
 func SessionRefused(reason string) { metrics.refusedSessions.WithLabelValues(reason).Inc() }
+
+// NotificationDropped counts a notification that could not be delivered.
+func NotificationDropped() { metrics.undelivered.Inc() }
 
 // SetApplies sets whether a zone with a condition applies.
 func SetApplies(zone string, applies bool) {

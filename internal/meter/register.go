@@ -13,7 +13,7 @@ func Register(registry prometheus.Registerer, others ...prometheus.Collector) er
 		metrics.requests, metrics.declined, metrics.decisions, metrics.settled, metrics.byMemory, metrics.wouldRefuse, metrics.shadow, metrics.process,
 		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
 		metrics.regionWrites, metrics.regionErrors, metrics.regionApplied, metrics.regionMade,
-		metrics.violations, metrics.bans, metrics.keys, metrics.statements, metrics.clients, metrics.squeezes, metrics.underLoad, metrics.sessions, metrics.refusedSessions,
+		metrics.violations, metrics.bans, metrics.keys, metrics.statements, metrics.clients, metrics.squeezes, metrics.underLoad, metrics.sessions, metrics.refusedSessions, metrics.undelivered,
 		configCollector{},
 	) {
 		err := registry.Register(c)

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/notify"
+)
+
+// Notify is a webhook that is told of bans, of a store that can't be used, and of zones that refuse
+// unusually much. No request waits for it. Of one kind, and zone, there is at most one notification
+// a minute. What can't be delivered is sent again up to seven times within some ten minutes, and then
+// dropped.
+type Notify struct {
+	// Where notifications are posted. Placeholders such as `{env.NTFY_URL}` are replaced. Required.
+	URL string `json:"url,omitempty"`
+
+	// Which events are posted: `ban` (of a client for its violations), `degraded` (the store can't
+	// be used, or can again), `refusals` (a zone refuses at least 100 requests a minute, and ten
+	// times as many as in the last hour on average). Default: all.
+	On []string `json:"on,omitempty"`
+
+	// The body, as a Go template of the fields Kind, Time, Text, Zone, Reason, Client, Until, Count
+	// and LeftOut; `{{json .Text}}` quotes for JSON. Client has the network instead of an address;
+	// Address has the address. Default: a JSON object of all fields but Address.
+	Template string `json:"template,omitempty"`
+
+	// Header fields of the request. Placeholders are replaced. Content-Type is set by the body.
+	Header map[string]string `json:"header,omitempty"`
+}
+
+// maxNotify bounds how many webhooks there are.
+const maxNotify = 8
+
+var fieldName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+
+var notifyKinds = []string{notify.Ban, notify.Degraded, notify.Refusals}
+
+// compileNotify opens the webhooks. Nothing is posted yet.
+func (c *Compiler) compileNotify() error {
+	if len(c.Notify) > maxNotify {
+		return fmt.Errorf("notify: expected at most %d, got %d", maxNotify, len(c.Notify))
+	}
+	for _, n := range c.Notify {
+		w, err := n.open()
+		if err != nil {
+			return fmt.Errorf("notify: %w", err)
+		}
+		c.Run.Webhooks = append(c.Run.Webhooks, w)
+	}
+	return nil
+}
+
+func (n *Notify) open() (*notify.Webhook, error) {
+	if err := n.check(); err != nil {
+		return nil, err
+	}
+	replacer, on, header := caddy.NewReplacer(), n.On, ""
+	if len(on) == 0 {
+		on = notifyKinds
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Header)) {
+		value := replacer.ReplaceAll(n.Header[name], "")
+		if strings.ContainsAny(value, "\r\n\x00") {
+			return nil, fmt.Errorf("header: the value of %s has characters that no field may have", name)
+		}
+		header += http.CanonicalHeaderKey(name) + ": " + value + "\n"
+	}
+	return notify.Acquire(notify.Options{URL: replacer.ReplaceAll(n.URL, ""), Template: n.Template, Header: header, On: strings.Join(on, " ")})
+}
+
+// check returns an error about the first option that can't be used.
+func (n *Notify) check() error {
+	if n == nil || n.URL == "" {
+		return errors.New("expected a URL")
+	}
+	for _, kind := range n.On {
+		if !slices.Contains(notifyKinds, kind) {
+			return fmt.Errorf("on: expected %s, got %q", caddyconf.OrList(notifyKinds), kind)
+		}
+	}
+	for name := range n.Header {
+		if !fieldName.MatchString(name) {
+			return fmt.Errorf("header: got %q: expected the name of a field", name)
+		}
+	}
+	if _, err := notify.ParseTemplate(n.Template); err != nil {
+		return fmt.Errorf("template: %w; write for example {\"text\": {{json .Text}}}", err)
+	}
+	return nil
+}
+
+// unmarshalNotify reads `notify <url> { … }`.
+func (a *App) unmarshalNotify(d *caddyfile.Dispenser) error {
+	n := new(Notify)
+	if !d.AllArgs(&n.URL) {
+		return d.Err("notify: expected a URL, such as notify https://ntfy.example.com/alerts")
+	}
+	a.Notify = append(a.Notify, n)
+	return caddyconf.EachChecked(d, n.unmarshalOption, n.check, "header")
+}
+
+func (n *Notify) unmarshalOption(d *caddyfile.Dispenser) error {
+	switch d.Val() {
+	case "on":
+		if n.On = d.RemainingArgs(); len(n.On) == 0 {
+			return d.ArgErr()
+		}
+		return nil
+	case "template":
+		return caddyconf.String(d, &n.Template)
+	case "header":
+		var name, value string
+		if !d.AllArgs(&name, &value) {
+			return d.ArgErr()
+		}
+		if n.Header == nil {
+			n.Header = make(map[string]string)
+		}
+		n.Header[name] = value
+		return nil
+	}
+	return d.Errf("notify: unrecognized option %q: expected on, template or header", d.Val())
+}

@@ -1,0 +1,80 @@
+package enforce
+
+import (
+	"errors"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/notify"
+)
+
+// Announcer passes what may interest an operator to webhooks, and to Caddy's events app.
+type Announcer struct {
+	Webhooks []*notify.Webhook
+
+	ctx    caddy.Context
+	events *caddyevents.App
+	queue  chan notify.Event // for the events app, whose handlers may be slow
+	stop   func()            // ends the goroutine that empties the queue; nil if there is none
+}
+
+// maxEvents is how many events wait for the handlers of the events app.
+const maxEvents = 64
+
+// announce passes an event on. It doesn't block.
+func (n *Announcer) announce(e notify.Event) {
+	for _, w := range n.Webhooks {
+		w.Send(e)
+	}
+	if n.queue == nil || !n.events.ShouldEmit(eventName(e)) {
+		return
+	}
+	select {
+	case n.queue <- e:
+	default:
+		meter.NotificationDropped()
+	}
+}
+
+// releaseWebhooks gives up the webhooks.
+func (n *Announcer) releaseWebhooks() (err error) {
+	for _, w := range n.Webhooks {
+		err = errors.Join(err, w.Release())
+	}
+	return err
+}
+
+// eventName returns the name of an event for the events app.
+func eventName(e notify.Event) string { return "rate_limit_" + e.Kind }
+
+// begin runs the webhooks, and emits events until stop is called.
+func (n *Announcer) begin() {
+	for _, w := range n.Webhooks {
+		w.Run()
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case e := <-n.queue:
+				n.events.Emit(n.ctx, eventName(e), map[string]any{
+					"text": e.Text, "zone": e.Zone, "reason": e.Reason, "client": e.Client, "address": e.Address, "count": e.Count,
+				})
+			case <-stop:
+				return
+			}
+		}
+	}()
+	n.stop = func() {
+		close(stop)
+		select {
+		case <-done:
+		case <-time.After(instance.ReadyTimeout): // a handler hangs, and nothing can interrupt that
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package instance
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/notify"
+)
+
+// A zone that refuses much all the time is notified once, and again after it has calmed down.
+func TestUnusualRefusals(t *testing.T) {
+	l, now := new(RefusalLog), noon
+	minute := func(refused int64) bool {
+		now = now.Add(time.Minute)
+		_, becomes := l.becomesUnusual(refused, now)
+		return becomes
+	}
+	for range 120 {
+		if minute(50) {
+			t.Fatal("50 a minute are unusual")
+		}
+	}
+	if minute(400) {
+		t.Error("eight times as many are unusual")
+	}
+	if !minute(1000) || minute(1000) || minute(600) || minute(1000) {
+		t.Error("twenty times as many aren't notified, or again while they last")
+	}
+	for range 30 {
+		minute(40)
+	}
+	if !minute(2000) {
+		t.Error("it isn't notified again after it was over")
+	}
+	for range 300 {
+		minute(2000)
+	}
+	if minute(5000) {
+		t.Error("what has become usual is unusual")
+	}
+	if l, now := new(RefusalLog), noon; true {
+		if _, becomes := l.becomesUnusual(99, now); becomes {
+			t.Error("99 in the first minute are unusual")
+		}
+		if perMinute, becomes := l.becomesUnusual(99, now.Add(time.Second)); !becomes || perMinute != 5940 {
+			t.Errorf("99 in a second: %d a minute, %v", perMinute, becomes)
+		}
+	}
+}
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// An outage is notified once, however often it is logged, and so is its end.
+func TestAnOutageIsNotifiedOnce(t *testing.T) {
+	h := new(Instance)
+	var kinds []string
+	listener := func(e notify.Event) { kinds = append(kinds, e.Kind) }
+	observer{h}.Recovered(time.Second) // before anybody listens
+	h.Listener.Store(&listener)
+	observer{h}.Recovered(time.Second)
+	for range 3 {
+		observer{h}.Degraded(time.Minute, errors.New("the disk is full"))
+	}
+	observer{h}.Recovered(time.Minute)
+	observer{h}.Recovered(time.Minute)
+	if !slices.Equal(kinds, []string{notify.Degraded, notify.Recovered}) {
+		t.Errorf("got %q", kinds)
+	}
+}

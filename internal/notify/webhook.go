@@ -1,0 +1,209 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"text/template"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
+)
+
+// Options configure a [Webhook].
+type Options struct {
+	URL      string
+	Template string // of the body: see [ParseTemplate]; "" sends the event as JSON
+	Header   string // lines of "name: value"
+	On       string // the kinds of events, separated by blanks
+}
+
+const (
+	maxQueue    = 64       // notifications that wait
+	maxBody     = 64 << 10 // bytes
+	maxAttempts = 8
+	timeout     = 10 * time.Second
+	maxPause    = 5 * time.Minute // between attempts
+)
+
+// firstPause is the time after the first failed attempt; each further one doubles it.
+var firstPause = 5 * time.Second
+
+// Webhook posts events to a URL. Its methods may be called from any number of goroutines.
+type Webhook struct {
+	options Options
+	body    *template.Template // nil for JSON
+	client  http.Client
+	log     *zap.Logger
+	limiter limiter
+	queue   chan Event
+
+	once sync.Once       // starts the goroutine
+	ctx  context.Context // ends it
+	end  context.CancelFunc
+	done sync.WaitGroup // for the goroutine to end
+}
+
+// webhooks are those in use, by their options: what waits in a queue outlives a reload.
+var webhooks = caddy.NewUsagePool()
+
+// Acquire returns the webhook with some options. It posts nothing: see [Webhook.Run].
+// [Webhook.Release] gives it up.
+func Acquire(o Options) (*Webhook, error) {
+	value, _, err := webhooks.LoadOrNew(o, func() (caddy.Destructor, error) { return open(o) })
+	if err != nil {
+		return nil, err
+	}
+	return value.(*Webhook), nil
+}
+
+// Release gives up the webhook. When all have who acquired it, what still waits is dropped.
+func (w *Webhook) Release() error {
+	_, err := webhooks.Delete(w.options)
+	return err
+}
+
+func open(o Options) (*Webhook, error) {
+	at, err := url.Parse(o.URL)
+	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
+		return nil, errors.New("expected a URL such as https://ntfy.example.com/alerts") // which may hold a key
+	}
+	w := &Webhook{options: o, queue: make(chan Event, maxQueue), log: caddyconf.Logger().With(zap.String("webhook", at.Host))}
+	if w.body, err = ParseTemplate(o.Template); err != nil {
+		return nil, err
+	}
+	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // with what is secret in the header
+	w.ctx, w.end = context.WithCancel(context.Background())
+	return w, nil
+}
+
+// ParseTemplate parses a text/template of an [Event], in which {{json .Text}} quotes for JSON. It
+// returns nil for "".
+func ParseTemplate(text string) (*template.Template, error) {
+	if text == "" {
+		return nil, nil
+	}
+	t, err := template.New("template").Funcs(template.FuncMap{"json": func(value any) (string, error) {
+		quoted, err := json.Marshal(value)
+		return string(quoted), err
+	}}).Parse(text)
+	if err == nil {
+		err = t.Execute(io.Discard, Event{Until: new(time.Time)})
+	}
+	return t, err
+}
+
+// Run begins to post what is sent.
+func (w *Webhook) Run() { w.once.Do(func() { w.done.Go(w.loop) }) }
+
+// Destruct implements caddy.Destructor. It ends what is under way, and waits for that.
+func (w *Webhook) Destruct() error {
+	w.end()
+	w.done.Wait()
+	for len(w.queue) > 0 {
+		<-w.queue
+		meter.NotificationDropped()
+	}
+	return nil
+}
+
+// Send queues an event for the webhook, if it wants its kind. It never blocks.
+func (w *Webhook) Send(e Event) {
+	if !slices.Contains(strings.Fields(w.options.On), strings.Replace(e.Kind, Recovered, Degraded, 1)) || !w.limiter.admits(&e) {
+		return
+	}
+	select {
+	case w.queue <- e:
+	default:
+		meter.NotificationDropped()
+	}
+}
+
+func (w *Webhook) loop() {
+	for {
+		select {
+		case e := <-w.queue:
+			if err := w.deliver(e); err != nil {
+				meter.NotificationDropped()
+				w.log.Warn("a notification could not be delivered", zap.String("kind", e.Kind), zap.Error(err))
+			}
+		case <-w.ctx.Done():
+			return
+		}
+	}
+}
+
+// deliver posts an event, again after errors that may pass.
+func (w *Webhook) deliver(e Event) error {
+	body, err := w.render(e)
+	if err != nil {
+		return err
+	}
+	for pause, attempt := firstPause, 1; ; pause, attempt = min(2*pause, maxPause), attempt+1 {
+		again, err := w.post(body)
+		if err == nil || !again || attempt == maxAttempts {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-w.ctx.Done():
+			return err
+		}
+	}
+}
+
+// render returns the body for an event.
+func (w *Webhook) render(e Event) ([]byte, error) {
+	if w.body == nil {
+		return json.Marshal(e)
+	}
+	var body bytes.Buffer
+	if err := w.body.Execute(&body, e); err != nil {
+		return nil, err
+	}
+	if body.Len() > maxBody {
+		return nil, fmt.Errorf("the template makes %d bytes, expected at most %d", body.Len(), maxBody)
+	}
+	return body.Bytes(), nil
+}
+
+// post posts a body, and reports whether it is worth another attempt if that fails.
+func (w *Webhook) post(body []byte) (again bool, err error) {
+	ctx, cancel := context.WithTimeout(w.ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.options.URL, bytes.NewReader(body))
+	if err != nil {
+		return false, errors.New("the URL can't be used")
+	}
+	request.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	if json.Valid(body) {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for line := range strings.Lines(w.options.Header) {
+		name, value, _ := strings.Cut(line, ":")
+		request.Header.Set(name, strings.TrimSpace(value))
+	}
+	response, err := w.client.Do(request)
+	if of := (*url.Error)(nil); errors.As(err, &of) {
+		return true, of.Err // without the URL, in which a key may be
+	} else if err != nil {
+		return true, err
+	}
+	response.Body.Close()
+	if status := response.StatusCode; status < 200 || status > 299 {
+		return status == http.StatusTooManyRequests || status >= 500, fmt.Errorf("the webhook answers with status %d", status)
+	}
+	return false, nil
+}
