@@ -92,8 +92,13 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/matcher"},
-		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint"},
+		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/textfile"},
 		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
+	},
+	{
+		packages:  []string{"./internal/crawler"},
+		forbidden: []string{"./...", "github.com/...", "net/http"}, allowed: []string{"./internal/crawler", "./internal/textfile", "github.com/gaissmai/bart/..."},
+		why: "an address is confirmed alike whatever has asked for it: it must be possible to read and to test it alone",
 	},
 	{
 		packages:  []string{"./config"},

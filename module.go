@@ -81,6 +81,9 @@ var (
 // MatchEndpoint is the matcher `endpoint`.
 type MatchEndpoint = matcher.Endpoint
 
+// MatchVerifiedBot is the matcher `verified_bot`.
+type MatchVerifiedBot = matcher.VerifiedBot
+
 // The interfaces of modules in the namespace `rate_limit.stores`.
 type (
 	// Store keeps counts.

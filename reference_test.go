@@ -118,7 +118,7 @@ func syntaxComments(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names = append(names, "internal/matcher/endpoint.go", "internal/stores/sqlite.go", "internal/stores/memory.go")
+	names = append(names, "internal/matcher/endpoint.go", "internal/matcher/bot.go", "internal/stores/sqlite.go", "internal/stores/memory.go")
 	syntaxes := make(map[string]string)
 	for _, name := range names {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)

@@ -1,7 +1,9 @@
 package caddytest
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/crawler"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
@@ -20,6 +23,30 @@ const (
 	neighbor = "203.0.113.20"
 	attacker = "203.0.113.66"
 )
+
+// A crawler that DNS confirms.
+const (
+	crawlerAddress = "198.51.100.66"
+	googlebot      = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+)
+
+// crawlerDNS is the DNS of all Caddys that are these tests.
+type crawlerDNS struct{}
+
+func init() { crawler.DNS = crawlerDNS{} }
+
+// LookupAddr implements crawler.Resolver.
+func (crawlerDNS) LookupAddr(_ context.Context, addr string) ([]string, error) {
+	if addr != crawlerAddress {
+		return []string{"host.example."}, nil
+	}
+	return []string{"crawl.googlebot.com."}, nil
+}
+
+// LookupNetIP implements crawler.Resolver.
+func (crawlerDNS) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr(crawlerAddress)}, nil
+}
 
 var withPassword = signedIn("alice", rightPassword)
 
@@ -493,6 +520,36 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		}
 		if found[attacker] != 30 || found[person] != 0 {
 			s.t.Errorf("the log has refusals of %v, want 30 of %s and none of %s", found, attacker, person)
+		}
+	},
+}, {
+	name:     "search-engines",
+	backends: map[string]standIn{"127.0.0.1:3000": {"GET /": always(200)}},
+	traffic: []wave{
+		send(person, 60, "GET https://www.example.com/{n}", 200),
+		send(attacker, 60, "GET https://www.example.com/{n}", 200, "User-Agent: "+googlebot),
+		send(attacker, 30, "GET https://www.example.com/{n}", 429, "User-Agent: "+googlebot),
+		send(crawlerAddress, 1, "GET https://www.example.com/", 200, "User-Agent: "+googlebot), // begins the look-up
+	},
+	after: func(s *recipeServer) {
+		if !s.recipe.inside {
+			return // a Caddy without the DNS of this test
+		}
+		crawl := func() int {
+			r, _ := requestOf("GET https://www.example.com/", []string{"User-Agent: " + googlebot}, 0)
+			a, err := do(s.client(crawlerAddress), r)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return a.status
+		}
+		for n, passed := 0, 0; passed < 100; n++ { // more than pass without a confirmation
+			if passed++; crawl() != 200 {
+				passed = 0
+			}
+			if n == 20_000 {
+				s.t.Fatal("the crawler is never confirmed")
+			}
 		}
 	},
 }, {

@@ -7,6 +7,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // Visit is called with each handler that a request reaches, and the request as it is there. It
@@ -25,7 +27,9 @@ func Prepare(server *caddyhttp.Server, r *http.Request) *http.Request {
 	if r.RequestURI == "" {
 		r.RequestURI = r.URL.RequestURI()
 	}
-	return caddyhttp.PrepareRequest(r, caddy.NewReplacer(), new(nobody), server)
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), new(nobody), server)
+	matcher.SetRehearsal(r)
+	return r
 }
 
 // FollowPrepared is Follow for a request from [Prepare], or one derived from it.

@@ -2,8 +2,6 @@ package enforce
 
 import (
 	"cmp"
-	"context"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -13,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // ClientIPFields returns the header fields from which the server of a handler's ctx reads a
@@ -39,7 +38,7 @@ func (e *Evaluation) fixClientIP(fields []string) {
 		return
 	}
 	for _, field := range fields {
-		addresses := addressesIn(e.Http.Header[http.CanonicalHeaderKey(field)])
+		addresses := matcher.AddressesIn(e.Http.Header[http.CanonicalHeaderKey(field)])
 		if len(addresses) == 0 {
 			continue // Caddy takes the next field
 		}
@@ -48,23 +47,6 @@ func (e *Evaluation) fixClientIP(fields []string) {
 		}
 		return
 	}
-}
-
-// addressesIn returns the addresses in a header field, as Caddy reads them.
-func addressesIn(values []string) (addresses []netip.Addr) {
-	for _, value := range values {
-		for part := range strings.SplitSeq(value, ",") {
-			host, _, err := net.SplitHostPort(part)
-			if err != nil {
-				host = part
-			}
-			host, _, _ = strings.Cut(strings.TrimSpace(host), "%")
-			if address, err := netip.ParseAddr(host); err == nil {
-				addresses = append(addresses, address)
-			}
-		}
-	}
-	return addresses
 }
 
 // clientIP returns the client's address as Caddy determined it, or "".
@@ -85,48 +67,8 @@ func (a *Config) Prefixes(ipv4, ipv6 int) (int, int) {
 	return cmp.Or(ipv4, a.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, a.IPv6Prefix, identity.DefaultIPv6Prefix)
 }
 
-// A server that trusts proxies without `trusted_proxies_strict` takes the first address of
-// X-Forwarded-For as the client's. Where the proxy appends to the field it received, the client
-// wrote that address. Such an address is claimed: it is counted as always, but it gets no
-// violations and no bans.
-
-// maxChain bounds how many addresses of a field are examined.
-const maxChain = 16
-
-// isClaimed reports whether the client may have chosen its address: the header fields that Caddy
-// reads it from hold another address that isn't a trusted proxy's.
-func (e *Evaluation) isClaimed() bool {
-	ctx := e.Http.Context()
-	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if trusted, _ := e.Vars[caddyhttp.TrustedProxyVarKey].(bool); !ok || !trusted || server.TrustedProxiesStrict > 0 {
-		return false
-	}
-	taken, err := netip.ParseAddr(e.clientIP())
-	if err != nil {
-		return false
-	}
-	for _, field := range server.ClientIPHeaders {
-		addresses := addressesIn(e.Http.Header.Values(field))
-		differs := func(addr netip.Addr) bool { return addr != taken && !isTrusted(ctx, server, addr) }
-		if len(addresses) > maxChain || slices.ContainsFunc(addresses, differs) {
-			return true
-		}
-	}
-	return false
-}
-
-// isTrusted reports whether a server trusts a proxy's address. Only Caddy knows that, and only for
-// the peer of a request.
-func isTrusted(ctx context.Context, server *caddyhttp.Server, addr netip.Addr) bool {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-	if err != nil {
-		return false
-	}
-	r.RemoteAddr = netip.AddrPortFrom(addr, 0).String()
-	r = caddyhttp.PrepareRequest(r, caddy.NewEmptyReplacer(), nil, server)
-	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
-	return trusted
-}
+// isClaimed reports whether the client may have chosen its address.
+func (e *Evaluation) isClaimed() bool { return matcher.IsClaimed(e.Http) }
 
 const StrictProxies = "`trusted_proxies_strict` beside `trusted_proxies`, in `servers` of the global options"
 

@@ -67,7 +67,8 @@ func readsTarget(set caddyhttp.MatcherSet) bool {
 	return slices.ContainsFunc(set, func(m any) bool {
 		switch m := m.(type) {
 		case *caddyhttp.MatchHost, *caddyhttp.MatchMethod, *caddyhttp.MatchHeader, *caddyhttp.MatchHeaderRE,
-			*caddyhttp.MatchProtocol, *caddyhttp.MatchTLS, *caddyhttp.MatchRemoteIP, *caddyhttp.MatchClientIP:
+			*caddyhttp.MatchProtocol, *caddyhttp.MatchTLS, *caddyhttp.MatchRemoteIP, *caddyhttp.MatchClientIP,
+			*VerifiedBot:
 			return false
 		case *caddyhttp.MatchNot:
 			return slices.ContainsFunc(m.MatcherSets, readsTarget)

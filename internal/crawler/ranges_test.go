@@ -1,0 +1,68 @@
+package crawler
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestRanges(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"creationTime": "2026-11-23", "prefixes": [{"ipv6Prefix": "2001:db8::/64"}, {"ipv4Prefix": "192.0.2.0/27"}]}`: "",
+		"# ours\n192.0.2.0/27 # west\r\n\n2001:db8::1\n192.0.2.5":                                                       "",
+		"":                                    "there are no networks",
+		"{}":                                  "there are no networks",
+		`{"prefixes": [{"ipv4Prefix": 7}]}`:   "cannot unmarshal",
+		"192.0.2.0/27\n0.0.0.0/0":             "network 2: got 0.0.0.0/0, which is too wide",
+		"2000::/3":                            "too wide",
+		"<html>":                              `got "<html>"`,
+		`{"prefixes": [{"ipv4Prefix": "x"}]}`: `got "x"`,
+	} {
+		ranges, err := parseRanges([]byte(text))
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: got %v, want %s", text, err, want)
+			}
+			continue
+		}
+		if err != nil || !ranges.Contains(netip.MustParseAddr("192.0.2.5")) || !ranges.Contains(netip.MustParseAddr("2001:db8::1")) || ranges.Contains(netip.MustParseAddr("192.0.2.32")) {
+			t.Errorf("%q: got %v, %v", text, ranges, err)
+		}
+	}
+}
+
+func TestTheLastGoodRangesStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ranges")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := OpenRanges(path, nil); err == nil || !strings.Contains(err.Error(), "there is no file") {
+		t.Errorf("a missing file: %v", err)
+	}
+	write("192.0.2.0/27")
+	var changes []error
+	r, err := OpenRanges(path, func(err error) { changes = append(changes, err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, fresh := netip.MustParseAddr("::ffff:192.0.2.5"), netip.MustParseAddr("198.51.100.5")
+	write("<html>Sorry!</html>")
+	if r.file.Look(); !r.Contains(old) || len(changes) != 1 || changes[0] == nil {
+		t.Errorf("after a broken file: %v", changes)
+	}
+	write("198.51.100.0/24\n")
+	if r.file.Look(); r.Contains(old) || !r.Contains(fresh) || len(changes) != 2 || changes[1] != nil {
+		t.Errorf("after a good file: %v", changes)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if r.file.Look(); !r.Contains(fresh) || len(changes) != 3 || changes[2] == nil {
+		t.Errorf("after a removed file: %v", changes)
+	}
+}

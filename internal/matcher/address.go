@@ -1,0 +1,79 @@
+package matcher
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// A server that trusts proxies without `trusted_proxies_strict` takes the first address of
+// X-Forwarded-For as the client's. Where the proxy appends to the field it received, the client
+// wrote that address. Such an address is claimed: it is counted as always, but it gets no
+// violations, no bans, and is no verified crawler's.
+
+// maxChain bounds how many addresses of a field are examined.
+const maxChain = 16
+
+// ClientIP returns the client's address as Caddy determined it, or "".
+func ClientIP(r *http.Request) string {
+	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	return ip
+}
+
+// IsClaimed reports whether the client may have chosen its address: the header fields that Caddy
+// reads it from hold another address that isn't a trusted proxy's.
+func IsClaimed(r *http.Request) bool {
+	ctx := r.Context()
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if trusted, _ := caddyhttp.GetVar(ctx, caddyhttp.TrustedProxyVarKey).(bool); !ok || !trusted || server.TrustedProxiesStrict > 0 {
+		return false
+	}
+	taken, err := netip.ParseAddr(ClientIP(r))
+	if err != nil {
+		return false
+	}
+	for _, field := range server.ClientIPHeaders {
+		addresses := AddressesIn(r.Header.Values(field))
+		differs := func(addr netip.Addr) bool { return addr != taken && !isTrusted(ctx, server, addr) }
+		if len(addresses) > maxChain || slices.ContainsFunc(addresses, differs) {
+			return true
+		}
+	}
+	return false
+}
+
+// AddressesIn returns the addresses in a header field, as Caddy reads them.
+func AddressesIn(values []string) (addresses []netip.Addr) {
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			host, _, err := net.SplitHostPort(part)
+			if err != nil {
+				host = part
+			}
+			host, _, _ = strings.Cut(strings.TrimSpace(host), "%")
+			if address, err := netip.ParseAddr(host); err == nil {
+				addresses = append(addresses, address)
+			}
+		}
+	}
+	return addresses
+}
+
+// isTrusted reports whether a server trusts a proxy's address. Only Caddy knows that, and only for
+// the peer of a request.
+func isTrusted(ctx context.Context, server *caddyhttp.Server, addr netip.Addr) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	if err != nil {
+		return false
+	}
+	r.RemoteAddr = netip.AddrPortFrom(addr, 0).String()
+	r = caddyhttp.PrepareRequest(r, caddy.NewEmptyReplacer(), nil, server)
+	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
+	return trusted
+}

@@ -1,0 +1,215 @@
+package matcher
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/crawler"
+)
+
+func init() {
+	caddy.RegisterModule(VerifiedBot{})
+}
+
+// VerifiedBot matches requests of known crawlers: the `User-Agent` claims it, and the client's
+// address confirms it. An address is confirmed if the operator's list has it, or if its name in
+// reverse DNS is below the operator's domains and has that address in forward DNS.
+//
+// No request waits for DNS: until an address is confirmed, its requests don't match. Results are kept
+// in memory, confirmed ones for a day and others for an hour. Look-ups are bounded: 10 per second.
+//
+// An address that the client may have written itself, in a header field that a trusted proxy
+// appends to, confirms nothing.
+type VerifiedBot struct {
+	// The operators: `apple`, `baidu`, `bing`, `commoncrawl`, `duckduckgo`, `google`, `openai` or
+	// `yandex`. Required.
+	Names []string `json:"names,omitempty"`
+
+	// Files with the addresses of an operator, by its name, each as it publishes them in JSON, or
+	// with a network per line. A file is read again when it changes; if it can't be used then, the
+	// previous addresses stay in force. Required for `duckduckgo` and `openai`, which DNS doesn't
+	// confirm.
+	Ranges map[string]string `json:"ranges,omitempty"`
+
+	bots     []bot
+	verifier *crawler.Verifier
+}
+
+// bot is an operator with its file of addresses, or nil.
+type bot struct {
+	*crawler.Operator
+	ranges *crawler.Ranges
+}
+
+// verifiers has the verifier of all configs, so that a reload keeps what is confirmed.
+var verifiers = caddy.NewUsagePool()
+
+const verifierKey = "dns"
+
+// CaddyModule returns the Caddy module information.
+func (VerifiedBot) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.matchers.verified_bot",
+		New: func() caddy.Module { return new(VerifiedBot) },
+	}
+}
+
+// Provision checks the operators, and reads their files. It looks up nothing.
+func (m *VerifiedBot) Provision(ctx caddy.Context) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	for _, name := range m.Names {
+		b := bot{Operator: crawler.Find(name)}
+		if path := m.Ranges[name]; path != "" {
+			log := ctx.Logger().With(zap.String("operator", name), zap.String("file", path))
+			var err error
+			if b.ranges, err = crawler.OpenRanges(path, func(err error) { logRanges(log, err) }); err != nil {
+				return fmt.Errorf("verified_bot: %s: %w", name, err)
+			}
+		}
+		m.bots = append(m.bots, b)
+	}
+	value, _, err := verifiers.LoadOrNew(verifierKey, func() (caddy.Destructor, error) {
+		return crawler.NewVerifier(crawler.DNS, time.Now), nil
+	})
+	if err == nil {
+		m.verifier = value.(*crawler.Verifier)
+	}
+	return err
+}
+
+func logRanges(log *zap.Logger, err error) {
+	if err != nil {
+		log.Error("the file of a crawler's addresses is invalid; the previous addresses stay in force", zap.Error(err))
+		return
+	}
+	log.Info("the file of a crawler's addresses was read again")
+}
+
+// check returns an error about the options.
+func (m *VerifiedBot) check() error {
+	if err := checkCommas(m.Names); err != nil {
+		return fmt.Errorf("verified_bot: %w", err)
+	}
+	if err := m.checkNames(); err != nil {
+		return fmt.Errorf("verified_bot: %w", err)
+	}
+	return nil
+}
+
+func (m *VerifiedBot) checkNames() error {
+	known := strings.Join(crawler.Names(), ", ")
+	if len(m.Names) == 0 {
+		return fmt.Errorf("names are missing: expected some of %s", known)
+	}
+	for _, name := range slices.Concat(m.Names, slices.Sorted(maps.Keys(m.Ranges))) {
+		o := crawler.Find(name)
+		switch {
+		case o == nil:
+			return fmt.Errorf("there is no operator %q: expected some of %s", name, known)
+		case !slices.Contains(m.Names, name):
+			return fmt.Errorf("ranges: got %q, which isn't matched: write verified_bot %s %[1]s", name, strings.Join(m.Names, " "))
+		case !o.HasNames() && m.Ranges[name] == "":
+			return fmt.Errorf("DNS doesn't confirm %s: save %s, and write ranges %[1]s <file> in a block", name, o.List)
+		}
+	}
+	return nil
+}
+
+// Cleanup gives up the verifier. The last config that does so ends its look-ups. Requests that
+// outlive the config may still ask it.
+func (m *VerifiedBot) Cleanup() error {
+	if m.verifier == nil {
+		return nil
+	}
+	_, err := verifiers.Delete(verifierKey)
+	return err
+}
+
+// MatchWithError reports whether a request is a crawler's. It never returns an error.
+func (m *VerifiedBot) MatchWithError(r *http.Request) (bool, error) {
+	agent := r.UserAgent()
+	return slices.ContainsFunc(m.bots, func(b bot) bool { return b.IsClaimedBy(agent) && m.confirms(b, r) }), nil
+}
+
+// confirms reports whether the address of a request is the operator's.
+func (m *VerifiedBot) confirms(b bot, r *http.Request) bool {
+	addr, err := netip.ParseAddr(ClientIP(r))
+	if err != nil || IsClaimed(r) {
+		return false
+	}
+	if b.ranges != nil && b.ranges.Contains(addr) {
+		return true
+	}
+	return m.verifier.IsConfirmed(b.Operator, addr, !IsRehearsal(r))
+}
+
+// rehearsalVar is the variable of requests that nobody sent.
+const rehearsalVar = "rate_limit.rehearsal"
+
+// SetRehearsal notes that nobody sent a request: it is from a log, or an operator asks what would
+// happen. No address is looked up for it.
+func SetRehearsal(r *http.Request) { caddyhttp.SetVar(r.Context(), rehearsalVar, true) }
+
+// IsRehearsal reports whether nobody sent a request.
+func IsRehearsal(r *http.Request) bool {
+	return caddyhttp.GetVar(r.Context(), rehearsalVar) != nil
+}
+
+// UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:
+//
+//	verified_bot <names...> {
+//		ranges <name> <file>
+//	}
+func (m *VerifiedBot) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	for d.Next() {
+		m.Names = append(m.Names, d.RemainingArgs()...)
+		for nesting := d.Nesting(); d.NextBlock(nesting); {
+			if err := m.parseRanges(d); err != nil {
+				return d.WrapErr(fmt.Errorf("verified_bot: %w", err))
+			}
+		}
+	}
+	if err := m.check(); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+func (m *VerifiedBot) parseRanges(d *caddyfile.Dispenser) error {
+	var name, path string
+	if word := d.Val(); word != "ranges" {
+		return fmt.Errorf("got %q: expected ranges <name> <file>", word)
+	}
+	if !d.AllArgs(&name, &path) {
+		return errors.New("ranges: expected an operator and a file, such as ranges google /etc/caddy/googlebot.json")
+	}
+	if m.Ranges[name] != "" {
+		return fmt.Errorf("ranges: there are two files of %s: merge them", name)
+	}
+	if m.Ranges == nil {
+		m.Ranges = make(map[string]string)
+	}
+	m.Ranges[name] = path
+	return nil
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner                 = (*VerifiedBot)(nil)
+	_ caddy.CleanerUpper                = (*VerifiedBot)(nil)
+	_ caddyfile.Unmarshaler             = (*VerifiedBot)(nil)
+	_ caddyhttp.RequestMatcherWithError = (*VerifiedBot)(nil)
+)
