@@ -126,7 +126,7 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 	h.run.App.Started()
 	t.Cleanup(func() { h.run.App.Cleanup() })
 
-	post := func(form url.Values) *enforce.Exchange { return newExchange(t, h, http.MethodPost, form) }
+	post := func(form url.Values) *enforce.ChallengeExchange { return newExchange(t, h, http.MethodPost, form) }
 	var form url.Values
 	for n := 0; form == nil; n++ {
 		x := post(nil)
@@ -162,7 +162,7 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 }
 
 // newExchange returns a request for the challenge's path, of one client.
-func newExchange(t *testing.T, h *Handler, method string, form url.Values) *enforce.Exchange {
+func newExchange(t *testing.T, h *Handler, method string, form url.Values) *enforce.ChallengeExchange {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(method, sessionPath, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -172,7 +172,7 @@ func newExchange(t *testing.T, h *Handler, method string, form url.Values) *enfo
 	e.AttachClient(h.run.App, false)
 	e.Client.LocateFrom(e)
 	s := h.run.App.Session
-	return &enforce.Exchange{Sessions: s, App: h.run.App, W: w, Http: r, Evaluation: e, Client: e.Client, Keys: s.Ready(t.Context(), h.run.App), Page: h.run.Page}
+	return &enforce.ChallengeExchange{Sessions: s, App: h.run.App, W: w, Http: r, Evaluation: e, Client: e.Client, Keys: s.Ready(t.Context(), h.run.App), Page: h.run.Page}
 }
 
 // A client that has collected tokens and waits for all of them at once gets a tenth of the
@@ -211,7 +211,7 @@ func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
 				x := newExchange(t, h, http.MethodPost, nil)
 				token := [enforce.TokenSize]byte{}
 				_, _ = rand.Read(token[:])
-				if err := x.Settle(token); err != nil {
+				if err := x.Issue(token); err != nil {
 					t.Error(err)
 				}
 				count(t, x, &solved)
@@ -224,7 +224,7 @@ func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
 }
 
 // count counts an exchange that has issued a session. Otherwise it must be refused.
-func count(t *testing.T, x *enforce.Exchange, issued *atomic.Int64) {
+func count(t *testing.T, x *enforce.ChallengeExchange, issued *atomic.Int64) {
 	w := x.W.(*httptest.ResponseRecorder)
 	switch {
 	case w.Code == http.StatusSeeOther && len(w.Result().Cookies()) == 1:

@@ -5,8 +5,9 @@
 // the grammar of a Caddyfile and the checks are in package config, which compiles a config for
 // package internal/enforce. That package takes values out of a request, asks identity/client for
 // the client and limiter/engine for the decision, and writes the answer. A store keeps the counts:
-// storage/sqlite in a file, storage/memory in memory only. An instance, of internal/instance, is
-// the engine on a store with the other state that outlives a config.
+// in a file, in memory, or on a server that machines share. An instance, of internal/instance, is
+// the engine on a store with the other state that outlives a config. docs/architecture.md lists all
+// packages.
 //
 // A config that is only validated, or that is rejected, opens, creates and changes nothing: the
 // store opens when the whole config has started.
@@ -21,10 +22,12 @@
 //   - unit: the unit of counting; a request costs 1 unless a zone says otherwise
 //   - evaluation: one request on its way to a decision
 //   - debit: the units that a request takes from one limit
-//   - statement: an operator's rule, a ban or an allowance; a line of a file
+//   - rule: a ban or an allowance of an operator or a block list; in code a statement, as a line of
+//     a file or a note in a store
 //   - decision: all debits are charged, or none
-//   - client: the sender of a request; subject: the client, or the part of it, whose record
-//     of violations counts
+//   - client: the sender of a request (identity/client: what is known of it; enforce: as it is
+//     evaluated; engine and storage: its record); subject: the client, or the part of it, whose
+//     record of violations counts
 //   - network: the addresses of one client, a /32 or a /64 by default
 //   - anonymous: a client without an API key; verified: a client that can't choose its identity
 //   - claimed address: an address that the client may have written itself

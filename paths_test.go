@@ -2,7 +2,9 @@ package tally_test
 
 import (
 	"os"
+	"os/exec"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -41,5 +43,25 @@ func wantFile(t *testing.T, where, path string) {
 	t.Helper()
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("%s names %s: %v", where, path, err)
+	}
+}
+
+// The table of packages in docs/architecture.md has all packages, and no others.
+func TestArchitectureNamesAllPackages(t *testing.T) {
+	list, err := exec.Command("go", "list", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(readText(t, "docs/architecture.md"), "\n| package |")
+	for _, path := range tablePath.FindAllStringSubmatch(table, -1) {
+		if strings.Contains(path[1], "/") {
+			wantFile(t, "docs/architecture.md", path[1])
+		}
+	}
+	for _, name := range strings.Fields(string(list)) {
+		name, inside := strings.CutPrefix(name, module+"/")
+		if inside && !strings.Contains(table, "`"+name+"`") {
+			t.Errorf("docs/architecture.md does not name the package %s", name)
+		}
 	}
 }

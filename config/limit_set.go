@@ -22,7 +22,7 @@ import (
 // the kind of each limit, not under the tier: a client whose tier changes keeps its counts if the
 // limits of both tiers differ only in their amounts.
 func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitSet, error) {
-	if z.isShadow() {
+	if z.refusesNothing() {
 		limits = enforced(limits) // they get the names of enforced limits
 	}
 	compiled, err := compileLimits(z.Name, limits)
@@ -38,7 +38,7 @@ func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitS
 			Slots: int(arithmetic.Slots()), Timezone: l.Timezone,
 		}
 		p := enforce.NewPolicy(compiled[i].name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
-		p.Zone, p.Set, p.Shadow = z.run, set, z.isShadow() || compiled[i].shadow
+		p.Zone, p.Set, p.Shadow = z.run, set, z.refusesNothing() || compiled[i].shadow
 		p.Kind = z.kindInWords(kind)
 		p.Scaling = z.scalingOf(&p.Limit)
 		same[kind]++

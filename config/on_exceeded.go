@@ -9,18 +9,24 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// The actions for a request over a limit.
+// The actions for a request over a limit. They act at different places of a request's path, because
+// that is what they are: refuse is what the engine decides. challenge makes another answer of it
+// (enforce/challenge.go). delay asks the engine for units of a later time instead (enforce/delay.go).
+// pass makes shadow limits of the zone's, of which later handlers see the decisions (enforce/shadow.go).
 const (
 	onExceededRefuse    = "refuse"
 	onExceededChallenge = "challenge"
 	onExceededDelay     = "delay"
 	onExceededPass      = "pass"
 )
+
+var onExceededWords = []string{onExceededRefuse, onExceededChallenge, onExceededDelay, onExceededPass}
 
 // maxMaxDelay is the longest delay.
 const maxMaxDelay = time.Minute
@@ -29,8 +35,8 @@ const maxMaxDelay = time.Minute
 // and later handlers see their decisions.
 func (z *Zone) passes() bool { return z.OnExceeded == onExceededPass }
 
-// isShadow reports whether the entire zone refuses nothing.
-func (z *Zone) isShadow() bool { return z.Shadow || z.passes() }
+// refusesNothing reports whether the entire zone refuses nothing.
+func (z *Zone) refusesNothing() bool { return z.Shadow || z.passes() }
 
 // checkOnExceeded checks that the action for requests over a limit is possible.
 func (z *zoneCompiler) checkOnExceeded() error {
@@ -57,7 +63,7 @@ func (z *zoneCompiler) checkOnExceeded() error {
 		}
 		return httpfield.CheckName(z.PassHeader)
 	}
-	return fmt.Errorf("on_exceeded: must be refuse, challenge, delay or pass, got %q", z.OnExceeded)
+	return fmt.Errorf("on_exceeded: must be %s, got %q", caddyconf.OrList(onExceededWords), z.OnExceeded)
 }
 
 // checkChallenge checks that a challenge would help.
@@ -91,14 +97,13 @@ func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
 		return d.Errf("on_exceeded already specified: %s", z.OnExceeded)
 	}
 	args := d.RemainingArgs()
-	words := []string{onExceededRefuse, onExceededChallenge, onExceededDelay, onExceededPass}
 	switch {
-	case len(args) == 0 || !slices.Contains(words, args[0]):
+	case len(args) == 0 || !slices.Contains(onExceededWords, args[0]):
 		hint := ""
 		if len(args) > 0 && args[0] == limitShadow {
 			hint = ": write shadow into a line of its own"
 		}
-		return d.Errf("on_exceeded: must be refuse, challenge, delay or pass, got %q%s", append(args, "")[0], hint)
+		return d.Errf("on_exceeded: must be %s, got %q%s", caddyconf.OrList(onExceededWords), append(args, "")[0], hint)
 	case args[0] == onExceededDelay:
 		return z.unmarshalDelay(d, args)
 	case args[0] == onExceededPass && len(args) == 2:

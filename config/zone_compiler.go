@@ -24,7 +24,7 @@ import (
 func (z *zoneCompiler) compile() error {
 	z.run = &enforce.Zone{
 		Name: z.Name, Source: z.Source, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix, IPv6Prefix: z.IPv6Prefix,
-		MaxCost: z.MaxCost, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, Shadow: z.isShadow(),
+		MaxCost: z.MaxCost, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, RefusesNothing: z.refusesNothing(),
 		Challenges: z.OnExceeded == onExceededChallenge, MaxDelay: time.Duration(z.MaxDelay), PassField: http.CanonicalHeaderKey(z.PassHeader),
 	}
 	if z.OnExceeded == onExceededDelay {
@@ -93,8 +93,8 @@ func (z *Zone) checkName() error {
 // compileKey determines the zone's key.
 func (z *zoneCompiler) compileKey() error {
 	z.run.Per = z.Per
-	switch z.Per {
-	case "":
+	switch {
+	case z.Per == "":
 		z.run.Per = enforce.PerIP
 		if z.Tiers {
 			z.run.Per = enforce.PerAPIKey
@@ -102,16 +102,16 @@ func (z *zoneCompiler) compileKey() error {
 		if z.Key != "" || z.isPeerForm() {
 			z.run.Per = enforce.PerKey
 		}
-	case enforce.PerKey:
+	case z.Per == enforce.PerKey:
 		if z.Key == "" {
 			return errors.New("per: key needs a value to count by, such as {http.request.header.X-Tenant}")
 		}
-	case enforce.PerIP, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey:
+	case slices.Contains(enforce.PerKinds, z.Per):
 		if z.Key != "" {
 			return fmt.Errorf("per: %q and a key exclude one another; per \"key\" counts by the key", z.Per)
 		}
 	default:
-		return fmt.Errorf("per: must be ip, everyone, client, api_key or key, got %q", z.Per)
+		return fmt.Errorf("per: must be %s, got %q", caddyconf.OrList(append(slices.Clone(enforce.PerKinds), enforce.PerKey)), z.Per)
 	}
 	if z.run.Per == enforce.PerAPIKey && z.app.APIKeys == nil {
 		return errors.New("per: no API keys are configured: write `api_keys` into the global option rate_limit")
@@ -249,23 +249,23 @@ func (z *zoneCompiler) countedAs(site string) string {
 // wantsShadow reports whether a zone that isn't compiled yet enforces no limit. It ignores the
 // limits of tiers.
 func (z *Zone) wantsShadow() bool {
-	return z.isShadow() || z.Concurrent == nil && len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
+	return z.refusesNothing() || z.Concurrent == nil && len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
 }
 
 // mayShadow reports whether a zone that isn't compiled yet may have a shadow limit.
 func (z *Zone) mayShadow() bool {
-	return z.isShadow() || z.Tiers || z.Tier != "" || slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
+	return z.refusesNothing() || z.Tiers || z.Tier != "" || slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
 }
 
 // compileShadow determines whether the zone refuses anything, and warns of options that have no
 // effect if it doesn't.
 func (z *zoneCompiler) compileShadow() error {
-	if z.isShadow() {
-		z.run.Denied = &enforce.Policy{Zone: z.run, Name: "denied", Shadow: true, Set: new(enforce.LimitSet)}
+	if z.refusesNothing() {
+		z.run.ShadowRefusal = &enforce.Policy{Zone: z.run, Name: "denied", Shadow: true, Set: new(enforce.LimitSet)}
 	}
 	enforces := func(s *enforce.LimitSet) bool { return len(s.Policies) > 0 }
-	z.run.IsShadow = z.run.Concurrency == nil && !slices.ContainsFunc(z.run.Sets(), enforces)
-	if !z.run.IsShadow {
+	z.run.EnforcesNothing = z.run.Concurrency == nil && !slices.ContainsFunc(z.run.Sets(), enforces)
+	if !z.run.EnforcesNothing {
 		z.warnOfShadowOrder()
 		return nil
 	}

@@ -33,7 +33,7 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	if isEarly(e.Http) {
 		return AskAgain(w)
 	}
-	x := &Exchange{Sessions: s, App: e.Client.App, W: w, Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Page}
+	x := &ChallengeExchange{Sessions: s, App: e.Client.App, W: w, Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Page}
 	x.Client.LocateFrom(e)
 	httpfield.NeverStore(w.Header())
 	if d, ok := x.visit(); d.Reason == engine.Banned {
@@ -71,7 +71,7 @@ func (h *Handler) offerChallenge(e *Evaluation, r *Refusal) bool {
 	if r.Retry == limiter.Never || e.Http.Method != http.MethodGet || !isNavigation(e.Http) || !h.sessionHelps(e, r) {
 		return false
 	}
-	x := &Exchange{Sessions: h.App.Session, App: h.App, Http: e.Http, Client: e.Client, Page: h.Page}
+	x := &ChallengeExchange{Sessions: h.App.Session, App: h.App, Http: e.Http, Client: e.Client, Page: h.Page}
 	if d, ok := x.take(x.Limits.pages); !ok || !d.Allowed {
 		return false
 	}
@@ -96,7 +96,7 @@ func (h *Handler) sessionHelps(e *Evaluation, r *Refusal) bool {
 }
 
 // challenge answers a refused request with a challenge.
-func (x *Exchange) challenge(w http.ResponseWriter, p *Response) error {
+func (x *ChallengeExchange) challenge(w http.ResponseWriter, p *Response) error {
 	x.W = w
 	p.setRefusal(x.W.Header())
 	leaveBody(x.W, x.Http)
@@ -111,8 +111,8 @@ func originalURI(r *http.Request) string {
 	return r.RequestURI
 }
 
-// Exchange is a request for a challenge, or one that carries a solution.
-type Exchange struct {
+// ChallengeExchange is a request for a challenge, or one that carries a solution.
+type ChallengeExchange struct {
 	*Sessions
 	App        *Config
 	W          http.ResponseWriter
@@ -144,8 +144,9 @@ const elsewhereMark = 'x'
 // visit counts a request for the path. It refuses a client that an operator banned, and a verified
 // client that is banned for violations. An automatic ban of an unverified client may be meant for
 // another client with the same header fields: a session tells the two apart. Unverified clients
-// aren't looked up, because there can be any number of them.
-func (x *Exchange) visit() (engine.Decision, bool) {
+// aren't looked up, because there can be any number of them. A matcher of a rule that fails refuses no
+// challenge: the requests that the session is for fail by it.
+func (x *ChallengeExchange) visit() (engine.Decision, bool) {
 	if stated, err := x.Evaluation.Statement(); err == nil && stated != nil && stated.Action == rules.Ban {
 		return engine.Decision{Reason: engine.Banned, Retry: x.Evaluation.BannedFor(stated)}, true
 	}
@@ -156,12 +157,14 @@ func (x *Exchange) visit() (engine.Decision, bool) {
 }
 
 // take takes one unit from a limit of the client's network.
-func (x *Exchange) take(limit *engine.Limit) (engine.Decision, bool) { return x.takeFor(nil, limit) }
+func (x *ChallengeExchange) take(limit *engine.Limit) (engine.Decision, bool) {
+	return x.takeFor(nil, limit)
+}
 
 // takeFor takes one unit from a limit of the client's network, unless the subject is banned.
 // Requests that other sites cause the network's browsers to send are counted separately, so that
 // they don't use up the units that the browsers' users need.
-func (x *Exchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
+func (x *ChallengeExchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
 	key := x.Client.networkSubject.Key
 	if hintsOf(x.Http).Initiator.IsOther() {
 		key = append(slices.Clone(key), elsewhereMark)

@@ -13,13 +13,13 @@ import (
 // KnowsClients reports whether the handler keeps records of its clients. It doesn't for a zone in
 // shadow, which bans no client and refuses no banned one.
 func (h *Handler) KnowsClients() bool {
-	return len(h.Traps) > 0 || slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.CountsClients() && !z.IsShadow })
+	return len(h.Traps) > 0 || slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.CountsClients() && !z.EnforcesNothing })
 }
 
 // KnowsAnonymous reports whether the handler also keeps records of clients without an
 // API key.
 func (h *Handler) KnowsAnonymous() bool {
-	return len(h.Traps) > 0 || slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.Per == PerClient && !z.IsShadow })
+	return len(h.Traps) > 0 || slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.Per == PerClient && !z.EnforcesNothing })
 }
 
 // checkConduct identifies the client if its record matters, and punishes it for visiting a trap or

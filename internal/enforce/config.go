@@ -139,15 +139,15 @@ type Zone struct {
 	Tier        string // the name of the tier, or placeholders that hold it
 	DefaultTier string // the tier if Tier is empty or unknown
 
-	Challenges bool            // requests over a limit get a challenge
-	MaxDelay   time.Duration   // how long requests over a limit wait at most
-	Line       *gate.Gate      // where they wait; nil if they don't
-	PassField  string          // the request header field that names exceeded limits; "" for none
-	Shadow     bool            // as configured: the zone refuses nothing
-	DeniesAll  bool            // the zone refuses everything
-	Counting   engine.Counting // which requests use up units
-	IsShadow   bool            // no limit is enforced
-	Denied     *Policy         // stands for refusals of a zone in shadow that don't depend on counts; else nil
+	Challenges      bool            // requests over a limit get a challenge
+	MaxDelay        time.Duration   // how long requests over a limit wait at most
+	Line            *gate.Gate      // where they wait; nil if they don't
+	PassField       string          // the request header field that names exceeded limits; "" for none
+	RefusesNothing  bool            // it is in shadow, or requests over its limits pass
+	DeniesAll       bool            // the zone refuses everything
+	Counting        engine.Counting // which requests use up units
+	EnforcesNothing bool            // none of its limits is enforced: all are shadow limits
+	ShadowRefusal   *Policy         // stands for refusals of a zone in shadow that don't depend on counts; else nil
 	SiteLimits
 	Sites     map[string]SiteLimits // replace SiteLimits if each site counts separately
 	Elsewhere string                // the name in the store of sites that no matcher names
@@ -158,7 +158,7 @@ type Zone struct {
 }
 
 // IsEnforced reports whether the zone enforces any limit.
-func (z *Zone) IsEnforced() bool { return !z.IsShadow }
+func (z *Zone) IsEnforced() bool { return !z.EnforcesNothing }
 
 // Trap is a path that no honest client visits.
 type Trap struct {

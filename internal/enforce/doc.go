@@ -6,30 +6,40 @@
 //
 //	Handler.ServeHTTP                                            evaluate.go
 //	  |
-//	  |- below the session's path: Handler.serveSession          challenge.go
+//	  |- below the session's path: Handler.serveSession          challenge.go, solution.go
 //	  |
 //	  '- Handler.evaluate -> result
-//	       Begin      attach the client, strip its cookie        evaluation.go, client.go
-//	       Decide
-//	         Collect  statement: bans and allowances             rules.go, internal/rules
+//	       Begin      attach the client, strip its cookie        evaluation.go, session.go
+//	       Decide, decideEnforced
+//	         Collect  exempt requests                            evaluate.go
+//	                  rules: bans and allowances                 rules.go, internal/rules
 //	                  checkConduct: traps, forged sessions       conduct.go
 //	                  for each zone that matches:
+//	                    load     whether it applies at present   load.go
 //	                    limits   limits that apply               limits.go
-//	                    key      key of the counts               key.go
+//	                    key      key of the counts               key.go, address.go, credentials.go
 //	                    identify the client                      client.go, identity/client
 //	                    cost     units                           cost.go
-//	         engine   all debits or none                         limiter/engine
-//	       report     log, event, metrics of a refusal           report.go
+//	         readBody before units are held                      read_body.go
+//	         enter    places of requests under way               concurrency.go
+//	         engine   all debits or none, perhaps later          delay.go, limiter/engine
+//	       decideShadows: each shadow limit alone                shadow.go
+//	       report     log, event, metrics of a refusal           report.go, decision_log.go
 //	       Release
 //
 //	  switch on result.Outcome
-//	    Passed              next handler
-//	    Counted             next handler, header fields          response.go
-//	                        limits that count by status          pending.go
-//	    Refused             429, or 403 if it costs too much     refuse.go
+//	    Passed, Counted     next handler                         answer_writer.go
+//	                          header fields, if counted          response.go
+//	                          limits that count by the answer    pending.go, settled.go, settle.go
+//	                          places are left                    concurrency.go
+//	    Refused             429, or 403 if it costs too much     refuse.go, refusal.go
 //	    challenged          429 with a page                      challenge.go
 //	    tooEarly            425                                  refuse.go
 //	    Denied              400, 401, 403                        refuse.go
 //
 //	Without a decision: an error, or 499 if the client has gone.
+//
+// config.go has the types that a config compiles to, tenant.go and lifecycle.go its use of the
+// instance. history.go, sample.go, reference.go and late.go note what others read later. The tests
+// are in the root and in caddytest, where there is a Caddy.
 package enforce

@@ -94,7 +94,7 @@ func (e *Evaluation) Decide() (result, error) {
 }
 
 // decideEnforced collects the request's debits from all limits and makes the engine decide by the
-// enforced ones.
+// enforced ones. Package operations forecasts the same steps for `explain` (forecast.go).
 func (e *Evaluation) decideEnforced() (result, error) {
 	h := e.Handler
 	if settled, err := e.Collect(); err != nil || settled.Outcome != Passed {
@@ -106,15 +106,15 @@ func (e *Evaluation) decideEnforced() (result, error) {
 	if e.TrapBan > 0 {
 		return e.refuseTrapped(), nil
 	}
-	if e.Denies != nil {
-		return e.refuseAll(e.Denies), nil
+	if e.RefusedBy != nil {
+		return e.refuseAll(e.RefusedBy), nil
 	}
 	if len(e.Debits) == 0 && len(e.places) == 0 {
 		if e.Denied == nil && len(e.Shadows.Debits) == 0 {
 			h.None.Requests.Inc()
 		}
 		if e.Subject == nil {
-			return e.pass(), nil
+			return e.passUnlessDenied(), nil
 		}
 	}
 	if err := e.readBody(); err != nil {
@@ -130,7 +130,7 @@ func (e *Evaluation) decideEnforced() (result, error) {
 		d, ok = e.decideInTurn()
 	}
 	if !ok { // its configuration never ran; the next one limits the client
-		return e.pass(), nil
+		return e.passUnlessDenied(), nil
 	}
 	e.count(&d)
 	h.countByKind(e, &d)
@@ -138,13 +138,13 @@ func (e *Evaluation) decideEnforced() (result, error) {
 	case d.Reason == engine.Abandoned:
 		return result{}, errAbandoned
 	case d.Allowed && (e.Denied != nil || len(e.Debits) == 0 && len(e.places) == 0):
-		return e.pass(), nil
+		return e.passUnlessDenied(), nil
 	}
 	return e.answer(&d), nil
 }
 
-// pass passes a request that no limit refuses, unless a zone denies it.
-func (e *Evaluation) pass() result {
+// passUnlessDenied passes a request that no limit refuses, unless a zone denies it.
+func (e *Evaluation) passUnlessDenied() result {
 	if e.Denied != nil {
 		return result{Outcome: Denied, Denial: e.Denied}
 	}
@@ -175,7 +175,7 @@ func (e *Evaluation) Collect() (result, error) {
 		switch matches, err := e.Matches(z); {
 		case err != nil:
 			return result{}, err
-		case !matches, early && z.IsShadow:
+		case !matches, early && z.EnforcesNothing:
 			continue
 		case early:
 			return result{Outcome: tooEarly}, nil
@@ -184,13 +184,13 @@ func (e *Evaluation) Collect() (result, error) {
 		case err != nil:
 			e.decline(z)
 			return result{}, err
-		case denied != nil && z.Shadow:
+		case denied != nil && z.RefusesNothing:
 			e.shadowDeny(z)
 		case denied != nil:
 			e.deny(z, denied)
 		}
-		if e.Denies != nil {
-			return e.pass(), nil
+		if e.RefusedBy != nil { // decideEnforced refuses it; a denial comes first
+			return e.passUnlessDenied(), nil
 		}
 	}
 	return result{Outcome: Passed}, nil
@@ -279,14 +279,14 @@ func (e *Evaluation) charge(z *Zone) (*Denial, error) {
 // denyFor refuses the request for a zone, regardless of counts.
 func (e *Evaluation) denyFor(z *Zone, set *LimitSet) {
 	switch {
-	case z.Shadow:
+	case z.RefusesNothing:
 		e.shadowDeny(z)
 	case len(set.Policies) > 0:
-		e.Denies = set.Policies[0]
+		e.RefusedBy = set.Policies[0]
 	case len(set.Shadows) > 0:
-		e.Denies = set.Shadows[0]
+		e.RefusedBy = set.Shadows[0]
 	default:
-		e.Denies = z.Concurrency.Policy
+		e.RefusedBy = z.Concurrency.Policy
 	}
 }
 
@@ -336,13 +336,13 @@ func (e *Evaluation) refuseBanned(by *rules.Statement) result {
 // zone requires.
 func (e *Evaluation) passAllowed() result {
 	if e.Denied != nil {
-		return e.pass()
+		return e.passUnlessDenied()
 	}
 	e.Handler.Statements.Allowed.Inc()
 	if e.Client.isRenewable() { // otherwise its session, and the rule about it, would end
 		return result{Outcome: Counted, Response: e.newResponse()}
 	}
-	return e.pass()
+	return e.passUnlessDenied()
 }
 
 // refuseTrapped refuses a visit to a trap that bans, like any request of the banned client. It
@@ -369,7 +369,7 @@ func (e *Evaluation) answer(d *engine.Decision) result {
 type outcome int
 
 const (
-	Passed     outcome = iota // no limit applies
+	Passed     outcome = iota // no limit applies: it is in no zone, exempt or allowed; of a step: go on
 	Counted                   // it is within its limits: header fields tell the units left
 	Refused                   // it is over a limit, or its client is banned: 429, or 403 if it costs too much
 	challenged                // it is refused with a page that lets a browser earn a session

@@ -13,9 +13,8 @@ import (
 )
 
 // Evaluation is one request on its way to a decision: its zones, its client, its debits. It
-// translates between HTTP and the engine, and is reused. Its more than sixty methods are the steps
-// of that one job, in the files that the package comment names: all of them read and write the same
-// request.
+// translates between HTTP and the engine, and is reused. It has more than seventy methods: the steps
+// of that one job, in the files of the package comment. All of them read and write the same request.
 type Evaluation struct {
 	Handler *Handler
 	Http    *http.Request
@@ -30,16 +29,16 @@ type Evaluation struct {
 	trapped     bool           // it visited a trap
 	TrapBan     time.Duration  // how long the trap bans; 0 if it doesn't
 
-	Charges          // from enforced limits
-	Shadows Charges  // from shadow limits
-	places  []place  // that it needs while in flight
-	entered bool     // it has taken its places
-	timing  *timing  // until the answer begins; nil if it isn't measured
-	open    *pending // units that await the status of the answer; or nil
-	Keys    []byte   // the text of all keys
-	texts   Texts    // for the values of header fields
-	Denies  *Policy  // the limit that refuses the request regardless of counts; or nil
-	Denied  *Denial  // why a zone denies the request, regardless of other zones; or nil
+	Charges            // from enforced limits
+	Shadows   Charges  // from shadow limits
+	places    []place  // that it needs while in flight
+	entered   bool     // it has taken its places
+	timing    *timing  // until the answer begins; nil if it isn't measured
+	open      *pending // units that await the status of the answer; or nil
+	Keys      []byte   // the text of all keys
+	texts     Texts    // for the values of header fields
+	RefusedBy *Policy  // the limit that refuses the request regardless of counts; or nil
+	Denied    *Denial  // why a zone denies the request, regardless of other zones; or nil
 }
 
 var evaluations = sync.Pool{New: func() any { return new(Evaluation) }}
@@ -67,7 +66,7 @@ func (e *Evaluation) Release() {
 		e.Credentials = Credentials{}
 	}
 	e.Http, e.Repl, e.Vars, e.Denied, e.open, e.timing = nil, nil, nil, nil, nil, nil
-	e.Handler, e.Denies, e.Client, e.Subject, e.TrapBan = nil, nil, nil, nil, 0
+	e.Handler, e.RefusedBy, e.Client, e.Subject, e.TrapBan = nil, nil, nil, nil, 0
 	e.trapped, e.Allowed, e.Dry = false, false, false
 	e.Keys = e.Keys[:0]
 	if e.entered {

@@ -14,6 +14,30 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
+// The values of Zone.Per.
+const (
+	PerIP       = "ip"
+	PerEveryone = "everyone"
+	PerKey      = "key"
+	PerClient   = "client"
+	PerAPIKey   = "api_key"
+)
+
+// PerKinds are the values of Zone.Per that need no key.
+var PerKinds = []string{PerIP, PerEveryone, PerClient, PerAPIKey}
+
+// The values of Zone.OnEmptyKey.
+const (
+	EmptyIP    = "ip"
+	EmptyShare = "share"
+	EmptySkip  = "skip"
+	EmptyDeny  = "deny"
+)
+
+// CountsClients reports whether the zone counts single clients, as opposed to a key that different
+// people can share.
+func (z *Zone) CountsClients() bool { return z.Per == PerClient || z.Per == PerAPIKey }
+
 // keyVerdict is a zone's action for a request because of its key, before it counts.
 type keyVerdict int
 
@@ -37,6 +61,9 @@ func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, *Denial) {
 		return keyFound, e.appendAPIKey(z)
 	case PerKey:
 		return e.appendText(z), nil
+	case PerClient: // its key is that of [Evaluation.Identify]
+	default:
+		panic("enforce: no key for zones per " + z.Per) // or all their requests would share one count
 	}
 	return keyFound, nil
 }

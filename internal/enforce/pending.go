@@ -170,8 +170,6 @@ func (p *pending) report(d pendingDebit, units int64) {
 	}
 }
 
-// This file selects the debits that await the status of the answer.
-
 // Pending returns the request's pending debits, or nil if there are none. Settling them corrects
 // the remaining units in the response.
 func (e *Evaluation) Pending(in *Response) *pending {

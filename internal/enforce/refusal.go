@@ -27,7 +27,7 @@ type Refusal struct {
 
 	method, path string // of the request as sent; "" until noted
 
-	exchange *Exchange // for an answer with a challenge
+	exchange *ChallengeExchange // for an answer with a challenge
 }
 
 // BanName stands for the zone and the limit of a ban.

@@ -1,12 +1,9 @@
 package enforce
 
 import (
-	"bytes"
-	"fmt"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,11 +15,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/caddy-tally/caddy-tally/identity"
-	"github.com/caddy-tally/caddy-tally/internal/history"
-	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
-	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // report reports a refusal to logs, events and metrics.
@@ -225,124 +219,4 @@ func traced(p *Policy, outcome string) []attribute.KeyValue {
 		attribute.String("rate_limit.limit", p.Name),
 		attribute.String("rate_limit.outcome", outcome),
 	}
-}
-
-// This file counts requests for the history.
-
-// ProvisionHistory makes the history count the zones and limits.
-func (h *Handler) ProvisionHistory(caddy.Context) error {
-	if h.App.Ledger == nil {
-		return nil
-	}
-	for _, z := range h.Zones {
-		z.Past = h.App.Ledger.Meter(storage.Series{Zone: z.Name})
-		for _, set := range z.Sets() {
-			for _, p := range set.All() {
-				p.past = h.App.Ledger.Meter(storage.Series{Zone: z.Name, Limit: p.Name})
-			}
-		}
-	}
-	return nil
-}
-
-// remember counts a decision for the history: once for each zone, and for each limit that passes or
-// refuses the request.
-func (e *Evaluation) remember(d *engine.Decision) {
-	ledger := e.Handler.App.Ledger
-	if ledger == nil || d.Reason == engine.Abandoned {
-		return
-	}
-	var last *Zone
-	var key history.Key
-	for i, p := range e.Policies {
-		if !d.Allowed && d.Reason != engine.Banned && i != d.Debit {
-			continue
-		}
-		debit := &e.Debits[i]
-		if !bytes.Equal(key.Text, debit.Key) {
-			key = ledger.Key(debit.Key)
-		}
-		if p.Zone != last {
-			last = p.Zone
-			rememberIn(last.Past, key, unitsOf(debit), d)
-		}
-		rememberIn(p.past, key, unitsOf(debit), d)
-	}
-}
-
-func rememberIn(m *history.Meter, key history.Key, cost int64, d *engine.Decision) {
-	switch {
-	case d.Allowed:
-		m.Allow(key, cost)
-	case d.Reason == engine.Banned:
-		m.Refuse(key, history.Banned)
-	case d.Reason == engine.Blocked:
-		m.Refuse(key, history.Blocked)
-	default:
-		m.Refuse(key, history.OverLimit)
-	}
-}
-
-// The next functions count requests for the metrics.
-
-// ProvisionMetrics makes the handler count for the metrics, unless they are off.
-func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
-	if !h.Metrics {
-		return nil
-	}
-	if err := meter.Register(ctx.GetMetricsRegistry(), instance.Collectors...); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
-	}
-	for _, z := range h.Zones {
-		z.Meter = meter.NewZone(z.Name)
-		if slices.ContainsFunc(z.Sets(), func(s *LimitSet) bool { return len(s.Shadows) > 0 }) {
-			z.Meter.HasShadow(z.Name)
-		}
-		if z.Count != nil || z.Settle != nil {
-			z.Meter.Settles(z.Name)
-		}
-		for _, set := range z.Sets() {
-			h.provisionMeters(z, set)
-			provisionShared(set)
-		}
-		if z.Concurrency != nil {
-			z.Concurrency.Policy.Meter = z.Concurrency.Policy.NewMeter()
-		}
-	}
-	h.None, h.Statements = meter.NewZone("false"), meter.NewRules()
-	return nil
-}
-
-func (h *Handler) provisionMeters(z *Zone, set *LimitSet) {
-	for _, p := range set.Shadows {
-		p.Meter = p.NewMeter()
-	}
-	for _, p := range set.Policies {
-		p.Meter = p.NewMeter()
-		config := meter.Config{Zone: z.Name, Amount: p.Legacy, Window: p.Window().String(), IPv4: strconv.Itoa(z.IPv4Prefix), IPv6: strconv.Itoa(z.IPv6Prefix)}
-		config.Use()
-		h.reported = append(h.reported, config)
-	}
-}
-
-// provisionShared creates the metrics of shared limits.
-func provisionShared(s *LimitSet) {
-	for _, shared := range []*LimitSet{s.Networks, s.Elsewhere} {
-		if shared == nil {
-			continue
-		}
-		for _, p := range slices.Concat(shared.Policies, shared.Shadows) {
-			p.Meter = p.NewMeter()
-		}
-	}
-}
-
-// Cleanup undoes ProvisionMetrics.
-func (h *Handler) Cleanup() error {
-	for _, config := range h.reported {
-		if err := config.Release(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

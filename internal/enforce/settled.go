@@ -4,35 +4,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
-
-// The values of Zone.Per.
-const (
-	PerIP       = "ip"
-	PerEveryone = "everyone"
-	PerKey      = "key"
-	PerClient   = "client"
-	PerAPIKey   = "api_key"
-)
-
-// The values of Zone.OnEmptyKey.
-const (
-	EmptyIP    = "ip"
-	EmptyShare = "share"
-	EmptySkip  = "skip"
-	EmptyDeny  = "deny"
-)
-
-// CountsClients reports whether the zone counts single clients, as opposed to a key that different
-// people can share.
-func (z *Zone) CountsClients() bool { return z.Per == PerClient || z.Per == PerAPIKey }
 
 // StatusOf returns the status that Caddy writes if a handler wrote none: that of the handler's
 // error, or 200.
@@ -45,58 +21,6 @@ func StatusOf(err error) int {
 	}
 	return http.StatusInternalServerError
 }
-
-// statusLeft is the status that reverse_proxy writes if the client left before an answer.
-const statusLeft = 499
-
-// Counts reports whether a request with a status counts. A nil Count counts all. Held units stay
-// charged if the client left: otherwise clients could try without end by leaving early.
-func (c *Count) Counts(status int) bool {
-	return c == nil || c.Hold && status == statusLeft || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
-}
-
-// Answered reports whether an answer counts. A nil Count counts all.
-func (c *Count) Answered(status int, header http.Header) bool {
-	return c.Counts(status) || slices.ContainsFunc(c.When, func(a Answer) bool { return a.matches(status, header) })
-}
-
-// AnsweredAlike reports whether an answer with a status may count. Logs lack the other criteria. A
-// nil Count counts all.
-func (c *Count) AnsweredAlike(status int) bool {
-	return c.Counts(status) || slices.ContainsFunc(c.When, func(a Answer) bool {
-		return caddyhttp.ResponseMatcher{StatusCode: a.StatusCode}.Match(status, nil)
-	})
-}
-
-// StatusText returns a status, or a class of them, as written in a Caddyfile.
-func StatusText(status int) string {
-	if status < 10 {
-		return strconv.Itoa(status) + "xx"
-	}
-	return strconv.Itoa(status)
-}
-
-// String returns the statuses as written in a Caddyfile.
-func (c *Count) String() string { return strings.Join(c.statuses(), " ") }
-
-func (c *Count) statuses() []string {
-	words := make([]string, len(c.Status))
-	for i, status := range c.Status {
-		words[i] = StatusText(status)
-	}
-	return words
-}
-
-// Answers returns the answers that count, each as written in a Caddyfile.
-func (c *Count) Answers() []string {
-	words := c.statuses()
-	for _, a := range c.When {
-		words = append(words, a.Text)
-	}
-	return words
-}
-
-// This file determines whether a request counts by the status of its answer.
 
 // settledBy is the answer that settles debits. Its status is 0 until it is known.
 type settledBy struct {

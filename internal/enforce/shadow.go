@@ -19,7 +19,7 @@ import (
 
 // shadowDeny notes that a zone in shadow would deny the request, regardless of counts.
 func (e *Evaluation) shadowDeny(z *Zone) {
-	e.Shadows.add(z.Denied, nil, 1) // more than the limit ever has
+	e.Shadows.add(z.ShadowRefusal, nil, 1) // more than the limit ever has
 }
 
 // chargeShadows collects the debits of the shadow limits of a zone.

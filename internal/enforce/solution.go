@@ -30,7 +30,7 @@ import (
 const maxForm = 16 << 10
 
 // Accept issues a session for a solution, and redirects the browser.
-func (x *Exchange) Accept() error {
+func (x *ChallengeExchange) Accept() error {
 	if status, text := x.readForm(); status != 0 {
 		return x.say(status, text)
 	}
@@ -38,13 +38,13 @@ func (x *Exchange) Accept() error {
 	if reason != "" {
 		return x.reject(reason)
 	}
-	return x.Settle(token)
+	return x.Issue(token)
 }
 
 // isVisit reports whether the request may come from the page that continues: it is same-site, a
 // browser's navigation, or a program's request. Otherwise a picture or a prefetch elsewhere could
 // make a browser use up a token, and a session of its network.
-func (x *Exchange) isVisit() bool {
+func (x *ChallengeExchange) isVisit() bool {
 	switch hintsOf(x.Http).Initiator {
 	case identity.OwnSite:
 		return !isSpeculative(x.Http.Header)
@@ -58,20 +58,20 @@ func (x *Exchange) isVisit() bool {
 
 // AcceptWait issues a session for a token whose waiting time is over, and redirects the browser. It
 // has limits in addition to those of solutions.
-func (x *Exchange) AcceptWait(text string) error {
+func (x *ChallengeExchange) AcceptWait(text string) error {
 	token, err := x.Keys.Setter.CheckWait(time.Now(), session.Site(x.Http.Host), x.Client.NetworkID(), text)
 	if err != nil {
 		return x.reject(reasonOf(err))
 	}
 	network := x.Client.networkSubject.Key
-	return x.Settle(token.Nonce,
+	return x.Issue(token.Nonce,
 		engine.Debit{Limit: x.Limits.waits, Key: network, Cost: 1},
 		engine.Debit{Limit: x.Limits.liveWaits, Key: network, Cost: 1})
 }
 
-// Settle issues a session for a solution or a token, once, if all limits and the debits of more
+// Issue issues a session for a solution or a token, once, if all limits and the debits of more
 // admit it.
-func (x *Exchange) Settle(token [TokenSize]byte, more ...engine.Debit) error {
+func (x *ChallengeExchange) Issue(token [TokenSize]byte, more ...engine.Debit) error {
 	d, ok := x.redeem(token, more)
 	switch {
 	case !ok:
@@ -90,7 +90,7 @@ func (x *Exchange) Settle(token [TokenSize]byte, more ...engine.Debit) error {
 }
 
 // readForm reads the page's form. If the form is invalid, it returns a status and a text.
-func (x *Exchange) readForm() (status int, text string) {
+func (x *ChallengeExchange) readForm() (status int, text string) {
 	if kind, _, _ := mime.ParseMediaType(x.Http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		return http.StatusUnsupportedMediaType, "Send the form of the page."
 	}
@@ -107,7 +107,7 @@ const TokenSize = challenge.NonceSize
 
 // check checks the solution in the form. It returns the token that identifies the solution, or the
 // reason for not accepting it.
-func (x *Exchange) check() (token [TokenSize]byte, reason string) {
+func (x *ChallengeExchange) check() (token [TokenSize]byte, reason string) {
 	if x.Verifier != nil {
 		return x.verify(x.Http.PostForm.Get(x.Verifier.Service().Field))
 	}
@@ -135,7 +135,7 @@ func reasonOf(err error) string {
 }
 
 // verify asks the service whether the token of its widget is valid.
-func (x *Exchange) verify(given string) (token [TokenSize]byte, reason string) {
+func (x *ChallengeExchange) verify(given string) (token [TokenSize]byte, reason string) {
 	result := x.Verifier.Verify(x.Http.Context(), given, session.Site(x.Http.Host))
 	if result.Unavailable() && x.unavailable.Admits(time.Now()) {
 		x.App.Log.Warn("nobody can pass the challenge at the moment",
@@ -150,7 +150,7 @@ func (x *Exchange) verify(given string) (token [TokenSize]byte, reason string) {
 }
 
 // redeem accepts a solution or a token, once, and counts the session that is issued for it.
-func (x *Exchange) redeem(token [TokenSize]byte, more []engine.Debit) (d engine.Decision, ok bool) {
+func (x *ChallengeExchange) redeem(token [TokenSize]byte, more []engine.Debit) (d engine.Decision, ok bool) {
 	debits := []engine.Debit{
 		{Limit: x.Limits.solutions, Key: append([]byte{identity.TagSolution}, token[:]...), Cost: 1},
 		{Limit: x.Limits.sessions, Key: x.Client.networkSubject.Key, Cost: 1},
@@ -160,12 +160,12 @@ func (x *Exchange) redeem(token [TokenSize]byte, more []engine.Debit) (d engine.
 }
 
 // punish punishes the client for sending a solution again.
-func (x *Exchange) punish() {
+func (x *ChallengeExchange) punish() {
 	x.App.reportOffense(x.Evaluation, x.Evaluation.Identify().subject, x.App.Forged)
 }
 
 // grant issues a session, and redirects the browser.
-func (x *Exchange) grant() error {
+func (x *ChallengeExchange) grant() error {
 	issued, cookie, err := x.Client.Issue(x.Keys)
 	if err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
@@ -180,7 +180,7 @@ func (x *Exchange) grant() error {
 
 // show answers with a page that has a challenge. refused is the refusal that led to the page, or
 // nil. why returns the reason for showing the page again; nil the first time.
-func (x *Exchange) show(status int, target string, refused *Refusal, why notice) error {
+func (x *ChallengeExchange) show(status int, target string, refused *Refusal, why notice) error {
 	answer := htmlAnswer{language: languageOf(x.Http)}
 	page := challenge.Page{Texts: answer.language, Site: x.Page.Refused.Site, Action: x.Path, Target: x.target(target)}
 	if why != nil {
@@ -201,7 +201,7 @@ func (x *Exchange) show(status int, target string, refused *Refusal, why notice)
 type notice func(*language.Texts) string
 
 // set puts a challenge into a page.
-func (x *Exchange) set(page *challenge.Page) error {
+func (x *ChallengeExchange) set(page *challenge.Page) error {
 	if wait := x.WithoutScript; wait > 0 {
 		token, err := x.Keys.Setter.SetWait(time.Now(), session.Site(x.Http.Host), x.Client.NetworkID(), wait)
 		if err != nil {
@@ -224,7 +224,7 @@ func (x *Exchange) set(page *challenge.Page) error {
 
 // target returns the target of the redirect: a page of this site, but not the page of the
 // challenge.
-func (x *Exchange) target(text string) string {
+func (x *ChallengeExchange) target(text string) string {
 	if text = challenge.Target(text); strings.HasPrefix(text, x.Path) {
 		return "/"
 	}
@@ -242,7 +242,7 @@ var Notices = map[string]notice{
 }
 
 // reject answers a wrong solution with another challenge.
-func (x *Exchange) reject(reason string) error {
+func (x *ChallengeExchange) reject(reason string) error {
 	meter.SessionRefused(reason)
 	status, why := http.StatusForbidden, Notices[reason]
 	switch {
@@ -256,7 +256,7 @@ func (x *Exchange) reject(reason string) error {
 
 // refuse answers that no session is issued at the moment: to a browser with the page of refusals,
 // to others with a line of text.
-func (x *Exchange) refuse(reason string, d engine.Decision, text string) error {
+func (x *ChallengeExchange) refuse(reason string, d engine.Decision, text string) error {
 	meter.SessionRefused(reason)
 	if reason == noSecret {
 		return x.say(http.StatusServiceUnavailable, text)
@@ -274,7 +274,7 @@ func (x *Exchange) refuse(reason string, d engine.Decision, text string) error {
 }
 
 // say answers with a line of text.
-func (x *Exchange) say(status int, text string) error {
+func (x *ChallengeExchange) say(status int, text string) error {
 	x.W.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	x.W.Header().Set("X-Content-Type-Options", "nosniff")
 	x.W.WriteHeader(status)

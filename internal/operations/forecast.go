@@ -126,7 +126,8 @@ func serversOf(u *url.URL) ([]*caddyhttp.Server, error) {
 	return all, nil
 }
 
-// explainHandler forecasts a handler's treatment of the request.
+// explainHandler forecasts a handler's treatment of the request. It goes through the steps of
+// enforce's decideEnforced without their effects: each step there has a case here.
 func (x *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *http.Request) operator.Forecast {
 	vars := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 	if x.Kind == operator.Address {
@@ -151,13 +152,13 @@ func (x *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *h
 		x.Told.Exempt = true
 		return operator.Forecast{Outcome: "exempt", Text: "passes: it is exempt"}
 	case settled.Outcome == enforce.Refused:
-		return x.refuses("banned", enforce.BanName, enforce.BanName, settled.Response.Refusal.Retry, "because an operator has banned the client")
+		return x.refuses("banned", enforce.BanName, enforce.BanName, settled.Response.Refusal.Retry, "because an operator or a block list has banned the client")
 	case e.Allowed && e.Denied == nil:
 		return operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case e.TrapBan > 0:
 		return x.refuses("banned", enforce.BanName, enforce.BanName, e.TrapBan, "because it goes into a trap, which bans")
-	case e.Denies != nil:
-		return x.refuses("denied", e.Denies.Zone.Name, e.Denies.Name, limiter.Never, "by zone "+e.Denies.Zone.Name+", which admits nothing")
+	case e.RefusedBy != nil:
+		return x.refuses("denied", e.RefusedBy.Zone.Name, e.RefusedBy.Name, limiter.Never, "by zone "+e.RefusedBy.Zone.Name+", which admits nothing")
 	}
 	return x.explainDebits(ctx, e)
 }

@@ -8,7 +8,7 @@ type Ban struct {
 	Client string     `json:"client"`        // as in orders; "" if only its name at rest is known
 	Text   string     `json:"text"`          // for people
 	Tag    string     `json:"tag,omitempty"` // as in [Key]
-	By     string     `json:"by"`            // rules: an operator, in the file of this machine; store: an operator, for all machines; conduct: its violations
+	By     string     `json:"by"`            // rules: an operator, in the file of this machine; store: an operator, for all machines; list: a block list; conduct: its violations
 	Reason string     `json:"reason,omitempty"`
 	Zone   string     `json:"zone,omitempty"`  // where the last violation was
 	Since  *time.Time `json:"since,omitempty"` // nil if unknown

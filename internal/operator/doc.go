@@ -5,8 +5,8 @@
 // [Client] is the same service over a connection, and the commands and the dashboard use the
 // interface: they can't tell the two apart.
 //
-//	dashboard in a site ----------------------------------.
-//	                                                       v
+//	dashboard in a site ----------------------------------------------.
+//	                                                                  v
 //	commands, dashboard over a loopback port -> Client -> Handler -> Service in Caddy
 //
 // # Invariants
