@@ -1,4 +1,4 @@
-// Package identity has what clients are told apart by: networks, fingerprints of browsers,
+// Package identity has the means to tell clients apart: networks, fingerprints of browsers,
 // cookies, the tags of keys, the secret, and the hash of a key. It knows nothing of limits.
 //
 // The rules that put these together are in package identity/client. Each way of telling

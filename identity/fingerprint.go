@@ -58,7 +58,7 @@ func AppendFingerprint(key []byte, prefix netip.Prefix, h Hints) []byte {
 		said = appendLanguage(said, h.AcceptLanguage)
 	}
 	if h.Initiator != OwnSite {
-		said = append(said, byte(h.Initiator)) // which is no letter
+		said = append(said, byte(h.Initiator)) // not a letter
 	}
 	sum := sha256.Sum256(said)
 	return append(AppendPrefix(key, prefix), sum[:FingerprintSize]...)

@@ -2,7 +2,7 @@ package identity
 
 import "strings"
 
-// Initiator says who had a browser send a request.
+// Initiator is the cause of a browser's request.
 type Initiator uint8
 
 // The initiators.
@@ -37,7 +37,7 @@ func (i Initiator) String() string {
 // IsOther reports whether a request says that another origin's page had it sent.
 func (i Initiator) IsOther() bool { return i == Link || i == SameSite || i == CrossSite }
 
-// Fetch is what a request says of how it came to be sent, as it came. Header
+// Fetch is the data of a request about its cause, as received. Header
 // fields that are missing are empty. No page can have its visitors' browsers send
 // what the page likes in one of these fields; a program can.
 type Fetch struct {
@@ -55,7 +55,7 @@ type Fetch struct {
 	Speculative bool
 }
 
-// Initiator returns who had the request sent:
+// Initiator returns the initiator of the request:
 //
 //	speculative              same-site              SameSite
 //	                         Referer of the host    OwnSite, unless Sec-Fetch-Site says cross-site

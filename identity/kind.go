@@ -1,13 +1,13 @@
 package identity
 
-// Kind is what a client is known by.
+// Kind is the kind of a client's identity.
 type Kind uint8
 
 // The kinds of clients, from the one that is trusted least.
 const (
 	Unknown     Kind = iota // an address that can't be read: all of them are one client
 	ByPrefix                // its network
-	Fingerprint             // what its browser says of itself, within its network
+	Fingerprint             // its browser's header fields, within its network
 	Session                 // a signed cookie that it earned
 	APIKey                  // a key that the operator gave it
 )
@@ -22,5 +22,5 @@ func (k Kind) String() string {
 	return kindNames[Unknown]
 }
 
-// Verified reports whether a client can't choose at will who it is.
+// Verified reports whether a client can't choose its identity at will.
 func (k Kind) Verified() bool { return k == Session || k == APIKey }

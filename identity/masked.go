@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// What of an address is shown where nobody needs to know it exactly, in bits.
+// The bits of an address that are shown where it isn't needed exactly.
 const (
 	maskedIPv4 = 24
 	maskedIPv6 = 48

@@ -10,7 +10,7 @@ import (
 // goroutines.
 type Sealer struct{ ciphers []cipher.AEAD } // the one in use first
 
-// Sealer returns what seals values for one purpose.
+// Sealer returns a sealer of values for one purpose.
 func (s *Secret) Sealer(purpose string) (*Sealer, error) {
 	keys, err := s.Derive(purpose)
 	if err != nil {

@@ -22,11 +22,11 @@ const (
 	MaxSecrets = 16
 )
 
-// maxSecretFile bounds what is read of a secret file.
+// maxSecretFile bounds the part of a secret file that is read.
 const maxSecretFile = 64 << 10
 
-// Secret is what all keys of a process are derived from, and what keys are hashed
-// under. It may be used from any number of goroutines.
+// Secret is the source of all keys of a process, also of those that names are
+// hashed under. It may be used from any number of goroutines.
 type Secret struct {
 	Hasher          // under the text in use
 	key    []byte   // of the hasher
@@ -35,7 +35,7 @@ type Secret struct {
 
 // NewSecret returns the secret that a text stands for. The text should have at
 // least 128 bits of entropy; the same text gives the same secret everywhere.
-// Older texts still verify what was signed under them, and do nothing else.
+// Older texts only verify older signatures.
 func NewSecret(text []byte, older ...[]byte) (*Secret, error) {
 	s := &Secret{texts: append([][]byte{text}, older...)}
 	if len(s.texts) > MaxSecrets {
@@ -55,7 +55,7 @@ func NewSecret(text []byte, older ...[]byte) (*Secret, error) {
 	return s, nil
 }
 
-// Key returns the key of the secret's hasher, which is derived from the text in use.
+// Key returns the key of the secret's hasher, derived from the text in use.
 func (s *Secret) Key() []byte { return bytes.Clone(s.key) }
 
 // Equal reports whether two secrets have the same texts in the same order.
@@ -85,7 +85,7 @@ func derive(text []byte, purpose string) ([]byte, error) {
 	return key, nil
 }
 
-// RandomSecret returns a secret that nobody else has, and that no file keeps.
+// RandomSecret returns a new random secret that is in no file.
 func RandomSecret() *Secret {
 	s, err := NewSecret(randomText())
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Secret) Keep(path string) error {
 	return nil
 }
 
-// secretLines returns the first line and those after it that are not empty.
+// secretLines returns the first line, and later lines that are not empty.
 func secretLines(text []byte) [][]byte {
 	first, rest, _ := bytes.Cut(text, []byte{'\n'})
 	lines := [][]byte{bytes.TrimSpace(first)}
@@ -143,7 +143,7 @@ func secretLines(text []byte) [][]byte {
 	return lines
 }
 
-// randomText returns what a new secret file holds.
+// randomText returns the content of a new secret file.
 func randomText() []byte {
 	var random [sha256.Size]byte
 	rand.Read(random[:]) // never fails: see crypto/rand

@@ -18,13 +18,13 @@ const (
 	TagService     = 's' // the services of a tier
 	TagSession     = 't' // the id of a session
 	TagSolution    = 'o' // a solution of a challenge
-	TagFingerprint = 'f' // a network, and a hash of what a browser in it sends
+	TagFingerprint = 'f' // a network, and a hash of a browser's header fields
 )
 
-// tags is what is known of keys by their tags.
+// tags describes keys by their tags.
 var tags = [256]struct {
 	isAddress bool                    // it can be linked to an address
-	text      func(key []byte) string // describes what follows the tag; nil: nothing does
+	text      func(key []byte) string // describes the rest of the key; nil if there is none
 }{
 	TagNetwork:     {isAddress: true, text: networkText},
 	TagFingerprint: {isAddress: true, text: fingerprintText},
@@ -70,7 +70,7 @@ func fingerprintText(value []byte) string {
 
 func sessionText(id []byte) string { return "session " + SessionName(id) }
 
-// SessionName returns what operators know a session by, 16 hexadecimal digits: a hash of its
+// SessionName returns an operator's name of a session, 16 hexadecimal digits: a hash of its
 // id, so that a log gives no session away.
 func SessionName(id []byte) string {
 	sum := sha256.Sum256(append([]byte{TagSession}, id...))

@@ -8,7 +8,7 @@
 //
 // A hash is the HMAC-SHA-256 of a key under the file's salt, in hexadecimal. A
 // key with an end is in force until then: a date means its first moment in UTC. A
-// name is a client, and what stands behind a `/` a part of it that is counted on
+// name is a client, and the text after a `/` a part of it that is counted on
 // its own. A name may have several keys of one tier, which are counted as one, so
 // that a key can be replaced while the old one is still in use.
 //

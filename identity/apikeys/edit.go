@@ -19,7 +19,7 @@ type Entry struct {
 // idLength is how many digits of a hash tell a key apart from others.
 const idLength = 8
 
-// keyPrefix is what keys begin with, so that people and programs that look for
+// keyPrefix is the beginning of all keys, so that people and programs that look for
 // leaked secrets know one when they see it.
 const keyPrefix = "tally_"
 
@@ -154,7 +154,7 @@ func entryOf(line []byte) (Entry, bool) {
 	return Entry{*client, strings.ToLower(fields[2][:idLength])}, true
 }
 
-// edit replaces a file by what change makes of its text, which must be a good one.
+// edit replaces the text of a file by the result of change, which must be valid.
 func edit(path string, change func([]byte) ([]byte, error)) error {
 	return textfile.Edit(path, maxFile, func(text []byte) ([]byte, error) {
 		text, err := change(text)

@@ -4,7 +4,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
-// maxFile bounds what is read of a file: some 500,000 keys.
+// maxFile bounds the part of a file that is read: some 500,000 keys.
 const maxFile = 64 << 20
 
 // File is a file of keys that is read again when it has changed. It is looked at
@@ -33,7 +33,7 @@ func Open(path string, tiers []string, changed func(*Set, error)) (*File, error)
 // Path returns where the file is.
 func (f *File) Path() string { return f.file.Path() }
 
-// Trouble returns why the keys in force are not those of the file, or nil.
+// Trouble returns the reason why the keys in force differ from the file's, or nil.
 func (f *File) Trouble() *textfile.Trouble { return f.file.Trouble() }
 
 // Keys returns the keys in force, or nil if there has never been a file.

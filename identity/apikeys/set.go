@@ -36,7 +36,7 @@ type Set struct {
 
 type sum [sha256.Size]byte
 
-// mac is a keyed hash with room for what goes in and out, so that hashing
+// mac is a keyed hash with buffers for its input and output, so that hashing
 // allocates nothing.
 type mac struct {
 	hash.Hash

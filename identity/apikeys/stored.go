@@ -19,10 +19,10 @@ type Stored struct {
 	Hash [sha256.Size]byte
 }
 
-// storedSalt is what the hashes of stored keys are under.
+// storedSalt is the salt of the hashes of stored keys.
 const storedSalt = "caddy-tally: API keys in a store"
 
-// NewStored makes a key for a client and returns it, and what is to be stored of it. It is the only
+// NewStored makes a key for a client and returns it with the line to store. It is the only
 // time that anybody sees the key.
 func NewStored(client Client) (key string, s Stored, err error) {
 	if err := client.check(nil); err != nil {
@@ -35,7 +35,7 @@ func NewStored(client Client) (key string, s Stored, err error) {
 	return key, s, nil
 }
 
-// ParseStored reads the line of a stored key, which is like one of a file.
+// ParseStored parses the line of a stored key, which has the form of a line of a file.
 func ParseStored(line string) (s Stored, err error) {
 	fields := strings.Fields(line)
 	if err := checkWords(fields); err != nil {

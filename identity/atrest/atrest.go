@@ -13,11 +13,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
 )
 
-// Hash is what a key is called on a disk.
+// Hash is the name of a key on a disk.
 type Hash struct {
 	Current [16]byte
-	// Former finds what was counted before the current epoch began. It is zero once
-	// nothing is left of that.
+	// Former finds counts from before the current epoch. It is zero once
+	// there are none left.
 	Former [16]byte
 	// From and Until bound the time in which Current holds, From ≤ now < Until, in
 	// nanoseconds since the Unix epoch. Until is 0 if it always holds.
@@ -52,7 +52,7 @@ func HashKeyAtOnce(lasting identity.Hasher, epochs *epoch.Keys, scope uint64, ke
 	return hashUnder(names, days, scope, key, retention, now), true
 }
 
-// hashUnder hashes a key under those of epochs of so many days.
+// hashUnder hashes a key under the keys of epochs of so many days.
 func hashUnder(names epoch.Pair, days int, scope uint64, key string, retention time.Duration, now time.Time) Hash {
 	begun := names.Ends.AddDate(0, 0, -days)
 	hash := Hash{Current: names.Current.Hash(scope, key), From: begun.UnixNano(), Until: names.Ends.UnixNano()}
@@ -62,13 +62,13 @@ func hashUnder(names epoch.Pair, days int, scope uint64, key string, retention t
 	return hash
 }
 
-// The scope and the beginning of what opaque names are hashes of. No limit has the scope 0.
+// The scope of opaque names, and the beginning of their hashed text. No limit has the scope 0.
 const (
 	opaqueScope  = 0
 	opaquePrefix = "client "
 )
 
-// Opaque returns an opaque name of a verified client, which is always the same.
+// Opaque returns an opaque name of a verified client. It never changes.
 func Opaque(lasting identity.Hasher, key []byte) [16]byte {
 	return lasting.Hash(opaqueScope, opaquePrefix+string(key))
 }

@@ -25,7 +25,7 @@ var (
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
 // Page is a page that has a browser solve a puzzle, or a person a widget, and
-// posts a form with what came of it.
+// posts a form with the result.
 //
 // The fields of the form are "target", and "puzzle" and "solution" or those that
 // the widget adds.
@@ -40,17 +40,17 @@ type Page struct {
 	Action string
 
 	// Target is where the person goes on to. It is posted as it was given here:
-	// check what comes back with the function of that name.
+	// check the answer with the function of that name.
 	Target string
 
-	// Puzzle is what the browser solves, if there is no widget.
+	// Puzzle is solved by the browser, if there is no widget.
 	Puzzle *Puzzle
 
-	// Wait is what a browser without JavaScript hands in instead, with GET, as "wait", and the
+	// Wait is handed in instead by a browser without JavaScript, with GET, as "wait", and the
 	// target as "target". nil if there is no such way.
 	Wait *Wait
 
-	// Widget is what the person solves instead of a puzzle.
+	// Widget is solved by the person instead of a puzzle.
 	Widget *Widget
 
 	// Retry is how long to wait instead. 0 or less: waiting doesn't help.
@@ -67,9 +67,9 @@ type Page struct {
 type Widget struct {
 	Script  string   // its address
 	Class   string   // of the element that it fills
-	SiteKey string   // what the service knows the site by
-	Action  string   // what it is told that this is about; may be empty
-	Sources []string // what the page must be allowed to load, as CSP writes it
+	SiteKey string   // the service's name of the site
+	Action  string   // the purpose, for the service; may be empty
+	Sources []string // the sources that the page loads from, as in a CSP
 }
 
 // Render writes the page as HTML in UTF-8, which is to be sent with the
@@ -102,7 +102,7 @@ var (
 
 // Policy returns the Content-Security-Policy of the page: its own script and
 // style, its icon, workers that this script makes, a form to this site, no frame around
-// it, and nothing else but what a widget needs.
+// it, and nothing else except the sources of a widget.
 func (p Page) Policy() string {
 	widget := ""
 	if p.Widget != nil {

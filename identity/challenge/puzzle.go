@@ -39,7 +39,7 @@ var (
 	ErrUnsolved  = errors.New("challenge: the number is not a solution")
 )
 
-// Options are what a [Setter] can be told. The zero value is usable.
+// Options are the options of a [Setter]. The zero value is usable.
 type Options struct {
 	// Difficulty says how many numbers must be tried: 2 to the power of it on average.
 	// 0 is DefaultDifficulty.

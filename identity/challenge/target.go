@@ -49,7 +49,7 @@ func staysHere(raw string) bool {
 	return false
 }
 
-// unescaped decodes what is percent-encoded, and leaves a % that stands for
+// unescaped decodes percent-encoded characters, and leaves a % that stands for
 // itself, as careless decoders do.
 func unescaped(raw string) string {
 	var b strings.Builder

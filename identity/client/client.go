@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/session"
 )
 
-// Evidence is what a request shows of its sender. Nothing is asked for that a better way
+// Evidence is the data of a request about its sender. Nothing is asked for that a better way
 // has made needless.
 type Evidence interface {
 	// Service returns the tier of the operator's own service that has sent the request.
@@ -21,14 +21,14 @@ type Evidence interface {
 	// Session returns the session that is valid in a network, and whether the request has
 	// one that was tampered with.
 	Session(network []byte) (s session.Session, ok, forged bool)
-	// Hints returns what the request says of its browser, and of who had it sent.
+	// Hints returns the header fields about the browser, and the initiator of the request.
 	Hints() identity.Hints
 }
 
-// Client is who a request is from. The zero value is nobody yet.
+// Client is the identified sender of a request. The zero value is an unidentified one.
 type Client struct {
 	Kind identity.Kind
-	Key  []byte // what it is counted by
+	Key  []byte // of its counts
 
 	Session   session.Session // if Kind is [identity.Session]
 	Forged    bool            // it has a session that was tampered with
@@ -63,7 +63,7 @@ const (
 // ways are how clients are told apart. The first that applies counts.
 var ways = [...]func(*Client, Evidence) bool{byService, byAPIKey, bySession, byUnknown, byFingerprint}
 
-// Identify settles who the client is.
+// Identify identifies the client.
 func (c *Client) Identify(by Evidence) {
 	for _, way := range ways {
 		if way(c, by) {

@@ -21,7 +21,7 @@ const keySize = 32
 // maxFile is how much is read to see that it is no key.
 const maxFile = 1 << 10
 
-// destroyed is what a key is overwritten with.
+// destroyed overwrites a key.
 var destroyed = make([]byte, keySize)
 
 // fileName returns the name of an epoch's file: its days and its number.

@@ -22,10 +22,10 @@ func Days(remembered time.Duration) int {
 
 // Pair is the hashers of an epoch and of the one before it.
 type Pair struct {
-	// Current hashes what is counted now.
+	// Current hashes the names of present counts.
 	Current identity.Hasher
 
-	// Previous finds what was counted in the epoch before. It is nil if there was none.
+	// Previous finds counts of the epoch before. It is nil if there was none.
 	Previous *identity.Hasher
 
 	// Epoch is the number of the current epoch, counted from 1970 in epochs of its
@@ -153,7 +153,7 @@ func (k *Keys) Keep(now time.Time) (err error) {
 	return nil
 }
 
-// Sweep destroys the keys that nothing is looked up by any more: all but those of
+// Sweep destroys the keys that are no longer used for look-ups: all but those of
 // the current epochs and the ones before. It is to be called now and then, also
 // when nothing is hashed.
 func (k *Keys) Sweep(now time.Time) error {

@@ -20,7 +20,7 @@ type Vault interface {
 	SwapValue(name string, former, value []byte) (kept []byte, err error)
 }
 
-// ErrOtherSecret says that what is in a vault was sealed under a secret that isn't known here.
+// ErrOtherSecret reports values in a vault that are sealed under an unknown secret.
 var ErrOtherSecret = errors.New("sealed under another secret")
 
 // InVault returns the keys in a vault, sealed under a secret, which secret returns.
@@ -34,7 +34,7 @@ const shared = "secret"
 
 var unnamed = make([]byte, keySize)
 
-// Agree returns the key that all who use the vault name verified clients under: the first one that
+// Agree returns the key under which all users of the vault name verified clients: the first one that
 // was given to Agree anywhere. It stays the same when the lines of the secret file change. What a
 // later line of that file opens is sealed again under the first one, so that the later line can be
 // removed once all have the same order of lines.
@@ -55,7 +55,7 @@ func (k *Keys) Agree(key []byte) (agreed []byte, err error) {
 	return agreed, nil
 }
 
-// Seals counts the values in a vault by what opens them.
+// Seals counts the values in a vault by the line that opens them.
 type Seals struct {
 	First   int // the first line of the secret file
 	Later   int // a later line, which is still needed
@@ -100,7 +100,7 @@ func (v *inVault) add(name string, key []byte) ([]byte, error) {
 	return v.open(name, kept)
 }
 
-// agree adds a key unless there is one, and replaces what a former version has in its place.
+// agree adds a key unless there is one, and replaces the value of a former version.
 func (v *inVault) agree(key []byte) (agreed []byte, err error) {
 	sealed, err := v.seal(shared, key)
 	if err != nil {
@@ -118,7 +118,7 @@ func (v *inVault) agree(key []byte) (agreed []byte, err error) {
 	return agreed, err
 }
 
-// sealAgain seals what a later line opens under the first one. Somebody else may be doing the same:
+// sealAgain seals the values of later lines under the first one. Another process may do the same:
 // then their value stays.
 func (v *inVault) sealAgain() error {
 	_, err := v.each(func(name string, sealed, key []byte) error {
@@ -177,7 +177,7 @@ func (v *inVault) seal(name string, key []byte) ([]byte, error) {
 	return sealer.Seal(name, key), nil
 }
 
-// open opens what was sealed under any line of the secret file.
+// open opens a value sealed under any line of the secret file.
 func (v *inVault) open(name string, sealed []byte) ([]byte, error) {
 	sealer, err := v.sealer()
 	if err != nil {

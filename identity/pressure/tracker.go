@@ -20,7 +20,7 @@ type Tracker struct {
 	seed   maphash.Seed
 	most   int // networks in a shard
 	shards [shards]shard
-	recent [4096]atomic.Uint64 // hashes of who was new recently; one may displace another
+	recent [4096]atomic.Uint64 // hashes of recent new clients; one may displace another
 }
 
 type shard struct {
@@ -29,7 +29,7 @@ type shard struct {
 	_        [64]byte                  // keeps the locks of two shards apart
 }
 
-// network is what is known of a network. It is guarded by its shard's mu.
+// network is the state of a network. It is guarded by its shard's mu.
 type network struct {
 	set     []sighting
 	seen    time.Duration // when a client came last, since 1970

@@ -1,5 +1,5 @@
 // Package reference makes the references of refusals: opaque texts that say to whoever has
-// the secret what was refused, and nothing to anybody else. Nothing is kept of them.
+// the secret which request was refused, and nothing to others. They aren't stored.
 //
 // # Token
 //

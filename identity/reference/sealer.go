@@ -22,14 +22,14 @@ var (
 // Sealer makes and opens references. It may be used from any number of goroutines.
 type Sealer struct{ keys []key } // the one in use first
 
-// key is what one secret seals under.
+// key is the key of one secret.
 type key struct {
 	mac   *keyed.MAC
 	block cipher.Block
 }
 
 // New returns a sealer under keys that are derived from a secret. Older secrets still open
-// what was sealed under them.
+// the references sealed under them.
 func New(secret *identity.Secret) (*Sealer, error) {
 	macs, err := secret.Derive("references: authentication")
 	if err != nil {

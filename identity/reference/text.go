@@ -13,7 +13,7 @@ const TextSize = tokenSize * 8 / 5
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// spellings has what people write instead of characters of the alphabet, and between them.
+// spellings are common substitutes for characters of the alphabet, and separators.
 var spellings = strings.NewReplacer("i", "1", "l", "1", "o", "0", " ", "", "-", "")
 
 // ShortSize is how many characters at the beginning of a reference are enough to find it by among

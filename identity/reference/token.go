@@ -27,7 +27,7 @@ const (
 	nonceBits  = 32 - reasonBits
 )
 
-// Refusal is what a reference says.
+// Refusal is the content of a reference.
 type Refusal struct {
 	// Scope is the lower half of the scope that Name was made within: see
 	// [github.com/caddy-tally/caddy-tally/identity.Hasher].

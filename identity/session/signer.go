@@ -32,7 +32,7 @@ var (
 	ErrFuture    = errors.New("session: issued in the future")
 )
 
-// Options are what a [Signer] can be told. The zero value is usable.
+// Options are the options of a [Signer]. The zero value is usable.
 type Options struct {
 	// Lifetime is how long a session lasts that isn't renewed. 0 is
 	// DefaultLifetime. A shorter one holds for tokens issued before, too.
@@ -50,7 +50,7 @@ type Audience struct {
 
 // Session is a client that is known again.
 type Session struct {
-	ID      [IDSize]byte // what it is counted by; not for logs
+	ID      [IDSize]byte // the key of its counts; not for logs
 	Expires time.Time
 
 	// Elsewhere reports whether it is used from another network than it was issued to:

@@ -78,7 +78,7 @@ func (t *token) sum(key keyed.Key, a Audience) [keyed.Size]byte {
 	return key.Start().Text("session").Fixed(t[:macAt]).Text(a.Site).Text(a.Cookie).Sum()
 }
 
-// originOf returns what a token for a session says of a network.
+// originOf returns the network's part of a token for a session.
 func originOf(key keyed.Key, id [IDSize]byte, network []byte) [originSize]byte {
 	sum := key.Start().Text("origin").Fixed(id[:]).Bytes(network).Sum()
 	return [originSize]byte(sum[:originSize])

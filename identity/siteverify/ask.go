@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// answer is what the services say. They have more fields each.
+// answer has the fields that all services send. Each sends more.
 type answer struct {
 	Success  bool     `json:"success"`
 	Time     string   `json:"challenge_ts"`
@@ -51,7 +51,7 @@ func (c *Client) post(ctx context.Context, token, idempotencyKey string) (*http.
 	return c.http.Do(request)
 }
 
-// read reads what the service answered. An error status is an answer, too, if it
+// read reads the service's answer. An error status is an answer, too, if it
 // comes with a reason.
 func read(response *http.Response) (answer, Result) {
 	var a answer
@@ -68,7 +68,7 @@ func read(response *http.Response) (answer, Result) {
 	return a, a.verdict()
 }
 
-// verdict says what the service's own yes or no means.
+// verdict interprets the service's yes or no.
 func (a answer) verdict() Result {
 	if a.Success && len(a.Codes) == 0 {
 		return Result{Reason: OK}

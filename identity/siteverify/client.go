@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Defaults and bounds of [Options], and what bounds an answer and a token.
+// Defaults and bounds of [Options], and bounds of an answer and a token.
 const (
 	DefaultTimeout       = 3 * time.Second
 	DefaultMaxAge        = 5 * time.Minute
@@ -21,14 +21,14 @@ const (
 	maxSkew   = time.Minute // between the service's clock and ours
 )
 
-// Options are what a [Client] is told. Service, Secret and SiteKey are required;
+// Options are the options of a [Client]. Service, Secret and SiteKey are required;
 // the zero value of the others is usable.
 type Options struct {
 	Service Service
-	Secret  string // what we are known to the service by
-	SiteKey string // what its widget knows the site by
+	Secret  string // our password at the service
+	SiteKey string // the site's name in its widget
 
-	// Action is what tokens must be for, with services that tell. Empty is any.
+	// Action is the required purpose of tokens, for services that know it. Empty is any.
 	Action string
 
 	// MaxAge is how long ago a token may have been earned. 0 is DefaultMaxAge.
@@ -105,7 +105,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Service returns the service that the client asks.
 func (c *Client) Service() Service { return c.o.Service }
 
-// SiteKey returns what the widget knows the site by.
+// SiteKey returns the site's name in the widget.
 func (c *Client) SiteKey() string { return c.o.SiteKey }
 
 // Verify asks whether a token was earned on a page of a host. The host has no

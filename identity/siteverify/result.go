@@ -1,6 +1,6 @@
 package siteverify
 
-// Reason says in a word what became of a verification, for metrics.
+// Reason is the result of a verification in a word, for metrics.
 type Reason string
 
 // The reasons. Those from Busy on are about the service, not the client.
@@ -18,7 +18,7 @@ const (
 	Misconfigured Reason = "misconfigured" // the service doesn't know our secret
 )
 
-// Result is what became of a verification.
+// Result is the result of a verification.
 type Result struct {
 	Reason Reason
 	Err    error // more about it, for logs; nil where the reason says it all

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Service is one of the services, and what a page needs to show its widget.
+// Service is a service, with the data for showing its widget on a page.
 type Service struct {
 	Name     string   // as a config has it
 	Endpoint string   // where tokens are verified
-	Script   string   // what fills the widget
+	Script   string   // fills the widget
 	Class    string   // of the element that is the widget
 	Field    string   // of the form that gets the token
-	Sources  []string // what a page loads for it, as a Content-Security-Policy writes it
+	Sources  []string // for the page's Content-Security-Policy
 
 	idempotent bool // may be asked twice about a token, with a key
 	acts       bool // answers with the action that a token is for
@@ -74,7 +74,7 @@ func ByName(name string) (Service, error) {
 // maxKey is how long a secret or site key may be, in characters.
 const maxKey = 256
 
-// checkKey returns an error about a key that can't be one, or that is among those
+// checkKey returns an error about a malformed key, or one of the keys
 // that a service publishes for tests, which let everybody pass.
 func (s Service) checkKey(what, key string) error {
 	switch {

@@ -1,4 +1,4 @@
-// Package keyed holds what the packages below identity share: HMAC-SHA-256 over
+// Package keyed is shared by the packages below identity: HMAC-SHA-256 over
 // several parts without allocations, and a ring of keys that rotate.
 package keyed
 
@@ -24,7 +24,7 @@ func New(key []byte) *MAC {
 	return m
 }
 
-// Message is what a sum is made over: parts one after the other. A part that
+// Message is the input of a sum: parts one after the other. A part that
 // others follow has either a fixed length or its length in front, so that no two
 // lists of parts are one message.
 type Message struct {

@@ -76,7 +76,7 @@ func write(f *os.File, content []byte) error {
 // a crash left behind.
 const abandoned = time.Hour
 
-// Sweep removes from a folder what crashes have left behind in the middle of
+// Sweep removes from a folder the files of crashes in the middle of
 // Make.
 func Sweep(folder string, now time.Time) error {
 	left, err := filepath.Glob(filepath.Join(folder, tempPrefix+"*"))
