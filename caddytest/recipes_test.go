@@ -3,6 +3,9 @@ package caddytest
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -47,6 +50,15 @@ func (crawlerDNS) LookupAddr(_ context.Context, addr string) ([]string, error) {
 func (crawlerDNS) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr(crawlerAddress)}, nil
 }
+
+// alerts are the messages of the recipe block-lists, which alertServer receives.
+var (
+	alerts      = make(chan string, 100)
+	alertServer = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		alerts <- r.Header.Get("Title") + ": " + string(text)
+	}))
+)
 
 var withPassword = signedIn("alice", rightPassword)
 
@@ -459,6 +471,30 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send("127.0.0.1", 250, "GET http://app.example.com:8080/{n}", 200, "X-Forwarded-For: "+neighbor),
 		send("127.0.0.1", 300, "GET http://app.example.com:8080/{n}", 200, "X-Forwarded-For: 192.0.2.{n}, "+attacker),
 		send("127.0.0.1", 20, "GET http://app.example.com:8080/{n}", 429, "X-Forwarded-For: 192.0.2.{n}, "+attacker),
+	},
+}, {
+	name:     "block-lists",
+	files:    map[string]string{"blocked.txt": "# Scrapers of this week\n" + attacker + "\n198.51.100.128/25 # a data center\n192.168.0.0/16\n"},
+	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
+	running:  map[string]string{"127.0.0.1:8090": alertServer.Listener.Addr().String()},
+	traffic: []wave{
+		send(person, 500, "GET https://www.example.com/{n}", 200),
+		send("192.168.1.20", 10, "GET https://www.example.com/{n}", 200),
+		send(attacker, 10, "GET https://www.example.com/{n}", 429),
+		send("198.51.100.200", 10, "GET https://www.example.com/{n}", 429),
+		send("198.51.100.20", 10, "GET https://www.example.com/{n}", 200),
+		send(neighbor, 1, "GET https://www.example.com/.env", 429),
+		send(neighbor, 10, "GET https://www.example.com/{n}", 429),
+	},
+	after: func(s *recipeServer) {
+		select {
+		case text := <-alerts:
+			if text != "Rate limiter: A client was banned for 60 minutes (trap)." {
+				s.t.Errorf("the message is %q", text)
+			}
+		case <-time.After(patience):
+			s.t.Error("there is no message")
+		}
 	},
 }, {
 	name:     "lan",

@@ -93,11 +93,9 @@ func open(o Options) (*List, error) {
 	l.client.CheckRedirect = checkRedirect
 	l.ctx, l.end = context.WithCancel(context.Background())
 	if !IsURL(o.Source) {
-		l.next = time.Now().Add(o.Every)
 		err := l.readFile(o.Source)
 		if errors.Is(err, fs.ErrNotExist) {
-			l.log.Warn("there is no such block list; nothing is banned until there is", zap.String("path", o.Source))
-			err = nil
+			err = nil // which is logged when it is read again
 		}
 		return l, err
 	}
