@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Auditor is a store that keeps who did what.
+// Auditor is a store that keeps audit entries.
 type Auditor interface {
 	// Audit notes an act. When it returns nil, the act is in the store: it survives what a
 	// commit survives. It sets the act's time to one that no other act has, a little later
@@ -21,14 +21,14 @@ type Auditor interface {
 // Act is something that somebody did.
 type Act struct {
 	At     int64  // nanoseconds since the Unix epoch
-	By     string // who
-	Action string // what
-	Target string // to whom, by a name at rest; "" if to nobody
-	Kind   string // what the target is, without saying which, for example "network"
+	By     string // the actor
+	Action string // its action
+	Target string // the target's name at rest; "" if there is none
+	Kind   string // the kind of target, for example "network"
 	Reason string // why
 }
 
-// Bounds of what is kept of acts.
+// Bounds of audit entries.
 const (
 	KeepActs    = 90 * Day
 	MaxActsKept = 100_000 // the oldest go first

@@ -11,9 +11,9 @@
 //     store holds for its limit and key. A store adds durability, not rules.
 //   - Two stores opened on one place grant together what one would: never more
 //     than the limit.
-//   - A store keeps of a key what it is given: 16 bytes that are a keyed hash.
+//   - A store keeps 16 bytes of a key: a keyed hash, made by the caller.
 //   - A refused claim that gives nothing back writes nothing.
-//   - Values read back are clamped to what is possible, never trusted.
+//   - Values read back are clamped to their range, never trusted.
 //
 // # Beside the counters
 //

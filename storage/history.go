@@ -9,23 +9,23 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/distinct"
 )
 
-// Historian is a store that keeps what was decided: counts per minute, hour and day, and the
+// Historian is a store that keeps counts of decisions per minute, hour and day, and the
 // heaviest keys per hour. All processes that use the store add to it.
 //
 // # Invariant
 //
 // What was reported is added once: to its minute, its hour and its day, in one transaction.
 // So sums of minutes are those of their hours and days, as long as all of them are kept. A
-// process that is killed loses what it has not reported.
+// process that is killed loses its unreported counts.
 type Historian interface {
-	// Report adds what a process has counted. now is nanoseconds since the Unix epoch. A report
+	// Report adds the counts of a process. now is nanoseconds since the Unix epoch. A report
 	// whose number isn't above the last one of its writer changes nothing, so after
 	// [ErrUnknownOutcome] the same report can be sent again, for up to a week.
 	//
 	// What is too old is dropped by sweeps or by later reports.
 	Report(ctx context.Context, now int64, report Report) error
 
-	// History returns what was decided, in the order of time. Where nothing was there is no
+	// History returns counts of decisions, in the order of time. Where nothing was there is no
 	// point.
 	History(ctx context.Context, q HistoryQuery) ([]Point, error)
 
@@ -33,17 +33,17 @@ type Historian interface {
 	Heaviest(ctx context.Context, q HistoryQuery, n int) ([]Heavy, error)
 }
 
-// Series names what is counted.
+// Series names a series of counts.
 type Series struct {
 	Zone string
 	// Limit is one of the zone; "" counts the zone's requests, each once.
 	Limit string
 }
 
-// Tally is what was decided about requests.
+// Tally counts decisions about requests.
 type Tally struct {
 	Allowed     int64 // requests
-	Refused     int64 // requests, those of the next two included
+	Refused     int64 // requests, the next two included
 	Blocked     int64 // requests refused from memory, since the key was still over its limit
 	Banned      int64 // requests refused since the client was banned
 	WouldRefuse int64 // requests that a shadow limit would have refused
@@ -60,7 +60,7 @@ func (t *Tally) Add(other Tally) {
 	t.Units += other.Units
 }
 
-// Minute is what a process has counted in one minute.
+// Minute has the counts of a process in one minute.
 type Minute struct {
 	// At is a time in it, in nanoseconds since the Unix epoch.
 	At int64
@@ -76,10 +76,10 @@ type Minute struct {
 type HeavyKey struct {
 	Key     Key   // a keyed hash, as everywhere in a store
 	Units   int64 // charged
-	Refused int64 // requests; of a shadow limit, those that it would have refused
+	Refused int64 // requests; of a shadow limit, the requests that it would have refused
 }
 
-// Report is what a process has counted since its last report.
+// Report has the counts of a process since its last report.
 type Report struct {
 	// Writer is chosen at random by the process.
 	Writer int64
@@ -88,9 +88,9 @@ type Report struct {
 	Minutes []Minute
 }
 
-// HistoryQuery says what to tell.
+// HistoryQuery selects counts of the history.
 type HistoryQuery struct {
-	// Series is what is asked for. A Zone of "" means all zones, added up; then Limit is "".
+	// Series is the selected one. A Zone of "" means all zones, added up; then Limit is "".
 	Series
 	// From and To bound the time, in nanoseconds since the Unix epoch, From ≤ at < To.
 	From, To int64
@@ -98,7 +98,7 @@ type HistoryQuery struct {
 	Resolution time.Duration
 }
 
-// Point is what was decided in the minute, hour or day that begins at a time.
+// Point counts the decisions of the minute, hour or day that begins at a time.
 type Point struct {
 	At int64 // nanoseconds since the Unix epoch
 	Tally
@@ -115,7 +115,7 @@ type Heavy struct {
 // Day is 24 hours, in UTC.
 const Day = 24 * time.Hour
 
-// Bounds of what is kept, and of what is asked for at once.
+// Bounds of the history, and of the answer to a query.
 const (
 	KeepMinutes  = 48 * time.Hour
 	KeepHours    = 90 * Day

@@ -45,7 +45,7 @@ type Immediate interface {
 	ClaimAtOnce(period uint32, era int64, claim Claim, known limiter.Lease) (limiter.Grant, error)
 }
 
-// Recaller is an Immediate that knows at once what is in use of every key.
+// Recaller is an Immediate that knows the usage of every key at once.
 type Recaller interface {
 	Immediate
 

@@ -12,7 +12,7 @@ import (
 type Joint interface {
 	Timekeeper
 
-	// ClaimFor does what Records and Claim do within a term, as of one time. Claims don't depend
+	// ClaimFor is Records and Claim within a term, as of one time. Claims don't depend
 	// on the records that are read: the caller has chosen their limits. It finds out afterwards
 	// whether it would have chosen others, and claims again then. There may be no clients, or no
 	// claims. Its errors are those of Claim.

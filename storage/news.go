@@ -2,13 +2,13 @@ package storage
 
 import "context"
 
-// Watcher is a store that tells what other processes have changed, so that each one that has a
+// Watcher is a store that reports changes by other processes, so that each process that has a
 // record in memory reads it again. One call also tells of resets, and shows that the store is
 // there: engines make it every 0.75 seconds, so it should take one round trip and read little.
 type Watcher interface {
 	Resetter
 
-	// News returns what has happened after what the caller has seen. It is called by another
+	// News returns the changes since those that the caller has seen. It is called by another
 	// goroutine than claims are, while these are under way: none of them may wait for it, or a
 	// request would wait for three round trips. It waits for what other processes write no longer
 	// than [Resetter.Resets] does. It returns [ErrLostWrites] if the store has lost writes that this
@@ -16,7 +16,7 @@ type Watcher interface {
 	News(ctx context.Context, seen Seen) (News, error)
 }
 
-// Seen says what a caller knows of.
+// Seen is the last change that a caller knows.
 type Seen struct {
 	// Resets is the number of the last reset that it knows.
 	Resets int64
@@ -28,7 +28,7 @@ type Seen struct {
 	Notes int64
 }
 
-// News is what has happened in a store.
+// News has the changes of a store.
 type News struct {
 	Resets Resets
 	// Changed are the clients whose records [Store.Punish] has changed, by the names that it

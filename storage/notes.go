@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Notebook is a store that keeps small notes for all machines that use it, such as what operators
-// have stated about clients. What the machines don't know of yet comes with the [News].
+// Notebook is a store that keeps small notes for all machines that use it, such as operators'
+// rules. Machines learn of new ones by the [News].
 //
-// What a note says is sealed by the caller, so that who reads the store learns nothing from it.
+// The caller seals the text of a note, so that readers of the store learn nothing from it.
 //
 // # Invariants
 //
@@ -34,9 +34,9 @@ type Notebook interface {
 // Note is a note, or that it was removed.
 type Note struct {
 	Name Key
-	// Value is what the note says, at most MaxNote bytes. It is empty if the note was removed.
+	// Value is the content of the note, at most MaxNote bytes. It is empty if the note was removed.
 	Value []byte
-	// Until is when nobody needs the note any more, in nanoseconds since the Unix epoch; 0 is
+	// Until is the end of the note's use, in nanoseconds since the Unix epoch; 0 is
 	// never. KeepNotes later a sweep removes it.
 	Until int64
 	// Version orders the changes of one note. It is at least 1. Callers make it of the time, in
@@ -46,12 +46,12 @@ type Note struct {
 	Number int64
 }
 
-// IsOver reports whether nobody needs the note any more at a time.
+// IsOver reports whether the note's use has ended at a time.
 func (n *Note) IsOver(now int64) bool { return n.Until != 0 && n.Until <= now }
 
 // Bounds of notes.
 const (
-	MaxNotes     = 100_000   // that a store keeps, those that were removed among them
+	MaxNotes     = 100_000   // that a store keeps, removed ones included
 	MaxNote      = 9 << 10   // bytes of a value
 	MaxNotesTold = 500       // that a store tells of at once
 	KeepNotes    = time.Hour // after their end

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Prober is a store that can tell what it would answer.
+// Prober is a store that can forecast its answers.
 type Prober interface {
 	Timekeeper
 

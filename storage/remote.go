@@ -40,7 +40,7 @@ type Remote interface {
 	Lacks(earlier Store) bool
 }
 
-// ErrLostWrites says that the store doesn't hold any more what it acknowledged before. Nothing
+// ErrLostWrites reports that the store has lost acknowledged writes. Nothing
 // has changed. The caller opens the store again, which then doesn't continue this one, and
 // charges to it what it knows to be used.
 var ErrLostWrites = errors.New("the store has lost writes that it had acknowledged")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Reset forgets what a limit has counted for a key, or what is known of a client.
+// Reset forgets a limit's counts of a key, or the record of a client.
 type Reset struct {
 	// ID is chosen at random by the caller. A reset whose ID is noted already is not done
 	// again, so after [ErrUnknownOutcome] it can be asked for once more.
@@ -18,7 +18,7 @@ type Reset struct {
 	// kept under it is forgotten, too.
 	Key, Former Key
 
-	// The store sets what follows.
+	// The store sets the following fields.
 
 	// Number is counted from 1, without gaps, in the order in which resets took effect.
 	Number int64
@@ -80,7 +80,7 @@ type Resetter interface {
 	Resets(ctx context.Context, after int64) (Resets, error)
 }
 
-// Bounds of what is known of resets.
+// Bounds of the list of resets.
 const (
 	// KeepResets is how long a reset is known, at least, unless it is not among the
 	// MaxResets newest.

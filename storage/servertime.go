@@ -6,7 +6,7 @@ const (
 	// ServerTrust is how far the clock of a server and what a caller expects may differ
 	// before the clock was set.
 	ServerTrust = time.Second
-	// witnessFor is how long a caller knows what time it is after a store has told it.
+	// witnessFor is how long a caller knows the time after an answer of a store.
 	witnessFor = 10 * time.Second
 )
 
@@ -25,7 +25,7 @@ type ServerTime struct {
 	Ahead, Since int64
 }
 
-// Witness is what a caller knows of the time of a store. The zero value knows nothing.
+// Witness is a caller's knowledge of the time of a store. The zero value knows nothing.
 type Witness struct {
 	told   Time
 	by     ServerTime
@@ -34,10 +34,10 @@ type Witness struct {
 	any    bool
 }
 
-// Told is what a store tells.
+// Told is the time in an answer of a store.
 type Told struct {
 	Time
-	// Correction is what the store is to keep from now on, if Correct.
+	// Correction is the value to store, if Correct.
 	Correction ServerTime
 	Correct    bool
 }

@@ -15,7 +15,7 @@ import (
 // algorithm or slots change gets another ID, and so starts from zero.
 type LimitID uint64
 
-// Key names a client, or whatever else a limit counts by, without telling who
+// Key names a client, or another value that a limit counts by, without telling which
 // it is: a keyed hash made before it reaches the store.
 type Key [16]byte
 
@@ -29,7 +29,7 @@ type Claim struct {
 	Former Key
 	// Limit is the limit with the amount that is in force for this key.
 	Limit limiter.Limit
-	// Claim says what is wanted and what is given back.
+	// Claim has the wanted units and the returned lease.
 	limiter.Claim
 }
 
@@ -41,13 +41,13 @@ type Client struct {
 	Former Key
 }
 
-// Offense is what a client has done.
+// Offense is an offense of a client.
 type Offense struct {
 	Client
 	reputation.Offense
 }
 
-// Swept says what one step of a sweep did.
+// Swept is the result of one step of a sweep.
 type Swept struct {
 	// Rows is how many expired rows were deleted.
 	Rows int64
@@ -70,7 +70,7 @@ type Stats struct {
 // Store keeps the counters. Its methods may be called from several goroutines
 // at once; they need not run in parallel.
 type Store interface {
-	// Claim answers every claim, in order, and charges what it grants: all of
+	// Claim answers every claim, in order, and charges the granted units: all of
 	// them in one transaction, or none and an error. grants must be as long as
 	// claims; it is overwritten. Several claims of one key see one another.
 	//
@@ -78,7 +78,7 @@ type Store interface {
 	// effect. After any other error nothing has changed.
 	Claim(ctx context.Context, claims []Claim, grants []limiter.Grant) error
 
-	// Records reads what is known of clients at now, in order; of one that
+	// Records reads the records of clients at now, in order; of a client that
 	// nothing is known of, the zero record. records must be as long as clients; it
 	// is overwritten.
 	Records(ctx context.Context, clients []Client, now int64, records []reputation.Record) error
@@ -90,14 +90,14 @@ type Store interface {
 
 	// Sweep deletes expired rows, a bounded number at a time, so that a claim
 	// waits for one short step at most. now is nanoseconds since the Unix epoch.
-	// What a key has used and what still counts is never swept.
+	// Units that still count are never swept.
 	Sweep(ctx context.Context, now int64) (Swept, error)
 
 	// Stats measures the store, as it is or was a while ago. It doesn't wait for
 	// other calls, however long these take.
 	Stats(ctx context.Context) (Stats, error)
 
-	// Continues reports whether this store holds what was charged to an earlier
+	// Continues reports whether this store holds the charges of an earlier
 	// one, which may be closed by now. It does not if the database was removed,
 	// replaced or set aside between the two.
 	Continues(earlier Store) bool
@@ -128,14 +128,14 @@ type Shared interface {
 }
 
 // Opener opens a store. It is called again after a fault, so it must not depend
-// on what an earlier call left behind.
+// on the remains of an earlier call.
 type Opener func(ctx context.Context) (Store, error)
 
 // Errors that a store wraps so that callers can tell them apart.
 var (
 	// ErrClosed says that the store was closed before.
 	ErrClosed = errors.New("store is closed")
-	// ErrForeign says that what was found in the place of the database is not
+	// ErrForeign reports that the file in the place of the database is not
 	// this store's, or is a newer version's: it was left as it was.
 	ErrForeign = errors.New("not a database of this version of caddy-tally")
 	// ErrCorrupt says that the database is damaged. Opening it again sets it

@@ -10,7 +10,7 @@ type Clock interface {
 	Read() Reading
 }
 
-// Reading is what the clocks of a process show at one moment.
+// Reading has the times of a process' clocks at one moment.
 type Reading struct {
 	// Wall is the clock on the wall, in nanoseconds since the Unix epoch. It may
 	// be wrong, and people and programs set it.
@@ -45,7 +45,7 @@ type Time struct {
 	Resets int64
 }
 
-// Slew is what part of the time that passes the time of a store may gain or lose
+// Slew is the part of the passing time that the time of a store may gain or lose
 // in order to come nearer to the wall clock: 1/2048, or 42 seconds a day.
 const Slew = 2048
 
@@ -103,7 +103,7 @@ func (t *Term) Holds(at Time) bool {
 // there was a reset that the caller doesn't know of. Nothing has changed.
 var ErrTerm = errors.New("the time of the store is not the one that was expected")
 
-// Timekeeper is a store that holds the time that all who use it go by, so that
+// Timekeeper is a store that holds the time of all its users, so that
 // there is one time for all of them however much their clocks differ. It never
 // runs backwards but where it is set, which begins an era; it goes at the pace of
 // a steady clock; and it comes nearer to the wall clock by as much as [Slew] says.

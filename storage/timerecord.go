@@ -126,7 +126,7 @@ func (k *TimeRecord) heed(wall int64) bool {
 	return true
 }
 
-// clamp brings what was read from outside into range.
+// clamp brings values from outside into range.
 func (k *TimeRecord) clamp() {
 	k.Now = min(max(k.Now, 0), lastTime)
 	k.Apart = min(max(k.Apart, -int64(Heals)), int64(Heals))

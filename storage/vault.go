@@ -6,7 +6,7 @@ import "context"
 // keys among them that all must hash under. It is for stores that several machines share;
 // processes of one machine share a folder.
 //
-// What is kept is sealed by the caller, so that who reads the store learns nothing from it.
+// The caller seals the values, so that readers of the store learn nothing from them.
 type Vault interface {
 	Store
 
