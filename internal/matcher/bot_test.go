@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -71,7 +72,10 @@ func TestCrawlersAreOrdinaryClientsUntilTheyAreConfirmed(t *testing.T) {
 		t.Fatal("a request matches before DNS has said anything")
 	}
 	close(resolver.released)
-	for !m.is(from(server, "66.249.66.1", googlebot)) { // ends when DNS has answered
+	for begun := time.Now(); !m.is(from(server, "66.249.66.1", googlebot)); { // until DNS has answered
+		if time.Since(begun) > 10*time.Second {
+			t.Fatal("the crawler is never confirmed")
+		}
 	}
 	if err := m.Cleanup(); err != nil {
 		t.Fatal(err)
