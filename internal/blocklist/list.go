@@ -135,13 +135,11 @@ const minRetry = 30 * time.Second
 
 // refresh reads the list again, and decides when to do so next.
 func (l *List) refresh() {
-	err, wait := error(nil), l.options.Every
+	read, wait := func() error { return l.readFile(l.options.Source) }, l.options.Every
 	if IsURL(l.options.Source) {
-		err = l.fetch()
-	} else {
-		err = l.readFile(l.options.Source)
+		read = l.fetch
 	}
-	switch {
+	switch err := read(); {
 	case err != nil:
 		wait = min(wait, minRetry<<min(l.failures, 10))
 		if l.failures++; l.failures == 1 && l.ctx.Err() == nil {

@@ -43,8 +43,9 @@ func (r *Ranges) Contains(addr netip.Addr) bool { return r.file.Fresh().Contains
 // parseRanges reads a list in JSON, as Google, Bing and others publish it, or a network or address
 // per line.
 func parseRanges(text []byte) (*bart.Lite, error) {
-	lines, err := strings.Split(string(text), "\n"), error(nil)
+	lines := strings.Split(string(text), "\n")
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		var err error
 		if lines, err = jsonRanges(text); err != nil {
 			return nil, err
 		}

@@ -51,7 +51,7 @@ func provisioned(t *testing.T, m *VerifiedBot) *VerifiedBot {
 
 // from returns a request as a server passes it to matchers.
 func from(server *caddyhttp.Server, addr, agent string) *http.Request {
-	r := httptest.NewRequest("GET", "/", nil)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = netip.AddrPortFrom(netip.MustParseAddr(addr), 4711).String()
 	r.Header.Set("User-Agent", agent)
 	return caddyhttp.PrepareRequest(r, caddy.NewReplacer(), nil, server)
