@@ -23,6 +23,7 @@ type health struct {
 	MaxKeys  int64     `json:"max_keys"`
 	Evicted  int64     `json:"evicted_keys"`
 	Bytes    int64     `json:"store_bytes"`
+	Journal  int64     `json:"journal_bytes"`
 
 	Processes int               `json:"processes"`
 	Network   *operator.Network `json:"network"`

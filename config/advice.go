@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -130,9 +131,9 @@ func (z *Zone) checkKey() error {
 	for _, name := range names {
 		switch {
 		case name == "http.request.remote":
-			return fmt.Errorf("key: {%s} has the port in it, which is another for every connection, so that nobody is limited: write per ip, or key {http.request.remote.host}", name)
+			return &matcher.Mistake{Problem: "key: {" + name + "} has the port in it, which is another for every connection, so that nobody is limited", Fix: "per ip, or key {http.request.remote.host}"}
 		case slices.Contains(fleeting, name):
-			return fmt.Errorf("key: {%s} changes from one request or connection to the next, so that nobody is limited: write per ip", name)
+			return &matcher.Mistake{Problem: "key: {" + name + "} changes from one request or connection to the next, so that nobody is limited", Fix: "per ip"}
 		}
 	}
 	if len(names) > 0 {
@@ -143,7 +144,7 @@ func (z *Zone) checkKey() error {
 		return fmt.Errorf("key: %q has no placeholder in it, so that everybody shares one count: is a brace missing? write key {http.request.header.X-Tenant}, or per ip", z.Key)
 	case slices.Contains([]string{"ip", "client", "api_key", "remote", "remote_ip", "remote_host", "remote_addr", "client_ip", "address", "user", "session", "header", "host", "path", "uri", "method"}, key),
 		isAddress(key):
-		return fmt.Errorf("key: %q has no placeholder in it, so that everybody shares one count: write %s", z.Key, keyInsteadOf(key))
+		return &matcher.Mistake{Problem: fmt.Sprintf("key: %q has no placeholder in it, so that everybody shares one count", z.Key), Fix: keyInsteadOf(key)}
 	}
 	return nil
 }

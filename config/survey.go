@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/internal/routes"
 	"github.com/caddy-tally/caddy-tally/internal/typo"
@@ -358,7 +359,7 @@ func (z *zoneCompiler) checkOurPlaceholders() error {
 		for _, name := range placeholder.Names(text) {
 			if strings.HasPrefix(name, enforce.OurPlaceholders) {
 				if problem, fix := z.app.survey.doubtfulPlaceholder(name); problem != "" {
-					return z.mistake(fmt.Errorf("%s: write %s", problem, fix))
+					return z.mistake(&matcher.Mistake{Problem: problem, Fix: fix})
 				}
 			}
 		}

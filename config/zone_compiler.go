@@ -201,7 +201,11 @@ func (z *zoneCompiler) mistake(err error) error {
 	if err == nil || z.hasOwnWords() {
 		return err
 	}
-	z.warn(err.Error(), "")
+	problem, fix := err.Error(), ""
+	if m, ok := errors.AsType[*matcher.Mistake](err); ok {
+		problem, fix = strings.TrimSuffix(problem, ": write "+m.Fix), m.Fix
+	}
+	z.warn(problem, fix)
 	return nil
 }
 

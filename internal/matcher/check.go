@@ -2,7 +2,6 @@ package matcher
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -45,7 +44,7 @@ func CheckSet(set caddy.ModuleMap) error {
 			continue
 		}
 		if line, ok := WithoutCommas(values); ok {
-			return fmt.Errorf("match: %s: never matches %q, because "+NoCommas+" write %s %s", name, strings.Join(values, " "), name, line)
+			return mistake(name+" "+line, "match: %s: never matches %q, because "+noCommas, name, strings.Join(values, " "))
 		}
 		for _, value := range values {
 			if err := check(value, values); err != nil {
@@ -64,7 +63,7 @@ func checkNot(raw json.RawMessage) error {
 		return nil
 	}
 	if len(sets) == 0 || slices.ContainsFunc(sets, func(set caddy.ModuleMap) bool { return len(set) == 0 }) {
-		return errors.New("match: not: lacks what it is about: write not path /health")
+		return mistake("not path /health", "match: not: lacks what it is about")
 	}
 	return CheckSets(sets)
 }
@@ -78,7 +77,10 @@ var matcherChecks = map[string]func(value string, all []string) error{
 }
 
 // NoCommas explains the separation of values. An example follows.
-const NoCommas = "a list has spaces between its values and no commas:"
+const (
+	noCommas = "a list has spaces between its values and no commas"
+	NoCommas = noCommas + ":"
+)
 
 // WithoutCommas joins the values of a comma-separated list with spaces; ok is false if the values
 // have no separating commas. It leaves a comma inside a value.
@@ -101,7 +103,7 @@ func WithoutCommas(values []string) (line string, ok bool) {
 // checkCommas returns an error about comma-separated values.
 func checkCommas(values []string) error {
 	if line, ok := WithoutCommas(values); ok {
-		return fmt.Errorf("got %q, but "+NoCommas+" write %s", strings.Join(values, " "), line)
+		return mistake(line, "got %q, but "+noCommas, strings.Join(values, " "))
 	}
 	return nil
 }
@@ -111,18 +113,18 @@ func checkPath(path string, all []string) error {
 	case IsMatcher(path) && !strings.HasPrefix(path, "/"), IsMethod(path):
 		return severalMatchers(all)
 	case strings.HasPrefix(path, "^"):
-		return fmt.Errorf("never matches %q, which is no path: write path_regexp %s", path, path)
+		return mistake("path_regexp "+path, "never matches %q, which is no path", path)
 	case strings.Contains(path, "://"):
-		return fmt.Errorf("never matches %q, because a path has no host: write a block with host and path", path)
+		return mistake("a block with host and path", "never matches %q, because a path has no host", path)
 	case strings.HasPrefix(path, "/") && strings.Contains(path, "?"):
 		before, query, _ := strings.Cut(path, "?")
-		return fmt.Errorf("never matches %q, because a path has no query: write a block with path %s and query %s", path, before, query)
+		return mistake(fmt.Sprintf("a block with path %s and query %s", before, query), "never matches %q, because a path has no query", path)
 	case strings.Trim(path, "=~") == "" && path != "":
-		return fmt.Errorf("never matches %q, which is no path: leave it out: write path /login", path)
+		return mistake("path /login", "never matches %q, which is no path: leave it out", path)
 	case path == "":
-		return errors.New("never matches an empty path: write path / or path /*")
+		return mistake("path / or path /*", "never matches an empty path")
 	case !strings.ContainsAny(path[:1], "/*{%"):
-		return fmt.Errorf("never matches %q, because a path begins with a slash: write path /%s", path, strings.TrimLeft(path, "=~"))
+		return mistake("path /"+strings.TrimLeft(path, "=~"), "never matches %q, because a path begins with a slash", path)
 	}
 	return nil
 }
@@ -132,7 +134,7 @@ func checkMethod(method string, all []string) error {
 		return severalMatchers(all)
 	}
 	if strings.ContainsAny(method, ", |") {
-		return fmt.Errorf("never matches %q: write method GET POST", method)
+		return mistake("method GET POST", "never matches %q", method)
 	}
 	return nil
 }
@@ -147,7 +149,7 @@ func checkHost(host string, all []string) error {
 			name = host
 		}
 		name, _, _ = strings.Cut(name, "/")
-		return fmt.Errorf("never matches %q, because a host has no scheme and no path: write host %s", host, name)
+		return mistake("host "+name, "never matches %q, because a host has no scheme and no path", host)
 	}
 	return nil
 }
@@ -164,9 +166,9 @@ func severalMatchers(values []string) error {
 		}
 	}
 	if path == "" {
-		return fmt.Errorf("got %q, but a line has one matcher: write a block with each in a line of its own", values)
+		return mistake("a block with each in a line of its own", "got %q, but a line has one matcher", values)
 	}
-	return fmt.Errorf("got %q, but a line has one matcher: write match%s%s, or a block with each in a line of its own", values, method, path)
+	return mistake(fmt.Sprintf("match%s%s, or a block with each in a line of its own", method, path), "got %q, but a line has one matcher", values)
 }
 
 // IsMethod reports whether a word is an HTTP method, in any case.
@@ -183,4 +185,17 @@ func IsMethod(word string) bool {
 func IsMatcher(word string) bool {
 	_, err := caddy.GetModule("http.matchers." + word)
 	return err == nil
+}
+
+// Mistake is an error about a config with its correction.
+type Mistake struct {
+	Problem string // what is wrong, and where
+	Fix     string // what to write instead
+}
+
+// Error implements error.
+func (m *Mistake) Error() string { return m.Problem + ": write " + m.Fix }
+
+func mistake(fix, problem string, args ...any) error {
+	return &Mistake{Problem: fmt.Sprintf(problem, args...), Fix: fix}
 }
