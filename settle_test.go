@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/config"
@@ -116,5 +119,47 @@ func TestRequestsAreSettledHoweverTheyEnd(t *testing.T) {
 				t.Errorf("%d are left, want %d", got, 1000-tt.used)
 			}
 		})
+	}
+}
+
+// What a hijacked connection sends to the client counts, and either direction can end alone.
+func TestHijackedConnectionsAreSettled(t *testing.T) {
+	h := settled(t, "bytes", 0)
+	const answer = "HTTP/1.1 101 Switching Protocols\r\n\r\n"
+	tunnel := func(w http.ResponseWriter, _ *http.Request) error {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, answer+"0123456789")
+		if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			t.Errorf("the stream to the client can't be ended: %v", err)
+		}
+		_, err = io.Copy(io.Discard, conn) // until the client ends its own
+		return err
+	}
+	done := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+		done <- h.ServeHTTP(w, r, caddyhttp.HandlerFunc(tunnel))
+	}))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	if text, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(text), "0123456789") {
+		t.Errorf("got %q, %v", text, err)
+	}
+	_ = conn.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got, want := left(t, h), 1000-len(answer+"0123456789"); got != want {
+		t.Errorf("%d are left, want %d", got, want)
 	}
 }

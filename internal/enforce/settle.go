@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"errors"
 	"net"
 	"slices"
 	"strconv"
@@ -130,4 +131,13 @@ func (c countedConn) Write(data []byte) (int, error) {
 	n, err := c.Conn.Write(data)
 	c.written.Add(int64(n))
 	return n, err
+}
+
+// CloseWrite ends the stream to the client, as connections of TCP and TLS do: reverse_proxy passes on
+// the end of one direction of a tunnel by it.
+func (c countedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
