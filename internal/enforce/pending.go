@@ -23,7 +23,9 @@ type pending struct {
 	answer correctable // tells the units left; may be nil
 	body   watchedBody // of the request
 	repl   *caddy.Replacer
-	before statuses // before later handlers ran
+
+	byStatus bool     // a zone of the handler counts by status
+	before   statuses // before later handlers ran
 
 	began   time.Time
 	written atomic.Int64 // bytes of the answer's body
@@ -46,8 +48,8 @@ type pendingDebit struct {
 	*engine.Pending
 }
 
-func newPending(app *Config) *pending {
-	p := &pending{app: app}
+func newPending(h *Handler) *pending {
+	p := &pending{app: h.App, byStatus: slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.Count != nil })}
 	p.debits = p.room[:0]
 	return p
 }
@@ -83,8 +85,10 @@ func (p *pending) serve(w *answerWriter, r *http.Request, next caddyhttp.Handler
 	}
 	p.body.watch(r)
 	p.repl = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	p.before, p.began = statusesIn(p.repl), time.Now()
-	p.tellHeld()
+	p.began = time.Now()
+	if p.byStatus {
+		p.before = statusesIn(p.repl)
+	}
 	defer p.end(w, r, http.StatusInternalServerError) // if it panics
 	err := next.ServeHTTP(w, r)
 	p.body.noteError(err)
@@ -115,7 +119,7 @@ func (p *pending) settleBy(by settledBy) {
 		return
 	}
 	by.left = by.left || p.body.broken.Load()
-	if p.repl != nil {
+	if p.byStatus {
 		by.replaced = statusesIn(p.repl).since(p.before)
 	}
 	p.mu.Lock()
@@ -192,7 +196,7 @@ func (e *Evaluation) await(policies []*Policy, debits []engine.Debit) {
 // opened returns the pending debits. It creates an empty pending if there is none.
 func (e *Evaluation) opened() *pending {
 	if e.open == nil {
-		e.open = newPending(e.Handler.App)
+		e.open = newPending(e.Handler)
 	}
 	return e.open
 }

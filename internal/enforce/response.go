@@ -308,7 +308,11 @@ type LimitStatus struct {
 // newLimitStatus returns the units that a debit leaves its client. The deciding limit may be a
 // share of the policy's, which the used units are counted from.
 func newLimitStatus(p *Policy, d *engine.Debit) LimitStatus {
-	return LimitStatus{p, d.Quota, max(cmp.Or(d.Reduced, d.Limit.Capacity())-d.Quota.Remaining, 0)}
+	left := d.Quota
+	if p.Zone != nil && p.Zone.Settle != nil && d.Pending != nil {
+		left = d.Pending.Counted // what it holds is taken until it ends
+	}
+	return LimitStatus{p, left, max(cmp.Or(d.Reduced, d.Limit.Capacity())-left.Remaining, 0)}
 }
 
 // isTighter reports whether s has a smaller part of its limit left than t.

@@ -84,17 +84,6 @@ func (p *pending) finishDebit(d pendingDebit, used func(pendingDebit) int64) {
 	p.report(d, units)
 }
 
-// tellHeld makes the answer tell the units left beside those that are held until the request ends.
-func (p *pending) tellHeld() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, d := range p.debits {
-		if d.policy.Zone.Settle != nil && p.answer != nil {
-			p.answer.correct(d.policy, d.Counted)
-		}
-	}
-}
-
 // usage returns the use of the request so far.
 func (p *pending) usage() Usage {
 	return Usage{Bytes: p.written.Load(), Duration: time.Since(p.began), Text: func(s string) string { return p.repl.ReplaceAll(s, "") }}
