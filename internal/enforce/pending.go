@@ -119,7 +119,7 @@ func (p *pending) settleBy(by settledBy) {
 		return
 	}
 	by.left = by.left || p.body.broken.Load()
-	if p.byStatus {
+	if p.byStatus && p.repl != nil {
 		by.replaced = statusesIn(p.repl).since(p.before)
 	}
 	p.mu.Lock()
