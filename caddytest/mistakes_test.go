@@ -80,7 +80,7 @@ func TestMistakesAreToldWhatToWrite(t *testing.T) {
 			{"per IP", "write per ip"},
 			{"per address", "write per ip"},
 			{"per ip 24", "write ipv4_prefix 24 into a line of its own"},
-			{"per network", "write per ip, and ipv4_prefix 24"},
+			{"per subnet", "write per network"},
 			{"per all", "write per everyone"},
 			{"per session", "write per client"},
 			{"per user", "write per key {http.auth.user.id}"},

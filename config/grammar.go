@@ -149,14 +149,14 @@ func insteadOfPer(words []string) string {
 		return "per key {http.auth.user.id}"
 	case word == "header" && len(words) > 1:
 		return "per key {http.request.header." + words[1] + "}"
-	case word == "network" || word == "subnet":
-		return "per ip, and ipv4_prefix 24 into a line of its own"
+	case word == "subnet":
+		return "per network"
 	case len(placeholder.Names(words[0])) > 0:
 		return "per key " + words[0]
 	case placeholder.Expand(word) != word:
 		return "per key {" + word + "}"
 	}
-	return "per ip, everyone, client, api_key or key <value>"
+	return "per " + strings.Join(perKinds, ", ") + " or key <value>"
 }
 
 // guestStores are the stores that exist only in a Caddy that was built with their packages, which

@@ -33,6 +33,8 @@ type Zone struct {
 	//
 	// - `ip`: the client's address as Caddy determines it (`trusted_proxies`
 	//   applies), an IPv6 address shortened to its /64
+	// - `network`: the client's network, a /24 or a /48 unless `ipv4_prefix` and `ipv6_prefix` say
+	//   otherwise
 	// - `everyone`: one count for all
 	// - `client`: the client, identified by its API key, else by its session (see
 	//   `session` of the `rate_limit` app), else by its browser's header fields
@@ -172,6 +174,12 @@ type Zone struct {
 	// adapter sets it.
 	Source string `json:"source,omitempty"`
 }
+
+// perNetwork is `per ip` with other defaults of the prefixes.
+const perNetwork = "network"
+
+// perKinds are the values of Zone.Per that need no key.
+var perKinds = []string{enforce.PerIP, perNetwork, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}
 
 // Cost is the cost of matching requests.
 type Cost struct {

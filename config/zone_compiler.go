@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -106,12 +107,15 @@ func (z *zoneCompiler) compileKey() error {
 		if z.Key == "" {
 			return errors.New("per: key needs a value to count by, such as {http.request.header.X-Tenant}")
 		}
-	case slices.Contains(enforce.PerKinds, z.Per):
+	case slices.Contains(perKinds, z.Per):
 		if z.Key != "" {
 			return fmt.Errorf("per: %q and a key exclude one another; per \"key\" counts by the key", z.Per)
 		}
+		if z.Per == perNetwork {
+			z.run.Per, z.run.IPv4Prefix, z.run.IPv6Prefix = enforce.PerIP, cmp.Or(z.IPv4Prefix, 24), cmp.Or(z.IPv6Prefix, 48)
+		}
 	default:
-		return fmt.Errorf("per: must be %s, got %q", caddyconf.OrList(append(slices.Clone(enforce.PerKinds), enforce.PerKey)), z.Per)
+		return fmt.Errorf("per: must be %s, got %q", caddyconf.OrList(append(slices.Clone(perKinds), enforce.PerKey)), z.Per)
 	}
 	if z.run.Per == enforce.PerAPIKey && z.app.APIKeys == nil {
 		return errors.New("per: no API keys are configured: write `api_keys` into the global option rate_limit")

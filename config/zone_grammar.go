@@ -120,10 +120,10 @@ func (z *Zone) unmarshalPer(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	switch {
 	case len(args) == 0:
-		return d.Err("per: a value is missing: expected " + strings.Join(enforce.PerKinds, ", ") + " or key <value>")
+		return d.Err("per: a value is missing: expected " + strings.Join(perKinds, ", ") + " or key <value>")
 	case args[0] == enforce.PerKey:
 		return z.setPerKey(d, args[1:])
-	case !slices.Contains(enforce.PerKinds, args[0]):
+	case !slices.Contains(perKinds, args[0]):
 		return d.Errf("unknown per %q: write %s", args[0], insteadOfPer(args))
 	case args[0] == enforce.PerIP && len(args) > 1:
 		return d.Errf("per ip takes no value, got %q: write ipv4_prefix 24 into a line of its own for how much of an address counts", args[1])

@@ -23,9 +23,6 @@ const (
 	PerAPIKey   = "api_key"
 )
 
-// PerKinds are the values of Zone.Per that need no key.
-var PerKinds = []string{PerIP, PerEveryone, PerClient, PerAPIKey}
-
 // The values of Zone.OnEmptyKey.
 const (
 	EmptyIP    = "ip"
