@@ -131,9 +131,9 @@ func (z *Zone) checkKey() error {
 	for _, name := range names {
 		switch {
 		case name == "http.request.remote":
-			return &matcher.Mistake{Problem: "key: {" + name + "} has the port in it, which is another for every connection, so that nobody is limited", Fix: "per ip, or key {http.request.remote.host}"}
+			return &matcher.MistakeError{Problem: "key: {" + name + "} has the port in it, which is another for every connection, so that nobody is limited", Fix: "per ip, or key {http.request.remote.host}"}
 		case slices.Contains(fleeting, name):
-			return &matcher.Mistake{Problem: "key: {" + name + "} changes from one request or connection to the next, so that nobody is limited", Fix: "per ip"}
+			return &matcher.MistakeError{Problem: "key: {" + name + "} changes from one request or connection to the next, so that nobody is limited", Fix: "per ip"}
 		}
 	}
 	if len(names) > 0 {
@@ -144,7 +144,7 @@ func (z *Zone) checkKey() error {
 		return fmt.Errorf("key: %q has no placeholder in it, so that everybody shares one count: is a brace missing? write key {http.request.header.X-Tenant}, or per ip", z.Key)
 	case slices.Contains([]string{"ip", "client", "api_key", "remote", "remote_ip", "remote_host", "remote_addr", "client_ip", "address", "user", "session", "header", "host", "path", "uri", "method"}, key),
 		isAddress(key):
-		return &matcher.Mistake{Problem: fmt.Sprintf("key: %q has no placeholder in it, so that everybody shares one count", z.Key), Fix: keyInsteadOf(key)}
+		return &matcher.MistakeError{Problem: fmt.Sprintf("key: %q has no placeholder in it, so that everybody shares one count", z.Key), Fix: keyInsteadOf(key)}
 	}
 	return nil
 }

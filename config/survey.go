@@ -359,7 +359,7 @@ func (z *zoneCompiler) checkOurPlaceholders() error {
 		for _, name := range placeholder.Names(text) {
 			if strings.HasPrefix(name, enforce.OurPlaceholders) {
 				if problem, fix := z.app.survey.doubtfulPlaceholder(name); problem != "" {
-					return z.mistake(&matcher.Mistake{Problem: problem, Fix: fix})
+					return z.mistake(&matcher.MistakeError{Problem: problem, Fix: fix})
 				}
 			}
 		}

@@ -206,7 +206,7 @@ func (z *zoneCompiler) mistake(err error) error {
 		return err
 	}
 	problem, fix := err.Error(), ""
-	if m, ok := errors.AsType[*matcher.Mistake](err); ok {
+	if m, ok := errors.AsType[*matcher.MistakeError](err); ok {
 		problem, fix = strings.TrimSuffix(problem, ": write "+m.Fix), m.Fix
 	}
 	z.warn(problem, fix)

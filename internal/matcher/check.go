@@ -187,15 +187,15 @@ func IsMatcher(word string) bool {
 	return err == nil
 }
 
-// Mistake is an error about a config with its correction.
-type Mistake struct {
+// MistakeError is an error about a config with its correction.
+type MistakeError struct {
 	Problem string // what is wrong, and where
 	Fix     string // what to write instead
 }
 
 // Error implements error.
-func (m *Mistake) Error() string { return m.Problem + ": write " + m.Fix }
+func (m *MistakeError) Error() string { return m.Problem + ": write " + m.Fix }
 
 func mistake(fix, problem string, args ...any) error {
-	return &Mistake{Problem: fmt.Sprintf(problem, args...), Fix: fix}
+	return &MistakeError{Problem: fmt.Sprintf(problem, args...), Fix: fix}
 }
