@@ -163,3 +163,23 @@ func TestHijackedConnectionsAreSettled(t *testing.T) {
 		t.Errorf("%d are left, want %d", got, want)
 	}
 }
+
+// A shadow limit is settled as if it were enforced, and refuses nothing.
+func TestShadowLimitsAreSettled(t *testing.T) {
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{
+		{Name: t.Name(), Per: "ip", Limits: []config.Limit{{Amount: 1000, Window: hour}}, Cost: "100", Settle: "{http.response.header.X-Units}", Shadow: true},
+	}})
+	for i := range 5 {
+		verdict := ""
+		w, err := askFor(context.Background(), h, func(w http.ResponseWriter, r *http.Request) error {
+			verdict, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).GetString("http.rate_limit." + t.Name() + ".would_refuse")
+			return using("450")(w, r)
+		})
+		if isRefused(w, err) {
+			t.Fatalf("request %d is refused: %d, %v", i, w.Code, err)
+		}
+		if want := i >= 3; (verdict != "") != want { // three have used 450 each
+			t.Errorf("request %d: would be refused by %q, want %v", i, verdict, want)
+		}
+	}
+}
