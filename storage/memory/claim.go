@@ -9,13 +9,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-// stateKey is what a state belongs to.
+// stateKey is the owner of a state.
 type stateKey struct {
 	id  storage.LimitID
 	key storage.Key
 }
 
-// state is what one key has used of one limit.
+// state is one key's usage of one limit.
 type state = cells.State
 
 // Claim implements [storage.Store].
@@ -49,7 +49,7 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 	})
 }
 
-// claimLocked decides about one claim, and stores what it changes. inTerm reports
+// claimLocked decides about one claim, and stores its changes. inTerm reports
 // whether it is of a term.
 func (db *Database) claimLocked(c *storage.Claim, inTerm bool) limiter.Grant {
 	at := stateKey{c.ID, c.Key}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Clone returns a copy of the counts, records and notes of a database as they are, without what is
+// Clone returns a copy of the counts, records and notes of a database as they are, without the data that is
 // known of the past: for tests of what happens when an older copy takes the place of a database.
 func (db *Database) Clone() *Database {
 	db.mu.Lock()

@@ -82,7 +82,7 @@ func (h *history) sizeLocked() (size int) {
 	return size + len(h.points)
 }
 
-// dropLocked drops what is too old, and what nobody adds to any more.
+// dropLocked drops old points and unused writers.
 func (h *history) dropLocked(now int64) {
 	for at, p := range h.points {
 		r := storage.Rollups[at.Rollup]

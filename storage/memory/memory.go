@@ -28,12 +28,12 @@ type Options struct {
 	MaxSize int64
 }
 
-// Database holds what stores keep. It is safe for use by several stores at once.
+// Database holds the data of stores. It is safe for use by several stores at once.
 // Only one made by [New] is usable.
 type Database struct {
 	mu      sync.Mutex
 	shards  [shards]shard // guarded by mu, like all below
-	bytes   int64         // what the entries take, estimated
+	bytes   int64         // of the entries, estimated
 	clock   storage.TimeRecord
 	resets  []storage.Reset // that are known, in order
 	changes changes         // of records
@@ -58,14 +58,14 @@ const shards = 3 << 10
 // shard holds the entries of the keys that begin with the same bits.
 type shard struct {
 	states  map[stateKey]slab.Ref
-	bytes   int64                             // what the states take
+	bytes   int64                             // of the states
 	clients map[storage.Key]reputation.Record // of times that were never set, see recordLocked
 }
 
 // New returns an empty database.
 func New() *Database { return new(Database) }
 
-// State returns a copy of what a key has used of a limit, for tests and tools.
+// State returns a copy of a key's usage of a limit, for tests and tools.
 func (db *Database) State(id storage.LimitID, key storage.Key) limiter.State {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -81,7 +81,7 @@ func (db *Database) Time() storage.TimeRecord {
 	return db.clock
 }
 
-// addLocked counts what the states of a shard take.
+// addLocked counts the bytes of a shard's states.
 func (db *Database) addLocked(sh *shard, bytes int64) {
 	sh.bytes += bytes
 	db.bytes += bytes
@@ -93,7 +93,7 @@ func (db *Database) shardOf(key storage.Key) *shard {
 	return &db.shards[(int(key[0])<<8|int(key[1]))%shards]
 }
 
-// Opener returns what opens stores on the database.
+// Opener returns an opener of stores on the database.
 func (db *Database) Opener(o Options) storage.Opener {
 	if o.MaxSize == 0 {
 		o.MaxSize = DefaultMaxSize

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// notes are what machines want one another to know.
+// notes are the notes of machines for one another.
 type notes struct {
 	list    []storage.Note        // in the order of their numbers
 	numbers map[storage.Key]int64 // by name
@@ -83,7 +83,7 @@ func (n *notes) tell(number int64) (told []storage.Note, more bool) {
 	return slices.Clone(left[:min(len(left), storage.MaxNotesTold)]), len(left) > storage.MaxNotesTold
 }
 
-// sweep removes the notes that nobody needs any more.
+// sweep removes obsolete notes.
 func (n *notes) sweep(now int64) {
 	n.list = slices.DeleteFunc(n.list, func(note storage.Note) bool {
 		over := note.IsOver(now - int64(storage.KeepNotes))

@@ -76,7 +76,7 @@ func (db *Database) resetsLocked(after int64) (known storage.Resets) {
 	return known
 }
 
-// sweepResetsLocked drops the notes that nobody needs any more.
+// sweepResetsLocked drops obsolete notes.
 func (db *Database) sweepResetsLocked(at storage.Time) {
 	until := at.Now - at.Shift - int64(storage.KeepResets)
 	db.resets = slices.DeleteFunc(db.resets, func(r storage.Reset) bool { return r.At <= until })

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// stepLooks is how many entries a step of a sweep looks at, give or take those of
+// stepLooks is about how many entries a step of a sweep looks at, give or take those of
 // one shard; it deletes no more than maxDeleted.
 const (
 	stepLooks  = 500

@@ -103,7 +103,7 @@ func text(d *caddyfile.Dispenser, to *string) error {
 	return nil
 }
 
-// eachOption reads the options of a block, of which each may be given once.
+// eachOption reads the options of a block. Each may be given once.
 func eachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error) error {
 	seen := make(map[string]bool)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {

@@ -101,7 +101,7 @@ func (s *Store) Provision(ctx caddy.Context) (err error) {
 	return err
 }
 
-// notice warns of a server that may remove what counts.
+// notice warns of a server that may remove counts.
 func (s *Store) notice(n store.Notice) {
 	s.log.Warn("the server removes keys when its memory is full, so limits may let more through: set maxmemory-policy noeviction there",
 		zap.String("store", s.Address()), zap.String("maxmemory_policy", n.Policy))

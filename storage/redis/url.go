@@ -15,7 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// place is what a URL says.
+// place is the content of a URL.
 type place struct {
 	addresses          []string
 	username, password string

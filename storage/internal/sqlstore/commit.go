@@ -23,7 +23,7 @@ func (tx *transaction) writes() bool {
 	return false
 }
 
-// commitLocked writes what has changed and commits, in one round trip, which ends with trips.
+// commitLocked writes the changes and commits, in one round trip.
 // Until ctx ends there is time to find out whether it took effect.
 func (s *Store) commitLocked(ctx, trips context.Context, c Conn, tx *transaction) error {
 	sql := s.place.script()

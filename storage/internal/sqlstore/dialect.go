@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Dialect is what differs from server to server.
+// Dialect has the differences between servers.
 type Dialect struct {
 	// Name is that of the store, for errors.
 	Name string
 	// Connect connects to the server.
 	Connect func(ctx context.Context) (Conn, error)
-	// Explain says what an error of Connect or of a Conn means, and adds to it what to do.
+	// Explain explains an error of Connect or of a Conn, and adds a remedy.
 	Explain func(err error) (Fault, error)
 
-	// Bytes are what stands before and after the hexadecimal digits of a literal.
+	// Bytes are the text before and after the hexadecimal digits of a literal.
 	Bytes [2]string
 	// ShortBytes is the type of a column that is a key, LongBytes that of any other bytes.
 	ShortBytes, LongBytes string
@@ -25,7 +25,7 @@ type Dialect struct {
 	// Unix epoch.
 	Clock string
 
-	// Begin begins a transaction, of which each statement sees what was committed before it.
+	// Begin begins a transaction whose statements each see all earlier commits.
 	// The server gives up waiting for a lock after so long, and ends a transaction that its
 	// client doesn't go on with.
 	Begin func(wait time.Duration) string
@@ -59,7 +59,7 @@ type Conn interface {
 // nil.
 type Rows [][][]byte
 
-// Fault is what an error means.
+// Fault is the meaning of an error.
 type Fault int
 
 // What an error may mean.

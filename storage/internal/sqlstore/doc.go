@@ -1,5 +1,5 @@
 // Package sqlstore keeps counts in the tables of an SQL server that several machines use. What
-// is one for Postgres and MySQL is here; a [Dialect] says what differs.
+// is common to Postgres and MySQL is here; a [Dialect] has the differences.
 //
 // # Invariants
 //

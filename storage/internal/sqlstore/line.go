@@ -85,7 +85,7 @@ func (l *line) close() (first bool) {
 	return first
 }
 
-// serverError is an error of the server, with what it means.
+// serverError is an error of the server with its meaning.
 type serverError struct {
 	fault Fault
 	err   error
@@ -94,7 +94,7 @@ type serverError struct {
 func (e *serverError) Error() string { return e.err.Error() }
 func (e *serverError) Unwrap() error { return e.err }
 
-// explain says what an error means. One that a context is the cause of says so.
+// explain explains an error, also one that a context has caused.
 func (p *Place) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

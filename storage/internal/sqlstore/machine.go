@@ -12,7 +12,7 @@ import (
 // effect, and each of them writes it, in its own transaction.
 
 // machineStays is how long the row of a machine is kept that writes nothing, in nanoseconds. A
-// machine that has lost its row charges anew what it knows.
+// machine that has lost its row charges its known usage anew.
 const machineStays = int64(24 * time.Hour)
 
 // register makes a row for the store, and notes how far other machines have come. Batches of

@@ -120,7 +120,7 @@ func readNotes(rows Rows) (notes []storage.Note, more bool, err error) {
 	return notes, false, nil
 }
 
-// dropNotes removes notes that nobody needs any more. If there are very many, the next sweep goes on.
+// dropNotes removes obsolete notes. If there are very many, the next sweep continues.
 func (s *Store) dropNotes(ctx context.Context, c Conn, now int64) error {
 	p, over := s.place, now-int64(storage.KeepNotes)
 	results, err := p.run(ctx, c, p.script().add("SELECT number FROM ", table("notes"), " WHERE expires > 0 AND expires <= ", over, " ORDER BY number LIMIT ", sweepRows))

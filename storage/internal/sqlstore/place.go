@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
-// DefaultPrefix is what the names of tables begin with.
+// DefaultPrefix is the default prefix of the names of tables.
 const DefaultPrefix = "tally_"
 
 // DefaultTimeout is how long a call may take.
@@ -23,7 +23,7 @@ const DefaultTimeout = time.Second
 
 // Options say where a store keeps its tables, and how. The zero value is the default.
 type Options struct {
-	// Prefix is what the names of tables begin with, after a schema and a dot if need be.
+	// Prefix begins the names of tables, after a schema and a dot if necessary.
 	// Default: [DefaultPrefix].
 	Prefix string
 	// Timeout is how long a call may take whose context ends later or never, and how long a
@@ -46,7 +46,7 @@ func CheckPrefix(prefix string) error {
 	return fmt.Errorf("expected lowercase letters, digits and _, up to 40, and before it a schema and a dot if need be, got %q", prefix)
 }
 
-// Place is where stores keep what they keep: tables of a server.
+// Place is the place of stores' data: tables of a server.
 type Place struct {
 	dialect *Dialect
 	options Options
@@ -114,7 +114,7 @@ func (p *Place) acquit(ids []int64) {
 
 func (p *Place) script() *script { return &script{place: p} }
 
-// wrap says what failed.
+// wrap adds the failed operation to an error.
 func (p *Place) wrap(what string, err error) error {
 	if err == nil {
 		return nil

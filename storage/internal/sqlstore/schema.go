@@ -38,7 +38,7 @@ var tables = []struct {
 	{"meta", true, []column{{"id", number64}, {"version", number64}, {"epoch", number64}, {"resets", number64}, {"changes", number64},
 		{"swept", number64}, {"ahead", number64}, {"since", number64}}, ""},
 	{"machines", true, []column{{"id", number64}, {"batches", number64}, {"time", number64}, {"expires", number64}}, ""},
-	// The name is a limit's ID and a key, the state is what package cells makes of it.
+	// The name is a limit's ID and a key, the state is in the format of package cells.
 	{"cells", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}, ""},
 	{"clients", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}, ""},
 	{"resets", false, []column{{"number", number64}, {"id", number64}, {"client", number64}, {"counter", number64},

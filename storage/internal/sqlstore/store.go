@@ -24,7 +24,7 @@ type Store struct {
 	id    int64 // of its row in machines
 
 	epoch int64           // of the tables, when the store was opened
-	seen  map[int64]int64 // how many batches of which machine there were then
+	seen  map[int64]int64 // the number of batches of each machine then
 
 	claims line
 	chores line
@@ -82,7 +82,7 @@ const (
 	maxConnects = 5
 )
 
-// canTryAgain reports whether what failed can be tried again.
+// canTryAgain reports whether a failed batch can be retried.
 func canTryAgain(err error) bool {
 	if errors.Is(err, storage.ErrUnknownOutcome) {
 		return false

@@ -48,7 +48,7 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept
 	return swept, err
 }
 
-// looked is what a step of a sweep has seen.
+// looked is the result of a look of a sweep's step.
 type looked struct {
 	expired []string
 	last    string // the last row, "" if there was none
@@ -133,7 +133,7 @@ func (s *Store) deleteExpired(ctx context.Context, c Conn, tx *transaction, name
 }
 
 // goOn notes where the next step goes on, and reports whether there is more to do. At the end it
-// removes what is old elsewhere. If that fails, the next step tries it again.
+// removes old rows elsewhere. If that fails, the next step retries.
 func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) (more bool, err error) {
 	sw := &s.sweeping
 	if !seen.all {

@@ -36,7 +36,7 @@ type transaction struct {
 	at   storage.Time
 	meta meta
 	rows map[table]map[string]*row
-	read []Rows  // what the batch's reads have answered
+	read []Rows  // the answers to the batch's reads
 	more *script // statements to run with what is written
 
 	asked storage.Reading // before the server was asked
@@ -44,7 +44,7 @@ type transaction struct {
 	took  time.Duration   // until the answer came
 }
 
-// row is what is kept under a name. One without a state says nothing, and is not kept.
+// row is the state under a name. A row without a state is not stored.
 type row struct {
 	state   []byte
 	expires int64

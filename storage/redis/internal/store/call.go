@@ -25,13 +25,13 @@ type call struct {
 	request func(now int64) (r request, err error)
 }
 
-// request is what a call asks for.
+// request is the content of a call.
 type request struct {
 	keys, args []string
 	from       int64
 }
 
-// reply is what a script has answered.
+// reply is the answer of a script.
 type reply struct {
 	status  string
 	now     int64 // the time of the place, in nanoseconds, and its offset
@@ -39,7 +39,7 @@ type reply struct {
 	resets  int64
 	asof    int64 // the time that the call was decided as of
 	answer  string
-	more    []rueidis.RedisMessage // what else it says
+	more    []rueidis.RedisMessage // the rest of it
 	skipped bool                   // it was answered before, and more was not said again
 	resent  bool                   // the call was sent before, and may still come to the server
 }
@@ -156,7 +156,7 @@ func (c *call) inTerm(now, offset int64) bool {
 	return false
 }
 
-// header is what enter.lua is told.
+// header has the arguments of enter.lua.
 type header struct {
 	timed        bool
 	asof, from   int64
@@ -237,7 +237,7 @@ func (r *reply) settles(h header) bool {
 	return h.timed && h.asof == 0 // which only asks for the time
 }
 
-// fail has all calls from now on return an error, and counts why: what was charged here may be gone.
+// fail makes all further calls return an error, and counts its cause: charges may be lost.
 func (s *Store) fail(err error, count *atomic.Int64) {
 	s.broken = err
 	count.Add(1)
@@ -301,7 +301,7 @@ func (c *call) leftOpen(err error) error {
 	return fmt.Errorf("%w: %w", storage.ErrUnknownOutcome, err)
 }
 
-// parse reads what a script has answered.
+// parse parses the answer of a script.
 func parse(list []rueidis.RedisMessage) (r reply, err error) {
 	texts := make([]string, min(len(list), 6))
 	for i := range texts {

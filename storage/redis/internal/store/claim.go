@@ -171,9 +171,9 @@ func (b *batch) addSlots(c *storage.Claim, earliest int64) {
 	b.numbers(l.Oldest(earliest), ceilMilli(l.Expiry(slot)), ceilMilli(l.Ends(slot+1)-l.Ends(slot)))
 }
 
-// asks adds what a claim asks for.
+// asks adds the units that a claim asks for.
 func (b *batch) asks(c *storage.Claim) {
-	most := c.Limit.Capacity() + 1 // what is more is as much
+	most := c.Limit.Capacity() + 1 // more makes no difference
 	b.numbers(min(max(c.Min, -1), most), min(max(c.Want, -1), most), units(c.Extra), c.ExtraShare())
 }
 
@@ -211,7 +211,7 @@ func (b *batch) limbs(n int64) {
 	b.numbers(n&0xffffff, n>>24&0xffffff, n>>48)
 }
 
-// time adds nanoseconds as seconds and what is left of one.
+// time adds nanoseconds as seconds and a remainder.
 func (b *batch) time(nanos int64) {
 	seconds := nanos / 1e9
 	if nanos%1e9 < 0 {

@@ -25,7 +25,7 @@ const (
 	// believed is how long bounds say what the time must be: after that a steady clock may have
 	// stood still, or the server's clock may have been set by as much.
 	believed = int64(10 * time.Second)
-	// drift is what part of the time that passes clocks may gain or lose beside one another.
+	// drift is the part of the passing time that clocks may gain or lose on one another.
 	drift = 8192
 	// jump is how far the time of a place must be out of its bounds to have been set.
 	jump = int64(time.Second)
@@ -34,7 +34,7 @@ const (
 	waited = int64(5 * time.Millisecond)
 )
 
-// bounds returns what the time is at a reading, or false if that isn't known.
+// bounds returns the bounds of the time at a reading, or false if they are unknown.
 func (c *clock) bounds(r storage.Reading) (low, high int64, ok bool) {
 	passed := r.Steady - c.steady
 	if c.told == 0 || c.source != r.Source || passed < 0 || passed > believed {

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// remedies are what to do about errors of the server, by how they begin.
+// remedies are remedies for errors of the server, by their beginnings.
 var remedies = []struct{ begins, remedy string }{
 	{"READONLY", "this server is a replica: name the primary, or sentinels"},
 	{"OOM", "the server's memory is full: raise maxmemory there"},
@@ -24,7 +24,7 @@ var remedies = []struct{ begins, remedy string }{
 	{"NOREPLICAS", "too few replicas follow the server"},
 }
 
-// explain puts what to do about an error before it.
+// explain puts a remedy before an error.
 func explain(err error) error {
 	if err == nil {
 		return nil
@@ -66,7 +66,7 @@ func isAnswer(err error) bool {
 }
 
 // refusals are how errors begin with which a server refuses a call before it has done anything.
-// After others a script may have done a part: what it did is not taken back.
+// After others a script may have done a part, which isn't undone.
 var refusals = []string{
 	"NOSCRIPT", "OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "BUSY", "MASTERDOWN",
 	"NOAUTH", "WRONGPASS", "NOPERM", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "CROSSSLOT",

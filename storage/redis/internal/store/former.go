@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// former is what an opener knows of the stores that it has opened.
+// former has the records of the stores that an opener has opened.
 type former struct {
 	losses atomic.Int64 // how often writes of one were lost
 	leaves atomic.Int64 // how often it stayed open whether a call of one took effect
 
 	mu      sync.Mutex
-	records []record // guarded by mu: of those that are closed
+	records []record // guarded by mu: of closed stores
 }
 
 // record is that of a store that is closed. Calls of it may still be on their way, and have no
@@ -29,7 +29,7 @@ func (f *former) add(r record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.records = append(f.records, r)
-	if len(f.records) > maxRecords { // nobody looks whether it is still there
+	if len(f.records) > maxRecords { // it is not looked for any more
 		f.records = slices.Delete(f.records, 0, 1)
 		f.leaves.Add(1)
 	}

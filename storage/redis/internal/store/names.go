@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// names are what keys are called on the server, which all begin with the prefix.
+// names are the names of keys on the server. All begin with the prefix.
 type names string
 
 func (p names) meta() string      { return string(p) + ":meta" }
@@ -41,7 +41,7 @@ func (p names) record(key storage.Key) string {
 func (p names) isCount(key string) bool  { return strings.HasPrefix(key, string(p)+":c:") }
 func (p names) isRecord(key string) bool { return strings.HasPrefix(key, string(p)+":s:") }
 
-// randomID returns an id that nobody else has.
+// randomID returns a new unique id.
 func randomID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: see crypto/rand

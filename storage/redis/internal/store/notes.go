@@ -101,7 +101,7 @@ end
 return #names
 `)
 
-// dropNotes removes notes that nobody needs any more.
+// dropNotes removes obsolete notes.
 func (s *Store) dropNotes(ctx context.Context, now int64) (dropped int64, err error) {
 	before := max(now-int64(storage.KeepNotes), 0) / 1e6
 	err = s.beside(ctx, "sweep", func(ctx context.Context) error {

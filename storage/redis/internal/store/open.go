@@ -41,14 +41,14 @@ type Store struct {
 }
 
 const (
-	format = "1" // of what is kept
+	format = "1" // of the data
 	// stays is how long a machine is known that makes no call.
 	stays = 2 * time.Hour
 	// openTimeout is how long opening may take.
 	openTimeout = time.Second
 )
 
-// Opener returns what opens stores on a server. It touches nothing itself.
+// Opener returns an opener of stores on a server. It doesn't connect itself.
 func Opener(o Options) storage.Opener {
 	o.Prefix, o.Timeout = cmp.Or(o.Prefix, DefaultPrefix), cmp.Or(o.Timeout, DefaultTimeout)
 	before := new(former)

@@ -13,7 +13,7 @@ type Options struct {
 	// Addresses are those of the server, as host:port: of some nodes of a cluster, or of sentinels
 	// if Master is given. One is enough.
 	Addresses []string
-	// Master is what sentinels call the server. "" means that there are none.
+	// Master is the sentinels' name of the server. "" means that there are none.
 	Master string
 	// Username and Password are for the server, as its ACL has them. "" means none.
 	Username, Password string
@@ -26,12 +26,12 @@ type Options struct {
 	Database int
 	// TLS says how to encrypt. Nil means not at all.
 	TLS *tls.Config
-	// Prefix is what all keys begin with, with a hash tag in it. "" means [DefaultPrefix].
+	// Prefix begins all keys and has a hash tag in it. "" means [DefaultPrefix].
 	Prefix string
 	// Timeout is how long a call may take whose context says nothing else. Zero means
 	// [DefaultTimeout].
 	Timeout time.Duration
-	// Notice is told what those who run the server should know. Nil means nobody is.
+	// Notice is called with notices for the server's administrators. It may be nil.
 	Notice func(Notice)
 
 	// dial connects to the server. Nil means by TCP.
@@ -48,8 +48,8 @@ const (
 	DefaultTimeout = time.Second
 )
 
-// Notice is what those who run the server should know.
+// Notice is a notice for the server's administrators.
 type Notice struct {
-	// Policy is the server's maxmemory-policy if it may remove what counts.
+	// Policy is the server's maxmemory-policy if it may remove counts.
 	Policy string
 }

@@ -19,8 +19,8 @@ type reading struct {
 	keys    []string
 	index   map[storage.Key]int       // of the keys, by the names of clients
 	seen    []string                  // the values that were read
-	known   map[int]reputation.Record // what they say, and what is to be put there
-	changed map[int]bool              // which have to be put there; those that are not known are removed
+	known   map[int]reputation.Record // their contents, changes included
+	changed map[int]bool              // to be written; unknown ones are removed
 }
 
 func newReading(names names, clients []storage.Client) *reading {

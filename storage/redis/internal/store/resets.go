@@ -49,13 +49,13 @@ func (s *Store) keysOf(r *storage.Reset) (keys []string) {
 	return keys
 }
 
-// noteOf returns what the note of a reset says of it.
+// noteOf returns the text of a reset's note.
 func noteOf(r *storage.Reset) string {
 	return fmt.Sprintf("%d %016x %x %x", bit(r.Client), uint64(r.Limit), r.Key, r.Former)
 }
 
 // parseNote returns the reset of a note: its number, time, whether something was found, its id, and
-// what noteOf has written.
+// the text of noteOf.
 func parseNote(note string) (r storage.Reset, err error) {
 	said := strings.Split(note, " ")
 	if len(said) != 8 {
@@ -80,7 +80,7 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (storage.News, erro
 	return s.look(ctx, "news", nil, seen, false)
 }
 
-// look asks what is new. Within a term it can also drop notes that are too old.
+// look asks for news. Within a term it can also drop old notes.
 func (s *Store) look(ctx context.Context, what string, term *storage.Term, seen storage.Seen, drop bool) (is storage.News, err error) {
 	before := ""
 	if drop {

@@ -39,7 +39,7 @@ func (s *Store) beside(ctx context.Context, what string, f func(ctx context.Cont
 	return nil
 }
 
-// info returns a section of what the server says of itself.
+// info returns a section of the server's INFO.
 func (s *Store) info(ctx context.Context, section string) (map[string]string, error) {
 	text, err := s.client.Do(ctx, s.client.B().Info().Section(section).Build()).ToString()
 	if err != nil {

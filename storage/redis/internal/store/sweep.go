@@ -49,7 +49,7 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept
 // stepLooks is about how many keys a step looks at.
 const stepLooks = 500
 
-// sweepStep removes what has expired from some keys, and goes on where the last step has stopped.
+// sweepStep removes expired counts of some keys, and continues where the last step stopped.
 func (s *Store) sweepStep(ctx context.Context, now int64) (swept storage.Swept, err error) {
 	scan, err := s.client.Do(ctx, s.client.B().Scan().Cursor(s.cursor).Match(s.options.Prefix+":*").Count(stepLooks).Build()).AsScanEntry()
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Store) sweepStep(ctx context.Context, now int64) (swept storage.Swept, 
 	return swept, err
 }
 
-// removeExpired removes those of some keys that say nothing any more.
+// removeExpired removes the expired ones of some keys.
 func (s *Store) removeExpired(ctx context.Context, keys []string, now int64) (removed int64, err error) {
 	values, err := s.client.Do(ctx, s.client.B().Mget().Key(keys...).Build()).ToArray()
 	if err != nil {
