@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// acts keeps who did what.
+// acts keeps audit entries.
 type acts struct{ taken, add, drop *stmt }
 
 func (a *acts) prepare(db *conn) (err error) {

@@ -19,7 +19,7 @@ import (
 type alone struct {
 	period  uint32
 	journal *journal.Journal
-	folded  atomic.Uint32                             // the database has what was noted up to that generation, at least
+	folded  atomic.Uint32                             // the database has all records up to that generation, at least
 	crowded atomic.Bool                               // the journal has little room left
 	resets  atomic.Int64                              // the number of the newest reset, or unknownResets
 	limits  atomic.Pointer[map[storage.LimitID]int64] // the times at which the database was told of limits
@@ -33,9 +33,9 @@ const (
 	// foldEvery is how old records of the journal get, about, before they are in the
 	// database.
 	foldEvery = 2 * time.Second
-	// strangerWait is how long nobody is alone with a journal that has taken another's place.
+	// strangerWait is how long no period begins with a journal that has replaced another one.
 	strangerWait = 4 * lookEvery
-	// crowdedShare is the part of the journal that may hold what the database has not before
+	// crowdedShare is the part of the journal that may hold unfolded records before
 	// claims wait for it: 3/4.
 	crowdedShare = 4
 )
@@ -137,7 +137,7 @@ func (s *Store) beginPeriodLocked() error {
 	if id != s.journal.ID() {
 		folded = s.journal.Newest() // nothing of it is the database's
 		if id != 0 && time.Since(s.openedAt) < strangerWait {
-			return nil // who has the one that is gone open notices in this time
+			return nil // processes that have the old one open notice it in this time
 		}
 	}
 	if !s.journal.Own(folded) {
@@ -174,8 +174,8 @@ func (s *Store) adoptJournalLocked(id int64, folded uint32) error {
 	})
 }
 
-// endPeriod ends a period. The goroutine of the journal, or the next transaction, brings what
-// was noted in it to the database.
+// endPeriod ends a period. The goroutine of the journal, or the next transaction, folds
+// its records.
 func (s *Store) endPeriod(a *alone) {
 	if s.alone.CompareAndSwap(a, nil) {
 		s.wakeKeeper()
@@ -212,8 +212,8 @@ func (a *alone) learnLimits(claims []storage.Claim, era int64) {
 	a.limits.Store(&known)
 }
 
-// keep is the journal's goroutine. It begins and ends periods, and brings what is noted in the
-// journal to the database. It ends when stop is closed.
+// keep is the journal's goroutine. It begins and ends periods, and folds the records of the
+// journal. It ends when stop is closed.
 func (s *Store) keep() {
 	defer close(s.kept)
 	if !s.journals() {
@@ -247,12 +247,12 @@ func (s *Store) wakeKeeper() {
 }
 
 // lookAfterJournal begins a period if it can. In a period, it ends that if others use the database
-// or its files are not in their place, folds what is old, and keeps the filter.
+// or its files are not in their place, folds old records, and keeps the filter.
 func (s *Store) lookAfterJournal() {
 	a := s.alone.Load()
 	if a == nil {
 		if !s.mu.TryLock() {
-			return // it is in use, which is what others wait for
+			return // it is in use
 		}
 		// What fails here fails again where somebody waits for it.
 		_ = s.beginPeriodLocked()
@@ -277,8 +277,8 @@ func (s *Store) lookAfterJournal() {
 	s.keepFilter(a)
 }
 
-// leaveJournalLocked ends the period for good, and brings to the database what is in the journal.
-// What it can't bring now stays there, for those who open the database next.
+// leaveJournalLocked ends the period for good, and folds the records of the journal.
+// Records that it can't fold stay there until the database is opened again.
 func (s *Store) leaveJournalLocked() error {
 	if s.journal == nil {
 		return nil
@@ -292,7 +292,7 @@ func (s *Store) leaveJournalLocked() error {
 	}
 	err := s.foldAllLocked()
 	if s.journal.Err() != nil {
-		s.astray.Store(true) // what was noted last may be lost
+		s.astray.Store(true) // the last records may be lost
 	}
 	return err
 }

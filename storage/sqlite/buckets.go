@@ -28,7 +28,7 @@ func (b *buckets) prepare(db *conn) (err error) {
 	return nil
 }
 
-// prepareReads prepares what reads.
+// prepareReads prepares the statements that read.
 func (b *buckets) prepareReads(db *conn) (err error) {
 	for i, n := range sizes {
 		if b.selects[i], err = db.prepare(selectBuckets(n), n+1, 4); err != nil {

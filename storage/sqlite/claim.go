@@ -115,7 +115,7 @@ type claimer struct {
 type cell struct {
 	id     storage.LimitID // as it is in the database, see limitOf
 	key    storage.Key
-	former storage.Key // what is kept under it is the cell's as well; or zero
+	former storage.Key // its rows belong to the cell as well; or zero
 	claims []int       // indices, in the batch's order
 	state  limiter.State
 	slots  []limiter.Slot // the state's slots as they were read
@@ -130,7 +130,7 @@ func newClaimer(c *conn) (*claimer, error) {
 	return cl, errors.Join(cl.counters.prepare(c), cl.buckets.prepare(c), cl.limits.prepare(c), cl.renames.prepare(c))
 }
 
-// run decides all claims and writes what they change. It returns the number of
+// run decides all claims and writes their changes. It returns the number of
 // rows written.
 func (cl *claimer) run(claims []storage.Claim, grants []limiter.Grant) (written int64, err error) {
 	cl.gather(claims)

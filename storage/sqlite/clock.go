@@ -14,7 +14,7 @@ import (
 type clock struct {
 	read, write *stmt
 
-	own     storage.TimeRecord // what this process was told last
+	own     storage.TimeRecord // the last time told to this process
 	row     storage.TimeRecord // as it was read in this transaction
 	told    storage.TimeRecord // the time of this transaction
 	reading storage.Reading
@@ -77,7 +77,7 @@ func (c *clock) keep(term *storage.Term, wrote bool) (written int64, err error) 
 	return 1, nil
 }
 
-// forget drops what may not have lasted.
+// forget drops times that may not have lasted.
 func (c *clock) forget() { c.own = storage.TimeRecord{} }
 
 // limitOf returns the name of a limit in the database. Every era has its own, so

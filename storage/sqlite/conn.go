@@ -27,7 +27,7 @@ func connect(connector driver.Connector) (*conn, error) {
 	return &conn{raw: raw}, nil
 }
 
-// close finalizes what was prepared and closes the connection.
+// close finalizes the prepared statements and closes the connection.
 func (c *conn) close() error {
 	var errs []error
 	for _, s := range c.stmts {

@@ -60,7 +60,7 @@ func (c *counters) prepare(db *conn) (err error) {
 	return nil
 }
 
-// prepareReads prepares what reads.
+// prepareReads prepares the statements that read.
 func (c *counters) prepareReads(db *conn) (err error) {
 	if c.newest, err = db.prepare(`SELECT window FROM counters WHERE limit_id = ? ORDER BY window DESC LIMIT 1`, 1, 1); err != nil {
 		return err
@@ -84,7 +84,7 @@ func selectSlots(n int) string {
 		    ON c.limit_id = ? AND c.window = wanted.window AND c.key = wanted.key AND c.slot >= ?`
 }
 
-// insertSlots returns the statement that makes n rows, none of which is there.
+// insertSlots returns the statement that inserts n new rows.
 // If one is, all that was done in the transaction is undone: then SQLite need not
 // be able to undo this statement alone, and keeps no copies of pages for that.
 func insertSlots(n int) string {
@@ -131,7 +131,7 @@ func (c *counters) readLimit(claims []storage.Claim, cells []cell) error {
 	return nil
 }
 
-// plan lists what must be read, in the order of the table.
+// plan lists the rows to read, in the order of the table.
 func (c *counters) plan(claims []storage.Claim, cells []cell) {
 	c.reads = c.reads[:0]
 	for i := range cells {
@@ -199,7 +199,7 @@ func (c *cell) add(slot limiter.Slot) error {
 	return nil
 }
 
-// write adds what the claims have changed, and returns how many rows that took.
+// write adds the changes of the claims, and returns how many rows that took.
 func (c *counters) write(claims []storage.Claim, cells []cell) (written int64, err error) {
 	for from, to := range groups(cells) {
 		if !claims[cells[from].claims[0]].Limit.CountsSlots() {

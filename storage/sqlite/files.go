@@ -22,7 +22,7 @@ const (
 	journalSuffix = "-journal"
 	chargesSuffix = "-charges"
 	damagedSuffix = "-damaged"
-	asideInfix    = ".corrupt-" // and then a date, and what belongs to that database
+	asideInfix    = ".corrupt-" // then a date, and the suffix of a file beside the database
 )
 
 // creating keeps the descriptor of a file that is being created away from
@@ -31,7 +31,7 @@ const (
 var creating sync.Mutex
 
 // prepareFile makes sure that there is a regular file at path that SQLite may
-// open, and returns what identifies it. It creates a missing folder (0700) and
+// open, and returns its identity. It creates a missing folder (0700) and
 // a missing file (0600, whatever the umask says: SQLite gives its -wal and -shm
 // the mode of the database). What is not ours is refused with
 // [storage.ErrForeign] and stays untouched.

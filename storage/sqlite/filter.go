@@ -42,7 +42,7 @@ func newFilter(capacity int64) *filter {
 	return &filter{lines: make([]filterLine, lines), capacity: int64(lines) * 512 / filterBits}
 }
 
-// bits returns the line of a key of a limit, and what chooses the bits in it.
+// bits returns the line of a key of a limit, and the bits that it sets there.
 func (f *filter) bits(id storage.LimitID, key storage.Key) (line *filterLine, bits uint64) {
 	const spread = 0x9E3779B97F4A7C15 // 2^64 over the golden ratio
 	first := (binary.NativeEndian.Uint64(key[:8]) ^ uint64(id)) * spread
@@ -172,7 +172,7 @@ func (s *Store) fillFrom(a *alone, f *filter, c *conn, query string, columns int
 			copy(last, row)
 			key, ok := row[columns-1].([]byte)
 			if !ok || len(key) != len(storage.Key{}) {
-				return nil // it is nobody's
+				return nil // of no key
 			}
 			f.add(storage.LimitID(row[0].(int64)), storage.Key(key))
 			return nil

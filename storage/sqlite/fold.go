@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 )
 
-// To fold a segment of the journal is to bring what its records note to the tables, in one
+// To fold a segment of the journal is to add its records to the tables, in one
 // transaction in which the segment's generation is noted, too. So each record is folded once,
 // whoever folds it, and whenever a process dies.
 
@@ -63,12 +63,12 @@ func (s *Store) unhurriedly(a *alone, fold func() error) error {
 	return fold()
 }
 
-// filling reports whether half of the journal holds what the database has not.
+// filling reports whether half of the journal holds unfolded records.
 func (a *alone) filling() bool {
 	return len(a.journal.Segments(a.folded.Load())) > a.journal.Places()/2
 }
 
-// foldedSlot is what a segment adds to one row of counters.
+// foldedSlot has a segment's units for one row of counters.
 type foldedSlot struct {
 	limit        storage.LimitID
 	window, slot int64
@@ -76,7 +76,7 @@ type foldedSlot struct {
 	units        int64
 }
 
-// foldedBucket is what a segment makes of a token bucket.
+// foldedBucket is the state of a token bucket after a segment.
 type foldedBucket struct {
 	limit storage.LimitID
 	key   storage.Key
@@ -177,7 +177,7 @@ func (s *Store) foldAllLocked() error {
 	if id == s.journal.ID() {
 		for _, segment := range s.journal.Segments(folded) {
 			if !segment.Sealed() {
-				continue // of what is noted from now on
+				continue // records are still added to it
 			}
 			if err := s.foldLocked(segment); err != nil {
 				return err
@@ -185,7 +185,7 @@ func (s *Store) foldAllLocked() error {
 		}
 	}
 	if err := s.journal.Err(); err != nil {
-		return err // what could not be read is lost: the caller has to open the database again
+		return err // unreadable records are lost: the caller has to open the database again
 	}
 	s.unfolded = alone
 	return nil
@@ -220,7 +220,7 @@ func (s *Store) dropLocked(segment *journal.Segment) error {
 	if a == nil {
 		return s.journal.Erase(segment)
 	}
-	s.reading.Lock() // whoever reads the segment still needs it
+	s.reading.Lock() // readers of the segment still need it
 	a.folded.Store(segment.Generation())
 	s.reading.Unlock()
 	err := s.journal.Erase(segment)
@@ -228,7 +228,7 @@ func (s *Store) dropLocked(segment *journal.Segment) error {
 	return err
 }
 
-// run writes what the records of a segment note, and returns how many rows that took.
+// run writes the records of a segment to the tables, and returns how many rows that took.
 func (f *folding) run(segment *journal.Segment) (written int64, err error) {
 	now, err := f.readLimits()
 	if err != nil {
@@ -305,7 +305,7 @@ func (f *folding) gather(segment *journal.Segment, now int64) error {
 	return nil
 }
 
-// merged sorts what is added to rows, and adds up what is of one row.
+// merged sorts units by rows, and adds up the units of each row.
 func merged(slots []foldedSlot) []foldedSlot {
 	slices.SortFunc(slots, func(a, b foldedSlot) int {
 		return cmp.Or(cmp.Compare(int64(a.limit), int64(b.limit)), cmp.Compare(a.window, b.window),

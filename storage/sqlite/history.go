@@ -90,13 +90,13 @@ func scanHeavy(row []driver.Value) (k storage.HeavyKey, err error) {
 	return k, integers(row[1:], &k.Units, &k.Refused)
 }
 
-// forget drops what this process believes to have written: it did not last.
+// forget drops the knowledge of writes that did not last.
 func (h *history) forget() {
 	clear(h.ids)
 	h.trimmed = 0
 }
 
-// change reads rows, and writes what add makes of them. It returns how many rows it wrote.
+// change reads rows, and writes them as changed by add. It returns how many rows it wrote.
 func (h *history) change(now int64, rows *past.Rows, add func() bool) (written int64, err error) {
 	if err := h.read(rows); err != nil {
 		return 0, err
@@ -201,7 +201,7 @@ func (h *history) writePoint(now int64, at past.PointAt, p *past.Point) error {
 	return err
 }
 
-// writeHeavy writes the heavy keys of an hour that differ from those that are kept.
+// writeHeavy writes the heavy keys of an hour that differ from the stored ones.
 func (h *history) writeHeavy(at past.HeavyAt, keys, kept []storage.HeavyKey) error {
 	series := h.ids[at.Series]
 	for _, k := range keys {

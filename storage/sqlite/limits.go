@@ -20,7 +20,7 @@ const (
 // written for a day.
 type limits struct {
 	upsert *stmt
-	seen   map[storage.LimitID]int64 // what this process has written
+	seen   map[storage.LimitID]int64 // as this process has written it
 }
 
 func (ls *limits) prepare(db *conn) (err error) {
@@ -49,5 +49,5 @@ func (ls *limits) see(claims []storage.Claim, cells []cell, era int64) error {
 	return nil
 }
 
-// forget drops what this process believes to have written: it did not last.
+// forget drops the knowledge of writes that did not last.
 func (ls *limits) forget() { clear(ls.seen) }

@@ -40,7 +40,7 @@ type Store struct {
 	options Options
 	calls   storage.Calls
 	place   place
-	origin  int64 // what identifies the database in its file
+	origin  int64 // identifies the database in its file
 
 	// mu guards the write connection and everything down to reading.
 	mu       writerLock
@@ -56,14 +56,14 @@ type Store struct {
 	sweeping *sweeper
 
 	folding  folding
-	unfolded bool // the journal may hold what the database has not
+	unfolded bool // the journal may hold records that the database lacks
 
 	// alone is the present period, or nil. It is set under mu.
 	alone    atomic.Pointer[alone]
 	journal  *journal.Journal // guarded by mu; nil where there can be none
 	openedAt time.Time        // when the journal was opened
 
-	// reading guards the reader, and what claims know of pending records. While it is held,
+	// reading guards the reader, and the claims' knowledge of pending records. While it is held,
 	// no record of a segment that was taken in is written over. It is locked after mu.
 	reading sleeplock.Lock
 	reader  *reader
@@ -71,7 +71,7 @@ type Store struct {
 	log wal
 
 	free   atomic.Int64 // bytes of the file that hold nothing, as of the last sweep
-	astray atomic.Bool  // what the log held may be lost
+	astray atomic.Bool  // the content of the log may be lost
 
 	woken chan struct{} // something may be to be done with the journal; holds one
 	stop  chan struct{} // closed to end the goroutines
@@ -113,7 +113,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return nil, wrap(fmt.Sprintf("open %q", o.Path), err)
 }
 
-// damage is what open returns if the file is ours and damaged.
+// damage is the error of open for a damaged file of ours.
 type damage struct {
 	error
 	file fs.FileInfo
@@ -202,7 +202,7 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	return retryBusy(ctx, s.settleJournal)
 }
 
-// settleJournal begins a period, or brings what is in the journal to the database.
+// settleJournal begins a period, or folds the records of the journal.
 func (s *Store) settleJournal() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

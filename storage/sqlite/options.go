@@ -17,7 +17,7 @@ const (
 	DefaultBusyTimeout = 50 * time.Millisecond
 )
 
-// Synchronous says what a commit survives.
+// Synchronous selects the events that a commit survives.
 type Synchronous uint8
 
 const (
@@ -43,7 +43,7 @@ type Options struct {
 	// "-charges", "-damaged" and ".corrupt-…" belong to the store as well. Required.
 	Path string
 
-	// Synchronous says what a commit survives. Default: [Normal].
+	// Synchronous selects the events that a commit survives. Default: [Normal].
 	Synchronous Synchronous
 
 	// MaxSize is the most bytes that the database file may take, at least
@@ -88,11 +88,11 @@ type Notice struct {
 	NewJournal   bool // another journal was opened, because the one before was removed, replaced or resized: the cause says which
 	SmallJournal bool // the journal has fewer segments than the default
 	LostJournal  bool // the journal is not the one that the database goes with: it was removed, or its header is damaged
-	Damaged      int  // records of a journal that an earlier process left were changed; what they charged is lost
+	Damaged      int  // records in an earlier process' journal that were changed; their charges are lost
 
 	Path  string // the database, fresh now
 	Aside string // where the damaged one is; its log has the same name and "-wal"
-	Cause error  // what was wrong with it
+	Cause error  // the problem
 }
 
 func (o Options) withDefaults() (Options, error) {

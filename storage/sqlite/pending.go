@@ -12,7 +12,7 @@ import (
 // pending finds the records of the journal that the database does not have yet, by key.
 type pending struct {
 	segments []*segmentIndex // in ascending order of their generations
-	places   []int32         // room for those of one key
+	places   []int32         // the places of one key
 }
 
 // segmentIndex finds the records of one segment. Records of one key form a chain, from the last

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// place is where a database is, and what identifies the files that are open.
+// place is the place of a database, and the identity of its open files.
 type place struct {
 	path   string
 	file   fs.FileInfo            // of the database
@@ -49,7 +49,7 @@ func (p *place) failed(err error) error {
 func (p *place) removeBeside() {
 	for suffix, ours := range p.beside {
 		if at, _ := isAt(p.path+suffix, ours); at {
-			_ = os.Remove(p.path + suffix) // nobody is left who could mend it
+			_ = os.Remove(p.path + suffix) // no process is left that could repair it
 		}
 	}
 }
@@ -75,7 +75,7 @@ func isAt(path string, file fs.FileInfo) (bool, error) {
 	return err == nil && os.SameFile(now, file), err
 }
 
-// filesBeside returns what identifies the log and the index of a database that is
+// filesBeside returns the identity of the log and the index of a database that is
 // open.
 func filesBeside(path string) (map[string]fs.FileInfo, error) {
 	beside := make(map[string]fs.FileInfo)

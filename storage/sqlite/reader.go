@@ -15,7 +15,7 @@ import (
 type reader struct {
 	conn               *conn
 	begin, end, folded *stmt
-	claims             claimer // of which it uses what reads
+	claims             claimer // only its reads are used
 	clients            standings
 	clock              clock
 	writes             []slotWrite
@@ -181,7 +181,7 @@ func (r *reader) tell(term *storage.Term, claims []storage.Claim) error {
 	return nil
 }
 
-// noteCells adds to the journal what claims have changed, and reports whether that lasts.
+// noteCells adds the changes of claims to the journal, and reports whether they last.
 func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
 	r := s.reader
 	for i := range r.claims.cells {
@@ -208,7 +208,7 @@ func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
 	return true
 }
 
-// noteSlots adds to the journal what is to be written of a key's slots.
+// noteSlots adds the changes of a key's slots to the journal.
 func noteSlots(j *journal.Journal, c *cell, limit limiter.Limit, writes []slotWrite) bool {
 	for len(writes) > 0 {
 		var changes limiter.Changes

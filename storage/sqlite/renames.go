@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// renames moves what is kept under former names of keys.
+// renames moves rows of former names of keys.
 type renames struct {
 	slots, deleteSlots    *stmt
 	bucket, deleteBuckets *stmt

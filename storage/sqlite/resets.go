@@ -11,7 +11,7 @@ import (
 // resets forgets keys and clients, and notes that.
 type resets struct {
 	known, newest, since         *stmt
-	counters, buckets, standings *stmt // delete what is kept of a key
+	counters, buckets, standings *stmt // delete the rows of a key
 	note, number, drop           *stmt
 }
 
@@ -108,7 +108,7 @@ func (r *resets) apply(of *storage.Reset, term *storage.Term, newest *int64) (wr
 	return forgotten + 1, err
 }
 
-// forget deletes what a reset is of.
+// forget deletes the rows of a reset's key or client.
 func (r *resets) forget(of *storage.Reset, era int64) (rows int64, err error) {
 	former := of.Former
 	if former == (storage.Key{}) {
@@ -134,7 +134,7 @@ func (r *resets) forget(of *storage.Reset, era int64) (rows int64, err error) {
 func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, err error) {
 	a := s.alone.Load()
 	if a != nil && a.resets.Load() == after {
-		return storage.Resets{Newest: after}, nil // nobody else can have reset anything
+		return storage.Resets{Newest: after}, nil // no other process can have reset anything
 	}
 	err = s.with(ctx, "resets", func() error {
 		if err := s.place.check(); err != nil {

@@ -139,7 +139,7 @@ var migrations = []string{
 	ALTER TABLE processes ADD COLUMN journal INTEGER NOT NULL DEFAULT 0;`,
 }
 
-// rollupTable returns what makes a table of counts per period.
+// rollupTable returns the statement that creates a table of counts per period.
 func rollupTable(name string) string {
 	return fmt.Sprintf(`
 	CREATE TABLE %s (

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// standings reads and writes what is known of clients.
+// standings reads and writes the records of clients.
 type standings struct {
 	read   *stmt
 	write  *stmt
@@ -18,7 +18,7 @@ type standings struct {
 	shift  int64  // by how much the times in records lie after those in the table
 }
 
-// prepareReads prepares what reads.
+// prepareReads prepares the statements that read.
 func (st *standings) prepareReads(db *conn) (err error) {
 	st.read, err = db.prepare(`SELECT at, lost, level, until, bans, expires, past FROM standings WHERE key = ?`, 1, 7)
 	return err

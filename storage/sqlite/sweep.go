@@ -84,7 +84,7 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 	return storage.Swept{Rows: sw.deleted, More: sw.more}, s.place.failed(wrap("sweep", err))
 }
 
-// foldForSweepLocked folds what was noted before a sweep, which nobody waits for.
+// foldForSweepLocked folds older records before a sweep. No request waits for it.
 func (s *Store) foldForSweepLocked() error {
 	if a := s.alone.Load(); a != nil {
 		return s.unhurriedly(a, s.foldAllLocked)
@@ -303,12 +303,12 @@ func (sw *sweeper) buckets() (done bool, err error) {
 	return false, nil
 }
 
-// standings deletes clients of which nothing is to be known any more.
+// standings deletes expired records of clients.
 func (sw *sweeper) standings() (done bool, err error) {
 	return sw.deleteUntil(sw.deleteStandings, sw.now-sw.shift)
 }
 
-// resets deletes notes of resets that nobody needs any more.
+// resets deletes obsolete notes of resets.
 func (sw *sweeper) resets() (done bool, err error) {
 	return sw.deleteUntil(sw.deleteResets, sw.now-sw.shift-int64(storage.KeepResets))
 }

@@ -31,7 +31,7 @@ func (sw *sweeper) preparePast() (err error) {
 	return nil
 }
 
-// history deletes what is too old, and what lies so far ahead that a wrong clock wrote it.
+// history deletes rows that are too old, or so far ahead that a wrong clock wrote them.
 func (sw *sweeper) history() (done bool, err error) {
 	for i, t := range pastTables {
 		if sw.left() <= 0 {

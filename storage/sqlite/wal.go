@@ -29,12 +29,12 @@ const (
 // with every sweep.
 const emptyLogEvery = int64(5 * time.Minute)
 
-// wal is the write-ahead log of a database, and what copies it into the main file.
+// wal is the write-ahead log of a database with its copying into the main file.
 type wal struct {
 	place   *place
 	options *Options
 
-	lock     *writerLock // guards the writer and what follows
+	lock     *writerLock // guards the writer and the following fields
 	writer   *conn
 	unsynced int64 // rows written since the last checkpoint was asked for
 	emptied  int64 // the time of the sweep that last had the log emptied; 0 if none did

@@ -10,7 +10,7 @@ import (
 // requests waiting.
 type writerLock struct {
 	held    sleeplock.Lock
-	waiting atomic.Int32 // those in Lock
+	waiting atomic.Int32 // goroutines in Lock
 }
 
 // lockPatiently locks it, for work that no request waits for.
@@ -29,5 +29,5 @@ func (l *writerLock) TryLock() bool { return l.held.TryLock() }
 // Unlock unlocks it.
 func (l *writerLock) Unlock() { l.held.Unlock() }
 
-// wanted reports whether anybody waits for the lock who isn't patient.
+// wanted reports whether an impatient goroutine waits for the lock.
 func (l *writerLock) wanted() bool { return l.waiting.Load() > 0 }

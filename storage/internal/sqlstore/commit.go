@@ -23,8 +23,8 @@ func (tx *transaction) writes() bool {
 	return false
 }
 
-// commitLocked writes the changes and commits, in one round trip.
-// Until ctx ends there is time to find out whether it took effect.
+// commitLocked writes the changes and commits, in one round trip that trips bounds. Until ctx ends
+// there is time to find out whether it took effect.
 func (s *Store) commitLocked(ctx, trips context.Context, c Conn, tx *transaction) error {
 	sql := s.place.script()
 	for _, l := range tx.locks {

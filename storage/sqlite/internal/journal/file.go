@@ -24,7 +24,7 @@ const (
 	recordSize = 64
 
 	// Places in the header, in words of 8 bytes.
-	headWords = 6  // what struct header holds, and its checksum
+	headWords = 6  // of struct header, and its checksum
 	ownerAt   = 16 // alone on two cache lines, as processors fetch lines by two
 	tableAt   = 32
 
@@ -56,7 +56,7 @@ func possible(segments, records int64) bool {
 		records >= 1 && records <= (maxSize-headerSize)/recordSize/segments
 }
 
-// header is what the beginning of a file says of its contents.
+// header is the header of a file.
 type header struct {
 	segments, records uint32
 	origin, id        int64 // the id is never 0
@@ -80,7 +80,7 @@ func (h header) words() (w [headWords]uint64) {
 	return w
 }
 
-// parseHeader returns what words say, and whether they are the header of a journal.
+// parseHeader parses words, and reports whether they are the header of a journal.
 func parseHeader(w [headWords]uint64) (header, bool) {
 	h := header{segments: uint32(w[2] >> 32), records: uint32(w[2]), origin: int64(w[3]), id: int64(w[4])}
 	if h.id == 0 || !possible(int64(h.segments), int64(h.records)) || h.words() != w {
@@ -99,7 +99,7 @@ func open(ctx context.Context, o Options) (*Journal, error) {
 	j := &Journal{path: o.Path, origin: o.Origin, file: f, full: make(chan struct{}, 1), mu: sleeplock.New()}
 	if err := j.join(ctx, o, made); err != nil {
 		if j.mem != nil {
-			_ = j.mem.vacate() // err says what went wrong first
+			_ = j.mem.vacate() // err is the first error
 		}
 		_ = f.Close() // ends the locks
 		return nil, err

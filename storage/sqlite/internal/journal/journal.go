@@ -9,12 +9,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 )
 
-// Record is what is added.
+// Record is an entry of the journal.
 type Record struct {
 	Limit  int64
 	Key    [16]byte
 	Bucket bool     // the record's kind
-	N      [4]int64 // what they mean is the user's business
+	N      [4]int64 // their meaning is up to the caller
 }
 
 // Options say which journal to open.
@@ -59,7 +59,7 @@ type Journal struct {
 	broken  atomic.Pointer[error]   // why the journal can't be used any more
 	closed  atomic.Bool
 
-	// mu guards what follows, and changes of writing and token, except that a fault sets
+	// mu guards the following fields, and changes of writing and token, except that a fault sets
 	// writing to nil without it. It is held while Adds end, which don't need it.
 	mu      sleeplock.Lock
 	header  header // of the contents; zero if they are foreign

@@ -119,7 +119,7 @@ func (j *Journal) Disown() {
 	j.endPeriodLocked()
 }
 
-// endPeriodLocked ends what Own began, whether the Journal was revoked since or not.
+// endPeriodLocked ends the period of Own, whether the Journal was revoked since or not.
 func (j *Journal) endPeriodLocked() {
 	p := j.period
 	if p == nil {

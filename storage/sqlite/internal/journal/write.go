@@ -103,7 +103,7 @@ func (j *Journal) nextSegmentLocked() *Segment {
 	return nil
 }
 
-// Seal has what is added from now on go to another segment. It does nothing if there is
+// Seal makes further records go to another segment. It does nothing if there is
 // nothing in the current one. If no segment is free, Adds fail until Free.
 func (j *Journal) Seal() {
 	j.mu.Lock()

@@ -1,11 +1,11 @@
-// Package sleeplock has a lock for those who sleep while they hold it. In a bubble of [testing/synctest]
-// no time passes while somebody waits for a [sync.Mutex]: a holder who sleeps would never wake up.
+// Package sleeplock has a lock whose holders may sleep. In a bubble of [testing/synctest]
+// no time passes while a goroutine waits for a [sync.Mutex]: a sleeping holder would never wake up.
 package sleeplock
 
-// Lock is a lock. It is a channel, in which time passes for those who wait.
+// Lock is a lock. It is a channel, so that time passes while goroutines wait for it.
 type Lock chan struct{} // holds one while it is locked
 
-// New returns a Lock that nobody holds.
+// New returns a free Lock.
 func New() Lock { return make(Lock, 1) }
 
 // Lock locks it.

@@ -18,20 +18,20 @@ import (
 //
 // It lies in memory of SQLite's, and is used under the lock of its connection.
 type logFile struct {
-	methods lib.Tsqlite3_io_methods // comes first: what SQLite knows of the file points here
+	methods lib.Tsqlite3_io_methods // comes first: SQLite's pointer to the file points here
 	system  uintptr                 // the methods of the system's file
 
 	buffer uintptr
 	length int64 // bytes in the buffer
 	end    int64 // the offset in the file behind what was written last, buffer included
-	commit bool  // what was written last is the header of a last frame
+	commit bool  // the last write was the header of a last frame
 }
 
 const (
 	// logBuffer is the size of a logFile's buffer, in bytes. SQLite's files write
 	// less than 128 KiB at a time.
 	logBuffer = 127 << 10
-	// FrameHeader is what the log puts before a page, in bytes.
+	// FrameHeader is the size of the log's header of a page, in bytes.
 	FrameHeader = 24
 )
 
@@ -88,7 +88,7 @@ func logWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	return lib.SQLITE_OK
 }
 
-// flush writes what is in the buffer. If that fails it is lost, as is the
+// flush writes the buffer. If that fails it is lost, as is the
 // transaction.
 func (l *logFile) flush(tls *libc.TLS, file uintptr) int32 {
 	n := l.length

@@ -12,7 +12,7 @@ import (
 //
 // It lies in memory of SQLite's.
 type mainFile struct {
-	methods lib.Tsqlite3_io_methods // comes first: what SQLite knows of the file points here
+	methods lib.Tsqlite3_io_methods // comes first: SQLite's pointer to the file points here
 	system  uintptr                 // the methods of the system's file
 }
 

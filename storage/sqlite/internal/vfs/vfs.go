@@ -15,7 +15,7 @@ import (
 const Name = "caddy-tally"
 
 // Register adds the file system to SQLite's list, which is the process's. It may
-// be called several times; later calls return what the first one did.
+// be called several times; later calls return the result of the first one.
 func Register() error { return register() }
 
 var register = sync.OnceValue(func() error {
