@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -111,9 +109,12 @@ func newServer(t *testing.T, config string, env ...string) *server {
 		admin: "127.0.0.1:" + freePort(t), port: freePort(t), other: freePort(t),
 		client: newClient(),
 	}
-	var guard net.PacketConn
-	s.tls, guard = takePort(t)
-	guard.Close() // HTTP/3 needs what it guards the port with
+	tls, guard, err := child.TakePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard.Close() // HTTP/3 uses the port, too
+	s.tls = tls
 	s.env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "SystemRoot=" + os.Getenv("SystemRoot"),
 		"HOME=" + s.dir, "AppData=" + s.dir,
@@ -498,38 +499,11 @@ func newClient() *http.Client {
 // freePort returns a port of 127.0.0.1 that nobody uses, for TCP.
 func freePort(t *testing.T) string {
 	t.Helper()
-	port, _ := takePort(t)
-	return port
-}
-
-// takenPorts are those that some test was given. No other gets them: it may be a while until they
-// are used.
-var takenPorts sync.Map
-
-// takePort returns a port of 127.0.0.1 that nobody uses. It is none of those
-// that outgoing connections are given, so it stays free until it is used; Caddy
-// would not notice that it shares one. Until it is closed, and the test ends, the
-// guard keeps others that take ports from it, those of other processes as well.
-func takePort(t *testing.T) (port string, guard net.PacketConn) {
-	t.Helper()
-	for range 1000 {
-		port = fmt.Sprint(12000 + rand.N(20000))
-		if _, taken := takenPorts.LoadOrStore(port, true); taken {
-			continue
-		}
-		guard, err := net.ListenPacket("udp", "127.0.0.1:"+port)
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() { guard.Close() })
-		listener, err := net.Listen("tcp", "127.0.0.1:"+port)
-		if err == nil {
-			listener.Close()
-			return port, guard
-		}
+	port, err := child.FreePort()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return "", nil
+	return port
 }
 
 // options are the global options of a test's Caddyfile, with more of them. The

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/exchange"
 	"github.com/caddy-tally/caddy-tally/exchange/exchangetest"
+	"github.com/caddy-tally/caddy-tally/internal/child"
 	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter/region"
 )
@@ -160,7 +160,7 @@ func TestAUserWithoutRights(t *testing.T) {
 // No error shows a password.
 func TestErrorsKeepPasswords(t *testing.T) {
 	dsn := dsnOf(t, "secrets")
-	nobody, err := freePort()
+	nobody, err := child.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,15 +195,4 @@ func TestCallsEndInTime(t *testing.T) {
 	if err := db.Publish(ctx, []exchange.Row{row}, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a call that waits for a lock returns %v", err)
 	}
-}
-
-// freePort returns a port that nobody listens on.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
 }

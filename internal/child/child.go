@@ -1,5 +1,5 @@
-// Package child starts processes for tests. They end with the process that started them, even if
-// that is killed.
+// Package child starts processes for tests and finds ports for them. Processes end with the process
+// that started them, even if that is killed.
 package child
 
 import "os/exec"

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 // MariaDB starts a MariaDB server with a database.
@@ -21,7 +23,7 @@ func MariaDB(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := child.FreePort()
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 // PgBouncer starts a pooler before a Postgres server. It runs each transaction on any of two
@@ -18,7 +20,7 @@ func PgBouncer(postgres *Server) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := child.FreePort()
 	if err != nil {
 		return nil, err
 	}

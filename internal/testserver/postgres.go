@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 const installed = "/usr/lib/postgresql/*/bin" // of Postgres, in Debian
@@ -25,7 +27,7 @@ func Postgres(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := child.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +65,7 @@ func Standby(primary *Server) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := child.FreePort()
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 // RedisServer is a server with the Redis protocol.
@@ -55,7 +57,7 @@ func CommonRedis(t testing.TB, args ...string) *RedisServer {
 		FindRedis(t), "--port", s.Port, "--bind", "127.0.0.1", "--dir", s.Folder, "--save", "", "--appendonly", "no",
 	}, args...)
 	if slices.Contains(args, "--cluster-enabled") {
-		port, err := freePort()
+		port, err := child.FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +87,7 @@ func Sentinel(t testing.TB, name string, primary *RedisServer) *RedisServer {
 func newRedis(t testing.TB, ready string) *RedisServer {
 	t.Helper()
 	folder, err := newFolder("redis")
-	port, err2 := freePort()
+	port, err2 := child.FreePort()
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}

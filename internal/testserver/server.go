@@ -182,14 +182,3 @@ func find(name string, elsewhere ...string) (string, error) {
 	}
 	return "", fmt.Errorf("%s: %w", name, ErrMissing)
 }
-
-// freePort returns an unused port.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
-}

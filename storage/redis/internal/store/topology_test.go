@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/child"
 	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -93,13 +94,11 @@ func TestSentinelFailover(t *testing.T) {
 func TestTLS(t *testing.T) {
 	folder := t.TempDir()
 	pool := writeCertificate(t, folder)
-	probe, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := child.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := probe.Addr().String()
-	_ = probe.Close()
-	_, port, _ := net.SplitHostPort(address)
+	address := "127.0.0.1:" + port
 	testserver.Redis(t, "--tls-port", port, "--tls-auth-clients", "no",
 		"--tls-cert-file", filepath.Join(folder, "cert"), "--tls-key-file", filepath.Join(folder, "key"), "--tls-ca-cert-file", filepath.Join(folder, "cert"))
 	o := at(address)
