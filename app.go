@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/networks"
 	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
@@ -91,3 +92,7 @@ func runningService() operator.Service {
 
 // Enforcer returns the state that all handlers of the running config share.
 func (a *App) Enforcer() *enforce.Config { return a.run }
+
+// NetworkFiles returns the files of the option `networks`, for the matchers that look up addresses in
+// them.
+func (a *App) NetworkFiles() networks.Files { return a.run.Networks }

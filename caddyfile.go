@@ -131,6 +131,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		secret_file      <path>
 //		rules_file       <path>
 //		block_list       <path>|<url> [every <duration>] [ban <duration>]
+//		networks         <file> [<file>]
 //		notify           <url> {
 //			on       ban|degraded|refusals...
 //			template <text>

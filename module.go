@@ -81,6 +81,12 @@ var (
 // MatchEndpoint is the matcher `endpoint`.
 type MatchEndpoint = matcher.Endpoint
 
+// MatchCountry is the matcher `country`.
+type MatchCountry = matcher.Country
+
+// MatchASN is the matcher `asn`.
+type MatchASN = matcher.ASN
+
 // MatchVerifiedBot is the matcher `verified_bot`.
 type MatchVerifiedBot = matcher.VerifiedBot
 

@@ -55,6 +55,12 @@ type App struct {
 	// Lists of addresses that others publish, whose clients are banned. At most 8. Default: none.
 	BlockLists []*BlockList `json:"block_lists,omitempty"`
 
+	// Files with the countries or the autonomous systems (AS) of addresses, in the format of MaxMind
+	// (`.mmdb`), for `per` `country` and `asn` and the matchers `country` and `asn`. They are read
+	// into memory, and again within 10s of a change; if a file can't be used then, its last good
+	// version stays in force. The first file with a value for an address counts. Default: none.
+	Networks []string `json:"networks,omitempty"`
+
 	// Webhooks that are told of bans and of trouble. At most 8. Default: none.
 	Notify []*Notify `json:"notify,omitempty"`
 
@@ -144,7 +150,7 @@ func (a *App) Unmarshal(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return caddyconf.EachChecked(d, a.unmarshalOption, a.check, "tier", "block_list", "notify")
+	return caddyconf.EachChecked(d, a.unmarshalOption, a.check, "tier", "block_list", "networks", "notify")
 }
 
 func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -165,6 +171,8 @@ func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
 		return caddyconf.String(d, &a.RulesFile)
 	case "block_list":
 		return a.unmarshalBlockList(d)
+	case "networks":
+		return a.unmarshalNetworks(d)
 	case "notify":
 		return a.unmarshalNotify(d)
 	case "region":

@@ -48,6 +48,7 @@ func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 		c.compileClients,
 		c.compileFiles,
 		func() error { return c.compileRegion(ctx) },
+		c.compileNetworks,
 		c.compileRules,
 		c.compileBlockLists,
 		c.compileNotify,

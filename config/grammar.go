@@ -21,7 +21,7 @@ var (
 		"ipv4_prefix", "ipv6_prefix", "reputation", "ban", "key", "window", "events",
 	}
 	appWords = []string{
-		"store", "cleanup_interval", "max_keys", "store_timeout", "degraded_limit", "secret_file", "rules_file", "block_list", "notify", "region", "ipv4_prefix", "ipv6_prefix",
+		"store", "cleanup_interval", "max_keys", "store_timeout", "degraded_limit", "secret_file", "rules_file", "block_list", "networks", "notify", "region", "ipv4_prefix", "ipv6_prefix",
 		"page", "session", "pressure", "tier", "api_keys", "reputation", "ban", "history", "decision_log",
 	}
 )
@@ -149,6 +149,10 @@ func insteadOfPer(words []string) string {
 		return "per key {http.auth.user.id}"
 	case word == "header" && len(words) > 1:
 		return "per key {http.request.header." + words[1] + "}"
+	case slices.Contains([]string{"as", "provider", "isp", "hoster"}, word):
+		return "per asn"
+	case slices.Contains([]string{"geo", "geoip", "country_code"}, word):
+		return "per country"
 	case word == "subnet":
 		return "per network"
 	case len(placeholder.Names(words[0])) > 0:

@@ -35,6 +35,11 @@ type Zone struct {
 	//   applies), an IPv6 address shortened to its /64
 	// - `network`: the client's network, a /24 or a /48 unless `ipv4_prefix` and `ipv6_prefix` say
 	//   otherwise
+	// - `asn`: the autonomous system (AS) of the client's address, usually that of its provider or
+	//   hoster, found in the files of the option `networks` of the `rate_limit` app; short for the
+	//   key `{http.rate_limit.asn}`
+	// - `country`: the country of the client's address, found in these files; short for the key
+	//   `{http.rate_limit.country}`
 	// - `everyone`: one count for all
 	// - `client`: the client, identified by its API key, else by its session (see
 	//   `session` of the `rate_limit` app), else by its browser's header fields
@@ -179,7 +184,7 @@ type Zone struct {
 const perNetwork = "network"
 
 // perKinds are the values of Zone.Per that need no key.
-var perKinds = []string{enforce.PerIP, perNetwork, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}
+var perKinds = []string{enforce.PerIP, perNetwork, perASN, perCountry, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}
 
 // Cost is the cost of matching requests.
 type Cost struct {

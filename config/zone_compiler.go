@@ -113,6 +113,8 @@ func (z *zoneCompiler) compileKey() error {
 		}
 		if z.Per == perNetwork {
 			z.run.Per, z.run.IPv4Prefix, z.run.IPv6Prefix = enforce.PerIP, cmp.Or(z.IPv4Prefix, 24), cmp.Or(z.IPv6Prefix, 48)
+		} else if key := placeholderOf[z.Per]; key != "" {
+			z.run.Per, z.run.Key = enforce.PerKey, key
 		}
 	default:
 		return fmt.Errorf("per: must be %s, got %q", caddyconf.OrList(append(slices.Clone(perKinds), enforce.PerKey)), z.Per)
@@ -125,11 +127,14 @@ func (z *zoneCompiler) compileKey() error {
 	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
-	if z.run.Per == enforce.PerKey && len(placeholder.Names(z.Key)) == 0 {
+	if err := z.app.checkNetworks(z.run.Key); err != nil {
+		return err
+	}
+	if z.run.Per == enforce.PerKey && len(placeholder.Names(z.run.Key)) == 0 {
 		z.run.Per, z.run.Static = enforce.PerEveryone, z.Key
 	}
-	z.run.EmptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.Key, "")
-	z.run.OneSpelling = enforce.NeedsOneSpelling(z.Key)
+	z.run.EmptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.run.Key, "")
+	z.run.OneSpelling = enforce.NeedsOneSpelling(z.run.Key)
 	switch z.OnEmptyKey {
 	case "", enforce.EmptyIP, enforce.EmptyShare, enforce.EmptySkip, enforce.EmptyDeny:
 	default:

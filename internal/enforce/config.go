@@ -25,6 +25,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/networks"
 	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -58,7 +59,8 @@ type Config struct {
 	Watchers     Watchers          // of its decisions
 	Claims       sync.Once         // warns once that a client may have chosen its address
 
-	Ledger *history.Ledger // counts for the history; nil if there is none
+	Networks networks.Files  // where addresses are; nil if no files are configured
+	Ledger   *history.Ledger // counts for the history; nil if there is none
 }
 
 // NewConfig returns a config without options. It logs to log and reports problems to warn.

@@ -92,6 +92,9 @@ func (h *Handler) Begin(r *http.Request) *Evaluation {
 	if h.AddressedBy != nil {
 		e.fixClientIP(h.AddressedBy)
 	}
+	if h.App.Networks != nil {
+		e.mapNetworks()
+	}
 	if h.App.KnowsClients {
 		e.AttachClient(h.App, h.UsesClientPlaceholders)
 	}

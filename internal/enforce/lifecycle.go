@@ -135,7 +135,7 @@ func (a *Config) Cleanup() error {
 	a.Watchers.Close()
 	first, err := a.release()
 	if first {
-		err = errors.Join(err, a.closeBlockLists(), a.releaseWebhooks())
+		err = errors.Join(err, a.closeBlockLists(), a.releaseWebhooks(), a.Networks.Release())
 	}
 	if first && a.Ledger != nil {
 		err = errors.Join(err, instance.CloseLedger(a.Settings))

@@ -1,0 +1,55 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/networks"
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+)
+
+// The values of Zone.Per that stand for a key with a placeholder.
+const (
+	perASN     = "asn"
+	perCountry = "country"
+)
+
+// placeholderOf has the keys that these values stand for.
+var placeholderOf = map[string]string{
+	perASN:     "{" + enforce.ASNPlaceholder + "}",
+	perCountry: "{" + enforce.CountryPlaceholder + "}",
+}
+
+// compileNetworks opens the files of networks.
+func (c *Compiler) compileNetworks() (err error) {
+	if c.Run.Networks, err = networks.Acquire(c.Networks); err != nil {
+		return fmt.Errorf("networks: %w", err)
+	}
+	return nil
+}
+
+// checkNetworks returns an error about a key with a placeholder that no file has values for.
+func (c *Compiler) checkNetworks(key string) error {
+	for _, name := range placeholder.Names(key) {
+		switch {
+		case name == enforce.CountryPlaceholder && !c.Run.Networks.HaveCountries():
+			return errors.New("per country: no file with countries is configured: write networks <file> into the global option rate_limit, such as networks /var/lib/GeoIP/GeoLite2-Country.mmdb")
+		case name == enforce.ASNPlaceholder && !c.Run.Networks.HaveASNs():
+			return errors.New("per asn: no file with autonomous systems is configured: write networks <file> into the global option rate_limit, such as networks /var/lib/GeoIP/GeoLite2-ASN.mmdb")
+		}
+	}
+	return nil
+}
+
+// unmarshalNetworks reads `networks <files...>`.
+func (a *App) unmarshalNetworks(d *caddyfile.Dispenser) error {
+	paths := d.RemainingArgs()
+	if len(paths) == 0 {
+		return d.Err("networks: expected files in the format of MaxMind, such as networks /var/lib/GeoIP/GeoLite2-Country.mmdb")
+	}
+	a.Networks = append(a.Networks, paths...)
+	return nil
+}

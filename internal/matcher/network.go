@@ -1,0 +1,172 @@
+package matcher
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/networks"
+)
+
+func init() {
+	caddy.RegisterModule(Country{})
+	caddy.RegisterModule(ASN{})
+}
+
+// Country matches requests by the country of the client's address. It is known from the files that
+// `networks` of the `rate_limit` app names; the country of an address that they don't have doesn't
+// match, nor does an address that the client may have written itself, in a header field that a
+// trusted proxy appends to.
+type Country struct {
+	// The codes of countries (ISO 3166-1), such as `DE`. Required.
+	Codes []string `json:"codes,omitempty"`
+
+	files networks.Files
+}
+
+// ASN matches requests by the autonomous system (AS) of the client's address, usually that of its
+// provider or hoster. It is known from the files that `networks` of the `rate_limit` app names; an
+// address that they don't have doesn't match, nor does one that the client may have written itself,
+// in a header field that a trusted proxy appends to.
+type ASN struct {
+	// The numbers of autonomous systems, such as `AS64496` or `64496`. Required.
+	Numbers []string `json:"numbers,omitempty"`
+
+	files networks.Files
+	spelt []string // the numbers in their one spelling
+}
+
+// CaddyModule returns the Caddy module information.
+func (Country) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.matchers.country", New: func() caddy.Module { return new(Country) }}
+}
+
+// CaddyModule returns the Caddy module information.
+func (ASN) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.matchers.asn", New: func() caddy.Module { return new(ASN) }}
+}
+
+// filesOf returns the files that the `rate_limit` app has opened.
+func filesOf(ctx caddy.Context) (networks.Files, error) {
+	app, err := ctx.App("rate_limit")
+	if err != nil {
+		return nil, fmt.Errorf("getting rate_limit app: %w", err)
+	}
+	if app, ok := app.(interface{ NetworkFiles() networks.Files }); ok {
+		return app.NetworkFiles(), nil
+	}
+	return nil, nil
+}
+
+// Provision checks the codes, and finds the files.
+func (m *Country) Provision(ctx caddy.Context) (err error) {
+	if err = m.check(); err == nil {
+		m.files, err = filesOf(ctx)
+	}
+	if err == nil && !m.files.HaveCountries() {
+		err = errors.New("country: no file with countries is configured: write networks <file> into the global option rate_limit")
+	}
+	return err
+}
+
+func (m *Country) check() error {
+	if len(m.Codes) == 0 {
+		return errors.New("country: expected the codes of countries, such as country DE AT CH")
+	}
+	for _, code := range m.Codes {
+		if !networks.IsCountry(code) {
+			return fmt.Errorf("country: got %q: expected two capital letters, such as DE, separated by blanks", code)
+		}
+	}
+	return nil
+}
+
+// Provision checks the numbers, and finds the files.
+func (m *ASN) Provision(ctx caddy.Context) (err error) {
+	if err = m.check(); err == nil {
+		m.files, err = filesOf(ctx)
+	}
+	if err == nil && !m.files.HaveASNs() {
+		err = errors.New("asn: no file with autonomous systems is configured: write networks <file> into the global option rate_limit")
+	}
+	return err
+}
+
+func (m *ASN) check() error {
+	if len(m.Numbers) == 0 {
+		return errors.New("asn: expected the numbers of autonomous systems, such as asn AS64496")
+	}
+	m.spelt = nil
+	for _, number := range m.Numbers {
+		asn, ok := networks.ParseASN(number)
+		if !ok {
+			return fmt.Errorf("asn: got %q: expected the number of an autonomous system, such as AS64496, separated by blanks", number)
+		}
+		m.spelt = append(m.spelt, asn)
+	}
+	return nil
+}
+
+// MatchWithError reports whether the client is in one of the countries. It never returns an error.
+func (m *Country) MatchWithError(r *http.Request) (bool, error) {
+	return slices.Contains(m.Codes, LookUp(r, m.files.Country)), nil
+}
+
+// MatchWithError reports whether the client is in one of the autonomous systems. It never returns
+// an error.
+func (m *ASN) MatchWithError(r *http.Request) (bool, error) {
+	return slices.Contains(m.spelt, LookUp(r, m.files.ASN)), nil
+}
+
+// LookUp looks up the client's address, unless the client may have written it.
+func LookUp(r *http.Request, in func(netip.Addr) string) string {
+	addr, err := netip.ParseAddr(ClientIP(r))
+	if err != nil || IsClaimed(r) {
+		return ""
+	}
+	return in(addr)
+}
+
+// UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:
+//
+//	country <codes...>
+func (m *Country) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return unmarshalWords(d, &m.Codes, m.check)
+}
+
+// UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:
+//
+//	asn <numbers...>
+func (m *ASN) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return unmarshalWords(d, &m.Numbers, m.check)
+}
+
+func unmarshalWords(d *caddyfile.Dispenser, words *[]string, check func() error) error {
+	for d.Next() {
+		*words = append(*words, d.RemainingArgs()...)
+		if d.NextBlock(0) {
+			return d.Errf("got %q: no block is expected", strings.TrimSpace(d.Val()))
+		}
+	}
+	if err := check(); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner                 = (*Country)(nil)
+	_ caddyfile.Unmarshaler             = (*Country)(nil)
+	_ caddyhttp.RequestMatcherWithError = (*Country)(nil)
+	_ caddy.Provisioner                 = (*ASN)(nil)
+	_ caddyfile.Unmarshaler             = (*ASN)(nil)
+	_ caddyhttp.RequestMatcherWithError = (*ASN)(nil)
+)
