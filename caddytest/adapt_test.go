@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write what the golden files are adapted
 
 // subjects are what golden files and files of errors are named for. Each has both.
 var subjects = []string{
-	"app", "app_api_keys", "app_cleanup_interval", "app_decision_log", "app_degraded_limit", "app_history", "app_max_keys", "app_prefixes", "app_pressure", "app_region", "app_rules_file", "app_block_list", "app_notify", "app_session", "app_secret_file", "app_store",
+	"app", "app_api_keys", "app_cleanup_interval", "app_decision_log", "app_degraded_limit", "app_history", "app_max_keys", "app_prefixes", "app_pressure", "app_region", "app_rules_file", "app_block_list", "app_networks", "app_notify", "app_session", "app_secret_file", "app_store",
 	"app_store_max_size", "app_store_mysql", "app_store_postgres", "app_store_synchronous", "app_store_timeout", "app_tier",
 	"compat_disable_metrics", "compat_distributed", "compat_events", "compat_ipv4_prefix",
 	"compat_ipv6_prefix", "compat_jitter", "compat_key", "compat_log_key", "compat_match",
@@ -283,7 +283,7 @@ func TestJSONErrors(t *testing.T) {
 		{"null peer zone", `"rate_limits":{"a":null}`, `a zone is null`},
 		{"null trap", `"traps":[null]`, `a trap is null`},
 		{"zone without name", `"zones":[{"limits":[{"amount":5,"window":"1m"}]}]`, `a zone needs a name`},
-		{"unknown per", `"zones":[{"name":"a","per":"browser","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": per: must be ip, network, everyone, client, api_key or key, got "browser"`},
+		{"unknown per", `"zones":[{"name":"a","per":"browser","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": per: must be ip, network, asn, country, everyone, client, api_key or key, got "browser"`},
 		{"unknown algorithm", `"zones":[{"name":"a","limits":[{"amount":5,"window":"1m","algorithm":"slidng"}]}]`, `zone "a": limit: unknown algorithm "slidng": expected sliding, fixed or token_bucket`},
 		{"small window", `"zones":[{"name":"a","limits":[{"amount":5,"window":"5ms"}]}]`, `zone "a": limit: window must be at least 100ms, got 5ms`},
 		{"shorthand in key", `"zones":[{"name":"a","key":"{remote_host}","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": key: unknown placeholder {remote_host}: did you mean {http.request.remote.host}?`},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/crawler"
+	"github.com/caddy-tally/caddy-tally/internal/networks/networkstest"
 	"github.com/caddy-tally/caddy-tally/internal/proof"
 )
 
@@ -557,6 +558,29 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		if found[attacker] != 30 || found[person] != 0 {
 			s.t.Errorf("the log has refusals of %v, want 30 of %s and none of %s", found, attacker, person)
 		}
+	},
+}, {
+	name: "networks",
+	files: map[string]string{
+		"GeoLite2-Country.mmdb": string(networkstest.File("GeoLite2-Country", map[string]networkstest.Record{
+			person + "/32":    {"country": networkstest.Record{"iso_code": "AT"}},
+			"198.51.100.0/24": {"country": networkstest.Record{"iso_code": "US"}},
+		})),
+		"GeoLite2-ASN.mmdb": string(networkstest.File("GeoLite2-ASN", map[string]networkstest.Record{
+			person + "/32":    {"autonomous_system_number": uint32(64496)},
+			"198.51.100.0/24": {"autonomous_system_number": uint32(64500)},
+		})),
+	},
+	backends: map[string]standIn{"127.0.0.1:3000": {"GET /": always(200)}},
+	traffic: []wave{
+		send("198.51.100.1", 120, "GET https://www.example.com/{n}", 200),
+		send("198.51.100.2", 120, "GET https://www.example.com/{n}", 200),
+		send("198.51.100.3", 59, "GET https://www.example.com/{n}", 200), // with the visitor of the page, the provider has used up its 300
+		send("198.51.100.3", 20, "GET https://www.example.com/{n}", 429),
+		send("198.51.100.4", 20, "GET https://www.example.com/{n}", 429),
+		send(person, 120, "GET https://www.example.com/{n}", 200),
+		send(attacker, 120, "GET https://www.example.com/{n}", 200), // in no file
+		send(attacker, 20, "GET https://www.example.com/{n}", 429),
 	},
 }, {
 	name:     "search-engines",

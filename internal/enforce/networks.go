@@ -2,8 +2,12 @@ package enforce
 
 import (
 	"net/netip"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 // The names of the placeholders that tell where a client's address is.
@@ -15,17 +19,35 @@ const (
 // mapNetworks sets the placeholders of the client's network, which are resolved on use. They are
 // empty for an address that the client may have written itself.
 func (e *Evaluation) mapNetworks() {
-	r, files := e.Http, e.Handler.App.Networks
+	r, app := e.Http, e.Handler.App
 	e.Repl.Map(func(name string) (any, bool) {
-		var in func(netip.Addr) string
-		switch name {
-		case ASNPlaceholder:
-			in = files.ASN
-		case CountryPlaceholder:
-			in = files.Country
-		default:
-			return nil, false
+		if in := app.where(name); in != nil {
+			return matcher.LookUp(r, in), true
 		}
-		return matcher.LookUp(r, in), true
+		return nil, false
 	})
+}
+
+// where returns the look-up of a placeholder, or nil if it is another's.
+func (a *Config) where(name string) func(netip.Addr) string {
+	switch name {
+	case ASNPlaceholder:
+		return a.Networks.ASN
+	case CountryPlaceholder:
+		return a.Networks.Country
+	}
+	return nil
+}
+
+// KeyOf returns an address's key in a zone, if the address alone determines it: that of a zone `per
+// asn` or `per country`.
+func (a *Config) KeyOf(z *Zone, addr netip.Addr) (key string, ok bool) {
+	names := placeholder.Names(z.Key)
+	if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return a.where(name) == nil }) {
+		return "", false
+	}
+	repl := caddy.NewEmptyReplacer()
+	repl.Map(func(name string) (any, bool) { return a.where(name)(addr), true })
+	key = repl.ReplaceAll(z.Key, "")
+	return key, key != z.EmptyForm
 }

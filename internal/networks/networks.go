@@ -17,7 +17,6 @@ import (
 	"github.com/oschwald/maxminddb-golang/v2"
 	"go.uber.org/zap"
 
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
@@ -83,7 +82,7 @@ func (f Files) Release() (err error) {
 
 // open reads a file, which must exist, and begins to watch it.
 func open(path string) (*file, error) {
-	log := caddyconf.Logger().With(zap.String("file", path))
+	log := caddy.Log().Named("rate_limit").With(zap.String("file", path))
 	read, err := textfile.Open(textfile.Options[table]{
 		Prefix: "networks", Path: path, MaxSize: maxSize, Parse: parse,
 		Changed: func(_ *table, err error) {

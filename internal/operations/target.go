@@ -122,6 +122,9 @@ func (t *Subject) keysIn(z *enforce.Zone) [][]byte {
 		if key := t.networkKey(ipv4, ipv6); key != nil {
 			keys = append(keys, key)
 		}
+		if key, ok := t.App.KeyOf(z, t.Network.Addr()); ok && t.Network.IsSingleIP() {
+			return [][]byte{textKey(key)}
+		}
 		if z.Per == enforce.PerKey && t.Network.IsSingleIP() {
 			keys = append(keys, textKey(z.ShortenIP(t.Network.Addr().String())))
 		}
