@@ -66,6 +66,9 @@ func TestNetworks(t *testing.T) {
 	if where := s.get("/", from(1)).body; where != "DE/AS64496" {
 		t.Errorf("the placeholders say %q", where)
 	}
+	if where := s.get("/", "X-Forwarded-For: 192.0.2.1, 203.0.113.9").body; where != "/" {
+		t.Errorf("an address that the client wrote is in %q", where)
+	}
 	s.wantPassed(5, 5, "/", from(2)) // with the first, all six of the country
 	s.wantPassed(0, 2, "/", from(3))
 	s.wantPassed(6, 6, "/", from(16))
