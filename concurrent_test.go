@@ -3,6 +3,7 @@ package tally
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -179,5 +180,72 @@ func TestConcurrencyThatCannotBe(t *testing.T) {
 		if err := (&Handler{Handler: config.Handler{Zones: []*config.Zone{z}}}).Provision(contextOf(t, new(config.App))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want %q", z.Concurrent, err, want)
 		}
+	}
+}
+
+// askForPage asks as a browser whose user follows a link or sends a form.
+func askForPage(h *Handler, method, cookie string, next caddyhttp.HandlerFunc) (*hijackable, string) {
+	w := &hijackable{httptest.NewRecorder()}
+	r := httptest.NewRequest(method, "http://example.com/page", nil)
+	r.Header = http.Header{"Accept": {"text/html,*/*;q=0.8"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}
+	if cookie != "" {
+		r.Header.Set("Cookie", cookie)
+	}
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+	if err := h.ServeHTTP(w, r, next); err != nil {
+		w.Code = http.StatusTooManyRequests
+	}
+	cookie, _, _ = strings.Cut(w.Header().Get("Set-Cookie"), ";")
+	return w, cookie
+}
+
+// A browser that would wait for long gets a page with its position, which it keeps when it returns.
+// Others are refused, and so are forms: the page would send them again as something else.
+func TestBrowsersWaitOnAPage(t *testing.T) {
+	h, behind := concurrentHandler(t, config.Concurrent{Requests: 1, Wait: caddy.Duration(10 * time.Millisecond), Queue: 2}, 1000), newHeld()
+	var all sync.WaitGroup
+	all.Go(func() { _, _ = askFor(context.Background(), h, behind.ServeHTTP) })
+	<-behind.came
+	wait := func(cookie, position string) string {
+		t.Helper()
+		w, got := askForPage(h, http.MethodGet, cookie, answering(200))
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Refresh") != "1" || !strings.Contains(w.Body.String(), "number <b>"+position+"</b> in the line") {
+			t.Errorf("got %d, %v, %s, want the page with position %s", w.Code, w.Header(), w.Body, position)
+		}
+		if cookie != "" && got != cookie || !strings.HasPrefix(got, "rate_limit_line=") {
+			t.Errorf("the ticket is %q, after %q", got, cookie)
+		}
+		return got
+	}
+	first := wait("", "1")
+	second := wait("", "2")
+	wait(second, "2")
+	wait(first, "1")
+	for name, ask := range map[string]func() (*hijackable, string){
+		"no room in the line": func() (*hijackable, string) { return askForPage(h, http.MethodGet, "", answering(200)) },
+		"a form":              func() (*hijackable, string) { return askForPage(h, http.MethodPost, "", answering(200)) },
+		"a program": func() (*hijackable, string) {
+			w, err := askFor(context.Background(), h, answering(200))
+			if isRefused(w, err) {
+				w.Code = http.StatusTooManyRequests
+			}
+			return w, ""
+		},
+	} {
+		if w, _ := ask(); w.Code != http.StatusTooManyRequests {
+			t.Errorf("%s: got %d, want 429", name, w.Code)
+		}
+	}
+	close(behind.let)
+	all.Wait()
+	wait(second, "1") // it's the first one's turn
+	for i, cookie := range []string{first, second} {
+		if w, _ := askForPage(h, http.MethodGet, cookie, answering(200)); w.Code != http.StatusOK {
+			t.Errorf("browser %d, whose turn it is: got %d", i+1, w.Code)
+		}
+	}
+	if n := gate.Named(t.Name()).Len(); n != 0 {
+		t.Errorf("%d keys have requests under way", n)
 	}
 }

@@ -1,14 +1,17 @@
 package enforce
 
 import (
-	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
@@ -59,22 +62,65 @@ func (e *Evaluation) wantPlaces(z *Zone, key []byte) {
 	}
 }
 
-// enter takes all places that the request needs, or none. It returns the bound that refuses the
-// request. It returns an error if the client has gone.
-func (e *Evaluation) enter() (refused *Concurrency, err error) {
+// enter takes all places that the request needs, or none. The result is final unless it is Passed.
+// It returns an error if the client has gone.
+func (e *Evaluation) enter() (result, error) {
 	for i := range e.places {
 		p := &e.places[i]
-		if p.left, err = p.Gate.Enter(e.Http.Context(), p.key, p.rule); err != nil {
-			e.places = e.places[:i]
-			e.leave()
-			if errors.Is(err, gate.ErrFull) {
-				return p.Concurrency, nil
-			}
-			return nil, errAbandoned
+		var ticket *gate.Ticket
+		var err error
+		if p.rule.Wait > 0 {
+			ticket = e.ticket()
 		}
+		if p.left, err = p.Gate.Enter(e.Http.Context(), p.key, p.rule, ticket); err == nil {
+			continue
+		}
+		by := p.Concurrency
+		e.places = e.places[:i]
+		e.leave()
+		switch err {
+		case gate.ErrFull:
+			return e.refuseBusy(by), nil
+		case gate.ErrAway:
+			return result{Outcome: queued, Ticket: ticket}, nil
+		}
+		return result{}, errAbandoned
 	}
 	e.entered = len(e.places) > 0
-	return nil, nil
+	return result{}, nil
+}
+
+// lineCookie is the cookie with a browser's ticket.
+const lineCookie = "rate_limit_line"
+
+// ticket returns the ticket of a browser that requests a page, or nil for other clients, which wait
+// with their request alone, and where a refusal isn't answered with the page.
+func (e *Evaluation) ticket() *gate.Ticket {
+	h, r := e.Handler, e.Http
+	if h.Routed || r.Method != http.MethodGet || !h.Page.suits(r) || AnswersErrors(r, ErrRefused) {
+		return nil
+	}
+	ticket := new(gate.Ticket)
+	if cookie, err := r.Cookie(lineCookie); err == nil {
+		ticket.ID = cookie.Value
+	}
+	return ticket
+}
+
+// queue answers a browser that waits in a line with a page that tells its position, and that makes
+// the browser return. The status isn't that of a refusal, which may have consequences elsewhere.
+func (p *Pages) queue(w http.ResponseWriter, r *http.Request, ticket *gate.Ticket) error {
+	answer := htmlAnswer{policy: page.RefusedPolicy, language: languageOf(r)}
+	var err error
+	if answer.body, err = p.Refused.AppendLine(make([]byte, 0, pageRoom), answer.language, ticket.Position); err != nil {
+		return caddyhttp.Error(http.StatusInternalServerError, err)
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: lineCookie, Value: ticket.ID, Path: "/", MaxAge: 60, Secure: r.TLS != nil, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+	w.Header().Set("Refresh", "1")
+	w.Header().Set(httpfield.RetryAfter, "1")
+	return answer.write(w, r, http.StatusServiceUnavailable)
 }
 
 // leave gives back the places of a request that goes no further.

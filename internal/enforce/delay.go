@@ -26,7 +26,7 @@ func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 	p := e.Policies[by]
 	line, key, rule := p.Zone.Line, p.lineOf(e.Debits[by].Key), p.delayRule()
 	ends := time.Now().Add(rule.Wait)
-	if _, err := line.Enter(e.Http.Context(), key, rule); errors.Is(err, gate.ErrFull) {
+	if _, err := line.Enter(e.Http.Context(), key, rule, nil); errors.Is(err, gate.ErrFull) {
 		return e.decideNow(false)
 	} else if err != nil {
 		return engine.Decision{Reason: engine.Abandoned}, true

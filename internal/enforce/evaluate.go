@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -31,6 +32,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return h.refuse(w, r, result.Response)
 	case challenged:
 		return result.Response.Refusal.exchange.challenge(w, result.Response)
+	case queued:
+		return h.Page.queue(w, r, result.Ticket)
 	case tooEarly:
 		return AskAgain(w)
 	default: // denied
@@ -120,10 +123,8 @@ func (e *Evaluation) decideEnforced() (result, error) {
 	if err := e.readBody(); err != nil {
 		return result{}, err
 	}
-	if busy, err := e.enter(); err != nil {
-		return result{}, err
-	} else if busy != nil {
-		return e.refuseBusy(busy), nil
+	if settled, err := e.enter(); err != nil || settled.Outcome != Passed {
+		return settled, err
 	}
 	d, ok := engine.Decision{Allowed: true}, true
 	if len(e.Debits) > 0 || e.Subject != nil {
@@ -374,6 +375,7 @@ const (
 	Refused                   // it is over a limit, or its client is banned: 429, or 403 if it costs too much
 	challenged                // it is refused with a page that lets a browser earn a session
 	Denied                    // its API key or its tier is missing or wrong: 400, 401 or 403
+	queued                    // a browser waits for a place: 503 with a page that returns
 	tooEarly                  // its connection is not established yet: 425
 )
 
@@ -382,6 +384,7 @@ const (
 // most of them do.
 type result struct {
 	Outcome  outcome
-	Response *Response // if Counted, Refused or challenged
-	Denial   *Denial   // if Denied
+	Response *Response    // if Counted, Refused or challenged
+	Denial   *Denial      // if Denied
+	Ticket   *gate.Ticket // if queued
 }

@@ -4,6 +4,7 @@ package gate
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"sync"
@@ -17,18 +18,39 @@ const MaxWaiting = 10_000
 // ErrFull is the error of a request for which no place became free in time.
 var ErrFull = errors.New("too many requests are under way")
 
+// ErrAway is the error of a request for which no place became free in time, and whose client keeps
+// its position with a ticket.
+var ErrAway = errors.New("the client waits elsewhere")
+
 // Gate counts the requests in flight by keys. A key without any takes no memory. The zero value is
 // ready for use, by several goroutines.
 type Gate struct {
 	mu    sync.Mutex
 	lines map[string]*line
+	away  map[string]*waiter // by the tickets of their clients
 }
 
 // line is the requests of one key.
 type line struct {
-	in      int64           // in flight
-	waiting []chan struct{} // in order of arrival; closed when it is their turn
+	in      int64     // in flight, or awaited: it is their turn
+	waiting []*waiter // in order of arrival
 }
+
+// waiter is a position in a line. Its request may have ended; then its client has a ticket.
+type waiter struct {
+	key  string
+	turn chan struct{} // closed when it is its turn
+	end  *time.Timer   // gives up the position of a client that doesn't return
+}
+
+// Ticket is the right of a client to return to its position in a line within [Away].
+type Ticket struct {
+	ID       string // what the client shows on its return; on its first visit ""
+	Position int    // from 1
+}
+
+// Away is how long a client may stay away from its position, and its free place may be kept.
+const Away = 10 * time.Second
 
 var (
 	waiting atomic.Int64 // at all gates
@@ -59,8 +81,44 @@ type Rule struct {
 // Enter takes a place for a request, which must call Leave, and returns the number of places left.
 // It waits for a place as the rule says. The error is [ErrFull], or that of ctx if the request is
 // given up meanwhile.
-func (g *Gate) Enter(ctx context.Context, key string, r Rule) (left int64, err error) {
+//
+// With a ticket it returns ErrAway instead of ErrFull after waiting in vain. The position is kept
+// for the next call with that ticket.
+func (g *Gate) Enter(ctx context.Context, key string, r Rule, ticket *Ticket) (left int64, err error) {
 	g.mu.Lock()
+	w := g.resume(key, ticket)
+	if w == nil {
+		l := g.line(key)
+		if l.in < r.Most && len(l.waiting) == 0 {
+			l.in++
+			left = r.Most - l.in
+			g.mu.Unlock()
+			return left, nil
+		}
+		if r.Wait <= 0 || len(l.waiting) >= r.Queue || waiting.Load() >= MaxWaiting {
+			g.mu.Unlock()
+			return 0, ErrFull
+		}
+		waiting.Add(1) // a few more may wait if several gates add concurrently
+		w = &waiter{key: key, turn: make(chan struct{})}
+		l.waiting = append(l.waiting, w)
+	}
+	g.mu.Unlock()
+	timer := time.NewTimer(r.Wait)
+	defer timer.Stop()
+	select {
+	case <-w.turn:
+		return 0, nil
+	case <-timer.C:
+		err = ErrFull
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return 0, g.stop(w, r, ticket, err)
+}
+
+// line returns the requests of a key.
+func (g *Gate) line(key string) *line {
 	l := g.lines[key]
 	if l == nil {
 		if g.lines == nil {
@@ -69,48 +127,80 @@ func (g *Gate) Enter(ctx context.Context, key string, r Rule) (left int64, err e
 		l = new(line)
 		g.lines[key] = l
 	}
-	if l.in < r.Most && len(l.waiting) == 0 {
-		l.in++
-		left = r.Most - l.in
-		g.mu.Unlock()
-		return left, nil
-	}
-	if r.Wait <= 0 || len(l.waiting) >= r.Queue || waiting.Load() >= MaxWaiting {
-		g.mu.Unlock()
-		return 0, ErrFull
-	}
-	waiting.Add(1) // a few more may wait if several gates add concurrently
-	defer waiting.Add(-1)
-	turn := make(chan struct{})
-	l.waiting = append(l.waiting, turn)
-	g.mu.Unlock()
-	timer := time.NewTimer(r.Wait)
-	defer timer.Stop()
-	select {
-	case <-turn:
-		return 0, nil
-	case <-timer.C:
-		err = ErrFull
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if g.giveUp(key, l, turn) {
-		return 0, err
-	}
-	return 0, nil // its turn came just now
+	return l
 }
 
-// giveUp removes a request from the line, and reports whether it was still there.
-func (g *Gate) giveUp(key string, l *line, turn chan struct{}) bool {
+// resume returns the position that a ticket is for, or nil.
+func (g *Gate) resume(key string, ticket *Ticket) *waiter {
+	if ticket == nil {
+		return nil
+	}
+	w := g.away[ticket.ID]
+	if w == nil || w.key != key {
+		ticket.ID = ""
+		return nil
+	}
+	delete(g.away, ticket.ID)
+	w.end.Stop()
+	return w
+}
+
+// stop ends the waiting of a request, and returns its error: nil if its turn came just now. A
+// client that had to return keeps its position even if it breaks off.
+func (g *Gate) stop(w *waiter, r Rule, ticket *Ticket, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.Index(l.waiting, turn)
-	if i < 0 {
-		return false
+	l := g.lines[w.key]
+	i := slices.Index(l.waiting, w)
+	switch {
+	case i < 0 && err == ErrFull:
+		return nil
+	case ticket == nil || err != ErrFull && ticket.ID == "":
+		if i < 0 {
+			return nil // the caller leaves
+		}
+		g.remove(l, i)
+		g.tidy(w.key, l)
+		return err
 	}
+	if ticket.ID == "" {
+		ticket.ID = rand.Text()
+	}
+	ticket.Position = i + 1
+	if g.away == nil {
+		g.away = make(map[string]*waiter)
+	}
+	id := ticket.ID
+	g.away[id] = w
+	w.end = time.AfterFunc(Away, func() { g.forget(id, w, r) })
+	if err != ErrFull {
+		return err
+	}
+	return ErrAway
+}
+
+// forget gives up the position of a client that hasn't returned, and the place that became free for
+// it.
+func (g *Gate) forget(id string, w *waiter, r Rule) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.away[id] != w {
+		return // it has returned
+	}
+	delete(g.away, id)
+	l := g.lines[w.key]
+	if i := slices.Index(l.waiting, w); i >= 0 {
+		g.remove(l, i)
+		g.tidy(w.key, l)
+		return
+	}
+	g.leave(w.key, l, r)
+}
+
+// remove removes a position from a line.
+func (g *Gate) remove(l *line, i int) {
 	l.waiting = slices.Delete(l.waiting, i, i+1)
-	g.tidy(key, l)
-	return true
+	waiting.Add(-1)
 }
 
 // Leave gives back the place of a request: to the request that has waited longest, if the rule has
@@ -118,10 +208,13 @@ func (g *Gate) giveUp(key string, l *line, turn chan struct{}) bool {
 func (g *Gate) Leave(key string, r Rule) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l := g.lines[key]
+	g.leave(key, g.lines[key], r)
+}
+
+func (g *Gate) leave(key string, l *line, r Rule) {
 	for l.in--; len(l.waiting) > 0 && l.in < r.Most; l.in++ {
-		close(l.waiting[0])
-		l.waiting = slices.Delete(l.waiting, 0, 1)
+		close(l.waiting[0].turn)
+		g.remove(l, 0)
 	}
 	g.tidy(key, l)
 }

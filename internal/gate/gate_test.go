@@ -13,7 +13,7 @@ import (
 
 func enter(t *testing.T, g *Gate, r Rule) (int64, error) {
 	t.Helper()
-	return g.Enter(t.Context(), "key", r)
+	return g.Enter(t.Context(), "key", r, nil)
 }
 
 func TestSoManyAreUnderWay(t *testing.T) {
@@ -26,7 +26,7 @@ func TestSoManyAreUnderWay(t *testing.T) {
 	if _, err := enter(t, g, r); !errors.Is(err, ErrFull) {
 		t.Errorf("the fourth: got %v", err)
 	}
-	if _, err := g.Enter(t.Context(), "another", r); err != nil {
+	if _, err := g.Enter(t.Context(), "another", r, nil); err != nil {
 		t.Errorf("another key: got %v", err)
 	}
 	g.Leave("key", r)
@@ -51,7 +51,7 @@ func TestOthersWaitInLine(t *testing.T) {
 		var came []int
 		for i := range 3 {
 			go func() {
-				if _, err := g.Enter(context.Background(), "key", r); err != nil {
+				if _, err := g.Enter(context.Background(), "key", r, nil); err != nil {
 					t.Error(err)
 				}
 				came = append(came, i)
@@ -87,7 +87,7 @@ func TestWaitingEnds(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := g.Enter(ctx, "key", r); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := g.Enter(ctx, "key", r, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a client that leaves: got %v", err)
 		}
 		g.Leave("key", r)
@@ -108,7 +108,7 @@ func TestAnotherRule(t *testing.T) {
 		}
 		var came atomic.Bool
 		go func() {
-			if _, err := g.Enter(context.Background(), "key", narrow); err == nil {
+			if _, err := g.Enter(context.Background(), "key", narrow, nil); err == nil {
 				came.Store(true)
 			}
 		}()
@@ -134,7 +134,7 @@ func TestAllGatesTogetherAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range MaxWaiting {
-			go g.Enter(context.Background(), "key", r)
+			go g.Enter(context.Background(), "key", r, nil)
 		}
 		synctest.Wait()
 		if _, err := enter(t, new(Gate), r); err != nil {
@@ -163,7 +163,7 @@ func TestPlacesAreNeitherLostNorDoubled(t *testing.T) {
 				random := rand.New(rand.NewPCG(rand.Uint64(), 1))
 				for range 50 {
 					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(100))*time.Millisecond)
-					if _, err := g.Enter(ctx, "key", r); err == nil {
+					if _, err := g.Enter(ctx, "key", r, nil); err == nil {
 						entered.Add(1)
 						if n := under.Add(1); n > r.Most {
 							t.Errorf("%d are under way", n)
@@ -180,6 +180,103 @@ func TestPlacesAreNeitherLostNorDoubled(t *testing.T) {
 		all.Wait()
 		if n := g.Len(); n != 0 || waiting.Load() != 0 || entered.Load() < 100 {
 			t.Errorf("%d keys and %d that wait are left, %d have entered", n, waiting.Load(), entered.Load())
+		}
+	})
+}
+
+// A client that leaves with a ticket keeps its position, and its free place, for a while.
+func TestTicketsKeepPositions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, r := new(Gate), Rule{Most: 1, Wait: time.Second, Queue: 3}
+		if _, err := enter(t, g, r); err != nil {
+			t.Fatal(err)
+		}
+		stand := func(ticket *Ticket, position int) {
+			t.Helper()
+			if _, err := g.Enter(t.Context(), "key", r, ticket); err != ErrAway || ticket.ID == "" || ticket.Position != position {
+				t.Errorf("got %v, %+v, want position %d", err, ticket, position)
+			}
+		}
+		first, second := new(Ticket), new(Ticket)
+		stand(first, 1)
+		stand(second, 2)
+		for range 30 { // both return again and again
+			time.Sleep(Away / 4)
+			stand(second, 2)
+			time.Sleep(Away / 4)
+			stand(first, 1)
+		}
+		foreign := &Ticket{ID: first.ID}
+		if _, err := g.Enter(t.Context(), "another", r, foreign); err != nil || foreign.ID != "" {
+			t.Errorf("a ticket of another key: %v, %+v", err, foreign)
+		}
+		g.Leave("another", r)
+		if _, err := g.Enter(t.Context(), "key", Rule{Most: 1}, nil); err != ErrFull {
+			t.Errorf("somebody passes the line: %v", err)
+		}
+		g.Leave("key", r)
+		time.Sleep(Away / 2)
+		if _, err := g.Enter(t.Context(), "key", r, second); err != ErrAway || second.Position != 1 {
+			t.Errorf("the second comes before the first: %v, %+v", err, second)
+		}
+		if _, err := g.Enter(t.Context(), "key", r, first); err != nil {
+			t.Errorf("the first, whose turn it is: %v", err)
+		}
+		g.Leave("key", r)
+		time.Sleep(Away + time.Second) // the second stays away
+		if n, more := g.Len(), waiting.Load(); n != 0 || more != 0 || len(g.away) != 0 {
+			t.Errorf("%d keys, %d waiting and %d tickets are left", n, more, len(g.away))
+		}
+		if _, err := enter(t, g, r); err != nil {
+			t.Errorf("after all have gone: %v", err)
+		}
+		g.Leave("key", r)
+	})
+}
+
+// Whatever clients with and without tickets do, no place and no position is left behind, and never
+// are too many in.
+func TestTicketsLeaveNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, r := new(Gate), Rule{Most: 3, Wait: 300 * time.Millisecond, Queue: 20}
+		var all sync.WaitGroup
+		var in, admitted, away atomic.Int64
+		for range 60 {
+			all.Go(func() {
+				var ticket *Ticket
+				if rand.N(3) > 0 {
+					ticket = new(Ticket)
+				}
+				for range 40 {
+					ctx, cancel := context.WithTimeout(t.Context(), rand.N(600*time.Millisecond))
+					_, err := g.Enter(ctx, "key", r, ticket)
+					cancel()
+					if errors.Is(err, ErrAway) {
+						away.Add(1)
+					}
+					if err == nil {
+						admitted.Add(1)
+						if n := in.Add(1); n > r.Most {
+							t.Errorf("%d are in", n)
+						}
+						time.Sleep(rand.N(200 * time.Millisecond))
+						in.Add(-1)
+						g.Leave("key", r)
+					}
+					if ticket != nil && rand.N(8) == 0 {
+						ticket = new(Ticket) // never returns
+					}
+					time.Sleep(rand.N(3 * time.Second))
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(Away + time.Second)
+		if n, more := g.Len(), waiting.Load(); n != 0 || more != 0 || len(g.away) != 0 {
+			t.Errorf("%d keys, %d waiting and %d tickets are left", n, more, len(g.away))
+		}
+		if admitted.Load() == 0 || away.Load() == 0 {
+			t.Errorf("%d were let in, and %d left with a ticket", admitted.Load(), away.Load())
 		}
 	})
 }

@@ -19,7 +19,7 @@ func TestEveryTextIsThereInEveryLanguage(t *testing.T) {
 			name := texts.Tag + "." + value.Type().Field(i).Name
 			switch field := value.Field(i).Interface().(type) {
 			case string:
-				checkText(t, name, field, map[string]string{"Come": "%s", "Waits": "%s"}[value.Type().Field(i).Name])
+				checkText(t, name, field, map[string]string{"Come": "%s", "Waits": "%s", "Line": "%s"}[value.Type().Field(i).Name])
 			case [4]Forms:
 				for _, forms := range field {
 					for _, form := range []string{forms.One, forms.Few} {

@@ -28,7 +28,7 @@ var refusedTemplate = template.Must(template.New("refused").Parse(
 	strings.NewReplacer("STYLE", refusedCSS, "SCRIPT", refusedJS).Replace(refusedHTML)))
 
 // Refused is the page of the refused requests of a site. It says when to return, counts down to
-// that, and works without JavaScript. It may be used from any number of goroutines, and must not be
+// that, and works without JavaScript. A browser that waits in a line gets it with its position. It may be used from any number of goroutines, and must not be
 // copied after first use.
 type Refused struct {
 	Site Site
@@ -40,7 +40,7 @@ type Refused struct {
 // [RefusedPolicy] and not be stored. retry is the waiting time; if it is 0 or less, the page says
 // that waiting doesn't help.
 func (p *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, reference Reference) ([]byte, error) {
-	layout, err := p.layout(layoutKey{texts, retry > 0, reference != Reference{}})
+	layout, err := p.layout(layoutKey{texts: texts, waits: retry > 0, referred: reference != Reference{}})
 	if err != nil {
 		return nil, fmt.Errorf("page: refused: %w", err)
 	}
@@ -60,10 +60,20 @@ func (p *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, 
 	return to, nil
 }
 
+// AppendLine appends the page of a request that waits in a line, as [Refused.Append] does. The
+// browser must request the page again.
+func (p *Refused) AppendLine(to []byte, texts *language.Texts, position int) ([]byte, error) {
+	layout, err := p.layout(layoutKey{texts: texts, queued: true})
+	if err != nil {
+		return nil, fmt.Errorf("page: line: %w", err)
+	}
+	return append(strconv.AppendInt(append(to, layout[0]...), int64(position), 10), layout[1]...), nil
+}
+
 // layoutKey holds the parameters of a layout, besides the site, the time and the reference.
 type layoutKey struct {
-	texts           *language.Texts
-	waits, referred bool
+	texts                   *language.Texts
+	waits, referred, queued bool
 }
 
 // gap marks the variable parts of a layout: the time in seconds and in words, and the two forms of
@@ -79,12 +89,18 @@ func (p *Refused) layout(key layoutKey) ([]string, error) {
 	name, contact := strings.ReplaceAll(p.Site.Name, gap, ""), strings.ReplaceAll(p.Site.Contact, gap, "")
 	data := struct {
 		Texts         *language.Texts
+		Title         string
 		Site          Site
-		Before, After string // around the time, in the sentence about returning
+		Before, After string // around the time, in the sentence about returning, or the position
 		Seconds, Wait string
+		Place         string // position in a line
 		Reference     Reference
-	}{Texts: key.texts, Site: Site{Name: name, Contact: contact}}
+	}{Texts: key.texts, Title: key.texts.Title, Site: Site{Name: name, Contact: contact}}
 	data.Before, data.After, _ = strings.Cut(key.texts.Come, "%s")
+	if key.queued {
+		data.Title, data.Place = key.texts.Moment, gap
+		data.Before, data.After, _ = strings.Cut(key.texts.Line, "%s")
+	}
 	if key.waits {
 		data.Seconds, data.Wait = gap, gap
 	}

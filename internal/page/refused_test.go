@@ -1,6 +1,7 @@
 package page
 
 import (
+	"html/template"
 	"regexp"
 	"strings"
 	"testing"
@@ -108,6 +109,22 @@ func TestPagesOfOneSite(t *testing.T) {
 						t.Fatalf("%s, %v, %q: %v\n%s\nwant\n%s", texts.Tag, retry, reference, err, got, want)
 					}
 				}
+			}
+		}
+	}
+}
+
+// The page of a line has the position in every language, and neither a countdown nor a script.
+func TestPageOfALine(t *testing.T) {
+	p := Refused{Site: Site{Name: "Example"}}
+	for _, texts := range language.All() {
+		html, err := p.AppendLine(nil, texts, 1234)
+		if before, after, _ := strings.Cut(texts.Line, "%s"); err != nil || !strings.Contains(string(html), template.HTMLEscapeString(before)+"<b>1234</b>"+template.HTMLEscapeString(after)) {
+			t.Errorf("%s: %v\n%s", texts.Tag, err, html)
+		}
+		for _, not := range []string{"<script", texts.Never, texts.Lead, texts.Again, gap} {
+			if strings.Contains(string(html), not) {
+				t.Errorf("%s: the page has %q", texts.Tag, not)
 			}
 		}
 	}
