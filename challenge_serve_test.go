@@ -163,11 +163,15 @@ func TestSolutionSentAHundredTimesAtOnceEarnsOneSession(t *testing.T) {
 
 // newExchange returns a request for the challenge's path, of one client.
 func newExchange(t *testing.T, h *Handler, method string, form url.Values) *enforce.ChallengeExchange {
+	return newExchangeOf(t, h, method, form, "192.0.2.1")
+}
+
+func newExchangeOf(t *testing.T, h *Handler, method string, form url.Values, ip string) *enforce.ChallengeExchange {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(method, sessionPath, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
-	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ip)
 	e := enforce.NewEvaluation(r)
 	e.AttachClient(h.run.App, false)
 	e.Client.LocateFrom(e)

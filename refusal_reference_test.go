@@ -35,6 +35,11 @@ type asked struct {
 
 // ask makes a handler answer a request of a client for a path, with header fields.
 func ask(h *Handler, path, ip string, fields ...string) asked {
+	return askNext(h, path, ip, func(http.ResponseWriter, *http.Request) error { return nil }, fields...)
+}
+
+// askNext is ask with a handler of passing requests.
+func askNext(h *Handler, path, ip string, next caddyhttp.HandlerFunc, fields ...string) asked {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "http://example.com"+path, nil)
 	r.Header.Set("User-Agent", browser)
@@ -43,7 +48,7 @@ func ask(h *Handler, path, ip string, fields ...string) asked {
 	}
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ip)
-	err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil }))
+	err := h.ServeHTTP(w, r, next)
 	return asked{r, w, err}
 }
 
