@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
+	"github.com/caddy-tally/caddy-tally/internal/operations"
 )
 
 // concurrentHandler bounds the requests of an address in flight, and its units in an hour in
@@ -172,7 +173,6 @@ func TestConcurrencyThatCannotBe(t *testing.T) {
 		"wait: must be at most 5m":      {Concurrent: &config.Concurrent{Requests: 1, Wait: hour}},
 		"queue: must be from 1":         {Concurrent: &config.Concurrent{Requests: 1, Wait: 1, Queue: 10_001}},
 		"queue is for requests that":    {Concurrent: &config.Concurrent{Requests: 1, Queue: 5}},
-		"can't be tried in shadow":      {Concurrent: &config.Concurrent{Requests: 1}, Shadow: true},
 		`two limits are named "z-conc`:  {Concurrent: &config.Concurrent{Requests: 1}, Limits: []config.Limit{{Amount: 1, Window: hour, Name: "z-concurrent"}}},
 		"must be from 1 to 1000000 req": {Concurrent: &config.Concurrent{Requests: -1}},
 	} {
@@ -247,5 +247,60 @@ func TestBrowsersWaitOnAPage(t *testing.T) {
 	}
 	if n := gate.Named(t.Name()).Len(); n != 0 {
 		t.Errorf("%d keys have requests under way", n)
+	}
+}
+
+// In shadow, and with on_exceeded pass, requests pass without a place. Those that would have been
+// let in are the ones that count.
+func TestPlacesInShadow(t *testing.T) {
+	for name, zone := range map[string]*config.Zone{
+		"shadow": {Shadow: true},
+		"pass":   {OnExceeded: "pass", PassHeader: "X-Over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			zone.Name, zone.Per = strings.ReplaceAll(t.Name(), "/", "-"), "ip"
+			zone.Concurrent = &config.Concurrent{Requests: 2, Wait: caddy.Duration(time.Minute), Queue: 5}
+			h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{
+				zone, {Name: zone.Name + "-units", Per: "ip", Limits: []config.Limit{{Amount: 7, Window: hour}}},
+			}})
+			behind := newHeld()
+			var all sync.WaitGroup
+			for range 2 {
+				all.Go(func() { _, _ = askFor(context.Background(), h, behind.ServeHTTP) })
+				<-behind.came
+			}
+			for range 3 {
+				w, err := askFor(context.Background(), h, func(w http.ResponseWriter, r *http.Request) error {
+					repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+					if by := repl.ReplaceAll("{http.rate_limit."+zone.Name+".would_refuse}", ""); by != zone.Name+"-concurrent" {
+						t.Errorf("the placeholder has %q", by)
+					}
+					if name == "pass" && r.Header.Get("X-Over") != zone.Name+"-concurrent" {
+						t.Errorf("the header is %v", r.Header)
+					}
+					return nil
+				})
+				if isRefused(w, err) || strings.Contains(w.Header().Get("RateLimit"), "concurrent") {
+					t.Errorf("got %d, %v, %v", w.Code, err, w.Header())
+				}
+			}
+			close(behind.let)
+			all.Wait()
+			for i := range 4 { // two more units; what is refused elsewhere would take no place
+				if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) != (i > 1) {
+					t.Errorf("request %d afterwards: got %d, %v", i, w.Code, err)
+				}
+			}
+			if n := gate.Named(zone.Name).Len(); n != 0 {
+				t.Errorf("%d keys have requests under way", n)
+			}
+			refused, would := h.run.Zones[0].Meter.Totals()
+			if refused != 0 || would != 3 {
+				t.Errorf("%d refused and %d would be, want 0 and 3", refused, would)
+			}
+			if z := operations.DescribeZones(h.run.App, nil)[0]; !z.Shadow || z.WouldRefuse != 3 || z.Allowed != 4 {
+				t.Errorf("operators see %+v", z)
+			}
+		})
 	}
 }

@@ -146,7 +146,6 @@ func TestReactionsThatCannotBe(t *testing.T) {
 		"leave out hold, or delay":                 {OnExceeded: "delay", MaxDelay: caddy.Duration(time.Second), Count: &config.Count{Status: []int{401}, Hold: true}},
 		"nobody waits while shadow is there":       {OnExceeded: "delay", MaxDelay: caddy.Duration(time.Second), Shadow: true},
 		"lets all requests through, as shadow":     {OnExceeded: "pass", Shadow: true},
-		"can't be tried in shadow":                 {OnExceeded: "pass", Concurrent: &config.Concurrent{Requests: 1}},
 	} {
 		z.Name = "z"
 		if z.Concurrent == nil {

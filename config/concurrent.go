@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -118,9 +117,6 @@ func (z *zoneCompiler) compileConcurrent() error {
 	}
 	if err := c.check(); err != nil {
 		return fmt.Errorf("concurrent: %w", err)
-	}
-	if z.refusesNothing() {
-		return errors.New("concurrent: how many requests would be under way if some were refused isn't known, so this can't be tried in shadow: leave out one of both")
 	}
 	for _, l := range z.Limits {
 		if l.Name == z.concurrentName() {

@@ -277,7 +277,7 @@ func (z *zoneCompiler) compileShadow() error {
 		z.run.ShadowRefusal = &enforce.Policy{Zone: z.run, Name: "denied", Shadow: true, Set: new(enforce.LimitSet)}
 	}
 	enforces := func(s *enforce.LimitSet) bool { return len(s.Policies) > 0 }
-	z.run.EnforcesNothing = z.run.Concurrency == nil && !slices.ContainsFunc(z.run.Sets(), enforces)
+	z.run.EnforcesNothing = (z.run.Concurrency == nil || z.refusesNothing()) && !slices.ContainsFunc(z.run.Sets(), enforces)
 	if !z.run.EnforcesNothing {
 		z.warnOfShadowOrder()
 		return nil

@@ -28,7 +28,7 @@ type Concurrency struct {
 func NewConcurrency(z *Zone, countedAs, name string, limit engine.Limit, rule gate.Rule, ceiling int64) *Concurrency {
 	p := NewPolicy(name, limit)
 	p.Field = fmt.Sprintf("%s;q=%d;qu=\"concurrent-requests\"", httpfield.String(name), rule.Most)
-	p.Zone, p.Set = z, &LimitSet{Field: p.Field}
+	p.Zone, p.Set, p.Shadow = z, &LimitSet{Field: p.Field}, z.RefusesNothing
 	return &Concurrency{rule, p, ceiling, gate.Named(countedAs)}
 }
 
@@ -54,12 +54,50 @@ func (e *Evaluation) wantPlaces(z *Zone, key []byte) {
 	if z.Sites != nil {
 		site = z.site(e.Http.Host) + "\x00"
 	}
-	e.places = append(e.places, place{c, c.Rule, site + string(key), 0})
+	to := &e.places
+	if z.RefusesNothing {
+		to = &e.tried
+	}
+	*to = append(*to, place{c, c.Rule, site + string(key), 0})
 	if z.Per == PerClient && e.Client.usesNetwork() {
 		ceiling := c.Rule
 		ceiling.Most *= c.Ceiling
-		e.places = append(e.places, place{c, ceiling, site + string(e.Client.networkSubject.Key), 0})
+		*to = append(*to, place{c, ceiling, site + string(e.Client.networkSubject.Key), 0})
 	}
+}
+
+// tryPlaces takes the places of zones in shadow, for a request that passes. If one isn't free, the
+// zone would refuse the request, or make it wait; it passes without a place, as if it weren't there.
+func (e *Evaluation) tryPlaces(v *ShadowVerdicts) {
+	for i := 0; i < len(e.tried); {
+		from, c := i, e.tried[i].Concurrency
+		for i < len(e.tried) && e.tried[i].Concurrency == c {
+			i++
+		}
+		if e.tryZone(e.tried[from:i]) {
+			e.places, e.entered = append(e.places, e.tried[from:i]...), true
+			continue
+		}
+		if !e.isCounted(c.Policy.Zone) {
+			c.Policy.Zone.Meter.Requests.Inc()
+		}
+		c.Policy.Meter.WouldRefuse.Inc()
+		v.WouldRefuse(c.Policy)
+		e.Handler.App.DecisionLog.wouldRefuse(e.describe, c.Policy, engine.Decision{Retry: busyRetry})
+	}
+}
+
+// tryZone takes all places of one zone that are free now, or none.
+func (e *Evaluation) tryZone(places []place) bool {
+	for i, p := range places {
+		now := p.rule
+		now.Wait = 0
+		if _, err := p.Gate.Enter(e.Http.Context(), p.key, now, nil); err != nil {
+			leave(places[:i])
+			return false
+		}
+	}
+	return true
 }
 
 // enter takes all places that the request needs, or none. The result is final unless it is Passed.
@@ -155,7 +193,8 @@ func (e *Evaluation) takePlaces() []place {
 
 // isCounted reports whether a limit of a zone counts the request.
 func (e *Evaluation) isCounted(z *Zone) bool {
-	return slices.ContainsFunc(e.Policies, func(p *Policy) bool { return p.Zone == z })
+	is := func(p *Policy) bool { return p.Zone == z }
+	return slices.ContainsFunc(e.Policies, is) || slices.ContainsFunc(e.Shadows.Policies, is)
 }
 
 // refuseBusy refuses a request that finds no free place, and charges nothing else for it.

@@ -90,7 +90,7 @@ func (h *Handler) evaluate(r *http.Request) (result, passage, error) {
 // may pass, shadow limits decide about it too.
 func (e *Evaluation) Decide() (result, error) {
 	result, err := e.decideEnforced()
-	if len(e.Shadows.Debits) > 0 {
+	if len(e.Shadows.Debits) > 0 || len(e.tried) > 0 {
 		e.decideShadows(err == nil && (result.Outcome == Passed || result.Outcome == Counted))
 	}
 	return result, err
@@ -113,7 +113,7 @@ func (e *Evaluation) decideEnforced() (result, error) {
 		return e.refuseAll(e.RefusedBy), nil
 	}
 	if len(e.Debits) == 0 && len(e.places) == 0 {
-		if e.Denied == nil && len(e.Shadows.Debits) == 0 {
+		if e.Denied == nil && len(e.Shadows.Debits) == 0 && len(e.tried) == 0 {
 			h.None.Requests.Inc()
 		}
 		if e.Subject == nil {

@@ -32,6 +32,7 @@ type Evaluation struct {
 	Charges            // from enforced limits
 	Shadows   Charges  // from shadow limits
 	places    []place  // that it needs while in flight
+	tried     []place  // that shadow limits decide about
 	entered   bool     // it has taken its places
 	timing    *timing  // until the answer begins; nil if it isn't measured
 	open      *pending // units that await the status of the answer; or nil
@@ -72,7 +73,7 @@ func (e *Evaluation) Release() {
 	if e.entered {
 		e.leave()
 	}
-	e.places = e.places[:0]
+	e.places, e.tried = e.places[:0], e.tried[:0]
 	e.Charges.reset()
 	e.Shadows.reset()
 	evaluations.Put(e)

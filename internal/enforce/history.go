@@ -83,7 +83,7 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 	}
 	for _, z := range h.Zones {
 		z.Meter = meter.NewZone(z.Name)
-		if slices.ContainsFunc(z.Sets(), func(s *LimitSet) bool { return len(s.Shadows) > 0 }) {
+		if z.RefusesNothing || slices.ContainsFunc(z.Sets(), func(s *LimitSet) bool { return len(s.Shadows) > 0 }) {
 			z.Meter.HasShadow(z.Name)
 		}
 		if z.Count != nil || z.Settle != nil {

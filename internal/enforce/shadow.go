@@ -56,6 +56,7 @@ func (e *Evaluation) decideShadows(passes bool) {
 		return
 	}
 	v := e.ShadowVerdicts()
+	e.tryPlaces(v)
 	for from := 0; from < len(e.Shadows.Debits); {
 		to := e.Shadows.End(from)
 		debits, policies := e.Shadows.Debits[from:to], e.Shadows.Policies[from:to]
@@ -174,10 +175,16 @@ func (e *Evaluation) ShadowVerdicts() *ShadowVerdicts {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, p := range e.Shadows.Policies {
-		if n := len(v.Zones); n == 0 || v.Zones[n-1] != p.Zone {
-			v.Zones = append(v.Zones, p.Zone)
+	decides := func(z *Zone) {
+		if n := len(v.Zones); n == 0 || v.Zones[n-1] != z {
+			v.Zones = append(v.Zones, z)
 		}
+	}
+	for _, p := range e.Shadows.Policies {
+		decides(p.Zone)
+	}
+	for _, p := range e.tried {
+		decides(p.Policy.Zone)
 	}
 	return v
 }

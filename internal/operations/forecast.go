@@ -216,7 +216,7 @@ func loadText(e *enforce.Evaluation) (text string) {
 		case !matches || err != nil:
 		case len(z.When) > 0 && !slices.ContainsFunc(z.When, (*load.Switch).IsOn):
 			text += "; zone " + z.Name + " doesn't apply, only when " + z.When[0].Text
-		case z.Concurrency != nil:
+		case z.Concurrency != nil && !z.RefusesNothing:
 			text += fmt.Sprintf("; in zone %s, unless %d are under way", z.Name, z.Concurrency.Most)
 		}
 	}
