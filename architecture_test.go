@@ -92,13 +92,18 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/matcher"},
-		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/textfile"},
+		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile"},
 		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
 	},
 	{
 		packages:  []string{"./internal/crawler"},
 		forbidden: []string{"./...", "github.com/...", "net/http"}, allowed: []string{"./internal/crawler", "./internal/textfile", "github.com/gaissmai/bart/..."},
 		why: "an address is confirmed alike whatever has asked for it: it must be possible to read and to test it alone",
+	},
+	{
+		packages:  []string{"./internal/webbot"},
+		forbidden: []string{"./...", "github.com/...", "net/http"}, allowed: []string{"./internal/webbot", "./internal/textfile", "github.com/dunglas/httpsfv"},
+		why: "a signature is verified alike whatever serves the request: it must be possible to read and to test it alone",
 	},
 	{
 		packages:  []string{"./internal/networks"},
@@ -280,6 +285,7 @@ var usesUnsafe = map[string]string{
 var dependencies = map[string]string{
 	"github.com/caddyserver/caddy/v2":         "what this is a module of",
 	"github.com/cespare/xxhash/v2":            "stable hashes, for the names of limits, for shards and for checksums; Caddy brings it",
+	"github.com/dunglas/httpsfv":              "structured fields (RFC 9651), of which signatures of requests are made; Caddy brings it",
 	"github.com/dustin/go-humanize":           "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
 	"github.com/gaissmai/bart":                "the longest prefix among the networks of the rules file, found in less than 100 ns; a module that Caddy requires uses it, too",
 	"github.com/go-sql-driver/mysql":          "the protocol of MySQL, for the store there; Caddy brings it: see decision 97",

@@ -90,6 +90,9 @@ type MatchASN = matcher.ASN
 // MatchVerifiedBot is the matcher `verified_bot`.
 type MatchVerifiedBot = matcher.VerifiedBot
 
+// MatchSignedBot is the matcher `signed_bot`.
+type MatchSignedBot = matcher.SignedBot
+
 // The interfaces of modules in the namespace `rate_limit.stores`.
 type (
 	// Store keeps counts.

@@ -51,7 +51,7 @@ const exampleToken = "SERVICE_TOKEN=a token of the services"
 
 func checkSample(t *testing.T, name, sample string) {
 	t.Helper()
-	sample = withNetworks(sample)
+	sample = withFiles(sample)
 	if config, ok := jsonSample(sample); ok {
 		if err := validate(config); err != nil {
 			t.Fatal(err)
@@ -228,7 +228,7 @@ func exampleFiles(t *testing.T) map[string]string {
 	files := make(map[string]string)
 	for _, pattern := range []string{"../examples/*Caddyfile", "../examples/*/*Caddyfile"} {
 		for _, name := range glob(t, pattern) {
-			files[strings.TrimPrefix(filepath.ToSlash(name), "../")] = withNetworks(readSample(t, name))
+			files[strings.TrimPrefix(filepath.ToSlash(name), "../")] = withFiles(readSample(t, name))
 		}
 	}
 	return files
@@ -257,10 +257,16 @@ func readSample(t *testing.T, name string) string {
 	return string(text)
 }
 
-var mmdbFile = regexp.MustCompile(` /\S+\.mmdb`)
+var (
+	mmdbFile = regexp.MustCompile(` /\S+\.mmdb`)
+	botsFile = regexp.MustCompile(` /\S+/bots\.json`)
+)
 
-// withNetworks replaces the files of `networks`, which must exist, by the one of the tests.
-func withNetworks(config string) string { return mmdbFile.ReplaceAllString(config, " "+networksFile) }
+// withFiles replaces the files of `networks` and `signed_bot`, which must exist, by those of the
+// tests.
+func withFiles(config string) string {
+	return botsFile.ReplaceAllString(mmdbFile.ReplaceAllString(config, " "+networksFile), " testdata/bots.json")
+}
 
 func replaceInExample(t *testing.T, text, old, with string) string {
 	t.Helper()

@@ -438,7 +438,7 @@ func TestSamplesOfTheDocsAreNotWarnedOf(t *testing.T) {
 				if _, isJSON := jsonSample(sample); isJSON {
 					continue
 				}
-				warnings, err := load(t, sample)
+				warnings, err := load(t, withFiles(sample))
 				if err != nil {
 					t.Errorf("%s:%d: %v", name, line, err)
 				}
