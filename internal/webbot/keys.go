@@ -59,11 +59,14 @@ type jwk struct {
 	Kid, Name   string
 }
 
+// expected ends errors about files.
+const expected = `expected a JWK Set, such as {"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "…"}]}`
+
 // parseKeys reads a JWK Set, as bots publish it. It skips keys of other types.
 func parseKeys(text []byte) (*keySet, error) {
 	var file struct{ Keys []jwk }
 	if err := json.Unmarshal(text, &file); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %s", err, expected)
 	}
 	if len(file.Keys) > maxKeys {
 		return nil, fmt.Errorf("got %d keys: expected at most %d", len(file.Keys), maxKeys)
@@ -78,7 +81,7 @@ func parseKeys(text []byte) (*keySet, error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, errors.New(`there are no Ed25519 keys: expected JSON such as {"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "…"}]}`)
+		return nil, errors.New("there are no Ed25519 keys: " + expected)
 	}
 	return &keys, nil
 }

@@ -53,7 +53,8 @@ func isSufficient(input httpsfv.InnerList, m *Message) bool {
 	covers := func(name string) bool {
 		return slices.ContainsFunc(input.Items, func(item httpsfv.Item) bool { return item.Value == name })
 	}
-	return len(input.Items) <= maxComponents && (covers("@authority") || covers("@target-uri")) && (covers("signature-agent") || len(m.Header["Signature-Agent"]) == 0)
+	return len(input.Items) <= maxComponents && (covers("@authority") || covers("@target-uri")) &&
+		(covers("signature-agent") || len(m.Header["Signature-Agent"]) == 0)
 }
 
 // verify reports whether a signature is by a key that has one of the names.

@@ -380,7 +380,7 @@ func TestKeys(t *testing.T) {
 		list(1000, one): "",
 		list(1001, one): "got 1001 keys",
 		"":              "unexpected end of JSON",
-		"<html>":        "invalid character",
+		"<html>":        "expected a JWK Set, such as",
 		"{}":            "there are no Ed25519 keys",
 		one:             "there are no Ed25519 keys",
 		list(1, `{"kty": "EC", "crv": "P-256", "x": "AA"}`):                                "there are no Ed25519 keys",
