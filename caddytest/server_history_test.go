@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -184,4 +185,49 @@ func TestUsageOfAKey(t *testing.T) {
 			t.Errorf("%+v: got %v", mistake, err)
 		}
 	}
+}
+
+// The usage of API keys is exact however many keys want more, also over a restart, and as long ago as
+// there is a history.
+func TestUsageOfAPIKeysIsExact(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\ntier free {\nlimit 100/1h\nlimit 1000/24h name daily\n}\napi_keys {\nmissing deny\n}\n}")+
+		site("rate_limit {\nzone api {\ntiers\ncost {http.request.header.X-Cost}\n}\n}\nrespond hello"))
+	key := func(name string) string {
+		out, _, status := s.rateLimitProcess("key", "new", name, "free")
+		if status != 0 {
+			t.Fatal(out)
+		}
+		return "X-Api-Key: " + strings.TrimSpace(out)
+	}
+	acme := key("acme")
+	for i := range 25 { // more than the history keeps as the heaviest
+		other := key(fmt.Sprintf("other-%d", i))
+		if i == 0 {
+			waitFor(t, "keys to be in force", func() bool { return s.get("/", other, "X-Cost: 0").status == 200 })
+		}
+		waitFor(t, "a key to be in force", func() bool { return s.get("/", other, "X-Cost: 60").status == 200 })
+	}
+	for range 7 {
+		s.get("/", acme, "X-Cost: 1")
+	}
+	s.get("/", acme, "X-Cost: 99") // refused
+	s.stop()
+	s.start()
+	s.get("/", acme, "X-Cost: 2")
+	s.stop()
+	s.start()
+	units, refused := map[string]int64{}, map[string]int64{}
+	used, err := s.operator().Usage(context.Background(), operator.UsageQuery{Client: "api-key:acme"})
+	for _, d := range used.Days { // two of them at midnight
+		units[d.Limit] += d.Units
+		refused[d.Limit] += d.Refused
+	}
+	if want := map[string]int64{"api": 9, "daily": 9}; err != nil || !maps.Equal(units, want) || refused["api"] != 1 {
+		t.Errorf("got %+v, %v, want units %v, and one refusal", used, err, want)
+	}
+	if _, err := s.operator().Usage(context.Background(), operator.UsageQuery{Client: "api-key:acme", Month: time.Now().UTC().AddDate(0, -14, 0).Format("2006-01")}); err != nil {
+		t.Errorf("a month of last year: %v", err)
+	}
+	s.wantCommand(t, 0, []string{"history", "api"}, "api")
 }

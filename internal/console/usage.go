@@ -22,9 +22,10 @@ func (c console) usage() *cobra.Command {
 		Long: `Shows how much an API key has used in a month, by day (UTC), zone and limit,
 from the history.
 
-The history has the 20 keys of each limit and hour that wanted most, for 7 days.
-So this is a lower bound, and of limits with more than some hundred requests a
-minute an estimate: to bill exactly, count what your upstream has served.`,
+Units of API keys are counted exactly, for two years; a Caddy that is killed
+loses those of its last minute. Of other keys the history has the 20 that wanted
+most of each limit and hour, for 7 days: a lower bound, and of limits with
+more than some hundred requests a minute an estimate.`,
 		Example: "  caddy rate-limit usage --key acme\n  caddy rate-limit usage --key acme --month 2026-11 --format csv >> acme.csv",
 		Args:    cobra.NoArgs,
 	}
@@ -86,8 +87,12 @@ func (s *session) showUsage(used operator.Usage) error {
 		{"UNITS", func(d operator.UsageDay) cell { return figure(d.Units) }},
 		{"REFUSED", func(d operator.UsageDay) cell { return alarm(d.Refused) }},
 	}, used.Days)
-	s.printf("\n%s in %s, as far as the history has it: from %s to %s UTC, where it was among the 20 heaviest keys of a limit and hour.",
-		printable(used.Client), printable(used.Month), used.From.Format(time.DateOnly), used.To.UTC().Format("2006-01-02 15:04"))
+	among := ""
+	if strings.HasPrefix(used.Client, string(operator.KeyText)+":") {
+		among = ", where it was among the 20 heaviest keys of a limit and hour"
+	}
+	s.printf("\n%s in %s, as far as the history has it: from %s to %s UTC%s.",
+		printable(used.Client), printable(used.Month), used.From.Format(time.DateOnly), used.To.UTC().Format("2006-01-02 15:04"), among)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
@@ -370,5 +371,55 @@ func BenchmarkAllow(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		m.Allow(l.Key(keys[i%len(keys)]), 1)
+	}
+}
+
+// The use of keys with lasting names is counted to the unit, by hour and day, however many others
+// come, up to a number of keys.
+func TestKeysOfOperatorsAreCountedExactly(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		l, p := new(Ledger), newPlace(t)
+		r := Start(p.options(l))
+		acme := l.Key([]byte(string(identity.TagAPIKey) + "acme"))
+		want := storage.Tally{}
+		for i := range 150 { // of minutes
+			for j := range 1000 {
+				l.Meter(five).Allow(l.Key(fmt.Appendf(nil, "i%d %d", i, j)), 1)
+				l.Meter(five).Allow(acme, 3)
+				l.Meter(five).Refuse(acme, Blocked)
+			}
+			l.Meter(five).Spend(acme, 7)
+			l.Meter(login).Allow(acme, 1)
+			want.Add(storage.Tally{Allowed: 1000, Refused: 1000, Units: 3007})
+			time.Sleep(time.Minute)
+		}
+		closed(t, r)
+		name, err := named(five, string(acme.Text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := p.total(t, Of(five, name))
+		if got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		if hours := p.points(t, Of(five, name), time.Minute); len(hours) > 4 {
+			t.Errorf("there are %d rows for 150 minutes", len(hours))
+		}
+		if sum := p.total(t, five); sum.Allowed != 2*want.Allowed {
+			t.Errorf("the limit: %+v", sum)
+		}
+	})
+}
+
+func TestExactKeysAreBounded(t *testing.T) {
+	l := new(Ledger)
+	for i := range maxExact + 100 {
+		l.Meter(five).Allow(l.Key(fmt.Appendf(nil, "%c%d", identity.TagAPIKey, i)), 1)
+	}
+	if n := len(l.Meter(five).exact.keys); n != maxExact {
+		t.Errorf("%d keys are counted exactly, want %d", n, maxExact)
+	}
+	if n := len(l.Meter(five).exact.take(0, five, named)); n != maxExact {
+		t.Errorf("%d are reported", n)
 	}
 }

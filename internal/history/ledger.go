@@ -6,6 +6,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -16,6 +17,7 @@ type Ledger struct {
 
 	mu     sync.Mutex
 	meters map[storage.Series]*Meter // guarded by mu
+	exact  atomic.Int64              // keys that are counted exactly
 }
 
 // Destruct implements caddy.Destructor. There is nothing to release.
@@ -31,6 +33,9 @@ func (l *Ledger) Meter(of storage.Series) *Meter {
 			l.meters = make(map[storage.Series]*Meter)
 		}
 		m = &Meter{series: of}
+		if of.Limit != "" { // keys of a zone are those of its limits
+			m.exact.room = &l.exact
+		}
 		l.meters[of] = m
 	}
 	return m
@@ -42,11 +47,11 @@ func (l *Ledger) SetSeed(seed uint64) { l.seed.Store(seed) }
 
 // Key returns the key with its hash, for meters. The hash reveals nothing without the seed.
 func (l *Ledger) Key(text []byte) Key {
-	seed := l.seed.Load()
-	if seed == 0 {
-		return Key{Text: text}
+	key := Key{Text: text, Lasting: len(text) > 0 && text[0] == identity.TagAPIKey}
+	if seed := l.seed.Load(); seed != 0 {
+		key.Hash = mix(xxhash.Sum64(text) ^ seed)
 	}
-	return Key{Text: text, Hash: mix(xxhash.Sum64(text) ^ seed)}
+	return key
 }
 
 // mix spreads each bit over all of them: the finalizer of MurmurHash3, by Austin Appleby.
@@ -70,6 +75,7 @@ func (l *Ledger) take(at int64, name Namer) (counted []storage.Minute) {
 		if minute, some := m.take(at, name); some {
 			counted = append(counted, minute)
 		}
+		counted = append(counted, m.exact.take(at, m.series, name)...)
 	}
 	return counted
 }

@@ -16,6 +16,7 @@ type Meter struct {
 	counts [stripes]stripe
 	keys   distinct.Set
 	heavy  heavy
+	exact  exact
 }
 
 // stripes is the number of counters for each count, so that processors seldom write to the same
@@ -49,8 +50,9 @@ func (s *stripe) take() storage.Tally {
 
 // Key is the key that a request is counted for.
 type Key struct {
-	Text []byte // not retained
-	Hash uint64 // see [Ledger.Key]
+	Text    []byte // not retained
+	Hash    uint64 // see [Ledger.Key]
+	Lasting bool   // it is an API key's: its use is counted exactly
 }
 
 // Allow counts a request that was charged.
@@ -64,6 +66,7 @@ func (m *Meter) Allow(key Key, units int64) {
 		s.units.Add(units - 1)
 	}
 	m.see(key)
+	m.exact.add(key, 1, 0, units)
 	if weight := m.weightOf(n); weight > 0 {
 		m.heavy.add(key.Text, weight*units, 0)
 	}
@@ -76,6 +79,7 @@ func (m *Meter) Spend(key Key, units int64) {
 	}
 	s := m.stripe()
 	n := s.units.Add(units)
+	m.exact.add(key, 0, 0, units)
 	if weight := m.weightOf(n); weight > 0 {
 		m.heavy.add(key.Text, weight*units, 0)
 	}
@@ -105,6 +109,7 @@ func (m *Meter) Refuse(key Key, why Refusal) {
 		s.banned.Add(1)
 	}
 	m.see(key)
+	m.exact.add(key, 0, 1, 0)
 	if weight := m.weightOf(n); weight > 0 {
 		m.heavy.add(key.Text, 0, weight)
 	}
@@ -118,6 +123,7 @@ func (m *Meter) WouldRefuse(key Key) {
 	}
 	n := m.stripe().wouldRefuse.Add(1)
 	m.see(key)
+	m.exact.add(key, 0, 1, 0)
 	if weight := m.weightOf(n); weight > 0 {
 		m.heavy.add(key.Text, 0, weight)
 	}

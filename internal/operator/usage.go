@@ -10,8 +10,8 @@ type UsageQuery struct {
 	Month string `json:"month,omitempty"`
 }
 
-// Usage is the usage of a key in the history. The history keeps only the heaviest keys of each
-// limit and hour, and only for some days, so it is a lower bound.
+// Usage is the usage of a key in the history: of an API key exactly. Of other keys the history has
+// only the heaviest ones of each limit and hour, and only for some days, so it is a lower bound.
 type Usage struct {
 	Client string     `json:"client"`
 	Month  string     `json:"month"`
@@ -20,8 +20,8 @@ type Usage struct {
 	Days   []UsageDay `json:"days"` // in the order of time, zones and limits; days without usage are left out
 }
 
-// UsageDay is the usage of one limit on a day of UTC. Both numbers are estimates if the limit had
-// more than some hundred requests in a minute.
+// UsageDay is the usage of one limit on a day of UTC. Unless the key is an API key, both numbers are
+// estimates if the limit had more than some hundred requests in a minute.
 type UsageDay struct {
 	Day     string `json:"day"` // such as 2026-11-22
 	Zone    string `json:"zone"`

@@ -1,0 +1,85 @@
+package history
+
+import (
+	"encoding/hex"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Of returns the series of one key of a limit, by the key's name at rest. Only keys that operators
+// give out have one: clients could invent others without end.
+func Of(limit storage.Series, key storage.Key) storage.Series {
+	return storage.Series{Zone: limit.Zone, Limit: limit.Limit + "\x1f" + hex.EncodeToString(key[:])}
+}
+
+// maxExact is the most keys that a ledger counts exactly, once for each limit: the first ones since
+// the process began. Each has a row of the history for an hour and a day.
+const maxExact = 2000
+
+// exact counts the requests and units of single keys.
+type exact struct {
+	room *atomic.Int64 // how many keys of the ledger are counted
+
+	mu   sync.RWMutex
+	keys map[string]*used // guarded by mu
+}
+
+// used is the use of a key since the last take.
+type used struct{ allowed, refused, units atomic.Int64 }
+
+// of returns the counts of a key, or nil if it isn't counted exactly.
+func (x *exact) of(key Key) *used {
+	if !key.Lasting || x.room == nil {
+		return nil
+	}
+	x.mu.RLock()
+	u := x.keys[string(key.Text)]
+	x.mu.RUnlock()
+	if u != nil || x.room.Load() >= maxExact {
+		return u
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if u = x.keys[string(key.Text)]; u == nil {
+		if x.keys == nil {
+			x.keys = make(map[string]*used)
+		}
+		u = new(used)
+		x.keys[string(key.Text)] = u
+		x.room.Add(1)
+	}
+	return u
+}
+
+// add counts requests and units of a key.
+func (x *exact) add(key Key, allowed, refused, units int64) {
+	if u := x.of(key); u != nil {
+		u.allowed.Add(allowed)
+		u.refused.Add(refused)
+		u.units.Add(units)
+	}
+}
+
+// take returns the counts since the last call, in the first minute of the hour: finer ones would be
+// a row for each key and minute.
+func (x *exact) take(at int64, limit storage.Series, name Namer) (counted []storage.Minute) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	at = storage.Period(at, time.Hour) * int64(time.Hour)
+	for key, u := range x.keys {
+		if u.allowed.Load() == 0 && u.refused.Load() == 0 && u.units.Load() == 0 {
+			continue
+		}
+		named, err := name(limit, key)
+		if err != nil {
+			continue // the counts wait
+		}
+		counted = append(counted, storage.Minute{At: at, Series: Of(limit, named), Tally: storage.Tally{
+			Allowed: u.allowed.Swap(0), Refused: u.refused.Swap(0), Units: u.units.Swap(0),
+		}})
+	}
+	return counted
+}
