@@ -63,6 +63,7 @@ func TestBlockList(t *testing.T) {
 	if len(broken) != 1 || !strings.Contains(broken[0]["error"].(string), "line 6") || strings.Contains(s.logs(), "hidden\"") {
 		t.Errorf("the log says %v", broken)
 	}
+	s.wantCommand(t, 0, []string{"status"}, "Block list 127.0.0.1:", ": 2 bans, read ", "Block list blocked: 1 ban, read ")
 	origin.Close()
 	s.stop()
 	s.start()

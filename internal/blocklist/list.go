@@ -53,11 +53,12 @@ type List struct {
 	client  http.Client
 	log     *zap.Logger
 
-	set  atomic.Pointer[rules.Set] // in force; nil for none
-	once sync.Once                 // starts the goroutine
-	ctx  context.Context           // ends it
-	end  context.CancelFunc
-	done sync.WaitGroup // for the goroutine to end
+	set   atomic.Pointer[rules.Set] // in force; nil for none
+	state atomic.Pointer[State]     // of the last reading; nil until then
+	once  sync.Once                 // starts the goroutine
+	ctx   context.Context           // ends it
+	end   context.CancelFunc
+	done  sync.WaitGroup // for the goroutine to end
 
 	// The rest belongs to the goroutine once there is one.
 	bans     []rules.Statement // in force, without their ends
@@ -118,6 +119,23 @@ func (l *List) Destruct() error {
 	return nil
 }
 
+// State tells operators how a list is.
+type State struct {
+	Name string    // without what may be secret
+	Bans int       // in force
+	Read time.Time // when the source was last found to be good; zero if it hasn't been since the start
+	Err  error     // why it isn't now; or nil
+}
+
+// State returns the state of the list.
+func (l *List) State() State {
+	now := State{Name: l.options.name(), Bans: l.Set().InForce(rules.Ban, time.Now())}
+	if s := l.state.Load(); s != nil {
+		now.Read, now.Err = s.Read, s.Err
+	}
+	return now
+}
+
 // loop reads the list again whenever it is time.
 func (l *List) loop() {
 	for {
@@ -139,7 +157,13 @@ func (l *List) refresh() {
 	if IsURL(l.options.Source) {
 		read = l.fetch
 	}
-	switch err := read(); {
+	err := read()
+	state := State{Read: time.Now(), Err: err}
+	if err != nil {
+		state.Read = l.State().Read
+	}
+	l.state.Store(&state)
+	switch {
 	case err != nil:
 		wait = min(wait, minRetry<<min(l.failures, 10))
 		if l.failures++; l.failures == 1 && l.ctx.Err() == nil {

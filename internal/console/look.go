@@ -46,6 +46,9 @@ func (s *session) showStatus(status operator.Status) {
 		}
 		s.showTrouble(r.Trouble)
 	}
+	for _, list := range status.Rules.Lists {
+		s.showBlockList(list)
+	}
 	if !status.History {
 		s.printf("History is not kept.")
 	}
@@ -138,6 +141,17 @@ func (s *session) stateOf(o operator.Store) cell {
 		return cell{text: "degraded", style: red}
 	}
 	return cell{text: "degraded for " + span(s.now.Sub(*o.Since)), style: red}
+}
+
+func (s *session) showBlockList(list operator.BlockList) {
+	read := "not read since the start"
+	if list.Read != nil {
+		read = "read " + span(s.now.Sub(*list.Read)) + " ago"
+	}
+	s.printf("Block list %s: %s, %s.", printable(list.Name), counted(list.Bans, "ban"), read)
+	if list.Reason != "" {
+		s.printf("%s", styled(printable("It can't be read now, and its last good version is in force: "+list.Reason), red, s.colored))
+	}
 }
 
 func (s *session) showTrouble(t *operator.FileTrouble) {

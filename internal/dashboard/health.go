@@ -1,6 +1,10 @@
 package dashboard
 
-import "github.com/caddy-tally/caddy-tally/internal/operator"
+import (
+	"slices"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
 
 // healthPage describes the stores.
 type healthPage struct{ operator.Status }
@@ -20,5 +24,6 @@ func sound(s operator.Status) bool {
 			return false
 		}
 	}
-	return s.Rules.Trouble == nil
+	failing := func(list operator.BlockList) bool { return list.Reason != "" }
+	return s.Rules.Trouble == nil && !slices.ContainsFunc(s.Rules.Lists, failing)
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/blocklist"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
@@ -71,6 +72,21 @@ func (a Config) DescribeRules() operator.RulesFile {
 	if h := a.Instance.Load(); h != nil && a.SharesStatements() {
 		shared := h.Shared.Set.Load()
 		told.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now)}
+	}
+	for _, list := range a.BlockLists {
+		told.Lists = append(told.Lists, describeList(list.State()))
+	}
+	return told
+}
+
+func describeList(s blocklist.State) operator.BlockList {
+	told := operator.BlockList{Name: s.Name, Bans: s.Bans}
+	if !s.Read.IsZero() {
+		at := s.Read.UTC().Truncate(time.Second)
+		told.Read = &at
+	}
+	if s.Err != nil {
+		told.Reason = s.Err.Error()
 	}
 	return told
 }

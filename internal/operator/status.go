@@ -94,6 +94,16 @@ type RulesFile struct {
 	Allowances int          `json:"allowances"`
 	Trouble    *FileTrouble `json:"trouble,omitempty"`
 	Store      *StoredRules `json:"store,omitempty"` // nil unless machines share the store
+	Lists      []BlockList  `json:"lists,omitempty"` // that others publish
+}
+
+// BlockList describes a list of banned addresses.
+type BlockList struct {
+	Name string     `json:"name"` // the host of a URL, or the name of a file
+	Bans int        `json:"bans"`
+	Read *time.Time `json:"read,omitempty"` // when it was last read, or found to be unchanged; nil if it wasn't since the start
+	// Reason is why it can't be read at present, while its last good version stays in force; or "".
+	Reason string `json:"reason,omitempty"`
 }
 
 // StoredRules describes the bans and allowances for all machines with the same store.
