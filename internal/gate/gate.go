@@ -40,7 +40,7 @@ type line struct {
 type waiter struct {
 	key  string
 	turn chan struct{} // closed when it is its turn
-	end  *time.Timer   // gives up the position of a client that doesn't return
+	end  *time.Timer   // gives up the position of a client that doesn't return; nil unless it is away
 }
 
 // Ticket is the right of a client to return to its position in a line within [Away].
@@ -49,8 +49,12 @@ type Ticket struct {
 	Position int    // from 1
 }
 
-// Away is how long a client may stay away from its position, and its free place may be kept.
-const Away = 10 * time.Second
+// Away is how long a client may stay away from its position. A place that became free for it is kept
+// for Held only, because others wait for it.
+const (
+	Away = 10 * time.Second
+	Held = 3 * time.Second
+)
 
 var (
 	waiting atomic.Int64 // at all gates
@@ -142,6 +146,7 @@ func (g *Gate) resume(key string, ticket *Ticket) *waiter {
 	}
 	delete(g.away, ticket.ID)
 	w.end.Stop()
+	w.end = nil
 	return w
 }
 
@@ -213,7 +218,11 @@ func (g *Gate) Leave(key string, r Rule) {
 
 func (g *Gate) leave(key string, l *line, r Rule) {
 	for l.in--; len(l.waiting) > 0 && l.in < r.Most; l.in++ {
-		close(l.waiting[0].turn)
+		w := l.waiting[0]
+		close(w.turn)
+		if w.end != nil && w.end.Stop() {
+			w.end.Reset(Held)
+		}
 		g.remove(l, 0)
 	}
 	g.tidy(key, l)

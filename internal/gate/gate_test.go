@@ -215,15 +215,19 @@ func TestTicketsKeepPositions(t *testing.T) {
 			t.Errorf("somebody passes the line: %v", err)
 		}
 		g.Leave("key", r)
-		time.Sleep(Away / 2)
+		time.Sleep(Held / 2)
 		if _, err := g.Enter(t.Context(), "key", r, second); err != ErrAway || second.Position != 1 {
 			t.Errorf("the second comes before the first: %v, %+v", err, second)
 		}
 		if _, err := g.Enter(t.Context(), "key", r, first); err != nil {
 			t.Errorf("the first, whose turn it is: %v", err)
 		}
-		g.Leave("key", r)
-		time.Sleep(Away + time.Second) // the second stays away
+		g.Leave("key", r) // it's the turn of the second, which stays away
+		time.Sleep(Held - time.Millisecond)
+		if _, err := g.Enter(t.Context(), "key", Rule{Most: 1}, nil); err != ErrFull {
+			t.Errorf("the place of the second is given away: %v", err)
+		}
+		time.Sleep(time.Second)
 		if n, more := g.Len(), waiting.Load(); n != 0 || more != 0 || len(g.away) != 0 {
 			t.Errorf("%d keys, %d waiting and %d tickets are left", n, more, len(g.away))
 		}
