@@ -153,7 +153,7 @@ func (p *Pages) queue(w http.ResponseWriter, r *http.Request, ticket *gate.Ticke
 	if answer.body, err = p.Refused.AppendLine(make([]byte, 0, pageRoom), answer.language, ticket.Position); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ // #nosec G124 -- Secure where the site has TLS
 		Name: lineCookie, Value: ticket.ID, Path: "/", MaxAge: 60, Secure: r.TLS != nil, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	})
 	w.Header().Set("Refresh", "1")
