@@ -32,22 +32,27 @@ type folding struct {
 	foldedAt time.Time // when all that was old was folded last
 
 	damaged int    // records of the last segment that were changed
-	written int    // statements since the last rest
+	rows    int    // processed since the last rest
 	rest    func() // is called now and then if the fold is in no hurry; or nil
 }
 
 // A fold takes tens of milliseconds of a processor. Go interrupts a goroutine only every 10 ms, so
-// requests would wait for it. A fold that nobody waits for rests after every restAfter
-// statements, of up to 16 rows each, for about as long as these take.
+// requests would wait for it. A fold that nobody waits for rests after work of less than 200 µs, for
+// about as long as that takes: to write a row takes some two microseconds, to read or to sort one about a
+// tenth of that.
 const (
-	restAfter = 4
+	restAfter = 64 // written rows
 	restFor   = 300 * time.Microsecond
+	easyRows  = 10 // that are read or sorted in the time of a written one
 )
 
-// wrote notes that a statement is about to write.
-func (f *folding) wrote() {
-	if f.written++; f.written%restAfter == 0 && f.rest != nil {
-		f.rest()
+// worked notes that so many rows were written, and rests if it is time.
+func (f *folding) worked(rows int) {
+	if f.rows += rows; f.rows >= restAfter {
+		f.rows = 0
+		if f.rest != nil {
+			f.rest()
+		}
 	}
 }
 
@@ -275,6 +280,9 @@ func (f *folding) gather(segment *journal.Segment, now int64) error {
 	f.slots, f.states, f.damaged = f.slots[:0], f.states[:0], 0
 	var r journal.Record
 	for place := range segment.Len() {
+		if place%easyRows == 0 {
+			f.worked(1)
+		}
 		ok, err := segment.ReadPending(place, &r)
 		if err != nil {
 			return err
@@ -297,20 +305,63 @@ func (f *folding) gather(segment *journal.Segment, now int64) error {
 			}
 		}
 	}
-	f.slots = merged(f.slots)
-	slices.SortFunc(f.states, func(a, b foldedBucket) int {
-		return cmp.Or(cmp.Compare(int64(a.limit), int64(b.limit)), bytes.Compare(a.key[:], b.key[:]), cmp.Compare(b.place, a.place))
-	})
+	f.slots = merged(f.slots, f.worked)
+	sortByKey(f.states, func(b *foldedBucket) *storage.Key { return &b.key }, func(a, b foldedBucket) int {
+		if c := cmp.Compare(int64(a.limit), int64(b.limit)); c != 0 {
+			return c
+		}
+		if c := bytes.Compare(a.key[:], b.key[:]); c != 0 {
+			return c
+		}
+		return cmp.Compare(b.place, a.place)
+	}, f.worked)
 	f.states = slices.CompactFunc(f.states, func(a, b foldedBucket) bool { return a.limit == b.limit && a.key == b.key })
 	return nil
 }
 
+// sortByKey sorts rows by the first bytes of their keys, and those with the same ones by compare.
+// That is nearly the order of the tables, whose keys are hashes: for each first byte, rows of a limit
+// and window are neighbors. Before each part it calls worked with how much it does.
+func sortByKey[R any](rows []R, key func(*R) *storage.Key, compare func(a, b R) int, worked func(int)) {
+	var next, end [256]int
+	for i := range rows {
+		end[key(&rows[i])[0]]++
+	}
+	sum := 0
+	for first := range end {
+		next[first] = sum
+		sum += end[first]
+		end[first] = sum
+	}
+	for first, from := range next {
+		for next[first] < end[first] { // bring each row to its part
+			at := next[first]
+			if of := key(&rows[at])[0]; int(of) != first {
+				rows[at], rows[next[of]] = rows[next[of]], rows[at]
+				next[of]++
+				continue
+			}
+			next[first]++
+		}
+		worked((end[first]-from)/easyRows + 1)
+		slices.SortFunc(rows[from:end[first]], compare)
+	}
+}
+
 // merged sorts units by rows, and adds up the units of each row.
-func merged(slots []foldedSlot) []foldedSlot {
-	slices.SortFunc(slots, func(a, b foldedSlot) int {
-		return cmp.Or(cmp.Compare(int64(a.limit), int64(b.limit)), cmp.Compare(a.window, b.window),
-			bytes.Compare(a.key[:], b.key[:]), cmp.Compare(a.slot, b.slot))
-	})
+func merged(slots []foldedSlot, worked func(int)) []foldedSlot {
+	sortByKey(slots, func(s *foldedSlot) *storage.Key { return &s.key }, func(a, b foldedSlot) int {
+		if c := cmp.Compare(int64(a.limit), int64(b.limit)); c != 0 {
+			return c
+		}
+		if c := cmp.Compare(a.window, b.window); c != 0 {
+			return c
+		}
+		if c := bytes.Compare(a.key[:], b.key[:]); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.slot, b.slot)
+	}, worked)
 	sums := slots[:0]
 	for _, slot := range slots {
 		if last := len(sums) - 1; last >= 0 && sums[last].sameRow(&slot) {
@@ -334,7 +385,7 @@ func (f *folding) writeSlots() error {
 		case w.units > 0:
 			adds = append(adds, w)
 		case w.units < 0:
-			f.wrote()
+			f.worked(1)
 			f.take.bind(0, w.units, int64(w.limit), w.window, w.key[:], w.slot)
 			if _, err := f.take.exec(); err != nil {
 				return err
@@ -342,9 +393,7 @@ func (f *folding) writeSlots() error {
 		}
 	}
 	return inSizes(&f.upserts, len(adds), func(s *stmt, row, n int) {
-		if row == 0 {
-			f.wrote()
-		}
+		f.worked(1)
 		w := adds[n]
 		s.bind(5*row, int64(w.limit), w.window, w.key[:], w.slot, w.units)
 	})
@@ -352,9 +401,7 @@ func (f *folding) writeSlots() error {
 
 func (f *folding) writeBuckets() error {
 	return inSizes(&f.buckets, len(f.states), func(s *stmt, row, n int) {
-		if row == 0 {
-			f.wrote()
-		}
+		f.worked(1)
 		b := &f.states[n]
 		s.bind(6*row, int64(b.limit), b.key[:], b.n[0], b.n[1], b.n[2], b.n[3])
 	})
