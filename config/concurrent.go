@@ -50,6 +50,26 @@ func (c *Concurrent) check() error {
 	return nil
 }
 
+// checkUnits returns an error about the first option that is for units in a zone that counts none: it
+// only bounds requests in flight.
+func (z *Zone) checkUnits() error {
+	if z.Concurrent == nil || len(z.Limits) > 0 || z.Tiers || z.Tier != "" || z.Window != 0 || z.MaxEvents != 0 {
+		return nil
+	}
+	for _, option := range []struct {
+		name  string
+		given bool
+	}{{"settle", z.Settle != ""}, {"cost", z.Cost != "" || len(z.Costs) > 0}, {"max_cost", z.MaxCost != 0}, {"count", z.Count != nil}} {
+		if option.given {
+			return fmt.Errorf("%s: limit concurrent counts requests and not units: write a limit such as 100_000/1h, too", option.name)
+		}
+	}
+	if z.OnExceeded == onExceededDelay {
+		return fmt.Errorf("on_exceeded delay waits for units, and limit concurrent has none: write limit %d concurrent wait 5s", z.Concurrent.Requests)
+	}
+	return nil
+}
+
 // rule returns the option ready for use.
 func (c *Concurrent) rule() gate.Rule {
 	r := gate.Rule{Most: c.Requests, Wait: time.Duration(c.Wait), Queue: c.Queue}
@@ -117,6 +137,9 @@ func (z *zoneCompiler) compileConcurrent() error {
 	}
 	if err := c.check(); err != nil {
 		return fmt.Errorf("concurrent: %w", err)
+	}
+	if err := z.checkUnits(); err != nil {
+		return err
 	}
 	for _, l := range z.Limits {
 		if l.Name == z.concurrentName() {

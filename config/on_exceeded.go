@@ -108,6 +108,9 @@ func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
 		return z.unmarshalDelay(d, args)
 	case args[0] == onExceededPass && len(args) == 2:
 		z.PassHeader = args[1]
+		if slices.Contains(onExceededWords, args[1]) {
+			return d.Errf("on_exceeded pass: got %q, where the name of a header field may stand: write only one of %s", args[1], caddyconf.OrList(onExceededWords))
+		}
 		if err := httpfield.CheckName(z.PassHeader); err != nil {
 			return d.Errf("on_exceeded pass: %w", err)
 		}

@@ -31,8 +31,6 @@ func (z *Zone) checkSettle() error {
 		return errors.New("settle: the cost that is taken on arrival is missing: write cost 500 before it, about what a request will use")
 	case z.Cost == "0":
 		return errors.New("settle: a cost of 0 takes nothing on arrival, so that all requests pass that come at once: write about what a request will use")
-	case z.Concurrent != nil && len(z.Limits) == 0 && !z.Tiers && z.Tier == "":
-		return errors.New("settle: limit concurrent counts requests and not units: write a limit such as 100_000/1h, too")
 	}
 	if err := placeholder.Check(z.Settle); err != nil {
 		return fmt.Errorf("settle: %w", err)

@@ -163,8 +163,10 @@ func (z *Zone) checkOptions() error {
 			return fmt.Errorf("count: %w", err)
 		}
 	}
-	if err := z.checkSettle(); err != nil {
-		return err
+	for _, check := range []func() error{z.checkSettle, z.checkUnits} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	return matcher.CheckSets(z.MatcherSetsRaw)
 }
