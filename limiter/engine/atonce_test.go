@@ -97,7 +97,7 @@ func TestKeysAreForgottenWithoutTheQueue(t *testing.T) {
 				t.Fatal("nothing is held of the key")
 			}
 			for range 2 {
-				f.table.sweep(f.clock.now(), func(*batch) { t.Error("waits for a batch") })
+				f.table.sweep(f.clock.now(), func(*batch) { t.Error("waits for a batch") }, func(int) {})
 			}
 			if f.table.find(limit.ID, []byte("a")) != nil || store.calls.Load() > 0 {
 				t.Errorf("not forgotten, or in %d batches", store.calls.Load())

@@ -15,6 +15,7 @@ import (
 type janitor struct {
 	committer *committer
 	clients   atomic.Pointer[[reputation.Levels]int64] // the number of clients of each level
+	looked    int                                      // cells that it has looked at since its last rest
 
 	stop <-chan struct{} // closed to stop the goroutine
 	done chan struct{}   // closed when it has ended
@@ -50,9 +51,8 @@ func (j *janitor) clean() {
 		return
 	}
 	start := time.Now()
-	keys := j.committer.table.sweep(j.committer.clock.now(), j.awaitDone)
-	j.chargeDebts()
-	j.countClients()
+	keys := j.committer.table.sweep(j.committer.clock.now(), j.awaitDone, j.rest)
+	j.visit()
 	j.committer.beginAsking()
 	rows, err := j.sweepStore()
 	if err == nil {
@@ -64,19 +64,51 @@ func (j *janitor) clean() {
 	}
 }
 
-// countClients counts the clients of each level.
-func (j *janitor) countClients() {
+// Go interrupts a goroutine only every 10 ms, so requests would wait for one that looks at all cells.
+// So the janitor rests for restFor after each restAfter cells, which take less than 200 µs.
+const (
+	restAfter = 512
+	restFor   = 300 * time.Microsecond
+)
+
+// rest notes that the janitor has looked at so many cells, and rests if it is time.
+func (j *janitor) rest(cells int) {
+	if j.looked += cells; j.looked < restAfter {
+		return
+	}
+	j.looked = 0
+	select {
+	case <-time.After(restFor):
+	case <-j.stop:
+	}
+}
+
+// visit looks at all cells. It charges the debts of keys without new requests to the store, and
+// counts the clients of each level. Debts come from requests that couldn't wait for the store; these
+// keys would stay in memory forever.
+func (j *janitor) visit() {
 	var counted [reputation.Levels]int64
-	now := j.committer.clock.now()
+	now, inTurn := j.committer.clock.now(), j.inTurn()
 	j.committer.table.each(func(c *cell) {
-		if c.client() == nil {
-			return
+		inTurn(j.chargeDebt(c))
+		if client := c.client(); client != nil {
+			if record := client.record.Load(); record != nil {
+				counted[record.LevelAt(now)]++
+			}
 		}
-		if record := c.client().record.Load(); record != nil {
-			counted[record.LevelAt(now)]++
-		}
+		j.rest(1)
 	})
 	j.clients.Store(&counted)
+}
+
+// chargeDebt charges the debt of a key, and returns the batch that does, or nil if there is none.
+func (j *janitor) chargeDebt(c *cell) *batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead || c.rare.claims() > 0 || !c.rare.admitted().hasDebts() {
+		return nil
+	}
+	return j.committer.queue.join(func(b *batch) { b.chargeLocked(c) })
 }
 
 // inTurn returns a function to be called with each batch that entries were added to, or nil. After
@@ -99,21 +131,6 @@ func (j *janitor) awaitDone(b *batch) {
 	case <-b.done:
 	case <-j.stop:
 	}
-}
-
-// chargeDebts charges the debts of keys without new requests to the store. They come from requests
-// that couldn't wait for it. Otherwise these keys would stay in memory forever.
-func (j *janitor) chargeDebts() {
-	inTurn := j.inTurn()
-	j.committer.table.each(func(c *cell) {
-		var b *batch
-		c.mu.Lock()
-		if !c.dead && c.rare.claims() == 0 && c.rare.admitted().hasDebts() {
-			b = j.committer.queue.join(func(b *batch) { b.chargeLocked(c) })
-		}
-		c.mu.Unlock()
-		inTurn(b)
-	})
 }
 
 // sweepStore removes expired rows step by step. After each step it waits for the duration of that

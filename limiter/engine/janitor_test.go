@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -45,6 +46,25 @@ func TestObserverLearnsHowLongASweepTook(t *testing.T) {
 	})
 }
 
+// The janitor lets requests in between: it never looks at more than restAfter cells, and those of a
+// few buckets, without a rest.
+func TestTheJanitorRests(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var seen sweptObserver
+		f := newFixture(t, func(o *Options) { o.CleanupInterval, o.Observer = 1000*time.Hour, &seen })
+		const keys = 10 * restAfter
+		limit := sliding(t, 10, time.Minute)
+		for i := range keys {
+			f.count(1, debit(limit, fmt.Sprint(i), 1))
+		}
+		f.janitor.clean()
+		least := 2 * (keys/(restAfter+sweepBuckets*bucketCells) - 1) * restFor // it sweeps them, and visits them
+		if seen.took < time.Duration(least) || seen.took > time.Second {
+			t.Errorf("cleaning took %v, want %v at least", seen.took, time.Duration(least))
+		}
+	})
+}
+
 // A store is swept at any configured interval. Memory still keeps a key for a minute: if it forgot
 // keys that still count, the next request for each would be read from the store.
 func TestShortIntervalsForgetNoKeySooner(t *testing.T) {
@@ -53,11 +73,11 @@ func TestShortIntervalsForgetNoKeySooner(t *testing.T) {
 		limit := sliding(t, 10, time.Minute)
 		f.count(1, debit(limit, "a", 1))
 		for range kept {
-			if f.table.sweep(f.clock.now(), func(*batch) {}); f.table.find(limit.ID, []byte("a")) == nil {
+			if f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {}); f.table.find(limit.ID, []byte("a")) == nil {
 				t.Fatalf("with an interval of %v, the key is forgotten after less than %d sweeps", interval, kept)
 			}
 		}
-		if f.table.sweep(f.clock.now(), func(*batch) {}); f.table.find(limit.ID, []byte("a")) != nil {
+		if f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {}); f.table.find(limit.ID, []byte("a")) != nil {
 			t.Errorf("with an interval of %v, the key is not forgotten after %d sweeps", interval, kept+1)
 		}
 	}

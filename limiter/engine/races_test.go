@@ -200,7 +200,7 @@ func TestCleaningDuringAClaim(t *testing.T) {
 		kept := g.begin(context.Background(), debit(limit, "a", 1))
 		cell := g.table.find(limit.ID, []byte("a"))
 		for range 3 {
-			g.table.sweep(g.clock.now(), func(*batch) { t.Error("gave back its lease") })
+			g.table.sweep(g.clock.now(), func(*batch) { t.Error("gave back its lease") }, func(int) {})
 		}
 		if g.table.find(limit.ID, []byte("a")) != cell {
 			t.Error("a key with a claim under way was forgotten")

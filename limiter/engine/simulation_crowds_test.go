@@ -67,7 +67,7 @@ func (w *crowds) step() {
 	case 12:
 		w.reload()
 	case 13:
-		w.let(func() { w.p.table.sweep(w.p.clock.now(), func(*batch) {}) })
+		w.let(func() { w.p.table.sweep(w.p.clock.now(), func(*batch) {}, func(int) {}) })
 	case 14, 15:
 		w.quiet()
 	default:

@@ -138,7 +138,7 @@ func (w *world) step() {
 	case 15:
 		w.reload()
 	case 16:
-		p.table.sweep(p.clock.now(), func(*batch) {})
+		p.table.sweep(p.clock.now(), func(*batch) {}, func(int) {})
 	case 17:
 		w.beTold(p)
 	case 18:

@@ -311,8 +311,8 @@ func isNearLimit(c *cell) bool {
 
 // sweep removes cells that were unused for t.unused sweeps. Blocked keys stay. Whenever batches
 // have given back about flushSize leases, it calls await with the last of these batches, without a
-// lock.
-func (t *table) sweep(now int64, await func(*batch)) (removed int) {
+// lock. Between parts it calls rest.
+func (t *table) sweep(now int64, await func(*batch), rest func(cells int)) (removed int) {
 	step := sweepStep{now: now}
 	for i := range t.shards {
 		for left := math.MaxInt; left > 0; {
@@ -321,6 +321,8 @@ func (t *table) sweep(now int64, await func(*batch)) (removed int) {
 				await(step.gives)
 				step.given = 0
 			}
+			rest(step.looked)
+			step.looked = 0
 		}
 	}
 	return step.removed
@@ -330,6 +332,7 @@ func (t *table) sweep(now int64, await func(*batch)) (removed int) {
 type sweepStep struct {
 	now     int64
 	removed int    // cells
+	looked  int    // cells, since the last rest
 	given   int    // leases by batches, since the last wait for one
 	gives   *batch // the batch of the last of them
 }
@@ -346,6 +349,7 @@ func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 	first = min(first, len(buckets))
 	for left = first; left > 0 && left > first-sweepBuckets && step.given < flushSize; left-- {
 		for at, c := range buckets[left-1].all() {
+			step.looked++
 			if c.unused.Add(1) <= t.unused || c.blocks.anyAt(step.now) || c.client().bannedAt(step.now) || hasDebts(c) {
 				continue
 			}
