@@ -59,8 +59,8 @@ func TestTheJanitorRests(t *testing.T) {
 		}
 		f.janitor.clean()
 		least := 2 * (keys/(restAfter+sweepBuckets*bucketCells) - 1) * restFor // it sweeps them, and visits them
-		if seen.took < time.Duration(least) || seen.took > time.Second {
-			t.Errorf("cleaning took %v, want %v at least", seen.took, time.Duration(least))
+		if seen.took < least || seen.took > time.Second {
+			t.Errorf("cleaning took %v, want %v at least", seen.took, least)
 		}
 	})
 }
