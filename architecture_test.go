@@ -285,7 +285,7 @@ var usesUnsafe = map[string]string{
 var dependencies = map[string]string{
 	"github.com/caddyserver/caddy/v2":         "what this is a module of",
 	"github.com/cespare/xxhash/v2":            "stable hashes, for the names of limits, for shards and for checksums; Caddy brings it",
-	"github.com/dunglas/httpsfv":              "structured fields (RFC 9651), of which signatures of requests are made; Caddy brings it",
+	"github.com/dunglas/httpsfv":              "structured fields (RFC 9651), for signatures of requests; Caddy brings it",
 	"github.com/dustin/go-humanize":           "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
 	"github.com/gaissmai/bart":                "the longest prefix among the networks of the rules file, found in less than 100 ns; a module that Caddy requires uses it, too",
 	"github.com/go-sql-driver/mysql":          "the protocol of MySQL, for the store there; Caddy brings it: see decision 97",

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
@@ -25,10 +24,8 @@ var placeholderOf = map[string]string{
 
 // compileNetworks opens the files of networks.
 func (c *Compiler) compileNetworks() (err error) {
-	if c.Run.Networks, err = networks.Acquire(c.Networks); err != nil {
-		return fmt.Errorf("networks: %w", err)
-	}
-	return nil
+	c.Run.Networks, err = networks.Acquire(c.Networks)
+	return err
 }
 
 // checkNetworks returns an error about a key with a placeholder that no file has values for.

@@ -28,12 +28,9 @@ const (
 // called, with an error if the previous addresses stay in force.
 func OpenRanges(path string, changed func(error)) (*Ranges, error) {
 	file, err := textfile.Open(textfile.Options[bart.Lite]{
-		Prefix: "ranges", Path: path, MaxSize: maxRanges, Parse: parseRanges,
+		Prefix: "ranges", Path: path, MaxSize: maxRanges, Required: true, Parse: parseRanges,
 		Changed: func(_ *bart.Lite, err error) { changed(err) },
 	})
-	if err == nil && file.Value() == nil {
-		err = fmt.Errorf("ranges: there is no file %q", path)
-	}
 	return &Ranges{file}, err
 }
 

@@ -53,25 +53,26 @@ func (ASN) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.matchers.asn", New: func() caddy.Module { return new(ASN) }}
 }
 
-// filesOf returns the files that the `rate_limit` app has opened.
-func filesOf(ctx caddy.Context) (networks.Files, error) {
+// filesWith returns the files that the `rate_limit` app has opened, or an error if none has what a
+// matcher needs.
+func filesWith(ctx caddy.Context, have func(networks.Files) bool, matcher, what string) (files networks.Files, err error) {
 	app, err := ctx.App("rate_limit")
 	if err != nil {
 		return nil, fmt.Errorf("getting rate_limit app: %w", err)
 	}
 	if app, ok := app.(interface{ NetworkFiles() networks.Files }); ok {
-		return app.NetworkFiles(), nil
+		files = app.NetworkFiles()
 	}
-	return nil, nil
+	if !have(files) {
+		return nil, fmt.Errorf("%s: no file with %s is configured: write networks <file> into the global option rate_limit", matcher, what)
+	}
+	return files, nil
 }
 
 // Provision checks the codes, and finds the files.
 func (m *Country) Provision(ctx caddy.Context) (err error) {
 	if err = m.check(); err == nil {
-		m.files, err = filesOf(ctx)
-	}
-	if err == nil && !m.files.HaveCountries() {
-		err = errors.New("country: no file with countries is configured: write networks <file> into the global option rate_limit")
+		m.files, err = filesWith(ctx, networks.Files.HaveCountries, "country", "countries")
 	}
 	return err
 }
@@ -91,10 +92,7 @@ func (m *Country) check() error {
 // Provision checks the numbers, and finds the files.
 func (m *ASN) Provision(ctx caddy.Context) (err error) {
 	if err = m.check(); err == nil {
-		m.files, err = filesOf(ctx)
-	}
-	if err == nil && !m.files.HaveASNs() {
-		err = errors.New("asn: no file with autonomous systems is configured: write networks <file> into the global option rate_limit")
+		m.files, err = filesWith(ctx, networks.Files.HaveASNs, "asn", "autonomous systems")
 	}
 	return err
 }

@@ -84,7 +84,7 @@ func (f Files) Release() (err error) {
 func open(path string) (*file, error) {
 	log := caddy.Log().Named("rate_limit").With(zap.String("file", path))
 	read, err := textfile.Open(textfile.Options[table]{
-		Prefix: "networks", Path: path, MaxSize: maxSize, Parse: parse,
+		Prefix: "networks", Path: path, MaxSize: maxSize, Required: true, Parse: parse,
 		Changed: func(_ *table, err error) {
 			if err != nil {
 				log.Warn("the file of networks can't be used; its last good version stays in force", zap.Error(err))
@@ -95,9 +95,6 @@ func open(path string) (*file, error) {
 	})
 	if err != nil {
 		return nil, err
-	}
-	if read.Value() == nil {
-		return nil, fmt.Errorf("there is no file %q", path)
 	}
 	ctx, end := context.WithCancel(context.Background())
 	f := &file{File: read, end: end}

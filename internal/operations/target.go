@@ -117,13 +117,13 @@ func textKey(text string) []byte {
 func (t *Subject) keysIn(z *enforce.Zone) [][]byte {
 	switch {
 	case t.Kind == operator.Address && z.Per != enforce.PerClient && z.Per != enforce.PerEveryone:
+		if key, ok := t.App.KeyOf(z, t.Network.Addr()); ok && t.Network.IsSingleIP() {
+			return [][]byte{textKey(key)}
+		}
 		var keys [][]byte
 		ipv4, ipv6 := t.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
 		if key := t.networkKey(ipv4, ipv6); key != nil {
 			keys = append(keys, key)
-		}
-		if key, ok := t.App.KeyOf(z, t.Network.Addr()); ok && t.Network.IsSingleIP() {
-			return [][]byte{textKey(key)}
 		}
 		if z.Per == enforce.PerKey && t.Network.IsSingleIP() {
 			keys = append(keys, textKey(z.ShortenIP(t.Network.Addr().String())))

@@ -23,6 +23,8 @@ type Options[T any] struct {
 	MaxSize int64
 	// Parse parses a text. Required.
 	Parse func(text []byte) (*T, error)
+	// Required is set if [Open] fails without a file.
+	Required bool
 	// Optional is set if a missing file is equivalent to an empty one. Otherwise the previous value
 	// stays in force.
 	Optional bool
@@ -53,12 +55,15 @@ type Trouble struct {
 	Err   error
 }
 
-// Open reads a file. If it does not exist, its value is nil until it does.
+// Open reads a file. If it does not exist and isn't required, its value is nil until it does.
 func Open[T any](options Options[T]) (*File[T], error) {
 	f := &File[T]{options: options, start: time.Now()}
 	value, info, err := f.read()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
+	}
+	if value == nil && options.Required {
+		return nil, fmt.Errorf("%s: there is no file %q", options.Prefix, options.Path)
 	}
 	f.value.Store(value)
 	f.seen = info

@@ -34,12 +34,9 @@ const (
 // with an error if the previous keys stay in force.
 func Open(path string, changed func(error)) (*Keys, error) {
 	file, err := textfile.Open(textfile.Options[keySet]{
-		Prefix: "keys", Path: path, MaxSize: maxFile, Parse: parseKeys,
+		Prefix: "keys", Path: path, MaxSize: maxFile, Required: true, Parse: parseKeys,
 		Changed: func(_ *keySet, err error) { changed(err) },
 	})
-	if err == nil && file.Value() == nil {
-		err = fmt.Errorf("keys: there is no file %q", path)
-	}
 	return &Keys{file}, err
 }
 

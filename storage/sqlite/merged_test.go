@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// someSlots returns units of rows, of which some are the same.
+// someSlots returns units of random rows. Some rows occur several times.
 func someSlots(n, keys int) []foldedSlot {
 	slots := make([]foldedSlot, n)
 	for i := range slots {

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/child"
 )
 
 // A Process is a server that was started.
@@ -87,15 +89,13 @@ func (p *Process) Logged(text string) (int, error) {
 	return bytes.Count(log, []byte(text)), err
 }
 
-// FreePort returns a TCP port of the loopback interface that nobody listened on a
-// moment ago.
+// FreePort returns [child.FreePort] as a number.
 func FreePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := child.FreePort()
 	if err != nil {
 		return 0, err
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
+	return strconv.Atoi(port)
 }
 
 // Address returns a port's address on the loopback interface.
