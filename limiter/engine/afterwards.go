@@ -14,7 +14,7 @@ func (p *Pending) charge() {
 	case c.spendableLocked(&d, now):
 		c.spendLocked(&d, now)
 		return
-	case c.blocks.refuses(p.limit, 1, now, degraded) != nil: // nothing is free
+	case c.blocks().refuses(p.limit, 1, now, degraded) != nil: // nothing is free
 		return
 	case p.chargeAtOnceLocked(c, &d):
 		return
@@ -27,7 +27,7 @@ func (p *Pending) charge() {
 }
 
 // chargeAtOnceLocked charges a debit at once, if that is possible and all of it is free.
-func (p *Pending) chargeAtOnceLocked(c *cell, d *Debit) bool {
+func (p *Pending) chargeAtOnceLocked(c cell, d *Debit) bool {
 	e := p.engine
 	at, ok := e.committer.leases.atOnce()
 	if !ok || !at.claimLocked(c, d) {
@@ -43,8 +43,8 @@ func (p *Pending) chargeAtOnceLocked(c *cell, d *Debit) bool {
 
 // chargeAfterwardsLocked adds a claim to the open batch for a request that doesn't wait. It is
 // combined with the claim of requests that wait for the same amount.
-func (b *batch) chargeAfterwardsLocked(c *cell, d *Debit, now int64) {
-	open := c.rare.openEntry()
+func (b *batch) chargeAfterwardsLocked(c cell, d *Debit, now int64) {
+	open := c.rare().openEntry()
 	unawaited := open != nil && open.unawaited
 	en := b.claimLocked(c, &Debit{Limit: d.Limit, Cost: 1, Counting: d.Counting}, now)
 	en.wanted += d.Cost - 1

@@ -73,7 +73,7 @@ func (at *atOnce) knowsClients(r *request) bool {
 
 func (at *atOnce) knowsClient(client *Client) bool {
 	for ; client != nil; client = client.Parent {
-		if client.cell == nil || client.cell.client().period.Load() != at.period {
+		if !client.cell.exists() || client.cell.client().period.Load() != at.period {
 			return false
 		}
 	}
@@ -81,8 +81,8 @@ func (at *atOnce) knowsClient(client *Client) bool {
 }
 
 // claimLocked claims for a debit that the lease of a locked cell does not cover.
-func (at *atOnce) claimLocked(c *cell, d *Debit) bool {
-	if c.rare.openEntry() != nil || c.rare.claims() > 0 || c.rare.admitted() != nil || !at.knowsLocked(c, d.Limit) {
+func (at *atOnce) claimLocked(c cell, d *Debit) bool {
+	if c.rare().openEntry() != nil || c.rare().claims() > 0 || c.rare().admitted() != nil || !at.knowsLocked(c, d.Limit) {
 		return false
 	}
 	was, known := c.headroom, c.leaseLocked()
@@ -104,26 +104,26 @@ func (at *atOnce) claimLocked(c *cell, d *Debit) bool {
 
 // giveBackLocked gives back the lease of a locked cell, which isn't empty, and reports whether the
 // store has it. If not, the caller gives back the rest.
-func (at *atOnce) giveBackLocked(c *cell) bool {
-	if c.known.period != at.period || c.rare.claims() > 0 || c.rare.admitted() != nil || !at.knowsLocked(c, c.limit) {
+func (at *atOnce) giveBackLocked(c cell) bool {
+	if c.known.period != at.period || c.rare().claims() > 0 || c.rare().admitted() != nil || !at.knowsLocked(c, c.limit()) {
 		return false
 	}
-	claim := storage.Claim{ID: c.id, Key: c.known.name, Limit: c.limit.Limit}
+	claim := storage.Claim{ID: c.id, Key: c.known.name, Limit: c.limit().Limit}
 	known := c.leaseLocked()
 	claim.Now, claim.Return = at.now, c.takeLeaseLocked()
-	done, _ := at.putLocked(c, c.limit, claim, known)
+	done, _ := at.putLocked(c, c.limit(), claim, known)
 	return done
 }
 
 // putLocked sends a claim of a locked cell to the store. The claim gives back the units taken out
 // of the cell's lease. It reports whether the claim was granted, and whether it may have changed
 // anything.
-func (at *atOnce) putLocked(c *cell, limit *Limit, claim storage.Claim, known limiter.Lease) (granted, changed bool) {
+func (at *atOnce) putLocked(c cell, limit *Limit, claim storage.Claim, known limiter.Lease) (granted, changed bool) {
 	grant, err := at.store.ClaimAtOnce(at.period, at.line.Era, claim, known)
 	switch {
 	case err == nil:
-		c.limit = limit
-		c.blocks.liftLocked(grant.InUse(), at.now)
+		c.setLimitLocked(limit)
+		c.liftBlocksLocked(grant.InUse(), at.now)
 		c.joinLocked(limit, grant.Lease)
 		return true, true
 	case errors.Is(err, storage.ErrNotAtOnce):
@@ -136,12 +136,12 @@ func (at *atOnce) putLocked(c *cell, limit *Limit, claim storage.Claim, known li
 }
 
 // knowsLocked reports whether a cell knows the name of its key and all units in use of it.
-func (at *atOnce) knowsLocked(c *cell, limit *Limit) bool {
+func (at *atOnce) knowsLocked(c cell, limit *Limit) bool {
 	lasting := at.now - at.line.Shift
 	if c.known.period == at.period {
 		return c.known.until == 0 || lasting < int64(c.known.until)*second
 	}
-	if c.limit != nil {
+	if c.limit() != nil {
 		return false // there were claims before this period
 	}
 	name, ok := at.nameAtOnce(c, limit, lasting)
@@ -158,7 +158,7 @@ func (at *atOnce) isNew(id storage.LimitID, key storage.Key) bool {
 
 // recallLocked loads the store's state of a key into a cell that has claimed nothing yet, and
 // reports whether the cell knows it now.
-func (at *atOnce) recallLocked(c *cell, limit *Limit, name storage.Key) bool {
+func (at *atOnce) recallLocked(c cell, limit *Limit, name storage.Key) bool {
 	store, ok := at.store.(storage.Recaller)
 	if !ok {
 		return at.isNew(c.id, name)
@@ -195,7 +195,7 @@ func (en *entry) learnedLocked(became bool) {
 }
 
 // nameAtOnce returns the name of a cell's key, if it is available without waiting.
-func (at *atOnce) nameAtOnce(c *cell, limit *Limit, now int64) (Name, bool) {
+func (at *atOnce) nameAtOnce(c cell, limit *Limit, now int64) (Name, bool) {
 	if at.opts.NameAtOnce == nil {
 		return Name{}, false
 	}

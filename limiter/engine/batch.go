@@ -15,7 +15,7 @@ type batch struct {
 	entries  []*entry      // entries that only give back come first, see giveLocked
 	gives    int           // the number of those
 	renewals int           // the number of renewals, see renewLocked
-	clients  []*cell       // whose records are read first
+	clients  []cell        // whose records are read first
 	done     chan struct{} // closed when the fields below are final
 	now      int64         // the store's time of the decisions
 	era      int64         // of that time
@@ -32,7 +32,7 @@ const maxRenewals = 64
 type part struct {
 	*batch
 	entries []*entry
-	clients []*cell
+	clients []cell
 }
 
 // first takes a part of the maximum size of a call out of a part.
@@ -49,7 +49,7 @@ func (p *part) isEmpty() bool { return len(p.entries) == 0 && len(p.clients) == 
 func (b *batch) size() int { return max(len(b.entries), len(b.clients)) }
 
 // cells returns the cells of a batch, which may be nil. Evicted cells are in no table any more.
-func (b *batch) cells() (cells []*cell) {
+func (b *batch) cells() (cells []cell) {
 	if b == nil {
 		return nil
 	}
@@ -81,10 +81,10 @@ func (b *batch) await(ctx context.Context, timeout *time.Timer) error {
 // entry is one claim of a batch. The queue's lock guards it while its batch is open. Then it
 // belongs to the committer. After the batch is done it doesn't change any more.
 type entry struct {
-	cell       *cell
+	cell       cell
 	limit      *Limit
-	client     *cell     // its record scales the limit; nil if none does
-	parent     *cell     // its record scales the limit as well, or nil
+	client     cell      // its record scales the limit; none if none does
+	parent     cell      // its record scales the limit as well, or nil
 	scaling    *Scaling  // the way of scaling
 	beside     Elsewhere // the usage that lowers the limit; nil if there is none
 	batch      *batch
@@ -128,9 +128,9 @@ func (e *entry) holdsFor(d *Debit, again bool) bool {
 
 // claimLocked adds a claim for a debit's missing units to the open batch. The cell must be locked
 // and stays so.
-func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
+func (b *batch) claimLocked(c cell, d *Debit, now int64) *entry {
 	client := d.client()
-	if e := c.rare.openEntry(); e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
+	if e := c.rare().openEntry(); e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
 		(e.ahead == 0 || d.Counting == Always) && !e.renews {
 		e.wanted += d.Cost
 		e.counting = max(e.counting, d.Counting)
@@ -150,7 +150,7 @@ func (b *batch) claimLocked(c *cell, d *Debit, now int64) *entry {
 		client: client, parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
 	}
 	b.giveWithLocked(e, now)
-	c.limit = d.Limit
+	c.setLimitLocked(d.Limit)
 	c.changeRareLocked(func(r *rare) {
 		r.open = e
 		r.inFlight++
@@ -168,7 +168,7 @@ func (b *batch) giveWithLocked(e *entry, now int64) {
 			e.give, e.given = c.takeLeaseLocked(), settles
 			return
 		}
-		b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles)
+		b.giveLocked(c, c.limit(), c.takeLeaseLocked(), settles)
 	}
 	if last := b.entryOf(c); last != nil {
 		e.given = last.given
@@ -177,19 +177,19 @@ func (b *batch) giveWithLocked(e *entry, now int64) {
 
 // giveLocked adds a returned lease to the batch, before all claims, so that none of them is refused
 // for lack of it. The cell must be locked.
-func (b *batch) giveLocked(c *cell, limit *Limit, lease limiter.Lease, settles int64) {
+func (b *batch) giveLocked(c cell, limit *Limit, lease limiter.Lease, settles int64) {
 	e := &entry{cell: c, limit: limit, batch: b, give: lease}
 	b.entries = slices.Insert(b.entries, b.gives, e)
 	b.gives++
 	if b.entryOf(c) == nil {
 		c.changeRareLocked(func(r *rare) { r.open = e })
 	}
-	c.rare.open.given += settles
+	c.rare().open.given += settles
 }
 
 // entryOf returns the last entry of a locked cell in the batch, or nil.
-func (b *batch) entryOf(c *cell) *entry {
-	if open := c.rare.openEntry(); open != nil && open.batch == b {
+func (b *batch) entryOf(c cell) *entry {
+	if open := c.rare().openEntry(); open != nil && open.batch == b {
 		return open
 	}
 	return nil
@@ -204,7 +204,7 @@ func (b *batch) readLocked(client *Client) {
 }
 
 // readCellLocked is readLocked for the cell of a client alone.
-func (b *batch) readCellLocked(c *cell) {
+func (b *batch) readCellLocked(c cell) {
 	if st := c.client(); st.readBy != b.number {
 		st.readBy = b.number
 		b.clients = append(b.clients, c)

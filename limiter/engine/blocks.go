@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"sync/atomic"
-
-	"github.com/caddy-tally/caddy-tally/limiter"
-)
+import "github.com/caddy-tally/caddy-tally/limiter"
 
 // block says that a limit of some amount refuses requests of at least a cost until a time. It is
 // immutable, and linked to older blocks of other costs, times or amounts.
@@ -59,22 +55,35 @@ func (b *block) mapped(f func(*block) *block) *block {
 	return &again
 }
 
-// blocks are the known refusals of one key, the newest first. Reading takes no lock. Methods that
+// maxBlocks is how many blocks a key has at most.
+const maxBlocks = 4
+
+// blocks returns the newest of the known refusals of a key, or nil. It takes no lock. Methods that
 // change them need the lock of the cell.
 //
 // Invariants: a block never outlives the knowledge that its cost is free. It is made only while
 // this process neither has units of the key nor gives any back, because they could free the cost
 // before the store's retry time. Later answers of the store about the key lift the blocks that they
-// disprove. There are at most maxBlocks.
-type blocks struct{ newest atomic.Pointer[block] }
+// disprove.
+func (c cell) blocks() *block {
+	if r := c.rare(); r != nil {
+		return r.newest.Load()
+	}
+	return nil
+}
 
-const maxBlocks = 4
+// setBlocksLocked replaces the blocks.
+func (c cell) setBlocksLocked(newest *block) {
+	if c.blocks() != newest && !c.dead {
+		c.changeRareLocked(func(r *rare) { r.newest.Store(newest) })
+	}
+}
 
 // refuses returns the block that refuses a request for longest at now, or nil. Blocks don't apply
 // to a limit whose amount was changed. Refusals by memory apply only while memory decides, because
 // the store can't be asked then.
-func (bs *blocks) refuses(limit *Limit, cost, now int64, degraded bool) (longest *block) {
-	for b := bs.newest.Load(); b != nil; b = b.older {
+func (b *block) refuses(limit *Limit, cost, now int64, degraded bool) (longest *block) {
+	for ; b != nil; b = b.older {
 		if b.applies(limit, cost, now) && (degraded || !b.local && now < b.asks) && (longest == nil || b.until > longest.until) {
 			longest = b
 		}
@@ -83,8 +92,8 @@ func (bs *blocks) refuses(limit *Limit, cost, now int64, degraded bool) (longest
 }
 
 // wasRefused reports whether the store has refused a cost until a time after now.
-func (bs *blocks) wasRefused(limit *Limit, cost, now int64) bool {
-	for b := bs.newest.Load(); b != nil; b = b.older {
+func (b *block) wasRefused(limit *Limit, cost, now int64) bool {
+	for ; b != nil; b = b.older {
 		if b.applies(limit, cost, now) && !b.local {
 			return true
 		}
@@ -93,8 +102,8 @@ func (bs *blocks) wasRefused(limit *Limit, cost, now int64) bool {
 }
 
 // anyAt reports whether any cost is refused at now.
-func (bs *blocks) anyAt(now int64) bool {
-	for b := bs.newest.Load(); b != nil; b = b.older {
+func (b *block) anyAt(now int64) bool {
+	for ; b != nil; b = b.older {
 		if now < b.until {
 			return true
 		}
@@ -102,59 +111,49 @@ func (bs *blocks) anyAt(now int64) bool {
 	return false
 }
 
-// addLocked adds a block, and keeps older ones that it doesn't cover.
-func (bs *blocks) addLocked(fresh block, now int64) {
+// addBlockLocked adds a block, and keeps older ones that it doesn't cover.
+func (c cell) addBlockLocked(fresh block, now int64) {
 	kept := 1
-	fresh.older = bs.newest.Load().mapped(func(b *block) *block {
+	fresh.older = c.blocks().mapped(func(b *block) *block {
 		if kept == maxBlocks || now >= b.until || fresh.covers(b) {
 			return nil
 		}
 		kept++
 		return b
 	})
-	bs.newest.Store(&fresh)
+	c.setBlocksLocked(&fresh)
 }
 
-// changeLocked replaces the blocks by the results of f for each, see [block.mapped].
-func (bs *blocks) changeLocked(f func(*block) *block) {
-	if b := bs.newest.Load(); b != nil {
-		bs.newest.Store(b.mapped(f))
-	}
-}
-
-// liftLocked drops blocks that have ended, and blocks whose cost is free according to the store's
-// number of units in use.
-func (bs *blocks) liftLocked(inUse, now int64) {
-	bs.changeLocked(func(b *block) *block {
+// liftBlocksLocked drops blocks that have ended, and blocks whose cost is free according to the
+// store's number of units in use.
+func (c cell) liftBlocksLocked(inUse, now int64) {
+	c.setBlocksLocked(c.blocks().mapped(func(b *block) *block {
 		if now >= b.until || !b.local && b.cost <= b.capacity-inUse {
 			return nil
 		}
 		return b
-	})
+	}))
 }
 
-// liftLocalLocked drops refusals by memory. Memory decides anew.
-func (bs *blocks) liftLocalLocked() {
-	bs.changeLocked(func(b *block) *block {
+// liftLocalBlocksLocked drops refusals by memory. Memory decides anew.
+func (c cell) liftLocalBlocksLocked() {
+	c.setBlocksLocked(c.blocks().mapped(func(b *block) *block {
 		if b.local {
 			return nil
 		}
 		return b
-	})
+	}))
 }
 
 // askAgainLocked lets the store be asked again from now on: other processes may have given back
 // units.
-func (bs *blocks) askAgainLocked(now int64) {
-	bs.changeLocked(func(b *block) *block {
+func (c cell) askAgainLocked(now int64) {
+	c.setBlocksLocked(c.blocks().mapped(func(b *block) *block {
 		if !b.held || b.asks <= now {
 			return b
 		}
 		again := *b
 		again.asks = now
 		return &again
-	})
+	}))
 }
-
-// clear drops all blocks.
-func (bs *blocks) clear() { bs.newest.Store(nil) }

@@ -51,21 +51,21 @@ func TestLiftedBlocks(t *testing.T) {
 	ended, small := block{until: now, cost: 1, capacity: 10}, block{until: later, cost: 1, capacity: 3}
 	local := block{until: later, cost: 1, capacity: 10, local: true}
 	for inUse, left := range map[int64]int{10: 4, 9: 3, 3: 3, 2: 2, 1: 1, 0: 1} {
-		var known blocks
-		known.newest.Store(chain(dear, ended, cheap, small, local))
-		known.liftLocked(inUse, now)
+		c := newTable(10, nil).add(ofSlots, 1, []byte("a"))
+		c.setBlocksLocked(chain(dear, ended, cheap, small, local))
+		c.liftBlocksLocked(inUse, now)
 		n := 0
-		for b := known.newest.Load(); b != nil; b = b.older {
+		for b := c.blocks(); b != nil; b = b.older {
 			n++
 		}
 		if n != left {
 			t.Errorf("%d blocks are left where %d units are in use, want %d", n, inUse, left)
 		}
 	}
-	var known blocks
+	c := newTable(10, nil).add(ofSlots, 1, []byte("a"))
 	b := chain(cheap, dear)
-	known.newest.Store(b)
-	if known.liftLocked(10, now); known.newest.Load() != b {
+	c.setBlocksLocked(b)
+	if c.liftBlocksLocked(10, now); c.blocks() != b {
 		t.Error("a chain of which nothing is lifted is copied")
 	}
 }

@@ -122,7 +122,7 @@ func (p *part) learn(names []storage.Client, records []reputation.Record) {
 // difference claims again.
 func (p *part) scale(together bool) {
 	for _, en := range p.entries {
-		if en.client == nil {
+		if !en.client.exists() {
 			continue
 		}
 		known := en.knowsClients()
@@ -134,7 +134,7 @@ func (p *part) scale(together bool) {
 
 // knowsClients reports whether the records that scale the limit are in memory.
 func (e *entry) knowsClients() bool {
-	return e.client.client().record.Load() != nil && (e.parent == nil || e.parent.client().record.Load() != nil)
+	return e.client.client().record.Load() != nil && (!e.parent.exists() || e.parent.client().record.Load() != nil)
 }
 
 // claimsOf returns the claims of a part's entries, and makes room for as many grants.
@@ -193,7 +193,7 @@ func (w *writer) lastsOf(en *entry) int64 {
 }
 
 // clientOf returns a client as an argument for the store.
-func (w *writer) clientOf(c *cell, term *storage.Term, now int64) (client storage.Client, err error) {
+func (w *writer) clientOf(c cell, term *storage.Term, now int64) (client storage.Client, err error) {
 	name, err := w.conn.nameOf(c.id, c.key(), clientRetention, term, now)
 	return storage.Client{Key: name.Key, Former: name.Former}, err
 }

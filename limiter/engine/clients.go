@@ -39,7 +39,7 @@ func (r *request) applyClients(e *Engine) {
 // CachedRecord returns the record of a client in memory, or nil if there is none. Callers must not
 // change it.
 func (e *Engine) CachedRecord(client Client) *reputation.Record {
-	if record := e.table.findClient(&client); record != nil || client.cell == nil {
+	if record := e.table.findClient(&client); record != nil || !client.cell.exists() {
 		return record
 	}
 	return client.cell.client().noted.Load()
@@ -54,9 +54,9 @@ func (t *table) findClients(client *Client) {
 
 // findClient returns the record of a client in memory, or nil.
 func (t *table) findClient(client *Client) *reputation.Record {
-	if client.cell == nil {
+	if !client.cell.exists() {
 		client.cell = t.find(clientsID, client.Key)
-		if client.cell != nil {
+		if client.cell.exists() {
 			client.cell.touch()
 		}
 	}
@@ -74,8 +74,8 @@ func (t *table) ensureClients(r *request) {
 // ensureClient adds missing cells for a client and its parent.
 func (t *table) ensureClient(client *Client) {
 	for ; client != nil; client = client.Parent {
-		if t.findClient(client) == nil && client.cell == nil {
-			client.cell = t.add(clientsID, client.Key)
+		if t.findClient(client) == nil && !client.cell.exists() {
+			client.cell = t.add(ofClient, clientsID, client.Key)
 		}
 	}
 }

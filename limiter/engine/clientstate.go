@@ -19,7 +19,7 @@ type Client struct {
 	// same parent.
 	Parent *Client
 
-	cell *cell
+	cell cell
 }
 
 // Scaling says how a client's record scales a limit, and how violations of the limit change the
@@ -58,7 +58,7 @@ type clientState struct {
 
 // record returns the client's record, or nil if it must be read first.
 func (c *Client) record() *reputation.Record {
-	if c.cell == nil {
+	if !c.cell.exists() {
 		return nil
 	}
 	return c.cell.client().record.Load()
@@ -73,38 +73,37 @@ func (c *Client) known() bool {
 // Otherwise it returns nil.
 func (c *Client) banned(now int64) *clientState {
 	for ; c != nil; c = c.Parent {
-		if c.cell != nil && c.cell.client().bannedAt(now) {
+		if c.cell.exists() && c.cell.client().bannedAt(now) {
 			return c.cell.client()
 		}
 	}
 	return nil
 }
 
-// client returns the cell of the debit's client, or nil if it has none.
-func (d *Debit) client() *cell {
+// client returns the cell of the debit's client, if it has one.
+func (d *Debit) client() cell {
 	if d.Client == nil {
-		return nil
+		return cell{}
 	}
 	return d.Client.cell
 }
 
-// parent returns the cell of the parent of the debit's client, or nil if it has
-// none.
-func (d *Debit) parent() *cell {
+// parent returns the cell of the parent of the debit's client, if it has one.
+func (d *Debit) parent() cell {
 	if d.Client == nil || d.Client.Parent == nil {
-		return nil
+		return cell{}
 	}
 	return d.Client.Parent.cell
 }
 
 // limit returns the limit for a client and its parent, if it has one. Their records must be known.
-func (f *Scaling) limit(client, parent *cell, now int64) *Limit {
+func (f *Scaling) limit(client, parent cell, now int64) *Limit {
 	record := client.client().record.Load()
 	if f.Banned != nil && record.Banned(now) {
 		return f.Banned
 	}
 	level := record.LevelAt(now)
-	if parent != nil {
+	if parent.exists() {
 		level = max(level, parent.client().record.Load().LevelAt(now))
 	}
 	return f.Levels[level]

@@ -42,7 +42,7 @@ func (m *committer) giveBackOnce() error {
 		return err
 	}
 	b := &batch{done: make(chan struct{})}
-	m.queue.resume(func(c *cell, limit *Limit, lease limiter.Lease) {
+	m.queue.resume(func(c cell, limit *Limit, lease limiter.Lease) {
 		b.entries = append(b.entries, &entry{cell: c, limit: limit, batch: b, give: lease})
 	})
 	if err := m.writer.flushBatch(b); err != nil {

@@ -3,14 +3,14 @@ package engine
 import "github.com/caddy-tally/caddy-tally/limiter"
 
 // addDebtLocked notes units admitted by memory that are to be charged to the store.
-func (c *cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
-	local := c.rare.admitted()
+func (c cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
+	local := c.rare().admitted()
 	if local == nil { // it was about to be charged, and seemed settled
 		local = newLocal(limit, c.leaseLocked())
 		limit.Claim(&local.state, limiter.Claim{Now: now, Charge: charge})
 		c.setLocalLocked(local)
 	}
-	c.limit = limit
+	c.setLimitLocked(limit)
 	local.debts = local.debts.Add(&limit.Limit, charge, &local.state, now)
 }
 
@@ -43,16 +43,16 @@ func (o *local) hasDebts() bool { return o != nil && len(o.debts) > 0 }
 // chargeLocked moves the debts of a key to a batch, which settles them once the store is in use
 // again. While claims are in flight the key keeps its debts, because the store doesn't know of them
 // when it grants: local.settle settles them from the grants.
-func (b *batch) chargeLocked(c *cell) {
-	local := c.rare.admitted()
-	if local == nil || c.rare.claims() > 0 {
+func (b *batch) chargeLocked(c cell) {
+	local := c.rare().admitted()
+	if local == nil || c.rare().claims() > 0 {
 		return
 	}
 	for _, charge := range local.debts {
 		if charge.Units == 0 {
 			continue
 		}
-		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, charge: charge})
+		b.entries = append(b.entries, &entry{cell: c, limit: c.limit(), batch: b, charge: charge})
 	}
 	local.debts = nil
 }

@@ -22,7 +22,7 @@ type request struct {
 
 // held is a cell that a request locks, and the units that the request takes from it.
 type held struct {
-	cell  *cell
+	cell  cell
 	debit int    // index of the debit
 	entry *entry // the last claim made for it, or nil
 	short bool   // the lease does not cover the debit
@@ -74,7 +74,7 @@ func (r *request) countRefusals() {
 		return
 	}
 	for i := range r.debits {
-		if debit := &r.debits[i]; debit.refused && debit.cell != nil {
+		if debit := &r.debits[i]; debit.refused && debit.cell.exists() {
 			debit.cell.refused.add()
 		}
 	}
@@ -118,10 +118,10 @@ func (r *request) refuseAtOnce(e *Engine) bool {
 			r.refuse(max(r.Reason, Blocked), i, left, debit.retry(limiter.Never, r.now))
 			continue
 		}
-		if debit.cell == nil || debit.Cost <= 0 {
+		if !debit.cell.exists() || debit.Cost <= 0 {
 			continue
 		}
-		if b := debit.cell.blocks.refuses(debit.Limit, debit.Cost, r.now, degraded); b != nil {
+		if b := debit.cell.blocks().refuses(debit.Limit, debit.Cost, r.now, degraded); b != nil {
 			reason := Blocked
 			if r.Reason == TooCostly {
 				reason = TooCostly
@@ -151,8 +151,8 @@ func (r *request) hold(e *Engine, hs []held) []held {
 			debit.peek(e.clock.now())
 			continue
 		}
-		if debit.cell == nil {
-			debit.cell = e.table.add(debit.Limit.ID, debit.Key)
+		if !debit.cell.exists() {
+			debit.cell = e.table.add(kindOf(debit.Limit), debit.Limit.ID, debit.Key)
 		}
 		debit.cell.touch()
 		hs = insert(hs, held{cell: debit.cell, debit: i}, r.debits)
@@ -162,7 +162,7 @@ func (r *request) hold(e *Engine, hs []held) []held {
 
 // peek sets the quota of a debit without a cost.
 func (d *Debit) peek(now int64) {
-	if d.cell == nil {
+	if !d.cell.exists() {
 		return
 	}
 	d.cell.mu.Lock()
@@ -193,7 +193,7 @@ func insert(hs []held, h held, debits []Debit) []held {
 }
 
 // before is the order in which cells are locked.
-func (c *cell) before(other *cell) bool {
+func (c cell) before(other cell) bool {
 	if c.id != other.id {
 		return c.id < other.id
 	}
@@ -210,7 +210,7 @@ func (r *request) lock(e *Engine) {
 		}
 		h.cell.mu.Unlock()
 		unlock(r.held[:i])
-		h.cell = e.table.add(h.cell.id, h.cell.text())
+		h.cell = e.table.add(h.cell.kind, h.cell.id, h.cell.text())
 		i = -1
 	}
 }
@@ -246,7 +246,7 @@ func (r *request) spendLocked() bool {
 }
 
 // takeLocked takes a debit from the lease of a cell, which covers it.
-func (r *request) takeLocked(c *cell, d *Debit) {
+func (r *request) takeLocked(c cell, d *Debit) {
 	if d.Counting == Always {
 		c.spendLocked(d, r.now)
 	} else {

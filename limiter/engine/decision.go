@@ -62,7 +62,7 @@ type Debit struct {
 	// request counts. It is nil if there is no cost.
 	Pending *Pending
 
-	cell    *cell
+	cell    cell
 	whole   *Limit // Limit before it was lowered; nil if it was not
 	refused bool   // the debit refuses the request
 	at      int64  // the time of the decision, for the simulation

@@ -178,7 +178,7 @@ func TestDebtsAreBounded(t *testing.T) {
 		c := e.table.find(limit.ID, []byte("a"))
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if owed := len(c.rare.admitted().debts); owed < 60 || owed > 61 {
+		if owed := len(c.rare().admitted().debts); owed < 60 || owed > 61 {
 			t.Errorf("%d debts, want one for each slot that counts", owed)
 		}
 	})
@@ -555,7 +555,7 @@ func TestMemoryOfALongOutage(t *testing.T) {
 		}
 		c := e.table.find(limit.ID, []byte("a"))
 		c.mu.Lock()
-		slots, owed := len(c.rare.admitted().state.Slots), len(c.rare.admitted().debts)
+		slots, owed := len(c.rare().admitted().state.Slots), len(c.rare().admitted().debts)
 		c.mu.Unlock()
 		if slots > 70 || owed > 70 {
 			t.Errorf("memory holds %d slots and %d debts of a key", slots, owed)
@@ -584,12 +584,13 @@ func TestGrantPaysDebts(t *testing.T) {
 		{7, 5, 2, 3, 2, 0, 0}, {1, 5, 9, 0, 5, 4, 0}, // later
 		{-1, 5, 2, 3, 0, 2, 2}, {-1, 5, 9, 0, 0, 9, 5}, // earlier
 	} {
-		c := &cell{limit: limit}
+		c := f.table.add(kindOf(limit), limit.ID, fmt.Append(nil, tt))
+		c.setLimitLocked(limit)
 		c.setLocalLocked(&local{debts: []limiter.Charge{{At: slot, Units: tt.debt}}})
 		granted := limiter.Lease{At: slot + tt.at, Units: tt.units, Used: 100}
-		back := c.rare.admitted().settle(limit, &granted, now+int64(time.Minute)) // however late
+		back := c.rare().admitted().settle(limit, &granted, now+int64(time.Minute)) // however late
 		var owed int64
-		for _, charge := range c.rare.admitted().debts {
+		for _, charge := range c.rare().admitted().debts {
 			owed += charge.Units
 		}
 		if granted.Units != tt.left || granted.Spent != tt.spent || owed != tt.owed || back.Units != tt.given || back.At != granted.At {

@@ -31,21 +31,21 @@ func (l *leases) deliver(en *entry, now int64) {
 	c := en.cell
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rare.openEntry() != en {
+	if c.rare().openEntry() != en {
 		en.period = 0 // the cell has a newer entry, answered or not: claims at once may have come in between
 	}
 	en.answeredLocked()
 	defer l.shareAnsweredLocked(c, en.limit)
-	c.blocks.liftLocked(en.grant.InUse(), now)
+	c.liftBlocksLocked(en.grant.InUse(), now)
 	c.rewindLocked(en.limit, now)
 	if en.cost == 0 {
 		en.learnedLocked(en.learnLocked(now)) // it only gave back, or charged
 		return
 	}
-	if en.client != nil {
-		c.limit = en.limit // it may have been another when it was claimed
+	if en.client.exists() {
+		c.setLimitLocked(en.limit) // it may have been another when it was claimed
 	}
-	if c.rare.admitted() != nil && !c.rare.admitted().hasDebts() {
+	if c.rare().admitted() != nil && !c.rare().admitted().hasDebts() {
 		c.setLocalLocked(nil) // settled with this claim or before
 	}
 	if en.grant.Units == 0 && en.renews {
@@ -58,8 +58,8 @@ func (l *leases) deliver(en *entry, now int64) {
 		return
 	}
 	granted := en.grant.Lease // the entry's own stays as it is: its waiting requests were not refused
-	if c.rare.admitted() != nil {
-		back := c.rare.admitted().settle(en.limit, &granted, l.clock.now()) // some of the grant may have drained since
+	if c.rare().admitted() != nil {
+		back := c.rare().admitted().settle(en.limit, &granted, l.clock.now()) // some of the grant may have drained since
 		l.giveLeaseLocked(c, en.limit, back, now)
 	}
 	was := c.lease.at
@@ -75,7 +75,7 @@ func (l *leases) deliver(en *entry, now int64) {
 // giveLeaseLocked gives back a lease that a locked cell can't keep. On a network it waits until
 // there is more to send, which makes it worth a round trip. While the store can't be used, the
 // lease is postponed.
-func (l *leases) giveLeaseLocked(c *cell, limit *Limit, lease limiter.Lease, now int64) {
+func (l *leases) giveLeaseLocked(c cell, limit *Limit, lease limiter.Lease, now int64) {
 	settles := lease.Settles(&limit.Limit, now)
 	if settles <= 0 {
 		return
@@ -106,7 +106,7 @@ func (en *entry) learnLocked(now int64) bool {
 // answeredLocked notes that an entry waits no more.
 func (en *entry) answeredLocked() {
 	c := en.cell
-	if en.cost == 0 && c.rare.openEntry() != en {
+	if en.cost == 0 && c.rare().openEntry() != en {
 		return
 	}
 	c.changeRareLocked(func(r *rare) {
@@ -126,7 +126,7 @@ func (en *entry) answeredLocked() {
 func (en *entry) refusedLocked(now, asks int64) bool {
 	c := en.cell
 	en.held = c.leaseLocked().Settles(&en.limit.Limit, now)
-	if open := c.rare.openEntry(); open != nil && open.batch != en.batch {
+	if open := c.rare().openEntry(); open != nil && open.batch != en.batch {
 		en.held += open.given
 	}
 	if en.held > 0 {
@@ -136,8 +136,8 @@ func (en *entry) refusedLocked(now, asks int64) bool {
 	if en.unawaited {
 		return true // the first refused request is to report it
 	}
-	en.fresh.Store(!c.blocks.wasRefused(en.limit, en.cost, now))
-	c.blocks.addLocked(block{
+	en.fresh.Store(!c.blocks().wasRefused(en.limit, en.cost, now))
+	c.addBlockLocked(block{
 		until:    now + int64(en.grant.Retry),
 		asks:     now + min(int64(en.grant.Retry), asks),
 		cost:     en.cost,
@@ -188,7 +188,7 @@ func (l *leases) undo(entries []*entry, err error) {
 // nil as well if there is nothing to give back, or if the queue is closed, in which case the cell
 // keeps its lease. Units that leave the cell are in the store or in the queue: a caller that locks
 // the cell finds them there or in the cell.
-func (l *leases) giveBackLocked(c *cell) *batch {
+func (l *leases) giveBackLocked(c cell) *batch {
 	if c.settlesLocked(l.clock.now()) <= 0 {
 		return nil
 	}
@@ -199,5 +199,5 @@ func (l *leases) giveBackLocked(c *cell) *batch {
 	if settles <= 0 {
 		return nil // it is unknown whether the store has the units
 	}
-	return l.queue.join(func(b *batch) { b.giveLocked(c, c.limit, c.takeLeaseLocked(), settles) })
+	return l.queue.join(func(b *batch) { b.giveLocked(c, c.limit(), c.takeLeaseLocked(), settles) })
 }

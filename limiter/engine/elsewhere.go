@@ -86,16 +86,16 @@ func (e *Engine) Charge(limit *Limit, key []byte, charge limiter.Charge) {
 	if charge.Units <= 0 {
 		return
 	}
-	c := e.table.lock(e.table.add(limit.ID, key))
+	c := e.table.lock(e.table.add(kindOf(limit), limit.ID, key))
 	defer c.mu.Unlock()
-	if c.limit == nil {
-		c.limit = limit
+	if c.limit() == nil {
+		c.setLimitLocked(limit)
 	}
 	e.chargeLocked(c, limit, charge)
 }
 
 // chargeLocked is Charge for a locked cell.
-func (e *Engine) chargeLocked(c *cell, limit *Limit, charge limiter.Charge) {
+func (e *Engine) chargeLocked(c cell, limit *Limit, charge limiter.Charge) {
 	b := e.committer.queue.join(func(b *batch) {
 		b.entries = append(b.entries, &entry{cell: c, limit: limit, batch: b, charge: charge, news: true})
 	})
@@ -105,8 +105,8 @@ func (e *Engine) chargeLocked(c *cell, limit *Limit, charge limiter.Charge) {
 }
 
 // oweLocked notes a debt that memory doesn't count as used yet.
-func (c *cell) oweLocked(limit *Limit, charge limiter.Charge, now int64) {
-	if local := c.rare.admitted(); local != nil {
+func (c cell) oweLocked(limit *Limit, charge limiter.Charge, now int64) {
+	if local := c.rare().admitted(); local != nil {
 		limit.Claim(&local.state, limiter.Claim{Now: now, Charge: charge})
 	}
 	c.addDebtLocked(limit, charge, now)

@@ -39,7 +39,7 @@ func (er *eraser) timeSet(by int64, back bool) {
 // never expire in memory.
 func (er *eraser) beginEra() {
 	now := er.clock.now()
-	er.table.each(func(c *cell) {
+	er.table.each(func(c cell) {
 		c.mu.Lock()
 		c.beginEraLocked(now)
 		c.mu.Unlock()
@@ -47,20 +47,20 @@ func (er *eraser) beginEra() {
 	er.queue.beginEra(now)
 }
 
-func (c *cell) beginEraLocked(now int64) {
-	c.blocks.clear()
+func (c cell) beginEraLocked(now int64) {
+	c.setBlocksLocked(nil)
 	c.setLeaseLocked(limiter.Lease{})
 	c.voidHoldsLocked()
 	c.known.period = 0
-	was := c.rare.admitted()
+	was := c.rare().admitted()
 	if was == nil {
 		return
 	}
-	local := newLocal(c.limit, limiter.Lease{})
+	local := newLocal(c.limit(), limiter.Lease{})
 	c.setLocalLocked(local)
 	for _, charge := range was.debts {
-		charge = charge.NotLater(&c.limit.Limit, now)
-		c.limit.Claim(&local.state, limiter.Claim{Now: now, Charge: charge})
+		charge = charge.NotLater(&c.limit().Limit, now)
+		c.limit().Claim(&local.state, limiter.Claim{Now: now, Charge: charge})
 		local.debts = append(local.debts, charge)
 	}
 }
@@ -84,7 +84,7 @@ func (b *batch) beginEra(now int64) {
 // moveClients moves the records of clients by the same amount as the time, so that a ban keeps its
 // duration.
 func (er *eraser) moveClients(by int64) {
-	er.table.each(func(c *cell) {
+	er.table.each(func(c cell) {
 		if c.client() != nil {
 			c.client().move(by)
 		}

@@ -12,10 +12,10 @@ import (
 
 // Keys with the same hash have separate cells.
 func TestKeysOfOneHashAreApart(t *testing.T) {
-	table := newTable(10, func(*cell) *batch { return nil })
-	cell := table.add(1, []byte("a"))
+	table := newTable(10, func(cell) *batch { return nil })
+	cell := table.add(ofSlots, 1, []byte("a"))
 	shard, hash := table.shardOf(1, []byte("a"))
-	if again := table.add(1, []byte("a")); again != cell || shard.find(1, []byte("a"), hash) != cell {
+	if again := table.add(ofSlots, 1, []byte("a")); again != cell || shard.find(1, []byte("a"), hash) != cell.body {
 		t.Error("the key is not found, or has another cell when it is added again")
 	}
 	if shard.find(1, []byte("b"), hash) != nil || shard.find(2, []byte("a"), hash) != nil {
@@ -146,9 +146,9 @@ func TestMemoryIsBoundedWhileTheStoreHangs(t *testing.T) {
 // A bucket with more cells than fit finds all of them, even when one was removed and when the table
 // has grown or shrunk. So does a reader that began before.
 func TestBucketsHoldMoreThanFits(t *testing.T) {
-	table := newTable(math.MaxInt, func(*cell) *batch { return nil })
+	table := newTable(math.MaxInt, func(cell) *batch { return nil })
 	s := &table.shards[0]
-	var cells []*cell
+	var cells []*body
 	check := func(what string) {
 		t.Helper()
 		for i, c := range cells {
@@ -160,7 +160,7 @@ func TestBucketsHoldMoreThanFits(t *testing.T) {
 	}
 	for i := range 10 * bucketCells {
 		key := fmt.Appendf(nil, "a key %0*d", 1+i, i) // short and long ones
-		cells = append(cells, newCell(1, key, uint32(i%2)<<31))
+		cells = append(cells, newBody(ofSlots, 1, key, uint32(i%2)<<31))
 		s.mu.Lock()
 		s.insertLocked(cells[i])
 		s.mu.Unlock()

@@ -33,14 +33,14 @@ func (e *Engine) Forecast(ctx context.Context, client *Client, debits []Debit) D
 func unbind(client *Client, debits []Debit) {
 	client.unbind()
 	for i := range debits {
-		debits[i].cell, debits[i].Pending = nil, nil
+		debits[i].cell, debits[i].Pending = cell{}, nil
 		debits[i].Client.unbind()
 	}
 }
 
 func (c *Client) unbind() {
 	for ; c != nil; c = c.Parent {
-		c.cell = nil
+		c.cell = cell{}
 	}
 }
 
@@ -131,11 +131,11 @@ func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	for _, k := range keys {
 		c := e.table.find(k.id, []byte(k.key))
 		switch {
-		case c == nil:
+		case !c.exists():
 		case c.client() != nil:
-			c.client().copyTo(r.table.add(k.id, []byte(k.key)).client())
+			c.client().copyTo(r.table.add(c.kind, k.id, []byte(k.key)).client())
 		default:
-			c.copyTo(r.table.add(k.id, []byte(k.key)))
+			c.copyTo(r.table.add(c.kind, k.id, []byte(k.key)))
 		}
 	}
 	return r
@@ -166,13 +166,16 @@ func (r *rehearsal) end() {
 }
 
 // copyTo copies the state of a key, except for claims that are under way.
-func (c *cell) copyTo(to *cell) {
+func (c cell) copyTo(to cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	to.limit, to.headroom = c.limit, c.headroom
+	to.headroom = c.headroom
+	if limit := c.limit(); limit != nil {
+		to.setLimitLocked(limit)
+	}
 	to.setLeaseLocked(c.leaseLocked())
-	to.blocks.newest.Store(c.blocks.newest.Load())
-	if known := c.rare.admitted(); known != nil {
+	to.setBlocksLocked(c.blocks())
+	if known := c.rare().admitted(); known != nil {
 		copied := &local{state: known.state, debts: slices.Clone(known.debts)}
 		copied.state.Slots = slices.Clone(known.state.Slots)
 		to.setLocalLocked(copied)

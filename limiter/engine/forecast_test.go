@@ -229,7 +229,7 @@ func TestAForecastInTheBackgroundLeavesTheRequest(t *testing.T) {
 		}
 		e.table.ensureClient(client) // the next request is from the same client
 		release()
-		if client.cell == nil {
+		if !client.cell.exists() {
 			t.Error("the forecast has taken the client's cell away")
 		}
 	})

@@ -15,11 +15,19 @@ type holds struct {
 	bucket   limiter.Held // of a token bucket
 }
 
+// hold counts a request or a postponed lease, and returns the mark.
+func (r *rare) hold() (mark uint32) {
+	if r.holds == nil {
+		r.holds = new(holds)
+	}
+	r.holds.requests++
+	return r.holds.mark
+}
+
 // holdLocked counts a request that holds the units it has spent.
 func (p *Pending) holdLocked(now int64) {
 	p.cell.changeRareLocked(func(r *rare) {
-		r.holds.requests++
-		p.mark = r.holds.mark
+		p.mark = r.hold()
 		if !p.debt && !p.limit.CountsSlots() {
 			r.holds.bucket.Add(&p.limit.Limit, now, p.cost)
 		}
@@ -27,12 +35,11 @@ func (p *Pending) holdLocked(now int64) {
 }
 
 // voidHoldsLocked makes the held units of a cell void, because the store has forgotten them.
-func (c *cell) voidHoldsLocked() {
-	if c.rare == nil || c.rare.holds.requests == 0 {
-		return
+func (c cell) voidHoldsLocked() {
+	if held := c.rare().held(); held != nil {
+		held.mark++
+		held.bucket = limiter.Held{}
 	}
-	c.rare.holds.mark++
-	c.rare.holds.bucket = limiter.Held{}
 }
 
 // release ends the hold of a request that uses some of its units. The others are given back, and
@@ -41,7 +48,7 @@ func (p *Pending) release(used int64) {
 	c, now := p.cell, p.engine.clock.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.mark == c.rare.holds.mark {
+	if p.mark == c.rare().holds.mark {
 		if used > 0 {
 			p.keepLocked(used, now)
 		}
@@ -81,17 +88,17 @@ func (p *Pending) chargeMore(units int64) {
 }
 
 // endHoldLocked removes a request from the holds.
-func (c *cell) endHoldLocked() {
+func (c cell) endHoldLocked() {
 	c.changeRareLocked(func(r *rare) {
 		if r.holds.requests--; r.holds.requests == 0 {
-			r.holds = holds{}
+			r.holds = nil
 		}
 	})
 }
 
 func (p *Pending) keepLocked(units, now int64) {
 	if !p.debt && !p.limit.CountsSlots() {
-		p.cell.rare.holds.bucket.Keep(&p.limit.Limit, now, units)
+		p.cell.rare().holds.bucket.Keep(&p.limit.Limit, now, units)
 	}
 }
 
@@ -101,10 +108,10 @@ func (p *Pending) giveBackLocked(units, now int64) {
 	c, e := p.cell, p.engine
 	switch {
 	case p.debt:
-		c.rare.admitted().forgive(p.limit, limiter.Charge{At: p.at, Units: units}, now)
+		c.rare().admitted().forgive(p.limit, limiter.Charge{At: p.at, Units: units}, now)
 	case !p.limit.CountsSlots():
 		lease := c.leaseLocked()
-		c.rare.holds.bucket.Release(&p.limit.Limit, &lease, now, units)
+		c.rare().holds.bucket.Release(&p.limit.Limit, &lease, now, units)
 		c.setLeaseLocked(lease)
 	case c.lease.at == p.at:
 		c.lease.units += units
@@ -112,15 +119,15 @@ func (p *Pending) giveBackLocked(units, now int64) {
 	default:
 		e.committer.leases.giveLeaseLocked(c, p.limit, limiter.Lease{At: p.at, Units: units, Used: units}, now)
 	}
-	c.blocks.liftLocked(c.lease.used-c.lease.units, now)
-	c.blocks.liftLocalLocked()
+	c.liftBlocksLocked(c.lease.used-c.lease.units, now)
+	c.liftLocalBlocksLocked()
 	e.committer.leases.shareLocked(c, p.limit)
 }
 
 // shareLocked gives back the units of a locked cell, except a small part of the limit, if other
 // processes use the store: units held by requests are available to them as well, as soon as they
 // come back. If a claim is in flight, its answer does this.
-func (l *leases) shareLocked(c *cell, limit *Limit) {
+func (l *leases) shareLocked(c cell, limit *Limit) {
 	lease := c.leaseLocked()
 	units := lease.Units
 	if lease.HeldPart > 0 {
@@ -128,7 +135,7 @@ func (l *leases) shareLocked(c *cell, limit *Limit) {
 	}
 	switch {
 	case units <= limit.Capacity()/headroomShare || !l.othersHold():
-	case c.rare.claims() > 0:
+	case c.rare().claims() > 0:
 		c.changeRareLocked(func(r *rare) { r.shares = true })
 	default:
 		l.giveBackLocked(c)
@@ -137,8 +144,8 @@ func (l *leases) shareLocked(c *cell, limit *Limit) {
 
 // shareAnsweredLocked is shareLocked for a cell whose claim is answered, if units came back
 // meanwhile.
-func (l *leases) shareAnsweredLocked(c *cell, limit *Limit) {
-	if c.rare == nil || !c.rare.shares || c.rare.inFlight > 0 {
+func (l *leases) shareAnsweredLocked(c cell, limit *Limit) {
+	if r := c.rare(); r == nil || !r.shares || r.inFlight > 0 {
 		return
 	}
 	c.changeRareLocked(func(r *rare) { r.shares = false })
@@ -167,13 +174,13 @@ func (j *janitor) share() {
 	m := j.committer
 	_ = m.conn.join() // if it fails, the join of the next cleanup does as well
 	inTurn, now := j.inTurn(), m.clock.now()
-	m.table.each(func(c *cell) {
+	m.table.each(func(c cell) {
 		var b *batch
 		c.mu.Lock()
-		if !c.dead && c.limit != nil {
-			c.blocks.askAgainLocked(now)
-			m.leases.shareLocked(c, c.limit)
-			if open := c.rare.openEntry(); open != nil {
+		if !c.dead && c.limit() != nil {
+			c.askAgainLocked(now)
+			m.leases.shareLocked(c, c.limit())
+			if open := c.rare().openEntry(); open != nil {
 				b = open.batch
 			}
 		}

@@ -89,7 +89,7 @@ func (j *janitor) rest(cells int) {
 func (j *janitor) visit() {
 	var counted [reputation.Levels]int64
 	now, inTurn := j.committer.clock.now(), j.inTurn()
-	j.committer.table.each(func(c *cell) {
+	j.committer.table.each(func(c cell) {
 		inTurn(j.chargeDebt(c))
 		if client := c.client(); client != nil {
 			if record := client.record.Load(); record != nil {
@@ -102,10 +102,10 @@ func (j *janitor) visit() {
 }
 
 // chargeDebt charges the debt of a key, and returns the batch that does, or nil if there is none.
-func (j *janitor) chargeDebt(c *cell) *batch {
+func (j *janitor) chargeDebt(c cell) *batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dead || c.rare.claims() > 0 || !c.rare.admitted().hasDebts() {
+	if c.dead || c.rare().claims() > 0 || !c.rare().admitted().hasDebts() {
 		return nil
 	}
 	return j.committer.queue.join(func(b *batch) { b.chargeLocked(c) })

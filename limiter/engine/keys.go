@@ -56,9 +56,9 @@ func (e *Engine) Keys(q KeysQuery) []KeyState {
 		compare = byRefused
 	}
 	now := e.clock.now()
-	list := firstOf(e.table, q.N, compare, func(c *cell, last *KeyState) (k KeyState, ok bool) {
+	list := firstOf(e.table, q.N, compare, func(c cell, last *KeyState) (k KeyState, ok bool) {
 		switch {
-		case c.client() != nil, q.Match != nil && !q.Match(c.id, c.text()), q.Blocked && !c.blocks.anyAt(now):
+		case c.client() != nil, q.Match != nil && !q.Match(c.id, c.text()), q.Blocked && !c.blocks().anyAt(now):
 			return k, false
 		case last != nil && q.Order == ByRefused && c.refused.count() < last.Refused:
 			return k, false
@@ -74,13 +74,13 @@ func (e *Engine) Keys(q KeysQuery) []KeyState {
 // KeyCounts returns the number of keys in memory for each limit. It visits each key once.
 func (e *Engine) KeyCounts() map[storage.LimitID]int64 {
 	counts := make(map[storage.LimitID]int64)
-	e.table.each(func(c *cell) {
+	e.table.each(func(c cell) {
 		if c.client() != nil {
 			return
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.limit != nil && !c.dead {
+		if c.limit() != nil && !c.dead {
 			counts[c.id]++
 		}
 	})
@@ -89,17 +89,17 @@ func (e *Engine) KeyCounts() map[storage.LimitID]int64 {
 
 // state returns the state of the key at now, without its text as a string. ok reports whether there
 // is one.
-func (c *cell) state(now int64) (k KeyState, ok bool) {
+func (c cell) state(now int64) (k KeyState, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.limit == nil || c.dead {
+	if c.limit() == nil || c.dead {
 		return KeyState{}, false
 	}
 	lease := c.leaseLocked()
-	left := lease.Quota(&c.limit.Limit, now).Remaining
-	k = KeyState{Limit: c.limit, Used: c.limit.Capacity() - left, Left: left, Refused: c.refused.count(), text: c.text()}
-	k.part = float64(k.Used) / float64(max(c.limit.Capacity(), 1))
-	for b := c.blocks.newest.Load(); b != nil; b = b.older {
+	left := lease.Quota(&c.limit().Limit, now).Remaining
+	k = KeyState{Limit: c.limit(), Used: c.limit().Capacity() - left, Left: left, Refused: c.refused.count(), text: c.text()}
+	k.part = float64(k.Used) / float64(max(c.limit().Capacity(), 1))
+	for b := c.blocks(); b != nil; b = b.older {
 		k.Blocked = max(k.Blocked, time.Duration(b.until-now))
 	}
 	return k, true
@@ -133,7 +133,7 @@ func (e *Engine) KeyNamed(limit *Limit, name storage.Key) (key string, ok bool) 
 	}
 	now, _ := e.clock.lasting()
 	names := namesIn([]storage.Reset{{Limit: id, Key: name, At: now}})
-	e.table.each(func(c *cell) {
+	e.table.each(func(c cell) {
 		if ok || !names.mayHave(c) {
 			return
 		}
@@ -172,7 +172,7 @@ func (e *Engine) Clients(q ClientsQuery) []ClientRecord {
 	compare := func(a, b *ClientRecord) int {
 		return cmp.Or(cmp.Compare(b.Banned, a.Banned), cmp.Compare(a.Record.Score(now), b.Record.Score(now)), cmp.Compare(a.Key, b.Key))
 	}
-	return firstOf(e.table, q.N, compare, func(c *cell, _ *ClientRecord) (r ClientRecord, ok bool) {
+	return firstOf(e.table, q.N, compare, func(c cell, _ *ClientRecord) (r ClientRecord, ok bool) {
 		st := c.client()
 		if st == nil || q.Banned && !st.bannedAt(now) || q.Match != nil && !q.Match(c.text()) {
 			return r, false

@@ -71,7 +71,7 @@ func TestKeysAreWhatWasUsedAndRefused(t *testing.T) {
 				}
 				for i, k := range got {
 					w := expected[i]
-					if k.Key != w.key || k.Limit != w.limit || k.Used != w.used || k.Left != w.limit.Capacity()-w.used || k.Refused != w.refused || (k.Blocked > 0) != (w.refused > 0) {
+					if k.Key != w.key || *k.Limit != *w.limit || k.Used != w.used || k.Left != w.limit.Capacity()-w.used || k.Refused != w.refused || (k.Blocked > 0) != (w.refused > 0) {
 						t.Errorf("%+v: key %d is %+v, want %+v", q, i, k, *w)
 					}
 				}

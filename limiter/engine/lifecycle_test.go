@@ -133,7 +133,7 @@ func TestKeysNearTheirLimitOutliveFreshOnes(t *testing.T) {
 	}
 	kept := 0
 	for i := range near {
-		if f.table.find(limit.ID, fmt.Append(nil, "near", i)) != nil {
+		if f.table.find(limit.ID, fmt.Append(nil, "near", i)).exists() {
 			kept++
 		}
 	}
@@ -155,7 +155,7 @@ func TestIdleKeysAreForgotten(t *testing.T) {
 	if keys := f.Stats(t.Context()).Keys; keys != 1 {
 		t.Errorf("%d keys in memory after an idle round, want the busy one", keys)
 	}
-	if f.table.find(limit.ID, []byte("busy")) == nil {
+	if !f.table.find(limit.ID, []byte("busy")).exists() {
 		t.Error("the busy key was forgotten")
 	}
 }
@@ -291,7 +291,7 @@ func TestIdleKeysGiveBackInTurn(t *testing.T) {
 func TestHeadroomStaysAtItsMost(t *testing.T) {
 	limit := sliding(t, 1<<30, time.Hour)
 	now := newFakeClock().wall.Load()
-	c, lease := new(cell), limiter.Lease{At: limit.Slot(now)}
+	c, lease := new(body), limiter.Lease{At: limit.Slot(now)}
 	for range 40 {
 		before := c.headroom.units
 		if c.headroom.adapt(limit, &lease, now, false); c.headroom.units < before {

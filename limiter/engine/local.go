@@ -29,7 +29,7 @@ func (r *request) decideLocallyLocked(part share) {
 			g = h.cell.takeLocked(debit, r.now, part)
 			if g.Units == 0 {
 				g.Retry = min(g.Retry, part.probe) // then the store may be back, and with it the whole limit
-				h.cell.blocks.addLocked(localBlock(debit, g, r.now), r.now)
+				h.cell.addBlockLocked(localBlock(debit, g, r.now), r.now)
 				r.refuse(OverLimit, h.debit, 0, g.Retry)
 				r.Fresh = true
 			}
@@ -41,7 +41,7 @@ func (r *request) decideLocallyLocked(part share) {
 		switch {
 		case r.Reason != None:
 			if taken := grants[i].Lease; taken.Units > 0 {
-				c.rare.admitted().giveBack(debit.Limit, taken, r.now)
+				c.rare().admitted().giveBack(debit.Limit, taken, r.now)
 			}
 		case r.held[i].short:
 			debit.Known, debit.at = true, r.now
@@ -58,7 +58,7 @@ func (r *request) decideLocallyLocked(part share) {
 }
 
 // oweLocked notes the units that memory has taken from a share of the limit for a debit.
-func (r *request) oweLocked(c *cell, d *Debit, taken limiter.Lease) {
+func (r *request) oweLocked(c cell, d *Debit, taken limiter.Lease) {
 	if d.Counting == Always {
 		c.addDebtLocked(d.Limit, limiter.Charge{At: taken.At, Units: d.Cost}, r.now)
 	} else {
@@ -67,14 +67,14 @@ func (r *request) oweLocked(c *cell, d *Debit, taken limiter.Lease) {
 }
 
 // takeLocked takes a debit from a share of its limit.
-func (c *cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
-	reduced, local := part.of(debit.Limit), c.rare.admitted()
+func (c cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
+	reduced, local := part.of(debit.Limit), c.rare().admitted()
 	if local == nil {
 		local = newLocal(debit.Limit, c.leaseLocked())
 		local.state.Cap(&reduced, now)
 		c.setLocalLocked(local)
 	}
-	c.limit = debit.Limit
+	c.setLimitLocked(debit.Limit)
 	local.state.Trim(&reduced, now)
 	local.state.Coarsen(&reduced)
 	g := reduced.Claim(&local.state, limiter.Claim{Now: now, Min: debit.Cost, Want: debit.Cost})

@@ -190,7 +190,7 @@ func (w *newsroom) take() map[storage.Key]struct{} {
 
 // reread makes the open batch read the records of clients with some names in the store.
 func (w *newsroom) reread(names map[storage.Key]struct{}) {
-	w.committer.table.each(func(c *cell) {
+	w.committer.table.each(func(c cell) {
 		if c.client() != nil && isNamed(c, names) {
 			w.committer.queue.join(func(b *batch) { b.readCellLocked(c) })
 		}
@@ -198,7 +198,7 @@ func (w *newsroom) reread(names map[storage.Key]struct{}) {
 }
 
 // isNamed reports whether the name under which a client's record was read is in names.
-func isNamed(c *cell, names map[storage.Key]struct{}) bool {
+func isNamed(c cell, names map[storage.Key]struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, named := names[c.known.name]

@@ -9,7 +9,7 @@ import (
 
 // offense is an offense that waits to be recorded in the store.
 type offense struct {
-	cell *cell
+	cell cell
 	reputation.Offense
 }
 
@@ -50,7 +50,7 @@ func (os *offenses) remove(n int) {
 }
 
 // drop removes the offenses of a client, and returns how many there were.
-func (os *offenses) drop(client *cell) int {
+func (os *offenses) drop(client cell) int {
 	os.mu.Lock()
 	defer os.mu.Unlock()
 	before := len(os.waiting)

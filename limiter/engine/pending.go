@@ -37,7 +37,7 @@ type Pending struct {
 	debt    bool // by memory, without the store
 	engine  *Engine
 	beside  Elsewhere // notified if the request counts; nil if there is none
-	cell    *cell
+	cell    cell
 	limit   *Limit
 	cost    int64
 	at      int64  // the slot that the units were charged in
@@ -84,7 +84,7 @@ func (p *Pending) SettleAt(units int64) {
 }
 
 // reserveLocked allows a pending debit that is covered by the lease of the locked cell.
-func (r *request) reserveLocked(c *cell, d *Debit) {
+func (r *request) reserveLocked(c cell, d *Debit) {
 	before := c.leaseLocked()
 	free := before.Quota(&d.Limit.Limit, r.now)
 	c.spendLocked(d, r.now)
@@ -102,7 +102,7 @@ func (r *request) reserveLocked(c *cell, d *Debit) {
 
 // reserveLocallyLocked allows a pending debit if memory decides and has taken its cost from a share
 // of the limit.
-func (r *request) reserveLocallyLocked(c *cell, d *Debit, taken limiter.Lease) {
+func (r *request) reserveLocallyLocked(c cell, d *Debit, taken limiter.Lease) {
 	d.Pending = &Pending{
 		Counted: d.Quota, held: d.Counting == Held, debt: true,
 		beside: d.Elsewhere, cell: c, limit: d.Limit, cost: d.Cost, at: taken.At,
@@ -112,6 +112,6 @@ func (r *request) reserveLocallyLocked(c *cell, d *Debit, taken limiter.Lease) {
 		c.addDebtLocked(d.Limit, limiter.Charge{At: taken.At, Units: d.Cost}, r.now)
 		d.Pending.holdLocked(r.now)
 	} else {
-		c.rare.admitted().giveBack(d.Limit, taken, r.now)
+		c.rare().admitted().giveBack(d.Limit, taken, r.now)
 	}
 }

@@ -209,7 +209,7 @@ func TestHeldKeysStay(t *testing.T) {
 	}
 	f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {})
 	f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {})
-	if c := f.table.find(limit.ID, []byte("a")); c == nil || c != held[0].cell {
+	if c := f.table.find(limit.ID, []byte("a")); !c.exists() || c != held[0].cell {
 		t.Error("the key has left memory")
 	}
 	for _, p := range held {
@@ -220,7 +220,7 @@ func TestHeldKeysStay(t *testing.T) {
 	}
 	f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {})
 	f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {})
-	if c := f.table.find(limit.ID, []byte("a")); c != nil && !c.blocks.anyAt(f.clock.now()) {
+	if c := f.table.find(limit.ID, []byte("a")); c.exists() && !c.blocks().anyAt(f.clock.now()) {
 		t.Error("the key is still in memory, and nothing is held")
 	}
 }

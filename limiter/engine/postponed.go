@@ -6,19 +6,16 @@ import "github.com/caddy-tally/caddy-tally/limiter"
 // held by a request: its cell is not evicted, and the lease is dropped if the store forgets the
 // charge.
 type postponed struct {
-	cell  *cell
+	cell  cell
 	limit *Limit
 	lease limiter.Lease
 	mark  uint32
 }
 
 // postponeLocked schedules a lease to be given back later. Its cell must be locked.
-func (q *queue) postponeLocked(c *cell, limit *Limit, lease limiter.Lease) {
+func (q *queue) postponeLocked(c cell, limit *Limit, lease limiter.Lease) {
 	p := postponed{cell: c, limit: limit, lease: lease}
-	c.changeRareLocked(func(r *rare) {
-		r.holds.requests++
-		p.mark = r.holds.mark
-	})
+	c.changeRareLocked(func(r *rare) { p.mark = r.hold() })
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.later = append(q.later, p)
@@ -26,14 +23,14 @@ func (q *queue) postponeLocked(c *cell, limit *Limit, lease limiter.Lease) {
 
 // resume calls give with the postponed leases that are still charged in the store. Their cells are
 // locked during the calls.
-func (q *queue) resume(give func(*cell, *Limit, limiter.Lease)) {
+func (q *queue) resume(give func(cell, *Limit, limiter.Lease)) {
 	q.mu.Lock()
 	later := q.later
 	q.later = nil
 	q.mu.Unlock()
 	for _, p := range later {
 		p.cell.mu.Lock()
-		valid := p.mark == p.cell.rare.holds.mark
+		valid := p.mark == p.cell.rare().holds.mark
 		p.cell.endHoldLocked()
 		if valid {
 			give(p.cell, p.limit, p.lease)
@@ -47,7 +44,7 @@ func (l *leases) resume() {
 	if l.degraded.Load() {
 		return
 	}
-	l.queue.resume(func(c *cell, limit *Limit, lease limiter.Lease) {
+	l.queue.resume(func(c cell, limit *Limit, lease limiter.Lease) {
 		l.giveLeaseLocked(c, limit, lease, l.clock.now())
 	})
 }

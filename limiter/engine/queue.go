@@ -86,14 +86,14 @@ func (q *queue) takeOrder() *order {
 }
 
 // forget removes a locked cell's entries from the open batch.
-func (q *queue) forget(c *cell) {
+func (q *queue) forget(c cell) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.batch.forget(c)
 }
 
 // cells returns the cells of the open batch.
-func (q *queue) cells() []*cell {
+func (q *queue) cells() []cell {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.batch.cells()

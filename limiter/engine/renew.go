@@ -49,7 +49,7 @@ func (r *request) renewLocked(e *Engine) {
 	processes := e.committer.conn.processes()
 	for i := range r.held {
 		c, debit := r.held[i].cell, &r.debits[r.held[i].debit]
-		if c.rare.claims() > 0 || c.rare.admitted() != nil {
+		if c.rare().claims() > 0 || c.rare().admitted() != nil {
 			continue
 		}
 		u := c.useLocked(debit, r.now)
@@ -73,7 +73,7 @@ type use struct {
 	processes int64 // that use the store
 }
 
-func (c *cell) useLocked(d *Debit, now int64) use {
+func (c cell) useLocked(d *Debit, now int64) use {
 	return use{limit: d.Limit, lease: c.leaseLocked(), headroom: c.headroom, granted: int64(c.ahead), counting: d.Counting, now: now, processes: 1}
 }
 
@@ -214,7 +214,7 @@ func (r rate) in(d int64) int64 {
 // renewLocked adds a claim for later use to the open batch. The cell keeps its lease, to be spent
 // meanwhile. If the batch has enough renewals, the key's next request tries again. The cell must be
 // locked.
-func (b *batch) renewLocked(c *cell, d *Debit, re renewal, now int64) {
+func (b *batch) renewLocked(c cell, d *Debit, re renewal, now int64) {
 	if b.renewals == maxRenewals {
 		return
 	}

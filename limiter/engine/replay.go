@@ -19,7 +19,7 @@ func (m *committer) catchUp() error {
 	another := m.charged != nil && !store.Continues(m.charged)
 	if another {
 		now := m.clock.now()
-		add = func(b *batch, c *cell) {
+		add = func(b *batch, c cell) {
 			b.replayLocked(c, now)
 			b.chargeLocked(c)
 		}
@@ -54,26 +54,26 @@ func (l *losses) count(store, charged storage.Store) {
 
 // replayLocked adds the known usage of a key to a batch. The key's lease was charged to a store
 // that is gone, so its units are free.
-func (b *batch) replayLocked(c *cell, now int64) {
-	if c.limit == nil {
+func (b *batch) replayLocked(c cell, now int64) {
+	if c.limit() == nil {
 		return // nothing was ever claimed
 	}
 	c.takeLeaseLocked()
 	c.voidHoldsLocked()
 	if known := knownOf(c, now); known.Units > 0 {
-		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, charge: known})
+		b.entries = append(b.entries, &entry{cell: c, limit: c.limit(), batch: b, charge: known})
 	}
 }
 
 // knownOf returns the usage of a locked cell's key that memory knows, without the key's lease and
 // its debts.
-func knownOf(c *cell, now int64) limiter.Charge {
-	state := newLocal(c.limit, c.leaseLocked()).state
-	known := usedOf(c.limit, &state, now)
-	if local := c.rare.admitted(); local != nil {
-		more := usedOf(c.limit, &local.state, now)
+func knownOf(c cell, now int64) limiter.Charge {
+	state := newLocal(c.limit(), c.leaseLocked()).state
+	known := usedOf(c.limit(), &state, now)
+	if local := c.rare().admitted(); local != nil {
+		more := usedOf(c.limit(), &local.state, now)
 		for _, debt := range local.debts {
-			if debt.Counts(&c.limit.Limit, now) {
+			if debt.Counts(&c.limit().Limit, now) {
 				more.Units -= debt.Units
 			}
 		}

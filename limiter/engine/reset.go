@@ -155,7 +155,7 @@ func (er *eraser) forgetNamed(resets []storage.Reset) (ok bool) {
 	}
 	names := namesIn(resets)
 	ok = true
-	er.each(func(c *cell) {
+	er.each(func(c cell) {
 		if ok && names.mayHave(c) {
 			var named bool
 			if named, ok = names.have(c, er.conn.name); named {
@@ -193,11 +193,11 @@ func namesIn(resets []storage.Reset) resetNames {
 }
 
 // mayHave reports whether a cell must be compared with the names.
-func (n *resetNames) mayHave(c *cell) bool { return n.times[c.id] != nil && holdsAny(c) }
+func (n *resetNames) mayHave(c cell) bool { return n.times[c.id] != nil && holdsAny(c) }
 
 // have reports whether one of the names belongs to the cell. The cell's own name is a hash, so have
 // computes it only once for each period in which it holds, regardless of the number of names.
-func (n *resetNames) have(c *cell, nameOf nameFunc) (named, ok bool) {
+func (n *resetNames) have(c cell, nameOf nameFunc) (named, ok bool) {
 	retention, times := retentionOf(c), n.times[c.id]
 	for len(times) > 0 {
 		name, err := nameOf(c.id, c.key(), retention, times[0])
@@ -219,7 +219,7 @@ func (n *resetNames) have(c *cell, nameOf nameFunc) (named, ok bool) {
 // forgetKey forgets a key in memory and in the batches.
 func (er *eraser) forgetKey(id storage.LimitID, key string) {
 	er.forgetCell(er.table.find(id, []byte(key)))
-	er.eachOnItsWay(func(c *cell) {
+	er.eachOnItsWay(func(c cell) {
 		if c.id == id && string(c.text()) == key {
 			er.forgetCell(c)
 		}
@@ -228,42 +228,42 @@ func (er *eraser) forgetKey(id storage.LimitID, key string) {
 
 // each calls f with every cell, including evicted ones whose lease is still on its way to the
 // store.
-func (er *eraser) each(f func(*cell)) {
+func (er *eraser) each(f func(cell)) {
 	er.table.each(f)
 	er.eachOnItsWay(f) // after the table: cells evicted meanwhile are there
 }
 
 // eachOnItsWay calls f with the cells of the current batch and of the open one.
-func (er *eraser) eachOnItsWay(f func(*cell)) {
+func (er *eraser) eachOnItsWay(f func(cell)) {
 	for _, c := range slices.Concat(er.writer.current.cells(), er.queue.cells()) {
 		f(c)
 	}
 }
 
 // holdsAny reports whether a cell has any state that a reset changes.
-func holdsAny(c *cell) bool {
+func holdsAny(c cell) bool {
 	if c.client() != nil {
 		return c.client().last() != nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.limit != nil
+	return c.limit() != nil
 }
 
 // retentionOf returns how long the name of a cell's key must find its rows.
-func retentionOf(c *cell) (retention time.Duration) {
+func retentionOf(c cell) (retention time.Duration) {
 	if c.client() != nil {
 		return clientRetention
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.limit.Retention()
+	return c.limit().Retention()
 }
 
 // forgetCell forgets the state of a cell, which may be nil, and the units that the current batch
 // and the open one would give back or charge for it.
-func (er *eraser) forgetCell(c *cell) {
-	if c == nil {
+func (er *eraser) forgetCell(c cell) {
+	if !c.exists() {
 		return
 	}
 	if c.client() != nil {
@@ -272,7 +272,7 @@ func (er *eraser) forgetCell(c *cell) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.blocks.clear()
+	c.setBlocksLocked(nil)
 	c.setLeaseLocked(limiter.Lease{})
 	c.voidHoldsLocked()
 	c.setLocalLocked(nil)
@@ -282,7 +282,7 @@ func (er *eraser) forgetCell(c *cell) {
 }
 
 // forget removes a cell's leases and charges from the batch.
-func (b *batch) forget(c *cell) {
+func (b *batch) forget(c cell) {
 	if b == nil {
 		return
 	}
@@ -294,7 +294,7 @@ func (b *batch) forget(c *cell) {
 }
 
 // forgetClient forgets a client's record and the offenses that wait to be recorded.
-func (er *eraser) forgetClient(c *cell) {
+func (er *eraser) forgetClient(c cell) {
 	st := c.client()
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -312,7 +312,7 @@ func (er *eraser) forgetAll() {
 	if er.writer.current != nil {
 		er.writer.current.beginEra(er.clock.now())
 	}
-	er.table.each(func(c *cell) {
+	er.table.each(func(c cell) {
 		if c.client() != nil {
 			er.forgetClient(c)
 		}

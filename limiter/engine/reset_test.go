@@ -276,8 +276,10 @@ func TestAResetDropsLeases(t *testing.T) {
 // Claims that are on their way to the store when a key is reset give back and charge nothing.
 func TestAResetDropsWhatIsOnItsWay(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Amount: 10, Window: time.Hour})
-	c, other := newCell(limit.ID, []byte("a"), 0), newCell(limit.ID, []byte("b"), 0)
-	c.limit, other.limit = limit, limit
+	table := newTable(10, nil)
+	c, other := table.add(ofSlots, limit.ID, []byte("a")), table.add(ofSlots, limit.ID, []byte("b"))
+	c.setLimitLocked(limit)
+	other.setLimitLocked(limit)
 	give := limiter.Lease{Units: 3, Used: 3}
 	entries := func() []*entry {
 		return []*entry{{cell: c, give: give, given: 3}, {cell: c, charge: limiter.Charge{Units: 2}}, {cell: other, give: give, given: 3}}
@@ -301,7 +303,7 @@ func evict(t *testing.T, e *Engine, limit *Limit, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at, other := range s.all() {
-		if other != c {
+		if other != c.body {
 			continue
 		}
 		if gives, ok := e.table.removeLocked(s, at); !ok || gives == nil {
@@ -436,9 +438,9 @@ func TestManyResetsAreComparedByOneName(t *testing.T) {
 		}
 		m := eraser{table: newTable(keys, nil), conn: &connection{name: nameAt}, queue: new(queue), writer: new(writer)}
 		for i := range keys {
-			c := m.table.add(limit.ID, []byte(fmt.Sprint(i)))
-			c.limit = limit
-			c.blocks.newest.Store(new(block))
+			c := m.table.add(ofSlots, limit.ID, []byte(fmt.Sprint(i)))
+			c.setLimitLocked(limit)
+			c.setBlocksLocked(new(block))
 		}
 		made = 0
 		if !m.forgetNamed(resets) {
@@ -446,7 +448,7 @@ func TestManyResetsAreComparedByOneName(t *testing.T) {
 		}
 		for i := range keys {
 			c := m.table.find(limit.ID, []byte(fmt.Sprint(i)))
-			if forgotten := c.blocks.newest.Load() == nil; forgotten != (i%tt.step == 0) {
+			if forgotten := c.blocks() == nil; forgotten != (i%tt.step == 0) {
 				t.Errorf("%+v: key %d is forgotten: %v", tt, i, forgotten)
 			}
 		}

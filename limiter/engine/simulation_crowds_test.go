@@ -173,10 +173,10 @@ func (w *crowds) quiet() {
 // checkBlocks compares blocks with the units left.
 func (w *crowds) checkBlocks() {
 	now := w.p.clock.now()
-	w.p.table.each(func(c *cell) {
+	w.p.table.each(func(c cell) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for b := c.blocks.newest.Load(); b != nil; b = b.older {
+		for b := c.blocks(); b != nil; b = b.older {
 			if now < b.until {
 				w.checkBlockLocked(c, b, now)
 				w.checkBlockLocked(c, b, b.until-1)
@@ -186,8 +186,8 @@ func (w *crowds) checkBlocks() {
 }
 
 // checkBlockLocked claims the blocked cost from a copy of the disk's state.
-func (w *crowds) checkBlockLocked(c *cell, b *block, at int64) {
-	limit, err := c.limit.WithAmount(b.amount, 0)
+func (w *crowds) checkBlockLocked(c cell, b *block, at int64) {
+	limit, err := c.limit().WithAmount(b.amount, 0)
 	if err != nil {
 		w.t.Fatal(err)
 	}

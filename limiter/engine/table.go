@@ -32,10 +32,12 @@ const (
 type table struct {
 	seed    maphash.Seed
 	max     int64
-	unused  uint32             // after how many sweeps without use a key is removed
-	give    func(*cell) *batch // gives back the lease of a locked cell that is to be removed
+	unused  uint32            // after how many sweeps without use a key is removed
+	give    func(cell) *batch // gives back the lease of a locked cell that is to be removed
 	count   atomic.Int64
 	evicted atomic.Int64 // to make room, in total
+	rares   rares
+	limits  limits
 	shards  [shardCount]shard
 }
 
@@ -54,7 +56,7 @@ type shard struct {
 // shard, and read without.
 type bucket struct {
 	tags  atomic.Uint64                     // byte i is the tag of cell i, so that few other cells are inspected
-	cells [bucketCells]atomic.Pointer[cell] // nil where there is none
+	cells [bucketCells]atomic.Pointer[body] // nil where there is none
 	more  atomic.Pointer[bucket]            // set if the cells don't fit; never removed
 }
 
@@ -64,7 +66,7 @@ type spot struct {
 	slot   int
 }
 
-func newTable(max int, give func(*cell) *batch) *table {
+func newTable(max int, give func(cell) *batch) *table {
 	t := &table{seed: maphash.MakeSeed(), max: int64(max), unused: 1, give: give}
 	for i := range t.shards {
 		buckets := make([]bucket, firstBuckets)
@@ -84,14 +86,14 @@ func (t *table) shardOf(id storage.LimitID, key []byte) (*shard, uint32) {
 // buckets.
 func tagOf(hash uint32) byte { return byte(hash >> 24) }
 
-// find returns the cell of a key, or nil. It takes no lock.
-func (t *table) find(id storage.LimitID, key []byte) *cell {
+// find returns the cell of a key, if there is one. It takes no lock.
+func (t *table) find(id storage.LimitID, key []byte) cell {
 	s, hash := t.shardOf(id, key)
-	return s.find(id, key, hash)
+	return cell{s.find(id, key, hash), t}
 }
 
 // countClaim counts a claim that was granted at once.
-func (t *table) countClaim(of *cell) { t.shards[of.hash%shardCount].claims.Add(1) }
+func (t *table) countClaim(of cell) { t.shards[of.hash%shardCount].claims.Add(1) }
 
 // claims returns how many claims were granted at once.
 func (t *table) claims() (n int64) {
@@ -101,7 +103,7 @@ func (t *table) claims() (n int64) {
 	return n
 }
 
-func (s *shard) find(id storage.LimitID, key []byte, hash uint32) *cell {
+func (s *shard) find(id storage.LimitID, key []byte, hash uint32) *body {
 	buckets := *s.buckets.Load()
 	for b := &buckets[hash&uint32(len(buckets)-1)]; b != nil; b = b.more.Load() {
 		tags := b.tags.Load()
@@ -118,25 +120,25 @@ func (s *shard) find(id storage.LimitID, key []byte, hash uint32) *cell {
 }
 
 // add returns the cell of a key. It makes one if there is none, and may evict another one for it.
-func (t *table) add(id storage.LimitID, key []byte) *cell {
+func (t *table) add(of kind, id storage.LimitID, key []byte) cell {
 	s, hash := t.shardOf(id, key)
-	fresh := newCell(id, key, hash)
+	fresh := newBody(of, id, key, hash)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.find(id, key, hash); c != nil {
-		return c
+	if b := s.find(id, key, hash); b != nil {
+		return cell{b, t}
 	}
 	if t.count.Add(1) > t.max {
 		t.evictLocked(s)
 	}
 	s.insertLocked(fresh)
-	return fresh
+	return cell{fresh, t}
 }
 
 // lock locks a cell and returns it. If it was evicted, lock returns the present cell of its key.
-func (t *table) lock(c *cell) *cell {
-	for ; ; c = t.add(c.id, c.text()) {
+func (t *table) lock(c cell) cell {
+	for ; ; c = t.add(c.kind, c.id, c.text()) {
 		c.mu.Lock()
 		if !c.dead {
 			return c
@@ -145,7 +147,7 @@ func (t *table) lock(c *cell) *cell {
 	}
 }
 
-func (s *shard) insertLocked(c *cell) {
+func (s *shard) insertLocked(c *body) {
 	s.cells++
 	if n := len(*s.buckets.Load()); s.cells > maxFill*n {
 		s.rebuildLocked(2 * n)
@@ -154,7 +156,7 @@ func (s *shard) insertLocked(c *cell) {
 }
 
 // link puts a cell into its bucket.
-func link(buckets []bucket, c *cell) {
+func link(buckets []bucket, c *body) {
 	b := &buckets[c.hash&uint32(len(buckets)-1)]
 	for !b.put(c) {
 		if b.more.Load() == nil {
@@ -165,7 +167,7 @@ func link(buckets []bucket, c *cell) {
 }
 
 // put puts a cell into a bucket, and reports whether there was room.
-func (b *bucket) put(c *cell) bool {
+func (b *bucket) put(c *body) bool {
 	for i := range b.cells {
 		if b.cells[i].Load() == nil {
 			b.cells[i].Store(c)
@@ -178,8 +180,8 @@ func (b *bucket) put(c *cell) bool {
 }
 
 // all returns the cells of a bucket, with their spots.
-func (b *bucket) all() iter.Seq2[spot, *cell] {
-	return func(yield func(spot, *cell) bool) {
+func (b *bucket) all() iter.Seq2[spot, *body] {
+	return func(yield func(spot, *body) bool) {
 		for ; b != nil; b = b.more.Load() {
 			for i := range b.cells {
 				if c := b.cells[i].Load(); c != nil && !yield(spot{b, i}, c) {
@@ -191,8 +193,8 @@ func (b *bucket) all() iter.Seq2[spot, *cell] {
 }
 
 // all returns the cells of a shard, with their spots.
-func (s *shard) all() iter.Seq2[spot, *cell] {
-	return func(yield func(spot, *cell) bool) {
+func (s *shard) all() iter.Seq2[spot, *body] {
+	return func(yield func(spot, *body) bool) {
 		buckets := *s.buckets.Load()
 		for i := range buckets {
 			for at, c := range buckets[i].all() {
@@ -235,7 +237,7 @@ func (t *table) evictLocked(s *shard) {
 		s.hand = (s.hand + 1) % len(buckets)
 		for at, c := range buckets[s.hand].all() {
 			seen++
-			if r := rankOf(c); r < lowest {
+			if r := t.rankOf(c); r < lowest {
 				victim, lowest = at, r
 			}
 			if lowest == idle {
@@ -253,7 +255,8 @@ func (t *table) evictLocked(s *shard) {
 
 // rankOf returns the rank of a cell, and marks it as idle for the next time unless it is touched
 // again.
-func rankOf(c *cell) rank {
+func (t *table) rankOf(b *body) rank {
+	c := cell{b, t}
 	touched := c.unused.CompareAndSwap(0, 1)
 	if !c.mu.TryLock() {
 		return pinned
@@ -262,9 +265,9 @@ func rankOf(c *cell) rank {
 	switch {
 	case c.isPinnedLocked():
 		return pinned
-	case c.blocks.newest.Load() != nil, isNearLimit(c), c.client().hasRecord():
+	case c.blocks() != nil, c.isNearLimit(), c.client().hasRecord():
 		return valuable
-	case c.rare.admitted() != nil:
+	case c.rare().admitted() != nil:
 		return indebted
 	case touched:
 		return active
@@ -276,7 +279,7 @@ func rankOf(c *cell) rank {
 // gives back the cell's lease, or nil. The lease is in the batch before another request can claim
 // for the key.
 func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
-	c := at.bucket.cells[at.slot].Load()
+	c := cell{at.bucket.cells[at.slot].Load(), t}
 	if !c.mu.TryLock() {
 		return nil, false
 	}
@@ -286,6 +289,7 @@ func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 	}
 	gives = t.give(c)
 	c.dead = true
+	c.dropRareLocked()
 	at.bucket.cells[at.slot].Store(nil)
 	s.cells--
 	t.count.Add(-1)
@@ -293,20 +297,21 @@ func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 }
 
 // isPinnedLocked reports whether the cell must stay.
-func (c *cell) isPinnedLocked() bool { return c.rare.claims() > 0 || c.rare.isHeld() }
+func (c cell) isPinnedLocked() bool { return c.rare().claims() > 0 || c.rare().held() != nil }
 
 // isNearLimit reports whether the key of a locked cell has used half of its limit or more.
-func isNearLimit(c *cell) bool {
-	if c.limit == nil {
+func (c cell) isNearLimit() bool {
+	limit := c.limit()
+	if limit == nil {
 		return false
 	}
 	used := c.lease.used - c.lease.units
-	if local := c.rare.admitted(); local != nil {
+	if local := c.rare().admitted(); local != nil {
 		for _, charge := range local.debts {
 			used += charge.Units
 		}
 	}
-	return used >= (c.limit.Capacity()+1)/2
+	return used >= (limit.Capacity()+1)/2
 }
 
 // sweep removes cells that were unused for t.unused sweeps. Blocked keys stay. Whenever batches
@@ -348,9 +353,10 @@ func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 	buckets := *s.buckets.Load()
 	first = min(first, len(buckets))
 	for left = first; left > 0 && left > first-sweepBuckets && step.given < flushSize; left-- {
-		for at, c := range buckets[left-1].all() {
+		for at, b := range buckets[left-1].all() {
 			step.looked++
-			if c.unused.Add(1) <= t.unused || c.blocks.anyAt(step.now) || c.client().bannedAt(step.now) || hasDebts(c) {
+			c := cell{b, t}
+			if c.unused.Add(1) <= t.unused || c.blocks().anyAt(step.now) || c.client().bannedAt(step.now) || c.hasDebts() {
 				continue
 			}
 			gives, ok := t.removeLocked(s, at)
@@ -370,10 +376,10 @@ func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 }
 
 // hasDebts reports whether units of a cell are still to be charged.
-func hasDebts(c *cell) bool {
+func (c cell) hasDebts() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.rare.admitted().hasDebts()
+	return c.rare().admitted().hasDebts()
 }
 
 // shrinkLocked gives memory back when most of a shard's cells are gone.
@@ -384,10 +390,10 @@ func (s *shard) shrinkLocked() {
 }
 
 // each calls f for every cell. It may miss cells added meanwhile. Cells removed meanwhile are dead.
-func (t *table) each(f func(*cell)) {
+func (t *table) each(f func(cell)) {
 	for i := range t.shards {
-		for _, c := range t.shards[i].all() {
-			f(c)
+		for _, b := range t.shards[i].all() {
+			f(cell{b, t})
 		}
 	}
 }

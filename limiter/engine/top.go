@@ -11,7 +11,7 @@ import (
 // table on all processors: several goroutines call look at a time, and have ended when firstOf
 // returns. Once there are n results, look is passed the last one so far, and need not return
 // results after it.
-func firstOf[T any](t *table, n int, compare func(a, b *T) int, look func(c *cell, last *T) (T, bool)) []T {
+func firstOf[T any](t *table, n int, compare func(a, b *T) int, look func(c cell, last *T) (T, bool)) []T {
 	first := make([]top[T], min(runtime.GOMAXPROCS(0), shardCount))
 	var walks sync.WaitGroup
 	var taken atomic.Int32
@@ -19,7 +19,7 @@ func firstOf[T any](t *table, n int, compare func(a, b *T) int, look func(c *cel
 		first[i] = top[T]{n: n, compare: compare}
 		walks.Go(func() {
 			for next := taken.Add(1) - 1; next < shardCount; next = taken.Add(1) - 1 {
-				first[i].addAll(&t.shards[next], look)
+				first[i].addAll(t, &t.shards[next], look)
 			}
 		})
 	}
@@ -41,10 +41,10 @@ type top[T any] struct {
 	cut     bool // the first n are in order, and no dropped value comes before them
 }
 
-// addAll adds the results of look for the cells of a shard.
-func (t *top[T]) addAll(s *shard, look func(c *cell, last *T) (T, bool)) {
-	for _, c := range s.all() {
-		if v, ok := look(c, t.last()); ok {
+// addAll adds the results of look for the cells of a shard of a table.
+func (t *top[T]) addAll(in *table, s *shard, look func(c cell, last *T) (T, bool)) {
+	for _, b := range s.all() {
+		if v, ok := look(cell{b, in}, t.last()); ok {
 			t.add(v)
 		}
 	}

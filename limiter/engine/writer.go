@@ -55,10 +55,10 @@ func (w *writer) put(b *batch) error {
 const flushSize = 512
 
 // flush calls add with every key, locked, and commits the added entries.
-func (w *writer) flush(add func(*batch, *cell)) error {
+func (w *writer) flush(add func(*batch, cell)) error {
 	b := &batch{done: make(chan struct{})}
 	var err error
-	w.table.each(func(c *cell) {
+	w.table.each(func(c cell) {
 		if err != nil {
 			return
 		}
@@ -87,10 +87,10 @@ func (w *writer) flushBatch(b *batch) error {
 }
 
 // returnLocked adds the debts and the lease of a key to a batch.
-func (b *batch) returnLocked(c *cell) {
+func (b *batch) returnLocked(c cell) {
 	b.chargeLocked(c)
 	if c.leaseLocked().Holds() {
-		b.entries = append(b.entries, &entry{cell: c, limit: c.limit, batch: b, give: c.takeLeaseLocked()})
+		b.entries = append(b.entries, &entry{cell: c, limit: c.limit(), batch: b, give: c.takeLeaseLocked()})
 	}
 }
 

@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// rare holds fields that few cells have, most of them for a short time. All but newest are guarded
+// by the lock of the cell.
+type rare struct {
+	of       *body
+	newest   atomic.Pointer[block] // the newest known refusal; written under the lock of the cell, read without
+	open     *entry                // the cell's last entry, in the last batch with an entry of it, until that is answered
+	local    *local                // decisions without the store, or nil
+	holds    *holds                // or nil
+	limit    *Limit                // of a cell whose limitIs is otherLimit
+	inFlight int32                 // claims that are waiting or under way
+	shares   bool                  // the answer to these claims shares units that came back meanwhile, see shareLocked
+}
+
+// isZero reports whether the cell needs no rare fields.
+func (r *rare) isZero() bool {
+	return r.newest.Load() == nil && r.open == nil && r.local == nil && r.holds == nil && r.limit == nil && r.inFlight == 0 && !r.shares
+}
+
+// rare returns the rare fields of a cell, or nil if they are zero. The blocks among them may be
+// read without the lock of the cell.
+func (c cell) rare() *rare {
+	number := c.rareNumber.Load()
+	if number == 0 {
+		return nil
+	}
+	if r := c.table.rares.at(number).Load(); r != nil && r.of == c.body {
+		return r
+	}
+	return nil // they became zero meanwhile
+}
+
+// changeRareLocked changes the rare fields, and drops them if they become zero.
+func (c cell) changeRareLocked(change func(*rare)) {
+	r := c.rare()
+	had := r != nil
+	if !had {
+		r = &rare{of: c.body}
+	}
+	change(r)
+	switch isZero := r.isZero(); {
+	case had && isZero:
+		c.dropRareLocked()
+	case !had && !isZero:
+		c.rareNumber.Store(c.table.rares.add(r))
+	}
+}
+
+// dropRareLocked sets the rare fields to zero.
+func (c cell) dropRareLocked() {
+	if number := c.rareNumber.Swap(0); number != 0 {
+		c.table.rares.remove(number)
+	}
+}
+
+// openEntry returns the cell's last entry that is not answered yet, or nil.
+func (r *rare) openEntry() *entry {
+	if r == nil {
+		return nil
+	}
+	return r.open
+}
+
+// admitted returns the state of decisions without the store, or nil.
+func (r *rare) admitted() *local {
+	if r == nil {
+		return nil
+	}
+	return r.local
+}
+
+// claims returns how many claims are waiting or under way.
+func (r *rare) claims() int32 {
+	if r == nil {
+		return 0
+	}
+	return r.inFlight
+}
+
+// held returns the pending requests of the key and their units, or nil if there are none.
+func (r *rare) held() *holds {
+	if r == nil {
+		return nil
+	}
+	return r.holds
+}
+
+// rares are the rare fields of a table's cells. Finding them by their number takes no lock. A
+// number is used again after its fields were removed.
+type rares struct {
+	pages [26]atomic.Pointer[[]atomic.Pointer[rare]] // page i has firstPage<<i places; set once
+
+	mu   sync.Mutex
+	last uint32   // guarded by mu: the highest number given so far
+	free []uint32 // guarded by mu: lower numbers without fields
+}
+
+const (
+	pageBits  = 6
+	firstPage = 1 << pageBits
+)
+
+// at returns the place with a number from 1.
+func (rs *rares) at(number uint32) *atomic.Pointer[rare] {
+	number += firstPage - 1 // page i has the numbers with pageBits+i digits after the first
+	page := bits.Len32(number) - 1 - pageBits
+	return &(*rs.pages[page].Load())[number-firstPage<<page]
+}
+
+// add returns a number for fields.
+func (rs *rares) add(r *rare) (number uint32) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if n := len(rs.free); n > 0 {
+		number, rs.free = rs.free[n-1], rs.free[:n-1]
+	} else {
+		rs.last++
+		number = rs.last
+		if page := bits.Len32(number+firstPage-1) - 1 - pageBits; rs.pages[page].Load() == nil {
+			places := make([]atomic.Pointer[rare], firstPage<<page)
+			rs.pages[page].Store(&places)
+		}
+	}
+	rs.at(number).Store(r)
+	return number
+}
+
+// remove removes fields.
+func (rs *rares) remove(number uint32) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.at(number).Store(nil)
+	rs.free = append(rs.free, number)
+}
