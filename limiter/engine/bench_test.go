@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -94,4 +95,38 @@ func askOften(e *Engine, limit *Limit, texts [][]byte, times int) {
 		})
 	}
 	asking.Wait()
+}
+
+// BenchmarkMemory measures what a key takes of the heap, and of a garbage collection.
+func BenchmarkMemory(b *testing.B) {
+	const keys = 1_000_000
+	for _, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.TokenBucket} {
+		limit := newLimit(b, limiter.Params{Algorithm: algorithm, Amount: 10, Window: time.Minute})
+		for _, blocked := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%v/blocked=%v", algorithm, blocked), func(b *testing.B) {
+				for b.Loop() {
+					before, collected := heap(), collection()
+					table, key := newTable(keys, nil), []byte("i\x01\x02\x03\x04")
+					for i := range uint32(keys) {
+						binary.BigEndian.PutUint32(key[1:], i)
+						c := table.add(kindOf(limit), limit.ID, key)
+						if c.setLimitLocked(limit); blocked {
+							c.setBlocksLocked(new(block))
+						}
+					}
+					after, collectedAll := heap(), collection()
+					b.ReportMetric(float64(after-before)/keys, "heap-B/key")
+					b.ReportMetric(float64(collectedAll-collected)/keys, "collection-ns/key")
+					runtime.KeepAlive(table)
+				}
+			})
+		}
+	}
+}
+
+// collection returns how long a garbage collection takes.
+func collection() time.Duration {
+	start := time.Now()
+	runtime.GC()
+	return time.Since(start)
 }
