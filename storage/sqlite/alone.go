@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql/driver"
 	"errors"
 	"maps"
 	"sync/atomic"
@@ -105,18 +104,6 @@ func (s *Store) reopenJournalLocked() (cause, err error) {
 	return cause, old.Close()
 }
 
-// journalState returns which journal the database goes with, and up to which generation it has
-// what was noted there.
-func journalState(c *conn) (id int64, folded uint32, err error) {
-	err = c.each(`SELECT id, folded FROM journal`, func(row []driver.Value) error {
-		var generation int64
-		err := integers(row, &id, &generation)
-		folded = uint32(generation)
-		return err
-	})
-	return id, folded, err
-}
-
 // beginPeriodLocked makes this Store the one that is charged alone, if no other process uses the
 // database. One of a version that had no journal is not announced there.
 func (s *Store) beginPeriodLocked() error {
@@ -126,7 +113,7 @@ func (s *Store) beginPeriodLocked() error {
 	if err := errors.Join(s.place.check(), s.journal.InPlace()); err != nil {
 		return err
 	}
-	id, folded, err := s.journalStateLocked()
+	id, done, err := s.journalStateLocked()
 	if err != nil {
 		return err
 	}
@@ -135,23 +122,23 @@ func (s *Store) beginPeriodLocked() error {
 		return err
 	}
 	if id != s.journal.ID() {
-		folded = s.journal.Newest() // nothing of it is the database's
+		done = progress{folded: s.journal.Newest()} // nothing of it is the database's
 		if id != 0 && time.Since(s.openedAt) < strangerWait {
 			return nil // processes that have the old one open notice it in this time
 		}
 	}
-	if !s.journal.Own(folded) {
+	if !s.journal.Own(done.folded) {
 		return s.journal.Err()
 	}
-	if err := s.adoptJournalLocked(id, folded); err != nil {
+	if err := s.adoptJournalLocked(id, done); err != nil {
 		s.journal.Disown()
 		return err
 	}
 	a := &alone{period: storage.NextPeriod(), journal: s.journal}
-	a.folded.Store(folded)
+	a.folded.Store(done.folded)
 	a.resets.Store(unknownResets)
 	a.limits.Store(&map[storage.LimitID]int64{})
-	s.unfolded = true
+	s.unfolded, s.hurried.segments = true, nil
 	s.alone.Store(a)
 	s.wakeKeeper() // for the filter
 	return nil
@@ -164,13 +151,13 @@ func (s *Store) journals() bool {
 }
 
 // adoptJournalLocked has the database go with the journal, unless it does already.
-func (s *Store) adoptJournalLocked(id int64, folded uint32) error {
+func (s *Store) adoptJournalLocked(id int64, done progress) error {
 	now := s.journal.ID()
 	if now == id {
 		return nil
 	}
 	return s.tx.doLocked(nil, func() (int64, error) {
-		return 1, s.writer.exec(`UPDATE journal SET id = ?, folded = ?`, now, int64(folded))
+		return 1, s.writer.exec(`UPDATE journal SET id = ?, folded = ?, upto = 0, below = 0`, now, int64(done.folded))
 	})
 }
 

@@ -1,136 +1,276 @@
 package sqlite
 
 import (
-	"bytes"
-	"cmp"
-	"database/sql/driver"
-	"fmt"
-	"slices"
+	"errors"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 )
 
-// To fold a segment of the journal is to add its records to the tables, in one
-// transaction in which the segment's generation is noted, too. So each record is folded once,
-// whoever folds it, and whenever a process dies.
+// To fold segments of the journal is to add their records to the tables. A fold takes several
+// segments, because many rows at once share more pages, and goes from key to key in several
+// transactions. Each notes the progress, so every record is added once, whoever folds it, and whenever a
+// process dies.
 
-// folding is room for one fold.
-type folding struct {
-	limits map[storage.LimitID]limiter.Limit
-	slots  []foldedSlot
-	states []foldedBucket
-
-	times      *stmt
-	known      *stmt
-	take, note *stmt
-	upserts    [len(sizes)]*stmt
-	buckets    [len(sizes)]*stmt
-
-	foldedAt time.Time // when all that was old was folded last
-
-	damaged int    // records of the last segment that were changed
-	rows    int    // processed since the last rest
-	rest    func() // is called now and then if the fold is in no hurry; or nil
+// progress says which records of the journal the database has: all up to the generation folded,
+// and of those up to the generation upto the ones whose key begins with a byte below.
+//
+// Invariant: below is 0 unless a fold of the segments between folded and upto has begun.
+type progress struct {
+	folded, upto uint32
+	below        int
 }
 
-// A fold takes tens of milliseconds of a processor. Go interrupts a goroutine only every 10 ms, so
-// requests would wait for it. A fold that nobody waits for rests after work of less than 200 µs, for
-// about as long as that takes: to write a row takes some two microseconds, to read or to sort one about a
-// tenth of that.
+// has reports whether the database has the records of a segment and a key.
+func (p progress) has(generation uint32, key [16]byte) bool {
+	return generation <= p.folded || generation <= p.upto && int(key[0]) < p.below
+}
+
+// batch returns the segments of the next fold, out of those that the database doesn't have as a
+// whole: the ones of a fold that has begun, or the next few that nothing is added to any more.
+func (p progress) batch(segments []*journal.Segment) []*journal.Segment {
+	begun := p.below > 0 && len(segments) > 0 && segments[0].Generation() <= p.upto
+	n := 0
+	for n < len(segments) && segments[n].Sealed() {
+		if begun && segments[n].Generation() > p.upto || !begun && n == foldSegments {
+			break
+		}
+		n++
+	}
+	return segments[:n]
+}
+
 const (
-	restAfter = 64 // written rows
-	restFor   = 300 * time.Microsecond
-	easyRows  = 10 // that are read or sorted in the time of a written one
+	// foldSegments is how many segments a fold takes at most.
+	foldSegments = 4
+	// hurriedRows is about how many records one transaction folds where somebody waits for it.
+	hurriedRows = 8192
 )
 
-// worked notes that so many rows were written, and rests if it is time.
-func (f *folding) worked(rows int) {
-	if f.rows += rows; f.rows >= restAfter {
-		f.rows = 0
-		if f.rest != nil {
-			f.rest()
+// A fold takes tens of milliseconds of a processor. Go interrupts a goroutine only every 10 ms, so
+// requests would wait for it. A fold that nobody waits for works for some 300 µs at a time, and
+// rests in between for about as long.
+const (
+	patientRows = 128 // that one transaction folds
+	easyRows    = 512 // that are read from the journal at a time
+	restFor     = 300 * time.Microsecond
+)
+
+// fold is the records of some segments on their way to the tables.
+type fold struct {
+	segments []*journal.Segment
+	runs     []run    // the records of each segment, once they are read
+	done     progress // that the database is expected to have
+	read     bool
+	damaged  int // records that were changed
+	limits   knownLimits
+
+	raw, part []journal.Record // for one segment, and for one transaction
+}
+
+// run has the records of a segment by the first bytes of their keys, those of one byte in the order in
+// which they were added.
+type run struct {
+	records []journal.Record
+	ends    [256]int // behind the last record of each byte
+}
+
+// begin makes f the fold of some segments.
+func (f *fold) begin(done progress, segments []*journal.Segment) {
+	f.segments, f.done, f.read, f.damaged, f.limits.known = segments, done, false, 0, nil
+}
+
+// last returns the generation of the last segment.
+func (f *fold) last() uint32 { return f.segments[len(f.segments)-1].Generation() }
+
+// readAll reads the records of all segments by a method of [journal.Segment]. Between parts of the work
+// it calls rest.
+func (f *fold) readAll(read func(*journal.Segment, int, *journal.Record) (bool, error), rest func()) error {
+	for len(f.runs) < len(f.segments) {
+		f.runs = append(f.runs, run{})
+	}
+	for i, segment := range f.segments {
+		f.raw = f.raw[:0]
+		for place := range segment.Len() {
+			if place%easyRows == 0 {
+				rest()
+			}
+			var r journal.Record
+			ok, err := read(segment, place, &r)
+			if err != nil {
+				return err
+			}
+			switch {
+			case ok:
+				f.raw = append(f.raw, r)
+			case segment.IsDamaged(place):
+				f.damaged++
+			}
+		}
+		rest()
+		f.runs[i].sort(f.raw)
+	}
+	f.read = true
+	return nil
+}
+
+// sort sets the records of a run.
+func (r *run) sort(records []journal.Record) {
+	r.ends = [256]int{}
+	for i := range records {
+		r.ends[records[i].Key[0]]++
+	}
+	sum := 0
+	for first, n := range r.ends {
+		r.ends[first] = sum // where the next record of this byte goes
+		sum += n
+	}
+	if cap(r.records) < sum {
+		r.records = make([]journal.Record, sum)
+	}
+	r.records = r.records[:sum]
+	for i := range records {
+		end := &r.ends[records[i].Key[0]]
+		r.records[*end] = records[i]
+		*end++
+	}
+}
+
+// of returns the records whose keys begin with a byte.
+func (r *run) of(first int) []journal.Record {
+	from := 0
+	if first > 0 {
+		from = r.ends[first-1]
+	}
+	return r.records[from:r.ends[first]]
+}
+
+// next returns the records of the next keys, about so many, and the progress once they are folded. Those of one
+// key are all among them, in the order in which they were added.
+func (f *fold) next(rows int) ([]journal.Record, progress) {
+	f.part = f.part[:0]
+	below := f.done.below
+	for ; below < 256 && len(f.part) < rows; below++ {
+		for i := range f.segments {
+			f.part = append(f.part, f.runs[i].of(below)...)
+		}
+	}
+	if below == 256 {
+		return f.part, progress{folded: f.last()}
+	}
+	return f.part, progress{f.done.folded, f.last(), below}
+}
+
+// patient is the folds that nobody waits for. Its lock is locked before that of the write connection.
+type patient struct {
+	lock     sleeplock.Lock
+	fold     fold
+	sealedAt time.Time // when the segment that was written then was last sealed for its age
+}
+
+// foldSome folds sealed segments. If old is set, and this was not done lately, it seals the one that
+// is written at present, and folds all. Otherwise it leaves fewer than foldSegments for later.
+func (s *Store) foldSome(a *alone, old bool) {
+	if a == nil {
+		return
+	}
+	s.patient.lock.Lock()
+	defer s.patient.lock.Unlock()
+	if old && time.Since(s.patient.sealedAt) >= foldEvery {
+		s.patient.sealedAt = time.Now()
+		a.journal.Seal()
+	}
+	least := 1
+	if !old {
+		least = foldSegments
+	}
+	for {
+		// After an error it is tried again; charges are in the journal for as long as it has room.
+		if more, err := s.foldPatiently(a, least); err != nil || !more {
+			return
 		}
 	}
 }
 
-// unhurriedly calls fold, which rests now and then, unless requests may wait for the store, the
-// period has ended, or the journal fills up.
-func (s *Store) unhurriedly(a *alone, fold func() error) error {
-	s.folding.rest = func() {
-		if !s.mu.wanted() && s.lasts(a) && !a.filling() {
+// foldForSweep folds the records of the time before a sweep. No request waits for it.
+func (s *Store) foldForSweep(a *alone) error {
+	s.patient.lock.Lock()
+	defer s.patient.lock.Unlock()
+	a.journal.Seal()
+	for {
+		if more, err := s.foldPatiently(a, 1); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// foldPatiently folds the next segments, if at least so many are sealed, and reports whether there may be
+// more. It locks the write connection for short transactions only, and rests in between unless the journal
+// fills up. The caller holds the lock of patient.
+func (s *Store) foldPatiently(a *alone, least int) (more bool, err error) {
+	f := &s.patient.fold
+	if err := s.beginPatiently(a, f); err != nil || len(f.segments) < least {
+		return false, err
+	}
+	rest := func() {
+		if !a.filling() {
 			s.options.rest(restFor)
 		}
 	}
-	defer func() { s.folding.rest = nil }()
-	return fold()
+	// Another process may fold and erase the segments meanwhile. Then the progress isn't the expected one.
+	if err := f.readAll((*journal.Segment).Read, rest); err != nil {
+		return false, err
+	}
+	for over := false; !over; {
+		if over, err = s.foldPart(a, f); err != nil {
+			return false, err
+		}
+		rest()
+	}
+	return true, nil
 }
 
-// filling reports whether half of the journal holds unfolded records.
-func (a *alone) filling() bool {
-	return len(a.journal.Segments(a.folded.Load())) > a.journal.Places()/2
+// beginPatiently begins a fold of the next segments, or of none.
+func (s *Store) beginPatiently(a *alone, f *fold) error {
+	s.mu.lockPatiently()
+	defer s.mu.Unlock()
+	f.segments = nil
+	if s.closed || !s.lasts(a) {
+		return nil
+	}
+	id, done, err := s.journalStateLocked()
+	if err != nil || id != a.journal.ID() {
+		return s.place.failed(err)
+	}
+	segments := a.journal.Segments(done.folded)
+	a.measure(len(segments))
+	f.begin(done, done.batch(segments))
+	return errors.Join(s.settle(f), a.journal.Err())
 }
 
-// foldedSlot has a segment's units for one row of counters.
-type foldedSlot struct {
-	limit        storage.LimitID
-	window, slot int64
-	key          storage.Key
-	units        int64
-}
-
-// foldedBucket is the state of a token bucket after a segment.
-type foldedBucket struct {
-	limit storage.LimitID
-	key   storage.Key
-	n     [4]int64
-	place int
-}
-
-func (f *folding) prepare(db *conn, counters *counters, buckets *buckets) error {
-	f.upserts, f.buckets = counters.upserts, buckets.upserts
-	f.limits = make(map[storage.LimitID]limiter.Limit)
-	for _, p := range []struct {
-		stmt          **stmt
-		query         string
-		args, columns int
-	}{
-		{&f.times, `SELECT now, era FROM clock`, 0, 2},
-		{&f.known, `SELECT id, algorithm, window, slots, era FROM limits`, 0, 5},
-		{&f.take, `UPDATE counters SET used = max(used + ?, 0) WHERE limit_id = ? AND window = ? AND key = ? AND slot = ?`, 5, 0},
-		{&f.note, `UPDATE journal SET folded = ?`, 1, 0},
-	} {
-		var err error
-		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
+// settle waits until each record of a fold is written.
+func (s *Store) settle(f *fold) error {
+	for _, segment := range f.segments {
+		if err := s.journal.Settle(segment); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// foldSome folds the segments that nothing is added to any more, and if old is set and there was
-// no fold lately, also the one that is written at present.
-func (s *Store) foldSome(a *alone, old bool) {
-	for more := a != nil; more; {
-		s.mu.Lock()
-		if old && time.Since(s.folding.foldedAt) >= foldEvery {
-			s.folding.foldedAt = time.Now()
-			a.journal.Seal()
-		}
-		// What fails now is tried again; charges are in the journal for as long as it has room.
-		var folded bool
-		err := s.unhurriedly(a, func() (err error) {
-			folded, err = s.foldNextLocked(a)
-			return err
-		})
-		more = folded && s.place.failed(wrap("fold", err)) == nil
-		s.mu.Unlock()
+// foldPart adds the next records of a patient fold to the tables, and reports whether it is over.
+func (s *Store) foldPart(a *alone, f *fold) (over bool, err error) {
+	s.mu.lockPatiently()
+	defer s.mu.Unlock()
+	if s.closed || !s.lasts(a) {
+		return true, nil
 	}
+	over, err = s.foldPartLocked(f, patientRows)
+	return over, s.place.failed(wrap("fold", err))
 }
 
-// makeRoom folds a segment if the journal has little room left. So claims can't come faster than
+// makeRoom folds some records if the journal has little room left. So claims can't come faster than
 // the database takes them for long.
 func (s *Store) makeRoom(a *alone) error {
 	if !a.crowded.Load() {
@@ -138,30 +278,11 @@ func (s *Store) makeRoom(a *alone) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := s.foldNextLocked(a)
-	return s.place.failed(err)
-}
-
-// foldNextLocked folds the first segment that nothing is added to any more, and reports whether
-// there was one.
-func (s *Store) foldNextLocked(a *alone) (bool, error) {
 	if s.closed || s.alone.Load() != a {
-		return false, nil
+		return nil
 	}
-	segments := a.journal.Segments(a.folded.Load())
-	a.crowded.Store(len(segments) > a.journal.Places()-max(a.journal.Places()/crowdedShare, 1))
-	if len(segments) == 0 || !segments[0].Sealed() {
-		return false, a.journal.Err()
-	}
-	return true, s.foldLocked(segments[0])
-}
-
-// journalStateLocked is journalState of the store, outside of any transaction.
-func (s *Store) journalStateLocked() (id int64, folded uint32, err error) {
-	if err := s.tx.rollbackLocked(); err != nil {
-		return 0, 0, err
-	}
-	return journalState(s.writer)
+	_, err := s.hurryLocked()
+	return s.place.failed(err)
 }
 
 // foldAllLocked folds all that was noted before, so that a transaction finds it in the tables.
@@ -170,23 +291,16 @@ func (s *Store) foldAllLocked() error {
 		return nil
 	}
 	alone := s.alone.Load() != nil
-	id, folded, err := s.journalStateLocked()
-	if err != nil {
-		return err
-	}
 	if alone {
 		s.journal.Seal()
 	} else {
 		s.journal.Disown()
 	}
-	if id == s.journal.ID() {
-		for _, segment := range s.journal.Segments(folded) {
-			if !segment.Sealed() {
-				continue // records are still added to it
-			}
-			if err := s.foldLocked(segment); err != nil {
-				return err
-			}
+	s.hurried.segments = nil
+	for over := false; !over; {
+		var err error
+		if over, err = s.hurryLocked(); err != nil {
+			return err
 		}
 	}
 	if err := s.journal.Err(); err != nil {
@@ -196,213 +310,95 @@ func (s *Store) foldAllLocked() error {
 	return nil
 }
 
-// foldLocked folds a segment that is sealed, unless another process has.
-func (s *Store) foldLocked(segment *journal.Segment) error {
-	if err := s.journal.Settle(segment); err != nil {
-		return err
+// hurryLocked folds some of the records that are sealed, and reports whether there are none.
+func (s *Store) hurryLocked() (over bool, err error) {
+	id, done, err := s.journalStateLocked()
+	if err != nil || id != s.journal.ID() {
+		return true, err
 	}
-	s.folding.damaged = 0
-	err := s.tx.doLocked(nil, func() (int64, error) {
-		id, folded, err := journalState(s.writer)
-		if err != nil || id != s.journal.ID() || segment.Generation() <= folded {
-			return 0, err
+	f := &s.hurried
+	if len(f.segments) == 0 || f.done != done {
+		segments := s.journal.Segments(done.folded)
+		if a := s.alone.Load(); a != nil {
+			a.measure(len(segments))
 		}
-		return s.folding.run(segment)
-	})
-	if err != nil {
-		return err
+		if f.begin(done, done.batch(segments)); len(f.segments) == 0 {
+			return true, nil
+		}
+		if err := s.settle(f); err != nil {
+			return false, err
+		}
 	}
-	if s.folding.damaged > 0 {
-		s.notify(Notice{Damaged: s.folding.damaged, Path: s.options.Path})
-	}
-	return s.dropLocked(segment)
+	_, err = s.foldPartLocked(f, hurriedRows)
+	return false, err
 }
 
-// dropLocked overwrites a segment that is folded, so that keys which are deleted from the database
-// are in no file, and lets it be used again.
-func (s *Store) dropLocked(segment *journal.Segment) error {
-	a := s.alone.Load()
-	if a == nil {
-		return s.journal.Erase(segment)
+// foldPartLocked adds the next records of a fold to the tables, about so many, and reports whether it is
+// over: all its records are there, or others have gone on with it.
+func (s *Store) foldPartLocked(f *fold, rows int) (over bool, err error) {
+	to, stale := progress{}, false
+	err = s.tx.doLocked(nil, func() (written int64, err error) {
+		id, done, err := s.folding.state()
+		if stale = err == nil && (id != s.journal.ID() || done != f.done); err != nil || stale {
+			return 0, err
+		}
+		if !f.read { // nobody has erased the segments: they aren't folded yet
+			if err := f.readAll((*journal.Segment).ReadPending, func() {}); err != nil {
+				return 0, err
+			}
+		}
+		var records []journal.Record
+		records, to = f.next(rows)
+		return s.folding.run(&f.limits, records, to)
+	})
+	if err != nil || stale {
+		f.segments = nil
+		return stale, err
 	}
-	s.reading.Lock() // readers of the segment still need it
-	a.folded.Store(segment.Generation())
-	s.reading.Unlock()
-	err := s.journal.Erase(segment)
-	s.journal.Free(segment.Generation())
+	if f.done = to; to.below > 0 {
+		return false, nil
+	}
+	segments := f.segments
+	f.segments = nil
+	if f.damaged > 0 {
+		s.notify(Notice{Damaged: f.damaged, Path: s.options.Path})
+	}
+	return true, s.dropLocked(segments)
+}
+
+// dropLocked overwrites segments that are folded, so that keys which are deleted from the database
+// are in no file, and lets them be used again.
+func (s *Store) dropLocked(segments []*journal.Segment) (err error) {
+	a, last := s.alone.Load(), segments[len(segments)-1].Generation()
+	if a != nil {
+		s.reading.Lock() // readers of the segments still need them
+		a.folded.Store(last)
+		s.reading.Unlock()
+	}
+	for _, segment := range segments {
+		err = errors.Join(err, s.journal.Erase(segment))
+	}
+	if a != nil {
+		s.journal.Free(last)
+	}
 	return err
 }
 
-// run writes the records of a segment to the tables, and returns how many rows that took.
-func (f *folding) run(segment *journal.Segment) (written int64, err error) {
-	now, err := f.readLimits()
-	if err != nil {
-		return 0, err
+// journalStateLocked returns which journal the database goes with, and what of it the database has,
+// outside of any transaction.
+func (s *Store) journalStateLocked() (id int64, done progress, err error) {
+	if err := s.tx.rollbackLocked(); err != nil {
+		return 0, done, err
 	}
-	if err := f.gather(segment, now); err != nil {
-		return 0, err
-	}
-	if err := f.writeSlots(); err != nil {
-		return 0, fmt.Errorf("fold counters: %w", err)
-	}
-	if err := f.writeBuckets(); err != nil {
-		return 0, fmt.Errorf("fold buckets: %w", err)
-	}
-	f.note.bind(0, int64(segment.Generation()))
-	_, err = f.note.exec()
-	return int64(len(f.slots)+len(f.states)) + 1, err
+	return s.folding.state()
 }
 
-// readLimits reads which limits there are in this era, and the time.
-func (f *folding) readLimits() (now int64, err error) {
-	var era int64
-	if err := f.times.each(func(row []driver.Value) error { return integers(row, &now, &era) }); err != nil {
-		return 0, err
-	}
-	clear(f.limits)
-	err = f.known.each(func(row []driver.Value) error {
-		var id, algorithm, window, slots, of int64
-		if err := integers(row, &id, &algorithm, &window, &slots, &of); err != nil {
-			return err
-		}
-		if l := stored(algorithm, window, slots); l != nil && of == era {
-			f.limits[storage.LimitID(id)] = *l
-		}
-		return nil
-	})
-	return now, err
+// measure notes how much room the journal has, which holds so many segments that the database lacks.
+func (a *alone) measure(segments int) {
+	a.crowded.Store(segments > a.journal.Places()-max(a.journal.Places()/crowdedShare, 1))
 }
 
-// gather collects what the records of a segment note, in the order of the tables, but for what
-// does not count any more. Nobody has erased the segment: this transaction found that it is not
-// folded yet.
-func (f *folding) gather(segment *journal.Segment, now int64) error {
-	f.slots, f.states, f.damaged = f.slots[:0], f.states[:0], 0
-	var r journal.Record
-	for place := range segment.Len() {
-		if place%easyRows == 0 {
-			f.worked(1)
-		}
-		ok, err := segment.ReadPending(place, &r)
-		if err != nil {
-			return err
-		}
-		if !ok && segment.IsDamaged(place) {
-			f.damaged++
-		}
-		l, known := f.limits[storage.LimitID(r.Limit)]
-		if !ok || !known || r.Bucket == l.CountsSlots() {
-			continue
-		}
-		if r.Bucket {
-			f.states = append(f.states, foldedBucket{storage.LimitID(r.Limit), r.Key, r.N, place})
-			continue
-		}
-		oldest := l.Oldest(now - l.ZoneSlack())
-		for i := 0; i < len(r.N); i += 2 {
-			if slot, units := r.N[i], r.N[i+1]; units != 0 && slot >= oldest {
-				f.slots = append(f.slots, foldedSlot{storage.LimitID(r.Limit), l.WindowOf(slot), slot, r.Key, units})
-			}
-		}
-	}
-	f.slots = merged(f.slots, f.worked)
-	sortByKey(f.states, func(b *foldedBucket) *storage.Key { return &b.key }, func(a, b foldedBucket) int {
-		if c := cmp.Compare(int64(a.limit), int64(b.limit)); c != 0 {
-			return c
-		}
-		if c := bytes.Compare(a.key[:], b.key[:]); c != 0 {
-			return c
-		}
-		return cmp.Compare(b.place, a.place)
-	}, f.worked)
-	f.states = slices.CompactFunc(f.states, func(a, b foldedBucket) bool { return a.limit == b.limit && a.key == b.key })
-	return nil
-}
-
-// sortByKey sorts rows by the first bytes of their keys, and those with the same ones by compare.
-// That is nearly the order of the tables, whose keys are hashes: for each first byte, rows of a limit
-// and window are neighbors. Before each part it calls worked with how much it does.
-func sortByKey[R any](rows []R, key func(*R) *storage.Key, compare func(a, b R) int, worked func(int)) {
-	var next, end [256]int
-	for i := range rows {
-		end[key(&rows[i])[0]]++
-	}
-	sum := 0
-	for first := range end {
-		next[first] = sum
-		sum += end[first]
-		end[first] = sum
-	}
-	for first, from := range next {
-		for next[first] < end[first] { // bring each row to its part
-			at := next[first]
-			if of := key(&rows[at])[0]; int(of) != first {
-				rows[at], rows[next[of]] = rows[next[of]], rows[at]
-				next[of]++
-				continue
-			}
-			next[first]++
-		}
-		worked((end[first]-from)/easyRows + 1)
-		slices.SortFunc(rows[from:end[first]], compare)
-	}
-}
-
-// merged sorts units by rows, and adds up the units of each row.
-func merged(slots []foldedSlot, worked func(int)) []foldedSlot {
-	sortByKey(slots, func(s *foldedSlot) *storage.Key { return &s.key }, func(a, b foldedSlot) int {
-		if c := cmp.Compare(int64(a.limit), int64(b.limit)); c != 0 {
-			return c
-		}
-		if c := cmp.Compare(a.window, b.window); c != 0 {
-			return c
-		}
-		if c := bytes.Compare(a.key[:], b.key[:]); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.slot, b.slot)
-	}, worked)
-	sums := slots[:0]
-	for _, slot := range slots {
-		if last := len(sums) - 1; last >= 0 && sums[last].sameRow(&slot) {
-			sums[last].units = min(sums[last].units+slot.units, mostUsed)
-			continue
-		}
-		sums = append(sums, slot)
-	}
-	return sums
-}
-
-func (a *foldedSlot) sameRow(b *foldedSlot) bool {
-	return a.limit == b.limit && a.window == b.window && a.key == b.key && a.slot == b.slot
-}
-
-func (f *folding) writeSlots() error {
-	adds := make([]*foldedSlot, 0, len(f.slots))
-	for i := range f.slots {
-		w := &f.slots[i]
-		switch {
-		case w.units > 0:
-			adds = append(adds, w)
-		case w.units < 0:
-			f.worked(1)
-			f.take.bind(0, w.units, int64(w.limit), w.window, w.key[:], w.slot)
-			if _, err := f.take.exec(); err != nil {
-				return err
-			}
-		}
-	}
-	return inSizes(&f.upserts, len(adds), func(s *stmt, row, n int) {
-		f.worked(1)
-		w := adds[n]
-		s.bind(5*row, int64(w.limit), w.window, w.key[:], w.slot, w.units)
-	})
-}
-
-func (f *folding) writeBuckets() error {
-	return inSizes(&f.buckets, len(f.states), func(s *stmt, row, n int) {
-		f.worked(1)
-		b := &f.states[n]
-		s.bind(6*row, int64(b.limit), b.key[:], b.n[0], b.n[1], b.n[2], b.n[3])
-	})
+// filling reports whether half of the journal holds records that the database lacks.
+func (a *alone) filling() bool {
+	return len(a.journal.Segments(a.folded.Load())) > a.journal.Places()/2
 }

@@ -49,9 +49,9 @@ func journaledCharges(t *testing.T, limit limiter.Limit, rest func(*Store)) *Sto
 
 // letFoldsWait has the goroutine of the journal fold nothing that is new for a time.
 func (s *Store) letFoldsWait(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.folding.foldedAt = time.Now().Add(d)
+	s.patient.lock.Lock()
+	defer s.patient.lock.Unlock()
+	s.patient.sealedAt = time.Now().Add(d)
 }
 
 // Whatever requests wait for in a period is done while a fold is in the middle of its transaction.
@@ -110,29 +110,5 @@ func TestRequestsWaitForNoFold(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// A fold rests now and then. Once somebody waits for the store, it doesn't.
-func TestFoldsHurryForThoseWhoWait(t *testing.T) {
-	t.Parallel()
-	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
-	rests, rested := 0, make(chan int, 1)
-	var once sync.Once
-	journaledCharges(t, limit, func(s *Store) {
-		rests++ // guarded by s.mu
-		once.Do(func() {
-			go func() {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				rested <- rests
-			}()
-			for !s.mu.wanted() {
-				runtime.Gosched()
-			}
-		})
-	})
-	if n := <-rested; n != 1 {
-		t.Errorf("the fold rested %d times, want only before anybody waited", n)
 	}
 }

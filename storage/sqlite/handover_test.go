@@ -79,8 +79,8 @@ func TestClaimsEndWithTheirPeriod(t *testing.T) {
 		return grants[0].Units
 	}
 	claim(s, 1)
-	s.mu.Lock() // the goroutine of the journal must not wait for the claim below, which waits for it
-	s.folding.foldedAt = time.Now().Add(time.Hour)
+	s.letFoldsWait(time.Hour) // the goroutine of the journal must not wait for the claim below, which waits for it
+	s.mu.Lock()
 	if err := s.foldAllLocked(); err != nil {
 		t.Error(err)
 	}

@@ -23,9 +23,8 @@ func someSlots(n, keys int) []foldedSlot {
 	return slots
 }
 
-// Units of a row are added up, rows with the same first byte of the key are in the order of the
-// table, and no part of the work is long.
-func TestUnitsAreMergedInShortParts(t *testing.T) {
+// Units of a row are added up, and the rows are in the order of the table.
+func TestUnitsAreMerged(t *testing.T) {
 	type row struct {
 		limit        storage.LimitID
 		window, slot int64
@@ -37,8 +36,7 @@ func TestUnitsAreMergedInShortParts(t *testing.T) {
 			for _, s := range slots {
 				want[row{s.limit, s.window, s.slot, s.key}] += s.units
 			}
-			parts, most := 0, 0
-			got := merged(slots, func(rows int) { parts, most = parts+1, max(most, rows) })
+			got := merged(slots)
 			for _, s := range got {
 				of := row{s.limit, s.window, s.slot, s.key}
 				if units, ok := want[of]; !ok || units != s.units {
@@ -50,22 +48,19 @@ func TestUnitsAreMergedInShortParts(t *testing.T) {
 				t.Errorf("%d of %d keys: %d rows are missing", n, keys, len(want))
 			}
 			if !slices.IsSortedFunc(got, func(a, b foldedSlot) int {
-				return cmp.Or(cmp.Compare(a.key[0], b.key[0]), cmp.Compare(int64(a.limit), int64(b.limit)), cmp.Compare(a.window, b.window), bytes.Compare(a.key[:], b.key[:]), cmp.Compare(a.slot, b.slot))
+				return cmp.Or(cmp.Compare(int64(a.limit), int64(b.limit)), cmp.Compare(a.window, b.window), bytes.Compare(a.key[:], b.key[:]), cmp.Compare(a.slot, b.slot))
 			}) {
 				t.Errorf("%d of %d keys: the rows are in no order", n, keys)
-			}
-			if n == 20_000 && keys > 1000 && (parts < 256 || most > restAfter) {
-				t.Errorf("sorting rests %d times, and works for up to %d rows between", parts, most)
 			}
 		}
 	}
 }
 
 func BenchmarkMerged(b *testing.B) {
-	from := someSlots(32<<10, 1<<30)
+	from := someSlots(patientRows, 1<<30)
 	work := make([]foldedSlot, len(from))
 	for b.Loop() {
 		copy(work, from)
-		merged(work, func(int) {})
+		merged(work)
 	}
 }

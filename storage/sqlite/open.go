@@ -56,6 +56,7 @@ type Store struct {
 	sweeping *sweeper
 
 	folding  folding
+	hurried  fold // that somebody waits for
 	unfolded bool // the journal may hold records that the database lacks
 
 	// alone is the present period, or nil. It is set under mu.
@@ -67,6 +68,8 @@ type Store struct {
 	// no record of a segment that was taken in is written over. It is locked after mu.
 	reading sleeplock.Lock
 	reader  *reader
+
+	patient patient
 
 	log wal
 
@@ -154,6 +157,7 @@ func newStore(o Options, file fs.FileInfo) *Store {
 		place:   place{path: o.Path, file: file},
 		mu:      writerLock{held: sleeplock.New()},
 		reading: sleeplock.New(),
+		patient: patient{lock: sleeplock.New()},
 		woken:   make(chan struct{}, 1),
 		kept:    make(chan struct{}),
 		stop:    make(chan struct{}),

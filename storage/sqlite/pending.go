@@ -110,14 +110,14 @@ func (x *segmentIndex) hash(id int64, key [16]byte) uint64 {
 	return (binary.NativeEndian.Uint64(key[:8]) ^ uint64(id)*0x9E3779B97F4A7C15) & uint64(len(x.heads)-1)
 }
 
-// apply adds to the states of cells what is pending after a generation. The states are those
-// of the database, which has all up to that.
-func (p *pending) apply(claims []storage.Claim, cells []cell, folded uint32) error {
+// apply adds the pending records to the states of cells. The states are those of a database with a
+// progress.
+func (p *pending) apply(claims []storage.Claim, cells []cell, done progress) error {
 	for i := range cells {
 		c := &cells[i]
 		limit := claims[c.claims[0]].Limit
 		for _, x := range p.segments {
-			if x.segment.Generation() <= folded {
+			if done.has(x.segment.Generation(), c.key) {
 				continue
 			}
 			if err := p.applySegment(x, limit, c); err != nil {

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -13,12 +12,12 @@ import (
 
 // reader is a connection that claims of a period read with, while another one writes.
 type reader struct {
-	conn               *conn
-	begin, end, folded *stmt
-	claims             claimer // only its reads are used
-	clients            standings
-	clock              clock
-	writes             []slotWrite
+	conn                *conn
+	begin, end, journal *stmt
+	claims              claimer // only its reads are used
+	clients             standings
+	clock               clock
+	writes              []slotWrite
 }
 
 // readerCache is the size of the pages that the reader may keep, in KiB.
@@ -38,7 +37,7 @@ func (s *Store) openReader(ctx context.Context) (err error) {
 	}{
 		{&r.begin, `BEGIN`, 0},
 		{&r.end, `ROLLBACK`, 0},
-		{&r.folded, `SELECT folded FROM journal`, 1},
+		{&r.journal, journalState, 4},
 	} {
 		if *p.stmt, err = r.conn.prepare(p.query, 0, p.columns); err != nil {
 			return err
@@ -148,15 +147,15 @@ func (r *reader) decideAsOf(p *pending, term *storage.Term, claims []storage.Cla
 		}
 		cl.era = term.Era
 	}
-	var folded int64
-	if err := r.folded.each(func(row []driver.Value) error { return integers(row, &folded) }); err != nil {
+	_, done, err := parseState(r.journal)
+	if err != nil {
 		return err
 	}
 	cl.gather(claims)
 	if err := cl.readStates(claims); err != nil {
 		return err
 	}
-	if err := p.apply(claims, cl.cells, uint32(folded)); err != nil {
+	if err := p.apply(claims, cl.cells, done); err != nil {
 		return err
 	}
 	cl.answer(claims, grants)

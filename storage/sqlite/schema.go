@@ -137,6 +137,10 @@ var migrations = []string{
 	) STRICT;
 	INSERT INTO journal VALUES (0, 0);
 	ALTER TABLE processes ADD COLUMN journal INTEGER NOT NULL DEFAULT 0;`,
+
+	// How far a fold has come, see progress.
+	`ALTER TABLE journal ADD COLUMN upto INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE journal ADD COLUMN below INTEGER NOT NULL DEFAULT 0;`,
 }
 
 // rollupTable returns the statement that creates a table of counts per period.

@@ -48,6 +48,10 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 	if err := ctx.Err(); err != nil {
 		return storage.Swept{}, wrap("sweep", err)
 	}
+	var unfolded error
+	if a := s.alone.Load(); a != nil && s.sweepBegins() {
+		unfolded = s.foldForSweep(a)
+	}
 	s.mu.lockPatiently()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -61,9 +65,11 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 	}
 	sw := s.sweeping
 	if sw.atStart() {
-		err := s.foldForSweepLocked()
-		if sw.unfolded = code(err) == codeFull; err != nil && !sw.unfolded { // there is room for a fold after a sweep
-			return storage.Swept{}, s.place.failed(wrap("sweep", err))
+		if s.alone.Load() == nil {
+			unfolded = s.foldAllLocked()
+		}
+		if sw.unfolded = code(unfolded) == codeFull; unfolded != nil && !sw.unfolded { // there is room for a fold after a sweep
+			return storage.Swept{}, s.place.failed(wrap("sweep", unfolded))
 		}
 	}
 	err := s.tx.doLocked(term, func() (int64, error) {
@@ -84,12 +90,11 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 	return storage.Swept{Rows: sw.deleted, More: sw.more}, s.place.failed(wrap("sweep", err))
 }
 
-// foldForSweepLocked folds older records before a sweep. No request waits for it.
-func (s *Store) foldForSweepLocked() error {
-	if a := s.alone.Load(); a != nil {
-		return s.unhurriedly(a, s.foldAllLocked)
-	}
-	return s.foldAllLocked()
+// sweepBegins reports whether the next step is the first of a round.
+func (s *Store) sweepBegins() bool {
+	s.mu.lockPatiently()
+	defer s.mu.Unlock()
+	return s.sweeping.atStart()
 }
 
 // sweeper remembers where the last step stopped.
