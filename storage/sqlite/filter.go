@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/vfs"
 )
 
 // A filter knows which keys may have been charged: a Bloom filter whose bits of one key lie in
@@ -143,7 +144,7 @@ func (s *Store) fillFilter(a *alone, f *filter) error {
 			}
 		}
 	}
-	c, err := s.options.dial(sideCache)
+	c, err := s.options.dial(vfs.Name, sideCache)
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 // transactions. Each notes the progress, so every record is added once, whoever folds it, and whenever a
 // process dies.
 
-// progress says which records of the journal the database has: all up to the generation folded,
-// and of those up to the generation upto the ones whose key begins with a byte below.
+// progress says which records of the journal the database has: all up to the generation folded, and of
+// those up to the generation upto the ones of keys with a prefix less than below.
 //
 // Invariant: below is 0 unless a fold of the segments between folded and upto has begun.
 type progress struct {
@@ -22,9 +22,15 @@ type progress struct {
 	below        int
 }
 
+// prefixes is how many prefixes keys have. Keys are hashes, so each has about as many.
+const prefixes = 1 << 10
+
+// prefixOf returns the prefix of a key, its first ten bits.
+func prefixOf(key *[16]byte) int { return int(key[0])<<2 | int(key[1])>>6 }
+
 // has reports whether the database has the records of a segment and a key.
 func (p progress) has(generation uint32, key [16]byte) bool {
-	return generation <= p.folded || generation <= p.upto && int(key[0]) < p.below
+	return generation <= p.folded || generation <= p.upto && prefixOf(&key) < p.below
 }
 
 // batch returns the segments of the next fold, out of those that the database doesn't have as a
@@ -49,10 +55,10 @@ const (
 )
 
 // A fold takes tens of milliseconds of a processor. Go interrupts a goroutine only every 10 ms, so
-// requests would wait for it. A fold that nobody waits for works for some 300 µs at a time, and
+// requests would wait for it. A fold that nobody waits for works for some 200 µs at a time, and
 // rests in between for about as long.
 const (
-	patientRows = 128 // that one transaction folds
+	patientRows = 64  // that one transaction folds
 	easyRows    = 512 // that are read from the journal at a time
 	restFor     = 300 * time.Microsecond
 )
@@ -69,11 +75,11 @@ type fold struct {
 	raw, part []journal.Record // for one segment, and for one transaction
 }
 
-// run has the records of a segment by the first bytes of their keys, those of one byte in the order in
+// run has the records of a segment by the prefixes of their keys, those of one prefix in the order in
 // which they were added.
 type run struct {
 	records []journal.Record
-	ends    [256]int // behind the last record of each byte
+	ends    [prefixes]int // behind the last record of each prefix
 }
 
 // begin makes f the fold of some segments.
@@ -117,13 +123,13 @@ func (f *fold) readAll(read func(*journal.Segment, int, *journal.Record) (bool, 
 
 // sort sets the records of a run.
 func (r *run) sort(records []journal.Record) {
-	r.ends = [256]int{}
+	r.ends = [prefixes]int{}
 	for i := range records {
-		r.ends[records[i].Key[0]]++
+		r.ends[prefixOf(&records[i].Key)]++
 	}
 	sum := 0
-	for first, n := range r.ends {
-		r.ends[first] = sum // where the next record of this byte goes
+	for prefix, n := range r.ends {
+		r.ends[prefix] = sum // where the next record of this prefix goes
 		sum += n
 	}
 	if cap(r.records) < sum {
@@ -131,19 +137,19 @@ func (r *run) sort(records []journal.Record) {
 	}
 	r.records = r.records[:sum]
 	for i := range records {
-		end := &r.ends[records[i].Key[0]]
+		end := &r.ends[prefixOf(&records[i].Key)]
 		r.records[*end] = records[i]
 		*end++
 	}
 }
 
-// of returns the records whose keys begin with a byte.
-func (r *run) of(first int) []journal.Record {
+// of returns the records of keys with a prefix.
+func (r *run) of(prefix int) []journal.Record {
 	from := 0
-	if first > 0 {
-		from = r.ends[first-1]
+	if prefix > 0 {
+		from = r.ends[prefix-1]
 	}
-	return r.records[from:r.ends[first]]
+	return r.records[from:r.ends[prefix]]
 }
 
 // next returns the records of the next keys, about so many, and the progress once they are folded. Those of one
@@ -151,12 +157,12 @@ func (r *run) of(first int) []journal.Record {
 func (f *fold) next(rows int) ([]journal.Record, progress) {
 	f.part = f.part[:0]
 	below := f.done.below
-	for ; below < 256 && len(f.part) < rows; below++ {
+	for ; below < prefixes && len(f.part) < rows; below++ {
 		for i := range f.segments {
 			f.part = append(f.part, f.runs[i].of(below)...)
 		}
 	}
-	if below == 256 {
+	if below == prefixes {
 		return f.part, progress{folded: f.last()}
 	}
 	return f.part, progress{f.done.folded, f.last(), below}

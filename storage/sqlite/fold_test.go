@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,6 +108,102 @@ func TestRequestsWaitForNoFold(t *testing.T) {
 			default:
 				if s.mu.wanted() {
 					t.Fatalf("%s waits for the fold", name)
+				}
+			}
+		}
+	}
+}
+
+// Between the transactions of a fold nobody waits: the write connection is free.
+func TestFoldsLetOthersWrite(t *testing.T) {
+	t.Parallel()
+	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
+	var midway atomic.Int32
+	s := journaledCharges(t, limit, func(s *Store) {
+		s.mu.Lock() // hangs if the fold holds it
+		defer s.mu.Unlock()
+		if _, done, err := s.journalStateLocked(); err == nil && done.below > 0 {
+			midway.Add(1)
+		}
+	})
+	for s.alone.Load().folded.Load() == 0 {
+		runtime.Gosched()
+	}
+	if n := midway.Load(); n < 3 {
+		t.Errorf("the fold was midway in %d rests, want some: %d keys are more than one transaction folds", n, foldedKeys)
+	}
+}
+
+// Whatever happens in the middle of a fold, each record is added to the tables once.
+func TestEachRecordIsFoldedOnce(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for _, algorithm := range []limiter.Algorithm{limiter.Fixed, limiter.TokenBucket} {
+		limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: 1000 * time.Hour})
+		charge := func(s *Store, n, former uint64) error {
+			c := storage.Claim{ID: 1, Key: key(n), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
+			if former > 0 {
+				c.Former = key(former) // needs a transaction
+			}
+			return s.Claim(ctx, []storage.Claim{c}, make([]limiter.Grant, 1))
+		}
+		for name, act := range map[string]func(t *testing.T, s *Store) (path string, err error){
+			"nothing": func(_ *testing.T, s *Store) (string, error) { return s.options.Path, nil },
+			"the process dies": func(t *testing.T, s *Store) (string, error) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return putFiles(t, copyFiles(t, s.options.Path)), nil
+			},
+			"a transaction": func(_ *testing.T, s *Store) (string, error) { return s.options.Path, charge(s, 1<<20, 1<<21) },
+			"another process": func(t *testing.T, s *Store) (string, error) {
+				other, err := Open(ctx, Options{Path: s.options.Path})
+				if err == nil {
+					err = errors.Join(charge(other, 1<<20, 0), other.Close())
+				}
+				return s.options.Path, err
+			},
+			"charges of the same keys": func(_ *testing.T, s *Store) (string, error) {
+				for n := range uint64(foldedKeys) {
+					if err := charge(s, n, 0); err != nil {
+						return "", err
+					}
+				}
+				return s.options.Path, nil
+			},
+		} {
+			rests, want := 0, int64(1)
+			path, acted := "", make(chan error, 1)
+			s := journaledCharges(t, limit, func(s *Store) {
+				_, done, err := func() (int64, progress, error) {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					return s.journalStateLocked()
+				}()
+				if done.below == 0 && err == nil {
+					return
+				}
+				if rests++; rests == 2 {
+					if err == nil {
+						path, err = act(t, s)
+					}
+					acted <- err
+				}
+			})
+			if err := <-acted; err != nil {
+				t.Fatalf("%v, %s: %v", algorithm, name, err)
+			}
+			if name == "charges of the same keys" {
+				want = 2
+			}
+			if err := s.Close(); err != nil {
+				t.Errorf("%v, %s: %v", algorithm, name, err)
+			}
+			again := opened(t, Options{Path: path})
+			for n := range uint64(foldedKeys) {
+				grants := make([]limiter.Grant, 1)
+				err := again.Claim(ctx, []storage.Claim{{ID: 1, Key: key(n), Limit: limit, Claim: limiter.Claim{Now: start}}}, grants)
+				if err != nil || grants[0].Used != want {
+					t.Fatalf("%v, %s: %d of key %d are in use (%v), want %d", algorithm, name, grants[0].Used, n, err, want)
 				}
 			}
 		}

@@ -76,7 +76,7 @@ func parseState(s *stmt) (id int64, done progress, err error) {
 	err = s.each(func(row []driver.Value) error {
 		var folded, upto, below int64
 		err := integers(row, &id, &folded, &upto, &below)
-		done = progress{uint32(folded), uint32(upto), int(min(max(below, 0), 256))}
+		done = progress{uint32(folded), uint32(upto), int(min(max(below, 0), prefixes))}
 		return err
 	})
 	return id, done, err

@@ -1,6 +1,8 @@
 package vfs
 
 import (
+	"time"
+
 	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
 )
@@ -14,7 +16,16 @@ import (
 type mainFile struct {
 	methods lib.Tsqlite3_io_methods // comes first: SQLite's pointer to the file points here
 	system  uintptr                 // the methods of the system's file
+	written int32                   // pages since the last rest
 }
+
+// A checkpoint takes tens of milliseconds of a processor. Go interrupts a goroutine only every 10 ms, so
+// requests would wait for it. One of a patient connection rests after work of less than 200 µs, for about as
+// long as that takes.
+const (
+	restAfter = 32 // written pages
+	restFor   = 300 * time.Microsecond
+)
 
 // SyncPragma is the PRAGMA that syncs the database file to the disk. It returns
 // one row, the text 1, or the error of the sync. Without this file system SQLite ignores
@@ -30,6 +41,16 @@ func (m *mainFile) init() {
 
 // of returns the methods of the system's file.
 func (m *mainFile) of() *lib.Tsqlite3_io_methods { return at[lib.Tsqlite3_io_methods](m.system) }
+
+// writePatiently writes as the system does, and rests if it is time.
+func writePatiently(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
+	m := at[mainFile](at[lib.Tsqlite3_file](file).FpMethods)
+	if m.written++; m.written >= restAfter {
+		m.written = 0
+		time.Sleep(restFor)
+	}
+	return function[fileWrite](m.of().FxWrite)(tls, file, data, n, offset)
+}
 
 // mainControl answers SyncPragma. SQLite asks for any PRAGMA here first
 // (https://www.sqlite.org/c3ref/c_fcntl_begin_atomic_write.html#sqlitefcntlpragma);
