@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -145,7 +146,12 @@ func TestEachRecordIsFoldedOnce(t *testing.T) {
 			if former > 0 {
 				c.Former = key(former) // needs a transaction
 			}
-			return s.Claim(ctx, []storage.Claim{c}, make([]limiter.Grant, 1))
+			grants := make([]limiter.Grant, 1)
+			err := s.Claim(ctx, []storage.Claim{c}, grants)
+			if used := grants[0].InUse(); err == nil && n < foldedKeys && used != 2 {
+				err = fmt.Errorf("%d of key %d are in use, want 2", used, n)
+			}
+			return err
 		}
 		for name, act := range map[string]func(t *testing.T, s *Store) (path string, err error){
 			"nothing": func(_ *testing.T, s *Store) (string, error) { return s.options.Path, nil },
