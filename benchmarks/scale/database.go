@@ -173,9 +173,10 @@ func (d *database) start(o engine.Options) (*engine.Engine, error) {
 // keys chooses what a cold decision is about: half of them keys that the database
 // has a row of, half of them keys that nobody has seen.
 type keys struct {
-	random *rand.Rand
-	known  int
-	fresh  int
+	random    *rand.Rand
+	known     int
+	fresh     int
+	onlyKnown bool // instead of half of them
 }
 
 func (d *database) keys() *keys {
@@ -183,7 +184,7 @@ func (d *database) keys() *keys {
 }
 
 func (k *keys) next() string {
-	if k.known > 0 && k.random.IntN(2) == 0 {
+	if k.onlyKnown || k.known > 0 && k.random.IntN(2) == 0 {
 		return key(k.random.IntN(k.known))
 	}
 	k.fresh++

@@ -47,12 +47,25 @@ const waiting = 256
 
 // run asks for some time, or until ctx ends.
 func (d *decisions) run(ctx context.Context, period time.Duration) (load.Report, error) {
+	return d.send(ctx, load.Load{Rate: d.rate, Jitter: true, Duration: period}, waiting)
+}
+
+// callers is how many ask at a time where there is no rate.
+const callers = 64
+
+// ask makes so many decisions, as fast as they come.
+func (d *decisions) ask(ctx context.Context, n int64) error {
+	_, err := d.send(ctx, load.Load{Requests: n}, callers)
+	return err
+}
+
+func (d *decisions) send(ctx context.Context, l load.Load, clientCount int) (load.Report, error) {
 	waited := context.WithoutCancel(ctx) // requests that were sent are answered
-	clients := make([]load.Client, waiting)
+	clients := make([]load.Client, clientCount)
 	for i := range clients {
 		clients[i] = func(ctx context.Context, _ int64) (load.Kind, error) { return d.decide(waited, d.next()), nil }
 	}
-	r, err := load.Run(ctx, load.Load{Rate: d.rate, Jitter: true, Duration: period}, clients)
+	r, err := load.Run(ctx, l, clients)
 	if n := r.Count(failed); n > 0 && err == nil {
 		err = fmt.Errorf("%d of %d decisions were made without the store or refused", n, r.All().Count())
 	}

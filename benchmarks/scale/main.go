@@ -1,8 +1,8 @@
 //go:build unix
 
 // Command scale measures how the store holds up as it grows: bytes per row, cold
-// decisions with ten thousand to ten million rows, cold decisions while expired
-// rows are deleted and while a checkpoint runs, and the first answer after a
+// decisions and the processor time of claims with ten thousand to ten million rows,
+// cold decisions while expired rows are deleted and while a checkpoint runs, and the first answer after a
 // start.
 //
 // A cold decision is one about a key that memory doesn't hold, so that it waits
@@ -12,6 +12,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -37,6 +38,8 @@ func (s settings) parts(scratch string) []lab.Part {
 	return []lab.Part{
 		{Name: "size", Measure: s.size},
 		{Name: "cold", Measure: s.cold},
+		{Name: "cost", Measure: func(ctx context.Context) error { return s.cost(ctx, false) }},
+		{Name: "cost-without-journal", Measure: func(ctx context.Context) error { return s.cost(ctx, true) }},
 		{Name: "sweep", Measure: s.sweep},
 		{Name: "checkpoint", Measure: s.checkpoint},
 		{Name: "start", Measure: s.start},
@@ -51,7 +54,7 @@ func main() {
 	flag.DurationVar(&s.period, "period", 500*time.Millisecond, "length of a round; short ones make what else the machine does the same for all")
 	flag.IntVar(&s.rounds, "rounds", 40, "rounds for each size")
 	flag.IntVar(&s.repeats, "repeats", 3, "sweeps, and runs with checkpoints")
-	only := flag.String("only", "", "parts to run, separated by commas: size, cold, sweep, checkpoint, start")
+	only := flag.String("only", "", "parts to run, separated by commas: size, cold, cost, cost-without-journal, sweep, checkpoint, start")
 	dir := flag.String("dir", "", "folder for databases; ten million rows take about 1 GB")
 	flag.Parse()
 	if err := lab.Measure(*dir, *only, s.parts); err != nil {

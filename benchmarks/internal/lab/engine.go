@@ -21,6 +21,9 @@ const LimitID storage.LimitID = 0x9E3779B97F4A7C15
 
 // Place is a folder with a database and the secret that its keys are named under.
 type Place struct {
+	// NoJournal keeps stores from using a journal.
+	NoJournal bool
+
 	dir    string
 	secret *identity.Secret
 }
@@ -44,7 +47,7 @@ const maxSize = 8 << 30
 
 // OpenStore opens the database, which is made if there is none.
 func (p *Place) OpenStore(ctx context.Context) (storage.Store, error) {
-	return sqlite.Open(ctx, sqlite.Options{Path: p.Database(), MaxSize: maxSize})
+	return sqlite.Open(ctx, sqlite.Options{Path: p.Database(), MaxSize: maxSize, NoJournal: p.NoJournal})
 }
 
 // NewEngine starts an engine. Options that it leaves open are filled in; those
