@@ -130,7 +130,7 @@ func (f Files) ASN(addr netip.Addr) string { return f.find(addr, asnOf) }
 // find returns the first value for an address.
 func (f Files) find(addr netip.Addr, of func(maxminddb.Result) string) string {
 	for _, f := range f {
-		if value := of(f.Value().Lookup(addr.Unmap().WithZone(""))); value != "" {
+		if value := of(f.Value().reader.Lookup(addr.Unmap().WithZone(""))); value != "" {
 			return value
 		}
 	}
@@ -154,7 +154,7 @@ func (f Files) have(what func(*table) bool) bool {
 
 // table is the content of a file.
 type table struct {
-	*maxminddb.Reader
+	reader          *maxminddb.Reader
 	countries, asns bool
 }
 
@@ -167,7 +167,7 @@ func parse(text []byte) (*table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is no file in the format of MaxMind (.mmdb), or a part of one: %w", err)
 	}
-	t, n := &table{Reader: reader}, 0
+	t, n := &table{reader: reader}, 0
 	for network := range reader.Networks() {
 		t.countries = t.countries || countryOf(network) != ""
 		t.asns = t.asns || asnOf(network) != ""

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"net/netip"
 	"slices"
@@ -15,11 +16,16 @@ import (
 type Set struct {
 	statements []Statement // all, in their order
 
-	networks bart.Fast[verdict]
-	texts    [kinds]map[string]verdict
-	ends     [len(actionNames)][]int64 // ends of rules, ascending, by action
-	total    [len(actionNames)]int     // number of rules by action
-	has      [kinds]bool
+	// find returns the verdict about the narrowest network of an address, and subnets those about the
+	// networks within one. They are methods of a [bart.Fast]: a field of that type would keep all its
+	// methods in the binary.
+	find    func(netip.Addr) (verdict, bool)
+	subnets func(netip.Prefix) iter.Seq2[netip.Prefix, verdict]
+
+	texts [kinds]map[string]verdict
+	ends  [len(actionNames)][]int64 // ends of rules, ascending, by action
+	total [len(actionNames)]int     // number of rules by action
+	has   [kinds]bool
 }
 
 // verdict is the rules about one target. It is stored by value: in a large set each pointer that a
@@ -106,14 +112,16 @@ func (s *Set) addNetworks(networks map[netip.Prefix]*verdict) {
 	for prefix := range networks {
 		prefixes = append(prefixes, prefix)
 	}
+	var table bart.Fast[verdict]
 	slices.SortFunc(prefixes, func(a, b netip.Prefix) int { return cmp.Compare(a.Bits(), b.Bits()) })
 	for _, prefix := range prefixes {
 		v := networks[prefix]
-		if wider, _, ok := s.networks.LookupPrefixLPM(prefix); ok {
+		if wider, _, ok := table.LookupPrefixLPM(prefix); ok {
 			v.wider = networks[wider]
 		}
-		s.networks.Insert(prefix, *v)
+		table.Insert(prefix, *v)
 	}
+	s.find, s.subnets = table.Lookup, table.Subnets
 }
 
 // IsEmpty reports whether there are no rules, in force or not.
@@ -137,7 +145,7 @@ func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Statemen
 	if !s.Has(Address) {
 		return nil
 	}
-	v, _ := s.networks.Lookup(addr.Unmap().WithZone(""))
+	v, _ := s.find(addr.Unmap().WithZone(""))
 	return v.inForce(now.Unix(), proved)
 }
 
@@ -147,7 +155,7 @@ func (s *Set) Exceptions(action Action, network netip.Prefix, now time.Time) (n 
 	if !s.Has(Address) {
 		return 0
 	}
-	for narrower, v := range s.networks.Subnets(network) {
+	for narrower, v := range s.subnets(network) {
 		v.wider = nil
 		if found := v.inForce(now.Unix(), true); narrower != network && found != nil && found.Action != action {
 			n++
