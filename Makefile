@@ -1,14 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz proof bench bench-go bench-rivals bench-scale bench-peers bench-fleet lint fmt golden reference screenshots release ci
+.PHONY: help run test race fuzz proof bench bench-go bench-rivals bench-scale bench-peers bench-fleet performance lint fmt golden reference screenshots release ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
 PROOF     ?= 1
 RUN       ?= .
-ROWS      ?= 10000000
-PEERS     ?=
-RESULT    ?= benchmarks/results/peers-$(shell date -u +%F).txt
-FLEET     ?= benchmarks/results/fleet-$(shell date -u +%F).txt
+FLAGS     ?=
 
 help: ## say what there is
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -29,6 +26,9 @@ proof: ## run tests in depth, for hours: seeds, kills, faults, floods, pages in 
 	benchmarks/machine.sh
 	PROOF=$(PROOF) go test -run '$(RUN)' -count 1 -timeout 48h ./...
 
+performance: ## measure again all tables of figures in docs/performance.md and README.md, with FLAGS such as '-only memory,hotkey'; takes about an hour
+	cd benchmarks && go run ./performance $(FLAGS)
+
 bench: bench-go bench-rivals bench-scale ## run the following but bench-peers and bench-fleet; takes about an hour
 
 bench-go: ## run the Go benchmarks for BENCHTIME (1s) each
@@ -40,15 +40,17 @@ bench-rivals: ## run the engine beside other rate limiters for Go
 	benchmarks/machine.sh
 	cd benchmarks && go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 1h ./rivals
 
-bench-scale: ## measure the store with up to ROWS (ten million) rows; needs 2 GB of disk
+bench-scale: ## measure the store with up to ten million rows, with FLAGS such as '-rows 1000000'; needs 2 GB of disk
 	benchmarks/machine.sh
-	cd benchmarks && go run ./scale -rows $(ROWS)
+	cd benchmarks && go run ./scale $(FLAGS)
 
-bench-peers: ## measure this limiter beside those of other servers, with the flags PEERS, into RESULT; takes about 25 minutes
-	(benchmarks/machine.sh && cd benchmarks && go run ./peers $(PEERS)) > $(RESULT)
+bench-peers: ## measure this limiter beside those of other servers, with FLAGS; takes about 25 minutes
+	benchmarks/machine.sh
+	cd benchmarks && go run ./peers $(FLAGS)
 
-bench-fleet: ## measure what it costs to share limits by a Redis, beside one script per request, into FLEET; takes about 8 minutes
-	(benchmarks/machine.sh && cd benchmarks && go run ./fleet) > $(FLEET)
+bench-fleet: ## measure what it costs to share limits by a Redis, beside one script per request, with FLAGS; takes about 8 minutes
+	benchmarks/machine.sh
+	cd benchmarks && go run ./fleet $(FLAGS)
 
 lint: ## run golangci-lint, in the version that CI runs
 	.ci/run lint

@@ -72,6 +72,15 @@ func (p *Process) Await(address string) error {
 	}
 }
 
+// PID returns the number of the process.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
+// Kill ends the process by SIGKILL.
+func (p *Process) Kill() {
+	_ = p.command.Process.Kill()
+	<-p.ended
+}
+
 // Stop tells the process to stop and waits until it has.
 func (p *Process) Stop() {
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended

@@ -1,0 +1,147 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
+)
+
+// caddyfile is a site of Caddy: global options, port, limiter.
+const caddyfile = `{
+	admin off
+	persist_config off
+	auto_https off
+	%s
+}
+
+http://127.0.0.1:%d {
+	%s
+	respond "hello"
+}
+`
+
+const zone = `rate_limit {
+		zone keys {
+			per key {http.request.header.X-Key}
+			limit 1/24h
+		}
+	}`
+
+// caddy is a Caddy that was started.
+type caddy struct {
+	*process.Process
+	url    string
+	called time.Time // when it was started
+}
+
+// run starts a Caddy that has its files in a folder.
+func (s *settings) run(ctx context.Context, folder string, of side) (*caddy, error) {
+	port, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	text, name := fmt.Sprintf(caddyfile, "", port, ""), s.caddys[0]
+	if of.tally {
+		name = s.caddys[1]
+	}
+	if of.zone {
+		text = fmt.Sprintf(caddyfile, fmt.Sprintf("rate_limit {\n\t\tstore sqlite %s\n\t}", filepath.Join(folder, "tally.db")), port, zone)
+	}
+	config := filepath.Join(folder, "Caddyfile")
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	c := &caddy{url: "http://" + process.Address(port), called: time.Now()}
+	env := []string{"XDG_DATA_HOME=" + folder, "XDG_CONFIG_HOME=" + folder}
+	c.Process, err = process.Start(ctx, filepath.Join(folder, "log"), env, name, "run", "--config", config, "--adapter", "caddyfile")
+	return c, err
+}
+
+// startTimeout is how long a start may take.
+const startTimeout = 30 * time.Second
+
+// answer sends a request with a key until it is answered, and returns the status.
+func (c *caddy) answer(key string) (status int, err error) {
+	request, err := http.NewRequest(http.MethodGet, c.url, nil)
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set("X-Key", key)
+	for {
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err == nil {
+			return response.StatusCode, response.Body.Close()
+		}
+		if time.Since(c.called) > startTimeout {
+			return 0, err
+		}
+		time.Sleep(time.Millisecond) // it doesn't listen yet
+	}
+}
+
+// The parts of resident memory.
+const (
+	own    = "own"
+	binary = "binary"
+	other  = "other"
+	all    = "all"
+)
+
+// idle is how long a Caddy has had nothing to do when its memory is measured.
+const idle = 4 * time.Second
+
+// idleMemory returns the resident memory, in bytes by part, of a Caddy that has answered one request.
+func (s *settings) idleMemory(ctx context.Context, folder string, of side) (map[string]int64, error) {
+	c, err := s.run(ctx, folder, of)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Stop()
+	if _, err := c.answer("one"); err != nil {
+		return nil, err
+	}
+	time.Sleep(idle)
+	file, err := os.Open(fmt.Sprintf("/proc/%d/smaps", c.PID()))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return parseSmaps(bufio.NewScanner(file), s.scratch), nil
+}
+
+// parseSmaps sums up the text of /proc/PID/smaps, see proc_pid_smaps(5), of a program in a folder.
+func parseSmaps(lines *bufio.Scanner, programs string) map[string]int64 {
+	sum := make(map[string]int64)
+	file, resident := "", int64(0)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if !strings.HasSuffix(fields[0], ":") { // a mapping begins: addresses, permissions, offset, device, inode, path
+			file = strings.Join(fields[5:], " ")
+			continue
+		}
+		kib, _ := strconv.ParseInt(fields[1], 10, 64)
+		switch bytes := kib << 10; fields[0] {
+		case "Rss:":
+			resident = bytes
+			sum[all] += bytes
+		case "Anonymous:":
+			sum[own] += bytes
+			if filepath.Dir(file) == programs {
+				sum[binary] += resident - bytes
+			} else {
+				sum[other] += resident - bytes
+			}
+		}
+	}
+	return sum
+}

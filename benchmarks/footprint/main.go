@@ -1,0 +1,152 @@
+//go:build linux
+
+// Command footprint measures what this module adds to a Caddy that has nothing to do: to its
+// binary, its memory and the time of its start. A Caddy with the standard modules only is measured
+// in turn with one that also has this module and the default store.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
+)
+
+// settings are what the flags say.
+type settings struct {
+	rows    int // in the database of starts
+	repeats int
+	scratch string
+	caddys  [2]string // the programs: plain, and with this module
+}
+
+func main() {
+	var s settings
+	flag.IntVar(&s.rows, "rows", 1_000_000, "rows in the database that Caddy starts with")
+	flag.IntVar(&s.repeats, "repeats", 7, "starts of each kind")
+	flag.Parse()
+	os.Setenv("CGO_ENABLED", "0") // for builds, as releases are built
+	err := lab.Measure("", "", func(scratch string) []lab.Part {
+		s.scratch = scratch
+		return []lab.Part{{Name: "size", Measure: s.size}, {Name: "memory", Measure: s.memory}, {Name: "start", Measure: s.start}}
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// program is a Caddy as xcaddy makes one, with another module or none.
+const program = `package main
+
+import (
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+	%s
+)
+
+func main() { caddycmd.Main() }
+`
+
+// size builds both programs and compares their sizes.
+func (s *settings) size(ctx context.Context) error {
+	var sizes [2]float64
+	for i, module := range []string{"", `_ "github.com/caddy-tally/caddy-tally"`} {
+		s.caddys[i] = filepath.Join(s.scratch, []string{"plain", "tally"}[i])
+		if err := build(ctx, s.scratch, fmt.Sprintf(program, module), s.caddys[i]); err != nil {
+			return err
+		}
+		info, err := os.Stat(s.caddys[i])
+		if err != nil {
+			return err
+		}
+		sizes[i] = mebi(info.Size())
+	}
+	fmt.Printf("binary, MiB: %.2f plain, %.2f with the module, %.2f more (target 8)\n", sizes[0], sizes[1], sizes[1]-sizes[0])
+	return nil
+}
+
+// build builds a program from the text of its main package, which takes the place of cmd/caddy.
+func build(ctx context.Context, scratch, text, to string) error {
+	root, err := lab.Go(ctx, "", "list", "-m", "-f", "{{.Dir}}", "github.com/caddy-tally/caddy-tally")
+	if err != nil {
+		return err
+	}
+	source, overlay := filepath.Join(scratch, "main.go"), filepath.Join(scratch, "overlay.json")
+	replace := fmt.Sprintf(`{"Replace": {%q: %q}}`, filepath.Join(root, "cmd/caddy/main.go"), source)
+	for name, content := range map[string]string{source: text, overlay: replace} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	if _, err := lab.Go(ctx, root, "build", "-overlay", overlay, "-trimpath", "-ldflags", "-s -w", "-o", to, "./cmd/caddy"); err != nil {
+		return err
+	}
+	return evict(to)
+}
+
+// evict drops a file from the system's cache. How large the pieces are that the cache has of it, and so
+// how many pages become resident with one that is touched, depends on how it was written; when it is
+// read again it is as after the start of a machine.
+func evict(name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	return unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
+}
+
+// sides are the Caddys that are compared.
+var sides = []side{{name: "plain"}, {name: "module unused", tally: true}, {name: "a zone", tally: true, zone: true}}
+
+// side is a way to run a Caddy.
+type side struct {
+	name        string
+	tally, zone bool
+}
+
+// memory compares the resident memory of Caddys that have answered one request.
+func (s *settings) memory(ctx context.Context) error {
+	parts := make([]map[string][]float64, len(sides))
+	for round := range s.repeats {
+		for _, i := range lab.Turns(len(sides), round) {
+			folder, err := os.MkdirTemp(s.scratch, "idle-")
+			if err != nil {
+				return err
+			}
+			idle, err := s.idleMemory(ctx, folder, sides[i])
+			if err != nil {
+				return err
+			}
+			if parts[i] == nil {
+				parts[i] = make(map[string][]float64)
+			}
+			for part, bytes := range idle {
+				parts[i][part] = append(parts[i][part], mebi(bytes))
+			}
+		}
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "resident, MiB\town\tprogram\tother files\tall\tmore than plain (target 6)\t")
+	plain := stats.Median(parts[0][all])
+	for i, side := range sides {
+		p := parts[i]
+		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%s\t%.1f\t\n", side.name, stats.Median(p[own]), stats.Median(p[binary]), stats.Median(p[other]),
+			stats.Spread(p[all]), stats.Median(p[all])-plain)
+	}
+	return w.Flush()
+}
+
+func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }
