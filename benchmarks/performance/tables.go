@@ -60,14 +60,19 @@ func peersTable(result string) (string, error) {
 // footprintTable shows what the module adds to a Caddy.
 func footprintTable(result string) (string, error) {
 	t := newTable(result, "", "Caddy", "with this module", "with a zone")
-	f := t.find(3, `binary, MiB: (\S+) plain, (\S+) with the module, (\S+) more`)
-	t.row("binary, MiB", f[0], f[1], "")
+	f := t.find(2, `binary, MiB: (\S+) plain, (\S+) with the module`)
+	t.row("binary, MiB", number("%.1f", f[0]), number("%.1f", f[1]), "")
 	memory := map[string][]string{}
-	for _, side := range []string{"plain", "module unused", "a zone"} {
+	sides := []string{"plain", "module unused", "a zone"}
+	for _, side := range sides {
 		memory[side] = t.find(4, `%s +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+) \(`, side)
 	}
 	for i, what := range []string{"own memory, MiB", "resident pages of the binary, MiB", "of other files, MiB", "resident in all, MiB"} {
-		t.row(what, memory["plain"][i], memory["module unused"][i], memory["a zone"][i])
+		cells := []string{what}
+		for _, side := range sides {
+			cells = append(cells, number("%.1f", memory[side][i]))
+		}
+		t.row(cells...)
 	}
 	t.row("first answer after the start, ms", t.find(1, `first answer, plain: (\d+)`)[0], "", t.find(1, `first answer, a zone, no database: (\d+)`)[0])
 	t.row("with a million rows, ms", "", "", t.find(1, `first answer, a zone, \d+ rows: (\d+)`)[0])
@@ -137,17 +142,21 @@ func memoryTable(result string) (string, error) {
 
 // scaleTable shows bytes of a row, and what claims cost with more rows.
 func scaleTable(result string) (string, error) {
-	t := newTable(result, "", "")
+	t := newTable(result, "rows in the database", "10,000", "a million", "ten million")
 	for _, k := range []string{"sliding 100/1m", "fixed 100/1m", "token bucket 100/1m"} {
-		t.row("a row, "+k+", bytes", number("%.0f", t.find(1, `size %s rows=1000000 .*bytes/row=([\d.]+)`, k)[0]))
+		cells := []string{"bytes of a row, " + k}
+		for _, rows := range []int{10_000, 1_000_000} {
+			cells = append(cells, number("%.0f", t.find(1, `size %s rows=%d .*bytes/row=([\d.]+)`, k, rows)[0]))
+		}
+		t.row(append(cells, "")...)
 	}
 	for _, journal := range []string{"on", "off"} {
 		for _, keys := range []string{"known", "new"} {
-			cells := []string{}
+			cells := []string{fmt.Sprintf("µs of processor time of a claim, %s keys, `journal %s`", keys, journal)}
 			for _, rows := range []int{10_000, 1_000_000, 10_000_000} {
 				cells = append(cells, number("%.0f", t.find(1, `cost rows=%d %s keys, journal %s: ([\d.]+)`, rows, keys, journal)[0]))
 			}
-			t.row(fmt.Sprintf("processor time of a claim, `journal %s`, %s keys, with 10,000, a million, ten million rows, µs", journal, keys), strings.Join(cells, ", "))
+			t.row(cells...)
 		}
 	}
 	return t.done()
