@@ -112,7 +112,7 @@ func (p part) measure() (file, text string, err error) {
 	if _, err := p.table(text); failed != nil || err != nil {
 		file = filepath.Join(os.TempDir(), filepath.Base(file))
 	}
-	return file, text, cmp.Or(failed, os.WriteFile(file, []byte(text), 0o644))
+	return file, text, cmp.Or(failed, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // newest returns the newest result that is kept.
