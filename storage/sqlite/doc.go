@@ -29,7 +29,8 @@
 //     written as upserts, or inserted where there is no row. Counters are never
 //     cached between batches, because another process may write them.
 //   - In a period (alone.go) this Store alone charges. Every change is a record of
-//     the journal first, and each record is folded into the tables once (fold.go).
+//     the journal first, and each record is folded into the tables once (fold.go,
+//     folded.go), in transactions that note the progress.
 //     Before a transaction charges anything, all records before it are folded.
 //   - A batch that changes nothing writes nothing.
 //   - This process never closes a descriptor of its own on a healthy database
@@ -46,7 +47,8 @@
 // enough has been written. The other keeps the journal: it begins and ends periods, and folds.
 // Both are started last by Open, and stopped and waited for by Close. Store.mu guards the write
 // connection, Store.reading the one that claims of a period read with, wal.sideLock that of
-// checkpoints. Whoever holds several took sideLock first, then mu, then reading.
+// checkpoints, patient.lock the folds that nobody waits for. Whoever holds several took sideLock or
+// patient.lock first, then mu, then reading.
 //
 // # Limits of time
 //
