@@ -66,8 +66,13 @@ const maxBlocks = 4
 // before the store's retry time. Later answers of the store about the key lift the blocks that they
 // disprove.
 func (c cell) blocks() *block {
-	if r := c.rare(); r != nil {
-		return r.newest.Load()
+	for ; c.exists(); c = c.table.find(c.id, c.text()) {
+		if r := c.rare(); r != nil {
+			return r.newest.Load()
+		}
+		if !c.isMoved() {
+			return nil
+		}
 	}
 	return nil
 }

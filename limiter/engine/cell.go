@@ -15,7 +15,7 @@ import (
 // by the cell, the used units of its lease are at least all that are in use of the key, for as long
 // as they count. Exceptions are claims of the cell that are under way, and units admitted by
 // memory. A dead cell is in no table, holds no lease, and is not used again. A cell with claims in
-// flight is not evicted.
+// flight is neither evicted nor moved.
 type cell struct {
 	*body
 	table *table // where the body is, or was
@@ -27,6 +27,18 @@ type cell struct {
 // fields used by most decisions come first, and they have no pointers: the garbage collector
 // doesn't read them. What few cells need is in the table's rares, and found by its number. What
 // only some kinds of cells need follows the body in memory, see kind.
+//
+// A cell may move to a new body (table.moveLocked). The old one is then dead, and says that it was
+// moved. Everything that keeps a cell while it isn't locked takes this into account:
+//
+//   - Requests, and pending ones, take another body for a dead one: the present body of the key
+//     (request.lock, table.lock).
+//   - Entries of batches, notes of lent leases, and walks through the table follow a moved cell
+//     (cell.lockPresent). So an answer of the store reaches the cell, and a walk misses none.
+//   - Readers of blocks follow it without a lock (cell.blocks).
+//   - Cells with claims in flight or held units are pinned, and those of clients have bodies of
+//     their own. They are not moved.
+//   - A use or a refusal counted during the move may be lost.
 type body struct {
 	id     storage.LimitID
 	hash   uint32
@@ -35,7 +47,7 @@ type body struct {
 	mu         sync.Mutex
 	lease      lease // guarded by mu, like known, headroom, and all from limitIs to ahead: unspent units, and the known state of the rest
 	known      knowledge
-	rareNumber atomic.Uint32 // of the fields that few cells have, written under mu; 0 if they are zero
+	rareNumber atomic.Uint32 // of the fields that few cells have, written under mu; 0 if they are zero, or wasMoved
 	headroom   headroom
 	refused    tally  // requests, since the cell was made
 	size       uint32 // of the key's text in bytes
@@ -92,15 +104,25 @@ func newBody(of kind, id storage.LimitID, key []byte, hash uint32) *body {
 		client := &clientBody{text: append([]byte(nil), key...)}
 		b = &client.body
 	} else {
-		size := textAt(of) + uintptr(len(key))
-		words := make([]uint64, (max(size, unsafe.Sizeof(body{}))+7)/8) // without pointers, like a body
+		words := make([]uint64, bodySize(of, len(key))/8) // without pointers, like a body
 		b = (*body)(unsafe.Pointer(unsafe.SliceData(words)))
 	}
+	b.set(of, id, key, hash)
+	return b
+}
+
+// set sets what never changes of a new body.
+func (b *body) set(of kind, id storage.LimitID, key []byte, hash uint32) {
 	b.id, b.hash, b.kind, b.size = id, hash, of, uint32(len(key))
 	if of != ofClient {
 		copy(b.text(), key)
 	}
-	return b
+}
+
+// bodySize returns the size of a body with the text of a key, unless the cell is one of a client. It
+// is a multiple of 8.
+func bodySize(of kind, text int) uintptr {
+	return (max(textAt(of)+uintptr(text), unsafe.Sizeof(body{})) + 7) &^ 7
 }
 
 // textAt returns where the text of a key is, in bytes from the beginning of its body.
@@ -143,8 +165,33 @@ func (b *body) is(id storage.LimitID, key []byte, hash uint32) bool {
 	return b.hash == hash && b.id == id && string(b.text()) == string(key)
 }
 
+// isSame reports whether two bodies are those of one key.
+func (b *body) isSame(other *body) bool {
+	return b == other || b.is(other.id, other.text(), other.hash)
+}
+
 // exists reports whether there is a cell.
 func (c cell) exists() bool { return c.body != nil }
+
+// isMoved reports whether the body is dead because the cell was moved.
+func (b *body) isMoved() bool { return b.rareNumber.Load() == wasMoved }
+
+// lockPresent locks a cell, and returns it with its present body if it was moved. The cell is dead
+// if it was evicted.
+func (c cell) lockPresent() cell {
+	for {
+		c.mu.Lock()
+		if !c.isMoved() {
+			return c
+		}
+		present := c.table.find(c.id, c.text())
+		if !present.exists() {
+			return c // evicted after the move
+		}
+		c.mu.Unlock()
+		c = present
+	}
+}
 
 // limit returns the last limit of a request, or the last chosen one, or nil if nothing was ever
 // claimed. The cell must be locked.

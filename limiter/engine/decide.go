@@ -165,20 +165,21 @@ func (d *Debit) peek(now int64) {
 	if !d.cell.exists() {
 		return
 	}
-	d.cell.mu.Lock()
+	d.cell = d.cell.lockPresent()
 	defer d.cell.mu.Unlock()
 	d.Known = true
 	lease := d.cell.leaseLocked()
 	d.Quota = lease.Quota(&d.Limit.Limit, now)
 }
 
-// insert adds h to hs, which is in lock order, or merges it with the element of the same cell.
+// insert adds h to hs, which is in lock order, or merges it with the element of the same key. Their
+// bodies differ if the cell was moved or evicted in between.
 func insert(hs []held, h held, debits []Debit) []held {
 	i := len(hs)
 	for i > 0 && h.cell.before(hs[i-1].cell) {
 		i--
 	}
-	if i > 0 && hs[i-1].cell == h.cell {
+	if i > 0 && hs[i-1].cell.isSame(h.cell.body) {
 		if debits[hs[i-1].debit].Counting != debits[h.debit].Counting {
 			debits[hs[i-1].debit].Counting = Always
 		}
@@ -200,7 +201,7 @@ func (c cell) before(other cell) bool {
 	return bytes.Compare(c.text(), other.text()) < 0
 }
 
-// lock locks all cells. It replaces cells that were evicted after they were found.
+// lock locks all cells. It replaces bodies that died after they were found.
 func (r *request) lock(e *Engine) {
 	for i := 0; i < len(r.held); i++ {
 		h := &r.held[i]
@@ -211,6 +212,7 @@ func (r *request) lock(e *Engine) {
 		h.cell.mu.Unlock()
 		unlock(r.held[:i])
 		h.cell = e.table.add(h.cell.kind, h.cell.id, h.cell.text())
+		r.debits[h.debit].cell = h.cell
 		i = -1
 	}
 }

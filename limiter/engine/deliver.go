@@ -28,8 +28,7 @@ type leases struct {
 
 // deliver moves the answer of the store to the cell.
 func (l *leases) deliver(en *entry, now int64) {
-	c := en.cell
-	c.mu.Lock()
+	c := en.lock()
 	defer c.mu.Unlock()
 	if c.rare().openEntry() != en {
 		en.period = 0 // the cell has a newer entry, answered or not: claims at once may have come in between
@@ -70,6 +69,12 @@ func (l *leases) deliver(en *entry, now int64) {
 	en.spendAfterwardsLocked(now)
 	en.learnedLocked(true)
 	l.lendLocked(c, en.limit)
+}
+
+// lock locks the cell of an entry and returns it. An entry without a claim may find it moved.
+func (en *entry) lock() cell {
+	en.cell = en.cell.lockPresent()
+	return en.cell
 }
 
 // giveLeaseLocked gives back a lease that a locked cell can't keep. On a network it waits until
@@ -164,8 +169,7 @@ func (l *leases) keepLocked(en *entry) {
 func (l *leases) undo(entries []*entry, err error) {
 	unknown, now := errors.Is(err, storage.ErrUnknownOutcome), l.clock.now()
 	for _, en := range entries {
-		c := en.cell
-		c.mu.Lock()
+		c := en.lock()
 		en.answeredLocked()
 		if !unknown && !c.dead && en.give.Holds() {
 			l.keepLocked(en)

@@ -40,7 +40,7 @@ func (er *eraser) timeSet(by int64, back bool) {
 func (er *eraser) beginEra() {
 	now := er.clock.now()
 	er.table.each(func(c cell) {
-		c.mu.Lock()
+		c = c.lockPresent()
 		c.beginEraLocked(now)
 		c.mu.Unlock()
 	})

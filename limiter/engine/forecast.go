@@ -167,7 +167,7 @@ func (r *rehearsal) end() {
 
 // copyTo copies the state of a key, except for claims that are under way.
 func (c cell) copyTo(to cell) {
-	c.mu.Lock()
+	c = c.lockPresent()
 	defer c.mu.Unlock()
 	to.headroom = c.headroom
 	if limit := c.limit(); limit != nil {

@@ -176,7 +176,7 @@ func (j *janitor) share() {
 	inTurn, now := j.inTurn(), m.clock.now()
 	m.table.each(func(c cell) {
 		var b *batch
-		c.mu.Lock()
+		c = c.lockPresent()
 		if !c.dead && c.limit() != nil {
 			c.askAgainLocked(now)
 			m.leases.shareLocked(c, c.limit())

@@ -103,7 +103,7 @@ func (j *janitor) visit() {
 
 // chargeDebt charges the debt of a key, and returns the batch that does, or nil if there is none.
 func (j *janitor) chargeDebt(c cell) *batch {
-	c.mu.Lock()
+	c = c.lockPresent()
 	defer c.mu.Unlock()
 	if c.dead || c.rare().claims() > 0 || !c.rare().admitted().hasDebts() {
 		return nil

@@ -78,7 +78,7 @@ func (e *Engine) KeyCounts() map[storage.LimitID]int64 {
 		if c.client() != nil {
 			return
 		}
-		c.mu.Lock()
+		c = c.lockPresent()
 		defer c.mu.Unlock()
 		if c.limit() != nil && !c.dead {
 			counts[c.id]++
@@ -90,7 +90,7 @@ func (e *Engine) KeyCounts() map[storage.LimitID]int64 {
 // state returns the state of the key at now, without its text as a string. ok reports whether there
 // is one.
 func (c cell) state(now int64) (k KeyState, ok bool) {
-	c.mu.Lock()
+	c = c.lockPresent()
 	defer c.mu.Unlock()
 	if c.limit() == nil || c.dead {
 		return KeyState{}, false

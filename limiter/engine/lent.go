@@ -19,16 +19,16 @@ func (l *leases) lendLocked(c cell, limit *Limit) {
 
 // takeBack gives back the noted leases that were unused since the last check.
 func (l *leases) takeBack() {
-	for c, was := range l.lent {
-		c.mu.Lock()
+	for noted, was := range l.lent {
+		c := noted.lockPresent()
 		switch {
 		case c.dead, c.lease.units == 0, c.rare().claims() > 0: // a claim's grant is noted again
-			delete(l.lent, c)
+			delete(l.lent, noted)
 		case c.lease == was:
 			l.giveBackLocked(c)
-			delete(l.lent, c)
+			delete(l.lent, noted)
 		default:
-			l.lent[c] = c.lease
+			l.lent[noted] = c.lease
 		}
 		c.mu.Unlock()
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -28,7 +29,7 @@ func (r *rare) isZero() bool {
 // read without the lock of the cell.
 func (c cell) rare() *rare {
 	number := c.rareNumber.Load()
-	if number == 0 {
+	if number == 0 || number == wasMoved {
 		return nil
 	}
 	if r := c.table.rares.at(number).Load(); r != nil && r.of == c.body {
@@ -47,17 +48,27 @@ func (c cell) changeRareLocked(change func(*rare)) {
 	change(r)
 	switch isZero := r.isZero(); {
 	case had && isZero:
-		c.dropRareLocked()
+		c.dropRareLocked(0)
 	case !had && !isZero:
 		c.rareNumber.Store(c.table.rares.add(r))
 	}
 }
 
-// dropRareLocked sets the rare fields to zero.
-func (c cell) dropRareLocked() {
-	if number := c.rareNumber.Swap(0); number != 0 {
+// wasMoved is the number of rare fields of a body whose cell was moved.
+const wasMoved = math.MaxUint32
+
+// dropRareLocked sets the rare fields to zero, and their number to 0 or wasMoved.
+func (c cell) dropRareLocked(to uint32) {
+	if number := c.rareNumber.Swap(to); number != 0 {
 		c.table.rares.remove(number)
 	}
+}
+
+// copied returns a copy of the fields for another body.
+func (r *rare) copied(of *body) *rare {
+	is := &rare{of: of, open: r.open, local: r.local, holds: r.holds, limit: r.limit, inFlight: r.inFlight, shares: r.shares}
+	is.newest.Store(r.newest.Load())
+	return is
 }
 
 // openEntry returns the cell's last entry that is not answered yet, or nil.

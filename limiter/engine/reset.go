@@ -245,7 +245,7 @@ func holdsAny(c cell) bool {
 	if c.client() != nil {
 		return c.client().last() != nil
 	}
-	c.mu.Lock()
+	c = c.lockPresent()
 	defer c.mu.Unlock()
 	return c.limit() != nil
 }
@@ -255,7 +255,7 @@ func retentionOf(c cell) (retention time.Duration) {
 	if c.client() != nil {
 		return clientRetention
 	}
-	c.mu.Lock()
+	c = c.lockPresent()
 	defer c.mu.Unlock()
 	return c.limit().Retention()
 }
@@ -270,7 +270,7 @@ func (er *eraser) forgetCell(c cell) {
 		er.forgetClient(c)
 		return
 	}
-	c.mu.Lock()
+	c = c.lockPresent()
 	defer c.mu.Unlock()
 	c.setBlocksLocked(nil)
 	c.setLeaseLocked(limiter.Lease{})
@@ -287,7 +287,7 @@ func (b *batch) forget(c cell) {
 		return
 	}
 	for _, en := range b.entries {
-		if en.cell == c {
+		if en.cell.isSame(c.body) {
 			en.give, en.charge, en.given, en.afterwards = limiter.Lease{}, limiter.Charge{}, 0, 0
 		}
 	}

@@ -25,7 +25,8 @@ const (
 // A cell stays in its place until it is removed. A shard that grows or shrinks gets new buckets,
 // and the old ones stay unchanged for concurrent readers. So a reader finds every cell that was
 // there before it began and is not removed meanwhile. It may miss a cell that is added meanwhile,
-// and then looks again under the lock. It may find a removed cell, which is dead.
+// and then looks again under the lock. It may find a removed cell, which is dead, or the dead body of
+// a moved one. Then its next look-up finds the present body, or a later one.
 //
 // A hash with a seed per process chooses the shard and the bucket, so that clients can't choose
 // keys that share a bucket.
@@ -44,9 +45,10 @@ type table struct {
 type shard struct {
 	buckets atomic.Pointer[[]bucket] // a power of two of them; the slice is written under mu
 
-	mu    sync.Mutex
-	cells int // guarded by mu: the number of cells
-	hand  int // guarded by mu: the next bucket of the clock hand
+	mu     sync.Mutex
+	cells  int    // guarded by mu: the number of cells
+	hand   int    // guarded by mu: the next bucket of the clock hand
+	chunks chunks // guarded by mu: the memory of cells
 
 	claims atomic.Int64 // granted at once, in total: each shard counts a part of them
 	_      [64]byte
@@ -122,8 +124,6 @@ func (s *shard) find(id storage.LimitID, key []byte, hash uint32) *body {
 // add returns the cell of a key. It makes one if there is none, and may evict another one for it.
 func (t *table) add(of kind, id storage.LimitID, key []byte) cell {
 	s, hash := t.shardOf(id, key)
-	fresh := newBody(of, id, key, hash)
-
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b := s.find(id, key, hash); b != nil {
@@ -132,11 +132,13 @@ func (t *table) add(of kind, id storage.LimitID, key []byte) cell {
 	if t.count.Add(1) > t.max {
 		t.evictLocked(s)
 	}
+	t.compactLocked(s)
+	fresh := s.newBodyLocked(of, id, key, hash)
 	s.insertLocked(fresh)
 	return cell{fresh, t}
 }
 
-// lock locks a cell and returns it. If it was evicted, lock returns the present cell of its key.
+// lock locks a cell and returns it. If it was moved or evicted, lock returns the present cell of its key.
 func (t *table) lock(c cell) cell {
 	for ; ; c = t.add(c.kind, c.id, c.text()) {
 		c.mu.Lock()
@@ -177,6 +179,17 @@ func (b *bucket) put(c *body) bool {
 		}
 	}
 	return false
+}
+
+// spotOf returns the spot of a body in the shard.
+func (s *shard) spotOf(b *body) (at spot) {
+	buckets := *s.buckets.Load()
+	for at, c := range buckets[b.hash&uint32(len(buckets)-1)].all() {
+		if c == b {
+			return at
+		}
+	}
+	panic("a body that isn't dead is in no bucket")
 }
 
 // all returns the cells of a bucket, with their spots.
@@ -289,14 +302,15 @@ func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 	}
 	gives = t.give(c)
 	c.dead = true
-	c.dropRareLocked()
+	c.dropRareLocked(0)
 	at.bucket.cells[at.slot].Store(nil)
+	s.chunks.free(c.body)
 	s.cells--
 	t.count.Add(-1)
 	return gives, true
 }
 
-// isPinnedLocked reports whether the cell must stay.
+// isPinnedLocked reports whether the cell must stay where it is.
 func (c cell) isPinnedLocked() bool { return c.rare().claims() > 0 || c.rare().held() != nil }
 
 // isNearLimit reports whether the key of a locked cell has used half of its limit or more.
@@ -322,6 +336,7 @@ func (t *table) sweep(now int64, await func(*batch), rest func(cells int)) (remo
 	for i := range t.shards {
 		for left := math.MaxInt; left > 0; {
 			left = t.sweepSome(&t.shards[i], left, &step)
+			t.compact(&t.shards[i])
 			if step.given >= flushSize {
 				await(step.gives)
 				step.given = 0
@@ -390,6 +405,7 @@ func (s *shard) shrinkLocked() {
 }
 
 // each calls f for every cell. It may miss cells added meanwhile. Cells removed meanwhile are dead.
+// Cells may be moved meanwhile, so f locks them with lockPresent.
 func (t *table) each(f func(cell)) {
 	for i := range t.shards {
 		for _, b := range t.shards[i].all() {

@@ -118,7 +118,7 @@ func (r *request) isRefused(e *Engine, twice bool) bool {
 
 // release gives back a cell's lease, unless another request may be waiting for it.
 func (e *Engine) release(c cell) {
-	c.mu.Lock()
+	c = c.lockPresent()
 	defer c.mu.Unlock()
 	if c.rare().claims() == 0 && !c.dead {
 		e.committer.leases.giveBackLocked(c)

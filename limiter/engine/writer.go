@@ -62,7 +62,7 @@ func (w *writer) flush(add func(*batch, cell)) error {
 		if err != nil {
 			return
 		}
-		c.mu.Lock()
+		c = c.lockPresent()
 		add(b, c)
 		c.mu.Unlock()
 		if len(b.entries) >= flushSize {

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"unsafe"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// chunks are the memory of the bodies of a shard, except those of clients, long keys, and the first
+// keys of the shard.
+//
+// The garbage collector marks every object in use, and for a small one it waits for memory. So
+// bodies lie side by side in chunks, which are few large objects. The memory of a dead body is never
+// used again, because requests without a lock may still read it. The garbage collector keeps a chunk
+// as long as anybody has a pointer into it, also after it has left the list.
+//
+// Invariant: the size of all chunks is at most twice that of the bodies in use in them, and two
+// chunks. If bodies are removed so that it isn't, those left in sparse chunks are moved to other
+// memory (table.compactLocked). Until that has caught up there may be two chunks more, and one for
+// each pinned body. So nobody makes the table hold much memory by keeping one key of each chunk in
+// use.
+type chunks struct {
+	all  []*chunk // in the order of their addresses
+	open *chunk   // the chunk that new bodies go to, or nil
+	hand int      // the place of the chunk that is looked at for compaction
+	size uintptr  // bytes of all
+	live uintptr  // bytes of the bodies in use
+}
+
+type chunk struct {
+	words  []uint64
+	used   uintptr // bytes, of all bodies so far
+	live   uintptr // bytes of the bodies in use
+	looked uintptr // the part of used that compaction has looked at
+}
+
+const (
+	maxChunk    = 32 << 10 // bytes
+	maxInChunk  = 1 << 10  // bytes of a body
+	cellShare   = 16       // a chunk has at most so many bytes for each cell of the shard: a seventh of a small body
+	leastBodies = 8        // of a chunk
+)
+
+// chunkSize returns the size of the next chunk of a shard, which grows with the shard.
+func (s *shard) chunkSize() uintptr {
+	return min(maxChunk, uintptr(1)<<bits.Len(uint(cellShare*s.cells))>>1)
+}
+
+// newBodyLocked is newBody for a cell of the shard.
+func (s *shard) newBodyLocked(of kind, id storage.LimitID, key []byte, hash uint32) *body {
+	size := bodySize(of, len(key))
+	if of == ofClient || size > maxInChunk || size*leastBodies > s.chunkSize() {
+		return newBody(of, id, key, hash)
+	}
+	b := s.chunks.take(size, s.chunkSize())
+	b.set(of, id, key, hash)
+	return b
+}
+
+// take returns memory for a body of a size. If the open chunk is full, it opens one of chunkSize.
+func (cs *chunks) take(size, chunkSize uintptr) *body {
+	if full := cs.open; full == nil || full.used+size > full.size() {
+		cs.open = &chunk{words: make([]uint64, chunkSize/8)}
+		i, _ := cs.search(cs.open.begin())
+		cs.all = slices.Insert(cs.all, i, cs.open)
+		cs.size += chunkSize
+		if full != nil && full.live == 0 {
+			cs.drop(full)
+		}
+	}
+	b := cs.open.at(cs.open.used)
+	cs.open.used += size
+	cs.open.live += size
+	cs.live += size
+	return b
+}
+
+// free notes that a body is dead.
+func (cs *chunks) free(b *body) {
+	at := uintptr(unsafe.Pointer(b))
+	i, begins := cs.search(at)
+	if !begins {
+		i--
+	}
+	if i < 0 || at >= cs.all[i].begin()+cs.all[i].size() {
+		return // it is alone
+	}
+	of, size := cs.all[i], bodySize(b.kind, int(b.size))
+	of.live -= size
+	cs.live -= size
+	if of.live == 0 && of != cs.open {
+		cs.drop(of)
+	}
+}
+
+// drop removes a chunk from the list.
+func (cs *chunks) drop(c *chunk) {
+	i, _ := cs.search(c.begin())
+	cs.all = slices.Delete(cs.all, i, i+1)
+	cs.size -= c.size()
+	if c == cs.open {
+		cs.open = nil
+	}
+}
+
+// search returns the place of the first chunk from an address on, and whether it begins there.
+func (cs *chunks) search(address uintptr) (i int, begins bool) {
+	return slices.BinarySearchFunc(cs.all, address, func(c *chunk, address uintptr) int { return cmp.Compare(c.begin(), address) })
+}
+
+func (c *chunk) begin() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(c.words))) }
+
+func (c *chunk) size() uintptr { return uintptr(len(c.words)) * 8 }
+
+// at returns the body at some bytes from the beginning.
+func (c *chunk) at(bytes uintptr) *body { return (*body)(unsafe.Pointer(&c.words[bytes/8])) }
+
+const (
+	maxMoves = 100 // bodies that a compaction moves, while new keys wait
+	maxLooks = 500 // bodies that it looks at
+)
+
+// compactLocked moves bodies out of sparse chunks while the chunks of a shard are too large. It ends
+// after maxMoves, and returns their number.
+func (t *table) compactLocked(s *shard) (moved int) {
+	cs, spare := &s.chunks, 2*s.chunkSize()
+	for looks, passed := 0, 0; cs.size > 2*cs.live+spare && moved < maxMoves && looks < maxLooks && passed <= len(cs.all); looks++ {
+		if cs.hand >= len(cs.all) {
+			cs.hand = 0
+		}
+		c := cs.all[cs.hand]
+		switch {
+		case c.live == 0 && c.size() > spare: // the open chunk of a shard that was larger
+			cs.drop(c)
+		case c.looked == c.used, 2*c.live > c.size(), c == cs.open && c.size() <= spare:
+			c.looked = 0
+			cs.hand++
+			passed++
+		default:
+			b := c.at(c.looked)
+			if c.looked += bodySize(b.kind, int(b.size)); !b.dead && t.moveLocked(s, b) {
+				moved++
+			}
+		}
+	}
+	return moved
+}
+
+// compact restores the invariant of a shard's chunks, as far as bodies can be moved.
+func (t *table) compact(s *shard) {
+	for moved := maxMoves; moved > 0; {
+		s.mu.Lock()
+		moved = t.compactLocked(s)
+		s.mu.Unlock()
+	}
+}
+
+// moveLocked moves a cell of a shard to a new body, and reports whether it could. A locked cell
+// can't be moved, and a pinned one. The old body is dead and says that it was moved.
+func (t *table) moveLocked(s *shard, b *body) bool {
+	old := cell{b, t}
+	if !old.mu.TryLock() {
+		return false
+	}
+	defer old.mu.Unlock()
+	if old.isPinnedLocked() {
+		return false
+	}
+	fresh := cell{s.newBodyLocked(old.kind, old.id, old.text(), old.hash), t}
+	fresh.unused.Store(old.unused.Load())
+	fresh.setLeaseLocked(old.leaseLocked())
+	fresh.known, fresh.headroom, fresh.limitIs, fresh.ahead = old.known, old.headroom, old.limitIs, old.ahead
+	fresh.refused.counted.Store(old.refused.counted.Load())
+	if r := old.rare(); r != nil {
+		fresh.rareNumber.Store(t.rares.add(r.copied(fresh.body)))
+	}
+	at := s.spotOf(b)
+	at.bucket.cells[at.slot].Store(fresh.body)
+
+	old.setLeaseLocked(limiter.Lease{})
+	old.dead = true
+	old.dropRareLocked(wasMoved) // after the new body is found
+	s.chunks.free(b)
+	return true
+}
