@@ -105,7 +105,7 @@ func (at *atOnce) claimLocked(c cell, d *Debit) bool {
 // giveBackLocked gives back the lease of a locked cell, which isn't empty, and reports whether the
 // store has it. If not, the caller gives back the rest.
 func (at *atOnce) giveBackLocked(c cell) bool {
-	if c.known.period != at.period || c.rare().claims() > 0 || c.rare().admitted() != nil || !at.knowsLocked(c, c.limit()) {
+	if c.known.period != at.period || c.rare().openEntry() != nil || c.rare().claims() > 0 || c.rare().admitted() != nil || !at.knowsLocked(c, c.limit()) {
 		return false
 	}
 	claim := storage.Claim{ID: c.id, Key: c.known.name, Limit: c.limit().Limit}

@@ -94,10 +94,15 @@ func (e *Engine) Charge(limit *Limit, key []byte, charge limiter.Charge) {
 	e.chargeLocked(c, limit, charge)
 }
 
-// chargeLocked is Charge for a locked cell.
+// chargeLocked is Charge for a locked cell. Until the charge is answered nothing is claimed at once
+// for the cell, which doesn't count it.
 func (e *Engine) chargeLocked(c cell, limit *Limit, charge limiter.Charge) {
 	b := e.committer.queue.join(func(b *batch) {
-		b.entries = append(b.entries, &entry{cell: c, limit: limit, batch: b, charge: charge, news: true})
+		en := &entry{cell: c, limit: limit, batch: b, charge: charge, news: true}
+		b.entries = append(b.entries, en)
+		if b.entryOf(c) == nil {
+			c.changeRareLocked(func(r *rare) { r.open = en })
+		}
 	})
 	if b == nil && !charge.Floor {
 		c.oweLocked(limit, charge, e.clock.now())
