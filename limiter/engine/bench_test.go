@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"testing"
@@ -121,6 +122,20 @@ func BenchmarkMemory(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkNewKeys measures the table's part of a new key, without and with an eviction.
+func BenchmarkNewKeys(b *testing.B) {
+	for _, room := range []int{math.MaxInt, 300_000} {
+		b.Run(fmt.Sprint("full=", room < math.MaxInt), func(b *testing.B) {
+			b.ReportAllocs()
+			table, key := newTable(room, func(cell) *batch { return nil }), make([]byte, 8)
+			for i := range b.N {
+				binary.BigEndian.PutUint64(key, uint64(i))
+				table.add(ofSlots, 1, key)
+			}
+		})
 	}
 }
 

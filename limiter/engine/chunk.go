@@ -10,27 +10,27 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// chunks are the memory of the bodies of a shard, except those of clients, long keys, and the first
-// keys of the shard.
+// chunks are the memory of the bodies of a shard. Bodies of clients, of long keys, and of the first
+// keys of the shard are allocated by themselves.
 //
 // The garbage collector marks every object in use, and for a small one it waits for memory. So
 // bodies lie side by side in chunks, which are few large objects. The memory of a dead body is never
 // used again, because requests without a lock may still read it. The garbage collector keeps a chunk
 // as long as anybody has a pointer into it, also after it has left the list.
 //
-// Invariant: the size of all chunks is at most twice that of the bodies in use in them, and two
-// chunks. If bodies are removed so that it isn't, those left in sparse chunks are moved to other
-// memory (table.compactLocked). Until that has caught up there may be two chunks more, and one for
-// each pinned body. So nobody makes the table hold much memory by keeping one key of each chunk in
-// use.
+// Invariant: the size of all chunks is at most twice the size of their bodies in use, and four chunks
+// more, and one for each pinned body. When they exceed this less two chunks, insertions and sweeps
+// move bodies out of sparse chunks (table.compactLocked). So nobody fills memory by keeping one key of
+// each chunk in use.
 type chunks struct {
 	all  []*chunk // in the order of their addresses
 	open *chunk   // the chunk that new bodies go to, or nil
 	hand int      // the place of the chunk that is looked at for compaction
 	size uintptr  // bytes of all
-	live uintptr  // bytes of the bodies in use
+	live uintptr  // bytes of their bodies in use, which aren't dead
 }
 
+// chunk is one of them. It has no pointers.
 type chunk struct {
 	words  []uint64
 	used   uintptr // bytes, of all bodies so far
@@ -41,8 +41,8 @@ type chunk struct {
 const (
 	maxChunk    = 32 << 10 // bytes
 	maxInChunk  = 1 << 10  // bytes of a body
-	cellShare   = 16       // a chunk has at most so many bytes for each cell of the shard: a seventh of a small body
-	leastBodies = 8        // of a chunk
+	cellShare   = 16       // bytes of a chunk for each cell of its shard, at most: a seventh of a small body
+	leastBodies = 8        // that a chunk has room for
 )
 
 // chunkSize returns the size of the next chunk of a shard, which grows with the shard.
@@ -141,6 +141,9 @@ func (t *table) compactLocked(s *shard) (moved int) {
 			cs.hand++
 			passed++
 		default:
+			if c == cs.open {
+				cs.open = nil // its bodies go to smaller ones
+			}
 			b := c.at(c.looked)
 			if c.looked += bodySize(b.kind, int(b.size)); !b.dead && t.moveLocked(s, b) {
 				moved++

@@ -62,7 +62,8 @@
 //   - A decision waits at most StoreTimeout, and only for the store. In the first
 //     two seconds of an engine it also waits for the store to be opened.
 //   - Cells, those of clients included, number at most MaxKeys, and one more for
-//     each claim in flight and each request that holds something.
+//     each claim in flight and each request that holds something. The memory of their bodies is at
+//     most about twice what they need.
 //   - Units held by a request are given back at most once, to the slot they were charged in. They
 //     are not given back once the store has forgotten them. Until then the cell of their key stays.
 //   - While the store can't be used, a key has at most some 65 slots and debts, regardless of the
@@ -72,8 +73,8 @@
 //     it makes its next call (reset.go).
 //   - The engine's time never runs backwards.
 //
-// Further invariants are documented at the types committer, writer, leases, eraser, cell, blocks,
-// headroom and table.
+// Further invariants are documented at the types committer, writer, leases, eraser, cell, chunks,
+// blocks, headroom and table.
 //
 // # Goroutines
 //
@@ -89,8 +90,8 @@
 //   - pending.go, hold.go, afterwards.go: pending requests
 //   - shadow.go: decisions that refuse no request
 //   - decision.go, options.go, stats.go: input and output
-//   - table.go, cell.go, rare.go, limits.go, blocks.go, headroom.go, clientstate.go, clients.go,
-//     local.go, debt.go: the state in memory
+//   - table.go, chunk.go, cell.go, rare.go, limits.go, blocks.go, headroom.go, clientstate.go,
+//     clients.go, local.go, debt.go: the state in memory
 //   - queue.go, batch.go, committer.go, writer.go, claim.go, deliver.go, offenses.go: from
 //     a cell to the store and back
 //   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time
