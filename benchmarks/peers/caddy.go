@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,7 @@ func (s site) tallyConfig() string {
 	if !known {
 		return fmt.Sprintf(caddyfile, "", s.port, "")
 	}
-	global := fmt.Sprintf("rate_limit {\n\t\tstore sqlite %s\n", s.database)
+	global := fmt.Sprintf("rate_limit {\n\t\tstore %s\n", cmp.Or(s.store, "sqlite "+s.database))
 	if s.side == historyOff {
 		global += "\t\thistory off\n"
 	}

@@ -11,7 +11,8 @@ import (
 // A kase is what clients do. (case is a word of Go.)
 type kase struct {
 	name  string
-	keys  int // in rotation; 0 never repeats one
+	keys  int  // in rotation; 0 never repeats one
+	cold  bool // whether each measurement begins with keys that never came before
 	limit limit
 }
 
@@ -26,8 +27,11 @@ func (l limit) perMinute() int {
 	return max(1, int(time.Duration(l.amount)*time.Minute/l.window))
 }
 
-// keysInRotation are as many keys as tables are made for.
-const keysInRotation = 100_000
+// keysInRotation are as many keys as tables are made for, coldKeys those of a cold start.
+const (
+	keysInRotation = 100_000
+	coldKeys       = 50_000
+)
 
 var (
 	// roomy is never used up, however quick a server is. Limiters that keep a time for
@@ -41,10 +45,11 @@ var (
 	oneKey   = kase{name: "one-key", keys: 1, limit: roomy}
 	rotation = kase{name: "rotation", keys: keysInRotation, limit: usual}
 	newKeys  = kase{name: "new-keys", keys: 0, limit: usual}
+	cold     = kase{name: "cold", keys: coldKeys, cold: true, limit: usual}
 	refused  = kase{name: "refused", keys: 1, limit: shut}
 )
 
-var cases = []kase{oneKey, rotation, newKeys, refused}
+var cases = []kase{oneKey, rotation, newKeys, cold, refused}
 
 func caseNames() (names lab.List) {
 	for _, k := range cases {

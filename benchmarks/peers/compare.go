@@ -39,7 +39,7 @@ func (b *bench) compare(ctx context.Context, s server, at site, k kase) ([]*outc
 		}
 	}()
 	var outcomes []*outcome
-	at.limit, at.keys = k.limit, k.keys
+	at.limit, at.keys, at.cold = k.limit, k.keys, k.cold
 	for _, side := range s.sides {
 		at.side = side
 		r, err := b.start(ctx, s, at)
@@ -60,9 +60,13 @@ func (b *bench) compare(ctx context.Context, s server, at site, k kase) ([]*outc
 	return outcomes, nil
 }
 
-// warmUp sends requests until each key in rotation has come once.
+// warmUp sends requests until each key in rotation has come once, unless keys are to be cold.
 func (b *bench) warmUp(ctx context.Context, r *running) error {
-	_, err := r.send(ctx, b.connections, load.Load{Duration: warmUpMost * b.period, Requests: max(r.keys.keys, warmUpLeast)})
+	l := load.Load{Duration: warmUpMost * b.period, Requests: warmUpLeast}
+	if !r.keys.cold {
+		l.Requests = max(r.keys.keys, warmUpLeast)
+	}
+	_, err := r.send(ctx, b.connections, l)
 	return err
 }
 

@@ -89,9 +89,11 @@ func printLatency(what string, took *stats.Histogram) {
 		stats.Micros(took.Percentile(.99)), stats.Micros(took.Percentile(.999)), stats.Micros(took.Percentile(1)))
 }
 
-// keySender makes requests with keys. A load goes on where the last one ended.
+// keySender makes requests with keys. A load goes on where the last one ended, or if keys are to be
+// cold, with others.
 type keySender struct {
 	keys int64 // in rotation; 0 never repeats one
+	cold bool
 	sent int64
 }
 
@@ -116,7 +118,10 @@ func (r *running) send(ctx context.Context, connections int, l load.Load) (load.
 func (k *keySender) request(first int64) func([]byte, int64) []byte {
 	return func(buffer []byte, number int64) []byte {
 		key := first + number
-		if k.keys > 0 {
+		switch {
+		case k.cold:
+			key = first + number%k.keys
+		case k.keys > 0:
 			key %= k.keys
 		}
 		buffer = append(buffer, "GET / HTTP/1.1\r\nHost: localhost\r\nX-Key: key-"...)

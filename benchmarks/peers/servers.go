@@ -23,6 +23,8 @@ type server struct {
 	sides []side // how it is run; the first has no limiter
 	gogc  bool   // whether it is written in Go, and is measured with each value of GOGC
 
+	store func(context.Context, site, *running) (text string, err error) // starts a server for the counts; nil if there is none
+
 	processes int // that share a database, and get keys in rotation only; 0: one with its own
 
 	version string // the argument with which it says its version
@@ -57,12 +59,14 @@ type site struct {
 	side    side
 	limit   limit
 	keys    int    // of requests, in rotation; 0 never repeats one
+	cold    bool   // see kase
 	gogc    string // empty for servers that aren't in Go
 	folder  string // for what it keeps; it exists
 	port    int
 	swept   bool // whether Caddy sweeps often
 
 	database string // a Caddy's counts; processes of a side share it
+	store    string // the store of a Caddy's counts, if it isn't that database
 }
 
 // env returns what the environment of the process says beside ours.
@@ -73,11 +77,11 @@ func (s site) env() []string {
 	return []string{"GOGC=" + s.gogc}
 }
 
-var serverNames = lab.List{"caddy", "pair", "incumbent", "nginx", "haproxy"}
+var serverNames = lab.List{"caddy", "pair", "redis", "postgres", "incumbent", "nginx", "haproxy"}
 
 // servers returns the servers to measure.
 func (b *bench) servers() (chosen []server) {
-	for _, s := range []server{b.caddy(), b.pair(), b.incumbentCaddy(), nginx, haproxy} {
+	for _, s := range []server{b.caddy(), b.pair(), b.on("redis", startRedis), b.on("postgres", startPostgres), b.incumbentCaddy(), nginx, haproxy} {
 		if slices.Contains(b.settings.servers, s.name) {
 			chosen = append(chosen, s)
 		}
@@ -91,15 +95,19 @@ type running struct {
 	addresses []string
 	processes []*process.Process
 	keys      keySender
+	stopStore func()
 }
 
 // start starts a side of a server.
 func (b *bench) start(ctx context.Context, s server, at site) (r *running, err error) {
-	r = &running{side: at.side, keys: keySender{keys: int64(at.keys)}}
+	r = &running{side: at.side, keys: keySender{keys: int64(at.keys), cold: at.cold}, stopStore: func() {}}
 	for range max(1, s.processes) {
 		if at.folder, err = b.folder(); err == nil {
 			at.database = cmp.Or(at.database, filepath.Join(at.folder, "tally.db")) // the first one's
 			at.port, err = process.FreePort()
+		}
+		if err == nil && s.store != nil && at.side != without && at.store == "" {
+			at.store, err = s.store(ctx, at, r)
 		}
 		var p *process.Process
 		if err == nil {
@@ -122,6 +130,7 @@ func (r *running) stop() {
 	for _, p := range r.processes {
 		p.Stop()
 	}
+	r.stopStore()
 }
 
 // folder makes a folder for a process.

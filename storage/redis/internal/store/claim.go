@@ -75,14 +75,28 @@ type batch struct {
 	term   *storage.Term
 	dry    bool
 
-	keys  []string
-	index map[string]int // of keys, from 1
-	text  []byte
+	keys   []string
+	index  map[name]int64 // of keys, from 1
+	limits []counting
+	text   []byte
+}
+
+// name is what is counted: a key of a limit.
+type name struct {
+	id  storage.LimitID
+	key storage.Key
+}
+
+// counting is how claims count slots. Most claims of a batch share it.
+type counting struct {
+	limiter.Limit
+	now, share int64
 }
 
 // request returns the batch as of a time. Claims outside of terms have times of their own.
 func (b *batch) request(now int64) request {
-	b.keys, b.index, b.text = nil, make(map[string]int, len(b.claims)), b.text[:0]
+	b.keys, b.index = make([]string, 0, len(b.claims)), make(map[name]int64, len(b.claims))
+	b.limits, b.text = b.limits[:0], slices.Grow(b.text[:0], 32*len(b.claims)+128)
 	from := now
 	if b.term != nil {
 		from = b.sameSince(now)
@@ -97,7 +111,7 @@ func (b *batch) request(now int64) request {
 		}
 		b.add(&c, earliest)
 	}
-	return request{keys: slices.Clone(b.keys), args: []string{string(b.text), strconv.FormatInt(bit(b.dry), 10)}, from: from}
+	return request{keys: b.keys, args: []string{string(b.text), strconv.FormatInt(bit(b.dry), 10)}, from: from}
 }
 
 // sameSince returns the earliest time for which the claims would be the same as for now.
@@ -120,34 +134,34 @@ func before(now int64, l limiter.Limit) int64 {
 
 // key returns the number of a key in the batch.
 func (b *batch) key(id storage.LimitID, key storage.Key) int64 {
-	name := b.names.count(id, key)
-	n, known := b.index[name]
+	is := name{id, key}
+	n, known := b.index[is]
 	if !known {
-		b.keys = append(b.keys, name)
-		n = len(b.keys)
-		b.index[name] = n
+		b.keys = append(b.keys, b.names.count(id, key))
+		n = int64(len(b.keys))
+		b.index[is] = n
 	}
-	return int64(n)
+	return n
 }
 
 // add adds a claim, in the order in which claim.lua reads it. Later claims are not earlier than
 // earliest.
 func (b *batch) add(c *storage.Claim, earliest int64) {
-	kind, former := byte('b'), int64(0)
-	if c.Limit.CountsSlots() {
-		kind = 's'
-	}
-	own := b.key(c.ID, c.Key)
+	own, former := b.key(c.ID, c.Key), int64(0)
 	if c.Former != (storage.Key{}) && c.Former != c.Key {
 		former = b.key(c.ID, c.Former)
 	}
-	b.text = append(b.text, kind, ' ')
-	b.numbers(own, former)
-	if kind == 's' {
-		b.addSlots(c, earliest)
+	if c.Limit.CountsSlots() {
+		b.addSlots(c, own, former, earliest)
 	} else {
-		b.addBucket(c)
+		b.addBucket(c, own, former)
 	}
+}
+
+// op begins what claim.lua reads as a whole.
+func (b *batch) op(kind byte, list ...int64) {
+	b.text = append(b.text, kind, ' ')
+	b.numbers(list...)
 }
 
 func (b *batch) numbers(list ...int64) {
@@ -160,21 +174,39 @@ func (b *batch) numbers(list ...int64) {
 // has as much.
 const exact = int64(1) << 46
 
-func (b *batch) addSlots(c *storage.Claim, earliest int64) {
+func (b *batch) addSlots(c *storage.Claim, own, former, earliest int64) {
 	l := &c.Limit
-	slot, next := l.Slot(c.Now), c.Next && l.Algorithm() == limiter.Sliding
-	b.numbers(l.Amount(), slot, l.Oldest(c.Now), l.Newest(c.Now))
+	number, next := b.limit(c, earliest), c.Next && l.Algorithm() == limiter.Sliding
+	if c.Return.Units > 0 || c.Return.Spent > 0 {
+		b.op('r', index(c.Return.At), units(c.Return.Units), units(c.Return.Spent))
+	}
+	if c.Charge.Units > 0 {
+		b.op('c', index(c.Charge.At), units(c.Charge.Units), bit(c.Charge.Floor))
+	}
+	b.op('s', own, former, number)
 	b.asks(c)
-	b.numbers(l.Slots(), bit(next), max(min(c.Ahead, l.MaxAhead()), 0), l.LateSlots())
-	b.numbers(index(c.Return.At), units(c.Return.Units), units(c.Return.Spent))
-	b.numbers(index(c.Charge.At), units(c.Charge.Units), bit(c.Charge.Floor))
+	b.numbers(bit(next), max(min(c.Ahead, l.MaxAhead()), 0))
+}
+
+// limit returns the number of a claim's limit in the batch.
+func (b *batch) limit(c *storage.Claim, earliest int64) int64 {
+	is := counting{c.Limit, c.Now, c.ExtraShare()}
+	for i := range slices.Backward(b.limits) {
+		if b.limits[i] == is {
+			return int64(i + 1)
+		}
+	}
+	b.limits = append(b.limits, is)
+	l, slot := &c.Limit, c.Limit.Slot(c.Now)
+	b.op('l', l.Amount(), slot, l.Oldest(c.Now), l.Newest(c.Now), l.Slots(), l.LateSlots(), is.share)
 	b.numbers(l.Oldest(earliest), ceilMilli(l.Expiry(slot)), ceilMilli(l.Ends(slot+1)-l.Ends(slot)))
+	return int64(len(b.limits))
 }
 
 // asks adds the units that a claim asks for.
 func (b *batch) asks(c *storage.Claim) {
 	most := c.Limit.Capacity() + 1 // more makes no difference
-	b.numbers(min(max(c.Min, -1), most), min(max(c.Want, -1), most), units(c.Extra), c.ExtraShare())
+	b.numbers(min(max(c.Min, -1), most), min(max(c.Want, -1), most), units(c.Extra))
 }
 
 // index returns the index of a slot as it is sent. Those that are cut count at no time.
@@ -184,15 +216,15 @@ func units(n int64) int64 { return min(max(n, 0), exact) }
 
 func ceilMilli(nanos int64) int64 { return nanos/1e6 + 1 }
 
-func (b *batch) addBucket(c *storage.Claim) {
+func (b *batch) addBucket(c *storage.Claim, own, former int64) {
 	l := &c.Limit
-	b.numbers(l.Capacity(), l.Amount())
+	b.op('b', own, former, l.Capacity(), l.Amount())
 	b.limbs(int64(l.Window()))
 	b.time(c.Now)
 	b.time(max(int64(limiter.MaxSkew), int64(l.Window()), int64(l.Refill(l.Capacity()))))
 	b.numbers(min(max(c.Lasts, 0), l.MaxLasts()), l.MaxLasts())
 	b.asks(c)
-	b.numbers(units(c.Charge.Units), bit(c.Charge.Floor))
+	b.numbers(c.ExtraShare(), units(c.Charge.Units), bit(c.Charge.Floor))
 	back := c.Return
 	b.numbers(bit(back.Holds()))
 	if !back.Holds() {

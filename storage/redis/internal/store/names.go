@@ -31,7 +31,8 @@ func (p names) count(id storage.LimitID, key storage.Key) string {
 	var b [8 + len(key)]byte
 	binary.BigEndian.PutUint64(b[:], uint64(id))
 	copy(b[8:], key[:])
-	return string(p) + ":c:" + base64.RawURLEncoding.EncodeToString(b[:])
+	var room [96]byte
+	return string(base64.RawURLEncoding.AppendEncode(append(append(room[:0], p...), ":c:"...), b[:]))
 }
 
 func (p names) record(key storage.Key) string {

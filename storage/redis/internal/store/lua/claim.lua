@@ -6,6 +6,8 @@
 get = string.gmatch(ARGV[2], '%S+')
 local dry, records = ARGV[3] == '1', tonumber(ARGV[4])
 local states = {}
+local kept = {}
+if #KEYS > 2 + records then kept = redis.call('MGET', unpack(KEYS, 3, #KEYS - records)) end
 
 -- load returns the state of a key: kind 's' has slots, kind 'b' a bucket, nil if it is empty.
 local function load(i, kind)
@@ -13,9 +15,8 @@ local function load(i, kind)
   if st then return st end
   st = {kind = kind, used = {}, expires = 0, ttl = 0}
   states[i] = st
-  local kept = redis.call('GET', KEYS[2 + i])
-  if not kept then return st end
-  local each = string.gmatch(kept, '%S+')
+  if not kept[i] then return st end
+  local each = string.gmatch(kept[i], '%S+')
   if each() ~= kind then return st end
   st.expires = tonumber(each())
   if kind == 'b' then
@@ -46,13 +47,12 @@ local function add(st, index, units)
   st.changed = true
 end
 
-local function slots(i, former)
-  local amount, slot, oldest, newest = num(), num(), num(), num()
-  local min, want, extra, part = num(), num(), num(), num()
-  local length, ahead, most, late = num(), num(), num(), num()
-  local backAt, backUnits, backSpent = num(), num(), num()
-  local chargeAt, chargeUnits, floor = num(), num(), num()
-  local keep, expires, width = num(), num(), num()
+local limits = {} -- by their numbers: what claims of one limit share
+local back, charge -- what the next claim gives back and charges: a slot, and two numbers
+
+local function slots(i, former, limit)
+  local amount, slot, oldest, newest, length = limit[1], limit[2], limit[3], limit[4], limit[5]
+  local min, want, extra, ahead, most = num(), num(), num(), num(), num()
   local st = load(i, 's')
   if former > 0 then
     local old = load(former, 's')
@@ -69,24 +69,30 @@ local function slots(i, former)
     end
     return sum
   end
-  if backUnits > 0 then add(st, backAt, -backUnits) end
-  if backSpent > 0 and backAt > slot then
-    local moved = math.min(backSpent, st.used[backAt] or 0)
-    add(st, backAt, -moved)
-    add(st, slot, moved)
+  if back then
+    local at, units, spent = back[1], back[2], back[3]
+    if units > 0 then add(st, at, -units) end
+    if spent > 0 and at > slot then
+      local moved = math.min(spent, st.used[at] or 0)
+      add(st, at, -moved)
+      add(st, slot, moved)
+    end
+    back = nil
   end
-  if chargeUnits > 0 then
-    if floor == 1 then chargeUnits = math.max(chargeUnits - used(), 0) end
-    add(st, chargeAt, chargeUnits)
+  if charge then
+    local at, units, floor = charge[1], charge[2], charge[3]
+    if floor == 1 then units = math.max(units - used(), 0) end
+    add(st, at, units)
+    charge = nil
   end
   local before, at = used(), slot
-  local units = share(min, want, extra, part, amount - before)
+  local units = share(min, want, extra, limit[7], amount - before)
   if units > 0 then
     local more = units - want
     if more > 0 and most > 0 then -- limiter.Limit.ahead
       local free = math.max(amount - before - units, 0)
       free = math.floor(math.floor(free * 1024 / amount) * length / 1024)
-      ahead = math.max(ahead, math.min(most, free, math.floor(late / math.max(more, want))))
+      ahead = math.max(ahead, math.min(most, free, math.floor(limit[6] / math.max(more, want))))
     end
     at = slot + ahead
     add(st, at, units)
@@ -105,7 +111,7 @@ local function slots(i, former)
     end
   end
   if st.changed then
-    local top = slot
+    local top, keep = slot, limit[8]
     for index, units in pairs(st.used) do
       if units == 0 or index < keep then
         st.used[index] = nil
@@ -113,7 +119,7 @@ local function slots(i, former)
         top = index
       end
     end
-    st.expires = math.max(st.expires, expires + (top - slot) * width)
+    st.expires = math.max(st.expires, limit[9] + (top - slot) * limit[10])
   end
   return text(before) .. ' ' .. text(at)
 end
@@ -272,11 +278,16 @@ end
 local answers = {}
 local kind = get()
 while kind do
-  local i, former = num(), num()
   if kind == 's' then
-    answers[#answers + 1] = slots(i, former)
+    answers[#answers + 1] = slots(num(), num(), limits[num()])
+  elseif kind == 'r' then
+    back = {num(), num(), num()}
+  elseif kind == 'c' then
+    charge = {num(), num(), num()}
+  elseif kind == 'l' then
+    limits[#limits + 1] = {num(), num(), num(), num(), num(), num(), num(), num(), num(), num()}
   else
-    answers[#answers + 1] = bucket(i, former)
+    answers[#answers + 1] = bucket(num(), num())
   end
   kind = get()
 end

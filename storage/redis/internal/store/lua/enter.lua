@@ -6,8 +6,24 @@
 -- KEYS[2] is the hash of the calling machine: seq (of its last call that wrote), asof, answer.
 -- All times are whole microseconds, which doubles hold exactly.
 local get = string.gmatch(ARGV[1], '%S+')
-local function num() return tonumber(get()) end
-local function text(n) return string.format('%.0f', n) end
+local numbers, texts = {}, {} -- that were read and written: most come again
+local function num()
+  local t = get()
+  local n = numbers[t]
+  if not n then
+    n = tonumber(t)
+    numbers[t] = n
+  end
+  return n
+end
+local function text(n)
+  local is = texts[n]
+  if not is then
+    is = string.format('%.0f', n)
+    texts[n] = is
+  end
+  return is
+end
 
 local place = get()
 local seq, writes = num(), num() -- the number of the caller's last call that wrote, and whether this one does
