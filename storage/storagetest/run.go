@@ -61,6 +61,7 @@ func Run(t *testing.T, place Place, except ...string) {
 		{"Cancelled", testCancelled},
 		{"TwoHandles", testTwoHandles},
 		{"Together", testTogether},
+		{"NewKeysTogether", testNewKeysTogether},
 		{"SweepExpired", testSweepExpired},
 		{"SweepLongWindows", testSweepLongWindows},
 		{"SweepBesideAnother", testSweepBesideAnother},

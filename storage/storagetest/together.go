@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -74,6 +76,35 @@ func testTogether(t *testing.T, open storage.Opener) {
 			if units := got[cell{limitID(i), key(k)}]; units != l.Capacity() {
 				t.Errorf("%v limit of %d: two handles granted %d", l.Algorithm(), l.Capacity(), units)
 			}
+		}
+	}
+}
+
+// testNewKeysTogether claims keys that are new to all of several handles at the same time: each gets
+// exactly what there is.
+func testNewKeysTogether(t *testing.T, open storage.Opener) {
+	const workers, rounds, keys = 4, 10, 32
+	l := newLimit(t, limiter.Params{Amount: workers - 1, Window: time.Minute})
+	var got [rounds * keys]atomic.Int64
+	var group sync.WaitGroup
+	for range workers {
+		s := must(t, open)
+		group.Go(func() {
+			for round := range rounds {
+				claims := make([]storage.Claim, keys)
+				for i := range claims {
+					claims[i] = storage.Claim{ID: limitID(0), Key: key(round*keys + i), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
+				}
+				for i, g := range insist(t, s, claims) {
+					got[round*keys+i].Add(g.Units)
+				}
+			}
+		})
+	}
+	group.Wait()
+	for i := range got {
+		if units := got[i].Load(); units != workers-1 {
+			t.Errorf("key %d: %d handles were granted %d of %d units", i, workers, units, workers-1)
 		}
 	}
 }

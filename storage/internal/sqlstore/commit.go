@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"slices"
+	"strconv"
 )
 
 // writes reports whether a transaction changes anything.
@@ -52,31 +53,49 @@ func (s *Store) commitLocked(ctx, trips context.Context, c Conn, tx *transaction
 }
 
 // write writes rows that have changed, in the order of their names. Rows that say nothing are
-// removed, those among them that were made to be locked.
+// removed, those among them that were made to be locked. Missing rows are inserted first: whoever
+// waits there for another batch has changed nothing that this one might wait for.
 func (s *script) write(t table, rows map[string]*row) {
-	var written, removed []string
+	var inserted, written, removed []string
 	for name, r := range rows {
 		switch {
+		case r.missing && len(r.state) > 0:
+			inserted = append(inserted, name)
+		case r.missing:
 		case len(r.state) == 0:
 			removed = append(removed, name)
 		case r.changed():
 			written = append(written, name)
 		}
 	}
-	slices.Sort(written)
-	slices.Sort(removed)
-	for i, name := range written {
-		if i == 0 {
-			s.add("INSERT INTO ", t, " (name, state, expires) VALUES ")
-		} else {
-			s.add(", ")
-		}
-		s.add("(", []byte(name), ", ", rows[name].state, ", ", rows[name].expires, ")")
+	rowOf := func(name string) *row { return rows[name] }
+	if len(inserted) > 0 {
+		s.insert(t, inserted, rowOf).end()
 	}
 	if len(written) > 0 {
-		s.add(" ", s.place.dialect.Replace).end()
+		s.insert(t, written, rowOf).add(" ", s.place.dialect.Replace).end()
 	}
 	if len(removed) > 0 {
+		slices.Sort(removed)
 		s.add("DELETE FROM ", t, " WHERE name IN ").list(removed).end()
 	}
+}
+
+// insert appends an INSERT of rows, in the order of their names. What follows them is missing.
+func (s *script) insert(t table, names []string, rowOf func(name string) *row) *script {
+	slices.Sort(names)
+	s.add("INSERT INTO ", t, " (name, state, expires) VALUES ")
+	for i, name := range names {
+		if i > 0 {
+			s.sql = append(s.sql, ", "...)
+		}
+		r := rowOf(name)
+		s.sql = append(s.sql, '(')
+		s.literal([]byte(name))
+		s.sql = append(s.sql, ", "...)
+		s.literal(r.state)
+		s.sql = append(s.sql, ", "...)
+		s.sql = append(strconv.AppendInt(s.sql, r.expires, 10), ')')
+	}
+	return s
 }

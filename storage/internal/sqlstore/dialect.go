@@ -66,6 +66,6 @@ type Fault int
 const (
 	Failed  Fault = iota // anything else
 	Broken               // the connection ended
-	Busy                 // others hold locks: the transaction can be tried again
+	Busy                 // others hold locks, or have inserted a row: the transaction can be tried again
 	Missing              // there is no such table or column
 )

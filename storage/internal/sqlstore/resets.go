@@ -7,7 +7,8 @@ import (
 )
 
 // Reset implements [storage.Resetter]. One reset runs at a time. A batch that has locked its rows
-// is waited for; one that locks them later reads the number of the reset.
+// is waited for; one that locks them later reads the number of the reset. A batch that inserts a
+// missing row meanwhile counts as later: it finds nothing that units could be given back to.
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
 	b := &batch{term: term, alone: true, locks: s.locksOfResets(resets)}
 	if len(resets) > 0 {

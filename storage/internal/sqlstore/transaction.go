@@ -28,6 +28,7 @@ type lock struct {
 	table table
 	names []string // in ascending order, without repeats, at least one
 	peek  bool     // they are only read
+	open  bool     // missing rows are not locked: if somebody else inserts one meanwhile, the batch fails
 }
 
 // transaction is a batch under way.
@@ -48,6 +49,7 @@ type transaction struct {
 type row struct {
 	state   []byte
 	expires int64
+	missing bool // it is neither stored nor locked
 
 	was        []byte
 	wasExpires int64
@@ -160,14 +162,10 @@ func hasResults(results []Rows, n int) error {
 
 // lock locks rows, which are made if need be, and reads them.
 func (s *script) lock(l lock) {
-	s.add("INSERT INTO ", l.table, " (name, state, expires) VALUES ")
-	for i, name := range l.names {
-		if i > 0 {
-			s.add(", ")
-		}
-		s.add("(", []byte(name), ", ", []byte{}, ", 0)")
+	if !l.open {
+		s.insert(l.table, l.names, func(string) *row { return new(row) })
+		s.add(" ", raw(s.place.dialect.Keep("name"))).end()
 	}
-	s.add(" ", raw(s.place.dialect.Keep("name"))).end()
 	s.read(l).add(" ORDER BY name FOR UPDATE").end()
 }
 
@@ -211,8 +209,8 @@ func (tx *transaction) take(l lock, rows Rows) error {
 	for _, name := range l.names {
 		switch {
 		case tx.rows[l.table][name] != nil:
-		case tx.peek || l.peek:
-			tx.rows[l.table][name] = new(row)
+		case tx.peek || l.peek || l.open:
+			tx.rows[l.table][name] = &row{missing: true}
 		default:
 			return errSwept
 		}

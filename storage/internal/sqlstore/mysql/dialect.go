@@ -153,6 +153,7 @@ var faults = map[uint16]struct {
 	fault  sqlstore.Fault
 	remedy string
 }{
+	1062: {sqlstore.Busy, ""},    // a row with that key is there
 	1205: {sqlstore.Busy, ""},    // a lock was waited for too long
 	1213: {sqlstore.Busy, ""},    // deadlock
 	1146: {sqlstore.Missing, ""}, // no such table

@@ -15,6 +15,7 @@ var faults = map[string]struct {
 	fault  sqlstore.Fault
 	remedy string
 }{
+	"23505": {sqlstore.Busy, ""}, // unique_violation
 	"40001": {sqlstore.Busy, ""}, // serialization_failure
 	"40P01": {sqlstore.Busy, ""}, // deadlock_detected
 	"55P03": {sqlstore.Busy, ""}, // lock_not_available
