@@ -170,9 +170,10 @@ const (
 
 // gather lets the open batch fill up after one of size n: a commit costs several times as much as
 // one more claim in it. It waits until as many entries have come as before, which in the end are
-// all concurrent clients. For a single client it doesn't wait.
+// all concurrent clients. For a single client it doesn't wait. Nor does it for a store on a network:
+// there a batch fills up during the call for the one before, and the server would be idle.
 func (m *committer) gather(n int) {
-	if !m.queue.await(n) {
+	if m.conn.roundTrip() > 0 || !m.queue.await(n) {
 		return
 	}
 	m.gathering.Reset(min(gatherFor, m.opts.StoreTimeout/gatherShare))

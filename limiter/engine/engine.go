@@ -16,6 +16,7 @@ type Engine struct {
 	committer committer
 	janitor   janitor
 	shadows   atomic.Int64 // shadow decisions that wait for the store
+	timers    timers       // of requests that wait for it
 
 	closeOnce sync.Once
 	stop      chan struct{} // closed to stop the goroutines

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -21,8 +22,8 @@ func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 		defer e.committer.waiting.leave()
 		e.committer.awaitOpen(ctx)
 	}
-	timeout, answers := time.NewTimer(e.opts.StoreTimeout-before), e.committer.writer.answers.Load()
-	defer timeout.Stop()
+	timeout, answers := e.timers.start(e.opts.StoreTimeout-before), e.committer.writer.answers.Load()
+	defer e.timers.stop(timeout)
 	e.table.ensureClients(r)
 	for round := 0; ; round++ {
 		b, decided := r.spendOrClaim(e, round > 0)
@@ -57,6 +58,23 @@ func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 			r.now = e.clock.now()
 		}
 	}
+}
+
+// timers are timers that fired or were stopped, to be used again by the waiting requests of an engine.
+type timers struct{ pool sync.Pool }
+
+func (t *timers) start(d time.Duration) *time.Timer {
+	timer, ok := t.pool.Get().(*time.Timer)
+	if !ok {
+		return time.NewTimer(d)
+	}
+	timer.Reset(d)
+	return timer
+}
+
+func (t *timers) stop(timer *time.Timer) {
+	timer.Stop()
+	t.pool.Put(timer)
 }
 
 // spendOrClaim spends if it can. It decides without the store if that can't be used or if it is too
