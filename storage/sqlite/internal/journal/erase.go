@@ -1,6 +1,9 @@
 package journal
 
-import "sync/atomic"
+import (
+	"bytes"
+	"sync/atomic"
+)
 
 // Erase overwrites the records of a segment with zeros: nobody needs them any more, and the keys
 // in them are to be forgotten. The segment must be sealed, and no other Journal may own the file:
@@ -28,16 +31,19 @@ func erase(places []place) {
 }
 
 // eraseUnusedLocked overwrites the segments that hold nothing pending and weren't erased, because
-// a process died after it had folded them. What is at their beginning tells. It touches the
-// mapping.
+// a process died after it had folded them. Their beginning tells. It is read from the file: pages of
+// the mapping that are never touched take no memory. The overwriting touches the mapping.
 func (j *Journal) eraseUnusedLocked(slots []*Segment) {
+	var none, begin [firstPlaces * recordSize]byte
 	for slot, pending := range slots {
 		places := j.mem.segment(slot)
-		for i := 0; pending == nil && i < min(len(places), firstPlaces); i++ {
-			if places[i] != (place{}) {
-				erase(places)
-				break
-			}
+		first := begin[:min(len(places), firstPlaces)*recordSize]
+		if pending != nil {
+			continue
+		}
+		_, err := j.file.ReadAt(first, headerSize+int64(slot)*int64(len(places))*recordSize)
+		if err != nil || !bytes.Equal(first, none[:len(first)]) {
+			erase(places)
 		}
 	}
 }

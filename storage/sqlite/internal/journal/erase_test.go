@@ -4,7 +4,9 @@ package journal
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -84,4 +86,41 @@ func TestRecordsThatOthersErasedBreakNoJournal(t *testing.T) {
 	if ok, err := written.ReadPending(1, &r); ok || err == nil {
 		t.Errorf("a record that nobody has erased is missing: got %v, %v", ok, err)
 	}
+}
+
+// A journal takes memory for the records that are added to it, not for its size.
+func TestOwnedJournalIsNotResident(t *testing.T) {
+	o := Options{Path: newPath(t)}
+	for range 2 { // new, and again
+		j := mustOpen(t, o)
+		mustOwn(t, j, j.Newest())
+		if !j.Add(&Record{Limit: 1}) {
+			t.Fatal("a record can't be added")
+		}
+		if resident := residentKB(t, o.Path); resident == 0 || int64(resident) > j.size>>10/16 {
+			t.Errorf("%d KiB of %d are resident, want those near the header and the record", resident, j.size>>10)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// residentKB returns how much of the mappings of a file is resident.
+func residentKB(t *testing.T, path string) (sum int) {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Skip(err)
+	}
+	of := false
+	for line := range strings.Lines(string(maps)) {
+		var kb int
+		if _, err := fmt.Sscanf(line, "Rss: %d kB", &kb); err == nil && of {
+			sum += kb
+		} else if first, _, _ := strings.Cut(line, " "); !strings.HasSuffix(first, ":") {
+			of = strings.HasSuffix(strings.TrimSpace(line), path)
+		}
+	}
+	return sum
 }
