@@ -281,8 +281,7 @@ func TestOneKeyOfEachChunkInUse(t *testing.T) {
 	open, kept := make(map[*chunk]bool), 0
 	for i := range uint32(flood) {
 		c := table.add(ofSlots, 1, binary.BigEndian.AppendUint32(nil, i))
-		s := &table.shards[0]
-		if s, _ = table.shardOf(1, c.text()); s.chunks.open != nil && !open[s.chunks.open] && kept < room/2 {
+		if s, _ := table.shardOf(1, c.text()); s.chunks.open != nil && !open[s.chunks.open] && kept < room/2 {
 			open[s.chunks.open] = true // keeps chunks for the next ones to have other addresses
 			c.setBlocksLocked(&block{until: math.MaxInt64})
 			kept++
