@@ -90,7 +90,7 @@ func (p part) renew(kept bool) error {
 			return err
 		}
 		text := replace(string(old), p.name, fmt.Sprintf("%s\n[Raw results](%s).\n", table, way+filepath.Base(file)))
-		if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(document, []byte(text), 0o600); err != nil { //nolint:gosec // the documents are constants
 			return err
 		}
 	}
