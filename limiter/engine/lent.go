@@ -21,14 +21,13 @@ func (l *leases) lendLocked(c cell, limit *Limit) {
 func (l *leases) takeBack() {
 	for noted, was := range l.lent {
 		c := noted.lockPresent()
+		delete(l.lent, noted) // it may be moved
 		switch {
 		case c.dead, c.lease.units == 0, c.rare().claims() > 0: // a claim's grant is noted again
-			delete(l.lent, noted)
 		case c.lease == was:
 			l.giveBackLocked(c)
-			delete(l.lent, noted)
 		default:
-			l.lent[noted] = c.lease
+			l.lent[c] = c.lease
 		}
 		c.mu.Unlock()
 	}

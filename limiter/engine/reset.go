@@ -250,13 +250,16 @@ func holdsAny(c cell) bool {
 	return c.limit() != nil
 }
 
-// retentionOf returns how long the name of a cell's key must find its rows.
+// retentionOf returns how long the name of a cell's key must find its rows, or 0 if the cell was evicted.
 func retentionOf(c cell) (retention time.Duration) {
 	if c.client() != nil {
 		return clientRetention
 	}
 	c = c.lockPresent()
 	defer c.mu.Unlock()
+	if c.limit() == nil {
+		return 0
+	}
 	return c.limit().Retention()
 }
 

@@ -127,7 +127,7 @@ func (s *Store) beginPeriodLocked() error {
 			return nil // processes that have the old one open notice it in this time
 		}
 	}
-	if !s.journal.Own(done.folded) {
+	if !s.journal.Own(done.folded, done.upto) {
 		return s.journal.Err()
 	}
 	if err := s.adoptJournalLocked(id, done); err != nil {

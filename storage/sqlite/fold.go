@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
@@ -33,13 +34,18 @@ func (p progress) has(generation uint32, key [16]byte) bool {
 	return generation <= p.folded || generation <= p.upto && prefixOf(&key) < p.below
 }
 
+// begun reports whether a fold of some segments has begun. One that has begun may have lost its segments
+// with the power: the journal isn't synced.
+func (p progress) begun(segments []*journal.Segment) bool {
+	return p.below > 0 && len(segments) > 0 && segments[0].Generation() <= p.upto
+}
+
 // batch returns the segments of the next fold, out of those that the database doesn't have as a
-// whole: the ones of a fold that has begun, or the next few that nothing is added to any more.
-func (p progress) batch(segments []*journal.Segment) []*journal.Segment {
-	begun := p.below > 0 && len(segments) > 0 && segments[0].Generation() <= p.upto
-	n := 0
+// whole: the ones of a fold that has begun, or the next that nothing is added to any more, at most so many.
+func (p progress) batch(segments []*journal.Segment, most int) []*journal.Segment {
+	begun, n := p.begun(segments), 0
 	for n < len(segments) && segments[n].Sealed() {
-		if begun && segments[n].Generation() > p.upto || !begun && n == foldSegments {
+		if begun && segments[n].Generation() > p.upto || !begun && n == most {
 			break
 		}
 		n++
@@ -47,9 +53,20 @@ func (p progress) batch(segments []*journal.Segment) []*journal.Segment {
 	return segments[:n]
 }
 
+// foldSegments returns how many segments of a journal a fold takes at most.
+func foldSegments(j *journal.Journal) int { return max(min(4, j.Places()/8), 1) }
+
+// newest returns the generation of the newest segment that nothing is added to any more, or 0.
+func newest(segments []*journal.Segment) (generation uint32) {
+	for _, s := range segments {
+		if s.Sealed() {
+			generation = s.Generation()
+		}
+	}
+	return generation
+}
+
 const (
-	// foldSegments is how many segments a fold takes at most.
-	foldSegments = 4
 	// hurriedRows is about how many records one transaction folds where somebody waits for it.
 	hurriedRows = 8192
 )
@@ -85,6 +102,16 @@ type run struct {
 // begin makes f the fold of some segments.
 func (f *fold) begin(done progress, segments []*journal.Segment) {
 	f.segments, f.done, f.read, f.damaged, f.limits.known = segments, done, false, 0, nil
+}
+
+// follow makes f go on where the database is, and reports whether that is possible: nothing has changed, or
+// somebody else has gone on with the same fold.
+func (f *fold) follow(done progress) bool {
+	if done != f.done && (done.folded != f.done.folded || done.upto != f.last() || !done.begun(f.segments)) {
+		return false
+	}
+	f.done = done
+	return true
 }
 
 // last returns the generation of the last segment.
@@ -156,7 +183,10 @@ func (r *run) of(prefix int) []journal.Record {
 // key are all among them, in the order in which they were added.
 func (f *fold) next(rows int) ([]journal.Record, progress) {
 	f.part = f.part[:0]
-	below := f.done.below
+	below := 0
+	if f.done.begun(f.segments) {
+		below = f.done.below
+	}
 	for ; below < prefixes && len(f.part) < rows; below++ {
 		for i := range f.segments {
 			f.part = append(f.part, f.runs[i].of(below)...)
@@ -176,7 +206,7 @@ type patient struct {
 }
 
 // foldSome folds sealed segments. If old is set, and this was not done lately, it seals the one that
-// is written at present, and folds all. Otherwise it leaves fewer than foldSegments for later.
+// is written at present, and folds all. Otherwise it leaves less than a whole fold for later.
 func (s *Store) foldSome(a *alone, old bool) {
 	if a == nil {
 		return
@@ -189,14 +219,10 @@ func (s *Store) foldSome(a *alone, old bool) {
 	}
 	least := 1
 	if !old {
-		least = foldSegments
+		least = foldSegments(a.journal)
 	}
-	for {
-		// After an error it is tried again; charges are in the journal for as long as it has room.
-		if more, err := s.foldPatiently(a, least); err != nil || !more {
-			return
-		}
-	}
+	// After an error it is tried again; charges are in the journal for as long as it has room.
+	_ = s.foldUntil(a, newest(a.journal.Segments(a.folded.Load())), least)
 }
 
 // foldForSweep folds the records of the time before a sweep. No request waits for it.
@@ -204,11 +230,18 @@ func (s *Store) foldForSweep(a *alone) error {
 	s.patient.lock.Lock()
 	defer s.patient.lock.Unlock()
 	a.journal.Seal()
-	for {
-		if more, err := s.foldPatiently(a, 1); err != nil || !more {
+	return s.foldUntil(a, newest(a.journal.Segments(a.folded.Load())), 1)
+}
+
+// foldUntil folds patiently up to a generation, and no segments that are sealed meanwhile, of which there may
+// always be more. The last fold has at least so many segments. The caller holds the lock of patient.
+func (s *Store) foldUntil(a *alone, last uint32, least int) error {
+	for a.folded.Load() < last {
+		if more, err := s.foldPatiently(a, least); err != nil || !more {
 			return err
 		}
 	}
+	return nil
 }
 
 // foldPatiently folds the next segments, if at least so many are sealed, and reports whether there may be
@@ -219,7 +252,7 @@ func (s *Store) foldPatiently(a *alone, least int) (more bool, err error) {
 	if err := s.beginPatiently(a, f); err != nil || len(f.segments) < least {
 		return false, err
 	}
-	rest := func() {
+	rest := func() { // measures before each part how full the journal is
 		if !a.filling() {
 			s.options.rest(restFor)
 		}
@@ -249,9 +282,7 @@ func (s *Store) beginPatiently(a *alone, f *fold) error {
 	if err != nil || id != a.journal.ID() {
 		return s.place.failed(err)
 	}
-	segments := a.journal.Segments(done.folded)
-	a.measure(len(segments))
-	f.begin(done, done.batch(segments))
+	f.begin(done, done.batch(a.journal.Segments(done.folded), foldSegments(a.journal)))
 	return errors.Join(s.settle(f), a.journal.Err())
 }
 
@@ -287,7 +318,7 @@ func (s *Store) makeRoom(a *alone) error {
 	if s.closed || s.alone.Load() != a {
 		return nil
 	}
-	_, err := s.hurryLocked()
+	_, err := s.hurryLocked(math.MaxUint32)
 	return s.place.failed(err)
 }
 
@@ -302,10 +333,14 @@ func (s *Store) foldAllLocked() error {
 	} else {
 		s.journal.Disown()
 	}
+	_, done, err := s.journalStateLocked()
+	if err != nil {
+		return err
+	}
 	s.hurried.segments = nil
+	last := newest(s.journal.Segments(done.folded)) // charges at once go on
 	for over := false; !over; {
-		var err error
-		if over, err = s.hurryLocked(); err != nil {
+		if over, err = s.hurryLocked(last); err != nil {
 			return err
 		}
 	}
@@ -316,19 +351,16 @@ func (s *Store) foldAllLocked() error {
 	return nil
 }
 
-// hurryLocked folds some of the records that are sealed, and reports whether there are none.
-func (s *Store) hurryLocked() (over bool, err error) {
+// hurryLocked folds some of the sealed records up to a generation, and reports whether there are none.
+func (s *Store) hurryLocked(last uint32) (over bool, err error) {
 	id, done, err := s.journalStateLocked()
-	if err != nil || id != s.journal.ID() {
+	if err != nil || id != s.journal.ID() || done.folded >= last {
 		return true, err
 	}
 	f := &s.hurried
 	if len(f.segments) == 0 || f.done != done {
-		segments := s.journal.Segments(done.folded)
-		if a := s.alone.Load(); a != nil {
-			a.measure(len(segments))
-		}
-		if f.begin(done, done.batch(segments)); len(f.segments) == 0 {
+		f.begin(done, done.batch(s.journal.Segments(done.folded), foldSegments(s.journal)))
+		if len(f.segments) == 0 {
 			return true, nil
 		}
 		if err := s.settle(f); err != nil {
@@ -345,7 +377,7 @@ func (s *Store) foldPartLocked(f *fold, rows int) (over bool, err error) {
 	to, stale := progress{}, false
 	err = s.tx.doLocked(nil, func() (written int64, err error) {
 		id, done, err := s.folding.state()
-		if stale = err == nil && (id != s.journal.ID() || done != f.done); err != nil || stale {
+		if stale = err == nil && (id != s.journal.ID() || !f.follow(done)); err != nil || stale {
 			return 0, err
 		}
 		if !f.read { // nobody has erased the segments: they aren't folded yet
@@ -386,6 +418,7 @@ func (s *Store) dropLocked(segments []*journal.Segment) (err error) {
 	}
 	if a != nil {
 		s.journal.Free(last)
+		a.filling()
 	}
 	return err
 }
@@ -399,12 +432,10 @@ func (s *Store) journalStateLocked() (id int64, done progress, err error) {
 	return s.folding.state()
 }
 
-// measure notes how much room the journal has, which holds so many segments that the database lacks.
-func (a *alone) measure(segments int) {
-	a.crowded.Store(segments > a.journal.Places()-max(a.journal.Places()/crowdedShare, 1))
-}
-
-// filling reports whether half of the journal holds records that the database lacks.
+// filling reports whether half of the journal holds records that the database lacks. It also notes
+// whether there is little room left.
 func (a *alone) filling() bool {
-	return len(a.journal.Segments(a.folded.Load())) > a.journal.Places()/2
+	n, places := len(a.journal.Segments(a.folded.Load())), a.journal.Places()
+	a.crowded.Store(n > places-max(places/crowdedShare, 1))
+	return n > places/2
 }

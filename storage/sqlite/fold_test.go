@@ -215,3 +215,61 @@ func TestEachRecordIsFoldedOnce(t *testing.T) {
 		}
 	}
 }
+
+// A loss of power may take segments whose fold has begun. What is charged afterwards is folded as a whole.
+func TestChargesAfterALossOfPowerAreFolded(t *testing.T) {
+	t.Parallel()
+	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: 1000 * time.Hour})
+	type state struct {
+		path string
+		done progress
+	}
+	lost, rests := make(chan state, 1), 0
+	journaledCharges(t, limit, func(s *Store) {
+		if rests++; rests > 50 || len(lost) > 0 {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if _, done, err := s.journalStateLocked(); err == nil && done.below > 0 {
+			files := copyFiles(t, s.options.Path)
+			charges := []byte(files[chargesSuffix])
+			clear(charges[256:]) // the table and all records
+			files[chargesSuffix] = string(charges)
+			lost <- state{putFiles(t, files), done}
+		}
+	})
+	after := <-lost
+	s := journaled(t, Options{Path: after.path})
+	if s.Period() == 0 {
+		t.Fatal("no period has begun")
+	}
+	claims := make([]storage.Claim, foldedKeys)
+	for n := range claims {
+		claims[n] = storage.Claim{ID: 1, Key: key(uint64(n)), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
+	}
+	if err := s.Claim(t.Context(), claims, make([]limiter.Grant, foldedKeys)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	again, midway := opened(t, Options{Path: after.path}), 0
+	for n := range claims {
+		grants := make([]limiter.Grant, 1)
+		claims[n].Min, claims[n].Want = 0, 0
+		if err := again.Claim(t.Context(), claims[n:n+1], grants); err != nil {
+			t.Fatal(err)
+		}
+		want := int64(1)
+		if prefixOf((*[16]byte)(&claims[n].Key)) < after.done.below {
+			want, midway = 2, midway+1
+		}
+		if grants[0].Used != want {
+			t.Errorf("%d of key %d are in use, want %d", grants[0].Used, n, want)
+		}
+	}
+	if midway == 0 || midway == foldedKeys {
+		t.Errorf("%d of %d keys were folded before, want some", midway, foldedKeys)
+	}
+}

@@ -18,7 +18,7 @@ type folding struct {
 	states []foldedBucket
 
 	journal, times, known *stmt
-	take, note            *stmt
+	take, noting          *stmt
 	upserts               [len(sizes)]*stmt
 	buckets               [len(sizes)]*stmt
 }
@@ -55,7 +55,7 @@ func (f *folding) prepare(db *conn, counters *counters, buckets *buckets) error 
 		{&f.times, `SELECT now, era FROM clock`, 0, 2},
 		{&f.known, `SELECT id, algorithm, window, slots, era FROM limits`, 0, 5},
 		{&f.take, `UPDATE counters SET used = max(used + ?, 0) WHERE limit_id = ? AND window = ? AND key = ? AND slot = ?`, 5, 0},
-		{&f.note, `UPDATE journal SET folded = ?, upto = ?, below = ?`, 3, 0},
+		{&f.noting, `UPDATE journal SET folded = ?, upto = ?, below = ?`, 3, 0},
 	} {
 		var err error
 		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
@@ -95,9 +95,14 @@ func (f *folding) run(limits *knownLimits, records []journal.Record, to progress
 	if err := f.writeBuckets(); err != nil {
 		return 0, fmt.Errorf("fold buckets: %w", err)
 	}
-	f.note.bind(0, int64(to.folded), int64(to.upto), int64(to.below))
-	_, err = f.note.exec()
-	return int64(len(f.slots)+len(f.states)) + 1, err
+	return int64(len(f.slots)+len(f.states)) + 1, f.note(to)
+}
+
+// note writes the progress.
+func (f *folding) note(to progress) error {
+	f.noting.bind(0, int64(to.folded), int64(to.upto), int64(to.below))
+	_, err := f.noting.exec()
+	return err
 }
 
 // readLimits reads the time, and if there is another era, or none was read yet, the limits. Those of records

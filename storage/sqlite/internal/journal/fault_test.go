@@ -61,7 +61,7 @@ func TestTruncatedWhileOpen(t *testing.T) {
 			if ok, err := s.Read(0, new(Record)); ok || err == nil {
 				t.Errorf("reading: %v, %v", ok, err)
 			}
-			if j.Owned() || j.Own(0) {
+			if j.Owned() || j.Own(0, 0) {
 				t.Error("a broken journal is owned")
 			}
 			j.Seal()
@@ -85,7 +85,7 @@ func TestTruncatedWhileOpen(t *testing.T) {
 // Every method meets the fault first.
 func TestFaultsAnywhere(t *testing.T) {
 	for name, call := range map[string]func(j *Journal, s *Segment){
-		"Owned": func(j *Journal, _ *Segment) { j.Owned() }, "Own": func(j *Journal, _ *Segment) { j.Own(0) },
+		"Owned": func(j *Journal, _ *Segment) { j.Owned() }, "Own": func(j *Journal, _ *Segment) { j.Own(0, 0) },
 		"Newest": func(j *Journal, _ *Segment) { j.Newest() }, "Seal": func(j *Journal, _ *Segment) { j.Seal() },
 		"Disown": func(j *Journal, _ *Segment) { j.Disown() },
 		"Read":   func(_ *Journal, s *Segment) { _, _ = s.Read(0, new(Record)) },

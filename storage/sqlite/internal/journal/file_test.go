@@ -140,7 +140,7 @@ func TestInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("was removed")
-	if a.Disown(); a.Own(0) {
+	if a.Disown(); a.Own(0, 0) {
 		t.Error("it is owned though others would open another file")
 	}
 	b := mustOpen(t, small(path))
@@ -179,7 +179,7 @@ func TestCloseLetsGo(t *testing.T) {
 	if mapped() {
 		t.Error("the file is still mapped")
 	}
-	if j.Owned() || j.Add(new(Record)) || j.Own(0) || j.Newest() != 0 || len(j.Segments(0)) != 0 || j.Settle(s) != ErrClosed {
+	if j.Owned() || j.Add(new(Record)) || j.Own(0, 0) || j.Newest() != 0 || len(j.Segments(0)) != 0 || j.Settle(s) != ErrClosed {
 		t.Error("a closed journal is in use")
 	}
 	if ok, err := s.Read(0, new(Record)); ok || err != ErrClosed {
@@ -222,7 +222,7 @@ func TestReplacedWhileOneWaits(t *testing.T) {
 	path := newPath(t)
 	a := mustOpen(t, small(path))
 	elected := election(t, path)
-	if a.Own(0) {
+	if a.Own(0, 0) {
 		t.Error("it became the owner")
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestReplacedWhileOneWaits(t *testing.T) {
 		if err := b.InPlace(); err != nil {
 			t.Error(err)
 		}
-		if !b.Own(0) {
+		if !b.Own(0, 0) {
 			t.Error("it can't be owned")
 		}
 		b.Close()

@@ -30,7 +30,7 @@ func mustOpen(t testing.TB, o Options) *Journal {
 
 func mustOwn(t testing.TB, j *Journal, after uint32) {
 	t.Helper()
-	if !j.Own(after) {
+	if !j.Own(after, 0) {
 		t.Fatalf("can't become the owner: %v, %v", j.Err(), j.InPlace())
 	}
 }
@@ -200,7 +200,7 @@ func TestWhoOpensRevokes(t *testing.T) {
 		t.Errorf("owned: %v, %v", a.Owned(), b.Owned())
 	}
 	refuses(t, a)
-	if a.Own(0) || b.Own(0) {
+	if a.Own(0, 0) || b.Own(0, 0) {
 		t.Error("one of two became the owner")
 	}
 	if got := found(t, b, 0); len(got) < 2 || got[0] != numbered(1) || got[1] != numbered(2) {
@@ -209,7 +209,7 @@ func TestWhoOpensRevokes(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if b.Own(0) || b.Owned() || b.Add(new(Record)) || b.Err() != ErrClosed {
+	if b.Own(0, 0) || b.Owned() || b.Add(new(Record)) || b.Err() != ErrClosed {
 		t.Error("a closed journal is in use")
 	}
 	refuses(t, a)

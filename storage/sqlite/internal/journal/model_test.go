@@ -66,7 +66,7 @@ func (m *model) step() {
 			m.b = nil
 		}
 	case 4, 5:
-		if owned := m.a.Own(m.dealt); owned != (m.b == nil) {
+		if owned := m.a.Own(m.dealt, 0); owned != (m.b == nil) {
 			m.t.Errorf("owned: %v, alone: %v", owned, m.b == nil)
 		} else {
 			m.owned = owned

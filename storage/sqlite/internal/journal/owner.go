@@ -56,12 +56,13 @@ func (j *Journal) enter() error {
 // the file open or is about to, if the file was removed or replaced, or if something fails.
 // Foreign contents are made anew, with another id.
 //
-// New generations come after both the given one and Newest. Segments after the given
-// generation are pending: they can be read, and are not written over before Free.
-func (j *Journal) Own(after uint32) bool {
+// Segments after a generation are pending: they can be read, and are not written over before Free. New
+// generations come after this one, after Newest, and after the last one that the caller knows to be used: the
+// file may have lost it with the power.
+func (j *Journal) Own(after, used uint32) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.Err() != nil || after > maxGeneration {
+	if j.Err() != nil || max(after, used) > maxGeneration {
 		return false
 	}
 	if j.Owned() {
@@ -75,17 +76,17 @@ func (j *Journal) Own(after uint32) bool {
 	if others, err := lockedByOthers(j.file, presenceByte, presenceBytes); others || err != nil || j.InPlace() != nil {
 		return false
 	}
-	return j.guard(func() { j.beginPeriodLocked(after) }) == nil && j.Err() == nil
+	return j.guard(func() { j.beginPeriodLocked(after, used) }) == nil && j.Err() == nil
 }
 
 // beginPeriodLocked makes this Journal, which is alone, the owner. It touches the mapping.
-func (j *Journal) beginPeriodLocked(after uint32) {
+func (j *Journal) beginPeriodLocked(after, used uint32) {
 	h, ok := parseHeader(j.mem.loadHead())
 	if !ok || h.origin != j.origin || h.segments != j.mem.segments || h.records != j.mem.records {
 		h = j.mem.remake(j.origin)
 	}
 	j.header, j.foreign = h, false
-	p := &period{token: random(), slots: make([]*Segment, h.segments), freed: after, next: max(after, j.newestLocked()) + 1}
+	p := &period{token: random(), slots: make([]*Segment, h.segments), freed: after, next: max(after, used, j.newestLocked()) + 1}
 	for _, s := range j.pendingLocked(after) {
 		p.slots[s.slot] = s
 		p.next = max(p.next, s.generation+1)

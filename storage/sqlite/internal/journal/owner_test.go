@@ -98,7 +98,7 @@ func TestManyComeAndGo(t *testing.T) {
 				t.Errorf("record %d, which was added, is not found", n)
 			}
 		}
-		if !j.Own(0) {
+		if !j.Own(0, 0) {
 			return
 		}
 		for range random.IntN(100) {
@@ -148,7 +148,7 @@ func TestHolesAreSkipped(t *testing.T) {
 func TestWaitingForAddsUnderWay(t *testing.T) {
 	for name, call := range map[string]func(j, other *Journal){
 		"Disown": func(j, _ *Journal) { j.Disown() },
-		"Own":    func(j, other *Journal) { other.Close(); j.Own(1) },
+		"Own":    func(j, other *Journal) { other.Close(); j.Own(1, 0) },
 		"Close":  func(j, _ *Journal) { j.Close() },
 		"Settle": func(j, _ *Journal) { j.Seal(); s := j.Segments(0)[0]; s.seal(); _ = j.Settle(s) },
 		"Free":   func(j, _ *Journal) { j.Seal(); j.Segments(0)[0].seal(); j.Free(1) },
@@ -200,7 +200,7 @@ func TestLateRecords(t *testing.T) {
 
 func TestGenerationsEnd(t *testing.T) {
 	j := mustOpen(t, small(newPath(t)))
-	if j.Own(maxGeneration + 1) {
+	if j.Own(maxGeneration+1, 0) {
 		t.Error("a generation that can't be is accepted")
 	}
 	mustOwn(t, j, maxGeneration-1)
@@ -355,7 +355,7 @@ func TestStoppedOwner(t *testing.T) {
 	for _, r := range found(t, j, 0) {
 		there[int(r.Limit)] = true
 	}
-	if j.Own(0) {
+	if j.Own(0, 0) {
 		t.Error("it became the owner while the child has the file open")
 	}
 	if err := child.Process.Signal(cont); err != nil {
