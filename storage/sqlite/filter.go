@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
-	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/vfs"
 )
 
 // A filter knows which keys may have been charged: a Bloom filter whose bits of one key lie in
@@ -144,7 +143,7 @@ func (s *Store) fillFilter(a *alone, f *filter) error {
 			}
 		}
 	}
-	c, err := s.options.dial(vfs.Name, sideCache)
+	c, err := s.options.dial(sideCache)
 	if err != nil {
 		return err
 	}

@@ -178,7 +178,7 @@ func (s *Store) Continues(earlier storage.Store) bool {
 
 // connect opens both connections and brings the database up to date.
 func (s *Store) connect(ctx context.Context) (err error) {
-	err = retryBusy(ctx, func() error { s.writer, err = s.options.dial(vfs.Name, writerCache); return err })
+	err = retryBusy(ctx, func() error { s.writer, err = s.options.dial(writerCache); return err })
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	} else if err != nil {
 		return err
 	}
-	if err := retryBusy(ctx, func() error { s.log.side, err = s.options.dial(vfs.Patient, sideCache); return err }); err != nil {
+	if err := retryBusy(ctx, func() error { s.log.side, err = s.options.dial(sideCache); return err }); err != nil {
 		return err
 	}
 	if err := s.openReader(ctx); err != nil {
@@ -259,12 +259,12 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 	return s.measureLocked()
 }
 
-// dial opens a connection by a file system of package vfs, with the settings that all connections share.
-func (o Options) dial(files string, cacheKiB int) (*conn, error) {
+// dial opens a connection with the settings that all connections share.
+func (o Options) dial(cacheKiB int) (*conn, error) {
 	if err := vfs.Register(); err != nil {
 		return nil, err
 	}
-	connector, err := o.connect(dsn(o.Path, "mode=rw&vfs="+files))
+	connector, err := o.connect(dsn(o.Path, "mode=rw&vfs="+vfs.Name))
 	if err != nil {
 		return nil, err
 	}

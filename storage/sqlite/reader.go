@@ -8,7 +8,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
-	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/vfs"
 )
 
 // reader is a connection that claims of a period read with, while another one writes.
@@ -26,7 +25,7 @@ const readerCache = 4 << 10
 
 func (s *Store) openReader(ctx context.Context) (err error) {
 	r := &reader{}
-	err = retryBusy(ctx, func() error { r.conn, err = s.options.dial(vfs.Name, readerCache); return err })
+	err = retryBusy(ctx, func() error { r.conn, err = s.options.dial(readerCache); return err })
 	if err != nil {
 		return err
 	}

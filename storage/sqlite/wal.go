@@ -92,12 +92,12 @@ func (w *wal) checkpoint() error {
 	if err := w.place.check(); err != nil {
 		return err
 	}
-	long, err := w.copy()
+	long, err := w.copy(true)
 	if err == nil && !long && !w.wantsEmpty() {
 		return nil
 	}
 	if err == nil {
-		_, err = w.copy()
+		_, err = w.copy(false) // so that less is written meanwhile
 	}
 	if err == nil {
 		err = w.side.exec(`PRAGMA ` + vfs.SyncPragma)
@@ -114,8 +114,11 @@ func (w *wal) checkpoint() error {
 }
 
 // copy copies what is in the log at the moment, and reports whether that has
-// grown too long.
-func (w *wal) copy() (long bool, err error) {
+// grown too long. If rests is set, it rests now and then.
+func (w *wal) copy(rests bool) (long bool, err error) {
+	if err := w.side.exec(fmt.Sprintf(`PRAGMA %s = %d`, vfs.RestPragma, boolean(rests))); err != nil {
+		return false, err
+	}
 	_, frames, err := checkpointWith(w.side, `PRAGMA wal_checkpoint(PASSIVE)`)
 	if err != nil {
 		return false, err

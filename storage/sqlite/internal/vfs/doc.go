@@ -3,7 +3,7 @@
 //
 //   - Writes to a write-ahead log are gathered and written at the end of each
 //     commit, in one system call for as much as a buffer holds (see logFile).
-//   - A database file answers [SyncPragma] (see mainFile).
+//   - A database file answers [SyncPragma] and [RestPragma] (see mainFile).
 //
 // [Register] it, and name it in the URI of a database: "file:…?vfs=" + [Name].
 //

@@ -3,6 +3,7 @@ package vfs
 import (
 	"context"
 	"database/sql/driver"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -121,4 +122,29 @@ func mainFileOf(t *testing.T, c driver.Conn) *mainFile {
 		t.Fatalf("error %d", rc)
 	}
 	return at[mainFile](at[lib.Tsqlite3_file](*at[uintptr](file)).FpMethods)
+}
+
+// A connection rests while it writes many pages, from when it is told to until it is told not to.
+func TestWritesRest(t *testing.T) {
+	c := connect(t, filepath.Join(t.TempDir(), "tally.db"))
+	f := mainFileOf(t, c)
+	exec := func(query string) {
+		t.Helper()
+		if _, err := c.(driver.ExecerContext).ExecContext(context.Background(), query, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`CREATE TABLE pages (content BLOB)`)
+	for _, rests := range []bool{false, true, false} {
+		value := 0
+		if rests {
+			value = 1
+		}
+		exec(fmt.Sprintf(`PRAGMA %s = %d`, RestPragma, value))
+		f.written = 0
+		exec(`INSERT INTO pages SELECT randomblob(20000) FROM (VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11), (12))`)
+		if rested := f.written < restAfter; rested != rests {
+			t.Errorf("%d pages since a rest, rests %v", f.written, rests)
+		}
+	}
 }

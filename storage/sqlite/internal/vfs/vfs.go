@@ -10,12 +10,9 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// The names that SQLite knows the file system by after [Register]: the value of "vfs" in the URI of a
-// database. A connection that is Patient rests while it writes to the database file.
-const (
-	Name    = "caddy-tally"
-	Patient = "caddy-tally-patient"
-)
+// Name is the name that SQLite knows the file system by after [Register]: the
+// value of "vfs" in the URI of a database.
+const Name = "caddy-tally"
 
 // Register adds the file system to SQLite's list, which is the process's. It may
 // be called several times; later calls return the result of the first one.
@@ -28,12 +25,7 @@ var register = sync.OnceValue(func() error {
 	if system == 0 {
 		return errors.New("SQLite has no file system")
 	}
-	return errors.Join(add(tls, system, Name, pointer(open)), add(tls, system, Patient, pointer(openPatient)))
-})
-
-// add adds a file system to SQLite's list that is the system's but for how it opens files.
-func add(tls *libc.TLS, system uintptr, as string, open uintptr) error {
-	name, err := libc.CString(as)
+	name, err := libc.CString(Name)
 	if err != nil {
 		return err
 	}
@@ -45,21 +37,12 @@ func add(tls *libc.TLS, system uintptr, as string, open uintptr) error {
 	*v = *at[lib.Tsqlite3_vfs](system)
 	v.FpNext, v.FzName, v.FpAppData = 0, name, system
 	v.FszOsFile = logFileOffset(v.FszOsFile) + int32(unsafe.Sizeof(logFile{}))
-	v.FxOpen = open
+	v.FxOpen = pointer(open)
 	if rc := lib.Xsqlite3_vfs_register(tls, vfs, 0); rc != lib.SQLITE_OK {
 		return fmt.Errorf("SQLite does not take another file system: error %d", rc)
 	}
 	return nil
-}
-
-// openPatient opens a file as open does. Writes to a database file rest.
-func openPatient(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
-	rc := open(tls, vfs, name, file, flags, outFlags)
-	if rc == lib.SQLITE_OK && flags&lib.SQLITE_OPEN_MAIN_DB != 0 {
-		at[lib.Tsqlite3_io_methods](at[lib.Tsqlite3_file](file).FpMethods).FxWrite = pointer[fileWrite](writePatiently)
-	}
-	return rc
-}
+})
 
 // open opens a file as the system does. Behind what that keeps of the file
 // there is room for a logFile or a mainFile.
