@@ -80,8 +80,9 @@ func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
 	if s.Period() == 0 {
 		t.Skip("there is no journal here")
 	}
-	claim(s, 1) // the limit is known from then on
-	s.mu.Lock() // so that nothing is folded
+	s.letFoldsWait(time.Hour) // so that all is in one segment
+	claim(s, 1)               // the limit is known from then on
+	s.mu.Lock()               // so that nothing is folded
 	for n := range uint64(4) {
 		claim(s, 10+n)
 	}
