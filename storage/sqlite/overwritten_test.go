@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -80,9 +81,11 @@ func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
 	if s.Period() == 0 {
 		t.Skip("there is no journal here")
 	}
-	s.letFoldsWait(time.Hour) // so that all is in one segment
-	claim(s, 1)               // the limit is known from then on
-	s.mu.Lock()               // so that nothing is folded
+	for s.letFoldsWait(time.Hour); s.alone.Load().filters.current.Load() == nil; { // nothing seals a segment afterwards
+		runtime.Gosched()
+	}
+	claim(s, 1) // the limit is known from then on
+	s.mu.Lock() // so that nothing is folded
 	for n := range uint64(4) {
 		claim(s, 10+n)
 	}
