@@ -221,7 +221,7 @@ func (s *Store) foldSome(a *alone, old bool) {
 	if !old {
 		least = foldSegments(a.journal)
 	}
-	// After an error it is tried again; charges are in the journal for as long as it has room.
+	// After an error the next call tries again; charges are in the journal for as long as it has room.
 	_ = s.foldUntil(a, newest(a.journal.Segments(a.folded.Load())), least)
 }
 
@@ -233,7 +233,7 @@ func (s *Store) foldForSweep(a *alone) error {
 	return s.foldUntil(a, newest(a.journal.Segments(a.folded.Load())), 1)
 }
 
-// foldUntil folds patiently up to a generation, and no segments that are sealed meanwhile, of which there may
+// foldUntil folds patiently up to a generation. It leaves the segments that are sealed meanwhile: there may
 // always be more. The last fold has at least so many segments. The caller holds the lock of patient.
 func (s *Store) foldUntil(a *alone, last uint32, least int) error {
 	for a.folded.Load() < last {
