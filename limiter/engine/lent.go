@@ -19,9 +19,10 @@ func (l *leases) lendLocked(c cell, limit *Limit) {
 
 // takeBack gives back the noted leases that were unused since the last check.
 func (l *leases) takeBack() {
-	for noted, was := range l.lent {
-		c := noted.lockPresent()
-		delete(l.lent, noted) // it may be moved
+	noted := l.lent
+	l.lent = make(lent, len(noted)/2)
+	for c, was := range noted {
+		c = c.lockPresent()
 		switch {
 		case c.dead, c.lease.units == 0, c.rare().claims() > 0: // a claim's grant is noted again
 		case c.lease == was:

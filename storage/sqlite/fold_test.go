@@ -273,3 +273,31 @@ func TestChargesAfterALossOfPowerAreFolded(t *testing.T) {
 		t.Errorf("%d of %d keys were folded before, want some", midway, foldedKeys)
 	}
 }
+
+// Sweeps folded the journal before each step until the rows of the first limit were removed. So they removed hardly
+// anything while new keys came.
+func TestSweepsFoldOncePerRound(t *testing.T) {
+	t.Parallel()
+	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Minute})
+	s := journaledCharges(t, limit, func(*Store) {})
+	for s.alone.Load().folded.Load() == 0 {
+		runtime.Gosched()
+	}
+	s.letFoldsWait(time.Hour)
+	var before uint32
+	for step := range foldedKeys / sweepRows {
+		c := storage.Claim{ID: 1, Key: key(0), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
+		if err := s.Claim(t.Context(), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
+			t.Fatal(err)
+		}
+		swept, err := s.Sweep(t.Context(), start+int64(10*time.Minute))
+		if err != nil || swept.Rows == 0 {
+			t.Fatalf("step %d: %+v, %v, want some rows", step, swept, err)
+		}
+		after := s.alone.Load().folded.Load()
+		if step > 0 && after != before {
+			t.Errorf("step %d of a round folds the journal", step)
+		}
+		before = after
+	}
+}

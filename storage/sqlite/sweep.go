@@ -64,13 +64,14 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 		return storage.Swept{}, nil // the next claim says so
 	}
 	sw := s.sweeping
-	if sw.atStart() {
+	if !sw.begun {
 		if s.alone.Load() == nil {
 			unfolded = s.foldAllLocked()
 		}
 		if sw.unfolded = code(unfolded) == codeFull; unfolded != nil && !sw.unfolded { // there is room for a fold after a sweep
 			return storage.Swept{}, s.place.failed(wrap("sweep", unfolded))
 		}
+		sw.begun = true
 	}
 	err := s.tx.doLocked(term, func() (int64, error) {
 		if sw.now = now; term != nil {
@@ -94,7 +95,7 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 func (s *Store) sweepBegins() bool {
 	s.mu.lockPatiently()
 	defer s.mu.Unlock()
-	return s.sweeping.atStart()
+	return !s.sweeping.begun
 }
 
 // sweeper remembers where the last step stopped.
@@ -105,6 +106,8 @@ type sweeper struct {
 	phase  int          // index of the work to go on with
 	limit  int64        // the last limit that is done, in this phase
 	bucket driver.Value // the last bucket's key that is done, nil before the first
+
+	begun bool // this round has folded the journal
 
 	now, era, shift int64 // of the time of this step
 	unfolded        bool  // the journal has records of this round that the database has no room for
@@ -166,9 +169,6 @@ func (sw *sweeper) enter(phase int) {
 	sw.phase, sw.limit, sw.bucket = phase, math.MinInt64, []byte{}
 }
 
-// atStart reports whether the next step is the first of a round.
-func (sw *sweeper) atStart() bool { return sw.phase == 0 && sw.limit == math.MinInt64 }
-
 // step works until its bound is reached or all is done.
 func (sw *sweeper) step() error {
 	sw.deleted, sw.vacuumed, sw.dropped, sw.more = 0, 0, 0, false
@@ -181,6 +181,7 @@ func (sw *sweeper) step() error {
 		}
 		if sw.phase == len(phases)-1 {
 			sw.enter(0)
+			sw.begun = false
 			return nil
 		}
 		sw.enter(sw.phase + 1)
