@@ -280,7 +280,7 @@ func TestSweepsFoldOncePerRound(t *testing.T) {
 	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Minute})
 	s := journaledCharges(t, limit, func(*Store) {})
-	for s.alone.Load().folded.Load() == 0 {
+	for a := s.alone.Load(); a.folded.Load() == 0 || a.filters.current.Load() == nil; { // else the filter's segments are folded
 		runtime.Gosched()
 	}
 	s.letFoldsWait(time.Hour)
