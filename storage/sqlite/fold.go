@@ -66,10 +66,8 @@ func newest(segments []*journal.Segment) (generation uint32) {
 	return generation
 }
 
-const (
-	// hurriedRows is about how many records one transaction folds where somebody waits for it.
-	hurriedRows = 8192
-)
+// hurriedRows is about how many records one transaction folds where somebody waits for it.
+const hurriedRows = 8192
 
 // A fold takes tens of milliseconds of a processor. Go interrupts a goroutine only every 10 ms, so
 // requests would wait for it. A fold that nobody waits for works for some 200 µs at a time, and
@@ -222,7 +220,7 @@ func (s *Store) foldSome(a *alone, old bool) {
 		least = foldSegments(a.journal)
 	}
 	// After an error the next call tries again; charges are in the journal for as long as it has room.
-	_ = s.foldUntil(a, newest(a.journal.Segments(a.folded.Load())), least)
+	_ = s.foldSealed(a, least)
 }
 
 // foldForSweep folds the records of the time before a sweep. No request waits for it.
@@ -230,12 +228,13 @@ func (s *Store) foldForSweep(a *alone) error {
 	s.patient.lock.Lock()
 	defer s.patient.lock.Unlock()
 	a.journal.Seal()
-	return s.foldUntil(a, newest(a.journal.Segments(a.folded.Load())), 1)
+	return s.foldSealed(a, 1)
 }
 
-// foldUntil folds patiently up to a generation. It leaves the segments that are sealed meanwhile: there may
-// always be more. The last fold has at least so many segments. The caller holds the lock of patient.
-func (s *Store) foldUntil(a *alone, last uint32, least int) error {
+// foldSealed folds sealed segments patiently. It leaves those that are sealed meanwhile: there may always be
+// more. Each fold has at least so many segments. The caller holds the lock of patient.
+func (s *Store) foldSealed(a *alone, least int) error {
+	last := newest(a.journal.Segments(a.folded.Load()))
 	for a.folded.Load() < last {
 		if more, err := s.foldPatiently(a, least); err != nil || !more {
 			return err
@@ -358,7 +357,7 @@ func (s *Store) hurryLocked(last uint32) (over bool, err error) {
 		return true, err
 	}
 	f := &s.hurried
-	if len(f.segments) == 0 || f.done != done {
+	if len(f.segments) == 0 || !f.follow(done) {
 		f.begin(done, done.batch(s.journal.Segments(done.folded), foldSegments(s.journal)))
 		if len(f.segments) == 0 {
 			return true, nil
