@@ -45,8 +45,12 @@ func (debts Debts) Forgive(l *Limit, charge Charge) (forgiven int64) {
 
 // Settle spends granted units on debts, and returns the remaining debts. Units are never booked
 // before the slot that they were spent in: for debts of later slots than the grant's, Settle moves
-// as many granted units into back, to be given back, and the debts remain.
+// as many granted units into back, to be given back, and the debts remain. A lease with a span can't
+// be divided, and is given back as a whole.
 func (debts Debts) Settle(l *Limit, granted *Lease, now int64) (rest Debts, back Lease) {
+	if granted.Span > 0 && len(debts) > 0 {
+		return debts, granted.Take(l)
+	}
 	back.At = granted.At
 	for i := range debts {
 		debt := &debts[i]

@@ -44,8 +44,8 @@ func (s *State) Recall(l *Limit, now int64) (known Lease, ok bool) {
 }
 
 // ClaimKnown answers a claim as [Limit.Claim] does with the [Lease.State] of a lease, and returns
-// the changes. The claim must give back that lease or nothing, and charge nothing. A refused grant
-// does not say how long to wait.
+// the changes. The claim must give back that lease or nothing, charge nothing, and not be spread. A
+// refused grant does not say how long to wait.
 //
 // If no other process has charged the key since the lease was granted, the lease knows all units in
 // use. It may count some of them for longer than the state of the key does. So units granted here

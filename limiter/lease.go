@@ -10,18 +10,25 @@ import "time"
 //
 // Invariants: 0 ≤ Units ≤ Used, and Units + Spent ≤ Used, including parts. For any number of
 // holders of one key, the units spent from leases plus the worth of these leases never exceed the
-// part of their charges that the state remembers. A lease on a sliding or fixed limit has a worth
-// only in the slot it was charged to. A lease on a token bucket drains after the units spent by its
-// own holder, and is worth the undrained rest. It doesn't drain after the units of other holders,
-// because these may give them back.
+// part of their charges that the state remembers. A unit of a sliding or fixed limit can be spent
+// until the end of the slot it was charged to. A lease on a token bucket drains after the units
+// spent by its own holder, and is worth the undrained rest. It doesn't drain after the units of
+// other holders, because these may give them back.
 type Lease struct {
 	Units int64 // charged and not spent
-	At    int64 // the slot of a sliding or fixed limit; the time of a token bucket
+	At    int64 // the last slot of a sliding or fixed limit; the time of a token bucket
 	Used  int64 // units in use by all holders at At, including Units
 
 	// Spent is the part of Used that this holder has spent: of a token bucket the undrained units,
 	// of other limits the units of this lease.
 	Spent int64
+
+	// Span is for sliding limits: Units and Spent are charged evenly to At and this many slots before
+	// it. They are spent in the order of their slots, each in its slot or earlier.
+	Span int64
+	// Lapsed is the part of Units that is of slots before the last units were spent, and can't be
+	// spent any more. Units that have lapsed since are not counted.
+	Lapsed int64
 
 	// The following fields are for token buckets. A part is 1/window of a unit.
 	Part      int64 // in use beside Used
@@ -36,16 +43,38 @@ func (ls Lease) Holds() bool { return ls.Units > 0 || ls.HeldPart > 0 }
 // the units that l leaves beside the units in use outside the lease. Arguments are pointers to
 // limits because copying one takes as long as the arithmetic.
 func (ls *Lease) Worth(l *Limit, now int64) int64 {
-	if ls.Units <= 0 {
+	units := ls.Units
+	switch {
+	case units <= 0:
 		return 0
-	}
-	if l.algorithm == TokenBucket {
+	case l.algorithm == TokenBucket:
 		drained := ls.drained(l, now)
-		ls = &drained
-	} else if l.Ends(ls.At) <= now {
+		ls, units = &drained, drained.Units
+	case l.Ends(ls.At) <= now:
 		return 0
+	case ls.Span > 0:
+		units -= ls.lapsed(l, now)
 	}
-	return max(min(ls.Units, l.capacity-whole(ls.outside(l))), 0)
+	return max(min(units, l.capacity-whole(ls.outside(l))), 0)
+}
+
+// before returns how many units of a lease on a sliding or fixed limit, spent ones included, are
+// charged to slots before the given one.
+func (ls *Lease) before(slot int64) int64 {
+	slots := min(max(slot-(ls.At-ls.Span), 0), ls.Span+1)
+	return (max(ls.Units, 0) + ls.Spent) * slots / (ls.Span + 1)
+}
+
+// lapsed returns how many unspent units are of slots that have ended at now.
+func (ls *Lease) lapsed(l *Limit, now int64) int64 {
+	return max(ls.Lapsed, ls.before(l.Slot(now))-ls.Spent)
+}
+
+// spentIn returns how many of the spent units stay charged to a slot when the lease is given back:
+// of its units, in the order of their slots, those that follow the lapsed ones. None was spent in a
+// later slot than it stays charged to.
+func (ls *Lease) spentIn(slot int64) int64 {
+	return max(min(ls.before(slot+1), ls.Lapsed+ls.Spent)-max(ls.before(slot), ls.Lapsed), 0)
 }
 
 // outside returns the units in use outside the lease.
@@ -71,6 +100,8 @@ func (ls *Lease) Spend(l *Limit, now, cost int64) bool {
 func (ls *Lease) SpendWorth(l *Limit, now, cost int64) {
 	if l.algorithm == TokenBucket {
 		*ls = ls.drained(l, now)
+	} else if ls.Span > 0 {
+		ls.Lapsed = ls.lapsed(l, now)
 	}
 	ls.Units -= cost
 	ls.Spent += cost
@@ -82,13 +113,13 @@ func (ls *Lease) Take(l *Limit) (taken Lease) {
 	ls.Used, ls.Part = taken.outside(l)
 	ls.Units, ls.HeldPart = 0, 0
 	if l.algorithm != TokenBucket {
-		ls.Spent = 0 // it goes with the taken lease, see Claim.Return
+		ls.Spent, ls.Span, ls.Lapsed = 0, 0, 0 // they go with the taken lease, see Claim.Return
 	}
 	return taken
 }
 
-// isAhead reports whether a lease on a sliding or fixed limit is charged to a slot
-// that begins only after now.
+// isAhead reports whether the last slot of a lease on a sliding or fixed limit begins only after
+// now.
 func (ls Lease) isAhead(l *Limit, now int64) bool { return l.Ends(ls.At-1) > now }
 
 // Slow reports whether a key of a sliding limit is known to stay within a quarter of the limit's
@@ -100,21 +131,19 @@ func (ls Lease) Slow(l *Limit, met, now int64) bool {
 	return (ls.Used-ls.Units)*slowShare*slots <= l.amount*passed
 }
 
-// Join adds a granted lease to the lease of its holder, and returns the units to be given back
-// because they don't fit in. It also restores a lease that was taken out for giving back and was
-// not given back.
+// Join adds a granted lease to the lease of its holder, and returns what doesn't fit in and is to be
+// given back, which may be nothing. It also restores a lease that was taken out for giving back and
+// was not given back. A lease with a span can't be added to another: it replaces that.
 func (ls *Lease) Join(l *Limit, granted Lease) (back Lease) {
 	switch {
 	case l.algorithm == TokenBucket:
 		ls.joinBucket(l, granted)
-	case ls.At == granted.At:
+	case ls.At == granted.At && ls.Span == 0 && granted.Span == 0:
 		granted.Units += max(ls.Units, 0)
 		granted.Spent += ls.Spent
 		granted.Used = max(granted.Used, ls.Used)
 		*ls = granted
-	case ls.Units <= 0:
-		*ls = granted
-	case ls.At < granted.At:
+	case ls.Units <= 0 || ls.At <= granted.At || granted.Span > 0:
 		back, *ls = *ls, granted
 	default:
 		back = granted
@@ -259,11 +288,8 @@ func (ls Lease) Settles(l *Limit, now int64) int64 {
 	if l.Expiry(ls.At) <= now {
 		return 0
 	}
-	settles := max(ls.Units, 0)
-	if ls.Spent > 0 && ls.isAhead(l, now) {
-		settles += ls.Spent
-	}
-	return settles
+	ahead := ls.Lapsed + ls.Spent - max(ls.before(l.Slot(now)+1), ls.Lapsed)
+	return max(ls.Units, 0) + max(ahead, 0)
 }
 
 // InUse returns the known number of units in use by all holders, including the units of the lease.

@@ -162,8 +162,8 @@ func (r *leases) claim(s *source, h *holder) {
 	}
 	if s.pick(4) == 0 {
 		c.Processes = s.upTo(40)
-		c.Next = r.ahead && s.pick(2) == 0
 	}
+	c.Spread = r.ahead && s.pick(2) == 0
 	if late := r.limit.MaxLate(); r.ahead && late > 0 && s.pick(2) == 0 { // few enough for it
 		c.Want = min(c.Want, late)
 		c.Min, c.Extra = min(c.Min, c.Want), 1+s.upTo(late-1)
@@ -275,6 +275,27 @@ func (r *leases) fits() {
 	}
 	if r.p.Algorithm == limiter.TokenBucket {
 		r.fitsBucket(spent)
+		return
+	}
+	for ahead := range int64(8) {
+		r.remembers(onClock(r.now, ahead*int64(r.p.Window)/7))
+	}
+}
+
+// remembers checks that the state remembers all spent units at a later time, and those that leases
+// are then worth.
+func (r *leases) remembers(at int64) {
+	r.Helper()
+	want := r.oracle.used(r.p, at)
+	for _, h := range r.holders {
+		for _, ls := range append(append([]limiter.Lease{h.lease}, h.granted...), h.back...) {
+			want.Add(want, new(big.Rat).SetInt64(ls.Worth(&r.limit, at)))
+		}
+	}
+	probe := cloneState(r.state)
+	g := r.limit.Claim(&probe, limiter.Claim{Now: at})
+	if want.Cmp(new(big.Rat).SetInt64(g.Used)) > 0 {
+		r.Fatalf("%+v at %d: as of %d %v are spent or can be, and only %d are in use\n%+v\n%+v", r.p, r.now, at, want, g.Used, r.holders, r.state)
 	}
 }
 

@@ -133,13 +133,21 @@ func TestJoinSlots(t *testing.T) {
 		{"no lease", limiter.Lease{}, limiter.Lease{Units: 2, At: 5, Used: 3},
 			limiter.Lease{Units: 2, At: 5, Used: 3}, limiter.Lease{}},
 		{"spent lease", limiter.Lease{At: 5, Used: 9}, limiter.Lease{Units: 2, At: 6, Used: 3},
-			limiter.Lease{Units: 2, At: 6, Used: 3}, limiter.Lease{}},
+			limiter.Lease{Units: 2, At: 6, Used: 3}, limiter.Lease{At: 5, Used: 9}},
+		{"spent lease ahead", limiter.Lease{At: 9, Used: 9, Spent: 4}, limiter.Lease{Units: 2, At: 6, Used: 3},
+			limiter.Lease{Units: 2, At: 6, Used: 3}, limiter.Lease{At: 9, Used: 9, Spent: 4}},
 		{"same slot", limiter.Lease{Units: 1, At: 5, Used: 3}, limiter.Lease{Units: 2, At: 5, Used: 5},
 			limiter.Lease{Units: 3, At: 5, Used: 5}, limiter.Lease{}},
 		{"later slot", limiter.Lease{Units: 1, At: 5, Used: 3}, limiter.Lease{Units: 2, At: 6, Used: 5},
 			limiter.Lease{Units: 2, At: 6, Used: 5}, limiter.Lease{Units: 1, At: 5, Used: 3}},
 		{"earlier slot", limiter.Lease{Units: 1, At: 5, Used: 3}, limiter.Lease{Units: 2, At: 4, Used: 5},
 			limiter.Lease{Units: 1, At: 5, Used: 3}, limiter.Lease{Units: 2, At: 4, Used: 5}},
+		{"spread, same slot", limiter.Lease{Units: 1, At: 5, Used: 3}, limiter.Lease{Units: 2, At: 5, Span: 2, Used: 5},
+			limiter.Lease{Units: 2, At: 5, Span: 2, Used: 5}, limiter.Lease{Units: 1, At: 5, Used: 3}},
+		{"spread, earlier slot", limiter.Lease{Units: 1, At: 5, Span: 1, Used: 3}, limiter.Lease{Units: 2, At: 4, Span: 2, Used: 5},
+			limiter.Lease{Units: 2, At: 4, Span: 2, Used: 5}, limiter.Lease{Units: 1, At: 5, Span: 1, Used: 3}},
+		{"same slot, was spread", limiter.Lease{Units: 1, At: 5, Span: 1, Used: 3}, limiter.Lease{Units: 2, At: 5, Used: 5},
+			limiter.Lease{Units: 2, At: 5, Used: 5}, limiter.Lease{Units: 1, At: 5, Span: 1, Used: 3}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			lease := tt.lease
@@ -277,32 +285,70 @@ func TestResetIsEnough(t *testing.T) {
 	}
 }
 
-// A grant for the next slot can be spent in this slot and in the next, and counts for a window from
-// the next one on, unless it is given back before.
-func TestGrantsForTheNextSlot(t *testing.T) {
+// A grant that is spread is charged evenly to its slots. A unit can be spent in its slot or earlier.
+// When the lease is given back, spent units stay in their slots or move to the slot of now, and all
+// others are free, also those of past slots.
+func TestSpreadGrants(t *testing.T) {
 	l := mustNew(t, limiter.Params{Amount: 100, Window: 10 * time.Second, Slots: 10})
-	var s limiter.State
-	l.Claim(&s, limiter.Claim{Want: 70})
-	lease := l.Claim(&s, limiter.Claim{Min: 1, Want: 1, Extra: 3, Next: true}).Lease
-	if lease.At != 1 || lease.Units != 4 {
-		t.Fatalf("granted %+v, want 4 units of slot 1", lease)
-	}
-	if !lease.Spend(&l, second-1, 1) || !lease.Spend(&l, 2*second-1, 1) || lease.Spend(&l, 2*second, 1) {
-		t.Errorf("%+v can't be spent in its own slot and the one before only", lease)
-	}
-	for at, left := range map[int64]int64{11*second - 2: 26, 11*second - 1: 96, 12*second - 1: 100} {
-		state := cloneState(s)
-		if g := l.Claim(&state, limiter.Claim{Now: at, Want: 100}); g.Units != left {
-			t.Errorf("at %v %d units are left, want %d", time.Duration(at), g.Units, left)
+	type spending struct{ at, units, worth int64 } // what can be spent before
+	for _, tt := range []struct {
+		name   string
+		spends []spending
+		back   int64 // the slot in which the rest is given back
+		want   []int64
+	}{
+		{"nothing", nil, 2, []int64{70, 0, 0, 0}},
+		{"each in its slot", []spending{{0, 2, 8}, {1, 2, 6}, {2, 2, 4}, {3, 2, 2}}, 3, []int64{72, 2, 2, 2}},
+		{"early", []spending{{0, 7, 8}}, 0, []int64{77, 0, 0, 0}},
+		{"early, and given back later", []spending{{0, 7, 8}}, 1, []int64{72, 5, 0, 0}},
+		{"late", []spending{{2, 1, 4}, {3, 1, 2}}, 3, []int64{70, 0, 1, 1}},
+		{"early and late", []spending{{0, 5, 8}, {3, 1, 2}}, 3, []int64{71, 2, 2, 1}},
+		{"the last slot is over", []spending{{0, 3, 8}, {4, 0, 0}}, 4, []int64{72, 1, 0, 0}},
+	} {
+		var s limiter.State
+		l.Claim(&s, limiter.Claim{Want: 70})
+		lease := l.Claim(&s, limiter.Claim{Min: 1, Want: 5, Extra: 3, Ahead: 3, Spread: true}).Lease
+		if lease.Units != 8 || lease.At != 3 || lease.Span != 3 {
+			t.Fatalf("granted %+v, want 8 units of slots 0 to 3", lease)
+		}
+		for _, spending := range tt.spends {
+			now := spending.at * second
+			if worth := lease.Worth(&l, now); worth != spending.worth || !lease.Spend(&l, now, spending.units) {
+				t.Errorf("%s: in slot %d %+v is worth %d, want %d", tt.name, spending.at, lease, worth, spending.worth)
+			}
+		}
+		settles := lease.Settles(&l, tt.back*second)
+		before := cloneState(s)
+		l.Claim(&s, limiter.Claim{Now: tt.back * second, Return: lease})
+		changed := int64(0)
+		for slot, want := range tt.want {
+			got := usedIn(s, int64(slot))
+			changed += max(usedIn(before, int64(slot))-got, 0)
+			if got != want {
+				t.Errorf("%s: slot %d has %d, want %d", tt.name, slot, got, want)
+			}
+		}
+		if settles != changed {
+			t.Errorf("%s: giving back settles %d, want %d", tt.name, settles, changed)
 		}
 	}
 	for _, algorithm := range []limiter.Algorithm{limiter.Fixed, limiter.TokenBucket} {
 		var s limiter.State
 		l := mustNew(t, limiter.Params{Algorithm: algorithm, Amount: 100, Window: 10 * time.Second})
-		if g := l.Claim(&s, limiter.Claim{Want: 1, Next: true}); g.At != 0 {
-			t.Errorf("%v: the grant is of %d, want 0", algorithm, g.At)
+		if g := l.Claim(&s, limiter.Claim{Want: 1, Ahead: 3, Spread: true}); g.At != 0 || g.Span != 0 {
+			t.Errorf("%v: granted %+v, want it in slot 0", algorithm, g)
 		}
 	}
+}
+
+// usedIn returns the units charged in a slot.
+func usedIn(s limiter.State, index int64) int64 {
+	for _, slot := range s.Slots {
+		if slot.Index == index {
+			return slot.Used
+		}
+	}
+	return 0
 }
 
 // The more processes claim for a key, the fewer units each is granted for later: together at most

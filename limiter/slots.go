@@ -14,7 +14,10 @@ func (s *State) claim(l *Limit, c Claim) Grant {
 	}
 	g := l.grantSlots(c, s.used(l, c.Now))
 	if g.Units > 0 {
-		s.add(g.At, g.Units)
+		for i := range g.Span + 1 {
+			slot := g.At - g.Span + i
+			s.add(slot, g.before(slot+1)-g.before(slot))
+		}
 	} else if c.Min > 0 {
 		g.Retry = s.retry(l, c)
 	}
@@ -26,21 +29,35 @@ func (s *State) claim(l *Limit, c Claim) Grant {
 func (l *Limit) grantSlots(c Claim, used int64) Grant {
 	g := l.share(c, l.amount-used)
 	g.Used = used + g.Units
-	g.At = l.Slot(c.Now) + l.ahead(c, g)
+	g.At = l.Slot(c.Now)
+	switch ahead := max(min(c.Ahead, l.MaxAhead()), 0); {
+	case g.Units == 0:
+	case c.Spread:
+		g.Span = l.span(c, g, min(ahead, MaxSpan))
+		g.At += g.Span
+	default:
+		g.At += l.late(c, g, ahead)
+	}
 	return g
 }
 
-// ahead returns how many slots later than its own a grant is charged, see [Claim.Ahead].
-func (l *Limit) ahead(c Claim, g Grant) (slots int64) {
-	if c.Next && l.algorithm == Sliding {
-		slots = 1
-	}
+// MaxSpan is the most slots that [Claim.Spread] charges beside the slot of the claim.
+const MaxSpan = 60
+
+// span returns over how many slots after its own a grant is spread, see [Claim.Spread].
+func (l *Limit) span(c Claim, g Grant, ahead int64) int64 {
+	asked := min(max(c.Want, c.Min), l.amount) + min(max(c.Extra, 0), l.amount)
+	return max((ahead+1)*g.Units/asked-1, 0)
+}
+
+// late returns how many slots later than its own a grant is charged as a whole, see [Claim.Ahead].
+func (l *Limit) late(c Claim, g Grant, ahead int64) int64 {
 	extra := g.Units - c.Want
-	if extra <= 0 || c.Ahead <= 0 {
-		return slots
+	if extra <= 0 {
+		return 0
 	}
 	free := max(l.amount-g.Used, 0) * freeParts / l.amount * int64(l.slots) / freeParts
-	return max(slots, min(c.Ahead, l.MaxAhead(), free, l.LateSlots()/max(extra, c.Want)))
+	return min(ahead, free, l.LateSlots()/max(extra, c.Want))
 }
 
 // freeParts is the precision with which the free part of a limit is computed: coarse enough for the
@@ -52,27 +69,24 @@ const freeParts = 1024
 // fewer slots.
 func (l *Limit) LateSlots() int64 { return l.MaxLate() * l.MaxAhead() }
 
-// giveBack gives back the units of a lease. If its slot is in the future, giveBack moves its spent
-// units to the slot of now, which is not before they were spent.
+// giveBack gives back the units of a lease. Spent units that are charged to slots in the future
+// are moved to the slot of now, which is not before they were spent.
 func (s *State) giveBack(l *Limit, c Claim) {
-	if c.Return.Units > 0 {
-		s.add(c.Return.At, -c.Return.Units)
+	ls := &c.Return
+	if ls.Units <= 0 && ls.Spent <= 0 {
+		return
 	}
-	if slot := l.Slot(c.Now); c.Return.Spent > 0 && c.Return.At > slot {
-		moved := min(c.Return.Spent, s.at(c.Return.At))
-		s.add(c.Return.At, -moved)
-		s.add(slot, moved)
-	}
-}
-
-// at returns the units charged in a slot.
-func (s *State) at(index int64) int64 {
-	for _, slot := range s.Slots {
-		if slot.Index == index {
-			return Clamp(slot.Used)
+	ls.Units, ls.Spent = Clamp(ls.Units), Clamp(ls.Spent)
+	ls.Span, ls.Lapsed = min(max(ls.Span, 0), MaxSpan), Clamp(ls.Lapsed)
+	now := l.Slot(c.Now)
+	for i := range ls.Span + 1 {
+		slot := ls.At - ls.Span + i
+		spent := ls.spentIn(slot)
+		s.add(slot, ls.before(slot)+spent-ls.before(slot+1))
+		if slot > now {
+			s.add(now, -s.add(slot, -spent))
 		}
 	}
-	return 0
 }
 
 // used returns the units that count at now.
@@ -106,8 +120,9 @@ func (s *State) retry(l *Limit, c Claim) time.Duration {
 	return time.Duration(l.window) // not reached: all slots together leave c.Min free
 }
 
-// add charges units to a slot. A negative number gives them back, as far as the slot has them.
-func (s *State) add(index, units int64) {
+// add charges units to a slot. A negative number gives them back, as far as the slot has them. It
+// returns the difference made.
+func (s *State) add(index, units int64) (added int64) {
 	i, found := slices.BinarySearchFunc(s.Slots, index, func(slot Slot, index int64) int {
 		switch {
 		case slot.Index < index:
@@ -119,11 +134,13 @@ func (s *State) add(index, units int64) {
 	})
 	if !found {
 		if units <= 0 {
-			return
+			return 0
 		}
 		s.Slots = slices.Insert(s.Slots, i, Slot{Index: index})
 	}
-	s.Slots[i].Used = Clamp(Clamp(s.Slots[i].Used) + min(units, maxUsed))
+	was := Clamp(s.Slots[i].Used)
+	s.Slots[i].Used = Clamp(was + min(units, maxUsed))
+	return s.Slots[i].Used - was
 }
 
 // Coarsen joins the slots of a state that are together. Joined units are remembered as long as the

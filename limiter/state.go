@@ -73,17 +73,18 @@ type Claim struct {
 	// the units left is then granted as Extra, so that all processes together hold at most half of
 	// them.
 	Processes int64
-	// Next charges a grant of a sliding limit at least one slot later than that of Now, however much
-	// the key has used, so that its lease outlasts the current slot. Units spent before the end of
-	// the current slot are forgotten a slot late. Other algorithms ignore Next.
-	Next bool
+	// Spread charges a grant of a sliding limit evenly to the slot of Now and as many slots after it
+	// as Ahead says, at most [MaxSpan] and [Limit.MaxAhead], and to proportionally fewer slots if
+	// fewer units are granted than Want and Extra. So a key that needs as many units in as many slots
+	// spends each unit in its slot, and none is forgotten late. Other algorithms ignore Spread.
+	Spread bool
 	// Lasts is for how many nanoseconds after Now a lease on a token bucket keeps its full worth,
 	// at most [Limit.MaxLasts]. It needs Extra units, and a bucket that is not so full that the
 	// units draining in that time must be kept free. Otherwise a lease drains from Now on, as the
 	// bucket does, after the units spent by its holder. Other algorithms ignore Lasts.
 	Lasts int64
 	// Return is a lease of the same key. Its unspent units are given back before anything is
-	// granted. If the lease was charged ahead, its spent units are moved to the slot of Now.
+	// granted. Spent units that were charged ahead are moved to the slot of Now.
 	Return Lease
 	// Charge is charged regardless of the limit, for units admitted while the store was
 	// unreachable.

@@ -95,7 +95,6 @@ type entry struct {
 	unawaited  bool // made by such requests alone
 	extra      int64
 	ahead      int64
-	next       bool // the grant is for the slot after this one
 	renews     bool // a renewal: no request waits for it
 	assumed    bool // the limit was chosen before the client's record was read
 	give       limiter.Lease

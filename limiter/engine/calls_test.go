@@ -87,11 +87,11 @@ func TestClaimsOfManyMachines(t *testing.T) {
 	}{
 		{"one", 1, 10_000, many, [3]float64{0.02, 0.02, 0.02}},
 		{"two", 2, 10_000, many, [3]float64{0.03, 0.03, 0.02}},
-		{"four", 4, 10_000, many, [3]float64{0.05, 0.05, 0.05}},
-		{"eight", 8, 10_000, many, [3]float64{0.09, 0.07, 0.05}},
-		{"bursts", 4, 10_000, bursts, [3]float64{0.08, 0.03, 0.03}},
-		{"one is busy", 4, 10_000, busy, [3]float64{0.04, 0.02, 0.02}},
-		{"a thousand", 4, 1000, evenly(13.3), [3]float64{0.35, 0.08, 0.2}},
+		{"four", 4, 10_000, many, [3]float64{0.025, 0.05, 0.05}},
+		{"eight", 8, 10_000, many, [3]float64{0.025, 0.07, 0.05}},
+		{"bursts", 4, 10_000, bursts, [3]float64{0.05, 0.03, 0.03}},
+		{"one is busy", 4, 10_000, busy, [3]float64{0.03, 0.02, 0.02}},
+		{"a thousand", 4, 1000, evenly(13.3), [3]float64{0.055, 0.08, 0.2}},
 	} {
 		for i, algorithm := range algorithms {
 			t.Run(fmt.Sprint(of.name, " ", algorithm), func(t *testing.T) {

@@ -45,17 +45,20 @@ type body struct {
 	unused atomic.Uint32 // how many sweeps found that no request used it since the previous sweep
 
 	mu         sync.Mutex
-	lease      lease // guarded by mu, like known, headroom, and all from limitIs to ahead: unspent units, and the known state of the rest
+	lease      lease // guarded by mu, like known, headroom, and all from lapsed to span: unspent units, and the known state of the rest
 	known      knowledge
 	rareNumber atomic.Uint32 // of the fields that few cells have, written under mu; 0 if they are zero, or wasMoved
 	headroom   headroom
 	refused    tally  // requests, since the cell was made
 	size       uint32 // of the key's text in bytes
+	lapsed     uint32 // of the lease; only renewals have a span, and at most maxRenewal units
 	limitIs    uint16 // the number of the last limit of a request, or of the last chosen one; 0 if there was none
 	kind       kind
 	dead       bool
 	ahead      uint8   // the number of slots that the last lease was charged ahead, up to 255
-	first      [3]byte // of the text, if the cell is ofSlots
+	span       uint8   // of the lease
+	phase      uint8   // when in its slot the lease was granted, in 256ths
+	first      [1]byte // of the text, if the cell is ofSlots
 }
 
 // kind says what a cell counts, and so what follows its body.
@@ -236,11 +239,11 @@ func (b *body) touch() {
 }
 
 // spendableLocked reports whether the lease covers a debit. Units that may be given back are spent
-// in the slot they are charged to, and not from a lease that was charged ahead: giving that back
-// would move them.
+// in the slot they are charged to, and not from a lease that was charged ahead or spread: giving that
+// back would move them.
 func (b *body) spendableLocked(d *Debit, now int64) bool {
 	lease := b.leaseLocked()
-	return lease.Worth(&d.Limit.Limit, now) >= d.Cost && (d.Counting == Always || !d.Limit.CountsSlots() || lease.At <= d.Limit.Slot(now))
+	return lease.Worth(&d.Limit.Limit, now) >= d.Cost && (d.Counting == Always || !d.Limit.CountsSlots() || lease.At <= d.Limit.Slot(now) && lease.Span == 0)
 }
 
 // spendLocked takes a debit from the lease, which must cover it.

@@ -176,7 +176,8 @@ func (t *table) moveLocked(s *shard, b *body) bool {
 	fresh := cell{s.newBodyLocked(old.kind, old.id, old.text(), old.hash), t}
 	fresh.unused.Store(old.unused.Load())
 	fresh.setLeaseLocked(old.leaseLocked())
-	fresh.known, fresh.headroom, fresh.limitIs, fresh.ahead = old.known, old.headroom, old.limitIs, old.ahead
+	fresh.known, fresh.headroom, fresh.limitIs = old.known, old.headroom, old.limitIs
+	fresh.ahead, fresh.phase = old.ahead, old.phase
 	fresh.refused.counted.Store(old.refused.counted.Load())
 	if r := old.rare(); r != nil {
 		fresh.rareNumber.Store(t.rares.add(r.copied(fresh.body)))

@@ -162,8 +162,8 @@ func (w *writer) claimOf(en *entry, term *storage.Term, now int64) (storage.Clai
 	return storage.Claim{
 		ID: c.id, Key: name.Key, Former: name.Former, Limit: en.limit.Limit,
 		Claim: limiter.Claim{
-			Now: now, Min: en.cost, Want: en.wanted, Extra: w.extraOf(en), Ahead: en.ahead,
-			Processes: w.conn.processes(), Next: en.next, Lasts: w.lastsOf(en),
+			Now: now, Min: en.cost, Want: en.wanted, Extra: w.extraOf(en), Ahead: en.ahead, Spread: en.renews,
+			Processes: w.conn.processes(), Lasts: w.lastsOf(en),
 			Return: en.give, Charge: en.charge,
 		},
 	}, err

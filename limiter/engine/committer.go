@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -97,6 +98,9 @@ func (m *committer) loop() {
 		case a := <-m.newsroom.heard:
 			m.hear(a)
 		case <-m.queue.woken:
+			if m.conn.roundTrip() > 0 {
+				runtime.Gosched() // see gather
+			}
 			if m.turn() {
 				m.queue.wakeUp() // there may be more
 			}
@@ -171,7 +175,9 @@ const (
 // gather lets the open batch fill up after one of size n: a commit costs several times as much as
 // one more claim in it. It waits until as many entries have come as before, which in the end are
 // all concurrent clients. For a single client it doesn't wait. Nor does it for a store on a network:
-// there a batch fills up during the call for the one before, and the server would be idle.
+// there a batch fills up during the call for the one before, and the server would be idle. Only the
+// requests that are ready to run may join first: otherwise the first one to wake the committer would
+// have a call for itself.
 func (m *committer) gather(n int) {
 	if m.conn.roundTrip() > 0 || !m.queue.await(n) {
 		return

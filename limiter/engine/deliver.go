@@ -64,7 +64,7 @@ func (l *leases) deliver(en *entry, now int64) {
 	was := c.lease.at
 	l.giveLeaseLocked(c, en.limit, c.joinLocked(en.limit, granted), now)
 	if c.lease.at != was && en.limit.CountsSlots() {
-		c.ahead = uint8(min(max(c.lease.at-en.limit.Slot(now), 0), 255))
+		c.beginLocked(en.limit, now)
 	}
 	en.spendAfterwardsLocked(now)
 	en.learnedLocked(true)

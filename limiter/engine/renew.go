@@ -8,19 +8,21 @@ import (
 
 // On a store on a network, a lease is renewed before it is used up, and before the end of the slot
 // in which it can be spent, while requests go on to spend it. So a key in constant use waits for
-// the store only at first. A lease of a sliding limit is charged some slots ahead, while much of the
-// limit is free, so that it lasts for these slots.
+// the store only at first. The renewed lease of a sliding limit is spread over the slots in which
+// the key is expected to spend it.
 
 const (
 	// enough is how many more round trips a lease should last when it is renewed: one for the call
 	// under way, one for its own call, and two spare ones for a key that speeds up.
 	enough = 4
+	// rarely is in how many round trips a slow key has no request.
+	rarely = 64
 	// lasts is how long a renewed lease should last, at the key's rate.
 	lasts = time.Second
 	// leastSpent is how many units a key must have spent of a lease for its rate to be known, and
 	// how many it must be expected to spend of the next lease.
 	leastSpent = 4
-	// steadySpent is leastSpent for a lease that is charged ahead.
+	// steadySpent is leastSpent for a lease that is spread.
 	steadySpent = 2
 	// edgeSpent is how many units a key must spend of a lease for it to be renewed before it ends.
 	// Slower keys may not send another request before.
@@ -36,7 +38,8 @@ const (
 type renewal struct {
 	low   int64 // renew below this number of units
 	extra int64 // the number of units to add; 0 means no renewal
-	ahead int64 // the number of slots to charge ahead
+	ahead int64 // over how many slots after this one to spread them
+	gives bool  // give the lease back with the claim: no request is expected before the answer
 }
 
 // renewLocked claims units for the next requests of keys whose leases are almost used up, after a
@@ -65,7 +68,7 @@ type use struct {
 	limit    *Limit
 	lease    limiter.Lease
 	headroom headroom
-	granted  int64 // slots ahead
+	began    int64 // when the lease was granted
 	counting Counting
 	now      int64
 
@@ -74,7 +77,7 @@ type use struct {
 }
 
 func (c cell) useLocked(d *Debit, now int64) use {
-	return use{limit: d.Limit, lease: c.leaseLocked(), headroom: c.headroom, granted: int64(c.ahead), counting: d.Counting, now: now, processes: 1}
+	return use{limit: d.Limit, lease: c.leaseLocked(), headroom: c.headroom, began: c.beganLocked(d.Limit, now), counting: d.Counting, now: now, processes: 1}
 }
 
 // renewal returns how to renew the lease.
@@ -87,7 +90,7 @@ func (u *use) renewal() (re renewal) {
 	} else {
 		re = u.ofBucket()
 	}
-	if u.lease.Units > re.low && !edge || u.lease.Left(&u.limit.Limit) < leastLeft {
+	if u.lease.Worth(&u.limit.Limit, u.now) > re.low && !edge || u.lease.Left(&u.limit.Limit) < leastLeft {
 		return renewal{}
 	}
 	re.extra = min(re.extra, maxRenewal)
@@ -98,70 +101,88 @@ func (u *use) renewal() (re renewal) {
 // renewed now because it is about to end.
 func (u *use) ofSlots() (re renewal, edge bool) {
 	pace, ends := u.pace(), u.limit.Ends(u.lease.At)
-	life, least := ends-u.began(), int64(leastSpent)
-	re.low = pace.in(enough * u.trip)
+	life, least := ends-u.began, int64(leastSpent)
 	if u.limit.Algorithm() == limiter.Sliding && u.counting == Always {
-		re.ahead = u.steady()
+		re = u.spread(pace)
 		edge = ends-u.now <= min(max(enough*u.trip, enough*pace.nanos/max(pace.units, 1)), life/edgeShare)
 		if edge = edge && (pace.units >= edgeSpent || re.ahead > 1); edge || u.lease.At > u.limit.Slot(u.now) {
 			re.ahead = max(re.ahead, 1)
 		}
 	}
+	re.low = pace.in(enough * u.trip)
 	if re.ahead > 0 {
-		expected := pace.in(u.limit.Ends(u.limit.Slot(u.now)+re.ahead) - u.now)
-		re.extra, least = expected+expected/spareShare, steadySpent
+		least, re.gives = steadySpent, pace.in(rarely*u.trip) == 0
 	} else {
 		re.extra = max(pace.in(min(int64(lasts), life)), int64(u.headroom.units))
 		re.low = max(re.low, re.extra/8)
 	}
-	if pace.units < least || re.extra < leastSpent {
+	if u.lease.Spent < least || re.extra < leastSpent {
 		return renewal{}, false
 	}
 	return re, edge
 }
 
-// began returns the beginning of the slot in which a lease of a sliding or fixed limit was granted.
-func (u *use) began() int64 { return u.limit.Ends(min(u.lease.At-u.granted, u.limit.Slot(u.now)) - 1) }
-
 // pace returns the rate at which a lease of a sliding or fixed limit is spent.
 func (u *use) pace() rate {
-	began := u.began()
-	return rate{u.lease.Spent, max(u.now-began, (u.limit.Ends(u.lease.At)-began)/64, 1)}
+	spent := u.lease.Spent
+	if u.lease.Span == 0 && spent > 1 {
+		spent-- // a request that waited for the lease has spent it at once
+	}
+	return rate{spent, max(u.now-u.began, (u.limit.Ends(u.lease.At)-u.began)/64, 1)}
 }
 
-// steady returns the number of slots that a lease of a key in steady use may be charged ahead: of the
-// window's slots at most the part that stays free of the amount if everybody goes on at the pace since the
-// key's first request, or if all processes spend as fast as this one. So units that are forgotten late by
-// these slots don't make a key be refused that keeps its pace. It is 0 for a limit without slots ahead and
-// a key that was first used just now.
-func (u *use) steady() int64 {
-	most := min(u.limit.Slots()/steadyShare, u.limit.MaxAhead())
-	if most == 0 || u.lease.At == 0 {
+// beganLocked returns when the lease of a sliding or fixed limit was granted, to a 256th of its slot.
+func (c cell) beganLocked(limit *Limit, now int64) int64 {
+	if !limit.CountsSlots() {
 		return 0
 	}
+	slot := min(c.lease.at-int64(c.ahead), limit.Slot(now))
+	begins := limit.Ends(slot - 1)
+	return begins + (limit.Ends(slot)-begins)/256*int64(c.phase)
+}
+
+// beginLocked notes when the lease of a sliding or fixed limit was granted.
+func (c cell) beginLocked(limit *Limit, now int64) {
+	slot := limit.Slot(now)
+	begins := limit.Ends(slot - 1)
+	c.ahead = uint8(min(max(c.lease.at-slot, 0), 255))
+	c.phase = uint8((now - begins) / max((limit.Ends(slot)-begins)/256, 1))
+}
+
+// spread returns how to renew a lease of a sliding limit by one that is spread over the slots in
+// which the key is expected to spend it. A key whose pace isn't known, because it was first used in
+// this slot or the one before, gets none.
+func (u *use) spread(pace rate) (re renewal) {
 	slots, slot := u.limit.Slots(), u.limit.Slot(u.now)
-	passed := min(slot-u.headroom.firstSlot(slot)-1, slots) // as a whole
-	if passed <= 0 {
-		return 0
+	most, passed := min(slots/spreadShare, u.limit.MaxAhead()), min(slot-u.headroom.firstSlot(slot)-1, slots)
+	if most == 0 || passed <= 0 || u.lease.At == 0 {
+		return re
 	}
 	used := u.lease.Used * slots / passed
-	if pace := u.pace(); pace.units >= edgeSpent {
+	if pace.units >= edgeSpent {
 		used = max(used, pace.in(int64(u.limit.Window()))*u.processes)
 	}
-	return max(min(most, (u.limit.Amount()-used)*slots/u.limit.Amount()), 0)
+	free := max((u.limit.Amount()-used)*slots/u.limit.Amount(), 0)
+
+	width := u.limit.Ends(slot) - u.limit.Ends(slot-1)
+	need := min(spreadUnits/max(pace.in(width), 1)+1, most)
+	expected := max(pace.in(need*width), 1)
+	re.extra = min(expected, u.lease.Left(&u.limit.Limit)/limiter.Claim{Processes: u.processes}.ExtraShare())
+	need = need * re.extra / expected
+	re.ahead = min(max(need-1, 0)+min(free, need/2+1), most)
+	return re
 }
 
-// steadyShare: a lease of a key in steady use is charged at most 1/steadyShare of a window's slots ahead.
-// A key that speeds up, against what its leases were granted for, loses about half of that part of its
-// limit, once.
-const steadyShare = 20
-
-// spareShare: 1/spareShare of the expected use is claimed on top of it, so that the lease lasts until
-// its slot ends.
-const spareShare = 4
+const (
+	// spreadUnits is how many units a lease of a key in steady use should have.
+	spreadUnits = 48
+	// spreadShare bounds how long the units of a key that stops are missing elsewhere: it is a part
+	// of the window.
+	spreadShare = 4
+)
 
 // edgeShare: in the last 1/edgeShare of its time a lease may be renewed before it is used up.
-const edgeShare = 4
+const edgeShare = 2
 
 // ofBucket returns how to renew a lease of a token bucket. Its spent units don't show the rate,
 // because a lease drains. So the rate is assumed to be the refill rate, the highest sustained one.
@@ -211,23 +232,20 @@ func (r rate) in(d int64) int64 {
 	return int64(min(float64(r.units)*float64(d)/float64(r.nanos), maxRenewal))
 }
 
-// renewLocked adds a claim for later use to the open batch. The cell keeps its lease, to be spent
-// meanwhile. If the batch has enough renewals, the key's next request tries again. The cell must be
-// locked.
+// renewLocked adds a claim for later use to the open batch. Unless re.gives, the cell keeps its lease,
+// to be spent meanwhile. If the batch has enough renewals, the key's next request tries again. The
+// cell must be locked.
 func (b *batch) renewLocked(c cell, d *Debit, re renewal, now int64) {
 	if b.renewals == maxRenewals {
 		return
 	}
 	b.renewals++
-	if re.ahead > 0 {
-		c.headroom.units = uint16(min(re.extra, maxHeadroom))
-	}
 	e := &entry{
 		cell: c, limit: d.Limit, batch: b,
-		cost: 1, wanted: 1, extra: re.extra, ahead: re.ahead, next: re.ahead > 0, renews: true,
+		cost: 1, wanted: 1, extra: re.extra, ahead: re.ahead, renews: true,
 		client: d.client(), parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
 	}
-	if c.lease.units == 0 {
+	if lease := c.leaseLocked(); re.gives || lease.Worth(&d.Limit.Limit, now) == 0 {
 		b.giveWithLocked(e, now) // moves its spent units to the slot of now
 	} else if last := b.entryOf(c); last != nil {
 		e.given = last.given

@@ -145,6 +145,8 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 				{Now: start, Min: 1, Want: 1, Charge: limiter.Charge{At: v, Units: 1}},
 				{Now: start, Min: 1, Want: 1, Return: limiter.Lease{At: slot, Units: v, Used: v}},
 				{Now: start, Min: 1, Want: 1, Return: limiter.Lease{At: v, Units: 1, Used: 1}},
+				{Now: start, Min: 1, Want: 1, Return: limiter.Lease{At: slot, Units: 1, Used: 1, Spent: v, Span: v, Lapsed: v}},
+				{Now: start, Min: 1, Want: 1, Extra: v, Ahead: v, Spread: true},
 			} {
 				claims = append(claims, storage.Claim{ID: limitID(i), Key: key(j), Limit: l, Claim: c})
 			}

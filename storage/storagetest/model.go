@@ -155,7 +155,7 @@ func (tr *traffic) next() storage.Claim {
 	c.Want = c.Min + tr.rand.Int64N(1+l.Capacity()/4)
 	c.Extra, c.Ahead = tr.rand.Int64N(20), tr.rand.Int64N(40)
 	c.Lasts = tr.rand.Int64N(l.MaxLasts() + 2)
-	c.Processes, c.Next = tr.rand.Int64N(30), tr.rand.IntN(8) == 0
+	c.Processes, c.Spread = tr.rand.Int64N(30), tr.rand.IntN(4) == 0
 	if lease := tr.leases[cell{c.ID, c.Key}]; lease.Units > 0 && tr.rand.IntN(2) == 0 {
 		lease.Units = tr.rand.Int64N(lease.Units + 1)
 		c.Return = lease

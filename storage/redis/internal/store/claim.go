@@ -176,16 +176,19 @@ const exact = int64(1) << 46
 
 func (b *batch) addSlots(c *storage.Claim, own, former, earliest int64) {
 	l := &c.Limit
-	number, next := b.limit(c, earliest), c.Next && l.Algorithm() == limiter.Sliding
-	if c.Return.Units > 0 || c.Return.Spent > 0 {
-		b.op('r', index(c.Return.At), units(c.Return.Units), units(c.Return.Spent))
+	number, ahead := b.limit(c, earliest), max(min(c.Ahead, l.MaxAhead()), 0)
+	if c.Spread {
+		ahead = min(ahead, limiter.MaxSpan)
+	}
+	if back := &c.Return; back.Units > 0 || back.Spent > 0 {
+		b.op('r', index(back.At), units(back.Units), units(back.Spent), min(max(back.Span, 0), limiter.MaxSpan), units(back.Lapsed))
 	}
 	if c.Charge.Units > 0 {
 		b.op('c', index(c.Charge.At), units(c.Charge.Units), bit(c.Charge.Floor))
 	}
 	b.op('s', own, former, number)
 	b.asks(c)
-	b.numbers(bit(next), max(min(c.Ahead, l.MaxAhead()), 0))
+	b.numbers(ahead, bit(c.Spread))
 }
 
 // limit returns the number of a claim's limit in the batch.

@@ -127,7 +127,7 @@ func (w *claimWorld) claim() storage.Claim {
 	}
 	c := storage.Claim{ID: w.id, Key: storage.Key{1}, Limit: l, Claim: limiter.Claim{
 		Now: w.now - w.upTo(int64(time.Second))*int64(w.IntN(2)), Min: w.upTo(most), Extra: w.upTo(most),
-		Ahead: w.upTo(100), Lasts: w.upTo(2 * l.MaxLasts()), Processes: w.upTo(50), Next: w.IntN(6) == 0,
+		Ahead: w.upTo(100), Lasts: w.upTo(2 * l.MaxLasts()), Processes: w.upTo(50), Spread: w.IntN(3) == 0,
 	}}
 	c.Min *= int64(w.IntN(2))
 	c.Want = c.Min + w.upTo(most)

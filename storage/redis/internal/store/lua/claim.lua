@@ -41,18 +41,22 @@ end
 local MOST = 230584300921369 -- units in a slot that are believed: limiter.maxUsed
 
 local function add(st, index, units)
-  local was = st.used[index]
-  if units == 0 or (units < 0 and not was) then return end
-  st.used[index] = math.min(math.max((was or 0) + math.min(units, MOST), 0), MOST)
-  st.changed = true
+  local was = st.used[index] or 0
+  local is = math.min(math.max(was + math.min(units, MOST), 0), MOST)
+  if is == was then return 0 end
+  st.used[index], st.changed = is, true
+  return is - was
 end
 
+-- through returns how many of the units of a lease are charged to its first slots.
+local function through(units, slots, span) return math.floor(units * slots / (span + 1)) end
+
 local limits = {} -- by their numbers: what claims of one limit share
-local back, charge -- what the next claim gives back and charges: a slot, and two numbers
+local back, charge -- what the next claim gives back and charges
 
 local function slots(i, former, limit)
   local amount, slot, oldest, newest, length = limit[1], limit[2], limit[3], limit[4], limit[5]
-  local min, want, extra, ahead, most = num(), num(), num(), num(), num()
+  local min, want, extra, ahead, spread = num(), num(), num(), num(), num()
   local st = load(i, 's')
   if former > 0 then
     local old = load(former, 's')
@@ -69,13 +73,14 @@ local function slots(i, former, limit)
     end
     return sum
   end
-  if back then
-    local at, units, spent = back[1], back[2], back[3]
-    if units > 0 then add(st, at, -units) end
-    if spent > 0 and at > slot then
-      local moved = math.min(spent, st.used[at] or 0)
-      add(st, at, -moved)
-      add(st, slot, moved)
+  if back then -- limiter.State.giveBack
+    local units, spent, span, lapsed = back[2], back[3], back[4], back[5]
+    local first, all = back[1] - span, units + spent
+    for i = 0, span do
+      local from, to = through(all, i, span), through(all, i + 1, span)
+      local stays = math.max(math.min(to, lapsed + spent) - math.max(from, lapsed), 0)
+      add(st, first + i, from + stays - to)
+      if first + i > slot then add(st, slot, -add(st, first + i, -stays)) end
     end
     back = nil
   end
@@ -88,14 +93,20 @@ local function slots(i, former, limit)
   local before, at = used(), slot
   local units = share(min, want, extra, limit[7], amount - before)
   if units > 0 then
-    local more = units - want
-    if more > 0 and most > 0 then -- limiter.Limit.ahead
+    local more, span = units - want, 0
+    if spread == 1 then -- limiter.Limit.span
+      local asked = math.min(math.max(want, min), amount) + math.min(extra, amount)
+      ahead = math.max(math.floor((ahead + 1) * units / asked) - 1, 0)
+      span = ahead
+    elseif more <= 0 then
+      ahead = 0
+    elseif ahead > 0 then -- limiter.Limit.late
       local free = math.max(amount - before - units, 0)
       free = math.floor(math.floor(free * 1024 / amount) * length / 1024)
-      ahead = math.max(ahead, math.min(most, free, math.floor(limit[6] / math.max(more, want))))
+      ahead = math.min(ahead, free, math.floor(limit[6] / math.max(more, want)))
     end
     at = slot + ahead
-    add(st, at, units)
+    for i = 0, span do add(st, at - span + i, through(units, i + 1, span) - through(units, i, span)) end
   elseif min > 0 then -- when is there enough?
     local order, left = {}, amount - before
     for index in pairs(st.used) do
@@ -281,7 +292,7 @@ while kind do
   if kind == 's' then
     answers[#answers + 1] = slots(num(), num(), limits[num()])
   elseif kind == 'r' then
-    back = {num(), num(), num()}
+    back = {num(), num(), num(), num(), num()}
   elseif kind == 'c' then
     charge = {num(), num(), num()}
   elseif kind == 'l' then
