@@ -221,9 +221,7 @@ platform. No running Caddy is asked.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
-				out := json.NewEncoder(cmd.OutOrStdout())
-				out.SetIndent("", "  ")
-				return out.Encode(runningVersions())
+				return writeJSON(cmd.OutOrStdout(), runningVersions())
 			}
 			return runningVersions().write(cmd.OutOrStdout())
 		},
