@@ -45,7 +45,7 @@ type run struct {
 	denied      map[string]int64 // by reason
 	skipped     map[string]int64 // by reason
 	facts       logFacts
-	own         agreement
+	own         Agreement
 	survey      *survey // nil unless limits are suggested
 }
 
