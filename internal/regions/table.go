@@ -42,16 +42,6 @@ type (
 // namesPerKey is the most names per key.
 const namesPerKey = 4
 
-// isNamedLocked reports whether the key currently has a name.
-func (k *key) isNamedLocked(as storage.Key) bool {
-	for _, key := range k.names {
-		if key == as {
-			return true
-		}
-	}
-	return false
-}
-
 // named is the counts of components under a name. It is guarded by table.mu.
 type named struct {
 	counts region.Counts
