@@ -166,7 +166,7 @@ func insteadOfMatcher(word string, args []string) string {
 	line := strings.Join(append([]string{word}, args...), " ")
 	rest := strings.TrimPrefix(line, word)
 	if spaced, ok := matcher.WithoutCommas(append([]string{word}, args...)); ok {
-		return matcher.NoCommas + " write " + spaced
+		return matcher.NoCommas + ": write " + spaced
 	}
 	switch other := otherMatchers[word]; {
 	case isFileName(word):
