@@ -100,8 +100,7 @@ func (z *zoneCompiler) scalingOf(limit *engine.Limit) *engine.Scaling {
 	for level := range scaling.Levels {
 		scaling.Levels[level] = limit
 		if share := reputation.Level(level).Share(); scaled && share < 100 {
-			scaled := z.app.limit(limit.ID, limit.Scale(share))
-			scaling.Levels[level] = &scaled
+			scaling.Levels[level] = new(z.app.limit(limit.ID, limit.Scale(share)))
 		}
 	}
 	if !scaled && scaling.Ban.After == 0 {

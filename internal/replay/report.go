@@ -203,8 +203,7 @@ func b2i(b bool) int {
 }
 
 func moment(at int64) *time.Time {
-	t := time.Unix(0, at).UTC().Truncate(time.Millisecond)
-	return &t
+	return new(time.Unix(0, at).UTC().Truncate(time.Millisecond))
 }
 
 func (r *run) limitReport(s *series) LimitReport {
