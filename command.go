@@ -246,10 +246,7 @@ func (v versions) write(w io.Writer) error {
 }
 
 func (v versions) moduleText() string {
-	text := v.Module
-	if text == "" {
-		text = "unknown"
-	}
+	text := cmp.Or(v.Module, "unknown")
 	if v.Revision != "" {
 		text += ", revision " + v.Revision
 	}

@@ -2,6 +2,8 @@ package regions
 
 import (
 	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -121,9 +123,7 @@ func (t *table) all() (keys []*key) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.RLock()
-		for _, k := range s.keys {
-			keys = append(keys, k)
-		}
+		keys = slices.AppendSeq(keys, maps.Values(s.keys))
 		s.mu.RUnlock()
 	}
 	return keys

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -81,14 +82,9 @@ func (of *offender) note(at int64, status int, agent string) {
 
 // heaviest returns the offenders, the most refused first.
 func (o *offenders) heaviest() []*offender {
-	all := make([]*offender, 0, len(o.of))
-	for _, of := range o.of {
-		all = append(all, of)
-	}
-	slices.SortFunc(all, func(a, b *offender) int {
+	return slices.SortedFunc(maps.Values(o.of), func(a, b *offender) int {
 		return cmp.Or(cmp.Compare(b.refused, a.refused), cmp.Compare(a.first, b.first), cmp.Compare(a.key, b.key))
 	})
-	return all
 }
 
 // cut returns a shortened copy of a user agent.
