@@ -221,9 +221,7 @@ platform. No running Caddy is asked.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
-				out := json.NewEncoder(cmd.OutOrStdout())
-				out.SetIndent("", "  ")
-				return out.Encode(runningVersions())
+				return writeJSON(cmd.OutOrStdout(), runningVersions())
 			}
 			return runningVersions().write(cmd.OutOrStdout())
 		},
@@ -248,10 +246,7 @@ func (v versions) write(w io.Writer) error {
 }
 
 func (v versions) moduleText() string {
-	text := v.Module
-	if text == "" {
-		text = "unknown"
-	}
+	text := cmp.Or(v.Module, "unknown")
 	if v.Revision != "" {
 		text += ", revision " + v.Revision
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
@@ -77,23 +78,16 @@ func (in *keyPlace) add(ctx context.Context, client apikeys.Client) (string, err
 }
 
 // list returns all keys.
-func (in *keyPlace) list(ctx context.Context) (entries []apikeys.Entry, err error) {
+func (in *keyPlace) list(ctx context.Context) ([]operator.StoredKey, error) {
 	if !in.shared {
-		return apikeys.List(in.path)
+		entries, err := apikeys.List(in.path)
+		return operations.DescribeKeys(entries), err
 	}
 	service, err := in.at.connect(nil)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := service.APIKeys(ctx)
-	for _, k := range keys {
-		e := apikeys.Entry{Client: apikeys.Client{Name: k.Name, Tier: k.Tier}, ID: k.ID}
-		if k.Expires != nil {
-			e.Expires = *k.Expires
-		}
-		entries = append(entries, e)
-	}
-	return entries, err
+	return service.APIKeys(ctx)
 }
 
 // revoke removes the keys of a name, or only the key with an id, and returns their number.
@@ -192,14 +186,6 @@ func expiry(word string, now time.Time) (time.Time, error) {
 	return end, nil
 }
 
-// keyEntry is a key in the output of `key list --json`.
-type keyEntry struct {
-	Name    string     `json:"name"`
-	Tier    string     `json:"tier"`
-	ID      string     `json:"id"`
-	Expires *time.Time `json:"expires,omitempty"` // missing if it never does
-}
-
 func keyListCommand(in *keyPlace) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -209,16 +195,16 @@ func keyListCommand(in *keyPlace) *cobra.Command {
 	}
 	asJSON := cmd.Flags().Bool("json", false, "Print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		entries, err := in.list(cmd.Context())
+		keys, err := in.list(cmd.Context())
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return listKeysAsJSON(cmd.OutOrStdout(), entries)
+			return writeJSON(cmd.OutOrStdout(), keys)
 		}
 		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		for _, e := range entries {
-			fmt.Fprintf(table, "%s\t%s\t%s%s\n", e.Name, e.Tier, e.ID, ending(e.Expires, time.Now()))
+		for _, k := range keys {
+			fmt.Fprintf(table, "%s\t%s\t%s%s\n", k.Name, k.Tier, k.ID, ending(k.Expires, time.Now()))
 		}
 		return table.Flush()
 	}
@@ -226,28 +212,21 @@ func keyListCommand(in *keyPlace) *cobra.Command {
 }
 
 // ending returns the column about the expiry of a key.
-func ending(end, now time.Time) string {
+func ending(end *time.Time, now time.Time) string {
 	switch {
-	case end.IsZero():
+	case end == nil:
 		return ""
-	case !now.Before(end):
-		return "\texpired " + textfile.FormatTime(end)
+	case !now.Before(*end):
+		return "\texpired " + textfile.FormatTime(*end)
 	}
-	return "\tuntil " + textfile.FormatTime(end)
+	return "\tuntil " + textfile.FormatTime(*end)
 }
 
-func listKeysAsJSON(w io.Writer, entries []apikeys.Entry) error {
-	list := []keyEntry{}
-	for _, e := range entries {
-		k := keyEntry{Name: e.Name, Tier: e.Tier, ID: e.ID}
-		if !e.Expires.IsZero() {
-			k.Expires = &e.Expires
-		}
-		list = append(list, k)
-	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(list)
+// writeJSON prints a value.
+func writeJSON(w io.Writer, value any) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(value)
 }
 
 func keyTierCommand(in *keyPlace) *cobra.Command {
@@ -301,13 +280,13 @@ names, as listed. The keys of its parts (NAME/…) stay.`,
 // completeKey completes the name of a key in the file, and then its id.
 func completeKey(in *keyPlace) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (words []cobra.Completion, _ cobra.ShellCompDirective) {
-		entries, _ := in.list(cmd.Context()) // an error: nothing to complete
-		for _, e := range entries {
+		keys, _ := in.list(cmd.Context()) // an error: nothing to complete
+		for _, k := range keys {
 			switch {
-			case len(args) == 0 && !slices.Contains(words, e.Name):
-				words = append(words, e.Name)
-			case len(args) == 1 && args[0] == e.Name:
-				words = append(words, e.ID)
+			case len(args) == 0 && !slices.Contains(words, k.Name):
+				words = append(words, k.Name)
+			case len(args) == 1 && args[0] == k.Name:
+				words = append(words, k.ID)
 			}
 		}
 		return words, cobra.ShellCompDirectiveNoFileComp

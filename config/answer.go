@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -67,12 +68,7 @@ func (a *Answer) String() string {
 	if len(a.Status) > 0 {
 		words = append(words, "status "+(&enforce.Count{Status: a.Status}).String())
 	}
-	names := make([]string, 0, len(a.Header))
-	for name := range a.Header {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
 		if a.Header[name] == nil {
 			name = "!" + name
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -72,11 +73,7 @@ func (z *Zone) checkUnits() error {
 
 // rule returns the option ready for use.
 func (c *Concurrent) rule() gate.Rule {
-	r := gate.Rule{Most: c.Requests, Wait: time.Duration(c.Wait), Queue: c.Queue}
-	if r.Queue == 0 {
-		r.Queue = defaultQueue
-	}
-	return r
+	return gate.Rule{Most: c.Requests, Wait: time.Duration(c.Wait), Queue: cmp.Or(c.Queue, defaultQueue)}
 }
 
 // isConcurrent reports whether the words after `limit` bound requests in flight.

@@ -254,7 +254,7 @@ func (c *Count) parse(words []string) error {
 	for _, word := range words {
 		status, ok := parseStatus(word)
 		if !ok && strings.Contains(word, ",") {
-			return fmt.Errorf("got %q, but "+matcher.NoCommas+" write count status %s", strings.Join(words, " "), strings.Join(strings.FieldsFunc(strings.Join(words, " "), func(c rune) bool { return c == ',' || c == ' ' }), " "))
+			return fmt.Errorf("got %q, but "+matcher.NoCommas+": write count status %s", strings.Join(words, " "), strings.Join(strings.FieldsFunc(strings.Join(words, " "), func(c rune) bool { return c == ',' || c == ' ' }), " "))
 		}
 		if !ok {
 			return fmt.Errorf("status: expected one from 200 to 599, or a class from 2xx to 5xx, got %q", word)

@@ -56,11 +56,7 @@ func (d *Dashboard) loadAllow(ctx caddy.Context) (allow caddyhttp.MatcherSets, e
 	if err := matcher.CheckSets(d.AllowRaw); err != nil {
 		return nil, err
 	}
-	loaded, err := ctx.LoadModule(d, "AllowRaw")
-	if err != nil {
-		return nil, err
-	}
-	if err := allow.FromInterface(loaded); err != nil {
+	if allow, err = loadSets(ctx, d, "AllowRaw"); err != nil {
 		return nil, err
 	}
 	matcher.ForExemption(allow)
@@ -182,12 +178,9 @@ func (db *Dashboard) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken,
 }
 
 func (db *Dashboard) unmarshalAllow(d *caddyfile.Dispenser, token MatcherToken) error {
-	set, err := unmarshalMatchers(d, token)
+	set, err := requiredMatchers(d, token, "rate_limit_dashboard: allow", "allow client_ip 192.0.2.0/24")
 	if err != nil {
-		return caddyconf.InLine(d, "rate_limit_dashboard: allow", err)
-	}
-	if len(set) == 0 {
-		return d.Err("rate_limit_dashboard: allow: a matcher is missing: write allow client_ip 192.0.2.0/24")
+		return err
 	}
 	db.AllowRaw = append(db.AllowRaw, set)
 	return nil

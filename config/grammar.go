@@ -51,6 +51,27 @@ var otherOptions = map[string]string{
 
 const nginxLimit = "nginx's limit_req and limit_req_zone are one zone here: write zone login {, limit 10/1s and }, each on a line of its own"
 
+// offOrBlock reads `off`, which sets disabled, or a block of options.
+func offOrBlock(d *caddyfile.Dispenser, option string, disabled *bool, unmarshal func(*caddyfile.Dispenser) error, check func() error) error {
+	switch args := d.RemainingArgs(); {
+	case len(args) == 1 && args[0] == "off":
+		*disabled = true
+		return nil
+	case len(args) > 0:
+		return d.Errf("%s: expected off or a block, got %q", option, args[0])
+	}
+	return caddyconf.EachChecked(d, unmarshal, check)
+}
+
+// wordOnce reads one of some words into the field of an option, which may be given once.
+func wordOnce(d *caddyfile.Dispenser, option string, field *string, words ...string) (err error) {
+	if *field != "" {
+		return d.Errf("%s already specified: %s", option, *field)
+	}
+	*field, err = caddyconf.OneOf(d, words...)
+	return err
+}
+
 // insteadOfOption returns a replacement for an option of another program, or "".
 func insteadOfOption(word string, args []string) string {
 	name, value, given := strings.Cut(strings.ToLower(word), "=")
@@ -179,7 +200,7 @@ func unknownStore(d *caddyfile.Dispenser, name string) error {
 	if strings.Contains(name, "/") {
 		return d.Errf("store: the name of a store comes first, got %q: write store sqlite %[1]s", name)
 	}
-	return d.Errf("store: there is no %q: write %s", name, caddyconf.OrList(storeNames()))
+	return d.Errf("store: there is no %q: write %s", name, caddyconf.OrList(moduleNames("rate_limit.stores")))
 }
 
 // storeOfScheme returns the store whose URLs have a scheme.
@@ -194,10 +215,10 @@ func storeOfScheme(scheme string) string {
 	}
 }
 
-// storeNames returns the names of all available stores.
-func storeNames() (names []string) {
-	for _, store := range caddy.GetModules("rate_limit.stores") {
-		names = append(names, store.ID.Name())
+// moduleNames returns the names of all modules in a namespace, in ascending order.
+func moduleNames(namespace string) (names []string) {
+	for _, m := range caddy.GetModules(namespace) {
+		names = append(names, m.ID.Name())
 	}
 	return names
 }

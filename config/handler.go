@@ -138,7 +138,7 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken) er
 	case "trap":
 		return h.unmarshalTrap(d, token)
 	case "headers":
-		return h.unmarshalHeaders(d)
+		return wordOnce(d, "headers", &h.Headers, "draft", "legacy", "both", "off")
 	case "page":
 		return unmarshalPage(d, &h.Page)
 	case "jitter":
@@ -196,27 +196,15 @@ func (h *Handler) addZone(d *caddyfile.Dispenser, z *Zone) error {
 }
 
 func (h *Handler) unmarshalExempt(d *caddyfile.Dispenser, token MatcherToken) error {
-	set, err := unmarshalMatchers(d, token)
+	set, err := requiredMatchers(d, token, "exempt", "exempt client_ip 192.0.2.0/24")
 	if err != nil {
-		return caddyconf.InLine(d, "exempt", err)
-	}
-	if len(set) == 0 {
-		return d.Err("exempt: a matcher is missing: write exempt client_ip 192.0.2.0/24")
+		return err
 	}
 	if err := matcher.CheckSet(set); err != nil {
 		return d.Errf("exempt: %w", err)
 	}
 	h.ExemptRaw = append(h.ExemptRaw, set)
 	return nil
-}
-
-func (h *Handler) unmarshalHeaders(d *caddyfile.Dispenser) error {
-	if h.Headers != "" {
-		return d.Errf("headers already specified: %s", h.Headers)
-	}
-	word, err := caddyconf.OneOf(d, "draft", "legacy", "both", "off")
-	h.Headers = word
-	return err
 }
 
 func (h *Handler) unmarshalJitter(d *caddyfile.Dispenser) error {

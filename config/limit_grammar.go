@@ -117,9 +117,11 @@ func (l *Limit) setValue(word, value string) error {
 		return fmt.Errorf("%s is given twice: write it once", word)
 	}
 	switch {
+	case word == "name" && value == "":
+		return errors.New("name must not be empty")
 	case word == "name":
 		l.Name = value
-		return l.checkNameGiven()
+		return nil
 	case word == "timezone" && value == "":
 		return errors.New("timezone must not be empty: expected a name such as Europe/Berlin")
 	case word == "timezone":
@@ -149,13 +151,6 @@ func (l *Limit) setValue(word, value string) error {
 func (l *Limit) hasValue(word string) bool {
 	return word == "burst" && l.Burst != 0 || word == "slots" && l.Slots != 0 ||
 		word == "timezone" && l.Timezone != "" || word == "name" && l.Name != ""
-}
-
-func (l *Limit) checkNameGiven() error {
-	if l.Name == "" {
-		return errors.New("name must not be empty")
-	}
-	return nil
 }
 
 // parseRate parses the amount and the window at the beginning of words, and returns the remaining

@@ -254,8 +254,7 @@ func (z *zoneCompiler) derive(p *enforce.Policy, to *enforce.LimitSet, what stri
 // squeezable returns a scaling that replaces a limit while its network is throttled, and does
 // nothing else.
 func (c *Compiler) squeezable(limit *engine.Limit, squeezed limiter.Limit) *engine.Scaling {
-	banned := c.limit(limit.ID, squeezed)
-	scaling := &engine.Scaling{Banned: &banned}
+	scaling := &engine.Scaling{Banned: new(c.limit(limit.ID, squeezed))}
 	for level := range reputation.Levels {
 		scaling.Levels[level] = limit
 	}

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"path"
 	"slices"
@@ -20,14 +19,19 @@ import (
 
 // loadMatchers loads the matchers of a struct with a field MatcherSetsRaw.
 func loadMatchers(ctx caddy.Context, of any) (sets caddyhttp.MatcherSets, err error) {
-	loaded, err := ctx.LoadModule(of, "MatcherSetsRaw")
+	if sets, err = loadSets(ctx, of, "MatcherSetsRaw"); err != nil {
+		err = fmt.Errorf("match: %w", err)
+	}
+	return sets, err
+}
+
+// loadSets loads the matcher sets in a field of a struct.
+func loadSets(ctx caddy.Context, of any, field string) (sets caddyhttp.MatcherSets, err error) {
+	loaded, err := ctx.LoadModule(of, field)
 	if err == nil {
 		err = sets.FromInterface(loaded)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("match: %w", err)
-	}
-	return sets, nil
+	return sets, err
 }
 
 // checkMatchers returns an error about a matcher of the zone that no request can match.
@@ -43,12 +47,9 @@ func (z *zoneCompiler) loadMatchers() (err error) {
 }
 
 func (h *handlerCompiler) loadExempt(ctx caddy.Context) error {
-	if err := matcher.CheckSets(h.ExemptRaw); err != nil {
-		return fmt.Errorf("exempt: %w", err)
-	}
-	loaded, err := ctx.LoadModule(h.Handler, "ExemptRaw")
+	err := matcher.CheckSets(h.ExemptRaw)
 	if err == nil {
-		err = h.run.Exempt.FromInterface(loaded)
+		h.run.Exempt, err = loadSets(ctx, h.Handler, "ExemptRaw")
 	}
 	if err != nil {
 		return fmt.Errorf("exempt: %w", err)
@@ -99,6 +100,18 @@ func unmarshalMatchers(d *caddyfile.Dispenser, token MatcherToken) (caddy.Module
 		return nil, err
 	}
 	return caddyhttp.ParseCaddyfileNestedMatcherSet(d)
+}
+
+// requiredMatchers reads the matcher set of an option that needs one, such as the example.
+func requiredMatchers(d *caddyfile.Dispenser, token MatcherToken, option, example string) (caddy.ModuleMap, error) {
+	set, err := unmarshalMatchers(d, token)
+	if err != nil {
+		return nil, caddyconf.InLine(d, option, err)
+	}
+	if len(set) == 0 {
+		return nil, d.Errf("%s: a matcher is missing: write %s", option, example)
+	}
+	return set, nil
 }
 
 // nextAreAddresses reports whether all remaining arguments are addresses or networks. They can only
@@ -153,7 +166,7 @@ func insteadOfMatcher(word string, args []string) string {
 	line := strings.Join(append([]string{word}, args...), " ")
 	rest := strings.TrimPrefix(line, word)
 	if spaced, ok := matcher.WithoutCommas(append([]string{word}, args...)); ok {
-		return matcher.NoCommas + " write " + spaced
+		return matcher.NoCommas + ": write " + spaced
 	}
 	switch other := otherMatchers[word]; {
 	case isFileName(word):
@@ -178,7 +191,7 @@ func insteadOfMatcher(word string, args []string) string {
 	if _, err := caddy.ParseDuration(word); err == nil {
 		return "write ban " + word + " before the matcher of a trap"
 	}
-	if meant := caddyconf.DidYouMean(word, slices.Sorted(maps.Keys(matcherNames()))); meant != "" {
+	if meant := caddyconf.DidYouMean(word, moduleNames("http.matchers")); meant != "" {
 		return meant
 	}
 	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)
@@ -189,14 +202,6 @@ func insteadOfMatcher(word string, args []string) string {
 func isFileName(word string) bool {
 	extensions := []string{".php", ".asp", ".aspx", ".jsp", ".cgi", ".html", ".xml", ".txt", ".json", ".ini", ".sql", ".bak", ".yml", ".log"}
 	return len(word) > 1 && word[0] == '.' && word[1] != '.' || slices.Contains(extensions, path.Ext(word))
-}
-
-func matcherNames() map[string]bool {
-	names := make(map[string]bool)
-	for _, m := range caddy.GetModules("http.matchers") {
-		names[m.ID.Name()] = true
-	}
-	return names
 }
 
 // nextIsMatcherToken reports whether the next argument is a matcher token. Its first character is

@@ -75,14 +75,7 @@ func unmarshalPage(d *caddyfile.Dispenser, to **Page) error {
 	}
 	p := new(Page)
 	*to = p
-	switch args := d.RemainingArgs(); {
-	case len(args) == 1 && args[0] == "off":
-		p.Disabled = true
-		return nil
-	case len(args) > 0:
-		return d.Errf("page: expected off or a block, got %q", args[0])
-	}
-	return caddyconf.EachChecked(d, p.unmarshalOption, p.check)
+	return offOrBlock(d, "page", &p.Disabled, p.unmarshalOption, p.check)
 }
 
 func (p *Page) unmarshalOption(d *caddyfile.Dispenser) error {

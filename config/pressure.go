@@ -85,14 +85,7 @@ func (p *Pressure) check() error {
 // unmarshalPressure reads `pressure off` or a block.
 func (a *App) unmarshalPressure(d *caddyfile.Dispenser) error {
 	a.Pressure = new(Pressure)
-	switch args := d.RemainingArgs(); {
-	case len(args) == 1 && args[0] == "off":
-		a.Pressure.Disabled = true
-		return nil
-	case len(args) > 0:
-		return d.Errf("pressure: expected off or a block, got %q", args[0])
-	}
-	return caddyconf.EachChecked(d, a.Pressure.unmarshalOption, a.Pressure.check)
+	return offOrBlock(d, "pressure", &a.Pressure.Disabled, a.Pressure.unmarshalOption, a.Pressure.check)
 }
 
 func (p *Pressure) unmarshalOption(d *caddyfile.Dispenser) error {

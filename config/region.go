@@ -119,10 +119,7 @@ func noExchange(engine string) string {
 	case engine == "postgres" || engine == "postgresql":
 		return "this Caddy has no postgres: build it with xcaddy --with " + caddyconf.ModulePath + " --with " + caddyconf.ModulePath + "/exchange/postgres"
 	}
-	var names []string
-	for _, is := range caddy.GetModules("rate_limit.exchanges") {
-		names = append(names, is.ID.Name())
-	}
+	names := moduleNames("rate_limit.exchanges")
 	if len(names) == 0 {
 		names = []string{"postgres"}
 	}

@@ -100,8 +100,7 @@ func (z *zoneCompiler) scalingOf(limit *engine.Limit) *engine.Scaling {
 	for level := range scaling.Levels {
 		scaling.Levels[level] = limit
 		if share := reputation.Level(level).Share(); scaled && share < 100 {
-			scaled := z.app.limit(limit.ID, limit.Scale(share))
-			scaling.Levels[level] = &scaled
+			scaling.Levels[level] = new(z.app.limit(limit.ID, limit.Scale(share)))
 		}
 	}
 	if !scaled && scaling.Ban.After == 0 {
@@ -121,14 +120,7 @@ func (z *zoneCompiler) checkBan() error {
 // unmarshalReputation reads `reputation off` or a block of points.
 func (a *App) unmarshalReputation(d *caddyfile.Dispenser) error {
 	a.Reputation = new(Reputation)
-	switch args := d.RemainingArgs(); {
-	case len(args) == 1 && args[0] == "off":
-		a.Reputation.Disabled = true
-		return nil
-	case len(args) > 0:
-		return d.Errf("reputation: expected off or a block, got %q", args[0])
-	}
-	return caddyconf.EachChecked(d, a.Reputation.unmarshalOption, a.Reputation.check)
+	return offOrBlock(d, "reputation", &a.Reputation.Disabled, a.Reputation.unmarshalOption, a.Reputation.check)
 }
 
 func (r *Reputation) unmarshalOption(d *caddyfile.Dispenser) error {

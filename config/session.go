@@ -58,11 +58,12 @@ func (s *Session) compile() (*enforce.Sessions, error) {
 	}
 	hourly := cmp.Or(s.MaxPerPrefix, defaultPerPrefix)
 	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
-	run := &enforce.Sessions{Path: cmp.Or(s.Path, defaultSessionPath), Lifetime: time.Duration(s.Lifetime), Difficulty: s.Challenge.difficulty(), WithoutScript: s.Challenge.withoutScript()}
+	run := &enforce.Sessions{Path: cmp.Or(s.Path, defaultSessionPath), Lifetime: time.Duration(s.Lifetime)}
 	run.Limits = enforce.NewSessionLimits(int64(hourly), int64(cmp.Or(s.MaxLivePerPrefix, liveFactor*hourly)), lifetime)
 	if s.Challenge == nil {
 		return run, nil
 	}
+	run.Difficulty, run.WithoutScript = s.Challenge.Difficulty, time.Duration(s.Challenge.WithoutScript)
 	var err error
 	if run.Verifier, err = s.Challenge.verifier(); err != nil {
 		return nil, fmt.Errorf("challenge: %w", err)
@@ -151,21 +152,6 @@ func (c *Challenge) checkPuzzle() error {
 		return fmt.Errorf("difficulty: must be between %d and %d, got %d", challenge.MinDifficulty, challenge.MaxDifficulty, c.Difficulty)
 	}
 	return nil
-}
-
-func (c *Challenge) difficulty() int {
-	if c == nil {
-		return 0
-	}
-	return c.Difficulty
-}
-
-// withoutScript returns how long a browser without JavaScript waits, or 0 if waiting earns nothing.
-func (c *Challenge) withoutScript() time.Duration {
-	if c == nil {
-		return 0
-	}
-	return time.Duration(c.WithoutScript)
 }
 
 // unmarshalSession reads an optional block: all its options have defaults.

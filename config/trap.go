@@ -90,12 +90,9 @@ func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token MatcherToken) erro
 			d.Prev()
 		}
 	}
-	set, err := unmarshalMatchers(d, token)
+	set, err := requiredMatchers(d, token, "trap", "trap /wp-login.php")
 	if err != nil {
-		return caddyconf.InLine(d, "trap", err)
-	}
-	if len(set) == 0 {
-		return d.Err("trap: a matcher is missing: write trap /wp-login.php")
+		return err
 	}
 	if err := matcher.CheckSet(set); err != nil {
 		return d.Errf("trap: %w", err)

@@ -253,10 +253,7 @@ func (z *zoneCompiler) countedAs(site string) string {
 	if z.run.Sites == nil {
 		return z.Name
 	}
-	if site == "" {
-		site = z.run.Elsewhere
-	}
-	return z.Name + "\x00" + site
+	return z.Name + "\x00" + cmp.Or(site, z.run.Elsewhere)
 }
 
 // Shadow mode in a config.

@@ -59,9 +59,9 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken) error
 	case "on_exceeded":
 		return z.unmarshalOnExceeded(d)
 	case "on_empty_key":
-		return z.unmarshalOnEmptyKey(d)
+		return wordOnce(d, "on_empty_key", &z.OnEmptyKey, enforce.EmptyIP, enforce.EmptyShare, enforce.EmptySkip, enforce.EmptyDeny)
 	case "scope":
-		return z.unmarshalScope(d)
+		return wordOnce(d, "scope", &z.Scope, scopeShared, scopeSite)
 	case "shadow":
 		return z.unmarshalShadow(d)
 	case "key":
@@ -239,24 +239,6 @@ func (z *Zone) unmarshalCeiling(d *caddyfile.Dispenser) error {
 		return d.Errf("prefix_ceiling already specified: %d", z.PrefixCeiling)
 	}
 	return caddyconf.Count(d, &z.PrefixCeiling)
-}
-
-func (z *Zone) unmarshalOnEmptyKey(d *caddyfile.Dispenser) error {
-	if z.OnEmptyKey != "" {
-		return d.Errf("on_empty_key already specified: %s", z.OnEmptyKey)
-	}
-	word, err := caddyconf.OneOf(d, "ip", "share", "skip", "deny")
-	z.OnEmptyKey = word
-	return err
-}
-
-func (z *Zone) unmarshalScope(d *caddyfile.Dispenser) error {
-	if z.Scope != "" {
-		return d.Errf("scope already specified: %s", z.Scope)
-	}
-	word, err := caddyconf.OneOf(d, scopeShared, scopeSite)
-	z.Scope = word
-	return err
 }
 
 func (z *Zone) unmarshalShadow(d *caddyfile.Dispenser) error {

@@ -102,8 +102,7 @@ func (k *Keys) open(now time.Time, days int) (Pair, error) {
 	previous, err := k.place.read(fileName(epoch-1, days))
 	switch {
 	case err == nil:
-		hasher := identity.NewHasher(previous)
-		pair.Previous, pair.keys[1] = &hasher, string(previous)
+		pair.Previous, pair.keys[1] = new(identity.NewHasher(previous)), string(previous)
 	case !errors.Is(err, fs.ErrNotExist):
 		return Pair{}, err
 	}

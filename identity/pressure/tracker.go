@@ -1,6 +1,7 @@
 package pressure
 
 import (
+	"cmp"
 	"hash/maphash"
 	"net/netip"
 	"sync"
@@ -45,9 +46,7 @@ type sighting struct {
 // New returns a tracker of so many networks, at least as many as it has shards; 0
 // is DefaultNetworks.
 func New(networks int) *Tracker {
-	if networks == 0 {
-		networks = DefaultNetworks
-	}
+	networks = cmp.Or(networks, DefaultNetworks)
 	t := &Tracker{seed: maphash.MakeSeed(), most: max(networks/shards, 1)}
 	for i := range t.shards {
 		t.shards[i].networks = make(map[netip.Prefix]*network)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ type Signer struct {
 
 // New returns a signer under keys that are derived from a secret.
 func New(secret *identity.Secret, o Options) (*Signer, error) {
-	if o.Lifetime == 0 {
-		o.Lifetime = DefaultLifetime
-	}
+	o.Lifetime = cmp.Or(o.Lifetime, DefaultLifetime)
 	if o.Lifetime < MinLifetime || o.Lifetime > MaxLifetime {
 		return nil, fmt.Errorf("session: lifetime must be between %v and %v, got %v", MinLifetime, MaxLifetime, o.Lifetime)
 	}

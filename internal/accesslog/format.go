@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/textproto"
 	"strings"
@@ -294,9 +295,7 @@ func (f *lineFormat) setHost(r *Record, v string) bool {
 }
 
 func (f *lineFormat) setServerName(r *Record, v string) bool {
-	if r.Host == "" {
-		r.Host = v
-	}
+	r.Host = cmp.Or(r.Host, v)
 	return true
 }
 

@@ -1,6 +1,9 @@
 package accesslog
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Record is a request in a log. Unknown fields have the zero value.
 type Record struct {
@@ -67,12 +70,8 @@ func (r *Record) Hides(name string) bool {
 
 // complete derives fields from others.
 func (r *Record) complete() error {
-	if r.RemoteIP == "" {
-		r.RemoteIP = r.ClientIP
-	}
-	if r.ClientIP == "" {
-		r.ClientIP = r.RemoteIP
-	}
+	r.RemoteIP = cmp.Or(r.RemoteIP, r.ClientIP)
+	r.ClientIP = cmp.Or(r.ClientIP, r.RemoteIP)
 	switch {
 	case r.noRequest:
 		return errOther

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/rules"
@@ -88,10 +89,5 @@ func (p *parsed) add(entry, reason string) error {
 }
 
 func isSpecial(network netip.Prefix) bool {
-	for _, s := range special {
-		if s.Overlaps(network) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(special, network.Overlaps)
 }

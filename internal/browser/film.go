@@ -8,6 +8,7 @@ import (
 	"image/draw"
 	"image/gif"
 	"image/png"
+	"maps"
 	"slices"
 	"time"
 )
@@ -110,11 +111,7 @@ func (f *Film) palette() color.Palette {
 			count[color.RGBA{frame.Pix[i], frame.Pix[i+1], frame.Pix[i+2], frame.Pix[i+3]}]++
 		}
 	}
-	var all []color.RGBA
-	for c := range count {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b color.RGBA) int {
+	all := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int {
 		return cmp.Or(count[b]-count[a], int(a.R)-int(b.R), int(a.G)-int(b.G), int(a.B)-int(b.B))
 	})
 	colors := color.Palette{color.RGBA{}}

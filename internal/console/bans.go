@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // bans returns `caddy rate-limit bans`.
@@ -165,7 +166,7 @@ func (s *session) importLines(lines []string, trust rules.Trust) error {
 		done, err := s.Import(s.ctx, operator.Import{Statements: lines[:n], Allow: trust.Allow, Force: trust.Wide})
 		if err != nil {
 			if total.Changed > 0 {
-				return fmt.Errorf("%s were imported, then: %w", counted(total.Changed, "statement"), err)
+				return fmt.Errorf("%s were imported, then: %w", wording.Counted(total.Changed, "statement"), err)
 			}
 			return err
 		}
@@ -179,7 +180,7 @@ func (s *session) importLines(lines []string, trust rules.Trust) error {
 	case total.Changed == 0:
 		return s.nothing("There is nothing to import.")
 	}
-	s.printf("Imported %s%s.", counted(total.Changed, "statement"), holds(total.In))
+	s.printf("Imported %s%s.", wording.Counted(total.Changed, "statement"), holds(total.In))
 	s.showNotes(total.Notes)
 	return nil
 }

@@ -1,8 +1,8 @@
 package console
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +43,6 @@ type session struct {
 	operator.Service
 	ctx     context.Context
 	out     io.Writer
-	errors  io.Writer
 	json    bool // print JSON
 	colored bool
 	now     time.Time
@@ -64,11 +63,8 @@ func (c console) command(cmd *cobra.Command, run func(*session, []string) error)
 		if err != nil {
 			return err
 		}
-		ctx := cmd.Context()
-		if ctx == nil {
-			ctx = context.Background()
-		}
-		err = run(&session{service, ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), *asJSON, isColored(cmd.OutOrStdout()), c.now()}, args)
+		ctx := cmp.Or(cmd.Context(), context.Background())
+		err = run(&session{service, ctx, cmd.OutOrStdout(), *asJSON, isColored(cmd.OutOrStdout()), c.now()}, args)
 		if errors.Is(err, errNothing) {
 			cmd.SilenceErrors = true
 		} else if err != nil {
@@ -80,13 +76,10 @@ func (c console) command(cmd *cobra.Command, run func(*session, []string) error)
 }
 
 // isColored reports whether an output is a terminal that should show colors.
-func isColored(out io.Writer) bool { return isTerminal(out) && os.Getenv("NO_COLOR") == "" }
+func isColored(out io.Writer) bool { return IsTerminal(out) && os.Getenv("NO_COLOR") == "" }
 
 // IsTerminal reports whether an output is a terminal.
-func IsTerminal(out io.Writer) bool { return isTerminal(out) }
-
-// isTerminal reports whether an output is a terminal.
-func isTerminal(out io.Writer) bool {
+func IsTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" {
 		return false
@@ -109,14 +102,7 @@ func (s *session) nothing(format string, args ...any) error {
 }
 
 // writeJSON prints a value.
-func (s *session) writeJSON(value any) error {
-	text, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = s.out.Write(append(wording.PrintableJSON(text), '\n'))
-	return err
-}
+func (s *session) writeJSON(value any) error { return wording.WriteJSON(s.out, value) }
 
 // list prints a list, as JSON or as a table.
 func list[T any](s *session, values []T, columns []column[T], nothing string) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // status returns `caddy rate-limit status`.
@@ -40,9 +41,9 @@ func (s *session) showStatus(status operator.Status) {
 	}
 	s.printf("Caddy has run for %s%s.", span(s.now.Sub(status.Started)), version)
 	if r := status.Rules; r.Path != "" {
-		s.printf("Rules: %s and %s in %s.", counted(r.Bans, "ban"), counted(r.Allowances, "allowance"), printable(r.Path))
+		s.printf("Rules: %s and %s in %s.", wording.Counted(r.Bans, "ban"), wording.Counted(r.Allowances, "allowance"), printable(r.Path))
 		if in := r.Store; in != nil {
-			s.printf("       %s and %s in the store, for all machines.", counted(in.Bans, "ban"), counted(in.Allowances, "allowance"))
+			s.printf("       %s and %s in the store, for all machines.", wording.Counted(in.Bans, "ban"), wording.Counted(in.Allowances, "allowance"))
 		}
 		s.showTrouble(r.Trouble)
 	}
@@ -97,13 +98,13 @@ func (s *session) showNetwork(o operator.Store) {
 	if n.Ahead < 0 {
 		compared = "behind"
 	}
-	s.printf("%s %s this store. A call takes %v. The clock of this machine is %v %s the store's. Keys are those in the memory of this machine.", counted(o.Processes, "machine"), use,
+	s.printf("%s %s this store. A call takes %v. The clock of this machine is %v %s the store's. Keys are those in the memory of this machine.", wording.Counted(o.Processes, "machine"), use,
 		rounded(n.RoundTrip), rounded(max(n.Ahead, -n.Ahead)), compared)
 	if n.LostWrites > 0 {
-		s.printf("%s", styled("The store has lost writes that it had acknowledged: "+counted(int(n.LostWrites), "time")+" since the start.", red, s.colored))
+		s.printf("%s", styled("The store has lost writes that it had acknowledged: "+wording.Counted(int(n.LostWrites), "time")+" since the start.", red, s.colored))
 	}
 	if n.LaterLines > 0 {
-		s.printf("%s in the store still need a line of secret_file after the first. Don't remove that line yet.", counted(n.LaterLines, "value"))
+		s.printf("%s in the store still need a line of secret_file after the first. Don't remove that line yet.", wording.Counted(n.LaterLines, "value"))
 	}
 }
 
@@ -126,7 +127,7 @@ func (s *session) showRegion(r *operator.Region) {
 		s.printf("%s", styled(printable("Since "+moment(*r.Since, s.now)+" counts are not exchanged: "+r.Reason), red, s.colored))
 	}
 	for _, o := range r.Others {
-		s.printf("Region %s: %s, heard of %s ago.", printable(o.Name), counted(o.Machines, "machine"), span(o.Lag.Duration()))
+		s.printf("Region %s: %s, heard of %s ago.", printable(o.Name), wording.Counted(o.Machines, "machine"), span(o.Lag.Duration()))
 	}
 	if len(r.Others) == 0 {
 		s.printf("No other region was heard of.")
@@ -148,7 +149,7 @@ func (s *session) showBlockList(list operator.BlockList) {
 	if list.Read != nil {
 		read = "read " + span(s.now.Sub(*list.Read)) + " ago"
 	}
-	s.printf("Block list %s: %s, %s.", printable(list.Name), counted(list.Bans, "ban"), read)
+	s.printf("Block list %s: %s, %s.", printable(list.Name), wording.Counted(list.Bans, "ban"), read)
 	if list.Reason != "" {
 		s.printf("%s", styled(printable("It can't be read now, and its last good version is in force: "+list.Reason), red, s.colored))
 	}
@@ -396,7 +397,7 @@ func (c console) watchKeys(s *session, q operator.KeysQuery) error {
 
 // showPage prints a page. On a terminal it replaces the last page.
 func (s *session) showPage(page string) {
-	if isTerminal(s.out) && !s.json {
+	if IsTerminal(s.out) && !s.json {
 		page = "\x1b[H\x1b[2J" + page
 	}
 	s.out.Write([]byte(page)) //nolint:errcheck // the next one shows it

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // clientHelp explains the names of clients in help texts.
@@ -64,7 +65,7 @@ func (c console) reset() *cobra.Command {
 	cmd.Flags().StringVar(&o.Zone, "zone", "", "Only in this zone")
 	cmd.RegisterFlagCompletionFunc("zone", c.completeZone(0)) //nolint:errcheck // the flag is there
 	return c.order(cmd, &o, operator.Service.Reset, func(_ *session, d operator.Done) string {
-		return fmt.Sprintf("Reset %s of %s.", counted(d.Changed, "limit"), d.Client)
+		return fmt.Sprintf("Reset %s of %s.", wording.Counted(d.Changed, "limit"), d.Client)
 	}, "There is nothing to reset: %s has used nothing.")
 }
 
@@ -114,7 +115,7 @@ func (c console) unban() *cobra.Command {
 		case d.Bans == 0:
 			return "No ban of " + d.Client + " was found; its violations are forgotten."
 		case len(d.Notes) > 0: // Notes name other bans of it
-			return fmt.Sprintf("Lifted %s of %s.", counted(d.Bans, "ban"), d.Client)
+			return fmt.Sprintf("Lifted %s of %s.", wording.Counted(d.Bans, "ban"), d.Client)
 		}
 		return d.Client + " is no longer banned."
 	}, "%s is not banned.")

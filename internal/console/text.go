@@ -88,11 +88,3 @@ func bytesText(n int64) string {
 	}
 	return fmt.Sprintf("%.1f %s", size, unit)
 }
-
-// counted returns a number with its noun: 1 ban, 2 bans.
-func counted(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return wording.Number(int64(n)) + " " + one + "s"
-}

@@ -6,18 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
+
+	"github.com/gaissmai/bart"
 
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
 // Ranges is a file with the addresses of an operator. It may be used from any number of goroutines,
 // and need not be closed.
-type Ranges struct{ file *textfile.File[networks] }
-
-// networks are networks in ascending order, none within another.
-type networks []netip.Prefix
+type Ranges struct{ file *textfile.File[bart.Lite] }
 
 // The bounds of a file. A wider network is a mistake: it would confirm strangers.
 const (
@@ -29,19 +27,19 @@ const (
 // OpenRanges reads a file, which must exist. It is read again after it changes. Then changed is
 // called, with an error if the previous addresses stay in force.
 func OpenRanges(path string, changed func(error)) (*Ranges, error) {
-	file, err := textfile.Open(textfile.Options[networks]{
+	file, err := textfile.Open(textfile.Options[bart.Lite]{
 		Prefix: "ranges", Path: path, MaxSize: maxRanges, Required: true, Parse: parseRanges,
-		Changed: func(_ *networks, err error) { changed(err) },
+		Changed: func(_ *bart.Lite, err error) { changed(err) },
 	})
 	return &Ranges{file}, err
 }
 
 // Contains reports whether an address is in the file.
-func (r *Ranges) Contains(addr netip.Addr) bool { return r.file.Fresh().contains(addr.Unmap()) }
+func (r *Ranges) Contains(addr netip.Addr) bool { return r.file.Fresh().Contains(addr.Unmap()) }
 
 // parseRanges reads a list in JSON, as Google, Bing and others publish it, or a network or address
 // per line.
-func parseRanges(text []byte) (*networks, error) {
+func parseRanges(text []byte) (*bart.Lite, error) {
 	lines := strings.Split(string(text), "\n")
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 		var err error
@@ -49,7 +47,7 @@ func parseRanges(text []byte) (*networks, error) {
 			return nil, err
 		}
 	}
-	var list []netip.Prefix
+	networks := new(bart.Lite)
 	for i, line := range lines {
 		line, _, _ = strings.Cut(line, "#")
 		if line = strings.TrimSpace(line); line == "" {
@@ -59,36 +57,12 @@ func parseRanges(text []byte) (*networks, error) {
 		if err != nil {
 			return nil, fmt.Errorf("network %d: %w", i+1, err)
 		}
-		list = append(list, network)
+		networks.Insert(network)
 	}
-	if len(list) == 0 {
+	if networks.Size() == 0 {
 		return nil, errors.New("there are no networks: expected a line such as 192.0.2.0/24 for each, or JSON such as {\"prefixes\": [{\"ipv4Prefix\": \"192.0.2.0/24\"}]}")
 	}
-	return newNetworks(list), nil
-}
-
-// newNetworks returns the networks of a list, which it reorders.
-func newNetworks(list []netip.Prefix) *networks {
-	slices.SortFunc(list, netip.Prefix.Compare)
-	sorted := networks(list[:0])
-	for _, network := range list {
-		if !sorted.contains(network.Addr()) {
-			sorted = append(sorted, network)
-		}
-	}
-	return &sorted
-}
-
-// contains reports whether an address is in one of the networks: in the last that doesn't begin
-// behind it.
-func (n networks) contains(addr netip.Addr) bool {
-	behind, _ := slices.BinarySearchFunc(n, addr, func(network netip.Prefix, addr netip.Addr) int {
-		if network.Addr().Compare(addr) <= 0 {
-			return -1
-		}
-		return 1
-	})
-	return behind > 0 && n[behind-1].Contains(addr)
+	return networks, nil
 }
 
 func jsonRanges(text []byte) (networks []string, err error) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -73,12 +74,9 @@ func (d *Door) refuse(w http.ResponseWriter) {
 }
 
 func (d *Door) hasCookie(r *http.Request) bool {
-	for _, cookie := range r.CookiesNamed(cookieName) {
-		if subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(d.cookie)) == 1 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.CookiesNamed(cookieName), func(cookie *http.Cookie) bool {
+		return subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(d.cookie)) == 1
+	})
 }
 
 // redeem reports whether a request is the first one with the token.

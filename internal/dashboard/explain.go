@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -28,10 +29,8 @@ func loadExplain(v *visit) (any, error) {
 		return nil, err
 	}
 	p.Asked, p.URL = true, strings.TrimSpace(v.r.PostForm.Get("url"))
-	for _, method := range methods {
-		if v.r.PostForm.Get("method") == method {
-			p.Method = method
-		}
+	if method := v.r.PostForm.Get("method"); slices.Contains(methods, method) {
+		p.Method = method
 	}
 	knows := isKnown(v.r.PostForm.Get("client"))
 	if knows {

@@ -1,10 +1,12 @@
 package dashboard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -148,10 +150,7 @@ var perTexts = map[string]string{
 
 // perText describes a zone's key.
 func perText(per string) string {
-	if text, ok := perTexts[per]; ok {
-		return text
-	}
-	return strings.TrimPrefix(per, "key ")
+	return cmp.Or(perTexts[per], strings.TrimPrefix(per, "key "))
 }
 
 var reasonTexts = map[string]string{
@@ -159,10 +158,7 @@ var reasonTexts = map[string]string{
 }
 
 func reasonText(reason string) string {
-	if text, ok := reasonTexts[reason]; ok {
-		return text
-	}
-	return strings.ReplaceAll(reason, "_", " ")
+	return cmp.Or(reasonTexts[reason], strings.ReplaceAll(reason, "_", " "))
 }
 
 var actionTexts = map[string]string{
@@ -170,26 +166,13 @@ var actionTexts = map[string]string{
 	"reset": "Set to zero", "reveal": "Looked at the addresses in the list", "reload": "Loaded a config",
 }
 
-func actionText(action string) string {
-	if text, ok := actionTexts[action]; ok {
-		return text
-	}
-	return action
+func actionText(action string) string { return cmp.Or(actionTexts[action], action) }
+
+var byTexts = map[string]string{
+	"rules": "an operator, in the file of this machine", "store": "an operator, for all machines", "list": "a block list", "conduct": "its violations",
 }
 
-func byText(by string) string {
-	switch by {
-	case "rules":
-		return "an operator, in the file of this machine"
-	case "store":
-		return "an operator, for all machines"
-	case "list":
-		return "a block list"
-	case "conduct":
-		return "its violations"
-	}
-	return by
-}
+func byText(by string) string { return cmp.Or(byTexts[by], by) }
 
 // dict makes a map from names and values, for a template with several parameters.
 func dict(pairs ...any) (map[string]any, error) {
@@ -197,8 +180,8 @@ func dict(pairs ...any) (map[string]any, error) {
 		return nil, errors.New("dict: expected pairs of a name and a value")
 	}
 	m := make(map[string]any)
-	for i := 0; i < len(pairs); i += 2 {
-		m[fmt.Sprint(pairs[i])] = pairs[i+1]
+	for pair := range slices.Chunk(pairs, 2) {
+		m[fmt.Sprint(pair[0])] = pair[1]
 	}
 	return m, nil
 }

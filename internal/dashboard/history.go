@@ -66,12 +66,7 @@ func loadHistory(v *visit) (any, error) {
 }
 
 func spanNamed(name string) span {
-	for _, s := range spans {
-		if s.Name == name {
-			return s
-		}
-	}
-	return spans[0]
+	return spans[max(slices.IndexFunc(spans, func(s span) bool { return s.Name == name }), 0)]
 }
 
 // maxRows bounds the rows of the table below the plot.
@@ -88,7 +83,7 @@ func (p *historyPage) fill(h operator.History, from, to time.Time) {
 	})
 	p.Heaviest = h.Heaviest[:min(len(h.Heaviest), 20)]
 	for i := len(h.Points) - 1; i >= 0; i-- {
-		p.Totals = add(p.Totals, h.Points[i].Counts)
+		p.Totals.Add(h.Points[i].Counts)
 		if len(p.Points) < maxRows {
 			p.Points = append(p.Points, h.Points[i])
 		}

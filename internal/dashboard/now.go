@@ -46,7 +46,7 @@ func loadNow(v *visit) (any, error) {
 		return nil, err
 	}
 	for _, zone := range p.Zones {
-		p.Totals = add(p.Totals, zone.Counts)
+		p.Totals.Add(zone.Counts)
 		if zone.Name == v.r.URL.Query().Get("zone") {
 			p.Zone = zone.Name
 		}
@@ -62,13 +62,6 @@ func loadNow(v *visit) (any, error) {
 		v.lastMinutes(&p)
 	}
 	return p, nil
-}
-
-func add(a, b operator.Counts) operator.Counts {
-	return operator.Counts{
-		Allowed: a.Allowed + b.Allowed, Refused: a.Refused + b.Refused, Blocked: a.Blocked + b.Blocked,
-		Banned: a.Banned + b.Banned, WouldRefuse: a.WouldRefuse + b.WouldRefuse,
-	}
 }
 
 // lastMinutes fills in the last quarter of an hour, per second, which the live plot continues. It

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"net/http"
 	"strconv"
@@ -38,10 +39,7 @@ type layout struct {
 
 // Self returns the URL of the page with its query, which names no client.
 func (l layout) Self() string {
-	self := l.Page
-	if self == "" {
-		self = "./"
-	}
+	self := cmp.Or(l.Page, "./")
 	if query := l.r.URL.Query().Encode(); query != "" {
 		self += "?" + query
 	}

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"bytes"
+	"cmp"
 	"path"
 	"strings"
 )
@@ -15,10 +16,7 @@ type pathReading struct {
 }
 
 func (read *reading) readPath() {
-	raw := read.raw
-	if raw == "" {
-		raw = read.path
-	}
+	raw := cmp.Or(read.raw, read.path)
 	read.add(read.cleanedOnce())
 	decoded := read.decoder.decode(read.path)
 	read.addNames(decoded)

@@ -56,9 +56,7 @@ func (n *Announcer) begin() {
 	for _, w := range n.Webhooks {
 		w.Run()
 	}
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
+	n.stop = untilStopped(func(stop <-chan struct{}) {
 		for {
 			select {
 			case e := <-n.queue:
@@ -69,12 +67,22 @@ func (n *Announcer) begin() {
 				return
 			}
 		}
+	})
+}
+
+// untilStopped runs f on a goroutine. The result ends it and waits for that, but not for ever: a
+// handler of events or a disk may hang, and nothing can interrupt that.
+func untilStopped(f func(stop <-chan struct{})) func() {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		f(stop)
 	}()
-	n.stop = func() {
+	return func() {
 		close(stop)
 		select {
 		case <-done:
-		case <-time.After(instance.ReadyTimeout): // a handler hangs, and nothing can interrupt that
+		case <-time.After(instance.ReadyTimeout):
 		}
 	}
 }

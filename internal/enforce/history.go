@@ -91,7 +91,6 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 		}
 		for _, set := range z.Sets() {
 			h.provisionMeters(z, set)
-			provisionShared(set)
 		}
 		if z.Concurrency != nil {
 			z.Concurrency.Policy.Meter = z.Concurrency.Policy.NewMeter()
@@ -101,27 +100,15 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 	return nil
 }
 
+// provisionMeters makes the counters of a zone's limits, and reports those that are enforced.
 func (h *Handler) provisionMeters(z *Zone, set *LimitSet) {
-	for _, p := range set.Shadows {
+	for _, p := range set.All() {
 		p.Meter = p.NewMeter()
 	}
 	for _, p := range set.Policies {
-		p.Meter = p.NewMeter()
 		config := meter.Config{Zone: z.Name, Amount: p.Legacy, Window: p.Window().String(), IPv4: strconv.Itoa(z.IPv4Prefix), IPv6: strconv.Itoa(z.IPv6Prefix)}
 		config.Use()
 		h.reported = append(h.reported, config)
-	}
-}
-
-// provisionShared creates the metrics of shared limits.
-func provisionShared(s *LimitSet) {
-	for _, shared := range []*LimitSet{s.Networks, s.Elsewhere} {
-		if shared == nil {
-			continue
-		}
-		for _, p := range slices.Concat(shared.Policies, shared.Shadows) {
-			p.Meter = p.NewMeter()
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -147,26 +146,20 @@ func (a *Config) Cleanup() error {
 func (a *Config) kindsOfLimits() map[instance.ZoneTier]instance.LimitKinds {
 	all := make(map[instance.ZoneTier]instance.LimitKinds)
 	for _, z := range a.AllZones {
-		for _, l := range append(slices.Collect(maps.Values(z.Sites)), z.SiteLimits) {
-			z.addKinds(all, "", l.Own)
-			for tier, set := range l.ByTier {
-				z.addKinds(all, tier, set)
-			}
+		for _, set := range z.SetsByTier(a.Tiers) {
+			z.addKinds(all, set)
 		}
 	}
 	return all
 }
 
-// addKinds adds the kinds of a set, which may be nil.
-func (z *Zone) addKinds(to map[instance.ZoneTier]instance.LimitKinds, tier string, set *LimitSet) {
-	if set == nil {
-		return
-	}
-	of, nth := instance.ZoneTier{Zone: z.Name, Tier: tier}, make(map[string]int)
+// addKinds adds the kinds of a set.
+func (z *Zone) addKinds(to map[instance.ZoneTier]instance.LimitKinds, set TierSet) {
+	of, nth := instance.ZoneTier{Zone: z.Name, Tier: set.Tier}, make(map[string]int)
 	if to[of] == nil {
 		to[of] = make(instance.LimitKinds)
 	}
-	for _, p := range slices.Concat(set.Policies, set.Shadows) {
+	for _, p := range slices.Concat(set.Set.Policies, set.Set.Shadows) {
 		kind := p.Kind
 		if nth[kind]++; nth[kind] > 1 {
 			kind = fmt.Sprintf("%s (%d)", kind, nth[kind])

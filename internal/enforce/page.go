@@ -54,11 +54,7 @@ type htmlAnswer struct {
 
 // languageOf returns the texts in the language that a browser prefers.
 func languageOf(r *http.Request) *language.Texts {
-	var accept string
-	if values := r.Header["Accept-Language"]; len(values) > 0 {
-		accept = values[0]
-	}
-	return language.Choose(accept)
+	return language.Choose(first(r.Header["Accept-Language"]))
 }
 
 // write sends the page.

@@ -74,10 +74,8 @@ func fail(w http.ResponseWriter, r *http.Request, err error) error {
 
 // challenge returns the value of WWW-Authenticate.
 func (k *APIKeys) challenge() string {
-	for _, s := range k.From {
-		if s.Kind == FromBearer {
-			return "Bearer"
-		}
+	if slices.ContainsFunc(k.From, func(s KeySource) bool { return s.Kind == FromBearer }) {
+		return "Bearer"
 	}
 	return "ApiKey"
 }

@@ -226,9 +226,7 @@ func (s *Statements) WatchRules() {
 	if set := s.Rules.Value(); !set.IsEmpty() {
 		s.log.Info("the file of bans and allowances was read", s.rulesFields(set)...)
 	}
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
+	s.unwatch = untilStopped(func(stop <-chan struct{}) {
 		ticker := time.NewTicker(rulesEvery)
 		defer ticker.Stop()
 		for {
@@ -240,14 +238,7 @@ func (s *Statements) WatchRules() {
 				return
 			}
 		}
-	}()
-	s.unwatch = func() {
-		close(stop)
-		select {
-		case <-done:
-		case <-time.After(instance.ReadyTimeout): // the disk hangs, and nothing can interrupt that
-		}
-	}
+	})
 }
 
 // countStatements sets the metric of rules in force.

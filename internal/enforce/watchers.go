@@ -71,8 +71,7 @@ func (w *Watchers) leave(one *watcher) {
 func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, totals func() operator.Totals, tag func(key string) string) {
 	ticker := time.NewTicker(totalsEvery)
 	defer ticker.Stop()
-	now := totals()
-	event := operator.Event{Totals: &now}
+	event := operator.Event{Totals: new(totals())}
 	for {
 		select {
 		case to <- event:
@@ -80,11 +79,9 @@ func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, total
 		}
 		select {
 		case <-ticker.C:
-			now := totals()
-			event = operator.Event{Totals: &now}
+			event = operator.Event{Totals: new(totals())}
 		case sampled := <-one.refusals:
-			refused := sampled.describe(tag)
-			event = operator.Event{Refused: &refused}
+			event = operator.Event{Refused: new(sampled.describe(tag))}
 		case <-ctx.Done():
 			return
 		}

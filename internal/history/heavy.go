@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -92,11 +93,7 @@ func (h *heavy) take(series storage.Series, name Namer) (heaviest []storage.Heav
 	h.keys = nil
 	h.mu.Unlock()
 
-	ordered := make([]string, 0, len(keys))
-	for key := range keys {
-		ordered = append(ordered, key)
-	}
-	slices.SortFunc(ordered, func(a, b string) int {
+	ordered := slices.SortedFunc(maps.Keys(keys), func(a, b string) int {
 		return cmp.Or(cmp.Compare(keys[b].total(), keys[a].total()), cmp.Compare(a, b))
 	})
 	for _, key := range ordered[:min(len(ordered), storage.MaxHeaviest)] {

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -66,10 +68,7 @@ func mix(h uint64) uint64 {
 // take returns the counts of all meters since the last call.
 func (l *Ledger) take(at int64, name Namer) (counted []storage.Minute) {
 	l.mu.Lock()
-	meters := make([]*Meter, 0, len(l.meters))
-	for _, m := range l.meters {
-		meters = append(meters, m)
-	}
+	meters := slices.Collect(maps.Values(l.meters))
 	l.mu.Unlock()
 	for _, m := range meters {
 		if minute, some := m.take(at, name); some {

@@ -66,10 +66,7 @@ func (m *Meter) Allow(key Key, units int64) {
 		s.units.Add(units - 1)
 	}
 	m.see(key)
-	m.exact.add(key, 1, 0, units)
-	if weight := m.weightOf(n); weight > 0 {
-		m.heavy.add(key.Text, weight*units, 0)
-	}
+	m.count(key, n, 1, 0, units)
 }
 
 // Spend counts units of a request that was counted before with none.
@@ -79,10 +76,7 @@ func (m *Meter) Spend(key Key, units int64) {
 	}
 	s := m.stripe()
 	n := s.units.Add(units)
-	m.exact.add(key, 0, 0, units)
-	if weight := m.weightOf(n); weight > 0 {
-		m.heavy.add(key.Text, weight*units, 0)
-	}
+	m.count(key, n, 0, 0, units)
 }
 
 // Refusal is the reason for a refusal. The zero value is [OverLimit].
@@ -109,10 +103,7 @@ func (m *Meter) Refuse(key Key, why Refusal) {
 		s.banned.Add(1)
 	}
 	m.see(key)
-	m.exact.add(key, 0, 1, 0)
-	if weight := m.weightOf(n); weight > 0 {
-		m.heavy.add(key.Text, 0, weight)
-	}
+	m.count(key, n, 0, 1, 0)
 }
 
 // WouldRefuse counts a request that a shadow limit would have refused. Among the heaviest keys it
@@ -123,9 +114,14 @@ func (m *Meter) WouldRefuse(key Key) {
 	}
 	n := m.stripe().wouldRefuse.Add(1)
 	m.see(key)
-	m.exact.add(key, 0, 1, 0)
+	m.count(key, n, 0, 1, 0)
+}
+
+// count counts requests and units of a key, whose decision is the n-th of its kind in a stripe.
+func (m *Meter) count(key Key, n, allowed, refused, units int64) {
+	m.exact.add(key, allowed, refused, units)
 	if weight := m.weightOf(n); weight > 0 {
-		m.heavy.add(key.Text, 0, weight)
+		m.heavy.add(key.Text, weight*units, weight*refused)
 	}
 }
 

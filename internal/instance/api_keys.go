@@ -24,49 +24,31 @@ const maxSharedKeys = storage.MaxNotes / 4
 // sharedKey is an API key in the store.
 type sharedKey struct {
 	apikeys.Stored
-	version int64 // of its note
-	older   bool  // sealed with an older line of the secret
+	origin
 }
 
-// findKeys returns the names of the notes about the keys that match accepts, and the keys.
-func (s *SharedRules) findKeys(match func(storage.Key, apikeys.Stored) bool) map[storage.Key]sharedKey {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := make(map[storage.Key]sharedKey)
-	for name, key := range s.api {
-		if match(name, key) {
-			found[name] = sharedKey{key, s.notes[name].Version, s.older[name]}
-		}
+// keysLocked returns all known keys.
+func (s *SharedRules) keysLocked() (list []apikeys.Stored) {
+	for _, key := range s.api {
+		list = append(list, key.Stored)
 	}
-	return found
-}
-
-// someOlderKeys returns some of the keys sealed with an older line of the secret.
-func (s *SharedRules) someOlderKeys(most int) map[storage.Key]sharedKey {
-	n := 0
-	return s.findKeys(func(name storage.Key, _ apikeys.Stored) bool {
-		if !s.older[name] || n == most {
-			return false
-		}
-		n++
-		return true
-	})
+	return list
 }
 
 // ListKeys returns the keys in the order of their lines.
-func (s *SharedRules) ListKeys() (list []apikeys.Stored) {
-	for _, key := range s.findKeys(func(storage.Key, apikeys.Stored) bool { return true }) {
-		list = append(list, key.Stored)
-	}
+func (s *SharedRules) ListKeys() []apikeys.Stored {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.keysLocked()
 	slices.SortFunc(list, func(a, b apikeys.Stored) int { return strings.Compare(a.String(), b.String()) })
 	return list
 }
 
 // KeysOf returns the keys of a client. If id is not "", it returns only the key with that id.
 func (s *SharedRules) KeysOf(client, id string) map[storage.Key]sharedKey {
-	return s.findKeys(func(_ storage.Key, key apikeys.Stored) bool {
-		return key.Name == client && (id == "" || key.Entry().ID == id)
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return matching(s.api, len(s.api), func(key sharedKey) bool { return key.Name == client && (id == "" || key.Entry().ID == id) })
 }
 
 // nameOfKey returns the name of the note about a key.

@@ -138,7 +138,7 @@ func TestSharedKeysThatCannotBe(t *testing.T) {
 	h.Shared.mu.Lock()
 	for i := range maxSharedKeys - 1 {
 		name := storage.Key{1, byte(i), byte(i >> 8)}
-		h.Shared.api[name] = apikeys.Stored{Client: apikeys.Client{Name: fmt.Sprint(i), Tier: "free"}}
+		h.Shared.api[name] = sharedKey{Stored: apikeys.Stored{Client: apikeys.Client{Name: fmt.Sprint(i), Tier: "free"}}}
 	}
 	h.Shared.mu.Unlock()
 	refused("one-more", "free", "as many as it may")

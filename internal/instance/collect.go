@@ -7,10 +7,27 @@ import (
 )
 
 // Collectors report the current state of the instances in use.
-var Collectors = []prometheus.Collector{instanceCollector{}, networkCollector{}, regionCollector{}}
+var Collectors = []prometheus.Collector{
+	collector{collectInstances, []*prometheus.Desc{descKeys, descKeysTotal, descEvicted, descAtOnce, descDegraded, descBytes, descClients}},
+	collector{collectNetworks, []*prometheus.Desc{descMachines, descRoundTrip, descClockAhead, descLostWrites, descUnsettled}},
+	collector{collectRegions, []*prometheus.Desc{descRegionPolled, descRegionKeys, descRegionUntracked, descRegionLag}},
+}
 
-// instanceCollector reports the current state of every engine in use.
-type instanceCollector struct{}
+// collector reports the metrics that collect sends.
+type collector struct {
+	collect func(chan<- prometheus.Metric)
+	descs   []*prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range c.descs {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) { c.collect(ch) }
 
 var (
 	descKeys = prometheus.NewDesc("caddy_rate_limit_keys",
@@ -29,19 +46,8 @@ var (
 		"Size of the database and its log.", nil, nil)
 )
 
-// Describe implements prometheus.Collector.
-func (instanceCollector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- descKeys
-	ch <- descKeysTotal
-	ch <- descEvicted
-	ch <- descAtOnce
-	ch <- descDegraded
-	ch <- descBytes
-	ch <- descClients
-}
-
-// Collect implements prometheus.Collector.
-func (instanceCollector) Collect(ch chan<- prometheus.Metric) {
+// collectInstances reports the state of every engine in use.
+func collectInstances(ch chan<- prometheus.Metric) {
 	var keys, evicted, atOnce, degraded, bytes float64
 	var clients [reputation.Levels]float64
 	Each(func(h *Instance) {
@@ -68,10 +74,6 @@ func (instanceCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// networkCollector reports the state of the connection to stores on a network. It reports nothing
-// without such a store.
-type networkCollector struct{}
-
 var (
 	descMachines = prometheus.NewDesc("caddy_rate_limit_store_machines",
 		"Processes that use the store on a network.", nil, nil)
@@ -85,18 +87,9 @@ var (
 		"Times that it stayed open whether the last calls of the store on a network took effect.", nil, nil)
 )
 
-// Describe implements prometheus.Collector.
-func (networkCollector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- descMachines
-	ch <- descRoundTrip
-	ch <- descClockAhead
-	ch <- descLostWrites
-	ch <- descUnsettled
-}
-
-// Collect implements prometheus.Collector. Of several stores it reports the slowest one, and the
-// losses of all.
-func (networkCollector) Collect(ch chan<- prometheus.Metric) {
+// collectNetworks reports the state of the connection to stores on a network: of several, the slowest
+// one, and the losses of all. It reports nothing without such a store.
+func collectNetworks(ch chan<- prometheus.Metric) {
 	var machines, roundTrip, ahead, lost, unsettled float64
 	Each(func(h *Instance) {
 		stats := h.Stats()
@@ -116,10 +109,6 @@ func (networkCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descUnsettled, prometheus.CounterValue, unsettled)
 }
 
-// regionCollector reports the current state of the exchange with other regions. It reports nothing
-// without an exchange.
-type regionCollector struct{}
-
 var (
 	descRegionPolled = prometheus.NewDesc("caddy_rate_limit_region_polled_rows",
 		"Counts that were collected from other regions the last time.", nil, nil)
@@ -131,16 +120,9 @@ var (
 		"How long ago a region was heard of; of this region, how long ago it last exchanged all counts.", []string{"region"}, nil)
 )
 
-// Describe implements prometheus.Collector.
-func (regionCollector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- descRegionPolled
-	ch <- descRegionKeys
-	ch <- descRegionUntracked
-	ch <- descRegionLag
-}
-
-// Collect implements prometheus.Collector.
-func (regionCollector) Collect(ch chan<- prometheus.Metric) {
+// collectRegions reports the state of the exchange with other regions. It reports nothing without an
+// exchange.
+func collectRegions(ch chan<- prometheus.Metric) {
 	var polled, keys, untracked float64
 	lags, any := make(map[string]float64), false
 	Each(func(h *Instance) {

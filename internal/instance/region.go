@@ -78,8 +78,7 @@ func (n *Names) forRegions(limit storage.LimitID, key []byte, period int64) (nam
 		if err != nil {
 			return name, false
 		}
-		made := identity.NewHasher(keys[0])
-		hasher = &made
+		hasher = new(identity.NewHasher(keys[0]))
 		n.regionNames.Store(hasher)
 	}
 	text := binary.BigEndian.AppendUint64(make([]byte, 0, 64), uint64(period))

@@ -158,7 +158,7 @@ const sealedAgain = 100
 // line in use, because the older one may be removed some day. It preserves operators' concurrent
 // changes.
 func (s *SharedRules) sealAgain() error {
-	again, keys := s.someOlder(sealedAgain), s.someOlderKeys(sealedAgain)
+	again, keys := s.someOlder(sealedAgain)
 	if len(again)+len(keys) == 0 {
 		return nil
 	}

@@ -75,7 +75,7 @@ func mustState(t *testing.T, h *Instance, lines ...string) {
 	for _, stated := range h.Shared.List() {
 		is = append(is, stated.String())
 	}
-	older := len(h.Shared.someOlder(9))
+	older := h.Shared.countOlder()
 	if strings.Join(is, "\n") != strings.Join(lines, "\n") || older > 0 {
 		t.Errorf("the statements are %q, %d of them under an older line; want %q under the one in use", is, older, lines)
 	}
@@ -87,7 +87,7 @@ func TestStatementsSealedAgain(t *testing.T) {
 	lines := []string{"allow 203.0.113.7 until 2099-01-01", "ban 203.0.113.7"}
 	stateLines(t, machineWith(t, store, "a"), lines[1])
 	rotated := machineWith(t, store, "b", "a")
-	if n := len(rotated.Shared.someOlder(9)); n != 1 {
+	if n := rotated.Shared.countOlder(); n != 1 {
 		t.Fatalf("%d statements are sealed under an older line, want 1", n)
 	}
 	stateLines(t, rotated, lines[0])
@@ -116,7 +116,7 @@ func TestStatementsChangedWhileSealedAgain(t *testing.T) {
 			one, late := machineWith(t, store, "b", "a"), machineWith(t, store, "b", "a")
 			s := &late.Shared
 			s.mu.Lock()
-			notes, known, older := maps.Clone(s.notes), maps.Clone(s.known), maps.Clone(s.older)
+			notes, known := maps.Clone(s.notes), maps.Clone(s.known)
 			s.mu.Unlock()
 			target, err := rules.ParseTarget("203.0.113.7")
 			if err != nil {
@@ -124,7 +124,7 @@ func TestStatementsChangedWhileSealedAgain(t *testing.T) {
 			}
 			change(t, one, target)
 			s.mu.Lock()
-			s.notes, s.known, s.older = notes, known, older // it hasn't heard of it
+			s.notes, s.known = notes, known // it hasn't heard of it
 			s.mu.Unlock()
 			if err := late.Shared.sealAgain(); err != nil {
 				t.Fatal(err)

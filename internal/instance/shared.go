@@ -2,6 +2,7 @@ package instance
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -28,20 +29,32 @@ type SharedRules struct {
 	Keys     atomic.Pointer[apikeys.Set] // API keys; nil before the store was read
 
 	mu    sync.Mutex
-	notes map[storage.Key]storage.Note    // guarded by mu, like all below: as in the store
-	known map[storage.Key]rules.Statement // rules by the names of their notes
-	api   map[storage.Key]apikeys.Stored  // API keys by the names of their notes
-	older map[storage.Key]bool            // notes sealed with an older line of the secret
-	hear  map[any]func()                  // listeners, called after changes
+	notes map[storage.Key]storage.Note   // guarded by mu, like all below: as in the store
+	known map[storage.Key]foundStatement // rules by the names of their notes
+	api   map[storage.Key]sharedKey      // API keys by the names of their notes
+	hear  map[any]func()                 // listeners, called after changes
 }
+
+// foundStatement is a rule in the store.
+type foundStatement struct {
+	rules.Statement
+	origin
+}
+
+// origin is the note that a rule or an API key is from.
+type origin struct {
+	version int64
+	older   bool // sealed with an older line of the secret
+}
+
+func (o origin) isOlder() bool { return o.older }
 
 // take takes notes from the engine, and returns the number of unreadable ones.
 func (s *SharedRules) take(sealer *identity.Sealer, notes []storage.Note, all bool) (unread int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if all || s.notes == nil {
-		s.notes, s.known, s.older = make(map[storage.Key]storage.Note), make(map[storage.Key]rules.Statement), make(map[storage.Key]bool)
-		s.api = make(map[storage.Key]apikeys.Stored)
+		s.notes, s.known, s.api = make(map[storage.Key]storage.Note), make(map[storage.Key]foundStatement), make(map[storage.Key]sharedKey)
 	}
 	for _, n := range notes {
 		s.notes[n.Name] = n
@@ -50,12 +63,8 @@ func (s *SharedRules) take(sealer *identity.Sealer, notes []storage.Note, all bo
 			continue
 		}
 		line, inUse, ok := sealer.Open(string(n.Name[:]), n.Value)
-		if !ok || s.learnLocked(n.Name, string(line)) != nil {
+		if !ok || s.learnLocked(n.Name, string(line), origin{n.Version, !inUse}) != nil {
 			unread++
-			continue
-		}
-		if !inUse {
-			s.older[n.Name] = true
 		}
 	}
 	s.collectLocked()
@@ -63,17 +72,17 @@ func (s *SharedRules) take(sealer *identity.Sealer, notes []storage.Note, all bo
 }
 
 // learnLocked adds the rule or key of a note.
-func (s *SharedRules) learnLocked(name storage.Key, line string) (err error) {
+func (s *SharedRules) learnLocked(name storage.Key, line string, of origin) (err error) {
 	if key, ok := strings.CutPrefix(line, keyNote); ok {
 		stored, err := apikeys.ParseStored(key)
 		if err == nil {
-			s.api[name] = stored
+			s.api[name] = sharedKey{stored, of}
 		}
 		return err
 	}
 	stated, err := rules.ParseStatement(line)
 	if err == nil {
-		s.known[name] = stated
+		s.known[name] = foundStatement{stated, of}
 	}
 	return err
 }
@@ -82,7 +91,6 @@ func (s *SharedRules) learnLocked(name storage.Key, line string) (err error) {
 func (s *SharedRules) forgetLocked(name storage.Key) {
 	delete(s.known, name)
 	delete(s.api, name)
-	delete(s.older, name)
 }
 
 // collectLocked makes the set of rules in force, and forgets those that have ended.
@@ -94,8 +102,8 @@ func (s *SharedRules) collectLocked() {
 			s.forgetLocked(name)
 		}
 	}
-	s.Set.Store(rules.NewSet(slices.Collect(maps.Values(s.known))))
-	s.Keys.Store(apikeys.SetOf(slices.Collect(maps.Values(s.api))))
+	s.Set.Store(rules.NewSet(s.statementsLocked()))
+	s.Keys.Store(apikeys.SetOf(s.keysLocked()))
 }
 
 // tell notifies the listeners of changes.
@@ -136,37 +144,34 @@ func (s *SharedRules) begin(other *SharedRules) {
 		return
 	}
 	other.mu.Lock()
-	notes, known, older, set := maps.Clone(other.notes), maps.Clone(other.known), maps.Clone(other.older), other.Set.Load()
+	notes, known, set := maps.Clone(other.notes), maps.Clone(other.known), other.Set.Load()
 	api, keys := maps.Clone(other.api), other.Keys.Load()
 	other.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.notes == nil && notes != nil {
-		s.notes, s.known, s.older, s.api = notes, known, older, api
+		s.notes, s.known, s.api = notes, known, api
 		s.Set.Store(set)
 		s.Keys.Store(keys)
 	}
 }
 
-// List returns the statements that have not ended, in the order of their lines.
-func (s *SharedRules) List() (list []rules.Statement) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	for _, stated := range s.known {
-		if stated.Until.IsZero() || now.Before(stated.Until) {
-			list = append(list, stated)
-		}
+// statementsLocked returns all known rules.
+func (s *SharedRules) statementsLocked() (list []rules.Statement) {
+	for _, found := range s.known {
+		list = append(list, found.Statement)
 	}
-	slices.SortFunc(list, func(a, b rules.Statement) int { return strings.Compare(a.String(), b.String()) })
 	return list
 }
 
-// foundStatement is a rule in the store.
-type foundStatement struct {
-	rules.Statement
-	version int64 // of its note
-	older   bool  // sealed with an older line of the secret
+// List returns the statements that have not ended, in the order of their lines.
+func (s *SharedRules) List() []rules.Statement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	list := slices.DeleteFunc(s.statementsLocked(), func(stated rules.Statement) bool { return !stated.Until.IsZero() && !now.Before(stated.Until) })
+	slices.SortFunc(list, func(a, b rules.Statement) int { return strings.Compare(a.String(), b.String()) })
+	return list
 }
 
 // Find returns the rules with a target and an action, by the names of their notes. An action of 0
@@ -174,40 +179,33 @@ type foundStatement struct {
 func (s *SharedRules) Find(action rules.Action, target rules.Target) map[storage.Key]foundStatement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := make(map[storage.Key]foundStatement)
-	for name, stated := range s.known {
-		if stated.Target == target && (action == 0 || action == stated.Action) {
-			found[name] = s.foundLocked(name)
-		}
-	}
-	return found
+	return matching(s.known, len(s.known), func(stated foundStatement) bool {
+		return stated.Target == target && (action == 0 || action == stated.Action)
+	})
+}
+
+// someOlder returns some of the rules and keys sealed with an older line of the secret.
+func (s *SharedRules) someOlder(most int) (map[storage.Key]foundStatement, map[storage.Key]sharedKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return matching(s.known, most, foundStatement.isOlder), matching(s.api, most, sharedKey.isOlder)
 }
 
 // countOlder returns how many notes are sealed with an older line of the secret.
 func (s *SharedRules) countOlder() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.older)
+	stated, keys := s.someOlder(math.MaxInt)
+	return len(stated) + len(keys)
 }
 
-// someOlder returns some of the rules sealed with an older line of the secret.
-func (s *SharedRules) someOlder(most int) map[storage.Key]foundStatement {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := make(map[storage.Key]foundStatement)
-	for name := range s.older {
-		if len(found) == most {
-			break
-		}
-		if _, ok := s.known[name]; ok {
-			found[name] = s.foundLocked(name)
+// matching returns at most so many of the rules or keys, those that match.
+func matching[T any](all map[storage.Key]T, most int, match func(T) bool) map[storage.Key]T {
+	found := make(map[storage.Key]T)
+	for name, one := range all {
+		if len(found) < most && match(one) {
+			found[name] = one
 		}
 	}
 	return found
-}
-
-func (s *SharedRules) foundLocked(name storage.Key) foundStatement {
-	return foundStatement{s.known[name], s.notes[name].Version, s.older[name]}
 }
 
 // Has reports whether the store has a rule.

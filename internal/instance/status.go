@@ -39,8 +39,7 @@ func (h *Instance) describe() operator.Store {
 		Network:   h.describeNetwork(stats),
 	}
 	if stats.Cause != nil {
-		since := stats.Since.UTC().Truncate(time.Second)
-		told.Since, told.Reason = &since, stats.Cause.Error()
+		told.Since, told.Reason = new(stats.Since.UTC().Truncate(time.Second)), stats.Cause.Error()
 	}
 	told.Region = h.describeRegion()
 	if keys := h.Keys.Load(); keys != nil {
@@ -84,8 +83,7 @@ func (h *Instance) describeRegion() *operator.Region {
 	s := shared.Stats()
 	told := &operator.Region{Name: s.Region, Exchange: h.exchangedAt, Lag: operator.SecondsOf(s.Lag), Keys: s.Keys, Others: []operator.OtherRegion{}}
 	if s.Cause != nil {
-		since := s.Since.UTC().Truncate(time.Second)
-		told.Since, told.Reason = &since, s.Cause.Error()
+		told.Since, told.Reason = new(s.Since.UTC().Truncate(time.Second)), s.Cause.Error()
 	}
 	for _, n := range s.Regions {
 		if n.Region != s.Region {

@@ -75,7 +75,7 @@ func (m *VerifiedBot) Provision(ctx caddy.Context) error {
 		if path := m.Ranges[name]; path != "" {
 			log := ctx.Logger().With(zap.String("operator", name), zap.String("file", path))
 			var err error
-			if b.ranges, err = crawler.OpenRanges(path, func(err error) { logRanges(log, err) }); err != nil {
+			if b.ranges, err = crawler.OpenRanges(path, func(err error) { logChange(log, "the file of a crawler's addresses", "addresses", err) }); err != nil {
 				return fmt.Errorf("verified_bot: %s: %w", name, err)
 			}
 		}
@@ -90,12 +90,13 @@ func (m *VerifiedBot) Provision(ctx caddy.Context) error {
 	return err
 }
 
-func logRanges(log *zap.Logger, err error) {
+// logChange logs that a file was read again, or that its previous content stays in force.
+func logChange(log *zap.Logger, file, content string, err error) {
 	if err != nil {
-		log.Error("the file of a crawler's addresses is invalid; the previous addresses stay in force", zap.Error(err))
+		log.Error(file+" is invalid; the previous "+content+" stay in force", zap.Error(err))
 		return
 	}
-	log.Info("the file of a crawler's addresses was read again")
+	log.Info(file + " was read again")
 }
 
 // check returns an error about the options.

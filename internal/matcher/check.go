@@ -44,7 +44,7 @@ func CheckSet(set caddy.ModuleMap) error {
 			continue
 		}
 		if line, ok := WithoutCommas(values); ok {
-			return mistake(name+" "+line, "match: %s: never matches %q, because "+noCommas, name, strings.Join(values, " "))
+			return mistake(name+" "+line, "match: %s: never matches %q, because "+NoCommas, name, strings.Join(values, " "))
 		}
 		for _, value := range values {
 			if err := check(value, values); err != nil {
@@ -77,10 +77,7 @@ var matcherChecks = map[string]func(value string, all []string) error{
 }
 
 // NoCommas explains the separation of values. An example follows.
-const (
-	noCommas = "a list has spaces between its values and no commas"
-	NoCommas = noCommas + ":"
-)
+const NoCommas = "a list has spaces between its values and no commas"
 
 // WithoutCommas joins the values of a comma-separated list with spaces; ok is false if the values
 // have no separating commas. It leaves a comma inside a value.
@@ -103,7 +100,7 @@ func WithoutCommas(values []string) (line string, ok bool) {
 // checkCommas returns an error about comma-separated values.
 func checkCommas(values []string) error {
 	if line, ok := WithoutCommas(values); ok {
-		return mistake(line, "got %q, but "+noCommas, strings.Join(values, " "))
+		return mistake(line, "got %q, but "+NoCommas, strings.Join(values, " "))
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (m *SignedBot) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	log := ctx.Logger().With(zap.String("file", m.File))
-	if m.keys, err = webbot.Open(m.File, func(err error) { logKeys(log, err) }); err != nil {
+	if m.keys, err = webbot.Open(m.File, func(err error) { logChange(log, "the file of bots' keys", "keys", err) }); err != nil {
 		return fmt.Errorf("signed_bot: %w", err)
 	}
 	for _, name := range m.Names {
@@ -55,14 +55,6 @@ func (m *SignedBot) Provision(ctx caddy.Context) (err error) {
 		}
 	}
 	return nil
-}
-
-func logKeys(log *zap.Logger, err error) {
-	if err != nil {
-		log.Error("the file of bots' keys is invalid; the previous keys stay in force", zap.Error(err))
-		return
-	}
-	log.Info("the file of bots' keys was read again")
 }
 
 func (m *SignedBot) check() error {

@@ -50,19 +50,19 @@ type Zone struct {
 // NewZone returns the counters of a zone without shadow limits whose requests count on arrival.
 func NewZone(zone string) Zone {
 	return Zone{
-		Requests: counterOf(metrics.requests, zone),
-		Declined: counterOf(metrics.declined, zone),
-		ByMemory: counterOf(metrics.byMemory, zone),
-		process:  metrics.process.WithLabelValues(zone),
+		Requests: counterOf(requests, zone),
+		Declined: counterOf(declined, zone),
+		ByMemory: counterOf(byMemory, zone),
+		process:  processTime.WithLabelValues(zone),
 	}
 }
 
 // HasShadow makes the zone count requests that shadow limits would refuse.
-func (m *Zone) HasShadow(zone string) { m.WouldRefuse = counterOf(metrics.wouldRefuse, zone) }
+func (m *Zone) HasShadow(zone string) { m.WouldRefuse = counterOf(wouldRefuse, zone) }
 
 // Settles makes the zone count requests that count by their answer.
 func (m *Zone) Settles(zone string) {
-	m.settled = [2]counter{counterOf(metrics.settled, zone, "false"), counterOf(metrics.settled, zone, "true")}
+	m.settled = [2]counter{counterOf(settled, zone, "false"), counterOf(settled, zone, "true")}
 }
 
 // Settle counts a request whose answer determined whether it counts.
@@ -105,9 +105,9 @@ var Outcomes = [...]string{"allowed", "over_limit", "blocked", "too_costly", "ab
 
 // NewLimit returns the counters of an enforced limit.
 func NewLimit(zone, limit string) Limit {
-	m := Limit{Allowed: counterOf(metrics.decisions, zone, limit, Outcomes[0])}
+	m := Limit{Allowed: counterOf(decisions, zone, limit, Outcomes[0])}
 	for i, outcome := range Outcomes[1:] {
-		m.refused[i+1] = counterOf(metrics.decisions, zone, limit, outcome)
+		m.refused[i+1] = counterOf(decisions, zone, limit, outcome)
 	}
 	return m
 }
@@ -118,8 +118,8 @@ const WouldRefuse = "would_refuse"
 // NewShadow returns the counters of a shadow limit.
 func NewShadow(zone, limit string) Limit {
 	return Limit{
-		Allowed:     counterOf(metrics.shadow, zone, limit, Outcomes[0]),
-		WouldRefuse: counterOf(metrics.shadow, zone, limit, WouldRefuse),
+		Allowed:     counterOf(shadow, zone, limit, Outcomes[0]),
+		WouldRefuse: counterOf(shadow, zone, limit, WouldRefuse),
 	}
 }
 
@@ -142,7 +142,7 @@ func (m *Limit) Counts() operator.Counts {
 var clients = func() (counters [identity.APIKey + 1][2]counter) {
 	for kind := range counters {
 		name := identity.Kind(kind).String()
-		counters[kind] = [2]counter{counterOf(metrics.clients, name, "allowed"), counterOf(metrics.clients, name, "refused")}
+		counters[kind] = [2]counter{counterOf(clientDecisions, name, "allowed"), counterOf(clientDecisions, name, "refused")}
 	}
 	return counters
 }()
@@ -166,8 +166,8 @@ const RulesZone = "rules"
 // NewRules returns the counters of operators' rules.
 func NewRules() Rules {
 	return Rules{
-		Allowed: counterOf(metrics.decisions, RulesZone, rules.Allow.String(), Outcomes[0]),
-		Banned:  counterOf(metrics.decisions, RulesZone, rules.Ban.String(), Outcomes[engine.Banned]),
+		Allowed: counterOf(decisions, RulesZone, rules.Allow.String(), Outcomes[0]),
+		Banned:  counterOf(decisions, RulesZone, rules.Ban.String(), Outcomes[engine.Banned]),
 	}
 }
 

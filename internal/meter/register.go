@@ -2,6 +2,7 @@ package meter
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,13 +10,7 @@ import (
 
 // Register registers the collectors, and others, with a configuration's registry.
 func Register(registry prometheus.Registerer, others ...prometheus.Collector) error {
-	for _, c := range append(others,
-		metrics.requests, metrics.declined, metrics.decisions, metrics.settled, metrics.byMemory, metrics.wouldRefuse, metrics.shadow, metrics.process,
-		metrics.batch, metrics.latency, metrics.claims, metrics.swept, metrics.idle, metrics.degraded,
-		metrics.regionWrites, metrics.regionErrors, metrics.regionApplied, metrics.regionMade,
-		metrics.violations, metrics.bans, metrics.keys, metrics.statements, metrics.clients, metrics.squeezes, metrics.underLoad, metrics.sessions, metrics.refusedSessions, metrics.undelivered,
-		configCollector{},
-	) {
+	for _, c := range slices.Concat(others, collectors) {
 		err := registry.Register(c)
 		if already := (prometheus.AlreadyRegisteredError{}); err != nil && !errors.As(err, &already) {
 			return err
@@ -41,6 +36,8 @@ func (c Config) Release() error {
 
 // configCollector reports the limits of the configurations in use.
 type configCollector struct{}
+
+var _ = collected(configCollector{})
 
 var descConfig = prometheus.NewDesc("caddy_rate_limit_config", "The limits in use, always 1.",
 	[]string{"zone", "max_events", "window", "ipv4_prefix", "ipv6_prefix"}, nil)

@@ -34,16 +34,24 @@ func (s running) APIKeys(context.Context) ([]operator.StoredKey, error) {
 	if h.Shared.Keys.Load() == nil {
 		return nil, keyError(errStoreAway)
 	}
-	list := []operator.StoredKey{}
+	var entries []apikeys.Entry
 	for _, key := range h.Shared.ListKeys() {
-		e := key.Entry()
+		entries = append(entries, key.Entry())
+	}
+	return DescribeKeys(entries), nil
+}
+
+// DescribeKeys describes API keys. The result is never nil, which would be null in JSON.
+func DescribeKeys(entries []apikeys.Entry) []operator.StoredKey {
+	list := []operator.StoredKey{}
+	for _, e := range entries {
 		told := operator.StoredKey{Name: e.Name, Tier: e.Tier, ID: e.ID}
 		if !e.Expires.IsZero() {
 			told.Expires = &e.Expires
 		}
 		list = append(list, told)
 	}
-	return list, nil
+	return list
 }
 
 // AddAPIKey implements operator.Service.

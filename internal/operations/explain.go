@@ -119,15 +119,15 @@ func (x *Explainer) explainRecord() {
 
 // banOf describes the automatic ban of a client. now is the engine's time and wall the clock's.
 func (a Config) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
-	until := wall.Add(c.Banned).UTC().Truncate(time.Second)
 	ban := &operator.Ban{
 		Action: rules.Ban.String(), By: "conduct", Client: targetOf(c.Key),
-		Text: cmp.Or(identity.KeyText([]byte(c.Key)), "a client that isn't known by a name"), Until: &until,
+		Text:  cmp.Or(identity.KeyText([]byte(c.Key)), "a client that isn't known by a name"),
+		Until: new(wall.Add(c.Banned).UTC().Truncate(time.Second)),
 	}
 	if n := len(c.Record.Past); n > 0 {
 		last := c.Record.Past[n-1]
-		since := wall.Add(time.Duration(last.At - now)).UTC().Truncate(time.Second)
-		ban.Reason, ban.Zone, ban.Since = last.Reason.String(), a.ZoneNames[last.Zone], &since
+		ban.Reason, ban.Zone = last.Reason.String(), a.ZoneNames[last.Zone]
+		ban.Since = new(wall.Add(time.Duration(last.At - now)).UTC().Truncate(time.Second))
 	}
 	return ban
 }
@@ -169,8 +169,7 @@ func ruleOf(s *rules.Statement, by string) *operator.Ban {
 	}
 	told := &operator.Ban{Action: s.Action.String(), Client: s.Target.String(), Text: s.Target.String(), By: by, Reason: s.Reason}
 	if !s.Until.IsZero() {
-		until := s.Until.UTC()
-		told.Until = &until
+		told.Until = new(s.Until.UTC())
 	}
 	return told
 }
@@ -279,8 +278,7 @@ func (x *Explainer) in(wait time.Duration) *time.Time {
 	if wait <= 0 || wait == limiter.Never {
 		return nil
 	}
-	at := x.Now.Add(wait).UTC().Truncate(time.Second)
-	return &at
+	return new(x.Now.Add(wait).UTC().Truncate(time.Second))
 }
 
 // maxExplained bounds the limits of an explanation.

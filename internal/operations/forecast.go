@@ -1,6 +1,7 @@
 package operations
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -73,13 +74,8 @@ func (x *Explainer) RequestOf(ctx context.Context, q operator.Question) (*http.R
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, operator.Errorf(http.StatusBadRequest, "url: got %q: expected one with scheme and host, such as https://example.com/login", q.URL)
 	}
-	if u.Path == "" {
-		u.Path = "/"
-	}
-	method := strings.ToUpper(q.Method)
-	if method == "" {
-		method = http.MethodGet
-	}
+	u.Path = cmp.Or(u.Path, "/")
+	method := cmp.Or(strings.ToUpper(q.Method), http.MethodGet)
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
 	if err != nil {
 		return nil, operator.Errorf(http.StatusBadRequest, "method: got %q: expected a method such as POST", q.Method)

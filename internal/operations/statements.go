@@ -82,8 +82,7 @@ func (a Config) DescribeRules() operator.RulesFile {
 func describeList(s blocklist.State) operator.BlockList {
 	told := operator.BlockList{Name: s.Name, Bans: s.Bans}
 	if !s.Read.IsZero() {
-		at := s.Read.UTC().Truncate(time.Second)
-		told.Read = &at
+		told.Read = new(s.Read.UTC().Truncate(time.Second))
 	}
 	if s.Err != nil {
 		told.Reason = s.Err.Error()

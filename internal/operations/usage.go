@@ -3,6 +3,7 @@ package operations
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -170,10 +171,7 @@ func (u *usageSearch) add(day time.Time, of storage.Series, units, refused int64
 
 // ordered returns the usage in the order of time, zones and limits.
 func (u *usageSearch) ordered() []operator.UsageDay {
-	days := make([]operator.UsageDay, 0, len(u.days))
-	for _, d := range u.days {
-		days = append(days, d)
-	}
+	days := slices.AppendSeq(make([]operator.UsageDay, 0, len(u.days)), maps.Values(u.days))
 	slices.SortFunc(days, func(a, b operator.UsageDay) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Limit, b.Limit))
 	})

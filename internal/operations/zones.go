@@ -100,8 +100,7 @@ func describeConditions(zones []*enforce.Zone) (all []operator.Condition) {
 			c := operator.Condition{Text: s.Text}
 			var since int64
 			if c.Holds, since = s.State(); since != 0 {
-				at := time.Unix(0, since).UTC().Truncate(time.Second)
-				c.Since = &at
+				c.Since = new(time.Unix(0, since).UTC().Truncate(time.Second))
 			}
 			at := slices.IndexFunc(all, func(other operator.Condition) bool { return other.Text == c.Text })
 			if at < 0 {
@@ -238,8 +237,7 @@ func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
 		Used: k.Used, Amount: k.Limit.Capacity(), Refused: k.Refused,
 	}
 	if k.Blocked > 0 {
-		until := now.Add(k.Blocked).UTC().Truncate(time.Second)
-		told.BlockedUntil = &until
+		told.BlockedUntil = new(now.Add(k.Blocked).UTC().Truncate(time.Second))
 	}
 	return told
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -132,12 +133,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // names returns the names of the endpoints, for messages.
 func (h handler) names() string {
-	var names []string
-	for name := range h.endpoints {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return strings.Join(slices.Sorted(maps.Keys(h.endpoints)), ", ")
 }
 
 func writeError(w http.ResponseWriter, err error) {

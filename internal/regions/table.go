@@ -2,6 +2,8 @@ package regions
 
 import (
 	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -41,16 +43,6 @@ type (
 
 // namesPerKey is the most names per key.
 const namesPerKey = 4
-
-// isNamedLocked reports whether the key currently has a name.
-func (k *key) isNamedLocked(as storage.Key) bool {
-	for _, key := range k.names {
-		if key == as {
-			return true
-		}
-	}
-	return false
-}
 
 // named is the counts of components under a name. It is guarded by table.mu.
 type named struct {
@@ -131,9 +123,7 @@ func (t *table) all() (keys []*key) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.RLock()
-		for _, k := range s.keys {
-			keys = append(keys, k)
-		}
+		keys = slices.AppendSeq(keys, maps.Values(s.keys))
 		s.mu.RUnlock()
 	}
 	return keys

@@ -2,6 +2,7 @@ package regions
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -49,7 +50,7 @@ func (t *table) trimNames(now int64) {
 		if of.counts.Trim(now) {
 			continue
 		}
-		if of.key == nil || !of.key.isNamedLocked(at.key) {
+		if of.key == nil || !slices.Contains(of.key.names, at.key) {
 			delete(t.names, at)
 		}
 	}

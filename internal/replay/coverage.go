@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // coverage describes what the log lacks, and other reasons why the replay may be inexact.
@@ -20,7 +22,7 @@ func (r *run) coverage(p *Report) (says []string) {
 		return r.nothing(p)
 	}
 	for reason, n := range sorted(r.skipped) {
-		say(n, "%s could not be decided about: %s.", counted(n, "request"), reason)
+		say(n, "%s could not be decided about: %s.", wording.Counted(n, "request"), reason)
 	}
 	say(f.noHost, "The site is unknown of %s: name it with --site.", share(f.noHost, all))
 	say(f.noFields, "%s have no header fields: what depends on one, a matcher or a key, works as if it were missing.", share(f.noFields, all))
@@ -42,7 +44,7 @@ func (r *run) coverage(p *Report) (says []string) {
 	}
 	say(r.log.Late, "%s came too late for their order, and count at the time of a later request.", share(r.log.Late, all))
 	say(f.bodies, "Bodies are in no log: %s had a method that sends one.", share(f.bodies, all))
-	say(r.log.Bad, "%s could not be read.", counted(r.log.Bad, "line"))
+	say(r.log.Bad, "%s could not be read.", wording.Counted(r.log.Bad, "line"))
 	return says
 }
 
@@ -71,11 +73,11 @@ func are(n int64) string {
 	if n == 1 {
 		return "1 request is"
 	}
-	return counted(n, "request") + " are"
+	return wording.Counted(n, "request") + " are"
 }
 
 func unreadable(p *Report) string {
-	return fmt.Sprintf("No line of the log could be read as a request, of %s. If its format is none of those that are recognized, name it with --format.", counted(p.Log.Lines, "line"))
+	return fmt.Sprintf("No line of the log could be read as a request, of %s. If its format is none of those that are recognized, name it with --format.", wording.Counted(p.Log.Lines, "line"))
 }
 
 // Check returns an error if the log has no readable record.
@@ -110,7 +112,7 @@ func share(n, all int64) string {
 	if n == all {
 		return "all requests"
 	}
-	return fmt.Sprintf("%s (%s)", counted(n, "request"), percent(n, all))
+	return fmt.Sprintf("%s (%s)", wording.Counted(n, "request"), percent(n, all))
 }
 
 // percent returns a share in percent: 0 % only for none, and 100 % only for all.

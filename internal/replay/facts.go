@@ -61,20 +61,12 @@ func count(n *int64, yes bool) {
 	}
 }
 
-// agreement compares verdicts with those of the Caddy that wrote the log, if it had this module.
-type agreement struct {
-	refused    int64 // by the log
-	both       int64 // refused by the log and the replay
-	onlyReplay int64
-	onlyLog    int64
-	same       int64
-}
-
-func (a *agreement) note(r *accesslog.Record, v *Verdict) {
+// note compares a verdict with that of the Caddy that wrote the log, if it had this module.
+func (a *Agreement) note(r *accesslog.Record, v *Verdict) {
 	was, is := r.Refused.Zone != "", v.Outcome == Refused
-	count(&a.refused, was)
-	count(&a.both, was && is)
-	count(&a.onlyReplay, is && !was)
-	count(&a.onlyLog, was && !is)
-	count(&a.same, was == is)
+	a.Requests++
+	count(&a.Log, was)
+	count(&a.Both, was && is)
+	count(&a.OnlyReplay, is && !was)
+	count(&a.OnlyLog, was && !is)
 }

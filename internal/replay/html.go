@@ -71,7 +71,7 @@ func (p *Report) headline() string {
 	if p.Refused == 0 {
 		return "These limits would have refused nobody"
 	}
-	text := fmt.Sprintf("These limits would have refused %s of all requests, from %s", percent(p.Refused, p.Requests), counted(clients, "client"))
+	text := fmt.Sprintf("These limits would have refused %s of all requests, from %s", percent(p.Refused, p.Requests), wording.Counted(clients, "client"))
 	if refusing > 1 {
 		text += " or more"
 	}
@@ -81,14 +81,14 @@ func (p *Report) headline() string {
 // sentence summarizes the effect of a limit.
 func sentence(l LimitReport) string {
 	if l.Requests == 0 {
-		return fmt.Sprintf("It would have refused %s from %s.", counted(l.Refused, "request"), counted(l.Hit, "client"))
+		return fmt.Sprintf("It would have refused %s from %s.", wording.Counted(l.Refused, "request"), wording.Counted(l.Hit, "client"))
 	}
-	text := fmt.Sprintf("%s from %s. ", counted(l.Requests, "request"), counted(l.Clients, "client"))
+	text := fmt.Sprintf("%s from %s. ", wording.Counted(l.Requests, "request"), wording.Counted(l.Clients, "client"))
 	if l.Refused == 0 {
 		return text + "It would have refused none."
 	}
 	return text + fmt.Sprintf("It would have refused %s (%s) from %s, first at %s. Their status in the log: %s.",
-		wording.Number(l.Refused), percent(l.Refused, l.Requests), counted(l.Hit, "client"), clockText(l.First), statusText(l.Statuses))
+		wording.Number(l.Refused), percent(l.Refused, l.Requests), wording.Counted(l.Hit, "client"), clockText(l.First), statusText(l.Statuses))
 }
 
 // Same returns the number of equal verdicts.

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -43,23 +44,28 @@ func (o *offenders) get(hash uint64, key []byte) *offender {
 	return of
 }
 
-// makeRoom drops one of a few offenders if there are too many. The few are chosen at random, so the
-// most refused ones stay.
+// makeRoom drops one of a few offenders if there are too many.
 func (o *offenders) makeRoom() {
-	if len(o.of) < maxOffenders {
-		return
+	if len(o.of) >= maxOffenders {
+		o.dropped = true
+		dropLeast(o.of, func(of *offender) int64 { return of.refused })
 	}
-	o.dropped = true
-	least, n := uint64(0), 0
-	for hash, of := range o.of {
-		if n == 0 || of.refused < o.of[least].refused {
-			least = hash
+}
+
+// dropLeast drops the lightest of a few entries. The few are chosen at random, so the heaviest entries
+// stay.
+func dropLeast[K comparable, V any](entries map[K]V, weight func(V) int64) {
+	var least K
+	n := 0
+	for key, entry := range entries {
+		if n == 0 || weight(entry) < weight(entries[least]) {
+			least = key
 		}
 		if n++; n == dropOf {
 			break
 		}
 	}
-	delete(o.of, least)
+	delete(entries, least)
 }
 
 // note counts a refusal.
@@ -76,14 +82,9 @@ func (of *offender) note(at int64, status int, agent string) {
 
 // heaviest returns the offenders, the most refused first.
 func (o *offenders) heaviest() []*offender {
-	all := make([]*offender, 0, len(o.of))
-	for _, of := range o.of {
-		all = append(all, of)
-	}
-	slices.SortFunc(all, func(a, b *offender) int {
+	return slices.SortedFunc(maps.Values(o.of), func(a, b *offender) int {
 		return cmp.Or(cmp.Compare(b.refused, a.refused), cmp.Compare(a.first, b.first), cmp.Compare(a.key, b.key))
 	})
-	return all
 }
 
 // cut returns a shortened copy of a user agent.
@@ -105,25 +106,10 @@ const maxTally = 500
 func (t tally) add(text string) {
 	text = text[:min(len(text), maxAgent)]
 	if _, known := t[text]; !known {
-		t.makeRoom()
+		if len(t) >= maxTally {
+			dropLeast(t, func(n int64) int64 { return n })
+		}
 		text = string([]byte(text))
 	}
 	t[text]++
-}
-
-// makeRoom drops one of a few texts if there are too many.
-func (t tally) makeRoom() {
-	if len(t) < maxTally {
-		return
-	}
-	least, n := "", 0
-	for text, count := range t {
-		if n == 0 || count < t[least] {
-			least = text
-		}
-		if n++; n == dropOf {
-			break
-		}
-	}
-	delete(t, least)
 }

@@ -64,7 +64,7 @@ func withoutOutliers(ascending []int64) []int64 {
 
 // leftOut describes the n clients whose peaks, all above most, are left out.
 func (p peaks) leftOut(n int, most int64, reveal bool) string {
-	text := fmt.Sprintf(" Left out, because the others want far less: %s", counted(int64(n), "client"))
+	text := fmt.Sprintf(" Left out, because the others want far less: %s", wording.Counted(int64(n), "client"))
 	named := 0
 	for _, of := range p {
 		if of.units > most && named < n {

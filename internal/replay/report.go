@@ -154,8 +154,9 @@ func (r *run) report() *Report {
 	slices.SortStableFunc(p.Limits, func(a, b LimitReport) int {
 		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(b2i(a.Shadow), b2i(b.Shadow)), cmp.Compare(b2i(a.Shared), b2i(b.Shared)), cmp.Compare(a.Limit, b.Limit))
 	})
-	if a := r.own; a.refused > 0 {
-		p.Own = &Agreement{p.Requests, a.refused, a.both, a.onlyLog, a.onlyReplay, float64(a.same) / float64(max(p.Requests, 1))}
+	if r.own.Log > 0 {
+		p.Own = &r.own
+		p.Own.Share = float64(p.Own.Same()) / float64(max(p.Requests, 1))
 	}
 	p.Suggest, p.Without = r.suggestions()
 	p.Coverage = r.coverage(p)
@@ -202,8 +203,7 @@ func b2i(b bool) int {
 }
 
 func moment(at int64) *time.Time {
-	t := time.Unix(0, at).UTC().Truncate(time.Millisecond)
-	return &t
+	return new(time.Unix(0, at).UTC().Truncate(time.Millisecond))
 }
 
 func (r *run) limitReport(s *series) LimitReport {
@@ -281,15 +281,13 @@ func distribution(peaks []int64) *Peaks {
 	}
 	p := &Peaks{P50: quantile(peaks, .5), P90: quantile(peaks, .9), P99: quantile(peaks, .99), P999: quantile(peaks, .999), Max: peaks[len(peaks)-1]}
 	done := 0
-	for power := int64(1); done < len(peaks) && power <= 1e15; power *= 10 {
-		for _, upTo := range []int64{power, 2 * power, 5 * power} {
-			n := sort.Search(len(peaks), func(i int) bool { return peaks[i] > upTo })
-			if n > done || len(p.Steps) > 0 && n < len(peaks) {
-				p.Steps = append(p.Steps, Step{upTo, int64(n - done)})
-			}
-			if done = n; done == len(peaks) {
-				break
-			}
+	for _, upTo := range round {
+		n := sort.Search(len(peaks), func(i int) bool { return peaks[i] > upTo })
+		if n > done || len(p.Steps) > 0 && n < len(peaks) {
+			p.Steps = append(p.Steps, Step{upTo, int64(n - done)})
+		}
+		if done = n; done == len(peaks) {
+			break
 		}
 	}
 	return p

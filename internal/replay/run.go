@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"io"
@@ -45,7 +46,7 @@ type run struct {
 	denied      map[string]int64 // by reason
 	skipped     map[string]int64 // by reason
 	facts       logFacts
-	own         agreement
+	own         Agreement
 	survey      *survey // nil unless limits are suggested
 }
 
@@ -61,9 +62,7 @@ func Run(ctx context.Context, log *accesslog.Merger, judge Judge, o Options) (*R
 	if r.Suggest {
 		r.survey = newSurvey(r.seed)
 	}
-	if r.To == 0 {
-		r.To = math.MaxInt64
-	}
+	r.To = cmp.Or(r.To, math.MaxInt64)
 	v := new(Verdict)
 	for n := 0; ; n++ {
 		record, err := log.Next()

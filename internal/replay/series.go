@@ -41,12 +41,16 @@ const (
 	amountsAbove = 6
 )
 
-// amountsAround returns an amount with its neighbors among 1, 2, 5, 10, 20 and so on.
-func amountsAround(amount int64) []int64 {
-	var round []int64
+// round are round numbers: 1, 2, 5, 10, 20 and so on.
+var round = func() (numbers []int64) {
 	for power := int64(1); power <= 1e15; power *= 10 {
-		round = append(round, power, 2*power, 5*power)
+		numbers = append(numbers, power, 2*power, 5*power)
 	}
+	return numbers
+}()
+
+// amountsAround returns an amount with its neighbors among round numbers.
+func amountsAround(amount int64) []int64 {
 	i, exact := slices.BinarySearch(round, amount)
 	above := i
 	if exact {

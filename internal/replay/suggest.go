@@ -56,7 +56,7 @@ func (s *series) suggest(reveal bool) *Suggestion {
 	sg := s.suggestion(amount, "")
 	over := len(honest) - sort.Search(len(honest), func(i int) bool { return honest[i] > amount })
 	sg.Reason = fmt.Sprintf("Of %s, 99.9 %% want at most %s in %s; this is half as much again, rounded up. It would refuse %s of them",
-		counted(int64(len(honest)), "client"), wording.Number(want), sg.Window, wording.Number(int64(over)))
+		wording.Counted(int64(len(honest)), "client"), wording.Number(want), sg.Window, wording.Number(int64(over)))
 	if attackers > 0 {
 		sg.Reason += fmt.Sprintf(", and %s of the %s that were left aside because they were mostly answered with 401, 403 or 404", wording.Number(sg.Clients-int64(over)-int64(all-len(honest))), wording.Number(int64(attackers)))
 	}
@@ -124,14 +124,10 @@ func lines(zone, at string, of []Suggestion) string {
 	return b.String() + "}\n"
 }
 
-// roundUp returns the least of 1, 2, 5, 10, 20 and so on that is at least f.
+// roundUp returns the least round number that is at least f.
 func roundUp(f float64) int64 {
-	for power := int64(1); power <= 1e15; power *= 10 {
-		for _, n := range []int64{power, 2 * power, 5 * power} {
-			if float64(n) >= f {
-				return n
-			}
-		}
+	if i := slices.IndexFunc(round, func(n int64) bool { return float64(n) >= f }); i >= 0 {
+		return round[i]
 	}
 	return math.MaxInt64
 }

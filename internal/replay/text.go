@@ -89,7 +89,7 @@ func (t *textWriter) summary(p *Report) {
 
 // outcomes writes the outcomes of the requests.
 func (t *textWriter) outcomes(p *Report) {
-	t.line("%s from %s to %s", counted(p.Requests, "request"), clockText(p.From), p.To.Local().Format("2006-01-02 15:04:05 MST"))
+	t.line("%s from %s to %s", wording.Counted(p.Requests, "request"), clockText(p.From), p.To.Local().Format("2006-01-02 15:04:05 MST"))
 	t.row("would be refused", p.Refused, p.Requests)
 	t.row("within their limits", p.Passed, p.Requests)
 	if p.Would > 0 || slices.ContainsFunc(p.Limits, func(l LimitReport) bool { return l.Shadow }) {
@@ -121,10 +121,10 @@ func (t *textWriter) limit(l *LimitReport) {
 	}
 	t.line("\n  %s", name)
 	if l.Requests > 0 {
-		t.line("  %s from %s; %s (%s) from %s would be refused", counted(l.Requests, "request"), counted(l.Clients, "client"),
-			wording.Number(l.Refused), percent(l.Refused, l.Requests), counted(l.Hit, "client"))
+		t.line("  %s from %s; %s (%s) from %s would be refused", wording.Counted(l.Requests, "request"), wording.Counted(l.Clients, "client"),
+			wording.Number(l.Refused), percent(l.Refused, l.Requests), wording.Counted(l.Hit, "client"))
 	} else {
-		t.line("  %s from %s would be refused", counted(l.Refused, "request"), counted(l.Hit, "client"))
+		t.line("  %s from %s would be refused", wording.Counted(l.Refused, "request"), wording.Counted(l.Hit, "client"))
 	}
 	if l.First != nil {
 		t.line("  First refusal at %s. Status of the refused requests in the log: %s", clockText(l.First), statusText(l.Statuses))
@@ -223,12 +223,4 @@ func clockText(t *time.Time) string {
 		return "-"
 	}
 	return t.Local().Format("2006-01-02 15:04:05")
-}
-
-// counted returns a number with its noun: 1 client, 2 clients.
-func counted(n int64, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return wording.Number(n) + " " + one + "s"
 }

@@ -8,6 +8,7 @@ package routes
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -148,10 +149,7 @@ func nestedLists(handler any) (lists []List) {
 			}
 		case []caddyhttp.ResponseHandler:
 			for _, handler := range field {
-				responses := handler.Match
-				if responses == nil {
-					responses = new(caddyhttp.ResponseMatcher)
-				}
+				responses := cmp.Or(handler.Match, new(caddyhttp.ResponseMatcher))
 				lists = append(lists, List{Routes: Of(handler.Routes), Responses: responses})
 			}
 		}

@@ -2,7 +2,7 @@ package rules
 
 import (
 	"cmp"
-	"iter"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -15,17 +15,11 @@ import (
 // from any number of goroutines. A nil Set is empty.
 type Set struct {
 	statements []Statement // all, in their order
-
-	// find returns the verdict about the narrowest network of an address, and subnets those about the
-	// networks within one. They are methods of a [bart.Fast]: a field of that type would keep all its
-	// methods in the binary.
-	find    func(netip.Addr) (verdict, bool)
-	subnets func(netip.Prefix) iter.Seq2[netip.Prefix, verdict]
-
-	texts [kinds]map[string]verdict
-	ends  [len(actionNames)][]int64 // ends of rules, ascending, by action
-	total [len(actionNames)]int     // number of rules by action
-	has   [kinds]bool
+	networks   bart.Fast[verdict]
+	texts      [kinds]map[string]verdict
+	ends       [len(actionNames)][]int64 // ends of rules, ascending, by action
+	total      [len(actionNames)]int     // number of rules by action
+	has        [kinds]bool
 }
 
 // verdict is the rules about one target. It is stored by value: in a large set each pointer that a
@@ -108,20 +102,13 @@ func (v *verdict) add(t term) {
 
 // addNetworks adds the widest networks first, so that each finds the next wider one.
 func (s *Set) addNetworks(networks map[netip.Prefix]*verdict) {
-	prefixes := make([]netip.Prefix, 0, len(networks))
-	for prefix := range networks {
-		prefixes = append(prefixes, prefix)
-	}
-	var table bart.Fast[verdict]
-	slices.SortFunc(prefixes, func(a, b netip.Prefix) int { return cmp.Compare(a.Bits(), b.Bits()) })
-	for _, prefix := range prefixes {
+	for _, prefix := range slices.SortedFunc(maps.Keys(networks), func(a, b netip.Prefix) int { return cmp.Compare(a.Bits(), b.Bits()) }) {
 		v := networks[prefix]
-		if wider, _, ok := table.LookupPrefixLPM(prefix); ok {
+		if wider, _, ok := s.networks.LookupPrefixLPM(prefix); ok {
 			v.wider = networks[wider]
 		}
-		table.Insert(prefix, *v)
+		s.networks.Insert(prefix, *v)
 	}
-	s.find, s.subnets = table.Lookup, table.Subnets
 }
 
 // IsEmpty reports whether there are no rules, in force or not.
@@ -145,7 +132,7 @@ func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Statemen
 	if !s.Has(Address) {
 		return nil
 	}
-	v, _ := s.find(addr.Unmap().WithZone(""))
+	v, _ := s.networks.Lookup(addr.Unmap().WithZone(""))
 	return v.inForce(now.Unix(), proved)
 }
 
@@ -155,7 +142,7 @@ func (s *Set) Exceptions(action Action, network netip.Prefix, now time.Time) (n 
 	if !s.Has(Address) {
 		return 0
 	}
-	for narrower, v := range s.subnets(network) {
+	for narrower, v := range s.networks.Subnets(network) {
 		v.wider = nil
 		if found := v.inForce(now.Unix(), true); narrower != network && found != nil && found.Action != action {
 			n++

@@ -1,7 +1,9 @@
 package wording
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -25,6 +27,16 @@ func Printable(text, keep string) string {
 		i += size
 	}
 	return b.String()
+}
+
+// WriteJSON writes a value as JSON that is safe for a terminal.
+func WriteJSON(w io.Writer, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(PrintableJSON(text), '\n'))
+	return err
 }
 
 // PrintableJSON makes the strings of JSON printable. Between its strings JSON has only white space.

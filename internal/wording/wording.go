@@ -66,6 +66,14 @@ func Number(n int64) string {
 	return sign + digits
 }
 
+// Counted returns a number with its noun: 1 ban, 2 bans.
+func Counted[N int | int64](n N, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Number(int64(n)) + " " + one + "s"
+}
+
 // Scale returns a size in bytes in the largest unit that isn't larger: 4.2 and MiB.
 func Scale(bytes int64) (size float64, unit string) {
 	size, unit = float64(bytes), "B"

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -201,11 +202,7 @@ func (w *newsroom) haveRead() {
 		return
 	}
 	n.known, n.anew = n.anew, nil
-	all := make([]storage.Note, 0, len(n.known))
-	for _, note := range n.known {
-		all = append(all, note)
-	}
-	w.committer.opts.Noted(all, true)
+	w.committer.opts.Noted(slices.Collect(maps.Values(n.known)), true)
 }
 
 // forgetNotes forgets the notes that are over for long enough.

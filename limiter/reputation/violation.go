@@ -1,6 +1,7 @@
 package reputation
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -123,10 +124,7 @@ func (r *Record) ban(ban Ban, now int64) {
 	if now-r.Until >= int64(Probation) {
 		r.Bans = 0
 	}
-	most := ban.Most
-	if most == 0 {
-		most = DefaultMost
-	}
+	most := cmp.Or(ban.Most, DefaultMost)
 	length := min(ban.For, most)
 	for range min(r.Bans, maxBans) {
 		length = min(2*length, most) // both are at most MaxBan, so it can't overflow

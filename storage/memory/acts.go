@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -24,15 +25,7 @@ func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	})
 }
 
-func compareActs(a storage.Act, at int64) int {
-	switch {
-	case a.At < at:
-		return -1
-	case a.At > at:
-		return 1
-	}
-	return 0
-}
+func compareActs(a storage.Act, at int64) int { return cmp.Compare(a.At, at) }
 
 // Acts implements [storage.Auditor].
 func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {

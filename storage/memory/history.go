@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -53,9 +54,7 @@ func (s historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Ro
 		for at, p := range rows.Points {
 			h.points[at] = *p
 		}
-		for at, keys := range rows.Heavy {
-			h.heavy[at] = keys
-		}
+		maps.Copy(h.heavy, rows.Heavy)
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// ClaimFor implements [storage.Joint].
+// ClaimFor implements [storage.Joint]. Without a term the first claim says the time.
 func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return fmt.Errorf("memory: claim: %w", err)
@@ -18,7 +18,11 @@ func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []stor
 		return fmt.Errorf("memory: claim: %d clients need as many records, got %d", len(clients), len(records))
 	}
 	return s.with(ctx, "claim", func(db *Database) error {
-		at, err := s.enterLocked(term, 0)
+		now := int64(0)
+		if len(claims) > 0 {
+			now = claims[0].Now
+		}
+		at, err := s.enterLocked(term, now)
 		if err != nil {
 			return err
 		}
@@ -31,8 +35,10 @@ func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []stor
 			records[i] = db.recordLocked(client, at)
 		}
 		for i := range claims {
-			claims[i].Now = at.Now
-			grants[i] = db.claimLocked(&claims[i], true)
+			if term != nil {
+				claims[i].Now = at.Now
+			}
+			grants[i] = db.claimLocked(&claims[i], term != nil)
 		}
 		return nil
 	})

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -95,10 +96,7 @@ func (db *Database) shardOf(key storage.Key) *shard {
 
 // Opener returns an opener of stores on the database.
 func (db *Database) Opener(o Options) storage.Opener {
-	if o.MaxSize == 0 {
-		o.MaxSize = DefaultMaxSize
-	}
-	o.MaxSize = max(o.MaxSize, MinMaxSize)
+	o.MaxSize = max(cmp.Or(o.MaxSize, DefaultMaxSize), MinMaxSize)
 	return func(ctx context.Context) (storage.Store, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("memory: open: %w", err)

@@ -10,21 +10,12 @@ import (
 // acts keeps audit entries.
 type acts struct{ taken, add, drop *stmt }
 
-func (a *acts) prepare(db *conn) (err error) {
-	for _, p := range []struct {
-		stmt          **stmt
-		query         string
-		args, columns int
-	}{
+func (a *acts) prepare(db *conn) error {
+	return db.prepareAll([]prepared{
 		{&a.taken, `SELECT count(*) FROM audit WHERE at = ?`, 1, 1},
 		{&a.add, `INSERT INTO audit (at, who, action, target, kind, reason) VALUES (?, ?, ?, ?, ?, ?)`, 6, 0},
 		{&a.drop, `DELETE FROM audit WHERE at <= (SELECT at FROM audit ORDER BY at DESC LIMIT 1 OFFSET ?)`, 1, 0},
-	} {
-		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // Audit implements [storage.Auditor].
@@ -38,7 +29,7 @@ func (a *acts) note(act *storage.Act) error {
 	act.Cut()
 	for taken := int64(1); ; act.At++ {
 		a.taken.bind(0, act.At)
-		if err := a.taken.each(func(row []driver.Value) error { return integers(row, &taken) }); err != nil {
+		if err := a.taken.read(&taken); err != nil {
 			return err
 		}
 		if taken == 0 {

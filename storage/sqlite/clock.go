@@ -21,13 +21,11 @@ type clock struct {
 	must    bool // the time must be kept
 }
 
-func (c *clock) prepare(db *conn) (err error) {
-	c.read, err = db.prepare(`SELECT now, apart, shift, era, resets, steady, astray, source FROM clock`, 0, 8)
-	if err != nil {
-		return err
-	}
-	c.write, err = db.prepare(`UPDATE clock SET now = ?, apart = ?, shift = ?, era = ?, steady = ?, astray = ?, source = ?`, 7, 0)
-	return err
+func (c *clock) prepare(db *conn) error {
+	return db.prepareAll([]prepared{
+		{&c.read, `SELECT now, apart, shift, era, resets, steady, astray, source FROM clock`, 0, 8},
+		{&c.write, `UPDATE clock SET now = ?, apart = ?, shift = ?, era = ?, steady = ?, astray = ?, source = ?`, 7, 0},
+	})
 }
 
 // tell sets the time of a term. The transaction must hold the database's lock.
@@ -89,22 +87,19 @@ func limitOf(id storage.LimitID, era int64) storage.LimitID {
 
 // Time implements [storage.Timekeeper].
 func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return storage.Time{}, wrap("time", storage.ErrClosed)
-	}
 	term := storage.Term{Clock: from}
-	err := s.tx.doLocked(nil, func() (int64, error) {
-		if err := s.clock.tell(&term); err != nil {
-			return 0, err
-		}
-		if s.clock.row.Lost(s.clock.reading) {
-			s.clock.told = s.clock.told.NotBefore(least, s.clock.reading)
-		}
-		return s.clock.keep(&term, false)
+	err := s.with(background, "time", func() error {
+		return s.tx.doLocked(nil, func() (int64, error) {
+			if err := s.clock.tell(&term); err != nil {
+				return 0, err
+			}
+			if s.clock.row.Lost(s.clock.reading) {
+				s.clock.told = s.clock.told.NotBefore(least, s.clock.reading)
+			}
+			return s.clock.keep(&term, false)
+		})
 	})
-	return term.Time, s.place.failed(wrap("time", err))
+	return term.Time, err
 }
 
 // Within implements [storage.Timekeeper].

@@ -95,6 +95,22 @@ func (c *conn) prepare(query string, args, columns int) (*stmt, error) {
 	return s, nil
 }
 
+// prepared is a statement to prepare, and where to put it.
+type prepared struct {
+	stmt          **stmt
+	query         string
+	args, columns int
+}
+
+func (c *conn) prepareAll(statements []prepared) (err error) {
+	for _, p := range statements {
+		if *p.stmt, err = c.prepare(p.query, p.args, p.columns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // bind sets the arguments from the i-th on, counted from 0.
 func (s *stmt) bind(i int, values ...driver.Value) {
 	for j, v := range values {
@@ -119,6 +135,11 @@ func (s *stmt) each(f func(row []driver.Value) error) error {
 		return err
 	}
 	return drain(rows, s.row, f)
+}
+
+// read runs the statement and stores the integers of its last row. Without a row it leaves them.
+func (s *stmt) read(to ...*int64) error {
+	return s.each(func(row []driver.Value) error { return integers(row, to...) })
 }
 
 func drain(rows driver.Rows, row []driver.Value, f func(row []driver.Value) error) (err error) {

@@ -158,11 +158,11 @@ func (c *counters) plan(claims []storage.Claim, cells []cell) {
 func (c *counters) prune(id storage.LimitID) error {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	c.oldest.bind(0, int64(id))
-	if err := c.oldest.each(func(row []driver.Value) error { return integers(row, &first) }); err != nil {
+	if err := c.oldest.read(&first); err != nil {
 		return err
 	}
 	c.newest.bind(0, int64(id))
-	if err := c.newest.each(func(row []driver.Value) error { return integers(row, &last) }); err != nil {
+	if err := c.newest.read(&last); err != nil {
 		return err
 	}
 	c.reads = slices.DeleteFunc(c.reads, func(r slotRead) bool { return r.window < first || r.window > last })

@@ -33,14 +33,9 @@ var rollupTables = [...]string{"minutes", "hours", "days"}
 // again after that.
 const dropWritersAfter = int64(7 * 24 * time.Hour)
 
-func (h *history) prepare(db *conn) (err error) {
+func (h *history) prepare(db *conn) error {
 	h.ids = make(map[storage.Series]int64)
-	type statement struct {
-		stmt          **stmt
-		query         string
-		args, columns int
-	}
-	statements := []statement{
+	statements := []prepared{
 		{&h.writer, `SELECT number FROM writers WHERE id = ?`, 1, 1},
 		{&h.setWriter, `INSERT OR REPLACE INTO writers (id, number, at) VALUES (?, ?, ?)`, 3, 0},
 		{&h.dropWriters, `DELETE FROM writers WHERE at <= ? OR at > ?`, 2, 0},
@@ -57,19 +52,14 @@ func (h *history) prepare(db *conn) (err error) {
 	for i, table := range rollupTables {
 		r := &h.rollups[i]
 		statements = append(statements,
-			statement{&r.read, fmt.Sprintf(`SELECT %s, (SELECT keys FROM sketches WHERE resolution = %d AND at = ?1 AND series = ?2)
+			prepared{&r.read, fmt.Sprintf(`SELECT %s, (SELECT keys FROM sketches WHERE resolution = %d AND at = ?1 AND series = ?2)
 				FROM %s WHERE at = ?1 AND series = ?2`, pointColumns, i, table), 2, 10},
-			statement{&r.write, `INSERT OR REPLACE INTO ` + table + ` (` + pointColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, 9, 0},
-			statement{&r.writeSketch, fmt.Sprintf(`INSERT INTO sketches (resolution, at, series, keys) VALUES (%d, ?, ?, ?)
+			prepared{&r.write, `INSERT OR REPLACE INTO ` + table + ` (` + pointColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, 9, 0},
+			prepared{&r.writeSketch, fmt.Sprintf(`INSERT INTO sketches (resolution, at, series, keys) VALUES (%d, ?, ?, ?)
 				ON CONFLICT (resolution, at, series) DO UPDATE SET keys = excluded.keys WHERE keys <> excluded.keys`, i), 3, 0},
-			statement{&r.dropSketches, fmt.Sprintf(`DELETE FROM sketches WHERE resolution = %d AND (at < ? OR at > ?)`, i), 2, 0})
+			prepared{&r.dropSketches, fmt.Sprintf(`DELETE FROM sketches WHERE resolution = %d AND (at < ? OR at > ?)`, i), 2, 0})
 	}
-	for _, s := range statements {
-		if *s.stmt, err = db.prepare(s.query, s.args, s.columns); err != nil {
-			return err
-		}
-	}
-	return nil
+	return db.prepareAll(statements)
 }
 
 const pointColumns = `at, series, allowed, refused, blocked, banned, would_refuse, units, keys`
@@ -132,7 +122,7 @@ func (h *history) change(now int64, rows *past.Rows, add func() bool) (written i
 func (h *history) read(rows *past.Rows) (err error) {
 	rows.Number = 0
 	h.writer.bind(0, rows.Writer)
-	if err := h.writer.each(func(row []driver.Value) error { return integers(row, &rows.Number) }); err != nil {
+	if err := h.writer.read(&rows.Number); err != nil {
 		return err
 	}
 	for at := range rows.Points {
@@ -250,7 +240,7 @@ func (h *history) idOf(of storage.Series) (id int64, err error) {
 	}
 	for range 2 {
 		h.seriesID.bind(0, of.Zone, of.Limit)
-		err := h.seriesID.each(func(row []driver.Value) error { return integers(row, &id) })
+		err := h.seriesID.read(&id)
 		if err != nil || id != 0 {
 			h.ids[of] = id
 			return id, err

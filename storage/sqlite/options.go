@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -107,21 +108,15 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Synchronous > Full {
 		return o, fmt.Errorf("sqlite: synchronous must be Normal or Full, got %d", o.Synchronous)
 	}
-	if o.MaxSize == 0 {
-		o.MaxSize = DefaultMaxSize
-	}
+	o.MaxSize = cmp.Or(o.MaxSize, DefaultMaxSize)
 	if o.MaxSize < MinMaxSize {
 		return o, fmt.Errorf("sqlite: max size must be at least %d bytes (1 MiB), got %d", MinMaxSize, o.MaxSize)
 	}
 	if o.BusyTimeout < 0 {
 		return o, fmt.Errorf("sqlite: busy timeout must not be negative, got %v", o.BusyTimeout)
 	}
-	if o.BusyTimeout == 0 {
-		o.BusyTimeout = DefaultBusyTimeout
-	}
-	if o.maxWAL == 0 {
-		o.maxWAL = maxWAL
-	}
+	o.BusyTimeout = cmp.Or(o.BusyTimeout, DefaultBusyTimeout)
+	o.maxWAL = cmp.Or(o.maxWAL, maxWAL)
 	if o.journalSizes == nil {
 		o.journalSizes = journalSizes
 	}

@@ -45,16 +45,9 @@ func (s *Store) Leave(ctx context.Context, id int64) error {
 }
 
 func (s *Store) changeProcesses(ctx context.Context, what string, change func() error) error {
-	if err := ctx.Err(); err != nil {
-		return wrap(what, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return wrap(what, storage.ErrClosed)
-	}
-	err := s.tx.doLocked(nil, func() (written int64, err error) { return 1, change() })
-	return s.place.failed(wrap(what, err))
+	return s.with(ctx, what, func() error {
+		return s.tx.doLocked(nil, func() (written int64, err error) { return 1, change() })
+	})
 }
 
 var _ storage.Shared = (*Store)(nil)

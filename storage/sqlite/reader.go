@@ -30,20 +30,12 @@ func (s *Store) openReader(ctx context.Context) (err error) {
 		return err
 	}
 	s.reader = r
-	for _, p := range []struct {
-		stmt    **stmt
-		query   string
-		columns int
-	}{
-		{&r.begin, `BEGIN`, 0},
-		{&r.end, `ROLLBACK`, 0},
-		{&r.journal, journalState, 4},
-	} {
-		if *p.stmt, err = r.conn.prepare(p.query, 0, p.columns); err != nil {
-			return err
-		}
-	}
-	return errors.Join(r.clock.prepare(r.conn), r.claims.counters.prepareReads(r.conn), r.claims.buckets.prepareReads(r.conn), r.clients.prepareReads(r.conn))
+	own := r.conn.prepareAll([]prepared{
+		{&r.begin, `BEGIN`, 0, 0},
+		{&r.end, `ROLLBACK`, 0, 0},
+		{&r.journal, journalState, 0, 4},
+	})
+	return errors.Join(own, r.clock.prepare(r.conn), r.claims.counters.prepareReads(r.conn), r.claims.buckets.prepareReads(r.conn), r.clients.prepareReads(r.conn))
 }
 
 // errTransaction says that claims need a transaction that writes.

@@ -14,22 +14,13 @@ type renames struct {
 	bucket, deleteBuckets *stmt
 }
 
-func (r *renames) prepare(db *conn) (err error) {
-	for _, p := range []struct {
-		stmt          **stmt
-		query         string
-		args, columns int
-	}{
+func (r *renames) prepare(db *conn) error {
+	return db.prepareAll([]prepared{
 		{&r.slots, `SELECT slot, used FROM counters WHERE limit_id = ? AND window = ? AND key = ?`, 3, 2},
 		{&r.deleteSlots, `DELETE FROM counters WHERE limit_id = ? AND window = ? AND key = ?`, 3, 0},
 		{&r.bucket, `SELECT at, units, part FROM buckets WHERE limit_id = ? AND key = ?`, 2, 3},
 		{&r.deleteBuckets, `DELETE FROM buckets WHERE limit_id = ? AND key = ?`, 2, 0},
-	} {
-		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // move adds to the states of the cells what is kept under their former names, and

@@ -15,12 +15,8 @@ type resets struct {
 	note, number, drop           *stmt
 }
 
-func (r *resets) prepare(db *conn) (err error) {
-	for _, p := range []struct {
-		stmt          **stmt
-		query         string
-		args, columns int
-	}{
+func (r *resets) prepare(db *conn) error {
+	return db.prepareAll([]prepared{
 		{&r.known, `SELECT number, at, found FROM resets WHERE id = ?`, 1, 3},
 		{&r.newest, `SELECT resets FROM clock`, 0, 1},
 		{&r.since, `SELECT c.resets, r.number, r.id, r.at, r.client, r.limit_id, r.found, r.key, r.former
@@ -38,12 +34,7 @@ func (r *resets) prepare(db *conn) (err error) {
 		{&r.note, `INSERT INTO resets (number, id, at, client, limit_id, key, former, found) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, 8, 0},
 		{&r.number, `UPDATE clock SET resets = ?`, 1, 0},
 		{&r.drop, `DELETE FROM resets WHERE number <= ?`, 1, 0},
-	} {
-		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // Reset implements [storage.Resetter].
@@ -154,7 +145,7 @@ func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, 
 
 func (r *resets) after(number int64) (storage.Resets, error) {
 	var known storage.Resets
-	err := r.newest.each(func(row []driver.Value) error { return integers(row, &known.Newest) })
+	err := r.newest.read(&known.Newest)
 	if err != nil || known.Newest == number {
 		return known, err
 	}

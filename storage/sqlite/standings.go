@@ -24,25 +24,16 @@ func (st *standings) prepareReads(db *conn) (err error) {
 	return err
 }
 
-func (st *standings) prepare(db *conn) (err error) {
+func (st *standings) prepare(db *conn) error {
 	if err := st.prepareReads(db); err != nil {
 		return err
 	}
-	for _, p := range []struct {
-		stmt  **stmt
-		query string
-		args  int
-	}{
+	return db.prepareAll([]prepared{
 		{&st.write, `INSERT INTO standings (key, at, lost, level, until, bans, past, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (key) DO UPDATE SET at = excluded.at, lost = excluded.lost, level = excluded.level,
-			    until = excluded.until, bans = excluded.bans, past = excluded.past, expires = excluded.expires`, 8},
-		{&st.remove, `DELETE FROM standings WHERE key = ?`, 1},
-	} {
-		if *p.stmt, err = db.prepare(p.query, p.args, 0); err != nil {
-			return err
-		}
-	}
-	return nil
+			    until = excluded.until, bans = excluded.bans, past = excluded.past, expires = excluded.expires`, 8, 0},
+		{&st.remove, `DELETE FROM standings WHERE key = ?`, 1, 0},
+	})
 }
 
 // Records implements [storage.Store].
@@ -107,21 +98,15 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 
 // withClients runs f in a transaction, which is committed if f has written rows.
 func (s *Store) withClients(ctx context.Context, term *storage.Term, doing string, f func(*standings) (written int64, err error)) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return wrap(doing, storage.ErrClosed)
-	}
-	if err := ctx.Err(); err != nil {
-		return wrap(doing, err)
-	}
-	return s.place.failed(wrap(doing, s.tx.doLocked(term, func() (int64, error) {
-		s.clients.shift = 0
-		if term != nil {
-			s.clients.shift = term.Shift
-		}
-		return f(&s.clients)
-	})))
+	return s.with(ctx, doing, func() error {
+		return s.tx.doLocked(term, func() (int64, error) {
+			s.clients.shift = 0
+			if term != nil {
+				s.clients.shift = term.Shift
+			}
+			return f(&s.clients)
+		})
+	})
 }
 
 // of returns what is known of a client at now, and whether it was known under

@@ -18,20 +18,11 @@ type transactions struct {
 }
 
 func (t *transactions) prepare(c *conn) error {
-	for _, p := range []struct {
-		stmt  **stmt
-		query string
-	}{
-		{&t.begin, `BEGIN IMMEDIATE`},
-		{&t.commit, `COMMIT`},
-		{&t.rollback, `ROLLBACK`},
-	} {
-		var err error
-		if *p.stmt, err = c.prepare(p.query, 0, 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.prepareAll([]prepared{
+		{&t.begin, `BEGIN IMMEDIATE`, 0, 0},
+		{&t.commit, `COMMIT`, 0, 0},
+		{&t.rollback, `ROLLBACK`, 0, 0},
+	})
 }
 
 // doLocked runs f in a transaction, within a term if there is one. The

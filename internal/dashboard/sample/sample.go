@@ -225,13 +225,11 @@ func (s *Service) endOf(o operator.Order) *time.Time {
 	if o.For == 0 {
 		return nil
 	}
-	until := s.now().Add(o.For.Duration())
-	return &until
+	return new(s.now().Add(o.For.Duration()))
 }
 
 func (s *Service) stateLocked(o operator.Order, action string) int {
-	since := s.now()
-	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: action, Client: o.Client, Text: o.Client, Tag: tagOf(o.Client), By: "rules", Reason: o.Reason, Since: &since, Until: s.endOf(o)})
+	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: action, Client: o.Client, Text: o.Client, Tag: tagOf(o.Client), By: "rules", Reason: o.Reason, Since: new(s.now()), Until: s.endOf(o)})
 	return 1
 }
 

@@ -3,6 +3,7 @@
 package journal
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -64,10 +65,7 @@ func checkMagic(number uint32) error {
 	if local[number] {
 		return nil
 	}
-	name := remote[number]
-	if name == "" {
-		name = "unknown"
-	}
+	name := cmp.Or(remote[number], "unknown")
 	return fmt.Errorf("%w: the file system is %s (%#x); expected one that is local, such as ext4, xfs, btrfs, zfs or tmpfs",
 		ErrUnsupported, name, number)
 }
