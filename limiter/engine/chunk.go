@@ -22,17 +22,34 @@ import (
 // more, and one for each pinned body. When they exceed this less two chunks, insertions and sweeps
 // move bodies out of sparse chunks (table.compactLocked). So nobody fills memory by keeping one key of
 // each chunk in use.
+//
+// Bodies are found by addresses, which aren't pointers: the garbage collector would follow those of all
+// cells.
 type chunks struct {
-	all  []*chunk // in the order of their addresses
-	open *chunk   // the chunk that new bodies go to, or nil
-	hand int      // the place of the chunk that is looked at for compaction
-	size uintptr  // bytes of all
-	live uintptr  // bytes of their bodies in use, which aren't dead
+	objects numbered[body] // the first body of each chunk, and each body alone
+	all     []*chunk       // in the order of their addresses
+	open    *chunk         // the chunk that new bodies go to, or nil
+	hand    int            // the place of the chunk that is looked at for compaction
+	size    uintptr        // bytes of all
+	live    uintptr        // bytes of their bodies in use, which aren't dead
 }
+
+// address says where a body is: the number of an object, and how many bytes from its beginning. It
+// is not 0.
+type address uint64
+
+func (a address) number() uint32 { return uint32(a >> 32) }
+
+// in returns the body in an object, of which the first body is given.
+func (a address) in(first *body) *body { return (*body)(unsafe.Add(unsafe.Pointer(first), uint32(a))) }
+
+// body returns the body at an address. The shard is locked, and the body isn't dead.
+func (cs *chunks) body(a address) *body { return a.in(cs.objects.at(a.number()).Load()) }
 
 // chunk is one of them. It has no pointers.
 type chunk struct {
 	words  []uint64
+	number uint32
 	used   uintptr // bytes, of all bodies so far
 	live   uintptr // bytes of the bodies in use
 	looked uintptr // the part of used that compaction has looked at
@@ -50,21 +67,24 @@ func (s *shard) chunkSize() uintptr {
 	return min(maxChunk, uintptr(1)<<bits.Len(uint(cellShare*s.cells))>>1)
 }
 
-// newBodyLocked is newBody for a cell of the shard.
-func (s *shard) newBodyLocked(of kind, id storage.LimitID, key []byte, hash uint32) *body {
+// newBodyLocked is newBody for a cell of the shard. It also returns the address.
+func (s *shard) newBodyLocked(of kind, id storage.LimitID, key []byte, hash uint32) (*body, address) {
 	size := bodySize(of, len(key))
 	if of == ofClient || size > maxInChunk || size*leastBodies > s.chunkSize() {
-		return newBody(of, id, key, hash)
+		b := newBody(of, id, key, hash)
+		return b, address(s.chunks.objects.add(b)) << 32
 	}
-	b := s.chunks.take(size, s.chunkSize())
+	b, at := s.chunks.take(size, s.chunkSize())
 	b.set(of, id, key, hash)
-	return b
+	return b, at
 }
 
-// take returns memory for a body of a size. If the open chunk is full, it opens one of chunkSize.
-func (cs *chunks) take(size, chunkSize uintptr) *body {
+// take returns memory for a body of a size, and its address. If the open chunk is full, it opens one
+// of chunkSize.
+func (cs *chunks) take(size, chunkSize uintptr) (*body, address) {
 	if full := cs.open; full == nil || full.used+size > full.size() {
 		cs.open = &chunk{words: make([]uint64, chunkSize/8)}
+		cs.open.number = cs.objects.add(cs.open.at(0))
 		i, _ := cs.search(cs.open.begin())
 		cs.all = slices.Insert(cs.all, i, cs.open)
 		cs.size += chunkSize
@@ -72,22 +92,24 @@ func (cs *chunks) take(size, chunkSize uintptr) *body {
 			cs.drop(full)
 		}
 	}
-	b := cs.open.at(cs.open.used)
+	b, at := cs.open.at(cs.open.used), address(cs.open.number)<<32|address(cs.open.used)
 	cs.open.used += size
 	cs.open.live += size
 	cs.live += size
-	return b
+	return b, at
 }
 
-// free notes that a body is dead.
-func (cs *chunks) free(b *body) {
+// free notes that a body is dead, and its address in no present bucket.
+func (cs *chunks) free(a address) {
+	b := cs.body(a)
 	at := uintptr(unsafe.Pointer(b))
 	i, begins := cs.search(at)
 	if !begins {
 		i--
 	}
 	if i < 0 || at >= cs.all[i].begin()+cs.all[i].size() {
-		return // it is alone
+		cs.objects.remove(a.number()) // it is alone
+		return
 	}
 	of, size := cs.all[i], bodySize(b.kind, int(b.size))
 	of.live -= size
@@ -101,6 +123,7 @@ func (cs *chunks) free(b *body) {
 func (cs *chunks) drop(c *chunk) {
 	i, _ := cs.search(c.begin())
 	cs.all = slices.Delete(cs.all, i, i+1)
+	cs.objects.remove(c.number)
 	cs.size -= c.size()
 	if c == cs.open {
 		cs.open = nil
@@ -173,7 +196,8 @@ func (t *table) moveLocked(s *shard, b *body) bool {
 	if old.isPinnedLocked() {
 		return false
 	}
-	fresh := cell{s.newBodyLocked(old.kind, old.id, old.text(), old.hash), t}
+	to, at := s.newBodyLocked(old.kind, old.id, old.text(), old.hash)
+	fresh := cell{to, t}
 	fresh.unused.Store(old.unused.Load())
 	fresh.setLeaseLocked(old.leaseLocked())
 	fresh.known, fresh.headroom, fresh.limitIs = old.known, old.headroom, old.limitIs
@@ -182,12 +206,12 @@ func (t *table) moveLocked(s *shard, b *body) bool {
 	if r := old.rare(); r != nil {
 		fresh.rareNumber.Store(t.rares.add(r.copied(fresh.body)))
 	}
-	at := s.spotOf(b)
-	at.bucket.cells[at.slot].Store(fresh.body)
+	spot := s.spotOfLocked(b)
+	from := spot.bucket.cells[spot.slot].Swap(uint64(at))
 
 	old.setLeaseLocked(limiter.Lease{})
 	old.dead = true
 	old.dropRareLocked(wasMoved) // after the new body is found
-	s.chunks.free(b)
+	s.chunks.free(address(from))
 	return true
 }

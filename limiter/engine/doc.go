@@ -90,8 +90,8 @@
 //   - pending.go, hold.go, afterwards.go: pending requests
 //   - shadow.go: decisions that refuse no request
 //   - decision.go, options.go, stats.go: input and output
-//   - table.go, chunk.go, cell.go, rare.go, limits.go, blocks.go, headroom.go, clientstate.go,
-//     clients.go, local.go, debt.go: the state in memory
+//   - table.go, chunk.go, cell.go, numbered.go, rare.go, limits.go, blocks.go, headroom.go,
+//     clientstate.go, clients.go, local.go, debt.go: the state in memory
 //   - queue.go, batch.go, committer.go, writer.go, claim.go, deliver.go, offenses.go: from
 //     a cell to the store and back
 //   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time
@@ -114,7 +114,7 @@
 //  7. waiting.mu: the number of waiting decisions.
 //  8. newsroom.mu: the clients whose records are to be read again.
 //  9. keeping.mu: the time of a store that keeps no time.
-//  10. rares.mu and limits.mu: fields of few cells, and limits, by number.
+//  10. numbered.mu and limits.mu: objects with bodies, fields of few cells, and limits, by number.
 //
 // No store, observer or other callback is called under any of them, except claims at once and the
 // names for them, which never wait ([storage.Immediate]).

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -160,21 +161,17 @@ func TestBucketsHoldMoreThanFits(t *testing.T) {
 	}
 	for i := range 10 * bucketCells {
 		key := fmt.Appendf(nil, "a key %0*d", 1+i, i) // short and long ones
-		cells = append(cells, newBody(ofSlots, 1, key, uint32(i%2)<<31))
+		hash := uint32(i%2) << 31
 		s.mu.Lock()
-		s.insertLocked(cells[i])
+		b, at := s.newBodyLocked(ofSlots, 1, key, hash)
+		s.insertLocked(hash, at)
+		cells = append(cells, b)
 		s.mu.Unlock()
 		check("added")
 	}
-	before := *s.buckets.Load()
 	for i := 0; i < len(cells); i += 3 {
 		s.mu.Lock()
-		for at, c := range s.all() {
-			if c == cells[i] {
-				table.removeLocked(s, at)
-				break
-			}
-		}
+		table.removeLocked(s, s.spotOfLocked(cells[i]))
 		s.mu.Unlock()
 		check("removed")
 	}
@@ -185,12 +182,57 @@ func TestBucketsHoldMoreThanFits(t *testing.T) {
 		check(fmt.Sprint("rebuilt with ", n))
 	}
 	seen := 0
-	for i := range before {
-		for range before[i].all() {
-			seen++
+	for b := range s.all() {
+		if seen++; !slices.Contains(cells, b) {
+			t.Errorf("%p is found, and was never added", b)
 		}
 	}
 	if want := len(cells) * 2 / 3; seen != want {
-		t.Errorf("%d cells are left for those who read the buckets from before, want %d", seen, want)
+		t.Errorf("%d cells are left, want %d", seen, want)
+	}
+}
+
+// A reader who has found something in buckets that were replaced begins again: what the address stands for
+// may have changed.
+func TestOldBucketsAreNotRead(t *testing.T) {
+	table := newTable(10, func(cell) *batch { return nil })
+	key := []byte("a key")
+	c := table.add(ofSlots, 1, key)
+	s, hash := table.shardOf(1, key)
+	before := s.buckets.Load()
+	if found, ok := s.findIn(before, 1, key, hash); !ok || found != c.body {
+		t.Errorf("found %p in the present buckets (%v), want %p", found, ok, c.body)
+	}
+	s.mu.Lock()
+	s.rebuildLocked(4 * firstBuckets)
+	s.mu.Unlock()
+	if _, ok := s.findIn(before, 1, key, hash); ok {
+		t.Error("the old buckets are read")
+	}
+	if s.find(1, key, hash) != c.body {
+		t.Error("the key is not found in the new buckets")
+	}
+}
+
+// A walk meets each cell once, also when the number of buckets changes while it goes on.
+func TestWalksMeetEachCellOnce(t *testing.T) {
+	const cells = 20_000
+	table := newTable(math.MaxInt, func(cell) *batch { return nil })
+	for i := range cells {
+		table.add(ofSlots, 1, fmt.Append(nil, i))
+	}
+	met, s := make(map[*body]int), &table.shards[0]
+	for b := range s.all() {
+		if met[b]++; len(met)%10 == 0 {
+			s.mu.Lock()
+			s.rebuildLocked(firstBuckets << (len(met) / 10 % 9))
+			s.mu.Unlock()
+		}
+		if met[b] > 1 {
+			t.Fatalf("met %q again", b.text())
+		}
+	}
+	if len(met) != s.cells {
+		t.Errorf("met %d cells of %d", len(met), s.cells)
 	}
 }

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"math"
-	"math/bits"
-	"sync"
 	"sync/atomic"
 )
 
@@ -101,52 +99,4 @@ func (r *rare) held() *holds {
 		return nil
 	}
 	return r.holds
-}
-
-// rares are the rare fields of a table's cells. Finding them by their number takes no lock. A
-// number is used again after its fields were removed.
-type rares struct {
-	pages [26]atomic.Pointer[[]atomic.Pointer[rare]] // page i has firstPage<<i places; set once
-
-	mu   sync.Mutex
-	last uint32   // guarded by mu: the highest number given so far
-	free []uint32 // guarded by mu: lower numbers without fields
-}
-
-const (
-	pageBits  = 6
-	firstPage = 1 << pageBits
-)
-
-// at returns the place with a number from 1.
-func (rs *rares) at(number uint32) *atomic.Pointer[rare] {
-	number += firstPage - 1 // page i has the numbers with pageBits+i digits after the first
-	page := bits.Len32(number) - 1 - pageBits
-	return &(*rs.pages[page].Load())[number-firstPage<<page]
-}
-
-// add returns a number for fields.
-func (rs *rares) add(r *rare) (number uint32) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if n := len(rs.free); n > 0 {
-		number, rs.free = rs.free[n-1], rs.free[:n-1]
-	} else {
-		rs.last++
-		number = rs.last
-		if page := bits.Len32(number+firstPage-1) - 1 - pageBits; rs.pages[page].Load() == nil {
-			places := make([]atomic.Pointer[rare], firstPage<<page)
-			rs.pages[page].Store(&places)
-		}
-	}
-	rs.at(number).Store(r)
-	return number
-}
-
-// remove removes fields.
-func (rs *rares) remove(number uint32) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	rs.at(number).Store(nil)
-	rs.free = append(rs.free, number)
 }

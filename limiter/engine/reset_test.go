@@ -302,7 +302,7 @@ func evict(t *testing.T, e *Engine, limit *Limit, key string) {
 	s, _ := e.table.shardOf(limit.ID, []byte(key))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for at, other := range s.all() {
+	for at, other := range s.chainLocked(s.buckets.Load().of(c.hash)) {
 		if other != c.body {
 			continue
 		}

@@ -151,7 +151,7 @@ func (w *crowds) locked() bool {
 		if empty {
 			continue
 		}
-		for _, c := range s.all() {
+		for c := range s.all() {
 			if !c.mu.TryLock() {
 				return true
 			}

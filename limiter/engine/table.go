@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"iter"
 	"math"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 
@@ -22,8 +23,8 @@ const (
 // table finds cells by limit and key. Looking one up takes no lock; adding and
 // removing them locks one of its shards.
 //
-// A cell stays in its place until it is removed. A shard that grows or shrinks gets new buckets,
-// and the old ones stay unchanged for concurrent readers. So a reader finds every cell that was
+// A cell stays in its place until it is removed. A shard that grows or shrinks gets new buckets.
+// A reader who finds something in the old ones begins again. So a reader finds every cell that was
 // there before it began and is not removed meanwhile. It may miss a cell that is added meanwhile,
 // and then looks again under the lock. It may find a removed cell, which is dead, or the dead body of
 // a moved one. Then its next look-up finds the present body, or a later one.
@@ -36,14 +37,14 @@ type table struct {
 	unused  uint32            // after how many sweeps without use a key is removed
 	give    func(cell) *batch // gives back the lease of a locked cell that is to be removed
 	count   atomic.Int64
-	evicted atomic.Int64 // to make room, in total
-	rares   rares
+	evicted atomic.Int64   // to make room, in total
+	rares   numbered[rare] // the rare fields of cells
 	limits  limits
 	shards  [shardCount]shard
 }
 
 type shard struct {
-	buckets atomic.Pointer[[]bucket] // a power of two of them; the slice is written under mu
+	buckets atomic.Pointer[buckets] // written under mu
 
 	mu     sync.Mutex
 	cells  int    // guarded by mu: the number of cells
@@ -54,12 +55,20 @@ type shard struct {
 	_      [64]byte
 }
 
+// buckets are the buckets of a shard. They have no pointers, which the garbage collector would follow
+// one by one.
+type buckets struct {
+	all  []bucket // main ones by the last bits of hashes, a power of two, and behind them spare ones
+	main int
+	used int // buckets in use, spare ones among them; guarded by the lock of the shard
+}
+
 // bucket holds cells with the same last bits of their hashes. It is changed under the lock of the
 // shard, and read without.
 type bucket struct {
-	tags  atomic.Uint64                     // byte i is the tag of cell i, so that few other cells are inspected
-	cells [bucketCells]atomic.Pointer[body] // nil where there is none
-	more  atomic.Pointer[bucket]            // set if the cells don't fit; never removed
+	tags  atomic.Uint64              // byte i is the tag of cell i, so that few other cells are inspected
+	cells [bucketCells]atomic.Uint64 // the addresses of bodies; 0 where there is none
+	more  atomic.Uint64              // the index of a spare bucket if the cells don't fit, or 0; never removed
 }
 
 // spot is the place of a cell in a bucket.
@@ -71,8 +80,7 @@ type spot struct {
 func newTable(max int, give func(cell) *batch) *table {
 	t := &table{seed: maphash.MakeSeed(), max: int64(max), unused: 1, give: give}
 	for i := range t.shards {
-		buckets := make([]bucket, firstBuckets)
-		t.shards[i].buckets.Store(&buckets)
+		t.shards[i].buckets.Store(newBuckets(firstBuckets, 1))
 	}
 	return t
 }
@@ -105,20 +113,51 @@ func (t *table) claims() (n int64) {
 	return n
 }
 
+// find returns the body of a key, or nil. It takes no lock.
 func (s *shard) find(id storage.LimitID, key []byte, hash uint32) *body {
-	buckets := *s.buckets.Load()
-	for b := &buckets[hash&uint32(len(buckets)-1)]; b != nil; b = b.more.Load() {
+	for {
+		if b, ok := s.findIn(s.buckets.Load(), id, key, hash); ok {
+			return b
+		}
+	}
+}
+
+// findIn is find in some buckets of the shard. ok is false if they, or a cell, have changed
+// meanwhile.
+func (s *shard) findIn(bs *buckets, id storage.LimitID, key []byte, hash uint32) (found *body, ok bool) {
+	for b := bs.of(hash); b != nil; b = bs.next(b) {
 		tags := b.tags.Load()
 		for i := range b.cells {
 			if byte(tags>>(8*i)) != tagOf(hash) {
 				continue
 			}
-			if c := b.cells[i].Load(); c != nil && c.is(id, key, hash) {
-				return c
+			c, ok := s.read(bs, &b.cells[i])
+			if !ok {
+				return nil, false
+			}
+			if c != nil && c.is(id, key, hash) {
+				return c, true
 			}
 		}
 	}
-	return nil
+	return nil, true
+}
+
+// read returns the body whose address is at a place in some buckets of the shard, or nil if there is
+// none. ok is false if something has changed meanwhile. Addresses leave the present buckets before
+// their number is used again. So if the buckets are the present ones, with the address still there, and
+// the number stood for one object all the time, the body is in it.
+func (s *shard) read(bs *buckets, place *atomic.Uint64) (b *body, ok bool) {
+	at := address(place.Load())
+	if at == 0 {
+		return nil, true
+	}
+	object := s.chunks.objects.at(at.number())
+	first := object.Load()
+	if address(place.Load()) != at || s.buckets.Load() != bs || object.Load() != first {
+		return nil, false
+	}
+	return at.in(first), true
 }
 
 // add returns the cell of a key. It makes one if there is none, and may evict another one for it.
@@ -133,8 +172,8 @@ func (t *table) add(of kind, id storage.LimitID, key []byte) cell {
 		t.evictLocked(s)
 	}
 	t.compactLocked(s)
-	fresh := s.newBodyLocked(of, id, key, hash)
-	s.insertLocked(fresh)
+	fresh, at := s.newBodyLocked(of, id, key, hash)
+	s.insertLocked(hash, at)
 	return cell{fresh, t}
 }
 
@@ -149,42 +188,64 @@ func (t *table) lock(c cell) cell {
 	}
 }
 
-func (s *shard) insertLocked(c *body) {
+func (s *shard) insertLocked(hash uint32, at address) {
 	s.cells++
-	if n := len(*s.buckets.Load()); s.cells > maxFill*n {
+	if n := s.buckets.Load().main; s.cells > maxFill*n {
 		s.rebuildLocked(2 * n)
 	}
-	link(*s.buckets.Load(), c)
+	for !s.buckets.Load().link(hash, at) {
+		s.rebuildLocked(s.buckets.Load().main)
+	}
 }
 
-// link puts a cell into its bucket.
-func link(buckets []bucket, c *body) {
-	b := &buckets[c.hash&uint32(len(buckets)-1)]
-	for !b.put(c) {
-		if b.more.Load() == nil {
-			b.more.Store(new(bucket))
-		}
-		b = b.more.Load()
+func newBuckets(main, spare int) *buckets {
+	return &buckets{all: make([]bucket, main+spare), main: main, used: main}
+}
+
+// of returns the first bucket of a hash.
+func (bs *buckets) of(hash uint32) *bucket { return &bs.all[hash&uint32(bs.main-1)] }
+
+// next returns the bucket after one, or nil.
+func (bs *buckets) next(b *bucket) *bucket {
+	if more := b.more.Load(); more > 0 {
+		return &bs.all[more]
 	}
+	return nil
+}
+
+// link puts a cell into its bucket, and reports whether there was room.
+func (bs *buckets) link(hash uint32, at address) bool {
+	b := bs.of(hash)
+	for !b.put(hash, at) {
+		if b.more.Load() == 0 {
+			if bs.used == len(bs.all) {
+				return false
+			}
+			b.more.Store(uint64(bs.used))
+			bs.used++
+		}
+		b = bs.next(b)
+	}
+	return true
 }
 
 // put puts a cell into a bucket, and reports whether there was room.
-func (b *bucket) put(c *body) bool {
+func (b *bucket) put(hash uint32, at address) bool {
 	for i := range b.cells {
-		if b.cells[i].Load() == nil {
-			b.cells[i].Store(c)
+		if b.cells[i].Load() == 0 {
+			b.cells[i].Store(uint64(at))
 			others := b.tags.Load() &^ (0xff << (8 * i))
-			b.tags.Store(others | uint64(tagOf(c.hash))<<(8*i))
+			b.tags.Store(others | uint64(tagOf(hash))<<(8*i))
 			return true
 		}
 	}
 	return false
 }
 
-// spotOf returns the spot of a body in the shard.
-func (s *shard) spotOf(b *body) (at spot) {
-	buckets := *s.buckets.Load()
-	for at, c := range buckets[b.hash&uint32(len(buckets)-1)].all() {
+// spotOfLocked returns the spot of a body in the shard.
+func (s *shard) spotOfLocked(b *body) (at spot) {
+	bs := s.buckets.Load()
+	for at, c := range s.chainLocked(bs.of(b.hash)) {
 		if c == b {
 			return at
 		}
@@ -192,12 +253,13 @@ func (s *shard) spotOf(b *body) (at spot) {
 	panic("a body that isn't dead is in no bucket")
 }
 
-// all returns the cells of a bucket, with their spots.
-func (b *bucket) all() iter.Seq2[spot, *body] {
+// chainLocked returns the cells of a bucket, and of those after it, with their spots.
+func (s *shard) chainLocked(b *bucket) iter.Seq2[spot, *body] {
+	bs := s.buckets.Load()
 	return func(yield func(spot, *body) bool) {
-		for ; b != nil; b = b.more.Load() {
+		for ; b != nil; b = bs.next(b) {
 			for i := range b.cells {
-				if c := b.cells[i].Load(); c != nil && !yield(spot{b, i}, c) {
+				if at := address(b.cells[i].Load()); at != 0 && !yield(spot{b, i}, s.chunks.body(at)) {
 					return
 				}
 			}
@@ -205,13 +267,16 @@ func (b *bucket) all() iter.Seq2[spot, *body] {
 	}
 }
 
-// all returns the cells of a shard, with their spots.
-func (s *shard) all() iter.Seq2[spot, *body] {
-	return func(yield func(spot, *body) bool) {
-		buckets := *s.buckets.Load()
-		for i := range buckets {
-			for at, c := range buckets[i].all() {
-				if !yield(at, c) {
+// all returns the cells of a shard, in the order of their hashes with the bits in reverse: that of
+// the buckets of any number, so that no cell is missed or met twice while that changes. It locks the
+// shard now and then. It may miss cells that are added meanwhile. Those that are removed are dead.
+func (s *shard) all() iter.Seq[*body] {
+	return func(yield func(*body) bool) {
+		var some []*body
+		for next := uint64(0); next <= math.MaxUint32; {
+			some, next = s.some(some[:0], next)
+			for _, b := range some {
+				if !yield(b) {
 					return
 				}
 			}
@@ -219,13 +284,49 @@ func (s *shard) all() iter.Seq2[spot, *body] {
 	}
 }
 
-// rebuildLocked gives the shard n buckets.
+// some appends some of the cells whose hashes, with the bits in reverse, are not less than from. It
+// returns from which on the others are.
+func (s *shard) some(cells []*body, from uint64) ([]*body, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bs := s.buckets.Load()
+	width := uint64(1<<32) / uint64(bs.main) // of the hashes of a bucket
+	for range sweepBuckets {
+		for _, b := range s.chainLocked(bs.of(bits.Reverse32(uint32(from)))) {
+			if from%width == 0 || uint64(bits.Reverse32(b.hash)) >= from {
+				cells = append(cells, b)
+			}
+		}
+		if from = (from/width + 1) * width; from > math.MaxUint32 {
+			break
+		}
+	}
+	return cells, from
+}
+
+// rebuildLocked gives the shard n main buckets.
 func (s *shard) rebuildLocked(n int) {
-	buckets := make([]bucket, n)
-	for _, c := range s.all() {
-		link(buckets, c)
+	for spare := n/4 + 1; ; spare *= 2 {
+		bs := newBuckets(n, spare)
+		if s.linkAllLocked(bs) && bs.used < n+spare {
+			s.buckets.Store(bs)
+			return
+		}
 	}
-	s.buckets.Store(&buckets)
+}
+
+// linkAllLocked puts all cells of the shard into other buckets, and reports whether there was room.
+func (s *shard) linkAllLocked(to *buckets) bool {
+	bs := s.buckets.Load()
+	for i := range bs.all[:bs.used] {
+		for j := range bs.all[i].cells {
+			at := address(bs.all[i].cells[j].Load())
+			if at != 0 && !to.link(s.chunks.body(at).hash, at) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // rank is the priority of a cell to stay in memory.
@@ -245,10 +346,10 @@ const (
 func (t *table) evictLocked(s *shard) {
 	var victim spot
 	lowest := pinned
-	buckets := *s.buckets.Load()
-	for seen, passed := 0, 0; seen < clockSteps && passed < len(buckets) && lowest > idle; passed++ {
-		s.hand = (s.hand + 1) % len(buckets)
-		for at, c := range buckets[s.hand].all() {
+	bs := s.buckets.Load()
+	for seen, passed := 0, 0; seen < clockSteps && passed < bs.main && lowest > idle; passed++ {
+		s.hand = (s.hand + 1) % bs.main
+		for at, c := range s.chainLocked(&bs.all[s.hand]) {
 			seen++
 			if r := t.rankOf(c); r < lowest {
 				victim, lowest = at, r
@@ -292,7 +393,9 @@ func (t *table) rankOf(b *body) rank {
 // gives back the cell's lease, or nil. The lease is in the batch before another request can claim
 // for the key.
 func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
-	c := cell{at.bucket.cells[at.slot].Load(), t}
+	place := &at.bucket.cells[at.slot]
+	of := address(place.Load())
+	c := cell{s.chunks.body(of), t}
 	if !c.mu.TryLock() {
 		return nil, false
 	}
@@ -303,8 +406,8 @@ func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 	gives = t.give(c)
 	c.dead = true
 	c.dropRareLocked(0)
-	at.bucket.cells[at.slot].Store(nil)
-	s.chunks.free(c.body)
+	place.Store(0)
+	s.chunks.free(of)
 	s.cells--
 	t.count.Add(-1)
 	return gives, true
@@ -365,10 +468,10 @@ const sweepBuckets = 64
 func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	buckets := *s.buckets.Load()
-	first = min(first, len(buckets))
+	bs := s.buckets.Load()
+	first = min(first, bs.main)
 	for left = first; left > 0 && left > first-sweepBuckets && step.given < flushSize; left-- {
-		for at, b := range buckets[left-1].all() {
+		for at, b := range s.chainLocked(&bs.all[left-1]) {
 			step.looked++
 			c := cell{b, t}
 			if c.unused.Add(1) <= t.unused || c.blocks().anyAt(step.now) || c.client().bannedAt(step.now) || c.hasDebts() {
@@ -399,7 +502,7 @@ func (c cell) hasDebts() bool {
 
 // shrinkLocked gives memory back when most of a shard's cells are gone.
 func (s *shard) shrinkLocked() {
-	if n := len(*s.buckets.Load()); n > firstBuckets && s.cells < n*maxFill/4 {
+	if n := s.buckets.Load().main; n > firstBuckets && s.cells < n*maxFill/4 {
 		s.rebuildLocked(n / 2)
 	}
 }
@@ -408,7 +511,7 @@ func (s *shard) shrinkLocked() {
 // Cells may be moved meanwhile, so f locks them with lockPresent.
 func (t *table) each(f func(cell)) {
 	for i := range t.shards {
-		for _, b := range t.shards[i].all() {
+		for b := range t.shards[i].all() {
 			f(cell{b, t})
 		}
 	}

@@ -43,7 +43,7 @@ type top[T any] struct {
 
 // addAll adds the results of look for the cells of a shard of a table.
 func (t *top[T]) addAll(in *table, s *shard, look func(c cell, last *T) (T, bool)) {
-	for _, b := range s.all() {
+	for b := range s.all() {
 		if v, ok := look(cell{b, in}, t.last()); ok {
 			t.add(v)
 		}
