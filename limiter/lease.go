@@ -144,7 +144,10 @@ func (ls *Lease) Join(l *Limit, granted Lease) (back Lease) {
 		granted.Used = max(granted.Used, ls.Used)
 		*ls = granted
 	case ls.Units <= 0 || ls.At <= granted.At || granted.Span > 0:
-		back, *ls = *ls, granted
+		if back = *ls; back.At == granted.At {
+			granted.Used = max(granted.Used, back.Used)
+		}
+		*ls = granted
 	default:
 		back = granted
 	}
@@ -234,11 +237,13 @@ func (l Limit) InSlot(at, now int64) bool {
 // Quota is the rest of a limit for a key: how many units it can still spend, and how long it takes
 // to recover the whole amount if it spends none of them.
 //
-// It is exact for a key with one holder that spends its claims, with two exceptions. A lease does
+// It is exact for a key with one holder that spends its claims, with three exceptions. A lease does
 // not know the slots of a sliding limit in which the used units were charged, and assumes its own
 // slot for all. So Remaining may be too low and Reset too long, by at most a window and a slot. A
 // lease on a token bucket that lasts, see [Claim.Lasts], knows the usage at the end of that time. So
-// Remaining may be too high by the units that drain until then, and Reset too long by that time.
+// Remaining may be too high by the units that drain until then, and Reset too long by that time. Reset
+// takes units of slots to come that are spent already for units of this slot, to which they move when
+// the lease is given back; if the key doesn't claim until then, it is too short by these slots.
 type Quota struct {
 	Remaining int64
 	Reset     time.Duration

@@ -394,3 +394,22 @@ func TestLeaseThatLasts(t *testing.T) {
 		}
 	}
 }
+
+// Of a spread grant whose first slots are over, Settle books no debt before its slot.
+func TestDebtsAreNotSettledBySpreadGrants(t *testing.T) {
+	l := mustNew(t, limiter.Params{Amount: 100, Window: 10 * time.Second, Slots: 10})
+	var s limiter.State
+	g := l.Claim(&s, limiter.Claim{Min: 1, Want: 1, Extra: 7, Ahead: 3, Spread: true}).Lease
+	now := int64(3 * time.Second)
+	debts := limiter.Debts{{At: 3, Units: 4}}
+	rest, back := debts.Settle(&l, &g, now)
+	owed := int64(0)
+	for _, d := range rest {
+		owed += d.Units
+	}
+	l.Claim(&s, limiter.Claim{Now: now, Return: back})
+	l.Claim(&s, limiter.Claim{Now: now, Return: g})
+	if got := usedIn(s, 3) + owed; got < 4 || back.Units+g.Units == 0 {
+		t.Errorf("4 units were spent in slot 3: %+v, still owed %d; granted %+v back %+v", s, owed, g, back)
+	}
+}

@@ -63,7 +63,7 @@ func (l *leases) deliver(en *entry, now int64) {
 	}
 	was := c.lease.at
 	l.giveLeaseLocked(c, en.limit, c.joinLocked(en.limit, granted), now)
-	if c.lease.at != was && en.limit.CountsSlots() {
+	if (c.lease.at != was || granted.Span > 0) && en.limit.CountsSlots() {
 		c.beginLocked(en.limit, now)
 	}
 	en.spendAfterwardsLocked(now)
@@ -158,7 +158,9 @@ func (en *entry) refusedLocked(now, asks int64) bool {
 // which knows more, the entry's is postponed.
 func (l *leases) keepLocked(en *entry) {
 	if c := en.cell; c.lease.at == en.give.At || !en.limit.CountsSlots() {
-		c.joinLocked(en.limit, en.give)
+		if back := c.joinLocked(en.limit, en.give); back.Holds() {
+			l.queue.postponeLocked(c, en.limit, back)
+		}
 	} else {
 		l.queue.postponeLocked(c, en.limit, en.give)
 	}

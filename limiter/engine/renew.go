@@ -103,10 +103,11 @@ func (u *use) ofSlots() (re renewal, edge bool) {
 	pace, ends := u.pace(), u.limit.Ends(u.lease.At)
 	life, least := ends-u.began, int64(leastSpent)
 	if u.limit.Algorithm() == limiter.Sliding && u.counting == Always {
-		re = u.spread(pace)
-		edge = ends-u.now <= min(max(enough*u.trip, enough*pace.nanos/max(pace.units, 1)), life/edgeShare)
-		if edge = edge && (pace.units >= edgeSpent || re.ahead > 1); edge || u.lease.At > u.limit.Slot(u.now) {
-			re.ahead = max(re.ahead, 1)
+		if re = u.spread(pace); re.extra > 0 {
+			edge = ends-u.now <= min(max(enough*u.trip, enough*pace.nanos/max(pace.units, 1)), life/edgeShare)
+			if edge = edge && (pace.units >= edgeSpent || re.ahead > 1); edge || u.lease.At > u.limit.Slot(u.now) {
+				re.ahead = max(re.ahead, 1)
+			}
 		}
 	}
 	re.low = pace.in(enough * u.trip)
@@ -146,19 +147,23 @@ func (c cell) beginLocked(limit *Limit, now int64) {
 	slot := limit.Slot(now)
 	begins := limit.Ends(slot - 1)
 	c.ahead = uint8(min(max(c.lease.at-slot, 0), 255))
-	c.phase = uint8((now - begins) / max((limit.Ends(slot)-begins)/256, 1))
+	c.phase = uint8(min((now-begins)/max((limit.Ends(slot)-begins)/256, 1), 255))
 }
 
 // spread returns how to renew a lease of a sliding limit by one that is spread over the slots in
 // which the key is expected to spend it. A key whose pace isn't known, because it was first used in
 // this slot or the one before, gets none.
+//
+// The units in use in a whole window at the key's pace are estimated from those since its first request,
+// without the leases of other processes, and from the pace here. Where little stays free, leases are
+// small: units that are spent early, or not at all, count for other slots than they are spent in.
 func (u *use) spread(pace rate) (re renewal) {
 	slots, slot := u.limit.Slots(), u.limit.Slot(u.now)
 	most, passed := min(slots/spreadShare, u.limit.MaxAhead()), min(slot-u.headroom.firstSlot(slot)-1, slots)
 	if most == 0 || passed <= 0 || u.lease.At == 0 {
 		return re
 	}
-	used := u.lease.Used * slots / passed
+	used := (u.lease.Used - u.lease.Units*u.processes) * slots / min(passed+u.lease.Span/2, slots)
 	if pace.units >= edgeSpent {
 		used = max(used, pace.in(int64(u.limit.Window()))*u.processes)
 	}
@@ -167,7 +172,8 @@ func (u *use) spread(pace rate) (re renewal) {
 	width := u.limit.Ends(slot) - u.limit.Ends(slot-1)
 	need := min(spreadUnits/max(pace.in(width), 1)+1, most)
 	expected := max(pace.in(need*width), 1)
-	re.extra = min(expected, u.lease.Left(&u.limit.Limit)/limiter.Claim{Processes: u.processes}.ExtraShare())
+	stays := (u.limit.Amount() - used - used/unsure) / u.processes
+	re.extra = min(expected, u.lease.Left(&u.limit.Limit)/limiter.Claim{Processes: u.processes}.ExtraShare(), max(2*stays, leastSpent))
 	need = need * re.extra / expected
 	re.ahead = min(max(need-1, 0)+min(free, need/2+1), most)
 	return re
@@ -179,6 +185,8 @@ const (
 	// spreadShare bounds how long the units of a key that stops are missing elsewhere: it is a part
 	// of the window.
 	spreadShare = 4
+	// unsure: the units in use at the key's pace may be 1/unsure more than estimated.
+	unsure = 16
 )
 
 // edgeShare: in the last 1/edgeShare of its time a lease may be renewed before it is used up.
@@ -261,7 +269,7 @@ func (b *batch) renewLocked(c cell, d *Debit, re renewal, now int64) {
 // stays unchanged.
 func (en *entry) notRenewedLocked() {
 	c := en.cell
-	if !en.limit.CountsSlots() || c.lease.at == en.grant.At {
+	if !en.limit.CountsSlots() || c.lease.at == en.grant.At && c.span == 0 {
 		c.joinLocked(en.limit, en.grant.Lease)
 	}
 }

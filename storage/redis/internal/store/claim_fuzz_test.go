@@ -142,6 +142,9 @@ func (w *claimWorld) claim() storage.Claim {
 		if spent := w.upTo(lease.Units); w.IntN(3) > 0 {
 			lease.Spend(&l, c.Now, spent)
 		}
+		if lease.Span > 0 && w.IntN(2) == 0 {
+			lease.Lapsed = w.upTo(max(lease.Units, 0))
+		}
 		c.Return = lease
 	}
 	if w.IntN(6) == 0 {
