@@ -45,7 +45,7 @@ type body struct {
 	unused atomic.Uint32 // how many sweeps found that no request used it since the previous sweep
 
 	mu         sync.Mutex
-	lease      lease // guarded by mu, like known, headroom, and all from lapsed to span: unspent units, and the known state of the rest
+	lease      lease // guarded by mu, like known, headroom, and all from lapsed to dead: unspent units, and the known state of the rest
 	known      knowledge
 	rareNumber atomic.Uint32 // of the fields that few cells have, written under mu; 0 if they are zero, or wasMoved
 	headroom   headroom
@@ -55,17 +55,13 @@ type body struct {
 	limitIs    uint16 // the number of the last limit of a request, or of the last chosen one; 0 if there was none
 	kind       kind
 	dead       bool
-	ahead      uint8   // the number of slots that the last lease was charged ahead, up to 255
-	span       uint8   // of the lease
-	phase      uint8   // when in its slot the lease was granted, in 256ths
-	first      [1]byte // of the text, if the cell is ofSlots
 }
 
 // kind says what a cell counts, and so what follows its body.
 type kind uint8
 
 const (
-	ofSlots  kind = iota // the rest of the text
+	ofSlots  kind = iota // the rest of a slotBody, with the text
 	ofBucket             // leaseParts, and the text
 	ofClient             // clientState, see clientBody
 )
@@ -78,8 +74,15 @@ func kindOf(limit *Limit) kind {
 	return ofBucket
 }
 
-// bucketBody and clientBody are the bodies of these kinds with what follows them.
+// slotBody, bucketBody and clientBody are the bodies of these kinds with what follows them.
 type (
+	slotBody struct {
+		body
+		ahead uint8   // guarded by mu, like span and phase: the number of slots that the last lease was charged ahead, up to 255
+		span  uint8   // of the lease
+		phase uint8   // when in its slot the lease was granted, in 256ths
+		first [5]byte // of the text
+	}
 	bucketBody struct {
 		body
 		parts leaseParts // guarded by mu
@@ -125,7 +128,7 @@ func (b *body) set(of kind, id storage.LimitID, key []byte, hash uint32) {
 // bodySize returns the size of a body with the text of a key, unless the cell is one of a client. It
 // is a multiple of 8.
 func bodySize(of kind, text int) uintptr {
-	return (max(textAt(of)+uintptr(text), unsafe.Sizeof(body{})) + 7) &^ 7
+	return (max(textAt(of)+uintptr(text), unsafe.Sizeof(slotBody{})) + 7) &^ 7
 }
 
 // textAt returns where the text of a key is, in bytes from the beginning of its body.
@@ -133,7 +136,7 @@ func textAt(of kind) uintptr {
 	if of == ofBucket {
 		return unsafe.Sizeof(bucketBody{})
 	}
-	return unsafe.Offsetof(body{}.first)
+	return unsafe.Offsetof(slotBody{}.first)
 }
 
 // text returns the text of the key. Callers must not change it.
@@ -153,6 +156,14 @@ func (b *body) client() *clientState {
 		return nil
 	}
 	return &(*clientBody)(unsafe.Pointer(b)).clientState
+}
+
+// slotsLocked returns the rest of the body of a limit with slots, or nil.
+func (b *body) slotsLocked() *slotBody {
+	if b.kind != ofSlots {
+		return nil
+	}
+	return (*slotBody)(unsafe.Pointer(b))
 }
 
 // partsLocked returns the parts of units in the lease of a token bucket, or nil.

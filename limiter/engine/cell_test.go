@@ -29,6 +29,7 @@ func TestBodiesHaveNoPointers(t *testing.T) {
 			t.Errorf("a body holds a %v", is)
 		}
 	}
+	check(reflect.TypeFor[slotBody]())
 	check(reflect.TypeFor[bucketBody]())
 	if most := 112 - textAt(ofSlots); most < uintptr(len("?\x01\x02\x03\x04")) {
 		t.Errorf("%d bytes are left for the text of a key", most)

@@ -201,7 +201,9 @@ func (t *table) moveLocked(s *shard, b *body) bool {
 	fresh.unused.Store(old.unused.Load())
 	fresh.setLeaseLocked(old.leaseLocked())
 	fresh.known, fresh.headroom, fresh.limitIs = old.known, old.headroom, old.limitIs
-	fresh.ahead, fresh.phase = old.ahead, old.phase
+	if slots := old.slotsLocked(); slots != nil {
+		fresh.slotsLocked().ahead, fresh.slotsLocked().phase = slots.ahead, slots.phase
+	}
 	fresh.refused.counted.Store(old.refused.counted.Load())
 	if r := old.rare(); r != nil {
 		fresh.rareNumber.Store(t.rares.add(r.copied(fresh.body)))

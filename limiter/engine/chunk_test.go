@@ -63,18 +63,18 @@ type chunkModel struct {
 // chunkKey is a key with its last known body, and the state it should have.
 type chunkKey struct {
 	cell
-	of        kind
-	lease     limiter.Lease
-	known     knowledge
-	limit     *Limit
-	headroom  headroom
-	refused   uint32
-	ahead     uint8
-	blocks    *block
-	local     *local
-	open      *entry
-	claims    int32
-	wasClient *clientState
+	of           kind
+	lease        limiter.Lease
+	known        knowledge
+	limit        *Limit
+	headroom     headroom
+	refused      uint32
+	ahead, phase uint8
+	blocks       *block
+	local        *local
+	open         *entry
+	claims       int32
+	wasClient    *clientState
 }
 
 const modelID = 7
@@ -145,8 +145,12 @@ func (m *chunkModel) changeLocked(k *chunkKey, c cell) {
 		k.limit = m.limits[m.rng.IntN(len(m.limits))]
 		c.setLimitLocked(k.limit)
 	case 3:
-		k.headroom, k.ahead = headroom{uint16(m.rng.Uint32()), uint16(m.rng.Uint32())}, uint8(m.rng.Uint32())
-		c.headroom, c.ahead = k.headroom, k.ahead
+		k.headroom = headroom{uint16(m.rng.Uint32()), uint16(m.rng.Uint32())}
+		c.headroom = k.headroom
+		if slots := c.slotsLocked(); slots != nil {
+			k.ahead, k.phase = uint8(m.rng.Uint32()), uint8(m.rng.Uint32())
+			slots.ahead, slots.phase = k.ahead, k.phase
+		}
 		k.refused++
 		c.refused.add()
 	case 4:
@@ -217,8 +221,11 @@ func (m *chunkModel) check(k *chunkKey) {
 	}
 	r := c.rare()
 	same := !c.dead && c.kind == k.of && c.leaseLocked() == k.lease && c.known == k.known && c.headroom == k.headroom &&
-		c.ahead == k.ahead && c.refused.counted.Load() == k.refused && c.client() == k.wasClient &&
+		c.refused.counted.Load() == k.refused && c.client() == k.wasClient &&
 		c.blocks() == k.blocks && r.admitted() == k.local && r.openEntry() == k.open && r.claims() == k.claims
+	if slots := c.slotsLocked(); slots != nil {
+		same = same && slots.ahead == k.ahead && slots.phase == k.phase
+	}
 	if limit := c.limit(); !same || (limit == nil) != (k.limit == nil) || limit != nil && *limit != *k.limit {
 		m.t.Fatalf("%+v with %+v, want %+v", c.body, r, k)
 	}

@@ -113,7 +113,7 @@ func (p *Pending) giveBackLocked(units, now int64) {
 		lease := c.leaseLocked()
 		c.rare().holds.bucket.Release(&p.limit.Limit, &lease, now, units)
 		c.setLeaseLocked(lease)
-	case c.lease.at == p.at && c.span == 0:
+	case c.lease.at == p.at && c.slotsLocked().span == 0:
 		c.lease.units += units
 		c.lease.spent = max(c.lease.spent-units, 0)
 	default:

@@ -2,8 +2,8 @@ package engine
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
-// lease is most of a [limiter.Lease], in a cell. The rest of its fields is in the body (span and
-// lapsed), and in the leaseParts of token buckets. leaseLocked and setLeaseLocked convert.
+// lease is most of a [limiter.Lease], in a cell. The rest of its fields is in the bodies of
+// their kinds. leaseLocked and setLeaseLocked convert.
 type lease struct {
 	units, at, used, spent int64
 }
@@ -15,7 +15,10 @@ type leaseParts struct {
 
 // leaseLocked returns the lease of a cell.
 func (b *body) leaseLocked() limiter.Lease {
-	is := limiter.Lease{Units: b.lease.units, At: b.lease.at, Used: b.lease.used, Spent: b.lease.spent, Span: int64(b.span), Lapsed: int64(b.lapsed)}
+	is := limiter.Lease{Units: b.lease.units, At: b.lease.at, Used: b.lease.used, Spent: b.lease.spent}
+	if slots := b.slotsLocked(); slots != nil {
+		is.Span, is.Lapsed = int64(slots.span), int64(b.lapsed)
+	}
 	if parts := b.partsLocked(); parts != nil {
 		is.Part, is.HeldPart, is.SpentPart = parts.used, parts.held, parts.spent
 	}
@@ -25,7 +28,9 @@ func (b *body) leaseLocked() limiter.Lease {
 // setLeaseLocked sets the lease of a cell.
 func (b *body) setLeaseLocked(is limiter.Lease) {
 	b.lease = lease{units: is.Units, at: is.At, used: is.Used, spent: is.Spent}
-	b.span, b.lapsed = uint8(is.Span), uint32(is.Lapsed)
+	if slots := b.slotsLocked(); slots != nil {
+		slots.span, b.lapsed = uint8(is.Span), uint32(is.Lapsed)
+	}
 	if parts := b.partsLocked(); parts != nil {
 		*parts = leaseParts{used: is.Part, held: is.HeldPart, spent: is.SpentPart}
 	}

@@ -137,17 +137,18 @@ func (c cell) beganLocked(limit *Limit, now int64) int64 {
 	if !limit.CountsSlots() {
 		return 0
 	}
-	slot := min(c.lease.at-int64(c.ahead), limit.Slot(now))
+	slots := c.slotsLocked()
+	slot := min(c.lease.at-int64(slots.ahead), limit.Slot(now))
 	begins := limit.Ends(slot - 1)
-	return begins + (limit.Ends(slot)-begins)/256*int64(c.phase)
+	return begins + (limit.Ends(slot)-begins)/256*int64(slots.phase)
 }
 
 // beginLocked notes when the lease of a sliding or fixed limit was granted.
 func (c cell) beginLocked(limit *Limit, now int64) {
-	slot := limit.Slot(now)
+	slots, slot := c.slotsLocked(), limit.Slot(now)
 	begins := limit.Ends(slot - 1)
-	c.ahead = uint8(min(max(c.lease.at-slot, 0), 255))
-	c.phase = uint8(min((now-begins)/max((limit.Ends(slot)-begins)/256, 1), 255))
+	slots.ahead = uint8(min(max(c.lease.at-slot, 0), 255))
+	slots.phase = uint8(min((now-begins)/max((limit.Ends(slot)-begins)/256, 1), 255))
 }
 
 // spread returns how to renew a lease of a sliding limit by one that is spread over the slots in
@@ -269,7 +270,7 @@ func (b *batch) renewLocked(c cell, d *Debit, re renewal, now int64) {
 // stays unchanged.
 func (en *entry) notRenewedLocked() {
 	c := en.cell
-	if !en.limit.CountsSlots() || c.lease.at == en.grant.At && c.span == 0 {
+	if !en.limit.CountsSlots() || c.lease.at == en.grant.At && c.slotsLocked().span == 0 {
 		c.joinLocked(en.limit, en.grant.Lease)
 	}
 }

@@ -50,7 +50,7 @@ func TestFleetsWithSlowCallsAreExact(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(uint64(seed), 7))
 				f := newFleet(t, time.Millisecond)
 				f.let(func(ctx context.Context, apply func() error) error {
-					d := time.Duration(1+rnd.IntN(20)) * time.Millisecond
+					d := time.Duration(1+rand.IntN(20)) * time.Millisecond // on goroutines of their own
 					if err := pass(ctx, d/2); err != nil {
 						return err
 					}
@@ -254,7 +254,7 @@ func TestPaceOfALeaseThatEndsInTheSameSlot(t *testing.T) {
 	slot := limit.Slot(now)
 	c.mu.Lock()
 	c.setLeaseLocked(limiter.Lease{Units: 10, Spent: 30, Used: 500, At: slot + 3, Span: 10})
-	c.ahead, c.phase = 10, 0
+	c.slotsLocked().ahead, c.slotsLocked().phase = 10, 0
 	en := &entry{cell: c, limit: limit, renews: true, cost: 1, grant: limiter.Grant{Lease: limiter.Lease{Units: 20, At: slot + 3, Used: 530, Span: 3}}}
 	c.changeRareLocked(func(r *rare) { r.open = en; r.inFlight++ })
 	c.mu.Unlock()
