@@ -40,7 +40,7 @@ type address uint64
 
 func (a address) number() uint32 { return uint32(a >> 32) }
 
-// in returns the body in an object, of which the first body is given.
+// in returns the body at an address. first is the first body of the object.
 func (a address) in(first *body) *body { return (*body)(unsafe.Add(unsafe.Pointer(first), uint32(a))) }
 
 // body returns the body at an address. The shard is locked, and the body isn't dead.
