@@ -141,8 +141,11 @@ func (c *counters) plan(claims []storage.Claim, cells []cell) {
 			for w := l.WindowOf(oldest); w <= l.WindowOf(newest); w++ {
 				c.reads = append(c.reads, slotRead{w, oldest, i})
 			}
-			if at := claim.Return.At; claim.Return.Units > 0 && (at < oldest || at > newest) {
-				c.reads = append(c.reads, slotRead{l.WindowOf(at), at, i})
+			at := claim.Return.At
+			if first := at - min(max(claim.Return.Span, 0), limiter.MaxSpan); claim.Return.Units > 0 && (first < oldest || at > newest) {
+				for n := range l.WindowOf(at) - l.WindowOf(first) + 1 {
+					c.reads = append(c.reads, slotRead{l.WindowOf(first) + n, first, i})
+				}
 			}
 		}
 	}
