@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/config"
-	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/operations"
 )
 
@@ -101,6 +99,44 @@ func TestAnswersOfUpstreamsAreTimed(t *testing.T) {
 	}
 }
 
+// A config that replaces another one knows the load that the other has measured. What operators and
+// metrics see follows the load without requests.
+func TestLoadOutlivesAReload(t *testing.T) {
+	when := config.Condition{Requests: 3, Window: caddy.Duration(time.Hour)}
+	before := loaded(t, when)
+	refusedOf(before, "192.0.2.1", 10)
+	after := loaded(t, when)
+	if !after.run.Zones[0].Applies(after.run.App.Now()) || appliesInMetrics(t, after) != 1 {
+		t.Error("the zone applies no longer after a reload")
+	}
+	if n := refusedOf(after, "192.0.2.2", 5); n != 4 {
+		t.Errorf("%d of five requests were refused after a reload, want all but the first", n)
+	}
+	more := loaded(t, config.Condition{Requests: 14, Window: caddy.Duration(time.Hour)})
+	if refusedOf(more, "192.0.2.3", 1); appliesInMetrics(t, more) != 1 {
+		t.Error("another number of requests has lost the fifteen that were counted")
+	}
+	calm := loaded(t, config.Condition{SlowerThan: hour})
+	if appliesInMetrics(t, calm) != 0 {
+		t.Error("a new condition holds")
+	}
+}
+
+// appliesInMetrics returns what metrics say of the zone z.
+func appliesInMetrics(t *testing.T, h *Handler) float64 {
+	t.Helper()
+	families, err := h.run.Ctx.GetMetricsRegistry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "caddy_rate_limit_zone_applies" {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return -1
+}
+
 // A question about a request doesn't count as a request.
 func TestQuestionsAreNoLoad(t *testing.T) {
 	h := loaded(t, config.Condition{Requests: 1, Window: caddy.Duration(time.Hour)})
@@ -112,7 +148,7 @@ func TestQuestionsAreNoLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if slices.ContainsFunc(h.run.Zones[0].When, (*load.Switch).IsOn) || len(e.Debits) != 5 { // of the other zone
+	if h.run.Zones[0].Applies(h.run.App.Now()) || len(e.Debits) != 5 { // of the other zone
 		t.Errorf("the zone applies, or %d debits aren't 5", len(e.Debits))
 	}
 }

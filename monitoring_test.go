@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-tally/caddy-tally/config"
-	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
@@ -45,7 +45,7 @@ func (d describer) Register(c prometheus.Collector) error {
 func exportedMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	d := describer{labels: make(map[string][]string)}
-	if err := meter.Register(d, instance.Collectors...); err != nil {
+	if err := meter.Register(d, enforce.Collectors...); err != nil {
 		t.Fatal(err)
 	}
 	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})

@@ -14,7 +14,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/load"
-	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
@@ -155,9 +154,6 @@ func (z *zoneCompiler) compileWhen() error {
 		}
 		z.run.When = append(z.run.When, s)
 	}
-	if len(z.When) > 0 {
-		meter.SetApplies(z.Name, false)
-	}
 	isMeasured := func(of sitedZone) bool {
 		return slices.ContainsFunc(of.When, func(c Condition) bool { return c.Zone == z.Name || c.Zone == "" && of.Name == z.Name })
 	}
@@ -207,6 +203,5 @@ func (z *zoneCompiler) reportLoad(when string) func(bool, float64) {
 		} else {
 			log.Info("the load is low again", fields...)
 		}
-		meter.SetApplies(run.Name, slices.ContainsFunc(run.When, (*load.Switch).IsOn))
 	}
 }

@@ -46,6 +46,7 @@ func (p passage) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 		return next.ServeHTTP(w, r)
 	}
 	out.ResponseWriter, out.passage = w, p
+	p.timing.watch(r)
 	defer p.timing.end()
 	return p.pending.serve(out, r, next)
 }

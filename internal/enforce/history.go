@@ -9,7 +9,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/history"
-	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -78,7 +77,7 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 	if !h.Metrics {
 		return nil
 	}
-	if err := meter.Register(ctx.GetMetricsRegistry(), instance.Collectors...); err != nil {
+	if err := meter.Register(ctx.GetMetricsRegistry(), Collectors...); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	for _, z := range h.Zones {

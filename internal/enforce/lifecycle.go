@@ -39,6 +39,7 @@ func (s startedHandler) Handle(context.Context, caddy.Event) error { return s.co
 
 // Started opens the store: the whole config runs, so it can't be rejected any more.
 func (a *Config) Started() error {
+	a.inheritLoad()
 	if !a.Zones {
 		return nil
 	}
@@ -131,6 +132,7 @@ func (a *Config) Cleanup() error {
 	if a.Running != nil {
 		defer a.Settle()
 	}
+	running.CompareAndSwap(a, nil)
 	a.Watchers.Close()
 	first, err := a.release()
 	if first {

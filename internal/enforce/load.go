@@ -1,8 +1,16 @@
 package enforce
 
 import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/load"
 )
 
@@ -14,39 +22,54 @@ type Load struct {
 
 // isUnderLoad measures a request of a zone, and reports whether the zone applies.
 func (e *Evaluation) isUnderLoad(z *Zone) bool {
-	now := e.Handler.App.now()
+	now := e.Handler.App.Now()
 	if z.Load != nil && !e.Dry {
 		for _, rate := range z.Load.Rates {
 			rate.Add(now)
 		}
 		if len(z.Load.Latencies) > 0 {
 			if e.timing == nil {
-				e.timing = &timing{began: time.Now(), now: e.Handler.App.now}
+				e.timing = &timing{ctx: e.Http.Context(), began: time.Now(), now: e.Handler.App.Now}
 			}
 			e.timing.of = append(e.timing.of, z.Load.Latencies...)
 		}
 	}
+	return z.Applies(now)
+}
+
+// Applies reports whether the zone applies at a time.
+func (z *Zone) Applies(now int64) bool {
 	applies := len(z.When) == 0
 	for _, s := range z.When { // all of them, since each follows the load
-		applies = (e.Dry && s.IsOn() || !e.Dry && s.On(now)) || applies
+		applies = s.On(now) || applies
 	}
 	return applies
 }
 
-// now returns the time for counting.
-func (t *Tenant) now() int64 {
+// Now returns the time for counting.
+func (t *Tenant) Now() int64 {
 	if h := t.Instance.Load(); h != nil {
 		return h.Engine.Now()
 	}
 	return time.Now().UnixNano()
 }
 
-// timing measures how long later handlers take until their answer begins.
+// timing measures how long later handlers take until their answer begins, without the time that they
+// wait for the request's body.
 type timing struct {
-	began time.Time
-	of    []*load.Latency
-	now   func() int64
-	ended bool
+	ctx    context.Context // of the request
+	began  time.Time
+	waited atomic.Int64 // for the body, in nanoseconds
+	of     []*load.Latency
+	now    func() int64
+	ended  bool
+}
+
+// watch measures how long handlers wait for the body of a request. A nil timing ignores it.
+func (t *timing) watch(r *http.Request) {
+	if t != nil && r.Body != nil && r.Body != http.NoBody {
+		r.Body = timedBody{r.Body, &t.waited}
+	}
 }
 
 // end notes that the answer begins. Only the first call counts. A nil timing ignores it.
@@ -55,8 +78,103 @@ func (t *timing) end() {
 		return
 	}
 	t.ended = true
-	took, now := time.Since(t.began), t.now()
+	took, now := time.Since(t.began)-time.Duration(t.waited.Load()), t.now()
+	left := t.ctx.Err() != nil
 	for _, l := range t.of {
-		l.Add(took, now)
+		if left {
+			l.AddLeft(took, now)
+		} else {
+			l.Add(took, now)
+		}
+	}
+}
+
+// timedBody is a request's body that adds up how long its reader waits for it.
+type timedBody struct {
+	io.ReadCloser
+	waited *atomic.Int64
+}
+
+// Read implements io.Reader.
+func (b timedBody) Read(data []byte) (int, error) {
+	began := time.Now()
+	n, err := b.ReadCloser.Read(data)
+	b.waited.Add(int64(time.Since(began)))
+	return n, err
+}
+
+// running is the config that has started last, until it is given up.
+var running atomic.Pointer[Config]
+
+// inheritLoad makes the config that now runs continue with the load that the one before has measured.
+func (a *Config) inheritLoad() {
+	before := running.Swap(a)
+	if before == nil || before == a {
+		return
+	}
+	inherited := make(map[*Load]bool) // zones of one name share theirs
+	for _, z := range a.AllZones {
+		for _, old := range before.AllZones {
+			if z.Name != old.Name {
+				continue
+			}
+			z.inheritSwitches(old)
+			if z.Load != nil && old.Load != nil && !inherited[z.Load] {
+				inherited[z.Load] = true
+				z.Load.inherit(old.Load)
+			}
+		}
+	}
+}
+
+func (z *Zone) inheritSwitches(old *Zone) {
+	for _, s := range z.When {
+		for _, before := range old.When {
+			if s.Text == before.Text {
+				s.Inherit(before)
+			}
+		}
+	}
+}
+
+// inherit continues the rates. All of one window are equal.
+func (l *Load) inherit(old *Load) {
+	for _, rate := range l.Rates {
+		if i := slices.IndexFunc(old.Rates, rate.IsLike); i >= 0 {
+			rate.Inherit(old.Rates[i])
+		}
+	}
+}
+
+var descApplies = prometheus.NewDesc("caddy_rate_limit_zone_applies",
+	"Whether a zone with a condition (when) applies: 1 if it does.", []string{"zone"}, nil)
+
+// Collectors report the current state of the instances in use, and of the zones of the running config.
+var Collectors = append(slices.Clip(instance.Collectors), conditions{})
+
+// conditions reports which zones apply.
+type conditions struct{}
+
+// Describe implements prometheus.Collector.
+func (conditions) Describe(ch chan<- *prometheus.Desc) { ch <- descApplies }
+
+// Collect implements prometheus.Collector.
+func (conditions) Collect(ch chan<- prometheus.Metric) {
+	a := running.Load()
+	if a == nil {
+		return
+	}
+	now, applies := a.Now(), make(map[string]float64)
+	for _, z := range a.AllZones {
+		switch {
+		case len(z.When) == 0:
+		case z.Applies(now):
+			applies[z.Name] = 1
+		default:
+			applies[z.Name] += 0
+		}
+	}
+	for zone, value := range applies {
+		ch <- prometheus.MustNewConstMetric(descApplies, prometheus.GaugeValue, value, zone)
 	}
 }

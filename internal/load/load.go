@@ -56,18 +56,21 @@ func (s *Switch) On(now int64) bool {
 	return on
 }
 
-// IsOn returns the last result of [Switch.On].
-func (s *Switch) IsOn() bool {
-	on, _ := s.State()
-	return on
-}
-
-// State returns the last result of [Switch.On], and the time of its last change, or 0 if it was
-// always off.
-func (s *Switch) State() (on bool, since int64) {
+// Since returns when the switch last turned on or off, or 0 if it was always off.
+func (s *Switch) Since() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.on, s.since
+	return s.since
+}
+
+// Inherit continues the state of the same switch in an earlier config.
+func (s *Switch) Inherit(from *Switch) {
+	from.mu.Lock()
+	on, since, high := from.on, from.since, from.high
+	from.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.on, s.since, s.high = s.on || on, max(s.since, since), max(s.high, high)
 }
 
 // None is a measure that is always zero.
@@ -120,6 +123,24 @@ func (r *Rate) Add(now int64) {
 	r.mu.Unlock()
 }
 
+// IsLike reports whether both rates have the same window.
+func (r *Rate) IsLike(other *Rate) bool { return r.ring.width == other.ring.width }
+
+// Inherit adds the counts of a rate in an earlier config, which must have the same window.
+func (r *Rate) Inherit(from *Rate) {
+	from.mu.Lock()
+	before := from.ring
+	from.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := max(before.last, r.ring.last) * r.ring.width
+	r.ring.at(last)
+	before.at(last)
+	for i, n := range before.slots {
+		r.ring.slots[i] += n
+	}
+}
+
 // Load implements [Measure].
 func (r *Rate) Load(now int64) float64 {
 	r.mu.Lock()
@@ -162,6 +183,14 @@ func (l *Latency) Add(d time.Duration, now int64) {
 	l.mu.Lock()
 	l.ring.at(now)[int(min(bucket, buckets-1))]++
 	l.mu.Unlock()
+}
+
+// AddLeft notes that a client left after it had waited for d. That says something only about answers
+// that are slow anyway.
+func (l *Latency) AddLeft(d time.Duration, now int64) {
+	if d > l.bound {
+		l.Add(d, now)
+	}
 }
 
 // Load implements [Measure].
@@ -211,10 +240,14 @@ func NewProcessor(bound float64) (*Processor, error) {
 	return p, err
 }
 
-// Load implements [Measure]. It reads the processors' times once a second at most.
+// Load implements [Measure]. It reads the processors' times once a second at most, first a second
+// after its first call: a shorter time says nothing.
 func (p *Processor) Load(now int64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.next == 0 {
+		p.next = now + sampled
+	}
 	if now < p.next && p.next-now <= sampled {
 		return p.load
 	}

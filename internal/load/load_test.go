@@ -29,12 +29,12 @@ func TestSwitchTurnsOffOnlyWhenTheLoadWasLowForAWhile(t *testing.T) {
 		{29.9, 0, true}, {30, 0, false}, {31, 0.99, false}, {32, 5, true}, {60, 0, false},
 	} {
 		load = step.load
-		if got := s.On(int64(step.at * float64(second))); got != step.on || s.IsOn() != step.on {
+		if got := s.On(int64(step.at * float64(second))); got != step.on {
 			t.Errorf("step %d: got on %t, want %t", i, got, step.on)
 		}
 	}
-	if on, since := s.State(); on || since != 60*second {
-		t.Errorf("got on %t since %d, want off since %d", on, since, 60*second)
+	if since := s.Since(); since != 60*second {
+		t.Errorf("got off since %d, want %d", since, 60*second)
 	}
 	if want := []bool{true, false, true, false}; !slices.Equal(changes, want) {
 		t.Errorf("got changes %v, want %v", changes, want)
@@ -141,6 +141,7 @@ func TestProcessor(t *testing.T) {
 		fails     error
 		want      float64
 	}{
+		{9 * second, 101, 1001, nil, 0}, // a moment after the config was loaded: no measure yet
 		{10 * second, 175, 1100, nil, 1.5},
 		{10*second + 1, 999, 1200, nil, 1.5}, // sampled a moment ago
 		{11 * second, 185, 1200, nil, 0.2},
@@ -164,5 +165,68 @@ func TestProcessorsOfThisMachine(t *testing.T) {
 	}
 	if p.all == 0 || p.busy > p.all {
 		t.Errorf("busy for %d of %d ticks", p.busy, p.all)
+	}
+}
+
+// A config that replaces another one continues its rates: what the two have counted is what a slow
+// count over both finds.
+func TestRateContinuesThatOfTheConfigBefore(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 500 {
+		before, after, one := NewRate(10, 5*time.Second), NewRate(10, 5*time.Second), NewRate(10, 5*time.Second)
+		now := 100 * second
+		for range random.IntN(30) {
+			now += random.Int64N(second)
+			before.Add(now)
+			one.Add(now)
+		}
+		for range random.IntN(3) { // it serves before it is known to run
+			now += random.Int64N(8 * second)
+			after.Add(now)
+			one.Add(now)
+		}
+		after.Inherit(before)
+		now += random.Int64N(8 * second)
+		if got, want := after.Load(now), one.Load(now); got != want {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	}
+	if NewRate(10, time.Second).IsLike(NewRate(10, time.Minute)) {
+		t.Error("rates in other windows are like one another")
+	}
+}
+
+func TestSwitchContinuesThatOfTheConfigBefore(t *testing.T) {
+	var load fixed = 2
+	before, after := Switch{Measure: &load}, Switch{Measure: &load}
+	before.On(10 * second)
+	after.Inherit(&before)
+	load = 0
+	if !after.On(19*second) || after.Since() != 10*second {
+		t.Errorf("it is off before the load was low for ten seconds, or on since %d", after.Since())
+	}
+	if after.On(20 * second) {
+		t.Error("it stays on when the load was low for ten seconds")
+	}
+}
+
+// A client that leaves says that answers are slow if it has waited long, and else nothing.
+func TestClientsThatLeaveAreNoFastAnswers(t *testing.T) {
+	l := NewLatency(100 * time.Millisecond)
+	for range 20 {
+		l.Add(time.Second, 100*second)
+		for range 100 {
+			l.AddLeft(time.Millisecond, 100*second)
+		}
+	}
+	if got := l.Load(100 * second); got < 1 {
+		t.Errorf("got %v with slow answers only, want over 1", got)
+	}
+	l = NewLatency(100 * time.Millisecond)
+	for range 20 {
+		l.AddLeft(time.Second, 100*second)
+	}
+	if got := l.Load(100 * second); got < 1 {
+		t.Errorf("got %v when all clients gave up after a second, want over 1", got)
 	}
 }

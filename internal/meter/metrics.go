@@ -64,7 +64,6 @@ var (
 	clientDecisions = newCounters("caddy_rate_limit_client_decisions_total", "Decisions about clients, by what they are known by (session, fingerprint, prefix, api_key or unknown) and outcome.", "kind", "outcome")
 	sessions        = newCounters("caddy_rate_limit_sessions_total", "Sessions that clients were given: issued for a solved challenge, or renewed.", "act")
 	refusedSessions = newCounters("caddy_rate_limit_refused_sessions_total", "Times that a client asked for a session and got none, by reason.", "reason")
-	underLoad       = newGauges("caddy_rate_limit_zone_applies", "Whether a zone with a condition (when) applies: 1 if it does.", "zone")
 	undelivered     = newCounter("caddy_rate_limit_dropped_notifications_total", "Notifications that could not be delivered.")
 	squeezes        = newCounter("caddy_rate_limit_squeezes_total", "Times that a network was squeezed because too many different clients came from it.")
 )
@@ -135,15 +134,6 @@ func SessionRefused(reason string) { refusedSessions.WithLabelValues(reason).Inc
 
 // NotificationDropped counts a notification that could not be delivered.
 func NotificationDropped() { undelivered.Inc() }
-
-// SetApplies sets whether a zone with a condition applies.
-func SetApplies(zone string, applies bool) {
-	value := 0.
-	if applies {
-		value = 1
-	}
-	underLoad.WithLabelValues(zone).Set(value)
-}
 
 // SetRules sets how many rules of operators with an action, ban or allow, are in force.
 func SetRules(action string, n int) { statements.WithLabelValues(action).Set(float64(n)) }

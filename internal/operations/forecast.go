@@ -18,7 +18,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/dryrun"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -210,7 +209,7 @@ func loadText(e *enforce.Evaluation) (text string) {
 		}
 		switch matches, err := z.Matchers.AnyMatchWithError(e.Http); {
 		case !matches || err != nil:
-		case len(z.When) > 0 && !slices.ContainsFunc(z.When, (*load.Switch).IsOn):
+		case !z.Applies(e.Handler.App.Now()):
 			text += "; zone " + z.Name + " doesn't apply, only when " + z.When[0].Text
 		case z.Concurrency != nil && !z.RefusesNothing:
 			text += fmt.Sprintf("; in zone %s, unless %d are under way", z.Name, z.Concurrency.Most)

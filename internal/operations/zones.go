@@ -40,7 +40,9 @@ func DescribeZones(a *enforce.Config, keys map[storage.LimitID]int64) (zones []o
 		same[z.Name] = append(same[z.Name], z)
 	}
 	for _, name := range names {
-		zones = append(zones, describeZone(same[name], a.Tiers, keys))
+		zone := describeZone(same[name], a.Tiers, keys)
+		zone.When = describeConditions(same[name], a.Now())
+		zones = append(zones, zone)
 	}
 	return zones
 }
@@ -89,17 +91,15 @@ func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitI
 		}
 	}
 	told.Shadow = !slices.ContainsFunc(zones, (*enforce.Zone).IsEnforced)
-	told.When = describeConditions(zones)
 	return told
 }
 
 // describeConditions describes the distinct conditions of zones of one name.
-func describeConditions(zones []*enforce.Zone) (all []operator.Condition) {
+func describeConditions(zones []*enforce.Zone, now int64) (all []operator.Condition) {
 	for _, z := range zones {
 		for _, s := range z.When {
-			c := operator.Condition{Text: s.Text}
-			var since int64
-			if c.Holds, since = s.State(); since != 0 {
+			c := operator.Condition{Text: s.Text, Holds: s.On(now)}
+			if since := s.Since(); since != 0 {
 				c.Since = new(time.Unix(0, since).UTC().Truncate(time.Second))
 			}
 			at := slices.IndexFunc(all, func(other operator.Condition) bool { return other.Text == c.Text })
