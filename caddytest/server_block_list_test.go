@@ -69,3 +69,35 @@ func TestBlockList(t *testing.T) {
 	s.start()
 	check()
 }
+
+// A list that another program has broken keeps no Caddy from starting after a reboot: it is left out,
+// which the log, status and metrics say, until it is right. Commands and reloads refuse it.
+func TestBrokenBlockListStopsNoStart(t *testing.T) {
+	t.Parallel()
+	listed := strings.Replace(config("zone z {\nlimit 100/1h\n}"), "rate_limit {", "rate_limit {\nblock_list {$LIST} every 1s", 1)
+	s := newServer(t, listed)
+	file := s.dir + "/blocked"
+	s.env = append(s.env, "LIST="+file)
+	if err := os.WriteFile(file, []byte("<html>\n<p>Sorry!\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.run("validate", "--config", s.config); err == nil || !strings.Contains(out, "is no list of addresses") {
+		t.Errorf("validate says %v and %s", err, out)
+	}
+	s.start()
+	s.wantPassed(1, 1, "/", from(1))
+	if lines := s.logLines("the block list can't be used; Caddy starts without it, and reads it again until it can"); len(lines) != 1 || lines[0]["level"] != "error" {
+		t.Errorf("the log says %v", lines)
+	}
+	s.wantCommand(t, 0, []string{"status"}, "It can't be read, and bans nobody: ", "is no list of addresses")
+	waitFor(t, "metrics to say so", func() bool { return strings.Contains(s.metricLines(), "caddy_rate_limit_failing_block_lists 1") })
+	if err := s.reload(listed + "\n# another"); err == nil || !strings.Contains(err.Error(), "is no list of addresses") {
+		t.Errorf("a reload says %v", err)
+	}
+	if err := os.WriteFile(file, []byte("192.0.2.1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the list to be in force", func() bool { return s.get("/", from(1)).status == http.StatusTooManyRequests })
+	s.mustReload(listed + "\n# another") // Caddy's metrics are those of the config that was refused
+	waitFor(t, "metrics to say so", func() bool { return strings.Contains(s.metricLines(), "caddy_rate_limit_failing_block_lists 0") })
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -43,7 +44,7 @@ func (c *Compiler) compileBlockLists() error {
 		o, err := b.options() // which was checked
 		if err == nil {
 			var list *blocklist.List
-			if list, err = blocklist.Acquire(o); err == nil {
+			if list, err = blocklist.Acquire(o, startsCaddy()); err == nil {
 				c.Run.BlockLists = append(c.Run.BlockLists, list)
 			}
 		}
@@ -52,6 +53,12 @@ func (c *Compiler) compileBlockLists() error {
 		}
 	}
 	return nil
+}
+
+// startsCaddy reports whether Caddy is starting, rather than checking a config or loading another
+// one. A list that somebody else writes must not keep it from starting.
+func startsCaddy() bool {
+	return len(os.Args) > 1 && os.Args[1] == "run" && caddy.ActiveContext().Context == nil
 }
 
 // checkBlockLists returns an error about the first option that is out of its range.

@@ -1,5 +1,5 @@
-// Package blocklist keeps lists of addresses that others publish, such as Spamhaus DROP, as rules
-// that ban: see [rules.Set].
+// Package blocklist keeps lists of addresses that others publish, such as Spamhaus DROP, and bans
+// them.
 //
 // A [List] is a file or a URL. It is read again on a schedule, on a goroutine of its own that ends
 // with the list. Configs with equal [Options] share one, so that a reload fetches nothing.

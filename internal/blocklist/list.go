@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -53,32 +54,41 @@ type List struct {
 	client  http.Client
 	log     *zap.Logger
 
-	set   atomic.Pointer[rules.Set] // in force; nil for none
-	state atomic.Pointer[State]     // of the last reading; nil until then
-	once  sync.Once                 // starts the goroutine
-	ctx   context.Context           // ends it
+	bans  atomic.Pointer[version] // in force; nil for none
+	state atomic.Pointer[State]   // of the last reading; nil until then
+	once  sync.Once               // starts the goroutine
+	ctx   context.Context         // ends it
 	end   context.CancelFunc
 	done  sync.WaitGroup // for the goroutine to end
 
 	// The rest belongs to the goroutine once there is one.
-	bans     []rules.Statement // in force, without their ends
-	seen     fs.FileInfo       // the file as it was last read
-	header   http.Header       // of the answer with the version in force; nil if that isn't known
-	next     time.Time         // when to read the source again
-	failures int               // since it was last read
+	shrunken *set        // a version with few entries, which the next fetch must confirm
+	seen     fs.FileInfo // the file as it was last read
+	header   http.Header // of the answer with the version in force; nil if that isn't known
+	next     time.Time   // when to read the source again
+	failures int         // since it was last read
 }
 
 // lists are those in use, by their options.
 var lists = caddy.NewUsagePool()
 
 // Acquire returns the list with some options, with its last good version in force. It fetches and
-// writes nothing: see [List.Run]. [List.Release] gives it up.
-func Acquire(o Options) (*List, error) {
-	value, _, err := lists.LoadOrNew(o, func() (caddy.Destructor, error) { return open(o) })
+// writes nothing: see [List.Run]. [List.Release] gives it up. A file that is no list is an error,
+// unless without is set: then the list bans nobody until the file is right.
+func Acquire(o Options, without bool) (*List, error) {
+	value, _, err := lists.LoadOrNew(o, func() (caddy.Destructor, error) { return open(o), nil })
 	if err != nil {
 		return nil, err
 	}
-	return value.(*List), nil
+	l := value.(*List)
+	if err = l.broken(); err == nil {
+		return l, nil
+	}
+	if !without {
+		return nil, errors.Join(err, l.Release())
+	}
+	l.log.Error("the block list can't be used; Caddy starts without it, and reads it again until it can", zap.Error(err))
+	return l, nil
 }
 
 // Release gives up the list. When all have who acquired it, it is read no more.
@@ -87,27 +97,70 @@ func (l *List) Release() error {
 	return err
 }
 
-// open reads the file of the list, which need not exist yet, or what is kept of a URL. A kept version that can't be read is
-// fetched again.
-func open(o Options) (*List, error) {
+// broken returns why the file of the list is none although nothing is in force, or nil. The file may
+// have changed since it was last read.
+func (l *List) broken() error {
+	if IsURL(l.options.Source) || l.bans.Load() != nil || l.State().Err == nil {
+		return nil
+	}
+	_, _, err := read(l.options.Source)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// open reads the file of the list, which need not exist yet, or what is kept of a URL. A kept version
+// that can't be read is fetched again.
+func open(o Options) *List {
 	l := &List{options: o, log: caddyconf.Logger().With(zap.String("list", o.name()))}
 	l.client.CheckRedirect = checkRedirect
 	l.ctx, l.end = context.WithCancel(context.Background())
-	if !IsURL(o.Source) {
-		err := l.readFile(o.Source)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // which is logged when it is read again
+	if IsURL(o.Source) {
+		if l.readFile(o.cache()) == nil {
+			l.next = l.seen.ModTime().Add(o.Every)
 		}
-		return l, err
+		return l
 	}
-	if l.readFile(o.cache()) == nil {
-		l.next = l.seen.ModTime().Add(o.Every)
+	if err := l.readFile(o.Source); err != nil && !errors.Is(err, fs.ErrNotExist) { // which is logged when it is read again
+		l.state.Store(&State{Err: err})
+		l.failures++
 	}
-	return l, nil
+	return l
 }
 
-// Set returns the bans in force, or nil.
-func (l *List) Set() *rules.Set { return l.set.Load() }
+// version is a version of a list in force.
+type version struct {
+	*set
+	until time.Time // the end of its bans; the zero time: none
+}
+
+// isOver reports whether its bans have ended.
+func (v *version) isOver(now time.Time) bool {
+	return !v.until.IsZero() && now.Unix() >= v.until.Unix()
+}
+
+// Ban returns the ban of an address at a time, if there is one.
+func (l *List) Ban(addr netip.Addr, now time.Time) (ban rules.Statement, found bool) {
+	v := l.bans.Load()
+	if v == nil || v.isOver(now) {
+		return ban, false
+	}
+	network, found := v.find(addr.Unmap().WithZone(""))
+	if found {
+		ban = rules.Statement{Action: rules.Ban, Target: rules.NetworkOf(network), Until: v.until, Reason: "block list " + l.options.name()}
+	}
+	return ban, found
+}
+
+// InForce returns how many entries are in force at a time.
+func (l *List) InForce(now time.Time) int {
+	v := l.bans.Load()
+	if v == nil || v.isOver(now) {
+		return 0
+	}
+	return v.entries
+}
 
 // Run begins to read the list again on its schedule.
 func (l *List) Run() { l.once.Do(func() { l.done.Go(l.loop) }) }
@@ -129,7 +182,7 @@ type State struct {
 
 // State returns the state of the list.
 func (l *List) State() State {
-	now := State{Name: l.options.name(), Bans: l.Set().InForce(rules.Ban, time.Now())}
+	now := State{Name: l.options.name(), Bans: l.InForce(time.Now())}
 	if s := l.state.Load(); s != nil {
 		now.Read, now.Err = s.Read, s.Err
 	}
@@ -165,7 +218,9 @@ func (l *List) refresh() {
 	l.state.Store(&state)
 	switch {
 	case err != nil:
-		wait = min(wait, minRetry<<min(l.failures, 10))
+		if _, shrunk := errors.AsType[errShrunk](err); !shrunk {
+			wait = min(wait, minRetry<<min(l.failures, 10))
+		}
 		if l.failures++; l.failures == 1 && l.ctx.Err() == nil {
 			l.log.Warn("reading the block list failed; its previous version stays in force", zap.Error(err))
 		}
@@ -176,35 +231,52 @@ func (l *List) refresh() {
 	l.next = time.Now().Add(wait - wait/10 + rand.N(wait/5+1)) // so that not all the world asks at once
 }
 
-// take puts a text of some time into force.
-func (l *List) take(text []byte, at time.Time) error {
-	p, err := parse(text, "block list "+l.options.name())
-	if err != nil {
-		return err
-	}
+// take puts a parsed text of some time into force.
+func (l *List) take(p parsed, at time.Time) {
 	if p.broken > 0 {
 		l.log.Warn("some lines of the block list are no addresses; the others are in force", zap.Int("lines", p.broken), zap.Error(p.first))
 	}
-	l.log.Info("the block list was read", zap.Int("bans", len(p.bans)), zap.Int("private_or_too_wide", p.skipped))
-	l.bans = p.bans
-	l.enforce(at)
-	return nil
+	l.log.Info("the block list was read", zap.Int("bans", p.bans.entries), zap.Int("private_or_too_wide", p.skipped))
+	l.enforce(p.bans, at)
 }
 
 // renew makes the bans of an unchanged list last longer.
 func (l *List) renew() {
-	if l.options.Ban > 0 {
-		l.enforce(time.Now())
+	if v := l.bans.Load(); v != nil && l.options.Ban > 0 {
+		l.enforce(v.set, time.Now())
 	}
 }
 
-// enforce puts the bans into force, from a time on.
-func (l *List) enforce(at time.Time) {
-	bans := make([]rules.Statement, len(l.bans))
-	for i, ban := range l.bans {
-		if bans[i] = ban; l.options.Ban > 0 {
-			bans[i].Until = at.Add(l.options.Ban)
-		}
+// enforce puts the bans of a set into force, from a time on.
+func (l *List) enforce(bans *set, at time.Time) {
+	v := &version{set: bans}
+	if l.options.Ban > 0 {
+		v.until = at.Add(l.options.Ban)
 	}
-	l.set.Store(rules.NewSet(bans))
+	l.bans.Store(v)
+}
+
+// mostlyGone is the part of a list that may disappear at once.
+const mostlyGone = 0.9
+
+// errShrunk is the error about an answer with a small part of the list. Servers that fail send such
+// answers, too.
+type errShrunk struct{ from, to int }
+
+// Error implements error.
+func (e errShrunk) Error() string {
+	return fmt.Sprintf("has shrunk from %d entries to %d: that is in force once another fetch, after the interval of the list, agrees", e.from, e.to)
+}
+
+// confirm returns an error about a fetched set that lacks most of the one in force, unless the fetch
+// before said much the same.
+func (l *List) confirm(fetched *set) error {
+	before := l.shrunken
+	l.shrunken = nil
+	v := l.bans.Load()
+	if v == nil || float64(fetched.entries) >= (1-mostlyGone)*float64(v.entries) || before != nil && before.agrees(fetched) {
+		return nil
+	}
+	l.shrunken = fetched
+	return errShrunk{v.entries, fetched.entries}
 }

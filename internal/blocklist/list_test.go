@@ -14,21 +14,22 @@ import (
 )
 
 func bans(l *List, addr string) bool {
-	return l.Set().FindAddress(netip.MustParseAddr(addr), false, time.Now()) != nil
+	_, banned := l.Ban(netip.MustParseAddr(addr), time.Now())
+	return banned
 }
 
 func TestParse(t *testing.T) {
 	p, err := parse([]byte("\ufeff# a list\n\n203.0.113.7 # scraper\n198.51.100.0/24 ; SBL1\r\n2001:db8::/32\n"+
 		"10.1.2.3\n127.0.0.1\n::1\n::ffff:192.168.0.1\nfe80::1\n224.0.0.0/3\n0.0.0.0/0\n8.0.0.0/7\n192.0.0.0/8\n"+
-		"203.0.113.7/24\nkey:alice\nban 203.0.113.9\n"), "block list x")
-	if err != nil || len(p.bans) != 3 || p.skipped != 9 || p.broken != 3 {
+		"203.0.113.7/24\nkey:alice\nban 203.0.113.9\n"))
+	if err != nil || p.bans.size() != 3 || p.skipped != 9 || p.broken != 3 {
 		t.Fatalf("got %+v, %v", p, err)
 	}
 	if text := p.first.Error(); !strings.HasPrefix(text, "line 15: got ") || !strings.Contains(text, "203.0.113.0/24 for the network") {
 		t.Errorf("the first broken line: %s", text)
 	}
-	if p.bans[0].Reason != "block list x" || p.bans[1].Target.String() != "198.51.100.0/24" {
-		t.Errorf("got %+v", p.bans)
+	if fmt.Sprint(p.bans.networks) != "[198.51.100.0/24 203.0.113.7/32 2001:db8::/32]" {
+		t.Errorf("got %v", p.bans.networks)
 	}
 }
 
@@ -40,7 +41,7 @@ func TestNoList(t *testing.T) {
 		"more than 16777216 bytes": strings.Repeat("#", maxSize+1),
 		"expected at most 8192":    strings.Repeat("1", maxLine+1),
 	} {
-		if _, err := parse([]byte(text), ""); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := parse([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %s", err, says)
 		}
 	}
@@ -68,7 +69,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func mustAcquire(t *testing.T, o Options) *List {
 	t.Helper()
-	l, err := Acquire(o)
+	l, err := Acquire(o, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +125,13 @@ func TestBansThatEnd(t *testing.T) {
 	l := mustAcquire(t, Options{Source: file, Every: time.Second, Ban: time.Hour})
 	defer l.Release()
 	in := func(d time.Duration) bool {
-		return l.Set().FindAddress(netip.MustParseAddr("203.0.113.7"), false, time.Now().Add(d)) != nil
+		_, banned := l.Ban(netip.MustParseAddr("203.0.113.7"), time.Now().Add(d))
+		return banned
 	}
 	if !in(59*time.Minute) || in(time.Hour+time.Second) {
 		t.Error("a ban doesn't last an hour")
 	}
-	l.enforce(time.Now().Add(-2 * time.Hour)) // when it was read long ago
+	l.enforce(l.bans.Load().set, time.Now().Add(-2*time.Hour)) // when it was read long ago
 	l.refresh()
 	if !in(59 * time.Minute) {
 		t.Error("an unchanged list doesn't make bans last longer")
@@ -189,8 +191,108 @@ func TestAFileThatComesLater(t *testing.T) {
 }
 
 func TestAFileThatIsNoList(t *testing.T) {
-	if l, err := Acquire(Options{Source: t.TempDir(), Every: time.Second}); err == nil {
+	if l, err := Acquire(Options{Source: t.TempDir(), Every: time.Second}, false); err == nil {
 		l.Release()
 		t.Error("a folder is opened")
+	}
+}
+
+// A server that fails answers with little or nothing: that lifts no bans unless the next fetch, an
+// interval later, says the same.
+func TestAListThatIsSuddenlyShortMustBeConfirmed(t *testing.T) {
+	long := ""
+	for i := range 100 {
+		long += fmt.Sprintf("203.0.113.%d\n", i)
+	}
+	short, other := "203.0.113.200\n203.0.113.201\n", "203.0.113.210\n203.0.113.211\n"
+	type step struct {
+		text   string
+		banned bool // the long list is still in force
+	}
+	for name, steps := range map[string][]step{
+		"empty once":              {{"", true}, {long, true}},
+		"empty twice":             {{"", true}, {"", false}},
+		"a comment twice":         {{"# sorry\n", true}, {"# sorry, too\n", false}},
+		"not twice in a row":      {{"", true}, {long + "203.0.113.250\n", true}, {"", true}},
+		"short twice":             {{short, true}, {short + "203.0.113.202\n", false}},
+		"short in different ways": {{short, true}, {other, true}, {other, false}},
+		"a tenth is left":         {{long[:10*len("203.0.113.0\n")], false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &origin{status: 200, text: long}
+			at := httptest.NewServer(o)
+			defer at.Close()
+			l := mustAcquire(t, Options{Source: at.URL, Every: time.Hour, Folder: t.TempDir()})
+			defer l.Release()
+			l.refresh()
+			for i, step := range steps {
+				o.text = step.text
+				l.refresh()
+				failed := l.State().Err != nil
+				if bans(l, "203.0.113.99") != step.banned || failed != (step.banned && step.text[:min(len(step.text), 20)] != long[:20]) {
+					t.Errorf("step %d: in force %t, error %v", i, bans(l, "203.0.113.99"), l.State().Err)
+				}
+				if wait := time.Until(l.next); wait < 50*time.Minute {
+					t.Errorf("step %d: it is fetched again in %v, before the interval is over", i, wait)
+				}
+			}
+		})
+	}
+}
+
+// What follows a redirect may be read and changed on the way unless it is https.
+func TestHTTPSStaysHTTPS(t *testing.T) {
+	plain := httptest.NewServer(&origin{status: 200, text: "203.0.113.7\n"})
+	defer plain.Close()
+	at := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
+	defer at.Close()
+	l := mustAcquire(t, Options{Source: at.URL, Every: time.Hour, Folder: t.TempDir()})
+	defer l.Release()
+	l.client.Transport = at.Client().Transport
+	if err := l.fetch(); err == nil || !strings.Contains(err.Error(), "redirects from https to http") || bans(l, "203.0.113.7") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A file that is no list keeps nothing from starting that may do without; it is in force once it is
+// right, without another config.
+func TestStartingWithoutABrokenList(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "list")
+	for name, text := range map[string]string{
+		"HTML": "<html>\n", "host bits": "203.0.113.7/24\n", "UTF-16": "\xff\xfe2\x000\x003\x00\n\x00", "too many": strings.Repeat("203.0.113.7\n", maxEntries+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o := Options{Source: file, Every: time.Second, Ban: time.Duration(len(name)) * time.Hour}
+			if l, err := Acquire(o, false); err == nil {
+				l.Release()
+				t.Fatal("it is accepted where the config is only checked")
+			}
+			l, err := Acquire(o, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Release()
+			if l.State().Err == nil || l.State().Bans != 0 {
+				t.Errorf("its state is %+v", l.State())
+			}
+			if again, err := Acquire(o, false); err == nil {
+				again.Release()
+				t.Error("a reload accepts it")
+			}
+			if err := os.WriteFile(file, []byte("203.0.113.7\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			again, err := Acquire(o, false) // before it was read again
+			if err != nil {
+				t.Fatal(err)
+			}
+			again.Release()
+			if l.refresh(); !bans(l, "203.0.113.7") || l.State().Err != nil {
+				t.Errorf("it isn't in force when it is right: %+v", l.State())
+			}
+		})
 	}
 }

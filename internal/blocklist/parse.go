@@ -1,11 +1,11 @@
 package blocklist
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 )
@@ -31,61 +31,58 @@ var special = func() (networks []netip.Prefix) {
 
 // parsed is what a text has.
 type parsed struct {
-	bans    []rules.Statement // without an end
-	skipped int               // entries that may not be banned
-	broken  int               // lines that are no entries
-	first   error             // about the first broken line; nil without any
+	bans    *set
+	skipped int   // entries that may not be banned
+	broken  int   // lines that are no entries
+	first   error // about the first broken line; nil without any
 }
 
 // parse reads a text: an address or a network per line, which # or ; and a comment may follow. It
 // returns an error if the text is no list.
-func parse(text []byte, reason string) (p parsed, err error) {
+func parse(text []byte) (p parsed, err error) {
 	if len(text) > maxSize {
 		return p, fmt.Errorf("has more than %d bytes", maxSize)
 	}
+	bans := make([]netip.Prefix, 0, min(bytes.Count(text, []byte("\n"))+1, maxEntries))
 	n := 0
-	for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
+	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
 		n++
-		if end := strings.IndexAny(line, "#;"); end >= 0 {
+		if end := bytes.IndexAny(line, "#;"); end >= 0 {
 			line = line[:end]
 		}
-		if line = strings.TrimSpace(line); line == "" {
+		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		if err := p.add(line, reason); err != nil {
+		switch network, err := parseEntry(string(line)); {
+		case err != nil:
 			if p.broken++; p.first == nil {
 				p.first = fmt.Errorf("line %d: %w", n, err)
 			}
-		}
-		if len(p.bans) > maxEntries {
+		case isSpecial(network) || rules.NetworkOf(network).IsWide():
+			p.skipped++
+		case len(bans) == maxEntries:
 			return p, fmt.Errorf("has more than %d entries", maxEntries)
+		default:
+			bans = append(bans, network)
 		}
 	}
-	if p.broken > len(p.bans)+p.skipped {
+	if p.broken > len(bans)+p.skipped {
 		return p, fmt.Errorf("is no list of addresses: %d of its lines are none; %w", p.broken, p.first)
 	}
+	p.bans = newSet(bans)
 	return p, nil
 }
 
-// add adds an entry.
-func (p *parsed) add(entry, reason string) error {
+// parseEntry parses a line without comments.
+func parseEntry(entry string) (network netip.Prefix, err error) {
 	if len(entry) > maxLine {
-		return fmt.Errorf("has %d bytes, expected at most %d", len(entry), maxLine)
+		return network, fmt.Errorf("has %d bytes, expected at most %d", len(entry), maxLine)
 	}
 	target, err := rules.ParseTarget(entry)
 	if err == nil && target.Kind != rules.Address {
 		err = errors.New("expected an address or a network, such as 203.0.113.0/24")
 	}
-	if err != nil {
-		return err
-	}
-	ban := rules.Statement{Action: rules.Ban, Target: target, Reason: reason}
-	if isSpecial(target.Network) || (rules.Trust{}).Check(ban) != nil {
-		p.skipped++
-		return nil
-	}
-	p.bans = append(p.bans, ban)
-	return nil
+	return target.Network, err
 }
 
 func isSpecial(network netip.Prefix) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -35,6 +36,9 @@ func checkRedirect(to *http.Request, via []*http.Request) error {
 	if len(via) > 3 {
 		return errors.New("redirects more than 3 times")
 	}
+	if via[0].URL.Scheme == "https" && to.URL.Scheme != "https" {
+		return errors.New("redirects from https to " + to.URL.Scheme + ", where others can change it")
+	}
 	return CheckURL(to.URL.String())
 }
 
@@ -45,7 +49,7 @@ func (l *List) readFile(path string) error {
 		l.renew()
 		return nil
 	}
-	text, info, err := textfile.Read(path, maxSize)
+	p, info, err := read(path)
 	if err != nil {
 		return err
 	}
@@ -53,11 +57,21 @@ func (l *List) readFile(path string) error {
 	if path != l.options.Source {
 		at = info.ModTime() // when it was fetched
 	}
-	if err := l.take(text, at); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
+	l.take(p, at)
 	l.seen = info
 	return nil
+}
+
+// read reads a file.
+func read(path string) (p parsed, info fs.FileInfo, err error) {
+	text, info, err := textfile.Read(path, maxSize)
+	if err != nil {
+		return p, info, err
+	}
+	if p, err = parse(text); err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return p, info, err
 }
 
 // fetch gets the list, unless the server still has the version in force.
@@ -94,12 +108,17 @@ func (l *List) fetch() error {
 // replace puts the version that a server sends into force, and keeps it on disk.
 func (l *List) replace(response *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxSize+1))
+	if err != nil {
+		return err
+	}
+	p, err := parse(text)
 	if err == nil {
-		err = l.take(text, time.Now())
+		err = l.confirm(p.bans)
 	}
 	if err != nil {
 		return err
 	}
+	l.take(p, time.Now())
 	l.header = response.Header
 	err = textfile.Edit(l.options.cache(), maxSize, func([]byte) ([]byte, error) { return text, nil })
 	if err == nil {

@@ -150,7 +150,10 @@ func (s *session) showBlockList(list operator.BlockList) {
 		read = "read " + span(s.now.Sub(*list.Read)) + " ago"
 	}
 	s.printf("Block list %s: %s, %s.", printable(list.Name), wording.Counted(list.Bans, "ban"), read)
-	if list.Reason != "" {
+	switch {
+	case list.Reason != "" && list.Bans == 0:
+		s.printf("%s", styled(printable("It can't be read, and bans nobody: "+list.Reason), red, s.colored))
+	case list.Reason != "":
 		s.printf("%s", styled(printable("It can't be read now, and its last good version is in force: "+list.Reason), red, s.colored))
 	}
 }

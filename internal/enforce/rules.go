@@ -55,12 +55,25 @@ func (e *Evaluation) statementAt(now time.Time, set *rules.Set) (*rules.Statemen
 	if found != nil || err != nil {
 		return found, err
 	}
-	listed := statementSearch{Evaluation: e, now: now}
-	for _, list := range e.Handler.App.BlockLists {
-		listed.set = list.Set()
-		listed.lookUpAddress()
+	if len(e.Handler.App.BlockLists) > 0 {
+		return e.listedAt(now), nil
 	}
-	return listed.found, nil
+	return nil, nil
+}
+
+// listedAt returns the ban of the client by a block list at a time, or nil.
+func (e *Evaluation) listedAt(now time.Time) *rules.Statement {
+	addr, err := netip.ParseAddr(e.clientIP())
+	if err != nil {
+		return nil
+	}
+	found := e.Handler.App.Listed(addr, now)
+	if carried := identity.Carried(addr); carried != addr.Unmap() {
+		if ban := e.Handler.App.Listed(carried, now); found == nil || ban != nil && ban.Outlasts(found) {
+			found = ban
+		}
+	}
+	return found
 }
 
 // ownStatementAt returns the operator's rule of a set that applies to the request at a time.
@@ -241,23 +254,26 @@ func (s *Statements) WatchRules() {
 	})
 }
 
-// countStatements sets the metric of rules in force.
+// countStatements sets the metrics of rules in force, and of lists that can't be read.
 func (s *Statements) countStatements() {
 	now := time.Now()
-	for _, action := range rules.Actions {
-		n := s.Stated.Now().InForce(action, now)
-		for _, list := range s.BlockLists {
-			n += list.Set().InForce(action, now)
+	bans, failing := s.Stated.Now().InForce(rules.Ban, now), 0
+	for _, list := range s.BlockLists {
+		bans += list.InForce(now)
+		if list.State().Err != nil {
+			failing++
 		}
-		meter.SetRules(action.String(), n)
 	}
+	meter.SetRules(rules.Ban.String(), bans)
+	meter.SetRules(rules.Allow.String(), s.Stated.Now().InForce(rules.Allow, now))
+	meter.SetFailingLists(failing)
 }
 
 // Listed returns the ban of an address by a block list, or nil. It doesn't ask the operator's rules.
 func (s *Statements) Listed(addr netip.Addr, now time.Time) (found *rules.Statement) {
 	for _, list := range s.BlockLists {
-		if ban := list.Set().FindAddress(addr, false, now); ban != nil && (found == nil || ban.Outlasts(found)) {
-			found = ban
+		if ban, banned := list.Ban(addr, now); banned && (found == nil || ban.Outlasts(found)) {
+			found = &ban
 		}
 	}
 	return found

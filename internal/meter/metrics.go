@@ -57,6 +57,7 @@ var (
 	regionErrors    = newCounter("caddy_rate_limit_region_errors_total", "Times that counts could not be exchanged with other regions.")
 	regionApplied   = newCounter("caddy_rate_limit_region_applied_rows_total", "Counts of other machines that said something new.")
 	regionMade      = newCounter("caddy_rate_limit_region_new_keys_total", "Keys that came to be known by counts of other machines.")
+	failingLists    = collected(prometheus.NewGauge(prometheus.GaugeOpts{Name: "caddy_rate_limit_failing_block_lists", Help: "Block lists that can't be read at present."}))
 	violations      = newCounters("caddy_rate_limit_violations_total", "Violations of clients, by reason: over_limit, forged or trap.", "reason")
 	bans            = newCounter("caddy_rate_limit_bans_total", "Bans of clients.")
 	apiKeys         = newGauges("caddy_rate_limit_api_keys", "API keys in force, by tier.", "tier")
@@ -134,6 +135,9 @@ func SessionRefused(reason string) { refusedSessions.WithLabelValues(reason).Inc
 
 // NotificationDropped counts a notification that could not be delivered.
 func NotificationDropped() { undelivered.Inc() }
+
+// SetFailingLists sets how many block lists can't be read at present.
+func SetFailingLists(n int) { failingLists.Set(float64(n)) }
 
 // SetRules sets how many rules of operators with an action, ban or allow, are in force.
 func SetRules(action string, n int) { statements.WithLabelValues(action).Set(float64(n)) }

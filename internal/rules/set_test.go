@@ -153,7 +153,7 @@ func TestSetAgainstOracle(t *testing.T) {
 		for range random.IntN(20) {
 			bits := random.IntN(9) + 24
 			p, _ := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(16))}).Prefix(bits)
-			s := Statement{Action: Actions[random.IntN(2)], Target: NetworkOf(p)}
+			s := Statement{Action: Ban + Action(random.IntN(2)), Target: NetworkOf(p)}
 			if ends := random.IntN(4); ends > 0 {
 				s.Until = now.Add(time.Duration(ends-2) * time.Second)
 			}

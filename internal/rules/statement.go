@@ -22,9 +22,6 @@ const (
 
 var actionNames = [...]string{Ban: "ban", Allow: "allow"}
 
-// Actions are all actions.
-var Actions = []Action{Ban, Allow}
-
 // String returns the word for an action: ban or allow.
 func (a Action) String() string {
 	if a < Ban || a > Allow {
