@@ -71,8 +71,21 @@ func (s *Store) Provision(caddy.Context) (err error) {
 	if err != nil {
 		return unreadable(err)
 	}
-	s.address = addressOf(config)
+	if s.address = addressOf(config); isSplit(s.dsn, s.address) {
+		s.address = ""
+		return unreadable(nil)
+	}
 	return nil
+}
+
+// isSplit reports whether a DSN seems to be read as another one than was meant, since its password
+// has an @ or a slash that isn't escaped: part of the password would be the host or the database.
+func isSplit(dsn, address string) bool {
+	hosts, _, _ := strings.Cut(address, "/")
+	_, place, isURL := strings.Cut(dsn, "://")
+	place, _, _ = strings.Cut(place, "?")
+	_, database, _ := strings.Cut(place, "/")
+	return strings.Contains(hosts, "@") || isURL && strings.Contains(database, "@")
 }
 
 func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.Postgres) }

@@ -21,6 +21,13 @@ func TestPasswordsAreNotTold(t *testing.T) {
 		"host=db password=geheim sslrootcert=/not/there sslmode=verify-full":  "",
 		"postgres://tally:{env.TALLY_TEST_NOT_THERE}geheim@db.example.com/db": "db.example.com:5432/db",
 		"{env.TALLY_TEST_NOT_THERE}":                                          "",
+		"postgres://tally:s3@geheim@db.example.com/counts":                    "",
+		"postgres://tally:s3@geheim,x@db.example.com/counts":                  "",
+		"postgres://tally:s3@x/geheim@db.example.com/counts":                  "",
+		"postgres://tally:5432/geheim@db.example.com/counts":                  "",
+		"postgres://tally:@geheim@db.example.com/counts":                      "",
+		"postgres://tally:s3%40geheim@db.example.com/counts":                  "db.example.com:5432/counts",
+		"postgres:///counts?host=/run/post@gres&password=geheim":              "/run/post@gres:5432/counts",
 	} {
 		s := &Store{DSN: dsn}
 		err := s.Provision(caddy.Context{})
