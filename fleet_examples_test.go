@@ -2,6 +2,7 @@ package tally_test
 
 import (
 	"bufio"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,7 @@ type composed struct {
 	Environment map[string]string `yaml:"environment"`
 	Secrets     []string          `yaml:"secrets"`
 	Volumes     []string          `yaml:"volumes"`
+	Entrypoint  []string          `yaml:"entrypoint"`
 	Command     string            `yaml:"command"`
 }
 
@@ -88,17 +90,20 @@ func TestFleetExamplesAreComplete(t *testing.T) {
 	}
 }
 
-// A server accepts the flags in its compose file.
+// A server starts as its compose file says, with the password, which is on no command line.
 func TestFleetExampleStartsItsServer(t *testing.T) {
-	command := readComposition(t, "examples/fleet/compose.yaml").Services["valkey"].Command
-	flags, found := strings.CutPrefix(command, "valkey-server ")
-	if !found {
-		t.Fatalf("the command is %q", command)
+	redis := testserver.FindRedis(t)
+	valkey := readComposition(t, "examples/fleet/compose.yaml").Services["valkey"]
+	entrypoint := slices.Clone(valkey.Entrypoint)
+	script := &entrypoint[2]
+	if strings.Contains(*script+valkey.Command, "${") {
+		t.Errorf("a value is on the command line: %q %q", valkey.Entrypoint, valkey.Command)
 	}
-	flags = strings.ReplaceAll(flags, "${TALLY_VALKEY_PASSWORD:?}", "secret")
+	*script = strings.Replace(strings.ReplaceAll(*script, "$$", "$"), "docker-entrypoint.sh valkey-server", redis, 1)
 	socket := filepath.Join(t.TempDir(), "s")
-	server := exec.Command(testserver.FindRedis(t), append(strings.Fields(flags), "--port", "0", "--unixsocket", socket)...)
-	server.Dir = filepath.Dir(socket)
+	arguments := slices.Concat(entrypoint[1:], strings.Fields(valkey.Command), []string{"--port", "0", "--unixsocket", socket})
+	server := exec.Command(entrypoint[0], arguments...)
+	server.Dir, server.Env = filepath.Dir(socket), append(os.Environ(), "TALLY_VALKEY_PASSWORD=secret")
 	output, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -112,8 +117,29 @@ func TestFleetExampleStartsItsServer(t *testing.T) {
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		said.WriteString(lines.Text() + "\n")
 		if strings.Contains(lines.Text(), "eady to accept connections") {
+			if answer := pingRedis(t, socket); !strings.HasPrefix(answer, "-NOAUTH") {
+				t.Errorf("without a password it answers %q", answer)
+			}
 			return
 		}
 	}
 	t.Errorf("the server doesn't start: %s", &said)
+}
+
+// pingRedis returns what a server answers to somebody who has no password.
+func pingRedis(t *testing.T, socket string) string {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
 }

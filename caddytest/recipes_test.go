@@ -797,4 +797,7 @@ func TestDeploymentFiles(t *testing.T) {
 	if out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput(); err != nil || strings.Contains(string(out), "caddy.service:") {
 		t.Errorf("systemd-analyze verify: %v: %s", err, out)
 	}
+	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=25", unit).CombinedOutput(); err != nil {
+		t.Errorf("the unit is exposed to more than 2.5 of 10: %v: %s", err, out)
+	}
 }
