@@ -156,6 +156,34 @@ func TestReplayPage(t *testing.T) {
 	}
 }
 
+// A page is written through no symbolic link: in a folder that others write to, it would be the file
+// of their choice.
+func TestReplayPageFollowsNoLink(t *testing.T) {
+	config, folder := writeFile(t, "Caddyfile", replayCaddyfile), t.TempDir()
+	victim, missing := filepath.Join(folder, "victim"), filepath.Join(folder, "missing")
+	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{victim, missing} {
+		link := target + ".html"
+		if err := os.Symlink(target, link); err != nil {
+			t.Skip(err) // for example on Windows, without a privilege
+		}
+		if _, err := ranReplay(t.Context(), config, strings.NewReader(combined(9, 1)), "--html", link, "-"); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
+		t.Errorf("the target of a link is %q, %v", text, err)
+	}
+	if files, err := os.ReadDir(folder); err != nil || len(files) != 3 {
+		t.Errorf("the folder has %v, %v", files, err)
+	}
+	if _, err := ranReplay(t.Context(), config, strings.NewReader(combined(9, 1)), "--html", os.DevNull, "-"); err != nil {
+		t.Errorf("a device: %v", err)
+	}
+}
+
 // A replay ends when it is interrupted, also while it waits for a log.
 func TestReplayIsInterrupted(t *testing.T) {
 	config := writeFile(t, "Caddyfile", replayCaddyfile)

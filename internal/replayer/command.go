@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -253,24 +254,37 @@ func timeFlag(flag, word string, now time.Time) (int64, error) {
 }
 
 // pageFile is the file of a replay's page. It is opened before a log is read, so that an unwritable
-// page fails before a long replay.
+// page fails before a long replay. A page is written beside the file that it replaces, so that no
+// symbolic link is followed, whoever puts it there.
 type pageFile struct {
-	file    *os.File // nil if no page is written, or after writing
-	regular bool
-	made    bool // the file didn't exist before
+	file *os.File // nil if no page is written, or after writing
+	path string   // what the file is renamed to; "" if it is a pipe or a device
 }
 
-// openPage opens the file at a path, or none for "". Its content stays until the page is written.
-func openPage(path string, logs []string) (*pageFile, error) {
+// openPage opens the file for a page at a path, or none for "".
+func openPage(path string, logs []string) (p *pageFile, err error) {
 	if path == "" {
 		return new(pageFile), nil
 	}
 	before, err := os.Stat(path)
-	if err == nil && slices.ContainsFunc(logs, func(log string) bool { return isFile(log, before) }) {
+	itself, _ := os.Lstat(path)
+	switch {
+	case err == nil && slices.ContainsFunc(logs, func(log string) bool { return isFile(log, before) }):
 		return nil, fmt.Errorf("--html: %s is one of the logs: expected another file", path)
+	case err == nil && before.IsDir():
+		return nil, fmt.Errorf("--html: %s is a directory: expected a file", path)
+	case err == nil && !before.Mode().IsRegular():
+		p = new(pageFile)
+		p.file, err = os.OpenFile(path, os.O_WRONLY, 0)
+	case itself != nil && itself.Mode()&os.ModeSymlink != 0:
+		return nil, fmt.Errorf("--html: %s is a symbolic link: expected a file", path)
+	default:
+		p = &pageFile{path: path}
+		p.file, err = os.CreateTemp(filepath.Dir(path), ".page-*") // with mode 0600: it shows when clients came
+		if failed, ok := errors.AsType[*os.PathError](err); ok {
+			failed.Path = path
+		}
 	}
-	p := &pageFile{made: errors.Is(err, os.ErrNotExist), regular: err != nil || before.Mode().IsRegular()}
-	p.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600) // it shows when clients came
 	if err != nil {
 		return nil, fmt.Errorf("--html: %w", err)
 	}
@@ -288,28 +302,27 @@ func (p *pageFile) write(report *replay.Report) (err error) {
 	if p.file == nil {
 		return nil
 	}
-	if p.regular {
-		err = errors.Join(p.file.Truncate(0), p.file.Chmod(0o600))
+	if err = report.WriteHTML(p.file); err == nil {
+		err = p.file.Close()
 	}
-	if err == nil {
-		err = report.WriteHTML(p.file)
+	if err == nil && p.path != "" {
+		err = os.Rename(p.file.Name(), p.path)
 	}
-	err = errors.Join(err, p.file.Close())
-	p.file = nil
 	if err != nil {
 		return fmt.Errorf("--html: %w", err)
 	}
+	p.file = nil
 	return nil
 }
 
-// close closes the file if no page was written, and removes it if openPage created it.
+// close closes the file if no page was written, and removes it unless it is a pipe or a device.
 func (p *pageFile) close() error {
 	if p.file == nil {
 		return nil
 	}
-	err := p.file.Close()
-	if p.made {
-		err = errors.Join(err, os.Remove(p.file.Name()))
+	p.file.Close() // a second time if the file can't be renamed
+	if p.path == "" {
+		return nil
 	}
-	return err
+	return os.Remove(p.file.Name())
 }
