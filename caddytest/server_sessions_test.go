@@ -65,6 +65,24 @@ func TestChallengeEarnsASession(t *testing.T) {
 	s.wantPassed(0, 2, "/", from(1), agent(2), cookie)
 }
 
+// Behind a proxy that ends TLS, and that Caddy trusts, a session is as safe as with TLS here.
+func TestSessionBehindAProxyWithTLS(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, withSessions("", "limit 3/1h"))
+	one := []string{from(1), agent(1), "X-Forwarded-Proto: https"}
+	s.wantPassed(3, 3, "/", one...)
+	a := s.post(solve(t, s.get("/", append(one, navigation...)...).body, "/"), one...)
+	if set := a.header.Get("Set-Cookie"); !strings.HasPrefix(set, "__Host-rl=") || !strings.HasSuffix(set, "; Secure") {
+		t.Fatalf("status %d sets the cookie %q", a.status, set)
+	}
+	if kind := s.kind(append(one, cookieOf(t, a))...); kind != "session" {
+		t.Errorf("who has a session is known by a %s", kind)
+	}
+	if kind := s.kind(from(1), agent(1), cookieOf(t, a)); kind != "fingerprint" {
+		t.Errorf("over plain HTTP it is known by a %s", kind)
+	}
+}
+
 // Only a page that a person called up is answered with another page.
 func TestWhoIsOfferedAChallenge(t *testing.T) {
 	t.Parallel()

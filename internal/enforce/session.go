@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
@@ -28,7 +29,7 @@ func (c *Client) stripSessionCookie() {
 
 // audience returns the site and the cookie of the client's sessions.
 func (c *Client) audience() session.Audience {
-	return session.Audience{Site: session.Site(c.Http.Host), Cookie: session.CookieName(c.Http.TLS != nil)}
+	return session.Audience{Site: session.Site(c.Http.Host), Cookie: session.CookieName(matcher.IsHTTPS(c.Http))}
 }
 
 // shownSession returns the valid session in the client's cookies. forged reports whether they
@@ -45,7 +46,7 @@ func (c *Client) shownSession(network []byte) (shown session.Session, ok, forged
 	ok = identity.FindCookie(c.cookies, audience.Cookie, func(value string) bool {
 		found, err := keys.signer.Verify(now, audience, network, value)
 		if err != nil {
-			forged = forged || errors.Is(err, session.ErrForged) && c.Http.TLS != nil
+			forged = forged || errors.Is(err, session.ErrForged) && audience.Cookie == session.SecureCookie
 			return false
 		}
 		shown = found

@@ -77,3 +77,14 @@ func isTrusted(ctx context.Context, server *caddyhttp.Server, addr netip.Addr) b
 	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
 	return trusted
 }
+
+// IsHTTPS reports whether a request came over HTTPS: to this server, or to a proxy in front that the
+// server trusts and that says so in X-Forwarded-Proto.
+func IsHTTPS(r *http.Request) bool {
+	if r.TLS != nil {
+		return true
+	}
+	said := r.Header["X-Forwarded-Proto"]
+	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
+	return trusted && len(said) > 0 && strings.EqualFold(said[len(said)-1], "https") // as for reverse_proxy
+}

@@ -76,7 +76,7 @@ func (m *SignedBot) MatchWithError(r *http.Request) (bool, error) {
 		r = original
 	}
 	message := webbot.Message{Method: r.Method, Scheme: "http", Authority: r.Host, Target: r.RequestURI, Header: r.Header}
-	if r.TLS != nil {
+	if IsHTTPS(r) {
 		message.Scheme = "https"
 	}
 	return m.keys.Verify(&message, m.Names, time.Now()), nil
