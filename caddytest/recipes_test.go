@@ -44,7 +44,7 @@ func (crawlerDNS) LookupAddr(_ context.Context, addr string) ([]string, error) {
 	if addr != crawlerAddress {
 		return []string{"host.example."}, nil
 	}
-	return []string{"crawl.googlebot.com."}, nil
+	return []string{"crawl-66-249-66-1.googlebot.com."}, nil
 }
 
 // LookupNetIP implements crawler.Resolver.

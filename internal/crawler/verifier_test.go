@@ -78,15 +78,22 @@ func newZone() *zone {
 			"198.51.100.1": {"crawl-66-249-66-1.googlebot.com."}, // forged: the name has another address
 			"198.51.100.2": {"crawl.evilgooglebot.com.", "crawl.googlebot.com.example.", "googlebot.com."},
 			"198.51.100.3": {"4.bc.googleusercontent.com."},
-			"198.51.100.4": {"a.google.com.", "b.google.com.", "c.google.com.", "d.google.com.", "e.google.com."},
-			"10.1.2.3":     {"internal.google.com."},
+			"198.51.100.4": {"rate-limited-proxy-a.google.com.", "rate-limited-proxy-b.google.com.", "rate-limited-proxy-c.google.com.", "rate-limited-proxy-d.google.com.", "rate-limited-proxy-e.google.com."},
+			"198.51.100.5": {"google-proxy-66-249-81-1.google.com."},
+			"198.51.100.6": {"a.gae.googleusercontent.com."},
+			"198.51.100.7": {"crawl-x.customers.googlebot.com."},
+			"198.51.100.8": {"rate-limited-proxy-66-249-90-77.google.com."},
+			"198.51.100.9": {"geo-crawl-35-247-243-240.geo.googlebot.com."},
+			"10.1.2.3":     {"crawl-internal.googlebot.com."},
 		},
 		addrs: map[string][]string{
 			"crawl-66-249-66-1.GoogleBot.com.": {"192.0.2.1", real}, "crawl-66-249-66-1.googlebot.com.": {real},
 			"crawl-66-249-66-2.googlebot.com.": {neighbor}, "msnbot.search.msn.com.": {bing},
 			"crawl.evilgooglebot.com.": {"198.51.100.2"}, "crawl.googlebot.com.example.": {"198.51.100.2"}, "googlebot.com.": {"198.51.100.2"},
-			"4.bc.googleusercontent.com.": {"198.51.100.3"}, "internal.google.com.": {"10.1.2.3"},
-			"e.google.com.": {"198.51.100.4"},
+			"4.bc.googleusercontent.com.": {"198.51.100.3"}, "crawl-internal.googlebot.com.": {"10.1.2.3"},
+			"rate-limited-proxy-e.google.com.": {"198.51.100.4"}, "google-proxy-66-249-81-1.google.com.": {"198.51.100.5"},
+			"a.gae.googleusercontent.com.": {"198.51.100.6"}, "crawl-x.customers.googlebot.com.": {"198.51.100.7"},
+			"rate-limited-proxy-66-249-90-77.google.com.": {"198.51.100.8"}, "geo-crawl-35-247-243-240.geo.googlebot.com.": {"198.51.100.9"},
 		},
 	}
 }
@@ -122,6 +129,8 @@ func TestOnlyForwardConfirmedNamesConfirm(t *testing.T) {
 		{"google", real, true}, {"google", "::ffff:" + real, true}, {"bing", bing, true},
 		{"bing", real, false}, {"google", bing, false}, {"google", stranger, false}, {"duckduckgo", real, false},
 		{"google", "198.51.100.1", false}, {"google", "198.51.100.2", false}, {"google", "198.51.100.3", false},
+		{"google", "198.51.100.5", false}, {"google", "198.51.100.6", false}, {"google", "198.51.100.7", false}, // what users ask for
+		{"google", "198.51.100.8", true}, {"google", "198.51.100.9", true},
 		{"google", "198.51.100.4", false}, {"google", "10.1.2.3", false}, {"google", "127.0.0.1", false},
 	} {
 		h := newHarness(t, newZone())

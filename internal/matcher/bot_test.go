@@ -32,7 +32,7 @@ func (d dns) LookupAddr(ctx context.Context, addr string) ([]string, error) {
 	if addr != "66.249.66.1" {
 		return nil, nil
 	}
-	return []string{"crawl.googlebot.com."}, nil
+	return []string{"crawl-66-249-66-1.googlebot.com."}, nil
 }
 
 func (d dns) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
