@@ -17,6 +17,7 @@ import (
 	"github.com/oschwald/maxminddb-golang/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
@@ -127,10 +128,12 @@ func (f Files) Country(addr netip.Addr) string { return f.find(addr, countryOf) 
 // ASN returns the autonomous system of an address, such as "AS64496", or "" if it isn't known.
 func (f Files) ASN(addr netip.Addr) string { return f.find(addr, asnOf) }
 
-// find returns the first value for an address.
+// find returns the first value for an address, or for the IPv4 address that it carries, by which it is
+// counted.
 func (f Files) find(addr netip.Addr, of func(maxminddb.Result) string) string {
+	addr = identity.Carried(addr)
 	for _, f := range f {
-		if value := of(f.Value().reader.Lookup(addr.Unmap().WithZone(""))); value != "" {
+		if value := of(f.Value().reader.Lookup(addr)); value != "" {
 			return value
 		}
 	}

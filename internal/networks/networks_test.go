@@ -59,6 +59,9 @@ func TestFilesOfSeveralPublishers(t *testing.T) {
 		{[]string{maxMind}, "192.0.2.77", "DE", ""},
 		{[]string{maxMind}, "::ffff:192.0.2.77", "DE", ""},
 		{[]string{maxMind}, "2001:db8::1%eth0", "AT", ""},
+		{[]string{maxMind}, "2002:c000:24d::1", "DE", ""},  // 6to4
+		{[]string{maxMind}, "64:ff9b::c000:24d", "DE", ""}, // NAT64
+		{[]string{maxMindASN}, "2002:c000:24d::1", "", "AS64496"},
 		{[]string{maxMind}, "198.51.100.1", "", ""}, // where it is registered says little
 		{[]string{maxMind}, "203.0.113.1", "", ""},
 		{[]string{maxMindASN}, "192.0.2.77", "", "AS64496"},

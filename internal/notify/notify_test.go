@@ -188,3 +188,24 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 }
+
+// A template that fails for a kind of events is found when the config is loaded, not when the first
+// such event is lost.
+func TestTemplatesAreTriedWithEachKind(t *testing.T) {
+	for _, c := range []struct{ template, on, fails string }{
+		{"until {{.Until.Format \"15:04\"}}", "ban", ""},
+		{"until {{.Until.Format \"15:04\"}}", "ban degraded", Degraded},
+		{"until {{.Until.Format \"15:04\"}}", "refusals", Refusals},
+		{"{{if eq .Kind \"recovered\"}}{{.Until.Unix}}{{end}}", "ban degraded refusals", Recovered},
+		{"{{with .Until}}until {{.Format \"15:04\"}}{{end}}", "ban degraded refusals", ""},
+		{"", "ban degraded refusals", ""},
+	} {
+		w, err := Acquire(Options{URL: "http://127.0.0.1:9/", Template: c.template, On: c.on})
+		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), "of the kind "+c.fails) {
+			t.Errorf("%s on %s: got %v, want it to fail for %q", c.template, c.on, err, c.fails)
+		}
+		if err == nil {
+			w.Release()
+		}
+	}
+}

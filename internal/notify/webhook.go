@@ -84,6 +84,11 @@ func open(o Options) (*Webhook, error) {
 	if w.body, err = ParseTemplate(o.Template); err != nil {
 		return nil, err
 	}
+	for _, e := range o.samples() {
+		if _, err := w.render(e); err != nil {
+			return nil, fmt.Errorf("template: it fails for a notification of the kind %s: %w; write {{with .Until}} … {{end}} around what only some kinds have", e.Kind, err)
+		}
+	}
 	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // with what is secret in the header
 	w.ctx, w.end = context.WithCancel(context.Background())
 	return w, nil
@@ -103,6 +108,21 @@ func ParseTemplate(text string) (*template.Template, error) {
 		err = t.Execute(io.Discard, Event{Until: new(time.Time)})
 	}
 	return t, err
+}
+
+// samples returns an event of each kind that the webhook wants, with the fields that it has.
+func (o Options) samples() (events []Event) {
+	for _, kind := range strings.Fields(o.On) {
+		switch now := time.Now(); kind {
+		case Ban:
+			events = append(events, Event{Kind: Ban, Time: now, Reason: "trap", Until: &now})
+		case Degraded:
+			events = append(events, Event{Kind: Degraded, Time: now, Reason: "error"}, Event{Kind: Recovered, Time: now})
+		default:
+			events = append(events, Event{Kind: kind, Time: now, Zone: "zone", Count: 100})
+		}
+	}
+	return events
 }
 
 // Run begins to post what is sent.
