@@ -245,11 +245,10 @@ func shareOf(units int64, percent, process, n int) int64 {
 }
 
 // Retention returns how long after a claim its effect on the state may matter: granted units may be
-// charged ahead, and spent late. The amount matters only for a token bucket with a refill time
-// longer than the window.
+// charged ahead, and spent late. A token bucket also remembers what it owes.
 func (l Limit) Retention() time.Duration {
 	if l.algorithm == TokenBucket {
-		return max(l.Refill(l.capacity), time.Duration(l.window))
+		return l.Refill(l.capacity + l.MostOwed())
 	}
 	return time.Duration(2*l.window + l.width)
 }
@@ -270,6 +269,10 @@ func (l Limit) Window() time.Duration { return time.Duration(l.window) }
 // Capacity returns the most units that can be in use at once: the burst of a
 // token bucket, else the amount. A cost above it can never pass.
 func (l Limit) Capacity() int64 { return l.capacity }
+
+// MostOwed returns the most units that may be charged beyond those that are free: the amount, or the
+// burst of a token bucket if that is more. A key that owes them is refused for about a window.
+func (l Limit) MostOwed() int64 { return max(l.amount, l.capacity) }
 
 // MaxLate returns how many units a grant may have that is charged [Limit.MaxAhead] slots ahead: a 64th
 // of the amount. Spent units are moved to their slot when the lease is given back, so until then they

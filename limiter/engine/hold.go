@@ -61,7 +61,7 @@ func (p *Pending) release(used int64) {
 
 // chargeMore charges units beyond the cost of a held debit: from the key's lease or at once if they
 // are free, and otherwise with the next batch, whether they are free or not. A token bucket owes at
-// most its capacity.
+// most [limiter.Limit.MostOwed], whatever was charged before.
 func (p *Pending) chargeMore(units int64) {
 	e := p.engine
 	c := e.table.lock(p.cell)
@@ -69,7 +69,7 @@ func (p *Pending) chargeMore(units int64) {
 	now := e.clock.now()
 	if !p.limit.CountsSlots() {
 		lease := c.leaseLocked()
-		units = min(units, 2*p.limit.Capacity()-lease.InUseAt(&p.limit.Limit, now))
+		units = min(units, p.limit.Capacity()+p.limit.MostOwed()-lease.InUseAt(&p.limit.Limit, now))
 	}
 	d := Debit{Limit: p.limit, Cost: units, Counting: Afterwards}
 	switch {

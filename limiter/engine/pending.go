@@ -61,13 +61,13 @@ func (p *Pending) Settle(counts bool) {
 }
 
 // SettleAt says how many units the request uses, from 0. Of units beyond the cost of a held debit at
-// most the capacity of the limit is charged, even if they are not free: the key then owes them. Other
+// most [limiter.Limit.MostOwed] are charged, even if they are not free: the key then owes them. Other
 // debits are charged their cost, or nothing for 0 units.
 func (p *Pending) SettleAt(units int64) {
 	if p.settled.Swap(true) {
 		return
 	}
-	more := min(units-p.cost, p.limit.Capacity())
+	more := min(units-p.cost, p.limit.MostOwed())
 	if units > 0 && p.beside != nil {
 		p.beside.Admit(min(units, p.cost+max(more, 0)), p.engine.clock.now())
 	}

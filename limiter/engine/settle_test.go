@@ -64,6 +64,25 @@ func TestDebtIsBounded(t *testing.T) {
 	})
 }
 
+// A token bucket owes what a request has used beyond its burst, too: over a long time no more is used
+// than the rate allows, but for the last request.
+func TestTokenBucketOwesMoreThanItsBurst(t *testing.T) {
+	f := newFixture(t)
+	limit := newLimit(t, limiter.Params{Amount: 36_000, Window: time.Hour, Burst: 100, Algorithm: limiter.TokenBucket})
+	const uses, seconds = 3000, 1800
+	used := int64(0)
+	for range seconds {
+		if p, d := f.counting(Held, limit, "a", 1); d.Allowed {
+			p.SettleAt(uses)
+			used += uses
+		}
+		f.fake.advance(time.Second)
+	}
+	if free := int64(100 + 10*seconds); used > free+uses || used < free-uses {
+		t.Errorf("%d units were used, want %d, and %d more at most", used, free, uses)
+	}
+}
+
 // However many requests settle at a time, what is used in the end is what they have used.
 func TestRequestsSettleAtOnce(t *testing.T) {
 	onStores(t, limiter.Params{Amount: 1_000_000, Window: time.Hour}, func(t *testing.T, f *fixture, limit *Limit) {
