@@ -53,6 +53,21 @@ func TestRequestsWaitForTheirUnits(t *testing.T) {
 	}
 }
 
+// As many requests wait as units become free in time: in a longer delay than the window, those of
+// several windows.
+func TestLineHasRoomForAllThatPassInTime(t *testing.T) {
+	h := delaying(t, config.Limit{Amount: 3, Window: caddy.Duration(100 * time.Millisecond)}, time.Minute)
+	var all sync.WaitGroup
+	for range 30 {
+		all.Go(func() {
+			if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+				t.Errorf("one was refused: %v", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // Waiting is no violation. Being refused for asking too much is.
 func TestWaitingIsNoViolation(t *testing.T) {
 	for most, want := range map[time.Duration]bool{time.Minute: false, time.Millisecond: true} {

@@ -36,7 +36,7 @@ func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 			t.Fatal(trapped, err)
 		}
 		matches, err := e.Matches(h.run.Zones[0])
-		cost, _ := h.run.Zones[0].CostOf(r, nil)
+		cost, _ := h.run.Zones[0].CostOf(r, nil, nil)
 		if !matches || err != nil || cost != 5 {
 			t.Fatal(matches, cost, err)
 		}

@@ -22,7 +22,7 @@ func FuzzCost(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		repl := caddy.NewEmptyReplacer()
 		repl.Set("http.request.header.X-Cost", header)
-		cost, err := costly.CostOf(nil, repl)
+		cost, err := costly.CostOf(nil, repl, new(enforce.LimitSet))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -131,7 +131,9 @@ func TestAnswersThatCountByMoreThanTheirStatus(t *testing.T) {
 		"too large":              {config.Count{When: []config.Answer{{MaxSize: 100}}}, answer(200, "Content-Length", "101"), false},
 		"large":                  {config.Count{When: []config.Answer{{MinSize: 100}}}, answer(200, "Content-Length", "100"), true},
 		"too small":              {config.Count{When: []config.Answer{{MinSize: 100}}}, answer(200, "Content-Length", "99"), false},
-		"of a length not known":  {config.Count{When: []config.Answer{{MaxSize: 100}}}, answer(200), false},
+		"of a length not known":  {config.Count{When: []config.Answer{{MaxSize: 100}}}, answer(200), true}, // else Accept-Encoding would choose
+		"too long or not known":  {config.Count{When: []config.Answer{{MinSize: 100}}}, answer(200), true},
+		"nor any other answer":   {config.Count{When: []config.Answer{{Status: []int{401}, MaxSize: 100}}}, answer(200), false},
 		"of an error":            {config.Count{When: []config.Answer{{Status: []int{401}}}}, failing(caddyhttp.Error(401, nil)), true},
 		"a field of an error":    {config.Count{When: []config.Answer{{Header: map[string][]string{"X-Failed": {}}}}}, failing(caddyhttp.Error(401, nil)), false},
 		"only what comes first":  {config.Count{When: []config.Answer{{Status: []int{303}}}}, answering(200, 303), false},

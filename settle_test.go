@@ -53,7 +53,7 @@ func using(units string) caddyhttp.HandlerFunc {
 // stays.
 func TestAnswersSayWhatTheyUsed(t *testing.T) {
 	for units, want := range map[string]int{
-		"0": 1000, "30": 970, "100": 900, "250": 750, " 7 ": 993, "": 900, "x": 900, "-5": 900, "1.5": 900, "9000000000000000000000": 900,
+		"0": 1000, "30": 970, "100": 900, "250": 750, " 7 ": 993, "": 900, "x": 900, "-5": 900, "1.5": 900, "9000000000000000000000": 0,
 	} {
 		t.Run("of "+units, func(t *testing.T) {
 			h := settled(t, "{http.response.header.X-Units}", 0)
@@ -65,6 +65,58 @@ func TestAnswersSayWhatTheyUsed(t *testing.T) {
 				t.Errorf("%d are left, want %d", got, want)
 			}
 		})
+	}
+}
+
+// A client that chooses the estimate can't choose to be free of the limit.
+func TestAnEstimateOfNothingIsLimited(t *testing.T) {
+	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+		Name: t.Name(), Per: "ip", Limits: []config.Limit{{Amount: 1000, Window: hour}}, Cost: "{http.request.header.X-Estimate}", Settle: "{http.response.header.X-Units}",
+	}}})
+	passed := 0
+	for range 10 {
+		w := &hijackable{httptest.NewRecorder()}
+		r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodPost, "/", nil), caddy.NewReplacer(), w, new(caddyhttp.Server))
+		r.Header.Set("X-Estimate", "0")
+		if !isRefused(w, h.ServeHTTP(w, r, using("300"))) {
+			passed++
+		}
+	}
+	if passed != 4 {
+		t.Errorf("%d requests that use 300 of 1000 each passed, want 4", passed)
+	}
+}
+
+// A handler around this one that removes the field hides it from clients, not from the limit.
+func TestUseIsKnownBeforeTheFieldIsRemoved(t *testing.T) {
+	h := settled(t, "{http.response.header.X-Units}", 0)
+	hiding := func(w http.ResponseWriter, r *http.Request) error {
+		if err := using("250")(w, r); err != nil {
+			return err
+		}
+		w.Header().Del("X-Units") // as a deferred `header` does, once it is written
+		return nil
+	}
+	if _, err := askFor(context.Background(), h, hiding); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(t, h); got != 750 {
+		t.Errorf("%d are left, want 750", got)
+	}
+}
+
+// An answer to HEAD has no bytes, whatever a handler writes.
+func TestHEADUsesNoBytes(t *testing.T) {
+	h := settled(t, "bytes", 0)
+	write := func(w http.ResponseWriter, _ *http.Request) error {
+		_, err := io.Copy(w, strings.NewReader(strings.Repeat("x", 500)))
+		return err
+	}
+	if err := h.ServeHTTP(httptest.NewRecorder(), requestFor(t, http.MethodHead, "/"), caddyhttp.HandlerFunc(write)); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(t, h); got != 1000 {
+		t.Errorf("%d are left, want 1000", got)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestCostsOfSpellings(t *testing.T) {
 		"/x": 5, "/x.css": 2, "/export": 50, "/export/": 50, "/EXPORT.json": 50, "/export;x": 50, "/export;.css": 50, "/export%2f.css": 50, "/e%2578port": 50, "/index.php/export": 50,
 		"/health": 0, "/health/": 5, "/health;/export": 5, "/health.json": 5, "/heavy?q": 20, "/heavy/?q[]=1&%zz": 20, "/heavy": 5,
 	} {
-		if got, err := z.CostOf(requestFor(t, "POST", target), nil); got != want || err != nil {
+		if got, err := z.CostOf(requestFor(t, "POST", target), nil, nil); got != want || err != nil {
 			t.Errorf("%s costs %d, want %d (%v)", target, got, want, err)
 		}
 	}

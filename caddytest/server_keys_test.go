@@ -112,9 +112,9 @@ func TestCost(t *testing.T) {
 	s.wantPassed(1, 1, "/", "X-Batch: 7")
 	s.wantPassed(0, 1, "/", "X-Batch: 4")
 	s.wantPassed(3, 3, "/", "X-Batch: 0")
-	s.wantPassed(1, 1, "/", "X-Batch: -5") // as malformed as others: 1
 	s.wantPassed(1, 1, "/")
-	s.wantPassed(1, 2, "/", "X-Batch: 1e3")
+	s.wantPassed(1, 1, "/", "X-Batch: ")
+	s.wantPassed(1, 1, "/")
 	if a := s.get("/", "X-Batch: 11"); a.status != http.StatusForbidden || a.header.Get("Retry-After") != "" {
 		t.Errorf("a cost that can never be had: status %d, Retry-After %q", a.status, a.header.Get("Retry-After"))
 	}
@@ -122,4 +122,37 @@ func TestCost(t *testing.T) {
 		t.Errorf("a cost beyond all numbers: status %d", a.status)
 	}
 	s.wantPassed(1, 1, "/", from(9), "X-Batch: 10")
+}
+
+// An upstream may read any number from what isn't a whole one, so it costs as much as the limits allow,
+// and is refused with a true Retry-After, since it passes later.
+func TestMalformedCost(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, config(`zone z {
+			limit 10/1h
+			limit 100/24h
+			cost {http.request.header.X-Batch}
+			match path /z
+		}
+		zone capped {
+			limit 10/1h
+			cost {http.request.header.X-Batch}
+			max_cost 5
+			match path /capped
+		}`))
+	for i, text := range []string{"100.0", "1e2", "0x64", "1_00", "-5", "1,2", "100 ", "１００", "five"} {
+		one := []string{from(100 + i), "X-Batch: " + text}
+		if text == "100 " { // which is a whole number, above the limit
+			if a := s.get("/z", one...); a.status != http.StatusForbidden {
+				t.Errorf("%q: status %d", text, a.status)
+			}
+			continue
+		}
+		s.wantPassed(1, 1, "/z", one...)
+		if a := s.get("/z", one...); a.status != http.StatusTooManyRequests || a.retryAfter() < 3600 {
+			t.Errorf("%q: status %d, Retry-After %d", text, a.status, a.retryAfter())
+		}
+		s.wantPassed(0, 1, "/z", from(100+i)) // it has cost all of the smaller limit
+		s.wantPassed(2, 3, "/capped", one...)
+	}
 }

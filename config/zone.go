@@ -124,7 +124,8 @@ type Zone struct {
 	DefaultTier string `json:"default_tier,omitempty"`
 
 	// The cost of a request: a whole number of units from 0, or a placeholder that holds one, such
-	// as `{http.request.header.X-Batch}`. A missing or malformed value counts 1. A cost above a
+	// as `{http.request.header.X-Batch}`. A missing value counts 1, and one that
+	// isn't a whole number `max_cost`, or all of the smallest limit. A cost above a
 	// limit's amount is always refused, with status 403. Default: 1.
 	Cost string `json:"cost,omitempty"`
 

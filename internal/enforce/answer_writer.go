@@ -55,6 +55,7 @@ func (p passage) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 func (w *answerWriter) header(status int) {
 	if isFinal(status) {
 		w.timing.end()
+		w.pending.listen()
 		w.pending.Settle(status, w.Header())
 	}
 	if w.response != nil {

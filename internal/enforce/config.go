@@ -185,13 +185,12 @@ type Answer struct {
 	Text             string // as in a Caddyfile
 }
 
-// matches reports whether an answer matches. An answer without a Content-Length has no size.
+// matches reports whether an answer matches. An answer without a Content-Length may have any size: a
+// client could otherwise choose, by what it accepts, that its requests don't count.
 func (a *Answer) matches(status int, header http.Header) bool {
-	if a.MinSize > 0 || a.MaxSize > 0 {
-		size, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
-		if err != nil || size < a.MinSize || a.MaxSize > 0 && size > a.MaxSize {
-			return false
-		}
+	size, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
+	if err == nil && (size < a.MinSize || a.MaxSize > 0 && size > a.MaxSize) {
+		return false
 	}
 	return a.Match(status, header)
 }

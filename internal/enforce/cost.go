@@ -17,15 +17,15 @@ type CostRule struct {
 	From     string // placeholders for the cost
 }
 
-// CostOf returns the cost of a request in the zone.
-func (z *Zone) CostOf(r *http.Request, repl *caddy.Replacer) (int64, error) {
+// CostOf returns the cost of a request in the zone, whose limits for the request are set.
+func (z *Zone) CostOf(r *http.Request, repl *caddy.Replacer, set *LimitSet) (int64, error) {
 	p, err := z.costRule(r)
 	if err != nil {
 		return 0, err
 	}
 	cost := p.Fixed
 	if p.From != "" {
-		cost = parseCost(repl.ReplaceAll(p.From, ""))
+		cost = z.costIn(repl.ReplaceAll(p.From, ""), set)
 	}
 	if z.MaxCost != 0 {
 		cost = min(cost, z.MaxCost)
@@ -33,14 +33,37 @@ func (z *Zone) CostOf(r *http.Request, repl *caddy.Replacer) (int64, error) {
 	return cost, nil
 }
 
-// parseCost returns the cost that a placeholder holds: 1 if it isn't an integer of at least 0.
-func parseCost(text string) int64 {
-	cost, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+// costIn returns the cost that a placeholder holds: 1 if it is empty. What isn't a whole number costs
+// as much as the limits allow, since an upstream may read it as any. In a zone that settles, 0 is an
+// estimate like any other: it must not free the request from the limits.
+func (z *Zone) costIn(text string, set *LimitSet) int64 {
+	cost, ok := parseUnits(text)
 	switch {
-	case cost < 0, err != nil && cost != math.MaxInt64: // ParseInt returns MaxInt64 for larger numbers
+	case strings.TrimSpace(text) == "", ok && cost == 0 && z.Settle != nil:
 		return 1
+	case !ok:
+		return set.smallest()
 	}
 	return cost
+}
+
+// parseUnits parses a number of units. A larger number than fits is the largest.
+func parseUnits(text string) (units int64, ok bool) {
+	units, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	return units, units >= 0 && (err == nil || units == math.MaxInt64) // ParseInt returns that for larger numbers
+}
+
+// smallest returns the most units that a request can use up of all limits of the set, or 1 if there are
+// none.
+func (s *LimitSet) smallest() int64 {
+	least := int64(math.MaxInt64)
+	for _, p := range s.All() {
+		least = min(least, p.Capacity())
+	}
+	if least == math.MaxInt64 {
+		return 1
+	}
+	return least
 }
 
 // costRule returns the first rule that matches the request.

@@ -85,11 +85,12 @@ func (e *Evaluation) delays(d *engine.Decision) bool {
 // lineOf returns the line in which requests of a key wait for units of the limit.
 func (p *Policy) lineOf(key []byte) string { return p.Name + "\x00" + string(key) }
 
-// delayRule returns how many requests may wait: as many as units may become free meanwhile.
+// delayRule returns how many requests may wait: as many as units may become free meanwhile. Those of a
+// window may all become free at once.
 func (p *Policy) delayRule() gate.Rule {
-	free := p.Amount()
-	if p.Algorithm() == limiter.TokenBucket {
-		free = int64(float64(p.Amount())*float64(p.Zone.MaxDelay)/float64(p.Window())) + 1
+	free := int64(float64(p.Amount())*float64(p.Zone.MaxDelay)/float64(p.Window())) + 1
+	if p.CountsSlots() {
+		free += p.Amount()
 	}
 	return gate.Rule{Most: 1, Wait: p.Zone.MaxDelay, Queue: int(min(free, maxDelayed))}
 }

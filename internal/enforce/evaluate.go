@@ -260,7 +260,7 @@ func (e *Evaluation) charge(z *Zone) (*Denial, error) {
 	if z.Per == PerClient {
 		key = e.Identify().Key
 	}
-	cost, err := z.CostOf(e.Http, e.Repl)
+	cost, err := z.CostOf(e.Http, e.Repl, set)
 	if err != nil {
 		return nil, err
 	}

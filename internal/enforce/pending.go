@@ -24,11 +24,13 @@ type pending struct {
 	body   watchedBody // of the request
 	repl   *caddy.Replacer
 
+	head     bool     // the method is HEAD
 	byStatus bool     // a zone of the handler counts by status
 	before   statuses // before later handlers ran
 
 	began   time.Time
-	written atomic.Int64 // bytes of the answer's body
+	written atomic.Int64           // bytes of the answer's body
+	said    map[*SettleRule]string // guarded by mu: what the answer's header said of the use
 
 	mu     sync.Mutex
 	status settledBy                // guarded by mu
@@ -85,7 +87,7 @@ func (p *pending) serve(w *answerWriter, r *http.Request, next caddyhttp.Handler
 	}
 	p.body.watch(r)
 	p.repl = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	p.began = time.Now()
+	p.began, p.head = time.Now(), r.Method == http.MethodHead
 	if p.byStatus {
 		p.before = statusesIn(p.repl)
 	}

@@ -1,11 +1,12 @@
 package enforce
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
-	"strconv"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,16 +16,17 @@ type SettleRule struct {
 	Bytes    bool   // of the answer's body
 	Duration bool   // in milliseconds
 	From     string // otherwise: placeholders for the units
+	silence  sync.Once
 }
 
 // Usage is the measured use of a request that has ended.
 type Usage struct {
 	Bytes    int64
 	Duration time.Duration
-	Text     func(placeholders string) string // replaces them; unknown ones are empty
+	Text     string // of the zone's placeholders
 }
 
-// Used returns how many units a request of some cost has used: its cost if a placeholder holds no
+// Used returns how many units a request of some cost has used: its cost if the placeholders hold no
 // whole number from 0.
 func (z *Zone) Used(cost int64, u Usage) int64 {
 	var used int64
@@ -34,11 +36,11 @@ func (z *Zone) Used(cost int64, u Usage) int64 {
 	case rule.Duration:
 		used = max(u.Duration.Milliseconds(), 0)
 	default:
-		n, err := strconv.ParseInt(strings.TrimSpace(u.Text(rule.From)), 10, 64)
-		if err != nil || n < 0 {
+		units, ok := parseUnits(u.Text)
+		if !ok {
 			return cost
 		}
-		used = n
+		used = units
 	}
 	if z.MaxCost != 0 {
 		used = min(used, z.MaxCost)
@@ -49,7 +51,53 @@ func (z *Zone) Used(cost int64, u Usage) int64 {
 // Finish settles the debits whose units are known when the request ends. Only the first call has an
 // effect. A nil pending settles nothing.
 func (p *pending) Finish(u Usage) {
-	p.finish(func(d pendingDebit) int64 { return d.policy.Zone.Used(d.Cost(), u) })
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	said, answered := p.said, p.status.status/100 == 2
+	p.mu.Unlock()
+	p.finish(func(d pendingDebit) int64 {
+		u, rule := u, d.policy.Zone.Settle
+		if rule.From != "" && p.repl != nil { // in a replay there is no answer
+			u.Text = cmp.Or(p.repl.ReplaceAll(rule.From, ""), said[rule])
+			if _, ok := parseUnits(u.Text); !ok && answered {
+				p.app.noteSilence(rule)
+			}
+		}
+		return d.policy.Zone.Used(d.Cost(), u)
+	})
+}
+
+// listen notes what the header of an answer says of the use, before handlers around this one remove it.
+// A nil pending notes nothing.
+func (p *pending) listen() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	debits := p.debits
+	p.mu.Unlock()
+	var said map[*SettleRule]string
+	for _, d := range debits {
+		if rule := d.policy.Zone.Settle; rule != nil && rule.From != "" {
+			if said == nil {
+				said = make(map[*SettleRule]string)
+			}
+			said[rule] = p.repl.ReplaceAll(rule.From, "")
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.said = said
+}
+
+// noteSilence warns once of an answer that lacks what it should say of the use.
+func (a *Config) noteSilence(rule *SettleRule) {
+	rule.silence.Do(func() {
+		a.Warn(fmt.Sprintf("settle: an answer had no whole number in %s, so that its cost stayed charged", rule.From),
+			"the field that the upstream sends, and let no handler behind rate_limit remove it")
+	})
 }
 
 // giveBack settles them for a request that was denied.
@@ -86,12 +134,13 @@ func (p *pending) finishDebit(d pendingDebit, used func(pendingDebit) int64) {
 
 // usage returns the use of the request so far.
 func (p *pending) usage() Usage {
-	return Usage{Bytes: p.written.Load(), Duration: time.Since(p.began), Text: func(s string) string { return p.repl.ReplaceAll(s, "") }}
+	return Usage{Bytes: p.written.Load(), Duration: time.Since(p.began)}
 }
 
-// wrote notes bytes of the answer's body. A nil pending notes nothing.
+// wrote notes bytes of the answer's body, which an answer to HEAD doesn't send. A nil pending notes
+// nothing.
 func (p *pending) wrote(n int64) {
-	if p != nil && n > 0 {
+	if p != nil && n > 0 && !p.head {
 		p.written.Add(n)
 	}
 }

@@ -215,7 +215,7 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 
 // usageOf returns the use of a request, as far as its record tells. Placeholders are unknown.
 func usageOf(r *accesslog.Record) enforce.Usage {
-	return enforce.Usage{Bytes: r.Size, Duration: time.Duration(r.Duration), Text: func(string) string { return "" }}
+	return enforce.Usage{Bytes: r.Size, Duration: time.Duration(r.Duration)}
 }
 
 // usedOf returns the units that a request with a cost has used.
