@@ -137,9 +137,9 @@ func checkOurs(o Options, info fs.FileInfo) error {
 	if info.Size() == 0 || isMarked(o.Path) {
 		return nil
 	}
-	id, version, err := readMarks(o)
+	id, version, oldest, err := readMarks(o)
 	if err == nil {
-		return recognize(id, version)
+		return recognize(id, version, oldest)
 	}
 	if c := code(err); c != codeCorrupt && c != codeNotADB {
 		return err
@@ -147,27 +147,28 @@ func checkOurs(o Options, info fs.FileInfo) error {
 	return checkHeader(o.Path)
 }
 
-// readMarks reads a database's application_id and user_version. A file that is
+// readMarks reads a database's application_id, its user_version, and the oldest version whose programs
+// can use it. A file that is
 // growing, because another process copies its log into it, is shorter than its
 // header says; writable_schema lets that pass, and writes nothing by itself.
-func readMarks(o Options) (id, version int64, err error) {
+func readMarks(o Options) (id, version, oldest int64, err error) {
 	connector, err := o.connect(dsn(o.Path, "mode=ro&immutable=1"))
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	c, err := connect(connector)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	defer c.close()
 	if err := c.exec(`PRAGMA writable_schema = ON`); err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	if id, err = c.int(`PRAGMA application_id`); err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	version, err = c.int(`PRAGMA user_version`)
-	return id, version, err
+	return id, version, oldestReader(c, version), err
 }
 
 // checkHeader tells a damaged database of ours from a file that never was one,
@@ -185,7 +186,8 @@ func checkHeader(path string) error {
 	if !bytes.HasPrefix(header[:], []byte("SQLite format 3\x00")) {
 		return fmt.Errorf("%w: it is no SQLite database; name another file, or move this one away", storage.ErrForeign)
 	}
-	return recognize(int64(binary.BigEndian.Uint32(header[68:])), int64(binary.BigEndian.Uint32(header[60:])))
+	version := int64(binary.BigEndian.Uint32(header[60:]))
+	return recognize(int64(binary.BigEndian.Uint32(header[68:])), version, version)
 }
 
 func exists(path string) bool {

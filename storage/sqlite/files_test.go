@@ -36,6 +36,8 @@ func TestForeignFilesStayUntouched(t *testing.T) {
 			len(migrations))),
 		"of a newer version": database(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d;
 			CREATE TABLE limits (x)`, applicationID, len(migrations)+1)),
+		"of a newer version, for its own programs": database(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d;
+			CREATE TABLE limits (x); CREATE TABLE reader (oldest); INSERT INTO reader VALUES (%[2]d)`, applicationID, len(migrations)+1)),
 		"of a negative version": database(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = -1;
 			CREATE TABLE limits (x)`, applicationID)),
 		"another program's, damaged": func(t *testing.T, path string) {
@@ -63,6 +65,24 @@ func TestForeignFilesStayUntouched(t *testing.T) {
 				t.Errorf("got files %v, want %v", after, names)
 			}
 		})
+	}
+}
+
+// A newer version that has only added something shares its database with this one, which leaves the
+// version as it is.
+func TestNewerVersionThatThisOneCanRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tally.db")
+	running := created(t, Options{Path: path})
+	mustFill(t, running, 0, 10)
+	newer := raw(t, path)
+	defer newer.close()
+	mustExec(t, newer, fmt.Sprintf(`ALTER TABLE limits ADD COLUMN more INTEGER NOT NULL DEFAULT 0; PRAGMA user_version = %d`, len(migrations)+1))
+	mustFill(t, running, 10, 10)
+	later := created(t, Options{Path: path})
+	mustFill(t, later, 20, 10)
+	if version, err := newer.int(`PRAGMA user_version`); err != nil || version != int64(len(migrations))+1 {
+		t.Errorf("the version is %d afterwards, %v", version, err)
 	}
 }
 
@@ -122,7 +142,7 @@ func TestMarksOfAGrowingFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, version, err := readMarks(o)
+	id, version, _, err := readMarks(o)
 	if err != nil || id != applicationID || version != int64(len(migrations)) {
 		t.Errorf("got %#x, %d, %v", id, version, err)
 	}

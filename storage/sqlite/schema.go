@@ -141,6 +141,12 @@ var migrations = []string{
 	// How far a fold has come, see progress.
 	`ALTER TABLE journal ADD COLUMN upto INTEGER NOT NULL DEFAULT 0;
 	ALTER TABLE journal ADD COLUMN below INTEGER NOT NULL DEFAULT 0;`,
+
+	// The oldest version whose programs can still use the database: see [storage.Readable].
+	`CREATE TABLE reader (
+		oldest INTEGER NOT NULL
+	) STRICT;
+	INSERT INTO reader VALUES (8);`,
 }
 
 // rollupTable returns the statement that creates a table of counts per period.
@@ -232,19 +238,27 @@ func current(c *conn) (bool, error) {
 	if id == 0 && version == 0 && tables == 0 {
 		return false, nil
 	}
-	if err := recognize(id, version); err != nil {
-		return false, err
+	return version >= int64(len(migrations)), recognize(id, version, oldestReader(c, version))
+}
+
+// oldestReader returns the oldest version whose programs can use a database of a version. What a later
+// version without a statement about that can be used by isn't known.
+func oldestReader(c *conn, version int64) int64 {
+	if oldest, err := c.int(`SELECT oldest FROM reader`); err == nil {
+		return oldest
 	}
-	return version == int64(len(migrations)), nil
+	return version
 }
 
 // recognize refuses the marks of a database that is not ours to touch.
-func recognize(id, version int64) error {
-	if id != applicationID {
+func recognize(id, version, oldest int64) error {
+	switch known := int64(len(migrations)); {
+	case id != applicationID:
 		return fmt.Errorf("%w: it is another program's SQLite database (application_id %#x); name another file, or move this one away", storage.ErrForeign, id)
-	}
-	if version < 0 || version > int64(len(migrations)) {
-		return fmt.Errorf("%w: it has version %d, and this program knows versions up to %d; update the program, name another file, or move this one away", storage.ErrForeign, version, len(migrations))
+	case version < 0:
+		return fmt.Errorf("%w: it has version %d; name another file, or move this one away", storage.ErrForeign, version)
+	case !storage.Readable(known, version, oldest):
+		return fmt.Errorf("%w: it has version %d, for programs that know version %d, and this one knows versions up to %d; update the program, name another file, or move this one away", storage.ErrForeign, version, oldest, known)
 	}
 	return nil
 }

@@ -11,15 +11,15 @@ import (
 
 // meta is the one row of the table meta, and the server's clock.
 type meta struct {
-	version, epoch, resets, changes, swept int64
-	clock                                  storage.ServerTime
-	last                                   int64 // the latest time that a machine was told
-	server                                 int64 // the server's clock
+	oldest, epoch, resets, changes, swept int64
+	clock                                 storage.ServerTime
+	last                                  int64 // the latest time that a machine was told
+	server                                int64 // the server's clock
 }
 
 // selectMeta reads meta, and locks it if need be.
 func (s *script) selectMeta(lock bool) *script {
-	s.add("SELECT version, epoch, resets, changes, swept, ahead, since, (SELECT MAX(time) FROM ", table("machines"), "), ",
+	s.add("SELECT oldest, epoch, resets, changes, swept, ahead, since, (SELECT MAX(time) FROM ", table("machines"), "), ",
 		raw(s.place.dialect.Clock), " FROM ", table("meta"), " WHERE id = 1")
 	if lock {
 		s.add(" FOR UPDATE")
@@ -31,7 +31,7 @@ func (m *meta) read(rows Rows) error {
 	if len(rows) != 1 {
 		return fmt.Errorf("%w: meta has no row", storage.ErrLostWrites)
 	}
-	return numbers(rows[0], &m.version, &m.epoch, &m.resets, &m.changes, &m.swept, &m.clock.Ahead, &m.clock.Since, &m.last, &m.server)
+	return numbers(rows[0], &m.oldest, &m.epoch, &m.resets, &m.changes, &m.swept, &m.clock.Ahead, &m.clock.Since, &m.last, &m.server)
 }
 
 // ask notes that the server is being asked.
@@ -49,7 +49,7 @@ func (tx *transaction) answered() { tx.took = time.Since(tx.began) }
 // are others, if the term doesn't hold, or if the time is to be corrected.
 func (s *Store) takeTime(tx *transaction) error {
 	m := &tx.meta
-	if m.epoch != s.epoch {
+	if m.oldest > schemaVersion || m.epoch != s.epoch { // of a later version: opening again says so
 		return s.hasLost()
 	}
 	tx.at = storage.Time{Now: tx.now}

@@ -9,8 +9,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// schemaVersion is that of the tables. A store leaves those of a later version alone.
-const schemaVersion = 1
+// The version of the tables, and the oldest version whose programs can use them: see
+// [storage.Readable].
+const (
+	schemaVersion = 2
+	oldestReader  = 2
+)
 
 // column is a column of a table.
 type column struct {
@@ -35,7 +39,7 @@ var tables = []struct {
 	unique  string // another column that is a key, or ""
 }{
 	// One row, with id 1.
-	{"meta", true, []column{{"id", number64}, {"version", number64}, {"epoch", number64}, {"resets", number64}, {"changes", number64},
+	{"meta", true, []column{{"id", number64}, {"version", number64}, {"oldest", number64}, {"epoch", number64}, {"resets", number64}, {"changes", number64},
 		{"swept", number64}, {"ahead", number64}, {"since", number64}}, ""},
 	{"machines", true, []column{{"id", number64}, {"batches", number64}, {"time", number64}, {"expires", number64}}, ""},
 	// The name is a limit's ID and a key, the state is in the format of package cells.
@@ -124,13 +128,13 @@ func (p *Place) checkVersion(ctx context.Context, c Conn) (made bool, err error)
 	if err != nil || len(results[0]) == 0 {
 		return false, err
 	}
-	var id, version int64
-	if err := numbers(results[0][0], &id, &version); err != nil {
+	var id, version, oldest int64
+	if err := numbers(results[0][0], &id, &version, &oldest); err != nil {
 		return false, fmt.Errorf("%w: the table %smeta is another program's: %w", storage.ErrForeign, p.prefix, err)
 	}
-	if version != schemaVersion {
-		return false, fmt.Errorf("%w: the tables %s* have version %d, this caddy-tally knows version %d: update it, or choose another prefix",
-			storage.ErrForeign, p.prefix, version, schemaVersion)
+	if version < schemaVersion || !storage.Readable(schemaVersion, version, oldest) {
+		return false, fmt.Errorf("%w: the tables %s* have version %d, for programs that know version %d, and this caddy-tally knows version %d: update it, or choose another prefix",
+			storage.ErrForeign, p.prefix, version, oldest, schemaVersion)
 	}
 	return true, nil
 }
@@ -159,7 +163,7 @@ func (p *Place) make(ctx context.Context, c Conn) error {
 		sql.create(t.name, t.hot, t.columns, t.unique)
 	}
 	epoch := rand.Int64()
-	sql.add("INSERT INTO ", table("meta"), " (id, version, epoch, resets, changes, swept, ahead, since) VALUES (1, ", schemaVersion, ", ", epoch, ", 0, 0, 0, 0, 0) ", raw(p.dialect.Keep("id"))).end()
+	sql.add("INSERT INTO ", table("meta"), " (id, version, oldest, epoch, resets, changes, swept, ahead, since) VALUES (1, ", schemaVersion, ", ", oldestReader, ", ", epoch, ", 0, 0, 0, 0, 0) ", raw(p.dialect.Keep("id"))).end()
 	_, err := p.run(ctx, c, sql.add("COMMIT"))
 	if err != nil {
 		p.rollback(ctx, c)

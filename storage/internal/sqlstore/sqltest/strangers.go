@@ -74,8 +74,17 @@ func (k *Kind) Strangers(t *testing.T) {
 	}
 	o := k.Options()
 	open := k.Place(t, server, server.Port, o)
-	opened(t, open)
+	running, l := opened(t, open), large(t)
 	k.exec(t, server, "UPDATE "+o.Prefix+"meta SET version = version + 1")
+	for what, s := range map[string]*sqlstore.Store{"running": running, "opened later": opened(t, open)} {
+		if err := take(s, l, 1); err != nil {
+			t.Errorf("%s: tables of a later version, for programs of this one as well: %v", what, err)
+		}
+	}
+	k.exec(t, server, "UPDATE "+o.Prefix+"meta SET oldest = version")
+	if err := take(running, l, 1); err == nil {
+		t.Error("a running store goes on with tables that it doesn't know any more")
+	}
 	if _, err := open(context.Background()); !errors.Is(err, storage.ErrForeign) || !strings.Contains(err.Error(), "update it") {
 		t.Errorf("of a later version: open says %v", err)
 	}

@@ -433,6 +433,26 @@ func TestServersThatRefuse(t *testing.T) {
 	}
 }
 
+// A later version that has only added something shares its data with this one, until it says otherwise.
+func TestLaterVersionThatThisOneCanRead(t *testing.T) {
+	server := testserver.Redis(t)
+	open := Opener(at(server.Address()))
+	running := openedBy(t, open)
+	server.Must(t, "HSET", "{tally}:meta", "format", "2")
+	for what, s := range map[string]*Store{"running": running, "opened later": openedBy(t, open)} {
+		if _, err := charge(context.Background(), s, yearly(t), 1); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	server.Must(t, "HSET", "{tally}:meta", "oldest", "2")
+	if _, err := charge(context.Background(), running, yearly(t), 1); err == nil {
+		t.Error("a running store goes on with data that it doesn't know any more")
+	}
+	if _, err := open(context.Background()); !errors.Is(err, storage.ErrForeign) || !strings.Contains(err.Error(), "update it") {
+		t.Errorf("of a later version: open says %v", err)
+	}
+}
+
 // Keys of somebody else, and of a later version, are left as they are.
 func TestForeignKeys(t *testing.T) {
 	server := testserver.Redis(t)

@@ -41,7 +41,9 @@ type Store struct {
 }
 
 const (
-	format = "1" // of the data
+	// format is the version of the data, and the oldest whose programs can use it: see
+	// [storage.Readable]. Lua calls it FORMAT.
+	format = "1"
 	// stays is how long a machine is known that makes no call.
 	stays = 2 * time.Hour
 	// openTimeout is how long opening may take.
@@ -103,6 +105,8 @@ func (s *Store) enter(ctx context.Context) error {
 	switch status {
 	case "foreign":
 		return fmt.Errorf("%w: %s holds something else (%s): write another prefix", storage.ErrForeign, s.names.meta(), value)
+	case "later":
+		return fmt.Errorf("%w: %s has the format %s, which this caddy-tally doesn't know: update it, or write another prefix", storage.ErrForeign, s.names.meta(), value)
 	case "timeless":
 		return fmt.Errorf("scripts can't ask this server for its time (TIME: %s): expected Redis 5 or later, Valkey or KeyDB, and a user with the right +time", value)
 	case "lost":

@@ -36,8 +36,9 @@ local told = num() -- the last time that the caller was told
 local stays = num() -- milliseconds that the machine is known
 local given = num() -- the server's time, 0 to ask for it
 
-local meta = redis.call('HMGET', KEYS[1], 'id', 'last', 'offset', 'resets', 'changes')
+local meta = redis.call('HMGET', KEYS[1], 'id', 'last', 'offset', 'resets', 'changes', 'oldest')
 if meta[1] ~= place then return {'lost'} end
+if (tonumber(meta[6]) or 0) > FORMAT then return {'lost'} end -- of a later version: opening again says so
 local machine = redis.call('HMGET', KEYS[2], 'seq', 'asof', 'answer')
 if not machine[1] then return {'lost'} end
 local done = tonumber(machine[1])

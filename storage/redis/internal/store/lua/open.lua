@@ -11,11 +11,15 @@ if type(kind) == 'table' then kind = kind.ok end
 if kind ~= 'none' and kind ~= 'hash' then return {'foreign', 'a ' .. kind} end
 local format = redis.call('HGET', KEYS[1], 'format')
 local broken = not format and redis.call('HEXISTS', KEYS[1], 'last') + redis.call('HEXISTS', KEYS[1], 'offset') == 2
-if kind == 'hash' and format ~= ARGV[1] and not broken then
+local later = format and tonumber(format) and tonumber(format) > tonumber(ARGV[1])
+if later and (tonumber(redis.call('HGET', KEYS[1], 'oldest')) or math.huge) > tonumber(ARGV[1]) then
+  return {'later', format}
+end
+if kind == 'hash' and format ~= ARGV[1] and not broken and not later then
   return {'foreign', format and 'format ' .. format or 'a hash without a format'}
 end
 if kind == 'none' or broken then -- broken: a server has loaded its log without the transactions in it
-  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'id', ARGV[2], 'last', '0', 'offset', '0', 'resets', '0', 'changes', '0')
+  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'oldest', ARGV[1], 'id', ARGV[2], 'last', '0', 'offset', '0', 'resets', '0', 'changes', '0')
 end
 local status = 'ok'
 for i = 3, #KEYS do
