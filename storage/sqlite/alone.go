@@ -61,7 +61,7 @@ func (s *Store) openJournal(ctx context.Context) error {
 	var err error
 	for _, size := range s.options.journalSizes {
 		o.Segments, o.Records = size.segments, size.records
-		if j, err = journal.Open(ctx, o); !errors.Is(err, syscall.ENOSPC) {
+		if j, err = journal.Open(ctx, o); !lacksRoom(err) {
 			break
 		}
 	}
@@ -80,6 +80,12 @@ func (s *Store) openJournal(ctx context.Context) error {
 		s.notify(Notice{SmallJournal: true, Path: s.options.Path})
 	}
 	return nil
+}
+
+// lacksRoom reports whether an error says that a smaller file may do: for lack of space on the disk, in
+// the user's quota, or in a limit of the process (LimitFSIZE of systemd).
+func lacksRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 func (s *Store) notify(n Notice) {
