@@ -248,7 +248,7 @@ func shareOf(units int64, percent, process, n int) int64 {
 // charged ahead, and spent late. A token bucket also remembers what it owes.
 func (l Limit) Retention() time.Duration {
 	if l.algorithm == TokenBucket {
-		return l.Refill(l.capacity + l.MostOwed())
+		return 2 * max(l.Refill(l.capacity), time.Duration(l.window)) // of the burst, and of what is owed
 	}
 	return time.Duration(2*l.window + l.width)
 }

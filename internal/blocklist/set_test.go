@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
-	"unsafe"
 )
 
 // The set finds what a search through all networks finds.
@@ -52,7 +52,7 @@ func TestAFullListIsSmall(t *testing.T) {
 	if err != nil || p.bans.size() != maxEntries {
 		t.Fatal(p.bans.size(), err)
 	}
-	if took := uintptr(cap(p.bans.networks)) * unsafe.Sizeof(netip.Prefix{}); took > 40*maxEntries {
+	if took := uintptr(cap(p.bans.networks)) * reflect.TypeFor[netip.Prefix]().Size(); took > 40*maxEntries {
 		t.Errorf("it takes %d bytes", took)
 	}
 	var before, after runtime.MemStats

@@ -73,7 +73,7 @@ func TestBodies(t *testing.T) {
 		"{{.Client}} {{.Until.Year}}": {"203.0.113.0/24 2026", "text/plain; charset=utf-8", ""},
 		"{{.Address}}":                {"203.0.113.9", "text/plain; charset=utf-8", ""},
 	} {
-		w, got := hook(t, Options{Template: template, On: all})
+		w, got := hook(t, Options{Template: template, On: Ban})
 		w.Run()
 		w.Send(e)
 		if g := <-got; g != want {
