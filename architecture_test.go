@@ -92,7 +92,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/matcher"},
-		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile"},
+		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile", "./identity/carried"},
 		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
 	},
 	{
@@ -107,7 +107,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/networks"},
-		forbidden: []string{"./..."}, allowed: []string{"./internal/networks", "./internal/networks/networkstest", "./internal/textfile"},
+		forbidden: []string{"./..."}, allowed: []string{"./internal/networks", "./internal/networks/networkstest", "./internal/textfile", "./identity/carried"},
 		why: "where an address is has nothing to do with what is decided about it",
 	},
 	{

@@ -1,6 +1,10 @@
 package identity
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/caddy-tally/caddy-tally/identity/carried"
+)
 
 // How many leading bits of an address tell clients apart by default: one IPv4
 // address, and one IPv6 subnet, which is what a household or server commonly has
@@ -12,7 +16,7 @@ const (
 
 // Prefix returns the network that an address belongs to: its first ipv4 or ipv6
 // bits, by its family. An IPv6 address that carries an IPv4 address counts as that
-// ([Carried]), and a zone id is dropped. It returns false if text is not an IP
+// ([carried.Of]), and a zone id is dropped. It returns false if text is not an IP
 // address.
 //
 // A number of bits below 0 or beyond the family's leaves the address whole.
@@ -21,7 +25,7 @@ func Prefix(text string, ipv4, ipv6 int) (netip.Prefix, bool) {
 	if err != nil {
 		return netip.Prefix{}, false
 	}
-	addr = Carried(addr)
+	addr = carried.Of(addr)
 	bits := ipv6
 	if addr.Is4() {
 		bits = ipv4

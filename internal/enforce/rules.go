@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/carried"
 	"github.com/caddy-tally/caddy-tally/internal/blocklist"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
@@ -68,8 +69,8 @@ func (e *Evaluation) listedAt(now time.Time) *rules.Statement {
 		return nil
 	}
 	found := e.Handler.App.Listed(addr, now)
-	if carried := identity.Carried(addr); carried != addr.Unmap() {
-		if ban := e.Handler.App.Listed(carried, now); found == nil || ban != nil && ban.Outlasts(found) {
+	if inner := carried.Of(addr); inner != addr.Unmap() {
+		if ban := e.Handler.App.Listed(inner, now); found == nil || ban != nil && ban.Outlasts(found) {
 			found = ban
 		}
 	}
@@ -114,8 +115,8 @@ func (s *statementSearch) lookUpAddress() {
 		found = s.set.FindAddress(addr, false, s.now)
 	}
 	s.add(found)
-	if carried := identity.Carried(addr); carried != addr.Unmap() && !s.isAllowed() {
-		s.add(s.set.FindAddress(carried, false, s.now))
+	if inner := carried.Of(addr); inner != addr.Unmap() && !s.isAllowed() {
+		s.add(s.set.FindAddress(inner, false, s.now))
 	}
 }
 

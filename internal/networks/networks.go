@@ -17,7 +17,7 @@ import (
 	"github.com/oschwald/maxminddb-golang/v2"
 	"go.uber.org/zap"
 
-	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/carried"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
@@ -131,7 +131,7 @@ func (f Files) ASN(addr netip.Addr) string { return f.find(addr, asnOf) }
 // find returns the first value for an address, or for the IPv4 address that it carries, by which it is
 // counted.
 func (f Files) find(addr netip.Addr, of func(maxminddb.Result) string) string {
-	addr = identity.Carried(addr)
+	addr = carried.Of(addr)
 	for _, f := range f {
 		if value := of(f.Value().reader.Lookup(addr)); value != "" {
 			return value

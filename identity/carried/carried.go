@@ -1,4 +1,5 @@
-package identity
+// Package carried finds the IPv4 addresses that IPv6 addresses carry.
+package carried
 
 import "net/netip"
 
@@ -20,13 +21,13 @@ var carriers = []struct {
 	{netip.MustParsePrefix("::/96"), last32},              // IPv4-compatible: RFC 4291, section 2.5.5.1
 }
 
-// Carried returns the IPv4 address that an IPv6 address carries: one that is mapped
+// Of returns the IPv4 address that an IPv6 address carries: one that is mapped
 // into IPv6, translated (NAT64), tunneled (6to4, Teredo) or IPv4-compatible. Any
 // other address is returned as it is, but without a zone id.
 //
 // Answers to a carried address go to the IPv4 host that it names, so nobody
 // completes a handshake under another host's, unless the relay on the way is theirs.
-func Carried(addr netip.Addr) netip.Addr {
+func Of(addr netip.Addr) netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	if addr.Is4() || addr.IsUnspecified() || addr.IsLoopback() {
 		return addr

@@ -1,4 +1,4 @@
-package identity
+package carried
 
 import (
 	"encoding/binary"
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCarried(t *testing.T) {
+func TestOf(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.1":                         "192.0.2.1",
 		"::ffff:192.0.2.1":                  "192.0.2.1",
@@ -36,14 +36,14 @@ func TestCarried(t *testing.T) {
 		"2001:db8::200:5efe:192.0.2.1":      "2001:db8::200:5efe:c000:201", // likewise
 		"fe80::1%eth0":                      "fe80::1",
 	} {
-		if got := Carried(netip.MustParseAddr(text)); got != netip.MustParseAddr(want) {
+		if got := Of(netip.MustParseAddr(text)); got != netip.MustParseAddr(want) {
 			t.Errorf("%s carries %v, want %s", text, got, want)
 		}
 	}
 }
 
 // Whatever a host puts around its IPv4 address, it stays one client.
-func FuzzCarried(f *testing.F) {
+func FuzzOf(f *testing.F) {
 	f.Add(uint32(0xc0000201), uint64(0), uint16(0))
 	f.Add(uint32(0x7f000001), ^uint64(0), ^uint16(0))
 	f.Add(uint32(0), uint64(1)<<32, uint16(1))
@@ -68,19 +68,19 @@ func FuzzCarried(f *testing.F) {
 			all["local NAT64"] = address([]byte{0, 0x64, 0xff, 0x9b, 0, 1}, uint32(rest), more, host)
 		}
 		for name, addr := range all {
-			if got := Carried(addr); got != want {
+			if got := Of(addr); got != want {
 				t.Errorf("%s: %v carries %v, want %v", name, addr, got, want)
 			}
-			if got := Carried(Carried(addr)); got != want {
+			if got := Of(Of(addr)); got != want {
 				t.Errorf("%s: %v carries another address the second time", name, addr)
 			}
 		}
 	})
 }
 
-func TestCarriedAllocatesNothing(t *testing.T) {
+func TestOfAllocatesNothing(t *testing.T) {
 	addr := netip.MustParseAddr("2001:db8::1")
-	if n := testing.AllocsPerRun(100, func() { Carried(addr) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { Of(addr) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
