@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/console"
 	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
@@ -279,17 +280,18 @@ names, as listed. The keys of its parts (NAME/…) stay.`,
 
 // completeKey completes the name of a key in the file, and then its id.
 func completeKey(in *keyPlace) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) (words []cobra.Completion, _ cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var words []string
 		keys, _ := in.list(cmd.Context()) // an error: nothing to complete
 		for _, k := range keys {
 			switch {
-			case len(args) == 0 && !slices.Contains(words, k.Name):
+			case len(args) == 0:
 				words = append(words, k.Name)
 			case len(args) == 1 && args[0] == k.Name:
 				words = append(words, k.ID)
 			}
 		}
-		return words, cobra.ShellCompDirectiveNoFileComp
+		return console.Words(words), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -347,5 +349,5 @@ func (at *adminEndpoint) completeTier(_ *cobra.Command, args []string, _ string)
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	names, _ := askTiers(address) // an error: nothing to complete
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return console.Words(names), cobra.ShellCompDirectiveNoFileComp
 }

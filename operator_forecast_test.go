@@ -53,7 +53,7 @@ func TestForecastsOfClaimedAddressesWarnNobody(t *testing.T) {
 func TestKeysInANetwork(t *testing.T) {
 	x := addressTarget("192.0.2.1")
 	for key, want := range map[string]bool{
-		"k192.0.2.1": true, "k192.0.2.0/24": true, "k192.0.2.2": false, "kaddress:192.0.2.1": false, "kalice": false, "a192.0.2.1": false,
+		"k192.0.2.1": true, "k192.0.2.0/24": false, "k0.0.0.0/0": false, "k::ffff:192.0.2.1": false, "k192.0.2.2": false, "kaddress:192.0.2.1": false, "kalice": false, "a192.0.2.1": false,
 		string(identity.AppendPrefix([]byte{identity.TagNetwork}, netip.MustParsePrefix("192.0.2.1/32"))): true,
 	} {
 		if got := x.IsIn(key); got != want {

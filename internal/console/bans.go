@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -53,7 +52,7 @@ need --force: with one of them a list from elsewhere opens or closes the site.`,
 		return list(s, bans, []column[operator.Ban]{
 			{"ACTION", func(b operator.Ban) cell { return cell{text: b.Action, style: actionStyle[b.Action]} }},
 			{"TAG", func(b operator.Ban) cell { return text(b.Tag) }},
-			{"CLIENT", func(b operator.Ban) cell { return text(cmp.Or(b.Client, b.Text)) }},
+			{"CLIENT", func(b operator.Ban) cell { return named(b.Client, b.Text, b.Tag) }},
 			{"UNTIL", func(b operator.Ban) cell { return s.endOf(b) }},
 			{"BY", func(b operator.Ban) cell { return text(b.By) }},
 			{"ZONE", func(b operator.Ban) cell { return text(b.Zone) }},

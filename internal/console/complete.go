@@ -29,14 +29,23 @@ func (c console) complete(position int, words func(context.Context, operator.Ser
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 		defer cancel()
-		var safe []string
-		for _, word := range words(ctx, service) {
-			if word != "" && word == printable(word) && !slices.Contains(safe, word) {
-				safe = append(safe, word)
-			}
-		}
-		return safe, cobra.ShellCompDirectiveNoFileComp
+		return Words(words(ctx, service)), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// Words returns completions without those that a shell would take for more than a word: cobra's
+// script for bash expands them, and clients choose keys.
+func Words(words []string) []cobra.Completion {
+	slices.Sort(words)
+	return slices.DeleteFunc(slices.Compact(words), func(word string) bool { return !operator.IsWord(word) })
+}
+
+// wordOf returns a client's name if that is a word, or else its tag.
+func wordOf(client, tag string) string {
+	if operator.IsWord(client) {
+		return client
+	}
+	return string(operator.Tag) + ":" + tag
 }
 
 // completeZone completes the name of a zone.
@@ -55,7 +64,7 @@ func (c console) completeClient(cmd *cobra.Command, args []string, begun string)
 	return c.complete(0, func(ctx context.Context, s operator.Service) (clients []string) {
 		keys, _ := s.Keys(ctx, operator.KeysQuery{By: operator.ByRefused, N: 100})
 		for _, k := range keys {
-			clients = append(clients, k.Client)
+			clients = append(clients, wordOf(k.Client, k.Tag))
 		}
 		return clients
 	})(cmd, args, begun)
@@ -67,7 +76,7 @@ func (c console) completeBanned(action string) completion {
 		bans, _ := s.Bans(ctx)
 		for _, b := range bans {
 			if b.Action == action {
-				clients = append(clients, b.Client)
+				clients = append(clients, wordOf(b.Client, b.Tag))
 			}
 		}
 		return clients

@@ -175,7 +175,7 @@ func (s *session) showLimits(limits []operator.LimitState) {
 		{"ZONE", func(l operator.LimitState) cell { return text(l.Zone) }},
 		{"LIMIT", func(l operator.LimitState) cell { return limitCell(l.Limit, l.Shadow) }},
 		{"UNITS", func(l operator.LimitState) cell { return text(l.Text) }},
-		{"COUNTS", func(l operator.LimitState) cell { return text(l.Counts) }},
+		{"COUNTS", func(l operator.LimitState) cell { return named(l.Client, l.Counts, "") }},
 		{"USED", func(l operator.LimitState) cell { return figure(l.Used) }},
 		{"LEFT", func(l operator.LimitState) cell { return figure(l.Left) }},
 		{"COST", func(l operator.LimitState) cell { return figure(l.Cost) }},

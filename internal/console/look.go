@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"os/signal"
@@ -290,7 +289,7 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 		{"ZONE", func(k operator.Key) cell { return text(k.Zone) }},
 		{"LIMIT", func(k operator.Key) cell { return limitCell(k.Limit, k.Shadow) }},
 		{"TAG", func(k operator.Key) cell { return text(k.Tag) }},
-		{"KEY", func(k operator.Key) cell { return text(cmp.Or(k.Client, k.Text)) }},
+		{"KEY", func(k operator.Key) cell { return named(k.Client, k.Text, k.Tag) }},
 		{"TIER", func(k operator.Key) cell { return text(k.Tier) }},
 		{"USED", func(k operator.Key) cell { return figure(k.Used) }},
 		{"OF", func(k operator.Key) cell { return figure(k.Amount) }},
@@ -354,7 +353,7 @@ func (s *session) showRefusals(r operator.Refusals) {
 		{"ZONE", func(r operator.Refused) cell { return text(r.Zone) }},
 		{"LIMIT", func(r operator.Refused) cell { return text(r.Limit) }},
 		{"TAG", func(r operator.Refused) cell { return text(r.Tag) }},
-		{"KEY", func(r operator.Refused) cell { return text(r.Text) }},
+		{"KEY", func(r operator.Refused) cell { return named(r.Client, r.Text, r.Tag) }},
 		{"REASON", func(r operator.Refused) cell { return text(r.Reason) }},
 	}, r.Latest)
 	for _, list := range []struct {

@@ -95,7 +95,7 @@ func (s *session) showHistory(past operator.History) error {
 			{"ZONE", func(h operator.Heavy) cell { return text(h.Zone) }},
 			{"LIMIT", func(h operator.Heavy) cell { return text(h.Limit) }},
 			{"TAG", func(h operator.Heavy) cell { return text(h.Tag) }},
-			{"KEY", func(h operator.Heavy) cell { return text(h.Text) }},
+			{"KEY", func(h operator.Heavy) cell { return named(h.Client, h.Text, h.Tag) }},
 			{"WANTED", func(h operator.Heavy) cell { return figure(h.Units + h.Refused) }},
 			{"UNITS", func(h operator.Heavy) cell { return figure(h.Units) }},
 			{"REFUSED", func(h operator.Heavy) cell { return alarm(h.Refused) }},

@@ -3,14 +3,47 @@ package console
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // printable returns a text that is safe for a terminal.
 func printable(text string) string { return wording.Printable(text, "") }
+
+// inert escapes the characters of a Go string that some shell reads between quotes.
+var inert = strings.NewReplacer(`\\`, `\x5c`, `\"`, `\x22`, "'", `\x27`, "$", `\x24`, "`", `\x60`, "!", `\x21`, "%", `\x25`)
+
+// pasted returns a client's name as a word to paste into a shell, in ASCII so that it looks like no
+// other. [operator.ParseTarget] reads it. Quotes in quotes keep it a word also where completion
+// removes the outer ones.
+func pasted(client string) string {
+	if operator.IsWord(client) {
+		return client
+	}
+	kind, value, _ := strings.Cut(client, ":")
+	if quoted, err := strconv.Unquote(value); err == nil && value[0] == '"' {
+		value = quoted
+	}
+	return "'" + kind + ":" + inert.Replace(strconv.QuoteToASCII(value)) + "'"
+}
+
+// named returns a cell with a client's name to paste, or with its tag if the name would be cut.
+// Without a name it has a text.
+func named(client, about, tag string) cell {
+	word := pasted(client)
+	switch {
+	case client == "":
+		return text(about)
+	case len(word) > maxCell && tag != "":
+		return text(wordOf("", tag))
+	}
+	return text(word)
+}
 
 // maxCell is the most characters of a text in a table.
 const maxCell = 60

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
@@ -94,4 +96,72 @@ func FuzzPrintable(f *testing.F) {
 			t.Errorf("got %q of %q", shown, encoded)
 		}
 	})
+}
+
+// What lists print of a client is a word for a shell, alone or within completion that removes the outer
+// quotes, and names the same client when it is read.
+func FuzzPasted(f *testing.F) {
+	for _, value := range []string{
+		"alice", "$(id)", "$(id) x", "`id`", "a'b", `"victim"`, `\`, `a\\b`, `"`, "-x", "key:x", "tag:123456", "ref:x", "0.0.0.0/0", "api-key:x",
+		"\n", "\x1b[2J", "\xff", "é", "\u202e", "e\u0301", "!1", "%PATH%", " a ", "", strings.Repeat("$", 127),
+	} {
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		want := operator.Target{Kind: operator.KeyText, Value: value}
+		if value == "" || len(value) > 127 {
+			return // it has no name, or a digest
+		}
+		word := pasted(want.String())
+		if !operator.IsWord(word) {
+			within := strings.TrimSuffix(strings.TrimPrefix(word, "'"), "'")
+			if len(within) != len(word)-2 || strings.ContainsAny(within, "'$`!%") || strings.Contains(within, `\"`) || strings.Contains(within, `\\`) || strings.Count(within, `"`) != 2 {
+				t.Fatalf("%q is shown as %s, which a shell may read otherwise", value, word)
+			}
+			word = within
+		}
+		if strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("%q is shown as %q", value, word)
+		}
+		if got, err := operator.ParseTarget(word); err != nil || got != want {
+			t.Errorf("%q is shown as %s, and read as %+v, %v", value, word, got, err)
+		}
+	})
+}
+
+// Completion offers only words, and the tags of others.
+func TestCompletionOffersOnlyWords(t *testing.T) {
+	s := sample.New(clock)
+	for _, text := range []string{"$(id)", "`id`", "a b", "-x", "a;b", "é", "3fa9c1"} {
+		s.Add(text) // a key, a zone, a ban and a tag
+	}
+	for _, args := range []string{"ban", "allow", "reset", "explain", "unban", "top", "reset --zone"} {
+		out, _, err := run(s, append(append([]string{"__completeNoDesc"}, strings.Fields(args)...), "")...)
+		words, _, _ := strings.Cut(out, ":4\n")
+		for word := range strings.Lines(words) {
+			if !operator.IsWord(strings.TrimSpace(word)) {
+				t.Errorf("%s: offers %q", args, word)
+			}
+		}
+		if err != nil || !strings.Contains(words, "3fa9c1\n") {
+			t.Errorf("%s: %q, %v", args, out, err)
+		}
+	}
+	if got := wordOf("key:$(id)", "3fa9c1"); got != "tag:3fa9c1" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A name that a table would cut is replaced by the client's tag.
+func TestLongNamesAreTags(t *testing.T) {
+	long := "key:" + strings.Repeat("a b", 30)
+	if got := named(long, "", "3fa9c1").text; got != "tag:3fa9c1" {
+		t.Errorf("got %s", got)
+	}
+	if got := named("key:"+strings.Repeat("b", 70), "", "").text; got != "key:"+strings.Repeat("b", 70) {
+		t.Errorf("got %s", got)
+	}
+	if got := named("", "all together", "").text; got != "all together" {
+		t.Errorf("got %s", got)
+	}
 }

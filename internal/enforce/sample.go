@@ -34,10 +34,14 @@ type SampledRefusal struct {
 
 // describe describes the refusal to operators.
 func (s SampledRefusal) describe(tag func(key string) string) operator.Refused {
-	return operator.Refused{
+	told := operator.Refused{
 		At: s.At, Zone: s.Zone, Limit: s.limit, Text: identity.MaskedText([]byte(s.Key)), Tag: tag(s.Key),
 		Reason: s.reason, Retry: max(operator.SecondsOf(s.retry), 0), Path: s.Path, Agent: s.Agent,
 	}
+	if told.Text != "" && s.Key[0] == identity.TagText { // it may look like an address
+		told.Client = operator.Target{Kind: operator.KeyText, Value: told.Text}.String()
+	}
+	return told
 }
 
 // refusalSample holds the latest refusals. The zero value is empty.

@@ -310,7 +310,7 @@ func (x *Explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit e
 	d := x.Instance.Forecast(ctx, nil, debits)
 	limit := debits[0].Whole()
 	state := operator.LimitState{
-		Zone: p.Zone.Name, Limit: p.Name, Text: enforce.LimitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),
+		Zone: p.Zone.Name, Limit: p.Name, Text: enforce.LimitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"), Client: unlessAddress(string(debit.Key)),
 		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: x.in(d.Retry), Shadow: p.Shadow,
 	}
 	switch {

@@ -72,7 +72,7 @@ func (s running) History(ctx context.Context, q operator.HistoryQuery) (operator
 		if key != "" {
 			text = identity.KeyText([]byte(key))
 		}
-		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Tag: h.Names.Tag(key), Units: k.Units, Refused: k.Refused})
+		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Client: unlessAddress(key), Tag: h.Names.Tag(key), Units: k.Units, Refused: k.Refused})
 	}
 	return told, nil
 }

@@ -162,6 +162,9 @@ func (t *Subject) statementTarget() (rules.Target, error) {
 			return rules.Target{}, operator.Errorf(http.StatusNotFound, "client: the reference is of a client that memory doesn't hold any more: name it by its address, api-key:NAME or key:TEXT")
 		}
 	}
+	if t.nameless != "" {
+		return rules.Target{}, operator.Errorf(http.StatusBadRequest, "client: its key is too long for memory, which has only a hash: write key:TEXT with all of it, or ban its address")
+	}
 	about, err := rules.ParseTarget(t.String())
 	if err != nil {
 		return rules.Target{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)

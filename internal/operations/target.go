@@ -1,6 +1,8 @@
 package operations
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -25,6 +27,7 @@ type Subject struct {
 	App      Config
 	Instance *instance.Instance
 	Referred *enforce.ReferredRefusal // the content of a reference; nil for other targets
+	nameless string                   // the key of a tag's client that has no other name, or ""
 }
 
 // target returns the target with a name.
@@ -39,7 +42,7 @@ func (s running) target(text string) (*Subject, error) {
 	}
 	t := &Subject{Target: named, App: app, Instance: h}
 	if t.Kind == operator.Tag {
-		return t, t.resolveTag()
+		return t, t.resolveTag(s)
 	}
 	if t.Kind == operator.Reference {
 		referred, err := app.OpenReference(t.Value)
@@ -83,15 +86,11 @@ func (t *Subject) IsIn(key string) bool {
 	}
 	switch t.Kind {
 	case operator.Address:
-		network, ok := identity.NetworkOf(key)
-		if !ok && key[0] == identity.TagText { // there may be a million of them
-			network, ok = operator.ParseNetwork(key[1:])
+		if key[0] == identity.TagText { // a text, of whatever network it speaks
+			return t.Network.IsSingleIP() && key[1:] == t.Network.Addr().String()
 		}
+		network, ok := identity.NetworkOf(key)
 		return ok && network.Overlaps(t.Network)
-	case operator.KeyText:
-		return key == string(textKey(t.Value))
-	case operator.APIKey:
-		return key == string(identity.TagAPIKey)+t.Value
 	case operator.Session:
 		if key[0] != identity.TagSession {
 			return false
@@ -99,7 +98,24 @@ func (t *Subject) IsIn(key string) bool {
 		text := identity.KeyText([]byte(key))
 		return strings.TrimPrefix(text, "session ") == strings.TrimPrefix(t.Value, "session ")
 	}
-	return false
+	return key == t.key()
+}
+
+// key returns the target's key, or "" if its kind has none of its own.
+func (t *Subject) key() string {
+	switch t.Kind {
+	case operator.KeyText:
+		return string(textKey(t.Value))
+	case operator.APIKey:
+		return string(identity.TagAPIKey) + t.Value
+	}
+	return t.nameless
+}
+
+// isWritten reports whether a key in a zone is a text that clients may write themselves: an address
+// in it is nobody's.
+func isWritten(z *enforce.Zone, key []byte) bool {
+	return key[0] == identity.TagText && z.Key != "{http.vars.client_ip}" && z.Key != "{http.request.remote.host}"
 }
 
 // textKey returns the key for a text.
@@ -125,8 +141,8 @@ func (t *Subject) keysIn(z *enforce.Zone) [][]byte {
 		if key := t.networkKey(ipv4, ipv6); key != nil {
 			keys = append(keys, key)
 		}
-		if z.Per == enforce.PerKey && t.Network.IsSingleIP() {
-			keys = append(keys, textKey(z.ShortenIP(t.Network.Addr().String())))
+		if key := textKey(z.ShortenIP(t.Network.Addr().String())); t.Network.IsSingleIP() && !isWritten(z, key) {
+			keys = append(keys, key)
 		}
 		return keys
 	case t.Kind == operator.KeyText && z.Per == enforce.PerKey:
@@ -187,7 +203,7 @@ func (t *Subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKe
 	}
 	limits := t.App.limitsOf(zones)
 	for _, k := range t.Instance.Engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
-		return limits[id] != nil && t.IsIn(string(key))
+		return limits[id] != nil && t.IsIn(string(key)) && (t.Kind != operator.Address || !isWritten(limits[id][0].Zone, key))
 	}}) {
 		add(countedKey{tierLimit: applied(limits[k.Limit.ID], k.Limit), key: k.Key, held: true})
 	}
@@ -253,7 +269,7 @@ func (t *Subject) clients(most int) (list []engine.ClientRecord) {
 	}
 	list = t.Instance.Engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return t.IsIn(string(key)) }})
 	if t.Kind == operator.APIKey && len(list) == 0 {
-		list = append(list, engine.ClientRecord{Key: string(identity.TagAPIKey) + t.Value})
+		list = append(list, engine.ClientRecord{Key: t.key()})
 	}
 	return list
 }
@@ -276,17 +292,20 @@ func targetOf(key string) string {
 	return ""
 }
 
+// unlessAddress returns the name of a key's client, or "" if it can be linked to an address.
+func unlessAddress(key string) string {
+	if identity.IsAddress(key) {
+		return ""
+	}
+	return targetOf(key)
+}
+
 // tag returns the tag of the target's client, or "" if the target isn't a single client.
 func (t *Subject) tag() string {
-	switch t.Kind {
-	case operator.Address:
+	if t.Kind == operator.Address {
 		return t.Instance.Names.Tag(string(t.networkKey(t.App.Prefixes(0, 0))))
-	case operator.KeyText:
-		return t.Instance.Names.Tag(string(textKey(t.Value)))
-	case operator.APIKey:
-		return t.Instance.Names.Tag(string(identity.TagAPIKey) + t.Value)
 	}
-	return ""
+	return t.Instance.Names.Tag(t.key())
 }
 
 // tagOf returns the tag of the client with a name, or "".
@@ -298,22 +317,33 @@ func (a Config) tagOf(h *instance.Instance, client string) string {
 	return (&Subject{Target: named, App: a, Instance: h}).tag()
 }
 
-// resolveTag replaces a target that is a tag by the tag's client in memory.
-func (t *Subject) resolveTag() error {
-	tag, clients := strings.ToLower(t.Value), make(map[string]bool)
+// resolveTag replaces a target that is a tag by the tag's client in memory, or else in the rules.
+func (t *Subject) resolveTag(s running) error {
+	tag, clients := strings.ToLower(t.Value), make(map[string]string) // names, or keys without one, and keys
 	has := func(key []byte) bool { return strings.HasPrefix(t.Instance.Names.FullTag(key), tag) }
 	for _, k := range t.Instance.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
-		clients[targetOf(k.Key)] = true
+		clients[cmp.Or(targetOf(k.Key), k.Key)] = k.Key
 	}
 	for _, c := range t.Instance.Engine.Clients(engine.ClientsQuery{N: operator.MaxItems, Match: has}) {
-		clients[targetOf(c.Key)] = true
+		clients[cmp.Or(targetOf(c.Key), c.Key)] = c.Key
 	}
-	delete(clients, "") // clients without a name
+	if len(clients) == 0 {
+		bans, _ := s.Bans(context.Background()) // it fails if the file can't be read, which a ban reports
+		for _, b := range bans {
+			if b.Client != "" && b.Tag == tag {
+				clients[b.Client] = ""
+			}
+		}
+	}
 	switch len(clients) {
 	case 0:
 		return operator.Errorf(http.StatusNotFound, "client: memory holds no client with the tag %s: tags of addresses change every day (UTC); name it by its address, api-key:NAME or key:TEXT", t.Value)
 	case 1:
-		for client := range clients {
+		for client, key := range clients {
+			if client == key {
+				t.nameless = key
+				return nil
+			}
 			named, err := operator.ParseTarget(client)
 			t.Target = named
 			return err

@@ -22,8 +22,9 @@ type Refused struct {
 	Zone   string    `json:"zone"`
 	Limit  string    `json:"limit"`
 	Text   string    `json:"key"`
-	Tag    string    `json:"tag,omitempty"` // as in [Key]
-	Reason string    `json:"reason"`        // over_limit, blocked, too_costly or banned
+	Client string    `json:"client,omitempty"` // as in orders, for the text of a key: with its network if it is an address
+	Tag    string    `json:"tag,omitempty"`    // as in [Key]
+	Reason string    `json:"reason"`           // over_limit, blocked, too_costly or banned
 	Retry  Seconds   `json:"retry_seconds,omitempty"`
 	Path   string    `json:"path,omitempty"`  // the class of the path, without a query: see [Refusals]
 	Agent  string    `json:"agent,omitempty"` // the beginning of User-Agent

@@ -75,6 +75,7 @@ type LimitState struct {
 	Limit   string     `json:"limit"`
 	Text    string     `json:"text"`
 	Counts  string     `json:"counts"`            // by what it is counted, for people
+	Client  string     `json:"client,omitempty"`  // as in [Key]; "" for addresses
 	Amount  int64      `json:"amount"`            // units that it may have, with its tier and score
 	Used    int64      `json:"used"`              // units
 	Left    int64      `json:"left"`              // units

@@ -31,8 +31,9 @@ type HistoryPoint struct {
 type Heavy struct {
 	Zone    string `json:"zone"`
 	Limit   string `json:"limit"`
-	Text    string `json:"key"`           // its name at rest, unless memory still knows what it is
-	Tag     string `json:"tag,omitempty"` // as in [Key]; "" unless memory still knows the key
-	Units   int64  `json:"units"`         // charged
-	Refused int64  `json:"refused"`       // requests
+	Text    string `json:"key"`              // its name at rest, unless memory still knows what it is
+	Client  string `json:"client,omitempty"` // as in [Key]; "" for addresses, and unless memory still knows the key
+	Tag     string `json:"tag,omitempty"`    // as in [Key]; "" unless memory still knows the key
+	Units   int64  `json:"units"`            // charged
+	Refused int64  `json:"refused"`          // requests
 }

@@ -50,7 +50,7 @@ func ParseTarget(text string) (Target, error) {
 		}
 	case KeyText, APIKey, Session, Reference:
 		if named && value != "" {
-			return Target{Kind: TargetKind(kind), Value: unquoted(value)}, nil
+			return parseValue(TargetKind(kind), value)
 		}
 	case Address:
 		text = value
@@ -73,12 +73,24 @@ func isTag(text string) bool {
 	return len(text) >= 6 && len(text) <= 32 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// unquoted returns the content of a quoted text, or an unquoted text unchanged.
-func unquoted(text string) string {
-	if value, err := strconv.Unquote(text); err == nil && text[0] == '"' && value != "" {
-		return value
+// parseValue parses the value of a target, which may be quoted if that isn't a word. Quotes around a
+// word may as well be its own: in a log, the client "victim" looks like the client victim.
+func parseValue(kind TargetKind, text string) (Target, error) {
+	value, err := strconv.Unquote(text)
+	switch {
+	case err != nil || text[0] != '"' || value == "":
+		return Target{Kind: kind, Value: text}, nil
+	case IsWord(value):
+		return Target{}, Errorf(http.StatusBadRequest, "client: got %s:%s: write %s:%s without quotes, or %s:%q if the quotes belong to it", kind, text, kind, value, kind, `"`+value+`"`)
 	}
-	return text
+	return Target{Kind: kind, Value: value}, nil
+}
+
+const alphanumeric = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// IsWord reports whether a text is a word for every shell: it means only itself, and is no option.
+func IsWord(text string) bool {
+	return text != "" && text[0] != '-' && strings.Trim(text, alphanumeric+"._:/@-") == ""
 }
 
 // referenceScheme is the scheme of a reference as a URI.
@@ -95,12 +107,7 @@ const (
 // groups.
 func parseReference(text string) (string, bool) {
 	text = strings.NewReplacer(" ", "", "-", "").Replace(text)
-	for _, c := range []byte(text) {
-		if isDigit, isLetter := '0' <= c && c <= '9', 'a' <= c|0x20 && c|0x20 <= 'z'; !isDigit && !isLetter {
-			return "", false
-		}
-	}
-	return text, len(text) == referenceSize || len(text) == shortReferenceSize
+	return text, strings.Trim(text, alphanumeric) == "" && (len(text) == referenceSize || len(text) == shortReferenceSize)
 }
 
 // ParseNetwork parses an address or a network, and nothing else.

@@ -21,7 +21,9 @@ func TestParseTarget(t *testing.T) {
 		"key:Jane Doe":           `key:"Jane Doe"`,
 		`key:"Jane Doe"`:         `key:"Jane Doe"`,
 		`key:"a\tb"`:             `key:"a\tb"`,
-		`key:"a"`:                "key:a",
+		`key:"a"`:                "", // are the quotes its own?
+		`api-key:"acme"`:         "",
+		`key:"\x61"`:             "",
 		`key:"a`:                 `key:"\"a"`,
 		`key:""`:                 `key:"\"\""`,
 		"session:1f2e3d4c":       "session:1f2e3d4c",
@@ -55,6 +57,32 @@ func TestTargetsKeepOddValues(t *testing.T) {
 		want := Target{Kind: KeyText, Value: value}
 		if got, err := ParseTarget(want.String()); err != nil || got != want {
 			t.Errorf("%q is written as %s, and read as %q, %v", value, want, got.Value, err)
+		}
+	}
+}
+
+// A client whose key is "victim", with quotes, was banned as victim by who typed what the log shows.
+func TestQuotesMayBelongToTheKey(t *testing.T) {
+	_, err := ParseTarget(`key:"victim"`)
+	const want = `client: got key:"victim": write key:victim without quotes, or key:"\"victim\"" if the quotes belong to it`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	for text, value := range map[string]string{"key:victim": "victim", `key:"\"victim\""`: `"victim"`} {
+		if got, err := ParseTarget(text); err != nil || got.Value != value {
+			t.Errorf("%s: got %q, %v", text, got.Value, err)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	for text, want := range map[string]bool{
+		"login": true, "key:a@b.example/c_d-e": true, "2001:db8::/48": true, "tag:3fa9c1": true,
+		"": false, "-x": false, "--force": false, "a b": false, "a\n": false, "$(id)": false, "`id`": false, "a;b": false, "~": false, "a*": false,
+		"é": false, "a'": false, `a"`: false, `a\`: false, "!1": false, "a=b": false, "\x00": false, "\xff": false,
+	} {
+		if got := IsWord(text); got != want {
+			t.Errorf("%q: %v", text, got)
 		}
 	}
 }
