@@ -47,7 +47,7 @@ func parseCost(text string) int64 {
 func (z *Zone) costRule(r *http.Request) (*CostRule, error) {
 	for i := range z.Costs {
 		p := &z.Costs[i]
-		if matches, err := p.Matchers.AnyMatchWithError(r); matches || err != nil {
+		if matches, err := anyMatch(p.Matchers, r, false); matches || err != nil {
 			return p, err
 		}
 	}
