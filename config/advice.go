@@ -106,13 +106,6 @@ func (h *handlerCompiler) checkConfig(ctx caddy.Context) error {
 
 // The next functions find keys that are probably unintended.
 
-// fleeting are placeholders that change with each request or connection, so that limits per such a
-// key are never reached.
-var fleeting = []string{
-	"http.request.remote", "http.request.remote.port", "http.request.uuid", "http.request.duration", "http.request.duration_ms",
-	"time.now", "time.now.common_log", "time.now.http", "time.now.rfc3339", "time.now.unix", "time.now.unix_ms",
-}
-
 // checkKeyMeant returns an error about a key that must be a mistake, and warns of a key that
 // probably is one.
 func (z *zoneCompiler) checkKeyMeant() error {
@@ -132,7 +125,7 @@ func (z *Zone) checkKey() error {
 		switch {
 		case name == "http.request.remote":
 			return &matcher.MistakeError{Problem: "key: {" + name + "} has the port in it, which is another for every connection, so that nobody is limited", Fix: "per ip, or key {http.request.remote.host}"}
-		case slices.Contains(fleeting, name):
+		case placeholder.IsFleeting(name):
 			return &matcher.MistakeError{Problem: "key: {" + name + "} changes from one request or connection to the next, so that nobody is limited", Fix: "per ip"}
 		}
 	}
@@ -170,7 +163,7 @@ var addressFields = []string{"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "Tru
 // a backend.
 var asSent = []string{
 	"http.request.uri", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri",
-	"http.request.orig_uri.query", "http.request.body", "http.request.body_base64",
+	"http.request.orig_uri.query",
 }
 
 // doubtfulKey returns the problem of a key that is doubtful but may be intended, and its fix; or

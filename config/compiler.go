@@ -143,7 +143,7 @@ func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler
 	}
 	h.run.Events = events.(*caddyevents.App)
 	for _, step := range []func(caddy.Context) error{
-		h.checkConfig, h.checkPeerOptions, h.compileHeaders, h.compilePage, h.loadExempt, h.compileZones, h.run.ProvisionMetrics, h.run.ProvisionHistory,
+		h.checkConfig, h.checkPeerOptions, h.compileHeaders, h.compilePage, h.compileZones, h.loadExempt, h.run.ProvisionMetrics, h.run.ProvisionHistory,
 	} {
 		if err := step(ctx); err != nil {
 			return h.run, caddyconf.AtSource(err, h.Source)
@@ -193,7 +193,9 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 	if config, err := json.Marshal(h.Handler); err == nil { // before matchers are loaded, which discards their raw JSON
 		h.run.UsesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
 	}
+	h.run.MatchesBody = h.app.survey.readsBody(h.matcherNeeds())
 	for _, z := range zones {
+		h.run.MatchesBody = h.run.MatchesBody || h.app.survey.readsBody(z.matcherNeeds())
 		setup := zoneCompiler{Zone: z, ctx: ctx, app: h.app, log: h.log}
 		if err := setup.compile(); err != nil {
 			return err

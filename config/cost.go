@@ -122,8 +122,9 @@ type Count struct {
 	// With `hold`, read the body of a request before it takes units, up to this many bytes, at most
 	// 1048576, so that slow clients hold no units while they send. A request with a longer body is
 	// answered with 413, and one with an unreadable body with 400; neither uses up anything. The
-	// bodies of all requests together take at most 64 MiB; further ones aren't read in advance.
-	// 65536 is enough for a login form. Default: the body isn't read.
+	// bodies of all requests together take at most 64 MiB; then the network that holds most loses
+	// its oldest one, which is answered with 503. 65536 is enough for a login form. Default: the
+	// body isn't read.
 	ReadBody int64 `json:"read_body,omitempty"`
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -42,7 +43,7 @@ func (d *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, hos
 	survey := newSurvey(ctx, nil)
 	places := d.places(survey)
 	d.warnIfShut(places, ctx.Logger())
-	if err = d.checkAllow(places); err != nil { // before matchers are loaded, which discards their raw JSON
+	if err = d.checkAllow(survey, places); err != nil { // before matchers are loaded, which discards their raw JSON
 		return nil, nil, err
 	}
 	if hosts, err = d.namedHosts(ctx, survey, places); err != nil {
@@ -91,8 +92,11 @@ func (d *Dashboard) places(survey *survey) (found []*place) {
 
 // checkAllow returns an error if a matcher of allow uses a header field that clients can send
 // themselves. A matcher of the sender's address in the same set makes the field safe.
-func (d *Dashboard) checkAllow(places []*place) error {
+func (d *Dashboard) checkAllow(survey *survey, places []*place) error {
 	for _, set := range d.AllowRaw {
+		if survey.readsBody(needsOfMatchers(nil, "allow", set)) {
+			return errors.New("a placeholder of the body is what the client sends: write allow client_ip 192.0.2.0/24, with the networks of the operators")
+		}
 		if set["remote_ip"] != nil {
 			continue
 		}

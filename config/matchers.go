@@ -25,13 +25,26 @@ func loadMatchers(ctx caddy.Context, of any) (sets caddyhttp.MatcherSets, err er
 	return sets, err
 }
 
-// loadSets loads the matcher sets in a field of a struct.
+// loadSets loads the matcher sets in a field of a struct. Matchers of placeholders come last: a
+// body that is too long for them is of no interest if another one doesn't match.
 func loadSets(ctx caddy.Context, of any, field string) (sets caddyhttp.MatcherSets, err error) {
 	loaded, err := ctx.LoadModule(of, field)
 	if err == nil {
 		err = sets.FromInterface(loaded)
 	}
+	for _, set := range sets {
+		slices.SortStableFunc(set, func(a, b any) int { return readsPlaceholders(a) - readsPlaceholders(b) })
+	}
 	return sets, err
+}
+
+// readsPlaceholders returns 1 for a matcher of any placeholders' values, and 0 for others.
+func readsPlaceholders(m any) int {
+	switch m.(type) {
+	case *caddyhttp.MatchExpression, *caddyhttp.VarsMatcher, *caddyhttp.MatchVarsRE, *caddyhttp.MatchNot:
+		return 1
+	}
+	return 0
 }
 
 // checkMatchers returns an error about a matcher of the zone that no request can match.

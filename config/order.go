@@ -37,6 +37,9 @@ func checkOrder(s *survey) (found []Advice) {
 		told := make(map[need]bool)
 		for _, n := range p.needs(s.app.APIKeys) {
 			problem, fix, fatal := p.judge(n.name)
+			if s.bodies[n.name] {
+				problem, fix, fatal = readsBodies, "a placeholder of the path or of a header field, or per ip", n.where == "api_keys"
+			}
 			if problem == "" || told[n] {
 				continue
 			}
@@ -51,6 +54,9 @@ func checkOrder(s *survey) (found []Advice) {
 	}
 	return found
 }
+
+// readsBodies is the problem of a placeholder of the body.
+const readsBodies = "makes Caddy read up to 64 KiB of each body before a decision: all longer ones are one key, cost 1, and match zones but no exemptions"
 
 // judge returns the problem with using a placeholder at this place among handlers, and its fix; ""
 // if no problem is known. It is fatal if the use can never work.
@@ -103,9 +109,16 @@ func (p *place) needs(keys *APIKeys) (needs []need) {
 	if p.handler == nil {
 		return needs
 	}
-	needs = append(needs, needsOfMatchers(nil, "exempt", p.handler.ExemptRaw)...)
-	for _, t := range p.handler.Traps {
-		needs = append(needs, needsOfMatchers(nil, "trap", t.MatcherSetsRaw)...)
+	return append(needs, p.handler.matcherNeeds()...)
+}
+
+// matcherNeeds returns the placeholders in the handler's own matchers.
+func (h *Handler) matcherNeeds() (needs []need) {
+	needs = needsOfMatchers(nil, "exempt", h.ExemptRaw)
+	for _, t := range h.Traps {
+		if t != nil {
+			needs = append(needs, needsOfMatchers(nil, "trap", t.MatcherSetsRaw)...)
+		}
 	}
 	return needs
 }
@@ -176,7 +189,7 @@ var lateFamilies = []string{"http.auth.", "http.reverse_proxy.", "http.vars.", "
 func (h *handlerCompiler) noteLate(zones []*Zone) {
 	for i, z := range zones {
 		for _, n := range append(needsOfTexts(z, "per key", z.Key), needsOfTexts(z, "tier", z.Tier)...) {
-			if slices.ContainsFunc(lateFamilies, func(family string) bool { return strings.HasPrefix(n.name, family) }) {
+			if slices.ContainsFunc(lateFamilies, func(family string) bool { return strings.HasPrefix(n.name, family) }) && !h.app.survey.bodies[n.name] {
 				h.run.Late = append(h.run.Late, &enforce.LateName{Zone: h.run.Zones[i], Where: n.where, Name: n.name, Warn: func(problem string) { z.warn(h.log, problem, userDirective) }})
 			}
 		}
@@ -192,17 +205,24 @@ type need struct {
 }
 
 func (z *Zone) needs() (needs []need) {
-	costs := []string{z.Cost}
-	for _, c := range z.Costs {
-		costs = append(costs, c.Cost)
-		needs = append(needs, needsOfMatchers(z, "cost", c.MatcherSetsRaw)...)
-	}
-	needs = append(needs, needsOfMatchers(z, "match", z.MatcherSetsRaw)...)
-	needs = append(needs, needsOfTexts(z, "per key", z.Key)...)
-	needs = append(needs, needsOfTexts(z, "tier", z.Tier)...)
-	needs = append(needs, needsOfTexts(z, "cost", costs...)...)
+	needs = append(z.matcherNeeds(), z.textNeeds()...)
 	for i := range needs {
 		needs[i].mild = z.isPeerForm() // configs of mholt/caddy-ratelimit must be accepted
+	}
+	return needs
+}
+
+func (z *Zone) matcherNeeds() (needs []need) {
+	for _, c := range z.Costs {
+		needs = append(needs, needsOfMatchers(z, "cost", c.MatcherSetsRaw)...)
+	}
+	return append(needs, needsOfMatchers(z, "match", z.MatcherSetsRaw)...)
+}
+
+func (z *Zone) textNeeds() []need {
+	needs := append(needsOfTexts(z, "per key", z.Key), needsOfTexts(z, "tier", z.Tier)...)
+	for _, c := range append([]Cost{{Cost: z.Cost}}, z.Costs...) {
+		needs = append(needs, needsOfTexts(z, "cost", c.Cost)...)
 	}
 	return needs
 }

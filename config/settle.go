@@ -46,6 +46,10 @@ func (z *zoneCompiler) compileSettle() error {
 	if z.run.DeniesAll {
 		return errors.New("settle: the zone admits nothing, so nothing is used: leave it out")
 	}
+	if z.app.survey.readsBody(needsOfTexts(z.Zone, "settle", z.Settle)) {
+		z.warn("settle: the request's body isn't known any more when the request ends, so that the cost stays", "bytes, duration or a placeholder of the answer")
+		return nil
+	}
 	z.run.Counting, z.run.Settle = engine.Held, new(enforce.SettleRule)
 	switch z.Settle {
 	case settleBytes:

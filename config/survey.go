@@ -30,6 +30,7 @@ type survey struct {
 	providers map[string]bool // authentication providers, by name
 	foreign   bool            // whether there are handlers that are neither Caddy's nor ours
 	traces    bool            // whether Caddy's tracing handler is configured
+	bodies    map[string]bool // placeholders of the body: Caddy's, and those that `map` makes of them
 }
 
 // sitedZone is a configured zone with its place.
@@ -55,7 +56,7 @@ type place struct {
 
 // newSurvey returns the survey of the config to which the handler of ctx belongs.
 func newSurvey(ctx caddy.Context, app *App) *survey {
-	s := &survey{app: app, mentions: make(map[string]string), hosts: make(map[*caddyhttp.Server][]string), providers: make(map[string]bool)}
+	s := &survey{app: app, bodies: map[string]bool{placeholder.Body: true, placeholder.BodyBase64: true}, mentions: make(map[string]string), hosts: make(map[*caddyhttp.Server][]string), providers: make(map[string]bool)}
 	for _, m := range ctx.Modules() {
 		if app, ok := m.(*caddyhttp.App); ok {
 			for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
@@ -177,9 +178,20 @@ func (l surveyor) note(n routes.Node) {
 	}
 	l.survey.foreign = l.survey.foreign || n.Foreign
 	l.survey.traces = l.survey.traces || n.Name == "tracing"
+	if n.Name == "map" && l.readsBody(needsOfMatchers(nil, n.Name, n.Fields)) {
+		destinations, _ := n.Fields["destinations"].([]any)
+		for _, d := range destinations {
+			l.bodies[strings.Trim(fmt.Sprint(d), "{}")] = true
+		}
+	}
 	if !isOurs(n) {
 		l.texts(n.Name, n.Fields)
 	}
+}
+
+// readsBody reports whether one of the placeholders that options depend on is the body's.
+func (s *survey) readsBody(needs []need) bool {
+	return slices.ContainsFunc(needs, func(n need) bool { return s.bodies[n.name] })
 }
 
 // texts notes our placeholders in the config of another handler.

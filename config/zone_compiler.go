@@ -134,7 +134,7 @@ func (z *zoneCompiler) compileKey() error {
 		z.run.Per, z.run.Static = enforce.PerEveryone, z.Key
 	}
 	z.run.EmptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.run.Key, "")
-	z.run.OneSpelling = enforce.NeedsOneSpelling(z.run.Key)
+	z.run.OneSpelling, z.run.CountsBody = enforce.NeedsOneSpelling(z.run.Key), z.app.survey.readsBody(z.textNeeds())
 	switch z.OnEmptyKey {
 	case "", enforce.EmptyIP, enforce.EmptyShare, enforce.EmptySkip, enforce.EmptyDeny:
 	default:

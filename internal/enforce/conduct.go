@@ -40,7 +40,7 @@ func (e *Evaluation) checkConduct() error {
 		h.App.reportOffense(e, e.Subject, h.App.Forged)
 	}
 	for _, t := range h.Traps {
-		caught, err := t.Matchers.AnyMatchWithError(e.Http)
+		caught, err := anyMatch(t.Matchers, e.Http, false)
 		if err != nil {
 			return err
 		}

@@ -92,7 +92,8 @@ type Handler struct {
 	Random  func() float64 // from [0, 1)
 	Late    []*LateName
 
-	PassFields []string // the pass_field options of its zones
+	PassFields  []string // the pass_field options of its zones
+	MatchesBody bool     // matchers have placeholders of the body
 
 	Clients                bool     // whether it keeps records of clients
 	Anonymous              bool     // also of clients without an API key
@@ -122,6 +123,7 @@ type Zone struct {
 	EmptyForm   string // the key if all its placeholders are empty
 	OnEmptyKey  string // the action for an empty key; "" is the default
 	OneSpelling bool   // the key has placeholders with several spellings of one value
+	CountsBody  bool   // the key, the tier or a cost has placeholders of the body
 	IPv4Prefix  int    // bits of an address in a key; 0 is all
 	IPv6Prefix  int
 

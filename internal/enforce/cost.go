@@ -70,7 +70,7 @@ func (s *LimitSet) smallest() int64 {
 func (z *Zone) costRule(r *http.Request) (*CostRule, error) {
 	for i := range z.Costs {
 		p := &z.Costs[i]
-		if matches, err := p.Matchers.AnyMatchWithError(r); matches || err != nil {
+		if matches, err := anyMatch(p.Matchers, r, false); matches || err != nil {
 			return p, err
 		}
 	}

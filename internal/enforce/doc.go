@@ -20,7 +20,7 @@
 //	                    key      key of the counts               key.go, address.go, credentials.go
 //	                    identify the client                      client.go, identity/client
 //	                    cost     units                           cost.go
-//	         readBody before units are held                      read_body.go
+//	         readBody before units are held                      read_body.go, internal/readahead
 //	         enter    places of requests under way               concurrency.go
 //	         engine   all debits or none, perhaps later          delay.go, limiter/engine
 //	       decideShadows: each shadow limit alone                shadow.go

@@ -100,7 +100,9 @@ func (e *Evaluation) Decide() (result, error) {
 // enforced ones. Package operations forecasts the same steps for `explain` (forecast.go).
 func (e *Evaluation) decideEnforced() (result, error) {
 	h := e.Handler
-	if settled, err := e.Collect(); err != nil || settled.Outcome != Passed {
+	settled, err := e.Collect()
+	e.unpeekBody() // it may wait now
+	if err != nil || settled.Outcome != Passed {
 		return settled, err
 	}
 	if e.Allowed {
@@ -157,6 +159,9 @@ func (e *Evaluation) passUnlessDenied() result {
 // final unless it is Passed.
 func (e *Evaluation) Collect() (result, error) {
 	h := e.Handler
+	if err := e.peekBody(h.MatchesBody); err != nil {
+		return result{}, err
+	}
 	if exempt, err := e.IsExempt(); err != nil {
 		return result{}, err
 	} else if exempt {
@@ -202,7 +207,7 @@ func (e *Evaluation) IsExempt() (bool, error) {
 	if len(e.Handler.Exempt) == 0 {
 		return false, nil
 	}
-	return e.Handler.Exempt.AnyMatchWithError(e.Http)
+	return anyMatch(e.Handler.Exempt, e.Http, false)
 }
 
 // obey applies the operator's rule about the request: it refuses a banned one, and notes an allowed
@@ -224,7 +229,7 @@ func (e *Evaluation) obey(early bool) (result, error) {
 
 // Matches reports whether the request belongs to a zone.
 func (e *Evaluation) Matches(z *Zone) (bool, error) {
-	matches, err := z.Matchers.AnyMatchWithError(e.Http)
+	matches, err := anyMatch(z.Matchers, e.Http, true)
 	if matches && (z.Load != nil || z.When != nil) {
 		matches = e.isUnderLoad(z)
 	}
@@ -235,6 +240,9 @@ func (e *Evaluation) Matches(z *Zone) (bool, error) {
 // zone refuses the request regardless of counts. It returns the reason if the zone denies the
 // request, or nil.
 func (e *Evaluation) charge(z *Zone) (*Denial, error) {
+	if err := e.peekBody(z.CountsBody); err != nil {
+		return nil, err
+	}
 	set, denied := e.limits(z)
 	if denied != nil || set == nil {
 		return denied, nil

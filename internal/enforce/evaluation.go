@@ -27,6 +27,7 @@ type Evaluation struct {
 	Allowed     bool           // the operator has allowed it
 	Dry         bool           // only predicts the outcome: counts and reports nothing
 	trapped     bool           // it visited a trap
+	peeked      bool           // its body's placeholders hold the beginning
 	TrapBan     time.Duration  // how long the trap bans; 0 if it doesn't
 
 	Charges            // from enforced limits
@@ -66,6 +67,7 @@ func (e *Evaluation) Release() {
 	if e.Credentials.Known {
 		e.Credentials = Credentials{}
 	}
+	e.unpeekBody()
 	e.Http, e.Repl, e.Vars, e.Denied, e.open, e.timing = nil, nil, nil, nil, nil, nil
 	e.Handler, e.RefusedBy, e.Client, e.Subject, e.TrapBan = nil, nil, nil, nil, 0
 	e.trapped, e.Allowed, e.Dry = false, false, false

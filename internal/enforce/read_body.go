@@ -1,71 +1,123 @@
 package enforce
 
 import (
-	"bytes"
-	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/readahead"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// This file reads the bodies of requests before they hold units.
+// This file reads the bodies of requests before they hold units: for read_body, and for what the
+// placeholders of the body are in.
 
-// The bounds of read_body, in bytes.
+// The bounds on bodies that are read, in bytes.
 const (
 	DefaultReadBody = 64 << 10
 	MaxReadBody     = 1 << 20
 	MaxBodies       = 64 << 20 // of all requests together
+	peekedBody      = 64 << 10 // for placeholders
 )
 
-// Bodies is the memory of all bodies that have been read, in bytes.
-var Bodies atomic.Int64
+// Bodies is the memory of all bodies that have been read.
+var Bodies = readahead.NewPool(MaxBodies)
+
+// errNoRoom refuses a request whose body the pool has taken away with 503. It isn't passed on
+// instead, or attempts could avoid being counted.
+var errNoRoom error = caddyhttp.HandlerError{StatusCode: http.StatusServiceUnavailable, Err: readahead.ErrLost}
 
 // readBody reads the body of a request that is about to hold units, if a zone asks for that, so
 // that it holds none while its client sends. It returns an error if the body can't be read, or is
-// longer than the zone allows. It skips requests that memory knows to be refused, and bodies that
-// exceed MaxBodies.
+// longer than the zone allows. It skips requests that memory knows to be refused.
 func (e *Evaluation) readBody() error {
-	r, most := e.Http, e.readsBody()
-	if most == 0 || r.Body == nil || r.Body == http.NoBody || r.Method == http.MethodConnect || e.isRefused() {
+	most := e.readsBody()
+	if most == 0 || !hasBody(e.Http) || e.isRefused() {
 		return nil
 	}
-	if r.ContentLength > most {
+	if e.Http.ContentLength > most {
 		return tooLong(most)
 	}
-	room := r.ContentLength
-	if room < 0 {
-		room = most
+	_, longer, err := e.readAhead(most)
+	if longer {
+		return tooLong(most)
 	}
-	if Bodies.Add(room) > MaxBodies {
-		Bodies.Add(-room)
+	return err
+}
+
+// hasBody reports whether a request has a body, as opposed to nothing or to a stream.
+func hasBody(r *http.Request) bool {
+	return r.Body != nil && r.Body != http.NoBody && r.Method != http.MethodConnect
+}
+
+// readAhead reads the body until it ends or is longer than most bytes.
+func (e *Evaluation) readAhead(most int64) (body *readahead.Body, longer bool, err error) {
+	network, _ := e.Handler.App.network(e.clientIP())
+	body = Bodies.Of(e.Http, network)
+	switch longer, err = body.Fill(int(most)); {
+	case err == nil:
+		return body, longer, nil
+	case e.Http.Context().Err() != nil:
+		return nil, false, errAbandoned
+	case err == readahead.ErrLost:
+		return nil, false, errNoRoom
+	}
+	return nil, false, unreadable(err)
+}
+
+// peekBody sets the body's placeholders, if options have them, until unpeekBody. They hold at most
+// 64 KiB, and one value for all longer bodies, which makes matchers return it as an error. Caddy's own
+// placeholders read all of the body, each time that they are evaluated.
+func (e *Evaluation) peekBody(wanted bool) error {
+	if !wanted || e.peeked {
 		return nil
 	}
-	context.AfterFunc(r.Context(), func() { Bodies.Add(-room) })
-	var body bytes.Buffer
-	n, err := body.ReadFrom(io.LimitReader(r.Body, most+1))
-	switch {
-	case r.Context().Err() != nil:
-		return errAbandoned
-	case err != nil:
-		return unreadable(err)
-	case n > most:
-		return tooLong(most)
+	var plain, encoded any = "", ""
+	if hasBody(e.Http) {
+		body, longer, err := e.readAhead(peekedBody)
+		if err != nil {
+			return err
+		}
+		text, err := body.Text()
+		if err != nil {
+			return errNoRoom
+		}
+		plain, encoded = text, base64.StdEncoding.EncodeToString([]byte(text))
+		if longer {
+			plain, encoded = errLongBody, errLongBody
+		}
 	}
-	r.Body = bufferedBody{&body, r.Body}
+	e.Repl.Set(placeholder.Body, plain)
+	e.Repl.Set(placeholder.BodyBase64, encoded)
+	e.peeked = true
 	return nil
 }
 
-// bufferedBody is a body that has been read.
-type bufferedBody struct {
-	io.Reader
-	io.Closer
+// anyMatch reports whether any of some matcher sets matches a request. If that depends on a body too
+// long to be read, it is as inDoubt says.
+func anyMatch(sets caddyhttp.MatcherSets, r *http.Request, inDoubt bool) (bool, error) {
+	matches, err := sets.AnyMatchWithError(r)
+	if err != nil && errors.As(err, new(caddyhttp.RequestBodyLimitError)) {
+		return inDoubt, nil
+	}
+	return matches, err
 }
+
+// unpeekBody gives the body's placeholders back to Caddy, for later handlers.
+func (e *Evaluation) unpeekBody() {
+	if e.peeked {
+		e.Repl.Delete(placeholder.Body)
+		e.Repl.Delete(placeholder.BodyBase64)
+		e.peeked = false
+	}
+}
+
+// errLongBody is the value of the placeholders for longer bodies.
+var errLongBody error = caddyhttp.RequestBodyLimitError{Err: &http.MaxBytesError{Limit: peekedBody}}
 
 func tooLong(most int64) error {
 	return caddyhttp.Error(http.StatusRequestEntityTooLarge, &http.MaxBytesError{Limit: most})

@@ -65,6 +65,11 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, why *Denial) erro
 func fail(w http.ResponseWriter, r *http.Request, err error) error {
 	httpfield.ForbidStoring(w.Header())
 	leaveBody(w, r)
+	if err == errNoRoom { // Caddy would write a line about each
+		w.Header()[httpfield.RetryAfter] = []string{"1"}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return nil
+	}
 	if status, ok := errors.AsType[caddyhttp.HandlerError](err); ok && inErrorRoute(r) {
 		w.WriteHeader(status.StatusCode)
 		return nil

@@ -146,11 +146,17 @@ func (s *statementSearch) lookUpKeys() (*rules.Statement, error) {
 		if z.Per != PerKey {
 			continue
 		}
-		matches, err := z.Matchers.AnyMatchWithError(s.Http)
+		matches, err := anyMatch(z.Matchers, s.Http, true)
+		if err == nil {
+			err = s.peekBody(matches && z.CountsBody)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if text := s.KeyText(z); matches && text != z.EmptyForm {
+		if !matches {
+			continue
+		}
+		if text := s.KeyText(z); text != z.EmptyForm {
 			s.add(s.findKey(z, text))
 		}
 		if s.isAllowed() {
