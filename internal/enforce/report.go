@@ -50,6 +50,7 @@ func (h *Handler) report(e *Evaluation, p *Response) {
 			"wait":      p.Refusal.Retry,
 			"remote_ip": remoteIP(e.Http),
 			"client_ip": client,
+			"initiator": hintsOf(e.Http).Initiator.String(),
 		})
 	}
 }
@@ -89,7 +90,8 @@ func (h *Handler) banDetails(e *Evaluation, p *Response) (fields []zap.Field) {
 	return append(fields, h.Identity(e, e.Subject.Key)...)
 }
 
-// Identity returns the addresses and the key of a request's sender, if the operator asks for them.
+// Identity returns the addresses and the key of a request's sender, and who caused the request, if
+// the operator asks for them.
 func (h *Handler) Identity(e *Evaluation, key []byte) []zap.Field {
 	var fields []zap.Field
 	if h.LogsKey || h.LogsIP {
@@ -97,6 +99,7 @@ func (h *Handler) Identity(e *Evaluation, key []byte) []zap.Field {
 		if !e.isClaimed() {
 			fields = append(fields, zap.String("client_ip", e.clientIP()))
 		}
+		fields = append(fields, initiatorForLog(e.Http))
 	}
 	if h.LogsKey {
 		fields = append(fields, zap.String("key", identity.KeyText(key)))
@@ -177,6 +180,7 @@ func (h *Handler) addLogField(r *http.Request, by *Refusal) {
 		return
 	}
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		by.initiator = hintsOf(r).Initiator
 		extra.Set(zap.Object(logField, loggedRefusal{by}))
 	}
 }
@@ -190,6 +194,7 @@ func (l loggedRefusal) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	to.AddString("limit", l.Policy.Name)
 	to.AddString("outcome", meter.Outcomes[l.Reason])
 	to.AddString("reference", l.id())
+	to.AddString("initiator", l.initiator.String())
 	return nil
 }
 
