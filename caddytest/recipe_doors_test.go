@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -33,7 +35,7 @@ func doorsOf(page string) (doors []door, rows int) {
 	for _, row := range doorsRow.FindAllStringSubmatch(section, -1) {
 		wrong, _ := strconv.Atoi(row[3])
 		for _, cell := range doorsCell.FindAllStringSubmatch(row[1], -1) {
-			doors = append(doors, door{cell[1], cell[2], strings.HasPrefix(row[2], "Basic: "), wrong, row[4]})
+			doors = append(doors, door{cell[1], cell[2], strings.HasPrefix(row[2], "`Authorization`: "), wrong, row[4]})
 		}
 	}
 	return doors, max(strings.Count(section, "\n|")-2, 0)
@@ -113,5 +115,46 @@ func (s *recipeServer) tryDoor(from, name string, d door) {
 	try(from, 3, http.StatusTooManyRequests, rightPassword)
 	if strings.Contains(zone[0], "count status") {
 		try(strings.TrimSuffix(from, "1")+"2", limit+3, http.StatusOK, rightPassword)
+	}
+}
+
+// Passwords that are tried at once, while no answer tells yet that they are wrong, are bounded as well:
+// 60 are under way, 100 wait, and the rest is refused.
+func TestRecipesBoundGuessesAtOnce(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a Caddy")
+	}
+	var arrived, refused atomic.Int32
+	release := make(chan struct{})
+	r := guarded(t, "nextcloud", nil)
+	r.backends = map[string]standIn{"127.0.0.1:11000": {"/": func(w http.ResponseWriter, r *http.Request) {
+		arrived.Add(1)
+		<-release
+		w.WriteHeader(http.StatusUnauthorized)
+	}}}
+	s := startRecipe(t, r)
+	client := s.client(attacker)
+	var all sync.WaitGroup
+	for n := range 200 {
+		all.Go(func() {
+			request, err := requestOf("GET https://cloud.example.com/ocs/v2.php/cloud/user", []string{signedIn("alice", fmt.Sprint(n))}, n)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if a, err := do(client, request); err != nil || a.status == http.StatusTooManyRequests {
+				refused.Add(1)
+			}
+		})
+	}
+	waitFor(t, "guesses at once to be refused", func() bool { return refused.Load() >= 40 && arrived.Load() >= 60 || arrived.Load() > 60 })
+	if n := arrived.Load(); n != 60 {
+		t.Errorf("%d guesses are under way, want 60", n)
+	}
+	close(release)
+	all.Wait()
+	if n := arrived.Load(); n >= 120 {
+		t.Errorf("%d guesses came through, want fewer than 120", n)
 	}
 }
