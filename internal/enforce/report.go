@@ -72,6 +72,7 @@ func (h *Handler) details(e *Evaluation, p *Response) []zap.Field {
 		zap.String("zone", p.Refusal.Policy.Zone.Name),
 		zap.String("limit", p.Refusal.Policy.Name),
 		zap.Duration("wait", p.Refusal.Retry),
+		initiatorForLog(e.Http),
 	}
 	return append(fields, h.Identity(e, e.keyOf(p.Refusal.Policy))...)
 }
@@ -86,12 +87,11 @@ func (h *Handler) banDetails(e *Evaluation, p *Response) (fields []zap.Field) {
 			fields = append(fields, zap.String("zone", zone))
 		}
 	}
-	fields = append(fields, zap.Duration("wait", p.Refusal.Retry))
+	fields = append(fields, zap.Duration("wait", p.Refusal.Retry), initiatorForLog(e.Http))
 	return append(fields, h.Identity(e, e.Subject.Key)...)
 }
 
-// Identity returns the addresses and the key of a request's sender, and who caused the request, if
-// the operator asks for them.
+// Identity returns the addresses and the key of a request's sender, if the operator asks for them.
 func (h *Handler) Identity(e *Evaluation, key []byte) []zap.Field {
 	var fields []zap.Field
 	if h.LogsKey || h.LogsIP {
@@ -99,7 +99,6 @@ func (h *Handler) Identity(e *Evaluation, key []byte) []zap.Field {
 		if !e.isClaimed() {
 			fields = append(fields, zap.String("client_ip", e.clientIP()))
 		}
-		fields = append(fields, initiatorForLog(e.Http))
 	}
 	if h.LogsKey {
 		fields = append(fields, zap.String("key", identity.KeyText(key)))
