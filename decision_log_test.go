@@ -39,7 +39,7 @@ func TestDecisionLogOfRefusals(t *testing.T) {
 	}
 	delete(second, "wait")
 	for field, want := range map[string]any{
-		"client_ip": "192.0.2.1", "method": "GET", "host": "example.com", "uri": "/log%22in", "user_agent": browser,
+		"client_ip": "192.0.2.1", "initiator": "unsaid", "method": "GET", "host": "example.com", "uri": "/log%22in", "user_agent": browser,
 		"zone": "z", "limit": "one", "outcome": "blocked", "status": int64(429), "cost": int64(1), "remaining": int64(0), "reference": blocked.reference(),
 	} {
 		if second[field] != want {

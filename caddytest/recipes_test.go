@@ -28,6 +28,9 @@ const (
 	attacker = "203.0.113.66"
 )
 
+// worker is what Cloudflare says of requests of other customers' Workers.
+const worker = "CF-Connecting-IP: 2a06:98c0:3600::103"
+
 // A crawler that DNS confirms.
 const (
 	crawlerAddress = "198.51.100.66"
@@ -160,7 +163,8 @@ var recipes = []recipe{{
 		send(attacker, 10, "POST https://git.example.com/user/login user_name=alice&password={n}", 200),
 		send(attacker, 10, "POST https://git.example.com/user/login user_name=alice&password=wonderland", 429),
 		send(attacker, 10, "POST https://git.example.com/user/two_factor passcode={n}", 429),
-		send(attacker, 120, "GET https://git.example.com/api/v1/user", 401, "Authorization: basic YWxpY2U6Z3Vlc3M="),
+		send(person, 300, "GET https://git.example.com/api/v1/user", 200, withPassword),
+		send(attacker, 60, "GET https://git.example.com/api/v1/user", 401, "Authorization: basic YWxpY2U6Z3Vlc3M="),
 		send(attacker, 10, "GET https://git.example.com/api/v1/user", 429, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
 		send("198.18.5.1", 30, "GET https://git.example.com/alice/tool/blame/commit/{n}/main.go", 200), // a crawler with many addresses
 		send("198.18.5.2", 30, "GET https://git.example.com/alice/tool/src/commit/{n}/main.go", 200),
@@ -295,8 +299,10 @@ var recipes = []recipe{{
 	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
 	traffic: []wave{
 		send(person, 100, "GET https://files.example.com/{n}", 200, withPassword),
-		send(attacker, 300, "GET https://files.example.com/", 401, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
+		send(attacker, 20, "GET https://files.example.com/", 401, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
 		send(attacker, 20, "GET https://files.example.com/", 429, withPassword),
+		send("198.18.7.1", 300, "GET https://files.example.com/", 401),
+		send("198.18.7.1", 20, "GET https://files.example.com/", 429),
 		send(neighbor, 250, "GET https://files.example.com/{n}", 200, withPassword), // who was told the password
 		send("203.0.113.30", 149, "GET https://files.example.com/{n}", 200, withPassword),
 		send("203.0.113.40", 20, "GET https://files.example.com/{n}", 429, withPassword),
@@ -454,12 +460,15 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 	name:     "cloudflare",
 	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
 	traffic: []wave{
-		send("173.245.48.9", 200, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: "+person),
-		send("173.245.48.9", 200, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: "+neighbor), // the same machine of Cloudflare
-		send("2606:4700::9", 90, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: "+person),
-		send("173.245.48.9", 300, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: 192.0.2.{n}, "+attacker),
-		send("173.245.48.9", 20, "GET https://shop.example.com/{n}", 429, "X-Forwarded-For: 192.0.2.{n}, "+attacker),
-		send("172.64.0.9", 20, "GET https://shop.example.com/{n}", 429, "X-Forwarded-For: "+attacker),
+		send("173.245.48.9", 200, "GET https://shop.example.com/{n}", 200, "CF-Connecting-IP: "+person, "X-Forwarded-For: "+person),
+		send("173.245.48.9", 200, "GET https://shop.example.com/{n}", 200, "CF-Connecting-IP: "+neighbor), // the same machine of Cloudflare
+		send("2606:4700::9", 90, "GET https://shop.example.com/{n}", 200, "CF-Connecting-IP: "+person),
+		send("173.245.48.9", 300, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: 192.0.2.{n}", "CF-Connecting-IP: "+attacker),
+		send("173.245.48.9", 20, "GET https://shop.example.com/{n}", 429, "X-Forwarded-For: 192.0.2.{n}, 198.51.100.1", "CF-Connecting-IP: "+attacker),
+		send("172.64.0.9", 20, "GET https://shop.example.com/{n}", 429, "X-Forwarded-For: "+neighbor, "CF-Connecting-IP: "+attacker),
+		send("172.64.0.9", 20, "GET https://shop.example.com/{n}", 429, "CF-Connecting-IP: 192.0.2.{n}", "CF-Connecting-IP: "+attacker),
+		send("2a06:98c0::9", 300, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: 192.0.2.{n}", worker), // strangers' programs at Cloudflare
+		send("172.64.0.9", 20, "GET https://shop.example.com/{n}", 429, "X-Forwarded-For: 192.0.2.{n}", worker),
 		send("198.51.100.7", 300, "GET https://shop.example.com/{n}", 200, "X-Forwarded-For: 192.0.2.{n}"), // not by Cloudflare
 		send("198.51.100.7", 20, "GET https://shop.example.com/{n}", 429, "X-Forwarded-For: 192.0.2.{n}", "CF-Connecting-IP: 192.0.2.{n}"),
 	},

@@ -2,6 +2,8 @@ package caddytest
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/identity"
 )
 
 // logged is a Caddyfile of a site with limits whose decision log goes to a file of its own, in
@@ -110,10 +114,10 @@ func TestFail2banFindsRefusedClients(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rate_limit.log")
 	s := startCaddy(t, logged(file, "", ""))
 	for client := range 3 {
-		s.wantPassed(1, 3, "/", from(client), forgedLines[client%2])
+		s.wantPassed(1, 3, "/", from(client), forgedLines[client%2], typed)
 	}
-	s.wantPassed(1, 2, "/", "X-Forwarded-For: 2001:db8::1")
-	s.wantPassed(1, 1, "/", from(9))
+	s.wantPassed(1, 2, "/", "X-Forwarded-For: 2001:db8::1", typed)
+	s.wantPassed(1, 1, "/", from(9), typed)
 	s.stop()
 	out, err := exec.Command("fail2ban-regex", "-o", "<ip>", file, "../examples/fail2ban/filter.d/caddy-tally.conf").Output()
 	if err != nil {
@@ -133,8 +137,8 @@ func TestNoLineNamesAnAddressThatAClientChose(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "rate_limit.log")
 	s := startCaddy(t, strings.Replace(logged(file, "", ""), "zone z {", "log_ip\nzone z {", 1))
-	s.wantPassed(1, 3, "/", "X-Forwarded-For: 198.51.100.1, 203.0.113.9")
-	s.wantPassed(1, 2, "/", from(9))
+	s.wantPassed(1, 3, "/", "X-Forwarded-For: 198.51.100.1, 203.0.113.9", typed)
+	s.wantPassed(1, 2, "/", from(9), typed)
 	s.stop()
 	refused := 0
 	for _, line := range decisions(t, file) {
@@ -157,6 +161,85 @@ func TestNoLineNamesAnAddressThatAClientChose(t *testing.T) {
 	out, err := exec.Command("fail2ban-regex", "-o", "<ip>", file, "../examples/fail2ban/filter.d/caddy-tally.conf").Output()
 	if got := strings.Fields(string(out)); err != nil || !slices.Equal(got, []string{"192.0.2.9"}) {
 		t.Errorf("fail2ban finds %q, %v, want 192.0.2.9", got, err)
+	}
+}
+
+// A page elsewhere gets no visitor's address into a firewall: requests that it may have caused are
+// marked, and count in a jail of their own. Who says so of all of its requests is banned by that one.
+func TestFirewallDropsNobodyWhomAPageElsewhereSent(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "rate_limit.log")
+	s := startCaddy(t, strings.Replace(logged(file, "", ""), "zone z {", "zone z {\nper client", 1))
+	n := 0
+	for _, says := range elsewhere {
+		n++
+		s.wantPassed(1, 46, "/", with(says, from(n), agent(1))...)
+		s.wantPassed(1, 10, "/", from(n), agent(1), typed)
+	}
+	liar, attacker := from(100), from(101)
+	s.wantPassed(1, 310, "/", with(elsewhere["picture"], liar, forgedLines[0])...)
+	s.wantPassed(1, 40, "/", attacker, typed)
+	s.stop()
+	if got := slices.Sorted(maps.Keys(initiatorsIn(decisions(t, file)))); !slices.Equal(got, []string{"cross_site", "link", "own_site", "same_site", "unsaid"}) {
+		t.Errorf("the lines name the initiators %q", got)
+	}
+	want := []string{addressIn(attacker), addressIn(liar)}
+	banned := bannedByFail2ban(t, "fail2ban/jail.d/caddy-tally.conf", "/var/log/caddy/rate_limit.log", file, want...)
+	if slices.Sort(banned); !slices.Equal(banned, slices.Sorted(slices.Values(want))) {
+		t.Errorf("fail2ban bans %q, want %q", banned, want)
+	}
+}
+
+// addressIn returns the address of a client's field.
+func addressIn(from string) string { return strings.TrimPrefix(from, "X-Forwarded-For: ") }
+
+// initiatorsIn counts the lines of a decision log by who caused the request.
+func initiatorsIn(lines []map[string]any) map[string]int {
+	found := make(map[string]int)
+	for _, line := range lines {
+		found[fmt.Sprint(line["initiator"])]++
+	}
+	return found
+}
+
+// The fail2ban jails and the scenarios for CrowdSec take each initiator once, and those that pages
+// elsewhere may be only ten times later.
+func TestFirewallsCountEveryInitiator(t *testing.T) {
+	t.Parallel()
+	jail, scenarios := readSample(t, "../examples/fail2ban/jail.d/caddy-tally.conf"), readSample(t, "../examples/crowdsec/scenarios/caddy-tally.yaml")
+	var others []string
+	for i := identity.OwnSite + 1; i <= identity.Unsaid; i++ {
+		others = append(others, i.String())
+	}
+	for text, parts := range map[string][]string{
+		jail:      {"filter   = caddy-tally\n", "maxretry = 30\n", `initiator="` + strings.Join(others, "|") + `"`, "maxretry = 300\n"},
+		scenarios: {"initiator == 'own_site'", "capacity: 30\n", "leakspeed: 20s\n", "\n---\n", "initiator != 'own_site'", "capacity: 300\n", "leakspeed: 2s\n"},
+	} {
+		for _, part := range parts {
+			_, rest, found := strings.Cut(text, part)
+			if text = rest; !found {
+				t.Errorf("there is no %q, or elsewhere", part)
+			}
+		}
+	}
+}
+
+// Whatever else hands addresses of refused requests to other programs says who caused them.
+func TestLogsSayWhoCausedARefusal(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, options(trusting+patient+"log default {\nlevel debug\n}\n")+site("log\nrate_limit {\nlog_ip\nzone z {\nlimit 1/1h\n}\n}\nrespond hello"))
+	s.wantPassed(1, 2, "/", with(elsewhere["picture"], from(1))...)
+	s.stop()
+	lines := s.logLines("rate limit exceeded")
+	if len(lines) != 1 || lines[0]["initiator"] != "cross_site" {
+		t.Errorf("the log says %v", lines)
+	}
+	access := s.logLines("handled request")
+	if refused, _ := access[len(access)-1]["rate_limit"].(map[string]any); refused["initiator"] != "cross_site" {
+		t.Errorf("the access log says %v", access)
+	}
+	if !strings.Contains(s.logs(), `"initiator":"cross_site","remote_ip"`) {
+		t.Errorf("the event doesn't say who caused the request: %s", s.logs())
 	}
 }
 

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"net/http"
 	"strings"
 	"time"
 
@@ -87,8 +88,8 @@ func (e *Evaluation) describeForLog(kind *instance.PerSecond) []zap.Field {
 	return kind.Complete(e.describe())
 }
 
-// describe returns the request's fields for logs. The address comes first, so that no value that a
-// client chooses precedes it.
+// describe returns the request's fields for logs. The address and the initiator come first, so that
+// no text that a client chooses precedes them.
 func (e *Evaluation) describe() []zap.Field {
 	sent := e.Http
 	if original := matcher.Original(sent); original != nil {
@@ -96,6 +97,7 @@ func (e *Evaluation) describe() []zap.Field {
 	}
 	return []zap.Field{
 		e.addressForLog(),
+		initiatorForLog(e.Http),
 		zap.String("method", shortened(sent.Method, maxLoggedMethod)),
 		zap.String("host", shortened(sent.Host, maxLoggedHost)),
 		zap.String("uri", shortened(sent.URL.EscapedPath(), maxLoggedPath)),
@@ -110,6 +112,12 @@ func (e *Evaluation) addressForLog() zap.Field {
 		return zap.String("remote_ip", remoteIP(e.Http))
 	}
 	return zap.String("client_ip", e.clientIP())
+}
+
+// initiatorForLog returns who caused a request. A page elsewhere can have its visitors' browsers send
+// requests that are refused, so programs that ban addresses count these apart.
+func initiatorForLog(r *http.Request) zap.Field {
+	return zap.String("initiator", hintsOf(r).Initiator.String())
 }
 
 // shortened returns at most the first `most` bytes of a text, without cutting a character.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -26,6 +27,8 @@ type Refusal struct {
 	Reference string   // set on first use: see refusal.id
 
 	method, path string // of the request as sent; "" until noted
+
+	initiator identity.Initiator // for access logs
 
 	exchange *ChallengeExchange // for an answer with a challenge
 }

@@ -50,6 +50,7 @@ func (h *Handler) report(e *Evaluation, p *Response) {
 			"wait":      p.Refusal.Retry,
 			"remote_ip": remoteIP(e.Http),
 			"client_ip": client,
+			"initiator": hintsOf(e.Http).Initiator.String(),
 		})
 	}
 }
@@ -71,6 +72,7 @@ func (h *Handler) details(e *Evaluation, p *Response) []zap.Field {
 		zap.String("zone", p.Refusal.Policy.Zone.Name),
 		zap.String("limit", p.Refusal.Policy.Name),
 		zap.Duration("wait", p.Refusal.Retry),
+		initiatorForLog(e.Http),
 	}
 	return append(fields, h.Identity(e, e.keyOf(p.Refusal.Policy))...)
 }
@@ -85,7 +87,7 @@ func (h *Handler) banDetails(e *Evaluation, p *Response) (fields []zap.Field) {
 			fields = append(fields, zap.String("zone", zone))
 		}
 	}
-	fields = append(fields, zap.Duration("wait", p.Refusal.Retry))
+	fields = append(fields, zap.Duration("wait", p.Refusal.Retry), initiatorForLog(e.Http))
 	return append(fields, h.Identity(e, e.Subject.Key)...)
 }
 
@@ -177,6 +179,7 @@ func (h *Handler) addLogField(r *http.Request, by *Refusal) {
 		return
 	}
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		by.initiator = hintsOf(r).Initiator
 		extra.Set(zap.Object(logField, loggedRefusal{by}))
 	}
 }
@@ -190,6 +193,7 @@ func (l loggedRefusal) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	to.AddString("limit", l.Policy.Name)
 	to.AddString("outcome", meter.Outcomes[l.Reason])
 	to.AddString("reference", l.id())
+	to.AddString("initiator", l.initiator.String())
 	return nil
 }
 
