@@ -278,7 +278,6 @@ type Policy struct {
 	Quota   bool            // it has the longest of several windows: X-Quota-… describe it
 	Meter   meter.Limit
 	past    *history.Meter // for the history; nil if there is none
-	refused *ShortAnswer   // to a request that it refuses
 }
 
 // Sets returns all limit sets of the zone: those of every tier on every site.

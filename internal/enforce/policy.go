@@ -16,11 +16,10 @@ import (
 func NewPolicy(name string, limit engine.Limit) *Policy {
 	quoted := httpfield.String(name)
 	p := &Policy{
-		Limit:   limit,
-		Name:    name,
-		item:    quoted + ";r=",
-		refused: NewShortAnswer(httpfield.QuotaExceeded(name)),
-		Legacy:  strconv.FormatInt(limit.Amount(), 10),
+		Limit:  limit,
+		Name:   name,
+		item:   quoted + ";r=",
+		Legacy: strconv.FormatInt(limit.Amount(), 10),
 	}
 	p.Field = fmt.Sprintf("%s;q=%d;w=%d", quoted, limit.Amount(), httpfield.Seconds(limit.Window()))
 	if limit.Capacity() != limit.Amount() {

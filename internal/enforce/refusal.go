@@ -78,7 +78,7 @@ func (r *Refusal) short() *ShortAnswer {
 	if r.NeverPasses() {
 		return tooCostly
 	}
-	return r.Policy.refused
+	return tooMany
 }
 
 // makeField makes the value of Retry-After. It is empty for a request that never passes.

@@ -99,12 +99,18 @@ func AskAgain(w http.ResponseWriter, r *http.Request) error {
 	return askAgain.Write(w, r, new([3]string))
 }
 
-// The answers that name no limit.
+// overQuota returns the answer to a request that is over some limit: the header names it.
+func overQuota(status int) *ShortAnswer {
+	p := httpfield.QuotaExceeded("")
+	p.Status, p.Violated = status, nil
+	return NewShortAnswer(p)
+}
+
+// The answers made once.
 var (
 	askAgain  = ofStatus(http.StatusTooEarly)
-	tooCostly = NewShortAnswer(httpfield.Problem{
-		Type: httpfield.QuotaExceeded("").Type, Title: httpfield.QuotaExceeded("").Title, Status: http.StatusForbidden,
-	})
+	tooMany   = overQuota(http.StatusTooManyRequests)
+	tooCostly = overQuota(http.StatusForbidden)
 )
 
 // keptBody is the length up to which the body of a refused request is read, so that its connection
