@@ -78,7 +78,7 @@ func (r *Refusal) short() *ShortAnswer {
 	if r.NeverPasses() {
 		return tooCostly
 	}
-	return tooMany
+	return overLimit
 }
 
 // makeField makes the value of Retry-After. It is empty for a request that never passes.

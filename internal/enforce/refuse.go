@@ -109,7 +109,7 @@ func overQuota(status int) *ShortAnswer {
 // The answers made once.
 var (
 	askAgain  = ofStatus(http.StatusTooEarly)
-	tooMany   = overQuota(http.StatusTooManyRequests)
+	overLimit = overQuota(http.StatusTooManyRequests)
 	tooCostly = overQuota(http.StatusForbidden)
 )
 
