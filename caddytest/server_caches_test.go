@@ -137,7 +137,7 @@ func TestCachesInFrontStoreNoRefusal(t *testing.T) {
 			for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 				paths += fmt.Sprintf("%s_temp_path %s/%s;\n", kind, dir, kind)
 			}
-			text := fmt.Sprintf("daemon off;\npid %s/pid;\nerror_log %s/error.log;\nevents {}\nhttp {\naccess_log off;\n%sproxy_cache_path %s/cache keys_zone=c:1m;\nserver {\nlisten 127.0.0.1:%s;\nlocation / {\nproxy_cache c;\nproxy_cache_valid any 10m;\nproxy_set_header X-Forwarded-For $http_x_client;\nproxy_pass http://127.0.0.1:%s;\n}\n}\n}\n", dir, dir, paths, dir, port, behind)
+			text := fmt.Sprintf("daemon off;\nuser root;\npid %s/pid;\nerror_log %s/error.log;\nevents {}\nhttp {\naccess_log off;\n%sproxy_cache_path %s/cache keys_zone=c:1m;\nserver {\nlisten 127.0.0.1:%s;\nlocation / {\nproxy_cache c;\nproxy_cache_valid any 10m;\nproxy_set_header X-Forwarded-For $http_x_client;\nproxy_pass http://127.0.0.1:%s;\n}\n}\n}\n", dir, dir, paths, dir, port, behind)
 			if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
