@@ -22,6 +22,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // Dashboard shows the state of this Caddy's rate limiter to authenticated users: passing and
@@ -36,6 +37,7 @@ type Dashboard struct {
 	hosts  caddyhttp.MatchHost // in the matchers of routes or allow
 	ctx    caddy.Context
 	served http.Handler
+	routed bool // a surrounding handler handles errors
 }
 
 func init() {
@@ -59,7 +61,7 @@ var dashboardKey = sync.OnceValue(func() []byte {
 
 // Provision implements caddy.Provisioner.
 func (d *Dashboard) Provision(ctx caddy.Context) error {
-	d.ctx = ctx
+	d.ctx, d.routed = ctx, enforce.ErrorRouted(ctx)
 	var err error
 	if d.allow, d.hosts, err = d.Compile(ctx); err != nil {
 		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), d.Source)
@@ -74,13 +76,16 @@ func (d *Dashboard) Provision(ctx caddy.Context) error {
 
 // ServeHTTP answers with a page, or with 403 for unauthorized requests.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	enforce.ForOneClient(w)
 	if err := d.permits(r); err != nil {
-		return err
+		d.ctx.Logger().Debug("the dashboard refuses a request", zap.Error(err))
+		return enforce.Reject(w, r, err, d.routed)
 	}
 	if name, ok := needsSlash(r); ok {
 		w.Header().Set("Location", "./"+url.PathEscape(name)+"/")
 		w.WriteHeader(http.StatusPermanentRedirect)
-		return nil
+		_, err := w.Write([]byte(http.StatusText(http.StatusPermanentRedirect) + "\n"))
+		return err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -98,6 +98,6 @@ func TestCachesKeepNoRequestToAskAgain(t *testing.T) {
 	for field, says := range cachedPage {
 		w.Header().Set(field, says.page)
 	}
-	enforce.AskAgain(w)
+	enforce.AskAgain(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	wantNotStored(t, "425", w.Header())
 }

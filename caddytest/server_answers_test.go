@@ -206,10 +206,13 @@ func TestProblemDetailsAreSentIfAskedFor(t *testing.T) {
 	if head.status != 429 || head.body != "" || head.header.Get("Content-Type") != problem {
 		t.Errorf("HEAD: %+v", head)
 	}
-	for _, accept := range []string{"", "*/*", "application/json", problem + ";q=0"} {
-		if a := s.get("/", "Accept: "+accept); a.status != 429 || a.body != "" {
-			t.Errorf("Accept: %s: status %d with body %q, want 429 without", accept, a.status, a.body)
+	for _, accept := range []string{"", "*/*", problem + ";q=0"} {
+		if a := s.get("/", "Accept: "+accept); a.status != 429 || a.body != "Too Many Requests\n" {
+			t.Errorf("Accept: %s: status %d with body %q, want 429 with a line of text", accept, a.status, a.body)
 		}
+	}
+	if a := s.get("/", "Accept: application/json"); a.status != 429 || a.header.Get("Content-Type") != problem || !strings.HasPrefix(a.body, "{") {
+		t.Errorf("a client of JSON gets status %d with %q, want 429 with a problem", a.status, a.body)
 	}
 	if a := s.get("/", "Accept: text/html, "+problem+";q=0.5"); a.status != 429 || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
 		t.Errorf("a browser gets status %d, fields %v, want 429 with a page", a.status, a.header)
@@ -283,7 +286,7 @@ func TestLimitInsideHandleErrors(t *testing.T) {
 			t.Errorf("within the limit of the page: %d %q", a.status, a.body)
 		}
 	}
-	if a := s.get("/"); a.status != http.StatusTooManyRequests || a.body != "" {
+	if a := s.get("/"); a.status != http.StatusTooManyRequests || a.body != "Too Many Requests\n" {
 		t.Errorf("beyond the limit of the page: %d %q", a.status, a.body)
 	}
 }

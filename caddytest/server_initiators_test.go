@@ -201,7 +201,7 @@ func TestTrapsBanWhoIsNotVerifiedForAnHour(t *testing.T) {
 	} else if strings.Contains(a.body, "data-puzzle") {
 		t.Error("in a trap there is a challenge, which would lead into it again")
 	}
-	if a := s.get("/", one...); a.status != http.StatusTooManyRequests || a.retryAfter() > 3600 || a.body != "" {
+	if a := s.get("/", one...); a.status != http.StatusTooManyRequests || a.retryAfter() > 3600 || a.body != "Too Many Requests\n" {
 		t.Errorf("after it a program gets %d %q, and is to wait for %d s", a.status, a.body, a.retryAfter())
 	}
 	a := s.get("/", page...)

@@ -101,6 +101,9 @@ func (h *handlerCompiler) checkConfig(ctx caddy.Context) error {
 	for _, check := range configChecks {
 		found = append(found, check(h.app.survey)...)
 	}
+	for _, p := range h.app.survey.places {
+		enforce.KeepFields(p.server.Errors)
+	}
 	return give(h.app.log, found)
 }
 

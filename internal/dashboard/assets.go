@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 var (
@@ -52,7 +54,7 @@ func assetURL(name string) string { return name + "?v=" + assets()[name].version
 func (v *visit) serveAsset(a asset) {
 	if v.r.Method != http.MethodGet && v.r.Method != http.MethodHead {
 		v.w.Header().Set("Allow", "GET, HEAD")
-		v.w.WriteHeader(http.StatusMethodNotAllowed)
+		v.fail(operator.Errorf(http.StatusMethodNotAllowed, "Use GET."))
 		return
 	}
 	v.w.Header().Set("Content-Type", a.kind)

@@ -59,7 +59,7 @@ func (w *answerWriter) header(status int) {
 		w.pending.Settle(status, w.Header())
 	}
 	if w.response != nil {
-		w.response.restore(status)
+		w.response.restore(status, w.ResponseWriter)
 	}
 }
 

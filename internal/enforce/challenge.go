@@ -10,7 +10,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
-	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -31,11 +30,11 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) error {
 // gets a session. Every request below the path counts as a visit.
 func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	if isEarly(e.Http) {
-		return AskAgain(w)
+		return AskAgain(w, e.Http)
 	}
 	x := &ChallengeExchange{Sessions: s, App: e.Client.App, W: w, Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Page}
 	x.Client.LocateFrom(e)
-	httpfield.NeverStore(w.Header())
+	ForOneClient(w)
 	if d, ok := x.visit(); d.Reason == engine.Banned {
 		return x.refuse(banned, d, "This client is banned.")
 	} else if !ok || !d.Allowed {
@@ -98,7 +97,7 @@ func (h *Handler) sessionHelps(e *Evaluation, r *Refusal) bool {
 // challenge answers a refused request with a challenge.
 func (x *ChallengeExchange) challenge(w http.ResponseWriter, p *Response) error {
 	x.W = w
-	p.setRefusal(x.W.Header())
+	p.setRefusal(x.W)
 	leaveBody(x.W, x.Http)
 	return x.show(http.StatusTooManyRequests, originalURI(x.Http), p.Refusal, nil)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // Credentials is the result of a request's service header or API key.
@@ -94,6 +96,7 @@ type Denial struct {
 	Status int
 	Text   string
 	Err    error // for error routes; caddyhttp.Error would inspect the stack
+	short  *ShortAnswer
 }
 
 // The denials.
@@ -108,7 +111,8 @@ var (
 )
 
 func newDenial(status int, text string) *Denial {
-	return &Denial{status, text, caddyhttp.HandlerError{StatusCode: status, Err: errors.New(text)}}
+	short := NewShortAnswer(httpfield.Problem{Title: http.StatusText(status), Status: status, Detail: text})
+	return &Denial{status, text, caddyhttp.HandlerError{StatusCode: status, Err: errors.New(text)}, short}
 }
 
 // Service is a ServiceHeader ready for use.

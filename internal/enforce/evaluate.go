@@ -23,7 +23,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	result, on, err := h.evaluate(r)
 	if err != nil {
-		return fail(w, r, err)
+		return h.fail(w, r, err)
 	}
 	switch result.Outcome {
 	case Passed, Counted:
@@ -35,7 +35,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case queued:
 		return h.Page.queue(w, r, result.Ticket)
 	case tooEarly:
-		return AskAgain(w)
+		return AskAgain(w, r)
 	default: // denied
 		return h.deny(w, r, result.Denial)
 	}

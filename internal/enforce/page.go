@@ -7,7 +7,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/language"
 	"github.com/caddy-tally/caddy-tally/internal/page"
 )
@@ -60,7 +59,7 @@ func languageOf(r *http.Request) *language.Texts {
 // write sends the page.
 func (a *htmlAnswer) write(w http.ResponseWriter, r *http.Request, status int) error {
 	h := w.Header()
-	httpfield.NeverStore(h)
+	ForOneClient(w)
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Language", a.language.Tag)
 	h.Set("Content-Length", strconv.Itoa(len(a.body)))

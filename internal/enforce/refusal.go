@@ -13,12 +13,14 @@ import (
 
 // Refusal is the reason why a request may not pass.
 type Refusal struct {
-	App    *Config
-	Policy *Policy
-	Retry  time.Duration // how long to wait, or limiter.Never
-	Reason engine.Reason
-	Fresh  bool      // this request blocked the client
-	field  [1]string // the value of Retry-After
+	App     *Config
+	Policy  *Policy
+	Retry   time.Duration // how long to wait, or limiter.Never
+	Reason  engine.Reason
+	Fresh   bool      // this request blocked the client
+	field   [1]string // the value of Retry-After
+	values  [3]string // those of the fields of its body
+	noStore [1]string // that of Cache-Control
 
 	Cost, left int64 // the request's cost and the units left; 0 if nothing was counted
 
@@ -72,6 +74,14 @@ func (r *Refusal) err() error {
 		return errTooCostly
 	}
 	return ErrRefused
+}
+
+// short returns the answer to clients that get no page.
+func (r *Refusal) short() *ShortAnswer {
+	if r.NeverPasses() {
+		return tooCostly
+	}
+	return overLimit
 }
 
 // makeField makes the value of Retry-After. It is empty for a request that never passes.

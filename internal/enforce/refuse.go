@@ -19,30 +19,31 @@ var errAbandoned error = caddyhttp.HandlerError{StatusCode: 499}
 
 // refuse answers a request that is over a limit.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *Response) error {
-	p.setRefusal(w.Header())
+	p.setRefusal(w)
 	leaveBody(w, r)
-	if httpfield.PrefersProblem(r.Header) {
+	switch {
+	case httpfield.PrefersProblem(r.Header):
 		problem := httpfield.QuotaExceeded(p.Refusal.Policy.Name)
 		problem.Status = p.Refusal.Status()
 		if id := p.Refusal.id(); id != "" {
 			problem.Instance = reference.URN + id
 		}
 		return problem.Write(w, r)
-	}
-	if !h.Routed && h.Page.suits(r) && !AnswersErrors(r, p.Refusal.err()) {
+	case h.Routed || AnswersErrors(r, p.Refusal.err()):
+		return p.Refusal.err()
+	case h.Page.suits(r):
 		return h.Page.Refuse(w, r, p.Refusal.shown())
 	}
-	if h.Routed || hasErrorRoutes(r) {
-		return p.Refusal.err()
-	}
-	w.WriteHeader(p.Refusal.Status()) // the result of an unhandled error, but cheaper
-	return nil
+	return p.Refusal.short().Write(w, r, &p.Refusal.values)
 }
 
 // setRefusal sets the header fields of a refusal.
-func (p *Response) setRefusal(h http.Header) {
+func (p *Response) setRefusal(w http.ResponseWriter) {
+	h := w.Header()
 	p.setFields(h)
-	httpfield.ForbidStoring(h)
+	p.Refusal.noStore[0] = httpfield.NoStore
+	h[httpfield.CacheControl] = p.Refusal.noStore[:]
+	ForOneClient(w)
 	if p.Refusal.Retry != limiter.Never {
 		h[httpfield.RetryAfter] = p.Refusal.field[:]
 	}
@@ -53,28 +54,40 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, why *Denial) erro
 	if why == noKey { // RFC 9110, section 11.6.1
 		w.Header().Set("WWW-Authenticate", h.App.APIKeys.challenge())
 	}
-	if !httpfield.PrefersProblem(r.Header) {
-		return fail(w, r, why.Err)
-	}
-	httpfield.ForbidStoring(w.Header())
-	leaveBody(w, r)
-	return httpfield.Problem{Title: http.StatusText(why.Status), Status: why.Status, Detail: why.Text}.Write(w, r)
+	return reject(w, r, why.Err, why.short, h.Routed && !httpfield.PrefersProblem(r.Header))
 }
 
-// fail hands an undecided request to the error routes, unless it already comes from there.
-func fail(w http.ResponseWriter, r *http.Request, err error) error {
-	httpfield.ForbidStoring(w.Header())
-	leaveBody(w, r)
+// fail answers an undecided request, or hands it to the error routes.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) error {
 	if err == errNoRoom { // Caddy would write a line about each
 		w.Header()[httpfield.RetryAfter] = []string{"1"}
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return nil
+		ForOneClient(w)
+		leaveBody(w, r)
+		return noRoom.Write(w, r, new([3]string))
 	}
-	if status, ok := errors.AsType[caddyhttp.HandlerError](err); ok && inErrorRoute(r) {
-		w.WriteHeader(status.StatusCode)
-		return nil
+	return Reject(w, r, err, h.Routed)
+}
+
+// Reject answers a request that failed with an error that tells its status, or hands it to the error
+// routes. Errors of the server are Caddy's to log and to answer, except in error routes, and so are
+// those of a request that a surrounding handler routes.
+func Reject(w http.ResponseWriter, r *http.Request, err error, routed bool) error {
+	failed, ok := errors.AsType[caddyhttp.HandlerError](err)
+	if !ok || err == errAbandoned || failed.StatusCode >= 500 && !inErrorRoute(r) {
+		failed, routed = caddyhttp.HandlerError{StatusCode: http.StatusInternalServerError}, true
 	}
-	return err
+	return reject(w, r, err, ofStatus(failed.StatusCode), routed)
+}
+
+// reject answers a request that may not pass, unless error routes do.
+func reject(w http.ResponseWriter, r *http.Request, err error, short *ShortAnswer, routed bool) error {
+	ForOneClient(w)
+	leaveBody(w, r)
+	if routed || !httpfield.PrefersProblem(r.Header) && AnswersErrors(r, err) {
+		caddyhttp.SetVar(r.Context(), oursVar, true)
+		return err
+	}
+	return short.Write(w, r, new([3]string))
 }
 
 // challenge returns the value of WWW-Authenticate.
@@ -87,11 +100,25 @@ func (k *APIKeys) challenge() string {
 
 // AskAgain makes a browser repeat a request once the handshake is complete (RFC 8470, section 5.2).
 // It bypasses the error routes, whose answers are for people.
-func AskAgain(w http.ResponseWriter) error {
-	httpfield.NeverStore(w.Header())
-	w.WriteHeader(http.StatusTooEarly)
-	return nil
+func AskAgain(w http.ResponseWriter, r *http.Request) error {
+	ForOneClient(w)
+	return askAgain.Write(w, r, new([3]string))
 }
+
+// overQuota returns the answer to a request that is over some limit: the header names it.
+func overQuota(status int) *ShortAnswer {
+	p := httpfield.QuotaExceeded("")
+	p.Status, p.Violated = status, nil
+	return NewShortAnswer(p)
+}
+
+// The answers made once.
+var (
+	askAgain  = ofStatus(http.StatusTooEarly)
+	noRoom    = ofStatus(http.StatusServiceUnavailable)
+	overLimit = overQuota(http.StatusTooManyRequests)
+	tooCostly = overQuota(http.StatusForbidden)
+)
 
 // keptBody is the length up to which the body of a refused request is read, so that its connection
 // can be reused: the most that net/http reads.
@@ -128,12 +155,6 @@ func errorRoutes(r *http.Request) (routes *caddyhttp.HTTPErrorConfig, known bool
 	return server.Errors, true
 }
 
-// hasErrorRoutes reports whether a request is known to have error routes.
-func hasErrorRoutes(r *http.Request) bool {
-	routes, known := errorRoutes(r)
-	return routes != nil || !known
-}
-
 // AnswersErrors reports whether an error route might answer err. Routes of another site and for
 // other statuses don't. Like the server after an error, it matches the request as the client sent
 // it.
@@ -164,7 +185,7 @@ func mayAnswer(routes caddyhttp.RouteList, r *http.Request) bool {
 		}
 		return matches && slices.ContainsFunc(route.Handlers, func(h caddyhttp.MiddlewareHandler) bool {
 			subroute, ok := h.(*caddyhttp.Subroute)
-			return !ok || mayAnswer(subroute.Routes, r)
+			return !ok && !isErrorFields(h) || ok && mayAnswer(subroute.Routes, r)
 		})
 	})
 }
@@ -182,6 +203,7 @@ func ErrorRouted(ctx caddy.Context) bool {
 	return slices.ContainsFunc(ctx.Modules(), func(m caddy.Module) bool {
 		switch m := m.(type) {
 		case *caddyhttp.Subroute:
+			KeepFields(m.Errors)
 			return m.Errors != nil
 		case *intercept.Intercept:
 			return true

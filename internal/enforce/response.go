@@ -20,14 +20,15 @@ import (
 
 // Response holds an answer's header fields and placeholders about limits.
 type Response struct {
-	out      answerWriter // of the first handler that counts the request
-	style    HeaderStyle
-	wrote    bool
-	renews   bool          // whether to renew the client's session
-	Refusal  *Refusal      // nil if the request may pass
-	client   *Client       // nil if no zone needs it
-	statuses []LimitStatus // the limit closest to exhaustion first
-	room     [2]LimitStatus
+	out          answerWriter // of the first handler that counts the request
+	style        HeaderStyle
+	wrote        bool
+	renews       bool          // whether to renew the client's session
+	forOneClient bool          // no cache may store the answer, whatever it says
+	Refusal      *Refusal      // nil if the request may pass
+	client       *Client       // nil if no zone needs it
+	statuses     []LimitStatus // the limit closest to exhaustion first
+	room         [2]LimitStatus
 
 	// The values of header fields, made by join. Each response has slices of its own, because
 	// Caddy's header directive writes into them.
@@ -187,14 +188,21 @@ func (p *Response) limitField(texts *Texts) string {
 }
 
 // restore sets our header fields again, just before the header is written.
-func (p *Response) restore(status int) {
+func (p *Response) restore(status int, w http.ResponseWriter) {
 	if p.wrote {
 		return
 	}
 	p.wrote = isFinal(status)
-	p.setFields(p.out.Header())
-	if p.wrote {
-		p.renew(p.out.Header())
+	switch h := w.Header(); {
+	case p.Refusal != nil:
+		p.setRefusal(w)
+	case p.forOneClient:
+		httpfield.NeverStore(h)
+	default:
+		p.setFields(h)
+		if p.wrote && p.renews && !beneathDeferred(w, p.client) {
+			p.renew(h)
+		}
 	}
 }
 
@@ -241,10 +249,11 @@ var _ caddy.ReplacerFunc = (*Response)(nil).placeholder
 
 // renew renews the client's session with an answer, unless shared caches may store the answer.
 func (p *Response) renew(h http.Header) {
-	if !p.renews || httpfield.IsShareable(h, time.Now()) {
+	if httpfield.IsShareable(h, time.Now()) {
 		return
 	}
 	if cookie := p.client.renewal(); cookie != "" {
+		httpfield.ForbidSharing(h)
 		h.Add("Set-Cookie", cookie)
 		meter.SessionRenewed()
 	}

@@ -7,9 +7,12 @@ import (
 	"time"
 )
 
+// NoStore is the value of Cache-Control that forbids all storing.
+const NoStore = "no-store"
+
 // The header fields that control how long caches may keep an answer.
 const (
-	cacheControl = "Cache-Control"
+	CacheControl = "Cache-Control"
 	expires      = "Expires"
 	accelExpires = "X-Accel-Expires" // nginx's: seconds, 0 for not at all
 
@@ -29,10 +32,10 @@ func isTargeted(field string) bool {
 // it. It adds no fields. Use it on refusals: earlier handlers meant such fields for pages. A 429
 // must not be stored (RFC 6585, section 4), but some caches store it if they are told to.
 func ForbidStoring(h http.Header) {
-	for field := range h {
+	for field, values := range h {
 		switch {
-		case field == cacheControl || isTargeted(field):
-			h[field] = []string{"no-store"}
+		case (field == CacheControl || isTargeted(field)) && (len(values) != 1 || values[0] != NoStore):
+			h[field] = []string{NoStore}
 		case field == accelExpires:
 			h[field] = []string{"0"}
 		}
@@ -44,7 +47,17 @@ func ForbidStoring(h http.Header) {
 // case.
 func NeverStore(h http.Header) {
 	ForbidStoring(h)
-	h.Set(cacheControl, "no-store")
+	if len(h[CacheControl]) == 0 {
+		h.Set(CacheControl, NoStore)
+	}
+}
+
+// ForbidSharing makes an answer that isn't shareable private: without a word about it some caches
+// keep it for as long as they like.
+func ForbidSharing(h http.Header) {
+	if !forbidsSharing(h[CacheControl]) {
+		h.Add(CacheControl, "private")
+	}
 }
 
 // IsShareable reports whether an answer with the header h allows some cache to send it to other
@@ -58,7 +71,7 @@ func IsShareable(h http.Header, now time.Time) bool {
 			return true
 		}
 	}
-	control := h[cacheControl]
+	control := h[CacheControl]
 	end, err := http.ParseTime(h.Get(expires))
 	return allowsSharing(control) || err == nil && end.After(now) && !forbidsSharing(control)
 }

@@ -53,6 +53,9 @@ func (p Problem) Write(w http.ResponseWriter, r *http.Request) error {
 // media type a higher weight. h is the header of its request.
 func PrefersProblem(h http.Header) bool { return prefers(h, ProblemType) }
 
+// PrefersJSON does the same for JSON of any kind.
+func PrefersJSON(h http.Header) bool { return prefers(h, "application/json") || PrefersProblem(h) }
+
 // PrefersHTML does the same for HTML.
 func PrefersHTML(h http.Header) bool { return prefers(h, "text/html") }
 

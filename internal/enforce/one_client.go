@@ -1,0 +1,93 @@
+package enforce
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+)
+
+// ForOneClient keeps caches from storing the answer that is about to be written to w, whatever
+// header fields the site sets on its pages. All answers of ours pass it.
+func ForOneClient(w http.ResponseWriter) {
+	httpfield.NeverStore(w.Header())
+	beneathDeferred(w, nil)
+}
+
+// beneathDeferred has the last word about the header of an answer that Caddy's header directive
+// changes when it is written: if the directive removes a field, or has defer, > or ?. Its other
+// changes stay. The answer is then stored by no cache, or renews the session of a client if there is
+// one. It reports whether there is such a directive before our handler.
+func beneathDeferred(w http.ResponseWriter, renews *Client) bool {
+	var outermost *caddyhttp.ResponseWriterWrapper
+	for w != nil {
+		if inner := deferredWriter(w); inner != nil {
+			outermost = inner
+		}
+		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w = wrapper.Unwrap()
+	}
+	if outermost == nil {
+		return false
+	}
+	below := &answerWriter{passage: passage{response: &Response{forOneClient: renews == nil, renews: renews != nil, client: renews}}}
+	below.ResponseWriter, outermost.ResponseWriter = outermost.ResponseWriter, below
+	return true
+}
+
+var headersPackage = reflect.TypeFor[headers.Handler]().PkgPath()
+
+// deferredWriter returns the exported part of a writer of Caddy's header directive, or nil. The type
+// isn't exported.
+func deferredWriter(w http.ResponseWriter) *caddyhttp.ResponseWriterWrapper {
+	if t := reflect.TypeOf(w); t.Kind() != reflect.Pointer || t.Elem().PkgPath() != headersPackage {
+		return nil
+	}
+	inner := reflect.ValueOf(w).Elem().FieldByName("ResponseWriterWrapper")
+	if !inner.IsValid() {
+		return nil
+	}
+	wrapper, _ := inner.Interface().(*caddyhttp.ResponseWriterWrapper)
+	return wrapper
+}
+
+// ErrorFields runs before error routes. It sets our header fields when their answer is written, in
+// place of those that an upstream adds, and keeps caches from storing our refusals.
+type ErrorFields struct{}
+
+// oursVar is the request variable that tells that an error is ours.
+const oursVar = "rate_limit.ours"
+
+// KeepFields puts ErrorFields before error routes, once.
+func KeepFields(errors *caddyhttp.HTTPErrorConfig) {
+	if errors == nil || len(errors.Routes) == 0 || len(errors.Routes[0].Handlers) > 0 && isErrorFields(errors.Routes[0].Handlers[0]) {
+		return
+	}
+	errors.Routes = append(caddyhttp.RouteList{{Handlers: []caddyhttp.MiddlewareHandler{ErrorFields{}}}}, errors.Routes...)
+}
+
+func isErrorFields(h caddyhttp.MiddlewareHandler) bool {
+	_, is := h.(ErrorFields)
+	return is
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (ErrorFields) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	p, _ := caddyhttp.GetVar(r.Context(), ResponseVar).(*Response)
+	ours, _ := caddyhttp.GetVar(r.Context(), oursVar).(bool)
+	if p == nil && ours {
+		p = &Response{forOneClient: true}
+	}
+	if p == nil {
+		return next.ServeHTTP(w, r)
+	}
+	out := &answerWriter{passage: passage{response: p}}
+	out.ResponseWriter = w
+	return next.ServeHTTP(out, r)
+}

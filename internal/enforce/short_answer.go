@@ -1,0 +1,65 @@
+package enforce
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+)
+
+// ShortAnswer is an answer to a rejected request, made once: a line of text, and problem details for
+// clients of JSON. It is never empty, because some clients take an HTTP/2 answer without a body for
+// an error if the server stops reading theirs (curl 7.88: error 92).
+type ShortAnswer struct {
+	status        int
+	text, problem content
+}
+
+type content struct {
+	kind, length string
+	body         []byte
+}
+
+// NewShortAnswer returns the answer with a problem.
+func NewShortAnswer(p httpfield.Problem) *ShortAnswer {
+	line := http.StatusText(p.Status)
+	if p.Detail != "" {
+		line += ": " + p.Detail
+	}
+	body, _ := json.Marshal(p) // it has strings and a number
+	return &ShortAnswer{p.Status, newContent("text/plain; charset=utf-8", []byte(line+"\n")), newContent(httpfield.ProblemType, body)}
+}
+
+// ofStatus returns the answer that says a status only.
+func ofStatus(status int) *ShortAnswer {
+	return NewShortAnswer(httpfield.Problem{Title: http.StatusText(status), Status: status})
+}
+
+func newContent(kind string, body []byte) content {
+	return content{kind, strconv.Itoa(len(body)), body}
+}
+
+// Write sends the answer. Its header fields are held in values, because Caddy's header directive
+// writes into them. Clients of gRPC, which know the status only, get no body.
+func (a *ShortAnswer) Write(w http.ResponseWriter, r *http.Request, values *[3]string) error {
+	c := &a.text
+	if httpfield.PrefersJSON(r.Header) {
+		c = &a.problem
+	}
+	h := w.Header()
+	if strings.HasPrefix(first(r.Header["Content-Type"]), "application/grpc") {
+		w.WriteHeader(a.status)
+		return nil
+	}
+	*values = [3]string{c.kind, c.length, "nosniff"}
+	h["Content-Type"], h["Content-Length"], h["X-Content-Type-Options"] = values[0:1:1], values[1:2:2], values[2:3:3]
+	delete(h, "Content-Encoding") // of an answer that this one replaces
+	w.WriteHeader(a.status)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	_, err := w.Write(c.body)
+	return err
+}
