@@ -23,6 +23,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // Dashboard shows the state of this Caddy's rate limiter to authenticated users: passing and
@@ -186,6 +187,8 @@ func (d *Dashboard) permits(r *http.Request) error {
 		}
 	}
 	switch {
+	case !matches && matcher.IsClaimed(r):
+		return caddyhttp.Error(http.StatusForbidden, errors.New("rate_limit_dashboard: the client may have written its address itself, so allow doesn't let it in: write "+enforce.StrictProxies))
 	case !matches:
 		return caddyhttp.Error(http.StatusForbidden, errors.New("rate_limit_dashboard: the request is of no authenticated user, and no matcher of allow matches"))
 	case !isOfThisMachine(r.Host) && !d.hosts.Match(r):

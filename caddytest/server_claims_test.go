@@ -113,3 +113,21 @@ func TestValidateWarnsOfLooseProxies(t *testing.T) {
 		})
 	}
 }
+
+// Nobody is exempt by what the client has written into a field, however the exemption asks for it.
+func TestNobodyIsExemptByAClaimedAddress(t *testing.T) {
+	t.Parallel()
+	for name, exempt := range map[string]string{
+		"client_ip":   "exempt client_ip 192.0.2.0/24",
+		"not":         "exempt not client_ip 198.51.100.0/24",
+		"CEL":         `exempt expression client_ip("192.0.2.0/24")`,
+		"placeholder": `exempt expression {client_ip} == "192.0.2.1"`,
+		"vars":        "exempt vars client_ip 192.0.2.1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startCaddy(t, standing("", exempt, "3/1h"))
+			s.wantPassed(3, 5, "/", forged, agent(1))
+			s.wantPassed(5, 5, "/", from(1), agent(2)) // one address, which the proxy wrote
+		})
+	}
+}

@@ -60,7 +60,7 @@ func (d *Dashboard) loadAllow(ctx caddy.Context) (allow caddyhttp.MatcherSets, e
 	if allow, err = loadSets(ctx, d, "AllowRaw"); err != nil {
 		return nil, err
 	}
-	matcher.ForExemption(allow)
+	matcher.ForAdmission(allow)
 	return allow, nil
 }
 

@@ -15,7 +15,7 @@ import (
 // A server that trusts proxies without `trusted_proxies_strict` takes the first address of
 // X-Forwarded-For as the client's. Where the proxy appends to the field it received, the client
 // wrote that address. Such an address is claimed: it is counted as always, but it gets no
-// violations, no bans, and is no verified crawler's.
+// violations, no bans and no exemptions, and is no verified crawler's.
 
 // maxChain bounds how many addresses of a field are examined.
 const maxChain = 16
@@ -44,6 +44,63 @@ func IsClaimed(r *http.Request) bool {
 		if len(addresses) > maxChain || slices.ContainsFunc(addresses, differs) {
 			return true
 		}
+	}
+	return false
+}
+
+// unclaimed matches requests whose client can't have chosen its address.
+type unclaimed struct{}
+
+// MatchWithError implements [caddyhttp.RequestMatcherWithError].
+func (unclaimed) MatchWithError(r *http.Request) (bool, error) { return !IsClaimed(r), nil }
+
+// requireUnclaimed makes sets that may use the client's address match no claimed one.
+func requireUnclaimed(sets caddyhttp.MatcherSets) {
+	for i, set := range sets {
+		if readsAddress(set) {
+			sets[i] = append(slices.Clone(set), unclaimed{})
+		}
+	}
+}
+
+// readsAddress reports whether the result of a matcher set may depend on the client's address. It is
+// true for variables, which may have been derived from it, and for unknown matchers.
+func readsAddress(set caddyhttp.MatcherSet) bool {
+	return slices.ContainsFunc(set, func(m any) bool {
+		switch m := m.(type) {
+		case *caddyhttp.MatchHost, *caddyhttp.MatchMethod, *caddyhttp.MatchPath, *caddyhttp.MatchPathRE, *caddyhttp.MatchQuery, *caddyhttp.MatchHeader,
+			*caddyhttp.MatchHeaderRE, *caddyhttp.MatchProtocol, *caddyhttp.MatchTLS, *caddyhttp.MatchRemoteIP, *Endpoint, *SignedBot, unambiguous:
+			return false
+		case *caddyhttp.MatchNot:
+			return slices.ContainsFunc(m.MatcherSets, readsAddress)
+		}
+		return true
+	})
+}
+
+// nowhere is an address that no client has.
+const nowhere = "0.0.0.0"
+
+// orNowhere matches if a set matches a request, or would if its claimed address were none: a set may
+// exclude addresses inside an expression, where nobody else can tell.
+type orNowhere struct{ set caddyhttp.MatcherSet }
+
+// MatchWithError implements [caddyhttp.RequestMatcherWithError].
+func (o orNowhere) MatchWithError(r *http.Request) (bool, error) {
+	matches, err := o.set.MatchWithError(r)
+	if matches || err != nil || !IsClaimed(r) {
+		return matches, err
+	}
+	defer caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ClientIP(r))
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, nowhere)
+	return o.set.MatchWithError(r)
+}
+
+// computes reports whether a matcher may negate what it asks, unlike a list of addresses.
+func computes(m any) bool {
+	switch m.(type) {
+	case *caddyhttp.MatchExpression, *caddyhttp.VarsMatcher, *caddyhttp.MatchVarsRE:
+		return true
 	}
 	return false
 }

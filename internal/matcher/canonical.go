@@ -68,7 +68,7 @@ func readsTarget(set caddyhttp.MatcherSet) bool {
 		switch m := m.(type) {
 		case *caddyhttp.MatchHost, *caddyhttp.MatchMethod, *caddyhttp.MatchHeader, *caddyhttp.MatchHeaderRE,
 			*caddyhttp.MatchProtocol, *caddyhttp.MatchTLS, *caddyhttp.MatchRemoteIP, *caddyhttp.MatchClientIP,
-			*VerifiedBot, *SignedBot: // a signature covers the original target, in one spelling
+			*VerifiedBot, *SignedBot, unclaimed: // a signature covers the original target, in one spelling
 			return false
 		case *caddyhttp.MatchNot:
 			return slices.ContainsFunc(m.MatcherSets, readsTarget)

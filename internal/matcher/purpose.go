@@ -6,24 +6,30 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// A different spelling of a request must not bypass a limit or gain an exemption. So the meaning of
-// matchers depends on their purpose: a limit matches every spelling that a backend may accept, an
-// exemption only requests that all programs read alike. Inside `not` it is the other way round.
+// A different spelling of a request must not bypass a limit or gain an exemption, nor must an address
+// that the client wrote itself. So the meaning of matchers depends on their purpose: a limit matches
+// every spelling that a backend may accept, an exemption only requests that all programs read alike,
+// and no claimed address. Inside `not` it is the other way round.
 
 // ForLimit adapts matcher sets to limits.
 func ForLimit(sets caddyhttp.MatcherSets) {
-	for _, set := range sets {
+	for i, set := range sets {
 		for _, m := range set {
 			if not, ok := m.(*caddyhttp.MatchNot); ok {
 				ForExemption(not.MatcherSets)
 			}
 		}
+		if slices.ContainsFunc(set, computes) {
+			sets[i] = caddyhttp.MatcherSet{orNowhere{set}}
+		}
 	}
 }
 
 // ForExemption adapts matcher sets to exemptions: sets that use the method or the target of
-// requests match only requests that all programs read alike.
+// requests match only requests that all programs read alike, and sets that may use the client's
+// address no claimed one.
 func ForExemption(sets caddyhttp.MatcherSets) {
+	requireUnclaimed(sets)
 	for i, set := range sets {
 		if m := newUnambiguous(set); m.method || m.target {
 			sets[i] = append(slices.Clone(set), m)
@@ -39,13 +45,36 @@ func ForExemption(sets caddyhttp.MatcherSets) {
 	}
 }
 
+// ForAdmission adapts matcher sets to the admission of users. If nothing else in a set tells who they
+// are, the routes around it may have asked for the address: it must be unclaimed, too.
+func ForAdmission(sets caddyhttp.MatcherSets) {
+	ForExemption(sets)
+	for i, set := range sets {
+		if !slices.ContainsFunc(set, identifies) {
+			sets[i] = append(slices.Clone(set), unclaimed{})
+		}
+	}
+}
+
+// identifies reports whether a matcher tells users from others by more than their address.
+func identifies(m any) bool {
+	switch m.(type) {
+	case *caddyhttp.MatchRemoteIP, *caddyhttp.MatchHeader, *caddyhttp.MatchHeaderRE:
+		return true
+	}
+	return false
+}
+
 // ForTrap adapts matcher sets to traps, which only match requests that no honest client sends:
-// guesses would harm innocent clients.
+// guesses would harm innocent clients. A claimed address is no way past them.
 func ForTrap(sets caddyhttp.MatcherSets) {
 	for _, set := range sets {
 		for _, m := range set {
-			if m, ok := m.(*Endpoint); ok {
+			switch m := m.(type) {
+			case *Endpoint:
 				m.reading = anyEncoding
+			case *caddyhttp.MatchNot:
+				requireUnclaimed(m.MatcherSets)
 			}
 		}
 	}
