@@ -90,7 +90,7 @@ type server struct {
 	tls    string
 	other  string
 	config string // path
-	shell  string // what a shell does before it starts Caddy, if anything
+	before string // what a shell does before it starts Caddy, if anything
 	client *http.Client
 
 	attributes *syscall.SysProcAttr // of the processes that are started
@@ -188,8 +188,8 @@ func (s *server) command(args ...string) *exec.Cmd {
 		s.t.Fatal(err)
 	}
 	cmd := exec.Command(binary, args...)
-	if s.shell != "" {
-		cmd = exec.Command("sh", append([]string{"-c", s.shell + ` && exec "$@"`, "sh", binary}, args...)...)
+	if s.before != "" {
+		cmd = exec.Command("sh", append([]string{"-c", s.before + ` && exec "$@"`, "sh", binary}, args...)...)
 	}
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.env, s.dir, s.attributes
 	return cmd

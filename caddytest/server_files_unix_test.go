@@ -15,7 +15,7 @@ func TestFilesArePrivate(t *testing.T) {
 	for _, umask := range []string{"000", "077"} {
 		t.Run(umask, func(t *testing.T) {
 			s := newServer(t, config("zone z {\nlimit 2/1h\n}"))
-			s.shell = "umask " + umask
+			s.before = "umask " + umask
 			s.start()
 			s.wantPassed(2, 3, "/")
 			folder := filepath.Dir(s.database())
@@ -44,7 +44,7 @@ func wantMode(t *testing.T, path string, mode fs.FileMode) {
 func TestJournalFitsTheLimitOfFiles(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, config("zone z {\nlimit 20/1h\n}"))
-	s.shell = "ulimit -f 8192" // of 512 bytes
+	s.before = "ulimit -f 8192" // of 512 bytes
 	s.start()
 	s.wantPassed(20, 21, "/")
 	if lines := s.logLines("store can't be used"); len(lines) > 0 {
