@@ -46,25 +46,31 @@ func requestFor(t testing.TB, method, target string) *http.Request {
 
 // dodges are spellings of a request that looks like a file to Caddy and reaches /login in a
 // backend.
-var dodges = []string{"/login;.css", "/login;/x.css", "/login%3b.css", "/login%2f.css", "/login%00.css", "/static/../login", "/static/..;/login", "/static/..%2flogin", "/static/%2e%2e/login", `/static/..\login`, "/static/..%5clogin", "//static/x.css", "/static//../login", "/static/.%2e/login", "/static/x%20/login", "/static/%6c.css", "/static/a%ef%bc%8f.css", "/static/a%c0%af.css", "/static/.../x"}
+var dodges = []string{"/login;.css", "/login;/x.css", "/login%3b.css", "/login%2f.css", "/login%00.css", "/static/../login", "/static/..;/login", "/static/..%2flogin", "/static/%2e%2e/login", `/static/..\login`, "/static/..%5clogin", "//static/x.css", "/static//../login", "/static/.%2e/login", "/static/x%20/login", "/static/%6c.css", "/static/a%ef%bc%8f.css", "/static/a%c0%af.css", "/static/.../x",
+	"/login.php/x.css", "/LOGIN.PHP/x.css", "/static/login.php/x.css", "/a/login.aspx/b/x.css", "/login.do/x.css", "/cgi-bin/login/x.css", "/login.php/.css/x.css", // a script in the middle
+	"/login%E2%80%A4css/../x.css", "/static/%E2%80%A4%E2%80%A4/login", "/static/%EF%B9%92%EF%B9%92/login", "/static/%EF%BC%8E%EF%BC%8E/login", "/static/%EF%BD%A1%EF%BD%A1/x", "/static%E2%88%95x.css", "/static/a%E2%81%84b.css", // dots and slashes of Unicode
+	"/static/%E2%84%80x.css", "/static/%E2%80%8Bx.css", "/static/%E2%84%AA.css", "/login.asp::$DATA.css"}
 
 func TestExemptionsAreForCanonicalTargets(t *testing.T) {
 	for options, targets := range map[string]struct{ exempt, counted []string }{
-		"exempt path *.css /static/*":                       {[]string{"/x.css", "/a/b.css", "/static/x", "/static/caf%C3%A9.png", "/static/a%20b.png", "/static/", "/static/(1)!.png"}, dodges},
-		"exempt path_regexp \\.css$|^/static/":              {[]string{"/x.css", "/static/x"}, dodges},
-		"exempt {\npath *.css /static/*\nmethod GET\n}":     {[]string{"/x.css"}, dodges},
-		"exempt `path('*.css', '/static/*')`":               {[]string{"/x.css"}, dodges},
-		"exempt `{http.request.uri.path}.endsWith('.css')`": {[]string{"/x.css"}, dodges},
-		"exempt not path /login /login/*":                   {[]string{"/x"}, slices.Concat(dodges, []string{"/login"})},
-		"exempt not endpoint /login":                        {[]string{"/x"}, slices.Concat(dodges, []string{"/login", "/login.json"})},
-		"exempt /static/*":                                  {[]string{"/static/x.css", "/static"}, slices.Concat(dodges, []string{"/STATIC/x"})},
-		"exempt /health":                                    {[]string{"/health", "/health?x=1"}, []string{"/health/", "/Health", "/health.json", "/health;x", "//health", "/%68ealth", "/health/x.css"}},
-		"exempt GET /health":                                {[]string{"/health"}, []string{"/health?_method=post", "/health/"}},
-		"exempt {\npath /search\nquery mode=light\n}":       {[]string{"/search?mode=light", "/search?mode=light&a=b"}, []string{"/search?mode=light&mode=heavy", "/search?mode=light&mode[]=heavy", "/search?mode=light;mode=heavy", "/search?mode=light&%256dode=heavy", "/search?mode=light&MODE=heavy"}},
-		"exempt /search mode=light":                         {[]string{"/search?mode=light", "/search?mode=light&a=b&a=c"}, []string{"/search?mode=light&mode=heavy", "/search?mode=light&mode[]=heavy", "/search?mode=light;mode=heavy"}},
-		"exempt header X-Check yes":                         {nil, nil},
-		"exempt method GET":                                 {slices.Concat(dodges, []string{"/x"}), nil},
-		"exempt `{http.request.method} == 'GET'`":           {dodges, nil},
+		"exempt path *.css /static/*":                           {[]string{"/x.css", "/a/b.css", "/static/x", "/static/caf%C3%A9.png", "/static/a%20b.png", "/static/", "/static/(1)!.png"}, dodges},
+		"exempt path /login.php/*":                              {[]string{"/login.php/x.css", "/login.php/a/b"}, []string{"/login.php/evil.php/x.css", "/x.php/login.php/x.css"}},
+		"exempt path /v1.2/* /jquery-3.6.0.min/* /café/* *.css": {[]string{"/v1.2/x.css", "/jquery-3.6.0.min/x.css", "/caf%C3%A9/x.png", "/cafe%CC%81/x.css", "/%E6%96%87%E4%BB%B6/x.css", "/app.js/x.css", "/example.org/x.css"}, nil},
+		"exempt path_regexp ^/remote\\.php/.*\\.css$":           {[]string{"/remote.php/x.css"}, []string{"/remote.php/login.php/x.css"}},
+		"exempt path_regexp \\.css$|^/static/":                  {[]string{"/x.css", "/static/x"}, dodges},
+		"exempt {\npath *.css /static/*\nmethod GET\n}":         {[]string{"/x.css"}, dodges},
+		"exempt `path('*.css', '/static/*')`":                   {[]string{"/x.css"}, dodges},
+		"exempt `{http.request.uri.path}.endsWith('.css')`":     {[]string{"/x.css"}, dodges},
+		"exempt not path /login /login/*":                       {[]string{"/x"}, slices.Concat(dodges, []string{"/login"})},
+		"exempt not endpoint /login":                            {[]string{"/x"}, slices.Concat(dodges, []string{"/login", "/login.json"})},
+		"exempt /static/*":                                      {[]string{"/static/x.css", "/static"}, slices.Concat(dodges, []string{"/STATIC/x"})},
+		"exempt /health":                                        {[]string{"/health", "/health?x=1"}, []string{"/health/", "/Health", "/health.json", "/health;x", "//health", "/%68ealth", "/health/x.css"}},
+		"exempt GET /health":                                    {[]string{"/health"}, []string{"/health?_method=post", "/health/"}},
+		"exempt {\npath /search\nquery mode=light\n}":           {[]string{"/search?mode=light", "/search?mode=light&a=b"}, []string{"/search?mode=light&mode=heavy", "/search?mode=light&mode[]=heavy", "/search?mode=light;mode=heavy", "/search?mode=light&%256dode=heavy", "/search?mode=light&MODE=heavy"}},
+		"exempt /search mode=light":                             {[]string{"/search?mode=light", "/search?mode=light&a=b&a=c"}, []string{"/search?mode=light&mode=heavy", "/search?mode=light&mode[]=heavy", "/search?mode=light;mode=heavy"}},
+		"exempt header X-Check yes":                             {nil, nil},
+		"exempt method GET":                                     {slices.Concat(dodges, []string{"/x"}), nil},
+		"exempt `{http.request.method} == 'GET'`":               {dodges, nil},
 	} {
 		h := handlerOf(t, options)
 		for _, target := range targets.exempt {

@@ -3,7 +3,10 @@ package endpoint
 import (
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // IsCanonical reports whether all programs read the path the same way: it has no empty, dotted or
@@ -13,7 +16,8 @@ func (r *Request) IsCanonical() bool {
 	if r.isPlain() {
 		return true
 	}
-	if r.Odd || r.isLong() || hasSession(r.Path) || !strings.HasPrefix(r.Path, "/") || !utf8.ValidString(r.Path) {
+	if r.Odd || r.isLong() || hasSession(r.Path) || !strings.HasPrefix(r.Path, "/") || !utf8.ValidString(r.Path) ||
+		strings.Contains(r.Path, "::$") { // a stream of NTFS: /login.asp::$DATA
 		return false
 	}
 	before := '/'
@@ -25,12 +29,43 @@ func (r *Request) IsCanonical() bool {
 			return false
 		case c == '/' && before == '/' && i > 0:
 			return false
-		case 0xff01 <= c && c <= 0xff5e:
+		case standsForASCII(c):
 			return false
 		}
 		before = c
 	}
 	return !isBlank(before) && before != '.' && r.isEncodedAsNeeded()
+}
+
+// Scripts returns the segments of the path that servers may run as a program, with the rest of the path
+// as its PATH_INFO: in /wp-login.php/x.css the first one.
+func (r *Request) Scripts() (segments []string) {
+	folder, rest, _ := strings.Cut(strings.TrimPrefix(r.Path, "/"), "/")
+	for rest != "" || strings.HasSuffix(r.Path, folder+"/") && folder != "" {
+		if isScript(folder) || equalFolded("cgi-bin", folder) {
+			segments = append(segments, folder)
+		}
+		if rest == "" {
+			break
+		}
+		folder, rest, _ = strings.Cut(rest, "/")
+	}
+	return segments
+}
+
+// lookalikes are characters that some programs read as a dot or a slash, although Unicode doesn't
+// decompose them.
+const lookalikes = "\u3002\uff61\u2044\u2215\u29f8\u2216"
+
+// standsForASCII reports whether some program may read a character as others, of ASCII: by Unicode's
+// compatibility decomposition (NFKC), by its case, or since it isn't visible.
+func standsForASCII(c rune) bool {
+	if c < utf8.RuneSelf {
+		return false
+	}
+	isASCII := func(c rune) bool { return c < utf8.RuneSelf }
+	return foldRune(c) < utf8.RuneSelf || strings.ContainsRune(lookalikes, c) || unicode.Is(unicode.Cf, c) ||
+		strings.ContainsFunc(norm.NFKC.String(string(c)), isASCII)
 }
 
 // isEncodedAsNeeded reports whether the only percent-encoded characters are those that can't stand

@@ -20,8 +20,8 @@ var extensions = func() map[string]bool {
 }()
 
 const (
-	scripts = `php php3 php4 php5 php7 php8 phtml phar inc cgi fcgi pl py rb lua wsgi dll exe
-		asp aspx ashx asmx axd jsp jspx jsf do action cfm`
+	scripts = `php php2 php3 php4 php5 php6 php7 php8 pht phtml phpt phar inc cgi fcgi pl py rb lua wsgi dll exe
+		asp aspx ashx asmx svc axd jsp jspx jspa jspf jsf do action cfm cfc cfml`
 	files = `html htm xhtml shtml json jsonp xml yaml yml css js mjs map txt md csv tsv rss atom ics
 		ico png jpg jpeg gif svg webp avif bmp woff woff2 ttf otf eot pdf zip gz mp3 mp4 webm wasm swf`
 )

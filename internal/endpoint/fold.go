@@ -6,6 +6,8 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // lower maps each byte to itself, and ASCII capitals to small letters.
@@ -51,8 +53,10 @@ var folds = sync.OnceValue(func() *[foldPages]*[256]rune {
 			fold(r, unicode.ToLower(unicode.ToUpper(unicode.ToLower(r))))
 		}
 	}
-	for c := rune('!'); c <= '~'; c++ { // fullwidth
-		fold(c-'!'+0xff01, rune(lower[c]))
+	for r := rune(utf8.RuneSelf); r < foldPages<<8; r++ { // fullwidth, mathematical, in a circle, …
+		if ascii := norm.NFKC.PropertiesString(string(r)).Decomposition(); len(ascii) == 1 && ascii[0] < utf8.RuneSelf {
+			fold(r, rune(lower[ascii[0]]))
+		}
 	}
 	return &pages
 })
@@ -63,7 +67,7 @@ type decoder struct {
 }
 
 // append appends text as the most lenient program decodes it: percent-encoding in any depth, also
-// as %uXXXX, overlong UTF-8, fullwidth characters as ASCII, and ASCII characters mapped by a table.
+// as %uXXXX, overlong UTF-8, characters that decompose into one of ASCII (NFKC) as that, and ASCII characters mapped by a table.
 // It takes one pass over the text, however deeply that is encoded: a sequence that a decoded
 // character completes is decoded at once. Bytes that are not UTF-8 stay unchanged.
 func (d *decoder) append(to []byte, text string, table *[256]byte) []byte {

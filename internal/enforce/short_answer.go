@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,8 +27,7 @@ func NewShortAnswer(p httpfield.Problem) *ShortAnswer {
 	if p.Detail != "" {
 		line += ": " + p.Detail
 	}
-	body, _ := json.Marshal(p) // it has strings and a number
-	return &ShortAnswer{p.Status, newContent("text/plain; charset=utf-8", []byte(line+"\n")), newContent(httpfield.ProblemType, body)}
+	return &ShortAnswer{p.Status, newContent("text/plain; charset=utf-8", []byte(line+"\n")), newContent(httpfield.ProblemType, p.JSON())}
 }
 
 // ofStatus returns the answer that says a status only.

@@ -36,17 +36,24 @@ func QuotaExceeded(policy string) Problem {
 
 // Write answers a request with the problem.
 func (p Problem) Write(w http.ResponseWriter, r *http.Request) error {
-	body, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
+	body := p.JSON()
 	w.Header().Set("Content-Type", ProblemType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
-	if r.Method != http.MethodHead {
-		_, err = w.Write(body)
+	if r.Method == http.MethodHead {
+		return nil
 	}
+	_, err := w.Write(body)
 	return err
+}
+
+// JSON returns the problem as it is sent.
+func (p Problem) JSON() []byte {
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // not reached: it has texts and a number
+	}
+	return body
 }
 
 // PrefersProblem reports whether a client requests problem details by name, and gives no other

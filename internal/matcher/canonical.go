@@ -8,22 +8,53 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 )
 
 // unambiguous matches requests that all programs read alike, as far as the matchers of a set use
 // them. If a request was rewritten, the set must match the original request, too.
 type unambiguous struct {
 	set     caddyhttp.MatcherSet
-	method  bool // whether the set uses the method
-	target  bool // whether it uses the path or the query
-	query   bool // whether it has Caddy's matcher of queries
-	current bool // whether it reads placeholders, which hold the rewritten request only
+	method  bool     // whether the set uses the method
+	target  bool     // whether it uses the path or the query
+	query   bool     // whether it has Caddy's matcher of queries
+	current bool     // whether it reads placeholders, which hold the rewritten request only
+	texts   []string // of the paths that it is written for, in lower case
 }
 
 func newUnambiguous(set caddyhttp.MatcherSet) unambiguous {
 	return unambiguous{
 		set: slices.Clone(set), method: readsMethod(set), target: readsTarget(set), query: readsQuery(set), current: readsCurrent(set),
+		texts: pathsOf(set),
 	}
+}
+
+// pathsOf returns the paths and patterns of a matcher set.
+func pathsOf(set caddyhttp.MatcherSet) (texts []string) {
+	for _, m := range set {
+		switch m := m.(type) {
+		case *caddyhttp.MatchPath:
+			texts = append(texts, *m...)
+		case *caddyhttp.MatchPathRE:
+			texts = append(texts, strings.ReplaceAll(m.Pattern, `\.`, "."))
+		case *Endpoint:
+			texts = append(texts, m.Paths...)
+		}
+	}
+	for i := range texts {
+		texts[i] = strings.ToLower(texts[i])
+	}
+	return texts
+}
+
+// runsElsewhere reports whether a server may run a program in the middle of the path, whatever the path
+// ends with, and the set isn't written for that program: `path *.css` isn't for /wp-login.php/x.css.
+func (u unambiguous) runsElsewhere(r *endpoint.Request) bool {
+	return slices.ContainsFunc(r.Scripts(), func(script string) bool {
+		segment := "/" + strings.ToLower(script)
+		return !slices.ContainsFunc(u.texts, func(text string) bool { return strings.Contains(text, segment) })
+	})
 }
 
 // MatchWithError implements [caddyhttp.RequestMatcherWithError].
@@ -42,8 +73,8 @@ func (u unambiguous) MatchWithError(r *http.Request) (bool, error) {
 }
 
 func (u unambiguous) isUnambiguous(r *http.Request) bool {
-	Received := Received(r)
-	return (!u.method || !Received.OverridesMethod()) && (!u.target || Received.IsCanonical()) && (!u.query || Received.HasCanonicalQuery())
+	received := Received(r)
+	return (!u.method || !received.OverridesMethod()) && (!u.target || received.IsCanonical() && !u.runsElsewhere(&received)) && (!u.query || received.HasCanonicalQuery())
 }
 
 // readsMethod reports whether the result of a matcher set may depend on the method.

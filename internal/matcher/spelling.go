@@ -18,6 +18,11 @@ const MissedSpellings = "path, query and method miss spellings that a backend ma
 func Safer(option string, set caddyhttp.MatcherSet) string {
 	var m Endpoint
 	unsafe, alone := false, true
+	if len(set) == 1 {
+		if adapted, ok := set[0].(orNowhere); ok {
+			set = adapted.set
+		}
+	}
 	for _, matcher := range set {
 		switch matcher := matcher.(type) {
 		case *caddyhttp.MatchPath:
