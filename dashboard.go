@@ -22,6 +22,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
 // Dashboard shows the state of this Caddy's rate limiter to authenticated users: passing and
@@ -34,8 +35,9 @@ type Dashboard struct {
 
 	allow  caddyhttp.MatcherSets
 	hosts  caddyhttp.MatchHost // in the matchers of routes or allow
-	ctx    caddy.Context
 	served http.Handler
+	open   context.Context    // until the server of the dashboard shuts down
+	close  context.CancelFunc // ends open
 }
 
 func init() {
@@ -59,7 +61,8 @@ var dashboardKey = sync.OnceValue(func() []byte {
 
 // Provision implements caddy.Provisioner.
 func (d *Dashboard) Provision(ctx caddy.Context) error {
-	d.ctx = ctx
+	d.open, d.close = context.WithCancel(ctx)
+	enforce.OnShutdown(ctx, d.close)
 	var err error
 	if d.allow, d.hosts, err = d.Compile(ctx); err != nil {
 		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), d.Source)
@@ -84,7 +87,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhtt
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(d.ctx, cancel)() // live updates don't delay a reload
+	defer context.AfterFunc(d.open, cancel)() // live updates delay neither a stop nor a reload
 	d.served.ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }

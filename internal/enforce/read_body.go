@@ -38,27 +38,46 @@ func (e *Evaluation) readBody() error {
 	if r.ContentLength > most {
 		return tooLong(most)
 	}
-	room := r.ContentLength
+	n, err := e.buffer(most)
+	if err == nil && n > most {
+		return tooLong(most)
+	}
+	return err
+}
+
+// hear reads the body of a request over HTTP/1 that is about to wait, if it is short: net/http notices
+// only then that a client goes away. The result is false if the body can't be read.
+func (e *Evaluation) hear() bool {
+	r := e.Http
+	_, heard := r.Body.(bufferedBody)
+	if !heard && r.ProtoMajor == 1 && r.Body != nil && r.ContentLength != 0 && r.ContentLength <= DefaultReadBody {
+		_, e.broken = e.buffer(DefaultReadBody)
+	}
+	return e.broken == nil
+}
+
+// buffer reads a body of at most most bytes into memory, or the beginning of a longer one. It returns
+// how much it has read: nothing if there is no room.
+func (e *Evaluation) buffer(most int64) (int64, error) {
+	r, room := e.Http, e.Http.ContentLength
 	if room < 0 {
 		room = most
 	}
 	if Bodies.Add(room) > MaxBodies {
 		Bodies.Add(-room)
-		return nil
+		return 0, nil
 	}
 	context.AfterFunc(r.Context(), func() { Bodies.Add(-room) })
 	var body bytes.Buffer
 	n, err := body.ReadFrom(io.LimitReader(r.Body, most+1))
 	switch {
 	case r.Context().Err() != nil:
-		return errAbandoned
+		return n, errAbandoned
 	case err != nil:
-		return unreadable(err)
-	case n > most:
-		return tooLong(most)
+		return n, unreadable(err)
 	}
-	r.Body = bufferedBody{&body, r.Body}
-	return nil
+	r.Body = bufferedBody{io.MultiReader(&body, r.Body), r.Body}
+	return n, nil
 }
 
 // bufferedBody is a body that has been read.
