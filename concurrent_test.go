@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/config"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/internal/operations"
 )
@@ -184,70 +185,74 @@ func TestConcurrencyThatCannotBe(t *testing.T) {
 }
 
 // askForPage asks as a browser whose user follows a link or sends a form.
-func askForPage(h *Handler, method, cookie string, next caddyhttp.HandlerFunc) (*hijackable, string) {
+func askForPage(ctx context.Context, h *Handler, method string, next caddyhttp.HandlerFunc) *hijackable {
 	w := &hijackable{httptest.NewRecorder()}
-	r := httptest.NewRequest(method, "http://example.com/page", nil)
+	r := httptest.NewRequestWithContext(ctx, method, "http://example.com/page", nil)
 	r.Header = http.Header{"Accept": {"text/html,*/*;q=0.8"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}
-	if cookie != "" {
-		r.Header.Set("Cookie", cookie)
-	}
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
 	if err := h.ServeHTTP(w, r, next); err != nil {
-		w.Code = http.StatusTooManyRequests
+		w.Code = enforce.StatusOf(err)
 	}
-	cookie, _, _ = strings.Cut(w.Header().Get("Set-Cookie"), ";")
-	return w, cookie
+	return w
 }
 
-// A browser that would wait for long gets a page with its position, which it keeps when it returns.
-// Others are refused, and so are forms: the page would send them again as something else.
+// A browser that waited in vain gets a page that says how many wait, and returns. It leaves nothing
+// behind. Others are refused, and so are forms: the page would send them again as something else.
 func TestBrowsersWaitOnAPage(t *testing.T) {
-	h, behind := concurrentHandler(t, config.Concurrent{Requests: 1, Wait: caddy.Duration(10 * time.Millisecond), Queue: 2}, 1000), newHeld()
+	h, behind := concurrentHandler(t, config.Concurrent{Requests: 1, Wait: caddy.Duration(10 * time.Millisecond), Queue: 1}, 1000), newHeld()
 	var all sync.WaitGroup
 	all.Go(func() { _, _ = askFor(context.Background(), h, behind.ServeHTTP) })
 	<-behind.came
-	wait := func(cookie, position string) string {
-		t.Helper()
-		w, got := askForPage(h, http.MethodGet, cookie, answering(200))
-		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Refresh") != "1" || !strings.Contains(w.Body.String(), "number <b>"+position+"</b> in the line") {
-			t.Errorf("got %d, %v, %s, want the page with position %s", w.Code, w.Header(), w.Body, position)
+	for range 3 { // nobody is in the line when it returns
+		w := askForPage(t.Context(), h, http.MethodGet, answering(200))
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Refresh") != "1" || w.Header().Get("Retry-After") != "1" ||
+			!strings.Contains(w.Body.String(), "Requests in the line: <b>1</b>.") || w.Header().Get("Set-Cookie") != "" {
+			t.Errorf("got %d, %v, %s, want the page with one that waits", w.Code, w.Header(), w.Body)
 		}
-		if cookie != "" && got != cookie || !strings.HasPrefix(got, "rate_limit_line=") {
-			t.Errorf("the ticket is %q, after %q", got, cookie)
+		if n := gate.Named(t.Name()).Waiting(); n != 0 {
+			t.Errorf("%d positions are kept", n)
 		}
-		return got
 	}
-	first := wait("", "1")
-	second := wait("", "2")
-	wait(second, "2")
-	wait(first, "1")
-	for name, ask := range map[string]func() (*hijackable, string){
-		"no room in the line": func() (*hijackable, string) { return askForPage(h, http.MethodGet, "", answering(200)) },
-		"a form":              func() (*hijackable, string) { return askForPage(h, http.MethodPost, "", answering(200)) },
-		"a program": func() (*hijackable, string) {
-			w, err := askFor(context.Background(), h, answering(200))
-			if isRefused(w, err) {
-				w.Code = http.StatusTooManyRequests
-			}
-			return w, ""
-		},
-	} {
-		if w, _ := ask(); w.Code != http.StatusTooManyRequests {
-			t.Errorf("%s: got %d, want 429", name, w.Code)
-		}
+	if w := askForPage(t.Context(), h, http.MethodPost, answering(200)); w.Code != http.StatusTooManyRequests {
+		t.Errorf("a form: got %d, want 429", w.Code)
+	}
+	if w, err := askFor(context.Background(), h, answering(200)); !isRefused(w, err) {
+		t.Errorf("a program: got %d, want 429", w.Code)
 	}
 	close(behind.let)
 	all.Wait()
-	wait(second, "1") // it's the first one's turn
-	for i, cookie := range []string{first, second} {
-		if w, _ := askForPage(h, http.MethodGet, cookie, answering(200)); w.Code != http.StatusOK {
-			t.Errorf("browser %d, whose turn it is: got %d", i+1, w.Code)
-		}
+	if w := askForPage(t.Context(), h, http.MethodGet, answering(200)); w.Code != http.StatusOK {
+		t.Errorf("with a free place: got %d", w.Code)
 	}
 	if n := gate.Named(t.Name()).Len(); n != 0 {
 		t.Errorf("%d keys have requests under way", n)
 	}
+}
+
+// Browsers that abort their requests hold no position, however many come.
+func TestLinesHoldNoGhosts(t *testing.T) {
+	h, behind := concurrentHandler(t, config.Concurrent{Requests: 1, Wait: caddy.Duration(time.Minute), Queue: 2}, 1000), newHeld()
+	var all sync.WaitGroup
+	all.Go(func() { _, _ = askFor(context.Background(), h, behind.ServeHTTP) })
+	<-behind.came
+	for range 15 {
+		ctx, abort := context.WithTimeout(t.Context(), time.Millisecond)
+		if w := askForPage(ctx, h, http.MethodGet, answering(200)); w.Code != 499 {
+			t.Errorf("a request that is aborted: got %d", w.Code)
+		}
+		abort()
+	}
+	all.Go(func() {
+		if w := askForPage(t.Context(), h, http.MethodGet, answering(200)); w.Code != http.StatusOK {
+			t.Errorf("an honest request: got %d", w.Code)
+		}
+	})
+	for gate.Named(t.Name()).Waiting() != 1 {
+		time.Sleep(time.Millisecond)
+	}
+	close(behind.let)
+	all.Wait()
 }
 
 // In shadow, and with on_exceeded pass, requests pass without a place. Those that would have been

@@ -36,9 +36,11 @@ type Dashboard struct {
 
 	allow  caddyhttp.MatcherSets
 	hosts  caddyhttp.MatchHost // in the matchers of routes or allow
-	ctx    caddy.Context
 	served http.Handler
-	routed bool // a surrounding handler handles errors
+	log    *zap.Logger
+	routed bool               // a surrounding handler handles errors
+	open   context.Context    // until the server of the dashboard shuts down
+	close  context.CancelFunc // ends open
 }
 
 func init() {
@@ -62,15 +64,16 @@ var dashboardKey = sync.OnceValue(func() []byte {
 
 // Provision implements caddy.Provisioner.
 func (d *Dashboard) Provision(ctx caddy.Context) error {
-	d.ctx, d.routed = ctx, enforce.ErrorRouted(ctx)
+	d.log, d.routed = ctx.Logger(), enforce.ErrorRouted(ctx)
+	d.open, d.close = context.WithCancel(ctx)
+	enforce.OnShutdown(ctx, d.close)
 	var err error
 	if d.allow, d.hosts, err = d.Compile(ctx); err != nil {
 		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), d.Source)
 	}
-	log := ctx.Logger()
 	d.served, err = dashboard.New(dashboard.Options{
 		Service: runningService(), Writable: d.Writable, User: dashboardUser, Key: dashboardKey(),
-		Report: func(err error) { log.Error("the dashboard can't answer", zap.Error(err)) },
+		Report: func(err error) { d.log.Error("the dashboard can't answer", zap.Error(err)) },
 	})
 	return err
 }
@@ -79,7 +82,7 @@ func (d *Dashboard) Provision(ctx caddy.Context) error {
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	enforce.ForOneClient(w)
 	if err := d.permits(r); err != nil {
-		d.ctx.Logger().Debug("the dashboard refuses a request", zap.Error(err))
+		d.log.Debug("the dashboard refuses a request", zap.Error(err))
 		return enforce.Reject(w, r, err, d.routed)
 	}
 	if name, ok := needsSlash(r); ok {
@@ -90,7 +93,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhtt
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(d.ctx, cancel)() // live updates don't delay a reload
+	defer context.AfterFunc(d.open, cancel)() // live updates delay neither a stop nor a reload
 	d.served.ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }

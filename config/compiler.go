@@ -143,7 +143,7 @@ func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler
 	}
 	h.run.Events = events.(*caddyevents.App)
 	for _, step := range []func(caddy.Context) error{
-		h.checkConfig, h.checkPeerOptions, h.compileHeaders, h.compilePage, h.compileZones, h.loadExempt, h.run.ProvisionMetrics, h.run.ProvisionHistory,
+		h.checkConfig, h.checkPeerOptions, h.compileHeaders, h.compilePage, h.compileZones, h.loadExempt, h.run.ProvisionMetrics, h.run.ProvisionHistory, h.run.Serve,
 	} {
 		if err := step(ctx); err != nil {
 			return h.run, caddyconf.AtSource(err, h.Source)

@@ -105,59 +105,44 @@ func (e *Evaluation) tryZone(places []place) bool {
 func (e *Evaluation) enter() (result, error) {
 	for i := range e.places {
 		p := &e.places[i]
-		var ticket *gate.Ticket
-		var err error
-		if p.rule.Wait > 0 {
-			ticket = e.ticket()
-		}
-		if p.left, err = p.Gate.Enter(e.Http.Context(), p.key, p.rule, ticket); err == nil {
+		n, err := e.awaitPlace(p.Gate, p.key, p.rule)
+		if err == nil {
+			p.left = n
 			continue
 		}
-		by := p.Concurrency
 		e.places = e.places[:i]
 		e.leave()
-		switch err {
-		case gate.ErrFull:
-			return e.refuseBusy(by), nil
-		case gate.ErrAway:
-			return result{Outcome: queued, Ticket: ticket}, nil
+		switch {
+		case err != gate.ErrFull:
+			return e.breakOff()
+		case n > 0 && e.Handler.showsPage(e.Http):
+			return result{Outcome: postponed, Waiting: n}, nil
 		}
-		return result{}, errAbandoned
+		return e.refuseBusy(p.Concurrency), nil
 	}
 	e.entered = len(e.places) > 0
 	return result{}, nil
 }
 
-// lineCookie is the cookie with a browser's ticket.
-const lineCookie = "rate_limit_line"
-
-// ticket returns the ticket of a browser that requests a page, or nil for other clients, which wait
-// with their request alone, and where a refusal isn't answered with the page.
-func (e *Evaluation) ticket() *gate.Ticket {
-	h, r := e.Handler, e.Http
-	if h.Routed || r.Method != http.MethodGet || !h.Page.suits(r) || AnswersErrors(r, ErrRefused) {
-		return nil
-	}
-	ticket := new(gate.Ticket)
-	if cookie, err := r.Cookie(lineCookie); err == nil {
-		ticket.ID = cookie.Value
-	}
-	return ticket
+// showsPage reports whether a request that must come again is answered with the page that does so:
+// a browser's for a page, unless error routes answer refusals.
+func (h *Handler) showsPage(r *http.Request) bool {
+	return !h.Routed && r.Method == http.MethodGet && h.Page.suits(r) && !AnswersErrors(r, ErrRefused)
 }
 
-// queue answers a browser that waits in a line with a page that tells its position, and that makes
-// the browser return. The status isn't that of a refusal, which may have consequences elsewhere.
-func (p *Pages) queue(w http.ResponseWriter, r *http.Request, ticket *gate.Ticket) error {
+// postpone answers a request that waited in vain: it may come again in a second. The status isn't
+// that of a refusal, which may have consequences elsewhere.
+func (h *Handler) postpone(w http.ResponseWriter, r *http.Request, waiting int64) error {
+	w.Header().Set(httpfield.RetryAfter, "1")
+	if !h.showsPage(r) {
+		return h.deny(w, r, stopping)
+	}
 	answer := htmlAnswer{policy: page.RefusedPolicy, language: languageOf(r)}
 	var err error
-	if answer.body, err = p.Refused.AppendLine(make([]byte, 0, pageRoom), answer.language, ticket.Position); err != nil {
+	if answer.body, err = h.Page.Refused.AppendLine(make([]byte, 0, pageRoom), answer.language, waiting); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	http.SetCookie(w, &http.Cookie{ // #nosec G124 -- Secure where the site has TLS
-		Name: lineCookie, Value: ticket.ID, Path: "/", MaxAge: 60, Secure: r.TLS != nil, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-	})
 	w.Header().Set("Refresh", "1")
-	w.Header().Set(httpfield.RetryAfter, "1")
 	return answer.write(w, r, http.StatusServiceUnavailable)
 }
 
@@ -169,7 +154,7 @@ func (e *Evaluation) leave() {
 
 func leave(places []place) {
 	for _, p := range places {
-		p.Gate.Leave(p.key, p.rule)
+		p.Gate.Leave(p.key)
 	}
 }
 

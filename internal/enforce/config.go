@@ -109,6 +109,7 @@ type Handler struct {
 	None             meter.Zone // of requests in no zone
 
 	reported []meter.Config // reported to metrics
+	ends     func()         // see Serve
 }
 
 // Zone is a class of requests with their key and their limits.

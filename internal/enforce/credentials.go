@@ -104,6 +104,7 @@ var (
 	noKey      = newDenial(http.StatusUnauthorized, "an API key is required")
 	unknownKey = newDenial(http.StatusForbidden, "the API key is not known")
 	keysAway   = newDenial(http.StatusServiceUnavailable, "the API keys can't be read at the moment")
+	stopping   = newDenial(http.StatusServiceUnavailable, "the server is stopping; try again in a moment")
 	TwoKeys    = newDenial(http.StatusBadRequest, "the request has two API keys")
 	OddKey     = newDenial(http.StatusBadRequest, "the API key is not a single token")
 	ManyPairs  = newDenial(http.StatusBadRequest, "the request has too many parameters or cookies to look for an API key in")

@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -25,18 +24,21 @@ func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 	}
 	p := e.Policies[by]
 	line, key, rule := p.Zone.Line, p.lineOf(e.Debits[by].Key), p.delayRule()
+	if !e.hear() {
+		return engine.Decision{Reason: engine.Abandoned}, true
+	}
 	ends := time.Now().Add(rule.Wait)
-	if _, err := line.Enter(e.Http.Context(), key, rule, nil); errors.Is(err, gate.ErrFull) {
+	if _, err := e.awaitPlace(line, key, rule); errors.Is(err, gate.ErrFull) {
 		return e.decideNow(false)
 	} else if err != nil {
 		return engine.Decision{Reason: engine.Abandoned}, true
 	}
-	defer line.Leave(key, rule)
+	defer line.Leave(key)
 	for {
 		if d, ok = e.decideNow(true); !ok || !e.delays(&d) || time.Until(ends) < d.Retry {
 			return e.decideAtLast(d, ok)
 		}
-		if !sleep(e.Http.Context(), d.Retry) {
+		if !e.sleep(d.Retry) {
 			return engine.Decision{Reason: engine.Abandoned}, true
 		}
 	}
@@ -95,14 +97,15 @@ func (p *Policy) delayRule() gate.Rule {
 	return gate.Rule{Most: 1, Wait: p.Zone.MaxDelay, Queue: int(min(free, maxDelayed))}
 }
 
-// sleep waits for d, and reports whether the request is still wanted then.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleep waits for d, and reports whether the request still waits then.
+func (e *Evaluation) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-ctx.Done():
-		return false
+	case <-e.Http.Context().Done():
+	case <-waits.end():
 	}
+	return false
 }

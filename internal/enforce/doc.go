@@ -34,7 +34,7 @@
 //	                          places are left                    concurrency.go
 //	    Refused             429, or 403 if it costs too much     refuse.go, refusal.go
 //	    challenged          429 with a page                      challenge.go
-//	    queued              503 with a page, for a while         concurrency.go
+//	    postponed           503, often with a page               concurrency.go, stop.go
 //	    tooEarly            425                                  refuse.go
 //	    Denied              400, 401, 403                        refuse.go
 //

@@ -5,7 +5,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -32,8 +31,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return h.refuse(w, r, result.Response)
 	case challenged:
 		return result.Response.Refusal.exchange.challenge(w, result.Response)
-	case queued:
-		return h.Page.queue(w, r, result.Ticket)
+	case postponed:
+		return h.postpone(w, r, result.Waiting)
 	case tooEarly:
 		return AskAgain(w, r)
 	default: // denied
@@ -139,7 +138,7 @@ func (e *Evaluation) decideEnforced() (result, error) {
 	h.countByKind(e, &d)
 	switch {
 	case d.Reason == engine.Abandoned:
-		return result{}, errAbandoned
+		return e.breakOff()
 	case d.Allowed && (e.Denied != nil || len(e.Debits) == 0 && len(e.places) == 0):
 		return e.passUnlessDenied(), nil
 	}
@@ -383,7 +382,7 @@ const (
 	Refused                   // it is over a limit, or its client is banned: 429, or 403 if it costs too much
 	challenged                // it is refused with a page that lets a browser earn a session
 	Denied                    // its API key or its tier is missing or wrong: 400, 401 or 403
-	queued                    // a browser waits for a place: 503 with a page that returns
+	postponed                 // a browser got no place in time, or Caddy is stopping: 503
 	tooEarly                  // its connection is not established yet: 425
 )
 
@@ -392,7 +391,7 @@ const (
 // most of them do.
 type result struct {
 	Outcome  outcome
-	Response *Response    // if Counted, Refused or challenged
-	Denial   *Denial      // if Denied
-	Ticket   *gate.Ticket // if queued
+	Response *Response // if Counted, Refused or challenged
+	Denial   *Denial   // if Denied
+	Waiting  int64     // requests in the line, if postponed
 }

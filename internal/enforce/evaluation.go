@@ -40,6 +40,7 @@ type Evaluation struct {
 	Keys      []byte   // the text of all keys
 	texts     Texts    // for the values of header fields
 	RefusedBy *Policy  // the limit that refuses the request regardless of counts; or nil
+	broken    error    // why its body couldn't be read before it waited; or nil
 	Denied    *Denial  // why a zone denies the request, regardless of other zones; or nil
 }
 
@@ -68,7 +69,7 @@ func (e *Evaluation) Release() {
 		e.Credentials = Credentials{}
 	}
 	e.unpeekBody()
-	e.Http, e.Repl, e.Vars, e.Denied, e.open, e.timing = nil, nil, nil, nil, nil, nil
+	e.Http, e.Repl, e.Vars, e.Denied, e.open, e.timing, e.broken = nil, nil, nil, nil, nil, nil, nil
 	e.Handler, e.RefusedBy, e.Client, e.Subject, e.TrapBan = nil, nil, nil, nil, 0
 	e.trapped, e.Allowed, e.Dry = false, false, false
 	e.Keys = e.Keys[:0]

@@ -113,6 +113,9 @@ func (h *Handler) provisionMeters(z *Zone, set *LimitSet) {
 
 // Cleanup undoes ProvisionMetrics.
 func (h *Handler) Cleanup() error {
+	if h.ends != nil {
+		h.ends()
+	}
 	for _, config := range h.reported {
 		if err := config.Release(); err != nil {
 			return err

@@ -97,6 +97,15 @@ func (e *Evaluation) peekBody(wanted bool) error {
 	return nil
 }
 
+// hear reads the body of a request over HTTP/1 that is about to wait, if it is short: net/http notices
+// only then that a client goes away. The result is false if the body can't be read.
+func (e *Evaluation) hear() bool {
+	if r := e.Http; r.ProtoMajor == 1 && hasBody(r) && r.ContentLength <= DefaultReadBody {
+		_, _, e.broken = e.readAhead(DefaultReadBody)
+	}
+	return e.broken == nil
+}
+
 // anyMatch reports whether any of some matcher sets matches a request. If that depends on a body too
 // long to be read, it is as inDoubt says.
 func anyMatch(sets caddyhttp.MatcherSets, r *http.Request, inDoubt bool) (bool, error) {

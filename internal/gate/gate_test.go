@@ -29,14 +29,14 @@ func TestSoManyAreUnderWay(t *testing.T) {
 	if _, err := g.Enter(t.Context(), "another", r, nil); err != nil {
 		t.Errorf("another key: got %v", err)
 	}
-	g.Leave("key", r)
+	g.Leave("key")
 	if _, err := enter(t, g, r); err != nil {
 		t.Errorf("after one has left: got %v", err)
 	}
 	for range 3 {
-		g.Leave("key", r)
+		g.Leave("key")
 	}
-	g.Leave("another", r)
+	g.Leave("another")
 	if n := g.Len(); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
@@ -56,14 +56,14 @@ func TestOthersWaitInLine(t *testing.T) {
 				}
 				came = append(came, i)
 				time.Sleep(time.Second)
-				g.Leave("key", r)
+				g.Leave("key")
 			}()
 			synctest.Wait()
 		}
 		if _, err := enter(t, g, r); !errors.Is(err, ErrFull) {
 			t.Errorf("the line is full: got %v", err)
 		}
-		g.Leave("key", r)
+		g.Leave("key")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(came) != 3 || came[0] != 0 || came[1] != 1 || came[2] != 2 {
@@ -87,10 +87,15 @@ func TestWaitingEnds(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := g.Enter(ctx, "key", r, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := g.Enter(ctx, "key", r, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("a client that leaves: got %v", err)
 		}
-		g.Leave("key", r)
+		stop := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(stop) })
+		if _, err := g.Enter(t.Context(), "key", r, stop); !errors.Is(err, context.Canceled) {
+			t.Errorf("Caddy stops: got %v", err)
+		}
+		g.Leave("key")
 		if n := g.Len(); n != 0 || waiting.Load() != 0 {
 			t.Errorf("%d keys and %d that wait are left", n, waiting.Load())
 		}
@@ -117,13 +122,13 @@ func TestAnotherRule(t *testing.T) {
 			if came.Load() {
 				t.Errorf("it has come with %d under way", 3-i)
 			}
-			g.Leave("key", narrow)
+			g.Leave("key")
 		}
 		synctest.Wait()
 		if !came.Load() {
 			t.Error("it hasn't come")
 		}
-		g.Leave("key", narrow)
+		g.Leave("key")
 	})
 }
 
@@ -170,7 +175,7 @@ func TestPlacesAreNeitherLostNorDoubled(t *testing.T) {
 						}
 						time.Sleep(time.Duration(random.IntN(10)) * time.Millisecond)
 						under.Add(-1)
-						g.Leave("key", r)
+						g.Leave("key")
 					}
 					cancel()
 					time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond)
@@ -184,103 +189,81 @@ func TestPlacesAreNeitherLostNorDoubled(t *testing.T) {
 	})
 }
 
-// A client that leaves with a ticket keeps its position, and its free place, for a while.
-func TestTicketsKeepPositions(t *testing.T) {
+// A config with a higher number lets those in that wait already, in their order.
+func TestARuleWithMoreRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, r := new(Gate), Rule{Most: 1, Wait: time.Second, Queue: 3}
-		if _, err := enter(t, g, r); err != nil {
+		g, narrow := new(Gate), Rule{Most: 1, Wait: time.Hour, Queue: 9}
+		if _, err := enter(t, g, narrow); err != nil {
 			t.Fatal(err)
 		}
-		stand := func(ticket *Ticket, position int) {
-			t.Helper()
-			if _, err := g.Enter(t.Context(), "key", r, ticket); err != ErrAway || ticket.ID == "" || ticket.Position != position {
-				t.Errorf("got %v, %+v, want position %d", err, ticket, position)
-			}
+		var came atomic.Int64
+		for range 2 {
+			go func() {
+				if _, err := g.Enter(context.Background(), "key", narrow, nil); err == nil {
+					came.Add(1)
+				}
+			}()
 		}
-		first, second := new(Ticket), new(Ticket)
-		stand(first, 1)
-		stand(second, 2)
-		for range 30 { // both return again and again
-			time.Sleep(Away / 4)
-			stand(second, 2)
-			time.Sleep(Away / 4)
-			stand(first, 1)
+		synctest.Wait()
+		if _, err := enter(t, g, Rule{Most: 3}); !errors.Is(err, ErrFull) {
+			t.Errorf("a request that overtakes others: got %v", err)
 		}
-		foreign := &Ticket{ID: first.ID}
-		if _, err := g.Enter(t.Context(), "another", r, foreign); err != nil || foreign.ID != "" {
-			t.Errorf("a ticket of another key: %v, %+v", err, foreign)
+		synctest.Wait()
+		if n := came.Load(); n != 2 {
+			t.Errorf("%d have come, want 2", n)
 		}
-		g.Leave("another", r)
-		if _, err := g.Enter(t.Context(), "key", Rule{Most: 1}, nil); err != ErrFull {
-			t.Errorf("somebody passes the line: %v", err)
+		for range 3 {
+			g.Leave("key")
 		}
-		g.Leave("key", r)
-		time.Sleep(Held / 2)
-		if _, err := g.Enter(t.Context(), "key", r, second); err != ErrAway || second.Position != 1 {
-			t.Errorf("the second comes before the first: %v, %+v", err, second)
-		}
-		if _, err := g.Enter(t.Context(), "key", r, first); err != nil {
-			t.Errorf("the first, whose turn it is: %v", err)
-		}
-		g.Leave("key", r) // it's the turn of the second, which stays away
-		time.Sleep(Held - time.Millisecond)
-		if _, err := g.Enter(t.Context(), "key", Rule{Most: 1}, nil); err != ErrFull {
-			t.Errorf("the place of the second is given away: %v", err)
-		}
-		time.Sleep(time.Second)
-		if n, more := g.Len(), waiting.Load(); n != 0 || more != 0 || len(g.away) != 0 {
-			t.Errorf("%d keys, %d waiting and %d tickets are left", n, more, len(g.away))
-		}
-		if _, err := enter(t, g, r); err != nil {
-			t.Errorf("after all have gone: %v", err)
-		}
-		g.Leave("key", r)
 	})
 }
 
-// Whatever clients with and without tickets do, no place and no position is left behind, and never
-// are too many in.
-func TestTicketsLeaveNothingBehind(t *testing.T) {
+// Nobody present waits while a place is free, whoever aborts and leaves; never are too many in; and
+// clients that aborted hold nothing back.
+func TestWhoeverWaitsIsPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, r := new(Gate), Rule{Most: 3, Wait: 300 * time.Millisecond, Queue: 20}
-		var all sync.WaitGroup
-		var in, admitted, away atomic.Int64
-		for range 60 {
-			all.Go(func() {
-				var ticket *Ticket
-				if rand.N(3) > 0 {
-					ticket = new(Ticket)
+		g, r := new(Gate), Rule{Most: 3, Wait: 5 * time.Second, Queue: 40}
+		seed := rand.Uint64()
+		random := rand.New(rand.NewPCG(seed, 1)) // used by one goroutine
+		var in, present, admitted, aborted, late atomic.Int64
+		for step := range 3000 {
+			patience, stay := time.Duration(random.IntN(2000))*time.Millisecond, time.Duration(random.IntN(400))*time.Millisecond
+			honest := step%4 == 0
+			go func() {
+				ctx := context.Background()
+				if !honest {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, patience)
+					defer cancel()
 				}
-				for range 40 {
-					ctx, cancel := context.WithTimeout(t.Context(), rand.N(600*time.Millisecond))
-					_, err := g.Enter(ctx, "key", r, ticket)
-					cancel()
-					if errors.Is(err, ErrAway) {
-						away.Add(1)
-					}
-					if err == nil {
-						admitted.Add(1)
-						if n := in.Add(1); n > r.Most {
-							t.Errorf("%d are in", n)
-						}
-						time.Sleep(rand.N(200 * time.Millisecond))
-						in.Add(-1)
-						g.Leave("key", r)
-					}
-					if ticket != nil && rand.N(8) == 0 {
-						ticket = new(Ticket) // never returns
-					}
-					time.Sleep(rand.N(3 * time.Second))
+				present.Add(1)
+				n, err := g.Enter(ctx, "key", r, nil)
+				present.Add(-1)
+				switch {
+				case errors.Is(err, context.Canceled):
+					aborted.Add(1)
+				case err != nil && n > 0:
+					late.Add(1)
+				case err == nil:
+					admitted.Add(1)
+					in.Add(1)
+					time.Sleep(stay)
+					in.Add(-1)
+					g.Leave("key")
 				}
-			})
+			}()
+			synctest.Wait()
+			if n, waits := in.Load(), present.Load(); n > r.Most || waits > 0 && n < r.Most || int(waits) != g.Waiting() {
+				t.Fatalf("seed %d, step %d: %d are in, %d are present and %d hold positions", seed, step, n, waits, g.Waiting())
+			}
+			time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
 		}
-		all.Wait()
-		time.Sleep(Away + time.Second)
-		if n, more := g.Len(), waiting.Load(); n != 0 || more != 0 || len(g.away) != 0 {
-			t.Errorf("%d keys, %d waiting and %d tickets are left", n, more, len(g.away))
+		time.Sleep(time.Minute)
+		if n, waits := g.Len(), waiting.Load(); n != 0 || waits != 0 || present.Load() != 0 {
+			t.Errorf("seed %d: %d keys and %d waiting are left", seed, n, waits)
 		}
-		if admitted.Load() == 0 || away.Load() == 0 {
-			t.Errorf("%d were let in, and %d left with a ticket", admitted.Load(), away.Load())
+		if admitted.Load() < 300 || aborted.Load() < 300 {
+			t.Errorf("seed %d: %d were let in, %d aborted, %d were late", seed, admitted.Load(), aborted.Load(), late.Load())
 		}
 	})
 }

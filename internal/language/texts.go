@@ -19,7 +19,7 @@ type Texts struct {
 	Lead      string // the reason, without blame
 	Come      string // when to come back; %s is the result of Texts.Wait
 	Never     string // that waiting doesn't help
-	Line      string // the position in a line, %s, and that the page continues by itself
+	Line      string // how many requests wait in the line, %s, and that the page continues by itself
 	Now       string // that the time is over
 	Again     string // for a link and a button
 	Reference string // introduces the reference

@@ -28,7 +28,8 @@ var refusedTemplate = template.Must(template.New("refused").Parse(
 	strings.NewReplacer("STYLE", refusedCSS, "SCRIPT", refusedJS).Replace(refusedHTML)))
 
 // Refused is the page of the refused requests of a site. It says when to return, counts down to
-// that, and works without JavaScript. A browser that waits in a line gets it with its position. It may be used from any number of goroutines, and must not be
+// that, and works without JavaScript. A browser that waited in a line in
+// vain gets it with how many wait. It may be used from any number of goroutines, and must not be
 // copied after first use.
 type Refused struct {
 	Site Site
@@ -60,14 +61,14 @@ func (p *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, 
 	return to, nil
 }
 
-// AppendLine appends the page of a request that waits in a line, as [Refused.Append] does. The
-// browser must request the page again.
-func (p *Refused) AppendLine(to []byte, texts *language.Texts, position int) ([]byte, error) {
+// AppendLine appends the page of a request that waited in a line in vain, as [Refused.Append] does.
+// The browser must request the page again.
+func (p *Refused) AppendLine(to []byte, texts *language.Texts, waiting int64) ([]byte, error) {
 	layout, err := p.layout(layoutKey{texts: texts, queued: true})
 	if err != nil {
 		return nil, fmt.Errorf("page: line: %w", err)
 	}
-	return append(strconv.AppendInt(append(to, layout[0]...), int64(position), 10), layout[1]...), nil
+	return append(strconv.AppendInt(append(to, layout[0]...), waiting, 10), layout[1]...), nil
 }
 
 // layoutKey holds the parameters of a layout, besides the site, the time and the reference.
@@ -91,14 +92,14 @@ func (p *Refused) layout(key layoutKey) ([]string, error) {
 		Texts         *language.Texts
 		Title         string
 		Site          Site
-		Before, After string // around the time, in the sentence about returning, or the position
+		Before, After string // around the time, in the sentence about returning, or the number that wait
 		Seconds, Wait string
-		Place         string // position in a line
+		Waiting       string // how many wait in the line
 		Reference     Reference
 	}{Texts: key.texts, Title: key.texts.Title, Site: Site{Name: name, Contact: contact}}
 	data.Before, data.After, _ = strings.Cut(key.texts.Come, "%s")
 	if key.queued {
-		data.Title, data.Place = key.texts.Moment, gap
+		data.Title, data.Waiting = key.texts.Moment, gap
 		data.Before, data.After, _ = strings.Cut(key.texts.Line, "%s")
 	}
 	if key.waits {

@@ -114,7 +114,7 @@ func TestPagesOfOneSite(t *testing.T) {
 	}
 }
 
-// The page of a line has the position in every language, and neither a countdown nor a script.
+// The page of a line says how many wait in every language, and neither a countdown nor a script.
 func TestPageOfALine(t *testing.T) {
 	p := Refused{Site: Site{Name: "Example"}}
 	for _, texts := range language.All() {

@@ -1,0 +1,88 @@
+package enforce
+
+import (
+	"context"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/gate"
+)
+
+// This file ends what would keep Caddy from stopping: without a grace period it waits for requests
+// for ever, before it stops other apps and cancels their contexts.
+
+// OnShutdown registers f to be called when the server of a handler that is being provisioned begins
+// to shut down: after shutdown_delay, and when another config has replaced its own.
+func OnShutdown(ctx caddy.Context, f func()) {
+	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
+		server.RegisterOnShutdown(f)
+	}
+}
+
+// waits are the waiting requests of all configs. They go on at a reload, since the next config has
+// begun by then. They end when no handler is left on a server that isn't shutting down.
+var waits waiters
+
+type waiters struct {
+	mu       sync.Mutex
+	handlers int
+	ended    chan struct{} // closed while there are no handlers; nil before the first one
+}
+
+// begin notes a handler. The result notes its end, once.
+func (w *waiters) begin() (end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.handlers++; w.handlers == 1 {
+		w.ended = make(chan struct{})
+	}
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.handlers--; w.handlers == 0 {
+			close(w.ended)
+		}
+	})
+}
+
+// end returns a channel that is closed when waiting requests must end.
+func (w *waiters) end() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended
+}
+
+// Serve notes that the handler may make requests wait, until its server begins to shut down.
+func (h *Handler) Serve(ctx caddy.Context) error {
+	h.ends = waits.begin()
+	OnShutdown(ctx, h.ends)
+	return nil
+}
+
+// awaitPlace enters a gate. If the request must wait, it does so only while its client is there.
+func (e *Evaluation) awaitPlace(g *gate.Gate, key string, r gate.Rule) (int64, error) {
+	now := r
+	now.Wait = 0
+	n, err := g.Enter(e.Http.Context(), key, now, nil)
+	if err == nil || r.Wait <= 0 {
+		return n, err
+	}
+	if !e.hear() {
+		return 0, context.Canceled
+	}
+	return g.Enter(e.Http.Context(), key, r, waits.end())
+}
+
+// breakOff returns the result of a request that waits no longer: its client has gone, or Caddy is
+// stopping.
+func (e *Evaluation) breakOff() (result, error) {
+	switch {
+	case e.broken != nil:
+		return result{}, e.broken
+	case e.Http.Context().Err() != nil:
+		return result{}, errAbandoned
+	}
+	return result{Outcome: postponed, Waiting: 1}, nil
+}
