@@ -57,6 +57,7 @@ func (h *Handler) evaluate(r *http.Request) (result, passage, error) {
 	defer e.Release()
 	on := passage{}
 	result, err := e.Decide()
+	e.countRequest(result, err)
 	if err != nil {
 		return result, on, err
 	}
@@ -307,6 +308,7 @@ func (e *Evaluation) decline(z *Zone) {
 	z.Meter.Requests.Inc()
 	if e.Denied == nil {
 		z.Meter.Declined.Inc()
+		z.Past.Refuse(history.Key{}, history.OverLimit)
 	}
 }
 

@@ -17,11 +17,15 @@ import (
 
 // This file counts requests for the history.
 
-// ProvisionHistory makes the history count the zones and limits.
+// ProvisionHistory makes the history count the requests, the zones and the limits.
 func (h *Handler) ProvisionHistory(caddy.Context) error {
+	for _, z := range h.Zones {
+		z.requests = &h.Requests
+	}
 	if h.App.Ledger == nil {
 		return nil
 	}
+	h.Requests.past = h.App.Ledger.Meter(history.Requests)
 	for _, z := range h.Zones {
 		z.Past = h.App.Ledger.Meter(storage.Series{Zone: z.Name})
 		for _, set := range z.Sets() {
@@ -59,15 +63,84 @@ func (e *Evaluation) remember(d *engine.Decision) {
 }
 
 func rememberIn(m *history.Meter, key history.Key, cost int64, d *engine.Decision) {
-	switch {
-	case d.Allowed:
+	if d.Allowed {
 		m.Allow(key, cost)
-	case d.Reason == engine.Banned:
-		m.Refuse(key, history.Banned)
-	case d.Reason == engine.Blocked:
-		m.Refuse(key, history.Blocked)
-	default:
-		m.Refuse(key, history.OverLimit)
+	} else {
+		m.Refuse(key, refusalOf(d.Reason))
+	}
+}
+
+func refusalOf(why engine.Reason) history.Refusal {
+	switch why {
+	case engine.Banned:
+		return history.Banned
+	case engine.Blocked:
+		return history.Blocked
+	}
+	return history.OverLimit
+}
+
+// Requests counts the requests of a handler, each once: what zones decide about them is counted by
+// zone.
+type Requests struct {
+	meter.Requests
+	past *history.Meter // nil if there is no history
+}
+
+// requestVar is the request variable that says whether handlers have let the request in so far.
+const requestVar = "rate_limit.let_in"
+
+// countRequest counts the request when the first handler has decided about it. A request that a later
+// handler doesn't let in is no longer let in, and what error routes do about it counts for nothing.
+func (e *Evaluation) countRequest(of result, err error) {
+	m, why := &e.Handler.Requests, of.reason(err)
+	letIn, again := e.Vars[requestVar].(bool)
+	if again && (!letIn || why == 0) {
+		return
+	}
+	e.Vars[requestVar] = why == 0
+	if !again {
+		m.Received.Inc()
+	}
+	if why == 0 {
+		m.past.Allow(history.Key{}, 1)
+		return
+	}
+	m.NotLetIn(why)
+	if again {
+		m.past.Retract()
+	}
+	if meter.IsRefusal(why) {
+		m.past.Refuse(history.Key{}, refusalOf(why))
+	}
+}
+
+// reason returns why a request isn't let in, or 0.
+func (r result) reason(err error) engine.Reason {
+	switch {
+	case err == errAbandoned:
+		return engine.Abandoned
+	case err != nil:
+		return meter.Failed
+	}
+	switch r.Outcome {
+	case Refused, challenged:
+		return r.Response.Refusal.Reason
+	case Denied:
+		return meter.Denied
+	case queued:
+		return meter.Queued
+	case tooEarly:
+		return meter.TooEarly
+	}
+	return 0
+}
+
+// wouldRefuse counts a request that shadow limits would have refused.
+func (m *Requests) wouldRefuse() {
+	if m != nil {
+		m.WouldRefuse.Inc()
+		m.past.WouldRefuse(history.Key{})
 	}
 }
 
@@ -81,6 +154,7 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 	if err := meter.Register(ctx.GetMetricsRegistry(), instance.Collectors...); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
+	h.Requests.Requests = meter.NewRequests()
 	for _, z := range h.Zones {
 		z.Meter = meter.NewZone(z.Name)
 		if z.RefusesNothing || slices.ContainsFunc(z.Sets(), func(s *LimitSet) bool { return len(s.Shadows) > 0 }) {

@@ -189,13 +189,17 @@ func (e *Evaluation) ShadowVerdicts() *ShadowVerdicts {
 	return v
 }
 
-// WouldRefuse notes that a limit would have refused the request. It counts the request once per
-// zone.
+// WouldRefuse notes that a limit would have refused the request. It counts the request once, and once
+// per zone.
 func (v *ShadowVerdicts) WouldRefuse(by *Policy) {
 	v.mu.Lock()
 	first := !slices.ContainsFunc(v.refusedBy, func(p *Policy) bool { return p.Zone == by.Zone })
 	v.refusedBy = append(v.refusedBy, by)
+	alone := len(v.refusedBy) == 1
 	v.mu.Unlock()
+	if alone {
+		by.Zone.requests.wouldRefuse()
+	}
 	if first {
 		by.Zone.Meter.WouldRefuse.Inc()
 		by.Zone.Past.WouldRefuse(history.Key{})
