@@ -159,7 +159,7 @@ type Zone struct {
 	Meter meter.Zone
 	Past  *history.Meter // for the history; nil if there is none
 
-	requests *Requests // of its handler
+	requests *history.Meter // of its handler
 }
 
 // IsEnforced reports whether the zone enforces any limit.

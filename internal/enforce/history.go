@@ -19,14 +19,12 @@ import (
 
 // ProvisionHistory makes the history count the requests, the zones and the limits.
 func (h *Handler) ProvisionHistory(caddy.Context) error {
-	for _, z := range h.Zones {
-		z.requests = &h.Requests
-	}
 	if h.App.Ledger == nil {
 		return nil
 	}
 	h.Requests.past = h.App.Ledger.Meter(history.Requests)
 	for _, z := range h.Zones {
+		z.requests = h.Requests.past
 		z.Past = h.App.Ledger.Meter(storage.Series{Zone: z.Name})
 		for _, set := range z.Sets() {
 			for _, p := range set.All() {
@@ -66,19 +64,12 @@ func rememberIn(m *history.Meter, key history.Key, cost int64, d *engine.Decisio
 	if d.Allowed {
 		m.Allow(key, cost)
 	} else {
-		m.Refuse(key, refusalOf(d.Reason))
+		m.Refuse(key, refusals[d.Reason])
 	}
 }
 
-func refusalOf(why engine.Reason) history.Refusal {
-	switch why {
-	case engine.Banned:
-		return history.Banned
-	case engine.Blocked:
-		return history.Blocked
-	}
-	return history.OverLimit
-}
+// refusals are the reasons of the engine and the handler in the history.
+var refusals = [meter.Failed + 1]history.Refusal{engine.Blocked: history.Blocked, engine.Banned: history.Banned}
 
 // Requests counts the requests of a handler, each once: what zones decide about them is counted by
 // zone.
@@ -111,7 +102,7 @@ func (e *Evaluation) countRequest(of result, err error) {
 		m.past.Retract()
 	}
 	if meter.IsRefusal(why) {
-		m.past.Refuse(history.Key{}, refusalOf(why))
+		m.past.Refuse(history.Key{}, refusals[why])
 	}
 }
 
@@ -122,26 +113,10 @@ func (r result) reason(err error) engine.Reason {
 		return engine.Abandoned
 	case err != nil:
 		return meter.Failed
-	}
-	switch r.Outcome {
-	case Refused, challenged:
+	case r.Outcome == Refused || r.Outcome == challenged:
 		return r.Response.Refusal.Reason
-	case Denied:
-		return meter.Denied
-	case queued:
-		return meter.Queued
-	case tooEarly:
-		return meter.TooEarly
 	}
-	return 0
-}
-
-// wouldRefuse counts a request that shadow limits would have refused.
-func (m *Requests) wouldRefuse() {
-	if m != nil {
-		m.WouldRefuse.Inc()
-		m.past.WouldRefuse(history.Key{})
-	}
+	return [...]engine.Reason{Denied: meter.Denied, queued: meter.Queued, tooEarly: meter.TooEarly}[r.Outcome]
 }
 
 // The next functions count requests for the metrics.
@@ -157,6 +132,7 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 	h.Requests.Requests = meter.NewRequests()
 	for _, z := range h.Zones {
 		z.Meter = meter.NewZone(z.Name)
+		z.Meter.Request = h.Requests.WouldRefuse
 		if z.RefusesNothing || slices.ContainsFunc(z.Sets(), func(s *LimitSet) bool { return len(s.Shadows) > 0 }) {
 			z.Meter.HasShadow(z.Name)
 		}

@@ -195,10 +195,11 @@ func (v *ShadowVerdicts) WouldRefuse(by *Policy) {
 	v.mu.Lock()
 	first := !slices.ContainsFunc(v.refusedBy, func(p *Policy) bool { return p.Zone == by.Zone })
 	v.refusedBy = append(v.refusedBy, by)
-	alone := len(v.refusedBy) == 1
+	request := len(v.refusedBy) == 1
 	v.mu.Unlock()
-	if alone {
-		by.Zone.requests.wouldRefuse()
+	if request {
+		by.Zone.Meter.Request.Inc()
+		by.Zone.requests.WouldRefuse(history.Key{})
 	}
 	if first {
 		by.Zone.Meter.WouldRefuse.Inc()

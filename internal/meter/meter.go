@@ -90,6 +90,7 @@ type Zone struct {
 	Declined    counter // refused
 	ByMemory    counter // decided by memory alone
 	WouldRefuse counter // refused by shadow limits only
+	Request     counter // the same, but each request once in all zones
 
 	settled [2]counter // of requests that didn't count, and of those that did
 	process prometheus.Observer
