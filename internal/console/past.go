@@ -20,7 +20,8 @@ func (c console) history() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [zone]",
 		Short: "Shows what was decided in the past, and who used most",
-		Long: `Shows what was decided in the past, in all zones or in one, and who used most.
+		Long: `Shows the requests of the past, each counted once, or what one zone decided
+about them; and who used most.
 Minutes are kept for 48 hours, hours for 90 days, and days for two years.`,
 		Example:           "  caddy rate-limit history login --since 24h --by hour",
 		Args:              cobra.MaximumNArgs(1),
@@ -46,7 +47,7 @@ Minutes are kept for 48 hours, hours for 90 days, and days for two years.`,
 		if err != nil {
 			return err
 		}
-		return s.showHistory(past)
+		return s.showHistory(past, q.Zone)
 	})
 }
 
@@ -68,7 +69,7 @@ func duration(flag, value string) (time.Duration, error) {
 	return d, nil
 }
 
-func (s *session) showHistory(past operator.History) error {
+func (s *session) showHistory(past operator.History, zone string) error {
 	if s.json {
 		if err := s.writeJSON(past); err != nil {
 			return err
@@ -82,13 +83,16 @@ func (s *session) showHistory(past operator.History) error {
 	}
 	writeTable(s.out, s.colored, []column[operator.HistoryPoint]{
 		{"FROM", func(p operator.HistoryPoint) cell { return text(p.At.Local().Format("2006-01-02 15:04")) }},
-		{"ALLOWED", func(p operator.HistoryPoint) cell { return figure(p.Allowed) }},
+		{map[bool]string{true: "LET IN", false: "ALLOWED"}[zone == ""], func(p operator.HistoryPoint) cell { return figure(p.Allowed) }},
 		{"REFUSED", func(p operator.HistoryPoint) cell { return alarm(p.Refused) }},
 		{"BANNED", func(p operator.HistoryPoint) cell { return alarm(p.Banned) }},
 		{"WOULD REFUSE", func(p operator.HistoryPoint) cell { return figure(p.WouldRefuse) }},
 		{"UNITS", func(p operator.HistoryPoint) cell { return figure(p.Units) }},
 		{"KEYS", func(p operator.HistoryPoint) cell { return figure(p.Keys) }},
 	}, past.Points)
+	if older := past.Older(); older != "" {
+		s.printf("\n%s", older)
+	}
 	if len(past.Heaviest) > 0 {
 		s.printf("\nThose who wanted most:")
 		writeTable(s.out, s.colored, []column[operator.Heavy]{
@@ -97,8 +101,8 @@ func (s *session) showHistory(past operator.History) error {
 			{"TAG", func(h operator.Heavy) cell { return text(h.Tag) }},
 			{"KEY", func(h operator.Heavy) cell { return named(h.Client, h.Text, h.Tag) }},
 			{"WANTED", func(h operator.Heavy) cell { return figure(h.Units + h.Refused) }},
-			{"UNITS", func(h operator.Heavy) cell { return figure(h.Units) }},
-			{"REFUSED", func(h operator.Heavy) cell { return alarm(h.Refused) }},
+			{"UNITS", func(h operator.Heavy) cell { return estimated(figure(h.Units), h.Estimate(h.UnitsError)) }},
+			{"REFUSED", func(h operator.Heavy) cell { return estimated(alarm(h.Refused), h.Estimate(h.RefusedError)) }},
 		}, past.Heaviest)
 	}
 	return nil

@@ -24,8 +24,8 @@ from the history.
 
 Units of API keys are counted exactly, for two years; a Caddy that is killed
 loses those of its last minute. Of other keys the history has the 20 that wanted
-most of each limit and hour, for 7 days: a lower bound, and of limits with
-more than some hundred requests a minute an estimate.`,
+most of each limit and hour, for 7 days: an estimate from a sample, which is
+right to the given percentage in 19 of 20 cases; 0 % if all were examined.`,
 		Example: "  caddy rate-limit usage --key acme\n  caddy rate-limit usage --key acme --month 2026-11 --format csv >> acme.csv",
 		Args:    cobra.NoArgs,
 	}
@@ -84,8 +84,10 @@ func (s *session) showUsage(used operator.Usage) error {
 		{"DAY", func(d operator.UsageDay) cell { return text(d.Day) }},
 		{"ZONE", func(d operator.UsageDay) cell { return text(d.Zone) }},
 		{"LIMIT", func(d operator.UsageDay) cell { return text(d.Limit) }},
-		{"UNITS", func(d operator.UsageDay) cell { return figure(d.Units) }},
-		{"REFUSED", func(d operator.UsageDay) cell { return alarm(d.Refused) }},
+		{"UNITS", func(d operator.UsageDay) cell { return estimated(figure(d.Units), d.Estimate(d.UnitsError)) }},
+		{"REFUSED", func(d operator.UsageDay) cell {
+			return estimated(alarm(d.Refused), d.Estimate(d.RefusedError))
+		}},
 	}, used.Days)
 	among := ""
 	if strings.HasPrefix(used.Client, string(operator.KeyText)+":") {
@@ -96,11 +98,20 @@ func (s *session) showUsage(used operator.Usage) error {
 	return nil
 }
 
+// estimated adds to a number that it is an estimate.
+func estimated(number cell, estimate string) cell {
+	if estimate != "" {
+		number.text += " (" + estimate + ")"
+	}
+	return number
+}
+
 // writeUsageCSV prints a line for each day and limit, after a line with the names of columns.
 func (s *session) writeUsageCSV(used operator.Usage) error {
-	rows := [][]string{{"day", "zone", "limit", "units", "refused"}}
+	rows := [][]string{{"day", "zone", "limit", "units", "refused", "exact", "units_error_percent", "refused_error_percent"}}
 	for _, d := range used.Days {
-		rows = append(rows, []string{d.Day, printable(d.Zone), printable(d.Limit), strconv.FormatInt(d.Units, 10), strconv.FormatInt(d.Refused, 10)})
+		rows = append(rows, []string{d.Day, printable(d.Zone), printable(d.Limit), strconv.FormatInt(d.Units, 10), strconv.FormatInt(d.Refused, 10),
+			strconv.FormatBool(d.Exact), strconv.FormatInt(d.UnitsError, 10), strconv.FormatInt(d.RefusedError, 10)})
 	}
 	return csv.NewWriter(s.out).WriteAll(rows)
 }

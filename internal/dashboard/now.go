@@ -45,8 +45,8 @@ func loadNow(v *visit) (any, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	p.Totals = p.Status.Requests
 	for _, zone := range p.Zones {
-		p.Totals.Add(zone.Counts)
 		if zone.Name == v.r.URL.Query().Get("zone") {
 			p.Zone = zone.Name
 		}
@@ -74,11 +74,14 @@ func (v *visit) lastMinutes(p *nowPage) {
 		return
 	}
 	p.Plot.Points = densePoints(h, from, to)
+	if p.Zone != "" {
+		h, err = v.d.options.Service.History(v.r.Context(), operator.HistoryQuery{From: from, To: to, Resolution: 60})
+	}
 	for i := range p.Plot.Points {
 		p.Plot.Points[i].Allowed /= 60
 		p.Plot.Points[i].Refused /= 60
 	}
-	if n := len(h.Points); n > 0 && h.Points[n-1].At.After(to.Add(-3*time.Minute)) {
+	if n := len(h.Points); err == nil && n > 0 && h.Points[n-1].At.After(to.Add(-3*time.Minute)) {
 		c := h.Points[n-1].Counts
 		p.Known = true
 		p.Rates = rates{float64(c.Allowed) / 60, float64(c.Refused) / 60, float64(c.Banned) / 60, float64(c.WouldRefuse) / 60}

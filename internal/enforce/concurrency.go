@@ -80,6 +80,7 @@ func (e *Evaluation) tryPlaces(v *ShadowVerdicts) {
 		}
 		if !e.isCounted(c.Policy.Zone) {
 			c.Policy.Zone.Meter.Requests.Inc()
+			c.Policy.Zone.Past.Allow(history.Key{}, 0)
 		}
 		c.Policy.Meter.WouldRefuse.Inc()
 		v.WouldRefuse(c.Policy)
@@ -171,6 +172,7 @@ func (e *Evaluation) takePlaces() []place {
 		p.Policy.Meter.Allowed.Inc()
 		if !e.isCounted(p.Policy.Zone) {
 			p.Policy.Zone.Meter.Requests.Inc()
+			p.Policy.Zone.Past.Allow(history.Key{}, 0)
 		}
 	}
 	return slices.Clone(e.places)

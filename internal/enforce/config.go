@@ -106,6 +106,7 @@ type Handler struct {
 	Banned           *Policy // stands for a limit when a banned client is refused
 	BannedByOperator *Policy // the same for a client that an operator has banned
 	Statements       meter.Rules
+	Requests         Requests
 	None             meter.Zone // of requests in no zone
 
 	reported []meter.Config // reported to metrics
@@ -160,6 +161,8 @@ type Zone struct {
 	log   atomic.Pointer[instance.RefusalLog]
 	Meter meter.Zone
 	Past  *history.Meter // for the history; nil if there is none
+
+	requests *history.Meter // of its handler
 }
 
 // IsEnforced reports whether the zone enforces any limit.

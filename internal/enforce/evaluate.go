@@ -56,6 +56,7 @@ func (h *Handler) evaluate(r *http.Request) (result, passage, error) {
 	defer e.Release()
 	on := passage{}
 	result, err := e.Decide()
+	e.countRequest(result, err)
 	if err != nil {
 		return result, on, err
 	}
@@ -314,6 +315,7 @@ func (e *Evaluation) decline(z *Zone) {
 	z.Meter.Requests.Inc()
 	if e.Denied == nil {
 		z.Meter.Declined.Inc()
+		z.Past.Refuse(history.Key{}, history.OverLimit)
 	}
 }
 

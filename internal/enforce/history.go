@@ -16,12 +16,14 @@ import (
 
 // This file counts requests for the history.
 
-// ProvisionHistory makes the history count the zones and limits.
+// ProvisionHistory makes the history count the requests, the zones and the limits.
 func (h *Handler) ProvisionHistory(caddy.Context) error {
 	if h.App.Ledger == nil {
 		return nil
 	}
+	h.Requests.past = h.App.Ledger.Meter(history.Requests)
 	for _, z := range h.Zones {
+		z.requests = h.Requests.past
 		z.Past = h.App.Ledger.Meter(storage.Series{Zone: z.Name})
 		for _, set := range z.Sets() {
 			for _, p := range set.All() {
@@ -58,16 +60,62 @@ func (e *Evaluation) remember(d *engine.Decision) {
 }
 
 func rememberIn(m *history.Meter, key history.Key, cost int64, d *engine.Decision) {
-	switch {
-	case d.Allowed:
+	if d.Allowed {
 		m.Allow(key, cost)
-	case d.Reason == engine.Banned:
-		m.Refuse(key, history.Banned)
-	case d.Reason == engine.Blocked:
-		m.Refuse(key, history.Blocked)
-	default:
-		m.Refuse(key, history.OverLimit)
+	} else {
+		m.Refuse(key, refusals[d.Reason])
 	}
+}
+
+// refusals are the reasons of the engine and the handler in the history.
+var refusals = [meter.Failed + 1]history.Refusal{engine.Blocked: history.Blocked, engine.Banned: history.Banned}
+
+// Requests counts the requests of a handler, each once: what zones decide about them is counted by
+// zone.
+type Requests struct {
+	meter.Requests
+	past *history.Meter // nil if there is no history
+}
+
+// requestVar is the request variable that says whether handlers have let the request in so far.
+const requestVar = "rate_limit.let_in"
+
+// countRequest counts the request when the first handler has decided about it. A request that a later
+// handler doesn't let in is no longer let in, and what error routes do about it counts for nothing.
+func (e *Evaluation) countRequest(of result, err error) {
+	m, why := &e.Handler.Requests, of.reason(err)
+	letIn, again := e.Vars[requestVar].(bool)
+	if again && (!letIn || why == 0) {
+		return
+	}
+	e.Vars[requestVar] = why == 0
+	if !again {
+		m.Received.Inc()
+	}
+	if why == 0 {
+		m.past.Allow(history.Key{}, 1)
+		return
+	}
+	m.NotLetIn(why)
+	if again {
+		m.past.Retract()
+	}
+	if meter.IsRefusal(why) {
+		m.past.Refuse(history.Key{}, refusals[why])
+	}
+}
+
+// reason returns why a request isn't let in, or 0.
+func (r result) reason(err error) engine.Reason {
+	switch {
+	case err == errAbandoned:
+		return engine.Abandoned
+	case err != nil:
+		return meter.Failed
+	case r.Outcome == Refused || r.Outcome == challenged:
+		return r.Response.Refusal.Reason
+	}
+	return [...]engine.Reason{Denied: meter.Denied, queued: meter.Queued, tooEarly: meter.TooEarly}[r.Outcome]
 }
 
 // The next functions count requests for the metrics.
@@ -80,8 +128,10 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 	if err := meter.Register(ctx.GetMetricsRegistry(), Collectors...); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
+	h.Requests.Requests = meter.NewRequests()
 	for _, z := range h.Zones {
 		z.Meter = meter.NewZone(z.Name)
+		z.Meter.Request = h.Requests.WouldRefuse
 		if z.RefusesNothing || slices.ContainsFunc(z.Sets(), func(s *LimitSet) bool { return len(s.Shadows) > 0 }) {
 			z.Meter.HasShadow(z.Name)
 		}

@@ -189,13 +189,18 @@ func (e *Evaluation) ShadowVerdicts() *ShadowVerdicts {
 	return v
 }
 
-// WouldRefuse notes that a limit would have refused the request. It counts the request once per
-// zone.
+// WouldRefuse notes that a limit would have refused the request. It counts the request once, and once
+// per zone.
 func (v *ShadowVerdicts) WouldRefuse(by *Policy) {
 	v.mu.Lock()
 	first := !slices.ContainsFunc(v.refusedBy, func(p *Policy) bool { return p.Zone == by.Zone })
 	v.refusedBy = append(v.refusedBy, by)
+	request := len(v.refusedBy) == 1
 	v.mu.Unlock()
+	if request {
+		by.Zone.Meter.Request.Inc()
+		by.Zone.requests.WouldRefuse(history.Key{})
+	}
 	if first {
 		by.Zone.Meter.WouldRefuse.Inc()
 		by.Zone.Past.WouldRefuse(history.Key{})

@@ -15,6 +15,21 @@ func Of(limit storage.Series, key storage.Key) storage.Series {
 	return storage.Series{Zone: limit.Zone, Limit: limit.Limit + "\x1f" + hex.EncodeToString(key[:])}
 }
 
+// Requests is the series of requests: handlers count each once, however many zones decide about it.
+// No zone can be asked for its limit, and earlier versions don't add it to those of zones.
+var Requests = storage.Series{Zone: "requests", Limit: "\x1frequests"}
+
+// Sampled returns the series of what the heaviest keys of a limit owe to a sample. Its Units and
+// Refused are those that sampled decisions stand for, its Blocked and WouldRefuse those that were not
+// all examined. Its Allowed and Banned are the low and the high part of the variance of Units.
+func Sampled(limit storage.Series) storage.Series {
+	return storage.Series{Zone: limit.Zone, Limit: limit.Limit + "\x1fsampled"}
+}
+
+// Others names, in [Of], all keys of a limit together that would have a series and for which there
+// was no room.
+var Others storage.Key
+
 // maxExact is the most keys that a ledger counts exactly, once for each limit: the first ones since
 // the process began. Each has a row of the history for an hour and a day.
 const maxExact = 2000
@@ -23,23 +38,24 @@ const maxExact = 2000
 type exact struct {
 	room *atomic.Int64 // how many keys of the ledger are counted
 
-	mu   sync.RWMutex
-	keys map[string]*used // guarded by mu
+	mu     sync.RWMutex
+	keys   map[string]*used // guarded by mu
+	others used             // the keys without room
 }
 
 // used is the use of a key since the last take.
 type used struct{ allowed, refused, units atomic.Int64 }
 
-// of returns the counts of a key, or nil if it isn't counted exactly.
+// of returns the counts of a key, which those without room share.
 func (x *exact) of(key Key) *used {
-	if !key.Lasting || x.room == nil {
-		return nil
-	}
 	x.mu.RLock()
 	u := x.keys[string(key.Text)]
 	x.mu.RUnlock()
-	if u != nil || x.room.Load() >= maxExact {
+	switch {
+	case u != nil:
 		return u
+	case x.room.Load() >= maxExact:
+		return &x.others
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -54,9 +70,10 @@ func (x *exact) of(key Key) *used {
 	return u
 }
 
-// add counts requests and units of a key.
+// add counts requests and units of a key, if operators give out such keys.
 func (x *exact) add(key Key, allowed, refused, units int64) {
-	if u := x.of(key); u != nil {
+	if key.Lasting && x.room != nil {
+		u := x.of(key)
 		u.allowed.Add(allowed)
 		u.refused.Add(refused)
 		u.units.Add(units)
@@ -69,17 +86,18 @@ func (x *exact) take(at int64, limit storage.Series, name Namer) (counted []stor
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	at = storage.Period(at, time.Hour) * int64(time.Hour)
+	take := func(u *used, key storage.Key) {
+		if u.allowed.Load() != 0 || u.refused.Load() != 0 || u.units.Load() != 0 {
+			counted = append(counted, storage.Minute{At: at, Series: Of(limit, key), Tally: storage.Tally{
+				Allowed: u.allowed.Swap(0), Refused: u.refused.Swap(0), Units: u.units.Swap(0),
+			}})
+		}
+	}
+	take(&x.others, Others)
 	for key, u := range x.keys {
-		if u.allowed.Load() == 0 && u.refused.Load() == 0 && u.units.Load() == 0 {
-			continue
+		if named, err := name(limit, key); err == nil { // otherwise the counts wait
+			take(u, named)
 		}
-		named, err := name(limit, key)
-		if err != nil {
-			continue // the counts wait
-		}
-		counted = append(counted, storage.Minute{At: at, Series: Of(limit, named), Tally: storage.Tally{
-			Allowed: u.allowed.Swap(0), Refused: u.refused.Swap(0), Units: u.units.Swap(0),
-		}})
 	}
 	return counted
 }

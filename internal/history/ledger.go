@@ -71,10 +71,7 @@ func (l *Ledger) take(at int64, name Namer) (counted []storage.Minute) {
 	meters := slices.Collect(maps.Values(l.meters))
 	l.mu.Unlock()
 	for _, m := range meters {
-		if minute, some := m.take(at, name); some {
-			counted = append(counted, minute)
-		}
-		counted = append(counted, m.exact.take(at, m.series, name)...)
+		counted = slices.Concat(counted, m.take(at, name), m.exact.take(at, m.series, name))
 	}
 	return counted
 }

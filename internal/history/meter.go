@@ -27,13 +27,15 @@ const stripes = 8
 type stripe struct {
 	allowed, refused, blocked, banned, wouldRefuse atomic.Int64 // requests
 	units                                          atomic.Int64 // less one for each allowed request
-	_                                              [2]int64
+	spent                                          atomic.Int64 // decisions of Spend
+	_                                              int64
 }
 
 func (m *Meter) stripe() *stripe { return &m.counts[rand.Uint32()%stripes] }
 
 // take returns the counts since the last call.
 func (s *stripe) take() storage.Tally {
+	s.spent.Store(0)
 	counted := storage.Tally{
 		Allowed:     s.allowed.Swap(0),
 		Refused:     s.refused.Swap(0),
@@ -41,11 +43,19 @@ func (s *stripe) take() storage.Tally {
 		Banned:      s.banned.Swap(0),
 		WouldRefuse: s.wouldRefuse.Swap(0),
 	}
-	if counted.Units = counted.Allowed + s.units.Swap(0); counted.Units < 0 { // a request that is counted in the next minute
-		s.units.Add(counted.Units)
-		counted.Units = 0
-	}
+	counted.Units = counted.Allowed + s.units.Swap(0)
 	return counted
+}
+
+// carry leaves what is below 0 for the next minute: requests that [Meter.Retract] takes back
+// although their own minute was taken, or units of a request that is counted in the next one.
+func (s *stripe) carry(counted *storage.Tally) {
+	allowed := min(counted.Allowed, 0)
+	units := min(counted.Units-allowed, 0)
+	s.allowed.Add(allowed)
+	s.units.Add(units)
+	counted.Allowed -= allowed
+	counted.Units -= allowed + units
 }
 
 // Key is the key that a request is counted for.
@@ -69,14 +79,21 @@ func (m *Meter) Allow(key Key, units int64) {
 	m.count(key, n, 1, 0, units)
 }
 
+// Retract takes back an Allow without a key: a later handler didn't let the request in.
+func (m *Meter) Retract() {
+	if m != nil {
+		m.stripe().allowed.Add(-1)
+	}
+}
+
 // Spend counts units of a request that was counted before with none.
 func (m *Meter) Spend(key Key, units int64) {
 	if m == nil {
 		return
 	}
 	s := m.stripe()
-	n := s.units.Add(units)
-	m.count(key, n, 0, 0, units)
+	s.units.Add(units)
+	m.count(key, s.spent.Add(1), 0, 0, units)
 }
 
 // Refusal is the reason for a refusal. The zero value is [OverLimit].
@@ -121,7 +138,7 @@ func (m *Meter) WouldRefuse(key Key) {
 func (m *Meter) count(key Key, n, allowed, refused, units int64) {
 	m.exact.add(key, allowed, refused, units)
 	if weight := m.weightOf(n); weight > 0 {
-		m.heavy.add(key.Text, weight*units, weight*refused)
+		m.heavy.add(key.Text, weight, units, refused)
 	}
 }
 
@@ -131,17 +148,20 @@ func (m *Meter) see(key Key) {
 	}
 }
 
-// take returns the counts since the last call, or false if there are none. at is a time in their
-// minute.
-func (m *Meter) take(at int64, name Namer) (storage.Minute, bool) {
-	counted := storage.Minute{At: at, Series: m.series}
+// take returns the counts since the last call, and what of their keys is sampled. at is a time in
+// their minute.
+func (m *Meter) take(at int64, name Namer) []storage.Minute {
+	counted, sampled := storage.Minute{At: at, Series: m.series}, storage.Minute{At: at, Series: Sampled(m.series)}
 	for i := range m.counts {
 		counted.Add(m.counts[i].take())
 	}
+	m.counts[0].carry(&counted.Tally)
 	if counted.Tally == (storage.Tally{}) {
-		return counted, false
+		return nil
 	}
 	counted.Keys = m.keys.Take()
-	counted.Heaviest = m.heavy.take(m.series, name)
-	return counted, true
+	if counted.Heaviest, sampled.Tally = m.heavy.take(m.series, counted.Tally, name); sampled.Tally == (storage.Tally{}) {
+		return []storage.Minute{counted}
+	}
+	return []storage.Minute{counted, sampled}
 }

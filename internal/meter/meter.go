@@ -36,12 +36,61 @@ func (c counter) value() int64 {
 	return int64(metric.GetCounter().GetValue())
 }
 
+// Requests counts the requests of handlers, each once. The zero value counts nothing.
+type Requests struct {
+	Received    counter
+	WouldRefuse counter // by a shadow limit of any zone
+
+	notLetIn [Failed + 1]counter // by reason, but the first
+}
+
+// Further reasons for not letting a request in, besides those of the engine.
+const (
+	Denied   = engine.Reason(len(Outcomes)) + iota // its API key or tier is missing or wrong
+	Queued                                         // it waits for a place, with a page
+	TooEarly                                       // before the handshake
+	Failed                                         // there was no decision
+)
+
+// NewRequests returns the counters of requests.
+func NewRequests() Requests {
+	m := Requests{Received: counter{received}, WouldRefuse: counter{wouldNotLet}}
+	for i, reason := range append(Outcomes[1:], "denied", "queued", "too_early", "failed") {
+		m.notLetIn[i+1] = counterOf(notLetIn, reason)
+	}
+	return m
+}
+
+// NotLetIn counts a request that wasn't let in.
+func (m *Requests) NotLetIn(why engine.Reason) { m.notLetIn[why].Inc() }
+
+// IsRefusal reports whether a request that isn't let in for a reason is refused. The others come back
+// by themselves, have gone, or failed.
+func IsRefusal(why engine.Reason) bool {
+	return why != engine.Abandoned && why < Queued
+}
+
+// Counts returns the requests since the process began.
+func (m *Requests) Counts() operator.Counts {
+	c := operator.Counts{Blocked: m.notLetIn[engine.Blocked].value(), Banned: m.notLetIn[engine.Banned].value(), WouldRefuse: m.WouldRefuse.value()}
+	for why := range m.notLetIn {
+		n := m.notLetIn[why].value()
+		c.Allowed -= n
+		if IsRefusal(engine.Reason(why)) {
+			c.Refused += n
+		}
+	}
+	c.Allowed += m.Received.value() // last, so that no request is missing
+	return c
+}
+
 // Zone counts the requests of a zone. The zero value counts nothing.
 type Zone struct {
 	Requests    counter
 	Declined    counter // refused
 	ByMemory    counter // decided by memory alone
 	WouldRefuse counter // refused by shadow limits only
+	Request     counter // the same, but each request once in all zones
 
 	settled [2]counter // of requests that didn't count, and of those that did
 	process prometheus.Observer
@@ -169,10 +218,4 @@ func NewRules() Rules {
 		Allowed: counterOf(decisions, RulesZone, rules.Allow.String(), Outcomes[0]),
 		Banned:  counterOf(decisions, RulesZone, rules.Ban.String(), Outcomes[engine.Banned]),
 	}
-}
-
-// Counts returns the decisions since the process began.
-func (m *Rules) Counts() operator.Counts {
-	banned := m.Banned.value()
-	return operator.Counts{Allowed: m.Allowed.value(), Refused: banned, Banned: banned}
 }

@@ -30,6 +30,9 @@ func newGauges(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 var (
+	received    = newCounter("caddy_rate_limit_received_requests_total", "Requests that came to a handler, each counted once, however many handlers and zones see it.")
+	notLetIn    = newCounters("caddy_rate_limit_not_let_in_requests_total", "Requests that a handler didn't let in, each counted once, by reason.", "reason")
+	wouldNotLet = newCounter("caddy_rate_limit_would_not_let_in_requests_total", "Requests that shadow limits would have refused, each counted once.")
 	requests    = newCounters("caddy_rate_limit_requests_total", "Requests that belonged to a zone; zone \"false\" counts those that belonged to none.", "zone")
 	declined    = newCounters("caddy_rate_limit_declined_requests_total", "Requests that a zone refused.", "zone")
 	decisions   = newCounters("caddy_rate_limit_decisions_total", "Decisions by zone, limit and outcome: allowed, over_limit, blocked, too_costly, abandoned or banned.", "zone", "limit", "outcome")

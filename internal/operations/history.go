@@ -1,14 +1,18 @@
 package operations
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -54,17 +58,13 @@ func (s running) History(ctx context.Context, q operator.HistoryQuery) (operator
 	if _, _, err := wanted.Periods(); err != nil {
 		return operator.History{}, operator.Errorf(http.StatusBadRequest, "history: %v", err)
 	}
-	points, err := store.History(ctx, wanted)
-	if err != nil {
+	told := operator.History{Resolution: operator.SecondsOf(wanted.Resolution)}
+	if told.Points, err = pointsOf(ctx, store, wanted); err != nil {
 		return operator.History{}, err
 	}
 	heaviest, err := heaviestKept(ctx, store, wanted, now)
 	if err != nil {
 		return operator.History{}, err
-	}
-	told := operator.History{Resolution: operator.SecondsOf(wanted.Resolution), Points: []operator.HistoryPoint{}}
-	for _, p := range points {
-		told.Points = append(told.Points, historyPoint(p))
 	}
 	known := app.keysInHistory(h, heaviest)
 	for _, k := range heaviest {
@@ -72,27 +72,83 @@ func (s running) History(ctx context.Context, q operator.HistoryQuery) (operator
 		if key != "" {
 			text = identity.KeyText([]byte(key))
 		}
-		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Client: unlessAddress(key), Tag: h.Names.Tag(key), Units: k.Units, Refused: k.Refused})
+		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Client: unlessAddress(key), Tag: h.Names.Tag(key), Units: k.Units, Refused: k.Refused, Precision: k.Precision})
 	}
 	return told, nil
 }
 
+// pointsOf returns the points of a query. If it is about no zone they count requests, except where an
+// earlier version wrote the point or its beginning.
+func pointsOf(ctx context.Context, store storage.Historian, q storage.HistoryQuery) ([]operator.HistoryPoint, error) {
+	points, err := store.History(ctx, q)
+	if err != nil || q.Zone != "" {
+		return historyPoints(points), err
+	}
+	q.Series = history.Requests
+	requests, err := store.History(ctx, q)
+	began := requestsBegan(points, requests)
+	told := make(map[time.Time]operator.HistoryPoint)
+	for _, r := range historyPoints(requests) {
+		r.Units = 0 // see zones
+		told[r.At] = r
+	}
+	for _, p := range historyPoints(points) {
+		if p.ByZones = p.At.UnixNano() < began; !p.ByZones {
+			p.Counts = told[p.At].Counts
+		}
+		told[p.At] = p
+	}
+	return slices.SortedFunc(maps.Values(told), func(a, b operator.HistoryPoint) int { return a.At.Compare(b.At) }), err
+}
+
+// requestsBegan returns the time from which on requests are counted. Before it zones are.
+func requestsBegan(zones, requests []storage.Point) int64 {
+	first := slices.IndexFunc(zones, func(p storage.Point) bool { return p.Allowed+p.Refused > 0 })
+	switch {
+	case len(requests) == 0:
+		return math.MaxInt64
+	case first >= 0 && zones[first].At < requests[0].At: // it begins within that point
+		return requests[0].At + 1
+	}
+	return math.MinInt64
+}
+
+func historyPoints(of []storage.Point) []operator.HistoryPoint {
+	told := make([]operator.HistoryPoint, len(of))
+	for i, p := range of {
+		told[i] = operator.HistoryPoint{
+			At: time.Unix(0, p.At).UTC(),
+			Counts: operator.Counts{
+				Allowed: p.Allowed, Refused: p.Refused, Blocked: p.Blocked, Banned: p.Banned, WouldRefuse: p.WouldRefuse,
+			},
+			Units: p.Units, Keys: p.Keys,
+		}
+	}
+	return told
+}
+
 // heaviestKept returns the heaviest keys in the part of a query's period for which keys are kept.
-func heaviestKept(ctx context.Context, store storage.Historian, q storage.HistoryQuery, now int64) ([]storage.Heavy, error) {
+func heaviestKept(ctx context.Context, store storage.Historian, q storage.HistoryQuery, now int64) ([]keyUse, error) {
 	if q.From = max(q.From, now-int64(storage.KeepHeaviest)); q.From >= q.To {
 		return nil, nil
 	}
-	return store.Heaviest(ctx, q, storage.MaxHeaviest)
-}
-
-func historyPoint(p storage.Point) operator.HistoryPoint {
-	return operator.HistoryPoint{
-		At: time.Unix(0, p.At).UTC(),
-		Counts: operator.Counts{
-			Allowed: p.Allowed, Refused: p.Refused, Blocked: p.Blocked, Banned: p.Banned, WouldRefuse: p.WouldRefuse,
-		},
-		Units: p.Units, Keys: p.Keys,
+	found, err := store.Heaviest(ctx, q, storage.MaxHeaviest)
+	heaviest := make([]keyUse, len(found))
+	for i, k := range found {
+		q.Series, q.Resolution = k.Series, time.Hour
+		hours, failed := sourcesOf(ctx, store, q, k.Key)
+		err = errors.Join(err, failed)
+		var all sources
+		for _, hour := range hours {
+			for i := range all {
+				all[i].Add(hour[i].Tally)
+				all[i].Keys = max(all[i].Keys, hour[i].Keys)
+			}
+		}
+		heaviest[i] = all.use(k)
 	}
+	slices.SortStableFunc(heaviest, func(a, b keyUse) int { return cmp.Compare(b.Units+b.Refused, a.Units+a.Refused) })
+	return heaviest, err
 }
 
 // maxChosen is the most points of an automatic resolution, if there is a coarser one.
@@ -124,7 +180,7 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 }
 
 // keysInHistory returns the heavy keys that memory still knows, by their names at rest.
-func (a Config) keysInHistory(h *instance.Instance, heaviest []storage.Heavy) map[storage.Key]string {
+func (a Config) keysInHistory(h *instance.Instance, heaviest []keyUse) map[storage.Key]string {
 	if len(heaviest) == 0 {
 		return nil
 	}

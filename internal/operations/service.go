@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
@@ -29,6 +30,8 @@ func New(config func() *enforce.Config, version string, started time.Time) opera
 // Status implements operator.Service.
 func (s running) Status(context.Context) (operator.Status, error) {
 	status := operator.Status{Version: s.version, Started: s.started.UTC(), Stores: instance.Describe()}
+	requests := meter.NewRequests()
+	status.Requests = requests.Counts()
 	if app := s.config(); app != nil {
 		status.Rules = Config{app}.DescribeRules()
 		status.History = app.Ledger != nil

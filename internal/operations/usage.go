@@ -3,7 +3,6 @@ package operations
 import (
 	"cmp"
 	"context"
-	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -37,7 +36,7 @@ func (s running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usa
 	if err != nil {
 		return operator.Usage{}, err
 	}
-	u := usageSearch{store: store, names: &h.Names, key: key, days: make(map[usageOf]operator.UsageDay)}
+	u := usageSearch{store: store, names: &h.Names, key: key, days: []operator.UsageDay{}}
 	if err := u.search(ctx, app, told.From, told.To); err != nil {
 		return operator.Usage{}, err
 	}
@@ -101,24 +100,18 @@ type usageSearch struct {
 	store storage.Historian
 	names *instance.Names
 	key   string
-	days  map[usageOf]operator.UsageDay
-}
-
-// usageOf is a limit on a day.
-type usageOf struct {
-	day string
-	storage.Series
+	days  []operator.UsageDay
 }
 
 // search finds the key among the heaviest ones, which are kept for some days, and that of an API key
 // in the series of its own.
 func (u *usageSearch) search(ctx context.Context, app Config, from, to time.Time) error {
-	limits := make(map[storage.Series]bool)
+	limits := make(map[storage.Series]map[int64]storage.HeavyKey) // the key by days
 	if u.key[0] == identity.TagAPIKey {
 		for _, z := range app.AllZones {
 			for _, set := range z.Sets() {
 				for _, p := range set.All() {
-					limits[storage.Series{Zone: z.Name, Limit: p.Name}] = true
+					limits[storage.Series{Zone: z.Name, Limit: p.Name}] = nil
 				}
 			}
 		}
@@ -135,47 +128,98 @@ func (u *usageSearch) search(ctx context.Context, app Config, from, to time.Time
 			if name, err := u.nameIn(k.Series); err != nil {
 				return err
 			} else if k.Key == name {
-				u.add(day, k.Series, k.Units, k.Refused)
+				if limits[k.Series] == nil {
+					limits[k.Series] = make(map[int64]storage.HeavyKey)
+				}
+				limits[k.Series][day.UnixNano()] = k.HeavyKey
 			}
 		}
 	}
-	for of := range limits {
-		if err := u.searchExact(ctx, of, from, to); err != nil {
+	for of, estimates := range limits {
+		q := storage.HistoryQuery{Series: of, From: from.UnixNano(), To: to.UnixNano(), Resolution: storage.Day}
+		if err := u.searchLimit(ctx, q, estimates); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// searchExact finds the key's own series of a limit.
-func (u *usageSearch) searchExact(ctx context.Context, of storage.Series, from, to time.Time) error {
-	name, err := u.nameIn(of)
+// searchLimit adds the key's use of a limit.
+func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, estimates map[int64]storage.HeavyKey) error {
+	name, err := u.nameIn(q.Series)
 	if err != nil {
 		return err
 	}
-	points, err := u.store.History(ctx, storage.HistoryQuery{
-		Series: history.Of(of, name), From: from.UnixNano(), To: to.UnixNano(), Resolution: storage.Day,
-	})
-	for _, p := range points {
-		u.add(time.Unix(0, p.At).UTC(), of, p.Units, p.Refused+p.WouldRefuse)
+	days, err := sourcesOf(ctx, u.store, q, name)
+	for at := range estimates {
+		days[at] = days[at] // also where nothing else is known
+	}
+	for at, sources := range days {
+		use := sources.use(storage.Heavy{Series: q.Series, HeavyKey: estimates[at]})
+		if use.Units > 0 || use.Refused > 0 {
+			u.days = append(u.days, operator.UsageDay{
+				Day: time.Unix(0, at).UTC().Format(time.DateOnly), Zone: use.Zone, Limit: use.Limit,
+				Units: use.Units, Refused: use.Refused, Precision: use.Precision,
+			})
+		}
 	}
 	return err
 }
 
-// add adds a number for a day. The larger one of two is right: the other one has a part of the day.
-func (u *usageSearch) add(day time.Time, of storage.Series, units, refused int64) {
-	at := usageOf{day.Format(time.DateOnly), of}
-	was := u.days[at]
-	u.days[at] = operator.UsageDay{Day: at.day, Zone: of.Zone, Limit: of.Limit, Units: max(was.Units, units), Refused: max(was.Refused, refused)}
-}
-
 // ordered returns the usage in the order of time, zones and limits.
 func (u *usageSearch) ordered() []operator.UsageDay {
-	days := slices.AppendSeq(make([]operator.UsageDay, 0, len(u.days)), maps.Values(u.days))
-	slices.SortFunc(days, func(a, b operator.UsageDay) int {
+	slices.SortFunc(u.days, func(a, b operator.UsageDay) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Limit, b.Limit))
 	})
-	return days
+	return u.days
+}
+
+// sources are what the history has of a key of a limit in a period, besides its place among the
+// heaviest: its own series, that of all keys without room for one, what is known of the sample, and
+// the limit, of which only the keys count.
+type sources [4]storage.Point
+
+// sourcesOf returns them by the times of periods.
+func sourcesOf(ctx context.Context, store storage.Historian, q storage.HistoryQuery, name storage.Key) (map[int64]sources, error) {
+	found, limit := make(map[int64]sources), q.Series
+	for i, series := range []storage.Series{history.Of(limit, name), history.Of(limit, history.Others), history.Sampled(limit), limit} {
+		q.Series = series
+		points, err := store.History(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range points {
+			s := found[p.At]
+			s[i] = p
+			found[p.At] = s
+		}
+	}
+	return found, nil
+}
+
+// keyUse is the use of a limit by a key, and how exact that is.
+type keyUse struct {
+	storage.Heavy
+	operator.Precision
+}
+
+// use returns the key's use: that of its own series if there is one, or else the estimate. Without room
+// for all keys, a part of the key's use may be among the others'.
+func (s sources) use(estimate storage.Heavy) keyUse {
+	own, others, sampled := s[0].Tally, s[1].Tally, s[2].Tally
+	use := keyUse{Heavy: estimate, Precision: operator.Precision{AtLeast: s[3].Keys > storage.MaxHeaviest}}
+	if own.Units+own.Refused == 0 || others != (storage.Tally{}) && own.Units+own.Refused < use.Units+use.Refused {
+		units, refused := history.Errors(sampled, use.Units, use.Refused)
+		use.UnitsError, use.RefusedError = percentOf(units, use.Units), percentOf(refused, use.Refused)
+		return use
+	}
+	use.Units, use.Refused, use.Exact, use.AtLeast = own.Units, own.Refused, others == storage.Tally{}, false
+	use.UnitsError, use.RefusedError = percentOf(float64(others.Units), own.Units), percentOf(float64(others.Refused), own.Refused)
+	return use
+}
+
+func percentOf(part float64, whole int64) int64 {
+	return int64(min(math.Ceil(100*part/float64(max(whole, 1))), 1e6))
 }
 
 // nameIn returns the name at rest of the key in a series.

@@ -168,15 +168,13 @@ func describeLimit(p *enforce.Policy, tier string) operator.Limit {
 	}
 }
 
-// Totals returns the number of decisions since the process began.
+// Totals returns the requests, each once, and the decisions of zones since the process began.
 func (a Config) Totals() operator.Totals {
-	totals := operator.Totals{At: time.Now().UTC(), Zones: make(map[string]operator.Counts)}
+	requests := meter.NewRequests()
+	totals := operator.Totals{At: time.Now().UTC(), Counts: requests.Counts(), Zones: make(map[string]operator.Counts)}
 	for _, zone := range DescribeZones(a.Config, nil) {
 		totals.Zones[zone.Name] = zone.Counts
-		totals.Counts.Add(zone.Counts)
 	}
-	rules := meter.NewRules()
-	totals.Counts.Add(rules.Counts())
 	return totals
 }
 

@@ -8,7 +8,7 @@ type Event struct {
 	Refused *Refused `json:"refused,omitempty"` // a sample of the refusals, at most 10 a second
 }
 
-// Totals are the decisions since the process began, in all and by zone.
+// Totals are the requests since the process began, each counted once, and the decisions by zone.
 type Totals struct {
 	At time.Time `json:"at"`
 	Counts

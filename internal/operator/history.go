@@ -1,11 +1,16 @@
 package operator
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
-// HistoryQuery selects a part of the history.
+// HistoryQuery selects a part of the history: the requests, each counted once, or the decisions of a
+// zone or limit about them.
 type HistoryQuery struct {
-	Zone       string    // "" for all, added up
-	Limit      string    // "" for all, added up
+	Zone       string    // "" for the requests
+	Limit      string    // "" for the decisions of the zone
 	From, To   time.Time // zero values mean the last hour
 	Resolution Seconds   // 60, 3600 or 86400; 0 chooses one for about 200 points
 }
@@ -19,12 +24,26 @@ type History struct {
 	Heaviest []Heavy `json:"heaviest,omitempty"`
 }
 
-// HistoryPoint is the decisions from At on, in a time of one resolution.
+// Older says which of the points count what zones decided, as [HistoryPoint.ByZones] does; "" if none
+// does.
+func (h History) Older() string {
+	for _, p := range slices.Backward(h.Points) {
+		if p.ByZones {
+			return fmt.Sprintf("Up to the row from %s UTC: the sums of what all zones decided. Requests were not counted then.", p.At.UTC().Format("2006-01-02 15:04"))
+		}
+	}
+	return ""
+}
+
+// HistoryPoint is the requests or decisions from At on, in a time of one resolution.
 type HistoryPoint struct {
 	At time.Time `json:"at"`
 	Counts
-	Units int64 `json:"units"`
-	Keys  int64 `json:"keys"` // different ones, an estimate; of several limits, those of the one with most
+	// ByZones reports that the counts are the sum of what all zones decided, since an earlier version
+	// wrote them, which didn't count requests.
+	ByZones bool  `json:"by_zones,omitempty"`
+	Units   int64 `json:"units"` // charged, in all zones or that one
+	Keys    int64 `json:"keys"`  // different ones, an estimate; of several limits, those of the one with most
 }
 
 // Heavy is a key with high usage.
@@ -36,4 +55,29 @@ type Heavy struct {
 	Tag     string `json:"tag,omitempty"`    // as in [Key]; "" unless memory still knows the key
 	Units   int64  `json:"units"`            // charged
 	Refused int64  `json:"refused"`          // requests
+	Precision
+}
+
+// Precision says how exact the units and refused requests of a key are: counted, or estimated from a
+// sample of the decisions. Then 19 of 20 estimates differ by at most these percentages from what the
+// sample is about.
+type Precision struct {
+	Exact        bool  `json:"exact"`
+	UnitsError   int64 `json:"units_error_percent"`
+	RefusedError int64 `json:"refused_error_percent"`
+	// AtLeast reports that the limit had more keys than the heaviest ones that are kept, so that some
+	// minutes of the key may be missing.
+	AtLeast bool `json:"at_least,omitempty"`
+}
+
+// Estimate says that a number is an estimate, and how exact it is; "" if it was counted.
+func (p Precision) Estimate(percent int64) string {
+	if p.Exact {
+		return ""
+	}
+	more := ""
+	if p.AtLeast {
+		more = ", perhaps more"
+	}
+	return fmt.Sprintf("estimate, ± %d %%%s", percent, more)
 }

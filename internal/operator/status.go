@@ -8,7 +8,9 @@ type Status struct {
 	Version string `json:"version,omitempty"`
 	// Started is when this process began to decide.
 	Started time.Time `json:"started"`
-	Stores  []Store   `json:"stores"`
+	// Requests are those since then, each counted once.
+	Requests Counts  `json:"requests"`
+	Stores   []Store `json:"stores"`
 	// Rules is the file of bans and allowances.
 	Rules RulesFile `json:"rules"`
 	// History reports whether a history is kept.

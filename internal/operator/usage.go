@@ -20,12 +20,12 @@ type Usage struct {
 	Days   []UsageDay `json:"days"` // in the order of time, zones and limits; days without usage are left out
 }
 
-// UsageDay is the usage of one limit on a day of UTC. Unless the key is an API key, both numbers are
-// estimates if the limit had more than some hundred requests in a minute.
+// UsageDay is the usage of one limit on a day of UTC.
 type UsageDay struct {
 	Day     string `json:"day"` // such as 2026-11-22
 	Zone    string `json:"zone"`
 	Limit   string `json:"limit"`
 	Units   int64  `json:"units"`   // charged
 	Refused int64  `json:"refused"` // requests
+	Precision
 }

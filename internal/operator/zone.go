@@ -43,10 +43,10 @@ type Limit struct {
 	Counts
 }
 
-// Counts are the decisions since the process began.
+// Counts are requests, each counted once, or the decisions of a zone or limit about them.
 type Counts struct {
-	Allowed int64 `json:"allowed"`
-	// Refused counts all refusals of the three kinds: over a limit, blocked, banned.
+	Allowed int64 `json:"allowed"` // let in; of a zone or limit, those that it counted
+	// Refused counts all refusals: over a limit, blocked, banned, denied.
 	Refused     int64 `json:"refused"`
 	Blocked     int64 `json:"blocked"`      // refused from memory, since the key is still over its limit
 	Banned      int64 `json:"banned"`       // refused since the client is banned

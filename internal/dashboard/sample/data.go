@@ -19,6 +19,7 @@ func (s *Service) fill() {
 	at := func(d time.Duration) *time.Time { t := now.Add(d); return &t }
 	s.status = operator.Status{
 		Version: "v0.4.0", Started: now.Add(-9*24*time.Hour - 3*time.Hour), History: true,
+		Requests: operator.Counts{Allowed: 14_136_514, Refused: 68_251, Blocked: 59_931, Banned: 2_022, WouldRefuse: 18_204},
 		Stores: []operator.Store{{
 			Kind: "sqlite", Path: "/var/lib/caddy/.local/share/caddy/rate_limit/tally.db",
 			Keys: 48211, MaxKeys: 1_000_000, Bytes: 37 << 20, Processes: 2,
@@ -65,6 +66,8 @@ func (s *Service) fill() {
 	}
 }
 
+var exact = operator.Precision{Exact: true}
+
 // History implements operator.Service: days with more traffic than nights, and an attack.
 func (s *Service) History(_ context.Context, q operator.HistoryQuery) (operator.History, error) {
 	s.mu.Lock()
@@ -89,9 +92,9 @@ func (s *Service) History(_ context.Context, q operator.HistoryQuery) (operator.
 		}, Keys: int64(allowed * 3)})
 	}
 	h.Heaviest = []operator.Heavy{
-		{Zone: "api", Limit: "1000/1m", Text: "globex", Tag: "3e4467", Units: 1_204_551, Refused: 0},
-		{Zone: "site", Limit: "600/1m", Text: "203.0.113.77", Tag: "3fa9c1", Units: 88_310, Refused: 130_118},
-		{Zone: "search", Limit: "30/1m burst 10", Text: "4f1a90bd51c7e002", Units: 21_004, Refused: 1_207},
+		{Zone: "api", Limit: "1000/1m", Text: "globex", Tag: "3e4467", Units: 1_204_551, Refused: 0, Precision: exact},
+		{Zone: "site", Limit: "600/1m", Text: "203.0.113.77", Tag: "3fa9c1", Units: 88_310, Refused: 130_118, Precision: exact},
+		{Zone: "search", Limit: "30/1m burst 10", Text: "4f1a90bd51c7e002", Units: 21_004, Refused: 1_207, Precision: exact},
 	}
 	return h, nil
 }
@@ -119,7 +122,7 @@ func (s *Service) Usage(_ context.Context, q operator.UsageQuery) (operator.Usag
 	}
 	for i, units := range []int64{41_200, 18_350} {
 		used.Days = append(used.Days, operator.UsageDay{
-			Day: used.From.AddDate(0, 0, i).Format(time.DateOnly), Zone: "api", Limit: "100/1m", Units: units, Refused: units / 400,
+			Day: used.From.AddDate(0, 0, i).Format(time.DateOnly), Zone: "api", Limit: "100/1m", Units: units, Refused: units / 400, Precision: exact,
 		})
 	}
 	return used, nil
