@@ -13,7 +13,7 @@ import (
 // reopen, askTime and inTerms may be called by one goroutine at a time, the committer's; the other
 // methods by any.
 type connection struct {
-	open  storage.Opener
+	opts  *Options
 	name  nameFunc
 	clock *clock
 	onSet func(by int64, back bool) // called when the store's time was set
@@ -25,8 +25,6 @@ type connection struct {
 	store     atomic.Pointer[opened] // nil while there is none
 	onNetwork atomic.Bool            // the present or last store is on a network
 	trip      atomic.Int64           // the duration of a call over a network, in nanoseconds; 0 otherwise
-	timeout   time.Duration          // of requests that wait for the store
-	stays     time.Duration          // the duration of a registration by join
 
 	stamp    stamp   // the moment of the last time told by the store
 	keeping  keeping // the time of a store that keeps no time
@@ -85,7 +83,7 @@ func (c *connection) reopen() error {
 	}
 	ctx, cancel := c.opening()
 	defer cancel()
-	store, err := c.open(ctx)
+	store, err := c.opts.now().Open(ctx)
 	if err != nil {
 		return err
 	}
