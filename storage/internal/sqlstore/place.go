@@ -55,7 +55,7 @@ type Place struct {
 	mu        sync.Mutex
 	uncertain []int64 // guarded by mu: machines of which a batch may still take effect
 
-	witness storage.Witness // guarded by mu: of the store that was closed last
+	witness storage.Witness // guarded by mu: of the time that was told last
 }
 
 // NewPlace returns a place. It connects to nothing.
@@ -92,7 +92,7 @@ func (p *Place) Open(ctx context.Context) (storage.Store, error) {
 	return s, nil
 }
 
-// keep keeps the witness of a closed store for the next one: a server that comes back from an outage
+// keep keeps a witness for the next store: a server that comes back from an outage
 // with another clock doesn't take along the time.
 func (p *Place) keep(w storage.Witness) {
 	p.mu.Lock()

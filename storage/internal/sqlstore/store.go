@@ -154,9 +154,6 @@ func (s *Store) Lacks(earlier storage.Store) bool { return !s.Continues(earlier)
 func (s *Store) Close() error {
 	first := s.claims.close()
 	s.chores.close()
-	s.times.Lock()
-	defer s.times.Unlock()
-	s.place.keep(s.witness)
 	if !first {
 		return s.place.wrap("close", storage.ErrClosed)
 	}
