@@ -68,8 +68,9 @@ func (h *Instance) Change(s Settings, in stores.Store, region *Region) error {
 	if was.Region == s.Region {
 		return nil
 	}
-	former := h.regions.Load()
-	defer closeRegion(former)
+	if former := h.regions.Load(); former != nil {
+		go former.Close(context.Background()) // gives up after two seconds
+	}
 	return h.startRegion(s, region)
 }
 

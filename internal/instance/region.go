@@ -59,13 +59,6 @@ func (h *Instance) startRegion(s Settings, r *Region) error {
 	return err
 }
 
-// closeRegion stops sharing as a former config wanted it, in the background. former may be nil.
-func closeRegion(former *regions.Regions) {
-	if former != nil {
-		go former.Close(context.Background())
-	}
-}
-
 // stopRegion publishes the admitted units and stops sharing.
 func (h *Instance) stopRegion(ctx context.Context) error {
 	if shared := h.regions.Load(); shared != nil {
