@@ -32,7 +32,7 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tally.key")
 			synctest.Test(t, func(t *testing.T) {
 				hung := make(chan struct{})
-				h, err := instance.New(instance.Settings{Secret: path}, hungStore{hung: hung}, nil)
+				h, err := instance.New(instance.Settings{Secret: path}, hungStore{hung: hung})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -20,6 +20,7 @@ import (
 func (c *Compiler) compileFiles() error {
 	c.Run.Settings = instance.Settings{
 		Store:    c.Run.Store.Identity(),
+		Counts:   c.Run.Store.Counts(),
 		Kind:     c.Run.Store.CaddyModule().ID.Name(),
 		Secret:   c.SecretFile,
 		MaxKeys:  c.MaxKeys,

@@ -6,7 +6,8 @@ const (
 	// ServerTrust is how far the clock of a server and what a caller expects may differ
 	// before the clock was set.
 	ServerTrust = time.Second
-	// witnessFor is how long a caller knows the time after an answer of a store.
+	// witnessFor is how long a caller knows the time after an answer of a store by its steady clock
+	// alone. After that the clock may have stood still, as in a paused machine, see [WallConfirms].
 	witnessFor = 10 * time.Second
 )
 
@@ -52,7 +53,8 @@ func (k ServerTime) Tell(server, last int64, w Witness, asked Reading, took time
 	now := told.Now
 	if earliest, ok := w.expects(k, asked); ok {
 		latest := earliest + int64(max(took, 0))
-		if now < earliest-int64(ServerTrust) || now > latest+int64(ServerTrust) {
+		paused := asked.Steady-w.steady > int64(witnessFor) && WallConfirms(asked.Wall, server, earliest-now)
+		if !paused && (now < earliest-int64(ServerTrust) || now > latest+int64(ServerTrust)) {
 			now = earliest
 		}
 	}
@@ -63,6 +65,13 @@ func (k ServerTime) Tell(server, last int64, w Witness, asked Reading, took time
 	told.Now = now
 	told.Apart = server - now
 	return told
+}
+
+// WallConfirms reports whether a caller's wall clock is nearer to the clock of a server than to what
+// that would be without being set, which is by more.
+func WallConfirms(wall, server, by int64) bool {
+	off, without := wall-server, wall-server-by
+	return max(off, -off) <= max(without, -without)
 }
 
 // at returns the time when the server's clock reads server.
@@ -81,10 +90,10 @@ func (k ServerTime) Witness(told Time, asked Reading, took time.Duration) Witnes
 }
 
 // expects returns the earliest time that the store can tell a caller. It knows none if nobody
-// told it lately, or somebody else has corrected the time since.
+// told it, or somebody else has corrected the time since.
 func (w Witness) expects(k ServerTime, asked Reading) (earliest int64, ok bool) {
 	passed := asked.Steady - w.steady
-	if !w.any || w.by != k || w.source != asked.Source || passed < 0 || passed > int64(witnessFor) {
+	if !w.any || w.by != k || w.source != asked.Source || passed < 0 {
 		return 0, false
 	}
 	return w.told.After(passed).Now, true

@@ -18,12 +18,12 @@ type server struct {
 // machine is a caller with a steady clock of its own.
 type machine struct {
 	Witness
-	steadyFrom int64
-	source     byte
+	steadyFrom, wallWrong int64
+	source                byte
 }
 
 func (s *server) tell(m *machine) Time {
-	asked := Reading{Steady: m.steadyFrom + s.true, Source: Source{m.source}}
+	asked := Reading{Wall: s.true + m.wallWrong, Steady: m.steadyFrom + s.true, Source: Source{m.source}}
 	for {
 		told := s.kept.Tell(s.true+s.wrong, s.latest, m.Witness, asked, 0)
 		if told.Correct {
@@ -94,19 +94,19 @@ func TestServerTimeHeals(t *testing.T) {
 	}
 }
 
-// Nobody was told the time lately: the server's clock is believed, but never an earlier time
-// than one that was told.
+// Nobody was told the time lately, and the wall clock of the machine says what the server's does: it
+// was paused. The server's clock is believed, but never an earlier time than one that was told.
 func TestServerTimeWithoutWitness(t *testing.T) {
 	const hour = int64(time.Hour)
 	s, m := &server{true: 1_800_000_000e9}, &machine{source: 1}
 	before := s.tell(m).Now
 	s.true += hour
-	s.wrong = hour
+	s.wrong, m.wallWrong = hour, hour
 	if got := s.tell(m).Now; got != before+2*hour {
 		t.Errorf("set ahead in an hour of silence: %v passed", time.Duration(got-before))
 	}
 	s.true += hour
-	s.wrong = -10 * hour
+	s.wrong, m.wallWrong = -10*hour, -10*hour
 	at := s.tell(m).Now
 	if at != before+2*hour {
 		t.Errorf("set back in an hour of silence: %v passed", time.Duration(at-before))
@@ -114,6 +114,21 @@ func TestServerTimeWithoutWitness(t *testing.T) {
 	s.true += int64(time.Minute)
 	if got := s.tell(m).Now - at; got < int64(59*time.Second) {
 		t.Errorf("a minute later, %v passed: the time stands still", time.Duration(got))
+	}
+}
+
+// A server that comes back after a while with another clock doesn't take the time along if neither
+// clock of a machine confirms it.
+func TestServerTimeAfterAnOutage(t *testing.T) {
+	const hour = int64(time.Hour)
+	for _, wrong := range []int64{-1000 * hour, -hour, hour, 3 * hour, 10000 * hour} {
+		s, m := &server{true: 1_800_000_000e9}, &machine{source: 1}
+		before := s.tell(m).Now
+		s.true += hour
+		s.wrong = wrong
+		if off := s.tell(m).Now - before - hour; max(off, -off) > int64(time.Second) {
+			t.Errorf("set by %v in an outage of an hour, the time is off by %v", time.Duration(wrong), time.Duration(off))
+		}
 	}
 }
 

@@ -48,6 +48,9 @@ func (a *Config) Started() error {
 	if h == nil {
 		return nil
 	}
+	if err := h.Change(a.Settings, a.Store, a.Region); err != nil {
+		a.Log.Error("the rate limiter keeps its former options", zap.Error(err))
+	}
 	var keys *apikeys.File
 	if a.APIKeys != nil {
 		keys = a.APIKeys.Keys

@@ -133,7 +133,7 @@ func (t *Tenant) decideLate(ctx context.Context, client *engine.Client, debits [
 func (t *Tenant) decideElsewhere(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	var other *instance.Instance
 	instance.Each(func(h *instance.Instance) {
-		if other == nil || h.Settings.Store == t.Settings.Store {
+		if other == nil || h.Settings.Counts == t.Settings.Counts {
 			other = h
 		}
 	})

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +89,7 @@ func TestRevokedKeysStayRevoked(t *testing.T) {
 func TestSharedKeysAreSealed(t *testing.T) {
 	h := machineWith(t, newNotesStore(), "a")
 	key, stored := addKey(t, h, "acme", "free")
-	notes := h.Shared.allNotes()
+	notes := slices.Collect(maps.Values(h.Shared.notes))
 	if len(notes) != 1 {
 		t.Fatalf("%d notes, want 1", len(notes))
 	}

@@ -233,7 +233,7 @@ const maxLateAudit = 1000
 var lateAudits sync.Map
 
 func (a *Audit) late() *lateAudit {
-	late, _ := lateAudits.LoadOrStore([2]string{a.instance.Settings.Store, a.instance.Settings.Secret}, new(lateAudit))
+	late, _ := lateAudits.LoadOrStore([2]string{a.instance.Settings.Counts, a.instance.Settings.Secret}, new(lateAudit))
 	return late.(*lateAudit)
 }
 

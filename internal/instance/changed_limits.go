@@ -40,7 +40,7 @@ func (h *Instance) WarnOfChangedLimits(now map[ZoneTier]LimitKinds, log *zap.Log
 // first start. They come from another instance if the reload changed settings.
 func (h *Instance) replaceKinds(now map[ZoneTier]LimitKinds) (former map[ZoneTier]LimitKinds) {
 	Each(func(other *Instance) {
-		if kinds := other.kinds.Load(); kinds != nil && other.Settings.Store == h.Settings.Store {
+		if kinds := other.kinds.Load(); kinds != nil && other.Settings.Counts == h.Settings.Counts {
 			former = *kinds
 		}
 	})

@@ -128,7 +128,7 @@ func (h *Instance) Past() (storage.Historian, error) {
 	}
 }
 
-// ledgers hold unwritten counts, by the settings of an instance. The instance and all its
+// ledgers hold unwritten counts, by the counts of an instance. The instance and all its
 // configurations share one, so nothing is lost or counted twice when one configuration replaces
 // another.
 var ledgers = caddy.NewUsagePool()
@@ -137,7 +137,7 @@ func newLedger() (caddy.Destructor, error) { return new(history.Ledger), nil }
 
 // OpenLedger returns the ledger for some settings. CloseLedger gives it up.
 func OpenLedger(s Settings) (*history.Ledger, error) {
-	ledger, _, err := ledgers.LoadOrNew(s, newLedger)
+	ledger, _, err := ledgers.LoadOrNew(s.counted(), newLedger)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +145,6 @@ func OpenLedger(s Settings) (*history.Ledger, error) {
 }
 
 func CloseLedger(s Settings) error {
-	_, err := ledgers.Delete(s)
+	_, err := ledgers.Delete(s.counted())
 	return err
 }

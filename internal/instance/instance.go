@@ -1,7 +1,7 @@
 // Package instance has the state that outlives a config: the engine on a store, the keys for names
 // at rest, the history, the audit, operators' rules in the store, and the exchange with other
-// regions. Configs with equal [Settings] share an [Instance], which has one owner and one end:
-// [Acquire] and [Release].
+// regions. Configs with the same counts share an [Instance], which has one owner and one end:
+// [Acquire] and [Release]. The config that started last determines its options: [Instance.Change].
 package instance
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// instances holds the engines in use, by their settings. They outlive configurations: a reload that
-// doesn't change the settings keeps the engine.
+// instances holds the engines in use, by their counts. They outlive configurations: a reload that
+// changes options changes those of the engine, which keeps its memory.
 var instances = caddy.NewUsagePool()
 
 // ReadyTimeout is how long a start waits for the store to open, so that the first requests need not
@@ -44,7 +44,7 @@ const flushTimeout = 10 * time.Second
 // Instance is an engine with the other state that outlives a config. It may be used from any number
 // of goroutines.
 type Instance struct {
-	Settings Settings
+	Settings Settings // at the start; see InForce
 	Engine   *engine.Engine
 	Store    atomic.Pointer[storage.Store] // the store that the engine opened last; it may be closed
 	Names    Names
@@ -52,6 +52,9 @@ type Instance struct {
 	Shared   SharedRules // operators' rules in a shared store
 	Pressure *pressure.Tracker
 	Recent   RecentByReference
+
+	changing sync.Mutex               // held while options change
+	InForce  atomic.Pointer[Settings] // written under changing
 
 	Closing atomic.Bool  // the engine is about to close its store
 	Starts  atomic.Int32 // number of configs so far
@@ -65,9 +68,10 @@ type Instance struct {
 
 	begun       time.Time
 	made        chan struct{}                   // closed when there is an engine
+	ledger      *history.Ledger                 // counts for the history
 	reporter    *history.Reporter               // writes the history
 	regions     atomic.Pointer[regions.Regions] // shares counts with other regions; nil if there are none
-	exchangedAt string                          // the place of the exchange
+	exchangedAt atomic.Value                    // the place of the exchange, a string
 
 	mu   sync.Mutex
 	logs map[string]*RefusalLog // guarded by mu: by the zone's name
@@ -75,14 +79,13 @@ type Instance struct {
 	away atomic.Bool // the listener was told that the store can't be used
 }
 
-// Acquire returns the instance for some settings. It starts one if there is none. [Release] gives
-// it up.
+// Acquire returns the instance for the counts of some settings. It starts one with these settings if
+// there is none. [Release] gives it up.
 func Acquire(s Settings, in stores.Store, region *Region) (*Instance, error) {
-	known := statementsOnStore(s)
-	value, _, err := instances.LoadOrNew(s, func() (caddy.Destructor, error) {
-		h, err := New(s, in, known)
+	value, _, err := instances.LoadOrNew(s.counted(), func() (caddy.Destructor, error) {
+		h, err := New(s, in)
 		if err == nil {
-			err = h.startRegion(region)
+			err = h.startRegion(s, region)
 		}
 		return h, err
 	})
@@ -95,19 +98,20 @@ func Acquire(s Settings, in stores.Store, region *Region) (*Instance, error) {
 // Release gives up the instance for some settings. If nothing else uses it, it is closed, which
 // gives back unspent units.
 func Release(s Settings) error {
-	_, err := instances.Delete(s)
+	_, err := instances.Delete(s.counted())
 	return err
 }
 
 // IsInUse reports whether there is an instance for some settings.
 func IsInUse(s Settings) bool {
-	_, used := instances.References(s)
+	_, used := instances.References(s.counted())
 	return used
 }
 
-// Settings determine an instance. Equal settings share one.
+// Settings are what an instance is started with. Those with the same counts share one.
 type Settings struct {
-	Store    string // identifies the store
+	Store    string // identifies the counts and how the store is used
+	Counts   string // identifies the counts
 	Kind     string // the name of its module
 	Path     string // its path; "" if it has no files
 	Address  string // the address of a shared server; "" if there is none
@@ -118,6 +122,11 @@ type Settings struct {
 	Cleanup  time.Duration
 	Degraded int
 	Region   string // identifies the sharing of counts with other regions; "" without
+}
+
+// counted has the settings that identify the counts, and the names that they have at rest.
+func (s Settings) counted() Settings {
+	return Settings{Kind: s.Kind, Counts: s.Counts, Secret: s.Secret, Epochs: s.Epochs}
 }
 
 // where returns the log field that identifies the store.

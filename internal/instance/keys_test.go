@@ -32,6 +32,8 @@ type fleetStore struct {
 func (*fleetStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "rate_limit.stores.shared"}
 }
+func (*fleetStore) Counts() string { return "shared" }
+
 func (*fleetStore) Identity() string { return "shared" }
 func (*fleetStore) Address() string  { return "server:1" }
 
@@ -71,7 +73,7 @@ func machineOn(t *testing.T, store stores.Store, secret string) *Instance {
 	if err := os.WriteFile(path, []byte(strings.Repeat(secret, 40)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, err := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store, nil)
+	h, err := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,14 +21,8 @@ import (
 )
 
 // New starts an engine. It touches no file itself: the engine opens the store in the background.
-// The operators' rules in known, which may be nil, are in force at once.
-func New(s Settings, in stores.Store, known *SharedRules) (*Instance, error) {
-	notes := known.allNotes()
-	h, err := NewWith(s, in, func(o *engine.Options) { o.Notes = notes })
-	if err == nil {
-		h.Shared.begin(known)
-	}
-	return h, err
+func New(s Settings, in stores.Store) (*Instance, error) {
+	return NewWith(s, in, func(*engine.Options) {})
 }
 
 // NewWith is New with further options of the engine, which set sets.
@@ -36,16 +30,58 @@ func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance,
 	h := &Instance{Settings: s, begun: time.Now(), logs: make(map[string]*RefusalLog), Pressure: pressure.New(0), made: make(chan struct{})}
 	h.Names.instance, h.Audit.instance, h.Shared.instance = h, h, h
 	h.Names.find(in)
-	ledger, err := OpenLedger(s)
-	if err != nil {
+	var err error
+	if h.ledger, err = OpenLedger(s); err != nil {
 		return nil, err
 	}
-	options := engine.Options{
+	h.InForce.Store(&s)
+	options := h.options(s, in)
+	if s.Address != "" {
+		options.Noted = h.Shared.noted
+	}
+	set(&options)
+	h.Engine, err = engine.New(options)
+	close(h.made)
+	if err != nil {
+		_ = CloseLedger(s) // the first error says more
+		return nil, err
+	}
+	h.startHistory(h.ledger)
+	return h, nil
+}
+
+// Change makes the settings of another configuration with the same counts take effect. The engine
+// keeps its memory, so that an outage goes on with what it has admitted.
+func (h *Instance) Change(s Settings, in stores.Store, region *Region) error {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	was := h.InForce.Swap(&s)
+	if *was == s {
+		return nil
+	}
+	reopen := was.Store != s.Store || was.Timeout != s.Timeout
+	ctx, cancel := context.WithTimeout(context.Background(), ReadyTimeout)
+	defer cancel()
+	if err := h.Engine.Change(ctx, h.options(s, in), reopen); err != nil {
+		return err
+	}
+	if was.Region == s.Region {
+		return nil
+	}
+	if former := h.regions.Load(); former != nil {
+		go former.Close(context.Background()) // gives up after two seconds
+	}
+	return h.startRegion(s, region)
+}
+
+// options returns the options of the engine.
+func (h *Instance) options(s Settings, in stores.Store) engine.Options {
+	return engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
 			if err := h.Names.openSecret(s.Secret); err != nil {
 				return nil, WithRemedy(err)
 			}
-			if err := seedHistory(ledger, h.Names.Secret.Load()); err != nil {
+			if err := seedHistory(h.ledger, h.Names.Secret.Load()); err != nil {
 				return nil, err
 			}
 			store, err := in.Open(ctx, s.Timeout)
@@ -64,18 +100,6 @@ func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance,
 		DegradedPercent: s.Degraded,
 		Observer:        observer{h},
 	}
-	if s.Address != "" {
-		options.Noted = h.Shared.noted
-	}
-	set(&options)
-	h.Engine, err = engine.New(options)
-	close(h.made)
-	if err != nil {
-		_ = CloseLedger(s) // the first error says more
-		return nil, err
-	}
-	h.startHistory(ledger)
-	return h, nil
 }
 
 // sweep destroys keys of the past, unless it isn't known yet which keys these are.

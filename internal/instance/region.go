@@ -40,18 +40,19 @@ type Region struct {
 }
 
 // startRegion begins to share counts, if the configuration asks for that.
-func (h *Instance) startRegion(r *Region) error {
+func (h *Instance) startRegion(s Settings, r *Region) error {
 	if r == nil {
+		h.regions.Store(nil)
 		return nil
 	}
-	h.exchangedAt = r.Exchange.Place()
+	h.exchangedAt.Store(r.Exchange.Place())
 	shared, err := regions.New(regions.Options{
 		Region:   r.Name,
 		Open:     func(ctx context.Context) (exchanges.Exchange, error) { return r.Exchange.Open(ctx) },
 		Engine:   h.Engine,
 		Name:     h.Names.forRegions,
 		Interval: r.Interval,
-		MaxKeys:  h.Settings.MaxKeys,
+		MaxKeys:  s.MaxKeys,
 		Observer: regionObserver{h},
 	})
 	h.regions.Store(shared)
@@ -135,12 +136,12 @@ func (regionObserver) Erred() { meter.ExchangeFailed() }
 // Failed implements regions.Observer.
 func (o regionObserver) Failed(since time.Duration, err error) {
 	caddyconf.Logger().Error("counts can't be exchanged with other regions; this region goes on alone until they can",
-		zap.String("exchange", o.exchangedAt), zap.Duration("since", since), zap.Error(err))
+		zap.Any("exchange", o.exchangedAt.Load()), zap.Duration("since", since), zap.Error(err))
 }
 
 // Recovered implements regions.Observer.
 func (o regionObserver) Recovered(after time.Duration) {
-	caddyconf.Logger().Info("counts are exchanged with other regions again", zap.String("exchange", o.exchangedAt), zap.Duration("after", after))
+	caddyconf.Logger().Info("counts are exchanged with other regions again", zap.Any("exchange", o.exchangedAt.Load()), zap.Duration("after", after))
 }
 
 var _ regions.Observer = regionObserver{}

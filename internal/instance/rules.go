@@ -37,17 +37,6 @@ func (s *SharedRules) noted(notes []storage.Note, all bool) {
 	s.tell()
 }
 
-// statementsOnStore returns the rules known to the instances of this process with the same store,
-// or nil.
-func statementsOnStore(of Settings) (known *SharedRules) {
-	Each(func(h *Instance) {
-		if of.Address != "" && h.Settings.Store == of.Store && h.Settings.Secret == of.Secret {
-			known = &h.Shared
-		}
-	})
-	return known
-}
-
 // changes are notes to put, the last one for each name.
 type changes struct {
 	sealer *identity.Sealer

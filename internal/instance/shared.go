@@ -19,8 +19,7 @@ import (
 // hash of its target, and its value is the sealed line of a rules file. So readers of the store
 // learn no address.
 //
-// Known rules apply while the store can't be used, and another instance on the same store begins
-// with them.
+// Known rules apply while the store can't be used.
 //
 // API keys in the store are such notes as well, see [sharedKey].
 type SharedRules struct {
@@ -125,34 +124,6 @@ func (s *SharedRules) Follow(who any, f func()) {
 	}
 	if s.hear[who] = f; f == nil {
 		delete(s.hear, who)
-	}
-}
-
-// allNotes returns all known notes.
-func (s *SharedRules) allNotes() []storage.Note {
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.notes))
-}
-
-// begin takes another instance's rules, unless the store has already delivered its own.
-func (s *SharedRules) begin(other *SharedRules) {
-	if other == nil {
-		return
-	}
-	other.mu.Lock()
-	notes, known, set := maps.Clone(other.notes), maps.Clone(other.known), other.Set.Load()
-	api, keys := maps.Clone(other.api), other.Keys.Load()
-	other.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.notes == nil && notes != nil {
-		s.notes, s.known, s.api = notes, known, api
-		s.Set.Store(set)
-		s.Keys.Store(keys)
 	}
 }
 

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -30,7 +31,7 @@ func (h *Instance) describe() operator.Store {
 		Path:     cmp.Or(h.Settings.Path, h.Settings.Address),
 		Degraded: stats.Degraded,
 		Keys:     stats.Keys,
-		MaxKeys:  cmp.Or(h.Settings.MaxKeys, engine.DefaultMaxKeys),
+		MaxKeys:  cmp.Or(h.InForce.Load().MaxKeys, engine.DefaultMaxKeys),
 		Evicted:  stats.Evicted,
 		Bytes:    stats.Store.Bytes,
 		Journal:  stats.Store.JournalBytes,
@@ -81,7 +82,7 @@ func (h *Instance) describeRegion() *operator.Region {
 		return nil
 	}
 	s := shared.Stats()
-	told := &operator.Region{Name: s.Region, Exchange: h.exchangedAt, Lag: operator.SecondsOf(s.Lag), Keys: s.Keys, Others: []operator.OtherRegion{}}
+	told := &operator.Region{Name: s.Region, Exchange: fmt.Sprint(h.exchangedAt.Load()), Lag: operator.SecondsOf(s.Lag), Keys: s.Keys, Others: []operator.OtherRegion{}}
 	if s.Cause != nil {
 		told.Since, told.Reason = new(s.Since.UTC().Truncate(time.Second)), s.Cause.Error()
 	}

@@ -82,6 +82,9 @@ func (s *Memory) Cleanup() error {
 // Isolate gives the store separate counts, which end with it.
 func (s *Memory) Isolate() { s.held = newHeldMemory() }
 
+// Counts implements Store.
+func (s *Memory) Counts() string { return "memory" }
+
 // Identity implements Store.
 func (s *Memory) Identity() string { return fmt.Sprintf("memory max_size=%d", s.MaxSize) }
 

@@ -83,6 +83,9 @@ func (s *SQLite) Provision(ctx caddy.Context) error {
 	return nil
 }
 
+// Counts implements Store.
+func (s *SQLite) Counts() string { return "sqlite " + s.path }
+
 // Identity implements Store.
 func (s *SQLite) Identity() string {
 	return fmt.Sprintf("sqlite %s synchronous=%s journal=%s max_size=%d", s.path, s.Synchronous, s.Journal, s.MaxSize)

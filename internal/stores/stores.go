@@ -16,6 +16,8 @@ import (
 // Store is a module that keeps the counts, in the namespace `rate_limit.stores`.
 type Store interface {
 	caddy.Module
+	// Counts identifies the counts, however they are used. It contains no secrets.
+	Counts() string
 	// Identity identifies the counts of the store, and its configuration: stores with equal
 	// identities are interchangeable.
 	Identity() string

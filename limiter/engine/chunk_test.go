@@ -31,7 +31,7 @@ func TestChunksOfRandomKeys(t *testing.T) {
 				case step%20 == 9:
 					m.sweep(1)
 				default:
-					m.table.max = int64(1 + m.rng.IntN(4000))
+					m.table.max.Store(int64(1 + m.rng.IntN(4000)))
 					for range grows {
 						m.add()
 						m.change()

@@ -63,8 +63,8 @@ type committer struct {
 func (m *committer) init(opts *Options, clock *clock, table *table, stop, swept <-chan struct{}) {
 	m.opts, m.clock, m.table = opts, clock, table
 	m.conn = connection{
-		open: opts.Open, name: opts.Name, clock: clock, id: rand.Int64(), stays: staysFor * opts.CleanupInterval,
-		onSet: m.eraser.timeSet, onReset: func() error { return m.eraser.takeResets(nil) }, timeout: opts.StoreTimeout,
+		opts: opts, name: opts.Name, clock: clock, id: rand.Int64(),
+		onSet: m.eraser.timeSet, onReset: func() error { return m.eraser.takeResets(nil) },
 	}
 	m.conn.onNetwork.Store(opts.Remote)
 	m.leases = leases{opts: opts, clock: clock, conn: &m.conn, queue: &m.queue, degraded: &m.degraded, others: make(chan struct{}, 1)}
@@ -182,7 +182,7 @@ func (m *committer) gather(n int) {
 	if m.conn.roundTrip() > 0 || !m.queue.await(n) {
 		return
 	}
-	m.gathering.Reset(min(gatherFor, m.opts.StoreTimeout/gatherShare))
+	m.gathering.Reset(min(gatherFor, m.opts.now().StoreTimeout/gatherShare))
 	select {
 	case <-m.queue.full:
 		m.gathering.Stop()

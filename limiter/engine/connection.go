@@ -13,7 +13,7 @@ import (
 // reopen, askTime and inTerms may be called by one goroutine at a time, the committer's; the other
 // methods by any.
 type connection struct {
-	open  storage.Opener
+	opts  *Options
 	name  nameFunc
 	clock *clock
 	onSet func(by int64, back bool) // called when the store's time was set
@@ -25,8 +25,6 @@ type connection struct {
 	store     atomic.Pointer[opened] // nil while there is none
 	onNetwork atomic.Bool            // the present or last store is on a network
 	trip      atomic.Int64           // the duration of a call over a network, in nanoseconds; 0 otherwise
-	timeout   time.Duration          // of requests that wait for the store
-	stays     time.Duration          // the duration of a registration by join
 
 	stamp    stamp   // the moment of the last time told by the store
 	keeping  keeping // the time of a store that keeps no time
@@ -42,7 +40,6 @@ type opened struct {
 	storage.Store
 	immediate storage.Immediate // the same, if it can claim at once; or nil
 	remote    storage.Remote    // the same, if it is on a network; or nil
-	hadPeriod atomic.Bool       // a period was seen, see hasLostPeriod
 }
 
 // period returns the number of the store's present period, or 0.
@@ -53,17 +50,16 @@ func (c *connection) period() uint32 {
 	return 0
 }
 
-// hasLostPeriod reports whether the store had a period and has none now.
-func (c *connection) hasLostPeriod() bool {
+// mayShare reports whether other processes may use the store. A store that can claim at once knows:
+// only in a period does no other process charge it. All learn from that at once when others come,
+// and when they have gone. The number of processes is known later, at a cleanup, or within a second
+// from a store on a network.
+func (c *connection) mayShare() bool {
 	store := c.store.Load()
 	if store == nil || store.immediate == nil {
-		return false
+		return c.processes() > 1
 	}
-	if store.immediate.Period() != 0 {
-		store.hadPeriod.Store(true)
-		return false
-	}
-	return store.hadPeriod.Load()
+	return store.immediate.Period() == 0
 }
 
 // ability returns the store as a T, an interface with additional methods. ok is false if there is
@@ -85,7 +81,7 @@ func (c *connection) reopen() error {
 	}
 	ctx, cancel := c.opening()
 	defer cancel()
-	store, err := c.open(ctx)
+	store, err := c.opts.now().Open(ctx)
 	if err != nil {
 		return err
 	}

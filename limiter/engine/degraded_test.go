@@ -464,7 +464,7 @@ func TestRefusalsByTheStoreOutliveTheOutage(t *testing.T) {
 func TestFloodInAnOutage(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
-		e.table.max = 1000
+		e.table.max.Store(1000)
 		e.broken.Store(true)
 		passed := 0
 		for round := range 5 {

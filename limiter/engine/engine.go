@@ -36,14 +36,36 @@ func New(opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{opts: opts, clock: newClock(opts.Clock), stop: make(chan struct{})}
-	e.janitor = janitor{committer: &e.committer, stop: e.stop, done: make(chan struct{})}
+	e.opts.follow()
+	e.janitor = janitor{committer: &e.committer, changed: make(chan struct{}, 1), stop: e.stop, done: make(chan struct{})}
 	e.table = newTable(opts.MaxKeys, e.committer.leases.giveBackLocked)
-	e.table.unused = uint32(max(1, keepUnused/opts.CleanupInterval))
 	e.committer.init(&e.opts, e.clock, e.table, e.stop, e.janitor.done)
 	go e.committer.loop()
 	go e.committer.newsroom.loop()
 	go e.janitor.loop()
 	return e, nil
+}
+
+// Change changes the options of a running engine: StoreTimeout, CleanupInterval, DegradedPercent and
+// MaxKeys at once, and Open with the next store. With reopen Change waits until the engine has
+// opened that, or ctx ends. A store that doesn't continue the present one is charged with the usage
+// that memory knows. Other options stay.
+func (e *Engine) Change(ctx context.Context, to Options, reopen bool) error {
+	to, err := to.withDefaults()
+	if err != nil {
+		return err
+	}
+	e.opts.changed.Store(&to)
+	e.table.max.Store(int64(to.MaxKeys))
+	put(e.janitor.changed)
+	if !reopen {
+		return nil
+	}
+	if err = e.committer.queue.order(ctx, e.committer.change); errors.Is(err, ErrUnavailable) {
+		e.committer.probe.Reset(0) // the outage may end
+		return nil
+	}
+	return err
 }
 
 // Ready returns a channel that is closed when the store has been opened, or has failed to open for

@@ -32,7 +32,7 @@ func TestTableFullOfBlockedKeys(t *testing.T) {
 		t.Run(fmt.Sprint("broken=", broken), func(t *testing.T) {
 			limit := sliding(t, 10, 24*time.Hour)
 			inBubble(t, func(t *testing.T, e *faulty) {
-				e.table.max = room
+				e.table.max.Store(room)
 				e.broken.Store(broken)
 				for i := range attackers {
 					e.count(11, debit(limit, fmt.Sprint("attacker", i), 1))
@@ -91,7 +91,7 @@ func TestKeysNearTheirLimitOutliveAFloodInAnOutage(t *testing.T) {
 	const near, room, fresh = 80, 2000, 40_000
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
-		e.table.max = room
+		e.table.max.Store(room)
 		e.broken.Store(true)
 		for i := range near {
 			e.count(11, debit(limit, fmt.Sprint("near", i), 1))
@@ -119,7 +119,7 @@ func TestMemoryIsBoundedWhileTheStoreHangs(t *testing.T) {
 	const room, waiting = 1000, 500
 	limit := sliding(t, 10, 24*time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
-		h.table.max = room
+		h.table.max.Store(room)
 		h.takes.Store(int64(time.Hour))
 		for round := range 20 {
 			var group sync.WaitGroup

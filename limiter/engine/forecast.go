@@ -108,6 +108,7 @@ func (m *committer) tell() {
 func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	r := &rehearsal{Engine: Engine{opts: e.opts, clock: &clock{source: e.clock.source}, stop: make(chan struct{})}, ended: make(chan struct{})}
 	r.opts.Observer, r.opts.StoreTimeout = noObserver{}, forecastTimeout
+	r.opts.follow()
 	r.clock.line.Store(e.clock.line.Load())
 	r.clock.looked.Store(e.clock.looked.Load())
 

@@ -134,7 +134,7 @@ func (l *leases) shareLocked(c cell, limit *Limit) {
 		units++ // a unit with a held part is of no use to other processes
 	}
 	switch {
-	case units <= limit.Capacity()/headroomShare || !l.othersHold():
+	case units <= limit.Capacity()/headroomShare || !l.conn.mayShare():
 	case c.rare().claims() > 0:
 		c.changeRareLocked(func(r *rare) { r.shares = true })
 	default:
@@ -152,13 +152,9 @@ func (l *leases) shareAnsweredLocked(c cell, limit *Limit) {
 	l.shareLocked(c, limit)
 }
 
-// othersHold reports whether other processes use the store. It notices at once that another process
-// has ended the store's period, before that process is counted.
-func (l *leases) othersHold() bool { return l.conn.processes() > 1 || l.conn.hasLostPeriod() }
-
 // noticeOthers makes the janitor share memory's units when other processes begin to use the store.
 func (l *leases) noticeOthers() {
-	others := l.othersHold()
+	others := l.conn.mayShare()
 	if others && !l.shared {
 		select {
 		case l.others <- struct{}{}:
@@ -195,7 +191,7 @@ const asksEvery = time.Second
 
 // asksAgain returns for how many nanoseconds a refusal counts without asking the store again.
 func (l *leases) asksAgain(en *entry) int64 {
-	if en.counting == Held && l.othersHold() {
+	if en.counting == Held && l.conn.mayShare() {
 		return int64(asksEvery)
 	}
 	return math.MaxInt64

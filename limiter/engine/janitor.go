@@ -17,8 +17,9 @@ type janitor struct {
 	clients   atomic.Pointer[[reputation.Levels]int64] // the number of clients of each level
 	looked    int                                      // cells that it has looked at since its last rest
 
-	stop <-chan struct{} // closed to stop the goroutine
-	done chan struct{}   // closed when it has ended
+	changed chan struct{}   // holds a token when the interval was changed
+	stop    <-chan struct{} // closed to stop the goroutine
+	done    chan struct{}   // closed when it has ended
 }
 
 // keepUnused is the minimum time that an unused key stays in memory. If it is used again later it
@@ -29,12 +30,16 @@ const keepUnused = time.Minute
 // stop is closed.
 func (j *janitor) loop() {
 	defer close(j.done)
-	tick := time.NewTicker(j.committer.opts.CleanupInterval)
+	tick := time.NewTicker(j.committer.opts.now().CleanupInterval)
 	defer tick.Stop()
 	for {
+		interval := j.committer.opts.now().CleanupInterval
+		j.committer.table.unused = uint32(max(1, keepUnused/interval))
 		select {
 		case <-tick.C:
 			j.clean()
+		case <-j.changed:
+			tick.Reset(j.committer.opts.now().CleanupInterval)
 		case <-j.committer.leases.others:
 			j.share()
 		case <-j.stop:
@@ -136,7 +141,7 @@ func (j *janitor) awaitDone(b *batch) {
 // sweepStore removes expired rows step by step. After each step it waits for the duration of that
 // step, so that claims come first.
 func (j *janitor) sweepStore() (rows int64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), j.committer.opts.CleanupInterval)
+	ctx, cancel := context.WithTimeout(context.Background(), j.committer.opts.now().CleanupInterval)
 	defer cancel()
 	for {
 		if j.committer.degraded.Load() {

@@ -34,14 +34,16 @@ func (c *connection) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), c.callTimeout())
 }
 
-func (c *connection) callTimeout() time.Duration { return max(callTimeout, 2*c.timeout) }
+func (c *connection) callTimeout() time.Duration {
+	return max(callTimeout, 2*c.opts.now().StoreTimeout)
+}
 
 // opening returns the context in which a store is opened. To connect takes several round trips, and
 // where these are long, requests have a longer timeout.
 func (c *connection) opening() (context.Context, context.CancelFunc) {
 	within := openTimeout
 	if c.onNetwork.Load() {
-		within = max(callTimeout, 10*c.timeout)
+		within = max(callTimeout, 10*c.opts.now().StoreTimeout)
 	}
 	return context.WithTimeout(context.Background(), within)
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -101,6 +102,9 @@ func (w *newsroom) join(a reply) {
 	}
 }
 
+// askEvery is how long a machine makes no call to a store on a network before it asks for the time.
+const askEvery = 5 * time.Second
+
 // joinEvery is the number of questions between two registrations of a machine with a store on a
 // network.
 const joinEvery = 16
@@ -116,6 +120,9 @@ func (m *committer) look() {
 	m.leases.resume()
 	m.queue.hurry()
 	store := m.conn.store.Load()
+	if m.conn.onNetwork.Load() && m.clock.source.Elapsed()-m.conn.stamp.elapsed > int64(askEvery) {
+		m.beginAsking() // so that this machine stays a witness of the time
+	}
 	if _, ok := ability[storage.Watcher](&m.conn); !ok {
 		_ = m.eraser.takeResets(nil) // if this fails, so does the next claim
 		return

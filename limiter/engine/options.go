@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -64,6 +65,17 @@ type Options struct {
 	// resetInterval is how often the store is asked for resets of other processes. Zero means the
 	// constant of that name. Tests with days of virtual time need fewer.
 	resetInterval time.Duration
+
+	changed *atomic.Pointer[Options] // the options in force, see [Engine.Change]
+}
+
+// now returns the options in force.
+func (o *Options) now() *Options { return o.changed.Load() }
+
+// follow makes the options in force those in o, until they are changed.
+func (o *Options) follow() {
+	o.changed = new(atomic.Pointer[Options])
+	o.changed.Store(o)
 }
 
 // Name is the name of a key in the store.

@@ -21,7 +21,7 @@ func (c *connection) join() error {
 	ctx, cancel := c.call()
 	defer cancel()
 	now := c.clock.now()
-	presence, err := shared.Join(ctx, c.id, now, now+int64(c.stays))
+	presence, err := shared.Join(ctx, c.id, now, now+int64(staysFor*c.opts.now().CleanupInterval))
 	if err == nil {
 		c.presence.Store(&presence)
 	}
@@ -54,7 +54,7 @@ type share struct {
 }
 
 func (e *Engine) share() share {
-	s := share{percent: e.opts.DegradedPercent, probe: e.committer.outage.untilProbe()}
+	s := share{percent: e.opts.now().DegradedPercent, probe: e.committer.outage.untilProbe()}
 	if p := e.committer.conn.presence.Load(); p != nil {
 		s.presence = *p
 	}

@@ -170,7 +170,7 @@ func TestGrantsOfTwoSlots(t *testing.T) {
 func TestEvictionDuringAClaim(t *testing.T) {
 	limit := sliding(t, 1, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
-		g.table.max = 1
+		g.table.max.Store(1)
 		kept := g.begin(context.Background(), debit(limit, "a", 1))
 		cell := g.table.find(limit.ID, []byte("a"))
 		var others []<-chan Decision

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -116,25 +117,41 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
+// errChanged is the cause of the outage in which the engine moves to another store.
+var errChanged = errors.New("the store is being changed for another")
+
+// change opens the store as the options in force say. If that is another one than before, memory
+// decides until the store is charged with what memory knows.
+func (m *committer) change() error {
+	err := m.reopen()
+	if err == nil && m.conn.store.Load().Continues(m.charged) {
+		err = m.conn.join()
+	} else {
+		err = cmp.Or(err, errChanged)
+	}
+	if err != nil {
+		m.degrade(err)
+		m.recover()
+	}
+	return nil
+}
+
+// resume opens the store and charges it with what memory admitted without it.
+func (m *committer) resume() error {
+	for _, step := range []func() error{m.reopen, m.writer.beWritable, m.catchUp, m.writer.punish, m.conn.join} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // recover tries to use the store again.
 func (m *committer) recover() {
 	if !m.degraded.Load() {
 		return
 	}
-	err := m.reopen()
-	if err == nil {
-		err = m.writer.beWritable()
-	}
-	if err == nil {
-		err = m.catchUp()
-	}
-	if err == nil {
-		err = m.writer.punish()
-	}
-	if err == nil {
-		err = m.conn.join()
-	}
-	if err != nil {
+	if err := m.resume(); err != nil {
 		probe, since := m.outage.goOn(err, m.conn.lastProbe())
 		m.probe.Reset(probe)
 		if since > 0 {

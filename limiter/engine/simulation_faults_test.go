@@ -19,7 +19,15 @@ import (
 // virtual time and determined by a seed. As long as memory forgets no key, limits still hold:
 // memory subtracts the known usage, and charges admitted units.
 func TestSimulationOfFaults(t *testing.T) {
-	simulate(t, proof.Times(30, 5000), newTroubled)
+	changed, away := 0, 0
+	simulate(t, proof.Times(30, 5000), func(t *testing.T, seed uint64) *troubled {
+		w := newTroubled(t, seed)
+		w.changed, w.away = &changed, &away
+		return w
+	})
+	if t.Logf("%d changes of options, %d of them in an outage", changed, away); away == 0 || changed == away {
+		t.Error("the options were never changed in an outage, or only there")
+	}
 }
 
 // troubled is a world with one process and a faulty store.
@@ -28,6 +36,8 @@ type troubled struct {
 	engine   *Engine
 	place    place
 	degraded int // decisions without the store
+
+	changed, away *int // changes of options in all worlds, and those in an outage
 
 	mu      sync.Mutex
 	chance  *rand.Rand // guarded by mu: of the store
@@ -110,7 +120,9 @@ func (w *troubled) delay() time.Duration {
 }
 
 func (w *troubled) step() {
-	switch w.rng.IntN(12) {
+	switch w.rng.IntN(13) {
+	case 12:
+		w.change()
 	case 0:
 		w.mu.Lock()
 		w.trouble = []int{0, 0, 1, 5, 10}[w.rng.IntN(5)]
@@ -127,6 +139,20 @@ func (w *troubled) step() {
 		w.sleep(time.Second)
 	default:
 		w.burst(1 + w.rng.IntN(20))
+	}
+}
+
+// change changes options of the engine, as a reload does.
+func (w *troubled) change() {
+	away, reopen := w.engine.Degraded(), w.rng.IntN(3) > 0
+	w.note("the options change, reopen %v, in an outage %v", reopen, away)
+	if *w.changed++; away {
+		*w.away++
+	}
+	changed := *w.engine.opts.now()
+	changed.CleanupInterval, changed.MaxKeys = time.Duration(1+w.rng.IntN(1000))*time.Hour, 10_000+w.rng.IntN(1000)
+	if err := w.engine.Change(context.Background(), changed, reopen); err != nil {
+		w.t.Error(err)
 	}
 }
 

@@ -33,7 +33,7 @@ const (
 // keys that share a bucket.
 type table struct {
 	seed    maphash.Seed
-	max     int64
+	max     atomic.Int64      // the most cells
 	unused  uint32            // after how many sweeps without use a key is removed
 	give    func(cell) *batch // gives back the lease of a locked cell that is to be removed
 	count   atomic.Int64
@@ -78,7 +78,8 @@ type spot struct {
 }
 
 func newTable(max int, give func(cell) *batch) *table {
-	t := &table{seed: maphash.MakeSeed(), max: int64(max), unused: 1, give: give}
+	t := &table{seed: maphash.MakeSeed(), unused: 1, give: give}
+	t.max.Store(int64(max))
 	for i := range t.shards {
 		t.shards[i].buckets.Store(newBuckets(firstBuckets, 1))
 	}
@@ -168,7 +169,7 @@ func (t *table) add(of kind, id storage.LimitID, key []byte) cell {
 	if b := s.find(id, key, hash); b != nil {
 		return cell{b, t}
 	}
-	if t.count.Add(1) > t.max {
+	for range min(2, t.count.Add(1)-t.max.Load()) { // two, if the maximum was lowered
 		t.evictLocked(s)
 	}
 	t.compactLocked(s)

@@ -22,7 +22,7 @@ func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 		defer e.committer.waiting.leave()
 		e.committer.awaitOpen(ctx)
 	}
-	timeout, answers := e.timers.start(e.opts.StoreTimeout-before), e.committer.writer.answers.Load()
+	timeout, answers := e.timers.start(e.opts.now().StoreTimeout-before), e.committer.writer.answers.Load()
 	defer e.timers.stop(timeout)
 	e.table.ensureClients(r)
 	for round := 0; ; round++ {
@@ -36,7 +36,7 @@ func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 		switch b.await(ctx, timeout) {
 		case nil:
 			r.now = b.now
-			if e.clock.source.Elapsed()-b.taken > int64(min(spendWithin, e.opts.StoreTimeout)) {
+			if e.clock.source.Elapsed()-b.taken > int64(min(spendWithin, e.opts.now().StoreTimeout)) {
 				r.now = e.clock.now()
 			}
 			r.applyClients(e)

@@ -70,6 +70,9 @@ func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.AsItIs) 
 // password that has special characters.
 var errUnreadable = fmt.Errorf("dsn: it can't be read; write it as in %s", sqlmodule.Examples["mysql"])
 
+// Counts implements tally.Store.
+func (s *Store) Counts() string { return "mysql " + s.address + " " + s.Prefix }
+
 // Identity implements tally.Store.
 func (s *Store) Identity() string {
 	return fmt.Sprintf("mysql %s prefix=%s dsn=%s", s.address, s.Prefix, sqlmodule.Fingerprint(s.dsn))

@@ -115,6 +115,9 @@ func addressOf(config *pgconn.Config) string {
 	return strings.Join(hosts, ",") + "/" + config.Database
 }
 
+// Counts implements tally.Store.
+func (s *Store) Counts() string { return "postgres " + s.address + " " + s.Prefix }
+
 // Identity implements tally.Store.
 func (s *Store) Identity() string {
 	return fmt.Sprintf("postgres %s prefix=%s durable=%t dsn=%s", s.address, s.Prefix, s.Durable, sqlmodule.Fingerprint(s.dsn))

@@ -28,25 +28,28 @@ func TestCrowdsThatDoNotCountLeaveNoLimitShut(t *testing.T) {
 		{Algorithm: limiter.Fixed, Amount: 5, Window: 24 * time.Hour},
 		{Algorithm: limiter.TokenBucket, Amount: 5, Window: 24 * time.Hour},
 	} {
-		t.Run(p.Algorithm.String(), func(t *testing.T) {
-			t.Parallel()
-			reached := 0
-			for round := range rounds {
-				h := &heldCrowds{t: t, path: filepath.Join(t.TempDir(), "tally.db"), rng: rand.New(rand.NewPCG(uint64(round), 1)),
-					limit: &engine.Limit{ID: 1, Limit: newLimit(t, p)}}
-				h.come()
-				reached += h.shared
-			}
-			if reached == 0 {
-				t.Error("no process began while others held units: nothing is proved")
-			}
-		})
+		for _, journal := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%v, journal %v", p.Algorithm, journal), func(t *testing.T) {
+				t.Parallel()
+				reached := 0
+				for round := range rounds {
+					h := &heldCrowds{t: t, journal: journal, path: filepath.Join(t.TempDir(), "tally.db"), rng: rand.New(rand.NewPCG(uint64(round), 1)),
+						limit: &engine.Limit{ID: 1, Limit: newLimit(t, p)}}
+					h.come()
+					reached += h.shared
+				}
+				if reached == 0 {
+					t.Error("no process began while others held units: nothing is proved")
+				}
+			})
+		}
 	}
 }
 
 type heldCrowds struct {
 	t       *testing.T
 	path    string
+	journal bool
 	rng     *rand.Rand
 	limit   *engine.Limit
 	engines []*engine.Engine
@@ -103,7 +106,11 @@ func (h *heldCrowds) begin() {
 		h.shared++
 	}
 	e, err := engine.New(engine.Options{
-		Open:         func(ctx context.Context) (storage.Store, error) { return Open(ctx, patientOptions(h.path)) },
+		Open: func(ctx context.Context) (storage.Store, error) {
+			o := patientOptions(h.path)
+			o.NoJournal = !h.journal
+			return Open(ctx, o)
+		},
 		Name:         namesOf,
 		StoreTimeout: 10 * time.Minute,
 	})

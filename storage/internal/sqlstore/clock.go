@@ -68,6 +68,7 @@ func (s *Store) takeTime(tx *transaction) error {
 	}
 	told.Resets = m.resets
 	s.witness = m.clock.Witness(told.Time, tx.asked, tx.took)
+	s.place.keep(s.witness)
 	tx.at, tx.term.Time = told.Time, told.Time
 	if !tx.term.Holds(told.Time) {
 		return storage.ErrTerm

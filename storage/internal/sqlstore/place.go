@@ -54,6 +54,8 @@ type Place struct {
 
 	mu        sync.Mutex
 	uncertain []int64 // guarded by mu: machines of which a batch may still take effect
+
+	witness storage.Witness // guarded by mu: of the time that was told last
 }
 
 // NewPlace returns a place. It connects to nothing.
@@ -72,7 +74,7 @@ var opened atomic.Int64
 // Open opens a store. It makes the tables if there are none.
 func (p *Place) Open(ctx context.Context) (storage.Store, error) {
 	s := &Store{place: p, order: opened.Add(1), id: rand.Int64()}
-	s.claims.place, s.chores.place = p, p
+	s.claims.place, s.chores.place, s.witness = p, p, p.lastWitness()
 	s.Historian = past.Historian{Keeper: historyRows{s}}
 	s.calls = storage.Calls{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep}
 	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
@@ -88,6 +90,20 @@ func (p *Place) Open(ctx context.Context) (storage.Store, error) {
 		return nil, p.wrap("open", err)
 	}
 	return s, nil
+}
+
+// keep keeps a witness for the next store: a server that comes back from an outage
+// with another clock doesn't take along the time.
+func (p *Place) keep(w storage.Witness) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.witness = w
+}
+
+func (p *Place) lastWitness() storage.Witness {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.witness
 }
 
 // suspect notes a machine of which a batch may still take effect. The next store that is opened

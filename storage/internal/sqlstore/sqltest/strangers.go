@@ -98,7 +98,7 @@ func (still) Read() storage.Reading {
 }
 
 // ClockSet has the server's clock set, back and ahead. Time goes on for whoever was told it lately,
-// and for all others.
+// for all others, and after an outage.
 func (k *Kind) ClockSet(t *testing.T) {
 	server := k.Server(t)
 	o := k.Options()
@@ -122,6 +122,17 @@ func (k *Kind) ClockSet(t *testing.T) {
 				t.Errorf("the clock is set by %v, and the time goes on by %v", by, passed)
 			}
 			last = is
+		}
+	}
+	for _, by := range []time.Duration{3 * time.Hour, -5 * time.Hour, 400 * 24 * time.Hour} { // in an outage
+		last := now(stores[0])
+		for _, s := range stores {
+			_ = s.Close()
+		}
+		wrong += int64(by)
+		stores = []*sqlstore.Store{opened(t, open), opened(t, open)}
+		if passed := time.Duration(now(stores[0]) - last); passed < 0 || passed > time.Second {
+			t.Errorf("the clock is set by %v in an outage, and the time goes on by %v", by, passed)
 		}
 	}
 }

@@ -88,6 +88,7 @@ func (s *Store) doInTurn(ctx context.Context, c call) (r reply, err error) {
 	if c.term == nil {
 		return s.ask(ctx, c, header{from: 0}, 0)
 	}
+	defer func() { s.former.keep(s.clock) }()
 	return s.askInTerm(ctx, c)
 }
 

@@ -22,8 +22,8 @@ type clock struct {
 }
 
 const (
-	// believed is how long bounds say what the time must be: after that a steady clock may have
-	// stood still, or the server's clock may have been set by as much.
+	// believed is how long bounds alone say what the time must be: after that a steady clock may
+	// have stood still, so the wall clock is asked as well.
 	believed = int64(10 * time.Second)
 	// drift is the part of the passing time that clocks may gain or lose on one another.
 	drift = 8192
@@ -34,33 +34,34 @@ const (
 	waited = int64(5 * time.Millisecond)
 )
 
-// bounds returns the bounds of the time at a reading, or false if they are unknown.
-func (c *clock) bounds(r storage.Reading) (low, high int64, ok bool) {
+// bounds returns the bounds of the time at a reading, or false if they are unknown. fresh is whether
+// a steady clock alone proves them.
+func (c *clock) bounds(r storage.Reading) (low, high int64, ok, fresh bool) {
 	passed := r.Steady - c.steady
-	if c.told == 0 || c.source != r.Source || passed < 0 || passed > believed {
-		return 0, 0, false
+	if c.told == 0 || c.source != r.Source || passed < 0 {
+		return 0, 0, false, false
 	}
 	wide := passed / drift
 	if c.offset != 0 {
 		wide += passed / storage.Slew
 	}
-	return c.low + passed - wide, c.high + passed + wide, true
+	return c.low + passed - wide, c.high + passed + wide, true, passed <= believed
 }
 
 // upper returns a time that is not before that of the place at a reading, and false if none is
 // known. It is whole microseconds.
 func (c *clock) upper(r storage.Reading) (int64, bool) {
-	_, high, ok := c.bounds(r)
-	return max(high, c.told) / 1000 * 1000, ok
+	_, high, _, fresh := c.bounds(r)
+	return max(high, c.told) / 1000 * 1000, fresh
 }
 
 // observe learns from an answer: a call that was made at a reading, and took so long, was executed
 // at a time.
 func (c *clock) observe(r storage.Reading, took, now, offset int64) {
-	low, high, ok := c.bounds(r)
+	low, high, _, fresh := c.bounds(r)
 	c.source, c.steady, c.offset = r.Source, r.Steady, offset
 	c.low, c.high = now-took, now
-	if ok && now >= low-jump && now-took <= high+jump { // the time was not set
+	if fresh && now >= low-jump && now-took <= high+jump { // the time was not set
 		c.low, c.high = min(max(c.low, low), now), max(min(c.high, high), now-took)
 	}
 	c.told = max(c.told, 1)
@@ -68,15 +69,18 @@ func (c *clock) observe(r storage.Reading, took, now, offset int64) {
 
 // set returns by how much the time of the place was set, if an answer shows that: what it must be
 // less what it was.
-func (c *clock) set(r storage.Reading, took, now int64) int64 {
-	low, high, ok := c.bounds(r)
+func (c *clock) set(r storage.Reading, took, now int64) (by int64) {
+	low, high, ok, fresh := c.bounds(r)
 	switch {
 	case !ok:
 		return 0
 	case now > high+took+jump:
-		return high - now
+		by = high - now
 	case now < low-jump:
-		return low - now
+		by = low - now
 	}
-	return 0
+	if !fresh && storage.WallConfirms(r.Wall, now-c.offset, by) {
+		return 0
+	}
+	return by
 }

@@ -12,6 +12,7 @@ type former struct {
 	leaves atomic.Int64 // how often it stayed open whether a call of one took effect
 
 	mu      sync.Mutex
+	clock   clock    // guarded by mu: of the store that was told the time last
 	records []record // guarded by mu: of closed stores
 }
 
@@ -33,6 +34,20 @@ func (f *former) add(r record) {
 		f.records = slices.Delete(f.records, 0, 1)
 		f.leaves.Add(1)
 	}
+}
+
+// keep keeps what a store knows of the time, for the next one: a server that comes back with another
+// clock, or forgets the machines by it, doesn't take along the time.
+func (f *former) keep(is clock) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.clock = is
+}
+
+func (f *former) witness() clock {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.clock
 }
 
 func (f *former) list() []record {

@@ -69,7 +69,7 @@ func open(ctx context.Context, o Options, before *former) (*Store, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	s := &Store{options: o, names: names(o.Prefix), conns: newConns(o.dial), former: before, turn: make(chan struct{}, 1)}
+	s := &Store{options: o, names: names(o.Prefix), conns: newConns(o.dial), former: before, clock: before.witness(), turn: make(chan struct{}, 1)}
 	s.calls = storage.Calls{Claim: s.claim, Records: s.readRecords, Punish: s.punish, Sweep: s.sweep}
 	s.machine = s.names.machine(randomID())
 	client, err := connect(ctx, o, s.conns)

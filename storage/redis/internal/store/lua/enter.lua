@@ -69,9 +69,10 @@ if timed == 1 then
   end
   goOn()
   if adjust ~= 0 and seen == tonumber(meta[3]) then
+    local before = now
     offset, now, fixed = offset + adjust, now + adjust, true
     goOn()
-    if adjust < 0 and given == 0 then -- the server's clock was set ahead: it may have dropped what still counts
+    if now < before - 1e6 and given == 0 then -- the server's clock was set ahead: it may have dropped what still counts
       local id = string.sub(place, 1, 32) .. '-' .. text(now - offset) -- all machines notice another place
       redis.call('HSET', KEYS[1], 'id', id, 'last', text(now), 'offset', text(offset))
       return {'lost'}
