@@ -115,7 +115,7 @@ func (r result) reason(err error) engine.Reason {
 	case r.Outcome == Refused || r.Outcome == challenged:
 		return r.Response.Refusal.Reason
 	}
-	return [...]engine.Reason{Denied: meter.Denied, queued: meter.Queued, tooEarly: meter.TooEarly}[r.Outcome]
+	return [...]engine.Reason{Denied: meter.Denied, postponed: meter.Queued, tooEarly: meter.TooEarly}[r.Outcome]
 }
 
 // The next functions count requests for the metrics.
