@@ -47,6 +47,7 @@ func TestBodiesInKeysArrive(t *testing.T) {
 		zone bodies {
 			per key {http.request.body}{map.first}
 			cost {http.request.body_base64}
+			max_cost 1
 			limit 1000/1h
 		}
 	}

@@ -102,7 +102,7 @@ func (h *handlerCompiler) checkConfig(ctx caddy.Context) error {
 		found = append(found, check(h.app.survey)...)
 	}
 	for _, p := range h.app.survey.places {
-		enforce.KeepFields(p.server.Errors)
+		enforce.KeepFields(p.server.Routes, p.server.Errors)
 	}
 	return give(h.app.log, found)
 }

@@ -61,7 +61,7 @@ func (z *zoneCompiler) checkOnExceeded() error {
 		if z.PassHeader == "" {
 			return nil
 		}
-		return httpfield.CheckName(z.PassHeader)
+		return httpfield.CheckOwn(z.PassHeader)
 	}
 	return fmt.Errorf("on_exceeded: must be %s, got %q", caddyconf.OrList(onExceededWords), z.OnExceeded)
 }
@@ -111,7 +111,7 @@ func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
 		if slices.Contains(onExceededWords, args[1]) {
 			return d.Errf("on_exceeded pass: got %q, where the name of a header field may stand: write only one of %s", args[1], caddyconf.OrList(onExceededWords))
 		}
-		if err := httpfield.CheckName(z.PassHeader); err != nil {
+		if err := httpfield.CheckOwn(z.PassHeader); err != nil {
 			return d.Errf("on_exceeded pass: %w", err)
 		}
 	case len(args) > 1:

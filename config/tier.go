@@ -127,7 +127,7 @@ func (a *App) unknownTier(name string) error {
 const minServiceSecret = 16
 
 func (s *ServiceHeader) compile(tier string) (enforce.Service, error) {
-	if err := httpfield.CheckName(s.Name); err != nil {
+	if err := httpfield.CheckOwn(s.Name); err != nil {
 		return enforce.Service{}, err
 	}
 	secret, err := caddy.NewReplacer().ReplaceOrErr(s.Secret, true, true)

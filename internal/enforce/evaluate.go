@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -13,9 +14,10 @@ import (
 
 // ServeHTTP passes a request that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	httpfield.KeepConnectionOptions(r.Header)
 	h.App.ApplyServiceHeader(r)
 	for _, field := range h.PassFields {
-		delete(r.Header, field)
+		httpfield.DeleteTwins(r.Header, field)
 	}
 	if h.App.Session.Serves(r.URL.Path) {
 		return h.serveSession(w, r)

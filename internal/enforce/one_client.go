@@ -3,6 +3,7 @@ package enforce
 import (
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
@@ -64,9 +65,13 @@ type ErrorFields struct{}
 // oursVar is the request variable that tells that an error is ours.
 const oursVar = "rate_limit.ours"
 
-// KeepFields puts ErrorFields before error routes, once.
-func KeepFields(errors *caddyhttp.HTTPErrorConfig) {
+// KeepFields puts ErrorFields before the error routes of some routes, once, and before these are
+// provisioned: Caddy does that after the others. A handler among them needs it not.
+func KeepFields(routes caddyhttp.RouteList, errors *caddyhttp.HTTPErrorConfig) {
 	if errors == nil || len(errors.Routes) == 0 || len(errors.Routes[0].Handlers) > 0 && isErrorFields(errors.Routes[0].Handlers[0]) {
+		return
+	}
+	if !slices.ContainsFunc(routes, func(r caddyhttp.Route) bool { return len(r.HandlersRaw) > 0 && len(r.Handlers) == 0 }) {
 		return
 	}
 	errors.Routes = append(caddyhttp.RouteList{{Handlers: []caddyhttp.MiddlewareHandler{ErrorFields{}}}}, errors.Routes...)

@@ -203,7 +203,7 @@ func ErrorRouted(ctx caddy.Context) bool {
 	return slices.ContainsFunc(ctx.Modules(), func(m caddy.Module) bool {
 		switch m := m.(type) {
 		case *caddyhttp.Subroute:
-			KeepFields(m.Errors)
+			KeepFields(m.Routes, m.Errors)
 			return m.Errors != nil
 		case *intercept.Intercept:
 			return true
