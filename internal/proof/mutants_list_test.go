@@ -75,7 +75,7 @@ var mutants = []mutant{
 		"if r.Degraded || e.committer.degraded.Load() {", "if false {",
 		"./limiter/engine", "."},
 	{"7 a store that doesn't answer is given up", "limiter/engine/wait.go",
-		"e.timers.start(e.opts.StoreTimeout-before)", "e.timers.start(e.opts.StoreTimeout-before+time.Minute)",
+		"e.timers.start(e.opts.now().StoreTimeout-before)", "e.timers.start(e.opts.now().StoreTimeout-before+time.Minute)",
 		"./limiter/engine", "TestSlowStoreDelays|TestCommitsOfTwoSeconds"},
 	{"1 a fold goes on where it ended", "storage/sqlite/fold.go",
 		"below = f.done.below", "below = 0",
