@@ -131,3 +131,48 @@ func TestNobodyIsExemptByAClaimedAddress(t *testing.T) {
 		})
 	}
 }
+
+// The dashboard's door doesn't believe an address that the client wrote, however it is asked for.
+func TestNobodyIsAdmittedByAClaimedAddress(t *testing.T) {
+	t.Parallel()
+	doors := map[string]string{
+		"client_ip":  "rate_limit_dashboard /limits/* {\nwritable\nallow client_ip 192.0.2.0/24\n}",
+		"expression": "rate_limit_dashboard /limits/* {\nallow `client_ip('192.0.2.0/24')`\n}",
+		"around":     "@office client_ip 192.0.2.0/24\nhandle @office {\nrate_limit_dashboard /limits/* {\nallow method GET POST\n}\n}",
+		"not":        "rate_limit_dashboard /limits/* {\nallow not client_ip 198.51.100.0/24\n}",
+	}
+	for name, door := range doors {
+		t.Run(name, func(t *testing.T) {
+			s := startCaddy(t, options(trusting)+site(door+"\nrespond hello\n"))
+			if a := s.get("/limits/", from(1)); a.status != http.StatusOK {
+				t.Errorf("one address, which the proxy wrote: got %d", a.status)
+			}
+			if a := s.get("/limits/", forged); a.status == http.StatusOK && strings.Contains(a.body, "<html") {
+				t.Errorf("an address that the client wrote is let in")
+			}
+			if a := s.send(http.MethodPost, "/limits/bans", forged); a.status == http.StatusOK || a.status == http.StatusSeeOther {
+				t.Errorf("an address that the client wrote may write: %d", a.status)
+			}
+		})
+	}
+}
+
+// Neither `not` nor a lower cost frees a client that claims an address.
+func TestNobodyPaysLessByAClaimedAddress(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		zone   string
+		passed int // of five requests
+	}{
+		"not":         {"match not client_ip 192.0.2.0/24\nlimit 3/1h", 3},
+		"not country": {"match not remote_ip 10.0.0.0/8\nlimit 3/1h", 3},
+		"expression":  {"match expression !client_ip('192.0.2.0/24')\nlimit 3/1h", 3},
+		"cost":        {"cost 0 client_ip 192.0.2.0/24\nlimit 3/1h", 3},
+		"cost CEL":    {"cost 0 expression client_ip('192.0.2.0/24')\nlimit 3/1h", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startCaddy(t, options(trusting)+site("rate_limit {\nzone z {\nper everyone\n"+c.zone+"\n}\n}\nrespond hello\n"))
+			s.wantPassed(c.passed, 5, "/", forged)
+		})
+	}
+}
