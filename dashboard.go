@@ -38,9 +38,8 @@ type Dashboard struct {
 	hosts  caddyhttp.MatchHost // in the matchers of routes or allow
 	served http.Handler
 	log    *zap.Logger
-	routed bool               // a surrounding handler handles errors
-	open   context.Context    // until the server of the dashboard shuts down
-	close  context.CancelFunc // ends open
+	routed bool            // a surrounding handler handles errors
+	open   context.Context // until the server of the dashboard shuts down
 }
 
 func init() {
@@ -65,8 +64,9 @@ var dashboardKey = sync.OnceValue(func() []byte {
 // Provision implements caddy.Provisioner.
 func (d *Dashboard) Provision(ctx caddy.Context) error {
 	d.log, d.routed = ctx.Logger(), enforce.ErrorRouted(ctx)
-	d.open, d.close = context.WithCancel(ctx)
-	enforce.OnShutdown(ctx, d.close)
+	open, end := context.WithCancel(ctx)
+	d.open = open
+	enforce.OnShutdown(ctx, end)
 	var err error
 	if d.allow, d.hosts, err = d.Compile(ctx); err != nil {
 		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), d.Source)

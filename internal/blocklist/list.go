@@ -218,7 +218,7 @@ func (l *List) refresh() {
 	l.state.Store(&state)
 	switch {
 	case err != nil:
-		if _, shrunk := errors.AsType[errShrunk](err); !shrunk {
+		if _, shrunk := errors.AsType[shrunkError](err); !shrunk {
 			wait = min(wait, minRetry<<min(l.failures, 10))
 		}
 		if l.failures++; l.failures == 1 && l.ctx.Err() == nil {
@@ -259,12 +259,12 @@ func (l *List) enforce(bans *set, at time.Time) {
 // mostlyGone is the part of a list that may disappear at once.
 const mostlyGone = 0.9
 
-// errShrunk is the error about an answer with a small part of the list. Servers that fail send such
+// shrunkError is the error about an answer with a small part of the list. Servers that fail send such
 // answers, too.
-type errShrunk struct{ from, to int }
+type shrunkError struct{ from, to int }
 
 // Error implements error.
-func (e errShrunk) Error() string {
+func (e shrunkError) Error() string {
 	return fmt.Sprintf("has shrunk from %d entries to %d: that is in force once another fetch, after the interval of the list, agrees", e.from, e.to)
 }
 
@@ -278,5 +278,5 @@ func (l *List) confirm(fetched *set) error {
 		return nil
 	}
 	l.shrunken = fetched
-	return errShrunk{v.entries, fetched.entries}
+	return shrunkError{v.entries, fetched.entries}
 }

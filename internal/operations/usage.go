@@ -152,7 +152,8 @@ func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, e
 	}
 	days, err := sourcesOf(ctx, u.store, q, name)
 	for at := range estimates {
-		days[at] = days[at] // also where nothing else is known
+		known := days[at] // nothing, where there is only an estimate
+		days[at] = known
 	}
 	for at, sources := range days {
 		use := sources.use(storage.Heavy{Series: q.Series, HeavyKey: estimates[at]})
