@@ -50,7 +50,7 @@ const claimWarning = "a request has come through a trusted proxy with several ad
 func TestAddressesThatProxiesAgreeOn(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, standing("", "trap ban 1h path /.env", "3/1h"))
-	chain := "X-Forwarded-For: 192.0.2.1, 127.0.0.2, 192.0.2.1, what"
+	chain := "X-Forwarded-For: 192.0.2.1, 127.0.0.2, 192.0.2.1"
 	s.get("/.env", chain, agent(1))
 	s.wantBanned(3600, chain, agent(1))
 	s.wantBanned(3600, from(1), agent(1))
@@ -173,6 +173,32 @@ func TestNobodyPaysLessByAClaimedAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := startCaddy(t, options(trusting)+site("rate_limit {\nzone z {\nper everyone\n"+c.zone+"\n}\n}\nrespond hello\n"))
 			s.wantPassed(c.passed, 5, "/", forged)
+		})
+	}
+}
+
+// What a proxy appends may be no address as Caddy reads it; then the next one is the client's own word,
+// on a strict server, too.
+func TestPartsThatAreNoAddressesHideNobody(t *testing.T) {
+	t.Parallel()
+	strict := strings.Replace(trusting, "trusted_proxies static", "trusted_proxies_strict\n\t\ttrusted_proxies static", 1)
+	for name, servers := range map[string]string{"first": trusting, "strict": strict} {
+		t.Run(name, func(t *testing.T) {
+			s := startCaddy(t, options(servers)+site("rate_limit_dashboard /limits/* {\nallow client_ip 192.0.2.0/24\n}\n"+
+				"rate_limit {\nexempt client_ip 192.0.2.0/24\nzone z {\nper everyone\nlimit 3/1h\n}\n}\nrespond hello\n"))
+			if s.wantPassed(5, 5, "/", "X-Forwarded-For: 192.0.2.1"); name == "strict" {
+				s.wantPassed(5, 5, "/", "X-Forwarded-For: garbage, 192.0.2.1") // which the proxy wrote
+			}
+			s.wantPassed(3, 4, "/", "X-Forwarded-For: 203.0.113.9")
+			for _, last := range []string{"[2001:db8::1]:80", "[2001:db8::1]", "unknown", "unix:", "", `"198.51.100.1"`, "01.2.3.4"} {
+				field := "X-Forwarded-For: 192.0.2.1, " + last
+				if a := s.get("/limits/", field); a.status == http.StatusOK {
+					t.Errorf("%q: the dashboard lets the client in", last)
+				}
+				if a := s.get("/", field); a.status != http.StatusTooManyRequests {
+					t.Errorf("%q: the client is exempt: %d", last, a.status)
+				}
+			}
 		})
 	}
 }

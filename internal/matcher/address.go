@@ -27,25 +27,60 @@ func ClientIP(r *http.Request) string {
 }
 
 // IsClaimed reports whether the client may have chosen its address: the header fields that Caddy
-// reads it from hold another address that isn't a trusted proxy's.
+// reads it from hold another address that isn't a trusted proxy's, or what a proxy wrote there is no
+// address, which Caddy skips for one that the client wrote.
 func IsClaimed(r *http.Request) bool {
 	ctx := r.Context()
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if trusted, _ := caddyhttp.GetVar(ctx, caddyhttp.TrustedProxyVarKey).(bool); !ok || !trusted || server.TrustedProxiesStrict > 0 {
+	if trusted, _ := caddyhttp.GetVar(ctx, caddyhttp.TrustedProxyVarKey).(bool); !ok || !trusted {
 		return false
 	}
 	taken, err := netip.ParseAddr(ClientIP(r))
 	if err != nil {
 		return false
 	}
+	if server.TrustedProxiesStrict > 0 {
+		return skipsParts(r.Header, server.ClientIPHeaders, taken)
+	}
 	for _, field := range server.ClientIPHeaders {
-		addresses := AddressesIn(r.Header.Values(field))
+		values := r.Header.Values(field)
+		addresses := AddressesIn(values)
+		if slices.Contains(addresses, taken) && len(addresses) < countParts(values) {
+			return true
+		}
 		differs := func(addr netip.Addr) bool { return addr != taken && !isTrusted(ctx, server, addr) }
 		if len(addresses) > maxChain || slices.ContainsFunc(addresses, differs) {
 			return true
 		}
 	}
 	return false
+}
+
+// skipsParts reports whether something that is no address stands to the right of the address that a
+// strict server took.
+func skipsParts(h http.Header, fields []string, taken netip.Addr) bool {
+	skipped := false
+	for _, field := range fields {
+		for _, value := range slices.Backward(h.Values(field)) {
+			for _, part := range slices.Backward(strings.Split(value, ",")) {
+				switch found := AddressesIn([]string{part}); {
+				case len(found) == 0:
+					skipped = true
+				case found[0] == taken:
+					return skipped
+				}
+			}
+		}
+	}
+	return false
+}
+
+// countParts returns the number of parts of a list in several lines.
+func countParts(values []string) (n int) {
+	for _, value := range values {
+		n += strings.Count(value, ",") + 1
+	}
+	return n
 }
 
 // unclaimed matches requests whose client can't have chosen its address.
