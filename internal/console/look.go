@@ -97,13 +97,25 @@ func (s *session) showNetwork(o operator.Store) {
 	if n.Ahead < 0 {
 		compared = "behind"
 	}
-	s.printf("%s %s this store. A call takes %v. The clock of this machine is %v %s the store's. Keys are those in the memory of this machine.", wording.Counted(o.Processes, "machine"), use,
-		rounded(n.RoundTrip), rounded(max(n.Ahead, -n.Ahead)), compared)
+	call := "No request has called it yet"
+	if n.RoundTrip > 0 {
+		call = fmt.Sprintf("A call takes %v", rounded(n.RoundTrip))
+	}
+	s.printf("%s %s this store. %s. The clock of this machine is %v %s the store's. Keys are those in the memory of this machine.", wording.Counted(o.Processes, "machine"), use,
+		call, rounded(max(n.Ahead, -n.Ahead)), compared)
 	if n.LostWrites > 0 {
 		s.printf("%s", styled("The store has lost writes that it had acknowledged: "+wording.Counted(int(n.LostWrites), "time")+" since the start.", red, s.colored))
 	}
-	if n.LaterLines > 0 {
-		s.printf("%s in the store still need a line of secret_file after the first. Don't remove that line yet.", wording.Counted(n.LaterLines, "value"))
+	switch {
+	case n.LaterLines == nil:
+		s.printf("Whether values in the store need a line of secret_file after the first is not known. Don't remove a line yet.")
+	case *n.LaterLines > 0:
+		s.printf("%s in the store still need a line of secret_file after the first. Don't remove that line yet.", wording.Counted(*n.LaterLines, "value"))
+	default:
+		s.printf("No value in the store needs a line of secret_file after the first.")
+	}
+	if n.UnknownLines > 0 {
+		s.printf("%s", styled(wording.Counted(n.UnknownLines, "value")+" in the store can't be opened: made under a line of secret_file that was removed, or by a later version. Add that line again behind the others, and restart.", red, s.colored))
 	}
 }
 
