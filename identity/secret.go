@@ -22,6 +22,9 @@ const (
 	MaxSecrets = 16
 )
 
+// AtRest is the purpose of the keys that names at rest are hashed under, see [Secret.Derive].
+const AtRest = "keys at rest"
+
 // maxSecretFile bounds the part of a secret file that is read.
 const maxSecretFile = 64 << 10
 
@@ -47,7 +50,7 @@ func NewSecret(text []byte, older ...[]byte) (*Secret, error) {
 		}
 		s.texts[i] = bytes.Clone(text)
 	}
-	key, err := derive(text, "keys at rest")
+	key, err := derive(text, AtRest)
 	if err != nil {
 		return nil, err
 	}

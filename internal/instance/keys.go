@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -223,11 +224,12 @@ func (n *Names) Refer(content reference.Refusal, limit *engine.Limit, key string
 // use that it lacks. If that fails, it closes the store: with different keys, this machine would
 // count every client from 0.
 func (n *Names) share(store storage.Store) error {
+	agree := n.agree
 	if n.instance.Settings.Address == "" {
-		return nil
+		agree = n.mark
 	}
-	err := n.agree()
-	if err == nil {
+	err := agree()
+	if err == nil && n.instance.Settings.Address != "" {
 		err = n.Epochs.Keep(n.instance.Lasting())
 	}
 	if err != nil {
@@ -251,6 +253,42 @@ func (n *Names) agree() error {
 		n.agreed.Store(&agreedKey{key, identity.NewHasher(key)})
 	}
 	return err
+}
+
+// mark notes the secret in a database of one machine. While another process uses it under a later line
+// of the secret, this one does as well. If no line is the other's, both would count apart.
+func (n *Names) mark() error {
+	marked, ok := (*n.instance.Store.Load()).(storage.Marked)
+	if !ok {
+		return nil
+	}
+	keys, err := n.Secret.Load().Derive(identity.AtRest)
+	if err != nil {
+		return err
+	}
+	if agreed := n.agreed.Load(); agreed != nil {
+		keys = [][]byte{agreed.key} // names don't change under a running engine
+	}
+	marks := make([]storage.Key, len(keys))
+	for i, key := range keys {
+		marks[i] = identity.NewHasher(key).Hash(0, "mark of a secret")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
+	defer cancel()
+	former, kept, err := marked.Mark(ctx, n.instance.Lasting().UnixNano(), marks)
+	if err != nil {
+		return err
+	}
+	line := slices.Index(marks, kept)
+	if line < 0 {
+		return fmt.Errorf("another process uses the database under another secret (fingerprint %x) than %q (%x), and both would count apart: give both the same secret_file, or name another database", kept[:4], n.instance.Settings.Secret, marks[0][:4])
+	}
+	if former != (storage.Key{}) && !slices.Contains(marks, former) {
+		caddyconf.Logger().Error("the database was made under another secret, which no line of secret_file is: counts by key begin anew",
+			n.instance.Settings.where(), zap.String("secret_file", n.instance.Settings.Secret), zap.String("was", hex.EncodeToString(former[:4])), zap.String("is", hex.EncodeToString(kept[:4])))
+	}
+	n.agreed.Store(&agreedKey{keys[line], identity.NewHasher(keys[line])})
+	return nil
 }
 
 // agreedKey is a key that machines have agreed on, and its hasher.

@@ -53,6 +53,7 @@ type Store struct {
 	resets   resets
 	history  history
 	acts     acts
+	mark     storage.Key // of the secret, see Mark; zero before
 	sweeping *sweeper
 
 	folding  folding

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +19,9 @@ const longestStay = 7 * 24 * time.Hour
 func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
 	until = min(until, now+int64(longestStay))
 	err = s.changeProcesses(ctx, "join", func() error {
+		if err := s.checkMark(); err != nil {
+			return err
+		}
 		err := s.writer.exec(`DELETE FROM processes WHERE until <= ? OR until > ?`, now, now+int64(longestStay))
 		if err == nil {
 			err = s.writer.exec(`INSERT OR REPLACE INTO processes (id, until, journal) VALUES (?, ?, 1)`, id, until)
@@ -37,6 +42,45 @@ func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Prese
 	return p, err
 }
 
+// errMarked says that a process with another secret began to use the database at the same moment.
+var errMarked = errors.New("another process has marked the database with another secret")
+
+// checkMark returns an error if the mark is not the one of Mark, if that was called.
+func (s *Store) checkMark() error {
+	mark, err := s.readMark()
+	if err == nil && s.mark != (storage.Key{}) && mark != s.mark {
+		err = errMarked
+	}
+	return err
+}
+
+func (s *Store) readMark() (mark storage.Key, err error) {
+	err = s.writer.each(`SELECT mark FROM secret`, func(row []driver.Value) error {
+		if value, ok := row[0].([]byte); !ok || copy(mark[:], value) != len(mark) {
+			return errDamaged("its mark of the secret is none")
+		}
+		return nil
+	})
+	return mark, err
+}
+
+// Mark implements [storage.Marked].
+func (s *Store) Mark(ctx context.Context, now int64, marks []storage.Key) (former, kept storage.Key, err error) {
+	err = s.changeProcesses(ctx, "mark", func() error {
+		if former, err = s.readMark(); err != nil {
+			return err
+		}
+		kept, s.mark = former, former
+		others, err := s.writer.int(fmt.Sprintf(`SELECT count(*) FROM processes WHERE until > %d AND until <= %d`, now, now+int64(longestStay)))
+		if err != nil || others > 0 && former != (storage.Key{}) || former == marks[0] {
+			return err
+		}
+		kept, s.mark = marks[0], marks[0]
+		return s.writer.exec(`DELETE FROM secret; INSERT INTO secret VALUES (x'` + hex.EncodeToString(s.mark[:]) + `')`)
+	})
+	return former, kept, err
+}
+
 // Leave implements [storage.Shared].
 func (s *Store) Leave(ctx context.Context, id int64) error {
 	return s.changeProcesses(ctx, "leave", func() error {
@@ -50,4 +94,4 @@ func (s *Store) changeProcesses(ctx context.Context, what string, change func() 
 	})
 }
 
-var _ storage.Shared = (*Store)(nil)
+var _ storage.Marked = (*Store)(nil)

@@ -52,3 +52,35 @@ func TestProcessesOfAnotherTimeAreForgotten(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+// A database has the mark of one secret. It is replaced when nobody else stays, and somebody whose mark
+// was replaced at the moment of the start, before he was known to stay, can't join.
+func TestMarkOfTheSecret(t *testing.T) {
+	t.Parallel()
+	ctx, path := context.Background(), filepath.Join(t.TempDir(), "tally.db")
+	a, b := opened(t, Options{Path: path}), opened(t, Options{Path: path})
+	none, x, y := storage.Key{}, storage.Key{1}, storage.Key{2}
+	mark := func(s *Store, now int64, former, kept storage.Key, marks ...storage.Key) {
+		t.Helper()
+		if was, is, err := s.Mark(ctx, now, marks); err != nil || was != former || is != kept {
+			t.Errorf("at %d the mark was %v and is %v (%v), want %v and %v", now, was[0], is[0], err, former[0], kept[0])
+		}
+	}
+	mark(a, 1000, none, x, x)
+	mark(b, 1000, x, y, y)
+	if _, err := a.Join(ctx, 1, 1000, 1100); !errors.Is(err, errMarked) {
+		t.Errorf("the first of two that start at once joins: %v", err)
+	}
+	if _, err := b.Join(ctx, 2, 1000, 1100); err != nil {
+		t.Error(err)
+	}
+	mark(a, 1001, y, y, x)
+	mark(a, 1001, y, y, x, y)
+	mark(a, 1100, y, x, x, y) // the other has gone
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Join(ctx, 2, 1101, 1200); !errors.Is(err, errMarked) {
+		t.Errorf("one whose mark was replaced meanwhile joins: %v", err)
+	}
+}

@@ -146,7 +146,11 @@ var migrations = []string{
 	`CREATE TABLE reader (
 		oldest INTEGER NOT NULL
 	) STRICT;
-	INSERT INTO reader VALUES (8);`,
+	INSERT INTO reader VALUES (8);
+	-- The mark of the secret that names are made with: see [storage.Marked].
+	CREATE TABLE secret (
+		mark BLOB NOT NULL
+	) STRICT;`,
 }
 
 // rollupTable returns the statement that creates a table of counts per period.
