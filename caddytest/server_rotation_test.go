@@ -109,7 +109,7 @@ func TestIdleMachinesShowTheFormerLine(t *testing.T) {
 		s.writeSecret(latter)
 		s.stop()
 		s.start()
-		s.wantCommand(t, 0, []string{"status"}, "1 value in the store can't be opened")
+		s.wantCommand(t, 0, []string{"status"}, "1 value in the store still need a line of secret_file after the first.", "If you have, add it again")
 	}
 	redis.Close()
 	waitFor(t, "the status to know nothing", func() bool {

@@ -90,14 +90,13 @@ func (s *session) showNetwork(o operator.Store) {
 	if n == nil {
 		return
 	}
-	use, compared := "use", "ahead of"
+	use, compared, call := "use", "ahead of", "No request has called it yet"
 	if o.Processes == 1 {
 		use = "uses"
 	}
 	if n.Ahead < 0 {
 		compared = "behind"
 	}
-	call := "No request has called it yet"
 	if n.RoundTrip > 0 {
 		call = fmt.Sprintf("A call takes %v", rounded(n.RoundTrip))
 	}
@@ -106,16 +105,13 @@ func (s *session) showNetwork(o operator.Store) {
 	if n.LostWrites > 0 {
 		s.printf("%s", styled("The store has lost writes that it had acknowledged: "+wording.Counted(int(n.LostWrites), "time")+" since the start.", red, s.colored))
 	}
-	switch {
-	case n.LaterLines == nil:
+	switch later := n.LaterLines; {
+	case later == nil:
 		s.printf("Whether values in the store need a line of secret_file after the first is not known. Don't remove a line yet.")
-	case *n.LaterLines > 0:
-		s.printf("%s in the store still need a line of secret_file after the first. Don't remove that line yet.", wording.Counted(*n.LaterLines, "value"))
+	case *later > 0:
+		s.printf("%s in the store still need a line of secret_file after the first. Don't remove that line yet. If you have, add it again behind the first, and restart.", wording.Counted(*later, "value"))
 	default:
 		s.printf("No value in the store needs a line of secret_file after the first.")
-	}
-	if n.UnknownLines > 0 {
-		s.printf("%s", styled(wording.Counted(n.UnknownLines, "value")+" in the store can't be opened: made under a line of secret_file that was removed, or by a later version. Add that line again behind the others, and restart.", red, s.colored))
 	}
 }
 

@@ -91,20 +91,15 @@ var (
 // one, and the losses of all. It reports nothing without such a store.
 func collectNetworks(ch chan<- prometheus.Metric) {
 	var machines, roundTrip, ahead, lost, unsettled float64
-	some := false
 	Each(func(h *Instance) {
-		if h.Settings.Address == "" {
-			return
-		}
-		some = true
 		stats := h.Stats()
 		lost += float64(stats.LostWrites)
 		unsettled += float64(stats.Unsettled)
-		if trip := stats.RoundTrip.Seconds(); trip >= roundTrip { // 0 until a request has needed the store
+		if trip := stats.RoundTrip.Seconds(); h.Settings.Address != "" && trip >= roundTrip { // 0 until a request has needed the store
 			machines, roundTrip, ahead = float64(stats.Processes), trip, stats.Ahead.Seconds()
 		}
 	})
-	if !some {
+	if machines == 0 {
 		return
 	}
 	ch <- prometheus.MustNewConstMetric(descMachines, prometheus.GaugeValue, machines)

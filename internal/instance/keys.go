@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -224,12 +225,14 @@ func (n *Names) Refer(content reference.Refusal, limit *engine.Limit, key string
 // use that it lacks. If that fails, it closes the store: with different keys, this machine would
 // count every client from 0.
 func (n *Names) share(store storage.Store) error {
-	agree := n.agree
-	if n.instance.Settings.Address == "" {
-		agree = n.mark
+	if marked, ok := store.(storage.Marked); ok {
+		return n.mark(marked)
 	}
-	err := agree()
-	if err == nil && n.instance.Settings.Address != "" {
+	if n.instance.Settings.Address == "" {
+		return nil
+	}
+	err := n.agree()
+	if err == nil {
 		err = n.Epochs.Keep(n.instance.Lasting())
 	}
 	if err != nil {
@@ -257,11 +260,7 @@ func (n *Names) agree() error {
 
 // mark notes the secret in a database of one machine. While another process uses it under a later line
 // of the secret, this one does as well. If no line is the other's, both would count apart.
-func (n *Names) mark() error {
-	marked, ok := (*n.instance.Store.Load()).(storage.Marked)
-	if !ok {
-		return nil
-	}
+func (n *Names) mark(marked storage.Marked) error {
 	keys, err := n.Secret.Load().Derive(identity.AtRest)
 	if err != nil {
 		return err
@@ -269,23 +268,22 @@ func (n *Names) mark() error {
 	if agreed := n.agreed.Load(); agreed != nil {
 		keys = [][]byte{agreed.key} // names don't change under a running engine
 	}
-	marks := make([]storage.Key, len(keys))
+	marks := make([]int64, len(keys))
 	for i, key := range keys {
-		marks[i] = identity.NewHasher(key).Hash(0, "mark of a secret")
+		hash := identity.NewHasher(key).Hash(0, "mark of a secret")
+		marks[i] = int64(binary.BigEndian.Uint64(hash[:]) >> 1)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
 	defer cancel()
-	former, kept, err := marked.Mark(ctx, n.instance.Lasting().UnixNano(), marks)
-	if err != nil {
-		return err
-	}
+	former, kept, err := marked.Mark(ctx, n.instance.Lasting().UnixNano(), marks[0])
 	line := slices.Index(marks, kept)
-	if line < 0 {
-		return fmt.Errorf("another process uses the database under another secret (fingerprint %x) than %q (%x), and both would count apart: give both the same secret_file, or name another database", kept[:4], n.instance.Settings.Secret, marks[0][:4])
-	}
-	if former != (storage.Key{}) && !slices.Contains(marks, former) {
-		caddyconf.Logger().Error("the database was made under another secret, which no line of secret_file is: counts by key begin anew",
-			n.instance.Settings.where(), zap.String("secret_file", n.instance.Settings.Secret), zap.String("was", hex.EncodeToString(former[:4])), zap.String("is", hex.EncodeToString(kept[:4])))
+	switch {
+	case err != nil:
+		return err
+	case line < 0:
+		return fmt.Errorf("the database is in use under another secret (%x) than that in %q (%x), and both would count apart: give all processes on it the same secret_file, or name another database", kept, n.instance.Settings.Secret, marks[0])
+	case former != 0 && !slices.Contains(marks, former):
+		caddyconf.Logger().Error(fmt.Sprintf("the database was made under another secret (%x) than that in secret_file (%x): counts by key begin anew", former, kept), n.instance.Settings.where())
 	}
 	n.agreed.Store(&agreedKey{keys[line], identity.NewHasher(keys[line])})
 	return nil

@@ -11,7 +11,6 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
-	"github.com/caddy-tally/caddy-tally/identity/epoch"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -173,18 +172,17 @@ func (s *SharedRules) countOlder() int {
 	return len(stated) + len(keys)
 }
 
-// seals counts the notes that a later line of the secret opens, and those that no line does. known
-// is false unless they are those of the store in use: it may be a copy that was not read yet.
-func (s *SharedRules) seals() (n epoch.Seals, known bool) {
-	n.Later = s.countOlder()
+// laterLines returns how many notes the first line of the secret doesn't open. known is false unless
+// they are those of the store in use: it may be a copy that was not read yet.
+func (s *SharedRules) laterLines() (n int, known bool) {
+	n = s.countOlder()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n.Unknown = -len(s.known) - len(s.api)
 	for _, note := range s.notes {
-		n.Unknown += min(len(note.Value), 1) // removed ones have no value
+		n += min(len(note.Value), 1) // removed ones have no value
 	}
 	store := s.instance.Store.Load()
-	return n, s.from != nil && (s.from == store || (*store).Continues(*s.from))
+	return n - len(s.known) - len(s.api), s.from != nil && (s.from == store || (*store).Continues(*s.from))
 }
 
 // matching returns at most so many of the rules or keys, those that match.

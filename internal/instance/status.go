@@ -6,9 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -68,12 +65,8 @@ func (h *Instance) describeNetwork(stats engine.Stats) *operator.Network {
 		return n // doesn't wait for a store that is away
 	}
 	values, err := h.Names.Epochs.Seals()
-	if err != nil {
-		caddyconf.Logger().Debug("the values that later lines of secret_file open can't be counted", zap.Error(err))
-		return n
-	}
-	if notes, known := h.Shared.seals(); known {
-		n.LaterLines, n.UnknownLines = new(values.Later+notes.Later), values.Unknown+notes.Unknown
+	if notes, known := h.Shared.laterLines(); known && err == nil {
+		n.LaterLines = new(values.Later + values.Unknown + notes)
 	}
 	return n
 }

@@ -57,12 +57,10 @@ type Network struct {
 	// Unsettled is how many times, since this process was started, the outcome of the last calls
 	// could not be determined. It has repeated the known charges then.
 	Unsettled int64 `json:"unsettled"`
-	// LaterLines is how many values in the store, bans, allowances and API keys among them, are
-	// sealed with a line of secret_file after the first. While there are any, these lines are
-	// needed. It is nil if that isn't known: before the store was read, and while it can't be used.
+	// LaterLines is how many values in the store, bans, allowances and API keys among them, the first
+	// line of secret_file doesn't open. While there are any, the other lines are needed. It is nil if
+	// that isn't known: before the store was read, and while it can't be used.
 	LaterLines *int `json:"sealed_under_later_lines"`
-	// UnknownLines is how many values no line of secret_file opens, as far as LaterLines is known.
-	UnknownLines int `json:"sealed_under_unknown_lines,omitempty"`
 }
 
 // Region describes the sharing of counts with other regions.

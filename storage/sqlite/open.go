@@ -53,7 +53,7 @@ type Store struct {
 	resets   resets
 	history  history
 	acts     acts
-	mark     storage.Key // of the secret, see Mark; zero before
+	mark     int64 // of the secret, see Mark; 0 before
 	sweeping *sweeper
 
 	folding  folding

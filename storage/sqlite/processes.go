@@ -1,9 +1,9 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -19,8 +19,8 @@ const longestStay = 7 * 24 * time.Hour
 func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
 	until = min(until, now+int64(longestStay))
 	err = s.changeProcesses(ctx, "join", func() error {
-		if err := s.checkMark(); err != nil {
-			return err
+		if mark, err := s.writer.int(markOfSecret); err != nil || s.mark != 0 && mark != s.mark {
+			return cmp.Or(err, errMarked)
 		}
 		err := s.writer.exec(`DELETE FROM processes WHERE until <= ? OR until > ?`, now, now+int64(longestStay))
 		if err == nil {
@@ -45,38 +45,21 @@ func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Prese
 // errMarked says that a process with another secret began to use the database at the same moment.
 var errMarked = errors.New("another process has marked the database with another secret")
 
-// checkMark returns an error if the mark is not the one of Mark, if that was called.
-func (s *Store) checkMark() error {
-	mark, err := s.readMark()
-	if err == nil && s.mark != (storage.Key{}) && mark != s.mark {
-		err = errMarked
-	}
-	return err
-}
-
-func (s *Store) readMark() (mark storage.Key, err error) {
-	err = s.writer.each(`SELECT mark FROM secret`, func(row []driver.Value) error {
-		if value, ok := row[0].([]byte); !ok || copy(mark[:], value) != len(mark) {
-			return errDamaged("its mark of the secret is none")
-		}
-		return nil
-	})
-	return mark, err
-}
+const markOfSecret = `SELECT mark FROM secret`
 
 // Mark implements [storage.Marked].
-func (s *Store) Mark(ctx context.Context, now int64, marks []storage.Key) (former, kept storage.Key, err error) {
+func (s *Store) Mark(ctx context.Context, now, mark int64) (former, kept int64, err error) {
 	err = s.changeProcesses(ctx, "mark", func() error {
-		if former, err = s.readMark(); err != nil {
+		if former, err = s.writer.int(markOfSecret); err != nil {
 			return err
 		}
-		kept, s.mark = former, former
-		others, err := s.writer.int(fmt.Sprintf(`SELECT count(*) FROM processes WHERE until > %d AND until <= %d`, now, now+int64(longestStay)))
-		if err != nil || others > 0 && former != (storage.Key{}) || former == marks[0] {
+		const free = `UPDATE secret SET mark = ? WHERE mark = 0 OR NOT EXISTS (SELECT 1 FROM processes WHERE until > ? AND until <= ?)`
+		if err := s.writer.exec(free, mark, now, now+int64(longestStay)); err != nil {
 			return err
 		}
-		kept, s.mark = marks[0], marks[0]
-		return s.writer.exec(`DELETE FROM secret; INSERT INTO secret VALUES (x'` + hex.EncodeToString(s.mark[:]) + `')`)
+		kept, err = s.writer.int(markOfSecret)
+		s.mark = kept
+		return err
 	})
 	return former, kept, err
 }

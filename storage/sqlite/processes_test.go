@@ -59,24 +59,23 @@ func TestMarkOfTheSecret(t *testing.T) {
 	t.Parallel()
 	ctx, path := context.Background(), filepath.Join(t.TempDir(), "tally.db")
 	a, b := opened(t, Options{Path: path}), opened(t, Options{Path: path})
-	none, x, y := storage.Key{}, storage.Key{1}, storage.Key{2}
-	mark := func(s *Store, now int64, former, kept storage.Key, marks ...storage.Key) {
+	const none, x, y = 0, 1, 2
+	mark := func(s *Store, now int64, own, former, kept int64) {
 		t.Helper()
-		if was, is, err := s.Mark(ctx, now, marks); err != nil || was != former || is != kept {
-			t.Errorf("at %d the mark was %v and is %v (%v), want %v and %v", now, was[0], is[0], err, former[0], kept[0])
+		if was, is, err := s.Mark(ctx, now, own); err != nil || was != former || is != kept {
+			t.Errorf("at %d the mark was %v and is %v (%v), want %v and %v", now, was, is, err, former, kept)
 		}
 	}
-	mark(a, 1000, none, x, x)
-	mark(b, 1000, x, y, y)
+	mark(a, 1000, x, none, x)
+	mark(b, 1000, y, x, y)
 	if _, err := a.Join(ctx, 1, 1000, 1100); !errors.Is(err, errMarked) {
 		t.Errorf("the first of two that start at once joins: %v", err)
 	}
 	if _, err := b.Join(ctx, 2, 1000, 1100); err != nil {
 		t.Error(err)
 	}
-	mark(a, 1001, y, y, x)
-	mark(a, 1001, y, y, x, y)
-	mark(a, 1100, y, x, x, y) // the other has gone
+	mark(a, 1001, x, y, y)
+	mark(a, 1100, x, y, x) // the other has gone
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}

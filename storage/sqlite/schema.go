@@ -147,10 +147,11 @@ var migrations = []string{
 		oldest INTEGER NOT NULL
 	) STRICT;
 	INSERT INTO reader VALUES (8);
-	-- The mark of the secret that names are made with: see [storage.Marked].
+	-- The mark of the secret that names are made with: see [storage.Marked]. 0 is none.
 	CREATE TABLE secret (
-		mark BLOB NOT NULL
-	) STRICT;`,
+		mark INTEGER NOT NULL
+	) STRICT;
+	INSERT INTO secret VALUES (0);`,
 }
 
 // rollupTable returns the statement that creates a table of counts per period.
