@@ -244,7 +244,7 @@ func (n *Names) share(store storage.Store) error {
 // agree reads the key with which all machines name verified clients. A changed key means that the
 // store has lost everything, and that another machine was there first.
 func (n *Names) agree() error {
-	own := n.Secret.Load().Key()
+	own := n.Secret.Load().Keys()[0]
 	if agreed := n.agreed.Load(); agreed != nil {
 		own = agreed.key
 	}
@@ -261,10 +261,7 @@ func (n *Names) agree() error {
 // mark notes the secret in a database of one machine. While another process uses it under a later line
 // of the secret, this one does as well. If no line is the other's, both would count apart.
 func (n *Names) mark(marked storage.Marked) error {
-	keys, err := n.Secret.Load().Derive(identity.AtRest)
-	if err != nil {
-		return err
-	}
+	keys := n.Secret.Load().Keys()
 	if agreed := n.agreed.Load(); agreed != nil {
 		keys = [][]byte{agreed.key} // names don't change under a running engine
 	}

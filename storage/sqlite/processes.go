@@ -50,16 +50,12 @@ const markOfSecret = `SELECT mark FROM secret`
 // Mark implements [storage.Marked].
 func (s *Store) Mark(ctx context.Context, now, mark int64) (former, kept int64, err error) {
 	err = s.changeProcesses(ctx, "mark", func() error {
-		if former, err = s.writer.int(markOfSecret); err != nil {
-			return err
-		}
-		const free = `UPDATE secret SET mark = ? WHERE mark = 0 OR NOT EXISTS (SELECT 1 FROM processes WHERE until > ? AND until <= ?)`
-		if err := s.writer.exec(free, mark, now, now+int64(longestStay)); err != nil {
-			return err
-		}
-		kept, err = s.writer.int(markOfSecret)
+		var errs [3]error
+		former, errs[0] = s.writer.int(markOfSecret)
+		errs[1] = s.writer.exec(`UPDATE secret SET mark = ? WHERE mark = 0 OR NOT EXISTS (SELECT 1 FROM processes WHERE until > ? AND until <= ?)`, mark, now, now+int64(longestStay))
+		kept, errs[2] = s.writer.int(markOfSecret)
 		s.mark = kept
-		return err
+		return errors.Join(errs[:]...)
 	})
 	return former, kept, err
 }
