@@ -72,10 +72,50 @@ func testRotation(t *testing.T, config string, env ...string) {
 		}
 	}
 	for _, s := range fleet {
-		if h := s.health(); h.Degraded || h.Network == nil || h.Network.LaterLines != 0 {
+		if h := s.health(); h.Degraded || h.Network == nil || h.Network.LaterLines == nil || *h.Network.LaterLines != 0 {
 			t.Errorf("health is %+v", h)
 		}
 	}
+}
+
+// Machines without a request say as well whether the former line is needed, and that it isn't known
+// while the store is away.
+func TestIdleMachinesShowTheFormerLine(t *testing.T) {
+	t.Parallel()
+	redis := newRedis(t)
+	config := rotating("redis redis://caddy:{env.REDIS_PASSWORD}@" + redis.Address())
+	former, latter := strings.Repeat("former ", 6)+"\n", strings.Repeat("latter ", 6)+"\n"
+	var fleet []*server
+	for range 2 {
+		s := newServer(t, config, "REDIS_PASSWORD="+redisPassword)
+		s.writeSecret(former)
+		s.start()
+		fleet = append(fleet, s)
+	}
+	const none = "No value in the store needs a line of secret_file after the first."
+	for _, s := range fleet {
+		s.wantCommand(t, 0, []string{"status"}, "No request has called it yet.", none)
+	}
+	fleet[0].wantCommand(t, 0, []string{"ban", "203.0.113.7"})
+	for _, secret := range []string{former + latter, latter + former} {
+		for _, s := range fleet {
+			s.writeSecret(secret)
+			s.stop()
+			s.start()
+		}
+	}
+	for _, s := range fleet {
+		s.wantCommand(t, 0, []string{"status"}, "1 value in the store still need a line of secret_file after the first. Don't remove that line yet.")
+		s.writeSecret(latter)
+		s.stop()
+		s.start()
+		s.wantCommand(t, 0, []string{"status"}, "1 value in the store still need a line of secret_file after the first.", "If you have, add it again")
+	}
+	redis.Close()
+	waitFor(t, "the status to know nothing", func() bool {
+		out, _, _ := fleet[0].rateLimit("status")
+		return strings.Contains(out, "is not known. Don't remove a line yet.")
+	})
 }
 
 // Values that a later line opens are counted, and a secret file that was replaced by one that doesn't
@@ -91,7 +131,7 @@ func TestSecretFileThatChanges(t *testing.T) {
 	two.writeSecret(former + latter)
 	two.start()
 	one.wantPassed(1, 1, "/tenant", "Tenant: other")
-	if h := one.health(); h.Network == nil || h.Network.LaterLines == 0 {
+	if h := one.health(); h.Network == nil || h.Network.LaterLines == nil || *h.Network.LaterLines == 0 {
 		t.Errorf("the other machine has sealed values under the former line, and health is %+v", h.Network)
 	}
 	one.wantCommand(t, 0, []string{"status"}, "still need a line of secret_file after the first")

@@ -29,7 +29,7 @@ const maxSecretFile = 64 << 10
 // hashed under. It may be used from any number of goroutines.
 type Secret struct {
 	Hasher          // under the text in use
-	key    []byte   // of the hasher
+	keys   [][]byte // of hashers, the one in use first
 	texts  [][]byte // the one in use first
 }
 
@@ -47,16 +47,17 @@ func NewSecret(text []byte, older ...[]byte) (*Secret, error) {
 		}
 		s.texts[i] = bytes.Clone(text)
 	}
-	key, err := derive(text, "keys at rest")
+	keys, err := s.Derive("keys at rest")
 	if err != nil {
 		return nil, err
 	}
-	s.key, s.Hasher = key, NewHasher(key)
+	s.keys, s.Hasher = keys, NewHasher(keys[0])
 	return s, nil
 }
 
-// Key returns the key of the secret's hasher, derived from the text in use.
-func (s *Secret) Key() []byte { return bytes.Clone(s.key) }
+// Keys returns the keys of hashers, one derived from each text. The first is that of the secret's own.
+// They must not be changed.
+func (s *Secret) Keys() [][]byte { return slices.Clone(s.keys) }
 
 // Equal reports whether two secrets have the same texts in the same order.
 func (s *Secret) Equal(other *Secret) bool {

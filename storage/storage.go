@@ -127,6 +127,17 @@ type Shared interface {
 	Leave(ctx context.Context, id int64) error
 }
 
+// Marked is a store for processes that each have the secret of its names in a file. It notes a mark of
+// that secret, so that they don't count apart because they have different ones.
+type Marked interface {
+	Store
+
+	// Mark notes a mark other than 0, unless there is one and a process stays at a time. It returns
+	// the mark before, 0 if there was none, and the one afterwards. [Shared] Join fails once that was
+	// replaced.
+	Mark(ctx context.Context, now, mark int64) (former, kept int64, err error)
+}
+
 // Opener opens a store. It is called again after a fault, so it must not depend
 // on the remains of an earlier call.
 type Opener func(ctx context.Context) (Store, error)

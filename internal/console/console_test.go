@@ -358,7 +358,8 @@ func TestStatusShowsTheNetwork(t *testing.T) {
 	clock := func() time.Time { return noon }
 	s := statusOf{sample.New(clock), operator.Status{Started: noon.Add(-time.Hour), Stores: []operator.Store{
 		{Kind: "redis", Processes: 4, Network: &operator.Network{RoundTrip: 0.0004213, Ahead: -5.25, LostWrites: 2}},
-		{Kind: "postgres", Processes: 1, Network: &operator.Network{RoundTrip: 0.0204, Ahead: 0.003}},
+		{Kind: "postgres", Processes: 1, Network: &operator.Network{RoundTrip: 0.0204, Ahead: 0.003, LaterLines: new(0)}},
+		{Kind: "mysql", Processes: 1, Network: &operator.Network{Ahead: 0.003, LaterLines: new(1200)}},
 	}}}
 	out, _, err := run(s, "status")
 	if err != nil {
@@ -368,6 +369,10 @@ func TestStatusShowsTheNetwork(t *testing.T) {
 		"4 machines use this store. A call takes 420µs. The clock of this machine is 5.25s behind the store's. Keys are those in the memory of this machine.\n",
 		"The store has lost writes that it had acknowledged: 2 times since the start.\n",
 		"1 machine uses this store. A call takes 20ms. The clock of this machine is 3ms ahead of the store's. Keys are those in the memory of this machine.\n",
+		"Whether values in the store need a line of secret_file after the first is not known. Don't remove a line yet.\n",
+		"No value in the store needs a line of secret_file after the first.\n",
+		"1 machine uses this store. No request has called it yet. The clock",
+		"1,200 values in the store still need a line of secret_file after the first. Don't remove that line yet. If you have, add it again behind the first, and restart.\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("status is\n%s\nwant in it %q", out, want)

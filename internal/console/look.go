@@ -90,20 +90,28 @@ func (s *session) showNetwork(o operator.Store) {
 	if n == nil {
 		return
 	}
-	use, compared := "use", "ahead of"
+	use, compared, call := "use", "ahead of", "No request has called it yet"
 	if o.Processes == 1 {
 		use = "uses"
 	}
 	if n.Ahead < 0 {
 		compared = "behind"
 	}
-	s.printf("%s %s this store. A call takes %v. The clock of this machine is %v %s the store's. Keys are those in the memory of this machine.", wording.Counted(o.Processes, "machine"), use,
-		rounded(n.RoundTrip), rounded(max(n.Ahead, -n.Ahead)), compared)
+	if n.RoundTrip > 0 {
+		call = fmt.Sprintf("A call takes %v", rounded(n.RoundTrip))
+	}
+	s.printf("%s %s this store. %s. The clock of this machine is %v %s the store's. Keys are those in the memory of this machine.", wording.Counted(o.Processes, "machine"), use,
+		call, rounded(max(n.Ahead, -n.Ahead)), compared)
 	if n.LostWrites > 0 {
 		s.printf("%s", styled("The store has lost writes that it had acknowledged: "+wording.Counted(int(n.LostWrites), "time")+" since the start.", red, s.colored))
 	}
-	if n.LaterLines > 0 {
-		s.printf("%s in the store still need a line of secret_file after the first. Don't remove that line yet.", wording.Counted(n.LaterLines, "value"))
+	switch later := n.LaterLines; {
+	case later == nil:
+		s.printf("Whether values in the store need a line of secret_file after the first is not known. Don't remove a line yet.")
+	case *later > 0:
+		s.printf("%s in the store still need a line of secret_file after the first. Don't remove that line yet. If you have, add it again behind the first, and restart.", wording.Counted(*later, "value"))
+	default:
+		s.printf("No value in the store needs a line of secret_file after the first.")
 	}
 }
 

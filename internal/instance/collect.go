@@ -95,11 +95,11 @@ func collectNetworks(ch chan<- prometheus.Metric) {
 		stats := h.Stats()
 		lost += float64(stats.LostWrites)
 		unsettled += float64(stats.Unsettled)
-		if trip := stats.RoundTrip.Seconds(); trip > roundTrip {
+		if trip := stats.RoundTrip.Seconds(); h.Settings.Address != "" && trip >= roundTrip { // 0 until a request has needed the store
 			machines, roundTrip, ahead = float64(stats.Processes), trip, stats.Ahead.Seconds()
 		}
 	})
-	if roundTrip == 0 {
+	if machines == 0 {
 		return
 	}
 	ch <- prometheus.MustNewConstMetric(descMachines, prometheus.GaugeValue, machines)

@@ -2,12 +2,14 @@ package instance
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -223,6 +225,9 @@ func (n *Names) Refer(content reference.Refusal, limit *engine.Limit, key string
 // use that it lacks. If that fails, it closes the store: with different keys, this machine would
 // count every client from 0.
 func (n *Names) share(store storage.Store) error {
+	if marked, ok := store.(storage.Marked); ok {
+		return n.mark(marked)
+	}
 	if n.instance.Settings.Address == "" {
 		return nil
 	}
@@ -239,18 +244,46 @@ func (n *Names) share(store storage.Store) error {
 // agree reads the key with which all machines name verified clients. A changed key means that the
 // store has lost everything, and that another machine was there first.
 func (n *Names) agree() error {
-	own := n.Secret.Load().Key()
+	own := n.Secret.Load().Keys()[0]
 	if agreed := n.agreed.Load(); agreed != nil {
 		own = agreed.key
 	}
 	key, err := n.Epochs.Agree(own)
 	if errors.Is(err, epoch.ErrOtherSecret) {
-		return fmt.Errorf("secret_file: %q is not the one of the other machines that share the store: copy theirs to this one, or if nobody has it, start anew as docs/operations.md says (%w)", n.instance.Settings.Secret, err)
+		return fmt.Errorf("secret_file: %q is not the one of the other machines that share the store: copy theirs to this one; if all are equal, the store is a copy from before the secret was replaced: add the former line behind the first one; if nobody has it, start anew as docs/operations.md says (%w)", n.instance.Settings.Secret, err)
 	}
 	if err == nil {
 		n.agreed.Store(&agreedKey{key, identity.NewHasher(key)})
 	}
 	return err
+}
+
+// mark notes the secret in a database of one machine. While another process uses it under a later line
+// of the secret, this one does as well. If no line is the other's, both would count apart.
+func (n *Names) mark(marked storage.Marked) error {
+	keys := n.Secret.Load().Keys()
+	if agreed := n.agreed.Load(); agreed != nil {
+		keys = [][]byte{agreed.key} // names don't change under a running engine
+	}
+	marks := make([]int64, len(keys))
+	for i, key := range keys {
+		hash := identity.NewHasher(key).Hash(0, "mark of a secret")
+		marks[i] = int64(binary.BigEndian.Uint64(hash[:]) >> 1)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
+	defer cancel()
+	former, kept, err := marked.Mark(ctx, n.instance.Lasting().UnixNano(), marks[0])
+	line := slices.Index(marks, kept)
+	switch {
+	case err != nil:
+		return err
+	case line < 0:
+		return fmt.Errorf("the database is in use under another secret (%x) than that in %q (%x), and both would count apart: give all processes on it the same secret_file, or name another database", kept, n.instance.Settings.Secret, marks[0])
+	case former != 0 && !slices.Contains(marks, former):
+		caddyconf.Logger().Error(fmt.Sprintf("the database was made under another secret (%x) than that in secret_file (%x): counts by key begin anew", former, kept), n.instance.Settings.where())
+	}
+	n.agreed.Store(&agreedKey{keys[line], identity.NewHasher(keys[line])})
+	return nil
 }
 
 // agreedKey is a key that machines have agreed on, and its hasher.

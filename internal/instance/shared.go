@@ -31,6 +31,7 @@ type SharedRules struct {
 	notes map[storage.Key]storage.Note   // guarded by mu, like all below: as in the store
 	known map[storage.Key]foundStatement // rules by the names of their notes
 	api   map[storage.Key]sharedKey      // API keys by the names of their notes
+	from  *storage.Store                 // the store that all notes were last read from; nil before
 	hear  map[any]func()                 // listeners, called after changes
 }
 
@@ -54,6 +55,9 @@ func (s *SharedRules) take(sealer *identity.Sealer, notes []storage.Note, all bo
 	defer s.mu.Unlock()
 	if all || s.notes == nil {
 		s.notes, s.known, s.api = make(map[storage.Key]storage.Note), make(map[storage.Key]foundStatement), make(map[storage.Key]sharedKey)
+	}
+	if all {
+		s.from = s.instance.Store.Load()
 	}
 	for _, n := range notes {
 		s.notes[n.Name] = n
@@ -166,6 +170,19 @@ func (s *SharedRules) someOlder(most int) (map[storage.Key]foundStatement, map[s
 func (s *SharedRules) countOlder() int {
 	stated, keys := s.someOlder(math.MaxInt)
 	return len(stated) + len(keys)
+}
+
+// laterLines returns how many notes the first line of the secret doesn't open. known is false unless
+// they are those of the store in use: it may be a copy that was not read yet.
+func (s *SharedRules) laterLines() (n int, known bool) {
+	n = s.countOlder()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, note := range s.notes {
+		n += min(len(note.Value), 1) // removed ones have no value
+	}
+	store := s.instance.Store.Load()
+	return n - len(s.known) - len(s.api), s.from != nil && (s.from == store || (*store).Continues(*s.from))
 }
 
 // matching returns at most so many of the rules or keys, those that match.

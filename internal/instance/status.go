@@ -6,10 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
-	"github.com/caddy-tally/caddy-tally/identity/epoch"
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 	"github.com/caddy-tally/caddy-tally/limiter/engine"
@@ -56,23 +52,23 @@ func (h *Instance) describe() operator.Store {
 // describeNetwork describes the connection to a store on a network. It returns nil for other
 // stores.
 func (h *Instance) describeNetwork(stats engine.Stats) *operator.Network {
-	if stats.RoundTrip == 0 {
+	if h.Settings.Address == "" {
 		return nil
 	}
-	var seals epoch.Seals
-	if !stats.Degraded { // doesn't wait for a store that is away
-		var err error
-		if seals, err = h.Names.Epochs.Seals(); err != nil {
-			caddyconf.Logger().Debug("the values that later lines of secret_file open can't be counted", zap.Error(err))
-		}
-	}
-	return &operator.Network{
+	n := &operator.Network{
 		RoundTrip:  operator.SecondsOf(stats.RoundTrip),
 		Ahead:      operator.SecondsOf(stats.Ahead),
 		LostWrites: stats.LostWrites,
 		Unsettled:  stats.Unsettled,
-		LaterLines: seals.Later + h.Shared.countOlder(),
 	}
+	if stats.Degraded || h.Names.Secret.Load() == nil {
+		return n // doesn't wait for a store that is away
+	}
+	values, err := h.Names.Epochs.Seals()
+	if notes, known := h.Shared.laterLines(); known && err == nil {
+		n.LaterLines = new(values.Later + values.Unknown + notes)
+	}
+	return n
 }
 
 // describeRegion describes the sharing of counts with other regions, or returns nil without it.

@@ -46,7 +46,7 @@ type Store struct {
 
 // Network describes the connection to a store on a network.
 type Network struct {
-	// RoundTrip is the approximate duration of a call.
+	// RoundTrip is the approximate duration of a call; 0 until a request has needed the store.
 	RoundTrip Seconds `json:"round_trip_seconds"`
 	// Ahead is how far the clock of this machine is ahead of the store's time; negative if it is
 	// behind. Counts use the store's time.
@@ -57,9 +57,10 @@ type Network struct {
 	// Unsettled is how many times, since this process was started, the outcome of the last calls
 	// could not be determined. It has repeated the known charges then.
 	Unsettled int64 `json:"unsettled"`
-	// LaterLines is how many values in the store are sealed with a line of secret_file after the
-	// first. While there are any, these lines are needed.
-	LaterLines int `json:"sealed_under_later_lines"`
+	// LaterLines is how many values in the store, bans, allowances and API keys among them, the first
+	// line of secret_file doesn't open. While there are any, the other lines are needed. It is nil if
+	// that isn't known: before the store was read, and while it can't be used.
+	LaterLines *int `json:"sealed_under_later_lines"`
 }
 
 // Region describes the sharing of counts with other regions.

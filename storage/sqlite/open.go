@@ -53,6 +53,7 @@ type Store struct {
 	resets   resets
 	history  history
 	acts     acts
+	mark     int64 // of the secret, see Mark; 0 before
 	sweeping *sweeper
 
 	folding  folding

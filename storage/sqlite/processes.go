@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +19,9 @@ const longestStay = 7 * 24 * time.Hour
 func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
 	until = min(until, now+int64(longestStay))
 	err = s.changeProcesses(ctx, "join", func() error {
+		if mark, err := s.writer.int(markOfSecret); err != nil || s.mark != 0 && mark != s.mark {
+			return cmp.Or(err, errMarked)
+		}
 		err := s.writer.exec(`DELETE FROM processes WHERE until <= ? OR until > ?`, now, now+int64(longestStay))
 		if err == nil {
 			err = s.writer.exec(`INSERT OR REPLACE INTO processes (id, until, journal) VALUES (?, ?, 1)`, id, until)
@@ -37,6 +42,24 @@ func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Prese
 	return p, err
 }
 
+// errMarked says that a process with another secret began to use the database at the same moment.
+var errMarked = errors.New("another process has marked the database with another secret")
+
+const markOfSecret = `SELECT mark FROM secret`
+
+// Mark implements [storage.Marked].
+func (s *Store) Mark(ctx context.Context, now, mark int64) (former, kept int64, err error) {
+	err = s.changeProcesses(ctx, "mark", func() error {
+		var errs [3]error
+		former, errs[0] = s.writer.int(markOfSecret)
+		errs[1] = s.writer.exec(`UPDATE secret SET mark = ? WHERE mark = 0 OR NOT EXISTS (SELECT 1 FROM processes WHERE until > ? AND until <= ?)`, mark, now, now+int64(longestStay))
+		kept, errs[2] = s.writer.int(markOfSecret)
+		s.mark = kept
+		return errors.Join(errs[:]...)
+	})
+	return former, kept, err
+}
+
 // Leave implements [storage.Shared].
 func (s *Store) Leave(ctx context.Context, id int64) error {
 	return s.changeProcesses(ctx, "leave", func() error {
@@ -50,4 +73,4 @@ func (s *Store) changeProcesses(ctx context.Context, what string, change func() 
 	})
 }
 
-var _ storage.Shared = (*Store)(nil)
+var _ storage.Marked = (*Store)(nil)

@@ -52,3 +52,34 @@ func TestProcessesOfAnotherTimeAreForgotten(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+// A database has the mark of one secret. It is replaced when nobody else stays, and somebody whose mark
+// was replaced at the moment of the start, before he was known to stay, can't join.
+func TestMarkOfTheSecret(t *testing.T) {
+	t.Parallel()
+	ctx, path := context.Background(), filepath.Join(t.TempDir(), "tally.db")
+	a, b := opened(t, Options{Path: path}), opened(t, Options{Path: path})
+	const none, x, y = 0, 1, 2
+	mark := func(s *Store, now int64, own, former, kept int64) {
+		t.Helper()
+		if was, is, err := s.Mark(ctx, now, own); err != nil || was != former || is != kept {
+			t.Errorf("at %d the mark was %v and is %v (%v), want %v and %v", now, was, is, err, former, kept)
+		}
+	}
+	mark(a, 1000, x, none, x)
+	mark(b, 1000, y, x, y)
+	if _, err := a.Join(ctx, 1, 1000, 1100); !errors.Is(err, errMarked) {
+		t.Errorf("the first of two that start at once joins: %v", err)
+	}
+	if _, err := b.Join(ctx, 2, 1000, 1100); err != nil {
+		t.Error(err)
+	}
+	mark(a, 1001, x, y, y)
+	mark(a, 1100, x, y, x) // the other has gone
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Join(ctx, 2, 1101, 1200); !errors.Is(err, errMarked) {
+		t.Errorf("one whose mark was replaced meanwhile joins: %v", err)
+	}
+}

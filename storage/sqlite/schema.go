@@ -146,7 +146,12 @@ var migrations = []string{
 	`CREATE TABLE reader (
 		oldest INTEGER NOT NULL
 	) STRICT;
-	INSERT INTO reader VALUES (8);`,
+	INSERT INTO reader VALUES (8);
+	-- The mark of the secret that names are made with: see [storage.Marked]. 0 is none.
+	CREATE TABLE secret (
+		mark INTEGER NOT NULL
+	) STRICT;
+	INSERT INTO secret VALUES (0);`,
 }
 
 // rollupTable returns the statement that creates a table of counts per period.

@@ -1,0 +1,39 @@
+package dashboard_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/dashboard"
+	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// onNetwork is a service whose store is on a network.
+type onNetwork struct {
+	operator.Service
+	network operator.Network
+}
+
+func (s onNetwork) Status(ctx context.Context) (operator.Status, error) {
+	status, err := s.Service.Status(ctx)
+	status.Stores = []operator.Store{{Kind: "redis", Processes: 1, Network: &s.network}}
+	return status, err
+}
+
+// The Health page says whether an older line of the secret is needed, and keeps 0 and what isn't known apart.
+func TestHealthShowsOlderLines(t *testing.T) {
+	for want, network := range map[string]operator.Network{
+		"<dd>not known<small>values in the store": {},
+		"<dd>0<small>values in the store":         {RoundTrip: 0.001, LaterLines: new(0)},
+		"<dd>12<small>values in the store":        {LaterLines: new(12)},
+	} {
+		service := sample.New(time.Now)
+		s := newSite(t, service, func(o *dashboard.Options) { o.Service = onNetwork{service, network} })
+		if body := s.get("health"); !strings.Contains(body, want) || strings.Contains(body, "not known yet") != (network.RoundTrip == 0) {
+			t.Errorf("the page has no %q:\n%s", want, body)
+		}
+	}
+}
