@@ -27,6 +27,7 @@ func TestAllocationsOfRequests(t *testing.T) {
 		n := testing.AllocsPerRun(1000, func() {
 			*repl = empty // like another request's
 			delete(vars, enforce.ResponseVar)
+			delete(vars, enforce.RequestVar)
 			clear(w.header)
 			if err := h.ServeHTTP(w, r, nothing{}); err != nil {
 				t.Fatal(err)

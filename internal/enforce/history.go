@@ -77,18 +77,18 @@ type Requests struct {
 	past *history.Meter // nil if there is no history
 }
 
-// requestVar is the request variable that says whether handlers have let the request in so far.
-const requestVar = "rate_limit.let_in"
+// RequestVar is the request variable that says whether handlers have let the request in so far.
+const RequestVar = "rate_limit.let_in"
 
 // countRequest counts the request when the first handler has decided about it. A request that a later
 // handler doesn't let in is no longer let in, and what error routes do about it counts for nothing.
 func (e *Evaluation) countRequest(of result, err error) {
 	m, why := &e.Handler.Requests, of.reason(err)
-	letIn, again := e.Vars[requestVar].(bool)
+	letIn, again := e.Vars[RequestVar].(bool)
 	if again && (!letIn || why == 0) {
 		return
 	}
-	e.Vars[requestVar] = why == 0
+	e.Vars[RequestVar] = why == 0
 	if !again {
 		m.Received.Inc()
 	}
