@@ -56,7 +56,7 @@ func checkOrder(s *survey) (found []Advice) {
 }
 
 // readsBodies is the problem of a placeholder of the body.
-const readsBodies = "makes Caddy read up to 64 KiB of each body before a decision: all longer ones are one key, cost 1, and match zones but no exemptions"
+const readsBodies = "makes Caddy read up to 64 KiB of each body before a decision: all longer ones are one key, cost all of the limit (or max_cost), and match zones but no exemptions"
 
 // judge returns the problem with using a placeholder at this place among handlers, and its fix; ""
 // if no problem is known. It is fatal if the use can never work.
