@@ -105,7 +105,7 @@ func (e *Evaluation) sleep(d time.Duration) bool {
 	case <-timer.C:
 		return true
 	case <-e.Http.Context().Done():
-	case <-waits.end():
+	case <-waitsEnd():
 	}
 	return false
 }

@@ -23,42 +23,35 @@ func OnShutdown(ctx caddy.Context, f func()) {
 
 // waits are the waiting requests of all configs. They go on at a reload, since the next config has
 // begun by then. They end when no handler is left on a server that isn't shutting down.
-var waits waiters
-
-type waiters struct {
-	mu       sync.Mutex
+var waits struct {
+	sync.Mutex
 	handlers int
-	ended    chan struct{} // closed while there are no handlers; nil before the first one
-}
-
-// begin notes a handler. The result notes its end, once.
-func (w *waiters) begin() (end func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.handlers++; w.handlers == 1 {
-		w.ended = make(chan struct{})
-	}
-	return sync.OnceFunc(func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.handlers--; w.handlers == 0 {
-			close(w.ended)
-		}
-	})
-}
-
-// end returns a channel that is closed when waiting requests must end.
-func (w *waiters) end() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ended
+	end      chan struct{} // closed while there are no handlers
 }
 
 // Serve notes that the handler may make requests wait, until its server begins to shut down.
 func (h *Handler) Serve(ctx caddy.Context) error {
-	h.ends = waits.begin()
+	waits.Lock()
+	defer waits.Unlock()
+	if waits.handlers++; waits.handlers == 1 {
+		waits.end = make(chan struct{})
+	}
+	h.ends = sync.OnceFunc(func() {
+		waits.Lock()
+		defer waits.Unlock()
+		if waits.handlers--; waits.handlers == 0 {
+			close(waits.end)
+		}
+	})
 	OnShutdown(ctx, h.ends)
 	return nil
+}
+
+// waitsEnd returns a channel that is closed when waiting requests must end.
+func waitsEnd() <-chan struct{} {
+	waits.Lock()
+	defer waits.Unlock()
+	return waits.end
 }
 
 // awaitPlace enters a gate. If the request must wait, it does so only while its client is there.
@@ -72,7 +65,7 @@ func (e *Evaluation) awaitPlace(g *gate.Gate, key string, r gate.Rule) (int64, e
 	if !e.hear() {
 		return 0, context.Canceled
 	}
-	return g.Enter(e.Http.Context(), key, r, waits.end())
+	return g.Enter(e.Http.Context(), key, r, waitsEnd())
 }
 
 // breakOff returns the result of a request that waits no longer: its client has gone, or Caddy is
