@@ -1,0 +1,71 @@
+package storagetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// testBanned bans some of more clients than are read at once, from one handle, and lists them from
+// another one: all whose bans last, and no more than asked for.
+func testBanned(t *testing.T, open storage.Opener) {
+	const clients = MaxStep + 300
+	s := must(t, open)
+	lister, ok := must(t, open).(storage.BanLister)
+	if !ok {
+		t.Fatal("the store can't list who is banned")
+	}
+	var offenses []storage.Offense
+	var want []storage.Banned
+	for i := range clients {
+		o := offense(storage.Client{Key: key(i)}, start, 25)
+		if i%100 == 7 { // few
+			o.Ban = reputation.Ban{After: 1, Within: time.Hour, For: time.Duration(i+1) * time.Minute, Most: reputation.MaxBan}
+		}
+		offenses = append(offenses, o)
+	}
+	for i, r := range punish(t, s, offenses...) {
+		if i%100 == 7 {
+			want = append(want, storage.Banned{Key: key(i), Record: r})
+		}
+	}
+	wantBanned(t, lister, start, 1000, want)
+	shortest := slices.MinFunc(want, func(a, b storage.Banned) int { return cmp.Compare(a.Record.Until, b.Record.Until) })
+	left := slices.DeleteFunc(slices.Clone(want), func(b storage.Banned) bool { return b.Key == shortest.Key })
+	wantBanned(t, lister, shortest.Record.Until-1, len(want), want)
+	wantBanned(t, lister, shortest.Record.Until, len(want), left)
+	for _, most := range []int{-1, 0, 1, len(want) - 1} {
+		if list, err := lister.Banned(context.Background(), start, most); err != nil || len(list) != max(most, 0) {
+			t.Errorf("asked for %d: got %d, %v", most, len(list), err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := lister.Banned(ctx, start, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its context ended, it says %v", err)
+	}
+	if err := lister.(storage.Store).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lister.Banned(context.Background(), start, 1); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("a closed store says %v", err)
+	}
+}
+
+func wantBanned(t *testing.T, lister storage.BanLister, now int64, most int, want []storage.Banned) {
+	t.Helper()
+	got, err := lister.Banned(context.Background(), now, most)
+	order := func(a, b storage.Banned) int { return slices.Compare(a.Key[:], b.Key[:]) }
+	slices.SortFunc(got, order)
+	slices.SortFunc(want, order)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%d are banned, %v, want %d; the lists: %v, %v", len(got), err, len(want), got, want)
+	}
+}
