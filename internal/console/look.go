@@ -46,6 +46,9 @@ func (s *session) showStatus(status operator.Status) {
 		}
 		s.showTrouble(r.Trouble)
 	}
+	if c := status.Conduct; c != nil {
+		s.printf("%s", describeConduct(c))
+	}
 	for _, list := range status.Rules.Lists {
 		s.showBlockList(list)
 	}
@@ -82,6 +85,17 @@ func (s *session) showStatus(status operator.Status) {
 		s.showNetwork(o)
 		s.showRegion(o.Region)
 	}
+}
+
+// describeConduct returns how many clients are banned for what they did.
+func describeConduct(c *operator.ConductBans) string {
+	switch {
+	case c.Missing == "":
+		return "Banned for violations: " + wording.Counted(c.Bans, "client") + "."
+	case c.Bans == 0:
+		return printable("Banned for violations: not known (" + c.Missing + ").")
+	}
+	return printable("Banned for violations: at least " + wording.Counted(c.Bans, "client") + " (" + c.Missing + ").")
 }
 
 // showNetwork shows the connection to a store on a network.

@@ -5,7 +5,8 @@ import "github.com/caddy-tally/caddy-tally/internal/operator"
 // bansPage lists bans and allowances.
 type bansPage struct {
 	Bans, Allowances []operator.Ban
-	Hidden           int // number of omitted ones
+	Hidden           int    // number of omitted ones
+	Missing          string // why there may be more bans, or ""
 }
 
 func loadBans(v *visit) (any, error) {
@@ -13,7 +14,14 @@ func loadBans(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	status, err := v.d.options.Service.Status(v.r.Context())
+	if err != nil {
+		return nil, err
+	}
 	var p bansPage
+	if status.Conduct != nil {
+		p.Missing = status.Conduct.Missing
+	}
 	if len(all) > operator.MaxItems {
 		p.Hidden = len(all) - operator.MaxItems
 		all = all[:operator.MaxItems]

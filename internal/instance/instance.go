@@ -76,6 +76,8 @@ type Instance struct {
 	mu   sync.Mutex
 	logs map[string]*RefusalLog // guarded by mu: by the zone's name
 
+	bans banReader
+
 	away atomic.Bool // the listener was told that the store can't be used
 }
 
