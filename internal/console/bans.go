@@ -49,8 +49,8 @@ need --force: with one of them a list from elsewhere opens or closes the site.`,
 		if err != nil {
 			return err
 		}
-		if err := s.warnOfMissing(); err != nil {
-			return err
+		if status, err := s.Status(s.ctx); err == nil && !s.json && status.Conduct != nil && status.Conduct.Missing != "" {
+			s.printf("%s", styled(describeConduct(status.Conduct), yellow, s.colored))
 		}
 		return list(s, bans, []column[operator.Ban]{
 			{"ACTION", func(b operator.Ban) cell { return cell{text: b.Action, style: actionStyle[b.Action]} }},
@@ -62,18 +62,6 @@ need --force: with one of them a list from elsewhere opens or closes the site.`,
 			{"REASON", func(b operator.Ban) cell { return text(b.Reason) }},
 		}, "Nobody is banned, and nobody is allowed by an operator.")
 	})
-}
-
-// warnOfMissing says in a table that there may be more bans, and why.
-func (s *session) warnOfMissing() error {
-	if s.json {
-		return nil
-	}
-	status, err := s.Status(s.ctx)
-	if c := status.Conduct; err == nil && c != nil && c.Missing != "" {
-		s.printf("%s", styled(describeConduct(c), yellow, s.colored))
-	}
-	return err
 }
 
 // endOf returns the end of a rule or a ban.

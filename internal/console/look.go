@@ -87,15 +87,13 @@ func (s *session) showStatus(status operator.Status) {
 	}
 }
 
-// describeConduct returns how many clients are banned for what they did.
+// describeConduct returns how many clients are banned for violations.
 func describeConduct(c *operator.ConductBans) string {
-	switch {
-	case c.Missing == "":
-		return "Banned for violations: " + wording.Counted(c.Bans, "client") + "."
-	case c.Bans == 0:
-		return printable("Banned for violations: not known (" + c.Missing + ").")
+	told := "Banned for violations: " + wording.Counted(c.Bans, "client")
+	if c.Missing != "" {
+		told += " known; " + c.Missing
 	}
-	return printable("Banned for violations: at least " + wording.Counted(c.Bans, "client") + " (" + c.Missing + ").")
+	return printable(told + ".")
 }
 
 // showNetwork shows the connection to a store on a network.

@@ -5,8 +5,8 @@ import "github.com/caddy-tally/caddy-tally/internal/operator"
 // bansPage lists bans and allowances.
 type bansPage struct {
 	Bans, Allowances []operator.Ban
-	Hidden           int    // number of omitted ones
-	Missing          string // why there may be more bans, or ""
+	Hidden           int                   // number of omitted ones
+	Conduct          *operator.ConductBans // says whether there may be more
 }
 
 func loadBans(v *visit) (any, error) {
@@ -18,10 +18,7 @@ func loadBans(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var p bansPage
-	if status.Conduct != nil {
-		p.Missing = status.Conduct.Missing
-	}
+	p := bansPage{Conduct: status.Conduct}
 	if len(all) > operator.MaxItems {
 		p.Hidden = len(all) - operator.MaxItems
 		all = all[:operator.MaxItems]

@@ -3,6 +3,8 @@ package operations
 import (
 	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,68 +17,75 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// This file lists the bans for violations: those in memory, and those that only the store knows
-// because their clients haven't come to this process since it started. Of these the store has no
-// more than a keyed hash, so a reference names them.
+// This file lists bans for violations: those in memory, and those that only the store knows because
+// their clients haven't come to this process since its start. The store names a client by a keyed
+// hash, so operators name it by a reference.
 
-// conductBans returns the bans for violations, at most operator.MaxItems. Those of the store may be
-// as old as maxAge. missing says why there may be more, or is "".
-func (a Config) conductBans(ctx context.Context, h *instance.Instance, maxAge time.Duration) (bans []operator.Ban, missing string) {
-	const most = operator.MaxItems
+// conductBans returns bans for violations, at most operator.MaxItems. missing says why there may be
+// more, or is "".
+func (a Config) conductBans(ctx context.Context, h *instance.Instance) (bans []operator.Ban, missing string) {
 	now, wall := h.Engine.Now(), time.Now()
-	names := make(map[storage.Key]bool)
+	stored, err := storedBans(ctx, h)
+	full := len(stored) == maxStoredBans
 	for _, c := range h.Engine.Clients(engine.ClientsQuery{
-		Banned: true, N: most + 1,
+		Banned: true, N: operator.MaxItems + 1,
 		Match: func(key []byte) bool { return key[0] != identity.TagNetwork }, // a network is throttled, not banned
 	}) {
 		ban := a.banOf(c, now, wall)
 		ban.Tag = h.Names.Tag(c.Key)
 		bans = append(bans, *ban)
-		if name, err := h.Engine.NameOf(nil, c.Key); err == nil {
-			names[name.Key], names[name.Former] = true, true
-		}
+		name, _ := h.Engine.NameOf(nil, c.Key) // after an error it is listed twice
+		delete(stored, name.Key)
+		delete(stored, name.Former)
 	}
-	stored, err := h.StoredBans(ctx, 2*most, maxAge)
 	lasting, _ := h.Engine.Lasting()
-	for _, b := range stored {
-		if b.Record.Move(now - lasting); b.Record.Banned(now) && !names[b.Key] && !isThrottled(&b.Record) {
-			bans = append(bans, a.storedBan(h, b, now, wall))
+	for name, r := range stored {
+		r.Move(now - lasting)
+		isNetwork := slices.ContainsFunc(r.Past, func(v reputation.Violation) bool { return v.Reason == reputation.Crowded })
+		if !isNetwork && len(bans) <= operator.MaxItems {
+			ban := a.banOf(engine.ClientRecord{Record: r, Banned: time.Duration(r.Until - now)}, now, wall)
+			ban.Text = "a client that hasn't come since the start"
+			ban.Client = "ref:" + h.Names.Refer(reference.Refusal{Reason: uint8(engine.Banned), Time: *cmp.Or(ban.Since, &wall), Name: name}, nil, "")
+			bans = append(bans, *ban)
 		}
 	}
 	switch {
 	case err != nil:
-		missing = "those of clients that haven't come since the start can't be read: " + err.Error()
-	case len(bans) > most || len(stored) == 2*most:
+		missing = "those of clients that haven't come since the start aren't: " + err.Error()
+	case full || len(bans) > operator.MaxItems:
 		missing = "there are more"
 	}
-	return bans[:min(len(bans), most)], missing
+	return bans[:min(len(bans), operator.MaxItems)], missing
 }
 
-// isThrottled reports whether a record is a network's: its ban throttles it.
-func isThrottled(r *reputation.Record) bool {
-	return slices.ContainsFunc(r.Past, func(v reputation.Violation) bool { return v.Reason == reputation.Crowded })
-}
+// Bounds of a reading of the store: the bans, of which some are in memory, and the time.
+const (
+	maxStoredBans = 2*operator.MaxItems + 1
+	bansTimeout   = 3 * time.Second
+)
 
-// storedBan describes a ban that only the store knows.
-func (a Config) storedBan(h *instance.Instance, b storage.Banned, now int64, wall time.Time) operator.Ban {
-	ban := a.banOf(engine.ClientRecord{Record: b.Record, Banned: time.Duration(b.Record.Until - now)}, now, wall)
-	ref := h.Names.Refer(reference.Refusal{Reason: uint8(engine.Banned), Time: *cmp.Or(ban.Since, &wall), Name: b.Key}, nil, "")
-	if ref != "" {
-		ban.Client = operator.Target{Kind: operator.Reference, Value: ref}.String()
+// storedBans returns the bans in the store. Several callers share one reading, so that a disk that
+// hangs doesn't collect them.
+func storedBans(ctx context.Context, h *instance.Instance) (map[storage.Key]reputation.Record, error) {
+	store := h.Store.Load()
+	if store == nil || h.Engine.Degraded() {
+		return nil, errors.New("the store can't be used at the moment")
 	}
-	ban.Text = "a client that hasn't come since the start"
-	return *ban
-}
-
-// maxBansAge is how old the bans may be that a status counts: dashboards ask for it all the time.
-const maxBansAge = 10 * time.Second
-
-// describeConduct counts the bans for violations. It returns nil if nothing is counted.
-func (a Config) describeConduct(ctx context.Context) *operator.ConductBans {
-	h := a.Instance.Load()
-	if h == nil {
-		return nil
+	lister, ok := (*store).(storage.BanLister)
+	if !ok {
+		return nil, errors.New("this store can't list them")
 	}
-	bans, missing := a.conductBans(ctx, h, maxBansAge)
-	return &operator.ConductBans{Bans: len(bans), Missing: missing}
+	now, _ := h.Engine.Lasting()
+	reading := h.Bans.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bansTimeout)
+		defer cancel()
+		return lister.Banned(ctx, now, maxStoredBans)
+	})
+	select {
+	case r := <-reading:
+		banned, _ := r.Val.(map[storage.Key]reputation.Record)
+		return maps.Clone(banned), r.Err
+	case <-time.After(bansTimeout):
+		return nil, errors.New("the store takes too long")
+	}
 }

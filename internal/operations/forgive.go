@@ -20,7 +20,6 @@ func (t *Subject) resetAll(ctx context.Context, resets []engine.Reset, action st
 		return 0, err
 	}
 	err = t.Instance.Engine.Reset(ctx, resets)
-	t.Instance.ForgetBans()
 	switch {
 	case errors.Is(err, engine.ErrUnavailable):
 		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed", err)

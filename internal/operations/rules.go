@@ -36,7 +36,7 @@ func (s running) Bans(ctx context.Context) ([]operator.Ban, error) {
 			bans = append(bans, *ruleOf(s, byRules))
 		}
 	}
-	earned, _ := app.conductBans(ctx, h, 0)
+	earned, _ := app.conductBans(ctx, h)
 	bans = append(bans, earned[:min(len(earned), operator.MaxItems-len(bans))]...)
 	for i := range bans {
 		if bans[i].Tag == "" {

@@ -34,7 +34,10 @@ func (s running) Status(ctx context.Context) (operator.Status, error) {
 	status.Requests = requests.Counts()
 	if app := s.config(); app != nil {
 		status.Rules = Config{app}.DescribeRules()
-		status.Conduct = Config{app}.describeConduct(ctx)
+		if h := app.Instance.Load(); h != nil {
+			bans, missing := Config{app}.conductBans(ctx, h)
+			status.Conduct = &operator.ConductBans{Bans: len(bans), Missing: missing}
+		}
 		status.History = app.Ledger != nil
 		for _, zone := range DescribeZones(app, nil) {
 			if zone.Shadow {

@@ -152,24 +152,21 @@ func scanRecord(row []driver.Value) (r reputation.Record, err error) {
 }
 
 // Banned implements [storage.BanLister].
-func (s *Store) Banned(ctx context.Context, now int64, most int) (list []storage.Banned, err error) {
-	const query = `SELECT ` + recordColumns + `, key FROM standings WHERE until > ? LIMIT ?`
+func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record, err error) {
+	banned = make(map[storage.Key]reputation.Record)
 	err = s.log.look(ctx, "bans", func(c *conn) error {
-		return c.each(query, func(row []driver.Value) error {
+		return c.each(`SELECT `+recordColumns+`, key FROM standings WHERE until > ? LIMIT ?`, func(row []driver.Value) error {
 			r, err := scanRecord(row)
-			if err != nil {
-				return err
-			}
-			key, ok := row[7].([]byte)
-			if !ok || len(key) != len(storage.Key{}) {
+			r.Clamp(now)
+			var key storage.Key
+			if name, ok := row[7].([]byte); !ok || copy(key[:], name) < len(key) {
 				return errDamaged("a record has no name")
 			}
-			r.Clamp(now)
-			list = append(list, storage.Banned{Key: storage.Key(key), Record: r})
-			return nil
+			banned[key] = r
+			return err
 		}, now, int64(max(most, 0)))
 	})
-	return list, err
+	return banned, err
 }
 
 var _ storage.BanLister = (*Store)(nil)
