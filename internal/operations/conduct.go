@@ -38,17 +38,12 @@ func (a Config) conductBans(ctx context.Context, h *instance.Instance) (bans []o
 		delete(stored, name.Key)
 		delete(stored, name.Former)
 	}
-	lasting, _ := h.Engine.Lasting()
 	for name, r := range stored {
-		r.Move(now - lasting)
-		isNetwork := slices.ContainsFunc(r.Past, func(v reputation.Violation) bool { return v.Reason == reputation.Crowded })
-		if !isNetwork && len(bans) <= operator.MaxItems {
-			ban := a.banOf(engine.ClientRecord{Record: r, Banned: time.Duration(r.Until - now)}, now, wall)
-			ban.Text = "a client that hasn't come since the start"
-			ban.Client = "ref:" + h.Names.Refer(reference.Refusal{Reason: uint8(engine.Banned), Time: *cmp.Or(ban.Since, &wall), Name: name}, nil, "")
-			bans = append(bans, *ban)
+		if !slices.ContainsFunc(r.Past, isThrottling) && len(bans) <= operator.MaxItems {
+			bans = append(bans, a.storedBan(h, name, r, wall))
 		}
 	}
+	slices.SortStableFunc(bans, func(a, b operator.Ban) int { return b.Until.Compare(*a.Until) })
 	switch {
 	case err != nil:
 		missing = "those of clients that haven't come since the start aren't: " + err.Error()
@@ -56,6 +51,18 @@ func (a Config) conductBans(ctx context.Context, h *instance.Instance) (bans []o
 		missing = "there are more"
 	}
 	return bans[:min(len(bans), operator.MaxItems)], missing
+}
+
+// isThrottling reports whether a violation is a network's, whose ban throttles it.
+func isThrottling(v reputation.Violation) bool { return v.Reason == reputation.Crowded }
+
+// storedBan describes a ban that only the store knows.
+func (a Config) storedBan(h *instance.Instance, name storage.Key, r reputation.Record, wall time.Time) operator.Ban {
+	lasting, _ := h.Engine.Lasting()
+	ban := a.banOf(engine.ClientRecord{Record: r, Banned: time.Duration(r.Until - lasting)}, lasting, wall)
+	content := reference.Refusal{Reason: uint8(engine.Banned), Time: *cmp.Or(ban.Since, &wall), Name: name}
+	ban.Client, ban.Text = "ref:"+h.Names.Refer(content, nil, ""), "a client that hasn't come since the start"
+	return *ban
 }
 
 // Bounds of a reading of the store: the bans, of which some are in memory, and the time.
