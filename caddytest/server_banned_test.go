@@ -1,9 +1,11 @@
 package caddytest
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +69,12 @@ func TestBansAreListedAfterACrash(t *testing.T) {
 		}
 	}
 	s.wantCommand(t, 0, []string{"status"}, "Banned for violations: 3 clients.")
-	s.wantCommand(t, 0, []string{"bans"}, "ref:", "trap", "over_limit", "other")
+	out, _, _ := s.rateLimit("bans")
+	if listed := regexp.MustCompile("ban +(ref:[0-9a-z]{64}) .* conduct +other +over_limit").FindStringSubmatch(out); listed == nil {
+		t.Errorf("bans prints\n%s", out)
+	} else {
+		other = listed[1]
+	}
 	s.wantPassed(0, 1, "/", from(3)) // its client comes back, and is in memory from now on
 	found := 0
 	for _, b := range s.wantBans(t, 3) {
@@ -164,4 +171,28 @@ func TestBansOfAStoreThatIsAwayAreNotKnown(t *testing.T) {
 	waitFor(t, "the Redis to be in use again", func() bool { return !s.health().Degraded })
 	s.wantCommand(t, 0, []string{"unban", bans[0].Client}, "is no longer banned")
 	s.wantBans(t, 0)
+}
+
+// A list has a bound, and says when there are more bans: of those in memory, and of those in the
+// store.
+func TestBansBeyondTheBoundAreSaid(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, trapped(""))
+	for i := range operator.MaxItems + 1 {
+		s.wantPassed(0, 1, "/.env", fmt.Sprintf("X-Forwarded-For: 10.%d.%d.1", i/250, i%250))
+	}
+	wantMore := func() {
+		t.Helper()
+		bans, err := s.operator().Bans(t.Context())
+		status, statusErr := s.operator().Status(t.Context())
+		if err != nil || len(bans) != operator.MaxItems || statusErr != nil || status.Conduct.Bans != operator.MaxItems || status.Conduct.Missing != "there are more" {
+			t.Errorf("got %d bans, %v, and status %+v, %v", len(bans), err, status.Conduct, statusErr)
+		}
+		s.wantCommand(t, 0, []string{"bans"}, "Banned for violations: 1,000 clients known; there are more.")
+	}
+	wantMore()
+	s.recordOffenses(t)
+	s.kill()
+	s.start()
+	wantMore()
 }
