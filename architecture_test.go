@@ -303,6 +303,7 @@ var dependencies = map[string]string{
 	"go.opentelemetry.io/otel":                "attributes of spans, for Caddy's tracing; Caddy brings it",
 	"go.opentelemetry.io/otel/trace":          "the span of a request, for Caddy's tracing; Caddy brings it",
 	"go.uber.org/zap":                         "logs, by Caddy's loggers; Caddy brings it",
+	"golang.org/x/sync":                       "calls that share one reading of the store, which may hang; Caddy brings it",
 	"golang.org/x/text":                       "characters that stand for others (NFKC), which programs read as ASCII: see decision 40; Caddy brings it",
 	"golang.org/x/sys":                        "the clock of Linux that all processes share and nobody sets, mapped files, locks of files; Caddy brings it",
 	"modernc.org/libc":                        "what SQLite calls Go functions with; modernc.org/sqlite brings it, and pins its version",

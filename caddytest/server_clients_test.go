@@ -163,6 +163,7 @@ func TestCrowdedNetworkIsSqueezed(t *testing.T) {
 	wantSqueezed("after a reload")
 	s.kill()
 	s.start()
+	s.wantBans(t, 0) // it is throttled, not banned
 	wantSqueezed("after a crash")
 }
 

@@ -49,6 +49,9 @@ need --force: with one of them a list from elsewhere opens or closes the site.`,
 		if err != nil {
 			return err
 		}
+		if status, err := s.Status(s.ctx); err == nil && !s.json && status.Conduct != nil && status.Conduct.Missing != "" {
+			s.printf("%s", styled(describeConduct(status.Conduct), yellow, s.colored))
+		}
 		return list(s, bans, []column[operator.Ban]{
 			{"ACTION", func(b operator.Ban) cell { return cell{text: b.Action, style: actionStyle[b.Action]} }},
 			{"TAG", func(b operator.Ban) cell { return text(b.Tag) }},

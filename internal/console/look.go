@@ -46,6 +46,9 @@ func (s *session) showStatus(status operator.Status) {
 		}
 		s.showTrouble(r.Trouble)
 	}
+	if c := status.Conduct; c != nil {
+		s.printf("%s", describeConduct(c))
+	}
 	for _, list := range status.Rules.Lists {
 		s.showBlockList(list)
 	}
@@ -82,6 +85,15 @@ func (s *session) showStatus(status operator.Status) {
 		s.showNetwork(o)
 		s.showRegion(o.Region)
 	}
+}
+
+// describeConduct returns how many clients are banned for violations.
+func describeConduct(c *operator.ConductBans) string {
+	told := "Banned for violations: " + wording.Counted(c.Bans, "client")
+	if c.Missing != "" {
+		told += " known; " + c.Missing
+	}
+	return printable(told + ".")
 }
 
 // showNetwork shows the connection to a store on a network.

@@ -25,6 +25,7 @@ type cell struct {
 	text  string
 	style style
 	right bool // aligned to the right, as numbers are
+	whole bool // never cut
 }
 
 func text(s string) cell { return cell{text: s} }
@@ -47,7 +48,7 @@ type column[T any] struct {
 }
 
 // writeTable writes a table with a row for each value. It omits columns without any text, and cuts
-// long texts except in the last column.
+// long texts except references and those in the last column.
 func writeTable[T any](w io.Writer, colored bool, columns []column[T], values []T) {
 	rows := [][]cell{nil}
 	for _, c := range columns {
@@ -68,7 +69,7 @@ func writeRows(w io.Writer, colored bool, rows [][]cell) {
 	for _, row := range rows[1:] {
 		for i := range row {
 			row[i].text = printable(row[i].text)
-			if i < len(row)-1 {
+			if i < len(row)-1 && !row[i].whole {
 				row[i].text = shortened(row[i].text)
 			}
 		}

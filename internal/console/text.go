@@ -41,6 +41,8 @@ func named(client, about, tag string) cell {
 		return text(about)
 	case len(word) > maxCell && tag != "":
 		return text(wordOf("", tag))
+	case strings.HasPrefix(client, string(operator.Reference)+":"):
+		return cell{text: word, whole: true} // a part of it names nobody
 	}
 	return text(word)
 }

@@ -5,7 +5,8 @@ import "github.com/caddy-tally/caddy-tally/internal/operator"
 // bansPage lists bans and allowances.
 type bansPage struct {
 	Bans, Allowances []operator.Ban
-	Hidden           int // number of omitted ones
+	Hidden           int                   // number of omitted ones
+	Conduct          *operator.ConductBans // says whether there may be more
 }
 
 func loadBans(v *visit) (any, error) {
@@ -13,7 +14,11 @@ func loadBans(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var p bansPage
+	status, err := v.d.options.Service.Status(v.r.Context())
+	if err != nil {
+		return nil, err
+	}
+	p := bansPage{Conduct: status.Conduct}
 	if len(all) > operator.MaxItems {
 		p.Hidden = len(all) - operator.MaxItems
 		all = all[:operator.MaxItems]

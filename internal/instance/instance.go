@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
@@ -75,6 +76,8 @@ type Instance struct {
 
 	mu   sync.Mutex
 	logs map[string]*RefusalLog // guarded by mu: by the zone's name
+
+	Bans singleflight.Group // readings of the bans in the store, so that those of a disk that hangs are one
 
 	away atomic.Bool // the listener was told that the store can't be used
 }

@@ -8,17 +8,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
-// Bans implements operator.Service. It omits bans that memory doesn't hold because their clients
-// haven't been seen since Caddy started.
-func (s running) Bans(context.Context) ([]operator.Ban, error) {
+// Bans implements operator.Service.
+func (s running) Bans(ctx context.Context) ([]operator.Ban, error) {
 	app, h, err := s.instanceInUse()
 	if err != nil {
 		return nil, err
@@ -39,15 +36,8 @@ func (s running) Bans(context.Context) ([]operator.Ban, error) {
 			bans = append(bans, *ruleOf(s, byRules))
 		}
 	}
-	earned := h.Engine.Clients(engine.ClientsQuery{
-		Banned: true, N: operator.MaxItems - len(bans),
-		Match: func(key []byte) bool { return key[0] != identity.TagNetwork }, // a network is throttled, not banned
-	})
-	for _, c := range earned {
-		ban := app.banOf(c, h.Engine.Now(), now)
-		ban.Tag = h.Names.Tag(c.Key)
-		bans = append(bans, *ban)
-	}
+	earned, _ := app.conductBans(ctx, h)
+	bans = append(bans, earned[:min(len(earned), operator.MaxItems-len(bans))]...)
 	for i := range bans {
 		if bans[i].Tag == "" {
 			bans[i].Tag = app.tagOf(h, bans[i].Client)

@@ -28,12 +28,16 @@ func New(config func() *enforce.Config, version string, started time.Time) opera
 }
 
 // Status implements operator.Service.
-func (s running) Status(context.Context) (operator.Status, error) {
+func (s running) Status(ctx context.Context) (operator.Status, error) {
 	status := operator.Status{Version: s.version, Started: s.started.UTC(), Stores: instance.Describe()}
 	requests := meter.NewRequests()
 	status.Requests = requests.Counts()
 	if app := s.config(); app != nil {
 		status.Rules = Config{app}.DescribeRules()
+		if h := app.Instance.Load(); h != nil {
+			bans, missing := Config{app}.conductBans(ctx, h)
+			status.Conduct = &operator.ConductBans{Bans: len(bans), Missing: missing}
+		}
 		status.History = app.Ledger != nil
 		for _, zone := range DescribeZones(app, nil) {
 			if zone.Shadow {

@@ -13,6 +13,8 @@ type Status struct {
 	Stores   []Store `json:"stores"`
 	// Rules is the file of bans and allowances.
 	Rules RulesFile `json:"rules"`
+	// Conduct describes the bans for violations; nil while nothing is counted.
+	Conduct *ConductBans `json:"conduct,omitempty"`
 	// History reports whether a history is kept.
 	History bool `json:"history"`
 	// Shadow names the zones without enforced limits.
@@ -98,6 +100,13 @@ type RulesFile struct {
 	Trouble    *FileTrouble `json:"trouble,omitempty"`
 	Store      *StoredRules `json:"store,omitempty"` // nil unless machines share the store
 	Lists      []BlockList  `json:"lists,omitempty"` // that others publish
+}
+
+// ConductBans describes the bans of clients for what they did.
+type ConductBans struct {
+	Bans int `json:"bans"` // that are known, on all machines that share the store
+	// Missing is why there may be more, or "".
+	Missing string `json:"missing,omitempty"`
 }
 
 // BlockList describes a list of banned addresses.

@@ -20,7 +20,7 @@ type standings struct {
 
 // prepareReads prepares the statements that read.
 func (st *standings) prepareReads(db *conn) (err error) {
-	st.read, err = db.prepare(`SELECT at, lost, level, until, bans, expires, past FROM standings WHERE key = ?`, 1, 7)
+	st.read, err = db.prepare(`SELECT `+recordColumns+` FROM standings WHERE key = ?`, 1, 7)
 	return err
 }
 
@@ -124,24 +124,52 @@ func (st *standings) of(client storage.Client, now int64) (known reputation.Reco
 
 func (st *standings) load(key storage.Key, now int64) (r reputation.Record, found bool, err error) {
 	st.read.bind(0, key[:])
-	err = st.read.each(func(row []driver.Value) error {
-		var level, bans int64
-		if err := integers(row[:6], &r.At, &r.Lost, &level, &r.Until, &bans, &r.Counts); err != nil {
-			return err
-		}
-		past, ok := row[6].([]byte)
-		if !ok {
-			return errDamaged(fmt.Sprintf("a value is %T where bytes belong", row[6]))
-		}
-		r.Level, r.Bans = reputation.Level(min(max(level, 0), int64(reputation.Critical))), int(bans)
-		r.Past = reputation.ParsePast(past)
+	err = st.read.each(func(row []driver.Value) (err error) {
+		r, err = scanRecord(row)
 		found = true
-		return nil
+		return err
 	})
 	r.Move(st.shift)
 	r.Clamp(now)
 	return r, found, err
 }
+
+const recordColumns = `at, lost, level, until, bans, expires, past`
+
+// scanRecord reads a record from a row of recordColumns.
+func scanRecord(row []driver.Value) (r reputation.Record, err error) {
+	var level, bans int64
+	if err := integers(row[:6], &r.At, &r.Lost, &level, &r.Until, &bans, &r.Counts); err != nil {
+		return r, err
+	}
+	past, ok := row[6].([]byte)
+	if !ok {
+		return r, errDamaged(fmt.Sprintf("a value is %T where bytes belong", row[6]))
+	}
+	r.Level, r.Bans = reputation.Level(min(max(level, 0), int64(reputation.Critical))), int(bans)
+	r.Past = reputation.ParsePast(past)
+	return r, nil
+}
+
+// Banned implements [storage.BanLister].
+func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record, err error) {
+	banned = make(map[storage.Key]reputation.Record)
+	err = s.log.look(ctx, "bans", func(c *conn) error {
+		return c.each(`SELECT `+recordColumns+`, key FROM standings WHERE until > ? LIMIT ?`, func(row []driver.Value) error {
+			r, err := scanRecord(row)
+			r.Clamp(now)
+			var key storage.Key
+			if name, ok := row[7].([]byte); !ok || copy(key[:], name) < len(key) {
+				return errDamaged("a record has no name")
+			}
+			banned[key] = r
+			return err
+		}, now, int64(max(most, 0)))
+	})
+	return banned, err
+}
+
+var _ storage.BanLister = (*Store)(nil)
 
 // keep writes a record under the client's name, and under no other.
 func (st *standings) keep(client storage.Client, r reputation.Record) error {

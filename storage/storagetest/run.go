@@ -17,6 +17,7 @@
 //   - A [storage.Joint] answers what Records and Claim do.
 //   - A [storage.Watcher] tells each change of a record once.
 //   - A [storage.Notebook] tells each change of a note once, and keeps the later of two.
+//   - A [storage.BanLister] lists the clients whose bans last.
 //   - A [storage.Vault] swaps a value only for the one that is there.
 //   - An [storage.Immediate] grants at once what [limiter.Limit.ClaimKnown] grants, while
 //     nobody else charges it, and all who claim later find that.
@@ -76,6 +77,7 @@ func Run(t *testing.T, place Place, except ...string) {
 		{"SweepStandings", testSweepStandings},
 		{"SweepCounted", testSweepCounted},
 		{"BadStandings", testBadStandings},
+		{"Banned", testBanned},
 		{"OneTime", testOneTime},
 		{"Terms", testTerms},
 		{"TimeSetBack", testTimeSetBack},

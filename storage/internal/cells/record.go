@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // AppendRecord appends what is known of a client to bytes. Of a client of which nothing is known
@@ -33,4 +34,13 @@ func ParseRecord(from []byte) (r reputation.Record) {
 	r.Bans = int(min(max(bans, 0), 1<<30))
 	r.Past = reputation.ParsePast(from)
 	return r
+}
+
+// AddBanned adds the record that AppendRecord has written to those of banned clients, if its client
+// is banned at now, and there are less than most of them.
+func AddBanned(banned map[storage.Key]reputation.Record, key storage.Key, from []byte, now int64, most int) {
+	if r := ParseRecord(from); r.Banned(now) && len(banned) < most {
+		r.Clamp(now)
+		banned[key] = r
+	}
 }

@@ -135,6 +135,9 @@ func TestClusterOfFour(t *testing.T) {
 		t.Skip("skipped: it takes some ten seconds")
 	}
 	primaries, replica := startCluster(t)
+	t.Run("Bans", func(t *testing.T) {
+		wantOneBanned(t, opened(t, Options{Addresses: []string{primaries[1].Address()}, Prefix: "{bans}"}))
+	})
 	t.Run("SlotMigration", func(t *testing.T) { testSlotMigration(t, primaries) })
 	t.Run("Failover", func(t *testing.T) { testClusterFailover(t, primaries, replica) })
 }

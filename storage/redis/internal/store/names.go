@@ -35,12 +35,14 @@ func (p names) count(id storage.LimitID, key storage.Key) string {
 	return string(base64.RawURLEncoding.AppendEncode(append(append(room[:0], p...), ":c:"...), b[:]))
 }
 
+func (p names) records() string { return string(p) + ":s:" } // the beginning of each record's
+
 func (p names) record(key storage.Key) string {
-	return string(p) + ":s:" + base64.RawURLEncoding.EncodeToString(key[:])
+	return p.records() + base64.RawURLEncoding.EncodeToString(key[:])
 }
 
 func (p names) isCount(key string) bool  { return strings.HasPrefix(key, string(p)+":c:") }
-func (p names) isRecord(key string) bool { return strings.HasPrefix(key, string(p)+":s:") }
+func (p names) isRecord(key string) bool { return strings.HasPrefix(key, p.records()) }
 
 // randomID returns a new unique id.
 func randomID() string {

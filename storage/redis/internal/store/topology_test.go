@@ -21,6 +21,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/child"
 	"github.com/caddy-tally/caddy-tally/internal/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -45,6 +46,21 @@ func TestCluster(t *testing.T) {
 	}
 	if used := mustCharge(t, s, l, 1); used != 2 {
 		t.Errorf("%d units are in use, want 2", used)
+	}
+	wantOneBanned(t, s)
+}
+
+// wantOneBanned bans a client, and checks that it is listed.
+func wantOneBanned(t *testing.T, s *Store) {
+	t.Helper()
+	offense := storage.Offense{Client: storage.Client{Key: storage.Key{7}}, Offense: reputation.Offense{
+		Violation: reputation.Violation{At: 1e18, Reason: reputation.Trapped}, Ban: reputation.Ban{After: 1, Within: time.Hour, For: time.Hour},
+	}}
+	if err := s.Punish(context.Background(), []storage.Offense{offense}, make([]reputation.Record, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if banned, err := s.Banned(context.Background(), 1e18, 9); err != nil || len(banned) != 1 || banned[storage.Key{7}].Until != 1e18+int64(time.Hour) {
+		t.Errorf("got %v, %v", banned, err)
 	}
 }
 
