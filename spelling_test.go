@@ -47,7 +47,7 @@ func requestFor(t testing.TB, method, target string) *http.Request {
 // dodges are spellings of a request that looks like a file to Caddy and reaches /login in a
 // backend.
 var dodges = []string{"/login;.css", "/login;/x.css", "/login%3b.css", "/login%2f.css", "/login%00.css", "/static/../login", "/static/..;/login", "/static/..%2flogin", "/static/%2e%2e/login", `/static/..\login`, "/static/..%5clogin", "//static/x.css", "/static//../login", "/static/.%2e/login", "/static/x%20/login", "/static/%6c.css", "/static/a%ef%bc%8f.css", "/static/a%c0%af.css", "/static/.../x",
-	"/login.php/x.css", "/LOGIN.PHP/x.css", "/static/login.php/x.css", "/a/login.aspx/b/x.css", "/login.do/x.css", "/cgi-bin/login/x.css", "/login.php/.css/x.css", // a script in the middle
+	"/login.php/x.css", "/LOGIN.PHP/x.css", "/static/login.php/x.css", "/a/login.aspx/b/x.css", "/login.do/x.css", "/cgi-bin/login/x.css", "/fcgi-bin/x.css", "/php-cgi/x.css", "/cgi-sys/x/y.css", "/login.php.bak/x.css", "/login.php.en/x.css", "/login.php~/x.css", "/index.php8.3/x.css", "/login.php:a/x.css", "/login.php/.css/x.css", // a script in the middle
 	"/login%E2%80%A4css/../x.css", "/static/%E2%80%A4%E2%80%A4/login", "/static/%EF%B9%92%EF%B9%92/login", "/static/%EF%BC%8E%EF%BC%8E/login", "/static/%EF%BD%A1%EF%BD%A1/x", "/static%E2%88%95x.css", "/static/a%E2%81%84b.css", // dots and slashes of Unicode
 	"/static/%E2%84%80x.css", "/static/%E2%80%8Bx.css", "/static/%E2%84%AA.css", "/login.asp::$DATA.css"}
 

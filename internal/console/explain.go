@@ -77,7 +77,7 @@ func question(client, target string, headers []string) (q operator.Question, err
 }
 
 func (s *session) showExplanation(e operator.Explanation) {
-	s.printf("%s", styled(printable(cmp.Or(e.Client, e.Text)), bold, s.colored))
+	s.printf("%s", styled(pasted(cmp.Or(e.Client, e.Text)), bold, s.colored))
 	if e.Text != "" && e.Text != e.Client {
 		s.fact("", e.Text)
 	}

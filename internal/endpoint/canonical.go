@@ -42,7 +42,7 @@ func (r *Request) IsCanonical() bool {
 func (r *Request) Scripts() (segments []string) {
 	folder, rest, _ := strings.Cut(strings.TrimPrefix(r.Path, "/"), "/")
 	for rest != "" || strings.HasSuffix(r.Path, folder+"/") && folder != "" {
-		if isScript(folder) || equalFolded("cgi-bin", folder) {
+		if mayRun(folder) {
 			segments = append(segments, folder)
 		}
 		if rest == "" {
@@ -51,6 +51,24 @@ func (r *Request) Scripts() (segments []string) {
 		folder, rest, _ = strings.Cut(rest, "/")
 	}
 	return segments
+}
+
+// mayRun reports whether a server may run what a segment of a path names: by the extension of a script,
+// also with more behind it (x.php.bak, x.php~, index.php8.3), or as a folder of CGI (cgi-bin, fcgi-bin).
+func mayRun(segment string) bool {
+	if indexFolded(segment, "cgi") >= 0 {
+		return true
+	}
+	begin := 0
+	for i := range len(segment) + 1 {
+		if i == len(segment) || strings.IndexByte(".~:", segment[i]) >= 0 {
+			if isScript(segment[max(begin-1, 0):i]) && begin > 0 {
+				return true
+			}
+			begin = i + 1
+		}
+	}
+	return false
 }
 
 // lookalikes are characters that some programs read as a dot or a slash, although Unicode doesn't
