@@ -153,7 +153,24 @@ func (z *zoneCompiler) compileConcurrent() error {
 	}
 	limit := z.app.limit(limitID(z.countedAs(""), Limit{Algorithm: "concurrent"}, 0), arithmetic)
 	z.run.Concurrency = enforce.NewConcurrency(z.run, z.Name, z.concurrentName(), limit, c.rule(), ceiling)
+	z.shareBound()
 	return nil
+}
+
+// shareBound makes the smallest number hold in all zones of the name, which count together.
+func (z *zoneCompiler) shareBound() {
+	own := z.run.Concurrency
+	for _, other := range z.app.Run.AllZones {
+		c := other.Concurrency
+		if c == nil || c.Gate != own.Gate || c.Most == own.Most {
+			continue
+		}
+		most := min(c.Most, own.Most)
+		z.warn(fmt.Sprintf("limit: zones of one name count together, and have %d and %d concurrent: %d hold in all of them", c.Most, own.Most, most),
+			fmt.Sprintf("limit %d concurrent in all of them, or another name", most))
+		c.SetMost(most)
+		own.SetMost(most)
+	}
 }
 
 // concurrentName returns the name that stands for a limit's in refusals.

@@ -27,9 +27,17 @@ type Concurrency struct {
 // NewConcurrency returns the bound on a zone's requests in flight. Its limit has a name and an ID.
 func NewConcurrency(z *Zone, countedAs, name string, limit engine.Limit, rule gate.Rule, ceiling int64) *Concurrency {
 	p := NewPolicy(name, limit)
-	p.Field = fmt.Sprintf("%s;q=%d;qu=\"concurrent-requests\"", httpfield.String(name), rule.Most)
-	p.Zone, p.Set, p.Shadow = z, &LimitSet{Field: p.Field}, z.RefusesNothing
-	return &Concurrency{rule, p, ceiling, gate.Named(countedAs)}
+	p.Zone, p.Set, p.Shadow = z, new(LimitSet), z.RefusesNothing
+	c := &Concurrency{rule, p, ceiling, gate.Named(countedAs)}
+	c.SetMost(rule.Most)
+	return c
+}
+
+// SetMost changes the number of requests, before any is served.
+func (c *Concurrency) SetMost(most int64) {
+	c.Most = most
+	c.Policy.Field = fmt.Sprintf("%s;q=%d;qu=\"concurrent-requests\"", httpfield.String(c.Policy.Name), most)
+	c.Policy.Set.Field = c.Policy.Field
 }
 
 // busyRetry is the Retry-After of a request that finds no free place. It isn't known when one
@@ -61,7 +69,7 @@ func (e *Evaluation) wantPlaces(z *Zone, key []byte) {
 	*to = append(*to, place{c, c.Rule, site + string(key), 0})
 	if z.Per == PerClient && e.Client.usesNetwork() {
 		ceiling := c.Rule
-		ceiling.Most *= c.Ceiling
+		ceiling.Times = c.Ceiling
 		*to = append(*to, place{c, ceiling, site + string(e.Client.networkSubject.Key), 0})
 	}
 }

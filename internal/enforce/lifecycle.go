@@ -40,6 +40,11 @@ func (s startedHandler) Handle(context.Context, caddy.Event) error { return s.co
 // Started opens the store: the whole config runs, so it can't be rejected any more.
 func (a *Config) Started() error {
 	a.inheritLoad()
+	for _, z := range a.AllZones {
+		if c := z.Concurrency; c != nil {
+			c.Gate.Bound(c.Most)
+		}
+	}
 	if !a.Zones {
 		return nil
 	}

@@ -3,12 +3,15 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 )
 
 // MaxWaiting is approximately the most requests that wait at all gates together.
@@ -21,12 +24,14 @@ var ErrFull = errors.New("too many requests are under way")
 // ready for use, by several goroutines.
 type Gate struct {
 	mu    sync.Mutex
+	bound int64 // see Bound; 0 if each request's rule says it
 	lines map[string]*line
 }
 
 // line is the requests of one key. No place is free while a request waits.
 type line struct {
-	most    int64           // as the latest request's rule says
+	most    int64           // in flight
+	times   int64           // as the latest request's rule says
 	in      int64           // in flight
 	waiting []chan struct{} // closed when it is the request's turn; in order of arrival
 }
@@ -35,24 +40,49 @@ var (
 	waiting atomic.Int64 // at all gates
 	gates   = struct {
 		mu    sync.Mutex
-		named map[string]*Gate
-	}{named: make(map[string]*Gate)}
+		named map[string]weak.Pointer[Gate]
+	}{named: make(map[string]weak.Pointer[Gate])}
 )
 
-// Named returns the gate with a name. It stays the same as long as the process runs, so that
-// requests that outlive a config count in the next one.
+// Named returns the gate with a name. It stays the same as long as a config or a request uses it, so
+// that requests that outlive a config count in the next one.
 func Named(name string) *Gate {
 	gates.mu.Lock()
 	defer gates.mu.Unlock()
-	if gates.named[name] == nil {
-		gates.named[name] = new(Gate)
+	if g := gates.named[name].Value(); g != nil {
+		return g
 	}
-	return gates.named[name]
+	g := new(Gate)
+	gates.named[name] = weak.Make(g)
+	runtime.AddCleanup(g, forget, name)
+	return g
+}
+
+// forget removes a gate that nobody uses, unless there is a newer one with its name.
+func forget(name string) {
+	gates.mu.Lock()
+	defer gates.mu.Unlock()
+	if gates.named[name].Value() == nil {
+		delete(gates.named, name)
+	}
+}
+
+// Bound sets how many requests of a key may be in flight from now on, whatever their rules say:
+// requests of earlier configs arrive and leave by the number of the running one.
+func (g *Gate) Bound(most int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.bound = most
+	for _, l := range g.lines {
+		l.most = most * l.times
+		l.admit()
+	}
 }
 
 // Rule bounds the requests of a key.
 type Rule struct {
-	Most  int64         // in flight, at least 1
+	Most  int64         // in flight, at least 1, unless the gate has a bound
+	Times int64         // times as many for this key; 0 means once
 	Wait  time.Duration // the longest wait of a request; 0 if it doesn't wait
 	Queue int           // the most waiting requests
 }
@@ -64,7 +94,8 @@ type Rule struct {
 func (g *Gate) Enter(ctx context.Context, key string, r Rule, stop <-chan struct{}) (n int64, err error) {
 	g.mu.Lock()
 	l := g.line(key)
-	l.most = r.Most
+	l.times = max(r.Times, 1)
+	l.most = cmp.Or(g.bound, r.Most) * l.times
 	l.admit()
 	if l.in < l.most {
 		l.in++
