@@ -26,20 +26,21 @@ type janitor struct {
 // may have to be read from the store.
 const keepUnused = time.Minute
 
-// loop removes expired rows and idle keys at every interval. It ends when
-// stop is closed.
+// loop removes expired rows and idle keys at every interval, also if options change more often. It ends
+// when stop is closed.
 func (j *janitor) loop() {
 	defer close(j.done)
-	tick := time.NewTicker(j.committer.opts.now().CleanupInterval)
-	defer tick.Stop()
+	began, timer := time.Now(), time.NewTimer(j.committer.opts.now().CleanupInterval)
+	defer timer.Stop()
 	for {
 		interval := j.committer.opts.now().CleanupInterval
-		j.committer.table.unused = uint32(max(1, keepUnused/interval))
+		j.committer.table.unused.Store(uint32(max(1, keepUnused/interval)))
+		timer.Reset(interval - time.Since(began))
 		select {
-		case <-tick.C:
+		case <-timer.C:
+			began = time.Now()
 			j.clean()
 		case <-j.changed:
-			tick.Reset(j.committer.opts.now().CleanupInterval)
 		case <-j.committer.leases.others:
 			j.share()
 		case <-j.stop:

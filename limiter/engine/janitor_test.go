@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,3 +83,31 @@ func TestShortIntervalsForgetNoKeySooner(t *testing.T) {
 		}
 	}
 }
+
+// Options that change more often than the cleanup comes, at reloads, don't put it off.
+func TestChangedOptionsPutOffNoCleanup(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var seen countingObserver
+		f := newFixture(t, func(o *Options) { o.CleanupInterval, o.Observer = time.Minute, &seen })
+		f.count(1, debit(sliding(t, 10, time.Minute), "a", 1))
+		for i := range 20 {
+			time.Sleep(30 * time.Second)
+			changed := *f.opts.now()
+			changed.MaxKeys = 1000 + i
+			if err := f.Change(context.Background(), changed, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := seen.sweeps.Load(); n < 8 || n > 10 {
+			t.Errorf("%d cleanups in ten minutes, want about ten", n)
+		}
+	})
+}
+
+// countingObserver counts sweeps.
+type countingObserver struct {
+	noObserver
+	sweeps atomic.Int64
+}
+
+func (o *countingObserver) Swept(int64, int, time.Duration, error) { o.sweeps.Add(1) }

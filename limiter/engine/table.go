@@ -34,7 +34,7 @@ const (
 type table struct {
 	seed    maphash.Seed
 	max     atomic.Int64      // the most cells
-	unused  uint32            // after how many sweeps without use a key is removed
+	unused  atomic.Uint32     // after how many sweeps without use a key is removed
 	give    func(cell) *batch // gives back the lease of a locked cell that is to be removed
 	count   atomic.Int64
 	evicted atomic.Int64   // to make room, in total
@@ -78,7 +78,8 @@ type spot struct {
 }
 
 func newTable(max int, give func(cell) *batch) *table {
-	t := &table{seed: maphash.MakeSeed(), unused: 1, give: give}
+	t := &table{seed: maphash.MakeSeed(), give: give}
+	t.unused.Store(1)
 	t.max.Store(int64(max))
 	for i := range t.shards {
 		t.shards[i].buckets.Store(newBuckets(firstBuckets, 1))
@@ -475,7 +476,7 @@ func (t *table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 		for at, b := range s.chainLocked(&bs.all[left-1]) {
 			step.looked++
 			c := cell{b, t}
-			if c.unused.Add(1) <= t.unused || c.blocks().anyAt(step.now) || c.client().bannedAt(step.now) || c.hasDebts() {
+			if c.unused.Add(1) <= t.unused.Load() || c.blocks().anyAt(step.now) || c.client().bannedAt(step.now) || c.hasDebts() {
 				continue
 			}
 			gives, ok := t.removeLocked(s, at)
