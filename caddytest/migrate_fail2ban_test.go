@@ -60,7 +60,7 @@ func TestMigrationFromFail2ban(t *testing.T) {
 }
 
 // bannedByFail2ban runs fail2ban with a jail below examples and the filters beside it, which reads a
-// log, and returns whom it bans, in order, once the last are among them.
+// log, and returns the addresses that it bans, in order, once the last are among them.
 func bannedByFail2ban(t *testing.T, jail, logpath, log string, last ...string) []string {
 	t.Helper()
 	program, err := exec.LookPath("fail2ban-server")

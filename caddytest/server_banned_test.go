@@ -112,7 +112,7 @@ func wantNoAddress(t *testing.T, path string) {
 	}
 }
 
-// Of two processes on one file each lists whom the other has banned, and lifts it.
+// Each of two processes on one file lists the bans of the other, and lifts them.
 func TestBansOfTwoProcessesAreListed(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, trapped(""))

@@ -49,18 +49,21 @@ source <(caddy completion zsh); words=(LINE… ''); CURRENT=${#words}; _caddy`,
 // keyInTable finds the client in a line of `top`, behind its tag.
 var keyInTable = regexp.MustCompile(`(?m)^names +names +([0-9a-f]{6}) +('[^']*'|\S+) +\d`)
 
-// Text that clients choose reaches the shell of an operator who completes a command or pastes from a
-// list: it runs nothing, and names the client that it is the key of.
-func TestClientsTextReachesNoShell(t *testing.T) {
-	t.Parallel()
-	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\n}")+site(`
+// namesCounted counts by a name that clients choose.
+var namesCounted = options("rate_limit {\nstore_timeout 10s\n}") + site(`
 		rate_limit {
 			zone names {
 				per key {http.request.header.X-Name}
 				limit 1/1h
 			}
 		}
-		respond hello`))
+		respond hello`)
+
+// Text that clients choose reaches the shell of an operator who completes a command or pastes from a
+// list: it runs nothing, and names the client that it is the key of.
+func TestClientsTextReachesNoShell(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, namesCounted)
 	for _, key := range hostileKeys {
 		s.wantPassed(1, 2, "/", "X-Name: "+key)
 	}
@@ -231,17 +234,10 @@ func TestKeysThatLookLikeAddresses(t *testing.T) {
 	s.wantPassed(1, 2, "/names", "X-Name: 0.0.0.0/0", "X-Forwarded-For: 203.0.113.1")
 }
 
-// A tag names also a client whose key is too long for memory, and one of which only a rule is known.
+// A tag also names a client whose key is too long for memory, or that only a rule knows.
 func TestTagsOfClientsWithoutAName(t *testing.T) {
 	t.Parallel()
-	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\n}")+site(`
-		rate_limit {
-			zone names {
-				per key {http.request.header.X-Name}
-				limit 1/1h
-			}
-		}
-		respond hello`))
+	s := startCaddy(t, namesCounted)
 	long := strings.Repeat("z", 5000)
 	s.wantPassed(1, 2, "/", "X-Name: "+long)
 	keys, err := s.operator().Keys(t.Context(), operator.KeysQuery{})

@@ -89,11 +89,11 @@ func (s *session) showStatus(status operator.Status) {
 
 // describeConduct returns how many clients are banned for violations.
 func describeConduct(c *operator.ConductBans) string {
-	told := "Banned for violations: " + wording.Counted(c.Bans, "client")
+	text := "Banned for violations: " + wording.Counted(c.Bans, "client")
 	if c.Missing != "" {
-		told += " known; " + c.Missing
+		text += " known; " + c.Missing
 	}
-	return printable(told + ".")
+	return printable(text + ".")
 }
 
 // showNetwork shows the connection to a store on a network.

@@ -37,6 +37,9 @@ func beneathDeferred(w http.ResponseWriter, renews *Client) bool {
 	if outermost == nil {
 		return false
 	}
+	if below, ok := outermost.ResponseWriter.(*answerWriter); ok && renews == nil && below.response != nil && below.response.forOneClient {
+		return true // it was put there before
+	}
 	below := &answerWriter{passage: passage{response: &Response{forOneClient: renews == nil, renews: renews != nil, client: renews}}}
 	below.ResponseWriter, outermost.ResponseWriter = outermost.ResponseWriter, below
 	return true
@@ -78,8 +81,8 @@ func KeepFields(routes caddyhttp.RouteList, errors *caddyhttp.HTTPErrorConfig) {
 }
 
 func isErrorFields(h caddyhttp.MiddlewareHandler) bool {
-	_, is := h.(ErrorFields)
-	return is
+	_, ok := h.(ErrorFields)
+	return ok
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.

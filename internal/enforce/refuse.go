@@ -54,7 +54,10 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, why *Denial) erro
 	if why == noKey { // RFC 9110, section 11.6.1
 		w.Header().Set("WWW-Authenticate", h.App.APIKeys.challenge())
 	}
-	return reject(w, r, why.Err, why.short, h.Routed && !httpfield.PrefersProblem(r.Header))
+	if handsOver(w, r, why.Err, h.Routed && !httpfield.PrefersProblem(r.Header)) {
+		return why.Err
+	}
+	return why.short.Write(w, r, new([3]string))
 }
 
 // fail answers an undecided request, or hands it to the error routes.
@@ -73,21 +76,23 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) error 
 // those of a request that a surrounding handler routes.
 func Reject(w http.ResponseWriter, r *http.Request, err error, routed bool) error {
 	failed, ok := errors.AsType[caddyhttp.HandlerError](err)
-	if !ok || err == errAbandoned || failed.StatusCode >= 500 && !inErrorRoute(r) {
-		failed, routed = caddyhttp.HandlerError{StatusCode: http.StatusInternalServerError}, true
-	}
-	return reject(w, r, err, ofStatus(failed.StatusCode), routed)
-}
-
-// reject answers a request that may not pass, unless error routes do.
-func reject(w http.ResponseWriter, r *http.Request, err error, short *ShortAnswer, routed bool) error {
-	ForOneClient(w)
-	leaveBody(w, r)
-	if routed || !httpfield.PrefersProblem(r.Header) && AnswersErrors(r, err) {
-		caddyhttp.SetVar(r.Context(), oursVar, true)
+	routed = routed || !ok || err == errAbandoned || failed.StatusCode >= 500 && !inErrorRoute(r)
+	if handsOver(w, r, err, routed) {
 		return err
 	}
-	return short.Write(w, r, new([3]string))
+	return ofStatus(failed.StatusCode).Write(w, r, new([3]string))
+}
+
+// handsOver prepares the answer to a request that may not pass, and reports whether error routes write
+// it.
+func handsOver(w http.ResponseWriter, r *http.Request, err error, routed bool) bool {
+	ForOneClient(w)
+	leaveBody(w, r)
+	if !routed && (httpfield.PrefersProblem(r.Header) || !AnswersErrors(r, err)) {
+		return false
+	}
+	caddyhttp.SetVar(r.Context(), oursVar, true)
+	return true
 }
 
 // challenge returns the value of WWW-Authenticate.

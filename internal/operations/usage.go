@@ -152,8 +152,9 @@ func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, e
 	}
 	days, err := sourcesOf(ctx, u.store, q, name)
 	for at := range estimates {
-		known := days[at] // nothing, where there is only an estimate
-		days[at] = known
+		if _, counted := days[at]; !counted {
+			days[at] = sources{}
+		}
 	}
 	for at, sources := range days {
 		use := sources.use(storage.Heavy{Series: q.Series, HeavyKey: estimates[at]})
