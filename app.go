@@ -5,11 +5,11 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-tally/caddy-tally/config"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/networks"
-	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 )
 
 // App keeps the counts of all `rate_limit` handlers and decides about their
@@ -87,7 +87,7 @@ var started = time.Now()
 
 // runningService returns the operators' service.
 func runningService() operator.Service {
-	return operations.New(runningApp, runningVersions().Module, started)
+	return local.New(runningApp, runningVersions().Module, started)
 }
 
 // Enforcer returns the state that all handlers of the running config share.

@@ -36,7 +36,7 @@ var rules = []rule{
 		why:       "who a client is has nothing to do with how much it may do; mixed, neither can be changed alone",
 	},
 	{
-		packages:  []string{"./limiter/..."},
+		packages:  []string{"./limiter/...", "./internal/engine"},
 		forbidden: []string{"./identity/...", "."},
 		why:       "limits count whatever key they are given; what it means is for those to know who make it",
 	},
@@ -66,8 +66,8 @@ var rules = []rule{
 		why: "commands read and write statements while no Caddy runs; what a statement does to a request is for package enforce",
 	},
 	{
-		packages:  []string{"./internal/admissions"},
-		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/admissions"},
+		packages:  []string{"./internal/testing/admissions"},
+		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/testing/admissions"},
 		why: "a proof that limits hold must not stand on the arithmetic that it is to prove",
 	},
 	{
@@ -107,39 +107,39 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/networks"},
-		forbidden: []string{"./..."}, allowed: []string{"./internal/networks", "./internal/networks/networkstest", "./internal/textfile", "./identity/carried"},
+		forbidden: []string{"./..."}, allowed: []string{"./internal/networks", "./internal/testing/networkstest", "./internal/textfile", "./identity/carried"},
 		why: "where an address is has nothing to do with what is decided about it",
 	},
 	{
-		packages:  []string{"./config"},
-		forbidden: []string{".", "./internal/operations", "./internal/replayer", "./internal/replay", "./internal/dashboard/..."},
+		packages:  []string{"./internal/config"},
+		forbidden: []string{".", "./internal/operator/local", "./internal/replayer", "./internal/replay", "./internal/dashboard"},
 		why:       "a config is read, checked and compiled whether it will run, be validated or be replayed",
 	},
 	{
-		packages:  []string{"./internal/operations"},
-		forbidden: []string{".", "./config", "./internal/routes", "./internal/replay"},
+		packages:  []string{"./internal/operator/local"},
+		forbidden: []string{".", "./internal/config", "./internal/routes", "./internal/replay"},
 		imports:   []string{"github.com/caddyserver/caddy/v2/caddyconfig/..."},
 		why:       "operators see what runs, whatever it was compiled from",
 	},
 	{
 		packages:  []string{"./internal/enforce"},
-		forbidden: []string{".", "./config", "./internal/routes", "./internal/replay"},
+		forbidden: []string{".", "./internal/config", "./internal/routes", "./internal/replay"},
 		imports:   []string{"encoding/json", "./internal/caddyconf", "github.com/caddyserver/caddy/v2/caddyconfig/..."},
 		why:       "what decides about requests knows nothing of what an operator writes, so neither can change for the other's sake",
 	},
 	{
 		packages:  []string{"./internal/replayer"},
-		forbidden: []string{".", "./config", "./internal/operations", "./internal/routes", "./internal/dashboard/..."},
+		forbidden: []string{".", "./internal/config", "./internal/operator/local", "./internal/routes", "./internal/dashboard"},
 		why:       "a log is replayed by what decides about requests, whatever a config is written in, and no running Caddy is asked",
 	},
 	{
 		packages:  []string{"./internal/instance"},
-		forbidden: []string{".", "./config", "./internal/matcher", "./internal/routes", "./internal/page", "./internal/replay", "net/http/httputil"},
+		forbidden: []string{".", "./internal/config", "./internal/matcher", "./internal/routes", "./internal/page", "./internal/replay", "net/http/httputil"},
 		why:       "what outlives a config knows neither requests nor what an operator writes",
 	},
 	{
 		packages:  []string{"./internal/stores"},
-		forbidden: []string{".", "./config", "./limiter/engine"},
+		forbidden: []string{".", "./internal/config", "./internal/engine"},
 		why:       "where counts are kept has nothing to do with what is counted",
 	},
 	{
@@ -149,7 +149,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/meter"},
-		forbidden: []string{".", "./config"},
+		forbidden: []string{".", "./internal/config"},
 		why:       "what is counted is one list, which zones and operators read; it decides nothing",
 	},
 	{
@@ -159,48 +159,48 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/replay"},
-		forbidden: []string{".", "./limiter/engine", "./storage/...", "github.com/caddyserver/..."},
+		forbidden: []string{".", "./internal/engine", "./storage/...", "github.com/caddyserver/..."},
 		why:       "who decides about a request of a log is the caller's affair; what is counted and reported of it is the same",
 	},
 	{
-		packages:  []string{"./internal/dashboard/..."},
+		packages:  []string{"./internal/dashboard", "./internal/testing/sample"},
 		forbidden: []string{"./...", "github.com/...", "go.uber.org/..."},
-		allowed:   []string{"./internal/dashboard/...", "./internal/operator", "./internal/wording"},
+		allowed:   []string{"./internal/dashboard", "./internal/testing/sample", "./internal/operator", "./internal/wording"},
 		why:       "the dashboard shows what an operator's service says, whether that is in this process or far away",
 	},
 	{
-		packages:  []string{"./limiter/engine"},
+		packages:  []string{"./internal/engine"},
 		forbidden: []string{"./storage/..."}, allowed: []string{"./storage"},
 		why: "the engine must work with every store that meets the contract, one on a network among them",
 	},
 	{
-		packages: []string{"./limiter/...", "./storage/...", "./identity/..."},
-		except:   []string{"./storage/redis", "./storage/postgres", "./storage/mysql", "./storage/internal/sqlmodule"}, // modules of Caddy that users build in
+		packages: []string{"./limiter/...", "./internal/engine", "./storage/...", "./identity/..."},
+		except:   []string{"./storage/redis", "./storage/postgres", "./storage/mysql", "./storage/internal/sqlmodule", "./storage/exchange/postgres"}, // modules of Caddy that users build in
 		forbidden: []string{
 			"github.com/caddyserver/...", "go.uber.org/zap/...", "github.com/prometheus/...",
 		},
 		why: "Caddy's ways of serving, logging and measuring change; they are met in the root, config and enforce",
 	},
 	{
-		packages:  []string{"./limiter/...", "./storage/...", "./identity/..."},
-		except:    []string{"./identity/siteverify", "./storage/redis", "./storage/postgres", "./storage/mysql", "./storage/internal/sqlmodule"}, // a client, which serves nothing, and modules of Caddy
+		packages:  []string{"./limiter/...", "./internal/engine", "./storage/...", "./identity/..."},
+		except:    []string{"./identity/siteverify", "./storage/redis", "./storage/postgres", "./storage/mysql", "./storage/internal/sqlmodule", "./storage/exchange/postgres"}, // a client, which serves nothing, and modules of Caddy
 		forbidden: []string{"net/http"},
 		why:       "requests are met in enforce; what they are made of is handed on as plain values",
 	},
 	{
-		packages:  []string{"./limiter/engine", "./storage"},
+		packages:  []string{"./internal/engine", "./storage"},
 		forbidden: []string{"database/sql/...", "modernc.org/..."},
 		why:       "the contract of stores is not SQLite's: a store on a network engine implements it, too",
 	},
 	{
 		packages:  []string{"./internal/regions"},
-		forbidden: []string{"./storage/...", "./exchange/...", "./identity/...", "github.com/caddyserver/...", "database/sql/..."},
-		allowed:   []string{"./storage", "./exchange"},
+		forbidden: []string{"./storage/...", "./identity/...", "github.com/caddyserver/...", "database/sql/..."},
+		allowed:   []string{"./storage", "./storage/exchange"},
 		why:       "regions are told the same whatever their stores and their exchange are made of",
 	},
 	{
-		packages:  []string{"./exchange"},
-		forbidden: []string{"./...", "github.com/caddyserver/...", "database/sql/..."}, allowed: []string{"./exchange", "./storage", "./limiter", "./limiter/...", "./internal/distinct"},
+		packages:  []string{"./storage/exchange"},
+		forbidden: []string{"./...", "github.com/caddyserver/...", "database/sql/..."}, allowed: []string{"./storage/exchange", "./storage", "./limiter", "./limiter/...", "./internal/distinct"},
 		why: "the contract is names, counts and their arithmetic, nothing else",
 	},
 	{
@@ -211,7 +211,7 @@ var rules = []rule{
 	{
 		packages:  []string{"./storage/..."},
 		except:    []string{"./storage/internal/sqlstore/sqltest"}, // it makes engines share a limit
-		forbidden: []string{"./limiter/engine"},
+		forbidden: []string{"./internal/engine"},
 		why:       "a store adds durability, not decisions; it would be in a circle with what calls it",
 	},
 	{
@@ -276,7 +276,7 @@ var rules = []rule{
 var usesUnsafe = map[string]string{
 	"./storage/sqlite/internal/vfs":     "SQLite's structures lie in memory that Go does not manage",
 	"./storage/sqlite/internal/journal": "a file that is mapped into memory is read and written in words",
-	"./limiter/engine":                  "a key's text follows its cell in one piece of memory without pointers (decision 1)",
+	"./internal/engine":                 "a key's text follows its cell in one piece of memory without pointers (decision 1)",
 	"./caddytest":                       "a test sets the limits of a child process, a system call that package syscall lacks",
 }
 

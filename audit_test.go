@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
-	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
@@ -95,7 +95,7 @@ func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 	}
 	list := func(q operator.AuditQuery) (told string) {
 		t.Helper()
-		acts, err := operations.AuditOf(t.Context(), in, q)
+		acts, err := local.AuditOf(t.Context(), in, q)
 		for _, a := range acts {
 			told += "\n" + a.Target + ": " + a.Reason
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
-	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
-	"github.com/caddy-tally/caddy-tally/internal/golden"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
+	"github.com/caddy-tally/caddy-tally/internal/testing/golden"
 )
 
 // The golden files in caddytest test the adapted JSON and the errors of whole Caddyfiles.

@@ -3,7 +3,7 @@ package tally
 import (
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/config"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 

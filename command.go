@@ -20,8 +20,8 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
-	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/console"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
 	"github.com/caddy-tally/caddy-tally/internal/operator"

@@ -14,12 +14,12 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
-	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/console"
-	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
@@ -82,7 +82,7 @@ func (in *keyPlace) add(ctx context.Context, client apikeys.Client) (string, err
 func (in *keyPlace) list(ctx context.Context) ([]operator.StoredKey, error) {
 	if !in.shared {
 		entries, err := apikeys.List(in.path)
-		return operations.DescribeKeys(entries), err
+		return local.DescribeKeys(entries), err
 	}
 	service, err := in.at.connect(nil)
 	if err != nil {

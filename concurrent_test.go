@@ -13,10 +13,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-tally/caddy-tally/config"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
-	"github.com/caddy-tally/caddy-tally/internal/operations"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 )
 
 // concurrentHandler bounds the requests of an address in flight, and its units in an hour in
@@ -303,7 +303,7 @@ func TestPlacesInShadow(t *testing.T) {
 			if refused != 0 || would != 3 {
 				t.Errorf("%d refused and %d would be, want 0 and 3", refused, would)
 			}
-			if z := operations.DescribeZones(h.run.App, nil)[0]; !z.Shadow || z.WouldRefuse != 3 || z.Allowed != 4 {
+			if z := local.DescribeZones(h.run.App, nil)[0]; !z.Shadow || z.WouldRefuse != 3 || z.Allowed != 4 {
 				t.Errorf("operators see %+v", z)
 			}
 		})

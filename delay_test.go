@@ -14,8 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-tally/caddy-tally/config"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 )
 
 // delaying returns a handler that delays requests over a limit.

@@ -4,7 +4,7 @@
 // This package registers them, with the subcommands and the pages of the admin API. The options,
 // the grammar of a Caddyfile and the checks are in package config, which compiles a config for
 // package internal/enforce. That package takes values out of a request, asks identity/client for
-// the client and limiter/engine for the decision, and writes the answer. A store keeps the counts:
+// the client and internal/engine for the decision, and writes the answer. A store keeps the counts:
 // in a file, in memory, or on a server that machines share. An instance, of internal/instance, is
 // the engine on a store with the other state that outlives a config. docs/architecture.md lists all
 // packages.

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/config"
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/crawler"
+	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 )
 
 // strangersDNS has no crawler's name for any address.

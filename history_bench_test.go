@@ -3,7 +3,7 @@ package tally
 import (
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/config"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 )
 
 // BenchmarkHistory measures counting a request for the history, one that memory allows and one that

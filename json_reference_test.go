@@ -17,9 +17,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/config"
-	pgexchange "github.com/caddy-tally/caddy-tally/exchange/postgres"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
+	pgexchange "github.com/caddy-tally/caddy-tally/storage/exchange/postgres"
 	"github.com/caddy-tally/caddy-tally/storage/mysql"
 	"github.com/caddy-tally/caddy-tally/storage/postgres"
 	"github.com/caddy-tally/caddy-tally/storage/redis"

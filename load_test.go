@@ -11,8 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-tally/caddy-tally/config"
-	"github.com/caddy-tally/caddy-tally/internal/operations"
+	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 )
 
 // loaded returns a handler with a conditional zone of one request an hour, and another zone for the
@@ -49,7 +49,7 @@ func TestZoneAppliesUnderLoadOnly(t *testing.T) {
 		if n := refusedOf(h, "192.0.2.2", 1); n != 0 {
 			t.Errorf("%s: the first request of another client was refused", name)
 		}
-		zones := operations.DescribeZones(h.run.App, nil)
+		zones := local.DescribeZones(h.run.App, nil)
 		if z := zones[0]; !z.Applies() || len(z.When) != 2 || !z.When[1].Holds || z.When[1].Since == nil || z.When[0].Since != nil {
 			t.Errorf("%s: operators see %+v", name, z.When)
 		}

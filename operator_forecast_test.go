@@ -8,19 +8,19 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 )
 
 // addressTarget returns the target for an address.
-func addressTarget(address string) *operations.Subject {
+func addressTarget(address string) *local.Subject {
 	ip := netip.MustParseAddr(address)
-	return &operations.Subject{Target: operator.Target{Kind: operator.Address, Network: netip.PrefixFrom(ip, ip.BitLen())}}
+	return &local.Subject{Target: operator.Target{Kind: operator.Address, Network: netip.PrefixFrom(ip, ip.BitLen())}}
 }
 
 // The request in a question has the header fields that a server would receive, in any spelling.
 func TestRequestsAskedAboutHaveTheirFields(t *testing.T) {
-	x := &operations.Explainer{Subject: addressTarget("192.0.2.1")}
+	x := &local.Explainer{Subject: addressTarget("192.0.2.1")}
 	r, err := x.RequestOf(t.Context(), operator.Question{
 		URL: "https://a.example/", Header: http.Header{"user-agent": {"curl"}, "X-Tenant": {"one"}, "x-tenant": {"one"}, "host": {"b.example"}},
 	})

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/config"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 )
 
 // Addresses of one network share a limit: a /24 and a /48, or what the zone says.

@@ -17,12 +17,12 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-tally/caddy-tally/config"
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
-	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -274,7 +274,7 @@ func explained(t *testing.T, h *Handler, text string) operator.Explanation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &operations.Explainer{Now: time.Now(), Subject: &operations.Subject{Target: operator.Target{Kind: operator.Reference, Value: text}, App: operations.Config{Config: h.run.App}, Instance: h.run.App.Instance.Load(), Referred: &r}}
+	x := &local.Explainer{Now: time.Now(), Subject: &local.Subject{Target: operator.Target{Kind: operator.Reference, Value: text}, App: local.Config{Config: h.run.App}, Instance: h.run.App.Instance.Load(), Referred: &r}}
 	x.ExplainReference()
 	x.ExplainCounts(context.Background())
 	return x.Told

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 const (

@@ -20,15 +20,15 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/caddy-tally/caddy-tally/config"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
-	"github.com/caddy-tally/caddy-tally/internal/operations"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // clockedHandler starts a handler with an engine that uses a clock.
@@ -278,7 +278,7 @@ func TestWouldRefuseIsCounted(t *testing.T) {
 	for range 6 {
 		askThrough(t, h, "/", "192.0.2.7", nil, "seen") // it waits for the verdicts
 	}
-	zone := operations.DescribeZones(h.run.App, nil)[0]
+	zone := local.DescribeZones(h.run.App, nil)[0]
 	if zone.Allowed != 4 || zone.Refused != 2 || zone.WouldRefuse != 3 || zone.Shadow {
 		t.Errorf("the zone counts %+v", zone)
 	}

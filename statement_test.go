@@ -14,12 +14,12 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/caddy-tally/caddy-tally/config"
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
-	"github.com/caddy-tally/caddy-tally/internal/operations"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -255,9 +255,9 @@ func TestStatementsWithoutZones(t *testing.T) {
 	if w.Code != http.StatusTooManyRequests {
 		t.Errorf("status %d", w.Code)
 	}
-	before := operations.Config{Config: h.run.App}.Totals().Counts
+	before := local.Config{Config: h.run.App}.Totals().Counts
 	served(t, h, "192.0.2.1", func(*http.Request) {})
-	if after := (operations.Config{Config: h.run.App}).Totals().Counts; after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
+	if after := (local.Config{Config: h.run.App}).Totals().Counts; after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
 		t.Errorf("operators are shown %+v after a ban, and %+v before", after, before)
 	}
 	if w := served(t, h, "192.0.2.2", func(*http.Request) {}); w.Code != http.StatusOK {

@@ -15,13 +15,13 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
-	"github.com/caddy-tally/caddy-tally/internal/operations"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -68,18 +68,18 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 			t.Errorf("in force is %v, want %v", got, want)
 		}
 	}
-	if err := (operations.Config{Config: a}).AddStatements("admin", ban); err != nil {
+	if err := (local.Config{Config: a}).AddStatements("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	wantFound(&ban)
-	if listed, err := (operations.Config{Config: a}).ListStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
+	if listed, err := (local.Config{Config: a}).ListStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
-	if is := (operations.Config{Config: a}).DescribeRules(); is.Path != a.Rules.Path() || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
+	if is := (local.Config{Config: a}).DescribeRules(); is.Path != a.Rules.Path() || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
 		t.Errorf("the file is %+v", is)
 	}
 	for _, want := range []int{1, 0} {
-		if removed, err := (operations.Config{Config: a}).RemoveStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
+		if removed, err := (local.Config{Config: a}).RemoveStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
 			t.Errorf("removed %v, %v, want %d", removed, err, want)
 		}
 	}
@@ -100,20 +100,20 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 func TestStatementsOfABadFile(t *testing.T) {
 	a, _ := ruled(t)
 	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.MustParseAddr("203.0.113.9"))}
-	if listed, err := (operations.Config{Config: a}).ListStatements(); err != nil || listed != nil {
+	if listed, err := (local.Config{Config: a}).ListStatements(); err != nil || listed != nil {
 		t.Errorf("without a file: %v, %v", listed, err)
 	}
-	if err := (operations.Config{Config: a}).AddStatements("admin", ban); err != nil {
+	if err := (local.Config{Config: a}).AddStatements("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(a.Rules.Path(), []byte("bann\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a.Rules.Look()
-	if err := (operations.Config{Config: a}).AddStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
+	if err := (local.Config{Config: a}).AddStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
 		t.Errorf("error is %v", err)
 	}
-	if is := (operations.Config{Config: a}).DescribeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
+	if is := (local.Config{Config: a}).DescribeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
 		t.Errorf("the file is %+v", is)
 	}
 }
@@ -170,7 +170,7 @@ func TestStatementsAreAddedAtOnce(t *testing.T) {
 		adds.Go(func() {
 			for j := range byte(5) {
 				s := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.AddrFrom4([4]byte{203, 0, i, j}))}
-				if err := (operations.Config{Config: a}).AddStatements("admin", s); err != nil {
+				if err := (local.Config{Config: a}).AddStatements("admin", s); err != nil {
 					t.Error(err)
 				}
 				if a.Rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
@@ -211,7 +211,7 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 func TestStatementsWhoseOutcomeIsUnknown(t *testing.T) {
 	a := &enforce.Config{Tenant: enforce.Tenant{Settings: instance.Settings{Address: "server:1"}}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
-		if err := (operations.Config{Config: a}).Unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
+		if err := (local.Config{Config: a}).Unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
 			t.Errorf("%v: %v", cause, err)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	tally "github.com/caddy-tally/caddy-tally"
-	_ "github.com/caddy-tally/caddy-tally/exchange/postgres"
-	"github.com/caddy-tally/caddy-tally/internal/golden"
+	"github.com/caddy-tally/caddy-tally/internal/testing/golden"
+	_ "github.com/caddy-tally/caddy-tally/storage/exchange/postgres"
 	_ "github.com/caddy-tally/caddy-tally/storage/mysql"
 	_ "github.com/caddy-tally/caddy-tally/storage/postgres"
 	_ "github.com/caddy-tally/caddy-tally/storage/redis"

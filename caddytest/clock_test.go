@@ -8,13 +8,13 @@ import (
 	"time"
 	_ "unsafe" // for the link name
 
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // defaultClock is that of all engines of this process.
 //
-//go:linkname defaultClock github.com/caddy-tally/caddy-tally/limiter/engine.defaultClock
+//go:linkname defaultClock github.com/caddy-tally/caddy-tally/internal/engine.defaultClock
 var defaultClock func() engine.Clock
 
 // shiftClocks shifts the clocks of a process that is a Caddy by the content of the file that $CLOCK

@@ -18,7 +18,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
-	"github.com/caddy-tally/caddy-tally/internal/child"
+	"github.com/caddy-tally/caddy-tally/internal/testing/child"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 

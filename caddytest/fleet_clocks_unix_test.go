@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/admissions"
-	"github.com/caddy-tally/caddy-tally/internal/wrongclock"
+	"github.com/caddy-tally/caddy-tally/internal/testing/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/testing/wrongclock"
 )
 
 // testClocks sets the machines' clocks while limits are used.

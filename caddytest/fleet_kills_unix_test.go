@@ -8,8 +8,8 @@ import (
 	"sort"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/admissions"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // testKills kills Caddys of the fleet, and starts them again, while a limit is hammered on all of them.

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/testing/admissions"
 )
 
 // fleetLoad is clients that send requests until they are stopped.

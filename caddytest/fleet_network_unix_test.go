@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/proof"
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 )
 
 // testNetwork has connections between the Caddys and their server be cut and slow.

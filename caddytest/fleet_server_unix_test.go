@@ -13,8 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
-	"github.com/caddy-tally/caddy-tally/internal/wrongclock"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/wrongclock"
 )
 
 // fleetServer is the server that a fleet of Caddys has its store on, and what can befall it.

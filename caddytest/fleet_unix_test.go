@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/admissions"
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 )
 
 // fleetZones are what clients of a fleet load, each at the path of its name. Keys are in a header.

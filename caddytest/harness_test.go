@@ -19,8 +19,8 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
-	"github.com/caddy-tally/caddy-tally/internal/child"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/child"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // patience is how long a test waits for something that will happen.

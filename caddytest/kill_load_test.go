@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/admissions"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // killZone is a zone that clients load, each at the path of its name.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/testing/admissions"
 )
 
 // observed is a request that was answered, as its client saw it. Requests that

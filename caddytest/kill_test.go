@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/admissions"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 var killSeed = flag.Uint64("kill.seed", 0, "draw kinds of lives, times and requests from this seed; 0 draws one")

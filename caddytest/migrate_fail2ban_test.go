@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/child"
+	"github.com/caddy-tally/caddy-tally/internal/testing/child"
 )
 
 const monitor = "192.0.2.7"

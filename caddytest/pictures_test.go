@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/browser"
+	"github.com/caddy-tally/caddy-tally/internal/testing/browser"
 )
 
 var updateScreenshots = flag.Bool("screenshots.update", false, "take the pictures of the documents anew")

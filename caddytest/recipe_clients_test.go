@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // The clients here don't wait when they are told to: a request that is refused ends what they do. The

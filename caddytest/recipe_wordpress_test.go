@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/proof"
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 )
 
 // wordPressFolder is where Debian has WordPress.

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/crawler"
-	"github.com/caddy-tally/caddy-tally/internal/networks/networkstest"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/networkstest"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // Addresses of clients.

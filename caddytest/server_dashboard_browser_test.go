@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/browser"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/browser"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // A user of a site bans somebody in the dashboard, and lifts that again: the next request is

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/child"
+	"github.com/caddy-tally/caddy-tally/internal/testing/child"
 )
 
 // dashboardCommand starts `caddy rate-limit dashboard`, and returns the address that it

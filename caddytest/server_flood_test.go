@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // flood sends n requests over a few connections without waiting for answers, and

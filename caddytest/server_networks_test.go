@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/networks/networkstest"
+	"github.com/caddy-tally/caddy-tally/internal/testing/networkstest"
 )
 
 // networksFile is the file of the golden configs. It has two networks of clients: see from.

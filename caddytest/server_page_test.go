@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/browser"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/browser"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // refusing is a site that refuses everything but the first request.

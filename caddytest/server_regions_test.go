@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/proof"
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 )
 
 // regional is a Caddyfile of one of several regions.

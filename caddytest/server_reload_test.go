@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 func TestReloadKeepsCounts(t *testing.T) {

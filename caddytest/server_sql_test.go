@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 )
 
 // sqlServers are the servers that stores are on, by the names of the stores.

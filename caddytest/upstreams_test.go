@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/child"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/child"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // upstream is a real server with two actions, POST /login and /search?mode=heavy, and

@@ -1,7 +1,7 @@
 // Package limiter is the arithmetic of rate limits: pure functions of a limit,
 // the state of one key, the time and a cost. It knows no lock, clock, I/O,
 // SQL, HTTP or logger, and it is not a rate limiter by itself: the engine
-// (package limiter/engine) calls it under its locks, and stores (package
+// (package internal/engine) calls it under its locks, and stores (package
 // storage) call it inside their transactions.
 //
 // # Words

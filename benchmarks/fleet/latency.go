@@ -13,7 +13,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 )
 
 // trips are by how much machines are away from Redis.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 

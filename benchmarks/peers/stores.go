@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 )
 
 // on returns the Caddy with this module and a store on a server, which each side with a limiter has

@@ -35,7 +35,7 @@ var parts = []part{
 	{"footprint", ".", []string{"go", "run", "./footprint"}, footprintTable},
 	{"hotkey", ".", []string{"go", "test", "-run", "^$", "-bench", "Steady", "-benchtime", "1x", "./hotkey"}, hotkeyTable},
 	{"fleet", ".", []string{"go", "run", "./fleet", "-only", "throughput", "-fleets", "1x64,4x64"}, fleetTable},
-	{"memory", "..", []string{"go", "test", "-run", "^$", "-bench", "Memory", "-benchtime", "3x", "./limiter/engine"}, memoryTable},
+	{"memory", "..", []string{"go", "test", "-run", "^$", "-bench", "Memory", "-benchtime", "3x", "./internal/engine"}, memoryTable},
 	{"scale", ".", []string{"go", "run", "./scale", "-only", "size,cost,cost-without-journal"}, scaleTable},
 }
 

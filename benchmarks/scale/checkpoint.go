@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 )
 
 // checkpoint compares cold decisions while the log is copied into the

@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 )
 
 // smallest is the database that larger ones are compared to.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // The kinds of decisions.

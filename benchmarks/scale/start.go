@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 )
 
 const (

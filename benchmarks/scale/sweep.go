@@ -12,8 +12,8 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 

@@ -8,7 +8,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	_ "github.com/caddy-tally/caddy-tally"
-	_ "github.com/caddy-tally/caddy-tally/exchange/postgres"
+	_ "github.com/caddy-tally/caddy-tally/storage/exchange/postgres"
 	_ "github.com/caddy-tally/caddy-tally/storage/mysql"
 	_ "github.com/caddy-tally/caddy-tally/storage/postgres"
 	_ "github.com/caddy-tally/caddy-tally/storage/redis"

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/browser"
 	"github.com/caddy-tally/caddy-tally/internal/language"
 	"github.com/caddy-tally/caddy-tally/internal/page"
+	"github.com/caddy-tally/caddy-tally/internal/testing/browser"
 )
 
 // A browser that is refused solves the puzzle, and is back where it was. It goes

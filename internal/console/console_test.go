@@ -17,8 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/testing/sample"
 )
 
 // noon is the time of all tests.

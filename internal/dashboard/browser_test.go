@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/browser"
-	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/browser"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/sample"
 )
 
 func viewName(v browser.View) string {

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
-	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/testing/sample"
 )
 
 var names = []string{"", "clients", "bans", "history", "audit", "health", "explain"}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
-	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
+	"github.com/caddy-tally/caddy-tally/internal/testing/sample"
 )
 
 // The token works once, and the cookie from then on.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
-	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/testing/sample"
 )
 
 // asked is a service that knows one client by all its names, and keeps the last question.

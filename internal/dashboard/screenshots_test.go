@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/browser"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
-	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
+	"github.com/caddy-tally/caddy-tally/internal/testing/browser"
+	"github.com/caddy-tally/caddy-tally/internal/testing/sample"
 )
 
 var updateScreenshots = flag.Bool("screenshots.update", false, "take the pictures of the documents anew")

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
-	"github.com/caddy-tally/caddy-tally/internal/dashboard/sample"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/testing/sample"
 )
 
 // Ten rows were `in 203.0.113.0/24`: a tag distinguishes them, the same on all pages.

@@ -10,9 +10,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 

@@ -1,6 +1,6 @@
 package enforce
 
-import "github.com/caddy-tally/caddy-tally/limiter/engine"
+import "github.com/caddy-tally/caddy-tally/internal/engine"
 
 // Charges are the debits of a request, one from each limit.
 type Charges struct {

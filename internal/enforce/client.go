@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	clients "github.com/caddy-tally/caddy-tally/identity/client"
 	"github.com/caddy-tally/caddy-tally/identity/session"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 

@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
@@ -27,7 +28,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/networks"
 	"github.com/caddy-tally/caddy-tally/internal/page"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // maxDelayed is the most requests of a key that wait.

@@ -22,7 +22,7 @@
 //	                    cost     units                           cost.go
 //	         readBody before units are held                      read_body.go, internal/readahead
 //	         enter    places of requests under way               concurrency.go
-//	         engine   all debits or none, perhaps later          delay.go, limiter/engine
+//	         engine   all debits or none, perhaps later          delay.go, internal/engine
 //	       decideShadows: each shadow limit alone                shadow.go
 //	       report     log, event, metrics of a refusal           report.go, decision_log.go
 //	       Release

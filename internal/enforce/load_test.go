@@ -10,8 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
 	"github.com/caddy-tally/caddy-tally/internal/load"
+	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 )
 
 // slowBody takes a minute to arrive.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/internal/readahead"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // This file reads the bodies of requests before they hold units: for read_body, and for what the

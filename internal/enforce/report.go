@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // report reports a refusal to logs, events and metrics.

@@ -7,10 +7,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // This file decides by shadow limits. Each one decides alone, about the requests that all enforced

@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Tenant is a config as a user of an instance: it opens the instance once the config runs, decides

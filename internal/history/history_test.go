@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )

@@ -9,13 +9,13 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	exchanges "github.com/caddy-tally/caddy-tally/exchange"
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/regions"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
+	exchanges "github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
 // This file shares an instance's counts with other regions.

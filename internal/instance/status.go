@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // Describe describes the stores in use. The result is never nil, which would be null in JSON.

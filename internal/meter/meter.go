@@ -7,9 +7,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 )
 
 // counter is a Prometheus counter, or none.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
-	"github.com/caddy-tally/caddy-tally/internal/networks/networkstest"
+	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/testing/networkstest"
 )
 
 type record = networkstest.Record

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/browser"
 	"github.com/caddy-tally/caddy-tally/internal/language"
+	"github.com/caddy-tally/caddy-tally/internal/testing/browser"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/exchange"
-	"github.com/caddy-tally/caddy-tally/exchange/exchangetest"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/region"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/exchange"
+	"github.com/caddy-tally/caddy-tally/storage/exchange/exchangetest"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 

@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/caddy-tally/caddy-tally/exchange"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/region"
+	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
 const (

@@ -3,8 +3,8 @@ package regions
 import (
 	"context"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/region"
 	"github.com/caddy-tally/caddy-tally/storage"
 )

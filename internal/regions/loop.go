@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/exchange"
+	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
 const (

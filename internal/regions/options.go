@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/exchange"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
 // Options configure [Regions]. Region, Open, Engine and Name are required.

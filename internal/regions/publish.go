@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/caddy-tally/caddy-tally/exchange"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
 // publishRows is how many rows are published in one call, with a few more at most.

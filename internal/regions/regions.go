@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/exchange"
 	"github.com/caddy-tally/caddy-tally/limiter/region"
+	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
 // Regions shares counts with other regions. It may be used from any number of goroutines.

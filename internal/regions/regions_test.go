@@ -10,13 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/exchange"
-	"github.com/caddy-tally/caddy-tally/exchange/exchangetest"
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/exchange"
+	"github.com/caddy-tally/caddy-tally/storage/exchange/exchangetest"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 

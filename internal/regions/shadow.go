@@ -1,6 +1,6 @@
 package regions
 
-import "github.com/caddy-tally/caddy-tally/limiter/engine"
+import "github.com/caddy-tally/caddy-tally/internal/engine"
 
 // Shadow decides as [engine.Engine.Shadow] does, but includes the units that other regions have
 // admitted, and counts the units that it would admit for them. Counts of shadow limits are

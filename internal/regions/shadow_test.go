@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/exchange/exchangetest"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/storage/exchange/exchangetest"
 )
 
 // askShadow makes a shadow limit decide, and waits for a late decision.

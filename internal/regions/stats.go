@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/exchange"
+	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
 // state is the state that the loop publishes to other goroutines.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/browser"
+	"github.com/caddy-tally/caddy-tally/internal/testing/browser"
 )
 
 // In both schemes from 320 to 1280 px, with and without scripts, the page has an empty console,

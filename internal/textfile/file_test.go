@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 )
 
 // opened is a file whose value is its text, with its reported changes.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/admissions"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/admissions"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 var comeAndGoSeed = flag.Uint64("comeandgo.seed", 0, "draw what processes do from this seed; 0 draws one")

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/bubble"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // inTrouble runs f for an engine on a database, in virtual time.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/distinct"
-	"github.com/caddy-tally/caddy-tally/internal/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/child"
+	"github.com/caddy-tally/caddy-tally/internal/testing/child"
 )
 
 // A Process is a server that was started.

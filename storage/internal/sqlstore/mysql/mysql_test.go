@@ -7,7 +7,7 @@ import (
 
 	driverof "github.com/go-sql-driver/mysql"
 
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 

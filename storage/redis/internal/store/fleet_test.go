@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/proof"
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/limiter/engine"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
-	"github.com/caddy-tally/caddy-tally/internal/wrongclock"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/wrongclock"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 

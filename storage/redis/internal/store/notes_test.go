@@ -3,7 +3,7 @@ package store
 import (
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 

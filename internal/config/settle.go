@@ -1,0 +1,76 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+)
+
+// The measures of Zone.Settle other than placeholders.
+const (
+	settleBytes    = "bytes"
+	settleDuration = "duration"
+)
+
+// checkSettle returns an error about a measure that is invalid, or of no use beside other options.
+func (z *Zone) checkSettle() error {
+	switch {
+	case z.Settle == "":
+		return nil
+	case z.Settle != settleBytes && z.Settle != settleDuration && len(placeholder.Names(z.Settle)) == 0:
+		return fmt.Errorf("settle: must be bytes, duration or a placeholder such as {http.response.header.X-Tokens}, got %q", z.Settle)
+	case z.Count != nil:
+		return errors.New("settle: count says already from the answer what a request uses up: leave out one of both")
+	case z.Cost == "" && len(z.Costs) == 0:
+		return errors.New("settle: the cost that is taken on arrival is missing: write cost 500 before it, about what a request will use")
+	case z.Cost == "0":
+		return errors.New("settle: a cost of 0 takes nothing on arrival, so that all requests pass that come at once: write about what a request will use")
+	}
+	if err := placeholder.Check(z.Settle); err != nil {
+		return fmt.Errorf("settle: %w", err)
+	}
+	return nil
+}
+
+// compileSettle compiles the measure of what requests have used.
+func (z *zoneCompiler) compileSettle() error {
+	if err := z.checkSettle(); err != nil || z.Settle == "" {
+		return err
+	}
+	if z.run.DeniesAll {
+		return errors.New("settle: the zone admits nothing, so nothing is used: leave it out")
+	}
+	if z.app.survey.readsBody(needsOfTexts(z.Zone, "settle", z.Settle)) {
+		z.warn("settle: the request's body isn't known any more when the request ends, so that the cost stays", "bytes, duration or a placeholder of the answer")
+		return nil
+	}
+	z.run.Counting, z.run.Settle = engine.Held, new(enforce.SettleRule)
+	switch z.Settle {
+	case settleBytes:
+		z.run.Settle.Bytes = true
+	case settleDuration:
+		z.run.Settle.Duration = true
+	default:
+		z.run.Settle.From = z.Settle
+	}
+	return nil
+}
+
+// unmarshalSettle reads the measure of what requests have used.
+func (z *Zone) unmarshalSettle(d *caddyfile.Dispenser) error {
+	if z.Settle != "" {
+		return d.Errf("settle already specified: %s", z.Settle)
+	}
+	words := d.RemainingArgs()
+	if len(words) != 1 {
+		return d.Errf("settle: expected one of bytes, duration or a placeholder, got %q: write settle {http.response.header.X-Tokens}", strings.Join(words, " "))
+	}
+	z.Settle = words[0]
+	return nil
+}

@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// TestSimulationOfCrowds sends crowds of requests with mixed costs, all of one key and over several
+// limits, to one engine, in virtual time and determined by a seed. Some are refused by one limit
+// and have claimed from the others. Cells are evicted in between, amounts change, and goroutines
+// without locks may be delayed by some milliseconds when they read the clock. Beside the promises
+// of TestSimulation, this holds in every quiet moment: no key is blocked that the store and its own
+// lease have enough for, now or before the block ends.
+func TestSimulationOfCrowds(t *testing.T) {
+	simulate(t, proof.Times(30, 5000), newCrowds)
+}
+
+// crowds is a world of one process and its crowds of requests.
+type crowds struct {
+	world
+	p       *process
+	pausing atomic.Bool // readers of the clock may be delayed
+
+	mu     sync.Mutex
+	chance *rand.Rand // guarded by mu: of pauses
+}
+
+// longestPause is longer than the time in which a batch fills up.
+const longestPause = 3 * gatherFor
+
+func newCrowds(t *testing.T, seed uint64) *crowds {
+	w := &crowds{
+		world:  world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk()},
+		chance: rand.New(rand.NewPCG(seed, 2)),
+	}
+	for i := range 2 + w.rng.IntN(3) {
+		window := []time.Duration{time.Second, 10 * time.Second, 10 * time.Minute, 24 * time.Hour}[w.rng.IntN(4)]
+		amount := []int64{1, 5, 10, 30, 100, 1000}[w.rng.IntN(6)]
+		algorithm := algorithms[(i+w.rng.IntN(2))%len(algorithms)]
+		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
+		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}})
+	}
+	w.start()
+	w.p = w.procs[0]
+	w.p.wall.pause = w.pause
+	return w
+}
+
+// step makes one event happen.
+func (w *crowds) step() {
+	switch w.rng.IntN(16) {
+	case 0, 1, 2, 3:
+		w.crowd(2 + w.rng.IntN(30))
+	case 4:
+		w.crowd(1)
+	case 10:
+		w.let(func() { w.pass(time.Duration(w.rng.Int64N(int64(time.Second)))) })
+	case 11:
+		w.let(func() { w.pass(time.Duration(w.rng.Int64N(int64(w.limits[w.rng.IntN(len(w.limits))].now.Window())))) })
+	case 12:
+		w.reload()
+	case 13:
+		w.let(func() { w.p.table.sweep(w.p.clock.now(), func(*batch) {}, func(int) {}) })
+	case 14, 15:
+		w.quiet()
+	default:
+		w.let(func() { w.p.goOn() })
+		w.checkBlocks()
+	}
+	w.collect()
+}
+
+// let does something while readers of the clock may be delayed.
+func (w *crowds) let(f func()) {
+	w.pausing.Store(true)
+	f()
+	synctest.Wait()
+	w.pausing.Store(false)
+}
+
+// crowd sends some concurrent requests. Often all have the same cost.
+func (w *crowds) crowd(n int) {
+	key := simKeys[w.rng.IntN(len(simKeys))]
+	alike := w.rng.IntN(2) == 0
+	perm := w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))]
+	w.let(func() {
+		for range n {
+			dear := !alike && w.rng.IntN(4) == 0
+			if !alike {
+				perm = w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))]
+			}
+			a := &asked{decision: make(chan Decision, 1)}
+			for _, i := range perm {
+				cost := int64(1)
+				if !alike {
+					cost = w.cost()
+				}
+				if dear {
+					cost = w.dear(w.limits[i].now.Capacity())
+				}
+				a.add(w.limits[i], key, cost)
+			}
+			w.note("asked for %s", a)
+			w.p.send(a)
+		}
+	})
+}
+
+// dear returns a cost that is often close to the capacity of a limit.
+func (w *crowds) dear(capacity int64) int64 {
+	if w.rng.IntN(2) == 0 {
+		return w.cost()
+	}
+	return capacity - w.rng.Int64N(w.rng.Int64N(capacity)+1)
+}
+
+// pause delays a reader of the clock, unless a lock is held: the reader itself may hold it. The
+// other goroutines would wait for it, and time would stand still.
+func (w *crowds) pause() {
+	if !w.pausing.Load() || w.locked() {
+		return
+	}
+	w.mu.Lock()
+	d := time.Duration(w.chance.Int64N(int64(3 * longestPause)))
+	w.mu.Unlock()
+	if d < longestPause {
+		time.Sleep(d)
+	}
+}
+
+// locked reports whether a lock of the engine is held.
+func (w *crowds) locked() bool {
+	if !w.p.committer.queue.mu.TryLock() {
+		return true
+	}
+	w.p.committer.queue.mu.Unlock()
+	for i := range w.p.table.shards {
+		s := &w.p.table.shards[i]
+		if !s.mu.TryLock() {
+			return true
+		}
+		empty := s.cells == 0
+		s.mu.Unlock()
+		if empty {
+			continue
+		}
+		for c := range s.all() {
+			if !c.mu.TryLock() {
+				return true
+			}
+			c.mu.Unlock()
+		}
+	}
+	return false
+}
+
+// quiet lets all waiting or delayed requests be decided.
+func (w *crowds) quiet() {
+	time.Sleep(longestPause)
+	w.world.quiet()
+	if n := len(w.p.asked); n > 0 {
+		w.t.Errorf("%d requests are not decided though nothing waits", n)
+	}
+}
+
+// checkBlocks compares blocks with the units left.
+func (w *crowds) checkBlocks() {
+	now := w.p.clock.now()
+	w.p.table.each(func(c cell) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for b := c.blocks(); b != nil; b = b.older {
+			if now < b.until {
+				w.checkBlockLocked(c, b, now)
+				w.checkBlockLocked(c, b, b.until-1)
+			}
+		}
+	})
+}
+
+// checkBlockLocked claims the blocked cost from a copy of the disk's state.
+func (w *crowds) checkBlockLocked(c cell, b *block, at int64) {
+	limit, err := c.limit().WithAmount(b.amount, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	state := w.disk.stateOf(&Limit{ID: c.id, Limit: limit}, c.key(), at)
+	claim := limiter.Claim{Now: at, Min: b.cost, Want: b.cost, Return: c.leaseLocked()}
+	if g := limit.Claim(&state, claim); !g.Refused(claim) {
+		w.t.Errorf("%v %d/%v %s: a cost of %d is blocked until %v, and free %v earlier: the lease is %+v, the state %+v",
+			limit.Algorithm(), b.amount, limit.Window(), c.key(), b.cost, time.Unix(0, b.until).UTC(), time.Duration(b.until-at), c.leaseLocked(), state)
+	}
+}
+
+// end waits for a quiet moment first.
+func (w *crowds) end() {
+	w.quiet()
+	w.checkBlocks()
+	w.world.end()
+}

@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// TestSimulationOfFaults runs an engine on a store that fails, lies, hangs and is replaced, in
+// virtual time and determined by a seed. As long as memory forgets no key, limits still hold:
+// memory subtracts the known usage, and charges admitted units.
+func TestSimulationOfFaults(t *testing.T) {
+	changed, away := 0, 0
+	simulate(t, proof.Times(30, 5000), func(t *testing.T, seed uint64) *troubled {
+		w := newTroubled(t, seed)
+		w.changed, w.away = &changed, &away
+		return w
+	})
+	if t.Logf("%d changes of options, %d of them in an outage", changed, away); away == 0 || changed == away {
+		t.Error("the options were never changed in an outage, or only there")
+	}
+}
+
+// troubled is a world with one process and a faulty store.
+type troubled struct {
+	world
+	engine   *Engine
+	place    place
+	degraded int // decisions without the store
+
+	changed, away *int // changes of options in all worlds, and those in an outage
+
+	mu      sync.Mutex
+	chance  *rand.Rand // guarded by mu: of the store
+	trouble int        // guarded by mu: the number of faulty calls of 10
+}
+
+func newTroubled(t *testing.T, seed uint64) *troubled {
+	w := &troubled{world: world{t: t, rng: rand.New(rand.NewPCG(seed, 1))}, chance: rand.New(rand.NewPCG(seed, 2))}
+	w.place.replace()
+	for _, algorithm := range algorithms {
+		window := []time.Duration{time.Second, 7 * time.Second, time.Minute, time.Hour}[w.rng.IntN(4)]
+		amount := []int64{1, 3, 10, 200}[w.rng.IntN(4)]
+		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
+		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}})
+	}
+	var err error
+	w.engine, err = New(Options{Open: w.open, Name: testNames, CleanupInterval: 1000 * time.Hour, resetInterval: 1000 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return w
+}
+
+func (w *troubled) open(context.Context) (storage.Store, error) {
+	if w.pickFate() == fails {
+		return nil, errDisk
+	}
+	d, fate := w.place.now.Load(), fine
+	return &hookedStore{
+		disk: d,
+		before: func([]storage.Claim) error {
+			if w.place.now.Load() != d {
+				return errDisk
+			}
+			switch fate = w.pickFate(); fate {
+			case fails:
+				return errDisk
+			case unknownLost:
+				return errors.Join(errDisk, storage.ErrUnknownOutcome)
+			case slow:
+				time.Sleep(w.delay())
+			}
+			return nil
+		},
+		after: func() error {
+			if fate == unknownDone {
+				return errors.Join(errDisk, storage.ErrUnknownOutcome)
+			}
+			return nil
+		},
+	}, nil
+}
+
+// fate is the outcome of a call of the store.
+type fate int
+
+const (
+	fine fate = iota
+	fails
+	unknownLost // nothing is applied, and the outcome is unknown
+	unknownDone // it is applied, and the outcome is unknown
+	slow
+	fates
+)
+
+func (w *troubled) pickFate() fate {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.chance.IntN(10) >= w.trouble {
+		return fine
+	}
+	return fails + fate(w.chance.IntN(int(fates-fails)))
+}
+
+func (w *troubled) delay() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Duration(w.chance.Int64N(int64(3 * time.Second)))
+}
+
+func (w *troubled) step() {
+	switch w.rng.IntN(13) {
+	case 12:
+		w.change()
+	case 0:
+		w.mu.Lock()
+		w.trouble = []int{0, 0, 1, 5, 10}[w.rng.IntN(5)]
+		w.note("%d of 10 calls go wrong", w.trouble)
+		w.mu.Unlock()
+	case 1:
+		if w.rng.IntN(4) == 0 {
+			w.note("the database is replaced")
+			w.place.replace()
+		}
+	case 2:
+		w.sleep(w.limits[w.rng.IntN(len(w.limits))].now.Window())
+	case 3, 4, 5:
+		w.sleep(time.Second)
+	default:
+		w.burst(1 + w.rng.IntN(20))
+	}
+}
+
+// change changes options of the engine, as a reload does.
+func (w *troubled) change() {
+	away, reopen := w.engine.Degraded(), w.rng.IntN(3) > 0
+	w.note("the options change, reopen %v, in an outage %v", reopen, away)
+	if *w.changed++; away {
+		*w.away++
+	}
+	changed := *w.engine.opts.now()
+	changed.CleanupInterval, changed.MaxKeys = time.Duration(1+w.rng.IntN(1000))*time.Hour, 10_000+w.rng.IntN(1000)
+	if err := w.engine.Change(context.Background(), changed, reopen); err != nil {
+		w.t.Error(err)
+	}
+}
+
+func (w *troubled) sleep(d time.Duration) {
+	d = time.Duration(w.rng.Int64N(int64(d)))
+	w.note("%v pass", d)
+	time.Sleep(d)
+}
+
+// burst sends requests concurrently, and waits for them.
+func (w *troubled) burst(n int) {
+	key := fmt.Sprint("key", w.rng.IntN(2))
+	all := make([]*asked, n)
+	var group sync.WaitGroup
+	for i := range all {
+		all[i] = &asked{decision: make(chan Decision, 1)}
+		for _, j := range w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))] {
+			all[i].add(w.limits[j], key, w.cost())
+		}
+		group.Go(func() { all[i].decision <- w.engine.Decide(context.Background(), nil, all[i].debits) })
+	}
+	start := time.Now()
+	group.Wait()
+	if took := time.Since(start); took > storage.DefaultTimeout+20*time.Millisecond {
+		w.t.Errorf("a request took %v", took)
+	}
+	for _, a := range all {
+		w.decided(a, <-a.decision)
+	}
+}
+
+func (w *troubled) decided(a *asked, d Decision) {
+	w.note("decided %s: %+v", a, d)
+	if d.Degraded {
+		w.degraded++
+	}
+	if !d.Allowed {
+		if d.Retry == 0 || d.Reason == None || d.Reason == Abandoned {
+			w.t.Errorf("refused without a reason or a time to retry: %+v", d)
+		}
+		return
+	}
+	for i, l := range a.limits {
+		key := string(a.debits[i].Key)
+		if cost := a.debits[i].Cost; cost > 0 {
+			l.admitted[key] = append(l.admitted[key], admission{at: a.debits[i].at, decided: time.Now().UnixNano(), cost: cost})
+			w.checkBound(l, key)
+		}
+	}
+}
+
+// end repairs the store, which the engine detects by itself, and compares the charged units with
+// the admitted ones.
+func (w *troubled) end() {
+	w.mu.Lock()
+	w.trouble = 0
+	w.mu.Unlock()
+	w.note("all is well")
+	for i := range 600 { // commits reveal faults
+		w.engine.Decide(context.Background(), nil, []Debit{debit(w.limits[0].now, fmt.Sprint("other", i), 1)})
+		time.Sleep(100 * time.Millisecond)
+	}
+	if w.engine.committer.degraded.Load() {
+		w.t.Error("degraded a minute after the last fault")
+	}
+	if err := w.engine.Close(context.Background()); err != nil {
+		w.t.Error(err)
+	}
+	now := time.Now().UnixNano()
+	for _, l := range w.limits {
+		for key, all := range l.admitted {
+			var least int64
+			for _, a := range all {
+				if l.now.Slots() > 0 && l.now.Slot(a.at) >= l.now.Oldest(now) {
+					least += a.cost
+				}
+			}
+			if used := w.place.now.Load().used(l.now, key, now); used < least {
+				w.t.Errorf("%v/%v %s: %d charged in the end, %d admitted", l.now.Algorithm(), l.now.Window(), key, used, least)
+			}
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// This file serves the API keys in the store to operators.
+
+// storeOfKeys returns the running configuration and the instance whose store has its API keys.
+func (s running) storeOfKeys() (Config, *instance.Instance, error) {
+	app, h, err := s.instanceInUse()
+	if err == nil && (app.APIKeys == nil || !app.APIKeys.Store) {
+		err = operator.Errorf(http.StatusConflict, "the API keys of this configuration are not in its store: leave --store out, or write the word store into the block api_keys")
+	}
+	return app, h, err
+}
+
+// APIKeys implements operator.Service.
+func (s running) APIKeys(context.Context) ([]operator.StoredKey, error) {
+	_, h, err := s.storeOfKeys()
+	if err != nil {
+		return nil, err
+	}
+	if h.Shared.Keys.Load() == nil {
+		return nil, keyError(errStoreAway)
+	}
+	var entries []apikeys.Entry
+	for _, key := range h.Shared.ListKeys() {
+		entries = append(entries, key.Entry())
+	}
+	return DescribeKeys(entries), nil
+}
+
+// DescribeKeys describes API keys. The result is never nil, which would be null in JSON.
+func DescribeKeys(entries []apikeys.Entry) []operator.StoredKey {
+	list := []operator.StoredKey{}
+	for _, e := range entries {
+		told := operator.StoredKey{Name: e.Name, Tier: e.Tier, ID: e.ID}
+		if !e.Expires.IsZero() {
+			told.Expires = &e.Expires
+		}
+		list = append(list, told)
+	}
+	return list
+}
+
+// AddAPIKey implements operator.Service.
+func (s running) AddAPIKey(ctx context.Context, line string) error {
+	app, h, err := s.storeOfKeys()
+	if err != nil {
+		return err
+	}
+	key, err := apikeys.ParseStored(line)
+	if err != nil {
+		return operator.Errorf(http.StatusBadRequest, "%v", err)
+	}
+	if err := h.Shared.AddKey(ctx, key); err != nil {
+		return keyError(err)
+	}
+	app.Log.Info("an API key was added to the store", zap.String("name", key.Name), zap.String("tier", key.Tier))
+	return nil
+}
+
+// ChangeAPIKeys implements operator.Service.
+func (s running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange) (int, error) {
+	app, h, err := s.storeOfKeys()
+	if err != nil {
+		return 0, err
+	}
+	keys := h.Shared.KeysOf(change.Name, change.ID)
+	if len(keys) == 0 {
+		return 0, operator.Errorf(http.StatusNotFound, "the store has no API key of %s", strings.TrimSpace(change.Name+" "+change.ID))
+	}
+	switch {
+	case change.Tier == "":
+		err = h.Shared.RevokeKeys(ctx, keys)
+	case change.ID != "":
+		return 0, operator.Errorf(http.StatusBadRequest, "id: all keys of a name have one tier")
+	case apikeys.CheckTier(change.Tier) != nil:
+		return 0, operator.Errorf(http.StatusBadRequest, "%v", apikeys.CheckTier(change.Tier))
+	default:
+		err = h.Shared.RetierKeys(ctx, keys, change.Tier)
+	}
+	if err != nil {
+		return 0, keyError(err)
+	}
+	app.Log.Info("API keys in the store were changed", zap.String("name", change.Name), zap.Int("keys", len(keys)), zap.Bool("revoked", change.Tier == ""))
+	return len(keys), nil
+}
+
+// keyError returns the operator's error for a failed change of keys.
+func keyError(err error) error {
+	switch {
+	case errors.As(err, new(*operator.Error)):
+		return err
+	case errors.Is(err, storage.ErrNotesFull):
+		return operator.Errorf(http.StatusConflict, "the store holds %d bans, allowances and API keys, which is as many as it may; those that were removed in the last week are among them; nothing was changed", storage.MaxNotes)
+	case errors.Is(err, storage.ErrUnknownOutcome), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return operator.Errorf(http.StatusServiceUnavailable, "%v: it isn't known whether that has changed anything; once more does no harm", err)
+	}
+	return operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed: try again once the store is back, which caddy rate-limit status says", err)
+}

@@ -1,0 +1,98 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// This file forgets violations and counts.
+
+// resetAll writes an audit entry and then performs the resets. It returns the number of items that
+// it found.
+func (t *Subject) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Order) (found int, err error) {
+	if err := t.Instance.Audit.Write(ctx, t.entry(action, o)); err != nil {
+		return 0, err
+	}
+	err = t.Instance.Engine.Reset(ctx, resets)
+	switch {
+	case errors.Is(err, engine.ErrUnavailable):
+		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed", err)
+	case errors.Is(err, engine.ErrNoResets):
+		return 0, operator.Errorf(http.StatusConflict, "%v", err)
+	case errors.Is(err, storage.ErrUnknownOutcome):
+		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; once more does no harm", err)
+	case err != nil:
+		return 0, err
+	}
+	for _, r := range resets {
+		if r.Found {
+			found++
+		}
+	}
+	return found, nil
+}
+
+// Reset implements operator.Service.
+func (s running) Reset(ctx context.Context, o operator.Order) (operator.Done, error) {
+	t, err := s.target(o.Client)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	zones, err := t.App.zonesNamed(o.Zone)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	var resets []engine.Reset
+	for _, c := range t.countedKeys(zones, operator.MaxItems) {
+		resets = append(resets, engine.Reset{Limit: &c.Limit, Key: c.key, Name: c.name})
+	}
+	if len(resets) == 0 {
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no limit counts it%s", t, t.unknownHint())
+	}
+	done := operator.Done{Client: t.String()}
+	if done.Changed, err = t.resetAll(ctx, resets, "reset", o); err != nil {
+		return operator.Done{}, err
+	}
+	if done.Changed == 0 {
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no limit has counted anything for it%s", t, t.unknownHint())
+	}
+	if len(resets) == operator.MaxItems {
+		done.Notes = append(done.Notes, "there may be more: reset it again")
+	}
+	return done, nil
+}
+
+// unknownHint suggests another way to name a client that wasn't found, or returns "".
+func (t *Subject) unknownHint() string {
+	if t.Kind == operator.Reference {
+		return ""
+	}
+	return "; name it by the reference of one of its refusals (ref:...) if it is one that zones per client tell apart by more than its address"
+}
+
+// forgive forgets the violations of a client, which ends the ban that they caused. It returns the
+// number of clients with violations, and the number of ended bans.
+func (t *Subject) forgive(ctx context.Context, o operator.Order) (forgiven, banned int, err error) {
+	var resets []engine.Reset
+	for _, c := range t.clients(operator.MaxItems) {
+		resets = append(resets, engine.Reset{Key: c.Key})
+		if c.Banned > 0 {
+			banned++
+		}
+	}
+	if t.Referred != nil && t.Referred.Limit == enforce.BanName && t.Referred.Name != (storage.Key{}) {
+		resets = append(resets, engine.Reset{Name: t.Referred.Name})
+		banned++
+	}
+	if len(resets) == 0 {
+		return 0, 0, nil
+	}
+	forgiven, err = t.resetAll(ctx, resets, "unban", o)
+	return forgiven, min(banned, forgiven), err
+}

@@ -1,0 +1,274 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// This file serves the history to operators.
+
+// appInUse returns the running configuration.
+func (s running) appInUse() (Config, error) {
+	app := s.config()
+	if app == nil {
+		return Config{}, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
+	}
+	return Config{app}, nil
+}
+
+// instanceInUse returns the running configuration and its instance.
+func (s running) instanceInUse() (Config, *instance.Instance, error) {
+	app, err := s.appInUse()
+	if err != nil {
+		return Config{}, nil, err
+	}
+	h := app.Instance.Load()
+	if h == nil {
+		return Config{}, nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet; try again")
+	}
+	return app, h, nil
+}
+
+// History implements operator.Service.
+func (s running) History(ctx context.Context, q operator.HistoryQuery) (operator.History, error) {
+	app, h, err := s.instanceInUse()
+	if err != nil {
+		return operator.History{}, err
+	}
+	store, err := h.Past()
+	if err != nil {
+		return operator.History{}, err
+	}
+	now := h.Engine.Now()
+	wanted := historyQuery(q, now)
+	if _, _, err := wanted.Periods(); err != nil {
+		return operator.History{}, operator.Errorf(http.StatusBadRequest, "history: %v", err)
+	}
+	told := operator.History{Resolution: operator.SecondsOf(wanted.Resolution)}
+	if told.Points, err = pointsOf(ctx, store, wanted); err != nil {
+		return operator.History{}, err
+	}
+	heaviest, err := heaviestKept(ctx, store, wanted, now)
+	if err != nil {
+		return operator.History{}, err
+	}
+	known := app.keysInHistory(h, heaviest)
+	for _, k := range heaviest {
+		key, text := known[k.Key], hex.EncodeToString(k.Key[:8])
+		if key != "" {
+			text = identity.KeyText([]byte(key))
+		}
+		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Client: unlessAddress(key), Tag: h.Names.Tag(key), Units: k.Units, Refused: k.Refused, Precision: k.Precision})
+	}
+	return told, nil
+}
+
+// pointsOf returns the points of a query. If it is about no zone they count requests, except where an
+// earlier version wrote the point or its beginning.
+func pointsOf(ctx context.Context, store storage.Historian, q storage.HistoryQuery) ([]operator.HistoryPoint, error) {
+	points, err := store.History(ctx, q)
+	if err != nil || q.Zone != "" {
+		return historyPoints(points), err
+	}
+	q.Series = history.Requests
+	requests, err := store.History(ctx, q)
+	began := requestsBegan(points, requests)
+	told := make(map[time.Time]operator.HistoryPoint)
+	for _, r := range historyPoints(requests) {
+		r.Units = 0 // see zones
+		told[r.At] = r
+	}
+	for _, p := range historyPoints(points) {
+		if p.ByZones = p.At.UnixNano() < began; !p.ByZones {
+			p.Counts = told[p.At].Counts
+		}
+		told[p.At] = p
+	}
+	return slices.SortedFunc(maps.Values(told), func(a, b operator.HistoryPoint) int { return a.At.Compare(b.At) }), err
+}
+
+// requestsBegan returns the time from which on requests are counted. Before it zones are.
+func requestsBegan(zones, requests []storage.Point) int64 {
+	first := slices.IndexFunc(zones, func(p storage.Point) bool { return p.Allowed+p.Refused > 0 })
+	switch {
+	case len(requests) == 0:
+		return math.MaxInt64
+	case first >= 0 && zones[first].At < requests[0].At: // it begins within that point
+		return requests[0].At + 1
+	}
+	return math.MinInt64
+}
+
+func historyPoints(of []storage.Point) []operator.HistoryPoint {
+	told := make([]operator.HistoryPoint, len(of))
+	for i, p := range of {
+		told[i] = operator.HistoryPoint{
+			At: time.Unix(0, p.At).UTC(),
+			Counts: operator.Counts{
+				Allowed: p.Allowed, Refused: p.Refused, Blocked: p.Blocked, Banned: p.Banned, WouldRefuse: p.WouldRefuse,
+			},
+			Units: p.Units, Keys: p.Keys,
+		}
+	}
+	return told
+}
+
+// heaviestKept returns the heaviest keys in the part of a query's period for which keys are kept.
+func heaviestKept(ctx context.Context, store storage.Historian, q storage.HistoryQuery, now int64) ([]keyUse, error) {
+	if q.From = max(q.From, now-int64(storage.KeepHeaviest)); q.From >= q.To {
+		return nil, nil
+	}
+	found, err := store.Heaviest(ctx, q, storage.MaxHeaviest)
+	heaviest := make([]keyUse, len(found))
+	for i, k := range found {
+		q.Series, q.Resolution = k.Series, time.Hour
+		hours, failed := sourcesOf(ctx, store, q, k.Key)
+		err = errors.Join(err, failed)
+		var all sources
+		for _, hour := range hours {
+			for i := range all {
+				all[i].Add(hour[i].Tally)
+				all[i].Keys = max(all[i].Keys, hour[i].Keys)
+			}
+		}
+		heaviest[i] = all.use(k)
+	}
+	slices.SortStableFunc(heaviest, func(a, b keyUse) int { return cmp.Compare(b.Units+b.Refused, a.Units+a.Refused) })
+	return heaviest, err
+}
+
+// maxChosen is the most points of an automatic resolution, if there is a coarser one.
+const maxChosen = 400
+
+// historyQuery returns the store's query for an operator's query at now.
+func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
+	wanted := storage.HistoryQuery{
+		Series: storage.Series{Zone: q.Zone, Limit: q.Limit},
+		From:   now - int64(time.Hour), To: now + 1, Resolution: q.Resolution.Duration(),
+	}
+	if !q.To.IsZero() {
+		wanted.To = q.To.UnixNano()
+		wanted.From = wanted.To - int64(time.Hour)
+	}
+	if !q.From.IsZero() {
+		wanted.From = q.From.UnixNano()
+	}
+	for _, r := range storage.Rollups {
+		if wanted.Resolution != 0 {
+			break
+		}
+		isKept := wanted.From >= now-int64(r.Keep)
+		if few := (wanted.To-wanted.From)/int64(r.Resolution) <= maxChosen; isKept && few || r.Resolution == storage.Day {
+			wanted.Resolution = r.Resolution
+		}
+	}
+	return wanted
+}
+
+// keysInHistory returns the heavy keys that memory still knows, by their names at rest.
+func (a Config) keysInHistory(h *instance.Instance, heaviest []keyUse) map[storage.Key]string {
+	if len(heaviest) == 0 {
+		return nil
+	}
+	series := make(map[storage.LimitID]storage.Series)
+	for _, z := range a.AllZones {
+		for _, set := range z.Sets() {
+			for _, p := range set.All() {
+				series[p.ID] = storage.Series{Zone: z.Name, Limit: p.Name}
+			}
+		}
+	}
+	known := make(map[storage.Key]string)
+	for _, k := range h.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(id storage.LimitID, _ []byte) bool {
+		_, has := series[id]
+		return has
+	}}) {
+		names, err := h.Names.InHistory(series[k.Limit.ID], k.Key)
+		if err != nil {
+			return nil
+		}
+		for _, name := range names {
+			known[name] = k.Key
+		}
+	}
+	return known
+}
+
+// Audit implements operator.Service.
+func (s running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.Act, error) {
+	_, h, err := s.instanceInUse()
+	if err != nil {
+		return nil, err
+	}
+	return AuditOf(ctx, h, q)
+}
+
+// AuditOf returns the audit of an instance for operators.
+func AuditOf(ctx context.Context, h *instance.Instance, q operator.AuditQuery) ([]operator.Act, error) {
+	before, n := int64(math.MaxInt64), q.N
+	if !q.Before.IsZero() {
+		before = q.Before.UnixNano()
+	}
+	if n <= 0 {
+		n = 50
+	}
+	n = min(n, operator.MaxItems)
+	acts, err := h.Audit.Of(ctx, q.Client, before, n)
+	if err != nil {
+		return nil, err
+	}
+	sealer, err := h.Names.Secret.Load().Sealer(instance.AuditPurpose)
+	if err != nil {
+		return nil, err
+	}
+	told := make([]operator.Act, len(acts))
+	for i := range acts {
+		a := &acts[i]
+		name, reason := instance.OpenAct(sealer, a)
+		told[i] = operator.Act{At: time.Unix(0, a.At).UTC(), By: a.By, Action: a.Action, Target: targetText(a, name), Reason: reason}
+	}
+	return told, nil
+}
+
+// targetText returns the target of an entry: the name of an API key, or else the kind and the
+// beginning of the name at rest.
+func targetText(a *storage.Act, name string) string {
+	switch {
+	case name != "":
+		return operator.Target{Kind: operator.APIKey, Value: name}.String()
+	case a.Target == "":
+		return a.Kind
+	}
+	return a.Kind + " " + a.Target[:min(len(a.Target), 16)]
+}
+
+// Reveal implements operator.Service.
+func (s running) Reveal(ctx context.Context, by, list string) error {
+	_, h, err := s.instanceInUse()
+	if err != nil {
+		return err
+	}
+	return noted(h.Audit.Write(ctx, instance.AuditEntry{By: by, Action: "reveal", Reason: list}))
+}
+
+// noted returns the operator's error for a failed write to the audit.
+func noted(err error) error {
+	if told := (*operator.Error)(nil); err != nil && !errors.As(err, &told) {
+		return operator.Errorf(http.StatusServiceUnavailable, "it can't be noted in the audit: %v", err)
+	}
+	return err
+}

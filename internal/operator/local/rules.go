@@ -1,0 +1,296 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// Bans implements operator.Service.
+func (s running) Bans(ctx context.Context) ([]operator.Ban, error) {
+	app, h, err := s.instanceInUse()
+	if err != nil {
+		return nil, err
+	}
+	statements, err := app.ListStatements()
+	if err != nil {
+		return nil, operator.Errorf(http.StatusConflict, "%v", err)
+	}
+	bans, now := []operator.Ban{}, time.Now()
+	for _, s := range h.Shared.List() {
+		if len(bans) < operator.MaxItems {
+			bans = append(bans, *ruleOf(&s, byStore))
+		}
+	}
+	for i := range statements {
+		s := &statements[i]
+		if ended := !s.Until.IsZero() && !now.Before(s.Until); !ended && len(bans) < operator.MaxItems {
+			bans = append(bans, *ruleOf(s, byRules))
+		}
+	}
+	earned, _ := app.conductBans(ctx, h)
+	bans = append(bans, earned[:min(len(earned), operator.MaxItems-len(bans))]...)
+	for i := range bans {
+		if bans[i].Tag == "" {
+			bans[i].Tag = app.tagOf(h, bans[i].Client)
+		}
+	}
+	return bans, nil
+}
+
+// Bounds of the duration of an operator's rule.
+const (
+	minStatement = time.Second
+	maxStatement = 100 * 365 * 24 * time.Hour
+)
+
+// Ban implements operator.Service.
+func (s running) Ban(ctx context.Context, o operator.Order) (operator.Done, error) {
+	return s.state(ctx, rules.Ban, o)
+}
+
+// Allow implements operator.Service.
+func (s running) Allow(ctx context.Context, o operator.Order) (operator.Done, error) {
+	if o.For <= 0 {
+		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: an allowance needs an end: expected for how long, such as 2h")
+	}
+	return s.state(ctx, rules.Allow, o)
+}
+
+// state adds a rule about a target.
+func (s running) state(ctx context.Context, action rules.Action, o operator.Order) (operator.Done, error) {
+	t, about, err := s.stated(o.Client)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	added := rules.Statement{Action: action, Target: about, Reason: operator.OneLine(o.Reason)}
+	if err := (rules.Trust{Allow: true, Wide: o.Force}).Check(added); err != nil {
+		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
+	}
+	done := operator.Done{Client: about.String(), Changed: 1}
+	if o.For != 0 {
+		length := o.For.Duration()
+		if length < minStatement || length > maxStatement {
+			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: expected between 1s and 100 years, got %v", length)
+		}
+		added.Until = time.Now().Add(length).UTC().Truncate(time.Second)
+		done.Until = &added.Until
+	}
+	earlier := t.replacedBy(added)
+	if done.In, done.Notes, err = t.App.state(ctx, t.Instance, []instance.AuditEntry{t.entry(action.String(), o)}, added); err != nil {
+		return operator.Done{}, err
+	}
+	if done.In == byStore {
+		done.Notes = append(done.Notes, t.App.besideInFile(about)...)
+	}
+	done.Notes = slices.Concat(done.Notes, earlier, t.App.exceptionsTo(added))
+	return done, nil
+}
+
+// entry returns the audit entry for an order about the target.
+func (t *Subject) entry(action string, o operator.Order) instance.AuditEntry {
+	about := t.Target
+	return instance.AuditEntry{By: o.By, Action: action, Target: &about, Reason: o.Reason}
+}
+
+// replacedBy returns a note about the earlier rule that a new one replaces, if there is one:
+// undoing the new rule doesn't restore it.
+func (t *Subject) replacedBy(added rules.Statement) (notes []string) {
+	var earlier []rules.Statement
+	for _, s := range t.Instance.Shared.Find(added.Action, added.Target) {
+		earlier = append(earlier, s.Statement)
+	}
+	if !t.App.SharesStatements() {
+		earlier, _ = t.App.inFile(added.Action, added.Target) // adding to the file reports any error
+	}
+	for _, s := range earlier {
+		left := "no end"
+		if !s.Until.IsZero() {
+			left = wording.Wait(time.Until(s.Until)) + " left"
+		}
+		if left != " left" { // otherwise it has ended
+			notes = append(notes, "it is in the place of an earlier one that had "+left+", which undoing it doesn't bring back")
+		}
+	}
+	return notes
+}
+
+// exceptionsTo returns a note about narrower networks with rules of their own, if there are any.
+func (a Config) exceptionsTo(s rules.Statement) (notes []string) {
+	if s.Target.Kind != rules.Address {
+		return nil
+	}
+	if n := a.Stated.Now().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
+		notes = append(notes, fmt.Sprintf("it doesn't hold where narrower statements do: there are %d", n))
+	}
+	return notes
+}
+
+// stated returns an operator's target, and its form in the file.
+func (s running) stated(client string) (t *Subject, about rules.Target, err error) {
+	if t, err = s.target(client); err == nil {
+		about, err = t.statementTarget()
+	}
+	return t, about, err
+}
+
+// statementTarget returns the form of the target in the file. For a reference it returns the
+// client, if memory still knows it.
+func (t *Subject) statementTarget() (rules.Target, error) {
+	if t.Referred != nil {
+		x := Explainer{Subject: t, Now: time.Now()}
+		x.ExplainReference()
+		if t.Referred != nil {
+			return rules.Target{}, operator.Errorf(http.StatusNotFound, "client: the reference is of a client that memory doesn't hold any more: name it by its address, api-key:NAME or key:TEXT")
+		}
+	}
+	if t.nameless != "" {
+		return rules.Target{}, operator.Errorf(http.StatusBadRequest, "client: its key is too long for memory, which has only a hash: write key:TEXT with all of it, or ban its address")
+	}
+	about, err := rules.ParseTarget(t.String())
+	if err != nil {
+		return rules.Target{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
+	}
+	return about, nil
+}
+
+// Unban implements operator.Service.
+func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, error) {
+	t, err := s.target(o.Client)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	done := operator.Done{Client: t.String()}
+	about, unstatable := t.statementTarget()
+	switch {
+	case o.KeepViolations:
+	case unstatable == nil && t.App.isOnlyInFile(t.Instance, rules.Ban, about):
+		done.Notes = append(done.Notes, "the store can't be used at the moment: what the client did isn't forgotten")
+	default:
+		if done.Changed, done.Bans, err = t.forgive(ctx, o); err != nil {
+			return operator.Done{}, err
+		}
+	}
+	if unstatable == nil {
+		removed, err := t.unstate(ctx, rules.Ban, about, "unban", o)
+		if err != nil {
+			return operator.Done{}, err
+		}
+		done.Client = about.String()
+		done.Changed += removed
+		done.Bans += removed
+		done.Notes = append(done.Notes, t.App.otherFiles()...)
+		if wider := t.stillBanned(); wider != "" {
+			done.Notes = append(done.Notes, "it is still banned by the statement about "+wider)
+		}
+	}
+	if done.Changed == 0 && o.KeepViolations {
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned by an operator%s", t, t.App.unlessElsewhere())
+	}
+	if done.Changed == 0 {
+		if wider := t.stillBanned(); wider != "" {
+			return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it is banned by the statement about %s: unban that, or allow %s", t, wider, t)
+		}
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned%s; if a limit refuses it, reset it%s", t, t.App.unlessElsewhere(), t.unknownHint())
+	}
+	return done, nil
+}
+
+// stillBanned returns the target of a rule that still bans this target, or "".
+func (t *Subject) stillBanned() string {
+	x := Explainer{Subject: t, Now: time.Now()}
+	x.explainStatement()
+	if x.Told.Rule == nil || x.Told.Rule.Action != rules.Ban.String() {
+		return ""
+	}
+	return x.Told.Rule.Client
+}
+
+// unstate removes the rules with a target and an action, and returns their number. If there were
+// any, it writes an audit entry.
+func (t *Subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Order) (int, error) {
+	inFile, err := t.App.inFile(action, about)
+	if err != nil {
+		return 0, operator.Errorf(http.StatusConflict, "%v", err)
+	}
+	inStore := len(t.Instance.Shared.Find(action, about))
+	if len(inFile) == 0 && inStore == 0 {
+		return 0, nil
+	}
+	late, err := t.Instance.Audit.WriteSoon(ctx, t.entry(act, o))
+	if err != nil || inStore > 0 && late {
+		return 0, t.App.Unstated(cmp.Or(err, errStoreAway))
+	}
+	shared, err := t.App.unstateShared(ctx, t.Instance, o.By, action, about)
+	if err != nil {
+		return 0, err
+	}
+	removed, err := t.App.RemoveStatements(o.By, action, about)
+	switch {
+	case err != nil && shared > 0:
+		return 0, operator.Errorf(http.StatusConflict, "it was removed from the store, but not from the file of this machine: %v", err)
+	case err != nil:
+		return 0, operator.Errorf(http.StatusConflict, "%v", err)
+	}
+	return shared + len(removed), nil
+}
+
+// Disallow implements operator.Service.
+func (s running) Disallow(ctx context.Context, o operator.Order) (operator.Done, error) {
+	t, about, err := s.stated(o.Client)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	removed, err := t.unstate(ctx, rules.Allow, about, "disallow", o)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	if removed == 0 {
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has allowed it%s", about, t.App.unlessElsewhere())
+	}
+	return operator.Done{Client: about.String(), Changed: removed, Notes: t.App.otherFiles()}, nil
+}
+
+// Import implements operator.Service.
+func (s running) Import(ctx context.Context, i operator.Import) (operator.Done, error) {
+	app, h, err := s.instanceInUse()
+	if err != nil {
+		return operator.Done{}, err
+	}
+	if n := len(i.Statements); n == 0 || n > operator.MaxItems {
+		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "statements: expected 1 to %d, got %d", operator.MaxItems, n)
+	}
+	var added []rules.Statement
+	trust := rules.Trust{Allow: i.Allow, Wide: i.Force}
+	for n, line := range i.Statements {
+		statement, err := rules.ParseStatement(line)
+		if err == nil {
+			err = trust.Check(statement)
+		}
+		if err != nil {
+			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "statement %d: %v", n+1, err)
+		}
+		added = append(added, statement)
+	}
+	entries := make([]instance.AuditEntry, len(added))
+	for n, statement := range added {
+		t, err := operator.ParseTarget(statement.Target.String())
+		if err != nil {
+			return operator.Done{}, err
+		}
+		entries[n] = instance.AuditEntry{By: i.By, Action: statement.Action.String(), Target: &t, Reason: statement.Reason}
+	}
+	in, notes, err := app.state(ctx, h, entries, added...)
+	if err != nil {
+		return operator.Done{}, err
+	}
+	return operator.Done{Changed: len(added), In: in, Notes: notes}, nil
+}

@@ -1,0 +1,92 @@
+// Package local implements the operators' view of the running config, and their actions on its
+// clients. The command line, the admin endpoint and the dashboard use it as an [operator.Service].
+package local
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// running is the service of this process. It looks up the running config on each call.
+type running struct {
+	config  func() *enforce.Config // returns the running config, or nil
+	version string                 // of this module
+	started time.Time              // the start of the process
+}
+
+// New returns the service of this process. version is the module's. config returns the running
+// config, or nil if there is none.
+func New(config func() *enforce.Config, version string, started time.Time) operator.Service {
+	return running{config, version, started}
+}
+
+// Status implements operator.Service.
+func (s running) Status(ctx context.Context) (operator.Status, error) {
+	status := operator.Status{Version: s.version, Started: s.started.UTC(), Stores: instance.Describe()}
+	requests := meter.NewRequests()
+	status.Requests = requests.Counts()
+	if app := s.config(); app != nil {
+		status.Rules = Config{app}.DescribeRules()
+		if h := app.Instance.Load(); h != nil {
+			bans, missing := Config{app}.conductBans(ctx, h)
+			status.Conduct = &operator.ConductBans{Bans: len(bans), Missing: missing}
+		}
+		status.History = app.Ledger != nil
+		for _, zone := range DescribeZones(app, nil) {
+			if zone.Shadow {
+				status.Shadow = append(status.Shadow, zone.Name)
+			}
+			if len(zone.When) > 0 && zone.Applies() {
+				status.Loaded = append(status.Loaded, zone.Name)
+			}
+		}
+	}
+	return status, nil
+}
+
+// Events implements operator.Service.
+func (s running) Events(ctx context.Context) (<-chan operator.Event, error) {
+	app, err := s.appInUse()
+	if err != nil {
+		return nil, err
+	}
+	return app.Watchers.Watch(ctx, app.Totals, app.tag)
+}
+
+// Refusals implements operator.Service.
+func (s running) Refusals(_ context.Context, zone string) (operator.Refusals, error) {
+	app, err := s.appInUse()
+	if err != nil {
+		return operator.Refusals{}, err
+	}
+	if _, err := app.zonesNamed(zone); err != nil {
+		return operator.Refusals{}, err
+	}
+	sample := slices.DeleteFunc(app.Watchers.Recent(time.Now()), func(s enforce.SampledRefusal) bool { return zone != "" && s.Zone != zone })
+	return operator.Refusals{
+		Sampled: len(sample), Latest: enforce.LatestOf(sample, app.tag),
+		Paths:  enforce.SharesOf(sample, func(s enforce.SampledRefusal) string { return s.Path }),
+		Agents: enforce.SharesOf(sample, func(s enforce.SampledRefusal) string { return cmp.Or(s.Agent, "none") }),
+	}, nil
+}
+
+// tag returns the tag of a key, or "" while there is no instance.
+func (a Config) tag(key string) string {
+	if h := a.Instance.Load(); h != nil {
+		return h.Names.Tag(key)
+	}
+	return ""
+}
+
+// Interface guards
+var _ operator.Service = running{}
+
+// Config is the running config with the methods for operators.
+type Config struct{ *enforce.Config }

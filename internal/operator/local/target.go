@@ -1,0 +1,353 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// This file finds the keys of an operator's target.
+
+// Subject is an operator's target in the running configuration.
+type Subject struct {
+	operator.Target
+	App      Config
+	Instance *instance.Instance
+	Referred *enforce.ReferredRefusal // the content of a reference; nil for other targets
+	nameless string                   // the key of a tag's client that has no other name, or ""
+}
+
+// target returns the target with a name.
+func (s running) target(text string) (*Subject, error) {
+	named, err := operator.ParseTarget(text)
+	if err != nil {
+		return nil, err
+	}
+	app, h, err := s.instanceInUse()
+	if err != nil {
+		return nil, err
+	}
+	t := &Subject{Target: named, App: app, Instance: h}
+	if t.Kind == operator.Tag {
+		return t, t.resolveTag(s)
+	}
+	if t.Kind == operator.Reference {
+		referred, err := app.OpenReference(t.Value)
+		if err != nil {
+			return nil, operator.Errorf(http.StatusNotFound, "client: %v", err)
+		}
+		t.Referred = &referred
+	}
+	return t, nil
+}
+
+// zonesNamed returns the zones with a name, or all if it is "".
+func (a Config) zonesNamed(name string) ([]*enforce.Zone, error) {
+	if name == "" {
+		return a.AllZones, nil
+	}
+	var zones []*enforce.Zone
+	var names []string
+	for _, z := range a.AllZones {
+		if !slices.Contains(names, z.Name) {
+			names = append(names, z.Name)
+		}
+		if z.Name == name {
+			zones = append(zones, z)
+		}
+	}
+	if zones == nil {
+		message := fmt.Sprintf("zone: there is no %q: expected %s", name, caddyconf.OrList(names))
+		if meant := caddyconf.DidYouMean(name, names); meant != "" {
+			message += "; " + meant
+		}
+		return nil, operator.Errorf(http.StatusNotFound, "%s", message)
+	}
+	return zones, nil
+}
+
+// IsIn reports whether a key belongs to the target.
+func (t *Subject) IsIn(key string) bool {
+	if key == "" {
+		return false
+	}
+	switch t.Kind {
+	case operator.Address:
+		if key[0] == identity.TagText { // a text, of whatever network it speaks
+			return t.Network.IsSingleIP() && key[1:] == t.Network.Addr().String()
+		}
+		network, ok := identity.NetworkOf(key)
+		return ok && network.Overlaps(t.Network)
+	case operator.Session:
+		if key[0] != identity.TagSession {
+			return false
+		}
+		text := identity.KeyText([]byte(key))
+		return strings.TrimPrefix(text, "session ") == strings.TrimPrefix(t.Value, "session ")
+	}
+	return key == t.key()
+}
+
+// key returns the target's key, or "" if its kind has none of its own.
+func (t *Subject) key() string {
+	switch t.Kind {
+	case operator.KeyText:
+		return string(textKey(t.Value))
+	case operator.APIKey:
+		return string(identity.TagAPIKey) + t.Value
+	}
+	return t.nameless
+}
+
+// isWritten reports whether a key in a zone is a text that clients may write themselves: an address
+// in it is nobody's.
+func isWritten(z *enforce.Zone, key []byte) bool {
+	return key[0] == identity.TagText && z.Key != "{http.vars.client_ip}" && z.Key != "{http.request.remote.host}"
+}
+
+// textKey returns the key for a text.
+func textKey(text string) []byte {
+	key := append([]byte{identity.TagText}, text...)
+	if len(key) > enforce.LongKey {
+		sum := sha256.Sum256(key)
+		return append([]byte{identity.TagDigest}, sum[:]...)
+	}
+	return key
+}
+
+// keysIn returns the keys in a zone that follow from the target's name, whether or not memory holds
+// them.
+func (t *Subject) keysIn(z *enforce.Zone) [][]byte {
+	switch {
+	case t.Kind == operator.Address && z.Per != enforce.PerClient && z.Per != enforce.PerEveryone:
+		if key, ok := t.App.KeyOf(z, t.Network.Addr()); ok && t.Network.IsSingleIP() {
+			return [][]byte{textKey(key)}
+		}
+		var keys [][]byte
+		ipv4, ipv6 := t.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
+		if key := t.networkKey(ipv4, ipv6); key != nil {
+			keys = append(keys, key)
+		}
+		if key := textKey(z.ShortenIP(t.Network.Addr().String())); t.Network.IsSingleIP() && !isWritten(z, key) {
+			keys = append(keys, key)
+		}
+		return keys
+	case t.Kind == operator.KeyText && z.Per == enforce.PerKey:
+		return [][]byte{textKey(z.ShortenIP(t.Value))}
+	case t.Kind == operator.APIKey && (z.Per == enforce.PerAPIKey || z.Per == enforce.PerClient):
+		return [][]byte{append([]byte{identity.TagAPIKey}, t.Value...)}
+	}
+	return nil
+}
+
+// networkKey returns the key of the network that contains the target, given the lengths of
+// networks' prefixes. It returns nil if the target spans several such networks.
+func (t *Subject) networkKey(ipv4, ipv6 int) []byte {
+	network, ok := identity.Prefix(t.Network.Addr().String(), ipv4, ipv6)
+	if !ok || network.Bits() > t.Network.Bits() {
+		return nil
+	}
+	return identity.AppendPrefix([]byte{identity.TagNetwork}, network)
+}
+
+// countedKey is a key of the target with a limit that counts it.
+type countedKey struct {
+	tierLimit
+	key  string      // "" if only its name is known
+	name storage.Key // at rest, if the key is ""
+	held bool        // in memory; otherwise the key follows from the target's name
+}
+
+// countedKeys returns the target's keys in some zones with their limits, at most `most`: all keys
+// that follow from its name, and those in memory. If tiers share a count, the limit is that of the
+// target's tier, or else the one that was applied last.
+func (t *Subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKey) {
+	if r := t.Referred; r != nil {
+		if p := r.Policy; p != nil && slices.Contains(zones, p.Zone) && r.Name != (storage.Key{}) {
+			list = append(list, countedKey{tierLimit: tierLimit{Policy: p}, key: r.Key, name: r.Name, held: r.Key != ""})
+		}
+		return list
+	}
+	type id struct {
+		limit storage.LimitID
+		key   string
+	}
+	found := make(map[id]int)
+	add := func(c countedKey) {
+		at, ok := found[id{c.ID, c.key}]
+		switch {
+		case ok && c.held:
+			if list[at].held = true; t.Kind != operator.APIKey {
+				list[at].tierLimit = c.tierLimit
+			}
+		case !ok && len(list) < most:
+			found[id{c.ID, c.key}] = len(list)
+			list = append(list, c)
+		}
+	}
+	for _, z := range zones {
+		t.eachNamed(z, add)
+	}
+	limits := t.App.limitsOf(zones)
+	for _, k := range t.Instance.Engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
+		return limits[id] != nil && t.IsIn(string(key)) && (t.Kind != operator.Address || !isWritten(limits[id][0].Zone, key))
+	}}) {
+		add(countedKey{tierLimit: applied(limits[k.Limit.ID], k.Limit), key: k.Key, held: true})
+	}
+	return list
+}
+
+// eachNamed passes the keys that follow from the target's name in a zone to add, those of the
+// target's tier first.
+func (t *Subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
+	tier, _ := t.tierIn(z)
+	sets := z.SetsByTier(t.App.Tiers)
+	slices.SortStableFunc(sets, func(a, b enforce.TierSet) int {
+		switch {
+		case a.Tier == tier && b.Tier != tier:
+			return -1
+		case a.Tier != tier && b.Tier == tier:
+			return 1
+		}
+		return 0
+	})
+	keys := t.keysIn(z)
+	for _, s := range sets {
+		for _, key := range keys {
+			for _, p := range slices.Concat(s.Set.Policies, s.Set.Shadows) {
+				add(countedKey{tierLimit: tierLimit{p, s.Tier}, key: string(key)})
+			}
+		}
+		if s.Set.Networks == nil || t.Kind != operator.Address {
+			continue
+		}
+		if key := t.networkKey(t.App.Prefixes(0, 0)); key != nil {
+			for _, p := range slices.Concat(s.Set.Networks.Policies, s.Set.Networks.Shadows) {
+				add(countedKey{tierLimit: tierLimit{p, s.Tier}, key: string(key)})
+			}
+		}
+	}
+}
+
+// tierIn returns the target's tier in a zone, and reports whether it is known without a request.
+func (t *Subject) tierIn(z *enforce.Zone) (tier string, known bool) {
+	switch {
+	case z.Tiers && t.Kind == operator.APIKey:
+		return t.keyTier(), true
+	case z.Tiers && t.App.APIKeys != nil:
+		return t.App.APIKeys.DefaultTier, true
+	}
+	return z.DefaultTier, z.DefaultTier != ""
+}
+
+// keyTier returns the tier of the target's API key, or "".
+func (t *Subject) keyTier() string {
+	if t.Kind != operator.APIKey {
+		return ""
+	}
+	return t.App.APIKeys.TierOf(t.Value, time.Now())
+}
+
+// clients returns the clients of the target with a bad record in memory, at most `most`, and the
+// keys that follow from its name.
+func (t *Subject) clients(most int) (list []engine.ClientRecord) {
+	if t.Referred != nil {
+		return nil
+	}
+	list = t.Instance.Engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return t.IsIn(string(key)) }})
+	if t.Kind == operator.APIKey && len(list) == 0 {
+		list = append(list, engine.ClientRecord{Key: t.key()})
+	}
+	return list
+}
+
+// targetOf returns the name of a key's client, or "".
+func targetOf(key string) string {
+	if network, ok := identity.NetworkOf(key); ok {
+		return operator.Target{Kind: operator.Address, Network: network}.String()
+	}
+	text := identity.KeyText([]byte(key))
+	switch {
+	case text == "":
+	case key[0] == identity.TagText:
+		return operator.Target{Kind: operator.KeyText, Value: text}.String()
+	case key[0] == identity.TagAPIKey:
+		return operator.Target{Kind: operator.APIKey, Value: text}.String()
+	case key[0] == identity.TagSession:
+		return operator.Target{Kind: operator.Session, Value: strings.TrimPrefix(text, "session ")}.String()
+	}
+	return ""
+}
+
+// unlessAddress returns the name of a key's client, or "" if it can be linked to an address.
+func unlessAddress(key string) string {
+	if identity.IsAddress(key) {
+		return ""
+	}
+	return targetOf(key)
+}
+
+// tag returns the tag of the target's client, or "" if the target isn't a single client.
+func (t *Subject) tag() string {
+	if t.Kind == operator.Address {
+		return t.Instance.Names.Tag(string(t.networkKey(t.App.Prefixes(0, 0))))
+	}
+	return t.Instance.Names.Tag(t.key())
+}
+
+// tagOf returns the tag of the client with a name, or "".
+func (a Config) tagOf(h *instance.Instance, client string) string {
+	named, err := operator.ParseTarget(client)
+	if err != nil {
+		return ""
+	}
+	return (&Subject{Target: named, App: a, Instance: h}).tag()
+}
+
+// resolveTag replaces a target that is a tag by the tag's client in memory, or else in the rules.
+func (t *Subject) resolveTag(s running) error {
+	tag, clients := strings.ToLower(t.Value), make(map[string]string) // names, or keys without one, and keys
+	has := func(key []byte) bool { return strings.HasPrefix(t.Instance.Names.FullTag(key), tag) }
+	for _, k := range t.Instance.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
+		clients[cmp.Or(targetOf(k.Key), k.Key)] = k.Key
+	}
+	for _, c := range t.Instance.Engine.Clients(engine.ClientsQuery{N: operator.MaxItems, Match: has}) {
+		clients[cmp.Or(targetOf(c.Key), c.Key)] = c.Key
+	}
+	if len(clients) == 0 {
+		bans, _ := s.Bans(context.Background()) // it fails if the file can't be read, which a ban reports
+		for _, b := range bans {
+			if b.Client != "" && b.Tag == tag {
+				clients[b.Client] = ""
+			}
+		}
+	}
+	switch len(clients) {
+	case 0:
+		return operator.Errorf(http.StatusNotFound, "client: memory holds no client with the tag %s: tags of addresses change every day (UTC); name it by its address, api-key:NAME or key:TEXT", t.Value)
+	case 1:
+		for client, key := range clients {
+			if client == key {
+				t.nameless = key
+				return nil
+			}
+			named, err := operator.ParseTarget(client)
+			t.Target = named
+			return err
+		}
+	}
+	return operator.Errorf(http.StatusConflict, "client: %d clients have the tag %s: name the one you mean by its address, api-key:NAME or key:TEXT", len(clients), t.Value)
+}

@@ -1,0 +1,234 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// monthLayout is how a month is written.
+const monthLayout = "2006-01"
+
+// Usage implements operator.Service.
+func (s running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usage, error) {
+	key, err := usageKey(q.Client)
+	if err != nil {
+		return operator.Usage{}, err
+	}
+	app, h, err := s.instanceInUse()
+	if err != nil {
+		return operator.Usage{}, err
+	}
+	store, err := h.Past()
+	if err != nil {
+		return operator.Usage{}, err
+	}
+	told, err := usagePeriod(q, key[0] == identity.TagAPIKey, time.Unix(0, h.Engine.Now()).UTC())
+	if err != nil {
+		return operator.Usage{}, err
+	}
+	u := usageSearch{store: store, names: &h.Names, key: key, days: []operator.UsageDay{}}
+	if err := u.search(ctx, app, told.From, told.To); err != nil {
+		return operator.Usage{}, err
+	}
+	told.Days = u.ordered()
+	if name := key[1:]; len(told.Days) == 0 && key[0] == identity.TagAPIKey && app.APIKeys.TierOf(name, time.Now()) == "" {
+		return operator.Usage{}, operator.Errorf(http.StatusNotFound, "client: there is no API key named %q, and the history has none: caddy rate-limit key list lists them", name)
+	}
+	return told, nil
+}
+
+// usageKey returns the key of a client whose name at rest doesn't change.
+func usageKey(client string) (string, error) {
+	t, err := operator.ParseTarget(client)
+	if err != nil {
+		return "", err
+	}
+	key := ""
+	switch t.Kind {
+	case operator.APIKey:
+		key = string(identity.TagAPIKey) + t.Value
+	case operator.KeyText:
+		key = string(textKey(t.Value))
+	}
+	if key == "" {
+		return "", operator.Errorf(http.StatusBadRequest, "client: got %q: expected the name of an API key, or key:TEXT: addresses have another name in the history every day", client)
+	}
+	return key, nil
+}
+
+// usagePeriod returns a month, and the part of it that the history still has.
+func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usage, error) {
+	text := cmp.Or(q.Month, now.Format(monthLayout))
+	month, err := time.Parse(monthLayout, text)
+	switch {
+	case err != nil:
+		return operator.Usage{}, operator.Errorf(http.StatusBadRequest, "month: got %.100q: expected a month such as %s", q.Month, now.Format(monthLayout))
+	case month.After(now):
+		return operator.Usage{}, operator.Errorf(http.StatusBadRequest, "month: %s has not begun", text)
+	}
+	told := operator.Usage{Client: q.Client, Month: text, From: month, To: month.AddDate(0, 1, 0)}
+	keep := storage.KeepHeaviest
+	if exact {
+		keep = storage.KeepDays
+	}
+	// Of the oldest day a part may be deleted already.
+	kept := now.Add(-keep).Truncate(storage.Day).Add(storage.Day)
+	if !told.To.After(kept) {
+		return operator.Usage{}, operator.Errorf(http.StatusNotFound, "month: the history of keys begins on %s, after the end of %s", kept.Format(time.DateOnly), text)
+	}
+	if told.From.Before(kept) {
+		told.From = kept
+	}
+	if told.To.After(now) {
+		told.To = now
+	}
+	return told, nil
+}
+
+// usageSearch finds a key in the history.
+type usageSearch struct {
+	store storage.Historian
+	names *instance.Names
+	key   string
+	days  []operator.UsageDay
+}
+
+// search finds the key among the heaviest ones, which are kept for some days, and that of an API key
+// in the series of its own.
+func (u *usageSearch) search(ctx context.Context, app Config, from, to time.Time) error {
+	limits := make(map[storage.Series]map[int64]storage.HeavyKey) // the key by days
+	if u.key[0] == identity.TagAPIKey {
+		for _, z := range app.AllZones {
+			for _, set := range z.Sets() {
+				for _, p := range set.All() {
+					limits[storage.Series{Zone: z.Name, Limit: p.Name}] = nil
+				}
+			}
+		}
+	}
+	for day := from; day.Before(to); day = day.Add(storage.Day) {
+		if to.Sub(day) > storage.KeepHeaviest+storage.Day { // of an older day there are none
+			continue
+		}
+		heavy, err := u.store.Heaviest(ctx, storage.HistoryQuery{From: day.UnixNano(), To: day.Add(storage.Day).UnixNano()}, math.MaxInt)
+		if err != nil {
+			return err
+		}
+		for _, k := range heavy {
+			if name, err := u.nameIn(k.Series); err != nil {
+				return err
+			} else if k.Key == name {
+				if limits[k.Series] == nil {
+					limits[k.Series] = make(map[int64]storage.HeavyKey)
+				}
+				limits[k.Series][day.UnixNano()] = k.HeavyKey
+			}
+		}
+	}
+	for of, estimates := range limits {
+		q := storage.HistoryQuery{Series: of, From: from.UnixNano(), To: to.UnixNano(), Resolution: storage.Day}
+		if err := u.searchLimit(ctx, q, estimates); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// searchLimit adds the key's use of a limit.
+func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, estimates map[int64]storage.HeavyKey) error {
+	name, err := u.nameIn(q.Series)
+	if err != nil {
+		return err
+	}
+	days, err := sourcesOf(ctx, u.store, q, name)
+	for at := range estimates {
+		if _, counted := days[at]; !counted {
+			days[at] = sources{}
+		}
+	}
+	for at, sources := range days {
+		use := sources.use(storage.Heavy{Series: q.Series, HeavyKey: estimates[at]})
+		if use.Units > 0 || use.Refused > 0 {
+			u.days = append(u.days, operator.UsageDay{
+				Day: time.Unix(0, at).UTC().Format(time.DateOnly), Zone: use.Zone, Limit: use.Limit,
+				Units: use.Units, Refused: use.Refused, Precision: use.Precision,
+			})
+		}
+	}
+	return err
+}
+
+// ordered returns the usage in the order of time, zones and limits.
+func (u *usageSearch) ordered() []operator.UsageDay {
+	slices.SortFunc(u.days, func(a, b operator.UsageDay) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Limit, b.Limit))
+	})
+	return u.days
+}
+
+// sources are what the history has of a key of a limit in a period, besides its place among the
+// heaviest: its own series, that of all keys without room for one, what is known of the sample, and
+// the limit, of which only the keys count.
+type sources [4]storage.Point
+
+// sourcesOf returns them by the times of periods.
+func sourcesOf(ctx context.Context, store storage.Historian, q storage.HistoryQuery, name storage.Key) (map[int64]sources, error) {
+	found, limit := make(map[int64]sources), q.Series
+	for i, series := range []storage.Series{history.Of(limit, name), history.Of(limit, history.Others), history.Sampled(limit), limit} {
+		q.Series = series
+		points, err := store.History(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range points {
+			s := found[p.At]
+			s[i] = p
+			found[p.At] = s
+		}
+	}
+	return found, nil
+}
+
+// keyUse is the use of a limit by a key, and how exact that is.
+type keyUse struct {
+	storage.Heavy
+	operator.Precision
+}
+
+// use returns the key's use: that of its own series if there is one, or else the estimate. Without room
+// for all keys, a part of the key's use may be among the others'.
+func (s sources) use(estimate storage.Heavy) keyUse {
+	own, others, sampled := s[0].Tally, s[1].Tally, s[2].Tally
+	use := keyUse{Heavy: estimate, Precision: operator.Precision{AtLeast: s[3].Keys > storage.MaxHeaviest}}
+	if own.Units+own.Refused == 0 || others != (storage.Tally{}) && own.Units+own.Refused < use.Units+use.Refused {
+		units, refused := history.Errors(sampled, use.Units, use.Refused)
+		use.UnitsError, use.RefusedError = percentOf(units, use.Units), percentOf(refused, use.Refused)
+		return use
+	}
+	use.Units, use.Refused, use.Exact, use.AtLeast = own.Units, own.Refused, others == storage.Tally{}, false
+	use.UnitsError, use.RefusedError = percentOf(float64(others.Units), own.Units), percentOf(float64(others.Refused), own.Refused)
+	return use
+}
+
+func percentOf(part float64, whole int64) int64 {
+	return int64(min(math.Ceil(100*part/float64(max(whole, 1))), 1e6))
+}
+
+// nameIn returns the name at rest of the key in a series.
+func (u *usageSearch) nameIn(of storage.Series) (storage.Key, error) {
+	names, err := u.names.InHistory(of, u.key)
+	if err != nil {
+		return names[0], operator.Errorf(http.StatusServiceUnavailable, "the history can't be read: %v", err)
+	}
+	return names[0], nil
+}

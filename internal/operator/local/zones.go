@@ -1,0 +1,262 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Zones implements operator.Service.
+func (s running) Zones(context.Context) ([]operator.Zone, error) {
+	app := s.config()
+	if app == nil {
+		return nil, nil
+	}
+	var keys map[storage.LimitID]int64
+	if h := app.Instance.Load(); h != nil {
+		keys = h.Engine.KeyCounts()
+	}
+	return DescribeZones(app, keys), nil
+}
+
+// DescribeZones describes the zones of all handlers. keys has the number of keys of each limit.
+// Zones with the same name count together and are merged.
+func DescribeZones(a *enforce.Config, keys map[storage.LimitID]int64) (zones []operator.Zone) {
+	var names []string
+	same := make(map[string][]*enforce.Zone)
+	for _, z := range a.AllZones {
+		if same[z.Name] == nil {
+			names = append(names, z.Name)
+		}
+		same[z.Name] = append(same[z.Name], z)
+	}
+	for _, name := range names {
+		zone := describeZone(same[name], a.Tiers, keys)
+		zone.When = describeConditions(same[name], a.Now())
+		zones = append(zones, zone)
+	}
+	return zones
+}
+
+// describeZone describes zones of one name. A limit that counts on several sites has the keys of
+// all of them.
+func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitID]int64) operator.Zone {
+	told := operator.Zone{Name: zones[0].Name, Per: zones[0].PerText(), Limits: []operator.Limit{}}
+	counted := make(map[string]bool) // limits of one name count as one
+	ids := make(map[int][]storage.LimitID)
+	for _, z := range zones {
+		for _, t := range z.SetsByTier(tiers) {
+			for i, p := range t.Set.All() {
+				limit := describeLimit(p, t.Tier)
+				at := slices.IndexFunc(told.Limits, limit.IsSame)
+				if at < 0 {
+					at = len(told.Limits)
+					told.Limits = append(told.Limits, limit)
+				}
+				if !slices.Contains(ids[at], p.ID) {
+					ids[at] = append(ids[at], p.ID)
+					told.Limits[at].Keys += keys[p.ID]
+				}
+				if !counted[p.Name] {
+					counted[p.Name] = true
+					addCounts(&told.Counts, limit, i == 0)
+				}
+			}
+		}
+	}
+	for i, z := range zones {
+		refused, wouldRefuse := z.Meter.Totals()
+		if i == 0 {
+			told.Refused = refused + told.Banned
+		}
+		told.WouldRefuse = max(told.WouldRefuse, wouldRefuse) // zones without a shadow limit have none
+	}
+	for _, z := range zones {
+		if c := z.Concurrency; c != nil && !slices.ContainsFunc(told.Limits, func(l operator.Limit) bool { return l.Name == c.Policy.Name }) {
+			limit := describeLimit(c.Policy, "")
+			limit.Text, limit.Algorithm, limit.Window, limit.Keys = fmt.Sprintf("%d concurrent", c.Most), "concurrent", 0, int64(c.Gate.Len())
+			told.Limits = append(told.Limits, limit)
+			if len(told.Limits) == 1 {
+				told.Allowed = limit.Allowed
+			}
+		}
+	}
+	told.Shadow = !slices.ContainsFunc(zones, (*enforce.Zone).IsEnforced)
+	return told
+}
+
+// describeConditions describes the distinct conditions of zones of one name.
+func describeConditions(zones []*enforce.Zone, now int64) (all []operator.Condition) {
+	for _, z := range zones {
+		for _, s := range z.When {
+			c := operator.Condition{Text: s.Text, Holds: s.On(now)}
+			if since := s.Since(); since != 0 {
+				c.Since = new(time.Unix(0, since).UTC().Truncate(time.Second))
+			}
+			at := slices.IndexFunc(all, func(other operator.Condition) bool { return other.Text == c.Text })
+			if at < 0 {
+				all = append(all, c)
+			} else if c.Holds {
+				all[at] = c
+			}
+		}
+	}
+	return all
+}
+
+// addCounts adds the counts of a limit to its zone's. Every limit of the zone counts passing
+// requests and those of banned clients; only one counts any other refusal. All requests that a
+// shadow limit counts pass.
+func addCounts(to *operator.Counts, l operator.Limit, first bool) {
+	to.Blocked += l.Blocked
+	if first {
+		to.Allowed += l.Allowed + l.WouldRefuse
+		to.Banned += l.Banned
+	}
+}
+
+// tierLimit is a limit of a tier, or of all clients if the tier is "".
+type tierLimit struct {
+	*enforce.Policy
+	tier string
+}
+
+// limitsOf returns the limits of some zones by their IDs in the store. Limits of several tiers
+// share an ID if they differ only in their amounts.
+func (a Config) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimit {
+	limits := make(map[storage.LimitID][]tierLimit)
+	for _, z := range zones {
+		for _, s := range z.SetsByTier(a.Tiers) {
+			for _, p := range s.Set.All() {
+				limits[p.ID] = append(limits[p.ID], tierLimit{p, s.Tier})
+			}
+		}
+	}
+	return limits
+}
+
+// applied returns the limit that was applied to a key. If none was, because it was reduced for the
+// client, it returns the first one, without a tier unless all limits have that tier.
+func applied(limits []tierLimit, last *engine.Limit) tierLimit {
+	of := limits[0]
+	for _, l := range limits {
+		if l.Limit.Limit == last.Limit {
+			return l
+		}
+		if l.tier != of.tier {
+			of.tier = ""
+		}
+	}
+	return of
+}
+
+// describeLimit describes a limit of a tier.
+func describeLimit(p *enforce.Policy, tier string) operator.Limit {
+	return operator.Limit{
+		Name: p.Name, Text: enforce.LimitText(p.Limit.Limit), Tier: tier,
+		Algorithm: p.Algorithm().String(), Amount: p.Amount(), Capacity: p.Capacity(), Window: operator.SecondsOf(p.Window()),
+		Shadow: p.Shadow, Counts: p.Meter.Counts(),
+	}
+}
+
+// Totals returns the requests, each once, and the decisions of zones since the process began.
+func (a Config) Totals() operator.Totals {
+	requests := meter.NewRequests()
+	totals := operator.Totals{At: time.Now().UTC(), Counts: requests.Counts(), Zones: make(map[string]operator.Counts)}
+	for _, zone := range DescribeZones(a.Config, nil) {
+		totals.Zones[zone.Name] = zone.Counts
+	}
+	return totals
+}
+
+// defaultKeys is the default number of listed keys.
+const defaultKeys = 20
+
+// Keys implements operator.Service.
+func (s running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, error) {
+	app, h, err := s.instanceInUse()
+	if err != nil {
+		return nil, err
+	}
+	zones, err := app.zonesNamed(q.Zone)
+	if err != nil {
+		return nil, err
+	}
+	limits := app.limitsOf(zones)
+	wanted := engine.KeysQuery{
+		Match: func(id storage.LimitID, _ []byte) bool {
+			return limits[id] != nil && !(q.Blocked && limits[id][0].Shadow)
+		},
+		Blocked: q.Blocked, N: min(cmp.Or(q.N, defaultKeys), operator.MaxItems),
+	}
+	if q.By == operator.ByRefused {
+		wanted.Order = engine.ByRefused
+	}
+	list, now := []operator.Key{}, time.Now()
+	for _, k := range h.Engine.Keys(wanted) {
+		listed := listedKey(k, applied(limits[k.Limit.ID], k.Limit), now)
+		listed.Tag = h.Names.Tag(k.Key)
+		list = append(list, listed)
+	}
+	if q.By == operator.ByRefused {
+		slices.SortStableFunc(list, moreRefused)
+	}
+	return list, nil
+}
+
+// moreRefused orders keys by their refused requests, and then by those that would have been
+// refused.
+func moreRefused(a, b operator.Key) int {
+	return cmp.Or(cmp.Compare(refusedOf(b), refusedOf(a)), cmp.Compare(b.Refused, a.Refused))
+}
+
+// refusedOf returns how many requests of a key were refused. A shadow limit refuses none.
+func refusedOf(k operator.Key) int64 {
+	if k.Shadow {
+		return 0
+	}
+	return k.Refused
+}
+
+// listedKey describes a key that a limit counts.
+func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
+	told := operator.Key{
+		Zone: p.Zone.Name, Limit: p.Name, Shadow: p.Shadow, Tier: p.tier, Kind: kindOf(k.Key), Client: targetOf(k.Key),
+		Text: cmp.Or(identity.KeyText([]byte(k.Key)), "all together"),
+		Used: k.Used, Amount: k.Limit.Capacity(), Refused: k.Refused,
+	}
+	if k.Blocked > 0 {
+		told.BlockedUntil = new(now.Add(k.Blocked).UTC().Truncate(time.Second))
+	}
+	return told
+}
+
+// kindOf returns the kind of a key's client.
+func kindOf(key string) string {
+	switch key[0] {
+	case identity.TagNetwork:
+		return "network"
+	case identity.TagFingerprint:
+		return "client"
+	case identity.TagAPIKey:
+		return "api_key"
+	case identity.TagSession:
+		return "session"
+	case identity.TagEveryone:
+		return "all"
+	case identity.TagService:
+		return "service"
+	case identity.TagUnknown:
+		return "unknown"
+	}
+	return "key"
+}

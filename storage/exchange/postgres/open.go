@@ -1,0 +1,123 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/caddy-tally/caddy-tally/storage/exchange"
+)
+
+const example = "postgres://user:{env.PG_PASSWORD}@host:5432/database"
+
+// server is how to connect to a server.
+type server struct {
+	dsn    string
+	config *pgx.ConnConfig
+}
+
+// parse reads an address. Its errors don't show it, because there may be a password anywhere in
+// what can't be read.
+func parse(dsn string) (s server, err error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return s, errors.New("dsn: can't be read: expected " + example + ", with special characters of the password percent-encoded")
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // PgBouncer knows no statement on the next connection
+	return server{dsn, config}, nil
+}
+
+// as returns the server with another user and password.
+func (s server) as(user, password string) server {
+	s.config = s.config.Copy()
+	s.config.User, s.config.Password = user, password
+	return s
+}
+
+func (s server) place() string {
+	return net.JoinHostPort(s.config.Host, strconv.Itoa(int(s.config.Port))) + "/" + s.config.Database
+}
+
+// version is that of the tables.
+const version = 1
+
+// lock is the number of the advisory lock under which tables are made, and changes are numbered.
+const lock = 0x7461_6c6c_7965_7863 // "tallyexc"
+
+// undefinedTable is Postgres' code for that.
+const undefinedTable = "42P01"
+
+func (s server) open(ctx context.Context) (exchange.Exchange, error) {
+	db, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.prepare(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("postgres: %w", err), db.Close())
+	}
+	return db, nil
+}
+
+func (s server) connect(ctx context.Context) (*database, error) {
+	conn, err := pgx.ConnectConfig(ctx, s.config.Copy())
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	return &database{conn: conn}, nil
+}
+
+// prepare makes the tables if there are none, and looks at their version.
+func (db *database) prepare(ctx context.Context) error {
+	err := db.readMeta(ctx)
+	if code := (*pgconn.PgError)(nil); errors.As(err, &code) && code.Code == undefinedTable {
+		if err = db.makeTables(ctx); err == nil {
+			err = db.readMeta(ctx)
+		}
+	}
+	return err
+}
+
+func (db *database) readMeta(ctx context.Context) error {
+	var found int
+	err := db.conn.QueryRow(ctx, `SELECT version, id FROM tally_exchange_meta`).Scan(&found, &db.id)
+	if err == nil && found != version {
+		err = fmt.Errorf("%w: the tables tally_exchange_* have version %d, expected %d", exchange.ErrForeign, found, version)
+	}
+	return err
+}
+
+// makeTables makes the tables, unless somebody else did meanwhile.
+func (db *database) makeTables(ctx context.Context) error {
+	return db.within(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lock)); err != nil {
+			return err
+		}
+		for _, statement := range []string{
+			`CREATE TABLE IF NOT EXISTS tally_exchange_meta (one boolean PRIMARY KEY DEFAULT true CHECK (one), version int NOT NULL, id bigint NOT NULL)`,
+			`CREATE SEQUENCE IF NOT EXISTS tally_exchange_seq`,
+			`CREATE TABLE IF NOT EXISTS tally_exchange_counts (
+				limit_id bigint NOT NULL, key bytea NOT NULL, grp bigint NOT NULL, region text NOT NULL, machine bigint NOT NULL,
+				units bigint NOT NULL, expires bigint NOT NULL, seq bigint NOT NULL,
+				PRIMARY KEY (limit_id, key, grp, region, machine)) WITH (fillfactor = 80)`,
+			`CREATE INDEX IF NOT EXISTS tally_exchange_counts_seq ON tally_exchange_counts (seq)`,
+			`CREATE INDEX IF NOT EXISTS tally_exchange_counts_expires ON tally_exchange_counts (expires)`,
+			`CREATE TABLE IF NOT EXISTS tally_exchange_bans (key bytea PRIMARY KEY, until bigint NOT NULL, region text NOT NULL, seq bigint NOT NULL)`,
+			`CREATE INDEX IF NOT EXISTS tally_exchange_bans_seq ON tally_exchange_bans (seq)`,
+			`CREATE TABLE IF NOT EXISTS tally_exchange_members (
+				region text NOT NULL, machine bigint NOT NULL, now bigint NOT NULL, seen timestamptz NOT NULL,
+				PRIMARY KEY (region, machine))`,
+		} {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO tally_exchange_meta (version, id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, int32(version), rand.Int64())
+		return err
+	})
+}
