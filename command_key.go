@@ -55,23 +55,23 @@ type keyPlace struct {
 	shared bool
 }
 
-func (in *keyPlace) String() string {
-	if in.shared {
+func (k *keyPlace) String() string {
+	if k.shared {
 		return "the store, for all machines that share it"
 	}
-	return in.path
+	return k.path
 }
 
 // add makes a key and returns it. A store gets only its hash.
-func (in *keyPlace) add(ctx context.Context, client apikeys.Client) (string, error) {
-	if !in.shared {
-		return apikeys.New(in.path, client)
+func (k *keyPlace) add(ctx context.Context, client apikeys.Client) (string, error) {
+	if !k.shared {
+		return apikeys.New(k.path, client)
 	}
 	key, stored, err := apikeys.NewStored(client)
 	if err != nil {
 		return "", err
 	}
-	service, err := in.at.connect(nil)
+	service, err := k.at.connect(nil)
 	if err != nil {
 		return "", err
 	}
@@ -79,12 +79,12 @@ func (in *keyPlace) add(ctx context.Context, client apikeys.Client) (string, err
 }
 
 // list returns all keys.
-func (in *keyPlace) list(ctx context.Context) ([]operator.StoredKey, error) {
-	if !in.shared {
-		entries, err := apikeys.List(in.path)
+func (k *keyPlace) list(ctx context.Context) ([]operator.StoredKey, error) {
+	if !k.shared {
+		entries, err := apikeys.List(k.path)
 		return local.DescribeKeys(entries), err
 	}
-	service, err := in.at.connect(nil)
+	service, err := k.at.connect(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -92,26 +92,26 @@ func (in *keyPlace) list(ctx context.Context) ([]operator.StoredKey, error) {
 }
 
 // revoke removes the keys of a name, or only the key with an id, and returns their number.
-func (in *keyPlace) revoke(ctx context.Context, name, id string) (int, error) {
-	if !in.shared {
-		return apikeys.Revoke(in.path, name, id)
+func (k *keyPlace) revoke(ctx context.Context, name, id string) (int, error) {
+	if !k.shared {
+		return apikeys.Revoke(k.path, name, id)
 	}
-	return in.change(ctx, operator.APIKeyChange{Name: name, ID: id})
+	return k.change(ctx, operator.APIKeyChange{Name: name, ID: id})
 }
 
 // setTier changes the tier of a name's keys, and returns their number.
-func (in *keyPlace) setTier(ctx context.Context, name, tier string) (int, error) {
-	if !in.shared {
-		return apikeys.SetTier(in.path, name, tier)
+func (k *keyPlace) setTier(ctx context.Context, name, tier string) (int, error) {
+	if !k.shared {
+		return apikeys.SetTier(k.path, name, tier)
 	}
 	if err := apikeys.CheckTier(tier); err != nil {
 		return 0, err
 	}
-	return in.change(ctx, operator.APIKeyChange{Name: name, Tier: tier})
+	return k.change(ctx, operator.APIKeyChange{Name: name, Tier: tier})
 }
 
-func (in *keyPlace) change(ctx context.Context, change operator.APIKeyChange) (int, error) {
-	service, err := in.at.connect(nil)
+func (k *keyPlace) change(ctx context.Context, change operator.APIKeyChange) (int, error) {
+	service, err := k.at.connect(nil)
 	if err != nil {
 		return 0, err
 	}

@@ -62,28 +62,28 @@ var dashboardKey = sync.OnceValue(func() []byte {
 })
 
 // Provision implements caddy.Provisioner.
-func (d *Dashboard) Provision(ctx caddy.Context) error {
-	d.log, d.routed = ctx.Logger(), enforce.ErrorRouted(ctx)
+func (dash *Dashboard) Provision(ctx caddy.Context) error {
+	dash.log, dash.routed = ctx.Logger(), enforce.ErrorRouted(ctx)
 	open, end := context.WithCancel(ctx)
-	d.open = open
+	dash.open = open
 	enforce.OnShutdown(ctx, end)
 	var err error
-	if d.allow, d.hosts, err = d.Compile(ctx); err != nil {
-		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), d.Source)
+	if dash.allow, dash.hosts, err = dash.Compile(ctx); err != nil {
+		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), dash.Source)
 	}
-	d.served, err = dashboard.New(dashboard.Options{
-		Service: runningService(), Writable: d.Writable, User: dashboardUser, Key: dashboardKey(),
-		Report: func(err error) { d.log.Error("the dashboard can't answer", zap.Error(err)) },
+	dash.served, err = dashboard.New(dashboard.Options{
+		Service: runningService(), Writable: dash.Writable, User: dashboardUser, Key: dashboardKey(),
+		Report: func(err error) { dash.log.Error("the dashboard can't answer", zap.Error(err)) },
 	})
 	return err
 }
 
 // ServeHTTP answers with a page, or with 403 for unauthorized requests.
-func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+func (dash *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	enforce.ForOneClient(w)
-	if err := d.permits(r); err != nil {
-		d.log.Debug("the dashboard refuses a request", zap.Error(err))
-		return enforce.Reject(w, r, err, d.routed)
+	if err := dash.permits(r); err != nil {
+		dash.log.Debug("the dashboard refuses a request", zap.Error(err))
+		return enforce.Reject(w, r, err, dash.routed)
 	}
 	if name, ok := needsSlash(r); ok {
 		w.Header().Set("Location", "./"+url.PathEscape(name)+"/")
@@ -93,8 +93,8 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhtt
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(d.open, cancel)() // live updates delay neither a stop nor a reload
-	d.served.ServeHTTP(w, r.WithContext(ctx))
+	defer context.AfterFunc(dash.open, cancel)() // live updates delay neither a stop nor a reload
+	dash.served.ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }
 
@@ -164,8 +164,8 @@ func parseDashboard(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //		writable
 //		allow <matcher>, as for match
 //	}
-func (db *Dashboard) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return db.Unmarshal(d, unnamedMatchers(d))
+func (dash *Dashboard) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return dash.Unmarshal(d, unnamedMatchers(d))
 }
 
 // Interface guards
@@ -178,14 +178,14 @@ var errStrangeHost = errors.New("rate_limit_dashboard: allow lets the request in
 	"write the host as the address of the site, or with the matchers of allow: host dashboard.lan")
 
 // permits returns an error if a request may not see the dashboard.
-func (d *Dashboard) permits(r *http.Request) error {
+func (dash *Dashboard) permits(r *http.Request) error {
 	if authenticatedUser(r) != "" {
 		return nil
 	}
 	matches := false
-	if len(d.allow) > 0 {
+	if len(dash.allow) > 0 {
 		var err error
-		if matches, err = d.allow.AnyMatchWithError(r); err != nil {
+		if matches, err = dash.allow.AnyMatchWithError(r); err != nil {
 			return err
 		}
 	}
@@ -194,7 +194,7 @@ func (d *Dashboard) permits(r *http.Request) error {
 		return caddyhttp.Error(http.StatusForbidden, errors.New("rate_limit_dashboard: the client may have written its address itself, so allow doesn't let it in: write "+enforce.StrictProxies))
 	case !matches:
 		return caddyhttp.Error(http.StatusForbidden, errors.New("rate_limit_dashboard: the request is of no authenticated user, and no matcher of allow matches"))
-	case !isOfThisMachine(r.Host) && !d.hosts.Match(r):
+	case !isOfThisMachine(r.Host) && !dash.hosts.Match(r):
 		return caddyhttp.Error(http.StatusMisdirectedRequest, errStrangeHost)
 	}
 	return nil

@@ -50,10 +50,10 @@ func FuzzRefusedPage(f *testing.F) {
 // seenBy is a matcher that notes the requests that it is asked about.
 type seenBy struct{ requests *[]string }
 
-func (m seenBy) MatchWithError(r *http.Request) (bool, error) {
+func (s seenBy) MatchWithError(r *http.Request) (bool, error) {
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	status, _ := repl.GetString("http.error.status_code")
-	*m.requests = append(*m.requests, status+" "+r.Method+" "+r.URL.Path+" "+repl.ReplaceAll("{http.request.uri.path}", ""))
+	*s.requests = append(*s.requests, status+" "+r.Method+" "+r.URL.Path+" "+repl.ReplaceAll("{http.request.uri.path}", ""))
 	return false, nil
 }
 

@@ -196,8 +196,8 @@ func (s *server) sendAll(request string) {
 // breaking is a reader that waits, and fails.
 type breaking func()
 
-func (f breaking) Read([]byte) (int, error) {
-	f()
+func (b breaking) Read([]byte) (int, error) {
+	b()
 	return 0, errors.New("no more")
 }
 

@@ -76,13 +76,13 @@ func figuresOptions() string {
 // expected counts what clients are answered with: the oracle.
 type expected struct{ letIn, refused, banned, wouldRefuse int64 }
 
-func (x *expected) send(s *server, n int, path string, fields ...string) {
+func (e *expected) send(s *server, n int, path string, fields ...string) {
 	for range n {
 		switch a := s.get(path, fields...); a.status {
 		case http.StatusOK:
-			x.letIn++
+			e.letIn++
 		case http.StatusTooManyRequests, http.StatusUnauthorized:
-			x.refused++
+			e.refused++
 		default:
 			s.t.Fatalf("%s is answered with %d", path, a.status)
 		}
@@ -90,14 +90,14 @@ func (x *expected) send(s *server, n int, path string, fields ...string) {
 }
 
 // ban sends requests of a banned client.
-func (x *expected) ban(s *server, n int, path string, fields ...string) {
-	before := x.refused
-	x.send(s, n, path, fields...)
-	x.banned += x.refused - before
+func (e *expected) ban(s *server, n int, path string, fields ...string) {
+	before := e.refused
+	e.send(s, n, path, fields...)
+	e.banned += e.refused - before
 }
 
-func (x expected) counts() operator.Counts {
-	return operator.Counts{Allowed: x.letIn, Refused: x.refused, Banned: x.banned, WouldRefuse: x.wouldRefuse}
+func (e expected) counts() operator.Counts {
+	return operator.Counts{Allowed: e.letIn, Refused: e.refused, Banned: e.banned, WouldRefuse: e.wouldRefuse}
 }
 
 // wantFigures compares what is counted since the start with what clients saw.

@@ -79,12 +79,12 @@ func startLasting(t *testing.T, global string) *lastingRequests {
 }
 
 // begin sends a request. The channel gets the answer.
-func (s *lastingRequests) begin(path string) chan answer {
+func (l *lastingRequests) begin(path string) chan answer {
 	got := make(chan answer, 1)
 	go func() {
-		a, err := s.try(http.MethodGet, path)
+		a, err := l.try(http.MethodGet, path)
 		if err != nil {
-			s.t.Errorf("%s: %v", path, err)
+			l.t.Errorf("%s: %v", path, err)
 		}
 		got <- a
 	}()
@@ -92,60 +92,60 @@ func (s *lastingRequests) begin(path string) chan answer {
 }
 
 // await waits until a goroutine of Caddy is in a function.
-func (s *lastingRequests) await(function string) {
-	s.t.Helper()
-	waitFor(s.t, function, func() bool { return s.isIn(function) })
+func (l *lastingRequests) await(function string) {
+	l.t.Helper()
+	waitFor(l.t, function, func() bool { return l.isIn(function) })
 }
 
 // isIn reports whether a goroutine of Caddy is in a function.
-func (s *lastingRequests) isIn(function string) bool {
-	a, err := s.askAdmin(http.MethodGet, "/debug/pprof/goroutine?debug=1")
+func (l *lastingRequests) isIn(function string) bool {
+	a, err := l.askAdmin(http.MethodGet, "/debug/pprof/goroutine?debug=1")
 	return err == nil && strings.Contains(a.body, function)
 }
 
 // stream opens a stream of events, which must end in good order.
-func (s *lastingRequests) stream(url string) {
-	s.t.Helper()
+func (l *lastingRequests) stream(url string) {
+	l.t.Helper()
 	r, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
-		s.t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	client := &http.Client{Transport: new(http.Transport)}
 	a, err := client.Do(r)
 	if err != nil || a.Header.Get("Content-Type") != "text/event-stream" {
-		s.t.Fatalf("%s: %v, %v", url, a, err)
+		l.t.Fatalf("%s: %v, %v", url, a, err)
 	}
-	s.streams.Go(func() {
+	l.streams.Go(func() {
 		defer a.Body.Close()
 		if _, err := io.Copy(io.Discard, a.Body); err != nil {
-			s.t.Errorf("%s: the stream breaks off: %v", url, err)
+			l.t.Errorf("%s: the stream breaks off: %v", url, err)
 		}
 	})
 }
 
 // wantStopped checks that a request waits no longer, and may come again.
-func (s *lastingRequests) wantStopped(name string, got chan answer) {
-	s.t.Helper()
+func (l *lastingRequests) wantStopped(name string, got chan answer) {
+	l.t.Helper()
 	if a := <-got; a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" {
-		s.t.Errorf("%s: got %d and Retry-After %q, want 503 and 1", name, a.status, a.header.Get("Retry-After"))
+		l.t.Errorf("%s: got %d and Retry-After %q, want 503 and 1", name, a.status, a.header.Get("Retry-After"))
 	}
 }
 
 // terminate sends SIGTERM and checks that everything ends but what is under way, whose client gets
 // its answer.
-func (s *lastingRequests) terminate() {
-	s.t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
+func (l *lastingRequests) terminate() {
+	l.t.Helper()
+	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		l.t.Fatal(err)
 	}
-	s.wantStopped("the request in the line", s.waits)
-	s.wantStopped("the delayed request", s.delayed)
-	s.release()
-	if a := <-s.holder; a.status != http.StatusOK {
-		s.t.Errorf("the request under way: got %d, want 200", a.status)
+	l.wantStopped("the request in the line", l.waits)
+	l.wantStopped("the delayed request", l.delayed)
+	l.release()
+	if a := <-l.holder; a.status != http.StatusOK {
+		l.t.Errorf("the request under way: got %d, want 200", a.status)
 	}
-	s.awaitEnd()
-	s.streams.Wait()
+	l.awaitEnd()
+	l.streams.Wait()
 }
 
 // An open dashboard page, a stream of events and waiting requests don't keep Caddy from stopping,

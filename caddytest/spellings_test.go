@@ -67,9 +67,9 @@ func spellingsOf(name, method string) (all []spelling) {
 }
 
 // spellings are all that are tried on a backend.
-func (b *upstream) spellings() []spelling {
+func (u *upstream) spellings() []spelling {
 	all := spellingsOf("login", "POST")
-	if b.files {
+	if u.files {
 		all = append(all, spellingsOf("signin.php", "POST")...)
 	}
 	for _, query := range querySpellings {

@@ -90,58 +90,58 @@ func goMux(t *testing.T) *upstream {
 }
 
 // askVersion finds out which version there is, if any.
-func (b *upstream) askVersion(dir string) {
-	if b.ask == nil || b.missing != "" {
+func (u *upstream) askVersion(dir string) {
+	if u.ask == nil || u.missing != "" {
 		return
 	}
-	cmd := exec.Command(b.ask[0], b.ask[1:]...)
+	cmd := exec.Command(u.ask[0], u.ask[1:]...)
 	cmd.Dir = dir
-	if b.name == "express" {
+	if u.name == "express" {
 		cmd.Dir = filepath.Join(dir, "express")
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		b.missing = fmt.Sprintf("%s: %v: %.200s", b.ask[0], err, out)
+		u.missing = fmt.Sprintf("%s: %v: %.200s", u.ask[0], err, out)
 		return
 	}
-	b.version, _, _ = strings.Cut(strings.TrimSpace(string(out)), "\n")
-	switch b.name {
+	u.version, _, _ = strings.Cut(strings.TrimSpace(string(out)), "\n")
+	switch u.name {
 	case "express":
-		b.version = regexp.MustCompile(`"express": "(.+)"`).FindStringSubmatch(b.read(filepath.Join(cmd.Dir, "package.json")))[1]
+		u.version = regexp.MustCompile(`"express": "(.+)"`).FindStringSubmatch(u.read(filepath.Join(cmd.Dir, "package.json")))[1]
 	case "tomcat":
-		b.version = tomcatVersion()
-		if b.version == "" {
-			b.missing = tomcatHome + " isn't there"
+		u.version = tomcatVersion()
+		if u.version == "" {
+			u.missing = tomcatHome + " isn't there"
 		}
 	}
-	b.version = b.version[strings.LastIndexAny(b.version, " /")+1:]
+	u.version = u.version[strings.LastIndexAny(u.version, " /")+1:]
 }
 
-func (b *upstream) read(path string) string {
+func (u *upstream) read(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		b.missing = err.Error()
+		u.missing = err.Error()
 	}
 	return string(text)
 }
 
 // start starts a process that is told its port by the environment or in its
 // arguments.
-func (b *upstream) start(t *testing.T, dir, program string, args ...string) {
+func (u *upstream) start(t *testing.T, dir, program string, args ...string) {
 	t.Helper()
-	if b.missing != "" {
+	if u.missing != "" {
 		return
 	}
 	port := freePort(t)
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "PORT", port)
 	}
-	b.run(t, dir, port, []string{"PORT=" + port}, program, args...)
-	b.route = "reverse_proxy 127.0.0.1:" + port + " {\ntransport http {\nkeepalive off\n}\n}"
+	u.run(t, dir, port, []string{"PORT=" + port}, program, args...)
+	u.route = "reverse_proxy 127.0.0.1:" + port + " {\ntransport http {\nkeepalive off\n}\n}"
 }
 
 // run starts a process that ends with the test, and waits for it to listen.
-func (b *upstream) run(t *testing.T, dir, port string, env []string, program string, args ...string) {
+func (u *upstream) run(t *testing.T, dir, port string, env []string, program string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(program, args...)
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -150,7 +150,7 @@ func (b *upstream) run(t *testing.T, dir, port string, env []string, program str
 	}
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), env...), log, log
 	if err := child.Start(cmd); err != nil {
-		b.missing = err.Error()
+		u.missing = err.Error()
 		return
 	}
 	ended := make(chan struct{})
@@ -158,11 +158,11 @@ func (b *upstream) run(t *testing.T, dir, port string, env []string, program str
 		child.Wait(cmd)
 		close(ended)
 	}()
-	t.Cleanup(func() { b.end(t, cmd.Process, ended, log) })
-	listening.Store(b, func() error {
+	t.Cleanup(func() { u.end(t, cmd.Process, ended, log) })
+	listening.Store(u, func() error {
 		select {
 		case <-ended:
-			return fmt.Errorf("%s has ended", b.name)
+			return fmt.Errorf("%s has ended", u.name)
 		default:
 		}
 		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
@@ -174,7 +174,7 @@ func (b *upstream) run(t *testing.T, dir, port string, env []string, program str
 }
 
 // end ends a process, which ends its own, and shows what it has said if the test failed.
-func (b *upstream) end(t *testing.T, process *os.Process, ended chan struct{}, log *os.File) {
+func (u *upstream) end(t *testing.T, process *os.Process, ended chan struct{}, log *os.File) {
 	process.Signal(syscall.SIGTERM)
 	select {
 	case <-ended:
@@ -184,7 +184,7 @@ func (b *upstream) end(t *testing.T, process *os.Process, ended chan struct{}, l
 	}
 	log.Close()
 	if said, _ := os.ReadFile(log.Name()); t.Failed() && len(said) > 0 {
-		t.Logf("%s says:\n%.4000s", b.name, said)
+		t.Logf("%s says:\n%.4000s", u.name, said)
 	}
 }
 
@@ -192,9 +192,9 @@ func (b *upstream) end(t *testing.T, process *os.Process, ended chan struct{}, l
 var listening sync.Map
 
 // await waits until the backend listens.
-func (b *upstream) await(t *testing.T) {
+func (u *upstream) await(t *testing.T) {
 	t.Helper()
-	ask, ok := listening.LoadAndDelete(b)
+	ask, ok := listening.LoadAndDelete(u)
 	if !ok {
 		return
 	}
@@ -230,9 +230,9 @@ func tomcatVersion() string {
 	return string(number[1])
 }
 
-func (b *upstream) startTomcat(t *testing.T, dir string) {
+func (u *upstream) startTomcat(t *testing.T, dir string) {
 	t.Helper()
-	if b.missing != "" {
+	if u.missing != "" {
 		return
 	}
 	base := filepath.Join(dir, "tomcat")
@@ -241,7 +241,7 @@ func (b *upstream) startTomcat(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	b.start(t, dir, "java", "-XX:TieredStopAtLevel=1", "-Dport=PORT", "-Dcatalina.home="+tomcatHome, "-Dcatalina.base="+base, "-Djava.io.tmpdir="+filepath.Join(base, "temp"),
+	u.start(t, dir, "java", "-XX:TieredStopAtLevel=1", "-Dport=PORT", "-Dcatalina.home="+tomcatHome, "-Dcatalina.base="+base, "-Djava.io.tmpdir="+filepath.Join(base, "temp"),
 		"-cp", tomcatHome+"/bin/bootstrap.jar:"+tomcatHome+"/bin/tomcat-juli.jar", "org.apache.catalina.startup.Bootstrap", "start")
 }
 

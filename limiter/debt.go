@@ -75,14 +75,14 @@ func (debts Debts) Settle(l *Limit, granted *Lease, now int64) (rest Debts, back
 }
 
 // Counts reports whether a charge may still count at now.
-func (charge Charge) Counts(l *Limit, now int64) bool {
-	return !l.CountsSlots() || charge.At >= l.Oldest(now)
+func (c Charge) Counts(l *Limit, now int64) bool {
+	return !l.CountsSlots() || c.At >= l.Oldest(now)
 }
 
 // NotLater returns a charge with a slot no later than that of now.
-func (charge Charge) NotLater(l *Limit, now int64) Charge {
+func (c Charge) NotLater(l *Limit, now int64) Charge {
 	if l.CountsSlots() {
-		charge.At = min(charge.At, l.Slot(now))
+		c.At = min(c.At, l.Slot(now))
 	}
-	return charge
+	return c
 }

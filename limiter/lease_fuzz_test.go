@@ -82,48 +82,48 @@ func checkLeases(t testing.TB, data []byte) {
 	}
 }
 
-func (r *leases) change(s *source) {
-	s.amount(&r.p)
-	l, err := r.limit.WithAmount(r.p.Amount, r.p.Burst)
+func (le *leases) change(s *source) {
+	s.amount(&le.p)
+	l, err := le.limit.WithAmount(le.p.Amount, le.p.Burst)
 	if err != nil {
-		r.Fatalf("WithAmount(%d, %d): %v", r.p.Amount, r.p.Burst, err)
+		le.Fatalf("WithAmount(%d, %d): %v", le.p.Amount, le.p.Burst, err)
 	}
-	r.limit = l
-	r.most.Amount = max(r.most.Amount, r.p.Amount)
-	r.most.Burst = max(r.most.Burst, capacityOf(r.p))
+	le.limit = l
+	le.most.Amount = max(le.most.Amount, le.p.Amount)
+	le.most.Burst = max(le.most.Burst, capacityOf(le.p))
 }
 
-func (r *leases) step(s *source, h *holder) {
+func (le *leases) step(s *source, h *holder) {
 	switch s.pick(8) {
 	case 0, 1:
-		r.spend(h, s.cost(r.limit.Capacity(), h.lease.Worth(&r.limit, r.now)))
+		le.spend(h, s.cost(le.limit.Capacity(), h.lease.Worth(&le.limit, le.now)))
 	case 2:
-		r.back(h)
+		le.back(h)
 	case 3:
-		r.mishap(s, h)
+		le.mishap(s, h)
 	case 4:
-		r.join(h)
+		le.join(h)
 	default:
-		r.claim(s, h)
+		le.claim(s, h)
 	}
 }
 
 // mishap does the same as an engine in rare cases.
-func (r *leases) mishap(s *source, h *holder) {
+func (le *leases) mishap(s *source, h *holder) {
 	switch n := len(h.back); {
-	case !r.mishaps:
-	case s.pick(4) == 0 && !r.prompt: // a crash
+	case !le.mishaps:
+	case s.pick(4) == 0 && !le.prompt: // a crash
 		*h = holder{}
 	case n > 0: // a returned lease got lost on its way
 		lease := h.back[n-1]
 		h.back = h.back[:n-1]
-		if back := h.lease.Join(&r.limit, lease); back.Units > 0 {
+		if back := h.lease.Join(&le.limit, lease); back.Units > 0 {
 			h.back = append(h.back, back)
 		}
 	default: // part of the lease is not needed
 		part := h.lease
 		part.Units, part.HeldPart = s.upTo(max(part.Units, 0)), 0
-		if r.p.Algorithm != limiter.TokenBucket {
+		if le.p.Algorithm != limiter.TokenBucket {
 			part.Spent = 0 // it stays with the rest
 		}
 		h.lease.Units -= part.Units
@@ -134,77 +134,77 @@ func (r *leases) mishap(s *source, h *holder) {
 }
 
 // take takes the lease out of a holder, for giving it back.
-func (r *leases) take(h *holder) limiter.Lease {
-	lease := h.lease.Take(&r.limit)
+func (le *leases) take(h *holder) limiter.Lease {
+	lease := h.lease.Take(&le.limit)
 	if h.lease.Holds() || h.lease.Used > lease.Used {
-		r.Fatalf("%+v: %+v is taken, and leaves %+v", r.p, lease, h.lease)
+		le.Fatalf("%+v: %+v is taken, and leaves %+v", le.p, lease, h.lease)
 	}
-	if r.plain {
+	if le.plain {
 		h.lease = limiter.Lease{}
 	}
 	return lease
 }
 
 // claim claims units, mostly with a returned lease.
-func (r *leases) claim(s *source, h *holder) {
-	least := s.cost(r.limit.Capacity(), freeAt(r.oracle, r.p, r.now))
-	c := limiter.Claim{Now: r.now, Min: least, Want: least}
+func (le *leases) claim(s *source, h *holder) {
+	least := s.cost(le.limit.Capacity(), freeAt(le.oracle, le.p, le.now))
+	c := limiter.Claim{Now: le.now, Min: least, Want: least}
 	switch s.pick(4) {
 	case 0:
 		c.Want += s.upTo(4 * least)
 	case 1:
 		c.Min = s.upTo(least)
 	}
-	c.Extra = s.upTo(r.limit.Capacity())
-	if r.ahead {
-		c.Ahead = s.upTo(r.limit.Slots())
-		c.Lasts = s.upTo(2 * r.limit.MaxLasts())
+	c.Extra = s.upTo(le.limit.Capacity())
+	if le.ahead {
+		c.Ahead = s.upTo(le.limit.Slots())
+		c.Lasts = s.upTo(2 * le.limit.MaxLasts())
 	}
 	if s.pick(4) == 0 {
 		c.Processes = s.upTo(40)
 	}
-	c.Spread = r.ahead && s.pick(2) == 0
-	if late := r.limit.MaxLate(); r.ahead && late > 0 && s.pick(2) == 0 { // few enough for it
+	c.Spread = le.ahead && s.pick(2) == 0
+	if late := le.limit.MaxLate(); le.ahead && late > 0 && s.pick(2) == 0 { // few enough for it
 		c.Want = min(c.Want, late)
 		c.Min, c.Extra = min(c.Min, c.Want), 1+s.upTo(late-1)
 	}
-	if r.tidy || s.pick(2) == 0 {
-		c.Return = r.take(h)
+	if le.tidy || s.pick(2) == 0 {
+		c.Return = le.take(h)
 	}
-	before := cloneState(r.state)
-	g := r.limit.Claim(&r.state, c)
-	r.checkGrant(before, c, g)
+	before := cloneState(le.state)
+	g := le.limit.Claim(&le.state, c)
+	le.checkGrant(before, c, g)
 	h.granted = append(h.granted, g.Lease)
-	if r.prompt || s.pick(3) != 0 {
-		r.join(h)
+	if le.prompt || s.pick(3) != 0 {
+		le.join(h)
 		if c.Min > 0 && g.Units >= c.Min {
-			r.spend(h, c.Min)
+			le.spend(h, c.Min)
 		}
 	}
 }
 
-func (r *leases) checkGrant(before limiter.State, c limiter.Claim, g limiter.Grant) {
-	r.Helper()
+func (le *leases) checkGrant(before limiter.State, c limiter.Claim, g limiter.Grant) {
+	le.Helper()
 	switch {
-	case g.Units < 0 || g.Units > r.limit.Capacity() || g.Units > max(c.Want, c.Min)+c.Extra:
-		r.Fatalf("%+v: claim %+v on %+v was granted %+v", r.p, c, before, g)
+	case g.Units < 0 || g.Units > le.limit.Capacity() || g.Units > max(c.Want, c.Min)+c.Extra:
+		le.Fatalf("%+v: claim %+v on %+v was granted %+v", le.p, c, before, g)
 	case g.Units > 0 && g.Units < c.Min:
-		r.Fatalf("%+v: claim %+v on %+v was granted less than the least: %+v", r.p, c, before, g)
+		le.Fatalf("%+v: claim %+v on %+v was granted less than the least: %+v", le.p, c, before, g)
 	case g.Units > g.Used:
-		r.Fatalf("%+v: claim %+v on %+v: more is granted than used: %+v", r.p, c, before, g)
+		le.Fatalf("%+v: claim %+v on %+v: more is granted than used: %+v", le.p, c, before, g)
 	case g.Refused(c):
 		again := c
 		again.Return = limiter.Lease{}
-		checkRetry(r, r.limit, cloneState(r.state), again, g)
+		checkRetry(le, le.limit, cloneState(le.state), again, g)
 	case g.Retry != 0:
-		r.Fatalf("%+v: claim %+v on %+v was not refused, and has a Retry: %+v", r.p, c, before, g)
+		le.Fatalf("%+v: claim %+v on %+v was not refused, and has a Retry: %+v", le.p, c, before, g)
 	}
 }
 
 // join joins the last grant, so that several are joined out of order.
-func (r *leases) join(h *holder) {
+func (le *leases) join(h *holder) {
 	if n := len(h.granted); n > 0 {
-		back := h.lease.Join(&r.limit, h.granted[n-1])
+		back := h.lease.Join(&le.limit, h.granted[n-1])
 		h.granted = h.granted[:n-1]
 		if back.Units > 0 {
 			h.back = append(h.back, back)
@@ -213,113 +213,113 @@ func (r *leases) join(h *holder) {
 }
 
 // back gives back the leases that a holder no longer holds, or all.
-func (r *leases) back(h *holder) {
-	back := append(h.back, r.take(h))
+func (le *leases) back(h *holder) {
+	back := append(h.back, le.take(h))
 	for _, ls := range back {
-		before := cloneState(r.state)
-		c := limiter.Claim{Now: r.now, Return: ls}
-		g := r.limit.Claim(&r.state, c)
-		r.checkGrant(before, c, g)
-		if r.plain {
+		before := cloneState(le.state)
+		c := limiter.Claim{Now: le.now, Return: ls}
+		g := le.limit.Claim(&le.state, c)
+		le.checkGrant(before, c, g)
+		if le.plain {
 			h.lease = g.Lease
 		}
 	}
 	h.back = nil
-	if r.prompt && r.inUse().Sign() == 0 {
+	if le.prompt && le.inUse().Sign() == 0 {
 		h.split = false
 	}
 }
 
-func (r *leases) spend(h *holder, cost int64) {
-	r.Helper()
+func (le *leases) spend(h *holder, cost int64) {
+	le.Helper()
 	before := h.lease
-	worth := before.Worth(&r.limit, r.now)
+	worth := before.Worth(&le.limit, le.now)
 	if worth < 0 || worth > max(before.Units, 0) {
-		r.Fatalf("%+v at %d: lease %+v is worth %d", r.p, r.now, before, worth)
+		le.Fatalf("%+v at %d: lease %+v is worth %d", le.p, le.now, before, worth)
 	}
-	if got := h.lease.Spend(&r.limit, r.now, cost); got != (cost <= max(worth, 0)) {
-		r.Fatalf("%+v at %d: lease %+v is worth %d, spending %d: %v", r.p, r.now, before, worth, cost, got)
+	if got := h.lease.Spend(&le.limit, le.now, cost); got != (cost <= max(worth, 0)) {
+		le.Fatalf("%+v at %d: lease %+v is worth %d, spending %d: %v", le.p, le.now, before, worth, cost, got)
 	} else if !got {
 		if h.lease != before {
-			r.Fatalf("%+v at %d: lease %+v is %+v after it was not spent", r.p, r.now, before, h.lease)
+			le.Fatalf("%+v at %d: lease %+v is %+v after it was not spent", le.p, le.now, before, h.lease)
 		}
 		return
 	}
-	if after := h.lease.Worth(&r.limit, r.now); after != worth-max(cost, 0) {
-		r.Fatalf("%+v at %d: lease %+v is worth %d, and %d after spending %d", r.p, r.now, before, worth, after, cost)
+	if after := h.lease.Worth(&le.limit, le.now); after != worth-max(cost, 0) {
+		le.Fatalf("%+v at %d: lease %+v is worth %d, and %d after spending %d", le.p, le.now, before, worth, after, cost)
 	}
-	if r.tidy && r.p.Algorithm != limiter.TokenBucket && !admits(r.oracle, r.p, r.now, cost) && cost > 0 {
-		r.Fatalf("%+v at %d: spent %d of %+v, and %v were spent before", r.p, r.now, cost, before, r.oracle.used(r.p, r.now))
+	if le.tidy && le.p.Algorithm != limiter.TokenBucket && !admits(le.oracle, le.p, le.now, cost) && cost > 0 {
+		le.Fatalf("%+v at %d: spent %d of %+v, and %v were spent before", le.p, le.now, cost, before, le.oracle.used(le.p, le.now))
 	}
-	r.oracle.charge(r.p, r.now, cost)
-	r.promise.admit(r.most, r.now, cost)
+	le.oracle.charge(le.p, le.now, cost)
+	le.promise.admit(le.most, le.now, cost)
 }
 
 // fits checks that all leases can be spent at once: together with the remembered spent units they
 // fit into the limit.
-func (r *leases) fits() {
-	r.Helper()
-	if r.changes {
+func (le *leases) fits() {
+	le.Helper()
+	if le.changes {
 		return
 	}
 	worth := new(big.Rat)
-	for _, h := range r.holders {
+	for _, h := range le.holders {
 		for _, ls := range append(append([]limiter.Lease{h.lease}, h.granted...), h.back...) {
-			w := ls.Worth(&r.limit, r.now)
+			w := ls.Worth(&le.limit, le.now)
 			worth.Add(worth, new(big.Rat).SetInt64(w))
 		}
 	}
-	spent := r.oracle.used(r.p, r.now)
-	if sum := new(big.Rat).Add(worth, spent); sum.Cmp(new(big.Rat).SetInt64(r.limit.Capacity())) > 0 {
-		r.Fatalf("%+v at %d: leases are worth %v, and %v are spent\n%+v\n%+v", r.p, r.now, worth, spent, r.holders, r.state)
+	spent := le.oracle.used(le.p, le.now)
+	if sum := new(big.Rat).Add(worth, spent); sum.Cmp(new(big.Rat).SetInt64(le.limit.Capacity())) > 0 {
+		le.Fatalf("%+v at %d: leases are worth %v, and %v are spent\n%+v\n%+v", le.p, le.now, worth, spent, le.holders, le.state)
 	}
-	if r.p.Algorithm == limiter.TokenBucket {
-		r.fitsBucket(spent)
+	if le.p.Algorithm == limiter.TokenBucket {
+		le.fitsBucket(spent)
 		return
 	}
 	for ahead := range int64(8) {
-		r.remembers(onClock(r.now, ahead*int64(r.p.Window)/7))
+		le.remembers(onClock(le.now, ahead*int64(le.p.Window)/7))
 	}
 }
 
 // remembers checks that the state remembers all spent units at a later time, and those that leases
 // are then worth.
-func (r *leases) remembers(at int64) {
-	r.Helper()
-	want := r.oracle.used(r.p, at)
-	for _, h := range r.holders {
+func (le *leases) remembers(at int64) {
+	le.Helper()
+	want := le.oracle.used(le.p, at)
+	for _, h := range le.holders {
 		for _, ls := range append(append([]limiter.Lease{h.lease}, h.granted...), h.back...) {
-			want.Add(want, new(big.Rat).SetInt64(ls.Worth(&r.limit, at)))
+			want.Add(want, new(big.Rat).SetInt64(ls.Worth(&le.limit, at)))
 		}
 	}
-	probe := cloneState(r.state)
-	g := r.limit.Claim(&probe, limiter.Claim{Now: at})
+	probe := cloneState(le.state)
+	g := le.limit.Claim(&probe, limiter.Claim{Now: at})
 	if want.Cmp(new(big.Rat).SetInt64(g.Used)) > 0 {
-		r.Fatalf("%+v at %d: as of %d %v are spent or can be, and only %d are in use\n%+v\n%+v", r.p, r.now, at, want, g.Used, r.holders, r.state)
+		le.Fatalf("%+v at %d: as of %d %v are spent or can be, and only %d are in use\n%+v\n%+v", le.p, le.now, at, want, g.Used, le.holders, le.state)
 	}
 }
 
 // fitsBucket checks that the bucket remembers all spent units and all units in leases, to the last
 // part.
-func (r *leases) fitsBucket(spent *big.Rat) {
-	r.Helper()
+func (le *leases) fitsBucket(spent *big.Rat) {
+	le.Helper()
 	held := new(big.Rat)
-	for _, h := range r.holders {
+	for _, h := range le.holders {
 		for _, ls := range append(append([]limiter.Lease{h.lease}, h.granted...), h.back...) {
-			held.Add(held, r.held(ls))
+			held.Add(held, le.held(ls))
 		}
 	}
-	if used := r.inUse(); used.Cmp(new(big.Rat).Add(held, spent)) < 0 {
-		r.Fatalf("%+v at %d: %v are held and %v are spent, and only %v in use\n%+v\n%+v", r.p, r.now, held, spent, used, r.holders, r.state)
+	if used := le.inUse(); used.Cmp(new(big.Rat).Add(held, spent)) < 0 {
+		le.Fatalf("%+v at %d: %v are held and %v are spent, and only %v in use\n%+v\n%+v", le.p, le.now, held, spent, used, le.holders, le.state)
 	}
 }
 
 // held returns the rest of a bucket's lease after its spent units have drained.
-func (r *leases) held(ls limiter.Lease) *big.Rat {
-	left := r.parts(ls.Units, ls.HeldPart)
-	drained := new(big.Rat).SetInt(new(big.Int).Sub(big.NewInt(r.now), big.NewInt(ls.At)))
-	drained.Mul(drained, big.NewRat(r.p.Amount, int64(r.p.Window)))
-	drained.Sub(drained, r.parts(ls.Spent, ls.SpentPart))
+func (le *leases) held(ls limiter.Lease) *big.Rat {
+	left := le.parts(ls.Units, ls.HeldPart)
+	drained := new(big.Rat).SetInt(new(big.Int).Sub(big.NewInt(le.now), big.NewInt(ls.At)))
+	drained.Mul(drained, big.NewRat(le.p.Amount, int64(le.p.Window)))
+	drained.Sub(drained, le.parts(ls.Spent, ls.SpentPart))
 	if drained.Sign() > 0 {
 		left.Sub(left, drained)
 	}
@@ -330,69 +330,69 @@ func (r *leases) held(ls limiter.Lease) *big.Rat {
 }
 
 // parts returns units, and parts of one.
-func (r *leases) parts(units, part int64) *big.Rat {
+func (le *leases) parts(units, part int64) *big.Rat {
 	sum := new(big.Rat).SetInt64(units)
-	return sum.Add(sum, big.NewRat(part, int64(r.p.Window)))
+	return sum.Add(sum, big.NewRat(part, int64(le.p.Window)))
 }
 
 // lostNothing gives back the leases of a single holder, and checks that only its spent units are
 // charged, to the last part of a unit, and none ahead if it gave back with every claim.
-func (r *leases) lostNothing(h *holder) {
-	r.Helper()
-	r.back(h)
-	if r.p.Algorithm == limiter.TokenBucket && (r.changes || h.split) {
+func (le *leases) lostNothing(h *holder) {
+	le.Helper()
+	le.back(h)
+	if le.p.Algorithm == limiter.TokenBucket && (le.changes || h.split) {
 		return // the oracle drains at another rate, or the split lease drained twice
 	}
-	for _, slot := range r.state.Slots {
-		if r.tidy && slot.Used > 0 && slot.Index > r.limit.Slot(r.now) {
-			r.Fatalf("%+v at %d: everything is given back, and %d are charged ahead: %+v", r.p, r.now, slot.Used, r.state)
+	for _, slot := range le.state.Slots {
+		if le.tidy && slot.Used > 0 && slot.Index > le.limit.Slot(le.now) {
+			le.Fatalf("%+v at %d: everything is given back, and %d are charged ahead: %+v", le.p, le.now, slot.Used, le.state)
 		}
 	}
 	// Units charged ahead count from the time of their return, or their slot's.
-	if got, want := r.inUse(), r.oracle.used(r.p, r.now); got.Cmp(want) < 0 || got.Cmp(want) > 0 && !r.ahead {
-		r.Fatalf("%+v at %d: everything is given back, and %v are in use, not %v: %+v", r.p, r.now, got, want, r.state)
+	if got, want := le.inUse(), le.oracle.used(le.p, le.now); got.Cmp(want) < 0 || got.Cmp(want) > 0 && !le.ahead {
+		le.Fatalf("%+v at %d: everything is given back, and %v are in use, not %v: %+v", le.p, le.now, got, want, le.state)
 	}
 }
 
 // inUse returns the units in use of the state.
-func (r *leases) inUse() *big.Rat {
-	probe := cloneState(r.state)
-	g := r.limit.Claim(&probe, limiter.Claim{Now: r.now})
-	used := r.parts(g.Used, g.Part)
-	if lead := g.At - r.now; r.p.Algorithm == limiter.TokenBucket && lead > 0 { // leases last that long
-		used.Add(used, new(big.Rat).Mul(big.NewRat(r.p.Amount, int64(r.p.Window)), new(big.Rat).SetInt64(lead)))
+func (le *leases) inUse() *big.Rat {
+	probe := cloneState(le.state)
+	g := le.limit.Claim(&probe, limiter.Claim{Now: le.now})
+	used := le.parts(g.Used, g.Part)
+	if lead := g.At - le.now; le.p.Algorithm == limiter.TokenBucket && lead > 0 { // leases last that long
+		used.Add(used, new(big.Rat).Mul(big.NewRat(le.p.Amount, int64(le.p.Window)), new(big.Rat).SetInt64(lead)))
 	}
 	return used
 }
 
 // quota checks the quota of a key with a single holder.
-func (r *leases) quota(h *holder) {
-	r.Helper()
-	q := h.lease.Quota(&r.limit, r.now)
-	left := freeAt(r.oracle, r.p, r.now)
-	reset := r.reset()
+func (le *leases) quota(h *holder) {
+	le.Helper()
+	q := h.lease.Quota(&le.limit, le.now)
+	left := freeAt(le.oracle, le.p, le.now)
+	reset := le.reset()
 	exact := q == limiter.Quota{Remaining: left, Reset: reset}
 	switch {
-	case r.p.Algorithm == limiter.TokenBucket && r.changes:
+	case le.p.Algorithm == limiter.TokenBucket && le.changes:
 		exact = true // the oracle drains at another rate
-	case r.p.Algorithm == limiter.TokenBucket && r.ahead:
+	case le.p.Algorithm == limiter.TokenBucket && le.ahead:
 		// A lease that lasts knows the usage at its end, and its spent units drain from then on.
-		lasts := new(big.Rat).Mul(big.NewRat(r.p.Amount, int64(r.p.Window)), new(big.Rat).SetInt64(r.limit.MaxLasts()))
+		lasts := new(big.Rat).Mul(big.NewRat(le.p.Amount, int64(le.p.Window)), new(big.Rat).SetInt64(le.limit.MaxLasts()))
 		most := ceil(lasts).Num().Int64() + left
 		exact = q.Remaining <= most && q.Remaining >= 0 && q.Reset >= reset
-	case r.p.Algorithm == limiter.Sliding:
+	case le.p.Algorithm == limiter.Sliding:
 		// It does not know which slots before the last were used.
-		exact = q.Remaining <= left && q.Remaining >= 0 && q.Reset >= reset && q.Reset <= max(reset, r.p.Window+time.Duration(slotWidth(r.p)))
+		exact = q.Remaining <= left && q.Remaining >= 0 && q.Reset >= reset && q.Reset <= max(reset, le.p.Window+time.Duration(slotWidth(le.p)))
 	}
 	if !exact {
-		r.Fatalf("%+v at %d: quota of %+v is %+v, want %d in %d", r.p, r.now, h.lease, q, left, reset)
+		le.Fatalf("%+v at %d: quota of %+v is %+v, want %d in %d", le.p, le.now, h.lease, q, left, reset)
 	}
 }
 
 // reset returns how long it takes until all spent units are forgotten.
-func (r *leases) reset() time.Duration {
-	if r.oracle.used(r.p, r.now).Sign() == 0 {
+func (le *leases) reset() time.Duration {
+	if le.oracle.used(le.p, le.now).Sign() == 0 {
 		return 0
 	}
-	return waitFor(r.oracle, r.p, r.now, capacityOf(r.p))
+	return waitFor(le.oracle, le.p, le.now, capacityOf(le.p))
 }

@@ -123,8 +123,8 @@ func (o *slidingOracle) ahead(p limiter.Params, now int64) bool {
 	return slices.ContainsFunc(o.log, func(c logged) bool { return c.isAhead(p, now) })
 }
 
-func (c logged) isAhead(p limiter.Params, now int64) bool {
-	return c.part > partOf(now, slotWidth(p))+slotCount(p)+3*slotCount(p)/4
+func (l logged) isAhead(p limiter.Params, now int64) bool {
+	return l.part > partOf(now, slotWidth(p))+slotCount(p)+3*slotCount(p)/4
 }
 
 func (o *slidingOracle) used(p limiter.Params, now int64) *big.Rat {

@@ -26,12 +26,12 @@ type Slot struct {
 }
 
 // State returns the state of a key, from its lease alone.
-func (known Lease) State(l *Limit) (s State) {
+func (ls Lease) State(l *Limit) (s State) {
 	switch {
 	case !l.CountsSlots():
-		s.Bucket = Bucket{At: known.At, Units: known.Used, Part: known.Part}
-	case known.Used > 0:
-		s.Slots = []Slot{{Index: known.At, Used: known.Used}}
+		s.Bucket = Bucket{At: ls.At, Units: ls.Used, Part: ls.Part}
+	case ls.Used > 0:
+		s.Slots = []Slot{{Index: ls.At, Used: ls.Used}}
 	}
 	return s
 }

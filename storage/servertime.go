@@ -47,11 +47,11 @@ type Told struct {
 // told already, or 0. asked is what the caller's clocks showed before it asked, and took is how
 // long the answer took. A time that is to be corrected was not told: the store keeps the
 // correction and tells the time again.
-func (k ServerTime) Tell(server, last int64, w Witness, asked Reading, took time.Duration) Told {
+func (s ServerTime) Tell(server, last int64, w Witness, asked Reading, took time.Duration) Told {
 	server, last = min(max(server, firstTime), lastTime), min(max(last, 0), lastTime)
-	told := Told{Time: k.at(server)}
+	told := Told{Time: s.at(server)}
 	now := told.Now
-	if earliest, ok := w.expects(k, asked); ok {
+	if earliest, ok := w.expects(s, asked); ok {
 		latest := earliest + int64(max(took, 0))
 		paused := asked.Steady-w.steady > int64(witnessFor) && WallConfirms(asked.Wall, server, earliest-now)
 		if !paused && (now < earliest-int64(ServerTrust) || now > latest+int64(ServerTrust)) {
@@ -75,18 +75,18 @@ func WallConfirms(wall, server, by int64) bool {
 }
 
 // at returns the time when the server's clock reads server.
-func (k ServerTime) at(server int64) Time {
-	k.Ahead, k.Since = min(max(k.Ahead, -lastTime), lastTime), min(max(k.Since, 0), lastTime)
-	healed := max(server-k.Since, 0) / Slew
-	ahead := k.Ahead - min(max(k.Ahead, -healed), healed)
+func (s ServerTime) at(server int64) Time {
+	s.Ahead, s.Since = min(max(s.Ahead, -lastTime), lastTime), min(max(s.Since, 0), lastTime)
+	healed := max(server-s.Since, 0) / Slew
+	ahead := s.Ahead - min(max(s.Ahead, -healed), healed)
 	now := min(max(server+ahead, firstTime), lastTime)
 	return Time{Now: now, Apart: server - now}
 }
 
 // Witness returns what a caller knows that was told the time. It knows nothing if the answer
 // took too long to say when that was.
-func (k ServerTime) Witness(told Time, asked Reading, took time.Duration) Witness {
-	return Witness{told: told, by: k, steady: asked.Steady, source: asked.Source, any: took <= ServerTrust/2}
+func (s ServerTime) Witness(told Time, asked Reading, took time.Duration) Witness {
+	return Witness{told: told, by: s, steady: asked.Steady, source: asked.Source, any: took <= ServerTrust/2}
 }
 
 // expects returns the earliest time that the store can tell a caller. It knows none if nobody

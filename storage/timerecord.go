@@ -37,16 +37,16 @@ type TimeRecord struct {
 // be kept even if the call changes nothing else. own is what the caller was told
 // last, or zero: it goes on by that where the record is of a clock that it can't
 // read.
-func (k TimeRecord) Tell(r Reading, own TimeRecord) (told TimeRecord, must bool) {
-	k.clamp()
+func (t TimeRecord) Tell(r Reading, own TimeRecord) (told TimeRecord, must bool) {
+	t.clamp()
 	r.Wall = min(max(r.Wall, firstTime), lastTime)
-	told, known := k.at(r)
+	told, known := t.at(r)
 	if !known {
-		told = k
+		told = t
 		if mine, ok := own.at(r); ok {
-			told.Now = max(k.Now, mine.Now+k.Shift-own.Shift)
+			told.Now = max(t.Now, mine.Now+t.Shift-own.Shift)
 		} else {
-			told.Now = max(k.Now, r.Wall)
+			told.Now = max(t.Now, r.Wall)
 		}
 		told.Steady, told.Source = r.Steady, r.Source
 		told.clamp()
@@ -57,81 +57,81 @@ func (k TimeRecord) Tell(r Reading, own TimeRecord) (told TimeRecord, must bool)
 
 // Lost reports whether a record says nothing of the time at a reading but that it
 // is not earlier.
-func (k TimeRecord) Lost(r Reading) bool {
-	_, known := k.at(r)
+func (t TimeRecord) Lost(r Reading) bool {
+	_, known := t.at(r)
 	return !known
 }
 
 // Due reports whether a record that was told is to be kept by a call that changes
 // something else.
-func (k TimeRecord) Due(told TimeRecord, r Reading) bool {
-	return !r.Shared || told.Now-k.Now >= int64(keepEvery)
+func (t TimeRecord) Due(told TimeRecord, r Reading) bool {
+	return !r.Shared || told.Now-t.Now >= int64(keepEvery)
 }
 
 // Measured returns a record that was told with the wall clock compared again, as it
 // is to be kept.
-func (k TimeRecord) Measured(r Reading) TimeRecord {
-	k.Apart = min(max(r.Wall, firstTime), lastTime) - k.Now
-	if max(k.Apart, -k.Apart) < int64(near) {
-		k.Apart = 0
+func (t TimeRecord) Measured(r Reading) TimeRecord {
+	t.Apart = min(max(r.Wall, firstTime), lastTime) - t.Now
+	if max(t.Apart, -t.Apart) < int64(near) {
+		t.Apart = 0
 	}
-	return k
+	return t
 }
 
 // NotBefore returns the record with a time that isn't before least, unless that is too
 // far from the wall clock to be true.
-func (k TimeRecord) NotBefore(least int64, r Reading) TimeRecord {
+func (t TimeRecord) NotBefore(least int64, r Reading) TimeRecord {
 	if least >= r.Wall-int64(Heals) && least <= r.Wall+int64(Heals) {
-		k.Now = max(k.Now, least)
+		t.Now = max(t.Now, least)
 	}
-	return k
+	return t
 }
 
 // at returns the record at a reading, if the two can be compared. A steady clock
 // never runs backwards, so a record of later on is damaged.
-func (k TimeRecord) at(r Reading) (is TimeRecord, known bool) {
-	if k.Now < firstTime || k.Source == (Source{}) || k.Source != r.Source || r.Steady < k.Steady {
-		return k, false
+func (t TimeRecord) at(r Reading) (is TimeRecord, known bool) {
+	if t.Now < firstTime || t.Source == (Source{}) || t.Source != r.Source || r.Steady < t.Steady {
+		return t, false
 	}
-	is = k
-	is.Time = k.After(r.Steady - k.Steady)
+	is = t
+	is.Time = t.After(r.Steady - t.Steady)
 	is.Steady = r.Steady
 	return is, true
 }
 
 // heed compares with the wall clock, and reports whether that makes a difference
 // for the calls to come. It sets the time if the two were apart for long enough.
-func (k *TimeRecord) heed(wall int64) bool {
-	apart := wall - k.Now
+func (t *TimeRecord) heed(wall int64) bool {
+	apart := wall - t.Now
 	patience := patienceAhead
 	if apart < 0 {
 		patience = patienceBehind
 	}
 	switch {
 	case max(apart, -apart) <= int64(Heals):
-		was := k.Astray
-		k.Astray = 0
+		was := t.Astray
+		t.Astray = 0
 		return was != 0
-	case k.Astray == 0:
-		k.Astray = k.Now
+	case t.Astray == 0:
+		t.Astray = t.Now
 		return true
-	case k.Now-k.Astray < int64(patience):
+	case t.Now-t.Astray < int64(patience):
 		return false
 	}
-	k.Now, k.Apart, k.Astray = wall, 0, 0
-	k.Shift += apart
+	t.Now, t.Apart, t.Astray = wall, 0, 0
+	t.Shift += apart
 	if apart < 0 {
-		k.Era++
+		t.Era++
 	}
 	return true
 }
 
 // clamp brings values from outside into range.
-func (k *TimeRecord) clamp() {
-	k.Now = min(max(k.Now, 0), lastTime)
-	k.Apart = min(max(k.Apart, -int64(Heals)), int64(Heals))
-	k.Shift = min(max(k.Shift, -lastTime), lastTime)
-	if k.Astray < 0 || k.Astray > k.Now {
-		k.Astray = 0
+func (t *TimeRecord) clamp() {
+	t.Now = min(max(t.Now, 0), lastTime)
+	t.Apart = min(max(t.Apart, -int64(Heals)), int64(Heals))
+	t.Shift = min(max(t.Shift, -lastTime), lastTime)
+	if t.Astray < 0 || t.Astray > t.Now {
+		t.Astray = 0
 	}
 }

@@ -45,30 +45,30 @@ func openWALIndex(path string) (*walIndex, error) {
 	return &walIndex{file, mem}, nil
 }
 
-func (x *walIndex) close() error {
-	if err := syscall.Munmap(x.mem); err != nil {
+func (w *walIndex) close() error {
+	if err := syscall.Munmap(w.mem); err != nil {
 		return err
 	}
-	return x.file.Close()
+	return w.file.Close()
 }
 
-func (x *walIndex) read(at int) uint32 {
-	return atomic.LoadUint32((*uint32)(unsafe.Pointer(&x.mem[at])))
+func (w *walIndex) read(at int) uint32 {
+	return atomic.LoadUint32((*uint32)(unsafe.Pointer(&w.mem[at])))
 }
 
 // mark implements decisions.mark: a checkpoint was running at the beginning or the
 // end, or began and ended meanwhile.
-func (x *walIndex) mark() func() bool {
-	done, running := x.state()
+func (w *walIndex) mark() func() bool {
+	done, running := w.state()
 	return func() bool {
-		now, still := x.state()
+		now, still := w.state()
 		return running || still || now != done
 	}
 }
 
 // state returns how many frames have been copied, and whether more are about to
 // be.
-func (x *walIndex) state() (done uint32, running bool) {
-	done = x.read(backfillAt)
-	return done, x.read(backfillAttempted) > done
+func (w *walIndex) state() (done uint32, running bool) {
+	done = w.read(backfillAt)
+	return done, w.read(backfillAttempted) > done
 }

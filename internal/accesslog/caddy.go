@@ -23,12 +23,12 @@ var timeKeys = []string{"ts", "time", "timestamp", "@timestamp"}
 // accessLogger is the prefix of Caddy's loggers of requests.
 const accessLogger = "http.log.access"
 
-func (p *caddyJSON) parse(line []byte, r *Record) error {
+func (c *caddyJSON) parse(line []byte, r *Record) error {
 	begin := bytes.IndexByte(line, '{')
 	if begin < 0 {
 		return errFormat
 	}
-	object, err := p.json.ParseBytes(line[begin:])
+	object, err := c.json.ParseBytes(line[begin:])
 	if err != nil {
 		return errFormat
 	}
@@ -43,8 +43,8 @@ func (p *caddyJSON) parse(line []byte, r *Record) error {
 		}
 		return errFormat
 	}
-	p.time(object, line[:begin], r)
-	r.Duration = p.duration(object.Get("duration"))
+	c.time(object, line[:begin], r)
+	r.Duration = c.duration(object.Get("duration"))
 	r.Status = object.GetInt("status")
 	r.Size, r.Read = object.GetInt64("size"), object.GetInt64("bytes_read")
 	set := &r.text
@@ -54,13 +54,13 @@ func (p *caddyJSON) parse(line []byte, r *Record) error {
 		set.set(&r.Refused.Limit, own.GetStringBytes("limit"))
 		set.set(&r.Refused.Outcome, own.GetStringBytes("outcome"))
 	}
-	p.request(request, r)
+	c.request(request, r)
 	set.done()
 	return r.complete()
 }
 
 // request reads the request's fields.
-func (p *caddyJSON) request(request *fastjson.Value, r *Record) {
+func (c *caddyJSON) request(request *fastjson.Value, r *Record) {
 	set := &r.text
 	set.set(&r.RemoteIP, request.GetStringBytes("remote_ip"))
 	set.set(&r.RemotePort, request.GetStringBytes("remote_port"))
@@ -85,11 +85,11 @@ func (p *caddyJSON) request(request *fastjson.Value, r *Record) {
 	headers.Visit(func(name []byte, value *fastjson.Value) {
 		values, err := value.Array()
 		if err != nil {
-			p.field(r, name, value)
+			c.field(r, name, value)
 			return
 		}
 		for _, v := range values {
-			p.field(r, name, v)
+			c.field(r, name, v)
 		}
 	})
 }
@@ -100,13 +100,13 @@ const maxFields = 64
 // redacted is Caddy's replacement for a hidden value.
 const redacted = "REDACTED"
 
-func (p *caddyJSON) field(r *Record, name []byte, value *fastjson.Value) {
+func (c *caddyJSON) field(r *Record, name []byte, value *fastjson.Value) {
 	text, err := value.StringBytes()
 	if err != nil || len(r.Header) == maxFields {
 		r.AllFields = false
 		return
 	}
-	canonical := p.canonical(name)
+	canonical := c.canonical(name)
 	if string(text) == redacted {
 		r.Hidden = append(r.Hidden, canonical)
 		return
@@ -118,22 +118,22 @@ func (p *caddyJSON) field(r *Record, name []byte, value *fastjson.Value) {
 // maxNames bounds how many names of header fields are cached.
 const maxNames = 1000
 
-func (p *caddyJSON) canonical(name []byte) string {
-	if known, ok := p.names[string(name)]; ok {
+func (c *caddyJSON) canonical(name []byte) string {
+	if known, ok := c.names[string(name)]; ok {
 		return known
 	}
 	canonical := textproto.CanonicalMIMEHeaderKey(string(name))
-	if p.names == nil {
-		p.names = make(map[string]string)
+	if c.names == nil {
+		c.names = make(map[string]string)
 	}
-	if len(p.names) < maxNames {
-		p.names[string(name)] = canonical
+	if len(c.names) < maxNames {
+		c.names[string(name)] = canonical
 	}
 	return canonical
 }
 
 // time reads the time of the line: from its JSON, or from the prefix as in the format console.
-func (p *caddyJSON) time(object *fastjson.Value, before []byte, r *Record) {
+func (c *caddyJSON) time(object *fastjson.Value, before []byte, r *Record) {
 	for _, key := range timeKeys {
 		value := object.Get(key)
 		if value == nil {
@@ -141,25 +141,25 @@ func (p *caddyJSON) time(object *fastjson.Value, before []byte, r *Record) {
 		}
 		text := value.GetStringBytes()
 		if value.Type() == fastjson.TypeNumber {
-			text = p.number(value)
+			text = c.number(value)
 		}
-		r.Logged, r.Rounded, _ = p.clock.parse(text)
+		r.Logged, r.Rounded, _ = c.clock.parse(text)
 		return
 	}
 	if first, _, found := bytes.Cut(before, []byte("\t")); found {
-		r.Logged, r.Rounded, _ = p.clock.parse(first)
+		r.Logged, r.Rounded, _ = c.clock.parse(first)
 	}
 }
 
 // number returns the text of a value, valid until the next call.
-func (p *caddyJSON) number(value *fastjson.Value) []byte {
-	p.room = value.MarshalTo(p.room[:0])
-	return p.room
+func (c *caddyJSON) number(value *fastjson.Value) []byte {
+	c.room = value.MarshalTo(c.room[:0])
+	return c.room
 }
 
 // duration reads the duration of a request. An integer that would be more than a day of seconds is
 // nanoseconds.
-func (p *caddyJSON) duration(value *fastjson.Value) int64 {
+func (c *caddyJSON) duration(value *fastjson.Value) int64 {
 	if value == nil {
 		return 0
 	}
@@ -167,7 +167,7 @@ func (p *caddyJSON) duration(value *fastjson.Value) int64 {
 		d, _ := time.ParseDuration(string(value.GetStringBytes()))
 		return min(max(int64(d), 0), maxDuration)
 	}
-	text := p.number(value)
+	text := c.number(value)
 	if !bytes.ContainsAny(text, ".eE") && len(text) > 5 {
 		d, _ := parseUnits(text, 1)
 		return d

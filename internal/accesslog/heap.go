@@ -6,8 +6,8 @@ type numbered struct {
 	number int64
 }
 
-func (r numbered) before(other numbered) bool {
-	return r.Arrived < other.Arrived || r.Arrived == other.Arrived && r.number < other.number
+func (n numbered) before(other numbered) bool {
+	return n.Arrived < other.Arrived || n.Arrived == other.Arrived && n.number < other.number
 }
 
 // recordHeap is a heap with the earliest arrival first.

@@ -17,8 +17,8 @@ type traefikJSON struct {
 // traefikField is the prefix of header fields in Traefik's logs.
 const traefikField = "request_"
 
-func (p *traefikJSON) parse(line []byte, r *Record) error {
-	object, err := p.json.ParseBytes(line)
+func (t *traefikJSON) parse(line []byte, r *Record) error {
+	object, err := t.json.ParseBytes(line)
 	if err != nil {
 		return errFormat
 	}
@@ -43,25 +43,25 @@ func (p *traefikJSON) parse(line []byte, r *Record) error {
 	r.Status = object.GetInt("DownstreamStatus")
 	r.Size, r.Read = object.GetInt64("DownstreamContentSize"), object.GetInt64("RequestContentSize")
 	r.Duration = min(max(object.GetInt64("Duration"), 0), maxDuration)
-	p.times(object, r)
-	p.fields(object, r)
+	t.times(object, r)
+	t.fields(object, r)
 	set.done()
 	return r.complete()
 }
 
 // times reads the request's arrival and the time of its line.
-func (p *traefikJSON) times(object *fastjson.Value, r *Record) {
+func (t *traefikJSON) times(object *fastjson.Value, r *Record) {
 	for _, key := range []string{"StartUTC", "StartLocal"} {
-		if at, _, ok := p.clock.parse(object.GetStringBytes(key)); ok {
+		if at, _, ok := t.clock.parse(object.GetStringBytes(key)); ok {
 			r.Arrived, r.Logged = at, at+r.Duration
 			return
 		}
 	}
-	r.Logged, r.Rounded, _ = p.clock.parse(object.GetStringBytes("time"))
+	r.Logged, r.Rounded, _ = t.clock.parse(object.GetStringBytes("time"))
 }
 
 // fields reads the header fields that Traefik logs.
-func (p *traefikJSON) fields(object *fastjson.Value, r *Record) {
+func (t *traefikJSON) fields(object *fastjson.Value, r *Record) {
 	all, err := object.Object()
 	if err != nil {
 		return
@@ -71,7 +71,7 @@ func (p *traefikJSON) fields(object *fastjson.Value, r *Record) {
 	}
 	all.Visit(func(key []byte, value *fastjson.Value) {
 		if name, ok := bytes.CutPrefix(key, []byte(traefikField)); ok {
-			p.names.field(r, name, value)
+			t.names.field(r, name, value)
 		}
 	})
 	r.AllFields = false

@@ -180,27 +180,27 @@ func (a *App) unmarshalAPIKeys(d *caddyfile.Dispenser) error {
 	return caddyconf.EachOption(d, a.APIKeys.unmarshalOption, "from")
 }
 
-func (k *APIKeys) unmarshalOption(d *caddyfile.Dispenser) error {
+func (a *APIKeys) unmarshalOption(d *caddyfile.Dispenser) error {
 	switch d.Val() {
 	case "from":
-		return k.unmarshalFrom(d)
+		return a.unmarshalFrom(d)
 	case "file":
-		return caddyconf.String(d, &k.File)
+		return caddyconf.String(d, &a.File)
 	case "store":
-		k.Store = true
+		a.Store = true
 		if d.NextArg() {
 			return d.Errf("api_keys: store takes no value, got %q", d.Val())
 		}
 		return nil
 	case "missing":
-		return k.unmarshalWithout(d, &k.Missing)
+		return a.unmarshalWithout(d, &a.Missing)
 	case "unknown":
-		return k.unmarshalWithout(d, &k.Unknown)
+		return a.unmarshalWithout(d, &a.Unknown)
 	}
 	return d.Errf("api_keys: unrecognized option %q: expected from, file, store, missing or unknown", d.Val())
 }
 
-func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
+func (a *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) == 0 {
 		return d.Err("api_keys: from: a value is missing: expected header <name>, bearer, query <name> or placeholder <value>")
@@ -220,21 +220,21 @@ func (k *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
 	if _, err := checked.compile(); err != nil {
 		return d.Errf("api_keys: from: %w", err)
 	}
-	k.From = append(k.From, s)
+	a.From = append(a.From, s)
 	return nil
 }
 
 // unmarshalWithout reads the action for a request without a known key.
-func (k *APIKeys) unmarshalWithout(d *caddyfile.Dispenser, field *string) error {
+func (a *APIKeys) unmarshalWithout(d *caddyfile.Dispenser, field *string) error {
 	option, args := d.Val(), d.RemainingArgs()
 	switch {
 	case len(args) == 1 && args[0] == enforce.KeyDeny:
 	case len(args) == 1 && args[0] == enforce.KeyDefault: // the tier of the other option
 	case len(args) == 2 && args[0] == enforce.KeyDefault:
-		if k.DefaultTier != "" && k.DefaultTier != args[1] {
-			return d.Errf("api_keys: %s: the default tier is %q already, got %q: there is one", option, k.DefaultTier, args[1])
+		if a.DefaultTier != "" && a.DefaultTier != args[1] {
+			return d.Errf("api_keys: %s: the default tier is %q already, got %q: there is one", option, a.DefaultTier, args[1])
 		}
-		k.DefaultTier = args[1]
+		a.DefaultTier = args[1]
 	default:
 		return d.Errf("api_keys: %s: must be deny or default <tier>, got %q", option, args)
 	}

@@ -39,25 +39,25 @@ type Dashboard struct {
 
 // Compile checks the configuration. It returns the matchers of allow, and the hosts in the matchers
 // of routes and of allow.
-func (d *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, hosts caddyhttp.MatchHost, err error) {
+func (dash *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, hosts caddyhttp.MatchHost, err error) {
 	survey := newSurvey(ctx, nil)
-	places := d.places(survey)
-	d.warnIfShut(places, ctx.Logger())
-	if err = d.checkAllow(survey, places); err != nil { // before matchers are loaded, which discards their raw JSON
+	places := dash.places(survey)
+	dash.warnIfShut(places, ctx.Logger())
+	if err = dash.checkAllow(survey, places); err != nil { // before matchers are loaded, which discards their raw JSON
 		return nil, nil, err
 	}
-	if hosts, err = d.namedHosts(ctx, survey, places); err != nil {
+	if hosts, err = dash.namedHosts(ctx, survey, places); err != nil {
 		return nil, nil, err
 	}
-	allow, err = d.loadAllow(ctx)
+	allow, err = dash.loadAllow(ctx)
 	return allow, hosts, err
 }
 
-func (d *Dashboard) loadAllow(ctx caddy.Context) (allow caddyhttp.MatcherSets, err error) {
-	if err := matcher.CheckSets(d.AllowRaw); err != nil {
+func (dash *Dashboard) loadAllow(ctx caddy.Context) (allow caddyhttp.MatcherSets, err error) {
+	if err := matcher.CheckSets(dash.AllowRaw); err != nil {
 		return nil, err
 	}
-	if allow, err = loadSets(ctx, d, "AllowRaw"); err != nil {
+	if allow, err = loadSets(ctx, dash, "AllowRaw"); err != nil {
 		return nil, err
 	}
 	matcher.ForAdmission(allow)
@@ -68,12 +68,12 @@ func (d *Dashboard) loadAllow(ctx caddy.Context) (allow caddyhttp.MatcherSets, e
 const userID = "http.auth.user.id"
 
 // warnIfShut warns if no request can ever be admitted.
-func (d *Dashboard) warnIfShut(places []*place, log *zap.Logger) {
+func (dash *Dashboard) warnIfShut(places []*place, log *zap.Logger) {
 	shut := func(p *place) bool {
-		return len(d.AllowRaw) == 0 && !p.before.Anything && !p.before.Has(userID)
+		return len(dash.AllowRaw) == 0 && !p.before.Anything && !p.before.Has(userID)
 	}
 	if slices.ContainsFunc(places, shut) {
-		Advice{Source: d.Source, Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
+		Advice{Source: dash.Source, Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
 			Fix: "basic_auth before it, for the same paths; or allow with a matcher"}.log(log)
 	}
 }
@@ -81,9 +81,9 @@ func (d *Dashboard) warnIfShut(places []*place, log *zap.Logger) {
 // The next functions check the requests that a dashboard admits without authentication.
 
 // places returns the dashboard's places in a config.
-func (d *Dashboard) places(survey *survey) (found []*place) {
+func (dash *Dashboard) places(survey *survey) (found []*place) {
 	for _, p := range survey.places {
-		if p.dashboard != nil && routes.SameJSON(p.dashboard, d) {
+		if p.dashboard != nil && routes.SameJSON(p.dashboard, dash) {
 			found = append(found, p)
 		}
 	}
@@ -92,8 +92,8 @@ func (d *Dashboard) places(survey *survey) (found []*place) {
 
 // checkAllow returns an error if a matcher of allow uses a header field that clients can send
 // themselves. A matcher of the sender's address in the same set makes the field safe.
-func (d *Dashboard) checkAllow(survey *survey, places []*place) error {
-	for _, set := range d.AllowRaw {
+func (dash *Dashboard) checkAllow(survey *survey, places []*place) error {
+	for _, set := range dash.AllowRaw {
 		if survey.readsBody(needsOfMatchers(nil, "allow", set)) {
 			return errors.New("a placeholder of the body is what the client sends: write allow client_ip 192.0.2.0/24, with the networks of the operators")
 		}
@@ -131,12 +131,12 @@ func isAnyValue(set caddy.ModuleMap, field string) bool {
 }
 
 // namedHosts returns the hosts in the matchers of the dashboard's servers and of allow.
-func (d *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*place) (caddyhttp.MatchHost, error) {
+func (dash *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*place) (caddyhttp.MatchHost, error) {
 	var names []string
 	for _, p := range places {
 		names = append(names, survey.hosts[p.server]...)
 	}
-	names = append(names, routes.Hosts(&caddyhttp.Route{MatcherSetsRaw: d.AllowRaw})...)
+	names = append(names, routes.Hosts(&caddyhttp.Route{MatcherSetsRaw: dash.AllowRaw})...)
 	for i := range names {
 		names[i] = strings.ToLower(names[i])
 	}
@@ -146,15 +146,15 @@ func (d *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*plac
 }
 
 // Unmarshal sets up the dashboard from Caddyfile tokens, with matchers that token reads.
-func (db *Dashboard) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
+func (dash *Dashboard) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
 	var mode string
 	for d.Next() {
-		db.Source = caddyconf.Source(d)
+		dash.Source = caddyconf.Source(d)
 		if d.NextArg() {
 			return d.Errf("rate_limit_dashboard: got %q: expected a matcher such as /limits/*, or none, and a block: write rate_limit_dashboard {, and %[1]s on a line of its own", d.Val())
 		}
 		for nesting := d.Nesting(); d.NextBlock(nesting); {
-			if err := db.unmarshalOption(d, token, &mode); err != nil {
+			if err := dash.unmarshalOption(d, token, &mode); err != nil {
 				return err
 			}
 		}
@@ -163,7 +163,7 @@ func (db *Dashboard) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error
 }
 
 // unmarshalOption reads one line or block. mode is the earlier line about changes.
-func (db *Dashboard) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken, mode *string) error {
+func (dash *Dashboard) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken, mode *string) error {
 	switch word := d.Val(); word {
 	case "read_only", "writable":
 		if d.NextArg() {
@@ -172,20 +172,20 @@ func (db *Dashboard) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken,
 		if *mode != "" {
 			return d.Errf("rate_limit_dashboard: got %s after %s: expected one of read_only and writable", word, *mode)
 		}
-		*mode, db.Writable = word, word == "writable"
+		*mode, dash.Writable = word, word == "writable"
 		return nil
 	case "allow":
-		return db.unmarshalAllow(d, token)
+		return dash.unmarshalAllow(d, token)
 	default:
 		return d.Errf("rate_limit_dashboard: unrecognized option %q: expected read_only, writable or allow", word)
 	}
 }
 
-func (db *Dashboard) unmarshalAllow(d *caddyfile.Dispenser, token MatcherToken) error {
+func (dash *Dashboard) unmarshalAllow(d *caddyfile.Dispenser, token MatcherToken) error {
 	set, err := requiredMatchers(d, token, "rate_limit_dashboard: allow", "allow client_ip 192.0.2.0/24")
 	if err != nil {
 		return err
 	}
-	db.AllowRaw = append(db.AllowRaw, set)
+	dash.AllowRaw = append(dash.AllowRaw, set)
 	return nil
 }

@@ -94,12 +94,12 @@ type surveyor struct {
 	anywhere      bool // in a named route, which may be invoked anywhere
 }
 
-func (l surveyor) routes(list []routes.Route) {
+func (s surveyor) routes(list []routes.Route) {
 	for i, r := range list {
-		in := l
+		in := s
 		if len(r.Hosts) > 0 {
 			in.site = strings.ToLower(strings.Join(slices.Sorted(slices.Values(r.Hosts)), " "))
-			l.survey.hosts[l.server] = append(l.survey.hosts[l.server], r.Hosts...)
+			s.survey.hosts[s.server] = append(s.survey.hosts[s.server], r.Hosts...)
 		}
 		for _, earlier := range list[:i] {
 			in.passed(earlier, earlier.Group != "" && earlier.Group == r.Group)
@@ -114,57 +114,57 @@ func (l surveyor) routes(list []routes.Route) {
 }
 
 // passed notes a route before the current one. Of routes that exclude each other only one runs.
-func (l *surveyor) passed(r routes.Route, excludes bool) {
-	if l.hidden == "" && !r.Matched {
-		l.hidden = r.Answers()
-		if l.hidden == "" && (excludes || r.Terminal) {
-			l.hidden = "a route without a matcher"
+func (s *surveyor) passed(r routes.Route, excludes bool) {
+	if s.hidden == "" && !r.Matched {
+		s.hidden = r.Answers()
+		if s.hidden == "" && (excludes || r.Terminal) {
+			s.hidden = "a route without a matcher"
 		}
 	}
 	if excludes || r.Terminal {
 		return
 	}
-	l.before = slices.Concat(l.before, r.Handlers)
+	s.before = slices.Concat(s.before, r.Handlers)
 	for _, n := range r.Handlers {
-		l.meets(n)
+		s.meets(n)
 	}
 }
 
-func (l *surveyor) meets(n routes.Node) {
-	if l.answering == "" {
-		l.answering = n.MayAnswer()
+func (s *surveyor) meets(n routes.Node) {
+	if s.answering == "" {
+		s.answering = n.MayAnswer()
 	}
 }
 
-func (l surveyor) handlers(handlers []routes.Node) {
+func (s surveyor) handlers(handlers []routes.Node) {
 	for i, n := range handlers {
-		in := l
-		in.after = slices.Concat(handlers[i+1:], l.after)
+		in := s
+		in.after = slices.Concat(handlers[i+1:], s.after)
 		in.handler(n)
-		l.before = slices.Concat(l.before, handlers[i:i+1])
-		l.meets(n)
-		if l.hidden == "" {
-			l.hidden = n.Answers()
+		s.before = slices.Concat(s.before, handlers[i:i+1])
+		s.meets(n)
+		if s.hidden == "" {
+			s.hidden = n.Answers()
 		}
 	}
 }
 
-func (l surveyor) handler(n routes.Node) {
-	l.note(n)
+func (s surveyor) handler(n routes.Node) {
+	s.note(n)
 	if isOurs(n) {
-		l.ours(n)
+		s.ours(n)
 		return
 	}
 	outer := n
 	outer.Lists = nil
-	l.before = slices.Concat(l.before, []routes.Node{outer})
+	s.before = slices.Concat(s.before, []routes.Node{outer})
 	for _, list := range n.Lists {
-		in := l
+		in := s
 		if list.ForErrors {
 			in.inErrors, in.hidden = true, ""
 		}
 		in.routes(list.Routes)
-		l.before = slices.Concat(l.before, routes.Handlers(list.Routes))
+		s.before = slices.Concat(s.before, routes.Handlers(list.Routes))
 	}
 }
 
@@ -172,20 +172,20 @@ func (l surveyor) handler(n routes.Node) {
 func isOurs(n routes.Node) bool { return n.Name == handlerName || n.Name == dashboardName }
 
 // note adds a handler's facts to the survey.
-func (l surveyor) note(n routes.Node) {
+func (s surveyor) note(n routes.Node) {
 	for _, provider := range n.Providers {
-		l.providers[provider] = true
+		s.providers[provider] = true
 	}
-	l.survey.foreign = l.survey.foreign || n.Foreign
-	l.survey.traces = l.survey.traces || n.Name == "tracing"
-	if n.Name == "map" && l.readsBody(needsOfMatchers(nil, n.Name, n.Fields)) {
+	s.survey.foreign = s.survey.foreign || n.Foreign
+	s.survey.traces = s.survey.traces || n.Name == "tracing"
+	if n.Name == "map" && s.readsBody(needsOfMatchers(nil, n.Name, n.Fields)) {
 		destinations, _ := n.Fields["destinations"].([]any)
 		for _, d := range destinations {
-			l.bodies[strings.Trim(fmt.Sprint(d), "{}")] = true
+			s.bodies[strings.Trim(fmt.Sprint(d), "{}")] = true
 		}
 	}
 	if !isOurs(n) {
-		l.texts(n.Name, n.Fields)
+		s.texts(n.Name, n.Fields)
 	}
 }
 
@@ -195,17 +195,17 @@ func (s *survey) readsBody(needs []need) bool {
 }
 
 // texts notes our placeholders in the config of another handler.
-func (l surveyor) texts(handler string, value any) {
+func (s surveyor) texts(handler string, value any) {
 	switch value := value.(type) {
 	case string:
 		for _, name := range placeholder.Names(value) {
 			if strings.HasPrefix(name, enforce.OurPlaceholders) {
-				l.mentions[name] = handler
+				s.mentions[name] = handler
 			}
 		}
 	case []any:
 		for _, element := range value {
-			l.texts(handler, element)
+			s.texts(handler, element)
 		}
 	case map[string]any:
 		if name, _ := value["handler"].(string); name == handlerName {
@@ -214,8 +214,8 @@ func (l surveyor) texts(handler string, value any) {
 			handler = name
 		}
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			l.texts(handler, key)
-			l.texts(handler, value[key])
+			s.texts(handler, key)
+			s.texts(handler, value[key])
 		}
 	}
 }
@@ -226,23 +226,23 @@ const (
 )
 
 // ours notes one of our handlers. Loading it reports errors in its JSON.
-func (l surveyor) ours(n routes.Node) {
+func (s surveyor) ours(n routes.Node) {
 	raw, err := json.Marshal(n.Fields)
 	if err != nil {
 		return
 	}
-	p := &place{server: l.server, before: routes.ProvidedBy(l.before), after: routes.ProvidedBy(l.after), hidden: l.hidden, inErrors: l.inErrors}
-	for _, later := range l.after {
+	p := &place{server: s.server, before: routes.ProvidedBy(s.before), after: routes.ProvidedBy(s.after), hidden: s.hidden, inErrors: s.inErrors}
+	for _, later := range s.after {
 		p.relayed = append(p.relayed, later.Relayed()...)
 	}
-	p.before.Anything = p.before.Anything || l.anywhere
-	if !l.inErrors && !l.anywhere && l.hidden == "" && !slices.ContainsFunc(l.after, func(n routes.Node) bool { return n.MayAnswer() != "" || n.Foreign }) {
-		p.leavings = l.answering
+	p.before.Anything = p.before.Anything || s.anywhere
+	if !s.inErrors && !s.anywhere && s.hidden == "" && !slices.ContainsFunc(s.after, func(n routes.Node) bool { return n.MayAnswer() != "" || n.Foreign }) {
+		p.leavings = s.answering
 	}
 	if n.Name == dashboardName {
 		p.dashboard = new(Dashboard)
 		if json.Unmarshal(raw, p.dashboard) == nil {
-			l.survey.places = append(l.survey.places, p)
+			s.survey.places = append(s.survey.places, p)
 		}
 		return
 	}
@@ -251,12 +251,12 @@ func (l surveyor) ours(n routes.Node) {
 		return
 	}
 	p.handler.Traps = slices.DeleteFunc(p.handler.Traps, func(t *Trap) bool { return t == nil })
-	l.survey.traps = l.survey.traps || len(p.handler.Traps) > 0
+	s.survey.traps = s.survey.traps || len(p.handler.Traps) > 0
 	p.zones, _ = p.handler.ordered()
 	for _, z := range p.zones {
-		l.survey.zones = append(l.survey.zones, sitedZone{z, len(l.survey.places), l.site})
+		s.survey.zones = append(s.survey.zones, sitedZone{z, len(s.survey.places), s.site})
 	}
-	l.survey.places = append(l.survey.places, p)
+	s.survey.places = append(s.survey.places, p)
 }
 
 // The next functions find ambiguous names: zones that share a count by accident, and placeholders

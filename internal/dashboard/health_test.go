@@ -17,9 +17,9 @@ type onNetwork struct {
 	network operator.Network
 }
 
-func (s onNetwork) Status(ctx context.Context) (operator.Status, error) {
-	status, err := s.Service.Status(ctx)
-	status.Stores = []operator.Store{{Kind: "redis", Processes: 1, Network: &s.network}}
+func (o onNetwork) Status(ctx context.Context) (operator.Status, error) {
+	status, err := o.Service.Status(ctx)
+	status.Stores = []operator.Store{{Kind: "redis", Processes: 1, Network: &o.network}}
 	return status, err
 }
 

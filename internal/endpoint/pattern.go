@@ -210,11 +210,11 @@ func (p *pattern) follow(s string, guess bool) (rest string, extended, ok bool) 
 
 // extends reports whether a name is the segment with an extension, or without the segment's own.
 // The last name of a path may have any extension.
-func (g *segment) extends(name string, last bool) bool {
-	if g.stem != "" && equalFolded(g.stem, name) {
+func (s *segment) extends(name string, last bool) bool {
+	if s.stem != "" && equalFolded(s.stem, name) {
 		return true
 	}
-	return len(name) > len(g.text) && name[len(g.text)] == '.' && hasFoldedPrefix(name, g.text) && (last || isFile(name))
+	return len(name) > len(s.text) && name[len(s.text)] == '.' && hasFoldedPrefix(name, s.text) && (last || isFile(name))
 }
 
 // globs reports whether a path from a position consists of the pieces with any text between them.

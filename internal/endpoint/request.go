@@ -33,15 +33,15 @@ type Readings struct {
 }
 
 // of returns the reading of a request: an existing one if its target is the same.
-func (m *Readings) of(r *Request) *reading {
-	for _, read := range m.recent {
+func (re *Readings) of(r *Request) *reading {
+	for _, read := range re.recent {
 		if read != nil && read.isOf(r) {
 			return read
 		}
 	}
-	m.turn = (m.turn + 1) % len(m.recent)
-	m.recent[m.turn] = newReading(r)
-	return m.recent[m.turn]
+	re.turn = (re.turn + 1) % len(re.recent)
+	re.recent[re.turn] = newReading(r)
+	return re.recent[re.turn]
 }
 
 // reading holds the possible readings of a request. A plain path or query is not read but compared

@@ -56,15 +56,15 @@ func (e *Evaluation) clientIP() string {
 }
 
 // network returns the network that identifies a client, or false if ip is not an address.
-func (a *Config) network(ip string) (netip.Prefix, bool) {
-	ipv4, ipv6 := a.Prefixes(0, 0)
+func (cfg *Config) network(ip string) (netip.Prefix, bool) {
+	ipv4, ipv6 := cfg.Prefixes(0, 0)
 	return identity.Prefix(ip, ipv4, ipv6)
 }
 
 // Prefixes returns how many bits of an address identify a client: the zone's setting, else the
 // app's, else the defaults.
-func (a *Config) Prefixes(ipv4, ipv6 int) (int, int) {
-	return cmp.Or(ipv4, a.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, a.IPv6Prefix, identity.DefaultIPv6Prefix)
+func (cfg *Config) Prefixes(ipv4, ipv6 int) (int, int) {
+	return cmp.Or(ipv4, cfg.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, cfg.IPv6Prefix, identity.DefaultIPv6Prefix)
 }
 
 // isClaimed reports whether the client may have chosen its address.
@@ -73,9 +73,9 @@ func (e *Evaluation) isClaimed() bool { return matcher.IsClaimed(e.Http) }
 const StrictProxies = "`trusted_proxies_strict` beside `trusted_proxies`, in `servers` of the global options"
 
 // noteClaim warns operators, once, that clients choose their addresses.
-func (a *Config) noteClaim() {
-	a.Claims.Do(func() {
-		a.Warn("a request has come through a trusted proxy with several addresses, of which Caddy takes the first: clients can write that themselves, and be whoever they like. Nobody is banned by such an address",
+func (cfg *Config) noteClaim() {
+	cfg.Claims.Do(func() {
+		cfg.Warn("a request has come through a trusted proxy with several addresses, of which Caddy takes the first: clients can write that themselves, and be whoever they like. Nobody is banned by such an address",
 			StrictProxies)
 	})
 }

@@ -26,23 +26,23 @@ type Announcer struct {
 const maxEvents = 64
 
 // announce passes an event on. It doesn't block.
-func (n *Announcer) announce(e notify.Event) {
-	for _, w := range n.Webhooks {
+func (a *Announcer) announce(e notify.Event) {
+	for _, w := range a.Webhooks {
 		w.Send(e)
 	}
-	if n.queue == nil || !n.events.ShouldEmit(eventName(e)) {
+	if a.queue == nil || !a.events.ShouldEmit(eventName(e)) {
 		return
 	}
 	select {
-	case n.queue <- e:
+	case a.queue <- e:
 	default:
 		meter.NotificationDropped()
 	}
 }
 
 // releaseWebhooks gives up the webhooks.
-func (n *Announcer) releaseWebhooks() (err error) {
-	for _, w := range n.Webhooks {
+func (a *Announcer) releaseWebhooks() (err error) {
+	for _, w := range a.Webhooks {
 		err = errors.Join(err, w.Release())
 	}
 	return err
@@ -52,15 +52,15 @@ func (n *Announcer) releaseWebhooks() (err error) {
 func eventName(e notify.Event) string { return "rate_limit_" + e.Kind }
 
 // begin runs the webhooks, and emits events until stop is called.
-func (n *Announcer) begin() {
-	for _, w := range n.Webhooks {
+func (a *Announcer) begin() {
+	for _, w := range a.Webhooks {
 		w.Run()
 	}
-	n.stop = untilStopped(func(stop <-chan struct{}) {
+	a.stop = untilStopped(func(stop <-chan struct{}) {
 		for {
 			select {
-			case e := <-n.queue:
-				n.events.Emit(n.ctx, eventName(e), map[string]any{
+			case e := <-a.queue:
+				a.events.Emit(a.ctx, eventName(e), map[string]any{
 					"text": e.Text, "zone": e.Zone, "reason": e.Reason, "client": e.Client, "address": e.Address, "count": e.Count,
 				})
 			case <-stop:

@@ -13,10 +13,10 @@ import (
 
 // Find returns the API key of a request, or "" if it has none. It returns a denial if an upstream
 // might find another key, or a key where Find sees none.
-func (k *APIKeys) Find(r *http.Request, repl *caddy.Replacer) (string, *Denial) {
+func (a *APIKeys) Find(r *http.Request, repl *caddy.Replacer) (string, *Denial) {
 	var s keySearch
-	for i := range k.From {
-		s.look(r, repl, &k.From[i])
+	for i := range a.From {
+		s.look(r, repl, &a.From[i])
 	}
 	return s.key, s.denied
 }

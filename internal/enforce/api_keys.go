@@ -15,8 +15,8 @@ import (
 
 // shared returns the API keys in the store. It returns nil if the configuration has none there, or
 // if the store has not been read yet.
-func (k *APIKeys) shared() *apikeys.Set {
-	if h := k.of.Instance.Load(); h != nil && k.Store {
+func (a *APIKeys) shared() *apikeys.Set {
+	if h := a.of.Instance.Load(); h != nil && a.Store {
 		return h.Shared.Keys.Load()
 	}
 	return nil
@@ -24,85 +24,85 @@ func (k *APIKeys) shared() *apikeys.Set {
 
 // find returns the client of a key in force, or nil. A key in the store is unknown if its tier
 // isn't in this configuration.
-func (k *APIKeys) find(ctx context.Context, key string, now time.Time) *apikeys.Client {
-	if client := k.Keys.Keys().Find(key, now); client != nil {
+func (a *APIKeys) find(ctx context.Context, key string, now time.Time) *apikeys.Client {
+	if client := a.Keys.Keys().Find(key, now); client != nil {
 		return client
 	}
-	if h := k.of.Instance.Load(); h != nil && k.Store {
+	if h := a.of.Instance.Load(); h != nil && a.Store {
 		h.AwaitStore(ctx)
 	}
-	client := k.shared().Find(key, now)
-	if client == nil || !k.of.hasTier(client.Tier) {
+	client := a.shared().Find(key, now)
+	if client == nil || !a.of.hasTier(client.Tier) {
 		return nil
 	}
 	return client
 }
 
 // TierOf returns the tier of a client's keys in force, or "" if it has none.
-func (k *APIKeys) TierOf(client string, now time.Time) string {
-	if k == nil {
+func (a *APIKeys) TierOf(client string, now time.Time) string {
+	if a == nil {
 		return ""
 	}
-	if tier := k.Keys.Keys().TierOf(client, now); tier != "" {
+	if tier := a.Keys.Keys().TierOf(client, now); tier != "" {
 		return tier
 	}
-	return k.shared().TierOf(client, now)
+	return a.shared().TierOf(client, now)
 }
 
 // denyUnknown returns the denial of a request with an unknown key. Until the keys in the store have
 // been read, any key may be one of them.
-func (k *APIKeys) denyUnknown() *Denial {
-	if k.Store && k.shared() == nil {
+func (a *APIKeys) denyUnknown() *Denial {
+	if a.Store && a.shared() == nil {
 		return keysAway
 	}
 	return unknownKey
 }
 
 // follow updates the metric of keys in force when the keys in the store change.
-func (k *APIKeys) follow(h *instance.Instance) {
-	if k != nil && k.Store {
-		h.Shared.Follow(k.of, k.Meter)
-		k.Meter()
+func (a *APIKeys) follow(h *instance.Instance) {
+	if a != nil && a.Store {
+		h.Shared.Follow(a.of, a.Meter)
+		a.Meter()
 	}
 }
 
 // Meter sets the metric of the number of keys in force.
-func (k *APIKeys) Meter() {
+func (a *APIKeys) Meter() {
 	now := time.Now()
-	counts := k.Keys.Keys().Tiers(now)
-	for tier, n := range k.shared().Tiers(now) {
-		if k.of.hasTier(tier) {
+	counts := a.Keys.Keys().Tiers(now)
+	for tier, n := range a.shared().Tiers(now) {
+		if a.of.hasTier(tier) {
 			counts[tier] += n
 		}
 	}
-	meter.SetAPIKeys(counts, k.of.Tiers)
+	meter.SetAPIKeys(counts, a.of.Tiers)
 }
 
 // Open reads the file of API keys, if there is one, for a config with the tiers.
-func (k *APIKeys) Open(path string, of *Config) (err error) {
-	k.of = of
-	k.Keys, err = apikeys.Open(path, of.Tiers, k.changed)
+func (a *APIKeys) Open(path string, of *Config) (err error) {
+	a.of = of
+	a.Keys, err = apikeys.Open(path, of.Tiers, a.changed)
 	return err
 }
 
 // count sets the metrics of the keys.
-func (k *APIKeys) count() {
-	if k == nil {
+func (a *APIKeys) count() {
+	if a == nil {
 		meter.SetAPIKeys(nil, nil)
 		return
 	}
-	if k.Keys.Keys() == nil && !k.Store {
-		k.of.Log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", k.Keys.Path()))
+	if a.Keys.Keys() == nil && !a.Store {
+		a.of.Log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", a.Keys.Path()))
 	}
-	k.Meter()
+	a.Meter()
 }
 
 // changed handles a new version of the file of keys.
-func (k *APIKeys) changed(set *apikeys.Set, err error) {
+func (a *APIKeys) changed(set *apikeys.Set, err error) {
 	if err != nil {
-		k.of.Log.Error("the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right", zap.Error(err))
+		a.of.Log.Error("the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right", zap.Error(err))
 		return
 	}
-	k.of.Log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
-	k.Meter()
+	a.of.Log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
+	a.Meter()
 }

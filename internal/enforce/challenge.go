@@ -95,11 +95,11 @@ func (h *Handler) sessionHelps(e *Evaluation, r *Refusal) bool {
 }
 
 // challenge answers a refused request with a challenge.
-func (x *ChallengeExchange) challenge(w http.ResponseWriter, p *Response) error {
-	x.W = w
-	p.setRefusal(x.W)
-	leaveBody(x.W, x.Http)
-	return x.show(http.StatusTooManyRequests, originalURI(x.Http), p.Refusal, nil)
+func (c *ChallengeExchange) challenge(w http.ResponseWriter, p *Response) error {
+	c.W = w
+	p.setRefusal(c.W)
+	leaveBody(c.W, c.Http)
+	return c.show(http.StatusTooManyRequests, originalURI(c.Http), p.Refusal, nil)
 }
 
 // originalURI returns the URI of a request before other handlers changed it.
@@ -145,31 +145,31 @@ const elsewhereMark = 'x'
 // another client with the same header fields: a session tells the two apart. Unverified clients
 // aren't looked up, because there can be any number of them. A matcher of a rule that fails refuses no
 // challenge: the requests that the session is for fail by it.
-func (x *ChallengeExchange) visit() (engine.Decision, bool) {
-	if stated, err := x.Evaluation.Statement(); err == nil && stated != nil && stated.Action == rules.Ban {
-		return engine.Decision{Reason: engine.Banned, Retry: x.Evaluation.BannedFor(stated)}, true
+func (c *ChallengeExchange) visit() (engine.Decision, bool) {
+	if stated, err := c.Evaluation.Statement(); err == nil && stated != nil && stated.Action == rules.Ban {
+		return engine.Decision{Reason: engine.Banned, Retry: c.Evaluation.BannedFor(stated)}, true
 	}
-	if x.Evaluation.Identify().Kind.Verified() {
-		return x.takeFor(x.Client.subject, x.Limits.Visits)
+	if c.Evaluation.Identify().Kind.Verified() {
+		return c.takeFor(c.Client.subject, c.Limits.Visits)
 	}
-	return x.take(x.Limits.Visits)
+	return c.take(c.Limits.Visits)
 }
 
 // take takes one unit from a limit of the client's network.
-func (x *ChallengeExchange) take(limit *engine.Limit) (engine.Decision, bool) {
-	return x.takeFor(nil, limit)
+func (c *ChallengeExchange) take(limit *engine.Limit) (engine.Decision, bool) {
+	return c.takeFor(nil, limit)
 }
 
 // takeFor takes one unit from a limit of the client's network, unless the subject is banned.
 // Requests that other sites cause the network's browsers to send are counted separately, so that
 // they don't use up the units that the browsers' users need.
-func (x *ChallengeExchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
-	key := x.Client.networkSubject.Key
-	if hintsOf(x.Http).Initiator.IsOther() {
+func (c *ChallengeExchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
+	key := c.Client.networkSubject.Key
+	if hintsOf(c.Http).Initiator.IsOther() {
 		key = append(slices.Clone(key), elsewhereMark)
 	}
 	debits := []engine.Debit{{Limit: limit, Key: key, Cost: 1}}
-	return x.App.decide(x.Http.Context(), subject, debits)
+	return c.App.decide(c.Http.Context(), subject, debits)
 }
 
 // sessionLimits bound the use of the path where clients earn sessions. They are counted like other

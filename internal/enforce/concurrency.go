@@ -210,10 +210,10 @@ func (e *Evaluation) refuseBusy(by *Concurrency) result {
 }
 
 // addPlaces adds the number of places left in each zone. It doesn't tell when places become free.
-func (p *Response) addPlaces(places []place) {
+func (r *Response) addPlaces(places []place) {
 	for i, at := range places {
 		if i == 0 || at.Concurrency != places[i-1].Concurrency {
-			p.add(LimitStatus{at.Policy, limiter.Quota{Remaining: min(at.left, at.Most), Reset: limiter.Never}, at.Most - min(at.left, at.Most)})
+			r.add(LimitStatus{at.Policy, limiter.Quota{Remaining: min(at.left, at.Most), Reset: limiter.Never}, at.Most - min(at.left, at.Most)})
 		}
 	}
 }

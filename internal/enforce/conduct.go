@@ -65,30 +65,30 @@ var unverifiedOffenses = OwnLimit("trapped", limiter.Params{Amount: 60, Window: 
 
 // reportOffense punishes the client of a request, whose record belongs to subject, if mayReport
 // allows it. It ignores offenses of a client that is already banned, and a nil subject.
-func (a *Config) reportOffense(e *Evaluation, subject *engine.Client, o reputation.Offense) {
+func (cfg *Config) reportOffense(e *Evaluation, subject *engine.Client, o reputation.Offense) {
 	if subject == nil || e.Dry {
 		return
 	}
 	record := e.Client.record()
-	if banned := record != nil && record.Banned(a.Use().Engine.Now()); !banned && a.mayReport(e) {
-		a.punish(subject, o)
+	if banned := record != nil && record.Banned(cfg.Use().Engine.Now()); !banned && cfg.mayReport(e) {
+		cfg.punish(subject, o)
 	}
 }
 
 // mayReport reports whether the client of a request may be punished for an offense other than going
 // over a limit. A client that already has a row needs no further one.
-func (a *Config) mayReport(e *Evaluation) bool {
+func (cfg *Config) mayReport(e *Evaluation) bool {
 	c := e.Client
 	if c.Kind.Verified() {
 		return true
 	}
-	if instance := a.Use(); instance != nil {
+	if instance := cfg.Use(); instance != nil {
 		if record := instance.Engine.CachedRecord(engine.Client{Key: c.subject.Key}); record != nil && record.Expires() > 0 {
 			return true
 		}
 	}
 	c.LocateFrom(e)
-	d, ok := a.decide(e.Http.Context(), nil, []engine.Debit{{Limit: unverifiedOffenses, Key: c.networkSubject.Key, Cost: 1}})
+	d, ok := cfg.decide(e.Http.Context(), nil, []engine.Debit{{Limit: unverifiedOffenses, Key: c.networkSubject.Key, Cost: 1}})
 	return ok && d.Allowed
 }
 
@@ -108,20 +108,20 @@ func (e *Evaluation) isForged() bool { return e.Client != nil && e.Identify().Fo
 // client too many. A client whose request needed the store is new to memory. A client whose request
 // was answered from memory was counted before, so warm and blocked requests cost nothing. The
 // exception is a request that the network's ceiling blocks: its client may be new.
-func (a *Config) notePressure(c *Client, d *engine.Decision, byNetwork bool) {
-	if c.Kind != identity.Fingerprint || c.Claimed || d.Waited == 0 && !byNetwork || a.Squeeze.For == 0 {
+func (cfg *Config) notePressure(c *Client, d *engine.Decision, byNetwork bool) {
+	if c.Kind != identity.Fingerprint || c.Claimed || d.Waited == 0 && !byNetwork || cfg.Squeeze.For == 0 {
 		return
 	}
-	h := a.Instance.Load()
-	if h == nil || d.Waited == 0 && !h.IsNew(c.networkSubject, c.Key, a.Crowded) {
+	h := cfg.Instance.Load()
+	if h == nil || d.Waited == 0 && !h.IsNew(c.networkSubject, c.Key, cfg.Crowded) {
 		return
 	}
-	if !h.Pressure.Seen(h.Lasting(), c.Network, c.browser(), a.Crowded) {
+	if !h.Pressure.Seen(h.Lasting(), c.Network, c.browser(), cfg.Crowded) {
 		return
 	}
 	h.Engine.Punish(&c.networkSubject, reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Crowded},
-		Ban:       a.Squeeze,
+		Ban:       cfg.Squeeze,
 	})
 }
 

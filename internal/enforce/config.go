@@ -72,7 +72,7 @@ func NewConfig(log *zap.Logger, warn func(problem, write string)) *Config {
 }
 
 // hasTier reports whether a tier exists.
-func (a *Config) hasTier(name string) bool { return slices.Contains(a.Tiers, name) }
+func (cfg *Config) hasTier(name string) bool { return slices.Contains(cfg.Tiers, name) }
 
 // Handler decides about the requests of one handler.
 type Handler struct {

@@ -68,9 +68,9 @@ func (e *Evaluation) askKey(app *Config) {
 
 // otherwise returns the tier of a client without a known key, or the reason for denying it, as an
 // option says.
-func (k *APIKeys) otherwise(option string, why *Denial) (tier string, denied *Denial) {
+func (a *APIKeys) otherwise(option string, why *Denial) (tier string, denied *Denial) {
 	if option == KeyDefault {
-		return k.DefaultTier, nil
+		return a.DefaultTier, nil
 	}
 	return "", why
 }
@@ -128,15 +128,15 @@ const serviceVar = "rate_limit.service"
 
 // ApplyServiceHeader notes the tier that a service header gives a request, and removes all such
 // headers from it. A header that is sent twice gives no tier.
-func (a *Config) ApplyServiceHeader(r *http.Request) {
-	for i := range a.Services {
-		s := &a.Services[i]
+func (cfg *Config) ApplyServiceHeader(r *http.Request) {
+	for i := range cfg.Services {
+		s := &cfg.Services[i]
 		if values := r.Header[s.Field]; len(values) == 1 && s.is(values[0]) {
 			caddyhttp.SetVar(r.Context(), serviceVar, s.Tier)
 		}
 	}
-	for i := range a.Services {
-		delete(r.Header, a.Services[i].Field)
+	for i := range cfg.Services {
+		delete(r.Header, cfg.Services[i].Field)
 	}
 }
 

@@ -22,13 +22,13 @@ import (
 
 // OpenOnceStarted schedules the opening of the store for when the whole configuration runs: from
 // then on it can't be rejected.
-func (a *Config) OpenOnceStarted(ctx caddy.Context) error {
+func (cfg *Config) OpenOnceStarted(ctx caddy.Context) error {
 	app, err := ctx.App("events")
 	if err != nil {
 		return fmt.Errorf("rate_limit: events: %w", err)
 	}
-	a.ctx, a.events, a.queue = ctx, app.(*caddyevents.App), make(chan notify.Event, maxEvents)
-	return a.events.On("started", startedHandler{a})
+	cfg.ctx, cfg.events, cfg.queue = ctx, app.(*caddyevents.App), make(chan notify.Event, maxEvents)
+	return cfg.events.On("started", startedHandler{cfg})
 }
 
 // startedHandler tells a config that it runs.
@@ -38,46 +38,46 @@ type startedHandler struct{ config *Config }
 func (s startedHandler) Handle(context.Context, caddy.Event) error { return s.config.Started() }
 
 // Started opens the store: the whole config runs, so it can't be rejected any more.
-func (a *Config) Started() error {
-	a.inheritLoad()
-	for _, z := range a.AllZones {
+func (cfg *Config) Started() error {
+	cfg.inheritLoad()
+	for _, z := range cfg.AllZones {
 		if c := z.Concurrency; c != nil {
 			c.Gate.Bound(c.Most)
 		}
 	}
-	if !a.Zones {
+	if !cfg.Zones {
 		return nil
 	}
-	h := a.open()
-	a.Settle()
+	h := cfg.open()
+	cfg.Settle()
 	if h == nil {
 		return nil
 	}
-	if err := h.Change(a.Settings, a.Store, a.Region); err != nil {
-		a.Log.Error("the rate limiter keeps its former options", zap.Error(err))
+	if err := h.Change(cfg.Settings, cfg.Store, cfg.Region); err != nil {
+		cfg.Log.Error("the rate limiter keeps its former options", zap.Error(err))
 	}
 	var keys *apikeys.File
-	if a.APIKeys != nil {
-		keys = a.APIKeys.Keys
+	if cfg.APIKeys != nil {
+		keys = cfg.APIKeys.Keys
 	}
 	h.Keys.Store(keys)
-	h.Rules.Store(a.Rules)
-	listener := a.announce
+	h.Rules.Store(cfg.Rules)
+	listener := cfg.announce
 	h.Listener.Store(&listener)
-	a.APIKeys.follow(h)
+	cfg.APIKeys.follow(h)
 	select {
 	case <-h.Engine.Ready():
 	case <-time.After(instance.ReadyTimeout):
 	}
-	h.Names.CheckSecret(a.Log)
-	h.WarnOfChangedLimits(a.kindsOfLimits(), a.Log)
-	a.noteReload(h)
+	h.Names.CheckSecret(cfg.Log)
+	h.WarnOfChangedLimits(cfg.kindsOfLimits(), cfg.Log)
+	cfg.noteReload(h)
 	return nil
 }
 
 // noteReload writes an audit entry when the configuration replaces another one. If that fails,
 // Caddy's own log still has the reload.
-func (a *Config) noteReload(h *instance.Instance) {
+func (cfg *Config) noteReload(h *instance.Instance) {
 	reload := h.Starts.Add(1) > 1
 	instance.Each(func(other *instance.Instance) { reload = reload || other != h })
 	if !reload {
@@ -86,33 +86,33 @@ func (a *Config) noteReload(h *instance.Instance) {
 	ctx, cancel := context.WithTimeout(context.Background(), instance.StatsTimeout)
 	defer cancel()
 	if err := h.Audit.Write(ctx, instance.AuditEntry{By: "config", Action: "reload"}); err != nil {
-		a.Log.Debug("the reload could not be noted in the audit", zap.Error(err))
+		cfg.Log.Debug("the reload could not be noted in the audit", zap.Error(err))
 	}
 }
 
 // Start begins to report API keys, and to watch the rules file if any handler uses it.
-func (a *Config) Start() {
-	a.APIKeys.count()
-	if a.Used {
-		a.WatchRules()
-		a.begin()
+func (cfg *Config) Start() {
+	cfg.APIKeys.count()
+	if cfg.Used {
+		cfg.WatchRules()
+		cfg.begin()
 	}
 }
 
 // Stop undoes Start.
-func (a *Config) Stop() {
-	if a.unwatch != nil {
-		a.unwatch()
+func (cfg *Config) Stop() {
+	if cfg.unwatch != nil {
+		cfg.unwatch()
 	}
-	if a.stop != nil {
-		a.stop()
+	if cfg.stop != nil {
+		cfg.stop()
 	}
 }
 
 // refusals returns the log of a zone's refusals.
-func (a *Config) refusals(zone string) *instance.RefusalLog {
-	if a.Zones {
-		if h := a.Use(); h != nil {
+func (cfg *Config) refusals(zone string) *instance.RefusalLog {
+	if cfg.Zones {
+		if h := cfg.Use(); h != nil {
 			return h.Log(zone)
 		}
 	}
@@ -120,43 +120,43 @@ func (a *Config) refusals(zone string) *instance.RefusalLog {
 }
 
 // opened runs before any request uses the instance.
-func (a *Config) opened(h *instance.Instance) {
-	if a.Settings.Address != "" {
-		a.Stated.Begin(&h.Shared)
+func (cfg *Config) opened(h *instance.Instance) {
+	if cfg.Settings.Address != "" {
+		cfg.Stated.Begin(&h.Shared)
 	}
 }
 
 // closing runs before the instance is given up. The instance is nil if it was never used.
-func (a *Config) closing(h *instance.Instance) {
-	a.Stated.End()
+func (cfg *Config) closing(h *instance.Instance) {
+	cfg.Stated.End()
 	if h != nil {
-		h.Shared.Follow(a, nil)
+		h.Shared.Follow(cfg, nil)
 	}
 }
 
 // Cleanup gives up the instance. The last configuration that does so closes it, which gives back
 // unspent units.
-func (a *Config) Cleanup() error {
-	if a.Running != nil {
-		defer a.Settle()
+func (cfg *Config) Cleanup() error {
+	if cfg.Running != nil {
+		defer cfg.Settle()
 	}
-	running.CompareAndSwap(a, nil)
-	a.Watchers.Close()
-	first, err := a.release()
+	running.CompareAndSwap(cfg, nil)
+	cfg.Watchers.Close()
+	first, err := cfg.release()
 	if first {
-		err = errors.Join(err, a.closeBlockLists(), a.releaseWebhooks(), a.Networks.Release())
+		err = errors.Join(err, cfg.closeBlockLists(), cfg.releaseWebhooks(), cfg.Networks.Release())
 	}
-	if first && a.Ledger != nil {
-		err = errors.Join(err, instance.CloseLedger(a.Settings))
+	if first && cfg.Ledger != nil {
+		err = errors.Join(err, instance.CloseLedger(cfg.Settings))
 	}
 	return err
 }
 
 // kindsOfLimits returns the kinds of limits of all handlers.
-func (a *Config) kindsOfLimits() map[instance.ZoneTier]instance.LimitKinds {
+func (cfg *Config) kindsOfLimits() map[instance.ZoneTier]instance.LimitKinds {
 	all := make(map[instance.ZoneTier]instance.LimitKinds)
-	for _, z := range a.AllZones {
-		for _, set := range z.SetsByTier(a.Tiers) {
+	for _, z := range cfg.AllZones {
+		for _, set := range z.SetsByTier(cfg.Tiers) {
 			z.addKinds(all, set)
 		}
 	}
@@ -179,8 +179,8 @@ func (z *Zone) addKinds(to map[instance.ZoneTier]instance.LimitKinds, set TierSe
 }
 
 // punish records an offense of a client.
-func (a *Config) punish(client *engine.Client, o reputation.Offense) {
-	if h := a.Use(); h != nil {
+func (cfg *Config) punish(client *engine.Client, o reputation.Offense) {
+	if h := cfg.Use(); h != nil {
 		h.Engine.Punish(client, o)
 	}
 }

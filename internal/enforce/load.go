@@ -107,13 +107,13 @@ func (b timedBody) Read(data []byte) (int, error) {
 var running atomic.Pointer[Config]
 
 // inheritLoad makes the config that now runs continue with the load that the one before has measured.
-func (a *Config) inheritLoad() {
-	before := running.Swap(a)
-	if before == nil || before == a {
+func (cfg *Config) inheritLoad() {
+	before := running.Swap(cfg)
+	if before == nil || before == cfg {
 		return
 	}
 	inherited := make(map[*Load]bool) // zones of one name share theirs
-	for _, z := range a.AllZones {
+	for _, z := range cfg.AllZones {
 		for _, old := range before.AllZones {
 			if z.Name != old.Name {
 				continue

@@ -29,25 +29,25 @@ func (e *Evaluation) mapNetworks() {
 }
 
 // where returns the look-up of a placeholder, or nil if it is another's.
-func (a *Config) where(name string) func(netip.Addr) string {
+func (cfg *Config) where(name string) func(netip.Addr) string {
 	switch name {
 	case ASNPlaceholder:
-		return a.Networks.ASN
+		return cfg.Networks.ASN
 	case CountryPlaceholder:
-		return a.Networks.Country
+		return cfg.Networks.Country
 	}
 	return nil
 }
 
 // KeyOf returns an address's key in a zone, if the address alone determines it: that of a zone `per
 // asn` or `per country`.
-func (a *Config) KeyOf(z *Zone, addr netip.Addr) (key string, ok bool) {
+func (cfg *Config) KeyOf(z *Zone, addr netip.Addr) (key string, ok bool) {
 	names := placeholder.Names(z.Key)
-	if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return a.where(name) == nil }) {
+	if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return cfg.where(name) == nil }) {
 		return "", false
 	}
 	repl := caddy.NewEmptyReplacer()
-	repl.Map(func(name string) (any, bool) { return a.where(name)(addr), true })
+	repl.Map(func(name string) (any, bool) { return cfg.where(name)(addr), true })
 	key = repl.ReplaceAll(z.Key, "")
 	return key, key != z.EmptyForm
 }

@@ -63,8 +63,8 @@ type ReferredRefusal struct {
 }
 
 // OpenReference returns the content of a reference, or an error if it wasn't made here.
-func (a *Config) OpenReference(text string) (ReferredRefusal, error) {
-	h := a.Use()
+func (cfg *Config) OpenReference(text string) (ReferredRefusal, error) {
+	h := cfg.Use()
 	if h == nil || h.Names.Sealer() == nil {
 		return ReferredRefusal{}, errors.New("reference: the secret can't be had at the moment")
 	}
@@ -86,7 +86,7 @@ func (a *Config) OpenReference(text string) (ReferredRefusal, error) {
 	opened := ReferredRefusal{Outcome: meter.Outcomes[reason], At: content.Time, Name: content.Name, recalled: recalled}
 	if reason == engine.Banned {
 		opened.Zone, opened.Limit = BanName, BanName
-	} else if p := a.limitByID(content.Scope); p != nil {
+	} else if p := cfg.limitByID(content.Scope); p != nil {
 		opened.Zone, opened.Limit, opened.Policy = p.Zone.Name, p.Name, p
 	}
 	return opened, nil
@@ -94,8 +94,8 @@ func (a *Config) OpenReference(text string) (ReferredRefusal, error) {
 
 // limitByID returns the limit whose ID has this lower half, or nil. Of several that count together,
 // such as those of tiers, it returns the first by name.
-func (a *Config) limitByID(id uint32) (found *Policy) {
-	for _, z := range a.AllZones {
+func (cfg *Config) limitByID(id uint32) (found *Policy) {
+	for _, z := range cfg.AllZones {
 		sets := z.Sets()
 		if z.Concurrency != nil {
 			sets = append(sets, &LimitSet{Policies: []*Policy{z.Concurrency.Policy}})

@@ -38,14 +38,14 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p *Response) er
 }
 
 // setRefusal sets the header fields of a refusal.
-func (p *Response) setRefusal(w http.ResponseWriter) {
+func (r *Response) setRefusal(w http.ResponseWriter) {
 	h := w.Header()
-	p.setFields(h)
-	p.Refusal.noStore[0] = httpfield.NoStore
-	h[httpfield.CacheControl] = p.Refusal.noStore[:]
+	r.setFields(h)
+	r.Refusal.noStore[0] = httpfield.NoStore
+	h[httpfield.CacheControl] = r.Refusal.noStore[:]
 	ForOneClient(w)
-	if p.Refusal.Retry != limiter.Never {
-		h[httpfield.RetryAfter] = p.Refusal.field[:]
+	if r.Refusal.Retry != limiter.Never {
+		h[httpfield.RetryAfter] = r.Refusal.field[:]
 	}
 }
 
@@ -96,8 +96,8 @@ func handsOver(w http.ResponseWriter, r *http.Request, err error, routed bool) b
 }
 
 // challenge returns the value of WWW-Authenticate.
-func (k *APIKeys) challenge() string {
-	if slices.ContainsFunc(k.From, func(s KeySource) bool { return s.Kind == FromBearer }) {
+func (a *APIKeys) challenge() string {
+	if slices.ContainsFunc(a.From, func(s KeySource) bool { return s.Kind == FromBearer }) {
 		return "Bearer"
 	}
 	return "ApiKey"

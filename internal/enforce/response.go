@@ -62,11 +62,11 @@ func (e *Evaluation) newRefusedResponse(d *engine.Decision) *Response {
 }
 
 // fill adds the remaining units of each debit's limit to an empty response.
-func (p *Response) fill(e *Evaluation) {
-	p.style, p.client, p.statuses = e.Handler.Style, e.Client, p.room[:0]
+func (r *Response) fill(e *Evaluation) {
+	r.style, r.client, r.statuses = e.Handler.Style, e.Client, r.room[:0]
 	for i := range e.Debits {
 		if e.Debits[i].Known && !e.isRedundant(i) {
-			p.add(newLimitStatus(e.Policies[i], &e.Debits[i]))
+			r.add(newLimitStatus(e.Policies[i], &e.Debits[i]))
 		}
 	}
 }
@@ -76,78 +76,78 @@ const ResponseVar = "rate_limit.response"
 
 // join makes p the response of the request. If an earlier handler made one, join adds p to that one
 // instead. It makes the values of the header fields, and returns the response.
-func (p *Response) join(e *Evaluation) *Response {
+func (r *Response) join(e *Evaluation) *Response {
 	before, _ := e.Vars[ResponseVar].(*Response)
 	if before == nil {
-		e.Vars[ResponseVar] = p
-		e.Repl.Map(p.placeholder)
-		p.makeFields(&e.texts)
-		return p
+		e.Vars[ResponseVar] = r
+		e.Repl.Map(r.placeholder)
+		r.makeFields(&e.texts)
+		return r
 	}
-	if p.Refusal != nil {
+	if r.Refusal != nil {
 		before.statuses = before.statuses[:0] // as in any refusal: only the limit that refuses
-		before.Refusal = p.Refusal
+		before.Refusal = r.Refusal
 	}
-	for _, s := range p.statuses {
+	for _, s := range r.statuses {
 		before.add(s)
 	}
 	before.makeFields(&e.texts)
 	return before
 }
 
-func (p *Response) add(s LimitStatus) {
-	p.statuses = append(p.statuses, s)
-	for i := len(p.statuses) - 1; i > 0 && s.isTighter(p.statuses[i-1]); i-- {
-		p.statuses[i-1], p.statuses[i] = s, p.statuses[i-1]
+func (r *Response) add(s LimitStatus) {
+	r.statuses = append(r.statuses, s)
+	for i := len(r.statuses) - 1; i > 0 && s.isTighter(r.statuses[i-1]); i-- {
+		r.statuses[i-1], r.statuses[i] = s, r.statuses[i-1]
 	}
 }
 
 // correct sets the remaining units of a limit once it is known that the request counts. It doesn't
 // change fields that are already written.
-func (p *Response) correct(policy *Policy, left limiter.Quota) {
-	if p.wrote {
+func (r *Response) correct(policy *Policy, left limiter.Quota) {
+	if r.wrote {
 		return
 	}
-	i := slices.IndexFunc(p.statuses, func(s LimitStatus) bool { return s.Policy == policy })
+	i := slices.IndexFunc(r.statuses, func(s LimitStatus) bool { return s.Policy == policy })
 	if i < 0 {
 		return
 	}
-	s := p.statuses[i]
+	s := r.statuses[i]
 	s.used += s.Remaining - left.Remaining
 	s.Quota = left
-	p.statuses = slices.Delete(p.statuses, i, i+1)
-	p.add(s)
-	p.makeFields(new(Texts))
-	p.setFields(p.out.Header())
+	r.statuses = slices.Delete(r.statuses, i, i+1)
+	r.add(s)
+	r.makeFields(new(Texts))
+	r.setFields(r.out.Header())
 }
 
 // makeFields makes the values of the header fields.
-func (p *Response) makeFields(texts *Texts) {
-	if p.Refusal != nil {
-		p.Refusal.makeField(texts)
+func (r *Response) makeFields(texts *Texts) {
+	if r.Refusal != nil {
+		r.Refusal.makeField(texts)
 	}
-	if len(p.statuses) == 0 {
+	if len(r.statuses) == 0 {
 		return
 	}
-	if p.style.Draft {
-		p.policies[0], p.limits[0] = p.policyField(), p.limitField(texts)
+	if r.style.Draft {
+		r.policies[0], r.limits[0] = r.policyField(), r.limitField(texts)
 	}
-	if p.style.Legacy {
-		p.legacy = p.legacyFields()
+	if r.style.Legacy {
+		r.legacy = r.legacyFields()
 	}
 }
 
 // setFields sets the header fields. It may be called several times: a later call discards other
 // handlers' additions to the fields.
-func (p *Response) setFields(h http.Header) {
-	if len(p.statuses) == 0 {
+func (r *Response) setFields(h http.Header) {
+	if len(r.statuses) == 0 {
 		return
 	}
-	if p.style.Draft && !(is(h[httpfield.Policy], &p.policies) && is(h[httpfield.Limit], &p.limits)) {
-		h[httpfield.Policy], h[httpfield.Limit] = p.policies[:], p.limits[:]
+	if r.style.Draft && !(is(h[httpfield.Policy], &r.policies) && is(h[httpfield.Limit], &r.limits)) {
+		h[httpfield.Policy], h[httpfield.Limit] = r.policies[:], r.limits[:]
 	}
-	if p.style.Legacy {
-		p.legacy.set(h)
+	if r.style.Legacy {
+		r.legacy.set(h)
 	}
 }
 
@@ -156,9 +156,9 @@ func (p *Response) setFields(h http.Header) {
 func is(values []string, of *[1]string) bool { return len(values) == 1 && &values[0] == &of[0] }
 
 // policyField returns the value of RateLimit-Policy, with the items of each zone once.
-func (p *Response) policyField() (value string) {
-	for i, s := range p.statuses {
-		if slices.ContainsFunc(p.statuses[:i], s.isOfSet) {
+func (r *Response) policyField() (value string) {
+	for i, s := range r.statuses {
+		if slices.ContainsFunc(r.statuses[:i], s.isOfSet) {
 			continue
 		}
 		if i > 0 {
@@ -170,10 +170,10 @@ func (p *Response) policyField() (value string) {
 }
 
 // limitField returns the value of RateLimit.
-func (p *Response) limitField(texts *Texts) string {
+func (r *Response) limitField(texts *Texts) string {
 	var room [128]byte
 	b := room[:0]
-	for i, s := range p.statuses {
+	for i, s := range r.statuses {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
@@ -181,27 +181,27 @@ func (p *Response) limitField(texts *Texts) string {
 		b = strconv.AppendInt(b, s.Remaining, 10)
 		if s.Reset != limiter.Never {
 			b = append(b, ";t="...)
-			b = strconv.AppendInt(b, s.Effective(p.Refusal != nil), 10)
+			b = strconv.AppendInt(b, s.Effective(r.Refusal != nil), 10)
 		}
 	}
 	return texts.Of(b)
 }
 
 // restore sets our header fields again, just before the header is written.
-func (p *Response) restore(status int, w http.ResponseWriter) {
-	if p.wrote {
+func (r *Response) restore(status int, w http.ResponseWriter) {
+	if r.wrote {
 		return
 	}
-	p.wrote = isFinal(status)
+	r.wrote = isFinal(status)
 	switch h := w.Header(); {
-	case p.Refusal != nil:
-		p.setRefusal(w)
-	case p.forOneClient:
+	case r.Refusal != nil:
+		r.setRefusal(w)
+	case r.forOneClient:
 		httpfield.NeverStore(h)
 	default:
-		p.setFields(h)
-		if p.wrote && p.renews && !beneathDeferred(w, p.client) {
-			p.renew(h)
+		r.setFields(h)
+		if r.wrote && r.renews && !beneathDeferred(w, r.client) {
+			r.renew(h)
 		}
 	}
 }
@@ -222,22 +222,22 @@ var ExceededPlaceholders = map[string]func(*Refusal) any{
 }
 
 // placeholder resolves `http.rate_limit.*`.
-func (p *Response) placeholder(key string) (any, bool) {
+func (r *Response) placeholder(key string) (any, bool) {
 	name, ours := strings.CutPrefix(key, "http.rate_limit.")
 	if !ours {
 		return nil, false
 	}
-	if value := ExceededPlaceholders[name]; value != nil && p.Refusal != nil {
-		return value(p.Refusal), true
+	if value := ExceededPlaceholders[name]; value != nil && r.Refusal != nil {
+		return value(r.Refusal), true
 	}
-	if strings.HasPrefix(name, "client") && p.client != nil {
-		return p.client.placeholder(key)
+	if strings.HasPrefix(name, "client") && r.client != nil {
+		return r.client.placeholder(key)
 	}
 	zone, ok := strings.CutSuffix(name, ".remaining")
 	if !ok {
 		return nil, false
 	}
-	for _, s := range p.statuses { // the one closest to exhaustion comes first
+	for _, s := range r.statuses { // the one closest to exhaustion comes first
 		if s.Policy.Zone.Name == zone {
 			return s.Remaining, true
 		}
@@ -248,11 +248,11 @@ func (p *Response) placeholder(key string) (any, bool) {
 var _ caddy.ReplacerFunc = (*Response)(nil).placeholder
 
 // renew renews the client's session with an answer, unless shared caches may store the answer.
-func (p *Response) renew(h http.Header) {
+func (r *Response) renew(h http.Header) {
 	if httpfield.IsShareable(h, time.Now()) {
 		return
 	}
-	if cookie := p.client.renewal(); cookie != "" {
+	if cookie := r.client.renewal(); cookie != "" {
 		httpfield.ForbidSharing(h)
 		h.Add("Set-Cookie", cookie)
 		meter.SessionRenewed()
@@ -281,22 +281,22 @@ type legacyFields struct {
 	quotaUsed, quotaLimit, quotaReset [1]string
 }
 
-func (p *Response) legacyFields() *legacyFields {
-	s := p.statuses[0]
+func (r *Response) legacyFields() *legacyFields {
+	s := r.statuses[0]
 	f := &legacyFields{
 		limit:     [1]string{s.Policy.Legacy},
 		remaining: [1]string{strconv.FormatInt(s.Remaining, 10)},
-		reset:     [1]string{strconv.FormatInt(s.Effective(p.Refusal != nil), 10)},
+		reset:     [1]string{strconv.FormatInt(s.Effective(r.Refusal != nil), 10)},
 	}
-	i := slices.IndexFunc(p.statuses, func(s LimitStatus) bool { return s.Policy.Quota })
+	i := slices.IndexFunc(r.statuses, func(s LimitStatus) bool { return s.Policy.Quota })
 	if i < 0 {
 		return f
 	}
-	s = p.statuses[i]
+	s = r.statuses[i]
 	f.hasQuota = true
 	f.quotaUsed[0] = strconv.FormatInt(s.used, 10)
 	f.quotaLimit[0] = s.Policy.Legacy
-	f.quotaReset[0] = strconv.FormatInt(s.Effective(p.Refusal != nil), 10)
+	f.quotaReset[0] = strconv.FormatInt(s.Effective(r.Refusal != nil), 10)
 	return f
 }
 

@@ -40,11 +40,11 @@ func (e *Evaluation) Statement() (*rules.Statement, error) {
 
 // awaitStatements waits until the rules in a shared store have been read, as requests wait for the
 // store after a start. If all rules are in the file, it costs a comparison.
-func (a *Config) awaitStatements(ctx context.Context) {
-	if !a.SharesStatements() {
+func (cfg *Config) awaitStatements(ctx context.Context) {
+	if !cfg.SharesStatements() {
 		return
 	}
-	if h := a.Use(); h != nil {
+	if h := cfg.Use(); h != nil {
 		h.AwaitStore(ctx)
 	}
 }
@@ -194,7 +194,7 @@ func (e *Evaluation) BannedFor(ban *rules.Statement) time.Duration {
 }
 
 // SharesStatements reports whether rules are kept in the store, for all machines.
-func (a *Config) SharesStatements() bool { return a.Settings.Address != "" }
+func (cfg *Config) SharesStatements() bool { return cfg.Settings.Address != "" }
 
 // Statements are the operator's bans and allowances: those of the file, and those in a shared
 // store.

@@ -93,9 +93,9 @@ func (p *pending) listen() {
 }
 
 // noteSilence warns once of an answer that lacks what it should say of the use.
-func (a *Config) noteSilence(rule *SettleRule) {
+func (cfg *Config) noteSilence(rule *SettleRule) {
 	rule.silence.Do(func() {
-		a.Warn(fmt.Sprintf("settle: an answer had no whole number in %s, so that its cost stayed charged", rule.From),
+		cfg.Warn(fmt.Sprintf("settle: an answer had no whole number in %s, so that its cost stayed charged", rule.From),
 			"the field that the upstream sends, and let no handler behind rate_limit remove it")
 	})
 }

@@ -99,7 +99,7 @@ func (v *ShadowVerdicts) note(app *Config, policies []*Policy, debits []engine.D
 }
 
 // countShadow counts a decision of a shadow limit, in metrics and for the history.
-func (a *Config) countShadow(policies []*Policy, debits []engine.Debit, d engine.Decision) {
+func (cfg *Config) countShadow(policies []*Policy, debits []engine.Debit, d engine.Decision) {
 	for i, p := range policies {
 		switch {
 		case d.Allowed:
@@ -109,10 +109,10 @@ func (a *Config) countShadow(policies []*Policy, debits []engine.Debit, d engine
 		default:
 			continue
 		}
-		if a.Ledger == nil {
+		if cfg.Ledger == nil {
 			continue
 		}
-		if key := a.Ledger.Key(debits[i].Key); d.Allowed {
+		if key := cfg.Ledger.Key(debits[i].Key); d.Allowed {
 			p.past.Allow(key, unitsOf(&debits[i]))
 		} else {
 			p.past.WouldRefuse(key)

@@ -30,75 +30,75 @@ import (
 const maxForm = 16 << 10
 
 // Accept issues a session for a solution, and redirects the browser.
-func (x *ChallengeExchange) Accept() error {
-	if status, text := x.readForm(); status != 0 {
-		return x.say(status, text)
+func (c *ChallengeExchange) Accept() error {
+	if status, text := c.readForm(); status != 0 {
+		return c.say(status, text)
 	}
-	token, reason := x.check()
+	token, reason := c.check()
 	if reason != "" {
-		return x.reject(reason)
+		return c.reject(reason)
 	}
-	return x.Issue(token)
+	return c.Issue(token)
 }
 
 // isVisit reports whether the request may come from the page that continues: it is same-site, a
 // browser's navigation, or a program's request. Otherwise a picture or a prefetch elsewhere could
 // make a browser use up a token, and a session of its network.
-func (x *ChallengeExchange) isVisit() bool {
-	switch hintsOf(x.Http).Initiator {
+func (c *ChallengeExchange) isVisit() bool {
+	switch hintsOf(c.Http).Initiator {
 	case identity.OwnSite:
-		return !isSpeculative(x.Http.Header)
+		return !isSpeculative(c.Http.Header)
 	case identity.Link:
-		return isNavigation(x.Http)
+		return isNavigation(c.Http)
 	case identity.Unsaid: // browsers always send Accept
-		return len(x.Http.Header["Accept"]) == 0 || isNavigation(x.Http)
+		return len(c.Http.Header["Accept"]) == 0 || isNavigation(c.Http)
 	}
 	return false
 }
 
 // AcceptWait issues a session for a token whose waiting time is over, and redirects the browser. It
 // has limits in addition to those of solutions.
-func (x *ChallengeExchange) AcceptWait(text string) error {
-	token, err := x.Keys.Setter.CheckWait(time.Now(), session.Site(x.Http.Host), x.Client.NetworkID(), text)
+func (c *ChallengeExchange) AcceptWait(text string) error {
+	token, err := c.Keys.Setter.CheckWait(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID(), text)
 	if err != nil {
-		return x.reject(reasonOf(err))
+		return c.reject(reasonOf(err))
 	}
-	network := x.Client.networkSubject.Key
-	return x.Issue(token.Nonce,
-		engine.Debit{Limit: x.Limits.waits, Key: network, Cost: 1},
-		engine.Debit{Limit: x.Limits.liveWaits, Key: network, Cost: 1})
+	network := c.Client.networkSubject.Key
+	return c.Issue(token.Nonce,
+		engine.Debit{Limit: c.Limits.waits, Key: network, Cost: 1},
+		engine.Debit{Limit: c.Limits.liveWaits, Key: network, Cost: 1})
 }
 
 // Issue issues a session for a solution or a token, once, if all limits and the debits of more
 // admit it.
-func (x *ChallengeExchange) Issue(token [TokenSize]byte, more ...engine.Debit) error {
-	d, ok := x.redeem(token, more)
+func (c *ChallengeExchange) Issue(token [TokenSize]byte, more ...engine.Debit) error {
+	d, ok := c.redeem(token, more)
 	switch {
 	case !ok:
-		return x.refuse(noSecret, d, "This can't be done at the moment.")
+		return c.refuse(noSecret, d, "This can't be done at the moment.")
 	case d.Reason == engine.Abandoned:
 		return errAbandoned
 	case !d.Allowed && d.Debit == 0:
-		if x.Http.Method == http.MethodPost { // browsers may repeat a GET on their own
-			x.punish()
+		if c.Http.Method == http.MethodPost { // browsers may repeat a GET on their own
+			c.punish()
 		}
-		return x.reject(UsedBefore)
+		return c.reject(UsedBefore)
 	case !d.Allowed:
-		return x.refuse(tooMany, d, "Many visitors of your network have passed this check of late.")
+		return c.refuse(tooMany, d, "Many visitors of your network have passed this check of late.")
 	}
-	return x.grant()
+	return c.grant()
 }
 
 // readForm reads the page's form. If the form is invalid, it returns a status and a text.
-func (x *ChallengeExchange) readForm() (status int, text string) {
-	if kind, _, _ := mime.ParseMediaType(x.Http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
+func (c *ChallengeExchange) readForm() (status int, text string) {
+	if kind, _, _ := mime.ParseMediaType(c.Http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		return http.StatusUnsupportedMediaType, "Send the form of the page."
 	}
-	x.Http.Body = http.MaxBytesReader(x.W, x.Http.Body, maxForm)
-	if err := x.Http.ParseForm(); err != nil {
+	c.Http.Body = http.MaxBytesReader(c.W, c.Http.Body, maxForm)
+	if err := c.Http.ParseForm(); err != nil {
 		return http.StatusBadRequest, "The form can't be read."
 	}
-	x.asked = x.Http.PostForm.Get("target")
+	c.asked = c.Http.PostForm.Get("target")
 	return 0, ""
 }
 
@@ -107,12 +107,12 @@ const TokenSize = challenge.NonceSize
 
 // check checks the solution in the form. It returns the token that identifies the solution, or the
 // reason for not accepting it.
-func (x *ChallengeExchange) check() (token [TokenSize]byte, reason string) {
-	if x.Verifier != nil {
-		return x.verify(x.Http.PostForm.Get(x.Verifier.Service().Field))
+func (c *ChallengeExchange) check() (token [TokenSize]byte, reason string) {
+	if c.Verifier != nil {
+		return c.verify(c.Http.PostForm.Get(c.Verifier.Service().Field))
 	}
-	solved, err := x.Keys.Setter.Check(time.Now(), session.Site(x.Http.Host), x.Client.NetworkID(),
-		x.Http.PostForm.Get("puzzle"), x.Http.PostForm.Get("solution"))
+	solved, err := c.Keys.Setter.Check(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID(),
+		c.Http.PostForm.Get("puzzle"), c.Http.PostForm.Get("solution"))
 	if err != nil {
 		return token, reasonOf(err)
 	}
@@ -135,11 +135,11 @@ func reasonOf(err error) string {
 }
 
 // verify asks the service whether the token of its widget is valid.
-func (x *ChallengeExchange) verify(given string) (token [TokenSize]byte, reason string) {
-	result := x.Verifier.Verify(x.Http.Context(), given, session.Site(x.Http.Host))
-	if result.Unavailable() && x.unavailable.Admits(time.Now()) {
-		x.App.Log.Warn("nobody can pass the challenge at the moment",
-			zap.String("service", x.Verifier.Service().Name), zap.String("reason", string(result.Reason)), zap.Error(result.Err))
+func (c *ChallengeExchange) verify(given string) (token [TokenSize]byte, reason string) {
+	result := c.Verifier.Verify(c.Http.Context(), given, session.Site(c.Http.Host))
+	if result.Unavailable() && c.unavailable.Admits(time.Now()) {
+		c.App.Log.Warn("nobody can pass the challenge at the moment",
+			zap.String("service", c.Verifier.Service().Name), zap.String("reason", string(result.Reason)), zap.Error(result.Err))
 	}
 	if !result.Passed() {
 		return token, string(result.Reason)
@@ -150,39 +150,39 @@ func (x *ChallengeExchange) verify(given string) (token [TokenSize]byte, reason 
 }
 
 // redeem accepts a solution or a token, once, and counts the session that is issued for it.
-func (x *ChallengeExchange) redeem(token [TokenSize]byte, more []engine.Debit) (d engine.Decision, ok bool) {
+func (c *ChallengeExchange) redeem(token [TokenSize]byte, more []engine.Debit) (d engine.Decision, ok bool) {
 	debits := []engine.Debit{
-		{Limit: x.Limits.solutions, Key: append([]byte{identity.TagSolution}, token[:]...), Cost: 1},
-		{Limit: x.Limits.sessions, Key: x.Client.networkSubject.Key, Cost: 1},
-		{Limit: x.Limits.live, Key: x.Client.networkSubject.Key, Cost: 1},
+		{Limit: c.Limits.solutions, Key: append([]byte{identity.TagSolution}, token[:]...), Cost: 1},
+		{Limit: c.Limits.sessions, Key: c.Client.networkSubject.Key, Cost: 1},
+		{Limit: c.Limits.live, Key: c.Client.networkSubject.Key, Cost: 1},
 	}
-	return x.App.decide(x.Http.Context(), nil, append(debits, more...))
+	return c.App.decide(c.Http.Context(), nil, append(debits, more...))
 }
 
 // punish punishes the client for sending a solution again.
-func (x *ChallengeExchange) punish() {
-	x.App.reportOffense(x.Evaluation, x.Evaluation.Identify().subject, x.App.Forged)
+func (c *ChallengeExchange) punish() {
+	c.App.reportOffense(c.Evaluation, c.Evaluation.Identify().subject, c.App.Forged)
 }
 
 // grant issues a session, and redirects the browser.
-func (x *ChallengeExchange) grant() error {
-	issued, cookie, err := x.Client.Issue(x.Keys)
+func (c *ChallengeExchange) grant() error {
+	issued, cookie, err := c.Client.Issue(c.Keys)
 	if err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	x.Client.passRecordTo(issued)
+	c.Client.passRecordTo(issued)
 	meter.SessionIssued()
-	x.W.Header().Add("Set-Cookie", cookie)
-	x.W.Header().Set("Location", x.target(x.asked))
-	x.W.WriteHeader(http.StatusSeeOther)
+	c.W.Header().Add("Set-Cookie", cookie)
+	c.W.Header().Set("Location", c.target(c.asked))
+	c.W.WriteHeader(http.StatusSeeOther)
 	return nil
 }
 
 // show answers with a page that has a challenge. refused is the refusal that led to the page, or
 // nil. why returns the reason for showing the page again; nil the first time.
-func (x *ChallengeExchange) show(status int, target string, refused *Refusal, why notice) error {
-	answer := htmlAnswer{language: languageOf(x.Http)}
-	page := challenge.Page{Texts: answer.language, Site: x.Page.Refused.Site, Action: x.Path, Target: x.target(target)}
+func (c *ChallengeExchange) show(status int, target string, refused *Refusal, why notice) error {
+	answer := htmlAnswer{language: languageOf(c.Http)}
+	page := challenge.Page{Texts: answer.language, Site: c.Page.Refused.Site, Action: c.Path, Target: c.target(target)}
 	if why != nil {
 		page.Notice = why(answer.language)
 	}
@@ -190,42 +190,42 @@ func (x *ChallengeExchange) show(status int, target string, refused *Refusal, wh
 		page.Retry, page.Reference = refused.Retry, refused.references()
 	}
 	var body bytes.Buffer
-	if err := errors.Join(x.set(&page), page.Render(&body)); err != nil {
+	if err := errors.Join(c.set(&page), page.Render(&body)); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
 	answer.policy, answer.body = page.Policy(), body.Bytes()
-	return answer.write(x.W, x.Http, status)
+	return answer.write(c.W, c.Http, status)
 }
 
 // notice returns the reason for showing the page again, in a language.
 type notice func(*language.Texts) string
 
 // set puts a challenge into a page.
-func (x *ChallengeExchange) set(page *challenge.Page) error {
-	if wait := x.WithoutScript; wait > 0 {
-		token, err := x.Keys.Setter.SetWait(time.Now(), session.Site(x.Http.Host), x.Client.NetworkID(), wait)
+func (c *ChallengeExchange) set(page *challenge.Page) error {
+	if wait := c.WithoutScript; wait > 0 {
+		token, err := c.Keys.Setter.SetWait(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID(), wait)
 		if err != nil {
 			return err
 		}
 		page.Wait = &token
 	}
-	if x.Verifier != nil {
-		service := x.Verifier.Service()
+	if c.Verifier != nil {
+		service := c.Verifier.Service()
 		page.Widget = &challenge.Widget{
 			Script: service.Script, Class: service.Class, Sources: service.Sources,
-			SiteKey: x.Verifier.SiteKey(), Action: WidgetAction,
+			SiteKey: c.Verifier.SiteKey(), Action: WidgetAction,
 		}
 		return nil
 	}
-	puzzle, err := x.Keys.Setter.Set(time.Now(), session.Site(x.Http.Host), x.Client.NetworkID())
+	puzzle, err := c.Keys.Setter.Set(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID())
 	page.Puzzle = &puzzle
 	return err
 }
 
 // target returns the target of the redirect: a page of this site, but not the page of the
 // challenge.
-func (x *ChallengeExchange) target(text string) string {
-	if text = challenge.Target(text); strings.HasPrefix(text, x.Path) {
+func (c *ChallengeExchange) target(text string) string {
+	if text = challenge.Target(text); strings.HasPrefix(text, c.Path) {
 		return "/"
 	}
 	return text
@@ -242,7 +242,7 @@ var Notices = map[string]notice{
 }
 
 // reject answers a wrong solution with another challenge.
-func (x *ChallengeExchange) reject(reason string) error {
+func (c *ChallengeExchange) reject(reason string) error {
 	meter.SessionRefused(reason)
 	status, why := http.StatusForbidden, Notices[reason]
 	switch {
@@ -251,34 +251,34 @@ func (x *ChallengeExchange) reject(reason string) error {
 	case why == nil:
 		why = func(t *language.Texts) string { return t.Failed }
 	}
-	return x.show(status, x.asked, nil, why)
+	return c.show(status, c.asked, nil, why)
 }
 
 // refuse answers that no session is issued at the moment: to a browser with the page of refusals,
 // to others with a line of text.
-func (x *ChallengeExchange) refuse(reason string, d engine.Decision, text string) error {
+func (c *ChallengeExchange) refuse(reason string, d engine.Decision, text string) error {
 	meter.SessionRefused(reason)
 	if reason == noSecret {
-		return x.say(http.StatusServiceUnavailable, text)
+		return c.say(http.StatusServiceUnavailable, text)
 	}
 	if d.Retry > 0 && d.Retry != limiter.Never {
 		seconds := httpfield.Seconds(d.Retry)
-		x.W.Header().Set(httpfield.RetryAfter, strconv.FormatInt(seconds, 10))
+		c.W.Header().Set(httpfield.RetryAfter, strconv.FormatInt(seconds, 10))
 		text += fmt.Sprintf(" Try again in %s.", wording.Wait(d.Retry))
 	}
-	leaveBody(x.W, x.Http)
-	if x.Page.suits(x.Http) {
-		return x.Page.Refuse(x.W, x.Http, Shown{Status: http.StatusTooManyRequests, Retry: d.Retry})
+	leaveBody(c.W, c.Http)
+	if c.Page.suits(c.Http) {
+		return c.Page.Refuse(c.W, c.Http, Shown{Status: http.StatusTooManyRequests, Retry: d.Retry})
 	}
-	return x.say(http.StatusTooManyRequests, text)
+	return c.say(http.StatusTooManyRequests, text)
 }
 
 // say answers with a line of text.
-func (x *ChallengeExchange) say(status int, text string) error {
-	x.W.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	x.W.Header().Set("X-Content-Type-Options", "nosniff")
-	x.W.WriteHeader(status)
-	_, err := x.W.Write([]byte(text + "\n"))
+func (c *ChallengeExchange) say(status int, text string) error {
+	c.W.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	c.W.Header().Set("X-Content-Type-Options", "nosniff")
+	c.W.WriteHeader(status)
+	_, err := c.W.Write([]byte(text + "\n"))
 	return err
 }
 

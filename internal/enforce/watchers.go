@@ -68,7 +68,7 @@ func (w *Watchers) leave(one *watcher) {
 
 // forward sends totals now and every second, and refusals as they come. It drops events that don't
 // fit into the channel.
-func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, totals func() operator.Totals, tag func(key string) string) {
+func (w *watcher) forward(ctx context.Context, to chan<- operator.Event, totals func() operator.Totals, tag func(key string) string) {
 	ticker := time.NewTicker(totalsEvery)
 	defer ticker.Stop()
 	event := operator.Event{Totals: new(totals())}
@@ -80,7 +80,7 @@ func (one *watcher) forward(ctx context.Context, to chan<- operator.Event, total
 		select {
 		case <-ticker.C:
 			event = operator.Event{Totals: new(totals())}
-		case sampled := <-one.refusals:
+		case sampled := <-w.refusals:
 			event = operator.Event{Refused: new(sampled.describe(tag))}
 		case <-ctx.Done():
 			return

@@ -53,26 +53,26 @@ func (b *batch) chargeAfterwardsLocked(c cell, d *Debit, now int64) {
 }
 
 // spendAfterwardsLocked spends the grant of a claim on its requests that don't wait.
-func (en *entry) spendAfterwardsLocked(now int64) {
-	c := en.cell
-	if en.afterwards == 0 {
+func (e *entry) spendAfterwardsLocked(now int64) {
+	c := e.cell
+	if e.afterwards == 0 {
 		return
 	}
 	lease := c.leaseLocked()
-	lease.SpendWorth(&en.limit.Limit, now, min(en.afterwards, lease.Worth(&en.limit.Limit, now)))
+	lease.SpendWorth(&e.limit.Limit, now, min(e.afterwards, lease.Worth(&e.limit.Limit, now)))
 	c.setLeaseLocked(lease)
 }
 
 // oweAfterwardsLocked turns the units that a failed batch should have charged to requests that
 // don't wait into a debt.
-func (en *entry) oweAfterwardsLocked(now int64) {
-	c := en.cell
-	if en.afterwards == 0 {
+func (e *entry) oweAfterwardsLocked(now int64) {
+	c := e.cell
+	if e.afterwards == 0 {
 		return
 	}
-	charge := limiter.Charge{Units: min(en.afterwards, en.limit.Capacity())}
-	if en.limit.CountsSlots() {
-		charge.At = en.limit.Slot(now)
+	charge := limiter.Charge{Units: min(e.afterwards, e.limit.Capacity())}
+	if e.limit.CountsSlots() {
+		charge.At = e.limit.Slot(now)
 	}
-	c.oweLocked(en.limit, charge, now)
+	c.oweLocked(e.limit, charge, now)
 }

@@ -184,12 +184,12 @@ const maxUntil = int64(1<<32 - 1)
 
 // learnedLocked updates the cell's knowledge after an answer. became reports that the answer became
 // the cell's lease: within a period it then counts all units in use.
-func (en *entry) learnedLocked(became bool) {
-	c := en.cell
+func (e *entry) learnedLocked(became bool) {
+	c := e.cell
 	switch {
-	case became && en.period != 0 && (c.lease.at == en.grant.At || !en.limit.CountsSlots()):
-		c.known = knowledgeOf(en.period, en.name)
-	case became || en.charge.Units > 0:
+	case became && e.period != 0 && (c.lease.at == e.grant.At || !e.limit.CountsSlots()):
+		c.known = knowledgeOf(e.period, e.name)
+	case became || e.charge.Units > 0:
 		c.known.period = 0
 	}
 }

@@ -97,16 +97,16 @@ func (d *Debit) parent() cell {
 }
 
 // limit returns the limit for a client and its parent, if it has one. Their records must be known.
-func (f *Scaling) limit(client, parent cell, now int64) *Limit {
+func (s *Scaling) limit(client, parent cell, now int64) *Limit {
 	record := client.client().record.Load()
-	if f.Banned != nil && record.Banned(now) {
-		return f.Banned
+	if s.Banned != nil && record.Banned(now) {
+		return s.Banned
 	}
 	level := record.LevelAt(now)
 	if parent.exists() {
 		level = max(level, parent.client().record.Load().LevelAt(now))
 	}
-	return f.Levels[level]
+	return s.Levels[level]
 }
 
 // learn stores the record read from the store, which contains seen of the pending offenses. While

@@ -7,60 +7,60 @@ import (
 )
 
 // finish answers all waiting requests, gives every lease back, and closes the store.
-func (m *committer) finish() {
-	<-m.swept
-	<-m.newsroom.done
-	m.starting.Stop()
-	m.degraded.Store(true) // no new claims
-	m.answerAll()
-	m.probe.Stop()
-	m.reminder.Stop()
-	if m.conn.store.Load() == nil && m.reopen() != nil {
+func (cm *committer) finish() {
+	<-cm.swept
+	<-cm.newsroom.done
+	cm.starting.Stop()
+	cm.degraded.Store(true) // no new claims
+	cm.answerAll()
+	cm.probe.Stop()
+	cm.reminder.Stop()
+	if cm.conn.store.Load() == nil && cm.reopen() != nil {
 		return // the observer knows
 	}
-	m.err = m.giveBackAll()
-	if store := m.conn.store.Swap(nil); store != nil {
-		m.err = errors.Join(m.err, m.conn.leave(store.Store), store.Close())
+	cm.err = cm.giveBackAll()
+	if store := cm.conn.store.Swap(nil); store != nil {
+		cm.err = errors.Join(cm.err, cm.conn.leave(store.Store), store.Close())
 	}
 }
 
 // giveBackAll settles all debts, and gives back all leases. A failed attempt is repeated once,
 // because it may be the first to notice that the database was replaced.
-func (m *committer) giveBackAll() error {
-	err := m.giveBackOnce()
-	if err != nil && m.reopen() == nil {
-		err = m.giveBackOnce()
+func (cm *committer) giveBackAll() error {
+	err := cm.giveBackOnce()
+	if err != nil && cm.reopen() == nil {
+		err = cm.giveBackOnce()
 	}
 	return err
 }
 
-func (m *committer) giveBackOnce() error {
-	if err := m.catchUp(); err != nil { // debts first: there may not be time for all
+func (cm *committer) giveBackOnce() error {
+	if err := cm.catchUp(); err != nil { // debts first: there may not be time for all
 		return err
 	}
-	if err := m.writer.punish(); err != nil {
+	if err := cm.writer.punish(); err != nil {
 		return err
 	}
 	b := &batch{done: make(chan struct{})}
-	m.queue.resume(func(c cell, limit *Limit, lease limiter.Lease) {
+	cm.queue.resume(func(c cell, limit *Limit, lease limiter.Lease) {
 		b.entries = append(b.entries, &entry{cell: c, limit: limit, batch: b, give: lease})
 	})
-	if err := m.writer.flushBatch(b); err != nil {
+	if err := cm.writer.flushBatch(b); err != nil {
 		return err
 	}
-	return m.writer.flush((*batch).returnLocked)
+	return cm.writer.flush((*batch).returnLocked)
 }
 
 // answerAll commits until no request waits any more and all requests have spent their last grants.
-func (m *committer) answerAll() {
-	over := m.waiting.end()
-	for more := true; more; m.drain() {
+func (cm *committer) answerAll() {
+	over := cm.waiting.end()
+	for more := true; more; cm.drain() {
 		select {
-		case <-m.queue.woken:
+		case <-cm.queue.woken:
 		case <-over:
 			more = false
 		}
 	}
-	m.queue.setClosed(true)
-	m.drain()
+	cm.queue.setClosed(true)
+	cm.drain()
 }

@@ -60,54 +60,54 @@ type committer struct {
 }
 
 // init prepares a committer whose goroutine ends after stop and swept are closed.
-func (m *committer) init(opts *Options, clock *clock, table *table, stop, swept <-chan struct{}) {
-	m.opts, m.clock, m.table = opts, clock, table
-	m.conn = connection{
+func (cm *committer) init(opts *Options, clock *clock, table *table, stop, swept <-chan struct{}) {
+	cm.opts, cm.clock, cm.table = opts, clock, table
+	cm.conn = connection{
 		opts: opts, name: opts.Name, clock: clock, id: rand.Int64(),
-		onSet: m.eraser.timeSet, onReset: func() error { return m.eraser.takeResets(nil) },
+		onSet: cm.eraser.timeSet, onReset: func() error { return cm.eraser.takeResets(nil) },
 	}
-	m.conn.onNetwork.Store(opts.Remote)
-	m.leases = leases{opts: opts, clock: clock, conn: &m.conn, queue: &m.queue, degraded: &m.degraded, others: make(chan struct{}, 1)}
-	m.writer = writer{opts: opts, clock: clock, conn: &m.conn, table: table, offenses: &m.offenses, leases: &m.leases}
-	m.eraser = eraser{clock: clock, conn: &m.conn, table: table, queue: &m.queue, offenses: &m.offenses, writer: &m.writer, degrade: m.degrade}
-	m.changes = -1
-	m.newsroom = newNewsroom(m, stop)
-	m.newsroom.notes = newNotes(opts.Notes)
-	m.queue = queue{woken: make(chan struct{}, 1), full: make(chan struct{}, 1)}
-	m.ready, m.started, m.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
-	m.stop, m.swept = stop, swept
-	m.looking = time.NewTicker(cmp.Or(opts.resetInterval, resetInterval))
-	m.gathering, m.probe = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
-	m.gathering.Stop()
-	m.probe.Stop()
-	m.reminder = time.AfterFunc(time.Hour, m.remind)
-	m.reminder.Stop()
-	m.starting = time.AfterFunc(startTimeout, func() { close(m.started) })
+	cm.conn.onNetwork.Store(opts.Remote)
+	cm.leases = leases{opts: opts, clock: clock, conn: &cm.conn, queue: &cm.queue, degraded: &cm.degraded, others: make(chan struct{}, 1)}
+	cm.writer = writer{opts: opts, clock: clock, conn: &cm.conn, table: table, offenses: &cm.offenses, leases: &cm.leases}
+	cm.eraser = eraser{clock: clock, conn: &cm.conn, table: table, queue: &cm.queue, offenses: &cm.offenses, writer: &cm.writer, degrade: cm.degrade}
+	cm.changes = -1
+	cm.newsroom = newNewsroom(cm, stop)
+	cm.newsroom.notes = newNotes(opts.Notes)
+	cm.queue = queue{woken: make(chan struct{}, 1), full: make(chan struct{}, 1)}
+	cm.ready, cm.started, cm.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	cm.stop, cm.swept = stop, swept
+	cm.looking = time.NewTicker(cmp.Or(opts.resetInterval, resetInterval))
+	cm.gathering, cm.probe = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	cm.gathering.Stop()
+	cm.probe.Stop()
+	cm.reminder = time.AfterFunc(time.Hour, cm.remind)
+	cm.reminder.Stop()
+	cm.starting = time.AfterFunc(startTimeout, func() { close(cm.started) })
 }
 
 // loop runs until stop is closed. It ends after all that wait are answered and every lease is given
 // back.
-func (m *committer) loop() {
-	defer close(m.done)
-	m.open()
-	defer m.looking.Stop()
+func (cm *committer) loop() {
+	defer close(cm.done)
+	cm.open()
+	defer cm.looking.Stop()
 	for {
 		select {
-		case <-m.looking.C:
-			m.look()
-		case a := <-m.newsroom.heard:
-			m.hear(a)
-		case <-m.queue.woken:
-			if m.conn.roundTrip() > 0 {
+		case <-cm.looking.C:
+			cm.look()
+		case a := <-cm.newsroom.heard:
+			cm.hear(a)
+		case <-cm.queue.woken:
+			if cm.conn.roundTrip() > 0 {
 				runtime.Gosched() // see gather
 			}
-			if m.turn() {
-				m.queue.wakeUp() // there may be more
+			if cm.turn() {
+				cm.queue.wakeUp() // there may be more
 			}
-		case <-m.probe.C:
-			m.recover()
-		case <-m.stop:
-			m.finish()
+		case <-cm.probe.C:
+			cm.recover()
+		case <-cm.stop:
+			cm.finish()
 			return
 		}
 	}
@@ -122,47 +122,47 @@ const (
 )
 
 // drain takes turns until the queue is empty.
-func (m *committer) drain() {
-	for m.turn() {
+func (cm *committer) drain() {
+	for cm.turn() {
 	}
 }
 
 // turn executes one order, or commits some offenses and the open batch. It reports whether there
 // may be more to do. Claims wait for some offenses at most, and for none on a store with round
 // trips.
-func (m *committer) turn() bool {
-	if o := m.queue.takeOrder(); o != nil {
+func (cm *committer) turn() bool {
+	if o := cm.queue.takeOrder(); o != nil {
 		o.answer(o.do())
 		return true
 	}
-	b := m.takeFirst()
+	b := cm.takeFirst()
 	if b != nil {
-		m.commit(b)
+		cm.commit(b)
 	}
 	more := false
-	if !m.degraded.Load() {
+	if !cm.degraded.Load() {
 		var err error
-		if more, err = m.writer.punishSome(); err != nil {
-			m.degrade(err)
+		if more, err = cm.writer.punishSome(); err != nil {
+			cm.degrade(err)
 		}
 	}
-	m.askTimeAgain()
+	cm.askTimeAgain()
 	if b == nil {
-		if b = m.queue.takeDue(); b == nil {
+		if b = cm.queue.takeDue(); b == nil {
 			return more
 		}
-		m.commit(b)
+		cm.commit(b)
 	}
-	m.gather(b.size())
+	cm.gather(b.size())
 	return true
 }
 
 // takeFirst returns the open batch if it is to be committed first, or nil.
-func (m *committer) takeFirst() *batch {
-	if m.conn.roundTrip() == 0 {
+func (cm *committer) takeFirst() *batch {
+	if cm.conn.roundTrip() == 0 {
 		return nil
 	}
-	return m.queue.takeDue()
+	return cm.queue.takeDue()
 }
 
 // A batch may fill up for gatherFor, but for no more than a gatherShare of the
@@ -178,25 +178,25 @@ const (
 // there a batch fills up during the call for the one before, and the server would be idle. Only the
 // requests that are ready to run may join first: otherwise the first one to wake the committer would
 // have a call for itself.
-func (m *committer) gather(n int) {
-	if m.conn.roundTrip() > 0 || !m.queue.await(n) {
+func (cm *committer) gather(n int) {
+	if cm.conn.roundTrip() > 0 || !cm.queue.await(n) {
 		return
 	}
-	m.gathering.Reset(min(gatherFor, m.opts.now().StoreTimeout/gatherShare))
+	cm.gathering.Reset(min(gatherFor, cm.opts.now().StoreTimeout/gatherShare))
 	select {
-	case <-m.queue.full:
-		m.gathering.Stop()
-	case <-m.gathering.C:
+	case <-cm.queue.full:
+		cm.gathering.Stop()
+	case <-cm.gathering.C:
 	}
 }
 
 // commit sends a batch to the store, and delivers the grants.
-func (m *committer) commit(b *batch) {
+func (cm *committer) commit(b *batch) {
 	start := time.Now()
-	if b.err = m.writer.put(b); b.err == nil {
-		m.opts.Observer.Committed(len(b.entries), time.Since(start))
+	if b.err = cm.writer.put(b); b.err == nil {
+		cm.opts.Observer.Committed(len(b.entries), time.Since(start))
 	} else {
-		m.degrade(b.err)
+		cm.degrade(b.err)
 	}
 	close(b.done)
 }

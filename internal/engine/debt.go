@@ -16,29 +16,29 @@ func (c cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
 
 // settle spends a grant on the debts. The grant came too late for its waiting requests, which
 // memory admitted meanwhile. Memory counts the rest as used, because the key's lease holds it.
-func (o *local) settle(limit *Limit, granted *limiter.Lease, now int64) (back limiter.Lease) {
-	o.debts, back = o.debts.Settle(&limit.Limit, granted, now)
+func (l *local) settle(limit *Limit, granted *limiter.Lease, now int64) (back limiter.Lease) {
+	l.debts, back = l.debts.Settle(&limit.Limit, granted, now)
 	rest := limiter.Charge{At: granted.At, Units: granted.Units}
-	limit.Claim(&o.state, limiter.Claim{Now: now, Charge: rest})
+	limit.Claim(&l.state, limiter.Claim{Now: now, Charge: rest})
 	return back
 }
 
 // forgive cancels a debt, unless the store has been charged with it already: then it stays charged.
-func (o *local) forgive(limit *Limit, charge limiter.Charge, now int64) {
-	if o == nil {
+func (l *local) forgive(limit *Limit, charge limiter.Charge, now int64) {
+	if l == nil {
 		return
 	}
-	forgiven := o.debts.Forgive(&limit.Limit, charge)
-	o.giveBack(limit, limiter.Lease{At: charge.At, Units: forgiven, Used: forgiven}, now)
+	forgiven := l.debts.Forgive(&limit.Limit, charge)
+	l.giveBack(limit, limiter.Lease{At: charge.At, Units: forgiven, Used: forgiven}, now)
 }
 
 // giveBack gives back units taken from a share of the limit.
-func (o *local) giveBack(limit *Limit, taken limiter.Lease, now int64) {
-	limit.Claim(&o.state, limiter.Claim{Now: now, Return: taken})
+func (l *local) giveBack(limit *Limit, taken limiter.Lease, now int64) {
+	limit.Claim(&l.state, limiter.Claim{Now: now, Return: taken})
 }
 
 // hasDebts reports whether units of the key are still to be charged.
-func (o *local) hasDebts() bool { return o != nil && len(o.debts) > 0 }
+func (l *local) hasDebts() bool { return l != nil && len(l.debts) > 0 }
 
 // chargeLocked moves the debts of a key to a batch, which settles them once the store is in use
 // again. While claims are in flight the key keeps its debts, because the store doesn't know of them

@@ -72,9 +72,9 @@ func (l *leases) deliver(en *entry, now int64) {
 }
 
 // lock locks the cell of an entry and returns it. An entry without a claim may find it moved.
-func (en *entry) lock() cell {
-	en.cell = en.cell.lockPresent()
-	return en.cell
+func (e *entry) lock() cell {
+	e.cell = e.cell.lockPresent()
+	return e.cell
 }
 
 // giveLeaseLocked gives back a lease that a locked cell can't keep. On a network it waits until
@@ -99,26 +99,26 @@ func (l *leases) giveLeaseLocked(c cell, limit *Limit, lease limiter.Lease, now 
 
 // learnLocked notes the store's state of the key, and reports whether it did. A key with unspent
 // units keeps the state it has.
-func (en *entry) learnLocked(now int64) bool {
-	c := en.cell
-	if c.leaseLocked().Settles(&en.limit.Limit, now) > 0 {
+func (e *entry) learnLocked(now int64) bool {
+	c := e.cell
+	if c.leaseLocked().Settles(&e.limit.Limit, now) > 0 {
 		return false
 	}
-	c.joinLocked(en.limit, en.grant.Lease)
+	c.joinLocked(e.limit, e.grant.Lease)
 	return true
 }
 
 // answeredLocked notes that an entry waits no more.
-func (en *entry) answeredLocked() {
-	c := en.cell
-	if en.cost == 0 && c.rare().openEntry() != en {
+func (e *entry) answeredLocked() {
+	c := e.cell
+	if e.cost == 0 && c.rare().openEntry() != e {
 		return
 	}
 	c.changeRareLocked(func(r *rare) {
-		if en.cost > 0 {
+		if e.cost > 0 {
 			r.inFlight--
 		}
-		if r.open == en {
+		if r.open == e {
 			r.open = nil
 		}
 	})
@@ -128,28 +128,28 @@ func (en *entry) answeredLocked() {
 // back units of the key: then there may be enough, or will be sooner than the store says. Units
 // given back by the entry's own batch don't matter, because its claim came after them. The store is
 // asked again after asks at the latest.
-func (en *entry) refusedLocked(now, asks int64) bool {
-	c := en.cell
-	en.held = c.leaseLocked().Settles(&en.limit.Limit, now)
-	if open := c.rare().openEntry(); open != nil && open.batch != en.batch {
-		en.held += open.given
+func (e *entry) refusedLocked(now, asks int64) bool {
+	c := e.cell
+	e.held = c.leaseLocked().Settles(&e.limit.Limit, now)
+	if open := c.rare().openEntry(); open != nil && open.batch != e.batch {
+		e.held += open.given
 	}
-	if en.held > 0 {
+	if e.held > 0 {
 		return false
 	}
-	c.joinLocked(en.limit, en.grant.Lease)
-	if en.unawaited {
+	c.joinLocked(e.limit, e.grant.Lease)
+	if e.unawaited {
 		return true // the first refused request is to report it
 	}
-	en.fresh.Store(!c.blocks().wasRefused(en.limit, en.cost, now))
+	e.fresh.Store(!c.blocks().wasRefused(e.limit, e.cost, now))
 	c.addBlockLocked(block{
-		until:    now + int64(en.grant.Retry),
-		asks:     now + min(int64(en.grant.Retry), asks),
-		cost:     en.cost,
-		left:     en.grant.Lease.Left(&en.limit.Limit),
-		amount:   en.limit.Amount(),
-		capacity: en.limit.Capacity(),
-		held:     en.counting == Held,
+		until:    now + int64(e.grant.Retry),
+		asks:     now + min(int64(e.grant.Retry), asks),
+		cost:     e.cost,
+		left:     e.grant.Lease.Left(&e.limit.Limit),
+		amount:   e.limit.Amount(),
+		capacity: e.limit.Capacity(),
+		held:     e.counting == Held,
 	}, now)
 	return true
 }

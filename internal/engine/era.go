@@ -9,18 +9,18 @@ import (
 
 // beginAsking makes the committer ask for the time, so that the engine soon notices that it was set
 // or slewed, even if there are no claims.
-func (m *committer) beginAsking() {
-	m.asking.Store(true)
-	m.queue.wakeUp()
+func (cm *committer) beginAsking() {
+	cm.asking.Store(true)
+	cm.queue.wakeUp()
 }
 
 // askTimeAgain asks for the time after beginAsking. If that fails, so does the next claim.
-func (m *committer) askTimeAgain() {
-	if !m.asking.Swap(false) {
+func (cm *committer) askTimeAgain() {
+	if !cm.asking.Swap(false) {
 		return
 	}
-	if store := m.conn.store.Load(); store != nil && !m.degraded.Load() {
-		_ = m.conn.askTime(store.Store)
+	if store := cm.conn.store.Load(); store != nil && !cm.degraded.Load() {
+		_ = cm.conn.askTime(store.Store)
 	}
 }
 

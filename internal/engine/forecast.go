@@ -95,12 +95,12 @@ func beginRehearsal(ctx context.Context, e *Engine, keys []cellKey) (r *rehearsa
 }
 
 // tell writes everything that waits: offenses and the open batch.
-func (m *committer) tell() {
-	if err := m.writer.punish(); err != nil {
-		m.degrade(err)
+func (cm *committer) tell() {
+	if err := cm.writer.punish(); err != nil {
+		cm.degrade(err)
 	}
-	if b := m.queue.take(); b != nil {
-		m.commit(b)
+	if b := cm.queue.take(); b != nil {
+		cm.commit(b)
 	}
 }
 

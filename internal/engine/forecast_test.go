@@ -34,8 +34,8 @@ func newTraffic(t *testing.T, seed uint64) *traffic {
 	return w
 }
 
-func (w *traffic) close() {
-	for _, e := range w.engines {
+func (t *traffic) close() {
+	for _, e := range t.engines {
 		e.Close(context.Background())
 	}
 }
@@ -57,28 +57,28 @@ type stepDebit struct {
 	cost   int64
 }
 
-func (w *traffic) next() step {
-	s := step{engine: w.random.IntN(2)}
-	if w.random.IntN(3) > 0 {
-		s.client, s.cross = string(rune('a'+w.random.IntN(3))), w.random.IntN(4) == 0
+func (t *traffic) next() step {
+	s := step{engine: t.random.IntN(2)}
+	if t.random.IntN(3) > 0 {
+		s.client, s.cross = string(rune('a'+t.random.IntN(3))), t.random.IntN(4) == 0
 	}
-	switch w.random.IntN(20) {
+	switch t.random.IntN(20) {
 	case 0:
-		s.sleeps = time.Duration(w.random.Int64N(int64(20 * time.Minute)))
+		s.sleeps = time.Duration(t.random.Int64N(int64(20 * time.Minute)))
 	case 1:
 		s.offend = s.client != ""
 	}
-	for range 1 + w.random.IntN(3) {
+	for range 1 + t.random.IntN(3) {
 		s.debits = append(s.debits, stepDebit{
-			limit: w.random.IntN(len(w.limits)), scaled: s.client != "" && w.random.IntN(2) == 0,
-			key: fmt.Sprint("key ", w.random.IntN(3)), cost: w.random.Int64N(5),
+			limit: t.random.IntN(len(t.limits)), scaled: s.client != "" && t.random.IntN(2) == 0,
+			key: fmt.Sprint("key ", t.random.IntN(3)), cost: t.random.Int64N(5),
 		})
 	}
 	return s
 }
 
 // request returns the request of a step.
-func (w *traffic) request(s step) (client *Client, debits []Debit) {
+func (t *traffic) request(s step) (client *Client, debits []Debit) {
 	if s.client != "" {
 		client = &Client{Key: []byte(s.client)}
 		if s.cross {
@@ -86,9 +86,9 @@ func (w *traffic) request(s step) (client *Client, debits []Debit) {
 		}
 	}
 	for _, d := range s.debits {
-		debit := Debit{Limit: w.limits[d.limit], Key: []byte(d.key), Cost: d.cost}
+		debit := Debit{Limit: t.limits[d.limit], Key: []byte(d.key), Cost: d.cost}
 		if d.scaled {
-			debit = Debit{Limit: w.scalings[d.limit].Levels[0], Key: []byte(s.client), Cost: d.cost, Client: client, Scaling: w.scalings[d.limit]}
+			debit = Debit{Limit: t.scalings[d.limit].Levels[0], Key: []byte(s.client), Cost: d.cost, Client: client, Scaling: t.scalings[d.limit]}
 		}
 		debits = append(debits, debit)
 	}

@@ -50,55 +50,55 @@ func newNewsroom(m *committer, stop <-chan struct{}) newsroom {
 }
 
 // loop runs until stop is closed.
-func (w *newsroom) loop() {
-	defer close(w.done)
+func (p *newsroom) loop() {
+	defer close(p.done)
 	for {
 		select {
-		case q := <-w.asked:
-			w.ask(q)
-		case o := <-w.orders:
+		case q := <-p.asked:
+			p.ask(q)
+		case o := <-p.orders:
 			o.answer(o.do())
-		case <-w.woken:
-			w.reread(w.take())
-		case <-w.stop:
+		case <-p.woken:
+			p.reread(p.take())
+		case <-p.stop:
 			return
 		}
 	}
 }
 
-func (w *newsroom) ask(q question) {
-	q.seen.Notes = w.notesSeen(q.store.Store)
-	ctx, cancel := w.committer.conn.call()
+func (p *newsroom) ask(q question) {
+	q.seen.Notes = p.notesSeen(q.store.Store)
+	ctx, cancel := p.committer.conn.call()
 	defer cancel()
 	a := reply{question: q}
 	a.news, a.err = q.store.Store.(storage.Watcher).News(ctx, q.seen)
 	select {
-	case w.heard <- a:
-	case <-w.stop:
+	case p.heard <- a:
+	case <-p.stop:
 	}
 	if a.err == nil && q.seen.Notes >= 0 {
-		w.takeNotes(q.store.Store, a.news)
+		p.takeNotes(q.store.Store, a.news)
 	}
-	w.asks++
-	if w.asks == 1 {
-		close(w.begun)
+	p.asks++
+	if p.asks == 1 {
+		close(p.begun)
 	}
-	w.join(a)
+	p.join(a)
 }
 
 // join registers this machine again as a user of a store on a network, from time to time and when
 // the number of machines has changed.
-func (w *newsroom) join(a reply) {
-	conn := &w.committer.conn
+func (p *newsroom) join(a reply) {
+	conn := &p.committer.conn
 	if a.err != nil || !conn.onNetwork.Load() {
 		return
 	}
-	regular := w.asks%joinEvery == 1
+	regular := p.asks%joinEvery == 1
 	if regular || a.news.Processes != 0 && int64(a.news.Processes) != conn.processes() {
-		_ = w.committer.conn.join() // if it fails, the janitor's next join does as well
+		_ = p.committer.conn.join() // if it fails, the janitor's next join does as well
 	}
 	if regular {
-		w.forgetNotes()
+		p.forgetNotes()
 	}
 }
 
@@ -111,95 +111,95 @@ const joinEvery = 16
 
 // look makes the poller ask the store for changes by other processes, and gives back units that
 // they may be waiting for. From a store that only reports resets it takes these.
-func (m *committer) look() {
-	if m.degraded.Load() {
+func (cm *committer) look() {
+	if cm.degraded.Load() {
 		return
 	}
-	m.leases.noticeOthers()
-	m.leases.takeBack()
-	m.leases.resume()
-	m.queue.hurry()
-	store := m.conn.store.Load()
-	if m.conn.onNetwork.Load() && m.clock.source.Elapsed()-m.conn.stamp.elapsed > int64(askEvery) {
-		m.beginAsking() // so that this machine stays a witness of the time
+	cm.leases.noticeOthers()
+	cm.leases.takeBack()
+	cm.leases.resume()
+	cm.queue.hurry()
+	store := cm.conn.store.Load()
+	if cm.conn.onNetwork.Load() && cm.clock.source.Elapsed()-cm.conn.stamp.elapsed > int64(askEvery) {
+		cm.beginAsking() // so that this machine stays a witness of the time
 	}
-	if _, ok := ability[storage.Watcher](&m.conn); !ok {
-		_ = m.eraser.takeResets(nil) // if this fails, so does the next claim
+	if _, ok := ability[storage.Watcher](&cm.conn); !ok {
+		_ = cm.eraser.takeResets(nil) // if this fails, so does the next claim
 		return
 	}
 	select {
-	case m.newsroom.asked <- question{store, storage.Seen{Resets: m.conn.resets.Load(), Changes: m.changes}}:
+	case cm.newsroom.asked <- question{store, storage.Seen{Resets: cm.conn.resets.Load(), Changes: cm.changes}}:
 	default: // the last question has no answer yet
 	}
 }
 
 // hear handles a reply from the store. If the store has lost writes and there are no claims, the
 // poller may be the only one to notice.
-func (m *committer) hear(a reply) {
+func (cm *committer) hear(a reply) {
 	switch {
-	case a.store != m.conn.store.Load() || m.degraded.Load():
+	case a.store != cm.conn.store.Load() || cm.degraded.Load():
 	case errors.Is(a.err, storage.ErrLostWrites):
-		m.degrade(a.err)
+		cm.degrade(a.err)
 	case a.err == nil:
-		if a.seen.Resets == m.conn.resets.Load() { // otherwise a claim has found them meanwhile
-			m.eraser.forgetResets(a.news.Resets, nil)
+		if a.seen.Resets == cm.conn.resets.Load() { // otherwise a claim has found them meanwhile
+			cm.eraser.forgetResets(a.news.Resets, nil)
 		}
-		m.changes = a.news.Newest
-		m.newsroom.add(a.news.Changed)
+		cm.changes = a.news.Newest
+		cm.newsroom.add(a.news.Changed)
 	}
 }
 
 // beginNews learns the newest change of a record, unless the store continues one whose changes are
 // known. Memory must know it before it reads records.
-func (m *committer) beginNews(continues bool) error {
-	watcher, ok := ability[storage.Watcher](&m.conn)
-	if !ok || continues && m.changes >= 0 {
+func (cm *committer) beginNews(continues bool) error {
+	watcher, ok := ability[storage.Watcher](&cm.conn)
+	if !ok || continues && cm.changes >= 0 {
 		return nil
 	}
-	ctx, cancel := m.conn.call()
+	ctx, cancel := cm.conn.call()
 	defer cancel()
-	news, err := watcher.News(ctx, storage.Seen{Resets: m.conn.newest, Changes: -1, Notes: -1})
-	m.changes = news.Newest
+	news, err := watcher.News(ctx, storage.Seen{Resets: cm.conn.newest, Changes: -1, Notes: -1})
+	cm.changes = news.Newest
 	return err
 }
 
 // add schedules the records of clients to be read again. If too many are scheduled already, records
 // are read with the next claim of their client.
-func (w *newsroom) add(changed []storage.Client) {
+func (p *newsroom) add(changed []storage.Client) {
 	if len(changed) == 0 {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.names == nil {
-		w.names = make(map[storage.Key]struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.names == nil {
+		p.names = make(map[storage.Key]struct{})
 	}
 	for _, client := range changed {
-		if len(w.names) >= 2*storage.MaxChanges {
+		if len(p.names) >= 2*storage.MaxChanges {
 			break
 		}
-		w.names[client.Key] = struct{}{}
+		p.names[client.Key] = struct{}{}
 		if client.Former != (storage.Key{}) {
-			w.names[client.Former] = struct{}{}
+			p.names[client.Former] = struct{}{}
 		}
 	}
-	put(w.woken)
+	put(p.woken)
 }
 
 // take returns the scheduled names, and empties the schedule.
-func (w *newsroom) take() map[storage.Key]struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	names := w.names
-	w.names = nil
+func (p *newsroom) take() map[storage.Key]struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	names := p.names
+	p.names = nil
 	return names
 }
 
 // reread makes the open batch read the records of clients with some names in the store.
-func (w *newsroom) reread(names map[storage.Key]struct{}) {
-	w.committer.table.each(func(c cell) {
+func (p *newsroom) reread(names map[storage.Key]struct{}) {
+	p.committer.table.each(func(c cell) {
 		if c.client() != nil && isNamed(c, names) {
-			w.committer.queue.join(func(b *batch) { b.readCellLocked(c) })
+			p.committer.queue.join(func(b *batch) { b.readCellLocked(c) })
 		}
 	})
 }

@@ -58,12 +58,12 @@ func (e *Engine) ReplaceNotes(ctx context.Context, notes []storage.Note) error {
 }
 
 // order calls do with copies of notes, on the poller's goroutine.
-func (w *newsroom) order(ctx context.Context, notes []storage.Note, do func(*newsroom, []storage.Note) error) error {
+func (p *newsroom) order(ctx context.Context, notes []storage.Note, do func(*newsroom, []storage.Note) error) error {
 	own := slices.Clone(notes)
-	o := newOrder(func() error { return do(w, own) })
+	o := newOrder(func() error { return do(p, own) })
 	select {
-	case w.orders <- o:
-	case <-w.done:
+	case p.orders <- o:
+	case <-p.done:
 		return ErrUnavailable
 	case <-ctx.Done():
 		return ctx.Err()
@@ -72,24 +72,24 @@ func (w *newsroom) order(ctx context.Context, notes []storage.Note, do func(*new
 }
 
 // put puts notes into the store, each as the latest version.
-func (w *newsroom) put(notes []storage.Note) error {
+func (p *newsroom) put(notes []storage.Note) error {
 	for i := range notes {
 		n := &notes[i]
-		n.Version = max(n.Version, w.committer.clock.now()/1000, w.notes.known[n.Name].Version+1)
+		n.Version = max(n.Version, p.committer.clock.now()/1000, p.notes.known[n.Name].Version+1)
 	}
-	err := w.write(notes, false)
+	err := p.write(notes, false)
 	if err == nil {
-		w.learn(notes)
+		p.learn(notes)
 	}
 	return err
 }
 
 // replace puts notes into the store, except those older than its own or of the same version.
-func (w *newsroom) replace(notes []storage.Note) error { return w.write(notes, true) }
+func (p *newsroom) replace(notes []storage.Note) error { return p.write(notes, true) }
 
 // write puts notes into the store, which sets their versions.
-func (w *newsroom) write(notes []storage.Note, replay bool) error {
-	m := w.committer
+func (p *newsroom) write(notes []storage.Note, replay bool) error {
+	m := p.committer
 	store := m.conn.store.Load()
 	if store == nil || m.degraded.Load() {
 		return ErrUnavailable
@@ -108,30 +108,30 @@ func (w *newsroom) write(notes []storage.Note, replay bool) error {
 }
 
 // learn stores the changes that are newer than the known notes, and reports them.
-func (w *newsroom) learn(changed []storage.Note) {
+func (p *newsroom) learn(changed []storage.Note) {
 	fresh := make([]storage.Note, 0, len(changed))
 	for _, n := range changed {
-		if n.Version > w.notes.known[n.Name].Version {
-			w.notes.known[n.Name] = n
+		if n.Version > p.notes.known[n.Name].Version {
+			p.notes.known[n.Name] = n
 			fresh = append(fresh, n)
 		}
 	}
 	if len(fresh) > 0 {
-		w.committer.opts.Noted(fresh, false)
+		p.committer.opts.Noted(fresh, false)
 	}
 }
 
 // notesSeen returns the number of the last known change, as the start of a request for notes, or -1
 // if the store isn't asked. It writes the known notes to a store that may not have them.
-func (w *newsroom) notesSeen(store storage.Store) int64 {
+func (p *newsroom) notesSeen(store storage.Store) int64 {
 	book, ok := store.(storage.Notebook)
-	if !ok || w.committer.opts.Noted == nil {
+	if !ok || p.committer.opts.Noted == nil {
 		return -1
 	}
-	n, now := &w.notes, w.committer.clock.now()
+	n, now := &p.notes, p.committer.clock.now()
 	switch {
 	case n.from == nil || n.from != store && !store.Continues(n.from):
-		if w.replay(book) != nil {
+		if p.replay(book) != nil {
 			return -1 // the next request tries again
 		}
 		n.seen, n.anew = 0, make(map[storage.Key]storage.Note)
@@ -143,18 +143,18 @@ func (w *newsroom) notesSeen(store storage.Store) int64 {
 }
 
 // replay writes the known notes to a store. If the store is full, memory adopts the store's notes.
-func (w *newsroom) replay(book storage.Notebook) error {
-	now, known := w.committer.clock.now(), make([]storage.Note, 0, len(w.notes.known))
-	for _, n := range w.notes.known {
+func (p *newsroom) replay(book storage.Notebook) error {
+	now, known := p.committer.clock.now(), make([]storage.Note, 0, len(p.notes.known))
+	for _, n := range p.notes.known {
 		if !n.IsOver(now) {
 			known = append(known, n)
 		}
 	}
 	for some := range slices.Chunk(known, replayedNotes) {
-		if isClosed(w.stop) {
+		if isClosed(p.stop) {
 			return errNotSent
 		}
-		ctx, cancel := w.committer.conn.call()
+		ctx, cancel := p.committer.conn.call()
 		err := book.PutNotes(ctx, some, true)
 		cancel()
 		if errors.Is(err, storage.ErrNotesFull) {
@@ -168,8 +168,8 @@ func (w *newsroom) replay(book storage.Notebook) error {
 }
 
 // takeNotes takes notes from the store's answer, and requests the rest.
-func (w *newsroom) takeNotes(store storage.Store, news storage.News) {
-	for n := &w.notes; ; {
+func (p *newsroom) takeNotes(store storage.Store, news storage.News) {
+	for n := &p.notes; ; {
 		for _, told := range news.Notes {
 			n.seen = told.Number
 			if n.anew != nil {
@@ -177,40 +177,40 @@ func (w *newsroom) takeNotes(store storage.Store, news storage.News) {
 			}
 		}
 		if n.anew == nil {
-			w.learn(news.Notes)
+			p.learn(news.Notes)
 		}
 		if !news.MoreNotes {
 			break
 		}
-		ctx, cancel := w.committer.conn.call()
+		ctx, cancel := p.committer.conn.call()
 		var err error
-		news, err = store.(storage.Watcher).News(ctx, storage.Seen{Resets: w.committer.conn.resets.Load(), Changes: -1, Notes: n.seen})
+		news, err = store.(storage.Watcher).News(ctx, storage.Seen{Resets: p.committer.conn.resets.Load(), Changes: -1, Notes: n.seen})
 		cancel()
-		if err != nil || isClosed(w.stop) {
+		if err != nil || isClosed(p.stop) {
 			return // the next request continues
 		}
 	}
-	w.haveRead()
+	p.haveRead()
 }
 
 // haveRead notes that all changes are read. After a request for all notes it drops the known notes
 // that the store didn't return.
-func (w *newsroom) haveRead() {
-	n := &w.notes
-	n.read = w.committer.clock.now()
+func (p *newsroom) haveRead() {
+	n := &p.notes
+	n.read = p.committer.clock.now()
 	if n.anew == nil {
 		return
 	}
 	n.known, n.anew = n.anew, nil
-	w.committer.opts.Noted(slices.Collect(maps.Values(n.known)), true)
+	p.committer.opts.Noted(slices.Collect(maps.Values(n.known)), true)
 }
 
 // forgetNotes forgets the notes that are over for long enough.
-func (w *newsroom) forgetNotes() {
-	over := w.committer.clock.now() - int64(storage.KeepNotes)
-	for name, n := range w.notes.known {
+func (p *newsroom) forgetNotes() {
+	over := p.committer.clock.now() - int64(storage.KeepNotes)
+	for name, n := range p.notes.known {
 		if n.IsOver(over) {
-			delete(w.notes.known, name)
+			delete(p.notes.known, name)
 		}
 	}
 }

@@ -10,48 +10,48 @@ import (
 )
 
 // open opens the store for the first time.
-func (m *committer) open() {
-	defer close(m.ready)
-	if err := m.reopen(); err != nil {
-		m.degrade(err)
+func (cm *committer) open() {
+	defer close(cm.ready)
+	if err := cm.reopen(); err != nil {
+		cm.degrade(err)
 		return
 	}
-	m.charged = m.conn.store.Load().Store // memory knows nothing yet
-	if err := m.conn.join(); err != nil {
-		m.degrade(err)
+	cm.charged = cm.conn.store.Load().Store // memory knows nothing yet
+	if err := cm.conn.join(); err != nil {
+		cm.degrade(err)
 		return
 	}
-	m.awaitNotes()
+	cm.awaitNotes()
 }
 
 // awaitNotes requests the notes of the store and waits for them. Decisions wait for them as they
 // wait for the store to be opened.
-func (m *committer) awaitNotes() {
-	if _, ok := ability[storage.Notebook](&m.conn); !ok || m.opts.Noted == nil {
+func (cm *committer) awaitNotes() {
+	if _, ok := ability[storage.Notebook](&cm.conn); !ok || cm.opts.Noted == nil {
 		return
 	}
-	m.newsroom.asked <- question{m.conn.store.Load(), storage.Seen{Resets: m.conn.resets.Load(), Changes: m.changes}}
+	cm.newsroom.asked <- question{cm.conn.store.Load(), storage.Seen{Resets: cm.conn.resets.Load(), Changes: cm.changes}}
 	select {
-	case <-m.newsroom.begun:
-	case <-m.started:
-	case <-m.stop:
+	case <-cm.newsroom.begun:
+	case <-cm.started:
+	case <-cm.stop:
 	}
 }
 
 // reopen opens the store again. If the store doesn't continue the previous one, memory holds
 // nothing that was reset in it, because memory only gives back units charged to the same store.
-func (m *committer) reopen() error {
-	if err := m.conn.reopen(); err != nil {
+func (cm *committer) reopen() error {
+	if err := cm.conn.reopen(); err != nil {
 		return err
 	}
-	continues := m.charged != nil && m.conn.store.Load().Continues(m.charged)
+	continues := cm.charged != nil && cm.conn.store.Load().Continues(cm.charged)
 	if !continues {
-		m.conn.resets.Store(m.conn.newest)
+		cm.conn.resets.Store(cm.conn.newest)
 	}
-	if m.conn.onNetwork.Load() {
-		m.looking.Reset(cmp.Or(m.opts.resetInterval, newsInterval))
+	if cm.conn.onNetwork.Load() {
+		cm.looking.Reset(cmp.Or(cm.opts.resetInterval, newsInterval))
 	}
-	return m.beginNews(continues)
+	return cm.beginNews(continues)
 }
 
 // startTimeout is how long after the start of an engine decisions wait for its store to be opened.
@@ -60,52 +60,52 @@ const startTimeout = 2 * time.Second
 
 // awaitOpen waits for the store to be opened for the first time, up to
 // startTimeout after the engine was started.
-func (m *committer) awaitOpen(ctx context.Context) {
+func (cm *committer) awaitOpen(ctx context.Context) {
 	select {
-	case <-m.ready:
+	case <-cm.ready:
 		return
 	default:
 	}
 	select {
-	case <-m.ready:
-	case <-m.started:
+	case <-cm.ready:
+	case <-cm.started:
 	case <-ctx.Done():
 	}
 }
 
 // degrade begins an outage: the store is not used until recover succeeds. Any goroutine without
 // locks may call it. The batch under way stays with the committer.
-func (m *committer) degrade(err error) {
-	if !m.degraded.CompareAndSwap(false, true) {
+func (cm *committer) degrade(err error) {
+	if !cm.degraded.CompareAndSwap(false, true) {
 		return
 	}
-	m.queue.setClosed(true)
-	for o := m.queue.takeOrder(); o != nil; o = m.queue.takeOrder() {
+	cm.queue.setClosed(true)
+	for o := cm.queue.takeOrder(); o != nil; o = cm.queue.takeOrder() {
 		o.answer(ErrUnavailable)
 	}
-	if b := m.queue.take(); b != nil {
+	if b := cm.queue.take(); b != nil {
 		b.err = errNotSent
-		m.leases.undo(b.entries, b.err)
+		cm.leases.undo(b.entries, b.err)
 		close(b.done)
 	}
-	m.opts.Observer.Outage()
-	probe, remind, tell := m.outage.begin(err, m.conn.lastProbe())
-	m.probe.Reset(probe)
-	m.reminder.Reset(remind)
+	cm.opts.Observer.Outage()
+	probe, remind, tell := cm.outage.begin(err, cm.conn.lastProbe())
+	cm.probe.Reset(probe)
+	cm.reminder.Reset(remind)
 	if tell {
-		m.opts.Observer.Degraded(0, err)
+		cm.opts.Observer.Degraded(0, err)
 	}
 }
 
 // remind reports that the outage continues. It runs on a timer's goroutine, because the store may
 // block the committer for any time.
-func (m *committer) remind() {
-	if !m.degraded.Load() || isClosed(m.stop) {
+func (cm *committer) remind() {
+	if !cm.degraded.Load() || isClosed(cm.stop) {
 		return
 	}
-	since, cause := m.outage.remind()
-	m.reminder.Reset(remindAfter)
-	m.opts.Observer.Degraded(since, cause)
+	since, cause := cm.outage.remind()
+	cm.reminder.Reset(remindAfter)
+	cm.opts.Observer.Degraded(since, cause)
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -122,23 +122,23 @@ var errChanged = errors.New("the store is being changed for another")
 
 // change opens the store as the options in force say. If that is another one than before, memory
 // decides until the store is charged with what memory knows.
-func (m *committer) change() error {
-	err := m.reopen()
-	if err == nil && m.conn.store.Load().Continues(m.charged) {
-		err = m.conn.join()
+func (cm *committer) change() error {
+	err := cm.reopen()
+	if err == nil && cm.conn.store.Load().Continues(cm.charged) {
+		err = cm.conn.join()
 	} else {
 		err = cmp.Or(err, errChanged)
 	}
 	if err != nil {
-		m.degrade(err)
-		m.recover()
+		cm.degrade(err)
+		cm.recover()
 	}
 	return nil
 }
 
 // resume opens the store and charges it with what memory admitted without it.
-func (m *committer) resume() error {
-	for _, step := range []func() error{m.reopen, m.writer.beWritable, m.catchUp, m.writer.punish, m.conn.join} {
+func (cm *committer) resume() error {
+	for _, step := range []func() error{cm.reopen, cm.writer.beWritable, cm.catchUp, cm.writer.punish, cm.conn.join} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -147,24 +147,24 @@ func (m *committer) resume() error {
 }
 
 // recover tries to use the store again.
-func (m *committer) recover() {
-	if !m.degraded.Load() {
+func (cm *committer) recover() {
+	if !cm.degraded.Load() {
 		return
 	}
-	if err := m.resume(); err != nil {
-		probe, since := m.outage.goOn(err, m.conn.lastProbe())
-		m.probe.Reset(probe)
+	if err := cm.resume(); err != nil {
+		probe, since := cm.outage.goOn(err, cm.conn.lastProbe())
+		cm.probe.Reset(probe)
 		if since > 0 {
-			m.opts.Observer.Degraded(since, err)
+			cm.opts.Observer.Degraded(since, err)
 		}
 		return
 	}
-	m.reminder.Stop()
-	lasted, tell := m.outage.end()
-	m.queue.setClosed(false)
-	m.degraded.Store(false)
-	m.leases.resume()
+	cm.reminder.Stop()
+	lasted, tell := cm.outage.end()
+	cm.queue.setClosed(false)
+	cm.degraded.Store(false)
+	cm.leases.resume()
 	if tell {
-		m.opts.Observer.Recovered(lasted)
+		cm.opts.Observer.Recovered(lasted)
 	}
 }

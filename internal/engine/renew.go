@@ -268,9 +268,9 @@ func (b *batch) renewLocked(c cell, d *Debit, re renewal, now int64) {
 
 // notRenewedLocked notes the store's state of a key without free units for later use. Its lease
 // stays unchanged.
-func (en *entry) notRenewedLocked() {
-	c := en.cell
-	if !en.limit.CountsSlots() || c.lease.at == en.grant.At && c.slotsLocked().span == 0 {
-		c.joinLocked(en.limit, en.grant.Lease)
+func (e *entry) notRenewedLocked() {
+	c := e.cell
+	if !e.limit.CountsSlots() || c.lease.at == e.grant.At && c.slotsLocked().span == 0 {
+		c.joinLocked(e.limit, e.grant.Lease)
 	}
 }

@@ -13,24 +13,24 @@ import (
 
 // catchUp charges the debts of memory to the store. If the store is another one, it also charges
 // the known usage.
-func (m *committer) catchUp() error {
-	store := m.conn.store.Load().Store
+func (cm *committer) catchUp() error {
+	store := cm.conn.store.Load().Store
 	add := (*batch).chargeLocked
-	another := m.charged != nil && !store.Continues(m.charged)
+	another := cm.charged != nil && !store.Continues(cm.charged)
 	if another {
-		now := m.clock.now()
+		now := cm.clock.now()
 		add = func(b *batch, c cell) {
 			b.replayLocked(c, now)
 			b.chargeLocked(c)
 		}
 	}
-	if err := m.writer.flush(add); err != nil {
+	if err := cm.writer.flush(add); err != nil {
 		return err
 	}
 	if another {
-		m.losses.count(store, m.charged)
+		cm.losses.count(store, cm.charged)
 	}
-	m.charged = store
+	cm.charged = store
 	return nil
 }
 

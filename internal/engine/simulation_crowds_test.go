@@ -54,95 +54,97 @@ func newCrowds(t *testing.T, seed uint64) *crowds {
 }
 
 // step makes one event happen.
-func (w *crowds) step() {
-	switch w.rng.IntN(16) {
+func (cr *crowds) step() {
+	switch cr.rng.IntN(16) {
 	case 0, 1, 2, 3:
-		w.crowd(2 + w.rng.IntN(30))
+		cr.crowd(2 + cr.rng.IntN(30))
 	case 4:
-		w.crowd(1)
+		cr.crowd(1)
 	case 10:
-		w.let(func() { w.pass(time.Duration(w.rng.Int64N(int64(time.Second)))) })
+		cr.let(func() { cr.pass(time.Duration(cr.rng.Int64N(int64(time.Second)))) })
 	case 11:
-		w.let(func() { w.pass(time.Duration(w.rng.Int64N(int64(w.limits[w.rng.IntN(len(w.limits))].now.Window())))) })
+		cr.let(func() {
+			cr.pass(time.Duration(cr.rng.Int64N(int64(cr.limits[cr.rng.IntN(len(cr.limits))].now.Window()))))
+		})
 	case 12:
-		w.reload()
+		cr.reload()
 	case 13:
-		w.let(func() { w.p.table.sweep(w.p.clock.now(), func(*batch) {}, func(int) {}) })
+		cr.let(func() { cr.p.table.sweep(cr.p.clock.now(), func(*batch) {}, func(int) {}) })
 	case 14, 15:
-		w.quiet()
+		cr.quiet()
 	default:
-		w.let(func() { w.p.goOn() })
-		w.checkBlocks()
+		cr.let(func() { cr.p.goOn() })
+		cr.checkBlocks()
 	}
-	w.collect()
+	cr.collect()
 }
 
 // let does something while readers of the clock may be delayed.
-func (w *crowds) let(f func()) {
-	w.pausing.Store(true)
+func (cr *crowds) let(f func()) {
+	cr.pausing.Store(true)
 	f()
 	synctest.Wait()
-	w.pausing.Store(false)
+	cr.pausing.Store(false)
 }
 
 // crowd sends some concurrent requests. Often all have the same cost.
-func (w *crowds) crowd(n int) {
-	key := simKeys[w.rng.IntN(len(simKeys))]
-	alike := w.rng.IntN(2) == 0
-	perm := w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))]
-	w.let(func() {
+func (cr *crowds) crowd(n int) {
+	key := simKeys[cr.rng.IntN(len(simKeys))]
+	alike := cr.rng.IntN(2) == 0
+	perm := cr.rng.Perm(len(cr.limits))[:1+cr.rng.IntN(len(cr.limits))]
+	cr.let(func() {
 		for range n {
-			dear := !alike && w.rng.IntN(4) == 0
+			dear := !alike && cr.rng.IntN(4) == 0
 			if !alike {
-				perm = w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))]
+				perm = cr.rng.Perm(len(cr.limits))[:1+cr.rng.IntN(len(cr.limits))]
 			}
 			a := &asked{decision: make(chan Decision, 1)}
 			for _, i := range perm {
 				cost := int64(1)
 				if !alike {
-					cost = w.cost()
+					cost = cr.cost()
 				}
 				if dear {
-					cost = w.dear(w.limits[i].now.Capacity())
+					cost = cr.dear(cr.limits[i].now.Capacity())
 				}
-				a.add(w.limits[i], key, cost)
+				a.add(cr.limits[i], key, cost)
 			}
-			w.note("asked for %s", a)
-			w.p.send(a)
+			cr.note("asked for %s", a)
+			cr.p.send(a)
 		}
 	})
 }
 
 // dear returns a cost that is often close to the capacity of a limit.
-func (w *crowds) dear(capacity int64) int64 {
-	if w.rng.IntN(2) == 0 {
-		return w.cost()
+func (cr *crowds) dear(capacity int64) int64 {
+	if cr.rng.IntN(2) == 0 {
+		return cr.cost()
 	}
-	return capacity - w.rng.Int64N(w.rng.Int64N(capacity)+1)
+	return capacity - cr.rng.Int64N(cr.rng.Int64N(capacity)+1)
 }
 
 // pause delays a reader of the clock, unless a lock is held: the reader itself may hold it. The
 // other goroutines would wait for it, and time would stand still.
-func (w *crowds) pause() {
-	if !w.pausing.Load() || w.locked() {
+func (cr *crowds) pause() {
+	if !cr.pausing.Load() || cr.locked() {
 		return
 	}
-	w.mu.Lock()
-	d := time.Duration(w.chance.Int64N(int64(3 * longestPause)))
-	w.mu.Unlock()
+	cr.mu.Lock()
+	d := time.Duration(cr.chance.Int64N(int64(3 * longestPause)))
+	cr.mu.Unlock()
 	if d < longestPause {
 		time.Sleep(d)
 	}
 }
 
 // locked reports whether a lock of the engine is held.
-func (w *crowds) locked() bool {
-	if !w.p.committer.queue.mu.TryLock() {
+func (cr *crowds) locked() bool {
+	if !cr.p.committer.queue.mu.TryLock() {
 		return true
 	}
-	w.p.committer.queue.mu.Unlock()
-	for i := range w.p.table.shards {
-		s := &w.p.table.shards[i]
+	cr.p.committer.queue.mu.Unlock()
+	for i := range cr.p.table.shards {
+		s := &cr.p.table.shards[i]
 		if !s.mu.TryLock() {
 			return true
 		}
@@ -162,46 +164,46 @@ func (w *crowds) locked() bool {
 }
 
 // quiet lets all waiting or delayed requests be decided.
-func (w *crowds) quiet() {
+func (cr *crowds) quiet() {
 	time.Sleep(longestPause)
-	w.world.quiet()
-	if n := len(w.p.asked); n > 0 {
-		w.t.Errorf("%d requests are not decided though nothing waits", n)
+	cr.world.quiet()
+	if n := len(cr.p.asked); n > 0 {
+		cr.t.Errorf("%d requests are not decided though nothing waits", n)
 	}
 }
 
 // checkBlocks compares blocks with the units left.
-func (w *crowds) checkBlocks() {
-	now := w.p.clock.now()
-	w.p.table.each(func(c cell) {
+func (cr *crowds) checkBlocks() {
+	now := cr.p.clock.now()
+	cr.p.table.each(func(c cell) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for b := c.blocks(); b != nil; b = b.older {
 			if now < b.until {
-				w.checkBlockLocked(c, b, now)
-				w.checkBlockLocked(c, b, b.until-1)
+				cr.checkBlockLocked(c, b, now)
+				cr.checkBlockLocked(c, b, b.until-1)
 			}
 		}
 	})
 }
 
 // checkBlockLocked claims the blocked cost from a copy of the disk's state.
-func (w *crowds) checkBlockLocked(c cell, b *block, at int64) {
+func (cr *crowds) checkBlockLocked(c cell, b *block, at int64) {
 	limit, err := c.limit().WithAmount(b.amount, 0)
 	if err != nil {
-		w.t.Fatal(err)
+		cr.t.Fatal(err)
 	}
-	state := w.disk.stateOf(&Limit{ID: c.id, Limit: limit}, c.key(), at)
+	state := cr.disk.stateOf(&Limit{ID: c.id, Limit: limit}, c.key(), at)
 	claim := limiter.Claim{Now: at, Min: b.cost, Want: b.cost, Return: c.leaseLocked()}
 	if g := limit.Claim(&state, claim); !g.Refused(claim) {
-		w.t.Errorf("%v %d/%v %s: a cost of %d is blocked until %v, and free %v earlier: the lease is %+v, the state %+v",
+		cr.t.Errorf("%v %d/%v %s: a cost of %d is blocked until %v, and free %v earlier: the lease is %+v, the state %+v",
 			limit.Algorithm(), b.amount, limit.Window(), c.key(), b.cost, time.Unix(0, b.until).UTC(), time.Duration(b.until-at), c.leaseLocked(), state)
 	}
 }
 
 // end waits for a quiet moment first.
-func (w *crowds) end() {
-	w.quiet()
-	w.checkBlocks()
-	w.world.end()
+func (cr *crowds) end() {
+	cr.quiet()
+	cr.checkBlocks()
+	cr.world.end()
 }

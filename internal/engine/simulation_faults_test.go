@@ -62,24 +62,24 @@ func newTroubled(t *testing.T, seed uint64) *troubled {
 	return w
 }
 
-func (w *troubled) open(context.Context) (storage.Store, error) {
-	if w.pickFate() == fails {
+func (tr *troubled) open(context.Context) (storage.Store, error) {
+	if tr.pickFate() == fails {
 		return nil, errDisk
 	}
-	d, fate := w.place.now.Load(), fine
+	d, fate := tr.place.now.Load(), fine
 	return &hookedStore{
 		disk: d,
 		before: func([]storage.Claim) error {
-			if w.place.now.Load() != d {
+			if tr.place.now.Load() != d {
 				return errDisk
 			}
-			switch fate = w.pickFate(); fate {
+			switch fate = tr.pickFate(); fate {
 			case fails:
 				return errDisk
 			case unknownLost:
 				return errors.Join(errDisk, storage.ErrUnknownOutcome)
 			case slow:
-				time.Sleep(w.delay())
+				time.Sleep(tr.delay())
 			}
 			return nil
 		},
@@ -104,94 +104,94 @@ const (
 	fates
 )
 
-func (w *troubled) pickFate() fate {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.chance.IntN(10) >= w.trouble {
+func (tr *troubled) pickFate() fate {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if tr.chance.IntN(10) >= tr.trouble {
 		return fine
 	}
-	return fails + fate(w.chance.IntN(int(fates-fails)))
+	return fails + fate(tr.chance.IntN(int(fates-fails)))
 }
 
-func (w *troubled) delay() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return time.Duration(w.chance.Int64N(int64(3 * time.Second)))
+func (tr *troubled) delay() time.Duration {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return time.Duration(tr.chance.Int64N(int64(3 * time.Second)))
 }
 
-func (w *troubled) step() {
-	switch w.rng.IntN(13) {
+func (tr *troubled) step() {
+	switch tr.rng.IntN(13) {
 	case 12:
-		w.change()
+		tr.change()
 	case 0:
-		w.mu.Lock()
-		w.trouble = []int{0, 0, 1, 5, 10}[w.rng.IntN(5)]
-		w.note("%d of 10 calls go wrong", w.trouble)
-		w.mu.Unlock()
+		tr.mu.Lock()
+		tr.trouble = []int{0, 0, 1, 5, 10}[tr.rng.IntN(5)]
+		tr.note("%d of 10 calls go wrong", tr.trouble)
+		tr.mu.Unlock()
 	case 1:
-		if w.rng.IntN(4) == 0 {
-			w.note("the database is replaced")
-			w.place.replace()
+		if tr.rng.IntN(4) == 0 {
+			tr.note("the database is replaced")
+			tr.place.replace()
 		}
 	case 2:
-		w.sleep(w.limits[w.rng.IntN(len(w.limits))].now.Window())
+		tr.sleep(tr.limits[tr.rng.IntN(len(tr.limits))].now.Window())
 	case 3, 4, 5:
-		w.sleep(time.Second)
+		tr.sleep(time.Second)
 	default:
-		w.burst(1 + w.rng.IntN(20))
+		tr.burst(1 + tr.rng.IntN(20))
 	}
 }
 
 // change changes options of the engine, as a reload does.
-func (w *troubled) change() {
-	away, reopen := w.engine.Degraded(), w.rng.IntN(3) > 0
-	w.note("the options change, reopen %v, in an outage %v", reopen, away)
-	if *w.changed++; away {
-		*w.away++
+func (tr *troubled) change() {
+	away, reopen := tr.engine.Degraded(), tr.rng.IntN(3) > 0
+	tr.note("the options change, reopen %v, in an outage %v", reopen, away)
+	if *tr.changed++; away {
+		*tr.away++
 	}
-	changed := *w.engine.opts.now()
-	changed.CleanupInterval, changed.MaxKeys = time.Duration(1+w.rng.IntN(1000))*time.Hour, 10_000+w.rng.IntN(1000)
-	if err := w.engine.Change(context.Background(), changed, reopen); err != nil {
-		w.t.Error(err)
+	changed := *tr.engine.opts.now()
+	changed.CleanupInterval, changed.MaxKeys = time.Duration(1+tr.rng.IntN(1000))*time.Hour, 10_000+tr.rng.IntN(1000)
+	if err := tr.engine.Change(context.Background(), changed, reopen); err != nil {
+		tr.t.Error(err)
 	}
 }
 
-func (w *troubled) sleep(d time.Duration) {
-	d = time.Duration(w.rng.Int64N(int64(d)))
-	w.note("%v pass", d)
+func (tr *troubled) sleep(d time.Duration) {
+	d = time.Duration(tr.rng.Int64N(int64(d)))
+	tr.note("%v pass", d)
 	time.Sleep(d)
 }
 
 // burst sends requests concurrently, and waits for them.
-func (w *troubled) burst(n int) {
-	key := fmt.Sprint("key", w.rng.IntN(2))
+func (tr *troubled) burst(n int) {
+	key := fmt.Sprint("key", tr.rng.IntN(2))
 	all := make([]*asked, n)
 	var group sync.WaitGroup
 	for i := range all {
 		all[i] = &asked{decision: make(chan Decision, 1)}
-		for _, j := range w.rng.Perm(len(w.limits))[:1+w.rng.IntN(len(w.limits))] {
-			all[i].add(w.limits[j], key, w.cost())
+		for _, j := range tr.rng.Perm(len(tr.limits))[:1+tr.rng.IntN(len(tr.limits))] {
+			all[i].add(tr.limits[j], key, tr.cost())
 		}
-		group.Go(func() { all[i].decision <- w.engine.Decide(context.Background(), nil, all[i].debits) })
+		group.Go(func() { all[i].decision <- tr.engine.Decide(context.Background(), nil, all[i].debits) })
 	}
 	start := time.Now()
 	group.Wait()
 	if took := time.Since(start); took > storage.DefaultTimeout+20*time.Millisecond {
-		w.t.Errorf("a request took %v", took)
+		tr.t.Errorf("a request took %v", took)
 	}
 	for _, a := range all {
-		w.decided(a, <-a.decision)
+		tr.decided(a, <-a.decision)
 	}
 }
 
-func (w *troubled) decided(a *asked, d Decision) {
-	w.note("decided %s: %+v", a, d)
+func (tr *troubled) decided(a *asked, d Decision) {
+	tr.note("decided %s: %+v", a, d)
 	if d.Degraded {
-		w.degraded++
+		tr.degraded++
 	}
 	if !d.Allowed {
 		if d.Retry == 0 || d.Reason == None || d.Reason == Abandoned {
-			w.t.Errorf("refused without a reason or a time to retry: %+v", d)
+			tr.t.Errorf("refused without a reason or a time to retry: %+v", d)
 		}
 		return
 	}
@@ -199,30 +199,30 @@ func (w *troubled) decided(a *asked, d Decision) {
 		key := string(a.debits[i].Key)
 		if cost := a.debits[i].Cost; cost > 0 {
 			l.admitted[key] = append(l.admitted[key], admission{at: a.debits[i].at, decided: time.Now().UnixNano(), cost: cost})
-			w.checkBound(l, key)
+			tr.checkBound(l, key)
 		}
 	}
 }
 
 // end repairs the store, which the engine detects by itself, and compares the charged units with
 // the admitted ones.
-func (w *troubled) end() {
-	w.mu.Lock()
-	w.trouble = 0
-	w.mu.Unlock()
-	w.note("all is well")
+func (tr *troubled) end() {
+	tr.mu.Lock()
+	tr.trouble = 0
+	tr.mu.Unlock()
+	tr.note("all is well")
 	for i := range 600 { // commits reveal faults
-		w.engine.Decide(context.Background(), nil, []Debit{debit(w.limits[0].now, fmt.Sprint("other", i), 1)})
+		tr.engine.Decide(context.Background(), nil, []Debit{debit(tr.limits[0].now, fmt.Sprint("other", i), 1)})
 		time.Sleep(100 * time.Millisecond)
 	}
-	if w.engine.committer.degraded.Load() {
-		w.t.Error("degraded a minute after the last fault")
+	if tr.engine.committer.degraded.Load() {
+		tr.t.Error("degraded a minute after the last fault")
 	}
-	if err := w.engine.Close(context.Background()); err != nil {
-		w.t.Error(err)
+	if err := tr.engine.Close(context.Background()); err != nil {
+		tr.t.Error(err)
 	}
 	now := time.Now().UnixNano()
-	for _, l := range w.limits {
+	for _, l := range tr.limits {
 		for key, all := range l.admitted {
 			var least int64
 			for _, a := range all {
@@ -230,8 +230,8 @@ func (w *troubled) end() {
 					least += a.cost
 				}
 			}
-			if used := w.place.now.Load().used(l.now, key, now); used < least {
-				w.t.Errorf("%v/%v %s: %d charged in the end, %d admitted", l.now.Algorithm(), l.now.Window(), key, used, least)
+			if used := tr.place.now.Load().used(l.now, key, now); used < least {
+				tr.t.Errorf("%v/%v %s: %d charged in the end, %d admitted", l.now.Algorithm(), l.now.Window(), key, used, least)
 			}
 		}
 	}

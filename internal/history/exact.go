@@ -47,33 +47,33 @@ type exact struct {
 type used struct{ allowed, refused, units atomic.Int64 }
 
 // of returns the counts of a key, which those without room share.
-func (x *exact) of(key Key) *used {
-	x.mu.RLock()
-	u := x.keys[string(key.Text)]
-	x.mu.RUnlock()
+func (e *exact) of(key Key) *used {
+	e.mu.RLock()
+	u := e.keys[string(key.Text)]
+	e.mu.RUnlock()
 	switch {
 	case u != nil:
 		return u
-	case x.room.Load() >= maxExact:
-		return &x.others
+	case e.room.Load() >= maxExact:
+		return &e.others
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if u = x.keys[string(key.Text)]; u == nil {
-		if x.keys == nil {
-			x.keys = make(map[string]*used)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if u = e.keys[string(key.Text)]; u == nil {
+		if e.keys == nil {
+			e.keys = make(map[string]*used)
 		}
 		u = new(used)
-		x.keys[string(key.Text)] = u
-		x.room.Add(1)
+		e.keys[string(key.Text)] = u
+		e.room.Add(1)
 	}
 	return u
 }
 
 // add counts requests and units of a key, if operators give out such keys.
-func (x *exact) add(key Key, allowed, refused, units int64) {
-	if key.Lasting && x.room != nil {
-		u := x.of(key)
+func (e *exact) add(key Key, allowed, refused, units int64) {
+	if key.Lasting && e.room != nil {
+		u := e.of(key)
 		u.allowed.Add(allowed)
 		u.refused.Add(refused)
 		u.units.Add(units)
@@ -82,9 +82,9 @@ func (x *exact) add(key Key, allowed, refused, units int64) {
 
 // take returns the counts since the last call, in the first minute of the hour: finer ones would be
 // a row for each key and minute.
-func (x *exact) take(at int64, limit storage.Series, name Namer) (counted []storage.Minute) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
+func (e *exact) take(at int64, limit storage.Series, name Namer) (counted []storage.Minute) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
 	at = storage.Period(at, time.Hour) * int64(time.Hour)
 	take := func(u *used, key storage.Key) {
 		if u.allowed.Load() != 0 || u.refused.Load() != 0 || u.units.Load() != 0 {
@@ -93,8 +93,8 @@ func (x *exact) take(at int64, limit storage.Series, name Namer) (counted []stor
 			}})
 		}
 	}
-	take(&x.others, Others)
-	for key, u := range x.keys {
+	take(&e.others, Others)
+	for key, u := range e.keys {
 		if named, err := name(limit, key); err == nil { // otherwise the counts wait
 			take(u, named)
 		}

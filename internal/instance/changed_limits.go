@@ -19,12 +19,12 @@ type ZoneTier struct{ Zone, Tier string }
 
 // WarnOfChangedLimits warns of each zone in which a limit replaced one with separate counts. That
 // matters only in a store that several machines use.
-func (h *Instance) WarnOfChangedLimits(now map[ZoneTier]LimitKinds, log *zap.Logger) {
-	if h.Settings.Address == "" {
+func (inst *Instance) WarnOfChangedLimits(now map[ZoneTier]LimitKinds, log *zap.Logger) {
+	if inst.Settings.Address == "" {
 		return
 	}
 	former, changed := make(map[string][]string), make(map[string][]string)
-	for of, kinds := range h.replaceKinds(now) {
+	for of, kinds := range inst.replaceKinds(now) {
 		gone, added := kinds.replacedBy(now[of])
 		if len(gone) > 0 && len(added) > 0 {
 			former[of.Zone], changed[of.Zone] = append(former[of.Zone], gone...), append(changed[of.Zone], added...)
@@ -32,19 +32,19 @@ func (h *Instance) WarnOfChangedLimits(now map[ZoneTier]LimitKinds, log *zap.Log
 	}
 	for _, zone := range slices.Sorted(maps.Keys(changed)) {
 		log.Warn("the limits of a zone count in another way than before, and from 0. Until all machines have this config, those with the former one count apart, and a client may use both limits: load it everywhere soon. To avoid that, keep the former limit beside the new one for a window first. A change of the amount alone counts on",
-			zap.String("zone", zone), zap.Strings("former", sortedSet(former[zone])), zap.Strings("changed", sortedSet(changed[zone])), h.Settings.where())
+			zap.String("zone", zone), zap.Strings("former", sortedSet(former[zone])), zap.Strings("changed", sortedSet(changed[zone])), inst.Settings.where())
 	}
 }
 
 // replaceKinds stores the kinds of the limits in force, and returns the former ones: none at the
 // first start. They come from another instance if the reload changed settings.
-func (h *Instance) replaceKinds(now map[ZoneTier]LimitKinds) (former map[ZoneTier]LimitKinds) {
+func (inst *Instance) replaceKinds(now map[ZoneTier]LimitKinds) (former map[ZoneTier]LimitKinds) {
 	Each(func(other *Instance) {
-		if kinds := other.kinds.Load(); kinds != nil && other.Settings.Counts == h.Settings.Counts {
+		if kinds := other.kinds.Load(); kinds != nil && other.Settings.Counts == inst.Settings.Counts {
 			former = *kinds
 		}
 	})
-	if kinds := h.kinds.Swap(&now); kinds != nil {
+	if kinds := inst.kinds.Swap(&now); kinds != nil {
 		former = *kinds
 	}
 	return former

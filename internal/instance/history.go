@@ -23,30 +23,30 @@ import (
 // This file writes an instance's history.
 
 // startHistory begins to write the counts.
-func (h *Instance) startHistory(ledger *history.Ledger) {
-	h.reporter = history.Start(history.Options{
+func (inst *Instance) startHistory(ledger *history.Ledger) {
+	inst.reporter = history.Start(history.Options{
 		Ledger:   ledger,
-		Store:    h.historian,
-		Now:      h.Engine.Now,
-		Name:     h.Names.inHistoryToday,
-		Observer: observer{h},
+		Store:    inst.historian,
+		Now:      inst.Engine.Now,
+		Name:     inst.Names.inHistoryToday,
+		Observer: observer{inst},
 	})
 }
 
 // stopHistory writes the remaining counts. Its time is short, so that the engine has time to give
 // back unspent units.
-func (h *Instance) stopHistory() error {
+func (inst *Instance) stopHistory() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout/4)
 	defer cancel()
-	if err := h.reporter.Close(ctx); err != nil {
+	if err := inst.reporter.Close(ctx); err != nil {
 		return fmt.Errorf("the last minutes of the history could not be written: %w", err)
 	}
 	return nil
 }
 
 // historian returns the store in use as a historian, or nil if none is in use at the moment.
-func (h *Instance) historian() storage.Historian {
-	switch store := h.Store.Load(); {
+func (inst *Instance) historian() storage.Historian {
+	switch store := inst.Store.Load(); {
 	case store == nil:
 		return nil
 	default:
@@ -117,12 +117,12 @@ func (o observer) HistoryWritten(givenUp int) {
 var _ history.Observer = observer{}
 
 // Past returns the store's history, or an error with the reason why there is none.
-func (h *Instance) Past() (storage.Historian, error) {
-	switch store := h.historian(); store.(type) {
+func (inst *Instance) Past() (storage.Historian, error) {
+	switch store := inst.historian(); store.(type) {
 	case nil:
 		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and the history is in it")
 	case noHistory:
-		return nil, operator.Errorf(http.StatusNotImplemented, "the store %s keeps no history", h.Settings.Kind)
+		return nil, operator.Errorf(http.StatusNotImplemented, "the store %s keeps no history", inst.Settings.Kind)
 	default:
 		return store, nil
 	}

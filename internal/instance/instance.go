@@ -145,9 +145,9 @@ func (s Settings) where() zap.Field {
 
 // Lasting returns the store's time, which advances evenly when the clock is set. The keys of epochs
 // use it, so that setting the clock loses no counts.
-func (h *Instance) Lasting() time.Time {
-	<-h.made // the engine starts working before h.Engine is set
-	now, _ := h.Engine.Lasting()
+func (inst *Instance) Lasting() time.Time {
+	<-inst.made // the engine starts working before h.Engine is set
+	now, _ := inst.Engine.Lasting()
 	return time.Unix(0, now)
 }
 
@@ -165,28 +165,28 @@ func WithRemedy(err error) error {
 }
 
 // Log returns the log of a zone's refusals.
-func (h *Instance) Log(zone string) *RefusalLog {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	l := h.logs[zone]
+func (inst *Instance) Log(zone string) *RefusalLog {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	l := inst.logs[zone]
 	if l == nil {
 		l = &RefusalLog{Zone: zone}
-		h.logs[zone] = l
+		inst.logs[zone] = l
 	}
 	return l
 }
 
-func (h *Instance) summarize() {
-	for _, e := range h.summaries(time.Now()) {
-		h.notify(e)
+func (inst *Instance) summarize() {
+	for _, e := range inst.summaries(time.Now()) {
+		inst.notify(e)
 	}
 }
 
 // summaries logs summaries of the zones, and returns the events of those that refuse unusually much.
-func (h *Instance) summaries(now time.Time) (unusual []notify.Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, l := range h.logs {
+func (inst *Instance) summaries(now time.Time) (unusual []notify.Event) {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	for _, l := range inst.logs {
 		perMinute, becomes := l.becomesUnusual(l.summarize(caddyconf.Logger()), now)
 		if becomes {
 			unusual = append(unusual, notify.Event{Kind: notify.Refusals, Zone: l.Zone, Count: perMinute,
@@ -198,8 +198,8 @@ func (h *Instance) summaries(now time.Time) (unusual []notify.Event) {
 
 // notify passes an event to the listener of the running config. It may be called from any goroutine,
 // and doesn't block.
-func (h *Instance) notify(e notify.Event) {
-	if listener := h.Listener.Load(); listener != nil {
+func (inst *Instance) notify(e notify.Event) {
+	if listener := inst.Listener.Load(); listener != nil {
 		e.Time = time.Now().UTC()
 		(*listener)(e)
 	}
@@ -208,10 +208,10 @@ func (h *Instance) notify(e notify.Event) {
 // StatsTimeout bounds how long a query of a store's state may take.
 const StatsTimeout = time.Second
 
-func (h *Instance) Stats() engine.Stats {
+func (inst *Instance) Stats() engine.Stats {
 	ctx, cancel := context.WithTimeout(context.Background(), StatsTimeout)
 	defer cancel()
-	return h.Engine.Stats(ctx)
+	return inst.Engine.Stats(ctx)
 }
 
 // Each calls f for every instance. f may be slow: the pool, which a reload waits for, is not locked
@@ -230,8 +230,8 @@ func Each(f func(*Instance)) {
 }
 
 // SweepAt removes from a store the rows that have expired at the time of the log.
-func (h *Instance) SweepAt(now int64) error {
-	store := h.Store.Load()
+func (inst *Instance) SweepAt(now int64) error {
+	store := inst.Store.Load()
 	if store == nil {
 		return nil
 	}
@@ -244,9 +244,9 @@ func (h *Instance) SweepAt(now int64) error {
 }
 
 // IsNew reports whether a client that memory refuses may be new to its network. It takes no lock.
-func (h *Instance) IsNew(network engine.Client, key []byte, rule pressure.Rule) bool {
-	if record := h.Engine.CachedRecord(network); record != nil && record.Banned(h.Engine.Now()) {
+func (inst *Instance) IsNew(network engine.Client, key []byte, rule pressure.Rule) bool {
+	if record := inst.Engine.CachedRecord(network); record != nil && record.Banned(inst.Engine.Now()) {
 		return false // it is throttled already
 	}
-	return h.Pressure.IsNew(h.Lasting(), key, rule)
+	return inst.Pressure.IsNew(inst.Lasting(), key, rule)
 }

@@ -52,53 +52,53 @@ func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance,
 
 // Change makes the settings of another configuration with the same counts take effect. The engine
 // keeps its memory, so that an outage goes on with what it has admitted.
-func (h *Instance) Change(s Settings, in stores.Store, region *Region) error {
-	h.changing.Lock()
-	defer h.changing.Unlock()
-	was := h.InForce.Swap(&s)
+func (inst *Instance) Change(s Settings, in stores.Store, region *Region) error {
+	inst.changing.Lock()
+	defer inst.changing.Unlock()
+	was := inst.InForce.Swap(&s)
 	if *was == s {
 		return nil
 	}
 	reopen := was.Store != s.Store || was.Timeout != s.Timeout
 	ctx, cancel := context.WithTimeout(context.Background(), ReadyTimeout)
 	defer cancel()
-	if err := h.Engine.Change(ctx, h.options(s, in), reopen); err != nil {
+	if err := inst.Engine.Change(ctx, inst.options(s, in), reopen); err != nil {
 		return err
 	}
 	if was.Region == s.Region {
 		return nil
 	}
-	if former := h.regions.Load(); former != nil {
+	if former := inst.regions.Load(); former != nil {
 		go former.Close(context.Background()) // gives up after two seconds
 	}
-	return h.startRegion(s, region)
+	return inst.startRegion(s, region)
 }
 
 // options returns the options of the engine.
-func (h *Instance) options(s Settings, in stores.Store) engine.Options {
+func (inst *Instance) options(s Settings, in stores.Store) engine.Options {
 	return engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
-			if err := h.Names.openSecret(s.Secret); err != nil {
+			if err := inst.Names.openSecret(s.Secret); err != nil {
 				return nil, WithRemedy(err)
 			}
-			if err := seedHistory(h.ledger, h.Names.Secret.Load()); err != nil {
+			if err := seedHistory(inst.ledger, inst.Names.Secret.Load()); err != nil {
 				return nil, err
 			}
 			store, err := in.Open(ctx, s.Timeout)
 			if err == nil {
-				h.Store.Store(&store)
-				err = h.Names.share(store)
+				inst.Store.Store(&store)
+				err = inst.Names.share(store)
 			}
 			return store, WithRemedy(err)
 		},
-		Name:            h.Names.ForStore,
-		NameAtOnce:      h.Names.ForStoreAtOnce,
+		Name:            inst.Names.ForStore,
+		NameAtOnce:      inst.Names.ForStoreAtOnce,
 		Remote:          s.Address != "",
 		MaxKeys:         s.MaxKeys,
 		StoreTimeout:    s.Timeout,
 		CleanupInterval: s.Cleanup,
 		DegradedPercent: s.Degraded,
-		Observer:        observer{h},
+		Observer:        observer{inst},
 	}
 }
 
@@ -114,27 +114,27 @@ func (n *Names) sweep() error {
 
 // AwaitStore waits until the store is open or known to be unusable, up to [ReadyTimeout] after the
 // instance was made: a hanging disk delays no later request.
-func (h *Instance) AwaitStore(ctx context.Context) {
+func (inst *Instance) AwaitStore(ctx context.Context) {
 	select {
-	case <-h.Engine.Ready():
+	case <-inst.Engine.Ready():
 		return
 	default:
 	}
 	select {
-	case <-h.Engine.Ready():
-	case <-time.After(ReadyTimeout - time.Since(h.begun)):
+	case <-inst.Engine.Ready():
+	case <-time.After(ReadyTimeout - time.Since(inst.begun)):
 	case <-ctx.Done():
 	}
 }
 
 // Destruct implements caddy.Destructor.
-func (h *Instance) Destruct() error {
-	h.Closing.Store(true)
-	unwritten := h.stopHistory()
+func (inst *Instance) Destruct() error {
+	inst.Closing.Store(true)
+	unwritten := inst.stopHistory()
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	err := errors.Join(unwritten, h.stopRegion(ctx), h.Engine.Close(ctx), CloseLedger(h.Settings))
-	h.summarize()
+	err := errors.Join(unwritten, inst.stopRegion(ctx), inst.Engine.Close(ctx), CloseLedger(inst.Settings))
+	inst.summarize()
 	if err != nil {
 		return fmt.Errorf("rate_limit: %w", err)
 	}

@@ -21,34 +21,34 @@ type PerSecond struct {
 
 // Admits reports whether the second of now admits another action, and counts it. most is the bound
 // on actions in a second.
-func (b *PerSecond) Admits(now time.Time, most int) bool {
+func (p *PerSecond) Admits(now time.Time, most int) bool {
 	second := now.Unix()
-	if b.full.Load() == second {
-		b.omitted.Add(1)
+	if p.full.Load() == second {
+		p.omitted.Add(1)
 		return false
 	}
-	b.Mu.Lock()
-	defer b.Mu.Unlock()
-	if second != b.second {
-		b.second, b.done = second, 0
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	if second != p.second {
+		p.second, p.done = second, 0
 	}
-	if b.done >= most {
-		b.full.Store(second)
-		b.omitted.Add(1)
+	if p.done >= most {
+		p.full.Store(second)
+		p.omitted.Add(1)
 		return false
 	}
-	b.done++
+	p.done++
 	return true
 }
 
 // takeOmitted returns the number of omitted actions since the last call.
-func (b *PerSecond) takeOmitted() int64 {
-	return b.omitted.Swap(0)
+func (p *PerSecond) takeOmitted() int64 {
+	return p.omitted.Swap(0)
 }
 
 // Complete adds to a line the number of omitted lines of its kind before it.
-func (b *PerSecond) Complete(fields []zap.Field) []zap.Field {
-	if omitted := b.takeOmitted(); omitted > 0 {
+func (p *PerSecond) Complete(fields []zap.Field) []zap.Field {
+	if omitted := p.takeOmitted(); omitted > 0 {
 		fields = append(fields, zap.Int64("left_out", omitted))
 	}
 	return fields

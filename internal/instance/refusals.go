@@ -99,7 +99,7 @@ type RecentByReference struct {
 var recentSeed = maphash.MakeSeed()
 
 // Add adds a refusal with a reference. A nil key stands for a key that all clients share.
-func (m *RecentByReference) Add(key []byte, r Recent) {
+func (recent *RecentByReference) Add(key []byte, r Recent) {
 	if r.Reference == "" {
 		return
 	}
@@ -107,20 +107,20 @@ func (m *RecentByReference) Add(key []byte, r Recent) {
 	if len(key) == 0 {
 		of = maphash.String(recentSeed, r.Reference)
 	}
-	set := &m.sets[of%recentSets]
+	set := &recent.sets[of%recentSets]
 	set.refusals[set.next.Add(1)%recentPerSet].Store(&r)
 }
 
 // Find returns the refusal with a reference, or with the short form that people see. The result is
 // nil if memory doesn't hold it. A short form that is ambiguous or not found is an error.
-func (m *RecentByReference) Find(text string) (found *Recent, err error) {
+func (recent *RecentByReference) Find(text string) (found *Recent, err error) {
 	text = reference.Canonical(text)
 	if len(text) < reference.ShortSize {
 		return nil, nil
 	}
-	for i := range m.sets {
-		for j := range m.sets[i].refusals {
-			r := m.sets[i].refusals[j].Load()
+	for i := range recent.sets {
+		for j := range recent.sets[i].refusals {
+			r := recent.sets[i].refusals[j].Load()
 			if r == nil || !strings.HasPrefix(r.Reference, text) {
 				continue
 			}

@@ -40,28 +40,28 @@ type Region struct {
 }
 
 // startRegion begins to share counts, if the configuration asks for that.
-func (h *Instance) startRegion(s Settings, r *Region) error {
+func (inst *Instance) startRegion(s Settings, r *Region) error {
 	if r == nil {
-		h.regions.Store(nil)
+		inst.regions.Store(nil)
 		return nil
 	}
-	h.exchangedAt.Store(r.Exchange.Place())
+	inst.exchangedAt.Store(r.Exchange.Place())
 	shared, err := regions.New(regions.Options{
 		Region:   r.Name,
 		Open:     func(ctx context.Context) (exchanges.Exchange, error) { return r.Exchange.Open(ctx) },
-		Engine:   h.Engine,
-		Name:     h.Names.forRegions,
+		Engine:   inst.Engine,
+		Name:     inst.Names.forRegions,
 		Interval: r.Interval,
 		MaxKeys:  s.MaxKeys,
-		Observer: regionObserver{h},
+		Observer: regionObserver{inst},
 	})
-	h.regions.Store(shared)
+	inst.regions.Store(shared)
 	return err
 }
 
 // stopRegion publishes the admitted units and stops sharing.
-func (h *Instance) stopRegion(ctx context.Context) error {
-	if shared := h.regions.Load(); shared != nil {
+func (inst *Instance) stopRegion(ctx context.Context) error {
+	if shared := inst.regions.Load(); shared != nil {
 		return shared.Close(ctx)
 	}
 	return nil
@@ -87,36 +87,36 @@ func (n *Names) forRegions(limit storage.LimitID, key []byte, period int64) (nam
 }
 
 // Decide decides about a request, including the units that other regions admitted.
-func (h *Instance) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
-	if shared := h.regions.Load(); shared != nil {
+func (inst *Instance) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
+	if shared := inst.regions.Load(); shared != nil {
 		return shared.Decide(ctx, client, debits)
 	}
-	return h.Engine.Decide(ctx, client, debits)
+	return inst.Engine.Decide(ctx, client, debits)
 }
 
 // Shadow decides about debits of a shadow limit without waiting, or reports that it can't.
-func (h *Instance) Shadow(debits []engine.Debit) (d engine.Decision, decided bool) {
-	if shared := h.regions.Load(); shared != nil {
+func (inst *Instance) Shadow(debits []engine.Debit) (d engine.Decision, decided bool) {
+	if shared := inst.regions.Load(); shared != nil {
 		return shared.Shadow(debits)
 	}
-	return h.Engine.Shadow(debits)
+	return inst.Engine.Shadow(debits)
 }
 
 // ShadowLater decides about debits for which Shadow couldn't decide, when the store has answered.
-func (h *Instance) ShadowLater(debits []engine.Debit, later func([]engine.Debit, engine.Decision)) {
-	if shared := h.regions.Load(); shared != nil {
+func (inst *Instance) ShadowLater(debits []engine.Debit, later func([]engine.Debit, engine.Decision)) {
+	if shared := inst.regions.Load(); shared != nil {
 		shared.ShadowLater(debits, later)
 	} else {
-		h.Engine.ShadowLater(debits, later)
+		inst.Engine.ShadowLater(debits, later)
 	}
 }
 
 // Forecast returns the decision that Decide would make, and changes nothing.
-func (h *Instance) Forecast(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
-	if shared := h.regions.Load(); shared != nil {
+func (inst *Instance) Forecast(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
+	if shared := inst.regions.Load(); shared != nil {
 		shared.Lower(debits)
 	}
-	return h.Engine.Forecast(ctx, client, debits)
+	return inst.Engine.Forecast(ctx, client, debits)
 }
 
 // regionObserver implements [regions.Observer].

@@ -180,43 +180,43 @@ type RulesInForce struct {
 type mergedStatements struct{ file, store, both *rules.Set }
 
 // Now returns the rules in force. It never blocks.
-func (s *RulesInForce) Now() *rules.Set {
-	if m := s.merged.Load(); m != nil {
+func (r *RulesInForce) Now() *rules.Set {
+	if m := r.merged.Load(); m != nil {
 		return m.both
 	}
-	return s.File.Value()
+	return r.File.Value()
 }
 
 // Begin adds the rules of a store, and follows their changes.
-func (s *RulesInForce) Begin(shared *SharedRules) {
-	s.mu.Lock()
-	s.shared = shared
-	s.mu.Unlock()
-	shared.Follow(s, s.Merge)
-	s.Merge()
+func (r *RulesInForce) Begin(shared *SharedRules) {
+	r.mu.Lock()
+	r.shared = shared
+	r.mu.Unlock()
+	shared.Follow(r, r.Merge)
+	r.Merge()
 }
 
 // End stops following the store's changes.
-func (s *RulesInForce) End() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.shared != nil {
-		s.shared.Follow(s, nil)
+func (r *RulesInForce) End() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shared != nil {
+		r.shared.Follow(r, nil)
 	}
 }
 
 // Merge merges the current rules of the file and the store. Requests don't call it, because a large
 // file takes a while.
-func (s *RulesInForce) Merge() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.shared == nil {
+func (r *RulesInForce) Merge() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shared == nil {
 		return
 	}
-	is := mergedStatements{file: s.File.Value(), store: s.shared.Set.Load()}
-	if was := s.merged.Load(); was != nil && was.file == is.file && was.store == is.store {
+	is := mergedStatements{file: r.File.Value(), store: r.shared.Set.Load()}
+	if was := r.merged.Load(); was != nil && was.file == is.file && was.store == is.store {
 		return
 	}
 	is.both = rules.Union(is.file, is.store)
-	s.merged.Store(&is)
+	r.merged.Store(&is)
 }

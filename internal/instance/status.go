@@ -20,30 +20,30 @@ func Describe() []operator.Store {
 }
 
 // describe describes the store and the memory in front of it.
-func (h *Instance) describe() operator.Store {
-	stats := h.Stats()
+func (inst *Instance) describe() operator.Store {
+	stats := inst.Stats()
 	told := operator.Store{
-		Kind:     h.Settings.Kind,
-		Path:     cmp.Or(h.Settings.Path, h.Settings.Address),
+		Kind:     inst.Settings.Kind,
+		Path:     cmp.Or(inst.Settings.Path, inst.Settings.Address),
 		Degraded: stats.Degraded,
 		Keys:     stats.Keys,
-		MaxKeys:  cmp.Or(h.InForce.Load().MaxKeys, engine.DefaultMaxKeys),
+		MaxKeys:  cmp.Or(inst.InForce.Load().MaxKeys, engine.DefaultMaxKeys),
 		Evicted:  stats.Evicted,
 		Bytes:    stats.Store.Bytes,
 		Journal:  stats.Store.JournalBytes,
 
 		Processes: stats.Processes,
-		Network:   h.describeNetwork(stats),
+		Network:   inst.describeNetwork(stats),
 	}
 	if stats.Cause != nil {
 		told.Since, told.Reason = new(stats.Since.UTC().Truncate(time.Second)), stats.Cause.Error()
 	}
-	told.Region = h.describeRegion()
-	if keys := h.Keys.Load(); keys != nil {
+	told.Region = inst.describeRegion()
+	if keys := inst.Keys.Load(); keys != nil {
 		keys.Keys() // checks the file, in case no request has
 		told.APIKeys = TroubleOf(keys.Path(), keys.Trouble())
 	}
-	if rules := h.Rules.Load(); rules != nil {
+	if rules := inst.Rules.Load(); rules != nil {
 		told.Rules = TroubleOf(rules.Path(), rules.Trouble())
 	}
 	return told
@@ -51,8 +51,8 @@ func (h *Instance) describe() operator.Store {
 
 // describeNetwork describes the connection to a store on a network. It returns nil for other
 // stores.
-func (h *Instance) describeNetwork(stats engine.Stats) *operator.Network {
-	if h.Settings.Address == "" {
+func (inst *Instance) describeNetwork(stats engine.Stats) *operator.Network {
+	if inst.Settings.Address == "" {
 		return nil
 	}
 	n := &operator.Network{
@@ -61,24 +61,24 @@ func (h *Instance) describeNetwork(stats engine.Stats) *operator.Network {
 		LostWrites: stats.LostWrites,
 		Unsettled:  stats.Unsettled,
 	}
-	if stats.Degraded || h.Names.Secret.Load() == nil {
+	if stats.Degraded || inst.Names.Secret.Load() == nil {
 		return n // doesn't wait for a store that is away
 	}
-	values, err := h.Names.Epochs.Seals()
-	if notes, known := h.Shared.laterLines(); known && err == nil {
+	values, err := inst.Names.Epochs.Seals()
+	if notes, known := inst.Shared.laterLines(); known && err == nil {
 		n.LaterLines = new(values.Later + values.Unknown + notes)
 	}
 	return n
 }
 
 // describeRegion describes the sharing of counts with other regions, or returns nil without it.
-func (h *Instance) describeRegion() *operator.Region {
-	shared := h.regions.Load()
+func (inst *Instance) describeRegion() *operator.Region {
+	shared := inst.regions.Load()
 	if shared == nil {
 		return nil
 	}
 	s := shared.Stats()
-	told := &operator.Region{Name: s.Region, Exchange: fmt.Sprint(h.exchangedAt.Load()), Lag: operator.SecondsOf(s.Lag), Keys: s.Keys, Others: []operator.OtherRegion{}}
+	told := &operator.Region{Name: s.Region, Exchange: fmt.Sprint(inst.exchangedAt.Load()), Lag: operator.SecondsOf(s.Lag), Keys: s.Keys, Others: []operator.OtherRegion{}}
 	if s.Cause != nil {
 		told.Since, told.Reason = new(s.Since.UTC().Truncate(time.Second)), s.Cause.Error()
 	}

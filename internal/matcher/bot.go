@@ -66,26 +66,26 @@ func (VerifiedBot) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision checks the operators, and reads their files. It looks up nothing.
-func (m *VerifiedBot) Provision(ctx caddy.Context) error {
-	if err := m.check(); err != nil {
+func (v *VerifiedBot) Provision(ctx caddy.Context) error {
+	if err := v.check(); err != nil {
 		return err
 	}
-	for _, name := range m.Names {
+	for _, name := range v.Names {
 		b := bot{Operator: crawler.Find(name)}
-		if path := m.Ranges[name]; path != "" {
+		if path := v.Ranges[name]; path != "" {
 			log := ctx.Logger().With(zap.String("operator", name), zap.String("file", path))
 			var err error
 			if b.ranges, err = crawler.OpenRanges(path, func(err error) { logChange(log, "the file of a crawler's addresses", "addresses", err) }); err != nil {
 				return fmt.Errorf("verified_bot: %s: %w", name, err)
 			}
 		}
-		m.bots = append(m.bots, b)
+		v.bots = append(v.bots, b)
 	}
 	value, _, err := verifiers.LoadOrNew(verifierKey, func() (caddy.Destructor, error) {
 		return crawler.NewVerifier(crawler.DNS, time.Now), nil
 	})
 	if err == nil {
-		m.verifier = value.(*crawler.Verifier)
+		v.verifier = value.(*crawler.Verifier)
 	}
 	return err
 }
@@ -100,29 +100,29 @@ func logChange(log *zap.Logger, file, content string, err error) {
 }
 
 // check returns an error about the options.
-func (m *VerifiedBot) check() error {
-	if err := checkCommas(m.Names); err != nil {
+func (v *VerifiedBot) check() error {
+	if err := checkCommas(v.Names); err != nil {
 		return fmt.Errorf("verified_bot: %w", err)
 	}
-	if err := m.checkNames(); err != nil {
+	if err := v.checkNames(); err != nil {
 		return fmt.Errorf("verified_bot: %w", err)
 	}
 	return nil
 }
 
-func (m *VerifiedBot) checkNames() error {
+func (v *VerifiedBot) checkNames() error {
 	known := strings.Join(crawler.Names(), ", ")
-	if len(m.Names) == 0 {
+	if len(v.Names) == 0 {
 		return fmt.Errorf("names are missing: expected some of %s", known)
 	}
-	for _, name := range slices.Concat(m.Names, slices.Sorted(maps.Keys(m.Ranges))) {
+	for _, name := range slices.Concat(v.Names, slices.Sorted(maps.Keys(v.Ranges))) {
 		o := crawler.Find(name)
 		switch {
 		case o == nil:
 			return fmt.Errorf("there is no operator %q: expected some of %s", name, known)
-		case !slices.Contains(m.Names, name):
-			return fmt.Errorf("ranges: got %q, which isn't matched: write verified_bot %s %[1]s", name, strings.Join(m.Names, " "))
-		case !o.HasNames() && m.Ranges[name] == "":
+		case !slices.Contains(v.Names, name):
+			return fmt.Errorf("ranges: got %q, which isn't matched: write verified_bot %s %[1]s", name, strings.Join(v.Names, " "))
+		case !o.HasNames() && v.Ranges[name] == "":
 			return fmt.Errorf("DNS doesn't confirm %s: save %s, and write ranges %[1]s <file> in a block", name, o.List)
 		}
 	}
@@ -131,8 +131,8 @@ func (m *VerifiedBot) checkNames() error {
 
 // Cleanup gives up the verifier. The last config that does so ends its look-ups. Requests that
 // outlive the config may still ask it.
-func (m *VerifiedBot) Cleanup() error {
-	if m.verifier == nil {
+func (v *VerifiedBot) Cleanup() error {
+	if v.verifier == nil {
 		return nil
 	}
 	_, err := verifiers.Delete(verifierKey)
@@ -140,13 +140,13 @@ func (m *VerifiedBot) Cleanup() error {
 }
 
 // MatchWithError reports whether a request is a crawler's. It never returns an error.
-func (m *VerifiedBot) MatchWithError(r *http.Request) (bool, error) {
+func (v *VerifiedBot) MatchWithError(r *http.Request) (bool, error) {
 	agent := r.UserAgent()
-	return slices.ContainsFunc(m.bots, func(b bot) bool { return b.IsClaimedBy(agent) && m.confirms(b, r) }), nil
+	return slices.ContainsFunc(v.bots, func(b bot) bool { return b.IsClaimedBy(agent) && v.confirms(b, r) }), nil
 }
 
 // confirms reports whether the address of a request is the operator's.
-func (m *VerifiedBot) confirms(b bot, r *http.Request) bool {
+func (v *VerifiedBot) confirms(b bot, r *http.Request) bool {
 	addr, err := netip.ParseAddr(ClientIP(r))
 	if err != nil || IsClaimed(r) {
 		return false
@@ -154,7 +154,7 @@ func (m *VerifiedBot) confirms(b bot, r *http.Request) bool {
 	if b.ranges != nil && b.ranges.Contains(addr) {
 		return true
 	}
-	return m.verifier.IsConfirmed(b.Operator, addr, !IsRehearsal(r))
+	return v.verifier.IsConfirmed(b.Operator, addr, !IsRehearsal(r))
 }
 
 // rehearsalVar is the variable of requests that nobody sent.
@@ -174,22 +174,22 @@ func IsRehearsal(r *http.Request) bool {
 //	verified_bot <names...> {
 //		ranges <name> <file>
 //	}
-func (m *VerifiedBot) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (v *VerifiedBot) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	for d.Next() {
-		m.Names = append(m.Names, d.RemainingArgs()...)
+		v.Names = append(v.Names, d.RemainingArgs()...)
 		for nesting := d.Nesting(); d.NextBlock(nesting); {
-			if err := m.parseRanges(d); err != nil {
+			if err := v.parseRanges(d); err != nil {
 				return d.WrapErr(fmt.Errorf("verified_bot: %w", err))
 			}
 		}
 	}
-	if err := m.check(); err != nil {
+	if err := v.check(); err != nil {
 		return d.WrapErr(err)
 	}
 	return nil
 }
 
-func (m *VerifiedBot) parseRanges(d *caddyfile.Dispenser) error {
+func (v *VerifiedBot) parseRanges(d *caddyfile.Dispenser) error {
 	var name, path string
 	if word := d.Val(); word != "ranges" {
 		return fmt.Errorf("got %q: expected ranges <name> <file>", word)
@@ -197,13 +197,13 @@ func (m *VerifiedBot) parseRanges(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&name, &path) {
 		return errors.New("ranges: expected an operator and a file, such as ranges google /etc/caddy/googlebot.json")
 	}
-	if m.Ranges[name] != "" {
+	if v.Ranges[name] != "" {
 		return fmt.Errorf("ranges: there are two files of %s: merge them", name)
 	}
-	if m.Ranges == nil {
-		m.Ranges = make(map[string]string)
+	if v.Ranges == nil {
+		v.Ranges = make(map[string]string)
 	}
-	m.Ranges[name] = path
+	v.Ranges[name] = path
 	return nil
 }
 

@@ -57,8 +57,8 @@ func from(server *caddyhttp.Server, addr, agent string) *http.Request {
 	return caddyhttp.PrepareRequest(r, caddy.NewReplacer(), nil, server)
 }
 
-func (m *VerifiedBot) is(r *http.Request) bool {
-	is, _ := m.MatchWithError(r)
+func (v *VerifiedBot) is(r *http.Request) bool {
+	is, _ := v.MatchWithError(r)
 	return is
 }
 

@@ -68,33 +68,33 @@ func (Endpoint) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision checks the endpoint.
-func (m *Endpoint) Provision(caddy.Context) (err error) {
-	m.endpoint, err = endpoint.New(m.Methods, m.Paths, m.Query)
+func (e *Endpoint) Provision(caddy.Context) (err error) {
+	e.endpoint, err = endpoint.New(e.Methods, e.Paths, e.Query)
 	return err
 }
 
 // MatchWithError reports whether a request is one of the endpoint's. It never returns an error.
-func (m *Endpoint) MatchWithError(r *http.Request) (bool, error) {
-	matches := m.matches(r)
-	if matches != (m.reading == exactlyAsWas) { // the original request doesn't matter
+func (e *Endpoint) MatchWithError(r *http.Request) (bool, error) {
+	matches := e.matches(r)
+	if matches != (e.reading == exactlyAsWas) { // the original request doesn't matter
 		return matches, nil
 	}
 	if original := Original(r); original != nil {
-		return m.matches(original), nil
+		return e.matches(original), nil
 	}
 	return matches, nil
 }
 
 // matches reports whether a request in its current form is one of the endpoint's.
-func (m *Endpoint) matches(r *http.Request) bool {
+func (e *Endpoint) matches(r *http.Request) bool {
 	Received := Received(r)
-	switch m.reading {
+	switch e.reading {
 	case exactlyAsWas:
-		return m.endpoint.Is(&Received)
+		return e.endpoint.Is(&Received)
 	case anyEncoding:
-		return m.endpoint.Names(&Received)
+		return e.endpoint.Names(&Received)
 	}
-	return m.endpoint.Covers(&Received)
+	return e.endpoint.Covers(&Received)
 }
 
 // Received returns the endpoint package's form of a request.
@@ -135,12 +135,12 @@ func (r readingsIn) Readings() *endpoint.Readings {
 // UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:
 //
 //	endpoint [<methods...>] <paths...> [<key>=<value>...]
-func (m *Endpoint) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (e *Endpoint) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	for d.Next() {
-		if m.Paths != nil {
+		if e.Paths != nil {
 			return d.Err("endpoint: there is one in this set of matchers already, got another: expected a set of matchers for each")
 		}
-		if err := m.parse(d.RemainingArgs()); err != nil {
+		if err := e.parse(d.RemainingArgs()); err != nil {
 			return d.Errf("endpoint: %w", err)
 		}
 		if d.NextBlock(0) {
@@ -151,41 +151,41 @@ func (m *Endpoint) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // parse reads methods, paths and conditions, in this order.
-func (m *Endpoint) parse(args []string) error {
+func (e *Endpoint) parse(args []string) error {
 	if err := checkCommas(args); err != nil {
 		return err
 	}
 	rest := args
 	for len(rest) > 0 && endpoint.IsMethod(rest[0]) {
-		m.Methods, rest = append(m.Methods, rest[0]), rest[1:]
+		e.Methods, rest = append(e.Methods, rest[0]), rest[1:]
 	}
 	for len(rest) > 0 && strings.HasPrefix(rest[0], "/") {
-		m.Paths, rest = append(m.Paths, rest[0]), rest[1:]
+		e.Paths, rest = append(e.Paths, rest[0]), rest[1:]
 	}
-	if len(m.Paths) == 0 {
+	if len(e.Paths) == 0 {
 		return fmt.Errorf("a path is missing, got %q: expected methods, paths and conditions on the query, as in POST /login mode=heavy", strings.Join(args, " "))
 	}
 	for _, arg := range rest {
-		if err := m.parseCondition(arg); err != nil {
+		if err := e.parseCondition(arg); err != nil {
 			return err
 		}
 	}
-	_, err := endpoint.New(m.Methods, m.Paths, m.Query)
+	_, err := endpoint.New(e.Methods, e.Paths, e.Query)
 	return err
 }
 
-func (m *Endpoint) parseCondition(arg string) error {
+func (e *Endpoint) parseCondition(arg string) error {
 	key, value, found := strings.Cut(arg, "=")
 	if !found {
 		return fmt.Errorf("got %q behind the path, where conditions on the query have a value, such as mode=heavy: %s", arg, insteadOfCondition(arg))
 	}
-	if other, taken := m.Query[key]; taken {
+	if other, taken := e.Query[key]; taken {
 		return fmt.Errorf("there are two conditions on %q, %q and %q: expected one; more lines are alternatives", key, other, value)
 	}
-	if m.Query == nil {
-		m.Query = make(map[string]string)
+	if e.Query == nil {
+		e.Query = make(map[string]string)
 	}
-	m.Query[key] = value
+	e.Query[key] = value
 	return nil
 }
 
@@ -230,12 +230,12 @@ func UnmarshalEndpoint(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 }
 
 // line returns the endpoint as in a Caddyfile.
-func (m *Endpoint) line() string {
-	words := slices.Concat(m.Methods, m.Paths)
-	for key, value := range m.Query {
+func (e *Endpoint) line() string {
+	words := slices.Concat(e.Methods, e.Paths)
+	for key, value := range e.Query {
 		words = append(words, key+"="+value)
 	}
-	slices.Sort(words[len(words)-len(m.Query):])
+	slices.Sort(words[len(words)-len(e.Query):])
 	return strings.Join(words, " ")
 }
 

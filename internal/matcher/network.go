@@ -70,18 +70,18 @@ func filesWith(ctx caddy.Context, have func(networks.Files) bool, matcher, what 
 }
 
 // Provision checks the codes, and finds the files.
-func (m *Country) Provision(ctx caddy.Context) (err error) {
-	if err = m.check(); err == nil {
-		m.files, err = filesWith(ctx, networks.Files.HaveCountries, "country", "countries")
+func (c *Country) Provision(ctx caddy.Context) (err error) {
+	if err = c.check(); err == nil {
+		c.files, err = filesWith(ctx, networks.Files.HaveCountries, "country", "countries")
 	}
 	return err
 }
 
-func (m *Country) check() error {
-	if len(m.Codes) == 0 {
+func (c *Country) check() error {
+	if len(c.Codes) == 0 {
 		return errors.New("country: expected the codes of countries, such as country DE AT CH")
 	}
-	for _, code := range m.Codes {
+	for _, code := range c.Codes {
 		if !networks.IsCountry(code) {
 			return fmt.Errorf("country: got %q: expected two capital letters, such as DE, separated by blanks", code)
 		}
@@ -90,37 +90,37 @@ func (m *Country) check() error {
 }
 
 // Provision checks the numbers, and finds the files.
-func (m *ASN) Provision(ctx caddy.Context) (err error) {
-	if err = m.check(); err == nil {
-		m.files, err = filesWith(ctx, networks.Files.HaveASNs, "asn", "autonomous systems")
+func (a *ASN) Provision(ctx caddy.Context) (err error) {
+	if err = a.check(); err == nil {
+		a.files, err = filesWith(ctx, networks.Files.HaveASNs, "asn", "autonomous systems")
 	}
 	return err
 }
 
-func (m *ASN) check() error {
-	if len(m.Numbers) == 0 {
+func (a *ASN) check() error {
+	if len(a.Numbers) == 0 {
 		return errors.New("asn: expected the numbers of autonomous systems, such as asn AS64496")
 	}
-	m.spelt = nil
-	for _, number := range m.Numbers {
+	a.spelt = nil
+	for _, number := range a.Numbers {
 		asn, ok := networks.ParseASN(number)
 		if !ok {
 			return fmt.Errorf("asn: got %q: expected the number of an autonomous system, such as AS64496, separated by blanks", number)
 		}
-		m.spelt = append(m.spelt, asn)
+		a.spelt = append(a.spelt, asn)
 	}
 	return nil
 }
 
 // MatchWithError reports whether the client is in one of the countries. It never returns an error.
-func (m *Country) MatchWithError(r *http.Request) (bool, error) {
-	return slices.Contains(m.Codes, LookUp(r, m.files.Country)), nil
+func (c *Country) MatchWithError(r *http.Request) (bool, error) {
+	return slices.Contains(c.Codes, LookUp(r, c.files.Country)), nil
 }
 
 // MatchWithError reports whether the client is in one of the autonomous systems. It never returns
 // an error.
-func (m *ASN) MatchWithError(r *http.Request) (bool, error) {
-	return slices.Contains(m.spelt, LookUp(r, m.files.ASN)), nil
+func (a *ASN) MatchWithError(r *http.Request) (bool, error) {
+	return slices.Contains(a.spelt, LookUp(r, a.files.ASN)), nil
 }
 
 // LookUp looks up the client's address, unless the client may have written it.
@@ -135,15 +135,15 @@ func LookUp(r *http.Request, in func(netip.Addr) string) string {
 // UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:
 //
 //	country <codes...>
-func (m *Country) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return unmarshalWords(d, &m.Codes, m.check)
+func (c *Country) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return unmarshalWords(d, &c.Codes, c.check)
 }
 
 // UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:
 //
 //	asn <numbers...>
-func (m *ASN) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return unmarshalWords(d, &m.Numbers, m.check)
+func (a *ASN) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return unmarshalWords(d, &a.Numbers, a.check)
 }
 
 func unmarshalWords(d *caddyfile.Dispenser, words *[]string, check func() error) error {

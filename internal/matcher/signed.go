@@ -41,34 +41,34 @@ func (SignedBot) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision reads the file. A name without a key is no error: bots change their keys.
-func (m *SignedBot) Provision(ctx caddy.Context) (err error) {
-	if err := m.check(); err != nil {
+func (s *SignedBot) Provision(ctx caddy.Context) (err error) {
+	if err := s.check(); err != nil {
 		return err
 	}
-	log := ctx.Logger().With(zap.String("file", m.File))
-	if m.keys, err = webbot.Open(m.File, func(err error) { logChange(log, "the file of bots' keys", "keys", err) }); err != nil {
+	log := ctx.Logger().With(zap.String("file", s.File))
+	if s.keys, err = webbot.Open(s.File, func(err error) { logChange(log, "the file of bots' keys", "keys", err) }); err != nil {
 		return fmt.Errorf("signed_bot: %w", err)
 	}
-	for _, name := range m.Names {
-		if !m.keys.Has(name) {
+	for _, name := range s.Names {
+		if !s.keys.Has(name) {
 			log.Warn("no key in the file has this name, so it matches nothing", zap.String("name", name))
 		}
 	}
 	return nil
 }
 
-func (m *SignedBot) check() error {
-	if m.File == "" {
+func (s *SignedBot) check() error {
+	if s.File == "" {
 		return errors.New("signed_bot: a file of keys is missing: write signed_bot /etc/caddy/bots.json")
 	}
-	if err := checkCommas(m.Names); err != nil {
+	if err := checkCommas(s.Names); err != nil {
 		return fmt.Errorf("signed_bot: %w", err)
 	}
 	return nil
 }
 
 // MatchWithError reports whether a bot has signed a request. It never returns an error.
-func (m *SignedBot) MatchWithError(r *http.Request) (bool, error) {
+func (s *SignedBot) MatchWithError(r *http.Request) (bool, error) {
 	if len(r.Header["Signature-Input"]) == 0 {
 		return false, nil
 	}
@@ -79,24 +79,24 @@ func (m *SignedBot) MatchWithError(r *http.Request) (bool, error) {
 	if IsHTTPS(r) {
 		message.Scheme = "https"
 	}
-	return m.keys.Verify(&message, m.Names, time.Now()), nil
+	return s.keys.Verify(&message, s.Names, time.Now()), nil
 }
 
 // UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:
 //
 //	signed_bot <file> [<names...>]
-func (m *SignedBot) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (s *SignedBot) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	for d.Next() {
-		if m.File != "" {
+		if s.File != "" {
 			return d.Err("signed_bot: there are two files in one set of matchers: merge them, or write another set")
 		}
-		d.Args(&m.File)
-		m.Names = d.RemainingArgs()
+		d.Args(&s.File)
+		s.Names = d.RemainingArgs()
 		if d.NextBlock(0) {
 			return d.Errf("signed_bot: got %q: no block is expected", d.Val())
 		}
 	}
-	if err := m.check(); err != nil {
+	if err := s.check(); err != nil {
 		return d.WrapErr(err)
 	}
 	return nil

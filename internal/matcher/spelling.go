@@ -65,15 +65,15 @@ func Safer(option string, set caddyhttp.MatcherSet) string {
 }
 
 // addQuery adds the conditions of Caddy's matcher of queries, as far as possible.
-func (m *Endpoint) addQuery(query caddyhttp.MatchQuery) {
+func (e *Endpoint) addQuery(query caddyhttp.MatchQuery) {
 	for key, values := range query {
-		m.mergeQuery(map[string]string{key: strings.Join(values, "&")}) // several aren't a valid endpoint
+		e.mergeQuery(map[string]string{key: strings.Join(values, "&")}) // several aren't a valid endpoint
 	}
 }
 
-func (m *Endpoint) mergeQuery(query map[string]string) {
-	if m.Query == nil {
-		m.Query = make(map[string]string)
+func (e *Endpoint) mergeQuery(query map[string]string) {
+	if e.Query == nil {
+		e.Query = make(map[string]string)
 	}
-	maps.Copy(m.Query, query)
+	maps.Copy(e.Query, query)
 }

@@ -62,7 +62,7 @@ func NewRequests() Requests {
 }
 
 // NotLetIn counts a request that wasn't let in.
-func (m *Requests) NotLetIn(why engine.Reason) { m.notLetIn[why].Inc() }
+func (r *Requests) NotLetIn(why engine.Reason) { r.notLetIn[why].Inc() }
 
 // IsRefusal reports whether a request that isn't let in for a reason is refused. The others come back
 // by themselves, have gone, or failed.
@@ -71,16 +71,16 @@ func IsRefusal(why engine.Reason) bool {
 }
 
 // Counts returns the requests since the process began.
-func (m *Requests) Counts() operator.Counts {
-	c := operator.Counts{Blocked: m.notLetIn[engine.Blocked].value(), Banned: m.notLetIn[engine.Banned].value(), WouldRefuse: m.WouldRefuse.value()}
-	for why := range m.notLetIn {
-		n := m.notLetIn[why].value()
+func (r *Requests) Counts() operator.Counts {
+	c := operator.Counts{Blocked: r.notLetIn[engine.Blocked].value(), Banned: r.notLetIn[engine.Banned].value(), WouldRefuse: r.WouldRefuse.value()}
+	for why := range r.notLetIn {
+		n := r.notLetIn[why].value()
 		c.Allowed -= n
 		if IsRefusal(engine.Reason(why)) {
 			c.Refused += n
 		}
 	}
-	c.Allowed += m.Received.value() // last, so that no request is missing
+	c.Allowed += r.Received.value() // last, so that no request is missing
 	return c
 }
 
@@ -107,38 +107,38 @@ func NewZone(zone string) Zone {
 }
 
 // HasShadow makes the zone count requests that shadow limits would refuse.
-func (m *Zone) HasShadow(zone string) { m.WouldRefuse = counterOf(wouldRefuse, zone) }
+func (z *Zone) HasShadow(zone string) { z.WouldRefuse = counterOf(wouldRefuse, zone) }
 
 // Settles makes the zone count requests that count by their answer.
-func (m *Zone) Settles(zone string) {
-	m.settled = [2]counter{counterOf(settled, zone, "false"), counterOf(settled, zone, "true")}
+func (z *Zone) Settles(zone string) {
+	z.settled = [2]counter{counterOf(settled, zone, "false"), counterOf(settled, zone, "true")}
 }
 
 // Settle counts a request whose answer determined whether it counts.
-func (m *Zone) Settle(counts bool) {
+func (z *Zone) Settle(counts bool) {
 	if counts {
-		m.settled[1].Inc()
+		z.settled[1].Inc()
 	} else {
-		m.settled[0].Inc()
+		z.settled[0].Inc()
 	}
 }
 
 // Settled returns how many requests didn't count, and how many did, since the process began.
-func (m *Zone) Settled() (uncounted, counted int64) {
-	return m.settled[0].value(), m.settled[1].value()
+func (z *Zone) Settled() (uncounted, counted int64) {
+	return z.settled[0].value(), z.settled[1].value()
 }
 
 // Waited observes how long a request waited for the store.
-func (m *Zone) Waited(d time.Duration) {
-	if m.process != nil {
-		m.process.Observe(d.Seconds())
+func (z *Zone) Waited(d time.Duration) {
+	if z.process != nil {
+		z.process.Observe(d.Seconds())
 	}
 }
 
 // Totals returns the number of requests that the zone has refused, except those of banned clients,
 // and the number that shadow limits would have refused, since the process began.
-func (m *Zone) Totals() (refused, wouldRefuse int64) {
-	return m.Declined.value(), m.WouldRefuse.value()
+func (z *Zone) Totals() (refused, wouldRefuse int64) {
+	return z.Declined.value(), z.WouldRefuse.value()
 }
 
 // Limit counts the decisions of a limit. The zero value counts nothing.
@@ -173,17 +173,17 @@ func NewShadow(zone, limit string) Limit {
 }
 
 // Refuse counts a refusal.
-func (m *Limit) Refuse(reason engine.Reason) { m.refused[reason].Inc() }
+func (l *Limit) Refuse(reason engine.Reason) { l.refused[reason].Inc() }
 
 // Counts returns the decisions since the process began.
-func (m *Limit) Counts() operator.Counts {
+func (l *Limit) Counts() operator.Counts {
 	c := operator.Counts{
-		Allowed:     m.Allowed.value(),
-		Blocked:     m.refused[engine.Blocked].value(),
-		Banned:      m.refused[engine.Banned].value(),
-		WouldRefuse: m.WouldRefuse.value(),
+		Allowed:     l.Allowed.value(),
+		Blocked:     l.refused[engine.Blocked].value(),
+		Banned:      l.refused[engine.Banned].value(),
+		WouldRefuse: l.WouldRefuse.value(),
 	}
-	c.Refused = c.Blocked + c.Banned + m.refused[engine.OverLimit].value() + m.refused[engine.TooCostly].value()
+	c.Refused = c.Blocked + c.Banned + l.refused[engine.OverLimit].value() + l.refused[engine.TooCostly].value()
 	return c
 }
 

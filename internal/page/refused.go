@@ -40,8 +40,8 @@ type Refused struct {
 // Append appends the page as HTML in UTF-8. It must be sent with the Content-Security-Policy
 // [RefusedPolicy] and not be stored. retry is the waiting time; if it is 0 or less, the page says
 // that waiting doesn't help.
-func (p *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, reference Reference) ([]byte, error) {
-	layout, err := p.layout(layoutKey{texts: texts, waits: retry > 0, referred: reference != Reference{}})
+func (r *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, reference Reference) ([]byte, error) {
+	layout, err := r.layout(layoutKey{texts: texts, waits: retry > 0, referred: reference != Reference{}})
 	if err != nil {
 		return nil, fmt.Errorf("page: refused: %w", err)
 	}
@@ -63,8 +63,8 @@ func (p *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, 
 
 // AppendLine appends the page of a request that waited in a line in vain, as [Refused.Append] does.
 // The browser must request the page again.
-func (p *Refused) AppendLine(to []byte, texts *language.Texts, waiting int64) ([]byte, error) {
-	layout, err := p.layout(layoutKey{texts: texts, queued: true})
+func (r *Refused) AppendLine(to []byte, texts *language.Texts, waiting int64) ([]byte, error) {
+	layout, err := r.layout(layoutKey{texts: texts, queued: true})
 	if err != nil {
 		return nil, fmt.Errorf("page: line: %w", err)
 	}
@@ -83,11 +83,11 @@ const gap = "\ue000"
 
 // layout returns a page's text between its gaps. html/template takes ten times as long as a refusal
 // may, so each layout is made once.
-func (p *Refused) layout(key layoutKey) ([]string, error) {
-	if made, ok := p.layouts.Load(key); ok {
+func (r *Refused) layout(key layoutKey) ([]string, error) {
+	if made, ok := r.layouts.Load(key); ok {
 		return made.([]string), nil
 	}
-	name, contact := strings.ReplaceAll(p.Site.Name, gap, ""), strings.ReplaceAll(p.Site.Contact, gap, "")
+	name, contact := strings.ReplaceAll(r.Site.Name, gap, ""), strings.ReplaceAll(r.Site.Contact, gap, "")
 	data := struct {
 		Texts         *language.Texts
 		Title         string
@@ -112,7 +112,7 @@ func (p *Refused) layout(key layoutKey) ([]string, error) {
 	if err := refusedTemplate.Execute(&page, data); err != nil {
 		return nil, err
 	}
-	made, _ := p.layouts.LoadOrStore(key, strings.Split(page.String(), gap))
+	made, _ := r.layouts.LoadOrStore(key, strings.Split(page.String(), gap))
 	return made.([]string), nil
 }
 

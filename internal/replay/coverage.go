@@ -81,13 +81,13 @@ func unreadable(p *Report) string {
 }
 
 // Check returns an error if the log has no readable record.
-func (p *Report) Check() error {
-	if p.Log.Records > 0 || p.Log.Bad == 0 {
+func (r *Report) Check() error {
+	if r.Log.Records > 0 || r.Log.Bad == 0 {
 		return nil
 	}
 	text := "no line of the log could be read as a request: expected Caddy's JSON, Common, Combined, or those of nginx and Traefik; name another format with --format"
-	if len(p.Log.Quoted) > 0 {
-		first := p.Log.Quoted[0]
+	if len(r.Log.Quoted) > 0 {
+		first := r.Log.Quoted[0]
 		text += fmt.Sprintf("; %s, line %d: %s", first.File, first.Line, first.Error)
 	}
 	return errors.New(text)

@@ -40,11 +40,11 @@ type page struct {
 }
 
 // WriteHTML writes the report as one page without scripts and external resources.
-func (p *Report) WriteHTML(w io.Writer) error {
+func (r *Report) WriteHTML(w io.Writer) error {
 	style := sha256.Sum256([]byte(pageStyle))
 	out := new(bytes.Buffer)
 	err := pageTemplate().Execute(out, page{
-		Report: p, Headline: p.headline(),
+		Report: r, Headline: r.headline(),
 		Policy: "default-src 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(style[:]) + "'; base-uri 'none'; form-action 'none'",
 	})
 	if err != nil {
@@ -55,9 +55,9 @@ func (p *Report) WriteHTML(w io.Writer) error {
 }
 
 // headline returns the main result.
-func (p *Report) headline() string {
+func (r *Report) headline() string {
 	clients, refusing := int64(0), 0
-	for _, l := range p.Limits {
+	for _, l := range r.Limits {
 		if l.Shadow {
 			continue
 		}
@@ -65,13 +65,13 @@ func (p *Report) headline() string {
 			refusing++
 		}
 	}
-	if p.Requests == 0 {
+	if r.Requests == 0 {
 		return "No request was replayed"
 	}
-	if p.Refused == 0 {
+	if r.Refused == 0 {
 		return "These limits would have refused nobody"
 	}
-	text := fmt.Sprintf("These limits would have refused %s of all requests, from %s", percent(p.Refused, p.Requests), wording.Counted(clients, "client"))
+	text := fmt.Sprintf("These limits would have refused %s of all requests, from %s", percent(r.Refused, r.Requests), wording.Counted(clients, "client"))
 	if refusing > 1 {
 		text += " or more"
 	}

@@ -7,4 +7,4 @@ import (
 )
 
 // WriteJSON writes the report as JSON, and escapes unprintable characters.
-func (p *Report) WriteJSON(w io.Writer) error { return wording.WriteJSON(w, p) }
+func (r *Report) WriteJSON(w io.Writer) error { return wording.WriteJSON(w, r) }

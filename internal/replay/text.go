@@ -13,20 +13,20 @@ import (
 )
 
 // WriteText writes the report for a terminal.
-func (p *Report) WriteText(w io.Writer) error {
+func (r *Report) WriteText(w io.Writer) error {
 	t := &textWriter{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	t.summary(p)
+	t.summary(r)
 	zone := ""
-	for i := range p.Limits {
-		l := &p.Limits[i]
+	for i := range r.Limits {
+		l := &r.Limits[i]
 		if l.Zone != zone || i == 0 {
 			zone = l.Zone
 			t.line("\nZone %s", zone)
 		}
 		t.limit(l)
 	}
-	t.suggestions(p)
-	t.notes(p)
+	t.suggestions(r)
+	t.notes(r)
 	return t.Flush()
 }
 

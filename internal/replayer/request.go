@@ -31,7 +31,7 @@ type requests struct {
 
 // of returns the request of a log line, as a server would receive it. It is valid until the next
 // call.
-func (q *requests) of(r *accesslog.Record) (*http.Request, error) {
+func (re *requests) of(r *accesslog.Record) (*http.Request, error) {
 	u, err := url.ParseRequestURI(r.URI)
 	if err != nil {
 		if r.URI != "*" && r.Method != http.MethodConnect {
@@ -39,12 +39,12 @@ func (q *requests) of(r *accesslog.Record) (*http.Request, error) {
 		}
 		u = &url.URL{Path: r.URI}
 	}
-	q.request = http.Request{
+	re.request = http.Request{
 		Method: r.Method, URL: u, RequestURI: r.URI, Host: r.Host, Proto: cmp.Or(r.Proto, "HTTP/1.1"), Body: http.NoBody,
-		Header: q.headerOf(r.Header), ContentLength: r.Read,
+		Header: re.headerOf(r.Header), ContentLength: r.Read,
 		RemoteAddr: net.JoinHostPort(addressOf(r.RemoteIP), cmp.Or(r.RemotePort, "0")),
 	}
-	request := &q.request
+	request := &re.request
 	request.ProtoMajor, request.ProtoMinor, _ = http.ParseHTTPVersion(request.Proto)
 	if text := r.Value("Content-Length"); text != "" {
 		if length, err := strconv.ParseInt(text, 10, 64); err == nil && length >= 0 {
@@ -52,37 +52,37 @@ func (q *requests) of(r *accesslog.Record) (*http.Request, error) {
 		}
 	}
 	if r.TLS {
-		request.TLS = q.connectionTo(cmp.Or(r.ServerName, hostName(r.Host)))
+		request.TLS = re.connectionTo(cmp.Or(r.ServerName, hostName(r.Host)))
 	}
 	return request, nil
 }
 
 // connectionTo returns the state of a TLS connection to a server name.
-func (q *requests) connectionTo(server string) *tls.ConnectionState {
-	if q.tls == nil || q.tls.ServerName != server {
-		q.tls = &tls.ConnectionState{HandshakeComplete: true, ServerName: server, Version: tls.VersionTLS13}
+func (re *requests) connectionTo(server string) *tls.ConnectionState {
+	if re.tls == nil || re.tls.ServerName != server {
+		re.tls = &tls.ConnectionState{HandshakeComplete: true, ServerName: server, Version: tls.VersionTLS13}
 	}
-	return q.tls
+	return re.tls
 }
 
 // headerOf returns header fields in a server's form.
-func (q *requests) headerOf(fields []accesslog.Field) http.Header {
-	if q.header == nil {
-		q.header = make(http.Header)
+func (re *requests) headerOf(fields []accesslog.Field) http.Header {
+	if re.header == nil {
+		re.header = make(http.Header)
 	}
-	clear(q.header)
-	q.values = q.values[:0]
+	clear(re.header)
+	re.values = re.values[:0]
 	for _, f := range fields {
-		q.values = append(q.values, f.Value)
+		re.values = append(re.values, f.Value)
 	}
 	for i, f := range fields {
-		if before := q.header[f.Name]; before != nil {
-			q.header[f.Name] = append(before, f.Value)
+		if before := re.header[f.Name]; before != nil {
+			re.header[f.Name] = append(before, f.Value)
 		} else {
-			q.header[f.Name] = q.values[i : i+1 : i+1]
+			re.header[f.Name] = re.values[i : i+1 : i+1]
 		}
 	}
-	return q.header
+	return re.header
 }
 
 // addressOf returns an address. For any other text, such as a hash of an address, it derives an

@@ -13,12 +13,12 @@ type Provided struct {
 }
 
 // Has reports whether the handlers are known to set a placeholder.
-func (s *Provided) Has(name string) bool {
-	if s.names[name] {
+func (p *Provided) Has(name string) bool {
+	if p.names[name] {
 		return true
 	}
 	for i := range name {
-		if name[i] == '.' && s.names[name[:i+1]] {
+		if name[i] == '.' && p.names[name[:i+1]] {
 			return true
 		}
 	}
@@ -37,44 +37,44 @@ func ProvidedBy(handlers []Node) Provided {
 }
 
 // add adds the placeholders of a named handler.
-func (s *Provided) add(name string, fields map[string]any) {
+func (p *Provided) add(name string, fields map[string]any) {
 	switch name {
 	case "authentication":
-		s.names["http.auth."] = true
+		p.names["http.auth."] = true
 	case "reverse_proxy", "intercept":
-		s.names["http."+name+"."] = true
+		p.names["http."+name+"."] = true
 	case "vars":
 		for key := range fields {
-			s.names["http.vars."+key] = true
+			p.names["http.vars."+key] = true
 		}
 	case "map":
 		destinations, _ := fields["destinations"].([]any)
 		for _, destination := range destinations {
 			if text, ok := destination.(string); ok {
-				s.names[strings.Trim(text, "{}")] = true
+				p.names[strings.Trim(text, "{}")] = true
 			}
 		}
 	case "headers":
-		s.addFields("http.request.header.", fields["request"])
-		s.addFields("http.response.header.", fields["response"])
+		p.addFields("http.request.header.", fields["request"])
+		p.addFields("http.response.header.", fields["response"])
 	case "invoke":
-		s.Anything = true
+		p.Anything = true
 	}
 }
 
 // addFields adds the header fields that some operations of the headers handler write or remove.
-func (s *Provided) addFields(family string, operations any) {
+func (p *Provided) addFields(family string, operations any) {
 	all, _ := operations.(map[string]any)
 	for _, operation := range []string{"set", "add", "replace"} {
 		fields, _ := all[operation].(map[string]any)
 		for field := range fields {
-			s.names[family+http.CanonicalHeaderKey(field)] = true
+			p.names[family+http.CanonicalHeaderKey(field)] = true
 		}
 	}
 	removed, _ := all["delete"].([]any)
 	for _, field := range removed {
 		if text, ok := field.(string); ok {
-			s.names[family+http.CanonicalHeaderKey(text)] = true
+			p.names[family+http.CanonicalHeaderKey(text)] = true
 		}
 	}
 }

@@ -56,9 +56,9 @@ func (*heldMemory) Destruct() error { return nil }
 var memories = caddy.NewUsagePool()
 
 // Provision checks the settings.
-func (s *Memory) Provision(caddy.Context) error {
-	if s.MaxSize != 0 && s.MaxSize < memory.MinMaxSize {
-		return fmt.Errorf("max_size: must be at least 1MiB (%d bytes), got %d", memory.MinMaxSize, s.MaxSize)
+func (m *Memory) Provision(caddy.Context) error {
+	if m.MaxSize != 0 && m.MaxSize < memory.MinMaxSize {
+		return fmt.Errorf("max_size: must be at least 1MiB (%d bytes), got %d", memory.MinMaxSize, m.MaxSize)
 	}
 	held, _, err := memories.LoadOrNew("", func() (caddy.Destructor, error) {
 		return newHeldMemory(), nil
@@ -66,13 +66,13 @@ func (s *Memory) Provision(caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	s.held = held.(*heldMemory)
+	m.held = held.(*heldMemory)
 	return nil
 }
 
 // Cleanup implements caddy.CleanerUpper. A late request still finds the counts.
-func (s *Memory) Cleanup() error {
-	if s.held == nil {
+func (m *Memory) Cleanup() error {
+	if m.held == nil {
 		return nil
 	}
 	_, err := memories.Delete("")
@@ -80,35 +80,35 @@ func (s *Memory) Cleanup() error {
 }
 
 // Isolate gives the store separate counts, which end with it.
-func (s *Memory) Isolate() { s.held = newHeldMemory() }
+func (m *Memory) Isolate() { m.held = newHeldMemory() }
 
 // Counts implements Store.
-func (s *Memory) Counts() string { return "memory" }
+func (m *Memory) Counts() string { return "memory" }
 
 // Identity implements Store.
-func (s *Memory) Identity() string { return fmt.Sprintf("memory max_size=%d", s.MaxSize) }
+func (m *Memory) Identity() string { return fmt.Sprintf("memory max_size=%d", m.MaxSize) }
 
 // Open implements Store.
-func (s *Memory) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
-	return s.held.counts.Opener(memory.Options{MaxSize: s.MaxSize})(ctx)
+func (m *Memory) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
+	return m.held.counts.Opener(memory.Options{MaxSize: m.MaxSize})(ctx)
 }
 
 // Keys implements Keyed.
-func (s *Memory) Keys() (*identity.Secret, *epoch.Keys) { return s.held.secret, s.held.epochs }
+func (m *Memory) Keys() (*identity.Secret, *epoch.Keys) { return m.held.secret, m.held.epochs }
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
 //
 //	memory {
 //		max_size <size>
 //	}
-func (s *Memory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (m *Memory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name of the store
 	if d.NextArg() {
 		return d.Errf("store memory: takes no path, got %q: counts are kept in no file", d.Val())
 	}
 	return caddyconf.EachOption(d, func(d *caddyfile.Dispenser) error {
 		if d.Val() == "max_size" {
-			return caddyconf.Size(d, &s.MaxSize)
+			return caddyconf.Size(d, &m.MaxSize)
 		}
 		return d.Errf("unrecognized option %q: expected max_size", d.Val())
 	})

@@ -40,8 +40,8 @@ func (s *Store) look(ctx context.Context, doing string, f func(h *history)) erro
 type historyRows struct{ *Store }
 
 // ChangeHistory implements [past.Keeper].
-func (s historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Rows, add func() bool) error {
-	return s.look(ctx, "report", func(h *history) {
+func (hr historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Rows, add func() bool) error {
+	return hr.look(ctx, "report", func(h *history) {
 		if h.writers == nil {
 			h.points, h.heavy, h.writers = make(map[past.PointAt]past.Point), make(map[past.HeavyAt][]storage.HeavyKey), make(map[int64]int64)
 		}
@@ -103,8 +103,8 @@ func (h *history) dropLocked(now int64) {
 }
 
 // EachPoint implements [past.Keeper].
-func (s historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64, f func(past.PointAt, *past.Point)) error {
-	return s.look(ctx, "history", func(h *history) {
+func (hr historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64, f func(past.PointAt, *past.Point)) error {
+	return hr.look(ctx, "history", func(h *history) {
 		for at, p := range h.points {
 			if at.Rollup == from.Rollup && at.Period >= from.Period && at.Period < end {
 				f(at, &p)
@@ -114,8 +114,8 @@ func (s historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64
 }
 
 // EachHeavy implements [past.Keeper].
-func (s historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64, f func(storage.Heavy)) error {
-	return s.look(ctx, "heaviest", func(h *history) {
+func (hr historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64, f func(storage.Heavy)) error {
+	return hr.look(ctx, "heaviest", func(h *history) {
 		for at, keys := range h.heavy {
 			if at.Hour < from.Hour || at.Hour >= end {
 				continue

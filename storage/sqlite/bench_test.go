@@ -133,6 +133,6 @@ func BenchmarkTime(b *testing.B) {
 // passing is a clock that a benchmark lets go on.
 type passing struct{ now int64 }
 
-func (c *passing) Read() storage.Reading {
-	return storage.Reading{Wall: start + c.now, Steady: c.now, Source: storage.Source{1}, Shared: true}
+func (p *passing) Read() storage.Reading {
+	return storage.Reading{Wall: start + p.now, Steady: p.now, Source: storage.Source{1}, Shared: true}
 }

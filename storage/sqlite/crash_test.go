@@ -63,68 +63,68 @@ func putFiles(t testing.TB, files map[string]string) string {
 }
 
 // take takes a copy of the files as they are now. Claims go on.
-func (w *crashes) take(t *testing.T) {
-	w.copying.Lock()
-	defer w.copying.Unlock()
-	w.takeLocked(t)
+func (cr *crashes) take(t *testing.T) {
+	cr.copying.Lock()
+	defer cr.copying.Unlock()
+	cr.takeLocked(t)
 }
 
-func (w *crashes) takeLocked(t *testing.T) {
-	if w.off {
+func (cr *crashes) takeLocked(t *testing.T) {
+	if cr.off {
 		return
 	}
-	c := crash{least: w.now(&w.acked)}
-	c.files = copyFiles(t, w.path)
-	c.most = w.now(&w.asked)
-	w.taken = append(w.taken, c)
+	c := crash{least: cr.now(&cr.acked)}
+	c.files = copyFiles(t, cr.path)
+	c.most = cr.now(&cr.asked)
+	cr.taken = append(cr.taken, c)
 }
 
 // at takes a copy at some of the statements that end a fold.
-func (w *crashes) at(t *testing.T, query string) {
+func (cr *crashes) at(t *testing.T, query string) {
 	if !strings.HasPrefix(query, "COMMIT") && !strings.HasPrefix(query, "UPDATE journal") {
 		return
 	}
-	w.copying.Lock()
-	defer w.copying.Unlock()
-	if w.points++; w.points%7 == 0 {
-		w.takeLocked(t)
+	cr.copying.Lock()
+	defer cr.copying.Unlock()
+	if cr.points++; cr.points%7 == 0 {
+		cr.takeLocked(t)
 	}
 }
 
-func (w *crashes) now(of *crashCounts) crashCounts {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (cr *crashes) now(of *crashCounts) crashCounts {
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
 	return *of
 }
 
-func (w *crashes) count(of *crashCounts, key int, units int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (cr *crashes) count(of *crashCounts, key int, units int64) {
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
 	of[key] += units
 }
 
-func (w *crashes) claim(t *testing.T, s *Store) {
-	k, units := w.rand.IntN(crashKeys), 1+w.rand.Int64N(3)
-	c := storage.Claim{ID: 7, Key: key(uint64(k)), Limit: w.limit, Claim: limiter.Claim{Now: start, Min: units, Want: units}}
-	w.count(&w.asked, k, units)
+func (cr *crashes) claim(t *testing.T, s *Store) {
+	k, units := cr.rand.IntN(crashKeys), 1+cr.rand.Int64N(3)
+	c := storage.Claim{ID: 7, Key: key(uint64(k)), Limit: cr.limit, Claim: limiter.Claim{Now: start, Min: units, Want: units}}
+	cr.count(&cr.asked, k, units)
 	period, grants := s.Period(), make([]limiter.Grant, 1)
 	if err := s.Claim(context.Background(), []storage.Claim{c}, grants); err != nil || grants[0].Units != units {
 		t.Errorf("granted %+v (%v), want %d", grants[0], err, units)
 		return
 	}
-	w.count(&w.acked, k, units)
-	for range w.rand.IntN(6) {
-		w.count(&w.asked, k, units)
+	cr.count(&cr.acked, k, units)
+	for range cr.rand.IntN(6) {
+		cr.count(&cr.asked, k, units)
 		grant, err := s.ClaimAtOnce(period, 0, c, grants[0].Lease)
 		if err != nil {
-			w.count(&w.asked, k, -units)
+			cr.count(&cr.asked, k, -units)
 			return
 		}
-		w.count(&w.acked, k, grant.Units)
+		cr.count(&cr.acked, k, grant.Units)
 		grants[0] = grant
-		if w.rand.IntN(6) == 0 {
+		if cr.rand.IntN(6) == 0 {
 			s.mu.Lock() // no fold ends between the copies
-			w.take(t)
+			cr.take(t)
 			s.mu.Unlock()
 		}
 	}
@@ -224,9 +224,9 @@ func TestCrashPoints(t *testing.T) {
 
 // closeAll closes stores. What is in the log goes to the database then, which is nothing to
 // copy meanwhile.
-func (w *crashes) closeAll(t *testing.T, stores ...*Store) {
-	w.setOff(true)
-	defer w.setOff(false)
+func (cr *crashes) closeAll(t *testing.T, stores ...*Store) {
+	cr.setOff(true)
+	defer cr.setOff(false)
 	for _, s := range stores {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -234,10 +234,10 @@ func (w *crashes) closeAll(t *testing.T, stores ...*Store) {
 	}
 }
 
-func (w *crashes) setOff(off bool) {
-	w.copying.Lock()
-	defer w.copying.Unlock()
-	w.off = off
+func (cr *crashes) setOff(off bool) {
+	cr.copying.Lock()
+	defer cr.copying.Unlock()
+	cr.off = off
 }
 
 // chargeAtOnce charges a key in a period so many times, and returns the files before the last

@@ -176,8 +176,8 @@ func merged(slots []foldedSlot) []foldedSlot {
 	return sums
 }
 
-func (a *foldedSlot) sameRow(b *foldedSlot) bool {
-	return a.limit == b.limit && a.window == b.window && a.key == b.key && a.slot == b.slot
+func (f *foldedSlot) sameRow(b *foldedSlot) bool {
+	return f.limit == b.limit && f.window == b.window && f.key == b.key && f.slot == b.slot
 }
 
 // lastStates sorts states by rows, and keeps the last of each row.

@@ -257,21 +257,21 @@ func (h *history) idOf(of storage.Series) (id int64, err error) {
 type historyRows struct{ *Store }
 
 // ChangeHistory implements [past.Keeper].
-func (s historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Rows, add func() bool) error {
-	return s.with(ctx, "report", func() error {
-		err := s.tx.doLocked(nil, func() (written int64, err error) { return s.history.change(now, rows, add) })
+func (hr historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Rows, add func() bool) error {
+	return hr.with(ctx, "report", func() error {
+		err := hr.tx.doLocked(nil, func() (written int64, err error) { return hr.history.change(now, rows, add) })
 		if err != nil {
-			s.history.forget()
+			hr.history.forget()
 		}
 		return err
 	})
 }
 
 // EachPoint implements [past.Keeper].
-func (s historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64, f func(past.PointAt, *past.Point)) error {
+func (hr historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64, f func(past.PointAt, *past.Point)) error {
 	query := `SELECT ` + pointColumns + ` FROM ` + rollupTables[from.Rollup] + ` WHERE at >= ? AND at < ?
 		AND series IN (SELECT id FROM series WHERE (?3 = '' OR zone = ?3) AND name = ?4)`
-	return s.log.look(ctx, "history", func(c *conn) error {
+	return hr.log.look(ctx, "history", func(c *conn) error {
 		return c.each(query, func(row []driver.Value) error {
 			period, p, err := scanPoint(row)
 			f(past.PointAt{Rollup: from.Rollup, Period: period, Series: from.Series}, &p)
@@ -281,10 +281,10 @@ func (s historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64
 }
 
 // EachHeavy implements [past.Keeper].
-func (s historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64, f func(storage.Heavy)) error {
+func (hr historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64, f func(storage.Heavy)) error {
 	const query = `SELECT key, units, refused, zone, name FROM heaviest JOIN series ON id = series
 		WHERE at >= ? AND at < ? AND (?3 = '' OR zone = ?3 AND (?4 = '' OR name = ?4))`
-	return s.log.look(ctx, "heaviest", func(c *conn) error {
+	return hr.log.look(ctx, "heaviest", func(c *conn) error {
 		return c.each(query, func(row []driver.Value) error {
 			k, err := scanHeavy(row)
 			zone, isZone := row[3].(string)

@@ -48,66 +48,66 @@ func (p *pending) follow(segments []*journal.Segment) error {
 
 // catchUp takes in the records that were added since. Those that are still being written are
 // of keys that nobody asks for.
-func (x *segmentIndex) catchUp() error {
+func (s *segmentIndex) catchUp() error {
 	var r journal.Record
-	holes := x.holes[:0]
-	for _, place := range x.holes {
-		if ok, err := x.segment.Read(int(place), &r); err != nil {
+	holes := s.holes[:0]
+	for _, place := range s.holes {
+		if ok, err := s.segment.Read(int(place), &r); err != nil {
 			return err
 		} else if ok {
-			x.link(&r, int(place))
+			s.link(&r, int(place))
 		} else {
 			holes = append(holes, place)
 		}
 	}
-	x.holes = holes
-	for n := x.segment.Len(); x.looked < n; x.looked++ {
-		if ok, err := x.segment.Read(x.looked, &r); err != nil {
+	s.holes = holes
+	for n := s.segment.Len(); s.looked < n; s.looked++ {
+		if ok, err := s.segment.Read(s.looked, &r); err != nil {
 			return err
 		} else if ok {
-			x.link(&r, x.looked)
-		} else if !x.segment.Past() {
-			x.holes = append(x.holes, int32(x.looked))
+			s.link(&r, s.looked)
+		} else if !s.segment.Past() {
+			s.holes = append(s.holes, int32(s.looked))
 		}
 	}
 	return nil
 }
 
 // link puts a record at the head of its chain.
-func (x *segmentIndex) link(r *journal.Record, place int) {
-	if x.places == len(x.heads) {
-		x.grow()
+func (s *segmentIndex) link(r *journal.Record, place int) {
+	if s.places == len(s.heads) {
+		s.grow()
 	}
-	for len(x.before) <= place {
-		x.before = append(x.before, 0)
+	for len(s.before) <= place {
+		s.before = append(s.before, 0)
 	}
-	head := &x.heads[x.hash(r.Limit, r.Key)]
-	x.before[place], *head = *head, int32(place)+1
-	x.places++
+	head := &s.heads[s.hash(r.Limit, r.Key)]
+	s.before[place], *head = *head, int32(place)+1
+	s.places++
 }
 
 // grow doubles the hash table. A chain is split in two, each from the last to the first.
-func (x *segmentIndex) grow() {
-	chains := x.heads
-	x.heads = make([]int32, max(256, 2*len(chains)))
+func (s *segmentIndex) grow() {
+	chains := s.heads
+	s.heads = make([]int32, max(256, 2*len(chains)))
 	var r journal.Record
 	for _, next := range chains {
 		var chain []int32
-		for ; next != 0; next = x.before[next-1] {
+		for ; next != 0; next = s.before[next-1] {
 			chain = append(chain, next-1)
 		}
 		for i := len(chain) - 1; i >= 0; i-- {
 			place := chain[i]
-			if ok, err := x.segment.Read(int(place), &r); ok && err == nil {
-				head := &x.heads[x.hash(r.Limit, r.Key)]
-				x.before[place], *head = *head, place+1
+			if ok, err := s.segment.Read(int(place), &r); ok && err == nil {
+				head := &s.heads[s.hash(r.Limit, r.Key)]
+				s.before[place], *head = *head, place+1
 			}
 		}
 	}
 }
 
-func (x *segmentIndex) hash(id int64, key [16]byte) uint64 {
-	return (binary.NativeEndian.Uint64(key[:8]) ^ uint64(id)*0x9E3779B97F4A7C15) & uint64(len(x.heads)-1)
+func (s *segmentIndex) hash(id int64, key [16]byte) uint64 {
+	return (binary.NativeEndian.Uint64(key[:8]) ^ uint64(id)*0x9E3779B97F4A7C15) & uint64(len(s.heads)-1)
 }
 
 // apply adds the pending records to the states of cells. The states are those of a database with a

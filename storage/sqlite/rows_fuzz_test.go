@@ -150,7 +150,7 @@ func (lax *laxTables) claim(t *testing.T, now int64) error {
 // showing is a clock that stands still.
 type showing storage.Reading
 
-func (r showing) Read() storage.Reading { return storage.Reading(r) }
+func (s showing) Read() storage.Reading { return storage.Reading(s) }
 
 // rowSource makes rows from bytes.
 type rowSource struct{ data []byte }

@@ -47,11 +47,11 @@ type batches struct {
 
 const known = 10_000
 
-func (s *batches) measure(cpu func(b *testing.B) time.Duration) {
-	b := s.b
-	claims, grants := make([]storage.Claim, s.size), make([]limiter.Grant, s.size)
-	for i := 0; i < known && !s.fresh; i += s.size {
-		s.send(claims, grants)
+func (ba *batches) measure(cpu func(b *testing.B) time.Duration) {
+	b := ba.b
+	claims, grants := make([]storage.Claim, ba.size), make([]limiter.Grant, ba.size)
+	for i := 0; i < known && !ba.fresh; i += ba.size {
+		ba.send(claims, grants)
 	}
 	b.ReportAllocs()
 	var used time.Duration
@@ -60,10 +60,10 @@ func (s *batches) measure(cpu func(b *testing.B) time.Duration) {
 	}
 	b.ResetTimer()
 	for range b.N {
-		s.send(claims, grants)
+		ba.send(claims, grants)
 	}
 	b.StopTimer()
-	n := float64(b.N) * float64(s.size)
+	n := float64(b.N) * float64(ba.size)
 	b.ReportMetric(float64(b.Elapsed())/n, "ns/claim")
 	if cpu != nil {
 		b.ReportMetric(float64(cpu(b)-used)/n, "cpu-ns/claim")
@@ -72,18 +72,18 @@ func (s *batches) measure(cpu func(b *testing.B) time.Duration) {
 
 // send sends a batch. After each million of keys it deletes the rows that have
 // expired.
-func (s *batches) send(claims []storage.Claim, grants []limiter.Grant) {
+func (ba *batches) send(claims []storage.Claim, grants []limiter.Grant) {
 	for i := range claims {
-		claims[i] = storage.Claim{ID: 1 << 63, Key: key(s.next), Limit: s.limit, Claim: limiter.Claim{Now: s.now, Min: 1, Want: 1}}
-		if s.next++; !s.fresh {
-			s.next %= known
+		claims[i] = storage.Claim{ID: 1 << 63, Key: key(ba.next), Limit: ba.limit, Claim: limiter.Claim{Now: ba.now, Min: 1, Want: 1}}
+		if ba.next++; !ba.fresh {
+			ba.next %= known
 		}
-		s.now += int64(10 * time.Microsecond)
+		ba.now += int64(10 * time.Microsecond)
 	}
-	if err := s.store.Claim(context.Background(), claims, grants); err != nil {
-		s.b.Fatal(err)
+	if err := ba.store.Claim(context.Background(), claims, grants); err != nil {
+		ba.b.Fatal(err)
 	}
-	if s.next%(1<<20) < s.size && s.fresh {
-		sweepAll(s.b, s.store, s.now)
+	if ba.next%(1<<20) < ba.size && ba.fresh {
+		sweepAll(ba.b, ba.store, ba.now)
 	}
 }

@@ -17,8 +17,8 @@ import (
 // This file serves the API keys in the store to operators.
 
 // storeOfKeys returns the running configuration and the instance whose store has its API keys.
-func (s running) storeOfKeys() (Config, *instance.Instance, error) {
-	app, h, err := s.instanceInUse()
+func (r running) storeOfKeys() (Config, *instance.Instance, error) {
+	app, h, err := r.instanceInUse()
 	if err == nil && (app.APIKeys == nil || !app.APIKeys.Store) {
 		err = operator.Errorf(http.StatusConflict, "the API keys of this configuration are not in its store: leave --store out, or write the word store into the block api_keys")
 	}
@@ -26,8 +26,8 @@ func (s running) storeOfKeys() (Config, *instance.Instance, error) {
 }
 
 // APIKeys implements operator.Service.
-func (s running) APIKeys(context.Context) ([]operator.StoredKey, error) {
-	_, h, err := s.storeOfKeys()
+func (r running) APIKeys(context.Context) ([]operator.StoredKey, error) {
+	_, h, err := r.storeOfKeys()
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func DescribeKeys(entries []apikeys.Entry) []operator.StoredKey {
 }
 
 // AddAPIKey implements operator.Service.
-func (s running) AddAPIKey(ctx context.Context, line string) error {
-	app, h, err := s.storeOfKeys()
+func (r running) AddAPIKey(ctx context.Context, line string) error {
+	app, h, err := r.storeOfKeys()
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func (s running) AddAPIKey(ctx context.Context, line string) error {
 }
 
 // ChangeAPIKeys implements operator.Service.
-func (s running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange) (int, error) {
-	app, h, err := s.storeOfKeys()
+func (r running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange) (int, error) {
+	app, h, err := r.storeOfKeys()
 	if err != nil {
 		return 0, err
 	}

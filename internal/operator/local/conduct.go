@@ -23,7 +23,7 @@ import (
 
 // conductBans returns bans for violations, at most operator.MaxItems. missing says why there may be
 // more, or is "".
-func (a Config) conductBans(ctx context.Context, h *instance.Instance) (bans []operator.Ban, missing string) {
+func (cfg Config) conductBans(ctx context.Context, h *instance.Instance) (bans []operator.Ban, missing string) {
 	now, wall := h.Engine.Now(), time.Now()
 	stored, err := storedBans(ctx, h)
 	full := len(stored) == maxStoredBans
@@ -31,7 +31,7 @@ func (a Config) conductBans(ctx context.Context, h *instance.Instance) (bans []o
 		Banned: true, N: operator.MaxItems + 1,
 		Match: func(key []byte) bool { return key[0] != identity.TagNetwork }, // a network is throttled, not banned
 	}) {
-		ban := a.banOf(c, now, wall)
+		ban := cfg.banOf(c, now, wall)
 		ban.Tag = h.Names.Tag(c.Key)
 		bans = append(bans, *ban)
 		name, _ := h.Engine.NameOf(nil, c.Key) // after an error it is listed twice
@@ -40,7 +40,7 @@ func (a Config) conductBans(ctx context.Context, h *instance.Instance) (bans []o
 	}
 	for name, r := range stored {
 		if !slices.ContainsFunc(r.Past, isThrottling) && len(bans) <= operator.MaxItems {
-			bans = append(bans, a.storedBan(h, name, r, wall))
+			bans = append(bans, cfg.storedBan(h, name, r, wall))
 		}
 	}
 	slices.SortStableFunc(bans, func(a, b operator.Ban) int { return b.Until.Compare(*a.Until) })
@@ -57,9 +57,9 @@ func (a Config) conductBans(ctx context.Context, h *instance.Instance) (bans []o
 func isThrottling(v reputation.Violation) bool { return v.Reason == reputation.Crowded }
 
 // storedBan describes a ban that only the store knows.
-func (a Config) storedBan(h *instance.Instance, name storage.Key, r reputation.Record, wall time.Time) operator.Ban {
+func (cfg Config) storedBan(h *instance.Instance, name storage.Key, r reputation.Record, wall time.Time) operator.Ban {
 	lasting, _ := h.Engine.Lasting()
-	ban := a.banOf(engine.ClientRecord{Record: r, Banned: time.Duration(r.Until - lasting)}, lasting, wall)
+	ban := cfg.banOf(engine.ClientRecord{Record: r, Banned: time.Duration(r.Until - lasting)}, lasting, wall)
 	content := reference.Refusal{Reason: uint8(engine.Banned), Time: *cmp.Or(ban.Since, &wall), Name: name}
 	ban.Client, ban.Text = "ref:"+h.Names.Refer(content, nil, ""), "a client that hasn't come since the start"
 	return *ban

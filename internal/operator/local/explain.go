@@ -20,8 +20,8 @@ import (
 )
 
 // Explain implements operator.Service.
-func (s running) Explain(ctx context.Context, q operator.Question) (operator.Explanation, error) {
-	t, err := s.target(q.Client)
+func (r running) Explain(ctx context.Context, q operator.Question) (operator.Explanation, error) {
+	t, err := r.target(q.Client)
 	if err != nil {
 		return operator.Explanation{}, err
 	}
@@ -47,78 +47,78 @@ func (s running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 }
 
 // note writes a question to the audit, if it asks for that.
-func (x *Explainer) note(ctx context.Context, q operator.Question) error {
+func (ex *Explainer) note(ctx context.Context, q operator.Question) error {
 	if !q.Note {
 		return nil
 	}
-	return noted(x.Instance.Audit.Write(ctx, instance.AuditEntry{By: q.By, Action: "explain", Target: &x.Target}))
+	return noted(ex.Instance.Audit.Write(ctx, instance.AuditEntry{By: q.By, Action: "explain", Target: &ex.Target}))
 }
 
 // ExplainReference explains the content of a reference. It continues with the client of the
 // reference, if memory still knows it.
-func (x *Explainer) ExplainReference() {
-	r := x.Referred
+func (ex *Explainer) ExplainReference() {
+	r := ex.Referred
 	if r == nil {
 		return
 	}
-	x.Told.Refusal = r.Describe()
+	ex.Told.Refusal = r.Describe()
 	var limit *engine.Limit
 	if r.Policy != nil {
 		limit = &r.Policy.Limit
 	}
-	key, ok := x.Instance.Engine.KeyNamed(limit, r.Name)
+	key, ok := ex.Instance.Engine.KeyNamed(limit, r.Name)
 	if !ok {
 		return
 	}
-	r.Key, x.Told.Text = key, identity.KeyText([]byte(key))
+	r.Key, ex.Told.Text = key, identity.KeyText([]byte(key))
 	if named := targetOf(key); named != "" {
 		if t, err := operator.ParseTarget(named); err == nil {
-			x.Target, x.Referred = t, nil
-			x.Told.Client, x.Told.Kind = t.String(), string(t.Kind)
+			ex.Target, ex.Referred = t, nil
+			ex.Told.Client, ex.Told.Kind = t.String(), string(t.Kind)
 		}
 	}
 }
 
 // isUnknown reports whether there is no trace of the target. An address may make a first request,
 // and so may the owner of a new key, but an API key or a session must be in force.
-func (x *Explainer) isUnknown() bool {
-	if x.Told.Rule != nil || x.Told.Reputation != nil || x.Told.Refusal != nil {
+func (ex *Explainer) isUnknown() bool {
+	if ex.Told.Rule != nil || ex.Told.Reputation != nil || ex.Told.Refusal != nil {
 		return false
 	}
-	switch x.Kind {
+	switch ex.Kind {
 	case operator.KeyText:
-		return !slices.ContainsFunc(x.App.AllZones, func(z *enforce.Zone) bool { return z.Per == enforce.PerKey })
+		return !slices.ContainsFunc(ex.App.AllZones, func(z *enforce.Zone) bool { return z.Per == enforce.PerKey })
 	case operator.APIKey, operator.Session:
-		return x.keyTier() == "" && len(x.Instance.Engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key []byte) bool { return x.IsIn(string(key)) }})) == 0
+		return ex.keyTier() == "" && len(ex.Instance.Engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key []byte) bool { return ex.IsIn(string(key)) }})) == 0
 	}
 	return false
 }
 
 // explainRecord adds the worst record of the target's clients.
-func (x *Explainer) explainRecord() {
-	list := x.clients(1)
+func (ex *Explainer) explainRecord() {
+	list := ex.clients(1)
 	if len(list) == 0 || list[0].Record.At == 0 {
 		return
 	}
-	c, now := list[0], x.Instance.Engine.Now()
+	c, now := list[0], ex.Instance.Engine.Now()
 	if c.Key[0] == identity.TagNetwork { // the record of a network means throttling
-		x.Told.Squeezed = x.in(c.Banned)
+		ex.Told.Squeezed = ex.in(c.Banned)
 		return
 	}
 	told := &operator.Reputation{Score: c.Record.Score(now), Level: c.Record.LevelAt(now).String()}
 	for _, v := range slices.Backward(c.Record.Past) {
 		told.Violations = append(told.Violations, operator.Violation{
-			At: x.Now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: x.App.ZoneNames[v.Zone], Reason: v.Reason.String(),
+			At: ex.Now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: ex.App.ZoneNames[v.Zone], Reason: v.Reason.String(),
 		})
 	}
-	x.Told.Reputation = told
+	ex.Told.Reputation = told
 	if c.Banned > 0 {
-		x.Told.Ban = x.App.banOf(c, now, x.Now)
+		ex.Told.Ban = ex.App.banOf(c, now, ex.Now)
 	}
 }
 
 // banOf describes the automatic ban of a client. now is the engine's time and wall the clock's.
-func (a Config) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
+func (cfg Config) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
 	ban := &operator.Ban{
 		Action: rules.Ban.String(), By: "conduct", Client: targetOf(c.Key),
 		Text:  cmp.Or(identity.KeyText([]byte(c.Key)), "a client that isn't known by a name"),
@@ -126,32 +126,32 @@ func (a Config) banOf(c engine.ClientRecord, now int64, wall time.Time) *operato
 	}
 	if n := len(c.Record.Past); n > 0 {
 		last := c.Record.Past[n-1]
-		ban.Reason, ban.Zone = last.Reason.String(), a.ZoneNames[last.Zone]
+		ban.Reason, ban.Zone = last.Reason.String(), cfg.ZoneNames[last.Zone]
 		ban.Since = new(wall.Add(time.Duration(last.At - now)).UTC().Truncate(time.Second))
 	}
 	return ban
 }
 
 // explainStatement adds the operator's rule about the target.
-func (x *Explainer) explainStatement() {
-	set := x.App.Stated.Now()
+func (ex *Explainer) explainStatement() {
+	set := ex.App.Stated.Now()
 	var found *rules.Statement
-	switch x.Kind {
+	switch ex.Kind {
 	case operator.Address:
-		if found = set.FindAddress(x.Network.Addr(), true, x.Now); found == nil {
-			x.Told.Rule = ruleOf(x.App.Listed(x.Network.Addr(), x.Now), byList)
+		if found = set.FindAddress(ex.Network.Addr(), true, ex.Now); found == nil {
+			ex.Told.Rule = ruleOf(ex.App.Listed(ex.Network.Addr(), ex.Now), byList)
 			return
 		}
 	case operator.APIKey:
-		found = set.Find(rules.APIKey, x.Value, true, x.Now)
+		found = set.Find(rules.APIKey, ex.Value, true, ex.Now)
 	case operator.KeyText:
-		found = set.Find(rules.Key, x.Value, true, x.Now)
+		found = set.Find(rules.Key, ex.Value, true, ex.Now)
 	case operator.Session:
-		found = set.Find(rules.Session, x.Value, true, x.Now)
+		found = set.Find(rules.Session, ex.Value, true, ex.Now)
 	}
-	x.Told.Rule = ruleOf(found, byRules)
-	if found != nil && x.Instance.Shared.Has(found) {
-		x.Told.Rule.By = byStore
+	ex.Told.Rule = ruleOf(found, byRules)
+	if found != nil && ex.Instance.Shared.Has(found) {
+		ex.Told.Rule.By = byStore
 	}
 }
 
@@ -176,24 +176,24 @@ func ruleOf(s *rules.Statement, by string) *operator.Ban {
 
 // ExplainCounts adds the state of each limit that counts the target. It assumes that the next
 // request costs as much as the refused one, if that is known, or else the zone's default cost.
-func (x *Explainer) ExplainCounts(ctx context.Context) {
-	if x.Told.Tier = x.keyTier(); x.Told.Tier != "" {
-		x.Told.TierReason = ofItsKey
+func (ex *Explainer) ExplainCounts(ctx context.Context) {
+	if ex.Told.Tier = ex.keyTier(); ex.Told.Tier != "" {
+		ex.Told.TierReason = ofItsKey
 	}
 	worst := engine.Decision{Allowed: true}
 	var by *enforce.Policy
 	var shadows []*enforce.Policy
 	var explained []countedKey
-	for _, c := range x.countedKeys(x.App.AllZones, maxExplained) {
-		if c.key == "" || !x.applies(c) {
+	for _, c := range ex.countedKeys(ex.App.AllZones, maxExplained) {
+		if c.key == "" || !ex.applies(c) {
 			continue // the counts of a reference's client are unknown
 		}
-		debit := engine.Debit{Limit: &c.Limit, Key: []byte(c.key), Cost: x.nextCost(c.Zone)}
+		debit := engine.Debit{Limit: &c.Limit, Key: []byte(c.key), Cost: ex.nextCost(c.Zone)}
 		if c.Scaling != nil {
 			debit.Scaling, debit.Client = c.Scaling, &engine.Client{Key: debit.Key}
 		}
 		explained = append(explained, c)
-		switch d := x.explainLimit(ctx, c.Policy, debit); {
+		switch d := ex.explainLimit(ctx, c.Policy, debit); {
 		case d.Allowed:
 		case c.Shadow:
 			shadows = append(shadows, c.Policy)
@@ -201,45 +201,45 @@ func (x *Explainer) ExplainCounts(ctx context.Context) {
 			worst, by = d, c.Policy
 		}
 	}
-	x.Told.Limits = inUse(explained, x.Told.Limits)
+	ex.Told.Limits = inUse(explained, ex.Told.Limits)
 	switch {
-	case x.Told.Rule != nil && x.Told.Rule.Action == rules.Allow.String():
-		x.Told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
-	case x.Told.Rule != nil:
-		x.Told.Next = x.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(x.Told.Rule)), map[bool]string{true: "because the client is in a block list", false: "because an operator has banned the client"}[x.Told.Rule.By == byList])
-	case x.Told.Ban != nil:
-		x.Told.Next = x.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(x.Told.Ban)), "because the client is banned for what it did")
+	case ex.Told.Rule != nil && ex.Told.Rule.Action == rules.Allow.String():
+		ex.Told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
+	case ex.Told.Rule != nil:
+		ex.Told.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(ex.Told.Rule)), map[bool]string{true: "because the client is in a block list", false: "because an operator has banned the client"}[ex.Told.Rule.By == byList])
+	case ex.Told.Ban != nil:
+		ex.Told.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(ex.Told.Ban)), "because the client is banned for what it did")
 	case by != nil:
-		x.Told.Next = x.refusedByDebit(worst, by, x.nextCost(by.Zone))
-	case x.Told.Refusal != nil && len(explained) == 0:
-		x.Told.Next = operator.Forecast{Outcome: "unknown", Text: "isn't known: memory doesn't hold the client any more; ask with its address, api-key:NAME or key:TEXT"}
+		ex.Told.Next = ex.refusedByDebit(worst, by, ex.nextCost(by.Zone))
+	case ex.Told.Refusal != nil && len(explained) == 0:
+		ex.Told.Next = operator.Forecast{Outcome: "unknown", Text: "isn't known: memory doesn't hold the client any more; ask with its address, api-key:NAME or key:TEXT"}
 	default:
-		x.Told.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + x.assumption(explained)}, shadows)
+		ex.Told.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + ex.assumption(explained)}, shadows)
 	}
 }
 
 // nextCost returns the assumed cost of the next request in a zone.
-func (x *Explainer) nextCost(z *enforce.Zone) int64 {
-	if r := x.Told.Refusal; r != nil && r.Zone == z.Name && r.Cost > 0 {
+func (ex *Explainer) nextCost(z *enforce.Zone) int64 {
+	if r := ex.Told.Refusal; r != nil && r.Zone == z.Name && r.Cost > 0 {
 		return r.Cost
 	}
 	return max(z.Cost.Fixed, 1)
 }
 
 // assumption describes the assumed cost of the next request, if costs vary.
-func (x *Explainer) assumption(keys []countedKey) string {
+func (ex *Explainer) assumption(keys []countedKey) string {
 	for _, c := range keys {
 		if z := c.Zone; len(z.Costs) > 0 || z.Cost.From != "" {
-			return fmt.Sprintf(" if it costs %d in zone %s, where costs differ", x.nextCost(z), z.Name)
+			return fmt.Sprintf(" if it costs %d in zone %s, where costs differ", ex.nextCost(z), z.Name)
 		}
 	}
 	return ""
 }
 
 // applies reports whether a limit applies to the target: those of other tiers don't.
-func (x *Explainer) applies(c countedKey) bool {
-	tier, known := x.tierIn(c.Zone)
-	return !known || c.tier == tier || c.held && x.Kind != operator.APIKey
+func (ex *Explainer) applies(c countedKey) bool {
+	tier, known := ex.tierIn(c.Zone)
+	return !known || c.tier == tier || c.held && ex.Kind != operator.APIKey
 }
 
 // inUse returns the states of keys. It omits keys that only follow from the target's name and have
@@ -274,19 +274,19 @@ type Explainer struct {
 }
 
 // in returns the time after the engine's wait.
-func (x *Explainer) in(wait time.Duration) *time.Time {
+func (ex *Explainer) in(wait time.Duration) *time.Time {
 	if wait <= 0 || wait == limiter.Never {
 		return nil
 	}
-	return new(x.Now.Add(wait).UTC().Truncate(time.Second))
+	return new(ex.Now.Add(wait).UTC().Truncate(time.Second))
 }
 
 // maxExplained bounds the limits of an explanation.
 const maxExplained = 100
 
 // refusedByDebit returns the forecast of a request that one of its debits refuses.
-func (x *Explainer) refusedByDebit(d engine.Decision, p *enforce.Policy, cost int64) operator.Forecast {
-	f := x.refuses(meter.Outcomes[d.Reason], p.Zone.Name, p.Name, d.Retry, "by limit "+p.Name+" of zone "+p.Zone.Name)
+func (ex *Explainer) refusedByDebit(d engine.Decision, p *enforce.Policy, cost int64) operator.Forecast {
+	f := ex.refuses(meter.Outcomes[d.Reason], p.Zone.Name, p.Name, d.Retry, "by limit "+p.Name+" of zone "+p.Zone.Name)
 	if r := (&enforce.Refusal{Policy: p, Cost: cost}); r.NeverPasses() {
 		f.Status = r.Status()
 		f.Text += fmt.Sprintf(": it costs %d, and the limit is %d, so it never passes", cost, p.Capacity())
@@ -295,7 +295,7 @@ func (x *Explainer) refusedByDebit(d engine.Decision, p *enforce.Policy, cost in
 }
 
 // refuses returns the forecast of a refusal.
-func (x *Explainer) refuses(outcome, zone, limit string, retry time.Duration, why string) operator.Forecast {
+func (ex *Explainer) refuses(outcome, zone, limit string, retry time.Duration, why string) operator.Forecast {
 	f := operator.Forecast{Outcome: outcome, Status: http.StatusTooManyRequests, Zone: zone, Limit: limit, Text: "is refused " + why}
 	if retry > 0 && retry != limiter.Never {
 		f.Retry = operator.SecondsOf(retry)
@@ -304,14 +304,14 @@ func (x *Explainer) refuses(outcome, zone, limit string, retry time.Duration, wh
 }
 
 // explainLimit adds the state of a debit's limit, and returns the decision of that limit alone.
-func (x *Explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit engine.Debit) engine.Decision {
+func (ex *Explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit engine.Debit) engine.Decision {
 	cost := debit.Cost
 	debits := []engine.Debit{debit}
-	d := x.Instance.Forecast(ctx, nil, debits)
+	d := ex.Instance.Forecast(ctx, nil, debits)
 	limit := debits[0].Whole()
 	state := operator.LimitState{
 		Zone: p.Zone.Name, Limit: p.Name, Text: enforce.LimitText(p.Limit.Limit), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"), Client: unlessAddress(string(debit.Key)),
-		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: x.in(d.Retry), Shadow: p.Shadow,
+		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: ex.in(d.Retry), Shadow: p.Shadow,
 	}
 	switch {
 	case debits[0].Known && d.Allowed && debit.Counting == engine.Always:
@@ -323,7 +323,7 @@ func (x *Explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit e
 	}
 	state.Left = min(state.Left, state.Amount)
 	state.Used = state.Amount - state.Left
-	x.Told.Limits = append(x.Told.Limits, state)
+	ex.Told.Limits = append(ex.Told.Limits, state)
 	return d
 }
 

@@ -27,8 +27,8 @@ import (
 
 // explainRequest passes a request of the target through the handlers of its server, and asks each
 // of our handlers on its way.
-func (x *Explainer) explainRequest(ctx context.Context, q operator.Question) error {
-	r, err := x.RequestOf(ctx, q)
+func (ex *Explainer) explainRequest(ctx context.Context, q operator.Question) error {
+	r, err := ex.RequestOf(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (x *Explainer) explainRequest(ctx context.Context, q operator.Question) err
 	if err != nil {
 		return err
 	}
-	x.Told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
+	ex.Told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
 	asked := 0
 	for _, server := range servers {
 		answers, err := dryrun.Follow(server, r.Clone(ctx), func(handler caddyhttp.MiddlewareHandler, r *http.Request) bool {
@@ -45,18 +45,18 @@ func (x *Explainer) explainRequest(ctx context.Context, q operator.Question) err
 				return true
 			}
 			asked++
-			x.Told.Next = x.explainHandler(ctx, h, r)
-			return x.Told.Next.Status == 0
+			ex.Told.Next = ex.explainHandler(ctx, h, r)
+			return ex.Told.Next.Status == 0
 		})
 		if err != nil {
 			return operator.Errorf(http.StatusConflict, "url: a matcher of the config fails: %v", err)
 		}
-		if x.Told.Ban != nil && x.Told.Next.Outcome == "allowed" {
-			x.Told.Next.Text += "; the ban is of another client at this address, told apart by its header fields"
+		if ex.Told.Ban != nil && ex.Told.Next.Outcome == "allowed" {
+			ex.Told.Next.Text += "; the ban is of another client at this address, told apart by its header fields"
 		}
 		if asked > 0 || answers != "" {
 			if asked == 0 {
-				x.Told.Next.Text = "passes: " + answers + " answers it before any rate_limit"
+				ex.Told.Next.Text = "passes: " + answers + " answers it before any rate_limit"
 			}
 			return nil
 		}
@@ -65,9 +65,9 @@ func (x *Explainer) explainRequest(ctx context.Context, q operator.Question) err
 }
 
 // RequestOf returns the request in a question, as a server would receive it.
-func (x *Explainer) RequestOf(ctx context.Context, q operator.Question) (*http.Request, error) {
-	if x.Kind != operator.Address && x.Kind != operator.APIKey {
-		return nil, operator.Errorf(http.StatusBadRequest, "client: a request can be explained for an address or an api-key, got %s: ask without a URL", x.Kind)
+func (ex *Explainer) RequestOf(ctx context.Context, q operator.Question) (*http.Request, error) {
+	if ex.Kind != operator.Address && ex.Kind != operator.APIKey {
+		return nil, operator.Errorf(http.StatusBadRequest, "client: a request can be explained for an address or an api-key, got %s: ask without a URL", ex.Kind)
 	}
 	u, err := url.Parse(q.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -88,8 +88,8 @@ func (x *Explainer) RequestOf(ctx context.Context, q operator.Question) (*http.R
 		r.Host = host
 		r.Header.Del("Host")
 	}
-	if x.Kind == operator.Address {
-		r.RemoteAddr = net.JoinHostPort(x.Network.Addr().String(), "0")
+	if ex.Kind == operator.Address {
+		r.RemoteAddr = net.JoinHostPort(ex.Network.Addr().String(), "0")
 	}
 	if u.Scheme == "https" {
 		r.TLS = &tls.ConnectionState{HandshakeComplete: true, ServerName: u.Hostname(), Version: tls.VersionTLS13}
@@ -123,39 +123,39 @@ func serversOf(u *url.URL) ([]*caddyhttp.Server, error) {
 
 // explainHandler forecasts a handler's treatment of the request. It goes through the steps of
 // enforce's decideEnforced without their effects: each step there has a case here.
-func (x *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *http.Request) operator.Forecast {
+func (ex *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *http.Request) operator.Forecast {
 	vars := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
-	if x.Kind == operator.Address {
-		vars[caddyhttp.ClientIPVarKey] = x.Network.Addr().String()
+	if ex.Kind == operator.Address {
+		vars[caddyhttp.ClientIPVarKey] = ex.Network.Addr().String()
 	} else {
 		vars[caddyhttp.ClientIPVarKey] = ""
 	}
 	e := h.Begin(r)
 	defer e.Release()
 	e.Dry = true
-	if x.Kind == operator.APIKey {
-		e.Credentials = enforce.Credentials{Known: true, Name: x.Value, Tier: h.App.APIKeys.TierOf(x.Value, x.Now)}
+	if ex.Kind == operator.APIKey {
+		e.Credentials = enforce.Credentials{Known: true, Name: ex.Value, Tier: h.App.APIKeys.TierOf(ex.Value, ex.Now)}
 	}
 	settled, err := e.Collect()
-	if c := &e.Credentials; c.Tier != "" && x.Told.Tier == "" {
-		x.Told.Tier, x.Told.TierReason = c.Tier, tierReason(c)
+	if c := &e.Credentials; c.Tier != "" && ex.Told.Tier == "" {
+		ex.Told.Tier, ex.Told.TierReason = c.Tier, tierReason(c)
 	}
 	switch exempt, _ := e.IsExempt(); {
 	case err != nil:
 		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "fails: " + err.Error()}
 	case exempt:
-		x.Told.Exempt = true
+		ex.Told.Exempt = true
 		return operator.Forecast{Outcome: "exempt", Text: "passes: it is exempt"}
 	case settled.Outcome == enforce.Refused:
-		return x.refuses("banned", enforce.BanName, enforce.BanName, settled.Response.Refusal.Retry, "because an operator or a block list has banned the client")
+		return ex.refuses("banned", enforce.BanName, enforce.BanName, settled.Response.Refusal.Retry, "because an operator or a block list has banned the client")
 	case e.Allowed && e.Denied == nil:
 		return operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case e.TrapBan > 0:
-		return x.refuses("banned", enforce.BanName, enforce.BanName, e.TrapBan, "because it goes into a trap, which bans")
+		return ex.refuses("banned", enforce.BanName, enforce.BanName, e.TrapBan, "because it goes into a trap, which bans")
 	case e.RefusedBy != nil:
-		return x.refuses("denied", e.RefusedBy.Zone.Name, e.RefusedBy.Name, limiter.Never, "by zone "+e.RefusedBy.Zone.Name+", which admits nothing")
+		return ex.refuses("denied", e.RefusedBy.Zone.Name, e.RefusedBy.Name, limiter.Never, "by zone "+e.RefusedBy.Zone.Name+", which admits nothing")
 	}
-	return x.explainDebits(ctx, e)
+	return ex.explainDebits(ctx, e)
 }
 
 // ofItsKey is the reason for the tier of an API key's client.
@@ -173,23 +173,23 @@ func tierReason(c *enforce.Credentials) string {
 }
 
 // explainDebits forecasts the decision about the debits of a request.
-func (x *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) operator.Forecast {
+func (ex *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) operator.Forecast {
 	for i, p := range e.Policies {
-		if len(x.Told.Limits) < maxExplained && x.isKnown(&e.Debits[i]) {
-			x.explainLimit(ctx, p, e.Debits[i])
+		if len(ex.Told.Limits) < maxExplained && ex.isKnown(&e.Debits[i]) {
+			ex.explainLimit(ctx, p, e.Debits[i])
 		}
 	}
-	shadows := x.explainShadows(ctx, &e.Shadows)
+	shadows := ex.explainShadows(ctx, &e.Shadows)
 	debits := slices.Clone(e.Debits)
-	d := x.Instance.Forecast(ctx, e.Subject, debits)
+	d := ex.Instance.Forecast(ctx, e.Subject, debits)
 	switch {
 	case d.Reason == engine.Banned:
-		return x.refuses("banned", enforce.BanName, enforce.BanName, d.Retry, "because the client is banned for what it did")
+		return ex.refuses("banned", enforce.BanName, enforce.BanName, d.Retry, "because the client is banned for what it did")
 	case d.Reason == engine.Abandoned:
 		return operator.Forecast{Outcome: "failed", Status: http.StatusServiceUnavailable, Text: "that could not be found out in time"}
 	case !d.Allowed && len(debits) > 0:
 		p := e.Policies[d.Debit]
-		return x.refusedByDebit(d, p, debits[d.Debit].Cost)
+		return ex.refusedByDebit(d, p, debits[d.Debit].Cost)
 	case e.Denied != nil:
 		return operator.Forecast{Outcome: "denied", Status: e.Denied.Status, Text: "is denied: " + e.Denied.Text}
 	case len(debits) == 0 && len(e.Shadows.Debits) == 0:
@@ -220,15 +220,15 @@ func loadText(e *enforce.Evaluation) (text string) {
 
 // explainShadows adds the states of the request's shadow limits, and returns the limits that would
 // refuse it.
-func (x *Explainer) explainShadows(ctx context.Context, s *enforce.Charges) (by []*enforce.Policy) {
+func (ex *Explainer) explainShadows(ctx context.Context, s *enforce.Charges) (by []*enforce.Policy) {
 	for from := 0; from < len(s.Debits); {
 		to := s.End(from)
 		for i, p := range s.Policies[from:to] {
-			if len(x.Told.Limits) < maxExplained && p.ID != 0 && x.isKnown(&s.Debits[from+i]) {
-				x.explainLimit(ctx, p, s.Debits[from+i])
+			if len(ex.Told.Limits) < maxExplained && p.ID != 0 && ex.isKnown(&s.Debits[from+i]) {
+				ex.explainLimit(ctx, p, s.Debits[from+i])
 			}
 		}
-		if d := x.Instance.Forecast(ctx, nil, slices.Clone(s.Debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
+		if d := ex.Instance.Forecast(ctx, nil, slices.Clone(s.Debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
 			by = append(by, s.Policies[from+d.Debit])
 		}
 		from = to
@@ -250,6 +250,6 @@ func countsText(e *enforce.Evaluation) (text string) {
 
 // isKnown reports whether the target determines a debit's key. A target that is only the name of an
 // API key has no address to count by.
-func (x *Explainer) isKnown(d *engine.Debit) bool {
-	return x.Kind == operator.Address || len(d.Key) > 0 && d.Key[0] != identity.TagUnknown
+func (ex *Explainer) isKnown(d *engine.Debit) bool {
+	return ex.Kind == operator.Address || len(d.Key) > 0 && d.Key[0] != identity.TagUnknown
 }

@@ -15,11 +15,11 @@ import (
 
 // resetAll writes an audit entry and then performs the resets. It returns the number of items that
 // it found.
-func (t *Subject) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Order) (found int, err error) {
-	if err := t.Instance.Audit.Write(ctx, t.entry(action, o)); err != nil {
+func (sub *Subject) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Order) (found int, err error) {
+	if err := sub.Instance.Audit.Write(ctx, sub.entry(action, o)); err != nil {
 		return 0, err
 	}
-	err = t.Instance.Engine.Reset(ctx, resets)
+	err = sub.Instance.Engine.Reset(ctx, resets)
 	switch {
 	case errors.Is(err, engine.ErrUnavailable):
 		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed", err)
@@ -39,8 +39,8 @@ func (t *Subject) resetAll(ctx context.Context, resets []engine.Reset, action st
 }
 
 // Reset implements operator.Service.
-func (s running) Reset(ctx context.Context, o operator.Order) (operator.Done, error) {
-	t, err := s.target(o.Client)
+func (r running) Reset(ctx context.Context, o operator.Order) (operator.Done, error) {
+	t, err := r.target(o.Client)
 	if err != nil {
 		return operator.Done{}, err
 	}
@@ -69,8 +69,8 @@ func (s running) Reset(ctx context.Context, o operator.Order) (operator.Done, er
 }
 
 // unknownHint suggests another way to name a client that wasn't found, or returns "".
-func (t *Subject) unknownHint() string {
-	if t.Kind == operator.Reference {
+func (sub *Subject) unknownHint() string {
+	if sub.Kind == operator.Reference {
 		return ""
 	}
 	return "; name it by the reference of one of its refusals (ref:...) if it is one that zones per client tell apart by more than its address"
@@ -78,21 +78,21 @@ func (t *Subject) unknownHint() string {
 
 // forgive forgets the violations of a client, which ends the ban that they caused. It returns the
 // number of clients with violations, and the number of ended bans.
-func (t *Subject) forgive(ctx context.Context, o operator.Order) (forgiven, banned int, err error) {
+func (sub *Subject) forgive(ctx context.Context, o operator.Order) (forgiven, banned int, err error) {
 	var resets []engine.Reset
-	for _, c := range t.clients(operator.MaxItems) {
+	for _, c := range sub.clients(operator.MaxItems) {
 		resets = append(resets, engine.Reset{Key: c.Key})
 		if c.Banned > 0 {
 			banned++
 		}
 	}
-	if t.Referred != nil && t.Referred.Limit == enforce.BanName && t.Referred.Name != (storage.Key{}) {
-		resets = append(resets, engine.Reset{Name: t.Referred.Name})
+	if sub.Referred != nil && sub.Referred.Limit == enforce.BanName && sub.Referred.Name != (storage.Key{}) {
+		resets = append(resets, engine.Reset{Name: sub.Referred.Name})
 		banned++
 	}
 	if len(resets) == 0 {
 		return 0, 0, nil
 	}
-	forgiven, err = t.resetAll(ctx, resets, "unban", o)
+	forgiven, err = sub.resetAll(ctx, resets, "unban", o)
 	return forgiven, min(banned, forgiven), err
 }

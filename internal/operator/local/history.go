@@ -22,8 +22,8 @@ import (
 // This file serves the history to operators.
 
 // appInUse returns the running configuration.
-func (s running) appInUse() (Config, error) {
-	app := s.config()
+func (r running) appInUse() (Config, error) {
+	app := r.config()
 	if app == nil {
 		return Config{}, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
 	}
@@ -31,8 +31,8 @@ func (s running) appInUse() (Config, error) {
 }
 
 // instanceInUse returns the running configuration and its instance.
-func (s running) instanceInUse() (Config, *instance.Instance, error) {
-	app, err := s.appInUse()
+func (r running) instanceInUse() (Config, *instance.Instance, error) {
+	app, err := r.appInUse()
 	if err != nil {
 		return Config{}, nil, err
 	}
@@ -44,8 +44,8 @@ func (s running) instanceInUse() (Config, *instance.Instance, error) {
 }
 
 // History implements operator.Service.
-func (s running) History(ctx context.Context, q operator.HistoryQuery) (operator.History, error) {
-	app, h, err := s.instanceInUse()
+func (r running) History(ctx context.Context, q operator.HistoryQuery) (operator.History, error) {
+	app, h, err := r.instanceInUse()
 	if err != nil {
 		return operator.History{}, err
 	}
@@ -180,12 +180,12 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 }
 
 // keysInHistory returns the heavy keys that memory still knows, by their names at rest.
-func (a Config) keysInHistory(h *instance.Instance, heaviest []keyUse) map[storage.Key]string {
+func (cfg Config) keysInHistory(h *instance.Instance, heaviest []keyUse) map[storage.Key]string {
 	if len(heaviest) == 0 {
 		return nil
 	}
 	series := make(map[storage.LimitID]storage.Series)
-	for _, z := range a.AllZones {
+	for _, z := range cfg.AllZones {
 		for _, set := range z.Sets() {
 			for _, p := range set.All() {
 				series[p.ID] = storage.Series{Zone: z.Name, Limit: p.Name}
@@ -209,8 +209,8 @@ func (a Config) keysInHistory(h *instance.Instance, heaviest []keyUse) map[stora
 }
 
 // Audit implements operator.Service.
-func (s running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.Act, error) {
-	_, h, err := s.instanceInUse()
+func (r running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.Act, error) {
+	_, h, err := r.instanceInUse()
 	if err != nil {
 		return nil, err
 	}
@@ -257,8 +257,8 @@ func targetText(a *storage.Act, name string) string {
 }
 
 // Reveal implements operator.Service.
-func (s running) Reveal(ctx context.Context, by, list string) error {
-	_, h, err := s.instanceInUse()
+func (r running) Reveal(ctx context.Context, by, list string) error {
+	_, h, err := r.instanceInUse()
 	if err != nil {
 		return err
 	}

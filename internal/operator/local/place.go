@@ -18,23 +18,23 @@ import (
 var errStoreAway = errors.New("the store can't be used at the moment")
 
 // isOnlyInFile reports whether the store can't be used, and this machine's file has the rule.
-func (a Config) isOnlyInFile(h *instance.Instance, action rules.Action, about rules.Target) bool {
+func (cfg Config) isOnlyInFile(h *instance.Instance, action rules.Action, about rules.Target) bool {
 	if !h.Engine.Degraded() {
 		return false
 	}
-	lines, err := a.inFile(action, about)
+	lines, err := cfg.inFile(action, about)
 	return err == nil && len(lines) > 0
 }
 
 // Unstated returns the operator's error for a failed change of rules.
-func (a Config) Unstated(err error, added ...rules.Statement) error {
-	if !a.SharesStatements() {
+func (cfg Config) Unstated(err error, added ...rules.Statement) error {
+	if !cfg.SharesStatements() {
 		return err
 	}
 	switch {
 	case errors.Is(err, storage.ErrNotesFull):
 		return operator.Errorf(http.StatusConflict, "the store holds %d bans and allowances, which is as many as it may; those that were removed in the last week are among them; nothing was changed: "+
-			"write long lists into the rules file of each machine, such as %s", storage.MaxNotes, a.Rules.Path())
+			"write long lists into the rules file of each machine, such as %s", storage.MaxNotes, cfg.Rules.Path())
 	case errors.Is(err, storage.ErrUnknownOutcome), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return operator.Errorf(http.StatusServiceUnavailable, "%v: it isn't known whether that has changed anything; once more does no harm", err)
 	}
@@ -42,59 +42,59 @@ func (a Config) Unstated(err error, added ...rules.Statement) error {
 	if len(added) > 0 {
 		line = added[0].String()
 	}
-	return operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed: try again, or write a line into the rules file of each machine, which is read within a second: %s (here: %s)", err, line, a.Rules.Path())
+	return operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed: try again, or write a line into the rules file of each machine, which is read within a second: %s (here: %s)", err, line, cfg.Rules.Path())
 }
 
 // state writes audit entries and then adds rules, all or none. It returns their place, byStore or
 // byRules, and notes for the operator. While the store can't be used, it adds them to this
 // machine's rules file.
-func (a Config) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Statement) (in string, notes []string, err error) {
+func (cfg Config) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Statement) (in string, notes []string, err error) {
 	who, away := entries[0].By, false
 	for _, e := range entries {
 		late, err := h.Audit.WriteSoon(ctx, e)
 		if err != nil {
-			return "", nil, a.Unstated(err, added...)
+			return "", nil, cfg.Unstated(err, added...)
 		}
 		away = away || late
 	}
-	if !away && a.SharesStatements() {
+	if !away && cfg.SharesStatements() {
 		if err := h.Shared.Put(ctx, added); err != nil {
-			return "", nil, a.Unstated(err, added...)
+			return "", nil, cfg.Unstated(err, added...)
 		}
-		a.logStatements(who, "added", len(added))
+		cfg.logStatements(who, "added", len(added))
 		return byStore, nil, nil
 	}
-	if err := a.AddStatements(who, added...); err != nil {
+	if err := cfg.AddStatements(who, added...); err != nil {
 		return "", nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
 	if away {
 		notes = append(notes, "the store can't be used at the moment: the audit has it once the store is back, if Caddy runs until then")
 	}
-	if away && a.SharesStatements() {
+	if away && cfg.SharesStatements() {
 		if ban := added[0]; ban.Action == rules.Ban && len(h.Shared.Find(rules.Allow, ban.Target)) > 0 {
 			notes = append(notes, "it doesn't hold: the store has an allowance of it, which counts")
 		}
-		notes = append(notes, fmt.Sprintf("it is in the rules file of this machine only, and stays there when the store is back: on other machines write the same line into theirs: %s (here: %s)", added[0], a.Rules.Path()))
+		notes = append(notes, fmt.Sprintf("it is in the rules file of this machine only, and stays there when the store is back: on other machines write the same line into theirs: %s (here: %s)", added[0], cfg.Rules.Path()))
 	}
 	return byRules, notes, nil
 }
 
 // unstateShared removes the rules with a target and an action from a shared store, and returns
 // their number.
-func (a Config) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
+func (cfg Config) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
 	removed, err := h.Shared.Drop(ctx, action, about)
 	if err != nil {
-		return 0, a.Unstated(err)
+		return 0, cfg.Unstated(err)
 	}
 	if removed > 0 {
-		a.logStatements(who, "removed", removed)
+		cfg.logStatements(who, "removed", removed)
 	}
 	return removed, nil
 }
 
 // inFile returns the rules in the file with a target and an action. An action of 0 matches any.
-func (a Config) inFile(action rules.Action, about rules.Target) (found []rules.Statement, err error) {
-	statements, err := a.ListStatements()
+func (cfg Config) inFile(action rules.Action, about rules.Target) (found []rules.Statement, err error) {
+	statements, err := cfg.ListStatements()
 	for _, s := range statements {
 		if s.Target == about && (action == 0 || s.Action == action) {
 			found = append(found, s)
@@ -105,11 +105,11 @@ func (a Config) inFile(action rules.Action, about rules.Target) (found []rules.S
 
 // besideInFile returns notes about the lines with a target in this machine's file, which apply in
 // addition to the rules in the store.
-func (a Config) besideInFile(about rules.Target) (notes []string) {
-	if !a.SharesStatements() {
+func (cfg Config) besideInFile(about rules.Target) (notes []string) {
+	if !cfg.SharesStatements() {
 		return nil
 	}
-	lines, err := a.inFile(0, about)
+	lines, err := cfg.inFile(0, about)
 	if err != nil {
 		return []string{fmt.Sprintf("the rules file of this machine can't be used as it is: %v", err)}
 	}
@@ -120,16 +120,16 @@ func (a Config) besideInFile(about rules.Target) (notes []string) {
 }
 
 // otherFiles returns a note about the files of other machines, if they share the store.
-func (a Config) otherFiles() []string {
-	if !a.SharesStatements() {
+func (cfg Config) otherFiles() []string {
+	if !cfg.SharesStatements() {
 		return nil
 	}
 	return []string{"lines about it in the rules files of other machines stay: remove them there"}
 }
 
 // unlessElsewhere names other places of a rule that wasn't found, or returns "".
-func (a Config) unlessElsewhere() string {
-	if !a.SharesStatements() {
+func (cfg Config) unlessElsewhere() string {
+	if !cfg.SharesStatements() {
 		return ""
 	}
 	return ", unless the rules file of another machine says so"

@@ -15,8 +15,8 @@ import (
 )
 
 // Bans implements operator.Service.
-func (s running) Bans(ctx context.Context) ([]operator.Ban, error) {
-	app, h, err := s.instanceInUse()
+func (r running) Bans(ctx context.Context) ([]operator.Ban, error) {
+	app, h, err := r.instanceInUse()
 	if err != nil {
 		return nil, err
 	}
@@ -53,21 +53,21 @@ const (
 )
 
 // Ban implements operator.Service.
-func (s running) Ban(ctx context.Context, o operator.Order) (operator.Done, error) {
-	return s.state(ctx, rules.Ban, o)
+func (r running) Ban(ctx context.Context, o operator.Order) (operator.Done, error) {
+	return r.state(ctx, rules.Ban, o)
 }
 
 // Allow implements operator.Service.
-func (s running) Allow(ctx context.Context, o operator.Order) (operator.Done, error) {
+func (r running) Allow(ctx context.Context, o operator.Order) (operator.Done, error) {
 	if o.For <= 0 {
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: an allowance needs an end: expected for how long, such as 2h")
 	}
-	return s.state(ctx, rules.Allow, o)
+	return r.state(ctx, rules.Allow, o)
 }
 
 // state adds a rule about a target.
-func (s running) state(ctx context.Context, action rules.Action, o operator.Order) (operator.Done, error) {
-	t, about, err := s.stated(o.Client)
+func (r running) state(ctx context.Context, action rules.Action, o operator.Order) (operator.Done, error) {
+	t, about, err := r.stated(o.Client)
 	if err != nil {
 		return operator.Done{}, err
 	}
@@ -96,20 +96,20 @@ func (s running) state(ctx context.Context, action rules.Action, o operator.Orde
 }
 
 // entry returns the audit entry for an order about the target.
-func (t *Subject) entry(action string, o operator.Order) instance.AuditEntry {
-	about := t.Target
+func (sub *Subject) entry(action string, o operator.Order) instance.AuditEntry {
+	about := sub.Target
 	return instance.AuditEntry{By: o.By, Action: action, Target: &about, Reason: o.Reason}
 }
 
 // replacedBy returns a note about the earlier rule that a new one replaces, if there is one:
 // undoing the new rule doesn't restore it.
-func (t *Subject) replacedBy(added rules.Statement) (notes []string) {
+func (sub *Subject) replacedBy(added rules.Statement) (notes []string) {
 	var earlier []rules.Statement
-	for _, s := range t.Instance.Shared.Find(added.Action, added.Target) {
+	for _, s := range sub.Instance.Shared.Find(added.Action, added.Target) {
 		earlier = append(earlier, s.Statement)
 	}
-	if !t.App.SharesStatements() {
-		earlier, _ = t.App.inFile(added.Action, added.Target) // adding to the file reports any error
+	if !sub.App.SharesStatements() {
+		earlier, _ = sub.App.inFile(added.Action, added.Target) // adding to the file reports any error
 	}
 	for _, s := range earlier {
 		left := "no end"
@@ -124,19 +124,19 @@ func (t *Subject) replacedBy(added rules.Statement) (notes []string) {
 }
 
 // exceptionsTo returns a note about narrower networks with rules of their own, if there are any.
-func (a Config) exceptionsTo(s rules.Statement) (notes []string) {
+func (cfg Config) exceptionsTo(s rules.Statement) (notes []string) {
 	if s.Target.Kind != rules.Address {
 		return nil
 	}
-	if n := a.Stated.Now().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
+	if n := cfg.Stated.Now().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
 		notes = append(notes, fmt.Sprintf("it doesn't hold where narrower statements do: there are %d", n))
 	}
 	return notes
 }
 
 // stated returns an operator's target, and its form in the file.
-func (s running) stated(client string) (t *Subject, about rules.Target, err error) {
-	if t, err = s.target(client); err == nil {
+func (r running) stated(client string) (t *Subject, about rules.Target, err error) {
+	if t, err = r.target(client); err == nil {
 		about, err = t.statementTarget()
 	}
 	return t, about, err
@@ -144,18 +144,18 @@ func (s running) stated(client string) (t *Subject, about rules.Target, err erro
 
 // statementTarget returns the form of the target in the file. For a reference it returns the
 // client, if memory still knows it.
-func (t *Subject) statementTarget() (rules.Target, error) {
-	if t.Referred != nil {
-		x := Explainer{Subject: t, Now: time.Now()}
+func (sub *Subject) statementTarget() (rules.Target, error) {
+	if sub.Referred != nil {
+		x := Explainer{Subject: sub, Now: time.Now()}
 		x.ExplainReference()
-		if t.Referred != nil {
+		if sub.Referred != nil {
 			return rules.Target{}, operator.Errorf(http.StatusNotFound, "client: the reference is of a client that memory doesn't hold any more: name it by its address, api-key:NAME or key:TEXT")
 		}
 	}
-	if t.nameless != "" {
+	if sub.nameless != "" {
 		return rules.Target{}, operator.Errorf(http.StatusBadRequest, "client: its key is too long for memory, which has only a hash: write key:TEXT with all of it, or ban its address")
 	}
-	about, err := rules.ParseTarget(t.String())
+	about, err := rules.ParseTarget(sub.String())
 	if err != nil {
 		return rules.Target{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
 	}
@@ -163,8 +163,8 @@ func (t *Subject) statementTarget() (rules.Target, error) {
 }
 
 // Unban implements operator.Service.
-func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, error) {
-	t, err := s.target(o.Client)
+func (r running) Unban(ctx context.Context, o operator.Order) (operator.Done, error) {
+	t, err := r.target(o.Client)
 	if err != nil {
 		return operator.Done{}, err
 	}
@@ -205,8 +205,8 @@ func (s running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 }
 
 // stillBanned returns the target of a rule that still bans this target, or "".
-func (t *Subject) stillBanned() string {
-	x := Explainer{Subject: t, Now: time.Now()}
+func (sub *Subject) stillBanned() string {
+	x := Explainer{Subject: sub, Now: time.Now()}
 	x.explainStatement()
 	if x.Told.Rule == nil || x.Told.Rule.Action != rules.Ban.String() {
 		return ""
@@ -216,24 +216,24 @@ func (t *Subject) stillBanned() string {
 
 // unstate removes the rules with a target and an action, and returns their number. If there were
 // any, it writes an audit entry.
-func (t *Subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Order) (int, error) {
-	inFile, err := t.App.inFile(action, about)
+func (sub *Subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Order) (int, error) {
+	inFile, err := sub.App.inFile(action, about)
 	if err != nil {
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
 	}
-	inStore := len(t.Instance.Shared.Find(action, about))
+	inStore := len(sub.Instance.Shared.Find(action, about))
 	if len(inFile) == 0 && inStore == 0 {
 		return 0, nil
 	}
-	late, err := t.Instance.Audit.WriteSoon(ctx, t.entry(act, o))
+	late, err := sub.Instance.Audit.WriteSoon(ctx, sub.entry(act, o))
 	if err != nil || inStore > 0 && late {
-		return 0, t.App.Unstated(cmp.Or(err, errStoreAway))
+		return 0, sub.App.Unstated(cmp.Or(err, errStoreAway))
 	}
-	shared, err := t.App.unstateShared(ctx, t.Instance, o.By, action, about)
+	shared, err := sub.App.unstateShared(ctx, sub.Instance, o.By, action, about)
 	if err != nil {
 		return 0, err
 	}
-	removed, err := t.App.RemoveStatements(o.By, action, about)
+	removed, err := sub.App.RemoveStatements(o.By, action, about)
 	switch {
 	case err != nil && shared > 0:
 		return 0, operator.Errorf(http.StatusConflict, "it was removed from the store, but not from the file of this machine: %v", err)
@@ -244,8 +244,8 @@ func (t *Subject) unstate(ctx context.Context, action rules.Action, about rules.
 }
 
 // Disallow implements operator.Service.
-func (s running) Disallow(ctx context.Context, o operator.Order) (operator.Done, error) {
-	t, about, err := s.stated(o.Client)
+func (r running) Disallow(ctx context.Context, o operator.Order) (operator.Done, error) {
+	t, about, err := r.stated(o.Client)
 	if err != nil {
 		return operator.Done{}, err
 	}
@@ -260,8 +260,8 @@ func (s running) Disallow(ctx context.Context, o operator.Order) (operator.Done,
 }
 
 // Import implements operator.Service.
-func (s running) Import(ctx context.Context, i operator.Import) (operator.Done, error) {
-	app, h, err := s.instanceInUse()
+func (r running) Import(ctx context.Context, i operator.Import) (operator.Done, error) {
+	app, h, err := r.instanceInUse()
 	if err != nil {
 		return operator.Done{}, err
 	}

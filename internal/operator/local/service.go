@@ -28,11 +28,11 @@ func New(config func() *enforce.Config, version string, started time.Time) opera
 }
 
 // Status implements operator.Service.
-func (s running) Status(ctx context.Context) (operator.Status, error) {
-	status := operator.Status{Version: s.version, Started: s.started.UTC(), Stores: instance.Describe()}
+func (r running) Status(ctx context.Context) (operator.Status, error) {
+	status := operator.Status{Version: r.version, Started: r.started.UTC(), Stores: instance.Describe()}
 	requests := meter.NewRequests()
 	status.Requests = requests.Counts()
-	if app := s.config(); app != nil {
+	if app := r.config(); app != nil {
 		status.Rules = Config{app}.DescribeRules()
 		if h := app.Instance.Load(); h != nil {
 			bans, missing := Config{app}.conductBans(ctx, h)
@@ -52,8 +52,8 @@ func (s running) Status(ctx context.Context) (operator.Status, error) {
 }
 
 // Events implements operator.Service.
-func (s running) Events(ctx context.Context) (<-chan operator.Event, error) {
-	app, err := s.appInUse()
+func (r running) Events(ctx context.Context) (<-chan operator.Event, error) {
+	app, err := r.appInUse()
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +61,8 @@ func (s running) Events(ctx context.Context) (<-chan operator.Event, error) {
 }
 
 // Refusals implements operator.Service.
-func (s running) Refusals(_ context.Context, zone string) (operator.Refusals, error) {
-	app, err := s.appInUse()
+func (r running) Refusals(_ context.Context, zone string) (operator.Refusals, error) {
+	app, err := r.appInUse()
 	if err != nil {
 		return operator.Refusals{}, err
 	}
@@ -78,8 +78,8 @@ func (s running) Refusals(_ context.Context, zone string) (operator.Refusals, er
 }
 
 // tag returns the tag of a key, or "" while there is no instance.
-func (a Config) tag(key string) string {
-	if h := a.Instance.Load(); h != nil {
+func (cfg Config) tag(key string) string {
+	if h := cfg.Instance.Load(); h != nil {
 		return h.Names.Tag(key)
 	}
 	return ""

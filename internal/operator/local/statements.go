@@ -18,8 +18,8 @@ import (
 // that use the store or the file within a second.
 
 // ListStatements returns the rules in the file, in its order, including those that have ended.
-func (a Config) ListStatements() ([]rules.Statement, error) {
-	statements, err := rules.List(a.Rules.Path())
+func (cfg Config) ListStatements() ([]rules.Statement, error) {
+	statements, err := rules.List(cfg.Rules.Path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -28,52 +28,52 @@ func (a Config) ListStatements() ([]rules.Statement, error) {
 
 // AddStatements adds rules to the file. They replace rules with the same action and target. who is
 // the acting person or program.
-func (a Config) AddStatements(who string, added ...rules.Statement) error {
-	if err := rules.Add(a.Rules.Path(), time.Now(), added...); err != nil {
+func (cfg Config) AddStatements(who string, added ...rules.Statement) error {
+	if err := rules.Add(cfg.Rules.Path(), time.Now(), added...); err != nil {
 		return instance.WithRemedy(err)
 	}
-	a.statementsChanged(who, "added", added)
+	cfg.statementsChanged(who, "added", added)
 	return nil
 }
 
 // RemoveStatements removes the rules with a target and an action, and returns them. An action of 0
 // matches any. who is the acting person or program.
-func (a Config) RemoveStatements(who string, action rules.Action, target rules.Target) ([]rules.Statement, error) {
-	removed, err := rules.Remove(a.Rules.Path(), action, target)
+func (cfg Config) RemoveStatements(who string, action rules.Action, target rules.Target) ([]rules.Statement, error) {
+	removed, err := rules.Remove(cfg.Rules.Path(), action, target)
 	if err != nil {
 		return nil, instance.WithRemedy(err)
 	}
 	if len(removed) > 0 {
-		a.statementsChanged(who, "removed", removed)
+		cfg.statementsChanged(who, "removed", removed)
 	}
 	return removed, nil
 }
 
 // statementsChanged applies a change of the file, and logs its author. The log doesn't contain the
 // target.
-func (a Config) statementsChanged(who, how string, statements []rules.Statement) {
-	a.Rules.Reload()
-	a.logStatements(who, how, len(statements))
+func (cfg Config) statementsChanged(who, how string, statements []rules.Statement) {
+	cfg.Rules.Reload()
+	cfg.logStatements(who, how, len(statements))
 }
 
-func (a Config) logStatements(who, how string, n int) {
-	a.Log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
+func (cfg Config) logStatements(who, how string, n int) {
+	cfg.Log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
 }
 
 // DescribeRules describes the rules file.
-func (a Config) DescribeRules() operator.RulesFile {
-	set, now := a.Rules.Value(), time.Now()
+func (cfg Config) DescribeRules() operator.RulesFile {
+	set, now := cfg.Rules.Value(), time.Now()
 	told := operator.RulesFile{
-		Path:       a.Rules.Path(),
+		Path:       cfg.Rules.Path(),
 		Bans:       set.InForce(rules.Ban, now),
 		Allowances: set.InForce(rules.Allow, now),
-		Trouble:    instance.TroubleOf(a.Rules.Path(), a.Rules.Trouble()),
+		Trouble:    instance.TroubleOf(cfg.Rules.Path(), cfg.Rules.Trouble()),
 	}
-	if h := a.Instance.Load(); h != nil && a.SharesStatements() {
+	if h := cfg.Instance.Load(); h != nil && cfg.SharesStatements() {
 		shared := h.Shared.Set.Load()
 		told.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now)}
 	}
-	for _, list := range a.BlockLists {
+	for _, list := range cfg.BlockLists {
 		told.Lists = append(told.Lists, describeList(list.State()))
 	}
 	return told

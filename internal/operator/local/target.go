@@ -31,18 +31,18 @@ type Subject struct {
 }
 
 // target returns the target with a name.
-func (s running) target(text string) (*Subject, error) {
+func (r running) target(text string) (*Subject, error) {
 	named, err := operator.ParseTarget(text)
 	if err != nil {
 		return nil, err
 	}
-	app, h, err := s.instanceInUse()
+	app, h, err := r.instanceInUse()
 	if err != nil {
 		return nil, err
 	}
 	t := &Subject{Target: named, App: app, Instance: h}
 	if t.Kind == operator.Tag {
-		return t, t.resolveTag(s)
+		return t, t.resolveTag(r)
 	}
 	if t.Kind == operator.Reference {
 		referred, err := app.OpenReference(t.Value)
@@ -55,13 +55,13 @@ func (s running) target(text string) (*Subject, error) {
 }
 
 // zonesNamed returns the zones with a name, or all if it is "".
-func (a Config) zonesNamed(name string) ([]*enforce.Zone, error) {
+func (cfg Config) zonesNamed(name string) ([]*enforce.Zone, error) {
 	if name == "" {
-		return a.AllZones, nil
+		return cfg.AllZones, nil
 	}
 	var zones []*enforce.Zone
 	var names []string
-	for _, z := range a.AllZones {
+	for _, z := range cfg.AllZones {
 		if !slices.Contains(names, z.Name) {
 			names = append(names, z.Name)
 		}
@@ -80,36 +80,36 @@ func (a Config) zonesNamed(name string) ([]*enforce.Zone, error) {
 }
 
 // IsIn reports whether a key belongs to the target.
-func (t *Subject) IsIn(key string) bool {
+func (sub *Subject) IsIn(key string) bool {
 	if key == "" {
 		return false
 	}
-	switch t.Kind {
+	switch sub.Kind {
 	case operator.Address:
 		if key[0] == identity.TagText { // a text, of whatever network it speaks
-			return t.Network.IsSingleIP() && key[1:] == t.Network.Addr().String()
+			return sub.Network.IsSingleIP() && key[1:] == sub.Network.Addr().String()
 		}
 		network, ok := identity.NetworkOf(key)
-		return ok && network.Overlaps(t.Network)
+		return ok && network.Overlaps(sub.Network)
 	case operator.Session:
 		if key[0] != identity.TagSession {
 			return false
 		}
 		text := identity.KeyText([]byte(key))
-		return strings.TrimPrefix(text, "session ") == strings.TrimPrefix(t.Value, "session ")
+		return strings.TrimPrefix(text, "session ") == strings.TrimPrefix(sub.Value, "session ")
 	}
-	return key == t.key()
+	return key == sub.key()
 }
 
 // key returns the target's key, or "" if its kind has none of its own.
-func (t *Subject) key() string {
-	switch t.Kind {
+func (sub *Subject) key() string {
+	switch sub.Kind {
 	case operator.KeyText:
-		return string(textKey(t.Value))
+		return string(textKey(sub.Value))
 	case operator.APIKey:
-		return string(identity.TagAPIKey) + t.Value
+		return string(identity.TagAPIKey) + sub.Value
 	}
-	return t.nameless
+	return sub.nameless
 }
 
 // isWritten reports whether a key in a zone is a text that clients may write themselves: an address
@@ -130,34 +130,34 @@ func textKey(text string) []byte {
 
 // keysIn returns the keys in a zone that follow from the target's name, whether or not memory holds
 // them.
-func (t *Subject) keysIn(z *enforce.Zone) [][]byte {
+func (sub *Subject) keysIn(z *enforce.Zone) [][]byte {
 	switch {
-	case t.Kind == operator.Address && z.Per != enforce.PerClient && z.Per != enforce.PerEveryone:
-		if key, ok := t.App.KeyOf(z, t.Network.Addr()); ok && t.Network.IsSingleIP() {
+	case sub.Kind == operator.Address && z.Per != enforce.PerClient && z.Per != enforce.PerEveryone:
+		if key, ok := sub.App.KeyOf(z, sub.Network.Addr()); ok && sub.Network.IsSingleIP() {
 			return [][]byte{textKey(key)}
 		}
 		var keys [][]byte
-		ipv4, ipv6 := t.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
-		if key := t.networkKey(ipv4, ipv6); key != nil {
+		ipv4, ipv6 := sub.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
+		if key := sub.networkKey(ipv4, ipv6); key != nil {
 			keys = append(keys, key)
 		}
-		if key := textKey(z.ShortenIP(t.Network.Addr().String())); t.Network.IsSingleIP() && !isWritten(z, key) {
+		if key := textKey(z.ShortenIP(sub.Network.Addr().String())); sub.Network.IsSingleIP() && !isWritten(z, key) {
 			keys = append(keys, key)
 		}
 		return keys
-	case t.Kind == operator.KeyText && z.Per == enforce.PerKey:
-		return [][]byte{textKey(z.ShortenIP(t.Value))}
-	case t.Kind == operator.APIKey && (z.Per == enforce.PerAPIKey || z.Per == enforce.PerClient):
-		return [][]byte{append([]byte{identity.TagAPIKey}, t.Value...)}
+	case sub.Kind == operator.KeyText && z.Per == enforce.PerKey:
+		return [][]byte{textKey(z.ShortenIP(sub.Value))}
+	case sub.Kind == operator.APIKey && (z.Per == enforce.PerAPIKey || z.Per == enforce.PerClient):
+		return [][]byte{append([]byte{identity.TagAPIKey}, sub.Value...)}
 	}
 	return nil
 }
 
 // networkKey returns the key of the network that contains the target, given the lengths of
 // networks' prefixes. It returns nil if the target spans several such networks.
-func (t *Subject) networkKey(ipv4, ipv6 int) []byte {
-	network, ok := identity.Prefix(t.Network.Addr().String(), ipv4, ipv6)
-	if !ok || network.Bits() > t.Network.Bits() {
+func (sub *Subject) networkKey(ipv4, ipv6 int) []byte {
+	network, ok := identity.Prefix(sub.Network.Addr().String(), ipv4, ipv6)
+	if !ok || network.Bits() > sub.Network.Bits() {
 		return nil
 	}
 	return identity.AppendPrefix([]byte{identity.TagNetwork}, network)
@@ -174,8 +174,8 @@ type countedKey struct {
 // countedKeys returns the target's keys in some zones with their limits, at most `most`: all keys
 // that follow from its name, and those in memory. If tiers share a count, the limit is that of the
 // target's tier, or else the one that was applied last.
-func (t *Subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKey) {
-	if r := t.Referred; r != nil {
+func (sub *Subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKey) {
+	if r := sub.Referred; r != nil {
 		if p := r.Policy; p != nil && slices.Contains(zones, p.Zone) && r.Name != (storage.Key{}) {
 			list = append(list, countedKey{tierLimit: tierLimit{Policy: p}, key: r.Key, name: r.Name, held: r.Key != ""})
 		}
@@ -190,7 +190,7 @@ func (t *Subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKe
 		at, ok := found[id{c.ID, c.key}]
 		switch {
 		case ok && c.held:
-			if list[at].held = true; t.Kind != operator.APIKey {
+			if list[at].held = true; sub.Kind != operator.APIKey {
 				list[at].tierLimit = c.tierLimit
 			}
 		case !ok && len(list) < most:
@@ -199,11 +199,11 @@ func (t *Subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKe
 		}
 	}
 	for _, z := range zones {
-		t.eachNamed(z, add)
+		sub.eachNamed(z, add)
 	}
-	limits := t.App.limitsOf(zones)
-	for _, k := range t.Instance.Engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
-		return limits[id] != nil && t.IsIn(string(key)) && (t.Kind != operator.Address || !isWritten(limits[id][0].Zone, key))
+	limits := sub.App.limitsOf(zones)
+	for _, k := range sub.Instance.Engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
+		return limits[id] != nil && sub.IsIn(string(key)) && (sub.Kind != operator.Address || !isWritten(limits[id][0].Zone, key))
 	}}) {
 		add(countedKey{tierLimit: applied(limits[k.Limit.ID], k.Limit), key: k.Key, held: true})
 	}
@@ -212,9 +212,9 @@ func (t *Subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKe
 
 // eachNamed passes the keys that follow from the target's name in a zone to add, those of the
 // target's tier first.
-func (t *Subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
-	tier, _ := t.tierIn(z)
-	sets := z.SetsByTier(t.App.Tiers)
+func (sub *Subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
+	tier, _ := sub.tierIn(z)
+	sets := z.SetsByTier(sub.App.Tiers)
 	slices.SortStableFunc(sets, func(a, b enforce.TierSet) int {
 		switch {
 		case a.Tier == tier && b.Tier != tier:
@@ -224,17 +224,17 @@ func (t *Subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
 		}
 		return 0
 	})
-	keys := t.keysIn(z)
+	keys := sub.keysIn(z)
 	for _, s := range sets {
 		for _, key := range keys {
 			for _, p := range slices.Concat(s.Set.Policies, s.Set.Shadows) {
 				add(countedKey{tierLimit: tierLimit{p, s.Tier}, key: string(key)})
 			}
 		}
-		if s.Set.Networks == nil || t.Kind != operator.Address {
+		if s.Set.Networks == nil || sub.Kind != operator.Address {
 			continue
 		}
-		if key := t.networkKey(t.App.Prefixes(0, 0)); key != nil {
+		if key := sub.networkKey(sub.App.Prefixes(0, 0)); key != nil {
 			for _, p := range slices.Concat(s.Set.Networks.Policies, s.Set.Networks.Shadows) {
 				add(countedKey{tierLimit: tierLimit{p, s.Tier}, key: string(key)})
 			}
@@ -243,33 +243,33 @@ func (t *Subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
 }
 
 // tierIn returns the target's tier in a zone, and reports whether it is known without a request.
-func (t *Subject) tierIn(z *enforce.Zone) (tier string, known bool) {
+func (sub *Subject) tierIn(z *enforce.Zone) (tier string, known bool) {
 	switch {
-	case z.Tiers && t.Kind == operator.APIKey:
-		return t.keyTier(), true
-	case z.Tiers && t.App.APIKeys != nil:
-		return t.App.APIKeys.DefaultTier, true
+	case z.Tiers && sub.Kind == operator.APIKey:
+		return sub.keyTier(), true
+	case z.Tiers && sub.App.APIKeys != nil:
+		return sub.App.APIKeys.DefaultTier, true
 	}
 	return z.DefaultTier, z.DefaultTier != ""
 }
 
 // keyTier returns the tier of the target's API key, or "".
-func (t *Subject) keyTier() string {
-	if t.Kind != operator.APIKey {
+func (sub *Subject) keyTier() string {
+	if sub.Kind != operator.APIKey {
 		return ""
 	}
-	return t.App.APIKeys.TierOf(t.Value, time.Now())
+	return sub.App.APIKeys.TierOf(sub.Value, time.Now())
 }
 
 // clients returns the clients of the target with a bad record in memory, at most `most`, and the
 // keys that follow from its name.
-func (t *Subject) clients(most int) (list []engine.ClientRecord) {
-	if t.Referred != nil {
+func (sub *Subject) clients(most int) (list []engine.ClientRecord) {
+	if sub.Referred != nil {
 		return nil
 	}
-	list = t.Instance.Engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return t.IsIn(string(key)) }})
-	if t.Kind == operator.APIKey && len(list) == 0 {
-		list = append(list, engine.ClientRecord{Key: t.key()})
+	list = sub.Instance.Engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return sub.IsIn(string(key)) }})
+	if sub.Kind == operator.APIKey && len(list) == 0 {
+		list = append(list, engine.ClientRecord{Key: sub.key()})
 	}
 	return list
 }
@@ -301,30 +301,30 @@ func unlessAddress(key string) string {
 }
 
 // tag returns the tag of the target's client, or "" if the target isn't a single client.
-func (t *Subject) tag() string {
-	if t.Kind == operator.Address {
-		return t.Instance.Names.Tag(string(t.networkKey(t.App.Prefixes(0, 0))))
+func (sub *Subject) tag() string {
+	if sub.Kind == operator.Address {
+		return sub.Instance.Names.Tag(string(sub.networkKey(sub.App.Prefixes(0, 0))))
 	}
-	return t.Instance.Names.Tag(t.key())
+	return sub.Instance.Names.Tag(sub.key())
 }
 
 // tagOf returns the tag of the client with a name, or "".
-func (a Config) tagOf(h *instance.Instance, client string) string {
+func (cfg Config) tagOf(h *instance.Instance, client string) string {
 	named, err := operator.ParseTarget(client)
 	if err != nil {
 		return ""
 	}
-	return (&Subject{Target: named, App: a, Instance: h}).tag()
+	return (&Subject{Target: named, App: cfg, Instance: h}).tag()
 }
 
 // resolveTag replaces a target that is a tag by the tag's client in memory, or else in the rules.
-func (t *Subject) resolveTag(s running) error {
-	tag, clients := strings.ToLower(t.Value), make(map[string]string) // names, or keys without one, and keys
-	has := func(key []byte) bool { return strings.HasPrefix(t.Instance.Names.FullTag(key), tag) }
-	for _, k := range t.Instance.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
+func (sub *Subject) resolveTag(s running) error {
+	tag, clients := strings.ToLower(sub.Value), make(map[string]string) // names, or keys without one, and keys
+	has := func(key []byte) bool { return strings.HasPrefix(sub.Instance.Names.FullTag(key), tag) }
+	for _, k := range sub.Instance.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
 		clients[cmp.Or(targetOf(k.Key), k.Key)] = k.Key
 	}
-	for _, c := range t.Instance.Engine.Clients(engine.ClientsQuery{N: operator.MaxItems, Match: has}) {
+	for _, c := range sub.Instance.Engine.Clients(engine.ClientsQuery{N: operator.MaxItems, Match: has}) {
 		clients[cmp.Or(targetOf(c.Key), c.Key)] = c.Key
 	}
 	if len(clients) == 0 {
@@ -337,17 +337,17 @@ func (t *Subject) resolveTag(s running) error {
 	}
 	switch len(clients) {
 	case 0:
-		return operator.Errorf(http.StatusNotFound, "client: memory holds no client with the tag %s: tags of addresses change every day (UTC); name it by its address, api-key:NAME or key:TEXT", t.Value)
+		return operator.Errorf(http.StatusNotFound, "client: memory holds no client with the tag %s: tags of addresses change every day (UTC); name it by its address, api-key:NAME or key:TEXT", sub.Value)
 	case 1:
 		for client, key := range clients {
 			if client == key {
-				t.nameless = key
+				sub.nameless = key
 				return nil
 			}
 			named, err := operator.ParseTarget(client)
-			t.Target = named
+			sub.Target = named
 			return err
 		}
 	}
-	return operator.Errorf(http.StatusConflict, "client: %d clients have the tag %s: name the one you mean by its address, api-key:NAME or key:TEXT", len(clients), t.Value)
+	return operator.Errorf(http.StatusConflict, "client: %d clients have the tag %s: name the one you mean by its address, api-key:NAME or key:TEXT", len(clients), sub.Value)
 }

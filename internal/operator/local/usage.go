@@ -19,12 +19,12 @@ import (
 const monthLayout = "2006-01"
 
 // Usage implements operator.Service.
-func (s running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usage, error) {
+func (r running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usage, error) {
 	key, err := usageKey(q.Client)
 	if err != nil {
 		return operator.Usage{}, err
 	}
-	app, h, err := s.instanceInUse()
+	app, h, err := r.instanceInUse()
 	if err != nil {
 		return operator.Usage{}, err
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // Zones implements operator.Service.
-func (s running) Zones(context.Context) ([]operator.Zone, error) {
-	app := s.config()
+func (r running) Zones(context.Context) ([]operator.Zone, error) {
+	app := r.config()
 	if app == nil {
 		return nil, nil
 	}
@@ -132,10 +132,10 @@ type tierLimit struct {
 
 // limitsOf returns the limits of some zones by their IDs in the store. Limits of several tiers
 // share an ID if they differ only in their amounts.
-func (a Config) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimit {
+func (cfg Config) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimit {
 	limits := make(map[storage.LimitID][]tierLimit)
 	for _, z := range zones {
-		for _, s := range z.SetsByTier(a.Tiers) {
+		for _, s := range z.SetsByTier(cfg.Tiers) {
 			for _, p := range s.Set.All() {
 				limits[p.ID] = append(limits[p.ID], tierLimit{p, s.Tier})
 			}
@@ -169,10 +169,10 @@ func describeLimit(p *enforce.Policy, tier string) operator.Limit {
 }
 
 // Totals returns the requests, each once, and the decisions of zones since the process began.
-func (a Config) Totals() operator.Totals {
+func (cfg Config) Totals() operator.Totals {
 	requests := meter.NewRequests()
 	totals := operator.Totals{At: time.Now().UTC(), Counts: requests.Counts(), Zones: make(map[string]operator.Counts)}
-	for _, zone := range DescribeZones(a.Config, nil) {
+	for _, zone := range DescribeZones(cfg.Config, nil) {
 		totals.Zones[zone.Name] = zone.Counts
 	}
 	return totals
@@ -182,8 +182,8 @@ func (a Config) Totals() operator.Totals {
 const defaultKeys = 20
 
 // Keys implements operator.Service.
-func (s running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, error) {
-	app, h, err := s.instanceInUse()
+func (r running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, error) {
+	app, h, err := r.instanceInUse()
 	if err != nil {
 		return nil, err
 	}

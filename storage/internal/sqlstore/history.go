@@ -57,7 +57,7 @@ func writerName(writer int64) string {
 type historyRows struct{ *Store }
 
 // ChangeHistory implements [past.Keeper].
-func (s historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Rows, add func() bool) error {
+func (hr historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Rows, add func() bool) error {
 	names := []string{writerName(rows.Writer)}
 	for at := range rows.Points {
 		names = append(names, pointName(at))
@@ -65,7 +65,7 @@ func (s historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Ro
 	for at := range rows.Heavy {
 		names = append(names, heavyName(at))
 	}
-	return s.transact(ctx, "report", &batch{now: now, locks: locksOn("history", names), decide: func(tx *transaction) error {
+	return hr.transact(ctx, "report", &batch{now: now, locks: locksOn("history", names), decide: func(tx *transaction) error {
 		kept := tx.rows["history"]
 		readHistory(rows, kept)
 		if add() {
@@ -97,13 +97,13 @@ func writeHistory(rows *past.Rows, kept map[string]*row, now int64) {
 }
 
 // EachPoint implements [past.Keeper].
-func (s historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64, f func(past.PointAt, *past.Point)) error {
+func (hr historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64, f func(past.PointAt, *past.Point)) error {
 	if from.Limit == "" {
 		from.Zone = "" // rows of all zones are in the order of time
 	}
 	last := from
 	last.Period = end
-	return s.scan(ctx, "history", pointName(from), pointName(last), func(name, state []byte) {
+	return hr.scan(ctx, "history", pointName(from), pointName(last), func(name, state []byte) {
 		period := name[2:10]
 		if from.Limit != "" {
 			period = name[16:24]
@@ -115,8 +115,8 @@ func (s historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64
 }
 
 // EachHeavy implements [past.Keeper].
-func (s historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64, f func(storage.Heavy)) error {
-	return s.scan(ctx, "heaviest", heavyName(past.HeavyAt{Hour: from.Hour}), heavyName(past.HeavyAt{Hour: end}), func(_, state []byte) {
+func (hr historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64, f func(storage.Heavy)) error {
+	return hr.scan(ctx, "heaviest", heavyName(past.HeavyAt{Hour: from.Hour}), heavyName(past.HeavyAt{Hour: end}), func(_, state []byte) {
 		series, keys := parseHeavies(state)
 		for _, k := range keys[:min(len(keys), storage.MaxHeaviest)] {
 			f(storage.Heavy{Series: series, HeavyKey: k})
@@ -125,10 +125,10 @@ func (s historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64
 }
 
 // scan calls f for the rows of the history from a name up to another one.
-func (s historyRows) scan(ctx context.Context, what, from, end string, f func(name, state []byte)) error {
+func (hr historyRows) scan(ctx context.Context, what, from, end string, f func(name, state []byte)) error {
 	var rows Rows
-	err := s.chore(ctx, what, func(ctx context.Context, c Conn) error {
-		results, err := s.place.run(ctx, c, s.place.script().add("SELECT name, state FROM ", table("history"),
+	err := hr.chore(ctx, what, func(ctx context.Context, c Conn) error {
+		results, err := hr.place.run(ctx, c, hr.place.script().add("SELECT name, state FROM ", table("history"),
 			" WHERE name >= ", []byte(from), " AND name < ", []byte(end)))
 		if err == nil {
 			err = hasResults(results, 1)

@@ -17,16 +17,16 @@ type idle struct {
 	ends *bool
 }
 
-func (c idle) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if *c.ends {
-		*c.ends = false
-		_ = c.Close()
+func (i idle) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if *i.ends {
+		*i.ends = false
+		_ = i.Close()
 		return nil, &driverof.MySQLError{Number: 4031, Message: "The client was disconnected by the server because of inactivity."}
 	}
-	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+	return i.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
-func (c idle) IsValid() bool { return c.Conn.(driver.Validator).IsValid() }
+func (i idle) IsValid() bool { return i.Conn.(driver.Validator).IsValid() }
 
 // idling makes connections that the server ends.
 type idling struct {
@@ -34,9 +34,9 @@ type idling struct {
 	ends *bool
 }
 
-func (c idling) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
-	return idle{conn, c.ends}, err
+func (i idling) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := i.Connector.Connect(ctx)
+	return idle{conn, i.ends}, err
 }
 
 // A connection that was idle for too long is made anew, and no call fails.

@@ -20,14 +20,14 @@ type failing struct {
 	next *failure
 }
 
-func (c failing) Run(ctx context.Context, statements []byte) ([]sqlstore.Rows, error) {
-	fail := *c.next
+func (f failing) Run(ctx context.Context, statements []byte) ([]sqlstore.Rows, error) {
+	fail := *f.next
 	if fail.err == nil || !bytes.HasSuffix(statements, []byte("COMMIT")) {
-		return c.Conn.Run(ctx, statements)
+		return f.Conn.Run(ctx, statements)
 	}
-	*c.next = failure{}
+	*f.next = failure{}
 	if fail.run {
-		if _, err := c.Conn.Run(ctx, statements); err != nil {
+		if _, err := f.Conn.Run(ctx, statements); err != nil {
 			return nil, err
 		}
 	}

@@ -13,36 +13,36 @@ import (
 // names are the names of keys on the server. All begin with the prefix.
 type names string
 
-func (p names) meta() string      { return string(p) + ":meta" }
-func (p names) changes() string   { return string(p) + ":changes" }
-func (p names) resets() string    { return string(p) + ":resets" }
-func (p names) resetIDs() string  { return string(p) + ":resetids" }
-func (p names) processes() string { return string(p) + ":processes" }
-func (p names) acts() string      { return string(p) + ":acts" }
-func (p names) values() string    { return string(p) + ":values" }
+func (n names) meta() string      { return string(n) + ":meta" }
+func (n names) changes() string   { return string(n) + ":changes" }
+func (n names) resets() string    { return string(n) + ":resets" }
+func (n names) resetIDs() string  { return string(n) + ":resetids" }
+func (n names) processes() string { return string(n) + ":processes" }
+func (n names) acts() string      { return string(n) + ":acts" }
+func (n names) values() string    { return string(n) + ":values" }
 
-func (p names) notes() string       { return string(p) + ":notes" }
-func (p names) noteNumbers() string { return string(p) + ":notenumbers" }
-func (p names) noteEnds() string    { return string(p) + ":noteends" }
+func (n names) notes() string       { return string(n) + ":notes" }
+func (n names) noteNumbers() string { return string(n) + ":notenumbers" }
+func (n names) noteEnds() string    { return string(n) + ":noteends" }
 
-func (p names) machine(id string) string { return string(p) + ":m:" + id }
+func (n names) machine(id string) string { return string(n) + ":m:" + id }
 
-func (p names) count(id storage.LimitID, key storage.Key) string {
+func (n names) count(id storage.LimitID, key storage.Key) string {
 	var b [8 + len(key)]byte
 	binary.BigEndian.PutUint64(b[:], uint64(id))
 	copy(b[8:], key[:])
 	var room [96]byte
-	return string(base64.RawURLEncoding.AppendEncode(append(append(room[:0], p...), ":c:"...), b[:]))
+	return string(base64.RawURLEncoding.AppendEncode(append(append(room[:0], n...), ":c:"...), b[:]))
 }
 
-func (p names) records() string { return string(p) + ":s:" } // the beginning of each record's
+func (n names) records() string { return string(n) + ":s:" } // the beginning of each record's
 
-func (p names) record(key storage.Key) string {
-	return p.records() + base64.RawURLEncoding.EncodeToString(key[:])
+func (n names) record(key storage.Key) string {
+	return n.records() + base64.RawURLEncoding.EncodeToString(key[:])
 }
 
-func (p names) isCount(key string) bool  { return strings.HasPrefix(key, string(p)+":c:") }
-func (p names) isRecord(key string) bool { return strings.HasPrefix(key, p.records()) }
+func (n names) isCount(key string) bool  { return strings.HasPrefix(key, string(n)+":c:") }
+func (n names) isRecord(key string) bool { return strings.HasPrefix(key, n.records()) }
 
 // randomID returns a new unique id.
 func randomID() string {
