@@ -66,7 +66,7 @@ var mutants = []mutant{
 		"\t\tt.evictLocked(s)\n", "",
 		"./internal/engine", "."},
 	{"6 log lines", "internal/instance/per_second.go",
-		"if b.done >= most {", "if b.done >= most<<20 {",
+		"if p.done >= most {", "if p.done >= most<<20 {",
 		"./internal/instance", "Second|Log|Lines"},
 	{"7 shares of an outage", "limiter/limit.go",
 		"whole := units * int64(min(max(percent, 1), 100)) / 100", "whole := units",

@@ -21,7 +21,7 @@ type mutant struct {
 // TestMutantsAreCaught breaks the promises one after another, and expects the tests to fail.
 // Without PROOF it checks that the mutants still match the code.
 func TestMutantsAreCaught(t *testing.T) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
