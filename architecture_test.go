@@ -63,7 +63,7 @@ var rules = []rule{
 	{
 		packages:  []string{"./internal/rules"},
 		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/rules", "./internal/textfile", "github.com/gaissmai/bart/..."},
-		why: "commands read and write statements while no Caddy runs; what a statement does to a request is for package enforce",
+		why: "commands read and write rules while no Caddy runs; what a rule does to a request is for package enforce",
 	},
 	{
 		packages:  []string{"./internal/testing/admissions"},

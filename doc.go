@@ -22,7 +22,7 @@
 //   - unit: the unit of counting; a request costs 1 unless a zone says otherwise
 //   - evaluation: one request on its way to a decision
 //   - debit: the units that a request takes from one limit
-//   - rule: a ban or an allowance of an operator or a block list; in code a statement, as a line of
+//   - rule: a ban or an allowance of an operator or a block list; a line of
 //     a file or a note in a store
 //   - decision: all debits are charged, or none
 //   - client: the sender of a request (identity/client: what is known of it; enforce: as it is
@@ -35,7 +35,7 @@
 //     lease: granted units that memory may spend
 //   - slot: a part of a window that is counted separately
 //   - blocked: refused until a known time, remembered in memory
-//   - banned: refused for violations, remembered on disk, or by a statement
+//   - banned: refused for violations, remembered on disk, or by a rule
 //   - shadow: a shadow limit counts as if it were enforced, and refuses nothing
 //   - degraded: the store can't be used, and memory decides with reduced limits
 //   - instance: an engine with its store and secrets, shared by configs across reloads

@@ -174,7 +174,7 @@ func TestCommands(t *testing.T) {
 		}
 		s.wantCommand(t, 1, words("bans --import "+list+" --for 1h --reason list"), "list: line 3: got", "only with --allow")
 		s.wantPassed(1, 1, "/", "X-Forwarded-For: 192.0.2.1")
-		s.wantCommand(t, 0, words("bans --import "+list+" --allow --for 1h --reason list"), "Imported 3 statements, on this machine.")
+		s.wantCommand(t, 0, words("bans --import "+list+" --allow --for 1h --reason list"), "Imported 3 rules, on this machine.")
 		s.wantPassed(0, 1, "/", "X-Forwarded-For: 192.0.2.1")
 		s.wantCommand(t, 0, words("bans"), "192.0.2.1", `key:"user 17"`, "192.0.2.2", "2999-", "twice")
 		s.wantCommand(t, 0, []string{"unban", "key:user 17"}, "no longer banned")
@@ -183,7 +183,7 @@ func TestCommands(t *testing.T) {
 		s.wantCommand(t, 1, words("ban 0.0.0.0/0"), "expected a network of at most /8", "--force")
 		s.wantCommand(t, 1, words("allow ::/1"), "expected a network of at most /8", "--force")
 		for _, line := range []string{"ban 0.0.0.0/0", "allow 192.0.2.9"} {
-			if _, err := s.operator().Import(t.Context(), operator.Import{Statements: []string{line}}); err == nil || !strings.Contains(err.Error(), "statement 1: got") {
+			if _, err := s.operator().Import(t.Context(), operator.Import{Rules: []string{line}}); err == nil || !strings.Contains(err.Error(), "rule 1: got") {
 				t.Errorf("the API takes %s: %v", line, err)
 			}
 		}

@@ -222,7 +222,7 @@ func (d *operatorsDay) resets(t *testing.T) {
 	}
 }
 
-// inForce waits until a statement about a client is in force, or no more.
+// inForce waits until a rule about a client is in force, or no more.
 func (d *operatorsDay) inForce(t *testing.T, client string, action string) {
 	t.Helper()
 	waitFor(t, "the file to be read", func() bool {

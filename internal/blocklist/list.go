@@ -141,14 +141,14 @@ func (v *version) isOver(now time.Time) bool {
 }
 
 // Ban returns the ban of an address at a time, if there is one.
-func (l *List) Ban(addr netip.Addr, now time.Time) (ban rules.Statement, found bool) {
+func (l *List) Ban(addr netip.Addr, now time.Time) (ban rules.Rule, found bool) {
 	v := l.bans.Load()
 	if v == nil || v.isOver(now) {
 		return ban, false
 	}
 	network, found := v.find(addr.Unmap().WithZone(""))
 	if found {
-		ban = rules.Statement{Action: rules.Ban, Target: rules.NetworkOf(network), Until: v.until, Reason: "block list " + l.options.name()}
+		ban = rules.Rule{Action: rules.Ban, Target: rules.NetworkOf(network), Until: v.until, Reason: "block list " + l.options.name()}
 	}
 	return ban, found
 }

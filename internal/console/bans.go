@@ -97,7 +97,7 @@ func (s *session) importFile(in *imported, stdin io.Reader) error {
 	if o.For != 0 {
 		ending = " until " + s.now.Add(o.For.Duration()).UTC().Format("2006-01-02T15:04:05Z")
 	}
-	lines, err := in.statements(text, ending)
+	lines, err := in.rules(text, ending)
 	if err != nil {
 		return fmt.Errorf("%s: %w", in.file, err)
 	}
@@ -121,9 +121,9 @@ func readImport(file string, stdin io.Reader) ([]byte, error) {
 	return text, err
 }
 
-// statements returns the checked rules of an imported text. A line with only a client bans the
+// rules returns the checked rules of an imported text. A line with only a client bans the
 // client.
-func (in *imported) statements(text []byte, ending string) (lines []string, err error) {
+func (in *imported) rules(text []byte, ending string) (lines []string, err error) {
 	n := 0
 	for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
 		n++
@@ -145,9 +145,9 @@ func (in *imported) statements(text []byte, ending string) (lines []string, err 
 		if comment = strings.TrimSpace(comment); comment != "" {
 			line += " # " + comment
 		}
-		statement, err := rules.ParseStatement(line)
+		rule, err := rules.ParseRule(line)
 		if err == nil {
-			err = in.trust.Check(statement)
+			err = in.trust.Check(rule)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
@@ -165,10 +165,10 @@ func (s *session) importLines(lines []string, trust rules.Trust) error {
 		for size := 0; n < len(lines) && n < operator.MaxItems && size < operator.MaxBody/2; n++ {
 			size += len(lines[n]) + len(`"",`)
 		}
-		done, err := s.Import(s.ctx, operator.Import{Statements: lines[:n], Allow: trust.Allow, Force: trust.Wide})
+		done, err := s.Import(s.ctx, operator.Import{Rules: lines[:n], Allow: trust.Allow, Force: trust.Wide})
 		if err != nil {
 			if total.Changed > 0 {
-				return fmt.Errorf("%s were imported, then: %w", wording.Counted(total.Changed, "statement"), err)
+				return fmt.Errorf("%s were imported, then: %w", wording.Counted(total.Changed, "rule"), err)
 			}
 			return err
 		}
@@ -182,7 +182,7 @@ func (s *session) importLines(lines []string, trust rules.Trust) error {
 	case total.Changed == 0:
 		return s.nothing("There is nothing to import.")
 	}
-	s.printf("Imported %s%s.", wording.Counted(total.Changed, "statement"), holds(total.In))
+	s.printf("Imported %s%s.", wording.Counted(total.Changed, "rule"), holds(total.In))
 	s.showNotes(total.Notes)
 	return nil
 }

@@ -141,8 +141,8 @@ func TestUnban(t *testing.T) {
 	}{
 		{operator.Done{Changed: 1}, "No ban of 203.0.113.9 was found; its violations are forgotten.\n"},
 		{operator.Done{Changed: 2, Bans: 1}, "203.0.113.9 is no longer banned.\n"},
-		{operator.Done{Changed: 1, Bans: 1, Notes: []string{"it is still banned by the statement about 203.0.113.0/24"}},
-			"Lifted 1 ban of 203.0.113.9.\nit is still banned by the statement about 203.0.113.0/24\n"},
+		{operator.Done{Changed: 1, Bans: 1, Notes: []string{"it is still banned by the rule about 203.0.113.0/24"}},
+			"Lifted 1 ban of 203.0.113.9.\nit is still banned by the rule about 203.0.113.0/24\n"},
 	} {
 		test.done.Client = "203.0.113.9"
 		out, _, err := run(unbans{sample.New(clock), test.done}, "unban", "203.0.113.9")
@@ -204,7 +204,7 @@ func TestImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, _, err := run(s, "bans", "--import", file, "--allow", "--for", "1h", "--reason", "list")
-	if err != nil || out != "Imported 3 statements.\n" || !s.Banned("192.0.2.200") || !s.Banned("198.51.100.7") || s.Banned("192.0.2.1") {
+	if err != nil || out != "Imported 3 rules.\n" || !s.Banned("192.0.2.200") || !s.Banned("198.51.100.7") || s.Banned("192.0.2.1") {
 		t.Errorf("%q, %v", out, err)
 	}
 	if out, _, err := runWith(s, "192.0.2.201", "bans", "--import", "-"); err != nil || !s.Banned("192.0.2.201") {
@@ -223,7 +223,7 @@ func TestImport(t *testing.T) {
 			t.Errorf("%s: %q, %v", line, errs, err)
 		}
 	}
-	if out, _, err := runWith(s, "allow 198.51.0.0/16\nban 10.0.0.0/7\n", "bans", "--import", "-", "--allow", "--force"); err != nil || out != "Imported 2 statements.\n" {
+	if out, _, err := runWith(s, "allow 198.51.0.0/16\nban 10.0.0.0/7\n", "bans", "--import", "-", "--allow", "--force"); err != nil || out != "Imported 2 rules.\n" {
 		t.Errorf("%q, %v", out, err)
 	}
 	if out, _, err := runWith(s, "# nobody\n", "bans", "--import", "-"); !errors.Is(err, errNothing) {
@@ -231,9 +231,9 @@ func TestImport(t *testing.T) {
 	}
 }
 
-func TestStatementsOfAnImport(t *testing.T) {
+func TestRulesOfAnImport(t *testing.T) {
 	in := imported{reason: "why"}
-	got, err := in.statements([]byte("203.0.113.9\nban 203.0.113.9 until 2030-01-01\n203.0.113.9#own\n"), " until 2026-12-01")
+	got, err := in.rules([]byte("203.0.113.9\nban 203.0.113.9 until 2030-01-01\n203.0.113.9#own\n"), " until 2026-12-01")
 	want := []string{"ban 203.0.113.9 until 2026-12-01 # why", "ban 203.0.113.9 until 2030-01-01 # why", "ban 203.0.113.9 until 2026-12-01 # own"}
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %q, %v", got, err)
@@ -247,13 +247,13 @@ func TestImportsAreSentInParts(t *testing.T) {
 		fmt.Fprintf(&list, "10.0.%d.%d # %s\n", i/256, i%256, strings.Repeat("x", i%150))
 	}
 	s := &parts{Service: sample.New(clock)}
-	if out, _, err := runWith(s, list.String(), "bans", "--import", "-"); err != nil || out != "Imported 2,500 statements.\n" {
+	if out, _, err := runWith(s, list.String(), "bans", "--import", "-"); err != nil || out != "Imported 2,500 rules.\n" {
 		t.Errorf("%q, %v", out, err)
 	}
 	for _, part := range s.parts {
 		body, _ := json.Marshal(part)
-		if len(part.Statements) > operator.MaxItems || len(body) > operator.MaxBody {
-			t.Errorf("a part has %d statements, %d bytes", len(part.Statements), len(body))
+		if len(part.Rules) > operator.MaxItems || len(body) > operator.MaxBody {
+			t.Errorf("a part has %d rules, %d bytes", len(part.Rules), len(body))
 		}
 	}
 }
@@ -265,7 +265,7 @@ type parts struct {
 
 func (p *parts) Import(ctx context.Context, i operator.Import) (operator.Done, error) {
 	p.parts = append(p.parts, i)
-	return operator.Done{Changed: len(i.Statements)}, nil
+	return operator.Done{Changed: len(i.Rules)}, nil
 }
 
 func TestQuestions(t *testing.T) {

@@ -102,8 +102,8 @@ func (s *session) showExplanation(e operator.Explanation) {
 	if e.Exempt {
 		s.fact("Exempt", "the request is exempt from all zones")
 	}
-	s.showStatement(e.Rule)
-	s.showStatement(e.Ban)
+	s.showRule(e.Rule)
+	s.showRule(e.Ban)
 	if e.Tier != "" {
 		s.fact("Tier", joined(e.Tier, e.TierReason))
 	}
@@ -144,7 +144,7 @@ func joined(text, more string) string {
 	return text + " (" + more + ")"
 }
 
-func (s *session) showStatement(b *operator.Ban) {
+func (s *session) showRule(b *operator.Ban) {
 	if b == nil {
 		return
 	}

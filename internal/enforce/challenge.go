@@ -146,7 +146,7 @@ const elsewhereMark = 'x'
 // aren't looked up, because there can be any number of them. A matcher of a rule that fails refuses no
 // challenge: the requests that the session is for fail by it.
 func (c *ChallengeExchange) visit() (engine.Decision, bool) {
-	if stated, err := c.Evaluation.Statement(); err == nil && stated != nil && stated.Action == rules.Ban {
+	if stated, err := c.Evaluation.Rule(); err == nil && stated != nil && stated.Action == rules.Ban {
 		return engine.Decision{Reason: engine.Banned, Retry: c.Evaluation.BannedFor(stated)}, true
 	}
 	if c.Evaluation.Identify().Kind.Verified() {

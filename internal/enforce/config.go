@@ -34,7 +34,7 @@ import (
 // Config is the state that all handlers of a running config share.
 type Config struct {
 	Tenant
-	Statements
+	OperatorRules
 	Announcer
 
 	APIKeys     *APIKeys     // nil if there are none
@@ -105,7 +105,7 @@ type Handler struct {
 
 	Banned           *Policy // stands for a limit when a banned client is refused
 	BannedByOperator *Policy // the same for a client that an operator has banned
-	Statements       meter.Rules
+	RuleMeter        meter.Rules
 	Requests         Requests
 	None             meter.Zone // of requests in no zone
 

@@ -215,7 +215,7 @@ func (e *Evaluation) IsExempt() (bool, error) {
 // obey applies the operator's rule about the request: it refuses a banned one, and notes an allowed
 // one. The result is final unless it is Passed.
 func (e *Evaluation) obey(early bool) (result, error) {
-	switch s, err := e.Statement(); {
+	switch s, err := e.Rule(); {
 	case err != nil:
 		return result{}, err
 	case s == nil:
@@ -333,10 +333,10 @@ func (e *Evaluation) refuseAll(by *Policy) result {
 }
 
 // refuseBanned refuses a request that the operator has banned. Nothing is counted.
-func (e *Evaluation) refuseBanned(by *rules.Statement) result {
+func (e *Evaluation) refuseBanned(by *rules.Rule) result {
 	h := e.Handler
 	if !e.Dry {
-		h.Statements.Banned.Inc()
+		h.RuleMeter.Banned.Inc()
 	}
 	return result{Outcome: Refused, Response: &Response{
 		style: h.Style, client: e.Client,
@@ -350,7 +350,7 @@ func (e *Evaluation) passAllowed() result {
 	if e.Denied != nil {
 		return e.passUnlessDenied()
 	}
-	e.Handler.Statements.Allowed.Inc()
+	e.Handler.RuleMeter.Allowed.Inc()
 	if e.Client.isRenewable() { // otherwise its session, and the rule about it, would end
 		return result{Outcome: Counted, Response: e.newResponse()}
 	}

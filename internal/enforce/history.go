@@ -145,7 +145,7 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 			z.Concurrency.Policy.Meter = z.Concurrency.Policy.NewMeter()
 		}
 	}
-	h.None, h.Statements = meter.NewZone("false"), meter.NewRules()
+	h.None, h.RuleMeter = meter.NewZone("false"), meter.NewRules()
 	return nil
 }
 

@@ -18,30 +18,30 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// statementSearch looks for the operator's rule about a request.
-type statementSearch struct {
+// ruleSearch looks for the operator's rule about a request.
+type ruleSearch struct {
 	*Evaluation
 	set   *rules.Set
 	now   time.Time
-	found *rules.Statement // an allowance, or the ban that ends last; or nil
+	found *rules.Rule // an allowance, or the ban that ends last; or nil
 }
 
-// Statement returns the operator's rule that applies to the request: an allowance of any of its
+// Rule returns the operator's rule that applies to the request: an allowance of any of its
 // targets, or the ban that ends last; nil if there is none. Without any rules it costs an atomic
 // load.
-func (e *Evaluation) Statement() (*rules.Statement, error) {
-	e.Handler.App.awaitStatements(e.Http.Context())
+func (e *Evaluation) Rule() (*rules.Rule, error) {
+	e.Handler.App.awaitRules(e.Http.Context())
 	set := e.Handler.App.Stated.Now()
 	if set.IsEmpty() && len(e.Handler.App.BlockLists) == 0 {
 		return nil, nil
 	}
-	return e.statementAt(time.Now(), set)
+	return e.ruleAt(time.Now(), set)
 }
 
-// awaitStatements waits until the rules in a shared store have been read, as requests wait for the
+// awaitRules waits until the rules in a shared store have been read, as requests wait for the
 // store after a start. If all rules are in the file, it costs a comparison.
-func (cfg *Config) awaitStatements(ctx context.Context) {
-	if !cfg.SharesStatements() {
+func (cfg *Config) awaitRules(ctx context.Context) {
+	if !cfg.SharesRules() {
 		return
 	}
 	if h := cfg.Use(); h != nil {
@@ -49,10 +49,10 @@ func (cfg *Config) awaitStatements(ctx context.Context) {
 	}
 }
 
-// statementAt returns the rule of a set that applies to the request at a time, or else that of a
+// ruleAt returns the rule of a set that applies to the request at a time, or else that of a
 // block list: an operator's rules come first, however wide.
-func (e *Evaluation) statementAt(now time.Time, set *rules.Set) (*rules.Statement, error) {
-	found, err := e.ownStatementAt(now, set)
+func (e *Evaluation) ruleAt(now time.Time, set *rules.Set) (*rules.Rule, error) {
+	found, err := e.ownRuleAt(now, set)
 	if found != nil || err != nil {
 		return found, err
 	}
@@ -63,7 +63,7 @@ func (e *Evaluation) statementAt(now time.Time, set *rules.Set) (*rules.Statemen
 }
 
 // listedAt returns the ban of the client by a block list at a time, or nil.
-func (e *Evaluation) listedAt(now time.Time) *rules.Statement {
+func (e *Evaluation) listedAt(now time.Time) *rules.Rule {
 	addr, err := netip.ParseAddr(e.clientIP())
 	if err != nil {
 		return nil
@@ -77,9 +77,9 @@ func (e *Evaluation) listedAt(now time.Time) *rules.Statement {
 	return found
 }
 
-// ownStatementAt returns the operator's rule of a set that applies to the request at a time.
-func (e *Evaluation) ownStatementAt(now time.Time, set *rules.Set) (*rules.Statement, error) {
-	s := statementSearch{Evaluation: e, set: set, now: now}
+// ownRuleAt returns the operator's rule of a set that applies to the request at a time.
+func (e *Evaluation) ownRuleAt(now time.Time, set *rules.Set) (*rules.Rule, error) {
+	s := ruleSearch{Evaluation: e, set: set, now: now}
 	s.lookUpAddress()
 	if set.Has(rules.APIKey) && !s.isAllowed() {
 		s.lookUpAPIKey()
@@ -93,10 +93,10 @@ func (e *Evaluation) ownStatementAt(now time.Time, set *rules.Set) (*rules.State
 	return s.found, nil
 }
 
-func (s *statementSearch) isAllowed() bool { return s.found != nil && s.found.Action == rules.Allow }
+func (s *ruleSearch) isAllowed() bool { return s.found != nil && s.found.Action == rules.Allow }
 
 // add adds a rule about one of the request's targets. The rule may be nil.
-func (s *statementSearch) add(found *rules.Statement) {
+func (s *ruleSearch) add(found *rules.Rule) {
 	if found != nil && (s.found == nil || found.Action == rules.Allow || found.Outlasts(s.found)) {
 		s.found = found
 	}
@@ -105,7 +105,7 @@ func (s *statementSearch) add(found *rules.Statement) {
 // lookUpAddress looks for the client's address. If that is IPv6 and contains an IPv4 address, it
 // also looks for bans of the latter, but not for allowances: a relay on the way can claim any
 // address.
-func (s *statementSearch) lookUpAddress() {
+func (s *ruleSearch) lookUpAddress() {
 	addr, err := netip.ParseAddr(s.clientIP())
 	if err != nil || !s.set.Has(rules.Address) {
 		return
@@ -122,7 +122,7 @@ func (s *statementSearch) lookUpAddress() {
 
 // lookUpAPIKey looks for the client of the API key, and for its parent: `vendor` for
 // `vendor/product`.
-func (s *statementSearch) lookUpAPIKey() {
+func (s *ruleSearch) lookUpAPIKey() {
 	name := s.authenticate(s.Handler.App).Name
 	found := s.set.Find(rules.APIKey, name, true, s.now)
 	if whole, _, isPart := strings.Cut(name, "/"); found == nil && isPart {
@@ -132,7 +132,7 @@ func (s *statementSearch) lookUpAPIKey() {
 }
 
 // lookUpSession looks for the session. A session that is used outside its network may be stolen.
-func (s *statementSearch) lookUpSession() {
+func (s *ruleSearch) lookUpSession() {
 	if s.Client == nil || s.Handler.App.Session == nil || s.Identify().Kind != identity.Session {
 		return
 	}
@@ -141,7 +141,7 @@ func (s *statementSearch) lookUpSession() {
 }
 
 // lookUpKeys looks for the request's keys in its zones.
-func (s *statementSearch) lookUpKeys() (*rules.Statement, error) {
+func (s *ruleSearch) lookUpKeys() (*rules.Rule, error) {
 	for _, z := range s.Handler.Zones {
 		if z.Per != PerKey {
 			continue
@@ -167,7 +167,7 @@ func (s *statementSearch) lookUpKeys() (*rules.Statement, error) {
 }
 
 // findKey returns the rule about a zone's key. As elsewhere, a claimed address isn't allowed.
-func (s *statementSearch) findKey(z *Zone, text string) *rules.Statement {
+func (s *ruleSearch) findKey(z *Zone, text string) *rules.Rule {
 	key := z.ShortenIP(text)
 	found := s.set.Find(rules.Key, key, true, s.now)
 	if found != nil && found.Action == rules.Allow && text == s.clientIP() && s.isClaimed() {
@@ -181,10 +181,10 @@ const longestBan = 100 * 366 * 24 * time.Hour
 
 // BannedFor returns how long a ban refuses the request, or [limiter.Never]. When the ban ends, that
 // of a wider network may apply, and so on.
-func (e *Evaluation) BannedFor(ban *rules.Statement) time.Duration {
+func (e *Evaluation) BannedFor(ban *rules.Rule) time.Duration {
 	now, set := time.Now(), e.Handler.App.Stated.Now()
 	for !ban.Until.IsZero() && ban.Until.Sub(now) <= longestBan {
-		next, err := e.statementAt(ban.Until, set)
+		next, err := e.ruleAt(ban.Until, set)
 		if err != nil || next == nil || next.Action == rules.Allow {
 			return max(ban.Until.Sub(now), 1)
 		}
@@ -193,12 +193,12 @@ func (e *Evaluation) BannedFor(ban *rules.Statement) time.Duration {
 	return limiter.Never
 }
 
-// SharesStatements reports whether rules are kept in the store, for all machines.
-func (cfg *Config) SharesStatements() bool { return cfg.Settings.Address != "" }
+// SharesRules reports whether rules are kept in the store, for all machines.
+func (cfg *Config) SharesRules() bool { return cfg.Settings.Address != "" }
 
-// Statements are the operator's bans and allowances: those of the file, and those in a shared
+// OperatorRules are the operator's bans and allowances: those of the file, and those in a shared
 // store.
-type Statements struct {
+type OperatorRules struct {
 	Rules  *rules.File
 	Stated instance.RulesInForce
 	// BlockLists only ban, where no operator's rule says otherwise.
@@ -208,7 +208,7 @@ type Statements struct {
 }
 
 // OpenRules reads the file of bans and allowances, if there is one.
-func (s *Statements) OpenRules(path string, log *zap.Logger) (err error) {
+func (s *OperatorRules) OpenRules(path string, log *zap.Logger) (err error) {
 	s.log = log
 	if s.Rules, err = rules.Open(path, s.rulesChanged); err == nil {
 		s.Stated.File = s.Rules
@@ -217,7 +217,7 @@ func (s *Statements) OpenRules(path string, log *zap.Logger) (err error) {
 }
 
 // rulesChanged handles a new version of the file.
-func (s *Statements) rulesChanged(set *rules.Set, err error) {
+func (s *OperatorRules) rulesChanged(set *rules.Set, err error) {
 	if err != nil {
 		s.log.Error("the file of bans and allowances has changed and can't be used; what was in force is, until it is put right", zap.Error(err))
 		return
@@ -226,7 +226,7 @@ func (s *Statements) rulesChanged(set *rules.Set, err error) {
 	s.log.Info("the file of bans and allowances was read again", s.rulesFields(set)...)
 }
 
-func (s *Statements) rulesFields(set *rules.Set) []zap.Field {
+func (s *OperatorRules) rulesFields(set *rules.Set) []zap.Field {
 	now := time.Now()
 	return []zap.Field{
 		zap.Int("bans", set.InForce(rules.Ban, now)), zap.Int("allowances", set.InForce(rules.Allow, now)),
@@ -239,7 +239,7 @@ const rulesEvery = time.Second / 2
 
 // WatchRules checks the file until unwatch is called. Requests don't check it: they would wait for
 // the disk, and for a large file to be read.
-func (s *Statements) WatchRules() {
+func (s *OperatorRules) WatchRules() {
 	for _, list := range s.BlockLists {
 		list.Run()
 	}
@@ -251,7 +251,7 @@ func (s *Statements) WatchRules() {
 		defer ticker.Stop()
 		for {
 			s.Rules.Look()
-			s.countStatements()
+			s.countRules()
 			select {
 			case <-ticker.C:
 			case <-stop:
@@ -261,8 +261,8 @@ func (s *Statements) WatchRules() {
 	})
 }
 
-// countStatements sets the metrics of rules in force, and of lists that can't be read.
-func (s *Statements) countStatements() {
+// countRules sets the metrics of rules in force, and of lists that can't be read.
+func (s *OperatorRules) countRules() {
 	now := time.Now()
 	bans, failing := s.Stated.Now().InForce(rules.Ban, now), 0
 	for _, list := range s.BlockLists {
@@ -277,7 +277,7 @@ func (s *Statements) countStatements() {
 }
 
 // Listed returns the ban of an address by a block list, or nil. It doesn't ask the operator's rules.
-func (s *Statements) Listed(addr netip.Addr, now time.Time) (found *rules.Statement) {
+func (s *OperatorRules) Listed(addr netip.Addr, now time.Time) (found *rules.Rule) {
 	for _, list := range s.BlockLists {
 		if ban, banned := list.Ban(addr, now); banned && (found == nil || ban.Outlasts(found)) {
 			found = &ban
@@ -287,7 +287,7 @@ func (s *Statements) Listed(addr netip.Addr, now time.Time) (found *rules.Statem
 }
 
 // closeBlockLists gives up the block lists.
-func (s *Statements) closeBlockLists() (err error) {
+func (s *OperatorRules) closeBlockLists() (err error) {
 	for _, list := range s.BlockLists {
 		err = errors.Join(err, list.Release())
 	}

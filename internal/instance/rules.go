@@ -63,7 +63,7 @@ func (c *changes) nameOf(action rules.Action, target rules.Target) storage.Key {
 }
 
 // add adds a rule with this version or a later one.
-func (c *changes) add(stated rules.Statement, version int64) {
+func (c *changes) add(stated rules.Rule, version int64) {
 	c.note(storage.Note{Name: c.nameOf(stated.Action, stated.Target), Version: version}, stated.String(), stated.Until)
 }
 
@@ -78,7 +78,7 @@ func (c *changes) note(n storage.Note, line string, until time.Time) {
 
 // remove removes rules. If a rule is sealed with an older line of the secret, another machine may
 // be about to reseal it, so remove also removes it by its new name.
-func (c *changes) remove(removed map[storage.Key]foundStatement) (version int64) {
+func (c *changes) remove(removed map[storage.Key]foundRule) (version int64) {
 	for name, stated := range removed {
 		c.removeOne(name, stated.Until, stated.version)
 		if stated.older {
@@ -108,7 +108,7 @@ func padded(text string) string {
 
 // Put puts rules into the store. They replace rules with the same action and target. A ban also
 // removes the allowance of its target.
-func (s *SharedRules) Put(ctx context.Context, added []rules.Statement) error {
+func (s *SharedRules) Put(ctx context.Context, added []rules.Rule) error {
 	c, err := s.newChanges()
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *SharedRules) sealAgain() error {
 	}
 	for name, stated := range again {
 		c.removeOne(name, stated.Until, stated.version)
-		c.add(stated.Statement, stated.version+1)
+		c.add(stated.Rule, stated.version+1)
 	}
 	for name, key := range keys {
 		c.removeOne(name, key.Expires, key.version)
@@ -171,13 +171,13 @@ func (s *SharedRules) sealAgain() error {
 // RulesInForce merges the rules of this machine's file with those of the shared store.
 type RulesInForce struct {
 	File   *rules.File
-	merged atomic.Pointer[mergedStatements] // nil until the store is in use
+	merged atomic.Pointer[mergedRules] // nil until the store is in use
 
 	mu     sync.Mutex
 	shared *SharedRules // guarded by mu: of the store; nil before it is known, or without a shared store
 }
 
-type mergedStatements struct{ file, store, both *rules.Set }
+type mergedRules struct{ file, store, both *rules.Set }
 
 // Now returns the rules in force. It never blocks.
 func (r *RulesInForce) Now() *rules.Set {
@@ -213,7 +213,7 @@ func (r *RulesInForce) Merge() {
 	if r.shared == nil {
 		return
 	}
-	is := mergedStatements{file: r.File.Value(), store: r.shared.Set.Load()}
+	is := mergedRules{file: r.File.Value(), store: r.shared.Set.Load()}
 	if was := r.merged.Load(); was != nil && was.file == is.file && was.store == is.store {
 		return
 	}

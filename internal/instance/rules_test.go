@@ -57,9 +57,9 @@ func machineWith(t *testing.T, store stores.Store, lines ...string) *Instance {
 func stateLines(t *testing.T, h *Instance, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
-		stated, err := rules.ParseStatement(line)
+		stated, err := rules.ParseRule(line)
 		if err == nil {
-			err = h.Shared.Put(t.Context(), []rules.Statement{stated})
+			err = h.Shared.Put(t.Context(), []rules.Rule{stated})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -77,18 +77,18 @@ func mustState(t *testing.T, h *Instance, lines ...string) {
 	}
 	older := h.Shared.countOlder()
 	if strings.Join(is, "\n") != strings.Join(lines, "\n") || older > 0 {
-		t.Errorf("the statements are %q, %d of them under an older line; want %q under the one in use", is, older, lines)
+		t.Errorf("the rules are %q, %d of them under an older line; want %q under the one in use", is, older, lines)
 	}
 }
 
 // Resealed rules are unchanged: an earlier ban doesn't lift an allowance.
-func TestStatementsSealedAgain(t *testing.T) {
+func TestRulesSealedAgain(t *testing.T) {
 	store := notesStore{&fleetStore{counts: memory.New(), values: make(map[string][]byte)}}
 	lines := []string{"allow 203.0.113.7 until 2099-01-01", "ban 203.0.113.7"}
 	stateLines(t, machineWith(t, store, "a"), lines[1])
 	rotated := machineWith(t, store, "b", "a")
 	if n := rotated.Shared.countOlder(); n != 1 {
-		t.Fatalf("%d statements are sealed under an older line, want 1", n)
+		t.Fatalf("%d rules are sealed under an older line, want 1", n)
 	}
 	stateLines(t, rotated, lines[0])
 	if err := rotated.Shared.sealAgain(); err != nil {
@@ -99,7 +99,7 @@ func TestStatementsSealedAgain(t *testing.T) {
 
 // A machine that reseals rules, before it hears of another machine's change, doesn't undo the
 // change.
-func TestStatementsChangedWhileSealedAgain(t *testing.T) {
+func TestRulesChangedWhileSealedAgain(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *Instance, rules.Target){
 		"removed": func(t *testing.T, h *Instance, target rules.Target) {
 			if n, err := h.Shared.Drop(t.Context(), rules.Ban, target); n != 1 || err != nil {

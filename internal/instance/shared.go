@@ -28,16 +28,16 @@ type SharedRules struct {
 	Keys     atomic.Pointer[apikeys.Set] // API keys; nil before the store was read
 
 	mu    sync.Mutex
-	notes map[storage.Key]storage.Note   // guarded by mu, like all below: as in the store
-	known map[storage.Key]foundStatement // rules by the names of their notes
-	api   map[storage.Key]sharedKey      // API keys by the names of their notes
-	from  *storage.Store                 // the store that all notes were last read from; nil before
-	hear  map[any]func()                 // listeners, called after changes
+	notes map[storage.Key]storage.Note // guarded by mu, like all below: as in the store
+	known map[storage.Key]foundRule    // rules by the names of their notes
+	api   map[storage.Key]sharedKey    // API keys by the names of their notes
+	from  *storage.Store               // the store that all notes were last read from; nil before
+	hear  map[any]func()               // listeners, called after changes
 }
 
-// foundStatement is a rule in the store.
-type foundStatement struct {
-	rules.Statement
+// foundRule is a rule in the store.
+type foundRule struct {
+	rules.Rule
 	origin
 }
 
@@ -54,7 +54,7 @@ func (s *SharedRules) take(sealer *identity.Sealer, notes []storage.Note, all bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if all || s.notes == nil {
-		s.notes, s.known, s.api = make(map[storage.Key]storage.Note), make(map[storage.Key]foundStatement), make(map[storage.Key]sharedKey)
+		s.notes, s.known, s.api = make(map[storage.Key]storage.Note), make(map[storage.Key]foundRule), make(map[storage.Key]sharedKey)
 	}
 	if all {
 		s.from = s.instance.Store.Load()
@@ -83,9 +83,9 @@ func (s *SharedRules) learnLocked(name storage.Key, line string, of origin) (err
 		}
 		return err
 	}
-	stated, err := rules.ParseStatement(line)
+	stated, err := rules.ParseRule(line)
 	if err == nil {
-		s.known[name] = foundStatement{stated, of}
+		s.known[name] = foundRule{stated, of}
 	}
 	return err
 }
@@ -105,7 +105,7 @@ func (s *SharedRules) collectLocked() {
 			s.forgetLocked(name)
 		}
 	}
-	s.Set.Store(rules.NewSet(s.statementsLocked()))
+	s.Set.Store(rules.NewSet(s.rulesLocked()))
 	s.Keys.Store(apikeys.SetOf(s.keysLocked()))
 }
 
@@ -131,39 +131,39 @@ func (s *SharedRules) Follow(who any, f func()) {
 	}
 }
 
-// statementsLocked returns all known rules.
-func (s *SharedRules) statementsLocked() (list []rules.Statement) {
+// rulesLocked returns all known rules.
+func (s *SharedRules) rulesLocked() (list []rules.Rule) {
 	for _, found := range s.known {
-		list = append(list, found.Statement)
+		list = append(list, found.Rule)
 	}
 	return list
 }
 
-// List returns the statements that have not ended, in the order of their lines.
-func (s *SharedRules) List() []rules.Statement {
+// List returns the rules that have not ended, in the order of their lines.
+func (s *SharedRules) List() []rules.Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	list := slices.DeleteFunc(s.statementsLocked(), func(stated rules.Statement) bool { return !stated.Until.IsZero() && !now.Before(stated.Until) })
-	slices.SortFunc(list, func(a, b rules.Statement) int { return strings.Compare(a.String(), b.String()) })
+	list := slices.DeleteFunc(s.rulesLocked(), func(stated rules.Rule) bool { return !stated.Until.IsZero() && !now.Before(stated.Until) })
+	slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.String(), b.String()) })
 	return list
 }
 
 // Find returns the rules with a target and an action, by the names of their notes. An action of 0
 // matches any.
-func (s *SharedRules) Find(action rules.Action, target rules.Target) map[storage.Key]foundStatement {
+func (s *SharedRules) Find(action rules.Action, target rules.Target) map[storage.Key]foundRule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return matching(s.known, len(s.known), func(stated foundStatement) bool {
+	return matching(s.known, len(s.known), func(stated foundRule) bool {
 		return stated.Target == target && (action == 0 || action == stated.Action)
 	})
 }
 
 // someOlder returns some of the rules and keys sealed with an older line of the secret.
-func (s *SharedRules) someOlder(most int) (map[storage.Key]foundStatement, map[storage.Key]sharedKey) {
+func (s *SharedRules) someOlder(most int) (map[storage.Key]foundRule, map[storage.Key]sharedKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return matching(s.known, most, foundStatement.isOlder), matching(s.api, most, sharedKey.isOlder)
+	return matching(s.known, most, foundRule.isOlder), matching(s.api, most, sharedKey.isOlder)
 }
 
 // countOlder returns how many notes are sealed with an older line of the secret.
@@ -197,9 +197,9 @@ func matching[T any](all map[storage.Key]T, most int, match func(T) bool) map[st
 }
 
 // Has reports whether the store has a rule.
-func (s *SharedRules) Has(stated *rules.Statement) bool {
+func (s *SharedRules) Has(stated *rules.Rule) bool {
 	for _, found := range s.Find(stated.Action, stated.Target) {
-		if found.Statement == *stated {
+		if found.Rule == *stated {
 			return true
 		}
 	}

@@ -64,7 +64,7 @@ var (
 	violations      = newCounters("caddy_rate_limit_violations_total", "Violations of clients, by reason: over_limit, forged or trap.", "reason")
 	bans            = newCounter("caddy_rate_limit_bans_total", "Bans of clients.")
 	apiKeys         = newGauges("caddy_rate_limit_api_keys", "API keys in force, by tier.", "tier")
-	statements      = newGauges("caddy_rate_limit_statements", "Statements of operators in force, by action: ban or allow.", "action")
+	rulesInForce    = newGauges("caddy_rate_limit_statements", "Rules of operators and block lists in force, by action: ban or allow.", "action")
 	clientDecisions = newCounters("caddy_rate_limit_client_decisions_total", "Decisions about clients, by what they are known by (session, fingerprint, prefix, api_key or unknown) and outcome.", "kind", "outcome")
 	sessions        = newCounters("caddy_rate_limit_sessions_total", "Sessions that clients were given: issued for a solved challenge, or renewed.", "act")
 	refusedSessions = newCounters("caddy_rate_limit_refused_sessions_total", "Times that a client asked for a session and got none, by reason.", "reason")
@@ -143,4 +143,4 @@ func NotificationDropped() { undelivered.Inc() }
 func SetFailingLists(n int) { failingLists.Set(float64(n)) }
 
 // SetRules sets how many rules of operators with an action, ban or allow, are in force.
-func SetRules(action string, n int) { statements.WithLabelValues(action).Set(float64(n)) }
+func SetRules(action string, n int) { rulesInForce.WithLabelValues(action).Set(float64(n)) }

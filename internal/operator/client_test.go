@@ -51,7 +51,7 @@ func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
 		done, err := do(ctx, order)
 		add(done, err)
 	}
-	done, err := s.Import(ctx, Import{Statements: []string{"ban 203.0.113.9 # <a&b>"}, Allow: true, Force: true, By: "admin"})
+	done, err := s.Import(ctx, Import{Rules: []string{"ban 203.0.113.9 # <a&b>"}, Allow: true, Force: true, By: "admin"})
 	add(done, err)
 	add(nil, s.Reveal(ctx, "admin", "bans"))
 	return answers

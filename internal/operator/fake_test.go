@@ -86,7 +86,7 @@ func (f *fake) ChangeAPIKeys(_ context.Context, c APIKeyChange) (int, error) {
 }
 
 func (f *fake) Import(_ context.Context, i Import) (Done, error) {
-	return Done{Changed: len(i.Statements)}, f.note(i)
+	return Done{Changed: len(i.Rules)}, f.note(i)
 }
 
 func (f *fake) Refusals(_ context.Context, zone string) (Refusals, error) {

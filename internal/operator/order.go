@@ -29,9 +29,9 @@ type Order struct {
 
 // Import is a list of bans and allowances to add.
 type Import struct {
-	// Statements are lines as in the rules file, at most MaxItems, such as "ban 203.0.113.0/24
+	// Rules are lines as in the rules file, at most MaxItems, such as "ban 203.0.113.0/24
 	// until 2026-12-01 # scraper". Required.
-	Statements []string `json:"statements"`
+	Rules []string `json:"statements"`
 	// Allow permits allowances; otherwise the list may only ban.
 	Allow bool `json:"allow,omitempty"`
 	// Force permits networks wider than /8, or /19 of IPv6.
@@ -43,7 +43,7 @@ type Import struct {
 type Done struct {
 	Client  string     `json:"client"`          // as understood
 	In      string     `json:"in,omitempty"`    // where a ban or an allowance is: store, for all machines that share it; rules, in the file of this machine
-	Changed int        `json:"changed"`         // limits reset, clients forgiven, statements written or removed
+	Changed int        `json:"changed"`         // limits reset, clients forgiven, rules written or removed
 	Bans    int        `json:"bans,omitempty"`  // of unban: how many were lifted, as far as memory knows
 	Until   *time.Time `json:"until,omitempty"` // when it ends by itself
 	Notes   []string   `json:"notes,omitempty"` // what else a person should know

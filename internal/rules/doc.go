@@ -8,7 +8,7 @@
 //	ban key:"user 17"
 //	ban session:1f0c9a2b7d4e6f80
 //
-// A [Statement] is a rule about a [Target]: an address or a network of them, the name of an API
+// A [Rule] is a rule about a [Target]: an address or a network of them, the name of an API
 // key, the text of a zone's key, or a session. A [Set] finds the rule in force for one of these. A
 // [File] is read again after it changes.
 //
@@ -22,6 +22,6 @@
 // # Invariants
 //
 //   - A set doesn't change, and a lookup allocates nothing.
-//   - [Statement.String] returns one line, which [Parse] reads as the same rule.
+//   - [Rule.String] returns one line, which [Parse] reads as the same rule.
 //   - A file has at most 1,000,000 rules, and a line at most 8192 bytes.
 package rules

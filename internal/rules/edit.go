@@ -23,7 +23,7 @@ const keepEnded = 30 * 24 * time.Hour
 // same action and target. A ban also removes the allowance of its target, which would override it.
 // Rules that ended more than 30 days before now are removed, all other lines stay unchanged. A file
 // with an invalid line is not changed.
-func Add(path string, now time.Time, added ...Statement) error {
+func Add(path string, now time.Time, added ...Rule) error {
 	for i := range added {
 		if err := added[i].Check(); err != nil {
 			return fmt.Errorf("rules: %v: %w", added[i].Target, err)
@@ -38,11 +38,11 @@ type about struct {
 	Target
 }
 
-func add(text []byte, now time.Time, added []Statement) ([]byte, error) {
+func add(text []byte, now time.Time, added []Rule) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte(fileHead)
 	}
-	fresh := make(map[about]*Statement, len(added)) // the last rule for each counts
+	fresh := make(map[about]*Rule, len(added)) // the last rule for each counts
 	for i := range added {
 		s := &added[i]
 		fresh[about{s.Action, s.Target}] = s
@@ -50,15 +50,15 @@ func add(text []byte, now time.Time, added []Statement) ([]byte, error) {
 			delete(fresh, about{Allow, s.Target})
 		}
 	}
-	written := make(map[*Statement]bool, len(fresh))
+	written := make(map[*Rule]bool, len(fresh))
 	var kept bytes.Buffer
-	put := func(s *Statement) {
+	put := func(s *Rule) {
 		if s != nil && !written[s] {
 			written[s] = true
 			fmt.Fprintln(&kept, s)
 		}
 	}
-	err := eachLine(text, func(line string, s *Statement) {
+	err := eachLine(text, func(line string, s *Rule) {
 		switch {
 		case s == nil:
 			fmt.Fprintln(&kept, line)
@@ -77,13 +77,13 @@ func add(text []byte, now time.Time, added []Statement) ([]byte, error) {
 
 // Remove removes the rules with a target and an action from a file, and returns them. An action of
 // 0 matches any. If there are none, it changes nothing.
-func Remove(path string, action Action, target Target) (removed []Statement, err error) {
+func Remove(path string, action Action, target Target) (removed []Rule, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	err = edit(path, func(text []byte) ([]byte, error) {
 		var kept bytes.Buffer
-		err := eachLine(text, func(line string, s *Statement) {
+		err := eachLine(text, func(line string, s *Rule) {
 			if s != nil && s.Target == target && (action == 0 || action == s.Action) {
 				removed = append(removed, *s)
 				return
@@ -105,7 +105,7 @@ func edit(path string, change func([]byte) ([]byte, error)) error {
 		if err != nil {
 			return nil, err
 		}
-		return text, eachLine(text, func(string, *Statement) {})
+		return text, eachLine(text, func(string, *Rule) {})
 	})
 	if err != nil {
 		return fmt.Errorf("rules: %w", err)

@@ -20,7 +20,7 @@ func mustRead(t *testing.T, path string) string {
 	return string(text)
 }
 
-func statement(t *testing.T, line string) Statement {
+func rule(t *testing.T, line string) Rule {
 	t.Helper()
 	s, err := parseLine(line)
 	if err != nil {
@@ -31,7 +31,7 @@ func statement(t *testing.T, line string) Statement {
 
 func TestAddMakesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "rules")
-	if err := Add(path, now, statement(t, "ban 203.0.113.7 # scraper"), statement(t, "allow api-key:acme")); err != nil {
+	if err := Add(path, now, rule(t, "ban 203.0.113.7 # scraper"), rule(t, "allow api-key:acme")); err != nil {
 		t.Fatal(err)
 	}
 	if got := mustRead(t, path); got != fileHead+"ban 203.0.113.7 # scraper\nallow api-key:acme\n" {
@@ -54,7 +54,7 @@ ban key:long-ended until 2026-10-23T11:59:59Z
 	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Add(path, now, statement(t, "ban 203.0.113.7 until 2026-11-23 # new"), statement(t, "allow key:a"), statement(t, "ban 203.0.113.9")); err != nil {
+	if err := Add(path, now, rule(t, "ban 203.0.113.7 until 2026-11-23 # new"), rule(t, "allow key:a"), rule(t, "ban 203.0.113.9")); err != nil {
 		t.Fatal(err)
 	}
 	want := `# ours
@@ -71,7 +71,7 @@ ban 203.0.113.9
 	if got := mustRead(t, path); got != want {
 		t.Errorf("the file is\n%s\nwant\n%s", got, want)
 	}
-	if err := Add(path, now, statement(t, "allow 203.0.113.9")); err != nil { // in addition to its ban
+	if err := Add(path, now, rule(t, "allow 203.0.113.9")); err != nil { // in addition to its ban
 		t.Fatal(err)
 	}
 	removed, err := Remove(path, Ban, AddressOf(netip.MustParseAddr("203.0.113.9")))
@@ -87,8 +87,8 @@ ban 203.0.113.9
 	if removed, err = Remove(path, 0, network("203.0.113.0/24")); err != nil || removed != nil {
 		t.Errorf("removed %v, %v", removed, err)
 	}
-	if statements, err := List(path); err != nil || len(statements) != 5 {
-		t.Errorf("left are %v, %v", statements, err)
+	if rules, err := List(path); err != nil || len(rules) != 5 {
+		t.Errorf("left are %v, %v", rules, err)
 	}
 }
 
@@ -104,8 +104,8 @@ func TestRemoveFromNoFile(t *testing.T) {
 
 func TestEditsThatCannotBe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules")
-	good := statement(t, "ban 203.0.113.7")
-	for _, bad := range []Statement{
+	good := rule(t, "ban 203.0.113.7")
+	for _, bad := range []Rule{
 		{},
 		{Action: Ban},
 		{Action: Ban, Target: good.Target, Reason: "a\nban 0.0.0.0/0"},
@@ -120,7 +120,7 @@ func TestEditsThatCannotBe(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(path); err == nil {
-		t.Error("a file was made for bad statements")
+		t.Error("a file was made for bad rules")
 	}
 	text := "ban 203.0.113.8\nbann 203.0.113.9\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -142,12 +142,12 @@ func TestEditsThatCannotBe(t *testing.T) {
 // All texts stay on one line.
 func TestNoLineIsInjected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules")
-	odd := Statement{Action: Ban, Target: Target{Kind: Key, Text: "a\" # \nban 0.0.0.0/0\n"}}
+	odd := Rule{Action: Ban, Target: Target{Kind: Key, Text: "a\" # \nban 0.0.0.0/0\n"}}
 	if err := Add(path, now, odd); err != nil {
 		t.Fatal(err)
 	}
-	if statements, err := List(path); err != nil || len(statements) != 1 || statements[0] != odd {
-		t.Errorf("the statements are %v, %v", statements, err)
+	if rules, err := List(path); err != nil || len(rules) != 1 || rules[0] != odd {
+		t.Errorf("the rules are %v, %v", rules, err)
 	}
 }
 
@@ -157,15 +157,15 @@ func TestAddsAtOnceLoseNothing(t *testing.T) {
 	for i := range 4 {
 		adds.Go(func() {
 			for j := range 5 {
-				if err := Add(path, now, statement(t, fmt.Sprintf("ban 203.0.%d.%d", i, j))); err != nil {
+				if err := Add(path, now, rule(t, fmt.Sprintf("ban 203.0.%d.%d", i, j))); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	adds.Wait()
-	if statements, err := List(path); err != nil || len(statements) != 20 {
-		t.Errorf("%d statements, %v", len(statements), err)
+	if rules, err := List(path); err != nil || len(rules) != 20 {
+		t.Errorf("%d rules, %v", len(rules), err)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestFileIsReadAgain(t *testing.T) {
 		}
 	}
 	want(0, 0)
-	if err := Add(path, now, statement(t, "ban 203.0.113.7")); err != nil {
+	if err := Add(path, now, rule(t, "ban 203.0.113.7")); err != nil {
 		t.Fatal(err)
 	}
 	want(1, 1)
@@ -207,8 +207,8 @@ func TestFileIsReadAgain(t *testing.T) {
 // Of several rules about one target, the last one added counts.
 func TestAddOfSeveralAboutOneTarget(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules")
-	if err := Add(path, now, statement(t, "allow key:a"), statement(t, "ban key:a # first"), statement(t, "ban key:a # second"),
-		statement(t, "ban key:b"), statement(t, "allow key:b")); err != nil {
+	if err := Add(path, now, rule(t, "allow key:a"), rule(t, "ban key:a # first"), rule(t, "ban key:a # second"),
+		rule(t, "ban key:b"), rule(t, "allow key:b")); err != nil {
 		t.Fatal(err)
 	}
 	if got := mustRead(t, path); got != fileHead+"ban key:a # second\nban key:b\nallow key:b\n" {
@@ -218,16 +218,16 @@ func TestAddOfSeveralAboutOneTarget(t *testing.T) {
 
 func TestAddIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules")
-	if err := os.WriteFile(path, []byte(strings.Repeat("ban key:a\n", maxStatements)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Repeat("ban key:a\n", maxRules)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Add(path, now, statement(t, "ban key:b"), statement(t, "ban key:a")); err != nil { // one of them is left
+	if err := Add(path, now, rule(t, "ban key:b"), rule(t, "ban key:a")); err != nil { // one of them is left
 		t.Error(err)
 	}
-	if err := os.WriteFile(path, []byte(strings.Repeat("ban key:a\n", maxStatements)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Repeat("ban key:a\n", maxRules)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Add(path, now, statement(t, "ban key:b")); err == nil || !strings.Contains(err.Error(), "more than 1000000 statements") {
+	if err := Add(path, now, rule(t, "ban key:b")); err == nil || !strings.Contains(err.Error(), "more than 1000000 rules") {
 		t.Errorf("error is %v", err)
 	}
 }

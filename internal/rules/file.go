@@ -24,14 +24,14 @@ func Open(path string, changed func(*Set, error)) (*File, error) {
 }
 
 // List returns the rules of a file, in its order, including those that have ended.
-func List(path string) ([]Statement, error) {
+func List(path string) ([]Rule, error) {
 	text, _, err := textfile.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
 	}
-	statements, err := parseAll(text)
+	rules, err := parseAll(text)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %s: %w", path, err)
 	}
-	return statements, nil
+	return rules, nil
 }

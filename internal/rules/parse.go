@@ -12,40 +12,40 @@ import (
 
 // Bounds of a file.
 const (
-	maxLine       = 8192
-	maxStatements = 1_000_000
-	maxFile       = 64 << 20
+	maxLine  = 8192
+	maxRules = 1_000_000
+	maxFile  = 64 << 20
 )
 
 // Parse parses the text of a file. Errors contain the line number.
 func Parse(text []byte) (*Set, error) {
-	statements, err := parseAll(text)
+	rules, err := parseAll(text)
 	if err != nil {
 		return nil, err
 	}
-	return NewSet(statements), nil
+	return NewSet(rules), nil
 }
 
 // parseAll returns the rules of a text, in its order.
-func parseAll(text []byte) ([]Statement, error) {
-	statements := make([]Statement, 0, bytes.Count(text, []byte{'\n'})+1)
-	return statements, eachLine(text, func(_ string, s *Statement) {
+func parseAll(text []byte) ([]Rule, error) {
+	rules := make([]Rule, 0, bytes.Count(text, []byte{'\n'})+1)
+	return rules, eachLine(text, func(_ string, s *Rule) {
 		if s != nil {
-			statements = append(statements, *s)
+			rules = append(rules, *s)
 		}
 	})
 }
 
 // eachLine calls f with each line of a text and its rule, or nil.
-func eachLine(text []byte, f func(line string, s *Statement)) error {
+func eachLine(text []byte, f func(line string, s *Rule)) error {
 	n, found := 0, 0
 	for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
 		n++
 		line = strings.TrimRight(line, "\r\n")
 		s, err := parseLine(line)
 		if err == nil && s != nil {
-			if found++; found > maxStatements {
-				err = fmt.Errorf("there are more than %d statements", maxStatements)
+			if found++; found > maxRules {
+				err = fmt.Errorf("there are more than %d rules", maxRules)
 			}
 		}
 		if err != nil {
@@ -56,21 +56,21 @@ func eachLine(text []byte, f func(line string, s *Statement)) error {
 	return nil
 }
 
-// ParseStatement parses a line that must contain a rule, for example from a client of the admin
+// ParseRule parses a line that must contain a rule, for example from a client of the admin
 // endpoint.
-func ParseStatement(line string) (Statement, error) {
+func ParseRule(line string) (Rule, error) {
 	s, err := parseLine(line)
 	switch {
 	case err != nil:
-		return Statement{}, err
+		return Rule{}, err
 	case s == nil:
-		return Statement{}, fmt.Errorf("got %s, expected ban or allow, and %s", quoted(line), expectedTarget)
+		return Rule{}, fmt.Errorf("got %s, expected ban or allow, and %s", quoted(line), expectedTarget)
 	}
 	return *s, nil
 }
 
 // parseLine returns the rule in a line, or nil if there is none.
-func parseLine(line string) (*Statement, error) {
+func parseLine(line string) (*Rule, error) {
 	if len(line) > maxLine {
 		return nil, fmt.Errorf("has %d bytes, expected at most %d", len(line), maxLine)
 	}
@@ -79,7 +79,7 @@ func parseLine(line string) (*Statement, error) {
 	if word == "" || err != nil {
 		return nil, err
 	}
-	s := new(Statement)
+	s := new(Rule)
 	if err := s.parse(word, rest); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func parseLine(line string) (*Statement, error) {
 }
 
 // parse parses a rule after its first word.
-func (s *Statement) parse(action, rest string) (err error) {
+func (s *Rule) parse(action, rest string) (err error) {
 	switch action {
 	case Ban.String():
 		s.Action = Ban

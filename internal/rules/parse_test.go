@@ -17,7 +17,7 @@ func TestLines(t *testing.T) {
 		}
 		return end
 	}
-	for line, want := range map[string]*Statement{
+	for line, want := range map[string]*Rule{
 		"":                  nil,
 		" \t":               nil,
 		"# ban 203.0.113.7": nil,
@@ -105,8 +105,8 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-func TestParseStatement(t *testing.T) {
-	if s, err := ParseStatement("ban 203.0.113.7 # x"); err != nil || s.String() != "ban 203.0.113.7 # x" {
+func TestParseRule(t *testing.T) {
+	if s, err := ParseRule("ban 203.0.113.7 # x"); err != nil || s.String() != "ban 203.0.113.7 # x" {
 		t.Errorf("got %v, %v", s, err)
 	}
 	for line, want := range map[string]string{
@@ -117,7 +117,7 @@ func TestParseStatement(t *testing.T) {
 		"ban key:a\nban key:b":        "expected a text between quotes",
 		"ban 203.0.113.7\nban key:b ": "expected an address or network",
 	} {
-		if s, err := ParseStatement(line); err == nil || !strings.Contains(err.Error(), want) {
+		if s, err := ParseRule(line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, %v, want %q", line, s, err, want)
 		}
 	}
@@ -134,21 +134,21 @@ func TestParseNamesTheLine(t *testing.T) {
 	}
 }
 
-func TestParseBoundsTheStatements(t *testing.T) {
-	text := strings.Repeat("ban 203.0.113.7\n", maxStatements+1)
-	if _, err := Parse([]byte(text)); err == nil || err.Error() != "line 1000001: there are more than 1000000 statements" {
+func TestParseBoundsTheRules(t *testing.T) {
+	text := strings.Repeat("ban 203.0.113.7\n", maxRules+1)
+	if _, err := Parse([]byte(text)); err == nil || err.Error() != "line 1000001: there are more than 1000000 rules" {
 		t.Errorf("error is %v", err)
 	}
 }
 
 // Every rule that passes Check is one line, and is read as the same rule.
-func FuzzStatement(f *testing.F) {
+func FuzzRule(f *testing.F) {
 	f.Add(int8(Ban), int8(Key), "a \"b\" # c\n", int64(1764547200), "scraper", []byte{203, 0, 113, 7}, uint8(24))
 	f.Add(int8(Allow), int8(Address), "", int64(0), "", make([]byte, 16), uint8(64))
 	f.Add(int8(Allow), int8(APIKey), "acme", int64(1764547201), "a\nban 0.0.0.0/0", []byte(nil), uint8(0))
 	f.Add(int8(Ban), int8(Session), "1f0c9a2b7d4e6f80", int64(0), "# x", []byte(nil), uint8(0))
 	f.Fuzz(func(t *testing.T, action, kind int8, text string, until int64, reason string, addr []byte, bits uint8) {
-		s := Statement{Action: Action(action), Target: Target{Kind: Kind(kind), Text: text}, Reason: reason}
+		s := Rule{Action: Action(action), Target: Target{Kind: Kind(kind), Text: text}, Reason: reason}
 		if until != 0 {
 			s.Until = time.Unix(until, 0).UTC()
 		}

@@ -14,12 +14,12 @@ import (
 // Set is a set of rules, such as those of one version of a file. It is immutable, and may be used
 // from any number of goroutines. A nil Set is empty.
 type Set struct {
-	statements []Statement // all, in their order
-	networks   bart.Fast[verdict]
-	texts      [kinds]map[string]verdict
-	ends       [len(actionNames)][]int64 // ends of rules, ascending, by action
-	total      [len(actionNames)]int     // number of rules by action
-	has        [kinds]bool
+	rules    []Rule // all, in their order
+	networks bart.Fast[verdict]
+	texts    [kinds]map[string]verdict
+	ends     [len(actionNames)][]int64 // ends of rules, ascending, by action
+	total    [len(actionNames)]int     // number of rules by action
+	has      [kinds]bool
 }
 
 // verdict is the rules about one target. It is stored by value: in a large set each pointer that a
@@ -31,26 +31,26 @@ type verdict struct {
 
 // term is a rule and its end, in seconds since the Unix epoch. The zero term has ended.
 type term struct {
-	until     int64
-	statement *Statement
+	until int64
+	rule  *Rule
 }
 
 const never = math.MaxInt64
 
-func termOf(s *Statement) term {
+func termOf(s *Rule) term {
 	if s.Until.IsZero() {
 		return term{never, s}
 	}
 	return term{s.Until.Unix(), s}
 }
 
-// NewSet returns the set of some rules, each of which must pass [Statement.Check]. They must not be
+// NewSet returns the set of some rules, each of which must pass [Rule.Check]. They must not be
 // changed afterwards.
-func NewSet(statements []Statement) *Set {
-	s := &Set{statements: statements}
+func NewSet(rules []Rule) *Set {
+	s := &Set{rules: rules}
 	networks := make(map[netip.Prefix]*verdict)
-	for i := range statements {
-		of := &statements[i]
+	for i := range rules {
+		of := &rules[i]
 		t := termOf(of)
 		s.note(of, t)
 		if of.Target.Kind != Address {
@@ -72,7 +72,7 @@ func NewSet(statements []Statement) *Set {
 }
 
 // note counts a rule.
-func (s *Set) note(of *Statement, t term) {
+func (s *Set) note(of *Rule, t term) {
 	s.has[of.Target.Kind] = true
 	s.total[of.Action]++
 	if t.until != never {
@@ -80,7 +80,7 @@ func (s *Set) note(of *Statement, t term) {
 	}
 }
 
-func (s *Set) addText(of *Statement, t term) {
+func (s *Set) addText(of *Rule, t term) {
 	texts := &s.texts[of.Target.Kind]
 	if *texts == nil {
 		*texts = make(map[string]verdict)
@@ -92,7 +92,7 @@ func (s *Set) addText(of *Statement, t term) {
 
 func (v *verdict) add(t term) {
 	to := &v.ban
-	if t.statement.Action == Allow {
+	if t.rule.Action == Allow {
 		to = &v.allow
 	}
 	if t.until >= to.until {
@@ -128,7 +128,7 @@ func (s *Set) InForce(action Action, now time.Time) int {
 
 // FindAddress returns the rule in force for an address, or nil. It is that of the longest prefix
 // with a rule. An allowance counts only if the client has proved that the address is its own.
-func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Statement {
+func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Rule {
 	if !s.Has(Address) {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (s *Set) Exceptions(action Action, network netip.Prefix, now time.Time) (n 
 
 // Find returns the rule in force for a text that is a target of a kind other than [Address], or
 // nil. An allowance counts only if the client has proved that the text is its own.
-func (s *Set) Find(kind Kind, text string, proved bool, now time.Time) *Statement {
+func (s *Set) Find(kind Kind, text string, proved bool, now time.Time) *Rule {
 	if !s.Has(kind) {
 		return nil
 	}
@@ -161,13 +161,13 @@ func (s *Set) Find(kind Kind, text string, proved bool, now time.Time) *Statemen
 	return v.inForce(now.Unix(), proved)
 }
 
-func (v *verdict) inForce(now int64, proved bool) *Statement {
+func (v *verdict) inForce(now int64, proved bool) *Rule {
 	for ; v != nil; v = v.wider {
 		if proved && now < v.allow.until {
-			return v.allow.statement
+			return v.allow.rule
 		}
 		if now < v.ban.until {
-			return v.ban.statement
+			return v.ban.rule
 		}
 	}
 	return nil

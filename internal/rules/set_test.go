@@ -20,7 +20,7 @@ func mustParse(t testing.TB, text string) *Set {
 }
 
 // found describes a rule.
-func found(s *Statement) string {
+func found(s *Rule) string {
 	if s == nil {
 		return "none"
 	}
@@ -112,7 +112,7 @@ allow api-key:a
 	}
 	for kind, want := range map[Kind]bool{Address: false, APIKey: true, Key: true, Session: false} {
 		if set.Has(kind) != want {
-			t.Errorf("has statements about %v: %v", kind, !want)
+			t.Errorf("has rules about %v: %v", kind, !want)
 		}
 	}
 }
@@ -135,7 +135,7 @@ allow 203.0.113.4 until 2026-11-21
 	}
 }
 
-func TestSetWithoutStatements(t *testing.T) {
+func TestSetWithoutRules(t *testing.T) {
 	for _, set := range []*Set{nil, mustParse(t, ""), mustParse(t, "# only a comment\n")} {
 		if !set.IsEmpty() || set.Has(Address) || set.InForce(Ban, now) != 0 ||
 			set.FindAddress(netip.MustParseAddr("203.0.113.7"), true, now) != nil || set.Find(Key, "", true, now) != nil {
@@ -149,30 +149,30 @@ func TestSetAgainstOracle(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range 200 {
-		var statements []Statement
+		var rules []Rule
 		for range random.IntN(20) {
 			bits := random.IntN(9) + 24
 			p, _ := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(16))}).Prefix(bits)
-			s := Statement{Action: Ban + Action(random.IntN(2)), Target: NetworkOf(p)}
+			s := Rule{Action: Ban + Action(random.IntN(2)), Target: NetworkOf(p)}
 			if ends := random.IntN(4); ends > 0 {
 				s.Until = now.Add(time.Duration(ends-2) * time.Second)
 			}
-			statements = append(statements, s)
+			rules = append(rules, s)
 		}
-		set := NewSet(statements)
+		set := NewSet(rules)
 		for last := range byte(16) {
 			addr := netip.AddrFrom4([4]byte{10, 0, 0, last})
-			got, want := set.FindAddress(addr, true, now), findSlowly(statements, addr)
+			got, want := set.FindAddress(addr, true, now), findSlowly(rules, addr)
 			if (got == nil) != (want == nil) || got != nil && (got.Action != want.Action || got.Target != want.Target || !got.Until.Equal(want.Until)) {
-				t.Fatalf("seed %d: %v: found %s, want %s among %v", seed, addr, found(got), found(want), statements)
+				t.Fatalf("seed %d: %v: found %s, want %s among %v", seed, addr, found(got), found(want), rules)
 			}
 		}
 	}
 }
 
-func findSlowly(statements []Statement, addr netip.Addr) (best *Statement) {
-	for i := range statements {
-		s := &statements[i]
+func findSlowly(rules []Rule, addr netip.Addr) (best *Rule) {
+	for i := range rules {
+		s := &rules[i]
 		switch bits := s.Target.Network.Bits(); {
 		case !s.Target.Network.Contains(addr) || !s.Until.IsZero() && !now.Before(s.Until):
 		case best == nil || bits > best.Target.Network.Bits():
@@ -234,13 +234,13 @@ func BenchmarkFind(b *testing.B) {
 			j := random.IntN(1 << 17)
 			addrs[i] = netip.AddrFrom4([4]byte{byte(j >> 16), byte(j >> 8), byte(j), byte(random.IntN(256))})
 		}
-		b.Run(fmt.Sprintf("address/statements=%d", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("address/rules=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				set.FindAddress(addrs[i%len(addrs)], true, now)
 			}
 		})
-		b.Run(fmt.Sprintf("api-key/statements=%d", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("api-key/rules=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				set.Find(APIKey, "acme", true, now)

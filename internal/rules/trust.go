@@ -17,7 +17,7 @@ const (
 )
 
 // Check returns an error if a rule isn't accepted.
-func (t Trust) Check(s Statement) error {
+func (t Trust) Check(s Rule) error {
 	switch {
 	case s.Action == Allow && !t.Allow:
 		return fmt.Errorf("got %s, expected clients to ban: a list may allow clients only with --allow (in JSON: \"allow\": true)", quoted(s.Action.String()+" "+s.Target.String()))

@@ -17,7 +17,7 @@ func TestListsFromElsewhereMayNotAllowNorBanTheInternet(t *testing.T) {
 		"allow api-key:acme":       {false, true, false, true},
 		"allow 0.0.0.0/0 # theirs": {false, false, false, true},
 	} {
-		s, err := ParseStatement(line)
+		s, err := ParseRule(line)
 		if err != nil {
 			t.Fatal(err)
 		}

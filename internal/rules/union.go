@@ -10,5 +10,5 @@ func Union(a, b *Set) *Set {
 	case a.IsEmpty():
 		return b
 	}
-	return NewSet(slices.Concat(a.statements, b.statements))
+	return NewSet(slices.Concat(a.rules, b.rules))
 }

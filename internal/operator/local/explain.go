@@ -31,7 +31,7 @@ func (r running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	x.ExplainReference()
 	x.Told.Tag = x.tag()
 	x.explainRecord()
-	x.explainStatement()
+	x.explainRule()
 	if err := x.note(ctx, q); err != nil {
 		return operator.Explanation{}, err
 	}
@@ -132,10 +132,10 @@ func (cfg Config) banOf(c engine.ClientRecord, now int64, wall time.Time) *opera
 	return ban
 }
 
-// explainStatement adds the operator's rule about the target.
-func (ex *Explainer) explainStatement() {
+// explainRule adds the operator's rule about the target.
+func (ex *Explainer) explainRule() {
 	set := ex.App.Stated.Now()
-	var found *rules.Statement
+	var found *rules.Rule
 	switch ex.Kind {
 	case operator.Address:
 		if found = set.FindAddress(ex.Network.Addr(), true, ex.Now); found == nil {
@@ -163,7 +163,7 @@ const (
 )
 
 // ruleOf describes an operator's rule. It returns nil for nil.
-func ruleOf(s *rules.Statement, by string) *operator.Ban {
+func ruleOf(s *rules.Rule, by string) *operator.Ban {
 	if s == nil {
 		return nil
 	}

@@ -27,8 +27,8 @@ func (cfg Config) isOnlyInFile(h *instance.Instance, action rules.Action, about 
 }
 
 // Unstated returns the operator's error for a failed change of rules.
-func (cfg Config) Unstated(err error, added ...rules.Statement) error {
-	if !cfg.SharesStatements() {
+func (cfg Config) Unstated(err error, added ...rules.Rule) error {
+	if !cfg.SharesRules() {
 		return err
 	}
 	switch {
@@ -48,7 +48,7 @@ func (cfg Config) Unstated(err error, added ...rules.Statement) error {
 // state writes audit entries and then adds rules, all or none. It returns their place, byStore or
 // byRules, and notes for the operator. While the store can't be used, it adds them to this
 // machine's rules file.
-func (cfg Config) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Statement) (in string, notes []string, err error) {
+func (cfg Config) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Rule) (in string, notes []string, err error) {
 	who, away := entries[0].By, false
 	for _, e := range entries {
 		late, err := h.Audit.WriteSoon(ctx, e)
@@ -57,20 +57,20 @@ func (cfg Config) state(ctx context.Context, h *instance.Instance, entries []ins
 		}
 		away = away || late
 	}
-	if !away && cfg.SharesStatements() {
+	if !away && cfg.SharesRules() {
 		if err := h.Shared.Put(ctx, added); err != nil {
 			return "", nil, cfg.Unstated(err, added...)
 		}
-		cfg.logStatements(who, "added", len(added))
+		cfg.logRules(who, "added", len(added))
 		return byStore, nil, nil
 	}
-	if err := cfg.AddStatements(who, added...); err != nil {
+	if err := cfg.AddRules(who, added...); err != nil {
 		return "", nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
 	if away {
 		notes = append(notes, "the store can't be used at the moment: the audit has it once the store is back, if Caddy runs until then")
 	}
-	if away && cfg.SharesStatements() {
+	if away && cfg.SharesRules() {
 		if ban := added[0]; ban.Action == rules.Ban && len(h.Shared.Find(rules.Allow, ban.Target)) > 0 {
 			notes = append(notes, "it doesn't hold: the store has an allowance of it, which counts")
 		}
@@ -87,15 +87,15 @@ func (cfg Config) unstateShared(ctx context.Context, h *instance.Instance, who s
 		return 0, cfg.Unstated(err)
 	}
 	if removed > 0 {
-		cfg.logStatements(who, "removed", removed)
+		cfg.logRules(who, "removed", removed)
 	}
 	return removed, nil
 }
 
 // inFile returns the rules in the file with a target and an action. An action of 0 matches any.
-func (cfg Config) inFile(action rules.Action, about rules.Target) (found []rules.Statement, err error) {
-	statements, err := cfg.ListStatements()
-	for _, s := range statements {
+func (cfg Config) inFile(action rules.Action, about rules.Target) (found []rules.Rule, err error) {
+	listed, err := cfg.ListRules()
+	for _, s := range listed {
 		if s.Target == about && (action == 0 || s.Action == action) {
 			found = append(found, s)
 		}
@@ -106,7 +106,7 @@ func (cfg Config) inFile(action rules.Action, about rules.Target) (found []rules
 // besideInFile returns notes about the lines with a target in this machine's file, which apply in
 // addition to the rules in the store.
 func (cfg Config) besideInFile(about rules.Target) (notes []string) {
-	if !cfg.SharesStatements() {
+	if !cfg.SharesRules() {
 		return nil
 	}
 	lines, err := cfg.inFile(0, about)
@@ -121,7 +121,7 @@ func (cfg Config) besideInFile(about rules.Target) (notes []string) {
 
 // otherFiles returns a note about the files of other machines, if they share the store.
 func (cfg Config) otherFiles() []string {
-	if !cfg.SharesStatements() {
+	if !cfg.SharesRules() {
 		return nil
 	}
 	return []string{"lines about it in the rules files of other machines stay: remove them there"}
@@ -129,7 +129,7 @@ func (cfg Config) otherFiles() []string {
 
 // unlessElsewhere names other places of a rule that wasn't found, or returns "".
 func (cfg Config) unlessElsewhere() string {
-	if !cfg.SharesStatements() {
+	if !cfg.SharesRules() {
 		return ""
 	}
 	return ", unless the rules file of another machine says so"

@@ -20,7 +20,7 @@ func (r running) Bans(ctx context.Context) ([]operator.Ban, error) {
 	if err != nil {
 		return nil, err
 	}
-	statements, err := app.ListStatements()
+	listed, err := app.ListRules()
 	if err != nil {
 		return nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
@@ -30,8 +30,8 @@ func (r running) Bans(ctx context.Context) ([]operator.Ban, error) {
 			bans = append(bans, *ruleOf(&s, byStore))
 		}
 	}
-	for i := range statements {
-		s := &statements[i]
+	for i := range listed {
+		s := &listed[i]
 		if ended := !s.Until.IsZero() && !now.Before(s.Until); !ended && len(bans) < operator.MaxItems {
 			bans = append(bans, *ruleOf(s, byRules))
 		}
@@ -48,8 +48,8 @@ func (r running) Bans(ctx context.Context) ([]operator.Ban, error) {
 
 // Bounds of the duration of an operator's rule.
 const (
-	minStatement = time.Second
-	maxStatement = 100 * 365 * 24 * time.Hour
+	minRule = time.Second
+	maxRule = 100 * 365 * 24 * time.Hour
 )
 
 // Ban implements operator.Service.
@@ -71,14 +71,14 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Orde
 	if err != nil {
 		return operator.Done{}, err
 	}
-	added := rules.Statement{Action: action, Target: about, Reason: operator.OneLine(o.Reason)}
+	added := rules.Rule{Action: action, Target: about, Reason: operator.OneLine(o.Reason)}
 	if err := (rules.Trust{Allow: true, Wide: o.Force}).Check(added); err != nil {
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
 	}
 	done := operator.Done{Client: about.String(), Changed: 1}
 	if o.For != 0 {
 		length := o.For.Duration()
-		if length < minStatement || length > maxStatement {
+		if length < minRule || length > maxRule {
 			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: expected between 1s and 100 years, got %v", length)
 		}
 		added.Until = time.Now().Add(length).UTC().Truncate(time.Second)
@@ -103,12 +103,12 @@ func (sub *Subject) entry(action string, o operator.Order) instance.AuditEntry {
 
 // replacedBy returns a note about the earlier rule that a new one replaces, if there is one:
 // undoing the new rule doesn't restore it.
-func (sub *Subject) replacedBy(added rules.Statement) (notes []string) {
-	var earlier []rules.Statement
+func (sub *Subject) replacedBy(added rules.Rule) (notes []string) {
+	var earlier []rules.Rule
 	for _, s := range sub.Instance.Shared.Find(added.Action, added.Target) {
-		earlier = append(earlier, s.Statement)
+		earlier = append(earlier, s.Rule)
 	}
-	if !sub.App.SharesStatements() {
+	if !sub.App.SharesRules() {
 		earlier, _ = sub.App.inFile(added.Action, added.Target) // adding to the file reports any error
 	}
 	for _, s := range earlier {
@@ -124,12 +124,12 @@ func (sub *Subject) replacedBy(added rules.Statement) (notes []string) {
 }
 
 // exceptionsTo returns a note about narrower networks with rules of their own, if there are any.
-func (cfg Config) exceptionsTo(s rules.Statement) (notes []string) {
+func (cfg Config) exceptionsTo(s rules.Rule) (notes []string) {
 	if s.Target.Kind != rules.Address {
 		return nil
 	}
 	if n := cfg.Stated.Now().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
-		notes = append(notes, fmt.Sprintf("it doesn't hold where narrower statements do: there are %d", n))
+		notes = append(notes, fmt.Sprintf("it doesn't hold where narrower rules do: there are %d", n))
 	}
 	return notes
 }
@@ -137,14 +137,14 @@ func (cfg Config) exceptionsTo(s rules.Statement) (notes []string) {
 // stated returns an operator's target, and its form in the file.
 func (r running) stated(client string) (t *Subject, about rules.Target, err error) {
 	if t, err = r.target(client); err == nil {
-		about, err = t.statementTarget()
+		about, err = t.ruleTarget()
 	}
 	return t, about, err
 }
 
-// statementTarget returns the form of the target in the file. For a reference it returns the
+// ruleTarget returns the form of the target in the file. For a reference it returns the
 // client, if memory still knows it.
-func (sub *Subject) statementTarget() (rules.Target, error) {
+func (sub *Subject) ruleTarget() (rules.Target, error) {
 	if sub.Referred != nil {
 		x := Explainer{Subject: sub, Now: time.Now()}
 		x.ExplainReference()
@@ -169,7 +169,7 @@ func (r running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 		return operator.Done{}, err
 	}
 	done := operator.Done{Client: t.String()}
-	about, unstatable := t.statementTarget()
+	about, unstatable := t.ruleTarget()
 	switch {
 	case o.KeepViolations:
 	case unstatable == nil && t.App.isOnlyInFile(t.Instance, rules.Ban, about):
@@ -189,7 +189,7 @@ func (r running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 		done.Bans += removed
 		done.Notes = append(done.Notes, t.App.otherFiles()...)
 		if wider := t.stillBanned(); wider != "" {
-			done.Notes = append(done.Notes, "it is still banned by the statement about "+wider)
+			done.Notes = append(done.Notes, "it is still banned by the rule about "+wider)
 		}
 	}
 	if done.Changed == 0 && o.KeepViolations {
@@ -197,7 +197,7 @@ func (r running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 	}
 	if done.Changed == 0 {
 		if wider := t.stillBanned(); wider != "" {
-			return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it is banned by the statement about %s: unban that, or allow %s", t, wider, t)
+			return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it is banned by the rule about %s: unban that, or allow %s", t, wider, t)
 		}
 		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned%s; if a limit refuses it, reset it%s", t, t.App.unlessElsewhere(), t.unknownHint())
 	}
@@ -207,7 +207,7 @@ func (r running) Unban(ctx context.Context, o operator.Order) (operator.Done, er
 // stillBanned returns the target of a rule that still bans this target, or "".
 func (sub *Subject) stillBanned() string {
 	x := Explainer{Subject: sub, Now: time.Now()}
-	x.explainStatement()
+	x.explainRule()
 	if x.Told.Rule == nil || x.Told.Rule.Action != rules.Ban.String() {
 		return ""
 	}
@@ -233,7 +233,7 @@ func (sub *Subject) unstate(ctx context.Context, action rules.Action, about rule
 	if err != nil {
 		return 0, err
 	}
-	removed, err := sub.App.RemoveStatements(o.By, action, about)
+	removed, err := sub.App.RemoveRules(o.By, action, about)
 	switch {
 	case err != nil && shared > 0:
 		return 0, operator.Errorf(http.StatusConflict, "it was removed from the store, but not from the file of this machine: %v", err)
@@ -265,28 +265,28 @@ func (r running) Import(ctx context.Context, i operator.Import) (operator.Done, 
 	if err != nil {
 		return operator.Done{}, err
 	}
-	if n := len(i.Statements); n == 0 || n > operator.MaxItems {
+	if n := len(i.Rules); n == 0 || n > operator.MaxItems {
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "statements: expected 1 to %d, got %d", operator.MaxItems, n)
 	}
-	var added []rules.Statement
+	var added []rules.Rule
 	trust := rules.Trust{Allow: i.Allow, Wide: i.Force}
-	for n, line := range i.Statements {
-		statement, err := rules.ParseStatement(line)
+	for n, line := range i.Rules {
+		rule, err := rules.ParseRule(line)
 		if err == nil {
-			err = trust.Check(statement)
+			err = trust.Check(rule)
 		}
 		if err != nil {
-			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "statement %d: %v", n+1, err)
+			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "rule %d: %v", n+1, err)
 		}
-		added = append(added, statement)
+		added = append(added, rule)
 	}
 	entries := make([]instance.AuditEntry, len(added))
-	for n, statement := range added {
-		t, err := operator.ParseTarget(statement.Target.String())
+	for n, rule := range added {
+		t, err := operator.ParseTarget(rule.Target.String())
 		if err != nil {
 			return operator.Done{}, err
 		}
-		entries[n] = instance.AuditEntry{By: i.By, Action: statement.Action.String(), Target: &t, Reason: statement.Reason}
+		entries[n] = instance.AuditEntry{By: i.By, Action: rule.Action.String(), Target: &t, Reason: rule.Reason}
 	}
 	in, notes, err := app.state(ctx, h, entries, added...)
 	if err != nil {

@@ -101,7 +101,7 @@ var mutants = []mutant{
 		"./identity/session", "."},
 	{"identity: claimed addresses free nobody", "internal/enforce/rules.go",
 		"found.Action == rules.Allow && s.isClaimed()", "found.Action == rules.Allow && false",
-		".", "Statement|Claimed|Allow"},
+		".", "Rule|Claimed|Allow"},
 	{"identity: the last line of a field that has one address", "internal/enforce/address.go",
 		"if len(addresses) > 1 && IsSingle(field) {", "if false {",
 		"./caddytest", "TestSecondLineOfAnAddress"},

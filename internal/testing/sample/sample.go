@@ -187,11 +187,11 @@ func (s *Service) Disallow(_ context.Context, o operator.Order) (operator.Done, 
 func (s *Service) Import(_ context.Context, i operator.Import) (operator.Done, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, statement := range i.Statements {
-		words := append(strings.Fields(statement), "", "")
+	for _, rule := range i.Rules {
+		words := append(strings.Fields(rule), "", "")
 		s.stateLocked(operator.Order{Client: words[1], By: i.By}, words[0])
 	}
-	return operator.Done{Changed: len(i.Statements)}, s.err
+	return operator.Done{Changed: len(i.Rules)}, s.err
 }
 
 // APIKeys implements operator.Service. There are none.

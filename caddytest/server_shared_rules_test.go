@@ -19,7 +19,7 @@ func wantEverywhere(t *testing.T, fleet []*server, status, client int, what stri
 
 // What an operator states on one machine of a store holds on all: also after a reload and a
 // restart, in an outage, and when the store has lost its data.
-func TestStatementsHoldOnAllMachines(t *testing.T) {
+func TestRulesHoldOnAllMachines(t *testing.T) {
 	t.Parallel()
 	redis := newRedis(t)
 	fleet := startFleet(t, redis, 2, onRedis("limit 1000/1h"))

@@ -11,12 +11,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
 
-// BenchmarkStatements measures the cost of bans and allowances for a request that none applies to:
+// BenchmarkRules measures the cost of bans and allowances for a request that none applies to:
 // one that a limit passes, and one that is only looked up.
-func BenchmarkStatements(b *testing.B) {
+func BenchmarkRules(b *testing.B) {
 	for _, n := range []int{0, 100_000} {
 		lines := manyBans(n)
-		b.Run(fmt.Sprintf("serve/statements=%d", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("serve/rules=%d", n), func(b *testing.B) {
 			h := &Handler{Handler: config.Handler{Zones: []*config.Zone{{Name: "bench", Limits: []config.Limit{{Amount: 1 << 40, Window: 366 * 24 * 3600e9}}}}}}
 			path := filepath.Join(b.TempDir(), "rules")
 			if err := os.WriteFile(path, lines, 0o600); err != nil {
@@ -29,7 +29,7 @@ func BenchmarkStatements(b *testing.B) {
 			b.Cleanup(func() { h.run.App.Cleanup() })
 			benchHandlerServe(b, h, 1000, 2)
 		})
-		b.Run(fmt.Sprintf("look/statements=%d", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("look/rules=%d", n), func(b *testing.B) {
 			h := stating(b, string(lines))
 			r, vars, _ := benchRequest()
 			e := enforce.NewEvaluation(r)
@@ -39,7 +39,7 @@ func BenchmarkStatements(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				vars["client_ip"] = clients[i%len(clients)]
-				if s, err := e.Statement(); s != nil || err != nil {
+				if s, err := e.Rule(); s != nil || err != nil {
 					b.Fatal(s, err)
 				}
 			}

@@ -30,8 +30,8 @@ func (a Action) String() string {
 	return actionNames[a]
 }
 
-// Statement is an operator's rule about a client.
-type Statement struct {
+// Rule is an operator's rule about a client.
+type Rule struct {
 	Action Action
 	Target Target
 	Until  time.Time // the end, to the second; the zero time: none
@@ -39,12 +39,12 @@ type Statement struct {
 }
 
 // Outlasts reports whether the rule ends after another one.
-func (s *Statement) Outlasts(other *Statement) bool {
+func (s *Rule) Outlasts(other *Rule) bool {
 	return !other.Until.IsZero() && (s.Until.IsZero() || s.Until.After(other.Until))
 }
 
 // String returns the rule as a line of a file.
-func (s Statement) String() string {
+func (s Rule) String() string {
 	line := s.Action.String() + " " + s.Target.String()
 	if !s.Until.IsZero() {
 		line += " until " + textfile.FormatTime(s.Until)
@@ -56,7 +56,7 @@ func (s Statement) String() string {
 }
 
 // Check returns an error if the rule can't be a line of a file.
-func (s Statement) Check() error {
+func (s Rule) Check() error {
 	if s.Action != Ban && s.Action != Allow {
 		return errors.New("expected ban or allow")
 	}
@@ -75,7 +75,7 @@ func (s Statement) Check() error {
 // mostEscaped is the highest factor by which quoting lengthens a text.
 const mostEscaped = 4
 
-func (s Statement) checkLength() error {
+func (s Rule) checkLength() error {
 	if mostEscaped*len(s.Target.Text)+len(s.Reason) < maxLine-256 {
 		return nil // the rest of the line always fits
 	}

@@ -57,29 +57,29 @@ func ruled(t *testing.T) (*enforce.Config, *observer.ObservedLogs) {
 	return c, logs
 }
 
-func TestStatementsAreInForceAtOnce(t *testing.T) {
+func TestRulesAreInForceAtOnce(t *testing.T) {
 	a, logs := ruled(t)
 	addr := netip.MustParseAddr("203.0.113.9")
-	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(addr), Reason: "scraper"}
-	wantFound := func(want *rules.Statement) {
+	ban := rules.Rule{Action: rules.Ban, Target: rules.AddressOf(addr), Reason: "scraper"}
+	wantFound := func(want *rules.Rule) {
 		t.Helper()
 		got := a.Rules.Value().FindAddress(addr, true, time.Now())
 		if (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("in force is %v, want %v", got, want)
 		}
 	}
-	if err := (local.Config{Config: a}).AddStatements("admin", ban); err != nil {
+	if err := (local.Config{Config: a}).AddRules("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	wantFound(&ban)
-	if listed, err := (local.Config{Config: a}).ListStatements(); err != nil || len(listed) != 1 || listed[0] != ban {
+	if listed, err := (local.Config{Config: a}).ListRules(); err != nil || len(listed) != 1 || listed[0] != ban {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
 	if is := (local.Config{Config: a}).DescribeRules(); is.Path != a.Rules.Path() || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
 		t.Errorf("the file is %+v", is)
 	}
 	for _, want := range []int{1, 0} {
-		if removed, err := (local.Config{Config: a}).RemoveStatements("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
+		if removed, err := (local.Config{Config: a}).RemoveRules("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
 			t.Errorf("removed %v, %v, want %d", removed, err, want)
 		}
 	}
@@ -97,20 +97,20 @@ func TestStatementsAreInForceAtOnce(t *testing.T) {
 	}
 }
 
-func TestStatementsOfABadFile(t *testing.T) {
+func TestRulesOfABadFile(t *testing.T) {
 	a, _ := ruled(t)
-	ban := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.MustParseAddr("203.0.113.9"))}
-	if listed, err := (local.Config{Config: a}).ListStatements(); err != nil || listed != nil {
+	ban := rules.Rule{Action: rules.Ban, Target: rules.AddressOf(netip.MustParseAddr("203.0.113.9"))}
+	if listed, err := (local.Config{Config: a}).ListRules(); err != nil || listed != nil {
 		t.Errorf("without a file: %v, %v", listed, err)
 	}
-	if err := (local.Config{Config: a}).AddStatements("admin", ban); err != nil {
+	if err := (local.Config{Config: a}).AddRules("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(a.Rules.Path(), []byte("bann\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a.Rules.Look()
-	if err := (local.Config{Config: a}).AddStatements("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
+	if err := (local.Config{Config: a}).AddRules("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
 		t.Errorf("error is %v", err)
 	}
 	if is := (local.Config{Config: a}).DescribeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
@@ -163,14 +163,14 @@ func TestRulesAreWatched(t *testing.T) {
 }
 
 // Concurrent changes of the file, by the app or by others, lose nothing.
-func TestStatementsAreAddedAtOnce(t *testing.T) {
+func TestRulesAreAddedAtOnce(t *testing.T) {
 	a, _ := ruled(t)
 	var adds sync.WaitGroup
 	for i := range byte(4) {
 		adds.Go(func() {
 			for j := range byte(5) {
-				s := rules.Statement{Action: rules.Ban, Target: rules.AddressOf(netip.AddrFrom4([4]byte{203, 0, i, j}))}
-				if err := (local.Config{Config: a}).AddStatements("admin", s); err != nil {
+				s := rules.Rule{Action: rules.Ban, Target: rules.AddressOf(netip.AddrFrom4([4]byte{203, 0, i, j}))}
+				if err := (local.Config{Config: a}).AddRules("admin", s); err != nil {
 					t.Error(err)
 				}
 				if a.Rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
@@ -208,7 +208,7 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 }
 
 // An operator who disconnects while the store is being changed isn't told that nothing was changed.
-func TestStatementsWhoseOutcomeIsUnknown(t *testing.T) {
+func TestRulesWhoseOutcomeIsUnknown(t *testing.T) {
 	a := &enforce.Config{Tenant: enforce.Tenant{Settings: instance.Settings{Address: "server:1"}}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
 		if err := (local.Config{Config: a}).Unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {

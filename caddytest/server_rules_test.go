@@ -58,7 +58,7 @@ func (s *server) wantBannedByOperator(ends bool, path string, fields ...string) 
 
 // A ban refuses every request, of whatever zone, before anything is counted. An allowance
 // lets every request pass, and counts nothing.
-func TestStatementsDecideBeforeLimits(t *testing.T) {
+func TestRulesDecideBeforeLimits(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, standing("ban after 1 violations in 1h for 1h", "exempt path /health\ntrap ban 1h path /.env\n"+
 		"zone closed {\nmatch /closed\nper key {http.request.header.X-Pass}\non_empty_key deny\nlimit 9/1h\n}", "3/1h"))
@@ -116,7 +116,7 @@ func TestAllowancesNeedProof(t *testing.T) {
 	s.wantBannedByOperator(false, "/", "X-Forwarded-For: 192.0.2.2, 198.51.100.1")
 }
 
-func TestStatementsAboutAPIKeys(t *testing.T) {
+func TestRulesAboutAPIKeys(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, options(`
 	rate_limit {
@@ -150,7 +150,7 @@ func TestStatementsAboutAPIKeys(t *testing.T) {
 	s.wantBannedByOperator(false, "/", "X-Forwarded-For: 198.51.100.2", keys["acme/web"]) // a part of it
 }
 
-func TestStatementsAboutKeys(t *testing.T) {
+func TestRulesAboutKeys(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, strings.Replace(byTenant(""), "rate_limit {\nzone", "rate_limit {\ntrap ban 1h path /.env\nzone", 1))
 	s.writeRules(`ban key:"a \"b\" # c"`, "allow key:good")
@@ -162,7 +162,7 @@ func TestStatementsAboutKeys(t *testing.T) {
 	s.wantPassed(2, 3, "/", from(1))
 }
 
-func TestStatementsAboutSessions(t *testing.T) {
+func TestRulesAboutSessions(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, strings.Replace(withSessions("", "limit 1/1h"), "zone z {", "log_key\nzone z {", 1))
 	cookie := s.earn(from(1))
@@ -197,7 +197,7 @@ func TestStatementsAboutSessions(t *testing.T) {
 
 // A mistake leaves everything in force, and is named in the log, by the admin endpoint, when a
 // config is validated and when one is loaded.
-func TestMistakeInTheFileOfStatements(t *testing.T) {
+func TestMistakeInTheRulesFile(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, standing("store memory", "", "3/1h"))
 	s.writeRules("ban 192.0.2.1")
@@ -239,7 +239,7 @@ func TestMistakeInTheFileOfStatements(t *testing.T) {
 }
 
 // Who only looks makes no file.
-func TestStatementsNeedNoFile(t *testing.T) {
+func TestRulesNeedNoFile(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, standing("", "", "3/1h"))
 	if out, err := s.run("validate", "--config", s.config); err != nil {
@@ -280,7 +280,7 @@ func TestAllowedSessionsAreRenewed(t *testing.T) {
 }
 
 // What an operator orders is in force with the answer, and is in the file.
-func TestOrdersBecomeStatements(t *testing.T) {
+func TestCommandsBecomeRules(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, standing("", "", "3/1h"))
 	s.get("/", from(9)) // the store is open
@@ -291,7 +291,7 @@ func TestOrdersBecomeStatements(t *testing.T) {
 	s.wantBannedByOperator(false, "/", from(1))
 	s.wantPassed(1, 1, "/", from(2))
 	done, err := orders.Allow(t.Context(), operator.Order{Client: "192.0.2.0/24", For: 3600})
-	if err != nil || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "narrower statements") {
+	if err != nil || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "narrower rules") {
 		t.Errorf("an allowance around a ban: %+v, %v", done, err)
 	}
 	s.wantBannedByOperator(false, "/", from(1))

@@ -17,46 +17,46 @@ import (
 // or else in the rules file. A change takes effect in this process at once, and in other processes
 // that use the store or the file within a second.
 
-// ListStatements returns the rules in the file, in its order, including those that have ended.
-func (cfg Config) ListStatements() ([]rules.Statement, error) {
-	statements, err := rules.List(cfg.Rules.Path())
+// ListRules returns the rules in the file, in its order, including those that have ended.
+func (cfg Config) ListRules() ([]rules.Rule, error) {
+	listed, err := rules.List(cfg.Rules.Path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return statements, err
+	return listed, err
 }
 
-// AddStatements adds rules to the file. They replace rules with the same action and target. who is
+// AddRules adds rules to the file. They replace rules with the same action and target. who is
 // the acting person or program.
-func (cfg Config) AddStatements(who string, added ...rules.Statement) error {
+func (cfg Config) AddRules(who string, added ...rules.Rule) error {
 	if err := rules.Add(cfg.Rules.Path(), time.Now(), added...); err != nil {
 		return instance.WithRemedy(err)
 	}
-	cfg.statementsChanged(who, "added", added)
+	cfg.rulesEdited(who, "added", added)
 	return nil
 }
 
-// RemoveStatements removes the rules with a target and an action, and returns them. An action of 0
+// RemoveRules removes the rules with a target and an action, and returns them. An action of 0
 // matches any. who is the acting person or program.
-func (cfg Config) RemoveStatements(who string, action rules.Action, target rules.Target) ([]rules.Statement, error) {
+func (cfg Config) RemoveRules(who string, action rules.Action, target rules.Target) ([]rules.Rule, error) {
 	removed, err := rules.Remove(cfg.Rules.Path(), action, target)
 	if err != nil {
 		return nil, instance.WithRemedy(err)
 	}
 	if len(removed) > 0 {
-		cfg.statementsChanged(who, "removed", removed)
+		cfg.rulesEdited(who, "removed", removed)
 	}
 	return removed, nil
 }
 
-// statementsChanged applies a change of the file, and logs its author. The log doesn't contain the
+// rulesEdited applies a change of the file, and logs its author. The log doesn't contain the
 // target.
-func (cfg Config) statementsChanged(who, how string, statements []rules.Statement) {
+func (cfg Config) rulesEdited(who, how string, listed []rules.Rule) {
 	cfg.Rules.Reload()
-	cfg.logStatements(who, how, len(statements))
+	cfg.logRules(who, how, len(listed))
 }
 
-func (cfg Config) logStatements(who, how string, n int) {
+func (cfg Config) logRules(who, how string, n int) {
 	cfg.Log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
 }
 
@@ -69,7 +69,7 @@ func (cfg Config) DescribeRules() operator.RulesFile {
 		Allowances: set.InForce(rules.Allow, now),
 		Trouble:    instance.TroubleOf(cfg.Rules.Path(), cfg.Rules.Trouble()),
 	}
-	if h := cfg.Instance.Load(); h != nil && cfg.SharesStatements() {
+	if h := cfg.Instance.Load(); h != nil && cfg.SharesRules() {
 		shared := h.Shared.Set.Load()
 		told.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now)}
 	}

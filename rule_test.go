@@ -34,7 +34,7 @@ func stating(t testing.TB, lines string) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := &enforce.Config{Statements: enforce.Statements{Rules: file, Stated: instance.RulesInForce{File: file}}, Tenant: enforce.Tenant{Log: zap.NewNop()}, Warn: func(string, string) {}}
+	app := &enforce.Config{OperatorRules: enforce.OperatorRules{Rules: file, Stated: instance.RulesInForce{File: file}}, Tenant: enforce.Tenant{Log: zap.NewNop()}, Warn: func(string, string) {}}
 	return &Handler{run: &enforce.Handler{App: app}}
 }
 
@@ -59,7 +59,7 @@ func found(t testing.TB, h *Handler, ip string, chain ...string) string {
 	t.Helper()
 	e := requestTo(h, ip, chain...)
 	defer e.Release()
-	s, err := e.Statement()
+	s, err := e.Rule()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func found(t testing.TB, h *Handler, ip string, chain ...string) string {
 	return s.String()
 }
 
-func TestStatementsOfAddresses(t *testing.T) {
+func TestRulesOfAddresses(t *testing.T) {
 	h := stating(t, `
 ban 192.0.2.0/24
 allow 192.0.2.7
@@ -101,7 +101,7 @@ ban 203.0.113.9
 	}
 }
 
-func TestStatementsEnd(t *testing.T) {
+func TestRulesEnd(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		end := time.Now().Add(time.Hour).Truncate(time.Second)
 		h := stating(t, "allow 192.0.2.1 until "+end.Format(time.RFC3339)+"\nban 192.0.2.0/24 until "+end.Add(time.Hour).Format(time.RFC3339)+"\n")
@@ -124,7 +124,7 @@ func TestStatementsEnd(t *testing.T) {
 }
 
 // Of several bans the one that ends last counts, and one allowance is enough.
-func TestStatementsAboutSeveralTargets(t *testing.T) {
+func TestRulesAboutSeveralTargets(t *testing.T) {
 	keyed := func(key string) *enforce.Zone { return &enforce.Zone{Per: enforce.PerKey, Key: key} }
 	h := stating(t, `
 ban 192.0.2.0/24 until 2999-01-01
@@ -170,7 +170,7 @@ func TestAllowancesOfKeysThatAreAddresses(t *testing.T) {
 }
 
 // An empty key is counted by the address, and belongs to no client.
-func TestStatementsOfEmptyKeys(t *testing.T) {
+func TestRulesOfEmptyKeys(t *testing.T) {
 	h := stating(t, "ban key:-\n")
 	h.run.Zones = []*enforce.Zone{{Per: enforce.PerKey, Key: "-", EmptyForm: "-"}}
 	if got := found(t, h, "192.0.2.1"); got != "" {
@@ -197,7 +197,7 @@ func TestRetryAfterOfBans(t *testing.T) {
 			h := stating(t, lines)
 			h.run.Zones = []*enforce.Zone{{Per: enforce.PerKey, Key: "a"}}
 			e := requestTo(h, "192.0.2.1")
-			ban, err := e.Statement()
+			ban, err := e.Rule()
 			if err != nil || ban == nil {
 				t.Fatalf("%q: %v, %v", lines, ban, err)
 			}
@@ -218,7 +218,7 @@ func TestLookingForStatementsAllocatesNothing(t *testing.T) {
 	defer e.Release()
 	e.Handler = h.run
 	if n := testing.AllocsPerRun(100, func() {
-		if s, err := e.Statement(); s != nil || err != nil {
+		if s, err := e.Rule(); s != nil || err != nil {
 			t.Error(s, err)
 		}
 	}); n > 0 {
@@ -240,7 +240,7 @@ func served(t *testing.T, h *Handler, ip string, change func(*http.Request)) *ht
 }
 
 // A handler without a zone obeys rules, and doesn't open a database for that.
-func TestStatementsWithoutZones(t *testing.T) {
+func TestRulesWithoutZones(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules")
 	if err := os.WriteFile(path, []byte("ban 192.0.2.1\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func TestStatementsWithoutZones(t *testing.T) {
 }
 
 // A request in early data may be a replay, and its address forged.
-func TestStatementsDoNotHoldForEarlyData(t *testing.T) {
+func TestRulesDoNotHoldForEarlyData(t *testing.T) {
 	h := zoneHandler(t, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 1, Window: 3600e9}}, MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": []byte(`["/limited"]`)}}})
 	other := stating(t, "allow 192.0.2.1\nban 192.0.2.2\n")
 	h.run.App.Stated.File = other.run.App.Rules
