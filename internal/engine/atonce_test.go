@@ -152,13 +152,13 @@ func BenchmarkNewKeysAtOnce(b *testing.B) {
 	}
 	defer e.Close(context.Background())
 	<-e.Ready()
-	of := &Limit{ID: 1, Limit: limit}
+	l := &Limit{ID: 1, Limit: limit}
 	b.ReportAllocs()
 	b.ResetTimer()
 	key := make([]byte, 8)
 	for i := range b.N {
 		key[0], key[1], key[2], key[3] = byte(i), byte(i>>8), byte(i>>16), byte(i>>24)
-		if d := e.Decide(context.Background(), nil, []Debit{{Limit: of, Key: key, Cost: 1}}); !d.Allowed {
+		if d := e.Decide(context.Background(), nil, []Debit{{Limit: l, Key: key, Cost: 1}}); !d.Allowed {
 			b.Fatalf("%+v", d)
 		}
 	}

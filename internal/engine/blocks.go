@@ -42,15 +42,15 @@ func (b *block) mapped(f func(*block) *block) *block {
 	if b == nil {
 		return nil
 	}
-	is := f(b)
+	result := f(b)
 	older := b.older.mapped(f)
 	switch {
-	case is == nil:
+	case result == nil:
 		return older
-	case is == b && older == b.older:
+	case result == b && older == b.older:
 		return b
 	}
-	again := *is
+	again := *result
 	again.older = older
 	return &again
 }

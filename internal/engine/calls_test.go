@@ -78,7 +78,7 @@ func TestClaimsOfManyMachines(t *testing.T) {
 	many := arrivals{133, 1, inTurn} // 80 % of 10,000 a minute
 	bursts, busy := many, many
 	bursts.burst, busy.to = 40, mostlyToOne
-	for _, of := range []struct {
+	for _, tt := range []struct {
 		name     string
 		machines int
 		amount   int64
@@ -94,16 +94,16 @@ func TestClaimsOfManyMachines(t *testing.T) {
 		{"a thousand", 4, 1000, evenly(13.3), [3]float64{0.055, 0.08, 0.2}},
 	} {
 		for i, algorithm := range algorithms {
-			t.Run(fmt.Sprint(of.name, " ", algorithm), func(t *testing.T) {
+			t.Run(fmt.Sprint(tt.name, " ", algorithm), func(t *testing.T) {
 				bubble.Test(t, func(t *testing.T) {
 					f := newFleet(t, time.Millisecond)
-					limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: of.amount, Window: time.Minute})
-					all := f.startAll(of.machines)
-					f.meet(all, limit, of.arrivals, 10*time.Second)
-					c := f.meet(all, limit, of.arrivals, 2*time.Minute)
+					limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: tt.amount, Window: time.Minute})
+					all := f.startAll(tt.machines)
+					f.meet(all, limit, tt.arrivals, 10*time.Second)
+					c := f.meet(all, limit, tt.arrivals, 2*time.Minute)
 					t.Logf("%.3f claims per request, %d waited of %d", c.perAdmitted(), c.waited, c.admitted)
-					if c.refused > 0 || c.perAdmitted() > of.most[i] {
-						t.Errorf("%.3f claims per request, want at most %.3f, and %d were refused", c.perAdmitted(), of.most[i], c.refused)
+					if c.refused > 0 || c.perAdmitted() > tt.most[i] {
+						t.Errorf("%.3f claims per request, want at most %.3f, and %d were refused", c.perAdmitted(), tt.most[i], c.refused)
 					}
 				})
 			})

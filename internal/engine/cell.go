@@ -104,36 +104,36 @@ type knowledge struct {
 }
 
 // newBody makes a body for a key, of which it keeps a copy.
-func newBody(of kind, id storage.LimitID, key []byte, hash uint32) *body {
+func newBody(k kind, id storage.LimitID, key []byte, hash uint32) *body {
 	var b *body
-	if of == ofClient {
+	if k == ofClient {
 		client := &clientBody{text: append([]byte(nil), key...)}
 		b = &client.body
 	} else {
-		words := make([]uint64, bodySize(of, len(key))/8) // without pointers, like a body
+		words := make([]uint64, bodySize(k, len(key))/8) // without pointers, like a body
 		b = (*body)(unsafe.Pointer(unsafe.SliceData(words)))
 	}
-	b.set(of, id, key, hash)
+	b.set(k, id, key, hash)
 	return b
 }
 
 // set sets what never changes of a new body.
-func (b *body) set(of kind, id storage.LimitID, key []byte, hash uint32) {
-	b.id, b.hash, b.kind, b.size = id, hash, of, uint32(len(key))
-	if of != ofClient {
+func (b *body) set(k kind, id storage.LimitID, key []byte, hash uint32) {
+	b.id, b.hash, b.kind, b.size = id, hash, k, uint32(len(key))
+	if k != ofClient {
 		copy(b.text(), key)
 	}
 }
 
 // bodySize returns the size of a body with the text of a key, unless the cell is one of a client. It
 // is a multiple of 8.
-func bodySize(of kind, text int) uintptr {
-	return (max(textAt(of)+uintptr(text), unsafe.Sizeof(slotBody{})) + 7) &^ 7
+func bodySize(k kind, text int) uintptr {
+	return (max(textAt(k)+uintptr(text), unsafe.Sizeof(slotBody{})) + 7) &^ 7
 }
 
 // textAt returns where the text of a key is, in bytes from the beginning of its body.
-func textAt(of kind) uintptr {
-	if of == ofBucket {
+func textAt(k kind) uintptr {
+	if k == ofBucket {
 		return unsafe.Sizeof(bucketBody{})
 	}
 	return unsafe.Offsetof(slotBody{}.first)
@@ -221,7 +221,7 @@ func (c cell) limit() *Limit {
 
 // setLimitLocked sets the limit.
 func (c cell) setLimitLocked(limit *Limit) {
-	if is := c.limit(); c.dead || is != nil && *is == *limit {
+	if current := c.limit(); c.dead || current != nil && *current == *limit {
 		return
 	}
 	was := c.limitIs

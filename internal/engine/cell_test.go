@@ -17,16 +17,16 @@ import (
 // The garbage collector doesn't read bodies, and a body with an IPv4 address fills 112 bytes.
 func TestBodiesHaveNoPointers(t *testing.T) {
 	var check func(reflect.Type)
-	check = func(is reflect.Type) {
-		switch is.Kind() {
+	check = func(typ reflect.Type) {
+		switch typ.Kind() {
 		case reflect.Struct:
-			for i := range is.NumField() {
-				check(is.Field(i).Type)
+			for i := range typ.NumField() {
+				check(typ.Field(i).Type)
 			}
 		case reflect.Array:
-			check(is.Elem())
+			check(typ.Elem())
 		case reflect.Pointer, reflect.UnsafePointer, reflect.Interface, reflect.Map, reflect.Slice, reflect.String, reflect.Chan, reflect.Func:
-			t.Errorf("a body holds a %v", is)
+			t.Errorf("a body holds a %v", typ)
 		}
 	}
 	check(reflect.TypeFor[slotBody]())
@@ -42,13 +42,13 @@ func TestTextsOfAllLengths(t *testing.T) {
 	keyOf := func(n int) []byte { return bytes.Repeat([]byte{byte(n)}, n) }
 	const longest = 300
 	for n := range longest {
-		for of := ofSlots; of <= ofClient; of++ {
+		for k := ofSlots; k <= ofClient; k++ {
 			key := keyOf(n)
-			c := table.add(of, clientsID, append(key, byte(of)))
+			c := table.add(k, clientsID, append(key, byte(k)))
 			for i := range key {
 				key[i]++ // the cell has a copy
 			}
-			if of != ofClient {
+			if k != ofClient {
 				c.setLeaseLocked(limiter.Lease{Units: 1, At: 2, Used: 3, Spent: 4, Part: 5, HeldPart: 6, SpentPart: 7})
 			} else {
 				c.client().period.Store(math.MaxUint32)
@@ -57,21 +57,21 @@ func TestTextsOfAllLengths(t *testing.T) {
 	}
 	runtime.GC()
 	for n := range longest {
-		for of := ofSlots; of <= ofClient; of++ {
-			key := append(keyOf(n), byte(of))
+		for k := ofSlots; k <= ofClient; k++ {
+			key := append(keyOf(n), byte(k))
 			c := table.find(clientsID, key)
-			if !c.exists() || c.kind != of || c.key() != string(key) {
-				t.Fatalf("a key of %d bytes and kind %d is not found, or as %+v", n, of, c.body)
+			if !c.exists() || c.kind != k || c.key() != string(key) {
+				t.Fatalf("a key of %d bytes and kind %d is not found, or as %+v", n, k, c.body)
 			}
 			want := limiter.Lease{Units: 1, At: 2, Used: 3, Spent: 4}
-			if of == ofBucket {
+			if k == ofBucket {
 				want.Part, want.HeldPart, want.SpentPart = 5, 6, 7
 			}
-			if got := c.leaseLocked(); of != ofClient && got != want {
-				t.Errorf("kind %d holds %+v, want %+v", of, got, want)
+			if got := c.leaseLocked(); k != ofClient && got != want {
+				t.Errorf("kind %d holds %+v, want %+v", k, got, want)
 			}
-			if (c.client() != nil) != (of == ofClient) || of == ofClient && c.client().period.Load() != math.MaxUint32 {
-				t.Errorf("kind %d has the client %+v", of, c.client())
+			if (c.client() != nil) != (k == ofClient) || k == ofClient && c.client().period.Load() != math.MaxUint32 {
+				t.Errorf("kind %d has the client %+v", k, c.client())
 			}
 		}
 	}
@@ -91,16 +91,16 @@ func TestMoreLimitsThanNumbers(t *testing.T) {
 	first := next()
 	for limit := first; amount < otherLimit+10; limit = next() {
 		c.setLimitLocked(limit)
-		if is := c.limit(); is == nil || *is != *limit {
-			t.Fatalf("limit %d is kept as %+v", amount, is)
+		if got := c.limit(); got == nil || *got != *limit {
+			t.Fatalf("limit %d is kept as %+v", amount, got)
 		}
 	}
 	if c.rare() == nil || other.limit() != nil {
 		t.Fatal("no number was missing, or another cell has a limit")
 	}
 	c.setLimitLocked(first)
-	if is := c.limit(); *is != *first || c.rare() != nil {
-		t.Errorf("the first limit is kept as %+v, rare fields %+v", is, c.rare())
+	if got := c.limit(); *got != *first || c.rare() != nil {
+		t.Errorf("the first limit is kept as %+v, rare fields %+v", got, c.rare())
 	}
 }
 

@@ -68,14 +68,14 @@ func (s *shard) chunkSize() uintptr {
 }
 
 // newBodyLocked is newBody for a cell of the shard. It also returns the address.
-func (s *shard) newBodyLocked(of kind, id storage.LimitID, key []byte, hash uint32) (*body, address) {
-	size := bodySize(of, len(key))
-	if of == ofClient || size > maxInChunk || size*leastBodies > s.chunkSize() {
-		b := newBody(of, id, key, hash)
+func (s *shard) newBodyLocked(k kind, id storage.LimitID, key []byte, hash uint32) (*body, address) {
+	size := bodySize(k, len(key))
+	if k == ofClient || size > maxInChunk || size*leastBodies > s.chunkSize() {
+		b := newBody(k, id, key, hash)
 		return b, address(s.chunks.objects.add(b)) << 32
 	}
 	b, at := s.chunks.take(size, s.chunkSize())
-	b.set(of, id, key, hash)
+	b.set(k, id, key, hash)
 	return b, at
 }
 
@@ -111,11 +111,11 @@ func (cs *chunks) free(a address) {
 		cs.objects.remove(a.number()) // it is alone
 		return
 	}
-	of, size := cs.all[i], bodySize(b.kind, int(b.size))
-	of.live -= size
+	c, size := cs.all[i], bodySize(b.kind, int(b.size))
+	c.live -= size
 	cs.live -= size
-	if of.live == 0 && of != cs.open {
-		cs.drop(of)
+	if c.live == 0 && c != cs.open {
+		cs.drop(c)
 	}
 }
 

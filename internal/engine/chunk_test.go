@@ -63,7 +63,7 @@ type chunkModel struct {
 // chunkKey is a key with its last known body, and the state it should have.
 type chunkKey struct {
 	cell
-	of           kind
+	addedAs      kind
 	lease        limiter.Lease
 	known        knowledge
 	limit        *Limit
@@ -110,7 +110,7 @@ func (m *chunkModel) newKey() []byte {
 func (m *chunkModel) add() {
 	key := m.newKey()
 	c := m.table.add(kind(m.rng.IntN(int(ofClient)+1)), modelID, key)
-	m.keys[string(key)] = &chunkKey{cell: c, of: c.kind, wasClient: c.client()}
+	m.keys[string(key)] = &chunkKey{cell: c, addedAs: c.kind, wasClient: c.client()}
 	m.names = append(m.names, string(key))
 	m.checkBound()
 }
@@ -134,7 +134,7 @@ func (m *chunkModel) change() {
 func (m *chunkModel) changeLocked(k *chunkKey, c cell) {
 	switch m.rng.IntN(8) {
 	case 0:
-		if k.lease = (limiter.Lease{Units: m.rng.Int64(), At: 1, Used: m.rng.Int64(), Spent: 3}); k.of == ofBucket {
+		if k.lease = (limiter.Lease{Units: m.rng.Int64(), At: 1, Used: m.rng.Int64(), Spent: 3}); k.addedAs == ofBucket {
 			k.lease.Part, k.lease.HeldPart, k.lease.SpentPart = m.rng.Int64(), m.rng.Int64(), m.rng.Int64()
 		}
 		c.setLeaseLocked(k.lease)
@@ -220,7 +220,7 @@ func (m *chunkModel) check(k *chunkKey) {
 		c.mu.Unlock()
 	}
 	r := c.rare()
-	same := !c.dead && c.kind == k.of && c.leaseLocked() == k.lease && c.known == k.known && c.headroom == k.headroom &&
+	same := !c.dead && c.kind == k.addedAs && c.leaseLocked() == k.lease && c.known == k.known && c.headroom == k.headroom &&
 		c.refused.counted.Load() == k.refused && c.client() == k.wasClient &&
 		c.blocks() == k.blocks && r.admitted() == k.local && r.openEntry() == k.open && r.claims() == k.claims
 	if slots := c.slotsLocked(); slots != nil {
@@ -265,19 +265,19 @@ func (m *chunkModel) checkAll() {
 }
 
 // chunksByBodies returns the size of all bodies in chunks, and that in each.
-func (m *chunkModel) chunksByBodies() (live, size uintptr, of map[*chunk]uintptr) {
-	of = make(map[*chunk]uintptr)
+func (m *chunkModel) chunksByBodies() (live, size uintptr, sizes map[*chunk]uintptr) {
+	sizes = make(map[*chunk]uintptr)
 	for _, c := range m.shard.chunks.all {
 		for at := uintptr(0); at < c.used; {
 			b := c.at(at)
 			size := bodySize(b.kind, int(b.size))
 			if at += size; !b.dead {
-				of[c] += size
+				sizes[c] += size
 				live += size
 			}
 		}
 	}
-	return live, 0, of
+	return live, 0, sizes
 }
 
 // A flood of new keys that leaves one key of each chunk in use doesn't make the chunks use up

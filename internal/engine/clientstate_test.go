@@ -26,11 +26,11 @@ func newScaling(t *testing.T, amount int64, window time.Duration, points int) *S
 // from decides a request of a client.
 func (f *fixture) from(client string, scaling ...*Scaling) Decision {
 	var debits []Debit
-	of := &Client{Key: []byte(client)}
+	c := &Client{Key: []byte(client)}
 	for _, scaling := range scaling {
-		debits = append(debits, Debit{Limit: scaling.Levels[0], Key: of.Key, Cost: 1, Client: of, Scaling: scaling})
+		debits = append(debits, Debit{Limit: scaling.Levels[0], Key: c.Key, Cost: 1, Client: c, Scaling: scaling})
 	}
-	return f.Decide(context.Background(), of, debits)
+	return f.Decide(context.Background(), c, debits)
 }
 
 // passing returns how many of n requests of a client are allowed.
@@ -226,9 +226,9 @@ func TestSharedLimitIsSmallerWhileItsClientIsBanned(t *testing.T) {
 	n := 0
 	visit := func() bool { // of a new client every time
 		n++
-		of, all := &Client{Key: []byte{byte(n >> 8), byte(n)}}, &Client{Key: []byte("all")}
-		return f.Decide(context.Background(), of, []Debit{
-			{Limit: own.Levels[0], Key: of.Key, Cost: 1, Client: of, Scaling: own},
+		c, all := &Client{Key: []byte{byte(n >> 8), byte(n)}}, &Client{Key: []byte("all")}
+		return f.Decide(context.Background(), c, []Debit{
+			{Limit: own.Levels[0], Key: c.Key, Cost: 1, Client: c, Scaling: own},
 			{Limit: shared.Levels[0], Key: all.Key, Cost: 1, Client: all, Scaling: shared},
 		}).Allowed
 	}
@@ -294,11 +294,11 @@ func TestLeasesAreGivenBackByTheLimitOfTheLevel(t *testing.T) {
 	}
 	f := newFixture(t)
 	f.disk.spoil("a", f.clock.now())
-	of := &Client{Key: []byte("a")}
-	if d := f.Decide(t.Context(), of, []Debit{{Limit: whole, Key: of.Key, Cost: 50, Client: of, Scaling: scaling}}); !d.Allowed {
+	client := &Client{Key: []byte("a")}
+	if d := f.Decide(t.Context(), client, []Debit{{Limit: whole, Key: client.Key, Cost: 50, Client: client, Scaling: scaling}}); !d.Allowed {
 		t.Fatalf("%+v", d)
 	}
-	if !f.table.find(whole.ID, of.Key).leaseLocked().Holds() {
+	if !f.table.find(whole.ID, client.Key).leaseLocked().Holds() {
 		t.Fatal("there is nothing to give back")
 	}
 	f.fake.advance(3 * time.Minute) // 5 of 100 per hour

@@ -9,7 +9,7 @@ import (
 // finish answers all waiting requests, gives every lease back, and closes the store.
 func (cm *committer) finish() {
 	<-cm.swept
-	<-cm.newsroom.done
+	<-cm.poller.done
 	cm.starting.Stop()
 	cm.degraded.Store(true) // no new claims
 	cm.answerAll()

@@ -41,7 +41,7 @@ type committer struct {
 	losses losses
 	asking atomic.Bool // the next turn asks for the store's time
 
-	newsroom newsroom // asks the store for changes by other processes
+	poller poller // asks the store for changes by other processes
 
 	ready    chan struct{} // closed when the store was opened or failed to open
 	started  chan struct{} // closed when there was enough time to open it
@@ -71,8 +71,8 @@ func (cm *committer) init(opts *Options, clock *clock, table *table, stop, swept
 	cm.writer = writer{opts: opts, clock: clock, conn: &cm.conn, table: table, offenses: &cm.offenses, leases: &cm.leases}
 	cm.eraser = eraser{clock: clock, conn: &cm.conn, table: table, queue: &cm.queue, offenses: &cm.offenses, writer: &cm.writer, degrade: cm.degrade}
 	cm.changes = -1
-	cm.newsroom = newNewsroom(cm, stop)
-	cm.newsroom.notes = newNotes(opts.Notes)
+	cm.poller = newPoller(cm, stop)
+	cm.poller.notes = newNotes(opts.Notes)
 	cm.queue = queue{woken: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 	cm.ready, cm.started, cm.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	cm.stop, cm.swept = stop, swept
@@ -95,7 +95,7 @@ func (cm *committer) loop() {
 		select {
 		case <-cm.looking.C:
 			cm.look()
-		case a := <-cm.newsroom.heard:
+		case a := <-cm.poller.heard:
 			cm.hear(a)
 		case <-cm.queue.woken:
 			if cm.conn.roundTrip() > 0 {
@@ -127,12 +127,12 @@ func (cm *committer) drain() {
 	}
 }
 
-// turn executes one order, or commits some offenses and the open batch. It reports whether there
+// turn executes one task, or commits some offenses and the open batch. It reports whether there
 // may be more to do. Claims wait for some offenses at most, and for none on a store with round
 // trips.
 func (cm *committer) turn() bool {
-	if o := cm.queue.takeOrder(); o != nil {
-		o.answer(o.do())
+	if t := cm.queue.takeTask(); t != nil {
+		t.answer(t.do())
 		return true
 	}
 	b := cm.takeFirst()

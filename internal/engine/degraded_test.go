@@ -280,8 +280,8 @@ func TestRecoveryTakesAWrite(t *testing.T) {
 			t.Error("5 of 10 passed without the store")
 		}
 		time.Sleep(10 * time.Minute)
-		if told := events.recovered.Load(); told != 0 || !f.committer.degraded.Load() {
-			t.Errorf("told %d times that a store that can't be written to is in use again", told)
+		if recovered := events.recovered.Load(); recovered != 0 || !f.committer.degraded.Load() {
+			t.Errorf("told %d times that a store that can't be written to is in use again", recovered)
 		}
 		readOnly.Store(false)
 		time.Sleep(time.Minute)
@@ -609,31 +609,31 @@ func TestEveryOutageCounts(t *testing.T) {
 			e.broken.Store(false)
 			eventuallyInBubble(t, func() bool { return !e.committer.degraded.Load() })
 		}
-		if outages, told := e.events.outages.Load(), e.events.degraded.Load(); outages != 5 || told != 1 {
-			t.Errorf("%d outages count, of which %d were told, want 5 and 1", outages, told)
+		if outages, reported := e.events.outages.Load(), e.events.degraded.Load(); outages != 5 || reported != 1 {
+			t.Errorf("%d outages count, of which %d were reported, want 5 and 1", outages, reported)
 		}
 	})
 }
 
 // An outage begins with a call that took too long. Its cause is reported as soon as it is known,
 // and once: later causes come with the next reminder.
-func TestCauseOfAnOutageIsToldAtOnce(t *testing.T) {
+func TestCauseOfAnOutageIsReportedAtOnce(t *testing.T) {
 	var o outage
 	tooLong, full, gone := errors.New("took too long"), errors.New("no space left"), errors.New("connection refused")
 	if _, _, tell := o.begin(tooLong, lastProbe); !tell {
-		t.Fatal("the outage isn't told")
+		t.Fatal("the outage isn't reported")
 	}
 	for i, step := range []struct {
-		cause error
-		told  bool
+		cause    error
+		reported bool
 	}{{tooLong, false}, {full, true}, {full, false}, {gone, false}, {tooLong, false}} {
-		if _, since := o.goOn(step.cause, lastProbe); (since > 0) != step.told {
-			t.Errorf("step %d: told after %v", i, since)
+		if _, since := o.goOn(step.cause, lastProbe); (since > 0) != step.reported {
+			t.Errorf("step %d: reported after %v", i, since)
 		}
 	}
 	o.end()
 	o.begin(tooLong, lastProbe) // soon after the last one, and not reported
 	if _, since := o.goOn(full, lastProbe); since != 0 {
-		t.Errorf("the cause of an outage that isn't told is told after %v", since)
+		t.Errorf("the cause of an outage that isn't reported is reported after %v", since)
 	}
 }

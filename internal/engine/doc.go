@@ -79,7 +79,7 @@
 // # Goroutines
 //
 // New starts three: the committer (committer.go), which owns the store, the janitor (janitor.go),
-// which sweeps it, and the poller (news.go), which asks it for news and writes notes. Close stops
+// which sweeps it, and the poller (poller.go), which asks it for news and writes notes. Close stops
 // them and waits for them, and for the goroutines of shadow decisions that wait for the store
 // (shadow.go), at most maxShadows. Timers of the committer run on their own goroutines: they report
 // an outage, and end the time that decisions wait for the store to be opened.
@@ -95,8 +95,8 @@
 //   - queue.go, batch.go, committer.go, writer.go, claim.go, deliver.go, offenses.go: from
 //     a cell to the store and back
 //   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time
-//   - network.go, renew.go, lent.go, news.go, notes.go: a store on a network
-//   - keys.go, reset.go, forecast.go, order.go: lists and operations for operators
+//   - network.go, renew.go, lent.go, poller.go, notes.go: a store on a network
+//   - keys.go, reset.go, forecast.go, task.go: lists and operations for operators
 //   - outage.go, recovery.go, replay.go: when the store fails
 //   - closing.go, waiting.go, janitor.go: ends, and cleaning up
 //
@@ -107,12 +107,12 @@
 //  1. shard.mu: the cells of a shard.
 //  2. cell.mu: the state of a key. Several are taken in the order of limit and
 //     key.
-//  3. queue.mu: the open batch, and orders.
+//  3. queue.mu: the open batch, and tasks.
 //  4. clientState.mu: the state of a client.
 //  5. offenses.mu: the offenses that wait to be recorded in the store.
 //  6. outage.mu: the times of an outage.
 //  7. waiting.mu: the number of waiting decisions.
-//  8. newsroom.mu: the clients whose records are to be read again.
+//  8. poller.mu: the clients whose records are to be read again.
 //  9. keeping.mu: the time of a store that keeps no time.
 //  10. numbered.mu and limits.mu: objects with bodies, fields of few cells, and limits, by number.
 //

@@ -69,14 +69,14 @@ func (d *Debit) exceedsElsewhere(now int64) (left int64, exceeds bool) {
 
 // retry returns how long a refused debit has to wait: the store's retry time of the lowered limit,
 // or less if units used elsewhere become free sooner.
-func (d *Debit) retry(told time.Duration, now int64) time.Duration {
+func (d *Debit) retry(wait time.Duration, now int64) time.Duration {
 	if d.Elsewhere == nil {
-		return told
+		return wait
 	}
-	if sooner := d.Elsewhere.Retry(d.Whole().Capacity(), d.Cost, now); sooner > 0 && (told == limiter.Never || sooner < told) {
+	if sooner := d.Elsewhere.Retry(d.Whole().Capacity(), d.Cost, now); sooner > 0 && (wait == limiter.Never || sooner < wait) {
 		return sooner
 	}
-	return told
+	return wait
 }
 
 // Charge charges units of a key that were used elsewhere, regardless of its limit. It doesn't wait.

@@ -41,7 +41,7 @@ func New(opts Options) (*Engine, error) {
 	e.table = newTable(opts.MaxKeys, e.committer.leases.giveBackLocked)
 	e.committer.init(&e.opts, e.clock, e.table, e.stop, e.janitor.done)
 	go e.committer.loop()
-	go e.committer.newsroom.loop()
+	go e.committer.poller.loop()
 	go e.janitor.loop()
 	return e, nil
 }
@@ -61,7 +61,7 @@ func (e *Engine) Change(ctx context.Context, to Options, reopen bool) error {
 	if !reopen {
 		return nil
 	}
-	if err = e.committer.queue.order(ctx, e.committer.change); errors.Is(err, ErrUnavailable) {
+	if err = e.committer.queue.run(ctx, e.committer.change); errors.Is(err, ErrUnavailable) {
 		e.committer.probe.Reset(0) // the outage may end
 		return nil
 	}
@@ -90,6 +90,6 @@ func (e *Engine) Close(ctx context.Context) error {
 func (e *Engine) Now() int64 { return e.clock.now() }
 
 // Lasting returns the engine's time without the corrections that became necessary because a wall
-// clock was wrong. Anything that must last uses it. told reports whether a store has provided the
+// clock was wrong. Anything that must last uses it. known reports whether a store has provided the
 // time yet, rather than the wall clock alone.
-func (e *Engine) Lasting() (now int64, told bool) { return e.clock.lasting() }
+func (e *Engine) Lasting() (now int64, known bool) { return e.clock.lasting() }

@@ -260,10 +260,10 @@ func (t fleetTerm) Records(ctx context.Context, clients []storage.Client, now in
 }
 
 func (t fleetTerm) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
-	told := make([]reputation.Record, len(records))
+	result := make([]reputation.Record, len(records))
 	return t.call(ctx, t.store.write, func(raw storage.Timekeeper, term *storage.Term) error {
-		return raw.Within(term).Punish(context.Background(), offenses, told)
-	}, func() { copy(records, told) })
+		return raw.Within(term).Punish(context.Background(), offenses, result)
+	}, func() { copy(records, result) })
 }
 
 func (t fleetTerm) Sweep(ctx context.Context, now int64) (swept storage.Swept, err error) {
@@ -302,16 +302,16 @@ func (s *fleetStore) PutNotes(ctx context.Context, notes []storage.Note, replay 
 }
 
 func (s *fleetStore) News(ctx context.Context, seen storage.Seen) (news storage.News, err error) {
-	var told storage.News
+	var answer storage.News
 	err = s.do(ctx, func(raw storage.Timekeeper) (err error) {
-		told, err = raw.(storage.Watcher).News(context.Background(), seen)
-		told.Processes = len(s.fleet.stays)
+		answer, err = raw.(storage.Watcher).News(context.Background(), seen)
+		answer.Processes = len(s.fleet.stays)
 		return err
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		news = told
+		news = answer
 	}
 	return news, err
 }
@@ -328,14 +328,14 @@ func (s *fleetStore) Time(from storage.Clock, least int64) (now storage.Time, er
 }
 
 func (s *fleetStore) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
-	var is storage.Presence
+	var presence storage.Presence
 	err = s.do(ctx, func(storage.Timekeeper) error {
 		s.fleet.stays[id] = until
 		maps.DeleteFunc(s.fleet.stays, func(_, until int64) bool { return until <= now })
-		is.Processes = len(s.fleet.stays)
+		presence.Processes = len(s.fleet.stays)
 		for other := range s.fleet.stays {
 			if other < id {
-				is.Process++
+				presence.Process++
 			}
 		}
 		return nil
@@ -343,7 +343,7 @@ func (s *fleetStore) Join(ctx context.Context, id, now, until int64) (p storage.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		p = is
+		p = presence
 	}
 	return p, err
 }

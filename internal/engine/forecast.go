@@ -80,7 +80,7 @@ type rehearsal struct {
 // memory while no call of the store is under way and nothing waits to be written, so that no unit
 // counts twice. The error is that of ctx.
 func beginRehearsal(ctx context.Context, e *Engine, keys []cellKey) (r *rehearsal, err error) {
-	err = e.committer.queue.order(ctx, func() error {
+	err = e.committer.queue.run(ctx, func() error {
 		e.committer.tell()
 		r = newRehearsal(e, keys)
 		return nil
@@ -123,7 +123,7 @@ func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	m.conn.resets.Store(e.committer.conn.resets.Load())
 	m.conn.onReset = func() error { return storage.ErrTerm } // the next forecast takes the reset into account
 	if prober, ok := ability[storage.Prober](&e.committer.conn); ok && !e.committer.degraded.Load() {
-		m.conn.store.Store(&opened{Store: &probed{Prober: prober, told: make(map[storage.Key][]reputation.Offense)}})
+		m.conn.store.Store(&opened{Store: &probed{Prober: prober, offenses: make(map[storage.Key][]reputation.Offense)}})
 	} else {
 		m.degraded.Store(true)
 		m.queue.setClosed(true)
@@ -195,7 +195,7 @@ func (st *clientState) copyTo(to *clientState) {
 // probed is a store that changes nothing. It remembers the offenses that it is given.
 type probed struct {
 	storage.Prober
-	told map[storage.Key][]reputation.Offense
+	offenses map[storage.Key][]reputation.Offense
 }
 
 // Within implements storage.Timekeeper.
@@ -221,7 +221,7 @@ func (p probedWithin) Records(ctx context.Context, clients []storage.Client, now
 		return err
 	}
 	for i, c := range clients {
-		for _, o := range p.probed.told[c.Key] {
+		for _, o := range p.probed.offenses[c.Key] {
 			records[i].Commit(o)
 		}
 	}
@@ -235,7 +235,7 @@ func (p probedWithin) Punish(ctx context.Context, offenses []storage.Offense, re
 			return err
 		}
 		records[i].Commit(o.Offense)
-		p.probed.told[o.Key] = append(p.probed.told[o.Key], o.Offense)
+		p.probed.offenses[o.Key] = append(p.probed.offenses[o.Key], o.Offense)
 	}
 	return nil
 }

@@ -61,8 +61,8 @@ func TestCommitsOfTwoSecondsDelayByTheTimeoutOnly(t *testing.T) {
 			t.Errorf("a request took %v while commits took 2s", took)
 		}
 		// The outage ends and begins anew with each probe that a slow store answers.
-		if began, told := h.events.degraded.Load(), h.events.degraded.Load()+h.events.reminded.Load(); began == 0 || told > 2 {
-			t.Errorf("told %d times in a minute and a half that limits are degraded, want once a minute", told)
+		if began, reports := h.events.degraded.Load(), h.events.degraded.Load()+h.events.reminded.Load(); began == 0 || reports > 2 {
+			t.Errorf("told %d times in a minute and a half that limits are degraded, want once a minute", reports)
 		}
 		h.takes.Store(int64(time.Millisecond))
 		time.Sleep(time.Minute)
@@ -87,8 +87,8 @@ func TestHangIsToldOfOnceAMinute(t *testing.T) {
 			t.Errorf("in five minutes told %d times that it began and %d times that it goes on, want 1 and 5", began, on)
 		}
 		time.Sleep(6 * time.Minute)
-		if told := h.events.recovered.Load(); told != 1 || h.committer.degraded.Load() {
-			t.Errorf("told %d times that it is over, want once; degraded: %v", told, h.committer.degraded.Load())
+		if recovered := h.events.recovered.Load(); recovered != 1 || h.committer.degraded.Load() {
+			t.Errorf("told %d times that it is over, want once; degraded: %v", recovered, h.committer.degraded.Load())
 		}
 		h.Close(t.Context())
 	})
@@ -123,8 +123,8 @@ func TestCloseWhileTheStoreHangs(t *testing.T) {
 		if took := time.Since(start); took > 11*time.Minute {
 			t.Errorf("closed after %v", took)
 		}
-		if told := h.events.reminded.Load(); told != 0 {
-			t.Errorf("told %d times that the store of a closed engine can't be used", told)
+		if reminders := h.events.reminded.Load(); reminders != 0 {
+			t.Errorf("told %d times that the store of a closed engine can't be used", reminders)
 		}
 		if used := h.disk.used(limit, "a", h.clock.now()); used != passed {
 			t.Errorf("%d charged in the end, want the %d admitted", used, passed)

@@ -137,7 +137,7 @@ func (e *Engine) KeyNamed(limit *Limit, name storage.Key) (key string, ok bool) 
 		if ok || !names.mayHave(c) {
 			return
 		}
-		if is, _ := names.have(c, e.opts.Name); is {
+		if found, _ := names.have(c, e.opts.Name); found {
 			key, ok = c.key(), true
 		}
 	})

@@ -15,40 +15,40 @@ type leaseParts struct {
 
 // leaseLocked returns the lease of a cell.
 func (b *body) leaseLocked() limiter.Lease {
-	is := limiter.Lease{Units: b.lease.units, At: b.lease.at, Used: b.lease.used, Spent: b.lease.spent}
+	ls := limiter.Lease{Units: b.lease.units, At: b.lease.at, Used: b.lease.used, Spent: b.lease.spent}
 	if slots := b.slotsLocked(); slots != nil {
-		is.Span, is.Lapsed = int64(slots.span), int64(b.lapsed)
+		ls.Span, ls.Lapsed = int64(slots.span), int64(b.lapsed)
 	}
 	if parts := b.partsLocked(); parts != nil {
-		is.Part, is.HeldPart, is.SpentPart = parts.used, parts.held, parts.spent
+		ls.Part, ls.HeldPart, ls.SpentPart = parts.used, parts.held, parts.spent
 	}
-	return is
+	return ls
 }
 
 // setLeaseLocked sets the lease of a cell.
-func (b *body) setLeaseLocked(is limiter.Lease) {
-	b.lease = lease{units: is.Units, at: is.At, used: is.Used, spent: is.Spent}
+func (b *body) setLeaseLocked(ls limiter.Lease) {
+	b.lease = lease{units: ls.Units, at: ls.At, used: ls.Used, spent: ls.Spent}
 	if slots := b.slotsLocked(); slots != nil {
-		slots.span, b.lapsed = uint8(is.Span), uint32(is.Lapsed)
+		slots.span, b.lapsed = uint8(ls.Span), uint32(ls.Lapsed)
 	}
 	if parts := b.partsLocked(); parts != nil {
-		*parts = leaseParts{used: is.Part, held: is.HeldPart, spent: is.SpentPart}
+		*parts = leaseParts{used: ls.Part, held: ls.HeldPart, spent: ls.SpentPart}
 	}
 }
 
 // joinLocked adds a granted lease to the lease of a cell, and returns the units to give back, see
 // [limiter.Lease.Join].
 func (b *body) joinLocked(limit *Limit, granted limiter.Lease) (back limiter.Lease) {
-	is := b.leaseLocked()
-	back = is.Join(&limit.Limit, granted)
-	b.setLeaseLocked(is)
+	ls := b.leaseLocked()
+	back = ls.Join(&limit.Limit, granted)
+	b.setLeaseLocked(ls)
 	return back
 }
 
 // rewindLocked moves the drained state of a cell from a later time back to now, see
 // [limiter.Lease.Rewind].
 func (b *body) rewindLocked(limit *Limit, now int64) {
-	is := b.leaseLocked()
-	is.Rewind(&limit.Limit, now)
-	b.setLeaseLocked(is)
+	ls := b.leaseLocked()
+	ls.Rewind(&limit.Limit, now)
+	b.setLeaseLocked(ls)
 }

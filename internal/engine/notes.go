@@ -47,32 +47,32 @@ const (
 // later one. After an error that wraps [storage.ErrUnknownOutcome] the notes may have been put, and
 // can be put again. If ctx ends first, they are put in the background.
 func (e *Engine) PutNotes(ctx context.Context, notes []storage.Note) error {
-	return e.committer.newsroom.order(ctx, notes, (*newsroom).put)
+	return e.committer.poller.run(ctx, notes, (*poller).put)
 }
 
 // ReplaceNotes puts notes into the store that replace known notes by another form of the same
 // content. Each takes effect only if its version is higher than the one in the store, so that
 // changes by others stay. This process receives them with the news.
 func (e *Engine) ReplaceNotes(ctx context.Context, notes []storage.Note) error {
-	return e.committer.newsroom.order(ctx, notes, (*newsroom).replace)
+	return e.committer.poller.run(ctx, notes, (*poller).replace)
 }
 
-// order calls do with copies of notes, on the poller's goroutine.
-func (p *newsroom) order(ctx context.Context, notes []storage.Note, do func(*newsroom, []storage.Note) error) error {
+// run calls do with copies of notes, on the poller's goroutine.
+func (p *poller) run(ctx context.Context, notes []storage.Note, do func(*poller, []storage.Note) error) error {
 	own := slices.Clone(notes)
-	o := newOrder(func() error { return do(p, own) })
+	t := newTask(func() error { return do(p, own) })
 	select {
-	case p.orders <- o:
+	case p.tasks <- t:
 	case <-p.done:
 		return ErrUnavailable
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return o.wait(ctx)
+	return t.wait(ctx)
 }
 
 // put puts notes into the store, each as the latest version.
-func (p *newsroom) put(notes []storage.Note) error {
+func (p *poller) put(notes []storage.Note) error {
 	for i := range notes {
 		n := &notes[i]
 		n.Version = max(n.Version, p.committer.clock.now()/1000, p.notes.known[n.Name].Version+1)
@@ -85,10 +85,10 @@ func (p *newsroom) put(notes []storage.Note) error {
 }
 
 // replace puts notes into the store, except those older than its own or of the same version.
-func (p *newsroom) replace(notes []storage.Note) error { return p.write(notes, true) }
+func (p *poller) replace(notes []storage.Note) error { return p.write(notes, true) }
 
 // write puts notes into the store, which sets their versions.
-func (p *newsroom) write(notes []storage.Note, replay bool) error {
+func (p *poller) write(notes []storage.Note, replay bool) error {
 	m := p.committer
 	store := m.conn.store.Load()
 	if store == nil || m.degraded.Load() {
@@ -108,7 +108,7 @@ func (p *newsroom) write(notes []storage.Note, replay bool) error {
 }
 
 // learn stores the changes that are newer than the known notes, and reports them.
-func (p *newsroom) learn(changed []storage.Note) {
+func (p *poller) learn(changed []storage.Note) {
 	fresh := make([]storage.Note, 0, len(changed))
 	for _, n := range changed {
 		if n.Version > p.notes.known[n.Name].Version {
@@ -123,7 +123,7 @@ func (p *newsroom) learn(changed []storage.Note) {
 
 // notesSeen returns the number of the last known change, as the start of a request for notes, or -1
 // if the store isn't asked. It writes the known notes to a store that may not have them.
-func (p *newsroom) notesSeen(store storage.Store) int64 {
+func (p *poller) notesSeen(store storage.Store) int64 {
 	book, ok := store.(storage.Notebook)
 	if !ok || p.committer.opts.Noted == nil {
 		return -1
@@ -143,7 +143,7 @@ func (p *newsroom) notesSeen(store storage.Store) int64 {
 }
 
 // replay writes the known notes to a store. If the store is full, memory adopts the store's notes.
-func (p *newsroom) replay(book storage.Notebook) error {
+func (p *poller) replay(book storage.Notebook) error {
 	now, known := p.committer.clock.now(), make([]storage.Note, 0, len(p.notes.known))
 	for _, n := range p.notes.known {
 		if !n.IsOver(now) {
@@ -168,12 +168,12 @@ func (p *newsroom) replay(book storage.Notebook) error {
 }
 
 // takeNotes takes notes from the store's answer, and requests the rest.
-func (p *newsroom) takeNotes(store storage.Store, news storage.News) {
+func (p *poller) takeNotes(store storage.Store, news storage.News) {
 	for n := &p.notes; ; {
-		for _, told := range news.Notes {
-			n.seen = told.Number
+		for _, note := range news.Notes {
+			n.seen = note.Number
 			if n.anew != nil {
-				n.anew[told.Name] = told
+				n.anew[note.Name] = note
 			}
 		}
 		if n.anew == nil {
@@ -195,7 +195,7 @@ func (p *newsroom) takeNotes(store storage.Store, news storage.News) {
 
 // haveRead notes that all changes are read. After a request for all notes it drops the known notes
 // that the store didn't return.
-func (p *newsroom) haveRead() {
+func (p *poller) haveRead() {
 	n := &p.notes
 	n.read = p.committer.clock.now()
 	if n.anew == nil {
@@ -206,7 +206,7 @@ func (p *newsroom) haveRead() {
 }
 
 // forgetNotes forgets the notes that are over for long enough.
-func (p *newsroom) forgetNotes() {
+func (p *poller) forgetNotes() {
 	over := p.committer.clock.now() - int64(storage.KeepNotes)
 	for name, n := range p.notes.known {
 		if n.IsOver(over) {

@@ -137,9 +137,9 @@ func TestNobodyIsToBlameForAnOutage(t *testing.T) {
 // none before the test is ready.
 type slowJustice struct {
 	storage.Store
-	ready chan struct{}
-	told  atomic.Int64
-	read  func() // runs after clients were read; may be nil
+	ready    chan struct{}
+	recorded atomic.Int64
+	read     func() // runs after clients were read; may be nil
 }
 
 func (s *slowJustice) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
@@ -152,7 +152,7 @@ func (s *slowJustice) Records(ctx context.Context, clients []storage.Client, now
 
 func (s *slowJustice) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
 	<-s.ready
-	s.told.Add(int64(len(offenses)))
+	s.recorded.Add(int64(len(offenses)))
 	return s.Store.Punish(ctx, offenses, records)
 }
 
@@ -161,7 +161,7 @@ func TestClaimsDoNotWaitForAllOffenses(t *testing.T) {
 	const clients = 10 * offenseBatch
 	f, s := startJustice(t)
 	var before atomic.Int64
-	f.store.before = func([]storage.Claim) error { before.CompareAndSwap(0, s.told.Load()); return nil }
+	f.store.before = func([]storage.Claim) error { before.CompareAndSwap(0, s.recorded.Load()); return nil }
 	for i := range clients {
 		f.Punish(&Client{Key: fmt.Append(nil, i)}, reputation.Offense{Points: 1})
 	}
@@ -179,7 +179,7 @@ func TestClaimsDoNotWaitForAllOffenses(t *testing.T) {
 	if got := before.Load(); got > 2*offenseBatch {
 		t.Errorf("a claim waited for %d offenses", got)
 	}
-	eventually(t, func() bool { return s.told.Load() == clients })
+	eventually(t, func() bool { return s.recorded.Load() == clients })
 }
 
 // The state of a client doesn't keep its batch in memory, and with it all other clients of that
@@ -189,9 +189,9 @@ func TestClientsDoNotKeepBatches(t *testing.T) {
 	var batches []weak.Pointer[batch]
 	<-f.Ready()
 	for i := range 3 {
-		of := &Client{Key: fmt.Append(nil, i)}
-		f.table.ensureClient(of)
-		b := f.committer.queue.join(func(b *batch) { b.readLocked(of) })
+		client := &Client{Key: fmt.Append(nil, i)}
+		f.table.ensureClient(client)
+		b := f.committer.queue.join(func(b *batch) { b.readLocked(client) })
 		<-b.done
 		batches = append(batches, weak.Make(b))
 	}
@@ -211,8 +211,8 @@ func TestClientsOfOneKeyInOneBatch(t *testing.T) {
 		scaling := newScaling(t, 50, time.Hour, 0)
 		g.disk.spoil("bad", g.clock.now())
 		begin := func(name string, cost int64) <-chan Decision {
-			of := &Client{Key: []byte(name)}
-			return g.begin(t.Context(), Debit{Limit: scaling.Levels[0], Key: []byte("all"), Cost: cost, Client: of, Scaling: scaling})
+			client := &Client{Key: []byte(name)}
+			return g.begin(t.Context(), Debit{Limit: scaling.Levels[0], Key: []byte("all"), Cost: cost, Client: client, Scaling: scaling})
 		}
 		first := g.begin(t.Context(), Debit{Limit: scaling.Levels[0], Key: []byte("all"), Cost: 20})
 		bad := begin("bad", 1)

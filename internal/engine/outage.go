@@ -20,10 +20,10 @@ type outage struct {
 	began    time.Time     // guarded by mu, like all below
 	ended    time.Time     // of the last one; zero if there was none
 	reminded time.Time     // when the observer was last notified
-	told     bool          // it was notified of the beginning, and not yet of the end
+	notified bool          // it was notified of the beginning, and not yet of the end
 	backoff  time.Duration // until the next probe
 	cause    error         // the last error
-	toldWhy  string        // the first cause reported to the observer; "" after a second one was reported
+	reported string        // the first cause reported to the observer; "" after a second one was reported
 
 	next atomic.Pointer[time.Time] // when the store is tried again
 }
@@ -58,7 +58,7 @@ func (o *outage) begin(cause error, last time.Duration) (probe, remind time.Dura
 	if silent := time.Since(o.reminded); silent < remindAfter {
 		return o.nextLocked(), remindAfter - silent, false
 	}
-	o.reminded, o.told, o.toldWhy = o.began, true, cause.Error()
+	o.reminded, o.notified, o.reported = o.began, true, cause.Error()
 	return o.nextLocked(), remindAfter, true
 }
 
@@ -70,8 +70,8 @@ func (o *outage) goOn(cause error, last time.Duration) (probe, since time.Durati
 	defer o.mu.Unlock()
 	o.cause = cause
 	o.backoff = min(max(2*o.backoff, firstProbe), last)
-	if o.told && o.toldWhy != "" && o.toldWhy != cause.Error() {
-		o.toldWhy = ""
+	if o.notified && o.reported != "" && o.reported != cause.Error() {
+		o.reported = ""
 		since = max(time.Since(o.began), 1)
 	}
 	return o.nextLocked(), since
@@ -81,7 +81,7 @@ func (o *outage) goOn(cause error, last time.Duration) (probe, since time.Durati
 func (o *outage) remind() (since time.Duration, cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.reminded, o.told = time.Now(), true
+	o.reminded, o.notified = time.Now(), true
 	return max(o.reminded.Sub(o.began), 1), o.cause
 }
 
@@ -90,7 +90,7 @@ func (o *outage) end() (lasted time.Duration, tell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = time.Now()
-	tell, o.told = o.told, false
+	tell, o.notified = o.notified, false
 	return o.ended.Sub(o.began), tell
 }
 

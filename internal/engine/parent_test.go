@@ -11,11 +11,11 @@ import (
 // fromChild asks for a request of a client that is a part of another.
 func (f *fixture) fromChild(client, parent string, scaling ...*Scaling) Decision {
 	var debits []Debit
-	of := &Client{Key: []byte(client), Parent: &Client{Key: []byte(parent)}}
+	c := &Client{Key: []byte(client), Parent: &Client{Key: []byte(parent)}}
 	for _, scaling := range scaling {
-		debits = append(debits, Debit{Limit: scaling.Levels[0], Key: of.Key, Cost: 1, Client: of, Scaling: scaling})
+		debits = append(debits, Debit{Limit: scaling.Levels[0], Key: c.Key, Cost: 1, Client: c, Scaling: scaling})
 	}
-	return f.Decide(context.Background(), of, debits)
+	return f.Decide(context.Background(), c, debits)
 }
 
 func TestParentsBanHoldsForItsPart(t *testing.T) {

@@ -12,7 +12,7 @@ type queue struct {
 	quiet   bool          // guarded by mu: the committer need not hurry to take the open batch
 	number  uint64        // guarded by mu: of the last batch
 	hurried uint64        // guarded by mu: the number of the last batch when hurry was called
-	orders  []*order      // guarded by mu: in the order of arrival
+	tasks   []*task       // guarded by mu: in the order of arrival
 	closed  bool          // guarded by mu: the queue accepts nothing
 	enough  int           // guarded by mu: the size that the committer waits for
 	later   []postponed   // guarded by mu
@@ -73,16 +73,16 @@ func (q *queue) hurry() {
 	q.hurried = q.number
 }
 
-// takeOrder returns the first order, or nil.
-func (q *queue) takeOrder() *order {
+// takeTask returns the first task, or nil.
+func (q *queue) takeTask() *task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.orders) == 0 {
+	if len(q.tasks) == 0 {
 		return nil
 	}
-	o := q.orders[0]
-	q.orders = q.orders[1:]
-	return o
+	t := q.tasks[0]
+	q.tasks = q.tasks[1:]
+	return t
 }
 
 // forget removes a locked cell's entries from the open batch.

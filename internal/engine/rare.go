@@ -8,7 +8,7 @@ import (
 // rare holds fields that few cells have, most of them for a short time. All but newest are guarded
 // by the lock of the cell.
 type rare struct {
-	of       *body
+	body     *body
 	newest   atomic.Pointer[block] // the newest known refusal; written under the lock of the cell, read without
 	open     *entry                // the cell's last entry, in the last batch with an entry of it, until that is answered
 	local    *local                // decisions without the store, or nil
@@ -30,7 +30,7 @@ func (c cell) rare() *rare {
 	if number == 0 || number == wasMoved {
 		return nil
 	}
-	if r := c.table.rares.at(number).Load(); r != nil && r.of == c.body {
+	if r := c.table.rares.at(number).Load(); r != nil && r.body == c.body {
 		return r
 	}
 	return nil // they became zero meanwhile
@@ -41,7 +41,7 @@ func (c cell) changeRareLocked(change func(*rare)) {
 	r := c.rare()
 	had := r != nil
 	if !had {
-		r = &rare{of: c.body}
+		r = &rare{body: c.body}
 	}
 	change(r)
 	switch isZero := r.isZero(); {
@@ -63,10 +63,10 @@ func (c cell) dropRareLocked(to uint32) {
 }
 
 // copied returns a copy of the fields for another body.
-func (r *rare) copied(of *body) *rare {
-	is := &rare{of: of, open: r.open, local: r.local, holds: r.holds, limit: r.limit, inFlight: r.inFlight, shares: r.shares}
-	is.newest.Store(r.newest.Load())
-	return is
+func (r *rare) copied(b *body) *rare {
+	fresh := &rare{body: b, open: r.open, local: r.local, holds: r.holds, limit: r.limit, inFlight: r.inFlight, shares: r.shares}
+	fresh.newest.Store(r.newest.Load())
+	return fresh
 }
 
 // openEntry returns the cell's last entry that is not answered yet, or nil.

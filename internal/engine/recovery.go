@@ -30,9 +30,9 @@ func (cm *committer) awaitNotes() {
 	if _, ok := ability[storage.Notebook](&cm.conn); !ok || cm.opts.Noted == nil {
 		return
 	}
-	cm.newsroom.asked <- question{cm.conn.store.Load(), storage.Seen{Resets: cm.conn.resets.Load(), Changes: cm.changes}}
+	cm.poller.asked <- question{cm.conn.store.Load(), storage.Seen{Resets: cm.conn.resets.Load(), Changes: cm.changes}}
 	select {
-	case <-cm.newsroom.begun:
+	case <-cm.poller.begun:
 	case <-cm.started:
 	case <-cm.stop:
 	}
@@ -80,8 +80,8 @@ func (cm *committer) degrade(err error) {
 		return
 	}
 	cm.queue.setClosed(true)
-	for o := cm.queue.takeOrder(); o != nil; o = cm.queue.takeOrder() {
-		o.answer(ErrUnavailable)
+	for t := cm.queue.takeTask(); t != nil; t = cm.queue.takeTask() {
+		t.answer(ErrUnavailable)
 	}
 	if b := cm.queue.take(); b != nil {
 		b.err = errNotSent

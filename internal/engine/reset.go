@@ -39,7 +39,7 @@ var (
 // another reset does no harm. If ctx ends first, the reset happens in the background.
 func (e *Engine) Reset(ctx context.Context, resets []Reset) error {
 	own := slices.Clone(resets) // the caller may change its own after ctx ends
-	if err := e.committer.queue.order(ctx, func() error { return e.committer.eraser.reset(own) }); err != nil {
+	if err := e.committer.queue.run(ctx, func() error { return e.committer.eraser.reset(own) }); err != nil {
 		return err
 	}
 	copy(resets, own)
@@ -100,17 +100,17 @@ func (er *eraser) reset(wanted []Reset) error {
 }
 
 // nameReset sets the limit and key of a reset, with the names of the term.
-func (er *eraser) nameReset(to *storage.Reset, of *Reset, term *storage.Term) error {
+func (er *eraser) nameReset(to *storage.Reset, from *Reset, term *storage.Term) error {
 	id, retention := clientsID, clientRetention
-	if of.Limit != nil {
-		id, retention = of.Limit.ID, of.Limit.Retention()
+	if from.Limit != nil {
+		id, retention = from.Limit.ID, from.Limit.Retention()
 	}
-	to.Client, to.Limit = of.Limit == nil, id
-	if of.Key == "" {
-		to.Key, to.Former = of.Name, storage.Key{}
+	to.Client, to.Limit = from.Limit == nil, id
+	if from.Key == "" {
+		to.Key, to.Former = from.Name, storage.Key{}
 		return nil
 	}
-	name, err := er.conn.nameOf(id, of.Key, retention, term, term.Time.Now)
+	name, err := er.conn.nameOf(id, from.Key, retention, term, term.Time.Now)
 	to.Key, to.Former = name.Key, name.Former
 	return err
 }

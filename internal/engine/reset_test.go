@@ -325,7 +325,7 @@ func TestAResetDropsWhatAnEvictedKeyGivesBack(t *testing.T) {
 				take(one, limit, "a", 1)
 			}
 			var admitted int64
-			err := one.committer.queue.order(context.Background(), func() error {
+			err := one.committer.queue.run(context.Background(), func() error {
 				evict(t, one, limit, "a")
 				reset := []Reset{{Limit: limit, Key: "a"}}
 				do := one.committer.eraser.reset
@@ -375,10 +375,10 @@ func TestAResetInTheBackgroundIsTheCallers(t *testing.T) {
 	})
 }
 
-// holdUp blocks the committer until release is called, which waits for the orders given meanwhile.
+// holdUp blocks the committer until release is called, which waits for the tasks given meanwhile.
 func holdUp(e *Engine) (release func()) {
 	held, goOn := make(chan struct{}), make(chan struct{})
-	go e.committer.queue.order(context.Background(), func() error {
+	go e.committer.queue.run(context.Background(), func() error {
 		close(held)
 		<-goOn
 		return nil
@@ -386,11 +386,11 @@ func holdUp(e *Engine) (release func()) {
 	<-held
 	return func() {
 		close(goOn)
-		e.committer.queue.order(context.Background(), func() error { return nil })
+		e.committer.queue.run(context.Background(), func() error { return nil })
 	}
 }
 
-// answering is a context that answers the only order of a committer, which then ends, in the moment
+// answering is a context that answers the only task of a committer, which then ends, in the moment
 // when a caller waits for it.
 type answering struct {
 	context.Context
@@ -398,16 +398,16 @@ type answering struct {
 }
 
 func (a answering) Done() <-chan struct{} {
-	a.m.queue.takeOrder().answer(nil)
+	a.m.queue.takeTask().answer(nil)
 	close(a.m.done)
 	return nil
 }
 
-// A completed order is not reported as refused because the engine ends with it.
+// A completed task is not reported as refused because the engine ends with it.
 func TestTheLastOrderIsAnswered(t *testing.T) {
 	for range 64 {
 		m := &committer{queue: queue{woken: make(chan struct{}, 1)}, done: make(chan struct{})}
-		if err := m.queue.order(answering{context.Background(), m}, func() error { return nil }); err != nil {
+		if err := m.queue.run(answering{context.Background(), m}, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -80,10 +80,10 @@ func (r *request) spendAlone(e *Engine) {
 func copied(debits []Debit) []Debit {
 	copies := make([]Debit, len(debits))
 	for i := range debits {
-		of, c := &debits[i], &copies[i]
-		c.Limit, c.Key, c.Cost, c.Counting, c.Elsewhere = of.Whole(), bytes.Clone(of.Key), of.Cost, of.Counting, of.Elsewhere
-		if of.Scaling != nil {
-			c.Limit, c.Client, c.Scaling = of.Scaling.Levels[0], of.Client.copied(), of.Scaling
+		d, c := &debits[i], &copies[i]
+		c.Limit, c.Key, c.Cost, c.Counting, c.Elsewhere = d.Whole(), bytes.Clone(d.Key), d.Cost, d.Counting, d.Elsewhere
+		if d.Scaling != nil {
+			c.Limit, c.Client, c.Scaling = d.Scaling.Levels[0], d.Client.copied(), d.Scaling
 		}
 	}
 	return copies

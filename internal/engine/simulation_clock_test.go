@@ -75,34 +75,34 @@ func (w *world) time() pace {
 
 // watchClocks checks that the time of the disk and of every process advances correctly.
 func (w *world) watchClocks() {
-	is, was := w.time(), w.pace
-	w.pace = is
-	passed := is.elapsed - was.elapsed
-	gained := is.Now - was.Now - passed - (is.Shift - was.Shift)
+	now, was := w.time(), w.pace
+	w.pace = now
+	passed := now.elapsed - was.elapsed
+	gained := now.Now - was.Now - passed - (now.Shift - was.Shift)
 	if gained < -passed/storage.Slew-1 || gained > passed/storage.Slew+1 {
-		w.t.Errorf("in %v the time of the disk gains %v, from %+v to %+v", time.Duration(passed), time.Duration(gained), was, is)
+		w.t.Errorf("in %v the time of the disk gains %v, from %+v to %+v", time.Duration(passed), time.Duration(gained), was, now)
 	}
-	if is.Shift != was.Shift {
-		w.note("the time is set by %v", time.Duration(is.Shift-was.Shift))
+	if now.Shift != was.Shift {
+		w.note("the time is set by %v", time.Duration(now.Shift-was.Shift))
 		w.forget()
 	}
 	for _, p := range w.procs {
-		w.watchClock(p, is)
+		w.watchClock(p, now)
 	}
 }
 
-func (w *world) watchClock(p *process, is pace) {
+func (w *world) watchClock(p *process, disk pace) {
 	line := p.clock.line.Load()
 	now := pace{time.Now().UnixNano(), storage.Time{Now: p.clock.now(), Shift: line.Shift, Era: line.Era}}
 	if now.Era == p.pace.Era && now.Now < p.pace.Now {
 		w.t.Errorf("the time of %p goes back by %v", p, time.Duration(p.pace.Now-now.Now))
 	}
 	p.pace = now
-	if now.Era != is.Era || now.Shift != is.Shift {
+	if now.Era != disk.Era || now.Shift != disk.Shift {
 		return // it doesn't know yet
 	}
-	off, most := now.Now-is.Now, (now.elapsed-line.elapsed)/(storage.Slew/2)+2
-	if off > most+max(line.floor-is.Now, 0) || off < -most {
+	off, most := now.Now-disk.Now, (now.elapsed-line.elapsed)/(storage.Slew/2)+2
+	if off > most+max(line.floor-disk.Now, 0) || off < -most {
 		w.t.Errorf("the time of %p is off by %v, %v after it was told it", p, time.Duration(off), time.Duration(now.elapsed-line.elapsed))
 	}
 }

@@ -173,19 +173,19 @@ func (w *fleetWorld) replicate() {
 // failOver replaces the disk by the replica.
 func (w *fleetWorld) failOver() {
 	w.mu.Lock()
-	was, is := w.disk.Load(), w.replica
+	was, replica := w.disk.Load(), w.replica
 	now := was.time(time.Now().UnixNano()).Now
 	for _, l := range w.limits {
 		for _, key := range simKeys {
-			if units := lostBetween(l.now, was.stateOf(l.now, key, now), is.stateOf(l.now, key, now), now); units > 0 {
+			if units := lostBetween(l.now, was.stateOf(l.now, key, now), replica.stateOf(l.now, key, now), now); units > 0 {
 				w.lost = append(w.lost, lostUnits{now, l, key, units})
 			}
 		}
 	}
-	if _, err := is.raw().Time(w.reader(), now); err != nil { // clocks of servers don't differ
+	if _, err := replica.raw().Time(w.reader(), now); err != nil { // clocks of servers don't differ
 		w.t.Fatal(err)
 	}
-	w.disk.Store(is)
+	w.disk.Store(replica)
 	w.mu.Unlock()
 	w.note("a replica takes over: %+v", w.lost)
 	w.replicate()
@@ -193,13 +193,13 @@ func (w *fleetWorld) failOver() {
 
 // lostBetween returns how many units of a key one state has and another one lacks, each in its
 // slot: units in another slot instead count for a shorter time.
-func lostBetween(limit *Limit, was, is limiter.State, now int64) (units int64) {
+func lostBetween(limit *Limit, was, later limiter.State, now int64) (units int64) {
 	if !limit.CountsSlots() {
-		before, after := limit.Claim(&was, limiter.Claim{Now: now}), limit.Claim(&is, limiter.Claim{Now: now})
+		before, after := limit.Claim(&was, limiter.Claim{Now: now}), limit.Claim(&later, limiter.Claim{Now: now})
 		return max(before.InUse()-after.InUse(), 0)
 	}
 	left := make(map[int64]int64)
-	for _, slot := range is.Slots {
+	for _, slot := range later.Slots {
 		left[slot.Index] = slot.Used
 	}
 	for _, slot := range was.Slots {

@@ -188,7 +188,7 @@ func (w *sharesWorld) partOf(units int64) (whole, least, most int64) {
 }
 
 // checkMost checks that no window exceeds a machine's share, or the share of all machines.
-func (w *sharesWorld) checkMost(of string, times []int64, machines int) {
+func (w *sharesWorld) checkMost(label string, times []int64, machines int) {
 	amountAll, _, amount := w.partOf(w.limit.Amount())
 	capacityAll, _, capacity := w.partOf(w.limit.Capacity())
 	if machines > 0 {
@@ -210,14 +210,14 @@ func (w *sharesWorld) checkMost(of string, times []int64, machines int) {
 		case limiter.TokenBucket: // of all intervals with this end, the fullest
 			for from := range last + 1 {
 				if sum := int64(last - from + 1); sum > capacity+(at-times[from])*amount/window+int64(max(machines, 1)) {
-					w.t.Errorf("%s: %d admitted within %v", of, sum, time.Duration(at-times[from]))
+					w.t.Errorf("%s: %d admitted within %v", label, sum, time.Duration(at-times[from]))
 					return
 				}
 			}
 			continue
 		}
 		if sum := int64(last - first + 1); sum > most {
-			w.t.Errorf("%s: %d admitted within %v, want at most %d", of, sum, time.Duration(at-times[first]), most)
+			w.t.Errorf("%s: %d admitted within %v, want at most %d", label, sum, time.Duration(at-times[first]), most)
 			return
 		}
 	}
@@ -225,7 +225,7 @@ func (w *sharesWorld) checkMost(of string, times []int64, machines int) {
 
 // checkLeast checks that each window of the outage has at least half of a share. A unit of a
 // sliding limit is remembered for a slot longer than a window, and there is time between requests.
-func (w *sharesWorld) checkLeast(of string, times []int64, used bool) {
+func (w *sharesWorld) checkLeast(label string, times []int64, used bool) {
 	_, least, _ := w.partOf(w.limit.Amount())
 	window, slack := int64(w.limit.Window()), 2*int64(w.pause)
 	from, span := w.began, window+slack+2*int64(storage.DefaultTimeout)
@@ -254,7 +254,7 @@ func (w *sharesWorld) checkLeast(of string, times []int64, used bool) {
 		}
 		if sum < (least+1)/2 {
 			w.t.Errorf("%s: %d admitted from %v to %v of the outage, want at least half of %d",
-				of, sum, time.Duration(from-w.began), time.Duration(from+span-w.began), least)
+				label, sum, time.Duration(from-w.began), time.Duration(from+span-w.began), least)
 			return
 		}
 		if used {

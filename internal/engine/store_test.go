@@ -251,14 +251,14 @@ func (s *immediateStore) ClaimAtOnce(period uint32, era int64, c storage.Claim, 
 	if s.closed.Load() || failed != nil && !errors.Is(failed, storage.ErrUnknownOutcome) {
 		return limiter.Grant{}, storage.ErrNotAtOnce
 	}
-	is := s.db.Load().State(c.ID, c.Key)
+	state := s.db.Load().State(c.ID, c.Key)
 	grant, err := s.immediate().ClaimAtOnce(period, era, c, known)
 	if err != nil {
 		return grant, err
 	}
 	s.note([]storage.Claim{c})
 	s.number.Add(1)
-	if truly := c.Limit.Claim(&is, c.Claim); truly.Units < grant.Units || truly.InUse() > grant.InUse()+truly.Units-grant.Units {
+	if truly := c.Limit.Claim(&state, c.Claim); truly.Units < grant.Units || truly.InUse() > grant.InUse()+truly.Units-grant.Units {
 		s.t.Errorf("%+v was granted %+v at once, knowing %+v; the store grants %+v", c, grant, known, truly)
 	}
 	if failed != nil {

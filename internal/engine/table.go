@@ -105,7 +105,7 @@ func (t *table) find(id storage.LimitID, key []byte) cell {
 }
 
 // countClaim counts a claim that was granted at once.
-func (t *table) countClaim(of cell) { t.shards[of.hash%shardCount].claims.Add(1) }
+func (t *table) countClaim(c cell) { t.shards[c.hash%shardCount].claims.Add(1) }
 
 // claims returns how many claims were granted at once.
 func (t *table) claims() (n int64) {
@@ -163,7 +163,7 @@ func (s *shard) read(bs *buckets, place *atomic.Uint64) (b *body, ok bool) {
 }
 
 // add returns the cell of a key. It makes one if there is none, and may evict another one for it.
-func (t *table) add(of kind, id storage.LimitID, key []byte) cell {
+func (t *table) add(k kind, id storage.LimitID, key []byte) cell {
 	s, hash := t.shardOf(id, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (t *table) add(of kind, id storage.LimitID, key []byte) cell {
 		t.evictLocked(s)
 	}
 	t.compactLocked(s)
-	fresh, at := s.newBodyLocked(of, id, key, hash)
+	fresh, at := s.newBodyLocked(k, id, key, hash)
 	s.insertLocked(hash, at)
 	return cell{fresh, t}
 }
@@ -396,8 +396,8 @@ func (t *table) rankOf(b *body) rank {
 // for the key.
 func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 	place := &at.bucket.cells[at.slot]
-	of := address(place.Load())
-	c := cell{s.chunks.body(of), t}
+	a := address(place.Load())
+	c := cell{s.chunks.body(a), t}
 	if !c.mu.TryLock() {
 		return nil, false
 	}
@@ -409,7 +409,7 @@ func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 	c.dead = true
 	c.dropRareLocked(0)
 	place.Store(0)
-	s.chunks.free(of)
+	s.chunks.free(a)
 	s.cells--
 	t.count.Add(-1)
 	return gives, true

@@ -46,12 +46,12 @@ func (c *connection) tell(from storage.Clock) storage.Time {
 	defer c.keeping.mu.Unlock()
 	was := &c.keeping.record
 	r := from.Read()
-	told, must := was.Tell(r, *was)
-	if must || was.Due(told, r) {
-		told = told.Measured(r)
-		*was = told
+	record, must := was.Tell(r, *was)
+	if must || was.Due(record, r) {
+		record = record.Measured(r)
+		*was = record
 	}
-	return told.Time
+	return record.Time
 }
 
 // askTime makes the engine follow the time of a store that was just opened.

@@ -159,17 +159,17 @@ func (w *writer) punishSome() (more bool, err error) {
 	_, err = w.conn.inTerms(func(in storage.Store, term *storage.Term) error {
 		waiting = w.offenses.first(most) // they may have been moved with the time, or forgotten
 		records = make([]reputation.Record, len(waiting))
-		told := make([]storage.Offense, len(waiting))
+		offenses := make([]storage.Offense, len(waiting))
 		for i, o := range waiting {
 			client, err := w.clientOf(o.cell, term, term.Time.Now)
 			if err != nil {
 				return err
 			}
-			told[i] = storage.Offense{Client: client, Offense: o.Offense}
+			offenses[i] = storage.Offense{Client: client, Offense: o.Offense}
 		}
 		ctx, cancel := w.conn.call()
 		defer cancel()
-		return in.Punish(ctx, told, records)
+		return in.Punish(ctx, offenses, records)
 	})
 	if err != nil && !errors.Is(err, storage.ErrUnknownOutcome) {
 		return false, err

@@ -8,16 +8,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// newsroom is the poller. It asks the store what other processes changed, on its own goroutine, so
-// that claims wait neither for the round trip nor for the search for the clients to be read again.
-// The committer says when to ask, and receives the reply.
-type newsroom struct {
+// poller asks the store what other processes changed, on its own goroutine, so that claims wait
+// neither for the round trip nor for the search for the clients to be read again. The committer says
+// when to ask, and receives the reply.
+type poller struct {
 	committer *committer
 	asks      int           // for the goroutine only: how many questions were asked
 	notes     notes         // likewise
 	asked     chan question // holds one at most
 	heard     chan reply    // likewise, for the committer
-	orders    chan *order   // to put notes
+	tasks     chan *task    // to put notes
 	begun     chan struct{} // closed when the first question is dealt with
 
 	mu    sync.Mutex
@@ -41,23 +41,23 @@ type reply struct {
 	err  error
 }
 
-func newNewsroom(m *committer, stop <-chan struct{}) newsroom {
-	return newsroom{
+func newPoller(m *committer, stop <-chan struct{}) poller {
+	return poller{
 		committer: m, asked: make(chan question, 1), heard: make(chan reply, 1), woken: make(chan struct{}, 1),
-		orders: make(chan *order), begun: make(chan struct{}),
+		tasks: make(chan *task), begun: make(chan struct{}),
 		stop: stop, done: make(chan struct{}),
 	}
 }
 
 // loop runs until stop is closed.
-func (p *newsroom) loop() {
+func (p *poller) loop() {
 	defer close(p.done)
 	for {
 		select {
 		case q := <-p.asked:
 			p.ask(q)
-		case o := <-p.orders:
-			o.answer(o.do())
+		case t := <-p.tasks:
+			t.answer(t.do())
 		case <-p.woken:
 			p.reread(p.take())
 		case <-p.stop:
@@ -66,7 +66,7 @@ func (p *newsroom) loop() {
 	}
 }
 
-func (p *newsroom) ask(q question) {
+func (p *poller) ask(q question) {
 	q.seen.Notes = p.notesSeen(q.store.Store)
 	ctx, cancel := p.committer.conn.call()
 	defer cancel()
@@ -88,7 +88,7 @@ func (p *newsroom) ask(q question) {
 
 // join registers this machine again as a user of a store on a network, from time to time and when
 // the number of machines has changed.
-func (p *newsroom) join(a reply) {
+func (p *poller) join(a reply) {
 	conn := &p.committer.conn
 	if a.err != nil || !conn.onNetwork.Load() {
 		return
@@ -128,7 +128,7 @@ func (cm *committer) look() {
 		return
 	}
 	select {
-	case cm.newsroom.asked <- question{store, storage.Seen{Resets: cm.conn.resets.Load(), Changes: cm.changes}}:
+	case cm.poller.asked <- question{store, storage.Seen{Resets: cm.conn.resets.Load(), Changes: cm.changes}}:
 	default: // the last question has no answer yet
 	}
 }
@@ -145,7 +145,7 @@ func (cm *committer) hear(a reply) {
 			cm.eraser.forgetResets(a.news.Resets, nil)
 		}
 		cm.changes = a.news.Newest
-		cm.newsroom.add(a.news.Changed)
+		cm.poller.add(a.news.Changed)
 	}
 }
 
@@ -165,7 +165,7 @@ func (cm *committer) beginNews(continues bool) error {
 
 // add schedules the records of clients to be read again. If too many are scheduled already, records
 // are read with the next claim of their client.
-func (p *newsroom) add(changed []storage.Client) {
+func (p *poller) add(changed []storage.Client) {
 	if len(changed) == 0 {
 		return
 	}
@@ -187,7 +187,7 @@ func (p *newsroom) add(changed []storage.Client) {
 }
 
 // take returns the scheduled names, and empties the schedule.
-func (p *newsroom) take() map[storage.Key]struct{} {
+func (p *poller) take() map[storage.Key]struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	names := p.names
@@ -196,7 +196,7 @@ func (p *newsroom) take() map[storage.Key]struct{} {
 }
 
 // reread makes the open batch read the records of clients with some names in the store.
-func (p *newsroom) reread(names map[storage.Key]struct{}) {
+func (p *poller) reread(names map[storage.Key]struct{}) {
 	p.committer.table.each(func(c cell) {
 		if c.client() != nil && isNamed(c, names) {
 			p.committer.queue.join(func(b *batch) { b.readCellLocked(c) })
