@@ -52,23 +52,23 @@ func (b Bucket) clamp(l *Limit) Bucket {
 // claim is [Limit.Claim] for a token bucket.
 func (b *Bucket) claim(l *Limit, c Claim) Grant {
 	was := b.drained(l, c.Now)
-	is := was
+	next := was
 	returned := c.Return.drained(l, was.At)
-	is.Units, is.Part = l.less(is.Units, is.Part, max(returned.Units, 0), returned.HeldPart)
-	is.Units = min(addSaturating(is.Units, c.Charge.missing(is.Units)), 2*MaxAmount)
+	next.Units, next.Part = l.less(next.Units, next.Part, max(returned.Units, 0), returned.HeldPart)
+	next.Units = min(addSaturating(next.Units, c.Charge.missing(next.Units)), 2*MaxAmount)
 
-	g := l.share(c, l.capacity-is.inUseAt(l, c.Now))
+	g := l.share(c, l.capacity-next.inUseAt(l, c.Now))
 	if g.Units == 0 && c.Min > 0 {
-		g.Retry = is.retry(l, c)
+		g.Retry = next.retry(l, c)
 	}
-	if later := is.lasting(l, c); g.Units > max(c.Want, c.Min) && later.inUseAt(l, c.Now) <= l.capacity-g.Units {
-		is, returned = later, returned.drained(l, later.At)
+	if later := next.lasting(l, c); g.Units > max(c.Want, c.Min) && later.inUseAt(l, c.Now) <= l.capacity-g.Units {
+		next, returned = later, returned.drained(l, later.At)
 	}
-	is.Units += g.Units
-	g.At, g.Used, g.Part = is.At, is.Units, is.Part
+	next.Units += g.Units
+	g.At, g.Used, g.Part = next.At, next.Units, next.Part
 	g.Lease.remember(l, returned.Spent, returned.SpentPart)
-	if is != was || g.Units > 0 {
-		*b = is
+	if next != was || g.Units > 0 {
+		*b = next
 	}
 	return g
 }
@@ -140,8 +140,8 @@ func (s *State) Cap(l *Limit, now int64) {
 
 // emptyAt returns the time from which on a bucket is empty, if the limit stays the same.
 func (b Bucket) emptyAt(l *Limit) int64 {
-	is := Lease{At: b.At, Used: b.Units, Part: b.Part}
-	takes := int64(is.Quota(l, b.At).Reset)
+	ls := Lease{At: b.At, Used: b.Units, Part: b.Part}
+	takes := int64(ls.Quota(l, b.At).Reset)
 	if b.At > math.MaxInt64-takes {
 		return math.MaxInt64
 	}

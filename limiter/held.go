@@ -8,31 +8,31 @@ package limiter
 // Of several requests, the first ones to give back lose the drained units of all. So the requests
 // that count stay charged in full, whichever they are. If none counts, all units come back.
 type Held struct {
-	is    Bucket // undrained
-	units int64  // taken
+	bucket Bucket // undrained
+	units  int64  // taken
 }
 
 // Add adds units that were spent from the lease of a token bucket at now.
 func (h *Held) Add(l *Limit, now, units int64) {
-	h.is = h.is.drained(l, now)
-	h.is.Units += units
+	h.bucket = h.bucket.drained(l, now)
+	h.bucket.Units += units
 	h.units += units
 }
 
 // Keep removes units that stay spent.
 func (h *Held) Keep(l *Limit, now, units int64) {
-	h.is = h.is.drained(l, now)
-	h.is.Units, h.is.Part = l.less(h.is.Units, h.is.Part, units, 0)
+	h.bucket = h.bucket.drained(l, now)
+	h.bucket.Units, h.bucket.Part = l.less(h.bucket.Units, h.bucket.Part, units, 0)
 	h.units = max(h.units-units, 0)
 }
 
 // Release removes units from the held ones, and puts their undrained part back into the lease that
 // they were spent from.
 func (h *Held) Release(l *Limit, ls *Lease, now, units int64) {
-	h.is = h.is.drained(l, now)
+	h.bucket = h.bucket.drained(l, now)
 	h.units = max(h.units-units, 0)
-	back, part := l.less(h.is.Units, h.is.Part, h.units, 0)
-	h.is.Units, h.is.Part = l.less(h.is.Units, h.is.Part, back, part)
+	back, part := l.less(h.bucket.Units, h.bucket.Part, h.units, 0)
+	h.bucket.Units, h.bucket.Part = l.less(h.bucket.Units, h.bucket.Part, back, part)
 
 	*ls = ls.drained(l, now)
 	outside, outsidePart := ls.outside(l)

@@ -47,14 +47,14 @@ func TestHeldRandom(t *testing.T) {
 				limit.Claim(&without, limiter.Claim{Now: r.at, Charge: limiter.Charge{Units: r.cost}})
 			}
 			want := limit.Claim(&without, limiter.Claim{Now: now})
-			is := lease
-			is.SpendWorth(&limit, now, 0) // drains it
-			is.Take(&limit)
-			if is.Used < want.Used || is.Used == want.Used && is.Part < want.Part {
-				t.Fatalf("seed %d: %d and %d parts are in use, want at least %d and %d of %+v", seed, is.Used, is.Part, want.Used, want.Part, requests)
+			drained := lease
+			drained.SpendWorth(&limit, now, 0) // drains it
+			drained.Take(&limit)
+			if drained.Used < want.Used || drained.Used == want.Used && drained.Part < want.Part {
+				t.Fatalf("seed %d: %d and %d parts are in use, want at least %d and %d of %+v", seed, drained.Used, drained.Part, want.Used, want.Part, requests)
 			}
-			if noneCounts && len(requests) == 0 && (is.Used != 0 || is.Part != 0) {
-				t.Fatalf("seed %d: %d and %d parts are in use, and no request counts", seed, is.Used, is.Part)
+			if noneCounts && len(requests) == 0 && (drained.Used != 0 || drained.Part != 0) {
+				t.Fatalf("seed %d: %d and %d parts are in use, and no request counts", seed, drained.Used, drained.Part)
 			}
 		}
 		for range 60 {

@@ -31,13 +31,13 @@ func (s *State) Recall(l *Limit, now int64) (known Lease, ok bool) {
 		return Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At <= now
 	}
 	slot, oldest := l.Slot(now), l.Oldest(now)
-	for _, is := range s.Slots {
+	for _, sl := range s.Slots {
 		switch {
-		case is.Index > slot:
+		case sl.Index > slot:
 			return Lease{}, false
-		case is.Index >= oldest && is.Used > 0:
-			known.At = is.Index
-			known.Used += is.Used
+		case sl.Index >= oldest && sl.Used > 0:
+			known.At = sl.Index
+			known.Used += sl.Used
 		}
 	}
 	return known, true

@@ -205,12 +205,12 @@ func (ls *Lease) drained(l *Limit, now int64) Lease {
 		return *ls
 	}
 	units, part := l.refilled(now - ls.At)
-	is := Lease{At: now}
-	is.Used, is.Part = l.less(ls.Used, ls.Part, units, part)
-	is.Spent, is.SpentPart = l.less(ls.Spent, ls.SpentPart, units, part)
+	drained := Lease{At: now}
+	drained.Used, drained.Part = l.less(ls.Used, ls.Part, units, part)
+	drained.Spent, drained.SpentPart = l.less(ls.Spent, ls.SpentPart, units, part)
 	units, part = l.less(units, part, ls.Spent, ls.SpentPart)
-	is.Units, is.HeldPart = l.less(ls.Units, ls.HeldPart, units, part)
-	return is
+	drained.Units, drained.HeldPart = l.less(ls.Units, ls.HeldPart, units, part)
+	return drained
 }
 
 // SpentAt returns the time at which units spent from a lease at now count. A token bucket may be
@@ -252,11 +252,11 @@ type Quota struct {
 // Quota returns the rest of l for the key that holds the lease, as far as the lease knows it.
 func (ls *Lease) Quota(l *Limit, now int64) Quota {
 	if l.algorithm == TokenBucket {
-		is := ls.drained(l, now)
-		outside, part := is.outside(l)
+		drained := ls.drained(l, now)
+		outside, part := drained.outside(l)
 		q := Quota{Remaining: max(l.capacity-whole(outside, part), 0)}
-		if outside > 0 || part > 0 || is.At > now && *ls != (Lease{}) {
-			q.Reset = time.Duration(addSaturating(l.refillTime(outside, part), max(is.At-now, 0)))
+		if outside > 0 || part > 0 || drained.At > now && *ls != (Lease{}) {
+			q.Reset = time.Duration(addSaturating(l.refillTime(outside, part), max(drained.At-now, 0)))
 		}
 		return q
 	}

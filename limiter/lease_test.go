@@ -380,17 +380,17 @@ func TestLeaseThatLasts(t *testing.T) {
 	if worth := g.Lease.Worth(&l, 103*second); worth != 31 {
 		t.Errorf("two seconds after its time it is worth %d, want 31", worth)
 	}
-	for _, of := range []struct{ now, free int64 }{{100 * second, 539}, {100*second + second/2, 544}, {101 * second, 549}, {102 * second, 559}} {
-		if used := g.Lease.InUseAt(&l, of.now); used != 600-of.free {
-			t.Errorf("%v: %d in use, want %d", time.Duration(of.now), used, 600-of.free)
+	for _, tt := range []struct{ now, free int64 }{{100 * second, 539}, {100*second + second/2, 544}, {101 * second, 549}, {102 * second, 559}} {
+		if used := g.Lease.InUseAt(&l, tt.now); used != 600-tt.free {
+			t.Errorf("%v: %d in use, want %d", time.Duration(tt.now), used, 600-tt.free)
 		}
 		probe := cloneState(s)
-		refused := l.Claim(&probe, limiter.Claim{Now: of.now, Min: of.free + 1, Want: of.free + 1})
+		refused := l.Claim(&probe, limiter.Claim{Now: tt.now, Min: tt.free + 1, Want: tt.free + 1})
 		if refused.Units > 0 || refused.Retry != time.Second/10 {
-			t.Errorf("%v: a claim of %d: %+v, want it refused until a unit is free", time.Duration(of.now), of.free+1, refused)
+			t.Errorf("%v: a claim of %d: %+v, want it refused until a unit is free", time.Duration(tt.now), tt.free+1, refused)
 		}
-		if all := l.Claim(&probe, limiter.Claim{Now: of.now, Min: of.free, Want: of.free}); all.Units != of.free {
-			t.Errorf("%v: a claim of %d: %+v", time.Duration(of.now), of.free, all)
+		if all := l.Claim(&probe, limiter.Claim{Now: tt.now, Min: tt.free, Want: tt.free}); all.Units != tt.free {
+			t.Errorf("%v: a claim of %d: %+v", time.Duration(tt.now), tt.free, all)
 		}
 	}
 }

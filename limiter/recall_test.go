@@ -34,9 +34,9 @@ func TestRecall(t *testing.T) {
 			t.Fatalf("%+v is recalled as %+v, which holds something", s, known)
 		}
 		for at := now; at < now+int64(2*time.Minute); at += r.Int64N(int64(10 * time.Second)) {
-			is, least := leftOf(l, known.State(&l), at), leftOf(l, s, at)
-			if is > least || is < least && (!l.CountsSlots() || len(unitsOf(s)) < 2) {
-				t.Fatalf("%v later the state %+v leaves %d units, what is recalled, %+v, leaves %d", time.Duration(at-now), s, least, known, is)
+			left, least := leftOf(l, known.State(&l), at), leftOf(l, s, at)
+			if left > least || left < least && (!l.CountsSlots() || len(unitsOf(s)) < 2) {
+				t.Fatalf("%v later the state %+v leaves %d units, what is recalled, %+v, leaves %d", time.Duration(at-now), s, least, known, left)
 			}
 		}
 	}

@@ -139,14 +139,14 @@ func (s *State) Merge(l *Limit, other State, now int64) {
 	if other.Bucket == (Bucket{}) {
 		return
 	}
-	is, more := s.Bucket.drained(l, now), other.Bucket.drained(l, now)
-	if is.At < more.At {
-		is, more = more, is
+	sum, more := s.Bucket.drained(l, now), other.Bucket.drained(l, now)
+	if sum.At < more.At {
+		sum, more = more, sum
 	}
 	units, part := more.asOf(l, now)
-	is.Units, is.Part = l.plus(is.Units, is.Part, units, part)
-	is.Units = min(is.Units, 2*MaxAmount)
-	s.Bucket = is
+	sum.Units, sum.Part = l.plus(sum.Units, sum.Part, units, part)
+	sum.Units = min(sum.Units, 2*MaxAmount)
+	s.Bucket = sum
 }
 
 // share decides how many of the units that are left go to a claim.

@@ -67,11 +67,11 @@ func (p *place) setFail(f func(n int) (before, after error)) {
 }
 
 // points returns a place's points of a series, at a resolution.
-func (p *place) points(t *testing.T, of storage.Series, resolution time.Duration) []storage.Point {
+func (p *place) points(t *testing.T, series storage.Series, resolution time.Duration) []storage.Point {
 	t.Helper()
 	now := time.Now().UnixNano()
 	points, err := p.History(context.Background(), storage.HistoryQuery{
-		Series: of, From: now - int64(24*time.Hour), To: now + int64(20*time.Hour), Resolution: resolution,
+		Series: series, From: now - int64(24*time.Hour), To: now + int64(20*time.Hour), Resolution: resolution,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -80,15 +80,15 @@ func (p *place) points(t *testing.T, of storage.Series, resolution time.Duration
 }
 
 // total adds up a place's points of a series, and compares the resolutions with each other.
-func (p *place) total(t *testing.T, of storage.Series) (total storage.Tally) {
+func (p *place) total(t *testing.T, series storage.Series) (total storage.Tally) {
 	t.Helper()
 	for i, r := range storage.Rollups {
 		var sum storage.Tally
-		for _, point := range p.points(t, of, r.Resolution) {
+		for _, point := range p.points(t, series, r.Resolution) {
 			sum.Add(point.Tally)
 		}
 		if i > 0 && sum != total {
-			t.Errorf("%+v: %+v per %v, and %+v with the one before", of, sum, r.Resolution, total)
+			t.Errorf("%+v: %+v per %v, and %+v with the one before", series, sum, r.Resolution, total)
 		}
 		total = sum
 	}
@@ -432,7 +432,7 @@ func TestExactKeysAreBounded(t *testing.T) {
 // A key's estimate is right on average, and in 19 of 20 cases to the error that is reported with it,
 // whether units are counted on arrival or when the request ends, and whatever they are.
 func TestEstimatesAreWithinTheirError(t *testing.T) {
-	for name, of := range map[string]struct {
+	for name, tt := range map[string]struct {
 		requests int
 		settles  bool
 		cost     func() int64
@@ -449,10 +449,10 @@ func TestEstimatesAreWithinTheirError(t *testing.T) {
 			within, sum, all := 0, 0., 0.
 			for range trials {
 				m, key, units := new(Ledger).Meter(five), Key{Text: []byte("alice")}, 0.
-				for range of.requests {
-					cost := of.cost()
+				for range tt.requests {
+					cost := tt.cost()
 					units += float64(cost)
-					if of.settles {
+					if tt.settles {
 						m.Allow(key, 0)
 						m.Spend(key, cost)
 					} else {

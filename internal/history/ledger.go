@@ -26,19 +26,19 @@ type Ledger struct {
 func (*Ledger) Destruct() error { return nil }
 
 // Meter returns the meter of a series. All callers get the same one.
-func (l *Ledger) Meter(of storage.Series) *Meter {
+func (l *Ledger) Meter(series storage.Series) *Meter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.meters[of]
+	m := l.meters[series]
 	if m == nil {
 		if l.meters == nil {
 			l.meters = make(map[storage.Series]*Meter)
 		}
-		m = &Meter{series: of}
-		if of.Limit != "" { // keys of a zone are those of its limits
+		m = &Meter{series: series}
+		if series.Limit != "" { // keys of a zone are those of its limits
 			m.exact.room = &l.exact
 		}
-		l.meters[of] = m
+		l.meters[series] = m
 	}
 	return m
 }

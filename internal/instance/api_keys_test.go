@@ -131,8 +131,8 @@ func TestSharedKeysThatCannotBe(t *testing.T) {
 		if err == nil {
 			err = h.Shared.AddKey(t.Context(), stored)
 		}
-		var told *operator.Error
-		if !errors.As(err, &told) || told.Status != http.StatusConflict || !strings.Contains(told.Error(), want) {
+		var refusal *operator.Error
+		if !errors.As(err, &refusal) || refusal.Status != http.StatusConflict || !strings.Contains(refusal.Error(), want) {
 			t.Errorf("%s %s: %v, want %q", name, tier, err, want)
 		}
 	}

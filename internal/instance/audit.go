@@ -301,8 +301,8 @@ func (a *Audit) Of(ctx context.Context, client string, before int64, n int) ([]s
 func (a *Audit) WriteSoon(ctx context.Context, e AuditEntry) (late bool, err error) {
 	if !a.instance.Engine.Degraded() {
 		err = a.Write(ctx, e)
-		told := (*operator.Error)(nil)
-		if err == nil || ctx.Err() != nil || errors.As(err, &told) && told != ErrAuditAway {
+		refusal := (*operator.Error)(nil)
+		if err == nil || ctx.Err() != nil || errors.As(err, &refusal) && refusal != ErrAuditAway {
 			return false, err
 		}
 	}

@@ -24,10 +24,10 @@ func (inst *Instance) WarnOfChangedLimits(now map[ZoneTier]LimitKinds, log *zap.
 		return
 	}
 	former, changed := make(map[string][]string), make(map[string][]string)
-	for of, kinds := range inst.replaceKinds(now) {
-		gone, added := kinds.replacedBy(now[of])
+	for zt, kinds := range inst.replaceKinds(now) {
+		gone, added := kinds.replacedBy(now[zt])
 		if len(gone) > 0 && len(added) > 0 {
-			former[of.Zone], changed[of.Zone] = append(former[of.Zone], gone...), append(changed[of.Zone], added...)
+			former[zt.Zone], changed[zt.Zone] = append(former[zt.Zone], gone...), append(changed[zt.Zone], added...)
 		}
 	}
 	for _, zone := range slices.Sorted(maps.Keys(changed)) {

@@ -81,8 +81,8 @@ func seedHistory(ledger *history.Ledger, secret *identity.Secret) error {
 
 // inHistoryToday returns the name at rest of a key in a series. The name of an address changes
 // every day, so that the next day nobody can link it.
-func (n *Names) inHistoryToday(of storage.Series, key string) (storage.Key, error) {
-	names, err := n.InHistory(of, key)
+func (n *Names) inHistoryToday(series storage.Series, key string) (storage.Key, error) {
+	names, err := n.InHistory(series, key)
 	return names[0], err
 }
 
@@ -90,17 +90,17 @@ func (n *Names) inHistoryToday(of storage.Series, key string) (storage.Key, erro
 var errNoSecret = errors.New("the secret is not known")
 
 // InHistory returns the names of a key for today and for yesterday.
-func (n *Names) InHistory(of storage.Series, key string) (names [2]storage.Key, err error) {
+func (n *Names) InHistory(series storage.Series, key string) (names [2]storage.Key, err error) {
 	if n.Secret.Load() == nil {
 		return names, errNoSecret
 	}
-	hash, err := atrest.HashKey(n.lasting(), n.Epochs, historyScope(of), key, 24*time.Hour, n.instance.Lasting())
+	hash, err := atrest.HashKey(n.lasting(), n.Epochs, historyScope(series), key, 24*time.Hour, n.instance.Lasting())
 	return [2]storage.Key{hash.Current, hash.Former}, err
 }
 
 // historyScope returns the scope of the names of a series.
-func historyScope(of storage.Series) uint64 {
-	return xxhash.Sum64String("history of " + of.Zone + "\x00" + of.Limit)
+func historyScope(series storage.Series) uint64 {
+	return xxhash.Sum64String("history of " + series.Zone + "\x00" + series.Limit)
 }
 
 // HistoryWaits implements history.Observer.

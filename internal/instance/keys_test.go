@@ -45,25 +45,25 @@ func (s *fleetStore) Open(ctx context.Context, _ time.Duration) (storage.Store, 
 // fleetVault is an open fleetStore.
 type fleetVault struct {
 	storage.Store
-	of *fleetStore
+	fleet *fleetStore
 }
 
 func (v fleetVault) Values(context.Context) (map[string][]byte, error) {
-	v.of.mu.Lock()
-	defer v.of.mu.Unlock()
-	return maps.Clone(v.of.values), nil
+	v.fleet.mu.Lock()
+	defer v.fleet.mu.Unlock()
+	return maps.Clone(v.fleet.values), nil
 }
 
 func (v fleetVault) SwapValue(_ context.Context, name string, former, value []byte) ([]byte, error) {
-	v.of.mu.Lock()
-	defer v.of.mu.Unlock()
-	if bytes.Equal(v.of.values[name], former) {
-		v.of.values[name] = value
+	v.fleet.mu.Lock()
+	defer v.fleet.mu.Unlock()
+	if bytes.Equal(v.fleet.values[name], former) {
+		v.fleet.values[name] = value
 	}
-	if len(v.of.values[name]) == 0 {
-		delete(v.of.values, name)
+	if len(v.fleet.values[name]) == 0 {
+		delete(v.fleet.values, name)
 	}
-	return v.of.values[name], nil
+	return v.fleet.values[name], nil
 }
 
 // machineOn starts an instance on a store, like a machine with a secret file.
@@ -102,7 +102,7 @@ func TestMachinesShareNames(t *testing.T) {
 			t.Errorf("%q is %x on one machine and %x on the other (%v)", key, first.Key, second.Key, err)
 		}
 	}
-	if values, err := (fleetVault{of: store}).Values(context.Background()); err != nil || len(values) != 2 {
+	if values, err := (fleetVault{fleet: store}).Values(context.Background()); err != nil || len(values) != 2 {
 		t.Errorf("the store has the values %v (%v), want a key and the witness of the secret", values, err)
 	}
 	if _, err := one.Past(); err == nil || err.Error() != "the store shared keeps no history" {

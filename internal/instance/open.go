@@ -105,8 +105,8 @@ func (inst *Instance) options(s Settings, in stores.Store) engine.Options {
 // sweep destroys keys of the past, unless it isn't known yet which keys these are.
 func (n *Names) sweep() error {
 	<-n.instance.made
-	now, told := n.instance.Engine.Lasting()
-	if !told || n.isCutOff() {
+	now, known := n.instance.Engine.Lasting()
+	if !known || n.isCutOff() {
 		return nil
 	}
 	return n.Epochs.Sweep(time.Unix(0, now))

@@ -103,11 +103,11 @@ func (recent *RecentByReference) Add(key []byte, r Recent) {
 	if r.Reference == "" {
 		return
 	}
-	of := maphash.Bytes(recentSeed, key)
+	hash := maphash.Bytes(recentSeed, key)
 	if len(key) == 0 {
-		of = maphash.String(recentSeed, r.Reference)
+		hash = maphash.String(recentSeed, r.Reference)
 	}
-	set := &recent.sets[of%recentSets]
+	set := &recent.sets[hash%recentSets]
 	set.refusals[set.next.Add(1)%recentPerSet].Store(&r)
 }
 

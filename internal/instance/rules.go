@@ -213,10 +213,10 @@ func (r *RulesInForce) Merge() {
 	if r.shared == nil {
 		return
 	}
-	is := mergedRules{file: r.File.Value(), store: r.shared.Set.Load()}
-	if was := r.merged.Load(); was != nil && was.file == is.file && was.store == is.store {
+	merged := mergedRules{file: r.File.Value(), store: r.shared.Set.Load()}
+	if was := r.merged.Load(); was != nil && was.file == merged.file && was.store == merged.store {
 		return
 	}
-	is.both = rules.Union(is.file, is.store)
-	r.merged.Store(&is)
+	merged.both = rules.Union(merged.file, merged.store)
+	r.merged.Store(&merged)
 }

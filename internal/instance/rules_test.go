@@ -71,13 +71,13 @@ func stateLines(t *testing.T, h *Instance, lines ...string) {
 // with the line in use.
 func mustState(t *testing.T, h *Instance, lines ...string) {
 	t.Helper()
-	var is []string
+	var got []string
 	for _, stated := range h.Shared.List() {
-		is = append(is, stated.String())
+		got = append(got, stated.String())
 	}
 	older := h.Shared.countOlder()
-	if strings.Join(is, "\n") != strings.Join(lines, "\n") || older > 0 {
-		t.Errorf("the rules are %q, %d of them under an older line; want %q under the one in use", is, older, lines)
+	if strings.Join(got, "\n") != strings.Join(lines, "\n") || older > 0 {
+		t.Errorf("the rules are %q, %d of them under an older line; want %q under the one in use", got, older, lines)
 	}
 }
 

@@ -75,17 +75,17 @@ func (s *SharedRules) take(sealer *identity.Sealer, notes []storage.Note, all bo
 }
 
 // learnLocked adds the rule or key of a note.
-func (s *SharedRules) learnLocked(name storage.Key, line string, of origin) (err error) {
+func (s *SharedRules) learnLocked(name storage.Key, line string, from origin) (err error) {
 	if key, ok := strings.CutPrefix(line, keyNote); ok {
 		stored, err := apikeys.ParseStored(key)
 		if err == nil {
-			s.api[name] = sharedKey{stored, of}
+			s.api[name] = sharedKey{stored, from}
 		}
 		return err
 	}
 	stated, err := rules.ParseRule(line)
 	if err == nil {
-		s.known[name] = foundRule{stated, of}
+		s.known[name] = foundRule{stated, from}
 	}
 	return err
 }

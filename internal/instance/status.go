@@ -22,7 +22,7 @@ func Describe() []operator.Store {
 // describe describes the store and the memory in front of it.
 func (inst *Instance) describe() operator.Store {
 	stats := inst.Stats()
-	told := operator.Store{
+	store := operator.Store{
 		Kind:     inst.Settings.Kind,
 		Path:     cmp.Or(inst.Settings.Path, inst.Settings.Address),
 		Degraded: stats.Degraded,
@@ -36,17 +36,17 @@ func (inst *Instance) describe() operator.Store {
 		Network:   inst.describeNetwork(stats),
 	}
 	if stats.Cause != nil {
-		told.Since, told.Reason = new(stats.Since.UTC().Truncate(time.Second)), stats.Cause.Error()
+		store.Since, store.Reason = new(stats.Since.UTC().Truncate(time.Second)), stats.Cause.Error()
 	}
-	told.Region = inst.describeRegion()
+	store.Region = inst.describeRegion()
 	if keys := inst.Keys.Load(); keys != nil {
 		keys.Keys() // checks the file, in case no request has
-		told.APIKeys = TroubleOf(keys.Path(), keys.Trouble())
+		store.APIKeys = TroubleOf(keys.Path(), keys.Trouble())
 	}
 	if rules := inst.Rules.Load(); rules != nil {
-		told.Rules = TroubleOf(rules.Path(), rules.Trouble())
+		store.Rules = TroubleOf(rules.Path(), rules.Trouble())
 	}
-	return told
+	return store
 }
 
 // describeNetwork describes the connection to a store on a network. It returns nil for other
@@ -78,16 +78,16 @@ func (inst *Instance) describeRegion() *operator.Region {
 		return nil
 	}
 	s := shared.Stats()
-	told := &operator.Region{Name: s.Region, Exchange: fmt.Sprint(inst.exchangedAt.Load()), Lag: operator.SecondsOf(s.Lag), Keys: s.Keys, Others: []operator.OtherRegion{}}
+	region := &operator.Region{Name: s.Region, Exchange: fmt.Sprint(inst.exchangedAt.Load()), Lag: operator.SecondsOf(s.Lag), Keys: s.Keys, Others: []operator.OtherRegion{}}
 	if s.Cause != nil {
-		told.Since, told.Reason = new(s.Since.UTC().Truncate(time.Second)), s.Cause.Error()
+		region.Since, region.Reason = new(s.Since.UTC().Truncate(time.Second)), s.Cause.Error()
 	}
 	for _, n := range s.Regions {
 		if n.Region != s.Region {
-			told.Others = append(told.Others, operator.OtherRegion{Name: n.Region, Machines: n.Machines, Lag: operator.SecondsOf(n.Lag)})
+			region.Others = append(region.Others, operator.OtherRegion{Name: n.Region, Machines: n.Machines, Lag: operator.SecondsOf(n.Lag)})
 		}
 	}
-	return told
+	return region
 }
 
 // TroubleOf returns the problem of a file, or nil.

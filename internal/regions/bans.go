@@ -56,18 +56,18 @@ func (b *bans) add(key storage.Key, until int64) bool {
 	if b.own == nil {
 		b.own = make(map[storage.Key]*ownBan)
 	}
-	is := b.own[key]
-	if is == nil {
+	ban := b.own[key]
+	if ban == nil {
 		if len(b.own) >= maxBans {
 			return false
 		}
-		is = new(ownBan)
-		b.own[key] = is
+		ban = new(ownBan)
+		b.own[key] = ban
 	}
-	if until <= is.until {
+	if until <= ban.until {
 		return false
 	}
-	is.until, is.published = until, false
+	ban.until, ban.published = until, false
 	return true
 }
 
@@ -75,9 +75,9 @@ func (b *bans) add(key storage.Key, until int64) bool {
 func (b *bans) unpublished(region string) (list []exchange.Ban) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for key, is := range b.own {
-		if !is.published && len(list) < publishBans {
-			list = append(list, exchange.Ban{Key: key, Until: is.until, Region: region})
+	for key, ban := range b.own {
+		if !ban.published && len(list) < publishBans {
+			list = append(list, exchange.Ban{Key: key, Until: ban.until, Region: region})
 		}
 	}
 	return list
@@ -87,9 +87,9 @@ func (b *bans) unpublished(region string) (list []exchange.Ban) {
 func (b *bans) published(list []exchange.Ban) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, of := range list {
-		if is := b.own[of.Key]; is != nil && is.until == of.Until {
-			is.published = true
+	for _, sent := range list {
+		if ban := b.own[sent.Key]; ban != nil && ban.until == sent.Until {
+			ban.published = true
 		}
 	}
 }
@@ -97,8 +97,8 @@ func (b *bans) published(list []exchange.Ban) {
 func (b *bans) publishAgain() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, is := range b.own {
-		is.published = false
+	for _, ban := range b.own {
+		ban.published = false
 	}
 }
 
@@ -106,20 +106,20 @@ func (b *bans) publishAgain() {
 func (b *bans) learn(list []exchange.Ban, home string, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, of := range list {
-		if of.Region == home || of.Until <= now {
+	for _, ban := range list {
+		if ban.Region == home || ban.Until <= now {
 			continue
 		}
 		if b.foreign == nil {
 			b.foreign = make(map[storage.Key]*foreignBan)
 		}
-		if b.foreign[of.Key] == nil {
+		if b.foreign[ban.Key] == nil {
 			if len(b.foreign) >= maxBans {
 				continue
 			}
-			b.foreign[of.Key] = new(foreignBan)
+			b.foreign[ban.Key] = new(foreignBan)
 		}
-		b.foreign[of.Key].until = max(b.foreign[of.Key].until, min(of.Until, now+int64(reputation.MaxBan)))
+		b.foreign[ban.Key].until = max(b.foreign[ban.Key].until, min(ban.Until, now+int64(reputation.MaxBan)))
 	}
 	b.any.Store(len(b.foreign) > 0)
 }
@@ -129,25 +129,25 @@ func (b *bans) learn(list []exchange.Ban, home string, now int64) {
 func (b *bans) due(key storage.Key, now int64) (until int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	is := b.foreign[key]
-	if is == nil || is.until <= now || is.applied >= is.until {
+	ban := b.foreign[key]
+	if ban == nil || ban.until <= now || ban.applied >= ban.until {
 		return 0
 	}
-	is.applied = is.until
-	return is.until
+	ban.applied = ban.until
+	return ban.until
 }
 
 // trim forgets bans that have ended.
 func (b *bans) trim(now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for key, is := range b.foreign {
-		if is.until <= now {
+	for key, ban := range b.foreign {
+		if ban.until <= now {
 			delete(b.foreign, key)
 		}
 	}
-	for key, is := range b.own {
-		if is.until <= now {
+	for key, ban := range b.own {
+		if ban.until <= now {
 			delete(b.own, key)
 		}
 	}

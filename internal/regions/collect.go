@@ -109,24 +109,24 @@ func (t *table) apply(rows []exchange.Row, me region.Component, now int64) (appl
 		if row.Component == me || row.Expires <= now {
 			continue
 		}
-		of, isNew := t.nameLocked(name{row.Limit, row.Key})
-		if of == nil {
+		entry, isNew := t.nameLocked(name{row.Limit, row.Key})
+		if entry == nil {
 			continue
 		}
 		if isNew {
 			made++
 		}
-		grew := of.counts.Take(row.Component, row.Group, row.Units, row.Expires)
+		grew := entry.counts.Take(row.Component, row.Group, row.Units, row.Expires)
 		if grew <= 0 {
 			continue
 		}
 		applied++
-		if of.key != nil {
-			by := grown[of.key]
+		if entry.key != nil {
+			by := grown[entry.key]
 			if row.Region != me.Region {
 				by.units += grew
 			}
-			grown[of.key] = by
+			grown[entry.key] = by
 		}
 	}
 	for k, by := range grown {
@@ -140,13 +140,13 @@ func (t *table) apply(rows []exchange.Row, me region.Component, now int64) (appl
 }
 
 // nameLocked returns the entry of a name, adding it if there is room, or nil.
-func (t *table) nameLocked(at name) (of *named, made bool) {
-	if of = t.names[at]; of != nil || int64(len(t.names)) >= namesPerKey*t.max {
-		return of, false
+func (t *table) nameLocked(at name) (entry *named, made bool) {
+	if entry = t.names[at]; entry != nil || int64(len(t.names)) >= namesPerKey*t.max {
+		return entry, false
 	}
-	of = new(named)
-	t.names[at] = of
-	return of, true
+	entry = new(named)
+	t.names[at] = entry
+	return entry, true
 }
 
 // usersLocked returns the other machines of a region that use a key, in ascending order.

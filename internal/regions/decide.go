@@ -45,7 +45,7 @@ func (r *Regions) admitted(debits []engine.Debit, now int64) {
 
 // Admit implements [engine.Elsewhere].
 func (k *key) Admit(units, now int64) {
-	for r := k.of; k != nil; k = r.make(k, now) { // the key was dropped meanwhile
+	for r := k.regions; k != nil; k = r.make(k, now) { // the key was dropped meanwhile
 		ok, dirty := k.admit(units, now)
 		if dirty {
 			r.publishing.add(k)
@@ -82,7 +82,7 @@ func (r *Regions) keyOf(d *engine.Debit, now int64) *key {
 // make adds a key like another one to the table, or returns the existing one. It returns nil if
 // there are too many, or the key can't have a name yet.
 func (r *Regions) make(like *key, now int64) *key {
-	k := &key{of: r, limit: like.limit, least: like.least, text: like.text, groups: like.groups}
+	k := &key{regions: r, limit: like.limit, least: like.least, text: like.text, groups: like.groups}
 	names, ok := r.namesOf(k, now)
 	if !ok {
 		return nil

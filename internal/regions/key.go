@@ -13,11 +13,11 @@ import (
 
 // key is a key of a limit that requests of this region use. It implements [engine.Elsewhere].
 type key struct {
-	of     *Regions
-	limit  *engine.Limit // the full one
-	least  int64         // the smallest amount that a client of the key may have
-	text   string
-	groups region.Groups
+	regions *Regions
+	limit   *engine.Limit // the full one
+	least   int64         // the smallest amount that a client of the key may have
+	text    string
+	groups  region.Groups
 
 	period atomic.Int64          // period of the last lookup of its names
 	known  atomic.Pointer[known] // units that others have admitted; nil if none
@@ -60,8 +60,8 @@ func (k *key) periodAt(now int64) int64 { return k.periodOf(k.groups.At(now)) }
 
 // elsewhere returns the units that others have admitted.
 func (k *key) elsewhere() known {
-	if is := k.known.Load(); is != nil {
-		return *is
+	if units := k.known.Load(); units != nil {
+		return *units
 	}
 	return known{}
 }

@@ -88,11 +88,11 @@ func (r *Regions) publishRows(ctx context.Context, rows []published) error {
 	slices.SortFunc(rows, func(a, b published) int { // a common order, so that concurrent writers never wait for each other
 		return cmp.Or(cmp.Compare(a.Limit, b.Limit), bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.Group, b.Group))
 	})
-	told := make([]exchange.Row, len(rows))
+	batch := make([]exchange.Row, len(rows))
 	for i := range rows {
-		told[i] = rows[i].Row
+		batch[i] = rows[i].Row
 	}
-	if err := callWithin(ctx, callTimeout, func(ctx context.Context) error { return r.exchange.Publish(ctx, told, nil) }); err != nil {
+	if err := callWithin(ctx, callTimeout, func(ctx context.Context) error { return r.exchange.Publish(ctx, batch, nil) }); err != nil {
 		return err
 	}
 	for i := range rows {

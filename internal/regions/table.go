@@ -72,11 +72,11 @@ func (t *table) find(limit storage.LimitID, text []byte) *key {
 
 // add adds a key with its names, and reports whether it did. Otherwise it returns the existing key,
 // or nil if there are too many.
-func (t *table) add(k *key, period int64, names []storage.Key, home string) (is *key, made bool) {
+func (t *table) add(k *key, period int64, names []storage.Key, home string) (existing *key, made bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if is = t.find(k.limit.ID, []byte(k.text)); is != nil {
-		return is, false
+	if existing = t.find(k.limit.ID, []byte(k.text)); existing != nil {
+		return existing, false
 	}
 	if t.count.Load() >= t.max {
 		return nil, false

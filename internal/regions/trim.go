@@ -46,11 +46,11 @@ func (r *Regions) trim(now int64) {
 func (t *table) trimNames(now int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for at, of := range t.names {
-		if of.counts.Trim(now) {
+	for at, entry := range t.names {
+		if entry.counts.Trim(now) {
 			continue
 		}
-		if of.key == nil || !slices.Contains(of.key.names, at.key) {
+		if entry.key == nil || !slices.Contains(entry.key.names, at.key) {
 			delete(t.names, at)
 		}
 	}

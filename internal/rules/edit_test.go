@@ -171,16 +171,16 @@ func TestAddsAtOnceLoseNothing(t *testing.T) {
 
 func TestFileIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules")
-	var told []error
-	file, err := Open(path, func(_ *Set, err error) { told = append(told, err) })
+	var reports []error
+	file, err := Open(path, func(_ *Set, err error) { reports = append(reports, err) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := func(bans, times int) {
 		t.Helper()
 		file.Look()
-		if got := file.Value().InForce(Ban, now); got != bans || len(told) != times {
-			t.Errorf("%d bans are in force, want %d; told %v", got, bans, told)
+		if got := file.Value().InForce(Ban, now); got != bans || len(reports) != times {
+			t.Errorf("%d bans are in force, want %d; told %v", got, bans, reports)
 		}
 	}
 	want(0, 0)

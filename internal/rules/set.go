@@ -50,17 +50,17 @@ func NewSet(rules []Rule) *Set {
 	s := &Set{rules: rules}
 	networks := make(map[netip.Prefix]*verdict)
 	for i := range rules {
-		of := &rules[i]
-		t := termOf(of)
-		s.note(of, t)
-		if of.Target.Kind != Address {
-			s.addText(of, t)
+		r := &rules[i]
+		t := termOf(r)
+		s.note(r, t)
+		if r.Target.Kind != Address {
+			s.addText(r, t)
 			continue
 		}
-		v := networks[of.Target.Network]
+		v := networks[r.Target.Network]
 		if v == nil {
 			v = new(verdict)
-			networks[of.Target.Network] = v
+			networks[r.Target.Network] = v
 		}
 		v.add(t)
 	}
@@ -72,22 +72,22 @@ func NewSet(rules []Rule) *Set {
 }
 
 // note counts a rule.
-func (s *Set) note(of *Rule, t term) {
-	s.has[of.Target.Kind] = true
-	s.total[of.Action]++
+func (s *Set) note(r *Rule, t term) {
+	s.has[r.Target.Kind] = true
+	s.total[r.Action]++
 	if t.until != never {
-		s.ends[of.Action] = append(s.ends[of.Action], t.until)
+		s.ends[r.Action] = append(s.ends[r.Action], t.until)
 	}
 }
 
-func (s *Set) addText(of *Rule, t term) {
-	texts := &s.texts[of.Target.Kind]
+func (s *Set) addText(r *Rule, t term) {
+	texts := &s.texts[r.Target.Kind]
 	if *texts == nil {
 		*texts = make(map[string]verdict)
 	}
-	v := (*texts)[of.Target.Text]
+	v := (*texts)[r.Target.Text]
 	v.add(t)
-	(*texts)[of.Target.Text] = v
+	(*texts)[r.Target.Text] = v
 }
 
 func (v *verdict) add(t term) {

@@ -13,9 +13,9 @@ import (
 // opened is a file whose value is its text, with its reported changes.
 type opened struct {
 	*File[string]
-	t    *testing.T
-	path string
-	told []error
+	t       *testing.T
+	path    string
+	reports []error
 }
 
 var errBad = errors.New("bad text")
@@ -33,7 +33,7 @@ func open(t *testing.T, optional bool) *opened {
 			value := string(text)
 			return &value, nil
 		},
-		Changed: func(_ *string, err error) { o.told = append(o.told, err) },
+		Changed: func(_ *string, err error) { o.reports = append(o.reports, err) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,19 +49,19 @@ func (o *opened) write(text string) {
 }
 
 // want checks the value in force, the number of reported changes, and the cause of trouble.
-func (o *opened) want(value string, told int, trouble error) {
+func (o *opened) want(value string, reports int, trouble error) {
 	o.t.Helper()
 	if got := *o.Value(); got != value {
 		o.t.Errorf("the value is %q, want %q", got, value)
 	}
-	if len(o.told) != told {
-		o.t.Errorf("told %v, want %d", o.told, told)
+	if len(o.reports) != reports {
+		o.t.Errorf("told %v, want %d", o.reports, reports)
 	}
-	switch is := o.Trouble(); {
-	case trouble == nil && is != nil:
-		o.t.Errorf("trouble with a good file: %v", is)
-	case trouble != nil && (is == nil || !errors.Is(is.Err, trouble)):
-		o.t.Errorf("the trouble is %v, want %v", is, trouble)
+	switch current := o.Trouble(); {
+	case trouble == nil && current != nil:
+		o.t.Errorf("trouble with a good file: %v", current)
+	case trouble != nil && (current == nil || !errors.Is(current.Err, trouble)):
+		o.t.Errorf("the trouble is %v, want %v", current, trouble)
 	}
 }
 

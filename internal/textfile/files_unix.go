@@ -23,11 +23,11 @@ func tryLock(f *os.File) (bool, error) {
 
 // keepOwner gives a file to the owner of another.
 func keepOwner(f *os.File, like fs.FileInfo) error {
-	is, err := f.Stat()
+	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	now, ok := is.Sys().(*syscall.Stat_t)
+	now, ok := info.Sys().(*syscall.Stat_t)
 	want, known := like.Sys().(*syscall.Stat_t)
 	if !ok || !known || now.Uid == want.Uid && now.Gid == want.Gid {
 		return nil

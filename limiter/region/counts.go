@@ -22,7 +22,7 @@ type Counts struct {
 // part is the number of units that one component has admitted in one group.
 type part struct {
 	group, units, expires int64
-	of                    Component
+	component             Component
 }
 
 // maxParts bounds the memory of one key, regardless of the data in an exchange.
@@ -30,11 +30,11 @@ const maxParts = 4096
 
 // Take stores the count of a component in a group, which counts until it expires, and returns by
 // how much it has grown. It ignores a count that is not larger than before.
-func (c *Counts) Take(of Component, group, units, expires int64) (grew int64) {
+func (c *Counts) Take(component Component, group, units, expires int64) (grew int64) {
 	units = min(units, limiter.MaxAmount)
 	for i := range c.parts {
 		p := &c.parts[i]
-		if p.group == group && p.of == of {
+		if p.group == group && p.component == component {
 			if grew = units - p.units; grew <= 0 {
 				return 0
 			}
@@ -45,7 +45,7 @@ func (c *Counts) Take(of Component, group, units, expires int64) (grew int64) {
 	if units <= 0 || len(c.parts) >= maxParts {
 		return 0
 	}
-	c.parts = append(c.parts, part{group, units, expires, of})
+	c.parts = append(c.parts, part{group, units, expires, component})
 	return units
 }
 
@@ -59,7 +59,7 @@ func (c *Counts) Trim(now int64) (left bool) {
 // of all others.
 func (c *Counts) Split(home string) (own, foreign []limiter.Slot) {
 	for _, p := range c.parts {
-		if p.of.Region == home {
+		if p.component.Region == home {
 			own = append(own, limiter.Slot{Index: p.group, Used: p.units})
 		} else {
 			foreign = append(foreign, limiter.Slot{Index: p.group, Used: p.units})
@@ -72,8 +72,8 @@ func (c *Counts) Split(home string) (own, foreign []limiter.Slot) {
 // order.
 func (c *Counts) Users(home string, now int64) (machines []int64) {
 	for _, p := range c.parts {
-		if p.of.Region == home && p.expires > now {
-			machines = append(machines, p.of.Machine)
+		if p.component.Region == home && p.expires > now {
+			machines = append(machines, p.component.Machine)
 		}
 	}
 	slices.Sort(machines)

@@ -139,7 +139,7 @@ func FuzzGroups(f *testing.F) {
 func TestCountsArriveInAnyOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	type row struct {
-		of           region.Component
+		component    region.Component
 		group, units int64
 	}
 	var rows []row
@@ -160,7 +160,7 @@ func TestCountsArriveInAnyOrder(t *testing.T) {
 		twice := append(rows, rows...)
 		r.Shuffle(len(twice), func(i, j int) { twice[i], twice[j] = twice[j], twice[i] })
 		for _, row := range twice {
-			grown += counts.Take(row.of, row.group, row.units, 1)
+			grown += counts.Take(row.component, row.group, row.units, 1)
 		}
 		own, foreign := counts.Split("a")
 		if len(own) != 0 || len(foreign) != 9 {

@@ -25,8 +25,8 @@ type world struct {
 }
 
 type at struct {
-	of    region.Component
-	group int64
+	component region.Component
+	group     int64
 }
 
 // place is a region with a strict store.
@@ -128,13 +128,13 @@ func (w *world) sync(p *place, faulty bool) {
 	for range 2 {
 		for at, units := range old { // in a random order
 			if w.rand.IntN(2) == 0 {
-				p.counts.Take(at.of, at.group, 1+w.rand.Int64N(units), w.groups.Expires(at.group))
+				p.counts.Take(at.component, at.group, 1+w.rand.Int64N(units), w.groups.Expires(at.group))
 			}
 		}
 	}
 	for at, units := range w.rows {
-		if at.of != p.Component {
-			p.counts.Take(at.of, at.group, units, w.groups.Expires(at.group))
+		if at.component != p.Component {
+			p.counts.Take(at.component, at.group, units, w.groups.Expires(at.group))
 		}
 	}
 	for i, other := range w.regions {

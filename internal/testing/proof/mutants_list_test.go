@@ -21,7 +21,7 @@ var mutants = []mutant{
 		"units -= ls.lapsed(l, now)", "units -= 0 * now",
 		"./limiter", "TestLease|TestSpread"},
 	{"1 cells know how many units have lapsed", "internal/engine/lease.go",
-		"uint32(is.Lapsed)", "uint32(is.Lapsed-is.Lapsed)",
+		"uint32(ls.Lapsed)", "uint32(ls.Lapsed-ls.Lapsed)",
 		"./internal/engine", "TestFleetsWithSlowCallsAreExact"},
 	{"1 no unit stays in an earlier slot than it was spent in", "limiter/lease.go",
 		"ls.Lapsed = ls.lapsed(l, now)\n", "ls.Lapsed = 0\n",
