@@ -56,6 +56,11 @@ var rules = []rule{
 		why: "it says what is true of a name; what to warn of is for the checks of a config",
 	},
 	{
+		packages:  []string{"./internal/advice"},
+		forbidden: []string{"./..."}, allowed: []string{"./internal/advice", "./internal/caddyconf", "./internal/typo"},
+		why: "a warning is a value for everybody who shows it, whatever has found it",
+	},
+	{
 		packages:  []string{"./internal/textfile"},
 		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/textfile"},
 		why: "files are read and replaced alike whatever is in them",

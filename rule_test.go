@@ -34,7 +34,7 @@ func stating(t testing.TB, lines string) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := &enforce.Config{OperatorRules: enforce.OperatorRules{Rules: file, Stated: instance.RulesInForce{File: file}}, Tenant: enforce.Tenant{Log: zap.NewNop()}, Warn: func(string, string) {}}
+	app := &enforce.Config{OperatorRules: enforce.OperatorRules{Rules: file, Stated: instance.RulesInForce{File: file}}, Tenant: enforce.Tenant{Log: zap.NewNop()}}
 	return &Handler{run: &enforce.Handler{App: app}}
 }
 

@@ -93,7 +93,7 @@ func (c *Compiler) compileAPIKeys() error {
 	if err := c.Run.APIKeys.Open(path, c.Run); err != nil {
 		return fmt.Errorf("file: %w", err)
 	}
-	c.warnOfAccess("api_keys: file", path)
+	c.checkAccess("api_keys: file", path)
 	return nil
 }
 

@@ -31,16 +31,16 @@ type Compiler struct {
 	retentions map[storage.LimitID]*time.Duration // longest retention of each limit's counts, see limit
 
 	loads  map[string]*enforce.Load // measurements by the names of zones
-	warned map[string]bool          // warnings already given
 	survey *survey                  // of all handlers' configs; nil before the first is compiled
+	found  []Advice
 	log    *zap.Logger
 }
 
 // Compile checks the settings of the app. It opens nothing. The result must be cleaned up even if
 // there is an error, see [enforce.Config.Cleanup].
 func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
-	c := &Compiler{App: a, log: ctx.Logger(), warned: make(map[string]bool), loads: make(map[string]*enforce.Load)}
-	c.Run = enforce.NewConfig(c.log, c.warn)
+	c := &Compiler{App: a, log: ctx.Logger(), loads: make(map[string]*enforce.Load)}
+	c.Run = enforce.NewConfig(c.log, a.Source)
 	c.Run.IPv4Prefix, c.Run.IPv6Prefix = a.IPv4Prefix, a.IPv6Prefix
 	for _, step := range []func() error{
 		func() error { return c.loadStore(ctx) },
@@ -60,7 +60,7 @@ func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 		}
 	}
 	c.compileReputation()
-	return c, nil
+	return c, c.Run.Advice.Give(c.log, c.found...)
 }
 
 // compileReputation sets the cost of violations.
@@ -127,12 +127,14 @@ type handlerCompiler struct {
 	app *Compiler
 	log *zap.Logger
 	run *enforce.Handler
+
+	found []Advice
 }
 
 // Handler checks the configuration of a handler and compiles it. It opens nothing. The result must
 // be cleaned up even if there is an error.
 func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler, error) {
-	h := handlerCompiler{config, c, ctx.Logger(), nil}
+	h := handlerCompiler{Handler: config, app: c, log: ctx.Logger()}
 	h.run = &enforce.Handler{
 		App: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64, Routed: enforce.ErrorRouted(ctx), AddressedBy: enforce.ClientIPFields(ctx),
 		Jitter: h.Jitter, LogsKey: h.LogKey, LogsIP: h.LogIP, Metrics: !h.DisableMetrics,
@@ -149,7 +151,7 @@ func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler
 			return h.run, caddyconf.AtSource(err, h.Source)
 		}
 	}
-	return h.run, nil
+	return h.run, c.Run.Advice.Give(h.log, h.found...)
 }
 
 func (h *handlerCompiler) compileHeaders(caddy.Context) error {
@@ -172,7 +174,7 @@ func (h *handlerCompiler) checkPeerOptions(ctx caddy.Context) error {
 	if h.Jitter < 0 || math.IsNaN(h.Jitter) {
 		return fmt.Errorf("jitter must be at least zero, got %v", h.Jitter)
 	}
-	h.warnOfDistributed() // before the storage is loaded, which discards its raw JSON
+	h.found = append(h.found, h.checkDistributed()...) // before the storage is loaded, which discards its raw JSON
 	if h.StorageRaw != nil {
 		module, err := ctx.LoadModule(h.Handler, "StorageRaw")
 		if err != nil {
@@ -209,7 +211,7 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 	h.run.LogsAccess, h.run.Traced = enforce.WritesAccessLogs(ctx), h.app.survey.traces || h.app.survey.foreign
 	h.app.Run.AllZones = append(h.app.Run.AllZones, h.run.Zones...)
 	h.noteLate(zones)
-	h.warnIfIdle()
+	h.found = append(h.found, h.checkIdle()...)
 	for _, t := range h.Traps {
 		if t == nil {
 			return errors.New("a trap is null; give it a matcher, or remove it")
@@ -226,7 +228,6 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 	h.run.BannedByOperator = &enforce.Policy{Zone: &enforce.Zone{Name: enforce.BanName}, Name: enforce.BanName}
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
 		h.app.Run.Zones = true
-		h.app.warnIfServed(ctx)
 	}
 	return nil
 }

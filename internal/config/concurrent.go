@@ -166,7 +166,7 @@ func (z *zoneCompiler) shareBound() {
 			continue
 		}
 		most := min(c.Most, own.Most)
-		z.warn(fmt.Sprintf("limit: zones of one name count together, and have %d and %d concurrent: %d hold in all of them", c.Most, own.Most, most),
+		z.note(fmt.Sprintf("limit: zones of one name count together, and have %d and %d concurrent: %d hold in all of them", c.Most, own.Most, most),
 			fmt.Sprintf("limit %d concurrent in all of them, or another name", most))
 		c.SetMost(most)
 		own.SetMost(most)

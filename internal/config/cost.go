@@ -63,7 +63,7 @@ func (z *zoneCompiler) settleSpellings() {
 			matcher.ForExemption(z.run.Costs[i].Matchers)
 			continue
 		}
-		z.warnOfSpellings("cost "+z.Costs[i].Cost, z.run.Costs[i].Matchers)
+		z.noteSpellings("cost "+z.Costs[i].Cost, z.run.Costs[i].Matchers)
 		matcher.ForLimit(z.run.Costs[i].Matchers)
 	}
 }

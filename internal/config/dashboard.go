@@ -1,18 +1,14 @@
 package config
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routes"
@@ -40,13 +36,16 @@ type Dashboard struct {
 // Compile checks the configuration. It returns the matchers of allow, and the hosts in the matchers
 // of routes and of allow.
 func (dash *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, hosts caddyhttp.MatchHost, err error) {
-	survey := newSurvey(ctx, nil)
-	places := dash.places(survey)
-	dash.warnIfShut(places, ctx.Logger())
-	if err = dash.checkAllow(survey, places); err != nil { // before matchers are loaded, which discards their raw JSON
+	whole := newSurvey(ctx, nil, nil)
+	places := dash.places(whole)
+	if limits := func(p *place) bool { return p.handler != nil }; !slices.ContainsFunc(whole.places, limits) { // else the handlers' survey has the dashboard
+		shut := checkShut(&survey{places: places})
+		_ = new(advice.List).Give(ctx.Logger(), shut[:min(len(shut), 1)]...) // a warning is no error
+	}
+	if err = dash.checkAllow(whole, places); err != nil { // before matchers are loaded, which discards their raw JSON
 		return nil, nil, err
 	}
-	if hosts, err = dash.namedHosts(ctx, survey, places); err != nil {
+	if hosts, err = dash.namedHosts(ctx, whole, places); err != nil {
 		return nil, nil, err
 	}
 	allow, err = dash.loadAllow(ctx)
@@ -64,22 +63,6 @@ func (dash *Dashboard) loadAllow(ctx caddy.Context) (allow caddyhttp.MatcherSets
 	return allow, nil
 }
 
-// userID is the placeholder of the authenticated user.
-const userID = "http.auth.user.id"
-
-// warnIfShut warns if no request can ever be admitted.
-func (dash *Dashboard) warnIfShut(places []*place, log *zap.Logger) {
-	shut := func(p *place) bool {
-		return len(dash.AllowRaw) == 0 && !p.before.Anything && !p.before.Has(userID)
-	}
-	if slices.ContainsFunc(places, shut) {
-		Advice{Source: dash.Source, Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
-			Fix: "basic_auth before it, for the same paths; or allow with a matcher"}.log(log)
-	}
-}
-
-// The next functions check the requests that a dashboard admits without authentication.
-
 // places returns the dashboard's places in a config.
 func (dash *Dashboard) places(survey *survey) (found []*place) {
 	for _, p := range survey.places {
@@ -88,46 +71,6 @@ func (dash *Dashboard) places(survey *survey) (found []*place) {
 		}
 	}
 	return found
-}
-
-// checkAllow returns an error if a matcher of allow uses a header field that clients can send
-// themselves. A matcher of the sender's address in the same set makes the field safe.
-func (dash *Dashboard) checkAllow(survey *survey, places []*place) error {
-	for _, set := range dash.AllowRaw {
-		if survey.readsBody(needsOfMatchers(nil, "allow", set)) {
-			return errors.New("a placeholder of the body is what the client sends: write allow client_ip 192.0.2.0/24, with the networks of the operators")
-		}
-		if set["remote_ip"] != nil {
-			continue
-		}
-		for _, p := range places {
-			if err := p.checkFields(set); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// checkFields returns an error if clients can send a header field that a matcher set uses.
-func (p *place) checkFields(set caddy.ModuleMap) error {
-	for _, n := range needsOfMatchers(nil, "allow", set) {
-		field, isField := strings.CutPrefix(n.name, "http.request.header.")
-		problem, _, _ := p.judge(n.name)
-		if problem == "" && isAnyValue(set, field) && !p.before.Anything && !p.before.Has("http.request.header."+http.CanonicalHeaderKey(field)) {
-			problem = "may have any value, and is what the client has sent: nothing before this handler sets or removes it"
-		}
-		if isField && problem != "" {
-			return fmt.Errorf("{%s} %s: put forward_auth with copy_headers %s before the dashboard; or, if a proxy in front of Caddy sets the field, also match its address: allow {, and in it header %[3]s * and remote_ip with the address", n.name, problem, field)
-		}
-	}
-	return nil
-}
-
-// isAnyValue reports whether a matcher set accepts any value of a header field.
-func isAnyValue(set caddy.ModuleMap, field string) bool {
-	var fields map[string][]string
-	return json.Unmarshal(set["header"], &fields) == nil && slices.Contains(fields[field], "*")
 }
 
 // namedHosts returns the hosts in the matchers of the dashboard's servers and of allow.

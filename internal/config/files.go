@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/routes"
@@ -43,8 +41,8 @@ func (c *Compiler) compileFiles() error {
 	if secret, err := filepath.Abs(c.Run.Settings.Secret); err == nil && secret == c.Run.Settings.Path {
 		return fmt.Errorf("secret_file: is the database as well, got %q: name another file", c.SecretFile)
 	}
-	c.warnOfAccess("secret_file", c.Run.Settings.Secret)
-	c.warnOfAccess("the keys that names at rest are hashed under", c.Run.Settings.Epochs)
+	c.checkAccess("secret_file", c.Run.Settings.Secret)
+	c.checkAccess("the keys that names at rest are hashed under", c.Run.Settings.Epochs)
 	return nil
 }
 
@@ -54,7 +52,7 @@ func (c *Compiler) compileNetwork(store stores.Network) error {
 		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", c.Run.Settings.Kind)
 	}
 	c.Run.Settings.Address = store.Address()
-	c.warnOfAccess("secret_file", c.Run.Settings.Secret)
+	c.checkAccess("secret_file", c.Run.Settings.Secret)
 	return nil
 }
 
@@ -77,43 +75,37 @@ func (c *Compiler) compileRules() error {
 	if err := c.Run.OpenRules(path, c.log); err != nil {
 		return fmt.Errorf("rules_file: %w", err)
 	}
-	c.warnOfAccess("rules_file", path)
+	c.checkAccess("rules_file", path)
 	return nil
 }
 
-// warnOfAccess warns of a file that other users of this machine may read or write, although they
+// checkAccess finds a file that other users of this machine may read or write, although they
 // shouldn't.
-func (c *Compiler) warnOfAccess(what, path string) {
+func (c *Compiler) checkAccess(what, path string) {
 	mode, open := siting.OpenFile(path)
 	if !open {
 		return
 	}
 	path, _ = filepath.Abs(path) // the path exists: [siting.OpenFile] succeeded
-	c.warn(fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path, mode),
-		"chmod g-w,o-rwx "+path)
+	c.found = append(c.found, Advice{Source: c.Source, Problem: fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path, mode), Fix: "chmod g-w,o-rwx " + path})
 }
 
-// warnIfServed warns once for each folder with the database or the secret that a file server
-// serves. ctx is that of a handler of the configuration.
-func (c *Compiler) warnIfServed(ctx caddy.Context) {
-	for _, m := range ctx.Modules() {
-		if app, ok := m.(*caddyhttp.App); ok {
-			for _, server := range app.Servers {
-				c.warnOfFolders(routes.ServedFolders(server))
+// checkServed finds files of the rate limiter in folders that file servers serve.
+func checkServed(s *survey) (found []Advice) {
+	if len(s.limited()) == 0 {
+		return nil
+	}
+	settings, seen := s.run.Settings, make(map[string]bool)
+	for _, server := range s.servers {
+		for _, folder := range routes.ServedFolders(server) {
+			for _, path := range []string{settings.Path, settings.Secret, s.run.Rules.Path()} {
+				if path == "" || seen[folder+path] || !siting.Contains(folder, path) {
+					continue
+				}
+				seen[folder+path] = true
+				found = append(found, Advice{Problem: "a file of the rate limiter lies in a folder that a site serves, where everybody can get it; keep it elsewhere", Path: path, Root: folder})
 			}
 		}
 	}
-}
-
-func (c *Compiler) warnOfFolders(folders []string) {
-	for _, folder := range folders {
-		for _, path := range []string{c.Run.Settings.Path, c.Run.Settings.Secret, c.Run.Rules.Path()} {
-			if path == "" || c.warned[folder+path] || !siting.Contains(folder, path) {
-				continue
-			}
-			c.warned[folder+path] = true
-			c.log.Warn("a file of the rate limiter lies in a folder that a site serves, where everybody can get it; keep it elsewhere",
-				zap.String("path", path), zap.String("root", folder))
-		}
-	}
+	return found
 }

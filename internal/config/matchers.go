@@ -47,14 +47,11 @@ func readsPlaceholders(m any) int {
 	return 0
 }
 
-// checkMatchers returns an error about a matcher of the zone that no request can match.
-func (z *zoneCompiler) checkMatchers() error { return z.mistake(matcher.CheckSets(z.MatcherSetsRaw)) }
-
 func (z *zoneCompiler) loadMatchers() (err error) {
 	if z.run.Matchers, err = loadMatchers(z.ctx, z.Zone); err != nil {
 		return err
 	}
-	z.warnOfSpellings("match", z.run.Matchers)
+	z.noteSpellings("match", z.run.Matchers)
 	matcher.ForLimit(z.run.Matchers)
 	return nil
 }
@@ -67,23 +64,24 @@ func (h *handlerCompiler) loadExempt(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("exempt: %w", err)
 	}
-	h.warnOfExemptions()
+	h.found = append(h.found, h.checkExemptions()...)
 	matcher.ForExemption(h.run.Exempt)
 	return nil
 }
 
-// warnOfSpellings warns of matchers of the zone that miss spellings of their paths.
-func (z *zoneCompiler) warnOfSpellings(option string, sets caddyhttp.MatcherSets) {
+// noteSpellings notes matchers of the zone that miss spellings of their paths, before they are
+// adapted to their purpose.
+func (z *zoneCompiler) noteSpellings(option string, sets caddyhttp.MatcherSets) {
 	for _, set := range sets {
 		if words := matcher.Safer(option, set); words != "" {
-			z.warn(option+": "+matcher.MissedSpellings, words)
+			z.note(option+": "+matcher.MissedSpellings, words)
 		}
 	}
 }
 
-// warnOfExemptions warns of exempt extensions: a backend may derive the format of its answer from
-// the extension, and offer the same action under each.
-func (h *handlerCompiler) warnOfExemptions() {
+// checkExemptions finds exempt extensions: a backend may derive the format of its answer from the
+// extension, and offer the same action under each.
+func (h *handlerCompiler) checkExemptions() (found []Advice) {
 	for _, set := range h.run.Exempt {
 		for _, m := range set {
 			path, ok := m.(*caddyhttp.MatchPath)
@@ -91,10 +89,11 @@ func (h *handlerCompiler) warnOfExemptions() {
 				continue
 			}
 			if i := slices.IndexFunc(*path, func(p string) bool { return strings.HasPrefix(p, "*.") }); i >= 0 {
-				h.warn("exempt: path "+(*path)[i]+" also exempts /login"+(*path)[i][1:]+", which some backends take for /login", "the folder that the files are in, such as exempt /static/*")
+				found = append(found, h.advice("exempt: path "+(*path)[i]+" also exempts /login"+(*path)[i][1:]+", which some backends take for /login", "the folder that the files are in, such as exempt /static/*"))
 			}
 		}
 	}
+	return found
 }
 
 // unmarshalMatchers reads a matcher set: an endpoint, a matcher token, client addresses, one

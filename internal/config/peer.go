@@ -76,21 +76,20 @@ func (dist *Distributed) unmarshalOption(d *caddyfile.Dispenser) error {
 	return d.Errf("unrecognized subdirective '%s': expected read_interval, write_interval or purge_age", d.Val())
 }
 
-// warnOfDistributed warns of the options for shared counts of mholt's module, and names their
+// checkDistributed finds the options for shared counts of mholt's module, and names their
 // replacement.
-func (h *handlerCompiler) warnOfDistributed() {
+func (h *handlerCompiler) checkDistributed() []Advice {
 	if h.Distributed == nil && h.StorageRaw == nil {
-		return
+		return nil
 	}
-	const problem = "distributed and storage have no effect: "
+	counts, fix := "all machines that use this store share their counts", "neither of them"
 	switch store := h.app.Run.Store.(type) {
 	case stores.File:
-		h.warn(problem+"counts are kept in "+store.Place()+", which all Caddy processes on this machine share that use the file", h.insteadOfStorage())
+		counts, fix = "counts are kept in "+store.Place()+", which all Caddy processes on this machine share that use the file", h.insteadOfStorage()
 	case stores.Keyed:
-		h.warn(problem+"counts are kept in the memory of this process", h.insteadOfStorage())
-	default:
-		h.warn(problem+"all machines that use this store share their counts", "neither of them")
+		counts, fix = "counts are kept in the memory of this process", h.insteadOfStorage()
 	}
+	return []Advice{h.advice("distributed and storage have no effect: "+counts, fix)}
 }
 
 // insteadOfStorage returns the replacement of both options.

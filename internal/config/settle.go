@@ -47,7 +47,7 @@ func (z *zoneCompiler) compileSettle() error {
 		return errors.New("settle: the zone admits nothing, so nothing is used: leave it out")
 	}
 	if z.app.survey.readsBody(needsOfTexts(z.Zone, "settle", z.Settle)) {
-		z.warn("settle: the request's body isn't known any more when the request ends, so that the cost stays", "bytes, duration or a placeholder of the answer")
+		z.note("settle: the request's body isn't known any more when the request ends, so that the cost stays", "bytes, duration or a placeholder of the answer")
 		return nil
 	}
 	z.run.Counting, z.run.Settle = engine.Held, new(enforce.SettleRule)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -12,16 +11,16 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/internal/routes"
-	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
 // survey is the summary of the whole HTTP config that all checks share. It is made when the first
 // handler is compiled, when all our handlers are still raw JSON.
 type survey struct {
-	app       *App
+	app       *App            // nil for a dashboard, like run
+	run       *enforce.Config // of the app
+	servers   []*caddyhttp.Server
 	places    []*place // our handlers, in the order of execution
 	zones     []sitedZone
 	traps     bool              // whether there are any traps
@@ -55,8 +54,8 @@ type place struct {
 }
 
 // newSurvey returns the survey of the config to which the handler of ctx belongs.
-func newSurvey(ctx caddy.Context, app *App) *survey {
-	s := &survey{app: app, bodies: map[string]bool{placeholder.Body: true, placeholder.BodyBase64: true}, mentions: make(map[string]string), hosts: make(map[*caddyhttp.Server][]string), providers: make(map[string]bool)}
+func newSurvey(ctx caddy.Context, app *App, run *enforce.Config) *survey {
+	s := &survey{app: app, run: run, bodies: map[string]bool{placeholder.Body: true, placeholder.BodyBase64: true}, mentions: make(map[string]string), hosts: make(map[*caddyhttp.Server][]string), providers: make(map[string]bool)}
 	for _, m := range ctx.Modules() {
 		if app, ok := m.(*caddyhttp.App); ok {
 			for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
@@ -68,6 +67,7 @@ func newSurvey(ctx caddy.Context, app *App) *survey {
 }
 
 func (s *survey) addServer(server *caddyhttp.Server) {
+	s.servers = append(s.servers, server)
 	look := surveyor{survey: s, server: server}
 	main := routes.Of(server.Routes)
 	look.routes(main)
@@ -257,139 +257,4 @@ func (s surveyor) ours(n routes.Node) {
 		s.survey.zones = append(s.survey.zones, sitedZone{z, len(s.survey.places), s.site})
 	}
 	s.survey.places = append(s.survey.places, p)
-}
-
-// The next functions find ambiguous names: zones that share a count by accident, and placeholders
-// that nothing sets.
-
-// checkMentions finds our placeholders in other handlers that are never set.
-func checkMentions(s *survey) (found []Advice) {
-	for _, name := range slices.Sorted(maps.Keys(s.mentions)) {
-		if problem, fix := s.doubtfulPlaceholder(name); problem != "" {
-			found = append(found, Advice{Problem: problem, Fix: fix, Handler: s.mentions[name]})
-		}
-	}
-	return found
-}
-
-// checkNames finds zones that count together because they have the same name, if that may be
-// unintended.
-func checkNames(s *survey) (found []Advice) {
-	first := make(map[string]sitedZone)
-	told := make(map[string]bool)
-	for _, z := range s.zones {
-		before, ok := first[z.Name]
-		if !ok {
-			first[z.Name] = z
-			continue
-		}
-		switch {
-		case told[z.Name] || z.handler == before.handler || z.Scope == scopeSite || before.Scope == scopeSite:
-		case !z.limitsLike(before.Zone):
-			found = append(found, z.advice("a zone of this name has other limits"+inSource(before.Source)+": both count together where window and algorithm are the same, each up to its own amount",
-				"another name, or scope site in both, which counts each site on its own"))
-			told[z.Name] = true
-		case z.Scope == "" && z.hasOwnWords() && !z.isTwinOf(before):
-			found = append(found, z.advice("a zone of this name is also in another handler"+inSource(before.Source)+": both count together",
-				"scope shared if that is meant; scope site if each site counts on its own; or another name"))
-			told[z.Name] = true
-		}
-	}
-	return found
-}
-
-func inSource(source string) string {
-	if source == "" {
-		return ""
-	}
-	return ", at " + source
-}
-
-// isTwinOf reports whether two zones come from one zone in the config file that Caddy has
-// duplicated, for example for HTTP and for HTTPS.
-func (z sitedZone) isTwinOf(other sitedZone) bool {
-	return z.Source != "" && z.Source == other.Source && z.site == other.site
-}
-
-// limitsLike reports whether two zones have the same limits.
-func (z *Zone) limitsLike(other *Zone) bool {
-	return z.Window == other.Window && z.MaxEvents == other.MaxEvents && z.Tiers == other.Tiers && z.Tier == other.Tier &&
-		reflect.DeepEqual(z.Limits, other.Limits)
-}
-
-// doubtfulPlaceholder returns the problem with one of our placeholders that is never set, and what
-// to write instead.
-func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
-	rest := strings.TrimPrefix(name, enforce.OurPlaceholders)
-	known := slices.Sorted(maps.Keys(enforce.ExceededPlaceholders))
-	for _, part := range enforce.ClientPlaceholders {
-		known = append(known, "client"+part)
-	}
-	if slices.Contains(known, rest) {
-		return "", ""
-	}
-	for _, z := range s.zones {
-		known = append(known, z.Name+".remaining")
-		if z.mayShadow() {
-			known = append(known, z.Name+enforce.WouldRefuseSuffix)
-		}
-	}
-	if slices.Contains(known, rest) {
-		return "", ""
-	}
-	best, least := known[0], 3
-	if zone, ok := strings.CutSuffix(rest, enforce.WouldRefuseSuffix); ok && slices.Contains(known, zone+".remaining") {
-		return fmt.Sprintf("placeholder {%s}: no limit of zone %q has shadow", name, zone), "limit 5/1m shadow into the zone"
-	}
-	if zone, ok := strings.CutSuffix(rest, ".remaining"); ok {
-		if len(s.zones) == 0 {
-			return "", "" // there is no survey
-		}
-		best = s.zones[0].Name + ".remaining"
-		for _, z := range s.zones {
-			if n := typo.Distance(z.Name, zone); n < least {
-				best, least = z.Name+".remaining", n
-			}
-		}
-		return fmt.Sprintf("placeholder {%s}: there is no zone %q", name, zone), "{" + enforce.OurPlaceholders + best + "}"
-	}
-	for _, candidate := range known {
-		if n := typo.Distance(candidate, rest); n < least {
-			best, least = candidate, n
-		}
-	}
-	return fmt.Sprintf("placeholder {%s} is never set", name), "{" + enforce.OurPlaceholders + best + "}"
-}
-
-// checkOurPlaceholders checks our placeholders in the options of the zone.
-func (z *zoneCompiler) checkOurPlaceholders() error {
-	texts := []string{z.Key, z.Cost, z.Tier}
-	for _, c := range z.Costs {
-		texts = append(texts, c.Cost)
-	}
-	for _, text := range texts {
-		for _, name := range placeholder.Names(text) {
-			if strings.HasPrefix(name, enforce.OurPlaceholders) {
-				if problem, fix := z.app.survey.doubtfulPlaceholder(name); problem != "" {
-					return z.mistake(&matcher.MistakeError{Problem: problem, Fix: fix})
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// checkUser finds placeholders of the user that are never set, because only basic_auth
-// authenticates.
-func (z *zoneCompiler) checkUser() (found []Advice) {
-	const user = "http.auth.user."
-	if s := z.app.survey; s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {
-		return nil
-	}
-	for _, name := range append(placeholder.Names(z.Key), placeholder.Names(z.Tier)...) {
-		if field, ok := strings.CutPrefix(name, user); ok && field != "id" {
-			found = append(found, z.advice(fmt.Sprintf("{%s} is never set: basic_auth sets {%sid} only", name, user), "{"+user+"id}"))
-		}
-	}
-	return found
 }

@@ -50,16 +50,17 @@ func (z *zoneCompiler) compile() error {
 		z.compileConcurrent,
 		z.compileSites,
 		z.compileShadow,
-		z.checkKeyMeant,
-		z.checkOurPlaceholders,
-		z.checkMatchers,
+		z.checkMistakes,
 		z.loadMatchers,
 	} {
 		if err := step(); err != nil {
 			return caddyconf.AtSource(fmt.Errorf("zone %q: %w", z.Name, err), z.Source)
 		}
 	}
-	return give(z.log, slices.Concat(z.checkUser(), z.checkCosts(), z.checkShortWindows()))
+	for _, check := range zoneChecks {
+		z.found = append(z.found, check(z)...)
+	}
+	return z.app.Run.Advice.Give(z.log, z.found...)
 }
 
 // compilePeerForm translates `window` and `max_events` into a limit. If an exact translation is
@@ -76,7 +77,7 @@ func (z *zoneCompiler) compilePeerForm() error {
 		return err
 	}
 	if window < limiter.MinWindow {
-		z.warn(fmt.Sprintf("window: %v is raised to %v, the shortest there is", window, limiter.MinWindow), "a longer window, such as 1s")
+		z.note(fmt.Sprintf("window: %v is raised to %v, the shortest there is", window, limiter.MinWindow), "a longer window, such as 1s")
 		window = limiter.MinWindow
 	}
 	z.run.DeniesAll = z.MaxEvents == 0
@@ -123,7 +124,7 @@ func (z *zoneCompiler) compileKey() error {
 		return errors.New("per: no API keys are configured: write `api_keys` into the global option rate_limit")
 	}
 	if err := placeholder.Check(z.Key); placeholder.MayBeMapped(err) && z.isPeerForm() {
-		z.warn(fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "per ip, or a known placeholder")
+		z.note(fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "per ip, or a known placeholder")
 	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
@@ -201,23 +202,7 @@ type zoneCompiler struct {
 	log       *zap.Logger
 	run       *enforce.Zone
 	effective []Limit // the translation of window and max_events
-}
-
-// warn warns of a problem in the zone.
-func (z *zoneCompiler) warn(problem, write string) { z.Zone.warn(z.log, problem, write) }
-
-// mistake returns err, which concerns an option that Caddy accepts but is certainly a mistake. A
-// zone in the grammar of mholt/caddy-ratelimit is accepted: it gets the error as a warning.
-func (z *zoneCompiler) mistake(err error) error {
-	if err == nil || z.hasOwnWords() {
-		return err
-	}
-	problem, fix := err.Error(), ""
-	if m, ok := errors.AsType[*matcher.MistakeError](err); ok {
-		problem, fix = strings.TrimSuffix(problem, ": write "+m.Fix), m.Fix
-	}
-	z.warn(problem, fix)
-	return nil
+	found     []Advice
 }
 
 // The values of scope.
@@ -269,42 +254,15 @@ func (z *Zone) mayShadow() bool {
 	return z.refusesNothing() || z.Tiers || z.Tier != "" || slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
 }
 
-// compileShadow determines whether the zone refuses anything, and warns of options that have no
-// effect if it doesn't.
+// compileShadow determines whether the zone refuses anything.
 func (z *zoneCompiler) compileShadow() error {
 	if z.refusesNothing() {
 		z.run.ShadowRefusal = &enforce.Policy{Zone: z.run, Name: "denied", Shadow: true, Set: new(enforce.LimitSet)}
 	}
 	enforces := func(s *enforce.LimitSet) bool { return len(s.Policies) > 0 }
 	z.run.EnforcesNothing = (z.run.Concurrency == nil || z.refusesNothing()) && !slices.ContainsFunc(z.run.Sets(), enforces)
-	if !z.run.EnforcesNothing {
-		z.warnOfShadowOrder()
-		return nil
+	if z.run.EnforcesNothing && !z.passes() {
+		z.log.Info("this zone is in shadow: no limit of it is enforced, so it refuses nothing", zap.String("zone", z.Name))
 	}
-	if z.passes() {
-		return nil
-	}
-	if !z.Shadow && z.OnEmptyKey == enforce.EmptyDeny {
-		z.warn("shadow: no limit of the zone is enforced, and on_empty_key deny refuses requests all the same", "shadow into a line of its own, for the whole zone")
-	}
-	if z.OnExceeded == onExceededChallenge {
-		z.warn("on_exceeded: no limit of the zone is enforced, so nobody is challenged while shadow is there", "on_exceeded challenge with limits that are enforced")
-	}
-	if z.Ban != nil {
-		z.warn("ban: no limit of the zone is enforced, so nobody is banned while shadow is there", "ban with limits that are enforced")
-	}
-	z.log.Info("this zone is in shadow: no limit of it is enforced, so it refuses nothing", zap.String("zone", z.Name))
 	return nil
-}
-
-// warnOfShadowOrder warns of a shadow limit above an enforced one of its kind. Such limits are
-// distinguished by their order, so that the enforced one would lose its counts.
-func (z *zoneCompiler) warnOfShadowOrder() {
-	for _, set := range z.run.Sets() {
-		if p := set.Misplaced; p != nil {
-			z.warn(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", enforce.LimitText(p.Limit.Limit)),
-				"it below the enforced limits")
-			return
-		}
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
@@ -48,8 +49,7 @@ type Config struct {
 	Forged   reputation.Offense // of a client that tampers with a session, or sends a solution again
 	Crowded  pressure.Rule      // when a network is crowded
 	Squeeze  reputation.Ban     // the throttling of a crowded network; zero for none
-	Warn     func(problem, write string)
-	Services []Service // identified by a header field
+	Services []Service          // identified by a header field
 
 	KnowsClients bool              // whether any handler identifies clients
 	ZoneNames    map[uint32]string // by the hash of the name in violations
@@ -57,18 +57,25 @@ type Config struct {
 	Used         bool              // whether there is any handler
 	Zones        bool              // whether any handler has zones, a trap, or sessions
 	Watchers     Watchers          // of its decisions
+	Advice       advice.List       // about the config
+	Source       string            // the place of the global option in a config file, or ""
 	Claims       sync.Once         // warns once that a client may have chosen its address
 
 	Networks networks.Files  // where addresses are; nil if no files are configured
 	Ledger   *history.Ledger // counts for the history; nil if there is none
 }
 
-// NewConfig returns a config without options. It logs to log and reports problems to warn.
-func NewConfig(log *zap.Logger, warn func(problem, write string)) *Config {
-	a := &Config{Warn: warn, ZoneNames: make(map[uint32]string)}
+// NewConfig returns a config without options. It logs to log.
+func NewConfig(log *zap.Logger, source string) *Config {
+	a := &Config{Source: source, ZoneNames: make(map[uint32]string)}
 	a.Log, a.Running = log, make(chan struct{})
 	a.onOpen, a.onClose = a.opened, a.closing
 	return a
+}
+
+// Warn gives advice about the config.
+func (cfg *Config) Warn(problem, fix string) {
+	_ = cfg.Advice.Give(cfg.Log, advice.Advice{Problem: problem, Fix: fix, Source: cfg.Source}) // a warning is no error
 }
 
 // hasTier reports whether a tier exists.

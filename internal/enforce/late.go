@@ -7,6 +7,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 )
 
 // emptyPlaceholders returns the placeholders that were empty when a zone counted the request by
@@ -32,7 +34,7 @@ func (h *Handler) watchPlaceholders(empty []*LateName, next caddyhttp.Handler) c
 		err := next.ServeHTTP(w, r)
 		for _, l := range empty {
 			if !isEmpty(repl, l.Name) && !l.told.Swap(true) {
-				l.Warn(l.Where + ": {" + l.Name + "} was empty when the zone counted a request, and was set later on its way")
+				_ = h.App.Advice.Give(h.Log, l.Advice) // a warning is no error
 			}
 		}
 		return err
@@ -46,9 +48,8 @@ func isEmpty(repl *caddy.Replacer, name string) bool {
 
 // LateName is a placeholder in a zone's key that may be set too late for the zone.
 type LateName struct {
-	Zone  *Zone
-	Where string // the option
-	Name  string // without braces
-	Warn  func(problem string)
-	told  atomic.Bool
+	Zone   *Zone
+	Name   string        // without braces
+	Advice advice.Advice // for the case that it is set too late
+	told   atomic.Bool
 }

@@ -1,0 +1,76 @@
+// Package advice has the warnings about a config as values: checks return them, and a [List] logs
+// them and keeps them for operators.
+package advice
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+)
+
+// Advice describes a problem in a config, where it is, and its fix.
+type Advice struct {
+	Problem string   // the problem and its consequences
+	Fix     string   // the replacement
+	Zone    string   // the zone's name, or ""
+	Handler string   // the handler's name, if it isn't one of ours, or ""
+	Path    string   // the file that it concerns, or ""
+	Root    string   // the served folder that the file lies in, or ""
+	Source  string   // the place in a config file, or ""
+	Server  []string // the server's addresses, or none
+	Refused bool     // the config can't work: the problem is an error
+}
+
+// err returns the advice as a config error.
+func (a Advice) err() error {
+	err := fmt.Errorf("%s; write %s", a.Problem, a.Fix)
+	if a.Zone != "" {
+		err = fmt.Errorf("zone %q: %w", a.Zone, err)
+	}
+	return caddyconf.AtSource(err, a.Source)
+}
+
+// log writes a warning.
+func (a Advice) log(log *zap.Logger) {
+	var fields []zap.Field
+	for _, f := range [][2]string{{"write", a.Fix}, {"zone", a.Zone}, {"handler", a.Handler}, {"path", a.Path}, {"root", a.Root}, {"at", a.Source}} {
+		if f[1] != "" {
+			fields = append(fields, zap.String(f[0], f[1]))
+		}
+	}
+	if len(a.Server) > 0 {
+		fields = append(fields, zap.Strings("server", a.Server))
+	}
+	log.Warn(a.Problem, fields...)
+}
+
+// List is the advice given about a config, while it was loaded and since. Its zero value is empty.
+type List struct {
+	mu    sync.Mutex
+	given []Advice
+}
+
+// Give logs each advice, or returns an error for the first one that is more than a warning.
+func (l *List) Give(log *zap.Logger, found ...Advice) error {
+	if i := slices.IndexFunc(found, func(a Advice) bool { return a.Refused }); i >= 0 {
+		return found[i].err()
+	}
+	for _, a := range found {
+		a.log(log)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.given = append(l.given, found...)
+	return nil
+}
+
+// Given returns the advice given so far, in its order.
+func (l *List) Given() []Advice {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.given)
+}

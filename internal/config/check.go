@@ -1,0 +1,58 @@
+package config
+
+import (
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/advice"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+)
+
+// The checks of a config return advice. The questions they ask are files of their own:
+//
+//   - Can a request reach it? check_reach.go
+//   - Can the client choose it? check_choice.go
+//   - Will it ever be set, or match? check_set.go
+//   - Can it do what it says? check_effect.go
+//   - Who is the client? check_address.go
+
+// Advice describes a problem in a config and its fix.
+type Advice = advice.Advice
+
+// configChecks are the checks of the whole config. Each is a function of the survey alone.
+var configChecks = []func(*survey) []Advice{
+	checkOrder, checkOutcomes, checkPeers, checkLooseProxies, checkPlainHTTP, checkIdleBan, checkNames, checkMentions,
+	checkReach, checkEverything, checkLimits, checkChallenges, checkUntrusted, checkCase, checkShut, checkServed,
+}
+
+// zoneChecks are the checks of a compiled zone.
+var zoneChecks = []func(*zoneCompiler) []Advice{
+	(*zoneCompiler).checkDoubtfulKey, (*zoneCompiler).checkShadow, (*zoneCompiler).checkUser, (*zoneCompiler).checkCosts, (*zoneCompiler).checkShortWindows,
+}
+
+// checkConfig surveys and checks the whole config, once: when its first handler is compiled, before
+// any of our modules is loaded, since loading discards the raw JSON.
+func (h *handlerCompiler) checkConfig(ctx caddy.Context) error {
+	if h.app.survey != nil {
+		return nil
+	}
+	h.app.survey, h.app.Run.Used = newSurvey(ctx, h.app.App, h.app.Run), true
+	var found []Advice
+	for _, check := range configChecks {
+		found = append(found, check(h.app.survey)...)
+	}
+	for _, p := range h.app.survey.places {
+		enforce.KeepFields(p.server.Routes, p.server.Errors)
+	}
+	return h.app.Run.Advice.Give(h.app.log, found...)
+}
+
+func (z *Zone) advice(problem, fix string) Advice {
+	return Advice{Problem: problem, Fix: fix, Zone: z.Name, Source: z.Source}
+}
+
+func (h *Handler) advice(problem, fix string) Advice {
+	return Advice{Problem: problem, Fix: fix, Source: h.Source}
+}
+
+// note keeps advice that is found while the zone is compiled.
+func (z *zoneCompiler) note(problem, fix string) { z.found = append(z.found, z.advice(problem, fix)) }

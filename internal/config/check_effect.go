@@ -1,0 +1,279 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// checkMistakes returns an error about an option that Caddy accepts but is certainly a mistake. A
+// zone in the grammar of mholt/caddy-ratelimit must be accepted: it gets advice.
+func (z *zoneCompiler) checkMistakes() error {
+	for _, err := range []error{z.checkKey(), z.checkOurPlaceholders(), matcher.CheckSets(z.MatcherSetsRaw)} {
+		if err != nil && z.hasOwnWords() {
+			return err
+		}
+		if m, ok := errors.AsType[*matcher.MistakeError](err); ok {
+			z.note(strings.TrimSuffix(err.Error(), ": write "+m.Fix), m.Fix)
+		} else if err != nil {
+			z.note(err.Error(), "")
+		}
+	}
+	return nil
+}
+
+// checkKey returns an error about a key that is almost certainly a mistake.
+func (z *Zone) checkKey() error {
+	names := placeholder.Names(z.Key)
+	for _, name := range names {
+		switch {
+		case name == "http.request.remote":
+			return &matcher.MistakeError{Problem: "key: {" + name + "} has the port in it, which is another for every connection, so that nobody is limited", Fix: "per ip, or key {http.request.remote.host}"}
+		case placeholder.IsFleeting(name):
+			return &matcher.MistakeError{Problem: "key: {" + name + "} changes from one request or connection to the next, so that nobody is limited", Fix: "per ip"}
+		}
+	}
+	if len(names) > 0 {
+		return nil
+	}
+	switch key := strings.ToLower(z.Key); {
+	case strings.ContainsAny(key, "{}$") && !strings.Contains(key, `\`):
+		return fmt.Errorf("key: %q has no placeholder in it, so that everybody shares one count: is a brace missing? write key {http.request.header.X-Tenant}, or per ip", z.Key)
+	case slices.Contains([]string{"ip", "client", "api_key", "remote", "remote_ip", "remote_host", "remote_addr", "client_ip", "address", "user", "session", "header", "host", "path", "uri", "method"}, key),
+		isAddress(key):
+		return &matcher.MistakeError{Problem: fmt.Sprintf("key: %q has no placeholder in it, so that everybody shares one count", z.Key), Fix: keyInsteadOf(key)}
+	}
+	return nil
+}
+
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
+
+// keyInsteadOf returns the probably intended key for a bare word.
+func keyInsteadOf(word string) string {
+	if write := insteadOfPer([]string{word}); !strings.Contains(write, "<value>") {
+		return write
+	}
+	return "per ip, or a placeholder such as key {http.request.header.X-Tenant}"
+}
+
+// checkCosts finds zones that no request can pass, or that count nothing, because of their costs.
+func (z *zoneCompiler) checkCosts() []Advice {
+	if z.run.DeniesAll || len(z.run.Costs) > 0 || z.run.Cost.From != "" {
+		return nil
+	}
+	if z.run.Cost.Fixed == 0 {
+		return []Advice{z.advice("cost: no request uses up anything, so the zone limits nobody", "a cost of at least 1, or costs with matchers for the requests that count")}
+	}
+	for _, set := range z.run.Sets() {
+		for _, p := range slices.Concat(set.Policies, set.Shadows) {
+			if p.Capacity() < z.run.Cost.Fixed {
+				return []Advice{z.advice(fmt.Sprintf("cost: every request costs %d, and the limit %q never has more than %d, so all %s refused", z.run.Cost.Fixed, p.Name, p.Capacity(), areOrWouldBe(p)),
+					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", p.Capacity(), z.run.Cost.Fixed))}
+			}
+		}
+	}
+	return nil
+}
+
+func areOrWouldBe(p *enforce.Policy) string {
+	if p.Shadow {
+		return "would be"
+	}
+	return "are"
+}
+
+// checkShadow finds options without effect in a zone that enforces nothing, and a shadow limit above
+// an enforced one of its kind: such limits are distinguished by their order, so that the enforced one
+// would lose its counts.
+func (z *zoneCompiler) checkShadow() (found []Advice) {
+	if !z.run.EnforcesNothing {
+		for _, set := range z.run.Sets() {
+			if p := set.Misplaced; p != nil {
+				return []Advice{z.advice(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", enforce.LimitText(p.Limit.Limit)),
+					"it below the enforced limits")}
+			}
+		}
+		return nil
+	}
+	if z.passes() {
+		return nil
+	}
+	if !z.Shadow && z.OnEmptyKey == enforce.EmptyDeny {
+		found = append(found, z.advice("shadow: no limit of the zone is enforced, and on_empty_key deny refuses requests all the same", "shadow into a line of its own, for the whole zone"))
+	}
+	if z.OnExceeded == onExceededChallenge {
+		found = append(found, z.advice("on_exceeded: no limit of the zone is enforced, so nobody is challenged while shadow is there", "on_exceeded challenge with limits that are enforced"))
+	}
+	if z.Ban != nil {
+		found = append(found, z.advice("ban: no limit of the zone is enforced, so nobody is banned while shadow is there", "ban with limits that are enforced"))
+	}
+	return found
+}
+
+// checkLimits finds limits of zones and tiers that are never reached.
+func checkLimits(s *survey) (found []Advice) {
+	seen := make(map[string]bool) // a snippet may be in several sites
+	for _, z := range s.zones {
+		if problem, fix := neverReached(z.Limits); problem != "" && !seen[z.Source+problem] {
+			seen[z.Source+problem] = z.Source != ""
+			found = append(found, z.advice(problem, fix))
+		}
+	}
+	for _, t := range s.app.Tiers {
+		if problem, fix := neverReached(t.Limits); problem != "" {
+			found = append(found, Advice{Problem: fmt.Sprintf("tier %q: %s", t.Name, problem), Fix: fix, Source: t.Source})
+		}
+	}
+	return found
+}
+
+// neverReached returns the problem of a limit that is never reached, and its fix; or "".
+func neverReached(limits []Limit) (problem, fix string) {
+	for i, one := range limits {
+		for j, other := range limits {
+			a, errA := one.compile()
+			b, errB := other.compile()
+			if i == j || errA != nil || errB != nil || one.Shadow || other.Shadow || one.Timezone != other.Timezone || !contains(a, b) || i < j && contains(b, a) {
+				continue
+			}
+			first, second := enforce.LimitText(a), enforce.LimitText(b)
+			return fmt.Sprintf("limit: %s is never reached, because %s beside it always refuses before", first, second),
+				"limit " + second + " alone, or a larger amount for it"
+		}
+	}
+	return "", ""
+}
+
+// contains reports whether all requests that b passes are within a. It is false if that depends on
+// more than amounts and windows.
+func contains(a, b limiter.Limit) bool {
+	if a.Algorithm() != b.Algorithm() || a.Algorithm() == limiter.Fixed && a.Window() != b.Window() {
+		return false
+	}
+	if a.Algorithm() == limiter.TokenBucket {
+		return b.Capacity() <= a.Capacity() && perSecondOf(b) <= perSecondOf(a)
+	}
+	return b.Capacity() <= a.Capacity() && (b.Window() == a.Window() && b.Slots() == a.Slots() || b.Window() >= 2*a.Window())
+}
+
+func perSecondOf(l limiter.Limit) float64 { return float64(l.Amount()) / l.Window().Seconds() }
+
+// checkEverything finds traps and exemptions that match all requests.
+func checkEverything(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		if p.handler == nil {
+			continue
+		}
+		if slices.ContainsFunc(p.handler.ExemptRaw, matchesEverything) {
+			found = append(found, p.handler.advice("exempt: every request is exempt, so this handler limits nobody", "exempt with a path or network of its own, such as exempt /health"))
+		}
+		for _, t := range p.handler.Traps {
+			if slices.ContainsFunc(t.MatcherSetsRaw, matchesEverything) {
+				found = append(found, Advice{Source: t.Source, Problem: "trap: every request is one into the trap, also those of all visitors",
+					Fix: "trap with a path that no visitor asks for, such as trap /wp-login.php"})
+			}
+		}
+	}
+	return found
+}
+
+// matchesEverything reports whether a set is known to match every request, or every page that
+// browsers load.
+func matchesEverything(set caddy.ModuleMap) bool {
+	for name, raw := range set {
+		if !isCatchAll(name, raw) {
+			return false
+		}
+	}
+	return true
+}
+
+func isCatchAll(name string, raw json.RawMessage) bool {
+	everywhere := func(path string) bool { return path == "*" || path == "/*" }
+	var list []string
+	switch name {
+	case "path":
+		return json.Unmarshal(raw, &list) == nil && slices.ContainsFunc(list, everywhere)
+	case "endpoint":
+		var m matcher.Endpoint
+		return json.Unmarshal(raw, &m) == nil && len(m.Methods)+len(m.Query) == 0 && slices.ContainsFunc(m.Paths, everywhere)
+	case "client_ip", "remote_ip":
+		var m struct{ Ranges []string }
+		return json.Unmarshal(raw, &m) == nil && slices.Contains(m.Ranges, "0.0.0.0/0")
+	}
+	return false
+}
+
+// checkNames finds zones that count together because they have the same name, if that may be
+// unintended.
+func checkNames(s *survey) (found []Advice) {
+	first := make(map[string]sitedZone)
+	told := make(map[string]bool)
+	for _, z := range s.zones {
+		before, ok := first[z.Name]
+		if !ok {
+			first[z.Name] = z
+			continue
+		}
+		switch {
+		case told[z.Name] || z.handler == before.handler || z.Scope == scopeSite || before.Scope == scopeSite:
+		case !z.limitsLike(before.Zone):
+			found = append(found, z.advice("a zone of this name has other limits"+inSource(before.Source)+": both count together where window and algorithm are the same, each up to its own amount",
+				"another name, or scope site in both, which counts each site on its own"))
+			told[z.Name] = true
+		case z.Scope == "" && z.hasOwnWords() && !z.isTwinOf(before):
+			found = append(found, z.advice("a zone of this name is also in another handler"+inSource(before.Source)+": both count together",
+				"scope shared if that is meant; scope site if each site counts on its own; or another name"))
+			told[z.Name] = true
+		}
+	}
+	return found
+}
+
+func inSource(source string) string {
+	if source == "" {
+		return ""
+	}
+	return ", at " + source
+}
+
+// isTwinOf reports whether two zones come from one zone in the config file that Caddy has
+// duplicated, for example for HTTP and for HTTPS.
+func (z sitedZone) isTwinOf(other sitedZone) bool {
+	return z.Source != "" && z.Source == other.Source && z.site == other.site
+}
+
+// limitsLike reports whether two zones have the same limits.
+func (z *Zone) limitsLike(other *Zone) bool {
+	return z.Window == other.Window && z.MaxEvents == other.MaxEvents && z.Tiers == other.Tiers && z.Tier == other.Tier &&
+		reflect.DeepEqual(z.Limits, other.Limits)
+}
+
+// checkCase finds zones whose names differ only in case.
+func checkCase(s *survey) (found []Advice) {
+	first := make(map[string]sitedZone)
+	for _, z := range s.zones {
+		name := strings.ToLower(z.Name)
+		if other, ok := first[name]; !ok {
+			first[name] = z
+		} else if other.Name != z.Name {
+			first[name] = z
+			found = append(found, z.advice(fmt.Sprintf("zone %q differs from zone %q only in case%s: each counts on its own", z.Name, other.Name, inSource(other.Source)), "one name for both, or names that differ in more"))
+		}
+	}
+	return found
+}

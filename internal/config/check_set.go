@@ -1,0 +1,231 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/typo"
+)
+
+// userDirective is the fix for a zone that depends on the user.
+const userDirective = "rate_limit_user instead of rate_limit: it runs after basic_auth and forward_auth; or in a route block and in JSON, put the handler behind the one that sets it"
+
+// checkOrder finds options that can't work, or probably don't, because a later handler sets their
+// input.
+func checkOrder(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		told := make(map[need]bool)
+		for _, n := range p.needs(s.app.APIKeys) {
+			problem, fix, fatal := p.judge(n.name)
+			if s.bodies[n.name] {
+				problem, fix, fatal = readsBodies, "a placeholder of the path or of a header field, or per ip", n.where == "api_keys"
+			}
+			if problem == "" || told[n] {
+				continue
+			}
+			told[n] = true
+			a := p.handler.advice(fmt.Sprintf("%s: {%s} %s", n.where, n.name, problem), fix)
+			if n.zone != nil {
+				a.Zone, a.Source = n.zone.Name, cmp.Or(n.zone.Source, a.Source)
+			}
+			a.Refused = fatal && !n.mild
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// readsBodies is the problem of a placeholder of the body.
+const readsBodies = "makes Caddy read up to 64 KiB of each body before a decision: all longer ones are one key, cost all of the limit (or max_cost), and match zones but no exemptions"
+
+// judge returns the problem with using a placeholder at this place among handlers, and its fix; ""
+// if no problem is known. It is fatal if the use can never work.
+func (p *place) judge(name string) (problem, write string, fatal bool) {
+	field, isField := strings.CutPrefix(name, "http.request.header.")
+	if isField {
+		field = http.CanonicalHeaderKey(field)
+		name = "http.request.header." + field
+	}
+	isUser := strings.HasPrefix(name, "http.auth.")
+	switch {
+	case p.before.Has(name):
+		return "", "", false
+	case isField && p.after.Has(name):
+		return "is set by a handler that runs later: until then it holds what the client has sent", userDirective, false
+	case isField && slices.Contains(identityFields, field) && !p.before.Anything:
+		return "is what the client has sent: nothing before this handler sets or removes it, so clients choose who they are", userDirective, false
+	case isField || p.before.Anything:
+		return "", "", false
+	case isOfAnswer(name):
+		return "is always empty here: no handler before this one has asked for an answer", "rate_limit_user if forward_auth sets it, or else a placeholder of the request", false
+	case p.after.Has(name):
+		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
+	case isUser:
+		return "is always empty here: nothing before this handler authenticates users", userDirective, false
+	}
+	return "", "", false
+}
+
+// isOfAnswer reports whether a placeholder belongs to the answer, which doesn't exist yet.
+func isOfAnswer(name string) bool {
+	return slices.ContainsFunc([]string{"http.reverse_proxy.", "http.response.", "http.intercept."}, func(family string) bool {
+		return strings.HasPrefix(name, family)
+	})
+}
+
+// checkOutcomes finds zones that count answers of earlier handlers only.
+func checkOutcomes(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		earlier := p.authenticates()
+		for _, z := range p.zones {
+			if earlier != "" && z.Count != nil && (z.Count.rule().Counts(http.StatusUnauthorized) || z.Count.rule().Counts(http.StatusForbidden)) {
+				found = append(found, z.advice("count: "+earlier+" runs before this handler, so the zone never sees what it refuses: failed logins don't count", beforeAuthentication))
+			}
+			if status := p.hides(z.Count); status != 0 {
+				found = append(found, z.advice(fmt.Sprintf("count: where an upstream answers %d, handle_response asks another upstream, and the zone sees the answer of that one alone: what the first answered doesn't count", status), relayed))
+			}
+		}
+	}
+	return found
+}
+
+// hides returns a counted status that makes a proxy ask another upstream instead, or 0. It ignores
+// responses that are matched by header fields.
+func (p *place) hides(c *Count) int {
+	for _, responses := range p.relayed {
+		if c == nil || len(responses.Headers) > 0 {
+			continue
+		}
+		for status := http.StatusBadRequest; status < 600; status++ {
+			if c.rule().Counts(status) && (caddyhttp.ResponseMatcher{StatusCode: responses.StatusCode}).Match(status, nil) {
+				return status
+			}
+		}
+	}
+	return 0
+}
+
+// relayed is the fix for a zone that should see the answer of the first upstream.
+const relayed = "copy_response, respond or error in handle_response; or intercept in place of handle_response, and the proxy for the page in handle_errors"
+
+// beforeAuthentication is the fix for a zone that should see failed logins.
+const beforeAuthentication = "rate_limit instead of rate_limit_user: it runs before basic_auth and forward_auth; or in a route block and in JSON, put the handler before the one that checks passwords"
+
+// authenticates returns an earlier handler that authenticates users, or "".
+func (p *place) authenticates() string {
+	switch {
+	case p.before.Has("http.auth."):
+		return "basic_auth"
+	case p.before.Has("http.reverse_proxy."):
+		return "forward_auth"
+	}
+	return ""
+}
+
+// lateFamilies are placeholders that handlers set during a request.
+var lateFamilies = []string{"http.auth.", "http.reverse_proxy.", "http.vars.", "map."}
+
+// noteLate notes the placeholders to check again when a request returns. That detects cases that
+// the config doesn't show, such as handlers of other modules.
+func (h *handlerCompiler) noteLate(zones []*Zone) {
+	for i, z := range zones {
+		for _, n := range append(needsOfTexts(z, "per key", z.Key), needsOfTexts(z, "tier", z.Tier)...) {
+			if slices.ContainsFunc(lateFamilies, func(family string) bool { return strings.HasPrefix(n.name, family) }) && !h.app.survey.bodies[n.name] {
+				a := z.advice(n.where+": {"+n.name+"} was empty when the zone counted a request, and was set later on its way", userDirective)
+				h.run.Late = append(h.run.Late, &enforce.LateName{Zone: h.run.Zones[i], Name: n.name, Advice: a})
+			}
+		}
+	}
+}
+
+// checkMentions finds our placeholders in other handlers that are never set.
+func checkMentions(s *survey) (found []Advice) {
+	for _, name := range slices.Sorted(maps.Keys(s.mentions)) {
+		if problem, fix := s.doubtfulPlaceholder(name); problem != "" {
+			found = append(found, Advice{Problem: problem, Fix: fix, Handler: s.mentions[name]})
+		}
+	}
+	return found
+}
+
+// doubtfulPlaceholder returns the problem with one of our placeholders that is never set, and what
+// to write instead.
+func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
+	rest := strings.TrimPrefix(name, enforce.OurPlaceholders)
+	known := slices.Sorted(maps.Keys(enforce.ExceededPlaceholders))
+	for _, part := range enforce.ClientPlaceholders {
+		known = append(known, "client"+part)
+	}
+	if slices.Contains(known, rest) {
+		return "", ""
+	}
+	for _, z := range s.zones {
+		known = append(known, z.Name+".remaining")
+		if z.mayShadow() {
+			known = append(known, z.Name+enforce.WouldRefuseSuffix)
+		}
+	}
+	if slices.Contains(known, rest) {
+		return "", ""
+	}
+	best, least := known[0], 3
+	if zone, ok := strings.CutSuffix(rest, enforce.WouldRefuseSuffix); ok && slices.Contains(known, zone+".remaining") {
+		return fmt.Sprintf("placeholder {%s}: no limit of zone %q has shadow", name, zone), "limit 5/1m shadow into the zone"
+	}
+	if zone, ok := strings.CutSuffix(rest, ".remaining"); ok {
+		if len(s.zones) == 0 {
+			return "", "" // there is no survey
+		}
+		best = s.zones[0].Name + ".remaining"
+		for _, z := range s.zones {
+			if n := typo.Distance(z.Name, zone); n < least {
+				best, least = z.Name+".remaining", n
+			}
+		}
+		return fmt.Sprintf("placeholder {%s}: there is no zone %q", name, zone), "{" + enforce.OurPlaceholders + best + "}"
+	}
+	for _, candidate := range known {
+		if n := typo.Distance(candidate, rest); n < least {
+			best, least = candidate, n
+		}
+	}
+	return fmt.Sprintf("placeholder {%s} is never set", name), "{" + enforce.OurPlaceholders + best + "}"
+}
+
+// checkOurPlaceholders returns an error about one of our placeholders in the options of the zone that
+// is never set.
+func (z *zoneCompiler) checkOurPlaceholders() error {
+	for _, n := range z.textNeeds() {
+		if !strings.HasPrefix(n.name, enforce.OurPlaceholders) {
+			continue
+		}
+		if problem, fix := z.app.survey.doubtfulPlaceholder(n.name); problem != "" {
+			return &matcher.MistakeError{Problem: problem, Fix: fix}
+		}
+	}
+	return nil
+}
+
+// checkUser finds placeholders of the user that are never set, because only basic_auth
+// authenticates.
+func (z *zoneCompiler) checkUser() (found []Advice) {
+	const user = "http.auth.user."
+	if s := z.app.survey; s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {
+		return nil
+	}
+	for _, name := range append(placeholder.Names(z.Key), placeholder.Names(z.Tier)...) {
+		if field, ok := strings.CutPrefix(name, user); ok && field != "id" {
+			found = append(found, z.advice(fmt.Sprintf("{%s} is never set: basic_auth sets {%sid} only", name, user), "{"+user+"id}"))
+		}
+	}
+	return found
+}
