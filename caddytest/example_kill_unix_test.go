@@ -27,7 +27,7 @@ func TestExampleOfKill(t *testing.T) {
 	}
 	var statuses []string
 	for line := range strings.Lines(string(out)) {
-		if status, is := strings.CutPrefix(strings.TrimSpace(line), "POST /login  "); is {
+		if status, found := strings.CutPrefix(strings.TrimSpace(line), "POST /login  "); found {
 			statuses = append(statuses, status)
 		}
 	}

@@ -132,11 +132,11 @@ func TestExamplesStart(t *testing.T) {
 			}
 			retry := answer.Header.Get("Retry-After")
 			seconds, _ := strconv.Atoi(retry)
-			told := time.Duration(seconds) * time.Second
-			if told < max(tt.wait-time.Since(begin), time.Second) || tt.wait > 0 && told > tt.wait+tt.wait/10+time.Second {
+			wait := time.Duration(seconds) * time.Second
+			if wait < max(tt.wait-time.Since(begin), time.Second) || tt.wait > 0 && wait > tt.wait+tt.wait/10+time.Second {
 				t.Errorf("told to wait for %q seconds, want %v", retry, tt.wait)
 			}
-			if want := strings.Replace(tt.body, "N", wording.Wait(told), 1); !strings.HasPrefix(body, want) {
+			if want := strings.Replace(tt.body, "N", wording.Wait(wait), 1); !strings.HasPrefix(body, want) {
 				t.Errorf("refused with %q, want %q", body, want)
 			}
 		})

@@ -95,8 +95,8 @@ func (f *fleet) checkTimes(l *fleetLoad, zone, key string, lost bool) {
 		f.t.Errorf("%s: %v admitted %d in a window", key, limit, fullest)
 	}
 	longest := limit.Window + limit.Window/60 + limit.Window/2000 + time.Second
-	if told := time.Duration(wait) * time.Second; told > longest+min(limit.Window/60, longestSpread)+time.Second {
-		f.t.Errorf("%s: %v told a client to wait for %v", key, limit, told)
+	if retry := time.Duration(wait) * time.Second; retry > longest+min(limit.Window/60, longestSpread)+time.Second {
+		f.t.Errorf("%s: %v told a client to wait for %v", key, limit, retry)
 	}
 	if isWhole() && zone != "hour" && shut > longest+time.Second {
 		f.t.Errorf("%s: %v was shut for %v", key, limit, shut)

@@ -104,8 +104,8 @@ func (p *killProcess) load(l *ledger, rng *rand.Rand, n int, heavy bool) {
 // ask sends a request and notes what is answered. A pause spares the computer in the short form.
 func (c *killClient) ask(l *ledger) {
 	p, zone := c.process, killZones[c.zone()]
-	of := account{zone.name, p.prefix + zone.key(c)}
-	l.ask(p.server, of, 1+c.rng.Int64N(zone.most), func(o *observed) { o.process, o.alone = p.number, !p.shared.Load() })
+	acc := account{zone.name, p.prefix + zone.key(c)}
+	l.ask(p.server, acc, 1+c.rng.Int64N(zone.most), func(o *observed) { o.process, o.alone = p.number, !p.shared.Load() })
 	if !c.heavy && !proof.IsOn() {
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -48,9 +48,9 @@ func newLedger() *ledger { return &ledger{all: make(map[account][]observed)} }
 
 // ask sends a request of an account, at the path of its zone, and notes what is answered. note may add
 // what is known of the process, after the answer.
-func (l *ledger) ask(s *server, of account, cost int64, note func(*observed)) {
+func (l *ledger) ask(s *server, acc account, cost int64, note func(*observed)) {
 	o := observed{cost: cost, sent: time.Now().UnixNano()}
-	a, err := s.try(http.MethodGet, "/"+of.zone, "X-Key: "+of.key, fmt.Sprint("X-Cost: ", cost))
+	a, err := s.try(http.MethodGet, "/"+acc.zone, "X-Key: "+acc.key, fmt.Sprint("X-Cost: ", cost))
 	o.answered = time.Now().UnixNano()
 	if errors.Is(err, syscall.ECONNREFUSED) { // not there yet, or not any more
 		time.Sleep(time.Millisecond)
@@ -68,10 +68,10 @@ func (l *ledger) ask(s *server, of account, cost int64, note func(*observed)) {
 	case a.status == http.StatusTooManyRequests && a.retryAfter() > 0:
 		o.retry = int64(a.retryAfter())
 	default:
-		l.odd = append(l.odd, fmt.Sprintf("%s: status %d, Retry-After %q", of.zone, a.status, a.header.Get("Retry-After")))
+		l.odd = append(l.odd, fmt.Sprintf("%s: status %d, Retry-After %q", acc.zone, a.status, a.header.Get("Retry-After")))
 		return
 	}
-	l.all[of] = append(l.all[of], o)
+	l.all[acc] = append(l.all[acc], o)
 }
 
 // of returns what was answered to an account so far.

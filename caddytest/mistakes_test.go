@@ -29,9 +29,9 @@ func inOption(lines string) string { return "{\n\trate_limit {\n\t\t" + lines + 
 func TestMistakesAreToldWhatToWrite(t *testing.T) {
 	noData(t)
 	for _, block := range []struct {
-		in   func(string) string
-		line int
-		of   [][2]string
+		in    func(string) string
+		line  int
+		cases [][2]string
 	}{
 		{inZone, 4, [][2]string{
 			{"limit 5", "write 5/1m"},
@@ -165,7 +165,7 @@ func TestMistakesAreToldWhatToWrite(t *testing.T) {
 			{"max_keyes 5", "did you mean max_keys?"},
 		}},
 	} {
-		for _, tt := range block.of {
+		for _, tt := range block.cases {
 			t.Run(tt[0], func(t *testing.T) {
 				want := fmt.Sprintf(", at Caddyfile:%d", block.line)
 				_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(block.in(tt[0])), nil)

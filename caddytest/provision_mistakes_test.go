@@ -99,8 +99,8 @@ func saidOf(t *testing.T, config string) (said string, err error) {
 func TestMistakesThatCaddyAcceptsAreErrors(t *testing.T) {
 	noData(t)
 	for _, block := range []struct {
-		in func(string) string
-		of [][2]string
+		in    func(string) string
+		cases [][2]string
 	}{
 		{func(s string) string { return inZone(s + "\n\t\t\tlimit 5/1m") }, [][2]string{
 			{"match path login", "write path /login"},
@@ -149,7 +149,7 @@ func TestMistakesThatCaddyAcceptsAreErrors(t *testing.T) {
 			return ":9080 {\n\t@a path login\n\trate_limit {\n\t\tzone a {\n\t\t\tmatch @a\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n}\n"
 		}, [][2]string{{"a named matcher", "write path /login"}}},
 	} {
-		for _, tt := range block.of {
+		for _, tt := range block.cases {
 			t.Run(tt[0], func(t *testing.T) {
 				_, err := load(t, block.in(tt[0]))
 				if err == nil {

@@ -56,8 +56,8 @@ func TestBodiesInKeysArrive(t *testing.T) {
 		body := strings.Repeat("guessing\n", size)[:size]
 		want := fmt.Sprintf("%d %x <nil> ", size, sha256.Sum256([]byte(body)))
 		for name, use := range map[string]func(*http.Protocols, bool){"1.1": (*http.Protocols).SetHTTP1, "2": (*http.Protocols).SetUnencryptedHTTP2} {
-			for _, of := range []io.Reader{strings.NewReader(body), io.MultiReader(strings.NewReader(body))} {
-				r, err := http.NewRequest(http.MethodPost, "http://127.0.0.1:"+s.port+"/", of)
+			for _, reader := range []io.Reader{strings.NewReader(body), io.MultiReader(strings.NewReader(body))} {
+				r, err := http.NewRequest(http.MethodPost, "http://127.0.0.1:"+s.port+"/", reader)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -224,7 +224,7 @@ func (s *server) mustMetrics() string {
 func TestPlaceholdersOfClients(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, perClient("", "limit 100/1h"))
-	of := func(fields ...string) []string {
+	ask := func(fields ...string) []string {
 		t.Helper()
 		a := s.get("/", fields...)
 		parts := strings.Fields(a.body)
@@ -233,18 +233,18 @@ func TestPlaceholdersOfClients(t *testing.T) {
 		}
 		return parts
 	}
-	one := of(from(1), agent(1))
-	if again := of(from(1), agent(1)); again[0] != one[0] || one[1] != "fingerprint" || one[2] != "false" {
+	one := ask(from(1), agent(1))
+	if again := ask(from(1), agent(1)); again[0] != one[0] || one[1] != "fingerprint" || one[2] != "false" {
 		t.Errorf("one client is called %v and %v", one, again)
 	}
-	for _, other := range [][]string{of(from(2), agent(1)), of(from(1), agent(2)), of(from(1), "User-Agent: ")} {
+	for _, other := range [][]string{ask(from(2), agent(1)), ask(from(1), agent(2)), ask(from(1), "User-Agent: ")} {
 		if other[0] == one[0] {
 			t.Error("two clients have one name")
 		}
 	}
 	s.kill()
 	s.start()
-	if again := of(from(1), agent(1)); again[0] != one[0] {
+	if again := ask(from(1), agent(1)); again[0] != one[0] {
 		t.Error("a client has another name after a crash")
 	}
 }

@@ -68,9 +68,9 @@ func TestClockSteps(t *testing.T) {
 				t.Helper()
 				for _, path := range []string{"/sliding", "/fixed", "/bucket"} {
 					s.wantPassed(want, 8, path)
-					told := time.Duration(s.get(path).retryAfter()) * time.Second
-					if longest := window + slot + window/2000 + longestSpread; told < time.Second || told > longest {
-						t.Errorf("Retry-After of %s is %v, want at most %v", path, told, longest)
+					retry := time.Duration(s.get(path).retryAfter()) * time.Second
+					if longest := window + slot + window/2000 + longestSpread; retry < time.Second || retry > longest {
+						t.Errorf("Retry-After of %s is %v, want at most %v", path, retry, longest)
 					}
 				}
 			}

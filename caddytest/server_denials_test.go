@@ -27,14 +27,14 @@ func TestDenialsAreProblemDetailsForThoseWhoAsk(t *testing.T) {
 		{http.StatusBadRequest, "the request has two API keys", []string{key, "X-Api-Key: other"}},
 	} {
 		a := s.get("/", append(tt.fields, "Accept: application/problem+json")...)
-		var told map[string]any
-		if err := json.Unmarshal([]byte(a.body), &told); err != nil {
+		var problem map[string]any
+		if err := json.Unmarshal([]byte(a.body), &problem); err != nil {
 			t.Errorf("status %d: the body is %q: %v", tt.status, a.body, err)
 			continue
 		}
 		if a.status != tt.status || a.header.Get("Content-Type") != "application/problem+json" || a.header.Get("Content-Length") == "" ||
-			told["status"] != float64(tt.status) || told["title"] != http.StatusText(tt.status) || told["detail"] != tt.detail || told["type"] != nil {
-			t.Errorf("answered with %d %v %v, want %d %q", a.status, a.header, told, tt.status, tt.detail)
+			problem["status"] != float64(tt.status) || problem["title"] != http.StatusText(tt.status) || problem["detail"] != tt.detail || problem["type"] != nil {
+			t.Errorf("answered with %d %v %v, want %d %q", a.status, a.header, problem, tt.status, tt.detail)
 		}
 		if challenge := a.header.Get("WWW-Authenticate"); (challenge != "") != (tt.status == http.StatusUnauthorized) {
 			t.Errorf("status %d with WWW-Authenticate %q", tt.status, challenge)
@@ -149,15 +149,15 @@ func TestFilesThatOthersMayReadAreWarnedOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := make(map[string]string)
+		advice := make(map[string]string)
 		for _, w := range warnings {
 			if strings.Contains(w.Msg, "others on this machine") {
-				told[w.Write] = w.At
+				advice[w.Write] = w.At
 			}
 		}
 		for _, file := range []string{secret, keys} {
-			if at, ok := told["chmod g-w,o-rwx "+file]; ok != warned || ok && at != "Caddyfile:2" {
-				t.Errorf("mode %#o: warned of %v", mode, told)
+			if at, ok := advice["chmod g-w,o-rwx "+file]; ok != warned || ok && at != "Caddyfile:2" {
+				t.Errorf("mode %#o: warned of %v", mode, advice)
 			}
 		}
 	}

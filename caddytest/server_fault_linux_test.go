@@ -86,8 +86,8 @@ func TestDiskFullFromTheStart(t *testing.T) {
 	ballast := fill(t, s.mount("size=256k"))
 	s.start()
 	s.wantPassed(4, 20, "/")
-	if told := s.health(); !told.Degraded || !strings.Contains(told.Reason, "make room") && !strings.Contains(told.Reason, "disk is full") {
-		t.Errorf("health is %+v", told)
+	if health := s.health(); !health.Degraded || !strings.Contains(health.Reason, "make room") && !strings.Contains(health.Reason, "disk is full") {
+		t.Errorf("health is %+v", health)
 	}
 	remove(t, ballast)
 	s.awaitRecovery()
@@ -106,8 +106,8 @@ func TestReadOnlyDisk(t *testing.T) {
 	remount(syscall.MS_RDONLY)
 	s.start()
 	s.wantPassed(4, 20, "/")
-	if told := s.health(); !strings.Contains(told.Reason, disk) || !strings.Contains(told.Reason, "read-only file system; name a path on a disk that can be written to") {
-		t.Errorf("health is %+v", told)
+	if health := s.health(); !strings.Contains(health.Reason, disk) || !strings.Contains(health.Reason, "read-only file system; name a path on a disk that can be written to") {
+		t.Errorf("health is %+v", health)
 	}
 	remount(0)
 	s.awaitRecovery()

@@ -125,8 +125,8 @@ func TestLockedDatabaseHoldsNobodyUp(t *testing.T) {
 	unlock := lockDatabase(t, filepath.Join(s.dir, "tally.db"))
 	s.wantPassed(9, 9, "/", from(1))
 	s.wantPassed(10, 10, "/", from(2))
-	if told := s.health(); told.Degraded {
-		t.Errorf("health is %+v", told)
+	if health := s.health(); health.Degraded {
+		t.Errorf("health is %+v", health)
 	}
 	unlock()
 	s.kill() // what was charged is in the journal

@@ -102,10 +102,10 @@ func TestFloodOfRandomKeys(t *testing.T) {
 	seed := rand.Uint64()
 	allowed, refused := s.flood(keys, func(i int) string { return getWith(fmt.Sprintf("X-Key: %x", seed+uint64(i))) })
 	stop()
-	told := s.health()
-	t.Logf("%d allowed, %d refused in %v; %+v; %d MiB of memory", allowed, refused, time.Since(begin), told, s.memory()>>20)
-	if told.Keys > 1000+64 { // one more for each part of the table
-		t.Errorf("%d keys are in memory, max_keys is 1000", told.Keys)
+	health := s.health()
+	t.Logf("%d allowed, %d refused in %v; %+v; %d MiB of memory", allowed, refused, time.Since(begin), health, s.memory()>>20)
+	if health.Keys > 1000+64 { // one more for each part of the table
+		t.Errorf("%d keys are in memory, max_keys is 1000", health.Keys)
 	}
 	if allowed == 0 {
 		t.Error("nobody is served")
@@ -174,8 +174,8 @@ func TestFloodOfOneKey(t *testing.T) {
 	if allowed != 100 {
 		t.Errorf("%d requests passed, the limit is 100", allowed)
 	}
-	if told := s.health(); told.Keys != 1 {
-		t.Errorf("%d keys are in memory, want 1", told.Keys)
+	if health := s.health(); health.Keys != 1 {
+		t.Errorf("%d keys are in memory, want 1", health.Keys)
 	}
 	if lines := len(s.logLines("rate limit exceeded")); lines != 1 {
 		t.Errorf("%d lines tell of one client", lines)
@@ -203,7 +203,7 @@ func TestThousandZones(t *testing.T) {
 	if now := s.series(); now != series {
 		t.Errorf("there are %d metrics, before %d", now, series)
 	}
-	if told := s.health(); told.Keys != 3*1000 {
-		t.Errorf("%d keys are in memory, want 3 of 1000 zones", told.Keys)
+	if health := s.health(); health.Keys != 3*1000 {
+		t.Errorf("%d keys are in memory, want 3 of 1000 zones", health.Keys)
 	}
 }

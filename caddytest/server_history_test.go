@@ -32,15 +32,15 @@ func (s *server) pastOf(zone, limit string) (sum storage.Tally, keys int64) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		var of storage.Tally
+		var tally storage.Tally
 		for _, p := range points {
-			of.Add(p.Tally)
+			tally.Add(p.Tally)
 			keys = max(keys, p.Keys)
 		}
-		if r.Resolution != time.Minute && of != sum {
-			s.t.Errorf("%q %q: %+v per %v, and %+v with the one before", zone, limit, of, r.Resolution, sum)
+		if r.Resolution != time.Minute && tally != sum {
+			s.t.Errorf("%q %q: %+v per %v, and %+v with the one before", zone, limit, tally, r.Resolution, sum)
 		}
-		sum = of
+		sum = tally
 	}
 	return sum, keys
 }

@@ -185,7 +185,7 @@ func (d *operatorsDay) knowsNothing(t *testing.T) {
 
 func wantStatus(t *testing.T, err error, status int, what string) {
 	t.Helper()
-	if told, ok := errors.AsType[*operator.Error](err); !ok || told.Status != status {
+	if refusal, ok := errors.AsType[*operator.Error](err); !ok || refusal.Status != status {
 		t.Errorf("%s: got %v, want status %d", what, err, status)
 	}
 }

@@ -210,16 +210,16 @@ func TestMistakeInTheRulesFile(t *testing.T) {
 	})
 	s.wantBannedByOperator(false, "/", from(1))
 	s.wantPassed(1, 1, "/", from(2))
-	if is := s.health().Rules; is == nil || is.File != s.rulesFile() || !strings.HasSuffix(is.Reason, wrong) || is.Since.IsZero() {
-		t.Errorf("the admin endpoint says %+v", is)
+	if trouble := s.health().Rules; trouble == nil || trouble.File != s.rulesFile() || !strings.HasSuffix(trouble.Reason, wrong) || trouble.Since.IsZero() {
+		t.Errorf("the admin endpoint says %+v", trouble)
 	}
 	if out, err := s.run("validate", "--config", s.config); err == nil || !strings.Contains(out, "rules_file: rules: "+s.rulesFile()+": line 3: until: got") {
 		t.Errorf("validate: error %v, says %s", err, out)
 	}
 	s.setRules("ban 192.0.2.2")
 	s.wantBannedByOperator(false, "/", from(2))
-	if is := s.health().Rules; is != nil {
-		t.Errorf("the admin endpoint still says %+v", is)
+	if trouble := s.health().Rules; trouble != nil {
+		t.Errorf("the admin endpoint still says %+v", trouble)
 	}
 	if got := s.metric(`caddy_rate_limit_statements{action="ban"}`); got != "1" {
 		t.Errorf("%s bans are in force", got)

@@ -132,11 +132,11 @@ func (s *server) wantPastedSafely(t *testing.T, pasted map[string]string) {
 			word = "tag:" + tags[i] // its TAG is in the list
 		}
 		out, errs, _ := s.rateLimit("explain", "--json", word)
-		var told operator.Explanation
-		if err := json.Unmarshal([]byte(out), &told); err != nil || told.Tag != tags[i] || told.Next.Outcome == "allowed" {
-			t.Errorf("%s is read as %s: %s%s", line[i], told.Client, out, errs)
+		var explanation operator.Explanation
+		if err := json.Unmarshal([]byte(out), &explanation); err != nil || explanation.Tag != tags[i] || explanation.Next.Outcome == "allowed" {
+			t.Errorf("%s is read as %s: %s%s", line[i], explanation.Client, out, errs)
 		}
-		if _, err := operator.ParseTarget(told.Client); err == nil {
+		if _, err := operator.ParseTarget(explanation.Client); err == nil {
 			known++
 		}
 	}
@@ -207,12 +207,12 @@ func TestKeysThatLookLikeAddresses(t *testing.T) {
 	s.wantPassed(1, 1, "/addresses", from)
 
 	for _, client := range []string{visitor, "198.51.100.0/24"} {
-		told, err := s.operator().Explain(t.Context(), operator.Question{Client: client})
-		if err != nil || told.Next.Outcome != "allowed" {
-			t.Errorf("%s: %+v, %v", client, told.Next, err)
+		explanation, err := s.operator().Explain(t.Context(), operator.Question{Client: client})
+		if err != nil || explanation.Next.Outcome != "allowed" {
+			t.Errorf("%s: %+v, %v", client, explanation.Next, err)
 		}
 		counted := make(map[string]int64)
-		for _, l := range told.Limits {
+		for _, l := range explanation.Limits {
 			counted[l.Zone] = l.Used
 		}
 		if counted["names"] != 0 || counted["ip"] != 1 || client == visitor && counted["addresses"] != 1 {

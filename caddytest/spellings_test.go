@@ -313,8 +313,8 @@ func (table *spellingTable) write(t *testing.T) {
 	}
 }
 
-func mark(is bool) byte {
-	if is {
+func mark(set bool) byte {
+	if set {
 		return 'x'
 	}
 	return '.'

@@ -49,7 +49,7 @@ type answer struct {
 // running is the process, by the path of its program.
 var running struct {
 	sync.Mutex
-	of map[string]*chromium
+	browsers map[string]*chromium
 }
 
 // Start returns a browser for a test. The first call starts the process at path, which ends with
@@ -73,7 +73,7 @@ func Start(t *testing.T, path string) *Browser {
 func started(path string) (*chromium, error) {
 	running.Lock()
 	defer running.Unlock()
-	if c := running.of[path]; c != nil {
+	if c := running.browsers[path]; c != nil {
 		return c, nil
 	}
 	hears, commands, err := os.Pipe()
@@ -94,7 +94,7 @@ func started(path string) (*chromium, error) {
 		defer close(c.ended)
 		c.read(bufio.NewReader(answers))
 	}()
-	running.of = map[string]*chromium{path: c}
+	running.browsers = map[string]*chromium{path: c}
 	return c, nil
 }
 

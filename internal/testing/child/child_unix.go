@@ -36,7 +36,7 @@ for try in 1 2 3; do rm -rf -- $folders && break; sleep 1; done
 // group.
 type keeper struct {
 	group int
-	told  *os.File
+	input *os.File
 }
 
 var running = sync.OnceValues(func() (k keeper, err error) {
@@ -44,8 +44,8 @@ var running = sync.OnceValues(func() (k keeper, err error) {
 	if err != nil {
 		return k, err
 	}
-	_, told, err := background("sh", "-c", script, "sh", strconv.Itoa(leader))
-	return keeper{leader, told}, err
+	_, input, err := background("sh", "-c", script, "sh", strconv.Itoa(leader))
+	return keeper{leader, input}, err
 })
 
 // background starts a process that leads a group, so that no signal from a terminal reaches it,
@@ -88,6 +88,6 @@ func removeFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(k.told, path)
+	_, err = fmt.Fprintln(k.input, path)
 	return err
 }

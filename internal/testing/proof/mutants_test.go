@@ -11,11 +11,11 @@ import (
 
 // mutant is a change of the code that breaks a promise, so that tests must fail.
 type mutant struct {
-	promise string // the broken promise of docs/promises.md, by its number, with the broken part
-	file    string // of the module
-	was, is string // was occurs once in the file
-	tests   string // package
-	run     string // a regular expression of tests, of which at least one must fail
+	promise  string // the broken promise of docs/promises.md, by its number, with the broken part
+	file     string // of the module
+	was, now string // was occurs once in the file
+	tests    string // package
+	run      string // a regular expression of tests, of which at least one must fail
 }
 
 // TestMutantsAreCaught breaks the promises one after another, and expects the tests to fail.
@@ -38,7 +38,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			if !IsOn() {
 				return
 			}
-			changed := strings.Replace(string(code), m.was, m.is, 1)
+			changed := strings.Replace(string(code), m.was, m.now, 1)
 			m.mustFail(t, root, overlay(t, path, changed))
 		})
 	}
@@ -70,7 +70,7 @@ func (m *mutant) mustFail(t *testing.T, root, overlay string) {
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:
-		t.Errorf("no test of %s notices that %s has %q instead of %q", m.tests, m.file, m.is, m.was)
+		t.Errorf("no test of %s notices that %s has %q instead of %q", m.tests, m.file, m.now, m.was)
 	case !strings.Contains(string(out), "--- FAIL: ") && !strings.Contains(string(out), "panic: "):
 		t.Errorf("the tests did not run: %s", out)
 	default:

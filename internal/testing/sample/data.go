@@ -254,16 +254,16 @@ func (s *Service) Refusals(_ context.Context, zone string) (operator.Refusals, e
 	if s.err != nil || len(s.zones) == 0 {
 		return operator.Refusals{}, s.err
 	}
-	told := operator.Refusals{}
+	result := operator.Refusals{}
 	for i, r := range slices.Concat(s.refused, refusals) {
 		if zone != "" && zone != r.Zone {
 			continue
 		}
 		r.At, r.Times = s.now().Add(-time.Duration(i*47+3)*time.Second), 412/(i*i*3+1)
-		told.Sampled += r.Times
-		told.Latest = append(told.Latest, r)
-		told.Paths = append(told.Paths, operator.RefusedShare{Text: r.Path, Refused: r.Times})
-		told.Agents = append(told.Agents, operator.RefusedShare{Text: r.Agent, Refused: r.Times})
+		result.Sampled += r.Times
+		result.Latest = append(result.Latest, r)
+		result.Paths = append(result.Paths, operator.RefusedShare{Text: r.Path, Refused: r.Times})
+		result.Agents = append(result.Agents, operator.RefusedShare{Text: r.Agent, Refused: r.Times})
 	}
-	return told, nil
+	return result, nil
 }
