@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz proof bench bench-go bench-rivals bench-scale bench-peers bench-fleet performance lint fmt golden reference screenshots release ci
+.PHONY: help run test race fuzz proof bench-go bench-scale bench-peers bench-fleet performance lint fmt golden reference screenshots release ci
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -29,26 +29,20 @@ proof: ## run tests in depth, for hours: seeds, kills, faults, floods, pages in 
 performance: ## measure again all tables of figures in docs/performance.md and README.md, with FLAGS such as '-only memory,hotkey'; takes about an hour
 	cd benchmarks && go run ./performance $(FLAGS)
 
-bench: bench-go bench-rivals bench-scale ## run the following but bench-peers and bench-fleet; takes about an hour
-
 bench-go: ## run the Go benchmarks for BENCHTIME (1s) each
 	benchmarks/machine.sh
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 1h ./...
-	cd benchmarks && go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 1h ./hotkey ./puzzle
-
-bench-rivals: ## run the engine beside other rate limiters for Go
-	benchmarks/machine.sh
-	cd benchmarks && go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 1h ./rivals
+	cd benchmarks && go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 1h ./hotkey
 
 bench-scale: ## measure the store with up to ten million rows, with FLAGS such as '-rows 1000000'; needs 2 GB of disk
 	benchmarks/machine.sh
 	cd benchmarks && go run ./scale $(FLAGS)
 
-bench-peers: ## measure this limiter beside those of other servers, with FLAGS; takes about 25 minutes
+bench-peers: ## measure this limiter beside those of other servers, with FLAGS; takes about 10 minutes
 	benchmarks/machine.sh
 	cd benchmarks && go run ./peers $(FLAGS)
 
-bench-fleet: ## measure what it costs to share limits by a Redis, beside one script per request, with FLAGS; takes about 8 minutes
+bench-fleet: ## measure what it costs to share limits by a Redis, beside one script per request, with FLAGS; takes about 2 minutes
 	benchmarks/machine.sh
 	cd benchmarks && go run ./fleet $(FLAGS)
 

@@ -4,10 +4,7 @@ go 1.26.0
 
 require (
 	github.com/caddy-tally/caddy-tally v0.0.0
-	github.com/sethvargo/go-limiter v0.7.1
-	github.com/throttled/throttled/v2 v2.15.0
-	github.com/ulule/limiter/v3 v3.11.2
-	golang.org/x/time v0.16.0
+	golang.org/x/time v0.16.0 // indirect
 )
 
 replace github.com/caddy-tally/caddy-tally => ..
@@ -25,7 +22,6 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/hashicorp/golang-lru v0.5.4 // indirect
 	github.com/klauspost/cpuid/v2 v2.4.0 // indirect
 	github.com/libdns/libdns v1.1.1 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
@@ -33,7 +29,6 @@ require (
 	github.com/miekg/dns v1.1.73 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
-	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_golang v1.24.1 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.71.0 // indirect

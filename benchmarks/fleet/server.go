@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +49,7 @@ func startServer(ctx context.Context, scratch string) (*server, error) {
 	if s.folder, err = os.MkdirTemp(scratch, "redis-"); err != nil {
 		return nil, err
 	}
-	s.process, err = process.Start(ctx, filepath.Join(s.folder, "log"), nil, program,
+	s.process, err = process.Start(ctx, s.folder, program,
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.folder, "--save", "", "--appendonly", "no")
 	if err != nil {
 		return nil, err
@@ -75,9 +74,6 @@ type usage struct {
 	commands int64         // that clients have sent; what a script does is one command
 	cpu      time.Duration // all of it
 }
-
-func (u usage) minus(v usage) usage { return usage{u.commands - v.commands, u.cpu - v.cpu} }
-func (u usage) plus(v usage) usage  { return usage{u.commands + v.commands, u.cpu + v.cpu} }
 
 // sent are the commands that limiters send for requests and between them. None of them is one that
 // their scripts call, which the server counts as well.

@@ -16,32 +16,18 @@ import (
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
 )
 
-// caddyfile is a site of Caddy: global options, port, limiter.
-const caddyfile = `{
-	admin off
-	persist_config off
-	auto_https off
-	%s
-}
-
-http://127.0.0.1:%d {
-	%s
-	respond "hello"
-}
-`
-
 const zone = `rate_limit {
-		zone keys {
-			per key {http.request.header.X-Key}
-			limit 1/24h
-		}
-	}`
+			zone keys {
+				per key {http.request.header.X-Key}
+				limit 1/24h
+			}
+		}`
 
 // caddy is a Caddy that was started.
 type caddy struct {
 	*process.Process
-	url    string
-	called time.Time // when it was started
+	address string
+	called  time.Time // when it was started
 }
 
 // run starts a Caddy that has its files in a folder.
@@ -50,20 +36,15 @@ func (s *settings) run(ctx context.Context, folder string, of side) (*caddy, err
 	if err != nil {
 		return nil, err
 	}
-	text, name := fmt.Sprintf(caddyfile, "", port, ""), s.caddys[0]
+	program, global, limiter := s.caddys[0], "", ""
 	if of.tally {
-		name = s.caddys[1]
+		program = s.caddys[1]
 	}
 	if of.zone {
-		text = fmt.Sprintf(caddyfile, fmt.Sprintf("rate_limit {\n\t\tstore sqlite %s\n\t}", filepath.Join(folder, "tally.db")), port, zone)
+		global, limiter = fmt.Sprintf("rate_limit {\n\t\tstore sqlite %s\n\t}", filepath.Join(folder, "tally.db")), zone
 	}
-	config := filepath.Join(folder, "Caddyfile")
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		return nil, err
-	}
-	c := &caddy{url: "http://" + process.Address(port), called: time.Now()}
-	env := []string{"XDG_DATA_HOME=" + folder, "XDG_CONFIG_HOME=" + folder}
-	c.Process, err = process.Start(ctx, filepath.Join(folder, "log"), env, name, "run", "--config", config, "--adapter", "caddyfile")
+	c := &caddy{address: process.Address(port), called: time.Now()}
+	c.Process, err = process.StartCaddy(ctx, folder, program, port, global, limiter)
 	return c, err
 }
 
@@ -72,7 +53,7 @@ const startTimeout = 30 * time.Second
 
 // answer sends a request with a key until it is answered, and returns the status.
 func (c *caddy) answer(key string) (status int, err error) {
-	request, err := http.NewRequest(http.MethodGet, c.url, nil)
+	request, err := http.NewRequest(http.MethodGet, "http://"+c.address, nil)
 	if err != nil {
 		return 0, err
 	}

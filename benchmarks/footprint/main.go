@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
-	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
 )
 
 // settings are what the flags say.
@@ -33,14 +32,15 @@ func main() {
 	flag.IntVar(&s.repeats, "repeats", 7, "starts of each kind")
 	flag.Parse()
 	os.Setenv("CGO_ENABLED", "0") // for builds, as releases are built
-	err := lab.Measure("", "", func(scratch string) []lab.Part {
+	lab.Measure("", func(ctx context.Context, scratch string) error {
 		s.scratch = scratch
-		return []lab.Part{{Name: "size", Measure: s.size}, {Name: "memory", Measure: s.memory}, {Name: "start", Measure: s.start}}
+		for _, part := range []func(context.Context) error{s.size, s.memory, s.start} {
+			if err := part(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 }
 
 // program is a Caddy as xcaddy makes one, with another module or none.
@@ -140,11 +140,11 @@ func (s *settings) memory(ctx context.Context) error {
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "resident, MiB\town\tprogram\tother files\tall\tmore than plain (target 6)\t")
-	plain := stats.Median(parts[0][all])
+	plain := lab.Median(parts[0][all])
 	for i, side := range sides {
 		p := parts[i]
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%s\t%.1f\t\n", side.name, stats.Median(p[own]), stats.Median(p[binary]), stats.Median(p[other]),
-			stats.Spread(p[all]), stats.Median(p[all])-plain)
+		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%s\t%.1f\t\n", side.name, lab.Median(p[own]), lab.Median(p[binary]), lab.Median(p[other]),
+			lab.Spread(p[all]), lab.Median(p[all])-plain)
 	}
 	return w.Flush()
 }

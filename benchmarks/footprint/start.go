@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
-	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -66,7 +64,7 @@ func (s *settings) start(ctx context.Context) error {
 		}
 	}
 	for i, start := range starts {
-		fmt.Printf("first answer, %s: %s ms, %.0f more than plain (target 300 in all)\n", start.name, stats.Spread(times[i]), stats.Median(times[i])-stats.Median(times[0]))
+		fmt.Printf("first answer, %s: %s ms, %.0f more than plain (target 300 in all)\n", start.name, lab.Spread(times[i]), lab.Median(times[i])-lab.Median(times[0]))
 	}
 	return nil
 }
@@ -132,15 +130,9 @@ func (s *settings) runOnce(ctx context.Context, folder string, end func(*caddy))
 
 // flood sends a request with a new key each.
 func (c *caddy) flood(ctx context.Context) error {
-	host := strings.TrimPrefix(c.url, "http://")
-	clients, closeAll, err := load.HTTP(16, func() (net.Conn, error) { return net.Dial("tcp", host) }, func(b []byte, number int64) []byte {
-		return fmt.Appendf(b, "GET / HTTP/1.1\r\nHost: %s\r\nX-Key: late-%d\r\n\r\n", host, number)
+	_, err := load.HTTP(ctx, c.address, 16, load.Load{Requests: late}, func(b []byte, number int64) []byte {
+		return fmt.Appendf(b, "GET / HTTP/1.1\r\nHost: %s\r\nX-Key: late-%d\r\n\r\n", c.address, number)
 	})
-	if err != nil {
-		return err
-	}
-	defer closeAll()
-	_, err = load.Run(ctx, load.Load{Requests: late}, clients)
 	return err
 }
 

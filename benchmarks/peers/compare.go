@@ -4,176 +4,194 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
 )
 
-// outcome is what a case showed of a side.
-type outcome struct {
-	server, gogc string
-	kase         kase
-	side         side
-
-	ratios   []float64     // requests per second, to those without a limiter; in the order measured
-	requests int64         // of all measurements
-	wrong    int64         // answers with another status than the limit demands
-	cpu      time.Duration // that the measurements took of the server
-	resident int           // KiB, when all were done
-	outages  int           // times that the store couldn't be used
-	sending  time.Duration // processor time that the requests took of this process
+// A kase is what clients do. (case is a word of Go.)
+type kase struct {
+	name  string
+	keys  int64 // in rotation; 0 never repeats one
+	limit limit
 }
 
-// perRequest returns the processor time that a request took.
-func (o *outcome) perRequest() time.Duration { return o.cpu / time.Duration(max(1, o.requests)) }
+// refused is the case in which all is refused.
+const refused = "refused"
 
-// compare runs all sides of a server at once, and sends them the requests of a case in
-// turn, forth and back: A B B A …. The first side has no limiter.
-func (b *bench) compare(ctx context.Context, s server, at site, k kase) ([]*outcome, error) {
-	var sides []*running
-	defer func() {
-		for _, r := range sides {
-			r.stop()
-		}
-	}()
-	var outcomes []*outcome
-	at.limit, at.keys, at.cold = k.limit, k.keys, k.cold
-	for _, side := range s.sides {
-		at.side = side
-		r, err := b.start(ctx, s, at)
+// cases are what is measured. A limit of a million is never used up, however quick a server is.
+// Limiters that keep a time for each unit need memory for all of them, so it isn't larger than it must be.
+var cases = []kase{
+	{"one-key", 1, limit{1_000_000, 10 * time.Second}},
+	{"rotation", 100_000, limit{1000, time.Minute}},
+	{"new-keys", 0, limit{1000, time.Minute}},
+	{refused, 1, limit{1, 24 * time.Hour}},
+}
+
+// A side is a server that runs, with a limiter or without, and what was measured of it.
+type side struct {
+	*process.Process
+	kase    kase
+	limited bool
+	address string
+
+	sent     int64         // requests
+	requests int64         // that were measured
+	wrong    int64         // of these, answers with another status than the limit demands
+	cpu      time.Duration // that the measurements took of the server
+	sending  time.Duration // and of this process
+	ratios   []float64     // requests per second, to those without a limiter; in the order measured
+	resident int           // KiB, when all was done
+}
+
+// name is how results call the side.
+func (s *side) name() string {
+	if s.limited {
+		return "limited"
+	}
+	return "without"
+}
+
+// compare runs a server without a limiter and with one, and sends both the requests of a case in
+// turn, forth and back. It returns the line of the table.
+func (s *settings) compare(ctx context.Context, server server, program string, k kase) (string, error) {
+	var sides [2]*side
+	for i := range sides {
+		side, err := s.start(ctx, server, site{program: program, limited: i == 1, limit: k.limit}, k)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
-		sides = append(sides, r)
-		outcomes = append(outcomes, &outcome{server: s.name, gogc: at.gogc, kase: k, side: side})
+		defer side.Stop()
+		sides[i] = side
 	}
-	for _, r := range sides {
-		if err := b.warmUp(ctx, r); err != nil {
-			return nil, err
+	for _, side := range sides { // each key in rotation comes once
+		if _, err := side.send(ctx, s.connections, load.Load{Duration: 5 * s.period, Requests: max(k.keys, 1000)}); err != nil {
+			return "", err
 		}
 	}
-	if err := b.measure(ctx, sides, outcomes, k); err != nil {
+	if err := s.measureSides(ctx, sides, server.name); err != nil {
+		return "", err
+	}
+	outages, err := sides[1].Logged(outage)
+	plain, limited := sides[0], sides[1]
+	cpu, base := limited.perRequest(), plain.perRequest()
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%.1f µs\t%.1f µs\t%.2f\t%d MiB\t%d MiB\t%s\n", server.name, k.name, limited.name(),
+		lab.Spread(limited.ratios), cpu, base, cpu/base, limited.resident>>10, plain.resident>>10, flaws(sides, outages)), err
+}
+
+// start starts a side of a server.
+func (s *settings) start(ctx context.Context, server server, at site, k kase) (made *side, err error) {
+	if at.folder, err = os.MkdirTemp(s.scratch, "server-"); err != nil {
 		return nil, err
 	}
-	return outcomes, nil
-}
-
-// warmUp sends requests until each key in rotation has come once, unless keys are to be cold.
-func (b *bench) warmUp(ctx context.Context, r *running) error {
-	l := load.Load{Duration: warmUpMost * b.period, Requests: warmUpLeast}
-	if !r.keys.cold {
-		l.Requests = max(r.keys.keys, warmUpLeast)
+	if at.port, err = process.FreePort(); err != nil {
+		return nil, err
 	}
-	_, err := r.send(ctx, b.connections, l)
-	return err
+	made = &side{kase: k, limited: at.limited, address: process.Address(at.port)}
+	if made.Process, err = server.start(ctx, at); err != nil {
+		return nil, err
+	}
+	if err := made.Await(made.address); err != nil {
+		made.Stop()
+		return nil, err
+	}
+	return made, nil
 }
 
-// warmUpMost is how many periods warming up may take; warmUpLeast is how many requests it sends.
-const (
-	warmUpMost  = 5
-	warmUpLeast = 1000
-)
+// send sends a load. It goes on where the last one ended.
+func (s *side) send(ctx context.Context, connections int, l load.Load) (load.Report, error) {
+	first := s.sent
+	got, err := load.HTTP(ctx, s.address, connections, l, func(buffer []byte, number int64) []byte {
+		key := first + number
+		if s.kase.keys > 0 {
+			key %= s.kase.keys
+		}
+		buffer = append(buffer, "GET / HTTP/1.1\r\nHost: localhost\r\nX-Key: key-"...)
+		return append(strconv.AppendInt(buffer, key, 10), "\r\n\r\n"...)
+	})
+	s.sent += got.Count()
+	return got, errors.Join(err, ctx.Err())
+}
 
-// measure fills in the outcomes of sides.
-func (b *bench) measure(ctx context.Context, sides []*running, outcomes []*outcome, k kase) error {
+// measureSides measures both sides as often as the flags say.
+func (s *settings) measureSides(ctx context.Context, sides [2]*side, name string) error {
 	if err := settle(ctx, sides); err != nil {
 		return err
 	}
-	for i, r := range sides {
-		cpu, err := r.cpu()
+	for _, side := range sides {
+		cpu, err := side.CPU()
 		if err != nil {
 			return err
 		}
-		outcomes[i].cpu = -cpu
+		side.cpu = -cpu
 	}
-	for round := range b.repeats {
-		if err := b.round(ctx, sides, outcomes, k, round); err != nil {
-			return err
+	for round := range s.repeats {
+		var rates [2]float64
+		for _, i := range lab.Turns(len(sides), round) {
+			before := lab.CPU()
+			got, err := sides[i].send(ctx, s.connections, load.Load{Duration: s.period})
+			if err != nil {
+				return err
+			}
+			sides[i].sending += lab.CPU() - before
+			sides[i].count(got)
+			rates[i] = float64(got.Count()) / got.Elapsed.Seconds()
+			if err := settle(ctx, sides); err != nil {
+				return err
+			}
+		}
+		for i, side := range sides {
+			side.ratios = append(side.ratios, rates[i]/rates[0])
+			fmt.Printf("raw %s %s %s: %.0f/s, ratio %.3f\n", name, side.kase.name, side.name(), rates[i], rates[i]/rates[0])
 		}
 	}
-	for i, r := range sides {
-		if err := outcomes[i].finish(r); err != nil {
+	for _, side := range sides {
+		cpu, failed := side.CPU()
+		resident, err := side.Resident()
+		if err = errors.Join(failed, err); err != nil {
 			return err
 		}
+		side.cpu += cpu
+		side.resident = resident
 	}
 	return nil
-}
-
-// round measures each side once.
-func (b *bench) round(ctx context.Context, sides []*running, outcomes []*outcome, k kase, round int) error {
-	rates := make([]float64, len(sides))
-	for _, i := range lab.Turns(len(sides), round) {
-		before := lab.CPU()
-		got, err := sides[i].send(ctx, b.connections, load.Load{Duration: b.period})
-		if err != nil {
-			return err
-		}
-		rates[i] = float64(got.Count(load.OK, load.Other)) / got.Elapsed.Seconds()
-		outcomes[i].sending += lab.CPU() - before
-		outcomes[i].count(got.Count(load.OK), got.Count(load.Other))
-		if err := settle(ctx, sides); err != nil {
-			return err
-		}
-	}
-	for i, o := range outcomes {
-		o.ratios = append(o.ratios, rates[i]/rates[0])
-		fmt.Printf("raw %s%s %s %s: %.0f/s, ratio %.3f\n", o.server, gogcOf(o.gogc), k.name, o.side, rates[i], rates[i]/rates[0])
-	}
-	return nil
-}
-
-// gogcOf names a value of GOGC, if there is one.
-func gogcOf(value string) string {
-	if value == "" {
-		return ""
-	}
-	return " GOGC=" + value
 }
 
 // count adds the answers of a measurement.
-func (o *outcome) count(ok, others int64) {
-	o.requests += ok + others
-	if o.kase == refused && o.side != without {
-		o.wrong += ok
+func (s *side) count(r load.Report) {
+	s.requests += r.Count()
+	if s.kase.name == refused && s.limited {
+		s.wrong += r.Answers[load.OK]
 	} else {
-		o.wrong += others
+		s.wrong += r.Answers[load.Other]
 	}
 }
 
-// finish reads what the measurements took of the machine.
-func (o *outcome) finish(r *running) error {
-	cpu, err := r.cpu()
-	if err != nil {
-		return err
-	}
-	o.cpu += cpu
-	for _, p := range r.processes {
-		resident, err := p.Resident()
-		if err != nil {
-			return err
-		}
-		outages, err := p.Logged(outage)
-		if err != nil {
-			return err
-		}
-		o.resident += resident
-		o.outages += outages
-	}
-	return nil
-}
+// perRequest returns the processor time that a request took, in µs.
+func (s *side) perRequest() float64 { return lab.Micros(s.cpu) / float64(max(1, s.requests)) }
 
-// cpu returns the processor time of all processes of a side.
-func (r *running) cpu() (sum time.Duration, err error) {
-	for _, p := range r.processes {
-		cpu, err := p.CPU()
-		if err != nil {
-			return 0, err
+// flaws says what makes a comparison worth less, or nothing.
+func flaws(sides [2]*side, outages int) string {
+	var flaws []string
+	for _, s := range sides {
+		if s.sending > s.cpu {
+			flaws = append(flaws, "sending took longer than answering "+s.name()+": read CPU/request")
 		}
-		sum += cpu
+		if share := float64(s.wrong) / float64(max(1, s.requests)); share > 0.001 {
+			flaws = append(flaws, fmt.Sprintf("VOID: %.1f %% of the answers were wrong, %s", 100*share, s.name()))
+		}
 	}
-	return sum, nil
+	if outages > 0 {
+		flaws = append(flaws, fmt.Sprintf("VOID: the store couldn't be used %d times", outages))
+	}
+	return strings.Join(flaws, "; ")
 }
 
 const (
@@ -184,21 +202,17 @@ const (
 // settle waits until the servers have done what a measurement left them with, as a
 // checkpoint or collecting garbage, so that the next one isn't slower for it: until they
 // take next to no processor time any more, or for settleMost.
-func settle(ctx context.Context, sides []*running) error {
-	before, end := time.Duration(-1), time.Now().Add(settleMost)
-	for {
-		var now time.Duration
-		for _, r := range sides {
-			cpu, err := r.cpu()
-			if err != nil {
-				return err
-			}
-			now += cpu
+func settle(ctx context.Context, sides [2]*side) error {
+	for before, end := time.Duration(-1), time.Now().Add(settleMost); ; time.Sleep(settleLook) {
+		plain, failed := sides[0].CPU()
+		limited, err := sides[1].CPU()
+		if err = errors.Join(failed, err); err != nil {
+			return err
 		}
+		now := plain + limited
 		if before >= 0 && now-before <= 10*time.Millisecond || time.Now().After(end) {
 			return ctx.Err()
 		}
 		before = now
-		time.Sleep(settleLook)
 	}
 }

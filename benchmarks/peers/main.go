@@ -9,10 +9,15 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
@@ -20,75 +25,79 @@ import (
 
 // settings are what the flags say.
 type settings struct {
-	servers, cases, gogc, only lab.List
-	repeats                    int
-	period                     time.Duration // of one measurement
-	connections                int           // that are kept open
-	latency                    time.Duration // of the open-loop load
-	tally, incumbent           string        // Caddys that are built already
-	history                    bool          // whether this module is compared with and without a history
+	servers, cases   lab.List
+	repeats          int
+	period           time.Duration // of one measurement
+	connections      int           // that are kept open
+	tally, incumbent string        // Caddys that are built already
+	scratch          string
 }
 
 func main() {
-	s := settings{servers: serverNames, cases: caseNames(), gogc: lab.List{"100", "400"}, only: partNames}
+	s := settings{servers: lab.List{"caddy", "incumbent", "nginx", "haproxy"}}
+	for _, k := range cases {
+		s.cases = append(s.cases, k.name)
+	}
 	flag.Var(&s.servers, "servers", "servers to measure")
 	flag.Var(&s.cases, "cases", "cases to measure")
-	flag.Var(&s.gogc, "gogc", "values of GOGC that each Caddy is run with")
-	flag.Var(&s.only, "only", "parts to run")
 	flag.IntVar(&s.repeats, "repeats", 5, "measurements of each side")
 	flag.DurationVar(&s.period, "period", 3*time.Second, "how long one measurement takes")
 	flag.IntVar(&s.connections, "connections", 64, "connections that are kept open")
-	flag.DurationVar(&s.latency, "latency", 45*time.Second, "how long the open-loop load lasts")
 	flag.StringVar(&s.tally, "caddy", "", "Caddy with this module that is built already")
 	flag.StringVar(&s.incumbent, "incumbent", "", "Caddy with mholt/caddy-ratelimit that is built already")
-	flag.BoolVar(&s.history, "history", false, "compare this module with itself without a history, instead of without header fields")
 	flag.Parse()
-	if err := s.run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	fmt.Printf("repeats: %d of %v, %d connections\n", s.repeats, s.period, s.connections)
+	lab.Measure("", s.measure)
 }
 
-// check reports the first flag that asks for what there isn't.
-func (s *settings) check() error {
-	for _, l := range []struct {
-		flag           string
-		words, allowed lab.List
-	}{{"servers", s.servers, serverNames}, {"cases", s.cases, caseNames()}, {"only", s.only, partNames}} {
-		for _, word := range l.words {
-			if !slices.Contains(l.allowed, word) {
-				return fmt.Errorf("-%s: expected some of %s, got %q", l.flag, &l.allowed, word)
+// measure compares all servers with themselves in all cases. What fails, for example because a server
+// takes all memory and is killed, is left out.
+func (s *settings) measure(ctx context.Context, scratch string) error {
+	s.scratch = scratch
+	var rows, leftOut []string
+	for _, server := range s.all() {
+		if !slices.Contains(s.servers, server.name) {
+			continue
+		}
+		program, err := server.find(ctx)
+		if err != nil {
+			leftOut = append(leftOut, fmt.Sprintf("left out: %s: %v", server.name, err))
+			continue
+		}
+		version, _ := exec.CommandContext(ctx, program, server.version).CombinedOutput()
+		line, _, _ := strings.Cut(string(version), "\n")
+		fmt.Printf("%s: %s\n", server.name, line)
+		for _, k := range cases {
+			if !slices.Contains(s.cases, k.name) || ctx.Err() != nil {
+				continue
 			}
+			fmt.Fprintln(os.Stderr, server.name, k.name, "…")
+			row, err := s.compare(ctx, server, program, k)
+			if err != nil {
+				leftOut = append(leftOut, fmt.Sprintf("left out: %s %s: %v", server.name, k.name, err))
+				continue
+			}
+			rows = append(rows, row)
 		}
 	}
-	if s.repeats < 1 || s.period <= 0 {
-		return fmt.Errorf("-repeats, -period: expected at least 1 of some time, got %d of %v", s.repeats, s.period)
-	}
-	return nil
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nserver\tcase\tlimiter\trequests/s, ratio (min to max)\tCPU/request\twithout\tratio\tresident\twithout\t")
+	fmt.Fprint(w, strings.Join(rows, ""))
+	_ = w.Flush()
+	fmt.Println(strings.Join(leftOut, "\n"))
+	return ctx.Err()
 }
 
-func (s *settings) run() error {
-	if err := s.check(); err != nil {
-		return err
+// buildTally returns the Caddy with this module.
+func (s *settings) buildTally(ctx context.Context) (string, error) {
+	if s.tally != "" {
+		return s.tally, nil
 	}
-	fmt.Printf("repeats: %d of %v, %d connections\n", s.repeats, s.period, s.connections)
-	return lab.Measure("", s.only.String(), s.parts)
-}
-
-// partNames are the parts of the measurement, in their order.
-var partNames = lab.List{"throughput", "latency"}
-
-func (s *settings) parts(scratch string) []lab.Part {
-	b := &bench{settings: s, scratch: scratch}
-	return []lab.Part{
-		{Name: partNames[0], Measure: b.throughput},
-		{Name: partNames[1], Measure: b.latencies},
+	root, err := lab.Go(ctx, "", "list", "-m", "-f", "{{.Dir}}", "github.com/caddy-tally/caddy-tally")
+	if err != nil {
+		return "", err
 	}
-}
-
-// bench is one run of the measurement.
-type bench struct {
-	*settings
-	scratch string
-	folders int // that were made in scratch
+	s.tally = filepath.Join(s.scratch, "caddy")
+	_, err = lab.Go(ctx, root, "build", "-o", s.tally, "./cmd/caddy")
+	return s.tally, err
 }

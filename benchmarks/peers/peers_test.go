@@ -2,18 +2,24 @@
 
 package main
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
+)
 
 func TestRefusedAnswersAreWrongWithoutALimiterOnly(t *testing.T) {
 	for _, c := range []struct {
-		side side
-		kase kase
-		want int64
-	}{{limited, refused, 7}, {without, refused, 93}, {limited, oneKey, 93}, {without, oneKey, 93}} {
-		o := outcome{side: c.side, kase: c.kase}
-		o.count(7, 93)
-		if o.wrong != c.want {
-			t.Errorf("%s, %s: got %d wrong answers, want %d", c.kase.name, c.side, o.wrong, c.want)
+		kase    string
+		limited bool
+		want    int64
+	}{{refused, true, 7}, {refused, false, 93}, {"one-key", true, 93}, {"one-key", false, 93}} {
+		s := side{kase: kase{name: c.kase}, limited: c.limited}
+		var r load.Report
+		r.Answers[load.OK], r.Answers[load.Other] = 7, 93
+		if s.count(r); s.wrong != c.want {
+			t.Errorf("%s, %s: got %d wrong answers, want %d", c.kase, s.name(), s.wrong, c.want)
 		}
 	}
 }
@@ -22,7 +28,7 @@ func TestLimitsPerMinute(t *testing.T) {
 	for _, c := range []struct {
 		limit limit
 		want  int
-	}{{usual, 1000}, {roomy, 6_000_000}, {shut, 1}} {
+	}{{limit{1000, time.Minute}, 1000}, {limit{1_000_000, 10 * time.Second}, 6_000_000}, {limit{1, 24 * time.Hour}, 1}} {
 		if got := c.limit.perMinute(); got != c.want {
 			t.Errorf("%v: got %d, want %d", c.limit, got, c.want)
 		}

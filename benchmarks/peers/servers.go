@@ -3,139 +3,182 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
+	"time"
 
-	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/process"
 )
 
 // A server is a program that answers requests, with a limiter or without.
 type server struct {
-	name  string
-	sides []side // how it is run; the first has no limiter
-	gogc  bool   // whether it is written in Go, and is measured with each value of GOGC
-
-	store func(context.Context, site, *running) (text string, err error) // starts a server for the counts; nil if there is none
-
-	processes int // that share a database, and get keys in rotation only; 0: one with its own
-
-	version string // the argument with which it says its version
-
-	// find returns the program, or why there is none.
-	find func(context.Context) (program string, err error)
-	// start starts the program.
-	start func(context.Context, site) (*process.Process, error)
+	name    string
+	version string                                // the argument with which it says its version
+	find    func(context.Context) (string, error) // returns the program, or why there is none
+	start   func(context.Context, site) (*process.Process, error)
 }
-
-// printVersion prints the first line of what a server says about its version.
-func (s server) printVersion(ctx context.Context, program string) {
-	said, _ := exec.CommandContext(ctx, program, s.version).CombinedOutput()
-	line, _, _ := strings.Cut(string(said), "\n")
-	fmt.Printf("%s: %s\n", s.name, line)
-}
-
-// A side is a way to run a server.
-type side string
-
-const (
-	without    side = "without"
-	limited    side = "limited"
-	headersOn  side = "headers on" // as limited; clients are told how much is left
-	headersOff side = "headers off"
-	historyOff side = "history off"
-)
 
 // A site is what a server is started with.
 type site struct {
 	program string
-	side    side
+	limited bool
 	limit   limit
-	keys    int    // of requests, in rotation; 0 never repeats one
-	cold    bool   // see kase
-	gogc    string // empty for servers that aren't in Go
 	folder  string // for what it keeps; it exists
 	port    int
-	swept   bool // whether Caddy sweeps often
-
-	database string // a Caddy's counts; processes of a side share it
-	store    string // the store of a Caddy's counts, if it isn't that database
 }
 
-// env returns what the environment of the process says beside ours.
-func (s site) env() []string {
-	if s.gogc == "" {
-		return nil
+// A limit is what each key may do.
+type limit struct {
+	amount int
+	window time.Duration
+}
+
+// perMinute returns the limit as a rate, which is at least 1.
+func (l limit) perMinute() int {
+	return max(1, int(time.Duration(l.amount)*time.Minute/l.window))
+}
+
+// all returns the servers.
+func (s *settings) all() []server {
+	return []server{
+		{"caddy", "version", s.buildTally, startTally},
+		{"incumbent", "version", func(context.Context) (string, error) {
+			if s.incumbent == "" {
+				return "", errors.New("-incumbent FILE names a Caddy that has it")
+			}
+			return s.incumbent, nil
+		}, startIncumbent},
+		{"nginx", "-v", lookPath("nginx"), startNginx},
+		{"haproxy", "-v", lookPath("haproxy"), startHAProxy},
 	}
-	return []string{"GOGC=" + s.gogc}
 }
 
-var serverNames = lab.List{"caddy", "pair", "redis", "postgres", "incumbent", "nginx", "haproxy"}
+// lookPath finds a program, also in a folder that isn't in everybody's PATH.
+func lookPath(name string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		if found, err := exec.LookPath(name); err == nil {
+			return found, nil
+		}
+		return exec.LookPath("/usr/sbin/" + name)
+	}
+}
 
-// servers returns the servers to measure.
-func (b *bench) servers() (chosen []server) {
-	for _, s := range []server{b.caddy(), b.pair(), b.on("redis", startRedis), b.on("postgres", startPostgres), b.incumbentCaddy(), nginx, haproxy} {
-		if slices.Contains(b.settings.servers, s.name) {
-			chosen = append(chosen, s)
+// tallyLimiter is the limiter of this module: amount, window.
+const tallyLimiter = `rate_limit {
+			zone keys {
+				per key {http.request.header.X-Key}
+				limit %d/%v
+			}
+		}`
+
+// outage is what Caddy logs when its limiter can't use the store. A machine on which it
+// does is too busy to measure anything.
+const outage = "the store can't be used"
+
+func startTally(ctx context.Context, s site) (*process.Process, error) {
+	global := fmt.Sprintf("rate_limit {\n\t\tstore sqlite %s\n\t}", filepath.Join(s.folder, "tally.db"))
+	return s.startCaddy(ctx, global, tallyLimiter)
+}
+
+// incumbentLimiter is the limiter of mholt/caddy-ratelimit: amount, window.
+const incumbentLimiter = `rate_limit {
+			zone keys {
+				key {http.request.header.X-Key}
+				events %d
+				window %v
+			}
+		}`
+
+func startIncumbent(ctx context.Context, s site) (*process.Process, error) {
+	return s.startCaddy(ctx, "", incumbentLimiter)
+}
+
+func (s site) startCaddy(ctx context.Context, global, limiter string) (*process.Process, error) {
+	if !s.limited {
+		return process.StartCaddy(ctx, s.folder, s.program, s.port, "", "")
+	}
+	return process.StartCaddy(ctx, s.folder, s.program, s.port, global, fmt.Sprintf(limiter, s.limit.amount, s.limit.window))
+}
+
+// nginxConfig is a site of nginx: user, folder, zone, port, limiter. Its answer is the
+// GIF of empty_gif: return answers before limit_req is asked.
+const nginxConfig = `%s
+daemon off;
+worker_processes auto;
+pid %[2]s/pid;
+error_log stderr crit;
+events {
+	worker_connections 1024;
+}
+http {
+	access_log off;
+	keepalive_requests 1000000000;
+	client_body_temp_path %[2]s/body;
+	proxy_temp_path %[2]s/proxy;
+	fastcgi_temp_path %[2]s/fastcgi;
+	uwsgi_temp_path %[2]s/uwsgi;
+	scgi_temp_path %[2]s/scgi;
+	%[3]s
+	server {
+		listen 127.0.0.1:%[4]d;
+		location / {
+			%[5]s
+			empty_gif;
 		}
 	}
-	return chosen
 }
+`
 
-// running is a side of a server that runs, as one process or several.
-type running struct {
-	side      side
-	addresses []string
-	processes []*process.Process
-	keys      keySender
-	stopStore func()
-}
-
-// start starts a side of a server.
-func (b *bench) start(ctx context.Context, s server, at site) (r *running, err error) {
-	r = &running{side: at.side, keys: keySender{keys: int64(at.keys), cold: at.cold}, stopStore: func() {}}
-	for range max(1, s.processes) {
-		if at.folder, err = b.folder(); err == nil {
-			at.database = cmp.Or(at.database, filepath.Join(at.folder, "tally.db")) // the first one's
-			at.port, err = process.FreePort()
-		}
-		if err == nil && s.store != nil && at.side != without && at.store == "" {
-			at.store, err = s.store(ctx, at, r)
-		}
-		var p *process.Process
-		if err == nil {
-			p, err = s.start(ctx, at)
-		}
-		if err == nil {
-			r.processes = append(r.processes, p)
-			r.addresses = append(r.addresses, process.Address(at.port))
-			err = p.Await(process.Address(at.port))
-		}
-		if err != nil {
-			r.stop()
-			return nil, fmt.Errorf("%s, %s: %w", s.name, at.side, err)
+// startNginx starts an nginx. The zone has room for some 250,000 keys; what is beyond drops the oldest.
+func startNginx(ctx context.Context, s site) (*process.Process, error) {
+	user, zone, limiter := "", "", ""
+	if os.Getuid() == 0 {
+		user = "user root;" // or the workers can't use the folder
+	}
+	if s.limited {
+		zone = fmt.Sprintf("limit_req_zone $http_x_key zone=keys:32m rate=%dr/m;\n\tlimit_req_status 429;", s.limit.perMinute())
+		limiter = "limit_req zone=keys;"
+		if s.limit.amount > 1 {
+			limiter = fmt.Sprintf("limit_req zone=keys burst=%d nodelay;", s.limit.amount)
 		}
 	}
-	return r, nil
-}
-
-func (r *running) stop() {
-	for _, p := range r.processes {
-		p.Stop()
+	file := filepath.Join(s.folder, "nginx.conf")
+	if err := os.WriteFile(file, fmt.Appendf(nil, nginxConfig, user, s.folder, zone, s.port, limiter), 0o600); err != nil {
+		return nil, err
 	}
-	r.stopStore()
+	return process.Start(ctx, s.folder, s.program, "-p", s.folder, "-c", file)
 }
 
-// folder makes a folder for a process.
-func (b *bench) folder() (string, error) {
-	b.folders++
-	path := filepath.Join(b.scratch, strconv.Itoa(b.folders))
-	return path, os.Mkdir(path, 0o700)
+// haproxyConfig is a site of HAProxy: port, limiter.
+const haproxyConfig = `defaults
+	mode http
+	timeout connect 10s
+	timeout client 60s
+	timeout server 60s
+frontend site
+	bind 127.0.0.1:%d
+	%s
+	http-request return status 200 content-type text/plain string hello
+`
+
+// haproxyLimiter is a stick table with room for twice as many keys as are in rotation;
+// what is beyond drops the oldest: window in seconds, amount.
+const haproxyLimiter = `stick-table type string len 32 size 200k expire %[1]ds store http_req_rate(%[1]ds)
+	http-request track-sc0 req.hdr(X-Key)
+	http-request deny deny_status 429 if { sc_http_req_rate(0) gt %[2]d }`
+
+func startHAProxy(ctx context.Context, s site) (*process.Process, error) {
+	limiter := ""
+	if s.limited {
+		limiter = fmt.Sprintf(haproxyLimiter, int(s.limit.window.Seconds()), s.limit.amount)
+	}
+	file := filepath.Join(s.folder, "haproxy.cfg")
+	if err := os.WriteFile(file, fmt.Appendf(nil, haproxyConfig, s.port, limiter), 0o600); err != nil {
+		return nil, err
+	}
+	return process.Start(ctx, s.folder, s.program, "-db", "-f", file)
 }

@@ -31,12 +31,12 @@ type part struct {
 }
 
 var parts = []part{
-	{"peers", ".", []string{"go", "run", "./peers", "-only", "throughput", "-gogc", "100"}, peersTable},
+	{"peers", ".", []string{"go", "run", "./peers"}, peersTable},
 	{"footprint", ".", []string{"go", "run", "./footprint"}, footprintTable},
 	{"hotkey", ".", []string{"go", "test", "-run", "^$", "-bench", "Steady", "-benchtime", "1x", "./hotkey"}, hotkeyTable},
-	{"fleet", ".", []string{"go", "run", "./fleet", "-only", "throughput", "-fleets", "1x64,4x64"}, fleetTable},
+	{"fleet", ".", []string{"go", "run", "./fleet"}, fleetTable},
 	{"memory", "..", []string{"go", "test", "-run", "^$", "-bench", "Memory", "-benchtime", "3x", "./internal/engine"}, memoryTable},
-	{"scale", ".", []string{"go", "run", "./scale", "-only", "size,cost,cost-without-journal"}, scaleTable},
+	{"scale", ".", []string{"go", "run", "./scale"}, scaleTable},
 }
 
 // documents are the files with tables, and the ways from their folders to the results.

@@ -44,7 +44,7 @@ func (t *table) done() (string, error) { return t.text.String(), t.err }
 func peersTable(result string) (string, error) {
 	t := newTable(result, "CPU per request, memory", "one client", "100,000 in turn", "new ones only", "all refused")
 	for _, s := range []struct{ title, name, side string }{
-		{"this module", "caddy", "headers on"}, {"mholt/caddy-ratelimit", "incumbent", "limited"},
+		{"this module", "caddy", "(?:headers on|limited)"}, {"mholt/caddy-ratelimit", "incumbent", "limited"},
 		{"nginx `limit_req`", "nginx", "limited"}, {"HAProxy stick table", "haproxy", "limited"},
 	} {
 		cells := []string{s.title}
@@ -112,7 +112,7 @@ func fleetTable(result string) (string, error) {
 			means := make([]string, 3)
 			var tally []string
 			for i, way := range []string{"incrby", "script", "tally"} {
-				f := t.find(7, `%s +64 +%s +%s +\d+ +(\d+) +\S+ \((\S+) to (\S+)\) +\S+ \((\S+) to (\S+)\) +(\S+) µs +\S+ µs +(\S+) `, machines, c.name, way)
+				f := t.find(7, `%s +64 +%s +%s +\d+ +(\d+) +\S+ \((\S+) to (\S+)\) +\S+ \((\S+) to (\S+)\) +(\S+) µs +(?:\S+ µs +)?(\d\S+) `, machines, c.name, way)
 				means[i], tally = f[0], f
 				if machines == "1" {
 					cpu, commands = append(cpu, f[5]), f[6]

@@ -5,82 +5,63 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
-	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
+	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 )
 
 const (
-	// costClaims is how many claims a round has: five segments of the journal.
-	costClaims = 40_000
-	// costRounds is how often each database is measured.
-	costRounds = 3
+	// claims is how many a round has: five segments of the journal.
+	claims = 40_000
+	// rounds is how often each database is measured.
+	rounds = 3
+	// callers is how many ask at a time.
+	callers = 64
+	// fewKeys makes an engine forget keys at once, so that nearly every decision is a claim.
+	fewKeys = 256
 )
 
-// keyKind is which keys the claims of a round are about.
-type keyKind string
-
+// Which keys the claims of a round are about.
 const (
-	knownKeys keyKind = "known" // at random of those with a row
-	newKeys   keyKind = "new"
+	knownKeys = "known" // at random of those with a row
+	newKeys   = "new"
 )
 
 // cost compares the processor time of a claim with 10^4, 10^5 … rows: all that an engine does from
 // the first of many claims to the end of Close, so that what the journal leaves for later is in it.
-func (s settings) cost(ctx context.Context, noJournal bool) error {
-	var databases []*database
-	for rows := smallest; rows <= s.rows; rows *= 10 {
-		d, err := filled(ctx, s, rows)
-		if err != nil {
-			return err
-		}
-		databases = append(databases, d)
-	}
-	for _, kind := range []keyKind{knownKeys, newKeys} {
-		costs := make([][]float64, len(databases)) // in µs
-		for round := range costRounds {
-			for _, i := range lab.Turns(len(databases), round) {
-				took, err := databases[i].claimCost(ctx, s, kind, noJournal)
-				if err != nil {
-					return err
-				}
-				costs[i] = append(costs[i], took)
+func (s settings) cost(ctx context.Context, databases []*database, keys, journal string) error {
+	costs := make([][]float64, len(databases)) // in µs
+	for round := range rounds {
+		for _, i := range lab.Turns(len(databases), round) {
+			took, err := databases[i].claimCost(ctx, s, keys, journal)
+			if err != nil {
+				return err
 			}
-		}
-		for i, d := range databases {
-			ratios := make([]float64, costRounds)
-			for round := range ratios {
-				ratios[round] = costs[i][round] / costs[0][round]
-			}
-			fmt.Printf("cost rows=%d %s keys, journal %s: %s µs of processor time; %s times that with %d (target 1.3)\n",
-				d.rows, kind, onOff(!noJournal), stats.Spread(costs[i]), stats.Spread(ratios), smallest)
+			costs[i] = append(costs[i], took)
 		}
 	}
-	for _, d := range databases {
-		if err := d.remove(); err != nil {
-			return err
+	for i, d := range databases {
+		ratios := make([]float64, rounds)
+		for round := range ratios {
+			ratios[round] = costs[i][round] / costs[0][round]
 		}
+		fmt.Printf("cost rows=%d %s keys, journal %s: %s µs of processor time; %s times that with %d (target 1.3)\n",
+			d.rows, keys, journal, lab.Spread(costs[i]), lab.Spread(ratios), smallest)
 	}
 	return nil
 }
 
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
-}
-
 // claimCost measures claims on a copy of the database, in µs of processor time for each.
-func (d *database) claimCost(ctx context.Context, s settings, kind keyKind, noJournal bool) (float64, error) {
+func (d *database) claimCost(ctx context.Context, s settings, keys, journal string) (float64, error) {
 	c, err := d.copy(s)
 	if err != nil {
 		return 0, err
 	}
-	c.NoJournal = noJournal
-	e, err := c.start(engine.Options{})
+	c.NoJournal = journal == "off"
+	e, err := c.NewEngine(engine.Options{MaxKeys: fewKeys, StoreTimeout: time.Minute, CleanupInterval: 24 * time.Hour})
 	if err != nil {
 		return 0, err
 	}
@@ -88,25 +69,35 @@ func (d *database) claimCost(ctx context.Context, s settings, kind keyKind, noJo
 	if err != nil {
 		return 0, err
 	}
-	if kind == newKeys {
-		c.rows = 0
-	}
 	settle()
-	asked := &decisions{engine: e, limit: limit, keys: c.keys()}
-	asked.keys.onlyKnown = kind == knownKeys
-	claims, before := e.Stats(ctx).Claims, lab.CPU()
-	if err := asked.ask(ctx, costClaims); err != nil {
+	clients := make([]load.Client, callers)
+	for i := range clients {
+		random := rand.New(rand.NewPCG(1, uint64(i)))
+		clients[i] = func(ctx context.Context, number int64) (load.Kind, error) {
+			name := key(1<<30 + int(number))
+			if keys == knownKeys {
+				name = key(random.IntN(d.rows))
+			}
+			decision := e.Decide(ctx, nil, []engine.Debit{{Limit: limit, Key: []byte(name), Cost: 1}})
+			if !decision.Allowed || decision.Degraded {
+				return load.Wrong, fmt.Errorf("a decision was made without the store or refused")
+			}
+			return load.OK, nil
+		}
+	}
+	made, before := e.Stats(ctx).Claims, lab.CPU()
+	if _, err := load.Run(ctx, load.Load{Requests: claims}, clients); err != nil {
 		return 0, err
 	}
-	claims = e.Stats(ctx).Claims - claims
+	made = e.Stats(ctx).Claims - made
 	if err := e.Close(ctx); err != nil {
 		return 0, err
 	}
 	took := lab.CPU() - before
-	if claims < costClaims*9/10 {
-		return 0, fmt.Errorf("%d decisions were only %d claims", costClaims, claims)
+	if made < claims*9/10 {
+		return 0, fmt.Errorf("%d decisions were only %d claims", claims, made)
 	}
-	return stats.Micros(took) / float64(claims), c.remove()
+	return lab.Micros(took) / float64(made), c.remove()
 }
 
 // settle waits until this process has nothing to do: until the engine has begun to use its

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
-	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -63,9 +61,9 @@ func (d *database) copy(s settings) (*database, error) {
 
 func key(i int) string { return "client-" + strconv.Itoa(i) }
 
-// fill adds rows of a limit, one for each of the keys, as of a time, some of them
+// fill adds rows of a limit, one for each of the keys, some of them
 // in each transaction.
-func (d *database) fill(ctx context.Context, p limiter.Params, arrivals []int, batch int, now time.Time) error {
+func (d *database) fill(ctx context.Context, p limiter.Params, arrivals []int, batch int) error {
 	limit, err := limiter.New(p)
 	if err != nil {
 		return err
@@ -74,13 +72,14 @@ func (d *database) fill(ctx context.Context, p limiter.Params, arrivals []int, b
 	if err != nil {
 		return err
 	}
+	now := time.Now().UnixNano()
 	claims, grants := make([]storage.Claim, 0, batch), make([]limiter.Grant, batch)
 	for some := range slices.Chunk(arrivals, batch) {
 		claims = claims[:0]
 		for _, i := range some {
 			claims = append(claims, storage.Claim{
 				ID: lab.LimitID, Key: d.name(i), Limit: limit,
-				Claim: limiter.Claim{Now: now.UnixNano(), Min: 1, Want: 1},
+				Claim: limiter.Claim{Now: now, Min: 1, Want: 1},
 			})
 		}
 		if err := store.Claim(ctx, claims, grants[:len(claims)]); err != nil {
@@ -93,16 +92,6 @@ func (d *database) fill(ctx context.Context, p limiter.Params, arrivals []int, b
 
 func (d *database) name(i int) storage.Key { return d.Name(lab.LimitID, key(i)) }
 
-// inTurn lets n keys arrive one after the other, in no order that the database
-// knows of.
-func inTurn(from, n int) []int {
-	arrivals := make([]int, n)
-	for i := range arrivals {
-		arrivals[i] = from + i
-	}
-	return arrivals
-}
-
 const (
 	// passes is how often inPasses goes through the database. Pages are split in
 	// all but the first, so that they are filled as unevenly as pages are.
@@ -113,26 +102,23 @@ const (
 
 // inPasses lets n keys arrive in the order of the database, every eighth of them
 // in each of eight passes. That is many times faster than a page for each.
-func (d *database) inPasses(from, n int) []int {
-	type named struct {
-		name storage.Key
-		i    int
-	}
-	sorted := make([]named, n)
+func (d *database) inPasses(n int) []int {
+	names := make([]storage.Key, n)
+	sorted := make([]int, n)
 	for i := range sorted {
-		sorted[i] = named{d.name(from + i), from + i}
+		names[i], sorted[i] = d.name(i), i
 	}
-	slices.SortFunc(sorted, func(a, b named) int { return bytes.Compare(a.name[:], b.name[:]) })
+	slices.SortFunc(sorted, func(a, b int) int { return bytes.Compare(names[a][:], names[b][:]) })
 	arrivals := make([]int, 0, n)
 	for pass := range passes {
 		for i := pass; i < n; i += passes {
-			arrivals = append(arrivals, sorted[i].i)
+			arrivals = append(arrivals, sorted[i])
 		}
 	}
 	return arrivals
 }
 
-// filled returns a database with live rows of the limit that cold decisions are
+// filled returns a database with live rows of the limit that claims are
 // about.
 func filled(ctx context.Context, s settings, rows int) (*database, error) {
 	d, err := newDatabase(s)
@@ -140,53 +126,10 @@ func filled(ctx context.Context, s settings, rows int) (*database, error) {
 		return nil, err
 	}
 	start := time.Now()
-	err = d.fill(ctx, live, d.inPasses(0, rows), passBatch, start)
+	err = d.fill(ctx, live, d.inPasses(rows), passBatch)
 	fmt.Printf("filled rows=%d seconds=%.0f\n", rows, time.Since(start).Seconds())
 	return d, err
 }
 
-// live is the limit that cold decisions are about.
+// live is the limit that claims are about.
 var live = limiter.Params{Amount: amount, Window: month}
-
-// bytes returns the size of the database file.
-func (d *database) bytes() (int64, error) {
-	info, err := os.Stat(d.Database())
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
-}
-
-// fewKeys makes an engine forget keys at once.
-const fewKeys = 256
-
-// start starts an engine that holds next to no keys in memory, so that nearly
-// every decision is a cold one.
-func (d *database) start(o engine.Options) (*engine.Engine, error) {
-	o.MaxKeys, o.StoreTimeout = fewKeys, time.Minute
-	if o.CleanupInterval == 0 {
-		o.CleanupInterval = 24 * time.Hour
-	}
-	return d.NewEngine(o)
-}
-
-// keys chooses what a cold decision is about: half of them keys that the database
-// has a row of, half of them keys that nobody has seen.
-type keys struct {
-	random    *rand.Rand
-	known     int
-	fresh     int
-	onlyKnown bool // instead of half of them
-}
-
-func (d *database) keys() *keys {
-	return &keys{random: rand.New(rand.NewPCG(1, 0)), known: d.rows, fresh: 1 << 30}
-}
-
-func (k *keys) next() string {
-	if k.onlyKnown || k.known > 0 && k.random.IntN(2) == 0 {
-		return key(k.random.IntN(k.known))
-	}
-	k.fresh++
-	return key(k.fresh)
-}

@@ -15,36 +15,23 @@ import (
 	"time"
 )
 
-// Part is one of the measurements of a program.
-type Part struct {
-	Name    string
-	Measure func(context.Context) error
-}
-
-// Measure makes those of a program's measurements whose names are in only,
-// separated by commas, or all if it is empty. It ends with the first that fails, and
-// when the program is told to stop or nobody reads any more what it prints. parts is
-// given a folder for what they need, which is made in dir, or where temporary files are
-// if that is empty, and is removed in the end.
-func Measure(dir, only string, parts func(scratch string) []Part) error {
+// Measure runs a program's measurement. It ends when the program is told to stop, or nobody reads any
+// more what it prints. scratch is a new folder in dir, or where temporary files are if that is empty,
+// and is removed in the end.
+func Measure(dir string, measure func(ctx context.Context, scratch string) error) {
 	scratch, err := os.MkdirTemp(dir, "tally-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(scratch)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
-	defer stop()
-	for _, part := range parts(scratch) {
-		if only != "" && !slices.Contains(strings.Split(only, ","), part.Name) {
-			continue
-		}
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 		load, _ := os.ReadFile("/proc/loadavg") // where there is one
-		fmt.Printf("\n== %s; load of the machine before: %s\n", part.Name, strings.TrimSpace(string(load)))
-		if err := part.Measure(ctx); err != nil {
-			return fmt.Errorf("%s: %w", part.Name, err)
-		}
+		fmt.Printf("load of the machine before: %s\n", strings.TrimSpace(string(load)))
+		err = measure(ctx, scratch)
+		stop()
+		err = errors.Join(err, os.RemoveAll(scratch))
 	}
-	return nil
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // List is a flag of words separated by commas.
@@ -90,3 +77,17 @@ func Turns(sides, round int) []int {
 	}
 	return turns
 }
+
+// Median returns the middle value, or the higher one of two. There must be one.
+func Median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+// Spread returns the median of values, and in parentheses the least and the largest.
+func Spread(values []float64) string {
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", Median(values), slices.Min(values), slices.Max(values))
+}
+
+// Micros returns a time in microseconds.
+func Micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

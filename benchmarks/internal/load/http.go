@@ -11,31 +11,19 @@ import (
 	"strconv"
 )
 
-// The kinds of answers over HTTP.
-const (
-	OK    Kind = iota // the status is 200
-	Other             // any other
-)
-
-// HTTP returns clients that each send requests over a connection of its own. The function appends a
-// request to a buffer. close closes the connections.
-func HTTP(connections int, dial func() (net.Conn, error), request func(buffer []byte, number int64) []byte) (clients []Client, closeAll func(), err error) {
-	var conns []net.Conn
-	closeAll = func() {
-		for _, conn := range conns {
-			_ = conn.Close()
-		}
-	}
+// HTTP sends a load to an address, over as many connections. request appends a request to a buffer.
+// Answers are OK if their status is 200, and Other otherwise.
+func HTTP(ctx context.Context, address string, connections int, l Load, request func(buffer []byte, number int64) []byte) (Report, error) {
+	var clients []Client
 	for range connections {
-		conn, err := dial()
+		conn, err := net.Dial("tcp", address)
 		if err != nil {
-			closeAll()
-			return nil, nil, err
+			return Report{}, err
 		}
-		conns = append(conns, conn)
+		defer conn.Close()
 		clients = append(clients, overConnection(conn, request))
 	}
-	return clients, closeAll, nil
+	return Run(ctx, l, clients)
 }
 
 func overConnection(conn net.Conn, request func(buffer []byte, number int64) []byte) Client {
@@ -60,20 +48,20 @@ func readAnswer(r *bufio.Reader) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if status, err = parseStatus(line); err != nil {
-		return 0, err
+	version, rest, _ := bytes.Cut(line, []byte(" "))
+	code, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
+	if status, err = strconv.Atoi(string(code)); err != nil || !bytes.HasPrefix(version, []byte("HTTP/1.")) {
+		return 0, fmt.Errorf("expected a status line of HTTP/1.1, got %q", line)
 	}
 	length := 0
 	for {
-		line, err := r.ReadSlice('\n')
-		if err != nil {
+		if line, err = r.ReadSlice('\n'); err != nil {
 			return 0, err
 		}
-		line = bytes.TrimSpace(line)
-		if len(line) == 0 {
+		name, value, more := bytes.Cut(bytes.TrimSpace(line), []byte(":"))
+		if !more {
 			break
 		}
-		name, value, _ := bytes.Cut(line, []byte(":"))
 		if bytes.EqualFold(name, []byte("Content-Length")) {
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
 				return 0, err
@@ -82,15 +70,4 @@ func readAnswer(r *bufio.Reader) (status int, err error) {
 	}
 	_, err = r.Discard(length)
 	return status, err
-}
-
-// parseStatus reads a status line: "HTTP/1.1 200 OK".
-func parseStatus(line []byte) (int, error) {
-	version, rest, _ := bytes.Cut(line, []byte(" "))
-	code, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
-	status, err := strconv.Atoi(string(code))
-	if err != nil || !bytes.HasPrefix(version, []byte("HTTP/1.")) {
-		return 0, fmt.Errorf("expected a status line of HTTP/1.1, got %q", line)
-	}
-	return status, nil
 }

@@ -2,98 +2,32 @@ package load
 
 import (
 	"bufio"
-	"fmt"
-	"net"
-	"net/http"
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/caddy-tally/caddy-tally/benchmarks/internal/stats"
 )
 
-// serve answers the requests of a connection, each after the time that delay returns.
-func serve(conn net.Conn, delay func(number int) time.Duration) {
-	defer conn.Close()
-	r := bufio.NewReader(conn)
-	for number := 0; ; number++ {
-		if _, err := http.ReadRequest(r); err != nil {
-			return
-		}
-		time.Sleep(delay(number))
-		fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+func TestClientsSendAsLongAndAsMuchAsTheLoadSays(t *testing.T) {
+	answer := func(context.Context, int64) (Kind, error) {
+		time.Sleep(10 * time.Millisecond)
+		return Other, nil
 	}
-}
-
-// run sends a load over connections to a server of their own.
-func run(t *testing.T, l Load, connections int, delay func(int) time.Duration) Report {
-	t.Helper()
-	dial := func() (net.Conn, error) {
-		client, server := net.Pipe()
-		go serve(server, delay)
-		return client, nil
+	for _, c := range []struct {
+		name string
+		load Load
+		want int64
+	}{{"for a time", Load{Duration: 100 * time.Millisecond}, 30}, {"so many", Load{Requests: 7}, 7}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, err := Run(t.Context(), c.load, []Client{answer, answer, answer})
+				if err != nil || r.Answers != [kinds]int64{Other: c.want} {
+					t.Errorf("got %v, %v, want %d others", r.Answers, err, c.want)
+				}
+			})
+		})
 	}
-	clients, closeAll, err := HTTP(connections, dial, func(buffer []byte, number int64) []byte {
-		return fmt.Appendf(buffer, "GET /%d HTTP/1.1\r\nHost: localhost\r\n\r\n", number)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeAll()
-	report, err := Run(t.Context(), l, clients)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return report
-}
-
-// want checks the number of answers, all of which must have the status 200, and the median and
-// longest time.
-func want(t *testing.T, r Report, answers int64, median, longest time.Duration) {
-	t.Helper()
-	took := &r.Took[OK]
-	if took.Count() != answers || r.Count(Other) != 0 {
-		t.Errorf("got %d answers and %d others, want %d and none", took.Count(), r.Count(Other), answers)
-	}
-	var wanted stats.Histogram
-	wanted.Add(median)
-	wanted.Add(longest)
-	if took.Percentile(.5) != wanted.Percentile(.5) || took.Percentile(1) != wanted.Percentile(1) {
-		t.Errorf("answers took %v, at most %v, want %v and %v", took.Percentile(.5), took.Percentile(1), median, longest)
-	}
-}
-
-func TestRequestsThatWaitForAStalledServerAreMeasuredFromWhenTheyWereDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // due every 10 ms, and answered after 100, 90 … 10, 0 … ms
-		want(t, run(t, Load{Rate: 100, Duration: 190 * time.Millisecond}, 1, func(number int) time.Duration {
-			if number == 0 {
-				return 100 * time.Millisecond
-			}
-			return 0
-		}), 19, 10*time.Millisecond, 100*time.Millisecond)
-	})
-}
-
-func TestRequestsDontWaitForEachOtherOnOtherConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const answer = 15 * time.Millisecond
-		want(t, run(t, Load{Rate: 100, Duration: time.Second}, 2, func(int) time.Duration { return answer }), 100, answer, answer)
-	})
-}
-
-func TestWithoutARateEachRequestFollowsAnAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const answer = 10 * time.Millisecond
-		want(t, run(t, Load{Duration: 100 * time.Millisecond}, 3, func(int) time.Duration { return answer }), 30, answer, answer)
-	})
-}
-
-func TestALoadOfSoManyRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const answer = 10 * time.Millisecond
-		want(t, run(t, Load{Requests: 7}, 3, func(int) time.Duration { return answer }), 7, answer, answer)
-	})
 }
 
 func TestAnswersFollowEachOther(t *testing.T) {

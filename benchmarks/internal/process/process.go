@@ -29,11 +29,12 @@ type Process struct {
 // stopTimeout is how long a process may take to stop before it is killed.
 const stopTimeout = 10 * time.Second
 
-// Start starts a command and writes what it says to the file log. It is told to
-// stop when ctx ends.
-func Start(ctx context.Context, log string, env []string, name string, args ...string) (*Process, error) {
+// Start starts a command whose files are in a folder, where its output becomes the file log. It is
+// told to stop when ctx ends.
+func Start(ctx context.Context, folder, name string, args ...string) (*Process, error) {
 	command := exec.CommandContext(ctx, name, args...)
-	command.Env = append(os.Environ(), env...)
+	command.Env = append(os.Environ(), "XDG_DATA_HOME="+folder, "XDG_CONFIG_HOME="+folder)
+	log := filepath.Join(folder, "log")
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = stopTimeout
 	file, err := os.Create(log)
@@ -96,6 +97,32 @@ func (p *Process) Stop() {
 func (p *Process) Logged(text string) (int, error) {
 	log, err := os.ReadFile(p.log)
 	return bytes.Count(log, []byte(text)), err
+}
+
+// caddyfile is a site of Caddy: global options, port, limiter.
+const caddyfile = `{
+	admin off
+	persist_config off
+	auto_https off
+	%s
+}
+
+:%d {
+	bind 127.0.0.1
+	route {
+		%s
+		respond "hello"
+	}
+}
+`
+
+// StartCaddy starts a Caddy with any modules, whose only site has a limiter, or none if it is empty.
+func StartCaddy(ctx context.Context, folder, program string, port int, global, limiter string) (*Process, error) {
+	config := filepath.Join(folder, "Caddyfile")
+	if err := os.WriteFile(config, fmt.Appendf(nil, caddyfile, global, port, limiter), 0o600); err != nil {
+		return nil, err
+	}
+	return Start(ctx, folder, program, "run", "--config", config, "--adapter", "caddyfile")
 }
 
 // FreePort returns [child.FreePort] as a number.
