@@ -1,21 +1,31 @@
 package language
 
 import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 )
 
+//go:embed languages.json
+var file []byte
+
+// all has the texts in every language, English first.
+var all = parse()
+
+func parse() (all []*Texts) {
+	if err := json.Unmarshal(file, &all); err != nil {
+		panic(fmt.Errorf("languages.json: %w", err)) // a test reads the same file
+	}
+	return all
+}
+
 // English is the default language.
-var English = &all[0]
+var English = all[0]
 
 // All returns the texts in every language, English first.
-func All() []*Texts {
-	list := make([]*Texts, len(all))
-	for i := range all {
-		list[i] = &all[i]
-	}
-	return list
-}
+func All() []*Texts { return all }
 
 // maxRanges bounds how many languages of a field are examined. Browsers send less than ten.
 const maxRanges = 32
@@ -44,9 +54,9 @@ func Choose(accept string) *Texts {
 // find returns the texts in the language of a tag, or nil.
 func find(tag string) *Texts {
 	primary, _, _ := strings.Cut(tag, "-")
-	for i := range all {
-		if strings.EqualFold(all[i].Tag, primary) {
-			return &all[i]
+	for _, t := range all {
+		if strings.EqualFold(t.Tag, primary) {
+			return t
 		}
 	}
 	return nil

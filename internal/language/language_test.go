@@ -1,6 +1,8 @@
 package language
 
 import (
+	"bytes"
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,6 +35,15 @@ func TestEveryTextIsThereInEveryLanguage(t *testing.T) {
 				t.Errorf("%s is a %T, which this test does not know", name, field)
 			}
 		}
+	}
+}
+
+// A text with a name that no page knows would never be seen.
+func TestTheFileHasNoOtherTexts(t *testing.T) {
+	d := json.NewDecoder(bytes.NewReader(file))
+	d.DisallowUnknownFields()
+	if err := d.Decode(new([]*Texts)); err != nil {
+		t.Error(err)
 	}
 }
 
