@@ -1,4 +1,4 @@
-package tally
+package tally_test
 
 import (
 	"bytes"
@@ -11,10 +11,12 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
+	tally "github.com/caddy-tally/caddy-tally"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/internal/testing/golden"
+	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
 // The golden files in caddytest test the adapted JSON and the errors of whole Caddyfiles.
@@ -26,7 +28,7 @@ func TestUnmarshalCaddyfileWithoutHelper(t *testing.T) {
 		{match: "path /login", want: `[{"path":["/login"]}]`},
 		{match: "@api", wantErr: `failed to parse match: matchers have no names here, got "@api": write a block of matchers, at Caddyfile:3`},
 	} {
-		var h Handler
+		var h tally.Handler
 		err := h.UnmarshalCaddyfile(dispense(t, "rate_limit {\n\tzone login {\n\t\tmatch "+tt.match+"\n\t\tlimit 5/1m\n\t}\n}"))
 		if tt.wantErr != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
@@ -67,18 +69,18 @@ func FuzzCaddyfile(f *testing.F) {
 	for _, seed := range caddyfileSeeds(f) {
 		f.Add(seed)
 	}
-	ctx := newContext(f)
+	ctx := handlertest.Context(f, new(config.App))
 	f.Fuzz(func(t *testing.T, input string) {
 		tokens, err := caddyfile.Tokenize([]byte(input), "Caddyfile")
 		if err != nil {
 			return
 		}
-		h := &Handler{Handler: config.Handler{DisableMetrics: true}} // metrics would be kept forever
-		if checkUnmarshaler(t, tokens, &Handler{Handler: config.Handler{DisableMetrics: true}}, h) {
+		h := &tally.Handler{Handler: config.Handler{DisableMetrics: true}} // metrics would be kept forever
+		if checkUnmarshaler(t, tokens, &tally.Handler{Handler: config.Handler{DisableMetrics: true}}, h) {
 			checkProvision(t, ctx, h)
 		}
-		a := new(App)
-		if checkUnmarshaler(t, tokens, new(App), a) {
+		a := new(tally.App)
+		if checkUnmarshaler(t, tokens, new(tally.App), a) {
 			checkProvision(t, ctx, a)
 		}
 		s := new(stores.SQLite)

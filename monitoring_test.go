@@ -1,8 +1,10 @@
-package tally
+package tally_test
 
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,11 +13,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
 // describer records the metrics of collectors, like a registry.
@@ -48,11 +53,13 @@ func exportedMetrics(t *testing.T) map[string][]string {
 	if err := meter.Register(d, enforce.Collectors...); err != nil {
 		t.Fatal(err)
 	}
-	h := startHandler(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
+	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}})
 	for range 3 {
-		ask(h, "/", "192.0.2.1")
+		r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodGet, "http://example.com/", nil), caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
+		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
+		h.ServeHTTP(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil }))
 	}
-	families, err := h.run.Ctx.GetMetricsRegistry().Gather()
+	families, err := h.Ctx.GetMetricsRegistry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

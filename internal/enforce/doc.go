@@ -41,6 +41,5 @@
 //	Without a decision: an error, or 499 if the client has gone.
 //
 // config.go has the types that a config compiles to, tenant.go and lifecycle.go its use of the
-// instance. history.go, sample.go, reference.go and late.go note what others read later. The tests
-// are in the root and in caddytest, where there is a Caddy.
+// instance. history.go, sample.go, reference.go and late.go note what others read later.
 package enforce

@@ -1,0 +1,77 @@
+// Package handlertest makes handlers for tests, from configs, as Caddy would.
+package handlertest
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	tally "github.com/caddy-tally/caddy-tally"
+	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+)
+
+// Context returns the context of a configuration with an app and its counts in a temporary
+// folder.
+func Context(t testing.TB, app *config.App) caddy.Context {
+	t.Helper()
+	var err error
+	app.StoreRaw, err = json.Marshal(map[string]string{"engine": "sqlite", "path": filepath.Join(t.TempDir(), "tally.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app.StoreTimeout = caddy.Duration(time.Minute)
+	raw, err := json.Marshal(app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{"rate_limit": raw}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+// Provision returns a handler whose app hasn't started, and whose store isn't open.
+func Provision(t testing.TB, ctx caddy.Context, config *config.Handler) *enforce.Handler {
+	t.Helper()
+	h := &tally.Handler{Handler: *config}
+	if err := h.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return h.Enforcer()
+}
+
+// Start returns a handler that is ready for requests.
+func Start(t testing.TB, app *config.App, config *config.Handler) *enforce.Handler {
+	t.Helper()
+	h := Provision(t, Context(t, app), config)
+	h.App.Started()
+	t.Cleanup(func() { h.App.Cleanup() })
+	return h
+}
+
+// Check returns the error of a config that can't be.
+func Check(t testing.TB, h *config.Handler) error {
+	t.Helper()
+	return (&tally.Handler{Handler: *h}).Provision(Context(t, new(config.App)))
+}
+
+// Parse returns the config of a handler with the options of a Caddyfile.
+func Parse(t testing.TB, options string) *config.Handler {
+	t.Helper()
+	tokens, err := caddyfile.Tokenize([]byte("rate_limit {\n"+options+"\n}"), "Caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := new(tally.Handler)
+	if err := h.UnmarshalCaddyfile(caddyfile.NewDispenser(tokens)); err != nil {
+		t.Fatal(err)
+	}
+	return &h.Handler
+}
