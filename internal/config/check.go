@@ -21,7 +21,7 @@ type Advice = advice.Advice
 // configChecks are the checks of the whole config. Each is a function of the survey alone.
 var configChecks = []func(*survey) []Advice{
 	checkOrder, checkOutcomes, checkPeers, checkLooseProxies, checkPlainHTTP, checkIdleBan, checkNames, checkMentions,
-	checkReach, checkEverything, checkLimits, checkChallenges, checkUntrusted, checkCase, checkShut, checkServed,
+	checkReach, checkEverything, checkLimits, checkChallenges, checkUntrusted, checkCase, checkServed,
 }
 
 // zoneChecks are the checks of a compiled zone.
@@ -41,7 +41,7 @@ func (h *handlerCompiler) checkConfig(ctx caddy.Context) error {
 		found = append(found, check(h.app.survey)...)
 	}
 	for _, p := range h.app.survey.places {
-		enforce.KeepFields(p.server.Routes, p.server.Errors)
+		enforce.KeepFields(p.view.Server.Routes, p.view.Server.Errors)
 	}
 	return h.app.Run.Advice.Give(h.app.log, found...)
 }

@@ -1,20 +1,20 @@
 package config
 
 import (
-	"reflect"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // checkPeers finds options that use the peer's address on a server behind proxies: it is the same
 // for all clients.
 func checkPeers(s *survey) (found []Advice) {
 	for _, p := range s.places {
-		if p.handler != nil && trustsProxies(p.server) {
+		if p.handler != nil && routing.TrustsProxies(p.view.Server) {
 			found = append(found, p.checkPeers()...)
 		}
 	}
@@ -49,7 +49,7 @@ func checkLooseProxies(s *survey) (found []Advice) {
 	for _, server := range s.limited() {
 		// proxies replace other fields, such as Cloudflare's own
 		takesFirst := server.ClientIPHeaders == nil || slices.ContainsFunc(server.ClientIPHeaders, func(field string) bool { return !enforce.IsSingle(field) })
-		if server.TrustedProxiesStrict == 0 && trustsProxies(server) && takesFirst {
+		if server.TrustedProxiesStrict == 0 && routing.TrustsProxies(server) && takesFirst {
 			found = append(found, Advice{Server: server.Listen, Fix: enforce.StrictProxies,
 				Problem: "this server trusts proxies, and takes the first address of X-Forwarded-For: behind a proxy that appends to it, as most do, clients can write that themselves, and be whoever they like"})
 		}
@@ -61,25 +61,18 @@ func checkLooseProxies(s *survey) (found []Advice) {
 func (s *survey) limited() (servers []*caddyhttp.Server) {
 	for _, p := range s.places {
 		idle := p.handler == nil || len(p.zones) == 0 && len(p.handler.Traps) == 0 && s.app.Session == nil
-		if !idle && !slices.Contains(servers, p.server) {
-			servers = append(servers, p.server)
+		if !idle && !slices.Contains(servers, p.view.Server) {
+			servers = append(servers, p.view.Server)
 		}
 	}
 	return servers
-}
-
-// trustsProxies reports whether a server has trusted proxies. The field is unexported.
-func trustsProxies(server *caddyhttp.Server) bool {
-	source := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
-	return server.TrustedProxiesUnix || server.TrustedProxiesRaw != nil ||
-		source.IsValid() && source.Kind() == reflect.Interface && !source.IsNil()
 }
 
 // checkUntrusted finds servers that configure fields for the client's address, but ignore them
 // because they trust no proxy.
 func checkUntrusted(s *survey) (found []Advice) {
 	for _, server := range s.limited() {
-		if slices.ContainsFunc(server.ClientIPHeaders, enforce.IsSingle) && !trustsProxies(server) {
+		if slices.ContainsFunc(server.ClientIPHeaders, enforce.IsSingle) && !routing.TrustsProxies(server) {
 			found = append(found, Advice{Server: server.Listen, Problem: "client_ip_headers has no effect without trusted_proxies: all visitors that come through one proxy share one count",
 				Fix: "trusted_proxies static <networks of your proxy> beside client_ip_headers, in the global option servers"})
 		}

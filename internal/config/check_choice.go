@@ -97,7 +97,7 @@ func isAnyValue(set caddy.ModuleMap, field string) bool {
 func checkPlainHTTP(s *survey) (found []Advice) {
 	session := s.app.Session != nil
 	for _, p := range s.places {
-		if p.handler == nil || len(p.server.TLSConnPolicies) > 0 {
+		if p.handler == nil || len(p.view.Server.TLSConnPolicies) > 0 {
 			continue
 		}
 		if session {

@@ -20,13 +20,13 @@ func checkReach(s *survey) (found []Advice) {
 			continue
 		}
 		switch {
-		case p.hidden != "":
-			found = append(found, p.handler.advice(fmt.Sprintf("this handler never runs: %s before it answers every request", p.hidden), firstInRoute))
-		case p.inErrors:
+		case p.Hidden != "":
+			found = append(found, p.handler.advice(fmt.Sprintf("this handler never runs: %s before it answers every request", p.Hidden), firstInRoute))
+		case p.InErrors:
 			found = append(found, p.handler.advice("this handler is in handle_errors, where it sees only requests that have failed: all others pass without a limit",
 				"rate_limit outside of handle_errors; count status 404 in a zone counts failed requests"))
-		case p.leavings != "":
-			found = append(found, p.handler.advice(fmt.Sprintf("%s before this handler answers, and nothing behind it does: what is answered is not limited", p.leavings), firstInRoute))
+		case p.Leavings() != "":
+			found = append(found, p.handler.advice(fmt.Sprintf("%s before this handler answers, and nothing behind it does: what is answered is not limited", p.Leavings()), firstInRoute))
 		}
 	}
 	return found
@@ -76,13 +76,14 @@ func checkIdleBan(s *survey) []Advice {
 // userID is the placeholder of the authenticated user.
 const userID = "http.auth.user.id"
 
-// checkShut finds dashboards that can never admit a request.
-func checkShut(s *survey) (found []Advice) {
-	for _, p := range s.places {
-		if dash := p.dashboard; dash != nil && len(dash.AllowRaw) == 0 && !p.before.Anything && !p.before.Has(userID) {
-			found = append(found, Advice{Source: dash.Source, Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
-				Fix: "basic_auth before it, for the same paths; or allow with a matcher"})
-		}
+// checkShut finds a dashboard that can never admit a request.
+func (dash *Dashboard) checkShut(places []*place) []Advice {
+	shut := func(p *place) bool {
+		return len(dash.AllowRaw) == 0 && !p.before.Anything && !p.before.Has(userID)
 	}
-	return found
+	if !slices.ContainsFunc(places, shut) {
+		return nil
+	}
+	return []Advice{{Source: dash.Source, Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
+		Fix: "basic_auth before it, for the same paths; or allow with a matcher"}}
 }

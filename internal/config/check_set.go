@@ -101,7 +101,7 @@ func checkOutcomes(s *survey) (found []Advice) {
 // hides returns a counted status that makes a proxy ask another upstream instead, or 0. It ignores
 // responses that are matched by header fields.
 func (p *place) hides(c *Count) int {
-	for _, responses := range p.relayed {
+	for _, responses := range p.Relayed() {
 		if c == nil || len(responses.Headers) > 0 {
 			continue
 		}

@@ -10,8 +10,9 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/routes"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // Dashboard is the configuration of a handler `rate_limit_dashboard`.
@@ -36,11 +37,13 @@ type Dashboard struct {
 // Compile checks the configuration. It returns the matchers of allow, and the hosts in the matchers
 // of routes and of allow.
 func (dash *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, hosts caddyhttp.MatchHost, err error) {
-	whole := newSurvey(ctx, nil, nil)
+	whole, given := newSurvey(ctx, nil, nil), new(advice.List)
 	places := dash.places(whole)
-	if limits := func(p *place) bool { return p.handler != nil }; !slices.ContainsFunc(whole.places, limits) { // else the handlers' survey has the dashboard
-		shut := checkShut(&survey{places: places})
-		_ = new(advice.List).Give(ctx.Logger(), shut[:min(len(shut), 1)]...) // a warning is no error
+	if app, err := ctx.AppIfConfigured("rate_limit"); err == nil {
+		given = &app.(interface{ Enforcer() *enforce.Config }).Enforcer().Advice
+	}
+	if err := given.Give(ctx.Logger(), dash.checkShut(places)...); err != nil {
+		return nil, nil, err
 	}
 	if err = dash.checkAllow(whole, places); err != nil { // before matchers are loaded, which discards their raw JSON
 		return nil, nil, err
@@ -66,7 +69,7 @@ func (dash *Dashboard) loadAllow(ctx caddy.Context) (allow caddyhttp.MatcherSets
 // places returns the dashboard's places in a config.
 func (dash *Dashboard) places(survey *survey) (found []*place) {
 	for _, p := range survey.places {
-		if p.dashboard != nil && routes.SameJSON(p.dashboard, dash) {
+		if p.dashboard != nil && routing.SameJSON(p.dashboard, dash) {
 			found = append(found, p)
 		}
 	}
@@ -77,9 +80,9 @@ func (dash *Dashboard) places(survey *survey) (found []*place) {
 func (dash *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*place) (caddyhttp.MatchHost, error) {
 	var names []string
 	for _, p := range places {
-		names = append(names, survey.hosts[p.server]...)
+		names = append(names, p.view.Hosts...)
 	}
-	names = append(names, routes.Hosts(&caddyhttp.Route{MatcherSetsRaw: dash.AllowRaw})...)
+	names = append(names, routing.Hosts(&caddyhttp.Route{MatcherSetsRaw: dash.AllowRaw})...)
 	for i := range names {
 		names[i] = strings.ToLower(names[i])
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/instance"
-	"github.com/caddy-tally/caddy-tally/internal/routes"
 	"github.com/caddy-tally/caddy-tally/internal/siting"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
@@ -96,8 +95,8 @@ func checkServed(s *survey) (found []Advice) {
 		return nil
 	}
 	settings, seen := s.run.Settings, make(map[string]bool)
-	for _, server := range s.servers {
-		for _, folder := range routes.ServedFolders(server) {
+	for _, view := range s.views {
+		for _, folder := range view.ServedFolders() {
 			for _, path := range []string{settings.Path, settings.Secret, s.run.Rules.Path()} {
 				if path == "" || seen[folder+path] || !siting.Contains(folder, path) {
 					continue

@@ -227,7 +227,7 @@ func (z *zoneCompiler) compileScope() error {
 	}
 	z.run.Sites = map[string]enforce.SiteLimits{"": {}}
 	z.run.Elsewhere = strings.Join(server.Listen, " ")
-	for _, host := range z.app.survey.hosts[server] {
+	for _, host := range z.app.survey.hosts(server) {
 		z.run.Sites[strings.ToLower(host)] = enforce.SiteLimits{}
 	}
 	return nil

@@ -2,13 +2,12 @@ package enforce
 
 import (
 	"net/http"
-	"reflect"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // ForOneClient keeps caches from storing the answer that is about to be written to w, whatever
@@ -25,7 +24,7 @@ func ForOneClient(w http.ResponseWriter) {
 func beneathDeferred(w http.ResponseWriter, renews *Client) bool {
 	var outermost *caddyhttp.ResponseWriterWrapper
 	for w != nil {
-		if inner := deferredWriter(w); inner != nil {
+		if inner := routing.DeferredWriter(w); inner != nil {
 			outermost = inner
 		}
 		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
@@ -43,22 +42,6 @@ func beneathDeferred(w http.ResponseWriter, renews *Client) bool {
 	below := &answerWriter{passage: passage{response: &Response{forOneClient: renews == nil, renews: renews != nil, client: renews}}}
 	below.ResponseWriter, outermost.ResponseWriter = outermost.ResponseWriter, below
 	return true
-}
-
-var headersPackage = reflect.TypeFor[headers.Handler]().PkgPath()
-
-// deferredWriter returns the exported part of a writer of Caddy's header directive, or nil. The type
-// isn't exported.
-func deferredWriter(w http.ResponseWriter) *caddyhttp.ResponseWriterWrapper {
-	if t := reflect.TypeOf(w); t.Kind() != reflect.Pointer || t.Elem().PkgPath() != headersPackage {
-		return nil
-	}
-	inner := reflect.ValueOf(w).Elem().FieldByName("ResponseWriterWrapper")
-	if !inner.IsValid() {
-		return nil
-	}
-	wrapper, _ := inner.Interface().(*caddyhttp.ResponseWriterWrapper)
-	return wrapper
 }
 
 // ErrorFields runs before error routes. It sets our header fields when their answer is written, in

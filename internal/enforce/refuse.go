@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -76,7 +77,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) error 
 // those of a request that a surrounding handler routes.
 func Reject(w http.ResponseWriter, r *http.Request, err error, routed bool) error {
 	failed, ok := errors.AsType[caddyhttp.HandlerError](err)
-	routed = routed || !ok || err == errAbandoned || failed.StatusCode >= 500 && !inErrorRoute(r)
+	routed = routed || !ok || err == errAbandoned || failed.StatusCode >= 500 && !routing.InErrorRoute(r)
 	if handsOver(w, r, err, routed) {
 		return err
 	}
@@ -147,58 +148,9 @@ var (
 	errTooCostly error = caddyhttp.HandlerError{StatusCode: http.StatusForbidden}
 )
 
-// errorRoutes returns the error routes of a request's server, unless the request already comes from
-// there. It returns false if the server isn't known.
-func errorRoutes(r *http.Request) (routes *caddyhttp.HTTPErrorConfig, known bool) {
-	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if !ok {
-		return nil, false
-	}
-	if server.Errors == nil || len(server.Errors.Routes) == 0 || inErrorRoute(r) {
-		return nil, true
-	}
-	return server.Errors, true
-}
-
-// AnswersErrors reports whether an error route might answer err. Routes of another site and for
-// other statuses don't. Like the server after an error, it matches the request as the client sent
-// it.
+// AnswersErrors reports whether an error route might answer err.
 func AnswersErrors(r *http.Request, err error) bool {
-	routes, known := errorRoutes(r)
-	if routes == nil {
-		return !known
-	}
-	sent, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
-	if !ok || sent.URL == nil {
-		return true
-	}
-	before, url := *r, *r.URL
-	defer func() {
-		r.Method, r.RemoteAddr, r.RequestURI, *r.URL = before.Method, before.RemoteAddr, before.RequestURI, url
-	}()
-	r.Method, r.RemoteAddr, r.RequestURI, *r.URL = sent.Method, sent.RemoteAddr, sent.RequestURI, *sent.URL
-	return mayAnswer(routes.Routes, routes.WithError(r, err))
-}
-
-// mayAnswer reports whether any route matches that isn't just subroutes without a match. A failing
-// matcher counts as a match, and all routes of a group are examined: in doubt a route may answer.
-func mayAnswer(routes caddyhttp.RouteList, r *http.Request) bool {
-	return slices.ContainsFunc(routes, func(route caddyhttp.Route) bool {
-		matches, err := route.MatcherSets.AnyMatchWithError(r)
-		if err != nil {
-			return true
-		}
-		return matches && slices.ContainsFunc(route.Handlers, func(h caddyhttp.MiddlewareHandler) bool {
-			subroute, ok := h.(*caddyhttp.Subroute)
-			return !ok && !isErrorFields(h) || ok && mayAnswer(subroute.Routes, r)
-		})
-	})
-}
-
-// inErrorRoute reports whether the request is in an error route. For a further error Caddy would
-// log a line with the client's address, and send the status of the first one.
-func inErrorRoute(r *http.Request) bool {
-	return r.Context().Value(caddyhttp.ErrorCtxKey) != nil
+	return routing.AnswersErrors(r, err, isErrorFields)
 }
 
 // ErrorRouted reports whether a handler that is being provisioned lies where a refusal must be an

@@ -15,13 +15,13 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
-	"github.com/caddy-tally/caddy-tally/internal/dryrun"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -137,13 +137,13 @@ func (j *judge) advance(now int64) error {
 // judgeAt decides about a request at a server, and reports whether the request belongs to that
 // server.
 func (j *judge) judgeAt(server *caddyhttp.Server, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
-	request = dryrun.Prepare(server, request)
+	request = routing.Prepare(server, request)
 	if r.ClientIP != r.RemoteIP { // the server that wrote the log found the client behind proxies
 		vars := request.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 		vars[caddyhttp.ClientIPVarKey] = addressOf(r.ClientIP)
 	}
 	asked := false
-	answers, err := dryrun.FollowPrepared(server, request, func(handler caddyhttp.MiddlewareHandler, request *http.Request) bool {
+	answers, err := routing.FollowPrepared(server, request, func(handler caddyhttp.MiddlewareHandler, request *http.Request) bool {
 		if h := enforce.EnforcerOf(handler); h != nil {
 			asked = true
 			return j.decide(h, request, r, v)

@@ -16,10 +16,10 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity"
-	"github.com/caddy-tally/caddy-tally/internal/dryrun"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -39,7 +39,7 @@ func (ex *Explainer) explainRequest(ctx context.Context, q operator.Question) er
 	ex.Told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
 	asked := 0
 	for _, server := range servers {
-		answers, err := dryrun.Follow(server, r.Clone(ctx), func(handler caddyhttp.MiddlewareHandler, r *http.Request) bool {
+		answers, err := routing.Follow(server, r.Clone(ctx), func(handler caddyhttp.MiddlewareHandler, r *http.Request) bool {
 			h := enforce.EnforcerOf(handler)
 			if h == nil {
 				return true

@@ -1,10 +1,4 @@
-// Package routes describes the handlers of a server as data: their routes, the requests they
-// answer, and the placeholders and header fields they set.
-//
-// Caddy provisions handlers in the order of execution. When the first of our handlers is
-// provisioned, the earlier ones are modules, while our own, the later ones and the surrounding ones
-// are still JSON. Here both become one kind of data.
-package routes
+package routing
 
 import (
 	"bytes"
@@ -14,10 +8,13 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/fileserver"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
@@ -38,6 +35,7 @@ type Node struct {
 	Providers []string       // of authentication
 	Lists     []List         // its own routes, error routes last
 	Foreign   bool           // it is neither Caddy's nor ours
+	Module    any            // loaded, or with its config only; nil if that is invalid or this Caddy lacks it
 }
 
 // List is a list of routes in a handler.
@@ -47,12 +45,12 @@ type List struct {
 	Responses *caddyhttp.ResponseMatcher // of an upstream, which the routes replace; nil for others
 }
 
-// Of returns the routes of a list. Their handlers are modules or JSON.
-func Of(list caddyhttp.RouteList) (routes []Route) {
+// newRoutes returns the routes of a list. Their handlers are modules or JSON.
+func newRoutes(list caddyhttp.RouteList) (routes []Route) {
 	for _, from := range list {
 		r := Route{Group: from.Group, Terminal: from.Terminal, Matched: len(from.MatcherSets)+len(from.MatcherSetsRaw) > 0, Hosts: Hosts(&from)}
 		for _, raw := range from.HandlersRaw {
-			r.Handlers = append(r.Handlers, newNode(raw))
+			r.Handlers = append(r.Handlers, rawNode(raw))
 		}
 		for _, handler := range from.Handlers {
 			r.Handlers = append(r.Handlers, loadedNode(handler))
@@ -80,41 +78,51 @@ func Hosts(r *caddyhttp.Route) (hosts []string) {
 	return hosts
 }
 
-// newNode returns the node of a handler's JSON. Loading it reports errors.
-func newNode(raw json.RawMessage) (n Node) {
-	_ = json.Unmarshal(raw, &n.Fields)
-	n.Name, _ = n.Fields["handler"].(string)
-	providers, _ := n.Fields["providers"].(map[string]any)
-	if n.Name == "authentication" {
-		n.Providers = slices.Sorted(maps.Keys(providers))
-	}
-	info, err := caddy.GetModule("http.handlers." + n.Name)
+// rawNode returns the node of a handler's JSON. Loading it reports errors.
+func rawNode(raw json.RawMessage) Node {
+	var fields map[string]any
+	_ = json.Unmarshal(raw, &fields)
+	name, _ := fields["handler"].(string)
+	info, err := caddy.GetModule("http.handlers." + name)
 	if err != nil {
-		return n
+		return Node{Name: name, Fields: fields}
 	}
 	module := info.New()
-	n.Foreign = isForeign(module)
-	if json.Unmarshal(raw, module) == nil {
-		n.Lists = nestedLists(module)
+	if json.Unmarshal(raw, module) != nil {
+		return Node{Name: name, Fields: fields, Foreign: isForeign(module)}
 	}
+	n := newNode(module)
+	n.Name, n.Fields = name, fields
 	return n
 }
 
 // loadedNode returns the node of a loaded handler. None of ours is loaded yet.
 func loadedNode(handler caddyhttp.MiddlewareHandler) Node {
-	n := Node{Foreign: isForeign(handler), Lists: nestedLists(handler)}
-	if module, ok := handler.(caddy.Module); ok {
-		n.Name = module.CaddyModule().ID.Name()
-	}
-	if auth, ok := handler.(*caddyauth.Authentication); ok {
-		n.Providers = slices.Sorted(maps.Keys(auth.Providers))
-	}
-	if slices.Contains([]string{"vars", "map", "headers", "static_response", "file_server"}, n.Name) {
+	n := newNode(handler)
+	n.Name = nameOf(handler)
+	if slices.Contains([]string{"vars", "map", "headers", "static_response", "file_server"}, n.Name) { // their texts may have our placeholders
 		if raw, err := json.Marshal(handler); err == nil {
 			_ = json.Unmarshal(raw, &n.Fields) // if it is no object it has no fields
 		}
 	}
 	return n
+}
+
+func newNode(module any) Node {
+	n := Node{Module: module, Foreign: isForeign(module), Lists: nestedLists(module)}
+	if auth, ok := module.(*caddyauth.Authentication); ok {
+		n.Providers = slices.Sorted(maps.Keys(auth.Providers))
+		n.Providers = slices.AppendSeq(n.Providers, maps.Keys(auth.ProvidersRaw))
+	}
+	return n
+}
+
+// nameOf returns the name of a handler's module, or "".
+func nameOf(handler caddyhttp.MiddlewareHandler) string {
+	if module, ok := handler.(caddy.Module); ok {
+		return module.CaddyModule().ID.Name()
+	}
+	return ""
 }
 
 // SameJSON reports whether two modules have the same config.
@@ -142,55 +150,71 @@ func nestedLists(handler any) (lists []List) {
 		}
 		switch field := v.Field(i).Interface().(type) {
 		case caddyhttp.RouteList:
-			lists = append(lists, List{Routes: Of(field)})
+			lists = append(lists, List{Routes: newRoutes(field)})
 		case *caddyhttp.HTTPErrorConfig:
 			if field != nil {
-				lists = append(lists, List{Routes: Of(field.Routes), ForErrors: true})
+				lists = append(lists, List{Routes: newRoutes(field.Routes), ForErrors: true})
 			}
 		case []caddyhttp.ResponseHandler:
 			for _, handler := range field {
 				responses := cmp.Or(handler.Match, new(caddyhttp.ResponseMatcher))
-				lists = append(lists, List{Routes: Of(handler.Routes), Responses: responses})
+				lists = append(lists, List{Routes: newRoutes(handler.Routes), Responses: responses})
 			}
 		}
 	}
 	return lists
 }
 
-// Handlers returns the handlers of routes, in their order.
-func Handlers(routes []Route) (handlers []Node) {
+// handlersOf returns the handlers of routes, in their order.
+func handlersOf(routes []Route) (handlers []Node) {
 	for _, r := range routes {
 		handlers = append(handlers, r.Handlers...)
 	}
 	return handlers
 }
 
+// each yields handlers and nested ones, and reports whether the iteration was completed.
+func each(handlers []Node, yield func(Node) bool) bool {
+	for _, n := range handlers {
+		if !yield(n) {
+			return false
+		}
+		for _, list := range n.Lists {
+			if !each(handlersOf(list.Routes), yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// answersAll reports whether a handler itself answers all requests that reach it.
+func answersAll(name string, handler any) bool {
+	switch handler := handler.(type) {
+	case *caddyhttp.StaticResponse:
+		return handler.StatusCode != caddyhttp.WeakString(strconv.Itoa(http.StatusEarlyHints))
+	case *fileserver.FileServer:
+		return !handler.PassThru
+	case *reverseproxy.Handler:
+		return len(handler.HandleResponse) == 0 // others ask another server first, as forward_auth does
+	}
+	return name == "error" || name == "metrics" || name == "rate_limit_dashboard"
+}
+
 // Answers returns the name of a handler in n that answers all requests that reach it, or "".
 func (n Node) Answers() string {
-	switch n.Name {
-	case "static_response":
-		if status, _ := n.Fields["status_code"].(float64); status == http.StatusEarlyHints {
-			return ""
-		}
+	switch {
+	case answersAll(n.Name, n.Module) && n.Name == "static_response":
 		return "respond"
-	case "file_server":
-		if passes, _ := n.Fields["pass_thru"].(bool); passes {
-			return ""
-		}
+	case answersAll(n.Name, n.Module):
 		return n.Name
-	case "reverse_proxy":
-		if len(n.Lists) > 0 { // for example of forward_auth
-			return ""
-		}
-		return n.Name
-	case "error", "rate_limit_dashboard":
-		return n.Name
-	case "subroute":
-		for _, list := range n.Lists {
-			for _, r := range list.Routes {
-				if by := r.Answers(); by != "" && !r.Matched && !list.ForErrors {
-					return by
-				}
+	case n.Name != "subroute":
+		return ""
+	}
+	for _, list := range n.Lists {
+		for _, r := range list.Routes {
+			if by := r.Answers(); by != "" && !r.Matched && !list.ForErrors {
+				return by
 			}
 		}
 	}
@@ -213,7 +237,7 @@ func (n Node) MayAnswer() string {
 		return by
 	}
 	for _, list := range n.Lists {
-		for _, inner := range Handlers(list.Routes) {
+		for _, inner := range handlersOf(list.Routes) {
 			if by := inner.MayAnswer(); by != "" && !list.ForErrors {
 				return by
 			}
@@ -224,22 +248,19 @@ func (n Node) MayAnswer() string {
 
 // proxies reports whether the handler is a proxy, or its routes contain one.
 func (n Node) proxies() bool {
-	return n.Name == "reverse_proxy" || slices.ContainsFunc(n.Lists, func(list List) bool {
-		return slices.ContainsFunc(Handlers(list.Routes), Node.proxies)
-	})
+	return !each([]Node{n}, func(n Node) bool { return n.Name != "reverse_proxy" })
 }
 
 // Relayed returns the matchers of an upstream's responses for which a proxy asks another one
 // instead.
 func (n Node) Relayed() (responses []*caddyhttp.ResponseMatcher) {
-	for _, list := range n.Lists {
-		inner := Handlers(list.Routes)
-		if list.Responses != nil && slices.ContainsFunc(inner, Node.proxies) {
-			responses = append(responses, list.Responses)
+	each([]Node{n}, func(n Node) bool {
+		for _, list := range n.Lists {
+			if list.Responses != nil && slices.ContainsFunc(handlersOf(list.Routes), Node.proxies) {
+				responses = append(responses, list.Responses)
+			}
 		}
-		for _, handler := range inner {
-			responses = append(responses, handler.Relayed()...)
-		}
-	}
+		return true
+	})
 	return responses
 }

@@ -12,39 +12,39 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
-	"github.com/caddy-tally/caddy-tally/internal/dryrun"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
-// dryRunProbe stands for a handler that somebody wants to know about.
-type dryRunProbe struct {
+// followProbe stands for a handler that somebody wants to know about.
+type followProbe struct {
 	Name string `json:"name"`
 }
 
-func (dryRunProbe) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.handlers.dryrun_probe", New: func() caddy.Module { return new(dryRunProbe) }}
+func (followProbe) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.follow_probe", New: func() caddy.Module { return new(followProbe) }}
 }
 
-func (p *dryRunProbe) ServeHTTP(http.ResponseWriter, *http.Request, caddyhttp.Handler) error {
-	panic("a dry run serves nothing")
+func (p *followProbe) ServeHTTP(http.ResponseWriter, *http.Request, caddyhttp.Handler) error {
+	panic("following serves nothing")
 }
 
 func init() {
-	caddy.RegisterModule(dryRunProbe{})
-	httpcaddyfile.RegisterHandlerDirective("dryrun_probe", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	caddy.RegisterModule(followProbe{})
+	httpcaddyfile.RegisterHandlerDirective("follow_probe", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		h.Next()
-		return &dryRunProbe{strings.Join(h.RemainingArgs(), " ")}, nil
+		return &followProbe{strings.Join(h.RemainingArgs(), " ")}, nil
 	})
-	httpcaddyfile.RegisterDirectiveOrder("dryrun_probe", httpcaddyfile.After, "basic_auth")
+	httpcaddyfile.RegisterDirectiveOrder("follow_probe", httpcaddyfile.After, "basic_auth")
 }
 
-// dryRunSite has handlers to come to on several ways.
-const dryRunSite = `
+// followSite has handlers to come to on several ways.
+const followSite = `
 {
 	admin off
 	auto_https off
 }
 &(shared) {
-	dryrun_probe shared
+	follow_probe shared
 }
 http://one.example.com {
 	@secret path /secret/*
@@ -52,11 +52,11 @@ http://one.example.com {
 	rewrite /short /long/way
 	vars who me
 	handle /api/* {
-		dryrun_probe api
+		follow_probe api
 		reverse_proxy 127.0.0.1:9
 	}
 	handle_path /below/* {
-		dryrun_probe below
+		follow_probe below
 		invoke shared
 		respond hello
 	}
@@ -68,14 +68,14 @@ http://one.example.com {
 			user $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG
 		}
 		@me vars {http.vars.who} me
-		dryrun_probe @me rest
+		follow_probe @me rest
 		file_server
 	}
 }
 http://two.example.com {
 	route {
 		respond /first gone
-		dryrun_probe two
+		follow_probe two
 	}
 }`
 
@@ -102,8 +102,8 @@ func provisionedServers(t *testing.T, text string) map[string]*caddyhttp.Server 
 	return app.(*caddyhttp.App).Servers
 }
 
-func TestDryRunFollowsRoutes(t *testing.T) {
-	server := provisionedServers(t, dryRunSite)["srv0"]
+func TestFollowVisitsWhatARequestReaches(t *testing.T) {
+	server := provisionedServers(t, followSite)["srv0"]
 	for target, want := range map[string]string{
 		"http://one.example.com/api/x":       "api /api/x, reverse_proxy",
 		"http://one.example.com/below/x?y=1": "below /x?y=1, shared /x?y=1, static_response",
@@ -116,8 +116,8 @@ func TestDryRunFollowsRoutes(t *testing.T) {
 	} {
 		var way []string
 		r := httptest.NewRequest(http.MethodGet, target, nil)
-		answers, err := dryrun.Follow(server, r, func(h caddyhttp.MiddlewareHandler, r *http.Request) bool {
-			if p, ok := h.(*dryRunProbe); ok {
+		answers, err := routing.Follow(server, r, func(h caddyhttp.MiddlewareHandler, r *http.Request) bool {
+			if p, ok := h.(*followProbe); ok {
 				way = append(way, p.Name+" "+r.URL.RequestURI()+", ")
 			}
 			return true
@@ -128,11 +128,11 @@ func TestDryRunFollowsRoutes(t *testing.T) {
 	}
 }
 
-func TestDryRunEndsWhereItIsTold(t *testing.T) {
-	server := provisionedServers(t, dryRunSite)["srv0"]
+func TestFollowEndsWhereItIsTold(t *testing.T) {
+	server := provisionedServers(t, followSite)["srv0"]
 	visits := 0
-	answers, err := dryrun.Follow(server, httptest.NewRequest(http.MethodGet, "http://one.example.com/below/x", nil), func(h caddyhttp.MiddlewareHandler, _ *http.Request) bool {
-		if _, ok := h.(*dryRunProbe); ok {
+	answers, err := routing.Follow(server, httptest.NewRequest(http.MethodGet, "http://one.example.com/below/x", nil), func(h caddyhttp.MiddlewareHandler, _ *http.Request) bool {
+		if _, ok := h.(*followProbe); ok {
 			visits++
 			return false
 		}
@@ -143,7 +143,7 @@ func TestDryRunEndsWhereItIsTold(t *testing.T) {
 	}
 }
 
-func TestDryRunEndsInARouteThatInvokesItself(t *testing.T) {
+func TestFollowEndsInARouteThatInvokesItself(t *testing.T) {
 	server := provisionedServers(t, `
 {
 	admin off
@@ -155,7 +155,7 @@ func TestDryRunEndsInARouteThatInvokesItself(t *testing.T) {
 http://one.example.com {
 	invoke again
 }`)["srv0"]
-	if answers, err := dryrun.Follow(server, httptest.NewRequest(http.MethodGet, "http://one.example.com/", nil), nil); answers != "" || err != nil {
+	if answers, err := routing.Follow(server, httptest.NewRequest(http.MethodGet, "http://one.example.com/", nil), nil); answers != "" || err != nil {
 		t.Errorf("%q, %v", answers, err)
 	}
 }

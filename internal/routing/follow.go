@@ -1,12 +1,10 @@
-package dryrun
+package routing
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
@@ -15,7 +13,10 @@ import (
 // reports whether the request continues.
 type Visit func(caddyhttp.MiddlewareHandler, *http.Request) (goesOn bool)
 
-// Follow follows a request through a server's routes. Its RemoteAddr, Host, URL and TLS must be set
+// Follow follows a request through a server's routes without serving it, and visits the handlers that
+// it reaches. Matchers run as for any request. Of the handlers only those run that change nothing but
+// the request: vars, map, rewrite. Authentication counts as passed. The way ends at a handler that
+// answers, such as a file server, a proxy, a redirect. Its RemoteAddr, Host, URL and TLS must be set
 // as in a received request. It returns the name of the handler that would answer it, or "" if it
 // reached the end or visit ended it, and an error if a matcher fails.
 func Follow(server *caddyhttp.Server, r *http.Request, visit Visit) (answers string, err error) {
@@ -117,31 +118,16 @@ func (f *follower) handler(handler caddyhttp.MiddlewareHandler) (goesOn bool, er
 		return false, nil
 	}
 	name := nameOf(handler)
-	switch name {
-	case "vars", "map", "rewrite":
+	switch {
+	case name == "vars" || name == "map" || name == "rewrite":
 		err := handler.ServeHTTP(f.response, f.request, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
 			f.request, goesOn = r, true
 			return nil
 		}))
 		return goesOn, err
-	case "static_response", "file_server", "error", "acme_server", "metrics":
+	case answersAll(name, handler) || name == "acme_server":
 		f.answers = name
 		return false, nil
-	case "reverse_proxy":
-		if proxy, ok := handler.(*reverseproxy.Handler); !ok || len(proxy.HandleResponse) == 0 {
-			f.answers = name
-			return false, nil
-		}
-		return true, nil // it asks another server first, as forward_auth does
 	}
 	return f.visit(handler, f.request), nil
-}
-
-// nameOf returns the name of a handler's module.
-func nameOf(handler caddyhttp.MiddlewareHandler) string {
-	module, ok := handler.(caddy.Module)
-	if !ok {
-		return ""
-	}
-	return strings.TrimPrefix(string(module.CaddyModule().ID), "http.handlers.")
 }
