@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,12 +22,15 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/console"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
 
@@ -112,6 +117,77 @@ func (at *adminEndpoint) connect(*cobra.Command) (operator.Service, error) {
 // loadReplay returns the config of the flags, for a replay.
 func (at *adminEndpoint) loadReplay() (*replayer.Config, error) {
 	return replayer.Load(at.config, at.adapter)
+}
+
+// keyCommand returns `caddy rate-limit key`.
+func keyCommand(at *adminEndpoint) *cobra.Command {
+	return console.KeyCommand(console.KeyOptions{
+		Connect: at.connect, CheckTier: at.checkTier, Tiers: at.tiers,
+		File: config.DefaultKeyFile(), ListFile: listKeys, Unknown: unknownCommand("new, list, tier or revoke"),
+	})
+}
+
+// listKeys returns the keys of a file.
+func listKeys(path string) ([]operator.StoredKey, error) {
+	entries, err := apikeys.List(path)
+	return local.DescribeKeys(entries), err
+}
+
+// checkTier returns an error if the running Caddy doesn't have a tier: it would reject a file with
+// a key of that tier. If no Caddy can be asked, it writes a note to w.
+func (at *adminEndpoint) checkTier(w io.Writer, tier string) error {
+	address, err := at.determine()
+	if err != nil {
+		return err
+	}
+	names, err := askTiers(address)
+	switch {
+	case err != nil:
+		fmt.Fprintf(w, "No running Caddy could be asked whether there is a tier %q: %v.\n", tier, err)
+	case len(names) == 0:
+		fmt.Fprintf(w, "The Caddy at %s has no tiers yet: add a tier %q to the global option rate_limit.\n", address, tier)
+	case !slices.Contains(names, tier):
+		return fmt.Errorf("there is no tier %q in the Caddy at %s: write %s; or add it to the global option rate_limit and reload first; --force makes the key all the same", tier, address, caddyconf.OrList(names))
+	}
+	return nil
+}
+
+// maxAnswer bounds the size of a running Caddy's answer.
+const maxAnswer = 16 << 20
+
+// askTiers returns the names of the tiers of the Caddy at an admin address.
+func askTiers(address string) (names []string, err error) {
+	response, err := caddycmd.AdminAPIRequest(address, http.MethodGet, "/config/", nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var running struct {
+		Apps struct {
+			RateLimit struct {
+				Tiers []*config.Tier `json:"tiers"`
+			} `json:"rate_limit"`
+		} `json:"apps"`
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&running); err != nil {
+		return nil, fmt.Errorf("reading the config of the Caddy at %s: %w", address, err)
+	}
+	for _, t := range running.Apps.RateLimit.Tiers {
+		if t != nil {
+			names = append(names, t.Name)
+		}
+	}
+	return names, nil
+}
+
+// tiers returns the names of the running Caddy's tiers, or nil if it can't be asked.
+func (at *adminEndpoint) tiers() []string {
+	address, err := at.determine()
+	if err != nil {
+		return nil
+	}
+	names, _ := askTiers(address) // an error: nothing to complete
+	return names
 }
 
 // dashboardCommand returns `caddy rate-limit dashboard`.
@@ -221,7 +297,7 @@ platform. No running Caddy is asked.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), runningVersions())
+				return wording.WriteJSON(cmd.OutOrStdout(), runningVersions())
 			}
 			return runningVersions().write(cmd.OutOrStdout())
 		},

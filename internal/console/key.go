@@ -1,30 +1,35 @@
-package tally
+package console
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
-	"github.com/caddy-tally/caddy-tally/internal/config"
-	"github.com/caddy-tally/caddy-tally/internal/console"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
-	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// keyCommand returns `caddy rate-limit key`.
-func keyCommand(at *adminEndpoint) *cobra.Command {
+// KeyOptions are what `caddy rate-limit key` needs to know of Caddy.
+type KeyOptions struct {
+	Connect Connect
+	// CheckTier returns an error if the running Caddy doesn't have a tier. If no Caddy can be asked,
+	// it writes a note to w.
+	CheckTier func(w io.Writer, tier string) error
+	Tiers     func() []string // names of the running Caddy's tiers, as far as they are known
+	File      string          // the default file of keys
+	ListFile  func(path string) ([]operator.StoredKey, error)
+	Unknown   func(*cobra.Command, []string) error
+}
+
+// KeyCommand returns `caddy rate-limit key`.
+func KeyCommand(o KeyOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Makes, lists, changes and revokes API keys",
@@ -38,10 +43,10 @@ which needs the word store in its block api_keys.
 
 What the clients of a key have used, and what is left, this says:
 caddy rate-limit explain api-key:NAME`,
-		RunE: unknownCommand("new, list, tier or revoke"),
+		RunE: o.Unknown,
 	}
-	in := &keyPlace{at: at}
-	cmd.PersistentFlags().StringVarP(&in.path, "file", "f", config.DefaultKeyFile(), "The file of keys")
+	in := &keyPlace{KeyOptions: o}
+	cmd.PersistentFlags().StringVarP(&in.path, "file", "f", o.File, "The file of keys")
 	cmd.PersistentFlags().BoolVar(&in.shared, "store", false, "The keys in the store that machines share, instead of those of the file")
 	cmd.MarkFlagsMutuallyExclusive("file", "store")
 	cmd.AddCommand(keyNewCommand(in), keyListCommand(in), keyTierCommand(in), keyRevokeCommand(in))
@@ -50,7 +55,7 @@ caddy rate-limit explain api-key:NAME`,
 
 // keyPlace is the place of keys: a file, or the store of the running Caddy.
 type keyPlace struct {
-	at     *adminEndpoint
+	KeyOptions
 	path   string
 	shared bool
 }
@@ -71,7 +76,7 @@ func (k *keyPlace) add(ctx context.Context, client apikeys.Client) (string, erro
 	if err != nil {
 		return "", err
 	}
-	service, err := k.at.connect(nil)
+	service, err := k.Connect(nil)
 	if err != nil {
 		return "", err
 	}
@@ -81,10 +86,9 @@ func (k *keyPlace) add(ctx context.Context, client apikeys.Client) (string, erro
 // list returns all keys.
 func (k *keyPlace) list(ctx context.Context) ([]operator.StoredKey, error) {
 	if !k.shared {
-		entries, err := apikeys.List(k.path)
-		return local.DescribeKeys(entries), err
+		return k.ListFile(k.path)
 	}
-	service, err := k.at.connect(nil)
+	service, err := k.Connect(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +115,7 @@ func (k *keyPlace) setTier(ctx context.Context, name, tier string) (int, error) 
 }
 
 func (k *keyPlace) change(ctx context.Context, change operator.APIKeyChange) (int, error) {
-	service, err := k.at.connect(nil)
+	service, err := k.Connect(nil)
 	if err != nil {
 		return 0, err
 	}
@@ -145,10 +149,10 @@ TIER is one of the running Caddy, which is asked for it at its admin endpoint, a
 by other commands: see --address and --config. Without a running Caddy the key is
 made all the same.`,
 		Example:           "  caddy rate-limit key new acme free --expires 90d",
-		ValidArgsFunction: in.at.completeTier,
+		ValidArgsFunction: in.completeTier,
 		Args:              between(2, 2, "new acme free"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := in.at.checkTier(cmd.ErrOrStderr(), args[1]); err != nil && !force {
+			if err := in.CheckTier(cmd.ErrOrStderr(), args[1]); err != nil && !force {
 				return err
 			}
 			end, err := expiry(expires, time.Now())
@@ -201,7 +205,7 @@ func keyListCommand(in *keyPlace) *cobra.Command {
 			return err
 		}
 		if *asJSON {
-			return writeJSON(cmd.OutOrStdout(), keys)
+			return wording.WriteJSON(cmd.OutOrStdout(), keys)
 		}
 		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 		for _, k := range keys {
@@ -223,13 +227,6 @@ func ending(end *time.Time, now time.Time) string {
 	return "\tuntil " + textfile.FormatTime(*end)
 }
 
-// writeJSON prints a value.
-func writeJSON(w io.Writer, value any) error {
-	out := json.NewEncoder(w)
-	out.SetIndent("", "  ")
-	return out.Encode(value)
-}
-
 func keyTierCommand(in *keyPlace) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
@@ -240,10 +237,10 @@ parts (NAME/…) keep their tier.
 
 TIER is one of the running Caddy, as for key new.`,
 		Example:           "  caddy rate-limit key tier acme pro",
-		ValidArgsFunction: in.at.completeTier,
+		ValidArgsFunction: in.completeTier,
 		Args:              between(2, 2, "tier acme pro"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := in.at.checkTier(cmd.ErrOrStderr(), args[1]); err != nil && !force {
+			if err := in.CheckTier(cmd.ErrOrStderr(), args[1]); err != nil && !force {
 				return err
 			}
 			changed, err := in.setTier(cmd.Context(), args[0], args[1])
@@ -291,63 +288,14 @@ func completeKey(in *keyPlace) cobra.CompletionFunc {
 				words = append(words, k.ID)
 			}
 		}
-		return console.Words(words), cobra.ShellCompDirectiveNoFileComp
+		return Words(words), cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-// checkTier returns an error if the running Caddy doesn't have a tier: it would reject a file with
-// a key of that tier. If no Caddy can be asked, it writes a note to w.
-func (at *adminEndpoint) checkTier(w io.Writer, tier string) error {
-	address, err := at.determine()
-	if err != nil {
-		return err
-	}
-	names, err := askTiers(address)
-	switch {
-	case err != nil:
-		fmt.Fprintf(w, "No running Caddy could be asked whether there is a tier %q: %v.\n", tier, err)
-	case len(names) == 0:
-		fmt.Fprintf(w, "The Caddy at %s has no tiers yet: add a tier %q to the global option rate_limit.\n", address, tier)
-	case !slices.Contains(names, tier):
-		return fmt.Errorf("there is no tier %q in the Caddy at %s: write %s; or add it to the global option rate_limit and reload first; --force makes the key all the same", tier, address, caddyconf.OrList(names))
-	}
-	return nil
-}
-
-// maxAnswer bounds the size of a running Caddy's answer.
-const maxAnswer = 16 << 20
-
-// askTiers returns the names of the tiers of the Caddy at an admin address.
-func askTiers(address string) (names []string, err error) {
-	response, err := caddycmd.AdminAPIRequest(address, http.MethodGet, "/config/", nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	var running struct {
-		Apps struct {
-			RateLimit struct {
-				Tiers []*config.Tier `json:"tiers"`
-			} `json:"rate_limit"`
-		} `json:"apps"`
-	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&running); err != nil {
-		return nil, fmt.Errorf("reading the config of the Caddy at %s: %w", address, err)
-	}
-	for _, t := range running.Apps.RateLimit.Tiers {
-		if t != nil {
-			names = append(names, t.Name)
-		}
-	}
-	return names, nil
 }
 
 // completeTier completes the tier of a new key.
-func (at *adminEndpoint) completeTier(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	address, err := at.determine()
-	if err != nil || len(args) != 1 {
+func (k *keyPlace) completeTier(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	names, _ := askTiers(address) // an error: nothing to complete
-	return console.Words(names), cobra.ShellCompDirectiveNoFileComp
+	return Words(k.Tiers()), cobra.ShellCompDirectiveNoFileComp
 }

@@ -1,4 +1,4 @@
-package tally
+package console
 
 import (
 	"strings"
