@@ -1,39 +1,27 @@
 package storage
 
 import (
-	"context"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Auditor is a store that keeps audit entries.
-type Auditor interface {
-	// Audit notes an act. When it returns nil, the act is in the store: it survives what a
-	// commit survives. It sets the act's time to one that no other act has, a little later
-	// if need be. Texts that are too long are cut.
-	Audit(ctx context.Context, act *Act) error
-
-	// Acts returns the n newest acts before a time, the newest first. n is at most MaxActs.
-	Acts(ctx context.Context, before int64, n int) ([]Act, error)
-}
-
-// Act is something that somebody did.
+// Act is an audit entry: an action of an operator.
 type Act struct {
 	At     int64  // nanoseconds since the Unix epoch
-	By     string // the actor
-	Action string // its action
+	By     string // the operator
+	Action string
 	Target string // the target's name at rest; "" if there is none
 	Kind   string // the kind of target, for example "network"
-	Reason string // why
+	Reason string
 }
 
 // Bounds of audit entries.
 const (
 	KeepActs    = 90 * Day
 	MaxActsKept = 100_000 // the oldest go first
-	MaxActs     = 1000    // at once
-	MaxActText  = 256     // bytes of each text but the reason
+	MaxActs     = 1000    // of one call of Acts
+	MaxActText  = 256     // bytes of each text except the reason
 	MaxReason   = 2048    // bytes of the reason, which may be sealed
 )
 

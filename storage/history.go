@@ -9,34 +9,35 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/distinct"
 )
 
-// Historian is a store that keeps counts of decisions per minute, hour and day, and the
-// heaviest keys per hour. All processes that use the store add to it.
+// Historian is a store that also keeps counts of decisions per minute, hour and day, and the heaviest
+// keys per hour. All processes that use the store add to it. It is optional because Redis keeps
+// all of its data in memory, and the history of months doesn't belong there.
 //
 // # Invariant
 //
-// What was reported is added once: to its minute, its hour and its day, in one transaction.
-// So sums of minutes are those of their hours and days, as long as all of them are kept. A
-// process that is killed loses its unreported counts.
+// Each report is added once: to its minutes, their hours and their days, in one transaction. So the
+// counts of an hour or day are the sums of its minutes, as long as all of them are kept. A process
+// that is killed loses its unreported counts.
 type Historian interface {
-	// Report adds the counts of a process. now is nanoseconds since the Unix epoch. A report
-	// whose number isn't above the last one of its writer changes nothing, so after
-	// [ErrUnknownOutcome] the same report can be sent again, for up to a week.
+	// Report adds the counts of a process. now is nanoseconds since the Unix epoch. A report whose
+	// number isn't above the last one of its writer changes nothing, so after [ErrUnknownOutcome]
+	// the same report can be sent again, for up to a week.
 	//
-	// What is too old is dropped by sweeps or by later reports.
+	// Sweeps or later reports drop old counts.
 	Report(ctx context.Context, now int64, report Report) error
 
-	// History returns counts of decisions, in the order of time. Where nothing was there is no
-	// point.
+	// History returns counts of decisions, in the order of time. There are no points for times
+	// without decisions.
 	History(ctx context.Context, q HistoryQuery) ([]Point, error)
 
-	// Heaviest returns the n keys that wanted most, the heaviest first.
+	// Heaviest returns the n keys with the highest demand, the heaviest first.
 	Heaviest(ctx context.Context, q HistoryQuery, n int) ([]Heavy, error)
 }
 
 // Series names a series of counts.
 type Series struct {
 	Zone string
-	// Limit is one of the zone; "" counts the zone's requests, each once.
+	// Limit is a limit of the zone; "" counts the zone's requests, each once.
 	Limit string
 }
 
@@ -44,8 +45,8 @@ type Series struct {
 type Tally struct {
 	Allowed     int64 // requests
 	Refused     int64 // requests, the next two included
-	Blocked     int64 // requests refused from memory, since the key was still over its limit
-	Banned      int64 // requests refused since the client was banned
+	Blocked     int64 // requests refused from memory, because the key was still over its limit
+	Banned      int64 // requests refused because the client was banned
 	WouldRefuse int64 // requests that a shadow limit would have refused
 	Units       int64 // charged
 }
@@ -62,35 +63,35 @@ func (t *Tally) Add(other Tally) {
 
 // Minute has the counts of a process in one minute.
 type Minute struct {
-	// At is a time in it, in nanoseconds since the Unix epoch.
+	// At is any time in the minute, in nanoseconds since the Unix epoch.
 	At int64
 	Series
 	Tally
-	// Keys is which keys came, by hashes that all processes make under one key.
+	// Keys counts the different keys, by hashes that all processes make under one key.
 	Keys distinct.Sketch
-	// Heaviest are the keys that wanted most, no key twice. More than MaxHeaviest are none.
+	// Heaviest are the keys with the highest demand, no key twice, at most MaxHeaviest.
 	Heaviest []HeavyKey
 }
 
-// HeavyKey is a key that wanted much.
+// HeavyKey is a key with high demand.
 type HeavyKey struct {
 	Key     Key   // a keyed hash, as everywhere in a store
 	Units   int64 // charged
-	Refused int64 // requests; of a shadow limit, the requests that it would have refused
+	Refused int64 // requests; for a shadow limit, requests that it would have refused
 }
 
 // Report has the counts of a process since its last report.
 type Report struct {
 	// Writer is chosen at random by the process.
 	Writer int64
-	// Number is counted from 1 by it.
+	// Number counts the reports of the writer, from 1.
 	Number  int64
 	Minutes []Minute
 }
 
 // HistoryQuery selects counts of the history.
 type HistoryQuery struct {
-	// Series is the selected one. A Zone of "" means all zones, added up; then Limit is "".
+	// Series is the selected series. A Zone of "" adds up all zones; then Limit is "".
 	Series
 	// From and To bound the time, in nanoseconds since the Unix epoch, From ≤ at < To.
 	From, To int64
@@ -102,11 +103,11 @@ type HistoryQuery struct {
 type Point struct {
 	At int64 // nanoseconds since the Unix epoch
 	Tally
-	// Keys is about how many different keys came; of several series, to the one with most.
+	// Keys is the estimated number of different keys; for several series, that of the largest.
 	Keys int64
 }
 
-// Heavy is a key that wanted much of a limit.
+// Heavy is a key with high demand of a limit.
 type Heavy struct {
 	Series
 	HeavyKey
@@ -123,8 +124,8 @@ const (
 	KeepHeaviest = 7 * Day
 
 	MaxHeaviest = 20     // keys of a limit and hour
-	MaxSeries   = 10_000 // more than these are not counted
-	MaxPoints   = 3000   // that a query may ask for
+	MaxSeries   = 10_000 // further ones are not counted
+	MaxPoints   = 3000   // of a query
 )
 
 // Rollups are the resolutions of the history, and how long each is kept.
@@ -132,8 +133,8 @@ var Rollups = [...]struct{ Resolution, Keep time.Duration }{
 	{time.Minute, KeepMinutes}, {time.Hour, KeepHours}, {Day, KeepDays},
 }
 
-// Period returns the number of the minute, hour or day that a time lies in, counted from the
-// Unix epoch.
+// Period returns the number of the minute, hour or day that contains a time, counted from the Unix
+// epoch.
 func Period(at int64, resolution time.Duration) int64 {
 	n := at / int64(resolution)
 	if at%int64(resolution) < 0 {
@@ -142,8 +143,8 @@ func Period(at int64, resolution time.Duration) int64 {
 	return n
 }
 
-// Periods returns the numbers of the first period that a query is about and of the first
-// after it. It returns an error if that is too much, or makes no sense.
+// Periods returns the numbers of the query's first period and of the first period after it. It
+// returns an error if there are too many, or if the query makes no sense.
 func (q HistoryQuery) Periods() (first, end int64, err error) {
 	known := false
 	for _, r := range Rollups {

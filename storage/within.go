@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// Calls are the methods of a [Timekeeper] whose time a term decides. Without a
-// term, nil, they take the time in their arguments.
+// Calls are the methods of a [Store] that a term bounds. If term is nil, they use the time in their
+// arguments. It helps to implement [Store.Within].
 type Calls struct {
 	Claim   func(ctx context.Context, term *Term, claims []Claim, grants []limiter.Grant) error
 	Records func(ctx context.Context, term *Term, clients []Client, now int64, records []reputation.Record) error
@@ -17,8 +17,7 @@ type Calls struct {
 	Sweep   func(ctx context.Context, term *Term, now int64) (Swept, error)
 }
 
-// Within returns a store with its calls within a term. It helps to implement
-// [Timekeeper].
+// Within returns a store with its calls within a term.
 func (c *Calls) Within(s Store, term *Term) Store { return within{s, c, term} }
 
 // within is a store whose calls are within a term.
@@ -44,8 +43,8 @@ func (w within) Sweep(ctx context.Context, now int64) (Swept, error) {
 	return w.calls.Sweep(ctx, w.term, now)
 }
 
-// CheckClaims returns an error if a store can't answer a batch: it has no grant for
-// each claim, or a claim has no limit.
+// CheckClaims returns an error if a batch is malformed: there isn't one grant for each claim, or a
+// claim has no limit.
 func CheckClaims(claims []Claim, grants []limiter.Grant) error {
 	if len(claims) != len(grants) {
 		return fmt.Errorf("%d claims need as many grants, got %d", len(claims), len(grants))

@@ -13,7 +13,7 @@ import (
 
 // atOnce is a moment at which claims may be granted at once.
 type atOnce struct {
-	store  storage.Immediate
+	store  storage.Local
 	period uint32
 	opts   *Options
 	now    int64
@@ -23,15 +23,15 @@ type atOnce struct {
 // atOnce returns the current moment, if claims may be granted at once.
 func (l *leases) atOnce() (at atOnce, ok bool) {
 	store := l.conn.store.Load()
-	if store == nil || store.immediate == nil || l.degraded.Load() {
+	if store == nil || store.local == nil || l.degraded.Load() {
 		return at, false
 	}
-	period := store.immediate.Period()
+	period := store.local.Period()
 	if period == 0 {
 		return at, false
 	}
 	now, line, ahead := l.clock.moment()
-	return atOnce{store: store.immediate, period: period, opts: l.opts, now: now, line: line}, !ahead
+	return atOnce{store: store.local, period: period, opts: l.opts, now: now, line: line}, !ahead
 }
 
 // spendAtOnceLocked claims at once the units that the leases lack, and allows the request if all
@@ -145,25 +145,23 @@ func (at *atOnce) knowsLocked(c cell, limit *Limit) bool {
 		return false // there were claims before this period
 	}
 	name, ok := at.nameAtOnce(c, limit, lasting)
-	if !ok || name.Former != (storage.Key{}) && !at.isNew(c.id, name.Former) || !at.recallLocked(c, limit, name.Key) {
+	if !ok || name.Former != (storage.Key{}) && !at.isUnused(c.id, limit, name.Former) || !at.recallLocked(c, limit, name.Key) {
 		return false
 	}
 	c.known = knowledgeOf(at.period, name)
 	return true
 }
 
-func (at *atOnce) isNew(id storage.LimitID, key storage.Key) bool {
-	return at.store.IsNew(id, at.line.Era, key)
+// isUnused reports whether no units are in use of a key.
+func (at *atOnce) isUnused(id storage.LimitID, limit *Limit, key storage.Key) bool {
+	known, ok := at.store.Recall(id, at.line.Era, key, limit.Limit, at.now)
+	return ok && known == (limiter.Lease{})
 }
 
 // recallLocked loads the store's state of a key into a cell that has claimed nothing yet, and
 // reports whether the cell knows it now.
 func (at *atOnce) recallLocked(c cell, limit *Limit, name storage.Key) bool {
-	store, ok := at.store.(storage.Recaller)
-	if !ok {
-		return at.isNew(c.id, name)
-	}
-	known, ok := store.Recall(c.id, at.line.Era, name, limit.Limit, at.now)
+	known, ok := at.store.Recall(c.id, at.line.Era, name, limit.Limit, at.now)
 	if ok && known != (limiter.Lease{}) {
 		c.setLeaseLocked(known)
 		c.headroom.begin(limit, at.now)

@@ -24,7 +24,7 @@ type batch struct {
 }
 
 // maxRenewals is how many leases a batch renews at most, so that its waiting requests don't wait
-// for all keys in use. It is half of a usual call ([storage.Remote.MaxBatch]); the other half is
+// for all keys in use. It is half of a usual call ([storage.Network.MaxBatch]); the other half is
 // for these requests.
 const maxRenewals = 64
 

@@ -32,7 +32,8 @@ func (w *writer) claim(p *part) error {
 // with the claims if that saves a round trip.
 func (w *writer) claimIn(p *part, store storage.Store, term *storage.Term) error {
 	period := w.conn.period()
-	joint, together := w.conn.joint()
+	network := w.conn.network()
+	together := network != nil
 	read, err := w.namesOf(p, term)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func (w *writer) claimIn(p *part, store storage.Store, term *storage.Term) error
 	defer cancel()
 	start := time.Now()
 	if together {
-		err = joint.ClaimFor(ctx, term, read, records, claims, grants)
+		err = network.ClaimFor(ctx, term, read, records, claims, grants)
 	} else {
 		err = store.Claim(ctx, claims, grants)
 	}

@@ -26,49 +26,39 @@ type connection struct {
 	onNetwork atomic.Bool            // the present or last store is on a network
 	trip      atomic.Int64           // the duration of a call over a network, in nanoseconds; 0 otherwise
 
-	stamp    stamp   // the moment of the last time told by the store
-	keeping  keeping // the time of a store that keeps no time
-	id       int64   // of this engine among the users of the store, random
+	stamp    stamp // the moment of the last time told by the store
+	id       int64 // of this engine among the users of the store, random
 	presence atomic.Pointer[storage.Presence]
 }
 
 // nameFunc returns the name of a key in the store: see Options.Name.
 type nameFunc = func(id storage.LimitID, key string, retention time.Duration, now int64) (Name, error)
 
-// opened is a store that is open.
+// opened is an open store, and the same store as the kind that it is.
 type opened struct {
 	storage.Store
-	immediate storage.Immediate // the same, if it can claim at once; or nil
-	remote    storage.Remote    // the same, if it is on a network; or nil
+	local   storage.Local   // nil if it is of another kind
+	network storage.Network // nil if it is of another kind
 }
 
 // period returns the number of the store's present period, or 0.
 func (c *connection) period() uint32 {
-	if store := c.store.Load(); store != nil && store.immediate != nil {
-		return store.immediate.Period()
+	if store := c.store.Load(); store != nil && store.local != nil {
+		return store.local.Period()
 	}
 	return 0
 }
 
-// mayShare reports whether other processes may use the store. A store that can claim at once knows:
+// mayShare reports whether other processes may use the store. A store on one machine knows:
 // only in a period does no other process charge it. All learn from that at once when others come,
 // and when they have gone. The number of processes is known later, at a cleanup, or within a second
 // from a store on a network.
 func (c *connection) mayShare() bool {
 	store := c.store.Load()
-	if store == nil || store.immediate == nil {
+	if store == nil || store.local == nil {
 		return c.processes() > 1
 	}
-	return store.immediate.Period() == 0
-}
-
-// ability returns the store as a T, an interface with additional methods. ok is false if there is
-// no store, or if it isn't a T.
-func ability[T any](c *connection) (able T, ok bool) {
-	if store := c.store.Load(); store != nil {
-		able, ok = store.Store.(T)
-	}
-	return able, ok
+	return store.local.Period() == 0
 }
 
 // openTimeout is how long opening the store may take.
@@ -89,12 +79,12 @@ func (c *connection) reopen() error {
 		store.Close()
 		return err
 	}
-	immediate, _ := store.(storage.Immediate)
-	remote, onNetwork := store.(storage.Remote)
+	local, _ := store.(storage.Local)
+	network, onNetwork := store.(storage.Network)
 	if c.onNetwork.Store(onNetwork); !onNetwork {
 		c.trip.Store(0)
 	}
-	c.store.Store(&opened{Store: store, immediate: immediate, remote: remote})
+	c.store.Store(&opened{store, local, network})
 	return nil
 }
 
@@ -111,7 +101,7 @@ func (c *connection) sweepStep(ctx context.Context) (storage.Swept, error) {
 		defer cancel()
 	}
 	term := c.term(new(stamp))
-	swept, err := c.within(store, &term).Sweep(ctx, c.clock.now())
+	swept, err := store.Within(&term).Sweep(ctx, c.clock.now())
 	if errors.Is(err, storage.ErrTerm) {
 		return storage.Swept{}, nil
 	}

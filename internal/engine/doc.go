@@ -117,5 +117,5 @@
 //  10. numbered.mu and limits.mu: objects with bodies, fields of few cells, and limits, by number.
 //
 // No store, observer or other callback is called under any of them, except claims at once and the
-// names for them, which never wait ([storage.Immediate]).
+// names for them, which never wait ([storage.Local]).
 package engine

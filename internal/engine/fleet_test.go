@@ -138,31 +138,32 @@ func (m *machine) count(n int, debits ...Debit) (allowed int) {
 // stored with the written data. So no write takes effect twice, and lost writes are detected. No
 // write takes effect after the store was closed.
 type fleetStore struct {
-	fleet   *fleet
-	session int64
+	storage.Network // nil: an engine makes no call without a term
+	fleet           *fleet
+	session         int64
 
 	mu     sync.Mutex
-	closed bool               // guarded by mu, like all below
-	sent   int64              // the number of the last write
-	known  int64              // the last one that was answered
-	disk   *fleetDisk         // the last used disk
-	raw    storage.Timekeeper // on that disk
+	closed bool            // guarded by mu, like all below
+	sent   int64           // the number of the last write
+	known  int64           // the last one that was answered
+	disk   *fleetDisk      // the last used disk
+	raw    storage.Network // on that disk
 }
 
 // do makes a call and counts it.
-func (s *fleetStore) do(ctx context.Context, apply func(raw storage.Timekeeper) error) error {
+func (s *fleetStore) do(ctx context.Context, apply func(raw storage.Network) error) error {
 	s.fleet.calls.Add(1)
 	return (*s.fleet.fate.Load())(ctx, func() error { return s.arrive(apply) })
 }
 
 // write makes a call that writes. However often it arrives, it is applied once.
-func (s *fleetStore) write(ctx context.Context, apply func(raw storage.Timekeeper) error) error {
+func (s *fleetStore) write(ctx context.Context, apply func(raw storage.Network) error) error {
 	s.mu.Lock()
 	s.sent++
 	number := s.sent
 	s.mu.Unlock()
 	applied, failed := false, error(nil)
-	err := s.do(ctx, func(raw storage.Timekeeper) error {
+	err := s.do(ctx, func(raw storage.Network) error {
 		if !applied {
 			applied = true
 			if number < s.disk.numbers[s.session] {
@@ -184,7 +185,7 @@ func (s *fleetStore) write(ctx context.Context, apply func(raw storage.Timekeepe
 }
 
 // arrive applies a call on the disk.
-func (s *fleetStore) arrive(apply func(raw storage.Timekeeper) error) error {
+func (s *fleetStore) arrive(apply func(raw storage.Network) error) error {
 	s.fleet.mu.Lock()
 	defer s.fleet.mu.Unlock()
 	s.mu.Lock()
@@ -218,16 +219,16 @@ type fleetTerm struct {
 }
 
 // caller is do or write of a fleetStore.
-type caller = func(ctx context.Context, apply func(raw storage.Timekeeper) error) error
+type caller = func(ctx context.Context, apply func(raw storage.Network) error) error
 
 // call makes a call within the term, by the clock of the machine with the disk. The caller's clock
 // is read before. The results of a call that arrives too late are dropped: take copies them to the
 // caller.
-func (t fleetTerm) call(ctx context.Context, by caller, apply func(raw storage.Timekeeper, term *storage.Term) error, take func()) error {
+func (t fleetTerm) call(ctx context.Context, by caller, apply func(raw storage.Network, term *storage.Term) error, take func()) error {
 	t.term.Clock.Read()
 	there := *t.term
 	there.Clock = t.store.fleet.reader()
-	err := by(ctx, func(raw storage.Timekeeper) error { return apply(raw, &there) })
+	err := by(ctx, func(raw storage.Network) error { return apply(raw, &there) })
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
 	t.term.Time = there.Time
@@ -246,9 +247,9 @@ func (s *fleetStore) ClaimFor(ctx context.Context, term *storage.Term, clients [
 	s.fleet.largest.Store(max(s.fleet.largest.Load(), int64(len(claims))))
 	claims, clients = slices.Clone(claims), slices.Clone(clients)
 	read, granted := make([]reputation.Record, len(clients)), make([]limiter.Grant, len(claims))
-	return fleetTerm{s, s, term}.call(ctx, s.write, func(raw storage.Timekeeper, term *storage.Term) error {
+	return fleetTerm{s, s, term}.call(ctx, s.write, func(raw storage.Network, term *storage.Term) error {
 		s.disk.note(claims)
-		return raw.(storage.Joint).ClaimFor(context.Background(), term, clients, read, claims, granted)
+		return raw.ClaimFor(context.Background(), term, clients, read, claims, granted)
 	}, func() {
 		copy(records, read)
 		copy(grants, granted)
@@ -261,14 +262,14 @@ func (t fleetTerm) Records(ctx context.Context, clients []storage.Client, now in
 
 func (t fleetTerm) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
 	result := make([]reputation.Record, len(records))
-	return t.call(ctx, t.store.write, func(raw storage.Timekeeper, term *storage.Term) error {
+	return t.call(ctx, t.store.write, func(raw storage.Network, term *storage.Term) error {
 		return raw.Within(term).Punish(context.Background(), offenses, result)
 	}, func() { copy(records, result) })
 }
 
 func (t fleetTerm) Sweep(ctx context.Context, now int64) (swept storage.Swept, err error) {
 	var did storage.Swept
-	err = t.call(ctx, t.store.do, func(raw storage.Timekeeper, term *storage.Term) (err error) {
+	err = t.call(ctx, t.store.do, func(raw storage.Network, term *storage.Term) (err error) {
 		did, err = raw.Within(term).Sweep(context.Background(), now)
 		return err
 	}, func() { swept = did })
@@ -278,8 +279,8 @@ func (t fleetTerm) Sweep(ctx context.Context, now int64) (swept storage.Swept, e
 func (s *fleetStore) Within(term *storage.Term) storage.Store { return fleetTerm{s, s, term} }
 
 func (s *fleetStore) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
-	return fleetTerm{s, s, term}.call(ctx, s.write, func(raw storage.Timekeeper, term *storage.Term) error {
-		return raw.(storage.Resetter).Reset(context.Background(), term, resets)
+	return fleetTerm{s, s, term}.call(ctx, s.write, func(raw storage.Network, term *storage.Term) error {
+		return raw.Reset(context.Background(), term, resets)
 	}, func() {})
 }
 
@@ -290,8 +291,8 @@ func (s *fleetStore) Resets(ctx context.Context, after int64) (storage.Resets, e
 
 func (s *fleetStore) PutNotes(ctx context.Context, notes []storage.Note, replay bool) error {
 	put := slices.Clone(notes)
-	err := s.write(ctx, func(raw storage.Timekeeper) error {
-		return raw.(storage.Notebook).PutNotes(context.Background(), put, replay)
+	err := s.write(ctx, func(raw storage.Network) error {
+		return raw.PutNotes(context.Background(), put, replay)
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,8 +304,8 @@ func (s *fleetStore) PutNotes(ctx context.Context, notes []storage.Note, replay 
 
 func (s *fleetStore) News(ctx context.Context, seen storage.Seen) (news storage.News, err error) {
 	var answer storage.News
-	err = s.do(ctx, func(raw storage.Timekeeper) (err error) {
-		answer, err = raw.(storage.Watcher).News(context.Background(), seen)
+	err = s.do(ctx, func(raw storage.Network) (err error) {
+		answer, err = raw.News(context.Background(), seen)
 		answer.Processes = len(s.fleet.stays)
 		return err
 	})
@@ -320,7 +321,7 @@ func (s *fleetStore) Time(from storage.Clock, least int64) (now storage.Time, er
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	term := storage.Term{Clock: from}
-	err = fleetTerm{s, s, &term}.call(ctx, s.do, func(raw storage.Timekeeper, term *storage.Term) (err error) {
+	err = fleetTerm{s, s, &term}.call(ctx, s.do, func(raw storage.Network, term *storage.Term) (err error) {
 		term.Time, err = raw.Time(term.Clock, least)
 		return err
 	}, func() {})
@@ -329,7 +330,7 @@ func (s *fleetStore) Time(from storage.Clock, least int64) (now storage.Time, er
 
 func (s *fleetStore) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
 	var presence storage.Presence
-	err = s.do(ctx, func(storage.Timekeeper) error {
+	err = s.do(ctx, func(storage.Network) error {
 		s.fleet.stays[id] = until
 		maps.DeleteFunc(s.fleet.stays, func(_, until int64) bool { return until <= now })
 		presence.Processes = len(s.fleet.stays)
@@ -349,26 +350,16 @@ func (s *fleetStore) Join(ctx context.Context, id, now, until int64) (p storage.
 }
 
 func (s *fleetStore) Leave(ctx context.Context, id int64) error {
-	return s.do(ctx, func(storage.Timekeeper) error {
+	return s.do(ctx, func(storage.Network) error {
 		delete(s.fleet.stays, id)
 		return nil
 	})
 }
 
-var errNoTerm = errors.New("test: an engine makes no call without a term")
-
-func (s *fleetStore) Claim(context.Context, []storage.Claim, []limiter.Grant) error { return errNoTerm }
-
-func (s *fleetStore) Records(context.Context, []storage.Client, int64, []reputation.Record) error {
-	return errNoTerm
-}
-
-func (s *fleetStore) Punish(context.Context, []storage.Offense, []reputation.Record) error {
-	return errNoTerm
-}
-
-func (s *fleetStore) Sweep(context.Context, int64) (storage.Swept, error) {
-	return storage.Swept{}, errNoTerm
+func (s *fleetStore) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	return fleetTerm{s, s, term}.call(ctx, s.do, func(raw storage.Network, term *storage.Term) error {
+		return raw.Probe(context.Background(), term, claims, grants)
+	}, func() {})
 }
 
 func (s *fleetStore) Stats(context.Context) (storage.Stats, error) { return storage.Stats{}, nil }
@@ -389,9 +380,4 @@ func (s *fleetStore) Close() error {
 
 func (s *fleetStore) MaxBatch() int { return s.fleet.most }
 
-var (
-	_ storage.Remote  = (*fleetStore)(nil)
-	_ storage.Joint   = (*fleetStore)(nil)
-	_ storage.Watcher = (*fleetStore)(nil)
-	_ storage.Shared  = (*fleetStore)(nil)
-)
+var _ storage.Network = (*fleetStore)(nil)

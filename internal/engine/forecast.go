@@ -122,8 +122,8 @@ func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	m.conn.onNetwork.Store(e.committer.conn.onNetwork.Load())
 	m.conn.resets.Store(e.committer.conn.resets.Load())
 	m.conn.onReset = func() error { return storage.ErrTerm } // the next forecast takes the reset into account
-	if prober, ok := ability[storage.Prober](&e.committer.conn); ok && !e.committer.degraded.Load() {
-		m.conn.store.Store(&opened{Store: &probed{Prober: prober, offenses: make(map[storage.Key][]reputation.Offense)}})
+	if store := e.committer.conn.store.Load(); store != nil && !e.committer.degraded.Load() {
+		m.conn.store.Store(&opened{Store: &probed{Store: store.Store, offenses: make(map[storage.Key][]reputation.Offense)}})
 	} else {
 		m.degraded.Store(true)
 		m.queue.setClosed(true)
@@ -194,13 +194,13 @@ func (st *clientState) copyTo(to *clientState) {
 
 // probed is a store that changes nothing. It remembers the offenses that it is given.
 type probed struct {
-	storage.Prober
+	storage.Store
 	offenses map[storage.Key][]reputation.Offense
 }
 
-// Within implements storage.Timekeeper.
+// Within implements storage.Store.
 func (p *probed) Within(term *storage.Term) storage.Store {
-	return probedWithin{p.Prober.Within(term), p, term}
+	return probedWithin{p.Store.Within(term), p, term}
 }
 
 // probedWithin is a store within a term that changes nothing.

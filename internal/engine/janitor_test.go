@@ -14,6 +14,10 @@ import (
 // slowSweeps is a store whose sweeps take a second.
 type slowSweeps struct{ storage.Store }
 
+func (s slowSweeps) Within(term *storage.Term) storage.Store {
+	return slowSweeps{s.Store.Within(term)}
+}
+
 func (s slowSweeps) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 	time.Sleep(time.Second)
 	return s.Store.Sweep(ctx, now)

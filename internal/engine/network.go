@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// A store on a network ([storage.Remote]) takes a round trip for each call, and may become
+// A store on a network ([storage.Network]) takes a round trip for each call, and may become
 // unreachable at any time, also while a call is under way. So calls have a timeout, batches have a
 // maximum size, units are claimed before a request needs them (renew.go), and a failed store is
 // tried more often.
@@ -58,25 +58,24 @@ func (c *connection) lastProbe() time.Duration {
 
 // maxBatch returns how many claims, and how many clients, a call of the store may have.
 func (c *connection) maxBatch() int {
-	if store := c.store.Load(); store != nil && store.remote != nil {
-		return max(store.remote.MaxBatch(), 1)
+	if network := c.network(); network != nil {
+		return max(network.MaxBatch(), 1)
 	}
 	return math.MaxInt
 }
 
-// joint returns the store if it can read records and answer claims in one call and that saves a
-// round trip.
-func (c *connection) joint() (joint storage.Joint, ok bool) {
-	if store := c.store.Load(); store != nil && store.remote != nil {
-		joint, ok = store.Store.(storage.Joint)
+// network returns the store if it is on a network, or nil.
+func (c *connection) network() storage.Network {
+	if store := c.store.Load(); store != nil {
+		return store.network
 	}
-	return joint, ok
+	return nil
 }
 
 // noteTrip notes the duration of a call of a store on a network. The average follows longer calls
 // at once, and shorter ones slowly.
 func (c *connection) noteTrip(took time.Duration) {
-	if store := c.store.Load(); store == nil || store.remote == nil {
+	if c.network() == nil {
 		return
 	}
 	took = min(max(took, 1), maxTrip)

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// notes are the notes of a store ([storage.Notebook]), shared by all machines on it, as far as
+// notes are the notes of a store ([storage.Note]), shared by all machines on it, as far as
 // memory knows them. Only the poller's goroutine uses them.
 //
 // Memory keeps them while the store can't be used. A store that doesn't continue the previous one
@@ -94,13 +94,12 @@ func (p *poller) write(notes []storage.Note, replay bool) error {
 	if store == nil || m.degraded.Load() {
 		return ErrUnavailable
 	}
-	book, ok := store.Store.(storage.Notebook)
-	if !ok {
+	if store.network == nil {
 		return ErrNoNotes
 	}
 	ctx, cancel := m.conn.call()
 	defer cancel()
-	err := book.PutNotes(ctx, notes, replay)
+	err := store.network.PutNotes(ctx, notes, replay)
 	if err != nil && !errors.Is(err, storage.ErrNotesFull) {
 		m.degrade(err)
 	}
@@ -123,15 +122,14 @@ func (p *poller) learn(changed []storage.Note) {
 
 // notesSeen returns the number of the last known change, as the start of a request for notes, or -1
 // if the store isn't asked. It writes the known notes to a store that may not have them.
-func (p *poller) notesSeen(store storage.Store) int64 {
-	book, ok := store.(storage.Notebook)
-	if !ok || p.committer.opts.Noted == nil {
+func (p *poller) notesSeen(store storage.Network) int64 {
+	if p.committer.opts.Noted == nil {
 		return -1
 	}
 	n, now := &p.notes, p.committer.clock.now()
 	switch {
 	case n.from == nil || n.from != store && !store.Continues(n.from):
-		if p.replay(book) != nil {
+		if p.replay(store) != nil {
 			return -1 // the next request tries again
 		}
 		n.seen, n.anew = 0, make(map[storage.Key]storage.Note)
@@ -143,7 +141,7 @@ func (p *poller) notesSeen(store storage.Store) int64 {
 }
 
 // replay writes the known notes to a store. If the store is full, memory adopts the store's notes.
-func (p *poller) replay(book storage.Notebook) error {
+func (p *poller) replay(store storage.Network) error {
 	now, known := p.committer.clock.now(), make([]storage.Note, 0, len(p.notes.known))
 	for _, n := range p.notes.known {
 		if !n.IsOver(now) {
@@ -155,7 +153,7 @@ func (p *poller) replay(book storage.Notebook) error {
 			return errNotSent
 		}
 		ctx, cancel := p.committer.conn.call()
-		err := book.PutNotes(ctx, some, true)
+		err := store.PutNotes(ctx, some, true)
 		cancel()
 		if errors.Is(err, storage.ErrNotesFull) {
 			return nil
@@ -168,7 +166,7 @@ func (p *poller) replay(book storage.Notebook) error {
 }
 
 // takeNotes takes notes from the store's answer, and requests the rest.
-func (p *poller) takeNotes(store storage.Store, news storage.News) {
+func (p *poller) takeNotes(store storage.Network, news storage.News) {
 	for n := &p.notes; ; {
 		for _, note := range news.Notes {
 			n.seen = note.Number
@@ -184,7 +182,7 @@ func (p *poller) takeNotes(store storage.Store, news storage.News) {
 		}
 		ctx, cancel := p.committer.conn.call()
 		var err error
-		news, err = store.(storage.Watcher).News(ctx, storage.Seen{Resets: p.committer.conn.resets.Load(), Changes: -1, Notes: n.seen})
+		news, err = store.News(ctx, storage.Seen{Resets: p.committer.conn.resets.Load(), Changes: -1, Notes: n.seen})
 		cancel()
 		if err != nil || isClosed(p.stop) {
 			return // the next request continues

@@ -223,7 +223,7 @@ func TestNotesAfterALongOutage(t *testing.T) {
 		time.Sleep(readAllAfter)
 		raw := f.disk.Load().raw()
 		defer raw.Close()
-		if book := raw.(storage.Watcher); len(mustTell(t, book)) != 1 {
+		if len(mustTell(t, raw)) != 1 {
 			t.Fatal("the store still knows what was removed")
 		}
 		late.dead.Store(false)
@@ -234,7 +234,7 @@ func TestNotesAfterALongOutage(t *testing.T) {
 	})
 }
 
-func mustTell(t *testing.T, s storage.Watcher) []storage.Note {
+func mustTell(t *testing.T, s storage.Network) []storage.Note {
 	t.Helper()
 	news, err := s.News(t.Context(), storage.Seen{Changes: -1})
 	if err != nil {

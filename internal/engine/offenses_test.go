@@ -138,8 +138,12 @@ func TestNobodyIsToBlameForAnOutage(t *testing.T) {
 type slowJustice struct {
 	storage.Store
 	ready    chan struct{}
-	recorded atomic.Int64
+	recorded *atomic.Int64
 	read     func() // runs after clients were read; may be nil
+}
+
+func (s *slowJustice) Within(term *storage.Term) storage.Store {
+	return &slowJustice{s.Store.Within(term), s.ready, s.recorded, s.read}
 }
 
 func (s *slowJustice) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
@@ -239,7 +243,7 @@ var banning = reputation.Offense{
 
 // startJustice starts an engine on such a store.
 func startJustice(t *testing.T) (*fixture, *slowJustice) {
-	s := &slowJustice{ready: make(chan struct{})}
+	s := &slowJustice{ready: make(chan struct{}), recorded: new(atomic.Int64)}
 	f := newFixture(t, func(o *Options) {
 		open := o.Open
 		o.Open = func(ctx context.Context) (storage.Store, error) {

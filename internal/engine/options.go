@@ -24,7 +24,7 @@ type Options struct {
 
 	// NameAtOnce names a key as Name does, or returns false if it would have to wait. Any goroutine
 	// may call it, several at a time. If it is nil, no claims are granted at once, see
-	// [storage.Immediate].
+	// [storage.Local].
 	NameAtOnce func(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, bool)
 
 	// MaxKeys is the maximum number of keys in memory, counted once per limit. At least 1; zero
@@ -44,10 +44,10 @@ type Options struct {
 	DegradedPercent int
 
 	// Remote reports that the store is on a network. The engine then tries more often to open it.
-	// For an open store the engine finds out by itself, see [storage.Remote].
+	// For an open store the engine finds out by itself, see [storage.Network].
 	Remote bool
 
-	// Noted is called with the notes of the store, see [storage.Notebook]: the changed ones, or all
+	// Noted is called with the notes of the store, see [storage.Note]: the changed ones, or all
 	// of them if all is true. It is called by one goroutine at a time, the poller's. If it is nil,
 	// no notes are read.
 	Noted func(notes []storage.Note, all bool)

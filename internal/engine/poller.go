@@ -67,17 +67,17 @@ func (p *poller) loop() {
 }
 
 func (p *poller) ask(q question) {
-	q.seen.Notes = p.notesSeen(q.store.Store)
+	q.seen.Notes = p.notesSeen(q.store.network)
 	ctx, cancel := p.committer.conn.call()
 	defer cancel()
 	a := reply{question: q}
-	a.news, a.err = q.store.Store.(storage.Watcher).News(ctx, q.seen)
+	a.news, a.err = q.store.network.News(ctx, q.seen)
 	select {
 	case p.heard <- a:
 	case <-p.stop:
 	}
 	if a.err == nil && q.seen.Notes >= 0 {
-		p.takeNotes(q.store.Store, a.news)
+		p.takeNotes(q.store.network, a.news)
 	}
 	p.asks++
 	if p.asks == 1 {
@@ -110,7 +110,7 @@ const askEvery = 5 * time.Second
 const joinEvery = 16
 
 // look makes the poller ask the store for changes by other processes, and gives back units that
-// they may be waiting for. From a store that only reports resets it takes these.
+// they may be waiting for. From a store on one machine it takes the resets.
 func (cm *committer) look() {
 	if cm.degraded.Load() {
 		return
@@ -123,7 +123,7 @@ func (cm *committer) look() {
 	if cm.conn.onNetwork.Load() && cm.clock.source.Elapsed()-cm.conn.stamp.elapsed > int64(askEvery) {
 		cm.beginAsking() // so that this machine stays a witness of the time
 	}
-	if _, ok := ability[storage.Watcher](&cm.conn); !ok {
+	if cm.conn.network() == nil {
 		_ = cm.eraser.takeResets(nil) // if this fails, so does the next claim
 		return
 	}
@@ -152,13 +152,13 @@ func (cm *committer) hear(a reply) {
 // beginNews learns the newest change of a record, unless the store continues one whose changes are
 // known. Memory must know it before it reads records.
 func (cm *committer) beginNews(continues bool) error {
-	watcher, ok := ability[storage.Watcher](&cm.conn)
-	if !ok || continues && cm.changes >= 0 {
+	network := cm.conn.network()
+	if network == nil || continues && cm.changes >= 0 {
 		return nil
 	}
 	ctx, cancel := cm.conn.call()
 	defer cancel()
-	news, err := watcher.News(ctx, storage.Seen{Resets: cm.conn.newest, Changes: -1, Notes: -1})
+	news, err := network.News(ctx, storage.Seen{Resets: cm.conn.newest, Changes: -1, Notes: -1})
 	cm.changes = news.Newest
 	return err
 }

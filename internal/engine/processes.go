@@ -12,16 +12,16 @@ import (
 const staysFor = 3
 
 // join registers this engine as a user of the store, and reads the number of users. While the store
-// can't be used, the users divide each limit among themselves. Some stores don't know their users.
+// can't be used, the users divide each limit among themselves.
 func (c *connection) join() error {
-	shared, ok := ability[storage.Shared](c)
-	if !ok {
+	store := c.store.Load()
+	if store == nil {
 		return nil
 	}
 	ctx, cancel := c.call()
 	defer cancel()
 	now := c.clock.now()
-	presence, err := shared.Join(ctx, c.id, now, now+int64(staysFor*c.opts.now().CleanupInterval))
+	presence, err := store.Join(ctx, c.id, now, now+int64(staysFor*c.opts.now().CleanupInterval))
 	if err == nil {
 		c.presence.Store(&presence)
 	}
@@ -30,12 +30,9 @@ func (c *connection) join() error {
 
 // leave removes the registration of this engine.
 func (c *connection) leave(store storage.Store) error {
-	if shared, ok := store.(storage.Shared); ok {
-		ctx, cancel := c.call()
-		defer cancel()
-		return shared.Leave(ctx, c.id)
-	}
-	return nil
+	ctx, cancel := c.call()
+	defer cancel()
+	return store.Leave(ctx, c.id)
 }
 
 // processes returns the number of processes on the store, 0 if unknown.

@@ -27,7 +27,7 @@ func (cm *committer) open() {
 // awaitNotes requests the notes of the store and waits for them. Decisions wait for them as they
 // wait for the store to be opened.
 func (cm *committer) awaitNotes() {
-	if _, ok := ability[storage.Notebook](&cm.conn); !ok || cm.opts.Noted == nil {
+	if cm.conn.network() == nil || cm.opts.Noted == nil {
 		return
 	}
 	cm.poller.asked <- question{cm.conn.store.Load(), storage.Seen{Resets: cm.conn.resets.Load(), Changes: cm.changes}}

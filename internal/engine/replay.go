@@ -28,7 +28,7 @@ func (cm *committer) catchUp() error {
 		return err
 	}
 	if another {
-		cm.losses.count(store, cm.charged)
+		cm.losses.count(cm.conn.network(), cm.charged)
 	}
 	cm.charged = store
 	return nil
@@ -41,11 +41,10 @@ type losses struct {
 }
 
 // count counts a store that doesn't continue the previously charged one.
-func (l *losses) count(store, charged storage.Store) {
-	remote, ok := store.(storage.Remote)
+func (l *losses) count(store storage.Network, charged storage.Store) {
 	switch {
-	case !ok:
-	case remote.Lacks(charged):
+	case store == nil:
+	case store.Lacks(charged):
 		l.lost.Add(1)
 	default:
 		l.unsettled.Add(1)

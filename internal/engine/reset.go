@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -23,13 +22,8 @@ type Reset struct {
 	Found bool
 }
 
-// Errors of [Engine.Reset].
-var (
-	// ErrUnavailable says that the store can't be used at the moment. Nothing was reset.
-	ErrUnavailable = errNotSent
-	// ErrNoResets says that the store can't forget anything.
-	ErrNoResets = errors.New("this store can't reset anything")
-)
+// ErrUnavailable says that the store can't be used at the moment. Nothing has changed.
+var ErrUnavailable = errNotSent
 
 // Reset makes the store and then this process's memory forget. The store notifies other processes.
 // They forget before their next claim, and within resetInterval. Units that were charged before and
@@ -67,11 +61,7 @@ func (er *eraser) reset(wanted []Reset) error {
 	for i := range resets {
 		resets[i].ID = rand.Int64()
 	}
-	_, err := er.conn.inTerms(func(_ storage.Store, term *storage.Term) error {
-		resetter, ok := ability[storage.Resetter](er.conn)
-		if !ok {
-			return ErrNoResets
-		}
+	_, err := er.conn.inTerms(func(in storage.Store, term *storage.Term) error {
 		for i := range resets {
 			if err := er.nameReset(&resets[i], &wanted[i], term); err != nil {
 				return err
@@ -79,12 +69,10 @@ func (er *eraser) reset(wanted []Reset) error {
 		}
 		ctx, cancel := er.conn.call()
 		defer cancel()
-		return resetter.Reset(ctx, term, resets)
+		return in.Reset(ctx, term, resets)
 	})
 	if err != nil {
-		if !errors.Is(err, ErrNoResets) {
-			er.degrade(err)
-		}
+		er.degrade(err)
 		return err
 	}
 	er.writer.answers.Add(1)
@@ -118,13 +106,13 @@ func (er *eraser) nameReset(to *storage.Reset, from *Reset, term *storage.Term) 
 // takeResets drops the state that the store has forgotten since the last call. own maps the numbers
 // of this process's resets to the texts of their keys.
 func (er *eraser) takeResets(own map[int64]string) error {
-	resetter, ok := ability[storage.Resetter](er.conn)
-	if !ok {
+	store := er.conn.store.Load()
+	if store == nil {
 		return nil
 	}
 	ctx, cancel := er.conn.call()
 	defer cancel()
-	known, err := resetter.Resets(ctx, er.conn.resets.Load())
+	known, err := store.Resets(ctx, er.conn.resets.Load())
 	if err == nil {
 		er.forgetResets(known, own)
 	}

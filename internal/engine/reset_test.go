@@ -219,13 +219,6 @@ func TestResetsAtRandom(t *testing.T) {
 
 func TestResetsThatCannotBe(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Amount: 1, Window: time.Hour})
-	f := newFixture(t)
-	if err := f.Reset(context.Background(), []Reset{{Limit: limit, Key: "a"}}); !errors.Is(err, ErrNoResets) {
-		t.Errorf("a store that can't: %v", err)
-	}
-	if d := f.ask(debit(limit, "a", 1)); !d.Allowed || d.Degraded {
-		t.Errorf("and then %+v", d)
-	}
 	broken, err := New(Options{Name: testNames, Open: func(context.Context) (storage.Store, error) { return nil, errDisk }})
 	if err != nil {
 		t.Fatal(err)

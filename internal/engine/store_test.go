@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/caddy-tally/caddy-tally/internal/testing/network"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -16,7 +17,7 @@ import (
 
 // disk is the part that survives engines: a database that stores share, and the names in claims.
 type disk struct {
-	db atomic.Pointer[memory.Database]
+	db atomic.Pointer[network.Database]
 
 	mu    sync.Mutex
 	names map[diskKey]struct{} // guarded by mu
@@ -37,17 +38,19 @@ func newDisk() *disk {
 func (d *disk) lose() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.db.Store(memory.New())
+	d.db.Store(network.New())
 	d.names = make(map[diskKey]struct{})
 }
 
 // raw returns a store on the disk that has no hooks.
-func (d *disk) raw() storage.Timekeeper {
-	store, err := d.db.Load().Opener(memory.Options{})(context.Background())
+func (d *disk) raw() storage.Network { return mustOpen(d.db.Load().Open).(storage.Network) }
+
+func mustOpen(open storage.Opener) storage.Store {
+	store, err := open(context.Background())
 	if err != nil {
 		panic(err) // it can't: the context continues
 	}
-	return store.(storage.Timekeeper)
+	return store
 }
 
 // claim claims units like another process, whose store never fails.
@@ -78,7 +81,7 @@ func (d *disk) stateOf(l *Limit, key string, now int64) (all limiter.State) {
 	defer d.mu.Unlock()
 	for k := range d.names {
 		if name, _, _ := bytes.Cut(k.key[:], []byte{' '}); k.id == l.ID && string(bytes.TrimRight(name, "\x00")) == key {
-			all.Merge(&l.Limit, d.db.Load().State(k.id, k.key), now)
+			all.Merge(&l.Limit, d.db.Load().Counts.State(k.id, k.key), now)
 		}
 	}
 	return all
@@ -116,7 +119,7 @@ func (d *disk) spoil(client string, now int64) {
 
 // time returns the time of the disk at an elapsed time.
 func (d *disk) time(elapsed int64) storage.Time {
-	record := d.db.Load().Time()
+	record := d.db.Load().Counts.Time()
 	return record.After(elapsed - record.Steady)
 }
 
@@ -130,11 +133,11 @@ type hookedStore struct {
 	claims atomic.Int64
 	closed atomic.Bool
 
-	opened atomic.Pointer[storage.Timekeeper] // the store behind the hooks, after its first use
+	opened atomic.Pointer[storage.Local] // the store behind the hooks, after its first use
 }
 
 // store returns the store behind the hooks.
-func (s *hookedStore) store() storage.Timekeeper {
+func (s *hookedStore) store() storage.Local {
 	if s.opened.Load() == nil {
 		s.reopen()
 	}
@@ -143,8 +146,8 @@ func (s *hookedStore) store() storage.Timekeeper {
 
 // reopen replaces the store behind the hooks by a new one.
 func (s *hookedStore) reopen() {
-	raw := s.disk.raw()
-	s.opened.Store(&raw)
+	local := mustOpen(s.db.Load().Counts.Opener(memory.Options{})).(storage.Local)
+	s.opened.Store(&local)
 }
 
 // claimIn claims from a store, which is the one behind the hooks or within a term.
@@ -195,6 +198,36 @@ func (s *hookedStore) Within(term *storage.Term) storage.Store {
 	return hookedTerm{s.store().Within(term), s}
 }
 
+func (s *hookedStore) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.store().Probe(ctx, term, claims, grants)
+}
+
+func (s *hookedStore) Banned(ctx context.Context, now int64, most int) (map[storage.Key]reputation.Record, error) {
+	return s.store().Banned(ctx, now, most)
+}
+
+func (s *hookedStore) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
+	return s.store().Reset(ctx, term, resets)
+}
+
+func (s *hookedStore) Resets(ctx context.Context, after int64) (storage.Resets, error) {
+	return s.store().Resets(ctx, after)
+}
+
+func (s *hookedStore) Join(ctx context.Context, id, now, until int64) (storage.Presence, error) {
+	return s.store().Join(ctx, id, now, until)
+}
+
+func (s *hookedStore) Leave(ctx context.Context, id int64) error { return s.store().Leave(ctx, id) }
+
+func (s *hookedStore) Audit(ctx context.Context, act *storage.Act) error {
+	return s.store().Audit(ctx, act)
+}
+
+func (s *hookedStore) Acts(ctx context.Context, before int64, n int) ([]storage.Act, error) {
+	return s.store().Acts(ctx, before, n)
+}
+
 func (s *hookedStore) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*hookedStore)
 	return ok && e.disk == s.disk
@@ -224,21 +257,19 @@ type immediateStore struct {
 	number atomic.Int64 // claims at once that were granted
 }
 
-func (s *immediateStore) immediate() storage.Immediate { return s.store().(storage.Immediate) }
-
 func (s *immediateStore) Period() uint32 {
 	if s.closed.Load() {
 		return 0
 	}
-	return s.immediate().Period()
-}
-
-func (s *immediateStore) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
-	return s.immediate().IsNew(id, era, key)
+	return s.store().Period()
 }
 
 func (s *immediateStore) Recall(id storage.LimitID, era int64, key storage.Key, l limiter.Limit, now int64) (limiter.Lease, bool) {
-	return s.immediate().(storage.Recaller).Recall(id, era, key, l, now)
+	return s.store().Recall(id, era, key, l, now)
+}
+
+func (s *immediateStore) Mark(ctx context.Context, now, mark int64) (former, kept int64, err error) {
+	return s.store().Mark(ctx, now, mark)
 }
 
 func (s *immediateStore) Continues(earlier storage.Store) bool {
@@ -251,8 +282,8 @@ func (s *immediateStore) ClaimAtOnce(period uint32, era int64, c storage.Claim, 
 	if s.closed.Load() || failed != nil && !errors.Is(failed, storage.ErrUnknownOutcome) {
 		return limiter.Grant{}, storage.ErrNotAtOnce
 	}
-	state := s.db.Load().State(c.ID, c.Key)
-	grant, err := s.immediate().ClaimAtOnce(period, era, c, known)
+	state := s.db.Load().Counts.State(c.ID, c.Key)
+	grant, err := s.store().ClaimAtOnce(period, era, c, known)
 	if err != nil {
 		return grant, err
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -23,46 +22,10 @@ func (c *connection) term(at *stamp) storage.Term {
 	return storage.Term{Clock: at, Shift: known.Shift, Era: known.Era, Resets: c.resets.Load()}
 }
 
-// within returns the store for calls of a term. For a store that keeps no time it sets the term's
-// time from the time that the engine keeps.
-func (c *connection) within(store *opened, term *storage.Term) storage.Store {
-	if keeper, ok := store.Store.(storage.Timekeeper); ok {
-		return keeper.Within(term)
-	}
-	term.Time = c.tell(term.Clock)
-	term.Shift, term.Era = term.Time.Shift, term.Time.Era
-	return store.Store
-}
-
-// keeping is the time of a store that keeps no time.
-type keeping struct {
-	mu     sync.Mutex
-	record storage.TimeRecord // guarded by mu
-}
-
-// tell returns the time of a store that keeps no time.
-func (c *connection) tell(from storage.Clock) storage.Time {
-	c.keeping.mu.Lock()
-	defer c.keeping.mu.Unlock()
-	was := &c.keeping.record
-	r := from.Read()
-	record, must := was.Tell(r, *was)
-	if must || was.Due(record, r) {
-		record = record.Measured(r)
-		*was = record
-	}
-	return record.Time
-}
-
 // askTime makes the engine follow the time of a store that was just opened.
 func (c *connection) askTime(store storage.Store) error {
 	c.term(&c.stamp)
-	keeper, ok := store.(storage.Timekeeper)
-	if !ok {
-		c.follow(c.tell(&c.stamp))
-		return nil
-	}
-	t, err := keeper.Time(&c.stamp, c.clock.now())
+	t, err := store.Time(&c.stamp, c.clock.now())
 	if err == nil {
 		c.newest = t.Resets
 		c.follow(t)
@@ -80,13 +43,8 @@ func (c *connection) inTerms(f func(in storage.Store, term *storage.Term) error)
 	now := c.clock.now()
 	for range maxTerms {
 		term := c.term(&c.stamp)
-		in := c.within(store, &term)
-		if _, ok := store.Store.(storage.Timekeeper); !ok {
-			c.follow(term.Time)
-			return term.Time, f(in, &term)
-		}
 		term.Time = storage.Time{Now: now, Shift: term.Shift, Era: term.Era, Resets: term.Resets}
-		if err = f(in, &term); err != nil && !errors.Is(err, storage.ErrTerm) {
+		if err = f(store.Within(&term), &term); err != nil && !errors.Is(err, storage.ErrTerm) {
 			return t, err
 		}
 		t = term.Time

@@ -14,12 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
-
-func newNotesStore() notesStore {
-	return notesStore{&fleetStore{counts: memory.New(), values: make(map[string][]byte)}}
-}
 
 // addKey makes a key in the store of a machine.
 func addKey(t *testing.T, h *Instance, name, tier string) (string, apikeys.Stored) {
@@ -39,7 +34,7 @@ func isKnown(h *Instance, key string) bool { return h.Shared.Keys.Load().Find(ke
 // A key stays valid while the secret is replaced, is resealed with the new line, and a later
 // revocation ends it everywhere.
 func TestSharedKeysOutliveTheSecret(t *testing.T) {
-	store := newNotesStore()
+	store := newFleetStore()
 	key, stored := addKey(t, machineWith(t, store, "a"), "acme", "free")
 	rotated, late := machineWith(t, store, "b", "a"), machineWith(t, store, "b", "a")
 	if !isKnown(rotated, key) || rotated.Shared.countOlder() != 1 {
@@ -66,7 +61,7 @@ func TestSharedKeysOutliveTheSecret(t *testing.T) {
 // A machine that changes the tier of a key, before it hears of the key's revocation, doesn't
 // restore the key.
 func TestRevokedKeysStayRevoked(t *testing.T) {
-	store := newNotesStore()
+	store := newFleetStore()
 	one := machineWith(t, store, "a")
 	key, _ := addKey(t, one, "acme", "free")
 	late := machineWith(t, store, "a")
@@ -87,7 +82,7 @@ func TestRevokedKeysStayRevoked(t *testing.T) {
 
 // Neither a key nor its name nor its hash is in the store.
 func TestSharedKeysAreSealed(t *testing.T) {
-	h := machineWith(t, newNotesStore(), "a")
+	h := machineWith(t, newFleetStore(), "a")
 	key, stored := addKey(t, h, "acme", "free")
 	notes := slices.Collect(maps.Values(h.Shared.notes))
 	if len(notes) != 1 {
@@ -103,7 +98,7 @@ func TestSharedKeysAreSealed(t *testing.T) {
 
 // Notes that are no keys are ignored, and the others apply.
 func TestNotesThatAreNoKeys(t *testing.T) {
-	h := machineWith(t, newNotesStore(), "a")
+	h := machineWith(t, newFleetStore(), "a")
 	key, stored := addKey(t, h, "acme", "free")
 	for i, line := range []string{"acme free", "acme free zz", "a/b/c free " + strings.Repeat("0", 64), stored.String() + " until", stored.String() + " until never", ""} {
 		c, err := h.Shared.newChanges()
@@ -123,7 +118,7 @@ func TestNotesThatAreNoKeys(t *testing.T) {
 
 // The number of keys is bounded, and a name has one tier.
 func TestSharedKeysThatCannotBe(t *testing.T) {
-	h := machineWith(t, newNotesStore(), "a")
+	h := machineWith(t, newFleetStore(), "a")
 	addKey(t, h, "acme", "free")
 	refused := func(name, tier, want string) {
 		t.Helper()

@@ -34,17 +34,13 @@ func auditError(err error) error {
 // Audit records the actions of operators in the store.
 type Audit struct{ instance *Instance }
 
-// Store returns the store in use as an auditor.
-func (a *Audit) Store() (storage.Auditor, error) {
+// Store returns the store in use.
+func (a *Audit) Store() (storage.Store, error) {
 	store := a.instance.Store.Load()
 	if store == nil {
 		return nil, ErrAuditAway
 	}
-	auditor, ok := (*store).(storage.Auditor)
-	if !ok {
-		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store %s keeps no audit", a.instance.Settings.Kind)
-	}
-	return auditor, nil
+	return *store, nil
 }
 
 // AuditEntry is an entry of the audit.
@@ -63,7 +59,7 @@ func (a *Audit) Write(ctx context.Context, e AuditEntry) error {
 }
 
 func (a *Audit) write(ctx context.Context, e AuditEntry) error {
-	auditor, err := a.Store()
+	store, err := a.Store()
 	if err != nil {
 		return err
 	}
@@ -82,7 +78,7 @@ func (a *Audit) write(ctx context.Context, e AuditEntry) error {
 	if err := a.seal(&act, name); err != nil {
 		return err
 	}
-	return auditError(auditor.Audit(ctx, &act))
+	return auditError(store.Audit(ctx, &act))
 }
 
 func kindInAudit(t operator.Target) string {
@@ -167,12 +163,12 @@ func OpenAct(sealer *identity.Sealer, act *storage.Act) (name, reason string) {
 // List returns the n newest entries before a time, in nanoseconds since the Unix epoch, the
 // newest first.
 func (a *Audit) List(ctx context.Context, before int64, n int) ([]storage.Act, error) {
-	auditor, err := a.Store()
+	store, err := a.Store()
 	if err != nil {
 		return nil, err
 	}
 	_ = a.catchUp(ctx) // if it fails, lists the entries in the store
-	acts, err := auditor.Acts(ctx, before, n)
+	acts, err := store.Acts(ctx, before, n)
 	return acts, auditError(err)
 }
 

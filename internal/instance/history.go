@@ -57,7 +57,7 @@ func (inst *Instance) historian() storage.Historian {
 	}
 }
 
-// noHistory stands for a store that keeps no history.
+// noHistory drops the counts for a store that keeps no history.
 type noHistory struct{}
 
 func (noHistory) Report(context.Context, int64, storage.Report) error { return nil }

@@ -47,7 +47,8 @@ const flushTimeout = 10 * time.Second
 type Instance struct {
 	Settings Settings // at the start; see InForce
 	Engine   *engine.Engine
-	Store    atomic.Pointer[storage.Store] // the store that the engine opened last; it may be closed
+	Store    atomic.Pointer[storage.Store]   // the store that the engine opened last; it may be closed
+	network  atomic.Pointer[storage.Network] // the same, if it is on a network; or nil
 	Names    Names
 	Audit    Audit
 	Shared   SharedRules // operators' rules in a shared store

@@ -221,24 +221,28 @@ func (n *Names) Refer(content reference.Refusal, limit *engine.Limit, key string
 
 // Machines that share a store keep the keys of epochs in it, sealed with the secret.
 
-// share agrees with the other machines on the keys in a newly opened store, and adds the keys in
-// use that it lacks. If that fails, it closes the store: with different keys, this machine would
-// count every client from 0.
-func (n *Names) share(store storage.Store) error {
-	if marked, ok := store.(storage.Marked); ok {
-		return n.mark(marked)
+// use makes the instance use a newly opened store. It agrees with the other processes on the secret,
+// and on a network on the keys as well: with different ones, this machine would count every client
+// from 0.
+func (inst *Instance) use(store storage.Store) error {
+	inst.Store.Store(&store)
+	n := &inst.Names
+	if inst.Settings.Address == "" {
+		local, ok := store.(storage.Local)
+		if !ok {
+			return fmt.Errorf("the store %s is no storage.Local, and has no address", inst.Settings.Kind)
+		}
+		return n.mark(local)
 	}
-	if n.instance.Settings.Address == "" {
-		return nil
+	network, ok := store.(storage.Network)
+	if !ok {
+		return fmt.Errorf("the store %s can't keep keys for several machines: it is no storage.Network", inst.Settings.Kind)
 	}
-	err := n.agree()
-	if err == nil {
-		err = n.Epochs.Keep(n.instance.Lasting())
+	inst.network.Store(&network)
+	if err := n.agree(); err != nil {
+		return err
 	}
-	if err != nil {
-		_ = store.Close() // the first error says more
-	}
-	return err
+	return n.Epochs.Keep(inst.Lasting())
 }
 
 // agree reads the key with which all machines name verified clients. A changed key means that the
@@ -260,7 +264,7 @@ func (n *Names) agree() error {
 
 // mark notes the secret in a database of one machine. While another process uses it under a later line
 // of the secret, this one does as well. If no line is the other's, both would count apart.
-func (n *Names) mark(marked storage.Marked) error {
+func (n *Names) mark(store storage.Local) error {
 	keys := n.Secret.Load().Keys()
 	if agreed := n.agreed.Load(); agreed != nil {
 		keys = [][]byte{agreed.key} // names don't change under a running engine
@@ -272,7 +276,7 @@ func (n *Names) mark(marked storage.Marked) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
 	defer cancel()
-	former, kept, err := marked.Mark(ctx, n.instance.Lasting().UnixNano(), marks[0])
+	former, kept, err := store.Mark(ctx, n.instance.Lasting().UnixNano(), marks[0])
 	line := slices.Index(marks, kept)
 	switch {
 	case err != nil:
@@ -331,42 +335,34 @@ func (n *Names) isCutOff() bool {
 	return n.instance.Settings.Address != "" && n.instance.Engine.Degraded()
 }
 
-// vaultOf is the vault of the store that an instance opened last.
+// vaultOf is the vault in the store that an instance opened last.
 type vaultOf struct{ h *Instance }
 
 // vaultTimeout bounds an access to a vault, which happens at a start and at midnight.
 const vaultTimeout = time.Second
 
-func (v vaultOf) with(f func(ctx context.Context, vault storage.Vault) error) error {
-	store := v.h.Store.Load()
+var errNotOpen = errors.New("the store that has the keys is not open")
+
+// Values implements epoch.Vault.
+func (v vaultOf) Values() (map[string][]byte, error) {
+	store := v.h.network.Load()
 	if store == nil {
-		return errors.New("the store that has the keys is not open")
-	}
-	vault, ok := (*store).(storage.Vault)
-	if !ok {
-		return fmt.Errorf("the store %s can't keep keys for several machines", v.h.Settings.Kind)
+		return nil, errNotOpen
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
 	defer cancel()
-	return f(ctx, vault)
-}
-
-// Values implements epoch.Vault.
-func (v vaultOf) Values() (values map[string][]byte, err error) {
-	err = v.with(func(ctx context.Context, vault storage.Vault) error {
-		values, err = vault.Values(ctx)
-		return err
-	})
-	return values, err
+	return (*store).Values(ctx)
 }
 
 // SwapValue implements epoch.Vault.
 func (v vaultOf) SwapValue(name string, former, value []byte) (kept []byte, err error) {
-	err = v.with(func(ctx context.Context, vault storage.Vault) error {
-		kept, err = vault.SwapValue(ctx, name, former, value)
-		return err
-	})
-	return kept, err
+	store := v.h.network.Load()
+	if store == nil {
+		return nil, errNotOpen
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
+	defer cancel()
+	return (*store).SwapValue(ctx, name, former, value)
 }
 
 var _ epoch.Vault = vaultOf{}

@@ -1,14 +1,12 @@
 package instance
 
 import (
-	"bytes"
 	"context"
-	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,53 +15,31 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
+	"github.com/caddy-tally/caddy-tally/internal/testing/network"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-// fleetStore is a NetworkStore for tests: a store in memory with a vault.
-type fleetStore struct {
-	counts *memory.Database
-	mu     sync.Mutex
-	values map[string][]byte // guarded by mu
-}
+// fleetStore is a stores.Network for tests, whose store keeps no history.
+type fleetStore struct{ *network.Database }
 
-func (*fleetStore) CaddyModule() caddy.ModuleInfo {
+func newFleetStore() fleetStore { return fleetStore{network.New()} }
+
+func (fleetStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "rate_limit.stores.shared"}
 }
-func (*fleetStore) Counts() string { return "shared" }
+func (fleetStore) Counts() string { return "shared" }
 
-func (*fleetStore) Identity() string { return "shared" }
-func (*fleetStore) Address() string  { return "server:1" }
+func (fleetStore) Identity() string { return "shared" }
+func (fleetStore) Address() string  { return "server:1" }
 
-func (s *fleetStore) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
-	store, err := s.counts.Opener(memory.Options{})(ctx)
-	return fleetVault{store, s}, err
-}
-
-// fleetVault is an open fleetStore.
-type fleetVault struct {
-	storage.Store
-	fleet *fleetStore
-}
-
-func (v fleetVault) Values(context.Context) (map[string][]byte, error) {
-	v.fleet.mu.Lock()
-	defer v.fleet.mu.Unlock()
-	return maps.Clone(v.fleet.values), nil
-}
-
-func (v fleetVault) SwapValue(_ context.Context, name string, former, value []byte) ([]byte, error) {
-	v.fleet.mu.Lock()
-	defer v.fleet.mu.Unlock()
-	if bytes.Equal(v.fleet.values[name], former) {
-		v.fleet.values[name] = value
+func (s fleetStore) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
+	store, err := s.Database.Open(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if len(v.fleet.values[name]) == 0 {
-		delete(v.fleet.values, name)
-	}
-	return v.fleet.values[name], nil
+	return struct{ storage.Network }{store.(storage.Network)}, nil
 }
 
 // machineOn starts an instance on a store, like a machine with a secret file.
@@ -85,7 +61,7 @@ func machineOn(t *testing.T, store stores.Store, secret string) *Instance {
 // Machines that share a store use the same names of clients, including addresses. A machine with
 // another secret reports which file to copy, and does not use the store.
 func TestMachinesShareNames(t *testing.T) {
-	store := &fleetStore{counts: memory.New(), values: make(map[string][]byte)}
+	store := newFleetStore()
 	one, two := machineOn(t, store, "a"), machineOn(t, store, "a")
 	l, err := limiter.New(limiter.Params{Amount: 5, Window: time.Minute})
 	if err != nil {
@@ -102,7 +78,7 @@ func TestMachinesShareNames(t *testing.T) {
 			t.Errorf("%q is %x on one machine and %x on the other (%v)", key, first.Key, second.Key, err)
 		}
 	}
-	if values, err := (fleetVault{fleet: store}).Values(context.Background()); err != nil || len(values) != 2 {
+	if values, err := (vaultOf{one}).Values(); err != nil || len(values) != 2 {
 		t.Errorf("the store has the values %v (%v), want a key and the witness of the secret", values, err)
 	}
 	if _, err := one.Past(); err == nil || err.Error() != "the store shared keeps no history" {
@@ -112,5 +88,50 @@ func TestMachinesShareNames(t *testing.T) {
 	cause := other.Stats().Cause
 	if !other.Engine.Degraded() || cause == nil || !strings.Contains(cause.Error(), "copy theirs to this one") {
 		t.Errorf("a machine with another secret: degraded: %v, %v", other.Engine.Degraded(), cause)
+	}
+}
+
+// markedStore is a store of one machine, which another process uses under another secret.
+type markedStore struct {
+	fleetStore
+	open *atomic.Int64 // stores
+}
+
+func (s markedStore) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
+	s.open.Add(1)
+	store, err := s.Database.Counts.Opener(memory.Options{})(ctx)
+	return otherMark{store.(storage.Local), s.open}, err
+}
+
+type otherMark struct {
+	storage.Local
+	open *atomic.Int64
+}
+
+func (otherMark) Mark(_ context.Context, _, mark int64) (former, kept int64, err error) {
+	return 0, mark + 1, nil
+}
+
+func (o otherMark) Close() error {
+	o.open.Add(-1)
+	return o.Local.Close()
+}
+
+// A store that can't be used, because of its secret, is closed before it is opened again.
+func TestStoreUnderAnotherSecretIsClosed(t *testing.T) {
+	in := markedStore{newFleetStore(), new(atomic.Int64)}
+	h, err := New(Settings{Store: t.Name(), Kind: "memory", Secret: filepath.Join(t.TempDir(), "tally.key")}, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-h.Engine.Ready()
+	if cause := h.Stats().Cause; cause == nil || !strings.Contains(cause.Error(), "under another secret") {
+		t.Errorf("the store can't be used because of %v", cause)
+	}
+	if err := h.Destruct(); err != nil {
+		t.Error(err)
+	}
+	if n := in.open.Load(); n != 0 {
+		t.Errorf("%d stores are open", n)
 	}
 }

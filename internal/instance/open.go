@@ -85,11 +85,14 @@ func (inst *Instance) options(s Settings, in stores.Store) engine.Options {
 				return nil, err
 			}
 			store, err := in.Open(ctx, s.Timeout)
-			if err == nil {
-				inst.Store.Store(&store)
-				err = inst.Names.share(store)
+			if err != nil {
+				return nil, WithRemedy(err)
 			}
-			return store, WithRemedy(err)
+			if err := inst.use(store); err != nil {
+				_ = store.Close() // the first error says more
+				return nil, WithRemedy(err)
+			}
+			return store, nil
 		},
 		Name:            inst.Names.ForStore,
 		NameAtOnce:      inst.Names.ForStoreAtOnce,

@@ -1,34 +1,15 @@
 package instance
 
 import (
-	"context"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
-	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
-
-// notesStore is a fleetStore that also keeps notes.
-type notesStore struct{ *fleetStore }
-
-func (s notesStore) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
-	store, err := s.fleetStore.Open(ctx, timeout)
-	if err != nil {
-		return nil, err
-	}
-	vault := store.(fleetVault)
-	return struct {
-		fleetVault
-		storage.Notebook
-	}{vault, vault.Store.(storage.Notebook)}, nil
-}
 
 // machineWith starts an instance on a store, like a machine whose secret file has some lines.
 func machineWith(t *testing.T, store stores.Store, lines ...string) *Instance {
@@ -83,7 +64,7 @@ func mustState(t *testing.T, h *Instance, lines ...string) {
 
 // Resealed rules are unchanged: an earlier ban doesn't lift an allowance.
 func TestRulesSealedAgain(t *testing.T) {
-	store := notesStore{&fleetStore{counts: memory.New(), values: make(map[string][]byte)}}
+	store := newFleetStore()
 	lines := []string{"allow 203.0.113.7 until 2099-01-01", "ban 203.0.113.7"}
 	stateLines(t, machineWith(t, store, "a"), lines[1])
 	rotated := machineWith(t, store, "b", "a")
@@ -111,7 +92,7 @@ func TestRulesChangedWhileSealedAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := notesStore{&fleetStore{counts: memory.New(), values: make(map[string][]byte)}}
+			store := newFleetStore()
 			stateLines(t, machineWith(t, store, "a"), "ban 203.0.113.7 until 2098-01-01")
 			one, late := machineWith(t, store, "b", "a"), machineWith(t, store, "b", "a")
 			s := &late.Shared

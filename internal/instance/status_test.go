@@ -29,7 +29,7 @@ func wantLines(t *testing.T, when string, h *Instance, later int) {
 // Two machines without a request are rotated step by step. Their status says that the former line is
 // needed until a cleanup has resealed what is in the store; then the line can go, and nothing is lost.
 func TestIdleMachinesShowTheFormerLine(t *testing.T) {
-	store := newNotesStore()
+	store := newFleetStore()
 	first := machineWith(t, store, "a")
 	stateLines(t, first, "ban 203.0.113.7", "allow 203.0.113.8")
 	key, _ := addKey(t, first, "acme", "free")
@@ -59,7 +59,7 @@ func TestIdleMachinesShowTheFormerLine(t *testing.T) {
 }
 
 // brokenStore is a store that can't be opened.
-type brokenStore struct{ notesStore }
+type brokenStore struct{ fleetStore }
 
 func (brokenStore) Open(context.Context, time.Duration) (storage.Store, error) {
 	return nil, errors.New("no route")
@@ -68,10 +68,10 @@ func (brokenStore) Open(context.Context, time.Duration) (storage.Store, error) {
 // What can't be counted is not 0: before the store was ever read, and once another one is in use,
 // such as a copy from before a rotation, until that was read.
 func TestUnreadStoreHasNoCountOfLines(t *testing.T) {
-	wantLines(t, "while the store is away", machineOn(t, brokenStore{newNotesStore()}, "a"), -1)
-	in := machineWith(t, newNotesStore(), "a")
+	wantLines(t, "while the store is away", machineOn(t, brokenStore{newFleetStore()}, "a"), -1)
+	in := machineWith(t, newFleetStore(), "a")
 	wantLines(t, "once the store was read", in, 0)
-	copied, err := newNotesStore().Open(t.Context(), time.Second)
+	copied, err := newFleetStore().Open(t.Context(), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

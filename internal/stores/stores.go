@@ -36,8 +36,8 @@ type File interface {
 }
 
 // Network is a [Store] that keeps the counts on a server, for several machines together. They must
-// have the same `secret_file`. Open must return a [storage.Vault]. The vault has the keys for names
-// at rest, sealed with the secret.
+// have the same `secret_file`. Open must return a [storage.Network], which has the keys
+// for names at rest, sealed with the secret.
 type Network interface {
 	Store
 	// Address describes the server for operators, as in `host:6379`. It contains no secrets.

@@ -11,7 +11,7 @@ import (
 // maxActs is how many acts are kept. The oldest go first.
 const maxActs = 10_000
 
-// Audit implements [storage.Auditor]. What is noted ends with the process, as all that this
+// Audit implements [storage.Store]. What is noted ends with the process, as all that this
 // store keeps.
 func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	return s.look(ctx, "audit", func(h *history) {
@@ -27,7 +27,7 @@ func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 
 func compareActs(a storage.Act, at int64) int { return cmp.Compare(a.At, at) }
 
-// Acts implements [storage.Auditor].
+// Acts implements [storage.Store].
 func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {
 	err = s.look(ctx, "audit", func(h *history) {
 		end, _ := slices.BinarySearchFunc(h.acts, before, compareActs)
@@ -37,5 +37,3 @@ func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.A
 	})
 	return list, err
 }
-
-var _ storage.Auditor = (*Store)(nil)

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -23,10 +24,28 @@ func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limi
 }
 
 func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	if len(claims) == 0 {
-		return s.with(ctx, "claim", func(*Database) error { return nil })
+	if err := storage.CheckClaims(claims, grants); err != nil {
+		return fmt.Errorf("memory: claim: %w", err)
 	}
-	return s.ClaimFor(ctx, term, nil, nil, claims, grants)
+	return s.with(ctx, "claim", func(db *Database) error {
+		if len(claims) == 0 {
+			return nil
+		}
+		at, err := s.enterLocked(term, claims[0].Now)
+		if err != nil {
+			return err
+		}
+		if err := s.checkRoomLocked(at); err != nil {
+			return err
+		}
+		for i := range claims {
+			if term != nil {
+				claims[i].Now = at.Now
+			}
+			grants[i] = db.claimLocked(&claims[i], term != nil)
+		}
+		return nil
+	})
 }
 
 // claimLocked decides about one claim, and stores its changes. inTerm reports

@@ -44,7 +44,7 @@ func (db *Database) forgetCountsLocked() {
 	db.counts = slab.Slab{}
 }
 
-// Time implements [storage.Timekeeper].
+// Time implements [storage.Store].
 func (s *Store) Time(from storage.Clock, least int64) (t storage.Time, err error) {
 	err = s.with(context.Background(), "time", func(db *Database) error {
 		reading := from.Read()
@@ -60,7 +60,5 @@ func (s *Store) Time(from storage.Clock, least int64) (t storage.Time, err error
 	return t, err
 }
 
-// Within implements [storage.Timekeeper].
+// Within implements [storage.Store].
 func (s *Store) Within(term *storage.Term) storage.Store { return s.calls.Within(s, term) }
-
-var _ storage.Timekeeper = (*Store)(nil)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Clone returns a copy of the counts, records and notes of a database as they are, without the data that is
-// known of the past: for tests of what happens when an older copy takes the place of a database.
+// Clone returns a copy of the counts, records and resets of a database, without the history, for tests
+// in which an older copy replaces a database.
 func (db *Database) Clone() *Database {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -20,7 +20,5 @@ func (db *Database) Clone() *Database {
 		c.shards[i].clients = maps.Clone(db.shards[i].clients)
 	}
 	c.bytes, c.clock, c.resets, c.next = db.bytes, db.clock, slices.Clone(db.resets), db.next
-	c.changes = changes{slices.Clone(db.changes.known), db.changes.newest}
-	c.notes = notes{slices.Clone(db.notes.list), maps.Clone(db.notes.numbers), db.notes.newest}
 	return c
 }

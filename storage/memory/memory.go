@@ -37,18 +37,16 @@ type Database struct {
 	bytes   int64         // of the entries, estimated
 	clock   storage.TimeRecord
 	resets  []storage.Reset // that are known, in order
-	changes changes         // of records
-	notes   notes
-	history history // has a lock of its own
-	next    int     // the shard that the next step of a sweep begins with
-	stores  int     // that are open
+	history history         // has a lock of its own
+	next    int             // the shard that the next step of a sweep begins with
+	stores  int             // that are open
 
 	counts slab.Slab // of states
 	rooms  [2]state  // for the states that a claim is about, which are read into it
 	room   []byte    // for the record of a state, which is put from there
 	text   []byte    // for the state in it
 
-	period atomic.Uint32 // in which one store is open, see [storage.Immediate]; or 0
+	period atomic.Uint32 // in which one store is open, see [storage.Local]; or 0
 }
 
 // shards is how many maps the keys are spread over: so many that one of them has a

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Probe implements [storage.Prober]. It makes the claims on copies.
+// Probe implements [storage.Store]. It makes the claims on copies.
 func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return fmt.Errorf("memory: probe: %w", err)
@@ -42,5 +42,3 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 		return nil
 	})
 }
-
-var _ storage.Prober = (*Store)(nil)

@@ -64,7 +64,6 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 			known := db.recordLocked(o.Client, at)
 			known.Commit(o.Offense)
 			db.keepLocked(o.Key, known, at)
-			db.changes.note(o.Client)
 			records[i] = known
 		}
 		return nil
@@ -119,7 +118,7 @@ func (db *Database) dropLocked(key storage.Key) {
 	}
 }
 
-// Banned implements [storage.BanLister]. It locks the database for one shard at a time.
+// Banned implements [storage.Store]. It locks the database for one shard at a time.
 func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record, err error) {
 	banned = make(map[storage.Key]reputation.Record)
 	for i := 0; i < shards && err == nil; i++ {
@@ -136,5 +135,3 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[sto
 	}
 	return banned, err
 }
-
-var _ storage.BanLister = (*Store)(nil)

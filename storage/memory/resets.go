@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Reset implements [storage.Resetter].
+// Reset implements [storage.Store].
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
 	return s.with(ctx, "reset", func(db *Database) error {
 		at, err := s.enterLocked(term, 0)
@@ -55,7 +55,7 @@ func (db *Database) forgetLocked(of *storage.Reset, name storage.Key) (found boo
 	return found
 }
 
-// Resets implements [storage.Resetter].
+// Resets implements [storage.Store].
 func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, err error) {
 	err = s.with(ctx, "resets", func(db *Database) error {
 		known = db.resetsLocked(after)
@@ -81,5 +81,3 @@ func (db *Database) sweepResetsLocked(at storage.Time) {
 	until := at.Now - at.Shift - int64(storage.KeepResets)
 	db.resets = slices.DeleteFunc(db.resets, func(r storage.Reset) bool { return r.At <= until })
 }
-
-var _ storage.Resetter = (*Store)(nil)

@@ -37,7 +37,6 @@ func (db *Database) sweepLocked(at storage.Time) (swept storage.Swept) {
 		if db.next == shards {
 			db.next = 0
 			db.sweepResetsLocked(at)
-			db.notes.sweep(at.Now)
 			return swept
 		}
 		sh := &db.shards[db.next]

@@ -196,14 +196,7 @@ func TestSentinelPasswordsAreReadAnew(t *testing.T) {
 // exercise makes calls of every kind.
 func exercise(t *testing.T, opened storage.Store) {
 	t.Helper()
-	s, ctx := opened.(interface {
-		storage.Joint
-		storage.Watcher
-		storage.Prober
-		storage.Shared
-		storage.Auditor
-		storage.Vault
-	}), context.Background()
+	s, ctx := opened.(storage.Network), context.Background()
 	limit, err := limiter.New(limiter.Params{Amount: 5, Window: time.Minute})
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func (a *acts) prepare(db *conn) error {
 	})
 }
 
-// Audit implements [storage.Auditor].
+// Audit implements [storage.Store].
 func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	return s.with(ctx, "audit", func() error {
 		return s.tx.doLocked(nil, func() (int64, error) { return 1, s.acts.note(act) })
@@ -45,7 +45,7 @@ func (a *acts) note(act *storage.Act) error {
 	return err
 }
 
-// Acts implements [storage.Auditor].
+// Acts implements [storage.Store].
 func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {
 	const query = `SELECT at, who, action, target, kind, reason FROM audit WHERE at < ? ORDER BY at DESC LIMIT ?`
 	err = s.log.look(ctx, "audit", func(c *conn) error {
@@ -67,5 +67,3 @@ func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.A
 	})
 	return list, err
 }
-
-var _ storage.Auditor = (*Store)(nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Period implements [storage.Immediate].
+// Period implements [storage.Local].
 func (s *Store) Period() uint32 {
 	if a := s.alone.Load(); a != nil {
 		return a.period
@@ -15,13 +15,13 @@ func (s *Store) Period() uint32 {
 	return 0
 }
 
-// IsNew implements [storage.Immediate].
-func (s *Store) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
+// Recall implements [storage.Local]. It knows only whether a key is new.
+func (s *Store) Recall(id storage.LimitID, era int64, key storage.Key, _ limiter.Limit, _ int64) (known limiter.Lease, ok bool) {
 	a := s.alone.Load()
-	return a != nil && a.filters.isNew(limitOf(id, era), key)
+	return known, a != nil && a.filters.isNew(limitOf(id, era), key)
 }
 
-// ClaimAtOnce implements [storage.Immediate]. What it changes is in the journal when it
+// ClaimAtOnce implements [storage.Local]. What it changes is in the journal when it
 // returns, and in the database some time later.
 func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
 	a, id := s.alone.Load(), limitOf(c.ID, era)
@@ -43,4 +43,4 @@ func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known lim
 // errNotNoted says that a charge may not be in the journal.
 var errNotNoted = fmt.Errorf("%w: the journal is full, broken, or another process uses the database", storage.ErrUnknownOutcome)
 
-var _ storage.Immediate = (*Store)(nil)
+var _ storage.Local = (*Store)(nil)

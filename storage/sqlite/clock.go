@@ -85,7 +85,7 @@ func limitOf(id storage.LimitID, era int64) storage.LimitID {
 	return id ^ storage.LimitID(era)*spread
 }
 
-// Time implements [storage.Timekeeper].
+// Time implements [storage.Store].
 func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 	term := storage.Term{Clock: from}
 	err := s.with(background, "time", func() error {
@@ -102,7 +102,5 @@ func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 	return term.Time, err
 }
 
-// Within implements [storage.Timekeeper].
+// Within implements [storage.Store].
 func (s *Store) Within(term *storage.Term) storage.Store { return s.calls.Within(s, term) }
-
-var _ storage.Timekeeper = (*Store)(nil)

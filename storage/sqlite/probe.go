@@ -11,7 +11,7 @@ import (
 // errProbed ends the transaction of a probe, which is never committed.
 var errProbed = errors.New("nothing was to be charged")
 
-// Probe implements [storage.Prober]. It makes the claims in a transaction that it rolls
+// Probe implements [storage.Store]. It makes the claims in a transaction that it rolls
 // back.
 func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := storage.CheckClaims(claims, grants); err != nil {
@@ -38,5 +38,3 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 		return err
 	})
 }
-
-var _ storage.Prober = (*Store)(nil)

@@ -15,7 +15,7 @@ import (
 // were written before the time of the store was set back.
 const longestStay = 7 * 24 * time.Hour
 
-// Join implements [storage.Shared].
+// Join implements [storage.Store].
 func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
 	until = min(until, now+int64(longestStay))
 	err = s.changeProcesses(ctx, "join", func() error {
@@ -47,7 +47,7 @@ var errMarked = errors.New("another process has marked the database with another
 
 const markOfSecret = `SELECT mark FROM secret`
 
-// Mark implements [storage.Marked].
+// Mark implements [storage.Local].
 func (s *Store) Mark(ctx context.Context, now, mark int64) (former, kept int64, err error) {
 	err = s.changeProcesses(ctx, "mark", func() error {
 		var errs [3]error
@@ -60,7 +60,7 @@ func (s *Store) Mark(ctx context.Context, now, mark int64) (former, kept int64, 
 	return former, kept, err
 }
 
-// Leave implements [storage.Shared].
+// Leave implements [storage.Store].
 func (s *Store) Leave(ctx context.Context, id int64) error {
 	return s.changeProcesses(ctx, "leave", func() error {
 		return s.writer.exec(`DELETE FROM processes WHERE id = ?`, id)
@@ -72,5 +72,3 @@ func (s *Store) changeProcesses(ctx context.Context, what string, change func() 
 		return s.tx.doLocked(nil, func() (written int64, err error) { return 1, change() })
 	})
 }
-
-var _ storage.Marked = (*Store)(nil)

@@ -37,7 +37,7 @@ func (r *resets) prepare(db *conn) error {
 	})
 }
 
-// Reset implements [storage.Resetter].
+// Reset implements [storage.Store].
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
 	return s.with(ctx, "reset", func() error {
 		if a := s.alone.Load(); a != nil {
@@ -121,7 +121,7 @@ func (r *resets) forget(of *storage.Reset, era int64) (rows int64, err error) {
 	return rows, nil
 }
 
-// Resets implements [storage.Resetter].
+// Resets implements [storage.Store].
 func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, err error) {
 	a := s.alone.Load()
 	if a != nil && a.resets.Load() == after {
@@ -186,5 +186,3 @@ func boolean(is bool) int64 {
 	}
 	return 0
 }
-
-var _ storage.Resetter = (*Store)(nil)

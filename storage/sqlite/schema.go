@@ -78,7 +78,7 @@ var migrations = []string{
 		until INTEGER NOT NULL          -- the time from which on the row says nothing
 	) STRICT;`,
 
-	// What operators had forgotten, see storage.Resetter. Every claim reads the clock, so the
+	// What operators had forgotten, see storage.Reset. Every claim reads the clock, so the
 	// number of the newest reset is there.
 	`ALTER TABLE clock ADD COLUMN resets INTEGER NOT NULL DEFAULT 0;
 	CREATE TABLE resets (
@@ -147,7 +147,7 @@ var migrations = []string{
 		oldest INTEGER NOT NULL
 	) STRICT;
 	INSERT INTO reader VALUES (8);
-	-- The mark of the secret that names are made with: see [storage.Marked]. 0 is none.
+	-- The mark of the secret that names are made with: see [storage.Local]. 0 is none.
 	CREATE TABLE secret (
 		mark INTEGER NOT NULL
 	) STRICT;

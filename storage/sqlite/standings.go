@@ -151,7 +151,7 @@ func scanRecord(row []driver.Value) (r reputation.Record, err error) {
 	return r, nil
 }
 
-// Banned implements [storage.BanLister].
+// Banned implements [storage.Store].
 func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record, err error) {
 	banned = make(map[storage.Key]reputation.Record)
 	err = s.log.look(ctx, "bans", func(c *conn) error {
@@ -168,8 +168,6 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[sto
 	})
 	return banned, err
 }
-
-var _ storage.BanLister = (*Store)(nil)
 
 // keep writes a record under the client's name, and under no other.
 func (st *standings) keep(client storage.Client, r reputation.Record) error {

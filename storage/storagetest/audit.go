@@ -16,11 +16,8 @@ import (
 
 // testActs notes acts, some of them at one time, and pages through them.
 func testActs(t *testing.T, open storage.Opener) {
-	s, ok := must(t, open).(storage.Auditor)
-	if !ok {
-		t.Skip("the store keeps no audit")
-	}
-	other, want := must(t, open).(storage.Auditor), []storage.Act(nil)
+	s := must(t, open)
+	other, want := must(t, open), []storage.Act(nil)
 	for n := range 50 {
 		act := storage.Act{At: start + int64(n/3)*10, By: "admin", Action: "ban", Target: fmt.Sprint(n), Kind: "network", Reason: "scraper"}
 		if err := s.Audit(context.Background(), &act); err != nil {
@@ -57,11 +54,11 @@ func testActs(t *testing.T, open storage.Opener) {
 	if history, ok := s.(storage.Historian); ok {
 		report(t, history, later, storage.Report{Writer: 1, Number: 1})
 	}
-	sweepAll(t, s.(storage.Store), later)
+	sweepAll(t, s, later)
 	if page, err := s.Acts(context.Background(), math.MaxInt64, 10); err != nil || len(page) != 1 || page[0] != long {
 		t.Errorf("after %v there are %v (%v), want the last one", storage.KeepActs, page, err)
 	}
-	if err := s.(storage.Store).Close(); err != nil {
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Audit(context.Background(), &long); !errors.Is(err, storage.ErrClosed) {

@@ -16,11 +16,7 @@ import (
 // another one: all whose bans last, and no more than asked for.
 func testBanned(t *testing.T, open storage.Opener) {
 	const clients = MaxStep + 300
-	s := must(t, open)
-	lister, ok := must(t, open).(storage.BanLister)
-	if !ok {
-		t.Fatal("the store can't list who is banned")
-	}
+	s, lister := must(t, open), must(t, open)
 	var offenses []storage.Offense
 	want := make(map[storage.Key]reputation.Record)
 	for i := range clients {
@@ -51,7 +47,7 @@ func testBanned(t *testing.T, open storage.Opener) {
 	if _, err := lister.Banned(ctx, start, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("after its context ended, it says %v", err)
 	}
-	if err := lister.(storage.Store).Close(); err != nil {
+	if err := lister.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := lister.Banned(context.Background(), start, 1); !errors.Is(err, storage.ErrClosed) {
@@ -59,7 +55,7 @@ func testBanned(t *testing.T, open storage.Opener) {
 	}
 }
 
-func wantBanned(t *testing.T, lister storage.BanLister, now int64, most int, want map[storage.Key]reputation.Record) {
+func wantBanned(t *testing.T, lister storage.Store, now int64, most int, want map[storage.Key]reputation.Record) {
 	t.Helper()
 	got, err := lister.Banned(context.Background(), now, most)
 	if err != nil || !reflect.DeepEqual(got, want) {

@@ -15,21 +15,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// joint opens a store that reads records and answers claims in one call, or skips the test.
-func joint(t *testing.T, open storage.Opener) storage.Joint {
-	t.Helper()
-	s, ok := must(t, open).(storage.Joint)
-	if !ok {
-		t.Skip("the store doesn't read records and answer claims in one call")
-	}
-	return s
-}
-
 // testClaimFor makes random claims for random clients. What they are answered is what a model
 // of the claims and another handle's records say.
 func testClaimFor(t *testing.T, open storage.Opener) {
-	s, c, random := joint(t, open), &processClock{wall: start, source: 1}, rand.New(rand.NewPCG(1, 2))
-	other, m := joint(t, open), model{}
+	s, c, random := network(t, open), &processClock{wall: start, source: 1}, rand.New(rand.NewPCG(1, 2))
+	other, m := network(t, open), model{}
 	for range proof.Times(40, 100) {
 		now := termNow(t, s, c).Time.Now
 		if random.IntN(3) == 0 {
@@ -69,7 +59,7 @@ func testClaimFor(t *testing.T, open storage.Opener) {
 
 // testClaimForFails makes calls that fail, which change nothing.
 func testClaimForFails(t *testing.T, open storage.Opener) {
-	s, c, l := joint(t, open), &processClock{wall: start, source: 1}, newLimit(t, params[0])
+	s, c, l := network(t, open), &processClock{wall: start, source: 1}, newLimit(t, params[0])
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	claims := []storage.Claim{{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Min: 1, Want: 1}}}

@@ -9,17 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// watcher opens a store that tells what other processes have changed, or skips the test.
-func watcher(t *testing.T, open storage.Opener) storage.Watcher {
-	t.Helper()
-	s, ok := must(t, open).(storage.Watcher)
-	if !ok {
-		t.Skip("the store doesn't tell what other processes have changed")
-	}
-	return s
-}
-
-func news(t *testing.T, s storage.Watcher, seen storage.Seen) storage.News {
+func news(t *testing.T, s storage.Network, seen storage.Seen) storage.News {
 	t.Helper()
 	is, err := s.News(context.Background(), seen)
 	if err != nil {
@@ -31,7 +21,7 @@ func news(t *testing.T, s storage.Watcher, seen storage.Seen) storage.News {
 // testNews has one handle punish and reset, of which another is told: of each change once, and
 // by the names that it was made with.
 func testNews(t *testing.T, open storage.Opener) {
-	s, other, c := watcher(t, open), watcher(t, open), &processClock{wall: start, source: 1}
+	s, other, c := network(t, open), network(t, open), &processClock{wall: start, source: 1}
 	if first := news(t, s, storage.Seen{Changes: -1}); len(first.Changed) > 0 || first.Newest != 0 || first.Resets.Newest != 0 || first.Resets.Lost {
 		t.Fatalf("of a new store there is the news %+v", first)
 	}
@@ -65,7 +55,7 @@ func testNews(t *testing.T, open storage.Opener) {
 
 // testNewsMissed asks for more changes than a store knows, and for some of another place.
 func testNewsMissed(t *testing.T, open storage.Opener) {
-	s := watcher(t, open)
+	s := network(t, open)
 	const many = storage.MaxChanges + 10
 	for made := 0; made < many; {
 		var offenses []storage.Offense

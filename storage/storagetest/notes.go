@@ -13,17 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// notebook opens a store that keeps notes, or skips the test.
-func notebook(t *testing.T, open storage.Opener) storage.Notebook {
-	t.Helper()
-	s, ok := must(t, open).(storage.Notebook)
-	if !ok {
-		t.Skip("the store keeps no notes")
-	}
-	return s
-}
-
-func putNotes(t *testing.T, s storage.Notebook, replay bool, notes ...storage.Note) {
+func putNotes(t *testing.T, s storage.Network, replay bool, notes ...storage.Note) {
 	t.Helper()
 	if err := s.PutNotes(context.Background(), notes, replay); err != nil {
 		t.Fatalf("put notes: %v", err)
@@ -31,7 +21,7 @@ func putNotes(t *testing.T, s storage.Notebook, replay bool, notes ...storage.No
 }
 
 // notesAfter returns the notes that were changed after a number, and the number of the last of them.
-func notesAfter(t *testing.T, s storage.Watcher, number int64) (notes []storage.Note, last int64) {
+func notesAfter(t *testing.T, s storage.Network, number int64) (notes []storage.Note, last int64) {
 	t.Helper()
 	for more := true; more; {
 		is := news(t, s, storage.Seen{Changes: -1, Notes: number})
@@ -49,7 +39,7 @@ func notesAfter(t *testing.T, s storage.Watcher, number int64) (notes []storage.
 	return notes, number
 }
 
-func mustHaveNotes(t *testing.T, s storage.Watcher, after int64, want ...storage.Note) (last int64) {
+func mustHaveNotes(t *testing.T, s storage.Network, after int64, want ...storage.Note) (last int64) {
 	t.Helper()
 	got, last := notesAfter(t, s, after)
 	for i := range got {
@@ -74,7 +64,7 @@ func everyByte() (value []byte) {
 // testNotes changes notes through two handles. Each is told once of each note that was changed, as it
 // is then.
 func testNotes(t *testing.T, open storage.Opener) {
-	s, other := notebook(t, open), notebook(t, open)
+	s, other := network(t, open), network(t, open)
 	seen := mustHaveNotes(t, s, 0)
 	a := storage.Note{Name: key(1), Value: everyByte(), Until: start + 1, Version: 5}
 	b := storage.Note{Name: key(2), Value: []byte("b"), Version: 1 << 52}
@@ -104,7 +94,7 @@ func testNotes(t *testing.T, open storage.Opener) {
 // testNotesReplayed tells a store what was known before it lost its data, in another order and
 // twice. The later change of each note stays.
 func testNotesReplayed(t *testing.T, open storage.Opener) {
-	s := notebook(t, open)
+	s := network(t, open)
 	kept := storage.Note{Name: key(1), Value: []byte("a"), Version: 7}
 	removed := storage.Note{Name: key(2), Version: 9, Until: start}
 	putNotes(t, s, true, kept, removed)
@@ -128,7 +118,7 @@ const FewNotes = 2 * storage.MaxNotesTold
 
 // testNotesFull fills a store, which then still changes what it has.
 func testNotesFull(t *testing.T, open storage.Opener) {
-	s, room := notebook(t, open), FewNotes
+	s, room := network(t, open), FewNotes
 	fillNotes(t, s, 0, room)
 	beyond := []storage.Note{{Name: noteName(room), Version: 1}}
 	if err := s.PutNotes(context.Background(), beyond, false); !errors.Is(err, storage.ErrNotesFull) {
@@ -146,7 +136,7 @@ func testNotesFull(t *testing.T, open storage.Opener) {
 }
 
 // fillNotes puts the notes from one number to before another.
-func fillNotes(t *testing.T, s storage.Notebook, from, to int) {
+func fillNotes(t *testing.T, s storage.Network, from, to int) {
 	t.Helper()
 	var notes []storage.Note
 	for i := from; i < to; i++ {
@@ -164,7 +154,7 @@ func noteName(n int) (name storage.Key) {
 
 // testNotesBad puts what can't be kept, into a store that is closed in the end.
 func testNotesBad(t *testing.T, open storage.Opener) {
-	s := notebook(t, open)
+	s := network(t, open)
 	long := storage.Note{Name: key(1), Value: bytes.Repeat([]byte{255}, storage.MaxNote), Version: 1}
 	putNotes(t, s, false, long)
 	seen := mustHaveNotes(t, s, 0, long)
@@ -195,7 +185,7 @@ func testNotesBad(t *testing.T, open storage.Opener) {
 
 // testNotesSwept sweeps notes that are over, and leaves the others.
 func testNotesSwept(t *testing.T, open storage.Opener) {
-	s, c := notebook(t, open), &processClock{wall: start, source: 1}
+	s, c := network(t, open), &processClock{wall: start, source: 1}
 	termNow(t, s, c)
 	hour := int64(storage.KeepNotes)
 	forGood := storage.Note{Name: key(1), Value: []byte("for good"), Version: 1}

@@ -16,10 +16,7 @@ import (
 // testProbe makes random claims, each batch of which is probed twice before: what a probe
 // answers is what the claims are then granted, so it changes nothing.
 func testProbe(t *testing.T, open storage.Opener) {
-	s, ok := must(t, open).(storage.Prober)
-	if !ok {
-		t.Skip("the store can't tell what it would answer")
-	}
+	s := must(t, open)
 	c, random := &processClock{wall: start, source: 1}, rand.New(rand.NewPCG(1, 2))
 	var held []storage.Claim // of leases that are not given back
 	for range proof.Times(60, 300) {

@@ -14,18 +14,8 @@ import (
 
 // The tests of stores that forget at an operator's wish.
 
-// resetter opens a store that can forget, or skips the test.
-func resetter(t *testing.T, open storage.Opener) storage.Resetter {
-	t.Helper()
-	s, ok := must(t, open).(storage.Resetter)
-	if !ok {
-		t.Skip("the store can't forget at an operator's wish")
-	}
-	return s
-}
-
 // reset resets and fails the test if the store does.
-func reset(t *testing.T, s storage.Resetter, c storage.Clock, resets ...storage.Reset) (newest int64) {
+func reset(t *testing.T, s storage.Store, c storage.Clock, resets ...storage.Reset) (newest int64) {
 	t.Helper()
 	term := termNow(t, s, c)
 	if err := s.Reset(context.Background(), term, resets); err != nil {
@@ -34,7 +24,7 @@ func reset(t *testing.T, s storage.Resetter, c storage.Clock, resets ...storage.
 	return term.Time.Resets
 }
 
-func resetsAfter(t *testing.T, s storage.Resetter, number int64) storage.Resets {
+func resetsAfter(t *testing.T, s storage.Store, number int64) storage.Resets {
 	t.Helper()
 	known, err := s.Resets(context.Background(), number)
 	if err != nil {
@@ -44,7 +34,7 @@ func resetsAfter(t *testing.T, s storage.Resetter, number int64) storage.Resets 
 }
 
 // useUp claims all that is left of each limit for a key, and returns what it is granted.
-func useUp(t *testing.T, s storage.Resetter, c storage.Clock, k storage.Key) (granted []int64) {
+func useUp(t *testing.T, s storage.Store, c storage.Clock, k storage.Key) (granted []int64) {
 	t.Helper()
 	var claims []storage.Claim
 	for i, p := range params {
@@ -60,7 +50,7 @@ func useUp(t *testing.T, s storage.Resetter, c storage.Clock, k storage.Key) (gr
 // testReset uses limits up and resets some of them, under both names of the key. Another
 // handle lists the resets.
 func testReset(t *testing.T, open storage.Opener) {
-	s, c := resetter(t, open), &processClock{wall: start, source: 1}
+	s, c := must(t, open), &processClock{wall: start, source: 1}
 	termNow(t, s, c)
 	c.advance(time.Second)
 	full := useUp(t, s, c, key(1))
@@ -75,7 +65,7 @@ func testReset(t *testing.T, open storage.Opener) {
 		}
 	}
 	resets = append(resets, storage.Reset{ID: 3000, Limit: limitID(0), Key: key(77)})
-	other := resetter(t, open)
+	other := must(t, open)
 	if newest := reset(t, s, c, resets...); newest != int64(len(resets)) {
 		t.Errorf("%d resets have the number %d", len(resets), newest)
 	}
@@ -107,7 +97,7 @@ func testReset(t *testing.T, open storage.Opener) {
 
 // testResetClient forgets what a client has done, under both of its names.
 func testResetClient(t *testing.T, open storage.Opener) {
-	s, c := resetter(t, open), &processClock{wall: start, source: 1}
+	s, c := must(t, open), &processClock{wall: start, source: 1}
 	in := s.Within(termNow(t, s, c))
 	for n := range 3 {
 		punish(t, in, offense(storage.Client{Key: key(n)}, start, 25))
@@ -130,7 +120,7 @@ func testResetClient(t *testing.T, open storage.Opener) {
 // testResetTerm makes calls that know nothing of a reset. They change nothing: above all,
 // nothing that was charged before is given back.
 func testResetTerm(t *testing.T, open storage.Opener) {
-	s, c := resetter(t, open), &processClock{wall: start, source: 1}
+	s, c := must(t, open), &processClock{wall: start, source: 1}
 	for i, p := range params {
 		l := newLimit(t, p)
 		take := storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Min: l.Capacity(), Want: l.Capacity()}}
@@ -162,7 +152,7 @@ func testResetTerm(t *testing.T, open storage.Opener) {
 // testResetAgain asks for a reset that is noted already, as somebody does who doesn't know
 // whether it took effect.
 func testResetAgain(t *testing.T, open storage.Opener) {
-	s, c := resetter(t, open), &processClock{wall: start, source: 1}
+	s, c := must(t, open), &processClock{wall: start, source: 1}
 	useUp(t, s, c, key(1))
 	once := storage.Reset{ID: 7, Limit: limitID(0), Key: key(1)}
 	reset(t, s, c, once)
@@ -184,7 +174,7 @@ func testResetAgain(t *testing.T, open storage.Opener) {
 
 // testResetBad calls a store as nobody should.
 func testResetBad(t *testing.T, open storage.Opener) {
-	s, c := resetter(t, open), &processClock{wall: start, source: 1}
+	s, c := must(t, open), &processClock{wall: start, source: 1}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := s.Reset(ctx, termNow(t, s, c), []storage.Reset{{ID: 1}}); !errors.Is(err, context.Canceled) {
@@ -206,7 +196,7 @@ func testResetBad(t *testing.T, open storage.Opener) {
 
 // testResetsKept resets more often than is known, and sweeps.
 func testResetsKept(t *testing.T, open storage.Opener) {
-	s, c := resetter(t, open), &processClock{wall: start, source: 1}
+	s, c := must(t, open), &processClock{wall: start, source: 1}
 	const more = 10
 	var resets []storage.Reset
 	for i := range storage.MaxResets + more {

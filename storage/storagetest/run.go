@@ -11,18 +11,15 @@
 //     changes nothing.
 //   - A sweep takes away what no longer counts and nothing else, a bounded number
 //     of rows at a time.
-//   - A [storage.Timekeeper] has one time for all who use it; a call whose term
-//     does not hold changes nothing.
-//   - A [storage.Prober] answers what a claim is granted, and changes nothing.
-//   - A [storage.Joint] answers what Records and Claim do.
-//   - A [storage.Watcher] tells each change of a record once.
-//   - A [storage.Notebook] tells each change of a note once, and keeps the later of two.
-//   - A [storage.BanLister] lists the clients whose bans last.
-//   - A [storage.Vault] swaps a value only for the one that is there.
-//   - An [storage.Immediate] grants at once what [limiter.Limit.ClaimKnown] grants, while
-//     nobody else charges it, and all who claim later find that.
-//   - A [storage.Resetter] takes nothing back after a reset that was charged before it,
-//     and does no reset twice.
+//   - There is one time for all processes; a call whose term does not hold changes nothing.
+//   - A probe returns what a claim would be granted, and changes nothing.
+//   - A reset is done once. Units charged before it are not given back after it.
+//   - The bans in force are listed. Audit entries are in the order of their times.
+//   - A [storage.Historian] adds each report once.
+//   - A [storage.Local] grants at once what [limiter.Limit.ClaimKnown] grants, while no other process
+//     charges it, and later claims find the charge.
+//   - A [storage.Network] answers Records and Claim in one call, reports each change of a record or
+//     note once, keeps the later of two changes, and swaps a value only for the present one.
 package storagetest
 
 import (
@@ -43,80 +40,111 @@ const MaxStep = 1000
 // opens.
 type Place func(t *testing.T) (open storage.Opener)
 
-// ServerTime names the test that is not of stores which go by the clock of a server, see
-// [storage.ServerTime]: their time isn't set when the clock is.
+// ServerTime names the test that doesn't apply to stores that use a server's clock, see
+// [storage.ServerTime]: their time isn't set when the clock of a process is.
 const ServerTime = "TimeSetBack"
 
-// Run runs the suite, but for the tests that are named.
+// test is a test of the suite.
+type test struct {
+	name string
+	run  func(t *testing.T, open storage.Opener)
+}
+
+// Run runs the suite for the kind of store, except for the named tests.
 func Run(t *testing.T, place Place, except ...string) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, open storage.Opener)
-	}{
-		{"Model", testModel},
-		{"OneBatch", testOneBatch},
-		{"KeysAndLimitsApart", testApart},
-		{"FutureRows", testFutureRows},
-		{"HugeValues", testHugeValues},
-		{"BadCalls", testBadCalls},
-		{"Cancelled", testCancelled},
-		{"TwoHandles", testTwoHandles},
-		{"Together", testTogether},
-		{"NewKeysTogether", testNewKeysTogether},
-		{"SweepExpired", testSweepExpired},
-		{"SweepLongWindows", testSweepLongWindows},
-		{"SweepBesideAnother", testSweepBesideAnother},
-		{"SweepFuture", testSweepFuture},
-		{"SweepWhileClaiming", testSweepWhileClaiming},
-		{"SweepForeignLimits", testSweepForeignLimits},
-		{"RenamedKeys", testRenamedKeys},
-		{"NamesThatMeet", testNamesThatMeet},
-		{"Standings", testStandings},
-		{"Renamed", testRenamed},
-		{"BanUnderTwoNames", testBanUnderTwoNames},
-		{"SweepStandings", testSweepStandings},
-		{"SweepCounted", testSweepCounted},
-		{"BadStandings", testBadStandings},
-		{"Banned", testBanned},
-		{"OneTime", testOneTime},
-		{"Terms", testTerms},
-		{"TimeSetBack", testTimeSetBack},
-		{"Probe", testProbe},
-		{"ClaimFor", testClaimFor},
-		{"ClaimForFails", testClaimForFails},
-		{"Reset", testReset},
-		{"ResetClient", testResetClient},
-		{"ResetTerm", testResetTerm},
-		{"ResetAgain", testResetAgain},
-		{"ResetBad", testResetBad},
-		{"ResetsKept", testResetsKept},
-		{"News", testNews},
-		{"NewsMissed", testNewsMissed},
-		{"Notes", testNotes},
-		{"NotesReplayed", testNotesReplayed},
-		{"NotesFull", testNotesFull},
-		{"NotesBad", testNotesBad},
-		{"NotesSwept", testNotesSwept},
-		{"Vault", testVault},
-		{"VaultAtOnce", testVaultAtOnce},
-		{"AtOnce", testAtOnce},
-		{"PeriodsEnd", testPeriodsEnd},
-		{"History", testHistory},
-		{"HistoryKept", testHistoryKept},
-		{"Heaviest", testHeaviest},
-		{"HistoryBad", testHistoryBad},
-		{"Acts", testActs},
-		{"Stats", testStats},
-		{"Close", testClose},
-	} {
+	tests := storeTests
+	opened := must(t, place(t))
+	_, isLocal := opened.(storage.Local)
+	_, isNetwork := opened.(storage.Network)
+	switch {
+	case isLocal == isNetwork:
+		t.Fatal("the store must be either a storage.Local or a storage.Network")
+	case isLocal:
+		tests = append(slices.Clip(tests), localTests...)
+	default:
+		tests = append(slices.Clip(tests), networkTests...)
+	}
+	if _, ok := opened.(storage.Historian); ok {
+		tests = append(slices.Clip(tests), historyTests...)
+	}
+	for _, test := range tests {
 		if !slices.Contains(except, test.name) {
 			t.Run(test.name, func(t *testing.T) { test.run(t, place(t)) })
 		}
 	}
-	t.Run("AtOnceModel", func(t *testing.T) {
-		seeds(t, 4, func(t *testing.T, seed uint64) { testAtOnceModel(t, place(t), seed) })
-	})
+	if isLocal {
+		t.Run("AtOnceModel", func(t *testing.T) {
+			seeds(t, 4, func(t *testing.T, seed uint64) { testAtOnceModel(t, place(t), seed) })
+		})
+	}
 	t.Run("Continues", func(t *testing.T) { testContinues(t, place(t), place(t)) })
+}
+
+var storeTests = []test{
+	{"Model", testModel},
+	{"OneBatch", testOneBatch},
+	{"KeysAndLimitsApart", testApart},
+	{"FutureRows", testFutureRows},
+	{"HugeValues", testHugeValues},
+	{"BadCalls", testBadCalls},
+	{"Cancelled", testCancelled},
+	{"TwoHandles", testTwoHandles},
+	{"Together", testTogether},
+	{"NewKeysTogether", testNewKeysTogether},
+	{"SweepExpired", testSweepExpired},
+	{"SweepLongWindows", testSweepLongWindows},
+	{"SweepBesideAnother", testSweepBesideAnother},
+	{"SweepFuture", testSweepFuture},
+	{"SweepWhileClaiming", testSweepWhileClaiming},
+	{"SweepForeignLimits", testSweepForeignLimits},
+	{"RenamedKeys", testRenamedKeys},
+	{"NamesThatMeet", testNamesThatMeet},
+	{"Standings", testStandings},
+	{"Renamed", testRenamed},
+	{"BanUnderTwoNames", testBanUnderTwoNames},
+	{"SweepStandings", testSweepStandings},
+	{"SweepCounted", testSweepCounted},
+	{"BadStandings", testBadStandings},
+	{"Banned", testBanned},
+	{"OneTime", testOneTime},
+	{"Terms", testTerms},
+	{ServerTime, testTimeSetBack},
+	{"Probe", testProbe},
+	{"Reset", testReset},
+	{"ResetClient", testResetClient},
+	{"ResetTerm", testResetTerm},
+	{"ResetAgain", testResetAgain},
+	{"ResetBad", testResetBad},
+	{"ResetsKept", testResetsKept},
+	{"Acts", testActs},
+	{"Stats", testStats},
+	{"Close", testClose},
+}
+
+var localTests = []test{
+	{"AtOnce", testAtOnce},
+	{"PeriodsEnd", testPeriodsEnd},
+}
+
+var networkTests = []test{
+	{"ClaimFor", testClaimFor},
+	{"ClaimForFails", testClaimForFails},
+	{"News", testNews},
+	{"NewsMissed", testNewsMissed},
+	{"Notes", testNotes},
+	{"NotesReplayed", testNotesReplayed},
+	{"NotesFull", testNotesFull},
+	{"NotesBad", testNotesBad},
+	{"NotesSwept", testNotesSwept},
+	{"Vault", testVault},
+	{"VaultAtOnce", testVaultAtOnce},
+}
+
+var historyTests = []test{
+	{"History", testHistory},
+	{"HistoryKept", testHistoryKept},
+	{"Heaviest", testHeaviest},
+	{"HistoryBad", testHistoryBad},
 }
 
 // must opens a store that is closed at the end of the test at the latest.
@@ -128,6 +156,12 @@ func must(t *testing.T, open storage.Opener) storage.Store {
 	}
 	t.Cleanup(func() { _ = s.Close() }) // a second time, in most tests
 	return s
+}
+
+// network opens a store for several machines.
+func network(t *testing.T, open storage.Opener) storage.Network {
+	t.Helper()
+	return must(t, open).(storage.Network)
 }
 
 // claim sends a batch and fails the test if the store does.

@@ -28,18 +28,8 @@ func (c *processClock) advance(d time.Duration) {
 	c.steady += int64(d)
 }
 
-// keeper opens a store that keeps the time, or skips the test.
-func keeper(t *testing.T, open storage.Opener) storage.Timekeeper {
-	t.Helper()
-	s, ok := must(t, open).(storage.Timekeeper)
-	if !ok {
-		t.Skip("the store does not keep the time")
-	}
-	return s
-}
-
 // termNow returns a term of the time that the store has now.
-func termNow(t *testing.T, s storage.Timekeeper, c storage.Clock) *storage.Term {
+func termNow(t *testing.T, s storage.Store, c storage.Clock) *storage.Term {
 	t.Helper()
 	now, err := s.Time(c, 0)
 	if err != nil {
@@ -52,11 +42,11 @@ func termNow(t *testing.T, s storage.Timekeeper, c storage.Clock) *storage.Term 
 // any time: they get together what there is, and the time never runs backwards,
 // but for what one of them did not tell the others yet.
 func testOneTime(t *testing.T, open storage.Opener) {
-	keeper(t, open)
+	must(t, open)
 	clocks := []*processClock{{wall: start, source: 1}, {wall: start - int64(time.Minute), source: 2}, {wall: start + int64(time.Minute), source: 1}}
-	var handles []storage.Timekeeper
+	var handles []storage.Store
 	for range clocks {
-		handles = append(handles, keeper(t, open))
+		handles = append(handles, must(t, open))
 	}
 	l := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 3, Window: 10 * time.Minute})
 	last, granted := make([]int64, len(clocks)), int64(0)
@@ -80,7 +70,7 @@ func testOneTime(t *testing.T, open storage.Opener) {
 // testTerms makes calls whose term doesn't hold, which change nothing and set the
 // term's time.
 func testTerms(t *testing.T, open storage.Opener) {
-	s, c, l := keeper(t, open), &processClock{wall: start, source: 1}, newLimit(t, params[0])
+	s, c, l := must(t, open), &processClock{wall: start, source: 1}, newLimit(t, params[0])
 	claims := []storage.Claim{{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}}
 	clients := []storage.Client{{Key: key(1)}}
 	for what, change := range map[string]func(*storage.Term){
@@ -118,7 +108,7 @@ func testTerms(t *testing.T, open storage.Opener) {
 // testTimeSetBack has the wall clock be set back by hours. Counts are forgotten then,
 // and what is known of clients lasts as long as it would have.
 func testTimeSetBack(t *testing.T, open storage.Opener) {
-	s, c := keeper(t, open), &processClock{wall: start, source: 1}
+	s, c := must(t, open), &processClock{wall: start, source: 1}
 	in := s.Within(termNow(t, s, c))
 	var claims []storage.Claim
 	for i, p := range params {

@@ -10,19 +10,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// vault opens a store that keeps values, or skips the test.
-func vault(t *testing.T, open storage.Opener) storage.Vault {
-	t.Helper()
-	s, ok := must(t, open).(storage.Vault)
-	if !ok {
-		t.Skip("the store keeps no values")
-	}
-	return s
-}
-
 // A value is there for all after it was swapped for the one that was there, and only then.
 func testVault(t *testing.T, open storage.Opener) {
-	one, two := vault(t, open), vault(t, open)
+	one, two := network(t, open), network(t, open)
 	long := bytes.Repeat([]byte{0, 0xff, '\''}, 100)
 	for i, swap := range []struct {
 		name                string
@@ -40,7 +30,7 @@ func testVault(t *testing.T, open storage.Opener) {
 		{"a", []byte("third"), nil, nil},
 		{"a", []byte("third"), []byte("fourth"), nil},
 	} {
-		store := []storage.Vault{one, two}[i%2]
+		store := []storage.Network{one, two}[i%2]
 		kept, err := store.SwapValue(context.Background(), swap.name, swap.former, swap.value)
 		if err != nil || !bytes.Equal(kept, swap.kept) {
 			t.Fatalf("swap %d: %q is kept (%v), want %q", i, kept, err, swap.kept)
@@ -53,7 +43,7 @@ func testVault(t *testing.T, open storage.Opener) {
 
 // Of many processes that swap at once, one succeeds, and all know which.
 func testVaultAtOnce(t *testing.T, open storage.Opener) {
-	stores := []storage.Vault{vault(t, open), vault(t, open)}
+	stores := []storage.Network{network(t, open), network(t, open)}
 	var former []byte
 	for range 3 {
 		kept := make([][]byte, 8)

@@ -78,15 +78,11 @@ func storedBans(ctx context.Context, h *instance.Instance) (map[storage.Key]repu
 	if store == nil || h.Engine.Degraded() {
 		return nil, errors.New("the store can't be used at the moment")
 	}
-	lister, ok := (*store).(storage.BanLister)
-	if !ok {
-		return nil, errors.New("this store can't list them")
-	}
 	now, _ := h.Engine.Lasting()
 	reading := h.Bans.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bansTimeout)
 		defer cancel()
-		return lister.Banned(ctx, now, maxStoredBans)
+		return (*store).Banned(ctx, now, maxStoredBans)
 	})
 	select {
 	case r := <-reading:

@@ -23,8 +23,6 @@ func (sub *Subject) resetAll(ctx context.Context, resets []engine.Reset, action 
 	switch {
 	case errors.Is(err, engine.ErrUnavailable):
 		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed", err)
-	case errors.Is(err, engine.ErrNoResets):
-		return 0, operator.Errorf(http.StatusConflict, "%v", err)
 	case errors.Is(err, storage.ErrUnknownOutcome):
 		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; once more does no harm", err)
 	case err != nil:

@@ -94,7 +94,7 @@ func IsKept(period int64, resolution, keep time.Duration, now int64) bool {
 // Historian implements [storage.Historian].
 type Historian struct{ Keeper Keeper }
 
-// Report implements [storage.Historian].
+// Report implements [storage.Store].
 func (h Historian) Report(ctx context.Context, now int64, report storage.Report) error {
 	rows := &Rows{Writer: report.Writer, Points: make(map[PointAt]*Point), Heavy: make(map[HeavyAt][]storage.HeavyKey)}
 	for i := range report.Minutes {
@@ -183,7 +183,7 @@ func heavier(a, b storage.HeavyKey) int {
 	return cmp.Or(cmp.Compare(b.Units+b.Refused, a.Units+a.Refused), bytes.Compare(a.Key[:], b.Key[:]))
 }
 
-// History implements [storage.Historian].
+// History implements [storage.Store].
 func (h Historian) History(ctx context.Context, q storage.HistoryQuery) (points []storage.Point, err error) {
 	from, end, err := q.Periods()
 	if err != nil {
@@ -210,7 +210,7 @@ func (h Historian) History(ctx context.Context, q storage.HistoryQuery) (points 
 	return points, err
 }
 
-// Heaviest implements [storage.Historian].
+// Heaviest implements [storage.Store].
 func (h Historian) Heaviest(ctx context.Context, q storage.HistoryQuery, n int) (heavy []storage.Heavy, err error) {
 	q.Resolution = time.Hour
 	from, end, err := q.Periods()

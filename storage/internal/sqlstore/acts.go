@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Audit implements [storage.Auditor]. The act is put where there is none, and read: if a call isn't
+// Audit implements [storage.Store]. The act is put where there is none, and read: if a call isn't
 // answered, it may be there when it is put again.
 func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	act.Cut()
@@ -29,7 +29,7 @@ func (p *Place) insertAct(act *storage.Act) *script {
 	return sql.add(") ", raw(p.dialect.Keep("at"))).end()
 }
 
-// Acts implements [storage.Auditor].
+// Acts implements [storage.Store].
 func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {
 	err = s.chore(ctx, "audit", func(ctx context.Context, c Conn) (err error) {
 		list, err = s.runActs(ctx, c, s.place.script().selectActs().
@@ -89,5 +89,3 @@ func (s *Store) dropActs(ctx context.Context, c Conn, now int64) error {
 	_, err = s.place.run(ctx, c, s.place.script().add("DELETE FROM ", table("acts"), " WHERE at <= ", last))
 	return err
 }
-
-var _ storage.Auditor = (*Store)(nil)

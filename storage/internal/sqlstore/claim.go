@@ -19,7 +19,7 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 	return s.answer(ctx, "claim", term, claims, grants, false)
 }
 
-// Probe implements [storage.Prober].
+// Probe implements [storage.Store].
 func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	return s.answer(ctx, "probe", term, claims, grants, true)
 }

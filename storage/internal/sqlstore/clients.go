@@ -20,7 +20,7 @@ func (s *Store) records(ctx context.Context, term *storage.Term, clients []stora
 	return s.readFor(ctx, "records", &batch{term: term, now: now, peek: true}, clients, records, func(*transaction) {})
 }
 
-// ClaimFor implements [storage.Joint].
+// ClaimFor implements [storage.Network].
 func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return s.place.wrap("claim", err)
@@ -137,7 +137,7 @@ func (tx *transaction) keepRecord(key storage.Key, r reputation.Record) {
 // bannedPage is how many records one statement reads.
 const bannedPage = 1000
 
-// Banned implements [storage.BanLister]. A record is kept for Probation after its ban, so the server
+// Banned implements [storage.Store]. A record is kept for Probation after its ban, so the server
 // leaves out most of those without one.
 func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record, err error) {
 	banned = make(map[storage.Key]reputation.Record)
@@ -167,5 +167,3 @@ func (s *Store) clientsAfter(ctx context.Context, name []byte, expires int64) (p
 	})
 	return page, err
 }
-
-var _ storage.BanLister = (*Store)(nil)

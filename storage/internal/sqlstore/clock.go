@@ -96,7 +96,7 @@ func (s *Store) correct(ctx context.Context, c Conn, err error) error {
 	return err
 }
 
-// Time implements [storage.Timekeeper]. The time isn't lost as long as there is the server's
+// Time implements [storage.Store]. The time isn't lost as long as there is the server's
 // clock.
 func (s *Store) Time(from storage.Clock, _ int64) (storage.Time, error) {
 	term := storage.Term{Clock: from}
@@ -107,5 +107,5 @@ func (s *Store) Time(from storage.Clock, _ int64) (storage.Time, error) {
 	return term.Time, err
 }
 
-// Within implements [storage.Timekeeper].
+// Within implements [storage.Store].
 func (s *Store) Within(term *storage.Term) storage.Store { return s.calls.Within(s, term) }

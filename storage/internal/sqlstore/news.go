@@ -26,7 +26,7 @@ func (tx *transaction) noteChanges(clients []storage.Client) {
 	tx.more.add("DELETE FROM ", table("changes"), " WHERE number <= ", newest-storage.MaxChanges).end()
 }
 
-// News implements [storage.Watcher].
+// News implements [storage.Network].
 func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News, err error) {
 	err = s.chore(ctx, "news", func(ctx context.Context, c Conn) error {
 		news = storage.News{}

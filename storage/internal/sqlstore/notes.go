@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// PutNotes implements [storage.Notebook]. One call runs at a time, so that numbers are seen in their
+// PutNotes implements [storage.Network]. One call runs at a time, so that numbers are seen in their
 // order.
 func (s *Store) PutNotes(ctx context.Context, notes []storage.Note, replay bool) error {
 	if err := storage.CheckNotes(notes); err != nil {
@@ -140,5 +140,3 @@ func (s *Store) dropNotes(ctx context.Context, c Conn, now int64) error {
 	_, err = p.run(ctx, c, sql.add(")")) // a note that was changed meanwhile has another number
 	return err
 }
-
-var _ storage.Notebook = (*Store)(nil)

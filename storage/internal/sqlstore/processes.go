@@ -11,7 +11,7 @@ import (
 // were written when a clock was wrong.
 const longestStay = int64(7 * 24 * time.Hour)
 
-// Join implements [storage.Shared]. It also keeps the machine's row from expiring.
+// Join implements [storage.Store]. It also keeps the machine's row from expiring.
 func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
 	err = s.chore(ctx, "join", func(ctx context.Context, c Conn) error {
 		p = storage.Presence{}
@@ -43,7 +43,7 @@ func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Prese
 	return p, err
 }
 
-// Leave implements [storage.Shared].
+// Leave implements [storage.Store].
 func (s *Store) Leave(ctx context.Context, id int64) error {
 	return s.chore(ctx, "leave", func(ctx context.Context, c Conn) error {
 		_, err := s.place.run(ctx, c, s.place.script().add("DELETE FROM ", table("processes"), " WHERE id = ", id))

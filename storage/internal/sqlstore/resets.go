@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Reset implements [storage.Resetter]. One reset runs at a time. A batch that has locked its rows
+// Reset implements [storage.Store]. One reset runs at a time. A batch that has locked its rows
 // is waited for; one that locks them later reads the number of the reset. A batch that inserts a
 // missing row meanwhile counts as later: it finds nothing that units could be given back to.
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
@@ -120,7 +120,7 @@ func boolean(is bool) int64 {
 	return 0
 }
 
-// Resets implements [storage.Resetter].
+// Resets implements [storage.Store].
 func (s *Store) Resets(ctx context.Context, after int64) (storage.Resets, error) {
 	news, err := s.News(ctx, storage.Seen{Resets: after, Changes: -1, Notes: -1})
 	return news.Resets, err

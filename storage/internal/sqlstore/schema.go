@@ -53,7 +53,7 @@ var tables = []struct {
 	{"history", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}, ""},
 	{"acts", false, []column{{"at", number64}, {"who", longBytes}, {"action", longBytes}, {"target", longBytes},
 		{"kind", longBytes}, {"reason", longBytes}}, ""},
-	// What machines want one another to know: see storage.Notebook.
+	// What machines want one another to know: see storage.Note.
 	{"notes", false, []column{{"number", number64}, {"name", shortBytes}, {"version", number64}, {"expires", number64},
 		{"value", longBytes}}, "name"},
 	{"processes", true, []column{{"id", number64}, {"expires", number64}}, ""},

@@ -45,7 +45,7 @@ type Store struct {
 // maxBatch is how many keys take about as long as a round trip.
 const maxBatch = 128
 
-// MaxBatch implements [storage.Remote].
+// MaxBatch implements [storage.Network].
 func (s *Store) MaxBatch() int { return maxBatch }
 
 // deadline returns a context that ends when a call must end.
@@ -146,7 +146,7 @@ func (s *Store) Continues(earlier storage.Store) bool {
 	return known && batches >= e.acknowledged.Load()
 }
 
-// Lacks implements [storage.Remote]. Whether calls took effect that were left open is known when the
+// Lacks implements [storage.Network]. Whether calls took effect that were left open is known when the
 // next store is opened.
 func (s *Store) Lacks(earlier storage.Store) bool { return !s.Continues(earlier) }
 
@@ -160,12 +160,4 @@ func (s *Store) Close() error {
 	return nil
 }
 
-var (
-	_ storage.Timekeeper = (*Store)(nil)
-	_ storage.Shared     = (*Store)(nil)
-	_ storage.Resetter   = (*Store)(nil)
-	_ storage.Prober     = (*Store)(nil)
-	_ storage.Remote     = (*Store)(nil)
-	_ storage.Joint      = (*Store)(nil)
-	_ storage.Watcher    = (*Store)(nil)
-)
+var _ storage.Network = (*Store)(nil)

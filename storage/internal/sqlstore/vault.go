@@ -3,11 +3,9 @@ package sqlstore
 import (
 	"context"
 	"crypto/sha256"
-
-	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Values implements [storage.Vault].
+// Values implements [storage.Network].
 func (s *Store) Values(ctx context.Context) (values map[string][]byte, err error) {
 	err = s.chore(ctx, "values", func(ctx context.Context, c Conn) error {
 		values = make(map[string][]byte)
@@ -26,7 +24,7 @@ func (s *Store) Values(ctx context.Context) (values map[string][]byte, err error
 	return values, err
 }
 
-// SwapValue implements [storage.Vault].
+// SwapValue implements [storage.Network].
 func (s *Store) SwapValue(ctx context.Context, name string, former, value []byte) (kept []byte, err error) {
 	err = s.chore(ctx, "swap value", func(ctx context.Context, c Conn) error {
 		kept = nil
@@ -60,5 +58,3 @@ func vaultID(name string) []byte {
 	hash := sha256.Sum256([]byte(name))
 	return hash[:16]
 }
-
-var _ storage.Vault = (*Store)(nil)

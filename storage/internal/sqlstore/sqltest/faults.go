@@ -35,7 +35,7 @@ func large(t testing.TB) limiter.Limit {
 }
 
 // term returns a term of the store's time.
-func term(t testing.TB, s storage.Timekeeper, c storage.Clock) *storage.Term {
+func term(t testing.TB, s storage.Store, c storage.Clock) *storage.Term {
 	t.Helper()
 	now, err := s.Time(c, 0)
 	if err != nil {
@@ -50,7 +50,7 @@ func claimOf(l limiter.Limit, key byte, units int64) []storage.Claim {
 }
 
 // take charges a unit to a key within the store's time.
-func take(s storage.Timekeeper, l limiter.Limit, key byte) error {
+func take(s storage.Store, l limiter.Limit, key byte) error {
 	c := clock{}
 	grants := make([]limiter.Grant, 1)
 	err := s.Within(&storage.Term{Clock: c}).Claim(context.Background(), claimOf(l, key, 1), grants)
@@ -61,7 +61,7 @@ func take(s storage.Timekeeper, l limiter.Limit, key byte) error {
 }
 
 // used returns what is in use of a key.
-func used(t testing.TB, s storage.Timekeeper, l limiter.Limit, key byte) int64 {
+func used(t testing.TB, s storage.Store, l limiter.Limit, key byte) int64 {
 	t.Helper()
 	grants := make([]limiter.Grant, 1)
 	if err := s.Within(term(t, s, clock{})).Claim(context.Background(), claimOf(l, key, 0), grants); err != nil {
@@ -252,7 +252,7 @@ func (k *Kind) Killed(t *testing.T) {
 		if errors.Is(c.err, storage.ErrUnknownOutcome) {
 			t.Errorf("claim: %v", c.err)
 		}
-		next := k.reopened(t, open).(storage.Timekeeper)
+		next := k.reopened(t, open)
 		got, continues := used(t, next, l, byte(i)), next.Continues(c.Store)
 		if continues && (got != c.taken || errors.Is(c.err, storage.ErrLostWrites)) || got > c.taken+1 {
 			t.Errorf("%d units were acknowledged and then %v, %d are charged, and the next store continues: %v", c.taken, c.err, got, continues)

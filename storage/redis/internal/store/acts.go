@@ -23,7 +23,7 @@ return 1
 
 func timeText(at int64) string { return fmt.Sprintf("%016x", uint64(max(at, 0))) }
 
-// Audit implements [storage.Auditor].
+// Audit implements [storage.Store].
 func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	act.Cut()
 	return s.beside(ctx, "audit", func(ctx context.Context) error {
@@ -41,7 +41,7 @@ func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	})
 }
 
-// Acts implements [storage.Auditor].
+// Acts implements [storage.Store].
 func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {
 	err = s.beside(ctx, "audit", func(ctx context.Context) error {
 		n = min(n, storage.MaxActs)
@@ -71,5 +71,3 @@ func (s *Store) dropActs(ctx context.Context, now int64) error {
 		return s.client.Do(ctx, s.client.B().Zremrangebylex().Key(s.names.acts()).Min("-").Max("["+timeText(before)).Build()).Error()
 	})
 }
-
-var _ storage.Auditor = (*Store)(nil)

@@ -19,7 +19,7 @@ type call struct {
 	script *rueidis.Lua
 	term   *storage.Term // nil if the time is in the arguments
 	writes bool
-	least  int64 // see storage.Timekeeper.Time
+	least  int64 // see storage.Store.Time
 	// request returns the keys and arguments of a call as of a time, and the first time for which
 	// they would be the same; both are 0 outside of terms.
 	request func(now int64) (r request, err error)

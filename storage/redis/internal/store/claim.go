@@ -20,17 +20,17 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 	return s.decide(ctx, call{what: "claim", term: term, writes: true}, nil, nil, claims, grants)
 }
 
-// ClaimFor implements [storage.Joint].
+// ClaimFor implements [storage.Network].
 func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
 	return s.decide(ctx, call{what: "claim", term: term, writes: true}, clients, records, claims, grants)
 }
 
-// Probe implements [storage.Prober].
+// Probe implements [storage.Store].
 func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	return s.decide(ctx, call{what: "probe", term: term}, nil, nil, claims, grants)
 }
 
-// MaxBatch implements [storage.Remote]. So many claims take the server about as long as a round
+// MaxBatch implements [storage.Network]. So many claims take the server about as long as a round
 // trip in one data center takes.
 func (s *Store) MaxBatch() int { return 128 }
 
@@ -310,8 +310,4 @@ func (w *words) next() int64 {
 	return n
 }
 
-var (
-	_ storage.Joint  = (*Store)(nil)
-	_ storage.Remote = (*Store)(nil)
-	_ storage.Prober = (*Store)(nil)
-)
+var _ storage.Network = (*Store)(nil)

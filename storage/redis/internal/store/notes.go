@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// PutNotes implements [storage.Notebook].
+// PutNotes implements [storage.Network].
 func (s *Store) PutNotes(ctx context.Context, notes []storage.Note, replay bool) error {
 	if err := storage.CheckNotes(notes); err != nil {
 		return fmt.Errorf("redis: notes: %w", err)
@@ -112,5 +112,3 @@ func (s *Store) dropNotes(ctx context.Context, now int64) (dropped int64, err er
 	})
 	return dropped, err
 }
-
-var _ storage.Notebook = (*Store)(nil)

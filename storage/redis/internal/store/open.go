@@ -134,7 +134,7 @@ func (s *Store) Continues(earlier storage.Store) bool {
 	return ok && (e == s || e.leaves == e.former.leaves.Load()) && !s.Lacks(e)
 }
 
-// Lacks implements [storage.Remote].
+// Lacks implements [storage.Network].
 func (s *Store) Lacks(earlier storage.Store) bool {
 	e, ok := earlier.(*Store)
 	return !ok || e.place != s.place || e != s && e.losses != e.former.losses.Load()

@@ -12,7 +12,7 @@ import (
 // longestStay is how long a process may say that it stays.
 const longestStay = 7 * 24 * time.Hour
 
-// Join implements [storage.Shared].
+// Join implements [storage.Store].
 func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
 	err = s.beside(ctx, "join", func(ctx context.Context) error {
 		until = min(until, now+int64(longestStay))
@@ -36,11 +36,9 @@ func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Prese
 	return p, err
 }
 
-// Leave implements [storage.Shared].
+// Leave implements [storage.Store].
 func (s *Store) Leave(ctx context.Context, id int64) error {
 	return s.beside(ctx, "leave", func(ctx context.Context) error {
 		return s.client.Do(ctx, s.client.B().Zrem().Key(s.names.processes()).Member(strconv.FormatInt(id, 10)).Build()).Error()
 	})
 }
-
-var _ storage.Shared = (*Store)(nil)

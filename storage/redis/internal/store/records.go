@@ -90,7 +90,7 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 	return errors.New("redis: punish: others change the same records all the time")
 }
 
-// Banned implements [storage.BanLister]. It looks at all keys of the server, and of each node of a
+// Banned implements [storage.Store]. It looks at all keys of the server, and of each node of a
 // cluster: a set of those banned would cost each offense another write.
 func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record, err error) {
 	banned = make(map[storage.Key]reputation.Record)
@@ -116,5 +116,3 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[sto
 	}
 	return banned, err
 }
-
-var _ storage.BanLister = (*Store)(nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Reset implements [storage.Resetter].
+// Reset implements [storage.Store].
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
 	r, err := s.do(ctx, call{what: "reset", script: resetScript, term: term, writes: true, request: func(now int64) (request, error) {
 		q := request{keys: []string{s.names.resets(), s.names.resetIDs()}, args: []string{""}}
@@ -69,13 +69,13 @@ func parseNote(note string) (r storage.Reset, err error) {
 	return r, errors.Join(numbers.err, limitErr, keyErr, formerErr)
 }
 
-// Resets implements [storage.Resetter].
+// Resets implements [storage.Store].
 func (s *Store) Resets(ctx context.Context, after int64) (storage.Resets, error) {
 	is, err := s.look(ctx, "resets", nil, storage.Seen{Resets: after, Changes: -1, Notes: -1}, false)
 	return is.Resets, err
 }
 
-// News implements [storage.Watcher].
+// News implements [storage.Network].
 func (s *Store) News(ctx context.Context, seen storage.Seen) (storage.News, error) {
 	return s.look(ctx, "news", nil, seen, false)
 }
@@ -144,5 +144,3 @@ func newsOf(r reply, seen storage.Seen) (is storage.News, err error) {
 	is.Notes, is.MoreNotes, err = notesOf(r)
 	return is, err
 }
-
-var _ storage.Watcher = (*Store)(nil)

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Time implements [storage.Timekeeper].
+// Time implements [storage.Store].
 func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 	term := &storage.Term{Clock: from, Resets: -1}
 	_, err := s.do(context.Background(), call{
@@ -16,7 +16,5 @@ func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 	return term.Time, err
 }
 
-// Within implements [storage.Timekeeper].
+// Within implements [storage.Store].
 func (s *Store) Within(term *storage.Term) storage.Store { return s.calls.Within(s, term) }
-
-var _ storage.Timekeeper = (*Store)(nil)

@@ -4,11 +4,9 @@ import (
 	"context"
 
 	"github.com/redis/rueidis"
-
-	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Values implements [storage.Vault].
+// Values implements [storage.Network].
 func (s *Store) Values(ctx context.Context) (values map[string][]byte, err error) {
 	err = s.beside(ctx, "values", func(ctx context.Context) error {
 		texts, err := s.client.Do(ctx, s.client.B().Hgetall().Key(s.names.values()).Build()).AsStrMap()
@@ -21,7 +19,7 @@ func (s *Store) Values(ctx context.Context) (values map[string][]byte, err error
 	return values, err
 }
 
-// SwapValue implements [storage.Vault].
+// SwapValue implements [storage.Network].
 func (s *Store) SwapValue(ctx context.Context, name string, former, value []byte) (kept []byte, err error) {
 	err = s.beside(ctx, "swap a value", func(ctx context.Context) error {
 		arguments := []string{name, rueidis.BinaryString(former), rueidis.BinaryString(value)}
@@ -44,5 +42,3 @@ else
 end
 return ARGV[3]
 `)
-
-var _ storage.Vault = (*Store)(nil)

@@ -9,28 +9,18 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// The tests of stores that can answer claims at once.
+// The tests of stores for one machine.
 
-// immediateStore is what such a store must be able to do for these tests.
-type immediateStore interface {
-	storage.Immediate
-	storage.Resetter
-}
-
-// immediate opens a store that can answer claims at once, or skips the test.
-func immediate(t *testing.T, open storage.Opener) immediateStore {
+// local opens a store of one machine.
+func local(t *testing.T, open storage.Opener) storage.Local {
 	t.Helper()
-	s, ok := must(t, open).(immediateStore)
-	if !ok {
-		t.Skip("the store can't answer claims at once")
-	}
-	return s
+	return must(t, open).(storage.Local)
 }
 
 // alone opens a store that is in a period, or skips the test.
-func alone(t *testing.T, open storage.Opener) immediateStore {
+func alone(t *testing.T, open storage.Opener) storage.Local {
 	t.Helper()
-	s := immediate(t, open)
+	s := local(t, open)
 	if s.Period() == 0 {
 		t.Skip("the store is in no period where nobody else uses it")
 	}
@@ -56,11 +46,11 @@ func testAtOnce(t *testing.T, open storage.Opener) {
 			known = grant.Lease
 		}
 	}
-	other := immediate(t, open)
-	for _, s := range []immediateStore{s, other} {
+	other := local(t, open)
+	for _, s := range []storage.Local{s, other} {
 		m.checkAll(t, s.Within(termNow(t, s, clock)))
 	}
-	for _, s := range []immediateStore{s, other} {
+	for _, s := range []storage.Local{s, other} {
 		if err := s.Close(); err != nil {
 			t.Fatalf("close: %v", err)
 		}
@@ -82,7 +72,7 @@ func testPeriodsEnd(t *testing.T, open storage.Opener) {
 		if seen[period] {
 			t.Errorf("period %d comes again", period)
 		}
-		other := immediate(t, open)
+		other := local(t, open)
 		for earlier := range seen {
 			refusesAtOnce(t, s, earlier, ask, known)
 		}
@@ -91,7 +81,7 @@ func testPeriodsEnd(t *testing.T, open storage.Opener) {
 		if got := other.Period(); got != 0 {
 			t.Errorf("a store is in period %d beside another", got)
 		}
-		for _, s := range []storage.Immediate{s, other} {
+		for _, s := range []storage.Local{s, other} {
 			if err := s.Close(); err != nil {
 				t.Fatalf("close: %v", err)
 			}
@@ -102,7 +92,7 @@ func testPeriodsEnd(t *testing.T, open storage.Opener) {
 }
 
 // refusesAtOnce claims at once what must not be granted.
-func refusesAtOnce(t *testing.T, s storage.Immediate, period uint32, c storage.Claim, known limiter.Lease) {
+func refusesAtOnce(t *testing.T, s storage.Local, period uint32, c storage.Claim, known limiter.Lease) {
 	t.Helper()
 	grant, err := s.ClaimAtOnce(period, 0, c, known)
 	if !errors.Is(err, storage.ErrNotAtOnce) && !errors.Is(err, storage.ErrUnknownOutcome) {
@@ -128,7 +118,7 @@ func testAtOnceModel(t *testing.T, open storage.Opener, seed uint64) {
 			t.Fatalf("close: %v", err)
 		}
 	}
-	last := immediate(t, open)
+	last := local(t, open)
 	w.model.checkAll(t, last.Within(termNow(t, last, w.clock)))
 }
 
@@ -136,7 +126,7 @@ func testAtOnceModel(t *testing.T, open storage.Opener, seed uint64) {
 type atOnceWorld struct {
 	*traffic
 	open   storage.Opener
-	stores []immediateStore // one or two
+	stores []storage.Local // one or two
 	clock  *processClock
 	model  model
 	era    int64
@@ -180,7 +170,7 @@ func (w *atOnceWorld) pass() {
 // comeOrGo opens a second store, or closes one or all and opens one if none is left.
 func (w *atOnceWorld) comeOrGo(t *testing.T) {
 	if len(w.stores) == 1 && w.stores[0].Period() != 0 && w.rand.IntN(3) > 0 {
-		w.stores = append(w.stores, immediate(t, w.open))
+		w.stores = append(w.stores, local(t, w.open))
 		return
 	}
 	for n := 1 + w.rand.IntN(3); n > 0 && len(w.stores) > 0; n-- {
@@ -191,12 +181,12 @@ func (w *atOnceWorld) comeOrGo(t *testing.T) {
 		w.stores = append(w.stores[:i:i], w.stores[i+1:]...)
 	}
 	if len(w.stores) == 0 {
-		w.stores = append(w.stores, immediate(t, w.open))
+		w.stores = append(w.stores, local(t, w.open))
 	}
 }
 
 // forgetOne resets a limit for a key.
-func (w *atOnceWorld) forgetOne(t *testing.T, s immediateStore) {
+func (w *atOnceWorld) forgetOne(t *testing.T, s storage.Local) {
 	at := cell{limitID(w.rand.IntN(len(w.limits))), key(w.rand.IntN(w.keys))}
 	w.reset++
 	reset(t, s, w.clock, storage.Reset{ID: w.reset, Limit: at.id, Key: at.key})
@@ -205,7 +195,7 @@ func (w *atOnceWorld) forgetOne(t *testing.T, s immediateStore) {
 }
 
 // setBack sets the time back. All counts are forgotten.
-func (w *atOnceWorld) setBack(t *testing.T, s immediateStore) {
+func (w *atOnceWorld) setBack(t *testing.T, s storage.Local) {
 	const back = 3 * time.Hour
 	w.clock.wall -= int64(back)
 	w.now -= int64(back)
@@ -228,7 +218,7 @@ func (w *atOnceWorld) forget(at cell) {
 }
 
 // claimBatch claims as any store is claimed from, in a term or, in the first era, in none.
-func (w *atOnceWorld) claimBatch(t *testing.T, s immediateStore) {
+func (w *atOnceWorld) claimBatch(t *testing.T, s storage.Local) {
 	w.pass()
 	claims := make([]storage.Claim, 1+w.rand.IntN(8))
 	now := w.read(t, s)
@@ -277,18 +267,21 @@ func (w *atOnceWorld) learn(period uint32, c *storage.Claim, g limiter.Grant) {
 }
 
 // claimAtOnce claims at once for a key of which all is known, or nothing kept.
-func (w *atOnceWorld) claimAtOnce(t *testing.T, s immediateStore) {
+func (w *atOnceWorld) claimAtOnce(t *testing.T, s storage.Local) {
 	w.pass()
 	c := w.next()
 	c.Charge, c.Return = limiter.Charge{}, limiter.Lease{}
 	at, period := cell{c.ID, c.Key}, s.Period()
 	c.Now = w.read(t, s)
 	known, ok := w.known[at]
-	if len(w.stores) == 1 && period != 0 && s.IsNew(c.ID, w.era, c.Key) {
-		if st := w.model[at]; st != nil && st.Expires(&c.Limit, c.Now) > c.Now {
-			t.Fatalf("%v: a key that was charged is new: %+v", c.Limit.Algorithm(), st)
+	if recalled, complete := s.Recall(c.ID, w.era, c.Key, c.Limit, c.Now); len(w.stores) == 1 && period != 0 && complete {
+		if st := w.model[at]; st != nil {
+			counted, _ := c.Limit.ClaimKnown(recalled, limiter.Claim{Now: c.Now})
+			if used := c.Limit.Claim(st, limiter.Claim{Now: c.Now}).InUse(); counted.InUse() < used {
+				t.Fatalf("%v: %d units are in use, and %d are recalled: %+v", c.Limit.Algorithm(), used, counted.InUse(), recalled)
+			}
 		}
-		known, ok = knownLease{period: period}, true
+		known, ok = knownLease{period, recalled}, true
 		w.forget(at)
 	}
 	if !ok {
@@ -322,7 +315,7 @@ func (w *atOnceWorld) claimAtOnce(t *testing.T, s immediateStore) {
 }
 
 // read returns the time that a store has.
-func (w *atOnceWorld) read(t *testing.T, s storage.Timekeeper) int64 {
+func (w *atOnceWorld) read(t *testing.T, s storage.Store) int64 {
 	now, err := s.Time(w.clock, 0)
 	if err != nil {
 		t.Fatalf("time: %v", err)

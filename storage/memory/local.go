@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"context"
+
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -16,18 +18,10 @@ func (db *Database) addStoreLocked(more int) {
 	}
 }
 
-// Period implements [storage.Immediate].
+// Period implements [storage.Local].
 func (s *Store) Period() uint32 { return s.db.period.Load() }
 
-// IsNew implements [storage.Immediate].
-func (s *Store) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
-	s.db.mu.Lock()
-	defer s.db.mu.Unlock()
-	_, found := s.db.shardOf(key).states[stateKey{id, key}]
-	return !found && era == s.db.clock.Era
-}
-
-// Recall implements [storage.Recaller].
+// Recall implements [storage.Local].
 func (s *Store) Recall(id storage.LimitID, era int64, key storage.Key, l limiter.Limit, now int64) (known limiter.Lease, ok bool) {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -41,7 +35,7 @@ func (s *Store) Recall(id storage.LimitID, era int64, key storage.Key, l limiter
 	return st.State.Recall(&l, now)
 }
 
-// ClaimAtOnce implements [storage.Immediate].
+// ClaimAtOnce implements [storage.Local].
 func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -61,4 +55,18 @@ func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known lim
 	return grant, nil
 }
 
-var _ storage.Recaller = (*Store)(nil)
+// Mark implements [storage.Local]. Only this process uses the database, and all of its names are made
+// with one secret.
+func (s *Store) Mark(_ context.Context, _, mark int64) (former, kept int64, err error) {
+	return 0, mark, nil
+}
+
+// Join implements [storage.Store]. No other process can use the database, so none is counted.
+func (s *Store) Join(context.Context, int64, int64, int64) (storage.Presence, error) {
+	return storage.Presence{}, nil
+}
+
+// Leave implements [storage.Store].
+func (s *Store) Leave(context.Context, int64) error { return nil }
+
+var _ storage.Local = (*Store)(nil)

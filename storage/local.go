@@ -1,0 +1,67 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// Local is a store for the processes of one machine. While one process has it to itself, it grants
+// claims at once: without waiting for a disk, a transaction or a lock that is held for long. The
+// process must then know all units in use of the key, so that the store need not look them up.
+// A charge made at once is as durable as one made by [Store.Claim].
+//
+// # Periods
+//
+// A period is a time in which a single Store, opened by a single process, is charged. Other
+// processes, and other Stores of this process, may end it at any moment without asking. Claims at
+// once then fail, and [Store.Claim] goes on. Since all charges in a period go through one Store, a
+// caller that knows the usage of a key, and sees all claims of it, keeps knowing it. A process never
+// uses the number of a period again, not even for another Store.
+//
+// # Invariant
+//
+// A claim granted at once is charged within its period: the caller knows all earlier charges of
+// others, and later callers find this one.
+type Local interface {
+	Store
+
+	// Period returns the number of the present period, or 0 if there is none. It costs at most an
+	// atomic load.
+	Period() uint32
+
+	// Recall returns a lease without units that counts at least the units in use of a key in an
+	// era, for as long as they count. The zero lease says that none are in use. Recall returns
+	// false if the store can't tell without waiting. Nobody may claim for the key meanwhile.
+	Recall(id LimitID, era int64, key Key, l limiter.Limit, now int64) (known limiter.Lease, ok bool)
+
+	// ClaimAtOnce answers a claim within a period and an era, as of the claim's own time. known must
+	// count at least the units in use of the key, for as long as they count. The claim gives back
+	// known or nothing, charges nothing beside its grant, and has no former name.
+	//
+	// After ErrNotAtOnce nothing has changed: the caller uses [Store.Claim], which may grant more.
+	// An error that wraps [ErrUnknownOutcome] leaves open whether the claim took effect.
+	ClaimAtOnce(period uint32, era int64, claim Claim, known limiter.Lease) (limiter.Grant, error)
+
+	// Mark notes a mark of the secret that names are made with, so that processes with different
+	// secrets don't count apart. The mark isn't 0. It replaces an earlier one unless a process is
+	// present now. Mark returns the mark before, 0 if there was none, and the mark in force.
+	// [Store.Join] fails for a process whose mark was replaced.
+	Mark(ctx context.Context, now, mark int64) (former, kept int64, err error)
+}
+
+// ErrNotAtOnce says that a claim can't be granted at once.
+var ErrNotAtOnce = errors.New("the claim can't be granted at once")
+
+var periods atomic.Uint32
+
+// NextPeriod returns the number of a period that no other has in this process.
+func NextPeriod() uint32 {
+	for {
+		if n := periods.Add(1); n != 0 {
+			return n
+		}
+	}
+}
