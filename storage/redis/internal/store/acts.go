@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// The audit is a sorted set whose members begin with their time, in 16 hexadecimal digits, so that
-// they are in its order.
+// The audit is a sorted set. Its members begin with their time, in 16 hexadecimal digits, and so are
+// in the order of time.
 
 var actScript = rueidis.NewLuaScript(`
 if #redis.call('ZRANGEBYLEX', KEYS[1], '[' .. ARGV[1], '[' .. ARGV[1] .. '~', 'LIMIT', 0, 1) > 0 then return 0 end
@@ -64,7 +64,7 @@ func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.A
 	return list, err
 }
 
-// dropActs removes acts that are too old.
+// dropActs removes old acts.
 func (s *Store) dropActs(ctx context.Context, now int64) error {
 	return s.beside(ctx, "sweep", func(ctx context.Context) error {
 		before := max(now, int64(storage.KeepActs)) - int64(storage.KeepActs)

@@ -20,8 +20,8 @@ type call struct {
 	term   *storage.Term // nil if the time is in the arguments
 	writes bool
 	least  int64 // see storage.Store.Time
-	// request returns the keys and arguments of a call as of a time, and the first time for which
-	// they would be the same; both are 0 outside of terms.
+	// request returns the keys and arguments of a call as of a time, and the earliest time at which
+	// they would be the same. Both times are 0 outside a term.
 	request func(now int64) (r request, err error)
 }
 
@@ -34,20 +34,20 @@ type request struct {
 // reply is the answer of a script.
 type reply struct {
 	status  string
-	now     int64 // the time of the place, in nanoseconds, and its offset
-	offset  int64
+	now     int64 // the time of the place, in nanoseconds
+	offset  int64 // of now from the server's clock
 	resets  int64
-	asof    int64 // the time that the call was decided as of
+	asof    int64 // the time as of which the call was decided
 	answer  string
-	more    []rueidis.RedisMessage // the rest of it
-	skipped bool                   // it was answered before, and more was not said again
-	resent  bool                   // the call was sent before, and may still come to the server
+	more    []rueidis.RedisMessage // the rest of the answer
+	skipped bool                   // the call had taken effect before, and more is empty
+	resent  bool                   // another copy of the call may still reach the server
 }
 
-// errBroken says that a store has to be opened again.
-var errBroken = errors.New("an earlier call has failed: the store has to be opened again")
+// errBroken says that the store must be opened again.
+var errBroken = errors.New("an earlier call has failed: the store must be opened again")
 
-// errLate says that a call which was sent again was refused, and may still be executed.
+// errLate says that a repeated call was refused, while an earlier copy of it may still be executed.
 var errLate = errors.New("the server may get the call late")
 
 // take waits for the turn of a call.
@@ -92,11 +92,11 @@ func (s *Store) doInTurn(ctx context.Context, c call) (r reply, err error) {
 	return s.askInTerm(ctx, c)
 }
 
-// maxAttempts is how often a call is made because the time was another.
+// maxAttempts is how often a call is tried while the estimated time is wrong.
 const maxAttempts = 5
 
-// askInTerm makes a call as of the time that the place is believed to have, and if that is not so,
-// as of the one that it tells. That one is of a moment at which the call was under way as well.
+// askInTerm makes a call as of the estimated time of the place. If the estimate is wrong, it repeats the
+// call as of the time in the answer, which is also of a moment at which the call was under way.
 func (s *Store) askInTerm(ctx context.Context, c call) (r reply, err error) {
 	began, reading := time.Now(), c.term.Clock.Read()
 	now, known := s.clock.upper(reading)
@@ -125,11 +125,11 @@ func (s *Store) askInTerm(ctx context.Context, c call) (r reply, err error) {
 				h.adjust = 0
 			}
 			s.clock.observe(reading, took, r.now, r.offset)
-			now, known, h.within = max(r.now, s.clock.told), true, believed
+			now, known, h.within = max(r.now, s.clock.last), true, believed
 			continue
 		case "term":
 			s.clock.observe(reading, took, r.now, r.offset)
-			s.tell(c.term, r, max(r.asof, s.clock.told))
+			s.tell(c.term, r, max(r.asof, s.clock.last))
 			return r, storage.ErrTerm
 		case "ok", "changed":
 			s.clock.observe(reading, took, r.now, r.offset)
@@ -137,23 +137,23 @@ func (s *Store) askInTerm(ctx context.Context, c call) (r reply, err error) {
 		s.tell(c.term, r, r.asof)
 		return r, nil
 	}
-	return r, errors.New("the server's time can't be told")
+	return r, errors.New("the server's time can't be determined")
 }
 
 // tell sets the time of a term.
 func (s *Store) tell(term *storage.Term, r reply, now int64) {
-	s.clock.told = max(s.clock.told, now)
+	s.clock.last = max(s.clock.last, now)
 	term.Time = storage.Time{Now: now, Apart: -s.clock.offset, Resets: r.resets}
 }
 
-// inTerm reports whether a call may take effect at a time, and sets that of the term if not. The
-// time of a place is never set, so there is no shift and one era.
+// inTerm reports whether a call may take effect at a time, and sets the term's time if not. The time
+// of a place is never set, so there is no shift, and only one era.
 func (c *call) inTerm(now, offset int64) bool {
-	at := storage.Time{Now: now, Apart: -offset, Resets: c.term.Resets}
-	if c.term.Holds(at) {
+	t := storage.Time{Now: now, Apart: -offset, Resets: c.term.Resets}
+	if c.term.Holds(t) {
 		return true
 	}
-	c.term.Time = at
+	c.term.Time = t
 	return false
 }
 
@@ -168,7 +168,7 @@ type header struct {
 	given        int64
 }
 
-// read makes a call that is of no term and writes nothing that counts. No other call waits for it.
+// read makes a call outside a term that changes no counts. No other call waits for it.
 func (s *Store) read(ctx context.Context, c call) (r reply, err error) {
 	if err = s.take(ctx); err == nil {
 		keys, args, failed := s.packed(c, header{}, 0)
@@ -206,7 +206,7 @@ func (s *Store) packed(c call, h header, now int64) (keys, args []string, err er
 	return keys, args, nil
 }
 
-// ask sends a call as of a time, and settles its number.
+// ask sends a call as of a time, and counts it if it was executed.
 func (s *Store) ask(ctx context.Context, c call, h header, now int64) (r reply, err error) {
 	keys, args, err := s.packed(c, h, now)
 	if err != nil {
@@ -229,16 +229,16 @@ func (s *Store) ask(ctx context.Context, c call, h header, now int64) (r reply, 
 	return r, err
 }
 
-// settles reports whether no copy of a call that was answered like this takes effect any more.
+// settles reports whether the reply excludes that another copy of its call takes effect later.
 func (r *reply) settles(h header) bool {
 	switch r.status {
 	case "ok", "again", "lost":
 		return true
 	}
-	return h.timed && h.asof == 0 // which only asks for the time
+	return h.timed && h.asof == 0 // it only asked for the time
 }
 
-// fail makes all further calls return an error, and counts its cause: charges may be lost.
+// fail makes all further calls return an error, and counts its cause.
 func (s *Store) fail(err error, count *atomic.Int64) {
 	s.broken = err
 	count.Add(1)
@@ -249,15 +249,15 @@ func (s *Store) header(h header, writes bool) string {
 	for _, n := range []int64{
 		s.seq, bit(writes), bit(h.timed),
 		ceilMicro(h.asof), ceilMicro(h.from), h.within / 1000, h.resets,
-		h.adjust / 1000, h.seen / 1000, h.least / 1000, s.clock.told / 1000, stays.Milliseconds(), h.given / 1000,
+		h.adjust / 1000, h.seen / 1000, h.least / 1000, s.clock.last / 1000, stays.Milliseconds(), h.given / 1000,
 	} {
 		b = strconv.AppendInt(append(b, ' '), n, 10)
 	}
 	return string(b)
 }
 
-func bit(is bool) int64 {
-	if is {
+func bit(b bool) int64 {
+	if b {
 		return 1
 	}
 	return 0
@@ -265,8 +265,8 @@ func bit(is bool) int64 {
 
 func ceilMicro(nanos int64) int64 { return (max(nanos, 0) + 999) / 1000 }
 
-// send sends a call until it is answered. One that may have been executed is sent again as it was:
-// its number says that it is the same.
+// send sends a call until it is answered. If it may have been executed, it is sent again with the same
+// number, so that the server recognizes it.
 func (s *Store) send(ctx context.Context, c call, keys, args []string) (r reply, err error) {
 	sent := false
 	for pause := time.Duration(0); ; pause = min(2*pause+time.Millisecond, 20*time.Millisecond) {
@@ -279,7 +279,7 @@ func (s *Store) send(ctx context.Context, c call, keys, args []string) (r reply,
 			}
 			r.resent = sent
 			return r, nil
-		case isAnswer(err) && !wasRefused(err): // it may have ended in the middle
+		case isAnswer(err) && !wasRefused(err): // the script may have stopped halfway
 			return r, c.leftOpen(err)
 		case !isAnswer(err) && !wasNotSent(err):
 			sent = true
@@ -294,7 +294,7 @@ func (s *Store) send(ctx context.Context, c call, keys, args []string) (r reply,
 	}
 }
 
-// leftOpen returns the error of a call that may have taken effect or not.
+// leftOpen returns the error of a call whose outcome is unknown.
 func (c *call) leftOpen(err error) error {
 	if !c.writes {
 		return err

@@ -30,11 +30,11 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 	return s.decide(ctx, call{what: "probe", term: term}, nil, nil, claims, grants)
 }
 
-// MaxBatch implements [storage.Network]. So many claims take the server about as long as a round
-// trip in one data center takes.
+// MaxBatch implements [storage.Network]. A batch of this size takes the server about as long as a round
+// trip in a data center.
 func (s *Store) MaxBatch() int { return 128 }
 
-// decide has the server decide about claims, and reads the records of clients.
+// decide makes the server decide about claims, and reads the records of clients.
 func (s *Store) decide(ctx context.Context, c call, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return fmt.Errorf("redis: %s: %w", c.what, err)
@@ -76,24 +76,24 @@ type batch struct {
 	dry    bool
 
 	keys   []string
-	index  map[name]int64 // of keys, from 1
+	index  map[name]int64 // the numbers of keys, from 1
 	limits []counting
 	text   []byte
 }
 
-// name is what is counted: a key of a limit.
+// name names the counts of a key of a limit.
 type name struct {
 	id  storage.LimitID
 	key storage.Key
 }
 
-// counting is how claims count slots. Most claims of a batch share it.
+// counting has the parameters of claims that count slots. Most claims of a batch share them.
 type counting struct {
 	limiter.Limit
 	now, share int64
 }
 
-// request returns the batch as of a time. Claims outside of terms have times of their own.
+// request returns the batch as of a time. Claims outside a term have times of their own.
 func (b *batch) request(now int64) request {
 	b.keys, b.index = make([]string, 0, len(b.claims)), make(map[name]int64, len(b.claims))
 	b.limits, b.text = b.limits[:0], slices.Grow(b.text[:0], 32*len(b.claims)+128)
@@ -114,7 +114,7 @@ func (b *batch) request(now int64) request {
 	return request{keys: b.keys, args: []string{string(b.text), strconv.FormatInt(bit(b.dry), 10)}, from: from}
 }
 
-// sameSince returns the earliest time for which the claims would be the same as for now.
+// sameSince returns the earliest time at which the claims would be the same as now.
 func (b *batch) sameSince(now int64) int64 {
 	for i := range b.claims {
 		l := &b.claims[i].Limit
@@ -125,8 +125,8 @@ func (b *batch) sameSince(now int64) int64 {
 	return now - waited
 }
 
-// before returns how early a later claim may be that is of no term: where clocks differ, it finds
-// what it would have found.
+// before returns the earliest time of a later claim outside a term, because clocks may differ. What
+// that claim needs is kept.
 func before(now int64, l limiter.Limit) int64 {
 	behind := int64(max(l.Window(), limiter.MaxSkew))
 	return max(now, -1<<63+behind) - behind
@@ -134,18 +134,17 @@ func before(now int64, l limiter.Limit) int64 {
 
 // key returns the number of a key in the batch.
 func (b *batch) key(id storage.LimitID, key storage.Key) int64 {
-	is := name{id, key}
-	n, known := b.index[is]
+	owner := name{id, key}
+	n, known := b.index[owner]
 	if !known {
 		b.keys = append(b.keys, b.names.count(id, key))
 		n = int64(len(b.keys))
-		b.index[is] = n
+		b.index[owner] = n
 	}
 	return n
 }
 
-// add adds a claim, in the order in which claim.lua reads it. Later claims are not earlier than
-// earliest.
+// add adds a claim, in the order in which claim.lua reads it. No later claim is before earliest.
 func (b *batch) add(c *storage.Claim, earliest int64) {
 	own, former := b.key(c.ID, c.Key), int64(0)
 	if c.Former != (storage.Key{}) && c.Former != c.Key {
@@ -158,7 +157,7 @@ func (b *batch) add(c *storage.Claim, earliest int64) {
 	}
 }
 
-// op begins what claim.lua reads as a whole.
+// op begins an operation, which claim.lua reads as a whole.
 func (b *batch) op(kind byte, list ...int64) {
 	b.text = append(b.text, kind, ' ')
 	b.numbers(list...)
@@ -170,8 +169,8 @@ func (b *batch) numbers(list ...int64) {
 	}
 }
 
-// exact is the largest number of units, and of slots, that is sent: doubles hold it, and no limit
-// has as much.
+// exact is the largest number of units or slots in a call. A double holds it exactly, and limits are
+// smaller.
 const exact = int64(1) << 46
 
 func (b *batch) addSlots(c *storage.Claim, own, former, earliest int64) {
@@ -193,26 +192,26 @@ func (b *batch) addSlots(c *storage.Claim, own, former, earliest int64) {
 
 // limit returns the number of a claim's limit in the batch.
 func (b *batch) limit(c *storage.Claim, earliest int64) int64 {
-	is := counting{c.Limit, c.Now, c.ExtraShare()}
+	params := counting{c.Limit, c.Now, c.ExtraShare()}
 	for i := range slices.Backward(b.limits) {
-		if b.limits[i] == is {
+		if b.limits[i] == params {
 			return int64(i + 1)
 		}
 	}
-	b.limits = append(b.limits, is)
+	b.limits = append(b.limits, params)
 	l, slot := &c.Limit, c.Limit.Slot(c.Now)
-	b.op('l', l.Amount(), slot, l.Oldest(c.Now), l.Newest(c.Now), l.Slots(), l.LateSlots(), is.share)
+	b.op('l', l.Amount(), slot, l.Oldest(c.Now), l.Newest(c.Now), l.Slots(), l.LateSlots(), params.share)
 	b.numbers(l.Oldest(earliest), ceilMilli(l.Expiry(slot)), ceilMilli(l.Ends(slot+1)-l.Ends(slot)))
 	return int64(len(b.limits))
 }
 
-// asks adds the units that a claim asks for.
+// asks adds the units that a claim wants.
 func (b *batch) asks(c *storage.Claim) {
 	most := c.Limit.Capacity() + 1 // more makes no difference
 	b.numbers(min(max(c.Min, -1), most), min(max(c.Want, -1), most), units(c.Extra))
 }
 
-// index returns the index of a slot as it is sent. Those that are cut count at no time.
+// index returns the index of a slot for the script. Slots out of its range never count.
 func index(slot int64) int64 { return min(max(slot, -1<<52), 1<<52) }
 
 func units(n int64) int64 { return min(max(n, 0), exact) }
@@ -255,43 +254,44 @@ func (b *batch) time(nanos int64) {
 	b.numbers(seconds, nanos-seconds*1e9)
 }
 
-// answer makes the grants of what the server has answered: for each claim the state that it was
-// decided on.
+// answer computes the grants from the server's answer, which has the state on which each claim was
+// decided.
 func (b *batch) answer(r reply, grants []limiter.Grant) error {
-	said := words{text: r.answer}
+	numbers := words{text: r.answer}
 	for i := range b.claims {
 		c := &b.claims[i]
 		if b.term != nil {
 			c.Now = r.asof
 		}
 		if c.Limit.CountsSlots() {
-			grants[i] = grantOfSlots(c, said.next(), said.next())
+			grants[i] = grantOfSlots(c, numbers.next(), numbers.next())
 		} else {
-			grants[i] = grantOfBucket(c, said.next(), said.next(), said.next(), said.next()|said.next()<<24|said.next()<<48)
+			grants[i] = grantOfBucket(c, numbers.next(), numbers.next(), numbers.next(), numbers.next()|numbers.next()<<24|numbers.next()<<48)
 		}
 	}
-	return said.err
+	return numbers.err
 }
 
-// grantOfSlots answers a claim where so much was used after what it gives back and charges. at is
-// the slot in which enough of that expires if the claim is refused.
-func grantOfSlots(c *storage.Claim, used, at int64) limiter.Grant {
-	asks := c.Claim
-	asks.Return, asks.Charge = limiter.Lease{}, limiter.Charge{}
-	at = min(max(at, c.Limit.Oldest(c.Now)), c.Limit.Newest(c.Now))
-	state := limiter.State{Slots: []limiter.Slot{{Index: at, Used: used}}}
-	return c.Limit.Claim(&state, asks)
+// grantOfSlots returns the grant of a claim. used is the number of units in use after the claim has
+// given back and charged units. If the claim is refused, slot is the one whose end frees enough units.
+func grantOfSlots(c *storage.Claim, used, slot int64) limiter.Grant {
+	rest := c.Claim
+	rest.Return, rest.Charge = limiter.Lease{}, limiter.Charge{}
+	slot = min(max(slot, c.Limit.Oldest(c.Now)), c.Limit.Newest(c.Now))
+	state := limiter.State{Slots: []limiter.Slot{{Index: slot, Used: used}}}
+	return c.Limit.Claim(&state, rest)
 }
 
-// grantOfBucket does the same for a bucket in which so much is in use.
+// grantOfBucket returns the grant of a claim from a bucket. The numbers are the bucket's state after the
+// claim has given back and charged units.
 func grantOfBucket(c *storage.Claim, seconds, nanos, units, part int64) limiter.Grant {
-	asks := c.Claim
-	asks.Return.Units, asks.Return.HeldPart, asks.Charge = 0, 0, limiter.Charge{}
+	rest := c.Claim
+	rest.Return.Units, rest.Return.HeldPart, rest.Charge = 0, 0, limiter.Charge{}
 	state := limiter.State{Bucket: limiter.Bucket{At: seconds*1e9 + nanos, Units: units, Part: part}}
-	return c.Limit.Claim(&state, asks)
+	return c.Limit.Claim(&state, rest)
 }
 
-// words reads numbers with spaces between them.
+// words reads numbers that are separated by spaces.
 type words struct {
 	text string
 	err  error

@@ -6,39 +6,38 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// clock is what a store knows of the time of its place, between calls: two bounds of it, which a
-// steady clock carries on. The zero value knows nothing. Times are nanoseconds since the Unix
-// epoch.
+// clock estimates the time of a store's place between calls, as two bounds that advance with a steady
+// clock. The zero value knows nothing. Times are nanoseconds since the Unix epoch.
 //
-// A call is sent and answered around the moment at which the place had the time that it tells. So
-// the time less what the steady clock showed when the call was sent is an upper bound of the
-// difference of the two, and less what it showed when the answer came a lower one.
+// The server reads its time at some moment between the sending of a call and its answer. So the time
+// in the answer, less the steady clock's at the sending, is an upper bound of their difference. Less
+// the steady clock's at the answer, it is a lower bound.
 type clock struct {
 	source    storage.Source
-	steady    int64 // of the reading at which the bounds are right
+	steady    int64 // the reading at which the bounds hold
 	low, high int64
-	told      int64 // the time of the last call
+	last      int64 // the time of the last call
 	offset    int64 // of the place's time from the server's clock
 }
 
 const (
-	// believed is how long bounds alone say what the time must be: after that a steady clock may
-	// have stood still, so the wall clock is asked as well.
+	// believed is how long the bounds alone are trusted. After that the steady clock may have stood
+	// still, so the wall clock is compared as well.
 	believed = int64(10 * time.Second)
 	// drift is the part of the passing time that clocks may gain or lose on one another.
 	drift = 8192
-	// jump is how far the time of a place must be out of its bounds to have been set.
+	// jump is how far out of its bounds the time of a place must be to count as set.
 	jump = int64(time.Second)
-	// waited is how much of the time between a call and its execution makes no difference to
-	// claims, as long as no slot ends in it.
+	// waited is the delay between the sending and the execution of a call that doesn't matter to
+	// claims, unless a slot ends in it.
 	waited = int64(5 * time.Millisecond)
 )
 
-// bounds returns the bounds of the time at a reading, or false if they are unknown. fresh is whether
-// a steady clock alone proves them.
+// bounds returns the bounds of the time at a reading, and ok is false if they are unknown. fresh
+// reports whether the steady clock alone proves them.
 func (c *clock) bounds(r storage.Reading) (low, high int64, ok, fresh bool) {
 	passed := r.Steady - c.steady
-	if c.told == 0 || c.source != r.Source || passed < 0 {
+	if c.last == 0 || c.source != r.Source || passed < 0 {
 		return 0, 0, false, false
 	}
 	wide := passed / drift
@@ -48,15 +47,15 @@ func (c *clock) bounds(r storage.Reading) (low, high int64, ok, fresh bool) {
 	return c.low + passed - wide, c.high + passed + wide, true, passed <= believed
 }
 
-// upper returns a time that is not before that of the place at a reading, and false if none is
-// known. It is whole microseconds.
+// upper returns an upper bound of the time at a reading, in whole microseconds, and false if none is
+// known.
 func (c *clock) upper(r storage.Reading) (int64, bool) {
 	_, high, _, fresh := c.bounds(r)
-	return max(high, c.told) / 1000 * 1000, fresh
+	return max(high, c.last) / 1000 * 1000, fresh
 }
 
-// observe learns from an answer: a call that was made at a reading, and took so long, was executed
-// at a time.
+// observe adjusts the bounds to an answer: a call that was sent at a reading, and answered after took,
+// was executed at now.
 func (c *clock) observe(r storage.Reading, took, now, offset int64) {
 	low, high, _, fresh := c.bounds(r)
 	c.source, c.steady, c.offset = r.Source, r.Steady, offset
@@ -64,11 +63,11 @@ func (c *clock) observe(r storage.Reading, took, now, offset int64) {
 	if fresh && now >= low-jump && now-took <= high+jump { // the time was not set
 		c.low, c.high = min(max(c.low, low), now), max(min(c.high, high), now-took)
 	}
-	c.told = max(c.told, 1)
+	c.last = max(c.last, 1)
 }
 
-// set returns by how much the time of the place was set, if an answer shows that: what it must be
-// less what it was.
+// set returns by how much the time of the place must be corrected, because an answer shows that the
+// server's clock was set; 0 if it was not.
 func (c *clock) set(r storage.Reading, took, now int64) (by int64) {
 	low, high, ok, fresh := c.bounds(r)
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// connect connects to the server. Nothing is sent again by itself: see [Store.send].
+// connect connects to the server. The client repeats no call: see [Store.send].
 func connect(ctx context.Context, o Options, through *conns) (rueidis.Client, error) {
 	options := rueidis.ClientOption{
 		InitAddress:         o.Addresses,
@@ -53,7 +53,7 @@ func connect(ctx context.Context, o Options, through *conns) (rueidis.Client, er
 	case r := <-made:
 		return r.client, explain(o.explainSilence(r.err))
 	case <-ctx.Done():
-		through.close() // which ends what waits for a silent server
+		through.close() // so that NewClient stops waiting for a silent server
 		if r := <-made; r.client != nil {
 			r.client.Close()
 		}
@@ -61,20 +61,20 @@ func connect(ctx context.Context, o Options, through *conns) (rueidis.Client, er
 	}
 }
 
-// credentials returns user and password of a connection that was made, as they are now.
-func (o Options) credentials(of rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+// credentials returns the present user and password for a new connection.
+func (o Options) credentials(conn rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
 	now, err := o.Reread()
-	if _, ok := of.Address.(sentinelAddr); ok {
+	if _, ok := conn.Address.(sentinelAddr); ok {
 		return rueidis.AuthCredentials{Username: now.SentinelUsername, Password: now.SentinelPassword}, err
 	}
 	return rueidis.AuthCredentials{Username: now.Username, Password: now.Password}, err
 }
 
-// forSentinels resolves names as the default does. Dialers of connections to sentinels have it, and
-// no others, which is how a connection is known to be one of these.
+// forSentinels resolves names as the default resolver does. Only dialers of connections to sentinels
+// have it, which identifies them.
 var forSentinels = new(net.Resolver)
 
-// sentinelConn is a connection to a sentinel, which its address says.
+// sentinelConn is a connection to a sentinel. The type of its address says so.
 type sentinelConn struct{ net.Conn }
 
 type sentinelAddr struct{ net.Addr }
@@ -82,14 +82,14 @@ type sentinelAddr struct{ net.Addr }
 // RemoteAddr implements [net.Conn].
 func (c sentinelConn) RemoteAddr() net.Addr { return sentinelAddr{c.Conn.RemoteAddr()} }
 
-// conns are the connections of a store. Once it is closed, all of them are.
+// conns are the connections of a store, which close ends at once.
 type conns struct {
 	by func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error)
 
 	mu     sync.Mutex
 	closed bool                             // guarded by mu
 	open   map[net.Conn]struct{}            // guarded by mu
-	cancel map[*context.CancelFunc]struct{} // guarded by mu: of those that are being made
+	cancel map[*context.CancelFunc]struct{} // guarded by mu: of connections that are being made
 }
 
 func newConns(by func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)) *conns {
@@ -159,13 +159,13 @@ func (c *conns) close() {
 // tracked is a connection of a store.
 type tracked struct {
 	net.Conn
-	of *conns
+	conns *conns
 }
 
 // Close implements [net.Conn].
 func (t *tracked) Close() error {
-	t.of.mu.Lock()
-	delete(t.of.open, t.Conn)
-	t.of.mu.Unlock()
+	t.conns.mu.Lock()
+	delete(t.conns.open, t.Conn)
+	t.conns.mu.Unlock()
 	return t.Conn.Close()
 }

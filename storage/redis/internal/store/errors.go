@@ -13,7 +13,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// remedies are remedies for errors of the server, by their beginnings.
+// remedies are remedies for errors of the server, by the prefixes of the errors.
 var remedies = []struct{ begins, remedy string }{
 	{"READONLY", "this server is a replica: name the primary, or sentinels"},
 	{"OOM", "the server's memory is full: raise maxmemory there"},
@@ -37,8 +37,8 @@ func explain(err error) error {
 	return err
 }
 
-// explainSilence puts before an error of connecting what to look at if what listens there doesn't answer
-// as a Redis does. A server that speaks TLS does so to a client that doesn't, and the other way round.
+// explainSilence puts a remedy before a connection error that shows that no Redis answers, for example
+// because only one of client and server uses TLS.
 func (o Options) explainSilence(err error) error {
 	switch {
 	case err == nil || !isNoRedis(err):
@@ -49,7 +49,7 @@ func (o Options) explainSilence(err error) error {
 	return fmt.Errorf("no Redis has answered; check host and port, and write rediss:// for a server with TLS: %w", err)
 }
 
-// isNoRedis reports whether an error of connecting is one that is seen where no Redis answers.
+// isNoRedis reports whether a connection error is typical of a server that is no Redis.
 func isNoRedis(err error) bool {
 	for _, silence := range []error{io.EOF, syscall.ECONNRESET, context.DeadlineExceeded} {
 		if errors.Is(err, silence) {
@@ -59,20 +59,20 @@ func isNoRedis(err error) bool {
 	return strings.HasPrefix(err.Error(), "received unknown message type")
 }
 
-// isAnswer reports whether an error is one that the server sent.
+// isAnswer reports whether the server sent an error.
 func isAnswer(err error) bool {
 	_, ok := rueidis.IsRedisErr(err)
 	return ok
 }
 
-// refusals are how errors begin with which a server refuses a call before it has done anything.
-// After others a script may have done a part, which isn't undone.
+// refusals are the prefixes of errors with which a server refuses a call before it has done anything.
+// After other errors a script may have stopped halfway, and its changes aren't undone.
 var refusals = []string{
 	"NOSCRIPT", "OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "BUSY", "MASTERDOWN",
 	"NOAUTH", "WRONGPASS", "NOPERM", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "CROSSSLOT",
 }
 
-// wasRefused reports whether an error of the server says that it has done nothing.
+// wasRefused reports whether an error of the server means that it has done nothing.
 func wasRefused(err error) bool {
 	word, _, _ := strings.Cut(err.Error(), " ")
 	return slices.Contains(refusals, word)

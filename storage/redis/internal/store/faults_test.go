@@ -543,7 +543,7 @@ func TestServerClockIsSetAhead(t *testing.T) {
 		t.Helper()
 		server.Must(t, "HINCRBY", names(DefaultPrefix).meta(), "last", strconv.FormatInt(-by.Microseconds(), 10))
 		for _, s := range []*Store{first, second} {
-			s.clock.low, s.clock.high, s.clock.told = s.clock.low-int64(by), s.clock.high-int64(by), s.clock.told-int64(by)
+			s.clock.low, s.clock.high, s.clock.last = s.clock.low-int64(by), s.clock.high-int64(by), s.clock.last-int64(by)
 		}
 		for _, s := range []*Store{first, second} {
 			if _, err := charge(context.Background(), s, l, 1); !errors.Is(err, want) {
@@ -554,7 +554,7 @@ func TestServerClockIsSetAhead(t *testing.T) {
 	mustCharge(t, first, l, 1)
 	mustCharge(t, second, l, 1)
 	set(-time.Hour, nil)
-	before := first.clock.told
+	before := first.clock.last
 	set(3*time.Hour, storage.ErrLostWrites)
 	again := opened(t, o)
 	if again.Continues(first) || again.Continues(second) {

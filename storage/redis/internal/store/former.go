@@ -6,42 +6,42 @@ import (
 	"sync/atomic"
 )
 
-// former has the records of the stores that an opener has opened.
+// former is what an opener knows of the stores that it has opened before.
 type former struct {
-	losses atomic.Int64 // how often writes of one were lost
-	leaves atomic.Int64 // how often it stayed open whether a call of one took effect
+	losses atomic.Int64 // how often a store lost writes
+	leaves atomic.Int64 // how often the outcome of a call stayed unknown
 
 	mu      sync.Mutex
-	clock   clock    // guarded by mu: of the store that was told the time last
+	clock   clock    // guarded by mu: of the store that read the time last
 	records []record // guarded by mu: of closed stores
 }
 
-// record is that of a store that is closed. Calls of it may still be on their way, and have no
-// effect once the record is removed.
+// record is the server's record of a closed store. Calls of the store that are still on their way
+// have no effect once the record is removed.
 type record struct {
 	key string
 	seq int64 // of the last call that was acknowledged
 }
 
-// maxRecords is how many records are removed when a server comes back. Others expire.
+// maxRecords is how many records are removed when a server comes back. The others expire.
 const maxRecords = 64
 
 func (f *former) add(r record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.records = append(f.records, r)
-	if len(f.records) > maxRecords { // it is not looked for any more
+	if len(f.records) > maxRecords { // the oldest is not checked any more
 		f.records = slices.Delete(f.records, 0, 1)
 		f.leaves.Add(1)
 	}
 }
 
-// keep keeps what a store knows of the time, for the next one: a server that comes back with another
-// clock, or forgets the machines by it, doesn't take along the time.
-func (f *former) keep(is clock) {
+// keep keeps the clock of a store for the next one. So the time continues even if the server comes
+// back with another clock, or without its records of machines.
+func (f *former) keep(c clock) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.clock = is
+	f.clock = c
 }
 
 func (f *former) witness() clock {

@@ -35,7 +35,7 @@ func (n names) count(id storage.LimitID, key storage.Key) string {
 	return string(base64.RawURLEncoding.AppendEncode(append(append(room[:0], n...), ":c:"...), b[:]))
 }
 
-func (n names) records() string { return string(n) + ":s:" } // the beginning of each record's
+func (n names) records() string { return string(n) + ":s:" } // the prefix of all records
 
 func (n names) record(key storage.Key) string {
 	return n.records() + base64.RawURLEncoding.EncodeToString(key[:])

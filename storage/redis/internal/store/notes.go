@@ -72,7 +72,7 @@ func notesOf(r reply) (notes []storage.Note, more bool, err error) {
 	return notes, false, nil
 }
 
-// parseKept reads a note as notes.lua keeps it.
+// parseKept parses a note that notes.lua has stored.
 func parseKept(name, kept string) (n storage.Note, err error) {
 	parts := strings.SplitN(kept, " ", 4)
 	if len(parts) != 4 || len(name) != len(n.Name) {
@@ -80,8 +80,8 @@ func parseKept(name, kept string) (n storage.Note, err error) {
 	}
 	copy(n.Name[:], name)
 	n.Value = []byte(parts[3])
-	for i, to := range []*int64{&n.Number, &n.Version, &n.Until} {
-		if *to, err = strconv.ParseInt(parts[i], 10, 64); err != nil {
+	for i, field := range []*int64{&n.Number, &n.Version, &n.Until} {
+		if *field, err = strconv.ParseInt(parts[i], 10, 64); err != nil {
 			return n, err
 		}
 	}

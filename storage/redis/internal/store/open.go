@@ -14,11 +14,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Store is a [storage.Store] on a server. Its methods are safe for concurrent use; calls that
-// change something run one after the other.
+// Store is a [storage.Network] on a server. Its methods are safe for concurrent use. Calls that change
+// something run one after the other.
 //
-// It has many methods because each optional interface of package storage adds some: 23 are
-// that contract, and the others encode a call, send it and read the answer.
+// 24 of its methods are that contract. The others encode a call, send it and read the answer.
 type Store struct {
 	options Options
 	names   names
@@ -26,31 +25,31 @@ type Store struct {
 	conns   *conns
 	closed  atomic.Bool
 	former  *former
-	losses  int64  // as former had them when the store was opened
+	losses  int64  // of former, when the store was opened
 	leaves  int64  // likewise
 	place   string // the id of the place
 	machine string // the key of this store's record
 	calls   storage.Calls
 
 	turn    chan struct{} // holds a token while a call is under way
-	seq     int64         // guarded by turn, like all below: of the last call that wrote
+	seq     int64         // guarded by turn, like all below: the number of the last call that wrote
 	broken  error         // why the store can't be used any more
 	clock   clock
-	cursor  uint64 // where the next step of a sweep goes on
+	cursor  uint64 // where the next step of a sweep continues
 	evicted int64  // keys that the server had evicted when it was opened
 }
 
 const (
-	// format is the version of the data, and the oldest whose programs can use it: see
-	// [storage.Readable]. Lua calls it FORMAT.
+	// format is the version of the data, and the oldest version whose programs can use it: see
+	// [storage.Readable]. In Lua it is FORMAT.
 	format = "1"
-	// stays is how long a machine is known that makes no call.
+	// stays is how long the record of a machine without calls is kept.
 	stays = 2 * time.Hour
 	// openTimeout is how long opening may take.
 	openTimeout = time.Second
 )
 
-// Opener returns an opener of stores on a server. It doesn't connect itself.
+// Opener returns an opener of stores on a server. It doesn't connect to it.
 func Opener(o Options) storage.Opener {
 	o.Prefix, o.Timeout = cmp.Or(o.Prefix, DefaultPrefix), cmp.Or(o.Timeout, DefaultTimeout)
 	before := new(former)
@@ -84,8 +83,8 @@ func open(ctx context.Context, o Options, before *former) (*Store, error) {
 	return s, nil
 }
 
-// enter makes the place if there is nothing, and this machine's record in it. Records of stores that
-// were closed before are removed, and say whether all that these had written is still there.
+// enter creates the place if there is none, and this machine's record in it. It removes the records of
+// stores that were closed before, and finds out from them whether writes of these were lost.
 func (s *Store) enter(ctx context.Context) error {
 	s.losses, s.leaves = s.former.losses.Load(), s.former.leaves.Load()
 	late := s.former.list()
@@ -140,8 +139,8 @@ func (s *Store) Lacks(earlier storage.Store) bool {
 	return !ok || e.place != s.place || e != s && e.losses != e.former.losses.Load()
 }
 
-// Close implements [storage.Store]. Its record stays until the next store is opened, which reads in
-// it whether the server has lost writes, or until it expires.
+// Close implements [storage.Store]. The store's record stays until it expires, or until the next store
+// is opened, which learns from it whether the server has lost writes.
 func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
@@ -153,7 +152,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// hangUp ends all connections at once: a server that is silent would hold up the client.
+// hangUp ends all connections without waiting for the server, which may be silent.
 func (s *Store) hangUp() {
 	s.conns.close()
 	s.client.Close()

@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// Options say where the server is and how it is used. Addresses is required; the zero value of all
-// else is the documented default.
+// Options say where the server is and how it is used. Addresses is required. For the other fields the
+// zero value is the documented default.
 type Options struct {
-	// Addresses are those of the server, as host:port: of some nodes of a cluster, or of sentinels
+	// Addresses are addresses of the server, as host:port: of any nodes of a cluster, or of sentinels
 	// if Master is given. One is enough.
 	Addresses []string
-	// Master is the sentinels' name of the server. "" means that there are none.
+	// Master is the name of the server at the sentinels. "" means that there are no sentinels.
 	Master string
 	// Username and Password are for the server, as its ACL has them. "" means none.
 	Username, Password string
-	// Reread returns options for each new connection, of which users and passwords are used: they may
-	// have changed. Nil means that these don't.
+	// Reread returns options for each new connection, because users and passwords may have changed.
+	// Only these are used. Nil means that they don't change.
 	Reread func() (Options, error)
 	// SentinelUsername and SentinelPassword are for sentinels. "" means none.
 	SentinelUsername, SentinelPassword string
-	// Database is the number of the database. A cluster has only 0.
+	// Database is the number of the database. A cluster has only number 0.
 	Database int
-	// TLS says how to encrypt. Nil means not at all.
+	// TLS configures encryption. Nil means none.
 	TLS *tls.Config
-	// Prefix begins all keys and has a hash tag in it. "" means [DefaultPrefix].
+	// Prefix is the prefix of all keys, with a hash tag. "" means [DefaultPrefix].
 	Prefix string
-	// Timeout is how long a call may take whose context says nothing else. Zero means
+	// Timeout is how long a call may take, unless its context ends before. Zero means
 	// [DefaultTimeout].
 	Timeout time.Duration
 	// Notice is called with notices for the server's administrators. It may be nil.
 	Notice func(Notice)
 
-	// dial connects to the server. Nil means by TCP.
+	// dial connects to the server. Nil means over TCP.
 	dial func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error)
-	// wallTime has the wall clocks of callers for the server's, in tests.
+	// wallTime uses the callers' wall clocks in place of the server's, in tests.
 	wallTime bool
 	// maxNotes is how many notes a place holds, in tests. Zero means [storage.MaxNotes].
 	maxNotes int

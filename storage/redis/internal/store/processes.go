@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// longestStay is how long a process may say that it stays.
+// longestStay bounds for how long a process may join.
 const longestStay = 7 * 24 * time.Hour
 
 // Join implements [storage.Store].

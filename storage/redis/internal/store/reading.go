@@ -12,15 +12,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-// reading is the records of some clients, as they are on the server and as they are to be.
+// reading has the records of some clients: the values on the server, and the changed ones to write back.
 type reading struct {
 	names   names
 	clients []storage.Client
 	keys    []string
 	index   map[storage.Key]int       // of the keys, by the names of clients
-	seen    []string                  // the values that were read
-	known   map[int]reputation.Record // their contents, changes included
-	changed map[int]bool              // to be written; unknown ones are removed
+	seen    []string                  // the values read
+	known   map[int]reputation.Record // the records, with changes
+	changed map[int]bool              // the records to write; those not in known are removed
 }
 
 func newReading(names names, clients []storage.Client) *reading {
@@ -48,7 +48,7 @@ func (read *reading) call(what string, term *storage.Term) call {
 	}}
 }
 
-// take takes the values that a call has read.
+// take parses the values that a call has read.
 func (read *reading) take(more []rueidis.RedisMessage) error {
 	if len(more) == 0 {
 		return errors.New("the server's answer is too short")
@@ -66,37 +66,36 @@ func (read *reading) take(more []rueidis.RedisMessage) error {
 	return nil
 }
 
-// record returns what is known of a client at a time, and moves what is kept under its former name.
+// record returns the record of a client at a time, and moves the record under its former name.
 func (read *reading) record(client storage.Client, now int64) reputation.Record {
-	at := read.index[client.Key]
-	is := read.known[at]
-	is.Clamp(now)
+	i := read.index[client.Key]
+	record := read.known[i]
+	record.Clamp(now)
 	if client.Former == (storage.Key{}) || client.Former == client.Key {
-		return is
+		return record
 	}
 	from := read.index[client.Former]
 	former, found := read.known[from]
 	if !found {
-		return is
+		return record
 	}
 	former.Clamp(now)
-	is = is.Merge(former)
+	record = record.Merge(former)
 	delete(read.known, from)
-	read.known[at], read.changed[at], read.changed[from] = is, true, true
-	return is
+	read.known[i], read.changed[i], read.changed[from] = record, true, true
+	return record
 }
 
-// commit commits an offense, and returns the record that it leads to.
+// commit commits an offense, and returns the resulting record.
 func (read *reading) commit(o storage.Offense) reputation.Record {
-	is := read.record(o.Client, o.At)
-	is.Commit(o.Offense)
-	at := read.index[o.Key]
-	read.known[at], read.changed[at] = is, true
-	return is
+	record := read.record(o.Client, o.At)
+	record.Commit(o.Offense)
+	i := read.index[o.Key]
+	read.known[i], read.changed[i] = record, true
+	return record
 }
 
-// put returns the call that puts the records back which have changed, and notes that for the others
-// who use the place.
+// put returns the call that writes the changed records back, and notes the changes for other machines.
 func (read *reading) put(what string, term *storage.Term, note []storage.Client) call {
 	return call{what: what, script: swapScript, term: term, writes: true, request: func(now int64) (request, error) {
 		q := request{keys: append([]string{read.names.changes()}, read.keys...)}
@@ -114,8 +113,8 @@ func (read *reading) put(what string, term *storage.Term, note []storage.Client)
 	}}
 }
 
-// value returns the value of a record, and how many milliseconds it is kept: as long as it says
-// something, and a little longer. Outside of terms, sweeps remove it.
+// value returns the value of a record, and for how many milliseconds the server keeps it: until it
+// expires, and a little longer. Records written outside a term have no limit; sweeps remove them.
 func (read *reading) value(i int, term *storage.Term, now int64) (value string, ttl int64) {
 	record, known := read.known[i]
 	if !known {

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-// Records of clients are read, changed here, and put back if nobody has changed them meanwhile:
-// scores are floating-point numbers, which scripts might compute in another way.
+// Records of clients are read, changed here, and written back if they were not changed meanwhile. Their
+// scores are floating-point numbers, which scripts might compute differently.
 
 // Records implements [storage.Store].
 func (s *Store) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
@@ -37,8 +37,8 @@ func (s *Store) readRecords(ctx context.Context, term *storage.Term, clients []s
 	return s.takeRecords(ctx, term, read, r, records)
 }
 
-// takeRecords returns the records that a call has read, and moves what is kept under former names.
-// If somebody else is changing that, whoever asks next moves it.
+// takeRecords returns the records that a call has read, and moves records under former names. If another
+// process is changing them, the next call moves them.
 func (s *Store) takeRecords(ctx context.Context, term *storage.Term, read *reading, r reply, records []reputation.Record) error {
 	if err := read.take(r.more); err != nil {
 		return fmt.Errorf("redis: records: %w", err)
@@ -60,7 +60,8 @@ func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records 
 	return s.punish(ctx, nil, offenses, records)
 }
 
-// maxPunishments is how often records are read and changed that somebody else changes meanwhile.
+// maxPunishments is how often records are read and changed again because another process has changed
+// them meanwhile.
 const maxPunishments = 20
 
 func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
@@ -87,11 +88,11 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 			return err
 		}
 	}
-	return errors.New("redis: punish: others change the same records all the time")
+	return errors.New("redis: punish: other processes keep changing the same records")
 }
 
-// Banned implements [storage.Store]. It looks at all keys of the server, and of each node of a
-// cluster: a set of those banned would cost each offense another write.
+// Banned implements [storage.Store]. It scans all keys of the server, and of each node of a cluster,
+// because a set of the banned clients would cost each offense another write.
 func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record, err error) {
 	banned = make(map[storage.Key]reputation.Record)
 	for _, node := range s.client.Nodes() {
@@ -104,7 +105,7 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[sto
 				}
 				values, err := rueidis.MGet(s.client, ctx, scan.Elements)
 				for name, value := range values {
-					record, _ := value.ToString() // "" if it has expired meanwhile, which bans nobody
+					record, _ := value.ToString() // "" if it has expired meanwhile: no ban
 					key, _ := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(name, s.names.records()))
 					if len(key) == len(storage.Key{}) {
 						cells.AddBanned(banned, storage.Key(key), []byte(record), now, most)

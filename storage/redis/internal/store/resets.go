@@ -25,12 +25,12 @@ func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.
 	if err != nil {
 		return err
 	}
-	said := words{text: r.answer}
+	numbers := words{text: r.answer}
 	for i := range resets {
-		resets[i].Number, resets[i].At, resets[i].Found = said.next(), said.next()*1000, said.next() == 1
+		resets[i].Number, resets[i].At, resets[i].Found = numbers.next(), numbers.next()*1000, numbers.next() == 1
 	}
-	if said.err != nil {
-		return fmt.Errorf("redis: reset: %w", said.err)
+	if numbers.err != nil {
+		return fmt.Errorf("redis: reset: %w", numbers.err)
 	}
 	return nil
 }
@@ -54,25 +54,25 @@ func noteOf(r *storage.Reset) string {
 	return fmt.Sprintf("%d %016x %x %x", bit(r.Client), uint64(r.Limit), r.Key, r.Former)
 }
 
-// parseNote returns the reset of a note: its number, time, whether something was found, its id, and
+// parseNote parses a note: the number and time of the reset, whether something was found, its ID, and
 // the text of noteOf.
 func parseNote(note string) (r storage.Reset, err error) {
-	said := strings.Split(note, " ")
-	if len(said) != 8 {
+	fields := strings.Split(note, " ")
+	if len(fields) != 8 {
 		return r, errors.New("a note of a reset can't be read")
 	}
-	limit, limitErr := strconv.ParseUint(said[5], 16, 64)
-	numbers := words{text: strings.Join(said[:5], " ")}
+	limit, limitErr := strconv.ParseUint(fields[5], 16, 64)
+	numbers := words{text: strings.Join(fields[:5], " ")}
 	r = storage.Reset{Number: numbers.next(), At: numbers.next() * 1000, Found: numbers.next() == 1, ID: numbers.next(), Client: numbers.next() == 1, Limit: storage.LimitID(limit)}
-	_, keyErr := hex.Decode(r.Key[:], []byte(said[6])[:min(len(said[6]), 2*len(r.Key))])
-	_, formerErr := hex.Decode(r.Former[:], []byte(said[7])[:min(len(said[7]), 2*len(r.Former))])
+	_, keyErr := hex.Decode(r.Key[:], []byte(fields[6])[:min(len(fields[6]), 2*len(r.Key))])
+	_, formerErr := hex.Decode(r.Former[:], []byte(fields[7])[:min(len(fields[7]), 2*len(r.Former))])
 	return r, errors.Join(numbers.err, limitErr, keyErr, formerErr)
 }
 
 // Resets implements [storage.Store].
 func (s *Store) Resets(ctx context.Context, after int64) (storage.Resets, error) {
-	is, err := s.look(ctx, "resets", nil, storage.Seen{Resets: after, Changes: -1, Notes: -1}, false)
-	return is.Resets, err
+	news, err := s.look(ctx, "resets", nil, storage.Seen{Resets: after, Changes: -1, Notes: -1}, false)
+	return news.Resets, err
 }
 
 // News implements [storage.Network].
@@ -81,7 +81,7 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (storage.News, erro
 }
 
 // look asks for news. Within a term it can also drop old notes.
-func (s *Store) look(ctx context.Context, what string, term *storage.Term, seen storage.Seen, drop bool) (is storage.News, err error) {
+func (s *Store) look(ctx context.Context, what string, term *storage.Term, seen storage.Seen, drop bool) (news storage.News, err error) {
 	before := ""
 	if drop {
 		before = "0"
@@ -92,55 +92,55 @@ func (s *Store) look(ctx context.Context, what string, term *storage.Term, seen 
 			args: []string{strconv.FormatInt(seen.Resets, 10), strconv.FormatInt(seen.Changes, 10), before, strconv.FormatInt(seen.Notes, 10)},
 		}, nil
 	}}
-	by := s.read
+	do := s.read
 	if term != nil {
-		by = s.do
+		do = s.do
 	}
-	r, err := by(ctx, c)
+	r, err := do(ctx, c)
 	if err == nil {
-		is, err = newsOf(r, seen)
+		news, err = newsOf(r, seen)
 		if err != nil {
 			err = fmt.Errorf("redis: %s: %w", what, err)
 		}
 	}
-	return is, err
+	return news, err
 }
 
 // newsOf returns the news in an answer.
-func newsOf(r reply, seen storage.Seen) (is storage.News, err error) {
+func newsOf(r reply, seen storage.Seen) (news storage.News, err error) {
 	if len(r.more) < 2 {
-		return is, errors.New("the server's answer is too short")
+		return news, errors.New("the server's answer is too short")
 	}
 	notes, err := r.more[0].AsStrSlice()
 	if err != nil {
-		return is, err
+		return news, err
 	}
 	changed, err := r.more[1].AsStrSlice()
 	if err != nil {
-		return is, err
+		return news, err
 	}
-	is.Resets.Newest = r.resets
+	news.Resets.Newest = r.resets
 	for _, note := range notes {
 		reset, err := parseNote(note)
 		if err != nil {
-			return is, err
+			return news, err
 		}
-		is.Resets.List = append(is.Resets.List, reset)
+		news.Resets.List = append(news.Resets.List, reset)
 	}
-	is.Resets.Lost = int64(len(is.Resets.List)) != is.Resets.Newest-seen.Resets
+	news.Resets.Lost = int64(len(news.Resets.List)) != news.Resets.Newest-seen.Resets
 	newest := words{text: r.answer}
-	is.Newest = newest.next()
-	is.Processes = int(newest.next())
+	news.Newest = newest.next()
+	news.Processes = int(newest.next())
 	for _, value := range changed {
 		var client storage.Client
 		copy(client.Key[:], value)
 		copy(client.Former[:], value[min(len(value), len(client.Key)):])
-		is.Changed = append(is.Changed, client)
+		news.Changed = append(news.Changed, client)
 	}
-	is.Missed = int64(len(is.Changed)) != is.Newest-seen.Changes
+	news.Missed = int64(len(news.Changed)) != news.Newest-seen.Changes
 	if newest.err != nil {
-		return is, newest.err
+		return news, newest.err
 	}
-	is.Notes, is.MoreNotes, err = notesOf(r)
-	return is, err
+	news.Notes, news.MoreNotes, err = notesOf(r)
+	return news, err
 }

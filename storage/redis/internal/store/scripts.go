@@ -9,8 +9,8 @@ import (
 //go:embed lua
 var lua embed.FS
 
-// The scripts. All but the first begin with enter.lua. They keep to what Lua 5.1 and its
-// successors share, and name all their keys.
+// The scripts. All except openScript begin with enter.lua. They use only what Lua 5.1 and its
+// successors have in common, and declare all their keys.
 var (
 	entered     = "local FORMAT = " + format + "\n" + source("enter")
 	openScript  = rueidis.NewLuaScript(source("open"))
@@ -25,7 +25,7 @@ var (
 func source(name string) string {
 	text, err := lua.ReadFile("lua/" + name + ".lua")
 	if err != nil {
-		panic(err) // not reached: it is part of the program
+		panic(err) // unreachable: the script is embedded
 	}
 	return string(text)
 }

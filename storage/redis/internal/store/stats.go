@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Stats implements [storage.Store]. Bytes is the memory that the server uses, for all that it keeps.
+// Stats implements [storage.Store]. Bytes is all memory that the server uses, for other data as well.
 func (s *Store) Stats(ctx context.Context) (stats storage.Stats, err error) {
 	err = s.beside(ctx, "stats", func(ctx context.Context) error {
 		info, err := s.info(ctx, "memory")
@@ -19,7 +19,7 @@ func (s *Store) Stats(ctx context.Context) (stats storage.Stats, err error) {
 	return stats, err
 }
 
-// beside makes a call that waits for no others, and needs no number.
+// beside makes a call that doesn't wait for others, and needs no number.
 func (s *Store) beside(ctx context.Context, what string, f func(ctx context.Context) error) error {
 	err := ctx.Err()
 	if s.closed.Load() {
@@ -54,8 +54,8 @@ func (s *Store) info(ctx context.Context, section string) (map[string]string, er
 	return fields, nil
 }
 
-// inspect looks at what the server does when its memory is full. A server that doesn't tell is
-// taken as it is.
+// inspect finds out what the server does when its memory is full, and gives notice if it may remove
+// counts. A server that doesn't say is accepted.
 func (s *Store) inspect(ctx context.Context) error {
 	memory, err := s.info(ctx, "memory")
 	if isAnswer(err) {
@@ -72,7 +72,7 @@ func (s *Store) inspect(ctx context.Context) error {
 	return err
 }
 
-// evictions returns how many keys the server has removed for want of memory.
+// evictions returns how many keys the server has removed because its memory was full.
 func (s *Store) evictions(ctx context.Context) (int64, error) {
 	stats, err := s.info(ctx, "stats")
 	if err != nil {
@@ -85,8 +85,8 @@ func (s *Store) evictions(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// checkEvictions returns an error if the server has removed keys since the store was opened: counts
-// may be among them.
+// checkEvictions returns an error if the server has removed keys since the store was opened, because
+// counts may be among them.
 func (s *Store) checkEvictions(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
 		return err

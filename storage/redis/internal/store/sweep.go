@@ -9,8 +9,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-// Sweep implements [storage.Store]. The server removes by itself what was charged within a term, so
-// a sweep within one drops notes only. Outside of terms it looks for what has expired.
+// Sweep implements [storage.Store]. Keys charged within a term expire by themselves on the server, so a
+// sweep within a term only drops resets, acts and notes. Outside a term it also looks for expired
+// keys.
 func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 	return s.sweep(ctx, nil, now)
 }
@@ -46,7 +47,7 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept
 	return swept, err
 }
 
-// stepLooks is about how many keys a step looks at.
+// stepLooks is about how many keys a step examines.
 const stepLooks = 500
 
 // sweepStep removes expired counts of some keys, and continues where the last step stopped.
@@ -69,7 +70,7 @@ func (s *Store) sweepStep(ctx context.Context, now int64) (swept storage.Swept, 
 	return swept, err
 }
 
-// removeExpired removes the expired ones of some keys.
+// removeExpired removes those of some keys that have expired.
 func (s *Store) removeExpired(ctx context.Context, keys []string, now int64) (removed int64, err error) {
 	values, err := s.client.Do(ctx, s.client.B().Mget().Key(keys...).Build()).ToArray()
 	if err != nil {
@@ -88,14 +89,14 @@ func (s *Store) removeExpired(ctx context.Context, keys []string, now int64) (re
 	return s.client.Do(ctx, s.client.B().Del().Key(expired...).Build()).AsInt64()
 }
 
-// hasExpired reports whether a state or a record says nothing any more.
+// hasExpired reports whether a state or a record has expired.
 func (s *Store) hasExpired(key, value string, now int64) bool {
 	if s.names.isRecord(key) {
 		record := cells.ParseRecord([]byte(value))
 		return record.Expires() <= now
 	}
 	_, rest, _ := strings.Cut(value, " ")
-	at := words{text: rest}
-	expires := at.next()
-	return at.err == nil && now/1e6 >= expires
+	numbers := words{text: rest}
+	expires := numbers.next()
+	return numbers.err == nil && now/1e6 >= expires
 }

@@ -29,8 +29,8 @@ func (s *Store) SwapValue(ctx context.Context, name string, former, value []byte
 	return kept, err
 }
 
-// swapValueScript puts ARGV[3] in the place of ARGV[2] under the name ARGV[1], and returns what is
-// there afterwards. An empty text stands for no value.
+// swapValueScript replaces the value ARGV[2] by ARGV[3] under the name ARGV[1], and returns the
+// resulting value. An empty text stands for no value.
 var swapValueScript = rueidis.NewLuaScript(`
 local kept = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if kept ~= ARGV[2] then
