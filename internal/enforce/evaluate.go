@@ -7,18 +7,12 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/history"
-	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 // ServeHTTP passes a request that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	httpfield.KeepConnectionOptions(r.Header)
-	h.App.ApplyServiceHeader(r)
-	for _, field := range h.PassFields {
-		httpfield.DeleteTwins(r.Header, field)
-	}
 	if h.App.Session.Serves(r.URL.Path) {
 		return h.serveSession(w, r)
 	}
@@ -75,9 +69,7 @@ func (h *Handler) evaluate(r *http.Request) (result, passage, error) {
 		h.App.DecisionLog.passed(e, result.Response)
 		h.trace(e.Http, result.Response)
 	case Denied:
-		open := e.Pending(nil)
-		open.Settle(result.Denial.Status, nil)
-		open.giveBack()
+		e.Pending(nil).Deny(result.Denial.Status)
 	case Refused:
 		result.Response = result.Response.join(e)
 		h.report(e, result.Response)

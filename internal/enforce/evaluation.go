@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // Evaluation is one request on its way to a decision: its zones, its client, its debits. It
@@ -89,8 +90,14 @@ func (e *Evaluation) scale(d *engine.Debit, p *Policy, subject *engine.Client) {
 	}
 }
 
-// Begin returns the evaluation of a request, which must be released.
+// Begin returns the evaluation of a request, which must be released. It removes the header fields that
+// later handlers must not see, whatever becomes of the request.
 func (h *Handler) Begin(r *http.Request) *Evaluation {
+	httpfield.KeepConnectionOptions(r.Header)
+	h.App.ApplyServiceHeader(r)
+	for _, field := range h.PassFields {
+		httpfield.DeleteTwins(r.Header, field)
+	}
 	e := NewEvaluation(r)
 	e.Handler = h
 	if h.AddressedBy != nil {

@@ -100,8 +100,12 @@ func (cfg *Config) noteSilence(rule *SettleRule) {
 	})
 }
 
-// giveBack settles them for a request that was denied.
-func (p *pending) giveBack() { p.finish(func(pendingDebit) int64 { return 0 }) }
+// Deny settles the debits of a request that was denied, which has used nothing. A nil pending settles
+// nothing.
+func (p *pending) Deny(status int) {
+	p.Settle(status, nil)
+	p.finish(func(pendingDebit) int64 { return 0 })
+}
 
 func (p *pending) finish(used func(pendingDebit) int64) {
 	if p == nil {

@@ -175,18 +175,21 @@ func authenticated(request *http.Request, r *accesslog.Record) bool {
 
 // decide makes a handler decide about a request, and reports whether the request continues.
 func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
-	h.App.ApplyServiceHeader(request)
 	if h.App.Session.Serves(request.URL.Path) {
 		return false
 	}
 	e := h.Begin(request)
 	defer e.Release()
 	result, err := e.Decide()
-	open := e.Pending(nil)
-	open.Settle(r.Status, nil)
-	open.Finish(usageOf(r))
+	open, denied := e.Pending(nil), err == nil && result.Outcome == enforce.Denied
+	if denied {
+		open.Deny(result.Denial.Status)
+	} else {
+		open.Settle(r.Status, nil)
+		open.Finish(usageOf(r))
+	}
 	for i, p := range e.Policies {
-		if !p.Zone.Count.AnsweredAlike(r.Status) {
+		if !p.Zone.Count.AnsweredAlike(r.Status) || denied && p.Zone.Settle != nil {
 			continue
 		}
 		v.Counts = append(v.Counts, replay.Count{
@@ -213,8 +216,12 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 	return false
 }
 
-// usageOf returns the use of a request, as far as its record tells. Placeholders are unknown.
+// usageOf returns the use of a request, as far as its record tells. Placeholders are unknown. An answer
+// to HEAD has no body, although Caddy logs the size of one.
 func usageOf(r *accesslog.Record) enforce.Usage {
+	if r.Method == http.MethodHead {
+		return enforce.Usage{Duration: time.Duration(r.Duration)}
+	}
 	return enforce.Usage{Bytes: r.Size, Duration: time.Duration(r.Duration)}
 }
 

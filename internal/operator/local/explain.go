@@ -271,6 +271,8 @@ type Explainer struct {
 	*Subject
 	Now  time.Time
 	Told operator.Explanation
+
+	shadows []*enforce.Policy // that would refuse the request, of all handlers
 }
 
 // in returns the time after the engine's wait.

@@ -32,7 +32,7 @@ func (ex *Explainer) explainRequest(ctx context.Context, q operator.Question) er
 	if err != nil {
 		return err
 	}
-	servers, err := serversOf(r.URL)
+	servers, err := serversOf(q.URL)
 	if err != nil {
 		return err
 	}
@@ -50,6 +50,9 @@ func (ex *Explainer) explainRequest(ctx context.Context, q operator.Question) er
 		})
 		if err != nil {
 			return operator.Errorf(http.StatusConflict, "url: a matcher of the config fails: %v", err)
+		}
+		if ex.Told.Next.Status == 0 {
+			ex.Told.Next = addShadows(ex.Told.Next, ex.shadows)
 		}
 		if ex.Told.Ban != nil && ex.Told.Next.Outcome == "allowed" {
 			ex.Told.Next.Text += "; the ban is of another client at this address, told apart by its header fields"
@@ -79,8 +82,8 @@ func (ex *Explainer) RequestOf(ctx context.Context, q operator.Question) (*http.
 	if err != nil {
 		return nil, operator.Errorf(http.StatusBadRequest, "method: got %q: expected a method such as POST", q.Method)
 	}
-	r.RequestURI = u.RequestURI()
-	for name, values := range q.Header { // as a server receives them
+	r.RequestURI, r.URL.Scheme, r.URL.Host = u.RequestURI(), "", "" // as a server receives it, not a proxy
+	for name, values := range q.Header {                            // as a server receives them
 		name = http.CanonicalHeaderKey(name)
 		r.Header[name] = append(r.Header[name], values...)
 	}
@@ -97,8 +100,12 @@ func (ex *Explainer) RequestOf(ctx context.Context, q operator.Question) (*http.
 	return r, nil
 }
 
-// serversOf returns the servers that listen on the port of a URL, or all if none does.
-func serversOf(u *url.URL) ([]*caddyhttp.Server, error) {
+// serversOf returns the servers that listen on the port of a valid URL, or all if none does.
+func serversOf(address string) ([]*caddyhttp.Server, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
 	app, err := caddy.ActiveContext().AppIfConfigured("http")
 	if err != nil {
 		return nil, operator.Errorf(http.StatusConflict, "url: the running config has no sites")
@@ -149,6 +156,7 @@ func (ex *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *
 	case settled.Outcome == enforce.Refused:
 		return ex.refuses("banned", enforce.BanName, enforce.BanName, settled.Response.Refusal.Retry, "because an operator or a block list has banned the client")
 	case e.Allowed && e.Denied == nil:
+		ex.explainShadows(ctx, &e.Shadows) // denials
 		return operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case e.TrapBan > 0:
 		return ex.refuses("banned", enforce.BanName, enforce.BanName, e.TrapBan, "because it goes into a trap, which bans")
@@ -179,7 +187,7 @@ func (ex *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) o
 			ex.explainLimit(ctx, p, e.Debits[i])
 		}
 	}
-	shadows := ex.explainShadows(ctx, &e.Shadows)
+	ex.explainShadows(ctx, &e.Shadows)
 	debits := slices.Clone(e.Debits)
 	d := ex.Instance.Forecast(ctx, e.Subject, debits)
 	switch {
@@ -195,9 +203,9 @@ func (ex *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) o
 	case len(debits) == 0 && len(e.Shadows.Debits) == 0:
 		return operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it" + loadText(e)}
 	case len(debits) == 0:
-		return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes: all limits for it are in shadow"}, shadows)
+		return operator.Forecast{Outcome: "allowed", Text: "passes: all limits for it are in shadow"}
 	}
-	return addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + countsText(e) + loadText(e)}, shadows)
+	return operator.Forecast{Outcome: "allowed", Text: "passes" + countsText(e) + loadText(e)}
 }
 
 // loadText describes how the forecast depends on the load: which zones don't apply because it is
@@ -218,9 +226,8 @@ func loadText(e *enforce.Evaluation) (text string) {
 	return text
 }
 
-// explainShadows adds the states of the request's shadow limits, and returns the limits that would
-// refuse it.
-func (ex *Explainer) explainShadows(ctx context.Context, s *enforce.Charges) (by []*enforce.Policy) {
+// explainShadows adds the states of the request's shadow limits, and notes those that would refuse it.
+func (ex *Explainer) explainShadows(ctx context.Context, s *enforce.Charges) {
 	for from := 0; from < len(s.Debits); {
 		to := s.End(from)
 		for i, p := range s.Policies[from:to] {
@@ -229,11 +236,10 @@ func (ex *Explainer) explainShadows(ctx context.Context, s *enforce.Charges) (by
 			}
 		}
 		if d := ex.Instance.Forecast(ctx, nil, slices.Clone(s.Debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
-			by = append(by, s.Policies[from+d.Debit])
+			ex.shadows = append(ex.shadows, s.Policies[from+d.Debit])
 		}
 		from = to
 	}
-	return by
 }
 
 // countsText describes which answers make the request use up units of some zones, or "".
