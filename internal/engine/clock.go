@@ -36,10 +36,15 @@ type line struct {
 	steady, elapsed int64 // at that moment
 	told            bool  // by a store; before that it is the wall clock's time
 	floor           int64 // the previous line's time, below which the time must not fall
+	took            int64 // how long the store took to answer: its time may be behind by as much
 }
 
 // now returns the time at an elapsed time.
 func (l *line) now(elapsed int64) int64 { return max(l.NowAfter(elapsed-l.elapsed), l.floor) }
+
+// least returns the earliest time that the store can have at an elapsed time. Its clock is read
+// after the call was stamped, in a call that stalls long after.
+func (l *line) least(elapsed int64) int64 { return l.NowAfter(elapsed - l.elapsed - l.took) }
 
 func newClock(source Clock) *clock {
 	c := &clock{source: source}
@@ -73,7 +78,7 @@ func (c *clock) look() {
 	c.looked.Store(elapsed)
 	was := c.line.Load()
 	if is := was.After(r.Steady - was.steady); is.Now > was.now(elapsed)+slack {
-		c.line.CompareAndSwap(was, &line{Time: is, steady: r.Steady, elapsed: elapsed, told: was.told})
+		c.line.CompareAndSwap(was, &line{Time: is, steady: r.Steady, elapsed: elapsed, told: was.told, took: was.took})
 	}
 }
 
@@ -86,7 +91,7 @@ const backBy = int64(2e9)
 func (c *clock) follow(t storage.Time, at *stamp) (by int64, back bool) {
 	for {
 		was := c.line.Load()
-		is := &line{Time: t, steady: at.reading.Steady, elapsed: at.elapsed, told: true}
+		is := &line{Time: t, steady: at.reading.Steady, elapsed: at.elapsed, told: true, took: c.source.Elapsed() - at.elapsed}
 		told := was.After(at.elapsed - was.elapsed).Now
 		most := backBy + 2*max(at.elapsed-was.elapsed, 0)/storage.Slew // it may have been slewed the other way
 		back = t.Era != was.Era || t.Now < told-most || !was.told && t.Now < told

@@ -80,17 +80,18 @@ func (r *request) countRefusals() {
 	}
 }
 
-// prolong lengthens the retry time if the store's time is slowed down, so that the store no longer
-// refuses the client then.
+// prolong lengthens the retry time if the store's time is behind that of the decision, or is slowed
+// down, so that the store no longer refuses the client then.
 func (r *request) prolong(e *Engine) {
 	if r.Retry <= 0 {
 		return
 	}
 	known := e.clock.line.Load()
-	r.Retry = known.Takes(r.Retry)
+	behind := time.Duration(max(r.now-known.least(e.clock.source.Elapsed()), 0))
+	r.Retry = known.Takes(r.Retry + behind)
 	for i := range r.debits {
 		if debit := &r.debits[i]; debit.refused {
-			debit.Quota.Reset = known.Takes(debit.Quota.Reset)
+			debit.Quota.Reset = known.Takes(debit.Quota.Reset + behind)
 		}
 	}
 }
