@@ -140,18 +140,16 @@ func (j *janitor) awaitDone(b *batch) {
 }
 
 // sweepStore removes expired rows step by step. After each step it waits for the duration of that
-// step, so that claims come first.
+// step, so that claims come first. A sweep longer than the interval goes on at the next cleanup.
 func (j *janitor) sweepStore() (rows int64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), j.committer.opts.now().CleanupInterval)
-	defer cancel()
-	for {
+	for until := time.Now().Add(j.committer.opts.now().CleanupInterval); ; {
 		if j.committer.degraded.Load() {
 			return rows, nil
 		}
 		start := time.Now()
-		swept, err := j.committer.conn.sweepStep(ctx)
+		swept, err := j.committer.conn.sweepStep(context.Background())
 		rows += swept.Rows
-		if err != nil || !swept.More {
+		if err != nil || !swept.More || !time.Now().Before(until) {
 			return rows, err
 		}
 		select {

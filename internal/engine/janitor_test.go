@@ -51,6 +51,44 @@ func TestObserverLearnsHowLongASweepTook(t *testing.T) {
 	})
 }
 
+// manyRows is a store with many expired rows. A step removes 1000 of them in some seconds.
+type manyRows struct {
+	storage.Store
+	rows atomic.Int64
+}
+
+func (s *manyRows) Sweep(ctx context.Context, _ int64) (storage.Swept, error) {
+	time.Sleep(5 * time.Second)
+	if err := ctx.Err(); err != nil {
+		return storage.Swept{}, err
+	}
+	return storage.Swept{Rows: 1000, More: s.rows.Add(-1000) > 0}, nil
+}
+
+// More rows than a cleanup can remove in its interval go away in the next ones. That isn't an error.
+func TestSweepLongerThanTheIntervalGoesOn(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		store, seen := new(manyRows), countingObserver{}
+		store.rows.Store(30_000)
+		f := newFixture(t, func(o *Options) {
+			o.CleanupInterval, o.Observer = time.Minute, &seen
+			open := o.Open
+			o.Open = func(ctx context.Context) (_ storage.Store, err error) {
+				store.Store, err = open(ctx)
+				return store, err
+			}
+		})
+		f.count(1, debit(sliding(t, 10, time.Minute), "a", 1))
+		time.Sleep(7 * time.Minute)
+		if left, n := store.rows.Load(), seen.sweeps.Load(); left > 0 || n < 3 {
+			t.Errorf("%d rows are left after %d cleanups, want none after several", left, n)
+		}
+		if n := seen.failed.Load(); n > 0 {
+			t.Errorf("%d cleanups failed", n)
+		}
+	})
+}
+
 // The janitor lets requests in between: it never looks at more than restAfter cells, and those of a
 // few buckets, without a rest.
 func TestTheJanitorRests(t *testing.T) {
@@ -108,10 +146,14 @@ func TestChangedOptionsPutOffNoCleanup(t *testing.T) {
 	})
 }
 
-// countingObserver counts sweeps.
+// countingObserver counts sweeps, and those that failed.
 type countingObserver struct {
 	noObserver
-	sweeps atomic.Int64
+	sweeps, failed atomic.Int64
 }
 
-func (o *countingObserver) Swept(int64, int, time.Duration, error) { o.sweeps.Add(1) }
+func (o *countingObserver) Swept(_ int64, _ int, _ time.Duration, err error) {
+	if o.sweeps.Add(1); err != nil {
+		o.failed.Add(1)
+	}
+}
