@@ -151,7 +151,6 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		session {
 //			lifetime                <duration>
 //			max_sessions_per_prefix <n>
-//			max_live_sessions_per_prefix <n>
 //			path                    <path>
 //			challenge proof_of_work [<difficulty>] {
 //				without_script <duration>
@@ -165,9 +164,6 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		pressure         off
 //		pressure {
 //			fingerprints <n>
-//			within       <duration>
-//			squeeze      <duration>
-//			up_to        <duration>
 //		}
 //		tier <name> {
 //			limit          <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>]

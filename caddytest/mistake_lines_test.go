@@ -24,7 +24,7 @@ func TestErrorsOfAnOptionNameItsLine(t *testing.T) {
 		"max_keys":                 app("\t\thistory off\n\t\tmax_keys 10\n\t\tstore_timeout 1s"),
 		"ipv6_prefix":              app("\t\thistory off\n\t\tipv6_prefix 129\n\t\tstore_timeout 1s"),
 		"lifetime of sessions":     app("\t\tsession {\n\t\t\tlifetime 1s\n\t\t\tpath /a/\n\t\t}"),
-		"fingerprints of pressure": app("\t\tpressure {\n\t\t\tfingerprints 32\n\t\t\tsqueeze 1m\n\t\t}"),
+		"fingerprints of pressure": app("\t\tpressure {\n\t\t\tfingerprints 32\n\t\t}"),
 		"name of a page":           app("\t\tpage {\n\t\t\tname " + strings.Repeat("x", 101) + "\n\t\t\tcontact x\n\t\t}"),
 		"header of API keys":       app("\t\tapi_keys {\n\t\t\tfrom header \"X Key\"\n\t\t\tfrom bearer\n\t\t}"),
 	} {
@@ -33,9 +33,5 @@ func TestErrorsOfAnOptionNameItsLine(t *testing.T) {
 				t.Errorf("%s\nerror: %v, want one at line 5", input, err)
 			}
 		})
-	}
-	later := app("\t\tpressure {\n\t\t\tup_to 30s\n\t\t\tsqueeze 10s\n\t\t}") // up_to alone is below the default of squeeze
-	if _, err := load(t, later); err != nil {
-		t.Errorf("an option that a later one makes right: %v", err)
 	}
 }

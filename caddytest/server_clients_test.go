@@ -126,7 +126,7 @@ func TestClientIsToldOfItsNetwork(t *testing.T) {
 
 // squeezing is a Caddyfile under which a network is squeezed soon.
 func squeezing(more string) string {
-	return perClient("pressure {\nfingerprints 3\nsqueeze 1h\n}\n"+more, "limit 4/1s burst 4\nprefix_ceiling 100")
+	return perClient("pressure {\nfingerprints 3\n}\n"+more, "limit 4/1s burst 4\nprefix_ceiling 100")
 }
 
 func TestCrowdedNetworkIsSqueezed(t *testing.T) {

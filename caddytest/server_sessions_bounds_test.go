@@ -32,7 +32,7 @@ func TestSessionsElsewhereShareTheCeiling(t *testing.T) {
 // restart.
 func TestLiveSessionsOfANetworkAreCapped(t *testing.T) {
 	t.Parallel()
-	s := newShifted(t, withSessions("lifetime 10h\nmax_sessions_per_prefix 3\nmax_live_sessions_per_prefix 4", "limit 3/1h"))
+	s := newShifted(t, withSessions("lifetime 1d\nmax_sessions_per_prefix 1", "limit 3/1h"))
 	s.start()
 	want := func(status int) {
 		t.Helper()
@@ -41,26 +41,25 @@ func TestLiveSessionsOfANetworkAreCapped(t *testing.T) {
 			t.Errorf("a solution is answered with %d and %v, want %d", a.status, a.header, status)
 		}
 	}
-	for range 3 {
+	for range 10 {
 		want(http.StatusSeeOther)
+		want(http.StatusTooManyRequests) // of the hour
+		s.pass(2 * time.Hour)
 	}
-	want(http.StatusTooManyRequests) // of the hour
-	s.pass(2 * time.Hour)
-	want(http.StatusSeeOther)
 	want(http.StatusTooManyRequests) // of all
 	s.stop()
 	s.pass(2 * time.Hour)
 	s.start()
 	want(http.StatusTooManyRequests)
 	s.earn(from(2))
-	s.pass(8 * time.Hour)
+	s.pass(4 * time.Hour)
 	want(http.StatusSeeOther)
 }
 
 // A session that is renewed counts among those of its network, once in a while.
 func TestRenewedSessionsAreCapped(t *testing.T) {
 	t.Parallel()
-	s := startCaddy(t, withSessions("lifetime 10h\nmax_live_sessions_per_prefix 2", "limit 100/1h"))
+	s := startCaddy(t, withSessions("lifetime 10h\nmax_sessions_per_prefix 1", "limit 100/1h"))
 	s.get("/")
 	signer, err := session.New(s.secret(), session.Options{Lifetime: 10 * time.Hour})
 	if err != nil {
@@ -73,16 +72,20 @@ func TestRenewedSessionsAreCapped(t *testing.T) {
 		}
 		return "Cookie: rl=" + value
 	}
-	one, two, three := old(), old(), old()
-	for _, c := range []struct {
-		what, cookie string
-		renewed      bool
-	}{{"one", one, true}, {"one again", one, false}, {"two", two, true}, {"three", three, false}} {
-		a := s.get("/", from(1), c.cookie)
-		if renewed := len(a.header.Values("Set-Cookie")) > 0; renewed != c.renewed || a.status != http.StatusOK || !strings.Contains(a.body, " session ") {
-			t.Errorf("%s: renewed: %v, want %v: %d %s", c.what, renewed, c.renewed, a.status, a.body)
+	want := func(what, cookie string, renewed bool) {
+		t.Helper()
+		a := s.get("/", from(1), cookie)
+		if got := len(a.header.Values("Set-Cookie")) > 0; got != renewed || a.status != http.StatusOK || !strings.Contains(a.body, " session ") {
+			t.Errorf("%s: renewed: %v, want %v: %d %s", what, got, renewed, a.status, a.body)
 		}
 	}
+	one := old()
+	want("one", one, true)
+	want("one again", one, false)
+	for range 9 {
+		want("another", old(), true)
+	}
+	want("the eleventh", old(), false)
 	if a := s.post(solve(t, s.get(endpoint, from(1)).body, "/"), from(1)); a.status != http.StatusTooManyRequests {
 		t.Errorf("a network that has all its sessions gets another, with %d", a.status)
 	}

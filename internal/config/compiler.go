@@ -72,7 +72,7 @@ func (c *Compiler) compileReputation() {
 		Ban:       c.Ban.rule(""),
 	}
 	if c.Pressure.isOn() {
-		c.Run.Crowded, c.Run.Squeeze = c.Pressure.rule(), c.Pressure.squeeze().rule("")
+		c.Run.Crowded, c.Run.Squeeze = c.Pressure.rule(), squeeze.rule("")
 	}
 }
 

@@ -27,13 +27,11 @@ type Session struct {
 	// network is renewed after half of this time. Default: 7 days.
 	Lifetime caddy.Duration `json:"lifetime,omitempty"`
 
-	// The number of sessions issued to one network per hour, from 1 to 100000. Default: 20.
+	// The number of sessions issued to one network per hour, from 1 to 100000. Default: 20. A
+	// network has at most ten times as many valid sessions: beyond that none is issued or renewed.
+	// A session counts for a lifetime when it is issued or renewed, so one in constant use counts
+	// twice.
 	MaxPerPrefix int `json:"max_sessions_per_prefix,omitempty"`
-
-	// The number of valid sessions of one network at a time, from 1 to 1000000. A session counts
-	// for a lifetime when it is issued or renewed, so one in constant use counts twice. Beyond the
-	// number, no session is issued or renewed. Default: ten times `max_sessions_per_prefix`.
-	MaxLivePerPrefix int `json:"max_live_sessions_per_prefix,omitempty"`
 
 	// The challenge that earns a session. Default: a puzzle that the browser solves.
 	Challenge *Challenge `json:"challenge,omitempty"`
@@ -47,8 +45,7 @@ const (
 	defaultSessionPath = "/.well-known/rate-limit/"
 	defaultPerPrefix   = 20
 	maxPerPrefix       = 100_000
-	liveFactor         = 10 // default number of sessions of a network, in hours of issuing
-	maxLivePerPrefix   = liveFactor * maxPerPrefix
+	liveFactor         = 10 // the most valid sessions of a network, in hours of issuing
 )
 
 // compile checks the option and compiles it.
@@ -59,7 +56,7 @@ func (s *Session) compile() (*enforce.Sessions, error) {
 	hourly := cmp.Or(s.MaxPerPrefix, defaultPerPrefix)
 	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
 	run := &enforce.Sessions{Path: cmp.Or(s.Path, defaultSessionPath), Lifetime: time.Duration(s.Lifetime)}
-	run.Limits = enforce.NewSessionLimits(int64(hourly), int64(cmp.Or(s.MaxLivePerPrefix, liveFactor*hourly)), lifetime)
+	run.Limits = enforce.NewSessionLimits(int64(hourly), int64(liveFactor*hourly), lifetime)
 	if s.Challenge == nil {
 		return run, nil
 	}
@@ -79,9 +76,6 @@ func (s *Session) check() error {
 	}
 	if s.MaxPerPrefix < 0 || s.MaxPerPrefix > maxPerPrefix {
 		return fmt.Errorf("max_sessions_per_prefix: must be between 1 and %d, got %d", maxPerPrefix, s.MaxPerPrefix)
-	}
-	if s.MaxLivePerPrefix < 0 || s.MaxLivePerPrefix > maxLivePerPrefix {
-		return fmt.Errorf("max_live_sessions_per_prefix: must be between 1 and %d, got %d", maxLivePerPrefix, s.MaxLivePerPrefix)
 	}
 	path := cmp.Or(s.Path, defaultSessionPath)
 	if path == "/" || !strings.HasSuffix(path, "/") || strings.ContainsAny(path, "?%") || challenge.Target(path) != path {
@@ -172,15 +166,13 @@ func (s *Session) unmarshalOption(d *caddyfile.Dispenser) error {
 		return caddyconf.Duration(d, &s.Lifetime)
 	case "max_sessions_per_prefix":
 		return caddyconf.Count(d, &s.MaxPerPrefix)
-	case "max_live_sessions_per_prefix":
-		return caddyconf.Count(d, &s.MaxLivePerPrefix)
 	case "path":
 		return caddyconf.String(d, &s.Path)
 	case "challenge":
 		s.Challenge = new(Challenge)
 		return s.Challenge.unmarshal(d)
 	}
-	return d.Errf("unrecognized option %q: expected lifetime, max_sessions_per_prefix, max_live_sessions_per_prefix, challenge or path", d.Val())
+	return d.Errf("unrecognized option %q: expected lifetime, max_sessions_per_prefix, challenge or path", d.Val())
 }
 
 // unmarshal reads `challenge proof_of_work [<difficulty>]` or the name of a service, and a block.

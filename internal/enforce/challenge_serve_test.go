@@ -181,8 +181,11 @@ func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
 		"of few":          {3, 0, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			app := &config.App{Session: &config.Session{MaxPerPrefix: c.hourly, MaxLivePerPrefix: c.live, Challenge: &config.Challenge{Difficulty: 1, WithoutScript: 10e9}}}
+			app := &config.App{Session: &config.Session{MaxPerPrefix: c.hourly, Challenge: &config.Challenge{Difficulty: 1, WithoutScript: 10e9}}}
 			h := handlertest.Start(t, app, &config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}})
+			if c.live > 0 {
+				h.App.Session.Limits = enforce.NewSessionLimits(int64(c.hourly), int64(c.live), time.Hour)
+			}
 			var all sync.WaitGroup
 			var waited, solved atomic.Int64
 			for range 50 {
