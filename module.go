@@ -9,7 +9,6 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
@@ -78,53 +77,14 @@ var (
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
 )
 
-// MatchEndpoint is the matcher `endpoint`.
-type MatchEndpoint = matcher.Endpoint
-
-// MatchCountry is the matcher `country`.
-type MatchCountry = matcher.Country
-
-// MatchASN is the matcher `asn`.
-type MatchASN = matcher.ASN
-
-// MatchVerifiedBot is the matcher `verified_bot`.
-type MatchVerifiedBot = matcher.VerifiedBot
-
-// MatchSignedBot is the matcher `signed_bot`.
-type MatchSignedBot = matcher.SignedBot
-
-// The interfaces of modules in the namespace `rate_limit.stores`.
+// The interfaces of modules that this one loads.
 type (
-	// Store keeps counts.
+	// Store keeps counts. Its namespace is `rate_limit.stores`.
 	Store = stores.Store
 	// FileStore keeps counts in files on this machine.
 	FileStore = stores.File
 	// NetworkStore keeps counts on a server, for several machines together.
 	NetworkStore = stores.Network
-)
-
-// The interfaces of modules in the namespace `rate_limit.exchanges`, and the options.
-type (
-	APIKeys       = config.APIKeys
-	Answer        = config.Answer
-	Ban           = config.Ban
-	Challenge     = config.Challenge
-	Concurrent    = config.Concurrent
-	Condition     = config.Condition
-	Cost          = config.Cost
-	Count         = config.Count
-	DecisionLog   = config.DecisionLog
-	Distributed   = config.Distributed
-	Exchange      = config.Exchange
-	KeySource     = config.KeySource
-	Limit         = config.Limit
-	Page          = config.Page
-	Pressure      = config.Pressure
-	Region        = config.Region
-	Reputation    = config.Reputation
-	ServiceHeader = config.ServiceHeader
-	Session       = config.Session
-	Tier          = config.Tier
-	Trap          = config.Trap
-	Zone          = config.Zone
+	// Exchange shares counts between regions. Its namespace is `rate_limit.exchanges`.
+	Exchange = config.Exchange
 )
