@@ -1,48 +1,19 @@
 package accesslog
 
-// numbered is a record with its number, which keeps the order of records with equal times.
-type numbered struct {
-	*Record
-	number int64
+// recordHeap is a [heap.Interface] with the earliest arrival first. Numbers keep the order of records with
+// equal times.
+type recordHeap []*Record
+
+func (h recordHeap) Len() int { return len(h) }
+func (h recordHeap) Less(i, j int) bool {
+	return h[i].Arrived < h[j].Arrived || h[i].Arrived == h[j].Arrived && h[i].number < h[j].number
 }
+func (h recordHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *recordHeap) Push(r any)   { *h = append(*h, r.(*Record)) }
 
-func (n numbered) before(other numbered) bool {
-	return n.Arrived < other.Arrived || n.Arrived == other.Arrived && n.number < other.number
-}
-
-// recordHeap is a heap with the earliest arrival first.
-type recordHeap []numbered
-
-func (h *recordHeap) push(r numbered) {
-	*h = append(*h, r)
-	all := *h
-	for i := len(all) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if !all[i].before(all[parent]) {
-			return
-		}
-		all[i], all[parent] = all[parent], all[i]
-		i = parent
-	}
-}
-
-func (h *recordHeap) pop() *Record {
-	all := *h
-	first, last := all[0].Record, len(all)-1
-	all[0], all[last] = all[last], numbered{}
-	all = all[:last]
-	*h = all
-	for i := 0; ; {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
-			if all[child].before(all[least]) {
-				least = child
-			}
-		}
-		if least == i {
-			return first
-		}
-		all[i], all[least] = all[least], all[i]
-		i = least
-	}
+func (h *recordHeap) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	*h = (*h)[:last]
+	return r
 }

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"cmp"
+	"container/heap"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +42,6 @@ type Merger struct {
 	held   recordHeap
 	free   []*Record // for reuse
 	last   *Record   // returned by Next
-	number int64     // number of records so far
 	size   int64     // bytes of all logs; 0 if unknown
 	latest int64     // arrival of the record that Next returned
 	closed int64     // bytes of completed logs
@@ -161,7 +161,7 @@ func (m *Merger) Next() (*Record, error) {
 			return nil, err
 		}
 	}
-	m.last = m.held.pop()
+	m.last = heap.Pop(&m.held).(*Record)
 	if m.last.Arrived < m.latest {
 		m.Late++
 	}
@@ -211,8 +211,8 @@ func (m *Merger) readOne() error {
 	s.idle = 0
 	m.Records++
 	s.logged = max(s.logged, r.Logged)
-	m.number++
-	m.held.push(numbered{r, m.number})
+	r.number = m.Records
+	heap.Push(&m.held, r)
 	return nil
 }
 

@@ -33,6 +33,7 @@ type Record struct {
 
 	text      arena
 	absent    []string // names of header fields that the request lacked
+	number    int64    // in the order of the logs
 	noRequest bool     // the connection didn't use HTTP
 }
 
