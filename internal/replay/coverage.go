@@ -54,7 +54,7 @@ func (r *run) nothing(p *Report) (says []string) {
 	case log.Lines == 0:
 		return []string{"The log is empty."}
 	case log.Records == 0 && log.Bad > 0:
-		return []string{unreadable(p)}
+		return []string{fmt.Sprintf("No line of the log could be read as a request, of %s. If its format is none of those that are recognized, name it with --format.", wording.Counted(log.Lines, "line"))}
 	case log.Records == 0:
 		return []string{"No line of the log is about a request. Caddy writes one for each request if the site has the directive log."}
 	}
@@ -74,10 +74,6 @@ func are(n int64) string {
 		return "1 request is"
 	}
 	return wording.Counted(n, "request") + " are"
-}
-
-func unreadable(p *Report) string {
-	return fmt.Sprintf("No line of the log could be read as a request, of %s. If its format is none of those that are recognized, name it with --format.", wording.Counted(p.Log.Lines, "line"))
 }
 
 // Check returns an error if the log has no readable record.

@@ -23,8 +23,6 @@ type logFacts struct {
 	hashed    int64 // with a text instead
 }
 
-func newLogFacts() logFacts { return logFacts{hidden: make(map[string]int64)} }
-
 // maxHidden bounds the number of counted header fields.
 const maxHidden = 100
 

@@ -68,16 +68,12 @@ func plotPeaks(l LimitReport) *plot {
 		most = max(most, s.Clients)
 	}
 	p := new(plot)
-	over := int64(0)
 	for i, s := range l.Peaks.Steps {
 		class := "bar"
 		if s.UpTo > l.Amount {
-			class, over = "refused", over+s.Clients
+			class = "refused"
 		}
-		if s.Clients > 0 {
-			p.add(i, class, 0, 4+96*logShare(s.Clients, most))
-		}
-		p.Width = max(p.Width, (i+1)*barRoom)
+		p.addLog(i, class, s.Clients, most)
 	}
 	p.Axis = ends(len(l.Peaks.Steps), func(i int) string { return wording.Number(l.Peaks.Steps[i].UpTo) })
 	p.Caption = fmt.Sprintf("Clients by their peak, the most that each wanted in one window (logarithmic heights). 99 %% of clients want at most %s, 99.9 %% at most %s; the highest peak is %s.",
@@ -101,10 +97,7 @@ func plotAmounts(l LimitReport) *plot {
 		if a.Own {
 			class = "own"
 		}
-		if a.Clients > 0 {
-			p.add(i, class, 0, 4+96*logShare(a.Clients, most))
-		}
-		p.Width = max(p.Width, (i+1)*barRoom)
+		p.addLog(i, class, a.Clients, most)
 	}
 	p.Axis = ends(len(l.Amounts), func(i int) string { return wording.Number(l.Amounts[i].Amount) })
 	p.Caption = fmt.Sprintf("Clients that a limit of so many would refuse (logarithmic heights); blue is the configured %s. The table has the numbers.", wording.Number(l.Amount))
@@ -112,9 +105,11 @@ func plotAmounts(l LimitReport) *plot {
 	return p
 }
 
-// logShare returns the height of a bar for n relative to one for most, from 0 to 1.
-func logShare(n, most int64) float64 {
-	return math.Log1p(float64(n)) / math.Log1p(float64(most))
+// addLog adds a bar for n, whose height is logarithmic relative to one for most.
+func (p *plot) addLog(column int, class string, n, most int64) {
+	if p.Width = (column + 1) * barRoom; n > 0 {
+		p.add(column, class, 0, 4+96*math.Log1p(float64(n))/math.Log1p(float64(most)))
+	}
 }
 
 // ends returns the text of the first, the middle and the last of some columns.

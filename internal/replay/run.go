@@ -42,8 +42,6 @@ type run struct {
 	hosts       tally // hosts of those requests
 	wouldRefuse int64 // requests that passed, but that a shadow limit would have refused
 	outcomes    [Skipped + 1]int64
-	answered    map[string]int64 // by the handler that answers before any limit
-	denied      map[string]int64 // by reason
 	skipped     map[string]int64 // by reason
 	facts       logFacts
 	own         Agreement
@@ -57,7 +55,7 @@ const progressEvery = 1 << 14
 func Run(ctx context.Context, log *accesslog.Merger, judge Judge, o Options) (*Report, error) {
 	r := &run{
 		Options: o, log: log, seed: maphash.MakeSeed(), series: make(map[*Limit]*series),
-		answered: make(map[string]int64), denied: make(map[string]int64), skipped: make(map[string]int64), facts: newLogFacts(), hosts: make(tally),
+		skipped: make(map[string]int64), facts: logFacts{hidden: make(map[string]int64)}, hosts: make(tally),
 	}
 	if r.Suggest {
 		r.survey = newSurvey(r.seed)
@@ -148,12 +146,7 @@ func (r *run) replay(judge Judge, record *accesslog.Record, v *Verdict) {
 	judge.Judge(record, r.now, v)
 	r.outcomes[v.Outcome]++
 	r.own.note(record, v)
-	switch v.Outcome {
-	case Unlimited:
-		r.answered[v.Answers]++
-	case Denied:
-		r.denied[v.Reason]++
-	case Skipped:
+	if v.Outcome == Skipped {
 		r.skipped[v.Reason]++
 	}
 	for i := range v.Counts {

@@ -34,12 +34,11 @@ func (t *textWriter) suggestions(p *Report) {
 	if p.Suggest == nil {
 		return
 	}
-	defer t.without(p.Without)
 	if len(p.Suggest) == 0 {
 		t.line("\nNo limit is suggested: it takes %d clients that weren't mostly answered with 401, 403 or 404.", fewClients)
-		return
+	} else {
+		t.line("\nSuggested limits")
 	}
-	t.line("\nSuggested limits")
 	for _, s := range p.Suggest {
 		now := ""
 		if s.Now > 0 {
@@ -53,11 +52,7 @@ func (t *textWriter) suggestions(p *Report) {
 			}
 		}
 	}
-}
-
-// without lists the limits without a suggestion.
-func (t *textWriter) without(list []Suggestion) {
-	for _, s := range list {
+	for _, s := range p.Without {
 		t.line("\n  Zone %s, limit %s: no suggestion. %s", s.Zone, s.Limit, s.Reason)
 	}
 }
@@ -174,16 +169,11 @@ func (t *textWriter) notes(p *Report) {
 		}
 	}
 	for _, bad := range p.Log.Quoted {
-		t.line("  %s, line %d: %s%s", bad.File, bad.Line, bad.Error, behindColon(bad.Text))
+		if bad.Text != "" {
+			bad.Text = ": " + bad.Text
+		}
+		t.line("  %s, line %d: %s%s", bad.File, bad.Line, bad.Error, bad.Text)
 	}
-}
-
-// behindColon returns a text after a colon, or "" for an empty text.
-func behindColon(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ": " + text
 }
 
 // maxCell is the most bytes of a text in a table.

@@ -45,7 +45,6 @@ type Verdict struct {
 	Key     []byte   // the key of By, or nil
 	Reason  string   // the reason for refusing, denying or skipping it
 	Shadows []Shadow // the shadow limits that would refuse it if it passes
-	Answers string   // the handler that answers it before any limit, or ""
 
 	room []byte
 }

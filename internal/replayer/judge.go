@@ -157,9 +157,6 @@ func (j *judge) judgeAt(server *caddyhttp.Server, request *http.Request, r *acce
 		v.Outcome, v.Reason = replay.Skipped, "a matcher of the config fails"
 		return true
 	}
-	if !asked {
-		v.Answers = answers
-	}
 	return asked || answers != ""
 }
 
