@@ -210,12 +210,7 @@ can't get in: they don't have the address.
 
 What is done here is noted in the audit as done by "admin".`,
 		Example: "  caddy rate-limit dashboard --read-only",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("got %q: expected caddy rate-limit dashboard", args)
-			}
-			return nil
-		},
+		Args:    console.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmp.Or(cmd.Context(), context.Background()), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -289,12 +284,7 @@ func versionCommand() *cobra.Command {
 and of the databases that it makes, and whether there can be a journal on this
 platform. No running Caddy is asked.`,
 		Example: "  caddy rate-limit version --json",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("got %q: expected caddy rate-limit version", args)
-			}
-			return nil
-		},
+		Args:    console.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
 				return wording.WriteJSON(cmd.OutOrStdout(), runningVersions())

@@ -176,13 +176,12 @@ func (s *session) importLines(lines []string, trust rules.Trust) error {
 		total.Notes, total.In = done.Notes, done.In
 		lines = lines[n:]
 	}
-	switch {
-	case s.json:
-		return s.writeJSON(total)
-	case total.Changed == 0:
-		return s.nothing("There is nothing to import.")
+	nothing := ""
+	if total.Changed == 0 && !s.json {
+		nothing = "There is nothing to import."
 	}
-	s.printf("Imported %s%s.", wording.Counted(total.Changed, "rule"), holds(total.In))
-	s.showNotes(total.Notes)
-	return nil
+	return s.report(total, nothing, func() {
+		s.printf("Imported %s%s.", wording.Counted(total.Changed, "rule"), holds(total.In))
+		s.showNotes(total.Notes)
+	})
 }

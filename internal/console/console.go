@@ -51,13 +51,7 @@ type session struct {
 // command adds the common flags and the function to a command.
 func (c console) command(cmd *cobra.Command, run func(*session, []string) error) *cobra.Command {
 	asJSON := cmd.Flags().Bool("json", false, "Print JSON")
-	args := cmd.Args
-	cmd.Args = func(cmd *cobra.Command, given []string) error {
-		if err := args(cmd, given); err != nil {
-			return fmt.Errorf("got %q: expected caddy rate-limit %s", given, cmd.Use)
-		}
-		return nil
-	}
+	cmd.Args = Usage(cmd.Args)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		service, err := c.connect(cmd)
 		if err != nil {
@@ -73,6 +67,16 @@ func (c console) command(cmd *cobra.Command, run func(*session, []string) error)
 		return err
 	}
 	return cmd
+}
+
+// Usage returns a check of arguments whose error shows the usage of the command.
+func Usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return fmt.Errorf("got %q: expected caddy rate-limit %s", args, cmd.Use)
+		}
+		return nil
+	}
 }
 
 // isColored reports whether an output is a terminal that should show colors.
@@ -93,32 +97,32 @@ func (s *session) printf(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// nothing prints that nothing was found, unless JSON shows it.
-func (s *session) nothing(format string, args ...any) error {
-	if !s.json {
-		s.printf("%s", printable(fmt.Sprintf(format, args...)))
+// report prints a result as JSON, or makes show print it. If nothing was found, the text nothing says
+// so, unless JSON shows it.
+func (s *session) report(result any, nothing string, show func()) error {
+	switch {
+	case s.json:
+		if err := wording.WriteJSON(s.out, result); err != nil {
+			return err
+		}
+	case nothing != "":
+		s.printf("%s", printable(nothing))
+	default:
+		show()
 	}
-	return errNothing
+	if nothing != "" {
+		return errNothing
+	}
+	return nil
 }
-
-// writeJSON prints a value.
-func (s *session) writeJSON(value any) error { return wording.WriteJSON(s.out, value) }
 
 // list prints a list, as JSON or as a table.
 func list[T any](s *session, values []T, columns []column[T], nothing string) error {
-	if s.json {
-		if values == nil {
-			values = []T{}
-		}
-		if err := s.writeJSON(values); err != nil {
-			return err
-		}
+	if values == nil {
+		values = []T{}
 	}
-	if len(values) == 0 {
-		return s.nothing("%s", nothing)
+	if len(values) > 0 {
+		nothing = ""
 	}
-	if !s.json {
-		writeTable(s.out, s.colored, columns, values)
-	}
-	return nil
+	return s.report(values, nothing, func() { writeTable(s.out, s.colored, columns, values) })
 }

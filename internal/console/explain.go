@@ -41,11 +41,7 @@ Caddy has the refusal in memory.
 		if err != nil {
 			return err
 		}
-		if s.json {
-			return s.writeJSON(e)
-		}
-		s.showExplanation(e)
-		return nil
+		return s.report(e, "", func() { s.showExplanation(e) })
 	})
 }
 

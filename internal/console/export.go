@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // exported is the complete state at one moment. Unavailable parts are missing, and Missing contains
@@ -41,7 +42,7 @@ leave them out with --no-clients before it goes to somebody else.`,
 		if err != nil {
 			return err
 		}
-		return s.writeJSON(s.exportAll(&status, noClients))
+		return wording.WriteJSON(s.out, s.exportAll(&status, noClients))
 	})
 }
 

@@ -25,11 +25,7 @@ func (c console) status() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if s.json {
-			return s.writeJSON(status)
-		}
-		s.showStatus(status)
-		return nil
+		return s.report(status, "", func() { s.showStatus(status) })
 	})
 }
 
@@ -351,18 +347,11 @@ which only memory holds. Addresses are shown as networks.`,
 		if err != nil {
 			return err
 		}
-		if s.json {
-			if err := s.writeJSON(refusals); err != nil {
-				return err
-			}
-		}
+		nothing := ""
 		if refusals.Sampled == 0 {
-			return s.nothing("Nothing was refused in the last 15 minutes.")
+			nothing = "Nothing was refused in the last 15 minutes."
 		}
-		if !s.json {
-			s.showRefusals(refusals)
-		}
-		return nil
+		return s.report(refusals, nothing, func() { s.showRefusals(refusals) })
 	})
 }
 

@@ -30,19 +30,14 @@ func (c console) order(cmd *cobra.Command, o *operator.Order, do act, said func(
 		if err != nil {
 			return err
 		}
-		if s.json {
-			if err := s.writeJSON(done); err != nil {
-				return err
-			}
-		}
+		missing := ""
 		if done.Changed == 0 && nothing != "" {
-			return s.nothing(nothing, done.Client)
+			missing = fmt.Sprintf(nothing, done.Client)
 		}
-		if !s.json {
+		return s.report(done, missing, func() {
 			s.printf("%s", printable(said(s, done)))
 			s.showNotes(done.Notes)
-		}
-		return nil
+		})
 	})
 }
 
@@ -79,16 +74,17 @@ func (c console) ban() *cobra.Command {
 		Example:           "  caddy rate-limit ban 203.0.113.0/24 --for 7d --reason scraper",
 		ValidArgsFunction: c.completeClient,
 	}
-	held := cmd.Flags().String("for", "", "How long: 90m, 24h, 7d (default: until it is lifted)")
-	addForce(cmd, &o)
-	cmd.PreRunE = func(*cobra.Command, []string) error { return setFor(&o, *held) }
+	addFor(cmd, &o, "", "How long: 90m, 24h, 7d (default: until it is lifted)")
 	return c.order(cmd, &o, operator.Service.Ban, func(s *session, d operator.Done) string {
 		return fmt.Sprintf("%s is banned %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
 	}, "")
 }
 
-func addForce(cmd *cobra.Command, o *operator.Order) {
+// addFor adds the flags of orders that last.
+func addFor(cmd *cobra.Command, o *operator.Order, standard, usage string) {
+	held := cmd.Flags().String("for", standard, usage)
 	cmd.Flags().BoolVar(&o.Force, "force", false, "Also a network wider than /8 (IPv6: /19)")
+	cmd.PreRunE = func(*cobra.Command, []string) error { return setFor(o, *held) }
 }
 
 // setFor sets the duration of an order.
@@ -131,9 +127,7 @@ func (c console) allow() *cobra.Command {
 		Example:           "  caddy rate-limit allow 203.0.113.9 --for 2h --reason 'import of old orders'",
 		ValidArgsFunction: c.completeClient,
 	}
-	held := cmd.Flags().String("for", "2h", "How long: 90m, 24h, 7d")
-	addForce(cmd, &o)
-	cmd.PreRunE = func(*cobra.Command, []string) error { return setFor(&o, *held) }
+	addFor(cmd, &o, "2h", "How long: 90m, 24h, 7d")
 	return c.order(cmd, &o, operator.Service.Allow, func(s *session, d operator.Done) string {
 		return fmt.Sprintf("Every request of %s passes %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
 	}, "")

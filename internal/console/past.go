@@ -47,7 +47,11 @@ Minutes are kept for 48 hours, hours for 90 days, and days for two years.`,
 		if err != nil {
 			return err
 		}
-		return s.showHistory(past, q.Zone)
+		nothing := ""
+		if len(past.Points) == 0 {
+			nothing = "Nothing was decided in that time, or it is not kept. The last minute comes when it is over."
+		}
+		return s.report(past, nothing, func() { s.showHistory(past, q.Zone) })
 	})
 }
 
@@ -69,18 +73,7 @@ func duration(flag, value string) (time.Duration, error) {
 	return d, nil
 }
 
-func (s *session) showHistory(past operator.History, zone string) error {
-	if s.json {
-		if err := s.writeJSON(past); err != nil {
-			return err
-		}
-	}
-	if len(past.Points) == 0 {
-		return s.nothing("Nothing was decided in that time, or it is not kept. The last minute comes when it is over.")
-	}
-	if s.json {
-		return nil
-	}
+func (s *session) showHistory(past operator.History, zone string) {
 	writeTable(s.out, s.colored, []column[operator.HistoryPoint]{
 		{"FROM", func(p operator.HistoryPoint) cell { return text(p.At.Local().Format("2006-01-02 15:04")) }},
 		{map[bool]string{true: "LET IN", false: "ALLOWED"}[zone == ""], func(p operator.HistoryPoint) cell { return figure(p.Allowed) }},
@@ -105,7 +98,6 @@ func (s *session) showHistory(past operator.History, zone string) error {
 			{"REFUSED", func(h operator.Heavy) cell { return estimated(alarm(h.Refused), h.Estimate(h.RefusedError)) }},
 		}, past.Heaviest)
 	}
-	return nil
 }
 
 // audit returns `caddy rate-limit audit`.

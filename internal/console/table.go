@@ -58,21 +58,12 @@ func writeTable[T any](w io.Writer, colored bool, columns []column[T], values []
 		row := make([]cell, len(columns))
 		for i, c := range columns {
 			row[i] = c.cell(v)
-		}
-		rows = append(rows, row)
-	}
-	writeRows(w, colored, rows)
-}
-
-// writeRows writes a table whose first row has the heads.
-func writeRows(w io.Writer, colored bool, rows [][]cell) {
-	for _, row := range rows[1:] {
-		for i := range row {
 			row[i].text = printable(row[i].text)
-			if i < len(row)-1 && !row[i].whole {
+			if i < len(columns)-1 && !row[i].whole {
 				row[i].text = shortened(row[i].text)
 			}
 		}
+		rows = append(rows, row)
 	}
 	widths := widthsOf(rows)
 	for _, row := range rows {

@@ -44,7 +44,11 @@ right to the given percentage in 19 of 20 cases; 0 % if all were examined.`,
 		if format == "csv" && !s.json {
 			return s.writeUsageCSV(used)
 		}
-		return s.showUsage(used)
+		nothing := ""
+		if len(used.Days) == 0 {
+			nothing = fmt.Sprintf("The history has no usage of %s from %s on. The last minute comes when it is over.", used.Client, used.From.Format(time.DateOnly))
+		}
+		return s.report(used, nothing, func() { s.showUsage(used) })
 	})
 }
 
@@ -68,18 +72,7 @@ func clientOfKey(key string) string {
 	return string(operator.APIKey) + ":" + key
 }
 
-func (s *session) showUsage(used operator.Usage) error {
-	if s.json {
-		if err := s.writeJSON(used); err != nil {
-			return err
-		}
-	}
-	if len(used.Days) == 0 {
-		return s.nothing("The history has no usage of %s from %s on. The last minute comes when it is over.", used.Client, used.From.Format(time.DateOnly))
-	}
-	if s.json {
-		return nil
-	}
+func (s *session) showUsage(used operator.Usage) {
 	writeTable(s.out, s.colored, []column[operator.UsageDay]{
 		{"DAY", func(d operator.UsageDay) cell { return text(d.Day) }},
 		{"ZONE", func(d operator.UsageDay) cell { return text(d.Zone) }},
@@ -95,7 +88,6 @@ func (s *session) showUsage(used operator.Usage) error {
 	}
 	s.printf("\n%s in %s, as far as the history has it: from %s to %s UTC%s.",
 		printable(used.Client), printable(used.Month), used.From.Format(time.DateOnly), used.To.UTC().Format("2006-01-02 15:04"), among)
-	return nil
 }
 
 // estimated adds to a number that it is an estimate.
