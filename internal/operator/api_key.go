@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"net/http"
 	"time"
 )
 
@@ -29,22 +28,6 @@ type newAPIKey struct {
 // changedKeys is the number of changed API keys.
 type changedKeys struct {
 	Changed int `json:"changed"`
-}
-
-func addedAPIKey(s Service) func(context.Context, newAPIKey) (changedKeys, error) {
-	return func(ctx context.Context, k newAPIKey) (changedKeys, error) {
-		return changedKeys{1}, s.AddAPIKey(ctx, k.Line)
-	}
-}
-
-func changedAPIKeys(s Service) func(context.Context, APIKeyChange) (changedKeys, error) {
-	return func(ctx context.Context, c APIKeyChange) (changedKeys, error) {
-		if c.Name == "" {
-			return changedKeys{}, Errorf(http.StatusBadRequest, "name: expected one, such as acme")
-		}
-		n, err := s.ChangeAPIKeys(ctx, c)
-		return changedKeys{n}, err
-	}
 }
 
 // APIKeys implements [Service].

@@ -101,9 +101,7 @@ func (c *Client) Reset(ctx context.Context, o Order) (Done, error) {
 }
 
 // Ban implements [Service].
-func (c *Client) Ban(ctx context.Context, o Order) (Done, error) {
-	return tell[Done](ctx, c, "ban", o)
-}
+func (c *Client) Ban(ctx context.Context, o Order) (Done, error) { return tell[Done](ctx, c, "ban", o) }
 
 // Unban implements [Service].
 func (c *Client) Unban(ctx context.Context, o Order) (Done, error) {

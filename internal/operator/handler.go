@@ -50,19 +50,31 @@ func endpointsOf(s Service) map[string]endpoint {
 			}
 			return listed(s.Audit(ctx, q))
 		}),
-		"usage":    post(`{"client": "api-key:acme", "month": "2026-11"}`, s.Usage),
-		"explain":  post(`{"client": "203.0.113.9", "method": "POST", "url": "https://example.com/login", "headers": {"User-Agent": ["curl"]}}`, explained(s)),
+		"usage": post(`{"client": "api-key:acme", "month": "2026-11"}`, s.Usage),
+		"explain": post(`{"client": "203.0.113.9", "method": "POST", "url": "https://example.com/login", "headers": {"User-Agent": ["curl"]}}`, func(ctx context.Context, q Question) (any, error) {
+			q.By = admin
+			return s.Explain(ctx, q)
+		}),
 		"reset":    post(`{"client": "203.0.113.9", "zone": "login", "reason": "…"}`, byAdmin(s.Reset)),
 		"ban":      post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Ban)),
 		"unban":    post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Unban)),
 		"allow":    post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Allow)),
 		"disallow": post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Disallow)),
-		"import":   post(`{"statements": ["ban 203.0.113.0/24 until 2026-12-01 # scraper"]}`, imported(s)),
-		"reveal":   post(`{"list": "bans"}`, revealed(s)),
+		"import": post(`{"statements": ["ban 203.0.113.0/24 until 2026-12-01 # scraper"]}`, func(ctx context.Context, i Import) (any, error) {
+			i.By = admin
+			return s.Import(ctx, i)
+		}),
+		"reveal": post(`{"list": "bans"}`, func(ctx context.Context, r revelation) (any, error) { return r, s.Reveal(ctx, admin, r.List) }),
 
-		"api-keys":        get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.APIKeys(ctx)) }),
-		"api-keys/add":    post(`{"line": "acme free <hash>"}`, addedAPIKey(s)),
-		"api-keys/change": post(`{"name": "acme", "id": "9a41c07e", "tier": "pro"}`, changedAPIKeys(s)),
+		"api-keys":     get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.APIKeys(ctx)) }),
+		"api-keys/add": post(`{"line": "acme free <hash>"}`, func(ctx context.Context, k newAPIKey) (any, error) { return changedKeys{1}, s.AddAPIKey(ctx, k.Line) }),
+		"api-keys/change": post(`{"name": "acme", "id": "9a41c07e", "tier": "pro"}`, func(ctx context.Context, c APIKeyChange) (any, error) {
+			if c.Name == "" {
+				return nil, Errorf(http.StatusBadRequest, "name: expected one, such as acme")
+			}
+			n, err := s.ChangeAPIKeys(ctx, c)
+			return changedKeys{n}, err
+		}),
 	}
 }
 
@@ -85,29 +97,9 @@ func byAdmin(do func(context.Context, Order) (Done, error)) func(context.Context
 	}
 }
 
-func explained(s Service) func(context.Context, Question) (Explanation, error) {
-	return func(ctx context.Context, q Question) (Explanation, error) {
-		q.By = admin
-		return s.Explain(ctx, q)
-	}
-}
-
-func imported(s Service) func(context.Context, Import) (Done, error) {
-	return func(ctx context.Context, i Import) (Done, error) {
-		i.By = admin
-		return s.Import(ctx, i)
-	}
-}
-
 // revelation names a revealed list.
 type revelation struct {
 	List string `json:"list"`
-}
-
-func revealed(s Service) func(context.Context, revelation) (revelation, error) {
-	return func(ctx context.Context, r revelation) (revelation, error) {
-		return r, s.Reveal(ctx, admin, r.List)
-	}
 }
 
 // ServeHTTP implements http.Handler.
