@@ -22,7 +22,7 @@ func TestParse(t *testing.T) {
 	p, err := parse([]byte("\ufeff# a list\n\n203.0.113.7 # scraper\n198.51.100.0/24 ; SBL1\r\n2001:db8::/32\n" +
 		"10.1.2.3\n127.0.0.1\n::1\n::ffff:192.168.0.1\nfe80::1\n224.0.0.0/3\n0.0.0.0/0\n8.0.0.0/7\n192.0.0.0/8\n" +
 		"203.0.113.7/24\nkey:alice\nban 203.0.113.9\n"))
-	if err != nil || p.bans.size() != 3 || p.skipped != 9 || p.broken != 3 {
+	if err != nil || p.bans.entries != 3 || p.skipped != 9 || p.broken != 3 {
 		t.Fatalf("got %+v, %v", p, err)
 	}
 	if text := p.first.Error(); !strings.HasPrefix(text, "line 15: got ") || !strings.Contains(text, "203.0.113.0/24 for the network") {

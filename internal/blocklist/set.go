@@ -25,14 +25,6 @@ func newSet(networks []netip.Prefix) *set {
 	return s
 }
 
-// size returns the number of entries of the list.
-func (s *set) size() int {
-	if s == nil {
-		return 0
-	}
-	return s.entries
-}
-
 // find returns the network with an address, which must not be an IPv4 address in IPv6.
 func (s *set) find(addr netip.Addr) (netip.Prefix, bool) {
 	if s == nil {

@@ -29,8 +29,8 @@ func TestSetAgainstASlowSearch(t *testing.T) {
 			networks = append(networks, network)
 		}
 		s := newSet(slices.Clone(networks))
-		if s.size() != len(networks) {
-			t.Fatalf("seed %d: %d entries, want %d", seed, s.size(), len(networks))
+		if s.entries != len(networks) {
+			t.Fatalf("seed %d: %d entries, want %d", seed, s.entries, len(networks))
 		}
 		for range 100 {
 			a := addr()
@@ -49,8 +49,8 @@ func TestAFullListIsSmall(t *testing.T) {
 		fmt.Fprintf(&text, "%d.%d.%d.%d\n", 11+i>>16&15, i>>8&255, i&255, i%251)
 	}
 	p, err := parse(text.Bytes())
-	if err != nil || p.bans.size() != maxEntries {
-		t.Fatal(p.bans.size(), err)
+	if err != nil || p.bans.entries != maxEntries {
+		t.Fatal(p.bans.entries, err)
 	}
 	if took := uintptr(cap(p.bans.networks)) * reflect.TypeFor[netip.Prefix]().Size(); took > 40*maxEntries {
 		t.Errorf("it takes %d bytes", took)

@@ -22,9 +22,9 @@ var (
 
 // asset is a file that pages load.
 type asset struct {
-	name, kind string
-	content    []byte
-	version    string // changes with the content
+	kind    string
+	content []byte
+	version string // changes with the content
 }
 
 // assets are the files by the last segment of their path.
@@ -44,7 +44,7 @@ func readAsset(path, kind string) asset {
 		panic(err) // the file is embedded
 	}
 	sum := sha256.Sum256(content)
-	return asset{name: path, kind: kind, content: content, version: hex.EncodeToString(sum[:6])}
+	return asset{kind: kind, content: content, version: hex.EncodeToString(sum[:6])}
 }
 
 // assetURL returns the relative URL of a file, which changes with its content.

@@ -31,10 +31,10 @@ var functions = template.FuncMap{
 	"soon":    soon,
 	"whole":   sentence,
 	"wait":    func(s operator.Seconds) string { return wording.Wait(s.Duration()) },
-	"per":     perText,
-	"reason":  reasonText,
-	"action":  actionText,
-	"by":      byText,
+	"per":     func(per string) string { return cmp.Or(perTexts[per], strings.TrimPrefix(per, "key ")) },
+	"reason":  func(reason string) string { return cmp.Or(reasonTexts[reason], strings.ReplaceAll(reason, "_", " ")) },
+	"action":  func(action string) string { return cmp.Or(actionTexts[action], action) },
+	"by":      func(by string) string { return cmp.Or(byTexts[by], by) },
 	"what":    func(r operator.Refused) string { return strings.Join([]string{r.Zone, r.Limit, r.Text, r.Tag}, "\n") },
 	"sound":   sound,
 	"dict":    dict,
@@ -42,18 +42,7 @@ var functions = template.FuncMap{
 	"int64":   func(n int) int64 { return int64(n) },
 	"num64":   func(n int) string { return number(int64(n)) },
 	"totalOf": func(c operator.Counts) int64 { return c.Allowed + c.Refused },
-	"barClass": func(k operator.Key) string {
-		if k.BlockedUntil != nil {
-			return "no"
-		}
-		return "ok"
-	},
-	"stateClass": func(l operator.LimitState) string {
-		if l.Refuses {
-			return "no"
-		}
-		return "ok"
-	},
+	"okClass": func(ok bool) string { return map[bool]string{true: "ok", false: "no"}[ok] },
 }
 
 // number formats a count with separated thousands, and a typographic minus if it is negative.
@@ -148,17 +137,8 @@ var perTexts = map[string]string{
 	"ip": "address", "client": "client", "api_key": "API key", "everyone": "everybody together",
 }
 
-// perText describes a zone's key.
-func perText(per string) string {
-	return cmp.Or(perTexts[per], strings.TrimPrefix(per, "key "))
-}
-
 var reasonTexts = map[string]string{
 	"over_limit": "over the limit", "blocked": "still over the limit", "too_costly": "costs more than the limit", "banned": "banned",
-}
-
-func reasonText(reason string) string {
-	return cmp.Or(reasonTexts[reason], strings.ReplaceAll(reason, "_", " "))
 }
 
 var actionTexts = map[string]string{
@@ -166,13 +146,9 @@ var actionTexts = map[string]string{
 	"reset": "Set to zero", "reveal": "Looked at the addresses in the list", "reload": "Loaded a config",
 }
 
-func actionText(action string) string { return cmp.Or(actionTexts[action], action) }
-
 var byTexts = map[string]string{
 	"rules": "an operator, in the file of this machine", "store": "an operator, for all machines", "list": "a block list", "conduct": "its violations",
 }
-
-func byText(by string) string { return cmp.Or(byTexts[by], by) }
 
 // dict makes a map from names and values, for a template with several parameters.
 func dict(pairs ...any) (map[string]any, error) {

@@ -6,16 +6,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// healthPage describes the stores.
-type healthPage struct{ operator.Status }
-
-// OK reports whether nothing needs attention.
-func (p healthPage) OK() bool { return sound(p.Status) }
-
-func loadHealth(v *visit) (any, error) {
-	status, err := v.d.options.Service.Status(v.r.Context())
-	return healthPage{status}, err
-}
+func loadHealth(v *visit) (any, error) { return v.d.options.Service.Status(v.r.Context()) }
 
 // sound reports whether all stores and files are all right.
 func sound(s operator.Status) bool {

@@ -41,15 +41,11 @@ func densePoints(h operator.History, from, to time.Time) []Point {
 		}
 		points = append(points, point)
 	}
-	for late := 0; late < 2 && len(points) > 0 && !hasPoint(h, points[len(points)-1].At); late++ {
+	last := h.Points[len(h.Points)-1].At
+	for late := 0; late < 2 && len(points) > 0 && last.Before(points[len(points)-1].At); late++ {
 		points = points[:len(points)-1]
 	}
 	return points
-}
-
-// hasPoint reports whether a history ends at a time or later.
-func hasPoint(h operator.History, at time.Time) bool {
-	return len(h.Points) > 0 && !h.Points[len(h.Points)-1].At.Before(at)
 }
 
 // JSON returns the points as three arrays for the module: seconds since 1970, allowed, refused.

@@ -1,6 +1,7 @@
 package matcher
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -101,10 +102,7 @@ func logChange(log *zap.Logger, file, content string, err error) {
 
 // check returns an error about the options.
 func (v *VerifiedBot) check() error {
-	if err := checkCommas(v.Names); err != nil {
-		return fmt.Errorf("verified_bot: %w", err)
-	}
-	if err := v.checkNames(); err != nil {
+	if err := cmp.Or(checkCommas(v.Names), v.checkNames()); err != nil {
 		return fmt.Errorf("verified_bot: %w", err)
 	}
 	return nil

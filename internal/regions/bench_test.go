@@ -37,7 +37,7 @@ func BenchmarkDecide(b *testing.B) {
 			}
 			defer e.Close(context.Background())
 			at := new(exchangetest.Memory)
-			r, err := New(Options{Region: "eu", Engine: e, Name: testName, Open: func(context.Context) (exchange.Exchange, error) { return at, nil }})
+			r, err := New(Options{Region: "eu", Engine: e, Name: testName, Observer: new(heard), Open: func(context.Context) (exchange.Exchange, error) { return at, nil }})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
-// Options configure [Regions]. Region, Open, Engine and Name are required.
+// Options configure [Regions]. Region, Open, Engine, Name and Observer are required.
 type Options struct {
 	// Region is the name of this region.
 	Region string
@@ -32,7 +32,7 @@ type Options struct {
 	// MaxKeys is the most shared keys. Zero means [engine.DefaultMaxKeys].
 	MaxKeys int
 
-	// Observer is notified of the loop's events. May be nil.
+	// Observer is notified of the loop's events.
 	Observer Observer
 }
 
@@ -55,22 +55,11 @@ type Observer interface {
 	Erred()
 }
 
-type noObserver struct{}
-
-func (noObserver) Published(int)               {}
-func (noObserver) Collected(int, int, int)     {}
-func (noObserver) Failed(time.Duration, error) {}
-func (noObserver) Recovered(time.Duration)     {}
-func (noObserver) Erred()                      {}
-
 func (o Options) withDefaults() (Options, error) {
-	if o.Region == "" || o.Open == nil || o.Engine == nil || o.Name == nil {
-		return o, errors.New("regions: Region, Open, Engine and Name are required")
+	if o.Region == "" || o.Open == nil || o.Engine == nil || o.Name == nil || o.Observer == nil {
+		return o, errors.New("regions: Region, Open, Engine, Name and Observer are required")
 	}
 	o.Interval = cmp.Or(o.Interval, DefaultInterval)
 	o.MaxKeys = cmp.Or(o.MaxKeys, engine.DefaultMaxKeys)
-	if o.Observer == nil {
-		o.Observer = noObserver{}
-	}
 	return o, nil
 }

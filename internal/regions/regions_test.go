@@ -38,13 +38,13 @@ type site struct {
 
 // heard counts the observer's events.
 type heard struct {
-	noObserver
 	published, applied, made, failed, recovered atomic.Int64
 }
 
 func (h *heard) Published(rows int)          { h.published.Add(int64(rows)) }
 func (h *heard) Failed(time.Duration, error) { h.failed.Add(1) }
 func (h *heard) Recovered(time.Duration)     { h.recovered.Add(1) }
+func (h *heard) Erred()                      {}
 func (h *heard) Collected(_, applied, made int) {
 	h.applied.Add(int64(applied))
 	h.made.Add(int64(made))
