@@ -6,15 +6,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// A state is written as a byte that says what it is, and varints: for slots the first index,
-// and then the units of each and how far the next index is away; for a bucket its fields.
+// A state is encoded as a byte for its kind, and varints: for slots the first index, and then the units of
+// each slot and the distance to the next index; for a bucket its fields.
 const (
 	asSlots  = 1
 	asBucket = 2
 )
 
-// Append appends a state to bytes. Of an empty one it appends nothing. When it expires is not
-// among the bytes.
+// Append appends the encoding of a state, which doesn't include Expires. An empty state is encoded as no
+// bytes.
 func (s *State) Append(to []byte) []byte {
 	if len(s.Slots) > 0 {
 		to = append(to, asSlots)
@@ -35,8 +35,8 @@ func (s *State) Append(to []byte) []byte {
 	return binary.AppendVarint(to, s.Bucket.Part)
 }
 
-// Parse reads what Append has written. Of bytes that are damaged it reads what makes sense:
-// slots in ascending order that hold units.
+// Parse decodes a state. Of damaged bytes it uses what makes sense: slots in ascending order that hold
+// units.
 func (s *State) Parse(from []byte) {
 	s.State = limiter.State{Slots: s.Slots[:0]}
 	if len(from) == 0 {

@@ -1,4 +1,3 @@
-// Package cells is the arithmetic that stores share which keep the whole state of a key in one
-// entry: when it expires, what of it counts no more, and how it is written as bytes. It knows
-// no place where states are kept.
+// Package cells is for stores that keep the whole state of a key in one entry. It computes when a state
+// expires and which parts still count, and encodes states and records as bytes. It does no I/O.
 package cells

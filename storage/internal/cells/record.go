@@ -7,8 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// AppendRecord appends what is known of a client to bytes. Of a client of which nothing is known
-// it appends nothing.
+// AppendRecord appends the encoding of a record. The zero record is encoded as no bytes.
 func AppendRecord(to []byte, r reputation.Record) []byte {
 	if r.At|r.Lost|r.Until|r.Counts|int64(r.Bans)|int64(r.Level) == 0 && len(r.Past) == 0 {
 		return to
@@ -19,8 +18,8 @@ func AppendRecord(to []byte, r reputation.Record) []byte {
 	return r.AppendPast(to)
 }
 
-// ParseRecord reads what AppendRecord has written. Whoever uses it calls
-// [reputation.Record.Clamp] first. Bytes that are damaged are a record as well.
+// ParseRecord decodes a record. It accepts damaged bytes, so the caller uses [reputation.Record.Clamp]
+// first.
 func ParseRecord(from []byte) (r reputation.Record) {
 	var level, bans int64
 	for _, v := range []*int64{&r.At, &r.Lost, &level, &r.Until, &bans, &r.Counts} {
@@ -36,8 +35,8 @@ func ParseRecord(from []byte) (r reputation.Record) {
 	return r
 }
 
-// AddBanned adds the record that AppendRecord has written to those of banned clients, if its client
-// is banned at now, and there are less than most of them.
+// AddBanned adds an encoded record to banned, if its client is banned at now and there are fewer than
+// most.
 func AddBanned(banned map[storage.Key]reputation.Record, key storage.Key, from []byte, now int64, most int) {
 	if r := ParseRecord(from); r.Banned(now) && len(banned) < most {
 		r.Clamp(now)

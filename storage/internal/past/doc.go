@@ -1,3 +1,3 @@
-// Package past adds up the history for every store: which rows a report adds to, how it adds to
-// them, and what a query makes of them. A store keeps the rows and implements [Keeper].
+// Package past computes the history for all stores: the rows that a report changes, their new counts,
+// and the answers to queries. A store implements [Keeper], which stores the rows.
 package past

@@ -12,28 +12,27 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Keeper keeps the rows of a history.
+// Keeper stores the rows of a history.
 type Keeper interface {
-	// ChangeHistory reads the rows that are named in rows, calls add, and writes them as they
-	// are then, all in one transaction. It writes nothing if add returns false. If the
-	// transaction has to be begun again, it reads the rows again before it calls add again.
+	// ChangeHistory reads the rows that are named in rows, calls add, which changes them, and writes
+	// them, in one transaction. It writes nothing if add returns false. If the transaction is
+	// repeated, it reads the rows again before it calls add again.
 	ChangeHistory(ctx context.Context, now int64, rows *Rows, add func() bool) error
 
-	// EachPoint calls f for the points of a series from one period up to another one. If the
-	// series has no zone these are the points of all zones, which then need not be named. It may
-	// call f for other series as well.
+	// EachPoint calls f with the points of a series from a period up to end. If the series has no
+	// zone, these are the points of all zones. It may call f for other series as well.
 	EachPoint(ctx context.Context, from PointAt, end int64, f func(PointAt, *Point)) error
 
-	// EachHeavy calls f for the heavy keys of a limit from one hour up to another one. If there
-	// is no limit these are the keys of the whole zone, and if there is no zone those of all
-	// zones. It may call f for others as well.
+	// EachHeavy calls f with the heavy keys of a limit from an hour up to end. Without a limit, these
+	// are the keys of the whole zone; without a zone, those of all zones. It may call f for other
+	// keys as well.
 	EachHeavy(ctx context.Context, from HeavyAt, end int64, f func(storage.Heavy)) error
 }
 
-// Rows are the rows that a report is about. The keys of the maps are their names.
+// Rows are the rows that a report changes, by their names.
 type Rows struct {
 	Writer int64
-	Number int64 // of the writer's last report
+	Number int64 // the number of the writer's last report
 	Points map[PointAt]*Point
 	Heavy  map[HeavyAt][]storage.HeavyKey // the heaviest first
 }
@@ -45,11 +44,11 @@ type PointAt struct {
 	storage.Series
 }
 
-// Point is what was decided in a minute, an hour or a day.
+// Point has the counts of a minute, an hour or a day.
 type Point struct {
 	storage.Tally
-	Keys   int64           // different keys that came, an estimate
-	Sketch distinct.Sketch // of these keys; stores may drop it when the period is no longer open
+	Keys   int64           // the estimated number of different keys
+	Sketch distinct.Sketch // of these keys; stores may drop it once the period is closed
 }
 
 // HeavyAt names the heavy keys of a series in an hour.
@@ -58,35 +57,35 @@ type HeavyAt struct {
 	storage.Series
 }
 
-// Hours is the index of the hours in [storage.Rollups], in which heavy keys are kept.
+// Hours is the index in [storage.Rollups] of the hours, which also have heavy keys.
 const Hours = 1
 
-// MaxCandidates is how many heavy keys a series has in a running hour, because the next minutes may
-// have others.
+// MaxCandidates is how many heavy keys a series has in the present hour. It is more than in the past,
+// because later minutes may change the order.
 const MaxCandidates = 3 * storage.MaxHeaviest
 
-// openFor is how long after its end a period stays open: a process may report late.
+// openFor is how long a period stays open after its end, because processes report late.
 const openFor = int64(5 * time.Minute)
 
-// Open returns the first and the last period of a rollup that processes add to at a time.
+// Open returns the first and the last period of a rollup that are open at a time.
 func Open(rollup int, now int64) (first, last int64) {
 	length := storage.Rollups[rollup].Resolution
 	return storage.Period(now-openFor, length), storage.Period(min(now, math.MaxInt64-openFor)+openFor, length)
 }
 
-// IsOpen reports whether processes add to a period of a rollup at a time.
+// IsOpen reports whether a period of a rollup is open at a time: processes may add to it.
 func IsOpen(rollup int, period, now int64) bool {
 	first, last := Open(rollup, now)
 	return period >= first && period <= last
 }
 
-// Expires returns when a period is too old to be kept.
+// Expires returns the time from which on a period is no longer kept.
 func Expires(period int64, resolution, keep time.Duration) int64 {
 	return (period+1)*int64(resolution) + int64(keep)
 }
 
-// IsKept reports whether a period is kept at a time: it is not too old, and doesn't lie so far ahead
-// that a wrong clock said so.
+// IsKept reports whether a period is kept at a time: it is neither too old nor, because of a wrong
+// clock, too far in the future.
 func IsKept(period int64, resolution, keep time.Duration, now int64) bool {
 	return Expires(period, resolution, keep) > now && period <= storage.Period(now+int64(storage.Day), resolution)
 }
@@ -94,7 +93,7 @@ func IsKept(period int64, resolution, keep time.Duration, now int64) bool {
 // Historian implements [storage.Historian].
 type Historian struct{ Keeper Keeper }
 
-// Report implements [storage.Store].
+// Report implements [storage.Historian].
 func (h Historian) Report(ctx context.Context, now int64, report storage.Report) error {
 	rows := &Rows{Writer: report.Writer, Points: make(map[PointAt]*Point), Heavy: make(map[HeavyAt][]storage.HeavyKey)}
 	for i := range report.Minutes {
@@ -112,31 +111,31 @@ func (h Historian) Report(ctx context.Context, now int64, report storage.Report)
 	})
 }
 
-// name names the rows that a minute is added to.
+// name adds the names of the rows that a minute changes.
 func (r *Rows) name(now int64, m *storage.Minute) {
 	for i, rollup := range storage.Rollups {
-		at := PointAt{i, storage.Period(m.At, rollup.Resolution), m.Series}
-		if IsKept(at.Period, rollup.Resolution, rollup.Keep, now) {
-			r.Points[at] = nil
+		name := PointAt{i, storage.Period(m.At, rollup.Resolution), m.Series}
+		if IsKept(name.Period, rollup.Resolution, rollup.Keep, now) {
+			r.Points[name] = nil
 		}
 	}
-	at := HeavyAt{storage.Period(m.At, time.Hour), m.Series}
-	if len(m.Heaviest) > 0 && IsKept(at.Hour, time.Hour, storage.KeepHeaviest, now) {
-		r.Heavy[at] = nil
+	name := HeavyAt{storage.Period(m.At, time.Hour), m.Series}
+	if len(m.Heaviest) > 0 && IsKept(name.Hour, time.Hour, storage.KeepHeaviest, now) {
+		r.Heavy[name] = nil
 	}
 }
 
-// add adds a minute to its rows. Points that are nil have no room in the store.
+// add adds a minute to its rows. The store has no room for points that are nil.
 func (r *Rows) add(now int64, m *storage.Minute) {
 	for i, rollup := range storage.Rollups {
-		at := PointAt{i, storage.Period(m.At, rollup.Resolution), m.Series}
-		if p := r.Points[at]; p != nil {
-			p.add(m, IsOpen(i, at.Period, now))
+		name := PointAt{i, storage.Period(m.At, rollup.Resolution), m.Series}
+		if p := r.Points[name]; p != nil {
+			p.add(m, IsOpen(i, name.Period, now))
 		}
 	}
-	at := HeavyAt{storage.Period(m.At, time.Hour), m.Series}
-	if keys, ok := r.Heavy[at]; ok {
-		r.Heavy[at] = addHeaviest(keys, m.Heaviest[:min(len(m.Heaviest), storage.MaxHeaviest)])
+	name := HeavyAt{storage.Period(m.At, time.Hour), m.Series}
+	if keys, ok := r.Heavy[name]; ok {
+		r.Heavy[name] = addHeaviest(keys, m.Heaviest[:min(len(m.Heaviest), storage.MaxHeaviest)])
 	}
 }
 
@@ -154,14 +153,14 @@ func (p *Point) add(m *storage.Minute, open bool) {
 
 func (p *Point) addTally(t storage.Tally) {
 	for _, n := range []struct {
-		to   *int64
-		more int64
+		total *int64
+		more  int64
 	}{{&p.Allowed, t.Allowed}, {&p.Refused, t.Refused}, {&p.Blocked, t.Blocked}, {&p.Banned, t.Banned}, {&p.WouldRefuse, t.WouldRefuse}, {&p.Units, t.Units}} {
-		*n.to = sum(*n.to, n.more)
+		*n.total = sum(*n.total, n.more)
 	}
 }
 
-// sum adds numbers, which may come from a damaged database, so that nothing overflows.
+// sum adds numbers without overflow. They may come from a damaged database.
 func sum(a, b int64) int64 {
 	const most = math.MaxInt64 / 2
 	return min(min(max(a, 0), most)+min(max(b, 0), most), most)
@@ -183,7 +182,7 @@ func heavier(a, b storage.HeavyKey) int {
 	return cmp.Or(cmp.Compare(b.Units+b.Refused, a.Units+a.Refused), bytes.Compare(a.Key[:], b.Key[:]))
 }
 
-// History implements [storage.Store].
+// History implements [storage.Historian].
 func (h Historian) History(ctx context.Context, q storage.HistoryQuery) (points []storage.Point, err error) {
 	from, end, err := q.Periods()
 	if err != nil {
@@ -191,17 +190,17 @@ func (h Historian) History(ctx context.Context, q storage.HistoryQuery) (points 
 	}
 	rollup := slices.IndexFunc(storage.Rollups[:], func(r struct{ Resolution, Keep time.Duration }) bool { return r.Resolution == q.Resolution })
 	sums := make(map[int64]*Point)
-	err = h.Keeper.EachPoint(ctx, PointAt{rollup, from, q.Series}, end, func(at PointAt, p *Point) {
-		if q.Zone != "" && at.Zone != q.Zone || at.Limit != q.Limit {
+	err = h.Keeper.EachPoint(ctx, PointAt{rollup, from, q.Series}, end, func(name PointAt, p *Point) {
+		if q.Zone != "" && name.Zone != q.Zone || name.Limit != q.Limit {
 			return
 		}
-		to := sums[at.Period]
-		if to == nil {
-			to = new(Point)
-			sums[at.Period] = to
+		total := sums[name.Period]
+		if total == nil {
+			total = new(Point)
+			sums[name.Period] = total
 		}
-		to.addTally(p.Tally)
-		to.Keys = max(to.Keys, p.Keys)
+		total.addTally(p.Tally)
+		total.Keys = max(total.Keys, p.Keys)
 	})
 	for period, p := range sums {
 		points = append(points, storage.Point{At: period * int64(q.Resolution), Tally: p.Tally, Keys: p.Keys})
@@ -210,31 +209,31 @@ func (h Historian) History(ctx context.Context, q storage.HistoryQuery) (points 
 	return points, err
 }
 
-// Heaviest implements [storage.Store].
+// Heaviest implements [storage.Historian].
 func (h Historian) Heaviest(ctx context.Context, q storage.HistoryQuery, n int) (heavy []storage.Heavy, err error) {
 	q.Resolution = time.Hour
 	from, end, err := q.Periods()
 	if err != nil {
 		return nil, err
 	}
-	type name struct {
+	type keyOf struct {
 		storage.Series
 		key storage.Key
 	}
-	sums := make(map[name]*storage.HeavyKey)
+	sums := make(map[keyOf]*storage.HeavyKey)
 	err = h.Keeper.EachHeavy(ctx, HeavyAt{from, q.Series}, end, func(k storage.Heavy) {
 		if q.Zone != "" && (k.Zone != q.Zone || q.Limit != "" && k.Limit != q.Limit) {
 			return
 		}
-		to := sums[name{k.Series, k.Key}]
-		if to == nil {
-			to = &storage.HeavyKey{Key: k.Key}
-			sums[name{k.Series, k.Key}] = to
+		total := sums[keyOf{k.Series, k.Key}]
+		if total == nil {
+			total = &storage.HeavyKey{Key: k.Key}
+			sums[keyOf{k.Series, k.Key}] = total
 		}
-		to.Units, to.Refused = sum(to.Units, k.Units), sum(to.Refused, k.Refused)
+		total.Units, total.Refused = sum(total.Units, k.Units), sum(total.Refused, k.Refused)
 	})
-	for of, k := range sums {
-		heavy = append(heavy, storage.Heavy{Series: of.Series, HeavyKey: *k})
+	for key, k := range sums {
+		heavy = append(heavy, storage.Heavy{Series: key.Series, HeavyKey: *k})
 	}
 	slices.SortFunc(heavy, func(a, b storage.Heavy) int {
 		return cmp.Or(cmp.Compare(b.Units+b.Refused, a.Units+a.Refused),

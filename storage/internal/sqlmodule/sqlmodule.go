@@ -1,5 +1,4 @@
-// Package sqlmodule is what the modules of stores on SQL servers share: how their settings are
-// read.
+// Package sqlmodule has the common parts of the modules for stores on SQL servers.
 package sqlmodule
 
 import (
@@ -17,14 +16,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
-// Stores opens the stores of a module. All of them are of one place, which remembers what an earlier
-// one of them has left undecided.
+// Stores opens the stores of a module, all on one place, which remembers the batches of earlier stores
+// whose outcome is unknown.
 type Stores struct {
 	mu   sync.Mutex
-	open storage.Opener // guarded by mu: nil until it is needed
+	open storage.Opener // guarded by mu: nil before the first use
 }
 
-// Open opens a store. newOpener is called the first time, with the time that a call may take.
+// Open opens a store. It calls newOpener once, with the timeout of calls.
 func (s *Stores) Open(ctx context.Context, timeout time.Duration, newOpener func(timeout time.Duration) (storage.Opener, error)) (storage.Store, error) {
 	open, err := s.opener(max(2*timeout, sqlstore.DefaultTimeout), newOpener)
 	if err != nil {
@@ -42,21 +41,21 @@ func (s *Stores) opener(timeout time.Duration, newOpener func(timeout time.Durat
 	return s.open, err
 }
 
-// fingerprints is the key of this process that fingerprints are made under.
+// fingerprints is the key of this process for fingerprints.
 var fingerprints = func() (key [32]byte) {
 	_, _ = rand.Read(key[:]) // never fails: see crypto/rand
 	return key
 }()
 
-// Fingerprint returns a text that differs where a DSN does, and tells nothing about it.
+// Fingerprint returns a text that identifies a DSN in this process, and reveals nothing of it.
 func Fingerprint(dsn string) string {
 	mac := hmac.New(sha256.New, fingerprints[:])
 	mac.Write([]byte(dsn))
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// Unmarshal reads `<name> <dsn> { … }` from a Caddyfile. option reads an option, and reports whether
-// it knows it; expected names those that it knows.
+// Unmarshal reads `<name> <dsn> { … }` from a Caddyfile. option reads an option, and reports whether it
+// is known; expected lists the known ones.
 func Unmarshal(d *caddyfile.Dispenser, dsn *string, expected string, option func(*caddyfile.Dispenser) (bool, error)) error {
 	d.Next() // the name of the store
 	name := d.Val()
@@ -81,7 +80,7 @@ func Unmarshal(d *caddyfile.Dispenser, dsn *string, expected string, option func
 	return nil
 }
 
-// Examples are DSNs as one writes them, by the names of the stores.
+// Examples are example configurations, by the names of the stores.
 var Examples = map[string]string{
 	"postgres": "store postgres postgres://tally:{env.TALLY_PASSWORD}@db.example.com/tally",
 	"mysql":    "store mysql tally:{env.TALLY_PASSWORD}@tcp(db.example.com:3306)/tally",

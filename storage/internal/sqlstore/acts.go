@@ -6,8 +6,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Audit implements [storage.Store]. The act is put where there is none, and read: if a call isn't
-// answered, it may be there when it is put again.
+// Audit implements [storage.Store]. It inserts the act if its time is free, and reads the row: if an
+// earlier attempt was not answered, the row may be this act.
 func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	act.Cut()
 	return s.chore(ctx, "audit", func(ctx context.Context, c Conn) error {
@@ -20,7 +20,7 @@ func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	})
 }
 
-// insertAct begins a transaction that puts an act where there is none.
+// insertAct begins a transaction that inserts an act if its time is free.
 func (p *Place) insertAct(act *storage.Act) *script {
 	sql := p.script().add(p.dialect.Begin(p.options.Timeout/2)).end().add("INSERT INTO ", table("acts"), " (at, who, action, target, kind, reason) VALUES (", act.At)
 	for _, text := range []string{act.By, act.Action, act.Target, act.Kind, act.Reason} {
@@ -39,7 +39,7 @@ func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.A
 	return list, err
 }
 
-// runActs runs statements that answer acts.
+// runActs runs statements that return acts.
 func (s *Store) runActs(ctx context.Context, c Conn, sql *script) ([]storage.Act, error) {
 	results, err := s.place.run(ctx, c, sql)
 	if err == nil {
@@ -69,7 +69,7 @@ func actsOf(rows Rows) (list []storage.Act, err error) {
 	return list, nil
 }
 
-// dropActs removes acts that are too old, or that others came after too often.
+// dropActs removes acts that are too old, or beyond the newest [storage.MaxActsKept].
 func (s *Store) dropActs(ctx context.Context, c Conn, now int64) error {
 	last := now - int64(storage.KeepActs)
 	results, err := s.place.run(ctx, c, s.place.script().add("SELECT at FROM ", table("acts"), " ORDER BY at DESC LIMIT 1 OFFSET ", storage.MaxActsKept))

@@ -24,7 +24,7 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 	return s.answer(ctx, "probe", term, claims, grants, true)
 }
 
-// answer answers claims, and charges them unless it only peeks.
+// answer answers claims, and charges them unless peek is true.
 func (s *Store) answer(ctx context.Context, what string, term *storage.Term, claims []storage.Claim, grants []limiter.Grant, peek bool) error {
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return s.place.wrap(what, err)
@@ -40,7 +40,7 @@ func (s *Store) answer(ctx context.Context, what string, term *storage.Term, cla
 	return s.transact(ctx, what, b)
 }
 
-// cellName is the name of the row that keeps a key of a limit.
+// cellName returns the name of the row of a key of a limit.
 func cellName(id storage.LimitID, key storage.Key) string {
 	var name [8 + len(key)]byte
 	binary.BigEndian.PutUint64(name[:8], uint64(id))
@@ -60,7 +60,7 @@ func locksOf(claims []storage.Claim) []lock {
 	}
 	locks := locksOn("cells", names)
 	for i := range locks {
-		locks[i].open = true // most of a batch's missing rows are for new keys
+		locks[i].open = true // most missing rows of a batch belong to new keys
 	}
 	return locks
 }
@@ -78,7 +78,7 @@ func locksOn(t table, names []string) []lock {
 	return []lock{{table: t, names: slices.Compact(names)}}
 }
 
-// decide answers claims by the rows of a transaction, and changes these.
+// decide answers claims with the states in the rows of a transaction, and changes the rows.
 func decide(tx *transaction, claims []storage.Claim, grants []limiter.Grant) {
 	rows, states := tx.rows["cells"], make(map[string]*cells.State, len(claims))
 	stateOf := func(name string) *cells.State {

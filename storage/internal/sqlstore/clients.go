@@ -29,8 +29,8 @@ func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []stor
 	return s.readFor(ctx, "claim", b, clients, records, func(tx *transaction) { decide(tx, claims, grants) })
 }
 
-// readFor runs a batch that reads records as well. They are only locked where one of them is kept
-// under a former name and must be moved.
+// readFor runs a batch that also reads records. It locks them only if one of them must be moved from a
+// former name.
 func (s *Store) readFor(ctx context.Context, what string, b *batch, clients []storage.Client, records []reputation.Record, more func(*transaction)) error {
 	if len(clients) != len(records) {
 		return s.place.wrap(what, fmt.Errorf("%d clients need as many records, got %d", len(clients), len(records)))
@@ -59,10 +59,10 @@ func (s *Store) readFor(ctx context.Context, what string, b *batch, clients []st
 	return err
 }
 
-// errMoves says that a record is to be moved that is only read.
-var errMoves = errors.New("a record is to be moved to another name")
+// errMoves says that a record must be moved, but is not locked.
+var errMoves = errors.New("a record must be moved to another name")
 
-// isMoved reports whether something is kept under a former name of a client.
+// isMoved reports whether there is a record under the former name of a client.
 func (tx *transaction) isMoved(c storage.Client) bool {
 	return hasFormerName(c) && len(tx.rows["clients"][string(c.Former[:])].state) > 0
 }
@@ -76,8 +76,8 @@ func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records 
 	return s.punish(ctx, nil, offenses, records)
 }
 
-// punish notes which records it changes, in an order that all machines see: no two calls run at a
-// time.
+// punish also notes the changed records. One call runs at a time, so that all machines see the changes
+// in the same order.
 func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
 	if len(offenses) != len(records) {
 		return s.place.wrap("punish", fmt.Errorf("%d offenses need as many records, got %d", len(offenses), len(records)))
@@ -110,8 +110,7 @@ func clientNames(clients []storage.Client) (names []string) {
 	return names
 }
 
-// recordOf returns what is known of a client at a time, and moves what is kept under its former
-// name.
+// recordOf returns the record of a client at a time, and moves the record under its former name.
 func (tx *transaction) recordOf(c storage.Client, now int64) reputation.Record {
 	known := tx.record(c.Key, now)
 	if !tx.isMoved(c) {
@@ -130,15 +129,15 @@ func (tx *transaction) record(key storage.Key, now int64) reputation.Record {
 }
 
 func (tx *transaction) keepRecord(key storage.Key, r reputation.Record) {
-	to := tx.rows["clients"][string(key[:])]
-	to.state, to.expires = cells.AppendRecord(nil, r), r.Expires()
+	row := tx.rows["clients"][string(key[:])]
+	row.state, row.expires = cells.AppendRecord(nil, r), r.Expires()
 }
 
 // bannedPage is how many records one statement reads.
 const bannedPage = 1000
 
-// Banned implements [storage.Store]. A record is kept for Probation after its ban, so the server
-// leaves out most of those without one.
+// Banned implements [storage.Store]. A record expires [reputation.Probation] after its ban, so the
+// server can skip most records without a ban.
 func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record, err error) {
 	banned = make(map[storage.Key]reputation.Record)
 	page := make(Rows, bannedPage)
@@ -152,7 +151,7 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[sto
 	return banned, err
 }
 
-// clientsAfter returns a page of the clients after a name whose records expire later than a time.
+// clientsAfter returns a page of the records after a name that expire later than a time.
 func (s *Store) clientsAfter(ctx context.Context, name []byte, expires int64) (page Rows, err error) {
 	err = s.chore(ctx, "bans", func(ctx context.Context, c Conn) error {
 		results, err := s.place.run(ctx, c, s.place.script().add("SELECT name, state FROM ", table("clients"), " WHERE name > ", name,

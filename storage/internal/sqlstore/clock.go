@@ -13,11 +13,11 @@ import (
 type meta struct {
 	oldest, epoch, resets, changes, swept int64
 	clock                                 storage.ServerTime
-	last                                  int64 // the latest time that a machine was told
+	last                                  int64 // the latest time that any machine has read
 	server                                int64 // the server's clock
 }
 
-// selectMeta reads meta, and locks it if need be.
+// selectMeta reads meta, and locks it if lock is true.
 func (s *script) selectMeta(lock bool) *script {
 	s.add("SELECT oldest, epoch, resets, changes, swept, ahead, since, (SELECT MAX(time) FROM ", table("machines"), "), ",
 		raw(s.place.dialect.Clock), " FROM ", table("meta"), " WHERE id = 1")
@@ -34,7 +34,7 @@ func (m *meta) read(rows Rows) error {
 	return numbers(rows[0], &m.oldest, &m.epoch, &m.resets, &m.changes, &m.swept, &m.clock.Ahead, &m.clock.Since, &m.last, &m.server)
 }
 
-// ask notes that the server is being asked.
+// ask notes the clocks before the server is asked.
 func (tx *transaction) ask() {
 	if tx.term != nil {
 		tx.asked = tx.term.Clock.Read()
@@ -42,14 +42,14 @@ func (tx *transaction) ask() {
 	tx.began = time.Now()
 }
 
-// answered notes that the server has answered.
+// answered notes how long the answer took.
 func (tx *transaction) answered() { tx.took = time.Since(tx.began) }
 
-// takeTime takes the time of a transaction, once meta is read. It returns an error if the tables
-// are others, if the term doesn't hold, or if the time is to be corrected.
+// takeTime computes the time of a transaction from meta. It returns an error if the tables were
+// replaced, if the term doesn't hold, or if the time must be corrected.
 func (s *Store) takeTime(tx *transaction) error {
 	m := &tx.meta
-	if m.oldest > schemaVersion || m.epoch != s.epoch { // of a later version: opening again says so
+	if m.oldest > schemaVersion || m.epoch != s.epoch { // opening a later version's tables returns an error
 		return s.hasLost()
 	}
 	tx.at = storage.Time{Now: tx.now}
@@ -61,48 +61,47 @@ func (s *Store) takeTime(tx *transaction) error {
 	}
 	s.times.Lock()
 	defer s.times.Unlock()
-	told := m.clock.Tell(m.server, m.last, s.witness, tx.asked, tx.took)
-	if told.Correct {
+	result := m.clock.Tell(m.server, m.last, s.witness, tx.asked, tx.took)
+	if result.Correct {
 		s.witness = storage.Witness{}
-		return &correction{m.clock, told.Correction}
+		return &correction{m.clock, result.Correction}
 	}
-	told.Resets = m.resets
-	s.witness = m.clock.Witness(told.Time, tx.asked, tx.took)
+	result.Resets = m.resets
+	s.witness = m.clock.Witness(result.Time, tx.asked, tx.took)
 	s.place.keep(s.witness)
-	tx.at, tx.term.Time = told.Time, told.Time
-	if !tx.term.Holds(told.Time) {
+	tx.at, tx.term.Time = result.Time, result.Time
+	if !tx.term.Holds(result.Time) {
 		return storage.ErrTerm
 	}
 	return nil
 }
 
-// correction says that the time is to be corrected.
+// correction is the error that says that the time must be corrected.
 type correction struct{ from, to storage.ServerTime }
 
-func (*correction) Error() string { return "the time is to be corrected" }
+func (*correction) Error() string { return "the time must be corrected" }
 
-// correct corrects the time if an error says so, unless somebody else has done that since. The
-// call is tried again then.
+// correct corrects the time if err is a correction, unless another machine has corrected it. The call
+// is then retried.
 func (s *Store) correct(ctx context.Context, c Conn, err error) error {
-	by := (*correction)(nil)
-	if !errors.As(err, &by) {
+	change := (*correction)(nil)
+	if !errors.As(err, &change) {
 		return err
 	}
-	_, failed := s.place.run(ctx, c, s.place.script().add("UPDATE ", table("meta"), " SET ahead = ", by.to.Ahead, ", since = ", by.to.Since,
-		" WHERE id = 1 AND ahead = ", by.from.Ahead, " AND since = ", by.from.Since))
+	_, failed := s.place.run(ctx, c, s.place.script().add("UPDATE ", table("meta"), " SET ahead = ", change.to.Ahead, ", since = ", change.to.Since,
+		" WHERE id = 1 AND ahead = ", change.from.Ahead, " AND since = ", change.from.Since))
 	if failed != nil {
 		return failed
 	}
 	return err
 }
 
-// Time implements [storage.Store]. The time isn't lost as long as there is the server's
-// clock.
+// Time implements [storage.Store]. The store doesn't lose track of time, because the server has a clock.
 func (s *Store) Time(from storage.Clock, _ int64) (storage.Time, error) {
 	term := storage.Term{Clock: from}
 	err := s.transact(context.Background(), "time", &batch{term: &term, peek: true, decide: func(*transaction) error { return nil }})
 	if errors.Is(err, storage.ErrTerm) {
-		err = nil // of none that the caller knows
+		err = nil // the empty term need not hold
 	}
 	return term.Time, err
 }

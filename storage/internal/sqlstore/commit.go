@@ -24,8 +24,8 @@ func (tx *transaction) writes() bool {
 	return false
 }
 
-// commitLocked writes the changes and commits, in one round trip that trips bounds. Until ctx ends
-// there is time to find out whether it took effect.
+// commitLocked writes the changes and commits, in one round trip that must end before trips does. The
+// rest of the time until ctx ends serves to find out whether the commit took effect.
 func (s *Store) commitLocked(ctx, trips context.Context, c Conn, tx *transaction) error {
 	sql := s.place.script()
 	for _, l := range tx.locks {
@@ -46,15 +46,15 @@ func (s *Store) commitLocked(ctx, trips context.Context, c Conn, tx *transaction
 	}
 	s.place.rollback(trips, c)
 	if faultOf(err) == Busy {
-		return err // others hold locks, so the server has not committed
+		return err // other batches hold locks, so the server has not committed
 	}
-	// An error is no proof: a proxy answers with one when it loses the server during the COMMIT.
+	// An error doesn't prove that: a proxy returns one when it loses the server during the COMMIT.
 	return s.resolveLocked(ctx, err)
 }
 
-// write writes rows that have changed, in the order of their names. Rows that say nothing are
-// removed, those among them that were made to be locked. Missing rows are inserted first: whoever
-// waits there for another batch has changed nothing that this one might wait for.
+// write writes the changed rows, in the order of their names. It deletes rows without a state, including
+// those that were only created to be locked. It inserts missing rows first: an insertion may wait for
+// another batch, and this one must not hold changed rows then that the other might wait for.
 func (s *script) write(t table, rows map[string]*row) {
 	var inserted, written, removed []string
 	for name, r := range rows {
@@ -81,7 +81,7 @@ func (s *script) write(t table, rows map[string]*row) {
 	}
 }
 
-// insert appends an INSERT of rows, in the order of their names. What follows them is missing.
+// insert appends an INSERT of rows, in the order of their names. The caller ends the statement.
 func (s *script) insert(t table, names []string, rowOf func(name string) *row) *script {
 	slices.Sort(names)
 	s.add("INSERT INTO ", t, " (name, state, expires) VALUES ")

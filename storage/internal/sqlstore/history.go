@@ -10,14 +10,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
-// The history is rows like those of keys, which a report locks, adds to and writes: a row for each
-// minute, hour and day of a series, one for the heaviest keys of each hour of a series, and one for
-// each writer. Their names are in an order in which a query reads a range.
+// The history has rows like those of keys, which a report locks, changes and writes: a row for each
+// minute, hour and day of a series, a row for the heaviest keys of each hour of a series, and a row for
+// each writer. Their names begin with these letters, and are ordered so that a query reads a range.
 const (
-	ofZone   = 'z' // and the rollup, the period, the series: a query may be about all zones
-	ofLimit  = 'l' // and the rollup, the series, the period
-	ofHeavy  = 'h' // and the hour, the series
-	ofWriter = 'w' // and the writer
+	ofZone   = 'z' // followed by the rollup, the period, the series: a query may ask for all zones
+	ofLimit  = 'l' // followed by the rollup, the series, the period
+	ofHeavy  = 'h' // followed by the hour, the series
+	ofWriter = 'w' // followed by the writer
 )
 
 func appendPeriod(to []byte, period int64) []byte {
@@ -29,24 +29,24 @@ func appendSeries(to []byte, s storage.Series) []byte {
 	return append(to, hash[:14]...)
 }
 
-// pointName is the name of a row that keeps a point, or of the first one of all zones if the series
-// has no zone.
-func pointName(at past.PointAt) string {
+// pointName returns the name of the row of a point. If the series has no zone, it precedes those of all
+// zones in the period.
+func pointName(name past.PointAt) string {
 	switch {
-	case at.Zone == "":
-		return string(appendPeriod([]byte{ofZone, byte(at.Rollup)}, at.Period))
-	case at.Limit == "":
-		return string(appendSeries(appendPeriod([]byte{ofZone, byte(at.Rollup)}, at.Period), at.Series))
+	case name.Zone == "":
+		return string(appendPeriod([]byte{ofZone, byte(name.Rollup)}, name.Period))
+	case name.Limit == "":
+		return string(appendSeries(appendPeriod([]byte{ofZone, byte(name.Rollup)}, name.Period), name.Series))
 	}
-	return string(appendPeriod(appendSeries([]byte{ofLimit, byte(at.Rollup)}, at.Series), at.Period))
+	return string(appendPeriod(appendSeries([]byte{ofLimit, byte(name.Rollup)}, name.Series), name.Period))
 }
 
-func heavyName(at past.HeavyAt) string {
-	name := appendPeriod([]byte{ofHeavy}, at.Hour)
-	if at.Zone == "" {
-		return string(name)
+func heavyName(name past.HeavyAt) string {
+	text := appendPeriod([]byte{ofHeavy}, name.Hour)
+	if name.Zone != "" {
+		text = appendSeries(text, name.Series)
 	}
-	return string(appendSeries(name, at.Series))
+	return string(text)
 }
 
 func writerName(writer int64) string {
@@ -59,11 +59,11 @@ type historyRows struct{ *Store }
 // ChangeHistory implements [past.Keeper].
 func (hr historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Rows, add func() bool) error {
 	names := []string{writerName(rows.Writer)}
-	for at := range rows.Points {
-		names = append(names, pointName(at))
+	for name := range rows.Points {
+		names = append(names, pointName(name))
 	}
-	for at := range rows.Heavy {
-		names = append(names, heavyName(at))
+	for name := range rows.Heavy {
+		names = append(names, heavyName(name))
 	}
 	return hr.transact(ctx, "report", &batch{now: now, locks: locksOn("history", names), decide: func(tx *transaction) error {
 		kept := tx.rows["history"]
@@ -77,22 +77,22 @@ func (hr historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.R
 
 func readHistory(rows *past.Rows, kept map[string]*row) {
 	rows.Number, _ = binary.Varint(kept[writerName(rows.Writer)].state)
-	for at := range rows.Points {
-		_, rows.Points[at] = parsePoint(kept[pointName(at)].state)
+	for name := range rows.Points {
+		_, rows.Points[name] = parsePoint(kept[pointName(name)].state)
 	}
-	for at := range rows.Heavy {
-		_, rows.Heavy[at] = parseHeavies(kept[heavyName(at)].state)
+	for name := range rows.Heavy {
+		_, rows.Heavy[name] = parseHeavies(kept[heavyName(name)].state)
 	}
 }
 
 func writeHistory(rows *past.Rows, kept map[string]*row, now int64) {
 	kept[writerName(rows.Writer)].set(binary.AppendVarint(nil, rows.Number), now+int64(storage.KeepHeaviest+storage.Day))
-	for at, p := range rows.Points {
-		r := storage.Rollups[at.Rollup]
-		kept[pointName(at)].set(appendPoint(nil, at.Series, p), past.Expires(at.Period, r.Resolution, r.Keep))
+	for name, p := range rows.Points {
+		r := storage.Rollups[name.Rollup]
+		kept[pointName(name)].set(appendPoint(nil, name.Series, p), past.Expires(name.Period, r.Resolution, r.Keep))
 	}
-	for at, keys := range rows.Heavy {
-		kept[heavyName(at)].set(appendHeavies(nil, at.Series, keys), past.Expires(at.Hour, time.Hour, storage.KeepHeaviest))
+	for name, keys := range rows.Heavy {
+		kept[heavyName(name)].set(appendHeavies(nil, name.Series, keys), past.Expires(name.Hour, time.Hour, storage.KeepHeaviest))
 	}
 }
 
@@ -124,7 +124,7 @@ func (hr historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int6
 	})
 }
 
-// scan calls f for the rows of the history from a name up to another one.
+// scan calls f with the rows of the history from a name up to another.
 func (hr historyRows) scan(ctx context.Context, what, from, end string, f func(name, state []byte)) error {
 	var rows Rows
 	err := hr.chore(ctx, what, func(ctx context.Context, c Conn) error {
@@ -144,8 +144,8 @@ func (hr historyRows) scan(ctx context.Context, what, from, end string, f func(n
 	return err
 }
 
-// States begin with the series: two texts, each after its length. Damaged ones are read as far as
-// they make sense.
+// States begin with the series: two texts, each preceded by its length. Damaged states are parsed as far
+// as they make sense.
 
 func appendPoint(to []byte, s storage.Series, p *past.Point) []byte {
 	to = appendTexts(to, s)

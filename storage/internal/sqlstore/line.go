@@ -9,13 +9,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// connectError is why no connection could be made.
+// connectError says why no connection could be made.
 type connectError struct{ err error }
 
 func (e *connectError) Error() string { return e.err.Error() }
 func (e *connectError) Unwrap() error { return e.err }
 
-// line is a connection for one call at a time, made anew after it broke.
+// line is a connection for one call at a time. It reconnects after the connection broke.
 type line struct {
 	place *Place
 
@@ -24,8 +24,7 @@ type line struct {
 	closed bool // guarded by mu
 }
 
-// with calls f with the connection. f may be called for a connection that has ended without
-// anybody noticing.
+// with calls f with the connection, which may have ended without being noticed.
 func (l *line) with(ctx context.Context, f func(Conn) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +75,7 @@ func (l *line) hangUpLocked() {
 	}
 }
 
-// close ends the line after the call that is under way.
+// close closes the line after the call that is under way.
 func (l *line) close() (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +84,7 @@ func (l *line) close() (first bool) {
 	return first
 }
 
-// serverError is an error of the server with its meaning.
+// serverError is an error of the server and its meaning.
 type serverError struct {
 	fault Fault
 	err   error
@@ -94,7 +93,7 @@ type serverError struct {
 func (e *serverError) Error() string { return e.err.Error() }
 func (e *serverError) Unwrap() error { return e.err }
 
-// explain explains an error, also one that a context has caused.
+// explain explains an error of the server, or one caused by the end of a context.
 func (p *Place) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -119,8 +118,8 @@ func (p *Place) run(ctx context.Context, c Conn, s *script) ([]Rows, error) {
 	return results, p.explain(ctx, err)
 }
 
-// rollback ends a transaction that failed or that has written nothing. If that fails, so does
-// the connection, and the server rolls back.
+// rollback ends a transaction that failed or has written nothing. If that fails, it closes the
+// connection, and the server rolls back.
 func (p *Place) rollback(ctx context.Context, c Conn) {
 	if c.Broken() {
 		return

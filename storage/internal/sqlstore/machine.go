@@ -8,16 +8,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// A machine is a store that was opened. Its row in machines has how many of its batches took
-// effect, and each of them writes it, in its own transaction.
+// A machine is an open store. Its row in machines has the number of its batches that took effect. Each
+// batch writes it in its own transaction.
 
-// machineStays is how long the row of a machine is kept that writes nothing, in nanoseconds. A
-// machine that has lost its row charges its known usage anew.
+// machineStays is how long the row of an idle machine is kept, in nanoseconds. A machine without a row
+// charges its known usage again.
 const machineStays = int64(24 * time.Hour)
 
-// register makes a row for the store, and notes how far other machines have come. Batches of
-// earlier stores of this process that may still be under way hold the locks on their rows until they
-// have ended. These are waited for, so none takes effect afterwards.
+// register creates a row for the store, and notes the batches of other machines. Batches of earlier
+// stores of this process may still be under way, and lock their rows until they end. register waits for
+// these locks, so that none takes effect afterwards.
 func (s *Store) register(ctx context.Context, c Conn) error {
 	p, suspects := s.place, s.place.suspects()
 	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
@@ -53,9 +53,8 @@ func (s *Store) register(ctx context.Context, c Conn) error {
 	return nil
 }
 
-// isCurrentLocked returns an error unless the row of the machine says that all of its batches
-// are there that were acknowledged. A batch that may still be under way must have ended: whoever
-// reads the row has waited for the lock on it.
+// isCurrentLocked returns an error unless the row of the machine counts all acknowledged batches. No batch
+// may be under way: the caller has waited for the lock on the row.
 func (s *Store) isCurrentLocked(rows Rows) error {
 	var batches int64
 	if len(rows) == 0 {
@@ -85,8 +84,8 @@ func (s *Store) hasLost() error {
 	return storage.ErrLostWrites
 }
 
-// resolveLocked finds out whether a batch took effect whose commit was not answered, or with an
-// error. It tries until the context ends. If the batch had no effect, it returns the cause.
+// resolveLocked finds out whether a batch took effect, after its commit was answered with an error or
+// not at all. It tries until the context ends. If the batch had no effect, it returns the cause.
 func (s *Store) resolveLocked(ctx context.Context, cause error) error {
 	s.pending = true
 	s.claims.hangUpLocked()
@@ -108,8 +107,8 @@ func (s *Store) resolveLocked(ctx context.Context, cause error) error {
 	return nil
 }
 
-// askBatchesLocked reads the machine's row. It waits for the lock on it, which a batch holds until
-// it has ended, with or without effect.
+// askBatchesLocked reads the machine's row. It waits for the row's lock, which a batch holds until its
+// end.
 func (s *Store) askBatchesLocked(ctx context.Context) (results []Rows, err error) {
 	p := s.place
 	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
@@ -124,13 +123,13 @@ func (s *Store) askBatchesLocked(ctx context.Context) (results []Rows, err error
 	return results, err
 }
 
-// A server that is out of reach is asked again after so long.
+// The pauses before an unreachable server is asked again.
 const (
 	firstWait = time.Millisecond
 	lastWait  = 50 * time.Millisecond
 )
 
-// await waits, and reports whether the context goes on.
+// await waits, and reports whether the context has not ended.
 func await(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

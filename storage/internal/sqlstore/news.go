@@ -43,7 +43,7 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News,
 		if err != nil {
 			return err
 		}
-		if len(results[0]) == 0 { // a crash, or somebody, took the row of meta
+		if len(results[0]) == 0 { // a crash or a person removed the row of meta
 			return s.hasLost()
 		}
 		var epoch, batches, processes int64
@@ -66,8 +66,7 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News,
 	return news, err
 }
 
-// changesAfter returns the number after which changes are asked for: after a negative one there
-// are none to tell.
+// changesAfter returns the number after which changes are read. A negative number asks for none.
 func changesAfter(number int64) int64 {
 	if number < 0 {
 		return math.MaxInt64
@@ -75,7 +74,7 @@ func changesAfter(number int64) int64 {
 	return number
 }
 
-// readChanges reads the changes after a number, up to the newest. Later ones were made meanwhile.
+// readChanges reads the changes after a number, up to the newest. Later rows were inserted meanwhile.
 func readChanges(news *storage.News, after int64, rows Rows) error {
 	if after == news.Newest {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// PutNotes implements [storage.Network]. One call runs at a time, so that numbers are seen in their
-// order.
+// PutNotes implements [storage.Network]. One call runs at a time, so that machines see numbers in
+// ascending order.
 func (s *Store) PutNotes(ctx context.Context, notes []storage.Note, replay bool) error {
 	if err := storage.CheckNotes(notes); err != nil {
 		return s.place.wrap("notes", err)
@@ -35,7 +35,7 @@ func (s *Store) PutNotes(ctx context.Context, notes []storage.Note, replay bool)
 	return nil
 }
 
-// putNotes changes notes, and tells the version that each has afterwards.
+// putNotes changes notes, and returns the resulting version of each in versions.
 func (tx *transaction) putNotes(notes []storage.Note, versions []int64, replay bool) error {
 	var count, number int64
 	if err := first(tx.read[:1], &count, &number); err != nil {
@@ -52,7 +52,7 @@ func (tx *transaction) putNotes(notes []storage.Note, versions []int64, replay b
 		known[name] = version
 	}
 	before := int64(len(known))
-	changed := make(map[storage.Key]int) // the last change of each
+	changed := make(map[storage.Key]int) // the index of each note's last change
 	for i, n := range notes {
 		last := known[n.Name]
 		if !replay {
@@ -71,7 +71,7 @@ func (tx *transaction) putNotes(notes []storage.Note, versions []int64, replay b
 	return nil
 }
 
-// writeNotes writes the notes that were changed, with numbers from one on.
+// writeNotes writes the changed notes, with numbers that begin with number.
 func (tx *transaction) writeNotes(notes []storage.Note, versions []int64, changed map[storage.Key]int, number int64) {
 	if len(changed) == 0 {
 		return
@@ -94,7 +94,7 @@ func (tx *transaction) writeNotes(notes []storage.Note, versions []int64, change
 	tx.more.add("INSERT INTO ", table("notes"), " (number, name, version, expires, value) VALUES ", raw(rows.sql)).end()
 }
 
-// selectNotes asks for the first notes that were changed after a number, and for one more.
+// selectNotes reads the first notes that were changed after a number, and one more.
 func (s *script) selectNotes(after int64) *script {
 	return s.add("SELECT number, version, expires, name, value FROM ", table("notes"), " WHERE number > ", changesAfter(after),
 		" ORDER BY number LIMIT ", storage.MaxNotesTold+1)

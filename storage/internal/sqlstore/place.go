@@ -23,11 +23,11 @@ const DefaultTimeout = time.Second
 
 // Options say where a store keeps its tables, and how. The zero value is the default.
 type Options struct {
-	// Prefix begins the names of tables, after a schema and a dot if necessary.
+	// Prefix is the prefix of the names of tables, if necessary with a schema and a dot before it.
 	// Default: [DefaultPrefix].
 	Prefix string
-	// Timeout is how long a call may take whose context ends later or never, and how long a
-	// store may take to open. Default: [DefaultTimeout].
+	// Timeout is how long a call may take, unless its context ends before, and how long a store may
+	// take to open. Default: [DefaultTimeout].
 	Timeout time.Duration
 	// Clock is read instead of the server's clock, in tests. It returns nanoseconds since the
 	// Unix epoch.
@@ -38,7 +38,7 @@ type Options struct {
 
 var prefixes = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}$`)
 
-// CheckPrefix returns an error if no names of tables can begin with a prefix.
+// CheckPrefix returns an error if names of tables can't begin with a prefix.
 func CheckPrefix(prefix string) error {
 	if prefix == "" || prefixes.MatchString(prefix) {
 		return nil
@@ -46,16 +46,16 @@ func CheckPrefix(prefix string) error {
 	return fmt.Errorf("expected lowercase letters, digits and _, up to 40, and before it a schema and a dot if need be, got %q", prefix)
 }
 
-// Place is the place of stores' data: tables of a server.
+// Place is where stores keep their data: tables on a server.
 type Place struct {
 	dialect *Dialect
 	options Options
 	prefix  string
 
 	mu        sync.Mutex
-	uncertain []int64 // guarded by mu: machines of which a batch may still take effect
+	uncertain []int64 // guarded by mu: machines with a batch that may still take effect
 
-	witness storage.Witness // guarded by mu: of the time that was told last
+	witness storage.Witness // guarded by mu: of the last time read
 }
 
 // NewPlace returns a place. It connects to nothing.
@@ -71,7 +71,7 @@ func NewPlace(d *Dialect, o Options) (*Place, error) {
 // opened counts the stores that this process has opened.
 var opened atomic.Int64
 
-// Open opens a store. It makes the tables if there are none.
+// Open opens a store. It creates the tables if there are none.
 func (p *Place) Open(ctx context.Context) (storage.Store, error) {
 	s := &Store{place: p, order: opened.Add(1), id: rand.Int64()}
 	s.claims.place, s.chores.place, s.witness = p, p, p.lastWitness()
@@ -92,8 +92,8 @@ func (p *Place) Open(ctx context.Context) (storage.Store, error) {
 	return s, nil
 }
 
-// keep keeps a witness for the next store: a server that comes back from an outage
-// with another clock doesn't take along the time.
+// keep keeps a witness for the next store, so that the time continues if the server comes back from an
+// outage with another clock.
 func (p *Place) keep(w storage.Witness) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,8 +106,8 @@ func (p *Place) lastWitness() storage.Witness {
 	return p.witness
 }
 
-// suspect notes a machine of which a batch may still take effect. The next store that is opened
-// sees to it that it won't.
+// suspect notes a machine with a batch that may still take effect. The next store that is opened
+// prevents that, see [Store.register].
 func (p *Place) suspect(id int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,21 +7,21 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// longestStay is how long a process may say that it stays, in nanoseconds. Rows of a longer time
-// were written when a clock was wrong.
+// longestStay bounds for how long a process may join, in nanoseconds. Rows that last longer were written
+// while a clock was wrong.
 const longestStay = int64(7 * 24 * time.Hour)
 
 // Join implements [storage.Store]. It also keeps the machine's row from expiring.
 func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
 	err = s.chore(ctx, "join", func(ctx context.Context, c Conn) error {
 		p = storage.Presence{}
-		at := s.place
-		sql := at.script().add(at.dialect.Begin(at.options.Timeout / 2)).end()
+		place := s.place
+		sql := place.script().add(place.dialect.Begin(place.options.Timeout / 2)).end()
 		sql.add("DELETE FROM ", table("processes"), " WHERE expires <= ", now, " OR expires > ", now+longestStay, " OR id = ", id).end()
 		sql.add("INSERT INTO ", table("processes"), " (id, expires) VALUES (", id, ", ", min(until, now+longestStay), ")").end()
-		sql.add("UPDATE ", table("machines"), " SET expires = ", raw(at.dialect.Clock), " + ", machineStays, " WHERE id = ", s.id).end()
+		sql.add("UPDATE ", table("machines"), " SET expires = ", raw(place.dialect.Clock), " + ", machineStays, " WHERE id = ", s.id).end()
 		sql.add("SELECT id FROM ", table("processes")).end().add("COMMIT")
-		results, err := at.run(ctx, c, sql)
+		results, err := place.run(ctx, c, sql)
 		if err == nil {
 			err = hasResults(results, 1)
 		}

@@ -6,9 +6,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Reset implements [storage.Store]. One reset runs at a time. A batch that has locked its rows
-// is waited for; one that locks them later reads the number of the reset. A batch that inserts a
-// missing row meanwhile counts as later: it finds nothing that units could be given back to.
+// Reset implements [storage.Store]. One reset runs at a time. It waits for batches that have locked the
+// rows. Batches that lock them later read the number of the reset. A batch that inserts a missing row
+// meanwhile counts as later: there is nothing to which it could give units back.
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
 	b := &batch{term: term, alone: true, locks: s.locksOfResets(resets)}
 	if len(resets) > 0 {
@@ -33,7 +33,7 @@ func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.
 	return err
 }
 
-// rowsOf returns the table and the names of the rows that a reset is of.
+// rowsOf returns the table and the names of the rows that a reset forgets.
 func rowsOf(r *storage.Reset) (t table, names []string) {
 	keys := []storage.Key{r.Key}
 	if r.Former != (storage.Key{}) {
@@ -55,14 +55,13 @@ func rowsOf(r *storage.Reset) (t table, names []string) {
 func (s *Store) locksOfResets(resets []storage.Reset) []lock {
 	names := make(map[table][]string)
 	for i := range resets {
-		t, of := rowsOf(&resets[i])
-		names[t] = append(names[t], of...)
+		t, rows := rowsOf(&resets[i])
+		names[t] = append(names[t], rows...)
 	}
 	return append(locksOn("cells", names["cells"]), locksOn("clients", names["clients"])...)
 }
 
-// reset does resets that are not noted already, and notes them. It returns the number of the
-// newest one.
+// reset performs and notes the resets that are not noted already. It returns the number of the newest.
 func (tx *transaction) reset(resets []storage.Reset) (newest int64, err error) {
 	newest = tx.meta.resets
 	if len(resets) == 0 {
@@ -103,7 +102,7 @@ func (tx *transaction) reset(resets []storage.Reset) (newest int64, err error) {
 	return newest, nil
 }
 
-// note notes a reset, as another row of a statement, or the first.
+// note appends a reset to an INSERT, which it begins if first is true.
 func (s *script) note(r *storage.Reset, first bool) {
 	if first {
 		s.add("INSERT INTO ", table("resets"), " (number, id, client, counter, name, former, at, found) VALUES ")
@@ -113,8 +112,8 @@ func (s *script) note(r *storage.Reset, first bool) {
 	s.add("(", r.Number, ", ", r.ID, ", ", boolean(r.Client), ", ", int64(r.Limit), ", ", r.Key[:], ", ", r.Former[:], ", ", r.At, ", ", boolean(r.Found), ")")
 }
 
-func boolean(is bool) int64 {
-	if is {
+func boolean(b bool) int64 {
+	if b {
 		return 1
 	}
 	return 0
@@ -130,7 +129,7 @@ func (s *script) selectResets(after int64) *script {
 	return s.add("SELECT number, id, client, counter, at, found, name, former FROM ", table("resets"), " WHERE number > ", after, " ORDER BY number")
 }
 
-// readResets reads the resets after a number, up to the newest. Later ones were made meanwhile.
+// readResets reads the resets after a number, up to the newest. Later rows were inserted meanwhile.
 func readResets(known *storage.Resets, after int64, rows Rows) error {
 	for _, values := range rows {
 		r, err := resetOf(values)

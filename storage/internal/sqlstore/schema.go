@@ -30,11 +30,11 @@ const (
 	longBytes
 )
 
-// tables are the tables of a place. The first column of each is its key. Meta is the first, so
-// that tables without it are somebody else's.
+// tables are the tables of a place. The first column of each is its key. meta is created first, so
+// tables without meta belong to another program.
 var tables = []struct {
 	name    table
-	hot     bool // its rows are written over and over
+	hot     bool // its rows are written often
 	columns []column
 	unique  string // another column that is a key, or ""
 }{
@@ -47,13 +47,13 @@ var tables = []struct {
 	{"clients", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}, ""},
 	{"resets", false, []column{{"number", number64}, {"id", number64}, {"client", number64}, {"counter", number64},
 		{"name", shortBytes}, {"former", shortBytes}, {"at", number64}, {"found", number64}}, ""},
-	// The clients whose records were changed, the last of them.
+	// The last clients whose records changed.
 	{"changes", true, []column{{"number", number64}, {"name", shortBytes}, {"former", shortBytes}}, ""},
 	{"vault", false, []column{{"name", shortBytes}, {"title", longBytes}, {"value", longBytes}}, ""},
 	{"history", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}, ""},
 	{"acts", false, []column{{"at", number64}, {"who", longBytes}, {"action", longBytes}, {"target", longBytes},
 		{"kind", longBytes}, {"reason", longBytes}}, ""},
-	// What machines want one another to know: see storage.Note.
+	// Notes of machines for one another: see storage.Note.
 	{"notes", false, []column{{"number", number64}, {"name", shortBytes}, {"version", number64}, {"expires", number64},
 		{"value", longBytes}}, "name"},
 	{"processes", true, []column{{"id", number64}, {"expires", number64}}, ""},
@@ -67,7 +67,7 @@ func Tables() (names []string) {
 	return names
 }
 
-// openTables makes sure that the tables are there, and this version's.
+// openTables creates missing tables, and returns an error if this version can't use them.
 func (s *Store) openTables(ctx context.Context, c Conn) error {
 	there, err := s.place.whichExist(ctx, c)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Store) openTables(ctx context.Context, c Conn) error {
 	return s.place.make(ctx, c)
 }
 
-// whichExist returns the tables that there are.
+// whichExist returns the existing tables.
 func (p *Place) whichExist(ctx context.Context, c Conn) (there []table, err error) {
 	sql := p.script().add("SELECT ")
 	for i, t := range tables {
@@ -115,8 +115,8 @@ func (p *Place) whichExist(ctx context.Context, c Conn) (there []table, err erro
 	return there, nil
 }
 
-// checkVersion returns an error if the table meta is not one of this version. It reports whether
-// the tables were made; if not, somebody began to.
+// checkVersion returns an error if this version can't use the table meta. made reports whether all
+// tables were created; if not, a machine has only begun to.
 func (p *Place) checkVersion(ctx context.Context, c Conn) (made bool, err error) {
 	results, err := p.run(ctx, c, p.script().selectColumns("meta"))
 	if faultOf(err) == Missing {
@@ -152,8 +152,7 @@ func (s *script) selectColumns(name table) *script {
 	return s
 }
 
-// make makes the tables that are missing, all in one transaction where the server can do that,
-// and begins an epoch.
+// make creates the missing tables, in one transaction if the server supports that, and begins an epoch.
 func (p *Place) make(ctx context.Context, c Conn) error {
 	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
 	if p.dialect.Making != "" {
@@ -194,7 +193,7 @@ func (s *script) create(name table, hot bool, columns []column, unique string) {
 	s.end()
 }
 
-// first reads numbers of the one row that a script has answered.
+// first parses the numbers of the only row of a script's answer.
 func first(results []Rows, to ...*int64) error {
 	if err := hasResults(results, 1); err != nil {
 		return err

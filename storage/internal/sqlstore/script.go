@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// script is statements that are sent at once.
+// script has statements that are sent together.
 type script struct {
 	place *Place
 	sql   []byte
@@ -15,7 +15,7 @@ type script struct {
 // table is a table of the store, by its name without the prefix.
 type table string
 
-// raw is a value that is SQL.
+// raw is text in SQL.
 type raw string
 
 // add appends parts of statements: strings are SQL, a table is its name, and numbers and bytes
@@ -48,7 +48,7 @@ func (s *script) literal(value []byte) {
 	s.sql = append(s.sql, s.place.dialect.Bytes[1]...)
 }
 
-// list appends a list of bytes in parentheses, of which there must be some.
+// list appends a list of literals in parentheses. There must be at least one.
 func (s *script) list(names []string) *script {
 	for i, name := range names {
 		if i == 0 {
@@ -64,7 +64,7 @@ func (s *script) list(names []string) *script {
 // end ends a statement.
 func (s *script) end() *script { return s.add("; ") }
 
-// number reads a number; one that isn't there is 0.
+// number parses a number. NULL is 0.
 func number(value []byte) (int64, error) {
 	if value == nil {
 		return 0, nil
@@ -76,7 +76,7 @@ func number(value []byte) (int64, error) {
 	return n, nil
 }
 
-// numbers reads numbers of a row.
+// numbers parses the first numbers of a row.
 func numbers(row [][]byte, to ...*int64) (err error) {
 	if len(row) < len(to) {
 		return fmt.Errorf("a row has %d columns, expected %d", len(row), len(to))

@@ -10,12 +10,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
-// Store is a [storage.Store] on a [Place]. Its methods are safe for concurrent use. Claims and
-// clients' records have a connection, and everything else another one, so that no request waits
+// Store is a [storage.Network] on a [Place]. Its methods are safe for concurrent use. Claims and
+// clients' records have one connection, and all other calls have another one, so that no request waits
 // for a sweep.
 //
-// It has many methods because each optional interface of package storage adds some: 23 are
-// that contract, and the others are the steps of a transaction.
+// 27 of its methods are that contract and [storage.Historian]. The others are the steps of a
+// transaction.
 type Store struct {
 	past.Historian
 	place *Place
@@ -24,7 +24,7 @@ type Store struct {
 	id    int64 // of its row in machines
 
 	epoch int64           // of the tables, when the store was opened
-	seen  map[int64]int64 // the number of batches of each machine then
+	seen  map[int64]int64 // the batches of each machine, when the store was opened
 
 	claims line
 	chores line
@@ -32,17 +32,17 @@ type Store struct {
 	sent    int64 // guarded by claims.mu: the batches that were acknowledged
 	pending bool  // guarded by claims.mu: whether one more may have taken effect
 
-	acknowledged atomic.Int64 // as sent
-	lost         atomic.Bool  // the server has lost some of them
-	bytes        atomic.Int64 // of the tables, when they were measured last
+	acknowledged atomic.Int64 // the same as sent
+	lost         atomic.Bool  // the server has lost acknowledged batches
+	bytes        atomic.Int64 // of the tables, at the last measurement
 
 	sweeping sweeper
 
 	times   sync.Mutex
-	witness storage.Witness // guarded by times: of the time that was told last
+	witness storage.Witness // guarded by times: of the last time read
 }
 
-// maxBatch is how many keys take about as long as a round trip.
+// maxBatch is how many keys take the server about as long as a round trip.
 const maxBatch = 128
 
 // MaxBatch implements [storage.Network].
@@ -53,7 +53,7 @@ func (s *Store) deadline(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, s.place.options.Timeout)
 }
 
-// chore runs f with the connection for everything that no request waits for.
+// chore runs f with the connection for calls that no request waits for.
 func (s *Store) chore(ctx context.Context, what string, f func(ctx context.Context, c Conn) error) error {
 	s.chores.mu.Lock()
 	defer s.chores.mu.Unlock()
@@ -74,9 +74,9 @@ func (s *Store) choreLocked(ctx context.Context, what string, f func(ctx context
 	}))
 }
 
-// A transaction that had no effect, because others held locks or its connection had ended, is tried
-// again until the context ends, but no more often than this. Where no connection can be made, that
-// is tried fewer times: the caller should know soon.
+// A transaction that had no effect, because others held locks or its connection had ended, is retried
+// until the context ends, but at most maxTries times. Connecting is retried less often, so that the
+// caller learns of the failure soon.
 const (
 	maxTries    = 100
 	maxConnects = 5
@@ -91,8 +91,8 @@ func canTryAgain(err error) bool {
 	return fault == Busy || fault == Broken || errors.Is(err, errSwept) || errors.As(err, new(*correction))
 }
 
-// again calls f until it succeeds, it can't be tried again, or the context ends. When f fails, it
-// must have had no effect, unless its error says that the outcome is unknown.
+// again calls f until it succeeds, can't be retried, or the context ends. If f fails, it must have had
+// no effect, unless its error says that the outcome is unknown.
 func again(ctx context.Context, f func() error) (err error) {
 	connects, wait := 0, firstWait
 	for range maxTries {
@@ -132,8 +132,8 @@ func (s *Store) Stats(ctx context.Context) (stats storage.Stats, err error) {
 	return stats, err
 }
 
-// Continues implements [storage.Store]. A server that has lost what it had acknowledged doesn't
-// hold what was charged.
+// Continues implements [storage.Store]. A server that has lost acknowledged batches doesn't hold the
+// charges.
 func (s *Store) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*Store)
 	if !ok || e.epoch != s.epoch || e.lost.Load() || s.lost.Load() {
@@ -146,8 +146,7 @@ func (s *Store) Continues(earlier storage.Store) bool {
 	return known && batches >= e.acknowledged.Load()
 }
 
-// Lacks implements [storage.Network]. Whether calls took effect that were left open is known when the
-// next store is opened.
+// Lacks implements [storage.Network]. When the next store is opened, no outcome is unknown any more.
 func (s *Store) Lacks(earlier storage.Store) bool { return !s.Continues(earlier) }
 
 // Close implements [storage.Store]. A second call returns [storage.ErrClosed].

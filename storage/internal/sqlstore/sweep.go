@@ -7,23 +7,22 @@ import (
 )
 
 const (
-	// sweepRows is how many rows one step of a sweep looks at.
+	// sweepRows is how many rows one step of a sweep examines.
 	sweepRows = 1000
-	// sweptLately is how long after a sweep, by whichever machine, there is no other, in
-	// nanoseconds.
+	// sweptLately is the pause after a sweep by any machine, in nanoseconds.
 	sweptLately = int64(30e9)
 )
 
 // sweeper remembers where the last step stopped.
 type sweeper struct {
-	phase int    // index in sweptTables of the table to go on with, or behind its end
-	after string // the last row that was looked at; "" before the first
+	phase int    // the index in sweptTables of the next table, or its length at the end
+	after string // the last row examined; "" before the first
 }
 
 var sweptTables = [...]table{"cells", "clients", "history"}
 
-// Sweep implements [storage.Store]. A step reads some rows in the order of their names, and
-// deletes those of them that have expired and that nobody else has locked.
+// Sweep implements [storage.Store]. A step reads some rows in the order of their names, and deletes
+// those that have expired and that no batch has locked.
 func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 	return s.sweep(ctx, nil, now)
 }
@@ -48,14 +47,14 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept
 	return swept, err
 }
 
-// looked is the result of a look of a sweep's step.
+// looked is the result of look.
 type looked struct {
 	expired []string
 	last    string // the last row, "" if there was none
-	all     bool   // there are no rows after it
+	all     bool   // there are no later rows
 }
 
-// look reads the rows that a step looks at, and takes the time.
+// look reads the rows that a step examines, and the time.
 func (s *Store) look(ctx context.Context, c Conn, tx *transaction) (seen looked, err error) {
 	p := s.place
 	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end().selectMeta(false)
@@ -88,7 +87,7 @@ func (s *Store) look(ctx context.Context, c Conn, tx *transaction) (seen looked,
 	return seen, nil
 }
 
-// ask runs a script that reads meta first, and takes the time.
+// ask runs a script that reads meta first, and computes the time.
 func (s *Store) ask(ctx context.Context, c Conn, tx *transaction, sql *script) ([]Rows, error) {
 	tx.ask()
 	results, err := s.place.run(ctx, c, sql)
@@ -105,8 +104,7 @@ func (s *Store) ask(ctx context.Context, c Conn, tx *transaction, sql *script) (
 	return results, s.takeTime(tx)
 }
 
-// deleteExpired deletes rows that have expired, unless others have locked them or made them count
-// again.
+// deleteExpired deletes expired rows, unless another batch has locked or renewed them.
 func (s *Store) deleteExpired(ctx context.Context, c Conn, tx *transaction, names []string) (deleted int64, err error) {
 	if len(names) == 0 {
 		return 0, nil
@@ -132,8 +130,8 @@ func (s *Store) deleteExpired(ctx context.Context, c Conn, tx *transaction, name
 	return int64(len(names)), err
 }
 
-// goOn notes where the next step goes on, and reports whether there is more to do. At the end it
-// removes old rows elsewhere. If that fails, the next step retries.
+// goOn notes where the next step continues, and reports whether there is more to do. At the end it
+// removes old rows of the other tables. If that fails, the next step retries it.
 func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) (more bool, err error) {
 	sw := &s.sweeping
 	if !seen.all {
@@ -156,9 +154,9 @@ func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) 
 	return false, nil
 }
 
-// dropOld removes the rows of old machines and resets, and notes that a sweep has ended. It finds
-// the machines without a lock, and locks only theirs: every batch of a live machine holds the lock
-// on its row. Resets are only written under the lock on meta, which is therefore taken before them.
+// dropOld removes the rows of old machines and resets, and notes the end of the sweep. It finds the
+// machines without locks, and locks only the rows that it deletes: every batch of a live machine holds
+// the lock on its row. Resets are only written under the lock on meta, so dropOld takes that first.
 func (s *Store) dropOld(ctx context.Context, c Conn, tx *transaction) error {
 	p, clock := s.place, raw(s.place.dialect.Clock)
 	results, err := p.run(ctx, c, p.script().add("SELECT id FROM ", table("machines"), " WHERE expires <= ", clock, " ORDER BY id LIMIT ", sweepRows))

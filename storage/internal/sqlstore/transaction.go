@@ -10,25 +10,24 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// batch is what a transaction is to do: it reads and locks rows, decides, and writes what has
-// changed.
+// batch describes a transaction: it locks and reads rows, decides, and writes the changes.
 type batch struct {
 	term  *storage.Term // nil if the call has none
 	now   int64         // the time of a call without a term
 	locks []lock        // of tables, always in the same order
-	alone bool          // no other batch that says so may run at a time
-	reads []*script     // statements that are run after that
-	peek  bool          // it locks and writes nothing: the transaction has ended when it is read
+	alone bool          // it runs at the same time as no other batch with alone
+	reads []*script     // statements that are run after the locks are held
+	peek  bool          // it locks and writes nothing: the transaction ends with its first round trip
 
 	decide func(tx *transaction) error
 }
 
-// lock is the rows of a table that are locked, read and perhaps written.
+// lock names the rows of a table to lock, read and perhaps write.
 type lock struct {
 	table table
 	names []string // in ascending order, without repeats, at least one
 	peek  bool     // they are only read
-	open  bool     // missing rows are not locked: if somebody else inserts one meanwhile, the batch fails
+	open  bool     // missing rows are not locked: if another batch inserts one meanwhile, this one fails
 }
 
 // transaction is a batch under way.
@@ -38,10 +37,10 @@ type transaction struct {
 	meta meta
 	rows map[table]map[string]*row
 	read []Rows  // the answers to the batch's reads
-	more *script // statements to run with what is written
+	more *script // statements to run with the writes
 
-	asked storage.Reading // before the server was asked
-	began time.Time       // likewise
+	asked storage.Reading // the clocks, before the server was asked
+	began time.Time       // when the server was asked
 	took  time.Duration   // until the answer came
 }
 
@@ -62,7 +61,7 @@ func (r *row) changed() bool {
 	return !bytes.Equal(r.state, r.was) || len(r.state) > 0 && r.expires != r.wasExpires
 }
 
-// errSwept says that a row was removed while it was to be locked.
+// errSwept says that a row was swept before it could be locked.
 var errSwept = errors.New("a row was swept meanwhile")
 
 // transact runs a batch.
@@ -74,11 +73,11 @@ func (s *Store) transact(ctx context.Context, what string, b *batch) error {
 	return s.place.wrap(what, again(ctx, func() error { return s.tryLocked(ctx, b) }))
 }
 
-// resolveShare is the part of the time of a call that is left to find out whether a batch took
-// effect.
+// resolveShare is the divisor of a call's time that gives the part reserved to find out whether a batch
+// took effect.
 const resolveShare = 4
 
-// tryLocked runs a batch once. When it fails it had no effect, unless its error says otherwise.
+// tryLocked runs a batch once. If it fails, it had no effect, unless its error says otherwise.
 func (s *Store) tryLocked(ctx context.Context, b *batch) error {
 	conn, err := s.claims.connectLocked(ctx)
 	if err != nil {
@@ -100,7 +99,7 @@ func (s *Store) tryLocked(ctx context.Context, b *batch) error {
 	return s.correct(trips, conn, err)
 }
 
-// leaving returns a context that ends before another one, by a part of its time.
+// leaving returns a context that ends earlier than ctx, and leaves a part of its time.
 func leaving(ctx context.Context, part int64) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -109,9 +108,8 @@ func leaving(ctx context.Context, part int64) (context.Context, context.CancelFu
 	return context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/time.Duration(part)))
 }
 
-// begin begins a transaction, locks and reads its rows, and takes the time, all in one round
-// trip. The number of the newest reset is read after rows are locked, so that a reset is known
-// that was made before.
+// begin begins a transaction, locks and reads its rows, and reads the time, in one round trip. It reads
+// the number of the newest reset after it has locked the rows, so that it sees all earlier resets.
 func (s *Store) begin(ctx context.Context, c Conn, b *batch) (*transaction, error) {
 	tx := &transaction{batch: b, rows: make(map[table]map[string]*row), more: s.place.script()}
 	sql := s.beginning(b)
@@ -127,7 +125,8 @@ func (s *Store) begin(ctx context.Context, c Conn, b *batch) (*transaction, erro
 	return tx, s.enter(tx, results)
 }
 
-// beginning is the first round trip of a batch: the machine's row, those of each lock, and meta.
+// beginning returns the first round trip of a batch, which reads the machine's row, the rows of each
+// lock, and meta.
 func (s *Store) beginning(b *batch) *script {
 	sql := s.place.script().add(s.place.dialect.Begin(s.place.options.Timeout / 2)).end()
 	sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", s.id)
@@ -152,7 +151,7 @@ func (s *Store) beginning(b *batch) *script {
 	return sql
 }
 
-// hasResults returns an error unless so many statements have been answered.
+// hasResults returns an error unless n statements were answered.
 func hasResults(results []Rows, n int) error {
 	if len(results) != n {
 		return fmt.Errorf("the server answered %d statements, expected %d", len(results), n)
@@ -160,7 +159,7 @@ func hasResults(results []Rows, n int) error {
 	return nil
 }
 
-// lock locks rows, which are made if need be, and reads them.
+// lock locks and reads rows. It creates missing rows unless the lock is open.
 func (s *script) lock(l lock) {
 	if !l.open {
 		s.insert(l.table, l.names, func(string) *row { return new(row) })
@@ -173,10 +172,10 @@ func (s *script) read(l lock) *script {
 	return s.add("SELECT name, state, expires FROM ", l.table, " WHERE name IN ").list(l.names)
 }
 
-// enter reads what the server answered, takes the time, and checks the term.
+// enter reads the server's answer, computes the time, and checks the term.
 func (s *Store) enter(tx *transaction, results []Rows) error {
 	if tx.peek && s.pending {
-		// What became of it is for a batch to find out that locks the row.
+		// Only a batch that locks the row can find out the outcome.
 	} else if err := s.isCurrentLocked(results[0]); err != nil {
 		return err
 	}
@@ -192,7 +191,7 @@ func (s *Store) enter(tx *transaction, results []Rows) error {
 	return s.takeTime(tx)
 }
 
-// take takes rows that were read.
+// take parses the rows of a lock.
 func (tx *transaction) take(l lock, rows Rows) error {
 	tx.rows[l.table] = make(map[string]*row)
 	for _, values := range rows {

@@ -53,7 +53,7 @@ func (p *Place) swapValue(name string, former, value []byte) *script {
 	return s.add("UPDATE ", table("vault"), " SET value = ", value, " WHERE name = ", id, " AND value = ", former)
 }
 
-// vaultID is the key of a value, which fits however long its name is.
+// vaultID returns the key of a value, which has a fixed length.
 func vaultID(name string) []byte {
 	hash := sha256.Sum256([]byte(name))
 	return hash[:16]

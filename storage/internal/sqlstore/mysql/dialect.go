@@ -41,7 +41,7 @@ func dialect(connector driver.Connector) *sqlstore.Dialect {
 	}
 }
 
-// named is the condition under which a row of information_schema.tables is of a table.
+// named returns the condition for the row of a table in information_schema.tables.
 func named(table string) string {
 	schema, name, ok := strings.Cut(table, ".")
 	if !ok {
@@ -51,11 +51,11 @@ func named(table string) string {
 }
 
 // idleFor is how long the server waits for the second round trip of a batch before it ends the
-// connection, and with it the transaction and the locks that it holds.
+// connection, and with it the transaction and its locks.
 const idleFor = 2 * time.Second
 
-// begin begins a transaction. The server takes whole seconds. MariaDB knows a bound for idle
-// transactions; MySQL only one for idle connections, which are made anew then.
+// begin begins a transaction. The server's bounds are whole seconds. MariaDB bounds idle transactions.
+// MySQL only bounds idle connections, which are then made again.
 func begin(wait time.Duration) string {
 	seconds := func(d time.Duration) int64 { return max(int64((d+time.Second-1)/time.Second), 1) }
 	idle := seconds(max(idleFor, 2*wait))
@@ -86,8 +86,8 @@ func (c *conn) Run(ctx context.Context, statements []byte) (results []sqlstore.R
 	return results, err
 }
 
-// endedError is an error with which a connection ended. MySQL sends one, with a number, when it ends
-// a connection that was idle.
+// endedError is an error that ended a connection. MySQL sends one, with a number, when it ends an idle
+// connection.
 type endedError struct{ error }
 
 func (e *endedError) Unwrap() error { return e.error }
@@ -113,10 +113,10 @@ func (c *conn) run(ctx context.Context, statements []byte) (results []sqlstore.R
 	return results, nil
 }
 
-func read(from driver.Rows) (rows sqlstore.Rows, err error) {
+func read(source driver.Rows) (rows sqlstore.Rows, err error) {
 	for {
-		values := make([]driver.Value, len(from.Columns()))
-		if err := from.Next(values); err == io.EOF {
+		values := make([]driver.Value, len(source.Columns()))
+		if err := source.Next(values); err == io.EOF {
 			return rows, nil
 		} else if err != nil {
 			return rows, err
@@ -148,7 +148,7 @@ func (c *conn) Close() {
 	_ = c.Conn.Close()
 }
 
-// faults are what the server's error numbers mean, and what to do.
+// faults has the meanings of the server's error numbers, and remedies.
 var faults = map[uint16]struct {
 	fault  sqlstore.Fault
 	remedy string
@@ -177,8 +177,8 @@ var faults = map[uint16]struct {
 
 const grant = "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON the database to the user"
 
-// explain says what an error means, and adds what to do. A connection that ended, or that could
-// not be made, is broken.
+// explain returns the meaning of an error, and adds a remedy. A connection that ended, or could not be
+// made, is broken.
 func explain(err error) (sqlstore.Fault, error) {
 	answer := (*driverof.MySQLError)(nil)
 	if !errors.As(err, &answer) {

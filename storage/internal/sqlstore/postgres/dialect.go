@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
-// making is an advisory lock that whoever makes tables holds until its transaction ends.
+// making is an advisory lock that is held while tables are created, until the transaction ends.
 const making int64 = 0x74616c6c79 // "tally"
 
 func dialect(current func() (*pgconn.Config, error), durable bool) *sqlstore.Dialect {
@@ -38,12 +38,12 @@ func dialect(current func() (*pgconn.Config, error), durable bool) *sqlstore.Dia
 }
 
 // idleFor is how long the server waits for the second round trip of a batch before it ends the
-// transaction, with the locks that it holds.
+// transaction and releases its locks.
 const idleFor = 2 * time.Second
 
-// begin begins a transaction. What is set holds in it only, so a pooler may give the next one
-// another connection. A batch reads a few rows by their key: with the costs of a disk the server
-// would read all of a small table instead, and compiling a statement takes longer than to run it.
+// begin begins a transaction. The settings hold only in it, so a pooler may use another connection for
+// the next one. A batch reads a few rows by their keys. With the default costs of a disk the server would
+// scan small tables instead, and compiling a statement takes longer than running it.
 func begin(wait time.Duration, durable bool) string {
 	ms := max(wait.Milliseconds(), 1)
 	sql := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL random_page_cost = 1; SET LOCAL jit = off",
@@ -54,8 +54,8 @@ func begin(wait time.Duration, durable bool) string {
 	return sql
 }
 
-// conn is a connection. It uses the protocol's simple queries, in which a message holds all
-// statements of a round trip, and prepares nothing.
+// conn is a connection. It uses simple queries, so that one message holds all statements of a round
+// trip, and nothing is prepared.
 type conn struct{ *pgconn.PgConn }
 
 func connect(ctx context.Context, current func() (*pgconn.Config, error)) (sqlstore.Conn, error) {
@@ -110,11 +110,11 @@ func read(r *pgconn.ResultReader) (rows sqlstore.Rows, err error) {
 	return rows, err
 }
 
-// decode reads bytes from text.
+// decode decodes bytes from their text.
 func decode(text []byte) ([]byte, error) {
 	digits, ok := strings.CutPrefix(string(text), `\x`)
 	if !ok {
-		return nil, errors.New(`bytes come in another format than the hexadecimal one: set bytea_output = 'hex'`)
+		return nil, errors.New(`bytes are not in hexadecimal format: set bytea_output = 'hex'`)
 	}
 	return hex.DecodeString(digits)
 }
@@ -122,13 +122,13 @@ func decode(text []byte) ([]byte, error) {
 // Broken implements [sqlstore.Conn].
 func (c conn) Broken() bool { return c.IsClosed() }
 
-// closeFor is how long closing a connection tries to say so to the server.
+// closeFor bounds the time for telling the server that a connection is closed.
 const closeFor = 100 * time.Millisecond
 
 // Close implements [sqlstore.Conn].
 func (c conn) Close() {
 	if c.IsClosed() {
-		return // and is being cleaned up
+		return // the driver is cleaning it up
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeFor)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
-// faults are what SQLSTATE codes mean, and what to do. The codes are in the appendix "PostgreSQL
+// faults has the meanings of SQLSTATE codes, and remedies. The codes are in the appendix "PostgreSQL
 // Error Codes" of its manual.
 var faults = map[string]struct {
 	fault  sqlstore.Fault
@@ -31,8 +31,8 @@ var faults = map[string]struct {
 	"53300": {sqlstore.Failed, "each Caddy takes two connections: raise max_connections, or put a pooler between"},
 }
 
-// explain says what an error means, and adds what to do. A connection that ended, or that could
-// not be made, is broken.
+// explain returns the meaning of an error, and adds a remedy. A connection that ended, or could not be
+// made, is broken.
 func explain(err error) (sqlstore.Fault, error) {
 	answer := (*pgconn.PgError)(nil)
 	if !errors.As(err, &answer) {

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
 // Claim implements [storage.Store].
@@ -107,7 +108,7 @@ func (b *batch) request(now int64) request {
 		if b.term != nil {
 			c.Now = now
 		} else {
-			earliest = before(c.Now, c.Limit)
+			earliest = cells.Earliest(c.Now, c.Limit)
 		}
 		b.add(&c, earliest)
 	}
@@ -123,13 +124,6 @@ func (b *batch) sameSince(now int64) int64 {
 		}
 	}
 	return now - waited
-}
-
-// before returns the earliest time of a later claim outside a term, because clocks may differ. What
-// that claim needs is kept.
-func before(now int64, l limiter.Limit) int64 {
-	behind := int64(max(l.Window(), limiter.MaxSkew))
-	return max(now, -1<<63+behind) - behind
 }
 
 // key returns the number of a key in the batch.
