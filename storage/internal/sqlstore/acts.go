@@ -41,10 +41,7 @@ func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.A
 
 // runActs runs statements that return acts.
 func (s *Store) runActs(ctx context.Context, c Conn, sql *script) ([]storage.Act, error) {
-	results, err := s.place.run(ctx, c, sql)
-	if err == nil {
-		err = hasResults(results, 1)
-	}
+	results, err := s.place.query(ctx, c, sql, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -72,10 +69,7 @@ func actsOf(rows Rows) (list []storage.Act, err error) {
 // dropActs removes acts that are too old, or beyond the newest [storage.MaxActsKept].
 func (s *Store) dropActs(ctx context.Context, c Conn, now int64) error {
 	last := now - int64(storage.KeepActs)
-	results, err := s.place.run(ctx, c, s.place.script().add("SELECT at FROM ", table("acts"), " ORDER BY at DESC LIMIT 1 OFFSET ", storage.MaxActsKept))
-	if err == nil {
-		err = hasResults(results, 1)
-	}
+	results, err := s.place.query(ctx, c, s.place.script().add("SELECT at FROM ", table("acts"), " ORDER BY at DESC LIMIT 1 OFFSET ", storage.MaxActsKept), 1)
 	if err != nil {
 		return err
 	}

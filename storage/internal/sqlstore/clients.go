@@ -154,11 +154,8 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[sto
 // clientsAfter returns a page of the records after a name that expire later than a time.
 func (s *Store) clientsAfter(ctx context.Context, name []byte, expires int64) (page Rows, err error) {
 	err = s.chore(ctx, "bans", func(ctx context.Context, c Conn) error {
-		results, err := s.place.run(ctx, c, s.place.script().add("SELECT name, state FROM ", table("clients"), " WHERE name > ", name,
-			" AND expires > ", expires, " ORDER BY name LIMIT ", bannedPage))
-		if err == nil {
-			err = hasResults(results, 1)
-		}
+		results, err := s.place.query(ctx, c, s.place.script().add("SELECT name, state FROM ", table("clients"), " WHERE name > ", name,
+			" AND expires > ", expires, " ORDER BY name LIMIT ", bannedPage), 1)
 		if err == nil {
 			page = results[0]
 		}

@@ -128,11 +128,8 @@ func (hr historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int6
 func (hr historyRows) scan(ctx context.Context, what, from, end string, f func(name, state []byte)) error {
 	var rows Rows
 	err := hr.chore(ctx, what, func(ctx context.Context, c Conn) error {
-		results, err := hr.place.run(ctx, c, hr.place.script().add("SELECT name, state FROM ", table("history"),
-			" WHERE name >= ", []byte(from), " AND name < ", []byte(end)))
-		if err == nil {
-			err = hasResults(results, 1)
-		}
+		results, err := hr.place.query(ctx, c, hr.place.script().add("SELECT name, state FROM ", table("history"),
+			" WHERE name >= ", []byte(from), " AND name < ", []byte(end)), 1)
 		if err == nil {
 			rows = results[0]
 		}

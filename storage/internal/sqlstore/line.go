@@ -118,6 +118,15 @@ func (p *Place) run(ctx context.Context, c Conn, s *script) ([]Rows, error) {
 	return results, p.explain(ctx, err)
 }
 
+// query runs a script with n statements that return rows.
+func (p *Place) query(ctx context.Context, c Conn, s *script, n int) ([]Rows, error) {
+	results, err := p.run(ctx, c, s)
+	if err == nil {
+		err = hasResults(results, n)
+	}
+	return results, err
+}
+
 // rollback ends a transaction that failed or has written nothing. If that fails, it closes the
 // connection, and the server rolls back.
 func (p *Place) rollback(ctx context.Context, c Conn) {

@@ -36,10 +36,7 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News,
 		sql.selectResets(seen.Resets).end()
 		sql.add("SELECT number, name, former FROM ", table("changes"), " WHERE number > ", changesAfter(seen.Changes), " ORDER BY number").end()
 		sql.selectNotes(seen.Notes)
-		results, err := s.place.run(ctx, c, sql)
-		if err == nil {
-			err = hasResults(results, 4)
-		}
+		results, err := s.place.query(ctx, c, sql, 4)
 		if err != nil {
 			return err
 		}

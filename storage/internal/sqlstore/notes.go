@@ -123,10 +123,7 @@ func readNotes(rows Rows) (notes []storage.Note, more bool, err error) {
 // dropNotes removes obsolete notes. If there are very many, the next sweep continues.
 func (s *Store) dropNotes(ctx context.Context, c Conn, now int64) error {
 	p, over := s.place, now-int64(storage.KeepNotes)
-	results, err := p.run(ctx, c, p.script().add("SELECT number FROM ", table("notes"), " WHERE expires > 0 AND expires <= ", over, " ORDER BY number LIMIT ", sweepRows))
-	if err == nil {
-		err = hasResults(results, 1)
-	}
+	results, err := p.query(ctx, c, p.script().add("SELECT number FROM ", table("notes"), " WHERE expires > 0 AND expires <= ", over, " ORDER BY number LIMIT ", sweepRows), 1)
 	if err != nil || len(results[0]) == 0 {
 		return err
 	}

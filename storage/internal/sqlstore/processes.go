@@ -21,10 +21,7 @@ func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Prese
 		sql.add("INSERT INTO ", table("processes"), " (id, expires) VALUES (", id, ", ", min(until, now+longestStay), ")").end()
 		sql.add("UPDATE ", table("machines"), " SET expires = ", raw(place.dialect.Clock), " + ", machineStays, " WHERE id = ", s.id).end()
 		sql.add("SELECT id FROM ", table("processes")).end().add("COMMIT")
-		results, err := place.run(ctx, c, sql)
-		if err == nil {
-			err = hasResults(results, 1)
-		}
+		results, err := place.query(ctx, c, sql, 1)
 		if err != nil {
 			return err
 		}

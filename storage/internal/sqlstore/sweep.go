@@ -110,11 +110,8 @@ func (s *Store) deleteExpired(ctx context.Context, c Conn, tx *transaction, name
 		return 0, nil
 	}
 	p, t := s.place, sweptTables[s.sweeping.phase]
-	results, err := p.run(ctx, c, p.script().add(p.dialect.Begin(p.options.Timeout/2)).end().
-		add("SELECT name FROM ", t, " WHERE expires <= ", tx.at.Now, " AND name IN ").list(names).add(" ORDER BY name FOR UPDATE SKIP LOCKED"))
-	if err == nil {
-		err = hasResults(results, 1)
-	}
+	results, err := p.query(ctx, c, p.script().add(p.dialect.Begin(p.options.Timeout/2)).end().
+		add("SELECT name FROM ", t, " WHERE expires <= ", tx.at.Now, " AND name IN ").list(names).add(" ORDER BY name FOR UPDATE SKIP LOCKED"), 1)
 	if err != nil {
 		return 0, err
 	}
@@ -159,10 +156,7 @@ func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) 
 // the lock on its row. Resets are only written under the lock on meta, so dropOld takes that first.
 func (s *Store) dropOld(ctx context.Context, c Conn, tx *transaction) error {
 	p, clock := s.place, raw(s.place.dialect.Clock)
-	results, err := p.run(ctx, c, p.script().add("SELECT id FROM ", table("machines"), " WHERE expires <= ", clock, " ORDER BY id LIMIT ", sweepRows))
-	if err == nil {
-		err = hasResults(results, 1)
-	}
+	results, err := p.query(ctx, c, p.script().add("SELECT id FROM ", table("machines"), " WHERE expires <= ", clock, " ORDER BY id LIMIT ", sweepRows), 1)
 	if err != nil {
 		return err
 	}

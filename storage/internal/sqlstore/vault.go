@@ -9,10 +9,7 @@ import (
 func (s *Store) Values(ctx context.Context) (values map[string][]byte, err error) {
 	err = s.chore(ctx, "values", func(ctx context.Context, c Conn) error {
 		values = make(map[string][]byte)
-		results, err := s.place.run(ctx, c, s.place.script().add("SELECT title, value FROM ", table("vault")))
-		if err == nil {
-			err = hasResults(results, 1)
-		}
+		results, err := s.place.query(ctx, c, s.place.script().add("SELECT title, value FROM ", table("vault")), 1)
 		if err != nil {
 			return err
 		}
@@ -28,11 +25,8 @@ func (s *Store) Values(ctx context.Context) (values map[string][]byte, err error
 func (s *Store) SwapValue(ctx context.Context, name string, former, value []byte) (kept []byte, err error) {
 	err = s.chore(ctx, "swap value", func(ctx context.Context, c Conn) error {
 		kept = nil
-		results, err := s.place.run(ctx, c, s.place.swapValue(name, former, value).
-			end().add("SELECT value FROM ", table("vault"), " WHERE name = ", vaultID(name)))
-		if err == nil {
-			err = hasResults(results, 1)
-		}
+		results, err := s.place.query(ctx, c, s.place.swapValue(name, former, value).
+			end().add("SELECT value FROM ", table("vault"), " WHERE name = ", vaultID(name)), 1)
 		if err == nil && len(results[0]) == 1 {
 			kept = results[0][0][0]
 		}
