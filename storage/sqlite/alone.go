@@ -13,48 +13,47 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 )
 
-// alone is a period in which this Store alone is charged: it owns the journal. Then charges are
-// added to the journal, and the database has them some time later (fold.go).
+// alone is a period in which this Store alone is charged, because it owns the journal. Charges are added to
+// the journal, and folded into the database some time later (fold.go).
 type alone struct {
 	period  uint32
 	journal *journal.Journal
-	folded  atomic.Uint32                             // the database has all records up to that generation, at least
+	folded  atomic.Uint32                             // at least the records up to this generation are folded
 	crowded atomic.Bool                               // the journal has little room left
 	resets  atomic.Int64                              // the number of the newest reset, or unknownResets
-	limits  atomic.Pointer[map[storage.LimitID]int64] // the times at which the database was told of limits
+	limits  atomic.Pointer[map[storage.LimitID]int64] // when limits were last written to the database
 	filters filters
 	pending pending // guarded by Store.reading
 }
 
 const (
-	// lookEvery is how often the store looks whether it is alone, and has yet its files.
+	// lookEvery is how often the store checks whether it is alone, and whether its files are in place.
 	lookEvery = 500 * time.Millisecond
-	// foldEvery is how old records of the journal get, about, before they are in the
-	// database.
+	// foldEvery is about the age at which records of the journal are folded.
 	foldEvery = 2 * time.Second
-	// strangerWait is how long no period begins with a journal that has replaced another one.
+	// strangerWait is how long after its opening no period begins with a journal that has replaced
+	// another one.
 	strangerWait = 4 * lookEvery
-	// crowdedShare is the part of the journal that may hold unfolded records before
-	// claims wait for it: 3/4.
+	// crowdedShare is the divisor of the journal that gives the part kept free: claims wait once more than
+	// 3/4 is unfolded.
 	crowdedShare = 4
 )
 
 // journalSize is how many segments a journal has, and how many records each of them.
 type journalSize struct{ segments, records int }
 
-// journalSizes are those of journals that are made: 32 MiB, or less on a disk that has not so
-// much.
+// journalSizes are the sizes of new journals, the first that fits on the disk: 32 MiB or less.
 var journalSizes = []journalSize{{64, 8192}, {8, 1024}, {2, 256}}
 
-// HasJournal reports whether there can be a journal on this platform. Whether there is one also
-// depends on the file system of the database.
+// HasJournal reports whether this platform supports a journal. Whether there is one also depends on the
+// file system of the database.
 const HasJournal = journal.Supported
 
 // unknownResets is no number of a reset.
 const unknownResets = -1
 
-// openJournal opens the journal beside the database, if there can be one. From then on, no other
-// process is alone.
+// openJournal opens the journal beside the database, if there can be one. From then on, no other process
+// is alone.
 func (s *Store) openJournal(ctx context.Context) error {
 	o := journal.Options{Path: s.options.Path + chargesSuffix, Origin: s.origin}
 	var j *journal.Journal
@@ -82,8 +81,8 @@ func (s *Store) openJournal(ctx context.Context) error {
 	return nil
 }
 
-// lacksRoom reports whether an error says that a smaller file may do: for lack of space on the disk, in
-// the user's quota, or in a limit of the process (LimitFSIZE of systemd).
+// lacksRoom reports whether a file was too large, for the disk, the user's quota or a limit of the process
+// (LimitFSIZE of systemd), so that a smaller one may fit.
 func lacksRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
@@ -94,8 +93,8 @@ func (s *Store) notify(n Notice) {
 	}
 }
 
-// reopenJournalLocked opens the journal anew if its file was removed, replaced, cut or grown, and
-// returns that as the cause. What was noted in the one that is gone was brought to the database.
+// reopenJournalLocked opens the journal again if its file was removed, replaced, cut or grown, and returns
+// that as the cause. All records of the old journal must be folded.
 func (s *Store) reopenJournalLocked() (cause, err error) {
 	cause = cmp.Or(s.journal.Err(), s.journal.InPlace())
 	if s.closed || s.unfolded || cause == nil {
@@ -110,8 +109,8 @@ func (s *Store) reopenJournalLocked() (cause, err error) {
 	return cause, old.Close()
 }
 
-// beginPeriodLocked makes this Store the one that is charged alone, if no other process uses the
-// database. One of a version that had no journal is not announced there.
+// beginPeriodLocked begins a period, if no other process uses the database. Processes of a version
+// without a journal are only in the table of processes.
 func (s *Store) beginPeriodLocked() error {
 	if !s.journals() || s.closed || s.alone.Load() != nil {
 		return nil
@@ -128,9 +127,9 @@ func (s *Store) beginPeriodLocked() error {
 		return err
 	}
 	if id != s.journal.ID() {
-		done = progress{folded: s.journal.Newest()} // nothing of it is the database's
+		done = progress{folded: s.journal.Newest()} // its records belong to another database
 		if id != 0 && time.Since(s.openedAt) < strangerWait {
-			return nil // processes that have the old one open notice it in this time
+			return nil // processes with the old journal notice the new one in this time
 		}
 	}
 	if !s.journal.Own(done.folded, done.upto) {
@@ -150,13 +149,13 @@ func (s *Store) beginPeriodLocked() error {
 	return nil
 }
 
-// journals reports whether charges may go to the journal. What survives a loss of power is
+// journals reports whether charges may go to the journal. Charges that must survive a loss of power are
 // committed by transactions.
 func (s *Store) journals() bool {
 	return s.journal != nil && !s.options.NoJournal && s.options.Synchronous != Full
 }
 
-// adoptJournalLocked has the database go with the journal, unless it does already.
+// adoptJournalLocked makes the journal that of the database, unless it is already.
 func (s *Store) adoptJournalLocked(id int64, done progress) error {
 	now := s.journal.ID()
 	if now == id {
@@ -167,34 +166,33 @@ func (s *Store) adoptJournalLocked(id int64, done progress) error {
 	})
 }
 
-// endPeriod ends a period. The goroutine of the journal, or the next transaction, folds
-// its records.
+// endPeriod ends a period. The journal's goroutine, or the next transaction, folds its records.
 func (s *Store) endPeriod(a *alone) {
 	if s.alone.CompareAndSwap(a, nil) {
 		s.wakeKeeper()
 	}
 }
 
-// checkPeriod ends a period if the journal is not this Store's any more.
+// checkPeriod ends a period if this Store no longer owns the journal.
 func (s *Store) checkPeriod(a *alone) {
 	if !a.journal.Owned() {
 		s.endPeriod(a)
 	}
 }
 
-// lasts reports whether a period goes on. The journal may be this Store's again in a later one:
-// by then others may have charged what claims of this one don't know.
+// lasts reports whether a period has not ended. It isn't enough that this Store owns the journal: it may
+// own it again in a later period, after charges by other processes.
 func (s *Store) lasts(a *alone) bool {
 	return a.journal.Owned() && s.alone.Load() == a
 }
 
-// knowsLimit reports whether the database was told of a limit lately.
+// knowsLimit reports whether a limit was written to the database lately.
 func (a *alone) knowsLimit(id storage.LimitID, now int64) bool {
 	seen, ok := (*a.limits.Load())[id]
 	return ok && now < seen+seenEvery
 }
 
-// learnLimits notes that the database was told of the limits of claims.
+// learnLimits notes that the limits of claims were written to the database.
 func (a *alone) learnLimits(claims []storage.Claim, era int64) {
 	known := maps.Clone(*a.limits.Load())
 	for i := range claims {
@@ -205,8 +203,8 @@ func (a *alone) learnLimits(claims []storage.Claim, era int64) {
 	a.limits.Store(&known)
 }
 
-// keep is the journal's goroutine. It begins and ends periods, and folds the records of the
-// journal. It ends when stop is closed.
+// keep is the journal's goroutine. It begins and ends periods, and folds records. It ends when stop is
+// closed.
 func (s *Store) keep() {
 	defer close(s.kept)
 	if !s.journals() {
@@ -239,15 +237,15 @@ func (s *Store) wakeKeeper() {
 	}
 }
 
-// lookAfterJournal begins a period if it can. In a period, it ends that if others use the database
-// or its files are not in their place, folds old records, and keeps the filter.
+// lookAfterJournal begins a period if it can. It ends the period if other processes use the database or if
+// files are not in place. Otherwise it folds old records, and maintains the filter.
 func (s *Store) lookAfterJournal() {
 	a := s.alone.Load()
 	if a == nil {
 		if !s.mu.TryLock() {
-			return // it is in use
+			return // another call uses the store; the next tick retries
 		}
-		// What fails here fails again where somebody waits for it.
+		// An error here comes back in a call that can return it.
 		_ = s.beginPeriodLocked()
 		var gone error
 		if s.alone.Load() == nil && !s.closed && s.place.check() == nil {
@@ -270,13 +268,13 @@ func (s *Store) lookAfterJournal() {
 	s.keepFilter(a)
 }
 
-// leaveJournalLocked ends the period for good, and folds the records of the journal.
-// Records that it can't fold stay there until the database is opened again.
+// leaveJournalLocked ends the period for good, and folds the journal. Records that can't be folded stay
+// there until the database is opened again.
 func (s *Store) leaveJournalLocked() error {
 	if s.journal == nil {
 		return nil
 	}
-	s.reading.Lock() // first: claims that are under way end in the period
+	s.reading.Lock() // waits for claims under way, which still end in the period
 	defer s.reading.Unlock()
 	s.alone.Store(nil)
 	s.journal.Disown()
@@ -290,8 +288,8 @@ func (s *Store) leaveJournalLocked() error {
 	return err
 }
 
-// keepFilter makes a filter if there is none, or it has become too small. It reads the keys of
-// the database bit by bit, and waits for none of its locks.
+// keepFilter makes a filter if there is none, or if it has become too small. It reads the keys of the
+// database in small steps, and waits for none of the store's locks.
 func (s *Store) keepFilter(a *alone) {
 	capacity := a.filters.due()
 	if capacity == 0 {

@@ -21,8 +21,8 @@ func (s *Store) Recall(id storage.LimitID, era int64, key storage.Key, _ limiter
 	return known, a != nil && a.filters.isNew(limitOf(id, era), key)
 }
 
-// ClaimAtOnce implements [storage.Local]. What it changes is in the journal when it
-// returns, and in the database some time later.
+// ClaimAtOnce implements [storage.Local]. When it returns, its changes are in the journal; some time
+// later they are in the database.
 func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
 	a, id := s.alone.Load(), limitOf(c.ID, era)
 	if a == nil || a.period != period || a.crowded.Load() || !a.knowsLimit(id, c.Now) || !a.journal.Owned() {

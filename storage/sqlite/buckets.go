@@ -13,7 +13,7 @@ type buckets struct {
 	selects [len(sizes)]*stmt
 	upserts [len(sizes)]*stmt
 
-	writes []int // cells that changed
+	writes []int // the indices of changed cells
 }
 
 func (b *buckets) prepare(db *conn) (err error) {
@@ -28,7 +28,7 @@ func (b *buckets) prepare(db *conn) (err error) {
 	return nil
 }
 
-// prepareReads prepares the statements that read.
+// prepareReads prepares the reading statements.
 func (b *buckets) prepareReads(db *conn) (err error) {
 	for i, n := range sizes {
 		if b.selects[i], err = db.prepare(selectBuckets(n), n+1, 4); err != nil {
@@ -38,8 +38,7 @@ func (b *buckets) prepareReads(db *conn) (err error) {
 	return nil
 }
 
-// selectBuckets returns the query for n keys of a limit. A key of NULL finds
-// nothing.
+// selectBuckets returns the query for n keys of a limit. A key of NULL matches no row.
 func selectBuckets(n int) string {
 	return `WITH wanted (i, key) AS (VALUES ` + tuples(n, `(%d, ?)`) + `)
 		SELECT i, at, units, part FROM wanted CROSS JOIN buckets AS b
@@ -52,7 +51,7 @@ func upsertBuckets(n int) string {
 		SET at = excluded.at, units = excluded.units, part = excluded.part, full = excluded.full`
 }
 
-// read fills in the buckets of the cells that have one.
+// read sets the states of the cells that have a bucket.
 func (b *buckets) read(claims []storage.Claim, cells []cell) error {
 	for from, to := range groups(cells) {
 		if claims[cells[from].claims[0]].Limit.CountsSlots() {
@@ -116,8 +115,8 @@ func (b *buckets) writeLimit(claims []storage.Claim, cells []cell) error {
 	id := driver.Value(int64(cells[0].id))
 	return inSizes(&b.upserts, len(b.writes), func(s *stmt, row, n int) {
 		c := &cells[b.writes[n]]
-		is := c.state.Bucket
+		bucket := c.state.Bucket
 		l := claims[c.claims[len(c.claims)-1]].Limit
-		s.bind(6*row, id, c.key[:], is.At, is.Units, is.Part, c.state.Expires(&l, 0))
+		s.bind(6*row, id, c.key[:], bucket.At, bucket.Units, bucket.Part, c.state.Expires(&l, 0))
 	})
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Claim implements [storage.Store]. The context is looked at before the
-// transaction begins and not after: a transaction is short, and waits for
-// another process no longer than [Options.BusyTimeout].
+// Claim implements [storage.Store]. It checks the context before the transaction begins and not later: a
+// transaction is short, and waits for other processes no longer than [Options.BusyTimeout].
 func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
 	return s.claim(ctx, nil, claims, grants)
 }
@@ -74,8 +73,7 @@ func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants [
 	return nil
 }
 
-// withoutReturns returns claims as they are put again when it is unknown whether they took
-// effect. What they give back may be another's already. What they were granted may be charged
+// withoutReturns returns claims for another attempt when it is unknown whether they took effect. What they give back may be another's already. What they were granted may be charged
 // twice, so that somebody waits who need not; no limit admits more for it.
 func withoutReturns(claims []storage.Claim) []storage.Claim {
 	claims = slices.Clone(claims)
@@ -85,7 +83,7 @@ func withoutReturns(claims []storage.Claim) []storage.Claim {
 	return claims
 }
 
-// with calls f, which finds the store locked, and says what failed.
+// with calls f with the store locked, and adds the failed operation to its error.
 func (s *Store) with(ctx context.Context, what string, f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,28 +96,28 @@ func (s *Store) with(ctx context.Context, what string, f func() error) error {
 	return s.place.failed(wrap(what, f()))
 }
 
-// claimer applies batches of claims inside a transaction. It keeps its working
-// memory from one batch to the next, and nothing that it read.
+// claimer applies batches of claims inside a transaction. It reuses its memory from batch to batch, but
+// no values that it read.
 type claimer struct {
 	counters counters
 	buckets  buckets
 	limits   limits
 	renames  renames
 
-	era   int64  // of the time of the batch
+	era   int64  // of the batch
 	order []int  // the claims' indices, sorted by limit and key
-	cells []cell // one for each limit and key in the batch, sorted likewise
+	cells []cell // one for each limit and key, in the same order
 }
 
 // cell is one key of one limit, the claims for it, and its state.
 type cell struct {
-	id     storage.LimitID // as it is in the database, see limitOf
+	id     storage.LimitID // in the database, see limitOf
 	key    storage.Key
-	former storage.Key // its rows belong to the cell as well; or zero
+	former storage.Key // an earlier name, whose rows are moved; or zero
 	claims []int       // indices, in the batch's order
 	state  limiter.State
-	slots  []limiter.Slot // the state's slots as they were read
-	bucket limiter.Bucket // likewise
+	slots  []limiter.Slot // the slots that were read
+	bucket limiter.Bucket // the bucket that was read
 }
 
 // keptSlots bounds the memory that a cell keeps for the next batch.
@@ -130,8 +128,7 @@ func newClaimer(c *conn) (*claimer, error) {
 	return cl, errors.Join(cl.counters.prepare(c), cl.buckets.prepare(c), cl.limits.prepare(c), cl.renames.prepare(c))
 }
 
-// run decides all claims and writes their changes. It returns the number of
-// rows written.
+// run decides all claims and writes their changes. It returns the number of written rows.
 func (cl *claimer) run(claims []storage.Claim, grants []limiter.Grant) (written int64, err error) {
 	cl.gather(claims)
 	if err := cl.readStates(claims); err != nil {
@@ -165,7 +162,7 @@ func (cl *claimer) readStates(claims []storage.Claim) error {
 	return cl.buckets.read(claims, cl.cells)
 }
 
-// answer answers claims by the states of their cells, and changes these.
+// answer answers claims with the states of their cells, and changes the states.
 func (cl *claimer) answer(claims []storage.Claim, grants []limiter.Grant) {
 	for i := range cl.cells {
 		c := &cl.cells[i]
@@ -175,7 +172,7 @@ func (cl *claimer) answer(claims []storage.Claim, grants []limiter.Grant) {
 	}
 }
 
-// gather finds the cells of a batch.
+// gather makes the cells of a batch.
 func (cl *claimer) gather(claims []storage.Claim) {
 	cl.order = cl.order[:0]
 	for i := range claims {

@@ -7,18 +7,18 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// clock reads and writes the time that all processes go by, a row of the database.
-// Every transaction reads it; one that writes anyway writes it when it has become
-// old, and others where the time could not be told from the row and a steady clock
-// any more.
+// clock reads and writes the time of the store, a row of the database that all processes share. Every
+// transaction reads it. A transaction that writes rows also writes the time if the row is old. Any
+// other transaction writes it only if the time could otherwise not be computed later from the row and
+// a steady clock.
 type clock struct {
 	read, write *stmt
 
-	own     storage.TimeRecord // the last time told to this process
-	row     storage.TimeRecord // as it was read in this transaction
-	told    storage.TimeRecord // the time of this transaction
+	own     storage.TimeRecord // the last time of this process
+	row     storage.TimeRecord // the row, as read in this transaction
+	present storage.TimeRecord // the time of this transaction
 	reading storage.Reading
-	must    bool // the time must be kept
+	must    bool // present must be written
 }
 
 func (c *clock) prepare(db *conn) error {
@@ -28,14 +28,14 @@ func (c *clock) prepare(db *conn) error {
 	})
 }
 
-// tell sets the time of a term. The transaction must hold the database's lock.
+// tell reads the clock and sets the time of a term. The transaction must hold the database's lock.
 func (c *clock) tell(term *storage.Term) error {
 	if err := c.load(); err != nil {
 		return err
 	}
 	c.reading = term.Clock.Read()
-	c.told, c.must = c.row.Tell(c.reading, c.own)
-	term.Time = c.told.Time
+	c.present, c.must = c.row.Tell(c.reading, c.own)
+	term.Time = c.present.Time
 	return nil
 }
 
@@ -58,28 +58,28 @@ func (c *clock) load() error {
 	return err
 }
 
-// keep writes the time that was told if it must be written, or if something else
-// was and the row is old. It returns how many rows it wrote.
+// keep writes the time of the transaction if it must be written, or if the transaction has written rows
+// and the row of the time is old. It returns how many rows it wrote.
 func (c *clock) keep(term *storage.Term, wrote bool) (written int64, err error) {
-	if !c.must && !(wrote && c.row.Due(c.told, c.reading)) {
-		c.own = c.told
+	if !c.must && !(wrote && c.row.Due(c.present, c.reading)) {
+		c.own = c.present
 		return 0, nil
 	}
-	c.told = c.told.Measured(c.reading)
-	t := &c.told
+	c.present = c.present.Measured(c.reading)
+	t := &c.present
 	c.write.bind(0, t.Now, t.Apart, t.Shift, t.Era, t.Steady, t.Astray, t.Source[:])
 	if _, err := c.write.exec(); err != nil {
 		return 0, fmt.Errorf("write the time: %w", err)
 	}
-	c.own, term.Time = c.told, c.told.Time
+	c.own, term.Time = c.present, c.present.Time
 	return 1, nil
 }
 
-// forget drops times that may not have lasted.
+// forget drops the last time, which may not have been committed.
 func (c *clock) forget() { c.own = storage.TimeRecord{} }
 
-// limitOf returns the name of a limit in the database. Every era has its own, so
-// that what was counted in another is not found; sweeps delete it.
+// limitOf returns the ID of a limit in the database. It differs from era to era, so that counts of
+// other eras are not found. Sweeps delete them.
 func limitOf(id storage.LimitID, era int64) storage.LimitID {
 	const spread = 0x9E3779B97F4A7C15 // 2^64 over the golden ratio
 	return id ^ storage.LimitID(era)*spread
@@ -94,7 +94,7 @@ func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 				return 0, err
 			}
 			if s.clock.row.Lost(s.clock.reading) {
-				s.clock.told = s.clock.told.NotBefore(least, s.clock.reading)
+				s.clock.present = s.clock.present.NotBefore(least, s.clock.reading)
 			}
 			return s.clock.keep(&term, false)
 		})

@@ -8,15 +8,14 @@ import (
 	"io"
 )
 
-// conn is a connection used directly, without a pool: a [database/sql.DB] adds
-// locks, copies and conversions to every call, and offers nothing that a store
-// with one pinned connection needs. Not safe for concurrent use.
+// conn is a connection without a pool. A [database/sql.DB] would add locks, copies and conversions to every
+// call, and a store with one connection needs nothing that it offers. It is not safe for concurrent use.
 type conn struct {
 	raw   driver.Conn
 	stmts []*stmt
 }
 
-// background is the context that every call of the driver gets; see doc.go.
+// background is the context of every call of the driver; see doc.go.
 var background = context.Background()
 
 func connect(connector driver.Connector) (*conn, error) {
@@ -83,8 +82,7 @@ type stmt struct {
 	row  []driver.Value
 }
 
-// prepare makes a statement that takes a number of arguments and returns a
-// number of columns. It is closed with the connection.
+// prepare makes a statement with a number of arguments and columns. It is closed with the connection.
 func (c *conn) prepare(query string, args, columns int) (*stmt, error) {
 	raw, err := c.raw.Prepare(query)
 	if err != nil {
@@ -95,7 +93,7 @@ func (c *conn) prepare(query string, args, columns int) (*stmt, error) {
 	return s, nil
 }
 
-// prepared is a statement to prepare, and where to put it.
+// prepared describes a statement to prepare, and where to store it.
 type prepared struct {
 	stmt          **stmt
 	query         string
@@ -111,7 +109,7 @@ func (c *conn) prepareAll(statements []prepared) (err error) {
 	return nil
 }
 
-// bind sets the arguments from the i-th on, counted from 0.
+// bind sets arguments, beginning with the i-th, counted from 0.
 func (s *stmt) bind(i int, values ...driver.Value) {
 	for j, v := range values {
 		s.args[i+j].Value = v
@@ -127,8 +125,7 @@ func (s *stmt) exec() (int64, error) {
 	return result.RowsAffected()
 }
 
-// each runs the statement and calls f for each of its rows. The row is
-// overwritten by the next.
+// each runs the statement and calls f for each of its rows. The next row overwrites the previous one.
 func (s *stmt) each(f func(row []driver.Value) error) error {
 	rows, err := s.raw.(driver.StmtQueryContext).QueryContext(background, s.args)
 	if err != nil {
@@ -137,7 +134,7 @@ func (s *stmt) each(f func(row []driver.Value) error) error {
 	return drain(rows, s.row, f)
 }
 
-// read runs the statement and stores the integers of its last row. Without a row it leaves them.
+// read runs the statement and stores the integers of its last row. Without a row it changes nothing.
 func (s *stmt) read(to ...*int64) error {
 	return s.each(func(row []driver.Value) error { return integers(row, to...) })
 }
@@ -168,8 +165,8 @@ func named(values []driver.Value) []driver.NamedValue {
 	return args
 }
 
-// integers stores a row's values, which are integers unless the database is
-// damaged: its tables are STRICT.
+// integers stores the values of a row. They are integers unless the database is damaged, because its
+// tables are STRICT.
 func integers(row []driver.Value, to ...*int64) error {
 	for i, n := range to {
 		v, ok := row[i].(int64)

@@ -11,11 +11,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// pruneFrom is from how many keys on it is cheaper to ask which windows there are
-// than to look for every key in all of them.
+// pruneFrom is the number of keys from which on it is cheaper to ask for the existing windows than to look
+// for every key in all windows.
 const pruneFrom = 4
 
-// mostUsed is the most units that one row holds. Two of them fit an integer.
+// mostUsed is the maximum of units in one row. The sum of two rows fits an integer.
 const mostUsed = math.MaxInt64 / 2
 
 // counters reads and writes the slots of sliding and fixed limits.
@@ -33,7 +33,7 @@ type counters struct {
 // slotRead names the rows of one key in one window.
 type slotRead struct {
 	window int64
-	oldest int64 // the first slot that is needed
+	oldest int64 // the first slot needed
 	cell   int
 }
 
@@ -42,7 +42,7 @@ type slotWrite struct {
 	window, slot int64
 	units        int64
 	cell         int
-	fresh        bool // there is no such row
+	fresh        bool // the row doesn't exist
 }
 
 func (c *counters) prepare(db *conn) (err error) {
@@ -60,7 +60,7 @@ func (c *counters) prepare(db *conn) (err error) {
 	return nil
 }
 
-// prepareReads prepares the statements that read.
+// prepareReads prepares the reading statements.
 func (c *counters) prepareReads(db *conn) (err error) {
 	if c.newest, err = db.prepare(`SELECT window FROM counters WHERE limit_id = ? ORDER BY window DESC LIMIT 1`, 1, 1); err != nil {
 		return err
@@ -76,30 +76,29 @@ func (c *counters) prepareReads(db *conn) (err error) {
 	return nil
 }
 
-// selectSlots returns the query for the rows of n windows and keys of a limit.
-// A key of NULL finds nothing.
+// selectSlots returns the query for the rows of n windows and keys of a limit. A key of NULL matches no
+// row.
 func selectSlots(n int) string {
 	return `WITH wanted (i, window, key) AS (VALUES ` + tuples(n, `(%d, ?, ?)`) + `)
 		SELECT i, slot, used FROM wanted CROSS JOIN counters AS c
 		    ON c.limit_id = ? AND c.window = wanted.window AND c.key = wanted.key AND c.slot >= ?`
 }
 
-// insertSlots returns the statement that inserts n new rows.
-// If one is, all that was done in the transaction is undone: then SQLite need not
-// be able to undo this statement alone, and keeps no copies of pages for that.
+// insertSlots returns the statement that inserts n new rows. If one of them exists, the whole transaction
+// is rolled back. So SQLite need not be able to undo this statement alone, and copies no pages for it.
 func insertSlots(n int) string {
 	return `INSERT OR ROLLBACK INTO counters (limit_id, window, key, slot, used) VALUES ` + tuples(n, `(?, ?, ?, ?, ?)`)
 }
 
-// upsertSlots returns the statement that adds to n rows. It clamps what it
-// finds as the reader did, so that their sum is what was decided.
+// upsertSlots returns the statement that adds to n rows. It clamps the stored units as the reader did, so
+// that the sum is the one that was decided.
 func upsertSlots(n int) string {
 	return `INSERT INTO counters (limit_id, window, key, slot, used) VALUES ` + tuples(n, `(?, ?, ?, ?, ?)`) + `
 		ON CONFLICT (limit_id, window, key, slot) DO UPDATE
 		SET used = min(max(used, 0), ` + fmt.Sprint(int64(mostUsed)) + `) + excluded.used`
 }
 
-// read fills in the slots of the cells that have any.
+// read sets the states of the cells that have slots.
 func (c *counters) read(claims []storage.Claim, cells []cell) error {
 	for from, to := range groups(cells) {
 		if !claims[cells[from].claims[0]].Limit.CountsSlots() {
@@ -141,9 +140,9 @@ func (c *counters) plan(claims []storage.Claim, cells []cell) {
 			for w := l.WindowOf(oldest); w <= l.WindowOf(newest); w++ {
 				c.reads = append(c.reads, slotRead{w, oldest, i})
 			}
-			at := claim.Return.At
-			if first := at - min(max(claim.Return.Span, 0), limiter.MaxSpan); claim.Return.Units > 0 && (first < oldest || at > newest) {
-				for n := range l.WindowOf(at) - l.WindowOf(first) + 1 {
+			last := claim.Return.At
+			if first := last - min(max(claim.Return.Span, 0), limiter.MaxSpan); claim.Return.Units > 0 && (first < oldest || last > newest) {
+				for n := range l.WindowOf(last) - l.WindowOf(first) + 1 {
 					c.reads = append(c.reads, slotRead{l.WindowOf(first) + n, first, i})
 				}
 			}
@@ -155,9 +154,8 @@ func (c *counters) plan(claims []storage.Claim, cells []cell) {
 	c.reads = slices.CompactFunc(c.reads, func(a, b slotRead) bool { return a.window == b.window && a.cell == b.cell })
 }
 
-// prune drops the reads of windows in which the limit has no rows at all: the
-// next one, unless another process has a faster clock, and in the beginning the
-// one before.
+// prune drops the reads of windows in which the limit has no rows: the next window, unless another process
+// has a faster clock, and initially the previous one.
 func (c *counters) prune(id storage.LimitID) error {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	c.oldest.bind(0, int64(id))
@@ -192,7 +190,7 @@ func (c *counters) readSome(s *stmt, size int, cells []cell, reads []slotRead) e
 	})
 }
 
-// add appends a slot, which must come after those that the cell has.
+// add appends a slot, which must come after those of the cell.
 func (c *cell) add(slot limiter.Slot) error {
 	if n := len(c.slots); n > 0 && c.slots[n-1].Index >= slot.Index {
 		return errDamaged("slots are out of order")
@@ -202,7 +200,7 @@ func (c *cell) add(slot limiter.Slot) error {
 	return nil
 }
 
-// write adds the changes of the claims, and returns how many rows that took.
+// write writes the changes of the claims, and returns how many rows it wrote.
 func (c *counters) write(claims []storage.Claim, cells []cell) (written int64, err error) {
 	for from, to := range groups(cells) {
 		if !claims[cells[from].claims[0]].Limit.CountsSlots() {
@@ -223,9 +221,8 @@ func (c *counters) write(claims []storage.Claim, cells []cell) (written int64, e
 	return written, nil
 }
 
-// changes appends the difference between the slots that were read and those
-// that the claims have left.
-func (c *cell) changes(to []slotWrite, claims []storage.Claim, index int) []slotWrite {
+// changes appends the differences between the slots that were read and the present ones.
+func (c *cell) changes(list []slotWrite, claims []storage.Claim, index int) []slotWrite {
 	limit := claims[c.claims[0]].Limit
 	old := c.slots
 	for _, slot := range c.state.Slots {
@@ -235,7 +232,7 @@ func (c *cell) changes(to []slotWrite, claims []storage.Claim, index int) []slot
 			was, old = old[0].Used, old[1:]
 		}
 		if slot.Used != was {
-			to = append(to, slotWrite{
+			list = append(list, slotWrite{
 				window: limit.WindowOf(slot.Index),
 				slot:   slot.Index,
 				units:  min(slot.Used-was, mostUsed),
@@ -244,11 +241,10 @@ func (c *cell) changes(to []slotWrite, claims []storage.Claim, index int) []slot
 			})
 		}
 	}
-	return to
+	return list
 }
 
-// looked reports whether the slot was read, if it was there: whether it counts for
-// one of the claims.
+// looked reports whether read would have found the slot, because it counts for one of the claims.
 func (c *cell) looked(claims []storage.Claim, slot int64) bool {
 	return slices.ContainsFunc(c.claims, func(n int) bool {
 		limit, now := claims[n].Limit, claims[n].Now
@@ -256,7 +252,7 @@ func (c *cell) looked(claims []storage.Claim, slot int64) bool {
 	})
 }
 
-// freshLast orders rows that are to be made after those that may be there.
+// freshLast orders new rows after those that may exist.
 func freshLast(a, b slotWrite) int {
 	switch {
 	case a.fresh == b.fresh:
@@ -278,7 +274,7 @@ func (c *counters) writeLimit(cells []cell) error {
 	return writeSlots(&c.inserts, cells, c.writes[fresh:])
 }
 
-// writeSlots runs statements that write rows of one limit.
+// writeSlots writes rows of one limit.
 func writeSlots(statements *[len(sizes)]*stmt, cells []cell, writes []slotWrite) error {
 	id := driver.Value(int64(cells[0].id))
 	return inSizes(statements, len(writes), func(s *stmt, row, n int) {

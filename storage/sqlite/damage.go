@@ -15,9 +15,8 @@ import (
 // isMarked reports whether the database is known to be damaged.
 func isMarked(path string) bool { return exists(path + damagedSuffix) }
 
-// markDamaged notes beside the database that it is damaged, so that the next
-// Open sets it aside. A database that has taken the place of the damaged one
-// meanwhile is left in peace.
+// markDamaged creates a file that says that the database is damaged, so that the next Open sets it aside.
+// It does nothing if another database has replaced the damaged one meanwhile.
 func markDamaged(path string, damaged fs.FileInfo) error {
 	if now, err := os.Lstat(path); err != nil || !os.SameFile(now, damaged) {
 		return err
@@ -29,10 +28,9 @@ func markDamaged(path string, damaged fs.FileInfo) error {
 	return err
 }
 
-// setAside renames a damaged database, its log and its index, and returns the
-// database's new name; "" if somebody else has replaced it already. The main
-// file goes last: a log must never be found beside a database it does not
-// belong to, and as long as the main file is there, the next Open tries again.
+// setAside renames a damaged database, its log and its index, and returns the database's new name, or ""
+// if another process has replaced it already. It renames the main file last: a log must never lie beside
+// another database, and as long as the main file exists, the next Open retries.
 func setAside(o Options, damaged fs.FileInfo) (aside string, err error) {
 	creating.Lock()
 	defer creating.Unlock()
@@ -53,15 +51,13 @@ func setAside(o Options, damaged fs.FileInfo) (aside string, err error) {
 	return aside, nil
 }
 
-// keptAsides is how many damaged databases are kept. A disk that goes on to spoil
-// them must not be filled with them.
+// keptAsides is how many damaged databases are kept, so that a bad disk is not filled with them.
 const keptAsides = 4
 
 var asideNames = regexp.MustCompile(`^([0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?)(?:-wal|-shm|-journal)?$`)
 
-// forgetAsides removes the oldest of the damaged databases that were set aside,
-// and all that belongs to them, so that keptAsides are left. What can't be removed
-// is tried again with the next one.
+// forgetAsides removes the oldest damaged databases that were set aside, with their other files, so that
+// keptAsides are left. If a file can't be removed, the next call retries.
 func forgetAsides(path string) {
 	entries, _ := os.ReadDir(filepath.Dir(path))
 	files := make(map[string][]string) // by date

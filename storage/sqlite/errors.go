@@ -7,9 +7,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Result codes of SQLite that this package tells apart
-// (https://www.sqlite.org/rescode.html). The low byte of an extended code is
-// the primary one.
+// Result codes of SQLite that matter here (https://www.sqlite.org/rescode.html). The low byte of an
+// extended code is the primary one.
 const (
 	codeError      = 1
 	codeBusy       = 5
@@ -35,15 +34,14 @@ func isBusy(err error) bool {
 	return c == codeBusy || c == codeLocked
 }
 
-// wrap is where a driver's error becomes one of the contract's: it says what
-// was being done and, for damage, wraps [storage.ErrCorrupt].
+// wrap turns an error of the driver into one of the contract: it adds the failed operation and, for
+// damage, wraps [storage.ErrCorrupt].
 func wrap(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
 	switch code(err) {
-	// A row that was not there when it was looked for, and is there when it is
-	// written, is in the wrong place.
+	// A constraint fails if a row exists that a search didn't find: it is in the wrong place.
 	case codeCorrupt, codeNotADB, codeConstraint:
 		if !errors.Is(err, storage.ErrCorrupt) {
 			return fmt.Errorf("sqlite: %s: %w: %w", doing, storage.ErrCorrupt, err)
@@ -56,8 +54,7 @@ func wrap(doing string, err error) error {
 	return fmt.Errorf("sqlite: %s: %w", doing, err)
 }
 
-// errDamaged says that a value in the database is not of the kind that was
-// written there.
+// errDamaged says that a value in the database is not of the expected kind.
 func errDamaged(what string) error {
 	return fmt.Errorf("%w: %s", storage.ErrCorrupt, what)
 }

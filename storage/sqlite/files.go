@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// What SQLite, and this package, put beside a database.
+// Suffixes of the files that SQLite and this package create beside a database.
 const (
 	walSuffix     = "-wal"
 	shmSuffix     = "-shm"
@@ -25,16 +25,15 @@ const (
 	asideInfix    = ".corrupt-" // then a date, and the suffix of a file beside the database
 )
 
-// creating keeps the descriptor of a file that is being created away from
-// SQLite connections to it in this process: closing the one would give up the
-// POSIX locks of the others. It guards nothing else.
+// creating is held while this package has its own descriptor of a database file, so that no SQLite
+// connection of this process opens the file meanwhile: closing the descriptor would release the
+// connection's POSIX locks.
 var creating sync.Mutex
 
-// prepareFile makes sure that there is a regular file at path that SQLite may
-// open, and returns its identity. It creates a missing folder (0700) and
-// a missing file (0600, whatever the umask says: SQLite gives its -wal and -shm
-// the mode of the database). What is not ours is refused with
-// [storage.ErrForeign] and stays untouched.
+// prepareFile makes sure that the path is a regular file that SQLite may open, and returns its identity. It
+// creates a missing folder (0700) and a missing file (0600 regardless of the umask, because SQLite gives
+// -wal and -shm the mode of the database). It refuses files of others with [storage.ErrForeign], and
+// doesn't touch them.
 func prepareFile(o Options) (fs.FileInfo, error) {
 	creating.Lock()
 	defer creating.Unlock()
@@ -71,9 +70,9 @@ func prepareFile(o Options) (fs.FileInfo, error) {
 	return info, checkWritable(o.Path)
 }
 
-// checkWritable returns an error that names what SQLite would have to write to
-// and may not. SQLite itself would read the database then, and make a log that
-// can't be written to either, even by those who may write to the database later.
+// checkWritable returns an error with the name of a file that SQLite would have to write and may not.
+// SQLite itself would open the database for reading, and create a log that is read-only even for users who
+// may write to the database later.
 func checkWritable(path string) error {
 	for _, file := range []string{filepath.Dir(path), path, path + walSuffix, path + shmSuffix} {
 		if err := access(file, mayWrite); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -83,8 +82,8 @@ func checkWritable(path string) error {
 	return nil
 }
 
-// makeFolder makes a missing folder, and those it lies in, with mode 0700. One
-// that exists stays as it is: it may be shared.
+// makeFolder creates a missing folder, and its parents, with mode 0700. It doesn't change existing folders,
+// which may be shared.
 func makeFolder(folder string) error {
 	if info, err := os.Stat(folder); err == nil && info.IsDir() {
 		return nil
@@ -96,12 +95,12 @@ func makeFolder(folder string) error {
 	}
 	err := os.Mkdir(folder, 0o700)
 	if errors.Is(err, fs.ErrExist) {
-		return nil // another process was faster, or it is no folder: that shows
+		return nil // another process was faster; if it is no folder, opening the file fails
 	}
 	if err != nil {
 		return err
 	}
-	return os.Chmod(folder, 0o700) // whatever the umask took away
+	return os.Chmod(folder, 0o700) // regardless of the umask
 }
 
 func createFile(path string) error {
@@ -126,13 +125,13 @@ func checkRegular(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%w: %q is %s; name the database file itself", storage.ErrForeign, path, kind)
 }
 
-// checkOurs refuses an existing file that is not a database of this or an older
-// version. An empty one is ours: a crash came between its creation and its
-// first commit. One that is known to be damaged is ours by that knowledge.
+// checkOurs refuses an existing file that is not a database of this or an older version. An empty file is
+// ours: a crash came between its creation and its first commit. A file with a mark of damage is ours,
+// because only we make the mark.
 //
-// SQLite does the reading, because it knows when it may close the file (see
-// creating). "immutable" makes it read nothing but the main file, take no lock
-// and create nothing. Only what it can't read as a database is looked at here.
+// SQLite reads the file, because it knows when it may close it (see creating). "immutable" makes it read
+// only the main file, take no lock and create nothing. Only a file that SQLite can't read as a database is
+// read here.
 func checkOurs(o Options, info fs.FileInfo) error {
 	if info.Size() == 0 || isMarked(o.Path) {
 		return nil
@@ -147,10 +146,9 @@ func checkOurs(o Options, info fs.FileInfo) error {
 	return checkHeader(o.Path)
 }
 
-// readMarks reads a database's application_id, its user_version, and the oldest version whose programs
-// can use it. A file that is
-// growing, because another process copies its log into it, is shorter than its
-// header says; writable_schema lets that pass, and writes nothing by itself.
+// readMarks reads a database's application_id, its user_version, and the oldest version whose programs can
+// use it. While another process copies its log into the file, the file may be shorter than its header
+// says. writable_schema allows that, and writes nothing by itself.
 func readMarks(o Options) (id, version, oldest int64, err error) {
 	connector, err := o.connect(dsn(o.Path, "mode=ro&immutable=1"))
 	if err != nil {
@@ -171,8 +169,8 @@ func readMarks(o Options) (id, version, oldest int64, err error) {
 	return id, version, oldestReader(c, version), err
 }
 
-// checkHeader tells a damaged database of ours from a file that never was one,
-// by the first bytes (https://www.sqlite.org/fileformat2.html#the_database_header).
+// checkHeader distinguishes our damaged database from other files by the first bytes
+// (https://www.sqlite.org/fileformat2.html#the_database_header).
 func checkHeader(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 )
 
-// A filter knows which keys may have been charged: a Bloom filter whose bits of one key lie in
-// one cache line (https://algo2.iti.kit.edu/documents/cacheefficientbloomfilters-jea.pdf). Keys
-// are hashes, so their own bits choose.
+// A filter knows the keys that may have been charged. It is a blocked Bloom filter: the bits of one key lie
+// in one cache line (https://algo2.iti.kit.edu/documents/cacheefficientbloomfilters-jea.pdf). Keys are
+// hashes, so their own bits select those of the filter.
 //
-// With 16 bits per key and 7 of them set, about one of 500 new keys is taken for an old one. A
-// filter with more keys takes more and more of them for old, until another takes its place.
+// With 16 bits per key, 7 of which are set, about one of 500 new keys seems to be an old one. A filter with
+// more keys than its capacity errs more often, until another one replaces it.
 type filter struct {
 	lines    []filterLine // a power of two
-	keys     atomic.Int64 // that were added, about
-	filled   int64        // how many of them there were when it came into use
+	keys     atomic.Int64 // about the number of added keys
+	filled   int64        // keys when the filter came into use
 	capacity int64
 }
 
@@ -27,13 +27,13 @@ type filterLine [8]atomic.Uint64
 
 const (
 	filterBits = 16 // per key
-	filterSets = 7  // of them, 9 bits of the key choose each
+	filterSets = 7  // bits set by a key, each selected by 9 bits of the key
 
-	// minFilter is how many keys a filter is made for at least: 2 MiB.
+	// minFilter is the minimum capacity of a filter, which takes 2 MiB.
 	minFilter = 1 << 20
 )
 
-// newFilter returns an empty filter for so many keys.
+// newFilter returns an empty filter with at least a capacity.
 func newFilter(capacity int64) *filter {
 	lines := 1
 	for int64(lines)*512 < capacity*filterBits {
@@ -77,19 +77,18 @@ func (f *filter) mayHave(id storage.LimitID, key storage.Key) bool {
 	return true
 }
 
-// filters are the filter in use, and the one that will take its place once it knows all keys.
+// filters are the current filter, and the one that will replace it once it has all keys.
 //
-// Invariant: whatever was charged since the period began is in both, but for what a goroutine
-// is about to add whose record is in the journal already. It adds before anybody can ask for
-// the same key.
+// Invariant: both have all keys charged since the period began, except for keys that a goroutine is about
+// to add after it has written their records to the journal. It adds them before any call can ask for the
+// same keys.
 type filters struct {
 	current, next atomic.Pointer[filter] // nil if there is none
 }
 
-// add notes a key that was charged. Its record must be in the journal, or its transaction be
-// committed.
+// add adds a charged key. Its record must be in the journal, or its transaction committed.
 func (fs *filters) add(id storage.LimitID, key storage.Key) {
-	if next := fs.next.Load(); next != nil { // first: it becomes the current one
+	if next := fs.next.Load(); next != nil { // first, because it may become the current one
 		next.add(id, key)
 	}
 	if current := fs.current.Load(); current != nil {
@@ -97,7 +96,7 @@ func (fs *filters) add(id storage.LimitID, key storage.Key) {
 	}
 }
 
-// use has a filter that knows all keys take the place of the one in use.
+// use replaces the current filter by one that has all keys.
 func (fs *filters) use(f *filter) {
 	f.filled = f.keys.Load()
 	fs.current.Store(f)
@@ -109,8 +108,8 @@ func (fs *filters) isNew(id storage.LimitID, key storage.Key) bool {
 	return current != nil && !current.mayHave(id, key)
 }
 
-// due returns for how many keys another filter is to be made, or 0 if none is needed. That
-// depends on how many keys are kept, not on how many have come and expired.
+// due returns the capacity of another filter that is needed, or 0. It depends on the number of keys kept,
+// not on the number that have come and expired.
 func (fs *filters) due() int64 {
 	current := fs.current.Load()
 	switch {
@@ -122,9 +121,9 @@ func (fs *filters) due() int64 {
 	return 0
 }
 
-// fillFilter adds to a filter all keys that are in the database or the journal. Whoever charges
-// another meanwhile adds it, too: after the journal has gone on to another segment, each record
-// that is not read here is of somebody who finds the filter.
+// fillFilter adds all keys in the database and the journal to a filter. Calls that charge other keys
+// meanwhile add them to it as well: after the journal's segment is sealed, all writers of later records
+// see the filter.
 func (s *Store) fillFilter(a *alone, f *filter) error {
 	a.journal.Seal()
 	var r journal.Record
@@ -172,7 +171,7 @@ func (s *Store) fillFrom(a *alone, f *filter, c *conn, query string, columns int
 			copy(last, row)
 			key, ok := row[columns-1].([]byte)
 			if !ok || len(key) != len(storage.Key{}) {
-				return nil // of no key
+				return nil // a damaged row
 			}
 			f.add(storage.LimitID(row[0].(int64)), storage.Key(key))
 			return nil
@@ -183,7 +182,7 @@ func (s *Store) fillFrom(a *alone, f *filter, c *conn, query string, columns int
 		if s.alone.Load() != a || isDone(s.stop) {
 			return storage.ErrClosed
 		}
-		s.foldSome(a, true) // which this goroutine does as well
+		s.foldSome(a, true) // this goroutine also folds
 	}
 	return nil
 }
@@ -198,7 +197,7 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// filterTables are queries for the keys that come after one, as many as a step reads.
+// filterTables are queries for the next keys after one, as many as a step reads.
 var filterTables = []struct {
 	query   string
 	columns int // the first is the limit, the last the key

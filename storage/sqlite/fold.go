@@ -9,13 +9,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 )
 
-// To fold segments of the journal is to add their records to the tables. A fold takes several
-// segments, because many rows at once share more pages, and goes from key to key in several
-// transactions. Each notes the progress, so every record is added once, whoever folds it, and whenever a
-// process dies.
+// A fold adds the records of some segments of the journal to the tables. It takes several segments,
+// because more rows share pages then, and goes through the keys in order, in several transactions. Each
+// transaction notes the progress. So every record is added once, whichever processes fold, and whenever
+// one of them dies.
 
-// progress says which records of the journal the database has: all up to the generation folded, and of
-// those up to the generation upto the ones of keys with a prefix less than below.
+// progress says which records of the journal are in the tables: all records up to the generation
+// folded, and of the records up to the generation upto those whose keys have a prefix less than below.
 //
 // Invariant: below is 0 unless a fold of the segments between folded and upto has begun.
 type progress struct {
@@ -23,25 +23,25 @@ type progress struct {
 	below        int
 }
 
-// prefixes is how many prefixes keys have. Keys are hashes, so each has about as many.
+// prefixes is the number of prefixes of keys. Keys are hashes, so each prefix has about as many keys.
 const prefixes = 1 << 10
 
 // prefixOf returns the prefix of a key, its first ten bits.
 func prefixOf(key *[16]byte) int { return int(key[0])<<2 | int(key[1])>>6 }
 
-// has reports whether the database has the records of a segment and a key.
+// has reports whether the tables have the records of a key in a segment.
 func (p progress) has(generation uint32, key [16]byte) bool {
 	return generation <= p.folded || generation <= p.upto && prefixOf(&key) < p.below
 }
 
-// begun reports whether a fold of some segments has begun. One that has begun may have lost its segments
-// with the power: the journal isn't synced.
+// begun reports whether a fold of some segments has begun. After a loss of power the segments of such a
+// fold may be gone, because the journal isn't synced.
 func (p progress) begun(segments []*journal.Segment) bool {
 	return p.below > 0 && len(segments) > 0 && segments[0].Generation() <= p.upto
 }
 
-// batch returns the segments of the next fold, out of those that the database doesn't have as a
-// whole: the ones of a fold that has begun, or the next that nothing is added to any more, at most so many.
+// batch returns the segments of the next fold out of those that are not folded completely: the segments
+// of a fold that has begun, or else at most most of the next sealed ones.
 func (p progress) batch(segments []*journal.Segment, most int) []*journal.Segment {
 	begun, n := p.begun(segments), 0
 	for n < len(segments) && segments[n].Sealed() {
@@ -53,10 +53,10 @@ func (p progress) batch(segments []*journal.Segment, most int) []*journal.Segmen
 	return segments[:n]
 }
 
-// foldSegments returns how many segments of a journal a fold takes at most.
+// foldSegments returns the maximum number of segments of a fold.
 func foldSegments(j *journal.Journal) int { return max(min(4, j.Places()/8), 1) }
 
-// newest returns the generation of the newest segment that nothing is added to any more, or 0.
+// newest returns the generation of the newest sealed segment, or 0.
 func newest(segments []*journal.Segment) (generation uint32) {
 	for _, s := range segments {
 		if s.Sealed() {
@@ -66,35 +66,35 @@ func newest(segments []*journal.Segment) (generation uint32) {
 	return generation
 }
 
-// hurriedRows is about how many records one transaction folds where somebody waits for it.
+// hurriedRows is about how many records one transaction folds while a caller waits for it.
 const hurriedRows = 8192
 
-// A fold takes tens of milliseconds of a processor. Go interrupts a goroutine only every 10 ms, so
-// requests would wait for it. A fold that nobody waits for works for some 200 µs at a time, and
-// rests in between for about as long.
+// A fold takes tens of milliseconds of a processor. Go preempts a goroutine only every 10 ms, so requests
+// would wait for it. A patient fold, for which no caller waits, works for some 200 µs at a time and rests
+// in between for about as long.
 const (
-	patientRows = 64  // that one transaction folds
-	easyRows    = 512 // that are read from the journal at a time
+	patientRows = 64  // folded by one transaction
+	easyRows    = 512 // read from the journal at a time
 	restFor     = 300 * time.Microsecond
 )
 
-// fold is the records of some segments on their way to the tables.
+// fold has the records of some segments on their way to the tables.
 type fold struct {
 	segments []*journal.Segment
-	runs     []run    // the records of each segment, once they are read
-	done     progress // that the database is expected to have
-	read     bool
-	damaged  int // records that were changed
+	runs     []run    // the records of each segment
+	done     progress // the expected progress of the database
+	read     bool     // the runs are complete
+	damaged  int      // the number of damaged records
 	limits   knownLimits
 
-	raw, part []journal.Record // for one segment, and for one transaction
+	raw, part []journal.Record // of one segment, and of one transaction
 }
 
-// run has the records of a segment by the prefixes of their keys, those of one prefix in the order in
-// which they were added.
+// run has the records of a segment, sorted by the prefixes of their keys. Records with one prefix are in
+// the order in which they were added.
 type run struct {
 	records []journal.Record
-	ends    [prefixes]int // behind the last record of each prefix
+	ends    [prefixes]int // the end of each prefix's records
 }
 
 // begin makes f the fold of some segments.
@@ -102,8 +102,8 @@ func (f *fold) begin(done progress, segments []*journal.Segment) {
 	f.segments, f.done, f.read, f.damaged, f.limits.known = segments, done, false, 0, nil
 }
 
-// follow makes f go on where the database is, and reports whether that is possible: nothing has changed, or
-// somebody else has gone on with the same fold.
+// follow makes f continue at the progress of the database. It reports whether that is possible: either
+// nothing has changed, or another process has continued the same fold.
 func (f *fold) follow(done progress) bool {
 	if done != f.done && (done.folded != f.done.folded || done.upto != f.last() || !done.begun(f.segments)) {
 		return false
@@ -115,8 +115,8 @@ func (f *fold) follow(done progress) bool {
 // last returns the generation of the last segment.
 func (f *fold) last() uint32 { return f.segments[len(f.segments)-1].Generation() }
 
-// readAll reads the records of all segments by a method of [journal.Segment]. Between parts of the work
-// it calls rest.
+// readAll reads the records of all segments with a method of [journal.Segment]. It calls rest between
+// parts of the work.
 func (f *fold) readAll(read func(*journal.Segment, int, *journal.Record) (bool, error), rest func()) error {
 	for len(f.runs) < len(f.segments) {
 		f.runs = append(f.runs, run{})
@@ -146,7 +146,7 @@ func (f *fold) readAll(read func(*journal.Segment, int, *journal.Record) (bool, 
 	return nil
 }
 
-// sort sets the records of a run.
+// sort sets the records of a run, and sorts them by prefix.
 func (r *run) sort(records []journal.Record) {
 	r.ends = [prefixes]int{}
 	for i := range records {
@@ -154,7 +154,7 @@ func (r *run) sort(records []journal.Record) {
 	}
 	sum := 0
 	for prefix, n := range r.ends {
-		r.ends[prefix] = sum // where the next record of this prefix goes
+		r.ends[prefix] = sum // the place of the next record with this prefix
 		sum += n
 	}
 	if cap(r.records) < sum {
@@ -168,8 +168,8 @@ func (r *run) sort(records []journal.Record) {
 	}
 }
 
-// of returns the records of keys with a prefix.
-func (r *run) of(prefix int) []journal.Record {
+// withPrefix returns the records of keys with a prefix.
+func (r *run) withPrefix(prefix int) []journal.Record {
 	from := 0
 	if prefix > 0 {
 		from = r.ends[prefix-1]
@@ -177,8 +177,8 @@ func (r *run) of(prefix int) []journal.Record {
 	return r.records[from:r.ends[prefix]]
 }
 
-// next returns the records of the next keys, about so many, and the progress once they are folded. Those of one
-// key are all among them, in the order in which they were added.
+// next returns about rows records of the next keys, and the progress once they are folded. It returns all
+// records of each of these keys, in the order in which they were added.
 func (f *fold) next(rows int) ([]journal.Record, progress) {
 	f.part = f.part[:0]
 	below := 0
@@ -187,7 +187,7 @@ func (f *fold) next(rows int) ([]journal.Record, progress) {
 	}
 	for ; below < prefixes && len(f.part) < rows; below++ {
 		for i := range f.segments {
-			f.part = append(f.part, f.runs[i].of(below)...)
+			f.part = append(f.part, f.runs[i].withPrefix(below)...)
 		}
 	}
 	if below == prefixes {
@@ -196,15 +196,15 @@ func (f *fold) next(rows int) ([]journal.Record, progress) {
 	return f.part, progress{f.done.folded, f.last(), below}
 }
 
-// patient is the folds that nobody waits for. Its lock is locked before that of the write connection.
+// patient has the state of patient folds. Its lock is taken before that of the write connection.
 type patient struct {
 	lock     sleeplock.Lock
 	fold     fold
-	sealedAt time.Time // when the segment that was written then was last sealed for its age
+	sealedAt time.Time // when a segment was last sealed because of its age
 }
 
-// foldSome folds sealed segments. If old is set, and this was not done lately, it seals the one that
-// is written at present, and folds all. Otherwise it leaves less than a whole fold for later.
+// foldSome folds sealed segments. If old is set, it folds all of them, and seals the current segment
+// first unless it did so lately. Otherwise it leaves fewer segments than a whole fold for later.
 func (s *Store) foldSome(a *alone, old bool) {
 	if a == nil {
 		return
@@ -219,11 +219,11 @@ func (s *Store) foldSome(a *alone, old bool) {
 	if !old {
 		least = foldSegments(a.journal)
 	}
-	// After an error the next call tries again; charges are in the journal for as long as it has room.
+	// After an error the next call retries. Meanwhile the charges stay in the journal, which has room for a while.
 	_ = s.foldSealed(a, least)
 }
 
-// foldForSweep folds the records of the time before a sweep. No request waits for it.
+// foldForSweep folds all records that exist before a sweep. No request waits for it.
 func (s *Store) foldForSweep(a *alone) error {
 	s.patient.lock.Lock()
 	defer s.patient.lock.Unlock()
@@ -231,8 +231,8 @@ func (s *Store) foldForSweep(a *alone) error {
 	return s.foldSealed(a, 1)
 }
 
-// foldSealed folds sealed segments patiently. It leaves those that are sealed meanwhile: there may always be
-// more. Each fold has at least so many segments. The caller holds the lock of patient.
+// foldSealed folds sealed segments patiently, except for segments that are sealed meanwhile, because there
+// may always be more. Each fold has at least least segments. The caller holds the lock of patient.
 func (s *Store) foldSealed(a *alone, least int) error {
 	last := newest(a.journal.Segments(a.folded.Load()))
 	for a.folded.Load() < last {
@@ -243,20 +243,20 @@ func (s *Store) foldSealed(a *alone, least int) error {
 	return nil
 }
 
-// foldPatiently folds the next segments, if at least so many are sealed, and reports whether there may be
-// more. It locks the write connection for short transactions only, and rests in between unless the journal
-// fills up. The caller holds the lock of patient.
+// foldPatiently folds the next segments, if at least least are sealed, and reports whether there may be
+// more. It locks the write connection only for short transactions, and rests in between unless the
+// journal fills up. The caller holds the lock of patient.
 func (s *Store) foldPatiently(a *alone, least int) (more bool, err error) {
 	f := &s.patient.fold
 	if err := s.beginPatiently(a, f); err != nil || len(f.segments) < least {
 		return false, err
 	}
-	rest := func() { // measures before each part how full the journal is
+	rest := func() { // filling also notes how full the journal is
 		if !a.filling() {
 			s.options.rest(restFor)
 		}
 	}
-	// Another process may fold and erase the segments meanwhile. Then the progress isn't the expected one.
+	// If another process folds and erases the segments meanwhile, the progress is not the expected one.
 	if err := f.readAll((*journal.Segment).Read, rest); err != nil {
 		return false, err
 	}
@@ -285,7 +285,7 @@ func (s *Store) beginPatiently(a *alone, f *fold) error {
 	return errors.Join(s.settle(f), a.journal.Err())
 }
 
-// settle waits until each record of a fold is written.
+// settle waits until all records of a fold are written.
 func (s *Store) settle(f *fold) error {
 	for _, segment := range f.segments {
 		if err := s.journal.Settle(segment); err != nil {
@@ -295,7 +295,7 @@ func (s *Store) settle(f *fold) error {
 	return nil
 }
 
-// foldPart adds the next records of a patient fold to the tables, and reports whether it is over.
+// foldPart adds the next records of a patient fold to the tables, and reports whether the fold is over.
 func (s *Store) foldPart(a *alone, f *fold) (over bool, err error) {
 	s.mu.lockPatiently()
 	defer s.mu.Unlock()
@@ -306,8 +306,8 @@ func (s *Store) foldPart(a *alone, f *fold) (over bool, err error) {
 	return over, s.place.failed(wrap("fold", err))
 }
 
-// makeRoom folds some records if the journal has little room left. So claims can't come faster than
-// the database takes them for long.
+// makeRoom folds some records if the journal has little room left, so that claims are not faster than
+// the database for long.
 func (s *Store) makeRoom(a *alone) error {
 	if !a.crowded.Load() {
 		return nil
@@ -321,7 +321,7 @@ func (s *Store) makeRoom(a *alone) error {
 	return s.place.failed(err)
 }
 
-// foldAllLocked folds all that was noted before, so that a transaction finds it in the tables.
+// foldAllLocked folds all earlier records, so that a transaction finds them in the tables.
 func (s *Store) foldAllLocked() error {
 	if !s.unfolded {
 		return nil
@@ -337,20 +337,20 @@ func (s *Store) foldAllLocked() error {
 		return err
 	}
 	s.hurried.segments = nil
-	last := newest(s.journal.Segments(done.folded)) // charges at once go on
+	last := newest(s.journal.Segments(done.folded)) // charges at once may add more
 	for over := false; !over; {
 		if over, err = s.hurryLocked(last); err != nil {
 			return err
 		}
 	}
 	if err := s.journal.Err(); err != nil {
-		return err // unreadable records are lost: the caller has to open the database again
+		return err // unreadable records are lost: the caller must open the database again
 	}
 	s.unfolded = alone
 	return nil
 }
 
-// hurryLocked folds some of the sealed records up to a generation, and reports whether there are none.
+// hurryLocked folds some of the sealed records up to a generation, and reports whether there are none left.
 func (s *Store) hurryLocked(last uint32) (over bool, err error) {
 	id, done, err := s.journalStateLocked()
 	if err != nil || id != s.journal.ID() || done.folded >= last {
@@ -370,29 +370,29 @@ func (s *Store) hurryLocked(last uint32) (over bool, err error) {
 	return false, err
 }
 
-// foldPartLocked adds the next records of a fold to the tables, about so many, and reports whether it is
-// over: all its records are there, or others have gone on with it.
+// foldPartLocked adds about rows records of a fold to the tables, and reports whether the fold is over:
+// all its records are in the tables, or other processes have continued it.
 func (s *Store) foldPartLocked(f *fold, rows int) (over bool, err error) {
-	to, stale := progress{}, false
+	next, stale := progress{}, false
 	err = s.tx.doLocked(nil, func() (written int64, err error) {
 		id, done, err := s.folding.state()
 		if stale = err == nil && (id != s.journal.ID() || !f.follow(done)); err != nil || stale {
 			return 0, err
 		}
-		if !f.read { // nobody has erased the segments: they aren't folded yet
+		if !f.read { // the segments are not folded, so no process has erased them
 			if err := f.readAll((*journal.Segment).ReadPending, func() {}); err != nil {
 				return 0, err
 			}
 		}
 		var records []journal.Record
-		records, to = f.next(rows)
-		return s.folding.run(&f.limits, records, to)
+		records, next = f.next(rows)
+		return s.folding.run(&f.limits, records, next)
 	})
 	if err != nil || stale {
 		f.segments = nil
 		return stale, err
 	}
-	if f.done = to; to.below > 0 {
+	if f.done = next; next.below > 0 {
 		return false, nil
 	}
 	segments := f.segments
@@ -403,12 +403,12 @@ func (s *Store) foldPartLocked(f *fold, rows int) (over bool, err error) {
 	return true, s.dropLocked(segments)
 }
 
-// dropLocked overwrites segments that are folded, so that keys which are deleted from the database
-// are in no file, and lets them be used again.
+// dropLocked overwrites folded segments and frees them for reuse. So keys that are deleted from the
+// database remain in no file.
 func (s *Store) dropLocked(segments []*journal.Segment) (err error) {
 	a, last := s.alone.Load(), segments[len(segments)-1].Generation()
 	if a != nil {
-		s.reading.Lock() // readers of the segments still need them
+		s.reading.Lock() // until readers of the segments have finished
 		a.folded.Store(last)
 		s.reading.Unlock()
 	}
@@ -422,8 +422,8 @@ func (s *Store) dropLocked(segments []*journal.Segment) (err error) {
 	return err
 }
 
-// journalStateLocked returns which journal the database goes with, and what of it the database has,
-// outside of any transaction.
+// journalStateLocked returns the ID of the database's journal, and the progress of folds, outside of any
+// transaction.
 func (s *Store) journalStateLocked() (id int64, done progress, err error) {
 	if err := s.tx.rollbackLocked(); err != nil {
 		return 0, done, err
@@ -431,8 +431,8 @@ func (s *Store) journalStateLocked() (id int64, done progress, err error) {
 	return s.folding.state()
 }
 
-// filling reports whether half of the journal holds records that the database lacks. It also notes
-// whether there is little room left.
+// filling reports whether more than half of the journal is not folded. It also notes whether there is
+// little room left.
 func (a *alone) filling() bool {
 	n, places := len(a.journal.Segments(a.folded.Load())), a.journal.Places()
 	a.crowded.Store(n > places-max(places/crowdedShare, 1))

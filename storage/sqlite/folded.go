@@ -26,7 +26,7 @@ type folding struct {
 // knownLimits are the limits of one era.
 type knownLimits struct {
 	era   int64
-	known map[storage.LimitID]limiter.Limit // nil if they are not read yet
+	known map[storage.LimitID]limiter.Limit // nil before they are read
 }
 
 // foldedSlot has units for one row of counters.
@@ -46,29 +46,19 @@ type foldedBucket struct {
 
 func (f *folding) prepare(db *conn, counters *counters, buckets *buckets) error {
 	f.upserts, f.buckets = counters.upserts, buckets.upserts
-	for _, p := range []struct {
-		stmt          **stmt
-		query         string
-		args, columns int
-	}{
+	return db.prepareAll([]prepared{
 		{&f.journal, journalState, 0, 4},
 		{&f.times, `SELECT now, era FROM clock`, 0, 2},
 		{&f.known, `SELECT id, algorithm, window, slots, era FROM limits`, 0, 5},
 		{&f.take, `UPDATE counters SET used = max(used + ?, 0) WHERE limit_id = ? AND window = ? AND key = ? AND slot = ?`, 5, 0},
 		{&f.noting, `UPDATE journal SET folded = ?, upto = ?, below = ?`, 3, 0},
-	} {
-		var err error
-		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
-// journalState is the query for which journal the database goes with, and what of it the database has.
+// journalState is the query for the ID of the database's journal, and for the progress of folds.
 const journalState = `SELECT id, folded, upto, below FROM journal`
 
-// state returns which journal the database goes with, and what of it the database has.
+// state returns the ID of the database's journal, and the progress of folds.
 func (f *folding) state() (id int64, done progress, err error) { return parseState(f.journal) }
 
 // parseState runs journalState.
@@ -82,8 +72,8 @@ func parseState(s *stmt) (id int64, done progress, err error) {
 	return id, done, err
 }
 
-// run writes records to the tables, and notes the progress. It returns how many rows that took.
-func (f *folding) run(limits *knownLimits, records []journal.Record, to progress) (written int64, err error) {
+// run writes records to the tables, and then the progress. It returns how many rows it wrote.
+func (f *folding) run(limits *knownLimits, records []journal.Record, next progress) (written int64, err error) {
 	now, err := f.readLimits(limits)
 	if err != nil {
 		return 0, err
@@ -95,18 +85,18 @@ func (f *folding) run(limits *knownLimits, records []journal.Record, to progress
 	if err := f.writeBuckets(); err != nil {
 		return 0, fmt.Errorf("fold buckets: %w", err)
 	}
-	return int64(len(f.slots)+len(f.states)) + 1, f.note(to)
+	return int64(len(f.slots)+len(f.states)) + 1, f.note(next)
 }
 
 // note writes the progress.
-func (f *folding) note(to progress) error {
-	f.noting.bind(0, int64(to.folded), int64(to.upto), int64(to.below))
+func (f *folding) note(p progress) error {
+	f.noting.bind(0, int64(p.folded), int64(p.upto), int64(p.below))
 	_, err := f.noting.exec()
 	return err
 }
 
-// readLimits reads the time, and if there is another era, or none was read yet, the limits. Those of records
-// that are sealed were all written before.
+// readLimits reads the time, and the limits if they were not read yet in this era. The limits of all sealed
+// records are in the database.
 func (f *folding) readLimits(limits *knownLimits) (now int64, err error) {
 	var era int64
 	err = f.times.each(func(row []driver.Value) error { return integers(row, &now, &era) })
@@ -115,11 +105,11 @@ func (f *folding) readLimits(limits *knownLimits) (now int64, err error) {
 	}
 	known := make(map[storage.LimitID]limiter.Limit)
 	err = f.known.each(func(row []driver.Value) error {
-		var id, algorithm, window, slots, of int64
-		if err := integers(row, &id, &algorithm, &window, &slots, &of); err != nil {
+		var id, algorithm, window, slots, ofEra int64
+		if err := integers(row, &id, &algorithm, &window, &slots, &ofEra); err != nil {
 			return err
 		}
-		if l := stored(algorithm, window, slots); l != nil && of == era {
+		if l := stored(algorithm, window, slots); l != nil && ofEra == era {
 			known[storage.LimitID(id)] = *l
 		}
 		return nil
@@ -128,7 +118,7 @@ func (f *folding) readLimits(limits *knownLimits) (now int64, err error) {
 	return now, err
 }
 
-// gather collects the changes of rows, in the order of the tables, but for what does not count any more.
+// gather collects the changes of rows that still count, in the order of the tables.
 func (f *folding) gather(limits *knownLimits, records []journal.Record, now int64) {
 	f.slots, f.states = f.slots[:0], f.states[:0]
 	for i := range records {
@@ -151,7 +141,7 @@ func (f *folding) gather(limits *knownLimits, records []journal.Record, now int6
 	f.slots, f.states = merged(f.slots), lastStates(f.states)
 }
 
-// merged sorts units by rows, and adds up the units of each row.
+// merged sorts slots by row, and adds up the units of each row.
 func merged(slots []foldedSlot) []foldedSlot {
 	slices.SortFunc(slots, func(a, b foldedSlot) int {
 		if c := cmp.Compare(int64(a.limit), int64(b.limit)); c != 0 {
@@ -180,7 +170,7 @@ func (f *foldedSlot) sameRow(b *foldedSlot) bool {
 	return f.limit == b.limit && f.window == b.window && f.key == b.key && f.slot == b.slot
 }
 
-// lastStates sorts states by rows, and keeps the last of each row.
+// lastStates sorts states by row, and keeps the last one of each row.
 func lastStates(states []foldedBucket) []foldedBucket {
 	slices.SortStableFunc(states, func(a, b foldedBucket) int {
 		return cmp.Or(cmp.Compare(int64(a.limit), int64(b.limit)), bytes.Compare(a.key[:], b.key[:]))

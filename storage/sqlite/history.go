@@ -18,19 +18,19 @@ type history struct {
 	rollups                             [len(rollupTables)]rollup
 	heavy, setHeavy, trimHeavy, trimAll *stmt
 
-	ids     map[storage.Series]int64 // that are in the database
+	ids     map[storage.Series]int64 // of the series in the database
 	trimmed int64                    // the last hour that this process has trimmed
 }
 
-// rollup are the statements about the points of one resolution and their sketches. Sketches are kept
-// of the periods that somebody may still add to; of older ones only the estimate stays.
+// rollup has the statements for the points of one resolution and their sketches. Sketches are kept for open
+// periods; for older ones only the estimate stays.
 type rollup struct{ read, write, writeSketch, dropSketches *stmt }
 
 // rollupTables are the tables of storage.Rollups.
 var rollupTables = [...]string{"minutes", "hours", "days"}
 
-// dropWritersAfter is when what a process has reported is forgotten. It sends no report
-// again after that.
+// dropWritersAfter is how long the number of a process's last report is kept. It doesn't repeat a report
+// after that.
 const dropWritersAfter = int64(7 * 24 * time.Hour)
 
 func (h *history) prepare(db *conn) error {
@@ -64,11 +64,11 @@ func (h *history) prepare(db *conn) error {
 
 const pointColumns = `at, series, allowed, refused, blocked, banned, would_refuse, units, keys`
 
-// scanPoint reads a point from a row of pointColumns.
-func scanPoint(row []driver.Value) (at int64, p past.Point, err error) {
+// scanPoint parses a row of pointColumns.
+func scanPoint(row []driver.Value) (period int64, p past.Point, err error) {
 	var series int64
-	err = integers(row, &at, &series, &p.Allowed, &p.Refused, &p.Blocked, &p.Banned, &p.WouldRefuse, &p.Units, &p.Keys)
-	return at, p, err
+	err = integers(row, &period, &series, &p.Allowed, &p.Refused, &p.Blocked, &p.Banned, &p.WouldRefuse, &p.Units, &p.Keys)
+	return period, p, err
 }
 
 func scanHeavy(row []driver.Value) (k storage.HeavyKey, err error) {
@@ -80,33 +80,33 @@ func scanHeavy(row []driver.Value) (k storage.HeavyKey, err error) {
 	return k, integers(row[1:], &k.Units, &k.Refused)
 }
 
-// forget drops the knowledge of writes that did not last.
+// forget forgets the writes, which may have been rolled back.
 func (h *history) forget() {
 	clear(h.ids)
 	h.trimmed = 0
 }
 
-// change reads rows, and writes them as changed by add. It returns how many rows it wrote.
+// change reads rows, calls add, which changes them, and writes them. It returns how many rows it wrote.
 func (h *history) change(now int64, rows *past.Rows, add func() bool) (written int64, err error) {
 	if err := h.read(rows); err != nil {
 		return 0, err
 	}
-	heavy := make(map[past.HeavyAt][]storage.HeavyKey) // as they are kept
-	for at, keys := range rows.Heavy {
-		heavy[at] = slices.Clone(keys)
+	heavy := make(map[past.HeavyAt][]storage.HeavyKey) // the stored ones
+	for name, keys := range rows.Heavy {
+		heavy[name] = slices.Clone(keys)
 	}
 	if !add() {
-		h.forget() // series may have been added
+		h.forget() // added series are rolled back
 		return 0, nil
 	}
-	for at, p := range rows.Points {
-		if err := h.writePoint(now, at, p); err != nil {
+	for name, p := range rows.Points {
+		if err := h.writePoint(now, name, p); err != nil {
 			return 0, fmt.Errorf("write history: %w", err)
 		}
 		written += 2
 	}
-	for at, keys := range rows.Heavy {
-		if err := h.writeHeavy(at, keys, heavy[at]); err != nil {
+	for name, keys := range rows.Heavy {
+		if err := h.writeHeavy(name, keys, heavy[name]); err != nil {
 			return 0, fmt.Errorf("write history: %w", err)
 		}
 		written += storage.MaxHeaviest
@@ -118,31 +118,31 @@ func (h *history) change(now int64, rows *past.Rows, add func() bool) (written i
 	return written + 1, h.drop(now)
 }
 
-// read reads rows. It leaves out those of series that there is no room for.
+// read reads rows. It leaves out those of series for which there is no room.
 func (h *history) read(rows *past.Rows) (err error) {
 	rows.Number = 0
 	h.writer.bind(0, rows.Writer)
 	if err := h.writer.read(&rows.Number); err != nil {
 		return err
 	}
-	for at := range rows.Points {
-		if rows.Points[at], err = h.readPoint(at); err != nil {
+	for name := range rows.Points {
+		if rows.Points[name], err = h.readPoint(name); err != nil {
 			return err
 		}
-		if rows.Points[at] == nil {
-			delete(rows.Points, at)
+		if rows.Points[name] == nil {
+			delete(rows.Points, name)
 		}
 	}
-	for at := range rows.Heavy {
-		series, err := h.idOf(at.Series)
+	for name := range rows.Heavy {
+		series, err := h.idOf(name.Series)
 		if err != nil {
 			return err
 		}
 		if series == 0 {
-			delete(rows.Heavy, at)
+			delete(rows.Heavy, name)
 			continue
 		}
-		if rows.Heavy[at], err = h.readHeavy(at.Hour, series); err != nil {
+		if rows.Heavy[name], err = h.readHeavy(name.Hour, series); err != nil {
 			return err
 		}
 	}
@@ -150,13 +150,13 @@ func (h *history) read(rows *past.Rows) (err error) {
 }
 
 // readPoint returns nil if there is no room for the series.
-func (h *history) readPoint(at past.PointAt) (*past.Point, error) {
-	series, err := h.idOf(at.Series)
+func (h *history) readPoint(name past.PointAt) (*past.Point, error) {
+	series, err := h.idOf(name.Series)
 	if err != nil || series == 0 {
 		return nil, err
 	}
-	p, read := new(past.Point), h.rollups[at.Rollup].read
-	read.bind(0, at.Period, series)
+	p, read := new(past.Point), h.rollups[name.Rollup].read
+	read.bind(0, name.Period, series)
 	return p, read.each(func(row []driver.Value) (err error) {
 		if _, *p, err = scanPoint(row); err != nil || row[9] == nil {
 			return err
@@ -180,36 +180,36 @@ func (h *history) readHeavy(hour, series int64) (keys []storage.HeavyKey, err er
 	return keys, err
 }
 
-func (h *history) writePoint(now int64, at past.PointAt, p *past.Point) error {
-	series, r := h.ids[at.Series], &h.rollups[at.Rollup]
-	r.write.bind(0, at.Period, series, p.Allowed, p.Refused, p.Blocked, p.Banned, p.WouldRefuse, p.Units, p.Keys)
-	if _, err := r.write.exec(); err != nil || len(p.Sketch) == 0 || !past.IsOpen(at.Rollup, at.Period, now) {
+func (h *history) writePoint(now int64, name past.PointAt, p *past.Point) error {
+	series, r := h.ids[name.Series], &h.rollups[name.Rollup]
+	r.write.bind(0, name.Period, series, p.Allowed, p.Refused, p.Blocked, p.Banned, p.WouldRefuse, p.Units, p.Keys)
+	if _, err := r.write.exec(); err != nil || len(p.Sketch) == 0 || !past.IsOpen(name.Rollup, name.Period, now) {
 		return err
 	}
-	r.writeSketch.bind(0, at.Period, series, []byte(p.Sketch))
+	r.writeSketch.bind(0, name.Period, series, []byte(p.Sketch))
 	_, err := r.writeSketch.exec()
 	return err
 }
 
 // writeHeavy writes the heavy keys of an hour that differ from the stored ones.
-func (h *history) writeHeavy(at past.HeavyAt, keys, kept []storage.HeavyKey) error {
-	series := h.ids[at.Series]
+func (h *history) writeHeavy(name past.HeavyAt, keys, kept []storage.HeavyKey) error {
+	series := h.ids[name.Series]
 	for _, k := range keys {
 		if slices.Contains(kept, k) {
 			continue
 		}
-		h.setHeavy.bind(0, at.Hour, series, k.Key[:], k.Units, k.Refused)
+		h.setHeavy.bind(0, name.Hour, series, k.Key[:], k.Units, k.Refused)
 		if _, err := h.setHeavy.exec(); err != nil {
 			return err
 		}
 	}
-	h.trimHeavy.bind(0, at.Hour, series, int64(past.MaxCandidates))
+	h.trimHeavy.bind(0, name.Hour, series, int64(past.MaxCandidates))
 	_, err := h.trimHeavy.exec()
 	return err
 }
 
-// drop deletes the sketches of periods that nobody adds to any more, the writers that are gone, and
-// once the keys of the hour before that are not among the heaviest.
+// drop deletes the sketches of closed periods, the old writers, and, once an hour, the keys of the last
+// closed hour that are not among the heaviest.
 func (h *history) drop(now int64) error {
 	for i := range storage.Rollups {
 		first, last := past.Open(i, now)
@@ -232,20 +232,19 @@ func (h *history) drop(now int64) error {
 	return err
 }
 
-// idOf returns the number of a series, which it adds if there is none; 0 if there are too
-// many.
-func (h *history) idOf(of storage.Series) (id int64, err error) {
-	if id := h.ids[of]; id != 0 {
+// idOf returns the ID of a series, which it adds if there is none, or 0 if there are too many.
+func (h *history) idOf(series storage.Series) (id int64, err error) {
+	if id := h.ids[series]; id != 0 {
 		return id, nil
 	}
 	for range 2 {
-		h.seriesID.bind(0, of.Zone, of.Limit)
+		h.seriesID.bind(0, series.Zone, series.Limit)
 		err := h.seriesID.read(&id)
 		if err != nil || id != 0 {
-			h.ids[of] = id
+			h.ids[series] = id
 			return id, err
 		}
-		h.addSeries.bind(0, of.Zone, of.Limit, int64(storage.MaxSeries))
+		h.addSeries.bind(0, series.Zone, series.Limit, int64(storage.MaxSeries))
 		if _, err := h.addSeries.exec(); err != nil {
 			return 0, err
 		}

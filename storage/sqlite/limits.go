@@ -8,19 +8,18 @@ import (
 )
 
 const (
-	// seenEvery is how exact limits.seen is.
+	// seenEvery is the precision of limits.seen.
 	seenEvery = int64(time.Hour)
 	// unseenFor is how long a limit without rows is remembered.
 	unseenFor = int64(24 * time.Hour)
 )
 
-// limits keeps the table that tells a sweep of any process how the rows of a
-// limit expire. A limit is written with its first row and again every hour in
-// which it has new ones, and is deleted only when it has none and was not
-// written for a day.
+// limits maintains the table from which the sweeps of all processes learn how the rows of a limit expire. A
+// limit is written with its first row, and again in every hour with new rows. It is deleted when it has no
+// rows and was not written for a day.
 type limits struct {
 	upsert *stmt
-	seen   map[storage.LimitID]int64 // as this process has written it
+	seen   map[storage.LimitID]int64 // when this process last wrote each limit
 }
 
 func (ls *limits) prepare(db *conn) (err error) {
@@ -31,7 +30,7 @@ func (ls *limits) prepare(db *conn) (err error) {
 	return err
 }
 
-// see notes the limits of cells that have been written.
+// see writes the limits of written cells, unless it did so lately.
 func (ls *limits) see(claims []storage.Claim, cells []cell, era int64) error {
 	for from := range groups(cells) {
 		claim, id := &claims[cells[from].claims[0]], cells[from].id
@@ -49,5 +48,5 @@ func (ls *limits) see(claims []storage.Claim, cells []cell, era int64) error {
 	return nil
 }
 
-// forget drops the knowledge of writes that did not last.
+// forget forgets the writes, which may have been rolled back.
 func (ls *limits) forget() { clear(ls.seen) }

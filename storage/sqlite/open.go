@@ -18,29 +18,27 @@ import (
 )
 
 const (
-	// openTimeout bounds the time that Open waits for other processes that open
-	// or use the same file.
+	// openTimeout bounds the time that Open waits for other processes with the same file.
 	openTimeout = 5 * time.Second
-	// openTries bounds how often Open sets a damaged database aside.
+	// openTries bounds how often one Open sets a damaged database aside.
 	openTries = 3
 
-	writerCache = 32 << 10 // KiB of pages that the write connection may keep
+	writerCache = 32 << 10 // KiB of pages that the write connection may cache
 	sideCache   = 256      // KiB; the checkpointing connection keeps no pages
 )
 
-// Store is a [storage.Store] in a SQLite database. Its methods are safe for
-// concurrent use; one of them runs at a time.
+// Store is a [storage.Local] in an SQLite database. Its methods are safe for concurrent use; one of them
+// runs at a time.
 //
-// It has many methods because it has one pair of locks: 19 are the contract of package storage
-// with all its optional interfaces, and the others are the steps of a call or of the journal's
-// goroutine under mu. State that needs no lock of the store is in types of its own: claimer,
-// standings, clock, resets, history, sweeper, folding, wal, reader.
+// It has many methods because it has one pair of locks: 24 are the contract of package storage, and the
+// others are the steps of a call or of the journal's goroutine under mu. State that needs no lock of the
+// store is in types of its own: claimer, standings, clock, resets, history, sweeper, folding, wal, reader.
 type Store struct {
 	past.Historian
 	options Options
 	calls   storage.Calls
 	place   place
-	origin  int64 // identifies the database in its file
+	origin  int64 // identifies the database, also if its file was replaced
 
 	// mu guards the write connection and everything down to reading.
 	mu       writerLock
@@ -57,16 +55,16 @@ type Store struct {
 	sweeping *sweeper
 
 	folding  folding
-	hurried  fold // that somebody waits for
-	unfolded bool // the journal may hold records that the database lacks
+	hurried  fold // one that a caller waits for
+	unfolded bool // the journal may have records that are not folded
 
 	// alone is the present period, or nil. It is set under mu.
 	alone    atomic.Pointer[alone]
 	journal  *journal.Journal // guarded by mu; nil where there can be none
 	openedAt time.Time        // when the journal was opened
 
-	// reading guards the reader, and the claims' knowledge of pending records. While it is held,
-	// no record of a segment that was taken in is written over. It is locked after mu.
+	// reading guards the reader and the index of pending records. While it is held, no record of an
+	// indexed segment is overwritten. It is locked after mu.
 	reading sleeplock.Lock
 	reader  *reader
 
@@ -74,23 +72,21 @@ type Store struct {
 
 	log wal
 
-	free   atomic.Int64 // bytes of the file that hold nothing, as of the last sweep
+	free   atomic.Int64 // free bytes of the file at the last sweep
 	astray atomic.Bool  // the content of the log may be lost
 
-	woken chan struct{} // something may be to be done with the journal; holds one
+	woken chan struct{} // wakes the journal's goroutine; holds one
 	stop  chan struct{} // closed to end the goroutines
-	kept  chan struct{} // closed when that of the journal has ended
+	kept  chan struct{} // closed when the journal's goroutine has ended
 }
 
 var _ storage.Store = (*Store)(nil)
 
-// Open opens the database that the options name and makes it if there is none.
-// A database of ours that is damaged is set aside, and a fresh one is started.
-// The caller must Close the store.
+// Open opens the database, and creates it if there is none. If our database is damaged, it is set aside,
+// and a fresh one is started. The caller must Close the store.
 //
-// It returns an error that wraps [storage.ErrForeign] if the path holds
-// something that is not ours, and the context's error if that is done before a
-// locked database becomes free.
+// The error wraps [storage.ErrForeign] if the file at the path isn't ours. It is that of the context if
+// this ends before a locked database becomes free.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -169,15 +165,14 @@ func newStore(o Options, file fs.FileInfo) *Store {
 	return s
 }
 
-// Continues implements [storage.Store]. A copy of a database in another file does
-// not continue it: it may be an old one. Neither does one that has lost its log,
-// with what was charged last.
+// Continues implements [storage.Store]. A copy of a database in another file doesn't continue it, because it
+// may be old. Neither does a database that has lost its log with the last charges.
 func (s *Store) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*Store)
 	return ok && s.origin == e.origin && os.SameFile(s.place.file, e.place.file) && !e.astray.Load()
 }
 
-// connect opens both connections and brings the database up to date.
+// connect opens the connections and the journal, and migrates the database.
 func (s *Store) connect(ctx context.Context) (err error) {
 	err = retryBusy(ctx, func() error { s.writer, err = s.options.dial(writerCache); return err })
 	if err != nil {
@@ -220,7 +215,7 @@ func (s *Store) settleJournal() error {
 	return s.foldAllLocked()
 }
 
-// checkJournalLocked tells if the journal is not the one that the database goes with.
+// checkJournalLocked gives notice if the journal is not that of the database.
 func (s *Store) checkJournalLocked() error {
 	if s.journal == nil {
 		return nil
@@ -232,7 +227,7 @@ func (s *Store) checkJournalLocked() error {
 	return err
 }
 
-// prepare has a look at the database, and prepares all that works with it.
+// prepare inspects the database, and prepares the statements.
 func (s *Store) prepare(ctx context.Context) (err error) {
 	if err := retryBusy(ctx, func() error { return inspect(s.writer) }); err != nil {
 		return err
@@ -260,7 +255,7 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 	return s.measureLocked()
 }
 
-// dial opens a connection with the settings that all connections share.
+// dial opens a connection with the settings that all connections have in common.
 func (o Options) dial(cacheKiB int) (*conn, error) {
 	if err := vfs.Register(); err != nil {
 		return nil, err
@@ -291,8 +286,7 @@ func (o Options) dial(cacheKiB int) (*conn, error) {
 	return c, nil
 }
 
-// setUp switches the database to WAL and sets its bounds. It comes after
-// migrate.
+// setUp switches the database to WAL and sets its bounds. migrate must come before.
 func setUp(c *conn, o Options) error {
 	err := c.each(`PRAGMA journal_mode = WAL`, func(row []driver.Value) error {
 		if row[0] != "wal" {
@@ -311,11 +305,11 @@ func setUp(c *conn, o Options) error {
 		PRAGMA max_page_count = %d;
 		PRAGMA journal_size_limit = %d;
 		PRAGMA synchronous = %v`,
-		o.MaxSize/pageSize, 2*o.maxWAL, o.Synchronous)) // cutting off what is to be written again takes long
+		o.MaxSize/pageSize, 2*o.maxWAL, o.Synchronous)) // truncating a log that is reused costs more than it saves
 }
 
-// inspect has a quick look at every part of the database that the first claim
-// would need, so that damage there is found on opening.
+// inspect reads a little of every part of the database that the first claim needs, so that damage there is
+// found on opening.
 func inspect(c *conn) error {
 	if done, err := current(c); err != nil {
 		return err
@@ -339,9 +333,8 @@ func inspect(c *conn) error {
 	return nil
 }
 
-// retryBusy calls f until it no longer finds the database locked, the context
-// is done, or openTimeout has passed. Some locks make SQLite give up at once
-// instead of waiting, those of the switch to WAL among them.
+// retryBusy calls f until the database is no longer locked, the context is done, or openTimeout has
+// passed. SQLite doesn't wait for some locks itself, for example those of the switch to WAL.
 func retryBusy(ctx context.Context, f func() error) error {
 	giveUp := time.Now().Add(openTimeout)
 	for {
@@ -355,9 +348,8 @@ func retryBusy(ctx context.Context, f func() error) error {
 	}
 }
 
-// Close implements [storage.Store]. It waits for the goroutine and for calls
-// that are under way, copies the log into the main file and gives everything
-// up. A second call returns [storage.ErrClosed].
+// Close implements [storage.Store]. It waits for the goroutines and for calls under way, and copies the log
+// into the main file. A second call returns [storage.ErrClosed].
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -374,11 +366,11 @@ func (s *Store) Close() error {
 	defer s.log.sideLock.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.tx.rollbackLocked() // closing ends it as well
+	_ = s.tx.rollbackLocked() // closing rolls back as well
 	unfolded := s.leaveJournalLocked()
-	switch at, err := isAt(s.place.path, s.place.file); {
-	case err != nil: // so that nothing is known
-	case !at:
+	switch inPlace, err := isAt(s.place.path, s.place.file); {
+	case err != nil: // it is unknown whose files these are
+	case !inPlace:
 		s.place.removeBeside()
 	default:
 		if s.log.finishLocked() {
@@ -386,7 +378,7 @@ func (s *Store) Close() error {
 		}
 	}
 	err := errors.Join(unfolded, s.closeConnections())
-	s.log.side = nil // which tells whoever looks at the past
+	s.log.side = nil // for later calls of wal.look
 	return wrap("close", err)
 }
 

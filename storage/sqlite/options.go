@@ -22,8 +22,8 @@ const (
 type Synchronous uint8
 
 const (
-	// Normal commits survive a crash or SIGKILL of the process. After a loss of
-	// power the last of them may be missing; the database stays sound.
+	// Normal commits survive a crash or SIGKILL of the process. After a loss of power the last ones may
+	// be missing; the database stays sound.
 	Normal Synchronous = iota
 	// Full commits survive a loss of power, at the price of an fsync for each.
 	Full
@@ -37,8 +37,7 @@ func (s Synchronous) String() string {
 	return "normal"
 }
 
-// Options say where the database is and how it is kept. Only Path has no
-// default.
+// Options say where the database is and how it is kept. Only Path has no default.
 type Options struct {
 	// Path is the database file. The names Path + "-wal", "-shm", "-journal",
 	// "-charges", "-damaged" and ".corrupt-…" belong to the store as well. Required.
@@ -47,38 +46,33 @@ type Options struct {
 	// Synchronous selects the events that a commit survives. Default: [Normal].
 	Synchronous Synchronous
 
-	// MaxSize is the most bytes that the database file may take, at least
-	// [MinMaxSize]. When it is reached, claims that need room fail until a sweep
-	// has made some. The write-ahead log comes on top, about 64 MiB at most
-	// unless another process keeps it from being reset. Default:
-	// [DefaultMaxSize].
+	// MaxSize is the maximum size of the database file in bytes, at least [MinMaxSize]. When it is
+	// reached, claims that need room fail until a sweep makes some. The write-ahead log takes about 64 MiB
+	// in addition, or more while another process prevents its reuse. Default: [DefaultMaxSize].
 	MaxSize int64
 
 	// BusyTimeout is how long one statement waits while another process writes.
 	// Default: [DefaultBusyTimeout].
 	BusyTimeout time.Duration
 
-	// NoJournal has each charge be a transaction, as it is where there can be no journal. A
-	// journal that is there is emptied.
+	// NoJournal makes each charge a transaction, as where there can be no journal. The records of an
+	// existing journal are folded.
 	NoJournal bool
 
-	// Notice, if set, is told what a person should know of and what is no error:
-	// that a damaged database was set aside, or what is wrong with the journal. It is called by
-	// [Open], on its goroutine, and later by the goroutine of the journal.
+	// Notice, if set, is called with events that a person should know and that are no errors: a damaged
+	// database was set aside, or the journal has a problem. [Open] calls it on its goroutine, and later
+	// the journal's goroutine.
 	Notice func(Notice)
 
-	// connect makes connections; nil means the SQLite driver's. Tests put
-	// failures in between here.
+	// connect makes connectors; nil means the SQLite driver's. Tests inject failures here.
 	connect func(dsn string) (driver.Connector, error)
-	// maxWAL is the size in bytes from which on the log is used from its start
-	// again.
+	// maxWAL is the size in bytes from which on the log is reused from its start.
 	maxWAL int64
-	// journalSizes are the sizes of a journal that is made, the first that the disk has.
+	// journalSizes are the sizes of new journals, the first that fits.
 	journalSizes []journalSize
-	// rest sleeps for a while in the middle of a fold; nil means [time.Sleep]. Tests put what
-	// happens meanwhile here.
+	// rest sleeps in the middle of a fold; nil means [time.Sleep]. Tests inject events here.
 	rest func(time.Duration)
-	// now tells the date for the names of files that are set aside.
+	// now returns the date for the names of files that are set aside.
 	now func() time.Time
 }
 

@@ -9,24 +9,24 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 )
 
-// pending finds the records of the journal that the database does not have yet, by key.
+// pending indexes by key the records of the journal that are not folded.
 type pending struct {
 	segments []*segmentIndex // in ascending order of their generations
 	places   []int32         // the places of one key
 }
 
-// segmentIndex finds the records of one segment. Records of one key form a chain, from the last
-// to the first.
+// segmentIndex indexes the records of one segment. The records of one key form a chain, from the last to the
+// first.
 type segmentIndex struct {
 	segment *journal.Segment
-	looked  int     // places before this one were looked at
-	holes   []int32 // and these of them had no record yet
-	heads   []int32 // by hash: the place of the last record, and 1; a power of two
-	before  []int32 // by place: that of the one before it in its chain, and 1
+	looked  int     // places before this one are indexed, except for holes
+	holes   []int32 // places that had no record yet
+	heads   []int32 // by hash: the place of the last record, plus 1; the length is a power of two
+	before  []int32 // by place: the place of the previous record in the chain, plus 1
 	places  int
 }
 
-// follow takes in the segments that there are now, in ascending order, and their records.
+// follow indexes the present segments, in ascending order, and their records.
 func (p *pending) follow(segments []*journal.Segment) error {
 	known := p.segments
 	p.segments = make([]*segmentIndex, 0, len(segments))
@@ -46,8 +46,8 @@ func (p *pending) follow(segments []*journal.Segment) error {
 	return nil
 }
 
-// catchUp takes in the records that were added since. Those that are still being written are
-// of keys that nobody asks for.
+// catchUp indexes the records that were added since the last call. No call asks for the keys of records
+// that are still being written.
 func (s *segmentIndex) catchUp() error {
 	var r journal.Record
 	holes := s.holes[:0]
@@ -86,7 +86,7 @@ func (s *segmentIndex) link(r *journal.Record, place int) {
 	s.places++
 }
 
-// grow doubles the hash table. A chain is split in two, each from the last to the first.
+// grow doubles the hash table. Each chain is split in two, both from the last to the first.
 func (s *segmentIndex) grow() {
 	chains := s.heads
 	s.heads = make([]int32, max(256, 2*len(chains)))
@@ -110,8 +110,7 @@ func (s *segmentIndex) hash(id int64, key [16]byte) uint64 {
 	return (binary.NativeEndian.Uint64(key[:8]) ^ uint64(id)*0x9E3779B97F4A7C15) & uint64(len(s.heads)-1)
 }
 
-// apply adds the pending records to the states of cells. The states are those of a database with a
-// progress.
+// apply adds the pending records to the states of cells, which were read from a database with a progress.
 func (p *pending) apply(claims []storage.Claim, cells []cell, done progress) error {
 	for i := range cells {
 		c := &cells[i]
@@ -130,8 +129,8 @@ func (p *pending) apply(claims []storage.Claim, cells []cell, done progress) err
 	return nil
 }
 
-// applySegment applies the records of a cell in the order in which they were added: what is
-// given back was charged before, and of several buckets the last counts.
+// applySegment applies the records of a cell in the order in which they were added: units are given back
+// after they were charged, and the last of several buckets counts.
 func (p *pending) applySegment(x *segmentIndex, limit limiter.Limit, c *cell) error {
 	if len(x.heads) == 0 {
 		return nil

@@ -9,16 +9,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// place is the place of a database, and the identity of its open files.
+// place is the path of a database and the identities of its open files.
 type place struct {
 	path   string
 	file   fs.FileInfo            // of the database
 	beside map[string]fs.FileInfo // its log and its index, by suffix
 }
 
-// check returns an error if a file that is open is not the one at its path any
-// more. SQLite would go on with a file that nobody else sees: with another log or
-// index than those who open the database now, it would write over what they do.
+// check returns an error if an open file is no longer the one at its path. SQLite would continue with files
+// that no other process sees. With another log or index than processes that open the database now, it
+// would overwrite their changes.
 func (p *place) check() error {
 	if at, err := isAt(p.path, p.file); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (p *place) check() error {
 	return nil
 }
 
-// failed remembers damage for the next Open.
+// failed marks the database as damaged, for the next Open, if an error says so.
 func (p *place) failed(err error) error {
 	if errors.Is(err, storage.ErrCorrupt) {
 		return errors.Join(err, markDamaged(p.path, p.file))
@@ -44,18 +44,17 @@ func (p *place) failed(err error) error {
 	return err
 }
 
-// removeBeside removes the log and the index of a database that is not in its
-// place any more. Whatever is there now must not be opened with them.
+// removeBeside removes the log and the index of a database that is no longer at its path. Another database
+// there must not be opened with them.
 func (p *place) removeBeside() {
 	for suffix, ours := range p.beside {
 		if at, _ := isAt(p.path+suffix, ours); at {
-			_ = os.Remove(p.path + suffix) // no process is left that could repair it
+			_ = os.Remove(p.path + suffix) // after an error nothing more can be done
 		}
 	}
 }
 
-// isAlone reports whether nobody can have begun to use the database with a log or
-// an index of their own.
+// isAlone reports whether no process can be using the database with another log or index.
 func (p *place) isAlone() bool {
 	for suffix, ours := range p.beside {
 		path := p.path + suffix
@@ -75,8 +74,7 @@ func isAt(path string, file fs.FileInfo) (bool, error) {
 	return err == nil && os.SameFile(now, file), err
 }
 
-// filesBeside returns the identity of the log and the index of a database that is
-// open.
+// filesBeside returns the identities of the log and the index of an open database.
 func filesBeside(path string) (map[string]fs.FileInfo, error) {
 	beside := make(map[string]fs.FileInfo)
 	for _, suffix := range []string{walSuffix, shmSuffix} {

@@ -8,11 +8,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// errProbed ends the transaction of a probe, which is never committed.
+// errProbed makes the transaction of a probe end without a commit.
 var errProbed = errors.New("nothing was to be charged")
 
-// Probe implements [storage.Store]. It makes the claims in a transaction that it rolls
-// back.
+// Probe implements [storage.Store]. It makes the claims in a transaction that it rolls back.
 func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return wrap("probe", err)

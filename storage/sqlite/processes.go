@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// longestStay is how long a process may say that it stays. Rows of a longer time
-// were written before the time of the store was set back.
+// longestStay bounds for how long a process may join. Rows that last longer were written before the time of
+// the store was set back.
 const longestStay = 7 * 24 * time.Hour
 
 // Join implements [storage.Store].
@@ -42,7 +42,7 @@ func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Prese
 	return p, err
 }
 
-// errMarked says that a process with another secret began to use the database at the same moment.
+// errMarked says that a process with another secret has begun to use the database.
 var errMarked = errors.New("another process has marked the database with another secret")
 
 const markOfSecret = `SELECT mark FROM secret`

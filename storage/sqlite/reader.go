@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 )
 
-// reader is a connection that claims of a period read with, while another one writes.
+// reader is the connection with which claims of a period read, while another connection writes.
 type reader struct {
 	conn                *conn
 	begin, end, journal *stmt
@@ -20,7 +20,7 @@ type reader struct {
 	writes              []slotWrite
 }
 
-// readerCache is the size of the pages that the reader may keep, in KiB.
+// readerCache is the size of the reader's cache, in KiB.
 const readerCache = 4 << 10
 
 func (s *Store) openReader(ctx context.Context) (err error) {
@@ -38,14 +38,14 @@ func (s *Store) openReader(ctx context.Context) (err error) {
 	return errors.Join(own, r.clock.prepare(r.conn), r.claims.counters.prepareReads(r.conn), r.claims.buckets.prepareReads(r.conn), r.clients.prepareReads(r.conn))
 }
 
-// errTransaction says that claims need a transaction that writes.
+// errTransaction says that a call needs a transaction that writes.
 var errTransaction = errors.New("the claims need a transaction")
 
-// claimAlone answers claims in a period: from what the database and the journal have, and by
-// adding to the journal. It waits for no transaction.
+// claimAlone answers claims in a period from the database and the journal, and adds the charges to the
+// journal. It waits for no transaction.
 func (s *Store) claimAlone(a *alone, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	if hasFormer(claims) {
-		return errTransaction // their rows are moved
+		return errTransaction // rows must be moved
 	}
 	if err := s.makeRoom(a); err != nil {
 		return err
@@ -80,8 +80,8 @@ func hasFormer(claims []storage.Claim) bool {
 	return false
 }
 
-// tellLimits tells the database of limits, unless it was told: it must know the limits of what
-// is in the journal.
+// tellLimits writes the limits of claims to the database, unless they were written lately. The database must
+// have the limits of all records in the journal.
 func (s *Store) tellLimits(a *alone, term *storage.Term, claims []storage.Claim) error {
 	var era int64
 	if term != nil {
@@ -112,13 +112,13 @@ func (s *Store) tellLimits(a *alone, term *storage.Term, claims []storage.Claim)
 	return nil
 }
 
-// decide answers claims as of one state of the database, and what is pending then. It changes
-// nothing but the cells.
+// decide answers claims from one snapshot of the database and the pending records. It changes only the
+// cells.
 func (r *reader) decide(p *pending, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	return r.look(func() error { return r.decideAsOf(p, term, claims, grants) })
 }
 
-// look calls f, which reads one state of the database.
+// look calls f, which reads one snapshot of the database.
 func (r *reader) look(f func() error) (err error) {
 	if _, err := r.begin.exec(); err != nil {
 		return err
@@ -154,8 +154,8 @@ func (r *reader) decideAsOf(p *pending, term *storage.Term, claims []storage.Cla
 	return nil
 }
 
-// tell sets the time of a term and of its claims. If the database must be told of the time as
-// well, or others can't tell it, that needs a transaction.
+// tell sets the time of a term and of its claims. It returns errTransaction if the time must be written, or
+// if other processes can't read this clock.
 func (r *reader) tell(term *storage.Term, claims []storage.Claim) error {
 	if err := r.clock.tell(term); err != nil {
 		return err
@@ -172,26 +172,26 @@ func (r *reader) tell(term *storage.Term, claims []storage.Claim) error {
 	return nil
 }
 
-// noteCells adds the changes of claims to the journal, and reports whether they last.
+// noteCells adds the changes of claims to the journal, and reports whether they are durable.
 func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
 	r := s.reader
 	for i := range r.claims.cells {
 		c := &r.claims.cells[i]
 		limit := claims[c.claims[len(c.claims)-1]].Limit
-		var lasts bool
+		var durable bool
 		if !limit.CountsSlots() {
 			if c.state.Bucket == c.bucket {
 				continue
 			}
-			lasts = note(a.journal, c.id, c.key, limit, &limiter.Changes{Bucket: c.state.Bucket})
+			durable = note(a.journal, c.id, c.key, limit, &limiter.Changes{Bucket: c.state.Bucket})
 		} else {
 			r.writes = c.changes(r.writes[:0], claims, i)
 			if len(r.writes) == 0 {
 				continue
 			}
-			lasts = noteSlots(a.journal, c, limit, r.writes)
+			durable = noteSlots(a.journal, c, limit, r.writes)
 		}
-		if !lasts {
+		if !durable {
 			return false
 		}
 		a.filters.add(c.id, c.key)
@@ -199,7 +199,7 @@ func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
 	return true
 }
 
-// noteSlots adds the changes of a key's slots to the journal.
+// noteSlots adds the changes of a key's slots to the journal, and reports whether they are durable.
 func noteSlots(j *journal.Journal, c *cell, limit limiter.Limit, writes []slotWrite) bool {
 	for len(writes) > 0 {
 		var changes limiter.Changes
@@ -215,7 +215,7 @@ func noteSlots(j *journal.Journal, c *cell, limit limiter.Limit, writes []slotWr
 	return true
 }
 
-// mayReadAlone returns an error if a period is over, or the files of the database aren't in place.
+// mayReadAlone returns an error if a period is over, or if the files of the database aren't in place.
 func (s *Store) mayReadAlone(a *alone) error {
 	if !s.lasts(a) {
 		s.endPeriod(a)
@@ -234,8 +234,8 @@ func (s *Store) recordsAlone(a *alone, term *storage.Term, clients []storage.Cli
 	return s.reader.look(func() error { return s.reader.records(term, clients, now, records) })
 }
 
-// records reads the records of clients. One that is kept under the former name of its client is
-// moved, which needs a transaction.
+// records reads the records of clients. It returns errTransaction if a record must be moved from a former
+// name.
 func (r *reader) records(term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
 	r.clients.shift = 0
 	if term != nil {
@@ -245,7 +245,7 @@ func (r *reader) records(term *storage.Term, clients []storage.Client, now int64
 		now, r.clients.shift = term.Time.Now, term.Shift
 	}
 	for i, client := range clients {
-		known, moved, err := r.clients.of(client, now)
+		known, moved, err := r.clients.find(client, now)
 		if err != nil {
 			return err
 		}

@@ -6,11 +6,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 )
 
-// A record of the journal notes a change of one key, as the database has the limit's ID: the
-// units that are added to up to two slots, or what a token bucket has become and the time from
-// which on that says nothing.
+// A record of the journal has a change of one key of a limit, under the limit's ID in the database: the
+// units added to up to two slots, or the new state of a token bucket and the time at which that expires.
 
-// note writes changes to the journal, and reports whether they last.
+// note writes changes to the journal, and reports whether they are durable.
 func note(j *journal.Journal, id storage.LimitID, key storage.Key, limit limiter.Limit, changes *limiter.Changes) bool {
 	r := journal.Record{Limit: int64(id), Key: key, Bucket: !limit.CountsSlots()}
 	if r.Bucket {
@@ -35,7 +34,7 @@ func note(j *journal.Journal, id storage.LimitID, key storage.Key, limit limiter
 	return n == 0 || j.Add(&r)
 }
 
-// changesOf returns the changes that a record notes.
+// changesOf returns the changes in a record.
 func changesOf(r *journal.Record) (changes limiter.Changes) {
 	if r.Bucket {
 		changes.Bucket = limiter.Bucket{At: r.N[0], Units: r.N[1], Part: r.N[2]}

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// renames moves rows of former names of keys.
+// renames moves rows from former names of keys.
 type renames struct {
 	slots, deleteSlots    *stmt
 	bucket, deleteBuckets *stmt
@@ -23,8 +23,8 @@ func (r *renames) prepare(db *conn) error {
 	})
 }
 
-// move adds to the states of the cells what is kept under their former names, and
-// deletes it there. It returns how many rows it deleted.
+// move adds the counts under former names to the states of the cells, and deletes their rows. It returns how
+// many rows it deleted.
 func (r *renames) move(claims []storage.Claim, cells []cell) (moved int64, err error) {
 	for i := range cells {
 		c := &cells[i]

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// resets forgets keys and clients, and notes that.
+// resets performs and notes resets of keys and clients.
 type resets struct {
 	known, newest, since         *stmt
 	counters, buckets, standings *stmt // delete the rows of a key
@@ -21,8 +21,8 @@ func (r *resets) prepare(db *conn) error {
 		{&r.newest, `SELECT resets FROM clock`, 0, 1},
 		{&r.since, `SELECT c.resets, r.number, r.id, r.at, r.client, r.limit_id, r.found, r.key, r.former
 			FROM clock AS c LEFT JOIN resets AS r ON r.number > ? AND r.number <= c.resets ORDER BY r.number`, 1, 9},
-		// The windows that have rows are found one by one: there are few of them, and
-		// many keys in each.
+		// The query finds the windows with rows one by one: there are few windows, and many keys in
+		// each.
 		{&r.counters, `WITH RECURSIVE w (window) AS (
 				SELECT (SELECT min(window) FROM counters WHERE limit_id = ?1)
 				UNION ALL
@@ -50,7 +50,7 @@ func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.
 	})
 }
 
-// resetLocked does resets inside a transaction, and returns how many rows were written.
+// resetLocked performs resets inside a transaction, and returns how many rows it wrote.
 func (s *Store) resetLocked(term *storage.Term, resets []storage.Reset) (written int64, err error) {
 	newest := term.Time.Resets
 	for i := range resets {
@@ -69,49 +69,48 @@ func (s *Store) resetLocked(term *storage.Term, resets []storage.Reset) (written
 	}
 	s.resets.drop.bind(0, newest-storage.MaxResets)
 	_, err = s.resets.drop.exec()
-	s.clock.told.Resets, term.Time.Resets = newest, newest
+	s.clock.present.Resets, term.Time.Resets = newest, newest
 	return written, err
 }
 
-// apply does a reset and notes it, unless it is noted already. It returns how many
-// rows it wrote.
-func (r *resets) apply(of *storage.Reset, term *storage.Term, newest *int64) (written int64, err error) {
+// apply performs and notes a reset, unless it is noted already. It returns how many rows it wrote.
+func (r *resets) apply(reset *storage.Reset, term *storage.Term, newest *int64) (written int64, err error) {
 	known := false
-	r.known.bind(0, of.ID)
+	r.known.bind(0, reset.ID)
 	err = r.known.each(func(row []driver.Value) error {
 		known = true
 		var found int64
-		err := integers(row, &of.Number, &of.At, &found)
-		of.Found = found != 0
+		err := integers(row, &reset.Number, &reset.At, &found)
+		reset.Found = found != 0
 		return err
 	})
 	if err != nil || known {
 		return 0, err
 	}
-	forgotten, err := r.forget(of, term.Era)
+	forgotten, err := r.forget(reset, term.Era)
 	if err != nil {
 		return 0, err
 	}
 	*newest++
-	of.Number, of.At, of.Found = *newest, term.Time.Now-term.Time.Shift, forgotten > 0
-	r.note.bind(0, of.Number, of.ID, of.At, boolean(of.Client), int64(of.Limit), of.Key[:], of.Former[:], boolean(of.Found))
+	reset.Number, reset.At, reset.Found = *newest, term.Time.Now-term.Time.Shift, forgotten > 0
+	r.note.bind(0, reset.Number, reset.ID, reset.At, boolean(reset.Client), int64(reset.Limit), reset.Key[:], reset.Former[:], boolean(reset.Found))
 	_, err = r.note.exec()
 	return forgotten + 1, err
 }
 
 // forget deletes the rows of a reset's key or client.
-func (r *resets) forget(of *storage.Reset, era int64) (rows int64, err error) {
-	former := of.Former
+func (r *resets) forget(reset *storage.Reset, era int64) (rows int64, err error) {
+	former := reset.Former
 	if former == (storage.Key{}) {
-		former = of.Key
+		former = reset.Key
 	}
-	if of.Client {
-		r.standings.bind(0, of.Key[:], former[:])
+	if reset.Client {
+		r.standings.bind(0, reset.Key[:], former[:])
 		return r.standings.exec()
 	}
-	id := int64(limitOf(of.Limit, era))
+	id := int64(limitOf(reset.Limit, era))
 	for _, s := range []*stmt{r.counters, r.buckets} {
-		s.bind(0, id, of.Key[:], former[:])
+		s.bind(0, id, reset.Key[:], former[:])
 		n, err := s.exec()
 		if err != nil {
 			return 0, err
@@ -125,7 +124,7 @@ func (r *resets) forget(of *storage.Reset, era int64) (rows int64, err error) {
 func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, err error) {
 	a := s.alone.Load()
 	if a != nil && a.resets.Load() == after {
-		return storage.Resets{Newest: after}, nil // no other process can have reset anything
+		return storage.Resets{Newest: after}, nil // in a period no other process can have reset anything
 	}
 	err = s.with(ctx, "resets", func() error {
 		if err := s.place.check(); err != nil {
@@ -154,34 +153,34 @@ func (r *resets) after(number int64) (storage.Resets, error) {
 		if err := integers(row, &known.Newest); err != nil || row[1] == nil {
 			return err
 		}
-		of, err := parseReset(row[1:])
-		known.List = append(known.List, of)
+		reset, err := parseReset(row[1:])
+		known.List = append(known.List, reset)
 		return err
 	})
 	known.Lost = int64(len(known.List)) != known.Newest-number
 	return known, err
 }
 
-// parseReset returns the reset that a row of the table notes.
-func parseReset(row []driver.Value) (of storage.Reset, err error) {
+// parseReset parses a row of the table.
+func parseReset(row []driver.Value) (reset storage.Reset, err error) {
 	var client, limit, found int64
-	err = integers(row[:6], &of.Number, &of.ID, &of.At, &client, &limit, &found)
+	err = integers(row[:6], &reset.Number, &reset.ID, &reset.At, &client, &limit, &found)
 	if err != nil {
-		return of, err
+		return reset, err
 	}
 	key, ok := row[6].([]byte)
 	former, isBytes := row[7].([]byte)
 	if !ok || !isBytes {
-		return of, errDamaged("a reset has no key")
+		return reset, errDamaged("a reset has no key")
 	}
-	copy(of.Key[:], key)
-	copy(of.Former[:], former)
-	of.Client, of.Limit, of.Found = client != 0, storage.LimitID(limit), found != 0
-	return of, nil
+	copy(reset.Key[:], key)
+	copy(reset.Former[:], former)
+	reset.Client, reset.Limit, reset.Found = client != 0, storage.LimitID(limit), found != 0
+	return reset, nil
 }
 
-func boolean(is bool) int64 {
-	if is {
+func boolean(b bool) int64 {
+	if b {
 		return 1
 	}
 	return 0

@@ -5,12 +5,10 @@ import (
 	"strings"
 )
 
-// sizes are the numbers of rows that the prepared statements read and write at
-// once.
+// sizes are the numbers of rows that one prepared statement reads or writes.
 var sizes = [...]int{16, 4, 1}
 
-// tuples returns n tuples of a VALUES clause; %d in the format stands for their
-// number.
+// tuples returns n tuples of a VALUES clause. In the format, %d stands for the index of the tuple.
 func tuples(n int, format string) string {
 	parts := make([]string, n)
 	for i := range parts {
@@ -22,8 +20,7 @@ func tuples(n int, format string) string {
 	return strings.Join(parts, ", ")
 }
 
-// smallest returns the index of the smallest size that holds n rows, or of the
-// largest there is.
+// smallest returns the index of the smallest size that holds n rows, or of the largest size.
 func smallest(n int) int {
 	i := 0
 	for i+1 < len(sizes) && sizes[i+1] >= n {
@@ -32,7 +29,7 @@ func smallest(n int) int {
 	return i
 }
 
-// largest returns the index of the largest size that n rows fill.
+// largest returns the index of the largest size that is at most n.
 func largest(n int) int {
 	i := 0
 	for sizes[i] > n {
@@ -41,8 +38,7 @@ func largest(n int) int {
 	return i
 }
 
-// inSizes writes n rows with the statements for each of the sizes. bind binds the nth of them as
-// a row of a statement.
+// inSizes writes n rows with statements of the sizes. bind binds the nth row as one row of a statement.
 func inSizes(statements *[len(sizes)]*stmt, n int, bind func(s *stmt, row, n int)) error {
 	for done := 0; done < n; {
 		i := largest(n - done)
@@ -57,7 +53,7 @@ func inSizes(statements *[len(sizes)]*stmt, n int, bind func(s *stmt, row, n int
 	return nil
 }
 
-// groups yields the bounds of the runs of cells that belong to one limit.
+// groups yields the bounds of the cells of each limit.
 func groups(cells []cell) func(yield func(from, to int) bool) {
 	return func(yield func(from, to int) bool) {
 		for from := 0; from < len(cells); {

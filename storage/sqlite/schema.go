@@ -10,12 +10,12 @@ import (
 // applicationID marks a database as ours, at offset 68 of the file: "taly".
 const applicationID = 0x74616c79
 
-// migrations lead from an empty database to the present one; user_version is
-// how many of them a database has seen. They are only ever appended to.
+// migrations lead from an empty database to the present version. user_version is how many of them a database
+// has seen. They are only appended to.
 var migrations = []string{
-	// Keys are ordered by window first. Under random keys every upsert dirties a
-	// page of its own, so the rows of the running window lie together, the dead
-	// ones lie apart, and expiry is a range delete that needs no second index.
+	// Counters are ordered by window first. With random keys every upsert changes another page, so the
+	// rows of the present window lie together, expired rows lie apart, and expiry is a range delete that
+	// needs no second index.
 	`CREATE TABLE limits (
 		id        INTEGER PRIMARY KEY,  -- storage.LimitID, as a signed integer
 		algorithm INTEGER NOT NULL,     -- limiter.Algorithm
@@ -71,15 +71,13 @@ var migrations = []string{
 	INSERT INTO clock VALUES (0, 0, 0, 0, 0, zeroblob(16), 0);
 	ALTER TABLE limits ADD COLUMN era INTEGER NOT NULL DEFAULT 0;`,
 
-	// The processes that use the database, which divide limits among them while it
-	// can't be used.
+	// The processes that use the database. They divide limits among themselves while it can't be used.
 	`CREATE TABLE processes (
 		id    INTEGER PRIMARY KEY,      -- by chance
 		until INTEGER NOT NULL          -- the time from which on the row says nothing
 	) STRICT;`,
 
-	// What operators had forgotten, see storage.Reset. Every claim reads the clock, so the
-	// number of the newest reset is there.
+	// Resets, see storage.Reset. Every claim reads the clock, so the number of the newest reset is there.
 	`ALTER TABLE clock ADD COLUMN resets INTEGER NOT NULL DEFAULT 0;
 	CREATE TABLE resets (
 		number   INTEGER PRIMARY KEY,   -- storage.Reset, like all that follow
@@ -129,8 +127,8 @@ var migrations = []string{
 		reason TEXT NOT NULL
 	) STRICT;`,
 
-	// Which journal the database goes with, and up to which generation it has what was noted
-	// there. Processes that know of no journal are not noted in it.
+	// The journal of the database, and the generation up to which it is folded. In processes, journal is 0
+	// for programs without a journal.
 	`CREATE TABLE journal (
 		id     INTEGER NOT NULL,        -- of the journal's contents, 0 if there is none
 		folded INTEGER NOT NULL
@@ -138,7 +136,7 @@ var migrations = []string{
 	INSERT INTO journal VALUES (0, 0);
 	ALTER TABLE processes ADD COLUMN journal INTEGER NOT NULL DEFAULT 0;`,
 
-	// How far a fold has come, see progress.
+	// The progress of a fold, see progress.
 	`ALTER TABLE journal ADD COLUMN upto INTEGER NOT NULL DEFAULT 0;
 	ALTER TABLE journal ADD COLUMN below INTEGER NOT NULL DEFAULT 0;`,
 
@@ -171,10 +169,9 @@ func rollupTable(name string) string {
 	) STRICT, WITHOUT ROWID;`, name)
 }
 
-// migrate brings the database to the present version, in one transaction. Two
-// processes may do so at once: the second waits for the first and finds nothing
-// to do. On a fresh file it must run before the switch to WAL, so that the main
-// file is never without its application_id.
+// migrate brings the database to the present version, in one transaction. If two processes do so at once,
+// the second waits for the first and finds nothing to do. On a fresh file it must run before the switch to
+// WAL, so that the main file is never without its application_id.
 func migrate(c *conn) error {
 	done, err := current(c)
 	if err != nil || done {
@@ -184,9 +181,8 @@ func migrate(c *conn) error {
 	if n, err := c.int(`PRAGMA page_count`); err != nil {
 		return err
 	} else if n == 0 {
-		// Both are fixed by the first page. auto_vacuum would write it at once,
-		// with nothing in it that says whose it is, if it were not inside of the
-		// transaction, which it makes one that writes.
+		// The first page fixes both settings. Outside a transaction, auto_vacuum would write that page at
+		// once, without our application_id. Inside, it begins the write.
 		begin = `PRAGMA page_size = 2048; BEGIN; PRAGMA auto_vacuum = INCREMENTAL`
 	}
 	// A first commit must reach the disk before the log takes over.
@@ -201,8 +197,8 @@ func migrate(c *conn) error {
 		_ = c.exec(`ROLLBACK`) // the first error says more
 		return err
 	}
-	// An older file was in WAL mode already: its new version goes to the main
-	// file at once, where an older program looks for it.
+	// An older file is in WAL mode already. Its new version must be in the main file, where an older program
+	// looks for it.
 	return c.exec(`PRAGMA wal_checkpoint(TRUNCATE)`)
 }
 
@@ -224,15 +220,14 @@ func migrateLocked(c *conn) error {
 	return c.exec(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, len(migrations)))
 }
 
-// SchemaVersion returns the version of databases that this package makes, and brings older ones
-// to.
+// SchemaVersion returns the version of databases that this package creates and migrates to.
 func SchemaVersion() int { return len(migrations) }
 
-// current reports whether the database needs no migration. It refuses one that is
-// not ours: [storage.ErrForeign].
+// current reports whether the database needs no migration. It refuses a database of another program with
+// [storage.ErrForeign].
 func current(c *conn) (bool, error) {
 	var id, version, tables int64
-	// One statement, so that all of it is of one moment.
+	// One statement, so that all values are of one moment.
 	err := c.each(`SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
 		FROM pragma_application_id, pragma_user_version`, func(row []driver.Value) error {
 		return integers(row, &id, &version, &tables)
@@ -246,8 +241,8 @@ func current(c *conn) (bool, error) {
 	return version >= int64(len(migrations)), recognize(id, version, oldestReader(c, version))
 }
 
-// oldestReader returns the oldest version whose programs can use a database of a version. What a later
-// version without a statement about that can be used by isn't known.
+// oldestReader returns the oldest version whose programs can use a database of a version. Without the table
+// it is the version itself.
 func oldestReader(c *conn, version int64) int64 {
 	if oldest, err := c.int(`SELECT oldest FROM reader`); err == nil {
 		return oldest
@@ -255,7 +250,7 @@ func oldestReader(c *conn, version int64) int64 {
 	return version
 }
 
-// recognize refuses the marks of a database that is not ours to touch.
+// recognize returns an error if the marks of a database are another program's or too new.
 func recognize(id, version, oldest int64) error {
 	switch known := int64(len(migrations)); {
 	case id != applicationID:

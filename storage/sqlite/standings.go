@@ -14,11 +14,11 @@ type standings struct {
 	read   *stmt
 	write  *stmt
 	remove *stmt
-	past   []byte // room for the past of one record
-	shift  int64  // by how much the times in records lie after those in the table
+	past   []byte // a buffer for the past of one record
+	shift  int64  // the difference between times in records and in the table
 }
 
-// prepareReads prepares the statements that read.
+// prepareReads prepares the reading statements.
 func (st *standings) prepareReads(db *conn) (err error) {
 	st.read, err = db.prepare(`SELECT `+recordColumns+` FROM standings WHERE key = ?`, 1, 7)
 	return err
@@ -55,7 +55,7 @@ func (s *Store) readStandings(ctx context.Context, term *storage.Term, clients [
 			now = term.Time.Now
 		}
 		for i, client := range clients {
-			known, moved, err := st.of(client, now)
+			known, moved, err := st.find(client, now)
 			if err != nil {
 				return 0, err
 			}
@@ -82,7 +82,7 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 	}
 	return s.withClients(ctx, term, "punish", func(st *standings) (written int64, err error) {
 		for i, o := range offenses {
-			known, _, err := st.of(o.Client, o.At)
+			known, _, err := st.find(o.Client, o.At)
 			if err != nil {
 				return 0, err
 			}
@@ -96,7 +96,7 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 	})
 }
 
-// withClients runs f in a transaction, which is committed if f has written rows.
+// withClients runs f in a transaction, which is committed if f wrote rows.
 func (s *Store) withClients(ctx context.Context, term *storage.Term, doing string, f func(*standings) (written int64, err error)) error {
 	return s.with(ctx, doing, func() error {
 		return s.tx.doLocked(term, func() (int64, error) {
@@ -109,9 +109,8 @@ func (s *Store) withClients(ctx context.Context, term *storage.Term, doing strin
 	})
 }
 
-// of returns what is known of a client at now, and whether it was known under
-// the former name, at least in part.
-func (st *standings) of(client storage.Client, now int64) (known reputation.Record, moved bool, err error) {
+// find returns the record of a client at now. moved reports whether a part of it was under the former name.
+func (st *standings) find(client storage.Client, now int64) (known reputation.Record, moved bool, err error) {
 	if known, _, err = st.load(client.Key, now); err != nil || client.Former == (storage.Key{}) {
 		return known, false, err
 	}
@@ -119,7 +118,7 @@ func (st *standings) of(client storage.Client, now int64) (known reputation.Reco
 	if err != nil || !found {
 		return known, false, err
 	}
-	return known.Merge(former), true, nil // known is not empty if another process knew the new name already
+	return known.Merge(former), true, nil // known is not zero if another process has moved a record before
 }
 
 func (st *standings) load(key storage.Key, now int64) (r reputation.Record, found bool, err error) {
@@ -136,7 +135,7 @@ func (st *standings) load(key storage.Key, now int64) (r reputation.Record, foun
 
 const recordColumns = `at, lost, level, until, bans, expires, past`
 
-// scanRecord reads a record from a row of recordColumns.
+// scanRecord parses a row of recordColumns.
 func scanRecord(row []driver.Value) (r reputation.Record, err error) {
 	var level, bans int64
 	if err := integers(row[:6], &r.At, &r.Lost, &level, &r.Until, &bans, &r.Counts); err != nil {
@@ -169,7 +168,7 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[sto
 	return banned, err
 }
 
-// keep writes a record under the client's name, and under no other.
+// keep writes a record under the client's name, and deletes that under the former one.
 func (st *standings) keep(client storage.Client, r reputation.Record) error {
 	r.Move(-st.shift)
 	st.past = r.AppendPast(st.past[:0])

@@ -6,8 +6,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Stats implements [storage.Store]. It asks the file system how much there is,
-// and remembers from the last sweep how much of that is free.
+// Stats implements [storage.Store]. It asks the file system for the sizes of the files. The free part is
+// that of the last sweep.
 func (s *Store) Stats(ctx context.Context) (storage.Stats, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Stats{}, wrap("stats", err)
@@ -25,7 +25,7 @@ func (s *Store) Stats(ctx context.Context) (storage.Stats, error) {
 	return storage.Stats{Bytes: bytes, FreeBytes: s.free.Load(), JournalBytes: journal}, nil
 }
 
-// measureLocked notes how much of the file holds nothing.
+// measureLocked notes how much of the database file is free.
 func (s *Store) measureLocked() error {
 	free, err := s.writer.int(`PRAGMA freelist_count`)
 	if err != nil {

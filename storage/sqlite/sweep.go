@@ -13,33 +13,29 @@ import (
 )
 
 const (
-	// sweepRows bounds the rows that one step looks at in order to delete them.
-	// A claim may have to wait for a step, so one should take no longer than a
-	// claim does by itself.
+	// sweepRows bounds the rows that one step examines and deletes. A claim may have to wait for a step,
+	// so a step should take no longer than a claim.
 	sweepRows = 100
-	// sweepLimits bounds the limits that one step looks at.
+	// sweepLimits bounds the limits that one step examines.
 	sweepLimits = 64
 
-	// vacuumStep bounds the pages that one step gives back to the disk.
+	// vacuumStep bounds the pages that one step returns to the disk.
 	vacuumStep = 16
-	// None are given back while fewer than vacuumPages, or less than a quarter
-	// of the file, are free: they will be needed again.
+	// No pages are returned while fewer than vacuumPages, or less than a quarter of the file, are free:
+	// they will be needed again.
 	vacuumPages = 256
 	vacuumShare = 4
 
-	// farFuture is how far ahead of the sweep a row must lie, beyond the window
-	// in which it could count, to be deleted as nonsense: further than clocks
-	// differ and than a sweep can be late.
+	// farFuture is how far in the future a row must lie, beyond the window in which it could count, to be
+	// deleted as nonsense. It is more than clocks differ, and more than a sweep can be late.
 	farFuture = int64(24 * time.Hour)
 )
 
-// Sweep implements [storage.Store]. It works through all limits, whichever
-// process they came from, then through the token buckets, the clients, the notes of
-// resets and the history, then drops limits that nobody uses, and then gives free pages back; where one
-// step stops, the next goes on.
+// Sweep implements [storage.Store]. It works through the limits of all processes, the token buckets, the
+// clients, the resets and the history, then deletes unused limits, and returns free pages to the disk. Each
+// step continues where the previous one stopped.
 //
-// A token bucket is kept until it has drained at the amount it was last claimed
-// with.
+// A token bucket is kept until it has drained at the amount of its last claim.
 func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 	return s.sweep(ctx, nil, now)
 }
@@ -61,14 +57,14 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 		return storage.Swept{}, wrap("sweep", err)
 	}
 	if s.place.check() != nil {
-		return storage.Swept{}, nil // the next claim says so
+		return storage.Swept{}, nil // the next claim returns the error
 	}
 	sw := s.sweeping
 	if !sw.begun {
 		if s.alone.Load() == nil {
 			unfolded = s.foldAllLocked()
 		}
-		if sw.unfolded = code(unfolded) == codeFull; unfolded != nil && !sw.unfolded { // there is room for a fold after a sweep
+		if sw.unfolded = code(unfolded) == codeFull; unfolded != nil && !sw.unfolded { // a full database has room for a fold after a sweep
 			return storage.Swept{}, s.place.failed(wrap("sweep", unfolded))
 		}
 		sw.begun = true
@@ -103,22 +99,22 @@ type sweeper struct {
 	db *conn
 	sweeps
 
-	phase  int          // index of the work to go on with
-	limit  int64        // the last limit that is done, in this phase
-	bucket driver.Value // the last bucket's key that is done, nil before the first
+	phase  int          // the index of the present phase
+	limit  int64        // the last finished limit of the phase
+	bucket driver.Value // the key of the last finished bucket
 
 	begun bool // this round has folded the journal
 
-	now, era, shift int64 // of the time of this step
-	unfolded        bool  // the journal has records of this round that the database has no room for
+	now, era, shift int64 // the time of this step
+	unfolded        bool  // the database has no room for some records of the journal
 
-	deleted  int64 // rows of this step
-	vacuumed int64 // pages that this step has given back
-	dropped  int64 // limits of this step
-	more     bool  // this step has stopped at its bound
+	deleted  int64 // rows deleted by this step
+	vacuumed int64 // pages returned by this step
+	dropped  int64 // limits deleted by this step
+	more     bool  // this step stopped at its bound
 }
 
-// sweeps are the statements of a sweep that runs once for every few rows.
+// sweeps are the statements of a sweep.
 type sweeps struct {
 	nextLimit                                    *stmt
 	lastSlot, deleteWindows, deleteSlots         *stmt
@@ -131,45 +127,36 @@ type sweeps struct {
 func newSweeper(db *conn) (*sweeper, error) {
 	sw := &sweeper{db: db}
 	sw.enter(0)
-	for _, p := range []struct {
-		stmt          **stmt
-		args, columns int
-		query         string
-	}{
-		{&sw.nextLimit, 1, 5, `SELECT id, algorithm, window, slots, era FROM limits WHERE id > ? ORDER BY id LIMIT 1`},
-		{&sw.lastSlot, 4, 3, `SELECT window, key, slot FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?
-			ORDER BY window, key, slot LIMIT 1 OFFSET ?`},
-		{&sw.deleteWindows, 3, 0, `DELETE FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?`},
-		{&sw.deleteSlots, 5, 0, `DELETE FROM counters WHERE limit_id = ? AND window >= ? AND (window, key, slot) <= (?, ?, ?)`},
-		{&sw.deleteOldBuckets, 2, 0, `DELETE FROM buckets WHERE limit_id = ?1 AND key IN
-			(SELECT key FROM buckets WHERE limit_id = ?1 LIMIT ?2)`},
-		{&sw.lastBucket, 3, 2, `SELECT limit_id, key FROM buckets WHERE (limit_id, key) > (?, ?)
-			ORDER BY limit_id, key LIMIT 1 OFFSET ?`},
-		{&sw.deleteBuckets, 4, 0, `DELETE FROM buckets WHERE (limit_id, key) > (?, ?) AND (full <= ? OR at > ?)`},
-		{&sw.deleteSomeBuckets, 6, 0, `DELETE FROM buckets WHERE (limit_id, key) > (?, ?) AND (limit_id, key) <= (?, ?)
-			AND (full <= ? OR at > ?)`},
-		{&sw.deleteStandings, 2, 0, `DELETE FROM standings WHERE key IN
-			(SELECT key FROM standings WHERE expires <= ? ORDER BY expires LIMIT ?)`},
-		{&sw.deleteResets, 2, 0, `DELETE FROM resets WHERE number IN
-			(SELECT number FROM resets WHERE at <= ? ORDER BY number LIMIT ?)`},
-		{&sw.deleteLimits, 2, 0, `DELETE FROM limits WHERE (seen < ? OR era <> ?)
+	err := db.prepareAll([]prepared{
+		{&sw.nextLimit, `SELECT id, algorithm, window, slots, era FROM limits WHERE id > ? ORDER BY id LIMIT 1`, 1, 5},
+		{&sw.lastSlot, `SELECT window, key, slot FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?
+			ORDER BY window, key, slot LIMIT 1 OFFSET ?`, 4, 3},
+		{&sw.deleteWindows, `DELETE FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?`, 3, 0},
+		{&sw.deleteSlots, `DELETE FROM counters WHERE limit_id = ? AND window >= ? AND (window, key, slot) <= (?, ?, ?)`, 5, 0},
+		{&sw.deleteOldBuckets, `DELETE FROM buckets WHERE limit_id = ?1 AND key IN
+			(SELECT key FROM buckets WHERE limit_id = ?1 LIMIT ?2)`, 2, 0},
+		{&sw.lastBucket, `SELECT limit_id, key FROM buckets WHERE (limit_id, key) > (?, ?)
+			ORDER BY limit_id, key LIMIT 1 OFFSET ?`, 3, 2},
+		{&sw.deleteBuckets, `DELETE FROM buckets WHERE (limit_id, key) > (?, ?) AND (full <= ? OR at > ?)`, 4, 0},
+		{&sw.deleteSomeBuckets, `DELETE FROM buckets WHERE (limit_id, key) > (?, ?) AND (limit_id, key) <= (?, ?)
+			AND (full <= ? OR at > ?)`, 6, 0},
+		{&sw.deleteStandings, `DELETE FROM standings WHERE key IN
+			(SELECT key FROM standings WHERE expires <= ? ORDER BY expires LIMIT ?)`, 2, 0},
+		{&sw.deleteResets, `DELETE FROM resets WHERE number IN
+			(SELECT number FROM resets WHERE at <= ? ORDER BY number LIMIT ?)`, 2, 0},
+		{&sw.deleteLimits, `DELETE FROM limits WHERE (seen < ? OR era <> ?)
 			AND NOT EXISTS (SELECT 1 FROM counters WHERE limit_id = id)
-			AND NOT EXISTS (SELECT 1 FROM buckets WHERE limit_id = id)`},
-	} {
-		var err error
-		if *p.stmt, err = db.prepare(p.query, p.args, p.columns); err != nil {
-			return nil, err
-		}
-	}
-	return sw, sw.preparePast()
+			AND NOT EXISTS (SELECT 1 FROM buckets WHERE limit_id = id)`, 2, 0},
+	})
+	return sw, errors.Join(err, sw.preparePast())
 }
 
-// enter goes to the start of a phase.
+// enter begins a phase.
 func (sw *sweeper) enter(phase int) {
 	sw.phase, sw.limit, sw.bucket = phase, math.MinInt64, []byte{}
 }
 
-// step works until its bound is reached or all is done.
+// step works until its bound is reached or the round is complete.
 func (sw *sweeper) step() error {
 	sw.deleted, sw.vacuumed, sw.dropped, sw.more = 0, 0, 0, false
 	phases := [...]func() (done bool, err error){sw.counters, sw.buckets, sw.standings, sw.resets, sw.history, sw.limits, sw.vacuum}
@@ -219,7 +206,7 @@ func (sw *sweeper) counters() (done bool, err error) {
 	return false, nil
 }
 
-// forgotten deletes the rows of a limit in an era before this one.
+// forgotten deletes the rows of a limit in an earlier era.
 func (sw *sweeper) forgotten(id int64) error {
 	if err := sw.windows(id, math.MinInt64, math.MaxInt64); err != nil || sw.left() <= 0 {
 		return err
@@ -227,8 +214,7 @@ func (sw *sweeper) forgotten(id int64) error {
 	return sw.delete(sw.deleteOldBuckets, id, sw.left())
 }
 
-// stored returns the limit that a row describes, with an amount of 1, or nil if
-// it describes none.
+// stored returns the limit in a row, with an amount of 1, or nil if the row is invalid.
 func stored(algorithm, window, slots int64) *limiter.Limit {
 	l, err := limiter.Stored(algorithm, window, slots)
 	if err != nil {
@@ -237,8 +223,7 @@ func stored(algorithm, window, slots int64) *limiter.Limit {
 	return &l
 }
 
-// expired deletes the rows of a limit in the windows that can't count any more,
-// and those far in the future.
+// expired deletes the rows of a limit in windows that no longer count, and rows far in the future.
 func (sw *sweeper) expired(id int64, l limiter.Limit) error {
 	zone := l.ZoneSlack()
 	first := l.WindowOf(l.Oldest(sw.now - zone))
@@ -249,8 +234,7 @@ func (sw *sweeper) expired(id int64, l limiter.Limit) error {
 	return sw.windows(id, last+1, math.MaxInt64)
 }
 
-// windows deletes rows of a limit from the first to the last window, as many as
-// the step may still delete.
+// windows deletes rows of a limit from the first to the last window, as many as the step still may.
 func (sw *sweeper) windows(id, first, last int64) error {
 	if sw.left() <= 0 || first > last {
 		return nil
@@ -278,34 +262,33 @@ func (sw *sweeper) delete(s *stmt, args ...driver.Value) error {
 	return err
 }
 
-// buckets looks at as many token buckets as the step may still delete, and
-// deletes those that have drained.
+// buckets examines as many token buckets as the step still may, and deletes those that have drained.
 func (sw *sweeper) buckets() (done bool, err error) {
 	if sw.left() <= 0 {
 		return false, nil
 	}
 	from := []driver.Value{sw.limit, sw.bucket}
-	var to []driver.Value // the last bucket to look at
+	var last []driver.Value // the last bucket to examine
 	sw.lastBucket.bind(0, sw.limit, sw.bucket, sw.left()-1)
 	err = sw.lastBucket.each(func(row []driver.Value) error {
-		to = append(to, row...)
+		last = append(last, row...)
 		return nil
 	})
 	if err != nil {
 		return false, err
 	}
-	full, at := sw.now, addCapped(sw.now, int64(limiter.MaxRefill))
-	if to == nil {
-		return true, sw.delete(sw.deleteBuckets, append(from, full, at)...)
+	full, latest := sw.now, addCapped(sw.now, int64(limiter.MaxRefill))
+	if last == nil {
+		return true, sw.delete(sw.deleteBuckets, append(from, full, latest)...)
 	}
-	err = sw.delete(sw.deleteSomeBuckets, append(append(from, to...), full, at)...)
+	err = sw.delete(sw.deleteSomeBuckets, append(append(from, last...), full, latest)...)
 	if err != nil {
 		return false, err
 	}
-	if err := integers(to, &sw.limit); err != nil {
+	if err := integers(last, &sw.limit); err != nil {
 		return false, err
 	}
-	sw.bucket = to[1]
+	sw.bucket = last[1]
 	return false, nil
 }
 
@@ -314,13 +297,12 @@ func (sw *sweeper) standings() (done bool, err error) {
 	return sw.deleteUntil(sw.deleteStandings, sw.now-sw.shift)
 }
 
-// resets deletes obsolete notes of resets.
+// resets deletes old resets.
 func (sw *sweeper) resets() (done bool, err error) {
 	return sw.deleteUntil(sw.deleteResets, sw.now-sw.shift-int64(storage.KeepResets))
 }
 
-// deleteUntil runs a statement that deletes rows of up to a time, as many as the step may
-// still delete.
+// deleteUntil deletes rows with times up to one, as many as the step still may.
 func (sw *sweeper) deleteUntil(s *stmt, time int64) (done bool, err error) {
 	if sw.left() <= 0 {
 		return false, nil
@@ -330,8 +312,8 @@ func (sw *sweeper) deleteUntil(s *stmt, time int64) (done bool, err error) {
 	return sw.deleted < most, err
 }
 
-// limits drops limits that have no rows and were not used for a day. A limit may have records that
-// are not folded.
+// limits deletes limits that have no rows and were not used for a day, unless there may be unfolded records
+// of them.
 func (sw *sweeper) limits() (done bool, err error) {
 	if sw.unfolded {
 		return true, nil
@@ -343,8 +325,7 @@ func (sw *sweeper) limits() (done bool, err error) {
 	return true, err
 }
 
-// vacuum gives free pages back to the disk. The file shrinks with the next
-// checkpoint.
+// vacuum returns free pages to the disk. The file shrinks with the next checkpoint.
 func (sw *sweeper) vacuum() (done bool, err error) {
 	free, err := sw.db.int(`PRAGMA freelist_count`)
 	if err != nil || free < vacuumPages {
@@ -358,7 +339,7 @@ func (sw *sweeper) vacuum() (done bool, err error) {
 		return false, err
 	}
 	now, err := sw.db.int(`PRAGMA freelist_count`)
-	sw.vacuumed = max(free-now, 0) // about as many were moved
+	sw.vacuumed = max(free-now, 0) // about the number of moved pages
 	return now >= free, err
 }
 

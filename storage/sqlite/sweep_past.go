@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// pastTables are the tables of what happened: the columns that name a row, what their times
-// count in, and how long rows are kept.
+// pastTables are the tables of the history and the audit: their key columns, the unit of their times, and how
+// long rows are kept.
 var pastTables = [...]struct {
 	name, key  string
 	unit, keep time.Duration
@@ -31,7 +31,7 @@ func (sw *sweeper) preparePast() (err error) {
 	return nil
 }
 
-// history deletes rows that are too old, or so far ahead that a wrong clock wrote them.
+// history deletes rows that are too old or, because of a wrong clock, too far in the future.
 func (sw *sweeper) history() (done bool, err error) {
 	for i, t := range pastTables {
 		if sw.left() <= 0 {

@@ -7,12 +7,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// transactions are those of the write connection, one at a time.
+// transactions runs the transactions of the write connection, one at a time.
 type transactions struct {
 	place *place
 	clock *clock
 	log   *wal
-	open  bool // the connection may be in one
+	open  bool // a transaction may be open
 
 	begin, commit, rollback *stmt
 }
@@ -25,8 +25,8 @@ func (t *transactions) prepare(c *conn) error {
 	})
 }
 
-// doLocked runs f in a transaction, within a term if there is one. The
-// transaction is committed if f has written rows, or if the time must be kept.
+// doLocked runs f in a transaction, within a term if term isn't nil. The transaction is committed if f wrote
+// rows, or if the time must be written.
 func (t *transactions) doLocked(term *storage.Term, f func() (written int64, err error)) error {
 	if err := t.place.check(); err != nil {
 		return err
@@ -47,8 +47,8 @@ func (t *transactions) doLocked(term *storage.Term, f func() (written int64, err
 	return err
 }
 
-// inTermLocked runs f inside of a transaction, and returns how many rows were written,
-// the time's own among them.
+// inTermLocked runs f inside a transaction, and returns how many rows were written, including that of the
+// time.
 func (t *transactions) inTermLocked(term *storage.Term, f func() (written int64, err error)) (written int64, err error) {
 	if term == nil {
 		return f()
@@ -71,7 +71,7 @@ func (t *transactions) inTermLocked(term *storage.Term, f func() (written int64,
 	return written + kept, err
 }
 
-// beginLocked begins a transaction, after it has ended one that was left open.
+// beginLocked begins a transaction. It first ends one that was left open.
 func (t *transactions) beginLocked() error {
 	if err := t.rollbackLocked(); err != nil {
 		return err
@@ -83,9 +83,8 @@ func (t *transactions) beginLocked() error {
 	return nil
 }
 
-// rollbackLocked ends the transaction, if there is one. It may have ended
-// itself: SQLite rolls back on its own after some errors, and then calls another
-// rollback a plain error.
+// rollbackLocked ends the transaction, if there is one. SQLite itself rolls back after some errors, and
+// returns a plain error for another rollback.
 func (t *transactions) rollbackLocked() error {
 	if !t.open {
 		return nil

@@ -13,35 +13,33 @@ import (
 )
 
 const (
-	// checkpointRows is after how many written rows the log is copied into the
-	// main file. Under random keys each row is a page of its own.
+	// checkpointRows is the number of written rows after which the log is copied into the main file. With
+	// random keys each row is on another page.
 	checkpointRows = 4000
-	// maxWAL is the size, in bytes, from which on the log is used from its start
-	// again instead of being left to grow. Until somebody looks, checkpointRows may
-	// add half of it, two pages for each, and as much again until a claim does it.
+	// maxWAL is the size, in bytes, from which on the log is reused from its start instead of growing.
+	// checkpointRows, at two pages each, may add half of it before a checkpoint is due, and as much again
+	// before a claim reuses the log itself.
 	maxWAL = 32 << 20
 )
 
-// emptyLogEvery is how often the log is emptied while there are sweeps, in
-// nanoseconds. It holds pages as they were before rows in them were deleted, and is
-// the only file where such rows are left. Cutting it off takes the file system a
-// while, in which claims wait (11 ms for 32 MiB on a shared ext4), so it isn't done
-// with every sweep.
+// emptyLogEvery is how often the log is emptied while there are sweeps, in nanoseconds. The log has earlier
+// versions of pages, and so is the only file with deleted rows. Claims wait while the file system
+// truncates it (11 ms for 32 MiB on a shared ext4), so that isn't done with every sweep.
 const emptyLogEvery = int64(5 * time.Minute)
 
-// wal is the write-ahead log of a database with its copying into the main file.
+// wal copies the write-ahead log of a database into the main file.
 type wal struct {
 	place   *place
 	options *Options
 
 	lock     *writerLock // guards the writer and the following fields
 	writer   *conn
-	unsynced int64 // rows written since the last checkpoint was asked for
-	emptied  int64 // the time of the sweep that last had the log emptied; 0 if none did
-	emptying int64 // that of the one that wants it emptied; 0 if none does
+	unsynced int64 // rows written since the last request for a checkpoint
+	emptied  int64 // the time of the sweep that last emptied the log; 0 if none did
+	emptying int64 // the time of the sweep that wants the log emptied; 0 if none does
 
-	// sideLock guards the connection of checkpoints, and of those who look at the past. It is
-	// locked before all others.
+	// sideLock guards the connection of checkpoints and of reads of the past. It is locked before all
+	// others.
 	sideLock sleeplock.Lock
 	side     *conn // nil once the store is closed
 
@@ -50,9 +48,9 @@ type wal struct {
 	stopped chan struct{} // closed when it has ended
 }
 
-// wroteLocked asks for a checkpoint when enough rows have been written since
-// the last one was asked for. If that one hasn't begun yet, the machine is too busy
-// to leave it to another goroutine.
+// wroteLocked requests a checkpoint when enough rows have been written since the last request. If that
+// checkpoint hasn't begun yet, the machine is too busy for another goroutine, and wroteLocked makes the
+// checkpoint itself.
 func (w *wal) wroteLocked(rows int64) {
 	w.unsynced += rows
 	if w.unsynced < checkpointRows {
@@ -62,11 +60,11 @@ func (w *wal) wroteLocked(rows int64) {
 	select {
 	case w.due <- struct{}{}:
 	default:
-		_ = w.reuseLocked() // if it fails, the one that is due tries again
+		_ = w.reuseLocked() // if it fails, the requested checkpoint retries
 	}
 }
 
-// checkpoints is the store's goroutine. It ends when stop is closed.
+// checkpoints is the goroutine of checkpoints. It ends when stop is closed.
 func (w *wal) checkpoints() {
 	defer close(w.stopped)
 	for {
@@ -74,18 +72,17 @@ func (w *wal) checkpoints() {
 		case <-w.stop:
 			return
 		case <-w.due:
-			// A checkpoint that fails leaves the log as it is, and the next one
-			// tries again; a disk that fails makes claims fail as well.
+			// If a checkpoint fails, the log stays as it is, and the next one retries. If the disk fails,
+			// claims return the error.
 			_ = w.checkpoint()
 		}
 	}
 }
 
-// checkpoint copies the log into the main file while claims go on. Claims that
-// keep coming can keep the log from ever being used from its start again, so one
-// that has grown too long, or is to be emptied, is copied to its end while they
-// wait. Before that, what was written during the first, long copy is copied as well,
-// and all of it brought to the disk, so that little is left to do.
+// checkpoint copies the log into the main file while claims continue. A steady stream of claims would keep
+// the log from ever being reused from its start. So if the log is too long, or must be emptied, it is copied
+// to its end while claims wait. Before that, the pages written during the first, long copy are copied too
+// and synced to the disk, so that little is left to do.
 func (w *wal) checkpoint() error {
 	w.sideLock.Lock()
 	defer w.sideLock.Unlock()
@@ -97,7 +94,7 @@ func (w *wal) checkpoint() error {
 		return nil
 	}
 	if err == nil {
-		_, err = w.copy(false) // so that less is written meanwhile
+		_, err = w.copy(false) // without rests, so that less is written meanwhile
 	}
 	if err == nil {
 		err = w.side.exec(`PRAGMA ` + vfs.SyncPragma)
@@ -113,8 +110,8 @@ func (w *wal) checkpoint() error {
 	return w.place.failed(wrap("checkpoint", err))
 }
 
-// copy copies what is in the log at the moment, and reports whether that has
-// grown too long. If rests is set, it rests now and then.
+// copy copies the present content of the log, and reports whether the log is too long. If rests is set, it
+// rests now and then.
 func (w *wal) copy(rests bool) (long bool, err error) {
 	if err := w.side.exec(fmt.Sprintf(`PRAGMA %s = %d`, vfs.RestPragma, boolean(rests))); err != nil {
 		return false, err
@@ -127,10 +124,9 @@ func (w *wal) copy(rests bool) (long bool, err error) {
 	return frames*(size+vfs.FrameHeader) > w.options.maxWAL, err
 }
 
-// reuseLocked copies the log into the main file and has the next commit begin
-// at its start, unless somebody is reading the database: claims must not wait for
-// that. The log keeps its size, but when it is to be emptied: cutting off what is to
-// be written again takes the file system longer than all the rest.
+// reuseLocked copies the log into the main file and makes the next commit begin at its start, unless a
+// process is reading the database: claims must not wait for that. The log keeps its size unless it must be
+// emptied, because truncating it takes the file system longer than everything else.
 func (w *wal) reuseLocked() error {
 	if err := w.writer.exec(`PRAGMA busy_timeout = 0`); err != nil {
 		return err
@@ -143,9 +139,8 @@ func (w *wal) reuseLocked() error {
 	return errors.Join(err, w.writer.exec(wait))
 }
 
-// finishLocked copies all of the log into the main file, unless others have
-// begun to use the database with another log or index. What can't be copied now
-// stays in the log, which belongs to the database if it is in its place.
+// finishLocked copies all of the log into the main file, unless other processes may use the database with
+// another log or index. The rest stays in the log. It is lost unless the files are in place.
 func (w *wal) finishLocked() (lost bool) {
 	if w.place.isAlone() {
 		_, left, err := checkpointWith(w.writer, `PRAGMA wal_checkpoint(TRUNCATE)`)
@@ -156,8 +151,8 @@ func (w *wal) finishLocked() (lost bool) {
 	return w.place.check() != nil
 }
 
-// checkpointWith returns whether others kept the checkpoint from being done, and how
-// many frames the log has.
+// checkpointWith runs a checkpoint. busy reports whether other processes prevented it; frames is the length
+// of the log.
 func checkpointWith(c *conn, pragma string) (busy bool, frames int64, err error) {
 	err = c.each(pragma, func(row []driver.Value) error {
 		var kept int64
@@ -168,9 +163,8 @@ func checkpointWith(c *conn, pragma string) (busy bool, frames int64, err error)
 	return busy, frames, err
 }
 
-// askToEmptyLocked has the log emptied with the next checkpoint, which is due at
-// once, if that wasn't done for long. now is the time of a sweep. While others keep
-// it from being emptied, each sweep asks again.
+// askToEmptyLocked requests that a checkpoint empties the log, if that wasn't done for emptyLogEvery. now is
+// the time of a sweep. If other processes prevent it, each sweep requests it again.
 func (w *wal) askToEmptyLocked(now int64) {
 	if since := now - w.emptied; w.emptied != 0 && since >= 0 && since < emptyLogEvery {
 		return
@@ -178,19 +172,18 @@ func (w *wal) askToEmptyLocked(now int64) {
 	w.emptying = now
 	select {
 	case w.due <- struct{}{}:
-	default: // one is due already
+	default: // one is requested already
 	}
 }
 
-// wantsEmpty reports whether the log is to be emptied.
+// wantsEmpty reports whether the log must be emptied.
 func (w *wal) wantsEmpty() bool {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return w.emptying != 0
 }
 
-// modeLocked returns how a checkpoint has the log used again: from its start, or
-// emptied.
+// modeLocked returns the mode of a checkpoint: the log is reused from its start, or emptied.
 func (w *wal) modeLocked() string {
 	if w.emptying != 0 {
 		return `TRUNCATE`
@@ -198,14 +191,14 @@ func (w *wal) modeLocked() string {
 	return `RESTART`
 }
 
-// reusedLocked notes that the log was used again in the mode of modeLocked.
+// reusedLocked notes a successful checkpoint in the mode of modeLocked.
 func (w *wal) reusedLocked() {
 	if w.emptying != 0 {
 		w.emptied, w.emptying = w.emptying, 0
 	}
 }
 
-// look runs f on the connection beside the writer's, so that no claim waits for it.
+// look runs f with the side connection, so that no claim waits for it.
 func (w *wal) look(ctx context.Context, doing string, f func(c *conn) error) error {
 	w.sideLock.Lock()
 	defer w.sideLock.Unlock()

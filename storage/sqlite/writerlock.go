@@ -6,27 +6,27 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 )
 
-// writerLock is a lock whose holder can find out that somebody waits for it, who may keep
-// requests waiting.
+// writerLock is a lock whose holder can find out whether an impatient goroutine waits for it, one that
+// requests may be waiting for.
 type writerLock struct {
 	held    sleeplock.Lock
 	waiting atomic.Int32 // goroutines in Lock
 }
 
-// lockPatiently locks it, for work that no request waits for.
+// lockPatiently locks for work that no request waits for.
 func (l *writerLock) lockPatiently() { l.held.Lock() }
 
-// Lock locks it.
+// Lock locks for work that requests may wait for.
 func (l *writerLock) Lock() {
 	l.waiting.Add(1)
 	defer l.waiting.Add(-1)
 	l.held.Lock()
 }
 
-// TryLock locks it, and reports whether that was possible at once.
+// TryLock locks if that is possible at once, and reports whether it did.
 func (l *writerLock) TryLock() bool { return l.held.TryLock() }
 
-// Unlock unlocks it.
+// Unlock unlocks.
 func (l *writerLock) Unlock() { l.held.Unlock() }
 
 // wanted reports whether an impatient goroutine waits for the lock.
