@@ -2,14 +2,12 @@ package identity
 
 import "strings"
 
-// MaxCookies is how many cookies of one name are looked at in a request. A
-// browser sends one, or a few if another site of the domain has set some to be in the
-// way.
+// MaxCookies bounds the number of cookies of one name that are examined in a request. A browser sends one, or a
+// few if another site of the domain has set more.
 const MaxCookies = 8
 
-// FindCookie hands the values of the cookies with exactly this name to try, in
-// the order of the request's Cookie fields, until try returns true or MaxCookies
-// have been tried. It reports whether try has returned true.
+// FindCookie calls try with the values of the cookies with exactly this name, in the order of the request's
+// Cookie fields, until try returns true or MaxCookies have been tried. It reports whether try returned true.
 func FindCookie(fields []string, name string, try func(value string) bool) bool {
 	tries := 0
 	for _, field := range fields {
@@ -41,9 +39,9 @@ func cookieValue(pair, name string) (string, bool) {
 
 func trim(s string) string { return strings.Trim(s, " \t") }
 
-// StripCookie returns the values of a request's Cookie fields without the cookies
-// of exactly this name. Fields of which nothing is left are left out. What it
-// returns is fields itself if there is nothing to strip; fields is never changed.
+// StripCookie returns the values of a request's Cookie fields without the cookies of exactly this name. It
+// omits fields that become empty. It returns fields itself if there is nothing to strip, and never changes
+// fields.
 func StripCookie(fields []string, name string) []string {
 	for i, field := range fields {
 		if hasCookie(field, name) {
@@ -53,7 +51,7 @@ func StripCookie(fields []string, name string) []string {
 	return fields
 }
 
-// stripCookie copies fields from the one at index first on without a cookie.
+// stripCookie copies fields, beginning with the index first without a cookie.
 func stripCookie(fields []string, first int, name string) []string {
 	kept := append(make([]string, 0, len(fields)), fields[:first]...)
 	for _, field := range fields[first:] {

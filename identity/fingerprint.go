@@ -7,17 +7,16 @@ import (
 	"strings"
 )
 
-// Hints are the header fields that a fingerprint is made from, as they came.
-// They are those that a browser sends with every kind of request and over every
-// version of HTTP. Each may be empty.
+// Hints are the header fields of a fingerprint, as received. Browsers send them with every kind of request and
+// over every version of HTTP. Each may be empty.
 type Hints struct {
 	UserAgent      string // User-Agent
 	AcceptLanguage string // Accept-Language
 	Platform       string // Sec-CH-UA-Platform
 	Mobile         string // Sec-CH-UA-Mobile
 
-	// Initiator is who had the browser send the request. What other sites have it
-	// send is from another client than what its user does.
+	// Initiator is the cause of the request. Requests that other sites cause belong to another client
+	// than those of the browser's user.
 	Initiator Initiator
 }
 
@@ -27,60 +26,57 @@ func (h Hints) Own() Hints {
 	return h
 }
 
-// SayNothing reports whether no field says anything of the browser.
+// SayNothing reports whether all fields of the browser are empty.
 func (h Hints) SayNothing() bool {
 	return h.UserAgent == "" && h.AcceptLanguage == "" && h.Platform == "" && h.Mobile == ""
 }
 
-// FingerprintSize is how many bytes a fingerprint takes behind its prefix.
+// FingerprintSize is the length of a fingerprint after its prefix, in bytes.
 const FingerprintSize = 16
 
-// How much of each field a fingerprint looks at, in bytes. What comes behind
-// tells no two browsers apart that want to be told apart.
+// The bytes of each field that a fingerprint uses. Longer values of ordinary browsers don't differ only in
+// the rest.
 const (
 	maxUserAgent = 512
 	maxLanguage  = 8 // of a primary language subtag: RFC 5646, section 2.1
 	maxHint      = 32
 )
 
-// AppendFingerprint appends a key for those clients of a network that say the same
-// of themselves: the network as [AppendPrefix] writes it, and a hash of the
-// hints. It allocates nothing if key has room.
+// AppendFingerprint appends the key of the clients of a network with the same hints: the network in the form
+// of [AppendPrefix], and a hash of the hints. It allocates nothing if key has room.
 //
-// Whoever makes requests chooses this key, so it separates people who mean well
-// and stops nobody who doesn't.
+// Clients choose this key, so it separates well-meaning clients and doesn't stop others.
 func AppendFingerprint(key []byte, prefix netip.Prefix, h Hints) []byte {
 	var room [6 + maxUserAgent + maxLanguage + 2*maxHint]byte
-	said := appendHint(room[:0], h.UserAgent, maxUserAgent)
-	said = appendHint(said, strings.Trim(h.Platform, `"`), maxHint)
-	said = appendHint(said, h.Mobile, maxHint)
+	input := appendHint(room[:0], h.UserAgent, maxUserAgent)
+	input = appendHint(input, strings.Trim(h.Platform, `"`), maxHint)
+	input = appendHint(input, h.Mobile, maxHint)
 	if !h.Initiator.IsOther() { // whose page can choose a language (https://fetch.spec.whatwg.org/#cors-safelisted-request-header)
-		said = appendLanguage(said, h.AcceptLanguage)
+		input = appendLanguage(input, h.AcceptLanguage)
 	}
 	if h.Initiator != OwnSite {
-		said = append(said, byte(h.Initiator)) // not a letter
+		input = append(input, byte(h.Initiator)) // not a letter
 	}
-	sum := sha256.Sum256(said)
+	sum := sha256.Sum256(input)
 	return append(AppendPrefix(key, prefix), sum[:FingerprintSize]...)
 }
 
-// appendHint appends the beginning of a value, with its length in front.
-func appendHint(said []byte, value string, most int) []byte {
+// appendHint appends the beginning of a value, preceded by its length.
+func appendHint(input []byte, value string, most int) []byte {
 	value = value[:min(len(value), most)]
-	return append(binary.BigEndian.AppendUint16(said, uint16(len(value))), value...)
+	return append(binary.BigEndian.AppendUint16(input, uint16(len(value))), value...)
 }
 
-// appendLanguage appends the primary subtag of the language that comes first in
-// a field, in lower case: "en" of "en-GB,de;q=0.5". No letter comes behind it, so it
-// needs no length.
-func appendLanguage(said []byte, field string) []byte {
+// appendLanguage appends the primary subtag of the first language in a field, in lower case: "en" of
+// "en-GB,de;q=0.5". No letter follows it, so it needs no length.
+func appendLanguage(input []byte, field string) []byte {
 	field = strings.TrimLeft(field, " \t")
 	for i := range min(len(field), maxLanguage) {
 		c := field[i] | 0x20 // letters in lower case
 		if c < 'a' || c > 'z' {
 			break
 		}
-		said = append(said, c)
+		input = append(input, c)
 	}
-	return said
+	return input
 }

@@ -9,8 +9,8 @@ type Hasher struct{ mac *keyed.MAC }
 // NewHasher returns a hasher under a key of 32 random bytes.
 func NewHasher(key []byte) Hasher { return Hasher{keyed.New(key)} }
 
-// Hash returns the hash of a key within a scope: HMAC-SHA-256 over both, each with its
-// length in front, truncated to 128 bits.
+// Hash returns the hash of a key within a scope: HMAC-SHA-256 over the scope and the length-prefixed key,
+// truncated to 128 bits.
 func (h Hasher) Hash(scope uint64, key string) [16]byte {
 	sum := h.mac.Start().Number(scope).Text(key).Sum()
 	return [16]byte(sum[:16])

@@ -10,17 +10,15 @@ const (
 	// OwnSite is a page of the site itself, or the person at the browser: a typed
 	// address, a bookmark, a link in another program.
 	OwnSite Initiator = iota
-	// Link is a page of another origin that the person left for this one, by a link
-	// commonly.
+	// Link is a page of another origin that the person left for this one, usually with a link.
 	Link
 	// SameSite is a page of another host of the same site, such as www.example.com
 	// for api.example.com.
 	SameSite
-	// CrossSite is a page of another site, or the browser itself, which loads ahead what the
-	// person may want next.
+	// CrossSite is a page of another site, or the browser itself if it loads pages ahead.
 	CrossSite
-	// Unsaid is unknown. Programs say nothing, and neither does a browser over plain
-	// HTTP that loads a picture for a page that hides where it is.
+	// Unsaid is unknown. Programs send nothing, and neither does a browser over plain HTTP that loads a
+	// picture for a page without a referrer.
 	Unsaid
 )
 
@@ -34,12 +32,11 @@ func (i Initiator) String() string {
 	return initiatorNames[Unsaid]
 }
 
-// IsOther reports whether a request says that another origin's page had it sent.
+// IsOther reports whether a request says that a page of another origin caused it.
 func (i Initiator) IsOther() bool { return i == Link || i == SameSite || i == CrossSite }
 
-// Fetch is the data of a request about its cause, as received. Header
-// fields that are missing are empty. No page can have its visitors' browsers send
-// what the page likes in one of these fields; a program can.
+// Fetch is the data of a request about its cause, as received. Missing header fields are empty. A page can't
+// choose these fields in requests of its visitors' browsers; a program can.
 type Fetch struct {
 	Method  string
 	Host    string // the request's host, with the port if it names one
@@ -49,7 +46,7 @@ type Fetch struct {
 	Dest    string // Sec-Fetch-Dest
 	Origin  string // Origin
 	Referer string // Referer
-	Upgrade string // Upgrade-Insecure-Requests, which browsers send when they call up a page
+	Upgrade string // Upgrade-Insecure-Requests, which browsers send when they open a page
 
 	// Speculative reports whether the browser loads a page ahead: Sec-Purpose.
 	Speculative bool
@@ -61,23 +58,22 @@ type Fetch struct {
 //	                         Referer of the host    OwnSite, unless Sec-Fetch-Site says cross-site
 //	                         otherwise              CrossSite
 //	Sec-Fetch-Site           same-origin, none      OwnSite
-//	                         same-site              SameSite; Link if it calls up a page
-//	                         cross-site             CrossSite; Link if it calls up a page
+//	                         same-site              SameSite; Link if it opens a page
+//	                         cross-site             CrossSite; Link if it opens a page
 //	otherwise Origin         of the host            OwnSite
 //	                         null, of another       CrossSite
 //	otherwise Referer        of the host            OwnSite
-//	                         of another             CrossSite; Link if it calls up a page
+//	                         of another             CrossSite; Link if it opens a page
 //	otherwise                over TLS               OwnSite: browsers say Sec-Fetch-Site there
 //	                         Upgrade-Insecure-…     OwnSite: a typed address
 //	                         nothing                Unsaid
 //
-// Browsers send Sec-Fetch-Site over HTTPS and to their own machine only
-// (https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header). Over plain HTTP a
-// frame or a link of a page with the referrer policy no-referrer is like a typed
-// address.
+// Browsers send Sec-Fetch-Site only over HTTPS and to their own machine
+// (https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header). Over plain HTTP a frame or a link of a page
+// with the referrer policy no-referrer is like a typed address.
 //
-// Of a page that it loads ahead, Chromium says `Sec-Fetch-Site: none`, as of a typed address,
-// whichever site asked for that.
+// For a page that it loads ahead, Chromium sends `Sec-Fetch-Site: none`, as for a typed address, whichever site
+// requested that.
 func (f Fetch) Initiator() Initiator {
 	if f.Speculative {
 		return f.speculator()
@@ -107,8 +103,8 @@ func (f Fetch) Initiator() Initiator {
 	return Unsaid
 }
 
-// speculator returns who had a browser load a page ahead. Only the site's own page is known by
-// the address that it is sent with.
+// speculator returns the initiator of a request that loads a page ahead. Only the site's own page is
+// identified by the Referer.
 func (f Fetch) speculator() Initiator {
 	switch {
 	case f.Site == "same-site":
@@ -119,19 +115,17 @@ func (f Fetch) speculator() Initiator {
 	return CrossSite
 }
 
-// linkOr returns Link if the request calls up a page, and embedded if it is for a
-// part of one.
+// linkOr returns Link if the request opens a page, and embedded if it loads a part of one.
 func (f Fetch) linkOr(embedded Initiator) Initiator {
-	if f.callsUpPage() {
+	if f.opensPage() {
 		return Link
 	}
 	return embedded
 }
 
-// callsUpPage reports whether the request replaces the page that a browser shows.
-// Without Sec-Fetch-Mode that may also be a frame in a page. Whether it was a
-// click doesn't count: Safari doesn't send Sec-Fetch-User.
-func (f Fetch) callsUpPage() bool {
+// opensPage reports whether the request replaces the page that a browser shows. Without Sec-Fetch-Mode that may
+// also be a frame in a page. It doesn't check for a click, because Safari doesn't send Sec-Fetch-User.
+func (f Fetch) opensPage() bool {
 	if f.Method != "GET" {
 		return false
 	}
@@ -141,8 +135,8 @@ func (f Fetch) callsUpPage() bool {
 	return f.Mode == "navigate" && f.Dest == "document"
 }
 
-// isOwn reports whether an address is of the request's host. Schemes don't count:
-// a proxy in front may have ended the TLS connection.
+// isOwn reports whether an address has the request's host. Schemes don't count, because a proxy may have
+// terminated TLS.
 func (f Fetch) isOwn(address string) bool {
 	rest, ok := strings.CutPrefix(address, "https://")
 	if !ok {
@@ -156,7 +150,7 @@ func (f Fetch) isOwn(address string) bool {
 	return rest != "" && strings.EqualFold(withoutDefaultPort(rest), withoutDefaultPort(f.Host))
 }
 
-// withoutDefaultPort returns a host without the port that browsers leave out.
+// withoutDefaultPort returns a host without the port that browsers omit.
 func withoutDefaultPort(host string) string {
 	if h, ok := strings.CutSuffix(host, ":443"); ok {
 		return h

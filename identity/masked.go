@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// The bits of an address that are shown where it isn't needed exactly.
+// The number of bits that are shown of masked addresses.
 const (
 	maskedIPv4 = 24
 	maskedIPv6 = 48
@@ -21,8 +21,8 @@ func MaskedText(key []byte) string {
 	case TagNetwork:
 		return MaskedPrefix(PrefixOf(value)).String()
 	case TagFingerprint:
-		at := len(value) - FingerprintSize
-		return MaskedPrefix(PrefixOf(value[:at])).String() + " " + hex.EncodeToString(value[at:])
+		size := len(value) - FingerprintSize
+		return MaskedPrefix(PrefixOf(value[:size])).String() + " " + hex.EncodeToString(value[size:])
 	case TagText:
 		if ip, err := netip.ParseAddr(string(value)); err == nil {
 			return MaskedPrefix(netip.PrefixFrom(ip.WithZone(""), ip.BitLen())).String()
@@ -34,8 +34,7 @@ func MaskedText(key []byte) string {
 	return KeyText(key)
 }
 
-// MaskedPrefix returns a network of at most 24 bits of an IPv4 address, or 48 of an IPv6
-// address, that a network is in.
+// MaskedPrefix returns the network of at most 24 bits (IPv4) or 48 bits (IPv6) that contains a network.
 func MaskedPrefix(p netip.Prefix) netip.Prefix {
 	most := maskedIPv6
 	if p.Addr().Is4() {

@@ -6,20 +6,18 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/carried"
 )
 
-// How many leading bits of an address tell clients apart by default: one IPv4
-// address, and one IPv6 subnet, which is what a household or server commonly has
-// to itself (RFC 6177).
+// The default prefix lengths that distinguish clients: one IPv4 address, and one IPv6 subnet, which a household
+// or server commonly has to itself (RFC 6177).
 const (
 	DefaultIPv4Prefix = 32
 	DefaultIPv6Prefix = 64
 )
 
-// Prefix returns the network that an address belongs to: its first ipv4 or ipv6
-// bits, by its family. An IPv6 address that carries an IPv4 address counts as that
-// ([carried.Of]), and a zone id is dropped. It returns false if text is not an IP
-// address.
+// Prefix returns the network of an address: its first ipv4 or ipv6 bits, depending on the family. An IPv6
+// address that carries an IPv4 address counts as the latter ([carried.Of]), and a zone ID is dropped. It
+// returns false if text is not an IP address.
 //
-// A number of bits below 0 or beyond the family's leaves the address whole.
+// A number of bits that is negative or too large keeps the whole address.
 func Prefix(text string, ipv4, ipv6 int) (netip.Prefix, bool) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -37,8 +35,7 @@ func Prefix(text string, ipv4, ipv6 int) (netip.Prefix, bool) {
 	return prefix, true
 }
 
-// AppendPrefix appends a network in a form that is the same for the same
-// network only: the length of the prefix and the bytes of the address.
+// AppendPrefix appends a unique form of a network: the length of the prefix and the bytes of the address.
 func AppendPrefix(key []byte, prefix netip.Prefix) []byte {
 	key = append(key, byte(prefix.Bits()))
 	if addr := prefix.Addr(); addr.Is4() {

@@ -6,9 +6,9 @@ import (
 	"crypto/rand"
 )
 
-// Sealer seals values that are kept where others can read them. It may be used from any number of
+// Sealer seals values that are stored where others can read them. It may be used from any number of
 // goroutines.
-type Sealer struct{ ciphers []cipher.AEAD } // the one in use first
+type Sealer struct{ ciphers []cipher.AEAD } // the first one seals
 
 // Sealer returns a sealer of values for one purpose.
 func (s *Secret) Sealer(purpose string) (*Sealer, error) {
@@ -31,7 +31,7 @@ func (s *Secret) Sealer(purpose string) (*Sealer, error) {
 	return sealer, nil
 }
 
-// Seal seals a value under the secret in use. What is sealed is of no use under another name.
+// Seal seals a value under the first line of the secret, and binds it to a name.
 func (s *Sealer) Seal(name string, value []byte) []byte {
 	c := s.ciphers[0]
 	nonce := make([]byte, c.NonceSize(), c.NonceSize()+len(value)+c.Overhead())
@@ -39,8 +39,8 @@ func (s *Sealer) Seal(name string, value []byte) []byte {
 	return c.Seal(nonce, nonce, value, []byte(name))
 }
 
-// Open returns the value that was sealed under any of the secrets, and whether that is the one in
-// use. It returns false for ok if no secret opens it.
+// Open opens a value that is sealed under any line of the secret. inUse reports whether it is the first line,
+// and ok is false if no line opens it.
 func (s *Sealer) Open(name string, sealed []byte) (value []byte, inUse, ok bool) {
 	for i, c := range s.ciphers {
 		if len(sealed) < c.NonceSize() {

@@ -64,14 +64,14 @@ func plainText(value []byte) string { return string(value) }
 func networkText(network []byte) string { return PrefixOf(network).String() }
 
 func fingerprintText(value []byte) string {
-	at := len(value) - FingerprintSize
-	return networkText(value[:at]) + " " + hex.EncodeToString(value[at:])
+	size := len(value) - FingerprintSize
+	return networkText(value[:size]) + " " + hex.EncodeToString(value[size:])
 }
 
 func sessionText(id []byte) string { return "session " + SessionName(id) }
 
-// SessionName returns an operator's name of a session, 16 hexadecimal digits: a hash of its
-// id, so that a log gives no session away.
+// SessionName returns the name of a session for operators: 16 hexadecimal digits of a hash of its ID, so that
+// logs don't reveal the session.
 func SessionName(id []byte) string {
 	sum := sha256.Sum256(append([]byte{TagSession}, id...))
 	return hex.EncodeToString(sum[:8])

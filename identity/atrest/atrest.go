@@ -1,9 +1,9 @@
-// Package atrest hashes keys before they reach a disk, and makes the opaque names that
-// clients have in logs and for upstreams.
+// Package atrest hashes keys before they reach a disk, and makes the opaque names of clients for logs and
+// upstreams.
 //
-// A key that can be linked to an address is hashed under a key of an epoch, which is
-// destroyed later, so that old rows can't be linked to anybody. Any other key is hashed
-// under a lasting key. Both are HMAC-SHA-256: see [identity.Hasher].
+// A key that can be linked to an address is hashed under the key of an epoch, which is destroyed later, so that
+// old rows can't be linked to anybody. Other keys are hashed under a lasting key. Both hashes are HMAC-SHA-256:
+// see [identity.Hasher].
 package atrest
 
 import (
@@ -16,16 +16,15 @@ import (
 // Hash is the name of a key on a disk.
 type Hash struct {
 	Current [16]byte
-	// Former finds counts from before the current epoch. It is zero once
-	// there are none left.
+	// Former finds counts from before the current epoch. It is zero once there are none left.
 	Former [16]byte
 	// From and Until bound the time in which Current holds, From ≤ now < Until, in
 	// nanoseconds since the Unix epoch. Until is 0 if it always holds.
 	From, Until int64
 }
 
-// HashKey hashes a key within a scope. retention is how long after now the hash must find
-// what is counted. An error is one of reading or making the key of an epoch.
+// HashKey hashes a key within a scope. retention is how long after now the hash must find the counts. It returns
+// an error if the key of an epoch can't be read or created.
 func HashKey(lasting identity.Hasher, epochs *epoch.Keys, scope uint64, key string, retention time.Duration, now time.Time) (Hash, error) {
 	if !identity.IsAddress(key) {
 		return Hash{Current: lasting.Hash(scope, key)}, nil
@@ -52,7 +51,7 @@ func HashKeyAtOnce(lasting identity.Hasher, epochs *epoch.Keys, scope uint64, ke
 	return hashUnder(names, days, scope, key, retention, now), true
 }
 
-// hashUnder hashes a key under the keys of epochs of so many days.
+// hashUnder hashes a key under the keys of epochs with a number of days.
 func hashUnder(names epoch.Pair, days int, scope uint64, key string, retention time.Duration, now time.Time) Hash {
 	begun := names.Ends.AddDate(0, 0, -days)
 	hash := Hash{Current: names.Current.Hash(scope, key), From: begun.UnixNano(), Until: names.Ends.UnixNano()}
@@ -62,7 +61,7 @@ func hashUnder(names epoch.Pair, days int, scope uint64, key string, retention t
 	return hash
 }
 
-// The scope of opaque names, and the beginning of their hashed text. No limit has the scope 0.
+// The scope of opaque names, and the prefix of their hashed text. No limit has the scope 0.
 const (
 	opaqueScope  = 0
 	opaquePrefix = "client "
@@ -73,15 +72,15 @@ func Opaque(lasting identity.Hasher, key []byte) [16]byte {
 	return lasting.Hash(opaqueScope, opaquePrefix+string(key))
 }
 
-// OpaqueToday returns an opaque name of any other client. It is another every day, and two
-// days later nobody can link it any more.
+// OpaqueToday returns an opaque name of a client that isn't verified. It changes every day, and two days later
+// nobody can link it any more.
 func OpaqueToday(epochs *epoch.Keys, key []byte, now time.Time) ([16]byte, error) {
 	hash, err := OpaqueFor(epochs, key, 24*time.Hour, now)
 	return hash.Current, err
 }
 
-// OpaqueFor returns opaque names of any other client that can be linked for so long after now, and
-// not for longer than twice that.
+// OpaqueFor returns opaque names of a client that isn't verified. They can be linked for the retention after
+// now, and not for longer than twice that.
 func OpaqueFor(epochs *epoch.Keys, key []byte, retention time.Duration, now time.Time) (Hash, error) {
 	days := epoch.Days(retention)
 	names, err := epochs.At(now, days)

@@ -3,12 +3,12 @@ package carried
 
 import "net/netip"
 
-// carriers are the networks of IPv6 whose addresses carry the IPv4 address of their
-// host. Without them one IPv4 address would have as many networks of IPv6 as it
-// likes (6to4, Teredo), or all of IPv4 would be one network (translators).
+// carriers are the IPv6 networks whose addresses carry the IPv4 address of their host. Without them a host with
+// one IPv4 address could use any number of IPv6 networks (6to4, Teredo), or all of IPv4 would be one network
+// (translators).
 //
-// An IPv4 address in the interface identifier (ISATAP, RFC 5214) is not among them:
-// whoever has a network chooses the identifiers in it, and could be anybody.
+// An IPv4 address in the interface identifier (ISATAP, RFC 5214) doesn't count: the owner of a network chooses
+// the identifiers in it, and could claim any address.
 var carriers = []struct {
 	network netip.Prefix
 	carried func(b [16]byte) [4]byte
@@ -21,12 +21,11 @@ var carriers = []struct {
 	{netip.MustParsePrefix("::/96"), last32},              // IPv4-compatible: RFC 4291, section 2.5.5.1
 }
 
-// Of returns the IPv4 address that an IPv6 address carries: one that is mapped
-// into IPv6, translated (NAT64), tunneled (6to4, Teredo) or IPv4-compatible. Any
-// other address is returned as it is, but without a zone id.
+// Of returns the IPv4 address that an IPv6 address carries: one that is mapped into IPv6, translated (NAT64),
+// tunneled (6to4, Teredo) or IPv4-compatible. It returns any other address unchanged, but without a zone ID.
 //
-// Answers to a carried address go to the IPv4 host that it names, so nobody
-// completes a handshake under another host's, unless the relay on the way is theirs.
+// Answers to a carried address go to the IPv4 host that it names. So a host can't complete a handshake under
+// another host's address, unless it controls the relay.
 func Of(addr netip.Addr) netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	if addr.Is4() || addr.IsUnspecified() || addr.IsLoopback() {
@@ -42,13 +41,12 @@ func Of(addr netip.Addr) netip.Addr {
 
 func last32(b [16]byte) [4]byte { return [4]byte(b[12:]) }
 
-// teredo returns the address that the client's NAT has, whose bits are inverted
-// (RFC 4380, section 4).
+// teredo returns the address of the client's NAT, whose bits are inverted (RFC 4380, section 4).
 func teredo(b [16]byte) [4]byte { return [4]byte{^b[12], ^b[13], ^b[14], ^b[15]} }
 
-// localNAT64 returns the address behind a prefix of 48, 56, 64 or 96 bits (RFC 6052,
-// section 2.2), whichever a network has chosen: all but the longest leave zeros
-// behind the address, which no host's address in the last 32 bits has.
+// localNAT64 returns the address after a prefix of 48, 56, 64 or 96 bits (RFC 6052, section 2.2), depending on the
+// network's choice. All except the longest leave zeros after the address, which an address in the last 32 bits
+// doesn't have.
 func localNAT64(b [16]byte) [4]byte {
 	switch {
 	case b[8] != 0 || b[13] != 0 || b[14] != 0 || b[15] != 0:

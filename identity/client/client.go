@@ -8,18 +8,18 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/session"
 )
 
-// Evidence is the data of a request about its sender. Nothing is asked for that a better way
-// has made needless.
+// Evidence is the data of a request about its sender. Methods are only called if no better way has
+// identified the client.
 type Evidence interface {
-	// Service returns the tier of the operator's own service that has sent the request.
+	// Service returns the tier of the operator's own service that sent the request.
 	Service() (tier string, ok bool)
-	// APIKey returns the name of the client that the request's API key belongs to, or "".
+	// APIKey returns the name of the client with the request's API key, or "".
 	APIKey() (name string)
-	// Network returns the network that the request comes from, which is not valid if its
-	// address can't be read, and whether the client may have chosen the address.
+	// Network returns the network of the request's address, which is not valid if the address can't be
+	// read, and whether the client may have chosen the address.
 	Network() (network netip.Prefix, claimed bool)
-	// Session returns the session that is valid in a network, and whether the request has
-	// one that was tampered with.
+	// Session returns the session if it is valid in a network, and whether the request has one that was
+	// tampered with.
 	Session(network []byte) (s session.Session, ok, forged bool)
 	// Hints returns the header fields about the browser, and the initiator of the request.
 	Hints() identity.Hints
@@ -32,48 +32,47 @@ type Client struct {
 
 	Session   session.Session // if Kind is [identity.Session]
 	Forged    bool            // it has a session that was tampered with
-	CrossSite bool            // another site had its browser send the request
+	CrossSite bool            // another site made its browser send the request
 
-	Network netip.Prefix // once located; not valid if the address can't be read
-	Claimed bool         // it may have chosen its address: nothing is held against that
+	Network netip.Prefix // set by Locate; not valid if the address can't be read
+	Claimed bool         // it may have chosen its address, for which no violations are recorded
 
 	record      recordOf
 	located     bool
-	otherSize   uint8                         // of the key in the room behind Key's, or 0
-	networkSize uint8                         // of the key in the last room, or 0
-	room        [2*keyRoom + networkRoom]byte // of the keys, so that they take no memory of their own
+	otherSize   uint8                         // the size of the second key in room, or 0
+	networkSize uint8                         // the size of the third key in room, or 0
+	room        [2*keyRoom + networkRoom]byte // Key, the other key and the network's, to avoid allocations
 }
 
-// recordOf is which of a client's keys its record is kept under.
+// recordOf says under which of a client's keys its record is.
 type recordOf uint8
 
 const (
 	recordOfNone  recordOf = iota
-	recordOfKey            // Key, which may be a part of the other key
-	recordOfOther          // the other key, which is a part of Key
+	recordOfKey            // Key; the other key may contain it
+	recordOfOther          // the other key, which Key contains
 )
 
-// The room that keys need. That of a fingerprint is the longest but for names of API keys,
-// for which memory is found.
+// The sizes of keys. The key of a fingerprint is the longest, except for names of API keys, which are
+// allocated if they are longer.
 const (
 	networkRoom = 1 + 1 + 16
 	keyRoom     = networkRoom + identity.FingerprintSize
 )
 
-// ways are how clients are told apart. The first that applies counts.
+// ways are the ways to identify clients. The first one that applies counts.
 var ways = [...]func(*Client, Evidence) bool{byService, byAPIKey, bySession, byUnknown, byFingerprint}
 
 // Identify identifies the client.
-func (c *Client) Identify(by Evidence) {
+func (c *Client) Identify(evidence Evidence) {
 	for _, way := range ways {
-		if way(c, by) {
+		if way(c, evidence) {
 			return
 		}
 	}
 }
 
-// Subject returns the key that the client's record is kept under, or nil if nothing is held
-// against it.
+// Subject returns the key of the client's record, or nil if no violations are recorded for it.
 func (c *Client) Subject() []byte {
 	switch c.record {
 	case recordOfKey:
@@ -84,7 +83,7 @@ func (c *Client) Subject() []byte {
 	return nil
 }
 
-// Parent returns the key that the subject is a part of, or nil if it is a part of none.
+// Parent returns the key that contains the subject, or nil if there is none.
 func (c *Client) Parent() []byte {
 	switch {
 	case c.otherSize == 0:
@@ -95,16 +94,16 @@ func (c *Client) Parent() []byte {
 	return c.other()
 }
 
-// NetworkKey returns the key of all clients in the client's network, once it is located.
+// NetworkKey returns the key of all clients in the client's network. Locate must have been called.
 func (c *Client) NetworkKey() []byte { return slices.Clip(c.room[2*keyRoom:][:c.networkSize]) }
 
-// Locate settles which network the client is in.
-func (c *Client) Locate(by Evidence) {
+// Locate sets the network of the client.
+func (c *Client) Locate(evidence Evidence) {
 	if c.located {
 		return
 	}
 	c.located = true
-	c.Network, c.Claimed = by.Network()
+	c.Network, c.Claimed = evidence.Network()
 	key := c.room[2*keyRoom : 2*keyRoom]
 	if c.Network.IsValid() {
 		key = identity.AppendPrefix(append(key, identity.TagNetwork), c.Network)
@@ -114,23 +113,22 @@ func (c *Client) Locate(by Evidence) {
 	c.networkSize = uint8(len(key))
 }
 
-// NetworkID returns the network as sessions and challenges are bound to it.
+// NetworkID returns the form of the network that sessions and challenges are bound to.
 func (c *Client) NetworkID() []byte { return c.NetworkKey()[1:] }
 
-// IsVerified reports whether the client can't choose who it is, and is where it was
-// verified.
+// IsVerified reports whether the client is verified, and in the network in which it was verified.
 func (c *Client) IsVerified() bool { return c.Kind.Verified() && !c.Session.Elsewhere }
 
-func byService(c *Client, by Evidence) bool {
-	tier, ok := by.Service()
+func byService(c *Client, evidence Evidence) bool {
+	tier, ok := evidence.Service()
 	if ok {
 		c.set(identity.APIKey, append(c.key(identity.TagService), tier...))
 	}
 	return ok
 }
 
-func byAPIKey(c *Client, by Evidence) bool {
-	name := by.APIKey()
+func byAPIKey(c *Client, evidence Evidence) bool {
+	name := evidence.APIKey()
 	if name == "" {
 		return false
 	}
@@ -139,16 +137,16 @@ func byAPIKey(c *Client, by Evidence) bool {
 	return true
 }
 
-// bySession counts by the session. What other sites have its browser send is held against
-// a part of it only.
-func bySession(c *Client, by Evidence) (ok bool) {
-	c.Locate(by)
-	if c.Session, ok, c.Forged = by.Session(c.NetworkID()); !ok {
+// bySession counts by the session. Violations of requests that other sites made its browser send are
+// recorded for a part of it only.
+func bySession(c *Client, evidence Evidence) (ok bool) {
+	c.Locate(evidence)
+	if c.Session, ok, c.Forged = evidence.Session(c.NetworkID()); !ok {
 		return false
 	}
 	c.set(identity.Session, append(c.key(identity.TagSession), c.Session.ID[:]...))
 	c.record = recordOfKey
-	if initiator := by.Hints().Initiator; initiator.IsOther() {
+	if initiator := evidence.Hints().Initiator; initiator.IsOther() {
 		c.CrossSite = true
 		c.record = recordOfOther
 		c.setOther(append(append(c.otherRoom(), c.Key...), byte(initiator)))
@@ -156,8 +154,8 @@ func bySession(c *Client, by Evidence) (ok bool) {
 	return true
 }
 
-func byUnknown(c *Client, by Evidence) bool {
-	c.Locate(by)
+func byUnknown(c *Client, evidence Evidence) bool {
+	c.Locate(evidence)
 	if c.Network.IsValid() {
 		return false
 	}
@@ -165,11 +163,11 @@ func byUnknown(c *Client, by Evidence) bool {
 	return true
 }
 
-// byFingerprint counts by what the browser sends of itself, within its network. All in a
-// network that send nothing are one client.
-func byFingerprint(c *Client, by Evidence) bool {
-	c.Locate(by)
-	hints, kind := by.Hints(), identity.Fingerprint
+// byFingerprint counts by the browser's header fields, within its network. All clients of a network without
+// such fields are one client.
+func byFingerprint(c *Client, evidence Evidence) bool {
+	c.Locate(evidence)
+	hints, kind := evidence.Hints(), identity.Fingerprint
 	if hints.SayNothing() {
 		kind = identity.ByPrefix
 	}
@@ -189,10 +187,10 @@ func (c *Client) set(kind identity.Kind, key []byte) { c.Kind, c.Key = kind, key
 // key returns the beginning of the client's key, with room for the rest.
 func (c *Client) key(tag byte) []byte { return append(c.room[:0:keyRoom], tag) }
 
-// other returns the key that Key is a part of, or that is a part of Key.
+// other returns the key that contains Key, or that Key contains.
 func (c *Client) other() []byte { return slices.Clip(c.room[keyRoom:][:c.otherSize]) }
 
 func (c *Client) otherRoom() []byte { return c.room[keyRoom : keyRoom : 2*keyRoom] }
 
-// setOther notes the other key, which was made in its room.
+// setOther sets the other key, which is in its place in room.
 func (c *Client) setOther(key []byte) { c.otherSize = uint8(len(key)) }

@@ -18,18 +18,18 @@ import (
 // keySize is the length of a key in bytes.
 const keySize = 32
 
-// maxFile is how much is read to see that it is no key.
+// maxFile bounds how much of a file is read.
 const maxFile = 1 << 10
 
-// destroyed overwrites a key.
+// destroyed is the content of an overwritten key.
 var destroyed = make([]byte, keySize)
 
-// fileName returns the name of an epoch's file: its days and its number.
+// fileName returns the name of an epoch's file, which has its days and its number.
 func fileName(epoch int64, days int) string { return fmt.Sprintf("%dd-%d.key", days, epoch) }
 
 var fileNames = regexp.MustCompile(`^([1-9][0-9]{0,4})d-(-?[0-9]{1,10})\.key$`)
 
-// folder keeps each key in a file.
+// folder stores each key in a file.
 type folder string
 
 func (f folder) file(name string) string { return filepath.Join(string(f), name) }
@@ -40,7 +40,7 @@ func (f folder) add(name string, key []byte) ([]byte, error) {
 	if err := keyfile.Keep(f.file(name), key); err != nil {
 		return nil, err
 	}
-	return f.read(name) // it may be another's
+	return f.read(name) // another process may have created it
 }
 
 // readKey reads the key in a file.
@@ -81,8 +81,8 @@ func over(name string, now time.Time) bool {
 	return epoch < number(now, days)-1
 }
 
-// destroy overwrites a key and removes its file. Where the disk writes elsewhere
-// instead, as flash does, removing is all there is.
+// destroy overwrites a key and removes its file. On disks that write to another place, as flash does, only the
+// removal has an effect.
 func destroy(path string) error {
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().IsRegular() {
@@ -100,7 +100,7 @@ func overwrite(path string) {
 	if err != nil {
 		return
 	}
-	_, _ = f.Write(destroyed) // if it fails, removing the file is all there is
+	_, _ = f.Write(destroyed) // if it fails, the file is still removed
 	_ = f.Sync()
 	_ = f.Close()
 }

@@ -11,31 +11,31 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 )
 
-// day is how long a day of UTC is. It knows no leap seconds, like Unix time.
+// day is the length of a UTC day. Like Unix time it has no leap seconds.
 const day = 24 * time.Hour
 
-// Days returns how many days an epoch has for what must be found again for so
-// long after it was hashed: as few as possible, and at least one.
+// Days returns the length of an epoch, in days, whose hashes can be found again for a time. It is as short as
+// possible, and at least one day.
 func Days(remembered time.Duration) int {
 	return max(int((remembered+day-1)/day), 1)
 }
 
-// Pair is the hashers of an epoch and of the one before it.
+// Pair has the hashers of an epoch and of the previous one.
 type Pair struct {
 	// Current hashes the names of present counts.
 	Current identity.Hasher
 
-	// Previous finds counts of the epoch before. It is nil if there was none.
+	// Previous finds counts of the previous epoch. It is nil if that had no key.
 	Previous *identity.Hasher
 
-	// Epoch is the number of the current epoch, counted from 1970 in epochs of its
-	// length. Two pairs of one length with one number hash alike.
+	// Epoch is the number of the current epoch, counted from 1970 in epochs of its length. Pairs with
+	// the same length and number make the same hashes.
 	Epoch int64
 
-	// Ends is when the current epoch is over, and Current becomes Previous.
+	// Ends is the end of the current epoch, when Current becomes Previous.
 	Ends time.Time
 
-	keys [2]string // of Current and of Previous, "" if there is none
+	keys [2]string // of Current and of Previous; "" if there is none
 }
 
 // Keys are the keys of epochs, in a folder, in memory or in a [Vault]. They may be used from
@@ -44,19 +44,19 @@ type Keys struct {
 	place place
 	pairs sync.Map // of Pair, by the days of its epochs
 
-	// opening is held while keys are read and made, so that one goroutine does it at
-	// midnight and not all of them. Nothing else waits for it.
+	// opening is held while keys are read and created, so that only one goroutine does it at midnight.
+	// Nothing else waits for it.
 	opening sync.Mutex
 }
 
-// In returns the keys in a folder, which need not exist. It touches nothing.
+// In returns the keys in a folder, which need not exist. It creates and reads nothing.
 func In(path string) *Keys { return &Keys{place: folder(path)} }
 
-// InMemory returns keys that no file has: they end with the process.
+// InMemory returns keys without files, which end with the process.
 func InMemory() *Keys { return &Keys{place: &memory{keys: make(map[string][]byte)}} }
 
-// At returns the hashers of the epoch that a time is in, in epochs of so many days. It
-// makes the key of the current epoch if there is none yet.
+// At returns the hashers of the epoch that contains a time. Epochs have a number of days. At creates the key
+// of the current epoch if there is none yet.
 func (k *Keys) At(now time.Time, days int) (Pair, error) {
 	if days < 1 {
 		return Pair{}, fmt.Errorf("epoch: an epoch has at least 1 day, got %d", days)
@@ -66,7 +66,7 @@ func (k *Keys) At(now time.Time, days int) (Pair, error) {
 	}
 	k.opening.Lock()
 	defer k.opening.Unlock()
-	if pair, ok := k.Known(now, days); ok { // somebody was faster
+	if pair, ok := k.Known(now, days); ok { // another goroutine was faster
 		return pair, nil
 	}
 	pair, err := k.open(now, days)
@@ -77,12 +77,12 @@ func (k *Keys) At(now time.Time, days int) (Pair, error) {
 	return pair, nil
 }
 
-// late is how long into an epoch the key of the one before may still be made: by
-// another process, whose request came just before midnight.
+// late is how long after the beginning of an epoch the previous key may still be created, by another process
+// for a request just before midnight.
 const late = time.Minute
 
-// Known returns the pair of a time, for epochs of so many days, if it is open and nothing can be
-// added to it. It waits for nothing.
+// Known returns the pair of a time, for epochs of a number of days, if it is in memory and complete: no key
+// of the previous epoch can appear any more. It doesn't wait.
 func (k *Keys) Known(now time.Time, days int) (Pair, bool) {
 	value, ok := k.pairs.Load(days)
 	if !ok {
@@ -114,8 +114,7 @@ func (k *Keys) open(now time.Time, days int) (Pair, error) {
 	return pair, nil
 }
 
-// readOrMake returns the key with a name, and makes it if there is none. The keys must be
-// locked.
+// readOrMake returns the key with a name, and creates it if there is none. The caller holds opening.
 func (k *Keys) readOrMake(name string) ([]byte, error) {
 	key, err := k.place.read(name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -126,8 +125,8 @@ func (k *Keys) readOrMake(name string) ([]byte, error) {
 	return k.place.add(name, key)
 }
 
-// Keep adds the keys again that are known, that Sweep would leave, and that are not there any
-// more. Where somebody has made another one meanwhile, that is used from now on.
+// Keep restores known keys that were removed from their place, unless Sweep would destroy them. If another
+// process has created another key meanwhile, that key is used from now on.
 func (k *Keys) Keep(now time.Time) (err error) {
 	k.pairs.Range(func(days, value any) bool {
 		pair := value.(Pair)
@@ -152,9 +151,8 @@ func (k *Keys) Keep(now time.Time) (err error) {
 	return nil
 }
 
-// Sweep destroys the keys that are no longer used for look-ups: all but those of
-// the current epochs and the ones before. It is to be called now and then, also
-// when nothing is hashed.
+// Sweep destroys the keys that are no longer used for lookups: all except those of the current and previous
+// epochs. Call it now and then, also when nothing is hashed.
 func (k *Keys) Sweep(now time.Time) error {
 	k.pairs.Range(func(days, pair any) bool {
 		if pair.(Pair).Epoch < number(now, days.(int)) {
@@ -168,7 +166,7 @@ func (k *Keys) Sweep(now time.Time) error {
 	return nil
 }
 
-// number returns the number of the epoch that a time is in.
+// number returns the number of the epoch that contains a time.
 func number(t time.Time, days int) int64 {
 	seconds, length := t.Unix(), int64(days)*int64(day/time.Second)
 	n := seconds / length
@@ -178,7 +176,7 @@ func number(t time.Time, days int) int64 {
 	return n
 }
 
-// begin returns when an epoch begins.
+// begin returns the beginning of an epoch.
 func begin(epoch int64, days int) time.Time {
 	return time.Unix(epoch*int64(days)*int64(day/time.Second), 0).UTC()
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// place is where keys are kept, by the names that their files have in a folder.
+// place stores keys by the names of their files in a folder.
 type place interface {
 	// read returns a key, or an error that wraps [fs.ErrNotExist].
 	read(name string) ([]byte, error)
-	// add keeps a key unless there is one with its name, and returns the one that is kept.
+	// add stores a key unless there is one with its name, and returns the stored one.
 	add(name string, key []byte) ([]byte, error)
 	// sweep destroys the keys whose epochs are over.
 	sweep(now time.Time) error
 }
 
-// memory keeps keys as long as the process lasts.
+// memory stores keys for the life of the process.
 type memory struct {
 	mu   sync.Mutex
 	keys map[string][]byte // guarded by mu: by name

@@ -10,37 +10,37 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 )
 
-// Vault keeps values by name where all machines find them, for example in a database that they
-// share. It gets keys only as sealed under the secret.
+// Vault stores values by name for all machines, for example in a shared database. It only receives keys that
+// are sealed under the secret.
 type Vault interface {
 	// Values returns all values by their names.
 	Values() (map[string][]byte, error)
-	// SwapValue puts a value in the place of the former one under a name, and returns the value
-	// that is there afterwards. No bytes stand for no value.
+	// SwapValue replaces the former value under a name, and returns the resulting value. An empty value
+	// stands for no value.
 	SwapValue(name string, former, value []byte) (kept []byte, err error)
 }
 
-// ErrOtherSecret reports values in a vault that are sealed under an unknown secret.
+// ErrOtherSecret says that values in a vault are sealed under an unknown secret.
 var ErrOtherSecret = errors.New("sealed under another secret")
 
-// InVault returns the keys in a vault, sealed under a secret, which secret returns.
+// InVault returns the keys in a vault, sealed under the secret that the function returns.
 func InVault(vault Vault, secret func() *identity.Secret) *Keys {
 	return &Keys{place: &inVault{vault, secret}}
 }
 
-// shared is the name of the key that verified clients are named under, and unnamed the value that
-// versions before that key had there.
+// shared is the name of the key for names of verified clients. unnamed is its value in versions that had no
+// such key.
 const shared = "secret"
 
 var unnamed = make([]byte, keySize)
 
-// Agree returns the key under which all users of the vault name verified clients: the first one that
-// was given to Agree anywhere. It stays the same when the lines of the secret file change. What a
-// later line of that file opens is sealed again under the first one, so that the later line can be
-// removed once all have the same order of lines.
+// Agree returns the key under which all users of the vault name verified clients: the first one passed to
+// Agree by any of them. It stays the same when the lines of the secret file change. Agree also seals values
+// that only a later line opens under the first line, so that the later line can be removed once all files
+// have the same order of lines.
 //
-// The error wraps [ErrOtherSecret] if no line opens the key. Keys that are not in a vault need no
-// agreement: key is returned.
+// The error wraps [ErrOtherSecret] if no line opens the key. For keys that are not in a vault, Agree returns
+// key.
 func (k *Keys) Agree(key []byte) (agreed []byte, err error) {
 	v, ok := k.place.(*inVault)
 	if !ok {
@@ -57,12 +57,12 @@ func (k *Keys) Agree(key []byte) (agreed []byte, err error) {
 
 // Seals counts the values in a vault by the line that opens them.
 type Seals struct {
-	First   int // the first line of the secret file
-	Later   int // a later line, which is still needed
-	Unknown int // no line
+	First   int // opened by the first line of the secret file
+	Later   int // opened by a later line, which is still needed
+	Unknown int // opened by no line
 }
 
-// Seals counts the values in the vault. There are none for keys that are not in a vault.
+// Seals counts the values in the vault. Keys that are not in a vault have none.
 func (k *Keys) Seals() (n Seals, err error) {
 	if v, ok := k.place.(*inVault); ok {
 		n, err = v.each(func(string, []byte, []byte) error { return nil })
@@ -70,7 +70,7 @@ func (k *Keys) Seals() (n Seals, err error) {
 	return n, err
 }
 
-// inVault keeps keys in a vault.
+// inVault stores keys in a vault.
 type inVault struct {
 	vault  Vault
 	secret func() *identity.Secret
@@ -100,7 +100,7 @@ func (v *inVault) add(name string, key []byte) ([]byte, error) {
 	return v.open(name, kept)
 }
 
-// agree adds a key unless there is one, and replaces the value of a former version.
+// agree adds a key unless there is one, and replaces the value of earlier versions.
 func (v *inVault) agree(key []byte) (agreed []byte, err error) {
 	sealed, err := v.seal(shared, key)
 	if err != nil {
@@ -118,8 +118,8 @@ func (v *inVault) agree(key []byte) (agreed []byte, err error) {
 	return agreed, err
 }
 
-// sealAgain seals the values of later lines under the first one. Another process may do the same:
-// then their value stays.
+// sealAgain seals the values of later lines under the first line. If another process does the same, its
+// values stay.
 func (v *inVault) sealAgain() error {
 	_, err := v.each(func(name string, sealed, key []byte) error {
 		again, err := v.seal(name, key)
@@ -131,7 +131,7 @@ func (v *inVault) sealAgain() error {
 	return err
 }
 
-// each counts the values, and calls f for those that a later line opens.
+// each counts the values, and calls f with those that a later line opens.
 func (v *inVault) each(f func(name string, sealed, key []byte) error) (n Seals, err error) {
 	sealer, err := v.sealer()
 	if err != nil {
@@ -168,7 +168,7 @@ func (v *inVault) sweep(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// seal seals a key under the secret in use. What is sealed is of no use under another name.
+// seal seals a key under the first line of the secret, and binds it to its name.
 func (v *inVault) seal(name string, key []byte) ([]byte, error) {
 	sealer, err := v.sealer()
 	if err != nil {

@@ -1,13 +1,11 @@
-// Package pressure notices networks from which too many different clients come:
-// a script that invents a new User-Agent for every request, most likely. What
-// that means for them is for others to say.
+// Package pressure finds networks with too many different clients, most likely scripts that invent a new
+// User-Agent for every request. The caller decides what follows from it.
 //
 // # Invariants
 //
-//   - Sets are exact: a network is under pressure when more than so many different
-//     fingerprints came within so long, and never by a guess.
-//   - Memory is bounded, whoever comes: a set has at most MaxFingerprints + 1
-//     members, and there are at most so many sets as a Tracker was made for.
-//   - It is a function of its calls and the times they come with. It reads no
-//     clock, no file and no store.
+//   - Sets are exact: a network is under pressure when more different fingerprints than a rule allows came
+//     within its time, never because of an estimate.
+//   - Memory is bounded: a set has at most MaxFingerprints + 1 members, and the number of sets is a
+//     parameter of the Tracker.
+//   - Results depend only on the calls and the times in them. It reads no clock, file or store.
 package pressure

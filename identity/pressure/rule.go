@@ -13,13 +13,13 @@ const (
 	MaxFingerprints = 31
 )
 
-// Rule says how many clients are too many.
+// Rule bounds the number of different clients of a network.
 type Rule struct {
-	Fingerprints int           // more than so many, from 1 to MaxFingerprints
-	Within       time.Duration // if they come within so long, from 1s to 24h
+	Fingerprints int           // the maximum, from 1 to MaxFingerprints
+	Within       time.Duration // the time in which they come, from 1s to 24h
 }
 
-// Check returns an error about a rule that can't be.
+// Check returns an error if the rule is out of range.
 func (r Rule) Check() error {
 	switch {
 	case r.Fingerprints < 1 || r.Fingerprints > MaxFingerprints:

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// DefaultNetworks is how many networks are watched at once by default. Each takes
-// up to 600 bytes.
+// DefaultNetworks is the default maximum of watched networks. Each takes up to 600 bytes.
 const DefaultNetworks = 1 << 16
 
-// shards is how many parts the networks are in, each with its own lock.
+// shards is the number of parts of the networks, each with its own lock.
 const shards = 16
 
 // Tracker watches networks. It may be used from any number of goroutines.
@@ -33,8 +32,8 @@ type shard struct {
 // network is the state of a network. It is guarded by its shard's mu.
 type network struct {
 	set     []sighting
-	seen    time.Duration // when a client came last, since 1970
-	forgets time.Duration // when there is nothing left to know
+	seen    time.Duration // the last client, since 1970
+	forgets time.Duration // when the last sighting expires
 }
 
 // sighting is a fingerprint and when it was last seen, since 1970.
@@ -43,8 +42,7 @@ type sighting struct {
 	at   time.Duration
 }
 
-// New returns a tracker of so many networks, at least as many as it has shards; 0
-// is DefaultNetworks.
+// New returns a tracker of a maximum of networks, at least as many as it has shards. 0 means DefaultNetworks.
 func New(networks int) *Tracker {
 	networks = cmp.Or(networks, DefaultNetworks)
 	t := &Tracker{seed: maphash.MakeSeed(), most: max(networks/shards, 1)}
@@ -56,8 +54,8 @@ func New(networks int) *Tracker {
 
 func since1970(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
 
-// Seen notes that an unverified client came from a network, and reports whether
-// that is one too many. If it is, counting starts from zero, so it is reported once.
+// Seen notes that an unverified client came from a network, and reports whether the network has too many. If so,
+// counting starts from zero, so that it is reported once.
 func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, rule Rule) (tooMany bool) {
 	at, hash := since1970(now), maphash.Bytes(t.seed, fingerprint)
 	s := &t.shards[maphash.Comparable(t.seed, prefix)%shards]
@@ -79,13 +77,12 @@ func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, r
 	return true
 }
 
-// IsNew reports whether a client, however it is called, has not been asked about of
-// late, which is a quarter of the rule's time, as far as the tracker remembers. It
-// takes no lock: a client that comes often need not be noted each time.
+// IsNew reports whether there was no recent call with the client, in the last quarter of the rule's time, as far
+// as the tracker remembers. It takes no lock, so that the caller need not note frequent clients each time.
 func (t *Tracker) IsNew(now time.Time, client []byte, rule Rule) bool {
 	hash := maphash.Bytes(t.seed, client)
 	slot := &t.recent[hash%uint64(len(t.recent))]
-	hash ^= uint64(since1970(now)/(rule.Within/4)) << 12 // the slot says what is below
+	hash ^= uint64(since1970(now)/(rule.Within/4)) << 12 // the lower bits select the slot
 	if slot.Load() == hash {
 		return false
 	}
@@ -112,15 +109,15 @@ func (n *network) note(at time.Duration, hash uint64, within time.Duration) int 
 	return len(kept)
 }
 
-// evictions is how many networks are looked at to forget one of them.
+// evictions is how many networks are examined to evict one.
 const evictions = 8
 
-// evictLocked forgets the network of a few that nobody came from for longest.
+// evictLocked removes the least recently seen of a few networks.
 func (s *shard) evictLocked() {
 	var victim netip.Prefix
 	var of *network
 	looked := 0
-	for prefix, n := range s.networks { // begins anywhere
+	for prefix, n := range s.networks { // in random order
 		if of == nil || n.seen < of.seen {
 			victim, of = prefix, n
 		}
@@ -131,8 +128,7 @@ func (s *shard) evictLocked() {
 	delete(s.networks, victim)
 }
 
-// Sweep forgets the networks about which there is nothing left to know, and
-// returns how many these are.
+// Sweep removes the networks without recent sightings, and returns their number.
 func (t *Tracker) Sweep(now time.Time) (forgotten int) {
 	at := since1970(now)
 	for i := range t.shards {
@@ -145,7 +141,7 @@ func (s *shard) sweep(at time.Duration) (forgotten int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for prefix, n := range s.networks {
-		if at >= n.forgets || at < n.seen-24*time.Hour { // a clock that was set back
+		if at >= n.forgets || at < n.seen-24*time.Hour { // the clock was set back
 			delete(s.networks, prefix)
 			forgotten++
 		}

@@ -1,5 +1,5 @@
-// Package keyed is shared by the packages below identity: HMAC-SHA-256 over
-// several parts without allocations, and a ring of keys that rotate.
+// Package keyed is for the packages below identity. It has HMAC-SHA-256 over several parts without allocations,
+// and a ring of rotating keys.
 package keyed
 
 import (
@@ -13,29 +13,27 @@ import (
 // Size is the length of a sum in bytes.
 const Size = sha256.Size
 
-// MAC makes keyed hashes under one key. It may be used from any number of
-// goroutines.
+// MAC makes keyed hashes under one key. It may be used from any number of goroutines.
 type MAC struct{ pool sync.Pool }
 
 // New returns a MAC under a key.
 func New(key []byte) *MAC {
 	m := new(MAC)
-	m.pool.New = func() any { return &Message{hash: hmac.New(sha256.New, key), of: m} }
+	m.pool.New = func() any { return &Message{hash: hmac.New(sha256.New, key), mac: m} }
 	return m
 }
 
-// Message is the input of a sum: parts one after the other. A part that
-// others follow has either a fixed length or its length in front, so that no two
-// lists of parts are one message.
+// Message is the input of a sum: several parts. Each part that is followed by others has a fixed length or is
+// preceded by its length, so that different lists of parts are different messages.
 type Message struct {
-	of   *MAC
+	mac  *MAC
 	hash hash.Hash
 	n    int // bytes in room that are not yet hashed
 	room [192]byte
 	sum  [Size]byte
 }
 
-// Start begins a message. It ends with Sum.
+// Start begins a message. Sum ends it.
 func (m *MAC) Start() *Message {
 	msg := m.pool.Get().(*Message)
 	msg.hash.Reset()
@@ -43,9 +41,9 @@ func (m *MAC) Start() *Message {
 	return msg
 }
 
-// Fixed adds bytes whose number is always the same, or that come last.
+// Fixed adds a part with a fixed length, or the last part.
 func (m *Message) Fixed(part []byte) *Message {
-	for len(part) > 0 { // through room: handed to the hash itself, part would escape
+	for len(part) > 0 { // through room, because part would escape if it was passed to the hash
 		n := copy(m.room[m.n:], part)
 		m.added(n)
 		part = part[n:]
@@ -60,12 +58,12 @@ func (m *Message) Number(n uint64) *Message {
 	return m.Fixed(b[:])
 }
 
-// Bytes adds bytes with their number in front.
+// Bytes adds bytes, preceded by their number.
 func (m *Message) Bytes(part []byte) *Message {
 	return m.Number(uint64(len(part))).Fixed(part)
 }
 
-// Text adds a text with its length in bytes in front.
+// Text adds a text, preceded by its length in bytes.
 func (m *Message) Text(part string) *Message {
 	m.Number(uint64(len(part)))
 	for len(part) > 0 {
@@ -83,11 +81,11 @@ func (m *Message) added(n int) {
 	}
 }
 
-// Sum returns the sum over the message, which must not be used any more.
+// Sum returns the sum of the message, which must not be used after that.
 func (m *Message) Sum() [Size]byte {
 	m.hash.Write(m.room[:m.n])
 	m.hash.Sum(m.sum[:0])
 	sum := m.sum
-	m.of.pool.Put(m)
+	m.mac.pool.Put(m)
 	return sum
 }

@@ -3,17 +3,17 @@ package keyed
 // IDSize is the length of a key's id in bytes.
 const IDSize = 4
 
-// Key is a key with the id that tokens made under it bear.
+// Key is a key with the ID in its tokens.
 type Key struct {
 	ID [IDSize]byte
 	*MAC
 }
 
-// Ring is the keys that rotate: the first makes tokens, all of them verify.
+// Ring is a list of rotating keys. The first makes tokens; all of them verify.
 type Ring []Key
 
-// NewRing returns the ring of keys, of which there must be one. A key's id
-// depends on the key alone, so it stays when another is put in front of it.
+// NewRing returns a ring of at least one key. A key's ID depends only on the key, so it doesn't change when
+// another key becomes the first.
 func NewRing(keys [][]byte) Ring {
 	ring := make(Ring, len(keys))
 	for i, key := range keys {

@@ -1,6 +1,5 @@
-// Package keyfile makes files with keys, so that nobody ever reads half of one,
-// nobody but the owner can read it, and of several processes that make it at
-// once all get the same.
+// Package keyfile creates files with keys. No process ever reads half of a key, only the owner can read it, and
+// several processes that create it at once get the same key.
 package keyfile
 
 import (
@@ -11,11 +10,11 @@ import (
 	"time"
 )
 
-// Make makes a file with the given content and mode 0600, and its folder with
-// mode 0700. A file that exists already is left as it is.
+// Make creates a file with the given content and mode 0600, and its folder with mode 0700. It doesn't change an
+// existing file.
 //
-// The content is written beside the path and then linked there, so that whoever
-// comes second finds the first one's.
+// It writes the content to a temporary file and links that to the path, so that the first of several processes
+// succeeds, and the others find its file.
 func Make(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -32,11 +31,11 @@ func Make(path string, content []byte) error {
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return nil
 	}
-	return makeInPlace(path, content) // where files can't have two names
+	return makeInPlace(path, content) // the file system has no hard links
 }
 
-// withPath returns an error about a temporary file as one about path: each try has another temporary
-// file, and its error must not look like another one.
+// withPath replaces the temporary file in an error by path. Temporary files differ from try to try, and equal
+// errors must look the same.
 func withPath(err error, path string) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: e.Op, Path: path, Err: e.Err}
@@ -44,7 +43,7 @@ func withPath(err error, path string) error {
 	return err
 }
 
-// Keep makes a file as Make does, and does nothing at all if it is there.
+// Keep creates a file as Make does. If it exists, Keep does nothing at all.
 func Keep(path string, content []byte) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -54,8 +53,7 @@ func Keep(path string, content []byte) error {
 
 const tempPrefix = ".tally-key-"
 
-// makeInPlace writes a file where it is to be. Whoever reads half of it meanwhile
-// may try again.
+// makeInPlace writes a file at its path. A process that reads half of it meanwhile may retry.
 func makeInPlace(path string, content []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -72,12 +70,10 @@ func write(f *os.File, content []byte) error {
 	return errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close())
 }
 
-// abandoned is the age from which on a file that was to become a key is one that
-// a crash left behind.
+// abandoned is the age from which on a temporary file is one that a crash left behind.
 const abandoned = time.Hour
 
-// Sweep removes from a folder the files of crashes in the middle of
-// Make.
+// Sweep removes temporary files of crashed processes from a folder.
 func Sweep(folder string, now time.Time) error {
 	left, err := filepath.Glob(filepath.Join(folder, tempPrefix+"*"))
 	errs := []error{err}
