@@ -50,8 +50,8 @@ func (e *Evaluation) fixClientIP(fields []string) {
 }
 
 // clientIP returns the client's address as Caddy determined it, or "".
-func (e *Evaluation) clientIP() string {
-	ip, _ := e.Vars[caddyhttp.ClientIPVarKey].(string)
+func (v *Verdict) clientIP() string {
+	ip, _ := v.Vars[caddyhttp.ClientIPVarKey].(string)
 	return ip
 }
 
@@ -68,7 +68,7 @@ func (cfg *Config) Prefixes(ipv4, ipv6 int) (int, int) {
 }
 
 // isClaimed reports whether the client may have chosen its address.
-func (e *Evaluation) isClaimed() bool { return matcher.IsClaimed(e.Http) }
+func (v *Verdict) isClaimed() bool { return matcher.IsClaimed(v.Http) }
 
 const StrictProxies = "`trusted_proxies_strict` beside `trusted_proxies`, in `servers` of the global options"
 

@@ -64,14 +64,15 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	return x.show(http.StatusOK, x.asked, nil, nil)
 }
 
-// offerChallenge reports whether to answer a refused request with a challenge: if a browser
+// offersChallenge reports whether to answer a refused request with a challenge: if a browser
 // requested a page, and a session would help its client. It sets the exchange for that.
-func (h *Handler) offerChallenge(e *Evaluation, r *Refusal) bool {
+func (e *Evaluation) offersChallenge(r *Refusal) bool {
+	h := e.Handler
 	if r.Retry == limiter.Never || e.Http.Method != http.MethodGet || !isNavigation(e.Http) || !h.sessionHelps(e, r) {
 		return false
 	}
 	x := &ChallengeExchange{Sessions: h.App.Session, App: h.App, Http: e.Http, Client: e.Client, Page: h.Page}
-	if d, ok := x.take(x.Limits.pages); !ok || !d.Allowed {
+	if d, ok := e.decider.Decide(x.Http.Context(), nil, x.debitOf(x.Limits.pages)); !ok || !d.Allowed {
 		return false
 	}
 	if x.Keys = x.Sessions.Ready(e.Http.Context(), h.App); x.Keys == nil {
@@ -164,12 +165,16 @@ func (c *ChallengeExchange) take(limit *engine.Limit) (engine.Decision, bool) {
 // Requests that other sites cause the network's browsers to send are counted separately, so that
 // they don't use up the units that the browsers' users need.
 func (c *ChallengeExchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
+	return c.App.Decide(c.Http.Context(), subject, c.debitOf(limit))
+}
+
+// debitOf returns a unit of a limit of the client's network.
+func (c *ChallengeExchange) debitOf(limit *engine.Limit) []engine.Debit {
 	key := c.Client.networkSubject.Key
 	if hintsOf(c.Http).Initiator.IsOther() {
 		key = append(slices.Clone(key), elsewhereMark)
 	}
-	debits := []engine.Debit{{Limit: limit, Key: key, Cost: 1}}
-	return c.App.decide(c.Http.Context(), subject, debits)
+	return []engine.Debit{{Limit: limit, Key: key, Cost: 1}}
 }
 
 // sessionLimits bound the use of the path where clients earn sessions. They are counted like other

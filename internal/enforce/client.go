@@ -116,7 +116,7 @@ func (c *Client) passRecordTo(to session.Session) {
 // counts, the subject's and its parent's. Otherwise a client could leave its record behind with a
 // header field that claims that another site sent the solution.
 func (c *Client) inheritedPoints() (points int) {
-	c.App.decide(c.Http.Context(), c.subject, nil) // loads its records into memory
+	c.App.Decide(c.Http.Context(), c.subject, nil) // loads its records into memory
 	instance := c.App.Use()
 	for of := c.subject; of != nil && instance != nil; of = of.Parent {
 		if record := instance.Engine.CachedRecord(engine.Client{Key: of.Key}); record != nil {

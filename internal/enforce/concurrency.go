@@ -55,7 +55,7 @@ type place struct {
 // wantPlaces notes the places that the request needs in a zone that counts it by a key.
 func (e *Evaluation) wantPlaces(z *Zone, key []byte) {
 	c := z.Concurrency
-	if c == nil || e.Dry {
+	if c == nil {
 		return
 	}
 	site := ""
@@ -109,9 +109,8 @@ func (e *Evaluation) tryZone(places []place) bool {
 	return true
 }
 
-// enter takes all places that the request needs, or none. The result is final unless it is Passed.
-// It returns an error if the client has gone.
-func (e *Evaluation) enter() (result, error) {
+// enter takes all places that the request needs, or none. It returns an error if the client has gone.
+func (e *Evaluation) enter() error {
 	for i := range e.places {
 		p := &e.places[i]
 		n, err := e.awaitPlace(p.Gate, p.key, p.rule)
@@ -119,18 +118,21 @@ func (e *Evaluation) enter() (result, error) {
 			p.left = n
 			continue
 		}
-		e.places = e.places[:i]
-		e.leave()
+		if e.places = e.places[:i]; !e.Dry {
+			e.leave()
+		}
 		switch {
 		case err != gate.ErrFull:
 			return e.breakOff()
 		case n > 0 && e.Handler.showsPage(e.Http):
-			return result{Outcome: postponed, Waiting: n}, nil
+			e.Outcome, e.Waiting = Postponed, n
+			return nil
 		}
-		return e.refuseBusy(p.Concurrency), nil
+		e.refuseBusy(p.Concurrency)
+		return nil
 	}
-	e.entered = len(e.places) > 0
-	return result{}, nil
+	e.entered = len(e.places) > 0 && !e.Dry
+	return nil
 }
 
 // showsPage reports whether a request that must come again is answered with the page that does so:
@@ -168,45 +170,35 @@ func leave(places []place) {
 }
 
 // takePlaces returns the places of a passing request, which leaves them when it returns.
-func (e *Evaluation) takePlaces() []place {
-	if !e.entered {
+func (v *Verdict) takePlaces() []place {
+	if !v.entered {
 		return nil
 	}
-	e.entered = false
-	for i, p := range e.places {
-		if i > 0 && p.Concurrency == e.places[i-1].Concurrency {
+	v.entered = false
+	for i, p := range v.places {
+		if i > 0 && p.Concurrency == v.places[i-1].Concurrency {
 			continue // the bound of its network
 		}
 		p.Policy.Meter.Allowed.Inc()
-		if !e.isCounted(p.Policy.Zone) {
+		if !v.isCounted(p.Policy.Zone) {
 			p.Policy.Zone.Meter.Requests.Inc()
 			p.Policy.Zone.Past.Allow(history.Key{}, 0)
 		}
 	}
-	return slices.Clone(e.places)
+	return slices.Clone(v.places)
 }
 
 // isCounted reports whether a limit of a zone counts the request.
-func (e *Evaluation) isCounted(z *Zone) bool {
+func (v *Verdict) isCounted(z *Zone) bool {
 	is := func(p *Policy) bool { return p.Zone == z }
-	return slices.ContainsFunc(e.Policies, is) || slices.ContainsFunc(e.Shadows.Policies, is)
+	return slices.ContainsFunc(v.Policies, is) || slices.ContainsFunc(v.Shadows.Policies, is)
 }
 
 // refuseBusy refuses a request that finds no free place, and charges nothing else for it.
-func (e *Evaluation) refuseBusy(by *Concurrency) result {
-	e.count(&engine.Decision{Reason: engine.OverLimit, Debit: -1})
-	z := by.Policy.Zone
-	if !e.isCounted(z) {
-		z.Meter.Requests.Inc()
-	}
-	z.Meter.Declined.Inc()
-	by.Policy.Meter.Refuse(engine.OverLimit)
-	z.Past.Refuse(history.Key{}, history.OverLimit)
-	response := &Response{style: e.Handler.Style, client: e.Client, Refusal: &Refusal{
-		App: e.Handler.App, Policy: by.Policy, Retry: e.Handler.Spread(busyRetry, &by.Policy.Limit.Limit), Reason: engine.OverLimit, Fresh: true,
-	}}
-	response.add(LimitStatus{by.Policy, limiter.Quota{Reset: busyRetry}, by.Most})
-	return result{Outcome: Refused, Response: response}
+func (e *Evaluation) refuseBusy(by *Concurrency) {
+	e.busy, e.Decision = by, engine.Decision{Reason: engine.OverLimit, Debit: -1, Retry: busyRetry}
+	e.refuse(&Refusal{Policy: by.Policy, Retry: e.Handler.Spread(busyRetry, &by.Policy.Limit.Limit), Reason: engine.OverLimit, Fresh: true})
+	e.Response.add(LimitStatus{by.Policy, limiter.Quota{Reset: busyRetry}, by.Most})
 }
 
 // addPlaces adds the number of places left in each zone. It doesn't tell when places become free.

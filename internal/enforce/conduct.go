@@ -88,7 +88,7 @@ func (cfg *Config) mayReport(e *Evaluation) bool {
 		}
 	}
 	c.LocateFrom(e)
-	d, ok := cfg.decide(e.Http.Context(), nil, []engine.Debit{{Limit: unverifiedOffenses, Key: c.networkSubject.Key, Cost: 1}})
+	d, ok := cfg.Decide(e.Http.Context(), nil, []engine.Debit{{Limit: unverifiedOffenses, Key: c.networkSubject.Key, Cost: 1}})
 	return ok && d.Allowed
 }
 
@@ -103,6 +103,14 @@ func (t *Trap) offenseOf(c *Client) reputation.Offense {
 // isForged reports whether the request has a session cookie that was tampered with, or copied from
 // another site.
 func (e *Evaluation) isForged() bool { return e.Client != nil && e.Identify().Forged }
+
+// notePressure counts the client of a decision by the engine for the pressure of its network.
+func (e *Evaluation) notePressure() {
+	c, d := e.Client, &e.Decision
+	if c != nil && c.identified && !e.Dry {
+		e.Handler.App.notePressure(c, d, d.Reason == engine.Blocked && e.Policies[d.Debit].Of != nil)
+	}
+}
 
 // notePressure counts an unverified client of a network, and throttles the network if that is one
 // client too many. A client whose request needed the store is new to memory. A client whose request

@@ -22,7 +22,7 @@ const (
 )
 
 // Refused logs that a request is refused now.
-func (l *DecisionLog) Refused(e *Evaluation, r *Refusal, now func() time.Time) {
+func (l *DecisionLog) Refused(v *Verdict, r *Refusal, now func() time.Time) {
 	if l == nil {
 		return
 	}
@@ -33,7 +33,7 @@ func (l *DecisionLog) Refused(e *Evaluation, r *Refusal, now func() time.Time) {
 	if !kind.Admits(now(), DecisionsPerSecond) {
 		return
 	}
-	l.Log.Info("refused", append(append(e.describeForLog(kind), r.units()...),
+	l.Log.Info("refused", append(append(v.describeForLog(kind), r.units()...),
 		zap.String("zone", r.Policy.Zone.Name),
 		zap.String("limit", r.Policy.Name),
 		zap.String("outcome", meter.Outcomes[r.Reason]),
@@ -54,15 +54,15 @@ func (r *Refusal) units() []zap.Field {
 }
 
 // passed logs that a request is allowed, if it is in the sample.
-func (l *DecisionLog) passed(e *Evaluation, p *Response) {
-	if l == nil || l.Sample == 0 || len(p.statuses) == 0 || e.Handler.Random()*float64(l.Sample) >= 1 {
+func (l *DecisionLog) passed(v *Verdict, p *Response) {
+	if l == nil || l.Sample == 0 || len(p.statuses) == 0 || v.Handler.Random()*float64(l.Sample) >= 1 {
 		return
 	}
 	if !l.allowed.Admits(time.Now(), DecisionsPerSecond) {
 		return
 	}
 	tightest := p.statuses[0]
-	l.Log.Info("allowed", append(e.describeForLog(&l.allowed),
+	l.Log.Info("allowed", append(v.describeForLog(&l.allowed),
 		zap.String("zone", tightest.Policy.Zone.Name),
 		zap.String("limit", tightest.Policy.Name),
 		zap.String("outcome", meter.Outcomes[0]),
@@ -84,20 +84,20 @@ func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *Policy, d eng
 }
 
 // describeForLog returns the request's fields for a line of a kind.
-func (e *Evaluation) describeForLog(kind *instance.PerSecond) []zap.Field {
-	return kind.Complete(e.describe())
+func (v *Verdict) describeForLog(kind *instance.PerSecond) []zap.Field {
+	return kind.Complete(v.describe())
 }
 
 // describe returns the request's fields for logs. The address and the initiator come first, so that
 // no text that a client chooses precedes them.
-func (e *Evaluation) describe() []zap.Field {
-	sent := e.Http
+func (v *Verdict) describe() []zap.Field {
+	sent := v.Http
 	if original := matcher.Original(sent); original != nil {
 		sent = original
 	}
 	return []zap.Field{
-		e.addressForLog(),
-		initiatorForLog(e.Http),
+		v.addressForLog(),
+		initiatorForLog(v.Http),
 		zap.String("method", shortened(sent.Method, maxLoggedMethod)),
 		zap.String("host", shortened(sent.Host, maxLoggedHost)),
 		zap.String("uri", shortened(sent.URL.EscapedPath(), maxLoggedPath)),
@@ -107,11 +107,11 @@ func (e *Evaluation) describe() []zap.Field {
 
 // addressForLog returns the client's address, or the peer's if the client may have chosen its
 // address: programs that ban by logs read client_ip.
-func (e *Evaluation) addressForLog() zap.Field {
-	if e.isClaimed() {
-		return zap.String("remote_ip", remoteIP(e.Http))
+func (v *Verdict) addressForLog() zap.Field {
+	if v.isClaimed() {
+		return zap.String("remote_ip", remoteIP(v.Http))
 	}
-	return zap.String("client_ip", e.clientIP())
+	return zap.String("client_ip", v.clientIP())
 }
 
 // initiatorForLog returns who caused a request. A page elsewhere can have its visitors' browsers send

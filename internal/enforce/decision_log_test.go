@@ -67,7 +67,7 @@ func TestDecisionLogOfHostileClients(t *testing.T) {
 		r.Host = hostile
 		r.Method = strings.Repeat("X", 1<<20)
 		e := h.Begin(r)
-		h.App.DecisionLog.Refused(e, &enforce.Refusal{App: h.App, Policy: h.Zones[0].SiteLimits.Own.Policies[0]}, time.Now)
+		h.App.DecisionLog.Refused(&e.Verdict, &enforce.Refusal{App: h.App, Policy: h.Zones[0].SiteLimits.Own.Policies[0]}, time.Now)
 		e.Release()
 	}
 	for _, line := range lines.All() {
@@ -117,19 +117,19 @@ func TestDecisionLogIsBounded(t *testing.T) {
 	now := func() time.Time { return clock }
 	repeated := &enforce.Refusal{App: h.App, Policy: h.Zones[0].SiteLimits.Own.Policies[0], Reference: "made"}
 	for range enforce.DecisionsPerSecond + 500 {
-		h.App.DecisionLog.Refused(e, repeated, now)
+		h.App.DecisionLog.Refused(&e.Verdict, repeated, now)
 	}
 	if n := lines.Len(); n != enforce.DecisionsPerSecond {
 		t.Errorf("there are %d lines in a second, want %d", n, enforce.DecisionsPerSecond)
 	}
 	fresh := *repeated
 	fresh.Fresh = true
-	h.App.DecisionLog.Refused(e, &fresh, now)
+	h.App.DecisionLog.Refused(&e.Verdict, &fresh, now)
 	if n := lines.Len(); n != enforce.DecisionsPerSecond+1 {
 		t.Error("a client that becomes blocked has no line")
 	}
 	clock = clock.Add(time.Second)
-	h.App.DecisionLog.Refused(e, repeated, now)
+	h.App.DecisionLog.Refused(&e.Verdict, repeated, now)
 	if left := lines.All()[lines.Len()-1].ContextMap()["left_out"]; left != int64(500) {
 		t.Errorf("the next line says that %v were left out, want 500", left)
 	}

@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"errors"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
@@ -27,21 +26,35 @@ func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 	if !e.hear() {
 		return engine.Decision{Reason: engine.Abandoned}, true
 	}
-	ends := time.Now().Add(rule.Wait)
+	came, _ := e.decider.Clock()
 	if _, err := e.awaitPlace(line, key, rule); errors.Is(err, gate.ErrFull) {
 		return e.decideNow(false)
 	} else if err != nil {
 		return engine.Decision{Reason: engine.Abandoned}, true
 	}
+	if e.Dry {
+		return e.foreseeDelay()
+	}
 	defer line.Leave(key)
 	for {
-		if d, ok = e.decideNow(true); !ok || !e.delays(&d) || time.Until(ends) < d.Retry {
+		_, now := e.decider.Clock()
+		if d, ok = e.decideNow(true); !ok || !e.delays(&d) || came.Add(rule.Wait).Sub(now) < d.Retry {
 			return e.decideAtLast(d, ok)
 		}
-		if !e.sleep(d.Retry) {
+		if !e.decider.Sleep(e.Http.Context(), d.Retry) {
 			return engine.Decision{Reason: engine.Abandoned}, true
 		}
 	}
+}
+
+// foreseeDelay forecasts the decision about a request at the head of its line.
+func (e *Evaluation) foreseeDelay() (d engine.Decision, ok bool) {
+	d, ok = e.decideNow(true)
+	if !ok || !e.delays(&d) {
+		return e.decideAtLast(d, ok)
+	}
+	e.Waits, e.Wait = true, d.Retry
+	return engine.Decision{Allowed: true}, true
 }
 
 // decideNow makes the engine decide about a request. waits tells whether the request will wait in
@@ -50,7 +63,7 @@ func (e *Evaluation) decideNow(waits bool) (engine.Decision, bool) {
 	for i, p := range e.Policies {
 		e.Debits[i].Waits = waits && p.Zone.Line != nil
 	}
-	return e.Handler.App.decide(e.Http.Context(), e.Subject, e.Debits)
+	return e.decider.Decide(e.Http.Context(), e.Subject, e.Debits)
 }
 
 // decideAtLast decides again about a request that is refused although its zone delays: that is a
@@ -95,17 +108,4 @@ func (p *Policy) delayRule() gate.Rule {
 		free += p.Amount()
 	}
 	return gate.Rule{Most: 1, Wait: p.Zone.MaxDelay, Queue: int(min(free, maxDelayed))}
-}
-
-// sleep waits for d, and reports whether the request still waits then.
-func (e *Evaluation) sleep(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-e.Http.Context().Done():
-	case <-waitsEnd():
-	}
-	return false
 }

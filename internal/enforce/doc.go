@@ -6,15 +6,13 @@
 //
 //	Handler.ServeHTTP                                            evaluate.go
 //	  |
-//	  |- below the session's path: Handler.serveSession          challenge.go, solution.go
-//	  |
-//	  '- Handler.evaluate -> result
-//	       Begin      attach the client, strip its cookie        evaluation.go, session.go
-//	       Decide, decideEnforced
-//	         Collect  exempt requests                            evaluate.go
-//	                  rules: bans and allowances                 rules.go, internal/rules
+//	  '- Handler.evaluate -> Result
+//	       Begin      remove fields, attach the client           frame.go, session.go
+//	       Decide     by a Decider -> Verdict                    frame.go, verdict.go
+//	         Collect  exempt requests
+//	                  obey: bans and allowances                  rules.go, internal/rules
 //	                  checkConduct: traps, forged sessions       conduct.go
-//	                  for each zone that matches:
+//	                  for each zone that matches:                evaluate.go
 //	                    load     whether it applies at present   load.go
 //	                    limits   limits that apply               limits.go
 //	                    key      key of the counts               key.go, address.go, credentials.go
@@ -23,20 +21,25 @@
 //	         readBody before units are held                      read_body.go, internal/readahead
 //	         enter    places of requests under way               concurrency.go
 //	         engine   all debits or none, perhaps later          delay.go, internal/engine
-//	       decideShadows: each shadow limit alone                shadow.go
-//	       report     log, event, metrics of a refusal           report.go, decision_log.go
+//	         offersChallenge to a browser that is refused        challenge.go
+//	         decideShadows: each shadow limit alone              shadow.go
+//	       count, report: metrics, history, log, event           report.go, decision_log.go, history.go
 //	       Release
 //
-//	  switch on result.Outcome
+//	  switch on Result.Outcome
 //	    Passed, Counted     next handler                         answer_writer.go
 //	                          header fields, if counted          response.go
 //	                          limits that count by the answer    pending.go, settled.go, settle.go
 //	                          places are left                    concurrency.go
 //	    Refused             429, or 403 if it costs too much     refuse.go, refusal.go
-//	    challenged          429 with a page                      challenge.go
-//	    postponed           503, often with a page               concurrency.go, stop.go
-//	    tooEarly            425                                  refuse.go
+//	    Challenged          429 with a page                      challenge.go
+//	    Postponed           503, often with a page               concurrency.go, stop.go
+//	    TooEarly            425                                  refuse.go
 //	    Denied              400, 401, 403                        refuse.go
+//	    AtSessions          the page where clients earn sessions challenge.go, solution.go
+//
+// The commands `explain` and `replay` pass the same frame, with a [Forecast] and with the engine of a replay
+// as the Decider. They describe its Verdict.
 //
 //	Without a decision: an error, or 499 if the client has gone.
 //

@@ -28,7 +28,7 @@ func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 	var first endpoint.Readings
 	for n := range 2 {
 		h := handlerOf(t, options)
-		e := &enforce.Evaluation{Handler: h, Http: r}
+		e := &enforce.Evaluation{Verdict: enforce.Verdict{Handler: h, Http: r}}
 		if exempt, err := e.IsExempt(); exempt || err != nil {
 			t.Fatal(exempt, err)
 		}
@@ -78,7 +78,7 @@ func TestExtendedConnectIsGetForLimits(t *testing.T) {
 	} {
 		z := handlerOf(t, "zone z {\n"+options+"\nlimit 5/1m\n}").Zones[0]
 		for proto, r := range extendedConnects(t) {
-			if got, err := (&enforce.Evaluation{Http: r}).Matches(z); got != counted || err != nil {
+			if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Http: r}}).Matches(z); got != counted || err != nil {
 				t.Errorf("%s: %s is in the zone: %v, want %v (%v)", options, proto, got, counted, err)
 			}
 		}
@@ -89,7 +89,7 @@ func TestExtendedConnectIsGetForLimits(t *testing.T) {
 	} {
 		h := handlerOf(t, options)
 		for proto, r := range extendedConnects(t) {
-			if got, err := (&enforce.Evaluation{Handler: h, Http: r}).IsExempt(); got != exempt || err != nil {
+			if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Handler: h, Http: r}}).IsExempt(); got != exempt || err != nil {
 				t.Errorf("%s: %s is exempt: %v, want %v (%v)", options, proto, got, exempt, err)
 			}
 		}
@@ -125,7 +125,7 @@ func BenchmarkEndpointsOfHostileRequests(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				*matcher.Received(r).Memory.Readings() = endpoint.Readings{}
-				e := &enforce.Evaluation{Handler: h, Http: r}
+				e := &enforce.Evaluation{Verdict: enforce.Verdict{Handler: h, Http: r}}
 				e.IsExempt()
 				e.Matches(h.Zones[0])
 			}

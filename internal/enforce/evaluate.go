@@ -4,18 +4,10 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
-	"github.com/caddy-tally/caddy-tally/internal/engine"
-	"github.com/caddy-tally/caddy-tally/internal/history"
-	"github.com/caddy-tally/caddy-tally/internal/rules"
-	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 // ServeHTTP passes a request that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if h.App.Session.Serves(r.URL.Path) {
-		return h.serveSession(w, r)
-	}
 	result, on, err := h.evaluate(r)
 	if err != nil {
 		return h.fail(w, r, err)
@@ -25,12 +17,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return on.serve(w, r, h.watchPlaceholders(on.empty, next))
 	case Refused:
 		return h.refuse(w, r, result.Response)
-	case challenged:
+	case Challenged:
 		return result.Response.Refusal.exchange.challenge(w, result.Response)
-	case postponed:
+	case Postponed:
 		return h.postpone(w, r, result.Waiting)
-	case tooEarly:
+	case TooEarly:
 		return AskAgain(w, r)
+	case AtSessions:
+		return h.serveSession(w, r)
 	default: // denied
 		return h.deny(w, r, result.Denial)
 	}
@@ -45,180 +39,35 @@ func EnforcerOf(handler caddyhttp.MiddlewareHandler) *Handler {
 	return nil
 }
 
-// evaluate decides about a request, and returns the passage of a passing one. The error says why no
-// decision was possible.
-func (h *Handler) evaluate(r *http.Request) (result, passage, error) {
+// evaluate decides about a request, reports the verdict, and returns the passage of a passing one. The
+// error says why no decision was possible.
+func (h *Handler) evaluate(r *http.Request) (Result, passage, error) {
 	e := h.Begin(r)
 	defer e.Release()
 	on := passage{}
-	result, err := e.Decide()
-	e.countRequest(result, err)
+	v, err := e.Decide()
+	if v.Outcome == AtSessions {
+		return v.Result, on, nil
+	}
+	v.count()
+	v.countRequest(err)
 	if err != nil {
-		return result, on, err
+		return v.Result, on, err
 	}
-	switch result.Outcome {
+	switch v.Outcome {
 	case Passed:
-		e.Client.mapPlaceholders(e)
-		e.nameExceeded()
-		on.pending, on.timing, on.places = e.Pending(nil), e.timing, e.takePlaces()
+		on = passage{pending: v.Pending(nil), timing: v.timing, places: v.takePlaces()}
 	case Counted:
-		result.Response = result.Response.join(e)
-		result.Response.renews = e.Client.isRenewable()
-		on = passage{result.Response, e.Pending(result.Response), e.timing, h.emptyPlaceholders(e), e.takePlaces()}
-		e.nameExceeded()
-		h.App.DecisionLog.passed(e, result.Response)
-		h.trace(e.Http, result.Response)
+		v.Response.renews = v.Client.isRenewable()
+		on = passage{v.Response, v.Pending(v.Response), v.timing, h.emptyPlaceholders(v), v.takePlaces()}
+		h.App.DecisionLog.passed(v, v.Response)
+		h.trace(v.Http, v.Response)
 	case Denied:
-		e.Pending(nil).Deny(result.Denial.Status)
-	case Refused:
-		result.Response = result.Response.join(e)
-		h.report(e, result.Response)
-		if h.offerChallenge(e, result.Response.Refusal) {
-			result.Outcome = challenged
-		}
+		v.Pending(nil).Deny(v.Denial.Status)
+	case Refused, Challenged:
+		h.report(v, v.Response)
 	}
-	return result, on, nil
-}
-
-// Decide collects the request's debits from all limits and makes the engine decide. If the request
-// may pass, shadow limits decide about it too.
-func (e *Evaluation) Decide() (result, error) {
-	result, err := e.decideEnforced()
-	if len(e.Shadows.Debits) > 0 || len(e.tried) > 0 {
-		e.decideShadows(err == nil && (result.Outcome == Passed || result.Outcome == Counted))
-	}
-	return result, err
-}
-
-// decideEnforced collects the request's debits from all limits and makes the engine decide by the
-// enforced ones. Package operations forecasts the same steps for `explain` (forecast.go).
-func (e *Evaluation) decideEnforced() (result, error) {
-	h := e.Handler
-	settled, err := e.Collect()
-	e.unpeekBody() // it may wait now
-	if err != nil || settled.Outcome != Passed {
-		return settled, err
-	}
-	if e.Allowed {
-		return e.passAllowed(), nil
-	}
-	if e.TrapBan > 0 {
-		return e.refuseTrapped(), nil
-	}
-	if e.RefusedBy != nil {
-		return e.refuseAll(e.RefusedBy), nil
-	}
-	if len(e.Debits) == 0 && len(e.places) == 0 {
-		if e.Denied == nil && len(e.Shadows.Debits) == 0 && len(e.tried) == 0 {
-			h.None.Requests.Inc()
-		}
-		if e.Subject == nil {
-			return e.passUnlessDenied(), nil
-		}
-	}
-	if err := e.readBody(); err != nil {
-		return result{}, err
-	}
-	if settled, err := e.enter(); err != nil || settled.Outcome != Passed {
-		return settled, err
-	}
-	d, ok := engine.Decision{Allowed: true}, true
-	if len(e.Debits) > 0 || e.Subject != nil {
-		d, ok = e.decideInTurn()
-	}
-	if !ok { // its configuration never ran; the next one limits the client
-		return e.passUnlessDenied(), nil
-	}
-	e.count(&d)
-	h.countByKind(e, &d)
-	switch {
-	case d.Reason == engine.Abandoned:
-		return e.breakOff()
-	case d.Allowed && (e.Denied != nil || len(e.Debits) == 0 && len(e.places) == 0):
-		return e.passUnlessDenied(), nil
-	}
-	return e.answer(&d), nil
-}
-
-// passUnlessDenied passes a request that no limit refuses, unless a zone denies it.
-func (e *Evaluation) passUnlessDenied() result {
-	if e.Denied != nil {
-		return result{Outcome: Denied, Denial: e.Denied}
-	}
-	return result{Outcome: Passed}
-}
-
-// Collect collects the debits of all zones that the request belongs to. If one zone denies it for
-// its API key, the others still count it, so that they can limit floods of bad keys. The result is
-// final unless it is Passed.
-func (e *Evaluation) Collect() (result, error) {
-	h := e.Handler
-	if err := e.peekBody(h.MatchesBody); err != nil {
-		return result{}, err
-	}
-	if exempt, err := e.IsExempt(); err != nil {
-		return result{}, err
-	} else if exempt {
-		return result{Outcome: Passed}, nil
-	}
-	early := isEarly(e.Http)
-	if early && h.Clients {
-		return result{Outcome: tooEarly}, nil
-	}
-	if settled, err := e.obey(early); err != nil || settled.Outcome != Passed {
-		return settled, err
-	}
-	if err := e.checkConduct(); err != nil {
-		return result{}, err
-	}
-	for _, z := range h.Zones {
-		switch matches, err := e.Matches(z); {
-		case err != nil:
-			return result{}, err
-		case !matches, early && z.EnforcesNothing:
-			continue
-		case early:
-			return result{Outcome: tooEarly}, nil
-		}
-		switch denied, err := e.charge(z); {
-		case err != nil:
-			e.decline(z)
-			return result{}, err
-		case denied != nil && z.RefusesNothing:
-			e.shadowDeny(z)
-		case denied != nil:
-			e.deny(z, denied)
-		}
-		if e.RefusedBy != nil { // decideEnforced refuses it; a denial comes first
-			return e.passUnlessDenied(), nil
-		}
-	}
-	return result{Outcome: Passed}, nil
-}
-
-// IsExempt reports whether the request is exempt from all zones.
-func (e *Evaluation) IsExempt() (bool, error) {
-	if len(e.Handler.Exempt) == 0 {
-		return false, nil
-	}
-	return anyMatch(e.Handler.Exempt, e.Http, false)
-}
-
-// obey applies the operator's rule about the request: it refuses a banned one, and notes an allowed
-// one. The result is final unless it is Passed.
-func (e *Evaluation) obey(early bool) (result, error) {
-	switch s, err := e.Rule(); {
-	case err != nil:
-		return result{}, err
-	case s == nil:
-	case early: // its address may be forged
-		return result{Outcome: tooEarly}, nil
-	case s.Action == rules.Ban:
-		return e.refuseBanned(s), nil
-	default:
-		e.Allowed = true
-	}
-	return result{Outcome: Passed}, nil
+	return v.Result, on, nil
 }
 
 // Matches reports whether the request belongs to a zone.
@@ -296,98 +145,10 @@ func (e *Evaluation) denyFor(z *Zone, set *LimitSet) {
 // deny notes that a zone denies the request. The first denial counts.
 func (e *Evaluation) deny(z *Zone, why *Denial) {
 	e.decline(z)
-	if e.Denied == nil {
-		e.Denied = why
+	if e.Denial == nil {
+		e.Denial = why
 	}
 }
 
-// decline counts a request that a zone rejects without counting it by a key.
-func (e *Evaluation) decline(z *Zone) {
-	if e.Dry {
-		return
-	}
-	z.Meter.Requests.Inc()
-	if e.Denied == nil {
-		z.Meter.Declined.Inc()
-		z.Past.Refuse(history.Key{}, history.OverLimit)
-	}
-}
-
-// refuseAll refuses a request for a limit that admits nothing. Nothing is counted.
-func (e *Evaluation) refuseAll(by *Policy) result {
-	by.Zone.Meter.Requests.Inc()
-	by.Zone.Meter.Declined.Inc()
-	by.Zone.Past.Refuse(history.Key{}, history.OverLimit)
-	by.past.Refuse(history.Key{}, history.OverLimit)
-	return result{Outcome: Refused, Response: &Response{
-		style: e.Handler.Style, Refusal: &Refusal{App: e.Handler.App, Policy: by, Retry: limiter.Never, Reason: engine.TooCostly},
-	}}
-}
-
-// refuseBanned refuses a request that the operator has banned. Nothing is counted.
-func (e *Evaluation) refuseBanned(by *rules.Rule) result {
-	h := e.Handler
-	if !e.Dry {
-		h.RuleMeter.Banned.Inc()
-	}
-	return result{Outcome: Refused, Response: &Response{
-		style: h.Style, client: e.Client,
-		Refusal: &Refusal{App: h.App, Policy: h.BannedByOperator, Retry: h.Spread(e.BannedFor(by), &h.BannedByOperator.Limit.Limit), Reason: engine.Banned},
-	}}
-}
-
-// passAllowed passes a request that the operator has allowed, unless it lacks the API key that a
-// zone requires.
-func (e *Evaluation) passAllowed() result {
-	if e.Denied != nil {
-		return e.passUnlessDenied()
-	}
-	e.Handler.RuleMeter.Allowed.Inc()
-	if e.Client.isRenewable() { // otherwise its session, and the rule about it, would end
-		return result{Outcome: Counted, Response: e.newResponse()}
-	}
-	return e.passUnlessDenied()
-}
-
-// refuseTrapped refuses a visit to a trap that bans, like any request of the banned client. It
-// refuses a client that may not be banned as well.
-func (e *Evaluation) refuseTrapped() result {
-	h := e.Handler
-	d, ok := h.App.decide(e.Http.Context(), e.Subject, nil)
-	if !ok || d.Reason != engine.Banned {
-		d = engine.Decision{Reason: engine.Banned, Retry: e.TrapBan}
-	}
-	h.countByKind(e, &d)
-	return e.answer(&d)
-}
-
-// answer returns the result of a decision.
-func (e *Evaluation) answer(d *engine.Decision) result {
-	if d.Allowed {
-		return result{Outcome: Counted, Response: e.newResponse()}
-	}
-	return result{Outcome: Refused, Response: e.newRefusedResponse(d)}
-}
-
-// outcome is the outcome of an evaluation.
-type outcome int
-
-const (
-	Passed     outcome = iota // no limit applies: it is in no zone, exempt or allowed; of a step: go on
-	Counted                   // it is within its limits: header fields tell the units left
-	Refused                   // it is over a limit, or its client is banned: 429, or 403 if it costs too much
-	challenged                // it is refused with a page that lets a browser earn a session
-	Denied                    // its API key or its tier is missing or wrong: 400, 401 or 403
-	postponed                 // a browser got no place in time, or Caddy is stopping: 503
-	tooEarly                  // its connection is not established yet: 425
-)
-
-// result is the outcome of an evaluation with the data for the answer. It has at most four words:
-// functions don't return a longer one in registers, but copy it in memory, which takes longer than
-// most of them do.
-type result struct {
-	Outcome  outcome
-	Response *Response // if Counted, Refused or challenged
-	Denial   *Denial   // if Denied
-	Waiting  int64     // requests in the line, if postponed
-}
+// decline notes that a zone rejects the request without counting it by a key.
+func (e *Evaluation) decline(z *Zone) { e.declining = append(e.declining, z) }

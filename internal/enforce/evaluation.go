@@ -10,39 +10,20 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
-	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
-// Evaluation is one request on its way to a decision: its zones, its client, its debits. It
-// translates between HTTP and the engine, and is reused. It has more than seventy methods: the steps
-// of that one job, in the files of the package comment. All of them read and write the same request.
+// Evaluation is one request on its way to a verdict. It translates between HTTP and the engine, and is
+// reused. Its methods are the steps of the frame: see Decide.
 type Evaluation struct {
-	Handler *Handler
-	Http    *http.Request
-	Repl    *caddy.Replacer
-	Vars    map[string]any // Caddy's variables of the request
-
-	Credentials Credentials    // its service header or API key
-	Client      *Client        // the sender; nil if no handler needs it
-	Subject     *engine.Client // the subject whose record counts; nil if no zone needs it, or if it has none
-	Allowed     bool           // the operator has allowed it
-	Dry         bool           // only predicts the outcome: counts and reports nothing
-	trapped     bool           // it visited a trap
-	peeked      bool           // its body's placeholders hold the beginning
-	TrapBan     time.Duration  // how long the trap bans; 0 if it doesn't
-
-	Charges            // from enforced limits
-	Shadows   Charges  // from shadow limits
-	places    []place  // that it needs while in flight
-	tried     []place  // that shadow limits decide about
-	entered   bool     // it has taken its places
-	timing    *timing  // until the answer begins; nil if it isn't measured
-	open      *pending // units that await the status of the answer; or nil
-	Keys      []byte   // the text of all keys
-	texts     Texts    // for the values of header fields
-	RefusedBy *Policy  // the limit that refuses the request regardless of counts; or nil
-	broken    error    // why its body couldn't be read before it waited; or nil
-	Denied    *Denial  // why a zone denies the request, regardless of other zones; or nil
+	Verdict
+	decider     Decider
+	Credentials Credentials   // its service header or API key
+	Dry         bool          // only predicts the outcome: counts and reports nothing
+	peeked      bool          // its body's placeholders hold the beginning
+	TrapBan     time.Duration // how long a trap bans its client; 0 if it doesn't
+	Keys        []byte        // the text of all keys
+	texts       Texts         // for the values of header fields
+	broken      error         // why its body couldn't be read before it waited; or nil
 }
 
 var evaluations = sync.Pool{New: func() any { return new(Evaluation) }}
@@ -70,16 +51,14 @@ func (e *Evaluation) Release() {
 		e.Credentials = Credentials{}
 	}
 	e.unpeekBody()
-	e.Http, e.Repl, e.Vars, e.Denied, e.open, e.timing, e.broken = nil, nil, nil, nil, nil, nil, nil
-	e.Handler, e.RefusedBy, e.Client, e.Subject, e.TrapBan = nil, nil, nil, nil, 0
-	e.trapped, e.Allowed, e.Dry = false, false, false
-	e.Keys = e.Keys[:0]
 	if e.entered {
 		e.leave()
 	}
-	e.places, e.tried = e.places[:0], e.tried[:0]
 	e.Charges.reset()
 	e.Shadows.reset()
+	e.Verdict = Verdict{Charges: e.Charges, Shadows: e.Shadows, places: e.places[:0], tried: e.tried[:0], declining: e.declining[:0]}
+	e.decider, e.Dry, e.TrapBan, e.broken = nil, false, 0, nil
+	e.Keys = e.Keys[:0]
 	evaluations.Put(e)
 }
 
@@ -88,28 +67,6 @@ func (e *Evaluation) scale(d *engine.Debit, p *Policy, subject *engine.Client) {
 	if p.Scaling != nil && subject != nil && (p.Zone.Per == PerClient || e.Client.Kind == identity.APIKey) {
 		d.Client, d.Scaling = subject, p.Scaling
 	}
-}
-
-// Begin returns the evaluation of a request, which must be released. It removes the header fields that
-// later handlers must not see, whatever becomes of the request.
-func (h *Handler) Begin(r *http.Request) *Evaluation {
-	httpfield.KeepConnectionOptions(r.Header)
-	h.App.ApplyServiceHeader(r)
-	for _, field := range h.PassFields {
-		httpfield.DeleteTwins(r.Header, field)
-	}
-	e := NewEvaluation(r)
-	e.Handler = h
-	if h.AddressedBy != nil {
-		e.fixClientIP(h.AddressedBy)
-	}
-	if h.App.Networks != nil {
-		e.mapNetworks()
-	}
-	if h.App.KnowsClients {
-		e.AttachClient(h.App, h.UsesClientPlaceholders)
-	}
-	return e
 }
 
 // isEarly reports whether a request came before the handshake of its connection was complete, as

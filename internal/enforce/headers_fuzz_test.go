@@ -76,7 +76,7 @@ func FuzzKey(f *testing.F) {
 
 // keyOf returns the key of a request for a text.
 func keyOf(z *Zone, text string) string {
-	e := &Evaluation{Repl: caddy.NewEmptyReplacer()}
+	e := &Evaluation{Verdict: Verdict{Repl: caddy.NewEmptyReplacer()}}
 	e.Repl.Set("http.request.header.X-Key", text)
 	if _, err := e.AppendKey(z); err != nil {
 		panic(err)

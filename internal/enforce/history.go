@@ -36,18 +36,18 @@ func (h *Handler) ProvisionHistory(caddy.Context) error {
 
 // remember counts a decision for the history: once for each zone, and for each limit that passes or
 // refuses the request.
-func (e *Evaluation) remember(d *engine.Decision) {
-	ledger := e.Handler.App.Ledger
+func (v *Verdict) remember(d *engine.Decision) {
+	ledger := v.Handler.App.Ledger
 	if ledger == nil || d.Reason == engine.Abandoned {
 		return
 	}
 	var last *Zone
 	var key history.Key
-	for i, p := range e.Policies {
+	for i, p := range v.Policies {
 		if !d.Allowed && d.Reason != engine.Banned && i != d.Debit {
 			continue
 		}
-		debit := &e.Debits[i]
+		debit := &v.Debits[i]
 		if !bytes.Equal(key.Text, debit.Key) {
 			key = ledger.Key(debit.Key)
 		}
@@ -82,13 +82,13 @@ const RequestVar = "rate_limit.let_in"
 
 // countRequest counts the request when the first handler has decided about it. A request that a later
 // handler doesn't let in is no longer let in, and what error routes do about it counts for nothing.
-func (e *Evaluation) countRequest(of result, err error) {
-	m, why := &e.Handler.Requests, of.reason(err)
-	letIn, again := e.Vars[RequestVar].(bool)
+func (v *Verdict) countRequest(err error) {
+	m, why := &v.Handler.Requests, v.reason(err)
+	letIn, again := v.Vars[RequestVar].(bool)
 	if again && (!letIn || why == 0) {
 		return
 	}
-	e.Vars[RequestVar] = why == 0
+	v.Vars[RequestVar] = why == 0
 	if !again {
 		m.Received.Inc()
 	}
@@ -106,16 +106,16 @@ func (e *Evaluation) countRequest(of result, err error) {
 }
 
 // reason returns why a request isn't let in, or 0.
-func (r result) reason(err error) engine.Reason {
+func (r *Result) reason(err error) engine.Reason {
 	switch {
 	case err == errAbandoned:
 		return engine.Abandoned
 	case err != nil:
 		return meter.Failed
-	case r.Outcome == Refused || r.Outcome == challenged:
+	case r.Outcome == Refused || r.Outcome == Challenged:
 		return r.Response.Refusal.Reason
 	}
-	return [...]engine.Reason{Denied: meter.Denied, postponed: meter.Queued, tooEarly: meter.TooEarly}[r.Outcome]
+	return [...]engine.Reason{Denied: meter.Denied, Postponed: meter.Queued, TooEarly: meter.TooEarly}[r.Outcome]
 }
 
 // The next functions count requests for the metrics.

@@ -13,10 +13,10 @@ import (
 
 // emptyPlaceholders returns the placeholders that were empty when a zone counted the request by
 // them, unless their warning was already given.
-func (h *Handler) emptyPlaceholders(e *Evaluation) (empty []*LateName) {
+func (h *Handler) emptyPlaceholders(v *Verdict) (empty []*LateName) {
 	for _, l := range h.Late {
 		counts := func(p *Policy) bool { return p.Zone == l.Zone }
-		if !l.told.Load() && isEmpty(e.Repl, l.Name) && slices.ContainsFunc(e.Policies, counts) {
+		if !l.told.Load() && isEmpty(v.Repl, l.Name) && slices.ContainsFunc(v.Policies, counts) {
 			empty = append(empty, l)
 		}
 	}

@@ -67,7 +67,7 @@ func TestRewrittenRequestsMatchAsTheyWereSent(t *testing.T) {
 	} {
 		z := handlerOf(t, "zone z {\n"+options+"\nlimit 5/1m\n}").Zones[0]
 		for request, want := range requests {
-			e := &enforce.Evaluation{Http: rewritten(t, request[0], request[1])}
+			e := &enforce.Evaluation{Verdict: enforce.Verdict{Http: rewritten(t, request[0], request[1])}}
 			if got, err := e.Matches(z); got != want || err != nil {
 				t.Errorf("%s: %q is in the zone: %v, want %v (%v)", options, request, got, want, err)
 			}
@@ -111,7 +111,7 @@ func TestExemptionsAreForRequestsAsTheyWereSent(t *testing.T) {
 	} {
 		h := handlerOf(t, options)
 		for request, want := range requests {
-			e := &enforce.Evaluation{Handler: h, Http: rewritten(t, request[0], request[1])}
+			e := &enforce.Evaluation{Verdict: enforce.Verdict{Handler: h, Http: rewritten(t, request[0], request[1])}}
 			if got, err := e.IsExempt(); got != want || err != nil {
 				t.Errorf("%s: %q is exempt: %v, want %v (%v)", options, request, got, want, err)
 			}
@@ -169,11 +169,11 @@ func TestMethodMatchersMindOverrides(t *testing.T) {
 			r.Header.Set(name, value)
 		}
 		for exempt, h := range handlers {
-			if got, err := (&enforce.Evaluation{Handler: h, Http: r}).IsExempt(); got == c.overridden || err != nil {
+			if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Handler: h, Http: r}}).IsExempt(); got == c.overridden || err != nil {
 				t.Errorf("%s: GET %s %s is exempt: %v (%v)", exempt, c.target, c.field, got, err)
 			}
 		}
-		if got, err := (&enforce.Evaluation{Http: r}).Matches(zone); got != c.overridden || err != nil {
+		if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Http: r}}).Matches(zone); got != c.overridden || err != nil {
 			t.Errorf("GET %s %s is in the zone: %v, want %v (%v)", c.target, c.field, got, c.overridden, err)
 		}
 	}

@@ -178,29 +178,29 @@ func (p *pending) report(d pendingDebit, units int64) {
 
 // Pending returns the request's pending debits, or nil if there are none. Settling them corrects
 // the remaining units in the response.
-func (e *Evaluation) Pending(in *Response) *pending {
-	e.await(e.Policies, e.Debits)
-	e.await(e.Shadows.Policies, e.Shadows.Debits)
-	if e.open != nil && in != nil {
-		e.open.answer = in
+func (v *Verdict) Pending(in *Response) *pending {
+	v.await(v.Policies, v.Debits)
+	v.await(v.Shadows.Policies, v.Shadows.Debits)
+	if v.open != nil && in != nil {
+		v.open.answer = in
 	}
-	return e.open
+	return v.open
 }
 
-func (e *Evaluation) await(policies []*Policy, debits []engine.Debit) {
+func (v *Verdict) await(policies []*Policy, debits []engine.Debit) {
 	for i := range debits {
 		if open := debits[i].Pending; open != nil {
-			e.opened().add(policies[i], open)
+			v.opened().add(policies[i], open)
 		}
 	}
 }
 
 // opened returns the pending debits. It creates an empty pending if there is none.
-func (e *Evaluation) opened() *pending {
-	if e.open == nil {
-		e.open = newPending(e.Handler)
+func (v *Verdict) opened() *pending {
+	if v.open == nil {
+		v.open = newPending(v.Handler)
 	}
-	return e.open
+	return v.open
 }
 
 // unitsOf returns how many units a debit is known to use up.

@@ -16,13 +16,14 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
 // report reports a refusal to logs, events and metrics.
-func (h *Handler) report(e *Evaluation, p *Response) {
+func (h *Handler) report(v *Verdict, p *Response) {
 	zone := p.Refusal.Policy.Zone
-	p.Refusal.Note(e.Http)
+	p.Refusal.Note(v.Http)
 	log := zone.log.Load()
 	if log == nil {
 		log = h.App.refusals(zone.Name)
@@ -32,25 +33,25 @@ func (h *Handler) report(e *Evaluation, p *Response) {
 	switch {
 	case !p.Refusal.Fresh || !log.Admits(time.Now()):
 	case p.Refusal.Policy == h.Banned:
-		h.Log.Info("client banned", h.banDetails(e, p)...)
+		h.Log.Info("client banned", h.banDetails(v, p)...)
 	default:
-		h.Log.Info("rate limit exceeded", h.details(e, p)...)
+		h.Log.Info("rate limit exceeded", h.details(v, p)...)
 	}
-	h.App.Watchers.Refused(time.Now(), func(now time.Time) SampledRefusal { return p.Refusal.Sample(e.Http, now) })
-	h.App.DecisionLog.Refused(e, p.Refusal, time.Now)
-	h.addLogField(e.Http, p.Refusal)
-	h.trace(e.Http, p)
+	h.App.Watchers.Refused(time.Now(), func(now time.Time) SampledRefusal { return p.Refusal.Sample(v.Http, now) })
+	h.App.DecisionLog.Refused(v, p.Refusal, time.Now)
+	h.addLogField(v.Http, p.Refusal)
+	h.trace(v.Http, p)
 	if h.Events.ShouldEmit(exceededEvent) {
-		client := e.clientIP()
-		if e.isClaimed() {
+		client := v.clientIP()
+		if v.isClaimed() {
 			client = ""
 		}
 		h.Events.Emit(h.Ctx, exceededEvent, map[string]any{
 			"zone":      zone.Name,
 			"wait":      p.Refusal.Retry,
-			"remote_ip": remoteIP(e.Http),
+			"remote_ip": remoteIP(v.Http),
 			"client_ip": client,
-			"initiator": hintsOf(e.Http).Initiator.String(),
+			"initiator": hintsOf(v.Http).Initiator.String(),
 		})
 	}
 }
@@ -67,37 +68,37 @@ func (r *Refusal) Sample(of *http.Request, now time.Time) SampledRefusal {
 
 // details returns the log fields of a refusal. They identify the client only if the operator asks
 // for that.
-func (h *Handler) details(e *Evaluation, p *Response) []zap.Field {
+func (h *Handler) details(v *Verdict, p *Response) []zap.Field {
 	fields := []zap.Field{
 		zap.String("zone", p.Refusal.Policy.Zone.Name),
 		zap.String("limit", p.Refusal.Policy.Name),
 		zap.Duration("wait", p.Refusal.Retry),
-		initiatorForLog(e.Http),
+		initiatorForLog(v.Http),
 	}
-	return append(fields, h.Identity(e, e.keyOf(p.Refusal.Policy))...)
+	return append(fields, h.Identity(v, v.keyOf(p.Refusal.Policy))...)
 }
 
 // banDetails returns the log fields of a ban: the violation that caused it, its zone, and how long
 // the ban lasts.
-func (h *Handler) banDetails(e *Evaluation, p *Response) (fields []zap.Field) {
-	if record := e.Client.record(); record != nil && len(record.Past) > 0 {
+func (h *Handler) banDetails(v *Verdict, p *Response) (fields []zap.Field) {
+	if record := v.Client.record(); record != nil && len(record.Past) > 0 {
 		last := record.Past[len(record.Past)-1]
 		fields = append(fields, zap.Stringer("reason", last.Reason))
 		if zone := h.App.ZoneNames[last.Zone]; zone != "" {
 			fields = append(fields, zap.String("zone", zone))
 		}
 	}
-	fields = append(fields, zap.Duration("wait", p.Refusal.Retry), initiatorForLog(e.Http))
-	return append(fields, h.Identity(e, e.Subject.Key)...)
+	fields = append(fields, zap.Duration("wait", p.Refusal.Retry), initiatorForLog(v.Http))
+	return append(fields, h.Identity(v, v.Subject.Key)...)
 }
 
 // Identity returns the addresses and the key of a request's sender, if the operator asks for them.
-func (h *Handler) Identity(e *Evaluation, key []byte) []zap.Field {
+func (h *Handler) Identity(v *Verdict, key []byte) []zap.Field {
 	var fields []zap.Field
 	if h.LogsKey || h.LogsIP {
-		fields = append(fields, zap.String("remote_ip", remoteIP(e.Http)))
-		if !e.isClaimed() {
-			fields = append(fields, zap.String("client_ip", e.clientIP()))
+		fields = append(fields, zap.String("remote_ip", remoteIP(v.Http)))
+		if !v.isClaimed() {
+			fields = append(fields, zap.String("client_ip", v.clientIP()))
 		}
 	}
 	if h.LogsKey {
@@ -115,11 +116,57 @@ func remoteIP(r *http.Request) string {
 	return host
 }
 
-// count counts a decision.
-func (e *Evaluation) count(d *engine.Decision) {
-	e.remember(d)
+// count counts the verdict in the metrics and for the history.
+func (v *Verdict) count() {
+	h := v.Handler
+	for i, z := range v.declining {
+		z.Meter.Requests.Inc()
+		if i == 0 {
+			z.Meter.Declined.Inc()
+			z.Past.Refuse(history.Key{}, history.OverLimit)
+		}
+	}
+	if v.unzoned {
+		h.None.Requests.Inc()
+	}
+	switch {
+	case v.decided:
+		v.countDecision(&v.Decision)
+		v.countByKind()
+	case v.trapBans:
+		v.countByKind()
+	case v.busy != nil:
+		v.countDecision(&v.Decision)
+		v.countBusy()
+	case v.Outcome == Refused && v.RefusedBy != nil:
+		by := v.RefusedBy
+		by.Zone.Meter.Requests.Inc()
+		by.Zone.Meter.Declined.Inc()
+		by.Zone.Past.Refuse(history.Key{}, history.OverLimit)
+		by.past.Refuse(history.Key{}, history.OverLimit)
+	case v.Outcome == Refused:
+		h.RuleMeter.Banned.Inc()
+	case v.Allowed && v.Passes():
+		h.RuleMeter.Allowed.Inc()
+	}
+}
+
+// countBusy counts a request that finds no free place.
+func (v *Verdict) countBusy() {
+	z := v.busy.Policy.Zone
+	if !v.isCounted(z) {
+		z.Meter.Requests.Inc()
+	}
+	z.Meter.Declined.Inc()
+	v.busy.Policy.Meter.Refuse(engine.OverLimit)
+	z.Past.Refuse(history.Key{}, history.OverLimit)
+}
+
+// countDecision counts a decision of the engine by zones and limits.
+func (v *Verdict) countDecision(d *engine.Decision) {
+	v.remember(d)
 	var last *Zone
-	for i, p := range e.Policies {
+	for i, p := range v.Policies {
 		if p.Zone != last {
 			last = p.Zone
 			last.Meter.Requests.Inc()
@@ -142,23 +189,17 @@ func (e *Evaluation) count(d *engine.Decision) {
 	}
 }
 
-// countByKind counts a decision by the kind of its client, and notes the client for the
-// pressure of its network.
-func (h *Handler) countByKind(e *Evaluation, d *engine.Decision) {
-	c := e.Client
-	if c == nil || !c.identified {
-		return
+// countByKind counts a decision of the engine by the kind of its client.
+func (v *Verdict) countByKind() {
+	if c := v.Client; c != nil && c.identified && v.Handler.Metrics {
+		meter.Client(c.Kind, &v.Decision)
 	}
-	if h.Metrics {
-		meter.Client(c.Kind, d)
-	}
-	h.App.notePressure(c, d, d.Reason == engine.Blocked && e.Policies[d.Debit].Of != nil)
 }
 
 // keyOf returns the request's key for a policy, or nil.
-func (e *Evaluation) keyOf(p *Policy) []byte {
-	if i := slices.Index(e.Policies, p); i >= 0 {
-		return e.Debits[i].Key
+func (v *Verdict) keyOf(p *Policy) []byte {
+	if i := slices.Index(v.Policies, p); i >= 0 {
+		return v.Debits[i].Key
 	}
 	return nil
 }

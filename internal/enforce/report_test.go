@@ -21,7 +21,7 @@ func TestLogsNameNobodyUnasked(t *testing.T) {
 		r := caddyhttp.PrepareRequest(httptest.NewRequest("GET", "/", nil), caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
 		vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 		var got []string
-		for _, field := range c.h.Identity(&Evaluation{Handler: &c.h, Http: r, Vars: vars}, []byte("i192.0.2.1")) {
+		for _, field := range c.h.Identity(&Verdict{Handler: &c.h, Http: r, Vars: vars}, []byte("i192.0.2.1")) {
 			got = append(got, field.Key)
 		}
 		if len(got) != len(c.want) {

@@ -282,7 +282,7 @@ func TestForecastsOfClaimedAddressesWarnNobody(t *testing.T) {
 	h := stating(t, "")
 	e := requestTo(h, "192.0.2.7", "192.0.2.7, 198.51.100.9")
 	defer e.Release()
-	e.Dry, e.Client = true, &enforce.Client{App: h.App, Http: e.Http}
+	e.By(enforce.Forecast{Config: h.App}).Client = &enforce.Client{App: h.App, Http: e.Http}
 	if _, claimed := (enforce.Evidence{Evaluation: e}).Network(); !claimed {
 		t.Error("the address is not claimed")
 	}

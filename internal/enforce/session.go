@@ -72,7 +72,7 @@ func (c *Client) isRenewable() bool { return c != nil && c.Session.Renewable }
 // has reached its number of sessions, or the session was renewed recently.
 func (c *Client) renewal() string {
 	limits := c.App.Session.Limits
-	d, ok := c.App.decide(c.Http.Context(), nil, []engine.Debit{
+	d, ok := c.App.Decide(c.Http.Context(), nil, []engine.Debit{
 		{Limit: limits.renewals, Key: append([]byte{identity.TagSession}, c.Session.ID[:]...), Cost: 1},
 		{Limit: limits.live, Key: c.networkSubject.Key, Cost: 1},
 	})

@@ -47,6 +47,10 @@ func (e *Evaluation) shadowSubject(z *Zone) *engine.Client {
 
 // decideShadows makes shadow limits decide about a request, if the enforced ones pass it.
 func (e *Evaluation) decideShadows(passes bool) {
+	if e.Dry {
+		e.foreseeShadows(passes)
+		return
+	}
 	e.countShadowZones(passes)
 	if !passes {
 		return
@@ -69,19 +73,43 @@ func (e *Evaluation) decideShadows(passes bool) {
 	}
 }
 
+// foreseeShadows forecasts the decisions of shadow limits about a request that passes.
+func (e *Evaluation) foreseeShadows(passes bool) {
+	if !passes {
+		return
+	}
+	v := e.ShadowVerdicts()
+	var last *Policy
+	for _, p := range e.tried {
+		now := p.rule
+		now.Wait = 0
+		if _, _, err := p.Gate.Look(p.key, now); err != nil && p.Policy != last {
+			last = p.Policy
+			v.add(last)
+		}
+	}
+	for from := 0; from < len(e.Shadows.Debits); {
+		to := e.Shadows.End(from)
+		if d, ok := e.decider.Decide(e.Http.Context(), nil, e.Shadows.Debits[from:to]); ok && !d.Allowed && d.Reason != engine.Abandoned {
+			v.add(e.Shadows.Policies[from+d.Debit])
+		}
+		from = to
+	}
+}
+
 // countShadowZones counts the request for zones in which only shadow limits apply to it. The others
 // are counted with the enforced ones.
-func (e *Evaluation) countShadowZones(passes bool) {
-	ledger := e.Handler.App.Ledger
+func (v *Verdict) countShadowZones(passes bool) {
+	ledger := v.Handler.App.Ledger
 	var last *Zone
-	for i, p := range e.Shadows.Policies {
+	for i, p := range v.Shadows.Policies {
 		if p.Zone == last || len(p.Set.Policies) > 0 {
 			continue
 		}
 		last = p.Zone
 		last.Meter.Requests.Inc()
 		if ledger != nil && passes {
-			last.Past.Allow(ledger.Key(e.Shadows.Debits[i].Key), unitsOf(&e.Shadows.Debits[i]))
+			last.Past.Allow(ledger.Key(v.Shadows.Debits[i].Key), unitsOf(&v.Shadows.Debits[i]))
 		}
 	}
 }
@@ -192,11 +220,7 @@ func (e *Evaluation) ShadowVerdicts() *ShadowVerdicts {
 // WouldRefuse notes that a limit would have refused the request. It counts the request once, and once
 // per zone.
 func (v *ShadowVerdicts) WouldRefuse(by *Policy) {
-	v.mu.Lock()
-	first := !slices.ContainsFunc(v.refusedBy, func(p *Policy) bool { return p.Zone == by.Zone })
-	v.refusedBy = append(v.refusedBy, by)
-	request := len(v.refusedBy) == 1
-	v.mu.Unlock()
+	request, first := v.add(by)
 	if request {
 		by.Zone.Meter.Request.Inc()
 		by.Zone.requests.WouldRefuse(history.Key{})
@@ -205,6 +229,16 @@ func (v *ShadowVerdicts) WouldRefuse(by *Policy) {
 		by.Zone.Meter.WouldRefuse.Inc()
 		by.Zone.Past.WouldRefuse(history.Key{})
 	}
+}
+
+// add adds a limit that would have refused the request. It reports whether it is the first one, and the
+// first one of its zone.
+func (v *ShadowVerdicts) add(by *Policy) (first, ofZone bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	ofZone = !slices.ContainsFunc(v.refusedBy, func(p *Policy) bool { return p.Zone == by.Zone })
+	v.refusedBy = append(v.refusedBy, by)
+	return len(v.refusedBy) == 1, ofZone
 }
 
 // Await notes that a zone's decision is pending until done is called.

@@ -156,7 +156,7 @@ func (c *ChallengeExchange) redeem(token [TokenSize]byte, more []engine.Debit) (
 		{Limit: c.Limits.sessions, Key: c.Client.networkSubject.Key, Cost: 1},
 		{Limit: c.Limits.live, Key: c.Client.networkSubject.Key, Cost: 1},
 	}
-	return c.App.decide(c.Http.Context(), nil, append(debits, more...))
+	return c.App.Decide(c.Http.Context(), nil, append(debits, more...))
 }
 
 // punish punishes the client for sending a solution again.

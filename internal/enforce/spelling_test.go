@@ -76,7 +76,7 @@ func TestExemptionsAreForCanonicalTargets(t *testing.T) {
 
 func wantExempt(t *testing.T, h *enforce.Handler, options, target string, want bool) {
 	t.Helper()
-	if got, err := (&enforce.Evaluation{Handler: h, Http: requestFor(t, "GET", target)}).IsExempt(); got != want || err != nil {
+	if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Handler: h, Http: requestFor(t, "GET", target)}}).IsExempt(); got != want || err != nil {
 		t.Errorf("%s: %s is exempt: %v, want %v (%v)", options, target, got, want, err)
 	}
 }
@@ -91,7 +91,7 @@ func TestNotIsForCanonicalTargets(t *testing.T) {
 	} {
 		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").Zones[0]
 		for target, want := range wanted(targets.in, targets.out) {
-			if got, err := (&enforce.Evaluation{Http: requestFor(t, "GET", target)}).Matches(z); got != want || err != nil {
+			if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Http: requestFor(t, "GET", target)}}).Matches(z); got != want || err != nil {
 				t.Errorf("%s: %s is in the zone: %v, want %v (%v)", match, target, got, want, err)
 			}
 		}

@@ -56,6 +56,11 @@ func waitsEnd() <-chan struct{} {
 
 // awaitPlace enters a gate. If the request must wait, it does so only while its client is there.
 func (e *Evaluation) awaitPlace(g *gate.Gate, key string, r gate.Rule) (int64, error) {
+	if e.Dry {
+		n, waits, err := g.Look(key, r)
+		e.Waits = e.Waits || waits
+		return n, err
+	}
 	now := r
 	now.Wait = 0
 	n, err := g.Enter(e.Http.Context(), key, now, nil)
@@ -66,16 +71,4 @@ func (e *Evaluation) awaitPlace(g *gate.Gate, key string, r gate.Rule) (int64, e
 		return 0, context.Canceled
 	}
 	return g.Enter(e.Http.Context(), key, r, waitsEnd())
-}
-
-// breakOff returns the result of a request that waits no longer: its client has gone, or Caddy is
-// stopping.
-func (e *Evaluation) breakOff() (result, error) {
-	switch {
-	case e.broken != nil:
-		return result{}, e.broken
-	case e.Http.Context().Err() != nil:
-		return result{}, errAbandoned
-	}
-	return result{Outcome: postponed, Waiting: 1}, nil
 }

@@ -95,15 +95,34 @@ func (t *Tenant) open() *instance.Instance {
 	return h
 }
 
-// decide charges a request to limits, or refuses it. The result is false if there are no counts to
+// Decide implements Decider. It charges a request to limits, or refuses it. The result is false if there are no counts to
 // decide by, because the configuration was rejected.
-func (t *Tenant) decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
+func (t *Tenant) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	if h := t.Use(); h != nil {
 		if d = h.Decide(ctx, client, debits); !d.Degraded || !h.Closing.Load() {
 			return d, true
 		}
 	}
 	return t.decideLate(ctx, client, debits)
+}
+
+// Clock implements Decider.
+func (t *Tenant) Clock() (came, now time.Time) {
+	now = time.Now()
+	return now, now
+}
+
+// Sleep implements Decider. A request waits no longer when Caddy is stopping.
+func (t *Tenant) Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-waitsEnd():
+	}
+	return false
 }
 
 // decideLate decides about a request that has outlived its configuration: when Caddy loads another

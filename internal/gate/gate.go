@@ -124,6 +124,23 @@ func (g *Gate) Enter(ctx context.Context, key string, r Rule, stop <-chan struct
 	return g.giveUp(l, turn, context.Canceled)
 }
 
+// Look returns what Enter would at once, and takes no place. waits reports whether the request would wait.
+func (g *Gate) Look(key string, r Rule) (n int64, waits bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	in, ahead, most := int64(0), 0, cmp.Or(g.bound, r.Most)*max(r.Times, 1)
+	if l := g.lines[key]; l != nil {
+		in, ahead = l.in, len(l.waiting)
+	}
+	switch {
+	case in < most && ahead == 0:
+		return most - in - 1, false, nil
+	case r.Wait <= 0 || ahead >= r.Queue || waiting.Load() >= MaxWaiting:
+		return 0, false, ErrFull
+	}
+	return 0, true, nil
+}
+
 // line returns the requests of a key.
 func (g *Gate) line(key string) *line {
 	l := g.lines[key]

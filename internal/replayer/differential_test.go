@@ -47,10 +47,11 @@ type verdict struct {
 // and random requests of few clients.
 func TestSiteExplainAndReplayAgree(t *testing.T) {
 	reached := make(map[string]int)
-	for n := range proof.Times(6, 400) {
+	for n := range proof.Times(8, 400) {
 		t.Run(fmt.Sprint("seed=", n), func(t *testing.T) {
 			g := &generator{Rand: rand.New(rand.NewPCG(uint64(n), 40))}
-			s := g.start(t, reached)
+			s := start(t, g.config())
+			s.reached, g.keys = reached, s.keys
 			for range 250 {
 				s.ask(g.request())
 			}
@@ -59,8 +60,144 @@ func TestSiteExplainAndReplayAgree(t *testing.T) {
 	}
 	wantReached(t, reached, "passes", "exempt", "allowed by a rule",
 		"over_limit", "blocked", "too_costly", "empty key", "banned by a rule", "banned by a list", "banned for violations", "banned by a trap",
-		"denied 400", "denied 401", "denied 403", "denied despite an allowance", "would be refused", "shadow denial", "passes a limit", "fields of pass",
+		"denied 400", "denied 401", "denied 403", "denied despite an allowance", "would be refused", "shadow denial", "fields of pass",
 		"service header", "forged service header", "Connection names a field", "second handler")
+}
+
+// A replay knows nothing of requests that waited, but by the times of the log they find the units that
+// they would have waited for: of five at a time, the second and the third wait a second each.
+func TestDelaysInAReplay(t *testing.T) {
+	s := start(t, "{\nadmin off\nauto_https off\n}\nhttp://a.example:{$PORT} {\nlog {\noutput file {$DIR}/log\n}\nroute {\n"+
+		"rate_limit {\nzone z {\nlimit 1/1s burst 1\non_exceeded delay 2s\n}\n}\nanswer\n}\n}\n")
+	for n, want := range []verdict{{Kind: "passes"}, {Kind: "passes"}, {Kind: "passes"}, {Kind: "refused", Zone: "z", Limit: "z"}, {Kind: "refused", Zone: "z", Limit: "z"}, {Kind: "passes"}} {
+		s.lines = append(s.lines, fmt.Appendf(nil, `{"ts":%d,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"192.0.2.9","method":"GET","host":"a.example:%s","uri":"/"},"duration":0,"status":200}`+"\n", 1800000000+n/5*60, s.port))
+		s.given = append(s.given, want)
+	}
+	s.replay()
+}
+
+// placesConfig has a site for each way to wait or to be sent away that no log tells.
+const placesConfig = `{
+	admin off
+	auto_https off
+	rate_limit {
+		store sqlite {$DIR}/db
+		session
+	}
+}
+(site) {
+	log {
+		output file {$DIR}/log {
+			roll_disabled
+		}
+	}
+	route {
+		rate_limit {
+			zone {args[0]} {
+				{block}
+			}
+		}
+		answer
+	}
+}
+http://place.example:{$PORT} {
+	import site z1 {
+		limit 1 concurrent
+		limit 1000/24h
+	}
+}
+http://queue.example:{$PORT} {
+	import site z2 {
+		limit 1 concurrent wait 1m queue 1
+	}
+}
+http://shadow.example:{$PORT} {
+	import site z3 {
+		limit 1 concurrent
+		shadow
+	}
+}
+http://delay.example:{$PORT} {
+	import site z4 {
+		limit 2/1s burst 2
+		cost {http.request.header.X-Cost}
+		on_exceeded delay 1m
+	}
+}
+http://challenge.example:{$PORT} {
+	import site z5 {
+		per client
+		limit 1/24h
+		on_exceeded challenge
+	}
+}
+`
+
+// The site and explain give the same verdict about requests that wait, or find no place, or are answered
+// with a challenge.
+func TestSiteAndExplainAgreeAboutPlaces(t *testing.T) {
+	s := start(t, placesConfig)
+	ask := func(kind, host, says string, fields ...string) string {
+		t.Helper()
+		r := request{method: "GET", host: host + ".example", path: "/", address: "192.0.2.9", header: make(http.Header)}
+		for i := 0; i < len(fields); i += 2 {
+			r.header.Set(fields[i], fields[i+1])
+		}
+		text := s.ask(r)
+		if !strings.Contains(text, says) {
+			t.Errorf("%s: explain says %q, want %q", kind, text, says)
+		}
+		return text
+	}
+	request := func(host string, fields ...string) request {
+		return request{method: "GET", host: host + ".example", path: "/", address: "192.0.2.9", header: http.Header{"X-Held": fields}}
+	}
+	for _, host := range []string{"place", "queue", "shadow"} {
+		ask("a free place", host, "passes")
+		done := make(chan *httptest.ResponseRecorder)
+		go func() { done <- s.serve(request(host, "yes")) }()
+		<-held
+		switch host {
+		case "place":
+			ask("no place", host, "is refused by limit z1-concurrent")
+		case "shadow":
+			ask("no place in shadow", host, "in shadow, it would be refused")
+		case "queue":
+			next := request(host)
+			if text := s.explain(next).Next.Text; !strings.Contains(text, "it waits for others") {
+				t.Errorf("explain says %q", text)
+			}
+			waited := make(chan *httptest.ResponseRecorder)
+			go func() { waited <- s.serve(next) }()
+			for s.explain(next).Next.Status == 0 && t.Context().Err() == nil { // until it waits
+			}
+			ask("a full queue", host, "is refused by limit z2")
+			held <- struct{}{}
+			if w := <-waited; w.Code != http.StatusOK {
+				t.Errorf("the request that waited: %d", w.Code)
+			}
+		}
+		if host != "queue" {
+			held <- struct{}{}
+		}
+		<-done
+		s.skip()
+	}
+	ask("free units", "delay", "passes", "X-Cost", "2")
+	for !strings.Contains(ask("a delay", "delay", "passes", "X-Cost", "2"), "it waits") && t.Context().Err() == nil { // on a slow machine its units are free
+	}
+	ask("too long a delay", "delay", "is refused", "X-Cost", "3")
+	browser := []string{"Accept", "text/html", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "User-Agent", "Mozilla/5.0"}
+	ask("free units", "challenge", "passes", browser...)
+	ask("a challenge", "challenge", ", with a challenge", browser...)
+	r := request("challenge")
+	r.path = "/.well-known/rate-limit/"
+	if text := s.explain(r).Next.Text; !strings.Contains(text, "where clients earn sessions") {
+		t.Errorf("explain says %q of the sessions' path", text)
+	}
+	if w := s.serve(r); w.Code != http.StatusOK || w.Header().Get("Reached") != "" {
+		t.Errorf("the sessions' path: got %d %v", w.Code, w.Header())
+	}
 }
 
 // wantReached fails the test if a kind of verdict was never reached.
@@ -85,9 +222,8 @@ const (
 // generator makes random configs and requests.
 type generator struct {
 	*rand.Rand
-	places bool // with places, delays and challenges, which no log tells
-	zones  int
-	keys   []string // valid API keys
+	zones int
+	keys  []string // valid API keys
 }
 
 // one returns one of some texts.
@@ -101,18 +237,15 @@ func (g *generator) maybe(n int, text string) string {
 	return text + "\n"
 }
 
-// config returns a Caddyfile. {$DIR} and {$PORT} stand for a folder and a port.
+// config returns a Caddyfile.
 func (g *generator) config() string {
 	global := "store sqlite {$DIR}/db\nrules_file {$DIR}/rules\nblock_list {$DIR}/list\npressure off\n" +
 		"tier free {\nlimit 4/24h\nlimit 9/7d name week\n}\ntier pro {\nlimit 12/24h\n}\n" +
 		"tier internal {\nunlimited\nservice_header X-Service-Token " + internalToken + "\n}\n" +
 		"tier vendor {\nlimit 6/24h\nservice_header X-Vendor-Token " + vendorToken + "\n}\n" +
 		"api_keys {\nfrom header X-Api-Key\nfrom bearer\nfile {$DIR}/keys\n" +
-		g.one("missing deny\nunknown deny", "missing default free\nunknown deny", "missing default free\nunknown default") + "\n}\n" +
+		g.one("missing deny\nunknown deny", "missing deny\nunknown deny", "missing default free\nunknown deny", "missing default free\nunknown default") + "\n}\n" +
 		g.one("", "reputation off\n") + g.maybe(2, "ban after 3 violations in 24h for 48h")
-	if g.places {
-		global += "session\n"
-	}
 	sites := ""
 	for n := range 6 {
 		handlers := g.handler()
@@ -135,6 +268,9 @@ func (g *generator) handler() string {
 func (g *generator) zone() string {
 	g.zones++
 	name := fmt.Sprint("z", g.zones)
+	if g.IntN(8) == 0 {
+		return "zone " + name + " {\nlimit 50/1s burst 2\non_exceeded delay 10s\n}\n"
+	}
 	text := "zone " + name + " {\n" + g.one("", "", "match /a\n", "match POST /login\n", "match not path /free\n", "match header X-Tenant *\n")
 	per := g.one("ip", "ip", "network", "everyone", "client", "client", "api_key", "key {http.request.header.X-Tenant}")
 	text += "per " + per + "\n"
@@ -214,6 +350,9 @@ func (g *generator) request() request {
 	return r
 }
 
+// held receives when a request is under way that asks for it, which ends with the next value.
+var held = make(chan struct{})
+
 // answer is the handler behind ours.
 type answer struct{}
 
@@ -242,6 +381,10 @@ func (answer) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Hand
 			}
 		}
 	}
+	if r.Header.Get("X-Held") != "" {
+		held <- struct{}{}
+		<-held
+	}
 	switch r.Header.Get("X-Status") {
 	case "401":
 		w.WriteHeader(http.StatusUnauthorized)
@@ -263,13 +406,14 @@ type site struct {
 	read        int64 // of the log
 	lines       [][]byte
 	given       []verdict // for each line
+	keys        []string  // valid API keys
 	reached     map[string]int
 }
 
-// start starts a site with a random config.
-func (g *generator) start(t *testing.T, reached map[string]int) *site {
+// start starts a site. {$DIR} and {$PORT} in its config stand for a folder and a port.
+func start(t *testing.T, config string) *site {
 	t.Helper()
-	s := &site{T: t, dir: t.TempDir(), reached: reached}
+	s := &site{T: t, dir: t.TempDir(), reached: make(map[string]int)}
 	t.Setenv("XDG_DATA_HOME", s.dir)
 	t.Setenv("XDG_CONFIG_HOME", s.dir)
 	port, err := child.FreePort()
@@ -277,7 +421,7 @@ func (g *generator) start(t *testing.T, reached map[string]int) *site {
 		t.Fatal(err)
 	}
 	s.port = port
-	s.text = strings.NewReplacer("{$DIR}", s.dir, "{$PORT}", port).Replace(g.config())
+	s.text = strings.NewReplacer("{$DIR}", s.dir, "{$PORT}", port).Replace(config)
 	s.config = s.write("Caddyfile", s.text)
 	s.write("rules", rulesText)
 	s.write("list", listText)
@@ -286,7 +430,7 @@ func (g *generator) start(t *testing.T, reached map[string]int) *site {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.keys = append(g.keys, key)
+		s.keys = append(s.keys, key)
 	}
 	caddy.BufferedLog()
 	adapted, _, _, err := caddycmd.LoadConfig(s.config, "")
@@ -337,14 +481,21 @@ func (s *site) write(name, text string) string {
 	return path
 }
 
-// ask asks explain about a request, and sends it to the site.
-func (s *site) ask(r request) {
+// explain asks about a request.
+func (s *site) explain(r request) operator.Explanation {
 	s.Helper()
 	question := operator.Question{Client: r.address, URL: "http://" + r.host + ":" + s.port + r.path, Method: r.method, Header: r.header.Clone()}
 	told, err := s.service.Explain(s.Context(), question)
 	if err != nil {
 		s.Fatal(err)
 	}
+	return told
+}
+
+// ask asks explain about a request, and sends it to the site. It returns what explain says.
+func (s *site) ask(r request) (text string) {
+	s.Helper()
+	told := s.explain(r)
 	got, w := s.send(r)
 	forecast := told.Next
 	explained := verdict{Kind: "passes", Shadows: sorted(forecast.WouldRefuse)}
@@ -358,15 +509,13 @@ func (s *site) ask(r request) {
 		s.Fatalf("%+v\nthe site: %+v\nexplain:  %+v\n%s\n%s", r, got, explained, forecast.Text, s.text)
 	}
 	s.note(r, got, told, w)
+	return forecast.Text
 }
 
 // send sends a request to the site, and returns its verdict.
 func (s *site) send(r request) (verdict, *httptest.ResponseRecorder) {
 	s.Helper()
-	sent := httptest.NewRequest(r.method, r.path, http.NoBody)
-	sent.Host, sent.RemoteAddr, sent.Header = r.host+":"+s.port, net.JoinHostPort(r.address, "1024"), r.header.Clone()
-	w := httptest.NewRecorder()
-	s.server.ServeHTTP(w, sent)
+	w := s.serve(r)
 	line := s.line()
 	s.lines = append(s.lines, line)
 	var logged struct {
@@ -386,7 +535,25 @@ func (s *site) send(r request) (verdict, *httptest.ResponseRecorder) {
 	return got, w
 }
 
+// serve serves a request.
+func (s *site) serve(r request) *httptest.ResponseRecorder {
+	sent := httptest.NewRequest(r.method, r.path, http.NoBody)
+	sent.Host, sent.RemoteAddr, sent.Header = r.host+":"+s.port, net.JoinHostPort(r.address, "1024"), r.header.Clone()
+	w := httptest.NewRecorder()
+	s.server.ServeHTTP(w, sent)
+	return w
+}
+
 func sorted(texts []string) string { return strings.Join(slices.Sorted(slices.Values(texts)), ", ") }
+
+// skip skips what the access log has so far.
+func (s *site) skip() {
+	info, err := os.Stat(filepath.Join(s.dir, "log"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.read = info.Size()
+}
 
 // line returns the next line of the access log.
 func (s *site) line() []byte {
@@ -432,8 +599,8 @@ func (s *site) note(r request, got verdict, told operator.Explanation, w *httpte
 		reach(strings.Contains(next.Text, "goes into a trap"), "banned by a trap")
 	}
 	reach(got.Shadows != "", "would be refused")
+	reach(strings.Contains(next.Text, "it waits"), "delayed")
 	reach(strings.Contains(got.Shadows, ": denied"), "shadow denial")
-	reach(got.Shadows != "" && strings.Contains(next.Text, "passes"), "passes a limit")
 	reach(len(w.Header()["Over"]) > 0 && w.Header()["Over"][0] != "forged", "fields of pass")
 	token := r.header["X-Service-Token"]
 	reach(len(token) == 1 && token[0] == internalToken && told.Tier == "internal", "service header")

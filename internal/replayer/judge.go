@@ -1,6 +1,7 @@
 package replayer
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"runtime/debug"
@@ -30,7 +31,8 @@ type judge struct {
 	config  *Config
 	servers map[string][]*caddyhttp.Server // by port, in the order of trying
 	clock   Clock
-	swept   int // requests since the last sweep of the store
+	came    int64 // when the latest request came; the clock may be ahead
+	swept   int   // requests since the last sweep of the store
 	limits  map[*enforce.Policy]*replay.Limit
 	same    map[limitKey]*replay.Limit
 	needs   map[*enforce.Zone][]need
@@ -59,7 +61,7 @@ const (
 
 // start starts the engine at the time of the first request.
 func (j *judge) start(now int64) (err error) {
-	j.clock.Start = now
+	j.came, j.clock.Start = now, now
 	j.clock.Now.Store(now)
 	a := j.config.run
 	j.started, err = instance.NewWith(a.Settings, a.Store, func(o *engine.Options) {
@@ -124,7 +126,8 @@ func (j *judge) advance(now int64) error {
 	if j.started == nil {
 		return j.start(now)
 	}
-	j.clock.Now.Store(now)
+	j.came = now
+	j.clock.Now.Store(max(now, j.clock.Now.Load()))
 	if j.swept++; j.swept%adjustAfter == 0 {
 		j.garbage.adjust()
 	}
@@ -172,10 +175,7 @@ func authenticated(request *http.Request, r *accesslog.Record) bool {
 
 // decide makes a handler decide about a request, and reports whether the request continues.
 func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
-	if h.App.Session.Serves(request.URL.Path) {
-		return false
-	}
-	e := h.Begin(request)
+	e := h.Begin(request).By(decider{h.App, j})
 	defer e.Release()
 	result, err := e.Decide()
 	open, denied := e.Pending(nil), err == nil && result.Outcome == enforce.Denied
@@ -204,13 +204,30 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 		}
 		j.judgeShadows(e, r, v)
 		return true
-	case enforce.Refused:
+	case enforce.Refused, enforce.Challenged:
 		by := result.Response.Refusal
 		v.Outcome, v.By, v.Key, v.Reason = replay.Refused, j.limit(by.Policy), v.Copy(by.Key), meter.Outcomes[by.Reason]
 	case enforce.Denied:
 		v.Outcome, v.Reason = replay.Denied, result.Denial.Text
 	}
 	return false
+}
+
+// decider is the engine of a replay. It waits by the clock of the log, which it sets.
+type decider struct {
+	*enforce.Config
+	judge *judge
+}
+
+// Clock implements enforce.Decider.
+func (d decider) Clock() (came, now time.Time) {
+	return time.Unix(0, d.judge.came), time.Unix(0, d.judge.clock.Now.Load())
+}
+
+// Sleep implements enforce.Decider. Later requests of the log are then decided about a little late.
+func (d decider) Sleep(_ context.Context, wait time.Duration) bool {
+	d.judge.clock.Now.Add(int64(wait))
+	return true
 }
 
 // usageOf returns the use of a request, as far as its record tells. Placeholders are unknown. An answer

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -45,8 +46,7 @@ func (ex *Explainer) explainRequest(ctx context.Context, q operator.Question) er
 				return true
 			}
 			asked++
-			ex.Told.Next = ex.explainHandler(ctx, h, r)
-			return ex.Told.Next.Status == 0
+			return ex.explainHandler(ctx, h, r)
 		})
 		if err != nil {
 			return operator.Errorf(http.StatusConflict, "url: a matcher of the config fails: %v", err)
@@ -128,42 +128,78 @@ func serversOf(address string) ([]*caddyhttp.Server, error) {
 	return all, nil
 }
 
-// explainHandler forecasts a handler's treatment of the request. It goes through the steps of
-// enforce's decideEnforced without their effects: each step there has a case here.
-func (ex *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *http.Request) operator.Forecast {
+// explainHandler adds a handler's verdict about the request, and reports whether the request goes on.
+func (ex *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *http.Request) (goesOn bool) {
 	vars := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
+	vars[caddyhttp.ClientIPVarKey] = ""
 	if ex.Kind == operator.Address {
 		vars[caddyhttp.ClientIPVarKey] = ex.Network.Addr().String()
-	} else {
-		vars[caddyhttp.ClientIPVarKey] = ""
 	}
-	e := h.Begin(r)
+	e := h.Begin(r).By(enforce.Forecast{Config: h.App})
 	defer e.Release()
-	e.Dry = true
 	if ex.Kind == operator.APIKey {
 		e.Credentials = enforce.Credentials{Known: true, Name: ex.Value, Tier: h.App.APIKeys.TierOf(ex.Value, ex.Now)}
 	}
-	settled, err := e.Collect()
+	v, err := e.Decide()
 	if c := &e.Credentials; c.Tier != "" && ex.Told.Tier == "" {
 		ex.Told.Tier, ex.Told.TierReason = c.Tier, tierReason(c)
 	}
-	switch exempt, _ := e.IsExempt(); {
+	ex.Told.Next = ex.describe(ctx, v, err)
+	if err == nil && v.Passes() {
+		ex.shadows = e.ShadowVerdicts().All()
+	}
+	return err == nil && v.Passes()
+}
+
+// describe describes a verdict. The error says why there is none.
+func (ex *Explainer) describe(ctx context.Context, v *enforce.Verdict, err error) operator.Forecast {
+	switch {
+	case v.Decision.Reason == engine.Abandoned:
+		return operator.Forecast{Outcome: "failed", Status: http.StatusServiceUnavailable, Text: "that could not be found out in time"}
 	case err != nil:
 		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "fails: " + err.Error()}
-	case exempt:
+	case v.Exempt:
 		ex.Told.Exempt = true
 		return operator.Forecast{Outcome: "exempt", Text: "passes: it is exempt"}
-	case settled.Outcome == enforce.Refused:
-		return ex.refuses("banned", enforce.BanName, enforce.BanName, settled.Response.Refusal.Retry, "because an operator or a block list has banned the client")
-	case e.Allowed && e.Denied == nil:
-		ex.explainShadows(ctx, &e.Shadows) // denials
+	case v.Outcome == enforce.AtSessions:
+		return operator.Forecast{Outcome: "allowed", Text: "passes: rate_limit itself answers it, where clients earn sessions"}
+	case v.Allowed && v.Passes():
+		ex.explainLimits(ctx, &v.Shadows) // denials
 		return operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
-	case e.TrapBan > 0:
-		return ex.refuses("banned", enforce.BanName, enforce.BanName, e.TrapBan, "because it goes into a trap, which bans")
-	case e.RefusedBy != nil:
-		return ex.refuses("denied", e.RefusedBy.Zone.Name, e.RefusedBy.Name, limiter.Never, "by zone "+e.RefusedBy.Zone.Name+", which admits nothing")
+	case v.Refuses() && v.Response.Refusal.Reason == engine.Banned:
+		return ex.describeBan(v)
+	case v.Refuses() && v.RefusedBy != nil:
+		return ex.refuses("denied", v.RefusedBy.Zone.Name, v.RefusedBy.Name, limiter.Never, "by zone "+v.RefusedBy.Zone.Name+", which admits nothing")
 	}
-	return ex.explainDebits(ctx, e)
+	ex.explainLimits(ctx, &v.Charges)
+	ex.explainLimits(ctx, &v.Shadows)
+	switch {
+	case v.Refuses():
+		f := ex.refusedByDebit(v.Decision, v.Response.Refusal.Policy, v.Response.Refusal.Cost)
+		if v.Outcome == enforce.Challenged {
+			f.Text += ", with a challenge"
+		}
+		return f
+	case v.Outcome == enforce.Denied:
+		return operator.Forecast{Outcome: "denied", Status: v.Denial.Status, Text: "is denied: " + v.Denial.Text}
+	case len(v.Debits) == 0 && len(v.Shadows.Debits) == 0:
+		return operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it" + loadText(v)}
+	case len(v.Debits) == 0:
+		return operator.Forecast{Outcome: "allowed", Text: "passes: all limits for it are in shadow"}
+	}
+	return operator.Forecast{Outcome: "allowed", Text: "passes" + countsText(v) + loadText(v)}
+}
+
+// describeBan describes the refusal of a banned client.
+func (ex *Explainer) describeBan(v *enforce.Verdict) operator.Forecast {
+	retry, why := v.Decision.Retry, "because the client is banned for what it did"
+	switch {
+	case v.Response.Refusal.Policy == v.Handler.BannedByOperator:
+		retry, why = v.Response.Refusal.Retry, "because an operator or a block list has banned the client"
+	case v.Trapped():
+		why = "because it goes into a trap, which bans"
+	}
+	return ex.refuses("banned", enforce.BanName, enforce.BanName, retry, why)
 }
 
 // ofItsKey is the reason for the tier of an API key's client.
@@ -180,44 +216,21 @@ func tierReason(c *enforce.Credentials) string {
 	return "of requests without a known API key"
 }
 
-// explainDebits forecasts the decision about the debits of a request.
-func (ex *Explainer) explainDebits(ctx context.Context, e *enforce.Evaluation) operator.Forecast {
-	for i, p := range e.Policies {
-		if len(ex.Told.Limits) < maxExplained && ex.isKnown(&e.Debits[i]) {
-			ex.explainLimit(ctx, p, e.Debits[i])
-		}
+// loadText describes how the forecast depends on the load: whether the request waits, which zones don't
+// apply because the load is low, and how many requests may be in flight; or "".
+func loadText(v *enforce.Verdict) (text string) {
+	if v.Waits && v.Wait > 0 {
+		text = "; it waits " + v.Wait.Round(time.Millisecond).String() + " for its units"
+	} else if v.Waits {
+		text = "; it waits for others"
 	}
-	ex.explainShadows(ctx, &e.Shadows)
-	debits := slices.Clone(e.Debits)
-	d := ex.Instance.Forecast(ctx, e.Subject, debits)
-	switch {
-	case d.Reason == engine.Banned:
-		return ex.refuses("banned", enforce.BanName, enforce.BanName, d.Retry, "because the client is banned for what it did")
-	case d.Reason == engine.Abandoned:
-		return operator.Forecast{Outcome: "failed", Status: http.StatusServiceUnavailable, Text: "that could not be found out in time"}
-	case !d.Allowed && len(debits) > 0:
-		p := e.Policies[d.Debit]
-		return ex.refusedByDebit(d, p, debits[d.Debit].Cost)
-	case e.Denied != nil:
-		return operator.Forecast{Outcome: "denied", Status: e.Denied.Status, Text: "is denied: " + e.Denied.Text}
-	case len(debits) == 0 && len(e.Shadows.Debits) == 0:
-		return operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it" + loadText(e)}
-	case len(debits) == 0:
-		return operator.Forecast{Outcome: "allowed", Text: "passes: all limits for it are in shadow"}
-	}
-	return operator.Forecast{Outcome: "allowed", Text: "passes" + countsText(e) + loadText(e)}
-}
-
-// loadText describes how the forecast depends on the load: which zones don't apply because it is
-// low, and how many requests may be in flight; or "".
-func loadText(e *enforce.Evaluation) (text string) {
-	for _, z := range e.Handler.Zones {
+	for _, z := range v.Handler.Zones {
 		if len(z.When) == 0 && z.Concurrency == nil {
 			continue
 		}
-		switch matches, err := z.Matchers.AnyMatchWithError(e.Http); {
+		switch matches, err := z.Matchers.AnyMatchWithError(v.Http); {
 		case !matches || err != nil:
-		case !z.Applies(e.Handler.App.Now()):
+		case !z.Applies(v.Handler.App.Now()):
 			text += "; zone " + z.Name + " doesn't apply, only when " + z.When[0].Text
 		case z.Concurrency != nil && !z.RefusesNothing:
 			text += fmt.Sprintf("; in zone %s, unless %d are under way", z.Name, z.Concurrency.Most)
@@ -226,26 +239,19 @@ func loadText(e *enforce.Evaluation) (text string) {
 	return text
 }
 
-// explainShadows adds the states of the request's shadow limits, and notes those that would refuse it.
-func (ex *Explainer) explainShadows(ctx context.Context, s *enforce.Charges) {
-	for from := 0; from < len(s.Debits); {
-		to := s.End(from)
-		for i, p := range s.Policies[from:to] {
-			if len(ex.Told.Limits) < maxExplained && p.ID != 0 && ex.isKnown(&s.Debits[from+i]) {
-				ex.explainLimit(ctx, p, s.Debits[from+i])
-			}
+// explainLimits adds the states of the limits that the request is charged to.
+func (ex *Explainer) explainLimits(ctx context.Context, c *enforce.Charges) {
+	for i, p := range c.Policies {
+		if len(ex.Told.Limits) < maxExplained && p.ID != 0 && ex.isKnown(&c.Debits[i]) {
+			ex.explainLimit(ctx, p, c.Debits[i])
 		}
-		if d := ex.Instance.Forecast(ctx, nil, slices.Clone(s.Debits[from:to])); !d.Allowed && d.Reason != engine.Abandoned {
-			ex.shadows = append(ex.shadows, s.Policies[from+d.Debit])
-		}
-		from = to
 	}
 }
 
 // countsText describes which answers make the request use up units of some zones, or "".
-func countsText(e *enforce.Evaluation) (text string) {
+func countsText(v *enforce.Verdict) (text string) {
 	var last *enforce.Zone
-	for _, p := range e.Policies {
+	for _, p := range v.Policies {
 		if z := p.Zone; z != last && z.Count != nil {
 			text += "; in zone " + z.Name + " it counts only if it is answered with " + strings.Join(z.Count.Answers(), " or ")
 			last = z
