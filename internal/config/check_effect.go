@@ -103,7 +103,7 @@ func (z *zoneCompiler) checkShadow() (found []Advice) {
 	if !z.run.EnforcesNothing {
 		for _, set := range z.run.Sets() {
 			if p := set.Misplaced; p != nil {
-				return []Advice{z.advice(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", enforce.LimitText(p.Limit.Limit)),
+				return []Advice{z.advice(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", enforce.LimitText(p.Rate)),
 					"it below the enforced limits")}
 			}
 		}

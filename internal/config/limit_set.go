@@ -157,7 +157,7 @@ func (c *Compiler) limit(id storage.LimitID, l limiter.Limit) engine.Limit {
 		c.retentions[id] = new(time.Duration)
 	}
 	*c.retentions[id] = max(*c.retentions[id], l.Retention())
-	return engine.Limit{ID: id, Limit: l, LongestRetention: c.retentions[id]}
+	return engine.Limit{ID: id, Rate: l, LongestRetention: c.retentions[id]}
 }
 
 // limitID returns an ID that depends on everything that the counts of a limit depend on. nth

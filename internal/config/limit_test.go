@@ -66,7 +66,7 @@ func TestWindowOfAnEmptyBucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &enforce.Policy{Limit: engine.Limit{Limit: arithmetic}}
+	p := &enforce.Policy{Limit: engine.Limit{Rate: arithmetic}}
 	for _, test := range []struct {
 		remaining int64
 		reset     time.Duration

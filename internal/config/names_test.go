@@ -91,7 +91,7 @@ func TestLimitsThatCountTogetherNameAlike(t *testing.T) {
 			t.Errorf("%d per %v with a burst of %d names otherwise than the others", l.Amount(), l.Window(), l.Capacity())
 		}
 		names[l.ID] = name
-		lasting[epoch.Days(l.Limit.Retention())] = true
+		lasting[epoch.Days(l.Rate.Retention())] = true
 	}
 	if len(names) != 3 || len(lasting) < 3 {
 		t.Errorf("the test has limits of %d IDs, which last for %v days each", len(names), lasting)
@@ -130,7 +130,7 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limit, path := &engine.Limit{ID: 1, Limit: arithmetic}, filepath.Join(t.TempDir(), "tally.db")
+		limit, path := &engine.Limit{ID: 1, Rate: arithmetic}, filepath.Join(t.TempDir(), "tally.db")
 		under := newNames(t)
 		const length = 3 * 24 * 60 * 60 // of the epochs of a limit per day, in seconds; each begins at the start of a day
 		next := time.Unix((time.Now().Unix()/length+1)*length, 0)

@@ -225,5 +225,5 @@ func OwnLimit(name string, p limiter.Params) *engine.Limit {
 	if err != nil {
 		panic(err) // the parameters are in this file, or checked
 	}
-	return &engine.Limit{ID: storage.LimitID(xxhash.Sum64String("rate_limit " + name)), Limit: limit}
+	return &engine.Limit{ID: storage.LimitID(xxhash.Sum64String("rate_limit " + name)), Rate: limit}
 }

@@ -197,7 +197,7 @@ func (v *Verdict) isCounted(z *Zone) bool {
 // refuseBusy refuses a request that finds no free place, and charges nothing else for it.
 func (e *Evaluation) refuseBusy(by *Concurrency) {
 	e.busy, e.Decision = by, engine.Decision{Reason: engine.OverLimit, Debit: -1, Retry: busyRetry}
-	e.refuse(&Refusal{Policy: by.Policy, Retry: e.Handler.Spread(busyRetry, &by.Policy.Limit.Limit), Reason: engine.OverLimit, Fresh: true})
+	e.refuse(&Refusal{Policy: by.Policy, Retry: e.Handler.Spread(busyRetry, &by.Policy.Rate), Reason: engine.OverLimit, Fresh: true})
 	e.Response.add(LimitStatus{by.Policy, limiter.Quota{Reset: busyRetry}, by.Most})
 }
 

@@ -213,7 +213,7 @@ func (e *Evaluation) obey(early bool) error {
 	case early: // its address may be forged
 		e.Outcome = TooEarly
 	case s.Action == rules.Ban:
-		e.refuse(&Refusal{Policy: h.BannedByOperator, Retry: h.Spread(e.BannedFor(s), &h.BannedByOperator.Limit.Limit), Reason: engine.Banned})
+		e.refuse(&Refusal{Policy: h.BannedByOperator, Retry: h.Spread(e.BannedFor(s), &h.BannedByOperator.Rate), Reason: engine.Banned})
 	default:
 		e.Allowed = true
 	}

@@ -52,7 +52,7 @@ func (r *Refusal) fill(e *Evaluation, d *engine.Decision) {
 	case e.Subject != nil:
 		r.Key = append(r.room[:0], e.Subject.Key...)
 	}
-	r.Retry = h.Spread(d.Retry, &r.Policy.Limit.Limit)
+	r.Retry = h.Spread(d.Retry, &r.Policy.Rate)
 }
 
 // NeverPasses reports whether the cost exceeds the full limit, so that no client may ever make the

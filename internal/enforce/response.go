@@ -339,7 +339,7 @@ func (s LimitStatus) Effective(refused bool) int64 {
 	case s.Remaining > 0:
 		return max(httpfield.Seconds(min(s.Reset, s.Policy.Window())), 0)
 	case !refused:
-		return max(httpfield.Seconds(s.Quota.NextUnit(&s.Policy.Limit.Limit)), 1)
+		return max(httpfield.Seconds(s.Quota.NextUnit(&s.Policy.Rate)), 1)
 	}
 	return httpfield.Seconds(s.Reset)
 }

@@ -59,7 +59,7 @@ func (e *entry) spendAfterwardsLocked(now int64) {
 		return
 	}
 	lease := c.leaseLocked()
-	lease.SpendWorth(&e.limit.Limit, now, min(e.afterwards, lease.Worth(&e.limit.Limit, now)))
+	lease.SpendWorth(&e.limit.Rate, now, min(e.afterwards, lease.Worth(&e.limit.Rate, now)))
 	c.setLeaseLocked(lease)
 }
 

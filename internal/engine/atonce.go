@@ -86,7 +86,7 @@ func (at *atOnce) claimLocked(c cell, d *Debit) bool {
 		return false
 	}
 	was, known := c.headroom, c.leaseLocked()
-	claim := storage.Claim{ID: c.id, Key: c.known.name, Limit: d.Limit.Limit}
+	claim := storage.Claim{ID: c.id, Key: c.known.name, Limit: d.Limit.Rate}
 	claim.Now, claim.Min, claim.Want = at.now, d.Cost, d.Cost
 	if claim.Ahead = c.headroom.adapt(d.Limit, &known, at.now, true); d.Counting != Always {
 		claim.Ahead = 0
@@ -108,7 +108,7 @@ func (at *atOnce) giveBackLocked(c cell) bool {
 	if c.known.period != at.period || c.rare().openEntry() != nil || c.rare().claims() > 0 || c.rare().admitted() != nil || !at.knowsLocked(c, c.limit()) {
 		return false
 	}
-	claim := storage.Claim{ID: c.id, Key: c.known.name, Limit: c.limit().Limit}
+	claim := storage.Claim{ID: c.id, Key: c.known.name, Limit: c.limit().Rate}
 	known := c.leaseLocked()
 	claim.Now, claim.Return = at.now, c.takeLeaseLocked()
 	done, _ := at.putLocked(c, c.limit(), claim, known)
@@ -154,14 +154,14 @@ func (at *atOnce) knowsLocked(c cell, limit *Limit) bool {
 
 // isUnused reports whether no units are in use of a key.
 func (at *atOnce) isUnused(id storage.LimitID, limit *Limit, key storage.Key) bool {
-	known, ok := at.store.Recall(id, at.line.Era, key, limit.Limit, at.now)
+	known, ok := at.store.Recall(id, at.line.Era, key, limit.Rate, at.now)
 	return ok && known == (limiter.Lease{})
 }
 
 // recallLocked loads the store's state of a key into a cell that has claimed nothing yet, and
 // reports whether the cell knows it now.
 func (at *atOnce) recallLocked(c cell, limit *Limit, name storage.Key) bool {
-	known, ok := at.store.Recall(c.id, at.line.Era, name, limit.Limit, at.now)
+	known, ok := at.store.Recall(c.id, at.line.Era, name, limit.Rate, at.now)
 	if ok && known != (limiter.Lease{}) {
 		c.setLeaseLocked(known)
 		c.headroom.begin(limit, at.now)

@@ -152,7 +152,7 @@ func BenchmarkNewKeysAtOnce(b *testing.B) {
 	}
 	defer e.Close(context.Background())
 	<-e.Ready()
-	l := &Limit{ID: 1, Limit: limit}
+	l := &Limit{ID: 1, Rate: limit}
 	b.ReportAllocs()
 	b.ResetTimer()
 	key := make([]byte, 8)

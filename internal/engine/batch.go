@@ -115,7 +115,7 @@ func (e *entry) refused(twice bool) bool {
 	if e.cost == 0 || e.grant.Units > 0 {
 		return false
 	}
-	return e.held == 0 || twice && e.grant.Lease.Left(&e.limit.Limit)+e.held < e.cost
+	return e.held == 0 || twice && e.grant.Lease.Left(&e.limit.Rate)+e.held < e.cost
 }
 
 // holdsFor reports whether the claim was made with the limit in force for a debit, now that the

@@ -254,16 +254,16 @@ func (b *body) touch() {
 // back would move them.
 func (b *body) spendableLocked(d *Debit, now int64) bool {
 	lease := b.leaseLocked()
-	return lease.Worth(&d.Limit.Limit, now) >= d.Cost && (d.Counting == Always || !d.Limit.CountsSlots() || lease.At <= d.Limit.Slot(now) && lease.Span == 0)
+	return lease.Worth(&d.Limit.Rate, now) >= d.Cost && (d.Counting == Always || !d.Limit.CountsSlots() || lease.At <= d.Limit.Slot(now) && lease.Span == 0)
 }
 
 // spendLocked takes a debit from the lease, which must cover it.
 func (b *body) spendLocked(d *Debit, now int64) {
 	lease := b.leaseLocked()
-	lease.SpendWorth(&d.Limit.Limit, now, d.Cost)
+	lease.SpendWorth(&d.Limit.Rate, now, d.Cost)
 	b.setLeaseLocked(lease)
-	d.Known, d.at = true, lease.SpentAt(&d.Limit.Limit, now)
-	d.Quota = lease.Quota(&d.Limit.Limit, now)
+	d.Known, d.at = true, lease.SpentAt(&d.Limit.Rate, now)
+	d.Quota = lease.Quota(&d.Limit.Rate, now)
 }
 
 // settlesLocked returns how many units giving the lease back makes free.
@@ -272,7 +272,7 @@ func (c cell) settlesLocked(now int64) int64 {
 	if limit == nil {
 		return 0 // nothing was ever claimed
 	}
-	return c.leaseLocked().Settles(&limit.Limit, now)
+	return c.leaseLocked().Settles(&limit.Rate, now)
 }
 
 // takeLeaseLocked takes the lease out of the cell, for giving it back.
@@ -282,7 +282,7 @@ func (c cell) takeLeaseLocked() limiter.Lease {
 		return limiter.Lease{} // nothing was ever claimed
 	}
 	lease := c.leaseLocked()
-	taken := lease.Take(&limit.Limit)
+	taken := lease.Take(&limit.Rate)
 	c.setLeaseLocked(lease)
 	return taken
 }

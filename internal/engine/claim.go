@@ -161,7 +161,7 @@ func (w *writer) claimOf(en *entry, term *storage.Term, now int64) (storage.Clai
 	name, err := w.conn.nameOf(c.id, c.key(), en.limit.Retention(), term, now)
 	en.name = name
 	return storage.Claim{
-		ID: c.id, Key: name.Key, Former: name.Former, Limit: en.limit.Limit,
+		ID: c.id, Key: name.Key, Former: name.Former, Limit: en.limit.Rate,
 		Claim: limiter.Claim{
 			Now: now, Min: en.cost, Want: en.wanted, Extra: w.extraOf(en), Ahead: en.ahead, Spread: en.renews,
 			Processes: w.conn.processes(), Lasts: w.lastsOf(en),

@@ -18,7 +18,7 @@ func newScaling(t *testing.T, amount int64, window time.Duration, points int) *S
 		Ban: reputation.Ban{After: 3, Within: 10 * time.Minute, For: time.Hour},
 	}
 	for level := range scaling.Levels {
-		scaling.Levels[level] = &Limit{ID: whole.ID, Limit: whole.Scale(reputation.Level(level).Share())}
+		scaling.Levels[level] = &Limit{ID: whole.ID, Rate: whole.Scale(reputation.Level(level).Share())}
 	}
 	return scaling
 }
@@ -222,7 +222,7 @@ func TestSharedLimitIsSmallerWhileItsClientIsBanned(t *testing.T) {
 	for level := range shared.Levels {
 		shared.Levels[level] = shared.Levels[0]
 	}
-	shared.Banned = &Limit{ID: shared.Levels[0].ID, Limit: shared.Levels[0].Scale(10)}
+	shared.Banned = &Limit{ID: shared.Levels[0].ID, Rate: shared.Levels[0].Scale(10)}
 	n := 0
 	visit := func() bool { // of a new client every time
 		n++
@@ -290,7 +290,7 @@ func TestLeasesAreGivenBackByTheLimitOfTheLevel(t *testing.T) {
 	whole := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1000, Window: time.Hour})
 	scaling := new(Scaling)
 	for level := range scaling.Levels {
-		scaling.Levels[level] = &Limit{ID: whole.ID, Limit: whole.Scale(reputation.Level(level).Share())}
+		scaling.Levels[level] = &Limit{ID: whole.ID, Rate: whole.Scale(reputation.Level(level).Share())}
 	}
 	f := newFixture(t)
 	f.disk.spoil("a", f.clock.now())

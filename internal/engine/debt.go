@@ -11,13 +11,13 @@ func (c cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
 		c.setLocalLocked(local)
 	}
 	c.setLimitLocked(limit)
-	local.debts = local.debts.Add(&limit.Limit, charge, &local.state, now)
+	local.debts = local.debts.Add(&limit.Rate, charge, &local.state, now)
 }
 
 // settle spends a grant on the debts. The grant came too late for its waiting requests, which
 // memory admitted meanwhile. Memory counts the rest as used, because the key's lease holds it.
 func (l *local) settle(limit *Limit, granted *limiter.Lease, now int64) (back limiter.Lease) {
-	l.debts, back = l.debts.Settle(&limit.Limit, granted, now)
+	l.debts, back = l.debts.Settle(&limit.Rate, granted, now)
 	rest := limiter.Charge{At: granted.At, Units: granted.Units}
 	limit.Claim(&l.state, limiter.Claim{Now: now, Charge: rest})
 	return back
@@ -28,7 +28,7 @@ func (l *local) forgive(limit *Limit, charge limiter.Charge, now int64) {
 	if l == nil {
 		return
 	}
-	forgiven := l.debts.Forgive(&limit.Limit, charge)
+	forgiven := l.debts.Forgive(&limit.Rate, charge)
 	l.giveBack(limit, limiter.Lease{At: charge.At, Units: forgiven, Used: forgiven}, now)
 }
 

@@ -170,7 +170,7 @@ func (d *Debit) peek(now int64) {
 	defer d.cell.mu.Unlock()
 	d.Known = true
 	lease := d.cell.leaseLocked()
-	d.Quota = lease.Quota(&d.Limit.Limit, now)
+	d.Quota = lease.Quota(&d.Limit.Rate, now)
 }
 
 // insert adds h to hs, which is in lock order, or merges it with the element of the same key. Their

@@ -7,11 +7,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Limit is a limit with the name of its counts in the store. The engine keeps the pointer and never
+// Rate is the arithmetic of a limit.
+type Rate = limiter.Limit
+
+// Limit is a rate with the name of its counts in the store. The engine keeps the pointer and never
 // changes the limit behind it; neither may the caller. The ID 0 is reserved for the engine.
 type Limit struct {
 	ID storage.LimitID
-	limiter.Limit
+	Rate
 	// LongestRetention is the longest retention of all limits with this ID. Nil means that of this
 	// limit. Names of keys depend on it, so limits that count together need the same.
 	LongestRetention *time.Duration
@@ -22,7 +25,7 @@ func (l *Limit) Retention() time.Duration {
 	if l.LongestRetention != nil {
 		return *l.LongestRetention
 	}
-	return l.Limit.Retention()
+	return l.Rate.Retention()
 }
 
 // Debit is the units that one request takes from one limit.

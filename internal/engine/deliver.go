@@ -81,7 +81,7 @@ func (e *entry) lock() cell {
 // there is more to send, which makes it worth a round trip. While the store can't be used, the
 // lease is postponed.
 func (l *leases) giveLeaseLocked(c cell, limit *Limit, lease limiter.Lease, now int64) {
-	settles := lease.Settles(&limit.Limit, now)
+	settles := lease.Settles(&limit.Rate, now)
 	if settles <= 0 {
 		return
 	}
@@ -101,7 +101,7 @@ func (l *leases) giveLeaseLocked(c cell, limit *Limit, lease limiter.Lease, now 
 // units keeps the state it has.
 func (e *entry) learnLocked(now int64) bool {
 	c := e.cell
-	if c.leaseLocked().Settles(&e.limit.Limit, now) > 0 {
+	if c.leaseLocked().Settles(&e.limit.Rate, now) > 0 {
 		return false
 	}
 	c.joinLocked(e.limit, e.grant.Lease)
@@ -130,7 +130,7 @@ func (e *entry) answeredLocked() {
 // asked again after asks at the latest.
 func (e *entry) refusedLocked(now, asks int64) bool {
 	c := e.cell
-	e.held = c.leaseLocked().Settles(&e.limit.Limit, now)
+	e.held = c.leaseLocked().Settles(&e.limit.Rate, now)
 	if open := c.rare().openEntry(); open != nil && open.batch != e.batch {
 		e.held += open.given
 	}
@@ -146,7 +146,7 @@ func (e *entry) refusedLocked(now, asks int64) bool {
 		until:    now + int64(e.grant.Retry),
 		asks:     now + min(int64(e.grant.Retry), asks),
 		cost:     e.cost,
-		left:     e.grant.Lease.Left(&e.limit.Limit),
+		left:     e.grant.Lease.Left(&e.limit.Rate),
 		amount:   e.limit.Amount(),
 		capacity: e.limit.Capacity(),
 		held:     e.counting == Held,

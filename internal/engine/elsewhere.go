@@ -45,7 +45,7 @@ func lowered(limit *Limit, by Elsewhere, now int64) *Limit {
 		return limit
 	}
 	less := *limit
-	less.Limit = limit.Less(units)
+	less.Rate = limit.Less(units)
 	return &less
 }
 

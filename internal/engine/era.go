@@ -59,7 +59,7 @@ func (c cell) beginEraLocked(now int64) {
 	local := newLocal(c.limit(), limiter.Lease{})
 	c.setLocalLocked(local)
 	for _, charge := range was.debts {
-		charge = charge.NotLater(&c.limit().Limit, now)
+		charge = charge.NotLater(&c.limit().Rate, now)
 		c.limit().Claim(&local.state, limiter.Claim{Now: now, Charge: charge})
 		local.debts = append(local.debts, charge)
 	}
@@ -77,7 +77,7 @@ func (q *queue) beginEra(now int64) {
 func (b *batch) beginEra(now int64) {
 	for _, en := range b.entries {
 		en.give = limiter.Lease{}
-		en.charge = en.charge.NotLater(&en.limit.Limit, now)
+		en.charge = en.charge.NotLater(&en.limit.Rate, now)
 	}
 }
 

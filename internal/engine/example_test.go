@@ -48,7 +48,7 @@ func ExampleEngine() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	limit := &engine.Limit{ID: 1, Limit: perMinute}
+	limit := &engine.Limit{ID: 1, Rate: perMinute}
 	for range 3 {
 		debits := []engine.Debit{{Limit: limit, Key: []byte("192.0.2.1"), Cost: 1}}
 		d := e.Decide(context.Background(), nil, debits)

@@ -62,5 +62,5 @@ func (h *headroom) isSlow(limit *Limit, lease *limiter.Lease, now int64) bool {
 	if limit.MaxAhead() == 0 {
 		return false
 	}
-	return lease.Slow(&limit.Limit, h.firstSlot(limit.Slot(now)), now)
+	return lease.Slow(&limit.Rate, h.firstSlot(limit.Slot(now)), now)
 }

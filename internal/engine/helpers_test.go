@@ -94,7 +94,7 @@ func newLimit(t testing.TB, p limiter.Params) *Limit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Limit{ID: storage.LimitID(nextID.Add(1)), Limit: l}
+	return &Limit{ID: storage.LimitID(nextID.Add(1)), Rate: l}
 }
 
 func sliding(t testing.TB, amount int64, window time.Duration) *Limit {
@@ -108,7 +108,7 @@ func (l *Limit) with(t testing.TB, amount int64) *Limit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Limit{ID: l.ID, Limit: changed}
+	return &Limit{ID: l.ID, Rate: changed}
 }
 
 var algorithms = []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket}

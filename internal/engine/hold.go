@@ -29,7 +29,7 @@ func (p *Pending) holdLocked(now int64) {
 	p.cell.changeRareLocked(func(r *rare) {
 		p.mark = r.hold()
 		if !p.debt && !p.limit.CountsSlots() {
-			r.holds.bucket.Add(&p.limit.Limit, now, p.cost)
+			r.holds.bucket.Add(&p.limit.Rate, now, p.cost)
 		}
 	})
 }
@@ -69,7 +69,7 @@ func (p *Pending) chargeMore(units int64) {
 	now := e.clock.now()
 	if !p.limit.CountsSlots() {
 		lease := c.leaseLocked()
-		units = min(units, p.limit.Capacity()+p.limit.MostOwed()-lease.InUseAt(&p.limit.Limit, now))
+		units = min(units, p.limit.Capacity()+p.limit.MostOwed()-lease.InUseAt(&p.limit.Rate, now))
 	}
 	d := Debit{Limit: p.limit, Cost: units, Counting: Afterwards}
 	switch {
@@ -98,7 +98,7 @@ func (c cell) endHoldLocked() {
 
 func (p *Pending) keepLocked(units, now int64) {
 	if !p.debt && !p.limit.CountsSlots() {
-		p.cell.rare().holds.bucket.Keep(&p.limit.Limit, now, units)
+		p.cell.rare().holds.bucket.Keep(&p.limit.Rate, now, units)
 	}
 }
 
@@ -111,7 +111,7 @@ func (p *Pending) giveBackLocked(units, now int64) {
 		c.rare().admitted().forgive(p.limit, limiter.Charge{At: p.at, Units: units}, now)
 	case !p.limit.CountsSlots():
 		lease := c.leaseLocked()
-		c.rare().holds.bucket.Release(&p.limit.Limit, &lease, now, units)
+		c.rare().holds.bucket.Release(&p.limit.Rate, &lease, now, units)
 		c.setLeaseLocked(lease)
 	case c.lease.at == p.at && c.slotsLocked().span == 0:
 		c.lease.units += units

@@ -96,7 +96,7 @@ func (c cell) state(now int64) (k KeyState, ok bool) {
 		return KeyState{}, false
 	}
 	lease := c.leaseLocked()
-	left := lease.Quota(&c.limit().Limit, now).Remaining
+	left := lease.Quota(&c.limit().Rate, now).Remaining
 	k = KeyState{Limit: c.limit(), Used: c.limit().Capacity() - left, Left: left, Refused: c.refused.count(), text: c.text()}
 	k.part = float64(k.Used) / float64(max(c.limit().Capacity(), 1))
 	for b := c.blocks(); b != nil; b = b.older {

@@ -40,7 +40,7 @@ func (b *body) setLeaseLocked(ls limiter.Lease) {
 // [limiter.Lease.Join].
 func (b *body) joinLocked(limit *Limit, granted limiter.Lease) (back limiter.Lease) {
 	ls := b.leaseLocked()
-	back = ls.Join(&limit.Limit, granted)
+	back = ls.Join(&limit.Rate, granted)
 	b.setLeaseLocked(ls)
 	return back
 }
@@ -49,6 +49,6 @@ func (b *body) joinLocked(limit *Limit, granted limiter.Lease) (back limiter.Lea
 // [limiter.Lease.Rewind].
 func (b *body) rewindLocked(limit *Limit, now int64) {
 	ls := b.leaseLocked()
-	ls.Rewind(&limit.Limit, now)
+	ls.Rewind(&limit.Rate, now)
 	b.setLeaseLocked(ls)
 }

@@ -9,7 +9,7 @@ const fewShare = 4
 
 // lendLocked notes the lease of a locked cell if few units of its key are left.
 func (l *leases) lendLocked(c cell, limit *Limit) {
-	if c.lease.units > 0 && l.conn.roundTrip() > 0 && c.leaseLocked().Left(&limit.Limit) < limit.Capacity()/fewShare {
+	if c.lease.units > 0 && l.conn.roundTrip() > 0 && c.leaseLocked().Left(&limit.Rate) < limit.Capacity()/fewShare {
 		if l.lent == nil {
 			l.lent = make(lent)
 		}

@@ -13,7 +13,7 @@ type local struct {
 
 // newLocal returns a local that starts from the known state of a key.
 func newLocal(limit *Limit, known limiter.Lease) *local {
-	return &local{state: known.State(&limit.Limit)}
+	return &local{state: known.State(&limit.Rate)}
 }
 
 // decideLocallyLocked decides from memory alone: it takes debits covered by leases from these, and

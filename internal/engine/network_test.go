@@ -20,7 +20,7 @@ func scaled(l *Limit, client string, cost int64) Debit {
 	d := debit(l, client, cost)
 	d.Client, d.Scaling = &Client{Key: []byte(client)}, new(Scaling)
 	for level := range d.Scaling.Levels {
-		d.Scaling.Levels[level] = &Limit{ID: l.ID, Limit: l.Scale(reputation.Level(level).Share())}
+		d.Scaling.Levels[level] = &Limit{ID: l.ID, Rate: l.Scale(reputation.Level(level).Share())}
 	}
 	d.Scaling.Levels[0] = l
 	return d

@@ -86,7 +86,7 @@ func (p *Pending) SettleAt(units int64) {
 // reserveLocked allows a pending debit that is covered by the lease of the locked cell.
 func (r *request) reserveLocked(c cell, d *Debit) {
 	before := c.leaseLocked()
-	free := before.Quota(&d.Limit.Limit, r.now)
+	free := before.Quota(&d.Limit.Rate, r.now)
 	c.spendLocked(d, r.now)
 	d.Pending = &Pending{
 		Counted: d.Quota, held: d.Counting == Held,

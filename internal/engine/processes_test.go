@@ -115,12 +115,12 @@ func testSteadyShare(t *testing.T, limit *Limit, presence storage.Presence) {
 			most += share.Capacity()
 		}
 		if int64(sum) > most || int64(sum) < share.Amount()/2 {
-			t.Fatalf("%+v, %+v: %d admitted in the window from %d, want %d to %d", limit.Limit, presence, sum, i, share.Amount()/2, most)
+			t.Fatalf("%+v, %+v: %d admitted in the window from %d, want %d to %d", limit.Rate, presence, sum, i, share.Amount()/2, most)
 		}
 		windows++
 	}
 	if windows == 0 || share.Amount() < 2 || !f.committer.degraded.Load() {
-		t.Errorf("%+v, %+v: looked at %d windows", limit.Limit, presence, windows)
+		t.Errorf("%+v, %+v: looked at %d windows", limit.Rate, presence, windows)
 	}
 }
 

@@ -90,7 +90,7 @@ func (u *use) renewal() (re renewal) {
 	} else {
 		re = u.ofBucket()
 	}
-	if u.lease.Worth(&u.limit.Limit, u.now) > re.low && !edge || u.lease.Left(&u.limit.Limit) < leastLeft {
+	if u.lease.Worth(&u.limit.Rate, u.now) > re.low && !edge || u.lease.Left(&u.limit.Rate) < leastLeft {
 		return renewal{}
 	}
 	re.extra = min(re.extra, maxRenewal)
@@ -174,7 +174,7 @@ func (u *use) spread(pace rate) (re renewal) {
 	need := min(spreadUnits/max(pace.in(width), 1)+1, most)
 	expected := max(pace.in(need*width), 1)
 	stays := (u.limit.Amount() - used - used/unsure) / u.processes
-	re.extra = min(expected, u.lease.Left(&u.limit.Limit)/limiter.Claim{Processes: u.processes}.ExtraShare(), max(2*stays, leastSpent))
+	re.extra = min(expected, u.lease.Left(&u.limit.Rate)/limiter.Claim{Processes: u.processes}.ExtraShare(), max(2*stays, leastSpent))
 	need = need * re.extra / expected
 	re.ahead = min(max(need-1, 0)+min(free, need/2+1), most)
 	return re
@@ -254,7 +254,7 @@ func (b *batch) renewLocked(c cell, d *Debit, re renewal, now int64) {
 		cost: 1, wanted: 1, extra: re.extra, ahead: re.ahead, renews: true,
 		client: d.client(), parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
 	}
-	if lease := c.leaseLocked(); re.gives || lease.Worth(&d.Limit.Limit, now) == 0 {
+	if lease := c.leaseLocked(); re.gives || lease.Worth(&d.Limit.Rate, now) == 0 {
 		b.giveWithLocked(e, now) // moves its spent units to the slot of now
 	} else if last := b.entryOf(c); last != nil {
 		e.given = last.given

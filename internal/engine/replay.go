@@ -72,7 +72,7 @@ func knownOf(c cell, now int64) limiter.Charge {
 	if local := c.rare().admitted(); local != nil {
 		more := usedOf(c.limit(), &local.state, now)
 		for _, debt := range local.debts {
-			if debt.Counts(&c.limit().Limit, now) {
+			if debt.Counts(&c.limit().Rate, now) {
 				more.Units -= debt.Units
 			}
 		}
@@ -87,7 +87,7 @@ func knownOf(c cell, now int64) limiter.Charge {
 // usedOf returns the usage in a state, as charged in its last slot, but not after now.
 func usedOf(limit *Limit, s *limiter.State, now int64) (used limiter.Charge) {
 	g := limit.Claim(s, limiter.Claim{Now: now})
-	used.Units = g.Lease.InUseAt(&limit.Limit, now)
+	used.Units = g.Lease.InUseAt(&limit.Rate, now)
 	if last := len(s.Slots) - 1; last >= 0 {
 		used.At = min(s.Slots[last].Index, limit.Slot(now))
 	}

@@ -193,7 +193,7 @@ func (cr *crowds) checkBlockLocked(c cell, b *block, at int64) {
 	if err != nil {
 		cr.t.Fatal(err)
 	}
-	state := cr.disk.stateOf(&Limit{ID: c.id, Limit: limit}, c.key(), at)
+	state := cr.disk.stateOf(&Limit{ID: c.id, Rate: limit}, c.key(), at)
 	claim := limiter.Claim{Now: at, Min: b.cost, Want: b.cost, Return: c.leaseLocked()}
 	if g := limit.Claim(&state, claim); !g.Refused(claim) {
 		cr.t.Errorf("%v %d/%v %s: a cost of %d is blocked until %v, and free %v earlier: the lease is %+v, the state %+v",

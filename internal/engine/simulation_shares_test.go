@@ -86,7 +86,7 @@ func (w *sharesWorld) begin(n int) {
 		w.machines = append(w.machines, w.start(0))
 		time.Sleep(time.Duration(w.rng.Int64N(int64(5 * time.Second))))
 	}
-	p := w.limit.Limit
+	p := w.limit.Rate
 	if p.Capacity() > p.Amount() {
 		w.reach("a longer burst")
 	}

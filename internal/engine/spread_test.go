@@ -240,7 +240,7 @@ func TestKnownUseOutlastsALeaseThatWasNotGivenBack(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if lease := c.leaseLocked(); lease.Used < 1000 {
-		t.Errorf("1000 were known to be in use, and now %+v, remaining %+v", lease, lease.Quota(&limit.Limit, f.clock.now()))
+		t.Errorf("1000 were known to be in use, and now %+v, remaining %+v", lease, lease.Quota(&limit.Rate, f.clock.now()))
 	}
 }
 

@@ -56,7 +56,7 @@ func mustOpen(open storage.Opener) storage.Store {
 // claim claims units like another process, whose store never fails.
 func (d *disk) claim(l *Limit, key string, c limiter.Claim) limiter.Grant {
 	grants := make([]limiter.Grant, 1)
-	claims := []storage.Claim{{ID: l.ID, Key: testName(l.ID, key), Limit: l.Limit, Claim: c}}
+	claims := []storage.Claim{{ID: l.ID, Key: testName(l.ID, key), Limit: l.Rate, Claim: c}}
 	raw := d.raw()
 	defer raw.Close()
 	if err := raw.Claim(context.Background(), claims, grants); err != nil {
@@ -81,7 +81,7 @@ func (d *disk) stateOf(l *Limit, key string, now int64) (all limiter.State) {
 	defer d.mu.Unlock()
 	for k := range d.names {
 		if name, _, _ := bytes.Cut(k.key[:], []byte{' '}); k.id == l.ID && string(bytes.TrimRight(name, "\x00")) == key {
-			all.Merge(&l.Limit, d.db.Load().Counts.State(k.id, k.key), now)
+			all.Merge(&l.Rate, d.db.Load().Counts.State(k.id, k.key), now)
 		}
 	}
 	return all

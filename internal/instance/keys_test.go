@@ -67,7 +67,7 @@ func TestMachinesShareNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := &engine.Limit{ID: 7, Limit: l}
+	limit := &engine.Limit{ID: 7, Rate: l}
 	address := string(identity.AppendPrefix([]byte{identity.TagNetwork}, netip.MustParsePrefix("203.0.113.7/32")))
 	for _, key := range []string{address, string(identity.TagText) + "no address"} {
 		first, err := one.Engine.NameOf(limit, key)

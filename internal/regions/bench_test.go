@@ -22,7 +22,7 @@ func BenchmarkDecide(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	limit := &engine.Limit{ID: 1, Limit: l}
+	limit := &engine.Limit{ID: 1, Rate: l}
 	for _, name := range []string{"engine", "regions", "regions/foreign"} {
 		b.Run(name, func(b *testing.B) {
 			e, err := engine.New(engine.Options{

@@ -74,7 +74,7 @@ func (r *Regions) charge(k *key, by growth, now int64) {
 	used, first := k.isUsed(now), r.firstOf(by.users)
 	switch {
 	case used && r.me.Machine <= first:
-		units := min(by.units, region.MostCharged(k.limit.Limit))
+		units := min(by.units, region.MostCharged(k.limit.Rate))
 		r.opts.Engine.Charge(k.limit, []byte(k.text), limiter.Charge{Units: units})
 	case !used && first == math.MaxInt64: // no machine uses the key at the moment
 		k.behind.Store(true)

@@ -125,7 +125,7 @@ func (r *Regions) chargeLevel(k *key, now int64) {
 	if !k.groups.IsBucket() {
 		return
 	}
-	if level := k.groups.Level(k.limit.Limit, k.elsewhere().foreign, now); level > 0 {
+	if level := k.groups.Level(k.limit.Rate, k.elsewhere().foreign, now); level > 0 {
 		r.opts.Engine.Charge(k.limit, []byte(k.text), limiter.Charge{Units: level, Floor: true})
 	}
 }

@@ -39,7 +39,7 @@ type known struct {
 
 // newKey returns the key of a debit, or nil if its limit stays regional.
 func newKey(d *engine.Debit) *key {
-	groups, shared := region.GroupsOf(d.Limit.Limit)
+	groups, shared := region.GroupsOf(d.Limit.Rate)
 	if !shared {
 		return nil
 	}

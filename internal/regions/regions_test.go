@@ -122,7 +122,7 @@ func limitOf(t *testing.T, p limiter.Params) *engine.Limit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &engine.Limit{ID: storage.LimitID(1 + p.Algorithm), Limit: l}
+	return &engine.Limit{ID: storage.LimitID(1 + p.Algorithm), Rate: l}
 }
 
 // inBubble runs f with regions on one exchange, in virtual time.

@@ -28,7 +28,7 @@ func newCounter(t testing.TB, amount int64, window time.Duration) *counter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &counter{Limit{Zone: "all", Name: "all", Text: "5/1m", Per: "ip", Amount: amount, Limit: l, Counts: true, Source: "Caddyfile:7"}, make(map[string][]int64)}
+	return &counter{Limit{Zone: "all", Name: "all", Text: "5/1m", Per: "ip", Amount: amount, Rate: l, Counts: true, Source: "Caddyfile:7"}, make(map[string][]int64)}
 }
 
 // Judge implements Judge.
@@ -37,7 +37,7 @@ func (c *counter) Judge(r *accesslog.Record, now int64, v *Verdict) {
 	v.Counts = append(v.Counts, Count{Limit: &c.Limit, Key: v.Copy(key), Cost: 1})
 	used := int64(0)
 	for _, at := range c.passed[r.ClientIP] {
-		if c.Limit.Limit.Slot(at) >= c.Limit.Limit.Oldest(now) {
+		if c.Rate.Slot(at) >= c.Rate.Oldest(now) {
 			used++
 		}
 	}

@@ -31,7 +31,7 @@ type series struct {
 func newSeries(l *Limit, seed maphash.Seed) *series {
 	s := &series{Limit: l, seed: seed, unknown: make(map[string]int64), reasons: make(map[string]int64), statuses: make(statuses), agents: make(tally)}
 	if l.Counts {
-		s.demand = newDemand(l.Limit, amountsAround(l.Amount))
+		s.demand = newDemand(l.Rate, amountsAround(l.Amount))
 	}
 	return s
 }

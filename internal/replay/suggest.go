@@ -85,7 +85,7 @@ func (s *series) honest() (ascending []int64, others int) {
 func (s *series) suggestion(amount int64, reason string) *Suggestion {
 	sg := &Suggestion{
 		Zone: s.Zone, Limit: s.Name, Amount: amount, Window: windowText(s.demand.limit.Window()), Now: s.Amount,
-		Reason: reason, Shadow: s.Shadow, kind: kindOf(s.Limit.Limit, amount),
+		Reason: reason, Shadow: s.Shadow, kind: kindOf(s.Rate, amount),
 	}
 	s.demand.clients.each(func(_ uint64, c *client) {
 		if amount > 0 && c.peak > amount {

@@ -32,7 +32,7 @@ func aTrial(zone string, window time.Duration) *Limit {
 	if err != nil {
 		panic(err) // the window is a constant
 	}
-	return &Limit{Zone: zone, Name: zone, Limit: l, Counts: true}
+	return &Limit{Zone: zone, Name: zone, Rate: l, Counts: true}
 }
 
 func newSurvey(seed maphash.Seed) *survey {

@@ -21,8 +21,8 @@ type Limit struct {
 	Source string // the zone's place in a config file, or ""
 	Shadow bool   // whether it refuses nothing
 	Shared bool   // whether it is shared by a network's clients, in addition to their own limits
-	Limit  limiter.Limit
-	Counts bool // whether Limit is set: a ban has none
+	Rate   limiter.Limit
+	Counts bool // whether Rate is set: a ban has none
 }
 
 // Outcome is the outcome of a request.

@@ -36,7 +36,7 @@ func BenchmarkAtOnce(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			limit := &engine.Limit{ID: 1, Limit: l}
+			limit := &engine.Limit{ID: 1, Rate: l}
 			o := Options{Path: filepath.Join(b.TempDir(), "tally.db"), NoJournal: c.noJournal}
 			e, err := engine.New(engine.Options{
 				Open: func(ctx context.Context) (storage.Store, error) { return Open(ctx, o) },

@@ -89,7 +89,7 @@ func engineLimits() (limits []*engine.Limit, err error) {
 		if err != nil {
 			return nil, err
 		}
-		limits = append(limits, &engine.Limit{ID: storage.LimitID(i) + 1, Limit: limit})
+		limits = append(limits, &engine.Limit{ID: storage.LimitID(i) + 1, Rate: limit})
 	}
 	return limits, nil
 }

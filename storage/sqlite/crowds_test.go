@@ -62,7 +62,7 @@ func newCrowd(t *testing.T) *crowd {
 		{Algorithm: limiter.Fixed, Amount: 40, Window: 24 * time.Hour},
 		{Algorithm: limiter.TokenBucket, Amount: 30, Window: 24 * time.Hour},
 	} {
-		c.limits = append(c.limits, &engine.Limit{ID: storage.LimitID(i) + 1, Limit: newLimit(t, p)})
+		c.limits = append(c.limits, &engine.Limit{ID: storage.LimitID(i) + 1, Rate: newLimit(t, p)})
 	}
 	path := filepath.Join(t.TempDir(), "tally.db")
 	var err error

@@ -98,7 +98,7 @@ func (s *site) setLimits(amount int64, window time.Duration) {
 	s.limits = nil
 	for a := range limiter.Algorithm(3) {
 		l := newLimit(s.t, limiter.Params{Algorithm: a, Amount: amount, Window: window})
-		s.limits = append(s.limits, &engine.Limit{ID: storage.LimitID(a) + 1, Limit: l})
+		s.limits = append(s.limits, &engine.Limit{ID: storage.LimitID(a) + 1, Rate: l})
 	}
 }
 
@@ -190,7 +190,7 @@ func (s *site) end() {
 			if admitted > l.Amount() {
 				s.t.Errorf("%s: %d of %d admitted", key, admitted, l.Amount())
 			}
-			c := storage.Claim{ID: l.ID, Key: nameOf(l.ID, key), Limit: l.Limit, Claim: limiter.Claim{Now: time.Now().UnixNano()}}
+			c := storage.Claim{ID: l.ID, Key: nameOf(l.ID, key), Limit: l.Rate, Claim: limiter.Claim{Now: time.Now().UnixNano()}}
 			grants := make([]limiter.Grant, 1)
 			if err := store.Claim(context.Background(), []storage.Claim{c}, grants); err != nil {
 				s.t.Fatal(err)

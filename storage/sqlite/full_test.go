@@ -75,7 +75,7 @@ func testFullDatabaseRecovers(t *testing.T, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := &engine.Limit{ID: 1, Limit: arithmetic}
+	limit := &engine.Limit{ID: 1, Rate: arithmetic}
 
 	n := uint64(0)
 	ask := func(keys int) engine.Decision {

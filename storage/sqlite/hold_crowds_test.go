@@ -34,7 +34,7 @@ func TestCrowdsThatDoNotCountLeaveNoLimitShut(t *testing.T) {
 				reached := 0
 				for round := range rounds {
 					h := &heldCrowds{t: t, journal: journal, path: filepath.Join(t.TempDir(), "tally.db"), rng: rand.New(rand.NewPCG(uint64(round), 1)),
-						limit: &engine.Limit{ID: 1, Limit: newLimit(t, p)}}
+						limit: &engine.Limit{ID: 1, Rate: newLimit(t, p)}}
 					h.come()
 					reached += h.shared
 				}

@@ -65,7 +65,7 @@ func (p *Place) NewEngine(o engine.Options) (*engine.Engine, error) {
 // NewLimit returns a limit that is counted under [LimitID].
 func NewLimit(p limiter.Params) (*engine.Limit, error) {
 	l, err := limiter.New(p)
-	return &engine.Limit{ID: LimitID, Limit: l}, err
+	return &engine.Limit{ID: LimitID, Rate: l}, err
 }
 
 // Silent is an [engine.Observer] that does nothing, to be embedded.

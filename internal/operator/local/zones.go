@@ -149,7 +149,7 @@ func (cfg Config) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimi
 func applied(limits []tierLimit, last *engine.Limit) tierLimit {
 	of := limits[0]
 	for _, l := range limits {
-		if l.Limit.Limit == last.Limit {
+		if l.Limit.Rate == last.Rate {
 			return l
 		}
 		if l.tier != of.tier {
@@ -162,7 +162,7 @@ func applied(limits []tierLimit, last *engine.Limit) tierLimit {
 // describeLimit describes a limit of a tier.
 func describeLimit(p *enforce.Policy, tier string) operator.Limit {
 	return operator.Limit{
-		Name: p.Name, Text: enforce.LimitText(p.Limit.Limit), Tier: tier,
+		Name: p.Name, Text: enforce.LimitText(p.Rate), Tier: tier,
 		Algorithm: p.Algorithm().String(), Amount: p.Amount(), Capacity: p.Capacity(), Window: operator.SecondsOf(p.Window()),
 		Shadow: p.Shadow, Counts: p.Meter.Counts(),
 	}

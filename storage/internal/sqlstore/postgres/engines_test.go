@@ -29,7 +29,7 @@ func TestEnginesShareALimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := kind.Options()
-	limit := &engine.Limit{ID: 1, Limit: params}
+	limit := &engine.Limit{ID: 1, Rate: params}
 	var admitted, degraded atomic.Int64
 	var group sync.WaitGroup
 	begin := make(chan struct{})

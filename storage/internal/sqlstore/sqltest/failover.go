@@ -34,7 +34,7 @@ func (k *Kind) Failover(t *testing.T, p Pair) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := &engine.Limit{ID: 1, Limit: params}
+	limit := &engine.Limit{ID: 1, Rate: params}
 	open, err := k.Opener(p.DSN, k.Options())
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func (k *Kind) Failover(t *testing.T, p Pair) {
 	p.Stop(t)
 	admitted += both(lost)
 	for _, e := range engines { // what it admits may be charged since before
-		use(t, e, &engine.Limit{ID: 2, Limit: params}, 1)
+		use(t, e, &engine.Limit{ID: 2, Rate: params}, 1)
 	}
 	p.Primary.Kill()
 	p.TakeOver(t)

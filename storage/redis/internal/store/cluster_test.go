@@ -151,7 +151,7 @@ func testClusterFailover(t *testing.T, primaries [3]*node, replica *node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := &engine.Limit{ID: 3, Limit: l}
+	limit := &engine.Limit{ID: 3, Rate: l}
 	o := Options{Addresses: []string{primaries[1].Address(), primaries[2].Address()}, Timeout: 10 * time.Second}
 	engines := []*engine.Engine{newEngine(t, o), newEngine(t, o)}
 	admitted := use(t, engines[0], limit, kept/2) + use(t, engines[1], limit, kept/2)
@@ -159,7 +159,7 @@ func testClusterFailover(t *testing.T, primaries [3]*node, replica *node) {
 	leaveBehind(t, old.RedisServer, replica.RedisServer)
 	admitted += use(t, engines[0], limit, lost/2) + use(t, engines[1], limit, lost/2)
 	for _, e := range engines { // what it admits may be charged since before
-		use(t, e, &engine.Limit{ID: 2, Limit: l}, 1)
+		use(t, e, &engine.Limit{ID: 2, Rate: l}, 1)
 	}
 	old.Kill()
 	replica.ask(t, "CLUSTER FAILOVER FORCE")

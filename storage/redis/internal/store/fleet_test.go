@@ -56,7 +56,7 @@ func TestFleet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := &engine.Limit{ID: 1, Limit: l}
+	limit := &engine.Limit{ID: 1, Rate: l}
 	var mu sync.Mutex
 	admitted, degraded := make(map[int64]int), 0
 	first := l.Slot(time.Now().UnixNano()) + 1
