@@ -396,11 +396,11 @@ func TestDirectDependencies(t *testing.T) {
 			if isStandard(imported) || matches("./...", imported) {
 				continue
 			}
-			of := moduleOf(imported)
-			if of == "" {
+			mod := moduleOf(imported)
+			if mod == "" {
 				t.Errorf("%s imports %s: a dependency needs a reason in docs/decisions, and a line here", p.ImportPath, imported)
 			}
-			used[of] = true
+			used[mod] = true
 		}
 	}
 	for dependency := range dependencies {

@@ -334,9 +334,9 @@ func TestDocumentedMetricsExist(t *testing.T) {
 		if !ok {
 			t.Errorf("docs/output.md has %s, which is not exported", m[1])
 		}
-		told := strings.FieldsFunc(m[2], func(r rune) bool { return strings.ContainsRune("`, ", r) })
-		if !slices.Equal(told, labels) {
-			t.Errorf("docs/output.md gives %s the labels %q, and it has %q", m[1], told, labels)
+		listed := strings.FieldsFunc(m[2], func(r rune) bool { return strings.ContainsRune("`, ", r) })
+		if !slices.Equal(listed, labels) {
+			t.Errorf("docs/output.md gives %s the labels %q, and it has %q", m[1], listed, labels)
 		}
 	}
 	for name := range exported {

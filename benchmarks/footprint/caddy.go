@@ -31,16 +31,16 @@ type caddy struct {
 }
 
 // run starts a Caddy that has its files in a folder.
-func (s *settings) run(ctx context.Context, folder string, of side) (*caddy, error) {
+func (s *settings) run(ctx context.Context, folder string, sd side) (*caddy, error) {
 	port, err := process.FreePort()
 	if err != nil {
 		return nil, err
 	}
 	program, global, limiter := s.caddys[0], "", ""
-	if of.tally {
+	if sd.tally {
 		program = s.caddys[1]
 	}
-	if of.zone {
+	if sd.zone {
 		global, limiter = fmt.Sprintf("rate_limit {\n\t\tstore sqlite %s\n\t}", filepath.Join(folder, "tally.db")), zone
 	}
 	c := &caddy{address: process.Address(port), called: time.Now()}
@@ -82,8 +82,8 @@ const (
 const idle = 4 * time.Second
 
 // idleMemory returns the resident memory, in bytes by part, of a Caddy that has answered one request.
-func (s *settings) idleMemory(ctx context.Context, folder string, of side) (map[string]int64, error) {
-	c, err := s.run(ctx, folder, of)
+func (s *settings) idleMemory(ctx context.Context, folder string, sd side) (map[string]int64, error) {
+	c, err := s.run(ctx, folder, sd)
 	if err != nil {
 		return nil, err
 	}

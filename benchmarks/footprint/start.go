@@ -138,13 +138,13 @@ func (c *caddy) flood(ctx context.Context) error {
 
 // firstAnswer starts a Caddy on a copy of a folder and returns when it gave its first answer, which must
 // be right.
-func (s *settings) firstAnswer(ctx context.Context, from string, of side) (time.Duration, error) {
+func (s *settings) firstAnswer(ctx context.Context, from string, sd side) (time.Duration, error) {
 	folder, err := s.copyOf(from)
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(folder)
-	c, err := s.run(ctx, folder, of)
+	c, err := s.run(ctx, folder, sd)
 	if err != nil {
 		return 0, err
 	}

@@ -16,12 +16,12 @@ import (
 // watched is a file of keys, and what was told of its changes.
 type watched struct {
 	*File
-	t    *testing.T
-	path string
-	told []error
+	t       *testing.T
+	path    string
+	reports []error
 }
 
-func (w *watched) changed(_ *Set, err error) { w.told = append(w.told, err) }
+func (w *watched) changed(_ *Set, err error) { w.reports = append(w.reports, err) }
 
 // write writes the whole file, as a command or an editor does.
 func (w *watched) write(text string) {
@@ -48,10 +48,10 @@ func (w *watched) wantClient(key, name string) {
 // last.
 func (w *watched) wantTold(times int, last string) {
 	w.t.Helper()
-	if len(w.told) != times {
-		w.t.Fatalf("told %d times, want %d: %v", len(w.told), times, w.told)
+	if len(w.reports) != times {
+		w.t.Fatalf("told %d times, want %d: %v", len(w.reports), times, w.reports)
 	}
-	if err := w.told[times-1]; last == "" && err != nil || last != "" && (err == nil || !strings.Contains(err.Error(), last)) {
+	if err := w.reports[times-1]; last == "" && err != nil || last != "" && (err == nil || !strings.Contains(err.Error(), last)) {
 		w.t.Fatalf("told %v, want %q", err, last)
 	}
 }
@@ -75,8 +75,8 @@ func TestFileIsReadAgain(t *testing.T) {
 		w := watch(t, salted+line("acme", "free", "k1"))
 		w.wantClient("k1", "acme")
 		w.wantClient("k2", "")
-		if len(w.told) > 0 {
-			t.Errorf("told of a file that has not changed: %v", w.told)
+		if len(w.reports) > 0 {
+			t.Errorf("told of a file that has not changed: %v", w.reports)
 		}
 		w.write(salted + line("acme", "gold", "k1") + line("b", "free", "k2"))
 		if w.Keys().Find("k2", today) != nil {
@@ -141,8 +141,8 @@ func TestFileThatComesLater(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := watch(t, "")
 		w.wantClient("k1", "")
-		if len(w.told) > 0 {
-			t.Errorf("told of a file that is not there: %v", w.told)
+		if len(w.reports) > 0 {
+			t.Errorf("told of a file that is not there: %v", w.reports)
 		}
 		w.write(salted + line("acme", "free", "k1"))
 		w.wantClient("k1", "acme")

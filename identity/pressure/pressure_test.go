@@ -130,16 +130,16 @@ func TestRulesAreChecked(t *testing.T) {
 func TestIsToldOnce(t *testing.T) {
 	tracker := New(0)
 	var wg sync.WaitGroup
-	var told atomic.Int64
+	var reports atomic.Int64
 	for i := range DefaultFingerprints + 1 {
 		wg.Go(func() {
 			if tracker.Seen(t0, here, fmt.Append(nil, i), rule) {
-				told.Add(1)
+				reports.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	if n := told.Load(); n != 1 {
+	if n := reports.Load(); n != 1 {
 		t.Errorf("it was told %d times", n)
 	}
 }

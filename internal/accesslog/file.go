@@ -126,17 +126,17 @@ var errExpands = fmt.Errorf("the log decompresses to more than %d times its size
 
 // expanding is a log during decompression.
 type expanding struct {
-	of *File
+	file *File
 	io.Reader
 }
 
 // Read implements io.Reader.
 func (e *expanding) Read(p []byte) (int, error) {
-	if e.of.text > maxText && e.of.text/maxRatio > e.of.read {
+	if e.file.text > maxText && e.file.text/maxRatio > e.file.read {
 		return 0, errExpands
 	}
 	n, err := e.Reader.Read(p)
-	e.of.text += int64(n)
+	e.file.text += int64(n)
 	return n, err
 }
 

@@ -88,8 +88,8 @@ func (l *List) fetch() error {
 		}
 	}
 	response, err := l.client.Do(request)
-	if of := (*url.Error)(nil); errors.As(err, &of) {
-		return of.Err // without the URL, in which a key may be
+	if urlErr := (*url.Error)(nil); errors.As(err, &urlErr) {
+		return urlErr.Err // without the URL, in which a key may be
 	} else if err != nil {
 		return err
 	}

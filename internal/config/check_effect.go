@@ -222,7 +222,7 @@ func isCatchAll(name string, raw json.RawMessage) bool {
 // unintended.
 func checkNames(s *survey) (found []Advice) {
 	first := make(map[string]sitedZone)
-	told := make(map[string]bool)
+	reported := make(map[string]bool)
 	for _, z := range s.zones {
 		before, ok := first[z.Name]
 		if !ok {
@@ -230,15 +230,15 @@ func checkNames(s *survey) (found []Advice) {
 			continue
 		}
 		switch {
-		case told[z.Name] || z.handler == before.handler || z.Scope == scopeSite || before.Scope == scopeSite:
+		case reported[z.Name] || z.handler == before.handler || z.Scope == scopeSite || before.Scope == scopeSite:
 		case !z.limitsLike(before.Zone):
 			found = append(found, z.advice("a zone of this name has other limits"+inSource(before.Source)+": both count together where window and algorithm are the same, each up to its own amount",
 				"another name, or scope site in both, which counts each site on its own"))
-			told[z.Name] = true
+			reported[z.Name] = true
 		case z.Scope == "" && z.hasOwnWords() && !z.isTwinOf(before):
 			found = append(found, z.advice("a zone of this name is also in another handler"+inSource(before.Source)+": both count together",
 				"scope shared if that is meant; scope site if each site counts on its own; or another name"))
-			told[z.Name] = true
+			reported[z.Name] = true
 		}
 	}
 	return found

@@ -23,16 +23,16 @@ const userDirective = "rate_limit_user instead of rate_limit: it runs after basi
 // input.
 func checkOrder(s *survey) (found []Advice) {
 	for _, p := range s.places {
-		told := make(map[need]bool)
+		reported := make(map[need]bool)
 		for _, n := range p.needs(s.app.APIKeys) {
 			problem, fix, fatal := p.judge(n.name)
 			if s.bodies[n.name] {
 				problem, fix, fatal = readsBodies, "a placeholder of the path or of a header field, or per ip", n.where == "api_keys"
 			}
-			if problem == "" || told[n] {
+			if problem == "" || reported[n] {
 				continue
 			}
-			told[n] = true
+			reported[n] = true
 			a := p.handler.advice(fmt.Sprintf("%s: {%s} %s", n.where, n.name, problem), fix)
 			if n.zone != nil {
 				a.Zone, a.Source = n.zone.Name, cmp.Or(n.zone.Source, a.Source)

@@ -67,8 +67,8 @@ func (c *Condition) check() error {
 	return nil
 }
 
-func countTrue(of ...bool) (n int) {
-	for _, b := range of {
+func countTrue(values ...bool) (n int) {
+	for _, b := range values {
 		if b {
 			n++
 		}
@@ -154,8 +154,8 @@ func (z *zoneCompiler) compileWhen() error {
 		}
 		z.run.When = append(z.run.When, s)
 	}
-	isMeasured := func(of sitedZone) bool {
-		return slices.ContainsFunc(of.When, func(c Condition) bool { return c.Zone == z.Name || c.Zone == "" && of.Name == z.Name })
+	isMeasured := func(other sitedZone) bool {
+		return slices.ContainsFunc(other.When, func(c Condition) bool { return c.Zone == z.Name || c.Zone == "" && other.Name == z.Name })
 	}
 	if len(z.When) > 0 || slices.ContainsFunc(z.app.survey.zones, isMeasured) {
 		z.run.Load = z.app.loadOf(z.Name)
@@ -167,15 +167,15 @@ func (z *zoneCompiler) compileCondition(c *Condition) (*load.Switch, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	of, known := z.Name, true
+	name, known := z.Name, true
 	if c.Zone != "" {
-		of, known = c.Zone, slices.ContainsFunc(z.app.survey.zones, func(other sitedZone) bool { return other.Name == c.Zone })
+		name, known = c.Zone, slices.ContainsFunc(z.app.survey.zones, func(other sitedZone) bool { return other.Name == c.Zone })
 	}
 	if !known {
 		return nil, fmt.Errorf("there is no zone %q: write the name of one, or everyone for the requests of this one", c.Zone)
 	}
 	s := &load.Switch{Text: c.String()}
-	switch measured := z.app.loadOf(of); {
+	switch measured := z.app.loadOf(name); {
 	case c.SlowerThan != 0:
 		latency := load.NewLatency(time.Duration(c.SlowerThan))
 		measured.Latencies, s.Measure = append(measured.Latencies, latency), latency

@@ -112,7 +112,7 @@ type namedLimit struct {
 }
 
 // compileLimits compiles the limits of a zone or a tier.
-func compileLimits(of string, limits []Limit) ([]namedLimit, error) {
+func compileLimits(owner string, limits []Limit) ([]namedLimit, error) {
 	compiled := make([]namedLimit, len(limits))
 	names := make(map[string]bool)
 	enforced := 0
@@ -121,7 +121,7 @@ func compileLimits(of string, limits []Limit) ([]namedLimit, error) {
 		if err != nil {
 			return nil, fmt.Errorf("limit: %w", err)
 		}
-		name := limitName(of, enforced, l)
+		name := limitName(owner, enforced, l)
 		if !l.Shadow {
 			enforced++
 		}

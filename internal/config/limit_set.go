@@ -60,16 +60,16 @@ func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitS
 // markQuota marks the limit whose window is longer than all others.
 func markQuota(s *enforce.LimitSet) {
 	var longest, second time.Duration
-	var of *enforce.Policy
+	var quota *enforce.Policy
 	for _, p := range s.Policies {
 		if w := p.Window(); w > longest {
-			longest, second, of = w, longest, p
+			longest, second, quota = w, longest, p
 		} else {
 			second = max(second, w)
 		}
 	}
 	if second > 0 && second < longest {
-		of.Quota = true
+		quota.Quota = true
 	}
 }
 

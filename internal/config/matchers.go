@@ -18,8 +18,8 @@ import (
 )
 
 // loadMatchers loads the matchers of a struct with a field MatcherSetsRaw.
-func loadMatchers(ctx caddy.Context, of any) (sets caddyhttp.MatcherSets, err error) {
-	if sets, err = loadSets(ctx, of, "MatcherSetsRaw"); err != nil {
+func loadMatchers(ctx caddy.Context, owner any) (sets caddyhttp.MatcherSets, err error) {
+	if sets, err = loadSets(ctx, owner, "MatcherSetsRaw"); err != nil {
 		err = fmt.Errorf("match: %w", err)
 	}
 	return sets, err
@@ -27,8 +27,8 @@ func loadMatchers(ctx caddy.Context, of any) (sets caddyhttp.MatcherSets, err er
 
 // loadSets loads the matcher sets in a field of a struct. Matchers of placeholders come last: a
 // body that is too long for them is of no interest if another one doesn't match.
-func loadSets(ctx caddy.Context, of any, field string) (sets caddyhttp.MatcherSets, err error) {
-	loaded, err := ctx.LoadModule(of, field)
+func loadSets(ctx caddy.Context, owner any, field string) (sets caddyhttp.MatcherSets, err error) {
+	loaded, err := ctx.LoadModule(owner, field)
 	if err == nil {
 		err = sets.FromInterface(loaded)
 	}

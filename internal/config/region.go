@@ -67,12 +67,12 @@ func (c *Compiler) compileRegion(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("region: exchange: %w", err)
 	}
-	is, ok := module.(Exchange)
+	exchange, ok := module.(Exchange)
 	if !ok {
 		return fmt.Errorf("region: exchange: module %T is not an exchange", module)
 	}
-	c.Run.Region = &instance.Region{Name: r.Name, Interval: time.Duration(r.Interval), Exchange: is}
-	c.Run.Settings.Region = fmt.Sprintf("%s interval=%v %s", r.Name, time.Duration(r.Interval), is.Identity())
+	c.Run.Region = &instance.Region{Name: r.Name, Interval: time.Duration(r.Interval), Exchange: exchange}
+	c.Run.Settings.Region = fmt.Sprintf("%s interval=%v %s", r.Name, time.Duration(r.Interval), exchange.Identity())
 	return nil
 }
 

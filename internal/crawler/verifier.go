@@ -144,13 +144,13 @@ func (b *budget) take(now time.Time) bool {
 func (v *Verifier) lookUp(c claim) {
 	ctx, cancel := context.WithTimeout(v.ctx, lookupTimeout)
 	defer cancel()
-	is, err := v.confirm(ctx, c)
+	confirmed, err := v.confirm(ctx, c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.pending, c)
 	now := v.now()
 	switch {
-	case is:
+	case confirmed:
 		delete(v.denied, c)
 		end := now.Add(confirmedFor)
 		keepLocked(v.confirmed, maxConfirmed, c, end, now)

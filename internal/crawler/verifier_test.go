@@ -23,10 +23,10 @@ type zone struct {
 	hang  chan struct{} // look-ups wait for it to be closed; nil for none
 }
 
-func (z *zone) answer(ctx context.Context, of string, in map[string][]string) ([]string, error) {
+func (z *zone) answer(ctx context.Context, name string, in map[string][]string) ([]string, error) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	z.asked = append(z.asked, of)
+	z.asked = append(z.asked, name)
 	if z.hang != nil {
 		z.mu.Unlock()
 		select {
@@ -38,10 +38,10 @@ func (z *zone) answer(ctx context.Context, of string, in map[string][]string) ([
 	switch {
 	case z.fails:
 		return nil, errors.New("no answer")
-	case in[of] == nil:
-		return nil, &net.DNSError{Err: "no such host", Name: of, IsNotFound: true}
+	case in[name] == nil:
+		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
 	}
-	return append([]string(nil), in[of]...), nil
+	return append([]string(nil), in[name]...), nil
 }
 
 func (z *zone) LookupAddr(ctx context.Context, addr string) ([]string, error) {
@@ -116,9 +116,9 @@ func (h *harness) wait(d time.Duration) { h.clock.Add(int64(d)) }
 
 // is asks for an address, and lets look-ups end before it returns.
 func (h *harness) is(operator, addr string) bool {
-	is := h.IsConfirmed(Find(operator), netip.MustParseAddr(addr), true)
+	confirmed := h.IsConfirmed(Find(operator), netip.MustParseAddr(addr), true)
 	h.lookups.Wait()
-	return is
+	return confirmed
 }
 
 func TestOnlyForwardConfirmedNamesConfirm(t *testing.T) {

@@ -26,11 +26,11 @@ func FuzzCovers(f *testing.F) {
 			return
 		}
 		r := &Request{Path: u.Path, RawPath: u.RawPath, Query: u.RawQuery}
-		is, names, covers := e.Is(r), e.Names(r), e.Covers(r)
-		if is && !names || names && !covers {
-			t.Fatalf("%q, %q: is %v, names %v, covers %v", pattern, target, is, names, covers)
+		exact, names, covers := e.Is(r), e.Names(r), e.Covers(r)
+		if exact && !names || names && !covers {
+			t.Fatalf("%q, %q: is %v, names %v, covers %v", pattern, target, exact, names, covers)
 		}
-		if is && (!r.IsCanonical() || path.Clean(r.Path) != strings.TrimSuffix(r.Path, "/") && r.Path != "/") {
+		if exact && (!r.IsCanonical() || path.Clean(r.Path) != strings.TrimSuffix(r.Path, "/") && r.Path != "/") {
 			t.Fatalf("%q is %q, which is not canonical", pattern, target)
 		}
 		if !names || len(target) > 500 {

@@ -117,16 +117,16 @@ func TestNamesDoesNotGuess(t *testing.T) {
 }
 
 func TestIsTakesOnlyWhatIsWritten(t *testing.T) {
-	for pattern, targets := range map[string]struct{ is, not []string }{
-		"/health":       {is: []string{"/health", "/health?x"}, not: []string{"/health/", "/Health", "/health.json", "//health", "/%68ealth", "/health;x", "/x/../health", "/health/x.css", "http://h/health", "/index.php/health"}},
-		"/static/*":     {is: []string{"/static/x", "/static/x/y.css", "/static", "/static/", "/static/a%20b"}, not: []string{"/static/../x", "/static/x;y", "/static//x", "/static/%2e%2e/x", `/static/\x`, "/static/x%2fy", "/Static/x", "/static/..;/x", "/static/a%00"}},
-		"/*.css":        {is: []string{"/x.css"}, not: []string{"/a/x.css", "/login;.css", "/login%2f.css", "/login%00.css"}},
-		"/a/*/b":        {is: []string{"/a/x/b"}, not: []string{"/a/x/y/b", "/a/b"}},
-		"/caf%C3%A9":    {is: []string{"/caf%C3%A9", "/caf%c3%a9"}, not: []string{"/cafe", "/CAF%C3%A9"}},
-		"/with-(marks)": {is: []string{"/with-(marks)"}},
+	for pattern, targets := range map[string]struct{ exact, not []string }{
+		"/health":       {exact: []string{"/health", "/health?x"}, not: []string{"/health/", "/Health", "/health.json", "//health", "/%68ealth", "/health;x", "/x/../health", "/health/x.css", "http://h/health", "/index.php/health"}},
+		"/static/*":     {exact: []string{"/static/x", "/static/x/y.css", "/static", "/static/", "/static/a%20b"}, not: []string{"/static/../x", "/static/x;y", "/static//x", "/static/%2e%2e/x", `/static/\x`, "/static/x%2fy", "/Static/x", "/static/..;/x", "/static/a%00"}},
+		"/*.css":        {exact: []string{"/x.css"}, not: []string{"/a/x.css", "/login;.css", "/login%2f.css", "/login%00.css"}},
+		"/a/*/b":        {exact: []string{"/a/x/b"}, not: []string{"/a/x/y/b", "/a/b"}},
+		"/caf%C3%A9":    {exact: []string{"/caf%C3%A9", "/caf%c3%a9"}, not: []string{"/cafe", "/CAF%C3%A9"}},
+		"/with-(marks)": {exact: []string{"/with-(marks)"}},
 	} {
 		e := mustNew(t, nil, pattern, nil)
-		for _, target := range targets.is {
+		for _, target := range targets.exact {
 			if !e.Is(received(t, "GET", target)) {
 				t.Errorf("%s is not %s", pattern, target)
 			}
@@ -261,12 +261,12 @@ func TestDisputedPathCountsForWhatItNames(t *testing.T) {
 // A WebSocket over HTTP/2 and HTTP/3 begins with CONNECT, and reaches a backend as a GET.
 func TestTunnelIsGetAsWell(t *testing.T) {
 	for _, c := range []struct {
-		methods    []string
-		covers, is bool
+		methods       []string
+		covers, exact bool
 	}{{[]string{"GET"}, true, false}, {[]string{"CONNECT"}, true, false}, {[]string{"POST"}, false, false}, {nil, true, true}} {
 		e := mustNew(t, c.methods, "/ws", nil)
 		r := &Request{Method: "CONNECT", Path: "/ws", Tunnel: true}
-		if e.Covers(r) != c.covers || e.Names(r) != c.covers || e.Is(r) != c.is || !r.OverridesMethod() {
+		if e.Covers(r) != c.covers || e.Names(r) != c.covers || e.Is(r) != c.exact || !r.OverridesMethod() {
 			t.Errorf("%v: covers %v, is %v", c.methods, e.Covers(r), e.Is(r))
 		}
 	}
@@ -278,28 +278,28 @@ func TestTunnelIsGetAsWell(t *testing.T) {
 // A star in a value is any text, as in a path; it was taken literally, so that such an endpoint
 // matched nothing.
 func TestStarInValueIsAnyText(t *testing.T) {
-	for value, values := range map[string]struct{ is, covered, other []string }{
+	for value, values := range map[string]struct{ exact, covered, other []string }{
 		"/wp/v2/search*": {
-			is:      []string{"/wp/v2/search", "/wp/v2/searches"},
+			exact:   []string{"/wp/v2/search", "/wp/v2/searches"},
 			covered: []string{"%2Fwp%2fv2%2Fsearch", "/WP/v2/search", "/wp/v2/search/5", "+/wp/v2/search%00", "/wp/v2/search/../x", "/wp/v2/search%252f5", "/wp/%zz"},
 			other:   []string{"", "/wp/v2/users", "x/wp/v2/search", "/wp/v2", "wp/v2/search"},
 		},
 		"/wp/v2/*": {
-			is:      []string{"/wp/v2/users", "/wp/v2/users/5", "/wp/v2"},
+			exact:   []string{"/wp/v2/users", "/wp/v2/users/5", "/wp/v2"},
 			covered: []string{"/wp/v2/../x", "/wp/v2/users//5", "/wp/v2/%2e%2e", "%2fwp/v2"},
 			other:   []string{"/wp/v3", "/wp", "/wp/v2x"},
 		},
 		"a*c*e": {
-			is:      []string{"ace", "abcde", "aXcYe"},
+			exact:   []string{"ace", "abcde", "aXcYe"},
 			covered: []string{"ABCDE", "a/c/e", "a%62cde", "a..ce"},
 			other:   []string{"abcd", "bace", "aec", "ae"},
 		},
 	} {
 		e := mustNew(t, nil, "/", map[string]string{"rest_route": value})
-		for _, sent := range slices.Concat(values.is, values.covered, values.other) {
+		for _, sent := range slices.Concat(values.exact, values.covered, values.other) {
 			r := received(t, "GET", "/?x=1&rest_route="+sent)
-			if is, want := e.Is(r), slices.Contains(values.is, sent); is != want {
-				t.Errorf("%s is %q: %v, want %v", value, sent, is, want)
+			if exact, want := e.Is(r), slices.Contains(values.exact, sent); exact != want {
+				t.Errorf("%s is %q: %v, want %v", value, sent, exact, want)
 			}
 			if covers, want := e.Covers(r), !slices.Contains(values.other, sent); covers != want || e.Names(r) != want {
 				t.Errorf("%s covers %q: %v, want %v, names %v", value, sent, covers, want, e.Names(r))

@@ -61,9 +61,9 @@ func TestUnusedGatesGo(t *testing.T) {
 	for range 100 {
 		runtime.GC()
 		gates.mu.Lock()
-		_, is := gates.named[t.Name()]
+		_, found := gates.named[t.Name()]
 		gates.mu.Unlock()
-		if !is {
+		if !found {
 			return
 		}
 		runtime.Gosched()

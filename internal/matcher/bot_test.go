@@ -58,8 +58,8 @@ func from(server *caddyhttp.Server, addr, agent string) *http.Request {
 }
 
 func (v *VerifiedBot) is(r *http.Request) bool {
-	is, _ := v.MatchWithError(r)
-	return is
+	matches, _ := v.MatchWithError(r)
+	return matches
 }
 
 func TestCrawlersAreOrdinaryClientsUntilTheyAreConfirmed(t *testing.T) {

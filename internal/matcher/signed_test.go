@@ -72,10 +72,10 @@ func TestSignedRequestsOfBotsMatch(t *testing.T) {
 	all := signedBot(t, &SignedBot{File: path})
 	named := signedBot(t, &SignedBot{File: path, Names: []string{"other", "crawler"}})
 	other := signedBot(t, &SignedBot{File: path, Names: []string{"other"}})
-	is := func(m *SignedBot, r *http.Request) bool { ok, err := m.MatchWithError(r); return ok && err == nil }
+	matches := func(m *SignedBot, r *http.Request) bool { ok, err := m.MatchWithError(r); return ok && err == nil }
 	for _, uri := range []string{"http://example.com/a?b", "https://example.com/"} {
-		if r := signed("GET", uri); !is(all, r) || !is(named, r) || is(other, r) {
-			t.Errorf("%s: got %v, %v, %v", uri, is(all, r), is(named, r), is(other, r))
+		if r := signed("GET", uri); !matches(all, r) || !matches(named, r) || matches(other, r) {
+			t.Errorf("%s: got %v, %v, %v", uri, matches(all, r), matches(named, r), matches(other, r))
 		}
 	}
 	plain := signed("GET", "http://example.com/")
@@ -85,7 +85,7 @@ func TestSignedRequestsOfBotsMatch(t *testing.T) {
 	elsewhere := signed("GET", "http://example.com/")
 	elsewhere.Host = "example.net"
 	for name, r := range map[string]*http.Request{"scheme": plain, "unsigned": unsigned, "host": elsewhere} {
-		if is(all, r) {
+		if matches(all, r) {
 			t.Errorf("%s: a request that the bot didn't sign matches", name)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // counter is a Prometheus counter, or none.
 type counter struct{ prometheus.Counter }
 
-func counterOf(of *prometheus.CounterVec, labels ...string) counter {
-	return counter{of.WithLabelValues(labels...)}
+func counterOf(vec *prometheus.CounterVec, labels ...string) counter {
+	return counter{vec.WithLabelValues(labels...)}
 }
 
 // Inc adds one.

@@ -130,10 +130,10 @@ func (f Files) ASN(addr netip.Addr) string { return f.find(addr, asnOf) }
 
 // find returns the first value for an address, or for the IPv4 address that it carries, by which it is
 // counted.
-func (f Files) find(addr netip.Addr, of func(maxminddb.Result) string) string {
+func (f Files) find(addr netip.Addr, valueOf func(maxminddb.Result) string) string {
 	addr = carried.Of(addr)
 	for _, f := range f {
-		if value := of(f.Value().reader.Lookup(addr)); value != "" {
+		if value := valueOf(f.Value().reader.Lookup(addr)); value != "" {
 			return value
 		}
 	}

@@ -115,10 +115,10 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 func TestTheLastGoodFileStays(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		path, addr := filepath.Join(t.TempDir(), "file"), netip.MustParseAddr("192.0.2.1")
-		of := func(code string) []byte {
+		file := func(code string) []byte {
 			return networkstest.File(strings.Repeat("Country", len(code)), map[string]record{"192.0.2.0/24": {"country": record{"iso_code": code}}})
 		}
-		f := acquired(t, write(t, path, of("DE")))
+		f := acquired(t, write(t, path, file("DE")))
 		want := func(code string) {
 			t.Helper()
 			if got := f.Country(addr); got != code {
@@ -131,7 +131,7 @@ func TestTheLastGoodFileStays(t *testing.T) {
 		want("DE")
 		acquired(t, path) // as a reload does
 		want("DE")
-		write(t, path, append(of("FR"), 0)) // of another size
+		write(t, path, append(file("FR"), 0)) // of another size
 		want("DE")
 		time.Sleep(lookEvery + time.Second)
 		want("FR")
@@ -140,7 +140,7 @@ func TestTheLastGoodFileStays(t *testing.T) {
 		}
 		time.Sleep(lookEvery + time.Second)
 		want("FR")
-		write(t, path, of("NL"))
+		write(t, path, file("NL"))
 		acquired(t, path) // a reload reads it at once
 		want("NL")
 	})

@@ -59,14 +59,14 @@ func (l *limiter) admits(e *Event) bool {
 	if l.last == nil {
 		l.last = make(map[[2]string]*sent)
 	}
-	of := [2]string{e.Kind, e.Zone}
-	if was := l.last[of]; was == nil {
-		l.last[of] = new(sent)
+	key := [2]string{e.Kind, e.Zone}
+	if was := l.last[key]; was == nil {
+		l.last[key] = new(sent)
 	} else if e.Time.Sub(was.at) < spacing {
 		was.leftOut++
 		return false
 	}
-	e.LeftOut = l.last[of].leftOut
-	*l.last[of] = sent{at: e.Time}
+	e.LeftOut = l.last[key].leftOut
+	*l.last[key] = sent{at: e.Time}
 	return true
 }

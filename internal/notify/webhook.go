@@ -216,8 +216,8 @@ func (w *Webhook) post(body []byte) (again bool, err error) {
 		request.Header.Set(name, strings.TrimSpace(value))
 	}
 	response, err := w.client.Do(request)
-	if of := (*url.Error)(nil); errors.As(err, &of) {
-		return true, of.Err // without the URL, in which a key may be
+	if urlErr := (*url.Error)(nil); errors.As(err, &urlErr) {
+		return true, urlErr.Err // without the URL, in which a key may be
 	} else if err != nil {
 		return true, err
 	}

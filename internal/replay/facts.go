@@ -61,10 +61,10 @@ func count(n *int64, yes bool) {
 
 // note compares a verdict with that of the Caddy that wrote the log, if it had this module.
 func (a *Agreement) note(r *accesslog.Record, v *Verdict) {
-	was, is := r.Refused.Zone != "", v.Outcome == Refused
+	was, now := r.Refused.Zone != "", v.Outcome == Refused
 	a.Requests++
 	count(&a.Log, was)
-	count(&a.Both, was && is)
-	count(&a.OnlyReplay, is && !was)
-	count(&a.OnlyLog, was && !is)
+	count(&a.Both, was && now)
+	count(&a.OnlyReplay, now && !was)
+	count(&a.OnlyLog, was && !now)
 }

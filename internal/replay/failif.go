@@ -44,11 +44,11 @@ func (c Condition) Zone() string { return c.zone }
 // Check returns an error if a report exceeds the condition's maximum, or nil.
 func (c Condition) Check(p *Report) error {
 	n, all := c.measure(p)
-	is, said := float64(n), wording.Number(n)
+	value, amount := float64(n), wording.Number(n)
 	if c.percent {
-		is, said = 100*float64(n)/float64(max(all, 1)), said+" of "+wording.Number(all)+" ("+percent(n, all)+")"
+		value, amount = 100*float64(n)/float64(max(all, 1)), amount+" of "+wording.Number(all)+" ("+percent(n, all)+")"
 	}
-	if is <= c.most {
+	if value <= c.most {
 		return nil
 	}
 	what := c.metric
@@ -58,7 +58,7 @@ func (c Condition) Check(p *Report) error {
 	if c.zone != "" {
 		what += " of zone " + c.zone
 	}
-	return fmt.Errorf("%s: %s, which --fail-if %q doesn't allow", what, said, c.text)
+	return fmt.Errorf("%s: %s, which --fail-if %q doesn't allow", what, amount, c.text)
 }
 
 // measure returns the value of the condition's metric, and the total that it is a part of.

@@ -8,7 +8,7 @@ import (
 
 // offenders are the clients that a limit refused.
 type offenders struct {
-	of      map[uint64]*offender
+	byHash  map[uint64]*offender
 	dropped bool // some were dropped
 }
 
@@ -31,24 +31,24 @@ const (
 
 // get returns the offender with a hash, adding it if necessary.
 func (o *offenders) get(hash uint64, key []byte) *offender {
-	of := o.of[hash]
-	if of != nil {
-		return of
+	off := o.byHash[hash]
+	if off != nil {
+		return off
 	}
-	if o.of == nil {
-		o.of = make(map[uint64]*offender)
+	if o.byHash == nil {
+		o.byHash = make(map[uint64]*offender)
 	}
 	o.makeRoom()
-	of = &offender{hash: hash, key: string(key), statuses: make(statuses)}
-	o.of[hash] = of
-	return of
+	off = &offender{hash: hash, key: string(key), statuses: make(statuses)}
+	o.byHash[hash] = off
+	return off
 }
 
 // makeRoom drops one of a few offenders if there are too many.
 func (o *offenders) makeRoom() {
-	if len(o.of) >= maxOffenders {
+	if len(o.byHash) >= maxOffenders {
 		o.dropped = true
-		dropLeast(o.of, func(of *offender) int64 { return of.refused })
+		dropLeast(o.byHash, func(off *offender) int64 { return off.refused })
 	}
 }
 
@@ -69,20 +69,20 @@ func dropLeast[K comparable, V any](entries map[K]V, weight func(V) int64) {
 }
 
 // note counts a refusal.
-func (of *offender) note(at int64, status int, agent string) {
-	if of.refused++; of.refused == 1 {
-		of.first = at
+func (o *offender) note(at int64, status int, agent string) {
+	if o.refused++; o.refused == 1 {
+		o.first = at
 	}
-	of.last = at
-	of.statuses.add(status)
-	if agent = cut(agent); agent != "" && len(of.agents) < maxAgents && !slices.Contains(of.agents, agent) {
-		of.agents = append(of.agents, agent)
+	o.last = at
+	o.statuses.add(status)
+	if agent = cut(agent); agent != "" && len(o.agents) < maxAgents && !slices.Contains(o.agents, agent) {
+		o.agents = append(o.agents, agent)
 	}
 }
 
 // heaviest returns the offenders, the most refused first.
 func (o *offenders) heaviest() []*offender {
-	return slices.SortedFunc(maps.Values(o.of), func(a, b *offender) int {
+	return slices.SortedFunc(maps.Values(o.byHash), func(a, b *offender) int {
 		return cmp.Or(cmp.Compare(b.refused, a.refused), cmp.Compare(a.first, b.first), cmp.Compare(a.key, b.key))
 	})
 }

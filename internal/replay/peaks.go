@@ -27,7 +27,7 @@ func (p *peaks) note(key []byte, units int64) {
 	if n := len(*p); n == maxPeaks && units <= (*p)[n-1].units {
 		return
 	}
-	i := slices.IndexFunc(*p, func(of peak) bool { return of.key == string(key) })
+	i := slices.IndexFunc(*p, func(pk peak) bool { return pk.key == string(key) })
 	if i < 0 {
 		if len(*p) == maxPeaks {
 			*p = (*p)[:maxPeaks-1]
@@ -66,13 +66,13 @@ func withoutOutliers(ascending []int64) []int64 {
 func (p peaks) leftOut(n int, most int64, reveal bool) string {
 	text := fmt.Sprintf(" Left out, because the others want far less: %s", wording.Counted(int64(n), "client"))
 	named := 0
-	for _, of := range p {
-		if of.units > most && named < n {
+	for _, pk := range p {
+		if pk.units > most && named < n {
 			separator := ","
 			if named == 0 {
 				separator = ":"
 			}
-			text += fmt.Sprintf("%s %s with %s", separator, of.client(reveal), wording.Number(of.units))
+			text += fmt.Sprintf("%s %s with %s", separator, pk.client(reveal), wording.Number(pk.units))
 			named++
 		}
 	}

@@ -171,7 +171,7 @@ func (r *run) suggestions() (list, without []Suggestion) {
 	}
 	list = []Suggestion{}
 	zones := make(map[string]bool)
-	of := make(map[string][]Suggestion)
+	byZone := make(map[string][]Suggestion)
 	var order []*series
 	for _, s := range r.order {
 		zones[s.Zone] = true
@@ -182,13 +182,13 @@ func (r *run) suggestions() (list, without []Suggestion) {
 		case sg.Amount == 0:
 			without = append(without, *sg)
 			continue
-		case of[s.Zone] == nil:
+		case byZone[s.Zone] == nil:
 			order = append(order, s)
 		}
-		of[s.Zone] = append(of[s.Zone], *sg)
+		byZone[s.Zone] = append(byZone[s.Zone], *sg)
 	}
 	for _, s := range order {
-		own := of[s.Zone]
+		own := byZone[s.Zone]
 		own[len(own)-1].Lines = lines(s.Zone, s.Source, own)
 		list = append(list, own...)
 	}
@@ -220,8 +220,8 @@ func (r *run) limitReport(s *series) LimitReport {
 	if s.refused > 0 {
 		l.First = moment(s.first)
 	}
-	for _, of := range s.offenders.heaviest()[:min(cmp.Or(r.Top, DefaultTop), len(s.offenders.of))] {
-		l.Top = append(l.Top, r.client(of, s.all().get(of.hash)))
+	for _, o := range s.offenders.heaviest()[:min(cmp.Or(r.Top, DefaultTop), len(s.offenders.byHash))] {
+		l.Top = append(l.Top, r.client(o, s.all().get(o.hash)))
 	}
 	l.Clients = int64(s.all().len())
 	if s.demand != nil {
@@ -236,10 +236,10 @@ func (r *run) limitReport(s *series) LimitReport {
 // maxListed is the number of a limit's reported user agents.
 const maxListed = 10
 
-func (r *run) client(of *offender, c *client) Client {
+func (r *run) client(o *offender, c *client) Client {
 	return Client{
-		Client: clientText([]byte(of.key), r.Reveal), Refused: of.refused, Requests: c.requests, Peak: c.peak,
-		First: *moment(of.first), Last: *moment(of.last), Statuses: of.statuses.list(), Agents: of.agents,
+		Client: clientText([]byte(o.key), r.Reveal), Refused: o.refused, Requests: c.requests, Peak: c.peak,
+		First: *moment(o.first), Last: *moment(o.last), Statuses: o.statuses.list(), Agents: o.agents,
 	}
 }
 

@@ -111,6 +111,6 @@ func (s *series) refuse(key []byte, reason string, r *accesslog.Record, now int6
 		client.refused = true
 		s.clients++
 	}
-	of := s.offenders.get(hash, key)
-	of.note(now, r.Status, agent)
+	offender := s.offenders.get(hash, key)
+	offender.note(now, r.Status, agent)
 }

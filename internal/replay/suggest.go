@@ -108,13 +108,13 @@ func kindOf(l limiter.Limit, amount int64) string {
 }
 
 // lines returns the Caddyfile lines for the suggestions of a zone.
-func lines(zone, at string, of []Suggestion) string {
+func lines(zone, at string, list []Suggestion) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "zone %s {\n", zone)
 	if at != "" {
 		fmt.Fprintf(&b, "\t# keep match, per and the other options of %s\n", at)
 	}
-	for _, s := range of {
+	for _, s := range list {
 		shadow := ""
 		if s.Shadow {
 			shadow = " shadow"
@@ -135,11 +135,11 @@ func roundUp(f float64) int64 {
 // windowText formats a duration as in a Caddyfile: 24h, 10m, 1m30s.
 func windowText(d time.Duration) string {
 	for _, unit := range []struct {
-		of   time.Duration
+		size time.Duration
 		name string
 	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
-		if d%unit.of == 0 && d > 0 {
-			return strconv.FormatInt(int64(d/unit.of), 10) + unit.name
+		if d%unit.size == 0 && d > 0 {
+			return strconv.FormatInt(int64(d/unit.size), 10) + unit.name
 		}
 	}
 	return d.String()

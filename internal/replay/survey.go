@@ -42,9 +42,9 @@ func newSurvey(seed maphash.Seed) *survey {
 }
 
 func (s *survey) series(l *Limit) *series {
-	of := newSeries(l, s.seed)
-	of.demand.amounts, of.demand.refused = nil, nil
-	return of
+	sr := newSeries(l, s.seed)
+	sr.demand.amounts, sr.demand.refused = nil, nil
+	return sr
 }
 
 func (s *survey) note(r *accesslog.Record, now int64) {
@@ -54,19 +54,19 @@ func (s *survey) note(r *accesslog.Record, now int64) {
 		return
 	}
 	path, _, _ := strings.Cut(r.URI, "?")
-	of := s.paths[path]
+	trial := s.paths[path]
 	if failed := r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden; failed {
-		if of == nil && len(s.paths) < maxSurveyed && len(path) <= maxAgent && isPlain(path) {
+		if trial == nil && len(s.paths) < maxSurveyed && len(path) <= maxAgent && isPlain(path) {
 			path = strings.Clone(path)
-			of = s.series(aTrial(path, 10*time.Minute))
-			s.paths[path] = of
+			trial = s.series(aTrial(path, 10*time.Minute))
+			s.paths[path] = trial
 		}
-		if of != nil {
+		if trial != nil {
 			s.fails[path]++
 		}
 	}
-	if of != nil {
-		of.count(&c, r, now)
+	if trial != nil {
+		trial.count(&c, r, now)
 	}
 }
 

@@ -123,11 +123,11 @@ func quietConfig(text []byte, folder string) ([]byte, error) {
 const maxMemory = 1 << 50
 
 // child returns the object in another one, adding it if necessary.
-func child(of object, name string) object {
-	in, ok := of[name].(object)
+func child(parent object, name string) object {
+	in, ok := parent[name].(object)
 	if !ok {
 		in = make(object)
-		of[name] = in
+		parent[name] = in
 	}
 	return in
 }

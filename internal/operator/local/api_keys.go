@@ -45,11 +45,11 @@ func (r running) APIKeys(context.Context) ([]operator.StoredKey, error) {
 func DescribeKeys(entries []apikeys.Entry) []operator.StoredKey {
 	list := []operator.StoredKey{}
 	for _, e := range entries {
-		told := operator.StoredKey{Name: e.Name, Tier: e.Tier, ID: e.ID}
+		key := operator.StoredKey{Name: e.Name, Tier: e.Tier, ID: e.ID}
 		if !e.Expires.IsZero() {
-			told.Expires = &e.Expires
+			key.Expires = &e.Expires
 		}
-		list = append(list, told)
+		list = append(list, key)
 	}
 	return list
 }

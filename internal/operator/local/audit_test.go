@@ -99,13 +99,13 @@ func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 	if text := fmt.Sprint(atRest); err != nil || len(atRest) != 4 || strings.Contains(text, "203.0") || strings.Contains(text, "acme") || strings.Contains(text, "scraper") {
 		t.Errorf("the store has %s, %v", text, err)
 	}
-	list := func(q operator.AuditQuery) (told string) {
+	list := func(q operator.AuditQuery) (lines string) {
 		t.Helper()
 		acts, err := local.AuditOf(t.Context(), in, q)
 		for _, a := range acts {
-			told += "\n" + a.Target + ": " + a.Reason
+			lines += "\n" + a.Target + ": " + a.Reason
 		}
-		return fmt.Sprint(told, err)
+		return fmt.Sprint(lines, err)
 	}
 	for _, says := range []string{": scraper at 203.0.113.9", "\napi-key:acme/app: \n", "00: of an earlier version"} {
 		if all := list(operator.AuditQuery{}); !strings.Contains(all+"\n", says) {

@@ -105,13 +105,13 @@ func (ex *Explainer) explainRecord() {
 		ex.Told.Squeezed = ex.in(c.Banned)
 		return
 	}
-	told := &operator.Reputation{Score: c.Record.Score(now), Level: c.Record.LevelAt(now).String()}
+	reputation := &operator.Reputation{Score: c.Record.Score(now), Level: c.Record.LevelAt(now).String()}
 	for _, v := range slices.Backward(c.Record.Past) {
-		told.Violations = append(told.Violations, operator.Violation{
+		reputation.Violations = append(reputation.Violations, operator.Violation{
 			At: ex.Now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: ex.App.ZoneNames[v.Zone], Reason: v.Reason.String(),
 		})
 	}
-	ex.Told.Reputation = told
+	ex.Told.Reputation = reputation
 	if c.Banned > 0 {
 		ex.Told.Ban = ex.App.banOf(c, now, ex.Now)
 	}
@@ -167,11 +167,11 @@ func ruleOf(s *rules.Rule, by string) *operator.Ban {
 	if s == nil {
 		return nil
 	}
-	told := &operator.Ban{Action: s.Action.String(), Client: s.Target.String(), Text: s.Target.String(), By: by, Reason: s.Reason}
+	ban := &operator.Ban{Action: s.Action.String(), Client: s.Target.String(), Text: s.Target.String(), By: by, Reason: s.Reason}
 	if !s.Until.IsZero() {
-		told.Until = new(s.Until.UTC())
+		ban.Until = new(s.Until.UTC())
 	}
-	return told
+	return ban
 }
 
 // ExplainCounts adds the state of each limit that counts the target. It assumes that the next

@@ -58,8 +58,8 @@ func (r running) History(ctx context.Context, q operator.HistoryQuery) (operator
 	if _, _, err := wanted.Periods(); err != nil {
 		return operator.History{}, operator.Errorf(http.StatusBadRequest, "history: %v", err)
 	}
-	told := operator.History{Resolution: operator.SecondsOf(wanted.Resolution)}
-	if told.Points, err = pointsOf(ctx, store, wanted); err != nil {
+	result := operator.History{Resolution: operator.SecondsOf(wanted.Resolution)}
+	if result.Points, err = pointsOf(ctx, store, wanted); err != nil {
 		return operator.History{}, err
 	}
 	heaviest, err := heaviestKept(ctx, store, wanted, now)
@@ -72,9 +72,9 @@ func (r running) History(ctx context.Context, q operator.HistoryQuery) (operator
 		if key != "" {
 			text = identity.KeyText([]byte(key))
 		}
-		told.Heaviest = append(told.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Client: unlessAddress(key), Tag: h.Names.Tag(key), Units: k.Units, Refused: k.Refused, Precision: k.Precision})
+		result.Heaviest = append(result.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Client: unlessAddress(key), Tag: h.Names.Tag(key), Units: k.Units, Refused: k.Refused, Precision: k.Precision})
 	}
-	return told, nil
+	return result, nil
 }
 
 // pointsOf returns the points of a query. If it is about no zone they count requests, except where an
@@ -87,18 +87,18 @@ func pointsOf(ctx context.Context, store storage.Historian, q storage.HistoryQue
 	q.Series = history.Requests
 	requests, err := store.History(ctx, q)
 	began := requestsBegan(points, requests)
-	told := make(map[time.Time]operator.HistoryPoint)
+	byTime := make(map[time.Time]operator.HistoryPoint)
 	for _, r := range historyPoints(requests) {
 		r.Units = 0 // see zones
-		told[r.At] = r
+		byTime[r.At] = r
 	}
 	for _, p := range historyPoints(points) {
 		if p.ByZones = p.At.UnixNano() < began; !p.ByZones {
-			p.Counts = told[p.At].Counts
+			p.Counts = byTime[p.At].Counts
 		}
-		told[p.At] = p
+		byTime[p.At] = p
 	}
-	return slices.SortedFunc(maps.Values(told), func(a, b operator.HistoryPoint) int { return a.At.Compare(b.At) }), err
+	return slices.SortedFunc(maps.Values(byTime), func(a, b operator.HistoryPoint) int { return a.At.Compare(b.At) }), err
 }
 
 // requestsBegan returns the time from which on requests are counted. Before it zones are.
@@ -113,10 +113,10 @@ func requestsBegan(zones, requests []storage.Point) int64 {
 	return math.MinInt64
 }
 
-func historyPoints(of []storage.Point) []operator.HistoryPoint {
-	told := make([]operator.HistoryPoint, len(of))
-	for i, p := range of {
-		told[i] = operator.HistoryPoint{
+func historyPoints(points []storage.Point) []operator.HistoryPoint {
+	list := make([]operator.HistoryPoint, len(points))
+	for i, p := range points {
+		list[i] = operator.HistoryPoint{
 			At: time.Unix(0, p.At).UTC(),
 			Counts: operator.Counts{
 				Allowed: p.Allowed, Refused: p.Refused, Blocked: p.Blocked, Banned: p.Banned, WouldRefuse: p.WouldRefuse,
@@ -124,7 +124,7 @@ func historyPoints(of []storage.Point) []operator.HistoryPoint {
 			Units: p.Units, Keys: p.Keys,
 		}
 	}
-	return told
+	return list
 }
 
 // heaviestKept returns the heaviest keys in the part of a query's period for which keys are kept.
@@ -235,13 +235,13 @@ func AuditOf(ctx context.Context, h *instance.Instance, q operator.AuditQuery) (
 	if err != nil {
 		return nil, err
 	}
-	told := make([]operator.Act, len(acts))
+	list := make([]operator.Act, len(acts))
 	for i := range acts {
 		a := &acts[i]
 		name, reason := instance.OpenAct(sealer, a)
-		told[i] = operator.Act{At: time.Unix(0, a.At).UTC(), By: a.By, Action: a.Action, Target: targetText(a, name), Reason: reason}
+		list[i] = operator.Act{At: time.Unix(0, a.At).UTC(), By: a.By, Action: a.Action, Target: targetText(a, name), Reason: reason}
 	}
-	return told, nil
+	return list, nil
 }
 
 // targetText returns the target of an entry: the name of an API key, or else the kind and the
@@ -267,7 +267,7 @@ func (r running) Reveal(ctx context.Context, by, list string) error {
 
 // noted returns the operator's error for a failed write to the audit.
 func noted(err error) error {
-	if told := (*operator.Error)(nil); err != nil && !errors.As(err, &told) {
+	if refusal := (*operator.Error)(nil); err != nil && !errors.As(err, &refusal) {
 		return operator.Errorf(http.StatusServiceUnavailable, "it can't be noted in the audit: %v", err)
 	}
 	return err

@@ -63,7 +63,7 @@ func (cfg Config) logRules(who, how string, n int) {
 // DescribeRules describes the rules file.
 func (cfg Config) DescribeRules() operator.RulesFile {
 	set, now := cfg.Rules.Value(), time.Now()
-	told := operator.RulesFile{
+	file := operator.RulesFile{
 		Path:       cfg.Rules.Path(),
 		Bans:       set.InForce(rules.Ban, now),
 		Allowances: set.InForce(rules.Allow, now),
@@ -71,21 +71,21 @@ func (cfg Config) DescribeRules() operator.RulesFile {
 	}
 	if h := cfg.Instance.Load(); h != nil && cfg.SharesRules() {
 		shared := h.Shared.Set.Load()
-		told.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now)}
+		file.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now)}
 	}
 	for _, list := range cfg.BlockLists {
-		told.Lists = append(told.Lists, describeList(list.State()))
+		file.Lists = append(file.Lists, describeList(list.State()))
 	}
-	return told
+	return file
 }
 
 func describeList(s blocklist.State) operator.BlockList {
-	told := operator.BlockList{Name: s.Name, Bans: s.Bans}
+	list := operator.BlockList{Name: s.Name, Bans: s.Bans}
 	if !s.Read.IsZero() {
-		told.Read = new(s.Read.UTC().Truncate(time.Second))
+		list.Read = new(s.Read.UTC().Truncate(time.Second))
 	}
 	if s.Err != nil {
-		told.Reason = s.Err.Error()
+		list.Reason = s.Err.Error()
 	}
-	return told
+	return list
 }

@@ -75,8 +75,8 @@ func TestRulesAreInForceAtOnce(t *testing.T) {
 	if listed, err := (local.Config{Config: a}).ListRules(); err != nil || len(listed) != 1 || listed[0] != ban {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
-	if is := (local.Config{Config: a}).DescribeRules(); is.Path != a.Rules.Path() || is.Bans != 1 || is.Allowances != 0 || is.Trouble != nil {
-		t.Errorf("the file is %+v", is)
+	if file := (local.Config{Config: a}).DescribeRules(); file.Path != a.Rules.Path() || file.Bans != 1 || file.Allowances != 0 || file.Trouble != nil {
+		t.Errorf("the file is %+v", file)
 	}
 	for _, want := range []int{1, 0} {
 		if removed, err := (local.Config{Config: a}).RemoveRules("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
@@ -113,8 +113,8 @@ func TestRulesOfABadFile(t *testing.T) {
 	if err := (local.Config{Config: a}).AddRules("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
 		t.Errorf("error is %v", err)
 	}
-	if is := (local.Config{Config: a}).DescribeRules(); is.Bans != 1 || is.Trouble == nil || !strings.Contains(is.Trouble.Reason, "line 1") {
-		t.Errorf("the file is %+v", is)
+	if file := (local.Config{Config: a}).DescribeRules(); file.Bans != 1 || file.Trouble == nil || !strings.Contains(file.Trouble.Reason, "line 1") {
+		t.Errorf("the file is %+v", file)
 	}
 }
 

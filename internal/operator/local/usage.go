@@ -32,19 +32,19 @@ func (r running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usa
 	if err != nil {
 		return operator.Usage{}, err
 	}
-	told, err := usagePeriod(q, key[0] == identity.TagAPIKey, time.Unix(0, h.Engine.Now()).UTC())
+	usage, err := usagePeriod(q, key[0] == identity.TagAPIKey, time.Unix(0, h.Engine.Now()).UTC())
 	if err != nil {
 		return operator.Usage{}, err
 	}
 	u := usageSearch{store: store, names: &h.Names, key: key, days: []operator.UsageDay{}}
-	if err := u.search(ctx, app, told.From, told.To); err != nil {
+	if err := u.search(ctx, app, usage.From, usage.To); err != nil {
 		return operator.Usage{}, err
 	}
-	told.Days = u.ordered()
-	if name := key[1:]; len(told.Days) == 0 && key[0] == identity.TagAPIKey && app.APIKeys.TierOf(name, time.Now()) == "" {
+	usage.Days = u.ordered()
+	if name := key[1:]; len(usage.Days) == 0 && key[0] == identity.TagAPIKey && app.APIKeys.TierOf(name, time.Now()) == "" {
 		return operator.Usage{}, operator.Errorf(http.StatusNotFound, "client: there is no API key named %q, and the history has none: caddy rate-limit key list lists them", name)
 	}
-	return told, nil
+	return usage, nil
 }
 
 // usageKey returns the key of a client whose name at rest doesn't change.
@@ -76,23 +76,23 @@ func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usa
 	case month.After(now):
 		return operator.Usage{}, operator.Errorf(http.StatusBadRequest, "month: %s has not begun", text)
 	}
-	told := operator.Usage{Client: q.Client, Month: text, From: month, To: month.AddDate(0, 1, 0)}
+	usage := operator.Usage{Client: q.Client, Month: text, From: month, To: month.AddDate(0, 1, 0)}
 	keep := storage.KeepHeaviest
 	if exact {
 		keep = storage.KeepDays
 	}
 	// Of the oldest day a part may be deleted already.
 	kept := now.Add(-keep).Truncate(storage.Day).Add(storage.Day)
-	if !told.To.After(kept) {
+	if !usage.To.After(kept) {
 		return operator.Usage{}, operator.Errorf(http.StatusNotFound, "month: the history of keys begins on %s, after the end of %s", kept.Format(time.DateOnly), text)
 	}
-	if told.From.Before(kept) {
-		told.From = kept
+	if usage.From.Before(kept) {
+		usage.From = kept
 	}
-	if told.To.After(now) {
-		told.To = now
+	if usage.To.After(now) {
+		usage.To = now
 	}
-	return told, nil
+	return usage, nil
 }
 
 // usageSearch finds a key in the history.
@@ -135,8 +135,8 @@ func (u *usageSearch) search(ctx context.Context, app Config, from, to time.Time
 			}
 		}
 	}
-	for of, estimates := range limits {
-		q := storage.HistoryQuery{Series: of, From: from.UnixNano(), To: to.UnixNano(), Resolution: storage.Day}
+	for series, estimates := range limits {
+		q := storage.HistoryQuery{Series: series, From: from.UnixNano(), To: to.UnixNano(), Resolution: storage.Day}
 		if err := u.searchLimit(ctx, q, estimates); err != nil {
 			return err
 		}
@@ -225,8 +225,8 @@ func percentOf(part float64, whole int64) int64 {
 }
 
 // nameIn returns the name at rest of the key in a series.
-func (u *usageSearch) nameIn(of storage.Series) (storage.Key, error) {
-	names, err := u.names.InHistory(of, u.key)
+func (u *usageSearch) nameIn(series storage.Series) (storage.Key, error) {
+	names, err := u.names.InHistory(series, u.key)
 	if err != nil {
 		return names[0], operator.Errorf(http.StatusServiceUnavailable, "the history can't be read: %v", err)
 	}

@@ -50,25 +50,25 @@ func DescribeZones(a *enforce.Config, keys map[storage.LimitID]int64) (zones []o
 // describeZone describes zones of one name. A limit that counts on several sites has the keys of
 // all of them.
 func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitID]int64) operator.Zone {
-	told := operator.Zone{Name: zones[0].Name, Per: zones[0].PerText(), Limits: []operator.Limit{}}
+	zone := operator.Zone{Name: zones[0].Name, Per: zones[0].PerText(), Limits: []operator.Limit{}}
 	counted := make(map[string]bool) // limits of one name count as one
 	ids := make(map[int][]storage.LimitID)
 	for _, z := range zones {
 		for _, t := range z.SetsByTier(tiers) {
 			for i, p := range t.Set.All() {
 				limit := describeLimit(p, t.Tier)
-				at := slices.IndexFunc(told.Limits, limit.IsSame)
+				at := slices.IndexFunc(zone.Limits, limit.IsSame)
 				if at < 0 {
-					at = len(told.Limits)
-					told.Limits = append(told.Limits, limit)
+					at = len(zone.Limits)
+					zone.Limits = append(zone.Limits, limit)
 				}
 				if !slices.Contains(ids[at], p.ID) {
 					ids[at] = append(ids[at], p.ID)
-					told.Limits[at].Keys += keys[p.ID]
+					zone.Limits[at].Keys += keys[p.ID]
 				}
 				if !counted[p.Name] {
 					counted[p.Name] = true
-					addCounts(&told.Counts, limit, i == 0)
+					addCounts(&zone.Counts, limit, i == 0)
 				}
 			}
 		}
@@ -76,22 +76,22 @@ func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitI
 	for i, z := range zones {
 		refused, wouldRefuse := z.Meter.Totals()
 		if i == 0 {
-			told.Refused = refused + told.Banned
+			zone.Refused = refused + zone.Banned
 		}
-		told.WouldRefuse = max(told.WouldRefuse, wouldRefuse) // zones without a shadow limit have none
+		zone.WouldRefuse = max(zone.WouldRefuse, wouldRefuse) // zones without a shadow limit have none
 	}
 	for _, z := range zones {
-		if c := z.Concurrency; c != nil && !slices.ContainsFunc(told.Limits, func(l operator.Limit) bool { return l.Name == c.Policy.Name }) {
+		if c := z.Concurrency; c != nil && !slices.ContainsFunc(zone.Limits, func(l operator.Limit) bool { return l.Name == c.Policy.Name }) {
 			limit := describeLimit(c.Policy, "")
 			limit.Text, limit.Algorithm, limit.Window, limit.Keys = fmt.Sprintf("%d concurrent", c.Most), "concurrent", 0, int64(c.Gate.Len())
-			told.Limits = append(told.Limits, limit)
-			if len(told.Limits) == 1 {
-				told.Allowed = limit.Allowed
+			zone.Limits = append(zone.Limits, limit)
+			if len(zone.Limits) == 1 {
+				zone.Allowed = limit.Allowed
 			}
 		}
 	}
-	told.Shadow = !slices.ContainsFunc(zones, (*enforce.Zone).IsEnforced)
-	return told
+	zone.Shadow = !slices.ContainsFunc(zones, (*enforce.Zone).IsEnforced)
+	return zone
 }
 
 // describeConditions describes the distinct conditions of zones of one name.
@@ -147,16 +147,16 @@ func (cfg Config) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimi
 // applied returns the limit that was applied to a key. If none was, because it was reduced for the
 // client, it returns the first one, without a tier unless all limits have that tier.
 func applied(limits []tierLimit, last *engine.Limit) tierLimit {
-	of := limits[0]
+	first := limits[0]
 	for _, l := range limits {
 		if l.Limit.Rate == last.Rate {
 			return l
 		}
-		if l.tier != of.tier {
-			of.tier = ""
+		if l.tier != first.tier {
+			first.tier = ""
 		}
 	}
-	return of
+	return first
 }
 
 // describeLimit describes a limit of a tier.
@@ -229,15 +229,15 @@ func refusedOf(k operator.Key) int64 {
 
 // listedKey describes a key that a limit counts.
 func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
-	told := operator.Key{
+	key := operator.Key{
 		Zone: p.Zone.Name, Limit: p.Name, Shadow: p.Shadow, Tier: p.tier, Kind: kindOf(k.Key), Client: targetOf(k.Key),
 		Text: cmp.Or(identity.KeyText([]byte(k.Key)), "all together"),
 		Used: k.Used, Amount: k.Limit.Capacity(), Refused: k.Refused,
 	}
 	if k.Blocked > 0 {
-		told.BlockedUntil = new(now.Add(k.Blocked).UTC().Truncate(time.Second))
+		key.BlockedUntil = new(now.Add(k.Blocked).UTC().Truncate(time.Second))
 	}
-	return told
+	return key
 }
 
 // kindOf returns the kind of a key's client.
