@@ -50,11 +50,11 @@ func (s *recipeServer) sendInside(w wave) (wrong int, first string) {
 	if strings.Contains(w.line, " http:") {
 		port = s.port
 	}
-	order, err := json.Marshal(insideWave{w.from, port, w.line, 2, w.n, w.want, w.fields})
+	wave, err := json.Marshal(insideWave{w.from, port, w.line, 2, w.n, w.want, w.fields})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r, err := http.NewRequest(http.MethodPost, "http://"+s.admin+"/caddytest/wave", bytes.NewReader(order))
+	r, err := http.NewRequest(http.MethodPost, "http://"+s.admin+"/caddytest/wave", bytes.NewReader(wave))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -80,21 +80,21 @@ func (i inside) Routes() []caddy.AdminRoute {
 }
 
 func (inside) serve(w http.ResponseWriter, r *http.Request) error {
-	var order insideWave
-	if err := json.NewDecoder(r.Body).Decode(&order); err != nil {
+	var wave insideWave
+	if err := json.NewDecoder(r.Body).Decode(&wave); err != nil {
 		return err
 	}
-	site, err := siteOn(order.Port)
+	site, err := siteOn(wave.Port)
 	if err != nil {
 		return err
 	}
 	var result insideResult
-	result.Wrong, result.First = inTurns(order.First, order.Last, order.Want, func(n int) (answer, error) {
-		r, err := requestOf(order.Line, order.Fields, n)
+	result.Wrong, result.First = inTurns(wave.First, wave.Last, wave.Want, func(n int) (answer, error) {
+		r, err := requestOf(wave.Line, wave.Fields, n)
 		if err != nil {
 			return answer{}, err
 		}
-		return ask(site, r, order.From), nil
+		return ask(site, r, wave.From), nil
 	})
 	return json.NewEncoder(w).Encode(result)
 }

@@ -279,24 +279,24 @@ func TestAllowedSessionsAreRenewed(t *testing.T) {
 	s.wantPassed(3, 3, "/", from(1), cookieOf(t, a))
 }
 
-// What an operator orders is in force with the answer, and is in the file.
+// What an operator commands is in force with the answer, and is in the file.
 func TestCommandsBecomeRules(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, standing("", "", "3/1h"))
 	s.get("/", from(9)) // the store is open
-	orders := s.operator()
-	if _, err := orders.Ban(t.Context(), operator.Order{Client: "192.0.2.1", Reason: "test\nban 192.0.2.0/24"}); err != nil {
+	admin := s.operator()
+	if _, err := admin.Ban(t.Context(), operator.Command{Client: "192.0.2.1", Reason: "test\nban 192.0.2.0/24"}); err != nil {
 		t.Fatal(err)
 	}
 	s.wantBannedByOperator(false, "/", from(1))
 	s.wantPassed(1, 1, "/", from(2))
-	done, err := orders.Allow(t.Context(), operator.Order{Client: "192.0.2.0/24", For: 3600})
+	done, err := admin.Allow(t.Context(), operator.Command{Client: "192.0.2.0/24", For: 3600})
 	if err != nil || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "narrower rules") {
 		t.Errorf("an allowance around a ban: %+v, %v", done, err)
 	}
 	s.wantBannedByOperator(false, "/", from(1))
 	s.wantPassed(5, 5, "/", from(2))
-	if done, err := orders.Unban(t.Context(), operator.Order{Client: "192.0.2.1"}); err != nil || done.Changed != 1 {
+	if done, err := admin.Unban(t.Context(), operator.Command{Client: "192.0.2.1"}); err != nil || done.Changed != 1 {
 		t.Errorf("unban: %+v, %v", done, err)
 	}
 	s.wantPassed(5, 5, "/", from(1))

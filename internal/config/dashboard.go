@@ -18,7 +18,7 @@ import (
 // Dashboard is the configuration of a handler `rate_limit_dashboard`.
 type Dashboard struct {
 	// Whether users may ban clients, lift bans, allow clients and reset counts. The audit records
-	// each such order with the user's name. Default: false, the dashboard is read-only.
+	// each such action with the user's name. Default: false, the dashboard is read-only.
 	Writable bool `json:"writable,omitempty"`
 
 	// Requests that need no authentication: a list of matcher sets, of which one must match.

@@ -89,7 +89,7 @@ func (s *session) importFile(in *imported, stdin io.Reader) error {
 	if err != nil {
 		return err
 	}
-	o := operator.Order{Reason: in.reason}
+	o := operator.Command{Reason: in.reason}
 	if err := setFor(&o, in.held); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (in *imported) rules(text []byte, ending string) (lines []string, err error
 	return lines, nil
 }
 
-// importLines makes the service add rules, as many at once as an order may have.
+// importLines makes the service add rules, as many at once as a request may have.
 func (s *session) importLines(lines []string, trust rules.Trust) error {
 	total := operator.Done{}
 	for len(lines) > 0 {

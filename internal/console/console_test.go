@@ -158,7 +158,7 @@ type unbans struct {
 	done operator.Done
 }
 
-func (u unbans) Unban(context.Context, operator.Order) (operator.Done, error) { return u.done, nil }
+func (u unbans) Unban(context.Context, operator.Command) (operator.Done, error) { return u.done, nil }
 
 // inLocal converts times in a text to the local time zone.
 func inLocal(text string) string {

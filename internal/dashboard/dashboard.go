@@ -18,7 +18,7 @@ const KeySize = 32
 type Options struct {
 	// Service provides the dashboard's data and actions. Required.
 	Service operator.Service
-	// Writable allows orders: bans, allowances and resets. Otherwise the dashboard is read-only. It
+	// Writable allows actions: bans, allowances and resets. Otherwise the dashboard is read-only. It
 	// still reveals addresses, which it records in the audit.
 	Writable bool
 	// User returns a request's user, for the audit and for tokens. Nil means "admin" for every
@@ -101,18 +101,18 @@ func (v *visit) get(name string) {
 		v.serveEvents()
 		return
 	}
-	if _, isOrder := orders[name]; isOrder {
+	if _, isAction := actions[name]; isAction {
 		v.w.Header().Set("Allow", "POST")
-		v.fail(operator.Errorf(http.StatusMethodNotAllowed, "An order is sent with the form of a page: go to Clients or Bans."))
+		v.fail(operator.Errorf(http.StatusMethodNotAllowed, "Such a request is sent with the form of a page: go to Clients or Bans."))
 		return
 	}
 	v.show(name)
 }
 
-// post carries out an order, answers a question, or shows a page with its addresses.
+// post executes an action, answers a question, or shows a page with its addresses.
 func (v *visit) post(name string) {
-	if o, ok := orders[name]; ok {
-		v.order(o)
+	if a, ok := actions[name]; ok {
+		v.act(a)
 		return
 	}
 	if v.r.PostForm.Has("reveal") {

@@ -247,7 +247,7 @@ func TestHandles(t *testing.T) {
 	s.wantPost(400, s.form("explain", "handle", "bm9uc2Vuc2U"))
 }
 
-func TestOrders(t *testing.T) {
+func TestActions(t *testing.T) {
 	service := sample.New(time.Now)
 	s := newSite(t, service)
 	s.wantPost(200, s.form("ban", "client", "192.0.2.200", "for", "3600", "reason", "noisy"))
@@ -278,11 +278,11 @@ func TestReadOnly(t *testing.T) {
 	service := sample.New(time.Now)
 	s := newSite(t, service, func(o *dashboard.Options) { o.Writable = false })
 	before := len(service.Acts())
-	for _, order := range []string{"ban", "unban", "allow", "disallow", "reset"} {
-		s.wantPost(403, s.form(order, "client", "192.0.2.1", "for", "60"))
+	for _, action := range []string{"ban", "unban", "allow", "disallow", "reset"} {
+		s.wantPost(403, s.form(action, "client", "192.0.2.1", "for", "60"))
 		for _, name := range names {
-			if strings.Contains(s.get(name), `action="`+order+`"`) {
-				t.Errorf("%q offers %s", name, order)
+			if strings.Contains(s.get(name), `action="`+action+`"`) {
+				t.Errorf("%q offers %s", name, action)
 			}
 		}
 	}
@@ -296,7 +296,7 @@ func TestReadOnly(t *testing.T) {
 func TestForgedForms(t *testing.T) {
 	service := sample.New(time.Now)
 	s := newSite(t, service)
-	order := func(change func(*http.Request, url.Values)) *http.Request {
+	post := func(change func(*http.Request, url.Values)) *http.Request {
 		values := url.Values{"token": {s.token()}, "client": {"192.0.2.200"}, "for": {"60"}}
 		r := formRequest("ban", values)
 		change(r, values)
@@ -310,20 +310,20 @@ func TestForgedForms(t *testing.T) {
 	}
 	other := newSite(t, service) // with a key of its own
 	for name, r := range map[string]*http.Request{
-		"cross-site": order(func(r *http.Request, _ url.Values) { r.Header.Set("Sec-Fetch-Site", "cross-site") }),
-		"same-site":  order(func(r *http.Request, _ url.Values) { r.Header.Set("Sec-Fetch-Site", "same-site") }),
-		"other origin": order(func(r *http.Request, _ url.Values) {
+		"cross-site": post(func(r *http.Request, _ url.Values) { r.Header.Set("Sec-Fetch-Site", "cross-site") }),
+		"same-site":  post(func(r *http.Request, _ url.Values) { r.Header.Set("Sec-Fetch-Site", "same-site") }),
+		"other origin": post(func(r *http.Request, _ url.Values) {
 			r.Header.Del("Sec-Fetch-Site")
 			r.Header.Set("Origin", "https://evil.example")
 		}),
-		"null origin":   order(func(r *http.Request, _ url.Values) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "null") }),
-		"no token":      order(func(_ *http.Request, v url.Values) { v.Del("token") }),
-		"empty token":   order(func(_ *http.Request, v url.Values) { v.Set("token", "") }),
-		"cut token":     order(func(_ *http.Request, v url.Values) { v.Set("token", s.token()[:20]) }),
-		"other key":     order(func(_ *http.Request, v url.Values) { v.Set("token", other.token()) }),
-		"multipart":     order(func(r *http.Request, _ url.Values) { r.Header.Set("Content-Type", "multipart/form-data; boundary=x") }),
-		"plain":         order(func(r *http.Request, _ url.Values) { r.Header.Set("Content-Type", "text/plain") }),
-		"other's token": order(func(_ *http.Request, v url.Values) { s.user = "jon"; v.Set("token", s.token()); s.user = "maria" }),
+		"null origin":   post(func(r *http.Request, _ url.Values) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "null") }),
+		"no token":      post(func(_ *http.Request, v url.Values) { v.Del("token") }),
+		"empty token":   post(func(_ *http.Request, v url.Values) { v.Set("token", "") }),
+		"cut token":     post(func(_ *http.Request, v url.Values) { v.Set("token", s.token()[:20]) }),
+		"other key":     post(func(_ *http.Request, v url.Values) { v.Set("token", other.token()) }),
+		"multipart":     post(func(r *http.Request, _ url.Values) { r.Header.Set("Content-Type", "multipart/form-data; boundary=x") }),
+		"plain":         post(func(r *http.Request, _ url.Values) { r.Header.Set("Content-Type", "text/plain") }),
+		"other's token": post(func(_ *http.Request, v url.Values) { s.user = "jon"; v.Set("token", s.token()); s.user = "maria" }),
 	} {
 		if w := s.ask(r); w.Code != http.StatusForbidden && w.Code != http.StatusUnsupportedMediaType {
 			t.Errorf("%s: got %d, want 403 or 415", name, w.Code)
@@ -334,7 +334,7 @@ func TestForgedForms(t *testing.T) {
 	if service.Banned("192.0.2.200") {
 		t.Error("a forged form has banned somebody")
 	}
-	s.wantPost(200, order(func(r *http.Request, _ url.Values) {
+	s.wantPost(200, post(func(r *http.Request, _ url.Values) {
 		r.Header.Del("Sec-Fetch-Site")
 		r.Header.Set("Origin", "https://example.com")
 	}))

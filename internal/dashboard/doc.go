@@ -1,4 +1,4 @@
-// Package dashboard shows the state of the rate limiter in a browser, and takes orders from its
+// Package dashboard shows the state of the rate limiter in a browser, and acts on clients for its
 // user. It is an http.Handler over an [operator.Service] and knows nothing else of the limiter.
 //
 // Pages are rendered by the server and work without scripts. One ES module adds the live parts:

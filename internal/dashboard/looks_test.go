@@ -25,11 +25,11 @@ func (a *asked) Explain(_ context.Context, q operator.Question) (operator.Explan
 	return operator.Explanation{Client: masked, Text: masked}, nil
 }
 
-func (a *asked) Unban(context.Context, operator.Order) (operator.Done, error) {
+func (a *asked) Unban(context.Context, operator.Command) (operator.Done, error) {
 	return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned", masked)
 }
 
-func (a *asked) Ban(context.Context, operator.Order) (operator.Done, error) {
+func (a *asked) Ban(context.Context, operator.Command) (operator.Done, error) {
 	return operator.Done{Client: masked, Changed: 1}, nil
 }
 

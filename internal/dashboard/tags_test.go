@@ -51,7 +51,7 @@ func (referring) Explain(context.Context, operator.Question) (operator.Explanati
 	return operator.Explanation{Client: "203.0.113.77", Text: "203.0.113.77", Tag: "3fa9c1"}, nil
 }
 
-func (referring) Ban(context.Context, operator.Order) (operator.Done, error) {
+func (referring) Ban(context.Context, operator.Command) (operator.Done, error) {
 	return operator.Done{Client: "203.0.113.77", Changed: 1}, nil
 }
 
@@ -112,10 +112,10 @@ func TestRowsAreSortedByAColumnThatIsShown(t *testing.T) {
 // unbanning records how a ban was lifted.
 type unbanning struct {
 	operator.Service
-	last operator.Order
+	last operator.Command
 }
 
-func (u *unbanning) Unban(ctx context.Context, o operator.Order) (operator.Done, error) {
+func (u *unbanning) Unban(ctx context.Context, o operator.Command) (operator.Done, error) {
 	u.last = o
 	return u.Service.Unban(ctx, o)
 }
@@ -131,10 +131,10 @@ func TestUndoOfABanLiftsThatBanOnly(t *testing.T) {
 	}
 	s.wantPost(200, s.form("unban", "handle", undo[1], "keep_violations", "1"))
 	if service.last.Client != "192.0.2.200" || !service.last.KeepViolations {
-		t.Errorf("the order was %+v", service.last)
+		t.Errorf("the command was %+v", service.last)
 	}
 	s.wantPost(200, s.form("unban", "client", "192.0.2.200"))
 	if service.last.KeepViolations {
-		t.Error("another order keeps violations, too")
+		t.Error("another command keeps violations, too")
 	}
 }

@@ -69,7 +69,7 @@ func (v *visit) render(status int, name, title, template string, body any) {
 // User returns the user.
 func (v *visit) User() string { return v.user }
 
-// Writable reports whether orders are allowed.
+// Writable reports whether actions are allowed.
 func (v *visit) Writable() bool { return v.d.options.Writable }
 
 // Token returns the token for forms.

@@ -5,7 +5,7 @@ import "time"
 // Ban is a ban or an allowance in force.
 type Ban struct {
 	Action string     `json:"action"`        // ban or allow
-	Client string     `json:"client"`        // as in orders; "" if only its name at rest is known
+	Client string     `json:"client"`        // as in commands; "" if only its name at rest is known
 	Text   string     `json:"text"`          // for people
 	Tag    string     `json:"tag,omitempty"` // as in [Key]
 	By     string     `json:"by"`            // rules: an operator, in the file of this machine; store: an operator, for all machines; list: a block list; conduct: its violations

@@ -96,25 +96,27 @@ func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
 }
 
 // Reset implements [Service].
-func (c *Client) Reset(ctx context.Context, o Order) (Done, error) {
+func (c *Client) Reset(ctx context.Context, o Command) (Done, error) {
 	return tell[Done](ctx, c, "reset", o)
 }
 
 // Ban implements [Service].
-func (c *Client) Ban(ctx context.Context, o Order) (Done, error) { return tell[Done](ctx, c, "ban", o) }
+func (c *Client) Ban(ctx context.Context, o Command) (Done, error) {
+	return tell[Done](ctx, c, "ban", o)
+}
 
 // Unban implements [Service].
-func (c *Client) Unban(ctx context.Context, o Order) (Done, error) {
+func (c *Client) Unban(ctx context.Context, o Command) (Done, error) {
 	return tell[Done](ctx, c, "unban", o)
 }
 
 // Allow implements [Service].
-func (c *Client) Allow(ctx context.Context, o Order) (Done, error) {
+func (c *Client) Allow(ctx context.Context, o Command) (Done, error) {
 	return tell[Done](ctx, c, "allow", o)
 }
 
 // Disallow implements [Service].
-func (c *Client) Disallow(ctx context.Context, o Order) (Done, error) {
+func (c *Client) Disallow(ctx context.Context, o Command) (Done, error) {
 	return tell[Done](ctx, c, "disallow", o)
 }
 

@@ -26,7 +26,7 @@ type answer struct{ asked, value, err any }
 func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
 	ctx := t.Context()
 	add := func(value any, err error) { answers = append(answers, answer{f.last(), value, err}) }
-	order := Order{Client: "203.0.113.9", Zone: "login", For: 60, Reason: "r", Force: true, By: "admin"}
+	command := Command{Client: "203.0.113.9", Zone: "login", For: 60, Reason: "r", Force: true, By: "admin"}
 	value, err := s.Status(ctx)
 	add(value, err)
 	zones, err := s.Zones(ctx)
@@ -47,8 +47,8 @@ func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
 	add(audit, err)
 	explanation, err := s.Explain(ctx, Question{Client: "key:ü", URL: "https://a/b", Method: "POST", Header: http.Header{"A": {"b"}}, Note: true, By: "admin"})
 	add(explanation, err)
-	for _, do := range []func(context.Context, Order) (Done, error){s.Reset, s.Ban, s.Unban, s.Allow, s.Disallow} {
-		done, err := do(ctx, order)
+	for _, do := range []func(context.Context, Command) (Done, error){s.Reset, s.Ban, s.Unban, s.Allow, s.Disallow} {
+		done, err := do(ctx, command)
 		add(done, err)
 	}
 	done, err := s.Import(ctx, Import{Rules: []string{"ban 203.0.113.9 # <a&b>"}, Allow: true, Force: true, By: "admin"})

@@ -22,7 +22,7 @@ type Refused struct {
 	Zone   string    `json:"zone"`
 	Limit  string    `json:"limit"`
 	Text   string    `json:"key"`
-	Client string    `json:"client,omitempty"` // as in orders, for the text of a key: with its network if it is an address
+	Client string    `json:"client,omitempty"` // as in commands, for the text of a key: with its network if it is an address
 	Tag    string    `json:"tag,omitempty"`    // as in [Key]
 	Reason string    `json:"reason"`           // over_limit, blocked, too_costly or banned
 	Retry  Seconds   `json:"retry_seconds,omitempty"`

@@ -16,7 +16,7 @@ type Question struct {
 	// Note requests an audit entry about the question, before it is answered, as for a user of the
 	// dashboard.
 	Note bool `json:"note,omitempty"`
-	// By is the questioner, for the audit, as in [Order].
+	// By is the questioner, for the audit, as in [Command].
 	By string `json:"-"`
 }
 

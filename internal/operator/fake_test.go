@@ -10,7 +10,7 @@ import (
 // fake is a service that records questions.
 type fake struct {
 	mu     sync.Mutex
-	asked  any // guarded by mu: the last query, question, order or list
+	asked  any // guarded by mu: the last query, question, command or list
 	err    error
 	events chan Event
 }
@@ -63,19 +63,19 @@ func (f *fake) Explain(_ context.Context, q Question) (Explanation, error) {
 	return Explanation{Client: q.Client, Limits: []LimitState{{Zone: "login", FreeAt: &moment}}}, f.note(q)
 }
 
-func (f *fake) order(action string, o Order) (Done, error) {
+func (f *fake) command(action string, o Command) (Done, error) {
 	if _, err := ParseTarget(o.Client); err != nil {
 		return Done{}, err
 	}
 	return Done{Client: action, Changed: 1, Until: &moment, Notes: []string{"noted"}}, f.note(o)
 }
 
-func (f *fake) Reset(_ context.Context, o Order) (Done, error)    { return f.order("reset", o) }
-func (f *fake) Ban(_ context.Context, o Order) (Done, error)      { return f.order("ban", o) }
-func (f *fake) Unban(_ context.Context, o Order) (Done, error)    { return f.order("unban", o) }
-func (f *fake) Allow(_ context.Context, o Order) (Done, error)    { return f.order("allow", o) }
-func (f *fake) Disallow(_ context.Context, o Order) (Done, error) { return f.order("disallow", o) }
-func (f *fake) Reveal(_ context.Context, by, list string) error   { return f.note(list + by) }
+func (f *fake) Reset(_ context.Context, o Command) (Done, error)    { return f.command("reset", o) }
+func (f *fake) Ban(_ context.Context, o Command) (Done, error)      { return f.command("ban", o) }
+func (f *fake) Unban(_ context.Context, o Command) (Done, error)    { return f.command("unban", o) }
+func (f *fake) Allow(_ context.Context, o Command) (Done, error)    { return f.command("allow", o) }
+func (f *fake) Disallow(_ context.Context, o Command) (Done, error) { return f.command("disallow", o) }
+func (f *fake) Reveal(_ context.Context, by, list string) error     { return f.note(list + by) }
 
 func (f *fake) APIKeys(context.Context) ([]StoredKey, error) {
 	return []StoredKey{{Name: "acme", Tier: "free", ID: "9a41c07e", Expires: &moment}}, f.err

@@ -89,9 +89,9 @@ func listed[T any](list []T, err error) (any, error) {
 // admin is the audit's name of users of the admin endpoint.
 const admin = "admin"
 
-// byAdmin sets the actor of orders.
-func byAdmin(do func(context.Context, Order) (Done, error)) func(context.Context, Order) (Done, error) {
-	return func(ctx context.Context, o Order) (Done, error) {
+// byAdmin sets the actor of commands.
+func byAdmin(do func(context.Context, Command) (Done, error)) func(context.Context, Command) (Done, error) {
+	return func(ctx context.Context, o Command) (Done, error) {
 		o.By = admin
 		return do(ctx, o)
 	}

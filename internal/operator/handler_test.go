@@ -55,7 +55,7 @@ func TestOrdersAreRead(t *testing.T) {
 	for _, action := range []string{"reset", "ban", "unban", "allow", "disallow"} {
 		f := new(fake)
 		w := send(f, http.MethodPost, Root+action, `{"client":"203.0.113.9","zone":"login","for_seconds":90.5,"reason":"r"}`)
-		want := Order{Client: "203.0.113.9", Zone: "login", For: 90.5, Reason: "r", By: "admin"}
+		want := Command{Client: "203.0.113.9", Zone: "login", For: 90.5, Reason: "r", By: "admin"}
 		var done Done
 		if err := json.Unmarshal(w.Body.Bytes(), &done); err != nil || w.Code != http.StatusOK || done.Client != action || f.last() != want {
 			t.Errorf("%s: status %d, did %+v, asked for %+v: %v", action, w.Code, done, f.last(), err)

@@ -26,7 +26,7 @@ type Key struct {
 	Text    string `json:"key"`              // what it is, for people: an address, a name, …
 	Tag     string `json:"tag,omitempty"`    // tells clients apart where addresses are masked: the beginning of {http.rate_limit.client}; "" if it isn't one client
 	Kind    string `json:"kind"`             // ip, client, key, api_key, session, network, all
-	Client  string `json:"client"`           // what to name it by in orders and questions; "" if it can't be
+	Client  string `json:"client"`           // what to name it by in commands and questions; "" if it can't be
 	Tier    string `json:"tier,omitempty"`   // "" if none
 	Used    int64  `json:"used"`             // units
 	Amount  int64  `json:"amount"`           // units that it may have

@@ -25,19 +25,19 @@ type Service interface {
 	Explain(ctx context.Context, q Question) (Explanation, error)
 
 	// Reset forgets a client's counts, in one zone or in all.
-	Reset(ctx context.Context, o Order) (Done, error)
-	// Ban refuses every request of a client, from now until the order's end.
-	Ban(ctx context.Context, o Order) (Done, error)
+	Reset(ctx context.Context, o Command) (Done, error)
+	// Ban refuses every request of a client, from now until the command's end.
+	Ban(ctx context.Context, o Command) (Done, error)
 	// Unban ends the bans of a client, by an operator or automatic, and forgets its violations.
-	Unban(ctx context.Context, o Order) (Done, error)
-	// Allow passes every request of a client, regardless of bans and limits, until the order's end.
-	Allow(ctx context.Context, o Order) (Done, error)
+	Unban(ctx context.Context, o Command) (Done, error)
+	// Allow passes every request of a client, regardless of bans and limits, until the command's end.
+	Allow(ctx context.Context, o Command) (Done, error)
 	// Disallow undoes Allow.
-	Disallow(ctx context.Context, o Order) (Done, error)
+	Disallow(ctx context.Context, o Command) (Done, error)
 	// Import adds bans and allowances, all or none.
 	Import(ctx context.Context, i Import) (Done, error)
 	// Reveal records in the audit that a user has looked at the addresses of a list, for example
-	// "bans". by is the user, as in [Order].
+	// "bans". by is the user, as in [Command].
 	Reveal(ctx context.Context, by, list string) error
 
 	// APIKeys lists the API keys in a shared store.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Target is the client of an order or a question.
+// Target is the client of a command or a question.
 type Target struct {
 	Kind TargetKind
 	// Network is set for [Address]: a single address is a network of full length.

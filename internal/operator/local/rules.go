@@ -53,12 +53,12 @@ const (
 )
 
 // Ban implements operator.Service.
-func (r running) Ban(ctx context.Context, o operator.Order) (operator.Done, error) {
+func (r running) Ban(ctx context.Context, o operator.Command) (operator.Done, error) {
 	return r.state(ctx, rules.Ban, o)
 }
 
 // Allow implements operator.Service.
-func (r running) Allow(ctx context.Context, o operator.Order) (operator.Done, error) {
+func (r running) Allow(ctx context.Context, o operator.Command) (operator.Done, error) {
 	if o.For <= 0 {
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: an allowance needs an end: expected for how long, such as 2h")
 	}
@@ -66,7 +66,7 @@ func (r running) Allow(ctx context.Context, o operator.Order) (operator.Done, er
 }
 
 // state adds a rule about a target.
-func (r running) state(ctx context.Context, action rules.Action, o operator.Order) (operator.Done, error) {
+func (r running) state(ctx context.Context, action rules.Action, o operator.Command) (operator.Done, error) {
 	t, about, err := r.stated(o.Client)
 	if err != nil {
 		return operator.Done{}, err
@@ -95,8 +95,8 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Orde
 	return done, nil
 }
 
-// entry returns the audit entry for an order about the target.
-func (sub *Subject) entry(action string, o operator.Order) instance.AuditEntry {
+// entry returns the audit entry for a command about the target.
+func (sub *Subject) entry(action string, o operator.Command) instance.AuditEntry {
 	about := sub.Target
 	return instance.AuditEntry{By: o.By, Action: action, Target: &about, Reason: o.Reason}
 }
@@ -163,7 +163,7 @@ func (sub *Subject) ruleTarget() (rules.Target, error) {
 }
 
 // Unban implements operator.Service.
-func (r running) Unban(ctx context.Context, o operator.Order) (operator.Done, error) {
+func (r running) Unban(ctx context.Context, o operator.Command) (operator.Done, error) {
 	t, err := r.target(o.Client)
 	if err != nil {
 		return operator.Done{}, err
@@ -216,7 +216,7 @@ func (sub *Subject) stillBanned() string {
 
 // unstate removes the rules with a target and an action, and returns their number. If there were
 // any, it writes an audit entry.
-func (sub *Subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Order) (int, error) {
+func (sub *Subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Command) (int, error) {
 	inFile, err := sub.App.inFile(action, about)
 	if err != nil {
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
@@ -244,7 +244,7 @@ func (sub *Subject) unstate(ctx context.Context, action rules.Action, about rule
 }
 
 // Disallow implements operator.Service.
-func (r running) Disallow(ctx context.Context, o operator.Order) (operator.Done, error) {
+func (r running) Disallow(ctx context.Context, o operator.Command) (operator.Done, error) {
 	t, about, err := r.stated(o.Client)
 	if err != nil {
 		return operator.Done{}, err

@@ -185,21 +185,21 @@ func TestRulesAreAddedAtOnce(t *testing.T) {
 	}
 }
 
-// Orders and the file use the same names of clients.
+// Commands and the file use the same names of clients.
 func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
-	for order, want := range map[string]rules.Target{
+	for client, want := range map[string]rules.Target{
 		"203.0.113.9":              rules.AddressOf(netip.MustParseAddr("203.0.113.9")),
 		"api-key:acme/web":         {Kind: rules.APIKey, Text: "acme/web"},
 		"key:Jane Doe":             {Kind: rules.Key, Text: "Jane Doe"},
 		`key:"Jane \"J\" # Doe"`:   {Kind: rules.Key, Text: `Jane "J" # Doe`},
 		"session:1f0c9a2b7d4e6f80": {Kind: rules.Session, Text: "1f0c9a2b7d4e6f80"},
 	} {
-		target, err := operator.ParseTarget(order)
+		target, err := operator.ParseTarget(client)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, err := rules.ParseTarget(target.String()); err != nil || got != want {
-			t.Errorf("%s is about %v in the file, %v, want %v", order, got, err, want)
+			t.Errorf("%s is about %v in the file, %v, want %v", client, got, err, want)
 		}
 		if again, err := operator.ParseTarget(want.String()); err != nil || again != target {
 			t.Errorf("%v of the file is %+v, %v, want %+v", want, again, err, target)

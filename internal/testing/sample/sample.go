@@ -148,7 +148,7 @@ func (s *Service) Audit(_ context.Context, q operator.AuditQuery) ([]operator.Ac
 }
 
 // Reset implements operator.Service.
-func (s *Service) Reset(_ context.Context, o operator.Order) (operator.Done, error) {
+func (s *Service) Reset(_ context.Context, o operator.Command) (operator.Done, error) {
 	return s.order(o, "reset", func() int {
 		changed := 0
 		for i := range s.keys {
@@ -162,24 +162,24 @@ func (s *Service) Reset(_ context.Context, o operator.Order) (operator.Done, err
 }
 
 // Ban implements operator.Service.
-func (s *Service) Ban(_ context.Context, o operator.Order) (operator.Done, error) {
+func (s *Service) Ban(_ context.Context, o operator.Command) (operator.Done, error) {
 	return s.order(o, "ban", func() int { return s.stateLocked(o, "ban") })
 }
 
 // Allow implements operator.Service.
-func (s *Service) Allow(_ context.Context, o operator.Order) (operator.Done, error) {
+func (s *Service) Allow(_ context.Context, o operator.Command) (operator.Done, error) {
 	return s.order(o, "allow", func() int { return s.stateLocked(o, "allow") })
 }
 
 // Unban implements operator.Service.
-func (s *Service) Unban(_ context.Context, o operator.Order) (operator.Done, error) {
+func (s *Service) Unban(_ context.Context, o operator.Command) (operator.Done, error) {
 	done, err := s.order(o, "unban", func() int { return s.liftLocked(o, "ban") })
 	done.Bans = done.Changed
 	return done, err
 }
 
 // Disallow implements operator.Service.
-func (s *Service) Disallow(_ context.Context, o operator.Order) (operator.Done, error) {
+func (s *Service) Disallow(_ context.Context, o operator.Command) (operator.Done, error) {
 	return s.order(o, "disallow", func() int { return s.liftLocked(o, "allow") })
 }
 
@@ -189,7 +189,7 @@ func (s *Service) Import(_ context.Context, i operator.Import) (operator.Done, e
 	defer s.mu.Unlock()
 	for _, rule := range i.Rules {
 		words := append(strings.Fields(rule), "", "")
-		s.stateLocked(operator.Order{Client: words[1], By: i.By}, words[0])
+		s.stateLocked(operator.Command{Client: words[1], By: i.By}, words[0])
 	}
 	return operator.Done{Changed: len(i.Rules)}, s.err
 }
@@ -211,7 +211,7 @@ func (s *Service) Reveal(_ context.Context, by, list string) error {
 	return s.err
 }
 
-func (s *Service) order(o operator.Order, action string, do func() int) (operator.Done, error) {
+func (s *Service) order(o operator.Command, action string, do func() int) (operator.Done, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -221,19 +221,19 @@ func (s *Service) order(o operator.Order, action string, do func() int) (operato
 	return operator.Done{Client: o.Client, Changed: do(), Until: s.endOf(o)}, nil
 }
 
-func (s *Service) endOf(o operator.Order) *time.Time {
+func (s *Service) endOf(o operator.Command) *time.Time {
 	if o.For == 0 {
 		return nil
 	}
 	return new(s.now().Add(o.For.Duration()))
 }
 
-func (s *Service) stateLocked(o operator.Order, action string) int {
+func (s *Service) stateLocked(o operator.Command, action string) int {
 	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: action, Client: o.Client, Text: o.Client, Tag: tagOf(o.Client), By: "rules", Reason: o.Reason, Since: new(s.now()), Until: s.endOf(o)})
 	return 1
 }
 
-func (s *Service) liftLocked(o operator.Order, action string) int {
+func (s *Service) liftLocked(o operator.Command, action string) int {
 	before := len(s.bans)
 	s.bans = slices.DeleteFunc(s.bans, func(ban operator.Ban) bool { return ban.Action == action && ban.Client == o.Client })
 	return before - len(s.bans)

@@ -15,12 +15,12 @@ const clientHelp = `
 A client is an address (203.0.113.9), a network (203.0.113.0/24), api-key:NAME,
 key:TEXT (the value of a zone's key), session:ID or tag:TAG, as lists show them.`
 
-// act is a method of a service with an effect on a client.
-type act func(operator.Service, context.Context, operator.Order) (operator.Done, error)
+// action is a method of a service with an effect on a client.
+type action func(operator.Service, context.Context, operator.Command) (operator.Done, error)
 
-// order returns a command that gives an order. said returns the message about the result. nothing
-// is the message for an order without effect, or "" if that is impossible.
-func (c console) order(cmd *cobra.Command, o *operator.Order, do act, said func(*session, operator.Done) string, nothing string) *cobra.Command {
+// act returns a command that acts on a client. said returns the message about the result. nothing
+// is the message for an action without effect, or "" if that is impossible.
+func (c console) act(cmd *cobra.Command, o *operator.Command, do action, said func(*session, operator.Done) string, nothing string) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.Long += clientHelp
 	cmd.Flags().StringVar(&o.Reason, "reason", "", "Why, for the audit")
@@ -49,7 +49,7 @@ func (s *session) showNotes(notes []string) {
 
 // reset returns `caddy rate-limit reset`.
 func (c console) reset() *cobra.Command {
-	var o operator.Order
+	var o operator.Command
 	cmd := &cobra.Command{
 		Use:               "reset <client>",
 		Short:             "Forgets what a client has used: its limits start from zero",
@@ -59,14 +59,14 @@ func (c console) reset() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.Zone, "zone", "", "Only in this zone")
 	cmd.RegisterFlagCompletionFunc("zone", c.completeZone(0)) //nolint:errcheck // the flag is there
-	return c.order(cmd, &o, operator.Service.Reset, func(_ *session, d operator.Done) string {
+	return c.act(cmd, &o, operator.Service.Reset, func(_ *session, d operator.Done) string {
 		return fmt.Sprintf("Reset %s of %s.", wording.Counted(d.Changed, "limit"), d.Client)
 	}, "There is nothing to reset: %s has used nothing.")
 }
 
 // ban returns `caddy rate-limit ban`.
 func (c console) ban() *cobra.Command {
-	var o operator.Order
+	var o operator.Command
 	cmd := &cobra.Command{
 		Use:               "ban <client>",
 		Short:             "Refuses every request of a client",
@@ -75,20 +75,20 @@ func (c console) ban() *cobra.Command {
 		ValidArgsFunction: c.completeClient,
 	}
 	addFor(cmd, &o, "", "How long: 90m, 24h, 7d (default: until it is lifted)")
-	return c.order(cmd, &o, operator.Service.Ban, func(s *session, d operator.Done) string {
+	return c.act(cmd, &o, operator.Service.Ban, func(s *session, d operator.Done) string {
 		return fmt.Sprintf("%s is banned %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
 	}, "")
 }
 
-// addFor adds the flags of orders that last.
-func addFor(cmd *cobra.Command, o *operator.Order, standard, usage string) {
+// addFor adds the flags of actions that last.
+func addFor(cmd *cobra.Command, o *operator.Command, standard, usage string) {
 	held := cmd.Flags().String("for", standard, usage)
 	cmd.Flags().BoolVar(&o.Force, "force", false, "Also a network wider than /8 (IPv6: /19)")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return setFor(o, *held) }
 }
 
-// setFor sets the duration of an order.
-func setFor(o *operator.Order, held string) error {
+// setFor sets the duration of an action.
+func setFor(o *operator.Command, held string) error {
 	if held == "" {
 		return nil
 	}
@@ -99,8 +99,8 @@ func setFor(o *operator.Order, held string) error {
 
 // unban returns `caddy rate-limit unban`.
 func (c console) unban() *cobra.Command {
-	var o operator.Order
-	return c.order(&cobra.Command{
+	var o operator.Command
+	return c.act(&cobra.Command{
 		Use:               "unban <client>",
 		Short:             "Ends the bans of a client",
 		Long:              "Ends the bans of a client, by an operator or for what it did, and forgets its\nviolations.\n",
@@ -119,7 +119,7 @@ func (c console) unban() *cobra.Command {
 
 // allow returns `caddy rate-limit allow`.
 func (c console) allow() *cobra.Command {
-	var o operator.Order
+	var o operator.Command
 	cmd := &cobra.Command{
 		Use:               "allow <client>",
 		Short:             "Lets every request of a client pass for a while",
@@ -128,7 +128,7 @@ func (c console) allow() *cobra.Command {
 		ValidArgsFunction: c.completeClient,
 	}
 	addFor(cmd, &o, "2h", "How long: 90m, 24h, 7d")
-	return c.order(cmd, &o, operator.Service.Allow, func(s *session, d operator.Done) string {
+	return c.act(cmd, &o, operator.Service.Allow, func(s *session, d operator.Done) string {
 		return fmt.Sprintf("Every request of %s passes %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
 	}, "")
 }
@@ -146,8 +146,8 @@ func holds(in string) string {
 
 // disallow returns `caddy rate-limit disallow`.
 func (c console) disallow() *cobra.Command {
-	var o operator.Order
-	return c.order(&cobra.Command{
+	var o operator.Command
+	return c.act(&cobra.Command{
 		Use:               "disallow <client>",
 		Short:             "Ends what allow began",
 		Long:              "Ends what allow began: limits and bans hold for the client again.\n",

@@ -10,16 +10,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// order is an action of the service that a form requests.
-type order struct {
+// action is an action of the service that a form requests.
+type action struct {
 	done   string // the heading of the answer
-	undo   string // the order that undoes it; "" if there is none
+	undo   string // the action that undoes it; "" if there is none
 	undone string // the text of that button
-	give   func(operator.Service, context.Context, operator.Order) (operator.Done, error)
+	give   func(operator.Service, context.Context, operator.Command) (operator.Done, error)
 }
 
-// orders are the orders by the last segment of their path.
-var orders = map[string]order{
+// actions are the actions by the last segment of their path.
+var actions = map[string]action{
 	"reset":    {done: "Counts start from zero", give: operator.Service.Reset},
 	"ban":      {done: "Banned", undo: "unban", undone: "Undo: lift this ban", give: operator.Service.Ban},
 	"unban":    {done: "No longer banned", give: operator.Service.Unban},
@@ -27,8 +27,8 @@ var orders = map[string]order{
 	"disallow": {done: "Limits hold again", give: operator.Service.Disallow},
 }
 
-// orderPage shows the result of an order.
-type orderPage struct {
+// donePage shows the result of an action.
+type donePage struct {
 	Who    Who
 	Done   operator.Done
 	Zone   string // the zone that was reset; "" for all
@@ -36,30 +36,30 @@ type orderPage struct {
 	Undone string
 }
 
-// order executes an order and shows its result.
-func (v *visit) order(o order) {
+// act executes an action and shows its result.
+func (v *visit) act(a action) {
 	if !v.Writable() {
-		v.fail(operator.Errorf(http.StatusForbidden, "This dashboard reads only: nothing was changed. The option writable lets it take orders."))
+		v.fail(operator.Errorf(http.StatusForbidden, "This dashboard reads only: nothing was changed. The option writable lets it act on clients."))
 		return
 	}
-	given, err := v.readOrder()
+	command, err := v.readCommand()
 	if err != nil {
 		v.fail(err)
 		return
 	}
-	done, err := o.give(v.d.options.Service, v.r.Context(), given)
+	done, err := a.give(v.d.options.Service, v.r.Context(), command)
 	if err != nil {
 		v.fail(err)
 		return
 	}
-	p := orderPage{Who: v.asTyped(done.Client, done.Client, ""), Done: done, Zone: given.Zone, Undo: o.undo, Undone: o.undone}
-	v.render(http.StatusOK, "", o.done, "done", p)
+	p := donePage{Who: v.asTyped(done.Client, done.Client, ""), Done: done, Zone: command.Zone, Undo: a.undo, Undone: a.undone}
+	v.render(http.StatusOK, "", a.done, "done", p)
 }
 
 // maxFor is the longest duration of a ban or an allowance.
 const maxFor = 10 * 365 * 24 * time.Hour
 
-func (v *visit) readOrder() (o operator.Order, err error) {
+func (v *visit) readCommand() (o operator.Command, err error) {
 	form := v.r.PostForm
 	if o.Client, err = v.client(); err != nil {
 		return o, err

@@ -6,11 +6,11 @@ import (
 	"unicode"
 )
 
-// Order is an action on a client.
-type Order struct {
+// Command is an action on a client.
+type Command struct {
 	// Client names the client: see [ParseTarget]. Required.
 	Client string `json:"client"`
-	// Zone restricts a reset to one zone; "" means all. Other orders ignore it.
+	// Zone restricts a reset to one zone; "" means all. Other commands ignore it.
 	Zone string `json:"zone,omitempty"`
 	// For is the duration of a ban or an allowance; 0 means until it is lifted. An allowance needs
 	// an end.
@@ -36,10 +36,10 @@ type Import struct {
 	Allow bool `json:"allow,omitempty"`
 	// Force permits networks wider than /8, or /19 of IPv6.
 	Force bool   `json:"force,omitempty"`
-	By    string `json:"-"` // as in [Order]
+	By    string `json:"-"` // as in [Command]
 }
 
-// Done is the result of an order.
+// Done is the result of a command.
 type Done struct {
 	Client  string     `json:"client"`          // as understood
 	In      string     `json:"in,omitempty"`    // where a ban or an allowance is: store, for all machines that share it; rules, in the file of this machine
