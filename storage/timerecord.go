@@ -3,73 +3,66 @@ package storage
 import "time"
 
 const (
-	// Heals is how far the time of a store and the wall clock may be apart for slewing
-	// to bring them together. Beyond that the time is set.
+	// Heals is the largest difference between the time of a store and the wall clock that slewing
+	// corrects. Beyond it the time is set.
 	Heals = 90 * time.Minute
-	// The time is set only after all wall clocks that were read in this time said so.
-	// A clock that is behind was most often not set yet, after a start of a machine
-	// that has none of its own, so it is given more time.
+	// The time is set only if all wall clocks read during this time differ. A wall clock that is behind
+	// was often not set yet after the start of a machine without a clock of its own, so it has more time.
 	patienceAhead  = time.Minute
 	patienceBehind = time.Hour
-	// near is how far the two may be apart without being slewed: readings of two
-	// clocks are not of exactly the same moment.
+	// near is a difference that is not slewed, because the two clocks are not read at the same moment.
 	near = time.Millisecond
-	// keepEvery is how old a record gets at most while a store is written to.
+	// keepEvery is the maximum age of a record while a store is written to.
 	keepEvery = time.Second
 
-	firstTime, lastTime = 1, int64(1) << 62 // that are believed, of a file that may be damaged
+	firstTime, lastTime = 1, int64(1) << 62 // bounds of values from a file, which may be damaged
 )
 
-// TimeRecord is how a store keeps its time between calls: the time at a reading of
-// a steady clock. The zero value is of a store that had no time yet. It is
-// arithmetic only; the store reads and writes it inside of its transactions.
+// TimeRecord is the time of a store at a reading of a steady clock. The store keeps it between calls, and reads
+// and writes it inside its transactions. The zero value is that of a new store. TimeRecord is arithmetic only.
 type TimeRecord struct {
 	Time
-	// Steady and Source are of the reading at which Now was right.
+	// Steady and Source are those of the reading at which the time was Now.
 	Steady int64
 	Source Source
-	// Astray is the time since which every wall clock that was read differed by more
-	// than Heals, or 0.
+	// Astray is the time since which all wall clocks that were read differed by more than Heals, or 0.
 	Astray int64
 }
 
-// Tell returns the time at a reading, as a record to be kept, and whether it must
-// be kept even if the call changes nothing else. own is what the caller was told
-// last, or zero: it goes on by that where the record is of a clock that it can't
-// read.
-func (t TimeRecord) Tell(r Reading, own TimeRecord) (told TimeRecord, must bool) {
+// Tell returns the time at a reading as a record, and whether the store must write it even if the call changes
+// nothing else. own is the caller's last record, or zero: time continues from it if the store's record is that
+// of a clock that the caller can't read.
+func (t TimeRecord) Tell(r Reading, own TimeRecord) (next TimeRecord, must bool) {
 	t.clamp()
 	r.Wall = min(max(r.Wall, firstTime), lastTime)
-	told, known := t.at(r)
+	next, known := t.at(r)
 	if !known {
-		told = t
+		next = t
 		if mine, ok := own.at(r); ok {
-			told.Now = max(t.Now, mine.Now+t.Shift-own.Shift)
+			next.Now = max(t.Now, mine.Now+t.Shift-own.Shift)
 		} else {
-			told.Now = max(t.Now, r.Wall)
+			next.Now = max(t.Now, r.Wall)
 		}
-		told.Steady, told.Source = r.Steady, r.Source
-		told.clamp()
+		next.Steady, next.Source = r.Steady, r.Source
+		next.clamp()
 	}
-	heeded := told.heed(r.Wall)
-	return told, heeded || !known
+	heeded := next.heed(r.Wall)
+	return next, heeded || !known
 }
 
-// Lost reports whether a record says nothing of the time at a reading but that it
-// is not earlier.
+// Lost reports whether the record is that of another clock: then the time at a reading is only known not to be
+// earlier.
 func (t TimeRecord) Lost(r Reading) bool {
 	_, known := t.at(r)
 	return !known
 }
 
-// Due reports whether a record that was told is to be kept by a call that changes
-// something else.
-func (t TimeRecord) Due(told TimeRecord, r Reading) bool {
-	return !r.Shared || told.Now-t.Now >= int64(keepEvery)
+// Due reports whether a call that changes something else must write the next record as well.
+func (t TimeRecord) Due(next TimeRecord, r Reading) bool {
+	return !r.Shared || next.Now-t.Now >= int64(keepEvery)
 }
 
-// Measured returns a record that was told with the wall clock compared again, as it
-// is to be kept.
+// Measured returns a record of Tell for writing, with the difference to the wall clock measured again.
 func (t TimeRecord) Measured(r Reading) TimeRecord {
 	t.Apart = min(max(r.Wall, firstTime), lastTime) - t.Now
 	if max(t.Apart, -t.Apart) < int64(near) {
@@ -78,8 +71,8 @@ func (t TimeRecord) Measured(r Reading) TimeRecord {
 	return t
 }
 
-// NotBefore returns the record with a time that isn't before least, unless that is too
-// far from the wall clock to be true.
+// NotBefore returns the record with a time that is at least least, unless that is too far from the wall clock to
+// be true.
 func (t TimeRecord) NotBefore(least int64, r Reading) TimeRecord {
 	if least >= r.Wall-int64(Heals) && least <= r.Wall+int64(Heals) {
 		t.Now = max(t.Now, least)
@@ -87,20 +80,20 @@ func (t TimeRecord) NotBefore(least int64, r Reading) TimeRecord {
 	return t
 }
 
-// at returns the record at a reading, if the two can be compared. A steady clock
-// never runs backwards, so a record of later on is damaged.
-func (t TimeRecord) at(r Reading) (is TimeRecord, known bool) {
+// at returns the record at a reading, if both are of one clock. A steady clock never runs backwards, so a record
+// of a later reading is damaged.
+func (t TimeRecord) at(r Reading) (next TimeRecord, known bool) {
 	if t.Now < firstTime || t.Source == (Source{}) || t.Source != r.Source || r.Steady < t.Steady {
 		return t, false
 	}
-	is = t
-	is.Time = t.After(r.Steady - t.Steady)
-	is.Steady = r.Steady
-	return is, true
+	next = t
+	next.Time = t.After(r.Steady - t.Steady)
+	next.Steady = r.Steady
+	return next, true
 }
 
-// heed compares with the wall clock, and reports whether that makes a difference
-// for the calls to come. It sets the time if the two were apart for long enough.
+// heed compares the time with the wall clock, and reports whether that changes the record for later calls. It
+// sets the time if the two were apart for long enough.
 func (t *TimeRecord) heed(wall int64) bool {
 	apart := wall - t.Now
 	patience := patienceAhead
@@ -126,7 +119,7 @@ func (t *TimeRecord) heed(wall int64) bool {
 	return true
 }
 
-// clamp brings values from outside into range.
+// clamp limits values from outside to their ranges.
 func (t *TimeRecord) clamp() {
 	t.Now = min(max(t.Now, 0), lastTime)
 	t.Apart = min(max(t.Apart, -int64(Heals)), int64(Heals))

@@ -15,9 +15,9 @@ type Row struct {
 	Key   storage.Key
 	Group int64
 	region.Component
-	// Units is how many the component has admitted in the group, at least 1.
+	// Units is the number of units that the component has admitted in the group, at least 1.
 	Units int64
-	// Expires is the time from which on the group counts nowhere, in nanoseconds since the Unix
+	// Expires is the time from which on the group counts in no region, in nanoseconds since the Unix
 	// epoch.
 	Expires int64
 }
@@ -25,82 +25,80 @@ type Row struct {
 // Ban says that a client is banned.
 type Ban struct {
 	Key storage.Key
-	// Until is when the ban ends, in nanoseconds since the Unix epoch.
+	// Until is the end of the ban, in nanoseconds since the Unix epoch.
 	Until int64
-	// Region is the one that has published the latest end.
+	// Region is the region that has published the latest end.
 	Region string
 }
 
 // Member is a machine of a region that uses an exchange.
 type Member struct {
 	region.Component
-	// Now is the time that the machine goes by, in nanoseconds since the Unix epoch. What has
-	// expired by the time of every member may be deleted.
+	// Now is the machine's time, in nanoseconds since the Unix epoch. Rows that have expired by the times
+	// of all members may be deleted.
 	Now int64
 }
 
-// Neighbor is a region, as another one sees it.
+// Neighbor describes a region to the others.
 type Neighbor struct {
 	Region string
-	// Machines is how many machines of the region use the exchange.
+	// Machines is the number of machines of the region that use the exchange.
 	Machines int
-	// Lag is how long ago the last of them was heard of, by the clock of the exchange.
+	// Lag is the time since the last call of Meet by one of them, by the clock of the exchange.
 	Lag time.Duration
 }
 
-// Met is what a member learns when it says that it is there.
+// Met is the result of [Exchange.Meet].
 type Met struct {
-	// ID is the exchange's own. Another one has lost what was published, and so has one whose
-	// Seq is lower than before.
+	// ID identifies the exchange. If it changes, or if Seq is lower than before, the exchange has lost
+	// published rows.
 	ID, Seq int64
-	// Machines is the machines of the member's region that were heard of in the last half minute,
-	// its own among them, in ascending order.
+	// Machines are the machines of the member's region that called Meet in the last half minute,
+	// including its own, in ascending order.
 	Machines []int64
-	// Regions is all regions that were heard of lately, in the order of their names. The
-	// member's own is among them.
+	// Regions are all recently active regions, including the member's own, in the order of their names.
 	Regions []Neighbor
 }
 
-// News is what has changed since a sequence number.
+// News has the changes since a sequence number.
 type News struct {
 	Rows []Row
 	Bans []Ban
-	// Seq is the number that all of that goes up to: the one to collect after next time.
+	// Seq is the number of the last change: the next Collect continues after it.
 	Seq int64
-	// More reports whether there is more than was asked for.
+	// More reports whether there are more changes.
 	More bool
 }
 
 // Exchange carries counts between regions. Its methods are called by one goroutine. They return
 // when their context ends.
 type Exchange interface {
-	// Meet notes that a member is there, and returns who is.
+	// Meet registers a member as present, and returns the others.
 	Meet(ctx context.Context, m Member) (Met, error)
 
-	// Publish writes rows and bans, all or none. A row that is there with as many units or more
-	// stays as it is, and so does a ban with a later end. No two rows are of one component, key
-	// and group, and no two bans of one key.
+	// Publish writes rows and bans, all or none. It doesn't change rows with at least as many units, or
+	// bans with a later end. No two rows have the same component, key and group, and no two bans the same
+	// key.
 	Publish(ctx context.Context, rows []Row, bans []Ban) error
 
-	// Collect returns what has changed after a sequence number, at most limit rows and as many
-	// bans, in the order of their numbers. It leaves out what the component has written itself.
-	// Of a row that has changed several times, it returns the last state.
+	// Collect returns the changes after a sequence number, at most limit rows and as many bans, in the
+	// order of their numbers, without those by the component itself. If a row has changed several times,
+	// it returns the last state.
 	Collect(ctx context.Context, own region.Component, after int64, limit int) (News, error)
 
-	// Sweep deletes some of the rows and bans that have expired for every member, and members
-	// that have left without a word.
+	// Sweep deletes some of the rows and bans that have expired for all members, and members that have
+	// gone without calling Leave.
 	Sweep(ctx context.Context) error
 
-	// Leave notes that a member is not there any more.
+	// Leave unregisters a member.
 	Leave(ctx context.Context, m Member) error
 
-	// Close gives up the exchange.
+	// Close closes the exchange.
 	Close() error
 }
 
 // Opener opens an exchange. It is called again after a fault.
 type Opener func(ctx context.Context) (Exchange, error)
 
-// ErrForeign says that what was found in the place of the exchange is not one, or is a newer
-// version's. It was left as it was.
+// ErrForeign says that the place of the exchange has other data, or that of a newer version. It was left as it was.
 var ErrForeign = errors.New("not an exchange of this version of caddy-tally")

@@ -8,11 +8,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// maxActs is how many acts are kept. The oldest go first.
+// maxActs is how many acts are kept. The oldest are dropped first.
 const maxActs = 10_000
 
-// Audit implements [storage.Store]. What is noted ends with the process, as all that this
-// store keeps.
+// Audit implements [storage.Store]. The entries end with the process, like all data of this store.
 func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	return s.look(ctx, "audit", func(h *history) {
 		act.Cut()

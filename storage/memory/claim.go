@@ -9,13 +9,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-// stateKey is the owner of a state.
+// stateKey names a state.
 type stateKey struct {
 	id  storage.LimitID
 	key storage.Key
 }
 
-// state is one key's usage of one limit.
+// state is the usage of a limit by a key.
 type state = cells.State
 
 // Claim implements [storage.Store].
@@ -48,12 +48,11 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 	})
 }
 
-// claimLocked decides about one claim, and stores its changes. inTerm reports
-// whether it is of a term.
+// claimLocked decides about one claim, and stores its changes. inTerm says whether it is within a term.
 func (db *Database) claimLocked(c *storage.Claim, inTerm bool) limiter.Grant {
-	at := stateKey{c.ID, c.Key}
+	owner := stateKey{c.ID, c.Key}
 	st := &db.rooms[0]
-	db.readLocked(at, st)
+	db.readLocked(owner, st)
 	var former *state
 	if c.Former != (storage.Key{}) && c.Former != c.Key {
 		was := stateKey{c.ID, c.Former}
@@ -62,6 +61,6 @@ func (db *Database) claimLocked(c *storage.Claim, inTerm bool) limiter.Grant {
 		db.removeLocked(was)
 	}
 	grant := st.Claim(c, former, inTerm)
-	db.putLocked(at, st)
+	db.putLocked(owner, st)
 	return grant
 }

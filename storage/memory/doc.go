@@ -1,32 +1,25 @@
-// Package memory is a store without a disk: counts and standings live in a
-// [Database], a value in this process, and end with it. It implements
-// [storage.Store], and what its callers look for beside that. Use it where counts need not survive a
-// restart, and in tests.
+// Package memory is a store without a disk: counts and records of clients are in a [Database], a value of this
+// process, and end with it. It implements [storage.Local] and [storage.Historian]. Use it where counts need not
+// survive a restart, and in tests.
 //
-// A Database takes the place of a file. Stores that are opened on one Database,
-// at the same time or one after the other, share what it holds; another Database
-// is another place.
+// A Database is like a file: stores that are opened on one Database, at the same time or one after the other,
+// share its content.
 //
 // # Invariants
 //
-//   - A batch is applied under one lock, so it is atomic, and batches follow one
-//     another.
-//   - A state is stored only if it says something: claims that are refused make
-//     no entry, whatever keys clients invent.
-//   - A Database has a time of its own, that of calls within a term: no call is
-//     of an earlier time than one before it, unless the time was set back.
+//   - A batch is applied under one lock, so it is atomic, and batches follow one another.
+//   - Empty states are not stored: refused claims make no entries, whatever keys clients invent.
+//   - A Database has a time of its own for calls within a term, which never runs backwards unless it is
+//     set back.
 //   - Slots that no longer count are dropped with a later claim of their key.
-//   - A Database takes at most [Options.MaxSize] bytes, estimated, and what one
-//     batch adds. From then on claims and offenses fail until a sweep has made
-//     room. Nothing that still counts is ever given up for something newer:
-//     otherwise clients that invent keys could have the counts of others deleted.
+//   - A Database takes at most [Options.MaxSize] bytes, an estimate, plus the additions of one batch. After
+//     that, claims and offenses fail until a sweep makes room. Entries that still count are never evicted
+//     for newer ones: otherwise clients that invent keys could delete the counts of others.
 //
-// # How it is laid out
+// # Layout
 //
-// Keys are spread over many small maps, the shards. A step of a sweep walks some
-// of them, so that a claim waits for a short step only, and a map that is empty
-// after a sweep is given back, because Go's maps never shrink. A map has the names
-// of records, which lie in a slab: a key takes some 80 bytes, and the garbage
-// collector looks at none of them. Each record begins with the time from which on it
-// says nothing, so a sweep needs to know no limits.
+// Keys are spread over many small maps, the shards. A step of a sweep visits some of them, so that a claim waits
+// only for a short step. A map that is empty after a sweep is freed, because Go's maps never shrink. The maps
+// have references to records in a slab: a key takes some 80 bytes, and the garbage collector visits none of
+// them. Each record begins with the time of its expiry, so a sweep needs no limits.
 package memory

@@ -11,18 +11,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
-// history is the history and the audit. It is apart from the counts, so that no claim waits for it,
-// and has a bound of its own.
+// history has the history and the audit. It has its own lock, so that no claim waits for it, and its own bound.
 type history struct {
 	mu      sync.Mutex
 	points  map[past.PointAt]past.Point // guarded by mu, like all below
 	heavy   map[past.HeavyAt][]storage.HeavyKey
-	writers map[int64]int64 // the number of the last report of each
+	writers map[int64]int64 // the number of each writer's last report
 	acts    []storage.Act   // in the order of time
 }
 
-// maxHistory is how many points and heavy keys there are at most, some 30 MB. What comes then
-// is not counted until others are too old.
+// maxHistory bounds the number of points and heavy keys, some 30 MB. At the bound, reports are not counted until
+// others expire.
 const maxHistory = 1 << 17
 
 // look runs f with the history locked, unless the store is closed or the context is done.
@@ -51,26 +50,26 @@ func (hr historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.R
 			return
 		}
 		h.writers[rows.Writer] = rows.Number
-		for at, p := range rows.Points {
-			h.points[at] = *p
+		for name, p := range rows.Points {
+			h.points[name] = *p
 		}
 		maps.Copy(h.heavy, rows.Heavy)
 	})
 }
 
-// readLocked reads rows, or names none of them if there is no room.
+// readLocked reads rows, or removes all from rows if there is no room.
 func (h *history) readLocked(rows *past.Rows) {
 	rows.Number = h.writers[rows.Writer]
 	if h.sizeLocked() > maxHistory {
 		clear(rows.Points)
 		clear(rows.Heavy)
 	}
-	for at := range rows.Points {
-		p := h.points[at]
-		rows.Points[at] = &p
+	for name := range rows.Points {
+		p := h.points[name]
+		rows.Points[name] = &p
 	}
-	for at := range rows.Heavy {
-		rows.Heavy[at] = slices.Clone(h.heavy[at])
+	for name := range rows.Heavy {
+		rows.Heavy[name] = slices.Clone(h.heavy[name])
 	}
 }
 
@@ -81,22 +80,22 @@ func (h *history) sizeLocked() (size int) {
 	return size + len(h.points)
 }
 
-// dropLocked drops old points and unused writers.
+// dropLocked drops old points, heavy keys and acts, and the sketches of closed periods.
 func (h *history) dropLocked(now int64) {
-	for at, p := range h.points {
-		r := storage.Rollups[at.Rollup]
-		if !past.IsKept(at.Period, r.Resolution, r.Keep, now) {
-			delete(h.points, at)
-		} else if first, _ := past.Open(at.Rollup, now); at.Period < first && p.Sketch != nil {
+	for name, p := range h.points {
+		r := storage.Rollups[name.Rollup]
+		if !past.IsKept(name.Period, r.Resolution, r.Keep, now) {
+			delete(h.points, name)
+		} else if first, _ := past.Open(name.Rollup, now); name.Period < first && p.Sketch != nil {
 			p.Sketch = nil
-			h.points[at] = p
+			h.points[name] = p
 		}
 	}
-	for at, keys := range h.heavy {
-		if !past.IsKept(at.Hour, time.Hour, storage.KeepHeaviest, now) {
-			delete(h.heavy, at)
-		} else if first, _ := past.Open(past.Hours, now); at.Hour < first && len(keys) > storage.MaxHeaviest {
-			h.heavy[at] = slices.Clone(keys[:storage.MaxHeaviest])
+	for name, keys := range h.heavy {
+		if !past.IsKept(name.Hour, time.Hour, storage.KeepHeaviest, now) {
+			delete(h.heavy, name)
+		} else if first, _ := past.Open(past.Hours, now); name.Hour < first && len(keys) > storage.MaxHeaviest {
+			h.heavy[name] = slices.Clone(keys[:storage.MaxHeaviest])
 		}
 	}
 	h.acts = slices.DeleteFunc(h.acts, func(a storage.Act) bool { return !past.IsKept(a.At, time.Nanosecond, storage.KeepActs, now) })
@@ -105,9 +104,9 @@ func (h *history) dropLocked(now int64) {
 // EachPoint implements [past.Keeper].
 func (hr historyRows) EachPoint(ctx context.Context, from past.PointAt, end int64, f func(past.PointAt, *past.Point)) error {
 	return hr.look(ctx, "history", func(h *history) {
-		for at, p := range h.points {
-			if at.Rollup == from.Rollup && at.Period >= from.Period && at.Period < end {
-				f(at, &p)
+		for name, p := range h.points {
+			if name.Rollup == from.Rollup && name.Period >= from.Period && name.Period < end {
+				f(name, &p)
 			}
 		}
 	})
@@ -116,12 +115,12 @@ func (hr historyRows) EachPoint(ctx context.Context, from past.PointAt, end int6
 // EachHeavy implements [past.Keeper].
 func (hr historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int64, f func(storage.Heavy)) error {
 	return hr.look(ctx, "heaviest", func(h *history) {
-		for at, keys := range h.heavy {
-			if at.Hour < from.Hour || at.Hour >= end {
+		for name, keys := range h.heavy {
+			if name.Hour < from.Hour || name.Hour >= end {
 				continue
 			}
 			for _, k := range keys {
-				f(storage.Heavy{Series: at.Series, HeavyKey: k})
+				f(storage.Heavy{Series: name.Series, HeavyKey: k})
 			}
 		}
 	})

@@ -7,9 +7,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// A period is a time in which one store is open on the database.
+// In a period only one store is open on the database.
 
-// addStoreLocked notes that there are so many more stores.
+// addStoreLocked adds to the number of open stores, and begins or ends periods.
 func (db *Database) addStoreLocked(more int) {
 	db.stores += more
 	db.period.Store(0)
@@ -46,12 +46,12 @@ func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known lim
 	if grant.Refused(c.Claim) {
 		return limiter.Grant{}, storage.ErrNotAtOnce
 	}
-	at := stateKey{c.ID, c.Key}
+	owner := stateKey{c.ID, c.Key}
 	st := &s.db.rooms[0]
-	s.db.readLocked(at, st)
+	s.db.readLocked(owner, st)
 	st.State.Apply(&c.Limit, changes)
 	st.Settle(c.Limit, c.Now, c.Now)
-	s.db.putLocked(at, st)
+	s.db.putLocked(owner, st)
 	return grant, nil
 }
 

@@ -22,43 +22,40 @@ const (
 
 // Options say how a store uses its database. The zero value is the default.
 type Options struct {
-	// MaxSize is the most bytes that the database may take, an estimate; see
-	// [storage.Stats]. When it is reached, claims and offenses fail until a sweep
-	// has made room. Less than [MinMaxSize] is taken as that. Zero means
-	// [DefaultMaxSize].
+	// MaxSize is the maximum size of the database in bytes, an estimate; see [storage.Stats]. When it is
+	// reached, claims and offenses fail until a sweep makes room. It is raised to at least [MinMaxSize].
+	// Zero means [DefaultMaxSize].
 	MaxSize int64
 }
 
-// Database holds the data of stores. It is safe for use by several stores at once.
-// Only one made by [New] is usable.
+// Database holds the data of stores. Several stores may use it at once. It must be made by [New].
 type Database struct {
 	mu      sync.Mutex
 	shards  [shards]shard // guarded by mu, like all below
 	bytes   int64         // of the entries, estimated
 	clock   storage.TimeRecord
-	resets  []storage.Reset // that are known, in order
+	resets  []storage.Reset // the known resets, in order
 	history history         // has a lock of its own
 	next    int             // the shard that the next step of a sweep begins with
 	stores  int             // that are open
 
 	counts slab.Slab // of states
-	rooms  [2]state  // for the states that a claim is about, which are read into it
-	room   []byte    // for the record of a state, which is put from there
-	text   []byte    // for the state in it
+	rooms  [2]state  // buffers for the states of a claim
+	room   []byte    // a buffer for the record of a state
+	text   []byte    // a buffer for the encoded state
 
-	period atomic.Uint32 // in which one store is open, see [storage.Local]; or 0
+	period atomic.Uint32 // the period in which only one store is open, see [storage.Local]; or 0
 }
 
-// shards is how many maps the keys are spread over: so many that one of them has a
-// few hundred entries when there are millions. It is no power of 2, so that a million keys, or
-// two, are not just more than maps have room for before they double.
+// shards is the number of maps, so many that each has a few hundred entries when there are millions. It isn't a
+// power of 2, so that the maps don't all have just doubled with one or two million keys.
 const shards = 3 << 10
 
 // shard holds the entries of the keys that begin with the same bits.
 type shard struct {
 	states  map[stateKey]slab.Ref
 	bytes   int64                             // of the states
-	clients map[storage.Key]reputation.Record // of times that were never set, see recordLocked
+	clients map[storage.Key]reputation.Record // with times that were never set, see recordLocked
 }
 
 // New returns an empty database.
@@ -68,9 +65,9 @@ func New() *Database { return new(Database) }
 func (db *Database) State(id storage.LimitID, key storage.Key) limiter.State {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	var is state
-	db.readLocked(stateKey{id, key}, &is)
-	return is.State
+	var st state
+	db.readLocked(stateKey{id, key}, &st)
+	return st.State
 }
 
 // Time returns the record of the database's time, for tests and tools.
@@ -80,14 +77,13 @@ func (db *Database) Time() storage.TimeRecord {
 	return db.clock
 }
 
-// addLocked counts the bytes of a shard's states.
+// addLocked adds to the bytes of a shard's states.
 func (db *Database) addLocked(sh *shard, bytes int64) {
 	sh.bytes += bytes
 	db.bytes += bytes
 }
 
-// shardOf returns the shard of a key. Keys are hashes, so their first bits are as
-// good as any.
+// shardOf returns the shard of a key. Keys are hashes, so their first bits spread them.
 func (db *Database) shardOf(key storage.Key) *shard {
 	return &db.shards[(int(key[0])<<8|int(key[1]))%shards]
 }
@@ -109,20 +105,19 @@ func (db *Database) Opener(o Options) storage.Opener {
 	}
 }
 
-// Store is a [storage.Store] on a [Database]. Its methods are safe for concurrent
-// use; of all stores on one database, one method runs at a time.
+// Store is a [storage.Local] on a [Database]. Its methods are safe for concurrent use. Of all stores on one
+// database, one method runs at a time.
 type Store struct {
 	past.Historian
 	db      *Database
 	maxSize int64
 	calls   storage.Calls
 	closed  bool               // guarded by db.mu
-	told    storage.TimeRecord // guarded by db.mu: the time of the last call within a term
-	shared  bool               // guarded by db.mu: all processes read the clock that told it
+	last    storage.TimeRecord // guarded by db.mu: the time of the last call within a term
+	shared  bool               // guarded by db.mu: other processes can read the clock of that time
 }
 
-// with runs f with the database locked, unless the store is closed or the context
-// is done.
+// with runs f with the database locked, unless the store is closed or the context is done.
 func (s *Store) with(ctx context.Context, doing string, f func(db *Database) error) error {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -139,8 +134,7 @@ func (s *Store) with(ctx context.Context, doing string, f func(db *Database) err
 	return nil
 }
 
-// checkRoomLocked returns an error if the database is full and a step of a sweep
-// changes nothing about that.
+// checkRoomLocked returns an error if the database is full, even after a step of a sweep.
 func (s *Store) checkRoomLocked(at storage.Time) error {
 	if s.db.bytes < s.maxSize {
 		return nil
@@ -152,8 +146,8 @@ func (s *Store) checkRoomLocked(at storage.Time) error {
 	return fmt.Errorf("the counts take %d bytes of memory, and may take %d: there is room again when some have expired", s.db.bytes, s.maxSize)
 }
 
-// Stats implements [storage.Store]. Bytes is an estimate of the memory that the
-// entries take; what Go's maps keep for later entries is not known.
+// Stats implements [storage.Store]. Bytes is an estimate of the memory of the entries, without the spare room in
+// Go's maps.
 func (s *Store) Stats(ctx context.Context) (stats storage.Stats, err error) {
 	err = s.with(ctx, "stats", func(db *Database) error {
 		stats.Bytes = db.bytes
@@ -168,8 +162,7 @@ func (s *Store) Continues(earlier storage.Store) bool {
 	return ok && e.db == s.db
 }
 
-// Close implements [storage.Store]. What the store has kept stays in the database.
-// A second call returns [storage.ErrClosed].
+// Close implements [storage.Store]. The data stays in the database. A second call returns [storage.ErrClosed].
 func (s *Store) Close() error {
 	return s.with(context.Background(), "close", func(db *Database) error {
 		s.closed = true

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// What a record takes in bytes: its key and value, twice because a map that has
-// grown is half empty, and each violation.
+// The size of a record in bytes: its key and value, twice because a map that has grown is half empty, and each
+// violation.
 const (
 	recordBytes    = 2 * (16 + 72)
 	violationBytes = 16
@@ -70,11 +70,9 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 	})
 }
 
-// recordLocked returns what is known of a client at a time, and moves what is kept
-// under its former name. The record is a copy.
+// recordLocked returns a copy of a client's record at a time, and moves a record under its former name.
 //
-// What a record says lasts as long as it would have if the time is set, so records
-// are kept with times that were never set.
+// Records are stored with times that were never set. So they last as long as they would have if the time is set.
 func (db *Database) recordLocked(client storage.Client, at storage.Time) reputation.Record {
 	known, _ := db.loadLocked(client.Key, at)
 	if client.Former == (storage.Key{}) || client.Former == client.Key {

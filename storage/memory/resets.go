@@ -17,41 +17,40 @@ func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.
 		for i := range resets {
 			db.resetLocked(&resets[i], at)
 		}
-		s.told.Resets, term.Time.Resets = db.clock.Resets, db.clock.Resets
+		s.last.Resets, term.Time.Resets = db.clock.Resets, db.clock.Resets
 		return nil
 	})
 }
 
-// resetLocked does a reset and notes it, unless it is noted already.
-func (db *Database) resetLocked(of *storage.Reset, at storage.Time) {
-	if i := slices.IndexFunc(db.resets, func(r storage.Reset) bool { return r.ID == of.ID }); i >= 0 {
-		of.Number, of.At, of.Found = db.resets[i].Number, db.resets[i].At, db.resets[i].Found
+// resetLocked performs and notes a reset, unless it is noted already.
+func (db *Database) resetLocked(reset *storage.Reset, at storage.Time) {
+	if i := slices.IndexFunc(db.resets, func(r storage.Reset) bool { return r.ID == reset.ID }); i >= 0 {
+		reset.Number, reset.At, reset.Found = db.resets[i].Number, db.resets[i].At, db.resets[i].Found
 		return
 	}
 	db.clock.Resets++
-	of.Number, of.At = db.clock.Resets, at.Now-at.Shift
-	of.Found = db.forgetLocked(of, of.Key)
-	if of.Former != (storage.Key{}) {
-		of.Found = db.forgetLocked(of, of.Former) || of.Found
+	reset.Number, reset.At = db.clock.Resets, at.Now-at.Shift
+	reset.Found = db.forgetLocked(reset, reset.Key)
+	if reset.Former != (storage.Key{}) {
+		reset.Found = db.forgetLocked(reset, reset.Former) || reset.Found
 	}
 	if len(db.resets) == storage.MaxResets {
 		db.resets = slices.Delete(db.resets, 0, 1)
 	}
-	db.resets = append(db.resets, *of)
+	db.resets = append(db.resets, *reset)
 }
 
-// forgetLocked removes what a reset is of under one name, and reports whether there was
-// something.
-func (db *Database) forgetLocked(of *storage.Reset, name storage.Key) (found bool) {
+// forgetLocked removes the state or record of a reset under one name, and reports whether there was one.
+func (db *Database) forgetLocked(reset *storage.Reset, name storage.Key) (found bool) {
 	sh := db.shardOf(name)
-	if of.Client {
+	if reset.Client {
 		_, found = sh.clients[name]
 		db.dropLocked(name)
 		return found
 	}
-	at := stateKey{of.Limit, name}
-	_, found = sh.states[at]
-	db.removeLocked(at)
+	owner := stateKey{reset.Limit, name}
+	_, found = sh.states[owner]
+	db.removeLocked(owner)
 	return found
 }
 
@@ -76,7 +75,7 @@ func (db *Database) resetsLocked(after int64) (known storage.Resets) {
 	return known
 }
 
-// sweepResetsLocked drops obsolete notes.
+// sweepResetsLocked drops old resets.
 func (db *Database) sweepResetsLocked(at storage.Time) {
 	until := at.Now - at.Shift - int64(storage.KeepResets)
 	db.resets = slices.DeleteFunc(db.resets, func(r storage.Reset) bool { return r.At <= until })

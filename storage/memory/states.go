@@ -7,16 +7,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// stateBytes is what the key of a state takes beside its record: an entry of a map, twice because
-// a map that has grown is half empty.
+// stateBytes is the size of a state's map entry, twice because a map that has grown is half empty.
 const stateBytes = 2 * 32
 
 func bytesOfState(ref slab.Ref) int64 { return stateBytes + int64(ref.Size()) }
 
-// readLocked reads the state of a key, which is empty if there is none. It uses the slots that st
-// has room for.
-func (db *Database) readLocked(at stateKey, st *state) (found bool) {
-	ref, found := db.shardOf(at.key).states[at]
+// readLocked reads the state of a key into st, whose slots it reuses. The state is empty if there is none.
+func (db *Database) readLocked(owner stateKey, st *state) (found bool) {
+	ref, found := db.shardOf(owner.key).states[owner]
 	*st = state{State: limiter.State{Slots: st.Slots[:0]}}
 	if found {
 		readRecord(db.counts.Get(ref), st)
@@ -24,14 +22,14 @@ func (db *Database) readLocked(at stateKey, st *state) (found bool) {
 	return found
 }
 
-// putLocked stores the state of a key, or removes it if it says nothing.
-func (db *Database) putLocked(at stateKey, st *state) {
+// putLocked stores the state of a key, or removes it if it is empty.
+func (db *Database) putLocked(owner stateKey, st *state) {
 	if st.IsEmpty() {
-		db.removeLocked(at)
+		db.removeLocked(owner)
 		return
 	}
-	sh := db.shardOf(at.key)
-	before, found := sh.states[at]
+	sh := db.shardOf(owner.key)
+	before, found := sh.states[owner]
 	db.room = db.appendRecord(db.room[:0], st)
 	ref := db.counts.Put(before, db.room)
 	if found {
@@ -42,24 +40,24 @@ func (db *Database) putLocked(at stateKey, st *state) {
 		sh.states = make(map[stateKey]slab.Ref)
 	}
 	if ref != before {
-		sh.states[at] = ref
+		sh.states[owner] = ref
 	}
 }
 
 // removeLocked removes the state of a key, if there is one.
-func (db *Database) removeLocked(at stateKey) {
-	sh := db.shardOf(at.key)
-	ref, found := sh.states[at]
+func (db *Database) removeLocked(owner stateKey) {
+	sh := db.shardOf(owner.key)
+	ref, found := sh.states[owner]
 	if !found {
 		return
 	}
 	db.addLocked(sh, -bytesOfState(ref))
 	db.counts.Free(ref)
-	delete(sh.states, at)
+	delete(sh.states, owner)
 }
 
-// A record of a state is when it expires, in eight bytes, then how many bytes follow, and the state as
-// [cells.State.Append] writes it. Most states have one slot, and take 16 bytes.
+// A record has the expiry of a state, in eight bytes, the number of bytes that follow, and the encoding of
+// [cells.State.Append]. Most states have one slot, and take 16 bytes.
 
 // appendRecord appends the record of a state.
 func (db *Database) appendRecord(b []byte, st *state) []byte {
@@ -69,12 +67,12 @@ func (db *Database) appendRecord(b []byte, st *state) []byte {
 	return append(b, db.text...)
 }
 
-// readRecord reads a record into a state.
+// readRecord decodes a record into a state.
 func readRecord(b []byte, st *state) {
 	length, n := binary.Uvarint(b[8:])
 	st.Parse(b[8+n:][:length])
 	st.Expires = expiresOf(b)
 }
 
-// expiresOf returns when the state of a record expires.
+// expiresOf returns the expiry in a record.
 func expiresOf(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }

@@ -6,16 +6,15 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// stepLooks is about how many entries a step of a sweep looks at, give or take those of
-// one shard; it deletes no more than maxDeleted.
+// stepLooks is about how many entries a step of a sweep examines, give or take one shard. A step deletes at most
+// maxDeleted.
 const (
 	stepLooks  = 500
 	maxDeleted = 1000
 )
 
-// Sweep implements [storage.Store]. Where one step stops, the next goes on,
-// whichever store it is called on. A token bucket is kept until it has drained at
-// the amount it was last claimed with.
+// Sweep implements [storage.Store]. Each step continues where the previous one stopped, also on another store. A
+// token bucket is kept until it has drained at the amount of its last claim.
 func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 	return s.sweep(ctx, nil, now)
 }
@@ -31,7 +30,7 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept
 	return swept, err
 }
 
-// sweepLocked takes one step.
+// sweepLocked performs one step.
 func (db *Database) sweepLocked(at storage.Time) (swept storage.Swept) {
 	for looked := 0; looked < stepLooks; db.next++ {
 		if db.next == shards {
@@ -43,7 +42,7 @@ func (db *Database) sweepLocked(at storage.Time) (swept storage.Swept) {
 		looked += len(sh.states) + len(sh.clients)
 		swept.Rows += db.sweepShardLocked(sh, at, maxDeleted-swept.Rows)
 		if swept.Rows >= maxDeleted {
-			break // and look at the shard again
+			break // the next step examines this shard again
 		}
 	}
 	swept.More = true
@@ -52,9 +51,9 @@ func (db *Database) sweepLocked(at storage.Time) (swept storage.Swept) {
 
 // sweepShardLocked deletes at most most expired entries of a shard.
 func (db *Database) sweepShardLocked(sh *shard, now storage.Time, most int64) (deleted int64) {
-	for at, ref := range sh.states {
+	for owner, ref := range sh.states {
 		if expiresOf(db.counts.Get(ref)) <= now.Now && deleted < most {
-			db.removeLocked(at)
+			db.removeLocked(owner)
 			deleted++
 		}
 	}

@@ -133,13 +133,13 @@ func (db *database) Collect(ctx context.Context, own region.Component, after int
 	return news, nil
 }
 
-// read reads news of one moment.
+// read reads the news in one snapshot.
 func read(ctx context.Context, tx pgx.Tx, own region.Component, after int64, limit int) (news exchange.News, err error) {
 	err = tx.QueryRow(ctx, `SELECT greatest($1::bigint, (SELECT max(seq) FROM tally_exchange_counts), (SELECT max(seq) FROM tally_exchange_bans))`, after).Scan(&news.Seq)
 	if err != nil {
 		return news, err
 	}
-	var last int64 // number of what was read last
+	var last int64 // the number of the last change read
 	rows, err := tx.Query(ctx, `SELECT limit_id, key, grp, region, machine, units, expires, seq FROM tally_exchange_counts
 		WHERE seq > $1 AND NOT (region = $2 AND machine = $3) ORDER BY seq LIMIT $4`, after, own.Region, own.Machine, limit)
 	if err != nil {
@@ -202,7 +202,7 @@ func (db *database) Leave(ctx context.Context, m exchange.Member) error {
 	return nil
 }
 
-// closeTimeout is how long it may take to say goodbye to the server.
+// closeTimeout bounds the time to close the connection.
 const closeTimeout = time.Second
 
 // Close implements [exchange.Exchange].

@@ -16,20 +16,19 @@ import (
 
 const example = "postgres://user:{env.PG_PASSWORD}@host:5432/database"
 
-// server is how to connect to a server.
+// server says how to connect to a server.
 type server struct {
 	dsn    string
 	config *pgx.ConnConfig
 }
 
-// parse reads an address. Its errors don't show it, because there may be a password anywhere in
-// what can't be read.
+// parse parses an address. Its errors don't show the address, because any part of it may be a password.
 func parse(dsn string) (s server, err error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return s, errors.New("dsn: can't be read: expected " + example + ", with special characters of the password percent-encoded")
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec // PgBouncer knows no statement on the next connection
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // behind PgBouncer, prepared statements don't exist on the next connection
 	return server{dsn, config}, nil
 }
 
@@ -44,13 +43,13 @@ func (s server) place() string {
 	return net.JoinHostPort(s.config.Host, strconv.Itoa(int(s.config.Port))) + "/" + s.config.Database
 }
 
-// version is that of the tables.
+// version is the version of the tables.
 const version = 1
 
-// lock is the number of the advisory lock under which tables are made, and changes are numbered.
+// lock is the number of the advisory lock under which tables are created and changes are numbered.
 const lock = 0x7461_6c6c_7965_7863 // "tallyexc"
 
-// undefinedTable is Postgres' code for that.
+// undefinedTable is Postgres' error code.
 const undefinedTable = "42P01"
 
 func (s server) open(ctx context.Context) (exchange.Exchange, error) {
@@ -72,7 +71,7 @@ func (s server) connect(ctx context.Context) (*database, error) {
 	return &database{conn: conn}, nil
 }
 
-// prepare makes the tables if there are none, and looks at their version.
+// prepare creates the tables if there are none, and checks their version.
 func (db *database) prepare(ctx context.Context) error {
 	err := db.readMeta(ctx)
 	if code := (*pgconn.PgError)(nil); errors.As(err, &code) && code.Code == undefinedTable {
@@ -92,7 +91,7 @@ func (db *database) readMeta(ctx context.Context) error {
 	return err
 }
 
-// makeTables makes the tables, unless somebody else did meanwhile.
+// makeTables creates the tables, unless another machine did meanwhile.
 func (db *database) makeTables(ctx context.Context) error {
 	return db.within(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lock)); err != nil {

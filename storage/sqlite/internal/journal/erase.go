@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Erase overwrites the records of a segment with zeros: nobody needs them any more, and the keys
-// in them are to be forgotten. The segment must be sealed, and no other Journal may own the file:
-// call it as the owner, or after everybody was revoked by an [Open].
+// Erase overwrites the records of a segment with zeros, so that their keys are forgotten. The segment must be sealed,
+// and no other Journal may be the owner: this one is the owner, or an [Open] has revoked all others.
 func (j *Journal) Erase(s *Segment) error {
 	if err := j.Settle(s); err != nil {
 		return err
@@ -20,7 +19,7 @@ func (j *Journal) Erase(s *Segment) error {
 	})
 }
 
-// erase overwrites places, from the last to the first. Pages without records stay as they are.
+// erase overwrites places, from the last to the first. It doesn't touch pages without records.
 func erase(places []place) {
 	for i := len(places) - 1; i >= 0; i-- {
 		if there := &places[i]; *there != (place{}) {
@@ -30,9 +29,9 @@ func erase(places []place) {
 	}
 }
 
-// eraseUnusedLocked overwrites the segments that hold nothing pending and weren't erased, because
-// a process died after it had folded them. Their beginning tells. It is read from the file: pages of
-// the mapping that are never touched take no memory. The overwriting touches the mapping.
+// eraseUnusedLocked overwrites segments without pending records that weren't erased, because a process died after it
+// had folded them. It recognizes them by their first places, which it reads from the file, because untouched pages of
+// the mapping take no memory. Overwriting touches the mapping.
 func (j *Journal) eraseUnusedLocked(slots []*Segment) {
 	var none, begin [firstPlaces * recordSize]byte
 	for slot, pending := range slots {
@@ -48,6 +47,5 @@ func (j *Journal) eraseUnusedLocked(slots []*Segment) {
 	}
 }
 
-// firstPlaces are the places of a segment whose records a process has begun with: at most so many
-// Adds run at once.
+// firstPlaces is how many places eraseUnusedLocked reads. Fewer Adds run at once, so one of them is written.
 const firstPlaces = 4096 / recordSize

@@ -5,12 +5,11 @@ import (
 	"runtime/debug"
 )
 
-// Every function that touches the mapping defers recovered with the setting that it has
-// replaced:
+// Every function that touches the mapping defers recovered with the replaced setting:
 //
 //	defer j.recovered(debug.SetPanicOnFault(true), &err)
 
-// guard calls a function that touches the mapping, and returns the error if that faults.
+// guard calls a function that touches the mapping, and returns an error if it faults.
 func (j *Journal) guard(touch func()) (err error) {
 	if j.closed.Load() {
 		return ErrClosed
@@ -20,8 +19,7 @@ func (j *Journal) guard(touch func()) (err error) {
 	return nil
 }
 
-// recovered is deferred. It restores the setting of what is done on faults, and sets err if
-// there was one.
+// recovered is deferred. It restores the setting for faults, and sets err after a fault.
 func (j *Journal) recovered(before bool, err *error) {
 	p := recover()
 	debug.SetPanicOnFault(before)
@@ -30,11 +28,10 @@ func (j *Journal) recovered(before bool, err *error) {
 	}
 }
 
-// fault notes that the journal is broken, if a panic is of a fault in the mapping, and panics
-// again if it is another.
+// fault marks the journal as broken if a panic is a fault in the mapping. Otherwise it panics again.
 func (j *Journal) fault(p any) error {
-	at, ok := p.(interface{ Addr() uintptr })
-	if !ok || !j.mem.holds(at.Addr()) {
+	fault, ok := p.(interface{ Addr() uintptr })
+	if !ok || !j.mem.holds(fault.Addr()) {
 		panic(p)
 	}
 	if j.closed.Load() {
@@ -43,7 +40,7 @@ func (j *Journal) fault(p any) error {
 	return j.breakWith("access to the mapped file failed: it was truncated, or its disk is full or defective")
 }
 
-// breakWith notes why the journal can't be used any more, and returns that as an error.
+// breakWith marks the journal as broken, and returns the reason as an error.
 func (j *Journal) breakWith(why string) error {
 	err := fmt.Errorf("journal %q: %s", j.path, why)
 	j.broken.CompareAndSwap(nil, &err)
@@ -51,8 +48,7 @@ func (j *Journal) breakWith(why string) error {
 	return *j.broken.Load()
 }
 
-// Err returns why the journal can't be used any more, or nil. Adds fail from then on. To try
-// again, close it and open another.
+// Err returns why the journal is broken, or nil. Adds to a broken journal fail. To retry, close it and open another.
 func (j *Journal) Err() error {
 	if err := j.broken.Load(); err != nil {
 		return *err

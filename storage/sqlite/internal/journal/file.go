@@ -25,8 +25,8 @@ const (
 	recordSize = 64
 
 	// Places in the header, in words of 8 bytes.
-	headWords = 6  // of struct header, and its checksum
-	ownerAt   = 16 // alone on two cache lines, as processors fetch lines by two
+	headWords = 6  // the words of struct header and its checksum
+	ownerAt   = 16 // alone on two cache lines, because processors fetch lines in pairs
 	tableAt   = 32
 
 	maxSegments = headerSize/8 - tableAt
@@ -47,7 +47,7 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// possible reports whether a file may have that many segments of that many records.
+// possible reports whether a file may have these numbers of segments, and of records in each.
 func possible(segments, records int64) bool {
 	return segments >= 1 && segments <= maxSegments &&
 		records >= 1 && records <= (maxSize-headerSize)/recordSize/segments
@@ -86,8 +86,8 @@ func parseHeader(w [headWords]uint64) (header, bool) {
 	return h, true
 }
 
-// open opens the file, makes it if it doesn't exist, takes part in its locks, and revokes
-// its owner. errReplaced means that it is to be tried again.
+// open opens the file, creates it if it doesn't exist, takes a presence lock, and revokes the owner. After
+// errReplaced the caller must retry.
 func open(ctx context.Context, o Options) (*Journal, error) {
 	f, made, err := openFile(o.Path)
 	if err != nil {
@@ -104,13 +104,13 @@ func open(ctx context.Context, o Options) (*Journal, error) {
 	return j, nil
 }
 
-// join is open, once there is a file.
+// join is the part of open after the file is open.
 func (j *Journal) join(ctx context.Context, o Options, made bool) error {
-	if err := checkFileSystem(j.file); err != nil { // first: elsewhere locks may hang
+	if err := checkFileSystem(j.file); err != nil { // first, because locks of other file systems may hang
 		return j.failed(err, made)
 	}
 	if err := elect(ctx, j.file); err != nil {
-		return j.failed(fmt.Errorf("waiting for others that open it: %w", err), false)
+		return j.failed(fmt.Errorf("waiting for other processes that open it: %w", err), false)
 	}
 	if err := samePlace(j.file, j.path); err != nil {
 		return errReplaced
@@ -138,7 +138,7 @@ func (j *Journal) join(ctx context.Context, o Options, made bool) error {
 	return j.failed(err, false)
 }
 
-// mapFile maps a file that has a size.
+// mapFile maps the file, which has its final size.
 func (j *Journal) mapFile(shape header) error {
 	info, err := j.file.Stat()
 	if err != nil {
@@ -153,8 +153,8 @@ func (j *Journal) mapFile(shape header) error {
 	return nil
 }
 
-// failed returns an error, if it is one, that names the file, and removes that if it was made
-// just now. Whoever waits for its lock finds out, and makes another.
+// failed adds the name of the file to an error, and removes the file if this call has created it. Processes that wait
+// for the file's lock notice that, and create another one.
 func (j *Journal) failed(err error, made bool) error {
 	if err == nil {
 		return nil
@@ -166,8 +166,7 @@ func (j *Journal) failed(err error, made bool) error {
 	return err
 }
 
-// readHeader returns what the file's beginning says of its contents, and whether they are a
-// journal's.
+// readHeader reads the header, and reports whether it is that of a journal.
 func readHeader(f *os.File) (header, bool, error) {
 	var b [8 * headWords]byte
 	if _, err := f.ReadAt(b[:], 0); errors.Is(err, io.EOF) {
@@ -183,8 +182,8 @@ func readHeader(f *os.File) (header, bool, error) {
 	return h, valid, nil
 }
 
-// remake gives the file new contents by a new id: neither the table nor a record of the old
-// ones checks under it. If the process dies meanwhile, the contents are no journal.
+// remake begins new contents by writing a header with a new ID, under which the old table and records have wrong
+// checksums. If the process dies meanwhile, the contents are no journal.
 func (m *mapping) remake(origin int64) header {
 	h := header{segments: m.segments, records: m.records, origin: origin, id: int64(random())}
 	for i, word := range h.words() {
@@ -204,8 +203,7 @@ func random() uint64 {
 	}
 }
 
-// InPlace returns an error if the file at the path is not the one that is open any more, or
-// if its size was changed.
+// InPlace returns an error if the file at the path is no longer the open one, or if its size has changed.
 func (j *Journal) InPlace() error {
 	if err := samePlace(j.file, j.path); err != nil {
 		return fmt.Errorf("journal %q: %w", j.path, err)
@@ -220,7 +218,7 @@ func (j *Journal) InPlace() error {
 	return nil
 }
 
-// samePlace returns an error if the file at path is not the one that is open.
+// samePlace returns an error if the file at path is not the open one.
 func samePlace(f *os.File, path string) error {
 	open, err := f.Stat()
 	if err != nil {

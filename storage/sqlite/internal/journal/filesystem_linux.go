@@ -16,8 +16,8 @@ const (
 	lustre = 0x0bd00bd0
 )
 
-// local are the file systems whose locks and shared mappings are known to be those of one
-// machine, by the numbers that statfs(2) has for them.
+// local are the file systems, by their numbers in statfs(2), whose locks and shared mappings are known to be those of
+// one machine.
 var local = map[uint32]bool{
 	unix.EXT4_SUPER_MAGIC:      true, // ext2 and ext3, too
 	unix.XFS_SUPER_MAGIC:       true,
@@ -29,7 +29,7 @@ var local = map[uint32]bool{
 	unix.OVERLAYFS_SUPER_MAGIC: true,
 }
 
-// remote names some of the others, for errors.
+// remote names some other file systems, for errors.
 var remote = map[uint32]string{
 	unix.NFS_SUPER_MAGIC:   "NFS",
 	unix.SMB_SUPER_MAGIC:   "SMB",

@@ -8,9 +8,8 @@ import (
 	"runtime"
 )
 
-// There is no journal on these platforms: either there are no locks of open file descriptions,
-// or 64-bit atomics are made of locks that other processes don't see. openFile says so, and
-// nothing else here is ever called.
+// There is no journal on these platforms: either they have no locks of open file descriptions, or their 64-bit atomics
+// use locks that other processes don't see. openFile returns an error, and nothing else here is ever called.
 
 // Supported reports whether there can be a journal on this platform.
 const Supported = false

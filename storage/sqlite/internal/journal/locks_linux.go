@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock locks bytes of a file for its open file description, and reports whether nobody else
-// has one of them locked. It doesn't wait.
+// lock locks bytes of a file for its open file description, without waiting. It returns false if another description
+// has locked one of them.
 func lock(f *os.File, at, n int64) (bool, error) {
 	err := control(f, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: n})
 	if err == unix.EAGAIN || err == unix.EACCES {

@@ -8,17 +8,17 @@ import (
 // mapping is a file's contents in memory. Every access may fault: see guard.
 type mapping struct {
 	segments, records uint32 // of each segment
-	bytes             []byte // the whole of it; its memory is not Go's
+	bytes             []byte // the whole mapping; Go doesn't manage its memory
 	head              *[headerSize / 8]uint64
 	places            []place // of all segments
 }
 
-// place is where a record lies.
+// place is the memory of a record.
 type place [recordSize / 8]uint64
 
 func newMapping(bytes []byte, shape header) *mapping {
-	// A mapping begins at a page's beginning, so its words are aligned, as 64-bit atomics
-	// need it on 32-bit machines.
+	// A mapping begins at the beginning of a page, so its words are aligned, as 64-bit atomics require on
+	// 32-bit machines.
 	m := &mapping{segments: shape.segments, records: shape.records, bytes: bytes}
 	m.head = (*[headerSize / 8]uint64)(m.address())
 	m.places = unsafe.Slice((*place)(unsafe.Add(m.address(), headerSize)), int(shape.segments)*int(shape.records))

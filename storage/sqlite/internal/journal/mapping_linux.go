@@ -14,8 +14,8 @@ import (
 // Supported reports whether there can be a journal on this platform.
 const Supported = true
 
-// openFile opens a file for reading and writing, and makes it if there is none; made reports
-// that. It does not follow a symbolic link, and opens regular files only.
+// openFile opens a file for reading and writing, and creates it if there is none, which made reports. It doesn't follow
+// symbolic links, and opens only regular files.
 func openFile(path string) (f *os.File, made bool, err error) {
 	const flags = os.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	for {
@@ -39,7 +39,7 @@ func openFile(path string) (f *os.File, made bool, err error) {
 		err = fmt.Errorf("journal %q is no regular file: %v", path, info.Mode())
 	}
 	if err == nil && made {
-		err = f.Chmod(0o600) // whatever the umask says
+		err = f.Chmod(0o600) // regardless of the umask
 	}
 	if err != nil {
 		_ = f.Close()
@@ -48,8 +48,7 @@ func openFile(path string) (f *os.File, made bool, err error) {
 	return f, made, nil
 }
 
-// allocate makes the file at least size bytes long, and all of these bytes take space on the
-// disk from then on.
+// allocate makes the file at least size bytes long, and reserves space on the disk for them.
 func allocate(f *os.File, size int64) error {
 	for {
 		if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != unix.EINTR {
@@ -67,13 +66,13 @@ func mapFile(f *os.File, shape header) (*mapping, error) {
 	return newMapping(bytes, shape), nil
 }
 
-// vacate ends the mapping of the file, and keeps its addresses: whoever is late to use them
-// meets a fault, not the memory of somebody else. No write may be under way.
+// vacate ends the mapping of the file, and keeps its addresses: late accesses fault instead of finding other memory. No
+// write may be under way.
 func (m *mapping) vacate() error {
 	_, err := unix.MmapPtr(-1, 0, m.address(), uintptr(len(m.bytes)),
 		unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED|unix.MAP_NORESERVE)
 	return err
 }
 
-// free gives the addresses back.
+// free releases the addresses.
 func (m *mapping) free() { _ = unix.Munmap(m.bytes) }

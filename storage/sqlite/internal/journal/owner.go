@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// The bytes that are locked: far behind the end of any file, where no data is.
+// The locked bytes are far beyond the end of any file.
 const (
 	electionByte  = 1 << 40
 	presenceByte  = electionByte + 1 // the first
 	presenceBytes = 1024
 )
 
-// period is the time from one Own on, as the owner knows it.
+// period is the owner's state since Own.
 type period struct {
 	token uint64
-	slots []*Segment // the latest use of each; nil where nothing counts any more
-	next  uint32     // generation
-	freed uint32     // segments up to that generation may be written over
+	slots []*Segment // the latest use of each slot; nil if none of its records count
+	next  uint32     // the next generation
+	freed uint32     // segments up to this generation may be overwritten
 }
 
 // elect takes the election lock. It waits until ctx ends.
@@ -38,8 +38,7 @@ func elect(ctx context.Context, f *os.File) error {
 	}
 }
 
-// enter announces this Journal to all others, and revokes the owner. It needs the election
-// lock.
+// enter takes a presence lock, and revokes the owner. The caller holds the election lock.
 func (j *Journal) enter() error {
 	for i := range int64(presenceBytes) {
 		if entered, err := lock(j.file, presenceByte+i, 1); err != nil {
@@ -51,14 +50,13 @@ func (j *Journal) enter() error {
 	return fmt.Errorf("%d processes have it open already", presenceBytes)
 }
 
-// Own tries to become the owner, and reports whether this Journal is. It waits for the Adds of
-// an earlier time as the owner, and for nobody else: it reports false if another Journal has
-// the file open or is about to, if the file was removed or replaced, or if something fails.
-// Foreign contents are made anew, with another id.
+// Own tries to make this Journal the owner, and reports whether it is. It waits only for Adds of its own earlier
+// period. It returns false if another Journal has the file open or is opening it, if the file was removed or
+// replaced, or after an error. It replaces foreign contents, with another ID.
 //
-// Segments after a generation are pending: they can be read, and are not written over before Free. New
-// generations come after this one, after Newest, and after the last one that the caller knows to be used: the
-// file may have lost it with the power.
+// Segments after a generation are pending: they can be read, and are not overwritten before Free. New generations come
+// after that one, after Newest, and after used, the last generation that the caller knows: the file may have lost it
+// with a loss of power.
 func (j *Journal) Own(after, used uint32) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -101,7 +99,7 @@ func (j *Journal) beginPeriodLocked(after, used uint32) {
 	j.startLocked()
 }
 
-// Owned reports whether this Journal is the owner now.
+// Owned reports whether this Journal is the owner.
 func (j *Journal) Owned() (owned bool) {
 	token := j.token.Load()
 	if token == 0 || j.broken.Load() != nil {
@@ -112,15 +110,14 @@ func (j *Journal) Owned() (owned bool) {
 	return atomic.LoadUint64(j.mem.owner()) == token
 }
 
-// Disown gives ownership up if this Journal has it. It returns after every Add that is under
-// way has ended.
+// Disown ends the ownership, if this Journal has it, and waits for all Adds under way.
 func (j *Journal) Disown() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.endPeriodLocked()
 }
 
-// endPeriodLocked ends the period of Own, whether the Journal was revoked since or not.
+// endPeriodLocked ends the period, whether the Journal was revoked or not.
 func (j *Journal) endPeriodLocked() {
 	p := j.period
 	if p == nil {

@@ -10,15 +10,15 @@ import (
 // maxGeneration is the last generation; the first is 1.
 const maxGeneration = 1<<31 - 1
 
-// seat says where a record lies: the id of the file's contents, the use of its segment, and
-// the record's place among all of the file.
+// seat identifies the place of a record: the ID of the file's contents, the generation of its segment, and the index
+// of the record in the file.
 type seat struct {
 	id         int64
 	generation uint32
 	index      uint32
 }
 
-// encode sets w to the words of a record that is written to a seat.
+// encode sets w to the words of a record at a seat.
 func (r *Record) encode(w *place, at seat) {
 	w[0] = uint64(at.generation) << 33
 	if r.Bucket {
@@ -34,8 +34,7 @@ func (r *Record) encode(w *place, at seat) {
 // generationOf returns the generation in the first word of a record.
 func generationOf(first uint64) uint32 { return uint32(first >> 33) }
 
-// decode sets the record to what words found at a seat say, if they are a record that was
-// written there.
+// decode sets the record from the words at a seat, and reports whether they are a record that was written there.
 func (r *Record) decode(w *place, at seat) bool {
 	if generationOf(w[0]) != at.generation || uint32(w[0]) != checksum(w, at) {
 		return false
@@ -48,8 +47,8 @@ func (r *Record) decode(w *place, at seat) bool {
 	return true
 }
 
-// checksum returns the checksum of a record's words and of its seat. In the place of the
-// checksum itself it has the index, so that what is hashed is 64 bytes, not more.
+// checksum returns the checksum of a record's words and of its seat. The index takes the place of the checksum itself,
+// so that only 64 bytes are hashed.
 func checksum(w *place, at seat) uint32 {
 	var b [recordSize]byte
 	binary.NativeEndian.PutUint64(b[0:], w[0]&^math.MaxUint32|uint64(at.index))
@@ -63,7 +62,7 @@ func checksum(w *place, at seat) uint32 {
 	return uint32((xxhash.Sum64(b[:]) ^ uint64(at.id)) >> 32)
 }
 
-// encodeEntry returns a segment's entry in the table: its generation, and a checksum.
+// encodeEntry returns a segment's entry in the table: its generation and a checksum.
 func encodeEntry(id int64, slot int, generation uint32) uint64 {
 	var b [24]byte
 	binary.NativeEndian.PutUint64(b[0:], uint64(id))
@@ -72,7 +71,7 @@ func encodeEntry(id int64, slot int, generation uint32) uint64 {
 	return uint64(generation)<<32 | uint64(uint32(xxhash.Sum64(b[:])))
 }
 
-// decodeEntry returns the generation that an entry holds, or 0.
+// decodeEntry returns the generation in an entry, or 0 if the entry is invalid.
 func decodeEntry(id int64, slot int, entry uint64) uint32 {
 	generation := uint32(entry >> 32)
 	if entry != encodeEntry(id, slot, generation) {

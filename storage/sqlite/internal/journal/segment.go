@@ -6,28 +6,27 @@ import (
 	"time"
 )
 
-// Segment is one use of a segment, under one generation.
+// Segment is one use of a segment of the file, with one generation.
 type Segment struct {
 	j          *Journal
-	slot       int // which segment of the file it is
+	slot       int // the index of the segment in the file
 	generation uint32
 	id         int64  // of the file's contents
 	token      uint64 // of the period in which it is written
 	places     []place
-	written    *[shards]counter // by place; nil if it is not this period that writes it
-	erased     atomic.Bool      // nothing is read of it any more
+	written    *[shards]counter // by place; nil for a past segment
+	erased     atomic.Bool      // its records must not be read any more
 
 	_    [64]byte // tail changes with each Add, the fields above don't
 	tail atomic.Uint64
 	_    [64]byte
 }
 
-// tail counts the places that were reserved, and attempts to after the last. Once it is
-// sealed, it is the mark, then the number of places in 31 bits, then attempts.
+// tail counts the reserved places, and failed attempts after the last. In a sealed segment it has the mark, the number
+// of places in 31 bits, and the attempts.
 const sealMark = 1 << 63
 
-// Adds that are under way are counted by their places, so that those that run at once
-// rarely use the same counter.
+// shards is the number of counters of written places. Concurrent Adds rarely use the same counter.
 const shards = 8
 
 type counter struct {
@@ -39,7 +38,7 @@ func (j *Journal) newSegmentLocked(slot int, generation uint32) *Segment {
 	return &Segment{j: j, slot: slot, generation: generation, id: j.header.id, places: j.mem.segment(slot)}
 }
 
-// pastSegmentLocked is a segment that was written before.
+// pastSegmentLocked returns a segment that was written before this period.
 func (j *Journal) pastSegmentLocked(slot int, generation uint32) *Segment {
 	s := j.newSegmentLocked(slot, generation)
 	s.tail.Store(uint64(s.capacity()))
@@ -49,21 +48,20 @@ func (j *Journal) pastSegmentLocked(slot int, generation uint32) *Segment {
 // Generation returns the generation of the segment's records.
 func (s *Segment) Generation() uint32 { return s.generation }
 
-// Len returns how many places were reserved. It is all of them in a segment that was written
-// before this Journal became the owner.
+// Len returns the number of reserved places. For a past segment these are all places.
 func (s *Segment) Len() int {
 	n, _ := s.reserved()
 	return n
 }
 
-// Sealed reports whether nothing is added to the segment any more.
+// Sealed reports whether no more records are added to the segment.
 func (s *Segment) Sealed() bool {
 	_, sealed := s.reserved()
 	return sealed
 }
 
-// Past reports whether the segment was written before this Journal became the owner: no records
-// are added to it any more that count.
+// Past reports whether the segment was written before this Journal became the owner. No more records that count are
+// added to it.
 func (s *Segment) Past() bool { return s.written == nil }
 
 func (s *Segment) capacity() int { return len(s.places) }
@@ -77,7 +75,7 @@ func (s *Segment) reserved() (n int, sealed bool) {
 	return n, n == s.capacity()
 }
 
-// seal has further reservations fail.
+// seal makes further reservations fail.
 func (s *Segment) seal() {
 	for {
 		t := s.tail.Load()
@@ -91,7 +89,7 @@ func (s *Segment) seal() {
 	}
 }
 
-// settled reports whether each reserved place of a sealed segment was written, or given up.
+// settled reports whether all Adds to a sealed segment have ended.
 func (s *Segment) settled() bool {
 	if s.written == nil {
 		return true
@@ -104,8 +102,8 @@ func (s *Segment) settled() bool {
 	return written == uint64(n)
 }
 
-// wait returns when the segment, which is sealed, is settled. That takes as long as Adds take
-// that run already: about the time that it takes to switch threads.
+// wait waits until a sealed segment is settled. It waits only for Adds that run already, for about as long as it takes
+// to switch threads.
 func (s *Segment) wait() {
 	for try := 0; !s.settled(); try++ {
 		if try < 100 {
@@ -116,7 +114,7 @@ func (s *Segment) wait() {
 	}
 }
 
-// at returns the seat of the record at a place.
-func (s *Segment) at(i int) seat {
+// seatOf returns the seat of the record at a place.
+func (s *Segment) seatOf(i int) seat {
 	return seat{id: s.id, generation: s.generation, index: uint32(s.slot*len(s.places) + i)}
 }

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Add adds a record, and reports whether whoever opens the journal later will find it. If
-// not, because this Journal doesn't own the journal, or that is full or broken, it is unknown
-// whether the record counts. It waits for nobody, and r stays with the caller.
+// Add adds a record, and reports whether all who open the journal later will find it. If not, because this Journal
+// isn't the owner, or the journal is full or broken, it is unknown whether the record counts. Add doesn't wait, and
+// doesn't retain r.
 func (j *Journal) Add(r *Record) bool {
 	for {
 		s := j.writing.Load()
@@ -24,20 +24,18 @@ func (j *Journal) Add(r *Record) bool {
 	}
 }
 
-// add writes a record to a place that was reserved for it. The order is what the protocol is
-// built on: see the package's comment.
+// add writes a record to its reserved place. The protocol in the package comment depends on the order of the accesses.
 func (s *Segment) add(i int, r *Record) bool {
 	defer s.added(i, debug.SetPanicOnFault(true)) // after a fault, add returns false
 	var w place
-	r.encode(&w, s.at(i))
+	r.encode(&w, s.seatOf(i))
 	there := &s.places[i]
 	*(*[7]uint64)(there[1:]) = [7]uint64(w[1:])
 	atomic.StoreUint64(&there[0], w[0])
 	return atomic.LoadUint64(s.j.mem.owner()) == s.token
 }
 
-// added is deferred by add, and is as recovered. The place counts as written, whether it was
-// or a fault came between.
+// added is deferred by add, like recovered. The place counts as written even after a fault.
 func (s *Segment) added(i int, before bool) {
 	p := recover()
 	debug.SetPanicOnFault(before)
@@ -47,8 +45,7 @@ func (s *Segment) added(i int, before bool) {
 	}
 }
 
-// follow has Adds go on after a segment that has become full or was sealed, and reports
-// whether they can.
+// follow makes Adds continue after a segment that is full or sealed, and reports whether they can.
 func (j *Journal) follow(s *Segment) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -62,8 +59,8 @@ func (j *Journal) follow(s *Segment) bool {
 	return j.startLocked()
 }
 
-// startLocked has Adds go to the first segment that is free, and reports whether there is one
-// and this Journal still the owner. If not, Adds fail.
+// startLocked makes Adds use the first free segment. It reports whether there is one and this Journal is still the
+// owner. If not, Adds fail.
 func (j *Journal) startLocked() bool {
 	var next *Segment
 	err := j.guard(func() {
@@ -82,8 +79,8 @@ func (j *Journal) startLocked() bool {
 	return next != nil
 }
 
-// nextSegmentLocked gives the first segment that is free the next generation. It returns nil if
-// there is none. It touches the mapping.
+// nextSegmentLocked gives the next generation to the first free segment. It returns nil if there is none. It touches
+// the mapping.
 func (j *Journal) nextSegmentLocked() *Segment {
 	p := j.period
 	for slot, used := range p.slots {
@@ -91,7 +88,7 @@ func (j *Journal) nextSegmentLocked() *Segment {
 			continue
 		}
 		if used != nil {
-			used.erased.Store(true) // its records are about to be written over
+			used.erased.Store(true) // its records are about to be overwritten
 		}
 		s := j.newSegmentLocked(slot, p.next)
 		s.token, s.written = p.token, new([shards]counter)
@@ -103,8 +100,8 @@ func (j *Journal) nextSegmentLocked() *Segment {
 	return nil
 }
 
-// Seal makes further records go to another segment. It does nothing if there is
-// nothing in the current one. If no segment is free, Adds fail until Free.
+// Seal makes further records go to another segment, unless the present one is empty. If no segment is free, Adds fail
+// until Free.
 func (j *Journal) Seal() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -116,9 +113,8 @@ func (j *Journal) Seal() {
 	s.seal()
 }
 
-// Settle waits until every record of a sealed segment is written that was reserved. It returns
-// an error if the segment isn't sealed, or if the journal is broken, in which case some may be
-// missing.
+// Settle waits until all reserved places of a sealed segment are written. It returns an error if the segment isn't
+// sealed, or if the journal is broken, so that records may be missing.
 func (j *Journal) Settle(s *Segment) error {
 	if !s.Sealed() {
 		return fmt.Errorf("journal %q: generation %d is not sealed", j.path, s.generation)
@@ -127,13 +123,12 @@ func (j *Journal) Settle(s *Segment) error {
 	return j.Err()
 }
 
-// Free has segments up to a generation be written over, but not one that is not sealed yet. It
-// waits for Adds that are still writing there. It does nothing for a Journal that isn't the
-// owner.
+// Free allows segments up to a generation to be overwritten, except for one that is not sealed yet. It waits for Adds
+// that still write to them. It does nothing if this Journal isn't the owner.
 func (j *Journal) Free(upto uint32) {
 	for _, s := range j.Segments(0) {
 		if s.generation <= upto && s.Sealed() {
-			s.wait() // not under the lock: Adds need it to go on to another segment
+			s.wait() // not under the lock, which Adds need to continue in another segment
 		}
 	}
 	j.mu.Lock()
@@ -143,7 +138,7 @@ func (j *Journal) Free(upto uint32) {
 		return
 	}
 	for _, s := range p.slots {
-		// One that is sealed by now, but wasn't above, isn't meant either.
+		// A segment that was sealed after the loop above is not freed either.
 		if s != nil && (!s.Sealed() || !s.settled()) {
 			upto = min(upto, s.generation-1)
 		}

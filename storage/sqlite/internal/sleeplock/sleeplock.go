@@ -1,5 +1,5 @@
-// Package sleeplock has a lock whose holders may sleep. In a bubble of [testing/synctest]
-// no time passes while a goroutine waits for a [sync.Mutex]: a sleeping holder would never wake up.
+// Package sleeplock has a lock whose holders may sleep. In a bubble of [testing/synctest] time doesn't pass while a
+// goroutine waits for a [sync.Mutex], so a sleeping holder would never wake up.
 package sleeplock
 
 // Lock is a lock. It is a channel, so that time passes while goroutines wait for it.
@@ -11,7 +11,7 @@ func New() Lock { return make(Lock, 1) }
 // Lock locks it.
 func (l Lock) Lock() { l <- struct{}{} }
 
-// TryLock locks it, and reports whether that was possible at once.
+// TryLock locks it if that is possible at once, and reports whether it did.
 func (l Lock) TryLock() bool {
 	select {
 	case l <- struct{}{}:

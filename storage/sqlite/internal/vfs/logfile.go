@@ -7,29 +7,26 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// logFile gathers the writes to a write-ahead log. A commit writes every page
-// that it changed, and a header before each, one behind the other: one system
-// call does for all of them.
+// logFile buffers the writes to a write-ahead log. A commit writes all changed pages, each after a header, one after the
+// other, so that one system call can write all of them.
 //
-// Invariant: what waits in the buffer are frames of a transaction that is not
-// committed. SQLite tells other connections of a commit after its last frame,
-// whose header says that it is that (https://www.sqlite.org/fileformat2.html#walformat),
-// was written without an error. With that frame everything is written.
+// Invariant: the buffer only has frames of a transaction that is not committed. The header of a commit's last frame
+// marks it (https://www.sqlite.org/fileformat2.html#walformat). The whole buffer is written with that frame, and SQLite
+// publishes the commit only if that succeeds.
 //
-// It lies in memory of SQLite's, and is used under the lock of its connection.
+// A logFile is in memory of SQLite, and is used under the lock of its connection.
 type logFile struct {
 	methods lib.Tsqlite3_io_methods // comes first: SQLite's pointer to the file points here
 	system  uintptr                 // the methods of the system's file
 
 	buffer uintptr
 	length int64 // bytes in the buffer
-	end    int64 // the offset in the file behind what was written last, buffer included
+	end    int64 // the offset in the file after the last write, including the buffer
 	commit bool  // the last write was the header of a last frame
 }
 
 const (
-	// logBuffer is the size of a logFile's buffer, in bytes. SQLite's files write
-	// less than 128 KiB at a time.
+	// logBuffer is the size of a logFile's buffer, in bytes. SQLite's files write less than 128 KiB at a time.
 	logBuffer = 127 << 10
 	// FrameHeader is the size of the log's header of a page, in bytes.
 	FrameHeader = 24
@@ -44,8 +41,7 @@ type (
 	fileSize     = func(tls *libc.TLS, file, size uintptr) int32
 )
 
-// init prepares l for a file that is open, and closes that if there is no memory
-// for it.
+// init prepares l for an open file, and closes that if there is no memory for the buffer.
 func (l *logFile) init(tls *libc.TLS, file uintptr) int32 {
 	*l = logFile{methods: *l.of(), system: l.system, buffer: lib.Xsqlite3_malloc(tls, logBuffer)}
 	l.methods.FxClose = pointer[fileClose](logClose)
@@ -88,8 +84,7 @@ func logWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	return lib.SQLITE_OK
 }
 
-// flush writes the buffer. If that fails it is lost, as is the
-// transaction.
+// flush writes the buffer. If that fails, the buffer is lost, and SQLite rolls back the transaction.
 func (l *logFile) flush(tls *libc.TLS, file uintptr) int32 {
 	n := l.length
 	if n == 0 {
@@ -131,7 +126,7 @@ func logSize(tls *libc.TLS, file, size uintptr) int32 {
 	return function[fileSize](l.of().FxFileSize)(tls, file, size)
 }
 
-// logClose closes the log. What is in the buffer was not committed.
+// logClose closes the log. It drops the buffer, whose frames are not committed.
 func logClose(tls *libc.TLS, file uintptr) int32 {
 	l := logFileOf(file)
 	lib.Xsqlite3_free(tls, l.buffer)

@@ -7,34 +7,31 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// mainFile is a database file as the system has it, and one that a connection can
-// bring to the disk by [SyncPragma]. SQLite itself does so only at the end of a
-// checkpoint that has copied everything, which is while claims wait: what the
-// checkpoints before have written would all be written to the disk then.
+// mainFile is a database file of the system that a connection can also sync with [SyncPragma]. SQLite itself syncs it
+// only at the end of a complete checkpoint, while claims wait, when all pages of earlier checkpoints would have to be
+// written to the disk.
 //
-// It lies in memory of SQLite's.
+// A mainFile is in memory of SQLite.
 type mainFile struct {
 	methods lib.Tsqlite3_io_methods // comes first: SQLite's pointer to the file points here
 	system  uintptr                 // the methods of the system's file
-	rests   bool                    // writes rest
+	rests   bool                    // writes rest now and then
 	written int32                   // pages since the last rest
 }
 
-// A checkpoint takes tens of milliseconds of a processor. Go interrupts a goroutine only every 10 ms, so
-// requests would wait for it. After [RestPragma], writes to the file rest after work of less than 200 µs, for
-// about as long as that takes.
+// A checkpoint takes tens of milliseconds of a processor. Go preempts a goroutine only every 10 ms, so requests would
+// wait for it. After [RestPragma], writes to the file rest after less than 200 µs of work, for about as long.
 const (
 	restAfter = 32 // written pages
 	restFor   = 300 * time.Microsecond
 )
 
-// RestPragma is the PRAGMA that makes a connection rest while it writes to the database file, if its value is 1,
-// or not, if it is 0. It returns one row, the text 1.
+// RestPragma is the PRAGMA that makes a connection rest now and then while it writes to the database file: the value 1
+// switches that on, 0 off. It returns one row, the text 1.
 const RestPragma = "caddy_tally_rest"
 
-// SyncPragma is the PRAGMA that syncs the database file to the disk. It returns
-// one row, the text 1, or the error of the sync. Without this file system SQLite ignores
-// it, and returns no row.
+// SyncPragma is the PRAGMA that syncs the database file to the disk. It returns one row, the text 1, or the error of the
+// sync. Without this file system SQLite ignores it, and returns no row.
 const SyncPragma = "caddy_tally_sync"
 
 type fileControl = func(tls *libc.TLS, file uintptr, op int32, arg uintptr) int32
@@ -49,7 +46,7 @@ func (m *mainFile) init() {
 // of returns the methods of the system's file.
 func (m *mainFile) of() *lib.Tsqlite3_io_methods { return at[lib.Tsqlite3_io_methods](m.system) }
 
-// mainWrite writes as the system does, and rests if it is time.
+// mainWrite writes as the system does, and rests after restAfter pages.
 func mainWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	m := at[mainFile](at[lib.Tsqlite3_file](file).FpMethods)
 	if m.written++; m.rests && m.written >= restAfter {
@@ -59,9 +56,9 @@ func mainWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	return function[fileWrite](m.of().FxWrite)(tls, file, data, n, offset)
 }
 
-// mainControl answers SyncPragma and RestPragma. SQLite asks for any PRAGMA here first
-// (https://www.sqlite.org/c3ref/c_fcntl_begin_atomic_write.html#sqlitefcntlpragma);
-// the second of the strings that arg points to is its name, the third its value.
+// mainControl runs SyncPragma and RestPragma. SQLite first passes each PRAGMA to it
+// (https://www.sqlite.org/c3ref/c_fcntl_begin_atomic_write.html#sqlitefcntlpragma): of the strings that arg points to,
+// the second is the name and the third the value.
 func mainControl(tls *libc.TLS, file uintptr, op int32, arg uintptr) int32 {
 	m := at[mainFile](at[lib.Tsqlite3_file](file).FpMethods)
 	pragma := ""
@@ -81,8 +78,8 @@ func mainControl(tls *libc.TLS, file uintptr, op int32, arg uintptr) int32 {
 	return function[fileControl](m.of().FxFileControl)(tls, file, op, arg)
 }
 
-// answer makes a text of one character the result of a PRAGMA: the first of the
-// strings that arg points to, which SQLite frees.
+// answer sets the result of a PRAGMA to a text of one character, in the first of the strings that arg points to. SQLite
+// frees it.
 func answer(tls *libc.TLS, arg uintptr, c byte) int32 {
 	text := lib.Xsqlite3_malloc(tls, 2)
 	if text == 0 {

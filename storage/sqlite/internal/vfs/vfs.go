@@ -10,12 +10,10 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Name is the name that SQLite knows the file system by after [Register]: the
-// value of "vfs" in the URI of a database.
+// Name is the name of the file system after [Register], for "vfs" in the URI of a database.
 const Name = "caddy-tally"
 
-// Register adds the file system to SQLite's list, which is the process's. It may
-// be called several times; later calls return the result of the first one.
+// Register adds the file system to SQLite's list in this process. Further calls return the result of the first one.
 func Register() error { return register() }
 
 var register = sync.OnceValue(func() error {
@@ -44,8 +42,7 @@ var register = sync.OnceValue(func() error {
 	return nil
 })
 
-// open opens a file as the system does. Behind what that keeps of the file
-// there is room for a logFile or a mainFile.
+// open opens a file as the system does. There is room for a logFile or a mainFile after the system's structure.
 func open(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
 	system := at[lib.Tsqlite3_vfs](vfs).FpAppData
 	s := at[lib.Tsqlite3_vfs](system)
@@ -66,16 +63,14 @@ func open(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr)
 	return lib.SQLITE_OK
 }
 
-// logFileOffset returns where a logFile lies behind a file of some size.
+// logFileOffset returns the offset of a logFile after the system's structure, which has a size.
 func logFileOffset(size int32) int32 { return (size + 7) &^ 7 }
 
-// at returns what a pointer of SQLite's points to, which is memory that Go does
-// not manage.
+// at returns a Go pointer for a pointer of SQLite, to memory that Go doesn't manage.
 func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
-// function returns the function that a pointer of SQLite's means.
+// function returns the function of a function pointer of SQLite.
 func function[F any](p uintptr) F { return *(*F)(unsafe.Pointer(&p)) }
 
-// pointer returns what SQLite calls f by, which must be a top-level function, so
-// that it is never freed.
+// pointer returns a function pointer for SQLite. f must be a top-level function, which is never freed.
 func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
