@@ -66,22 +66,22 @@ func (s *Store) Provision(caddy.Context) (err error) {
 
 func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.AsItIs) }
 
-// errUnreadable is all that is said about a DSN that can't be read, because more of it may show a
-// password that has special characters.
+// errUnreadable is the only error about an unreadable DSN, because the driver's errors may show a password with special
+// characters.
 var errUnreadable = fmt.Errorf("dsn: it can't be read; write it as in %s", sqlmodule.Examples["mysql"])
 
-// Counts implements tally.Store.
+// Counts implements stores.Store.
 func (s *Store) Counts() string { return "mysql " + s.address + " " + s.Prefix }
 
-// Identity implements tally.Store.
+// Identity implements stores.Store.
 func (s *Store) Identity() string {
 	return fmt.Sprintf("mysql %s prefix=%s dsn=%s", s.address, s.Prefix, sqlmodule.Fingerprint(s.dsn))
 }
 
-// Address implements tally.NetworkStore.
+// Address implements stores.Network.
 func (s *Store) Address() string { return s.address }
 
-// Open implements tally.Store.
+// Open implements stores.Store.
 func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
 	return s.stores.Open(ctx, timeout, func(timeout time.Duration) (storage.Opener, error) {
 		open, err := mysql.Opener(mysql.Options{DSN: s.dsn, Reread: s.expand, Options: sqlstore.Options{Prefix: s.Prefix, Timeout: timeout}})
@@ -98,12 +98,7 @@ func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store,
 //		prefix <prefix>
 //	}
 func (s *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return sqlmodule.Unmarshal(d, &s.DSN, "prefix", func(d *caddyfile.Dispenser) (bool, error) {
-		if d.Val() == "prefix" {
-			return true, sqlmodule.Prefix(d, &s.Prefix)
-		}
-		return false, nil
-	})
+	return sqlmodule.Unmarshal(d, &s.DSN, &s.Prefix, nil)
 }
 
 // Interface guards

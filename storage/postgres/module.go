@@ -78,8 +78,8 @@ func (s *Store) Provision(caddy.Context) (err error) {
 	return nil
 }
 
-// isSplit reports whether a DSN seems to be read as another one than was meant, since its password
-// has an @ or a slash that isn't escaped: part of the password would be the host or the database.
+// isSplit reports whether a DSN seems to have a password with an unescaped @ or slash, so that a part of the password
+// is taken for the host or the database.
 func isSplit(dsn, address string) bool {
 	hosts, _, _ := strings.Cut(address, "/")
 	_, place, isURL := strings.Cut(dsn, "://")
@@ -90,8 +90,8 @@ func isSplit(dsn, address string) bool {
 
 func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.Postgres) }
 
-// unreadable returns an error about a DSN. What the driver says may show a password that has
-// special characters, so only what it says about files is passed on.
+// unreadable returns an error about a DSN. The driver's errors may show a password with special characters, so only
+// those about files are passed on.
 func unreadable(err error) error {
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return fmt.Errorf("dsn: %w", file)
@@ -103,9 +103,9 @@ func unreadable(err error) error {
 func addressOf(config *pgconn.Config) string {
 	var hosts []string
 	add := func(host string, port uint16) {
-		at := net.JoinHostPort(host, strconv.Itoa(int(port)))
-		if len(hosts) == 0 || hosts[len(hosts)-1] != at { // TLS and no TLS are both in the list
-			hosts = append(hosts, at)
+		address := net.JoinHostPort(host, strconv.Itoa(int(port)))
+		if len(hosts) == 0 || hosts[len(hosts)-1] != address { // the list has each host with and without TLS
+			hosts = append(hosts, address)
 		}
 	}
 	add(config.Host, config.Port)
@@ -115,18 +115,18 @@ func addressOf(config *pgconn.Config) string {
 	return strings.Join(hosts, ",") + "/" + config.Database
 }
 
-// Counts implements tally.Store.
+// Counts implements stores.Store.
 func (s *Store) Counts() string { return "postgres " + s.address + " " + s.Prefix }
 
-// Identity implements tally.Store.
+// Identity implements stores.Store.
 func (s *Store) Identity() string {
 	return fmt.Sprintf("postgres %s prefix=%s durable=%t dsn=%s", s.address, s.Prefix, s.Durable, sqlmodule.Fingerprint(s.dsn))
 }
 
-// Address implements tally.NetworkStore.
+// Address implements stores.Network.
 func (s *Store) Address() string { return s.address }
 
-// Open implements tally.Store.
+// Open implements stores.Store.
 func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
 	return s.stores.Open(ctx, timeout, func(timeout time.Duration) (storage.Opener, error) {
 		open, err := postgres.Opener(postgres.Options{DSN: s.dsn, Reread: s.expand, Durable: s.Durable, Options: sqlstore.Options{Prefix: s.Prefix, Timeout: timeout}})
@@ -144,19 +144,7 @@ func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store,
 //		durable
 //	}
 func (s *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return sqlmodule.Unmarshal(d, &s.DSN, "prefix or durable", func(d *caddyfile.Dispenser) (bool, error) {
-		switch d.Val() {
-		case "prefix":
-			return true, sqlmodule.Prefix(d, &s.Prefix)
-		case "durable":
-			s.Durable = true
-			if d.NextArg() {
-				return true, d.ArgErr()
-			}
-			return true, nil
-		}
-		return false, nil
-	})
+	return sqlmodule.Unmarshal(d, &s.DSN, &s.Prefix, map[string]*bool{"durable": &s.Durable})
 }
 
 // Interface guards

@@ -109,7 +109,7 @@ func (s *Store) notice(n store.Notice) {
 
 var seed = maphash.MakeSeed()
 
-// Counts implements tally.Store.
+// Counts implements stores.Store.
 func (s *Store) Counts() string { return "redis " + s.Address() + " " + s.options.Prefix }
 
 // Identity says which counts the store keeps, and how. Secrets are in it as a hash that only this

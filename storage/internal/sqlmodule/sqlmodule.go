@@ -7,6 +7,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,9 +57,9 @@ func Fingerprint(dsn string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// Unmarshal reads `<name> <dsn> { … }` from a Caddyfile. option reads an option, and reports whether it
-// is known; expected lists the known ones.
-func Unmarshal(d *caddyfile.Dispenser, dsn *string, expected string, option func(*caddyfile.Dispenser) (bool, error)) error {
+// Unmarshal reads `<name> <dsn> { prefix <prefix> … }` from a Caddyfile. flags are further options, which have no
+// argument.
+func Unmarshal(d *caddyfile.Dispenser, dsn, prefix *string, flags map[string]*bool) error {
 	d.Next() // the name of the store
 	name := d.Val()
 	if !d.Args(dsn) {
@@ -71,10 +74,19 @@ func Unmarshal(d *caddyfile.Dispenser, dsn *string, expected string, option func
 			return d.Errf("store %s: %s is given twice", name, d.Val())
 		}
 		seen[d.Val()] = true
-		if known, err := option(d); err != nil {
-			return err
-		} else if !known {
-			return d.Errf("store %s: unrecognized option %q: expected %s", name, d.Val(), expected)
+		flag := flags[d.Val()]
+		switch {
+		case d.Val() == "prefix":
+			if !d.AllArgs(prefix) {
+				return d.ArgErr()
+			}
+		case flag != nil:
+			if *flag = true; d.NextArg() {
+				return d.ArgErr()
+			}
+		default:
+			expected := slices.Concat([]string{"prefix"}, slices.Sorted(maps.Keys(flags)))
+			return d.Errf("store %s: unrecognized option %q: expected %s", name, d.Val(), strings.Join(expected, " or "))
 		}
 	}
 	return nil
@@ -84,12 +96,4 @@ func Unmarshal(d *caddyfile.Dispenser, dsn *string, expected string, option func
 var Examples = map[string]string{
 	"postgres": "store postgres postgres://tally:{env.TALLY_PASSWORD}@db.example.com/tally",
 	"mysql":    "store mysql tally:{env.TALLY_PASSWORD}@tcp(db.example.com:3306)/tally",
-}
-
-// Prefix reads the option prefix.
-func Prefix(d *caddyfile.Dispenser, prefix *string) error {
-	if !d.AllArgs(prefix) {
-		return d.ArgErr()
-	}
-	return nil
 }
