@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
-// MinSecret is how many characters a line of a secret file has at least, and
-// MaxSecrets how many lines there are at most.
+// MinSecret is the minimum length of a line of a secret file in characters, and MaxSecrets the maximum number of
+// lines.
 const (
 	MinSecret  = 32
 	MaxSecrets = 16
@@ -25,17 +25,16 @@ const (
 // maxSecretFile bounds the part of a secret file that is read.
 const maxSecretFile = 64 << 10
 
-// Secret is the source of all keys of a process, also of those that names are
-// hashed under. It may be used from any number of goroutines.
+// Secret is the source of all keys of a process, including those for names. It may be used from any number of
+// goroutines.
 type Secret struct {
-	Hasher          // under the text in use
-	keys   [][]byte // of hashers, the one in use first
-	texts  [][]byte // the one in use first
+	Hasher          // under the first text
+	keys   [][]byte // of hashers, in the order of texts
+	texts  [][]byte // the first one is in use
 }
 
-// NewSecret returns the secret that a text stands for. The text should have at
-// least 128 bits of entropy; the same text gives the same secret everywhere.
-// Older texts only verify older signatures.
+// NewSecret returns the secret of a text, which should have at least 128 bits of entropy. The same text gives the same
+// secret everywhere. Older texts only verify older signatures.
 func NewSecret(text []byte, older ...[]byte) (*Secret, error) {
 	s := &Secret{texts: append([][]byte{text}, older...)}
 	if len(s.texts) > MaxSecrets {
@@ -64,9 +63,8 @@ func (s *Secret) Equal(other *Secret) bool {
 	return slices.EqualFunc(s.texts, other.texts, bytes.Equal)
 }
 
-// Derive returns a key of 32 bytes from each text, for one purpose: keys for
-// different purposes tell nothing about each other. The first is the one in use,
-// the others only verify.
+// Derive returns a key of 32 bytes from each text, for one purpose. Keys for different purposes reveal nothing about
+// each other. The first key is in use; the others only verify.
 func (s *Secret) Derive(purpose string) ([][]byte, error) {
 	keys := make([][]byte, len(s.texts))
 	for i, text := range s.texts {
@@ -86,19 +84,18 @@ func derive(text []byte, purpose string) ([]byte, error) {
 	return key, nil
 }
 
-// RandomSecret returns a new random secret that is in no file.
+// RandomSecret returns a new random secret without a file.
 func RandomSecret() *Secret {
 	s, err := NewSecret(randomText())
 	if err != nil {
-		panic(err) // not reached: its text is long enough
+		panic(err) // unreachable: the text is long enough
 	}
 	return s
 }
 
-// OpenSecret reads the secrets in the lines of a file, the one in use first, and
-// makes the file and its folder if they do not exist: 64 random hexadecimal
-// digits, mode 0600. Of several processes that do so at once, all get the same
-// secret. Empty lines after the first are skipped.
+// OpenSecret reads the secrets in the lines of a file; the first is in use. If the file doesn't exist, it creates the
+// file, with 64 random hexadecimal digits and mode 0600, and its folder. Several processes that do so at once get the
+// same secret. Empty lines after the first are skipped.
 func OpenSecret(path string) (*Secret, error) {
 	secret, err := ReadSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +121,7 @@ func ReadSecret(path string) (*Secret, error) {
 	return secret, nil
 }
 
-// Keep makes a secret's file again if it is not there any more.
+// Keep writes the file of a secret again if it was removed.
 func (s *Secret) Keep(path string) error {
 	if err := keyfile.Keep(path, append(bytes.Join(s.texts, []byte{'\n'}), '\n')); err != nil {
 		return fmt.Errorf("identity: secret file: %w", err)

@@ -12,22 +12,20 @@ import (
 // Entry is a key in a file, without the key.
 type Entry struct {
 	Client
-	// ID tells the keys of a name apart: the first digits of the hash.
+	// ID distinguishes the keys of a name: the first digits of the hash.
 	ID string
 }
 
-// idLength is how many digits of a hash tell a key apart from others.
+// idLength is the number of digits of an ID.
 const idLength = 8
 
-// keyPrefix is the beginning of all keys, so that people and programs that look for
-// leaked secrets know one when they see it.
+// keyPrefix is the prefix of all keys, so that people and scanners recognize leaked keys.
 const keyPrefix = "tally_"
 
 const fileHead = "# API keys: name, tier and hash of each, and until when if it expires. `caddy rate-limit key` makes and revokes them.\n"
 
-// New makes a key for a client, adds its hash to a file, which is made if there
-// is none, and returns the key: 130 random bits. It is the only time that anybody
-// sees it.
+// New makes a key of 130 random bits for a client, adds its hash to a file, which it creates if there is none, and returns
+// the key. The key is never shown again.
 func New(path string, client Client) (key string, err error) {
 	if err := client.check(nil); err != nil {
 		return "", fmt.Errorf("apikeys: %w", err)
@@ -64,8 +62,8 @@ func appendKey(text []byte, client Client, key string) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Revoke removes the keys of a name from a file, or if id is not empty, the one
-// that it tells apart, and returns how many that were.
+// Revoke removes the keys of a name from a file, or only the one with the ID if id isn't empty, and returns the number of
+// removed keys.
 func Revoke(path, name, id string) (revoked int, err error) {
 	err = edit(path, func(text []byte) (kept []byte, err error) {
 		if _, err := Parse(text, nil); err != nil {
@@ -89,8 +87,8 @@ func Revoke(path, name, id string) (revoked int, err error) {
 	return revoked, nil
 }
 
-// SetTier gives the keys of a name in a file another tier, and returns how many that were. The keys
-// themselves stay as they are.
+// SetTier changes the tier of the keys of a name in a file, and returns the number of keys. The keys themselves don't
+// change.
 func SetTier(path, name, tier string) (changed int, err error) {
 	if err := CheckTier(tier); err != nil {
 		return 0, fmt.Errorf("apikeys: %w", err)
@@ -141,7 +139,7 @@ func List(path string) (entries []Entry, err error) {
 	return entries, nil
 }
 
-// entryOf returns the key in a line of a good file, if there is one.
+// entryOf returns the key in a line of a valid file, if there is one.
 func entryOf(line []byte) (Entry, bool) {
 	fields := strings.Fields(string(line))
 	if len(fields) < 3 || strings.HasPrefix(fields[0], "#") || len(fields[2]) < idLength {

@@ -7,15 +7,13 @@ import (
 // maxFile bounds the part of a file that is read: some 500,000 keys.
 const maxFile = 64 << 20
 
-// File is a file of keys that is read again when it has changed. It is looked at
-// when it is used, at most once a second, so it needs no goroutine and no end. It
-// may be used from any number of goroutines.
+// File is a file of keys that is read again when it has changed. Each use checks the file, at most once a second, so it
+// needs no goroutine and no Close. It may be used from any number of goroutines.
 type File struct{ file *textfile.File[Set] }
 
-// Open reads a file. A file that does not exist has no keys, until it does. When
-// it was read again, changed is told the keys that are in force now, or why they
-// are still the old ones; once for each change of the file, and on the goroutine
-// that called [File.Keys].
+// Open reads a file. A missing file has no keys until it exists. After the file was read again, changed is called with the
+// new keys, or with the error because of which the old ones stay in force: once for each change of the file, on the
+// goroutine that called [File.Keys].
 func Open(path string, tiers []string, changed func(*Set, error)) (*File, error) {
 	file, err := textfile.Open(textfile.Options[Set]{
 		Prefix:  "apikeys",
@@ -30,7 +28,7 @@ func Open(path string, tiers []string, changed func(*Set, error)) (*File, error)
 	return &File{file}, nil
 }
 
-// Path returns where the file is.
+// Path returns the path of the file.
 func (f *File) Path() string { return f.file.Path() }
 
 // Trouble returns the reason why the keys in force differ from the file's, or nil.

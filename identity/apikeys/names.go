@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// maxName is the length of the longest name and tier.
+// maxName is the maximum length of names and tiers.
 const maxName = 64
 
-// CheckName returns an error if name is no name of a client: `acme`, or
-// `vendor/product` for a part of one.
+// CheckName returns an error if name isn't a valid name of a client: `acme`, or `vendor/product` for a part of one.
 func CheckName(name string) error {
 	client, part, parted := strings.Cut(name, "/")
 	if !isWord(client) || parted && !isWord(part) || len(name) > maxName {
@@ -21,7 +20,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckTier returns an error if tier is no name of a tier.
+// CheckTier returns an error if tier isn't a valid name of a tier.
 func CheckTier(tier string) error {
 	if !isWord(tier) || len(tier) > maxName {
 		return fmt.Errorf("a tier must be letters, digits and . _ - such as free, at most %d, got %.80q", maxName, tier)
@@ -29,8 +28,7 @@ func CheckTier(tier string) error {
 	return nil
 }
 
-// isWord reports whether s begins with a letter or digit and goes on with those and
-// a few signs.
+// isWord reports whether s has only letters, digits and a few signs, and begins with a letter or digit.
 func isWord(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -20,15 +20,15 @@ import (
 type Client struct {
 	Name string
 	Tier string
-	// Expires is when the key is no longer in force. The zero time means never.
+	// Expires is the end of the key's validity. The zero time means never.
 	Expires time.Time
 }
 
-// isExpired reports whether the key isn't in force any more.
+// isExpired reports whether the key is no longer valid.
 func (c *Client) isExpired(now time.Time) bool { return !c.Expires.IsZero() && !now.Before(c.Expires) }
 
-// Set is the keys of one reading of a file. It does not change, and may be used
-// from any number of goroutines. A nil Set has no keys.
+// Set has the keys of one version of a file. It doesn't change, and may be used from any number of goroutines. A nil Set
+// has no keys.
 type Set struct {
 	macs    sync.Pool // of *mac
 	clients map[sum]*Client
@@ -36,21 +36,18 @@ type Set struct {
 
 type sum [sha256.Size]byte
 
-// mac is a keyed hash with buffers for its input and output, so that hashing
-// allocates nothing.
+// mac is a keyed hash with buffers for input and output, so that hashing allocates nothing.
 type mac struct {
 	hash.Hash
 	key [MaxKey]byte
 	sum sum
 }
 
-// MaxKey is the length of the longest key that is looked for. No key of ours is
-// nearly as long.
+// MaxKey is the maximum length of a key in Find. Our keys are much shorter.
 const MaxKey = 256
 
-// Find returns the client that a key in force belongs to, or nil. How long it takes says
-// nothing of the keys there are: they are compared by a hash that nobody outside
-// can compute.
+// Find returns the client of a valid key, or nil. Its duration reveals nothing about the keys: they are compared by a hash
+// that clients can't compute.
 func (s *Set) Find(key string, now time.Time) *Client {
 	if s == nil || len(s.clients) == 0 || len(key) > MaxKey {
 		return nil
@@ -67,7 +64,7 @@ func (s *Set) Find(key string, now time.Time) *Client {
 	return client
 }
 
-// TierOf returns the tier of a client's keys in force, or "" if it has none.
+// TierOf returns the tier of a client's valid keys, or "" if it has none.
 func (s *Set) TierOf(name string, now time.Time) string {
 	if s != nil {
 		for _, client := range s.clients {
@@ -79,7 +76,7 @@ func (s *Set) TierOf(name string, now time.Time) string {
 	return ""
 }
 
-// Tiers returns how many keys of each tier are in force.
+// Tiers returns the number of valid keys of each tier.
 func (s *Set) Tiers(now time.Time) map[string]int {
 	tiers := make(map[string]int)
 	if s != nil {
@@ -92,15 +89,14 @@ func (s *Set) Tiers(now time.Time) map[string]int {
 	return tiers
 }
 
-// newSet returns a set without keys whose hashes are under a salt.
+// newSet returns an empty set for hashes under a salt.
 func newSet(salt []byte) *Set {
 	s := &Set{clients: make(map[sum]*Client)}
 	s.macs.New = func() any { return &mac{Hash: hmac.New(sha256.New, salt)} }
 	return s
 }
 
-// Parse reads the text of a file. Its keys are of the given tiers, or if tiers is
-// nil, of any. An error names the line that it is about.
+// Parse parses the text of a file. The keys must have one of the tiers, unless tiers is nil. Errors name the line.
 func Parse(text []byte, tiers []string) (*Set, error) {
 	p := parser{tiers: tiers, lines: make(map[sum]int), first: make(map[string]place)}
 	n := 0
@@ -116,12 +112,12 @@ func Parse(text []byte, tiers []string) (*Set, error) {
 	return p.set, nil
 }
 
-// parser is a file that is being read.
+// parser has the state of parsing a file.
 type parser struct {
 	tiers []string
 	set   *Set
-	lines map[sum]int      // where a hash stands
-	first map[string]place // where a name stands first
+	lines map[sum]int      // the line of each hash
+	first map[string]place // the first line of each name
 }
 
 // place is a line, and the tier of the key in it.
@@ -149,10 +145,10 @@ func (p *parser) line(n int, fields []string) error {
 	return p.key(n, client, fields[2])
 }
 
-// untilWord stands before the time when a key expires.
+// untilWord precedes the time at which a key expires.
 const untilWord = "until"
 
-// checkWords returns an error if the words of a line are not as many as a key has.
+// checkWords returns an error if a line has the wrong number of words for a key.
 func checkWords(fields []string) error {
 	if len(fields) != 3 && (len(fields) != 5 || fields[3] != untilWord) {
 		return fmt.Errorf("has %d words, expected three: name, tier and hash; or %s and a time behind them", len(fields), untilWord)
@@ -160,7 +156,7 @@ func checkWords(fields []string) error {
 	return nil
 }
 
-// clientOf returns the client in the words of a line.
+// clientOf parses the client in the words of a line.
 func clientOf(fields []string) (*Client, error) {
 	c := &Client{Name: fields[0], Tier: fields[1]}
 	if len(fields) < 5 {
@@ -173,7 +169,7 @@ func clientOf(fields []string) (*Client, error) {
 	return c, nil
 }
 
-// saltWord begins the line that holds the salt.
+// saltWord begins the line with the salt.
 const saltWord = "salt"
 
 func (p *parser) salt(text string) error {
@@ -211,7 +207,7 @@ func (p *parser) key(n int, client *Client, text string) error {
 	return nil
 }
 
-// parseHash reads the hash of a key.
+// parseHash parses the hash of a key.
 func parseHash(text string) (hash sum, err error) {
 	if len(text) != hex.EncodedLen(len(hash)) {
 		return hash, fmt.Errorf("the hash must have %d hexadecimal digits, got %d characters", hex.EncodedLen(len(hash)), len(text))
@@ -222,7 +218,7 @@ func parseHash(text string) (hash sum, err error) {
 	return hash, nil
 }
 
-// check returns an error if the client can't be one.
+// check returns an error if the client is invalid.
 func (c *Client) check(tiers []string) error {
 	if err := CheckName(c.Name); err != nil {
 		return err

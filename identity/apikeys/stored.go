@@ -11,9 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
-// Stored is a key that is kept elsewhere than in a file: its client, and its hash under a salt that
-// is the same everywhere. That suffices, because keys are 130 random bits, which nobody guesses, with
-// or without a salt.
+// Stored is a key in a store: its client, and its hash under a salt that is the same everywhere. A fixed salt suffices,
+// because keys are 130 random bits, which can't be guessed with or without a salt.
 type Stored struct {
 	Client
 	Hash [sha256.Size]byte
@@ -22,8 +21,7 @@ type Stored struct {
 // storedSalt is the salt of the hashes of stored keys.
 const storedSalt = "caddy-tally: API keys in a store"
 
-// NewStored makes a key for a client and returns it with the line to store. It is the only
-// time that anybody sees the key.
+// NewStored makes a key for a client and returns it with its entry for the store. The key is never shown again.
 func NewStored(client Client) (key string, s Stored, err error) {
 	if err := client.check(nil); err != nil {
 		return "", s, fmt.Errorf("apikeys: %w", err)
@@ -35,7 +33,7 @@ func NewStored(client Client) (key string, s Stored, err error) {
 	return key, s, nil
 }
 
-// ParseStored parses the line of a stored key, which has the form of a line of a file.
+// ParseStored parses the line of a stored key, which has the form of a line in a file.
 func ParseStored(line string) (s Stored, err error) {
 	fields := strings.Fields(line)
 	if err := checkWords(fields); err != nil {
@@ -63,7 +61,7 @@ func (s Stored) String() string {
 	return line
 }
 
-// Entry returns the key as it is listed.
+// Entry returns the key for lists.
 func (s Stored) Entry() Entry { return Entry{s.Client, hex.EncodeToString(s.Hash[:])[:idLength]} }
 
 // SetOf returns the set of some stored keys.

@@ -24,56 +24,54 @@ var (
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
-// Page is a page that has a browser solve a puzzle, or a person a widget, and
-// posts a form with the result.
+// Page is a page on which a browser solves a puzzle, or a person a widget. It posts a form with the result.
 //
-// The fields of the form are "target", and "puzzle" and "solution" or those that
-// the widget adds.
+// The fields of the form are "target", and "puzzle" with "solution", or those of the widget.
 type Page struct {
-	// Texts are the page's, in its language.
+	// Texts are the texts of the page, in its language.
 	Texts *language.Texts
 
-	// Site is whose site it is.
+	// Site describes the site.
 	Site page.Site
 
-	// Action is the path that the form is posted to.
+	// Action is the path to which the form is posted.
 	Action string
 
-	// Target is where the person goes on to. It is posted as it was given here:
-	// check the answer with the function of that name.
+	// Target is where the person continues. It is posted unchanged: check the posted value with the function
+	// Target.
 	Target string
 
-	// Puzzle is solved by the browser, if there is no widget.
+	// Puzzle is the puzzle for the browser, if there is no widget.
 	Puzzle *Puzzle
 
-	// Wait is handed in instead by a browser without JavaScript, with GET, as "wait", and the
-	// target as "target". nil if there is no such way.
+	// Wait is submitted instead by a browser without JavaScript, with GET, as "wait", with the target as
+	// "target". nil if that isn't allowed.
 	Wait *Wait
 
-	// Widget is solved by the person instead of a puzzle.
+	// Widget is the widget for the person, instead of a puzzle.
 	Widget *Widget
 
-	// Retry is how long to wait instead. 0 or less: waiting doesn't help.
+	// Retry is how long the person can wait instead. 0 or less: waiting doesn't help.
 	Retry time.Duration
 
-	// Notice says why the page comes again, in the page's language. Empty the first time.
+	// Notice says why the page is shown again, in the page's language. Empty the first time.
 	Notice string
 
 	// Reference is empty if nothing was refused.
 	Reference page.Reference
 }
 
-// Widget is a service's script that shows that a person is there.
+// Widget is a service's script that checks for a person.
 type Widget struct {
 	Script  string   // its address
-	Class   string   // of the element that it fills
-	SiteKey string   // the service's name of the site
+	Class   string   // the class of its element
+	SiteKey string   // the service's name for the site
 	Action  string   // the purpose, for the service; may be empty
 	Sources []string // the sources that the page loads from, as in a CSP
 }
 
-// Render writes the page as HTML in UTF-8, which is to be sent with the
-// Content-Security-Policy of [Page.Policy] and not to be stored.
+// Render writes the page as HTML in UTF-8. Send it with the Content-Security-Policy of [Page.Policy], and not for
+// storage in caches.
 func (p Page) Render(w io.Writer) error {
 	data := struct {
 		Page
@@ -93,16 +91,15 @@ func (p Page) Render(w io.Writer) error {
 	return nil
 }
 
-// The page's script and style are allowed by their hashes: a nonce would have to
-// be new for every answer, and these never change.
+// The policy allows the page's script and style by their hashes: they never change, and a nonce would have to be new for
+// every answer.
 var (
 	scriptSource = page.Source(pageJS)
 	styleSource  = page.Source(pageCSS)
 )
 
-// Policy returns the Content-Security-Policy of the page: its own script and
-// style, its icon, workers that this script makes, a form to this site, no frame around
-// it, and nothing else except the sources of a widget.
+// Policy returns the Content-Security-Policy of the page: its own script and style, its icon, the script's workers, a form
+// to this site, no framing, and nothing else except the sources of a widget.
 func (p Page) Policy() string {
 	widget := ""
 	if p.Widget != nil {

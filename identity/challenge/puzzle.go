@@ -31,7 +31,7 @@ const (
 	MaxLifetime     = time.Hour
 )
 
-// Why a puzzle is not solved.
+// Errors of [Setter.Check].
 var (
 	ErrMalformed = errors.New("challenge: not a puzzle of this version with a number")
 	ErrForeign   = errors.New("challenge: not set for this site and network under a key in use")
@@ -41,14 +41,14 @@ var (
 
 // Options are the options of a [Setter]. The zero value is usable.
 type Options struct {
-	// Difficulty says how many numbers must be tried: 2 to the power of it on average.
+	// Difficulty determines the number of tries: on average 2 to the power of it.
 	// 0 is DefaultDifficulty.
 	Difficulty int
 
-	// Lifetime is how long there is to solve a puzzle. 0 is DefaultLifetime.
+	// Lifetime is the time for solving a puzzle. 0 is DefaultLifetime.
 	Lifetime time.Duration
 
-	// Random makes nonces. nil is crypto/rand.
+	// Random is the source of nonces. nil is crypto/rand.
 	Random io.Reader
 }
 
@@ -79,7 +79,7 @@ func New(secret *identity.Secret, o Options) (*Setter, error) {
 	return &Setter{ring: keyed.NewRing(keys), o: o}, nil
 }
 
-// Where the fields of a puzzle begin.
+// The offsets of the fields of a puzzle.
 const (
 	keyAt        = 1
 	expiresAt    = keyAt + keyed.IDSize
@@ -89,20 +89,19 @@ const (
 	puzzleSize   = macAt + keyed.Size
 )
 
-// The versions of puzzles. The first is solved by one number, and not set any more. The third
-// isn't solved, but handed in later: see [Wait].
+// The versions of puzzles. The first is solved by one number, and no longer set. The third isn't solved, but submitted
+// later: see [Wait].
 const (
 	versionOne  = 1
 	version     = 2
 	versionWait = 3
 )
 
-// maxNumbersBits is the binary logarithm of how many numbers solve a puzzle at most.
+// maxNumbersBits is the binary logarithm of the maximum of numbers in a solution.
 const maxNumbersBits = 4
 
-// split returns how many numbers solve a puzzle, and how many zero bits each of them
-// earns. Many numbers that are easily found take as long as one that isn't on
-// average, but much less often several times as long.
+// split returns how many numbers solve a puzzle, and how many zero bits each of them needs. Finding many easy numbers
+// takes as long on average as finding a difficult one, but much less often several times as long.
 func split(version byte, difficulty int) (numbers, zeros int) {
 	if version == versionOne {
 		return 1, difficulty
@@ -114,28 +113,25 @@ func split(version byte, difficulty int) (numbers, zeros int) {
 // NonceSize is the length of a puzzle's nonce in bytes.
 const NonceSize = 18
 
-// Sizes of texts, in characters: a puzzle, and the hexadecimal digits of one of the
-// numbers that solve it.
+// Sizes of texts, in characters: a puzzle, and the hexadecimal digits of one number of a solution.
 const (
 	PuzzleSize = puzzleSize / 3 * 4
 	NumberSize = 16
 )
 
-// encoding writes a puzzle. Its bytes fill its characters, so there is no rest of
-// bits that could be anything.
+// encoding encodes a puzzle. Its bytes fill the characters exactly, so no bits are arbitrary.
 var encoding = base64.RawURLEncoding
 
 // Puzzle is a puzzle to be solved.
 type Puzzle struct {
 	Text    string // PuzzleSize characters
-	Numbers int    // how many different numbers solve it, in ascending order
-	Zeros   int    // how many leading zero bits each of them earns
+	Numbers int    // the number of different numbers in a solution, in ascending order
+	Zeros   int    // the leading zero bits that each of them needs
 	Expires time.Time
 }
 
-// Set makes a puzzle for a client of a network. The network is as
-// [identity.AppendPrefix] writes it, and empty where there is none. An error is
-// one of the random source.
+// Set makes a puzzle for a client of a network. The network has the form of [identity.AppendPrefix], and is empty if
+// there is none. It returns errors of the random source.
 func (s *Setter) Set(now time.Time, site string, network []byte) (Puzzle, error) {
 	expires := now.Add(s.o.Lifetime).Unix()
 	text, err := s.seal(version, uint32(expires), byte(s.o.Difficulty), site, network)
@@ -150,16 +146,14 @@ func sign(key keyed.Key, p *[puzzleSize]byte, site string, network []byte) [keye
 	return key.Start().Text("puzzle").Fixed(p[:macAt]).Text(site).Bytes(network).Sum()
 }
 
-// Solved is a puzzle that was solved. Each is to be accepted once: keep the nonce
-// until the puzzle expires.
+// Solved is a solved puzzle. Accept each puzzle only once: keep the nonce until it expires.
 type Solved struct {
 	Nonce   [NonceSize]byte
 	Expires time.Time
 }
 
-// Check returns a puzzle that was set for a client of a network and is solved, or why
-// it isn't: one of the errors of this package. A solution is the hexadecimal digits of
-// all numbers, one after the other.
+// Check checks the solution of a puzzle that was set for a client of a network. It returns one of the errors of this
+// package. A solution has the hexadecimal digits of all numbers, one after the other.
 func (s *Setter) Check(now time.Time, site string, network []byte, puzzle, solution string) (Solved, error) {
 	var p [puzzleSize]byte
 	if !decode(&p, puzzle, versionOne, version) {
@@ -179,7 +173,7 @@ func (s *Setter) Check(now time.Time, site string, network []byte, puzzle, solut
 	return Solved{[NonceSize]byte(p[nonceAt:]), expires}, nil
 }
 
-// decode reads a puzzle of one of the versions.
+// decode decodes a puzzle of one of the versions.
 func decode(p *[puzzleSize]byte, puzzle string, versions ...byte) bool {
 	if len(puzzle) != PuzzleSize {
 		return false
@@ -188,7 +182,7 @@ func decode(p *[puzzleSize]byte, puzzle string, versions ...byte) bool {
 	return err == nil && n == len(p) && slices.Contains(versions, p[0])
 }
 
-// check checks the numbers of a solution. They ascend, so none is there twice.
+// check checks the numbers of a solution. They ascend, so all are different.
 func check(puzzle, solution string, numbers, zeros int) error {
 	if len(solution) != numbers*NumberSize {
 		return ErrMalformed
@@ -206,7 +200,7 @@ func check(puzzle, solution string, numbers, zeros int) error {
 	return nil
 }
 
-// signed reports whether a puzzle was set by this setter's keys.
+// signed reports whether a puzzle was made under one of the setter's keys.
 func (s *Setter) signed(p *[puzzleSize]byte, site string, network []byte) bool {
 	for _, key := range s.ring {
 		if key.ID != [keyed.IDSize]byte(p[keyAt:]) {
@@ -219,7 +213,7 @@ func (s *Setter) signed(p *[puzzleSize]byte, site string, network []byte) bool {
 	return false
 }
 
-// earned returns how many zero bits a number earns, at most 64.
+// earned returns the leading zero bits of the hash of a number, at most 64.
 func earned(puzzle string, number [NumberSize / 2]byte) int {
 	sum := sha256.Sum256(append([]byte(puzzle), number[:]...))
 	return bits.LeadingZeros64(binary.BigEndian.Uint64(sum[:]))

@@ -6,15 +6,13 @@ import (
 	"strings"
 )
 
-// MaxTarget is how long a target is at most, in bytes.
+// MaxTarget is the maximum length of a target, in bytes.
 const MaxTarget = 2048
 
-// Target returns where a person goes on to, if that is on this very site, or
-// else "/": a path with an optional query, as a request line has it. It refuses
-// whatever a browser, a proxy or an application behind could take for an address
-// elsewhere: other schemes and hosts, a path that begins with two slashes once it
-// is decoded or cleaned, backslashes, control characters, spaces and what is not
-// ASCII.
+// Target returns the target if it is on this very site, otherwise "/". A target is a path with an optional query, as in a
+// request line. Target refuses texts that a browser, a proxy or an application could take for an address elsewhere:
+// other schemes and hosts, paths that begin with two slashes after decoding or cleaning, backslashes, control
+// characters, spaces and characters outside ASCII.
 func Target(text string) string {
 	if len(text) > MaxTarget || !strings.HasPrefix(text, "/") || strings.ContainsFunc(text, unfit) {
 		return "/"
@@ -26,15 +24,13 @@ func Target(text string) string {
 	return text
 }
 
-// unfit reports whether a character does not belong in a request line, or is one
-// that browsers take for another.
+// unfit reports whether a character doesn't belong in a request line, or is interpreted differently by browsers.
 func unfit(c rune) bool { return c <= ' ' || c > '~' || c == '\\' || c == '#' }
 
-// maxDecodings is how many times over something may be percent-encoded. What is
-// encoded more often than that is nobody's honest address.
+// maxDecodings is how often a text may be percent-encoded. Honest addresses are not encoded more often.
 const maxDecodings = 4
 
-// staysHere reports whether a path remains one, however often it is decoded.
+// staysHere reports whether a path remains a path of this site, however often it is decoded.
 func staysHere(raw string) bool {
 	for range maxDecodings {
 		if strings.HasPrefix(raw, "//") || strings.HasPrefix(cleaned(raw), "//") || strings.ContainsFunc(raw, unsafe) {
@@ -49,8 +45,7 @@ func staysHere(raw string) bool {
 	return false
 }
 
-// unescaped decodes percent-encoded characters, and leaves a % that stands for
-// itself, as careless decoders do.
+// unescaped decodes percent-encoded characters, and keeps a % without digits, as careless decoders do.
 func unescaped(raw string) string {
 	var b strings.Builder
 	for i := 0; i < len(raw); i++ {
@@ -68,8 +63,7 @@ func unescaped(raw string) string {
 
 func unsafe(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }
 
-// cleaned resolves the dots in a path as browsers do, which keep empty segments
-// apart.
+// cleaned resolves the dots in a path as browsers do, which keep empty segments.
 func cleaned(raw string) string {
 	var kept []string
 	for _, segment := range strings.Split(raw, "/")[1:] {

@@ -1,23 +1,21 @@
-// Package reference makes the references of refusals: opaque texts that say to whoever has
-// the secret which request was refused, and nothing to others. They aren't stored.
+// Package reference makes the references of refusals: opaque texts that identify a refused request to holders of the
+// secret, and reveal nothing to others. They aren't stored.
 //
 // # Token
 //
-// 40 bytes, written as 64 characters in base32 with Crockford's alphabet, which has no
-// letters that are taken for others:
+// 40 bytes, encoded as 64 characters in base32 with Crockford's alphabet, which has no ambiguous letters:
 //
 //	synthetic IV 12 | AES-256-CTR of: scope 4 | time 4 | reason 4 bits, nonce 28 bits | name 16
 //
-// The synthetic IV is HMAC-SHA-256 over the plaintext, truncated to 96 bits (the
-// construction of RFC 5297, SIV, from other parts). It is both the IV and what
-// authenticates the token, so that neither costs room of its own. The keys of both are
-// derived from the secret.
+// The synthetic IV is HMAC-SHA-256 over the plaintext, truncated to 96 bits (the construction of RFC 5297, SIV, with
+// other primitives). It serves as IV and authenticates the token, which saves space. Both keys are derived from the
+// secret.
 //
 // # Invariants
 //
-//   - Two references are equal with a chance of one in 2^28 only if everything in them is,
-//     the second included, and else of one in 2^96. Otherwise they have nothing in common:
-//     without the secret nobody can say whether they are of one client.
-//   - What was not sealed under a secret in use, or was changed since, does not open.
-//   - All references have one length, and a refusal can be read from any of its spellings.
+//   - Two references with the same content, including the second, are equal with a probability of 2^-28; others
+//     with one of 2^-96. Different references have nothing in common: without the secret nobody can tell
+//     whether they belong to one client.
+//   - A text that was not sealed under a current secret, or was changed, doesn't open.
+//   - All references have the same length, and open in any of their spellings.
 package reference

@@ -13,14 +13,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/internal/keyed"
 )
 
-// Why a text is no reference.
+// Errors of [Sealer.Open].
 var (
 	ErrMalformed = errors.New("reference: expected 10 or 64 letters and digits")
 	ErrForeign   = errors.New("reference: not sealed under a secret in use, or changed since")
 )
 
 // Sealer makes and opens references. It may be used from any number of goroutines.
-type Sealer struct{ keys []key } // the one in use first
+type Sealer struct{ keys []key } // the first one seals
 
 // key is the key of one secret.
 type key struct {
@@ -50,7 +50,7 @@ func New(secret *identity.Secret) (*Sealer, error) {
 	return s, nil
 }
 
-// Seal returns the reference of a refusal, another one each time.
+// Seal returns the reference of a refusal. Each call returns another one.
 func (s *Sealer) Seal(r Refusal) string {
 	var nonce [4]byte
 	rand.Read(nonce[:]) // never fails: see crypto/rand
@@ -62,7 +62,7 @@ func (s *Sealer) Seal(r Refusal) string {
 	return t.String()
 }
 
-// Open returns the refusal that a reference is of. The error is ErrMalformed or ErrForeign.
+// Open returns the refusal in a reference. The error is ErrMalformed or ErrForeign.
 func (s *Sealer) Open(text string) (Refusal, error) {
 	sealed, ok := parse(text)
 	if !ok {
@@ -78,13 +78,13 @@ func (s *Sealer) Open(text string) (Refusal, error) {
 	return Refusal{}, ErrForeign
 }
 
-// ivOf returns the synthetic IV of a token whose fields can be read.
+// ivOf returns the synthetic IV of a decrypted token.
 func (k key) ivOf(t *token) [ivSize]byte {
 	sum := k.mac.Start().Fixed(t[ivSize:]).Sum()
 	return [ivSize]byte(sum[:ivSize])
 }
 
-// crypt encrypts the fields of a token under its IV, or decrypts them.
+// crypt encrypts or decrypts the fields of a token under its IV.
 func (k key) crypt(t *token) {
 	var iv [aes.BlockSize]byte // the rest of it counts blocks
 	copy(iv[:], t[:ivSize])

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// URN begins the reference as a URI. The namespace is not registered.
+// URN is the prefix of a reference as a URI. The namespace is not registered.
 const URN = "urn:caddy-tally:"
 
-// TextSize is how many characters a reference has.
+// TextSize is the length of a reference in characters.
 const TextSize = tokenSize * 8 / 5
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
@@ -16,12 +16,11 @@ var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPaddin
 // spellings are common substitutes for characters of the alphabet, and separators.
 var spellings = strings.NewReplacer("i", "1", "l", "1", "o", "0", " ", "", "-", "")
 
-// ShortSize is how many characters at the beginning of a reference are enough to find it by among
-// recent ones: 50 bits that nobody can choose or guess.
+// ShortSize is the number of characters that identify a reference among recent ones: 50 bits that can't be chosen or
+// guessed.
 const ShortSize = 10
 
-// Short returns the beginning of a reference in two groups, as people are shown it. Of what is no
-// reference it is "".
+// Short returns the beginning of a reference in two groups, for people, or "" if the text is no reference.
 func Short(text string) string {
 	if len(text) != TextSize {
 		return ""
@@ -29,8 +28,8 @@ func Short(text string) string {
 	return text[:ShortSize/2] + "-" + text[ShortSize/2:ShortSize]
 }
 
-// Canonical returns a reference, or the beginning of one, in the alphabet that it is made in, however
-// it is spelled. Of a text that is too long it is "".
+// Canonical returns a reference, or the beginning of one, in its original alphabet, whatever its spelling. For a text
+// that is too long it returns "".
 func Canonical(text string) string {
 	if len(text) > maxText {
 		return ""
@@ -39,11 +38,11 @@ func Canonical(text string) string {
 	return spellings.Replace(strings.TrimPrefix(text, URN))
 }
 
-// maxText bounds the text that is looked at.
+// maxText is the maximum length of a text.
 const maxText = 4 * TextSize
 
-// parse reads a token from its text, which may be in capitals, in groups set apart by
-// spaces or hyphens, with letters in place of the digits they look like, and a URI.
+// parse parses the text of a token. It may be in capitals, in groups separated by spaces or hyphens, with letters in
+// place of similar digits, and a URI.
 func parse(text string) (t token, ok bool) {
 	if text = Canonical(text); len(text) != TextSize {
 		return t, false

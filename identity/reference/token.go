@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Where the fields of a token begin.
+// The offsets of the fields of a token.
 const (
 	scopeAt   = ivSize
 	timeAt    = scopeAt + 4
@@ -19,7 +19,7 @@ const ivSize = 12
 // NameSize is the length of a key's name at rest in bytes.
 const NameSize = 16
 
-// MaxReason is the highest reason that a reference holds.
+// MaxReason is the highest reason.
 const MaxReason = 1<<reasonBits - 1
 
 const (
@@ -29,20 +29,20 @@ const (
 
 // Refusal is the content of a reference.
 type Refusal struct {
-	// Scope is the lower half of the scope that Name was made within: see
+	// Scope is the lower half of the scope of Name: see
 	// [github.com/caddy-tally/caddy-tally/identity.Hasher].
 	Scope uint32
-	// Reason is one of the caller's, from 0 to MaxReason.
+	// Reason is defined by the caller, from 0 to MaxReason.
 	Reason uint8
 	// Time is in whole seconds, from 1970 until 2106.
 	Time time.Time
-	// Name is the name at rest of the key that was refused; zero if there was none.
+	// Name is the name at rest of the refused key; zero if there was none.
 	Name [NameSize]byte
 }
 
 type token [tokenSize]byte
 
-// write writes a refusal into the token, with 28 bits of a nonce.
+// write encodes a refusal, with 28 bits of a nonce.
 func (t *token) write(r Refusal, nonce uint32) {
 	binary.BigEndian.PutUint32(t[scopeAt:], r.Scope)
 	binary.BigEndian.PutUint32(t[timeAt:], uint32(r.Time.Unix()))
@@ -50,7 +50,7 @@ func (t *token) write(r Refusal, nonce uint32) {
 	copy(t[nameAt:], r.Name[:])
 }
 
-// refusal reads the refusal in the token.
+// refusal decodes the refusal in the token.
 func (t *token) refusal() Refusal {
 	return Refusal{
 		Scope:  binary.BigEndian.Uint32(t[scopeAt:]),

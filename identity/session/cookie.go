@@ -6,10 +6,8 @@ import (
 	"time"
 )
 
-// The names of the cookie that a session is in: over HTTPS one that browsers
-// take from this very site only, by the prefix of its name
-// (draft-ietf-httpbis-rfc6265bis, section 4.1.3), and over plain HTTP, where
-// they would refuse that, one without.
+// The names of the session cookie. Over HTTPS it has a prefix, so that browsers accept it only from this very site
+// (draft-ietf-httpbis-rfc6265bis, section 4.1.3). Over plain HTTP browsers would refuse the prefix.
 const (
 	SecureCookie = "__Host-rl"
 	PlainCookie  = "rl"
@@ -23,8 +21,7 @@ func CookieName(https bool) string {
 	return PlainCookie
 }
 
-// SetCookie returns the value of a Set-Cookie field that has a browser keep a
-// token until the session expires.
+// SetCookie returns the value of a Set-Cookie field that makes a browser keep a token until the session expires.
 func SetCookie(name, value string, now time.Time, session Session) string {
 	var b strings.Builder
 	b.WriteString(name + "=" + value + "; Path=/; Max-Age=")
@@ -36,8 +33,8 @@ func SetCookie(name, value string, now time.Time, session Session) string {
 	return b.String()
 }
 
-// Site returns the site of a Host field, for [Audience]: its host in lower case,
-// without a port, as cookies see it, and without the dot of a rooted name.
+// Site returns the site of a Host field, for [Audience]: its host in lower case, without the port, which cookies
+// ignore, and without the dot of a rooted name.
 func Site(host string) string {
 	if port := strings.LastIndexByte(host, ':'); port > strings.LastIndexByte(host, ']') {
 		host = host[:port]

@@ -1,5 +1,5 @@
-// Package session makes and verifies the tokens by which a client is known again:
-// it has earned one, and carries it in a cookie.
+// Package session makes and verifies tokens, by which returning clients are recognized. A client earns a token, and
+// keeps it in a cookie.
 //
 // # Token
 //
@@ -7,17 +7,14 @@
 //
 //	version 1 | key 4 | issued 4 | expires 4 | id 16 | origin 8 | HMAC-SHA-256 32
 //
-// Times are Unix seconds (up to the year 2106), origin is a keyed hash of the
-// network that the token was issued to, and the HMAC is over all that is before
-// it, the site and the name of the cookie.
+// Times are Unix seconds (up to the year 2106). The origin is a keyed hash of the network to which the token was issued.
+// The HMAC covers all fields before it, the site and the name of the cookie.
 //
 // # Invariants
 //
-//   - Nothing of a token is believed, looked up or acted on before its HMAC holds,
-//     except which key that is made under. There is no algorithm to choose.
-//   - There is one way to write a token: what differs in a bit or in its length
-//     is refused.
-//   - A token tells nobody an address, and nothing about a person but that they
-//     have been here.
-//   - Nothing is stored: what is verified is in the token.
+//   - Before its HMAC is verified, no field of a token is used, except the ID of its key. There is no choice
+//     of algorithms.
+//   - A token has one form: a text that differs in a bit or in its length is refused.
+//   - A token reveals no address, and nothing about a person except an earlier visit.
+//   - Nothing is stored: all verified data is in the token.
 package session

@@ -19,12 +19,11 @@ const (
 	MaxLifetime     = 400 * 24 * time.Hour
 )
 
-// Skew is how far the clocks of machines with one secret may differ: a token is
-// good from this long before it was issued.
+// Skew is the permitted difference between the clocks of machines with one secret: a token is valid from this long
+// before it was issued.
 const Skew = time.Minute
 
-// Why a token is no session. None of them is a sign of ill will but ErrForged:
-// secrets change, and cookies are kept.
+// Errors of [Signer.Verify]. Only ErrForged is a sign of an attack: secrets change, and cookies are kept.
 var (
 	ErrMalformed = errors.New("session: not a token of this version")
 	ErrForeign   = errors.New("session: not signed by a key in use")
@@ -35,31 +34,31 @@ var (
 
 // Options are the options of a [Signer]. The zero value is usable.
 type Options struct {
-	// Lifetime is how long a session lasts that isn't renewed. 0 is
-	// DefaultLifetime. A shorter one holds for tokens issued before, too.
+	// Lifetime is the lifetime of a session that isn't renewed. 0 is DefaultLifetime. A shorter one also
+	// applies to tokens issued before.
 	Lifetime time.Duration
 
-	// Random makes the ids of sessions. nil is crypto/rand.
+	// Random is the source of IDs of sessions. nil is crypto/rand.
 	Random io.Reader
 }
 
-// Audience is where a token is good: a token for another one is refused.
+// Audience is where a token is valid. A token for another audience is refused.
 type Audience struct {
 	Site   string // see [Site]
 	Cookie string // the name of the cookie
 }
 
-// Session is a client that is known again.
+// Session identifies a returning client.
 type Session struct {
 	ID      [IDSize]byte // the key of its counts; not for logs
 	Expires time.Time
 
-	// Elsewhere reports whether it is used from another network than it was issued to:
-	// by somebody who moves around, or who has got hold of another's cookie.
+	// Elsewhere reports whether the session is used from another network than it was issued to: the person
+	// moves around, or the cookie was stolen.
 	Elsewhere bool
 
-	// Renewable reports whether it should be renewed with Renew: half of its life is
-	// over, or its key is an older one. It never is elsewhere, so a stolen one ends.
+	// Renewable reports whether the session should be renewed with Renew: half of its lifetime is over, or
+	// its key is an older one. It is never renewable elsewhere, so a stolen session ends.
 	Renewable bool
 }
 
@@ -90,9 +89,8 @@ func New(secret *identity.Secret, o Options) (*Signer, error) {
 // Lifetime returns how long a session lasts.
 func (s *Signer) Lifetime() time.Duration { return s.lifetime }
 
-// Issue makes a session for a client of a network and returns it with its token.
-// The network is as [identity.AppendPrefix] writes it, and empty where there is
-// none. An error is one of the random source.
+// Issue makes a session for a client of a network and returns it with its token. The network has the form of
+// [identity.AppendPrefix], and is empty if there is none. It returns errors of the random source.
 func (s *Signer) Issue(now time.Time, a Audience, network []byte) (Session, string, error) {
 	var id [IDSize]byte
 	if _, err := io.ReadFull(s.random, id[:]); err != nil {
@@ -102,8 +100,7 @@ func (s *Signer) Issue(now time.Time, a Audience, network []byte) (Session, stri
 	return session, value, nil
 }
 
-// Renew issues a session again to a client of a network. Its id stays, so what it
-// has used stays used.
+// Renew issues a session again to a client of a network. The ID stays the same, and so does the usage.
 func (s *Signer) Renew(now time.Time, a Audience, network []byte, id [IDSize]byte) (Session, string) {
 	var t token
 	origin := originOf(s.ring[0], id, network)
@@ -114,8 +111,7 @@ func (s *Signer) Renew(now time.Time, a Audience, network []byte, id [IDSize]byt
 	return Session{ID: id, Expires: time.Unix(t.expires(), 0)}, t.String()
 }
 
-// Verify returns the session that a token stands for, or why there is none: one
-// of the errors of this package.
+// Verify returns the session of a token, or one of the errors of this package.
 func (s *Signer) Verify(now time.Time, a Audience, network []byte, value string) (Session, error) {
 	t, ok := parse(value)
 	if !ok {
@@ -139,7 +135,7 @@ func (s *Signer) Verify(now time.Time, a Audience, network []byte, value string)
 	return session, nil
 }
 
-// signer returns which key a token was made under, or that it was none.
+// signer returns the index of the key that made a token, or an error.
 func (s *Signer) signer(t *token, a Audience) (nth int, err error) {
 	err = ErrForeign
 	for i, key := range s.ring {

@@ -11,7 +11,7 @@ import (
 // version is the first byte of every token.
 const version = 1
 
-// Where the fields of a token begin.
+// The offsets of the fields of a token.
 const (
 	keyAt     = 1
 	issuedAt  = keyAt + keyed.IDSize
@@ -24,19 +24,18 @@ const (
 
 const originSize = 8
 
-// IDSize is the length of a session's id in bytes.
+// IDSize is the length of a session's ID in bytes.
 const IDSize = 16
 
-// ValueSize is the length of a token as the value of a cookie, in characters.
+// ValueSize is the length of a token in a cookie, in characters.
 const ValueSize = tokenSize / 3 * 4
 
-// encoding writes a token. Its bytes fill its characters, so there is no rest of
-// bits that could be anything.
+// encoding encodes a token. Its bytes fill the characters exactly, so no bits are arbitrary.
 var encoding = base64.RawURLEncoding
 
 type token [tokenSize]byte
 
-// parse reads a token, whose HMAC is still to be checked.
+// parse parses a token. It doesn't check the HMAC.
 func parse(value string) (t token, ok bool) {
 	var text [ValueSize]byte
 	if len(value) != len(text) {
@@ -60,7 +59,7 @@ func (t *token) setTimes(issued, expires int64) {
 	binary.BigEndian.PutUint32(t[expiresAt:], uint32(expires))
 }
 
-// sign completes a token under a key.
+// sign adds the HMAC under a key to a token.
 func (t *token) sign(key keyed.Key, a Audience) {
 	t[0] = version
 	copy(t[keyAt:], key.ID[:])
@@ -78,7 +77,7 @@ func (t *token) sum(key keyed.Key, a Audience) [keyed.Size]byte {
 	return key.Start().Text("session").Fixed(t[:macAt]).Text(a.Site).Text(a.Cookie).Sum()
 }
 
-// originOf returns the network's part of a token for a session.
+// originOf returns the origin of a network in the token of a session.
 func originOf(key keyed.Key, id [IDSize]byte, network []byte) [originSize]byte {
 	sum := key.Start().Text("origin").Fixed(id[:]).Bytes(network).Sum()
 	return [originSize]byte(sum[:originSize])

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// answer has the fields that all services send. Each sends more.
+// answer has the common fields of all services.
 type answer struct {
 	Success  bool     `json:"success"`
 	Time     string   `json:"challenge_ts"`
@@ -22,8 +22,7 @@ type answer struct {
 	Codes    []string `json:"error-codes"`
 }
 
-// ask sends a token to the service. The result is OK if it was earned, wherever
-// and whenever that was.
+// ask sends a token to the service. The result is OK if the token is genuine, for any site and time.
 func (c *Client) ask(ctx context.Context, token, idempotencyKey string) (answer, Result) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
@@ -51,8 +50,7 @@ func (c *Client) post(ctx context.Context, token, idempotencyKey string) (*http.
 	return c.http.Do(request)
 }
 
-// read reads the service's answer. An error status is an answer, too, if it
-// comes with a reason.
+// read reads the service's answer. An error status with a reason is an answer as well.
 func read(response *http.Response) (answer, Result) {
 	var a answer
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
@@ -68,7 +66,7 @@ func read(response *http.Response) (answer, Result) {
 	return a, a.verdict()
 }
 
-// verdict interprets the service's yes or no.
+// verdict interprets the service's answer.
 func (a answer) verdict() Result {
 	if a.Success && len(a.Codes) == 0 {
 		return Result{Reason: OK}
@@ -87,8 +85,7 @@ func (a answer) has(codes ...string) bool {
 	return slices.ContainsFunc(a.Codes, func(code string) bool { return slices.Contains(codes, code) })
 }
 
-// judge reports whether what was earned somewhere at some time counts here and
-// now.
+// judge reports whether a genuine token is for this site, action and time.
 func (c *Client) judge(a answer, host string) Result {
 	if !strings.EqualFold(a.Hostname, host) || host == "" {
 		return Result{WrongHost, fmt.Errorf("earned on %.100q", a.Hostname)}

@@ -28,24 +28,22 @@ type Options struct {
 	Secret  string // our password at the service
 	SiteKey string // the site's name in its widget
 
-	// Action is the required purpose of tokens, for services that know it. Empty is any.
+	// Action is the required purpose of tokens, for services that support it. Empty is any.
 	Action string
 
-	// MaxAge is how long ago a token may have been earned. 0 is DefaultMaxAge.
+	// MaxAge is the maximum age of a token. 0 is DefaultMaxAge.
 	MaxAge time.Duration
 
-	// Timeout is for each of at most two attempts, and for waiting until an attempt
-	// may begin. 0 is DefaultTimeout.
+	// Timeout bounds each of at most two attempts, and the wait before the first. 0 is DefaultTimeout.
 	Timeout time.Duration
 
-	// MaxConcurrent is how many tokens are verified at once. 0 is
-	// DefaultMaxConcurrent.
+	// MaxConcurrent bounds the number of concurrent verifications. 0 is DefaultMaxConcurrent.
 	MaxConcurrent int
 
 	// Transport sends requests. nil is one of the client's own.
 	Transport http.RoundTripper
 
-	// Now tells the time. nil is time.Now.
+	// Now returns the time. nil is time.Now.
 	Now func() time.Time
 }
 
@@ -91,7 +89,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// newHTTP returns a client that goes nowhere but where it is sent.
+// newHTTP returns an HTTP client that follows no redirects.
 func newHTTP(o Options) *http.Client {
 	return &http.Client{
 		Transport:     o.Transport,
@@ -99,18 +97,17 @@ func newHTTP(o Options) *http.Client {
 	}
 }
 
-// Close closes the connections that are idle. The client remains usable.
+// Close closes idle connections. The client remains usable.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Service returns the service that the client asks.
+// Service returns the service of the client.
 func (c *Client) Service() Service { return c.o.Service }
 
 // SiteKey returns the site's name in the widget.
 func (c *Client) SiteKey() string { return c.o.SiteKey }
 
-// Verify asks whether a token was earned on a page of a host. The host has no
-// port. It returns when there is an answer, when the time is up, or when ctx is
-// done.
+// Verify asks the service whether a token is genuine and from a page of a host. The host has no port. It returns after an
+// answer, a timeout, or the end of ctx.
 func (c *Client) Verify(ctx context.Context, token, host string) Result {
 	if token == "" || len(token) > maxToken {
 		return Result{Reason: Malformed}
@@ -133,7 +130,7 @@ func (c *Client) Verify(ctx context.Context, token, host string) Result {
 	return c.judge(a, host)
 }
 
-// enter waits until a verification may begin. Who enters leaves.
+// enter waits until a verification may begin. The caller must leave.
 func (c *Client) enter(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()

@@ -1,15 +1,13 @@
-// Package siteverify asks a service whether a token that a browser sent was
-// earned there: Cloudflare Turnstile, hCaptcha and Google reCAPTCHA share a
-// protocol.
+// Package siteverify asks a service whether a browser's token is genuine. Cloudflare Turnstile, hCaptcha and Google
+// reCAPTCHA have a common protocol.
 //
 // # Invariants
 //
-//   - Only an answer that says so, for this hostname and action and of late, lets
-//     a client pass. Whatever else happens gives nothing, and hurts nobody.
-//   - A service that is slow, down or gone mad costs a bounded time, a bounded
-//     number of bytes and a bounded number of requests at once.
-//   - The client's address is not handed on. The services know it anyhow, from
-//     the browser, if they are asked by one at all.
+//   - A client passes only after a positive answer for this hostname and action, with a recent time. Any other
+//     result gives the client nothing, and has no other effect.
+//   - A slow, unavailable or broken service costs a bounded time, a bounded number of bytes and a bounded
+//     number of concurrent requests.
+//   - The client's address is not sent. The services know it from the browser, if there is one.
 //
 // # Sources
 //

@@ -1,6 +1,6 @@
 package siteverify
 
-// Reason is the result of a verification in a word, for metrics.
+// Reason is the result of a verification as a word, for metrics.
 type Reason string
 
 // The reasons. Those from Busy on are about the service, not the client.
@@ -24,10 +24,10 @@ type Result struct {
 	Err    error // more about it, for logs; nil where the reason says it all
 }
 
-// Passed reports whether the token was earned here.
+// Passed reports whether the token is valid here.
 func (r Result) Passed() bool { return r.Reason == OK }
 
-// Unavailable reports whether the service gave no answer to that.
+// Unavailable reports whether the service gave no answer.
 func (r Result) Unavailable() bool {
 	switch r.Reason {
 	case Busy, Unreachable, Unreadable, Misconfigured:

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Service is a service, with the data for showing its widget on a page.
+// Service is a service, with the data of its widget for pages.
 type Service struct {
 	Name     string   // as a config has it
 	Endpoint string   // where tokens are verified
@@ -22,7 +22,7 @@ type Service struct {
 	dummies    *regexp.Regexp
 }
 
-// Services returns the services there are.
+// Services returns all services.
 func Services() []Service {
 	return []Service{
 		{
@@ -61,7 +61,7 @@ func Services() []Service {
 	}
 }
 
-// ByName returns the service of a name.
+// ByName returns the service with a name.
 func ByName(name string) (Service, error) {
 	services := Services()
 	at := slices.IndexFunc(services, func(s Service) bool { return s.Name == name })
@@ -71,11 +71,10 @@ func ByName(name string) (Service, error) {
 	return services[at], nil
 }
 
-// maxKey is how long a secret or site key may be, in characters.
+// maxKey is the maximum length of a secret or site key, in characters.
 const maxKey = 256
 
-// checkKey returns an error about a malformed key, or one of the keys
-// that a service publishes for tests, which let everybody pass.
+// checkKey returns an error if a key is malformed, or one of the test keys of a service, which accept everybody.
 func (s Service) checkKey(what, key string) error {
 	switch {
 	case key == "":
