@@ -57,7 +57,7 @@ func since1970(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
 // Seen notes that an unverified client came from a network, and reports whether the network has too many. If so,
 // counting starts from zero, so that it is reported once.
 func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, rule Rule) (tooMany bool) {
-	at, hash := since1970(now), maphash.Bytes(t.seed, fingerprint)
+	moment, hash := since1970(now), maphash.Bytes(t.seed, fingerprint)
 	s := &t.shards[maphash.Comparable(t.seed, prefix)%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, r
 		n = new(network)
 		s.networks[prefix] = n
 	}
-	n.seen, n.forgets = at, at+rule.Within
-	if n.note(at, hash, rule.Within) <= rule.Fingerprints {
+	n.seen, n.forgets = moment, moment+rule.Within
+	if n.note(moment, hash, rule.Within) <= rule.Fingerprints {
 		return false
 	}
 	n.set = n.set[:0]
@@ -91,19 +91,19 @@ func (t *Tracker) IsNew(now time.Time, client []byte, rule Rule) bool {
 }
 
 // note notes a fingerprint and returns how many there were recently.
-func (n *network) note(at time.Duration, hash uint64, within time.Duration) int {
+func (n *network) note(moment time.Duration, hash uint64, within time.Duration) int {
 	kept := n.set[:0]
 	known := false
 	for _, s := range n.set {
 		if s.hash == hash {
-			s.at, known = at, true
+			s.at, known = moment, true
 		}
-		if age := at - s.at; age < within && age > -within {
+		if age := moment - s.at; age < within && age > -within {
 			kept = append(kept, s)
 		}
 	}
 	if !known {
-		kept = append(kept, sighting{hash, at})
+		kept = append(kept, sighting{hash, moment})
 	}
 	n.set = kept
 	return len(kept)
@@ -115,11 +115,11 @@ const evictions = 8
 // evictLocked removes the least recently seen of a few networks.
 func (s *shard) evictLocked() {
 	var victim netip.Prefix
-	var of *network
+	var oldest *network
 	looked := 0
 	for prefix, n := range s.networks { // in random order
-		if of == nil || n.seen < of.seen {
-			victim, of = prefix, n
+		if oldest == nil || n.seen < oldest.seen {
+			victim, oldest = prefix, n
 		}
 		if looked++; looked == evictions {
 			break
@@ -130,18 +130,18 @@ func (s *shard) evictLocked() {
 
 // Sweep removes the networks without recent sightings, and returns their number.
 func (t *Tracker) Sweep(now time.Time) (forgotten int) {
-	at := since1970(now)
+	moment := since1970(now)
 	for i := range t.shards {
-		forgotten += t.shards[i].sweep(at)
+		forgotten += t.shards[i].sweep(moment)
 	}
 	return forgotten
 }
 
-func (s *shard) sweep(at time.Duration) (forgotten int) {
+func (s *shard) sweep(moment time.Duration) (forgotten int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for prefix, n := range s.networks {
-		if at >= n.forgets || at < n.seen-24*time.Hour { // the clock was set back
+		if moment >= n.forgets || moment < n.seen-24*time.Hour { // the clock was set back
 			delete(s.networks, prefix)
 			forgotten++
 		}

@@ -93,11 +93,11 @@ func (c *Client) judge(a answer, host string) Result {
 	if c.o.Service.acts && c.o.Action != "" && a.Action != c.o.Action {
 		return Result{WrongAct, fmt.Errorf("earned for %.100q", a.Action)}
 	}
-	at, err := time.Parse(time.RFC3339, a.Time)
+	earned, err := time.Parse(time.RFC3339, a.Time)
 	if err != nil {
 		return Result{TooOld, fmt.Errorf("earned at %.100q", a.Time)}
 	}
-	if age := c.o.Now().Sub(at); age > c.o.MaxAge || age < -maxSkew {
+	if age := c.o.Now().Sub(earned); age > c.o.MaxAge || age < -maxSkew {
 		return Result{TooOld, fmt.Errorf("earned %v ago", age)}
 	}
 	return Result{Reason: OK}

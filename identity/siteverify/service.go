@@ -64,11 +64,11 @@ func Services() []Service {
 // ByName returns the service with a name.
 func ByName(name string) (Service, error) {
 	services := Services()
-	at := slices.IndexFunc(services, func(s Service) bool { return s.Name == name })
-	if at < 0 {
+	i := slices.IndexFunc(services, func(s Service) bool { return s.Name == name })
+	if i < 0 {
 		return Service{}, fmt.Errorf("siteverify: unknown service %q: expected turnstile, hcaptcha or recaptcha", name)
 	}
-	return services[at], nil
+	return services[i], nil
 }
 
 // maxKey is the maximum length of a secret or site key, in characters.

@@ -31,16 +31,16 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 		if len(claims) == 0 {
 			return nil
 		}
-		at, err := s.enterLocked(term, claims[0].Now)
+		t, err := s.enterLocked(term, claims[0].Now)
 		if err != nil {
 			return err
 		}
-		if err := s.checkRoomLocked(at); err != nil {
+		if err := s.checkRoomLocked(t); err != nil {
 			return err
 		}
 		for i := range claims {
 			if term != nil {
-				claims[i].Now = at.Now
+				claims[i].Now = t.Now
 			}
 			grants[i] = db.claimLocked(&claims[i], term != nil)
 		}

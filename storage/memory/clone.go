@@ -12,10 +12,10 @@ func (db *Database) Clone() *Database {
 	defer db.mu.Unlock()
 	c := New()
 	for i := range db.shards {
-		for at := range db.shards[i].states {
+		for owner := range db.shards[i].states {
 			var st state
-			db.readLocked(at, &st)
-			c.putLocked(at, &st)
+			db.readLocked(owner, &st)
+			c.putLocked(owner, &st)
 		}
 		c.shards[i].clients = maps.Clone(db.shards[i].clients)
 	}

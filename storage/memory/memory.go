@@ -135,11 +135,11 @@ func (s *Store) with(ctx context.Context, doing string, f func(db *Database) err
 }
 
 // checkRoomLocked returns an error if the database is full, even after a step of a sweep.
-func (s *Store) checkRoomLocked(at storage.Time) error {
+func (s *Store) checkRoomLocked(t storage.Time) error {
 	if s.db.bytes < s.maxSize {
 		return nil
 	}
-	s.db.sweepLocked(at)
+	s.db.sweepLocked(t)
 	if s.db.bytes < s.maxSize {
 		return nil
 	}

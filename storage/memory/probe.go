@@ -14,7 +14,7 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 		return fmt.Errorf("memory: probe: %w", err)
 	}
 	return s.with(ctx, "probe", func(db *Database) error {
-		at, err := s.enterLocked(term, 0)
+		t, err := s.enterLocked(term, 0)
 		if err != nil {
 			return err
 		}
@@ -30,7 +30,7 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 		}
 		for i := range claims {
 			c := &claims[i]
-			c.Now = at.Now
+			c.Now = t.Now
 			st := copyOf(c.ID, c.Key)
 			if c.Former != (storage.Key{}) && c.Former != c.Key {
 				former := copyOf(c.ID, c.Former)

@@ -28,12 +28,12 @@ func (s *Store) readRecords(ctx context.Context, term *storage.Term, clients []s
 		return fmt.Errorf("memory: records: %d clients need as many records, got %d", len(clients), len(records))
 	}
 	return s.with(ctx, "records", func(db *Database) error {
-		at, err := s.enterLocked(term, now)
+		t, err := s.enterLocked(term, now)
 		if err != nil {
 			return err
 		}
 		for i, client := range clients {
-			records[i] = db.recordLocked(client, at)
+			records[i] = db.recordLocked(client, t)
 		}
 		return nil
 	})
@@ -52,18 +52,18 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 		if len(offenses) == 0 {
 			return nil
 		}
-		at, err := s.enterLocked(term, offenses[0].At)
+		t, err := s.enterLocked(term, offenses[0].At)
 		if err != nil {
 			return err
 		}
-		if err := s.checkRoomLocked(at); err != nil {
+		if err := s.checkRoomLocked(t); err != nil {
 			return err
 		}
 		for i, o := range offenses {
-			at.Now = o.At
-			known := db.recordLocked(o.Client, at)
+			t.Now = o.At
+			known := db.recordLocked(o.Client, t)
 			known.Commit(o.Offense)
-			db.keepLocked(o.Key, known, at)
+			db.keepLocked(o.Key, known, t)
 			records[i] = known
 		}
 		return nil
@@ -73,37 +73,37 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 // recordLocked returns a copy of a client's record at a time, and moves a record under its former name.
 //
 // Records are stored with times that were never set. So they last as long as they would have if the time is set.
-func (db *Database) recordLocked(client storage.Client, at storage.Time) reputation.Record {
-	known, _ := db.loadLocked(client.Key, at)
+func (db *Database) recordLocked(client storage.Client, t storage.Time) reputation.Record {
+	known, _ := db.loadLocked(client.Key, t)
 	if client.Former == (storage.Key{}) || client.Former == client.Key {
 		return known
 	}
-	former, found := db.loadLocked(client.Former, at)
+	former, found := db.loadLocked(client.Former, t)
 	if !found {
 		return known
 	}
 	known = known.Merge(former)
 	db.dropLocked(client.Former)
-	db.keepLocked(client.Key, known, at)
+	db.keepLocked(client.Key, known, t)
 	return known
 }
 
-func (db *Database) loadLocked(key storage.Key, at storage.Time) (r reputation.Record, found bool) {
+func (db *Database) loadLocked(key storage.Key, t storage.Time) (r reputation.Record, found bool) {
 	r, found = db.shardOf(key).clients[key]
 	r.Past = slices.Clone(r.Past)
-	r.Move(at.Shift)
-	r.Clamp(at.Now)
+	r.Move(t.Shift)
+	r.Clamp(t.Now)
 	return r, found
 }
 
-func (db *Database) keepLocked(key storage.Key, r reputation.Record, at storage.Time) {
+func (db *Database) keepLocked(key storage.Key, r reputation.Record, t storage.Time) {
 	db.dropLocked(key)
 	sh := db.shardOf(key)
 	if sh.clients == nil {
 		sh.clients = make(map[storage.Key]reputation.Record)
 	}
 	r.Past = slices.Clone(r.Past)
-	r.Move(-at.Shift)
+	r.Move(-t.Shift)
 	sh.clients[key] = r
 	db.bytes += bytesOf(r)
 }

@@ -10,12 +10,12 @@ import (
 // Reset implements [storage.Store].
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
 	return s.with(ctx, "reset", func(db *Database) error {
-		at, err := s.enterLocked(term, 0)
+		t, err := s.enterLocked(term, 0)
 		if err != nil {
 			return err
 		}
 		for i := range resets {
-			db.resetLocked(&resets[i], at)
+			db.resetLocked(&resets[i], t)
 		}
 		s.last.Resets, term.Time.Resets = db.clock.Resets, db.clock.Resets
 		return nil
@@ -23,13 +23,13 @@ func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.
 }
 
 // resetLocked performs and notes a reset, unless it is noted already.
-func (db *Database) resetLocked(reset *storage.Reset, at storage.Time) {
+func (db *Database) resetLocked(reset *storage.Reset, t storage.Time) {
 	if i := slices.IndexFunc(db.resets, func(r storage.Reset) bool { return r.ID == reset.ID }); i >= 0 {
 		reset.Number, reset.At, reset.Found = db.resets[i].Number, db.resets[i].At, db.resets[i].Found
 		return
 	}
 	db.clock.Resets++
-	reset.Number, reset.At = db.clock.Resets, at.Now-at.Shift
+	reset.Number, reset.At = db.clock.Resets, t.Now-t.Shift
 	reset.Found = db.forgetLocked(reset, reset.Key)
 	if reset.Former != (storage.Key{}) {
 		reset.Found = db.forgetLocked(reset, reset.Former) || reset.Found
@@ -76,7 +76,7 @@ func (db *Database) resetsLocked(after int64) (known storage.Resets) {
 }
 
 // sweepResetsLocked drops old resets.
-func (db *Database) sweepResetsLocked(at storage.Time) {
-	until := at.Now - at.Shift - int64(storage.KeepResets)
+func (db *Database) sweepResetsLocked(t storage.Time) {
+	until := t.Now - t.Shift - int64(storage.KeepResets)
 	db.resets = slices.DeleteFunc(db.resets, func(r storage.Reset) bool { return r.At <= until })
 }

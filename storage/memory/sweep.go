@@ -21,9 +21,9 @@ func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
 
 func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept storage.Swept, err error) {
 	err = s.with(ctx, "sweep", func(db *Database) error {
-		at, err := s.enterLocked(term, now)
+		t, err := s.enterLocked(term, now)
 		if err == nil {
-			swept = db.sweepLocked(at)
+			swept = db.sweepLocked(t)
 		}
 		return err
 	})
@@ -31,16 +31,16 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept
 }
 
 // sweepLocked performs one step.
-func (db *Database) sweepLocked(at storage.Time) (swept storage.Swept) {
+func (db *Database) sweepLocked(t storage.Time) (swept storage.Swept) {
 	for looked := 0; looked < stepLooks; db.next++ {
 		if db.next == shards {
 			db.next = 0
-			db.sweepResetsLocked(at)
+			db.sweepResetsLocked(t)
 			return swept
 		}
 		sh := &db.shards[db.next]
 		looked += len(sh.states) + len(sh.clients)
-		swept.Rows += db.sweepShardLocked(sh, at, maxDeleted-swept.Rows)
+		swept.Rows += db.sweepShardLocked(sh, t, maxDeleted-swept.Rows)
 		if swept.Rows >= maxDeleted {
 			break // the next step examines this shard again
 		}

@@ -155,11 +155,11 @@ func (s *Store) toOptions(repl *caddy.Replacer) (o store.Options, err error) {
 	if s.URL == "" {
 		return o, errors.New("redis: the URL of the server is missing: write store redis redis://host:6379")
 	}
-	at, err := parseURL(s.URL, repl)
+	server, err := parseURL(s.URL, repl)
 	if err != nil {
 		return o, err
 	}
-	o = store.Options{Addresses: at.addresses, Username: at.username, Password: at.password, Database: at.database, Prefix: s.Prefix}
+	o = store.Options{Addresses: server.addresses, Username: server.username, Password: server.password, Database: server.database, Prefix: s.Prefix}
 	for _, option := range []struct {
 		name, value string
 		to          *string
@@ -179,7 +179,7 @@ func (s *Store) toOptions(repl *caddy.Replacer) (o store.Options, err error) {
 			return o, err
 		}
 	}
-	o.TLS, err = s.TLS.config(at.tls)
+	o.TLS, err = s.TLS.config(server.tls)
 	return o, err
 }
 

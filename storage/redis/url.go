@@ -64,15 +64,15 @@ func parseURL(text string, repl *caddy.Replacer) (p place, err error) {
 	if rest, _, ok = strings.Cut(rest, "?"); ok {
 		return p, errors.New("redis: url: takes no parameters after a question mark: write options in the block of the store, and %3F for a question mark in a password")
 	}
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		username, password, both := strings.Cut(rest[:at], ":")
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		username, password, both := strings.Cut(rest[:i], ":")
 		if p.username, err = show(username); err == nil && both {
 			p.password, err = show(password)
 		}
 		if err != nil {
 			return p, err
 		}
-		rest = rest[at+1:]
+		rest = rest[i+1:]
 	}
 	hosts, database, _ := strings.Cut(rest, "/")
 	if p.database, err = strconv.Atoi("0" + database); err != nil || p.database > 1<<20 {

@@ -20,16 +20,16 @@ type place struct {
 // that no other process sees. With another log or index than processes that open the database now, it
 // would overwrite their changes.
 func (p *place) check() error {
-	if at, err := isAt(p.path, p.file); err != nil {
+	if there, err := isAt(p.path, p.file); err != nil {
 		return err
-	} else if !at {
+	} else if !there {
 		return fmt.Errorf("the database %q was removed or replaced while in use; opening it again starts with what is there now", p.path)
 	}
 	for suffix, file := range p.beside {
 		path := p.path + suffix
-		if at, err := isAt(path, file); err != nil {
+		if there, err := isAt(path, file); err != nil {
 			return err
-		} else if !at {
+		} else if !there {
 			return fmt.Errorf("%q, which belongs to the database, was removed or replaced while in use; opening the database again makes another", path)
 		}
 	}
@@ -48,7 +48,7 @@ func (p *place) failed(err error) error {
 // there must not be opened with them.
 func (p *place) removeBeside() {
 	for suffix, ours := range p.beside {
-		if at, _ := isAt(p.path+suffix, ours); at {
+		if there, _ := isAt(p.path+suffix, ours); there {
 			_ = os.Remove(p.path + suffix) // after an error nothing more can be done
 		}
 	}
@@ -58,7 +58,7 @@ func (p *place) removeBeside() {
 func (p *place) isAlone() bool {
 	for suffix, ours := range p.beside {
 		path := p.path + suffix
-		if at, err := isAt(path, ours); !at && (err != nil || exists(path)) {
+		if there, err := isAt(path, ours); !there && (err != nil || exists(path)) {
 			return false
 		}
 	}

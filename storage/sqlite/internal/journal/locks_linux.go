@@ -12,21 +12,21 @@ import (
 
 // lock locks bytes of a file for its open file description, without waiting. It returns false if another description
 // has locked one of them.
-func lock(f *os.File, at, n int64) (bool, error) {
-	err := control(f, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: n})
+func lock(f *os.File, first, n int64) (bool, error) {
+	err := control(f, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: first, Len: n})
 	if err == unix.EAGAIN || err == unix.EACCES {
 		return false, nil
 	}
 	return err == nil, lockError(err)
 }
 
-func unlock(f *os.File, at, n int64) error {
-	return lockError(control(f, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Start: at, Len: n}))
+func unlock(f *os.File, first, n int64) error {
+	return lockError(control(f, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Start: first, Len: n}))
 }
 
 // lockedByOthers reports whether another open file description has one of the bytes locked.
-func lockedByOthers(f *os.File, at, n int64) (bool, error) {
-	l := unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: n}
+func lockedByOthers(f *os.File, first, n int64) (bool, error) {
+	l := unix.Flock_t{Type: unix.F_WRLCK, Start: first, Len: n}
 	err := control(f, unix.F_OFD_GETLK, &l)
 	return l.Type != unix.F_UNLCK, lockError(err)
 }

@@ -19,8 +19,8 @@ type seat struct {
 }
 
 // encode sets w to the words of a record at a seat.
-func (r *Record) encode(w *place, at seat) {
-	w[0] = uint64(at.generation) << 33
+func (r *Record) encode(w *place, pos seat) {
+	w[0] = uint64(pos.generation) << 33
 	if r.Bucket {
 		w[0] |= 1 << 32
 	}
@@ -28,15 +28,15 @@ func (r *Record) encode(w *place, at seat) {
 	w[2] = binary.NativeEndian.Uint64(r.Key[:8])
 	w[3] = binary.NativeEndian.Uint64(r.Key[8:])
 	w[4], w[5], w[6], w[7] = uint64(r.N[0]), uint64(r.N[1]), uint64(r.N[2]), uint64(r.N[3])
-	w[0] |= uint64(checksum(w, at))
+	w[0] |= uint64(checksum(w, pos))
 }
 
 // generationOf returns the generation in the first word of a record.
 func generationOf(first uint64) uint32 { return uint32(first >> 33) }
 
 // decode sets the record from the words at a seat, and reports whether they are a record that was written there.
-func (r *Record) decode(w *place, at seat) bool {
-	if generationOf(w[0]) != at.generation || uint32(w[0]) != checksum(w, at) {
+func (r *Record) decode(w *place, pos seat) bool {
+	if generationOf(w[0]) != pos.generation || uint32(w[0]) != checksum(w, pos) {
 		return false
 	}
 	r.Bucket = w[0]>>32&1 != 0
@@ -49,9 +49,9 @@ func (r *Record) decode(w *place, at seat) bool {
 
 // checksum returns the checksum of a record's words and of its seat. The index takes the place of the checksum itself,
 // so that only 64 bytes are hashed.
-func checksum(w *place, at seat) uint32 {
+func checksum(w *place, pos seat) uint32 {
 	var b [recordSize]byte
-	binary.NativeEndian.PutUint64(b[0:], w[0]&^math.MaxUint32|uint64(at.index))
+	binary.NativeEndian.PutUint64(b[0:], w[0]&^math.MaxUint32|uint64(pos.index))
 	binary.NativeEndian.PutUint64(b[8:], w[1])
 	binary.NativeEndian.PutUint64(b[16:], w[2])
 	binary.NativeEndian.PutUint64(b[24:], w[3])
@@ -59,7 +59,7 @@ func checksum(w *place, at seat) uint32 {
 	binary.NativeEndian.PutUint64(b[40:], w[5])
 	binary.NativeEndian.PutUint64(b[48:], w[6])
 	binary.NativeEndian.PutUint64(b[56:], w[7])
-	return uint32((xxhash.Sum64(b[:]) ^ uint64(at.id)) >> 32)
+	return uint32((xxhash.Sum64(b[:]) ^ uint64(pos.id)) >> 32)
 }
 
 // encodeEntry returns a segment's entry in the table: its generation and a checksum.
