@@ -28,10 +28,7 @@ func init() {
 
 // CaddyModule returns the Caddy module information.
 func (*Admin) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "admin.api.rate_limit",
-		New: func() caddy.Module { return new(Admin) },
-	}
+	return caddy.ModuleInfo{ID: "admin.api.rate_limit", New: func() caddy.Module { return new(Admin) }}
 }
 
 // Routes implements caddy.AdminRouter.

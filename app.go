@@ -27,10 +27,7 @@ func init() {
 
 // CaddyModule returns the Caddy module information.
 func (*App) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "rate_limit",
-		New: func() caddy.Module { return new(App) },
-	}
+	return caddy.ModuleInfo{ID: "rate_limit", New: func() caddy.Module { return new(App) }}
 }
 
 // Provision checks the settings. It opens nothing: a configuration that is only validated, or that

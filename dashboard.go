@@ -48,10 +48,7 @@ func init() {
 
 // CaddyModule returns the Caddy module information.
 func (*Dashboard) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "http.handlers.rate_limit_dashboard",
-		New: func() caddy.Module { return new(Dashboard) },
-	}
+	return caddy.ModuleInfo{ID: "http.handlers.rate_limit_dashboard", New: func() caddy.Module { return new(Dashboard) }}
 }
 
 // dashboardKey seals data in pages, for as long as this process lives: open pages survive a reload.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -66,49 +67,28 @@ func parseEpoch(text []byte) (at int64, rounded, ok bool) {
 	if len(text) == 0 || text[0] < '0' || text[0] > '9' || len(text) > maxTime {
 		return 0, false, false
 	}
-	whole, digits := uint64(0), 0
-	for digits < len(text) && text[digits] >= '0' && text[digits] <= '9' {
-		if digits == 19 {
-			return 0, false, false
-		}
-		whole = whole*10 + uint64(text[digits]-'0')
-		digits++
-	}
-	unit, fraction := int64(1e9), 9
-	switch {
-	case digits > 17:
-		unit, fraction = 1, 0
-	case digits > 14:
-		unit, fraction = 1e3, 3
-	case digits > 11:
-		unit, fraction = 1e6, 6
-	}
-	rest := text[digits:]
-	if len(rest) > 0 && rest[0] == '.' {
-		rest = rest[1:]
-	} else if len(rest) > 0 {
+	head, rest, _ := strings.Cut(string(text), ".")
+	whole, err := strconv.ParseUint(head, 10, 64)
+	if err != nil {
 		return parseFloatEpoch(text)
 	}
-	if whole > math.MaxInt64/uint64(unit) {
+	unit, places := int64(1e9), 9
+	switch {
+	case len(head) > 17:
+		unit, places = 1, 0
+	case len(head) > 14:
+		unit, places = 1e3, 3
+	case len(head) > 11:
+		unit, places = 1e6, 6
+	}
+	if len(head) > 19 || whole > math.MaxInt64/uint64(unit) {
 		return 0, false, false
 	}
-	at = int64(whole) * unit
-	part := int64(0)
-	for i := range fraction {
-		part *= 10
-		if i < len(rest) {
-			if rest[i] < '0' || rest[i] > '9' {
-				return parseFloatEpoch(text)
-			}
-			part += int64(rest[i] - '0')
-		}
+	if strings.Trim(rest, "0123456789") != "" {
+		return parseFloatEpoch(text)
 	}
-	for _, c := range rest {
-		if c < '0' || c > '9' {
-			return parseFloatEpoch(text)
-		}
-	}
-	return checkEpoch(at+part, unit == 1e9 && len(rest) == 0)
+	part, _ := strconv.ParseInt("0"+(rest + "000000000")[:places], 10, 64)
+	return checkEpoch(int64(whole)*unit+part, unit == 1e9 && rest == "")
 }
 
 // parseFloatEpoch parses seconds with an exponent, such as 1.7e9.

@@ -60,10 +60,7 @@ const verifierKey = "dns"
 
 // CaddyModule returns the Caddy module information.
 func (VerifiedBot) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "http.matchers.verified_bot",
-		New: func() caddy.Module { return new(VerifiedBot) },
-	}
+	return caddy.ModuleInfo{ID: "http.matchers.verified_bot", New: func() caddy.Module { return new(VerifiedBot) }}
 }
 
 // Provision checks the operators, and reads their files. It looks up nothing.

@@ -61,10 +61,7 @@ const (
 
 // CaddyModule returns the Caddy module information.
 func (Endpoint) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "http.matchers.endpoint",
-		New: func() caddy.Module { return new(Endpoint) },
-	}
+	return caddy.ModuleInfo{ID: "http.matchers.endpoint", New: func() caddy.Module { return new(Endpoint) }}
 }
 
 // Provision checks the endpoint.

@@ -208,15 +208,11 @@ func (r running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, 
 		list = append(list, listed)
 	}
 	if q.By == operator.ByRefused {
-		slices.SortStableFunc(list, moreRefused)
+		slices.SortStableFunc(list, func(a, b operator.Key) int {
+			return cmp.Or(cmp.Compare(refusedOf(b), refusedOf(a)), cmp.Compare(b.Refused, a.Refused))
+		})
 	}
 	return list, nil
-}
-
-// moreRefused orders keys by their refused requests, and then by those that would have been
-// refused.
-func moreRefused(a, b operator.Key) int {
-	return cmp.Or(cmp.Compare(refusedOf(b), refusedOf(a)), cmp.Compare(b.Refused, a.Refused))
 }
 
 // refusedOf returns how many requests of a key were refused. A shadow limit refuses none.
