@@ -72,7 +72,7 @@ func startLasting(t *testing.T, global string) *lastingRequests {
 	s.get("/delay")
 	s.waits, s.delayed = s.begin("/line"), s.begin("/delay")
 	s.await("Gate).Enter")
-	s.await("Evaluation).sleep")
+	s.await("Tenant).Sleep")
 	s.stream("http://127.0.0.1:" + s.port + "/limits/events")
 	s.stream("http://" + s.admin + "/rate_limit/events")
 	return s
@@ -171,7 +171,7 @@ func TestRequestsWaitThroughAReload(t *testing.T) {
 		}
 		s.streams.Wait()
 		s.await("Gate).Enter")
-		s.await("Evaluation).sleep")
+		s.await("Tenant).Sleep")
 		if stops {
 			s.terminate()
 			continue

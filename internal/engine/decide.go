@@ -87,7 +87,10 @@ func (r *request) prolong(e *Engine) {
 		return
 	}
 	known := e.clock.line.Load()
-	behind := time.Duration(max(r.now-known.least(e.clock.source.Elapsed()), 0))
+	var behind time.Duration
+	if r.Reason != Banned { // memory ends a ban, by its own time
+		behind = time.Duration(max(r.now-known.least(e.clock.source.Elapsed()), 0))
+	}
 	r.Retry = known.Takes(r.Retry + behind)
 	for i := range r.debits {
 		if debit := &r.debits[i]; debit.refused {
