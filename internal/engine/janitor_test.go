@@ -54,10 +54,14 @@ func TestObserverLearnsHowLongASweepTook(t *testing.T) {
 // manyRows is a store with many expired rows. A step removes 1000 of them in some seconds.
 type manyRows struct {
 	storage.Store
-	rows atomic.Int64
+	rows *atomic.Int64
 }
 
-func (s *manyRows) Sweep(ctx context.Context, _ int64) (storage.Swept, error) {
+func (s manyRows) Within(term *storage.Term) storage.Store {
+	return manyRows{s.Store.Within(term), s.rows}
+}
+
+func (s manyRows) Sweep(ctx context.Context, _ int64) (storage.Swept, error) {
 	time.Sleep(5 * time.Second)
 	if err := ctx.Err(); err != nil {
 		return storage.Swept{}, err
@@ -68,19 +72,20 @@ func (s *manyRows) Sweep(ctx context.Context, _ int64) (storage.Swept, error) {
 // More rows than a cleanup can remove in its interval go away in the next ones. That isn't an error.
 func TestSweepLongerThanTheIntervalGoesOn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		store, seen := new(manyRows), countingObserver{}
-		store.rows.Store(30_000)
+		var rows atomic.Int64
+		rows.Store(30_000)
+		var seen countingObserver
 		f := newFixture(t, func(o *Options) {
 			o.CleanupInterval, o.Observer = time.Minute, &seen
 			open := o.Open
-			o.Open = func(ctx context.Context) (_ storage.Store, err error) {
-				store.Store, err = open(ctx)
-				return store, err
+			o.Open = func(ctx context.Context) (storage.Store, error) {
+				store, err := open(ctx)
+				return manyRows{store, &rows}, err
 			}
 		})
 		f.count(1, debit(sliding(t, 10, time.Minute), "a", 1))
 		time.Sleep(7 * time.Minute)
-		if left, n := store.rows.Load(), seen.sweeps.Load(); left > 0 || n < 3 {
+		if left, n := rows.Load(), seen.sweeps.Load(); left > 0 || n < 3 {
 			t.Errorf("%d rows are left after %d cleanups, want none after several", left, n)
 		}
 		if n := seen.failed.Load(); n > 0 {
