@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -18,7 +19,7 @@ func TestLogsNameNobodyUnasked(t *testing.T) {
 		{Handler{LogsIP: true}, []string{"remote_ip", "client_ip"}},
 		{Handler{LogsKey: true}, []string{"remote_ip", "client_ip", "key"}},
 	} {
-		r := caddyhttp.PrepareRequest(httptest.NewRequest("GET", "/", nil), caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
+		r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodGet, "/", nil), caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
 		vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 		var got []string
 		for _, field := range c.h.Identity(&Verdict{Handler: &c.h, Http: r, Vars: vars}, []byte("i192.0.2.1")) {

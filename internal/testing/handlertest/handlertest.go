@@ -51,8 +51,14 @@ func Provision(t testing.TB, ctx caddy.Context, config *config.Handler) *enforce
 func Start(t testing.TB, app *config.App, config *config.Handler) *enforce.Handler {
 	t.Helper()
 	h := Provision(t, Context(t, app), config)
-	h.App.Started()
-	t.Cleanup(func() { h.App.Cleanup() })
+	if err := h.App.Started(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.App.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	})
 	return h
 }
 
