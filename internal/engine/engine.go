@@ -42,6 +42,7 @@ func New(opts Options) (*Engine, error) {
 	e.committer.init(&e.opts, e.clock, e.table, e.stop, e.janitor.done)
 	go e.committer.loop()
 	go e.committer.poller.loop()
+	e.janitor.keep()
 	go e.janitor.loop()
 	return e, nil
 }

@@ -33,9 +33,7 @@ func (j *janitor) loop() {
 	began, timer := time.Now(), time.NewTimer(j.committer.opts.now().CleanupInterval)
 	defer timer.Stop()
 	for {
-		interval := j.committer.opts.now().CleanupInterval
-		j.committer.table.unused.Store(uint32(max(1, keepUnused/interval)))
-		timer.Reset(interval - time.Since(began))
+		timer.Reset(j.keep() - time.Since(began))
 		select {
 		case <-timer.C:
 			began = time.Now()
@@ -47,6 +45,13 @@ func (j *janitor) loop() {
 			return
 		}
 	}
+}
+
+// keep sets after how many sweeps an unused key is removed, and returns the interval between them.
+func (j *janitor) keep() (interval time.Duration) {
+	interval = j.committer.opts.now().CleanupInterval
+	j.committer.table.unused.Store(uint32(max(1, keepUnused/interval)))
+	return interval
 }
 
 // clean does one cleanup. While the store can't be used it has no rows to sweep, and keys are known
