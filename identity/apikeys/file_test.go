@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
-	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
 // watched is a file of keys, and what was told of its changes.
@@ -37,7 +36,7 @@ func (w *watched) write(text string) {
 // wantClient checks the holder of a key, a second later.
 func (w *watched) wantClient(key, name string) {
 	w.t.Helper()
-	time.Sleep(textfile.LookEvery) // of the bubble's time
+	time.Sleep(time.Second) // of the bubble's time
 	client := w.Keys().Find(key, today)
 	if got := client != nil && client.Name == name; got != (name != "") || name == "" && client != nil {
 		w.t.Errorf("%s is %+v, want %q", key, client, name)
@@ -123,7 +122,7 @@ func TestFileThatMayNotBeRead(t *testing.T) {
 		w.wantClient("k1", "acme")
 		w.wantClient("k1", "acme")
 		w.wantTold(1, "permission denied")
-		if trouble := w.Trouble(); trouble == nil || time.Since(trouble.Since) != textfile.LookEvery {
+		if trouble := w.Trouble(); trouble == nil || time.Since(trouble.Since) != time.Second {
 			t.Errorf("the trouble is %+v", trouble)
 		}
 		if err := os.Chmod(w.path, 0o600); err != nil {
@@ -309,11 +308,11 @@ func TestFileIsUsedFromManyGoroutines(t *testing.T) {
 					if keys.Find("k1", today) != nil == (keys.Find("k3", today) != nil) {
 						t.Error("keys of two versions, or of none")
 					}
-					time.Sleep(textfile.LookEvery / 3)
+					time.Sleep(time.Second / 3)
 				}
 			})
 		}
-		time.Sleep(2 * textfile.LookEvery)
+		time.Sleep(2 * time.Second)
 		w.write(salted + line("acme", "free", "k3"))
 		done.Wait()
 		w.wantTold(1, "")

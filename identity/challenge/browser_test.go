@@ -126,7 +126,7 @@ func (s *siteWithPuzzle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *siteWithPuzzle) refuse(w http.ResponseWriter, r *http.Request) {
 	puzzle, _ := s.setter.Set(time.Now(), site, home)
-	page := Page{Texts: language.English, Action: "/verify", Target: r.URL.RequestURI(), Puzzle: &puzzle}
+	page := Page{Texts: language.Choose(""), Action: "/verify", Target: r.URL.RequestURI(), Puzzle: &puzzle}
 	w.Header().Set("Content-Security-Policy", page.Policy()+"; report-uri /violated")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(http.StatusTooManyRequests)

@@ -176,15 +176,15 @@ func FuzzParser(f *testing.F) {
 // All bytes of a log are read to the end, in lines of bounded length.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\n"), 1)
-	f.Add([]byte("x"), MaxLine)
+	f.Add([]byte("x"), maxLine)
 	f.Fuzz(func(t *testing.T, data []byte, times int) {
-		if times < 1 || len(data)*times > 3*MaxLine {
+		if times < 1 || len(data)*times > 3*maxLine {
 			return
 		}
 		file := &File{lines: bufio.NewReaderSize(strings.NewReader(strings.Repeat(string(data), times)), 16)}
 		for {
 			line, err := file.line()
-			if len(line) > MaxLine {
+			if len(line) > maxLine {
 				t.Errorf("a line has %d bytes", len(line))
 			}
 			if err != nil && err != errLong {

@@ -8,7 +8,7 @@
 //
 // # Invariants
 //
-//   - A line is at most [MaxLine] bytes. The rest of a longer line is skipped, and it counts as
+//   - A line is at most 1 MiB. The rest of a longer line is skipped, and it counts as
 //     unreadable.
 //   - Records come in the order in which requests arrived, as far as that lies within the records
 //     that a [Merger] holds at a time.

@@ -12,8 +12,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// MaxLine is the longest accepted line, in bytes.
-const MaxLine = 1 << 20
+// maxLine is the longest accepted line, in bytes.
+const maxLine = 1 << 20
 
 // File is a log, compressed or not.
 type File struct {
@@ -28,8 +28,8 @@ type File struct {
 	long   []byte // a line that is longer than the reader's buffer
 }
 
-// Standard is the name of the standard input.
-const Standard = "-"
+// standardInput is the name of the standard input.
+const standardInput = "-"
 
 // maxWindow bounds the decompressor's memory.
 const maxWindow = 64 << 20
@@ -77,7 +77,7 @@ func (f *File) close() {
 	f.opened, f.lines, f.ended = nil, nil, nil
 }
 
-// errLong is the error of a line longer than [MaxLine].
+// errLong is the error of a line longer than [maxLine].
 var errLong = errors.New("the line is longer than 1 MiB")
 
 // line returns the next line, valid until the next call. After errLong it continues with the
@@ -90,12 +90,12 @@ func (f *File) line() ([]byte, error) {
 	f.long = append(f.long[:0], line...)
 	for errors.Is(err, bufio.ErrBufferFull) {
 		line, err = f.lines.ReadSlice('\n')
-		if len(f.long) <= MaxLine {
+		if len(f.long) <= maxLine {
 			f.long = append(f.long, line...)
 		}
 	}
 	switch {
-	case len(f.long) > MaxLine && (err == nil || err == io.EOF):
+	case len(f.long) > maxLine && (err == nil || err == io.EOF):
 		f.long = f.long[:maxQuoted]
 		return f.long, errLong
 	case err == io.EOF && len(f.long) > 0:

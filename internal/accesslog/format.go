@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Presets are named formats, as strings of nginx's log_format.
-var Presets = map[string]string{
+// presets are named formats, as strings of nginx's log_format.
+var presets = map[string]string{
 	"common":         `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent`,
 	"combined":       `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`,
 	"nginx":          `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$http_x_forwarded_for"`,
@@ -77,7 +77,7 @@ func compileFormat(format string) (*lineFormat, error) {
 	rest, known := format, 0
 	first, rest, found := strings.Cut(rest, "$")
 	if !found {
-		return nil, fmt.Errorf("format: got %q, which has no variable: expected one such as %s", format, Presets["combined"])
+		return nil, fmt.Errorf("format: got %q, which has no variable: expected one such as %s", format, presets["combined"])
 	}
 	f.pieces = append(f.pieces, piece{literal: first})
 	for found {

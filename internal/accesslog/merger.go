@@ -85,11 +85,11 @@ func NewMerger(parser *Parser, paths []string, stdin io.Reader) (*Merger, error)
 	once := false
 	for _, path := range paths {
 		s := &source{File: &File{path: path}}
-		if path == Standard && slices.ContainsFunc(m.later, func(other *source) bool { return other.path == Standard }) {
+		if path == standardInput && slices.ContainsFunc(m.later, func(other *source) bool { return other.path == standardInput }) {
 			return nil, errors.New("got - twice: the standard input can be read once")
 		}
 		m.later = append(m.later, s)
-		if path == Standard {
+		if path == standardInput {
 			s.from, once = stdin, true
 			continue
 		}

@@ -104,7 +104,7 @@ func TestLogsAreMerged(t *testing.T) {
 // A server writes a line when the request ends. A request counts from its arrival.
 func TestRequestsComeInTheOrderOfTheirArrival(t *testing.T) {
 	log := lineAt(0, 0) + lineAt(20, 0) + lineAt(30, 25) + lineAt(31, 0) + lineAt(100, 0) + lineAt(200, 199) + lineAt(201, 0)
-	got, counts := read(t, strings.NewReader(log), Standard)
+	got, counts := read(t, strings.NewReader(log), standardInput)
 	if want := []string{"/0", "/30", "/20", "/31", "/200", "/100", "/201"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -115,7 +115,7 @@ func TestRequestsComeInTheOrderOfTheirArrival(t *testing.T) {
 
 // Unreadable lines are counted, and the first ones are quoted with escaped control characters.
 func TestGarbage(t *testing.T) {
-	long := strings.Repeat("x", 2*MaxLine)
+	long := strings.Repeat("x", 2*maxLine)
 	log := "\x1b[2Jevil\u202e\n\n" + long + "\n" + lineAt(0, 0) + `{"level":"info","msg":"started"}` + "\nlast"
 	got, counts := read(t, nil, writeLog(t, []byte(log)))
 	if !slices.Equal(got, []string{"/0"}) || counts.Lines != 6 || counts.Bad != 3 || counts.Others != 2 {
@@ -162,7 +162,7 @@ func TestLogsThatAreMissing(t *testing.T) {
 	for says, paths := range map[string][]string{
 		"no such file":                   {filepath.Join(folder, "none")},
 		"is a folder: expected a log":    {folder},
-		"the standard input can be":      {Standard, log, Standard},
+		"the standard input can be":      {standardInput, log, standardInput},
 		"expected each log once":         {log, log},
 		"again.log twice: expected each": {log, link},
 	} {
@@ -173,7 +173,7 @@ func TestLogsThatAreMissing(t *testing.T) {
 }
 
 func TestEmptyLog(t *testing.T) {
-	if got, counts := read(t, strings.NewReader(""), writeLog(t, nil), Standard); len(got) != 0 || counts.Lines != 0 || counts.Bad != 0 {
+	if got, counts := read(t, strings.NewReader(""), writeLog(t, nil), standardInput); len(got) != 0 || counts.Lines != 0 || counts.Bad != 0 {
 		t.Errorf("got %v, %+v", got, counts)
 	}
 }

@@ -27,7 +27,7 @@ type format interface {
 	parse(line []byte, r *Record) error
 }
 
-// NewParser returns a parser of a format: caddy, traefik, the name of one of [Presets], or a string
+// NewParser returns a parser of a format: caddy, traefik, the name of one of the presets, or a string
 // as in nginx's log_format. For an empty name, each line is tried with all known formats.
 func NewParser(name string) (*Parser, error) {
 	p := new(Parser)
@@ -46,10 +46,10 @@ func NewParser(name string) (*Parser, error) {
 	case name == "traefik":
 		p.formats = []format{new(traefikJSON)}
 		p.add("traefik")
-	case Presets[name] != "":
+	case presets[name] != "":
 		p.add(name)
 	default:
-		return nil, fmt.Errorf("format: got %q: expected caddy, %s, or a string such as %s", name, strings.Join(slices.Sorted(maps.Keys(Presets)), ", "), Presets["combined"])
+		return nil, fmt.Errorf("format: got %q: expected caddy, %s, or a string such as %s", name, strings.Join(slices.Sorted(maps.Keys(presets)), ", "), presets["combined"])
 	}
 	return p, nil
 }
@@ -57,7 +57,7 @@ func NewParser(name string) (*Parser, error) {
 // add adds presets.
 func (p *Parser) add(names ...string) {
 	for _, name := range names {
-		f, err := compileFormat(Presets[name])
+		f, err := compileFormat(presets[name])
 		if err != nil {
 			panic(err) // a preset is invalid, which tests detect
 		}

@@ -68,8 +68,8 @@ func (l *List) Give(log *zap.Logger, found ...Advice) error {
 	return nil
 }
 
-// Given returns the advice given so far, in its order.
-func (l *List) Given() []Advice {
+// all returns the advice given so far, in its order.
+func (l *List) all() []Advice {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.given)

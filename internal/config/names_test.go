@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
-	"github.com/caddy-tally/caddy-tally/internal/replayer"
+	"github.com/caddy-tally/caddy-tally/internal/testing/fakeclock"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
@@ -134,8 +134,7 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 		under := newNames(t)
 		const length = 3 * 24 * 60 * 60 // of the epochs of a limit per day, in seconds; each begins at the start of a day
 		next := time.Unix((time.Now().Unix()/length+1)*length, 0)
-		clock := &replayer.Clock{Start: next.Add(-2 * time.Second).UnixNano()}
-		clock.Now.Store(clock.Start)
+		clock := fakeclock.New(next.Add(-2 * time.Second).UnixNano())
 		passing := func() (passed int) {
 			e, err := engine.New(engine.Options{
 				Open:         func(ctx context.Context) (storage.Store, error) { return sqlite.Open(ctx, sqlite.Options{Path: path}) },

@@ -29,13 +29,13 @@ func (c console) complete(position int, words func(context.Context, operator.Ser
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 		defer cancel()
-		return Words(words(ctx, service)), cobra.ShellCompDirectiveNoFileComp
+		return completions(words(ctx, service)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// Words returns completions without those that a shell would take for more than a word: cobra's
+// completions returns completions without those that a shell would take for more than a word: cobra's
 // script for bash expands them, and clients choose keys.
-func Words(words []string) []cobra.Completion {
+func completions(words []string) []cobra.Completion {
 	slices.Sort(words)
 	return slices.DeleteFunc(slices.Compact(words), func(word string) bool { return !operator.IsWord(word) })
 }

@@ -288,7 +288,7 @@ func completeKey(in *keyPlace) cobra.CompletionFunc {
 				words = append(words, k.ID)
 			}
 		}
-		return Words(words), cobra.ShellCompDirectiveNoFileComp
+		return completions(words), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -297,5 +297,5 @@ func (k *keyPlace) completeTier(_ *cobra.Command, args []string, _ string) ([]co
 	if len(args) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return Words(k.Tiers()), cobra.ShellCompDirectiveNoFileComp
+	return completions(k.Tiers()), cobra.ShellCompDirectiveNoFileComp
 }

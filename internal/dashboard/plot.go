@@ -15,26 +15,26 @@ type Plot struct {
 	Per    string // the unit of a point: a second, minute, hour or day
 	Zone   string // the plotted zone; "" for all
 	Live   bool   // it is updated while displayed
-	Points []Point
+	Points []plotPoint
 }
 
-// Point is the number of decisions in a unit of time.
-type Point struct {
+// plotPoint is the number of decisions in a unit of time.
+type plotPoint struct {
 	At               time.Time
 	Allowed, Refused float64
 }
 
 // densePoints returns the points of a history, with zeros for gaps. It returns nil for an empty
 // history. It omits up to two missing points at the end, which may not have been written yet.
-func densePoints(h operator.History, from, to time.Time) []Point {
+func densePoints(h operator.History, from, to time.Time) []plotPoint {
 	step := h.Resolution.Duration()
 	if step <= 0 || to.Sub(from)/step > 4000 || len(h.Points) == 0 {
 		return nil
 	}
-	var points []Point
+	var points []plotPoint
 	next := 0
 	for at := from; at.Before(to); at = at.Add(step) {
-		point := Point{At: at}
+		point := plotPoint{At: at}
 		for ; next < len(h.Points) && h.Points[next].At.Before(at.Add(step)); next++ {
 			point.Allowed += float64(h.Points[next].Allowed)
 			point.Refused += float64(h.Points[next].Refused)
@@ -84,12 +84,16 @@ func (p Plot) Top() float64 {
 }
 
 // AllowedPath returns the line of allowed requests as an SVG path.
-func (p Plot) AllowedPath() string { return p.path(func(point Point) float64 { return point.Allowed }) }
+func (p Plot) AllowedPath() string {
+	return p.path(func(point plotPoint) float64 { return point.Allowed })
+}
 
 // RefusedPath returns the line of refused requests as an SVG path.
-func (p Plot) RefusedPath() string { return p.path(func(point Point) float64 { return point.Refused }) }
+func (p Plot) RefusedPath() string {
+	return p.path(func(point plotPoint) float64 { return point.Refused })
+}
 
-func (p Plot) path(value func(Point) float64) string {
+func (p Plot) path(value func(plotPoint) float64) string {
 	var path strings.Builder
 	top := p.Top()
 	for i, point := range p.Points {

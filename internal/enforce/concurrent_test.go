@@ -16,7 +16,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
-	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
@@ -288,7 +287,7 @@ func TestPlacesInShadow(t *testing.T) {
 			if refused != 0 || would != 3 {
 				t.Errorf("%d refused and %d would be, want 0 and 3", refused, would)
 			}
-			if z := local.DescribeZones(h.App, nil)[0]; !z.Shadow || z.WouldRefuse != 3 || z.Allowed != 4 {
+			if z := zonesShown(t, h)[0]; !z.Shadow || z.WouldRefuse != 3 || z.Allowed != 4 {
 				t.Errorf("operators see %+v", z)
 			}
 		})

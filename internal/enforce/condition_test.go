@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/operator/local"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
@@ -50,7 +50,7 @@ func TestZoneAppliesUnderLoadOnly(t *testing.T) {
 		if n := refusedOf(h, "192.0.2.2", 1); n != 0 {
 			t.Errorf("%s: the first request of another client was refused", name)
 		}
-		zones := local.DescribeZones(h.App, nil)
+		zones := zonesShown(t, h)
 		if z := zones[0]; !z.Applies() || len(z.When) != 2 || !z.When[1].Holds || z.When[1].Since == nil || z.When[0].Since != nil {
 			t.Errorf("%s: operators see %+v", name, z.When)
 		}
@@ -121,6 +121,16 @@ func TestLoadOutlivesAReload(t *testing.T) {
 	if appliesInMetrics(t, calm) != 0 {
 		t.Error("a new condition holds")
 	}
+}
+
+// zonesShown returns the zones as operators see them.
+func zonesShown(t *testing.T, h *enforce.Handler) []operator.Zone {
+	t.Helper()
+	zones, err := handlertest.Operator(h).Zones(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return zones
 }
 
 // appliesInMetrics returns what metrics say of the zone z.

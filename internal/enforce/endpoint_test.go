@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
 // Each zone, endpoint and condition read a request anew.
@@ -40,7 +41,7 @@ func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 		if !matches || err != nil || cost != 5 {
 			t.Fatal(matches, cost, err)
 		}
-		readings := *matcher.Received(r).Memory.Readings()
+		readings := *caddyhttp.GetVar(r.Context(), "rate_limit.readings").(*endpoint.Readings)
 		if n == 0 {
 			first = readings
 		}
@@ -124,7 +125,7 @@ func BenchmarkEndpointsOfHostileRequests(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				*matcher.Received(r).Memory.Readings() = endpoint.Readings{}
+				caddyhttp.SetVar(r.Context(), "rate_limit.readings", nil)
 				e := &enforce.Evaluation{Verdict: enforce.Verdict{Handler: h, Http: r}}
 				e.IsExempt()
 				e.Matches(h.Zones[0])

@@ -22,7 +22,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
-	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -256,17 +255,14 @@ func TestOpenReferenceOfNobody(t *testing.T) {
 	}
 }
 
-// explained returns the engine's part of the explanation of a reference.
+// explained returns the explanation of a reference.
 func explained(t *testing.T, h *enforce.Handler, text string) operator.Explanation {
 	t.Helper()
-	r, err := h.App.OpenReference(text)
+	explanation, err := handlertest.Operator(h).Explain(t.Context(), operator.Question{Client: text})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &local.Explainer{Now: time.Now(), Subject: &local.Subject{Target: operator.Target{Kind: operator.Reference, Value: text}, App: local.Config{Config: h.App}, Instance: h.App.Instance.Load(), Referred: &r}}
-	x.ExplainReference()
-	x.ExplainCounts(context.Background())
-	return x.Told
+	return explanation
 }
 
 // A request that cost 10 was refused with 9 left, and was explained with "the next request passes".
@@ -276,7 +272,7 @@ func TestReferenceKeepsTheCost(t *testing.T) {
 	costly := ask(h, "/export/12345", "192.0.2.1", "X-Batch", "10")
 	whole := costly.reference()
 	for _, text := range []string{whole, reference.Short(whole), "ref:" + strings.ToUpper(whole[:10])} {
-		told := explained(t, h, strings.TrimPrefix(text, "ref:"))
+		told := explained(t, h, text)
 		if r := told.Refusal; r.Cost != 10 || r.Left != 9 || r.Text != "GET /export/*: it cost 10, 9 were left" {
 			t.Errorf("%s: the refusal is %+v", text, r)
 		}

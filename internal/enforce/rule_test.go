@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
-	"github.com/caddy-tally/caddy-tally/internal/operator/local"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
@@ -240,6 +240,16 @@ func served(t *testing.T, h *enforce.Handler, ip string, change func(*http.Reque
 	return w
 }
 
+// requestsShown returns what operators see of all requests.
+func requestsShown(t *testing.T, h *enforce.Handler) operator.Counts {
+	t.Helper()
+	status, err := handlertest.Operator(h).Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.Requests
+}
+
 // A handler without a zone obeys rules, and doesn't open a database for that.
 func TestRulesWithoutZones(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules")
@@ -251,9 +261,9 @@ func TestRulesWithoutZones(t *testing.T) {
 	if w.Code != http.StatusTooManyRequests {
 		t.Errorf("status %d", w.Code)
 	}
-	before := local.Config{Config: h.App}.Totals().Counts
+	before := requestsShown(t, h)
 	served(t, h, "192.0.2.1", func(*http.Request) {})
-	if after := (local.Config{Config: h.App}).Totals().Counts; after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
+	if after := requestsShown(t, h); after.Banned != before.Banned+1 || after.Refused != before.Refused+1 {
 		t.Errorf("operators are shown %+v after a ban, and %+v before", after, before)
 	}
 	if w := served(t, h, "192.0.2.2", func(*http.Request) {}); w.Code != http.StatusOK {

@@ -26,8 +26,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
-	"github.com/caddy-tally/caddy-tally/internal/operator/local"
-	"github.com/caddy-tally/caddy-tally/internal/replayer"
+	"github.com/caddy-tally/caddy-tally/internal/testing/fakeclock"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
@@ -97,8 +96,7 @@ func TestShadowLimitsDecideAsIfEnforced(t *testing.T) {
 
 func testShadowHandler(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 11))
-	clock := &replayer.Clock{Start: time.Date(2026, 11, 22, 11, 59, 58, 7, time.UTC).UnixNano()}
-	clock.Now.Store(clock.Start)
+	clock := fakeclock.New(time.Date(2026, 11, 22, 11, 59, 58, 7, time.UTC).UnixNano())
 	drawn := func(name string) config.Limit {
 		l := config.Limit{Amount: 1 + random.Int64N(9), Window: caddy.Duration([]time.Duration{time.Second, 20 * time.Second, time.Minute}[random.IntN(3)]), Name: name}
 		l.Algorithm = []string{"sliding", "fixed", "token_bucket"}[random.IntN(3)]
@@ -279,7 +277,7 @@ func TestWouldRefuseIsCounted(t *testing.T) {
 	for range 6 {
 		askThrough(t, h, "/", "192.0.2.7", nil, "seen") // it waits for the verdicts
 	}
-	zone := local.DescribeZones(h.App, nil)[0]
+	zone := zonesShown(t, h)[0]
 	if zone.Allowed != 4 || zone.Refused != 2 || zone.WouldRefuse != 3 || zone.Shadow {
 		t.Errorf("the zone counts %+v", zone)
 	}

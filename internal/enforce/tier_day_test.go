@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
-	"github.com/caddy-tally/caddy-tally/internal/replayer"
+	"github.com/caddy-tally/caddy-tally/internal/testing/fakeclock"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
@@ -80,7 +80,7 @@ func TestTableOfTiers(t *testing.T) {
 		c.prepare()
 	}
 	begin := time.Date(2026, 11, 22, 11, 59, 58, 7, time.UTC)
-	clock := &replayer.Clock{Start: begin.UnixNano()}
+	clock := fakeclock.New(begin.UnixNano())
 	h := exampleHandler(t, "../../examples/api-tiers.Caddyfile", file, clock)
 	for since := time.Duration(0); since < 48*time.Hour; since += dayStep {
 		clock.Now.Store(clock.Start + int64(since))

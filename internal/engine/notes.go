@@ -31,8 +31,8 @@ func newNotes(known []storage.Note) notes {
 	return n
 }
 
-// ErrNoNotes says that the store keeps no notes.
-var ErrNoNotes = errors.New("this store keeps no notes")
+// errNoNotes says that the store keeps no notes.
+var errNoNotes = errors.New("this store keeps no notes")
 
 const (
 	// readAllAfter is the time without news after which all notes are read again. The store may no
@@ -95,7 +95,7 @@ func (p *poller) write(notes []storage.Note, replay bool) error {
 		return ErrUnavailable
 	}
 	if store.network == nil {
-		return ErrNoNotes
+		return errNoNotes
 	}
 	ctx, cancel := m.conn.call()
 	defer cancel()

@@ -92,8 +92,8 @@ type Name struct {
 // Defaults of [Options].
 const (
 	DefaultMaxKeys         = 1_000_000
-	DefaultCleanupInterval = time.Minute
-	DefaultDegradedPercent = 40
+	defaultCleanupInterval = time.Minute
+	defaultDegradedPercent = 40
 )
 
 // Observer is notified of events other than decisions, for logs and metrics. Its methods are called
@@ -142,8 +142,8 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.MaxKeys = cmp.Or(o.MaxKeys, DefaultMaxKeys)
 	o.StoreTimeout = cmp.Or(o.StoreTimeout, storage.DefaultTimeout)
-	o.CleanupInterval = cmp.Or(o.CleanupInterval, DefaultCleanupInterval)
-	o.DegradedPercent = cmp.Or(o.DegradedPercent, DefaultDegradedPercent)
+	o.CleanupInterval = cmp.Or(o.CleanupInterval, defaultCleanupInterval)
+	o.DegradedPercent = cmp.Or(o.DegradedPercent, defaultDegradedPercent)
 	if o.Observer == nil {
 		o.Observer = noObserver{}
 	}

@@ -28,10 +28,10 @@ func isTargeted(field string) bool {
 	return strings.HasSuffix(field, targetedSuffix) || slices.Contains(sharedCacheFields, field)
 }
 
-// ForbidStoring changes the fields of h that allow caches to keep the answer, so that they forbid
+// forbidStoring changes the fields of h that allow caches to keep the answer, so that they forbid
 // it. It adds no fields. Use it on refusals: earlier handlers meant such fields for pages. A 429
 // must not be stored (RFC 6585, section 4), but some caches store it if they are told to.
-func ForbidStoring(h http.Header) {
+func forbidStoring(h http.Header) {
 	for field, values := range h {
 		switch {
 		case (field == CacheControl || isTargeted(field)) && (len(values) != 1 || values[0] != NoStore):
@@ -43,10 +43,10 @@ func ForbidStoring(h http.Header) {
 	delete(h, expires)
 }
 
-// NeverStore does the same as [ForbidStoring], and adds `Cache-Control: no-store` in any
+// NeverStore does the same as forbidStoring, and adds `Cache-Control: no-store` in any
 // case.
 func NeverStore(h http.Header) {
-	ForbidStoring(h)
+	forbidStoring(h)
 	if len(h[CacheControl]) == 0 {
 		h.Set(CacheControl, NoStore)
 	}

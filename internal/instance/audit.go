@@ -19,14 +19,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// ErrAuditAway is the error of an audit whose store can't be used.
-var ErrAuditAway = operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and neither can the audit that is in it: caddy rate-limit status says why")
+// errAuditAway is the error of an audit whose store can't be used.
+var errAuditAway = operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and neither can the audit that is in it: caddy rate-limit status says why")
 
 // auditError returns the operator's error for an error of the store. In an outage the store that
 // was last in use is closed.
 func auditError(err error) error {
 	if errors.Is(err, storage.ErrClosed) {
-		return ErrAuditAway
+		return errAuditAway
 	}
 	return err
 }
@@ -38,7 +38,7 @@ type Audit struct{ instance *Instance }
 func (a *Audit) Store() (storage.Store, error) {
 	store := a.instance.Store.Load()
 	if store == nil {
-		return nil, ErrAuditAway
+		return nil, errAuditAway
 	}
 	return *store, nil
 }
@@ -66,7 +66,7 @@ func (a *Audit) write(ctx context.Context, e AuditEntry) error {
 	act := storage.Act{At: cmp.Or(e.at, a.instance.Engine.Now()), By: e.By, Action: e.Action, Reason: operator.OneLine(e.Reason)}
 	name := ""
 	if e.Target != nil {
-		names, err := a.instance.Names.InAudit(*e.Target)
+		names, err := a.instance.Names.inAudit(*e.Target)
 		if err != nil {
 			return err
 		}
@@ -88,10 +88,10 @@ func kindInAudit(t operator.Target) string {
 	return string(t.Kind)
 }
 
-// InAudit returns the name at rest of a target in new entries, followed by its possible names in
+// inAudit returns the name at rest of a target in new entries, followed by its possible names in
 // earlier ones. The name of an address can't be linked to it once the entries are gone: see
 // [epoch.Keys].
-func (n *Names) InAudit(t operator.Target) ([]string, error) {
+func (n *Names) inAudit(t operator.Target) ([]string, error) {
 	if n.Secret.Load() == nil {
 		return nil, operator.Errorf(http.StatusServiceUnavailable, "the secret can't be read at the moment, so nothing can be noted in the audit")
 	}
@@ -177,7 +177,7 @@ func (a *Audit) List(ctx context.Context, before int64, n int) ([]storage.Act, e
 func (a *Audit) about(ctx context.Context, t operator.Target, before int64, n int) (found []storage.Act, err error) {
 	names := make(map[string]bool)
 	for _, around := range targetsAround(t) {
-		more, err := a.instance.Names.InAudit(around)
+		more, err := a.instance.Names.inAudit(around)
 		if err != nil {
 			return nil, err
 		}
@@ -280,7 +280,7 @@ func (a *Audit) catchUp(ctx context.Context) error {
 // Of returns the newest entries of the audit before a time: all, or those about a client.
 func (a *Audit) Of(ctx context.Context, client string, before int64, n int) ([]storage.Act, error) {
 	if a.instance.Names.Secret.Load() == nil {
-		return nil, ErrAuditAway
+		return nil, errAuditAway
 	}
 	if client == "" {
 		return a.List(ctx, before, n)
@@ -298,7 +298,7 @@ func (a *Audit) WriteSoon(ctx context.Context, e AuditEntry) (late bool, err err
 	if !a.instance.Engine.Degraded() {
 		err = a.Write(ctx, e)
 		refusal := (*operator.Error)(nil)
-		if err == nil || ctx.Err() != nil || errors.As(err, &refusal) && refusal != ErrAuditAway {
+		if err == nil || ctx.Err() != nil || errors.As(err, &refusal) && refusal != errAuditAway {
 			return false, err
 		}
 	}

@@ -21,8 +21,8 @@ func parse() (all []*Texts) {
 	return all
 }
 
-// English is the default language.
-var English = all[0]
+// english is the default language.
+var english = all[0]
 
 // All returns the texts in every language, English first.
 func All() []*Texts { return all }
@@ -34,7 +34,7 @@ const maxRanges = 32
 // first of several (RFC 9110, section 12.5.4). Of a tag such as pt-BR the first part counts. If no
 // language is available, the texts are in English.
 func Choose(accept string) *Texts {
-	best, weight := English, 0.0
+	best, weight := english, 0.0
 	for range maxRanges {
 		var item string
 		item, accept, _ = strings.Cut(accept, ",")

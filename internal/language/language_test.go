@@ -135,7 +135,7 @@ func FuzzChoose(f *testing.F) {
 		if !slices.Contains(tags(), chosen.Tag) {
 			t.Errorf("%q is %q", accept, chosen.Tag)
 		}
-		if chosen != English && !strings.Contains(strings.ToLower(accept), chosen.Tag) {
+		if chosen != english && !strings.Contains(strings.ToLower(accept), chosen.Tag) {
 			t.Errorf("%q is %q, which it doesn't have", accept, chosen.Tag)
 		}
 	})

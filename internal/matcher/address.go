@@ -20,8 +20,8 @@ import (
 // maxChain bounds how many addresses of a field are examined.
 const maxChain = 16
 
-// ClientIP returns the client's address as Caddy determined it, or "".
-func ClientIP(r *http.Request) string {
+// clientIP returns the client's address as Caddy determined it, or "".
+func clientIP(r *http.Request) string {
 	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	return ip
 }
@@ -35,7 +35,7 @@ func IsClaimed(r *http.Request) bool {
 	if trusted, _ := caddyhttp.GetVar(ctx, caddyhttp.TrustedProxyVarKey).(bool); !ok || !trusted {
 		return false
 	}
-	taken, err := netip.ParseAddr(ClientIP(r))
+	taken, err := netip.ParseAddr(clientIP(r))
 	if err != nil {
 		return false
 	}
@@ -126,7 +126,7 @@ func (o orNowhere) MatchWithError(r *http.Request) (bool, error) {
 	if matches || err != nil || !IsClaimed(r) {
 		return matches, err
 	}
-	defer caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ClientIP(r))
+	defer caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, clientIP(r))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, nowhere)
 	return o.set.MatchWithError(r)
 }

@@ -142,14 +142,14 @@ func (v *VerifiedBot) MatchWithError(r *http.Request) (bool, error) {
 
 // confirms reports whether the address of a request is the operator's.
 func (v *VerifiedBot) confirms(b bot, r *http.Request) bool {
-	addr, err := netip.ParseAddr(ClientIP(r))
+	addr, err := netip.ParseAddr(clientIP(r))
 	if err != nil || IsClaimed(r) {
 		return false
 	}
 	if b.ranges != nil && b.ranges.Contains(addr) {
 		return true
 	}
-	return v.verifier.IsConfirmed(b.Operator, addr, !IsRehearsal(r))
+	return v.verifier.IsConfirmed(b.Operator, addr, !isRehearsal(r))
 }
 
 // rehearsalVar is the variable of requests that nobody sent.
@@ -159,8 +159,8 @@ const rehearsalVar = "rate_limit.rehearsal"
 // happen. No address is looked up for it.
 func SetRehearsal(r *http.Request) { caddyhttp.SetVar(r.Context(), rehearsalVar, true) }
 
-// IsRehearsal reports whether nobody sent a request.
-func IsRehearsal(r *http.Request) bool {
+// isRehearsal reports whether nobody sent a request.
+func isRehearsal(r *http.Request) bool {
 	return caddyhttp.GetVar(r.Context(), rehearsalVar) != nil
 }
 

@@ -73,7 +73,7 @@ func (u unambiguous) MatchWithError(r *http.Request) (bool, error) {
 }
 
 func (u unambiguous) isUnambiguous(r *http.Request) bool {
-	received := Received(r)
+	received := received(r)
 	return (!u.method || !received.OverridesMethod()) && (!u.target || received.IsCanonical() && !u.runsElsewhere(&received)) && (!u.query || received.HasCanonicalQuery())
 }
 

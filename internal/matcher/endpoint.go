@@ -84,7 +84,7 @@ func (e *Endpoint) MatchWithError(r *http.Request) (bool, error) {
 
 // matches reports whether a request in its current form is one of the endpoint's.
 func (e *Endpoint) matches(r *http.Request) bool {
-	Received := Received(r)
+	Received := received(r)
 	switch e.reading {
 	case exactlyAsWas:
 		return e.endpoint.Is(&Received)
@@ -94,8 +94,8 @@ func (e *Endpoint) matches(r *http.Request) bool {
 	return e.endpoint.Covers(&Received)
 }
 
-// Received returns the endpoint package's form of a request.
-func Received(r *http.Request) endpoint.Request {
+// received returns the endpoint package's form of a request.
+func received(r *http.Request) endpoint.Request {
 	return endpoint.Request{
 		Method: r.Method, Header: r.Header, Path: r.URL.Path, RawPath: r.URL.RawPath, Query: r.URL.RawQuery,
 		Odd: r.URL.Host != "" || r.URL.Opaque != "", Tunnel: isTunnel(r), Memory: readingsIn{r},

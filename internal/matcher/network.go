@@ -125,7 +125,7 @@ func (a *ASN) MatchWithError(r *http.Request) (bool, error) {
 
 // LookUp looks up the client's address, unless the client may have written it.
 func LookUp(r *http.Request, in func(netip.Addr) string) string {
-	addr, err := netip.ParseAddr(ClientIP(r))
+	addr, err := netip.ParseAddr(clientIP(r))
 	if err != nil || IsClaimed(r) {
 		return ""
 	}

@@ -123,11 +123,6 @@ func (z *Zone) Settle(counts bool) {
 	}
 }
 
-// Settled returns how many requests didn't count, and how many did, since the process began.
-func (z *Zone) Settled() (uncounted, counted int64) {
-	return z.settled[0].value(), z.settled[1].value()
-}
-
 // Waited observes how long a request waited for the store.
 func (z *Zone) Waited(d time.Duration) {
 	if z.process != nil {
@@ -209,13 +204,13 @@ func Client(kind identity.Kind, d *engine.Decision) {
 // Rules counts the decisions by operators' rules. The zero value counts nothing.
 type Rules struct{ Allowed, Banned counter }
 
-// RulesZone is the zone label of operators' rules in metrics.
-const RulesZone = "rules"
+// rulesZone is the zone label of operators' rules in metrics.
+const rulesZone = "rules"
 
 // NewRules returns the counters of operators' rules.
 func NewRules() Rules {
 	return Rules{
-		Allowed: counterOf(decisions, RulesZone, rules.Allow.String(), Outcomes[0]),
-		Banned:  counterOf(decisions, RulesZone, rules.Ban.String(), Outcomes[engine.Banned]),
+		Allowed: counterOf(decisions, rulesZone, rules.Allow.String(), Outcomes[0]),
+		Banned:  counterOf(decisions, rulesZone, rules.Ban.String(), Outcomes[engine.Banned]),
 	}
 }

@@ -29,8 +29,8 @@ const (
 	Reference TargetKind = "ref"     // the reference of a refusal
 )
 
-// MaxTarget is the most bytes of a target's text.
-const MaxTarget = 1024
+// maxTarget is the most bytes of a target's text.
+const maxTarget = 1024
 
 // ParseTarget parses the text that names a client: 203.0.113.9, 2001:db8::/48, api-key:acme,
 // key:alice, session:1f2e3d4c5b6a7980, tag:3fa9c1 or ref:…. A value may be quoted as in the rules
@@ -39,8 +39,8 @@ const MaxTarget = 1024
 // A reference may also have the form that refused people see: without ref:, in groups, or as a URI.
 func ParseTarget(text string) (Target, error) {
 	text = strings.TrimSpace(text)
-	if text == "" || len(text) > MaxTarget {
-		return Target{}, Errorf(http.StatusBadRequest, "client: expected an address, a network, api-key:NAME, key:TEXT, session:ID, tag:TAG or ref:REFERENCE of at most %d bytes", MaxTarget)
+	if text == "" || len(text) > maxTarget {
+		return Target{}, Errorf(http.StatusBadRequest, "client: expected an address, a network, api-key:NAME, key:TEXT, session:ID, tag:TAG or ref:REFERENCE of at most %d bytes", maxTarget)
 	}
 	kind, value, named := strings.Cut(text, ":")
 	switch TargetKind(kind) {
@@ -59,7 +59,7 @@ func ParseTarget(text string) (Target, error) {
 			return Target{Kind: Reference, Value: value}, nil
 		}
 	}
-	if network, ok := ParseNetwork(text); ok {
+	if network, ok := parseNetwork(text); ok {
 		return Target{Kind: Address, Network: network}, nil
 	}
 	if reference, ok := parseReference(text); ok {
@@ -110,8 +110,8 @@ func parseReference(text string) (string, bool) {
 	return text, strings.Trim(text, alphanumeric) == "" && (len(text) == referenceSize || len(text) == shortReferenceSize)
 }
 
-// ParseNetwork parses an address or a network, and nothing else.
-func ParseNetwork(text string) (netip.Prefix, bool) {
+// parseNetwork parses an address or a network, and nothing else.
+func parseNetwork(text string) (netip.Prefix, bool) {
 	if network, err := netip.ParsePrefix(text); err == nil {
 		return network.Masked(), true
 	}
@@ -129,7 +129,7 @@ func (t Target) TellsAddress() bool {
 	if t.Kind != KeyText {
 		return t.Kind == Address
 	}
-	_, ok := ParseNetwork(t.Value)
+	_, ok := parseNetwork(t.Value)
 	return ok
 }
 

@@ -126,8 +126,8 @@ var shorthandFamilies = []string{
 	"cookie.", "err.", "file_match.", "header.", "labels.", "path.", "query.", "re.", "resp.", "rp.", "vars.",
 }
 
-// Suggestions returns all names that errors may suggest, and their shorthands.
-func Suggestions() (names, short []string) {
+// suggestions returns all names that errors may suggest, and their shorthands.
+func suggestions() (names, short []string) {
 	names, short = slices.Clone(exactPlaceholders), slices.Clone(shorthands)
 	for _, family := range requestFamilies {
 		names = append(names, family+"0")

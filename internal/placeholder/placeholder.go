@@ -57,7 +57,7 @@ func checkName(name string) error {
 	return unknownError{name, nearest(name)}
 }
 
-func isKnown(name string) bool { return inDynamicFamily(name) || Provides(name) }
+func isKnown(name string) bool { return inDynamicFamily(name) || provides(name) }
 
 // unknownError is the error about a placeholder that nothing provides.
 type unknownError struct{ name, near string }
@@ -100,9 +100,9 @@ func inDynamicFamily(name string) bool {
 	return false
 }
 
-// Provides reports whether Caddy knows the name in any request. It uses Caddy's own replacer, so it
+// provides reports whether Caddy knows the name in any request. It uses Caddy's own replacer, so it
 // also knows the placeholders of later versions.
-func Provides(name string) (known bool) {
+func provides(name string) (known bool) {
 	if strings.HasSuffix(name, ".") { // Caddy accepts the empty header field
 		return false
 	}
@@ -117,7 +117,7 @@ func Provides(name string) (known bool) {
 // that is neither Caddy's nor ours. Modules don't declare their placeholders, but commonly name
 // them after themselves.
 func moduleProvides(name string) bool {
-	foreign := ForeignWords(Modules())
+	foreign := foreignWords(modules())
 	segments := strings.SplitN(name, ".", 3)
 	if len(segments) < 2 {
 		return false
@@ -125,15 +125,15 @@ func moduleProvides(name string) bool {
 	return foreign[segments[0]] || foreign[segments[1]]
 }
 
-// Origin is a module's ID and its package.
-type Origin struct{ ID, Package string }
+// origin is a module's ID and its package.
+type origin struct{ ID, Package string }
 
-// Modules returns the modules of this Caddy.
-func Modules() []Origin {
-	var origins []Origin
+// modules returns the modules of this Caddy.
+func modules() []origin {
+	var origins []origin
 	for _, id := range caddy.Modules() {
 		if info, err := caddy.GetModule(id); err == nil {
-			origins = append(origins, Origin{id, PackageOf(info.New())})
+			origins = append(origins, origin{id, PackageOf(info.New())})
 		}
 	}
 	return origins
@@ -148,9 +148,9 @@ func PackageOf(v any) string {
 	return t.PkgPath()
 }
 
-// ForeignWords returns the words of the IDs of other people's modules, except Caddy's own words:
+// foreignWords returns the words of the IDs of other people's modules, except Caddy's own words:
 // `geoip2` of `http.handlers.geoip2`.
-func ForeignWords(modules []Origin) map[string]bool {
+func foreignWords(modules []origin) map[string]bool {
 	words := make(map[string]bool)
 	for _, m := range modules {
 		if !IsCaddy(m.Package) && !IsOurs(m.Package) {
@@ -175,7 +175,7 @@ func IsCaddy(pkg string) bool {
 
 // IsOurs reports whether a package belongs to this module.
 func IsOurs(pkg string) bool {
-	module := strings.TrimSuffix(PackageOf(Origin{}), "/internal/placeholder")
+	module := strings.TrimSuffix(PackageOf(origin{}), "/internal/placeholder")
 	return pkg == module || strings.HasPrefix(pkg, module+"/")
 }
 

@@ -1,4 +1,4 @@
-package placeholder_test
+package placeholder
 
 import (
 	"slices"
@@ -7,8 +7,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
-
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 func TestNamesOfPlaceholders(t *testing.T) {
@@ -31,7 +29,7 @@ func TestNamesOfPlaceholders(t *testing.T) {
 		{"a}b{c", nil},
 		{"{}", []string{""}},
 	} {
-		if got := placeholder.Names(tt.in); !slices.Equal(got, tt.want) {
+		if got := Names(tt.in); !slices.Equal(got, tt.want) {
 			t.Errorf("Names(%q) = %q, want %q", tt.in, got, tt.want)
 		}
 	}
@@ -81,7 +79,7 @@ func TestKnownPlaceholders(t *testing.T) {
 		"{file./run/secrets/x}",
 		"{map.tenant}",
 	} {
-		if err := placeholder.Check(s); err != nil {
+		if err := Check(s); err != nil {
 			t.Errorf("Check(%q) = %v", s, err)
 		}
 	}
@@ -116,7 +114,7 @@ func TestUnknownPlaceholders(t *testing.T) {
 		{"{{http.request.host}", `unknown placeholder {{http.request.host}`},
 		{strings.Repeat("{", 102), `too many unclosed placeholders`},
 	} {
-		err := placeholder.Check(tt.in)
+		err := Check(tt.in)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Check(%q) = %v, want %q in it", tt.in, err, tt.want)
 		}
@@ -125,15 +123,15 @@ func TestUnknownPlaceholders(t *testing.T) {
 
 // Every suggestion must be a name that Caddy provides.
 func TestSuggestedPlaceholdersAreKnown(t *testing.T) {
-	names, shorthands := placeholder.Suggestions()
+	names, shorthands := suggestions()
 	for _, name := range names {
-		if !placeholder.Provides(name) {
+		if !provides(name) {
 			t.Errorf("Caddy does not provide {%s}", name)
 		}
 	}
 	for _, name := range shorthands {
-		full := placeholder.Expand(name)
-		if full == name || placeholder.Check("{"+full+"}") != nil {
+		full := Expand(name)
+		if full == name || Check("{"+full+"}") != nil {
 			t.Errorf("the shorthand {%s} stands for {%s}", name, full)
 		}
 	}
@@ -141,18 +139,18 @@ func TestSuggestedPlaceholdersAreKnown(t *testing.T) {
 
 func TestPlaceholdersThatNeedAServer(t *testing.T) {
 	for _, name := range []string{"http.request.local", "http.request.uuid", "http.shutting_down"} {
-		if !placeholder.Provides(name) {
+		if !provides(name) {
 			t.Errorf("{%s} makes Caddy look for what a server adds and is taken as unknown", name)
 		}
 	}
-	if placeholder.Provides("http.request.nothing") {
+	if provides("http.request.nothing") {
 		t.Error("a name that Caddy does not know is taken as known")
 	}
 }
 
 func TestPlaceholdersOfOtherModules(t *testing.T) {
-	own := strings.TrimSuffix(placeholder.PackageOf(placeholder.Origin{}), "/internal/placeholder")
-	words := placeholder.ForeignWords([]placeholder.Origin{
+	own := strings.TrimSuffix(PackageOf(origin{}), "/internal/placeholder")
+	words := foreignWords([]origin{
 		{ID: "http.handlers.geoip2", Package: "github.com/zhangjiayin/caddy-geoip2"},
 		{ID: "http.handlers.extra_placeholders", Package: "github.com/steffenbusch/caddy-extra-placeholders"},
 		{ID: "http.matchers.request_header", Package: "example.com/plugin"},
@@ -173,14 +171,14 @@ func TestPlaceholdersOfOtherModules(t *testing.T) {
 
 // The ID of a module is the only source about its placeholders.
 func TestModulesHaveOrigins(t *testing.T) {
-	origins := placeholder.Modules()
-	if !slices.Contains(origins, placeholder.Origin{ID: "http.handlers.headers", Package: "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"}) {
+	origins := modules()
+	if !slices.Contains(origins, origin{ID: "http.handlers.headers", Package: "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"}) {
 		t.Errorf("the headers handler is not among %d modules, or has another origin", len(origins))
 	}
-	if len(placeholder.ForeignWords(origins)) == 0 {
+	if len(foreignWords(origins)) == 0 {
 		t.Error("no words, not even those of Caddy")
 	}
-	for word, foreign := range placeholder.ForeignWords(origins) {
+	for word, foreign := range foreignWords(origins) {
 		if foreign {
 			t.Errorf("%q is taken for another's word, but there are no modules of others here", word)
 		}
@@ -192,8 +190,8 @@ func FuzzPlaceholders(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		names := placeholder.Names(s)
-		err := placeholder.Check(s)
+		names := Names(s)
+		err := Check(s)
 		if err == nil && slices.Contains(names, "") {
 			t.Errorf("%q has a placeholder without a name and is accepted", s)
 		}

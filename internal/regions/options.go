@@ -26,7 +26,7 @@ type Options struct {
 	Name func(limit storage.LimitID, key []byte, period int64) (storage.Key, bool)
 
 	// Interval is the time between exchanges of counts. Each varies by up to a fifth, up or down.
-	// Zero means [DefaultInterval].
+	// Zero means 5 seconds.
 	Interval time.Duration
 
 	// MaxKeys is the most shared keys. Zero means [engine.DefaultMaxKeys].
@@ -36,8 +36,8 @@ type Options struct {
 	Observer Observer
 }
 
-// DefaultInterval is the default time between exchanges of counts.
-const DefaultInterval = 5 * time.Second
+// defaultInterval is the default time between exchanges of counts.
+const defaultInterval = 5 * time.Second
 
 // Observer receives the loop's events. The loop calls its methods, without locks held.
 type Observer interface {
@@ -59,7 +59,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Region == "" || o.Open == nil || o.Engine == nil || o.Name == nil || o.Observer == nil {
 		return o, errors.New("regions: Region, Open, Engine, Name and Observer are required")
 	}
-	o.Interval = cmp.Or(o.Interval, DefaultInterval)
+	o.Interval = cmp.Or(o.Interval, defaultInterval)
 	o.MaxKeys = cmp.Or(o.MaxKeys, engine.DefaultMaxKeys)
 	return o, nil
 }

@@ -60,7 +60,7 @@ func replayed(t testing.TB, judge Judge, o Options, log string) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	merger, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, strings.NewReader(log))
+	merger, err := accesslog.NewMerger(parser, []string{"-"}, strings.NewReader(log))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func Run(ctx context.Context, log *accesslog.Merger, judge Judge, o Options) (*R
 			r.progress()
 		}
 		if r.wants(record) {
-			v.Reset()
+			v.reset()
 			r.replay(judge, record, v)
 		}
 	}

@@ -63,8 +63,8 @@ type Count struct {
 	Unknown string // the parts of the key that the log lacks, or ""
 }
 
-// Reset empties the verdict for reuse.
-func (v *Verdict) Reset() {
+// reset empties the verdict for reuse.
+func (v *Verdict) reset() {
 	*v = Verdict{Counts: v.Counts[:0], Shadows: v.Shadows[:0], room: v.room[:0]}
 }
 

@@ -53,8 +53,8 @@ func Load(file, adapter string) (*Config, error) {
 // Close removes the files that the config has written.
 func (c *Config) Close() { os.RemoveAll(c.folder) }
 
-// Replay decides about the requests of a log, once.
-func (c *Config) Replay(ctx context.Context, log *accesslog.Merger, o replay.Options) (*replay.Report, error) {
+// replay decides about the requests of a log, once.
+func (c *Config) replay(ctx context.Context, log *accesslog.Merger, o replay.Options) (*replay.Report, error) {
 	judge := newJudge(c)
 	report, err := replay.Run(ctx, log, judge, o)
 	return report, errors.Join(err, judge.close())

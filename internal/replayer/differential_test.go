@@ -633,7 +633,7 @@ func (s *site) replay() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	log, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, bytes.NewReader(bytes.Join(s.lines, nil)))
+	log, err := accesslog.NewMerger(parser, []string{"-"}, bytes.NewReader(bytes.Join(s.lines, nil)))
 	if err != nil {
 		s.Fatal(err)
 	}

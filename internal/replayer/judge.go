@@ -30,7 +30,7 @@ import (
 type judge struct {
 	config  *Config
 	servers map[string][]*caddyhttp.Server // by port, in the order of trying
-	clock   Clock
+	clock   logClock
 	came    int64 // when the latest request came; the clock may be ahead
 	swept   int   // requests since the last sweep of the store
 	limits  map[*enforce.Policy]*replay.Limit
@@ -334,22 +334,22 @@ func (j *judge) serversFor(r *accesslog.Record) []*caddyhttp.Server {
 // maxPorts bounds the number of cached ports, because clients choose them.
 const maxPorts = 1000
 
-// Clock is a clock with the time of a log.
-type Clock struct {
+// logClock is a clock with the time of a log.
+type logClock struct {
 	Start int64 // in nanoseconds since the Unix epoch
 	Now   atomic.Int64
 }
 
 // Read implements engine.Clock.
-func (c *Clock) Read() (r storage.Reading, elapsed int64) {
+func (c *logClock) Read() (r storage.Reading, elapsed int64) {
 	now := c.Now.Load()
 	return storage.Reading{Wall: now, Steady: now, Source: storage.Source{1}, Shared: true}, now - c.Start
 }
 
 // Elapsed implements engine.Clock.
-func (c *Clock) Elapsed() int64 { return c.Now.Load() - c.Start }
+func (c *logClock) Elapsed() int64 { return c.Now.Load() - c.Start }
 
-var _ engine.Clock = (*Clock)(nil)
+var _ engine.Clock = (*logClock)(nil)
 
 // A replay makes much garbage. It is collected rarely while little memory is in use, and otherwise
 // adds little to the memory in use.

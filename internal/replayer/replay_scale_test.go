@@ -110,7 +110,7 @@ func testReplayFindsAllBursts(t *testing.T, window string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, &bursts{lines: lines, clients: lines / 10})
+	log, err := accesslog.NewMerger(parser, []string{"-"}, &bursts{lines: lines, clients: lines / 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func replayed(t *testing.T, caddyfile string, o replay.Options, lines ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, strings.NewReader(strings.Join(lines, "\n")))
+	log, err := accesslog.NewMerger(parser, []string{"-"}, strings.NewReader(strings.Join(lines, "\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func FuzzReplay(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log, err := accesslog.NewMerger(parser, []string{accesslog.Standard}, strings.NewReader(strings.Repeat(line+"\n", 3)))
+		log, err := accesslog.NewMerger(parser, []string{"-"}, strings.NewReader(strings.Repeat(line+"\n", 3)))
 		if err != nil {
 			t.Fatal(err)
 		}

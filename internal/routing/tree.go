@@ -231,14 +231,14 @@ func (r Route) Answers() string {
 	return ""
 }
 
-// MayAnswer returns the name of a handler in n that answers some requests, or "".
-func (n Node) MayAnswer() string {
+// mayAnswer returns the name of a handler in n that answers some requests, or "".
+func (n Node) mayAnswer() string {
 	if by := n.Answers(); by != "" {
 		return by
 	}
 	for _, list := range n.Lists {
 		for _, inner := range handlersOf(list.Routes) {
-			if by := inner.MayAnswer(); by != "" && !list.ForErrors {
+			if by := inner.mayAnswer(); by != "" && !list.ForErrors {
 				return by
 			}
 		}
@@ -251,9 +251,9 @@ func (n Node) proxies() bool {
 	return !each([]Node{n}, func(n Node) bool { return n.Name != "reverse_proxy" })
 }
 
-// Relayed returns the matchers of an upstream's responses for which a proxy asks another one
+// relayed returns the matchers of an upstream's responses for which a proxy asks another one
 // instead.
-func (n Node) Relayed() (responses []*caddyhttp.ResponseMatcher) {
+func (n Node) relayed() (responses []*caddyhttp.ResponseMatcher) {
 	each([]Node{n}, func(n Node) bool {
 		for _, list := range n.Lists {
 			if list.Responses != nil && slices.ContainsFunc(handlersOf(list.Routes), Node.proxies) {

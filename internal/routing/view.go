@@ -83,7 +83,7 @@ func (p *Place) passRoute(r Route, excludes bool) {
 
 func (p *Place) meet(n Node) {
 	if p.answering == "" {
-		p.answering = n.MayAnswer()
+		p.answering = n.mayAnswer()
 	}
 }
 
@@ -127,7 +127,7 @@ func (p *Place) After() Provided { return providedBy(p.after) }
 
 // Leavings returns an earlier handler that answers some requests, if no later one answers any; or "".
 func (p *Place) Leavings() string {
-	if p.InErrors || p.Anywhere || p.Hidden != "" || slices.ContainsFunc(p.after, func(n Node) bool { return n.MayAnswer() != "" || n.Foreign }) {
+	if p.InErrors || p.Anywhere || p.Hidden != "" || slices.ContainsFunc(p.after, func(n Node) bool { return n.mayAnswer() != "" || n.Foreign }) {
 		return ""
 	}
 	return p.answering
@@ -136,7 +136,7 @@ func (p *Place) Leavings() string {
 // Relayed returns the matchers of answers that later proxies replace by those of another upstream.
 func (p *Place) Relayed() (responses []*caddyhttp.ResponseMatcher) {
 	for _, later := range p.after {
-		responses = append(responses, later.Relayed()...)
+		responses = append(responses, later.relayed()...)
 	}
 	return responses
 }

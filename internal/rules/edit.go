@@ -25,7 +25,7 @@ const keepEnded = 30 * 24 * time.Hour
 // with an invalid line is not changed.
 func Add(path string, now time.Time, added ...Rule) error {
 	for i := range added {
-		if err := added[i].Check(); err != nil {
+		if err := added[i].check(); err != nil {
 			return fmt.Errorf("rules: %v: %w", added[i].Target, err)
 		}
 	}

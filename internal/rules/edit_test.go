@@ -74,7 +74,7 @@ ban 203.0.113.9
 	if err := Add(path, now, rule(t, "allow 203.0.113.9")); err != nil { // in addition to its ban
 		t.Fatal(err)
 	}
-	removed, err := Remove(path, Ban, AddressOf(netip.MustParseAddr("203.0.113.9")))
+	removed, err := Remove(path, Ban, addressTarget(netip.MustParseAddr("203.0.113.9")))
 	if err != nil || len(removed) != 1 || removed[0].String() != "ban 203.0.113.9" {
 		t.Errorf("removed %v, %v", removed, err)
 	}

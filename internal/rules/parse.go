@@ -83,7 +83,7 @@ func parseLine(line string) (*Rule, error) {
 	if err := s.parse(word, rest); err != nil {
 		return nil, err
 	}
-	return s, s.Check()
+	return s, s.check()
 }
 
 // parse parses a rule after its first word.

@@ -157,7 +157,7 @@ func FuzzRule(f *testing.F) {
 				s.Target = NetworkOf(p)
 			}
 		}
-		if s.Check() != nil {
+		if s.check() != nil {
 			return
 		}
 		line := s.String()

@@ -55,12 +55,12 @@ func (s Rule) String() string {
 	return line
 }
 
-// Check returns an error if the rule can't be a line of a file.
-func (s Rule) Check() error {
+// check returns an error if the rule can't be a line of a file.
+func (s Rule) check() error {
 	if s.Action != Ban && s.Action != Allow {
 		return errors.New("expected ban or allow")
 	}
-	if err := s.Target.Check(); err != nil {
+	if err := s.Target.check(); err != nil {
 		return err
 	}
 	if err := textfile.CheckTime(s.Until); err != nil {

@@ -49,8 +49,8 @@ func NetworkOf(network netip.Prefix) Target {
 	return Target{Network: netip.PrefixFrom(addr, bits).Masked()}
 }
 
-// AddressOf returns the target for a single address.
-func AddressOf(addr netip.Addr) Target {
+// addressTarget returns the target for a single address.
+func addressTarget(addr netip.Addr) Target {
 	addr = addr.Unmap().WithZone("")
 	return Target{Network: netip.PrefixFrom(addr, addr.BitLen())}
 }
@@ -76,7 +76,7 @@ func ParseTarget(text string) (Target, error) {
 
 func parseNetwork(text string) (Target, error) {
 	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
-		return AddressOf(addr), nil
+		return addressTarget(addr), nil
 	}
 	network, err := netip.ParsePrefix(text)
 	switch {
@@ -99,7 +99,7 @@ func parseText(kind Kind, text string) (Target, error) {
 		return Target{}, fmt.Errorf("got %s, expected a text between quotes: write %v:%q", quoted(text), kind, text)
 	}
 	target := Target{Kind: kind, Text: text}
-	return target, target.Check()
+	return target, target.check()
 }
 
 // String returns the target as in a file.
@@ -120,11 +120,11 @@ func needsQuotes(text string) bool {
 	return text == "" || strconv.Quote(text) != `"`+text+`"` || strings.ContainsAny(text, " \t")
 }
 
-// SessionIDSize is the length of a session's id, in hexadecimal digits.
-const SessionIDSize = 16
+// sessionIDSize is the length of a session's id, in hexadecimal digits.
+const sessionIDSize = 16
 
-// Check returns an error if the target is invalid.
-func (t Target) Check() error {
+// check returns an error if the target is invalid.
+func (t Target) check() error {
 	switch {
 	case t.Kind < 0 || t.Kind >= kinds:
 		return fmt.Errorf("got %v, expected %s", t.Kind, expectedTarget)
@@ -137,12 +137,12 @@ func (t Target) Check() error {
 	case !utf8.ValidString(t.Text) && t.Kind != Key:
 		return errors.New("the text is not valid UTF-8")
 	case t.Kind == Session && !isSessionID(t.Text):
-		return fmt.Errorf("got %s, expected the %d hexadecimal digits that logs show of a session, in lower case", quoted(t.Text), SessionIDSize)
+		return fmt.Errorf("got %s, expected the %d hexadecimal digits that logs show of a session, in lower case", quoted(t.Text), sessionIDSize)
 	}
 	return nil
 }
 
 func isSessionID(text string) bool {
 	id, err := hex.DecodeString(text)
-	return err == nil && len(text) == SessionIDSize && hex.EncodeToString(id) == text
+	return err == nil && len(text) == sessionIDSize && hex.EncodeToString(id) == text
 }

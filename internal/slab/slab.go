@@ -20,8 +20,8 @@ type Slab struct {
 // Ref identifies a record of a slab, until it is replaced or freed. The zero value identifies none.
 type Ref uint64
 
-// MaxRecord is the largest size of a record in bytes.
-const MaxRecord = 64 << 20
+// maxRecord is the largest size of a record in bytes.
+const maxRecord = 64 << 20
 
 const (
 	classes    = 88
@@ -101,7 +101,7 @@ func (s *Slab) Get(r Ref) []byte {
 	return s.classes[class].blocks[block].data[record*size:][:size:size]
 }
 
-// Put stores a copy of at most [MaxRecord] bytes. It replaces a record, or adds one if r is 0, and
+// Put stores a copy of at most 64 MiB. It replaces a record, or adds one if r is 0, and
 // returns its reference.
 func (s *Slab) Put(r Ref, bytes []byte) Ref {
 	if r.Size() != sizeOf(classFor(len(bytes))) {

@@ -60,7 +60,7 @@ func TestClasses(t *testing.T) {
 			t.Errorf("class %d has records of %d bytes", class, size)
 		}
 	}
-	if largest := sizeOf(classes - 1); largest < MaxRecord {
+	if largest := sizeOf(classes - 1); largest < maxRecord {
 		t.Errorf("the largest records have %d bytes", largest)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// LookEvery is the interval of checking a file for changes.
-const LookEvery = time.Second
+// lookEvery is the interval of checking a file for changes.
+const lookEvery = time.Second
 
 // Options describe a file and its format.
 type Options[T any] struct {
@@ -80,10 +80,10 @@ func (f *File[T]) Trouble() *Trouble { return f.trouble.Load() }
 // atomic load.
 func (f *File[T]) Value() *T { return f.value.Load() }
 
-// Fresh returns the value in force. It checks the file if the last check is at least [LookEvery]
+// Fresh returns the value in force. It checks the file if the last check is at least a second
 // ago.
 func (f *File[T]) Fresh() *T {
-	if time.Since(f.start)-time.Duration(f.looked.Load()) >= LookEvery {
+	if time.Since(f.start)-time.Duration(f.looked.Load()) >= lookEvery {
 		f.Look()
 	}
 	return f.value.Load()

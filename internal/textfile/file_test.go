@@ -100,10 +100,10 @@ func TestOptionalFileThatIsGoneIsEmpty(t *testing.T) {
 func TestFreshLooksOnceASecond(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		o := open(t, false)
-		time.Sleep(LookEvery)
+		time.Sleep(lookEvery)
 		o.Fresh()
 		o.write("the second")
-		time.Sleep(LookEvery - time.Nanosecond)
+		time.Sleep(lookEvery - time.Nanosecond)
 		if got := *o.Fresh(); got != "first" {
 			t.Errorf("looked too early, and found %q", got)
 		}

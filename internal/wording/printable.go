@@ -35,12 +35,12 @@ func WriteJSON(w io.Writer, value any) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(PrintableJSON(text), '\n'))
+	_, err = w.Write(append(printableJSON(text), '\n'))
 	return err
 }
 
-// PrintableJSON makes the strings of JSON printable. Between its strings JSON has only white space.
-func PrintableJSON(text []byte) []byte {
+// printableJSON makes the strings of JSON printable. Between its strings JSON has only white space.
+func printableJSON(text []byte) []byte {
 	var b []byte
 	for _, r := range string(text) {
 		switch {

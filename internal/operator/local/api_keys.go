@@ -17,7 +17,7 @@ import (
 // This file serves the API keys in the store to operators.
 
 // storeOfKeys returns the running configuration and the instance whose store has its API keys.
-func (r running) storeOfKeys() (Config, *instance.Instance, error) {
+func (r running) storeOfKeys() (runningConfig, *instance.Instance, error) {
 	app, h, err := r.instanceInUse()
 	if err == nil && (app.APIKeys == nil || !app.APIKeys.Store) {
 		err = operator.Errorf(http.StatusConflict, "the API keys of this configuration are not in its store: leave --store out, or write the word store into the block api_keys")

@@ -1,8 +1,6 @@
 package local_test
 
 import (
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -11,66 +9,14 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-tally/caddy-tally/identity/atrest"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
-	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
 const hour = caddy.Duration(time.Hour)
-
-// The name of an address in the audit can't be linked to it once the entries are gone.
-func TestAddressesInTheAuditHaveANameThatIsForgotten(t *testing.T) {
-	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
-	in := h.App.Use()
-	for text, address := range map[string]bool{
-		"192.0.2.1": true, "192.0.2.0/24": true, "key:192.0.2.1": true, "key:192.0.2.0/24": true, "key:alice": false, "api-key:192.0.2.1": false,
-	} {
-		target, err := operator.ParseTarget(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		names, err := in.Names.InAudit(target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		name := names[0]
-		lasting := atrest.Opaque(in.Names.Secret.Load().Hasher, []byte(target.String()))
-		if forgotten := name != hex.EncodeToString(lasting[:]); forgotten != address {
-			t.Errorf("%s: the name can be forgotten: %v", text, forgotten)
-		}
-	}
-}
-
-// In an outage the store that was in use is closed. The operators' error explains that.
-func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
-	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
-	in := h.App.Use()
-	before := in.Store.Load()
-	t.Cleanup(func() { in.Store.Store(before) })
-	closed, err := memory.New().Opener(memory.Options{})(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
-	in.Store.Store(&closed)
-	target, err := operator.ParseTarget("192.0.2.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, reads := in.Audit.List(t.Context(), 0, 1)
-	for what, err := range map[string]error{"to read": reads, "to write": in.Audit.Write(t.Context(), instance.AuditEntry{By: "admin", Action: "reset", Target: &target})} {
-		if !errors.Is(err, instance.ErrAuditAway) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-}
 
 // Readers of the store, such as Redis, learn from its audit neither reasons, which may contain
 // addresses, nor names of API keys. Operators see both, and find entries by address as long as they
@@ -101,7 +47,7 @@ func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 	}
 	list := func(q operator.AuditQuery) (lines string) {
 		t.Helper()
-		acts, err := local.AuditOf(t.Context(), in, q)
+		acts, err := handlertest.Operator(h).Audit(t.Context(), q)
 		for _, a := range acts {
 			lines += "\n" + a.Target + ": " + a.Reason
 		}

@@ -23,7 +23,7 @@ import (
 
 // conductBans returns bans for violations, at most operator.MaxItems. missing says why there may be
 // more, or is "".
-func (cfg Config) conductBans(ctx context.Context, h *instance.Instance) (bans []operator.Ban, missing string) {
+func (cfg runningConfig) conductBans(ctx context.Context, h *instance.Instance) (bans []operator.Ban, missing string) {
 	now, wall := h.Engine.Now(), time.Now()
 	stored, err := storedBans(ctx, h)
 	full := len(stored) == maxStoredBans
@@ -57,7 +57,7 @@ func (cfg Config) conductBans(ctx context.Context, h *instance.Instance) (bans [
 func isThrottling(v reputation.Violation) bool { return v.Reason == reputation.Crowded }
 
 // storedBan describes a ban that only the store knows.
-func (cfg Config) storedBan(h *instance.Instance, name storage.Key, r reputation.Record, wall time.Time) operator.Ban {
+func (cfg runningConfig) storedBan(h *instance.Instance, name storage.Key, r reputation.Record, wall time.Time) operator.Ban {
 	lasting, _ := h.Engine.Lasting()
 	ban := cfg.banOf(engine.ClientRecord{Record: r, Banned: time.Duration(r.Until - lasting)}, lasting, wall)
 	content := reference.Refusal{Reason: uint8(engine.Banned), Time: *cmp.Or(ban.Since, &wall), Name: name}

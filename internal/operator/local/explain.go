@@ -25,10 +25,10 @@ func (r running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	if err != nil {
 		return operator.Explanation{}, err
 	}
-	x := &Explainer{Subject: t, Now: time.Now(), Told: operator.Explanation{
+	x := &explainer{subject: t, Now: time.Now(), Told: operator.Explanation{
 		Client: t.String(), Text: t.String(), Kind: string(t.Kind), Limits: []operator.LimitState{},
 	}}
-	x.ExplainReference()
+	x.explainReference()
 	x.Told.Tag = x.tag()
 	x.explainRecord()
 	x.explainRule()
@@ -41,22 +41,22 @@ func (r running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	if q.URL != "" {
 		err = x.explainRequest(ctx, q)
 	} else {
-		x.ExplainCounts(ctx)
+		x.explainCounts(ctx)
 	}
 	return x.Told, err
 }
 
 // note writes a question to the audit, if it asks for that.
-func (ex *Explainer) note(ctx context.Context, q operator.Question) error {
+func (ex *explainer) note(ctx context.Context, q operator.Question) error {
 	if !q.Note {
 		return nil
 	}
 	return noted(ex.Instance.Audit.Write(ctx, instance.AuditEntry{By: q.By, Action: "explain", Target: &ex.Target}))
 }
 
-// ExplainReference explains the content of a reference. It continues with the client of the
+// explainReference explains the content of a reference. It continues with the client of the
 // reference, if memory still knows it.
-func (ex *Explainer) ExplainReference() {
+func (ex *explainer) explainReference() {
 	r := ex.Referred
 	if r == nil {
 		return
@@ -81,7 +81,7 @@ func (ex *Explainer) ExplainReference() {
 
 // isUnknown reports whether there is no trace of the target. An address may make a first request,
 // and so may the owner of a new key, but an API key or a session must be in force.
-func (ex *Explainer) isUnknown() bool {
+func (ex *explainer) isUnknown() bool {
 	if ex.Told.Rule != nil || ex.Told.Reputation != nil || ex.Told.Refusal != nil {
 		return false
 	}
@@ -89,13 +89,13 @@ func (ex *Explainer) isUnknown() bool {
 	case operator.KeyText:
 		return !slices.ContainsFunc(ex.App.AllZones, func(z *enforce.Zone) bool { return z.Per == enforce.PerKey })
 	case operator.APIKey, operator.Session:
-		return ex.keyTier() == "" && len(ex.Instance.Engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key []byte) bool { return ex.IsIn(string(key)) }})) == 0
+		return ex.keyTier() == "" && len(ex.Instance.Engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key []byte) bool { return ex.isIn(string(key)) }})) == 0
 	}
 	return false
 }
 
 // explainRecord adds the worst record of the target's clients.
-func (ex *Explainer) explainRecord() {
+func (ex *explainer) explainRecord() {
 	list := ex.clients(1)
 	if len(list) == 0 || list[0].Record.At == 0 {
 		return
@@ -118,7 +118,7 @@ func (ex *Explainer) explainRecord() {
 }
 
 // banOf describes the automatic ban of a client. now is the engine's time and wall the clock's.
-func (cfg Config) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
+func (cfg runningConfig) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
 	ban := &operator.Ban{
 		Action: rules.Ban.String(), By: "conduct", Client: targetOf(c.Key),
 		Text:  cmp.Or(identity.KeyText([]byte(c.Key)), "a client that isn't known by a name"),
@@ -133,7 +133,7 @@ func (cfg Config) banOf(c engine.ClientRecord, now int64, wall time.Time) *opera
 }
 
 // explainRule adds the operator's rule about the target.
-func (ex *Explainer) explainRule() {
+func (ex *explainer) explainRule() {
 	set := ex.App.Stated.Now()
 	var found *rules.Rule
 	switch ex.Kind {
@@ -174,9 +174,9 @@ func ruleOf(s *rules.Rule, by string) *operator.Ban {
 	return ban
 }
 
-// ExplainCounts adds the state of each limit that counts the target. It assumes that the next
+// explainCounts adds the state of each limit that counts the target. It assumes that the next
 // request costs as much as the refused one, if that is known, or else the zone's default cost.
-func (ex *Explainer) ExplainCounts(ctx context.Context) {
+func (ex *explainer) explainCounts(ctx context.Context) {
 	if ex.Told.Tier = ex.keyTier(); ex.Told.Tier != "" {
 		ex.Told.TierReason = ofItsKey
 	}
@@ -219,7 +219,7 @@ func (ex *Explainer) ExplainCounts(ctx context.Context) {
 }
 
 // nextCost returns the assumed cost of the next request in a zone.
-func (ex *Explainer) nextCost(z *enforce.Zone) int64 {
+func (ex *explainer) nextCost(z *enforce.Zone) int64 {
 	if r := ex.Told.Refusal; r != nil && r.Zone == z.Name && r.Cost > 0 {
 		return r.Cost
 	}
@@ -227,7 +227,7 @@ func (ex *Explainer) nextCost(z *enforce.Zone) int64 {
 }
 
 // assumption describes the assumed cost of the next request, if costs vary.
-func (ex *Explainer) assumption(keys []countedKey) string {
+func (ex *explainer) assumption(keys []countedKey) string {
 	for _, c := range keys {
 		if z := c.Zone; len(z.Costs) > 0 || z.Cost.From != "" {
 			return fmt.Sprintf(" if it costs %d in zone %s, where costs differ", ex.nextCost(z), z.Name)
@@ -237,7 +237,7 @@ func (ex *Explainer) assumption(keys []countedKey) string {
 }
 
 // applies reports whether a limit applies to the target: those of other tiers don't.
-func (ex *Explainer) applies(c countedKey) bool {
+func (ex *explainer) applies(c countedKey) bool {
 	tier, known := ex.tierIn(c.Zone)
 	return !known || c.tier == tier || c.held && ex.Kind != operator.APIKey
 }
@@ -266,9 +266,9 @@ func untilOf(b *operator.Ban) time.Time {
 	return *b.Until
 }
 
-// Explainer collects the explanation of a target.
-type Explainer struct {
-	*Subject
+// explainer collects the explanation of a target.
+type explainer struct {
+	*subject
 	Now  time.Time
 	Told operator.Explanation
 
@@ -276,7 +276,7 @@ type Explainer struct {
 }
 
 // in returns the time after the engine's wait.
-func (ex *Explainer) in(wait time.Duration) *time.Time {
+func (ex *explainer) in(wait time.Duration) *time.Time {
 	if wait <= 0 || wait == limiter.Never {
 		return nil
 	}
@@ -287,7 +287,7 @@ func (ex *Explainer) in(wait time.Duration) *time.Time {
 const maxExplained = 100
 
 // refusedByDebit returns the forecast of a request that one of its debits refuses.
-func (ex *Explainer) refusedByDebit(d engine.Decision, p *enforce.Policy, cost int64) operator.Forecast {
+func (ex *explainer) refusedByDebit(d engine.Decision, p *enforce.Policy, cost int64) operator.Forecast {
 	f := ex.refuses(meter.Outcomes[d.Reason], p.Zone.Name, p.Name, d.Retry, "by limit "+p.Name+" of zone "+p.Zone.Name)
 	if r := (&enforce.Refusal{Policy: p, Cost: cost}); r.NeverPasses() {
 		f.Status = r.Status()
@@ -297,7 +297,7 @@ func (ex *Explainer) refusedByDebit(d engine.Decision, p *enforce.Policy, cost i
 }
 
 // refuses returns the forecast of a refusal.
-func (ex *Explainer) refuses(outcome, zone, limit string, retry time.Duration, why string) operator.Forecast {
+func (ex *explainer) refuses(outcome, zone, limit string, retry time.Duration, why string) operator.Forecast {
 	f := operator.Forecast{Outcome: outcome, Status: http.StatusTooManyRequests, Zone: zone, Limit: limit, Text: "is refused " + why}
 	if retry > 0 && retry != limiter.Never {
 		f.Retry = operator.SecondsOf(retry)
@@ -306,7 +306,7 @@ func (ex *Explainer) refuses(outcome, zone, limit string, retry time.Duration, w
 }
 
 // explainLimit adds the state of a debit's limit, and returns the decision of that limit alone.
-func (ex *Explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit engine.Debit) engine.Decision {
+func (ex *explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit engine.Debit) engine.Decision {
 	cost := debit.Cost
 	debits := []engine.Debit{debit}
 	d := ex.Instance.Forecast(ctx, nil, debits)

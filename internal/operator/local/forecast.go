@@ -28,8 +28,8 @@ import (
 
 // explainRequest passes a request of the target through the handlers of its server, and asks each
 // of our handlers on its way.
-func (ex *Explainer) explainRequest(ctx context.Context, q operator.Question) error {
-	r, err := ex.RequestOf(ctx, q)
+func (ex *explainer) explainRequest(ctx context.Context, q operator.Question) error {
+	r, err := ex.requestOf(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (ex *Explainer) explainRequest(ctx context.Context, q operator.Question) er
 	return nil
 }
 
-// RequestOf returns the request in a question, as a server would receive it.
-func (ex *Explainer) RequestOf(ctx context.Context, q operator.Question) (*http.Request, error) {
+// requestOf returns the request in a question, as a server would receive it.
+func (ex *explainer) requestOf(ctx context.Context, q operator.Question) (*http.Request, error) {
 	if ex.Kind != operator.Address && ex.Kind != operator.APIKey {
 		return nil, operator.Errorf(http.StatusBadRequest, "client: a request can be explained for an address or an api-key, got %s: ask without a URL", ex.Kind)
 	}
@@ -129,7 +129,7 @@ func serversOf(address string) ([]*caddyhttp.Server, error) {
 }
 
 // explainHandler adds a handler's verdict about the request, and reports whether the request goes on.
-func (ex *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *http.Request) (goesOn bool) {
+func (ex *explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *http.Request) (goesOn bool) {
 	vars := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 	vars[caddyhttp.ClientIPVarKey] = ""
 	if ex.Kind == operator.Address {
@@ -152,7 +152,7 @@ func (ex *Explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *
 }
 
 // describe describes a verdict. The error says why there is none.
-func (ex *Explainer) describe(ctx context.Context, v *enforce.Verdict, err error) operator.Forecast {
+func (ex *explainer) describe(ctx context.Context, v *enforce.Verdict, err error) operator.Forecast {
 	switch {
 	case v.Decision.Reason == engine.Abandoned:
 		return operator.Forecast{Outcome: "failed", Status: http.StatusServiceUnavailable, Text: "that could not be found out in time"}
@@ -191,7 +191,7 @@ func (ex *Explainer) describe(ctx context.Context, v *enforce.Verdict, err error
 }
 
 // describeBan describes the refusal of a banned client.
-func (ex *Explainer) describeBan(v *enforce.Verdict) operator.Forecast {
+func (ex *explainer) describeBan(v *enforce.Verdict) operator.Forecast {
 	retry, why := v.Decision.Retry, "because the client is banned for what it did"
 	switch {
 	case v.Response.Refusal.Policy == v.Handler.BannedByOperator:
@@ -240,7 +240,7 @@ func loadText(v *enforce.Verdict) (text string) {
 }
 
 // explainLimits adds the states of the limits that the request is charged to.
-func (ex *Explainer) explainLimits(ctx context.Context, c *enforce.Charges) {
+func (ex *explainer) explainLimits(ctx context.Context, c *enforce.Charges) {
 	for i, p := range c.Policies {
 		if len(ex.Told.Limits) < maxExplained && p.ID != 0 && ex.isKnown(&c.Debits[i]) {
 			ex.explainLimit(ctx, p, c.Debits[i])
@@ -262,6 +262,6 @@ func countsText(v *enforce.Verdict) (text string) {
 
 // isKnown reports whether the target determines a debit's key. A target that is only the name of an
 // API key has no address to count by.
-func (ex *Explainer) isKnown(d *engine.Debit) bool {
+func (ex *explainer) isKnown(d *engine.Debit) bool {
 	return ex.Kind == operator.Address || len(d.Key) > 0 && d.Key[0] != identity.TagUnknown
 }

@@ -15,7 +15,7 @@ import (
 
 // resetAll writes an audit entry and then performs the resets. It returns the number of items that
 // it found.
-func (sub *Subject) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Command) (found int, err error) {
+func (sub *subject) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Command) (found int, err error) {
 	if err := sub.Instance.Audit.Write(ctx, sub.entry(action, o)); err != nil {
 		return 0, err
 	}
@@ -67,7 +67,7 @@ func (r running) Reset(ctx context.Context, o operator.Command) (operator.Done, 
 }
 
 // unknownHint suggests another way to name a client that wasn't found, or returns "".
-func (sub *Subject) unknownHint() string {
+func (sub *subject) unknownHint() string {
 	if sub.Kind == operator.Reference {
 		return ""
 	}
@@ -76,7 +76,7 @@ func (sub *Subject) unknownHint() string {
 
 // forgive forgets the violations of a client, which ends the ban that they caused. It returns the
 // number of clients with violations, and the number of ended bans.
-func (sub *Subject) forgive(ctx context.Context, o operator.Command) (forgiven, banned int, err error) {
+func (sub *subject) forgive(ctx context.Context, o operator.Command) (forgiven, banned int, err error) {
 	var resets []engine.Reset
 	for _, c := range sub.clients(operator.MaxItems) {
 		resets = append(resets, engine.Reset{Key: c.Key})

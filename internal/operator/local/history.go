@@ -22,23 +22,23 @@ import (
 // This file serves the history to operators.
 
 // appInUse returns the running configuration.
-func (r running) appInUse() (Config, error) {
+func (r running) appInUse() (runningConfig, error) {
 	app := r.config()
 	if app == nil {
-		return Config{}, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
+		return runningConfig{}, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
 	}
-	return Config{app}, nil
+	return runningConfig{app}, nil
 }
 
 // instanceInUse returns the running configuration and its instance.
-func (r running) instanceInUse() (Config, *instance.Instance, error) {
+func (r running) instanceInUse() (runningConfig, *instance.Instance, error) {
 	app, err := r.appInUse()
 	if err != nil {
-		return Config{}, nil, err
+		return runningConfig{}, nil, err
 	}
 	h := app.Instance.Load()
 	if h == nil {
-		return Config{}, nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet; try again")
+		return runningConfig{}, nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet; try again")
 	}
 	return app, h, nil
 }
@@ -180,7 +180,7 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 }
 
 // keysInHistory returns the heavy keys that memory still knows, by their names at rest.
-func (cfg Config) keysInHistory(h *instance.Instance, heaviest []keyUse) map[storage.Key]string {
+func (cfg runningConfig) keysInHistory(h *instance.Instance, heaviest []keyUse) map[storage.Key]string {
 	if len(heaviest) == 0 {
 		return nil
 	}
@@ -214,11 +214,11 @@ func (r running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.A
 	if err != nil {
 		return nil, err
 	}
-	return AuditOf(ctx, h, q)
+	return auditOf(ctx, h, q)
 }
 
-// AuditOf returns the audit of an instance for operators.
-func AuditOf(ctx context.Context, h *instance.Instance, q operator.AuditQuery) ([]operator.Act, error) {
+// auditOf returns the audit of an instance for operators.
+func auditOf(ctx context.Context, h *instance.Instance, q operator.AuditQuery) ([]operator.Act, error) {
 	before, n := int64(math.MaxInt64), q.N
 	if !q.Before.IsZero() {
 		before = q.Before.UnixNano()

@@ -1,4 +1,4 @@
-package local_test
+package local
 
 import (
 	"net/http"
@@ -8,19 +8,18 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
-	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 )
 
 // addressTarget returns the target for an address.
-func addressTarget(address string) *local.Subject {
+func addressTarget(address string) *subject {
 	ip := netip.MustParseAddr(address)
-	return &local.Subject{Target: operator.Target{Kind: operator.Address, Network: netip.PrefixFrom(ip, ip.BitLen())}}
+	return &subject{Target: operator.Target{Kind: operator.Address, Network: netip.PrefixFrom(ip, ip.BitLen())}}
 }
 
 // The request in a question has the header fields that a server would receive, in any spelling.
 func TestRequestsAskedAboutHaveTheirFields(t *testing.T) {
-	x := &local.Explainer{Subject: addressTarget("192.0.2.1")}
-	r, err := x.RequestOf(t.Context(), operator.Question{
+	x := &explainer{subject: addressTarget("192.0.2.1")}
+	r, err := x.requestOf(t.Context(), operator.Question{
 		URL: "https://a.example/", Header: http.Header{"user-agent": {"curl"}, "X-Tenant": {"one"}, "x-tenant": {"one"}, "host": {"b.example"}},
 	})
 	if err != nil {
@@ -39,11 +38,11 @@ func TestKeysInANetwork(t *testing.T) {
 		"k192.0.2.1": true, "k192.0.2.0/24": false, "k0.0.0.0/0": false, "k::ffff:192.0.2.1": false, "k192.0.2.2": false, "kaddress:192.0.2.1": false, "kalice": false, "a192.0.2.1": false,
 		string(identity.AppendPrefix([]byte{identity.TagNetwork}, netip.MustParsePrefix("192.0.2.1/32"))): true,
 	} {
-		if got := x.IsIn(key); got != want {
+		if got := x.isIn(key); got != want {
 			t.Errorf("%q: %v", key, got)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { x.IsIn("kalice") }); n > 4 {
+	if n := testing.AllocsPerRun(100, func() { x.isIn("kalice") }); n > 4 {
 		t.Errorf("%v allocations", n)
 	}
 }

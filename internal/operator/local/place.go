@@ -18,7 +18,7 @@ import (
 var errStoreAway = errors.New("the store can't be used at the moment")
 
 // isOnlyInFile reports whether the store can't be used, and this machine's file has the rule.
-func (cfg Config) isOnlyInFile(h *instance.Instance, action rules.Action, about rules.Target) bool {
+func (cfg runningConfig) isOnlyInFile(h *instance.Instance, action rules.Action, about rules.Target) bool {
 	if !h.Engine.Degraded() {
 		return false
 	}
@@ -26,8 +26,8 @@ func (cfg Config) isOnlyInFile(h *instance.Instance, action rules.Action, about 
 	return err == nil && len(lines) > 0
 }
 
-// Unstated returns the operator's error for a failed change of rules.
-func (cfg Config) Unstated(err error, added ...rules.Rule) error {
+// unstated returns the operator's error for a failed change of rules.
+func (cfg runningConfig) unstated(err error, added ...rules.Rule) error {
 	if !cfg.SharesRules() {
 		return err
 	}
@@ -48,23 +48,23 @@ func (cfg Config) Unstated(err error, added ...rules.Rule) error {
 // state writes audit entries and then adds rules, all or none. It returns their place, byStore or
 // byRules, and notes for the operator. While the store can't be used, it adds them to this
 // machine's rules file.
-func (cfg Config) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Rule) (in string, notes []string, err error) {
+func (cfg runningConfig) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Rule) (in string, notes []string, err error) {
 	who, away := entries[0].By, false
 	for _, e := range entries {
 		late, err := h.Audit.WriteSoon(ctx, e)
 		if err != nil {
-			return "", nil, cfg.Unstated(err, added...)
+			return "", nil, cfg.unstated(err, added...)
 		}
 		away = away || late
 	}
 	if !away && cfg.SharesRules() {
 		if err := h.Shared.Put(ctx, added); err != nil {
-			return "", nil, cfg.Unstated(err, added...)
+			return "", nil, cfg.unstated(err, added...)
 		}
 		cfg.logRules(who, "added", len(added))
 		return byStore, nil, nil
 	}
-	if err := cfg.AddRules(who, added...); err != nil {
+	if err := cfg.addRules(who, added...); err != nil {
 		return "", nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
 	if away {
@@ -81,10 +81,10 @@ func (cfg Config) state(ctx context.Context, h *instance.Instance, entries []ins
 
 // unstateShared removes the rules with a target and an action from a shared store, and returns
 // their number.
-func (cfg Config) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
+func (cfg runningConfig) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
 	removed, err := h.Shared.Drop(ctx, action, about)
 	if err != nil {
-		return 0, cfg.Unstated(err)
+		return 0, cfg.unstated(err)
 	}
 	if removed > 0 {
 		cfg.logRules(who, "removed", removed)
@@ -93,8 +93,8 @@ func (cfg Config) unstateShared(ctx context.Context, h *instance.Instance, who s
 }
 
 // inFile returns the rules in the file with a target and an action. An action of 0 matches any.
-func (cfg Config) inFile(action rules.Action, about rules.Target) (found []rules.Rule, err error) {
-	listed, err := cfg.ListRules()
+func (cfg runningConfig) inFile(action rules.Action, about rules.Target) (found []rules.Rule, err error) {
+	listed, err := cfg.listRules()
 	for _, s := range listed {
 		if s.Target == about && (action == 0 || s.Action == action) {
 			found = append(found, s)
@@ -105,7 +105,7 @@ func (cfg Config) inFile(action rules.Action, about rules.Target) (found []rules
 
 // besideInFile returns notes about the lines with a target in this machine's file, which apply in
 // addition to the rules in the store.
-func (cfg Config) besideInFile(about rules.Target) (notes []string) {
+func (cfg runningConfig) besideInFile(about rules.Target) (notes []string) {
 	if !cfg.SharesRules() {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (cfg Config) besideInFile(about rules.Target) (notes []string) {
 }
 
 // otherFiles returns a note about the files of other machines, if they share the store.
-func (cfg Config) otherFiles() []string {
+func (cfg runningConfig) otherFiles() []string {
 	if !cfg.SharesRules() {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (cfg Config) otherFiles() []string {
 }
 
 // unlessElsewhere names other places of a rule that wasn't found, or returns "".
-func (cfg Config) unlessElsewhere() string {
+func (cfg runningConfig) unlessElsewhere() string {
 	if !cfg.SharesRules() {
 		return ""
 	}

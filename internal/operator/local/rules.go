@@ -20,7 +20,7 @@ func (r running) Bans(ctx context.Context) ([]operator.Ban, error) {
 	if err != nil {
 		return nil, err
 	}
-	listed, err := app.ListRules()
+	listed, err := app.listRules()
 	if err != nil {
 		return nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
@@ -96,14 +96,14 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 }
 
 // entry returns the audit entry for a command about the target.
-func (sub *Subject) entry(action string, o operator.Command) instance.AuditEntry {
+func (sub *subject) entry(action string, o operator.Command) instance.AuditEntry {
 	about := sub.Target
 	return instance.AuditEntry{By: o.By, Action: action, Target: &about, Reason: o.Reason}
 }
 
 // replacedBy returns a note about the earlier rule that a new one replaces, if there is one:
 // undoing the new rule doesn't restore it.
-func (sub *Subject) replacedBy(added rules.Rule) (notes []string) {
+func (sub *subject) replacedBy(added rules.Rule) (notes []string) {
 	var earlier []rules.Rule
 	for _, s := range sub.Instance.Shared.Find(added.Action, added.Target) {
 		earlier = append(earlier, s.Rule)
@@ -124,7 +124,7 @@ func (sub *Subject) replacedBy(added rules.Rule) (notes []string) {
 }
 
 // exceptionsTo returns a note about narrower networks with rules of their own, if there are any.
-func (cfg Config) exceptionsTo(s rules.Rule) (notes []string) {
+func (cfg runningConfig) exceptionsTo(s rules.Rule) (notes []string) {
 	if s.Target.Kind != rules.Address {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (cfg Config) exceptionsTo(s rules.Rule) (notes []string) {
 }
 
 // stated returns an operator's target, and its form in the file.
-func (r running) stated(client string) (t *Subject, about rules.Target, err error) {
+func (r running) stated(client string) (t *subject, about rules.Target, err error) {
 	if t, err = r.target(client); err == nil {
 		about, err = t.ruleTarget()
 	}
@@ -144,10 +144,10 @@ func (r running) stated(client string) (t *Subject, about rules.Target, err erro
 
 // ruleTarget returns the form of the target in the file. For a reference it returns the
 // client, if memory still knows it.
-func (sub *Subject) ruleTarget() (rules.Target, error) {
+func (sub *subject) ruleTarget() (rules.Target, error) {
 	if sub.Referred != nil {
-		x := Explainer{Subject: sub, Now: time.Now()}
-		x.ExplainReference()
+		x := explainer{subject: sub, Now: time.Now()}
+		x.explainReference()
 		if sub.Referred != nil {
 			return rules.Target{}, operator.Errorf(http.StatusNotFound, "client: the reference is of a client that memory doesn't hold any more: name it by its address, api-key:NAME or key:TEXT")
 		}
@@ -205,8 +205,8 @@ func (r running) Unban(ctx context.Context, o operator.Command) (operator.Done, 
 }
 
 // stillBanned returns the target of a rule that still bans this target, or "".
-func (sub *Subject) stillBanned() string {
-	x := Explainer{Subject: sub, Now: time.Now()}
+func (sub *subject) stillBanned() string {
+	x := explainer{subject: sub, Now: time.Now()}
 	x.explainRule()
 	if x.Told.Rule == nil || x.Told.Rule.Action != rules.Ban.String() {
 		return ""
@@ -216,7 +216,7 @@ func (sub *Subject) stillBanned() string {
 
 // unstate removes the rules with a target and an action, and returns their number. If there were
 // any, it writes an audit entry.
-func (sub *Subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Command) (int, error) {
+func (sub *subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Command) (int, error) {
 	inFile, err := sub.App.inFile(action, about)
 	if err != nil {
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
@@ -227,13 +227,13 @@ func (sub *Subject) unstate(ctx context.Context, action rules.Action, about rule
 	}
 	late, err := sub.Instance.Audit.WriteSoon(ctx, sub.entry(act, o))
 	if err != nil || inStore > 0 && late {
-		return 0, sub.App.Unstated(cmp.Or(err, errStoreAway))
+		return 0, sub.App.unstated(cmp.Or(err, errStoreAway))
 	}
 	shared, err := sub.App.unstateShared(ctx, sub.Instance, o.By, action, about)
 	if err != nil {
 		return 0, err
 	}
-	removed, err := sub.App.RemoveRules(o.By, action, about)
+	removed, err := sub.App.removeRules(o.By, action, about)
 	switch {
 	case err != nil && shared > 0:
 		return 0, operator.Errorf(http.StatusConflict, "it was removed from the store, but not from the file of this machine: %v", err)

@@ -17,8 +17,8 @@ import (
 // or else in the rules file. A change takes effect in this process at once, and in other processes
 // that use the store or the file within a second.
 
-// ListRules returns the rules in the file, in its order, including those that have ended.
-func (cfg Config) ListRules() ([]rules.Rule, error) {
+// listRules returns the rules in the file, in its order, including those that have ended.
+func (cfg runningConfig) listRules() ([]rules.Rule, error) {
 	listed, err := rules.List(cfg.Rules.Path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -26,9 +26,9 @@ func (cfg Config) ListRules() ([]rules.Rule, error) {
 	return listed, err
 }
 
-// AddRules adds rules to the file. They replace rules with the same action and target. who is
+// addRules adds rules to the file. They replace rules with the same action and target. who is
 // the acting person or program.
-func (cfg Config) AddRules(who string, added ...rules.Rule) error {
+func (cfg runningConfig) addRules(who string, added ...rules.Rule) error {
 	if err := rules.Add(cfg.Rules.Path(), time.Now(), added...); err != nil {
 		return instance.WithRemedy(err)
 	}
@@ -36,9 +36,9 @@ func (cfg Config) AddRules(who string, added ...rules.Rule) error {
 	return nil
 }
 
-// RemoveRules removes the rules with a target and an action, and returns them. An action of 0
+// removeRules removes the rules with a target and an action, and returns them. An action of 0
 // matches any. who is the acting person or program.
-func (cfg Config) RemoveRules(who string, action rules.Action, target rules.Target) ([]rules.Rule, error) {
+func (cfg runningConfig) removeRules(who string, action rules.Action, target rules.Target) ([]rules.Rule, error) {
 	removed, err := rules.Remove(cfg.Rules.Path(), action, target)
 	if err != nil {
 		return nil, instance.WithRemedy(err)
@@ -51,17 +51,17 @@ func (cfg Config) RemoveRules(who string, action rules.Action, target rules.Targ
 
 // rulesEdited applies a change of the file, and logs its author. The log doesn't contain the
 // target.
-func (cfg Config) rulesEdited(who, how string, listed []rules.Rule) {
+func (cfg runningConfig) rulesEdited(who, how string, listed []rules.Rule) {
 	cfg.Rules.Reload()
 	cfg.logRules(who, how, len(listed))
 }
 
-func (cfg Config) logRules(who, how string, n int) {
+func (cfg runningConfig) logRules(who, how string, n int) {
 	cfg.Log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
 }
 
-// DescribeRules describes the rules file.
-func (cfg Config) DescribeRules() operator.RulesFile {
+// describeRules describes the rules file.
+func (cfg runningConfig) describeRules() operator.RulesFile {
 	set, now := cfg.Rules.Value(), time.Now()
 	file := operator.RulesFile{
 		Path:       cfg.Rules.Path(),

@@ -1,4 +1,4 @@
-package local_test
+package local
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
-	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -60,7 +59,7 @@ func ruled(t *testing.T) (*enforce.Config, *observer.ObservedLogs) {
 func TestRulesAreInForceAtOnce(t *testing.T) {
 	a, logs := ruled(t)
 	addr := netip.MustParseAddr("203.0.113.9")
-	ban := rules.Rule{Action: rules.Ban, Target: rules.AddressOf(addr), Reason: "scraper"}
+	ban := rules.Rule{Action: rules.Ban, Target: rules.NetworkOf(netip.PrefixFrom(addr, 32)), Reason: "scraper"}
 	wantFound := func(want *rules.Rule) {
 		t.Helper()
 		got := a.Rules.Value().FindAddress(addr, true, time.Now())
@@ -68,18 +67,18 @@ func TestRulesAreInForceAtOnce(t *testing.T) {
 			t.Errorf("in force is %v, want %v", got, want)
 		}
 	}
-	if err := (local.Config{Config: a}).AddRules("admin", ban); err != nil {
+	if err := (runningConfig{Config: a}).addRules("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	wantFound(&ban)
-	if listed, err := (local.Config{Config: a}).ListRules(); err != nil || len(listed) != 1 || listed[0] != ban {
+	if listed, err := (runningConfig{Config: a}).listRules(); err != nil || len(listed) != 1 || listed[0] != ban {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
-	if file := (local.Config{Config: a}).DescribeRules(); file.Path != a.Rules.Path() || file.Bans != 1 || file.Allowances != 0 || file.Trouble != nil {
+	if file := (runningConfig{Config: a}).describeRules(); file.Path != a.Rules.Path() || file.Bans != 1 || file.Allowances != 0 || file.Trouble != nil {
 		t.Errorf("the file is %+v", file)
 	}
 	for _, want := range []int{1, 0} {
-		if removed, err := (local.Config{Config: a}).RemoveRules("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
+		if removed, err := (runningConfig{Config: a}).removeRules("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
 			t.Errorf("removed %v, %v, want %d", removed, err, want)
 		}
 	}
@@ -99,21 +98,21 @@ func TestRulesAreInForceAtOnce(t *testing.T) {
 
 func TestRulesOfABadFile(t *testing.T) {
 	a, _ := ruled(t)
-	ban := rules.Rule{Action: rules.Ban, Target: rules.AddressOf(netip.MustParseAddr("203.0.113.9"))}
-	if listed, err := (local.Config{Config: a}).ListRules(); err != nil || listed != nil {
+	ban := rules.Rule{Action: rules.Ban, Target: rules.NetworkOf(netip.MustParsePrefix("203.0.113.9/32"))}
+	if listed, err := (runningConfig{Config: a}).listRules(); err != nil || listed != nil {
 		t.Errorf("without a file: %v, %v", listed, err)
 	}
-	if err := (local.Config{Config: a}).AddRules("admin", ban); err != nil {
+	if err := (runningConfig{Config: a}).addRules("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(a.Rules.Path(), []byte("bann\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a.Rules.Look()
-	if err := (local.Config{Config: a}).AddRules("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
+	if err := (runningConfig{Config: a}).addRules("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
 		t.Errorf("error is %v", err)
 	}
-	if file := (local.Config{Config: a}).DescribeRules(); file.Bans != 1 || file.Trouble == nil || !strings.Contains(file.Trouble.Reason, "line 1") {
+	if file := (runningConfig{Config: a}).describeRules(); file.Bans != 1 || file.Trouble == nil || !strings.Contains(file.Trouble.Reason, "line 1") {
 		t.Errorf("the file is %+v", file)
 	}
 }
@@ -169,8 +168,8 @@ func TestRulesAreAddedAtOnce(t *testing.T) {
 	for i := range byte(4) {
 		adds.Go(func() {
 			for j := range byte(5) {
-				s := rules.Rule{Action: rules.Ban, Target: rules.AddressOf(netip.AddrFrom4([4]byte{203, 0, i, j}))}
-				if err := (local.Config{Config: a}).AddRules("admin", s); err != nil {
+				s := rules.Rule{Action: rules.Ban, Target: rules.NetworkOf(netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, i, j}), 32))}
+				if err := (runningConfig{Config: a}).addRules("admin", s); err != nil {
 					t.Error(err)
 				}
 				if a.Rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
@@ -188,7 +187,7 @@ func TestRulesAreAddedAtOnce(t *testing.T) {
 // Commands and the file use the same names of clients.
 func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 	for client, want := range map[string]rules.Target{
-		"203.0.113.9":              rules.AddressOf(netip.MustParseAddr("203.0.113.9")),
+		"203.0.113.9":              rules.NetworkOf(netip.MustParsePrefix("203.0.113.9/32")),
 		"api-key:acme/web":         {Kind: rules.APIKey, Text: "acme/web"},
 		"key:Jane Doe":             {Kind: rules.Key, Text: "Jane Doe"},
 		`key:"Jane \"J\" # Doe"`:   {Kind: rules.Key, Text: `Jane "J" # Doe`},
@@ -211,7 +210,7 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 func TestRulesWhoseOutcomeIsUnknown(t *testing.T) {
 	a := &enforce.Config{Tenant: enforce.Tenant{Settings: instance.Settings{Address: "server:1"}}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
-		if err := (local.Config{Config: a}).Unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
+		if err := (runningConfig{Config: a}).unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
 			t.Errorf("%v: %v", cause, err)
 		}
 	}

@@ -33,13 +33,13 @@ func (r running) Status(ctx context.Context) (operator.Status, error) {
 	requests := meter.NewRequests()
 	status.Requests = requests.Counts()
 	if app := r.config(); app != nil {
-		status.Rules = Config{app}.DescribeRules()
+		status.Rules = runningConfig{app}.describeRules()
 		if h := app.Instance.Load(); h != nil {
-			bans, missing := Config{app}.conductBans(ctx, h)
+			bans, missing := runningConfig{app}.conductBans(ctx, h)
 			status.Conduct = &operator.ConductBans{Bans: len(bans), Missing: missing}
 		}
 		status.History = app.Ledger != nil
-		for _, zone := range DescribeZones(app, nil) {
+		for _, zone := range describeZones(app, nil) {
 			if zone.Shadow {
 				status.Shadow = append(status.Shadow, zone.Name)
 			}
@@ -78,7 +78,7 @@ func (r running) Refusals(_ context.Context, zone string) (operator.Refusals, er
 }
 
 // tag returns the tag of a key, or "" while there is no instance.
-func (cfg Config) tag(key string) string {
+func (cfg runningConfig) tag(key string) string {
 	if h := cfg.Instance.Load(); h != nil {
 		return h.Names.Tag(key)
 	}
@@ -88,5 +88,5 @@ func (cfg Config) tag(key string) string {
 // Interface guards
 var _ operator.Service = running{}
 
-// Config is the running config with the methods for operators.
-type Config struct{ *enforce.Config }
+// runningConfig is the running config with the methods for operators.
+type runningConfig struct{ *enforce.Config }

@@ -21,17 +21,17 @@ import (
 
 // This file finds the keys of an operator's target.
 
-// Subject is an operator's target in the running configuration.
-type Subject struct {
+// subject is an operator's target in the running configuration.
+type subject struct {
 	operator.Target
-	App      Config
+	App      runningConfig
 	Instance *instance.Instance
 	Referred *enforce.ReferredRefusal // the content of a reference; nil for other targets
 	nameless string                   // the key of a tag's client that has no other name, or ""
 }
 
 // target returns the target with a name.
-func (r running) target(text string) (*Subject, error) {
+func (r running) target(text string) (*subject, error) {
 	named, err := operator.ParseTarget(text)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (r running) target(text string) (*Subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Subject{Target: named, App: app, Instance: h}
+	t := &subject{Target: named, App: app, Instance: h}
 	if t.Kind == operator.Tag {
 		return t, t.resolveTag(r)
 	}
@@ -55,7 +55,7 @@ func (r running) target(text string) (*Subject, error) {
 }
 
 // zonesNamed returns the zones with a name, or all if it is "".
-func (cfg Config) zonesNamed(name string) ([]*enforce.Zone, error) {
+func (cfg runningConfig) zonesNamed(name string) ([]*enforce.Zone, error) {
 	if name == "" {
 		return cfg.AllZones, nil
 	}
@@ -79,8 +79,8 @@ func (cfg Config) zonesNamed(name string) ([]*enforce.Zone, error) {
 	return zones, nil
 }
 
-// IsIn reports whether a key belongs to the target.
-func (sub *Subject) IsIn(key string) bool {
+// isIn reports whether a key belongs to the target.
+func (sub *subject) isIn(key string) bool {
 	if key == "" {
 		return false
 	}
@@ -102,7 +102,7 @@ func (sub *Subject) IsIn(key string) bool {
 }
 
 // key returns the target's key, or "" if its kind has none of its own.
-func (sub *Subject) key() string {
+func (sub *subject) key() string {
 	switch sub.Kind {
 	case operator.KeyText:
 		return string(textKey(sub.Value))
@@ -130,7 +130,7 @@ func textKey(text string) []byte {
 
 // keysIn returns the keys in a zone that follow from the target's name, whether or not memory holds
 // them.
-func (sub *Subject) keysIn(z *enforce.Zone) [][]byte {
+func (sub *subject) keysIn(z *enforce.Zone) [][]byte {
 	switch {
 	case sub.Kind == operator.Address && z.Per != enforce.PerClient && z.Per != enforce.PerEveryone:
 		if key, ok := sub.App.KeyOf(z, sub.Network.Addr()); ok && sub.Network.IsSingleIP() {
@@ -155,7 +155,7 @@ func (sub *Subject) keysIn(z *enforce.Zone) [][]byte {
 
 // networkKey returns the key of the network that contains the target, given the lengths of
 // networks' prefixes. It returns nil if the target spans several such networks.
-func (sub *Subject) networkKey(ipv4, ipv6 int) []byte {
+func (sub *subject) networkKey(ipv4, ipv6 int) []byte {
 	network, ok := identity.Prefix(sub.Network.Addr().String(), ipv4, ipv6)
 	if !ok || network.Bits() > sub.Network.Bits() {
 		return nil
@@ -174,7 +174,7 @@ type countedKey struct {
 // countedKeys returns the target's keys in some zones with their limits, at most `most`: all keys
 // that follow from its name, and those in memory. If tiers share a count, the limit is that of the
 // target's tier, or else the one that was applied last.
-func (sub *Subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKey) {
+func (sub *subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKey) {
 	if r := sub.Referred; r != nil {
 		if p := r.Policy; p != nil && slices.Contains(zones, p.Zone) && r.Name != (storage.Key{}) {
 			list = append(list, countedKey{tierLimit: tierLimit{Policy: p}, key: r.Key, name: r.Name, held: r.Key != ""})
@@ -203,7 +203,7 @@ func (sub *Subject) countedKeys(zones []*enforce.Zone, most int) (list []counted
 	}
 	limits := sub.App.limitsOf(zones)
 	for _, k := range sub.Instance.Engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
-		return limits[id] != nil && sub.IsIn(string(key)) && (sub.Kind != operator.Address || !isWritten(limits[id][0].Zone, key))
+		return limits[id] != nil && sub.isIn(string(key)) && (sub.Kind != operator.Address || !isWritten(limits[id][0].Zone, key))
 	}}) {
 		add(countedKey{tierLimit: applied(limits[k.Limit.ID], k.Limit), key: k.Key, held: true})
 	}
@@ -212,7 +212,7 @@ func (sub *Subject) countedKeys(zones []*enforce.Zone, most int) (list []counted
 
 // eachNamed passes the keys that follow from the target's name in a zone to add, those of the
 // target's tier first.
-func (sub *Subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
+func (sub *subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
 	tier, _ := sub.tierIn(z)
 	sets := z.SetsByTier(sub.App.Tiers)
 	slices.SortStableFunc(sets, func(a, b enforce.TierSet) int {
@@ -243,7 +243,7 @@ func (sub *Subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
 }
 
 // tierIn returns the target's tier in a zone, and reports whether it is known without a request.
-func (sub *Subject) tierIn(z *enforce.Zone) (tier string, known bool) {
+func (sub *subject) tierIn(z *enforce.Zone) (tier string, known bool) {
 	switch {
 	case z.Tiers && sub.Kind == operator.APIKey:
 		return sub.keyTier(), true
@@ -254,7 +254,7 @@ func (sub *Subject) tierIn(z *enforce.Zone) (tier string, known bool) {
 }
 
 // keyTier returns the tier of the target's API key, or "".
-func (sub *Subject) keyTier() string {
+func (sub *subject) keyTier() string {
 	if sub.Kind != operator.APIKey {
 		return ""
 	}
@@ -263,11 +263,11 @@ func (sub *Subject) keyTier() string {
 
 // clients returns the clients of the target with a bad record in memory, at most `most`, and the
 // keys that follow from its name.
-func (sub *Subject) clients(most int) (list []engine.ClientRecord) {
+func (sub *subject) clients(most int) (list []engine.ClientRecord) {
 	if sub.Referred != nil {
 		return nil
 	}
-	list = sub.Instance.Engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return sub.IsIn(string(key)) }})
+	list = sub.Instance.Engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return sub.isIn(string(key)) }})
 	if sub.Kind == operator.APIKey && len(list) == 0 {
 		list = append(list, engine.ClientRecord{Key: sub.key()})
 	}
@@ -301,7 +301,7 @@ func unlessAddress(key string) string {
 }
 
 // tag returns the tag of the target's client, or "" if the target isn't a single client.
-func (sub *Subject) tag() string {
+func (sub *subject) tag() string {
 	if sub.Kind == operator.Address {
 		return sub.Instance.Names.Tag(string(sub.networkKey(sub.App.Prefixes(0, 0))))
 	}
@@ -309,16 +309,16 @@ func (sub *Subject) tag() string {
 }
 
 // tagOf returns the tag of the client with a name, or "".
-func (cfg Config) tagOf(h *instance.Instance, client string) string {
+func (cfg runningConfig) tagOf(h *instance.Instance, client string) string {
 	named, err := operator.ParseTarget(client)
 	if err != nil {
 		return ""
 	}
-	return (&Subject{Target: named, App: cfg, Instance: h}).tag()
+	return (&subject{Target: named, App: cfg, Instance: h}).tag()
 }
 
 // resolveTag replaces a target that is a tag by the tag's client in memory, or else in the rules.
-func (sub *Subject) resolveTag(s running) error {
+func (sub *subject) resolveTag(s running) error {
 	tag, clients := strings.ToLower(sub.Value), make(map[string]string) // names, or keys without one, and keys
 	has := func(key []byte) bool { return strings.HasPrefix(sub.Instance.Names.FullTag(key), tag) }
 	for _, k := range sub.Instance.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {

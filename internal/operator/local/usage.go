@@ -105,7 +105,7 @@ type usageSearch struct {
 
 // search finds the key among the heaviest ones, which are kept for some days, and that of an API key
 // in the series of its own.
-func (u *usageSearch) search(ctx context.Context, app Config, from, to time.Time) error {
+func (u *usageSearch) search(ctx context.Context, app runningConfig, from, to time.Time) error {
 	limits := make(map[storage.Series]map[int64]storage.HeavyKey) // the key by days
 	if u.key[0] == identity.TagAPIKey {
 		for _, z := range app.AllZones {

@@ -25,12 +25,12 @@ func (r running) Zones(context.Context) ([]operator.Zone, error) {
 	if h := app.Instance.Load(); h != nil {
 		keys = h.Engine.KeyCounts()
 	}
-	return DescribeZones(app, keys), nil
+	return describeZones(app, keys), nil
 }
 
-// DescribeZones describes the zones of all handlers. keys has the number of keys of each limit.
+// describeZones describes the zones of all handlers. keys has the number of keys of each limit.
 // Zones with the same name count together and are merged.
-func DescribeZones(a *enforce.Config, keys map[storage.LimitID]int64) (zones []operator.Zone) {
+func describeZones(a *enforce.Config, keys map[storage.LimitID]int64) (zones []operator.Zone) {
 	var names []string
 	same := make(map[string][]*enforce.Zone)
 	for _, z := range a.AllZones {
@@ -132,7 +132,7 @@ type tierLimit struct {
 
 // limitsOf returns the limits of some zones by their IDs in the store. Limits of several tiers
 // share an ID if they differ only in their amounts.
-func (cfg Config) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimit {
+func (cfg runningConfig) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]tierLimit {
 	limits := make(map[storage.LimitID][]tierLimit)
 	for _, z := range zones {
 		for _, s := range z.SetsByTier(cfg.Tiers) {
@@ -169,10 +169,10 @@ func describeLimit(p *enforce.Policy, tier string) operator.Limit {
 }
 
 // Totals returns the requests, each once, and the decisions of zones since the process began.
-func (cfg Config) Totals() operator.Totals {
+func (cfg runningConfig) Totals() operator.Totals {
 	requests := meter.NewRequests()
 	totals := operator.Totals{At: time.Now().UTC(), Counts: requests.Counts(), Zones: make(map[string]operator.Counts)}
-	for _, zone := range DescribeZones(cfg.Config, nil) {
+	for _, zone := range describeZones(cfg.Config, nil) {
 		totals.Zones[zone.Name] = zone.Counts
 	}
 	return totals

@@ -14,6 +14,8 @@ import (
 	tally "github.com/caddy-tally/caddy-tally"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 )
 
 // Context returns the context of a configuration with an app and its counts in a temporary
@@ -66,6 +68,11 @@ func Start(t testing.TB, app *config.App, config *config.Handler) *enforce.Handl
 func Check(t testing.TB, h *config.Handler) error {
 	t.Helper()
 	return (&tally.Handler{Handler: *h}).Provision(Context(t, new(config.App)))
+}
+
+// Operator returns the operators' service of a handler.
+func Operator(h *enforce.Handler) operator.Service {
+	return local.New(func() *enforce.Config { return h.App }, "", time.Now())
 }
 
 // Parse returns the config of a handler with the options of a Caddyfile.

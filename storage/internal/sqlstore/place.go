@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
-// DefaultPrefix is the default prefix of the names of tables.
-const DefaultPrefix = "tally_"
+// defaultPrefix is the default prefix of the names of tables.
+const defaultPrefix = "tally_"
 
 // DefaultTimeout is how long a call may take.
 const DefaultTimeout = time.Second
@@ -24,7 +24,7 @@ const DefaultTimeout = time.Second
 // Options say where a store keeps its tables, and how. The zero value is the default.
 type Options struct {
 	// Prefix is the prefix of the names of tables, if necessary with a schema and a dot before it.
-	// Default: [DefaultPrefix].
+	// Default: tally_.
 	Prefix string
 	// Timeout is how long a call may take, unless its context ends before, and how long a store may
 	// take to open. Default: [DefaultTimeout].
@@ -65,7 +65,7 @@ func NewPlace(d *Dialect, o Options) (*Place, error) {
 	}
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.MaxNotes = cmp.Or(o.MaxNotes, storage.MaxNotes)
-	return &Place{dialect: d, options: o, prefix: cmp.Or(o.Prefix, DefaultPrefix)}, nil
+	return &Place{dialect: d, options: o, prefix: cmp.Or(o.Prefix, defaultPrefix)}, nil
 }
 
 // opened counts the stores that this process has opened.

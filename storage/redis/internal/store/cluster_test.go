@@ -89,7 +89,7 @@ func (n *node) text(t *testing.T, command string) string {
 
 func slotOf(t *testing.T, n *node) int64 {
 	t.Helper()
-	answer := n.ask(t, "CLUSTER KEYSLOT", DefaultPrefix)
+	answer := n.ask(t, "CLUSTER KEYSLOT", defaultPrefix)
 	slot, err := answer.ToInt64()
 	if err != nil {
 		t.Fatal(err)

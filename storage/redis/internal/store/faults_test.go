@@ -541,7 +541,7 @@ func TestServerClockIsSetAhead(t *testing.T) {
 	first, second := opened(t, o), opened(t, o)
 	set := func(by time.Duration, want error) { // by setting all that was seen of it to the contrary
 		t.Helper()
-		server.Must(t, "HINCRBY", names(DefaultPrefix).meta(), "last", strconv.FormatInt(-by.Microseconds(), 10))
+		server.Must(t, "HINCRBY", names(defaultPrefix).meta(), "last", strconv.FormatInt(-by.Microseconds(), 10))
 		for _, s := range []*Store{first, second} {
 			s.clock.low, s.clock.high, s.clock.last = s.clock.low-int64(by), s.clock.high-int64(by), s.clock.last-int64(by)
 		}

@@ -51,7 +51,7 @@ const (
 
 // Opener returns an opener of stores on a server. It doesn't connect to it.
 func Opener(o Options) storage.Opener {
-	o.Prefix, o.Timeout = cmp.Or(o.Prefix, DefaultPrefix), cmp.Or(o.Timeout, DefaultTimeout)
+	o.Prefix, o.Timeout = cmp.Or(o.Prefix, defaultPrefix), cmp.Or(o.Timeout, defaultTimeout)
 	before := new(former)
 	return func(ctx context.Context) (storage.Store, error) {
 		s, err := open(ctx, o, before)

@@ -26,10 +26,10 @@ type Options struct {
 	Database int
 	// TLS configures encryption. Nil means none.
 	TLS *tls.Config
-	// Prefix is the prefix of all keys, with a hash tag. "" means [DefaultPrefix].
+	// Prefix is the prefix of all keys, with a hash tag. "" means "{tally}".
 	Prefix string
 	// Timeout is how long a call may take, unless its context ends before. Zero means
-	// [DefaultTimeout].
+	// a second.
 	Timeout time.Duration
 	// Notice is called with notices for the server's administrators. It may be nil.
 	Notice func(Notice)
@@ -44,8 +44,8 @@ type Options struct {
 
 // Defaults of [Options].
 const (
-	DefaultPrefix  = "{tally}"
-	DefaultTimeout = time.Second
+	defaultPrefix  = "{tally}"
+	defaultTimeout = time.Second
 )
 
 // Notice is a notice for the server's administrators.

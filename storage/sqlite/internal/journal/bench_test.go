@@ -50,13 +50,13 @@ func BenchmarkOwned(b *testing.B) {
 
 func BenchmarkRead(b *testing.B) {
 	j := benchmarked(b)
-	for n := range DefaultRecords {
+	for n := range defaultRecords {
 		mustAdd(b, j, n)
 	}
 	s := j.Segments(0)[0]
 	for n := 0; b.Loop(); n++ {
 		var r Record
-		if ok, err := s.Read(n%DefaultRecords, &r); !ok || err != nil {
+		if ok, err := s.Read(n%defaultRecords, &r); !ok || err != nil {
 			b.Fatal(err)
 		}
 	}

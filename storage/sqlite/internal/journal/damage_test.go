@@ -163,7 +163,7 @@ func TestChangedHeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := mustOpen(t, small(path))
-		if !j.Foreign() || len(j.Segments(0)) != 0 || j.Newest() != 0 {
+		if !j.isForeign() || len(j.Segments(0)) != 0 || j.Newest() != 0 {
 			t.Fatalf("with byte %d changed it is still a journal", offset)
 		}
 		mustOwn(t, j, 0)
@@ -191,7 +191,7 @@ func TestUnfinishedFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := mustOpen(t, small(path))
-		if !j.Foreign() || len(j.Segments(0)) != 0 {
+		if !j.isForeign() || len(j.Segments(0)) != 0 {
 			t.Errorf("%s: it is a journal", name)
 		}
 		mustOwn(t, j, 3)

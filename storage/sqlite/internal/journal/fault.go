@@ -12,7 +12,7 @@ import (
 // guard calls a function that touches the mapping, and returns an error if it faults.
 func (j *Journal) guard(touch func()) (err error) {
 	if j.closed.Load() {
-		return ErrClosed
+		return errClosed
 	}
 	defer j.recovered(debug.SetPanicOnFault(true), &err)
 	touch()
@@ -35,7 +35,7 @@ func (j *Journal) fault(p any) error {
 		panic(p)
 	}
 	if j.closed.Load() {
-		return ErrClosed
+		return errClosed
 	}
 	return j.breakWith("access to the mapped file failed: it was truncated, or its disk is full or defective")
 }
@@ -54,7 +54,7 @@ func (j *Journal) Err() error {
 		return *err
 	}
 	if j.closed.Load() {
-		return ErrClosed
+		return errClosed
 	}
 	return nil
 }

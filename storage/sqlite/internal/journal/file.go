@@ -38,8 +38,8 @@ var errReplaced = errors.New("replaced meanwhile")
 
 // complete returns the options with their defaults, or an error.
 func (o Options) complete() (Options, error) {
-	o.Segments = cmp.Or(o.Segments, DefaultSegments)
-	o.Records = cmp.Or(o.Records, DefaultRecords)
+	o.Segments = cmp.Or(o.Segments, defaultSegments)
+	o.Records = cmp.Or(o.Records, defaultRecords)
 	if !possible(int64(o.Segments), int64(o.Records)) {
 		return o, fmt.Errorf("journal %q: got %d segments of %d records; expected 1 to %d segments, and at most %d bytes",
 			o.Path, o.Segments, o.Records, maxSegments, maxSize)

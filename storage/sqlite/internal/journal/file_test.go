@@ -179,10 +179,10 @@ func TestCloseLetsGo(t *testing.T) {
 	if mapped() {
 		t.Error("the file is still mapped")
 	}
-	if j.Owned() || j.Add(new(Record)) || j.Own(0, 0) || j.Newest() != 0 || len(j.Segments(0)) != 0 || j.Settle(s) != ErrClosed {
+	if j.Owned() || j.Add(new(Record)) || j.Own(0, 0) || j.Newest() != 0 || len(j.Segments(0)) != 0 || j.Settle(s) != errClosed {
 		t.Error("a closed journal is in use")
 	}
-	if ok, err := s.Read(0, new(Record)); ok || err != ErrClosed {
+	if ok, err := s.Read(0, new(Record)); ok || err != errClosed {
 		t.Errorf("reading it: %v, %v", ok, err)
 	}
 	j.Seal()

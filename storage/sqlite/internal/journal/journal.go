@@ -24,22 +24,22 @@ type Options struct {
 	// Origin names the database that the journal belongs to.
 	Origin int64
 	// Segments (1 to 480) and Records, in each segment, are the size of a new file; an existing journal
-	// keeps its own. 0 means DefaultSegments and DefaultRecords. The maximum is 1 GiB.
+	// keeps its own. 0 means 64 segments and 8192 records. The maximum is 1 GiB.
 	Segments, Records int
 }
 
 // The defaults of [Options]: 32 MiB.
 const (
-	DefaultSegments = 64
-	DefaultRecords  = 8192
+	defaultSegments = 64
+	defaultRecords  = 8192
 )
 
 var (
 	// ErrUnsupported says that there can be no journal on this platform, or on the file
 	// system of its path.
 	ErrUnsupported = errors.New("a mapped journal is not supported here")
-	// ErrClosed is the error of a closed Journal.
-	ErrClosed = errors.New("the journal is closed")
+	// errClosed is the error of a closed Journal.
+	errClosed = errors.New("the journal is closed")
 )
 
 // Journal is an open journal. Any goroutine may call its methods at any time, also during and after Close.
@@ -90,9 +90,9 @@ func (j *Journal) ID() int64 {
 // Places returns the number of segments.
 func (j *Journal) Places() int { return int(j.mem.segments) }
 
-// Foreign reports whether the contents have another origin or are no journal, as in a new file. Then nothing is
+// isForeign reports whether the contents have another origin or are no journal, as in a new file. Then nothing is
 // pending, and Own replaces the contents.
-func (j *Journal) Foreign() bool {
+func (j *Journal) isForeign() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.foreign

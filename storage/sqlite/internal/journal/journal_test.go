@@ -95,13 +95,13 @@ func holds(t testing.TB, j *Journal, after uint32, records ...int) {
 func TestRecordsAreFoundAgain(t *testing.T) {
 	path := newPath(t)
 	j := mustOpen(t, small(path))
-	if !j.Foreign() || j.ID() != 0 || j.Newest() != 0 || j.Owned() {
-		t.Errorf("a new file: foreign %v, id %d, newest %d, owned %v", j.Foreign(), j.ID(), j.Newest(), j.Owned())
+	if !j.isForeign() || j.ID() != 0 || j.Newest() != 0 || j.Owned() {
+		t.Errorf("a new file: foreign %v, id %d, newest %d, owned %v", j.isForeign(), j.ID(), j.Newest(), j.Owned())
 	}
 	refuses(t, j)
 	mustOwn(t, j, 0)
-	if j.Foreign() || j.ID() == 0 || !j.Owned() {
-		t.Errorf("owned: foreign %v, id %d, owned %v", j.Foreign(), j.ID(), j.Owned())
+	if j.isForeign() || j.ID() == 0 || !j.Owned() {
+		t.Errorf("owned: foreign %v, id %d, owned %v", j.isForeign(), j.ID(), j.Owned())
 	}
 	mustAdd(t, j, 1, 2, 3, 4, 5)
 	holds(t, j, 0, 1, 2, 3, 4, 5)
@@ -111,8 +111,8 @@ func TestRecordsAreFoundAgain(t *testing.T) {
 	}
 
 	j = mustOpen(t, small(path))
-	if j.Foreign() || j.ID() != id || j.Newest() != 2 {
-		t.Errorf("opened again: foreign %v, id %d, newest %d; expected id %d, newest 2", j.Foreign(), j.ID(), j.Newest(), id)
+	if j.isForeign() || j.ID() != id || j.Newest() != 2 {
+		t.Errorf("opened again: foreign %v, id %d, newest %d; expected id %d, newest 2", j.isForeign(), j.ID(), j.Newest(), id)
 	}
 	holds(t, j, 0, 1, 2, 3, 4, 5)
 	holds(t, j, 1, 5)
@@ -209,7 +209,7 @@ func TestWhoOpensRevokes(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if b.Own(0, 0) || b.Owned() || b.Add(new(Record)) || b.Err() != ErrClosed {
+	if b.Own(0, 0) || b.Owned() || b.Add(new(Record)) || b.Err() != errClosed {
 		t.Error("a closed journal is in use")
 	}
 	refuses(t, a)
@@ -238,8 +238,8 @@ func TestOtherOrigin(t *testing.T) {
 	other := small(path)
 	other.Origin++
 	b := mustOpen(t, other)
-	if !b.Foreign() || b.ID() != 0 || b.Newest() != 0 || len(b.Segments(0)) != 0 {
-		t.Errorf("another origin: foreign %v, id %d, newest %d", b.Foreign(), b.ID(), b.Newest())
+	if !b.isForeign() || b.ID() != 0 || b.Newest() != 0 || len(b.Segments(0)) != 0 {
+		t.Errorf("another origin: foreign %v, id %d, newest %d", b.isForeign(), b.ID(), b.Newest())
 	}
 	b.Close() // has changed nothing
 	a = mustOpen(t, small(path))
@@ -248,8 +248,8 @@ func TestOtherOrigin(t *testing.T) {
 
 	b = mustOpen(t, other)
 	mustOwn(t, b, 0)
-	if b.Foreign() || b.ID() == id {
-		t.Errorf("foreign %v, id %d", b.Foreign(), b.ID())
+	if b.isForeign() || b.ID() == id {
+		t.Errorf("foreign %v, id %d", b.isForeign(), b.ID())
 	}
 	holds(t, b, 0)
 	mustAdd(t, b, 2)

@@ -75,7 +75,7 @@ func (s *Segment) read(i int, r *Record, pending bool) (ok bool, err error) {
 		return false, nil
 	}
 	if s.j.closed.Load() {
-		return false, ErrClosed // instead of a fault
+		return false, errClosed // instead of a fault
 	}
 	defer s.j.recovered(debug.SetPanicOnFault(true), &err)
 	complete := s.complete(i) // first: if it is complete, nothing is written any more
