@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
@@ -11,6 +12,7 @@ import (
 // On a server whose sessions begin without autocommit, what one machine writes is there for another
 // one, also for one that has looked before.
 func TestServersWithoutAutocommit(t *testing.T) {
+	proof.Only(t)
 	server := kind.Server(t)
 	set := func(statement string) {
 		if err := kind.Exec(server.DSN(server.Port), statement); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
@@ -13,6 +14,7 @@ import (
 
 // A replica that lags takes over. Clients find it where the primary was, as by a virtual address.
 func TestFailover(t *testing.T) {
+	proof.Only(t)
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("skipped: it takes some ten seconds")

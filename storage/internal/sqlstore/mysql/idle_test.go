@@ -7,6 +7,7 @@ import (
 
 	driverof "github.com/go-sql-driver/mysql"
 
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
@@ -41,6 +42,7 @@ func (i idling) Connect(ctx context.Context) (driver.Conn, error) {
 
 // A connection that was idle for too long is made anew, and no call fails.
 func TestIdleConnections(t *testing.T) {
+	proof.Only(t)
 	server, ends := kind.Server(t), false
 	connector, err := connectorTo(server.DSN(server.Port))
 	if err != nil {

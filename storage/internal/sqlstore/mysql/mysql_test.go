@@ -7,6 +7,7 @@ import (
 
 	driverof "github.com/go-sql-driver/mysql"
 
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
@@ -53,9 +54,13 @@ func TestConformance(t *testing.T) {
 	kind.Conformance(t, kind.Server(t))
 }
 
-func TestCuts(t *testing.T) { kind.Cuts(t) }
+func TestCuts(t *testing.T) {
+	proof.Only(t)
+	kind.Cuts(t)
+}
 
 func TestCommitAnsweredWithAnError(t *testing.T) {
+	proof.Only(t)
 	kind.Answered(t, func(dsn string) *sqlstore.Dialect {
 		connector, err := connectorTo(dsn)
 		if err != nil {
@@ -67,30 +72,46 @@ func TestCommitAnsweredWithAnError(t *testing.T) {
 }
 
 func TestLate(t *testing.T) {
+	proof.Only(t)
 	t.Parallel()
 	kind.Late(t)
 }
 
 func TestKilled(t *testing.T) {
+	proof.Only(t)
 	t.Parallel()
 	kind.Killed(t)
 }
 
-func TestLostWrites(t *testing.T) { kind.Lost(t) }
+func TestLostWrites(t *testing.T) {
+	proof.Only(t)
+	kind.Lost(t)
+}
 
-func TestStrangers(t *testing.T) { kind.Strangers(t) }
+func TestStrangers(t *testing.T) {
+	proof.Only(t)
+	kind.Strangers(t)
+}
 
-func TestClockSet(t *testing.T) { kind.ClockSet(t) }
+func TestClockSet(t *testing.T) {
+	proof.Only(t)
+	kind.ClockSet(t)
+}
 
-func TestRoundTrips(t *testing.T) { kind.Trips(t) }
+func TestRoundTrips(t *testing.T) {
+	proof.Only(t)
+	kind.Trips(t)
+}
 
 func BenchmarkClaim(b *testing.B) { kind.Benchmark(b) }
 
 func TestSilentServer(t *testing.T) {
+	proof.Only(t)
 	kind.Silent(t)
 }
 
 func TestUserIsRestricted(t *testing.T) {
+	proof.Only(t)
 	global := func(variable, value, was, says string) sqltest.Restriction {
 		return sqltest.Restriction{Do: "SET GLOBAL " + variable + " = " + value, Undo: "SET GLOBAL " + variable + " = " + was, Says: says}
 	}
@@ -110,6 +131,7 @@ func TestUserIsRestricted(t *testing.T) {
 
 // A session that is ended from outside in the middle of batches costs no unit.
 func TestTerminated(t *testing.T) {
+	proof.Only(t)
 	kind.Terminated(t, endSessions)
 }
 

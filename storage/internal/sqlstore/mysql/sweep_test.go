@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
 // A batch of a machine that is under way holds the lock on its row. A sweep that removes other
 // machines doesn't wait for it, and so holds no locks meanwhile that all others wait for.
 func TestSweepWaitsForNoLiveMachine(t *testing.T) {
+	proof.Only(t)
 	server, o := kind.Server(t), kind.Options()
 	o.Timeout = 2 * time.Second // which is what a sweep that waits would take
 	s, err := kind.Place(t, server, server.Port, o)(context.Background())
@@ -50,4 +52,7 @@ func TestSweepWaitsForNoLiveMachine(t *testing.T) {
 	}
 }
 
-func TestSweepEnds(t *testing.T) { kind.SweepEnds(t, connectTo) }
+func TestSweepEnds(t *testing.T) {
+	proof.Only(t)
+	kind.SweepEnds(t, connectTo)
+}
