@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -48,18 +50,26 @@ func parseLimit(args []string) (Limit, error) {
 	return limit, err
 }
 
+// limitShadow is the word of a limit that refuses nothing.
+const limitShadow = "shadow"
+
+// The words after a rate: those without a value, and those with one.
+var (
+	limitFlags  = []string{"sliding", "fixed", "token_bucket", limitShadow}
+	limitValues = []string{"burst", "slots", "timezone", "name"}
+)
+
 // parseWord parses the first of the words after a rate, with its value if it takes one, and returns
 // the remaining words.
 func (l *Limit) parseWord(words []string) ([]string, error) {
 	word := words[0]
 	switch {
+	case word == limitShadow && l.Shadow:
+		return nil, errors.New("shadow is given twice: write it once")
 	case word == limitShadow:
-		if l.Shadow {
-			return nil, errors.New("shadow is given twice: write it once")
-		}
 		l.Shadow = true
 		return words[1:], nil
-	case slices.Contains(limitAlgorithms, word):
+	case slices.Contains(limitFlags, word):
 		if l.Algorithm != "" {
 			return nil, fmt.Errorf("%s after %s: a limit has one algorithm", word, l.Algorithm)
 		}
@@ -73,143 +83,116 @@ func (l *Limit) parseWord(words []string) ([]string, error) {
 	return words[2:], l.setValue(word, words[1])
 }
 
-// limitShadow is the word of a limit that refuses nothing.
-const limitShadow = "shadow"
-
-// The words after a rate: those without a value, and those with one.
-var (
-	limitAlgorithms = []string{"sliding", "fixed", "token_bucket"}
-	limitValues     = []string{"burst", "slots", "timezone", "name"}
-)
-
-// insteadOfWord returns a replacement for an unknown word after a rate.
-func insteadOfWord(word string) string {
-	plain := strings.ReplaceAll(strings.ToLower(word), "-", "_")
-	name, value, given := strings.Cut(plain, "=")
-	switch {
-	case given && name == "burst":
-		return "write burst " + value + ", or 1 more for nginx's " + plain + ", which doesn't count the first request"
-	case given && slices.Contains(limitValues, name):
-		return "write " + name + " " + value
-	case plain == "nodelay" || plain == "delay":
-		return "leave it out: burst says how many may pass at once, 21 for nginx's burst=20; for others to wait, write on_exceeded delay 2s into a line of its own"
-	case plain == "per" || plain == "key":
-		return "write it into a line of its own, such as per ip"
-	case slices.Contains([]string{"dry_run", "dryrun", "limit_req_dry_run", "report_only", "log_only", "observe", "test"}, plain):
-		return "write shadow"
-	case plain == "concurrent" || plain == "wait" || plain == "queue":
-		return "write it into a line of its own, limit 4 concurrent wait 5s queue 100"
-	case strings.Contains(plain, "/"):
-		return "a line has one limit: write another line, limit " + word
-	}
-	for _, known := range slices.Concat(limitAlgorithms, limitValues, []string{limitShadow}) {
-		if plain == known || plain == known+"_window" || known == "token_bucket" && strings.HasSuffix(plain, "bucket") {
-			return "write " + known
-		}
-	}
-	return "write burst <n>, sliding, fixed, token_bucket, slots <n>, timezone <name>, name <name> or shadow"
-}
-
 // setValue sets the field of a word. It rejects zero values, because in the struct they mean the
 // default.
-func (l *Limit) setValue(word, value string) error {
-	if l.hasValue(word) {
-		return fmt.Errorf("%s is given twice: write it once", word)
+func (l *Limit) setValue(word, value string) (err error) {
+	var n int64
+	text, numeric, parse := &l.Name, true, caddyconf.ParseCount
+	set := l.Slots != 0
+	switch word {
+	case "name":
+		set, numeric = l.Name != "", false
+	case "timezone":
+		text, set, numeric = &l.Timezone, l.Timezone != "", false
+	case "burst":
+		set, parse = l.Burst != 0, caddyconf.ParseUnits
+	}
+	if numeric {
+		n, err = parse(value)
 	}
 	switch {
-	case word == "name" && value == "":
-		return errors.New("name must not be empty")
-	case word == "name":
-		l.Name = value
-		return nil
-	case word == "timezone" && value == "":
-		return errors.New("timezone must not be empty: expected a name such as Europe/Berlin")
-	case word == "timezone":
-		l.Timezone = value
-		return nil
-	}
-	parse := caddyconf.ParseCount
-	if word == "burst" {
-		parse = caddyconf.ParseUnits
-	}
-	n, err := parse(value)
-	if err != nil {
+	case set:
+		return fmt.Errorf("%s is given twice: write it once", word)
+	case err != nil:
 		return fmt.Errorf("%s must be a whole number, got %q", word, value)
-	}
-	if n < 1 {
+	case numeric && n < 1:
 		return fmt.Errorf("%s must be at least 1, got %d", word, n)
-	}
-	if word == "burst" {
+	case !numeric && value == "" && word == "timezone":
+		return errors.New("timezone must not be empty: expected a name such as Europe/Berlin")
+	case !numeric && value == "":
+		return errors.New("name must not be empty")
+	case !numeric:
+		*text = value
+	case word == "burst":
 		l.Burst = n
-	} else {
+	default:
 		l.Slots = int(n)
 	}
 	return nil
 }
 
-// hasValue reports whether the field of a word is set.
-func (l *Limit) hasValue(word string) bool {
-	return word == "burst" && l.Burst != 0 || word == "slots" && l.Slots != 0 ||
-		word == "timezone" && l.Timezone != "" || word == "name" && l.Name != ""
+// otherLimitWords maps other programs' words after a rate to what to do.
+var otherLimitWords = map[string]string{
+	"nodelay": leaveOut, "delay": leaveOut, "per": ownLine, "key": ownLine, "concurrent": concurrentLine, "wait": concurrentLine, "queue": concurrentLine,
+	"dry_run": "write shadow", "dryrun": "write shadow", "limit_req_dry_run": "write shadow", "report_only": "write shadow", "log_only": "write shadow",
+	"sliding_window": "write sliding", "fixed_window": "write fixed", "leaky_bucket": "write token_bucket",
 }
 
+const (
+	leaveOut       = "leave it out: burst says how many may pass at once, 21 for nginx's burst=20; for others to wait, write on_exceeded delay 2s into a line of its own"
+	ownLine        = "write it into a line of its own, such as per ip"
+	concurrentLine = "write it into a line of its own, limit 4 concurrent wait 5s queue 100"
+)
+
+// insteadOfWord returns what to write in place of an unknown word after a rate.
+func insteadOfWord(word string) string {
+	plain := strings.ReplaceAll(strings.ToLower(word), "-", "_")
+	name, value, given := strings.Cut(plain, "=")
+	switch {
+	case otherLimitWords[plain] != "":
+		return otherLimitWords[plain]
+	case given && name == "burst":
+		return "write burst " + value + ", or 1 more for nginx's " + plain + ", which doesn't count the first request"
+	case given && slices.Contains(limitValues, name):
+		return "write " + name + " " + value
+	case strings.Contains(plain, "/"):
+		return "a line has one limit: write another line, limit " + word
+	case slices.Contains(limitFlags, plain) || slices.Contains(limitValues, plain):
+		return "write " + plain
+	}
+	return "write burst <n>, sliding, fixed, token_bucket, slots <n>, timezone <name>, name <name> or shadow"
+}
+
+// The forms of a rate: `5/1m`, and others that are unambiguous, such as `10r/s`, `5/min` and `100
+// requests per minute`.
+var (
+	rateForm = regexp.MustCompile(`^([^/ ]*?) ?(?:r|reqs?|requests?)?(?: ?/ ?| per )(\S*)(?: (.*))?$`)
+	unitForm = regexp.MustCompile(`^([0-9_]*)(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)$`)
+	units    = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour} // m as everywhere in a Caddyfile; not a month
+)
+
 // parseRate parses the amount and the window at the beginning of words, and returns the remaining
-// words. The form is `5/1m`, or any unambiguous one: `10r/s`, `5/min`, `100 requests per minute`.
+// words.
 func parseRate(words []string) (Limit, []string, error) {
-	amount, window, rest := splitRate(words)
+	limit, rest, problem := readRate(words)
+	if problem != "" {
+		return Limit{}, nil, fmt.Errorf("%s: write %s", problem, guessRate(words))
+	}
+	return limit, rest, nil
+}
+
+// readRate is parseRate with the problem as a text, or "".
+func readRate(words []string) (l Limit, rest []string, problem string) {
+	amount, window := words[0], ""
+	if m := rateForm.FindStringSubmatch(strings.Join(words, " ")); m != nil {
+		amount, window, rest = m[1], m[2], strings.Fields(m[3])
+	}
+	if _, err := caddyconf.ParseCount(window); err == nil && len(rest) > 0 && unitForm.MatchString(rest[0]) { // 1 minute
+		window, rest = window+rest[0], rest[1:]
+	}
 	if window == "" {
-		return Limit{}, nil, fmt.Errorf("a window is missing in %q: write %s", amount, guessRate(words))
+		amount, _, _ = strings.Cut(amount, "/")
+		return l, nil, fmt.Sprintf("a window is missing in %q", amount)
 	}
 	n, err := caddyconf.ParseUnits(amount)
 	if err != nil {
-		return Limit{}, nil, fmt.Errorf("amount must be a whole number, got %q: write %s", amount, guessRate(words))
+		return l, nil, fmt.Sprintf("amount must be a whole number, got %q", amount)
 	}
 	duration, ok := parseWindow(window)
 	if !ok {
-		return Limit{}, nil, fmt.Errorf("window must be a duration such as 10s, 1m, 24h or 1d, got %q: write %s", window, guessRate(words))
+		return l, nil, fmt.Sprintf("window must be a duration such as 10s, 1m, 24h or 1d, got %q", window)
 	}
-	return Limit{Amount: n, Window: caddy.Duration(duration)}, rest, nil
-}
-
-// splitRate finds the amount and the window, and returns the remaining words. A missing part is "".
-func splitRate(words []string) (amount, window string, rest []string) {
-	amount, window, slash := strings.Cut(words[0], "/")
-	rest = words[1:]
-	next := func() (word string) {
-		if len(rest) > 0 {
-			word, rest = rest[0], rest[1:]
-		}
-		return word
-	}
-	if !slash {
-		word := next()
-		if isRequests(word) {
-			word = next()
-		}
-		if before, after, ok := strings.Cut(word, "/"); ok && (before == "" || isRequests(before)) {
-			window = after
-		} else if word != "per" {
-			return amount, "", rest
-		}
-	}
-	if window == "" {
-		window = next()
-	}
-	if _, err := caddyconf.ParseCount(window); err == nil && len(rest) > 0 && unitOf(rest[0]) != 0 { // 1 minute
-		window += next()
-	}
-	if number := strings.TrimRight(amount, "abcdefghijklmnopqrstuvwxyz"); isRequests(amount[len(number):]) {
-		amount = number
-	}
-	return amount, window, rest
-}
-
-func isRequests(word string) bool {
-	switch word {
-	case "r", "req", "reqs", "request", "requests":
-		return true
-	}
-	return false
+	return Limit{Amount: n, Window: caddy.Duration(duration)}, rest, ""
 }
 
 // parseWindow parses a duration. It may be a unit alone, or spelled out.
@@ -217,80 +200,49 @@ func parseWindow(s string) (time.Duration, bool) {
 	if duration, err := caddy.ParseDuration(s); err == nil {
 		return duration, true
 	}
-	word := strings.TrimLeft(s, "0123456789_")
-	n, err := int64(1), error(nil)
-	if number := s[:len(s)-len(word)]; number != "" {
-		n, err = caddyconf.ParseCount(number)
+	m := unitForm.FindStringSubmatch(s)
+	if m == nil {
+		return 0, false
 	}
-	unit := unitOf(word)
-	if err != nil || unit == 0 || n > math.MaxInt64/int64(unit) {
+	n, err := caddyconf.ParseCount(cmp.Or(m[1], "1"))
+	unit := units[m[2][0]]
+	if err != nil || n > math.MaxInt64/int64(unit) {
 		return 0, false
 	}
 	return time.Duration(n) * unit, true
 }
 
-// unitOf returns the duration of a unit, or 0.
-func unitOf(word string) time.Duration {
-	switch word {
-	case "s", "sec", "secs", "second", "seconds":
-		return time.Second
-	case "m", "min", "mins", "minute", "minutes": // as everywhere in a Caddyfile; not a month
-		return time.Minute
-	case "h", "hr", "hrs", "hour", "hours":
-		return time.Hour
-	case "d", "day", "days":
-		return 24 * time.Hour
-	case "w", "week", "weeks":
-		return 7 * 24 * time.Hour
-	}
-	return 0
-}
+// guessForm is a rate as others write it, such as `5rps`, `1k/1m`, `5 1m`, `5-M` or `rate=10r/s`.
+var guessForm = regexp.MustCompile(`^(?:rate=)?([1-9][0-9_,]*)(k?)(?: ?(?:r|reqs?|requests?)\b)?(?: ?per |[ /-])* ?([0-9]*) ?([a-z]*)(?: .*)?$`)
+
+// otherUnits are units that stand for a whole window.
+var otherUnits = map[string]string{"rps": "1s", "qps": "1s", "rpm": "1m", "rph": "1h", "month": "30d", "months": "30d", "mo": "30d"}
 
 // guessRate returns the probably intended rate for words, or an example.
 func guessRate(words []string) string {
-	text := strings.ToLower(strings.Join(words[:min(len(words), 4)], " "))
-	amount, _, _ := strings.Cut(text, "/")
-	digits := strings.IndexAny(amount, "0123456789")
-	if digits < 0 || strings.HasPrefix(text[digits:], "0") || strings.Contains(text, "-") && digits > 0 {
+	m := guessForm.FindStringSubmatch(strings.ToLower(strings.Join(words, " ")))
+	if m == nil {
 		return "5/1m"
 	}
-	text = strings.ReplaceAll(text[digits:], ",", "_")
-	end := len(text) - len(strings.TrimLeft(text, "0123456789_"))
-	amount = strings.TrimRight(text[:end], "_")
-	behind := text[end:]
-	if after, ok := strings.CutPrefix(behind, "k"); ok {
-		amount, behind = amount+"_000", after
+	amount, window := strings.Trim(strings.ReplaceAll(m[1], ",", "_"), "_"), "1m"
+	if m[2] != "" {
+		amount += "_000"
 	}
-	if strings.HasPrefix(behind, ".") { // half a request
+	switch {
+	case otherUnits[m[4]] != "":
+		window = otherUnits[m[4]]
+	case unitForm.MatchString(m[4]):
+		window = cmp.Or(m[3], "1") + m[4][:1]
+	case m[3] != "":
+		window = m[3] + "s"
+	}
+	guess := amount + "/" + window
+	limit, _, problem := readRate([]string{guess})
+	if _, err := limit.compile(); problem != "" || err != nil {
 		return "5/1m"
 	}
-	return amount + "/" + guessWindow(behind)
+	return guess
 }
 
-// guessWindow returns the probably intended window for the text after an amount.
-func guessWindow(text string) string {
-	number, unit := "1", ""
-	for _, word := range strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(" /-=", c) }) {
-		letters := strings.TrimLeft(word, "0123456789")
-		if digits := word[:len(word)-len(letters)]; digits != "" {
-			number, unit = digits, "s"
-		}
-		switch letters {
-		case "month", "months", "mo":
-			return "30d"
-		case "rps", "qps":
-			return "1s"
-		case "rpm":
-			return "1m"
-		case "rph":
-			return "1h"
-		}
-		if u := unitOf(letters); u != 0 {
-			return number + letters[:1]
-		}
-	}
-	if unit == "" {
-		return "1m"
-	}
-	return number + unit
-}
+// guessWindow returns the probably intended window for a text, or an example.
+func guessWindow(text string) string { return strings.TrimPrefix(guessRate([]string{"5/" + text}), "5/") }
