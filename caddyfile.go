@@ -37,8 +37,8 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			when         everyone|<zone> over <n>/<duration>
 //			when         upstream slower than <duration>
 //			when         cpu over <percent>
-//			per          ip|network|everyone|client|api_key|key <value>
-//			limit        <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>]
+//			per          ip|network|asn|country|everyone|client|api_key|key <value>
+//			limit        <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]
 //			limit        <n> concurrent [wait <duration>] [queue <n>]
 //			tiers
 //			tier         <value> [<default>]
@@ -50,6 +50,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			on_empty_key ip|share|skip|deny
 //			scope        shared|site
 //			prefix_ceiling <factor>
+//			shadow
 //			on_exceeded  refuse|challenge|delay <duration>|pass [<header field>]
 //			ipv4_prefix  <bits>
 //			ipv6_prefix  <bits>
@@ -166,13 +167,14 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //			fingerprints <n>
 //		}
 //		tier <name> {
-//			limit          <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>]
+//			limit          <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]
 //			unlimited
 //			service_header <name> <secret>
 //		}
 //		api_keys {
 //			from    header <name>|bearer|query <name>|placeholder <value>
 //			file    <path>
+//			store
 //			missing deny|default <tier>
 //			unknown deny|default [<tier>]
 //		}

@@ -177,27 +177,23 @@ func (a *App) unmarshalAPIKeys(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	a.APIKeys = new(APIKeys)
-	return caddyconf.EachOption(d, a.APIKeys.unmarshalOption, "from")
+	return caddyconf.EachOption(d, a.APIKeys.options().line("api_keys: "), "from")
 }
 
-func (a *APIKeys) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "from":
-		return a.unmarshalFrom(d)
-	case "file":
-		return caddyconf.String(d, &a.File)
-	case "store":
-		a.Store = true
-		if d.NextArg() {
-			return d.Errf("api_keys: store takes no value, got %q", d.Val())
-		}
-		return nil
-	case "missing":
-		return a.unmarshalWithout(d, &a.Missing)
-	case "unknown":
-		return a.unmarshalWithout(d, &a.Unknown)
+func (a *APIKeys) options() blockOptions {
+	return blockOptions{
+		{"from", a.unmarshalFrom},
+		{"file", to(caddyconf.String, &a.File)},
+		{"store", func(d *caddyfile.Dispenser) error {
+			a.Store = true
+			if d.NextArg() {
+				return d.Errf("api_keys: store takes no value, got %q", d.Val())
+			}
+			return nil
+		}},
+		{"missing", to(a.unmarshalWithout, &a.Missing)},
+		{"unknown", to(a.unmarshalWithout, &a.Unknown)},
 	}
-	return d.Errf("api_keys: unrecognized option %q: expected from, file, store, missing or unknown", d.Val())
 }
 
 func (a *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {

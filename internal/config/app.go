@@ -150,59 +150,41 @@ func (a *App) Unmarshal(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return caddyconf.EachChecked(d, a.unmarshalOption, a.check, "tier", "block_list", "networks", "notify")
+	options := a.options()
+	line := func(d *caddyfile.Dispenser) error {
+		if known, err := options.read(d); known {
+			return err
+		}
+		return unrecognized(d, fmt.Sprintf("unrecognized option %q", d.Val()), options.words())
+	}
+	return caddyconf.EachChecked(d, line, a.check, "tier", "block_list", "networks", "notify")
 }
 
-func (a *App) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "store":
-		return a.unmarshalStore(d)
-	case "cleanup_interval":
-		return caddyconf.Duration(d, &a.CleanupInterval)
-	case "max_keys":
-		return caddyconf.Count(d, &a.MaxKeys)
-	case "store_timeout":
-		return caddyconf.Duration(d, &a.StoreTimeout)
-	case "degraded_limit":
-		return a.unmarshalDegradedLimit(d)
-	case "secret_file":
-		return caddyconf.String(d, &a.SecretFile)
-	case "rules_file":
-		return caddyconf.String(d, &a.RulesFile)
-	case "block_list":
-		return a.unmarshalBlockList(d)
-	case "networks":
-		return a.unmarshalNetworks(d)
-	case "notify":
-		return a.unmarshalNotify(d)
-	case "region":
-		return a.unmarshalRegion(d)
-	case "ipv4_prefix":
-		return caddyconf.Count(d, &a.IPv4Prefix)
-	case "ipv6_prefix":
-		return caddyconf.Count(d, &a.IPv6Prefix)
-	case "page":
-		return unmarshalPage(d, &a.Page)
-	case "session":
-		return a.unmarshalSession(d)
-	case "pressure":
-		return a.unmarshalPressure(d)
-	case "reputation":
-		return a.unmarshalReputation(d)
-	case "ban":
-		return unmarshalBan(d, &a.Ban)
-	case "history":
-		_, err := caddyconf.OneOf(d, "off")
-		a.DisableHistory = err == nil
-		return err
-	case "tier":
-		return a.unmarshalTier(d)
-	case "api_keys":
-		return a.unmarshalAPIKeys(d)
-	case "decision_log":
-		return a.unmarshalDecisionLog(d)
+func (a *App) options() blockOptions {
+	return blockOptions{
+		{"store", a.unmarshalStore},
+		{"cleanup_interval", to(caddyconf.Duration, &a.CleanupInterval)},
+		{"max_keys", to(caddyconf.Count, &a.MaxKeys)},
+		{"store_timeout", to(caddyconf.Duration, &a.StoreTimeout)},
+		{"degraded_limit", a.unmarshalDegradedLimit},
+		{"secret_file", to(caddyconf.String, &a.SecretFile)},
+		{"rules_file", to(caddyconf.String, &a.RulesFile)},
+		{"block_list", a.unmarshalBlockList},
+		{"networks", a.unmarshalNetworks},
+		{"notify", a.unmarshalNotify},
+		{"region", a.unmarshalRegion},
+		{"ipv4_prefix", to(caddyconf.Count, &a.IPv4Prefix)},
+		{"ipv6_prefix", to(caddyconf.Count, &a.IPv6Prefix)},
+		{"page", to(unmarshalPage, &a.Page)},
+		{"session", a.unmarshalSession},
+		{"pressure", a.unmarshalPressure},
+		{"tier", a.unmarshalTier},
+		{"api_keys", a.unmarshalAPIKeys},
+		{"reputation", a.unmarshalReputation},
+		{"ban", to(unmarshalBan, &a.Ban)},
+		{"history", to(unmarshalOff, &a.DisableHistory)},
+		{"decision_log", a.unmarshalDecisionLog},
 	}
-	return unrecognized(d, fmt.Sprintf("unrecognized option %q", d.Val()), appWords)
 }
 
 func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {

@@ -93,14 +93,14 @@ func (dash *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*p
 
 // Unmarshal sets up the dashboard from Caddyfile tokens, with matchers that token reads.
 func (dash *Dashboard) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
-	var mode string
+	options := dash.options(token)
 	for d.Next() {
 		dash.Source = caddyconf.Source(d)
 		if d.NextArg() {
 			return d.Errf("rate_limit_dashboard: got %q: expected a matcher such as /limits/*, or none, and a block: write rate_limit_dashboard {, and %[1]s on a line of its own", d.Val())
 		}
 		for nesting := d.Nesting(); d.NextBlock(nesting); {
-			if err := dash.unmarshalOption(d, token, &mode); err != nil {
+			if err := options.line("rate_limit_dashboard: ")(d); err != nil {
 				return err
 			}
 		}
@@ -108,23 +108,20 @@ func (dash *Dashboard) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) err
 	return nil
 }
 
-// unmarshalOption reads one line or block. mode is the earlier line about changes.
-func (dash *Dashboard) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken, mode *string) error {
-	switch word := d.Val(); word {
-	case "read_only", "writable":
+func (dash *Dashboard) options(token MatcherToken) blockOptions {
+	earlier := "" // line about changes
+	mode := func(d *caddyfile.Dispenser) error {
+		word := d.Val()
 		if d.NextArg() {
 			return d.Errf("rate_limit_dashboard: %s: expected nothing behind it, got %q", word, d.Val())
 		}
-		if *mode != "" {
-			return d.Errf("rate_limit_dashboard: got %s after %s: expected one of read_only and writable", word, *mode)
+		if earlier != "" {
+			return d.Errf("rate_limit_dashboard: got %s after %s: expected one of read_only and writable", word, earlier)
 		}
-		*mode, dash.Writable = word, word == "writable"
+		earlier, dash.Writable = word, word == "writable"
 		return nil
-	case "allow":
-		return dash.unmarshalAllow(d, token)
-	default:
-		return d.Errf("rate_limit_dashboard: unrecognized option %q: expected read_only, writable or allow", word)
 	}
+	return blockOptions{{"read_only", mode}, {"writable", mode}, {"allow", withMatchers(dash.unmarshalAllow).by(token)}}
 }
 
 func (dash *Dashboard) unmarshalAllow(d *caddyfile.Dispenser, token MatcherToken) error {

@@ -14,17 +14,9 @@ import (
 )
 
 // The words that may begin lines: in the directive, in a zone, and in the global option.
-var (
-	handlerWords = []string{"zone", "exempt", "trap", "headers", "page", "jitter", "log_key", "log_ip", "disable_metrics", "sweep_interval", "distributed", "storage"}
-	zoneWords    = []string{
-		"match", "when", "per", "limit", "tiers", "tier", "cost", "max_cost", "settle", "count", "on_empty_key", "prefix_ceiling", "on_exceeded", "scope", "shadow",
-		"ipv4_prefix", "ipv6_prefix", "reputation", "ban", "key", "window", "events",
-	}
-	appWords = []string{
-		"store", "cleanup_interval", "max_keys", "store_timeout", "degraded_limit", "secret_file", "rules_file", "block_list", "networks", "notify", "region", "ipv4_prefix", "ipv6_prefix",
-		"page", "session", "pressure", "tier", "api_keys", "reputation", "ban", "history", "decision_log",
-	}
-)
+func handlerWords() []string { return new(Handler).options(nil).words() }
+func zoneWords() []string    { return new(Zone).options(nil).words() }
+func appWords() []string     { return new(App).options().words() }
 
 // otherWords maps other programs' words to ours.
 var otherWords = map[string]string{
@@ -51,8 +43,50 @@ var otherOptions = map[string]string{
 
 const nginxLimit = "nginx's limit_req and limit_req_zone are one zone here: write zone login {, limit 10/1s and }, each on a line of its own"
 
+// blockOption is a word that begins a line of a block, and a function that reads the line.
+type blockOption struct {
+	word string
+	read func(*caddyfile.Dispenser) error
+}
+
+// blockOptions are those of a block.
+type blockOptions []blockOption
+
+// words returns the words of the options.
+func (o blockOptions) words() (words []string) {
+	for _, option := range o {
+		words = append(words, option.word)
+	}
+	return words
+}
+
+// read reads the current line, and reports whether its word is known.
+func (o blockOptions) read(d *caddyfile.Dispenser) (known bool, err error) {
+	i := slices.IndexFunc(o, func(option blockOption) bool { return option.word == d.Val() })
+	if i < 0 {
+		return false, nil
+	}
+	return true, o[i].read(d)
+}
+
+// line returns a function that reads a line of the block. about begins the error about an unknown
+// word.
+func (o blockOptions) line(about string) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) error {
+		if known, err := o.read(d); known {
+			return err
+		}
+		return d.Errf("%sunrecognized option %q: expected %s", about, d.Val(), caddyconf.OrList(o.words()))
+	}
+}
+
+// to returns a function that reads a line into a field.
+func to[T any](read func(*caddyfile.Dispenser, *T) error, field *T) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) error { return read(d, field) }
+}
+
 // offOrBlock reads `off`, which sets disabled, or a block of options.
-func offOrBlock(d *caddyfile.Dispenser, option string, disabled *bool, unmarshal func(*caddyfile.Dispenser) error, check func() error) error {
+func offOrBlock(d *caddyfile.Dispenser, option string, disabled *bool, options blockOptions, check func() error) error {
 	switch args := d.RemainingArgs(); {
 	case len(args) == 1 && args[0] == "off":
 		*disabled = true
@@ -60,16 +94,18 @@ func offOrBlock(d *caddyfile.Dispenser, option string, disabled *bool, unmarshal
 	case len(args) > 0:
 		return d.Errf("%s: expected off or a block, got %q", option, args[0])
 	}
-	return caddyconf.EachChecked(d, unmarshal, check)
+	return caddyconf.EachChecked(d, options.line(option+": "), check)
 }
 
-// wordOnce reads one of some words into the field of an option, which may be given once.
-func wordOnce(d *caddyfile.Dispenser, option string, field *string, words ...string) (err error) {
-	if *field != "" {
-		return d.Errf("%s already specified: %s", option, *field)
+// word returns the function for an option with one of some words, which may be given once.
+func word(field *string, words ...string) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) (err error) {
+		if *field != "" {
+			return d.Errf("%s already specified: %s", d.Val(), *field)
+		}
+		*field, err = caddyconf.OneOf(d, words...)
+		return err
 	}
-	*field, err = caddyconf.OneOf(d, words...)
-	return err
 }
 
 // insteadOfOption returns a replacement for an option of another program, or "".
@@ -120,18 +156,18 @@ func insteadOf(word, line string, known []string) string {
 		return "write it behind the limit: limit 5/1m " + line
 	case isZone && (matcher.IsMatcher(word) || strings.HasPrefix(word, "/") || strings.HasPrefix(word, "@")):
 		return "write match " + line
-	case slices.Contains(handlerWords, word) && isZone:
+	case slices.Contains(handlerWords(), word) && isZone:
 		return "write it beside the zones and not into one: " + line
-	case slices.Contains(handlerWords, word):
+	case slices.Contains(handlerWords(), word):
 		return "write it into the directive rate_limit of a site, and not into the global option"
 	case isHandler && slices.Contains([]string{"true", "yes", "on", "1"}, word):
 		return "the option before it takes no value: leave it out"
-	case isHandler && (word == "tier" && len(placeholder.Names(line)) == 0 || slices.Contains(appWords, word) && !slices.Contains(zoneWords, word)),
-		isZone && slices.Contains(appWords, word):
+	case isHandler && (word == "tier" && len(placeholder.Names(line)) == 0 || slices.Contains(appWords(), word) && !slices.Contains(zoneWords(), word)),
+		isZone && slices.Contains(appWords(), word):
 		return fmt.Sprintf("write it into the global option at the top of the file: {, rate_limit {, %s, } and }, each on a line of its own", line)
-	case slices.Contains(zoneWords, word) && isHandler:
+	case slices.Contains(zoneWords(), word) && isHandler:
 		return fmt.Sprintf("write it into a zone: zone login {, %s and }, each on a line of its own", line)
-	case slices.Contains(zoneWords, word):
+	case slices.Contains(zoneWords(), word):
 		return "write it into a zone of the directive rate_limit of a site, and not into the global option"
 	case isDirective(word):
 		return fmt.Sprintf("%s is a directive of the site; is a } missing above?", word)

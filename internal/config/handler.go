@@ -102,9 +102,12 @@ func (h *Handler) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
 		if d.NextArg() {
 			return h.unexpectedArgument(d)
 		}
+		options := h.options(token)
 		for nesting := d.Nesting(); d.NextBlock(nesting); {
-			if err := h.unmarshalOption(d, token); err != nil {
+			if known, err := options.read(d); err != nil {
 				return err
+			} else if !known {
+				return unrecognized(d, "unrecognized subdirective '"+d.Val()+"'", options.words())
 			}
 		}
 	}
@@ -126,40 +129,30 @@ func (h *Handler) unexpectedArgument(d *caddyfile.Dispenser) error {
 	return d.Errf("wrong argument count or unexpected line ending after '%s': rate_limit takes a matcher and a block: %s", words[0], write)
 }
 
-// unmarshalOption reads one line or block of the handler. Its error texts, and those of the
-// functions named peer…, begin like those of mholt/caddy-ratelimit. As there, an extra argument is
-// reported as the next, unrecognized, option.
-func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken) error {
-	switch d.Val() {
-	case "zone":
-		return h.unmarshalZone(d, token)
-	case "exempt":
-		return h.unmarshalExempt(d, token)
-	case "trap":
-		return h.unmarshalTrap(d, token)
-	case "headers":
-		return wordOnce(d, "headers", &h.Headers, "draft", "legacy", "both", "off")
-	case "page":
-		return unmarshalPage(d, &h.Page)
-	case "jitter":
-		return h.unmarshalJitter(d)
-	case "log_key":
-		h.LogKey = true
-	case "log_ip":
-		h.LogIP = true
-	case "disable_metrics":
-		h.DisableMetrics = true
-	case "sweep_interval":
-		return peerDuration(d, &h.SweepInterval, "sweep interval", "sweep interval")
-	case "distributed":
-		h.Distributed = new(Distributed)
-		return h.Distributed.unmarshal(d)
-	case "storage":
-		return h.unmarshalStorage(d)
-	default:
-		return unrecognized(d, "unrecognized subdirective '"+d.Val()+"'", handlerWords)
+// options returns the lines of the handler's block. Error texts, and those of the functions named
+// peer…, begin like those of mholt/caddy-ratelimit. As there, an extra argument is reported as the
+// next, unrecognized, option.
+func (h *Handler) options(token MatcherToken) blockOptions {
+	flag := func(field *bool) func(*caddyfile.Dispenser) error {
+		return func(*caddyfile.Dispenser) error { *field = true; return nil }
 	}
-	return nil
+	return blockOptions{
+		{"zone", withMatchers(h.unmarshalZone).by(token)},
+		{"exempt", withMatchers(h.unmarshalExempt).by(token)},
+		{"trap", withMatchers(h.unmarshalTrap).by(token)},
+		{"headers", word(&h.Headers, "draft", "legacy", "both", "off")},
+		{"page", to(unmarshalPage, &h.Page)},
+		{"jitter", h.unmarshalJitter},
+		{"log_key", flag(&h.LogKey)},
+		{"log_ip", flag(&h.LogIP)},
+		{"disable_metrics", flag(&h.DisableMetrics)},
+		{"sweep_interval", peerDuration(&h.SweepInterval, "sweep interval", "sweep interval")},
+		{"distributed", func(d *caddyfile.Dispenser) error {
+			h.Distributed = new(Distributed)
+			return h.Distributed.unmarshal(d)
+		}},
+		{"storage", h.unmarshalStorage},
+	}
 }
 
 func (h *Handler) unmarshalZone(d *caddyfile.Dispenser, token MatcherToken) error {

@@ -173,9 +173,12 @@ func parseRate(words []string) (Limit, []string, error) {
 
 // readRate is parseRate with the problem as a text, or "".
 func readRate(words []string) (l Limit, rest []string, problem string) {
-	amount, window := words[0], ""
-	if m := rateForm.FindStringSubmatch(strings.Join(words, " ")); m != nil {
-		amount, window, rest = m[1], m[2], strings.Fields(m[3])
+	amount, window, end := words[0], "", len(words)
+	if i := slices.IndexFunc(words, func(word string) bool { return word == "" || strings.Contains(word, " ") }); i >= 0 { // a name
+		end = i
+	}
+	if m := rateForm.FindStringSubmatch(strings.Join(words[:end], " ")); m != nil {
+		amount, window, rest = m[1], m[2], append(strings.Fields(m[3]), words[end:]...)
 	}
 	if _, err := caddyconf.ParseCount(window); err == nil && len(rest) > 0 && unitForm.MatchString(rest[0]) { // 1 minute
 		window, rest = window+rest[0], rest[1:]
@@ -245,4 +248,6 @@ func guessRate(words []string) string {
 }
 
 // guessWindow returns the probably intended window for a text, or an example.
-func guessWindow(text string) string { return strings.TrimPrefix(guessRate([]string{"5/" + text}), "5/") }
+func guessWindow(text string) string {
+	return strings.TrimPrefix(guessRate([]string{"5/" + text}), "5/")
+}

@@ -106,28 +106,30 @@ func (a *App) unmarshalNotify(d *caddyfile.Dispenser) error {
 		return d.Err("notify: expected a URL, such as notify https://ntfy.example.com/alerts")
 	}
 	a.Notify = append(a.Notify, n)
-	return caddyconf.EachChecked(d, n.unmarshalOption, n.check, "header")
+	return caddyconf.EachChecked(d, n.options().line("notify: "), n.check, "header")
 }
 
-func (n *Notify) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "on":
-		if n.On = d.RemainingArgs(); len(n.On) == 0 {
-			return d.ArgErr()
-		}
-		return nil
-	case "template":
-		return caddyconf.String(d, &n.Template)
-	case "header":
-		var name, value string
-		if !d.AllArgs(&name, &value) {
-			return d.ArgErr()
-		}
-		if n.Header == nil {
-			n.Header = make(map[string]string)
-		}
-		n.Header[name] = value
-		return nil
+func (n *Notify) options() blockOptions {
+	return blockOptions{
+		{"on", func(d *caddyfile.Dispenser) error {
+			if n.On = d.RemainingArgs(); len(n.On) == 0 {
+				return d.ArgErr()
+			}
+			return nil
+		}},
+		{"template", to(caddyconf.String, &n.Template)},
+		{"header", n.unmarshalHeader},
 	}
-	return d.Errf("notify: unrecognized option %q: expected on, template or header", d.Val())
+}
+
+func (n *Notify) unmarshalHeader(d *caddyfile.Dispenser) error {
+	var name, value string
+	if !d.AllArgs(&name, &value) {
+		return d.ArgErr()
+	}
+	if n.Header == nil {
+		n.Header = make(map[string]string)
+	}
+	n.Header[name] = value
+	return nil
 }

@@ -75,17 +75,14 @@ func unmarshalPage(d *caddyfile.Dispenser, to **Page) error {
 	}
 	p := new(Page)
 	*to = p
-	return offOrBlock(d, "page", &p.Disabled, p.unmarshalOption, p.check)
+	return offOrBlock(d, "page", &p.Disabled, p.options(), p.check)
 }
 
-func (p *Page) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "name":
-		return caddyconf.String(d, &p.Name)
-	case "contact":
-		return caddyconf.String(d, &p.Contact)
+func (p *Page) options() blockOptions {
+	return blockOptions{
+		{"name", to(caddyconf.String, &p.Name)},
+		{"contact", to(caddyconf.String, &p.Contact)},
 	}
-	return d.Errf("page: unrecognized option %q: expected name or contact", d.Val())
 }
 
 // DecisionLog writes a line for each refusal to the logger `http.log.rate_limit`, for programs that

@@ -8,41 +8,43 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
-// peerDuration reads the option's argument into field. name is the option's name in the error about
-// a repetition, and kind in the error about a malformed value.
-func peerDuration(d *caddyfile.Dispenser, field *caddy.Duration, name, kind string) error {
-	if !d.NextArg() {
-		return d.ArgErr()
+// peerDuration returns the function for an option with a duration. name is the option's name in the
+// error about a repetition, and kind in the error about a malformed value.
+func peerDuration(field *caddy.Duration, name, kind string) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) error {
+		if !d.NextArg() {
+			return d.ArgErr()
+		}
+		if *field != 0 {
+			return d.Errf("%s already specified: %v", name, *field)
+		}
+		duration, err := caddy.ParseDuration(d.Val())
+		if err != nil {
+			return d.Errf("invalid %s '%s': %v: write %s", kind, d.Val(), err, guessWindow(strings.Join(append([]string{d.Val()}, d.RemainingArgs()...), " ")))
+		}
+		*field = caddy.Duration(duration)
+		return nil
 	}
-	if *field != 0 {
-		return d.Errf("%s already specified: %v", name, *field)
-	}
-	duration, err := caddy.ParseDuration(d.Val())
-	if err != nil {
-		return d.Errf("invalid %s '%s': %v: write %s", kind, d.Val(), err, guessWindow(strings.Join(append([]string{d.Val()}, d.RemainingArgs()...), " ")))
-	}
-	*field = caddy.Duration(duration)
-	return nil
 }
 
-// peerInt reads the option's argument into field, with names as for
-// [peerDuration].
-func peerInt(d *caddyfile.Dispenser, field *int, name, kind string) error {
-	if !d.NextArg() {
-		return d.ArgErr()
+// peerInt is [peerDuration] for a whole number.
+func peerInt(field *int, name, kind string) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) (err error) {
+		if !d.NextArg() {
+			return d.ArgErr()
+		}
+		if *field != 0 {
+			return d.Errf("%s already specified: %v", name, *field)
+		}
+		if *field, err = strconv.Atoi(d.Val()); err != nil {
+			return d.Errf("invalid %s '%s': %v: write a whole number such as 5", kind, d.Val(), err)
+		}
+		return nil
 	}
-	if *field != 0 {
-		return d.Errf("%s already specified: %v", name, *field)
-	}
-	n, err := strconv.Atoi(d.Val())
-	if err != nil {
-		return d.Errf("invalid %s '%s': %v: write a whole number such as 5", kind, d.Val(), err)
-	}
-	*field = n
-	return nil
 }
 
 // Distributed is accepted for compatibility with `mholt/caddy-ratelimit`.
@@ -55,25 +57,24 @@ type Distributed struct {
 	PurgeAge caddy.Duration `json:"purge_age,omitempty"`
 }
 
+func (dist *Distributed) options() blockOptions {
+	return blockOptions{
+		{"read_interval", peerDuration(&dist.ReadInterval, "read interval", "read interval")},
+		{"write_interval", peerDuration(&dist.WriteInterval, "write interval", "write interval")},
+		{"purge_age", peerDuration(&dist.PurgeAge, "purge age", "purge age")},
+	}
+}
+
 func (dist *Distributed) unmarshal(d *caddyfile.Dispenser) error {
+	options := dist.options()
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := dist.unmarshalOption(d); err != nil {
+		if known, err := options.read(d); err != nil {
 			return err
+		} else if !known {
+			return d.Errf("unrecognized subdirective '%s': expected %s", d.Val(), caddyconf.OrList(options.words()))
 		}
 	}
 	return nil
-}
-
-func (dist *Distributed) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "read_interval":
-		return peerDuration(d, &dist.ReadInterval, "read interval", "read interval")
-	case "write_interval":
-		return peerDuration(d, &dist.WriteInterval, "write interval", "write interval")
-	case "purge_age":
-		return peerDuration(d, &dist.PurgeAge, "purge age", "purge age")
-	}
-	return d.Errf("unrecognized subdirective '%s': expected read_interval, write_interval or purge_age", d.Val())
 }
 
 // checkDistributed finds the options for shared counts of mholt's module, and names their

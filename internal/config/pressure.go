@@ -43,12 +43,11 @@ func (p *Pressure) check() error { return p.rule().Check() }
 // unmarshalPressure reads `pressure off` or a block.
 func (a *App) unmarshalPressure(d *caddyfile.Dispenser) error {
 	a.Pressure = new(Pressure)
-	return offOrBlock(d, "pressure", &a.Pressure.Disabled, a.Pressure.unmarshalOption, a.Pressure.check)
+	return offOrBlock(d, "pressure", &a.Pressure.Disabled, a.Pressure.options(), a.Pressure.check)
 }
 
-func (p *Pressure) unmarshalOption(d *caddyfile.Dispenser) error {
-	if d.Val() != "fingerprints" {
-		return d.Errf("pressure: unrecognized option %q: expected fingerprints", d.Val())
+func (p *Pressure) options() blockOptions {
+	return blockOptions{
+		{"fingerprints", to(caddyconf.Count, &p.Fingerprints)},
 	}
-	return caddyconf.Count(d, &p.Fingerprints)
 }

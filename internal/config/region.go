@@ -82,17 +82,11 @@ func (a *App) unmarshalRegion(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&a.Region.Name) {
 		return d.Err("region: expected its name and a block, such as region eu {, exchange postgres {env.EXCHANGE} and }, each on a line of its own")
 	}
-	return caddyconf.EachOption(d, a.Region.unmarshalOption)
+	return caddyconf.EachOption(d, a.Region.options().line("region: "))
 }
 
-func (r *Region) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "exchange":
-		return r.unmarshalExchange(d)
-	case "interval":
-		return caddyconf.Duration(d, &r.Interval)
-	}
-	return d.Errf("region: unrecognized option %q: expected exchange or interval", d.Val())
+func (r *Region) options() blockOptions {
+	return blockOptions{{"exchange", r.unmarshalExchange}, {"interval", to(caddyconf.Duration, &r.Interval)}}
 }
 
 func (r *Region) unmarshalExchange(d *caddyfile.Dispenser) error {

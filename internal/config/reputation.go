@@ -120,25 +120,22 @@ func (z *zoneCompiler) checkBan() error {
 // unmarshalReputation reads `reputation off` or a block of points.
 func (a *App) unmarshalReputation(d *caddyfile.Dispenser) error {
 	a.Reputation = new(Reputation)
-	return offOrBlock(d, "reputation", &a.Reputation.Disabled, a.Reputation.unmarshalOption, a.Reputation.check)
+	return offOrBlock(d, "reputation", &a.Reputation.Disabled, a.Reputation.options(), a.Reputation.check)
 }
 
-func (r *Reputation) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "over_limit":
-		return unmarshalPoints(d, &r.OverLimit)
-	case "forged":
-		return unmarshalPoints(d, &r.Forged)
-	case "trap":
-		return unmarshalPoints(d, &r.Trap)
+func (r *Reputation) options() blockOptions {
+	return blockOptions{
+		{"over_limit", to(unmarshalPoints, &r.OverLimit)},
+		{"forged", to(unmarshalPoints, &r.Forged)},
+		{"trap", to(unmarshalPoints, &r.Trap)},
 	}
-	return d.Errf("unrecognized option %q: expected over_limit, forged or trap", d.Val())
 }
 
 // unmarshalReputation reads `reputation off`.
-func (z *Zone) unmarshalReputation(d *caddyfile.Dispenser) error {
+// unmarshalOff reads `off`, which sets disabled.
+func unmarshalOff(d *caddyfile.Dispenser, disabled *bool) error {
 	_, err := caddyconf.OneOf(d, "off")
-	z.DisableReputation = err == nil
+	*disabled = err == nil
 	return err
 }
 

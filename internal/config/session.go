@@ -154,25 +154,22 @@ func (a *App) unmarshalSession(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("session: expected a block, got %q", d.Val())
 	}
-	if err := caddyconf.EachChecked(d, a.Session.unmarshalOption, a.Session.check); err != nil {
+	if err := caddyconf.EachChecked(d, a.Session.options().line(""), a.Session.check); err != nil {
 		return fmt.Errorf("session: %w", err)
 	}
 	return nil
 }
 
-func (s *Session) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "lifetime":
-		return caddyconf.Duration(d, &s.Lifetime)
-	case "max_sessions_per_prefix":
-		return caddyconf.Count(d, &s.MaxPerPrefix)
-	case "path":
-		return caddyconf.String(d, &s.Path)
-	case "challenge":
-		s.Challenge = new(Challenge)
-		return s.Challenge.unmarshal(d)
+func (s *Session) options() blockOptions {
+	return blockOptions{
+		{"lifetime", to(caddyconf.Duration, &s.Lifetime)},
+		{"max_sessions_per_prefix", to(caddyconf.Count, &s.MaxPerPrefix)},
+		{"challenge", func(d *caddyfile.Dispenser) error {
+			s.Challenge = new(Challenge)
+			return s.Challenge.unmarshal(d)
+		}},
+		{"path", to(caddyconf.String, &s.Path)},
 	}
-	return d.Errf("unrecognized option %q: expected lifetime, max_sessions_per_prefix, challenge or path", d.Val())
 }
 
 // unmarshal reads `challenge proof_of_work [<difficulty>]` or the name of a service, and a block.
@@ -192,20 +189,16 @@ func (c *Challenge) unmarshal(d *caddyfile.Dispenser) error {
 	case len(args) > 0:
 		return d.Errf("challenge: %s takes no %q here", c.Type, args[0])
 	}
-	if err := caddyconf.EachOption(d, c.unmarshalOption); err != nil {
+	if err := caddyconf.EachOption(d, c.options().line("")); err != nil {
 		return fmt.Errorf("challenge: %w", err)
 	}
 	return nil
 }
 
-func (c *Challenge) unmarshalOption(d *caddyfile.Dispenser) error {
-	switch d.Val() {
-	case "site_key":
-		return caddyconf.String(d, &c.SiteKey)
-	case "secret":
-		return caddyconf.String(d, &c.Secret)
-	case "without_script":
-		return caddyconf.Duration(d, &c.WithoutScript)
+func (c *Challenge) options() blockOptions {
+	return blockOptions{
+		{"site_key", to(caddyconf.String, &c.SiteKey)},
+		{"secret", to(caddyconf.String, &c.Secret)},
+		{"without_script", to(caddyconf.Duration, &c.WithoutScript)},
 	}
-	return d.Errf("unrecognized option %q: expected site_key, secret or without_script", d.Val())
 }

@@ -152,10 +152,18 @@ func (a *App) unmarshalTier(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&t.Name) {
 		return d.ArgErr()
 	}
+	options := t.options()
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := t.unmarshalOption(d); err != nil {
-			return d.Errf("tier %q: %w", t.Name, err)
+		known, err := options.read(d)
+		switch {
+		case err == nil && known:
+			continue
+		case !known && d.Val() == limitShadow:
+			err = errors.New("shadow stands behind a limit of a tier: write limit 5/1m shadow")
+		case !known:
+			err = fmt.Errorf("unrecognized option %q: expected %s", d.Val(), caddyconf.OrList(options.words()))
 		}
+		return d.Errf("tier %q: %w", t.Name, err)
 	}
 	switch {
 	case t.Unlimited && len(t.Limits) > 0:
@@ -167,32 +175,35 @@ func (a *App) unmarshalTier(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (t *Tier) unmarshalOption(d *caddyfile.Dispenser) error {
-	option, args := d.Val(), d.RemainingArgs()
-	switch option {
-	case "limit":
-		limit, err := parseLimit(args)
-		if err != nil {
-			return fmt.Errorf("limit: %w", err)
-		}
-		t.Limits = append(t.Limits, limit)
-	case "unlimited":
-		if len(args) > 0 {
-			return fmt.Errorf("unlimited takes no value, got %q", args[0])
-		}
-		t.Unlimited = true
-	case "service_header":
-		if len(args) != 2 {
-			return fmt.Errorf("service_header takes a name and a secret, got %d values: write service_header X-Service-Token {env.SERVICE_TOKEN}", len(args))
-		}
-		if t.ServiceHeader != nil {
-			return fmt.Errorf("service_header is given twice: write it once")
-		}
-		t.ServiceHeader = &ServiceHeader{Name: args[0], Secret: args[1]}
-	case limitShadow:
-		return errors.New("shadow stands behind a limit of a tier: write limit 5/1m shadow")
-	default:
-		return fmt.Errorf("unrecognized option %q: expected limit, unlimited or service_header", option)
+func (t *Tier) options() blockOptions {
+	return blockOptions{
+		{"limit", func(d *caddyfile.Dispenser) error {
+			limit, err := parseLimit(d.RemainingArgs())
+			if err != nil {
+				return fmt.Errorf("limit: %w", err)
+			}
+			t.Limits = append(t.Limits, limit)
+			return nil
+		}},
+		{"unlimited", func(d *caddyfile.Dispenser) error {
+			t.Unlimited = true
+			if d.NextArg() {
+				return fmt.Errorf("unlimited takes no value, got %q", d.Val())
+			}
+			return nil
+		}},
+		{"service_header", t.unmarshalServiceHeader},
 	}
+}
+
+func (t *Tier) unmarshalServiceHeader(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) != 2 {
+		return fmt.Errorf("service_header takes a name and a secret, got %d values: write service_header X-Service-Token {env.SERVICE_TOKEN}", len(args))
+	}
+	if t.ServiceHeader != nil {
+		return fmt.Errorf("service_header is given twice: write it once")
+	}
+	t.ServiceHeader = &ServiceHeader{Name: args[0], Secret: args[1]}
 	return nil
 }

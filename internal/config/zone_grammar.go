@@ -16,9 +16,26 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
+// withMatchers is a function that reads a line with matchers.
+type withMatchers func(*caddyfile.Dispenser, MatcherToken) error
+
+// by returns the function for a line whose matchers token reads.
+func (read withMatchers) by(token MatcherToken) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) error { return read(d, token) }
+}
+
 func (z *Zone) unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
-	option := func(d *caddyfile.Dispenser) error { return z.unmarshalOption(d, token) }
-	wrong, err := caddyconf.EachLine(d, option, z.checkOptions)
+	options := z.options(token)
+	line := func(d *caddyfile.Dispenser) error {
+		if known, err := options.read(d); known {
+			return err
+		}
+		if d.Val() == "burst" && z.MaxEvents > 0 && z.Window > 0 {
+			return d.Errf("burst stands behind a limit: write limit %d/%s %s instead of events, window and burst", z.MaxEvents, wording.Duration(time.Duration(z.Window)), strings.Join(append([]string{"burst"}, d.RemainingArgs()...), " "))
+		}
+		return unrecognized(d, "unrecognized subdirective '"+d.Val()+"'", options.words())
+	}
+	wrong, err := caddyconf.EachLine(d, line, z.checkOptions)
 	if err != nil {
 		return err
 	}
@@ -28,58 +45,31 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
 	return z.checkWords(d)
 }
 
-func (z *Zone) unmarshalOption(d *caddyfile.Dispenser, token MatcherToken) error {
-	switch d.Val() {
-	case "match":
-		return z.unmarshalMatch(d, token)
-	case "when":
-		return z.unmarshalWhen(d)
-	case "per":
-		return z.unmarshalPer(d)
-	case "limit":
-		return z.unmarshalLimit(d)
-	case "tiers":
-		return z.unmarshalTiers(d)
-	case "tier":
-		return z.unmarshalTier(d)
-	case "cost":
-		return z.unmarshalCost(d, token)
-	case "max_cost":
-		return z.unmarshalMaxCost(d)
-	case "settle":
-		return z.unmarshalSettle(d)
-	case "count":
-		return z.unmarshalCount(d)
-	case "reputation":
-		return z.unmarshalReputation(d)
-	case "ban":
-		return unmarshalBan(d, &z.Ban)
-	case "prefix_ceiling":
-		return z.unmarshalCeiling(d)
-	case "on_exceeded":
-		return z.unmarshalOnExceeded(d)
-	case "on_empty_key":
-		return wordOnce(d, "on_empty_key", &z.OnEmptyKey, enforce.EmptyIP, enforce.EmptyShare, enforce.EmptySkip, enforce.EmptyDeny)
-	case "scope":
-		return wordOnce(d, "scope", &z.Scope, scopeShared, scopeSite)
-	case "shadow":
-		return z.unmarshalShadow(d)
-	case "key":
-		return z.unmarshalKey(d)
-	case "window":
-		return peerDuration(d, &z.Window, "zone window", "window duration")
-	case "events":
-		return peerInt(d, &z.MaxEvents, "zone max events", "max events integer")
-	case "ipv4_prefix":
-		return peerInt(d, &z.IPv4Prefix, "zone ipv4_prefix", "ipv4_prefix integer")
-	case "ipv6_prefix":
-		return peerInt(d, &z.IPv6Prefix, "zone ipv6_prefix", "ipv6_prefix integer")
-	case "burst":
-		if z.MaxEvents > 0 && z.Window > 0 {
-			return d.Errf("burst stands behind a limit: write limit %d/%s %s instead of events, window and burst", z.MaxEvents, wording.Duration(time.Duration(z.Window)), strings.Join(append([]string{"burst"}, d.RemainingArgs()...), " "))
-		}
+func (z *Zone) options(token MatcherToken) blockOptions {
+	return blockOptions{
+		{"match", withMatchers(z.unmarshalMatch).by(token)},
+		{"when", z.unmarshalWhen},
+		{"per", z.unmarshalPer},
+		{"limit", z.unmarshalLimit},
+		{"tiers", z.unmarshalTiers},
+		{"tier", z.unmarshalTier},
+		{"cost", withMatchers(z.unmarshalCost).by(token)},
+		{"max_cost", z.unmarshalMaxCost},
+		{"settle", z.unmarshalSettle},
+		{"count", z.unmarshalCount},
+		{"on_empty_key", word(&z.OnEmptyKey, enforce.EmptyIP, enforce.EmptyShare, enforce.EmptySkip, enforce.EmptyDeny)},
+		{"prefix_ceiling", z.unmarshalCeiling},
+		{"on_exceeded", z.unmarshalOnExceeded},
+		{"scope", word(&z.Scope, scopeShared, scopeSite)},
+		{"shadow", z.unmarshalShadow},
+		{"ipv4_prefix", peerInt(&z.IPv4Prefix, "zone ipv4_prefix", "ipv4_prefix integer")},
+		{"ipv6_prefix", peerInt(&z.IPv6Prefix, "zone ipv6_prefix", "ipv6_prefix integer")},
+		{"reputation", to(unmarshalOff, &z.DisableReputation)},
+		{"ban", to(unmarshalBan, &z.Ban)},
+		{"key", z.unmarshalKey},
+		{"window", peerDuration(&z.Window, "zone window", "window duration")},
+		{"events", peerInt(&z.MaxEvents, "zone max events", "max events integer")},
 	}
-	return unrecognized(d, "unrecognized subdirective '"+d.Val()+"'", zoneWords)
 }
 
 // checkWords checks that the zone has limits, in one of the two forms.
