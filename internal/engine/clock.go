@@ -34,7 +34,7 @@ type clock struct {
 type line struct {
 	storage.Time
 	steady, elapsed int64 // at that moment
-	told            bool  // by a store; before that it is the wall clock's time
+	fromStore       bool  // before that it is the wall clock's time
 	floor           int64 // the previous line's time, below which the time must not fall
 	took            int64 // how long the store took to answer: its time may be behind by as much
 }
@@ -77,8 +77,8 @@ func (c *clock) look() {
 	r, elapsed := c.source.Read()
 	c.looked.Store(elapsed)
 	was := c.line.Load()
-	if is := was.After(r.Steady - was.steady); is.Now > was.now(elapsed)+slack {
-		c.line.CompareAndSwap(was, &line{Time: is, steady: r.Steady, elapsed: elapsed, told: was.told, took: was.took})
+	if slept := was.After(r.Steady - was.steady); slept.Now > was.now(elapsed)+slack {
+		c.line.CompareAndSwap(was, &line{Time: slept, steady: r.Steady, elapsed: elapsed, fromStore: was.fromStore, took: was.took})
 	}
 }
 
@@ -86,33 +86,33 @@ func (c *clock) look() {
 // counting as set back. The engine's time stands still for as long.
 const backBy = int64(2e9)
 
-// follow continues from the time that a store told at a stamp. It returns by how much the time was
+// follow continues from the time of a store, which was read after a stamp. It returns by how much the time was
 // set, and whether it was set back.
 func (c *clock) follow(t storage.Time, at *stamp) (by int64, back bool) {
 	for {
 		was := c.line.Load()
-		is := &line{Time: t, steady: at.reading.Steady, elapsed: at.elapsed, told: true, took: c.source.Elapsed() - at.elapsed}
-		told := was.After(at.elapsed - was.elapsed).Now
+		next := &line{Time: t, steady: at.reading.Steady, elapsed: at.elapsed, fromStore: true, took: c.source.Elapsed() - at.elapsed}
+		expected := was.After(at.elapsed - was.elapsed).Now
 		most := backBy + 2*max(at.elapsed-was.elapsed, 0)/storage.Slew // it may have been slewed the other way
-		back = t.Era != was.Era || t.Now < told-most || !was.told && t.Now < told
+		back = t.Era != was.Era || t.Now < expected-most || !was.fromStore && t.Now < expected
 		switch by = t.Shift - was.Shift; {
-		case !was.told || by == 0 && back: // it is the time of another store
-			by = t.Now - told
+		case !was.fromStore || by == 0 && back: // it is the time of another store
+			by = t.Now - expected
 		}
 		if !back {
-			is.floor = was.now(c.source.Elapsed())
+			next.floor = was.now(c.source.Elapsed())
 		}
-		if c.line.CompareAndSwap(was, is) {
+		if c.line.CompareAndSwap(was, next) {
 			return by, back
 		}
 	}
 }
 
-// lasting returns the time without any corrections, and whether a store has told the time yet.
-func (c *clock) lasting() (now int64, told bool) {
+// lasting returns the time without any corrections, and whether it is from a store yet.
+func (c *clock) lasting() (now int64, fromStore bool) {
 	c.now() // reads the steady clock if the last reading is too old
 	l := c.line.Load()
-	return l.now(c.source.Elapsed()) - l.Shift, l.told
+	return l.now(c.source.Elapsed()) - l.Shift, l.fromStore
 }
 
 // stamp is a clock for a store, which remembers its last reading.

@@ -2,12 +2,10 @@ package replayer
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -318,15 +316,7 @@ func (j *judge) serversFor(r *accesslog.Record) []*caddyhttp.Server {
 	if known, ok := j.servers[port]; ok || len(j.servers) > maxPorts {
 		return known
 	}
-	var listening, others []*caddyhttp.Server
-	for _, name := range slices.Sorted(maps.Keys(j.config.servers)) {
-		server := j.config.servers[name]
-		if slices.ContainsFunc(server.Listen, func(address string) bool { return strings.HasSuffix(address, ":"+port) }) {
-			listening = append(listening, server)
-		} else {
-			others = append(others, server)
-		}
-	}
+	listening, others := routing.ServersOn(port, j.config.servers)
 	j.servers[port] = append(listening, others...)
 	return j.servers[port]
 }

@@ -1,13 +1,29 @@
 package routing
 
 import (
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
+
+// ServersOn returns the servers that listen on a port, and the others, both in the order of their names.
+func ServersOn(port string, servers map[string]*caddyhttp.Server) (listening, others []*caddyhttp.Server) {
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		server := servers[name]
+		if slices.ContainsFunc(server.Listen, func(address string) bool { return strings.HasSuffix(address, ":"+port) }) {
+			listening = append(listening, server)
+		} else {
+			others = append(others, server)
+		}
+	}
+	return listening, others
+}
 
 // Visit is called with each handler that a request reaches, and the request as it is there. It
 // reports whether the request continues.

@@ -5,11 +5,9 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -110,22 +108,15 @@ func serversOf(address string) ([]*caddyhttp.Server, error) {
 	if err != nil {
 		return nil, operator.Errorf(http.StatusConflict, "url: the running config has no sites")
 	}
-	servers := app.(*caddyhttp.App).Servers
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	var listening, all []*caddyhttp.Server
-	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		all = append(all, servers[name])
-		if slices.ContainsFunc(servers[name].Listen, func(address string) bool { return strings.HasSuffix(address, ":"+port) }) {
-			listening = append(listening, servers[name])
-		}
-	}
+	listening, others := routing.ServersOn(port, app.(*caddyhttp.App).Servers)
 	if listening != nil {
 		return listening, nil
 	}
-	return all, nil
+	return others, nil
 }
 
 // explainHandler adds a handler's verdict about the request, and reports whether the request goes on.
