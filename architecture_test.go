@@ -127,6 +127,11 @@ var rules = []rule{
 		why:       "operators see what runs, whatever it was compiled from",
 	},
 	{
+		packages:  []string{"./internal/settle"},
+		forbidden: []string{".", "./internal/enforce", "./internal/config", "./internal/instance"},
+		why:       "what a request has used is settled by its debits and its answer alone, whatever decided about it",
+	},
+	{
 		packages:  []string{"./internal/enforce"},
 		forbidden: []string{".", "./internal/config", "./internal/replay"},
 		imports:   []string{"encoding/json", "./internal/caddyconf", "github.com/caddyserver/caddy/v2/caddyconfig/..."},

@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/internal/settle"
+
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/dustin/go-humanize"
 
-	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
@@ -51,12 +52,12 @@ func (a *Answer) check() error {
 }
 
 // rule returns the description ready for use.
-func (a *Answer) rule() enforce.Answer {
+func (a *Answer) rule() settle.Answer {
 	header := make(http.Header, len(a.Header))
 	for name, values := range a.Header {
 		header[http.CanonicalHeaderKey(name)] = values
 	}
-	return enforce.Answer{
+	return settle.Answer{
 		ResponseMatcher: caddyhttp.ResponseMatcher{StatusCode: a.Status, Headers: header},
 		MinSize:         a.MinSize, MaxSize: a.MaxSize, Text: a.String(),
 	}
@@ -66,7 +67,7 @@ func (a *Answer) rule() enforce.Answer {
 func (a *Answer) String() string {
 	var words []string
 	if len(a.Status) > 0 {
-		words = append(words, "status "+(&enforce.Count{Status: a.Status}).String())
+		words = append(words, "status "+(&settle.Count{Status: a.Status}).String())
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
 		if a.Header[name] == nil {

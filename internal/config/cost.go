@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/internal/settle"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/dustin/go-humanize"
@@ -152,10 +154,10 @@ func checkStatuses(statuses []int) error {
 		}
 		for j, other := range statuses {
 			if i > j && status == other {
-				return fmt.Errorf("status: %s is given twice: leave one out", enforce.StatusText(status))
+				return fmt.Errorf("status: %s is given twice: leave one out", settle.StatusText(status))
 			}
 			if i != j && status/100 == other {
-				return fmt.Errorf("status: %d is among %s: leave one out", status, enforce.StatusText(other))
+				return fmt.Errorf("status: %d is among %s: leave one out", status, settle.StatusText(other))
 			}
 		}
 	}
@@ -176,11 +178,11 @@ func (c *Count) checkReadBody() error {
 func (c *Count) String() string { return c.rule().String() }
 
 // rule returns the compiled option, or nil if there is none.
-func (c *Count) rule() *enforce.Count {
+func (c *Count) rule() *settle.Count {
 	if c == nil {
 		return nil
 	}
-	rule := &enforce.Count{Status: c.Status, Hold: c.Hold, ReadBody: c.ReadBody}
+	rule := &settle.Count{Status: c.Status, Hold: c.Hold, ReadBody: c.ReadBody}
 	for i := range c.When {
 		rule.When = append(rule.When, c.When[i].rule())
 	}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/internal/settle"
+
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
@@ -50,7 +51,7 @@ func (z *zoneCompiler) compileSettle() error {
 		z.note("settle: the request's body isn't known any more when the request ends, so that the cost stays", "bytes, duration or a placeholder of the answer")
 		return nil
 	}
-	z.run.Counting, z.run.Settle = engine.Held, new(enforce.SettleRule)
+	z.run.Counting, z.run.Settle = engine.Held, new(settle.Rule)
 	switch z.Settle {
 	case settleBytes:
 		z.run.Settle.Bytes = true

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/settle"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
@@ -25,7 +27,7 @@ import (
 func (z *zoneCompiler) compile() error {
 	z.run = &enforce.Zone{
 		Name: z.Name, Source: z.Source, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix, IPv6Prefix: z.IPv6Prefix,
-		MaxCost: z.MaxCost, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, RefusesNothing: z.refusesNothing(),
+		Terms: settle.Terms{MaxCost: z.MaxCost}, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, RefusesNothing: z.refusesNothing(),
 		Challenges: z.OnExceeded == onExceededChallenge, MaxDelay: time.Duration(z.MaxDelay), PassField: http.CanonicalHeaderKey(z.PassHeader),
 	}
 	if z.OnExceeded == onExceededDelay {

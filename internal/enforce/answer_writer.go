@@ -6,16 +6,18 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/caddy-tally/caddy-tally/internal/settle"
+
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // passage holds the state that a passing request carries to later handlers.
 type passage struct {
-	response *Response   // header fields about limits; or nil
-	pending  *pending    // units that await the status; or nil
-	timing   *timing     // until the answer begins; or nil
-	empty    []*LateName // placeholders to check again when the request returns
-	places   []place     // places to leave when the request returns
+	response *Response       // header fields about limits; or nil
+	pending  *settle.Pending // units that await the status; or nil
+	timing   *timing         // until the answer begins; or nil
+	empty    []*LateName     // placeholders to check again when the request returns
+	places   []place         // places to leave when the request returns
 }
 
 // answerWriter is the writer that later handlers get. Just before they write the header of the
@@ -39,7 +41,7 @@ func (p passage) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 	case p.response != nil && p.response.out.ResponseWriter == nil:
 		out = &p.response.out
 	case p.pending != nil:
-		out, p.response = &p.pending.out, nil
+		out, p.response = new(answerWriter), nil
 	case p.timing != nil:
 		out, p.response = new(answerWriter), nil
 	default:
@@ -48,14 +50,14 @@ func (p passage) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 	out.ResponseWriter, out.passage = w, p
 	p.timing.watch(r)
 	defer p.timing.end()
-	return p.pending.serve(out, r, next)
+	return p.pending.Serve(out, r, next)
 }
 
 // header is called before a status is written.
 func (w *answerWriter) header(status int) {
 	if isFinal(status) {
 		w.timing.end()
-		w.pending.listen()
+		w.pending.Listen()
 		w.pending.Settle(status, w.Header())
 	}
 	if w.response != nil {
@@ -73,7 +75,7 @@ func (w *answerWriter) WriteHeader(status int) {
 func (w *answerWriter) Write(data []byte) (int, error) {
 	w.header(http.StatusOK)
 	n, err := w.ResponseWriter.Write(data)
-	w.pending.wrote(int64(n))
+	w.pending.Wrote(int64(n))
 	return n, err
 }
 
@@ -81,7 +83,7 @@ func (w *answerWriter) Write(data []byte) (int, error) {
 func (w *answerWriter) ReadFrom(r io.Reader) (int64, error) {
 	w.header(http.StatusOK)
 	n, err := w.ResponseWriterWrapper.ReadFrom(r)
-	w.pending.wrote(n)
+	w.pending.Wrote(n)
 	return n, err
 }
 
@@ -97,7 +99,7 @@ func (w *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err == nil {
 		w.timing.end()
 		w.pending.Settle(http.StatusSwitchingProtocols, w.Header())
-		conn = w.pending.count(conn)
+		conn = w.pending.CountBytes(conn)
 	}
 	return conn, buffered, err
 }

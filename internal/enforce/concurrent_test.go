@@ -41,24 +41,20 @@ func (h held) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func isRefused(w *hijackable, err error) bool {
-	return err != nil || w.Code == http.StatusTooManyRequests
-}
-
 func TestSoManyRequestsAreUnderWay(t *testing.T) {
 	h, behind := concurrentHandler(t, config.Concurrent{Requests: 2}, 3), newHeld()
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() {
-			if w, err := askFor(context.Background(), h, behind.ServeHTTP); isRefused(w, err) {
+			if w, err := handlertest.Ask(context.Background(), h, behind.ServeHTTP); handlertest.IsRefused(w, err) {
 				t.Error("one of the first two was refused")
 			}
 		})
 		<-behind.came
 	}
 	for range 5 { // they take no unit of the other zone either
-		w, err := askFor(context.Background(), h, answering(200))
-		if !isRefused(w, err) {
+		w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200))
+		if !handlertest.IsRefused(w, err) {
 			t.Error("the third was let through")
 		}
 		if policy := w.Header().Get("RateLimit-Policy"); policy != `"TestSoManyRequestsAreUnderWay-concurrent";q=2;qu="concurrent-requests"` {
@@ -68,16 +64,16 @@ func TestSoManyRequestsAreUnderWay(t *testing.T) {
 			t.Errorf("got RateLimit %s, Retry-After %s", limit, after)
 		}
 	}
-	if w, err := askAs(context.Background(), h, "192.0.2.2", nil, answering(200)); isRefused(w, err) {
+	if w, err := handlertest.AskAs(context.Background(), h, "192.0.2.2", nil, handlertest.Answering(200)); handlertest.IsRefused(w, err) {
 		t.Error("another address was refused")
 	}
 	close(behind.let)
 	all.Wait()
-	w, err := askFor(context.Background(), h, answering(200))
-	if isRefused(w, err) || !strings.Contains(w.Header().Get("RateLimit"), `-concurrent";r=1`) {
+	w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200))
+	if handlertest.IsRefused(w, err) || !strings.Contains(w.Header().Get("RateLimit"), `-concurrent";r=1`) {
 		t.Errorf("got %d, %v, RateLimit %s", w.Code, err, w.Header().Get("RateLimit"))
 	}
-	if w, err := askFor(context.Background(), h, answering(200)); !isRefused(w, err) {
+	if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); !handlertest.IsRefused(w, err) {
 		t.Error("the units of the other zone are not used up by three")
 	}
 }
@@ -88,8 +84,8 @@ func TestPlacesAreFreeAgain(t *testing.T) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	for name, next := range map[string]caddyhttp.HandlerFunc{
-		"answer":  answering(200),
-		"error":   failing(caddyhttp.Error(502, nil)),
+		"answer":  handlertest.Answering(200),
+		"error":   handlertest.Failing(caddyhttp.Error(502, nil)),
 		"nothing": func(http.ResponseWriter, *http.Request) error { return nil },
 		"upgrade": func(w http.ResponseWriter, _ *http.Request) error {
 			_, _, err := http.NewResponseController(w).Hijack()
@@ -102,12 +98,12 @@ func TestPlacesAreFreeAgain(t *testing.T) {
 	} {
 		func() {
 			defer func() { _ = recover() }()
-			_, _ = askFor(context.Background(), h, next)
+			_, _ = handlertest.Ask(context.Background(), h, next)
 		}()
 		if n := gate.Named(t.Name()).Len(); n != 0 {
 			t.Errorf("%s: %d keys have requests under way", name, n)
 		}
-		if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+		if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); handlertest.IsRefused(w, err) {
 			t.Errorf("%s: the next request is refused", name)
 		}
 	}
@@ -117,7 +113,7 @@ func TestPlacesAreFreeAgain(t *testing.T) {
 func TestRefusedRequestsAreNotUnderWay(t *testing.T) {
 	h := concurrentHandler(t, config.Concurrent{Requests: 1}, 1)
 	for i := range 3 {
-		if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) != (i > 0) {
+		if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); handlertest.IsRefused(w, err) != (i > 0) {
 			t.Errorf("request %d: got %d, %v", i, w.Code, err)
 		}
 	}
@@ -132,7 +128,7 @@ func TestRequestsWaitForAPlace(t *testing.T) {
 	var passed atomic.Int64
 	for range 3 {
 		all.Go(func() {
-			if w, err := askFor(context.Background(), h, behind.ServeHTTP); !isRefused(w, err) {
+			if w, err := handlertest.Ask(context.Background(), h, behind.ServeHTTP); !handlertest.IsRefused(w, err) {
 				passed.Add(1)
 			}
 		})
@@ -141,7 +137,7 @@ func TestRequestsWaitForAPlace(t *testing.T) {
 	for gate.Named(t.Name()).Waiting() < 2 {
 		time.Sleep(time.Millisecond)
 	}
-	if w, err := askFor(context.Background(), h, answering(200)); !isRefused(w, err) {
+	if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); !handlertest.IsRefused(w, err) {
 		t.Error("the line was full, and one more was let in")
 	}
 	close(behind.let)
@@ -155,28 +151,28 @@ func TestRequestsWaitForAPlace(t *testing.T) {
 func TestPlacesOutliveAConfig(t *testing.T) {
 	first, behind := concurrentHandler(t, config.Concurrent{Requests: 1}, 1000), newHeld()
 	var all sync.WaitGroup
-	all.Go(func() { _, _ = askFor(context.Background(), first, behind.ServeHTTP) })
+	all.Go(func() { _, _ = handlertest.Ask(context.Background(), first, behind.ServeHTTP) })
 	<-behind.came
 	second := concurrentHandler(t, config.Concurrent{Requests: 1}, 1000)
-	if w, err := askFor(context.Background(), second, answering(200)); !isRefused(w, err) {
+	if w, err := handlertest.Ask(context.Background(), second, handlertest.Answering(200)); !handlertest.IsRefused(w, err) {
 		t.Error("two are under way after a reload")
 	}
 	close(behind.let)
 	all.Wait()
-	if w, err := askFor(context.Background(), second, answering(200)); isRefused(w, err) {
+	if w, err := handlertest.Ask(context.Background(), second, handlertest.Answering(200)); handlertest.IsRefused(w, err) {
 		t.Error("the place isn't free")
 	}
 }
 
 // askForPage asks as a browser whose user follows a link or sends a form.
-func askForPage(ctx context.Context, h *enforce.Handler, method string, next caddyhttp.HandlerFunc) *hijackable {
-	w := &hijackable{httptest.NewRecorder()}
+func askForPage(ctx context.Context, h *enforce.Handler, method string, next caddyhttp.HandlerFunc) *handlertest.Recorder {
+	w := &handlertest.Recorder{ResponseRecorder: httptest.NewRecorder()}
 	r := httptest.NewRequestWithContext(ctx, method, "http://example.com/page", nil)
 	r.Header = http.Header{"Accept": {"text/html,*/*;q=0.8"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
 	if err := h.ServeHTTP(w, r, next); err != nil {
-		w.Code = enforce.StatusOf(err)
+		w.Code = handlertest.StatusOf(err)
 	}
 	return w
 }
@@ -186,10 +182,10 @@ func askForPage(ctx context.Context, h *enforce.Handler, method string, next cad
 func TestBrowsersWaitOnAPage(t *testing.T) {
 	h, behind := concurrentHandler(t, config.Concurrent{Requests: 1, Wait: caddy.Duration(10 * time.Millisecond), Queue: 1}, 1000), newHeld()
 	var all sync.WaitGroup
-	all.Go(func() { _, _ = askFor(context.Background(), h, behind.ServeHTTP) })
+	all.Go(func() { _, _ = handlertest.Ask(context.Background(), h, behind.ServeHTTP) })
 	<-behind.came
 	for range 3 { // nobody is in the line when it returns
-		w := askForPage(t.Context(), h, http.MethodGet, answering(200))
+		w := askForPage(t.Context(), h, http.MethodGet, handlertest.Answering(200))
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Refresh") != "1" || w.Header().Get("Retry-After") != "1" ||
 			!strings.Contains(w.Body.String(), "Requests in the line: <b>1</b>.") || w.Header().Get("Set-Cookie") != "" {
 			t.Errorf("got %d, %v, %s, want the page with one that waits", w.Code, w.Header(), w.Body)
@@ -198,15 +194,15 @@ func TestBrowsersWaitOnAPage(t *testing.T) {
 			t.Errorf("%d positions are kept", n)
 		}
 	}
-	if w := askForPage(t.Context(), h, http.MethodPost, answering(200)); w.Code != http.StatusTooManyRequests {
+	if w := askForPage(t.Context(), h, http.MethodPost, handlertest.Answering(200)); w.Code != http.StatusTooManyRequests {
 		t.Errorf("a form: got %d, want 429", w.Code)
 	}
-	if w, err := askFor(context.Background(), h, answering(200)); !isRefused(w, err) {
+	if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); !handlertest.IsRefused(w, err) {
 		t.Errorf("a program: got %d, want 429", w.Code)
 	}
 	close(behind.let)
 	all.Wait()
-	if w := askForPage(t.Context(), h, http.MethodGet, answering(200)); w.Code != http.StatusOK {
+	if w := askForPage(t.Context(), h, http.MethodGet, handlertest.Answering(200)); w.Code != http.StatusOK {
 		t.Errorf("with a free place: got %d", w.Code)
 	}
 	if n := gate.Named(t.Name()).Len(); n != 0 {
@@ -218,17 +214,17 @@ func TestBrowsersWaitOnAPage(t *testing.T) {
 func TestLinesHoldNoGhosts(t *testing.T) {
 	h, behind := concurrentHandler(t, config.Concurrent{Requests: 1, Wait: caddy.Duration(time.Minute), Queue: 2}, 1000), newHeld()
 	var all sync.WaitGroup
-	all.Go(func() { _, _ = askFor(context.Background(), h, behind.ServeHTTP) })
+	all.Go(func() { _, _ = handlertest.Ask(context.Background(), h, behind.ServeHTTP) })
 	<-behind.came
 	for range 15 {
 		ctx, abort := context.WithTimeout(t.Context(), time.Millisecond)
-		if w := askForPage(ctx, h, http.MethodGet, answering(200)); w.Code != 499 {
+		if w := askForPage(ctx, h, http.MethodGet, handlertest.Answering(200)); w.Code != 499 {
 			t.Errorf("a request that is aborted: got %d", w.Code)
 		}
 		abort()
 	}
 	all.Go(func() {
-		if w := askForPage(t.Context(), h, http.MethodGet, answering(200)); w.Code != http.StatusOK {
+		if w := askForPage(t.Context(), h, http.MethodGet, handlertest.Answering(200)); w.Code != http.StatusOK {
 			t.Errorf("an honest request: got %d", w.Code)
 		}
 	})
@@ -255,11 +251,11 @@ func TestPlacesInShadow(t *testing.T) {
 			behind := newHeld()
 			var all sync.WaitGroup
 			for range 2 {
-				all.Go(func() { _, _ = askFor(context.Background(), h, behind.ServeHTTP) })
+				all.Go(func() { _, _ = handlertest.Ask(context.Background(), h, behind.ServeHTTP) })
 				<-behind.came
 			}
 			for range 3 {
-				w, err := askFor(context.Background(), h, func(w http.ResponseWriter, r *http.Request) error {
+				w, err := handlertest.Ask(context.Background(), h, func(w http.ResponseWriter, r *http.Request) error {
 					repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 					if by := repl.ReplaceAll("{http.rate_limit."+zone.Name+".would_refuse}", ""); by != zone.Name+"-concurrent" {
 						t.Errorf("the placeholder has %q", by)
@@ -269,14 +265,14 @@ func TestPlacesInShadow(t *testing.T) {
 					}
 					return nil
 				})
-				if isRefused(w, err) || strings.Contains(w.Header().Get("RateLimit"), "concurrent") {
+				if handlertest.IsRefused(w, err) || strings.Contains(w.Header().Get("RateLimit"), "concurrent") {
 					t.Errorf("got %d, %v, %v", w.Code, err, w.Header())
 				}
 			}
 			close(behind.let)
 			all.Wait()
 			for i := range 4 { // two more units; what is refused elsewhere would take no place
-				if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) != (i > 1) {
+				if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); handlertest.IsRefused(w, err) != (i > 1) {
 					t.Errorf("request %d afterwards: got %d, %v", i, w.Code, err)
 				}
 			}

@@ -28,7 +28,7 @@ func loaded(t *testing.T, when ...config.Condition) *enforce.Handler {
 // refusedOf returns how many of n requests of a client are refused.
 func refusedOf(h *enforce.Handler, client string, n int) (refused int) {
 	for range n {
-		if w, err := askAs(context.Background(), h, client, nil, answering(200)); err != nil || w.Code == http.StatusTooManyRequests {
+		if w, err := handlertest.AskAs(context.Background(), h, client, nil, handlertest.Answering(200)); err != nil || w.Code == http.StatusTooManyRequests {
 			refused++
 		}
 	}
@@ -75,8 +75,8 @@ func TestZoneAppliesWhileTheUpstreamIsSlow(t *testing.T) {
 // The time until an answer begins is measured, for every way of answering.
 func TestAnswersOfUpstreamsAreTimed(t *testing.T) {
 	for name, next := range map[string]caddyhttp.HandlerFunc{
-		"header": answering(200),
-		"hints":  answering(103, 200),
+		"header": handlertest.Answering(200),
+		"hints":  handlertest.Answering(103, 200),
 		"body":   func(w http.ResponseWriter, _ *http.Request) error { _, err := fmt.Fprint(w, "x"); return err },
 		"flush":  func(w http.ResponseWriter, _ *http.Request) error { return http.NewResponseController(w).Flush() },
 		"upgrade": func(w http.ResponseWriter, _ *http.Request) error {
@@ -84,7 +84,7 @@ func TestAnswersOfUpstreamsAreTimed(t *testing.T) {
 			return err
 		},
 		"nothing":  func(http.ResponseWriter, *http.Request) error { return nil },
-		"an error": failing(caddyhttp.Error(502, nil)),
+		"an error": handlertest.Failing(caddyhttp.Error(502, nil)),
 	} {
 		h := loaded(t, config.Condition{SlowerThan: caddy.Duration(time.Millisecond)})
 		for range 9 {
@@ -93,7 +93,7 @@ func TestAnswersOfUpstreamsAreTimed(t *testing.T) {
 		if got := h.Zones[0].Load.Latencies[0].Load(h.App.Use().Engine.Now()); got != 0 {
 			t.Fatalf("%s: nine answers are enough to say something: %v", name, got)
 		}
-		_, _ = askAs(context.Background(), h, "192.0.2.1", nil, next)
+		_, _ = handlertest.AskAs(context.Background(), h, "192.0.2.1", nil, next)
 		if got := h.Zones[0].Load.Latencies[0].Load(h.App.Use().Engine.Now()); got == 0 {
 			t.Errorf("%s: the answer wasn't timed", name)
 		}
@@ -151,7 +151,7 @@ func appliesInMetrics(t *testing.T, h *enforce.Handler) float64 {
 // A question about a request doesn't count as a request.
 func TestQuestionsAreNoLoad(t *testing.T) {
 	h := loaded(t, config.Condition{Requests: 1, Window: caddy.Duration(time.Hour)})
-	e := h.Begin(requestFor(t, http.MethodGet, "/")).By(enforce.Forecast{Config: h.App})
+	e := h.Begin(handlertest.Request(t, http.MethodGet, "/")).By(enforce.Forecast{Config: h.App})
 	defer e.Release()
 	for range 5 {
 		if err := e.Collect(); err != nil {

@@ -2,12 +2,12 @@ package enforce
 
 import (
 	"maps"
-	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/settle"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
@@ -136,12 +136,9 @@ type Zone struct {
 	IPv4Prefix  int    // bits of an address in a key; 0 is all
 	IPv6Prefix  int
 
-	Cost    CostRule   // the default cost
-	Costs   []CostRule // costs of matching requests; the first match counts
-	MaxCost int64      // 0 if there is none
-	Count   *Count     // which answers count; nil for all
-
-	Settle *SettleRule // measures the units that a request has used; nil for its cost
+	Cost  CostRule   // the default cost
+	Costs []CostRule // costs of matching requests; the first match counts
+	settle.Terms
 
 	Concurrency *Concurrency // bounds requests in flight; nil for no bound
 
@@ -181,31 +178,6 @@ type Trap struct {
 	Bans     bool               // an option bans its visitors
 	Offense  reputation.Offense // of verified clients
 	Excused  reputation.Offense // of other clients
-}
-
-// Count selects the answers that count.
-type Count struct {
-	Status   []int    // status codes, or first digits of them
-	When     []Answer // alternatives to Status; known once the answer's header is
-	Hold     bool     // units are held until the answer is known
-	ReadBody int64    // bytes of the body to read first; 0 for none
-}
-
-// Answer describes answers. An answer must match all of its fields.
-type Answer struct {
-	caddyhttp.ResponseMatcher
-	MinSize, MaxSize int64  // of the content, in bytes; 0 for no bound
-	Text             string // as in a Caddyfile
-}
-
-// matches reports whether an answer matches. An answer without a Content-Length may have any size: a
-// client could otherwise choose, by what it accepts, that its requests don't count.
-func (a *Answer) matches(status int, header http.Header) bool {
-	size, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
-	if err == nil && (size < a.MinSize || a.MaxSize > 0 && size > a.MaxSize) {
-		return false
-	}
-	return a.Match(status, header)
 }
 
 // APIKeys are the clients' API keys, and the places where requests carry them.

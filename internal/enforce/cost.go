@@ -3,8 +3,9 @@ package enforce
 import (
 	"math"
 	"net/http"
-	"strconv"
 	"strings"
+
+	"github.com/caddy-tally/caddy-tally/internal/settle"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -37,7 +38,7 @@ func (z *Zone) CostOf(r *http.Request, repl *caddy.Replacer, set *LimitSet) (int
 // as much as the limits allow, since an upstream may read it as any. In a zone that settles, 0 is an
 // estimate like any other: it must not free the request from the limits.
 func (z *Zone) costIn(text string, set *LimitSet) int64 {
-	cost, ok := parseUnits(text)
+	cost, ok := settle.ParseUnits(text)
 	switch {
 	case strings.TrimSpace(text) == "", ok && cost == 0 && z.Settle != nil:
 		return 1
@@ -45,12 +46,6 @@ func (z *Zone) costIn(text string, set *LimitSet) int64 {
 		return set.smallest()
 	}
 	return cost
-}
-
-// parseUnits parses a number of units. A larger number than fits is the largest.
-func parseUnits(text string) (units int64, ok bool) {
-	units, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	return units, units >= 0 && (err == nil || units == math.MaxInt64) // ParseInt returns that for larger numbers
 }
 
 // smallest returns the most units that a request can use up of all limits of the set, or 1 if there are

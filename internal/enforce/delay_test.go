@@ -43,7 +43,7 @@ func TestRequestsWaitForTheirUnits(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+				if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); handlertest.IsRefused(w, err) {
 					t.Errorf("%s: one was refused: %v", name, err)
 				}
 			})
@@ -62,7 +62,7 @@ func TestLineHasRoomForAllThatPassInTime(t *testing.T) {
 	var all sync.WaitGroup
 	for range 30 {
 		all.Go(func() {
-			if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+			if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); handlertest.IsRefused(w, err) {
 				t.Errorf("one was refused: %v", err)
 			}
 		})
@@ -79,7 +79,7 @@ func TestWaitingIsNoViolation(t *testing.T) {
 		}}})
 		refused := 0
 		for range 8 {
-			if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+			if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); handlertest.IsRefused(w, err) {
 				refused++
 			}
 		}
@@ -96,8 +96,8 @@ func TestWaitingIsNoViolation(t *testing.T) {
 func TestNobodyWaitsForTooLong(t *testing.T) {
 	h := delaying(t, config.Limit{Amount: 1, Window: hour}, time.Minute)
 	for i := range 3 {
-		w, err := askFor(context.Background(), h, answering(200))
-		if isRefused(w, err) != (i > 0) {
+		w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200))
+		if handlertest.IsRefused(w, err) != (i > 0) {
 			t.Errorf("request %d: got %d, %v", i, w.Code, err)
 		}
 	}
@@ -106,12 +106,12 @@ func TestNobodyWaitsForTooLong(t *testing.T) {
 // The place in line of a client that leaves becomes free, and so does the unit that it waited for.
 func TestClientsThatLeaveTheLineTakeNothing(t *testing.T) {
 	h := delaying(t, config.Limit{Amount: 1, Window: caddy.Duration(time.Second), Burst: 1}, time.Minute)
-	if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+	if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); handlertest.IsRefused(w, err) {
 		t.Fatal("the first is refused")
 	}
 	for range 5 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-		_, err := askFor(ctx, h, answering(200))
+		_, err := handlertest.Ask(ctx, h, handlertest.Answering(200))
 		cancel()
 		if status, ok := errors.AsType[caddyhttp.HandlerError](err); !ok || status.StatusCode != 499 {
 			t.Errorf("a client that has left: got %v", err)
@@ -120,7 +120,7 @@ func TestClientsThatLeaveTheLineTakeNothing(t *testing.T) {
 	if h.Zones[0].Line.Len() != 0 {
 		t.Error("somebody is in line still")
 	}
-	if w, err := askFor(context.Background(), h, answering(200)); isRefused(w, err) {
+	if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); handlertest.IsRefused(w, err) {
 		t.Error("the next one is refused")
 	}
 }
@@ -135,10 +135,10 @@ func TestExceededRequestsPass(t *testing.T) {
 	}}})
 	for i := range 5 {
 		var told []string
-		r := requestFor(t, http.MethodGet, "/")
+		r := handlertest.Request(t, http.MethodGet, "/")
 		r.Header.Set("X-Over-Limit", "forged")
 		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
-		err := h.ServeHTTP(new(hijackable), r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+		err := h.ServeHTTP(new(handlertest.Recorder), r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
 			told = r.Header["X-Over-Limit"]
 			return nil
 		}))

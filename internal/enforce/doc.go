@@ -29,7 +29,7 @@
 //	  switch on Result.Outcome
 //	    Passed, Counted     next handler                         answer_writer.go
 //	                          header fields, if counted          response.go
-//	                          limits that count by the answer    pending.go, settled.go, settle.go
+//	                          limits that count by the answer    pending.go, internal/settle
 //	                          places are left                    concurrency.go
 //	    Refused             429, or 403 if it costs too much     refuse.go, refusal.go
 //	    Challenged          429 with a page                      challenge.go

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
 // Each zone, endpoint and condition read a request anew.
@@ -25,7 +26,7 @@ func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 			match POST /login
 			limit 5/1m
 		}`
-	r := requestFor(t, "GET", "/s%2565arch;x?mode=%2568eavy&q=a%20b")
+	r := handlertest.Request(t, "GET", "/s%2565arch;x?mode=%2568eavy&q=a%20b")
 	var first endpoint.Readings
 	for n := range 2 {
 		h := handlerOf(t, options)
@@ -54,7 +55,7 @@ func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 // The reading of a request is valid for that target only, not after rewriting.
 func TestReadingEndsWithRewriting(t *testing.T) {
 	m := newEndpoint(t, "/login mode=heavy")
-	r := requestFor(t, "GET", "/x?mode=%256cight")
+	r := handlertest.Request(t, "GET", "/x?mode=%256cight")
 	for _, c := range []struct {
 		path, query string
 		want        bool
@@ -95,7 +96,7 @@ func TestExtendedConnectIsGetForLimits(t *testing.T) {
 			}
 		}
 	}
-	plain := requestFor(t, "CONNECT", "/ws")
+	plain := handlertest.Request(t, "CONNECT", "/ws")
 	if got, _ := newEndpoint(t, "GET /ws").MatchWithError(plain); got {
 		t.Error("a CONNECT over HTTP/1.1 is a GET")
 	}
@@ -105,10 +106,10 @@ func TestExtendedConnectIsGetForLimits(t *testing.T) {
 func extendedConnects(t *testing.T) map[string]*http.Request {
 	requests := make(map[string]*http.Request)
 	for _, protocol := range []string{"websocket", "other"} {
-		h2, h3 := requestFor(t, "GET", "/ws"), requestFor(t, "GET", "/ws")
+		h2, h3 := handlertest.Request(t, "GET", "/ws"), handlertest.Request(t, "GET", "/ws")
 		h2.Method, h2.Proto, h2.ProtoMajor, h2.Header[":protocol"] = http.MethodConnect, "HTTP/2.0", 2, []string{protocol}
 		h3.Method, h3.Proto, h3.ProtoMajor = http.MethodConnect, protocol, 3
-		logged := requestFor(t, "GET", "/ws") // HTTP/3 in an access log, which has no version
+		logged := handlertest.Request(t, "GET", "/ws") // HTTP/3 in an access log, which has no version
 		logged.Method, logged.Proto, logged.ProtoMajor, logged.ProtoMinor = http.MethodConnect, protocol, 0, 0
 		requests["HTTP/2 "+protocol], requests["HTTP/3 "+protocol], requests["logged "+protocol] = h2, h3, logged
 	}
@@ -121,7 +122,7 @@ func BenchmarkEndpointsOfHostileRequests(b *testing.B) {
 	for name, target := range map[string]string{
 		"path": "/" + strings.Repeat("%c0%a5", 2400), "query": "/login??%" + strings.Repeat("c0%a5", 1600), "longest": "/login??%" + strings.Repeat("c0%a5", 2800),
 	} {
-		r := requestFor(b, "GET", target)
+		r := handlertest.Request(b, "GET", target)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
 // rewritten returns a request that handlers have rewritten: sent and to are each a method and a
@@ -16,7 +17,7 @@ import (
 func rewritten(t testing.TB, sent, to string) *http.Request {
 	t.Helper()
 	method, target, _ := strings.Cut(sent, " ")
-	r := requestFor(t, method, target)
+	r := handlertest.Request(t, method, target)
 	if to != "" {
 		method, target, _ = strings.Cut(to, " ")
 		r.Method, r.RequestURI = method, target
@@ -164,7 +165,7 @@ func TestMethodMatchersMindOverrides(t *testing.T) {
 		{"/x", "X-HTTP-Method: POST", true},
 		{"/x", "X-Method-Override: POST", true},
 	} {
-		r := requestFor(t, "GET", c.target)
+		r := handlertest.Request(t, "GET", c.target)
 		if name, value, ok := strings.Cut(c.field, ": "); ok {
 			r.Header.Set(name, value)
 		}

@@ -29,11 +29,11 @@ func TestPerNetwork(t *testing.T) {
 				{Name: t.Name(), Per: "network", IPv4Prefix: tt.ipv4, Limits: []config.Limit{{Amount: 1, Window: hour}}},
 			}})
 			for _, first := range []string{"192.0.2.1", "2001:db8:1::1"} {
-				if w, err := askAs(context.Background(), h, first, nil, answering(200)); isRefused(w, err) {
+				if w, err := handlertest.AskAs(context.Background(), h, first, nil, handlertest.Answering(200)); handlertest.IsRefused(w, err) {
 					t.Fatalf("%s: %d, %v", first, w.Code, err)
 				}
 			}
-			if w, err := askAs(context.Background(), h, tt.client, nil, answering(200)); isRefused(w, err) == tt.passes {
+			if w, err := handlertest.AskAs(context.Background(), h, tt.client, nil, handlertest.Answering(200)); handlertest.IsRefused(w, err) == tt.passes {
 				t.Errorf("%s passes: %v", tt.client, !tt.passes)
 			}
 		})

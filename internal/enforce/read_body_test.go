@@ -63,11 +63,11 @@ func whileSlow(t *testing.T, h *enforce.Handler) int {
 	defer end()
 	body, done := newSlow("guess"), make(chan string)
 	go func() {
-		w, err := askWith(ctx, h, body, echoing)
+		w, err := handlertest.AskWith(ctx, h, body, echoing)
 		done <- fmt.Sprint(w.Code, w.Body, err)
 	}()
 	<-body.asked
-	w, err := askFor(ctx, h, answering(200))
+	w, err := handlertest.Ask(ctx, h, handlertest.Answering(200))
 	if err != nil {
 		t.Error(err)
 	}
@@ -80,7 +80,7 @@ func whileSlow(t *testing.T, h *enforce.Handler) int {
 
 // A client that sends its body slowly takes no attempts from others.
 func TestSlowBodiesHoldNothing(t *testing.T) {
-	if got := whileSlow(t, countingHandler(t, 1, true, 401)); got != http.StatusTooManyRequests {
+	if got := whileSlow(t, handlertest.Counting(t, 1, true, 401)); got != http.StatusTooManyRequests {
 		t.Errorf("without read_body another is answered with %d, want 429", got)
 	}
 	if got := whileSlow(t, readingHandler(t)); got != http.StatusOK {
@@ -103,9 +103,9 @@ func hoard(t *testing.T, client string) {
 // without being counted. Others are served as before.
 func TestAHoarderIsRefusedAndOthersAreNot(t *testing.T) {
 	h, body := readingHandler(t), newSlow("guess")
-	done := make(chan *hijackable)
+	done := make(chan *handlertest.Recorder)
 	go func() {
-		w, err := askAs(t.Context(), h, "192.0.2.9", body, func(http.ResponseWriter, *http.Request) error {
+		w, err := handlertest.AskAs(t.Context(), h, "192.0.2.9", body, func(http.ResponseWriter, *http.Request) error {
 			t.Error("a request whose body is lost is passed on")
 			return nil
 		})
@@ -118,7 +118,7 @@ func TestAHoarderIsRefusedAndOthersAreNot(t *testing.T) {
 	<-body.asked
 	<-body.asked
 	hoard(t, "192.0.2.9")
-	w, err := askWith(t.Context(), h, strings.NewReader("right"), echoing)
+	w, err := handlertest.AskWith(t.Context(), h, strings.NewReader("right"), echoing)
 	if err != nil || w.Body.String() != "right" {
 		t.Errorf("another client is answered with %d %q, %v", w.Code, w.Body, err)
 	}
@@ -126,7 +126,7 @@ func TestAHoarderIsRefusedAndOthersAreNot(t *testing.T) {
 	if w := <-done; w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("the hoarder is answered with %d, %v, want 503", w.Code, w.Header())
 	}
-	if passed := passedAs(h, "192.0.2.9", 2); passed != 1 {
+	if passed := handlertest.PassedAs(h, "192.0.2.9", 2); passed != 1 {
 		t.Errorf("%d of the hoarder's requests pass afterwards, want 1", passed)
 	}
 }
@@ -146,21 +146,21 @@ func TestBodiesThatAreRead(t *testing.T) {
 		"too long for another": {iotest.ErrReader(caddyhttp.Error(413, errors.New("enough"))), 413},
 	} {
 		h, came := readingHandler(t), false
-		w, err := askWith(t.Context(), h, c.body, func(w http.ResponseWriter, r *http.Request) error {
+		w, err := handlertest.AskWith(t.Context(), h, c.body, func(w http.ResponseWriter, r *http.Request) error {
 			came = true
 			return echoing(w, r)
 		})
 		if came != (c.want == 0) || err != nil || c.want > 0 && w.Code != c.want {
 			t.Errorf("%s: came %v, %d, %v, want %d", name, came, w.Code, err, c.want)
 		}
-		if passed := passedOf(h, 2); passed != 1 {
+		if passed := handlertest.PassedOf(h, 2); passed != 1 {
 			t.Errorf("%s: %d pass afterwards, want 1", name, passed)
 		}
 		unread := readerFunc(func([]byte) (int, error) {
 			t.Errorf("%s: the body of a refused request is read", name)
 			return 0, io.EOF
 		})
-		if w, err := askWith(t.Context(), h, unread, echoing); err != nil || w.Code != http.StatusTooManyRequests {
+		if w, err := handlertest.AskWith(t.Context(), h, unread, echoing); err != nil || w.Code != http.StatusTooManyRequests {
 			t.Errorf("%s: one more is answered with %d, %v", name, w.Code, err)
 		}
 	}
@@ -217,7 +217,7 @@ func TestPlaceholdersOfBodies(t *testing.T) {
 		for _, size := range []int{0, 3, 64 << 10, 64<<10 + 1, 1 << 20} {
 			sent, at := strings.Repeat("guessing.", size)[:size], 0
 			from := &counted{Reader: strings.NewReader(sent)}
-			_, err := askWith(t.Context(), h, from, func(_ http.ResponseWriter, r *http.Request) error {
+			_, err := handlertest.AskWith(t.Context(), h, from, func(_ http.ResponseWriter, r *http.Request) error {
 				at = from.read
 				if value, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).GetString("http.request.body"); value != sent {
 					t.Errorf("%s, %d bytes: the placeholder has %d afterwards", name, size, len(value))
@@ -248,7 +248,7 @@ func TestLongBodiesCount(t *testing.T) {
 	} {
 		h, passed := handlertest.Start(t, new(config.App), of), 0
 		for i := range 5 {
-			w, err := askWith(t.Context(), h, strings.NewReader(fmt.Sprint(i, strings.Repeat(" ", 64<<10), "guess")), answering(200))
+			w, err := handlertest.AskWith(t.Context(), h, strings.NewReader(fmt.Sprint(i, strings.Repeat(" ", 64<<10), "guess")), handlertest.Answering(200))
 			if err != nil {
 				t.Fatal(name, err)
 			}

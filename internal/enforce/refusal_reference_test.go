@@ -68,7 +68,7 @@ func (a asked) made(t *testing.T) string {
 	return p.Refusal.Reference
 }
 
-const hour = caddy.Duration(time.Hour)
+const hour = handlertest.Hour
 
 func TestReferenceOfARefusal(t *testing.T) {
 	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{

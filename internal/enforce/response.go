@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/settle"
+
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
@@ -102,13 +104,13 @@ func (r *Response) add(s LimitStatus) {
 	}
 }
 
-// correct sets the remaining units of a limit once it is known that the request counts. It doesn't
+// Correct sets the remaining units of a limit once it is known that the request counts. It doesn't
 // change fields that are already written.
-func (r *Response) correct(policy *Policy, left limiter.Quota) {
+func (r *Response) Correct(of settle.Limit, left limiter.Quota) {
 	if r.wrote {
 		return
 	}
-	i := slices.IndexFunc(r.statuses, func(s LimitStatus) bool { return s.Policy == policy })
+	i := slices.IndexFunc(r.statuses, func(s LimitStatus) bool { return s.Policy == of })
 	if i < 0 {
 		return
 	}

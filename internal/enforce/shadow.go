@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/caddy-tally/caddy-tally/internal/settle"
+
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/engine"
@@ -156,7 +158,7 @@ func (e *Evaluation) decideShadowLater(h *instance.Instance, v *ShadowVerdicts, 
 	if app.DecisionLog != nil {
 		described = e.describe()
 	}
-	var open *pending
+	var open *settle.Pending
 	if debits[0].Counting != engine.Always {
 		open = e.opened()
 	}
@@ -168,7 +170,7 @@ func (e *Evaluation) decideShadowLater(h *instance.Instance, v *ShadowVerdicts, 
 		}
 		v.note(app, policies, debits, d, func() []zap.Field { return described })
 		if d.Allowed {
-			open.addAll(policies, debits)
+			addPending(open, policies, debits)
 		}
 	})
 }

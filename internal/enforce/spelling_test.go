@@ -26,16 +26,6 @@ func handlerOf(t testing.TB, options string) *enforce.Handler {
 	return h
 }
 
-// requestFor returns Caddy's form of a request for a target, byte by byte.
-func requestFor(t testing.TB, method, target string) *http.Request {
-	t.Helper()
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: example.com\r\n\r\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
-}
-
 // dodges are spellings of a request that looks like a file to Caddy and reaches /login in a
 // backend.
 var dodges = []string{"/login;.css", "/login;/x.css", "/login%3b.css", "/login%2f.css", "/login%00.css", "/static/../login", "/static/..;/login", "/static/..%2flogin", "/static/%2e%2e/login", `/static/..\login`, "/static/..%5clogin", "//static/x.css", "/static//../login", "/static/.%2e/login", "/static/x%20/login", "/static/%6c.css", "/static/a%ef%bc%8f.css", "/static/a%c0%af.css", "/static/.../x",
@@ -76,7 +66,7 @@ func TestExemptionsAreForCanonicalTargets(t *testing.T) {
 
 func wantExempt(t *testing.T, h *enforce.Handler, options, target string, want bool) {
 	t.Helper()
-	if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Handler: h, Http: requestFor(t, "GET", target)}}).IsExempt(); got != want || err != nil {
+	if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Handler: h, Http: handlertest.Request(t, "GET", target)}}).IsExempt(); got != want || err != nil {
 		t.Errorf("%s: %s is exempt: %v, want %v (%v)", options, target, got, want, err)
 	}
 }
@@ -91,7 +81,7 @@ func TestNotIsForCanonicalTargets(t *testing.T) {
 	} {
 		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").Zones[0]
 		for target, want := range wanted(targets.in, targets.out) {
-			if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Http: requestFor(t, "GET", target)}}).Matches(z); got != want || err != nil {
+			if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Http: handlertest.Request(t, "GET", target)}}).Matches(z); got != want || err != nil {
 				t.Errorf("%s: %s is in the zone: %v, want %v (%v)", match, target, got, want, err)
 			}
 		}
@@ -123,7 +113,7 @@ func TestCostsOfSpellings(t *testing.T) {
 		"/x": 5, "/x.css": 2, "/export": 50, "/export/": 50, "/EXPORT.json": 50, "/export;x": 50, "/export;.css": 50, "/export%2f.css": 50, "/e%2578port": 50, "/index.php/export": 50,
 		"/health": 0, "/health/": 5, "/health;/export": 5, "/health.json": 5, "/heavy?q": 20, "/heavy/?q[]=1&%zz": 20, "/heavy": 5,
 	} {
-		if got, err := z.CostOf(requestFor(t, "POST", target), nil, nil); got != want || err != nil {
+		if got, err := z.CostOf(handlertest.Request(t, "POST", target), nil, nil); got != want || err != nil {
 			t.Errorf("%s costs %d, want %d (%v)", target, got, want, err)
 		}
 	}
@@ -136,7 +126,7 @@ func TestTrapsMakeNoGuesses(t *testing.T) {
 		[]string{"/admin.php", "/ADMIN.php", "//admin.php", "/%61dmin.php", "/admin.php;x", "/.git/config", "/.git", "/x/../.git/config", "/%2egit/config"},
 		[]string{"/admin", "/admin/", "/index.php/admin.php", "/docs/..%2fx", "/style/..;/x", "/.gitignore", "/x/admin.php"},
 	) {
-		if got, err := trap.Matchers.AnyMatchWithError(requestFor(t, "GET", target)); got != want || err != nil {
+		if got, err := trap.Matchers.AnyMatchWithError(handlertest.Request(t, "GET", target)); got != want || err != nil {
 			t.Errorf("%s is trapped: %v, want %v (%v)", target, got, want, err)
 		}
 	}
@@ -177,7 +167,7 @@ func TestSafeWords(t *testing.T) {
 func TestEndpointTakesNoMemory(t *testing.T) {
 	m := newEndpoint(t, "POST /api/v1/users/login mode=heavy")
 	for _, target := range []string{"/", "/api/v1/users/login", "/api/v1/users/login?mode=heavy&x=1", "/API/V1/users/login.json", "/static/css/style.css"} {
-		r := requestFor(t, "GET", target)
+		r := handlertest.Request(t, "GET", target)
 		if allocs := testing.AllocsPerRun(100, func() { m.MatchWithError(r) }); allocs != 0 {
 			t.Errorf("%s: %v allocations", target, allocs)
 		}
@@ -243,7 +233,7 @@ func BenchmarkMatch(b *testing.B) {
 		"same": "/api/v1/login", "other": "/static/css/style.css", "below": "/api/v1/login/x.css", "encoded": "/api/v1/%6cogin", "hostile": "//a;b%2f%5c" + strings.Repeat("%25;/a.php", 200),
 		"hostile64K": "/" + strings.Repeat("a.php/", 11_000),
 	} {
-		r := requestFor(b, "GET", target)
+		r := handlertest.Request(b, "GET", target)
 		for matcher, m := range map[string]caddyhttp.RequestMatcherWithError{"path": path, "endpoint": endpoint} {
 			b.Run(name+"/"+matcher, func(b *testing.B) {
 				b.ReportAllocs()

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/settle"
+
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/engine"
@@ -65,14 +67,14 @@ type Verdict struct {
 	Waits    bool          // whether the request will wait, if foreseen
 	Wait     time.Duration // how long, for its units; 0 if that isn't known
 
-	unzoned   bool         // it is in no zone
-	busy      *Concurrency // no place was free; or nil
-	declining []*Zone      // zones that reject the request without counting it by a key
-	places    []place      // that it needs while in flight
-	tried     []place      // that shadow limits decide about
-	entered   bool         // it has taken its places
-	timing    *timing      // until the answer begins; nil if it isn't measured
-	open      *pending     // units that await the status of the answer; or nil
+	unzoned   bool            // it is in no zone
+	busy      *Concurrency    // no place was free; or nil
+	declining []*Zone         // zones that reject the request without counting it by a key
+	places    []place         // that it needs while in flight
+	tried     []place         // that shadow limits decide about
+	entered   bool            // it has taken its places
+	timing    *timing         // until the answer begins; nil if it isn't measured
+	open      *settle.Pending // units that await the status of the answer; or nil
 }
 
 // Trapped reports whether the request is refused for visiting a trap that bans.

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/settle"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
@@ -230,11 +232,11 @@ func (d decider) Sleep(_ context.Context, wait time.Duration) bool {
 
 // usageOf returns the use of a request, as far as its record tells. Placeholders are unknown. An answer
 // to HEAD has no body, although Caddy logs the size of one.
-func usageOf(r *accesslog.Record) enforce.Usage {
+func usageOf(r *accesslog.Record) settle.Usage {
 	if r.Method == http.MethodHead {
-		return enforce.Usage{Duration: time.Duration(r.Duration)}
+		return settle.Usage{Duration: time.Duration(r.Duration)}
 	}
-	return enforce.Usage{Bytes: r.Size, Duration: time.Duration(r.Duration)}
+	return settle.Usage{Bytes: r.Size, Duration: time.Duration(r.Duration)}
 }
 
 // usedOf returns the units that a request with a cost has used.

@@ -1,13 +1,10 @@
-package enforce_test
+package settle_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"strings"
@@ -23,56 +20,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
-// countingHandler returns a handler with a zone that counts some statuses.
-func countingHandler(t testing.TB, amount int64, hold bool, statuses ...int) *enforce.Handler {
-	return handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
-		Name: "z", Limits: []config.Limit{{Amount: amount, Window: hour}}, Count: &config.Count{Status: statuses, Hold: hold},
-	}}})
-}
-
-// askFor sends a request to h, followed by another handler, and returns the answer.
-func askFor(ctx context.Context, h *enforce.Handler, next caddyhttp.HandlerFunc) (w *hijackable, err error) {
-	return askWith(ctx, h, nil, next)
-}
-
-// askWith is askFor with a body.
-func askWith(ctx context.Context, h *enforce.Handler, body io.Reader, next caddyhttp.HandlerFunc) (w *hijackable, err error) {
-	return askAs(ctx, h, "192.0.2.1", body, next)
-}
-
-// askAs is askWith for a client, by its address.
-func askAs(ctx context.Context, h *enforce.Handler, client string, body io.Reader, next caddyhttp.HandlerFunc) (w *hijackable, err error) {
-	w = &hijackable{ResponseRecorder: httptest.NewRecorder()}
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://example.com/login", body)
-	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
-	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, client)
-	err = h.ServeHTTP(w, r, next)
-	return w, err
-}
-
-// hijackable is a recorder that supports hijacking.
-type hijackable struct{ *httptest.ResponseRecorder }
-
-func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	ours, _ := net.Pipe()
-	return ours, nil, ours.Close()
-}
-
-// answering returns a handler that writes statuses.
-func answering(statuses ...int) caddyhttp.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) error {
-		for _, status := range statuses {
-			w.WriteHeader(status)
-		}
-		return nil
-	}
-}
-
-// failing returns a handler that returns an error.
-func failing(err error) caddyhttp.HandlerFunc {
-	return func(http.ResponseWriter, *http.Request) error { return err }
-}
-
 // errorRoute returns a handler that answers an error with a page, like the error routes of a
 // subroute.
 func errorRoute(status int) caddyhttp.HandlerFunc {
@@ -83,22 +30,9 @@ func errorRoute(status int) caddyhttp.HandlerFunc {
 	}
 }
 
-// passedOf returns how many of n requests that count pass.
-func passedOf(h *enforce.Handler, n int) (passed int) { return passedAs(h, "192.0.2.1", n) }
-
-// passedAs is passedOf for a client, by its address.
-func passedAs(h *enforce.Handler, client string, n int) (passed int) {
-	for range n {
-		if w, err := askAs(context.Background(), h, client, nil, answering(401)); err == nil && w.Code == 401 {
-			passed++
-		}
-	}
-	return passed
-}
-
 // byHold returns two handlers that count statuses, one with hold and one without.
 func byHold(t *testing.T, amount int64, statuses ...int) map[bool]*enforce.Handler {
-	return map[bool]*enforce.Handler{true: countingHandler(t, amount, true, statuses...), false: countingHandler(t, amount, false, statuses...)}
+	return map[bool]*enforce.Handler{true: handlertest.Counting(t, amount, true, statuses...), false: handlertest.Counting(t, amount, false, statuses...)}
 }
 
 // Some software answers right and wrong passwords with the same status, but different header
@@ -135,10 +69,10 @@ func TestAnswersThatCountByMoreThanTheirStatus(t *testing.T) {
 		"of a length not known":  {config.Count{When: []config.Answer{{MaxSize: 100}}}, answer(200), true}, // else Accept-Encoding would choose
 		"too long or not known":  {config.Count{When: []config.Answer{{MinSize: 100}}}, answer(200), true},
 		"nor any other answer":   {config.Count{When: []config.Answer{{Status: []int{401}, MaxSize: 100}}}, answer(200), false},
-		"of an error":            {config.Count{When: []config.Answer{{Status: []int{401}}}}, failing(caddyhttp.Error(401, nil)), true},
-		"a field of an error":    {config.Count{When: []config.Answer{{Header: map[string][]string{"X-Failed": {}}}}}, failing(caddyhttp.Error(401, nil)), false},
-		"only what comes first":  {config.Count{When: []config.Answer{{Status: []int{303}}}}, answering(200, 303), false},
-		"not what comes earlier": {config.Count{When: []config.Answer{{Status: []int{303}}}}, answering(103, 303), true},
+		"of an error":            {config.Count{When: []config.Answer{{Status: []int{401}}}}, handlertest.Failing(caddyhttp.Error(401, nil)), true},
+		"a field of an error":    {config.Count{When: []config.Answer{{Header: map[string][]string{"X-Failed": {}}}}}, handlertest.Failing(caddyhttp.Error(401, nil)), false},
+		"only what comes first":  {config.Count{When: []config.Answer{{Status: []int{303}}}}, handlertest.Answering(200, 303), false},
+		"not what comes earlier": {config.Count{When: []config.Answer{{Status: []int{303}}}}, handlertest.Answering(103, 303), true},
 	} {
 		for _, hold := range []bool{false, true} {
 			count := test.Count
@@ -146,10 +80,10 @@ func TestAnswersThatCountByMoreThanTheirStatus(t *testing.T) {
 			h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
 				Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}, Count: &count,
 			}}})
-			if _, err := askFor(context.Background(), h, test.next); err != nil && !errors.As(err, new(caddyhttp.HandlerError)) {
+			if _, err := handlertest.Ask(context.Background(), h, test.next); err != nil && !errors.As(err, new(caddyhttp.HandlerError)) {
 				t.Fatal(err)
 			}
-			w, err := askFor(context.Background(), h, answering(200))
+			w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200))
 			if refused := err != nil || w.Code == http.StatusTooManyRequests; refused != test.counts {
 				t.Errorf("%s, hold %t: got refused %t, want %t", name, hold, refused, test.counts)
 			}
@@ -167,18 +101,18 @@ func TestWhatCountsByStatus(t *testing.T) {
 		leaves bool // the client leaves first
 		counts bool // if the client left, only with hold
 	}{
-		"written":                 {next: answering(401), counts: true},
-		"written, another":        {next: answering(200)},
-		"of a class":              {next: answering(404)},
-		"after hints":             {next: answering(103, 103, 401), counts: true},
-		"after hints, another":    {next: answering(103, 200)},
-		"only the first":          {next: answering(200, 401)},
-		"upgraded":                {next: answering(101)},
-		"of a returned error":     {next: failing(caddyhttp.Error(401, nil)), counts: true},
-		"of another error":        {next: failing(caddyhttp.Error(502, nil))},
-		"of a wrapped error":      {next: failing(errors.Join(errors.New("no"), caddyhttp.Error(401, nil))), counts: true},
-		"of an error without one": {next: failing(errors.New("no")), counts: false},
-		"nothing written":         {next: answering()},
+		"written":                 {next: handlertest.Answering(401), counts: true},
+		"written, another":        {next: handlertest.Answering(200)},
+		"of a class":              {next: handlertest.Answering(404)},
+		"after hints":             {next: handlertest.Answering(103, 103, 401), counts: true},
+		"after hints, another":    {next: handlertest.Answering(103, 200)},
+		"only the first":          {next: handlertest.Answering(200, 401)},
+		"upgraded":                {next: handlertest.Answering(101)},
+		"of a returned error":     {next: handlertest.Failing(caddyhttp.Error(401, nil)), counts: true},
+		"of another error":        {next: handlertest.Failing(caddyhttp.Error(502, nil))},
+		"of a wrapped error":      {next: handlertest.Failing(errors.Join(errors.New("no"), caddyhttp.Error(401, nil))), counts: true},
+		"of an error without one": {next: handlertest.Failing(errors.New("no")), counts: false},
+		"nothing written":         {next: handlertest.Answering()},
 		"nothing but a body":      {next: func(w http.ResponseWriter, _ *http.Request) error { _, err := w.Write([]byte("x")); return err }},
 		"an error after the status": {next: func(w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(http.StatusOK)
@@ -195,10 +129,10 @@ func TestWhatCountsByStatus(t *testing.T) {
 		}, counts: true},
 		"left, and panics":            {next: panics(errors.New("no")), leaves: true, counts: true},
 		"left, and aborts":            {next: panics(http.ErrAbortHandler), leaves: true, counts: true},
-		"left":                        {next: failing(caddyhttp.Error(499, nil)), leaves: true, counts: true},
-		"left, as reverse_proxy says": {next: answering(499), leaves: true, counts: true},
-		"left, and answered":          {next: answering(200), leaves: true},
-		"left, and nothing returned":  {next: answering(), leaves: true, counts: true},
+		"left":                        {next: handlertest.Failing(caddyhttp.Error(499, nil)), leaves: true, counts: true},
+		"left, as reverse_proxy says": {next: handlertest.Answering(499), leaves: true, counts: true},
+		"left, and answered":          {next: handlertest.Answering(200), leaves: true},
+		"left, and nothing returned":  {next: handlertest.Answering(), leaves: true, counts: true},
 		"read from": {next: func(w http.ResponseWriter, _ *http.Request) error {
 			_, err := (&caddyhttp.ResponseWriterWrapper{ResponseWriter: w}).ReadFrom(strings.NewReader("x"))
 			return err
@@ -209,7 +143,7 @@ func TestWhatCountsByStatus(t *testing.T) {
 			ctx, leave := context.WithCancel(context.Background())
 			func() {
 				defer func() { recover() }()
-				askAs(ctx, h, client.String(), nil, func(w http.ResponseWriter, r *http.Request) error {
+				handlertest.AskAs(ctx, h, client.String(), nil, func(w http.ResponseWriter, r *http.Request) error {
 					if test.leaves {
 						leave()
 					}
@@ -221,7 +155,7 @@ func TestWhatCountsByStatus(t *testing.T) {
 			if test.counts && (hold || !test.leaves) {
 				want = 1
 			}
-			if passed := passedAs(h, client.String(), 5); passed != want {
+			if passed := handlertest.PassedAs(h, client.String(), 5); passed != want {
 				t.Errorf("%s, hold %v: %d passed afterwards, want %d", name, hold, passed, want)
 			}
 		}
@@ -248,7 +182,7 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 		"breaks off": {iotest.ErrReader(io.ErrUnexpectedEOF), read, true},
 		"breaks off, answered": {unreadable, func(w http.ResponseWriter, r *http.Request) error {
 			io.ReadAll(r.Body)
-			return answering(502)(w, r)
+			return handlertest.Answering(502)(w, r)
 		}, true},
 		"breaks off, panics": {unreadable, func(w http.ResponseWriter, r *http.Request) error {
 			io.ReadAll(r.Body)
@@ -258,8 +192,8 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 			r.Body = http.MaxBytesReader(w, r.Body, 2)
 			return read(w, r)
 		}, true},
-		"too long, and nothing is read": {nil, failing(caddyhttp.Error(502, new(http.MaxBytesError))), false},
-		"not read":                      {unreadable, failing(errors.New("no upstream")), false},
+		"too long, and nothing is read": {nil, handlertest.Failing(caddyhttp.Error(502, new(http.MaxBytesError))), false},
+		"not read":                      {unreadable, handlertest.Failing(errors.New("no upstream")), false},
 		"closed":                        {unreadable, func(w http.ResponseWriter, r *http.Request) error { r.Body.Close(); return read(w, r) }, false},
 	} {
 		client = client.Next()
@@ -271,9 +205,9 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 				}
 				func() {
 					defer func() { recover() }()
-					askAs(context.Background(), h, client.String(), body, test.next)
+					handlertest.AskAs(context.Background(), h, client.String(), body, test.next)
 				}()
-				w, err := askAs(context.Background(), h, client.String(), nil, answering(200))
+				w, err := handlertest.AskAs(context.Background(), h, client.String(), nil, handlertest.Answering(200))
 				if want := !counts && !(hold && test.counts); err != nil || w.Code == 200 != want {
 					t.Errorf("%s, count status %d, hold %v: the next is answered with %d, %v", name, status, hold, w.Code, err)
 				}
@@ -291,16 +225,16 @@ func TestStatusIsKnownEarly(t *testing.T) {
 		"flushed":  func(w http.ResponseWriter) error { return http.NewResponseController(w).Flush() },
 		"hijacked": func(w http.ResponseWriter) error { _, _, err := http.NewResponseController(w).Hijack(); return err },
 	} {
-		h := countingHandler(t, 1, true, 401)
+		h := handlertest.Counting(t, 1, true, 401)
 		during := 0
-		askFor(context.Background(), h, func(w http.ResponseWriter, _ *http.Request) error {
-			if passed := passedOf(h, 1); passed != 0 {
+		handlertest.Ask(context.Background(), h, func(w http.ResponseWriter, _ *http.Request) error {
+			if passed := handlertest.PassedOf(h, 1); passed != 0 {
 				t.Errorf("%s: another passed before the status was known", name)
 			}
 			if err := begin(w); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			during = passedOf(h, 3)
+			during = handlertest.PassedOf(h, 3)
 			return nil
 		})
 		if during != 1 {
@@ -312,14 +246,14 @@ func TestStatusIsKnownEarly(t *testing.T) {
 // Of many simultaneous wrong passwords, exactly as many as the limit reach the handler that checks
 // them.
 func TestHeldBurst(t *testing.T) {
-	h := countingHandler(t, 5, true, 401)
+	h := handlertest.Counting(t, 5, true, 401)
 	for _, status := range []int{200, 401} {
 		var mu sync.Mutex
 		reached, all, release := 0, sync.WaitGroup{}, make(chan struct{})
 		arrived := make(chan struct{}, 300)
 		for range 300 {
 			all.Go(func() {
-				askFor(context.Background(), h, func(w http.ResponseWriter, _ *http.Request) error {
+				handlertest.Ask(context.Background(), h, func(w http.ResponseWriter, _ *http.Request) error {
 					mu.Lock()
 					reached++
 					mu.Unlock()
@@ -340,7 +274,7 @@ func TestHeldBurst(t *testing.T) {
 			t.Errorf("%d came through that are answered with %d, want 5", reached, status)
 		}
 	}
-	if passed := passedOf(h, 3); passed != 0 {
+	if passed := handlertest.PassedOf(h, 3); passed != 0 {
 		t.Errorf("%d more passed after five have counted", passed)
 	}
 }
@@ -348,15 +282,15 @@ func TestHeldBurst(t *testing.T) {
 // The header fields show the remaining units once the answer is counted.
 func TestFieldsOfPendingRequests(t *testing.T) {
 	for _, hold := range []bool{true, false} {
-		h := countingHandler(t, 5, hold, 401)
+		h := handlertest.Counting(t, 5, hold, 401)
 		for i, test := range []struct {
 			next caddyhttp.HandlerFunc
 			left string
 		}{
-			{answering(200), "r=5"}, {answering(401), "r=4"}, {answering(200), "r=4"}, {answering(103, 401), "r=3"},
-			{failing(caddyhttp.Error(401, nil)), "r=2"}, {failing(caddyhttp.Error(502, nil)), "r=2"},
+			{handlertest.Answering(200), "r=5"}, {handlertest.Answering(401), "r=4"}, {handlertest.Answering(200), "r=4"}, {handlertest.Answering(103, 401), "r=3"},
+			{handlertest.Failing(caddyhttp.Error(401, nil)), "r=2"}, {handlertest.Failing(caddyhttp.Error(502, nil)), "r=2"},
 		} {
-			w, _ := askFor(context.Background(), h, test.next)
+			w, _ := handlertest.Ask(context.Background(), h, test.next)
 			if got := w.Header().Get("RateLimit"); !strings.Contains(got, `"z";`+test.left) {
 				t.Errorf("hold %v: answer %d has %q, want %s", hold, i, got, test.left)
 			}
@@ -366,24 +300,24 @@ func TestFieldsOfPendingRequests(t *testing.T) {
 
 // An inner handler sees the status at its place, and each of two handlers settles separately.
 func TestPendingInTwoHandlers(t *testing.T) {
-	outer, inner := countingHandler(t, 2, true, 401), countingHandler(t, 3, true, 403)
+	outer, inner := handlertest.Counting(t, 2, true, 401), handlertest.Counting(t, 3, true, 403)
 	hidden := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-		err := inner.ServeHTTP(w, r, failing(caddyhttp.Error(403, nil)))
-		if enforce.StatusOf(err) == 403 {
+		err := inner.ServeHTTP(w, r, handlertest.Failing(caddyhttp.Error(403, nil)))
+		if handlertest.StatusOf(err) == 403 {
 			w.WriteHeader(http.StatusUnauthorized)
 			return nil
 		}
 		return err
 	})
 	for range 2 {
-		askFor(context.Background(), outer, hidden)
+		handlertest.Ask(context.Background(), outer, hidden)
 	}
-	if passed := passedOf(outer, 3); passed != 0 {
+	if passed := handlertest.PassedOf(outer, 3); passed != 0 {
 		t.Errorf("%d passed the outer handler, want none", passed)
 	}
 	passed := 0
 	for range 3 {
-		if _, err := askFor(context.Background(), inner, failing(caddyhttp.Error(403, nil))); enforce.StatusOf(err) == 403 {
+		if _, err := handlertest.Ask(context.Background(), inner, handlertest.Failing(caddyhttp.Error(403, nil))); handlertest.StatusOf(err) == 403 {
 			passed++
 		}
 	}
@@ -414,10 +348,10 @@ func settledInMetrics(t *testing.T, h *enforce.Handler) (uncounted, counted floa
 }
 
 func TestSettledRequestsAreMetered(t *testing.T) {
-	h := countingHandler(t, 50, true, 401)
+	h := handlertest.Counting(t, 50, true, 401)
 	uncountedBefore, countedBefore := settledInMetrics(t, h)
 	for _, status := range []int{200, 401, 200, 200} {
-		askFor(context.Background(), h, answering(status))
+		handlertest.Ask(context.Background(), h, handlertest.Answering(status))
 	}
 	uncounted, counted := settledInMetrics(t, h)
 	if counted, uncounted = counted-countedBefore, uncounted-uncountedBefore; counted != 1 || uncounted != 3 {
@@ -434,7 +368,7 @@ func TestDeniedRequestsCountByStatus(t *testing.T) {
 	}})
 	denied := 0
 	for range 5 {
-		if w, err := askFor(context.Background(), h, answering(200)); err == nil && w.Code == 403 {
+		if w, err := handlertest.Ask(context.Background(), h, handlertest.Answering(200)); err == nil && w.Code == 403 {
 			denied++
 		}
 	}
@@ -451,7 +385,7 @@ func TestShadowCountsByStatus(t *testing.T) {
 		}})
 		var would []string
 		for _, status := range []int{200, 401, 200, 200, 401, 200, 401} {
-			askFor(context.Background(), h, func(w http.ResponseWriter, r *http.Request) error {
+			handlertest.Ask(context.Background(), h, func(w http.ResponseWriter, r *http.Request) error {
 				repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 				would = append(would, repl.ReplaceAll("{http.rate_limit.tried.would_refuse}", ""))
 				w.WriteHeader(status)

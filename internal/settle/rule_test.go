@@ -1,4 +1,4 @@
-package enforce_test
+package settle_test
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
+const hour = handlertest.Hour
+
 // settled is a handler of a limit of 1000 an hour that takes 100 and is settled by a measure.
 func settled(t *testing.T, measure string, maxCost int64) *enforce.Handler {
 	name := strings.ReplaceAll(t.Name(), "/", "-")
@@ -29,8 +31,8 @@ func settled(t *testing.T, measure string, maxCost int64) *enforce.Handler {
 // left returns how many units are left, as the next request is told, which uses none.
 func left(t *testing.T, h *enforce.Handler) (units int) {
 	t.Helper()
-	w, err := askFor(context.Background(), h, using("0"))
-	if isRefused(w, err) {
+	w, err := handlertest.Ask(context.Background(), h, using("0"))
+	if handlertest.IsRefused(w, err) {
 		return 0
 	}
 	_, text, _ := strings.Cut(w.Header().Get("RateLimit"), ";r=")
@@ -59,8 +61,8 @@ func TestAnswersSayWhatTheyUsed(t *testing.T) {
 	} {
 		t.Run("of "+units, func(t *testing.T) {
 			h := settled(t, "{http.response.header.X-Units}", 0)
-			w, err := askFor(context.Background(), h, using(units))
-			if isRefused(w, err) || !strings.Contains(w.Header().Get("RateLimit"), "r=900") {
+			w, err := handlertest.Ask(context.Background(), h, using(units))
+			if handlertest.IsRefused(w, err) || !strings.Contains(w.Header().Get("RateLimit"), "r=900") {
 				t.Errorf("got %d, %v, %v", w.Code, err, w.Header())
 			}
 			if got := left(t, h); got != want {
@@ -77,10 +79,10 @@ func TestAnEstimateOfNothingIsLimited(t *testing.T) {
 	}}})
 	passed := 0
 	for range 10 {
-		w := &hijackable{httptest.NewRecorder()}
+		w := &handlertest.Recorder{ResponseRecorder: httptest.NewRecorder()}
 		r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodPost, "/", nil), caddy.NewReplacer(), w, new(caddyhttp.Server))
 		r.Header.Set("X-Estimate", "0")
-		if !isRefused(w, h.ServeHTTP(w, r, using("300"))) {
+		if !handlertest.IsRefused(w, h.ServeHTTP(w, r, using("300"))) {
 			passed++
 		}
 	}
@@ -99,7 +101,7 @@ func TestUseIsKnownBeforeTheFieldIsRemoved(t *testing.T) {
 		w.Header().Del("X-Units") // as a deferred `header` does, once it is written
 		return nil
 	}
-	if _, err := askFor(context.Background(), h, hiding); err != nil {
+	if _, err := handlertest.Ask(context.Background(), h, hiding); err != nil {
 		t.Fatal(err)
 	}
 	if got := left(t, h); got != 750 {
@@ -114,7 +116,7 @@ func TestHEADUsesNoBytes(t *testing.T) {
 		_, err := io.Copy(w, strings.NewReader(strings.Repeat("x", 500)))
 		return err
 	}
-	if err := h.ServeHTTP(httptest.NewRecorder(), requestFor(t, http.MethodHead, "/"), caddyhttp.HandlerFunc(write)); err != nil {
+	if err := h.ServeHTTP(httptest.NewRecorder(), handlertest.Request(t, http.MethodHead, "/"), caddyhttp.HandlerFunc(write)); err != nil {
 		t.Fatal(err)
 	}
 	if got := left(t, h); got != 1000 {
@@ -125,7 +127,7 @@ func TestHEADUsesNoBytes(t *testing.T) {
 // What a request uses beyond max_cost is not charged, and a debt is at most the limit.
 func TestUsedUnitsAreBounded(t *testing.T) {
 	h := settled(t, "{http.response.header.X-Units}", 300)
-	if _, err := askFor(context.Background(), h, using("1000000")); err != nil {
+	if _, err := handlertest.Ask(context.Background(), h, using("1000000")); err != nil {
 		t.Fatal(err)
 	}
 	if got := left(t, h); got != 700 {
@@ -148,7 +150,7 @@ func TestRequestsAreSettledHoweverTheyEnd(t *testing.T) {
 			_, err := io.Copy(w, strings.NewReader("0123456789"))
 			return err
 		}, 10},
-		"an error": {context.Background(), failing(caddyhttp.Error(502, nil)), 0},
+		"an error": {context.Background(), handlertest.Failing(caddyhttp.Error(502, nil)), 0},
 		"a stream": {context.Background(), func(w http.ResponseWriter, _ *http.Request) error {
 			for range 5 {
 				write(w)
@@ -167,7 +169,7 @@ func TestRequestsAreSettledHoweverTheyEnd(t *testing.T) {
 			h := settled(t, "bytes", 0)
 			func() {
 				defer func() { _ = recover() }()
-				_, _ = askFor(tt.ctx, h, tt.next)
+				_, _ = handlertest.Ask(tt.ctx, h, tt.next)
 			}()
 			if got := left(t, h); got != 1000-tt.used {
 				t.Errorf("%d are left, want %d", got, 1000-tt.used)
@@ -225,11 +227,11 @@ func TestShadowLimitsAreSettled(t *testing.T) {
 	}})
 	for i := range 5 {
 		verdict := ""
-		w, err := askFor(context.Background(), h, func(w http.ResponseWriter, r *http.Request) error {
+		w, err := handlertest.Ask(context.Background(), h, func(w http.ResponseWriter, r *http.Request) error {
 			verdict, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).GetString("http.rate_limit." + t.Name() + ".would_refuse")
 			return using("450")(w, r)
 		})
-		if isRefused(w, err) {
+		if handlertest.IsRefused(w, err) {
 			t.Fatalf("request %d is refused: %d, %v", i, w.Code, err)
 		}
 		if want := i >= 3; (verdict != "") != want { // three have used 450 each

@@ -1,18 +1,20 @@
-package enforce
+package settle
 
 import (
 	"cmp"
 	"errors"
-	"fmt"
+	"math"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// SettleRule is a measure of the units that a request has used when it ends.
-type SettleRule struct {
+// Rule is a measure of the units that a request has used when it ends.
+type Rule struct {
 	Bytes    bool   // of the answer's body
 	Duration bool   // in milliseconds
 	From     string // otherwise: placeholders for the units
@@ -28,61 +30,61 @@ type Usage struct {
 
 // Used returns how many units a request of some cost has used: its cost if the placeholders hold no
 // whole number from 0.
-func (z *Zone) Used(cost int64, u Usage) int64 {
+func (t *Terms) Used(cost int64, u Usage) int64 {
 	var used int64
-	switch rule := z.Settle; {
+	switch rule := t.Settle; {
 	case rule.Bytes:
 		used = u.Bytes
 	case rule.Duration:
 		used = max(u.Duration.Milliseconds(), 0)
 	default:
-		units, ok := parseUnits(u.Text)
+		units, ok := ParseUnits(u.Text)
 		if !ok {
 			return cost
 		}
 		used = units
 	}
-	if z.MaxCost != 0 {
-		used = min(used, z.MaxCost)
+	if t.MaxCost != 0 {
+		used = min(used, t.MaxCost)
 	}
 	return used
 }
 
 // Finish settles the debits whose units are known when the request ends. Only the first call has an
-// effect. A nil pending settles nothing.
-func (p *pending) Finish(u Usage) {
+// effect. A nil Pending settles nothing.
+func (p *Pending) Finish(u Usage) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	said, answered := p.said, p.status.status/100 == 2
 	p.mu.Unlock()
-	p.finish(func(d pendingDebit) int64 {
-		u, rule := u, d.policy.Zone.Settle
+	p.finish(func(d debit) int64 {
+		u, rule := u, d.terms().Settle
 		if rule.From != "" && p.repl != nil { // in a replay there is no answer
 			u.Text = cmp.Or(p.repl.ReplaceAll(rule.From, ""), said[rule])
-			if _, ok := parseUnits(u.Text); !ok && answered {
-				p.app.noteSilence(rule)
+			if _, ok := ParseUnits(u.Text); !ok && answered {
+				p.book.Silent(rule)
 			}
 		}
-		return d.policy.Zone.Used(d.Cost(), u)
+		return d.terms().Used(d.Cost(), u)
 	})
 }
 
-// listen notes what the header of an answer says of the use, before handlers around this one remove it.
-// A nil pending notes nothing.
-func (p *pending) listen() {
+// Listen notes what the header of an answer says of the use, before handlers around this one remove it.
+// A nil Pending notes nothing.
+func (p *Pending) Listen() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	debits := p.debits
 	p.mu.Unlock()
-	var said map[*SettleRule]string
+	var said map[*Rule]string
 	for _, d := range debits {
-		if rule := d.policy.Zone.Settle; rule != nil && rule.From != "" {
+		if rule := d.terms().Settle; rule != nil && rule.From != "" {
 			if said == nil {
-				said = make(map[*SettleRule]string)
+				said = make(map[*Rule]string)
 			}
 			said[rule] = p.repl.ReplaceAll(rule.From, "")
 		}
@@ -92,22 +94,23 @@ func (p *pending) listen() {
 	p.said = said
 }
 
-// noteSilence warns once of an answer that lacks what it should say of the use.
-func (cfg *Config) noteSilence(rule *SettleRule) {
-	rule.silence.Do(func() {
-		cfg.Warn(fmt.Sprintf("settle: an answer had no whole number in %s, so that its cost stayed charged", rule.From),
-			"the field that the upstream sends, and let no handler behind rate_limit remove it")
-	})
+// WhenSilent calls f the first time that an answer lacks what it should say of the use.
+func (r *Rule) WhenSilent(f func()) { r.silence.Do(f) }
+
+// ParseUnits parses a number of units. A larger number than fits is the largest.
+func ParseUnits(text string) (units int64, ok bool) {
+	units, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	return units, units >= 0 && (err == nil || units == math.MaxInt64) // ParseInt returns that for larger numbers
 }
 
-// Deny settles the debits of a request that was denied, which has used nothing. A nil pending settles
+// Deny settles the debits of a request that was denied, which has used nothing. A nil Pending settles
 // nothing.
-func (p *pending) Deny(status int) {
+func (p *Pending) Deny(status int) {
 	p.Settle(status, nil)
-	p.finish(func(pendingDebit) int64 { return 0 })
+	p.finish(func(debit) int64 { return 0 })
 }
 
-func (p *pending) finish(used func(pendingDebit) int64) {
+func (p *Pending) finish(used func(debit) int64) {
 	if p == nil {
 		return
 	}
@@ -127,36 +130,36 @@ func (p *pending) finish(used func(pendingDebit) int64) {
 }
 
 // finishDebit settles a debit of a zone with a rule.
-func (p *pending) finishDebit(d pendingDebit, used func(pendingDebit) int64) {
-	if d.policy.Zone.Settle == nil {
+func (p *Pending) finishDebit(d debit, used func(debit) int64) {
+	if d.terms().Settle == nil {
 		return
 	}
 	units := used(d)
 	d.SettleAt(units)
-	p.report(d, units)
+	p.book.Spent(d.limit, d.leads, d.Key(), units)
 }
 
 // usage returns the use of the request so far.
-func (p *pending) usage() Usage {
+func (p *Pending) usage() Usage {
 	return Usage{Bytes: p.written.Load(), Duration: time.Since(p.began)}
 }
 
-// wrote notes bytes of the answer's body, which an answer to HEAD doesn't send. A nil pending notes
+// Wrote notes bytes of the answer's body, which an answer to HEAD doesn't send. A nil Pending notes
 // nothing.
-func (p *pending) wrote(n int64) {
+func (p *Pending) Wrote(n int64) {
 	if p != nil && n > 0 && !p.head {
 		p.written.Add(n)
 	}
 }
 
-// count makes a hijacked connection count its bytes to the client, if a zone needs that.
-func (p *pending) count(conn net.Conn) net.Conn {
+// CountBytes makes a hijacked connection count its bytes to the client, if a zone needs that.
+func (p *Pending) CountBytes(conn net.Conn) net.Conn {
 	if p == nil {
 		return conn
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if slices.ContainsFunc(p.debits, func(d pendingDebit) bool { return d.policy.Zone.Settle != nil && d.policy.Zone.Settle.Bytes }) {
+	if slices.ContainsFunc(p.debits, func(d debit) bool { return d.terms().Settle != nil && d.terms().Settle.Bytes }) {
 		return countedConn{conn, &p.written}
 	}
 	return conn

@@ -1,4 +1,4 @@
-package enforce
+package settle
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// StatusOf returns the status that Caddy writes if a handler wrote none: that of the handler's
+// statusOf returns the status that Caddy writes if a handler wrote none: that of the handler's
 // error, or 200.
-func StatusOf(err error) int {
+func statusOf(err error) int {
 	if err == nil {
 		return http.StatusOK
 	}
@@ -32,7 +32,7 @@ type settledBy struct {
 
 // counts reports whether a zone counts the answer.
 func (s settledBy) counts(c *Count) bool {
-	if c.Answered(s.status, s.header) || s.left && (c.Hold || c.Counts(statusLeft)) {
+	if c.answered(s.status, s.header) || s.left && (c.Hold || c.Counts(statusLeft)) {
 		return true
 	}
 	for _, status := range s.replaced {

@@ -1,4 +1,4 @@
-package enforce
+package settle
 
 import (
 	"net/http"
@@ -9,6 +9,31 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
+// Count selects the answers that count.
+type Count struct {
+	Status   []int    // status codes, or first digits of them
+	When     []Answer // alternatives to Status; known once the answer's header is
+	Hold     bool     // units are held until the answer is known
+	ReadBody int64    // bytes of the body to read first; 0 for none
+}
+
+// Answer describes answers. An answer must match all of its fields.
+type Answer struct {
+	caddyhttp.ResponseMatcher
+	MinSize, MaxSize int64  // of the content, in bytes; 0 for no bound
+	Text             string // as in a Caddyfile
+}
+
+// matches reports whether an answer matches. An answer without a Content-Length may have any size: a
+// client could otherwise choose, by what it accepts, that its requests don't count.
+func (a *Answer) matches(status int, header http.Header) bool {
+	size, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
+	if err == nil && (size < a.MinSize || a.MaxSize > 0 && size > a.MaxSize) {
+		return false
+	}
+	return a.Match(status, header)
+}
+
 // statusLeft is the status that reverse_proxy writes if the client left before an answer.
 const statusLeft = 499
 
@@ -18,8 +43,8 @@ func (c *Count) Counts(status int) bool {
 	return c == nil || c.Hold && status == statusLeft || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
 }
 
-// Answered reports whether an answer counts. A nil Count counts all.
-func (c *Count) Answered(status int, header http.Header) bool {
+// answered reports whether an answer counts. A nil Count counts all.
+func (c *Count) answered(status int, header http.Header) bool {
 	return c.Counts(status) || slices.ContainsFunc(c.When, func(a Answer) bool { return a.matches(status, header) })
 }
 
