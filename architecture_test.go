@@ -51,11 +51,6 @@ var rules = []rule{
 		why: "it says what is true of a path; what to warn of is for the checks of a config",
 	},
 	{
-		packages:  []string{"./internal/placeholder"},
-		forbidden: []string{"./..."}, allowed: []string{"./internal/placeholder", "./internal/typo"},
-		why: "it says what is true of a name; what to warn of is for the checks of a config",
-	},
-	{
 		packages:  []string{"./internal/advice"},
 		forbidden: []string{"./..."}, allowed: []string{"./internal/advice", "./internal/caddyconf", "./internal/typo"},
 		why: "a warning is a value for everybody who shows it, whatever has found it",
@@ -155,8 +150,8 @@ var rules = []rule{
 	{
 		packages:  []string{"./internal/routing"},
 		forbidden: []string{"./..."},
-		allowed:   []string{"./internal/routing", "./internal/placeholder", "./internal/typo", "./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile", "./identity/carried"},
-		why:       "the handlers around ours are described as they are; what is wrong about them is for the checks",
+		allowed:   []string{"./internal/routing", "./internal/typo", "./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile", "./identity/carried"},
+		why:       "handlers, matchers and placeholders are described as they are; what is wrong about them is for the checks",
 	},
 	{
 		packages:  []string{"./internal/meter"},

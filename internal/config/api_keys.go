@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
@@ -136,10 +136,10 @@ func (s *KeySource) compile() (enforce.KeySource, error) {
 		in.Parameter = endpoint.NewName(s.Name)
 		return in, nil
 	case enforce.FromPlaceholder:
-		if len(placeholder.Names(s.Name)) == 0 {
+		if len(routing.PlaceholderNames(s.Name)) == 0 {
 			return in, fmt.Errorf("placeholder needs one, such as {http.request.cookie.key}, got %q", s.Name)
 		}
-		return sourceOfPlaceholder(s.Name), placeholder.Check(s.Name)
+		return sourceOfPlaceholder(s.Name), routing.CheckPlaceholders(s.Name)
 	}
 	return in, fmt.Errorf("must be header, bearer, query or placeholder, got %q", s.Type)
 }

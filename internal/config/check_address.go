@@ -6,7 +6,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
@@ -35,7 +34,7 @@ func (p *place) checkPeers() (found []Advice) {
 		if hasMatcher(z.MatcherSetsRaw, "remote_ip") || slices.ContainsFunc(z.Costs, func(c Cost) bool { return hasMatcher(c.MatcherSetsRaw, "remote_ip") }) {
 			found = append(found, z.advice("match"+problem, write))
 		}
-		if slices.Contains(placeholder.Names(z.Key), "http.request.remote.host") {
+		if slices.Contains(routing.PlaceholderNames(z.Key), "http.request.remote.host") {
 			found = append(found, z.advice("key: {http.request.remote.host} is the address of the proxy, because this server has trusted_proxies, so that all clients behind it share one count",
 				"per ip, or key {client_ip}"))
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // addressFields are header fields in which proxies send the client's address, and clients send
@@ -27,7 +27,7 @@ var asSent = []string{
 
 // checkDoubtfulKey finds a key that is doubtful but may be intended.
 func (z *zoneCompiler) checkDoubtfulKey() []Advice {
-	for _, name := range placeholder.Names(z.Key) {
+	for _, name := range routing.PlaceholderNames(z.Key) {
 		field, isField := strings.CutPrefix(name, "http.request.header.")
 		switch {
 		case slices.Contains(asSent, name):
@@ -38,7 +38,7 @@ func (z *zoneCompiler) checkDoubtfulKey() []Advice {
 				"per ip, and trusted_proxies in the global option servers")}
 		}
 	}
-	if z.Per == enforce.PerKey && len(placeholder.Names(z.Key)) == 0 {
+	if z.Per == enforce.PerKey && len(routing.PlaceholderNames(z.Key)) == 0 {
 		return []Advice{z.advice(fmt.Sprintf("key: %q has no placeholder in it: everybody shares one count", z.Key), "per everyone")}
 	}
 	return nil

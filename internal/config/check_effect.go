@@ -13,7 +13,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -35,12 +35,12 @@ func (z *zoneCompiler) checkMistakes() error {
 
 // checkKey returns an error about a key that is almost certainly a mistake.
 func (z *Zone) checkKey() error {
-	names := placeholder.Names(z.Key)
+	names := routing.PlaceholderNames(z.Key)
 	for _, name := range names {
 		switch {
 		case name == "http.request.remote":
 			return &matcher.MistakeError{Problem: "key: {" + name + "} has the port in it, which is another for every connection, so that nobody is limited", Fix: "per ip, or key {http.request.remote.host}"}
-		case placeholder.IsFleeting(name):
+		case routing.IsFleeting(name):
 			return &matcher.MistakeError{Problem: "key: {" + name + "} changes from one request or connection to the next, so that nobody is limited", Fix: "per ip"}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
@@ -222,7 +222,7 @@ func (z *zoneCompiler) checkUser() (found []Advice) {
 	if s := z.app.survey; s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {
 		return nil
 	}
-	for _, name := range append(placeholder.Names(z.Key), placeholder.Names(z.Tier)...) {
+	for _, name := range append(routing.PlaceholderNames(z.Key), routing.PlaceholderNames(z.Tier)...) {
 		if field, ok := strings.CutPrefix(name, user); ok && field != "id" {
 			found = append(found, z.advice(fmt.Sprintf("{%s} is never set: basic_auth sets {%sid} only", name, user), "{"+user+"id}"))
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // newCostRule returns the rule for a cost.
@@ -24,8 +24,8 @@ func newCostRule(cost string) (enforce.CostRule, error) {
 	if cost == "" {
 		return enforce.CostRule{Fixed: 1}, nil
 	}
-	if len(placeholder.Names(cost)) > 0 {
-		return enforce.CostRule{From: cost}, placeholder.Check(cost)
+	if len(routing.PlaceholderNames(cost)) > 0 {
+		return enforce.CostRule{From: cost}, routing.CheckPlaceholders(cost)
 	}
 	fixed, err := strconv.ParseInt(cost, 10, 64)
 	if err != nil || fixed < 0 {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // The words that may begin lines: in the directive, in a zone, and in the global option.
@@ -162,7 +162,7 @@ func insteadOf(word, line string, known []string) string {
 		return "write it into the directive rate_limit of a site, and not into the global option"
 	case isHandler && slices.Contains([]string{"true", "yes", "on", "1"}, word):
 		return "the option before it takes no value: leave it out"
-	case isHandler && (word == "tier" && len(placeholder.Names(line)) == 0 || slices.Contains(appWords(), word) && !slices.Contains(zoneWords(), word)),
+	case isHandler && (word == "tier" && len(routing.PlaceholderNames(line)) == 0 || slices.Contains(appWords(), word) && !slices.Contains(zoneWords(), word)),
 		isZone && slices.Contains(appWords(), word):
 		return fmt.Sprintf("write it into the global option at the top of the file: {, rate_limit {, %s, } and }, each on a line of its own", line)
 	case slices.Contains(zoneWords(), word) && isHandler:
@@ -212,9 +212,9 @@ func insteadOfPer(words []string) string {
 		return "per country"
 	case word == "subnet":
 		return "per network"
-	case len(placeholder.Names(words[0])) > 0:
+	case len(routing.PlaceholderNames(words[0])) > 0:
 		return "per key " + words[0]
-	case placeholder.Expand(word) != word:
+	case routing.ExpandShorthand(word) != word:
 		return "per key {" + word + "}"
 	}
 	return "per " + strings.Join(perKinds, ", ") + " or key <value>"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -136,8 +136,8 @@ func (z *zoneCompiler) limitsOn(site string) (l enforce.SiteLimits, err error) {
 // checkTier checks the zone's names of tiers.
 func (z *zoneCompiler) checkTier() error {
 	for _, name := range []string{z.Tier, z.DefaultTier} {
-		if len(placeholder.Names(name)) > 0 && name == z.Tier {
-			if err := placeholder.Check(name); err != nil {
+		if len(routing.PlaceholderNames(name)) > 0 && name == z.Tier {
+			if err := routing.CheckPlaceholders(name); err != nil {
 				return fmt.Errorf("tier: %w", err)
 			}
 		} else if name != "" && z.app.tier(name) == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // need is a placeholder that a part of a handler's config depends on.
@@ -79,7 +79,7 @@ func (z *Zone) textNeeds() []need {
 
 func needsOfTexts(z *Zone, where string, texts ...string) (needs []need) {
 	for _, text := range texts {
-		for _, name := range placeholder.Names(text) {
+		for _, name := range routing.PlaceholderNames(text) {
 			needs = append(needs, need{zone: z, where: where, name: name})
 		}
 	}
@@ -108,14 +108,14 @@ func needsOfMatchers(z *Zone, where string, matchers any) (needs []need) {
 func namesIn(value any, names []string) []string {
 	switch value := value.(type) {
 	case string:
-		names = append(names, placeholder.Names(value)...)
+		names = append(names, routing.PlaceholderNames(value)...)
 	case []any:
 		for _, element := range value {
 			names = namesIn(element, names)
 		}
 	case map[string]any:
 		for key, element := range value {
-			names = append(names, placeholder.Names(key)...)
+			names = append(names, routing.PlaceholderNames(key)...)
 			fields, _ := element.(map[string]any)
 			for field := range fields {
 				switch key {

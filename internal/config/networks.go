@@ -7,7 +7,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/networks"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // The values of Zone.Per that stand for a key with a placeholder.
@@ -30,7 +30,7 @@ func (c *Compiler) compileNetworks() (err error) {
 
 // checkNetworks returns an error about a key with a placeholder that no file has values for.
 func (c *Compiler) checkNetworks(key string) error {
-	for _, name := range placeholder.Names(key) {
+	for _, name := range routing.PlaceholderNames(key) {
 		switch {
 		case name == enforce.CountryPlaceholder && !c.Run.Networks.HaveCountries():
 			return errors.New("per country: no file with countries is configured: write networks <file> into the global option rate_limit, such as networks /var/lib/GeoIP/GeoLite2-Country.mmdb")

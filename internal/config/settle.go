@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/engine"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // The measures of Zone.Settle other than placeholders.
@@ -24,7 +24,7 @@ func (z *Zone) checkSettle() error {
 	switch {
 	case z.Settle == "":
 		return nil
-	case z.Settle != settleBytes && z.Settle != settleDuration && len(placeholder.Names(z.Settle)) == 0:
+	case z.Settle != settleBytes && z.Settle != settleDuration && len(routing.PlaceholderNames(z.Settle)) == 0:
 		return fmt.Errorf("settle: must be bytes, duration or a placeholder such as {http.response.header.X-Tokens}, got %q", z.Settle)
 	case z.Count != nil:
 		return errors.New("settle: count says already from the answer what a request uses up: leave out one of both")
@@ -33,7 +33,7 @@ func (z *Zone) checkSettle() error {
 	case z.Cost == "0":
 		return errors.New("settle: a cost of 0 takes nothing on arrival, so that all requests pass that come at once: write about what a request will use")
 	}
-	if err := placeholder.Check(z.Settle); err != nil {
+	if err := routing.CheckPlaceholders(z.Settle); err != nil {
 		return fmt.Errorf("settle: %w", err)
 	}
 	return nil

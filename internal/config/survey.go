@@ -10,7 +10,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
@@ -50,7 +49,7 @@ type place struct {
 
 // newSurvey returns the survey of the config to which the handler of ctx belongs.
 func newSurvey(ctx caddy.Context, app *App, run *enforce.Config) *survey {
-	s := &survey{app: app, run: run, bodies: map[string]bool{placeholder.Body: true, placeholder.BodyBase64: true}, mentions: make(map[string]string), providers: make(map[string]bool)}
+	s := &survey{app: app, run: run, bodies: map[string]bool{routing.Body: true, routing.BodyBase64: true}, mentions: make(map[string]string), providers: make(map[string]bool)}
 	for _, m := range ctx.Modules() {
 		if app, ok := m.(*caddyhttp.App); ok {
 			for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
@@ -131,7 +130,7 @@ func (s *survey) readsBody(needs []need) bool {
 func (s *survey) noteTexts(handler string, value any) {
 	switch value := value.(type) {
 	case string:
-		for _, name := range placeholder.Names(value) {
+		for _, name := range routing.PlaceholderNames(value) {
 			if strings.HasPrefix(name, enforce.OurPlaceholders) {
 				s.mentions[name] = handler
 			}

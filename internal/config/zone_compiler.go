@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -125,7 +125,7 @@ func (z *zoneCompiler) compileKey() error {
 	if z.run.Per == enforce.PerAPIKey && z.app.APIKeys == nil {
 		return errors.New("per: no API keys are configured: write `api_keys` into the global option rate_limit")
 	}
-	if err := placeholder.Check(z.Key); placeholder.MayBeMapped(err) && z.isPeerForm() {
+	if err := routing.CheckPlaceholders(z.Key); routing.MayBeMapped(err) && z.isPeerForm() {
 		z.note(fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "per ip, or a known placeholder")
 	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
@@ -133,7 +133,7 @@ func (z *zoneCompiler) compileKey() error {
 	if err := z.app.checkNetworks(z.run.Key); err != nil {
 		return err
 	}
-	if z.run.Per == enforce.PerKey && len(placeholder.Names(z.run.Key)) == 0 {
+	if z.run.Per == enforce.PerKey && len(routing.PlaceholderNames(z.run.Key)) == 0 {
 		z.run.Per, z.run.Static = enforce.PerEveryone, z.Key
 	}
 	z.run.EmptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.run.Key, "")
@@ -177,8 +177,8 @@ func (z *Zone) checkOptions() error {
 // checkPlaceholders checks the placeholders of the key. In a zone with window and events, unknown
 // ones are accepted.
 func (z *Zone) checkPlaceholders() error {
-	err := placeholder.Check(z.Key)
-	if err == nil || placeholder.MayBeMapped(err) && (z.Window != 0 || z.MaxEvents != 0) {
+	err := routing.CheckPlaceholders(z.Key)
+	if err == nil || routing.MayBeMapped(err) && (z.Window != 0 || z.MaxEvents != 0) {
 		return nil
 	}
 	return fmt.Errorf("key: %w", err)

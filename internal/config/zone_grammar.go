@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
@@ -183,7 +183,7 @@ func (z *Zone) unmarshalCost(d *caddyfile.Dispenser, token MatcherToken) error {
 	cost := d.Val()
 	if n, err := caddyconf.ParseUnits(cost); err == nil && n >= 0 {
 		cost = strconv.FormatInt(n, 10)
-	} else if len(placeholder.Names(cost)) == 0 {
+	} else if len(routing.PlaceholderNames(cost)) == 0 {
 		write := "cost 10"
 		if rest := d.RemainingArgs(); len(rest) > 0 {
 			if n, err := strconv.ParseUint(rest[len(rest)-1], 10, 63); err == nil { // the cost is last

@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // The values of Zone.Per.
@@ -150,7 +150,7 @@ var hostPlaceholders = []string{"http.request.host", "http.request.tls.server_na
 
 // NeedsOneSpelling reports whether a key has placeholders with several spellings of one value.
 func NeedsOneSpelling(key string) bool {
-	return slices.ContainsFunc(placeholder.Names(key), func(name string) bool {
+	return slices.ContainsFunc(routing.PlaceholderNames(key), func(name string) bool {
 		return slices.Contains(hostPlaceholders, name) || strings.HasPrefix(name, hostLabels) || strings.HasPrefix(name, headerField)
 	})
 }

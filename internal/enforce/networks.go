@@ -7,7 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // The names of the placeholders that tell where a client's address is.
@@ -42,7 +42,7 @@ func (cfg *Config) where(name string) func(netip.Addr) string {
 // KeyOf returns an address's key in a zone, if the address alone determines it: that of a zone `per
 // asn` or `per country`.
 func (cfg *Config) KeyOf(z *Zone, addr netip.Addr) (key string, ok bool) {
-	names := placeholder.Names(z.Key)
+	names := routing.PlaceholderNames(z.Key)
 	if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return cfg.where(name) == nil }) {
 		return "", false
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/engine"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 	"github.com/caddy-tally/caddy-tally/internal/readahead"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // This file reads the bodies of requests before they hold units: for read_body, and for what the
@@ -91,8 +91,8 @@ func (e *Evaluation) peekBody(wanted bool) error {
 			plain, encoded = errLongBody, errLongBody
 		}
 	}
-	e.Repl.Set(placeholder.Body, plain)
-	e.Repl.Set(placeholder.BodyBase64, encoded)
+	e.Repl.Set(routing.Body, plain)
+	e.Repl.Set(routing.BodyBase64, encoded)
 	e.peeked = true
 	return nil
 }
@@ -119,8 +119,8 @@ func anyMatch(sets caddyhttp.MatcherSets, r *http.Request, inDoubt bool) (bool, 
 // unpeekBody gives the body's placeholders back to Caddy, for later handlers.
 func (e *Evaluation) unpeekBody() {
 	if e.peeked {
-		e.Repl.Delete(placeholder.Body)
-		e.Repl.Delete(placeholder.BodyBase64)
+		e.Repl.Delete(routing.Body)
+		e.Repl.Delete(routing.BodyBase64)
 		e.peeked = false
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/load"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // requests makes requests from the lines of a log. Each reuses the memory of the one before.
@@ -137,7 +137,7 @@ func (j *judge) unknown(z *enforce.Zone, r *accesslog.Record) string {
 // needsOf returns the properties that a zone counts by and a log may lack.
 func needsOf(z *enforce.Zone, a *enforce.Config) (needs []need) {
 	for _, text := range []string{z.Key, z.Tier, z.Cost.From} {
-		for _, name := range placeholder.Names(text) {
+		for _, name := range routing.PlaceholderNames(text) {
 			if n, ok := needOf(name); ok {
 				needs = append(needs, n)
 			}

@@ -1,6 +1,7 @@
 // Package routing is the one place that knows how Caddy routes requests: the handlers of a server
 // and what runs before and after each ([View]), the way of a request through them ([Follow]), the
-// error routes that may answer it ([AnswersErrors]), and the placeholders they set ([Provided]).
+// error routes that may answer it ([AnswersErrors]), the placeholders they set ([Provided]) and those
+// that this Caddy knows ([CheckPlaceholders]).
 //
 // It says how things are. What is wrong about them is for the checks of a config.
 //

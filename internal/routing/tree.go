@@ -15,8 +15,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/fileserver"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
-
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
 )
 
 // Route is a route of the config.
@@ -134,8 +132,8 @@ func SameJSON(a, b any) bool {
 
 // isForeign reports whether a handler is neither Caddy's nor ours, so that its behavior is unknown.
 func isForeign(handler any) bool {
-	pkg := placeholder.PackageOf(handler)
-	return !placeholder.IsCaddy(pkg) && !placeholder.IsOurs(pkg)
+	pkg := packageOf(handler)
+	return !isCaddy(pkg) && !isOurs(pkg)
 }
 
 // nestedLists returns the routes of a handler's own, error routes last.

@@ -1,4 +1,4 @@
-package placeholder
+package routing
 
 import "slices"
 

@@ -1,4 +1,4 @@
-package placeholder
+package routing
 
 import (
 	"slices"
@@ -198,14 +198,14 @@ func behindDots(s string, n int) string {
 func expandShorthand(name string) string {
 	for _, family := range shorthandFamilies {
 		if tail, ok := strings.CutPrefix(name, family); ok && tail != "" {
-			return strings.TrimSuffix(Expand(family+"x"), "x") + tail
+			return strings.TrimSuffix(ExpandShorthand(family+"x"), "x") + tail
 		}
 	}
-	return Expand(name)
+	return ExpandShorthand(name)
 }
 
-// Expand returns Caddy's expansion of a Caddyfile shorthand, or the name itself.
-func Expand(name string) string {
+// ExpandShorthand returns Caddy's expansion of a Caddyfile shorthand, or the name itself.
+func ExpandShorthand(name string) string {
 	if strings.ContainsAny(name, "{}") || strings.HasSuffix(name, ".") { // {a{host} is not {host}
 		return name
 	}

@@ -1,4 +1,4 @@
-package placeholder
+package routing
 
 import (
 	"errors"
@@ -13,9 +13,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// Names returns the names of the placeholders in s, in order, including repetitions. Escaped and
+// PlaceholderNames returns the names of the placeholders in s, in order, including repetitions. Escaped and
 // unbalanced braces are text.
-func Names(s string) []string {
+func PlaceholderNames(s string) []string {
 	names, _ := scanPlaceholders(s)
 	return names
 }
@@ -31,10 +31,10 @@ func scanPlaceholders(s string) (names []string, err error) {
 	return names, err
 }
 
-// Check returns an error about the first placeholder in s that this Caddy can't provide, with the
+// CheckPlaceholders returns an error about the first placeholder in s that this Caddy can't provide, with the
 // most similar name that it can. Caddy itself treats such a placeholder as empty, so all clients
 // would be counted as one.
-func Check(s string) error {
+func CheckPlaceholders(s string) error {
 	names, err := scanPlaceholders(s)
 	if err != nil {
 		return fmt.Errorf("reading placeholders: %w", err)
@@ -133,14 +133,14 @@ func modules() []origin {
 	var origins []origin
 	for _, id := range caddy.Modules() {
 		if info, err := caddy.GetModule(id); err == nil {
-			origins = append(origins, origin{id, PackageOf(info.New())})
+			origins = append(origins, origin{id, packageOf(info.New())})
 		}
 	}
 	return origins
 }
 
-// PackageOf returns the package path of the type of v.
-func PackageOf(v any) string {
+// packageOf returns the package path of the type of v.
+func packageOf(v any) string {
 	t := reflect.TypeOf(v)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -153,12 +153,12 @@ func PackageOf(v any) string {
 func foreignWords(modules []origin) map[string]bool {
 	words := make(map[string]bool)
 	for _, m := range modules {
-		if !IsCaddy(m.Package) && !IsOurs(m.Package) {
+		if !isCaddy(m.Package) && !isOurs(m.Package) {
 			setWords(words, m.ID, true)
 		}
 	}
 	for _, m := range modules {
-		if IsCaddy(m.Package) {
+		if isCaddy(m.Package) {
 			setWords(words, m.ID, false)
 		}
 	}
@@ -168,14 +168,14 @@ func foreignWords(modules []origin) map[string]bool {
 	return words
 }
 
-// IsCaddy reports whether a package belongs to Caddy.
-func IsCaddy(pkg string) bool {
+// isCaddy reports whether a package belongs to Caddy.
+func isCaddy(pkg string) bool {
 	return strings.HasPrefix(pkg, "github.com/caddyserver/caddy/v2")
 }
 
-// IsOurs reports whether a package belongs to this module.
-func IsOurs(pkg string) bool {
-	module := strings.TrimSuffix(PackageOf(origin{}), "/internal/placeholder")
+// isOurs reports whether a package belongs to this module.
+func isOurs(pkg string) bool {
+	module := strings.TrimSuffix(packageOf(origin{}), "/internal/routing")
 	return pkg == module || strings.HasPrefix(pkg, module+"/")
 }
 

@@ -1,4 +1,4 @@
-package placeholder
+package routing
 
 import (
 	"slices"
@@ -29,8 +29,8 @@ func TestNamesOfPlaceholders(t *testing.T) {
 		{"a}b{c", nil},
 		{"{}", []string{""}},
 	} {
-		if got := Names(tt.in); !slices.Equal(got, tt.want) {
-			t.Errorf("Names(%q) = %q, want %q", tt.in, got, tt.want)
+		if got := PlaceholderNames(tt.in); !slices.Equal(got, tt.want) {
+			t.Errorf("PlaceholderNames(%q) = %q, want %q", tt.in, got, tt.want)
 		}
 	}
 }
@@ -79,8 +79,8 @@ func TestKnownPlaceholders(t *testing.T) {
 		"{file./run/secrets/x}",
 		"{map.tenant}",
 	} {
-		if err := Check(s); err != nil {
-			t.Errorf("Check(%q) = %v", s, err)
+		if err := CheckPlaceholders(s); err != nil {
+			t.Errorf("CheckPlaceholders(%q) = %v", s, err)
 		}
 	}
 }
@@ -114,9 +114,9 @@ func TestUnknownPlaceholders(t *testing.T) {
 		{"{{http.request.host}", `unknown placeholder {{http.request.host}`},
 		{strings.Repeat("{", 102), `too many unclosed placeholders`},
 	} {
-		err := Check(tt.in)
+		err := CheckPlaceholders(tt.in)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("Check(%q) = %v, want %q in it", tt.in, err, tt.want)
+			t.Errorf("CheckPlaceholders(%q) = %v, want %q in it", tt.in, err, tt.want)
 		}
 	}
 }
@@ -130,8 +130,8 @@ func TestSuggestedPlaceholdersAreKnown(t *testing.T) {
 		}
 	}
 	for _, name := range shorthands {
-		full := Expand(name)
-		if full == name || Check("{"+full+"}") != nil {
+		full := ExpandShorthand(name)
+		if full == name || CheckPlaceholders("{"+full+"}") != nil {
 			t.Errorf("the shorthand {%s} stands for {%s}", name, full)
 		}
 	}
@@ -149,7 +149,7 @@ func TestPlaceholdersThatNeedAServer(t *testing.T) {
 }
 
 func TestPlaceholdersOfOtherModules(t *testing.T) {
-	own := strings.TrimSuffix(PackageOf(origin{}), "/internal/placeholder")
+	own := strings.TrimSuffix(packageOf(origin{}), "/internal/routing")
 	words := foreignWords([]origin{
 		{ID: "http.handlers.geoip2", Package: "github.com/zhangjiayin/caddy-geoip2"},
 		{ID: "http.handlers.extra_placeholders", Package: "github.com/steffenbusch/caddy-extra-placeholders"},
@@ -190,8 +190,8 @@ func FuzzPlaceholders(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		names := Names(s)
-		err := Check(s)
+		names := PlaceholderNames(s)
+		err := CheckPlaceholders(s)
 		if err == nil && slices.Contains(names, "") {
 			t.Errorf("%q has a placeholder without a name and is accepted", s)
 		}
