@@ -16,8 +16,6 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
-	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
 
 // figuresConfig has two zones for every request, a second handler behind the first, a trap, an exemption, an
@@ -166,9 +164,6 @@ func (s *server) wantHistory(t *testing.T, x expected) {
 		var sum operator.Counts
 		for _, p := range past.Points {
 			sum.Add(p.Counts)
-			if p.ByZones {
-				t.Errorf("%v counts by zones", p.At)
-			}
 		}
 		if err != nil || withoutBlocked(sum) != x.counts() {
 			t.Errorf("by %v s: got %+v, %v, want %+v", by, sum, err, x.counts())
@@ -249,43 +244,6 @@ func TestRequestsAreCountedOnce(t *testing.T) {
 	s.start()
 	s.wantHistory(t, x)
 
-}
-
-// What was counted before requests were is shown as what it is.
-func TestHistoryOfAnEarlierVersion(t *testing.T) {
-	t.Parallel()
-	s := startCaddy(t, figuresOptions()+site(figuresConfig))
-	s.stop()
-	store, err := sqlite.Open(context.Background(), sqlite.Options{Path: s.database()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	tally := storage.Tally{Allowed: 100, Refused: 7, Units: 100}
-	report := storage.Report{Writer: 1, Number: 1}
-	for _, ago := range []time.Duration{0, 24 * time.Hour} {
-		for _, zone := range []string{"all", "both"} {
-			report.Minutes = append(report.Minutes, storage.Minute{At: now.Add(-ago).UnixNano(), Series: storage.Series{Zone: zone}, Tally: tally})
-		}
-	}
-	if err := store.Report(context.Background(), now.UnixNano(), report); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s.start()
-	s.get("/", from(1))
-	s.stop()
-	s.start()
-	past, err := s.operator().History(t.Context(), operator.HistoryQuery{From: now.Add(-48 * time.Hour), To: now.Add(time.Hour), Resolution: 86400})
-	if err != nil || len(past.Points) < 2 || !past.Points[0].ByZones || past.Points[0].Allowed != 200 || !past.Points[1].ByZones || past.Points[1].Allowed < 200 {
-		t.Errorf("got %+v, %v", past.Points, err)
-	}
-	s.wantCommand(t, 0, []string{"history", "--since", "48h", "--by", "day"}, "LET IN", "the sums of what all zones decided")
-	if page := s.get("/limits/history?range=1y").body; !strings.Contains(page, "the sums of what all zones decided") {
-		t.Error("the dashboard doesn't say what old points count")
-	}
 }
 
 // usage returns the units and refusals of a client by limit, on all days.

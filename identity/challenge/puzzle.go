@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
-	"slices"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
@@ -89,10 +88,8 @@ const (
 	puzzleSize   = macAt + keyed.Size
 )
 
-// The versions of puzzles. The first is solved by one number, and no longer set. The third isn't solved, but submitted
-// later: see [Wait].
+// The versions of puzzles. Those for a wait aren't solved, but submitted later: see [Wait].
 const (
-	versionOne  = 1
 	version     = 2
 	versionWait = 3
 )
@@ -102,10 +99,7 @@ const maxNumbersBits = 4
 
 // split returns how many numbers solve a puzzle, and how many zero bits each of them needs. Finding many easy numbers
 // takes as long on average as finding a difficult one, but much less often several times as long.
-func split(version byte, difficulty int) (numbers, zeros int) {
-	if version == versionOne {
-		return 1, difficulty
-	}
+func split(difficulty int) (numbers, zeros int) {
 	bits := min(maxNumbersBits, difficulty-MinDifficulty)
 	return 1 << bits, difficulty - bits
 }
@@ -138,7 +132,7 @@ func (s *Setter) Set(now time.Time, site string, network []byte) (Puzzle, error)
 	if err != nil {
 		return Puzzle{}, err
 	}
-	numbers, zeros := split(version, s.o.Difficulty)
+	numbers, zeros := split(s.o.Difficulty)
 	return Puzzle{text, numbers, zeros, time.Unix(expires, 0)}, nil
 }
 
@@ -155,31 +149,38 @@ type Solved struct {
 // Check checks the solution of a puzzle that was set for a client of a network. It returns one of the errors of this
 // package. A solution has the hexadecimal digits of all numbers, one after the other.
 func (s *Setter) Check(now time.Time, site string, network []byte, puzzle, solution string) (Solved, error) {
-	var p [puzzleSize]byte
-	if !decode(&p, puzzle, versionOne, version) {
-		return Solved{}, ErrMalformed
-	}
-	if !s.signed(&p, site, network) {
-		return Solved{}, ErrForeign
+	p, err := s.open(version, puzzle, site, network)
+	if err != nil {
+		return Solved{}, err
 	}
 	expires := time.Unix(int64(binary.BigEndian.Uint32(p[expiresAt:])), 0)
 	if !now.Before(expires) {
 		return Solved{}, ErrExpired
 	}
-	numbers, zeros := split(p[0], int(p[difficultyAt]))
+	numbers, zeros := split(int(p[difficultyAt]))
 	if err := check(puzzle, solution, numbers, zeros); err != nil {
 		return Solved{}, err
 	}
 	return Solved{[NonceSize]byte(p[nonceAt:]), expires}, nil
 }
 
-// decode decodes a puzzle of one of the versions.
-func decode(p *[puzzleSize]byte, puzzle string, versions ...byte) bool {
+// open decodes a puzzle of a version that was set for a client of a network.
+func (s *Setter) open(version byte, puzzle, site string, network []byte) (p [puzzleSize]byte, err error) {
 	if len(puzzle) != PuzzleSize {
-		return false
+		return p, ErrMalformed
 	}
-	n, err := encoding.Decode(p[:], []byte(puzzle))
-	return err == nil && n == len(p) && slices.Contains(versions, p[0])
+	if n, err := encoding.Decode(p[:], []byte(puzzle)); err != nil || n != len(p) || p[0] != version {
+		return p, ErrMalformed
+	}
+	for _, key := range s.ring {
+		if key.ID != [keyed.IDSize]byte(p[keyAt:]) {
+			continue
+		}
+		if sum := sign(key, &p, site, network); hmac.Equal(sum[:], p[macAt:]) {
+			return p, nil
+		}
+	}
+	return p, ErrForeign
 }
 
 // check checks the numbers of a solution. They ascend, so all are different.
@@ -198,19 +199,6 @@ func check(puzzle, solution string, numbers, zeros int) error {
 		}
 	}
 	return nil
-}
-
-// signed reports whether a puzzle was made under one of the setter's keys.
-func (s *Setter) signed(p *[puzzleSize]byte, site string, network []byte) bool {
-	for _, key := range s.ring {
-		if key.ID != [keyed.IDSize]byte(p[keyAt:]) {
-			continue
-		}
-		if sum := sign(key, p, site, network); hmac.Equal(sum[:], p[macAt:]) {
-			return true
-		}
-	}
-	return false
 }
 
 // earned returns the leading zero bits of the hash of a number, at most 64.

@@ -1,7 +1,6 @@
 package challenge
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -109,34 +108,10 @@ func TestPuzzle(t *testing.T) {
 // The work is the difficulty's, in as many parts as there can be.
 func TestSplit(t *testing.T) {
 	for difficulty := MinDifficulty; difficulty <= MaxDifficulty; difficulty++ {
-		numbers, zeros := split(version, difficulty)
+		numbers, zeros := split(difficulty)
 		if numbers<<zeros != 1<<difficulty || zeros < 1 || numbers > 16 || difficulty > 4 && numbers < 16 {
 			t.Errorf("difficulty %d: %d numbers of %d zeros", difficulty, numbers, zeros)
 		}
-	}
-}
-
-// Puzzles of the first version are solved by one number, as before: somebody may solve one
-// while Caddy is upgraded.
-func TestPuzzlesOfTheFirstVersion(t *testing.T) {
-	s := newSetter(t, 8, oneSecret)
-	var p [puzzleSize]byte
-	p[0], p[difficultyAt] = versionOne, 8
-	copy(p[keyAt:], s.ring[0].ID[:])
-	binary.BigEndian.PutUint32(p[expiresAt:], uint32(t0.Add(time.Minute).Unix()))
-	sum := sign(s.ring[0], &p, site, home)
-	copy(p[macAt:], sum[:])
-	old := Puzzle{Text: encoding.EncodeToString(p[:]), Numbers: 1, Zeros: 8}
-	solution, wrong := solve(old)
-	if _, err := s.Check(t0, site, home, old.Text, solution); err != nil {
-		t.Errorf("the solution: %v", err)
-	}
-	if _, err := s.Check(t0, site, home, old.Text, wrong); err != ErrUnsolved {
-		t.Errorf("another number: %v, want %v", err, ErrUnsolved)
-	}
-	p[0] = version // it is signed as what it is
-	if _, err := s.Check(t0, site, home, encoding.EncodeToString(p[:]), solution); err != ErrForeign {
-		t.Errorf("as the second version: %v, want %v", err, ErrForeign)
 	}
 }
 

@@ -39,12 +39,9 @@ func (s *Setter) SetWait(now time.Time, site string, network []byte, wait time.D
 // CheckWait checks a token that was made for a client of a network: it must be ready and not expired. It returns one of
 // the errors of this package. Accept each token only once: keep the nonce until it expires.
 func (s *Setter) CheckWait(now time.Time, site string, network []byte, token string) (Solved, error) {
-	var p [puzzleSize]byte
-	if !decode(&p, token, versionWait) {
-		return Solved{}, ErrMalformed
-	}
-	if !s.signed(&p, site, network) {
-		return Solved{}, ErrForeign
+	p, err := s.open(versionWait, token, site, network)
+	if err != nil {
+		return Solved{}, err
 	}
 	ready := time.Unix(int64(binary.BigEndian.Uint32(p[expiresAt:])), 0)
 	expires := ready.Add(waitLasts)

@@ -28,11 +28,8 @@ func InVault(vault Vault, secret func() *identity.Secret) *Keys {
 	return &Keys{place: &inVault{vault, secret}}
 }
 
-// shared is the name of the key for names of verified clients. unnamed is its value in versions that had no
-// such key.
+// shared is the name of the key for names of verified clients.
 const shared = "secret"
-
-var unnamed = make([]byte, keySize)
 
 // Agree returns the key under which all users of the vault name verified clients: the first one passed to
 // Agree by any of them. It stays the same when the lines of the secret file change. Agree also seals values
@@ -46,7 +43,7 @@ func (k *Keys) Agree(key []byte) (agreed []byte, err error) {
 	if !ok {
 		return key, nil
 	}
-	if agreed, err = v.agree(key); err == nil {
+	if agreed, err = v.add(shared, key); err == nil {
 		err = v.sealAgain()
 	}
 	if err != nil {
@@ -98,24 +95,6 @@ func (v *inVault) add(name string, key []byte) ([]byte, error) {
 		return key, err
 	}
 	return v.open(name, kept)
-}
-
-// agree adds a key unless there is one, and replaces the value of earlier versions.
-func (v *inVault) agree(key []byte) (agreed []byte, err error) {
-	sealed, err := v.seal(shared, key)
-	if err != nil {
-		return nil, err
-	}
-	var former []byte
-	for range 2 {
-		if former, err = v.vault.SwapValue(shared, former, sealed); err != nil {
-			return nil, err
-		}
-		if agreed, err = v.open(shared, former); err != nil || !bytes.Equal(agreed, unnamed) {
-			break
-		}
-	}
-	return agreed, err
 }
 
 // sealAgain seals the values of later lines under the first line. If another process does the same, its

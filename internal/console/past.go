@@ -83,9 +83,6 @@ func (s *session) showHistory(past operator.History, zone string) {
 		{"UNITS", func(p operator.HistoryPoint) cell { return figure(p.Units) }},
 		{"KEYS", func(p operator.HistoryPoint) cell { return figure(p.Keys) }},
 	}, past.Points)
-	if older := past.Older(); older != "" {
-		s.printf("\n%s", older)
-	}
 	if len(past.Heaviest) > 0 {
 		s.printf("\nThose who wanted most:")
 		writeTable(s.out, s.colored, []column[operator.Heavy]{

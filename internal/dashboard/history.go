@@ -35,7 +35,6 @@ type historyPage struct {
 	Spans    []span
 	Span     span
 	Totals   operator.Counts
-	Older    string // what older points count; "" if all count requests
 	Plot     Plot
 	Points   []operator.HistoryPoint // the newest first
 	Heaviest []operator.Heavy
@@ -82,7 +81,6 @@ func (p *historyPage) fill(h operator.History, from, to time.Time) {
 		}
 		return cmp.Compare(b.Units, a.Units)
 	})
-	p.Older = h.Older()
 	p.Heaviest = h.Heaviest[:min(len(h.Heaviest), 20)]
 	for i := len(h.Points) - 1; i >= 0; i-- {
 		p.Totals.Add(h.Points[i].Counts)

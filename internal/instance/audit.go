@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/atrest"
@@ -100,26 +99,15 @@ func (n *Names) inAudit(t operator.Target) ([]string, error) {
 		name := atrest.Opaque(n.lasting(), key)
 		return []string{hex.EncodeToString(name[:])}, nil
 	}
-	var names []string
-	for _, retention := range auditNames {
-		hash, err := atrest.OpaqueFor(n.Epochs, key, retention, n.instance.Lasting())
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range [][16]byte{hash.Current, hash.Former} {
-			if name != [16]byte{} {
-				names = append(names, hex.EncodeToString(name[:]))
-			}
-		}
+	hash, err := atrest.OpaqueFor(n.Epochs, key, storage.KeepActs, n.instance.Lasting())
+	names := []string{hex.EncodeToString(hash.Current[:])}
+	if hash.Former != [16]byte{} {
+		names = append(names, hex.EncodeToString(hash.Former[:]))
 	}
-	return names, nil
+	return names, err
 }
 
-// auditNames are how long the names of addresses can be linked: in new entries as long as the
-// entries are kept, in entries of earlier versions for a day or two.
-var auditNames = []time.Duration{storage.KeepActs, storage.Day}
-
-// sealedReason is the prefix of a sealed reason. Entries of earlier versions have a plain reason.
+// sealedReason is the prefix of a sealed reason. An entry with nothing to seal has none.
 const sealedReason = "sealed:"
 
 // seal seals the reason of an entry, and the name of its API key.

@@ -176,7 +176,7 @@ func (c *Client) send(ctx context.Context, method, name string, query url.Values
 		return response, nil
 	}
 	defer response.Body.Close()
-	return nil, c.failure(ctx, response)
+	return nil, c.failure(response)
 }
 
 // do returns the response to a request, with any status.
@@ -215,34 +215,19 @@ func (c *Client) read(response *http.Response) ([]byte, error) {
 }
 
 // failure returns the error in a response.
-func (c *Client) failure(ctx context.Context, response *http.Response) error {
+func (c *Client) failure(response *http.Response) error {
 	body, err := c.read(response)
 	if err != nil {
 		return err
 	}
-	said := new(Error)
-	if json.Unmarshal(body, said) == nil && said.Message != "" {
-		if said.Status == 0 { // from Caddy itself
-			return fmt.Errorf("the Caddy at %s refuses this: %s", c.address, said.Message)
+	answer := new(Error)
+	if json.Unmarshal(body, answer) == nil && answer.Message != "" {
+		if answer.Status == 0 { // from Caddy itself
+			return fmt.Errorf("the Caddy at %s refuses this: %s", c.address, answer.Message)
 		}
-		return said
-	}
-	if response.StatusCode == http.StatusNotFound && c.isOlder(ctx) {
-		return fmt.Errorf("the Caddy at %s has an older version of the rate limiter, which can't do this: restart it with the binary that has this command", c.address)
+		return answer
 	}
 	return c.strange(response, nil)
-}
-
-// isOlder reports whether only the health of the stores is available, as in earlier versions.
-func (c *Client) isOlder(ctx context.Context) bool {
-	response, err := c.do(ctx, http.MethodGet, "", nil, nil)
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	body, err := c.read(response)
-	var stores []any
-	return err == nil && response.StatusCode == http.StatusOK && json.Unmarshal(body, &stores) == nil
 }
 
 // unreachable returns the error for a request without an answer.

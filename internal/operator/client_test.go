@@ -97,13 +97,10 @@ func TestErrorsComeThrough(t *testing.T) {
 }
 
 func TestAClientSaysWhatAnswers(t *testing.T) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/rate_limit/{$}", func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("[]\n")) })
 	for name, test := range map[string]struct {
 		handler http.Handler
 		says    string
 	}{
-		"an older module": {mux, "has an older version of the rate limiter"},
 		"no module":       {http.NotFoundHandler(), "its status is 404"},
 		"another program": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("<html>")) }), "can't be understood"},
 		"another JSON":    {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(`"hello"`)) }), "can't be understood"},

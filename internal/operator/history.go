@@ -2,7 +2,6 @@ package operator
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -24,26 +23,12 @@ type History struct {
 	Heaviest []Heavy `json:"heaviest,omitempty"`
 }
 
-// Older says which of the points count what zones decided, as [HistoryPoint.ByZones] does; "" if none
-// does.
-func (h History) Older() string {
-	for _, p := range slices.Backward(h.Points) {
-		if p.ByZones {
-			return fmt.Sprintf("Up to the row from %s UTC: the sums of what all zones decided. Requests were not counted then.", p.At.UTC().Format("2006-01-02 15:04"))
-		}
-	}
-	return ""
-}
-
 // HistoryPoint is the requests or decisions from At on, in a time of one resolution.
 type HistoryPoint struct {
 	At time.Time `json:"at"`
 	Counts
-	// ByZones reports that the counts are the sum of what all zones decided, since an earlier version
-	// wrote them, which didn't count requests.
-	ByZones bool  `json:"by_zones,omitempty"`
-	Units   int64 `json:"units"` // charged, in all zones or that one
-	Keys    int64 `json:"keys"`  // different ones, an estimate; of several limits, those of the one with most
+	Units int64 `json:"units"` // charged, in all zones or that one
+	Keys  int64 `json:"keys"`  // different ones, an estimate; of several limits, those of the one with most
 }
 
 // Heavy is a key with high usage.

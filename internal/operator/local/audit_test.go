@@ -28,7 +28,7 @@ func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := storage.Act{At: in.Engine.Now(), By: "ann", Action: "ban", Kind: "address", Target: "00", Reason: "of an earlier version"}
+	plain := storage.Act{At: in.Engine.Now(), By: "ann", Action: "ban", Kind: "address", Target: "00", Reason: "not sealed"}
 	if err := auditor.Audit(t.Context(), &plain); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 		}
 		return fmt.Sprint(lines, err)
 	}
-	for _, says := range []string{": scraper at 203.0.113.9", "\napi-key:acme/app: \n", "00: of an earlier version"} {
+	for _, says := range []string{": scraper at 203.0.113.9", "\napi-key:acme/app: \n", "00: not sealed"} {
 		if all := list(operator.AuditQuery{}); !strings.Contains(all+"\n", says) {
 			t.Errorf("the audit is %q, want %q", all, says)
 		}

@@ -77,40 +77,26 @@ func (r running) History(ctx context.Context, q operator.HistoryQuery) (operator
 	return result, nil
 }
 
-// pointsOf returns the points of a query. If it is about no zone they count requests, except where an
-// earlier version wrote the point or its beginning.
+// pointsOf returns the points of a query. If it is about no zone they count requests, and the units and keys
+// of all zones.
 func pointsOf(ctx context.Context, store storage.Historian, q storage.HistoryQuery) ([]operator.HistoryPoint, error) {
-	points, err := store.History(ctx, q)
+	zones, err := store.History(ctx, q)
 	if err != nil || q.Zone != "" {
-		return historyPoints(points), err
+		return historyPoints(zones), err
 	}
 	q.Series = history.Requests
 	requests, err := store.History(ctx, q)
-	began := requestsBegan(points, requests)
-	byTime := make(map[time.Time]operator.HistoryPoint)
-	for _, r := range historyPoints(requests) {
-		r.Units = 0 // see zones
+	byTime := make(map[int64]storage.Point)
+	for _, r := range requests {
+		r.Units = 0 // those of zones are exact
 		byTime[r.At] = r
 	}
-	for _, p := range historyPoints(points) {
-		if p.ByZones = p.At.UnixNano() < began; !p.ByZones {
-			p.Counts = byTime[p.At].Counts
-		}
-		byTime[p.At] = p
+	for _, z := range zones {
+		r := byTime[z.At]
+		r.At, r.Units, r.Keys = z.At, z.Units, z.Keys
+		byTime[z.At] = r
 	}
-	return slices.SortedFunc(maps.Values(byTime), func(a, b operator.HistoryPoint) int { return a.At.Compare(b.At) }), err
-}
-
-// requestsBegan returns the time from which on requests are counted. Before it zones are.
-func requestsBegan(zones, requests []storage.Point) int64 {
-	first := slices.IndexFunc(zones, func(p storage.Point) bool { return p.Allowed+p.Refused > 0 })
-	switch {
-	case len(requests) == 0:
-		return math.MaxInt64
-	case first >= 0 && zones[first].At < requests[0].At: // it begins within that point
-		return requests[0].At + 1
-	}
-	return math.MinInt64
+	return historyPoints(slices.SortedFunc(maps.Values(byTime), func(a, b storage.Point) int { return cmp.Compare(a.At, b.At) })), err
 }
 
 func historyPoints(points []storage.Point) []operator.HistoryPoint {
