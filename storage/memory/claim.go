@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -18,15 +17,7 @@ type stateKey struct {
 // state is the usage of a limit by a key.
 type state = cells.State
 
-// Claim implements [storage.Store].
-func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.claim(ctx, nil, claims, grants)
-}
-
 func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	if err := storage.CheckClaims(claims, grants); err != nil {
-		return fmt.Errorf("memory: claim: %w", err)
-	}
 	return s.with(ctx, "claim", func(db *Database) error {
 		if len(claims) == 0 {
 			return nil

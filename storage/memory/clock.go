@@ -60,4 +60,4 @@ func (s *Store) Time(clock storage.Clock, least int64) (t storage.Time, err erro
 }
 
 // Within implements [storage.Store].
-func (s *Store) Within(term *storage.Term) storage.Store { return s.calls.Within(s, term) }
+func (s *Store) Within(term *storage.Term) storage.Store { return storage.Within(s, s.Calls, term) }

@@ -97,7 +97,7 @@ func (db *Database) Opener(o Options) storage.Opener {
 		}
 		s := &Store{db: db, maxSize: o.MaxSize}
 		s.Historian = past.Historian{Keeper: historyRows{s}}
-		s.calls = storage.Calls{Claim: s.claim, Records: s.readRecords, Punish: s.punish, Sweep: s.sweep}
+		s.Calls = storage.NewCalls("memory", storage.InTerm{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep})
 		db.mu.Lock()
 		defer db.mu.Unlock()
 		db.addStoreLocked(1)
@@ -109,9 +109,9 @@ func (db *Database) Opener(o Options) storage.Opener {
 // database, one method runs at a time.
 type Store struct {
 	past.Historian
+	storage.Calls
 	db      *Database
 	maxSize int64
-	calls   storage.Calls
 	closed  bool               // guarded by db.mu
 	last    storage.TimeRecord // guarded by db.mu: the time of the last call within a term
 	shared  bool               // guarded by db.mu: other processes can read the clock of that time

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -18,15 +17,7 @@ const (
 
 func bytesOf(r reputation.Record) int64 { return recordBytes + violationBytes*int64(cap(r.Past)) }
 
-// Records implements [storage.Store].
-func (s *Store) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	return s.readRecords(ctx, nil, clients, now, records)
-}
-
-func (s *Store) readRecords(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
-	if len(clients) != len(records) {
-		return fmt.Errorf("memory: records: %d clients need as many records, got %d", len(clients), len(records))
-	}
+func (s *Store) records(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
 	return s.with(ctx, "records", func(db *Database) error {
 		t, err := s.enterLocked(term, now)
 		if err != nil {
@@ -39,15 +30,7 @@ func (s *Store) readRecords(ctx context.Context, term *storage.Term, clients []s
 	})
 }
 
-// Punish implements [storage.Store].
-func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
-	return s.punish(ctx, nil, offenses, records)
-}
-
 func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
-	if len(offenses) != len(records) {
-		return fmt.Errorf("memory: punish: %d offenses need as many records, got %d", len(offenses), len(records))
-	}
 	return s.with(ctx, "punish", func(db *Database) error {
 		if len(offenses) == 0 {
 			return nil

@@ -13,12 +13,7 @@ const (
 	maxDeleted = 1000
 )
 
-// Sweep implements [storage.Store]. Each step continues where the previous one stopped, also on another store. A
-// token bucket is kept until it has drained at the amount of its last claim.
-func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
-	return s.sweep(ctx, nil, now)
-}
-
+// sweep continues where the previous step stopped, also on another store. A token bucket is kept until it has drained at the amount of its last claim.
 func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept storage.Swept, err error) {
 	err = s.with(ctx, "sweep", func(db *Database) error {
 		t, err := s.enterLocked(term, now)

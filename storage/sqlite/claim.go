@@ -11,16 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Claim implements [storage.Store]. It checks the context before the transaction begins and not later: a
-// transaction is short, and waits for other processes no longer than [Options.BusyTimeout].
-func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.claim(ctx, nil, claims, grants)
-}
-
+// claim checks the context before the transaction begins and not later: a transaction is short, and waits for other processes no longer than [Options.BusyTimeout].
 func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	if err := storage.CheckClaims(claims, grants); err != nil {
-		return wrap("claim", err)
-	}
 	if err := ctx.Err(); err != nil {
 		return wrap("claim", err)
 	}

@@ -103,4 +103,4 @@ func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 }
 
 // Within implements [storage.Store].
-func (s *Store) Within(term *storage.Term) storage.Store { return s.calls.Within(s, term) }
+func (s *Store) Within(term *storage.Term) storage.Store { return storage.Within(s, s.Calls, term) }

@@ -35,8 +35,8 @@ const (
 // store is in types of its own: claimer, standings, clock, resets, history, sweeper, folding, wal, reader.
 type Store struct {
 	past.Historian
+	storage.Calls
 	options Options
-	calls   storage.Calls
 	place   place
 	origin  int64 // identifies the database, also if its file was replaced
 
@@ -134,7 +134,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := newStore(o, file)
 	s.Historian = past.Historian{Keeper: historyRows{s}}
-	s.calls = storage.Calls{Claim: s.claim, Records: s.readStandings, Punish: s.punish, Sweep: s.sweep}
+	s.Calls = storage.NewCalls("sqlite", storage.InTerm{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep})
 	if err := s.connect(ctx); err != nil {
 		_ = s.closeConnections()
 		if c := code(err); c == codeCorrupt || c == codeNotADB || errors.Is(err, storage.ErrCorrupt) {

@@ -36,15 +36,7 @@ func (st *standings) prepare(db *conn) error {
 	})
 }
 
-// Records implements [storage.Store].
-func (s *Store) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	return s.readStandings(ctx, nil, clients, now, records)
-}
-
-func (s *Store) readStandings(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
-	if len(clients) != len(records) {
-		return wrap("standings", fmt.Errorf("%d clients need as many records, got %d", len(clients), len(records)))
-	}
+func (s *Store) records(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
 	if a := s.alone.Load(); a != nil && ctx.Err() == nil {
 		if err := s.recordsAlone(a, term, clients, now, records); err != errTransaction {
 			return s.place.failed(wrap("standings", err))
@@ -71,15 +63,7 @@ func (s *Store) readStandings(ctx context.Context, term *storage.Term, clients [
 	})
 }
 
-// Punish implements [storage.Store].
-func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
-	return s.punish(ctx, nil, offenses, records)
-}
-
 func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
-	if len(offenses) != len(records) {
-		return wrap("punish", fmt.Errorf("%d offenses need as many records, got %d", len(offenses), len(records)))
-	}
 	return s.withClients(ctx, term, "punish", func(st *standings) (written int64, err error) {
 		for i, o := range offenses {
 			known, _, err := st.find(o.Client, o.At)

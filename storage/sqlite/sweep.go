@@ -31,15 +31,10 @@ const (
 	farFuture = int64(24 * time.Hour)
 )
 
-// Sweep implements [storage.Store]. It works through the limits of all processes, the token buckets, the
-// clients, the resets and the history, then deletes unused limits, and returns free pages to the disk. Each
-// step continues where the previous one stopped.
+// sweep works through the limits of all processes, the token buckets, the clients, the resets and the history,
+// then deletes unused limits, and returns free pages to the disk. Each step continues where the previous one stopped.
 //
 // A token bucket is kept until it has drained at the amount of its last claim.
-func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
-	return s.sweep(ctx, nil, now)
-}
-
 func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (storage.Swept, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Swept{}, wrap("sweep", err)

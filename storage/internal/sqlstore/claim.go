@@ -10,11 +10,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-// Claim implements [storage.Store].
-func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.claim(ctx, nil, claims, grants)
-}
-
 func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	return s.answer(ctx, "claim", term, claims, grants, false)
 }

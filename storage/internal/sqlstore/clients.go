@@ -11,11 +11,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-// Records implements [storage.Store].
-func (s *Store) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	return s.records(ctx, nil, clients, now, records)
-}
-
 func (s *Store) records(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
 	return s.readFor(ctx, "records", &batch{term: term, now: now, peek: true}, clients, records, func(*transaction) {})
 }
@@ -71,17 +66,9 @@ func hasFormerName(c storage.Client) bool {
 	return c.Former != (storage.Key{}) && c.Former != c.Key
 }
 
-// Punish implements [storage.Store].
-func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
-	return s.punish(ctx, nil, offenses, records)
-}
-
 // punish also notes the changed records. One call runs at a time, so that all machines see the changes
 // in the same order.
 func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
-	if len(offenses) != len(records) {
-		return s.place.wrap("punish", fmt.Errorf("%d offenses need as many records, got %d", len(offenses), len(records)))
-	}
 	clients := make([]storage.Client, len(offenses))
 	for i := range offenses {
 		clients[i] = offenses[i].Client

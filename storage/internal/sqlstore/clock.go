@@ -107,4 +107,4 @@ func (s *Store) Time(from storage.Clock, _ int64) (storage.Time, error) {
 }
 
 // Within implements [storage.Store].
-func (s *Store) Within(term *storage.Term) storage.Store { return s.calls.Within(s, term) }
+func (s *Store) Within(term *storage.Term) storage.Store { return storage.Within(s, s.Calls, term) }

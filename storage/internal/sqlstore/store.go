@@ -18,8 +18,8 @@ import (
 // transaction.
 type Store struct {
 	past.Historian
+	storage.Calls
 	place *Place
-	calls storage.Calls
 	order int64 // among the stores that this process has opened
 	id    int64 // of its row in machines
 

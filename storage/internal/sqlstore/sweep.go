@@ -21,12 +21,7 @@ type sweeper struct {
 
 var sweptTables = [...]table{"cells", "clients", "history"}
 
-// Sweep implements [storage.Store]. A step reads some rows in the order of their names, and deletes
-// those that have expired and that no batch has locked.
-func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
-	return s.sweep(ctx, nil, now)
-}
-
+// sweep reads some rows in the order of their names, and deletes those that have expired and that no batch has locked.
 func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept storage.Swept, err error) {
 	err = s.chore(ctx, "sweep", func(ctx context.Context, c Conn) error {
 		swept = storage.Swept{}

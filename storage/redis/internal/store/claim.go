@@ -12,11 +12,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-// Claim implements [storage.Store].
-func (s *Store) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.claim(ctx, nil, claims, grants)
-}
-
 func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	return s.decide(ctx, call{what: "claim", term: term, writes: true}, nil, nil, claims, grants)
 }
@@ -64,7 +59,7 @@ func (s *Store) decide(ctx context.Context, c call, clients []storage.Client, re
 		return nil
 	}
 	if r.skipped {
-		return s.readRecords(ctx, c.term, clients, r.asof, records)
+		return s.records(ctx, c.term, clients, r.asof, records)
 	}
 	return s.takeRecords(ctx, c.term, read, r, records)
 }

@@ -19,6 +19,7 @@ import (
 //
 // 24 of its methods are that contract. The others encode a call, send it and read the answer.
 type Store struct {
+	storage.Calls
 	options Options
 	names   names
 	client  rueidis.Client
@@ -29,7 +30,6 @@ type Store struct {
 	leaves  int64  // likewise
 	place   string // the id of the place
 	machine string // the key of this store's record
-	calls   storage.Calls
 
 	turn    chan struct{} // holds a token while a call is under way
 	seq     int64         // guarded by turn, like all below: the number of the last call that wrote
@@ -69,7 +69,7 @@ func open(ctx context.Context, o Options, before *former) (*Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	s := &Store{options: o, names: names(o.Prefix), conns: newConns(o.dial), former: before, clock: before.witness(), turn: make(chan struct{}, 1)}
-	s.calls = storage.Calls{Claim: s.claim, Records: s.readRecords, Punish: s.punish, Sweep: s.sweep}
+	s.Calls = storage.NewCalls("redis", storage.InTerm{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep})
 	s.machine = s.names.machine(randomID())
 	client, err := connect(ctx, o, s.conns)
 	if err != nil {

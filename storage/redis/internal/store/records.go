@@ -17,15 +17,7 @@ import (
 // Records of clients are read, changed here, and written back if they were not changed meanwhile. Their
 // scores are floating-point numbers, which scripts might compute differently.
 
-// Records implements [storage.Store].
-func (s *Store) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	return s.readRecords(ctx, nil, clients, now, records)
-}
-
-func (s *Store) readRecords(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
-	if len(clients) != len(records) {
-		return fmt.Errorf("redis: records: %d clients need as many records, got %d", len(clients), len(records))
-	}
+func (s *Store) records(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
 	read := newReading(s.names, clients)
 	r, err := s.do(ctx, read.call("records", term))
 	if err != nil {
@@ -55,19 +47,11 @@ func (s *Store) takeRecords(ctx context.Context, term *storage.Term, read *readi
 	return nil
 }
 
-// Punish implements [storage.Store].
-func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
-	return s.punish(ctx, nil, offenses, records)
-}
-
 // maxPunishments is how often records are read and changed again because another process has changed
 // them meanwhile.
 const maxPunishments = 20
 
 func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
-	if len(offenses) != len(records) {
-		return fmt.Errorf("redis: punish: %d offenses need as many records, got %d", len(offenses), len(records))
-	}
 	clients := make([]storage.Client, len(offenses))
 	for i := range offenses {
 		clients[i] = offenses[i].Client

@@ -9,13 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-// Sweep implements [storage.Store]. Keys charged within a term expire by themselves on the server, so a
-// sweep within a term only drops resets, acts and notes. Outside a term it also looks for expired
-// keys.
-func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
-	return s.sweep(ctx, nil, now)
-}
-
+// sweep drops resets, acts and notes within a term: keys charged within one expire by themselves on the
+// server. Outside a term it also looks for expired keys.
 func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept storage.Swept, err error) {
 	if term != nil {
 		if _, err := s.look(ctx, "sweep", term, storage.Seen{Resets: -1, Changes: -1, Notes: -1}, true); err != nil {
