@@ -122,9 +122,9 @@ var rules = []rule{
 		why:       "operators see what runs, whatever it was compiled from",
 	},
 	{
-		packages:  []string{"./internal/settle"},
+		packages:  []string{"./internal/settle", "./internal/answer"},
 		forbidden: []string{".", "./internal/enforce", "./internal/config", "./internal/instance"},
-		why:       "what a request has used is settled by its debits and its answer alone, whatever decided about it",
+		why:       "a request is answered and settled by values alone, whatever decided about it",
 	},
 	{
 		packages:  []string{"./internal/enforce"},

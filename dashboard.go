@@ -19,6 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
@@ -60,7 +61,7 @@ var dashboardKey = sync.OnceValue(func() []byte {
 
 // Provision implements caddy.Provisioner.
 func (dash *Dashboard) Provision(ctx caddy.Context) error {
-	dash.log, dash.routed = ctx.Logger(), enforce.ErrorRouted(ctx)
+	dash.log, dash.routed = ctx.Logger(), answer.ErrorRouted(ctx)
 	open, end := context.WithCancel(ctx)
 	dash.open = open
 	enforce.OnShutdown(ctx, end)
@@ -77,10 +78,10 @@ func (dash *Dashboard) Provision(ctx caddy.Context) error {
 
 // ServeHTTP answers with a page, or with 403 for unauthorized requests.
 func (dash *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	enforce.ForOneClient(w)
+	answer.ForOneClient(w)
 	if err := dash.permits(r); err != nil {
 		dash.log.Debug("the dashboard refuses a request", zap.Error(err))
-		return enforce.Reject(w, r, err, dash.routed)
+		return answer.Reject(w, r, err, dash.routed)
 	}
 	if name, ok := needsSlash(r); ok {
 		w.Header().Set("Location", "./"+url.PathEscape(name)+"/")

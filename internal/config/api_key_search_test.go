@@ -11,12 +11,13 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // findKey finds the key of a request with a query and header fields.
-func findKey(t *testing.T, from []KeySource, query string, fields ...string) (string, *enforce.Denial) {
+func findKey(t *testing.T, from []KeySource, query string, fields ...string) (string, *answer.Denial) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.URL.RawQuery = query
@@ -44,7 +45,7 @@ func TestKeysAreFoundAsUpstreamsFindThem(t *testing.T) {
 		query  string
 		fields []string
 		key    string
-		err    *enforce.Denial
+		err    *answer.Denial
 	}{
 		{header, "", nil, "", nil},
 		{header, "", []string{"X-Api-Key: K"}, "K", nil},

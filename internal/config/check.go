@@ -4,7 +4,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
-	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 )
 
 // The checks of a config return advice. The questions they ask are files of their own:
@@ -41,7 +41,7 @@ func (h *handlerCompiler) checkConfig(ctx caddy.Context) error {
 		found = append(found, check(h.app.survey)...)
 	}
 	for _, p := range h.app.survey.places {
-		enforce.KeepFields(p.view.Server.Routes, p.view.Server.Errors)
+		answer.KeepFields(p.view.Server.Routes, p.view.Server.Errors)
 	}
 	return h.app.Run.Advice.Give(h.app.log, found...)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -161,7 +162,7 @@ func checkMentions(s *survey) (found []Advice) {
 // to write instead.
 func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
 	rest := strings.TrimPrefix(name, enforce.OurPlaceholders)
-	known := slices.Sorted(maps.Keys(enforce.ExceededPlaceholders))
+	known := slices.Sorted(maps.Keys(answer.ExceededPlaceholders))
 	for _, part := range enforce.ClientPlaceholders {
 		known = append(known, "client"+part)
 	}

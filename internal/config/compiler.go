@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
@@ -136,7 +137,7 @@ type handlerCompiler struct {
 func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler, error) {
 	h := handlerCompiler{Handler: config, app: c, log: ctx.Logger()}
 	h.run = &enforce.Handler{
-		App: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64, Routed: enforce.ErrorRouted(ctx), AddressedBy: enforce.ClientIPFields(ctx),
+		App: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64, Answer: answer.Options{Routed: answer.ErrorRouted(ctx)}, AddressedBy: enforce.ClientIPFields(ctx),
 		Jitter: h.Jitter, LogsKey: h.LogKey, LogsIP: h.LogIP, Metrics: !h.DisableMetrics,
 	}
 	events, err := ctx.App("events")
@@ -159,13 +160,13 @@ func (h *handlerCompiler) compileHeaders(caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("headers: must be draft, legacy, both or off, got %q", h.Headers)
 	}
-	h.run.Style = style
+	h.run.Answer.Style = style
 	return nil
 }
 
 func (h *handlerCompiler) compilePage(caddy.Context) error {
 	page := cmp.Or(h.Page, h.app.Page, new(Page))
-	h.run.Page = page.compile()
+	h.run.Answer.Page = page.compile()
 	return page.check()
 }
 
@@ -224,8 +225,8 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 	}
 	h.run.Clients, h.run.Anonymous = h.run.KnowsClients(), h.run.KnowsAnonymous()
 	h.app.Run.KnowsClients = h.app.Run.KnowsClients || h.run.Clients || slices.ContainsFunc(h.run.Zones, (*enforce.Zone).CountsClients)
-	h.run.Banned = &enforce.Policy{Zone: &enforce.Zone{Name: enforce.BanName}, Name: enforce.BanName}
-	h.run.BannedByOperator = &enforce.Policy{Zone: &enforce.Zone{Name: enforce.BanName}, Name: enforce.BanName}
+	h.run.Banned = enforce.StandIn(&enforce.Zone{Name: enforce.BanName}, enforce.BanName)
+	h.run.BannedByOperator = enforce.StandIn(&enforce.Zone{Name: enforce.BanName}, enforce.BanName)
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {
 		h.app.Run.Zones = true
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
-	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
@@ -87,7 +87,7 @@ type Handler struct {
 }
 
 // headerStyles are the values of the option.
-var headerStyles = map[string]enforce.HeaderStyle{
+var headerStyles = map[string]answer.Style{
 	"":       {Draft: true},
 	"draft":  {Draft: true},
 	"legacy": {Legacy: true},

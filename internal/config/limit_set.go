@@ -38,7 +38,8 @@ func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitS
 			Slots: int(arithmetic.Slots()), Timezone: l.Timezone,
 		}
 		p := enforce.NewPolicy(compiled[i].name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
-		p.Zone, p.Set, p.Shadow = z.run, set, z.refusesNothing() || compiled[i].shadow
+		p.Shadow = z.refusesNothing() || compiled[i].shadow
+		p.Join(z.run, set)
 		p.Kind = z.kindInWords(kind)
 		p.Scaling = z.scalingOf(&p.Limit)
 		same[kind]++
@@ -246,7 +247,8 @@ func (z *Zone) ceiling() int64 {
 func (z *zoneCompiler) derive(p *enforce.Policy, to *enforce.LimitSet, what string, limit limiter.Limit) *enforce.Policy {
 	id := binary.BigEndian.AppendUint64(nil, uint64(p.ID))
 	derived := enforce.NewPolicy(p.Name+"-"+what, z.app.limit(storage.LimitID(xxhash.Sum64(append(id, what...))), limit))
-	derived.Zone, derived.Set, derived.Of, derived.Shadow = p.Zone, to, p, p.Shadow
+	derived.Of, derived.Shadow = p, p.Shadow
+	derived.Join(p.Zone, to)
 	to.Add(derived)
 	return derived
 }

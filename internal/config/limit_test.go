@@ -7,8 +7,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -56,30 +54,6 @@ func TestLimitCompileRefuses(t *testing.T) {
 	} {
 		if _, err := tt.in.compile(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: error is %v, want %q in it", tt.in, err, tt.want)
-		}
-	}
-}
-
-// An empty token bucket has a unit again once that one is refilled, not once all are.
-func TestWindowOfAnEmptyBucket(t *testing.T) {
-	arithmetic, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 60, Window: time.Minute, Burst: 600})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &enforce.Policy{Limit: engine.Limit{Rate: arithmetic}}
-	for _, test := range []struct {
-		remaining int64
-		reset     time.Duration
-		refused   bool
-		want      int64
-	}{
-		{0, 600 * time.Second, false, 1},
-		{0, 3 * time.Second, true, 3},
-		{1, 599 * time.Second, false, 60},
-	} {
-		s := enforce.LimitStatus{Policy: p, Quota: limiter.Quota{Remaining: test.remaining, Reset: test.reset}}
-		if got := s.Effective(test.refused); got != test.want {
-			t.Errorf("%+v: t is %d, want %d", test, got, test.want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/page"
@@ -52,8 +53,8 @@ func (p *Page) check() error {
 }
 
 // compile returns the compiled option.
-func (p *Page) compile() *enforce.Pages {
-	return &enforce.Pages{Disabled: p.Disabled, Refused: page.Refused{Site: page.Site{Name: p.Name, Contact: p.Contact}}}
+func (p *Page) compile() *answer.Pages {
+	return &answer.Pages{Disabled: p.Disabled, Refused: page.Refused{Site: page.Site{Name: p.Name, Contact: p.Contact}}}
 }
 
 func checkPageText(option, text string, most int) error {

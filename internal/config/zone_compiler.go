@@ -259,7 +259,8 @@ func (z *Zone) mayShadow() bool {
 // compileShadow determines whether the zone refuses anything.
 func (z *zoneCompiler) compileShadow() error {
 	if z.refusesNothing() {
-		z.run.ShadowRefusal = &enforce.Policy{Zone: z.run, Name: "denied", Shadow: true, Set: new(enforce.LimitSet)}
+		z.run.ShadowRefusal = enforce.StandIn(z.run, "denied")
+		z.run.ShadowRefusal.Shadow = true
 	}
 	enforces := func(s *enforce.LimitSet) bool { return len(s.Policies) > 0 }
 	z.run.EnforcesNothing = (z.run.Concurrency == nil || z.refusesNothing()) && !slices.ContainsFunc(z.run.Sets(), enforces)

@@ -7,13 +7,14 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // Find returns the API key of a request, or "" if it has none. It returns a denial if an upstream
 // might find another key, or a key where Find sees none.
-func (a *APIKeys) Find(r *http.Request, repl *caddy.Replacer) (string, *Denial) {
+func (a *APIKeys) Find(r *http.Request, repl *caddy.Replacer) (string, *answer.Denial) {
 	var s keySearch
 	for i := range a.From {
 		s.look(r, repl, &a.From[i])
@@ -26,7 +27,7 @@ func (a *APIKeys) Find(r *http.Request, repl *caddy.Replacer) (string, *Denial) 
 type keySearch struct {
 	key    string
 	here   int // number of values in the current place
-	denied *Denial
+	denied *answer.Denial
 }
 
 func (s *keySearch) look(r *http.Request, repl *caddy.Replacer, place *KeySource) {

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
@@ -51,7 +52,7 @@ func (a *APIKeys) TierOf(client string, now time.Time) string {
 
 // denyUnknown returns the denial of a request with an unknown key. Until the keys in the store have
 // been read, any key may be one of them.
-func (a *APIKeys) denyUnknown() *Denial {
+func (a *APIKeys) denyUnknown() *answer.Denial {
 	if a.Store && a.shared() == nil {
 		return keysAway
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -30,11 +32,11 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) error {
 // gets a session. Every request below the path counts as a visit.
 func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	if isEarly(e.Http) {
-		return AskAgain(w, e.Http)
+		return answer.AskAgain(w, e.Http)
 	}
-	x := &ChallengeExchange{Sessions: s, App: e.Client.App, W: w, Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Page}
+	x := &ChallengeExchange{Sessions: s, App: e.Client.App, W: w, Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Answer.Page}
 	x.Client.LocateFrom(e)
-	ForOneClient(w)
+	answer.ForOneClient(w)
 	if d, ok := x.visit(); d.Reason == engine.Banned {
 		return x.refuse(banned, d, "This client is banned.")
 	} else if !ok || !d.Allowed {
@@ -68,17 +70,17 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 // requested a page, and a session would help its client. It sets the exchange for that.
 func (e *Evaluation) offersChallenge(r *Refusal) bool {
 	h := e.Handler
-	if r.Retry == limiter.Never || e.Http.Method != http.MethodGet || !isNavigation(e.Http) || !h.sessionHelps(e, r) {
+	if r.Retry == limiter.Never || e.Http.Method != http.MethodGet || !httpfield.IsNavigation(e.Http.Header) || !h.sessionHelps(e, r) {
 		return false
 	}
-	x := &ChallengeExchange{Sessions: h.App.Session, App: h.App, Http: e.Http, Client: e.Client, Page: h.Page}
+	x := &ChallengeExchange{Sessions: h.App.Session, App: h.App, Http: e.Http, Client: e.Client, Page: h.Answer.Page}
 	if d, ok := e.decider.Decide(x.Http.Context(), nil, x.debitOf(x.Limits.pages)); !ok || !d.Allowed {
 		return false
 	}
 	if x.Keys = x.Sessions.Ready(e.Http.Context(), h.App); x.Keys == nil {
 		return false
 	}
-	r.exchange = x
+	e.Response.Refusal.Challenge = x
 	return true
 }
 
@@ -95,11 +97,11 @@ func (h *Handler) sessionHelps(e *Evaluation, r *Refusal) bool {
 	return r.Policy.Zone.Challenges && !e.Client.IsVerified()
 }
 
-// challenge answers a refused request with a challenge.
-func (c *ChallengeExchange) challenge(w http.ResponseWriter, p *Response) error {
+// Show implements answer.Challenge.
+func (c *ChallengeExchange) Show(w http.ResponseWriter, p *answer.Response) error {
 	c.W = w
-	p.setRefusal(c.W)
-	leaveBody(c.W, c.Http)
+	p.SetRefusal(c.W)
+	answer.LeaveBody(c.W, c.Http)
 	return c.show(http.StatusTooManyRequests, originalURI(c.Http), p.Refusal, nil)
 }
 
@@ -120,7 +122,7 @@ type ChallengeExchange struct {
 	Evaluation *Evaluation
 	Client     *Client
 	Keys       *sessionKeys
-	Page       *Pages
+	Page       *answer.Pages
 	asked      string // the target of the request
 }
 

@@ -169,7 +169,7 @@ func newExchangeOf(t *testing.T, h *enforce.Handler, method string, form url.Val
 	e.AttachClient(h.App, false)
 	e.Client.LocateFrom(e)
 	s := h.App.Session
-	return &enforce.ChallengeExchange{Sessions: s, App: h.App, W: w, Http: r, Evaluation: e, Client: e.Client, Keys: s.Ready(t.Context(), h.App), Page: h.Page}
+	return &enforce.ChallengeExchange{Sessions: s, App: h.App, W: w, Http: r, Evaluation: e, Client: e.Client, Keys: s.Ready(t.Context(), h.App), Page: h.Answer.Page}
 }
 
 // A client that has collected tokens and waits for all of them at once gets a tenth of the

@@ -13,6 +13,7 @@ import (
 	clients "github.com/caddy-tally/caddy-tally/identity/client"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
@@ -40,42 +41,24 @@ const ClientVar = "rate_limit.client"
 func hintsOf(r *http.Request) identity.Hints {
 	h := r.Header
 	return identity.Hints{
-		UserAgent:      first(h["User-Agent"]),
-		AcceptLanguage: first(h["Accept-Language"]),
-		Platform:       first(h["Sec-Ch-Ua-Platform"]),
-		Mobile:         first(h["Sec-Ch-Ua-Mobile"]),
+		UserAgent:      httpfield.First(h["User-Agent"]),
+		AcceptLanguage: httpfield.First(h["Accept-Language"]),
+		Platform:       httpfield.First(h["Sec-Ch-Ua-Platform"]),
+		Mobile:         httpfield.First(h["Sec-Ch-Ua-Mobile"]),
 		Initiator: identity.Fetch{
 			Method:  r.Method,
 			Host:    r.Host,
 			TLS:     r.TLS != nil,
-			Site:    first(h["Sec-Fetch-Site"]),
-			Mode:    first(h["Sec-Fetch-Mode"]),
-			Dest:    first(h["Sec-Fetch-Dest"]),
-			Origin:  first(h["Origin"]),
-			Referer: first(h["Referer"]),
-			Upgrade: first(h["Upgrade-Insecure-Requests"]),
+			Site:    httpfield.First(h["Sec-Fetch-Site"]),
+			Mode:    httpfield.First(h["Sec-Fetch-Mode"]),
+			Dest:    httpfield.First(h["Sec-Fetch-Dest"]),
+			Origin:  httpfield.First(h["Origin"]),
+			Referer: httpfield.First(h["Referer"]),
+			Upgrade: httpfield.First(h["Upgrade-Insecure-Requests"]),
 
-			Speculative: isSpeculative(h),
+			Speculative: httpfield.IsSpeculative(h),
 		}.Initiator(),
 	}
-}
-
-// isSpeculative reports whether a browser sends a request before its user asks for the page, by a
-// prefetch, a prerender or a preview. It checks Sec-Purpose
-// (https://fetch.spec.whatwg.org/#sec-purpose-header) and the fields of older browsers.
-func isSpeculative(h http.Header) bool {
-	says := func(field, value string) bool {
-		said := first(h[field])
-		return len(said) >= len(value) && strings.EqualFold(said[:len(value)], value)
-	}
-	return len(h["Sec-Purpose"]) > 0 || says("Purpose", "pre") || says("X-Purpose", "pre") || says("X-Moz", "prefetch")
-}
-
-func first(values []string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return values[0]
 }
 
 // record returns the client's record if it is in memory, or nil. While the parent of its subject is
@@ -149,12 +132,12 @@ var ClientPlaceholders = []string{"", ".kind", ".verified", ".score", ".violatio
 func (c *Client) mapPlaceholders(e *Evaluation) {
 	if c != nil && !c.mapped {
 		c.mapped = true
-		e.Repl.Map(c.placeholder)
+		e.Repl.Map(c.Placeholder)
 	}
 }
 
-// placeholder resolves `http.rate_limit.client` and the names below it.
-func (c *Client) placeholder(key string) (any, bool) {
+// Placeholder resolves `http.rate_limit.client` and the names below it.
+func (c *Client) Placeholder(key string) (any, bool) {
 	name, ours := strings.CutPrefix(key, "http.rate_limit.client")
 	if !ours || !slices.Contains(ClientPlaceholders, name) {
 		return nil, false

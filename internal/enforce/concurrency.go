@@ -2,17 +2,14 @@ package enforce
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
-	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -27,7 +24,8 @@ type Concurrency struct {
 // NewConcurrency returns the bound on a zone's requests in flight. Its limit has a name and an ID.
 func NewConcurrency(z *Zone, countedAs, name string, limit engine.Limit, rule gate.Rule, ceiling int64) *Concurrency {
 	p := NewPolicy(name, limit)
-	p.Zone, p.Set, p.Shadow = z, new(LimitSet), z.RefusesNothing
+	p.Shadow = z.RefusesNothing
+	p.Join(z, new(LimitSet))
 	c := &Concurrency{rule, p, ceiling, gate.Named(countedAs)}
 	c.SetMost(rule.Most)
 	return c
@@ -37,7 +35,7 @@ func NewConcurrency(z *Zone, countedAs, name string, limit engine.Limit, rule ga
 func (c *Concurrency) SetMost(most int64) {
 	c.Most = most
 	c.Policy.Field = fmt.Sprintf("%s;q=%d;qu=\"concurrent-requests\"", httpfield.String(c.Policy.Name), most)
-	c.Policy.Set.Field = c.Policy.Field
+	c.Policy.Item.Set.Field = c.Policy.Field
 }
 
 // busyRetry is the Retry-After of a request that finds no free place. It isn't known when one
@@ -124,7 +122,7 @@ func (e *Evaluation) enter() error {
 		switch {
 		case err != gate.ErrFull:
 			return e.breakOff()
-		case n > 0 && e.Handler.showsPage(e.Http):
+		case n > 0 && e.Handler.Answer.ShowsPage(e.Http):
 			e.Outcome, e.Waiting = Postponed, n
 			return nil
 		}
@@ -133,28 +131,6 @@ func (e *Evaluation) enter() error {
 	}
 	e.entered = len(e.places) > 0 && !e.Dry
 	return nil
-}
-
-// showsPage reports whether a request that must come again is answered with the page that does so:
-// a browser's for a page, unless error routes answer refusals.
-func (h *Handler) showsPage(r *http.Request) bool {
-	return !h.Routed && r.Method == http.MethodGet && h.Page.suits(r) && !AnswersErrors(r, ErrRefused)
-}
-
-// postpone answers a request that waited in vain: it may come again in a second. The status isn't
-// that of a refusal, which may have consequences elsewhere.
-func (h *Handler) postpone(w http.ResponseWriter, r *http.Request, waiting int64) error {
-	w.Header().Set(httpfield.RetryAfter, "1")
-	if !h.showsPage(r) {
-		return h.deny(w, r, stopping)
-	}
-	answer := htmlAnswer{policy: page.RefusedPolicy, language: languageOf(r)}
-	var err error
-	if answer.body, err = h.Page.Refused.AppendLine(make([]byte, 0, pageRoom), answer.language, waiting); err != nil {
-		return caddyhttp.Error(http.StatusInternalServerError, err)
-	}
-	w.Header().Set("Refresh", "1")
-	return answer.write(w, r, http.StatusServiceUnavailable)
 }
 
 // leave gives back the places of a request that goes no further.
@@ -197,15 +173,16 @@ func (v *Verdict) isCounted(z *Zone) bool {
 // refuseBusy refuses a request that finds no free place, and charges nothing else for it.
 func (e *Evaluation) refuseBusy(by *Concurrency) {
 	e.busy, e.Decision = by, engine.Decision{Reason: engine.OverLimit, Debit: -1, Retry: busyRetry}
-	e.refuse(&Refusal{Policy: by.Policy, Retry: e.Handler.Spread(busyRetry, &by.Policy.Rate), Reason: engine.OverLimit, Fresh: true})
-	e.Response.add(LimitStatus{by.Policy, limiter.Quota{Reset: busyRetry}, by.Most})
+	e.refuse(Refusal{Policy: by.Policy, Retry: e.Handler.Spread(busyRetry, &by.Policy.Rate), Reason: engine.OverLimit, Fresh: true})
+	e.Response.Add(answer.Status{Item: &by.Policy.Item, Quota: limiter.Quota{Reset: busyRetry}, Used: by.Most})
 }
 
 // addPlaces adds the number of places left in each zone. It doesn't tell when places become free.
-func (r *Response) addPlaces(places []place) {
+func addPlaces(to *answer.Response, places []place) {
 	for i, at := range places {
 		if i == 0 || at.Concurrency != places[i-1].Concurrency {
-			r.add(LimitStatus{at.Policy, limiter.Quota{Remaining: min(at.left, at.Most), Reset: limiter.Never}, at.Most - min(at.left, at.Most)})
+			left := min(at.left, at.Most)
+			to.Add(answer.Status{Item: &at.Policy.Item, Quota: limiter.Quota{Remaining: left, Reset: limiter.Never}, Used: at.Most - left})
 		}
 	}
 }

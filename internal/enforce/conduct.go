@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
@@ -47,7 +48,7 @@ func (e *Evaluation) checkConduct() error {
 		if caught {
 			o := t.offenseOf(e.Client)
 			e.trapped = true
-			if !isSpeculative(e.Http.Header) {
+			if !httpfield.IsSpeculative(e.Http.Header) {
 				h.App.reportOffense(e, e.Subject, o)
 			}
 			if t.Bans {

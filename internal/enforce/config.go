@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 
 	"github.com/caddyserver/caddy/v2"
@@ -28,7 +29,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/networks"
-	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
@@ -87,8 +87,7 @@ type Handler struct {
 	Zones   []*Zone // in the order of evaluation
 	Traps   []*Trap
 	Exempt  caddyhttp.MatcherSets // requests that no zone examines
-	Style   HeaderStyle
-	Page    *Pages
+	Answer  answer.Options
 	Jitter  float64 // see [Handler]
 	LogsKey bool    // of a client that becomes blocked
 	LogsIP  bool
@@ -106,7 +105,6 @@ type Handler struct {
 	Anonymous              bool     // also of clients without an API key
 	UsesClientPlaceholders bool     // whether its own options have placeholders of the client
 	AddressedBy            []string // header fields whose last line is the client's address
-	Routed                 bool     // a surrounding handler handles errors
 	LogsAccess             bool     // its server writes access logs
 	Traced                 bool     // an earlier handler may have begun a span
 
@@ -215,12 +213,6 @@ type sessionKeys struct {
 	Setter *challenge.Setter
 }
 
-// Pages are the pages for browsers.
-type Pages struct {
-	Disabled bool
-	Refused  page.Refused
-}
-
 // DecisionLog writes lines about decisions, of four kinds.
 type DecisionLog struct {
 	Sample                           int // logs one in so many allowed requests; 0 for none
@@ -236,10 +228,10 @@ type SiteLimits struct {
 
 // LimitSet is the limits of a client in a zone: the zone's own, or those of the client's tier.
 type LimitSet struct {
+	answer.Set
 	Policies  []*Policy // enforced limits
 	Shadows   []*Policy // limits that refuse nothing
 	Misplaced *Policy   // a shadow limit above an enforced one of its kind; or nil
-	Field     string    // the value of RateLimit-Policy
 
 	// In zones that count per client, the parts of each limit that clients share.
 	Networks  *LimitSet // shared by a network's unverified clients
@@ -249,19 +241,15 @@ type LimitSet struct {
 // Policy is a limit of a zone, ready for use.
 type Policy struct {
 	engine.Limit
-	Zone    *Zone
-	Set     *LimitSet       // the set that contains it
-	Name    string          // its name in header fields, metrics and logs
-	Field   string          // its item of RateLimit-Policy
-	item    string          // its item of RateLimit up to the value of r
-	Legacy  string          // the value of X-RateLimit-Limit
-	Shadow  bool            // it refuses nothing
-	Kind    string          // its dependencies besides the key; "" for shared limits
-	Of      *Policy         // the client's own limit, if this one is shared; else nil
-	Scaling *engine.Scaling // how it depends on its client's standing; nil if it doesn't
-	Quota   bool            // it has the longest of several windows: X-Quota-… describe it
-	Meter   meter.Limit
-	past    *history.Meter // for the history; nil if there is none
+	answer.Item // its name in header fields, metrics and logs, and its values there
+	Zone        *Zone
+	Set         *LimitSet       // the set that contains it
+	Shadow      bool            // it refuses nothing
+	Kind        string          // its dependencies besides the key; "" for shared limits
+	Of          *Policy         // the client's own limit, if this one is shared; else nil
+	Scaling     *engine.Scaling // how it depends on its client's standing; nil if it doesn't
+	Meter       meter.Limit
+	past        *history.Meter // for the history; nil if there is none
 }
 
 // Sets returns all limit sets of the zone: those of every tier on every site.

@@ -3,15 +3,15 @@ package enforce
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 )
 
 // Credentials is the result of a request's service header or API key.
@@ -20,7 +20,7 @@ type Credentials struct {
 	Service bool   // one of the operator's services: only Tier is known
 	Name    string // of the API key's client; "" without a known key
 	Tier    string
-	denied  *Denial // why the request is denied; or nil
+	denied  *answer.Denial // why the request is denied; or nil
 
 	preflight bool // a CORS preflight, which browsers send without a key
 }
@@ -68,11 +68,19 @@ func (e *Evaluation) askKey(app *Config) {
 
 // otherwise returns the tier of a client without a known key, or the reason for denying it, as an
 // option says.
-func (a *APIKeys) otherwise(option string, why *Denial) (tier string, denied *Denial) {
+func (a *APIKeys) otherwise(option string, why *answer.Denial) (tier string, denied *answer.Denial) {
 	if option == KeyDefault {
 		return a.DefaultTier, nil
 	}
 	return "", why
+}
+
+// challenge returns the value of WWW-Authenticate.
+func (a *APIKeys) challenge() string {
+	if slices.ContainsFunc(a.From, func(s KeySource) bool { return s.Kind == FromBearer }) {
+		return "Bearer"
+	}
+	return "ApiKey"
 }
 
 // isPreflight reports whether a request is a CORS preflight, which browsers send without a key. A
@@ -91,30 +99,16 @@ func isPreflight(r *http.Request) bool {
 	return err == nil && !strings.Contains(strings.ToLower(query), "method")
 }
 
-// Denial is the reason for denying a request because of its API key or its tier.
-type Denial struct {
-	Status int
-	Text   string
-	Err    error // for error routes; caddyhttp.Error would inspect the stack
-	short  *ShortAnswer
-}
-
 // The denials.
 var (
-	noKey      = newDenial(http.StatusUnauthorized, "an API key is required")
-	unknownKey = newDenial(http.StatusForbidden, "the API key is not known")
-	keysAway   = newDenial(http.StatusServiceUnavailable, "the API keys can't be read at the moment")
-	stopping   = newDenial(http.StatusServiceUnavailable, "the server is stopping; try again in a moment")
-	TwoKeys    = newDenial(http.StatusBadRequest, "the request has two API keys")
-	OddKey     = newDenial(http.StatusBadRequest, "the API key is not a single token")
-	ManyPairs  = newDenial(http.StatusBadRequest, "the request has too many parameters or cookies to look for an API key in")
-	noTier     = newDenial(http.StatusForbidden, "the client has no tier")
+	noKey      = answer.NewDenial(http.StatusUnauthorized, "an API key is required")
+	unknownKey = answer.NewDenial(http.StatusForbidden, "the API key is not known")
+	keysAway   = answer.NewDenial(http.StatusServiceUnavailable, "the API keys can't be read at the moment")
+	TwoKeys    = answer.NewDenial(http.StatusBadRequest, "the request has two API keys")
+	OddKey     = answer.NewDenial(http.StatusBadRequest, "the API key is not a single token")
+	ManyPairs  = answer.NewDenial(http.StatusBadRequest, "the request has too many parameters or cookies to look for an API key in")
+	noTier     = answer.NewDenial(http.StatusForbidden, "the client has no tier")
 )
-
-func newDenial(status int, text string) *Denial {
-	short := NewShortAnswer(httpfield.Problem{Title: http.StatusText(status), Status: status, Detail: text})
-	return &Denial{status, text, caddyhttp.HandlerError{StatusCode: status, Err: errors.New(text)}, short}
-}
 
 // Service is a ServiceHeader ready for use.
 type Service struct {

@@ -7,7 +7,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
@@ -39,7 +41,7 @@ func (l *DecisionLog) Refused(v *Verdict, r *Refusal, now func() time.Time) {
 		zap.String("outcome", meter.Outcomes[r.Reason]),
 		zap.Int("status", r.Status()),
 		zap.Duration("wait", max(r.Retry, 0)),
-		zap.String("reference", r.id()))...)
+		zap.String("reference", r.ID()))...)
 }
 
 // units returns the request's cost and the units left, as far as they were examined.
@@ -54,17 +56,20 @@ func (r *Refusal) units() []zap.Field {
 }
 
 // passed logs that a request is allowed, if it is in the sample.
-func (l *DecisionLog) passed(v *Verdict, p *Response) {
-	if l == nil || l.Sample == 0 || len(p.statuses) == 0 || v.Handler.Random()*float64(l.Sample) >= 1 {
+func (l *DecisionLog) passed(v *Verdict, p *answer.Response) {
+	if l == nil || l.Sample == 0 {
+		return
+	}
+	tightest, ok := p.Tightest()
+	if !ok || v.Handler.Random()*float64(l.Sample) >= 1 {
 		return
 	}
 	if !l.allowed.Admits(time.Now(), DecisionsPerSecond) {
 		return
 	}
-	tightest := p.statuses[0]
 	l.Log.Info("allowed", append(v.describeForLog(&l.allowed),
-		zap.String("zone", tightest.Policy.Zone.Name),
-		zap.String("limit", tightest.Policy.Name),
+		zap.String("zone", tightest.Zone),
+		zap.String("limit", tightest.Name),
 		zap.String("outcome", meter.Outcomes[0]),
 		zap.Int64("remaining", tightest.Remaining))...)
 }
@@ -101,7 +106,7 @@ func (v *Verdict) describe() []zap.Field {
 		zap.String("method", shortened(sent.Method, maxLoggedMethod)),
 		zap.String("host", shortened(sent.Host, maxLoggedHost)),
 		zap.String("uri", shortened(sent.URL.EscapedPath(), maxLoggedPath)),
-		zap.String("user_agent", shortened(first(sent.Header["User-Agent"]), maxLoggedAgent)),
+		zap.String("user_agent", shortened(httpfield.First(sent.Header["User-Agent"]), maxLoggedAgent)),
 	}
 }
 

@@ -27,15 +27,15 @@
 //	       Release
 //
 //	  switch on Result.Outcome
-//	    Passed, Counted     next handler                         answer_writer.go
+//	    Passed, Counted     next handler                         internal/answer
 //	                          header fields, if counted          response.go
 //	                          limits that count by the answer    pending.go, internal/settle
 //	                          places are left                    concurrency.go
-//	    Refused             429, or 403 if it costs too much     refuse.go, refusal.go
+//	    Refused             429, or 403 if it costs too much     refusal.go, internal/answer
 //	    Challenged          429 with a page                      challenge.go
 //	    Postponed           503, often with a page               concurrency.go, stop.go
-//	    TooEarly            425                                  refuse.go
-//	    Denied              400, 401, 403                        refuse.go
+//	    TooEarly            425                                  internal/answer
+//	    Denied              400, 401, 403                        internal/answer
 //	    AtSessions          the page where clients earn sessions challenge.go, solution.go
 //
 // The commands `explain` and `replay` pass the same frame, with a [Forecast] and with the engine of a replay

@@ -4,30 +4,45 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 )
 
 // ServeHTTP passes a request that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	result, on, err := h.evaluate(r)
 	if err != nil {
-		return h.fail(w, r, err)
+		return h.Answer.Fail(w, r, err)
 	}
 	switch result.Outcome {
 	case Passed, Counted:
-		return on.serve(w, r, h.watchPlaceholders(on.empty, next))
+		if on.places != nil {
+			defer leave(on.places)
+		}
+		return on.Serve(w, r, h.watchPlaceholders(on.empty, next))
 	case Refused:
-		return h.refuse(w, r, result.Response)
+		return h.Answer.Refuse(w, r, result.Response)
 	case Challenged:
-		return result.Response.Refusal.exchange.challenge(w, result.Response)
+		return result.Response.Refusal.Challenge.Show(w, result.Response)
 	case Postponed:
-		return h.postpone(w, r, result.Waiting)
+		return h.Answer.Postpone(w, r, result.Waiting)
 	case TooEarly:
-		return AskAgain(w, r)
+		return answer.AskAgain(w, r)
 	case AtSessions:
 		return h.serveSession(w, r)
 	default: // denied
-		return h.deny(w, r, result.Denial)
+		if result.Denial == noKey { // RFC 9110, section 11.6.1
+			w.Header().Set("WWW-Authenticate", h.App.APIKeys.challenge())
+		}
+		return h.Answer.Deny(w, r, result.Denial)
 	}
+}
+
+// passage holds the state that a passing request carries to later handlers.
+type passage struct {
+	answer.Passage
+	empty  []*LateName // placeholders to check again when the request returns
+	places []place     // places to leave when the request returns
 }
 
 // EnforcerOf returns the part of a handler that decides about requests, or nil if the handler isn't
@@ -56,12 +71,12 @@ func (h *Handler) evaluate(r *http.Request) (Result, passage, error) {
 	}
 	switch v.Outcome {
 	case Passed:
-		on = passage{pending: v.Pending(nil), timing: v.timing, places: v.takePlaces()}
+		on.Passage, on.places = answer.Passage{Pending: v.Pending(nil), Timing: v.timing}, v.takePlaces()
 	case Counted:
-		v.Response.renews = v.Client.isRenewable()
-		on = passage{v.Response, v.Pending(v.Response), v.timing, h.emptyPlaceholders(v), v.takePlaces()}
+		v.Response.Renews = v.Client.isRenewable()
+		on = passage{answer.Passage{Response: v.Response, Pending: v.Pending(v.Response), Timing: v.timing}, h.emptyPlaceholders(v), v.takePlaces()}
 		h.App.DecisionLog.passed(v, v.Response)
-		h.trace(v.Http, v.Response)
+		h.trace(v, v.Response)
 	case Denied:
 		v.Pending(nil).Deny(v.Denial.Status)
 	case Refused, Challenged:
@@ -82,7 +97,7 @@ func (e *Evaluation) Matches(z *Zone) (bool, error) {
 // charge collects the debits of a zone: the key, the limits and the cost. It sets Denies if the
 // zone refuses the request regardless of counts. It returns the reason if the zone denies the
 // request, or nil.
-func (e *Evaluation) charge(z *Zone) (*Denial, error) {
+func (e *Evaluation) charge(z *Zone) (*answer.Denial, error) {
 	if err := e.peekBody(z.CountsBody); err != nil {
 		return nil, err
 	}
@@ -143,7 +158,7 @@ func (e *Evaluation) denyFor(z *Zone, set *LimitSet) {
 }
 
 // deny notes that a zone denies the request. The first denial counts.
-func (e *Evaluation) deny(z *Zone, why *Denial) {
+func (e *Evaluation) deny(z *Zone, why *answer.Denial) {
 	e.decline(z)
 	if e.Denial == nil {
 		e.Denial = why

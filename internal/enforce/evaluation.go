@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 )
 
@@ -22,7 +23,7 @@ type Evaluation struct {
 	peeked      bool          // its body's placeholders hold the beginning
 	TrapBan     time.Duration // how long a trap bans its client; 0 if it doesn't
 	Keys        []byte        // the text of all keys
-	texts       Texts         // for the values of header fields
+	texts       answer.Texts  // for the values of header fields
 	broken      error         // why its body couldn't be read before it waited; or nil
 }
 

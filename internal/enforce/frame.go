@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
@@ -61,7 +62,7 @@ func (e *Evaluation) By(by Decider) *Evaluation {
 func (e *Evaluation) Decide() (*Verdict, error) {
 	v := &e.Verdict
 	err := e.decide()
-	if err == nil && v.Outcome == Refused && e.offersChallenge(v.Response.Refusal) {
+	if err == nil && v.Outcome == Refused && e.offersChallenge(v.Refusal) {
 		v.Outcome = Challenged
 	}
 	if len(v.Shadows.Debits) > 0 || len(v.tried) > 0 {
@@ -76,7 +77,7 @@ func (e *Evaluation) Decide() (*Verdict, error) {
 // publish makes the verdict known to later handlers: by placeholders, and by the fields of exceeded limits.
 func (e *Evaluation) publish() {
 	if e.Response != nil {
-		e.Response = e.Response.join(e)
+		e.Response = e.Response.Join(e.Vars, e.Repl, &e.texts)
 	}
 	if e.Outcome == Passed {
 		e.Client.mapPlaceholders(e)
@@ -105,7 +106,7 @@ func (e *Evaluation) decide() error {
 		e.refuseTrapped()
 		return nil
 	case v.RefusedBy != nil:
-		e.refuse(&Refusal{Policy: v.RefusedBy, Retry: limiter.Never, Reason: engine.TooCostly})
+		e.refuse(Refusal{Policy: v.RefusedBy, Retry: limiter.Never, Reason: engine.TooCostly})
 		return nil
 	case len(v.Debits) == 0 && len(v.places) == 0:
 		v.unzoned = v.Denial == nil && len(v.Shadows.Debits) == 0 && len(v.tried) == 0
@@ -213,7 +214,7 @@ func (e *Evaluation) obey(early bool) error {
 	case early: // its address may be forged
 		e.Outcome = TooEarly
 	case s.Action == rules.Ban:
-		e.refuse(&Refusal{Policy: h.BannedByOperator, Retry: h.Spread(e.BannedFor(s), &h.BannedByOperator.Rate), Reason: engine.Banned})
+		e.refuse(Refusal{Policy: h.BannedByOperator, Retry: h.Spread(e.BannedFor(s), &h.BannedByOperator.Rate), Reason: engine.Banned})
 	default:
 		e.Allowed = true
 	}
@@ -245,13 +246,18 @@ func (e *Evaluation) passCounted() { e.Outcome, e.Response = Counted, e.newRespo
 
 // refuseByDecision refuses a request as the engine has decided.
 func (e *Evaluation) refuseByDecision() {
-	e.Outcome, e.Response = Refused, e.newRefusedResponse(&e.Decision)
+	p := new(refusedResponse)
+	e.fill(&p.Response)
+	p.why.fill(e, &e.Decision)
+	e.refuseFor(p)
 }
 
 // refuse refuses a request regardless of counts. Nothing is counted.
-func (e *Evaluation) refuse(why *Refusal) {
-	why.App = e.Handler.App
-	e.Outcome, e.Response = Refused, &Response{style: e.Handler.Style, client: e.Client, Refusal: why}
+func (e *Evaluation) refuse(why Refusal) {
+	p := &refusedResponse{why: why}
+	p.why.App = e.Handler.App
+	e.begin(&p.Response)
+	e.refuseFor(p)
 }
 
 // refuseTrapped refuses a visit to a trap that bans, like any request of the banned client. It refuses a
@@ -272,7 +278,7 @@ func (e *Evaluation) breakOff() error {
 	case e.broken != nil:
 		return e.broken
 	case e.Http.Context().Err() != nil:
-		return errAbandoned
+		return answer.ErrAbandoned
 	}
 	e.Outcome, e.Waiting = Postponed, 1
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
 // A request of a key in memory takes two allocations with header fields on: its response, and the
@@ -26,7 +27,7 @@ func TestAllocationsOfRequests(t *testing.T) {
 		empty := *repl
 		n := testing.AllocsPerRun(1000, func() {
 			*repl = empty // like another request's
-			delete(vars, enforce.ResponseVar)
+			delete(vars, handlertest.ResponseVar)
 			delete(vars, enforce.RequestVar)
 			clear(w.header)
 			if err := h.ServeHTTP(w, r, nothing{}); err != nil {

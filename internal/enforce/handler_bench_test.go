@@ -95,7 +95,7 @@ func benchHandlerServe(b *testing.B, h *enforce.Handler, keys, before int, field
 	r, vars, w := benchRequest()
 	serve := func(client any, r *http.Request, vars map[string]any, w *nothing) {
 		vars[caddyhttp.ClientIPVarKey] = client
-		delete(vars, enforce.ResponseVar)
+		delete(vars, handlertest.ResponseVar)
 		delete(vars, enforce.ClientVar)
 		for i := 0; i < len(fields); i += 2 {
 			r.Header[fields[i]] = fields[i+1 : i+2]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
@@ -106,16 +107,16 @@ func (v *Verdict) countRequest(err error) {
 }
 
 // reason returns why a request isn't let in, or 0.
-func (r *Result) reason(err error) engine.Reason {
+func (v *Verdict) reason(err error) engine.Reason {
 	switch {
-	case err == errAbandoned:
+	case err == answer.ErrAbandoned:
 		return engine.Abandoned
 	case err != nil:
 		return meter.Failed
-	case r.Outcome == Refused || r.Outcome == Challenged:
-		return r.Response.Refusal.Reason
+	case v.Outcome == Refused || v.Outcome == Challenged:
+		return v.Refusal.Reason
 	}
-	return [...]engine.Reason{Denied: meter.Denied, Postponed: meter.Queued, TooEarly: meter.TooEarly}[r.Outcome]
+	return [...]engine.Reason{Denied: meter.Denied, Postponed: meter.Queued, TooEarly: meter.TooEarly}[v.Outcome]
 }
 
 // The next functions count requests for the metrics.

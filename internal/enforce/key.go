@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
@@ -45,7 +46,7 @@ const (
 )
 
 // AppendKey appends the request's key in a zone.
-func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, *Denial) {
+func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, *answer.Denial) {
 	switch z.Per {
 	case PerIP:
 		e.appendIP(z)
@@ -67,7 +68,7 @@ func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, *Denial) {
 
 // appendAPIKey appends the client of the request's API key, or the network of a client that may
 // pass without a key.
-func (e *Evaluation) appendAPIKey(z *Zone) *Denial {
+func (e *Evaluation) appendAPIKey(z *Zone) *answer.Denial {
 	c := e.authenticate(e.Handler.App)
 	switch {
 	case c.Service:

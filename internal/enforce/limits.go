@@ -5,10 +5,11 @@ import (
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 )
 
 // limits returns the limits that apply to the request in a zone, or nil if there are none.
-func (e *Evaluation) limits(z *Zone) (*LimitSet, *Denial) {
+func (e *Evaluation) limits(z *Zone) (*LimitSet, *answer.Denial) {
 	limits := e.limitsOf(z)
 	if limits.ByTier == nil {
 		return limits.Own, nil
@@ -28,7 +29,7 @@ func (e *Evaluation) limits(z *Zone) (*LimitSet, *Denial) {
 }
 
 // tier returns the name of the request's tier in a zone.
-func (e *Evaluation) tier(z *Zone) (string, *Denial) {
+func (e *Evaluation) tier(z *Zone) (string, *answer.Denial) {
 	if z.Tiers {
 		c := e.authenticate(e.Handler.App)
 		return c.Tier, c.denied

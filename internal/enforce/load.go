@@ -1,9 +1,6 @@
 package enforce
 
 import (
-	"context"
-	"io"
-	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -29,9 +26,9 @@ func (e *Evaluation) isUnderLoad(z *Zone) bool {
 		}
 		if len(z.Load.Latencies) > 0 {
 			if e.timing == nil {
-				e.timing = &timing{ctx: e.Http.Context(), began: time.Now(), now: e.Handler.App.Now}
+				e.timing = load.NewTiming(e.Http.Context(), e.Handler.App.Now)
 			}
-			e.timing.of = append(e.timing.of, z.Load.Latencies...)
+			e.timing.Measure(z.Load.Latencies...)
 		}
 	}
 	return z.Applies(now)
@@ -52,55 +49,6 @@ func (t *Tenant) Now() int64 {
 		return h.Engine.Now()
 	}
 	return time.Now().UnixNano()
-}
-
-// timing measures how long later handlers take until their answer begins, without the time that they
-// wait for the request's body.
-type timing struct {
-	ctx    context.Context // of the request
-	began  time.Time
-	waited atomic.Int64 // for the body, in nanoseconds
-	of     []*load.Latency
-	now    func() int64
-	ended  bool
-}
-
-// watch measures how long handlers wait for the body of a request. A nil timing ignores it.
-func (t *timing) watch(r *http.Request) {
-	if t != nil && r.Body != nil && r.Body != http.NoBody {
-		r.Body = timedBody{r.Body, &t.waited}
-	}
-}
-
-// end notes that the answer begins. Only the first call counts. A nil timing ignores it.
-func (t *timing) end() {
-	if t == nil || t.ended {
-		return
-	}
-	t.ended = true
-	took, now := time.Since(t.began)-time.Duration(t.waited.Load()), t.now()
-	left := t.ctx.Err() != nil
-	for _, l := range t.of {
-		if left {
-			l.AddLeft(took, now)
-		} else {
-			l.Add(took, now)
-		}
-	}
-}
-
-// timedBody is a request's body that adds up how long its reader waits for it.
-type timedBody struct {
-	io.ReadCloser
-	waited *atomic.Int64
-}
-
-// Read implements io.Reader.
-func (b timedBody) Read(data []byte) (int, error) {
-	began := time.Now()
-	n, err := b.ReadCloser.Read(data)
-	b.waited.Add(int64(time.Since(began)))
-	return n, err
 }
 
 // running is the config that has started last, until it is given up.

@@ -39,7 +39,7 @@ func TestClassesOfPathsHoldNoNames(t *testing.T) {
 // Refusals are kept before an operator looks; they are bounded in number, in length and in time.
 func TestRefusalsBeforeAnybodyLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, by := new(Watchers), &Policy{Name: "daily", Zone: &Zone{Name: "login"}}
+		w, by := new(Watchers), StandIn(&Zone{Name: "login"}, "daily")
 		refuse := func(n int) {
 			r := httptest.NewRequest(http.MethodGet, "/login?token=s3cret", nil)
 			r.Header.Set("User-Agent", strings.Repeat("x", n%5)+strings.Repeat("long", 1000))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 )
@@ -12,7 +13,7 @@ import (
 
 // Pending returns the request's pending debits, or nil if there are none. Settling them corrects
 // the remaining units in the response.
-func (v *Verdict) Pending(in *Response) *settle.Pending {
+func (v *Verdict) Pending(in *answer.Response) *settle.Pending {
 	v.await(v.Policies, v.Debits)
 	v.await(v.Shadows.Policies, v.Shadows.Debits)
 	if v.open != nil && in != nil {

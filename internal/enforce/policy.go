@@ -1,31 +1,32 @@
 package enforce
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
-	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// NewPolicy prepares a limit's values for header fields.
+// NewPolicy returns a limit with its values for header fields.
 func NewPolicy(name string, limit engine.Limit) *Policy {
-	quoted := httpfield.String(name)
-	p := &Policy{
-		Limit:  limit,
-		Name:   name,
-		item:   quoted + ";r=",
-		Legacy: strconv.FormatInt(limit.Amount(), 10),
-	}
-	p.Field = fmt.Sprintf("%s;q=%d;w=%d", quoted, limit.Amount(), httpfield.Seconds(limit.Window()))
-	if limit.Capacity() != limit.Amount() {
-		p.Field += fmt.Sprintf(";burst=%d", limit.Capacity())
-	}
+	return &Policy{Limit: limit, Item: answer.NewItem(name, limit.Rate)}
+}
+
+// StandIn returns a policy that stands for a limit when a zone refuses requests without one.
+func StandIn(z *Zone, name string) *Policy {
+	p := &Policy{Item: answer.Item{Name: name}}
+	p.Join(z, new(LimitSet))
 	return p
+}
+
+// Join puts the limit into a set of a zone.
+func (p *Policy) Join(z *Zone, set *LimitSet) {
+	p.Zone, p.Set = z, set
+	p.Item.Zone, p.Item.Set, p.Item.Of = z.Name, &set.Set, p
 }
 
 // Add adds a limit to the set.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/readahead"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -26,10 +27,6 @@ const (
 
 // Bodies is the memory of all bodies that have been read.
 var Bodies = readahead.NewPool(MaxBodies)
-
-// errNoRoom refuses a request whose body the pool has taken away with 503. It isn't passed on
-// instead, or attempts could avoid being counted.
-var errNoRoom error = caddyhttp.HandlerError{StatusCode: http.StatusServiceUnavailable, Err: readahead.ErrLost}
 
 // readBody reads the body of a request that is about to hold units, if a zone asks for that, so
 // that it holds none while its client sends. It returns an error if the body can't be read, or is
@@ -62,9 +59,9 @@ func (e *Evaluation) readAhead(most int64) (body *readahead.Body, longer bool, e
 	case err == nil:
 		return body, longer, nil
 	case e.Http.Context().Err() != nil:
-		return nil, false, errAbandoned
+		return nil, false, answer.ErrAbandoned
 	case err == readahead.ErrLost:
-		return nil, false, errNoRoom
+		return nil, false, answer.ErrNoRoom
 	}
 	return nil, false, unreadable(err)
 }
@@ -84,7 +81,7 @@ func (e *Evaluation) peekBody(wanted bool) error {
 		}
 		text, err := body.Text()
 		if err != nil {
-			return errNoRoom
+			return answer.ErrNoRoom
 		}
 		plain, encoded = text, base64.StdEncoding.EncodeToString([]byte(text))
 		if longer {

@@ -13,13 +13,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
-	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// id returns the refusal's reference, with which a refused person can ask for the reason. It is
+// ID returns the refusal's reference, with which a refused person can ask for the reason. It is
 // made on first use. It is empty if there is no secret to seal it with.
-func (r *Refusal) id() string {
+func (r *Refusal) ID() string {
 	if r.Reference == "" && r.App.Zones { // without a zone there is no instance, and no secret
 		if h := r.App.Use(); h != nil {
 			r.Reference = h.Names.Refer(r.content(time.Now()), r.limit(), string(r.Key))
@@ -27,11 +26,6 @@ func (r *Refusal) id() string {
 		}
 	}
 	return r.Reference
-}
-
-// references returns both forms of the reference that people see.
-func (r *Refusal) references() page.Reference {
-	return page.Reference{Short: reference.Short(r.id()), Whole: r.id()}
 }
 
 // content returns the content of the reference except for the name of the key.

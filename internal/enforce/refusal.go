@@ -1,38 +1,31 @@
 package enforce
 
 import (
-	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
-	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 // Refusal is the reason why a request may not pass.
 type Refusal struct {
-	App     *Config
-	Policy  *Policy
-	Retry   time.Duration // how long to wait, or limiter.Never
-	Reason  engine.Reason
-	Fresh   bool      // this request blocked the client
-	field   [1]string // the value of Retry-After
-	values  [3]string // those of the fields of its body
-	noStore [1]string // that of Cache-Control
+	App    *Config
+	Policy *Policy
+	Retry  time.Duration // how long to wait, or limiter.Never
+	Reason engine.Reason
+	Fresh  bool // this request blocked the client
 
 	Cost, left int64 // the request's cost and the units left; 0 if nothing was counted
 
 	Key       []byte   // the key, or the client of a ban; nil if nothing was counted
 	room      [40]byte // storage of Key, unless it is longer
-	Reference string   // set on first use: see refusal.id
+	Reference string   // set on first use: see ID
 
 	method, path string // of the request as sent; "" until noted
 
 	initiator identity.Initiator // for access logs
-
-	exchange *ChallengeExchange // for an answer with a challenge
 }
 
 // BanName stands for the zone and the limit of a ban.
@@ -59,37 +52,12 @@ func (r *Refusal) fill(e *Evaluation, d *engine.Decision) {
 // request. It is false if a reputation or an outage has reduced the limit.
 func (r *Refusal) NeverPasses() bool { return r.Cost > 0 && r.Cost > r.Policy.Capacity() }
 
-// Status returns the status of the answer. Many libraries retry after 413 or 429, even without
-// Retry-After, so a request that can never pass gets neither.
-func (r *Refusal) Status() int {
-	if r.NeverPasses() {
-		return http.StatusForbidden
-	}
-	return http.StatusTooManyRequests
-}
+// Status returns the status of the answer.
+func (r *Refusal) Status() int { return answer.StatusOf(r.NeverPasses()) }
 
-// err returns the error for the error routes.
-func (r *Refusal) err() error {
-	if r.NeverPasses() {
-		return errTooCostly
-	}
-	return ErrRefused
-}
-
-// short returns the answer to clients that get no page.
-func (r *Refusal) short() *ShortAnswer {
-	if r.NeverPasses() {
-		return tooCostly
-	}
-	return overLimit
-}
-
-// makeField makes the value of Retry-After. It is empty for a request that never passes.
-func (r *Refusal) makeField(texts *Texts) {
-	if r.Retry != limiter.Never {
-		var room [20]byte
-		r.field[0] = texts.Of(strconv.AppendInt(room[:0], httpfield.Seconds(r.Retry), 10))
-	}
+// tell returns the part that answers tell.
+func (r *Refusal) tell() answer.Refusal {
+	return answer.Refusal{Item: &r.Policy.Item, Retry: r.Retry, NeverPasses: r.NeverPasses(), Of: r}
 }
 
 // Spread returns a retry time extended by a random part, so that clients that wait for the same

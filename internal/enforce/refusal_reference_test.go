@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
@@ -61,11 +62,11 @@ func (a asked) reference() string {
 // made returns the reference if it exists already.
 func (a asked) made(t *testing.T) string {
 	t.Helper()
-	p, ok := caddyhttp.GetVar(a.Context(), enforce.ResponseVar).(*enforce.Response)
+	p, ok := caddyhttp.GetVar(a.Context(), handlertest.ResponseVar).(*answer.Response)
 	if !ok || p.Refusal == nil {
 		t.Fatal("the request was not refused")
 	}
-	return p.Refusal.Reference
+	return p.Refusal.Of.(*enforce.Refusal).Reference
 }
 
 const hour = handlertest.Hour

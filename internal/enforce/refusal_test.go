@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -88,5 +89,16 @@ func TestJitterStaysADuration(t *testing.T) {
 	}
 	if got := h.Spread(limiter.Never, new(limiter.Limit)); got != limiter.Never {
 		t.Errorf("never becomes %v", got)
+	}
+}
+
+// A cost that only a lowered limit has no room for may pass later, so it isn't forbidden.
+func TestCostAboveALoweredLimitIsA429(t *testing.T) {
+	p := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 10, Window: hour}}}}}).Zones[0].SiteLimits.Own.Policies[0]
+	for cost, want := range map[int64]int{0: 429, 10: 429, 11: 403} {
+		r := enforce.Refusal{Policy: p, Retry: limiter.Never, Reason: engine.TooCostly, Cost: cost}
+		if got := r.Status(); got != want {
+			t.Errorf("a cost of %d, where the limit is 10 in full and lower now: %d, want %d", cost, got, want)
+		}
 	}
 }

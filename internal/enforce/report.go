@@ -15,15 +15,17 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
 // report reports a refusal to logs, events and metrics.
-func (h *Handler) report(v *Verdict, p *Response) {
-	zone := p.Refusal.Policy.Zone
-	p.Refusal.Note(v.Http)
+func (h *Handler) report(v *Verdict, p *answer.Response) {
+	zone := v.Refusal.Policy.Zone
+	v.Refusal.Note(v.Http)
 	log := zone.log.Load()
 	if log == nil {
 		log = h.App.refusals(zone.Name)
@@ -31,16 +33,16 @@ func (h *Handler) report(v *Verdict, p *Response) {
 	}
 	log.Refused.Add(1)
 	switch {
-	case !p.Refusal.Fresh || !log.Admits(time.Now()):
-	case p.Refusal.Policy == h.Banned:
+	case !v.Refusal.Fresh || !log.Admits(time.Now()):
+	case v.Refusal.Policy == h.Banned:
 		h.Log.Info("client banned", h.banDetails(v, p)...)
 	default:
 		h.Log.Info("rate limit exceeded", h.details(v, p)...)
 	}
-	h.App.Watchers.Refused(time.Now(), func(now time.Time) SampledRefusal { return p.Refusal.Sample(v.Http, now) })
-	h.App.DecisionLog.Refused(v, p.Refusal, time.Now)
-	h.addLogField(v.Http, p.Refusal)
-	h.trace(v.Http, p)
+	h.App.Watchers.Refused(time.Now(), func(now time.Time) SampledRefusal { return v.Refusal.Sample(v.Http, now) })
+	h.App.DecisionLog.Refused(v, v.Refusal, time.Now)
+	h.addLogField(v.Http, v.Refusal)
+	h.trace(v, p)
 	if h.Events.ShouldEmit(exceededEvent) {
 		client := v.clientIP()
 		if v.isClaimed() {
@@ -48,7 +50,7 @@ func (h *Handler) report(v *Verdict, p *Response) {
 		}
 		h.Events.Emit(h.Ctx, exceededEvent, map[string]any{
 			"zone":      zone.Name,
-			"wait":      p.Refusal.Retry,
+			"wait":      v.Refusal.Retry,
 			"remote_ip": remoteIP(v.Http),
 			"client_ip": client,
 			"initiator": hintsOf(v.Http).Initiator.String(),
@@ -62,25 +64,25 @@ const exceededEvent = "rate_limit_exceeded"
 func (r *Refusal) Sample(of *http.Request, now time.Time) SampledRefusal {
 	return SampledRefusal{
 		At: now.UTC(), Zone: r.Policy.Zone.Name, limit: r.Policy.Name, Key: string(r.Key), reason: meter.Outcomes[r.Reason], retry: r.Retry,
-		Path: PathClass(r.path), Agent: strings.Clone(shortened(first(of.Header["User-Agent"]), MaxAgent)),
+		Path: PathClass(r.path), Agent: strings.Clone(shortened(httpfield.First(of.Header["User-Agent"]), MaxAgent)),
 	}
 }
 
 // details returns the log fields of a refusal. They identify the client only if the operator asks
 // for that.
-func (h *Handler) details(v *Verdict, p *Response) []zap.Field {
+func (h *Handler) details(v *Verdict, p *answer.Response) []zap.Field {
 	fields := []zap.Field{
-		zap.String("zone", p.Refusal.Policy.Zone.Name),
-		zap.String("limit", p.Refusal.Policy.Name),
-		zap.Duration("wait", p.Refusal.Retry),
+		zap.String("zone", v.Refusal.Policy.Zone.Name),
+		zap.String("limit", v.Refusal.Policy.Name),
+		zap.Duration("wait", v.Refusal.Retry),
 		initiatorForLog(v.Http),
 	}
-	return append(fields, h.Identity(v, v.keyOf(p.Refusal.Policy))...)
+	return append(fields, h.Identity(v, v.keyOf(v.Refusal.Policy))...)
 }
 
 // banDetails returns the log fields of a ban: the violation that caused it, its zone, and how long
 // the ban lasts.
-func (h *Handler) banDetails(v *Verdict, p *Response) (fields []zap.Field) {
+func (h *Handler) banDetails(v *Verdict, p *answer.Response) (fields []zap.Field) {
 	if record := v.Client.record(); record != nil && len(record.Past) > 0 {
 		last := record.Past[len(record.Past)-1]
 		fields = append(fields, zap.Stringer("reason", last.Reason))
@@ -88,7 +90,7 @@ func (h *Handler) banDetails(v *Verdict, p *Response) (fields []zap.Field) {
 			fields = append(fields, zap.String("zone", zone))
 		}
 	}
-	fields = append(fields, zap.Duration("wait", p.Refusal.Retry), initiatorForLog(v.Http))
+	fields = append(fields, zap.Duration("wait", v.Refusal.Retry), initiatorForLog(v.Http))
 	return append(fields, h.Identity(v, v.Subject.Key)...)
 }
 
@@ -233,35 +235,36 @@ func (l loggedRefusal) MarshalLogObject(to zapcore.ObjectEncoder) error {
 	to.AddString("zone", l.Policy.Zone.Name)
 	to.AddString("limit", l.Policy.Name)
 	to.AddString("outcome", meter.Outcomes[l.Reason])
-	to.AddString("reference", l.id())
+	to.AddString("reference", l.ID())
 	to.AddString("initiator", l.initiator.String())
 	return nil
 }
 
 // trace adds the decision to the request's span, if there is one that is recorded.
-func (h *Handler) trace(r *http.Request, p *Response) {
+func (h *Handler) trace(v *Verdict, p *answer.Response) {
 	if !h.Traced {
 		return
 	}
-	span := trace.SpanFromContext(r.Context())
+	span := trace.SpanFromContext(v.Http.Context())
 	if !span.IsRecording() {
 		return
 	}
-	if p.Refusal != nil {
-		span.SetAttributes(traced(p.Refusal.Policy, meter.Outcomes[p.Refusal.Reason])...)
-	} else if len(p.statuses) > 0 {
-		span.SetAttributes(traced(p.statuses[0].Policy, meter.Outcomes[0])...)
+	tightest, ok := p.Tightest()
+	if v.Refusal != nil {
+		span.SetAttributes(traced(&v.Refusal.Policy.Item, meter.Outcomes[v.Refusal.Reason])...)
+	} else if ok {
+		span.SetAttributes(traced(tightest.Item, meter.Outcomes[0])...)
 	}
-	if len(p.statuses) > 0 {
-		span.SetAttributes(attribute.Int64("rate_limit.remaining", p.statuses[0].Remaining))
+	if ok {
+		span.SetAttributes(attribute.Int64("rate_limit.remaining", tightest.Remaining))
 	}
 }
 
 // traced returns the attributes of a decision.
-func traced(p *Policy, outcome string) []attribute.KeyValue {
+func traced(i *answer.Item, outcome string) []attribute.KeyValue {
 	return []attribute.KeyValue{
-		attribute.String("rate_limit.zone", p.Zone.Name),
-		attribute.String("rate_limit.limit", p.Name),
+		attribute.String("rate_limit.zone", i.Zone),
+		attribute.String("rate_limit.limit", i.Name),
 		attribute.String("rate_limit.outcome", outcome),
 	}
 }

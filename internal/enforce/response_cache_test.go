@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
@@ -89,7 +90,7 @@ func TestCachesKeepNoRequestToAskAgain(t *testing.T) {
 	for field, says := range cachedPage {
 		w.Header().Set(field, says.page)
 	}
-	enforce.AskAgain(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	answer.AskAgain(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	wantNotStored(t, "425", w.Header())
 }
 

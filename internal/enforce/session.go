@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
 // stripSessionCookie removes a cookie that may be a session from the request.
@@ -68,9 +69,9 @@ func (c *Client) Issue(keys *sessionKeys) (session.Session, string, error) {
 // isRenewable reports whether the client has a session that should be renewed.
 func (c *Client) isRenewable() bool { return c != nil && c.Session.Renewable }
 
-// renewal renews the client's session and returns a Set-Cookie field. It returns "" if its network
+// Renewal renews the client's session and returns a Set-Cookie field. It returns "" if its network
 // has reached its number of sessions, or the session was renewed recently.
-func (c *Client) renewal() string {
+func (c *Client) Renewal() string {
 	limits := c.App.Session.Limits
 	d, ok := c.App.Decide(c.Http.Context(), nil, []engine.Debit{
 		{Limit: limits.renewals, Key: append([]byte{identity.TagSession}, c.Session.ID[:]...), Cost: 1},
@@ -82,6 +83,7 @@ func (c *Client) renewal() string {
 	keys := c.App.Session.keys.Load()
 	now, audience := time.Now(), c.audience()
 	renewed, value := keys.signer.Renew(now, audience, c.NetworkID(), c.Session.ID)
+	meter.SessionRenewed()
 	return session.SetCookie(audience.Cookie, value, now, renewed)
 }
 

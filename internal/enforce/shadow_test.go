@@ -322,7 +322,7 @@ func TestShadowVerdictsThatWait(t *testing.T) {
 	if value, ok := v.Placeholder("http.rate_limit.other.would_refuse"); ok || value != "" {
 		t.Errorf("of another zone: %v, %v", value, ok)
 	}
-	v.WouldRefuse(&enforce.Policy{Zone: z, Name: "tight"})
+	v.WouldRefuse(enforce.StandIn(z, "tight"))
 	done()
 	if value := <-asked; value != "tight" {
 		t.Errorf("got %v", value)

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
+	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/language"
@@ -47,11 +48,11 @@ func (c *ChallengeExchange) Accept() error {
 func (c *ChallengeExchange) isVisit() bool {
 	switch hintsOf(c.Http).Initiator {
 	case identity.OwnSite:
-		return !isSpeculative(c.Http.Header)
+		return !httpfield.IsSpeculative(c.Http.Header)
 	case identity.Link:
-		return isNavigation(c.Http)
+		return httpfield.IsNavigation(c.Http.Header)
 	case identity.Unsaid: // browsers always send Accept
-		return len(c.Http.Header["Accept"]) == 0 || isNavigation(c.Http)
+		return len(c.Http.Header["Accept"]) == 0 || httpfield.IsNavigation(c.Http.Header)
 	}
 	return false
 }
@@ -77,7 +78,7 @@ func (c *ChallengeExchange) Issue(token [TokenSize]byte, more ...engine.Debit) e
 	case !ok:
 		return c.refuse(noSecret, d, "This can't be done at the moment.")
 	case d.Reason == engine.Abandoned:
-		return errAbandoned
+		return answer.ErrAbandoned
 	case !d.Allowed && d.Debit == 0:
 		if c.Http.Method == http.MethodPost { // browsers may repeat a GET on their own
 			c.punish()
@@ -180,21 +181,21 @@ func (c *ChallengeExchange) grant() error {
 
 // show answers with a page that has a challenge. refused is the refusal that led to the page, or
 // nil. why returns the reason for showing the page again; nil the first time.
-func (c *ChallengeExchange) show(status int, target string, refused *Refusal, why notice) error {
-	answer := htmlAnswer{language: languageOf(c.Http)}
-	page := challenge.Page{Texts: answer.language, Site: c.Page.Refused.Site, Action: c.Path, Target: c.target(target)}
+func (c *ChallengeExchange) show(status int, target string, refused *answer.Refusal, why notice) error {
+	html := answer.HTML{Language: answer.LanguageOf(c.Http)}
+	page := challenge.Page{Texts: html.Language, Site: c.Page.Refused.Site, Action: c.Path, Target: c.target(target)}
 	if why != nil {
-		page.Notice = why(answer.language)
+		page.Notice = why(html.Language)
 	}
 	if refused != nil {
-		page.Retry, page.Reference = refused.Retry, refused.references()
+		page.Retry, page.Reference = refused.Retry, refused.References()
 	}
 	var body bytes.Buffer
 	if err := errors.Join(c.set(&page), page.Render(&body)); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	answer.policy, answer.body = page.Policy(), body.Bytes()
-	return answer.write(c.W, c.Http, status)
+	html.Policy, html.Body = page.Policy(), body.Bytes()
+	return html.Write(c.W, c.Http, status)
 }
 
 // notice returns the reason for showing the page again, in a language.
@@ -266,9 +267,9 @@ func (c *ChallengeExchange) refuse(reason string, d engine.Decision, text string
 		c.W.Header().Set(httpfield.RetryAfter, strconv.FormatInt(seconds, 10))
 		text += fmt.Sprintf(" Try again in %s.", wording.Wait(d.Retry))
 	}
-	leaveBody(c.W, c.Http)
-	if c.Page.suits(c.Http) {
-		return c.Page.Refuse(c.W, c.Http, Shown{Status: http.StatusTooManyRequests, Retry: d.Retry})
+	answer.LeaveBody(c.W, c.Http)
+	if c.Page.Suits(c.Http) {
+		return c.Page.Refuse(c.W, c.Http, answer.Shown{Status: http.StatusTooManyRequests, Retry: d.Retry})
 	}
 	return c.say(http.StatusTooManyRequests, text)
 }

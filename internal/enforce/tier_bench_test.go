@@ -58,7 +58,7 @@ func benchTier(b *testing.B, zone *config.Zone, tier config.Tier) {
 	b.ReportAllocs()
 	for b.Loop() {
 		*repl = empty
-		delete(vars, enforce.ResponseVar)
+		delete(vars, handlertest.ResponseVar)
 		clear(w.header)
 		if err := h.ServeHTTP(w, r, nothing{}); err != nil {
 			b.Fatal(err)

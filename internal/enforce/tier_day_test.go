@@ -237,7 +237,7 @@ func exampleHandler(t *testing.T, example, keys string, clock engine.Clock) *enf
 		t.Fatal(err)
 	}
 	h := module.(interface{ Enforcer() *enforce.Handler }).Enforcer()
-	h.Routed = true // as with error routes
+	h.Answer.Routed = true // as with error routes
 	startClocked(t, h, clock)
 	return h
 }

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/answer"
+	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 
 	"github.com/caddyserver/caddy/v2"
@@ -31,9 +33,9 @@ const (
 // don't return a longer one in registers, but copy it in memory, which takes longer than most of them do.
 type Result struct {
 	Outcome  Outcome
-	Response *Response // if Counted, Refused or Challenged
-	Denial   *Denial   // why a zone denies the request; nil unless Denied, or refused by another zone
-	Waiting  int64     // requests in the line, if Postponed
+	Response *answer.Response // if Counted, Refused or Challenged
+	Denial   *answer.Denial   // why a zone denies the request; nil unless Denied, or refused by another zone
+	Waiting  int64            // requests in the line, if Postponed
 }
 
 // Passes reports whether the request may go on.
@@ -62,6 +64,7 @@ type Verdict struct {
 	trapped   bool    // it visited a trap
 	trapBans  bool    // which bans
 
+	Refusal  *Refusal        // if Refused or Challenged
 	Decision engine.Decision // about the debits, if decided
 	decided  bool
 	Waits    bool          // whether the request will wait, if foreseen
@@ -73,7 +76,7 @@ type Verdict struct {
 	places    []place         // that it needs while in flight
 	tried     []place         // that shadow limits decide about
 	entered   bool            // it has taken its places
-	timing    *timing         // until the answer begins; nil if it isn't measured
+	timing    *load.Timing    // until the answer begins; nil if it isn't measured
 	open      *settle.Pending // units that await the status of the answer; or nil
 }
 

@@ -63,8 +63,8 @@ func PrefersProblem(h http.Header) bool { return prefers(h, ProblemType) }
 // PrefersJSON does the same for JSON of any kind.
 func PrefersJSON(h http.Header) bool { return prefers(h, "application/json") || PrefersProblem(h) }
 
-// PrefersHTML does the same for HTML.
-func PrefersHTML(h http.Header) bool { return prefers(h, "text/html") }
+// prefersHTML does the same for HTML.
+func prefersHTML(h http.Header) bool { return prefers(h, "text/html") }
 
 func prefers(h http.Header, preferred string) bool {
 	accept := h["Accept"]

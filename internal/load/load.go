@@ -185,9 +185,9 @@ func (l *Latency) Add(d time.Duration, now int64) {
 	l.mu.Unlock()
 }
 
-// AddLeft notes that a client left after it had waited for d. That says something only about answers
+// addLeft notes that a client left after it had waited for d. That says something only about answers
 // that are slow anyway.
-func (l *Latency) AddLeft(d time.Duration, now int64) {
+func (l *Latency) addLeft(d time.Duration, now int64) {
 	if d > l.bound {
 		l.Add(d, now)
 	}

@@ -216,7 +216,7 @@ func TestClientsThatLeaveAreNoFastAnswers(t *testing.T) {
 	for range 20 {
 		l.Add(time.Second, 100*second)
 		for range 100 {
-			l.AddLeft(time.Millisecond, 100*second)
+			l.addLeft(time.Millisecond, 100*second)
 		}
 	}
 	if got := l.Load(100 * second); got < 1 {
@@ -224,7 +224,7 @@ func TestClientsThatLeaveAreNoFastAnswers(t *testing.T) {
 	}
 	l = NewLatency(100 * time.Millisecond)
 	for range 20 {
-		l.AddLeft(time.Second, 100*second)
+		l.addLeft(time.Second, 100*second)
 	}
 	if got := l.Load(100 * second); got < 1 {
 		t.Errorf("got %v when all clients gave up after a second, want over 1", got)

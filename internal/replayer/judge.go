@@ -205,7 +205,7 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 		j.judgeShadows(e, r, v)
 		return true
 	case enforce.Refused, enforce.Challenged:
-		by := result.Response.Refusal
+		by := result.Refusal
 		v.Outcome, v.By, v.Key, v.Reason = replay.Refused, j.limit(by.Policy), v.Copy(by.Key), meter.Outcomes[by.Reason]
 	case enforce.Denied:
 		v.Outcome, v.Reason = replay.Denied, result.Denial.Text

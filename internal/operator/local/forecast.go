@@ -157,7 +157,7 @@ func (ex *explainer) describe(ctx context.Context, v *enforce.Verdict, err error
 	case v.Allowed && v.Passes():
 		ex.explainLimits(ctx, &v.Shadows) // denials
 		return operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
-	case v.Refuses() && v.Response.Refusal.Reason == engine.Banned:
+	case v.Refuses() && v.Refusal.Reason == engine.Banned:
 		return ex.describeBan(v)
 	case v.Refuses() && v.RefusedBy != nil:
 		return ex.refuses("denied", v.RefusedBy.Zone.Name, v.RefusedBy.Name, limiter.Never, "by zone "+v.RefusedBy.Zone.Name+", which admits nothing")
@@ -166,7 +166,7 @@ func (ex *explainer) describe(ctx context.Context, v *enforce.Verdict, err error
 	ex.explainLimits(ctx, &v.Shadows)
 	switch {
 	case v.Refuses():
-		f := ex.refusedByDebit(v.Decision, v.Response.Refusal.Policy, v.Response.Refusal.Cost)
+		f := ex.refusedByDebit(v.Decision, v.Refusal.Policy, v.Refusal.Cost)
 		if v.Outcome == enforce.Challenged {
 			f.Text += ", with a challenge"
 		}
@@ -185,8 +185,8 @@ func (ex *explainer) describe(ctx context.Context, v *enforce.Verdict, err error
 func (ex *explainer) describeBan(v *enforce.Verdict) operator.Forecast {
 	retry, why := v.Decision.Retry, "because the client is banned for what it did"
 	switch {
-	case v.Response.Refusal.Policy == v.Handler.BannedByOperator:
-		retry, why = v.Response.Refusal.Retry, "because an operator or a block list has banned the client"
+	case v.Refusal.Policy == v.Handler.BannedByOperator:
+		retry, why = v.Refusal.Retry, "because an operator or a block list has banned the client"
 	case v.Trapped():
 		why = "because it goes into a trap, which bans"
 	}

@@ -106,3 +106,6 @@ func StatusOf(err error) int {
 	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
 	return failed.StatusCode
 }
+
+// ResponseVar is the request variable that holds the response.
+const ResponseVar = "rate_limit.response"

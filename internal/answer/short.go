@@ -1,4 +1,4 @@
-package enforce
+package answer
 
 import (
 	"net/http"
@@ -8,10 +8,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
-// ShortAnswer is an answer to a rejected request, made once: a line of text, and problem details for
+// Short is an answer to a rejected request, made once: a line of text, and problem details for
 // clients of JSON. It is never empty, because some clients take an HTTP/2 answer without a body for
 // an error if the server stops reading theirs (curl 7.88: error 92).
-type ShortAnswer struct {
+type Short struct {
 	status        int
 	text, problem content
 }
@@ -21,18 +21,18 @@ type content struct {
 	body         []byte
 }
 
-// NewShortAnswer returns the answer with a problem.
-func NewShortAnswer(p httpfield.Problem) *ShortAnswer {
+// newShort returns the answer with a problem.
+func newShort(p httpfield.Problem) *Short {
 	line := http.StatusText(p.Status)
 	if p.Detail != "" {
 		line += ": " + p.Detail
 	}
-	return &ShortAnswer{p.Status, newContent("text/plain; charset=utf-8", []byte(line+"\n")), newContent(httpfield.ProblemType, p.JSON())}
+	return &Short{p.Status, newContent("text/plain; charset=utf-8", []byte(line+"\n")), newContent(httpfield.ProblemType, p.JSON())}
 }
 
 // ofStatus returns the answer that says a status only.
-func ofStatus(status int) *ShortAnswer {
-	return NewShortAnswer(httpfield.Problem{Title: http.StatusText(status), Status: status})
+func ofStatus(status int) *Short {
+	return newShort(httpfield.Problem{Title: http.StatusText(status), Status: status})
 }
 
 func newContent(kind string, body []byte) content {
@@ -41,13 +41,13 @@ func newContent(kind string, body []byte) content {
 
 // Write sends the answer. Its header fields are held in values, because Caddy's header directive
 // writes into them. Clients of gRPC, which know the status only, get no body.
-func (a *ShortAnswer) Write(w http.ResponseWriter, r *http.Request, values *[3]string) error {
+func (a *Short) Write(w http.ResponseWriter, r *http.Request, values *[3]string) error {
 	c := &a.text
 	if httpfield.PrefersJSON(r.Header) {
 		c = &a.problem
 	}
 	h := w.Header()
-	if strings.HasPrefix(first(r.Header["Content-Type"]), "application/grpc") {
+	if strings.HasPrefix(httpfield.First(r.Header["Content-Type"]), "application/grpc") {
 		w.WriteHeader(a.status)
 		return nil
 	}

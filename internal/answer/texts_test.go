@@ -1,4 +1,4 @@
-package enforce
+package answer
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ func TestTextsStay(t *testing.T) {
 	for i := range 100 {
 		text := strings.Repeat(fmt.Sprint(i), 1+i%7)
 		if i%30 == 29 {
-			text = strings.Repeat(text, TextsRoom)
+			text = strings.Repeat(text, textsRoom)
 		}
 		got, want = append(got, texts.Of([]byte(text))), append(want, text)
 	}

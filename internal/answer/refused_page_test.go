@@ -1,4 +1,4 @@
-package enforce_test
+package answer
 
 import (
 	"net/http"
@@ -9,21 +9,16 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-tally/caddy-tally/internal/config"
-	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/language"
 	"github.com/caddy-tally/caddy-tally/internal/page"
-	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
-	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 // For all requests, the page and its header fields are among ten.
 func FuzzRefusedPage(f *testing.F) {
-	p := &enforce.Pages{Refused: page.Refused{Site: page.Site{Name: "Example", Contact: "help@example.com"}}}
-	answer := func(t testing.TB, r *http.Request) *httptest.ResponseRecorder {
+	p := &Pages{Refused: page.Refused{Site: page.Site{Name: "Example", Contact: "help@example.com"}}}
+	get := func(t testing.TB, r *http.Request) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		if err := p.Refuse(w, r, enforce.Shown{Status: http.StatusTooManyRequests, Retry: 42 * time.Second, Reference: page.Reference{Short: "short", Whole: "the-reference"}}); err != nil {
+		if err := p.Refuse(w, r, Shown{Status: http.StatusTooManyRequests, Retry: 42 * time.Second, Reference: page.Reference{Short: "short", Whole: "the-reference"}}); err != nil {
 			t.Fatal(err)
 		}
 		return w
@@ -32,7 +27,7 @@ func FuzzRefusedPage(f *testing.F) {
 	for _, texts := range language.All() {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept-Language", texts.Tag)
-		pages[texts.Tag] = answer(f, r).Body.String()
+		pages[texts.Tag] = get(f, r).Body.String()
 	}
 	f.Add("/<script>alert(1)</script>?a=b", "example.com", "de-AT", "browser", "https://example.org/")
 	f.Add("/", `"><b>`, "x\"><script>,ja", "\x00", "")
@@ -40,7 +35,7 @@ func FuzzRefusedPage(f *testing.F) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RequestURI, r.URL.Path, r.Host = uri, uri, host
 		r.Header = http.Header{"Accept-Language": {accept}, "User-Agent": {agent}, "Referer": {referer}, "Cookie": {agent}}
-		w := answer(t, r)
+		w := get(t, r)
 		tag := w.Header().Get("Content-Language")
 		if w.Code != http.StatusTooManyRequests || w.Body.String() != pages[tag] {
 			t.Errorf("status %d, %q, %s", w.Code, tag, w.Body)
@@ -67,7 +62,7 @@ func TestErrorRoutesAreAskedAboutTheRequestAsSent(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodPost, "/sent", nil), caddy.NewReplacer(), w, server)
 	r.Method, r.URL.Path, r.RequestURI = http.MethodGet, "/rewritten", "/rewritten"
-	if enforce.AnswersErrors(r, enforce.ErrRefused) {
+	if answersErrors(r, errRefused) {
 		t.Error("a route that doesn't match counts as one that answers")
 	}
 	if want := "429 POST /sent /sent"; len(seen) != 1 || seen[0] != want {
@@ -75,16 +70,5 @@ func TestErrorRoutesAreAskedAboutTheRequestAsSent(t *testing.T) {
 	}
 	if r.Method != http.MethodGet || r.URL.Path != "/rewritten" || r.RequestURI != "/rewritten" {
 		t.Errorf("afterwards the request is %s %s %s", r.Method, r.URL.Path, r.RequestURI)
-	}
-}
-
-// A cost that only a lowered limit has no room for may pass later, so it isn't forbidden.
-func TestCostAboveALoweredLimitIsA429(t *testing.T) {
-	p := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 10, Window: hour}}}}}).Zones[0].SiteLimits.Own.Policies[0]
-	for cost, want := range map[int64]int{0: 429, 10: 429, 11: 403} {
-		r := enforce.Refusal{Policy: p, Retry: limiter.Never, Reason: engine.TooCostly, Cost: cost}
-		if got := r.Status(); got != want {
-			t.Errorf("a cost of %d, where the limit is 10 in full and lower now: %d, want %d", cost, got, want)
-		}
 	}
 }

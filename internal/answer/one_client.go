@@ -1,4 +1,4 @@
-package enforce
+package answer
 
 import (
 	"net/http"
@@ -21,7 +21,7 @@ func ForOneClient(w http.ResponseWriter) {
 // changes when it is written: if the directive removes a field, or has defer, > or ?. Its other
 // changes stay. The answer is then stored by no cache, or renews the session of a client if there is
 // one. It reports whether there is such a directive before our handler.
-func beneathDeferred(w http.ResponseWriter, renews *Client) bool {
+func beneathDeferred(w http.ResponseWriter, renews Client) bool {
 	var outermost *caddyhttp.ResponseWriterWrapper
 	for w != nil {
 		if inner := routing.DeferredWriter(w); inner != nil {
@@ -36,22 +36,22 @@ func beneathDeferred(w http.ResponseWriter, renews *Client) bool {
 	if outermost == nil {
 		return false
 	}
-	if below, ok := outermost.ResponseWriter.(*answerWriter); ok && renews == nil && below.response != nil && below.response.forOneClient {
+	if below, ok := outermost.ResponseWriter.(*writer); ok && renews == nil && below.Response != nil && below.Response.forOneClient {
 		return true // it was put there before
 	}
-	below := &answerWriter{passage: passage{response: &Response{forOneClient: renews == nil, renews: renews != nil, client: renews}}}
+	below := &writer{Passage: Passage{Response: &Response{forOneClient: renews == nil, Renews: renews != nil, client: renews}}}
 	below.ResponseWriter, outermost.ResponseWriter = outermost.ResponseWriter, below
 	return true
 }
 
-// ErrorFields runs before error routes. It sets our header fields when their answer is written, in
+// errorFields runs before error routes. It sets our header fields when their answer is written, in
 // place of those that an upstream adds, and keeps caches from storing our refusals.
-type ErrorFields struct{}
+type errorFields struct{}
 
 // oursVar is the request variable that tells that an error is ours.
 const oursVar = "rate_limit.ours"
 
-// KeepFields puts ErrorFields before the error routes of some routes, once, and before these are
+// KeepFields puts errorFields before the error routes of some routes, once, and before these are
 // provisioned: Caddy does that after the others. A handler among them needs it not.
 func KeepFields(routes caddyhttp.RouteList, errors *caddyhttp.HTTPErrorConfig) {
 	if errors == nil || len(errors.Routes) == 0 || len(errors.Routes[0].Handlers) > 0 && isErrorFields(errors.Routes[0].Handlers[0]) {
@@ -60,17 +60,17 @@ func KeepFields(routes caddyhttp.RouteList, errors *caddyhttp.HTTPErrorConfig) {
 	if !slices.ContainsFunc(routes, func(r caddyhttp.Route) bool { return len(r.HandlersRaw) > 0 && len(r.Handlers) == 0 }) {
 		return
 	}
-	errors.Routes = append(caddyhttp.RouteList{{Handlers: []caddyhttp.MiddlewareHandler{ErrorFields{}}}}, errors.Routes...)
+	errors.Routes = append(caddyhttp.RouteList{{Handlers: []caddyhttp.MiddlewareHandler{errorFields{}}}}, errors.Routes...)
 }
 
 func isErrorFields(h caddyhttp.MiddlewareHandler) bool {
-	_, ok := h.(ErrorFields)
+	_, ok := h.(errorFields)
 	return ok
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
-func (ErrorFields) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	p, _ := caddyhttp.GetVar(r.Context(), ResponseVar).(*Response)
+func (errorFields) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	p, _ := caddyhttp.GetVar(r.Context(), responseVar).(*Response)
 	ours, _ := caddyhttp.GetVar(r.Context(), oursVar).(bool)
 	if p == nil && ours {
 		p = &Response{forOneClient: true}
@@ -78,7 +78,7 @@ func (ErrorFields) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyh
 	if p == nil {
 		return next.ServeHTTP(w, r)
 	}
-	out := &answerWriter{passage: passage{response: p}}
+	out := &writer{Passage: Passage{Response: p}}
 	out.ResponseWriter = w
 	return next.ServeHTTP(out, r)
 }

@@ -1,0 +1,36 @@
+package httpfield
+
+import (
+	"net/http"
+	"strings"
+)
+
+// IsNavigation reports whether a browser requests a page that its user sees now: it prefers HTML,
+// and its Sec-Fetch fields, if any, describe a document of its own, not a frame or a page loaded
+// ahead.
+func IsNavigation(h http.Header) bool {
+	says := func(field, value string) bool { // or an older browser, which doesn't send the field
+		values := h[field]
+		return len(values) == 0 || values[0] == value
+	}
+	return prefersHTML(h) && says("Sec-Fetch-Mode", "navigate") && says("Sec-Fetch-Dest", "document") && !IsSpeculative(h)
+}
+
+// IsSpeculative reports whether a browser sends a request before its user asks for the page, by a
+// prefetch, a prerender or a preview. It checks Sec-Purpose
+// (https://fetch.spec.whatwg.org/#sec-purpose-header) and the fields of older browsers.
+func IsSpeculative(h http.Header) bool {
+	says := func(field, value string) bool {
+		said := First(h[field])
+		return len(said) >= len(value) && strings.EqualFold(said[:len(value)], value)
+	}
+	return len(h["Sec-Purpose"]) > 0 || says("Purpose", "pre") || says("X-Purpose", "pre") || says("X-Moz", "prefetch")
+}
+
+// First returns the first value of a header field, or "".
+func First(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
