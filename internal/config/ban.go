@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,6 +90,9 @@ func unmarshalBan(d *caddyfile.Dispenser, field **Ban) error {
 	args := d.RemainingArgs()
 	words := map[int]string{0: "after", 2: "violations", 3: "in", 5: "for", 7: "up", 8: "to"}
 	if len(args) != 7 && len(args) != 10 {
+		if instead := insteadOfBan(args); instead != "" {
+			return d.Err(instead)
+		}
 		return d.Errf("ban: got %q: expected %s, or the same with `up to 24h` at its end", strings.Join(args, " "), form)
 	}
 	if args[2] == "violation" {
@@ -110,6 +114,9 @@ func unmarshalBan(d *caddyfile.Dispenser, field **Ban) error {
 			continue
 		}
 		duration, err := caddy.ParseDuration(args[i])
+		if err != nil && slices.Contains([]string{"-1", "0", "forever", "permanent"}, args[i]) {
+			return d.Errf("ban: %s %s: every ban ends: write %[1]s 366d, the longest", args[i-1], args[i])
+		}
 		if err != nil {
 			return d.Errf("ban: must be a duration such as 10m or 24h, got %q", args[i])
 		}

@@ -18,31 +18,6 @@ func handlerWords() []string { return new(Handler).options(nil).words() }
 func zoneWords() []string    { return new(Zone).options(nil).words() }
 func appWords() []string     { return new(App).options().words() }
 
-// otherWords maps other programs' words to ours.
-var otherWords = map[string]string{
-	"rate": "limit", "limits": "limit", "rps": "limit",
-	"requests": "events", "max_events": "events", "max_requests": "events", "interval": "window",
-	"zones": "zone", "matcher": "match", "matches": "match", "by": "per", "except": "exempt", "ignore": "exempt", "skip": "exempt", "allow": "exempt",
-	"whitelist": "exempt", "allowlist": "exempt", "bypass": "exempt", "database": "store sqlite", "db": "store sqlite",
-	"tokens": "api_keys", "sessions": "session", "bans": "ban", "block": "ban", "dry_run": "shadow", "dryrun": "shadow", "report_only": "shadow", "log_only": "shadow", "honeypot": "trap", "traps": "trap",
-}
-
-// otherOptions maps options of other programs (Traefik, fail2ban, nginx) that have no single word
-// here to hints.
-var otherOptions = map[string]string{
-	"average":    "Traefik's average and period are one limit here: write limit 100/1s burst 50",
-	"period":     "the period stands behind the amount: write limit 100/1m",
-	"maxretry":   "fail2ban's maxretry and findtime are one limit here: write limit 5/10m",
-	"findtime":   "fail2ban's maxretry and findtime are one limit here: write limit 5/10m",
-	"bantime":    "write ban after 5 violations in 10m for 1h",
-	"match_path": "write match /login",
-	"limit_req":  nginxLimit,
-
-	"limit_req_zone": nginxLimit,
-}
-
-const nginxLimit = "nginx's limit_req and limit_req_zone are one zone here: write zone login {, limit 10/1s and }, each on a line of its own"
-
 // blockOption is a word that begins a line of a block, and a function that reads the line.
 type blockOption struct {
 	word string
@@ -108,30 +83,11 @@ func word(field *string, words ...string) func(*caddyfile.Dispenser) error {
 	}
 }
 
-// insteadOfOption returns a replacement for an option of another program, or "".
-func insteadOfOption(word string, args []string) string {
-	name, value, given := strings.Cut(strings.ToLower(word), "=")
-	switch {
-	case given && name == "rate":
-		return "write limit " + guessRate([]string{value})
-	case name == "match_path" && len(args) > 0:
-		return "write match " + strings.Join(args, " ")
-	case given && name == "zone":
-		zone, _, _ := strings.Cut(value, ":")
-		return "write zone " + zone + " {, limit 10/1s and }, each on a line of its own"
-	}
-	return otherOptions[name]
-}
-
 // unrecognized returns the error about the current word, which isn't among the known words of a
 // block. what is the word's noun at the beginning of the error.
 func unrecognized(d *caddyfile.Dispenser, what string, known []string) error {
 	word := d.Val()
-	args := d.RemainingArgs()
-	hint := insteadOfOption(word, args)
-	if hint == "" {
-		hint = insteadOf(word, strings.Join(append([]string{word}, args...), " "), known)
-	}
+	hint := insteadOf(word, strings.Join(append([]string{word}, d.RemainingArgs()...), " "), known)
 	if hint == "" {
 		hint = "expected " + caddyconf.OrList(known)
 	}
@@ -141,15 +97,19 @@ func unrecognized(d *caddyfile.Dispenser, what string, known []string) error {
 // insteadOf returns a replacement for a line that a block doesn't have, or "" if there is no good
 // guess.
 func insteadOf(word, line string, known []string) string {
-	if other, ok := otherWords[word]; ok {
-		line = other + strings.TrimPrefix(line, word)
+	subject, other := "it", translate(line)
+	if other == leaveOut {
+		return leaveOut
+	} else if other != "" {
+		subject, line = other, other
 		word, _, _ = strings.Cut(other, " ")
-		if slices.Contains(known, word) {
-			return "write " + line
-		}
 	}
 	isZone, isHandler := slices.Contains(known, "limit"), slices.Contains(known, "zone")
-	switch {
+	switch ban := insteadOfBan(strings.Fields(line)[1:]); {
+	case word == "ban" && ban != "":
+		return ban
+	case other != "" && slices.Contains(known, word):
+		return "write " + line
 	case isZone && word == "zone":
 		return "a zone can't stand in another one; is the } missing that ends the one before it?"
 	case isZone && word == "burst":
@@ -159,7 +119,7 @@ func insteadOf(word, line string, known []string) string {
 	case slices.Contains(handlerWords(), word) && isZone:
 		return "write it beside the zones and not into one: " + line
 	case slices.Contains(handlerWords(), word):
-		return "write it into the directive rate_limit of a site, and not into the global option"
+		return "write " + subject + " into the directive rate_limit of a site, and not into the global option"
 	case isHandler && slices.Contains([]string{"true", "yes", "on", "1"}, word):
 		return "the option before it takes no value: leave it out"
 	case isHandler && (word == "tier" && len(routing.PlaceholderNames(line)) == 0 || slices.Contains(appWords(), word) && !slices.Contains(zoneWords(), word)),
@@ -168,7 +128,7 @@ func insteadOf(word, line string, known []string) string {
 	case slices.Contains(zoneWords(), word) && isHandler:
 		return fmt.Sprintf("write it into a zone: zone login {, %s and }, each on a line of its own", line)
 	case slices.Contains(zoneWords(), word):
-		return "write it into a zone of the directive rate_limit of a site, and not into the global option"
+		return "write " + subject + " into a zone of the directive rate_limit of a site, and not into the global option"
 	case isDirective(word):
 		return fmt.Sprintf("%s is a directive of the site; is a } missing above?", word)
 	}
@@ -191,9 +151,11 @@ func isModule(id string) bool {
 
 // insteadOfPer returns the probably intended words for words after `per`.
 func insteadOfPer(words []string) string {
-	word := strings.ToLower(strings.Trim(words[0], "{}$"))
+	word := strings.ToLower(strings.Trim(words[0], `{}[]"$`))
 	switch {
-	case strings.HasSuffix(word, "client_ip"), strings.HasSuffix(word, "remote.host"), strings.HasSuffix(word, "remote_ip"),
+	case slices.Contains(perKinds, word):
+		return "per " + word
+	case strings.HasSuffix(word, "client_ip"), strings.HasSuffix(word, "remote.ip"), strings.HasSuffix(word, "ip.src"), strings.HasSuffix(word, "remote.host"), strings.HasSuffix(word, "remote_ip"),
 		slices.Contains([]string{"ip", "address", "addr", "remote", "remote_host", "remote_addr", "binary_remote_addr"}, word):
 		return "per ip"
 	case slices.Contains([]string{"all", "global", "everybody", "total", "server"}, word):
@@ -202,7 +164,7 @@ func insteadOfPer(words []string) string {
 		return "per api_key"
 	case slices.Contains([]string{"session", "browser", "fingerprint", "visitor"}, word):
 		return "per client"
-	case word == "user":
+	case word == "user" || word == "consumer":
 		return "per key {http.auth.user.id}"
 	case word == "header" && len(words) > 1:
 		return "per key {http.request.header." + words[1] + "}"

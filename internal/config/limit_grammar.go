@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -123,20 +126,24 @@ func (l *Limit) setValue(word, value string) (err error) {
 
 // otherLimitWords maps other programs' words after a rate to what to do.
 var otherLimitWords = map[string]string{
-	"nodelay": leaveOut, "delay": leaveOut, "per": ownLine, "key": ownLine, "concurrent": concurrentLine, "wait": concurrentLine, "queue": concurrentLine,
+	"nodelay": noDelay, "delay": noDelay, "per": ownLine, "key": ownLine, "for": banLine, "ban": banLine, "wait": concurrentLine, "queue": concurrentLine,
+	"concurrent": concurrentLine, "concurrency": concurrentLine, "connections": concurrentLine, "conn": concurrentLine, "parallel": concurrentLine, "simultaneous": concurrentLine, "in_flight": concurrentLine, "inflight": concurrentLine,
 	"dry_run": "write shadow", "dryrun": "write shadow", "limit_req_dry_run": "write shadow", "report_only": "write shadow", "log_only": "write shadow",
 	"sliding_window": "write sliding", "fixed_window": "write fixed", "leaky_bucket": "write token_bucket",
 }
 
 const (
-	leaveOut       = "leave it out: burst says how many may pass at once, 21 for nginx's burst=20; for others to wait, write on_exceeded delay 2s into a line of its own"
+	noDelay        = "leave it out: burst says how many may pass at once, 21 for nginx's burst=20; for others to wait, write on_exceeded delay 2s into a line of its own"
+	banLine        = "write ban after <n> violations in <duration> for <duration> into a line of its own"
 	ownLine        = "write it into a line of its own, such as per ip"
 	concurrentLine = "write it into a line of its own, limit 4 concurrent wait 5s queue 100"
 )
 
+func plainWord(word string) string { return strings.ReplaceAll(strings.ToLower(word), "-", "_") }
+
 // insteadOfWord returns what to write in place of an unknown word after a rate.
 func insteadOfWord(word string) string {
-	plain := strings.ReplaceAll(strings.ToLower(word), "-", "_")
+	plain := plainWord(word)
 	name, value, given := strings.Cut(plain, "=")
 	switch {
 	case otherLimitWords[plain] != "":
@@ -165,11 +172,22 @@ var (
 // words.
 func parseRate(words []string) (Limit, []string, error) {
 	limit, rest, problem := readRate(words)
-	if problem != "" {
-		return Limit{}, nil, fmt.Errorf("%s: write %s", problem, guessRate(words))
+	if problem == "" {
+		return limit, rest, nil
 	}
-	return limit, rest, nil
+	if i := slices.IndexFunc(words, func(word string) bool { return otherLimitWords[plainWord(word)] == concurrentLine }); i >= 0 && i < 2 && len(words) == 2 {
+		if n, err := caddyconf.ParseCount(words[1-i]); err == nil {
+			return Limit{}, nil, fmt.Errorf("for requests at the same time, write limit %d concurrent", n)
+		}
+	}
+	if guess := guessRate(words); guess != "" {
+		return Limit{}, nil, fmt.Errorf("%s: write %s", problem, guess)
+	}
+	return Limit{}, nil, fmt.Errorf("%s: %s", problem, expectedRate)
 }
+
+// expectedRate is the hint if it isn't clear which rate was meant.
+const expectedRate = "expected how many pass in which time, such as 5/1m"
 
 // readRate is parseRate with the problem as a text, or "".
 func readRate(words []string) (l Limit, rest []string, problem string) {
@@ -188,6 +206,9 @@ func readRate(words []string) (l Limit, rest []string, problem string) {
 		return l, nil, fmt.Sprintf("a window is missing in %q", amount)
 	}
 	n, err := caddyconf.ParseUnits(amount)
+	if _, errDuration := caddy.ParseDuration(amount); errDuration == nil && err != nil {
+		return l, nil, fmt.Sprintf("amount must be a whole number, got %q: with settle duration, it is in milliseconds", amount)
+	}
 	if err != nil {
 		return l, nil, fmt.Sprintf("amount must be a whole number, got %q", amount)
 	}
@@ -215,39 +236,96 @@ func parseWindow(s string) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
-// guessForm is a rate as others write it, such as `5rps`, `1k/1m`, `5 1m`, `5-M` or `rate=10r/s`.
-var guessForm = regexp.MustCompile(`^(?:rate=)?([1-9][0-9_,]*)(k?)(?: ?(?:r|reqs?|requests?)\b)?(?: ?per |[ /-])* ?([0-9]*) ?([a-z]*)(?: .*)?$`)
+// The forms of a rate as others write it, such as `5rps`, `0.5/1s`, `1k/1m`, `5 1m`, `5-M` or
+// `rate=10r/s`; and the other way round, such as `minute 60`.
+var (
+	guessForm    = regexp.MustCompile(`^(?:rate=)?([0-9][0-9_.,]*)([kKM]?)(?: ?(?:r|reqs?|requests?)\b)?(?: ?(?:per|every|in) |[ /:-])* ?([0-9]*) ?([a-zA-Z]*)(?: (.*))?$`)
+	reversedForm = regexp.MustCompile(`^([a-z]+|[0-9]+[a-z]+)[ /=:]+([0-9_]+)$`)
+	groupedForm  = regexp.MustCompile(`^[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?:\.[0-9]{3}){2,})$`)         // 1,000 or 1.000.000
+	decimalForm  = regexp.MustCompile(`^(?:0\.[0-9]{1,6}|[0-9]+(?:\.[0-9]{1,2})?|[0-9]+(?:_[0-9]+)+)$`) // and not 5.000 or 5,5, which are ambiguous
+)
 
 // otherUnits are units that stand for a whole window.
-var otherUnits = map[string]string{"rps": "1s", "qps": "1s", "rpm": "1m", "rph": "1h", "month": "30d", "months": "30d", "mo": "30d"}
+var otherUnits = map[string]string{"rps": "1s", "qps": "1s", "rpm": "1m", "rph": "1h", "month": "30d", "months": "30d", "mo": "30d", "year": "365d", "years": "365d", "y": "365d"}
 
-// guessRate returns the probably intended rate for words, or an example.
+// guessRate returns the rate that words in another form certainly mean, or "". A time as the amount
+// becomes milliseconds, as for `settle duration`.
 func guessRate(words []string) string {
-	m := guessForm.FindStringSubmatch(strings.ToLower(strings.Join(words, " ")))
+	text := strings.Join(words, " ")
+	if m := reversedForm.FindStringSubmatch(text); m != nil {
+		text = m[2] + "/" + m[1]
+	}
+	first, second, _ := strings.Cut(text, "/")
+	if used, err := caddy.ParseDuration(first); err == nil && used >= time.Millisecond && second != "" {
+		text = strconv.FormatInt(used.Milliseconds(), 10) + "/" + second
+	}
+	m := guessForm.FindStringSubmatch(text)
 	if m == nil {
-		return "5/1m"
+		return ""
 	}
-	amount, window := strings.Trim(strings.ReplaceAll(m[1], ",", "_"), "_"), "1m"
-	if m[2] != "" {
-		amount += "_000"
+	amount, window, rest := guessAmount(m[1], m[2]), guessWindow(m[3], strings.ToLower(m[4])), strings.Fields(m[5])
+	length, ok := parseWindow(window)
+	if amount == nil || !ok || length <= 0 || m[3]+m[4] == "" && (m[2] == "M" || !amount.IsInt()) || m[4] == "M" && second != "" {
+		return ""
 	}
-	switch {
-	case otherUnits[m[4]] != "":
-		window = otherUnits[m[4]]
-	case unitForm.MatchString(m[4]):
-		window = cmp.Or(m[3], "1") + m[4][:1]
-	case m[3] != "":
-		window = m[3] + "s"
+	for _, longer := range []string{window, "1m", "1h", "1d"} {
+		duration, _ := parseWindow(longer)
+		whole := new(big.Rat).Mul(amount, big.NewRat(int64(duration), int64(length)))
+		if duration < length || !whole.IsInt() || !whole.Num().IsInt64() {
+			continue
+		}
+		guess := grouped(whole.Num().String()) + "/" + longer
+		if _, err := parseLimit(append([]string{guess}, rest...)); err == nil {
+			return strings.Join(append([]string{guess}, rest...), " ")
+		}
+		if _, err := parseLimit([]string{guess}); err != nil || unicode.IsDigit(rune(rest[0][0])) {
+			return ""
+		}
+		return guess // the rest gets an error of its own
 	}
-	guess := amount + "/" + window
-	limit, _, problem := readRate([]string{guess})
-	if _, err := limit.compile(); problem != "" || err != nil {
-		return "5/1m"
-	}
-	return guess
+	return ""
 }
 
-// guessWindow returns the probably intended window for a text, or an example.
-func guessWindow(text string) string {
-	return strings.TrimPrefix(guessRate([]string{"5/" + text}), "5/")
+// guessAmount returns the amount in digits, with k or M behind it, or nil if it is ambiguous.
+func guessAmount(digits, suffix string) *big.Rat {
+	if groupedForm.MatchString(digits) {
+		digits = strings.NewReplacer(",", "", ".", "").Replace(digits)
+	}
+	if !decimalForm.MatchString(digits) {
+		return nil
+	}
+	amount, ok := new(big.Rat).SetString(strings.ReplaceAll(digits, "_", ""))
+	if factor := map[string]int64{"k": 1e3, "K": 1e3, "M": 1e6}[suffix]; ok && factor != 0 {
+		amount.Mul(amount, big.NewRat(factor, 1))
+	}
+	return amount
+}
+
+// grouped puts _ between the thousands of a long number.
+func grouped(digits string) string {
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "_" + digits[i:]
+	}
+	return digits
+}
+
+// guessWindow returns the window that a number and a unit mean, of which one may be missing, or "".
+func guessWindow(number, unit string) string {
+	switch whole, known := otherUnits[unit]; {
+	case known:
+		count, size := whole[:len(whole)-1], whole[len(whole)-1:]
+		n, err := strconv.ParseInt(count, 10, 64)
+		times, _ := strconv.ParseInt(cmp.Or(number, "1"), 10, 16)
+		if err != nil {
+			return ""
+		}
+		return strconv.FormatInt(n*times, 10) + size
+	case unit == "" && number == "":
+		return "1m"
+	case unit == "":
+		return number + "s"
+	case unitForm.MatchString(unit):
+		return cmp.Or(number, "1") + unit[:1]
+	}
+	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -130,12 +131,13 @@ func requiredMatchers(d *caddyfile.Dispenser, token MatcherToken, option, exampl
 // be meant to be clients'.
 func nextAreAddresses(d caddyfile.Dispenser) bool {
 	args := d.RemainingArgs()
-	isNone := func(arg string) bool {
-		_, errAddress := netip.ParseAddr(arg)
-		_, errNetwork := netip.ParsePrefix(arg)
-		return arg != "private_ranges" && errAddress != nil && errNetwork != nil
-	}
+	isNone := func(arg string) bool { return arg != "private_ranges" && !isAddress(arg) && !isNetwork(arg) }
 	return len(args) > 0 && !slices.ContainsFunc(args, isNone)
+}
+
+func isNetwork(s string) bool {
+	_, err := netip.ParsePrefix(s)
+	return err == nil
 }
 
 // parseAddresses reads addresses and networks like the matcher client_ip.
@@ -181,6 +183,14 @@ func insteadOfMatcher(word string, args []string) string {
 		return matcher.NoCommas + ": write " + spaced
 	}
 	switch other := otherMatchers[word]; {
+	case word == "^~" && rest != "": // of nginx, like the next
+		return "write" + rest + "*"
+	case word == "=" && rest != "":
+		return "write" + rest
+	case (word == "~" || word == "~*") && len(args) == 1:
+		return insteadOfPattern(args[0], word == "~*")
+	case strings.HasPrefix(word, "^"):
+		return insteadOfPattern(word, false)
 	case isFileName(word):
 		return "write /" + line
 	case other == "path" && strings.HasPrefix(rest, " /"):
@@ -207,6 +217,23 @@ func insteadOfMatcher(word string, args []string) string {
 		return meant
 	}
 	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)
+}
+
+// plainPattern is a pattern of a path that a path says as well.
+var plainPattern = regexp.MustCompile(`^\^(/[\w/-]*)(?:(\.\*)?(\$)?)$`)
+
+// insteadOfPattern returns what to write for a regular expression of a path.
+func insteadOfPattern(pattern string, anyCase bool) string {
+	if m := plainPattern.FindStringSubmatch(pattern); m != nil && !anyCase {
+		if m[2] == "" && m[3] == "$" {
+			return "write " + m[1]
+		}
+		return "write " + m[1] + "*"
+	}
+	if anyCase {
+		pattern = "(?i)" + pattern
+	}
+	return "write path_regexp " + pattern
 }
 
 // isFileName reports whether a word is probably a file instead of a host, such as wp-login.php or

@@ -24,7 +24,11 @@ func peerDuration(field *caddy.Duration, name, kind string) func(*caddyfile.Disp
 		}
 		duration, err := caddy.ParseDuration(d.Val())
 		if err != nil {
-			return d.Errf("invalid %s '%s': %v: write %s", kind, d.Val(), err, guessWindow(strings.Join(append([]string{d.Val()}, d.RemainingArgs()...), " ")))
+			write := "expected a duration such as 1m"
+			if guess := guessRate([]string{"5/" + strings.Join(append([]string{d.Val()}, d.RemainingArgs()...), " ")}); guess != "" {
+				write = "write " + strings.TrimPrefix(guess, "5/")
+			}
+			return d.Errf("invalid %s '%s': %v: %s", kind, d.Val(), err, write)
 		}
 		*field = caddy.Duration(duration)
 		return nil
