@@ -54,7 +54,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			on_exceeded  refuse|challenge|delay <duration>|pass [<header field>]
 //			ipv4_prefix  <bits>
 //			ipv6_prefix  <bits>
-//			reputation   off
+//			reputation   on|off
 //			ban          after <n> violations in <duration> for <duration> [up to <duration>]
 //
 //			key          <value>

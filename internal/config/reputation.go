@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
@@ -93,7 +94,7 @@ func (z *zoneCompiler) scalingOf(limit *engine.Limit) *engine.Scaling {
 	if z.Ban != nil {
 		scaling.Ban = z.Ban.rule(z.Name)
 	}
-	scaled := !z.DisableReputation && !z.app.Reputation.isOff()
+	scaled := !z.DisableReputation && (z.EnableReputation || z.run.Per != enforce.PerAPIKey) && !z.app.Reputation.isOff()
 	if scaled {
 		scaling.Points = z.app.Reputation.points(reputation.OverLimit)
 	}
@@ -111,7 +112,7 @@ func (z *zoneCompiler) scalingOf(limit *engine.Limit) *engine.Scaling {
 
 // checkBan checks the zone's ban.
 func (z *zoneCompiler) checkBan() error {
-	if (z.Ban != nil || z.DisableReputation) && !z.run.CountsClients() {
+	if (z.Ban != nil || z.DisableReputation || z.EnableReputation) && !z.run.CountsClients() {
 		return errors.New("reputation and ban are for zones that count per client or per api_key: different clients can share any other key")
 	}
 	return z.Ban.check()
@@ -131,11 +132,17 @@ func (r *Reputation) options() blockOptions {
 	}
 }
 
-// unmarshalReputation reads `reputation off`.
 // unmarshalOff reads `off`, which sets disabled.
 func unmarshalOff(d *caddyfile.Dispenser, disabled *bool) error {
 	_, err := caddyconf.OneOf(d, "off")
 	*disabled = err == nil
+	return err
+}
+
+// unmarshalReputation reads `reputation on` or `reputation off`.
+func (z *Zone) unmarshalReputation(d *caddyfile.Dispenser) error {
+	word, err := caddyconf.OneOf(d, "on", "off")
+	z.EnableReputation, z.DisableReputation = word == "on", word == "off"
 	return err
 }
 

@@ -148,6 +148,11 @@ type Zone struct {
 	// Default: every request.
 	Count *Count `json:"count,omitempty"`
 
+	// Reduce the limits of this zone by the client's score, and take points for violations of them.
+	// This is the default of zones per `client`, but not per `api_key`: there the limits are those that
+	// a customer was promised.
+	EnableReputation bool `json:"enable_reputation,omitempty"`
+
 	// Ignore the client's score in the limits of this zone, and take no points for violations of
 	// them.
 	DisableReputation bool `json:"disable_reputation,omitempty"`
@@ -206,7 +211,7 @@ func (z *Zone) isPeerForm() bool {
 func (z *Zone) hasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Concurrent != nil || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
 		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 || z.Settle != "" || z.Count != nil ||
-		z.Scope != "" || z.DisableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow || len(z.When) > 0
+		z.Scope != "" || z.DisableReputation || z.EnableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow || len(z.When) > 0
 }
 
 // wantsClients reports whether a zone that isn't compiled yet will count clients.

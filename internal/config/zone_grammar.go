@@ -64,7 +64,7 @@ func (z *Zone) options(token MatcherToken) blockOptions {
 		{"shadow", z.unmarshalShadow},
 		{"ipv4_prefix", peerInt(&z.IPv4Prefix, "zone ipv4_prefix", "ipv4_prefix integer")},
 		{"ipv6_prefix", peerInt(&z.IPv6Prefix, "zone ipv6_prefix", "ipv6_prefix integer")},
-		{"reputation", to(unmarshalOff, &z.DisableReputation)},
+		{"reputation", z.unmarshalReputation},
 		{"ban", to(unmarshalBan, &z.Ban)},
 		{"key", z.unmarshalKey},
 		{"window", peerDuration(&z.Window, "zone window", "window duration")},

@@ -157,6 +157,9 @@ func (s *session) showReputation(r *operator.Reputation) {
 		return
 	}
 	s.fact("Score", fmt.Sprintf("%.0f (%s risk)", r.Score, r.Level))
+	if r.Reduces != "" {
+		s.fact("Has", r.Reduces)
+	}
 	for _, v := range r.Violations {
 		text := v.Reason
 		if v.Zone != "" {

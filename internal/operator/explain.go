@@ -58,7 +58,8 @@ type Refusal struct {
 // Reputation is a client's score and its causes.
 type Reputation struct {
 	Score      float64     `json:"score"`
-	Level      string      `json:"level"` // low, medium, high or critical risk
+	Level      string      `json:"level"`             // low, medium, high or critical risk
+	Reduces    string      `json:"reduces,omitempty"` // how it reduces the limits, for people
 	Violations []Violation `json:"violations,omitempty"`
 }
 

@@ -106,6 +106,7 @@ func (ex *explainer) explainRecord() {
 		return
 	}
 	reputation := &operator.Reputation{Score: c.Record.Score(now), Level: c.Record.LevelAt(now).String()}
+	ex.share = c.Record.LevelAt(now).Share()
 	for _, v := range slices.Backward(c.Record.Past) {
 		reputation.Violations = append(reputation.Violations, operator.Violation{
 			At: ex.Now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: ex.App.ZoneNames[v.Zone], Reason: v.Reason.String(),
@@ -272,6 +273,7 @@ type explainer struct {
 	Now  time.Time
 	Told operator.Explanation
 
+	share   int               // of its limits in percent, because of its score
 	shadows []*enforce.Policy // that would refuse the request, of all handlers
 }
 
@@ -326,6 +328,9 @@ func (ex *explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit 
 	state.Left = min(state.Left, state.Amount)
 	state.Used = state.Amount - state.Left
 	ex.Told.Limits = append(ex.Told.Limits, state)
+	if r := ex.Told.Reputation; r != nil && limit.Capacity() < p.Capacity() && ex.share < 100 {
+		r.Reduces = fmt.Sprintf("%d %% of each limit, because of its score", ex.share)
+	}
 	return d
 }
 
