@@ -320,6 +320,30 @@ func mark(set bool) byte {
 	return '.'
 }
 
+// The directive's own matcher is one of Caddy's, and so misses spellings, too; what a block around the
+// directive misses, doesn't come to its upstream.
+func TestTheDirectivesMatcherWarns(t *testing.T) {
+	const zone = "zone login {\nlimit 5/1m\n}"
+	for lines, want := range map[string]string{
+		"rate_limit /login {\n" + zone + "\n}":                                "match /login in its zones",
+		"@a {\npath /login\nmethod POST\n}\nrate_limit @a {\n" + zone + "\n}": "match POST /login in its zones",
+		"@a path_regexp ^/login$\nrate_limit @a {\n" + zone + "\n}":           "match /login in its zones",
+		"rate_limit {\n" + zone + "\n}":                                       "",
+		"rate_limit * {\n" + zone + "\n}":                                     "",
+		"@a header X-Y z\nrate_limit @a {\n" + zone + "\n}":                   "",
+		"handle /login {\nrate_limit {\n" + zone + "\n}\nrespond ok\n}":       "",
+		"rate_limit /login {\n}":                                              "",
+	} {
+		out, err := saidOf(t, ":{$PORT} {\n"+lines+"\n}\n")
+		if err != nil {
+			t.Fatalf("%s: %v: %s", lines, err, out)
+		}
+		if missed := strings.Contains(out, "miss spellings"); missed != (want != "") || !strings.Contains(out, want) {
+			t.Errorf("%s: warning %v, want %q in it:\n%s", lines, missed, want, out)
+		}
+	}
+}
+
 // Matchers of a zone that miss spellings, and exemptions that free too much, are
 // warned of when a config is loaded, with what to write instead.
 func TestMatchersThatMissSpellingsWarn(t *testing.T) {

@@ -21,7 +21,7 @@ type Advice = advice.Advice
 // configChecks are the checks of the whole config. Each is a function of the survey alone.
 var configChecks = []func(*survey) []Advice{
 	checkOrder, checkOutcomes, checkPeers, checkLooseProxies, checkPlainHTTP, checkIdleBan, checkNames, checkMentions,
-	checkReach, checkEverything, checkLimits, checkChallenges, checkUntrusted, checkCase, checkServed,
+	checkReach, checkEverything, checkLimits, checkChallenges, checkUntrusted, checkCase, checkMatchers, checkServed,
 }
 
 // zoneChecks are the checks of a compiled zone.

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/placeholder"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // Handler is the configuration of a handler `rate_limit`.
@@ -122,7 +122,7 @@ func (h *Handler) unexpectedArgument(d *caddyfile.Dispenser) error {
 	switch limit, err := parseLimit(words); {
 	case err == nil && limit.Amount > 0:
 		write = "write rate_limit {, zone login {, limit " + strings.Join(words, " ") + ", } and }, each on a line of its own"
-	case len(words) > 1 && len(placeholder.Names(words[0])) > 0: // <key> <rate> of github.com/RussellLuo/caddy-ext
+	case len(words) > 1 && len(routing.PlaceholderNames(words[0])) > 0: // <key> <rate> of github.com/RussellLuo/caddy-ext
 		if rate := guessRate(words[1:2]); rate != "" {
 			write = "write rate_limit {, zone all {, " + insteadOfPer(words[:1]) + ", limit " + rate + ", } and }, each on a line of its own"
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -78,6 +77,18 @@ func (z *zoneCompiler) noteSpellings(option string, sets caddyhttp.MatcherSets) 
 			z.note(option+": "+matcher.MissedSpellings, words)
 		}
 	}
+}
+
+// checkMatchers finds handlers whose own matchers miss spellings, so that their zones never see them.
+func checkMatchers(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		for _, set := range p.Own {
+			if words := matcher.Safer("match", set); words != "" && len(p.zones) > 0 {
+				found = append(found, p.handler.advice("the directive's own matcher: "+matcher.MissedSpellings, words+" in its zones, and no matcher behind rate_limit"))
+			}
+		}
+	}
+	return found
 }
 
 // checkExemptions finds exempt extensions: a backend may derive the format of its answer from the
@@ -219,16 +230,10 @@ func insteadOfMatcher(word string, args []string) string {
 	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)
 }
 
-// plainPattern is a pattern of a path that a path says as well.
-var plainPattern = regexp.MustCompile(`^\^(/[\w/-]*)(?:(\.\*)?(\$)?)$`)
-
 // insteadOfPattern returns what to write for a regular expression of a path.
 func insteadOfPattern(pattern string, anyCase bool) string {
-	if m := plainPattern.FindStringSubmatch(pattern); m != nil && !anyCase {
-		if m[2] == "" && m[3] == "$" {
-			return "write " + m[1]
-		}
-		return "write " + m[1] + "*"
+	if path := matcher.PathOf(pattern); path != "" && !anyCase {
+		return "write " + path
 	}
 	if anyCase {
 		pattern = "(?i)" + pattern

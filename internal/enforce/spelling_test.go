@@ -154,6 +154,15 @@ func TestSafeWords(t *testing.T) {
 		"`{http.request.header.X-Y} == 'z'`": "",
 		"*":                                  "",
 		"{\nendpoint POST /login\nheader X-Y z\n}": "",
+		"path_regexp ^/login$":                     "match /login",
+		"path_regexp ^/api/.*":                     "match /api/*",
+		"{\npath_regexp ^/api/\nmethod POST\n}":    "match POST /api/*",
+		"path_regexp ^/(a|b)$":                     "endpoint [<methods>] <paths> [<key>=<value>] in the place",
+		"url_pattern /books/:id":                   "endpoint [<methods>] <paths> [<key>=<value>] in the place",
+		"`url_pattern('/books/:id')`":              "endpoint [<methods>] <paths> [<key>=<value>] in the place",
+		"vars {http.request.uri.path} /login":      "endpoint [<methods>] <paths> [<key>=<value>] in the place",
+		"vars {http.request.header.X-Y} z":         "",
+		"not path_regexp ^/login$":                 "",
 	} {
 		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").Zones[0]
 		got := matcher.Safer("match", z.Matchers[0])

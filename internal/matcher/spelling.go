@@ -2,6 +2,7 @@ package matcher
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,13 +12,28 @@ import (
 )
 
 // MissedSpellings explains the gap between Caddy's matchers and backends.
-const MissedSpellings = "path, query and method miss spellings that a backend may accept, such as /login/, /login.json, /login;x, ?a=%zz&mode=heavy, X-HTTP-Method-Override: POST or a WebSocket over HTTP/3, which is a GET to the backend, and see a request only as it was rewritten; what they miss isn't counted"
+const MissedSpellings = "path, path_regexp, url_pattern, query and method miss spellings that a backend may accept, such as /login/, /login;x or ?a=%zz&mode=heavy: these aren't counted"
+
+// plainPattern is a regular expression that a path of an endpoint says as well.
+var plainPattern = regexp.MustCompile(`^\^(/[\w/-]*)(\.\*)?(\$)?$`)
+
+// PathOf returns the path of an endpoint that means the same as a regular expression, or "".
+func PathOf(pattern string) string {
+	m := plainPattern.FindStringSubmatch(pattern)
+	switch {
+	case m == nil:
+		return ""
+	case m[2] == "" && m[3] != "":
+		return m[1]
+	}
+	return m[1] + "*"
+}
 
 // Safer returns the replacement of a matcher set in an option for a limit, if the set has matchers
 // that miss spellings; or "".
 func Safer(option string, set caddyhttp.MatcherSet) string {
 	var m Endpoint
-	unsafe, alone := false, true
+	unsafe, alone, unclear := false, true, false
 	if len(set) == 1 {
 		if adapted, ok := set[0].(orNowhere); ok {
 			set = adapted.set
@@ -37,9 +53,18 @@ func Safer(option string, set caddyhttp.MatcherSet) string {
 		case *Endpoint:
 			m.Methods, m.Paths = append(m.Methods, matcher.Methods...), append(m.Paths, matcher.Paths...)
 			m.mergeQuery(matcher.Query)
+		case *caddyhttp.MatchPathRE:
+			path := PathOf(matcher.Pattern)
+			unsafe, unclear = true, unclear || path == ""
+			m.Paths = append(m.Paths, path)
+		case *caddyhttp.MatchURLPattern:
+			unsafe, unclear = true, true
+		case *caddyhttp.VarsMatcher:
+			unsafe, alone = unsafe || asksTarget(slices.Collect(maps.Keys(*matcher))...), false
+		case *caddyhttp.MatchVarsRE:
+			unsafe, alone = unsafe || asksTarget(slices.Collect(maps.Keys(*matcher))...), false
 		case *caddyhttp.MatchExpression:
-			unsafe = unsafe || slices.ContainsFunc([]string{"path", "query", "uri", "method"}, func(word string) bool { return strings.Contains(matcher.Expr, word) })
-			alone = false
+			unsafe, alone = unsafe || asksTarget(matcher.Expr), false
 		default:
 			alone = false
 		}
@@ -55,13 +80,19 @@ func Safer(option string, set caddyhttp.MatcherSet) string {
 			m.Paths[i] = "/" + path
 		}
 	}
-	if _, err := endpoint.New(m.Methods, m.Paths, m.Query); err != nil {
+	if _, err := endpoint.New(m.Methods, m.Paths, m.Query); err != nil || unclear {
 		return "endpoint [<methods>] <paths> [<key>=<value>] in the place of path, query and method, in a set of matchers for each alternative"
 	}
 	if alone {
 		return option + " " + m.line()
 	}
 	return "endpoint " + m.line() + " in the place of path, query and method, beside the other matchers"
+}
+
+// asksTarget reports whether texts with placeholders or functions ask for the method or the target of
+// requests.
+func asksTarget(texts ...string) bool {
+	return slices.ContainsFunc([]string{"path", "query", "uri", "method", "url_pattern"}, func(word string) bool { return strings.Contains(strings.Join(texts, " "), word) })
 }
 
 // addQuery adds the conditions of Caddy's matcher of queries, as far as possible.

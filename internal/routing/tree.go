@@ -24,6 +24,7 @@ type Route struct {
 	Group    string   // only one route of a group runs
 	Terminal bool     // no route after it runs
 	Handlers []Node
+	matchers caddyhttp.MatcherSets
 }
 
 // Node is a handler of the config.
@@ -46,7 +47,7 @@ type List struct {
 // newRoutes returns the routes of a list. Their handlers are modules or JSON.
 func newRoutes(list caddyhttp.RouteList) (routes []Route) {
 	for _, from := range list {
-		r := Route{Group: from.Group, Terminal: from.Terminal, Matched: len(from.MatcherSets)+len(from.MatcherSetsRaw) > 0, Hosts: Hosts(&from)}
+		r := Route{Group: from.Group, Terminal: from.Terminal, Matched: len(from.MatcherSets)+len(from.MatcherSetsRaw) > 0, Hosts: Hosts(&from), matchers: matchersOf(&from)}
 		for _, raw := range from.HandlersRaw {
 			r.Handlers = append(r.Handlers, rawNode(raw))
 		}
@@ -56,6 +57,23 @@ func newRoutes(list caddyhttp.RouteList) (routes []Route) {
 		routes = append(routes, r)
 	}
 	return routes
+}
+
+// matchersOf returns the matchers of a route, which have their configs only if they aren't loaded yet.
+func matchersOf(r *caddyhttp.Route) caddyhttp.MatcherSets {
+	sets := slices.Clone(r.MatcherSets)
+	for _, raw := range r.MatcherSetsRaw {
+		var set caddyhttp.MatcherSet
+		for name, config := range raw {
+			if info, err := caddy.GetModule("http.matchers." + name); err == nil {
+				matcher := info.New()
+				_ = json.Unmarshal(config, matcher) // loading reports errors
+				set = append(set, matcher)
+			}
+		}
+		sets = append(sets, set)
+	}
+	return sets
 }
 
 // Hosts returns the hosts in the matchers of a route.

@@ -26,6 +26,9 @@ type Place struct {
 	InErrors bool   // it is in error routes
 	Anywhere bool   // it is in a named route, which may be invoked anywhere
 
+	// Own are the matchers of its route, if it is alone there, as those of a directive are.
+	Own caddyhttp.MatcherSets
+
 	before, after []Node
 	answering     string // an earlier handler that answers some requests, or ""
 }
@@ -59,6 +62,9 @@ func (v *View) addRoutes(p Place, list []Route) {
 			if !r.Terminal && (later.Group == "" || later.Group != r.Group) {
 				in.after = slices.Concat(in.after, later.Handlers)
 			}
+		}
+		if in.Own = nil; len(r.Handlers) == 1 {
+			in.Own = r.matchers
 		}
 		v.addHandlers(in, r.Handlers)
 	}
