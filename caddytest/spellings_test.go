@@ -327,7 +327,7 @@ func TestTheDirectivesMatcherWarns(t *testing.T) {
 	for lines, want := range map[string]string{
 		"rate_limit /login {\n" + zone + "\n}":                                "match /login in its zones",
 		"@a {\npath /login\nmethod POST\n}\nrate_limit @a {\n" + zone + "\n}": "match POST /login in its zones",
-		"@a path_regexp ^/login$\nrate_limit @a {\n" + zone + "\n}":           "match /login in its zones",
+		"@a path_regexp ^/login$\nrate_limit @a {\n" + zone + "\n}":           "in its zones",
 		"rate_limit {\n" + zone + "\n}":                                       "",
 		"rate_limit * {\n" + zone + "\n}":                                     "",
 		"@a header X-Y z\nrate_limit @a {\n" + zone + "\n}":                   "",

@@ -97,9 +97,9 @@ func unrecognized(d *caddyfile.Dispenser, what string, known []string) error {
 // insteadOf returns a replacement for a line that a block doesn't have, or "" if there is no good
 // guess.
 func insteadOf(word, line string, known []string) string {
-	subject, other := "it", translate(line)
-	if other == leaveOut {
-		return leaveOut
+	subject, other := "it", insteadOfLine(line)
+	if strings.HasPrefix(other, leaveOut) {
+		return other
 	} else if other != "" {
 		subject, line = other, other
 		word, _, _ = strings.Cut(other, " ")
@@ -151,33 +151,15 @@ func isModule(id string) bool {
 
 // insteadOfPer returns the probably intended words for words after `per`.
 func insteadOfPer(words []string) string {
-	word := strings.ToLower(strings.Trim(words[0], `{}[]"$`))
-	switch {
-	case slices.Contains(perKinds, word):
-		return "per " + word
-	case strings.HasSuffix(word, "client_ip"), strings.HasSuffix(word, "remote.ip"), strings.HasSuffix(word, "ip.src"), strings.HasSuffix(word, "remote.host"), strings.HasSuffix(word, "remote_ip"),
-		slices.Contains([]string{"ip", "address", "addr", "remote", "remote_host", "remote_addr", "binary_remote_addr"}, word):
-		return "per ip"
-	case slices.Contains([]string{"all", "global", "everybody", "total", "server"}, word):
-		return "per everyone"
-	case slices.Contains([]string{"apikey", "api_keys", "api-key"}, word):
-		return "per api_key"
-	case slices.Contains([]string{"session", "browser", "fingerprint", "visitor"}, word):
-		return "per client"
-	case word == "user" || word == "consumer":
-		return "per key {http.auth.user.id}"
-	case word == "header" && len(words) > 1:
-		return "per key {http.request.header." + words[1] + "}"
-	case slices.Contains([]string{"as", "provider", "isp", "hoster"}, word):
-		return "per asn"
-	case slices.Contains([]string{"geo", "geoip", "country_code"}, word):
-		return "per country"
-	case word == "subnet":
-		return "per network"
+	word := strings.Trim(words[0], "{}$")
+	if other := instead("per", strings.Join(append([]string{word}, words[1:]...), " ")); other != "" {
+		return other
+	}
+	switch lower := strings.ToLower(word); {
 	case len(routing.PlaceholderNames(words[0])) > 0:
 		return "per key " + words[0]
-	case routing.ExpandShorthand(word) != word:
-		return "per key {" + word + "}"
+	case routing.ExpandShorthand(lower) != lower:
+		return "per key {" + lower + "}"
 	}
 	return "per " + strings.Join(perKinds, ", ") + " or key <value>"
 }

@@ -124,40 +124,9 @@ func (l *Limit) setValue(word, value string) (err error) {
 	return nil
 }
 
-// otherLimitWords maps other programs' words after a rate to what to do.
-var otherLimitWords = map[string]string{
-	"nodelay": noDelay, "delay": noDelay, "per": ownLine, "key": ownLine, "for": banLine, "ban": banLine, "wait": concurrentLine, "queue": concurrentLine,
-	"concurrent": concurrentLine, "concurrency": concurrentLine, "connections": concurrentLine, "conn": concurrentLine, "parallel": concurrentLine, "simultaneous": concurrentLine, "in_flight": concurrentLine, "inflight": concurrentLine,
-	"dry_run": "write shadow", "dryrun": "write shadow", "limit_req_dry_run": "write shadow", "report_only": "write shadow", "log_only": "write shadow",
-	"sliding_window": "write sliding", "fixed_window": "write fixed", "leaky_bucket": "write token_bucket",
-}
-
-const (
-	noDelay        = "leave it out: burst says how many may pass at once, 21 for nginx's burst=20; for others to wait, write on_exceeded delay 2s into a line of its own"
-	banLine        = "write ban after <n> violations in <duration> for <duration> into a line of its own"
-	ownLine        = "write it into a line of its own, such as per ip"
-	concurrentLine = "write it into a line of its own, limit 4 concurrent wait 5s queue 100"
-)
-
-func plainWord(word string) string { return strings.ReplaceAll(strings.ToLower(word), "-", "_") }
-
 // insteadOfWord returns what to write in place of an unknown word after a rate.
 func insteadOfWord(word string) string {
-	plain := plainWord(word)
-	name, value, given := strings.Cut(plain, "=")
-	switch {
-	case otherLimitWords[plain] != "":
-		return otherLimitWords[plain]
-	case given && name == "burst":
-		return "write burst " + value + ", or 1 more for nginx's " + plain + ", which doesn't count the first request"
-	case given && slices.Contains(limitValues, name):
-		return "write " + name + " " + value
-	case strings.Contains(plain, "/"):
-		return "a line has one limit: write another line, limit " + word
-	case slices.Contains(limitFlags, plain) || slices.Contains(limitValues, plain):
-		return "write " + plain
-	}
-	return "write burst <n>, sliding, fixed, token_bucket, slots <n>, timezone <name>, name <name> or shadow"
+	return cmp.Or(instead("rate", strings.ReplaceAll(word, "-", "_")), "write burst <n>, sliding, fixed, token_bucket, slots <n>, timezone <name>, name <name> or shadow")
 }
 
 // The forms of a rate: `5/1m`, and others that are unambiguous, such as `10r/s`, `5/min` and `100
@@ -175,10 +144,8 @@ func parseRate(words []string) (Limit, []string, error) {
 	if problem == "" {
 		return limit, rest, nil
 	}
-	if i := slices.IndexFunc(words, func(word string) bool { return otherLimitWords[plainWord(word)] == concurrentLine }); i >= 0 && i < 2 && len(words) == 2 {
-		if n, err := caddyconf.ParseCount(words[1-i]); err == nil {
-			return Limit{}, nil, fmt.Errorf("for requests at the same time, write limit %d concurrent", n)
-		}
+	if other := instead("limit", strings.Join(words, " ")); other != "" {
+		return Limit{}, nil, fmt.Errorf("for requests at the same time, write limit %s", other)
 	}
 	if guess := guessRate(words); guess != "" {
 		return Limit{}, nil, fmt.Errorf("%s: write %s", problem, guess)

@@ -178,14 +178,6 @@ func checkMatcherWords(d caddyfile.Dispenser) error {
 	return nil
 }
 
-// otherMatchers maps other programs' words to Caddy's matchers.
-var otherMatchers = map[string]string{
-	"ip": "client_ip", "ips": "client_ip", "cidr": "client_ip", "address": "client_ip", "addr": "client_ip", "from": "client_ip",
-	"url": "path", "uri": "path", "paths": "path", "location": "path", "prefix": "path", "path_prefix": "path",
-	"regex": "path_regexp", "regexp": "path_regexp", "path_regex": "path_regexp", "methods": "method", "hosts": "host", "domain": "host",
-	"headers": "header", "params": "query",
-}
-
 // insteadOfMatcher returns a replacement for a word that isn't a matcher.
 func insteadOfMatcher(word string, args []string) string {
 	line := strings.Join(append([]string{word}, args...), " ")
@@ -193,31 +185,17 @@ func insteadOfMatcher(word string, args []string) string {
 	if spaced, ok := matcher.WithoutCommas(append([]string{word}, args...)); ok {
 		return matcher.NoCommas + ": write " + spaced
 	}
-	switch other := otherMatchers[word]; {
-	case word == "^~" && rest != "": // of nginx, like the next
-		return "write" + rest + "*"
-	case word == "=" && rest != "":
-		return "write" + rest
-	case (word == "~" || word == "~*") && len(args) == 1:
-		return insteadOfPattern(args[0], word == "~*")
-	case strings.HasPrefix(word, "^"):
-		return insteadOfPattern(word, false)
+	switch other := instead("match", line); {
+	case other != "":
+		return "write " + other
 	case isFileName(word):
 		return "write /" + line
-	case other == "path" && strings.HasPrefix(rest, " /"):
-		return "write" + rest
-	case other != "":
-		return "write " + other + rest
 	case matcher.IsMethod(word):
 		return "write " + strings.ToUpper(word) + cmp.Or(rest, " /login")
-	case word == "user_agent":
-		return "write header User-Agent" + rest
 	case strings.Contains(word, "://"):
 		return "write {, host example.com, endpoint /login and }, each on a line of its own"
 	case strings.Trim(word, "0123456789abcdefABCDEF.:/*") == "" && strings.ContainsAny(word, ".:"):
 		return "it is no address or network: write client_ip 192.168.0.0/16"
-	case word == "localhost":
-		return "write client_ip 127.0.0.1 ::1"
 	case strings.Contains(word, "."):
 		return "write host " + word
 	}
@@ -228,17 +206,6 @@ func insteadOfMatcher(word string, args []string) string {
 		return meant
 	}
 	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)
-}
-
-// insteadOfPattern returns what to write for a regular expression of a path.
-func insteadOfPattern(pattern string, anyCase bool) string {
-	if path := matcher.PathOf(pattern); path != "" && !anyCase {
-		return "write " + path
-	}
-	if anyCase {
-		pattern = "(?i)" + pattern
-	}
-	return "write path_regexp " + pattern
 }
 
 // isFileName reports whether a word is probably a file instead of a host, such as wp-login.php or

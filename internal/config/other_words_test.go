@@ -102,24 +102,24 @@ func TestNoCureOfARateIsAGuess(t *testing.T) {
 func TestLinesOfOtherPrograms(t *testing.T) {
 	for _, tt := range [][2]string{
 		// nginx
-		{"limit_req_zone $binary_remote_addr zone=login:10m rate=5r/m", "limit 5/1m burst <burst+1>"}, {"limit_req zone=login burst=20 nodelay", "limit <rate> burst 21"},
-		{"limit_conn addr 10", "limit 10 concurrent"}, {"limit_conn_zone $binary_remote_addr zone=addr:10m", "limit <n> concurrent"}, {"limit_req_dry_run on", "shadow"}, {"zone=login:10m rate=5r/s", "limit 5/1s burst <burst+1>"},
+		{"limit_req_zone $binary_remote_addr zone=login:10m rate=5r/m", "limit 5r/m burst <burst + 1>"}, {"limit_req zone=login burst=20 nodelay", "limit <rate> burst <20 + 1>"},
+		{"limit_conn addr 10", "limit 10 concurrent"}, {"limit_conn_zone $binary_remote_addr zone=addr:10m", "limit <n> concurrent"}, {"limit_req_dry_run on", "shadow"}, {"zone=login:10m rate=5r/s", "limit 5r/s burst <burst + 1>"},
 		{"match ~ ^/wp-", "/wp-*"}, {"match ~ ^/api/.*$", "/api/*"}, {"match ^/api/.*", "/api/*"}, {"match ~ ^/login$", "/login"}, {"match ^~ /images/", "/images/*"}, {"match = /login", "/login"},
 		{`match ~* \.php$`, `path_regexp (?i)\.php$`}, {"match ~ ^/(a|b)", "path_regexp ^/(a|b)"}, {"match ^/user/[0-9]+", "path_regexp ^/user/[0-9]+"}, {"location /login", "match /login"},
 		// fail2ban
-		{"maxretry = 3", "limit 3/<findtime>"}, {"findtime = 600", "limit <maxretry>/10m"}, {"findtime 1h", "limit <maxretry>/1h"}, {"bantime = 3600", "ban after 1 violation in <findtime> for 1h"}, {"bantime = -1", "ban after 1 violation in <findtime> for 366d"},
+		{"maxretry = 3", "limit 3/<findtime>"}, {"findtime = 600", "limit <maxretry>/600s"}, {"findtime 1h", "limit <maxretry>/1h"}, {"bantime = 3600", "ban after 1 violation in <findtime> for 3600s"}, {"bantime = -1", "ban after 1 violation in <findtime> for 366d"},
 		{"banip 203.0.113.7", "ban 203.0.113.7 into the rules file"},
 		// HAProxy
 		{"stick-table type ip size 100k expire 30s store http_req_rate(10s)", "limit <requests>/10s"}, {"http-request deny deny_status 429", "limit <requests>/<http_req_rate>"}, {"track-sc0 src", "per ip"}, {"maxconn 20", "limit 20 concurrent"},
 		// Traefik, Kong, Cloudflare, Envoy, Azure
 		{"average 100", "limit 100/<period> burst <burst>"}, {"average: 100", "limit 100/<period> burst <burst>"}, {"period 1m", "limit <amount>/1m"}, {"inFlightReq 10", "limit 10 concurrent"},
-		{"second 5", "limit 5/1s"}, {"minute 60", "limit 60/1m"}, {"minute: 60", "limit 60/1m"}, {"config.hour=60", "limit 60/1h"}, {"day 60", "limit 60/1d"}, {"month 60", "limit 60/30d"}, {"year 60", "limit 60/365d"}, {"limit_by ip", "per ip"}, {"limit_by consumer", "per key {http.auth.user.id}"}, {"window_size 60", "limit <amount>/1m"},
-		{"requests_per_period 100", "limit 100/<period>"}, {"mitigation_timeout 600", "ban after 1 violation in <period> for 10m"}, {`characteristics ["ip.src"]`, "per ip"},
-		{"requests_per_unit 100", "limit 100/<unit>"}, {"unit minute", "limit <requests_per_unit>/1m"}, {"unit: HOUR", "limit <requests_per_unit>/1h"}, {"fill_interval 60s", "limit <tokens_per_fill>/1m burst <max_tokens>"}, {"max_tokens 9", "limit <tokens_per_fill>/<fill_interval> burst 9"},
-		{"calls 10", "limit 10/<period>"}, {"renewal-period 60", "limit <amount>/1m"}, {"windowMs 60000", "limit <max>/1m"}, {"replenishRate 10", "limit 10/1s burst <burstCapacity>"},
+		{"second 5", "limit 5/1s"}, {"minute 60", "limit 60/1m"}, {"minute: 60", "limit 60/1m"}, {"config.hour=60", "limit 60/1h"}, {"day 60", "limit 60/1d"}, {"month 60", "limit 60/30d"}, {"year 60", "limit 60/365d"}, {"limit_by ip", "per ip"}, {"limit_by consumer", "per key {http.auth.user.id}"}, {"window_size 60", "limit <amount>/60s"},
+		{"requests_per_period 100", "limit 100/<period>"}, {"mitigation_timeout 600", "ban after 1 violation in <period> for 600s"}, {`characteristics ["ip.src"]`, "per ip"},
+		{"requests_per_unit 100", "limit 100/<unit>"}, {"unit minute", "limit <requests_per_unit>/1m"}, {"unit: HOUR", "limit <requests_per_unit>/1h"}, {"fill_interval 60s", "limit <tokens_per_fill>/60s burst <max_tokens>"}, {"max_tokens 9", "limit <tokens_per_fill>/<fill_interval> burst 9"},
+		{"calls 10", "limit 10/<period>"}, {"renewal-period 60", "limit <amount>/60s"}, {"windowMs 60000", "limit <max>/60000ms"}, {"replenishRate 10", "limit 10/1s burst <burstCapacity>"},
 		// none in particular
 		{"rate 10r/s", "limit 10/1s"}, {"rate 0.5/1s", "limit 30/1m"}, {"rps 10", "limit 10/1s"}, {"rpm 10", "limit 10/1m"}, {"concurrent 2", "limit 2 concurrent"}, {"queue 10", "limit <requests> concurrent wait <duration> queue 10"},
-		{"limit concurrent 2", "limit 2 concurrent"}, {"limit 2 connections", "limit 2 concurrent"}, {"interval 60", "window 1m"}, {"limit 5/1m for 1h", "ban after <n> violations in <duration> for <duration> into a line of its own"},
+		{"limit concurrent 2", "limit 2 concurrent"}, {"limit 2 connections", "limit 2 concurrent"}, {"interval 60", "window 60s"}, {"limit 5/1m for 1h", "ban after <n> violations in <duration> for <duration> into a line of its own"},
 		{"ban after 5 violations in 10m for -1", "for 366d, the longest"}, {"ban AS64496", "into the site @banned asn AS64496 and respond @banned 403, each on a line of its own"}, {"ban DE", "into the site @banned country DE and respond @banned 403, each on a line of its own"},
 		{"ban 203.0.113.7", "ban 203.0.113.7 into the rules file"}, {"deny 203.0.113.0/24", "ban 203.0.113.0/24 into the rules file"},
 	} {
@@ -131,30 +131,31 @@ func TestLinesOfOtherPrograms(t *testing.T) {
 	}
 }
 
-// Each line of otherWords parses when its names have values.
-func TestLinesForOtherWordsParse(t *testing.T) {
-	values := map[string]string{
-		"rest": "/login", "key": "ip", "path": "/login", "status": "401", "rate": "5/1m",
-		"findtime": "10m", "period": "10m", "interval": "10m", "http_req_rate": "10m", "unit": "10m", "fill_interval": "10m", "leakspeed": "10m", "windowMs": "10m", "time": "1m", "duration": "1m",
+// Each line that errors say to write in place of another program's parses, once its names have values.
+func TestLinesInsteadOfOthersParse(t *testing.T) {
+	rests := map[string]string{
+		"match": "/login", "per": "ip", "exempt": "10.0.0.0/8", "zone": "a {\nlimit 5/1m\n}", "trap": "/x", "store": "x.db", "api_keys": "{\nfrom bearer\n}", "ban": "after 5 violations in 10m for 1h",
+		"limit": "5/1m", "events": "5", "window": "10m",
 	}
-	rests := map[string]string{"exempt": "10.0.0.0/8", "zone": "a {\nlimit 5/1m\n}", "store": "x.db", "api_keys": "{\nfrom bearer\n}", "session": "", "ban": "after 5 violations in 10m for 1h"}
-	for _, other := range otherWords {
-		if other.line == leaveOut {
+	times := regexp.MustCompile(`(/|for |in |wait )(<[a-zA-Z_]+>|\$[12])`)
+	for _, r := range replacements() {
+		if r.place != "line" || strings.HasPrefix(r.with, leaveOut) {
 			continue
 		}
-		word, _, _ := strings.Cut(other.line, " ")
-		line := regexp.MustCompile(`<[^>]+>`).ReplaceAllStringFunc(other.line, func(name string) string {
-			name = strings.Trim(name, "<>")
-			if rest, ok := rests[word]; ok && name == "rest" {
-				return rest
-			}
-			if value, ok := values[name]; ok {
-				return value
-			}
-			return "7"
-		})
+		line := times.ReplaceAllString(r.with, "${1}1m")
+		word, rest, _ := strings.Cut(line, " ")
+		switch {
+		case rest == "$1" || rest == "sqlite $1":
+			line = word + " " + strings.Replace(rest, "$1", rests[word], 1)
+		default:
+			line = regexp.MustCompile(`<status>`).ReplaceAllString(line, "401")
+			line = regexp.MustCompile(`<path>`).ReplaceAllString(line, "/login")
+			line = regexp.MustCompile(`<rate>|\$1 burst`).ReplaceAllStringFunc(line, func(s string) string { return strings.NewReplacer("<rate>", "5/1m", "$1", "5r/m").Replace(s) })
+			line = regexp.MustCompile(`<[^>]+>|\$1`).ReplaceAllString(line, "7")
+		}
+		line = strings.NewReplacer("${1}ms", "60000ms").Replace(line)
 		if _, err := parsedAs(line); err != nil {
-			t.Errorf("%s: %s: %v", other.words, line, err)
+			t.Errorf("%v: %s, such as %s: %v", r.form, r.with, line, err)
 		}
 	}
 }

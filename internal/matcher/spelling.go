@@ -2,7 +2,6 @@ package matcher
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,21 +12,6 @@ import (
 
 // MissedSpellings explains the gap between Caddy's matchers and backends.
 const MissedSpellings = "path, path_regexp, url_pattern, query and method miss spellings that a backend may accept, such as /login/, /login;x or ?a=%zz&mode=heavy: these aren't counted"
-
-// plainPattern is a regular expression that a path of an endpoint says as well.
-var plainPattern = regexp.MustCompile(`^\^(/[\w/-]*)(\.\*)?(\$)?$`)
-
-// PathOf returns the path of an endpoint that means the same as a regular expression, or "".
-func PathOf(pattern string) string {
-	m := plainPattern.FindStringSubmatch(pattern)
-	switch {
-	case m == nil:
-		return ""
-	case m[2] == "" && m[3] != "":
-		return m[1]
-	}
-	return m[1] + "*"
-}
 
 // Safer returns the replacement of a matcher set in an option for a limit, if the set has matchers
 // that miss spellings; or "".
@@ -53,11 +37,7 @@ func Safer(option string, set caddyhttp.MatcherSet) string {
 		case *Endpoint:
 			m.Methods, m.Paths = append(m.Methods, matcher.Methods...), append(m.Paths, matcher.Paths...)
 			m.mergeQuery(matcher.Query)
-		case *caddyhttp.MatchPathRE:
-			path := PathOf(matcher.Pattern)
-			unsafe, unclear = true, unclear || path == ""
-			m.Paths = append(m.Paths, path)
-		case *caddyhttp.MatchURLPattern:
+		case *caddyhttp.MatchPathRE, *caddyhttp.MatchURLPattern:
 			unsafe, unclear = true, true
 		case *caddyhttp.VarsMatcher:
 			unsafe, alone = unsafe || asksTarget(slices.Collect(maps.Keys(*matcher))...), false
