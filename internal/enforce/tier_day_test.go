@@ -52,8 +52,7 @@ type dayUnits struct {
 }
 
 // The table of the example, for two days: each client gets exactly the burst and the quota of its
-// tier, and never more than the quota in any 24 hours. Reputation is off: clients that always try
-// for more would have reduced limits.
+// tier, and never more than the quota in any 24 hours, though it always tries for more.
 func TestTableOfTiers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("sends some hundred thousand requests")
@@ -209,8 +208,7 @@ func (c *dayClient) check(t *testing.T) {
 	}
 }
 
-// exampleHandler returns the first handler of an example, with another file of keys, without
-// reputation, and with a clock.
+// exampleHandler returns the first handler of an example, with another file of keys and with a clock.
 func exampleHandler(t *testing.T, example, keys string, clock engine.Clock) *enforce.Handler {
 	t.Helper()
 	text, err := os.ReadFile(example)
@@ -230,7 +228,6 @@ func exampleHandler(t *testing.T, example, keys string, clock engine.Clock) *enf
 	if err := json.Unmarshal(adapted, &adaptedTo); err != nil {
 		t.Fatal(err)
 	}
-	adaptedTo.Apps.RateLimit.Reputation = &config.Reputation{Disabled: true}
 	ctx := handlertest.Context(t, &adaptedTo.Apps.RateLimit)
 	module, err := ctx.LoadModuleByID("http.handlers.rate_limit", handlerIn(t, adapted))
 	if err != nil {
