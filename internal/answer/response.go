@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -167,16 +168,21 @@ func (r *Response) setFields(h http.Header) {
 // then, which would take longer than the check.
 func is(values []string, of *[1]string) bool { return len(values) == 1 && &values[0] == &of[0] }
 
-// policyField returns the value of RateLimit-Policy, with the items of each zone once.
+// policyField returns the value of RateLimit-Policy, with the items of each zone once. The items of
+// limits that are reduced, for this client or in an outage, have the amounts in force.
 func (r *Response) policyField() (value string) {
 	for i, s := range r.statuses {
-		if slices.ContainsFunc(r.statuses[:i], s.isOfSet) {
+		field := s.Set.Field
+		switch reduced := func(t Status) bool { return t.Amount != 0 && t.isOfSet(s) }; {
+		case slices.ContainsFunc(r.statuses, reduced):
+			field = s.field(cmp.Or(s.Amount, s.limit.Amount()), cmp.Or(s.Capacity, s.limit.Capacity()))
+		case slices.ContainsFunc(r.statuses[:i], s.isOfSet):
 			continue
 		}
 		if i > 0 {
 			value += ", "
 		}
-		value += s.Set.Field
+		value += field
 	}
 	return value
 }
@@ -284,7 +290,7 @@ type legacyFields struct {
 func (r *Response) legacyFields() *legacyFields {
 	s := r.statuses[0]
 	f := &legacyFields{
-		limit:     [1]string{s.Legacy},
+		limit:     [1]string{s.legacy()},
 		remaining: [1]string{strconv.FormatInt(s.Remaining, 10)},
 		reset:     [1]string{strconv.FormatInt(s.effective(r.Refusal != nil), 10)},
 	}
@@ -295,7 +301,7 @@ func (r *Response) legacyFields() *legacyFields {
 	s = r.statuses[i]
 	f.hasQuota = true
 	f.quotaUsed[0] = strconv.FormatInt(s.Used, 10)
-	f.quotaLimit[0] = s.Legacy
+	f.quotaLimit[0] = s.legacy()
 	f.quotaReset[0] = strconv.FormatInt(s.effective(r.Refusal != nil), 10)
 	return f
 }
@@ -327,20 +333,34 @@ type Set struct {
 
 // NewItem prepares a limit's values for header fields.
 func NewItem(name string, limit limiter.Limit) Item {
-	quoted := httpfield.String(name)
-	i := Item{Name: name, item: quoted + ";r=", Legacy: strconv.FormatInt(limit.Amount(), 10), limit: limit}
-	i.Field = fmt.Sprintf("%s;q=%d;w=%d", quoted, limit.Amount(), httpfield.Seconds(limit.Window()))
-	if limit.Capacity() != limit.Amount() {
-		i.Field += fmt.Sprintf(";burst=%d", limit.Capacity())
-	}
+	i := Item{Name: name, item: httpfield.String(name) + ";r=", Legacy: strconv.FormatInt(limit.Amount(), 10), limit: limit}
+	i.Field = i.field(limit.Amount(), limit.Capacity())
 	return i
+}
+
+// field returns the item of RateLimit-Policy with the amount and the capacity in force.
+func (i *Item) field(amount, capacity int64) string {
+	field := fmt.Sprintf("%s;q=%d;w=%d", httpfield.String(i.Name), amount, httpfield.Seconds(i.limit.Window()))
+	if capacity != amount {
+		field += fmt.Sprintf(";burst=%d", capacity)
+	}
+	return field
 }
 
 // Status is the rest of a client's units of one limit after a decision.
 type Status struct {
 	*Item
 	limiter.Quota
-	Used int64
+	Used             int64
+	Amount, Capacity int64 // in force, or 0 for those of Item
+}
+
+// legacy returns the value of X-RateLimit-Limit.
+func (s Status) legacy() string {
+	if s.Amount != 0 {
+		return strconv.FormatInt(s.Amount, 10)
+	}
+	return s.Legacy
 }
 
 // isTighter reports whether s has a smaller part of its limit left than t.
