@@ -3,18 +3,14 @@
 package mysql
 
 import (
-	"context"
 	"fmt"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/caddy-tally/caddy-tally/internal/dsn"
-	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlmodule"
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/mysql"
 )
 
@@ -30,10 +26,7 @@ type Store struct {
 	// Default: `tally_`.
 	Prefix string `json:"prefix,omitempty"`
 
-	dsn     string // without placeholders
-	address string
-
-	stores sqlmodule.Stores
+	sqlmodule.Server
 }
 
 func init() {
@@ -49,47 +42,23 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision checks the settings. It connects to nothing.
-func (s *Store) Provision(caddy.Context) (err error) {
-	if err := sqlstore.CheckPrefix(s.Prefix); err != nil {
-		return fmt.Errorf("prefix: %w", err)
-	}
-	if s.dsn, err = s.expand(); err != nil {
-		return err
-	}
-	config, err := driver.ParseDSN(s.dsn)
-	if err != nil {
-		return errUnreadable
-	}
-	s.address = config.Addr + "/" + config.DBName
-	return nil
+func (s *Store) Provision(caddy.Context) error {
+	return s.Use(server, s.Prefix, func() (string, error) { return dsn.Expand(s.DSN, dsn.AsItIs) })
 }
 
-func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.AsItIs) }
-
-// errUnreadable is the only error about an unreadable DSN, because the driver's errors may show a password with special
-// characters.
-var errUnreadable = fmt.Errorf("dsn: it can't be read; write it as in %s", sqlmodule.Examples["mysql"])
-
-// Counts implements stores.Store.
-func (s *Store) Counts() string { return "mysql " + s.address + " " + s.Prefix }
-
-// Identity implements stores.Store.
-func (s *Store) Identity() string {
-	return fmt.Sprintf("mysql %s prefix=%s dsn=%s", s.address, s.Prefix, sqlmodule.Fingerprint(s.dsn))
-}
-
-// Address implements stores.Network.
-func (s *Store) Address() string { return s.address }
-
-// Open implements stores.Store.
-func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
-	return s.stores.Open(ctx, timeout, func(timeout time.Duration) (storage.Opener, error) {
-		open, err := mysql.Opener(mysql.Options{DSN: s.dsn, Reread: s.expand, Options: sqlstore.Options{Prefix: s.Prefix, Timeout: timeout}})
+var server = sqlmodule.Driver{
+	Name: "mysql",
+	Address: func(dsn string) (string, error) {
+		config, err := driver.ParseDSN(dsn)
 		if err != nil {
-			return nil, errUnreadable
+			return "", err
 		}
-		return open, nil
-	})
+		return config.Addr + "/" + config.DBName, nil
+	},
+	Opener: mysql.Opener,
+	Unreadable: func(error) error {
+		return fmt.Errorf("dsn: it can't be read; write it as in %s", sqlmodule.Examples["mysql"])
+	},
 }
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:

@@ -17,8 +17,8 @@ func TestPasswordsAreNotTold(t *testing.T) {
 	} {
 		s := &Store{DSN: dsn}
 		err := s.Provision(caddy.Context{})
-		if (err != nil) != (address == "") || s.address != address {
-			t.Errorf("%s: address %q, error %v", dsn, s.address, err)
+		if (err != nil) != (address == "") || s.Address() != address {
+			t.Errorf("%s: address %q, error %v", dsn, s.Address(), err)
 		}
 		if err != nil && strings.Contains(err.Error(), "geheim") || strings.Contains(s.Identity(), "geheim") {
 			t.Errorf("%s: %v, %s", dsn, err, s.Identity())

@@ -3,14 +3,13 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -41,10 +40,7 @@ type Store struct {
 	// Default: false.
 	Durable bool `json:"durable,omitempty"`
 
-	dsn     string // without placeholders
-	address string
-
-	stores sqlmodule.Stores
+	sqlmodule.Server
 }
 
 func init() {
@@ -60,23 +56,14 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision checks the settings. It connects to nothing.
-func (s *Store) Provision(caddy.Context) (err error) {
-	if err := sqlstore.CheckPrefix(s.Prefix); err != nil {
-		return fmt.Errorf("prefix: %w", err)
-	}
-	if s.dsn, err = s.expand(); err != nil {
-		return err
-	}
-	config, err := pgconn.ParseConfig(s.dsn)
-	if err != nil {
-		return unreadable(err)
-	}
-	if s.address = addressOf(config); isSplit(s.dsn, s.address) {
-		s.address = ""
-		return unreadable(nil)
-	}
-	return nil
+func (s *Store) Provision(caddy.Context) error {
+	return s.Use(sqlmodule.Driver{
+		Name: "postgres", Address: addressOf, Unreadable: unreadable,
+		Opener: func(o sqlstore.Options) (storage.Opener, error) { return postgres.Opener(o, s.Durable) },
+	}, s.Prefix, s.expand)
 }
+
+func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.Postgres) }
 
 // isSplit reports whether a DSN seems to have a password with an unescaped @ or slash, so that a part of the password
 // is taken for the host or the database.
@@ -88,8 +75,6 @@ func isSplit(dsn, address string) bool {
 	return strings.Contains(hosts, "@") || isURL && strings.Contains(database, "@")
 }
 
-func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.Postgres) }
-
 // unreadable returns an error about a DSN. The driver's errors may show a password with special characters, so only
 // those about files are passed on.
 func unreadable(err error) error {
@@ -99,42 +84,32 @@ func unreadable(err error) error {
 	return fmt.Errorf("dsn: it can't be read; write it as in %s, and special characters of the password as in %%40 for @", sqlmodule.Examples["postgres"])
 }
 
-// addressOf returns the hosts and the database, without user and password.
-func addressOf(config *pgconn.Config) string {
-	var hosts []string
-	add := func(host string, port uint16) {
-		address := net.JoinHostPort(host, strconv.Itoa(int(port)))
-		if len(hosts) == 0 || hosts[len(hosts)-1] != address { // the list has each host with and without TLS
-			hosts = append(hosts, address)
-		}
+// addressOf returns the hosts and the database of a DSN.
+func addressOf(dsn string) (string, error) {
+	config, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		return "", err
 	}
-	add(config.Host, config.Port)
+	hosts := []string{addressWith(config.Host, config.Port)}
 	for _, f := range config.Fallbacks {
-		add(f.Host, f.Port)
+		hosts = append(hosts, addressWith(f.Host, f.Port))
 	}
-	return strings.Join(hosts, ",") + "/" + config.Database
+	address := strings.Join(slices.Compact(hosts), ",") + "/" + config.Database // the list has each host with and without TLS
+	if isSplit(dsn, address) {
+		return "", errSplit
+	}
+	return address, nil
 }
 
-// Counts implements stores.Store.
-func (s *Store) Counts() string { return "postgres " + s.address + " " + s.Prefix }
+func addressWith(host string, port uint16) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+var errSplit = errors.New("a part of the password is taken for the host or the database")
 
 // Identity implements stores.Store.
 func (s *Store) Identity() string {
-	return fmt.Sprintf("postgres %s prefix=%s durable=%t dsn=%s", s.address, s.Prefix, s.Durable, sqlmodule.Fingerprint(s.dsn))
-}
-
-// Address implements stores.Network.
-func (s *Store) Address() string { return s.address }
-
-// Open implements stores.Store.
-func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
-	return s.stores.Open(ctx, timeout, func(timeout time.Duration) (storage.Opener, error) {
-		open, err := postgres.Opener(postgres.Options{DSN: s.dsn, Reread: s.expand, Durable: s.Durable, Options: sqlstore.Options{Prefix: s.Prefix, Timeout: timeout}})
-		if err != nil {
-			return nil, unreadable(err)
-		}
-		return open, nil
-	})
+	return fmt.Sprintf("%s durable=%t", s.Server.Identity(), s.Durable)
 }
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:

@@ -31,8 +31,8 @@ func TestPasswordsAreNotTold(t *testing.T) {
 	} {
 		s := &Store{DSN: dsn}
 		err := s.Provision(caddy.Context{})
-		if (err != nil) != (address == "") || s.address != address {
-			t.Errorf("%s: address %q, error %v", dsn, s.address, err)
+		if (err != nil) != (address == "") || s.Address() != address {
+			t.Errorf("%s: address %q, error %v", dsn, s.Address(), err)
 		}
 		if err != nil && strings.Contains(err.Error(), "geheim") || strings.Contains(s.Identity(), "geheim") {
 			t.Errorf("%s: %v, %s", dsn, err, s.Identity())
@@ -58,11 +58,12 @@ func TestPasswordsOfAnyCharacters(t *testing.T) {
 			"password = '{env.TALLY_TEST_PASSWORD}' host='db.example.com' dbname=counts",
 		} {
 			s := &Store{DSN: dsn}
-			if err := s.Provision(caddy.Context{}); err != nil || s.address != "db.example.com:5432/counts" {
-				t.Errorf("%s with %q: address %q (%v)", dsn, password, s.address, err)
+			if err := s.Provision(caddy.Context{}); err != nil || s.Address() != "db.example.com:5432/counts" {
+				t.Errorf("%s with %q: address %q (%v)", dsn, password, s.Address(), err)
 				continue
 			}
-			if config, err := pgconn.ParseConfig(s.dsn); err != nil || config.Password != password {
+			expanded, _ := s.expand()
+			if config, err := pgconn.ParseConfig(expanded); err != nil || config.Password != password {
 				t.Errorf("%s with %q: the password is %q (%v)", dsn, password, config.Password, err)
 			}
 		}
@@ -83,11 +84,12 @@ func TestPlaceholdersElsewhereInADSN(t *testing.T) {
 	} {
 		t.Setenv("TALLY_TEST", c.value)
 		s := &Store{DSN: c.dsn}
-		if err := s.Provision(caddy.Context{}); err != nil || s.address != c.address {
-			t.Errorf("%s with %q: address %q (%v)", c.dsn, c.value, s.address, err)
+		if err := s.Provision(caddy.Context{}); err != nil || s.Address() != c.address {
+			t.Errorf("%s with %q: address %q (%v)", c.dsn, c.value, s.Address(), err)
 			continue
 		}
-		if config, err := pgconn.ParseConfig(s.dsn); err != nil || config.Password != c.password {
+		expanded, _ := s.expand()
+		if config, err := pgconn.ParseConfig(expanded); err != nil || config.Password != c.password {
 			t.Errorf("%s with %q: the password is %q (%v)", c.dsn, c.value, config.Password, err)
 		}
 	}

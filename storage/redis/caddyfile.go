@@ -2,6 +2,8 @@ package redis
 
 import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
@@ -29,7 +31,7 @@ func (s *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Err("store redis: takes one URL: separate several nodes of a cluster by commas")
 	}
-	return eachOption(d, s.unmarshalOption)
+	return caddyconf.EachOption(d, s.unmarshalOption)
 }
 
 func (s *Store) unmarshalOption(d *caddyfile.Dispenser) error {
@@ -51,7 +53,7 @@ func (s *Store) unmarshalOption(d *caddyfile.Dispenser) error {
 		if d.NextArg() {
 			return d.ArgErr()
 		}
-		return eachOption(d, s.TLS.unmarshalOption)
+		return caddyconf.EachOption(d, s.TLS.unmarshalOption)
 	case "sentinel":
 		s.Sentinel = new(Sentinel)
 		return s.Sentinel.unmarshal(d)
@@ -83,7 +85,7 @@ func (s *Sentinel) unmarshal(d *caddyfile.Dispenser) error {
 		return d.Err("sentinel: expected the name of the primary and addresses: write sentinel <name> <host:26379>")
 	}
 	s.Master, s.Addresses = words[0], words[1:]
-	return eachOption(d, func(d *caddyfile.Dispenser) error {
+	return caddyconf.EachOption(d, func(d *caddyfile.Dispenser) error {
 		switch d.Val() {
 		case "username":
 			return text(d, &s.Username)
@@ -99,21 +101,6 @@ func text(d *caddyfile.Dispenser, to *string) error {
 	option := d.Val()
 	if !d.AllArgs(to) {
 		return d.Errf("%s: expected one word", option)
-	}
-	return nil
-}
-
-// eachOption reads the options of a block. Each may be given once.
-func eachOption(d *caddyfile.Dispenser, unmarshal func(*caddyfile.Dispenser) error) error {
-	seen := make(map[string]bool)
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if seen[d.Val()] {
-			return d.Errf("%s is given twice: write it once", d.Val())
-		}
-		seen[d.Val()] = true
-		if err := unmarshal(d); err != nil {
-			return err
-		}
 	}
 	return nil
 }

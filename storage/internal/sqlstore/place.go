@@ -23,6 +23,11 @@ const DefaultTimeout = time.Second
 
 // Options say where a store keeps its tables, and how. The zero value is the default.
 type Options struct {
+	// DSN says how to connect to the server, as its driver reads it. Required.
+	DSN string
+	// Reread returns the DSN for each new connection, whose password may have changed. Only user
+	// and password of it are used. Default: DSN.
+	Reread func() (string, error)
 	// Prefix is the prefix of the names of tables, if necessary with a schema and a dot before it.
 	// Default: tally_.
 	Prefix string
@@ -34,6 +39,14 @@ type Options struct {
 	Clock func(storage.Reading) int64
 	// MaxNotes is how many notes a place holds, in tests. Default: [storage.MaxNotes].
 	MaxNotes int64
+}
+
+// Current returns the DSN for a new connection.
+func (o Options) Current() (string, error) {
+	if o.Reread == nil {
+		return o.DSN, nil
+	}
+	return o.Reread()
 }
 
 var prefixes = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}$`)

@@ -17,7 +17,8 @@ import (
 var kind = sqltest.Kind{
 	Start: testserver.MariaDB,
 	Opener: func(dsn string, o sqlstore.Options) (storage.Opener, error) {
-		return Opener(Options{DSN: dsn, Options: o})
+		o.DSN = dsn
+		return Opener(o)
 	},
 	Exec: func(dsn, statements string) error {
 		c, err := connectTo(dsn)

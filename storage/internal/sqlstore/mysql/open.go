@@ -11,19 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
-// Options say where a store is.
-type Options struct {
-	// DSN says how to connect to the server, as the driver reads it. Required.
-	DSN string
-	// Reread returns the DSN for each new connection, whose password may have changed. Only user
-	// and password of it are used. Default: DSN.
-	Reread func() (string, error)
-
-	sqlstore.Options
-}
-
-// Opener returns what opens stores on a server. It connects to nothing.
-func Opener(o Options) (storage.Opener, error) {
+// Opener returns an opener of stores on a server. It connects to nothing.
+func Opener(o sqlstore.Options) (storage.Opener, error) {
 	config, err := driverof.ParseDSN(o.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("mysql: %w", err)
@@ -34,16 +23,15 @@ func Opener(o Options) (storage.Opener, error) {
 	}
 	config.Params["autocommit"] = "1" // a server may begin sessions without it
 	config.Logger = &driverof.NopLogger{}
-	if o.Reread != nil {
-		if err := config.Apply(driverof.BeforeConnect(o.reread)); err != nil {
-			return nil, fmt.Errorf("mysql: %w", err)
-		}
+	err = config.Apply(driverof.BeforeConnect(func(_ context.Context, config *driverof.Config) error { return reread(o, config) }))
+	if err != nil {
+		return nil, fmt.Errorf("mysql: %w", err)
 	}
 	connector, err := driverof.NewConnector(config)
 	if err != nil {
 		return nil, fmt.Errorf("mysql: %w", err)
 	}
-	place, err := sqlstore.NewPlace(dialect(connector), o.Options)
+	place, err := sqlstore.NewPlace(dialect(connector), o)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +39,8 @@ func Opener(o Options) (storage.Opener, error) {
 }
 
 // reread sets user and password of a configuration for a new connection.
-func (o Options) reread(_ context.Context, config *driverof.Config) error {
-	dsn, err := o.Reread()
+func reread(o sqlstore.Options, config *driverof.Config) error {
+	dsn, err := o.Current()
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,8 @@ import (
 var kind = sqltest.Kind{
 	Start: testserver.Postgres,
 	Opener: func(dsn string, o sqlstore.Options) (storage.Opener, error) {
-		return Opener(Options{DSN: dsn, Options: o})
+		o.DSN = dsn
+		return Opener(o, false)
 	},
 	Exec: func(dsn, statements string) error {
 		c, err := pgconn.Connect(context.Background(), dsn)
@@ -45,7 +46,7 @@ func TestCommitAnsweredWithAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return dialect(Options{}.current(config), false)
+		return dialect(func() (*pgconn.Config, error) { return config, nil }, false)
 	}, &pgconn.PgError{Severity: "ERROR", Code: "XX000", Message: "unable to read data from the server"})
 }
 
@@ -76,7 +77,9 @@ func TestPasswordIsReadAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	dsn, unreadable := "postgres://other:second@elsewhere.example.com/x", errors.New("no such file")
-	current := Options{Reread: func() (string, error) { return dsn, unreadable }}.current(config)
+	current := func() (*pgconn.Config, error) {
+		return reread(sqlstore.Options{Reread: func() (string, error) { return dsn, unreadable }}, config)
+	}
 	if _, err := current(); !errors.Is(err, unreadable) {
 		t.Errorf("without the file: %v", err)
 	}

@@ -124,7 +124,7 @@ func TestSweepEnds(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return connect(context.Background(), Options{}.current(config))
+		return connect(context.Background(), func() (*pgconn.Config, error) { return config, nil })
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"sync"
 
 	"github.com/redis/rueidis"
 )
@@ -82,21 +81,20 @@ type sentinelAddr struct{ net.Addr }
 // RemoteAddr implements [net.Conn].
 func (c sentinelConn) RemoteAddr() net.Addr { return sentinelAddr{c.Conn.RemoteAddr()} }
 
-// conns are the connections of a store, which close ends at once.
+// conns are the connections of a store. close ends all of them, also those that are being made.
 type conns struct {
-	by func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error)
-
-	mu     sync.Mutex
-	closed bool                             // guarded by mu
-	open   map[net.Conn]struct{}            // guarded by mu
-	cancel map[*context.CancelFunc]struct{} // guarded by mu: of connections that are being made
+	by    func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error)
+	life  context.Context
+	close context.CancelFunc
 }
 
 func newConns(by func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)) *conns {
 	if by == nil {
 		by = dialTCP
 	}
-	return &conns{by: by, open: make(map[net.Conn]struct{}), cancel: make(map[*context.CancelFunc]struct{})}
+	c := &conns{by: by}
+	c.life, c.close = context.WithCancel(context.Background())
+	return c
 }
 
 func dialTCP(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
@@ -109,63 +107,25 @@ func dialTCP(ctx context.Context, address string, dialer *net.Dialer, config *tl
 func (c *conns) dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if !c.begin(&cancel) {
-		return nil, net.ErrClosed
-	}
+	defer context.AfterFunc(c.life, cancel)()
 	conn, err := c.by(ctx, address, dialer, config)
-	if err == nil && dialer.Resolver == forSentinels {
-		conn = sentinelConn{conn}
-	}
-	return c.begun(&cancel, conn, err)
-}
-
-func (c *conns) begin(cancel *context.CancelFunc) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.cancel[cancel] = struct{}{}
-	}
-	return !c.closed
-}
-
-func (c *conns) begun(cancel *context.CancelFunc, conn net.Conn, err error) (net.Conn, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.cancel, cancel)
 	if err != nil {
 		return nil, err
 	}
-	if c.closed {
-		_ = conn.Close()
-		return nil, net.ErrClosed
+	if dialer.Resolver == forSentinels {
+		conn = sentinelConn{conn}
 	}
-	c.open[conn] = struct{}{}
-	return &tracked{conn, c}, nil
-}
-
-func (c *conns) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	for cancel := range c.cancel {
-		(*cancel)()
-	}
-	for conn := range c.open {
-		_ = conn.Close()
-	}
-	clear(c.open)
+	return tracked{conn, context.AfterFunc(c.life, func() { _ = conn.Close() })}, nil
 }
 
 // tracked is a connection of a store.
 type tracked struct {
 	net.Conn
-	conns *conns
+	forget func() bool
 }
 
 // Close implements [net.Conn].
-func (t *tracked) Close() error {
-	t.conns.mu.Lock()
-	delete(t.conns.open, t.Conn)
-	t.conns.mu.Unlock()
+func (t tracked) Close() error {
+	t.forget()
 	return t.Conn.Close()
 }
