@@ -10,14 +10,12 @@ import (
 // earlier attempt was not answered, the row may be this act.
 func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 	act.Cut()
-	return s.chore(ctx, "audit", func(ctx context.Context, c Conn) error {
-		for ; ; act.At++ {
-			list, err := s.runActs(ctx, c, s.place.insertAct(act).selectActs().add(" WHERE at = ", act.At).end().add("COMMIT"))
-			if err != nil || len(list) == 1 && list[0] == *act {
-				return err
-			}
+	for ; ; act.At++ {
+		list, err := s.runActs(ctx, s.place.insertAct(act).selectActs().add(" WHERE at = ", act.At).end().add("COMMIT"))
+		if err != nil || len(list) == 1 && list[0] == *act {
+			return err
 		}
-	})
+	}
 }
 
 // insertAct begins a transaction that inserts an act if its time is free.
@@ -30,30 +28,18 @@ func (p *Place) insertAct(act *storage.Act) *script {
 }
 
 // Acts implements [storage.Store].
-func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {
-	err = s.chore(ctx, "audit", func(ctx context.Context, c Conn) (err error) {
-		list, err = s.runActs(ctx, c, s.place.script().selectActs().
-			add(" WHERE at < ", before, " ORDER BY at DESC LIMIT ", min(max(n, 0), storage.MaxActs)))
-		return err
-	})
-	return list, err
+func (s *Store) Acts(ctx context.Context, before int64, n int) ([]storage.Act, error) {
+	return s.runActs(ctx, s.place.script().selectActs().
+		add(" WHERE at < ", before, " ORDER BY at DESC LIMIT ", min(max(n, 0), storage.MaxActs)))
 }
 
 // runActs runs statements that return acts.
-func (s *Store) runActs(ctx context.Context, c Conn, sql *script) ([]storage.Act, error) {
-	results, err := s.place.query(ctx, c, sql, 1)
+func (s *Store) runActs(ctx context.Context, sql *script) (list []storage.Act, err error) {
+	results, err := s.query(ctx, "audit", sql, 1)
 	if err != nil {
 		return nil, err
 	}
-	return actsOf(results[0])
-}
-
-func (s *script) selectActs() *script {
-	return s.add("SELECT at, who, action, target, kind, reason FROM ", table("acts"))
-}
-
-func actsOf(rows Rows) (list []storage.Act, err error) {
-	for _, row := range rows {
+	for _, row := range results[0] {
 		var act storage.Act
 		if err := numbers(row, &act.At); err != nil {
 			return nil, err
@@ -64,6 +50,10 @@ func actsOf(rows Rows) (list []storage.Act, err error) {
 		list = append(list, act)
 	}
 	return list, nil
+}
+
+func (s *script) selectActs() *script {
+	return s.add("SELECT at, who, action, target, kind, reason FROM ", table("acts"))
 }
 
 // dropActs removes acts that are too old, or beyond the newest [storage.MaxActsKept].

@@ -59,11 +59,7 @@ var errMoves = errors.New("a record must be moved to another name")
 
 // isMoved reports whether there is a record under the former name of a client.
 func (tx *transaction) isMoved(c storage.Client) bool {
-	return hasFormerName(c) && len(tx.rows["clients"][string(c.Former[:])].state) > 0
-}
-
-func hasFormerName(c storage.Client) bool {
-	return c.Former != (storage.Key{}) && c.Former != c.Key
+	return c.IsRenamed() && len(tx.rows["clients"][string(c.Former[:])].state) > 0
 }
 
 // punish also notes the changed records. One call runs at a time, so that all machines see the changes
@@ -90,7 +86,7 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 func clientNames(clients []storage.Client) (names []string) {
 	for _, c := range clients {
 		names = append(names, string(c.Key[:]))
-		if hasFormerName(c) {
+		if c.IsRenamed() {
 			names = append(names, string(c.Former[:]))
 		}
 	}
@@ -128,25 +124,17 @@ const bannedPage = 1000
 func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record, err error) {
 	banned = make(map[storage.Key]reputation.Record)
 	page := make(Rows, bannedPage)
-	for after := []byte(nil); err == nil && len(page) == bannedPage && len(banned) < most; {
-		page, err = s.clientsAfter(ctx, after, now+int64(reputation.Probation))
+	for after := []byte(nil); len(page) == bannedPage && len(banned) < most; {
+		results, err := s.query(ctx, "bans", s.place.script().add("SELECT name, state FROM ", table("clients"), " WHERE name > ", after,
+			" AND expires > ", now+int64(reputation.Probation), " ORDER BY name LIMIT ", bannedPage), 1)
+		if err != nil {
+			return banned, err
+		}
+		page = results[0]
 		for _, row := range page {
 			after = row[0]
 			cells.AddBanned(banned, storage.Key(after), row[1], now, most)
 		}
 	}
-	return banned, err
-}
-
-// clientsAfter returns a page of the records after a name that expire later than a time.
-func (s *Store) clientsAfter(ctx context.Context, name []byte, expires int64) (page Rows, err error) {
-	err = s.chore(ctx, "bans", func(ctx context.Context, c Conn) error {
-		results, err := s.place.query(ctx, c, s.place.script().add("SELECT name, state FROM ", table("clients"), " WHERE name > ", name,
-			" AND expires > ", expires, " ORDER BY name LIMIT ", bannedPage), 1)
-		if err == nil {
-			page = results[0]
-		}
-		return err
-	})
-	return page, err
+	return banned, nil
 }

@@ -126,19 +126,15 @@ func (hr historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int6
 
 // scan calls f with the rows of the history from a name up to another.
 func (hr historyRows) scan(ctx context.Context, what, from, end string, f func(name, state []byte)) error {
-	var rows Rows
-	err := hr.chore(ctx, what, func(ctx context.Context, c Conn) error {
-		results, err := hr.place.query(ctx, c, hr.place.script().add("SELECT name, state FROM ", table("history"),
-			" WHERE name >= ", []byte(from), " AND name < ", []byte(end)), 1)
-		if err == nil {
-			rows = results[0]
-		}
+	results, err := hr.query(ctx, what, hr.place.script().add("SELECT name, state FROM ", table("history"),
+		" WHERE name >= ", []byte(from), " AND name < ", []byte(end)), 1)
+	if err != nil {
 		return err
-	})
-	for _, row := range rows {
+	}
+	for _, row := range results[0] {
 		f(row[0], row[1])
 	}
-	return err
+	return nil
 }
 
 // States begin with the series: two texts, each preceded by its length. Damaged states are parsed as far

@@ -13,37 +13,31 @@ const longestStay = int64(7 * 24 * time.Hour)
 
 // Join implements [storage.Store]. It also keeps the machine's row from expiring.
 func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
-	err = s.chore(ctx, "join", func(ctx context.Context, c Conn) error {
-		p = storage.Presence{}
-		place := s.place
-		sql := place.script().add(place.dialect.Begin(place.options.Timeout / 2)).end()
-		sql.add("DELETE FROM ", table("processes"), " WHERE expires <= ", now, " OR expires > ", now+longestStay, " OR id = ", id).end()
-		sql.add("INSERT INTO ", table("processes"), " (id, expires) VALUES (", id, ", ", min(until, now+longestStay), ")").end()
-		sql.add("UPDATE ", table("machines"), " SET expires = ", raw(place.dialect.Clock), " + ", machineStays, " WHERE id = ", s.id).end()
-		sql.add("SELECT id FROM ", table("processes")).end().add("COMMIT")
-		results, err := place.query(ctx, c, sql, 1)
-		if err != nil {
-			return err
+	place := s.place
+	sql := place.script().add(place.dialect.Begin(place.options.Timeout / 2)).end()
+	sql.add("DELETE FROM ", table("processes"), " WHERE expires <= ", now, " OR expires > ", now+longestStay, " OR id = ", id).end()
+	sql.add("INSERT INTO ", table("processes"), " (id, expires) VALUES (", id, ", ", min(until, now+longestStay), ")").end()
+	sql.add("UPDATE ", table("machines"), " SET expires = ", raw(place.dialect.Clock), " + ", machineStays, " WHERE id = ", s.id).end()
+	sql.add("SELECT id FROM ", table("processes")).end().add("COMMIT")
+	results, err := s.query(ctx, "join", sql, 1)
+	if err != nil {
+		return p, err
+	}
+	for _, values := range results[0] {
+		var other int64
+		if err := numbers(values, &other); err != nil {
+			return p, err
 		}
-		for _, values := range results[0] {
-			var other int64
-			if err := numbers(values, &other); err != nil {
-				return err
-			}
-			p.Processes++
-			if other < id {
-				p.Process++
-			}
+		p.Processes++
+		if other < id {
+			p.Process++
 		}
-		return nil
-	})
-	return p, err
+	}
+	return p, nil
 }
 
 // Leave implements [storage.Store].
 func (s *Store) Leave(ctx context.Context, id int64) error {
-	return s.chore(ctx, "leave", func(ctx context.Context, c Conn) error {
-		_, err := s.place.run(ctx, c, s.place.script().add("DELETE FROM ", table("processes"), " WHERE id = ", id))
-		return err
-	})
+	_, err := s.query(ctx, "leave", s.place.script().add("DELETE FROM ", table("processes"), " WHERE id = ", id), 0)
+	return err
 }

@@ -60,6 +60,15 @@ func (s *Store) chore(ctx context.Context, what string, f func(ctx context.Conte
 	return s.choreLocked(ctx, what, f)
 }
 
+// query runs statements as a chore, and returns their n results.
+func (s *Store) query(ctx context.Context, what string, sql *script, n int) (results []Rows, err error) {
+	err = s.chore(ctx, what, func(ctx context.Context, c Conn) (err error) {
+		results, err = s.place.query(ctx, c, sql, n)
+		return err
+	})
+	return results, err
+}
+
 func (s *Store) choreLocked(ctx context.Context, what string, f func(ctx context.Context, c Conn) error) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()

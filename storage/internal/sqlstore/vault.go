@@ -6,32 +6,25 @@ import (
 )
 
 // Values implements [storage.Network].
-func (s *Store) Values(ctx context.Context) (values map[string][]byte, err error) {
-	err = s.chore(ctx, "values", func(ctx context.Context, c Conn) error {
-		values = make(map[string][]byte)
-		results, err := s.place.query(ctx, c, s.place.script().add("SELECT title, value FROM ", table("vault")), 1)
-		if err != nil {
-			return err
-		}
-		for _, row := range results[0] {
-			values[string(row[0])] = row[1]
-		}
-		return nil
-	})
-	return values, err
+func (s *Store) Values(ctx context.Context) (map[string][]byte, error) {
+	results, err := s.query(ctx, "values", s.place.script().add("SELECT title, value FROM ", table("vault")), 1)
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[string][]byte)
+	for _, row := range results[0] {
+		values[string(row[0])] = row[1]
+	}
+	return values, nil
 }
 
 // SwapValue implements [storage.Network].
 func (s *Store) SwapValue(ctx context.Context, name string, former, value []byte) (kept []byte, err error) {
-	err = s.chore(ctx, "swap value", func(ctx context.Context, c Conn) error {
-		kept = nil
-		results, err := s.place.query(ctx, c, s.place.swapValue(name, former, value).
-			end().add("SELECT value FROM ", table("vault"), " WHERE name = ", vaultID(name)), 1)
-		if err == nil && len(results[0]) == 1 {
-			kept = results[0][0][0]
-		}
-		return err
-	})
+	results, err := s.query(ctx, "swap value", s.place.swapValue(name, former, value).
+		end().add("SELECT value FROM ", table("vault"), " WHERE name = ", vaultID(name)), 1)
+	if err == nil && len(results[0]) == 1 {
+		kept = results[0][0][0]
+	}
 	return kept, err
 }
 
