@@ -31,12 +31,18 @@ type Claim struct {
 	limiter.Claim
 }
 
+// IsRenamed reports whether the key has an earlier name.
+func (c *Claim) IsRenamed() bool { return c.Former != (Key{}) && c.Former != c.Key }
+
 // Client names a client with a record.
 type Client struct {
 	Key Key
 	// Former is an earlier name of the client, or zero. A record under it is moved to Key.
 	Former Key
 }
+
+// IsRenamed reports whether the client has an earlier name.
+func (c Client) IsRenamed() bool { return c.Former != (Key{}) && c.Former != c.Key }
 
 // Offense is an offense of a client.
 type Offense struct {

@@ -45,7 +45,7 @@ func (db *Database) claimLocked(c *storage.Claim, inTerm bool) limiter.Grant {
 	st := &db.rooms[0]
 	db.readLocked(owner, st)
 	var former *state
-	if c.Former != (storage.Key{}) && c.Former != c.Key {
+	if c.IsRenamed() {
 		was := stateKey{c.ID, c.Former}
 		former = &db.rooms[1]
 		db.readLocked(was, former)

@@ -32,7 +32,7 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 			c := &claims[i]
 			c.Now = t.Now
 			st := copyOf(c.ID, c.Key)
-			if c.Former != (storage.Key{}) && c.Former != c.Key {
+			if c.IsRenamed() {
 				former := copyOf(c.ID, c.Former)
 				st.Merge(&c.Limit, *former, c.Now)
 				*former = limiter.State{}

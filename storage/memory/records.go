@@ -58,7 +58,7 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 // Records are stored with times that were never set. So they last as long as they would have if the time is set.
 func (db *Database) recordLocked(client storage.Client, t storage.Time) reputation.Record {
 	known, _ := db.loadLocked(client.Key, t)
-	if client.Former == (storage.Key{}) || client.Former == client.Key {
+	if !client.IsRenamed() {
 		return known
 	}
 	former, found := db.loadLocked(client.Former, t)

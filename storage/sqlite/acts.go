@@ -36,13 +36,10 @@ func (a *acts) note(act *storage.Act) error {
 			break
 		}
 	}
-	a.add.bind(0, act.At, act.By, act.Action, act.Target, act.Kind, act.Reason)
-	if _, err := a.add.exec(); err != nil {
+	if err := a.add.run(act.At, act.By, act.Action, act.Target, act.Kind, act.Reason); err != nil {
 		return err
 	}
-	a.drop.bind(0, int64(storage.MaxActsKept))
-	_, err := a.drop.exec()
-	return err
+	return a.drop.run(int64(storage.MaxActsKept))
 }
 
 // Acts implements [storage.Store].

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"errors"
 	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -10,32 +11,19 @@ import (
 
 // buckets reads and writes the states of token buckets.
 type buckets struct {
-	selects [len(sizes)]*stmt
-	upserts [len(sizes)]*stmt
+	selects sized
+	upserts sized
 
 	writes []int // the indices of changed cells
 }
 
-func (b *buckets) prepare(db *conn) (err error) {
-	if err := b.prepareReads(db); err != nil {
-		return err
-	}
-	for i, n := range sizes {
-		if b.upserts[i], err = db.prepare(upsertBuckets(n), 6*n, 0); err != nil {
-			return err
-		}
-	}
-	return nil
+func (b *buckets) prepare(db *conn) error {
+	return errors.Join(b.prepareReads(db), db.prepareSized(&b.upserts, upsertBuckets, 6, 0, 0))
 }
 
 // prepareReads prepares the reading statements.
-func (b *buckets) prepareReads(db *conn) (err error) {
-	for i, n := range sizes {
-		if b.selects[i], err = db.prepare(selectBuckets(n), n+1, 4); err != nil {
-			return err
-		}
-	}
-	return nil
+func (b *buckets) prepareReads(db *conn) error {
+	return db.prepareSized(&b.selects, selectBuckets, 1, 1, 4)
 }
 
 // selectBuckets returns the query for n keys of a limit. A key of NULL matches no row.

@@ -25,34 +25,19 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 			return s.place.failed(wrap("claim", err))
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return wrap("claim", storage.ErrClosed)
-	}
-	if len(claims) == 0 {
-		return nil
-	}
-	if err := ctx.Err(); err != nil {
-		return wrap("claim", err)
-	}
-	return s.place.failed(wrap("claim", s.claimLocked(term, claims, grants)))
+	return s.with(ctx, "claim", func() error {
+		if len(claims) == 0 {
+			return nil
+		}
+		return s.claimLocked(term, claims, grants)
+	})
 }
 
 func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := s.foldAllLocked(); err != nil {
 		return err
 	}
-	err := s.tx.doLocked(term, func() (written int64, err error) {
-		s.claims.era = 0
-		if term != nil {
-			s.claims.era = term.Era
-			for i := range claims {
-				claims[i].Now = term.Time.Now
-			}
-		}
-		return s.claims.run(claims, grants)
-	})
+	err := s.tx.doLocked(term, func() (int64, error) { return s.decideLocked(term, claims, grants) })
 	if err != nil {
 		s.claims.limits.forget()
 		return err
@@ -63,6 +48,18 @@ func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants [
 		}
 	}
 	return nil
+}
+
+// decideLocked decides about claims as of the term's time, in a transaction.
+func (s *Store) decideLocked(term *storage.Term, claims []storage.Claim, grants []limiter.Grant) (written int64, err error) {
+	s.claims.era = 0
+	if term != nil {
+		s.claims.era = term.Era
+		for i := range claims {
+			claims[i].Now = term.Time.Now
+		}
+	}
+	return s.claims.run(claims, grants)
 }
 
 // withoutReturns returns claims for another attempt when it is unknown whether they took effect. What they give back may be another's already. What they were granted may be charged

@@ -67,8 +67,7 @@ func (c *clock) keep(term *storage.Term, wrote bool) (written int64, err error) 
 	}
 	c.present = c.present.Measured(c.reading)
 	t := &c.present
-	c.write.bind(0, t.Now, t.Apart, t.Shift, t.Era, t.Steady, t.Astray, t.Source[:])
-	if _, err := c.write.exec(); err != nil {
+	if err := c.write.run(t.Now, t.Apart, t.Shift, t.Era, t.Steady, t.Astray, t.Source[:]); err != nil {
 		return 0, fmt.Errorf("write the time: %w", err)
 	}
 	c.own, term.Time = c.present, c.present.Time

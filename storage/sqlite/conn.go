@@ -116,13 +116,20 @@ func (s *stmt) bind(i int, values ...driver.Value) {
 	}
 }
 
-// exec runs the statement and returns how many rows it changed.
-func (s *stmt) exec() (int64, error) {
+// exec runs the statement with its first arguments set, and returns how many rows it changed.
+func (s *stmt) exec(first ...driver.Value) (int64, error) {
+	s.bind(0, first...)
 	result, err := s.raw.(driver.StmtExecContext).ExecContext(background, s.args)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+// run is exec without the number of rows.
+func (s *stmt) run(first ...driver.Value) error {
+	_, err := s.exec(first...)
+	return err
 }
 
 // each runs the statement and calls f for each of its rows. The next row overwrites the previous one.

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -22,9 +23,9 @@ const mostUsed = math.MaxInt64 / 2
 type counters struct {
 	newest  *stmt
 	oldest  *stmt
-	selects [len(sizes)]*stmt
-	inserts [len(sizes)]*stmt
-	upserts [len(sizes)]*stmt
+	selects sized
+	inserts sized
+	upserts sized
 
 	reads  []slotRead
 	writes []slotWrite
@@ -45,35 +46,17 @@ type slotWrite struct {
 	fresh        bool // the row doesn't exist
 }
 
-func (c *counters) prepare(db *conn) (err error) {
-	if err := c.prepareReads(db); err != nil {
-		return err
-	}
-	for i, n := range sizes {
-		if c.inserts[i], err = db.prepare(insertSlots(n), 5*n, 0); err != nil {
-			return err
-		}
-		if c.upserts[i], err = db.prepare(upsertSlots(n), 5*n, 0); err != nil {
-			return err
-		}
-	}
-	return nil
+func (c *counters) prepare(db *conn) error {
+	return errors.Join(c.prepareReads(db), db.prepareSized(&c.inserts, insertSlots, 5, 0, 0), db.prepareSized(&c.upserts, upsertSlots, 5, 0, 0))
 }
 
 // prepareReads prepares the reading statements.
-func (c *counters) prepareReads(db *conn) (err error) {
-	if c.newest, err = db.prepare(`SELECT window FROM counters WHERE limit_id = ? ORDER BY window DESC LIMIT 1`, 1, 1); err != nil {
-		return err
-	}
-	if c.oldest, err = db.prepare(`SELECT window FROM counters WHERE limit_id = ? ORDER BY window LIMIT 1`, 1, 1); err != nil {
-		return err
-	}
-	for i, n := range sizes {
-		if c.selects[i], err = db.prepare(selectSlots(n), 2*n+2, 3); err != nil {
-			return err
-		}
-	}
-	return nil
+func (c *counters) prepareReads(db *conn) error {
+	err := db.prepareAll([]prepared{
+		{&c.newest, `SELECT window FROM counters WHERE limit_id = ? ORDER BY window DESC LIMIT 1`, 1, 1},
+		{&c.oldest, `SELECT window FROM counters WHERE limit_id = ? ORDER BY window LIMIT 1`, 1, 1},
+	})
+	return errors.Join(err, db.prepareSized(&c.selects, selectSlots, 2, 2, 3))
 }
 
 // selectSlots returns the query for the rows of n windows and keys of a limit. A key of NULL matches no
@@ -275,7 +258,7 @@ func (c *counters) writeLimit(cells []cell) error {
 }
 
 // writeSlots writes rows of one limit.
-func writeSlots(statements *[len(sizes)]*stmt, cells []cell, writes []slotWrite) error {
+func writeSlots(statements *sized, cells []cell, writes []slotWrite) error {
 	id := driver.Value(int64(cells[0].id))
 	return inSizes(statements, len(writes), func(s *stmt, row, n int) {
 		w := &writes[n]

@@ -19,8 +19,8 @@ type folding struct {
 
 	journal, times, known *stmt
 	take, noting          *stmt
-	upserts               [len(sizes)]*stmt
-	buckets               [len(sizes)]*stmt
+	upserts               sized
+	buckets               sized
 }
 
 // knownLimits are the limits of one era.
@@ -90,9 +90,7 @@ func (f *folding) run(limits *knownLimits, records []journal.Record, next progre
 
 // note writes the progress.
 func (f *folding) note(p progress) error {
-	f.noting.bind(0, int64(p.folded), int64(p.upto), int64(p.below))
-	_, err := f.noting.exec()
-	return err
+	return f.noting.run(int64(p.folded), int64(p.upto), int64(p.below))
 }
 
 // readLimits reads the time, and the limits if they were not read yet in this era. The limits of all sealed
@@ -194,8 +192,7 @@ func (f *folding) writeSlots() error {
 		case w.units > 0:
 			adds = append(adds, w)
 		case w.units < 0:
-			f.take.bind(0, w.units, int64(w.limit), w.window, w.key[:], w.slot)
-			if _, err := f.take.exec(); err != nil {
+			if err := f.take.run(w.units, int64(w.limit), w.window, w.key[:], w.slot); err != nil {
 				return err
 			}
 		}

@@ -111,8 +111,7 @@ func (h *history) change(now int64, rows *past.Rows, add func() bool) (written i
 		}
 		written += storage.MaxHeaviest
 	}
-	h.setWriter.bind(0, rows.Writer, rows.Number, now)
-	if _, err := h.setWriter.exec(); err != nil {
+	if err := h.setWriter.run(rows.Writer, rows.Number, now); err != nil {
 		return 0, err
 	}
 	return written + 1, h.drop(now)
@@ -182,13 +181,10 @@ func (h *history) readHeavy(hour, series int64) (keys []storage.HeavyKey, err er
 
 func (h *history) writePoint(now int64, name past.PointAt, p *past.Point) error {
 	series, r := h.ids[name.Series], &h.rollups[name.Rollup]
-	r.write.bind(0, name.Period, series, p.Allowed, p.Refused, p.Blocked, p.Banned, p.WouldRefuse, p.Units, p.Keys)
-	if _, err := r.write.exec(); err != nil || len(p.Sketch) == 0 || !past.IsOpen(name.Rollup, name.Period, now) {
+	if err := r.write.run(name.Period, series, p.Allowed, p.Refused, p.Blocked, p.Banned, p.WouldRefuse, p.Units, p.Keys); err != nil || len(p.Sketch) == 0 || !past.IsOpen(name.Rollup, name.Period, now) {
 		return err
 	}
-	r.writeSketch.bind(0, name.Period, series, []byte(p.Sketch))
-	_, err := r.writeSketch.exec()
-	return err
+	return r.writeSketch.run(name.Period, series, []byte(p.Sketch))
 }
 
 // writeHeavy writes the heavy keys of an hour that differ from the stored ones.
@@ -198,14 +194,11 @@ func (h *history) writeHeavy(name past.HeavyAt, keys, kept []storage.HeavyKey) e
 		if slices.Contains(kept, k) {
 			continue
 		}
-		h.setHeavy.bind(0, name.Hour, series, k.Key[:], k.Units, k.Refused)
-		if _, err := h.setHeavy.exec(); err != nil {
+		if err := h.setHeavy.run(name.Hour, series, k.Key[:], k.Units, k.Refused); err != nil {
 			return err
 		}
 	}
-	h.trimHeavy.bind(0, name.Hour, series, int64(past.MaxCandidates))
-	_, err := h.trimHeavy.exec()
-	return err
+	return h.trimHeavy.run(name.Hour, series, int64(past.MaxCandidates))
 }
 
 // drop deletes the sketches of closed periods, the old writers, and, once an hour, the keys of the last
@@ -213,13 +206,11 @@ func (h *history) writeHeavy(name past.HeavyAt, keys, kept []storage.HeavyKey) e
 func (h *history) drop(now int64) error {
 	for i := range storage.Rollups {
 		first, last := past.Open(i, now)
-		h.rollups[i].dropSketches.bind(0, first, last)
-		if _, err := h.rollups[i].dropSketches.exec(); err != nil {
+		if err := h.rollups[i].dropSketches.run(first, last); err != nil {
 			return err
 		}
 	}
-	h.dropWriters.bind(0, now-dropWritersAfter, addCapped(now, dropWritersAfter))
-	if _, err := h.dropWriters.exec(); err != nil {
+	if err := h.dropWriters.run(now-dropWritersAfter, addCapped(now, dropWritersAfter)); err != nil {
 		return err
 	}
 	running, _ := past.Open(past.Hours, now)
@@ -227,9 +218,7 @@ func (h *history) drop(now int64) error {
 		return nil
 	}
 	h.trimmed = running - 1
-	h.trimAll.bind(0, h.trimmed, int64(storage.MaxHeaviest))
-	_, err := h.trimAll.exec()
-	return err
+	return h.trimAll.run(h.trimmed, int64(storage.MaxHeaviest))
 }
 
 // idOf returns the ID of a series, which it adds if there is none, or 0 if there are too many.
@@ -244,8 +233,7 @@ func (h *history) idOf(series storage.Series) (id int64, err error) {
 			h.ids[series] = id
 			return id, err
 		}
-		h.addSeries.bind(0, series.Zone, series.Limit, int64(storage.MaxSeries))
-		if _, err := h.addSeries.exec(); err != nil {
+		if err := h.addSeries.run(series.Zone, series.Limit, int64(storage.MaxSeries)); err != nil {
 			return 0, err
 		}
 	}

@@ -39,8 +39,7 @@ func (ls *limits) see(claims []storage.Claim, cells []cell, era int64) error {
 			continue
 		}
 		l := claim.Limit
-		ls.upsert.bind(0, int64(id), int64(l.Algorithm()), int64(l.Window()), l.Slots(), claim.Now, era)
-		if _, err := ls.upsert.exec(); err != nil {
+		if err := ls.upsert.run(int64(id), int64(l.Algorithm()), int64(l.Window()), l.Slots(), claim.Now, era); err != nil {
 			return fmt.Errorf("write limits: %w", err)
 		}
 		ls.seen[id] = claim.Now

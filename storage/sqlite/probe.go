@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -22,14 +23,8 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 			return err
 		}
 		err := s.tx.doLocked(term, func() (int64, error) {
-			s.claims.era = term.Era
-			for i := range claims {
-				claims[i].Now = term.Time.Now
-			}
-			if _, err := s.claims.run(claims, grants); err != nil {
-				return 0, err
-			}
-			return 0, errProbed
+			_, err := s.decideLocked(term, claims, grants)
+			return 0, cmp.Or(err, errProbed)
 		})
 		if errors.Is(err, errProbed) && !s.tx.open {
 			return nil

@@ -120,11 +120,11 @@ func (r *reader) decide(p *pending, term *storage.Term, claims []storage.Claim, 
 
 // look calls f, which reads one snapshot of the database.
 func (r *reader) look(f func() error) (err error) {
-	if _, err := r.begin.exec(); err != nil {
+	if err := r.begin.run(); err != nil {
 		return err
 	}
 	defer func() {
-		if _, failed := r.end.exec(); failed != nil && code(failed) != codeError {
+		if failed := r.end.run(); failed != nil && code(failed) != codeError {
 			err = errors.Join(err, failed)
 		}
 	}()

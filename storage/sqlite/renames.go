@@ -65,8 +65,7 @@ func (r *renames) moveSlots(c *cell, claim *storage.Claim) (moved int64, err err
 		if moved == before {
 			continue
 		}
-		r.deleteSlots.bind(0, id, w, c.former[:])
-		if _, err := r.deleteSlots.exec(); err != nil {
+		if err := r.deleteSlots.run(id, w, c.former[:]); err != nil {
 			return moved, err
 		}
 	}
@@ -86,7 +85,6 @@ func (r *renames) moveBucket(c *cell, claim *storage.Claim) (moved int64, err er
 		return moved, err
 	}
 	c.state.Merge(&claim.Limit, limiter.State{Bucket: former}, claim.Now)
-	r.deleteBuckets.bind(0, id, c.former[:])
-	_, err = r.deleteBuckets.exec()
+	err = r.deleteBuckets.run(id, c.former[:])
 	return moved, err
 }

@@ -63,12 +63,10 @@ func (s *Store) resetLocked(term *storage.Term, resets []storage.Reset) (written
 	if written == 0 {
 		return 0, nil
 	}
-	s.resets.number.bind(0, newest)
-	if _, err := s.resets.number.exec(); err != nil {
+	if err := s.resets.number.run(newest); err != nil {
 		return 0, fmt.Errorf("write the time: %w", err)
 	}
-	s.resets.drop.bind(0, newest-storage.MaxResets)
-	_, err = s.resets.drop.exec()
+	err = s.resets.drop.run(newest - storage.MaxResets)
 	s.clock.present.Resets, term.Time.Resets = newest, newest
 	return written, err
 }
@@ -93,8 +91,7 @@ func (r *resets) apply(reset *storage.Reset, term *storage.Term, newest *int64) 
 	}
 	*newest++
 	reset.Number, reset.At, reset.Found = *newest, term.Time.Now-term.Time.Shift, forgotten > 0
-	r.note.bind(0, reset.Number, reset.ID, reset.At, boolean(reset.Client), int64(reset.Limit), reset.Key[:], reset.Former[:], boolean(reset.Found))
-	_, err = r.note.exec()
+	err = r.note.run(reset.Number, reset.ID, reset.At, boolean(reset.Client), int64(reset.Limit), reset.Key[:], reset.Former[:], boolean(reset.Found))
 	return forgotten + 1, err
 }
 
@@ -105,13 +102,11 @@ func (r *resets) forget(reset *storage.Reset, era int64) (rows int64, err error)
 		former = reset.Key
 	}
 	if reset.Client {
-		r.standings.bind(0, reset.Key[:], former[:])
-		return r.standings.exec()
+		return r.standings.exec(reset.Key[:], former[:])
 	}
 	id := int64(limitOf(reset.Limit, era))
 	for _, s := range []*stmt{r.counters, r.buckets} {
-		s.bind(0, id, reset.Key[:], former[:])
-		n, err := s.exec()
+		n, err := s.exec(id, reset.Key[:], former[:])
 		if err != nil {
 			return 0, err
 		}

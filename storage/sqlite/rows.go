@@ -8,6 +8,20 @@ import (
 // sizes are the numbers of rows that one prepared statement reads or writes.
 var sizes = [...]int{16, 4, 1}
 
+// sized is one statement in each of the sizes.
+type sized [len(sizes)]*stmt
+
+// prepareSized prepares a statement in each size. query returns it for n rows. It has some arguments for each row, and
+// then others.
+func (c *conn) prepareSized(to *sized, query func(n int) string, each, others, columns int) (err error) {
+	for i, n := range sizes {
+		if to[i], err = c.prepare(query(n), each*n+others, columns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // tuples returns n tuples of a VALUES clause. In the format, %d stands for the index of the tuple.
 func tuples(n int, format string) string {
 	parts := make([]string, n)
@@ -39,13 +53,13 @@ func largest(n int) int {
 }
 
 // inSizes writes n rows with statements of the sizes. bind binds the nth row as one row of a statement.
-func inSizes(statements *[len(sizes)]*stmt, n int, bind func(s *stmt, row, n int)) error {
+func inSizes(statements *sized, n int, bind func(s *stmt, row, n int)) error {
 	for done := 0; done < n; {
 		i := largest(n - done)
 		for row := range sizes[i] {
 			bind(statements[i], row, done+row)
 		}
-		if _, err := statements[i].exec(); err != nil {
+		if err := statements[i].run(); err != nil {
 			return err
 		}
 		done += sizes[i]

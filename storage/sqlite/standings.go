@@ -156,15 +156,13 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[sto
 func (st *standings) keep(client storage.Client, r reputation.Record) error {
 	r.Move(-st.shift)
 	st.past = r.AppendPast(st.past[:0])
-	st.write.bind(0, client.Key[:], r.At, r.Lost, int64(r.Level), r.Until, int64(r.Bans), st.past, r.Expires())
-	if _, err := st.write.exec(); err != nil {
+	if err := st.write.run(client.Key[:], r.At, r.Lost, int64(r.Level), r.Until, int64(r.Bans), st.past, r.Expires()); err != nil {
 		return fmt.Errorf("write standings: %w", err)
 	}
 	if client.Former == (storage.Key{}) {
 		return nil
 	}
-	st.remove.bind(0, client.Former[:])
-	if _, err := st.remove.exec(); err != nil {
+	if err := st.remove.run(client.Former[:]); err != nil {
 		return fmt.Errorf("move standings: %w", err)
 	}
 	return nil

@@ -251,8 +251,7 @@ func (sw *sweeper) windows(id, first, last int64) error {
 
 // delete runs a statement that deletes, and counts the rows.
 func (sw *sweeper) delete(s *stmt, args ...driver.Value) error {
-	s.bind(0, args...)
-	n, err := s.exec()
+	n, err := s.exec(args...)
 	sw.deleted += n
 	return err
 }

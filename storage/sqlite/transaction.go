@@ -38,7 +38,7 @@ func (t *transactions) doLocked(term *storage.Term, f func() (written int64, err
 	if err != nil && !errors.Is(err, storage.ErrTerm) || written == 0 {
 		return errors.Join(err, t.rollbackLocked())
 	}
-	if _, err := t.commit.exec(); err != nil {
+	if err := t.commit.run(); err != nil {
 		t.clock.forget()
 		return errors.Join(fmt.Errorf("commit: %w: %w", storage.ErrUnknownOutcome, err), t.rollbackLocked())
 	}
@@ -76,7 +76,7 @@ func (t *transactions) beginLocked() error {
 	if err := t.rollbackLocked(); err != nil {
 		return err
 	}
-	if _, err := t.begin.exec(); err != nil {
+	if err := t.begin.run(); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	t.open = true
@@ -89,7 +89,7 @@ func (t *transactions) rollbackLocked() error {
 	if !t.open {
 		return nil
 	}
-	if _, err := t.rollback.exec(); err != nil && code(err) != codeError {
+	if err := t.rollback.run(); err != nil && code(err) != codeError {
 		return fmt.Errorf("rollback: %w", err)
 	}
 	t.open = false

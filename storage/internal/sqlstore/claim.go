@@ -49,7 +49,7 @@ func locksOf(claims []storage.Claim) []lock {
 	for i := range claims {
 		c := &claims[i]
 		names = append(names, cellName(c.ID, c.Key))
-		if hasFormer(c) {
+		if c.IsRenamed() {
 			names = append(names, cellName(c.ID, c.Former))
 		}
 	}
@@ -58,10 +58,6 @@ func locksOf(claims []storage.Claim) []lock {
 		locks[i].open = true // most missing rows of a batch belong to new keys
 	}
 	return locks
-}
-
-func hasFormer(c *storage.Claim) bool {
-	return c.Former != (storage.Key{}) && c.Former != c.Key
 }
 
 // locksOn returns locks on rows, or none if there are no rows.
@@ -91,7 +87,7 @@ func decide(tx *transaction, claims []storage.Claim, grants []limiter.Grant) {
 			c.Now = tx.at.Now
 		}
 		var former *cells.State
-		if hasFormer(c) {
+		if c.IsRenamed() {
 			former = stateOf(cellName(c.ID, c.Former))
 		}
 		grants[i] = stateOf(cellName(c.ID, c.Key)).Claim(c, former, tx.term != nil)

@@ -136,7 +136,7 @@ func (b *batch) key(id storage.LimitID, key storage.Key) int64 {
 // add adds a claim, in the order in which claim.lua reads it. No later claim is before earliest.
 func (b *batch) add(c *storage.Claim, earliest int64) {
 	own, former := b.key(c.ID, c.Key), int64(0)
-	if c.Former != (storage.Key{}) && c.Former != c.Key {
+	if c.IsRenamed() {
 		former = b.key(c.ID, c.Former)
 	}
 	if c.Limit.CountsSlots() {

@@ -71,7 +71,7 @@ func (read *reading) record(client storage.Client, now int64) reputation.Record 
 	i := read.index[client.Key]
 	record := read.known[i]
 	record.Clamp(now)
-	if client.Former == (storage.Key{}) || client.Former == client.Key {
+	if !client.IsRenamed() {
 		return record
 	}
 	from := read.index[client.Former]
