@@ -22,7 +22,10 @@ type leases struct {
 	others   chan struct{} // for the janitor: holds a token when other processes begin to use the store
 
 	// These are for the goroutine of the committer only.
-	lent   lent
+
+	// lent are the leases of keys with few units left, as of the last check, zero before that: other
+	// processes may be refused for lack of the units of this process.
+	lent   map[cell]lease
 	shared bool // other processes used the store at the last check
 }
 
@@ -206,4 +209,34 @@ func (l *leases) giveBackLocked(c cell) *batch {
 		return nil // it is unknown whether the store has the units
 	}
 	return l.queue.join(func(b *batch) { b.giveLocked(c, c.limit(), c.takeLeaseLocked(), settles) })
+}
+
+// fewShare defines few units: less than 1/fewShare of the limit.
+const fewShare = 4
+
+// lendLocked notes the lease of a locked cell if few units of its key are left.
+func (l *leases) lendLocked(c cell, limit *Limit) {
+	if c.lease.units > 0 && l.conn.roundTrip() > 0 && c.leaseLocked().Left(&limit.Rate) < limit.Capacity()/fewShare {
+		if l.lent == nil {
+			l.lent = make(map[cell]lease)
+		}
+		l.lent[c] = lease{} // until the next check
+	}
+}
+
+// takeBack gives back the noted leases that were unused since the last check.
+func (l *leases) takeBack() {
+	noted := l.lent
+	l.lent = make(map[cell]lease, len(noted)/2)
+	for c, was := range noted {
+		c = c.lockPresent()
+		switch {
+		case c.dead, c.lease.units == 0, c.rare().claims() > 0: // a claim's grant is noted again
+		case c.lease == was:
+			l.giveBackLocked(c)
+		default:
+			l.lent[c] = c.lease
+		}
+		c.mu.Unlock()
+	}
 }

@@ -31,7 +31,7 @@
 //
 // A store on a network takes a round trip for each call (network.go). There a lease is renewed
 // before it is used up, while requests spend it (renew.go). Units of a nearly used-up limit are
-// given back soon (lent.go). Records are read in one call with the claims, which assume the limit
+// given back soon (deliver.go). Records are read in one call with the claims, which assume the limit
 // of an unknown client. If the record of a request's client says otherwise, the request claims
 // again.
 //
@@ -47,7 +47,7 @@
 // has answered no request in that time, memory decides about all requests: an outage. Each key may
 // then use a share of its limit, less its known usage (local.go). Units admitted by memory are a
 // debt, which is charged first when the store is back (debt.go). If the store is a different one by
-// then, because its database was replaced, the usage known to memory is charged as well (replay.go).
+// then, because its database was replaced, the usage known to memory is charged as well (catchup.go).
 //
 // # Invariants
 //
@@ -95,10 +95,10 @@
 //   - queue.go, batch.go, committer.go, writer.go, claim.go, deliver.go, offenses.go: from
 //     a cell to the store and back
 //   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time
-//   - network.go, renew.go, lent.go, poller.go, notes.go: a store on a network
+//   - network.go, renew.go, poller.go, notes.go: a store on a network
 //   - keys.go, reset.go, forecast.go, task.go: lists and operations for operators
-//   - outage.go, recovery.go, replay.go: when the store fails
-//   - closing.go, waiting.go, janitor.go: ends, and cleaning up
+//   - outage.go, recovery.go, catchup.go: when the store fails
+//   - closing.go, janitor.go: ends, and cleaning up
 //
 // # Lock order
 //

@@ -124,14 +124,28 @@ func byName(a, b *KeyState) int {
 	return cmp.Or(cmp.Compare(a.Limit.ID, b.Limit.ID), bytes.Compare(a.text, b.text))
 }
 
+// NameOf returns the current name of a key at rest: a key of limit, or a client if limit is nil. An
+// error is one of Options.Name.
+func (e *Engine) NameOf(limit *Limit, key string) (Name, error) {
+	id, retention := namesOf(limit)
+	now, _ := e.Lasting()
+	return e.opts.Name(id, key, retention, now)
+}
+
+// namesOf returns the scope and the retention of the names of a limit's keys, or of clients if limit
+// is nil.
+func namesOf(limit *Limit) (storage.LimitID, time.Duration) {
+	if limit == nil {
+		return clientsID, clientRetention
+	}
+	return limit.ID, limit.Retention()
+}
+
 // KeyNamed returns the text of the key with a current name in the store, if memory holds it: a key
 // of limit, or a client if limit is nil.
 func (e *Engine) KeyNamed(limit *Limit, name storage.Key) (key string, ok bool) {
-	id := clientsID
-	if limit != nil {
-		id = limit.ID
-	}
-	now, _ := e.clock.lasting()
+	id, _ := namesOf(limit)
+	now, _ := e.Lasting()
 	names := namesIn([]storage.Reset{{Limit: id, Key: name, At: now}})
 	e.table.each(func(c cell) {
 		if ok || !names.mayHave(c) {

@@ -89,10 +89,7 @@ func (er *eraser) reset(wanted []Reset) error {
 
 // nameReset sets the limit and key of a reset, with the names of the term.
 func (er *eraser) nameReset(to *storage.Reset, from *Reset, term *storage.Term) error {
-	id, retention := clientsID, clientRetention
-	if from.Limit != nil {
-		id, retention = from.Limit.ID, from.Limit.Retention()
-	}
+	id, retention := namesOf(from.Limit)
 	to.Client, to.Limit = from.Limit == nil, id
 	if from.Key == "" {
 		to.Key, to.Former = from.Name, storage.Key{}
