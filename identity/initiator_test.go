@@ -90,7 +90,7 @@ func FuzzInitiator(f *testing.F) {
 		}
 		fetch.Speculative = false
 		got := fetch.Initiator()
-		if said := site == "cross-site" || site == "same-site"; said != got.IsOther() && (said || site == "same-origin" || site == "none") {
+		if foreign := site == "cross-site" || site == "same-site"; foreign != got.IsOther() && (foreign || site == "same-origin" || site == "none") {
 			t.Errorf("%+v is %v", fetch, got)
 		}
 		if strings.HasPrefix(got.String(), "unsaid") && (tls || origin != "" || referer != "" || site == "none") {

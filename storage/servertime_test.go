@@ -25,15 +25,15 @@ type machine struct {
 func (s *server) tell(m *machine) Time {
 	asked := Reading{Wall: s.true + m.wallWrong, Steady: m.steadyFrom + s.true, Source: Source{m.source}}
 	for {
-		told := s.kept.Tell(s.true+s.wrong, s.latest, m.Witness, asked, 0)
-		if told.Correct {
-			s.kept = told.Correction
+		answer := s.kept.Tell(s.true+s.wrong, s.latest, m.Witness, asked, 0)
+		if answer.Correct {
+			s.kept = answer.Correction
 			m.Witness = Witness{}
 			continue
 		}
-		s.latest = told.Now
-		m.Witness = s.kept.Witness(told.Time, asked, 0)
-		return told.Time
+		s.latest = answer.Now
+		m.Witness = s.kept.Witness(answer.Time, asked, 0)
+		return answer.Time
 	}
 }
 
@@ -81,16 +81,16 @@ func TestServerTimeHeals(t *testing.T) {
 	s, m := &server{true: 1_800_000_000e9}, &machine{source: 1}
 	s.tell(m)
 	s.wrong = int64(-3 * time.Second)
-	if told := s.tell(m); told.Apart != s.wrong {
-		t.Fatalf("the server's clock is said to be %v ahead, want %v", time.Duration(told.Apart), time.Duration(s.wrong))
+	if answer := s.tell(m); answer.Apart != s.wrong {
+		t.Fatalf("the server's clock is said to be %v ahead, want %v", time.Duration(answer.Apart), time.Duration(s.wrong))
 	}
 	for range 3 * Slew / 5 {
 		s.true += int64(5 * time.Second)
 		s.tell(m)
 	}
 	s.true += int64(5 * time.Second)
-	if told := s.tell(m); told.Now != s.true+s.wrong || told.Apart != 0 {
-		t.Errorf("%v after it has healed the time is %v off", 3*Slew*time.Second, time.Duration(told.Now-s.true-s.wrong))
+	if answer := s.tell(m); answer.Now != s.true+s.wrong || answer.Apart != 0 {
+		t.Errorf("%v after it has healed the time is %v off", 3*Slew*time.Second, time.Duration(answer.Now-s.true-s.wrong))
 	}
 }
 
@@ -161,16 +161,16 @@ func FuzzServerTime(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ahead, since, clock, last, was, apart, steady, later int64) {
 		k := ServerTime{Ahead: ahead, Since: since}
 		w := k.Witness(Time{Now: min(max(was, 0), lastTime), Apart: min(max(apart, -int64(Heals)), int64(Heals))}, Reading{Steady: steady}, 0)
-		told := k.Tell(clock, last, w, Reading{Steady: later}, 0)
-		if told.Now < min(max(last, firstTime), lastTime) || told.Now > lastTime {
-			t.Fatalf("%+v tells %+v, the last was %d", k, told, last)
+		answer := k.Tell(clock, last, w, Reading{Steady: later}, 0)
+		if answer.Now < min(max(last, firstTime), lastTime) || answer.Now > lastTime {
+			t.Fatalf("%+v tells %+v, the last was %d", k, answer, last)
 		}
-		if !told.Correct {
+		if !answer.Correct {
 			return
 		}
-		again := told.Correction.Tell(clock, last, Witness{}, Reading{}, 0)
-		if again.Correct || again.Now != told.Now {
-			t.Fatalf("%+v is corrected to %+v, and that tells %+v", k, told, again)
+		again := answer.Correction.Tell(clock, last, Witness{}, Reading{}, 0)
+		if again.Correct || again.Now != answer.Now {
+			t.Fatalf("%+v is corrected to %+v, and that tells %+v", k, answer, again)
 		}
 	})
 }

@@ -15,11 +15,11 @@ func reading(passed, wrong time.Duration) Reading {
 
 // told returns the record at a reading, kept if it must be.
 func told(k TimeRecord, r Reading) TimeRecord {
-	is, must := k.Tell(r, TimeRecord{})
-	if must || k.Due(is, r) {
-		is = is.Measured(r)
+	record, must := k.Tell(r, TimeRecord{})
+	if must || k.Due(record, r) {
+		record = record.Measured(r)
 	}
-	return is
+	return record
 }
 
 func TestTimeRecord(t *testing.T) {
@@ -94,16 +94,16 @@ func TestTimeOfPrivateClocks(t *testing.T) {
 		if i > 3 {
 			r.Wall -= int64(time.Hour) // is set back
 		}
-		is, must := k.Tell(r, kept[who])
-		if must || k.Due(is, r) {
-			is = is.Measured(r)
-			k = is
+		record, must := k.Tell(r, kept[who])
+		if must || k.Due(record, r) {
+			record = record.Measured(r)
+			k = record
 		}
-		kept[who] = is
-		if is.Now < last || i > 3 && is.Now-last < int64(time.Second-2*time.Second/Slew*3) {
-			t.Fatalf("after %v the time went on by %v", passed, time.Duration(is.Now-last))
+		kept[who] = record
+		if record.Now < last || i > 3 && record.Now-last < int64(time.Second-2*time.Second/Slew*3) {
+			t.Fatalf("after %v the time went on by %v", passed, time.Duration(record.Now-last))
 		}
-		last = is.Now
+		last = record.Now
 	}
 }
 
@@ -116,26 +116,26 @@ func FuzzTimeRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, now, apart, shift, era, steady, astray, wall, read, passed int64) {
 		k := TimeRecord{Time: Time{Now: now, Apart: apart, Shift: shift, Era: era}, Steady: steady, Source: Source{1}, Astray: astray}
 		r := Reading{Wall: wall, Steady: read, Source: Source{1}, Shared: true}
-		is, _ := k.Tell(r, TimeRecord{})
-		if is.Now < 0 || is.Now > lastTime+int64(Heals) {
-			t.Fatalf("%+v at %+v tells %+v", k, r, is)
+		record, _ := k.Tell(r, TimeRecord{})
+		if record.Now < 0 || record.Now > lastTime+int64(Heals) {
+			t.Fatalf("%+v at %+v tells %+v", k, r, record)
 		}
-		if clamped := min(max(now, 0), lastTime); is.Now < clamped && is.Era == era {
-			t.Fatalf("%+v at %+v tells %+v, which is earlier", k, r, is)
+		if clamped := min(max(now, 0), lastTime); record.Now < clamped && record.Era == era {
+			t.Fatalf("%+v at %+v tells %+v, which is earlier", k, r, record)
 		}
-		is = is.Measured(r)
+		record = record.Measured(r)
 		passed &= math.MaxInt64 >> 2
-		before, after := is.After(passed/2), is.After(passed)
-		if before.Now < is.Now || after.Now < before.Now {
-			t.Fatalf("time runs backwards: %+v, %+v, %+v after %d", is.Time, before, after, passed)
+		before, after := record.After(passed/2), record.After(passed)
+		if before.Now < record.Now || after.Now < before.Now {
+			t.Fatalf("time runs backwards: %+v, %+v, %+v after %d", record.Time, before, after, passed)
 		}
-		if is.Now < lastTime/2 && passed < lastTime/4 {
-			if gained := after.Now - is.Now - passed; gained < -passed/Slew || gained > passed/Slew {
-				t.Fatalf("%+v gains %d in %d", is.Time, gained, passed)
+		if record.Now < lastTime/2 && passed < lastTime/4 {
+			if gained := after.Now - record.Now - passed; gained < -passed/Slew || gained > passed/Slew {
+				t.Fatalf("%+v gains %d in %d", record.Time, gained, passed)
 			}
 			d := time.Duration(passed)
-			if waited := is.After(int64(is.Takes(d))); is.Apart < 0 && waited.Now-is.Now < passed {
-				t.Fatalf("%+v: %v take %v, and are %v then", is.Time, d, is.Takes(d), time.Duration(waited.Now-is.Now))
+			if waited := record.After(int64(record.Takes(d))); record.Apart < 0 && waited.Now-record.Now < passed {
+				t.Fatalf("%+v: %v take %v, and are %v then", record.Time, d, record.Takes(d), time.Duration(waited.Now-record.Now))
 			}
 		}
 	})

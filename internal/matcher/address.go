@@ -176,7 +176,7 @@ func IsHTTPS(r *http.Request) bool {
 	if r.TLS != nil {
 		return true
 	}
-	said := r.Header["X-Forwarded-Proto"]
+	schemes := r.Header["X-Forwarded-Proto"]
 	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
-	return trusted && len(said) > 0 && strings.EqualFold(said[len(said)-1], "https") // as for reverse_proxy
+	return trusted && len(schemes) > 0 && strings.EqualFold(schemes[len(schemes)-1], "https") // as for reverse_proxy
 }

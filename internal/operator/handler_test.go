@@ -101,8 +101,8 @@ func TestMistakesAreSaid(t *testing.T) {
 	} {
 		f := new(fake)
 		w := send(f, test.method, Root+test.target, test.body)
-		var said Error
-		if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil || w.Code != test.status || said.Status != test.status || !strings.Contains(said.Message, test.says) {
+		var answer Error
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != test.status || answer.Status != test.status || !strings.Contains(answer.Message, test.says) {
 			t.Errorf("%s %.60s %.60s: status %d, %s: %v; want %d, %s", test.method, test.target, test.body, w.Code, w.Body, err, test.status, test.says)
 		}
 		if allow := w.Header().Get("Allow"); (allow != "") != (test.status == 405) {

@@ -95,11 +95,11 @@ func (t *table) bindLocked(k *key, period int64, names []storage.Key, home strin
 	k.names = names
 	k.period.Store(period)
 	for _, key := range names {
-		at := name{k.limit.ID, key}
-		if t.names[at] == nil {
-			t.names[at] = new(named)
+		id := name{k.limit.ID, key}
+		if t.names[id] == nil {
+			t.names[id] = new(named)
 		}
-		t.names[at].key = k
+		t.names[id].key = k
 	}
 	t.refreshLocked(k, home)
 }

@@ -46,12 +46,12 @@ func (r *Regions) trim(now int64) {
 func (t *table) trimNames(now int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for at, entry := range t.names {
+	for id, entry := range t.names {
 		if entry.counts.Trim(now) {
 			continue
 		}
-		if entry.key == nil || !slices.Contains(entry.key.names, at.key) {
-			delete(t.names, at)
+		if entry.key == nil || !slices.Contains(entry.key.names, id.key) {
+			delete(t.names, id)
 		}
 	}
 }

@@ -27,13 +27,13 @@ func (d *damages) begin() { d.at, d.since = nil, nil }
 
 // kept returns, for each time without damage, what tells whether an admission in it was
 // certainly charged in a file that was not damaged in that time.
-func (d *damages) kept() (of []func(entry) bool) {
+func (d *damages) kept() (conditions []func(entry) bool) {
 	from := 0
 	for i, at := range d.at {
-		of = append(of, func(e entry) bool { return e.process >= from && e.Answered < at })
+		conditions = append(conditions, func(e entry) bool { return e.process >= from && e.Answered < at })
 		from = d.since[i]
 	}
-	return append(of, d.keptLast())
+	return append(conditions, d.keptLast())
 }
 
 // keptLast returns the one of the time since the last damage.

@@ -45,9 +45,9 @@ type entry struct {
 }
 
 // of returns what was admitted that meets a condition.
-func (b book) of(is func(entry) bool) (log []admissions.Admission) {
+func (b book) of(match func(entry) bool) (log []admissions.Admission) {
 	for _, e := range b {
-		if is(e) {
+		if match(e) {
 			log = append(log, e.Admission)
 		}
 	}
@@ -77,10 +77,10 @@ func (l *ledger) prove(c *comings) {
 		l.read(process, file)
 	}
 	l.recount(c)
-	for of, b := range l.books {
-		l.proveKey(c, of, b)
-		if strings.HasPrefix(of.key, fmt.Sprint(c.round)+" ") || c.may.damage {
-			delete(l.books, of) // it never comes again, or is lost
+	for k, b := range l.books {
+		l.proveKey(c, k, b)
+		if strings.HasPrefix(k.key, fmt.Sprint(c.round)+" ") || c.may.damage {
+			delete(l.books, k) // it never comes again, or is lost
 		}
 	}
 	l.lost = 0
@@ -117,27 +117,27 @@ func (l *ledger) add(e entry) {
 		l.degraded++
 	}
 	for _, limit := range errands[e.errand].limits {
-		of := limitKey{limit, e.key}
-		l.books[of] = append(l.books[of], e)
+		k := limitKey{limit, e.key}
+		l.books[k] = append(l.books[k], e)
 	}
 }
 
 // proveKey holds what was admitted of a key against its limit. What is admitted without
 // the store may come on top only where processes were stopped.
-func (l *ledger) proveKey(c *comings, of limitKey, b book) {
+func (l *ledger) proveKey(c *comings, k limitKey, b book) {
 	l.t.Helper()
-	limit := sharedLimits[of.limit]
+	limit := sharedLimits[k.limit]
 	for _, kept := range c.damages.kept() {
 		normal := limit.Fullest(b.of(func(e entry) bool { return isNormal(e) && kept(e) }))
 		l.fullest[limit.String()] = max(l.fullest[limit.String()], normal)
 		if over := normal - limit.Capacity(); over > 0 {
-			l.t.Errorf("key %q: %v has admitted %d too many", of.key, limit, over)
+			l.t.Errorf("key %q: %v has admitted %d too many", k.key, limit, over)
 		}
 	}
 	if over := limit.Fullest(b.of(isAnyEntry)) - limit.Capacity(); over > 0 {
 		l.added[limit.String()] = max(l.added[limit.String()], over)
 		if !c.may.stop && !c.may.damage {
-			l.t.Errorf("key %q: %v has admitted %d too many, with what was admitted without the store", of.key, limit, over)
+			l.t.Errorf("key %q: %v has admitted %d too many, with what was admitted without the store", k.key, limit, over)
 		}
 	}
 }
@@ -158,9 +158,9 @@ func (l *ledger) recount(c *comings) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	for of, b := range l.books {
-		if of.limit == longSliding && strings.HasPrefix(of.key, fmt.Sprint(c.round)+" ") {
-			l.checkLeft(c, of.key, b, l.takeAll(e, limits[longSliding], of.key))
+	for k, b := range l.books {
+		if k.limit == longSliding && strings.HasPrefix(k.key, fmt.Sprint(c.round)+" ") {
+			l.checkLeft(c, k.key, b, l.takeAll(e, limits[longSliding], k.key))
 		}
 	}
 	if err := e.Close(context.Background()); err != nil {

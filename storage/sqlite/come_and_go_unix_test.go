@@ -216,18 +216,18 @@ func (c *comings) pause() {
 }
 
 // running returns the processes of a kind.
-func (c *comings) running(is func(*process) bool) (of []*process) {
+func (c *comings) running(match func(*process) bool) (matching []*process) {
 	for _, p := range c.processes {
-		if is(p) {
-			of = append(of, p)
+		if match(p) {
+			matching = append(matching, p)
 		}
 	}
-	return of
+	return matching
 }
 
-func (c *comings) any(is func(*process) bool) *process {
-	of := c.running(is)
-	return of[c.rng.IntN(len(of))]
+func (c *comings) any(match func(*process) bool) *process {
+	matching := c.running(match)
+	return matching[c.rng.IntN(len(matching))]
 }
 
 func (c *comings) note(p *process, what string) {
@@ -337,8 +337,8 @@ func (c *comings) left(p *process) {
 }
 
 func (c *comings) remove(p *process) {
-	if told := p.stderr.String(); told != "" {
-		c.story = append(c.story, fmt.Sprintf("process %d told:\n%s", p.number, told))
+	if output := p.stderr.String(); output != "" {
+		c.story = append(c.story, fmt.Sprintf("process %d wrote:\n%s", p.number, output))
 	}
 	c.processes = slices.DeleteFunc(c.processes, func(q *process) bool { return p == q })
 }

@@ -91,16 +91,16 @@ func (cr *crashes) at(t *testing.T, query string) {
 	}
 }
 
-func (cr *crashes) now(of *crashCounts) crashCounts {
+func (cr *crashes) now(counts *crashCounts) crashCounts {
 	cr.mu.Lock()
 	defer cr.mu.Unlock()
-	return *of
+	return *counts
 }
 
-func (cr *crashes) count(of *crashCounts, key int, units int64) {
+func (cr *crashes) count(counts *crashCounts, key int, units int64) {
 	cr.mu.Lock()
 	defer cr.mu.Unlock()
-	of[key] += units
+	counts[key] += units
 }
 
 func (cr *crashes) claim(t *testing.T, s *Store) {
@@ -197,9 +197,9 @@ func TestCrashPoints(t *testing.T) {
 		if s.Period() == 0 {
 			t.Skip("there is no journal here")
 		}
-		at := func(query string) error { w.at(t, query); return nil }
-		w.faults.set(at)
-		w.faults.setAfter(at)
+		atQuery := func(query string) error { w.at(t, query); return nil }
+		w.faults.set(atQuery)
+		w.faults.setAfter(atQuery)
 		for range 60 {
 			w.claim(t, s)
 			if w.rand.IntN(15) == 0 { // another one takes over

@@ -27,11 +27,11 @@ func TestClaimsAreAnsweredWhenAnotherComes(t *testing.T) {
 		t.Skip("there is no journal here")
 	}
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
-	claim := func(of *Store, c limiter.Claim) limiter.Grant {
+	claim := func(store *Store, c limiter.Claim) limiter.Grant {
 		t.Helper()
 		c.Now = start
 		grants := make([]limiter.Grant, 1)
-		if err := of.Claim(ctx, []storage.Claim{{ID: 1, Key: key(1), Limit: limit, Claim: c}}, grants); err != nil {
+		if err := store.Claim(ctx, []storage.Claim{{ID: 1, Key: key(1), Limit: limit, Claim: c}}, grants); err != nil {
 			t.Fatal(err)
 		}
 		return grants[0]
@@ -70,10 +70,10 @@ func TestClaimsEndWithTheirPeriod(t *testing.T) {
 		t.Skip("there is no journal here")
 	}
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
-	claim := func(of *Store, units int64) int64 {
+	claim := func(store *Store, units int64) int64 {
 		c := storage.Claim{ID: 1, Key: key(1), Limit: limit, Claim: limiter.Claim{Now: start, Min: units, Want: units}}
 		grants := make([]limiter.Grant, 1)
-		if err := of.Claim(ctx, []storage.Claim{c}, grants); err != nil {
+		if err := store.Claim(ctx, []storage.Claim{c}, grants); err != nil {
 			t.Error(err)
 		}
 		return grants[0].Units

@@ -47,14 +47,14 @@ func countedAtStart(t testing.TB, s *Store) (counted int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		of := int64(0)
+		sum := int64(0)
 		for _, p := range points {
-			of += p.Allowed
+			sum += p.Allowed
 		}
-		if counted != of && r.Resolution != time.Minute {
-			t.Errorf("%d requests per %v, and %d per minute", of, r.Resolution, counted)
+		if counted != sum && r.Resolution != time.Minute {
+			t.Errorf("%d requests per %v, and %d per minute", sum, r.Resolution, counted)
 		}
-		counted = of
+		counted = sum
 	}
 	return counted
 }
@@ -229,8 +229,8 @@ func BenchmarkReport(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for n := int64(0); b.Loop(); n++ {
-		of := minutes[n%int64(len(minutes))]
-		if err := s.Report(context.Background(), of[0].At, storage.Report{Writer: 1, Number: n + 1, Minutes: of}); err != nil {
+		minute := minutes[n%int64(len(minutes))]
+		if err := s.Report(context.Background(), minute[0].At, storage.Report{Writer: 1, Number: n + 1, Minutes: minute}); err != nil {
 			b.Fatal(err)
 		}
 	}

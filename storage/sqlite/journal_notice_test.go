@@ -16,16 +16,16 @@ func TestChangedJournalFilesAreTold(t *testing.T) {
 		"grown":    func(path string) error { return os.Truncate(path, 64<<20) },
 	} {
 		path := filepath.Join(t.TempDir(), "tally.db")
-		told := make(chan Notice, 10)
-		s := journaled(t, Options{Path: path, Notice: func(n Notice) { told <- n }})
+		notices := make(chan Notice, 10)
+		s := journaled(t, Options{Path: path, Notice: func(n Notice) { notices <- n }})
 		if s.Period() == 0 {
 			t.Skip("there is no journal here")
 		}
 		if err := change(path + chargesSuffix); err != nil {
 			t.Fatal(err)
 		}
-		if n := <-told; !n.NewJournal || n.Cause == nil {
-			t.Errorf("%s: told is %+v", name, n)
+		if n := <-notices; !n.NewJournal || n.Cause == nil {
+			t.Errorf("%s: notices are %+v", name, n)
 		}
 	}
 }
@@ -33,15 +33,15 @@ func TestChangedJournalFilesAreTold(t *testing.T) {
 func TestSmallJournalIsTold(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
-	var told []Notice
-	o := Options{Path: path, journalSizes: []journalSize{{2, 256}}, Notice: func(n Notice) { told = append(told, n) }}
+	var notices []Notice
+	o := Options{Path: path, journalSizes: []journalSize{{2, 256}}, Notice: func(n Notice) { notices = append(notices, n) }}
 	if s := journaled(t, o); s.Period() == 0 {
 		t.Skip("there is no journal here")
-	} else if err := s.Close(); err != nil || len(told) != 0 {
-		t.Fatalf("got %v, told is %+v", err, told)
+	} else if err := s.Close(); err != nil || len(notices) != 0 {
+		t.Fatalf("got %v, notices are %+v", err, notices)
 	}
 	o.journalSizes = nil
-	if err := journaled(t, o).Close(); err != nil || len(told) != 1 || !told[0].SmallJournal {
-		t.Errorf("got %v, told is %+v", err, told)
+	if err := journaled(t, o).Close(); err != nil || len(notices) != 1 || !notices[0].SmallJournal {
+		t.Errorf("got %v, notices are %+v", err, notices)
 	}
 }

@@ -38,11 +38,11 @@ func TestUnitsAreMerged(t *testing.T) {
 			}
 			got := merged(slots)
 			for _, s := range got {
-				of := row{s.limit, s.window, s.slot, s.key}
-				if units, ok := want[of]; !ok || units != s.units {
-					t.Fatalf("%d of %d keys: %+v has %d units, want %d", n, keys, of, s.units, units)
+				place := row{s.limit, s.window, s.slot, s.key}
+				if units, ok := want[place]; !ok || units != s.units {
+					t.Fatalf("%d of %d keys: %+v has %d units, want %d", n, keys, place, s.units, units)
 				}
-				delete(want, of)
+				delete(want, place)
 			}
 			if len(want) > 0 {
 				t.Errorf("%d of %d keys: %d rows are missing", n, keys, len(want))

@@ -97,7 +97,7 @@ func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
 	}{
 		"nothing": {}, "zeros": {[]uint64{11}, 0}, "others": {[]uint64{11, 13}, 0xa5},
 	} {
-		var told []Notice
+		var notices []Notice
 		after := putFiles(t, crashed)
 		used := map[uint64]int64{10: 2, 11: 2, 12: 2, 13: 2}
 		for _, n := range c.damaged {
@@ -106,7 +106,7 @@ func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
 				t.Fatalf("%s: no record was damaged", what)
 			}
 		}
-		again := journaled(t, Options{Path: after, Notice: func(n Notice) { told = append(told, n) }})
+		again := journaled(t, Options{Path: after, Notice: func(n Notice) { notices = append(notices, n) }})
 		for n, want := range used {
 			if grant := claim(again, n); grant.InUse() != want {
 				t.Errorf("%s: key %d has used %d, want %d", what, n, grant.InUse(), want)
@@ -116,11 +116,11 @@ func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
 			t.Error(err)
 		}
 		total := 0
-		for _, n := range told {
+		for _, n := range notices {
 			total += n.Damaged
 		}
-		if total != len(c.damaged) || len(told) > 1 {
-			t.Errorf("%s: told is %+v, want %d damaged records", what, told, len(c.damaged))
+		if total != len(c.damaged) || len(notices) > 1 {
+			t.Errorf("%s: notices are %+v, want %d damaged records", what, notices, len(c.damaged))
 		}
 	}
 }
@@ -143,17 +143,17 @@ func TestLostJournalIsTold(t *testing.T) {
 		"zeros":   {func(path string) error { return writeAt(path, 0, make([]byte, 64)) }, 1},
 		"removed": {os.Remove, 1},
 	} {
-		var told []Notice
+		var notices []Notice
 		after := putFiles(t, crashed)
 		if err := c.damage(after + chargesSuffix); err != nil {
 			t.Fatal(err)
 		}
-		again := journaled(t, Options{Path: after, Notice: func(n Notice) { told = append(told, n) }})
+		again := journaled(t, Options{Path: after, Notice: func(n Notice) { notices = append(notices, n) }})
 		if err := again.Close(); err != nil {
 			t.Error(err)
 		}
-		if len(told) != c.told || len(told) == 1 && !told[0].LostJournal {
-			t.Errorf("%s: told is %+v, want %d", what, told, c.told)
+		if len(notices) != c.told || len(notices) == 1 && !notices[0].LostJournal {
+			t.Errorf("%s: notices are %+v, want %d", what, notices, c.told)
 		}
 	}
 }

@@ -62,8 +62,8 @@ func TestMarkOfTheSecret(t *testing.T) {
 	const none, x, y = 0, 1, 2
 	mark := func(s *Store, now int64, own, former, kept int64) {
 		t.Helper()
-		if was, is, err := s.Mark(ctx, now, own); err != nil || was != former || is != kept {
-			t.Errorf("at %d the mark was %v and is %v (%v), want %v and %v", now, was, is, err, former, kept)
+		if was, current, err := s.Mark(ctx, now, own); err != nil || was != former || current != kept {
+			t.Errorf("at %d the mark was %v and is %v (%v), want %v and %v", now, was, current, err, former, kept)
 		}
 	}
 	mark(a, 1000, x, none, x)

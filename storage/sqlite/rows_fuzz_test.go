@@ -168,16 +168,16 @@ func (r *rowSource) byte() byte {
 func (r *rowSource) insert(c *conn) {
 	l, _ := limiter.New(limiter.Params{Amount: 1, Window: time.Minute})
 	slot := l.Slot(start) + int64(int8(r.byte()))/4
-	id, of := int64(r.byte()%3), key(uint64(r.byte()%3))
+	id, k := int64(r.byte()%3), key(uint64(r.byte()%3))
 	switch r.byte() % 5 {
 	case 0:
 		_ = c.exec(`INSERT INTO counters VALUES (?, ?, ?, ?, ?)`,
-			r.value(id), r.value(l.WindowOf(slot)), r.value(of[:]), r.value(slot), r.value(int64(r.byte())))
+			r.value(id), r.value(l.WindowOf(slot)), r.value(k[:]), r.value(slot), r.value(int64(r.byte())))
 	case 1:
 		_ = c.exec(`INSERT INTO buckets VALUES (?, ?, ?, ?, ?, ?)`,
-			r.value(id), r.value(of[:]), r.value(start), r.value(int64(r.byte())), r.value(int64(r.byte())), r.value(start))
+			r.value(id), r.value(k[:]), r.value(start), r.value(int64(r.byte())), r.value(int64(r.byte())), r.value(start))
 	case 2:
-		_ = c.exec(`INSERT INTO standings VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, r.value(of[:]), r.value(start), r.value(int64(r.byte())),
+		_ = c.exec(`INSERT INTO standings VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, r.value(k[:]), r.value(start), r.value(int64(r.byte())),
 			r.value(int64(r.byte())), r.value(start), r.value(int64(r.byte())), r.value([]byte("past")), r.value(start))
 	case 3:
 		_ = c.exec(`INSERT INTO clock VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, r.value(start), r.value(int64(r.byte())), r.value(int64(r.byte())),

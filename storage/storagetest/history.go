@@ -119,18 +119,18 @@ func (r *reports) check(t *testing.T, s storage.Historian, from, to int64) {
 		for _, rollup := range storage.Rollups {
 			found := make(map[int64]bool)
 			for _, p := range historyOf(t, s, storage.HistoryQuery{Series: series, From: from, To: to, Resolution: rollup.Resolution}) {
-				at := storage.Period(p.At, rollup.Resolution)
-				want := r.sums[storage.HistoryQuery{Series: series, Resolution: rollup.Resolution, From: at}]
-				if want == nil || p.Tally != want.Tally || found[at] || p.At%int64(rollup.Resolution) != 0 {
-					t.Fatalf("%+v at %d × %v: got %+v, want %+v", series, at, rollup.Resolution, p, want)
+				begins := storage.Period(p.At, rollup.Resolution)
+				want := r.sums[storage.HistoryQuery{Series: series, Resolution: rollup.Resolution, From: begins}]
+				if want == nil || p.Tally != want.Tally || found[begins] || p.At%int64(rollup.Resolution) != 0 {
+					t.Fatalf("%+v at %d × %v: got %+v, want %+v", series, begins, rollup.Resolution, p, want)
 				}
-				found[at] = true
+				found[begins] = true
 				keys := int64(0)
-				for _, of := range want.keys {
-					keys = max(keys, of.Take().Count()) // each is looked at once
+				for _, set := range want.keys {
+					keys = max(keys, set.Take().Count()) // each is looked at once
 				}
 				if p.Keys != keys {
-					t.Errorf("%+v at %d × %v: %d keys, want %d", series, at, rollup.Resolution, p.Keys, keys)
+					t.Errorf("%+v at %d × %v: %d keys, want %d", series, begins, rollup.Resolution, p.Keys, keys)
 				}
 			}
 			for q := range r.sums {

@@ -187,11 +187,11 @@ func (w *atOnceWorld) comeOrGo(t *testing.T) {
 
 // forgetOne resets a limit for a key.
 func (w *atOnceWorld) forgetOne(t *testing.T, s storage.Local) {
-	at := cell{limitID(w.rand.IntN(len(w.limits))), key(w.rand.IntN(w.keys))}
+	place := cell{limitID(w.rand.IntN(len(w.limits))), key(w.rand.IntN(w.keys))}
 	w.reset++
-	reset(t, s, w.clock, storage.Reset{ID: w.reset, Limit: at.id, Key: at.key})
-	delete(w.model, at)
-	w.forget(at)
+	reset(t, s, w.clock, storage.Reset{ID: w.reset, Limit: place.id, Key: place.key})
+	delete(w.model, place)
+	w.forget(place)
 }
 
 // setBack sets the time back. All counts are forgotten.
@@ -247,22 +247,22 @@ func (w *atOnceWorld) claimBatch(t *testing.T, s storage.Local) {
 
 // learn notes what a grant says of its key.
 func (w *atOnceWorld) learn(period uint32, c *storage.Claim, g limiter.Grant) {
-	at := cell{c.ID, c.Key}
+	place := cell{c.ID, c.Key}
 	if c.Limit.CountsSlots() {
 		if c.Charge.Units > 0 {
-			w.latest[at] = max(w.latest[at], c.Charge.At)
+			w.latest[place] = max(w.latest[place], c.Charge.At)
 		}
-		if latest, ok := w.latest[at]; ok && g.Units > 0 && g.At < latest {
+		if latest, ok := w.latest[place]; ok && g.Units > 0 && g.At < latest {
 			period = 0 // what was charged ahead counts for longer
 		} else if g.Units > 0 {
-			w.latest[at] = g.At
+			w.latest[place] = g.At
 		}
 	}
 	switch {
 	case period != 0 && g.Units > 0 && c.Charge.Units == 0:
-		w.known[at] = knownLease{period, g.Lease}
+		w.known[place] = knownLease{period, g.Lease}
 	case g.Units > 0 || c.Charge.Units > 0 || c.Return.Holds():
-		delete(w.known, at)
+		delete(w.known, place)
 	}
 }
 
@@ -271,18 +271,18 @@ func (w *atOnceWorld) claimAtOnce(t *testing.T, s storage.Local) {
 	w.pass()
 	c := w.next()
 	c.Charge, c.Return = limiter.Charge{}, limiter.Lease{}
-	at, period := cell{c.ID, c.Key}, s.Period()
+	place, period := cell{c.ID, c.Key}, s.Period()
 	c.Now = w.read(t, s)
-	known, ok := w.known[at]
+	known, ok := w.known[place]
 	if recalled, complete := s.Recall(c.ID, w.era, c.Key, c.Limit, c.Now); len(w.stores) == 1 && period != 0 && complete {
-		if st := w.model[at]; st != nil {
+		if st := w.model[place]; st != nil {
 			counted, _ := c.Limit.ClaimKnown(recalled, limiter.Claim{Now: c.Now})
 			if used := c.Limit.Claim(st, limiter.Claim{Now: c.Now}).InUse(); counted.InUse() < used {
 				t.Fatalf("%v: %d units are in use, and %d are recalled: %+v", c.Limit.Algorithm(), used, counted.InUse(), recalled)
 			}
 		}
 		known, ok = knownLease{period, recalled}, true
-		w.forget(at)
+		w.forget(place)
 	}
 	if !ok {
 		return
@@ -299,7 +299,7 @@ func (w *atOnceWorld) claimAtOnce(t *testing.T, s storage.Local) {
 	want, changes := c.Limit.ClaimKnown(known.Lease, c.Claim)
 	switch {
 	case errors.Is(err, storage.ErrNotAtOnce):
-		w.known[at] = known
+		w.known[place] = known
 		return
 	case err != nil:
 		t.Fatalf("claim at once: %v", err)
@@ -309,7 +309,7 @@ func (w *atOnceWorld) claimAtOnce(t *testing.T, s storage.Local) {
 	w.granted++
 	w.model.apply(c, changes)
 	if c.Return.Holds() {
-		delete(w.leases, at)
+		delete(w.leases, place)
 	}
 	w.learn(period, &c, grant)
 }
@@ -325,11 +325,11 @@ func (w *atOnceWorld) read(t *testing.T, s storage.Store) int64 {
 
 // apply charges what a claim at once has changed.
 func (m model) apply(c storage.Claim, changes limiter.Changes) {
-	at := cell{c.ID, c.Key}
-	if m[at] == nil {
-		m[at] = new(limiter.State)
+	place := cell{c.ID, c.Key}
+	if m[place] == nil {
+		m[place] = new(limiter.State)
 	}
-	m[at].Apply(&c.Limit, changes)
+	m[place].Apply(&c.Limit, changes)
 }
 
 // checkAll uses up what is left of every limit for every key.

@@ -19,11 +19,11 @@ type cell struct {
 }
 
 func (m model) claim(c storage.Claim) limiter.Grant {
-	at := cell{c.ID, c.Key}
-	if m[at] == nil {
-		m[at] = new(limiter.State)
+	place := cell{c.ID, c.Key}
+	if m[place] == nil {
+		m[place] = new(limiter.State)
 	}
-	return c.Limit.Claim(m[at], c.Claim)
+	return c.Limit.Claim(m[place], c.Claim)
 }
 
 // check claims from the store and from the model, and compares.

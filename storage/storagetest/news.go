@@ -11,11 +11,11 @@ import (
 
 func news(t *testing.T, s storage.Network, seen storage.Seen) storage.News {
 	t.Helper()
-	is, err := s.News(context.Background(), seen)
+	read, err := s.News(context.Background(), seen)
 	if err != nil {
 		t.Fatalf("news: %v", err)
 	}
-	return is
+	return read
 }
 
 // testNews has one handle punish and reset, of which another is told: of each change once, and
@@ -39,14 +39,14 @@ func testNews(t *testing.T, open storage.Opener) {
 		}
 		total += int64(len(want))
 		reset(t, other, c, storage.Reset{ID: int64(1 + round), Client: true, Key: key(1)})
-		is := news(t, s, seen)
-		if !reflect.DeepEqual(is.Changed, want) || is.Newest != total || is.Missed {
-			t.Fatalf("round %d: %+v, want %d changes of %+v", round, is, total, want)
+		got := news(t, s, seen)
+		if !reflect.DeepEqual(got.Changed, want) || got.Newest != total || got.Missed {
+			t.Fatalf("round %d: %+v, want %d changes of %+v", round, got, total, want)
 		}
-		if known := is.Resets; known.Newest != int64(1+round) || len(known.List) != 1 || known.Lost || known.List[0].Key != key(1) {
+		if known := got.Resets; known.Newest != int64(1+round) || len(known.List) != 1 || known.Lost || known.List[0].Key != key(1) {
 			t.Fatalf("round %d: the resets are %+v", round, known)
 		}
-		seen = storage.Seen{Resets: is.Resets.Newest, Changes: is.Newest}
+		seen = storage.Seen{Resets: got.Resets.Newest, Changes: got.Newest}
 		if again := news(t, s, seen); len(again.Changed) > 0 || again.Missed || len(again.Resets.List) > 0 || again.Newest != total {
 			t.Fatalf("round %d: there is more: %+v", round, again)
 		}
@@ -65,13 +65,13 @@ func testNewsMissed(t *testing.T, open storage.Opener) {
 		}
 		punish(t, s, offenses...)
 	}
-	is := news(t, s, storage.Seen{})
-	if n := len(is.Changed); !is.Missed || is.Newest != many || n > storage.MaxChanges || n < storage.MaxChanges/2 || is.Changed[n-1].Key != key(many-1) {
-		t.Errorf("%d of %d changes are known, missed is %v", n, is.Newest, is.Missed)
+	got := news(t, s, storage.Seen{})
+	if n := len(got.Changed); !got.Missed || got.Newest != many || n > storage.MaxChanges || n < storage.MaxChanges/2 || got.Changed[n-1].Key != key(many-1) {
+		t.Errorf("%d of %d changes are known, missed is %v", n, got.Newest, got.Missed)
 	}
 	for _, number := range []int64{-1, many + 1} {
-		if is := news(t, s, storage.Seen{Changes: number}); is.Newest != many || len(is.Changed) > 0 || !is.Missed {
-			t.Errorf("after %d: %d changes, the newest is %d, missed is %v", number, len(is.Changed), is.Newest, is.Missed)
+		if got := news(t, s, storage.Seen{Changes: number}); got.Newest != many || len(got.Changed) > 0 || !got.Missed {
+			t.Errorf("after %d: %d changes, the newest is %d, missed is %v", number, len(got.Changed), got.Newest, got.Missed)
 		}
 	}
 	if err := s.Close(); err != nil {

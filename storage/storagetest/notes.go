@@ -24,11 +24,11 @@ func putNotes(t *testing.T, s storage.Network, replay bool, notes ...storage.Not
 func notesAfter(t *testing.T, s storage.Network, number int64) (notes []storage.Note, last int64) {
 	t.Helper()
 	for more := true; more; {
-		is := news(t, s, storage.Seen{Changes: -1, Notes: number})
-		if more = is.MoreNotes; more && len(is.Notes) != storage.MaxNotesTold || len(is.Notes) > storage.MaxNotesTold {
-			t.Fatalf("%d notes are told, and whether there are more is %v", len(is.Notes), more)
+		got := news(t, s, storage.Seen{Changes: -1, Notes: number})
+		if more = got.MoreNotes; more && len(got.Notes) != storage.MaxNotesTold || len(got.Notes) > storage.MaxNotesTold {
+			t.Fatalf("%d notes are told, and whether there are more is %v", len(got.Notes), more)
 		}
-		for _, n := range is.Notes {
+		for _, n := range got.Notes {
 			if n.Number <= number {
 				t.Fatalf("after number %d comes %d", number, n.Number)
 			}

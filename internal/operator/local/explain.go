@@ -25,11 +25,11 @@ func (r running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	if err != nil {
 		return operator.Explanation{}, err
 	}
-	x := &explainer{subject: t, Now: time.Now(), Told: operator.Explanation{
+	x := &explainer{subject: t, Now: time.Now(), Answer: operator.Explanation{
 		Client: t.String(), Text: t.String(), Kind: string(t.Kind), Limits: []operator.LimitState{},
 	}}
 	x.explainReference()
-	x.Told.Tag = x.tag()
+	x.Answer.Tag = x.tag()
 	x.explainRecord()
 	x.explainRule()
 	if err := x.note(ctx, q); err != nil {
@@ -43,7 +43,7 @@ func (r running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	} else {
 		x.explainCounts(ctx)
 	}
-	return x.Told, err
+	return x.Answer, err
 }
 
 // note writes a question to the audit, if it asks for that.
@@ -61,7 +61,7 @@ func (ex *explainer) explainReference() {
 	if r == nil {
 		return
 	}
-	ex.Told.Refusal = r.Describe()
+	ex.Answer.Refusal = r.Describe()
 	var limit *engine.Limit
 	if r.Policy != nil {
 		limit = &r.Policy.Limit
@@ -70,11 +70,11 @@ func (ex *explainer) explainReference() {
 	if !ok {
 		return
 	}
-	r.Key, ex.Told.Text = key, identity.KeyText([]byte(key))
+	r.Key, ex.Answer.Text = key, identity.KeyText([]byte(key))
 	if named := targetOf(key); named != "" {
 		if t, err := operator.ParseTarget(named); err == nil {
 			ex.Target, ex.Referred = t, nil
-			ex.Told.Client, ex.Told.Kind = t.String(), string(t.Kind)
+			ex.Answer.Client, ex.Answer.Kind = t.String(), string(t.Kind)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (ex *explainer) explainReference() {
 // isUnknown reports whether there is no trace of the target. An address may make a first request,
 // and so may the owner of a new key, but an API key or a session must be in force.
 func (ex *explainer) isUnknown() bool {
-	if ex.Told.Rule != nil || ex.Told.Reputation != nil || ex.Told.Refusal != nil {
+	if ex.Answer.Rule != nil || ex.Answer.Reputation != nil || ex.Answer.Refusal != nil {
 		return false
 	}
 	switch ex.Kind {
@@ -102,7 +102,7 @@ func (ex *explainer) explainRecord() {
 	}
 	c, now := list[0], ex.Instance.Engine.Now()
 	if c.Key[0] == identity.TagNetwork { // the record of a network means throttling
-		ex.Told.Squeezed = ex.in(c.Banned)
+		ex.Answer.Squeezed = ex.in(c.Banned)
 		return
 	}
 	reputation := &operator.Reputation{Score: c.Record.Score(now), Level: c.Record.LevelAt(now).String()}
@@ -112,9 +112,9 @@ func (ex *explainer) explainRecord() {
 			At: ex.Now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: ex.App.ZoneNames[v.Zone], Reason: v.Reason.String(),
 		})
 	}
-	ex.Told.Reputation = reputation
+	ex.Answer.Reputation = reputation
 	if c.Banned > 0 {
-		ex.Told.Ban = ex.App.banOf(c, now, ex.Now)
+		ex.Answer.Ban = ex.App.banOf(c, now, ex.Now)
 	}
 }
 
@@ -140,7 +140,7 @@ func (ex *explainer) explainRule() {
 	switch ex.Kind {
 	case operator.Address:
 		if found = set.FindAddress(ex.Network.Addr(), true, ex.Now); found == nil {
-			ex.Told.Rule = ruleOf(ex.App.Listed(ex.Network.Addr(), ex.Now), byList)
+			ex.Answer.Rule = ruleOf(ex.App.Listed(ex.Network.Addr(), ex.Now), byList)
 			return
 		}
 	case operator.APIKey:
@@ -150,9 +150,9 @@ func (ex *explainer) explainRule() {
 	case operator.Session:
 		found = set.Find(rules.Session, ex.Value, true, ex.Now)
 	}
-	ex.Told.Rule = ruleOf(found, byRules)
+	ex.Answer.Rule = ruleOf(found, byRules)
 	if found != nil && ex.Instance.Shared.Has(found) {
-		ex.Told.Rule.By = byStore
+		ex.Answer.Rule.By = byStore
 	}
 }
 
@@ -178,8 +178,8 @@ func ruleOf(s *rules.Rule, by string) *operator.Ban {
 // explainCounts adds the state of each limit that counts the target. It assumes that the next
 // request costs as much as the refused one, if that is known, or else the zone's default cost.
 func (ex *explainer) explainCounts(ctx context.Context) {
-	if ex.Told.Tier = ex.keyTier(); ex.Told.Tier != "" {
-		ex.Told.TierReason = ofItsKey
+	if ex.Answer.Tier = ex.keyTier(); ex.Answer.Tier != "" {
+		ex.Answer.TierReason = ofItsKey
 	}
 	worst := engine.Decision{Allowed: true}
 	var by *enforce.Policy
@@ -202,26 +202,26 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 			worst, by = d, c.Policy
 		}
 	}
-	ex.Told.Limits = inUse(explained, ex.Told.Limits)
+	ex.Answer.Limits = inUse(explained, ex.Answer.Limits)
 	switch {
-	case ex.Told.Rule != nil && ex.Told.Rule.Action == rules.Allow.String():
-		ex.Told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
-	case ex.Told.Rule != nil:
-		ex.Told.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(ex.Told.Rule)), map[bool]string{true: "because the client is in a block list", false: "because an operator has banned the client"}[ex.Told.Rule.By == byList])
-	case ex.Told.Ban != nil:
-		ex.Told.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(ex.Told.Ban)), "because the client is banned for what it did")
+	case ex.Answer.Rule != nil && ex.Answer.Rule.Action == rules.Allow.String():
+		ex.Answer.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
+	case ex.Answer.Rule != nil:
+		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(ex.Answer.Rule)), map[bool]string{true: "because the client is in a block list", false: "because an operator has banned the client"}[ex.Answer.Rule.By == byList])
+	case ex.Answer.Ban != nil:
+		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(ex.Answer.Ban)), "because the client is banned for what it did")
 	case by != nil:
-		ex.Told.Next = ex.refusedByDebit(worst, by, ex.nextCost(by.Zone))
-	case ex.Told.Refusal != nil && len(explained) == 0:
-		ex.Told.Next = operator.Forecast{Outcome: "unknown", Text: "isn't known: memory doesn't hold the client any more; ask with its address, api-key:NAME or key:TEXT"}
+		ex.Answer.Next = ex.refusedByDebit(worst, by, ex.nextCost(by.Zone))
+	case ex.Answer.Refusal != nil && len(explained) == 0:
+		ex.Answer.Next = operator.Forecast{Outcome: "unknown", Text: "isn't known: memory doesn't hold the client any more; ask with its address, api-key:NAME or key:TEXT"}
 	default:
-		ex.Told.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + ex.assumption(explained)}, shadows)
+		ex.Answer.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + ex.assumption(explained)}, shadows)
 	}
 }
 
 // nextCost returns the assumed cost of the next request in a zone.
 func (ex *explainer) nextCost(z *enforce.Zone) int64 {
-	if r := ex.Told.Refusal; r != nil && r.Zone == z.Name && r.Cost > 0 {
+	if r := ex.Answer.Refusal; r != nil && r.Zone == z.Name && r.Cost > 0 {
 		return r.Cost
 	}
 	return max(z.Cost.Fixed, 1)
@@ -270,8 +270,8 @@ func untilOf(b *operator.Ban) time.Time {
 // explainer collects the explanation of a target.
 type explainer struct {
 	*subject
-	Now  time.Time
-	Told operator.Explanation
+	Now    time.Time
+	Answer operator.Explanation
 
 	share   int               // of its limits in percent, because of its score
 	shadows []*enforce.Policy // that would refuse the request, of all handlers
@@ -327,8 +327,8 @@ func (ex *explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit 
 	}
 	state.Left = min(state.Left, state.Amount)
 	state.Used = state.Amount - state.Left
-	ex.Told.Limits = append(ex.Told.Limits, state)
-	if r := ex.Told.Reputation; r != nil && limit.Capacity() < p.Capacity() && ex.share < 100 {
+	ex.Answer.Limits = append(ex.Answer.Limits, state)
+	if r := ex.Answer.Reputation; r != nil && limit.Capacity() < p.Capacity() && ex.share < 100 {
 		r.Reduces = fmt.Sprintf("%d %% of each limit, because of its score", ex.share)
 	}
 	return d

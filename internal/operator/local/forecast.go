@@ -35,7 +35,7 @@ func (ex *explainer) explainRequest(ctx context.Context, q operator.Question) er
 	if err != nil {
 		return err
 	}
-	ex.Told.Next = operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
+	ex.Answer.Next = operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
 	asked := 0
 	for _, server := range servers {
 		answers, err := routing.Follow(server, r.Clone(ctx), func(handler caddyhttp.MiddlewareHandler, r *http.Request) bool {
@@ -49,15 +49,15 @@ func (ex *explainer) explainRequest(ctx context.Context, q operator.Question) er
 		if err != nil {
 			return operator.Errorf(http.StatusConflict, "url: a matcher of the config fails: %v", err)
 		}
-		if ex.Told.Next.Status == 0 {
-			ex.Told.Next = addShadows(ex.Told.Next, ex.shadows)
+		if ex.Answer.Next.Status == 0 {
+			ex.Answer.Next = addShadows(ex.Answer.Next, ex.shadows)
 		}
-		if ex.Told.Ban != nil && ex.Told.Next.Outcome == "allowed" {
-			ex.Told.Next.Text += "; the ban is of another client at this address, told apart by its header fields"
+		if ex.Answer.Ban != nil && ex.Answer.Next.Outcome == "allowed" {
+			ex.Answer.Next.Text += "; the ban is of another client at this address, told apart by its header fields"
 		}
 		if asked > 0 || answers != "" {
 			if asked == 0 {
-				ex.Told.Next.Text = "passes: " + answers + " answers it before any rate_limit"
+				ex.Answer.Next.Text = "passes: " + answers + " answers it before any rate_limit"
 			}
 			return nil
 		}
@@ -132,10 +132,10 @@ func (ex *explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *
 		e.Credentials = enforce.Credentials{Known: true, Name: ex.Value, Tier: h.App.APIKeys.TierOf(ex.Value, ex.Now)}
 	}
 	v, err := e.Decide()
-	if c := &e.Credentials; c.Tier != "" && ex.Told.Tier == "" {
-		ex.Told.Tier, ex.Told.TierReason = c.Tier, tierReason(c)
+	if c := &e.Credentials; c.Tier != "" && ex.Answer.Tier == "" {
+		ex.Answer.Tier, ex.Answer.TierReason = c.Tier, tierReason(c)
 	}
-	ex.Told.Next = ex.describe(ctx, v, err)
+	ex.Answer.Next = ex.describe(ctx, v, err)
 	if err == nil && v.Passes() {
 		ex.shadows = e.ShadowVerdicts().All()
 	}
@@ -150,7 +150,7 @@ func (ex *explainer) describe(ctx context.Context, v *enforce.Verdict, err error
 	case err != nil:
 		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "fails: " + err.Error()}
 	case v.Exempt:
-		ex.Told.Exempt = true
+		ex.Answer.Exempt = true
 		return operator.Forecast{Outcome: "exempt", Text: "passes: it is exempt"}
 	case v.Outcome == enforce.AtSessions:
 		return operator.Forecast{Outcome: "allowed", Text: "passes: rate_limit itself answers it, where clients earn sessions"}
@@ -233,7 +233,7 @@ func loadText(v *enforce.Verdict) (text string) {
 // explainLimits adds the states of the limits that the request is charged to.
 func (ex *explainer) explainLimits(ctx context.Context, c *enforce.Charges) {
 	for i, p := range c.Policies {
-		if len(ex.Told.Limits) < maxExplained && p.ID != 0 && ex.isKnown(&c.Debits[i]) {
+		if len(ex.Answer.Limits) < maxExplained && p.ID != 0 && ex.isKnown(&c.Debits[i]) {
 			ex.explainLimit(ctx, p, c.Debits[i])
 		}
 	}

@@ -208,10 +208,10 @@ func (r running) Unban(ctx context.Context, o operator.Command) (operator.Done, 
 func (sub *subject) stillBanned() string {
 	x := explainer{subject: sub, Now: time.Now()}
 	x.explainRule()
-	if x.Told.Rule == nil || x.Told.Rule.Action != rules.Ban.String() {
+	if x.Answer.Rule == nil || x.Answer.Rule.Action != rules.Ban.String() {
 		return ""
 	}
-	return x.Told.Rule.Client
+	return x.Answer.Rule.Client
 }
 
 // unstate removes the rules with a target and an action, and returns their number. If there were

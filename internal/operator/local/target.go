@@ -187,11 +187,11 @@ func (sub *subject) countedKeys(zones []*enforce.Zone, most int) (list []counted
 	}
 	found := make(map[id]int)
 	add := func(c countedKey) {
-		at, ok := found[id{c.ID, c.key}]
+		index, ok := found[id{c.ID, c.key}]
 		switch {
 		case ok && c.held:
-			if list[at].held = true; sub.Kind != operator.APIKey {
-				list[at].tierLimit = c.tierLimit
+			if list[index].held = true; sub.Kind != operator.APIKey {
+				list[index].tierLimit = c.tierLimit
 			}
 		case !ok && len(list) < most:
 			found[id{c.ID, c.key}] = len(list)

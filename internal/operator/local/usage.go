@@ -151,16 +151,16 @@ func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, e
 		return err
 	}
 	days, err := sourcesOf(ctx, u.store, q, name)
-	for at := range estimates {
-		if _, counted := days[at]; !counted {
-			days[at] = sources{}
+	for day := range estimates {
+		if _, counted := days[day]; !counted {
+			days[day] = sources{}
 		}
 	}
-	for at, sources := range days {
-		use := sources.use(storage.Heavy{Series: q.Series, HeavyKey: estimates[at]})
+	for day, sources := range days {
+		use := sources.use(storage.Heavy{Series: q.Series, HeavyKey: estimates[day]})
 		if use.Units > 0 || use.Refused > 0 {
 			u.days = append(u.days, operator.UsageDay{
-				Day: time.Unix(0, at).UTC().Format(time.DateOnly), Zone: use.Zone, Limit: use.Limit,
+				Day: time.Unix(0, day).UTC().Format(time.DateOnly), Zone: use.Zone, Limit: use.Limit,
 				Units: use.Units, Refused: use.Refused, Precision: use.Precision,
 			})
 		}

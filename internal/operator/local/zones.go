@@ -57,14 +57,14 @@ func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitI
 		for _, t := range z.SetsByTier(tiers) {
 			for i, p := range t.Set.All() {
 				limit := describeLimit(p, t.Tier)
-				at := slices.IndexFunc(zone.Limits, limit.IsSame)
-				if at < 0 {
-					at = len(zone.Limits)
+				index := slices.IndexFunc(zone.Limits, limit.IsSame)
+				if index < 0 {
+					index = len(zone.Limits)
 					zone.Limits = append(zone.Limits, limit)
 				}
-				if !slices.Contains(ids[at], p.ID) {
-					ids[at] = append(ids[at], p.ID)
-					zone.Limits[at].Keys += keys[p.ID]
+				if !slices.Contains(ids[index], p.ID) {
+					ids[index] = append(ids[index], p.ID)
+					zone.Limits[index].Keys += keys[p.ID]
 				}
 				if !counted[p.Name] {
 					counted[p.Name] = true
@@ -102,11 +102,11 @@ func describeConditions(zones []*enforce.Zone, now int64) (all []operator.Condit
 			if since := s.Since(); since != 0 {
 				c.Since = new(time.Unix(0, since).UTC().Truncate(time.Second))
 			}
-			at := slices.IndexFunc(all, func(other operator.Condition) bool { return other.Text == c.Text })
-			if at < 0 {
+			index := slices.IndexFunc(all, func(other operator.Condition) bool { return other.Text == c.Text })
+			if index < 0 {
 				all = append(all, c)
 			} else if c.Holds {
-				all[at] = c
+				all[index] = c
 			}
 		}
 	}

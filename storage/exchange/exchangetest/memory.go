@@ -30,7 +30,7 @@ type rowKey struct {
 	limit storage.LimitID
 	key   storage.Key
 	group int64
-	of    region.Component
+	owner region.Component
 }
 
 type row struct{ units, expires, seq int64 }
@@ -86,14 +86,14 @@ func (m *Memory) enter(ctx context.Context, call string) (leave func(), err erro
 }
 
 // Meet implements [exchange.Exchange].
-func (m *Memory) Meet(ctx context.Context, of exchange.Member) (met exchange.Met, err error) {
+func (m *Memory) Meet(ctx context.Context, self exchange.Member) (met exchange.Met, err error) {
 	leave, err := m.enter(ctx, "meet")
 	if err != nil {
 		return met, err
 	}
 	defer leave()
 	now := time.Now()
-	m.members[of.Component] = member{of.Now, now}
+	m.members[self.Component] = member{self.Now, now}
 	regions := make(map[string]exchange.Neighbor)
 	for c, seen := range m.members {
 		lag := now.Sub(seen.seen)
@@ -101,7 +101,7 @@ func (m *Memory) Meet(ctx context.Context, of exchange.Member) (met exchange.Met
 		if !known || lag < n.Lag {
 			n.Lag = lag
 		}
-		if c.Region == of.Region && lag <= 30*time.Second {
+		if c.Region == self.Region && lag <= 30*time.Second {
 			met.Machines = append(met.Machines, c.Machine)
 		}
 		n.Region = c.Region
@@ -125,10 +125,10 @@ func (m *Memory) Publish(ctx context.Context, rows []exchange.Row, bans []exchan
 	}
 	defer leave()
 	for _, r := range rows {
-		at := rowKey{r.Limit, r.Key, r.Group, r.Component}
-		if r.Units > m.rows[at].units {
+		key := rowKey{r.Limit, r.Key, r.Group, r.Component}
+		if r.Units > m.rows[key].units {
 			m.seq++
-			m.rows[at] = row{r.Units, r.Expires, m.seq}
+			m.rows[key] = row{r.Units, r.Expires, m.seq}
 		}
 	}
 	for _, b := range bans {
@@ -153,9 +153,9 @@ func (m *Memory) Collect(ctx context.Context, own region.Component, after int64,
 		ban *exchange.Ban
 	}
 	var changes []change
-	for at, r := range m.rows {
-		if r.seq > after && at.of != own {
-			changes = append(changes, change{seq: r.seq, row: &exchange.Row{Limit: at.limit, Key: at.key, Group: at.group, Component: at.of, Units: r.units, Expires: r.expires}})
+	for key, r := range m.rows {
+		if r.seq > after && key.owner != own {
+			changes = append(changes, change{seq: r.seq, row: &exchange.Row{Limit: key.limit, Key: key.key, Group: key.group, Component: key.owner, Units: r.units, Expires: r.expires}})
 		}
 	}
 	for key, b := range m.bans {
@@ -190,13 +190,13 @@ func (m *Memory) Sweep(ctx context.Context) error {
 	}
 	defer leave()
 	var times []int64
-	for _, of := range m.members {
-		times = append(times, of.now)
+	for _, machine := range m.members {
+		times = append(times, machine.now)
 	}
 	earliest := slices.Min(times)
-	for at, r := range m.rows {
+	for key, r := range m.rows {
 		if r.expires <= earliest {
-			delete(m.rows, at)
+			delete(m.rows, key)
 		}
 	}
 	for key, b := range m.bans {
@@ -208,13 +208,13 @@ func (m *Memory) Sweep(ctx context.Context) error {
 }
 
 // Leave implements [exchange.Exchange].
-func (m *Memory) Leave(ctx context.Context, of exchange.Member) error {
+func (m *Memory) Leave(ctx context.Context, self exchange.Member) error {
 	leave, err := m.enter(ctx, "leave")
 	if err != nil {
 		return err
 	}
 	defer leave()
-	delete(m.members, of.Component)
+	delete(m.members, self.Component)
 	return nil
 }
 

@@ -25,9 +25,9 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
-	ask := func(of *testserver.Server, statements string) []sqlstore.Rows {
+	ask := func(server *testserver.Server, statements string) []sqlstore.Rows {
 		t.Helper()
-		c, err := connectTo(of.DSN(of.Port))
+		c, err := connectTo(server.DSN(server.Port))
 		if err != nil {
 			t.Fatal(err)
 		}

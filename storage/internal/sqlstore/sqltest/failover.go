@@ -120,9 +120,9 @@ func use(t *testing.T, e *engine.Engine, limit *engine.Limit, requests int) (adm
 	return admitted
 }
 
-func waitUntil(t testing.TB, what string, is func() bool) {
+func waitUntil(t testing.TB, what string, reached func() bool) {
 	t.Helper()
-	for end := time.Now().Add(40 * time.Second); !is(); { // engines try again less and less often
+	for end := time.Now().Add(40 * time.Second); !reached(); { // engines try again less and less often
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}

@@ -32,9 +32,9 @@ func (k *Kind) Lost(t *testing.T) {
 	} {
 		o := k.Options()
 		open := k.Place(t, server, server.Port, o)
-		s, told, idle := opened(t, open), opened(t, open), opened(t, open) // idle makes no call afterwards
-		for _, of := range []*sqlstore.Store{s, told, idle} {
-			if err := take(of, l, 1); err != nil {
+		s, asked, idle := opened(t, open), opened(t, open), opened(t, open) // idle makes no call afterwards
+		for _, store := range []*sqlstore.Store{s, asked, idle} {
+			if err := take(store, l, 1); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -42,11 +42,11 @@ func (k *Kind) Lost(t *testing.T) {
 		if err := take(s, l, 1); !errors.Is(err, storage.ErrLostWrites) {
 			t.Errorf("%s: the next claim says %v", what, err)
 		}
-		if _, err := told.News(context.Background(), storage.Seen{}); !errors.Is(err, storage.ErrLostWrites) {
+		if _, err := asked.News(context.Background(), storage.Seen{}); !errors.Is(err, storage.ErrLostWrites) {
 			t.Errorf("%s: the next question for news says %v", what, err)
 		}
 		next := opened(t, open)
-		if next.Continues(s) || next.Continues(told) || next.Continues(idle) {
+		if next.Continues(s) || next.Continues(asked) || next.Continues(idle) {
 			t.Errorf("%s: the next store continues one whose writes were lost", what)
 		}
 		if err := take(next, l, 1); err != nil {
@@ -107,21 +107,21 @@ func (k *Kind) ClockSet(t *testing.T) {
 	open, c := k.Place(t, server, server.Port, o), still{}
 	stores := []*sqlstore.Store{opened(t, open), opened(t, open)}
 	now := func(s *sqlstore.Store) int64 {
-		told, err := s.Time(c, 0)
+		read, err := s.Time(c, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return told.Now
+		return read.Now
 	}
 	for i, by := range []time.Duration{-time.Hour, 2 * time.Hour, -5 * time.Second, 100 * time.Hour} {
 		last := now(stores[i%2]) // which is a witness
 		wrong += int64(by)
 		for n := range stores {
-			is := now(stores[(i+n)%2])
-			if passed := time.Duration(is - last); passed < 0 || passed > time.Second {
+			next := now(stores[(i+n)%2])
+			if passed := time.Duration(next - last); passed < 0 || passed > time.Second {
 				t.Errorf("the clock is set by %v, and the time goes on by %v", by, passed)
 			}
-			last = is
+			last = next
 		}
 	}
 	for _, by := range []time.Duration{3 * time.Hour, -5 * time.Hour, 400 * 24 * time.Hour} { // in an outage

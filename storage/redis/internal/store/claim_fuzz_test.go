@@ -91,13 +91,13 @@ func (w *claimWorld) step(t *testing.T, s *Store) {
 	want := make([]limiter.Grant, len(claims))
 	for i := range claims {
 		claims[i] = w.claim()
-		of := &w.states[claims[i].Key[0]-1]
+		state := &w.states[claims[i].Key[0]-1]
 		if claims[i].Former != (storage.Key{}) {
 			former := &w.states[claims[i].Former[0]-1]
-			of.Merge(&claims[i].Limit, *former, claims[i].Now)
+			state.Merge(&claims[i].Limit, *former, claims[i].Now)
 			*former = limiter.State{}
 		}
-		want[i] = claims[i].Limit.Claim(of, claims[i].Claim)
+		want[i] = claims[i].Limit.Claim(state, claims[i].Claim)
 	}
 	got := make([]limiter.Grant, len(claims))
 	if err := s.Claim(context.Background(), claims, got); err != nil {

@@ -205,9 +205,9 @@ func openedBy(t *testing.T, open storage.Opener) *Store {
 	return s.(*Store)
 }
 
-func waitUntil(t *testing.T, what string, is func() bool) {
+func waitUntil(t *testing.T, what string, reached func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !is(); { // engines try again less and less often
+	for end := time.Now().Add(2 * time.Minute); !reached(); { // engines try again less and less often
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}

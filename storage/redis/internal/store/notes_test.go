@@ -19,7 +19,7 @@ func TestNotesAfterOthersWereLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told := func(after int64) []storage.Note {
+	notesAfter := func(after int64) []storage.Note {
 		news, err := opened(t, at(server.Address())).News(t.Context(), storage.Seen{Changes: -1, Notes: after})
 		if err != nil {
 			t.Fatal(err)
@@ -28,10 +28,10 @@ func TestNotesAfterOthersWereLost(t *testing.T) {
 	}
 	put(1)
 	put(2)
-	seen := told(0)
+	seen := notesAfter(0)
 	restoreOld(t, server)
 	put(3)
-	if now := told(seen[len(seen)-1].Number); len(now) != 1 || now[0].Name != (storage.Key{3}) {
+	if now := notesAfter(seen[len(seen)-1].Number); len(now) != 1 || now[0].Name != (storage.Key{3}) {
 		t.Errorf("after %+v were lost, machines that knew them are told of %+v, want the third note", seen, now)
 	}
 }

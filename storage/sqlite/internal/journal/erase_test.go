@@ -113,13 +113,13 @@ func residentKB(t *testing.T, path string) (sum int) {
 	if err != nil {
 		t.Skip(err)
 	}
-	of := false
+	within := false
 	for line := range strings.Lines(string(maps)) {
 		var kb int
-		if _, err := fmt.Sscanf(line, "Rss: %d kB", &kb); err == nil && of {
+		if _, err := fmt.Sscanf(line, "Rss: %d kB", &kb); err == nil && within {
 			sum += kb
 		} else if first, _, _ := strings.Cut(line, " "); !strings.HasSuffix(first, ":") {
-			of = strings.HasSuffix(strings.TrimSpace(line), path)
+			within = strings.HasSuffix(strings.TrimSpace(line), path)
 		}
 	}
 	return sum

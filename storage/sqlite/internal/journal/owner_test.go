@@ -279,30 +279,30 @@ func TestRecordsSurviveSIGKILL(t *testing.T) {
 		if err := child.Start(); err != nil {
 			t.Fatal(err)
 		}
-		said := make(map[int]bool)
+		added := make(map[int]bool)
 		for lines, enough := bufio.NewScanner(out), 100+rand.IntN(1000); lines.Scan(); {
 			var n int
 			if _, err := fmt.Sscanf(lines.Text(), "added %d.", &n); err != nil {
 				continue // the end of a line is missing
 			}
-			if said[n] = true; len(said) == enough {
+			if added[n] = true; len(added) == enough {
 				if err := child.Process.Kill(); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		if err := child.Wait(); err == nil || len(said) < 100 {
-			t.Fatalf("the child ended by itself after %d records", len(said))
+		if err := child.Wait(); err == nil || len(added) < 100 {
+			t.Fatalf("the child ended by itself after %d records", len(added))
 		}
 		j := mustOpen(t, o)
 		for _, r := range found(t, j, 0) {
 			if r != numbered(int(r.Limit)) {
 				t.Fatalf("%+v was not added", r)
 			}
-			delete(said, int(r.Limit))
+			delete(added, int(r.Limit))
 		}
-		if len(said) != 0 {
-			t.Fatalf("round %d: %d records that were added are not found: %v", round, len(said), said)
+		if len(added) != 0 {
+			t.Fatalf("round %d: %d records that were added are not found: %v", round, len(added), added)
 		}
 		mustOwn(t, j, j.Newest())
 	}
