@@ -168,19 +168,6 @@ func (c *Client) exchange(ctx context.Context, method, name string, query url.Va
 
 // send returns the response to a request, or an error unless its status is 200.
 func (c *Client) send(ctx context.Context, method, name string, query url.Values, body []byte) (*http.Response, error) {
-	response, err := c.do(ctx, method, name, query, body)
-	if err != nil {
-		return nil, err
-	}
-	if response.StatusCode == http.StatusOK {
-		return response, nil
-	}
-	defer response.Body.Close()
-	return nil, c.failure(response)
-}
-
-// do returns the response to a request, with any status.
-func (c *Client) do(ctx context.Context, method, name string, query url.Values, body []byte) (*http.Response, error) {
 	target := c.origin + Root + name
 	if len(query) > 0 {
 		target += "?" + query.Encode()
@@ -198,6 +185,10 @@ func (c *Client) do(ctx context.Context, method, name string, query url.Values, 
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, c.unreachable(ctx, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		return nil, c.failure(response)
 	}
 	return response, nil
 }
