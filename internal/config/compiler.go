@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/report"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -54,7 +55,11 @@ func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 		c.compileBlockLists,
 		c.compileNotify,
 		c.openHistory,
-		func() (err error) { c.Run.DecisionLog, err = c.DecisionLog.compile(ctx); return err },
+		func() error {
+			decisions, err := c.DecisionLog.compile(ctx)
+			c.Run.Reporter = &report.Reporter{Decisions: decisions}
+			return err
+		},
 	} {
 		if err := step(); err != nil {
 			return c, caddyconf.AtSource(fmt.Errorf("rate_limit: %w", err), a.Source)

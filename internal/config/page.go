@@ -12,8 +12,8 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
-	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/page"
+	"github.com/caddy-tally/caddy-tally/internal/report"
 )
 
 // Page configures the page for people whose browser's request is refused. It tells them when they
@@ -110,14 +110,14 @@ func (decisionLogger) CaddyModule() caddy.ModuleInfo {
 }
 
 // compile checks the option and compiles it. It returns nil if there is none.
-func (l *DecisionLog) compile(ctx caddy.Context) (*enforce.DecisionLog, error) {
+func (l *DecisionLog) compile(ctx caddy.Context) (*report.DecisionLog, error) {
 	if l == nil {
 		return nil, nil
 	}
 	if l.Sample < 0 || l.Sample > maxSample {
 		return nil, fmt.Errorf("decision_log: sample: must be from 1 to %d, or 0 for none, got %d", maxSample, l.Sample)
 	}
-	return &enforce.DecisionLog{Sample: l.Sample, Log: ctx.Logger(decisionLogger{})}, nil
+	return &report.DecisionLog{Sample: l.Sample, Log: ctx.Logger(decisionLogger{})}, nil
 }
 
 // unmarshalDecisionLog reads the option decision_log.

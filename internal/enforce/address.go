@@ -49,8 +49,8 @@ func (e *Evaluation) fixClientIP(fields []string) {
 	}
 }
 
-// clientIP returns the client's address as Caddy determined it, or "".
-func (v *Verdict) clientIP() string {
+// ClientIP returns the client's address as Caddy determined it, or "".
+func (v *Verdict) ClientIP() string {
 	ip, _ := v.Vars[caddyhttp.ClientIPVarKey].(string)
 	return ip
 }
@@ -67,8 +67,8 @@ func (cfg *Config) Prefixes(ipv4, ipv6 int) (int, int) {
 	return cmp.Or(ipv4, cfg.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, cfg.IPv6Prefix, identity.DefaultIPv6Prefix)
 }
 
-// isClaimed reports whether the client may have chosen its address.
-func (v *Verdict) isClaimed() bool { return matcher.IsClaimed(v.Http) }
+// IsClaimed reports whether the client may have chosen its address.
+func (v *Verdict) IsClaimed() bool { return matcher.IsClaimed(v.Http) }
 
 const StrictProxies = "`trusted_proxies_strict` beside `trusted_proxies`, in `servers` of the global options"
 

@@ -173,7 +173,7 @@ func (c *ChallengeExchange) takeFor(subject *engine.Client, limit *engine.Limit)
 // debitOf returns a unit of a limit of the client's network.
 func (c *ChallengeExchange) debitOf(limit *engine.Limit) []engine.Debit {
 	key := c.Client.networkSubject.Key
-	if hintsOf(c.Http).Initiator.IsOther() {
+	if HintsOf(c.Http).Initiator.IsOther() {
 		key = append(slices.Clone(key), elsewhereMark)
 	}
 	return []engine.Debit{{Limit: limit, Key: key, Cost: 1}}

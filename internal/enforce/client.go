@@ -21,7 +21,7 @@ import (
 // that the request passes.
 type Client struct {
 	clients.Client
-	identified bool // whether Client is filled in
+	Identified bool // whether Client is filled in
 
 	App     *Config
 	Http    *http.Request
@@ -36,9 +36,9 @@ type Client struct {
 // ClientVar is the request variable that holds the client.
 const ClientVar = "rate_limit.client"
 
-// hintsOf returns a request's hints about its browser, and about the site that caused the browser
+// HintsOf returns a request's hints about its browser, and about the site that caused the browser
 // to send it.
-func hintsOf(r *http.Request) identity.Hints {
+func HintsOf(r *http.Request) identity.Hints {
 	h := r.Header
 	return identity.Hints{
 		UserAgent:      httpfield.First(h["User-Agent"]),
@@ -61,9 +61,9 @@ func hintsOf(r *http.Request) identity.Hints {
 	}
 }
 
-// record returns the client's record if it is in memory, or nil. While the parent of its subject is
+// Record returns the client's record if it is in memory, or nil. While the parent of its subject is
 // banned, it returns the parent's.
-func (c *Client) record() *reputation.Record {
+func (c *Client) Record() *reputation.Record {
 	instance := c.App.Use()
 	if instance == nil || c.subject == nil {
 		return nil
@@ -161,7 +161,7 @@ func (c *Client) Placeholder(key string) (any, bool) {
 
 // score returns the client's score in whole points, or nothing if it has none.
 func (c *Client) score() string {
-	record := c.record()
+	record := c.Record()
 	if record == nil {
 		return ""
 	}
@@ -174,7 +174,7 @@ const toldViolations = 8
 // violations returns the reasons of the client's last violations, the last one
 // first.
 func (c *Client) violations() string {
-	record := c.record()
+	record := c.Record()
 	if record == nil {
 		return ""
 	}
@@ -202,10 +202,10 @@ func (c *Client) name() string {
 // Identify identifies the request's client and returns it.
 func (e *Evaluation) Identify() *Client {
 	c := e.Client
-	if c.identified {
+	if c.Identified {
 		return c
 	}
-	c.identified = true
+	c.Identified = true
 	c.Identify(Evidence{e})
 	c.networkSubject.Key = c.NetworkKey()
 	if c.Subject() != nil {
@@ -240,10 +240,10 @@ func (e Evidence) APIKey() string { return e.authenticate(e.Client.App).Name }
 // Network implements clients.Evidence.
 func (e Evidence) Network() (network netip.Prefix, claimed bool) {
 	a := e.Client.App
-	if claimed = e.isClaimed(); claimed && !e.Dry {
+	if claimed = e.IsClaimed(); claimed && !e.Dry {
 		a.noteClaim()
 	}
-	network, _ = a.network(e.clientIP())
+	network, _ = a.network(e.ClientIP())
 	return network, claimed
 }
 
@@ -253,4 +253,4 @@ func (e Evidence) Session(network []byte) (s session.Session, ok, forged bool) {
 }
 
 // Hints implements clients.Evidence.
-func (e Evidence) Hints() identity.Hints { return hintsOf(e.Client.Http) }
+func (e Evidence) Hints() identity.Hints { return HintsOf(e.Client.Http) }

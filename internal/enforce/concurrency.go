@@ -8,7 +8,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
-	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -74,7 +73,7 @@ func (e *Evaluation) wantPlaces(z *Zone, key []byte) {
 
 // tryPlaces takes the places of zones in shadow, for a request that passes. If one isn't free, the
 // zone would refuse the request, or make it wait; it passes without a place, as if it weren't there.
-func (e *Evaluation) tryPlaces(v *ShadowVerdicts) {
+func (e *Evaluation) tryPlaces(v *ShadowVerdicts, report func(*ShadowDecision)) {
 	for i := 0; i < len(e.tried); {
 		from, c := i, e.tried[i].Concurrency
 		for i < len(e.tried) && e.tried[i].Concurrency == c {
@@ -84,13 +83,7 @@ func (e *Evaluation) tryPlaces(v *ShadowVerdicts) {
 			e.places, e.entered = append(e.places, e.tried[from:i]...), true
 			continue
 		}
-		if !e.isCounted(c.Policy.Zone) {
-			c.Policy.Zone.Meter.Requests.Inc()
-			c.Policy.Zone.Past.Allow(history.Key{}, 0)
-		}
-		c.Policy.Meter.WouldRefuse.Inc()
-		v.WouldRefuse(c.Policy)
-		e.Handler.App.DecisionLog.wouldRefuse(e.describe, c.Policy, engine.Decision{Retry: busyRetry})
+		reportShadow(report, v, ShadowDecision{Decision: engine.Decision{Retry: busyRetry}, Policies: []*Policy{c.Policy}})
 	}
 }
 
@@ -145,34 +138,39 @@ func leave(places []place) {
 	}
 }
 
+// Entered returns the bounds in which a passing request has taken a place.
+func (v *Verdict) Entered(yield func(*Concurrency) bool) {
+	if !v.entered {
+		return
+	}
+	for i, p := range v.places {
+		if i > 0 && p.Concurrency == v.places[i-1].Concurrency {
+			continue // the bound of its network
+		}
+		if !yield(p.Concurrency) {
+			return
+		}
+	}
+}
+
 // takePlaces returns the places of a passing request, which leaves them when it returns.
 func (v *Verdict) takePlaces() []place {
 	if !v.entered {
 		return nil
 	}
 	v.entered = false
-	for i, p := range v.places {
-		if i > 0 && p.Concurrency == v.places[i-1].Concurrency {
-			continue // the bound of its network
-		}
-		p.Policy.Meter.Allowed.Inc()
-		if !v.isCounted(p.Policy.Zone) {
-			p.Policy.Zone.Meter.Requests.Inc()
-			p.Policy.Zone.Past.Allow(history.Key{}, 0)
-		}
-	}
 	return slices.Clone(v.places)
 }
 
-// isCounted reports whether a limit of a zone counts the request.
-func (v *Verdict) isCounted(z *Zone) bool {
+// Counts reports whether a limit of a zone counts the request.
+func (v *Verdict) Counts(z *Zone) bool {
 	is := func(p *Policy) bool { return p.Zone == z }
 	return slices.ContainsFunc(v.Policies, is) || slices.ContainsFunc(v.Shadows.Policies, is)
 }
 
 // refuseBusy refuses a request that finds no free place, and charges nothing else for it.
 func (e *Evaluation) refuseBusy(by *Concurrency) {
-	e.busy, e.Decision = by, engine.Decision{Reason: engine.OverLimit, Debit: -1, Retry: busyRetry}
+	e.Busy, e.Decision = by, engine.Decision{Reason: engine.OverLimit, Debit: -1, Retry: busyRetry}
 	e.refuse(Refusal{Policy: by.Policy, Retry: e.Handler.Spread(busyRetry, &by.Policy.Rate), Reason: engine.OverLimit, Fresh: true})
 	e.Response.Add(answer.Status{Item: &by.Policy.Item, Quota: limiter.Quota{Reset: busyRetry}, Used: by.Most})
 }

@@ -70,7 +70,7 @@ func (cfg *Config) reportOffense(e *Evaluation, subject *engine.Client, o reputa
 	if subject == nil || e.Dry {
 		return
 	}
-	record := e.Client.record()
+	record := e.Client.Record()
 	if banned := record != nil && record.Banned(cfg.Use().Engine.Now()); !banned && cfg.mayReport(e) {
 		cfg.punish(subject, o)
 	}
@@ -108,7 +108,7 @@ func (e *Evaluation) isForged() bool { return e.Client != nil && e.Identify().Fo
 // notePressure counts the client of a decision by the engine for the pressure of its network.
 func (e *Evaluation) notePressure() {
 	c, d := e.Client, &e.Decision
-	if c != nil && c.identified && !e.Dry {
+	if c != nil && c.Identified && !e.Dry {
 		e.Handler.App.notePressure(c, d, d.Reason == engine.Blocked && e.Policies[d.Debit].Of != nil)
 	}
 }
@@ -138,7 +138,7 @@ func (cfg *Config) notePressure(c *Client, d *engine.Decision, byNetwork bool) {
 // another site can choose both for its visitors' browsers, and must not get their networks
 // throttled.
 func (c *Client) browser() []byte {
-	hints := hintsOf(c.Http).Own()
+	hints := HintsOf(c.Http).Own()
 	hints.AcceptLanguage = ""
 	return identity.AppendFingerprint(nil, c.Network, hints)
 }

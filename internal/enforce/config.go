@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/settle"
+	"github.com/caddy-tally/caddy-tally/internal/watch"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
@@ -38,11 +39,11 @@ type Config struct {
 	OperatorRules
 	Announcer
 
-	APIKeys     *APIKeys     // nil if there are none
-	Session     *Sessions    // nil if there are none
-	DecisionLog *DecisionLog // nil if there is none
-	IPv4Prefix  int          // the length of the prefix that identifies a network; 0 is the default
-	IPv6Prefix  int
+	APIKeys    *APIKeys  // nil if there are none
+	Session    *Sessions // nil if there are none
+	Reporter   Reporter  // of its decisions
+	IPv4Prefix int       // the length of the prefix that identifies a network; 0 is the default
+	IPv6Prefix int
 
 	Tiers    []string           // names, in the order written
 	Scores   bool               // clients that break rules get lower limits
@@ -56,7 +57,7 @@ type Config struct {
 	AllZones     []*Zone           // of all handlers
 	Used         bool              // whether there is any handler
 	Zones        bool              // whether any handler has zones, a trap, or sessions
-	Watchers     Watchers          // of its decisions
+	Watchers     watch.Watchers    // of its decisions
 	Advice       advice.List       // about the config
 	Source       string            // the place of the global option in a config file, or ""
 	Claims       sync.Once         // warns once that a client may have chosen its address
@@ -160,11 +161,11 @@ type Zone struct {
 	Sites     map[string]SiteLimits // replace SiteLimits if each site counts separately
 	Elsewhere string                // the name in the store of sites that no matcher names
 
-	log   atomic.Pointer[instance.RefusalLog]
+	Log   atomic.Pointer[instance.RefusalLog]
 	Meter meter.Zone
 	Past  *history.Meter // for the history; nil if there is none
 
-	requests *history.Meter // of its handler
+	Requests *history.Meter // of its handler
 }
 
 // IsEnforced reports whether the zone enforces any limit.
@@ -213,13 +214,6 @@ type sessionKeys struct {
 	Setter *challenge.Setter
 }
 
-// DecisionLog writes lines about decisions, of four kinds.
-type DecisionLog struct {
-	Sample                           int // logs one in so many allowed requests; 0 for none
-	Log                              *zap.Logger
-	first, repeated, shadow, allowed instance.PerSecond
-}
-
 // SiteLimits are the limits of a zone, or of one site if the zone counts each site separately.
 type SiteLimits struct {
 	Own    *LimitSet
@@ -249,7 +243,7 @@ type Policy struct {
 	Of          *Policy         // the client's own limit, if this one is shared; else nil
 	Scaling     *engine.Scaling // how it depends on its client's standing; nil if it doesn't
 	Meter       meter.Limit
-	past        *history.Meter // for the history; nil if there is none
+	Past        *history.Meter // for the history; nil if there is none
 }
 
 // Sets returns all limit sets of the zone: those of every tier on every site.

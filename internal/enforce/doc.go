@@ -1,5 +1,5 @@
-// Package enforce processes a request: it collects the request's debits, makes the engine decide,
-// and answers. Its types are compiled from a config and don't change while the config runs. The
+// Package enforce decides about a request: it collects the request's debits, and makes the engine
+// decide. The verdict is a value, by which other packages answer, settle and report. Its types are compiled from a config and don't change while the config runs. The
 // package knows no JSON, Caddyfiles or provisioning.
 //
 // # The life of a request
@@ -23,7 +23,7 @@
 //	         engine   all debits or none, perhaps later          delay.go, internal/engine
 //	         offersChallenge to a browser that is refused        challenge.go
 //	         decideShadows: each shadow limit alone              shadow.go
-//	       count, report: metrics, history, log, event           report.go, decision_log.go, history.go
+//	       Reporter   metrics, history, logs, events             internal/report
 //	       Release
 //
 //	  switch on Result.Outcome
@@ -44,5 +44,5 @@
 //	Without a decision: an error, or 499 if the client has gone.
 //
 // config.go has the types that a config compiles to, tenant.go and lifecycle.go its use of the
-// instance. history.go, sample.go, reference.go and late.go note what others read later.
+// instance. meters.go, reference.go and late.go note what others read later.
 package enforce

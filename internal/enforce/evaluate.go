@@ -64,8 +64,7 @@ func (h *Handler) evaluate(r *http.Request) (Result, passage, error) {
 	if v.Outcome == AtSessions {
 		return v.Result, on, nil
 	}
-	v.count()
-	v.countRequest(err)
+	h.App.Reporter.Report(v, err)
 	if err != nil {
 		return v.Result, on, err
 	}
@@ -75,12 +74,8 @@ func (h *Handler) evaluate(r *http.Request) (Result, passage, error) {
 	case Counted:
 		v.Response.Renews = v.Client.isRenewable()
 		on = passage{answer.Passage{Response: v.Response, Pending: v.Pending(v.Response), Timing: v.timing}, h.emptyPlaceholders(v), v.takePlaces()}
-		h.App.DecisionLog.passed(v, v.Response)
-		h.trace(v, v.Response)
 	case Denied:
 		v.Pending(nil).Deny(v.Denial.Status)
-	case Refused, Challenged:
-		h.report(v, v.Response)
 	}
 	return v.Result, on, nil
 }
@@ -166,4 +161,4 @@ func (e *Evaluation) deny(z *Zone, why *answer.Denial) {
 }
 
 // decline notes that a zone rejects the request without counting it by a key.
-func (e *Evaluation) decline(z *Zone) { e.declining = append(e.declining, z) }
+func (e *Evaluation) decline(z *Zone) { e.Declining = append(e.Declining, z) }

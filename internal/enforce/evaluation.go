@@ -57,7 +57,7 @@ func (e *Evaluation) Release() {
 	}
 	e.Charges.reset()
 	e.Shadows.reset()
-	e.Verdict = Verdict{Charges: e.Charges, Shadows: e.Shadows, places: e.places[:0], tried: e.tried[:0], declining: e.declining[:0]}
+	e.Verdict = Verdict{Charges: e.Charges, Shadows: e.Shadows, places: e.places[:0], tried: e.tried[:0], Declining: e.Declining[:0]}
 	e.decider, e.Dry, e.TrapBan, e.broken = nil, false, 0, nil
 	e.Keys = e.Keys[:0]
 	evaluations.Put(e)

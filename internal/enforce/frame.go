@@ -109,7 +109,7 @@ func (e *Evaluation) decide() error {
 		e.refuse(Refusal{Policy: v.RefusedBy, Retry: limiter.Never, Reason: engine.TooCostly})
 		return nil
 	case len(v.Debits) == 0 && len(v.places) == 0:
-		v.unzoned = v.Denial == nil && len(v.Shadows.Debits) == 0 && len(v.tried) == 0
+		v.Unzoned = v.Denial == nil && len(v.Shadows.Debits) == 0 && len(v.tried) == 0
 		if v.Subject == nil {
 			e.passUnlessDenied()
 			return nil
@@ -121,15 +121,15 @@ func (e *Evaluation) decide() error {
 	if err := e.enter(); err != nil || v.Outcome != undecided {
 		return err
 	}
-	v.Decision, v.decided = engine.Decision{Allowed: true}, true
+	v.Decision, v.Decided = engine.Decision{Allowed: true}, true
 	if len(v.Debits) > 0 || v.Subject != nil {
-		v.Decision, v.decided = e.decideInTurn()
+		v.Decision, v.Decided = e.decideInTurn()
 	}
-	if v.decided {
+	if v.Decided {
 		e.notePressure()
 	}
 	switch d := &v.Decision; {
-	case !v.decided: // its configuration never ran; the next one limits the client
+	case !v.Decided: // its configuration never ran; the next one limits the client
 		e.passUnlessDenied()
 	case d.Reason == engine.Abandoned:
 		return e.breakOff()
@@ -153,7 +153,7 @@ func (e *Evaluation) Collect() error {
 	if exempt, err := e.IsExempt(); err != nil {
 		return err
 	} else if exempt {
-		v.Outcome, v.Exempt, v.unzoned = Passed, true, true
+		v.Outcome, v.Exempt, v.Unzoned = Passed, true, true
 		return nil
 	}
 	early := isEarly(e.Http)

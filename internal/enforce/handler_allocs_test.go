@@ -11,7 +11,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
-	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
@@ -28,7 +27,7 @@ func TestAllocationsOfRequests(t *testing.T) {
 		n := testing.AllocsPerRun(1000, func() {
 			*repl = empty // like another request's
 			delete(vars, handlertest.ResponseVar)
-			delete(vars, enforce.RequestVar)
+			delete(vars, "rate_limit.let_in")
 			clear(w.header)
 			if err := h.ServeHTTP(w, r, nothing{}); err != nil {
 				t.Fatal(err)

@@ -84,7 +84,7 @@ func benchSession(b *testing.B) {
 	benchHandlerServe(b, h, 1, 2, "Cookie", pair)
 }
 
-const browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
+const browser = handlertest.Browser
 
 func benchServe(b *testing.B, limit config.Limit, keys, before int) {
 	benchHandlerServe(b, benchHandler(b, limit), keys, before)

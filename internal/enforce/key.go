@@ -84,7 +84,7 @@ func (e *Evaluation) appendAPIKey(z *Zone) *answer.Denial {
 // appendIP appends the client's network.
 func (e *Evaluation) appendIP(z *Zone) {
 	ipv4, ipv6 := e.Handler.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
-	network, ok := identity.Prefix(e.clientIP(), ipv4, ipv6)
+	network, ok := identity.Prefix(e.ClientIP(), ipv4, ipv6)
 	if !ok {
 		e.Keys = append(e.Keys, identity.TagUnknown)
 		return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
@@ -109,8 +110,8 @@ func (cfg *Config) Stop() {
 	}
 }
 
-// refusals returns the log of a zone's refusals.
-func (cfg *Config) refusals(zone string) *instance.RefusalLog {
+// Refusals returns the log of a zone's refusals.
+func (cfg *Config) Refusals(zone string) *instance.RefusalLog {
 	if cfg.Zones {
 		if h := cfg.Use(); h != nil {
 			return h.Log(zone)
@@ -183,4 +184,11 @@ func (cfg *Config) punish(client *engine.Client, o reputation.Offense) {
 	if h := cfg.Use(); h != nil {
 		h.Engine.Punish(client, o)
 	}
+}
+
+// WritesAccessLogs reports whether the server of a handler that is being provisioned writes
+// access logs, at least for some hosts.
+func WritesAccessLogs(ctx caddy.Context) bool {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	return ok && server.Logs != nil
 }

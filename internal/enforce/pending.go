@@ -61,7 +61,7 @@ func (cfg *Config) Spent(of settle.Limit, leads bool, key []byte, units int64) {
 		if leads {
 			p.Zone.Past.Spend(key, units)
 		}
-		p.past.Spend(key, units)
+		p.Past.Spend(key, units)
 	}
 }
 
@@ -73,8 +73,8 @@ func (cfg *Config) Silent(rule *settle.Rule) {
 	})
 }
 
-// unitsOf returns how many units a debit is known to use up.
-func unitsOf(d *engine.Debit) int64 {
+// UnitsOf returns how many units a debit is known to use up.
+func UnitsOf(d *engine.Debit) int64 {
 	if d.Counting != engine.Always {
 		return 0
 	}

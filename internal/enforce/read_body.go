@@ -53,7 +53,7 @@ func hasBody(r *http.Request) bool {
 
 // readAhead reads the body until it ends or is longer than most bytes.
 func (e *Evaluation) readAhead(most int64) (body *readahead.Body, longer bool, err error) {
-	network, _ := e.Handler.App.network(e.clientIP())
+	network, _ := e.Handler.App.network(e.ClientIP())
 	body = Bodies.Of(e.Http, network)
 	switch longer, err = body.Fill(int(most)); {
 	case err == nil:

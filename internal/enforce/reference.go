@@ -13,6 +13,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/watch"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -105,12 +107,15 @@ func (cfg *Config) limitByID(id uint32) (found *Policy) {
 	return found
 }
 
+// MaxMethod is the most bytes of a request's method that are kept.
+const MaxMethod = 32
+
 // Note notes the refused request as it was sent.
 func (r *Refusal) Note(sent *http.Request) {
 	if original := matcher.Original(sent); original != nil {
 		sent = original
 	}
-	r.method, r.path = sent.Method, sent.URL.Path
+	r.Method, r.Path = sent.Method, sent.URL.Path
 }
 
 // Recent returns the refusal for memory, and its key. The key is nil if all clients share it.
@@ -119,8 +124,8 @@ func (r *Refusal) Recent() (key []byte, held instance.Recent) {
 		key = r.Key
 	}
 	return key, instance.Recent{
-		Reference: r.Reference, Cost: r.Cost, Left: r.left, Capacity: r.Policy.Capacity(),
-		Request: strings.TrimSpace(shortened(r.method, maxLoggedMethod) + " " + PathClass(r.path)),
+		Reference: r.Reference, Cost: r.Cost, Left: r.Left, Capacity: r.Policy.Capacity(),
+		Request: strings.TrimSpace(wording.Shortened(r.Method, MaxMethod) + " " + watch.PathClass(r.Path)),
 	}
 }
 

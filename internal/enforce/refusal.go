@@ -3,7 +3,6 @@ package enforce
 import (
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -17,15 +16,13 @@ type Refusal struct {
 	Reason engine.Reason
 	Fresh  bool // this request blocked the client
 
-	Cost, left int64 // the request's cost and the units left; 0 if nothing was counted
+	Cost, Left int64 // the request's cost and the units left; 0 if nothing was counted
 
 	Key       []byte   // the key, or the client of a ban; nil if nothing was counted
 	room      [40]byte // storage of Key, unless it is longer
 	Reference string   // set on first use: see ID
 
-	method, path string // of the request as sent; "" until noted
-
-	initiator identity.Initiator // for access logs
+	Method, Path string // of the request as sent; "" until noted
 }
 
 // BanName stands for the zone and the limit of a ban.
@@ -41,7 +38,7 @@ func (r *Refusal) fill(e *Evaluation, d *engine.Decision) {
 		r.Policy = e.Policies[d.Debit]
 		debit := &e.Debits[d.Debit]
 		r.Key = append(r.room[:0], debit.Key...)
-		r.Cost, r.left = debit.Cost, debit.Quota.Remaining
+		r.Cost, r.Left = debit.Cost, debit.Quota.Remaining
 	case e.Subject != nil:
 		r.Key = append(r.room[:0], e.Subject.Key...)
 	}

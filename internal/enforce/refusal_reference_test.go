@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
@@ -41,22 +40,13 @@ func ask(h *enforce.Handler, path, ip string, fields ...string) asked {
 
 // askNext is ask with a handler of passing requests.
 func askNext(h *enforce.Handler, path, ip string, next caddyhttp.HandlerFunc, fields ...string) asked {
-	w := httptest.NewRecorder()
-	r := httptest.NewRequest(http.MethodGet, "http://example.com"+path, nil)
-	r.Header.Set("User-Agent", browser)
-	for i := 0; i < len(fields); i += 2 {
-		r.Header.Set(fields[i], fields[i+1])
-	}
-	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
-	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ip)
-	err := h.ServeHTTP(w, r, next)
+	r, w, err := handlertest.Get(h, path, ip, next, fields...)
 	return asked{r, w, err}
 }
 
 // reference returns the value of the placeholder.
 func (a asked) reference() string {
-	repl := a.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	return repl.ReplaceAll("{http.rate_limit.exceeded.id}", "")
+	return handlertest.ReferenceOf(a.Request)
 }
 
 // made returns the reference if it exists already.

@@ -64,7 +64,7 @@ func (e *Evaluation) ruleAt(now time.Time, set *rules.Set) (*rules.Rule, error) 
 
 // listedAt returns the ban of the client by a block list at a time, or nil.
 func (e *Evaluation) listedAt(now time.Time) *rules.Rule {
-	addr, err := netip.ParseAddr(e.clientIP())
+	addr, err := netip.ParseAddr(e.ClientIP())
 	if err != nil {
 		return nil
 	}
@@ -106,12 +106,12 @@ func (s *ruleSearch) add(found *rules.Rule) {
 // also looks for bans of the latter, but not for allowances: a relay on the way can claim any
 // address.
 func (s *ruleSearch) lookUpAddress() {
-	addr, err := netip.ParseAddr(s.clientIP())
+	addr, err := netip.ParseAddr(s.ClientIP())
 	if err != nil || !s.set.Has(rules.Address) {
 		return
 	}
 	found := s.set.FindAddress(addr, true, s.now)
-	if found != nil && found.Action == rules.Allow && s.isClaimed() {
+	if found != nil && found.Action == rules.Allow && s.IsClaimed() {
 		found = s.set.FindAddress(addr, false, s.now)
 	}
 	s.add(found)
@@ -170,7 +170,7 @@ func (s *ruleSearch) lookUpKeys() (*rules.Rule, error) {
 func (s *ruleSearch) findKey(z *Zone, text string) *rules.Rule {
 	key := z.ShortenIP(text)
 	found := s.set.Find(rules.Key, key, true, s.now)
-	if found != nil && found.Action == rules.Allow && text == s.clientIP() && s.isClaimed() {
+	if found != nil && found.Action == rules.Allow && text == s.ClientIP() && s.IsClaimed() {
 		return s.set.Find(rules.Key, key, false, s.now)
 	}
 	return found

@@ -7,10 +7,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 
-	"go.uber.org/zap"
-
 	"github.com/caddy-tally/caddy-tally/internal/engine"
-	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
@@ -53,7 +50,6 @@ func (e *Evaluation) decideShadows(passes bool) {
 		e.foreseeShadows(passes)
 		return
 	}
-	e.countShadowZones(passes)
 	if !passes {
 		return
 	}
@@ -61,13 +57,13 @@ func (e *Evaluation) decideShadows(passes bool) {
 	if h == nil { // its configuration never ran
 		return
 	}
-	v := e.ShadowVerdicts()
-	e.tryPlaces(v)
+	v, report := e.ShadowVerdicts(), func(d *ShadowDecision) { e.Handler.App.Reporter.Shadow(&e.Verdict, d) }
+	e.tryPlaces(v, report)
 	for from := 0; from < len(e.Shadows.Debits); {
 		to := e.Shadows.End(from)
 		debits, policies := e.Shadows.Debits[from:to], e.Shadows.Policies[from:to]
 		if d, decided := h.Shadow(debits); decided {
-			v.note(e.Handler.App, policies, debits, d, e.describe)
+			reportShadow(report, v, ShadowDecision{Decision: d, Policies: policies, Debits: debits})
 		} else {
 			e.decideShadowLater(h, v, slices.Clone(policies), debits)
 		}
@@ -87,77 +83,39 @@ func (e *Evaluation) foreseeShadows(passes bool) {
 		now.Wait = 0
 		if _, _, err := p.Gate.Look(p.key, now); err != nil && p.Policy != last {
 			last = p.Policy
-			v.add(last)
+			v.Add(last)
 		}
 	}
 	for from := 0; from < len(e.Shadows.Debits); {
 		to := e.Shadows.End(from)
 		if d, ok := e.decider.Decide(e.Http.Context(), nil, e.Shadows.Debits[from:to]); ok && !d.Allowed && d.Reason != engine.Abandoned {
-			v.add(e.Shadows.Policies[from+d.Debit])
+			v.Add(e.Shadows.Policies[from+d.Debit])
 		}
 		from = to
 	}
 }
 
-// countShadowZones counts the request for zones in which only shadow limits apply to it. The others
-// are counted with the enforced ones.
-func (v *Verdict) countShadowZones(passes bool) {
-	ledger := v.Handler.App.Ledger
-	var last *Zone
-	for i, p := range v.Shadows.Policies {
-		if p.Zone == last || len(p.Set.Policies) > 0 {
-			continue
-		}
-		last = p.Zone
-		last.Meter.Requests.Inc()
-		if ledger != nil && passes {
-			last.Past.Allow(ledger.Key(v.Shadows.Debits[i].Key), unitsOf(&v.Shadows.Debits[i]))
-		}
+// reportShadow adds a decision of a shadow limit to the verdicts, and reports it.
+func reportShadow(to func(*ShadowDecision), of *ShadowVerdicts, d ShadowDecision) {
+	if !d.Allowed {
+		d.First, d.FirstOfZone = of.Add(d.Policies[d.Debit])
 	}
+	to(&d)
 }
 
-// note counts a decision of a shadow limit, adds it to the verdicts, and logs the request if the
-// limit would have refused it.
-func (v *ShadowVerdicts) note(app *Config, policies []*Policy, debits []engine.Debit, d engine.Decision, describe func() []zap.Field) {
-	app.countShadow(policies, debits, d)
-	if d.Allowed {
-		return
-	}
-	by := policies[d.Debit]
-	v.WouldRefuse(by)
-	app.DecisionLog.wouldRefuse(describe, by, d)
+// ShadowDecision is a decision of a shadow limit about a request.
+type ShadowDecision struct {
+	engine.Decision
+	Policies    []*Policy      // the limit, and those that share it
+	Debits      []engine.Debit // of each of them; nil for places
+	First       bool           // it is the first one that would refuse the request
+	FirstOfZone bool           // of its zone
 }
 
-// countShadow counts a decision of a shadow limit, in metrics and for the history.
-func (cfg *Config) countShadow(policies []*Policy, debits []engine.Debit, d engine.Decision) {
-	for i, p := range policies {
-		switch {
-		case d.Allowed:
-			p.Meter.Allowed.Inc()
-		case i == d.Debit:
-			p.Meter.WouldRefuse.Inc()
-		default:
-			continue
-		}
-		if cfg.Ledger == nil {
-			continue
-		}
-		if key := cfg.Ledger.Key(debits[i].Key); d.Allowed {
-			p.past.Allow(key, unitsOf(&debits[i]))
-		} else {
-			p.past.WouldRefuse(key)
-		}
-	}
-}
-
-// decideShadowLater makes a shadow limit decide about the request when the store has answered.
-// Because the request continues meanwhile, it copies the request's log fields.
+// decideShadowLater makes a shadow limit decide about the request when the store has answered, while the
+// request continues.
 func (e *Evaluation) decideShadowLater(h *instance.Instance, v *ShadowVerdicts, policies []*Policy, debits []engine.Debit) {
-	app := e.Handler.App
-	var described []zap.Field
-	if app.DecisionLog != nil {
-		described = e.describe()
-	}
+	report := e.Handler.App.Reporter.ShadowLater(&e.Verdict)
 	var open *settle.Pending
 	if debits[0].Counting != engine.Always {
 		open = e.opened()
@@ -168,7 +126,7 @@ func (e *Evaluation) decideShadowLater(h *instance.Instance, v *ShadowVerdicts, 
 		if d.Reason == engine.Abandoned {
 			return
 		}
-		v.note(app, policies, debits, d, func() []zap.Field { return described })
+		reportShadow(report, v, ShadowDecision{Decision: d, Policies: policies, Debits: debits})
 		if d.Allowed {
 			addPending(open, policies, debits)
 		}
@@ -219,23 +177,9 @@ func (e *Evaluation) ShadowVerdicts() *ShadowVerdicts {
 	return v
 }
 
-// WouldRefuse notes that a limit would have refused the request. It counts the request once, and once
-// per zone.
-func (v *ShadowVerdicts) WouldRefuse(by *Policy) {
-	request, first := v.add(by)
-	if request {
-		by.Zone.Meter.Request.Inc()
-		by.Zone.requests.WouldRefuse(history.Key{})
-	}
-	if first {
-		by.Zone.Meter.WouldRefuse.Inc()
-		by.Zone.Past.WouldRefuse(history.Key{})
-	}
-}
-
-// add adds a limit that would have refused the request. It reports whether it is the first one, and the
+// Add adds a limit that would have refused the request. It reports whether it is the first one, and the
 // first one of its zone.
-func (v *ShadowVerdicts) add(by *Policy) (first, ofZone bool) {
+func (v *ShadowVerdicts) Add(by *Policy) (first, ofZone bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	ofZone = !slices.ContainsFunc(v.refusedBy, func(p *Policy) bool { return p.Zone == by.Zone })

@@ -304,7 +304,7 @@ func shadowLogs(t *testing.T, zones ...*config.Zone) (*observer.ObservedLogs, *e
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
 	h := handlertest.Start(t, &config.App{DecisionLog: new(config.DecisionLog)}, &config.Handler{Zones: zones})
-	h.App.DecisionLog.Log = zap.New(core)
+	handlertest.LogDecisions(h, zap.New(core))
 	return logs, h
 }
 
@@ -322,7 +322,7 @@ func TestShadowVerdictsThatWait(t *testing.T) {
 	if value, ok := v.Placeholder("http.rate_limit.other.would_refuse"); ok || value != "" {
 		t.Errorf("of another zone: %v, %v", value, ok)
 	}
-	v.WouldRefuse(enforce.StandIn(z, "tight"))
+	v.Add(enforce.StandIn(z, "tight"))
 	done()
 	if value := <-asked; value != "tight" {
 		t.Errorf("got %v", value)

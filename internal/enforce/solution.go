@@ -46,7 +46,7 @@ func (c *ChallengeExchange) Accept() error {
 // browser's navigation, or a program's request. Otherwise a picture or a prefetch elsewhere could
 // make a browser use up a token, and a session of its network.
 func (c *ChallengeExchange) isVisit() bool {
-	switch hintsOf(c.Http).Initiator {
+	switch HintsOf(c.Http).Initiator {
 	case identity.OwnSite:
 		return !httpfield.IsSpeculative(c.Http.Header)
 	case identity.Link:

@@ -66,13 +66,13 @@ type Verdict struct {
 
 	Refusal  *Refusal        // if Refused or Challenged
 	Decision engine.Decision // about the debits, if decided
-	decided  bool
-	Waits    bool          // whether the request will wait, if foreseen
-	Wait     time.Duration // how long, for its units; 0 if that isn't known
+	Decided  bool            // by the engine
+	Waits    bool            // whether the request will wait, if foreseen
+	Wait     time.Duration   // how long, for its units; 0 if that isn't known
 
-	unzoned   bool            // it is in no zone
-	busy      *Concurrency    // no place was free; or nil
-	declining []*Zone         // zones that reject the request without counting it by a key
+	Unzoned   bool            // it is in no zone
+	Busy      *Concurrency    // no place was free; or nil
+	Declining []*Zone         // zones that reject the request without counting it by a key
 	places    []place         // that it needs while in flight
 	tried     []place         // that shadow limits decide about
 	entered   bool            // it has taken its places
@@ -82,3 +82,13 @@ type Verdict struct {
 
 // Trapped reports whether the request is refused for visiting a trap that bans.
 func (v *Verdict) Trapped() bool { return v.trapBans }
+
+// Reporter reports verdicts. It keeps none of them.
+type Reporter interface {
+	// Report reports the verdict about a request, or why there is none.
+	Report(v *Verdict, err error)
+	// Shadow reports the decision of a shadow limit about the request of a verdict.
+	Shadow(v *Verdict, d *ShadowDecision)
+	// ShadowLater returns what reports such decisions after the request has ended.
+	ShadowLater(v *Verdict) func(d *ShadowDecision)
+}

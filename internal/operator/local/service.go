@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/watch"
 )
 
 // running is the service of this process. It looks up the running config on each call.
@@ -69,11 +70,11 @@ func (r running) Refusals(_ context.Context, zone string) (operator.Refusals, er
 	if _, err := app.zonesNamed(zone); err != nil {
 		return operator.Refusals{}, err
 	}
-	sample := slices.DeleteFunc(app.Watchers.Recent(time.Now()), func(s enforce.SampledRefusal) bool { return zone != "" && s.Zone != zone })
+	sample := slices.DeleteFunc(app.Watchers.Recent(time.Now()), func(s watch.Refusal) bool { return zone != "" && s.Zone != zone })
 	return operator.Refusals{
-		Sampled: len(sample), Latest: enforce.LatestOf(sample, app.tag),
-		Paths:  enforce.SharesOf(sample, func(s enforce.SampledRefusal) string { return s.Path }),
-		Agents: enforce.SharesOf(sample, func(s enforce.SampledRefusal) string { return cmp.Or(s.Agent, "none") }),
+		Sampled: len(sample), Latest: watch.LatestOf(sample, app.tag),
+		Paths:  watch.SharesOf(sample, func(s watch.Refusal) string { return s.Path }),
+		Agents: watch.SharesOf(sample, func(s watch.Refusal) string { return cmp.Or(s.Agent, "none") }),
 	}, nil
 }
 

@@ -14,9 +14,11 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/report"
 )
 
 // Hour is a window of an hour.
@@ -109,3 +111,31 @@ func StatusOf(err error) int {
 
 // ResponseVar is the request variable that holds the response.
 const ResponseVar = "rate_limit.response"
+
+// Browser is a browser's User-Agent.
+const Browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
+
+// Get makes a handler answer a browser's request for a path, by a client's address, with header fields. next
+// handles it if it passes.
+func Get(h *enforce.Handler, path, client string, next caddyhttp.HandlerFunc, fields ...string) (*http.Request, *httptest.ResponseRecorder, error) {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "http://example.com"+path, nil)
+	r.Header.Set("User-Agent", Browser)
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+	}
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, client)
+	err := h.ServeHTTP(w, r, next)
+	return r, w, err
+}
+
+// ReferenceOf returns the reference of a refused request.
+func ReferenceOf(r *http.Request) string {
+	return r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceAll("{http.rate_limit.exceeded.id}", "")
+}
+
+// LogDecisions has a handler with a decision log write to another one.
+func LogDecisions(h *enforce.Handler, to *zap.Logger) {
+	h.App.Reporter.(*report.Reporter).Decisions.Log = to
+}

@@ -1,9 +1,7 @@
-package enforce
+package watch
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,27 +37,28 @@ func TestClassesOfPathsHoldNoNames(t *testing.T) {
 // Refusals are kept before an operator looks; they are bounded in number, in length and in time.
 func TestRefusalsBeforeAnybodyLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, by := new(Watchers), StandIn(&Zone{Name: "login"}, "daily")
+		w := new(Watchers)
 		refuse := func(n int) {
-			r := httptest.NewRequest(http.MethodGet, "/login?token=s3cret", nil)
-			r.Header.Set("User-Agent", strings.Repeat("x", n%5)+strings.Repeat("long", 1000))
-			refusal := Refusal{Policy: by, Key: fmt.Appendf([]byte{identity.TagText}, "user %d", n)}
-			refusal.Note(r)
-			w.Refused(time.Now(), func(now time.Time) SampledRefusal { return refusal.Sample(r, now) })
+			w.Refused(time.Now(), func() Refusal {
+				return Refusal{
+					Zone: "login", Limit: "daily", Key: fmt.Sprintf("%cuser %d", identity.TagText, n),
+					Path: "/login", Agent: strings.Repeat("x", n%5) + strings.Repeat("long", 1000),
+				}
+			})
 		}
 		refuse(0)
-		if list := w.Recent(time.Now()); len(list) != 1 || list[0].Key != "kuser 0" || list[0].Path != "/login" || len(list[0].Agent) != MaxAgent {
+		if list := w.Recent(time.Now()); len(list) != 1 || list[0].Key != "kuser 0" || list[0].Path != "/login" || len(list[0].Agent) != maxAgent {
 			t.Fatalf("got %+v", list)
 		}
-		for n := range 3 * MaxSampled {
+		for n := range 3 * maxSampled {
 			refuse(n)
-			if n%RefusalsPerSecond == 0 {
+			if n%refusalsPerSecond == 0 {
 				time.Sleep(time.Second) // in virtual time
 			}
 		}
 		list := w.Recent(time.Now())
-		if want := int(RecentRefusals.Seconds()) * RefusalsPerSecond; len(list) != min(want, MaxSampled) || len(w.Latest.Ring) > MaxSampled {
-			t.Errorf("%d refusals are told, and %d kept", len(list), len(w.Latest.Ring))
+		if want := int(recentRefusals.Seconds()) * refusalsPerSecond; len(list) != min(want, maxSampled) || len(w.latest.ring) > maxSampled {
+			t.Errorf("%d refusals are told, and %d kept", len(list), len(w.latest.ring))
 		}
 		for i := range list[1:] {
 			if list[i].At.Before(list[i+1].At) {
@@ -67,13 +66,13 @@ func TestRefusalsBeforeAnybodyLooks(t *testing.T) {
 			}
 		}
 		told := LatestOf(list, func(string) string { return "tag" })
-		if len(told) != MaxLatest || told[0].Text != fmt.Sprintf("user %d", 3*MaxSampled-1) {
+		if len(told) != maxLatest || told[0].Text != fmt.Sprintf("user %d", 3*maxSampled-1) {
 			t.Errorf("%d are told, the first is %+v", len(told), told[0])
 		}
-		if shares := SharesOf(list, func(s SampledRefusal) string { return s.Agent + s.Key }); len(shares) != MaxShares {
+		if shares := SharesOf(list, func(s Refusal) string { return s.Agent + s.Key }); len(shares) != maxShares {
 			t.Errorf("%d shares are told", len(shares))
 		}
-		time.Sleep(RecentRefusals + time.Second)
+		time.Sleep(recentRefusals + time.Second)
 		if list := w.Recent(time.Now()); len(list) != 0 {
 			t.Errorf("%d refusals are told that are too old", len(list))
 		}
@@ -83,13 +82,13 @@ func TestRefusalsBeforeAnybodyLooks(t *testing.T) {
 // A flood of refusals waits for no lock.
 func TestFloodsOfRefusalsTakeNoLock(t *testing.T) {
 	w, now := new(Watchers), time.Unix(1_800_000_000, 0)
-	sample := func(time.Time) SampledRefusal { return SampledRefusal{} }
-	for range RefusalsPerSecond + 1 {
+	sample := func() Refusal { return Refusal{} }
+	for range refusalsPerSecond + 1 {
 		w.Refused(now, sample)
 	}
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	w.Sampled.Mu.Lock()
-	defer w.Sampled.Mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sampled.Mu.Lock()
+	defer w.sampled.Mu.Unlock()
 	w.Refused(now, sample) // it would block
 }

@@ -1,4 +1,4 @@
-package enforce_test
+package report_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	tally "github.com/caddy-tally/caddy-tally"
 	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
 // recordedSpan is a span that keeps its attributes.
@@ -34,14 +35,14 @@ func (s *recordedSpan) SetAttributes(attributes ...attribute.KeyValue) {
 }
 
 func TestSpansSayWhatWasDecided(t *testing.T) {
-	h := zoneHandler(t, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 2, Window: hour, Name: "two"}}})
+	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 2, Window: hour, Name: "two"}}}}})
 	h.Traced = true
 	send := func(span *recordedSpan) {
 		w := httptest.NewRecorder()
 		r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodGet, "/", nil), caddy.NewReplacer(), w, new(caddyhttp.Server))
 		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, "192.0.2.1")
 		r = r.WithContext(trace.ContextWithSpan(context.WithoutCancel(r.Context()), span))
-		h.ServeHTTP(w, r, &nothing{})
+		h.ServeHTTP(w, r, handlertest.Answering(200))
 	}
 	for i, want := range []map[attribute.Key]any{
 		{"rate_limit.zone": "z", "rate_limit.limit": "two", "rate_limit.outcome": "allowed", "rate_limit.remaining": int64(1)},

@@ -1,30 +1,37 @@
-package enforce
+package report
 
 import (
 	"net/http"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // The most bytes of a client's values in a line.
 const (
-	maxLoggedMethod = 32
-	maxLoggedHost   = 255
-	maxLoggedPath   = 512
-	maxLoggedAgent  = 256
+	maxLoggedHost  = 255
+	maxLoggedPath  = 512
+	maxLoggedAgent = 256
 )
 
-// Refused logs that a request is refused now.
-func (l *DecisionLog) Refused(v *Verdict, r *Refusal, now func() time.Time) {
+// DecisionLog writes lines about decisions, of four kinds.
+type DecisionLog struct {
+	Sample                           int // logs one in so many allowed requests; 0 for none
+	Log                              *zap.Logger
+	first, repeated, shadow, allowed instance.PerSecond
+}
+
+// refused logs that a request is refused now.
+func (l *DecisionLog) refused(v *enforce.Verdict, r *enforce.Refusal, now func() time.Time) {
 	if l == nil {
 		return
 	}
@@ -32,10 +39,10 @@ func (l *DecisionLog) Refused(v *Verdict, r *Refusal, now func() time.Time) {
 	if r.Fresh {
 		kind = &l.first
 	}
-	if !kind.Admits(now(), DecisionsPerSecond) {
+	if !kind.Admits(now(), decisionsPerSecond) {
 		return
 	}
-	l.Log.Info("refused", append(append(v.describeForLog(kind), r.units()...),
+	l.Log.Info("refused", append(append(kind.Complete(describe(v)), unitsIn(r)...),
 		zap.String("zone", r.Policy.Zone.Name),
 		zap.String("limit", r.Policy.Name),
 		zap.String("outcome", meter.Outcomes[r.Reason]),
@@ -44,19 +51,19 @@ func (l *DecisionLog) Refused(v *Verdict, r *Refusal, now func() time.Time) {
 		zap.String("reference", r.ID()))...)
 }
 
-// units returns the request's cost and the units left, as far as they were examined.
-func (r *Refusal) units() []zap.Field {
+// unitsIn returns the request's cost and the units left, as far as they were examined.
+func unitsIn(r *enforce.Refusal) []zap.Field {
 	switch {
 	case r.Cost == 0:
 		return nil
 	case r.Reason == engine.TooCostly:
 		return []zap.Field{zap.Int64("cost", r.Cost)}
 	}
-	return []zap.Field{zap.Int64("cost", r.Cost), zap.Int64("remaining", r.left)}
+	return []zap.Field{zap.Int64("cost", r.Cost), zap.Int64("remaining", r.Left)}
 }
 
 // passed logs that a request is allowed, if it is in the sample.
-func (l *DecisionLog) passed(v *Verdict, p *answer.Response) {
+func (l *DecisionLog) passed(v *enforce.Verdict, p *answer.Response) {
 	if l == nil || l.Sample == 0 {
 		return
 	}
@@ -64,10 +71,10 @@ func (l *DecisionLog) passed(v *Verdict, p *answer.Response) {
 	if !ok || v.Handler.Random()*float64(l.Sample) >= 1 {
 		return
 	}
-	if !l.allowed.Admits(time.Now(), DecisionsPerSecond) {
+	if !l.allowed.Admits(time.Now(), decisionsPerSecond) {
 		return
 	}
-	l.Log.Info("allowed", append(v.describeForLog(&l.allowed),
+	l.Log.Info("allowed", append(l.allowed.Complete(describe(v)),
 		zap.String("zone", tightest.Zone),
 		zap.String("limit", tightest.Name),
 		zap.String("outcome", meter.Outcomes[0]),
@@ -76,8 +83,8 @@ func (l *DecisionLog) passed(v *Verdict, p *answer.Response) {
 
 // wouldRefuse logs that a shadow limit would have refused a request. describe returns the request's
 // fields.
-func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *Policy, d engine.Decision) {
-	if l == nil || !l.shadow.Admits(time.Now(), DecisionsPerSecond) {
+func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *enforce.Policy, d engine.Decision) {
+	if l == nil || !l.shadow.Admits(time.Now(), decisionsPerSecond) {
 		return
 	}
 	l.Log.Info("would refuse", append(l.shadow.Complete(describe()),
@@ -88,50 +95,37 @@ func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *Policy, d eng
 		zap.Duration("wait", max(d.Retry, 0)))...)
 }
 
-// describeForLog returns the request's fields for a line of a kind.
-func (v *Verdict) describeForLog(kind *instance.PerSecond) []zap.Field {
-	return kind.Complete(v.describe())
-}
-
 // describe returns the request's fields for logs. The address and the initiator come first, so that
 // no text that a client chooses precedes them.
-func (v *Verdict) describe() []zap.Field {
+func describe(v *enforce.Verdict) []zap.Field {
 	sent := v.Http
 	if original := matcher.Original(sent); original != nil {
 		sent = original
 	}
 	return []zap.Field{
-		v.addressForLog(),
+		addressForLog(v),
 		initiatorForLog(v.Http),
-		zap.String("method", shortened(sent.Method, maxLoggedMethod)),
-		zap.String("host", shortened(sent.Host, maxLoggedHost)),
-		zap.String("uri", shortened(sent.URL.EscapedPath(), maxLoggedPath)),
-		zap.String("user_agent", shortened(httpfield.First(sent.Header["User-Agent"]), maxLoggedAgent)),
+		zap.String("method", wording.Shortened(sent.Method, enforce.MaxMethod)),
+		zap.String("host", wording.Shortened(sent.Host, maxLoggedHost)),
+		zap.String("uri", wording.Shortened(sent.URL.EscapedPath(), maxLoggedPath)),
+		zap.String("user_agent", wording.Shortened(httpfield.First(sent.Header["User-Agent"]), maxLoggedAgent)),
 	}
 }
 
 // addressForLog returns the client's address, or the peer's if the client may have chosen its
 // address: programs that ban by logs read client_ip.
-func (v *Verdict) addressForLog() zap.Field {
-	if v.isClaimed() {
+func addressForLog(v *enforce.Verdict) zap.Field {
+	if v.IsClaimed() {
 		return zap.String("remote_ip", remoteIP(v.Http))
 	}
-	return zap.String("client_ip", v.clientIP())
+	return zap.String("client_ip", v.ClientIP())
 }
 
 // initiatorForLog returns who caused a request. A page elsewhere can have its visitors' browsers send
 // requests that are refused, so programs that ban addresses count these apart.
 func initiatorForLog(r *http.Request) zap.Field {
-	return zap.String("initiator", hintsOf(r).Initiator.String())
+	return zap.String("initiator", enforce.HintsOf(r).Initiator.String())
 }
 
-// shortened returns at most the first `most` bytes of a text, without cutting a character.
-func shortened(text string, most int) string {
-	if len(text) > most {
-		text = text[:most]
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
-}
-
-// DecisionsPerSecond bounds the lines of each kind.
-const DecisionsPerSecond = 1000
+// decisionsPerSecond bounds the lines of each kind.
+const decisionsPerSecond = 1000

@@ -1,4 +1,4 @@
-package enforce
+package watch
 
 import (
 	"cmp"
@@ -11,58 +11,58 @@ import (
 )
 
 // This file keeps a sample of refusals in memory, so that operators see refusals from before they
-// looked. It adds at most RefusalsPerSecond a second, and writes nothing to disk.
+// looked. It adds at most refusalsPerSecond a second, and writes nothing to disk.
 
 // Bounds of the sample, and of a client's values in it.
 const (
-	MaxSampled     = 2048 // refusals, less than 1 MB
-	RecentRefusals = 15 * time.Minute
-	MaxAgent       = 100 // bytes
-	MaxLatest      = 50  // refusals in the list
-	MaxShares      = 10  // of paths, and of agents
+	maxSampled     = 2048 // refusals, less than 1 MB
+	recentRefusals = 15 * time.Minute
+	maxAgent       = 100 // bytes
+	maxLatest      = 50  // refusals in the list
+	maxShares      = 10  // of paths, and of agents
 )
 
-// SampledRefusal is a refusal in the sample.
-type SampledRefusal struct {
-	At          time.Time
-	Zone, limit string
-	Key         string // the key, at most LongKey bytes
-	reason      string
-	retry       time.Duration
-	Path, Agent string
+// Refusal is a refusal in the sample.
+type Refusal struct {
+	At          time.Time // set by Refused
+	Zone, Limit string
+	Key         string        // the key, at most 128 bytes
+	Reason      string        // as in metrics
+	Retry       time.Duration // how long to wait, or limiter.Never
+	Path, Agent string        // of the request; in the sample, the path's class, and the agent shortened
 }
 
 // describe describes the refusal to operators.
-func (s SampledRefusal) describe(tag func(key string) string) operator.Refused {
-	told := operator.Refused{
-		At: s.At, Zone: s.Zone, Limit: s.limit, Text: identity.MaskedText([]byte(s.Key)), Tag: tag(s.Key),
-		Reason: s.reason, Retry: max(operator.SecondsOf(s.retry), 0), Path: s.Path, Agent: s.Agent,
+func (s Refusal) describe(tag func(key string) string) operator.Refused {
+	refused := operator.Refused{
+		At: s.At, Zone: s.Zone, Limit: s.Limit, Text: identity.MaskedText([]byte(s.Key)), Tag: tag(s.Key),
+		Reason: s.Reason, Retry: max(operator.SecondsOf(s.Retry), 0), Path: s.Path, Agent: s.Agent,
 	}
-	if told.Text != "" && s.Key[0] == identity.TagText { // it may look like an address
-		told.Client = operator.Target{Kind: operator.KeyText, Value: told.Text}.String()
+	if refused.Text != "" && s.Key[0] == identity.TagText { // it may look like an address
+		refused.Client = operator.Target{Kind: operator.KeyText, Value: refused.Text}.String()
 	}
-	return told
+	return refused
 }
 
-// refusalSample holds the latest refusals. The zero value is empty.
-type refusalSample struct {
-	Ring []SampledRefusal // at most MaxSampled
-	next int              // index of the next refusal once the ring is full
+// sample holds the latest refusals. The zero value is empty.
+type sample struct {
+	ring []Refusal // at most maxSampled
+	next int       // index of the next refusal once the ring is full
 }
 
-func (s *refusalSample) add(r SampledRefusal) {
-	if len(s.Ring) < MaxSampled {
-		s.Ring = append(s.Ring, r)
+func (s *sample) add(r Refusal) {
+	if len(s.ring) < maxSampled {
+		s.ring = append(s.ring, r)
 		return
 	}
-	s.Ring[s.next] = r
-	s.next = (s.next + 1) % MaxSampled
+	s.ring[s.next] = r
+	s.next = (s.next + 1) % maxSampled
 }
 
 // since returns the refusals since begin, the newest first.
-func (s *refusalSample) since(begin time.Time) (list []SampledRefusal) {
-	for i := range s.Ring {
-		r := s.Ring[(s.next-1-i+2*len(s.Ring))%len(s.Ring)]
+func (s *sample) since(begin time.Time) (list []Refusal) {
+	for i := range s.ring {
+		r := s.ring[(s.next-1-i+2*len(s.ring))%len(s.ring)]
 		if r.At.Before(begin) {
 			break
 		}
@@ -72,13 +72,13 @@ func (s *refusalSample) since(begin time.Time) (list []SampledRefusal) {
 }
 
 // LatestOf describes the refusals of a sample. It merges a client's refusals by one limit.
-func LatestOf(sample []SampledRefusal, tag func(key string) string) []operator.Refused {
+func LatestOf(refusals []Refusal, tag func(key string) string) []operator.Refused {
 	latest, places := []operator.Refused{}, make(map[[3]string]int)
-	for _, s := range sample {
-		what := [...]string{s.Zone, s.limit, s.Key}
+	for _, s := range refusals {
+		what := [...]string{s.Zone, s.Limit, s.Key}
 		at, ok := places[what]
 		if !ok {
-			if at = len(latest); at == MaxLatest {
+			if at = len(latest); at == maxLatest {
 				break
 			}
 			places[what] = at
@@ -90,9 +90,9 @@ func LatestOf(sample []SampledRefusal, tag func(key string) string) []operator.R
 }
 
 // SharesOf returns the most common texts of a sample.
-func SharesOf(sample []SampledRefusal, text func(SampledRefusal) string) []operator.RefusedShare {
+func SharesOf(refusals []Refusal, text func(Refusal) string) []operator.RefusedShare {
 	places, shares := make(map[string]int), []operator.RefusedShare{}
-	for _, s := range sample {
+	for _, s := range refusals {
 		at, ok := places[text(s)]
 		if !ok {
 			at = len(shares)
@@ -102,7 +102,7 @@ func SharesOf(sample []SampledRefusal, text func(SampledRefusal) string) []opera
 		shares[at].Refused++
 	}
 	slices.SortStableFunc(shares, func(a, b operator.RefusedShare) int { return cmp.Compare(b.Refused, a.Refused) })
-	return shares[:min(len(shares), MaxShares)]
+	return shares[:min(len(shares), maxShares)]
 }
 
 // PathClass returns the first segments of a path. It replaces segments that look like an id, a name

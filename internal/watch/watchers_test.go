@@ -1,4 +1,4 @@
-package enforce
+package watch
 
 import (
 	"context"
@@ -47,9 +47,9 @@ func TestRefusalsAreSampled(t *testing.T) {
 		w := new(Watchers)
 		described := 0
 		refuse := func() {
-			w.Refused(time.Now(), func(now time.Time) SampledRefusal {
+			w.Refused(time.Now(), func() Refusal {
 				described++
-				return SampledRefusal{At: now, Zone: "login"}
+				return Refusal{Zone: "login"}
 			})
 		}
 		events := mustWatch(t, w, t.Context())
@@ -57,10 +57,10 @@ func TestRefusalsAreSampled(t *testing.T) {
 			refuse()
 		}
 		synctest.Wait()
-		if described != RefusalsPerSecond {
-			t.Errorf("%d refusals are described, want %d", described, RefusalsPerSecond)
+		if described != refusalsPerSecond {
+			t.Errorf("%d refusals are described, want %d", described, refusalsPerSecond)
 		}
-		for range RefusalsPerSecond {
+		for range refusalsPerSecond {
 			if event := <-events; event.Refused == nil || event.Refused.Zone != "login" {
 				t.Errorf("got %+v", event)
 			}
@@ -84,8 +84,8 @@ func TestSlowReadersMissEvents(t *testing.T) {
 		for range events {
 			got++
 		}
-		if got != WatcherBacklog {
-			t.Errorf("%d events wait for a slow reader, want %d", got, WatcherBacklog)
+		if got != watcherBacklog {
+			t.Errorf("%d events wait for a slow reader, want %d", got, watcherBacklog)
 		}
 	})
 }
@@ -111,7 +111,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		if !ok || failure.Status != http.StatusServiceUnavailable {
 			t.Errorf("got %v", failure)
 		}
-		if len(w.Streams) != 0 {
+		if len(w.streams) != 0 {
 			t.Error("somebody watches after the end")
 		}
 	})

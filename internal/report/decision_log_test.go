@@ -1,8 +1,10 @@
-package enforce_test
+package report_test
 
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/report"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
 
@@ -21,15 +24,22 @@ func observed(t *testing.T, app *config.App, zones ...*config.Zone) (*enforce.Ha
 	t.Helper()
 	h := handlertest.Start(t, app, &config.Handler{Zones: zones})
 	core, lines := observer.New(zap.DebugLevel)
-	h.App.DecisionLog.Log = zap.New(core)
+	handlertest.LogDecisions(h, zap.New(core))
 	return h, lines
+}
+
+const hour = handlertest.Hour
+
+// get makes a handler answer a request.
+func get(h *enforce.Handler, path, client string) (*http.Request, *httptest.ResponseRecorder, error) {
+	return handlertest.Get(h, path, client, handlertest.Answering())
 }
 
 func TestDecisionLogOfRefusals(t *testing.T) {
 	h, lines := observed(t, &config.App{DecisionLog: new(config.DecisionLog)}, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour, Name: "one"}}})
-	ask(h, "/login?secret=1", "192.0.2.1")
-	ask(h, "/login?secret=1", "192.0.2.1")
-	blocked := ask(h, "/log%22in?secret=1", "192.0.2.1")
+	get(h, "/login?secret=1", "192.0.2.1")
+	get(h, "/login?secret=1", "192.0.2.1")
+	blocked, _, _ := get(h, "/log%22in?secret=1", "192.0.2.1")
 	if n := lines.Len(); n != 2 {
 		t.Fatalf("there are %d lines, want 2 for 2 refusals", n)
 	}
@@ -40,8 +50,8 @@ func TestDecisionLogOfRefusals(t *testing.T) {
 	}
 	delete(second, "wait")
 	for field, want := range map[string]any{
-		"client_ip": "192.0.2.1", "initiator": "unsaid", "method": "GET", "host": "example.com", "uri": "/log%22in", "user_agent": browser,
-		"zone": "z", "limit": "one", "outcome": "blocked", "status": int64(429), "cost": int64(1), "remaining": int64(0), "reference": blocked.reference(),
+		"client_ip": "192.0.2.1", "initiator": "unsaid", "method": "GET", "host": "example.com", "uri": "/log%22in", "user_agent": handlertest.Browser,
+		"zone": "z", "limit": "one", "outcome": "blocked", "status": int64(429), "cost": int64(1), "remaining": int64(0), "reference": handlertest.ReferenceOf(blocked),
 	} {
 		if second[field] != want {
 			t.Errorf("%s is %v, want %v", field, second[field], want)
@@ -62,12 +72,12 @@ func TestDecisionLogOfHostileClients(t *testing.T) {
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	hostile := "\",\"client_ip\":\"198.51.100.1\"\r\n\x00\xff" + strings.Repeat("\u202e\xf0\x9f", 1<<18)
 	for range 2 {
-		r := ask(h, "/"+strings.Repeat("%22", 1<<18), "192.0.2.1").Request
+		r, _, _ := get(h, "/"+strings.Repeat("%22", 1<<18), "192.0.2.1")
 		r.Header["User-Agent"] = []string{hostile}
 		r.Host = hostile
 		r.Method = strings.Repeat("X", 1<<20)
 		e := h.Begin(r)
-		h.App.DecisionLog.Refused(&e.Verdict, &enforce.Refusal{App: h.App, Policy: h.Zones[0].SiteLimits.Own.Policies[0]}, time.Now)
+		h.App.Reporter.(*report.Reporter).Refused(&e.Verdict, &enforce.Refusal{App: h.App, Policy: h.Zones[0].SiteLimits.Own.Policies[0]}, time.Now)
 		e.Release()
 	}
 	for _, line := range lines.All() {
@@ -92,7 +102,7 @@ func TestDecisionLogSamplesAllowedRequests(t *testing.T) {
 			drawn := 0.0
 			h.Random = func() float64 { drawn++; return (drawn - 1) / 8 }
 			for range 8 {
-				ask(h, "/", "192.0.2.1")
+				get(h, "/", "192.0.2.1")
 			}
 			if n := lines.FilterMessage("allowed").Len(); n != want || n != lines.Len() {
 				t.Fatalf("there are %d lines for 8 allowed requests, %d in all, want %d", n, lines.Len(), want)
@@ -111,25 +121,26 @@ func TestDecisionLogSamplesAllowedRequests(t *testing.T) {
 // having a line.
 func TestDecisionLogIsBounded(t *testing.T) {
 	h, lines := observed(t, &config.App{DecisionLog: new(config.DecisionLog)}, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}})
-	e := h.Begin(ask(h, "/", "192.0.2.1").Request)
+	r, _, _ := get(h, "/", "192.0.2.1")
+	e := h.Begin(r)
 	defer e.Release()
 	clock := time.Date(2026, 11, 22, 7, 0, 0, 0, time.UTC)
 	now := func() time.Time { return clock }
 	repeated := &enforce.Refusal{App: h.App, Policy: h.Zones[0].SiteLimits.Own.Policies[0], Reference: "made"}
-	for range enforce.DecisionsPerSecond + 500 {
-		h.App.DecisionLog.Refused(&e.Verdict, repeated, now)
+	for range report.DecisionsPerSecond + 500 {
+		h.App.Reporter.(*report.Reporter).Refused(&e.Verdict, repeated, now)
 	}
-	if n := lines.Len(); n != enforce.DecisionsPerSecond {
-		t.Errorf("there are %d lines in a second, want %d", n, enforce.DecisionsPerSecond)
+	if n := lines.Len(); n != report.DecisionsPerSecond {
+		t.Errorf("there are %d lines in a second, want %d", n, report.DecisionsPerSecond)
 	}
 	fresh := *repeated
 	fresh.Fresh = true
-	h.App.DecisionLog.Refused(&e.Verdict, &fresh, now)
-	if n := lines.Len(); n != enforce.DecisionsPerSecond+1 {
+	h.App.Reporter.(*report.Reporter).Refused(&e.Verdict, &fresh, now)
+	if n := lines.Len(); n != report.DecisionsPerSecond+1 {
 		t.Error("a client that becomes blocked has no line")
 	}
 	clock = clock.Add(time.Second)
-	h.App.DecisionLog.Refused(&e.Verdict, repeated, now)
+	h.App.Reporter.(*report.Reporter).Refused(&e.Verdict, repeated, now)
 	if left := lines.All()[lines.Len()-1].ContextMap()["left_out"]; left != int64(500) {
 		t.Errorf("the next line says that %v were left out, want 500", left)
 	}
