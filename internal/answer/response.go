@@ -301,7 +301,7 @@ func (r *Response) legacyFields() *legacyFields {
 	s = r.statuses[i]
 	f.hasQuota = true
 	f.quotaUsed[0] = strconv.FormatInt(s.Used, 10)
-	f.quotaLimit[0] = s.legacy()
+	f.quotaLimit[0] = s.Legacy
 	f.quotaReset[0] = strconv.FormatInt(s.effective(r.Refusal != nil), 10)
 	return f
 }
