@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// testActs notes acts, some of them at one time, and pages through them.
+// testActs records acts, some of them with equal times, and reads them page by page.
 func testActs(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	other, want := must(t, open), []storage.Act(nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// testBanned bans some of more clients than are read at once, from one handle, and lists them from
-// another one: all whose bans last, and no more than asked for.
+// testBanned bans some of more clients than the store reads at once through one handle, and lists
+// them through another. The list has the bans in force, and at most the requested number.
 func testBanned(t *testing.T, open storage.Opener) {
 	const clients = MaxStep + 300
 	s, lister := must(t, open), must(t, open)

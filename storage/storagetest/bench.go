@@ -10,11 +10,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// BenchmarkClaim measures batches of claims, all of them granted: of keys out of
-// 10,000 that the store knows (samekeys), and of keys that it has never seen
-// (freshkeys). Time passes by 10 µs per claim, so that slots and windows of a
-// minute change under way in long runs. cpu reads the processor time that the
-// process has used; if it is nil, that is not reported.
+// BenchmarkClaim measures batches of claims, all of which are granted: samekeys with 10,000 keys
+// that the store knows, and freshkeys with unknown keys. The time advances by 10 µs per claim, so
+// that long runs cross slots and windows of a minute. cpu returns the processor time used by the
+// process; nil omits it from the report.
 func BenchmarkClaim(b *testing.B, open func(b *testing.B) storage.Store, cpu func(b *testing.B) time.Duration) {
 	for _, limit := range []struct {
 		name   string
@@ -70,8 +69,7 @@ func (ba *batches) measure(cpu func(b *testing.B) time.Duration) {
 	}
 }
 
-// send sends a batch. After each million of keys it deletes the rows that have
-// expired.
+// send sends a batch. After each million keys it deletes the expired rows.
 func (ba *batches) send(claims []storage.Claim, grants []limiter.Grant) {
 	for i := range claims {
 		claims[i] = storage.Claim{ID: 1 << 63, Key: key(ba.next), Limit: ba.limit, Claim: limiter.Claim{Now: ba.now, Min: 1, Want: 1}}

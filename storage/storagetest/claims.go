@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// testModel compares random batches with the model. Now and then the store is
-// closed and opened again, which must make no difference.
+// testModel compares random batches with the model. Sometimes the store is closed and opened again,
+// which must make no difference.
 func testModel(t *testing.T, open storage.Opener) {
 	seeds(t, 4, func(t *testing.T, seed uint64) {
 		tr, m, s := newTraffic(t, seed), model{}, must(t, open)
@@ -35,15 +35,14 @@ func testModel(t *testing.T, open storage.Opener) {
 	})
 }
 
-// offset moves the traffic to a time of its own, far from that of other seeds
-// in the same place.
+// offset shifts the traffic in time, far from that of other seeds in the same place.
 func (tr *traffic) offset(seed uint64) {
 	day := min(seed, 20+seed%100) // the small seeds are those that are always used
 	tr.now += int64(day+1) * int64(24*time.Hour)
 }
 
-// testOneBatch claims one key several times in a batch: the claims see one
-// another, in order.
+// testOneBatch claims one key several times in a batch. The claims see each other's results, in
+// order.
 func testOneBatch(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	for i, p := range params {
@@ -102,7 +101,7 @@ func testApart(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testFutureRows lets another process, whose clock is ahead, use a limit.
+// testFutureRows has another process with a fast clock use a limit.
 func testFutureRows(t *testing.T, open storage.Opener) {
 	var ahead, now, later []storage.Claim
 	for i, p := range params {
@@ -124,8 +123,8 @@ func testFutureRows(t *testing.T, open storage.Opener) {
 	m.check(t, s, later...)
 }
 
-// testHugeValues sends what no engine would. The store may refuse, but neither
-// panic nor grant more than there is, and other keys must not suffer.
+// testHugeValues sends values that no engine sends. The store may refuse them, but must not panic,
+// grant too much, or affect other keys.
 func testHugeValues(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	huge := []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64}
@@ -172,7 +171,7 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testBadCalls makes calls that can't be answered.
+// testBadCalls makes invalid calls.
 func testBadCalls(t *testing.T, open storage.Opener) {
 	s, l := must(t, open), newLimit(t, params[0])
 	good := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
@@ -188,7 +187,7 @@ func testBadCalls(t *testing.T, open storage.Opener) {
 	model{}.check(t, s, good)
 }
 
-// testCancelled makes calls whose context is done.
+// testCancelled makes calls with canceled contexts.
 func testCancelled(t *testing.T, open storage.Opener) {
 	s, m, l := must(t, open), model{}, newLimit(t, params[0])
 	c := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 5}}

@@ -16,7 +16,7 @@ import (
 
 // The tests of stores that keep what was decided.
 
-// historian opens a store that keeps counts of decisions.
+// historian opens a store that keeps the history of decisions.
 func historian(t *testing.T, open storage.Opener) storage.Historian {
 	t.Helper()
 	return must(t, open).(storage.Historian)
@@ -38,7 +38,7 @@ func historyOf(t *testing.T, s storage.Historian, q storage.HistoryQuery) []stor
 	return points
 }
 
-// reports makes random reports, and sums up what they say, slowly and obviously right.
+// reports makes random reports, and adds them up in a slow and simple way.
 type reports struct {
 	*rand.Rand
 	sent  map[int64]int64 // the number of each writer's last report
@@ -53,7 +53,7 @@ type sum struct {
 
 var reported = []storage.Series{{Zone: "login"}, {Zone: "login", Limit: "5/1m"}, {Zone: "api"}, {Zone: "api", Limit: "1000/1d"}, {Zone: "ApI", Limit: "é'\""}}
 
-// next returns a report of a few minutes that end at a time.
+// next returns a report about a few minutes that end at a time.
 func (r *reports) next(writer, end int64) storage.Report {
 	r.sent[writer]++
 	made := storage.Report{Writer: writer, Number: r.sent[writer]}
@@ -161,8 +161,8 @@ func (r *reports) checkHeaviest(t *testing.T, s storage.Historian, from, to int6
 	}
 }
 
-// testHistory has two processes report, some of it twice, over hours, with sweeps between.
-// Sums are those of what was reported, at each resolution.
+// testHistory has two processes report for hours, some reports twice, with sweeps in between. The
+// points are the sums of the reports, at each resolution.
 func testHistory(t *testing.T, open storage.Opener) {
 	seed := rand.Uint64()
 	r := &reports{
@@ -193,8 +193,8 @@ func testHistory(t *testing.T, open storage.Opener) {
 	r.check(t, handles[0], start-int64(time.Hour), now)
 }
 
-// testHistoryKept has rows become too old, one resolution after the other, and rows of a clock
-// that was wrong go.
+// testHistoryKept expires the rows of one resolution after the other, and rows that a wrong clock
+// has dated in the future.
 func testHistoryKept(t *testing.T, open storage.Opener) {
 	s, number := historian(t, open), int64(0)
 	send := func(now int64, minutes ...storage.Minute) {
@@ -236,7 +236,7 @@ func testHistoryKept(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testHeaviest has more keys come than are kept. Those that want most every minute stay.
+// testHeaviest reports more keys than the store keeps. The keys with the highest rates stay.
 func testHeaviest(t *testing.T, open storage.Opener) {
 	s := historian(t, open)
 	now, number := start-start%int64(time.Hour), int64(0)
@@ -269,7 +269,7 @@ func testHeaviest(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testHistoryBad asks for what can't be had.
+// testHistoryBad makes invalid queries.
 func testHistoryBad(t *testing.T, open storage.Opener) {
 	s := historian(t, open)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// testClaimFor makes random claims for random clients. What they are answered is what a model
-// of the claims and another handle's records say.
+// testClaimFor makes random claims for random clients, and compares the answers with those of a
+// model and with the records read through another handle.
 func testClaimFor(t *testing.T, open storage.Opener) {
 	s, c, random := network(t, open), &processClock{wall: start, source: 1}, rand.New(rand.NewPCG(1, 2))
 	other, m := network(t, open), model{}
@@ -57,7 +57,7 @@ func testClaimFor(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testClaimForFails makes calls that fail, which change nothing.
+// testClaimForFails makes calls that fail and change nothing.
 func testClaimForFails(t *testing.T, open storage.Opener) {
 	s, c, l := network(t, open), &processClock{wall: start, source: 1}, newLimit(t, params[0])
 	ctx, cancel := context.WithCancel(context.Background())

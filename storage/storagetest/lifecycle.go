@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// testStats looks at what a store says of itself.
+// testStats checks the store's statistics.
 func testStats(t *testing.T, open storage.Opener) {
 	s, l := must(t, open), newLimit(t, params[0])
 	var claims []storage.Claim
@@ -31,7 +31,7 @@ func testStats(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testClose closes a store that is in use.
+// testClose closes a store in use.
 func testClose(t *testing.T, open storage.Opener) {
 	s, l := must(t, open), newLimit(t, params[0])
 	c := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
@@ -88,7 +88,7 @@ func testClose(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testContinues opens stores one after the other, and beside each other.
+// testContinues opens stores one after the other, and side by side.
 func testContinues(t *testing.T, open, elsewhere storage.Opener) {
 	first := must(t, open)
 	if !first.Continues(first) {

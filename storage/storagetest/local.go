@@ -11,13 +11,13 @@ import (
 
 // The tests of stores for one machine.
 
-// local opens a store of one machine.
+// local opens a store for one machine.
 func local(t *testing.T, open storage.Opener) storage.Local {
 	t.Helper()
 	return must(t, open).(storage.Local)
 }
 
-// alone opens a store that is in a period, or skips the test.
+// alone opens a store with a period, or skips the test.
 func alone(t *testing.T, open storage.Opener) storage.Local {
 	t.Helper()
 	s := local(t, open)
@@ -27,8 +27,8 @@ func alone(t *testing.T, open storage.Opener) storage.Local {
 	return s
 }
 
-// testAtOnce claims at once what one claim has left, in several steps. Later claims find it, in
-// the same store, in another one, and after all have been closed.
+// testAtOnce claims at once the rest of a claim, in several steps. Later claims count it: in the
+// same store, in another one, and after all have been closed.
 func testAtOnce(t *testing.T, open storage.Opener) {
 	s, clock, m := alone(t, open), &processClock{wall: start, source: 1}, model{}
 	for i, p := range params {
@@ -59,8 +59,8 @@ func testAtOnce(t *testing.T, open storage.Opener) {
 	m.checkAll(t, again.Within(termNow(t, again, clock)))
 }
 
-// testPeriodsEnd has stores come and go. A claim at once in a period that has ended, or was
-// never this store's, is not granted, and no period has the number of an earlier one.
+// testPeriodsEnd opens and closes stores. A claim at once in a period that has ended or was another
+// store's is not granted, and each period has a new number.
 func testPeriodsEnd(t *testing.T, open storage.Opener) {
 	c, l := &processClock{wall: start, source: 1}, newLimit(t, params[0])
 	ask := storage.Claim{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
@@ -91,7 +91,7 @@ func testPeriodsEnd(t *testing.T, open storage.Opener) {
 	}
 }
 
-// refusesAtOnce claims at once what must not be granted.
+// refusesAtOnce makes claims at once that must be refused.
 func refusesAtOnce(t *testing.T, s storage.Local, period uint32, c storage.Claim, known limiter.Lease) {
 	t.Helper()
 	grant, err := s.ClaimAtOnce(period, 0, c, known)
@@ -100,8 +100,8 @@ func refusesAtOnce(t *testing.T, s storage.Local, period uint32, c storage.Claim
 	}
 }
 
-// testAtOnceModel compares random claims and claims at once with the model, while stores come
-// and go, keys are reset, what has expired is swept, and the time is set back.
+// testAtOnceModel compares random claims and claims at once with the model, while stores are opened
+// and closed, keys are reset, expired rows are swept, and the time is set back.
 func testAtOnceModel(t *testing.T, open storage.Opener, seed uint64) {
 	w := &atOnceWorld{traffic: newTraffic(t, seed), open: open, model: model{},
 		clock: &processClock{wall: start, source: 1}, known: make(map[cell]knownLease), latest: make(map[cell]int64)}
@@ -122,7 +122,7 @@ func testAtOnceModel(t *testing.T, open storage.Opener, seed uint64) {
 	w.model.checkAll(t, last.Within(termNow(t, last, w.clock)))
 }
 
-// atOnceWorld is stores in one place and what must be found in it.
+// atOnceWorld has the stores in one place, and their expected content.
 type atOnceWorld struct {
 	*traffic
 	open   storage.Opener
@@ -137,7 +137,7 @@ type atOnceWorld struct {
 	reset   int64          // the last one
 }
 
-// knownLease is all that is in use of a key, as a store's user has learned it in a period.
+// knownLease has all units in use of a key, as the user of a store has learned them in a period.
 type knownLease struct {
 	period uint32
 	limiter.Lease
@@ -217,7 +217,7 @@ func (w *atOnceWorld) forget(at cell) {
 	delete(w.leases, at)
 }
 
-// claimBatch claims as any store is claimed from, in a term or, in the first era, in none.
+// claimBatch claims within a term, or, in the first era, sometimes without one.
 func (w *atOnceWorld) claimBatch(t *testing.T, s storage.Local) {
 	w.pass()
 	claims := make([]storage.Claim, 1+w.rand.IntN(8))
@@ -245,7 +245,7 @@ func (w *atOnceWorld) claimBatch(t *testing.T, s storage.Local) {
 	}
 }
 
-// learn notes what a grant says of its key.
+// learn stores what a grant says about its key.
 func (w *atOnceWorld) learn(period uint32, c *storage.Claim, g limiter.Grant) {
 	place := cell{c.ID, c.Key}
 	if c.Limit.CountsSlots() {
@@ -266,7 +266,7 @@ func (w *atOnceWorld) learn(period uint32, c *storage.Claim, g limiter.Grant) {
 	}
 }
 
-// claimAtOnce claims at once for a key of which all is known, or nothing kept.
+// claimAtOnce claims at once for a key whose usage is known completely, or none of it.
 func (w *atOnceWorld) claimAtOnce(t *testing.T, s storage.Local) {
 	w.pass()
 	c := w.next()
@@ -323,7 +323,7 @@ func (w *atOnceWorld) read(t *testing.T, s storage.Store) int64 {
 	return now.Now
 }
 
-// apply charges what a claim at once has changed.
+// apply charges the changes of a claim at once.
 func (m model) apply(c storage.Claim, changes limiter.Changes) {
 	place := cell{c.ID, c.Key}
 	if m[place] == nil {
@@ -332,7 +332,7 @@ func (m model) apply(c storage.Claim, changes limiter.Changes) {
 	m[place].Apply(&c.Limit, changes)
 }
 
-// checkAll uses up what is left of every limit for every key.
+// checkAll uses up the rest of every limit for every key.
 func (m model) checkAll(t *testing.T, s storage.Store) {
 	t.Helper()
 	for i, p := range params {

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// model is the oracle: the arithmetic of package limiter on states in a map.
+// model is the reference: the arithmetic of package limiter on states in a map.
 type model map[cell]*limiter.State
 
 type cell struct {
@@ -34,7 +34,7 @@ func (m model) check(t *testing.T, s storage.Store, claims ...storage.Claim) []l
 	return grants
 }
 
-// checkGrants claims from the model, and compares with what a store has granted.
+// checkGrants claims from the model, and compares the grants with those of a store.
 func (m model) checkGrants(t *testing.T, claims []storage.Claim, grants []limiter.Grant) {
 	t.Helper()
 	for i, c := range claims {
@@ -45,8 +45,8 @@ func (m model) checkGrants(t *testing.T, claims []storage.Claim, grants []limite
 	}
 }
 
-// start is when the tests begin, neither at the edge of a window nor of a slot. It is whole
-// microseconds, as the time of some servers is.
+// start is the time at which the tests begin. It is inside a window and a slot, and in whole
+// microseconds, like the time of some servers.
 var start = time.Date(2026, 11, 21, 14, 15, 16, 123_456_000, time.UTC).UnixNano()
 
 // params are limits of every kind, with windows short enough that a test sees
@@ -65,8 +65,8 @@ var params = []limiter.Params{
 	{Algorithm: limiter.TokenBucket, Amount: limiter.MaxAmount, Window: time.Second},
 }
 
-// traffic makes random claims, with the grants of earlier ones as leases to give
-// back. Times go forward, stand still, and now and then step back a little.
+// traffic makes random claims, which give back the leases of earlier ones. The time advances,
+// stands still, and sometimes steps back a little.
 type traffic struct {
 	rand   *rand.Rand
 	limits []limiter.Limit
@@ -90,8 +90,8 @@ func newTraffic(t *testing.T, seed uint64) *traffic {
 	return tr
 }
 
-// seeds runs f with seeds, of which one changes from run to run; a test that
-// fails has it in its name. With -short there are fewer, with PROOF more.
+// seeds runs f with seeds as subtests. One of them is random, and named by the subtest. -short runs
+// fewer seeds, and PROOF more.
 func seeds(t *testing.T, n int, f func(t *testing.T, seed uint64)) {
 	n = proof.Times((n+1)/2, 10*n)
 	if testing.Short() {
@@ -123,7 +123,7 @@ func (tr *traffic) batch() []storage.Claim {
 	return claims
 }
 
-// tick lets time pass.
+// tick advances the time.
 func (tr *traffic) tick() {
 	switch tr.rand.IntN(8) {
 	case 0: // none
@@ -170,7 +170,7 @@ func (tr *traffic) next() storage.Claim {
 	return c
 }
 
-// keep remembers what was granted.
+// keep stores a grant.
 func (tr *traffic) keep(claims []storage.Claim, grants []limiter.Grant) {
 	for i, g := range grants {
 		if g.Units > 0 {
@@ -179,8 +179,8 @@ func (tr *traffic) keep(claims []storage.Claim, grants []limiter.Grant) {
 	}
 }
 
-// limitID spreads IDs over all of their range, as hashes do. A store may combine them with an
-// era, so they are no multiples of a constant that is often used for that.
+// limitID spreads IDs over their whole range, as hashes do. A store may combine IDs with an era, so
+// they are no multiples of a common hash constant.
 func limitID(n int) storage.LimitID {
 	return storage.LimitID(uint64(n+1) * 0xd6e8feb86659fd93)
 }

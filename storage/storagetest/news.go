@@ -18,8 +18,8 @@ func news(t *testing.T, s storage.Network, seen storage.Seen) storage.News {
 	return read
 }
 
-// testNews has one handle punish and reset, of which another is told: of each change once, and
-// by the names that it was made with.
+// testNews commits offenses and resets through one handle. Another one reports each change once,
+// with the names of the original call.
 func testNews(t *testing.T, open storage.Opener) {
 	s, other, c := network(t, open), network(t, open), &processClock{wall: start, source: 1}
 	if first := news(t, s, storage.Seen{Changes: -1}); len(first.Changed) > 0 || first.Newest != 0 || first.Resets.Newest != 0 || first.Resets.Lost {
@@ -53,7 +53,8 @@ func testNews(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testNewsMissed asks for more changes than a store knows, and for some of another place.
+// testNewsMissed requests more changes than a store keeps, and changes with the numbers of another
+// place.
 func testNewsMissed(t *testing.T, open storage.Opener) {
 	s := network(t, open)
 	const many = storage.MaxChanges + 10

@@ -20,7 +20,7 @@ func putNotes(t *testing.T, s storage.Network, replay bool, notes ...storage.Not
 	}
 }
 
-// notesAfter returns the notes that were changed after a number, and the number of the last of them.
+// notesAfter returns the notes that changed after a number, and the number of the last change.
 func notesAfter(t *testing.T, s storage.Network, number int64) (notes []storage.Note, last int64) {
 	t.Helper()
 	for more := true; more; {
@@ -53,7 +53,7 @@ func mustHaveNotes(t *testing.T, s storage.Network, after int64, want ...storage
 	return last
 }
 
-// everyByte is a value with all bytes.
+// everyByte is a value with every byte.
 func everyByte() (value []byte) {
 	for b := range 256 {
 		value = append(value, byte(b))
@@ -61,8 +61,8 @@ func everyByte() (value []byte) {
 	return value
 }
 
-// testNotes changes notes through two handles. Each is told once of each note that was changed, as it
-// is then.
+// testNotes changes notes through two handles. Each reports every changed note once, in its present
+// version.
 func testNotes(t *testing.T, open storage.Opener) {
 	s, other := network(t, open), network(t, open)
 	seen := mustHaveNotes(t, s, 0)
@@ -91,8 +91,8 @@ func testNotes(t *testing.T, open storage.Opener) {
 	mustHaveNotes(t, s, 0, a, removed, storage.Note{Name: key(3), Value: []byte("2"), Version: 2})
 }
 
-// testNotesReplayed tells a store what was known before it lost its data, in another order and
-// twice. The later change of each note stays.
+// testNotesReplayed puts notes that were known before a store lost its data, in another order and
+// twice. The last version of each note wins.
 func testNotesReplayed(t *testing.T, open storage.Opener) {
 	s := network(t, open)
 	kept := storage.Note{Name: key(1), Value: []byte("a"), Version: 7}
@@ -113,10 +113,10 @@ func testNotesReplayed(t *testing.T, open storage.Opener) {
 	mustHaveNotes(t, s, 0, removed, later)
 }
 
-// FewNotes is how many notes a store of a test may hold, in place of [storage.MaxNotes].
+// FewNotes is the maximum number of notes of a test's store, in place of [storage.MaxNotes].
 const FewNotes = 2 * storage.MaxNotesTold
 
-// testNotesFull fills a store, which then still changes what it has.
+// testNotesFull fills a store, which then still accepts changes to its notes.
 func testNotesFull(t *testing.T, open storage.Opener) {
 	s, room := network(t, open), FewNotes
 	fillNotes(t, s, 0, room)
@@ -135,7 +135,7 @@ func testNotesFull(t *testing.T, open storage.Opener) {
 	mustHaveNotes(t, s, last)
 }
 
-// fillNotes puts the notes from one number to before another.
+// fillNotes puts the notes with the numbers from ≤ n < to.
 func fillNotes(t *testing.T, s storage.Network, from, to int) {
 	t.Helper()
 	var notes []storage.Note
@@ -152,7 +152,7 @@ func noteName(n int) (name storage.Key) {
 	return name
 }
 
-// testNotesBad puts what can't be kept, into a store that is closed in the end.
+// testNotesBad puts invalid notes, and valid ones into a closed store.
 func testNotesBad(t *testing.T, open storage.Opener) {
 	s := network(t, open)
 	long := storage.Note{Name: key(1), Value: bytes.Repeat([]byte{255}, storage.MaxNote), Version: 1}
@@ -183,7 +183,7 @@ func testNotesBad(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testNotesSwept sweeps notes that are over, and leaves the others.
+// testNotesSwept sweeps notes that are over, and keeps the others.
 func testNotesSwept(t *testing.T, open storage.Opener) {
 	s, c := network(t, open), &processClock{wall: start, source: 1}
 	termNow(t, s, c)

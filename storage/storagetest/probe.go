@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// testProbe makes random claims, each batch of which is probed twice before: what a probe
-// answers is what the claims are then granted, so it changes nothing.
+// testProbe makes random claims, each batch after two probes of it. The probes return the same
+// grants as the claims, and so change nothing.
 func testProbe(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	c, random := &processClock{wall: start, source: 1}, rand.New(rand.NewPCG(1, 2))

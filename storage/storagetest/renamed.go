@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// testRenamedKeys claims for keys that get a new name now and then, as if they had
-// had it all the time. One of them is used by a process with a faster clock as well.
+// testRenamedKeys claims for keys whose names change. The names make no difference. A process with
+// a faster clock uses one of the keys as well.
 func testRenamedKeys(t *testing.T, open storage.Opener) {
 	s, m, name := must(t, open), model{}, 0
 	for n := range proof.Times(21, 60) {
@@ -43,9 +43,9 @@ func testRenamedKeys(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testNamesThatMeet claims under a new name, and under the old one after that, as
-// a process does that learns of the new name later: it can't see what the other
-// is granted meanwhile, and what it gets itself counts afterwards, all of it.
+// testNamesThatMeet claims under a new name, and then under the old one, as a process does that
+// learns the new name later. That process can't see the grants under the new name meanwhile, but
+// all of its own grants count afterwards.
 func testNamesThatMeet(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	before, after := key(1), key(2)

@@ -14,7 +14,7 @@ import (
 
 // The tests of stores that forget at an operator's wish.
 
-// reset resets and fails the test if the store does.
+// reset performs resets, and fails the test on an error.
 func reset(t *testing.T, s storage.Store, c storage.Clock, resets ...storage.Reset) (newest int64) {
 	t.Helper()
 	term := termNow(t, s, c)
@@ -33,7 +33,7 @@ func resetsAfter(t *testing.T, s storage.Store, number int64) storage.Resets {
 	return known
 }
 
-// useUp claims all that is left of each limit for a key, and returns what it is granted.
+// useUp claims the rest of each limit for a key, and returns the granted units.
 func useUp(t *testing.T, s storage.Store, c storage.Clock, k storage.Key) (granted []int64) {
 	t.Helper()
 	var claims []storage.Claim
@@ -47,8 +47,8 @@ func useUp(t *testing.T, s storage.Store, c storage.Clock, k storage.Key) (grant
 	return granted
 }
 
-// testReset uses limits up and resets some of them, under both names of the key. Another
-// handle lists the resets.
+// testReset uses limits up and resets some of them, under both names of the key. Another handle
+// lists the resets.
 func testReset(t *testing.T, open storage.Opener) {
 	s, c := must(t, open), &processClock{wall: start, source: 1}
 	termNow(t, s, c)
@@ -95,7 +95,7 @@ func testReset(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testResetClient forgets what a client has done, under both of its names.
+// testResetClient resets the record of a client, under both of its names.
 func testResetClient(t *testing.T, open storage.Opener) {
 	s, c := must(t, open), &processClock{wall: start, source: 1}
 	in := s.Within(termNow(t, s, c))
@@ -117,8 +117,8 @@ func testResetClient(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testResetTerm makes calls that know nothing of a reset. They change nothing: above all,
-// nothing that was charged before is given back.
+// testResetTerm makes calls in terms from before a reset. They change nothing. In particular, they
+// give nothing back that was charged before the reset.
 func testResetTerm(t *testing.T, open storage.Opener) {
 	s, c := must(t, open), &processClock{wall: start, source: 1}
 	for i, p := range params {
@@ -149,8 +149,7 @@ func testResetTerm(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testResetAgain asks for a reset that is noted already, as somebody does who doesn't know
-// whether it took effect.
+// testResetAgain repeats a reset with the same ID, as after an unknown outcome.
 func testResetAgain(t *testing.T, open storage.Opener) {
 	s, c := must(t, open), &processClock{wall: start, source: 1}
 	useUp(t, s, c, key(1))
@@ -172,7 +171,7 @@ func testResetAgain(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testResetBad calls a store as nobody should.
+// testResetBad makes invalid resets.
 func testResetBad(t *testing.T, open storage.Opener) {
 	s, c := must(t, open), &processClock{wall: start, source: 1}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -194,7 +193,7 @@ func testResetBad(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testResetsKept resets more often than is known, and sweeps.
+// testResetsKept makes more resets than a store keeps, and sweeps.
 func testResetsKept(t *testing.T, open storage.Opener) {
 	s, c := must(t, open), &processClock{wall: start, source: 1}
 	const more = 10

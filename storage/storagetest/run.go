@@ -31,7 +31,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// MaxStep is the most rows that one step of a sweep may delete.
+// MaxStep is the maximum number of rows that one step of a sweep may delete.
 const MaxStep = 1000
 
 // Place makes a fresh place for a store to keep its counters in, and returns a
@@ -40,8 +40,8 @@ const MaxStep = 1000
 // opens.
 type Place func(t *testing.T) (open storage.Opener)
 
-// ServerTime names the test that doesn't apply to stores that use a server's clock, see
-// [storage.ServerTime]: their time isn't set when the clock of a process is.
+// ServerTime names the test that does not apply to stores with a server's clock, see
+// [storage.ServerTime]: the clock of a process doesn't set their time.
 const ServerTime = "TimeSetBack"
 
 // test is a test of the suite.
@@ -50,7 +50,7 @@ type test struct {
 	run  func(t *testing.T, open storage.Opener)
 }
 
-// Run runs the suite for the kind of store, except for the named tests.
+// Run runs the suite for a kind of store, except for the tests named by except.
 func Run(t *testing.T, place Place, except ...string) {
 	tests := storeTests
 	opened := must(t, place(t))
@@ -147,7 +147,7 @@ var historyTests = []test{
 	{"HistoryBad", testHistoryBad},
 }
 
-// must opens a store that is closed at the end of the test at the latest.
+// must opens a store, and closes it at the end of the test.
 func must(t *testing.T, open storage.Opener) storage.Store {
 	t.Helper()
 	s, err := open(context.Background())
@@ -164,7 +164,7 @@ func network(t *testing.T, open storage.Opener) storage.Network {
 	return must(t, open).(storage.Network)
 }
 
-// claim sends a batch and fails the test if the store does.
+// claim sends a batch, and fails the test on an error.
 func claim(t *testing.T, s storage.Store, claims ...storage.Claim) []limiter.Grant {
 	t.Helper()
 	grants := make([]limiter.Grant, len(claims))
@@ -174,7 +174,7 @@ func claim(t *testing.T, s storage.Store, claims ...storage.Claim) []limiter.Gra
 	return grants
 }
 
-// sweepAll sweeps until there is nothing more, and returns the rows deleted.
+// sweepAll sweeps completely, and returns the number of deleted rows.
 func sweepAll(t testing.TB, s storage.Store, now int64) (rows int64) {
 	t.Helper()
 	for range 100_000 {

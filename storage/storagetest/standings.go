@@ -11,9 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// testStandings commits offenses of several clients in several batches, and
-// compares what the store makes of them with the arithmetic, also after it was
-// opened again.
+// testStandings commits offenses of several clients in several batches, and compares the records
+// with the arithmetic of package reputation, also after opening the store again.
 func testStandings(t *testing.T, open storage.Opener) {
 	s, model := must(t, open), map[storage.Key]*reputation.Record{}
 	rule := reputation.Ban{After: 3, Within: time.Hour, For: time.Minute}
@@ -57,7 +56,7 @@ func testStandings(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testRenamed asks for clients that have got a new name.
+// testRenamed reads the records of renamed clients.
 func testRenamed(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	before := storage.Client{Key: key(1)}
@@ -85,8 +84,8 @@ func testRenamed(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testBanUnderTwoNames has one process ban a client while another notes something
-// less under its new name.
+// testBanUnderTwoNames has one process ban a client under its old name, while another commits a
+// lesser offense under the new one.
 func testBanUnderTwoNames(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	ban := offense(storage.Client{Key: key(1)}, start, 25)
@@ -99,8 +98,7 @@ func testBanUnderTwoNames(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testSweepStandings sweeps records that still say something, and some that
-// don't any more.
+// testSweepStandings sweeps records, some of which have expired.
 func testSweepStandings(t *testing.T, open storage.Opener) {
 	const clients = MaxStep + 200
 	s := must(t, open)
@@ -117,7 +115,7 @@ func testSweepStandings(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testSweepCounted sweeps violations that cost nothing and may still lead to a ban.
+// testSweepCounted sweeps records with violations that cost nothing and may still lead to a ban.
 func testSweepCounted(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	violation := offense(storage.Client{Key: key(1)}, start, 0)
@@ -139,7 +137,7 @@ func testSweepCounted(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testBadStandings calls a store as nobody should.
+// testBadStandings makes invalid calls about clients.
 func testBadStandings(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// testSweepExpired sweeps early, which takes nothing that counts, and late,
-// which takes everything.
+// testSweepExpired sweeps early, which deletes nothing that counts, and late, which deletes
+// everything.
 func testSweepExpired(t *testing.T, open storage.Opener) {
 	s, many := must(t, open), make(map[limiter.Algorithm]bool) // whether a sweep took several steps
 	for i, p := range params {
@@ -57,7 +57,7 @@ func testSweepExpired(t *testing.T, open storage.Opener) {
 	}
 }
 
-// lastMoment returns the last nanosecond at which the state still says something.
+// lastMoment returns the last nanosecond at which a state has an effect.
 func lastMoment(l limiter.Limit, s *limiter.State, now int64) int64 {
 	if !l.CountsSlots() {
 		return s.Expires(&l, now) - 1
@@ -65,8 +65,7 @@ func lastMoment(l limiter.Limit, s *limiter.State, now int64) int64 {
 	return l.Expiry(l.Slot(now)) - 1
 }
 
-// testSweepLongWindows sweeps rows that count for weeks, of limits that nobody uses
-// meanwhile.
+// testSweepLongWindows sweeps rows that count for weeks, of limits that are unused meanwhile.
 func testSweepLongWindows(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	const week = 7 * 24 * time.Hour
@@ -87,9 +86,8 @@ func testSweepLongWindows(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testSweepBesideAnother has one process sweep what another uses now and then: as
-// seldom that the limit may be dropped in between, and often enough that it need
-// not be written each time.
+// testSweepBesideAnother has one process sweep while another uses a limit: seldom enough that the
+// limit may be dropped in between, and often enough that it need not be written each time.
 func testSweepBesideAnother(t *testing.T, open storage.Opener) {
 	s, other, l := must(t, open), must(t, open), newLimit(t, params[0])
 	for _, step := range []struct{ used, swept time.Duration }{
@@ -105,8 +103,7 @@ func testSweepBesideAnother(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testSweepFuture sweeps as of a time that lies an hour behind that of another
-// process.
+// testSweepFuture sweeps with a time an hour behind that of another process.
 func testSweepFuture(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	for i, p := range params {
@@ -122,8 +119,8 @@ func testSweepFuture(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testSweepWhileClaiming sweeps between random batches, which must make no
-// difference as long as time does not step back.
+// testSweepWhileClaiming sweeps between random batches, which makes no difference as long as the
+// time does not step back.
 func testSweepWhileClaiming(t *testing.T, open storage.Opener) {
 	seeds(t, 3, func(t *testing.T, seed uint64) {
 		tr, m, s := newTraffic(t, seed), model{}, must(t, open)
@@ -148,11 +145,11 @@ func testSweepWhileClaiming(t *testing.T, open storage.Opener) {
 	})
 }
 
-// late is when nothing of a day-long limit counts any more, wherever its days
-// begin, and a sweep has taken it.
+// late is a time at which no day-long limit counts any more, wherever its days begin, and sweeps
+// have deleted it.
 const late = int64(4 * 24 * time.Hour)
 
-// testSweepForeignLimits sweeps with a handle that has never seen the limits.
+// testSweepForeignLimits sweeps with a handle that has never used the limits.
 func testSweepForeignLimits(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	for i, p := range params {

@@ -13,7 +13,7 @@ import (
 
 // The tests of stores that keep the time.
 
-// processClock is the clock of a process, which tests move.
+// processClock is the clock of a process, set by tests.
 type processClock struct {
 	wall, steady int64
 	source       byte
@@ -28,7 +28,7 @@ func (c *processClock) advance(d time.Duration) {
 	c.steady += int64(d)
 }
 
-// termNow returns a term of the time that the store has now.
+// termNow returns a term with the present time of the store.
 func termNow(t *testing.T, s storage.Store, c storage.Clock) *storage.Term {
 	t.Helper()
 	now, err := s.Time(c, 0)
@@ -38,9 +38,9 @@ func termNow(t *testing.T, s storage.Store, c storage.Clock) *storage.Term {
 	return &storage.Term{Clock: c, Shift: now.Shift, Era: now.Era, Resets: now.Resets}
 }
 
-// testOneTime has processes whose clocks differ use a limit, with claims that say
-// any time: they get together what there is, and the time never runs backwards,
-// but for what one of them did not tell the others yet.
+// testOneTime has processes with different clocks use a limit, with arbitrary times in their
+// claims. Together they are granted exactly the limit, and the time never runs backwards, except
+// for what one process has not shared yet.
 func testOneTime(t *testing.T, open storage.Opener) {
 	must(t, open)
 	clocks := []*processClock{{wall: start, source: 1}, {wall: start - int64(time.Minute), source: 2}, {wall: start + int64(time.Minute), source: 1}}
@@ -67,8 +67,7 @@ func testOneTime(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testTerms makes calls whose term doesn't hold, which change nothing and set the
-// term's time.
+// testTerms makes calls whose terms don't hold. They change nothing, and set the term's time.
 func testTerms(t *testing.T, open storage.Opener) {
 	s, c, l := must(t, open), &processClock{wall: start, source: 1}, newLimit(t, params[0])
 	claims := []storage.Claim{{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}}
@@ -105,8 +104,8 @@ func testTerms(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testTimeSetBack has the wall clock be set back by hours. Counts are forgotten then,
-// and what is known of clients lasts as long as it would have.
+// testTimeSetBack sets the wall clock back by hours. The store forgets counts, and keeps the
+// records of clients for as long as before.
 func testTimeSetBack(t *testing.T, open storage.Opener) {
 	s, c := must(t, open), &processClock{wall: start, source: 1}
 	in := s.Within(termNow(t, s, c))

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// testTwoHandles takes turns between two handles, which must make no difference.
+// testTwoHandles alternates between two handles, which must make no difference.
 func testTwoHandles(t *testing.T, open storage.Opener) {
 	seeds(t, 2, func(t *testing.T, seed uint64) {
 		tr, m := newTraffic(t, seed), model{}
@@ -33,8 +33,8 @@ func testTwoHandles(t *testing.T, open storage.Opener) {
 	})
 }
 
-// testTogether uses limits up through two handles from many goroutines: together
-// they get exactly what there is.
+// testTogether uses limits up through two handles from many goroutines. Together they are granted
+// exactly the limits.
 func testTogether(t *testing.T, open storage.Opener) {
 	handles := []storage.Store{must(t, open), must(t, open)}
 	var limits []limiter.Limit
@@ -80,8 +80,8 @@ func testTogether(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testNewKeysTogether claims keys that are new to all of several handles at the same time: each gets
-// exactly what there is.
+// testNewKeysTogether claims new keys through several handles at the same time. Each key is granted
+// exactly its limit.
 func testNewKeysTogether(t *testing.T, open storage.Opener) {
 	const workers, rounds, keys = 4, 10, 32
 	l := newLimit(t, limiter.Params{Amount: workers - 1, Window: time.Minute})
@@ -112,8 +112,8 @@ func testNewKeysTogether(t *testing.T, open storage.Opener) {
 	}
 }
 
-// insist claims until the other handle lets it. A failed claim has changed
-// nothing, so it can be sent again.
+// insist claims until the other handle allows it. A failed claim has changed nothing, so it can be
+// sent again.
 func insist(t *testing.T, s storage.Store, claims []storage.Claim) []limiter.Grant {
 	grants := make([]limiter.Grant, len(claims))
 	var err error

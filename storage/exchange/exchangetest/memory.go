@@ -1,5 +1,5 @@
-// Package exchangetest has what every exchange must do, as a test, and an exchange in memory for
-// tests of those who use one.
+// Package exchangetest has a test suite for implementations of [exchange.Exchange], and an
+// implementation in memory for tests of its users.
 package exchangetest
 
 import (
@@ -45,29 +45,29 @@ type member struct {
 	seen time.Time
 }
 
-// Fail has each call fail with what f returns for its name, before it does anything. A nil f ends
-// that.
+// Fail makes each call return the result of f for its name, before it does anything, unless that is
+// nil. A nil f ends this.
 func (m *Memory) Fail(f func(call string) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fault = f
 }
 
-// Lose loses everything, as an exchange does that is replaced by an empty one.
+// Lose loses all data, as if the exchange were replaced by an empty one.
 func (m *Memory) Lose() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rows, m.seq = nil, 0
 }
 
-// Rows returns how many rows there are.
+// Rows returns the number of rows.
 func (m *Memory) Rows() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.rows)
 }
 
-// enter locks the exchange for a call, which may be made to fail.
+// enter locks the exchange for a call, or returns the error of an injected fault.
 func (m *Memory) enter(ctx context.Context, call string) (leave func(), err error) {
 	m.mu.Lock()
 	if err = ctx.Err(); err == nil && m.fault != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
-// now is a time in all tests.
+// now is the time in all tests.
 const now = int64(1_800_000_000e9)
 
 // Test tests an exchange. Each call of open connects to the same one, which is empty at first and

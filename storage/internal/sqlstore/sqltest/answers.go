@@ -14,7 +14,7 @@ type failure struct {
 	run bool  // whether the script is run before
 }
 
-// failing is a connection of which a commit fails.
+// failing is a connection on which a commit fails.
 type failing struct {
 	sqlstore.Conn
 	next *failure
@@ -34,8 +34,8 @@ func (f failing) Run(ctx context.Context, statements []byte) ([]sqlstore.Rows, e
 	return nil, fail.err
 }
 
-// Answered has the answer to a commit be an error on a connection that stays usable, as from a proxy
-// that lost the server meanwhile. The claim says whether it took effect.
+// Answered makes the answer to a commit an error on a connection that stays usable, as from a proxy
+// that has lost the server. The claim reports whether it took effect.
 func (k *Kind) Answered(t *testing.T, dialect func(dsn string) *sqlstore.Dialect, answers ...error) {
 	server, l := k.Server(t), large(t)
 	d, next := dialect(server.DSN(server.Port)), new(failure)

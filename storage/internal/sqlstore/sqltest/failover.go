@@ -12,22 +12,22 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Pair is a server and another one that follows it.
+// Pair is a server and its replica.
 type Pair struct {
 	Primary, Replica *testserver.Server
-	// DSN says how to connect to whichever of them is the primary.
+	// DSN connects to the present primary.
 	DSN string
-	// Stop has the replica follow no longer, once it has all that was written before.
+	// Stop stops the replication, once the replica has all earlier writes.
 	Stop func(t *testing.T)
-	// TakeOver makes the replica the primary. The other one is dead.
+	// TakeOver promotes the replica after the primary was killed.
 	TakeOver func(t *testing.T)
-	// GoBack has all clients connect to the old primary, which lives again.
+	// GoBack restarts the old primary, and connects all clients to it.
 	GoBack func(t *testing.T)
 }
 
-// Failover has a primary die whose replica lags, and the replica take over. That is noticed, and the
-// machines charge what they know. That is all that was admitted in the time that is lost, so no more
-// than the limit is admitted in all, not even when clients come to the old primary again.
+// Failover kills a primary whose replica lags, and promotes the replica. The machines notice this
+// and charge their known usage, which is all that was admitted in the lost time. So together they
+// admit no more than the limit, not even when clients reconnect to the old primary.
 func (k *Kind) Failover(t *testing.T, p Pair) {
 	const amount, kept, lost = 1000, 300, 200
 	params, err := limiter.New(limiter.Params{Amount: amount, Window: 24 * time.Hour})
@@ -105,7 +105,7 @@ func newEngine(t *testing.T, open storage.Opener) *engine.Engine {
 	return e
 }
 
-// use makes so many requests, and returns how many are admitted.
+// use makes a number of requests, and returns how many are admitted.
 func use(t *testing.T, e *engine.Engine, limit *engine.Limit, requests int) (admitted int) {
 	t.Helper()
 	for range requests {

@@ -17,14 +17,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
-// clock is that of a process.
+// clock is the clock of a process.
 type clock struct{ began time.Time }
 
 func (c clock) Read() storage.Reading {
 	return storage.Reading{Wall: time.Now().UnixNano(), Steady: int64(time.Since(c.began)), Source: storage.Source{1}}
 }
 
-// large is a limit that no test uses up, and of which no unit comes back while a test lasts.
+// large is a limit that no test uses up, and whose window is longer than a test.
 func large(t testing.TB) limiter.Limit {
 	t.Helper()
 	l, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: time.Hour, Burst: 100_000})
@@ -34,7 +34,7 @@ func large(t testing.TB) limiter.Limit {
 	return l
 }
 
-// term returns a term of the store's time.
+// term returns a term with the store's time.
 func term(t testing.TB, s storage.Store, c storage.Clock) *storage.Term {
 	t.Helper()
 	now, err := s.Time(c, 0)
@@ -44,12 +44,12 @@ func term(t testing.TB, s storage.Store, c storage.Clock) *storage.Term {
 	return &storage.Term{Clock: c, Shift: now.Shift, Era: now.Era, Resets: now.Resets}
 }
 
-// claimOf asks for units of a key, and gives nothing back.
+// claimOf returns a claim for units of a key that gives nothing back.
 func claimOf(l limiter.Limit, key byte, units int64) []storage.Claim {
 	return []storage.Claim{{ID: 1, Key: storage.Key{key}, Limit: l, Claim: limiter.Claim{Min: units, Want: units}}}
 }
 
-// take charges a unit to a key within the store's time.
+// take charges a unit of a key in the store's time.
 func take(s storage.Store, l limiter.Limit, key byte) error {
 	c := clock{}
 	grants := make([]limiter.Grant, 1)
@@ -60,7 +60,7 @@ func take(s storage.Store, l limiter.Limit, key byte) error {
 	return err
 }
 
-// used returns what is in use of a key.
+// used returns the units in use of a key.
 func used(t testing.TB, s storage.Store, l limiter.Limit, key byte) int64 {
 	t.Helper()
 	grants := make([]limiter.Grant, 1)
@@ -74,8 +74,8 @@ func used(t testing.TB, s storage.Store, l limiter.Limit, key byte) int64 {
 }
 
 // Cuts has a proxy end connections in the middle of batches: before a message reaches the server,
-// before its answer comes back, and while the server may be working on it. Every batch takes
-// effect once: no unit is charged twice, and none is free.
+// before its answer returns, and while the server may be executing it. Every batch takes effect
+// once: no unit is charged twice, and no granted unit is uncharged.
 func (k *Kind) Cuts(t *testing.T) {
 	server := k.Server(t)
 	proxy := newProxy(t, server)
@@ -110,8 +110,8 @@ func (k *Kind) Cuts(t *testing.T) {
 	}
 }
 
-// Terminated has the server end all sessions again and again while a store claims. kill is the
-// statement that does.
+// Terminated has the server end all sessions, by the statement kill, again and again while a store
+// claims.
 func (k *Kind) Terminated(t *testing.T, kill string) {
 	server := k.Server(t)
 	s, l := opened(t, k.Place(t, server, server.Port, k.Options())), large(t)
@@ -156,8 +156,8 @@ func newProxy(t testing.TB, s *testserver.Server) *testserver.Proxy {
 	return p
 }
 
-// Late has a message of a batch come to the server late, after the call has ended and another store
-// was opened. The call ends in time, and the message has no effect any more.
+// Late delays a message of a batch until the call has ended and another store was opened. The call
+// ends in time, and the message has no effect.
 func (k *Kind) Late(t *testing.T) {
 	server := k.Server(t)
 	o := k.Options()
@@ -195,7 +195,7 @@ func (k *Kind) Late(t *testing.T) {
 	}
 }
 
-// reopened opens a store as an engine does after a fault: until it succeeds.
+// reopened opens a store as an engine does after a fault: it tries until it succeeds.
 func (k *Kind) reopened(t *testing.T, open storage.Opener) storage.Store {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -212,8 +212,8 @@ func (k *Kind) reopened(t *testing.T, open storage.Opener) storage.Store {
 	}
 }
 
-// Killed kills the server while many claim, and starts it again. What was acknowledged is there,
-// or the next store doesn't continue the one before.
+// Killed kills the server during many claims, and starts it again. Either all acknowledged claims
+// are there, or the next store doesn't continue the previous one.
 func (k *Kind) Killed(t *testing.T) {
 	server := k.Own(t)
 	open, l := k.Place(t, server, server.Port, k.Options()), large(t)

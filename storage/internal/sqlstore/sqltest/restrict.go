@@ -9,20 +9,20 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Restriction is what an administrator may do to the user of a store.
+// Restriction is a restriction by which an administrator limits the user of a store.
 type Restriction struct {
-	// Do restricts the user, and Undo takes that back. PLACE is the prefix of the tables.
+	// Do adds the restriction, and Undo removes it. PLACE is the prefix of the tables.
 	Do, Undo string
-	// Says is in the error of each claim meanwhile. "" means that claims may succeed.
+	// Says is part of the error of each claim meanwhile. "" means that claims may succeed.
 	Says string
 }
 
-// App is the user that is restricted.
+// App is the restricted user.
 const App = "app"
 
-// Restricted has an administrator restrict the user of a store, and take that back. Claims fail
-// meanwhile or don't, and say what is wrong. Every unit that was granted is charged, and none else.
-// end ends all sessions of the user.
+// Restricted restricts the user of a store, and ends the restriction. Meanwhile claims either
+// succeed, or fail with an error that names the reason. Exactly the granted units are charged. end
+// ends all sessions of the user.
 func (k *Kind) Restricted(t *testing.T, make, end string, restrictions []Restriction) {
 	server, o, l := k.Server(t), k.Options(), large(t)
 	do := func(statements string) {

@@ -12,9 +12,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Silent has a server say nothing any more: after the connection is made, after the first message,
-// after the second, and so on, until a store is opened before that. Whatever the store waits for, it
-// stops when its context ends, and closing it waits for nothing.
+// Silent has a server fall silent: after accepting the connection, after the first message, after
+// the second, and so on, until a store can be opened. All calls end with their context, and closing
+// the store waits for nothing.
 func (k *Kind) Silent(t *testing.T) {
 	k.silentAtOnce(t)
 	for heard := int64(0); ; heard++ {
@@ -32,8 +32,8 @@ func (k *Kind) Silent(t *testing.T) {
 	}
 }
 
-// openSilent opens a store on a server that hears so many messages and no more. When another one
-// comes, the context of the call ends.
+// openSilent opens a store on a server that answers a number of messages. When one more arrives,
+// the context of the call is canceled.
 func (k *Kind) openSilent(t *testing.T, heard int64) (s storage.Store, err error) {
 	server := k.Server(t)
 	proxy := newProxy(t, server)
@@ -55,7 +55,7 @@ func (k *Kind) openSilent(t *testing.T, heard int64) (s storage.Store, err error
 	return s, err
 }
 
-// silentAtOnce has a server take a connection and say nothing. Opening a store ends by itself.
+// silentAtOnce has a server accept a connection and send nothing. Opening a store ends by itself.
 func (k *Kind) silentAtOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -72,7 +72,7 @@ func (k *Kind) silentAtOnce(t *testing.T) {
 	})
 }
 
-// within runs f, which must end.
+// within runs f, which must return soon.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})

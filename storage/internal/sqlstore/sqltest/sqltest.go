@@ -1,5 +1,5 @@
-// Package sqltest holds the stores of every dialect to what package sqlstore promises, on real
-// servers, which it kills and cuts off. It is for tests only.
+// Package sqltest tests the promises of package sqlstore for the stores of all dialects, on real
+// servers, which it kills and disconnects. It is for tests only.
 package sqltest
 
 import (
@@ -24,7 +24,7 @@ import (
 type Kind struct {
 	// Start starts a server.
 	Start func(settings ...string) (*testserver.Server, error)
-	// Opener returns what opens stores on a server.
+	// Opener returns an opener of stores on a server.
 	Opener func(dsn string, o sqlstore.Options) (storage.Opener, error)
 	// Exec runs statements.
 	Exec func(dsn, statements string) error
@@ -34,11 +34,10 @@ type Kind struct {
 	err    error
 	places atomic.Int64
 	mu     sync.Mutex
-	empty  []string // guarded by mu: prefixes of tables that are there and have no rows
+	empty  []string // guarded by mu: prefixes of existing tables without rows
 }
 
-// Main runs the tests of a package, which have one server. Tests that kill a server start their
-// own.
+// Main runs the tests of a package on one shared server. Tests that kill a server start their own.
 func (k *Kind) Main(m *testing.M) {
 	proof.Overlap()
 	code := m.Run()
@@ -55,7 +54,7 @@ func (k *Kind) Server(t testing.TB) *testserver.Server {
 	return OrSkip(t, k.shared, k.err)
 }
 
-// Own starts a server of the test's own.
+// Own starts a server for one test.
 func (k *Kind) Own(t testing.TB, settings ...string) *testserver.Server {
 	t.Helper()
 	s, err := k.Start(settings...)
@@ -64,7 +63,7 @@ func (k *Kind) Own(t testing.TB, settings ...string) *testserver.Server {
 	return s
 }
 
-// OrSkip fails a test whose server doesn't start, and skips one whose server isn't installed.
+// OrSkip skips a test whose server isn't installed, and fails one whose server doesn't start.
 func OrSkip(t testing.TB, s *testserver.Server, err error) *testserver.Server {
 	t.Helper()
 	if errors.Is(err, testserver.ErrMissing) {
@@ -76,15 +75,15 @@ func OrSkip(t testing.TB, s *testserver.Server, err error) *testserver.Server {
 	return s
 }
 
-// patience is how long calls may take on a machine that is busy.
+// patience is the timeout of calls on a busy machine.
 const patience = 20 * time.Second
 
-// Options are those of a place of its own.
+// Options returns the options of a new place.
 func (k *Kind) Options() sqlstore.Options {
 	return sqlstore.Options{Prefix: fmt.Sprintf("place%d_", k.places.Add(1)), Timeout: patience}
 }
 
-// Place returns what opens stores in a place, by a port of a server or of a proxy.
+// Place returns an opener of stores in a place, through a port of a server or of a proxy.
 func (k *Kind) Place(t testing.TB, s *testserver.Server, port string, o sqlstore.Options) storage.Opener {
 	t.Helper()
 	open, err := k.Opener(s.DSN(port), o)
@@ -105,8 +104,8 @@ func opened(t testing.TB, open storage.Opener) *sqlstore.Store {
 	return s.(*sqlstore.Store)
 }
 
-// Conformance runs the suite of stores, but for the tests that are named, by a server or a proxy.
-// The clocks of the tests take the place of the server's.
+// Conformance runs the suite of stores, except for the named tests, on a server or through a proxy.
+// The clocks of the tests replace that of the server.
 func (k *Kind) Conformance(t *testing.T, by *testserver.Server, except ...string) {
 	storagetest.Run(t, func(t *testing.T) storage.Opener {
 		o := k.Options()
@@ -119,8 +118,8 @@ func (k *Kind) Conformance(t *testing.T, by *testserver.Server, except ...string
 	}, append(except, storagetest.ServerTime)...)
 }
 
-// emptyPlace returns the prefix of a place without any rows, for a test. It is next unless an earlier
-// test has left its tables, because making them takes longer than most tests.
+// emptyPlace returns the prefix of an empty place for a test: next, unless an earlier test has left
+// its tables, which take longer to create than most tests to run.
 func (k *Kind) emptyPlace(t *testing.T, next string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

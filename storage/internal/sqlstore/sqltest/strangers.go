@@ -20,8 +20,8 @@ func (k *Kind) exec(t testing.TB, s *testserver.Server, statements string) {
 	}
 }
 
-// Lost has the server lack what it acknowledged, as after a failover or a restored copy. Each call
-// says so, and the next store doesn't continue the one before.
+// Lost removes acknowledged writes from the server, as after a failover or a restored copy. Each
+// call reports that, and the next store doesn't continue the previous one.
 func (k *Kind) Lost(t *testing.T) {
 	server, l := k.Server(t), large(t)
 	for what, statements := range map[string]string{
@@ -55,8 +55,8 @@ func (k *Kind) Lost(t *testing.T) {
 	}
 }
 
-// Strangers opens stores in places that are somebody else's, or a later version's. They are left
-// as they are.
+// Strangers opens stores in places that belong to another program or to a later version. The places
+// stay unchanged.
 func (k *Kind) Strangers(t *testing.T) {
 	server := k.Server(t)
 	for what, c := range map[string]struct{ made, says string }{
@@ -97,8 +97,8 @@ func (still) Read() storage.Reading {
 	return storage.Reading{Wall: 1_800_000_000e9, Steady: 1, Source: storage.Source{1}}
 }
 
-// ClockSet has the server's clock set, back and ahead. Time goes on for whoever was told it lately,
-// for all others, and after an outage.
+// ClockSet sets the server's clock back and ahead. The time continues for handles that read it
+// lately, for all others, and after an outage.
 func (k *Kind) ClockSet(t *testing.T) {
 	server := k.Server(t)
 	o := k.Options()

@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
-// SweepEnds has somebody hold the lock that the end of a sweep needs. Each sweep says so until the
-// lock is free, and then ends.
+// SweepEnds holds the lock that the end of a sweep needs. Each sweep reports that until the lock is
+// free, and then ends.
 func (k *Kind) SweepEnds(t *testing.T, connect func(dsn string) (sqlstore.Conn, error)) {
 	server, o := k.Server(t), k.Options()
 	s := opened(t, k.Place(t, server, server.Port, o))

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Trips counts the messages to the server of each call.
+// Trips counts the messages of each call to the server.
 func (k *Kind) Trips(t *testing.T) {
 	server := k.Server(t)
 	proxy := newProxy(t, server)
