@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// server is a server whose clock somebody sets, and what its store keeps.
+// server is a server whose clock can be set, and the correction kept by its store.
 type server struct {
 	true   int64 // the time that has really passed
 	wrong  int64 // by how much the clock is ahead of it
@@ -37,8 +37,8 @@ func (s *server) tell(m *machine) Time {
 	}
 }
 
-// While machines ask more often than every 10 seconds, time goes on at the pace of their steady
-// clocks, give or take the slew, however the server's clock is set, and never backwards.
+// While machines call more often than every 10 seconds, the time advances with their steady clocks
+// within the slew, whatever happens to the server's clock, and never runs backwards.
 func TestServerTimeGoesOn(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -76,7 +76,7 @@ func TestServerTimeGoesOn(t *testing.T) {
 	}
 }
 
-// A clock that was set comes right again, as much as the slew says.
+// The difference of a clock that was set heals at the rate of the slew.
 func TestServerTimeHeals(t *testing.T) {
 	s, m := &server{true: 1_800_000_000e9}, &machine{source: 1}
 	s.tell(m)
@@ -94,8 +94,9 @@ func TestServerTimeHeals(t *testing.T) {
 	}
 }
 
-// Nobody was told the time lately, and the wall clock of the machine says what the server's does: it
-// was paused. The server's clock is believed, but never an earlier time than one that was told.
+// If no machine has read the time lately, and the wall clock of the caller agrees with the
+// server's, the caller was paused. Then the server's clock is trusted, but the time never runs
+// backwards.
 func TestServerTimeWithoutWitness(t *testing.T) {
 	const hour = int64(time.Hour)
 	s, m := &server{true: 1_800_000_000e9}, &machine{source: 1}
@@ -132,8 +133,8 @@ func TestServerTimeAfterAnOutage(t *testing.T) {
 	}
 }
 
-// Whoever's expectation was corrected by another one believes that, so that two machines that
-// disagree don't set the time to and fro.
+// A machine adopts another one's correction, so that two machines that disagree don't set the time
+// to and fro.
 func TestServerTimeIsNotSetToAndFro(t *testing.T) {
 	s, a, b := &server{true: 1_800_000_000e9}, &machine{source: 1}, &machine{source: 2}
 	s.tell(a)
@@ -154,7 +155,7 @@ func TestServerTimeIsNotSetToAndFro(t *testing.T) {
 	}
 }
 
-// Whatever is kept and said, nothing overflows and no time is before the last.
+// For any correction and witness nothing overflows, and the time never runs backwards.
 func FuzzServerTime(f *testing.F) {
 	f.Add(int64(0), int64(0), int64(1e18), int64(0), int64(1e18), int64(0), int64(0), int64(1e9))
 	f.Add(int64(math.MinInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MinInt64), int64(math.MaxInt64), int64(math.MinInt64), int64(math.MaxInt64))

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// reading returns what the clocks of a machine show that has run for so long, where
-// the wall clock is wrong by so much.
+// reading returns the reading of a machine that has run for some time, and whose wall clock is
+// wrong by an offset.
 func reading(passed, wrong time.Duration) Reading {
 	const begun = int64(1_800_000_000e9)
 	return Reading{Wall: begun + int64(passed+wrong), Steady: int64(passed), Source: Source{1}, Shared: true}
 }
 
-// told returns the record at a reading, kept if it must be.
+// told returns the record at a reading, as it would be stored.
 func told(k TimeRecord, r Reading) TimeRecord {
 	record, must := k.Tell(r, TimeRecord{})
 	if must || k.Due(record, r) {
@@ -78,7 +78,7 @@ func TestTimeIsNotSetToAndFro(t *testing.T) {
 	}
 }
 
-// A process that can't read the steady clock of another goes on by its own.
+// A process that can't read the steady clock of another one continues by its own.
 func TestTimeOfPrivateClocks(t *testing.T) {
 	own := func(source byte, passed time.Duration) Reading {
 		r := reading(passed, 0)
@@ -107,8 +107,7 @@ func TestTimeOfPrivateClocks(t *testing.T) {
 	}
 }
 
-// Whatever a record says and clocks show, time goes on as it says, and never
-// overflows.
+// For any record and reading the time advances as the record says, and never overflows.
 func FuzzTimeRecord(f *testing.F) {
 	f.Add(int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), int64(1))
 	f.Add(int64(1), int64(-5), int64(3), int64(2), int64(10), int64(7), int64(1e18), int64(20), int64(1e9))

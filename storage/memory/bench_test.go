@@ -15,8 +15,7 @@ func BenchmarkClaim(b *testing.B) {
 	storagetest.BenchmarkClaim(b, func(b *testing.B) storage.Store { return opened(b, New(), Options{MaxSize: 1 << 40}) }, nil)
 }
 
-// BenchmarkMemory measures what a key takes: of the heap, and by the store's own
-// estimate.
+// BenchmarkMemory measures the memory per key: of the heap, and as estimated by the store.
 func BenchmarkMemory(b *testing.B) {
 	const keys = 1_000_000
 	for _, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.TokenBucket} {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// testClock is a clock of a process, which tests move.
+// testClock is the clock of a process, set by tests.
 type testClock struct {
 	wall, steady int64
 	source       byte
@@ -24,13 +24,13 @@ func (c *testClock) advance(d time.Duration) {
 	c.steady += int64(d)
 }
 
-// keeper opens a store, which needs no closing.
+// keeper opens a store that need not be closed.
 func keeper(t *testing.T, db *Database) *Store {
 	t.Helper()
 	return opened(t, db, Options{}).(*Store)
 }
 
-// terms returns a term of the time that the store has now.
+// terms returns a term with the present time of the store.
 func terms(t *testing.T, s *Store, c storage.Clock) *storage.Term {
 	t.Helper()
 	now, err := s.Time(c, 0)
@@ -40,8 +40,8 @@ func terms(t *testing.T, s *Store, c storage.Clock) *storage.Term {
 	return &storage.Term{Clock: c, Shift: now.Shift, Era: now.Era}
 }
 
-// The bytes add up when counts are forgotten because the time was set back, and what
-// is known of clients stays.
+// The bytes add up when counts are forgotten because the time was set back, and the records of
+// clients stay.
 func TestBytesAddUpInAnotherEra(t *testing.T) {
 	db, c := New(), &testClock{wall: start, source: 1}
 	s, l := keeper(t, db), newLimit(t, limiter.Params{Amount: 3, Window: time.Minute})
@@ -66,7 +66,7 @@ func TestBytesAddUpInAnotherEra(t *testing.T) {
 	}
 }
 
-// Within terms a key has the slots that count and no more.
+// Within terms a key has only slots that count.
 func TestSlotsWithinTerms(t *testing.T) {
 	db, c := New(), &testClock{wall: start, source: 1}
 	s, l := keeper(t, db), newLimit(t, limiter.Params{Amount: 1 << 30, Window: 100 * time.Millisecond})

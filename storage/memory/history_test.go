@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
-// A history without room counts nothing, until what is too old has made room.
+// A full history records nothing until old points have been deleted.
 func TestHistoryIsBounded(t *testing.T) {
 	db := New()
 	opened, err := db.Opener(Options{})(context.Background())

@@ -45,7 +45,7 @@ func opened(t testing.TB, db *Database, o Options) storage.Store {
 	return s
 }
 
-// claim makes one claim for all of a limit, and returns what is granted.
+// claim claims a whole limit, and returns the granted units.
 func claim(s storage.Store, l limiter.Limit, k storage.Key, now int64) (int64, error) {
 	grants := make([]limiter.Grant, 1)
 	claims := []storage.Claim{{ID: 1, Key: k, Limit: l, Claim: limiter.Claim{Now: now, Min: 1, Want: l.Capacity()}}}
@@ -53,7 +53,7 @@ func claim(s storage.Store, l limiter.Limit, k storage.Key, now int64) (int64, e
 	return grants[0].Units, err
 }
 
-// punish notes an offense that is remembered for hours.
+// punish commits an offense that is remembered for hours.
 func punish(s storage.Store, k storage.Key, now int64) error {
 	o := storage.Offense{Client: storage.Client{Key: k}, Offense: reputation.Offense{
 		Violation: reputation.Violation{At: now, Reason: reputation.Trapped}, Points: 25,
@@ -72,8 +72,8 @@ func sweepAll(t testing.TB, s storage.Store, now int64) {
 	}
 }
 
-// A full database forgets nothing that counts, takes no more, and is of use again
-// when a sweep has made room.
+// A full database forgets nothing that counts, grants nothing to new keys, and is usable again
+// after a sweep has made room.
 func TestFull(t *testing.T) {
 	db := New()
 	s := opened(t, db, Options{MaxSize: MinMaxSize})
@@ -103,7 +103,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// A claim that finds the database full looks for what has expired itself.
+// A claim that finds the database full deletes expired entries itself.
 func TestFullOfExpired(t *testing.T) {
 	s := opened(t, New(), Options{MaxSize: MinMaxSize})
 	l := newLimit(t, limiter.Params{Amount: 3, Window: time.Minute})
@@ -116,7 +116,7 @@ func TestFullOfExpired(t *testing.T) {
 	}
 }
 
-// Keys that are refused take no memory.
+// Refused keys take no memory.
 func TestRefusedKeysTakeNothing(t *testing.T) {
 	db := New()
 	s := opened(t, db, Options{})
@@ -132,8 +132,7 @@ func TestRefusedKeysTakeNothing(t *testing.T) {
 	}
 }
 
-// A key has no more slots than a limit needs for a while, however long it is in
-// use.
+// The number of a key's slots is bounded by its limit, however long the key is in use.
 func TestSlotsAreBounded(t *testing.T) {
 	db := New()
 	s := opened(t, db, Options{})
@@ -150,8 +149,7 @@ func TestSlotsAreBounded(t *testing.T) {
 	}
 }
 
-// After any work, the bytes are those of the entries, and a late sweep leaves
-// nothing.
+// After any calls, the bytes are those of the entries, and a late sweep deletes everything.
 func TestBytesAddUp(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -210,7 +208,7 @@ func counted(db *Database) (bytes int64) {
 	return bytes
 }
 
-// What a store returns is the caller's: changing it changes nothing in the store.
+// Callers may change what a store has returned, without an effect on the store.
 func TestRecordsAreCopies(t *testing.T) {
 	s := opened(t, New(), Options{})
 	if err := punish(s, key(1), start); err != nil {

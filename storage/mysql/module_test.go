@@ -7,7 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Neither errors nor what a store is identified by show a password.
+// Neither errors nor the identity of a store contain a password.
 func TestPasswordsAreNotTold(t *testing.T) {
 	for dsn, address := range map[string]string{
 		"tally:geheim@tcp(db.example.com)/counts": "db.example.com:3306/counts",

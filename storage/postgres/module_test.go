@@ -8,8 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Neither errors nor what a store is identified by show a password, and where the counts are does
-// not either.
+// Neither errors nor the identity and place of a store contain a password.
 func TestPasswordsAreNotTold(t *testing.T) {
 	t.Setenv("TALLY_TEST_PASSWORD", "geheim")
 	identities := make(map[string]string)
@@ -44,8 +43,8 @@ func TestPasswordsAreNotTold(t *testing.T) {
 	}
 }
 
-// A password with any characters stands for itself, wherever its placeholder is in the DSN: no part of
-// it becomes a host, which would be in errors, the status and questions to a DNS server.
+// A password with any characters is taken literally, wherever its placeholder is in the DSN: no
+// part of it becomes a host, which would appear in errors, in the status and in DNS queries.
 func TestPasswordsOfAnyCharacters(t *testing.T) {
 	for _, password := range []string{"pa@evil.example/x#y?z", "a/b", "a#b", "a?b=c&d", "a b", `'it''s'`, `back\slash\`, "100%", "%", "{x}", "a:b", "@", "a,b", "ü+&"} {
 		t.Setenv("TALLY_TEST_PASSWORD", password)
@@ -70,8 +69,7 @@ func TestPasswordsOfAnyCharacters(t *testing.T) {
 	}
 }
 
-// What stood for itself before does so still: values that are percent-encoded, hosts, options and
-// whole DSNs.
+// Percent-encoded values, hosts, options and whole DSNs are taken literally as well.
 func TestPlaceholdersElsewhereInADSN(t *testing.T) {
 	for _, c := range []struct{ value, dsn, password, address string }{
 		{"pa%40ss%2F", "postgres://tally:{env.TALLY_TEST}@db/counts", "pa@ss/", "db:5432/counts"},

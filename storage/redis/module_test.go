@@ -33,8 +33,7 @@ func provisioned(t *testing.T, text string) (*Store, error) {
 	return s, s.Provision(ctx)
 }
 
-// URLs are read with and without users, databases and ports, and placeholders may stand for
-// anything, whatever characters it has.
+// URLs may have users, databases and ports, and placeholders may have any value.
 func TestURLs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pass@word")
 	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
@@ -59,7 +58,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// What can't be read is answered with what to write, and never with a password.
+// The error for an invalid option has a remedy, and never a password.
 func TestMistakes(t *testing.T) {
 	t.Setenv("REDIS_PASSWORD", secret)
 	for text, want := range map[string]string{
@@ -93,8 +92,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// The identity and the address of a store, and its errors, show no password; another password is
-// another identity.
+// The identity and the address of a store, and its errors, contain no password. Another password
+// makes another identity.
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Setenv("REDIS_PASSWORD", secret)
 	s, err := provisioned(t, "redis redis://u:{env.REDIS_PASSWORD}@127.0.0.1:1 {\n sentinel main 127.0.0.1:1 {\n password {env.REDIS_PASSWORD}\n }\n}")
@@ -123,11 +122,11 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// rights are those that docs/fleets.md lists.
+// rights are the rights listed in docs/fleets.md.
 const rights = "~{tally}:* +@read +@write +@scripting +@connection -@dangerous +info +time +role +cluster|slots"
 
-// A user of the server's ACL with the rights that the docs list can do all that the store does; a
-// wrong password and a missing right are said.
+// A user of the server's ACL with the rights listed in the docs can do all that the store does. A
+// wrong password and a missing right are reported.
 func TestUsers(t *testing.T) {
 	redis := testserver.Redis(t)
 	redis.Must(t, append([]string{"ACL", "SETUSER", "caddy", "on", ">" + secret}, strings.Fields(rights)...)...)
@@ -159,8 +158,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// Behind sentinels, users and passwords of the server and of the sentinels are read anew for each
-// connection, each for its own. A user with the rights that the docs list is enough there.
+// Behind sentinels, users and passwords of the server and of the sentinels are read again for each
+// connection. The rights listed in the docs suffice there.
 func TestSentinelPasswordsAreReadAnew(t *testing.T) {
 	redis := testserver.Redis(t)
 	sentinel := testserver.Sentinel(t, "main", redis)

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// A password with any characters stands for itself: no part of it is taken for the host, which the
+// A password with any characters is taken literally: no part of it becomes the host, which the
 // status shows.
 func TestPasswordsOfAnyCharacters(t *testing.T) {
 	for _, password := range []string{"pa@evil.example/x#y?z", "a b", "100%", "x{env.HOME}y", "{env.NO_SUCH_THING}"} {
@@ -24,8 +24,8 @@ func TestPasswordsOfAnyCharacters(t *testing.T) {
 	}
 }
 
-// A password that rotates is read again for each new connection, and so is used without a reload.
-// A placeholder is replaced once for each: its value isn't looked at for others.
+// A rotated password is read again for each new connection, and so is used without a reload.
+// Placeholders are replaced once: their values aren't searched for others.
 func TestPasswordIsReadAgainByEachConnection(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
 	write := func(password string) {
@@ -59,7 +59,7 @@ func TestPasswordIsReadAgainByEachConnection(t *testing.T) {
 	}
 }
 
-// passwordsAskedAt starts a server that asks for passwords in clear text and refuses all of them.
+// passwordsAskedAt starts a server that requests passwords in clear text and refuses all of them.
 func passwordsAskedAt(t *testing.T) (asked chan string, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -76,7 +76,7 @@ func passwordsAskedAt(t *testing.T) (asked chan string, address string) {
 	return asked, listener.Addr().String()
 }
 
-// refusePassword asks a client for its password, refuses it and returns it.
+// refusePassword requests a client's password, refuses it and returns it.
 func refusePassword(conn net.Conn) string {
 	defer conn.Close()
 	server := pgproto3.NewBackend(conn, conn)

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// dsnOf returns how to connect to a database of its own.
+// dsnOf returns the DSN of a new database.
 func dsnOf(t *testing.T, database string) string {
 	t.Helper()
 	pg.start.Do(func() { pg.server, pg.err = testserver.Postgres() })
@@ -59,7 +59,7 @@ func run(t *testing.T, dsn, statement string) {
 	}
 }
 
-// connect connects without looking for tables.
+// connect connects without checking the tables.
 func connect(t *testing.T, dsn string) *database {
 	t.Helper()
 	s, err := parse(dsn)
@@ -98,7 +98,7 @@ func TestExchange(t *testing.T) {
 	})
 }
 
-// Of those who open an empty database at once, one makes the tables.
+// Of several concurrent openers of an empty database, one creates the tables.
 func TestOpenedAtOnce(t *testing.T) {
 	dsn := dsnOf(t, "at_once")
 	var wait sync.WaitGroup
@@ -135,7 +135,7 @@ func TestTablesOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// A user who may not make tables uses those that are there.
+// A user without the right to create tables uses existing ones.
 func TestAUserWithoutRights(t *testing.T) {
 	dsn := dsnOf(t, "rights")
 	run(t, dsn, "CREATE ROLE clerk LOGIN PASSWORD 'clerk'; REVOKE CREATE ON SCHEMA public FROM PUBLIC")
@@ -178,7 +178,7 @@ func TestErrorsKeepPasswords(t *testing.T) {
 	}
 }
 
-// A call whose context ends returns, also while somebody else holds the lock.
+// A call whose context ends returns, even while another session holds the lock.
 func TestCallsEndInTime(t *testing.T) {
 	dsn := dsnOf(t, "in_time")
 	db, err := open(t, dsn)

@@ -39,8 +39,8 @@ func FuzzHistory(f *testing.F) {
 	})
 }
 
-// Names and states stay as they are: the tables of operators, and machines of an earlier version
-// beside this one, have them.
+// The format of names and states is fixed, because existing tables, and machines with earlier
+// versions, have them.
 func TestHistoryOfEarlierVersions(t *testing.T) {
 	series, seen := storage.Series{Zone: "login", Limit: "5/1m"}, distinct.Set{}
 	seen.Add(0x9e3779b97f4a7c15)

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
-// On a server whose sessions begin without autocommit, what one machine writes is there for another
-// one, also for one that has looked before.
+// On a server whose sessions begin without autocommit, the writes of one machine are visible to
+// another one that has read before.
 func TestServersWithoutAutocommit(t *testing.T) {
 	proof.Only(t)
 	server := kind.Server(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
-// idle is a connection that the server ends before the next call, as MySQL 8 does: it says so with an
-// error, and the driver closes its side because nobody had asked.
+// idle is a connection that the server ends before the next call, as MySQL 8 does: the server sends
+// an error, and the driver closes its side because it had sent nothing.
 type idle struct {
 	driver.Conn
 	ends *bool
@@ -40,7 +40,7 @@ func (i idling) Connect(ctx context.Context) (driver.Conn, error) {
 	return idle{conn, i.ends}, err
 }
 
-// A connection that was idle for too long is made anew, and no call fails.
+// A connection that the server has ended for idleness is replaced, and no call fails.
 func TestIdleConnections(t *testing.T) {
 	proof.Only(t)
 	server, ends := kind.Server(t), false

@@ -130,7 +130,7 @@ func TestUserIsRestricted(t *testing.T) {
 	})
 }
 
-// A session that is ended from outside in the middle of batches costs no unit.
+// Sessions that are ended in the middle of batches cost no units.
 func TestTerminated(t *testing.T) {
 	proof.Only(t)
 	kind.Terminated(t, endSessions)

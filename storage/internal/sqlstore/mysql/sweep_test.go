@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
-// A batch of a machine that is under way holds the lock on its row. A sweep that removes other
-// machines doesn't wait for it, and so holds no locks meanwhile that all others wait for.
+// A machine's batch locks the machine's row. A sweep that removes other machines doesn't wait for
+// the lock, and so holds no locks meanwhile that others need.
 func TestSweepWaitsForNoLiveMachine(t *testing.T) {
 	proof.Only(t)
 	server, o := kind.Server(t), kind.Options()

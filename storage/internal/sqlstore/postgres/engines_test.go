@@ -14,8 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Four engines use up a limit together while connections are cut off: they admit what the limit
-// says and not one more.
+// Four engines use up a limit together while connections are cut. They admit exactly the limit.
 func TestEnginesShareALimit(t *testing.T) {
 	const amount, engines, clients = 1000, 4, 8
 	server := kind.Server(t)

@@ -70,7 +70,7 @@ func TestRoundTrips(t *testing.T) { kind.Trips(t) }
 
 func BenchmarkClaim(b *testing.B) { kind.Benchmark(b) }
 
-// A connection has the user and the password that the DSN has when it is made.
+// Each new connection uses the present user and password of the DSN.
 func TestPasswordIsReadAnew(t *testing.T) {
 	config, err := pgconn.ParseConfig("postgres://tally:first@db.example.com/counts")
 	if err != nil {

@@ -25,7 +25,7 @@ func TestPgBouncer(t *testing.T) {
 	kind.Conformance(t, bouncer, pooled()...)
 }
 
-// pooled returns the parts of the suite that a pooler makes no difference to.
+// pooled returns the tests of the suite that work through a pooler.
 func pooled() []string {
 	parts := []string{"Model", "HugeValues", "SweepExpired", "SweepWhileClaiming", "RenamedKeys", "Probe", "NewsMissed", "ResetsKept"}
 	if !proof.IsOn() {
@@ -36,7 +36,7 @@ func pooled() []string {
 	return parts
 }
 
-// What an operator must do is in the error, and the password isn't.
+// Errors contain a remedy, and no password.
 func TestErrorsOfTheServer(t *testing.T) {
 	server := kind.Server(t)
 	exec := func(statements string) {
@@ -82,15 +82,15 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}
 }
 
-// A session that is ended from outside in the middle of batches costs no unit.
+// Sessions that are ended in the middle of batches cost no units.
 func TestTerminated(t *testing.T) {
 	kind.Terminated(t, endSessions)
 }
 
 const endSessions = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = current_user"
 
-// The rows of a batch are found by their key, also in a table of a few thousand rows that the server
-// would rather read as a whole.
+// The rows of a batch are found by their key, even in a table of a few thousand rows, which the
+// server would rather scan.
 func TestRowsAreFoundByTheirKey(t *testing.T) {
 	server := kind.Server(t)
 	c, err := pgconn.Connect(context.Background(), server.DSN(server.Port))

@@ -17,7 +17,7 @@ func BenchmarkClaim(b *testing.B) {
 	storagetest.BenchmarkClaim(b, func(b *testing.B) storage.Store { return opened(b, newPlace(b)) }, serverCPU)
 }
 
-// serverCPU returns the processor time that the server has taken.
+// serverCPU returns the processor time used by the server.
 func serverCPU(b *testing.B) (sum time.Duration) {
 	for line := range strings.Lines(common.server.MustInfo(b, "cpu")) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -32,8 +32,8 @@ func serverCPU(b *testing.B) (sum time.Duration) {
 	return sum
 }
 
-// BenchmarkInTerm measures batches of claims as engines make them, in a round trip: of keys that
-// are used again and again, and of new keys.
+// BenchmarkInTerm measures batches of claims as engines make them, in one round trip, with known
+// keys and with new ones.
 func BenchmarkInTerm(b *testing.B) {
 	l, err := limiter.New(limiter.Params{Amount: 1000, Window: time.Minute})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// FuzzClaims compares the script with package limiter, claim by claim, for limits of every kind with
-// any numbers that they can have. What one claim changes, the next ones find.
+// FuzzClaims compares the script with package limiter, claim by claim, for limits of every kind
+// with any valid numbers. Later claims see the changes of earlier ones.
 func FuzzClaims(f *testing.F) {
 	for seed := range uint64(30) {
 		f.Add(seed, uint8(seed), int64(1)<<(seed*4/3), int64(limiter.MinWindow)<<(seed%29), int64(seed%5))
@@ -49,8 +49,8 @@ var (
 	}
 )
 
-// fuzzed returns the store of all runs: to open one takes longer than a run does. It ends with the
-// process.
+// fuzzed returns the store of all runs, because opening one takes longer than a run. It ends with
+// the process.
 func fuzzed(t *testing.T) *Store {
 	t.Helper()
 	o := newPlace(t)
@@ -64,7 +64,7 @@ func fuzzed(t *testing.T) *Store {
 	return sharing.store
 }
 
-// claimWorld makes claims for two names of one key, and holds what limiter makes of them.
+// claimWorld makes claims for two names of one key, and has the expected states.
 type claimWorld struct {
 	*rand.Rand
 	limit  limiter.Limit
@@ -74,7 +74,7 @@ type claimWorld struct {
 	leases []limiter.Lease
 }
 
-// upTo returns a number from 0 to most: a small one, any one, or one near the end.
+// upTo returns a number from 0 to most: a small one, any one, or one near most.
 func (w *claimWorld) upTo(most int64) int64 {
 	switch w.IntN(4) {
 	case 0:

@@ -40,8 +40,8 @@ func (n *node) ask(t *testing.T, command string, more ...string) rueidis.RedisMe
 	return answer
 }
 
-// startCluster starts three primaries, of which the first has the keys of the store, and a replica
-// of that one. Fewer primaries can't decide which of them is down.
+// startCluster starts three primaries, the first of which has the keys of the store, and a replica
+// of the first. Fewer primaries can't detect a failure.
 func startCluster(t *testing.T) (primaries [3]*node, replica *node) {
 	t.Helper()
 	nodes := make([]*node, 4)
@@ -112,7 +112,7 @@ func newEngine(t *testing.T, o Options) *engine.Engine {
 	return e
 }
 
-// use makes so many requests, and returns how many are admitted.
+// use makes a number of requests, and returns how many are admitted.
 func use(t *testing.T, e *engine.Engine, limit *engine.Limit, requests int) (admitted int) {
 	t.Helper()
 	for range requests {
@@ -127,8 +127,8 @@ func use(t *testing.T, e *engine.Engine, limit *engine.Limit, requests int) (adm
 	return admitted
 }
 
-// Several machines use a store in a cluster, whose slot moves to another node and back, and whose
-// primary dies then.
+// Several machines use a store in a cluster. Its slot moves to another node and back, and then its
+// primary is killed.
 func TestClusterOfFour(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -142,9 +142,10 @@ func TestClusterOfFour(t *testing.T) {
 	t.Run("Failover", func(t *testing.T) { testClusterFailover(t, primaries, replica) })
 }
 
-// The primary that has the counts dies while its replica lags, and the replica takes over. That is
-// noticed, and the machines charge what they know. That is all that was admitted in the time that is
-// lost, so no more than the limit is admitted in all. The old primary that comes back changes nothing.
+// The primary with the counts is killed while its replica lags, and the replica is promoted. The
+// machines notice this and charge their known usage, which is all that was admitted in the lost
+// time. So together they admit no more than the limit. The return of the old primary changes
+// nothing.
 func testClusterFailover(t *testing.T, primaries [3]*node, replica *node) {
 	const amount, kept, lost = 1000, 300, 200
 	l, err := limiter.New(limiter.Params{Amount: amount, Window: 24 * time.Hour})
@@ -186,7 +187,7 @@ func testClusterFailover(t *testing.T, primaries [3]*node, replica *node) {
 	}
 }
 
-// leaveBehind ends replication for good, once a replica has all that was written.
+// leaveBehind stops the replication for good, once the replica has all writes.
 func leaveBehind(t *testing.T, primary, replica *testserver.RedisServer) {
 	t.Helper()
 	waitUntil(t, "the replica to have all", func() bool {
@@ -202,15 +203,15 @@ func leaveBehind(t *testing.T, primary, replica *testserver.RedisServer) {
 	})
 }
 
-// line returns what a line of INFO says.
+// line returns the value of a line of INFO.
 func line(info, name string) string {
 	_, after, _ := strings.Cut(info, "\n"+name+":")
 	value, _, _ := strings.Cut(after, "\r")
 	return value
 }
 
-// The slot of the store moves to another node, key by key, while machines use it, and back. Each claim
-// is charged once or refused as a whole, and none is of unknown outcome.
+// The slot of the store moves to another node and back, key by key, while machines use it. Each
+// claim is charged once or fails without effect, and none has an unknown outcome.
 func testSlotMigration(t *testing.T, primaries [3]*node) {
 	slot, l := fmt.Sprint(slotOf(t, primaries[0])), yearly(t)
 	open := Opener(Options{Addresses: []string{primaries[2].Address()}, Timeout: 10 * time.Second})

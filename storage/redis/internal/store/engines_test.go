@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 )
 
-// A server on which scripts can't learn the time is refused with an error that says so, and nothing
-// is left on it.
+// A server whose scripts can't read the time is refused with an error that says so, and stays
+// unchanged.
 func TestServersWithoutTimeInScripts(t *testing.T) {
 	for what, c := range map[string]struct {
 		says  string

@@ -42,7 +42,7 @@ func yearly(t testing.TB) limiter.Limit {
 	return l
 }
 
-// charge claims some units within a term, and returns how many are in use then.
+// charge claims units within a term, and returns the units in use afterwards.
 func charge(ctx context.Context, s *Store, l limiter.Limit, units int64) (used int64, err error) {
 	term := &storage.Term{Clock: steadyClock{1}}
 	grants := make([]limiter.Grant, 1)
@@ -59,7 +59,7 @@ func mustCharge(t *testing.T, s *Store, l limiter.Limit, units int64) (used int6
 	return used
 }
 
-// newProxy starts a proxy before a server. It ends with the test.
+// newProxy starts a proxy to a server. It ends with the test.
 func newProxy(t *testing.T, server *testserver.RedisServer) *testserver.Proxy {
 	t.Helper()
 	proxy, err := testserver.NewProxy(server.Address())
@@ -70,7 +70,7 @@ func newProxy(t *testing.T, server *testserver.RedisServer) *testserver.Proxy {
 	return proxy
 }
 
-// cutNext ends a connection with the next call. The result tells whether that has happened.
+// cutNext ends a connection during the next call. The result reports whether that has happened.
 func cutNext(proxy *testserver.Proxy, cut testserver.Cut) *atomic.Bool {
 	var done atomic.Bool
 	proxy.SetCut(func() testserver.Cut {
@@ -86,8 +86,8 @@ func at(address string) Options {
 	return Options{Addresses: []string{address}, Timeout: 10 * time.Second}
 }
 
-// Connections are cut before a call reaches the server and before its answer comes back. Each
-// claim is charged once.
+// Connections are cut before a call reaches the server, or before its answer returns. Each claim is
+// charged once.
 func TestCutConnections(t *testing.T) {
 	server := testserver.Redis(t)
 	proxy := newProxy(t, server)
@@ -118,7 +118,7 @@ func TestCutConnections(t *testing.T) {
 	}
 }
 
-// A call that the server gets only after the store was opened again has no effect.
+// A call that reaches the server after the store was reopened has no effect.
 func TestLateCallsAreFenced(t *testing.T) {
 	server := testserver.Redis(t)
 	proxy := newProxy(t, server)
@@ -161,7 +161,7 @@ func TestLateCallsAreFenced(t *testing.T) {
 	}
 }
 
-// A call that was sent twice, and refused the second time for its time, may still be executed.
+// A call that was sent twice, and whose copy was refused for its time, may still be executed.
 func TestLateCallsAreNotForgotten(t *testing.T) {
 	proxy := newProxy(t, testserver.Redis(t))
 	s, l := opened(t, at(proxy.Address())), yearly(t)
@@ -173,7 +173,7 @@ func TestLateCallsAreNotForgotten(t *testing.T) {
 	}
 }
 
-// A script that ends with an error in the middle may have charged.
+// A script that fails halfway may have charged units.
 func TestErrorInScript(t *testing.T) {
 	server, l := testserver.Redis(t), yearly(t)
 	open := Opener(at(server.Address()))
@@ -215,7 +215,7 @@ func waitUntil(t *testing.T, what string, reached func() bool) {
 	}
 }
 
-// A server that takes connections and says nothing holds nobody up for longer than was asked for.
+// A server that accepts connections and sends nothing delays no call beyond its timeout.
 func TestSilentServer(t *testing.T) {
 	server := testserver.Redis(t)
 	proxy := newProxy(t, server)
@@ -238,7 +238,7 @@ func TestSilentServer(t *testing.T) {
 	mustCharge(t, openedBy(t, open), l, 1)
 }
 
-// When what listens at the address doesn't answer as a Redis does, the error says what to look at.
+// If the server at the address isn't a Redis, the error says what to check.
 func TestNoRedisThere(t *testing.T) {
 	for what, answer := range map[string]string{"hangs up": "", "speaks HTTP": "HTTP/1.1 400 Bad Request\r\n\r\n"} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -275,8 +275,8 @@ func TestNoRedisThere(t *testing.T) {
 	}
 }
 
-// A server that says nothing any more, after however many calls of a store that is being opened, holds
-// it up for no longer than was asked for.
+// A server that falls silent after any number of calls of an opening store delays the opening no
+// longer than its timeout.
 func TestServerThatFallsSilent(t *testing.T) {
 	server := testserver.Redis(t)
 	const calls = 6 // more than it takes
@@ -381,7 +381,7 @@ func TestLostWritesBetweenCalls(t *testing.T) {
 	}
 }
 
-// restoreOld has a server start from what it saved before.
+// restoreOld restarts a server with an earlier snapshot.
 func restoreOld(t *testing.T, s *testserver.RedisServer) {
 	t.Helper()
 	dump, err := os.ReadFile(filepath.Join(s.Folder, "dump.rdb"))
@@ -395,7 +395,7 @@ func restoreOld(t *testing.T, s *testserver.RedisServer) {
 	s.Run(t)
 }
 
-// A restart that loses nothing makes no difference, and neither does a server that forgets scripts.
+// A restart without losses makes no difference, nor does a server that forgets scripts.
 func TestNothingLost(t *testing.T) {
 	server, l := testserver.Redis(t), yearly(t)
 	s := opened(t, at(server.Address()))
@@ -412,7 +412,8 @@ func TestNothingLost(t *testing.T) {
 	}
 }
 
-// A server without memory, and a replica, say what to do; they are used again when that is done.
+// The errors of a server without memory, and of a replica, contain a remedy. The server is used
+// again once it works.
 func TestServersThatRefuse(t *testing.T) {
 	server, l := testserver.Redis(t), yearly(t)
 	s := opened(t, at(server.Address()))
@@ -433,7 +434,8 @@ func TestServersThatRefuse(t *testing.T) {
 	}
 }
 
-// A later version that has only added something shares its data with this one, until it says otherwise.
+// A later version that has only added data shares it with this one, until its oldest version is
+// later.
 func TestLaterVersionThatThisOneCanRead(t *testing.T) {
 	server := testserver.Redis(t)
 	open := Opener(at(server.Address()))
@@ -453,7 +455,7 @@ func TestLaterVersionThatThisOneCanRead(t *testing.T) {
 	}
 }
 
-// Keys of somebody else, and of a later version, are left as they are.
+// Keys of other programs, and of later versions, stay unchanged.
 func TestForeignKeys(t *testing.T) {
 	server := testserver.Redis(t)
 	for _, make := range [][]string{{"SET", "{tally}:meta", "mine"}, {"HSET", "{tally}:meta", "format", "2"}, {"HSET", "{tally}:meta", "theirs", "1"}} {
@@ -468,7 +470,7 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
-// A server that removes keys is warned of, and when it has done so, writes are lost.
+// A server that may evict keys causes a notice. Once it has evicted some, writes are lost.
 func TestEvictions(t *testing.T) {
 	server, l := testserver.Redis(t, "--maxmemory", "3mb", "--maxmemory-policy", "allkeys-random"), yearly(t)
 	var notices []Notice
@@ -491,7 +493,7 @@ func TestEvictions(t *testing.T) {
 	}
 }
 
-// settableClock is that of a machine and of the server, see Options.wallTime.
+// settableClock is the clock of a machine and of the server, see Options.wallTime.
 type settableClock struct{ steady, wrong atomic.Int64 }
 
 func (c *settableClock) Read() storage.Reading {
@@ -499,8 +501,8 @@ func (c *settableClock) Read() storage.Reading {
 	return storage.Reading{Wall: start + c.steady.Load() + c.wrong.Load(), Steady: c.steady.Load(), Source: storage.Source{1}}
 }
 
-// However somebody sets the server's clock, the time of the place goes on as the machine's steady
-// clock does, and never backwards.
+// Whenever the server's clock is set, the time of the place advances with the machine's steady
+// clock, and never runs backwards.
 func TestServerClockIsSet(t *testing.T) {
 	o := newPlace(t)
 	o.wallTime = true
@@ -533,8 +535,8 @@ func TestServerClockIsSet(t *testing.T) {
 	}
 }
 
-// A server whose clock is set ahead drops keys too early. All machines notice that as lost writes,
-// and the time goes on as before. One whose clock is set back drops nothing.
+// A server whose clock is set ahead drops keys too early. All machines notice lost writes, and the
+// time continues as before. A server whose clock is set back drops nothing.
 func TestServerClockIsSetAhead(t *testing.T) {
 	server, l := testserver.Redis(t), yearly(t)
 	o := at(server.Address())

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// machine is an engine on a server, through a proxy of its own.
+// machine is an engine on a server, through its own proxy.
 type machine struct {
 	*engine.Engine
 	proxy *testserver.Proxy
@@ -45,8 +45,8 @@ func newMachine(t *testing.T, server *testserver.RedisServer) *machine {
 	return m
 }
 
-// Four machines use a limit up as fast as they can, while connections are cut and one of them after
-// the other is killed. In every window, at most the limit is admitted, and most of it.
+// Four machines use a limit as fast as they can, while connections are cut and machines are killed
+// in turn. In every window at most the limit is admitted, and most of it.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	const amount, window, machines = 1000, time.Second, 4

@@ -25,9 +25,9 @@ func (c silentClock) Read() storage.Reading {
 	return r
 }
 
-// A server whose clock jumps by more than machines stay forgets them, and one that comes back from
-// an outage may have another clock. Neither takes the time along, nor do machines that were silent
-// for longer than their steady clock proves alone.
+// A server whose clock jumps by more than machines stay forgets them, and one that returns from an
+// outage may have another clock. Neither changes the time, nor do machines that were silent for
+// longer than their steady clock proves alone.
 func TestServerClockJumps(t *testing.T) {
 	forgotten, jumps := 0, 0
 	for _, away := range []time.Duration{0, time.Minute} {

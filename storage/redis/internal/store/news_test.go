@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A question for news that was put before some writes, and comes after them, doesn't take them for
-// lost ones: claims don't wait for news.
+// A request for news that was sent before some writes, and arrives after them, doesn't take them
+// for lost ones: claims don't wait for news.
 func TestNewsMayBeOvertaken(t *testing.T) {
 	s, l := opened(t, newPlace(t)), yearly(t)
 	news := call{what: "news", script: newsScript, request: func(int64) (request, error) {

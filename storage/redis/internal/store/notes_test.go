@@ -8,7 +8,7 @@ import (
 )
 
 // A machine whose own writes are all there doesn't notice that a server has lost notes of others,
-// for example by a failover. It is told of all that is noted afterwards.
+// for example by a failover. It reports all later notes.
 func TestNotesAfterOthersWereLost(t *testing.T) {
 	server := testserver.Redis(t)
 	opened(t, at(server.Address()))
@@ -36,8 +36,7 @@ func TestNotesAfterOthersWereLost(t *testing.T) {
 	}
 }
 
-// Where somebody has removed notes from the server by hand, machines are told of the others, and of
-// all other news.
+// If notes were deleted from the server by hand, machines report the others, and all other news.
 func TestNotesRemovedByHand(t *testing.T) {
 	server := testserver.Redis(t)
 	s := opened(t, at(server.Address()))

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
-// common is a server for tests that only use a place on it. It ends with the process of the tests.
+// common is the server of tests that only need a place. It ends with the process.
 var common struct {
 	once   sync.Once
 	server *testserver.RedisServer
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// newPlace returns options of a place of its own on the common server.
+// newPlace returns options for a new place on the common server.
 func newPlace(t testing.TB) Options {
 	t.Helper()
 	testserver.FindRedis(t)

@@ -25,8 +25,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// On a node of a cluster all keys of a place have one slot, so that batches with many keys are
-// answered.
+// On a node of a cluster all keys of a place have one slot, so that batches with many keys work.
 func TestCluster(t *testing.T) {
 	server, l := testserver.Redis(t, "--cluster-enabled", "yes"), yearly(t)
 	server.Must(t, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
@@ -64,8 +63,8 @@ func wantOneBanned(t *testing.T, s *Store) {
 	}
 }
 
-// A primary that dies is replaced by its replica, which sentinels have promoted. What it had not
-// got is noticed as lost writes, and the store is in use again.
+// A killed primary is replaced by its replica, which sentinels promote. Writes that it lacks are
+// noticed as lost, and the store works again.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	primary := testserver.Redis(t)
@@ -106,7 +105,7 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
-// A server that is spoken to with TLS is trusted if its certificate is.
+// A server with TLS is trusted if its certificate is.
 func TestTLS(t *testing.T) {
 	folder := t.TempDir()
 	pool := writeCertificate(t, folder)
@@ -127,7 +126,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// writeCertificate writes a certificate of 127.0.0.1 and its key, and returns what trusts it.
+// writeCertificate writes a certificate for 127.0.0.1 and its key, and returns the pool that trusts
+// it.
 func writeCertificate(t *testing.T, folder string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

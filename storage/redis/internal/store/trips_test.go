@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Almost all claims take one round trip, of keys that are new, that are known, and that another
-// machine has used meanwhile: a server is asked again only if a slot has begun on the way.
+// Almost all claims take one round trip, for new keys, known keys, and keys that another machine
+// has used meanwhile. A second one is needed only if a slot has begun on the way.
 func TestRoundTrips(t *testing.T) {
 	server, l := testserver.Redis(t), yearly(t)
 	machines := []*Store{opened(t, at(server.Address())), opened(t, at(server.Address()))}
