@@ -68,19 +68,22 @@ func (at *adminEndpoint) addFlags(cmd *cobra.Command) {
 
 // determine returns the address in Caddy's notation.
 func (at *adminEndpoint) determine() (string, error) {
+	var config []byte
+	var err error
 	if at.address == "" && at.config != "" {
-		if err := checkAdmin(at.config, at.adapter); err != nil {
+		if config, err = checkAdmin(at.config, at.adapter); err != nil {
 			return "", err
 		}
 	}
-	return caddycmd.DetermineAdminAPIAddress(at.address, nil, at.config, at.adapter)
+	address, err := caddycmd.DetermineAdminAPIAddress(at.address, config, at.config, at.adapter)
+	return strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/"), err
 }
 
-// checkAdmin returns an error if a config file turns the admin endpoint off.
-func checkAdmin(file, adapter string) error {
+// checkAdmin returns a config file as JSON, or an error if it turns the admin endpoint off.
+func checkAdmin(file, adapter string) ([]byte, error) {
 	text, _, _, err := caddycmd.LoadConfig(file, adapter)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var parsed struct {
 		Admin caddy.AdminConfig `json:"admin"`
@@ -91,10 +94,10 @@ func checkAdmin(file, adapter string) error {
 		} `json:"apps"`
 	}
 	if json.Unmarshal(text, &parsed) != nil || !parsed.Admin.Disabled {
-		return nil // Caddy reports invalid configs
+		return text, nil // Caddy reports invalid configs
 	}
 	rules := cmp.Or(parsed.Apps.RateLimit.RulesFile, config.DefaultRulesFile())
-	return fmt.Errorf("%s turns the admin endpoint off (admin off), so no command can ask this Caddy; its rules file works without: write a line such as ban 203.0.113.9 or allow 203.0.113.9 into %s, which holds within a second; or write admin unix//run/caddy/admin.sock", file, rules)
+	return nil, fmt.Errorf("%s turns the admin endpoint off (admin off), so no command can ask this Caddy; its rules file works without: write a line such as ban 203.0.113.9 or allow 203.0.113.9 into %s, which holds within a second; or write admin unix//run/caddy/admin.sock", file, rules)
 }
 
 // connect returns the service of the running Caddy.

@@ -264,6 +264,8 @@ func TestMistakesBetweenPartsAreWarnedOf(t *testing.T) {
 		{"failed logins that nobody sees", failing("rate_limit_user", basic), "basic_auth runs before this handler", "rate_limit instead of rate_limit_user", "Caddyfile:3"},
 		{"failed logins at another server", failing("rate_limit_user", "\tforward_auth 127.0.0.1:9091 {\n\t\turi /verify\n\t}\n"), "forward_auth runs before this handler", "rate_limit instead of rate_limit_user", "Caddyfile:3"},
 		{"a zone that there is not", showing("{http.rate_limit.lgin.remaining}"), `there is no zone "lgin"`, "{http.rate_limit.login.remaining}", ""},
+		{"the end of a name of ours", showing("{http.rate_limit.retry_after}"), "is never set", "{http.rate_limit.exceeded.retry_after}", ""},
+		{"a name unlike ours", showing("{http.rate_limit.whatever}"), "is never set", "one that is, such as {http.rate_limit.exceeded.name}", ""},
 		{"a name of ours that there is not", showing("{http.rate_limit.exceded.name}"), "is never set", "{http.rate_limit.exceeded.name}", ""},
 		{"a ban in shadow", inZone("per client\n\t\t\tshadow\n\t\t\tlimit 5/1m\n\t\t\tban after 5 violations in 10m for 1h"), "ban: no limit of the zone is enforced", "ban with limits that are enforced", "Caddyfile:3"},
 		{"a challenge in shadow", "{\n\trate_limit {\n\t\tsession\n\t}\n}\n" + inZone("per client\n\t\t\tlimit 5/1m shadow\n\t\t\ton_exceeded challenge"), "on_exceeded: no limit of the zone is enforced", "on_exceeded challenge with limits", "Caddyfile:8"},

@@ -21,7 +21,11 @@
 		bar.setAttribute("aria-valuenow", Math.round(part * 100));
 	};
 
+	// When this browser has solved a puzzle in the last minute.
+	const recentlySolved = () => JSON.parse(sessionStorage.rateLimit || "[]").filter((at) => Date.now() - at < 60e3);
+
 	const leave = () => {
+		try { sessionStorage.rateLimit = JSON.stringify([...recentlySolved(), Date.now()]); } catch { /* no storage */ }
 		show(1);
 		say(form.dataset.done);
 		form.submit();
@@ -29,14 +33,7 @@
 
 	// Whom a session doesn't help would come back here for ever.
 	const inCircles = () => {
-		try {
-			const now = Date.now();
-			const recent = JSON.parse(sessionStorage.rateLimit || "[]").filter((at) => now - at < 60e3);
-			sessionStorage.rateLimit = JSON.stringify([...recent, now]);
-			return recent.length >= 3;
-		} catch {
-			return false; // no storage
-		}
+		try { return recentlySolved().length >= 3; } catch { return false; }
 	};
 
 	// Runs in workers as well: uses nothing from outside.

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
-const firstInRoute = "rate_limit above it in a route block; outside of one, leave out the global option order for rate_limit"
+const firstInRoute = "rate_limit above it in a route block; or, if there is a global option order for rate_limit, leave that out"
 
 // checkReach finds handlers that never run, or only for requests that earlier handlers don't
 // answer.

@@ -195,9 +195,16 @@ func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
 		return fmt.Sprintf("placeholder {%s}: there is no zone %q", name, zone), "{" + enforce.OurPlaceholders + best + "}"
 	}
 	for _, candidate := range known {
-		if n := typo.Distance(candidate, rest); n < least {
+		n := typo.Distance(candidate, rest)
+		if strings.HasSuffix(candidate, "."+rest) {
+			n = 0
+		}
+		if n < least {
 			best, least = candidate, n
 		}
+	}
+	if least == 3 {
+		return fmt.Sprintf("placeholder {%s} is never set", name), "one that is, such as {" + enforce.OurPlaceholders + "exceeded.name}"
 	}
 	return fmt.Sprintf("placeholder {%s} is never set", name), "{" + enforce.OurPlaceholders + best + "}"
 }

@@ -98,9 +98,29 @@ func TestJSONIsTheSame(t *testing.T) {
 	}
 }
 
+// degraded is a service whose store can't be used.
+type degraded struct{ *sample.Service }
+
+func (degraded) Status(context.Context) (operator.Status, error) {
+	return operator.Status{Stores: []operator.Store{{Kind: "sqlite", Degraded: true}}}, nil
+}
+
+func TestStatusFailsForMonitoringWhileDegraded(t *testing.T) {
+	s := sample.New(clock)
+	if _, errs, err := run(s, "status", "--check"); err != nil {
+		t.Errorf("got %v, %s", err, errs)
+	}
+	if _, _, err := run(degraded{s}, "status"); err != nil {
+		t.Errorf("without --check: %v", err)
+	}
+	if out, _, err := run(degraded{s}, "status", "--check"); err == nil || !strings.Contains(out, "degraded") {
+		t.Errorf("got %v, %s", err, out)
+	}
+}
+
 func TestNothingFoundIsStatus1(t *testing.T) {
 	s := sample.Empty(clock)
-	for _, args := range [][]string{{"zones"}, {"top"}, {"blocked"}, {"refusals"}, {"bans"}, {"usage", "--key", "acme"}, {"audit"}, {"unban", "203.0.113.9"}, {"disallow", "203.0.113.9"}, {"reset", "203.0.113.9"}} {
+	for _, args := range [][]string{{"zones"}, {"top"}, {"blocked"}, {"refusals"}, {"bans"}, {"usage", "--key", "acme"}, {"usage", "--key", "acme", "--format", "csv"}, {"audit"}, {"unban", "203.0.113.9"}, {"disallow", "203.0.113.9"}, {"reset", "203.0.113.9"}} {
 		out, errs, err := run(s, args...)
 		if !errors.Is(err, errNothing) || errs != "" || strings.Count(out, "\n") != 1 {
 			t.Errorf("%v prints %q, %q, and returns %v", args, out, errs, err)

@@ -1,9 +1,11 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,17 +17,24 @@ import (
 
 // status returns `caddy rate-limit status`.
 func (c console) status() *cobra.Command {
-	return c.command(&cobra.Command{
+	var check bool
+	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Shows whether counts can be stored, and how many there are",
-		Example: "  caddy rate-limit status",
+		Example: "  caddy rate-limit status\n  caddy rate-limit status --check > /dev/null || echo degraded",
 		Args:    cobra.NoArgs,
-	}, func(s *session, _ []string) error {
+	}
+	cmd.Flags().BoolVar(&check, "check", false, "Fail while a store can't be used, for monitoring")
+	return c.command(cmd, func(s *session, _ []string) error {
 		status, err := s.Status(s.ctx)
 		if err != nil {
 			return err
 		}
-		return s.report(status, "", func() { s.showStatus(status) })
+		err = s.report(status, "", func() { s.showStatus(status) })
+		if check && slices.ContainsFunc(status.Stores, func(o operator.Store) bool { return o.Degraded }) {
+			return errors.New("a store can't be used: memory decides, with reduced limits")
+		}
+		return err
 	})
 }
 

@@ -134,7 +134,7 @@ func soon(t, now time.Time) string {
 }
 
 var perTexts = map[string]string{
-	"ip": "address", "client": "client", "api_key": "API key", "everyone": "everybody together",
+	"ip": "address", "client": "client", "api_key": "API key", "everyone": "everybody together", "asn": "provider",
 }
 
 var reasonTexts = map[string]string{

@@ -302,6 +302,10 @@ func (z *Zone) PerText() string {
 		return z.Per
 	case z.Key == "":
 		return PerEveryone
+	case z.Key == "{"+ASNPlaceholder+"}":
+		return "asn"
+	case z.Key == "{"+CountryPlaceholder+"}":
+		return "country"
 	}
 	return PerKey + " " + z.Key
 }

@@ -223,7 +223,18 @@ func (s *OperatorRules) rulesChanged(set *rules.Set, err error) {
 		return
 	}
 	s.Stated.Merge()
-	s.log.Info("the file of bans and allowances was read again", s.rulesFields(set)...)
+	s.logRead("the file of bans and allowances was read again", set)
+}
+
+// logRead logs that the file was read, and a warning if it allows everybody.
+func (s *OperatorRules) logRead(message string, set *rules.Set) {
+	s.log.Info(message, s.rulesFields(set)...)
+	for _, all := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		if r := set.FindAddress(all, true, time.Now()); r != nil && r.Action == rules.Allow && r.Target.Network.Bits() == 0 {
+			s.log.Warn("everybody is allowed, so no limit refuses anybody", zap.String("rule", r.String()), zap.String("file", s.Rules.Path()),
+				zap.String("write", "allow with your own networks; or shadow into the zones, to refuse nobody"))
+		}
+	}
 }
 
 func (s *OperatorRules) rulesFields(set *rules.Set) []zap.Field {
@@ -244,7 +255,7 @@ func (s *OperatorRules) WatchRules() {
 		list.Run()
 	}
 	if set := s.Rules.Value(); !set.IsEmpty() {
-		s.log.Info("the file of bans and allowances was read", s.rulesFields(set)...)
+		s.logRead("the file of bans and allowances was read", set)
 	}
 	s.unwatch = untilStopped(func(stop <-chan struct{}) {
 		ticker := time.NewTicker(rulesEvery)

@@ -193,6 +193,20 @@ func TestOneScraperDoesNotDecideTheSuggestion(t *testing.T) {
 	}
 }
 
+// No larger limit than the present one is suggested where that refuses nobody.
+func TestPresentLimitIsSuggestedWhereItIsEnough(t *testing.T) {
+	var log strings.Builder
+	for client := range 20 {
+		for n := range 5 {
+			log.WriteString(line(time.Duration(n)*time.Second, fmt.Sprintf("10.0.%d.9", client), "GET", "/", 200, "Mozilla/5.0"))
+		}
+	}
+	report := replayed(t, newCounter(t, 5, time.Minute), Options{Suggest: true}, log.String())
+	if len(report.Suggest) != 1 || report.Suggest[0].Amount != 5 || !strings.Contains(report.Suggest[0].Reason, "so the present limit is enough. It would refuse 0 of them") {
+		t.Errorf("suggested is %+v", report.Suggest)
+	}
+}
+
 // At most a fifth of the clients is left out, and none if people differ as usual.
 func TestPeaksThatAreLeftOut(t *testing.T) {
 	same := func(n int, units int64) []int64 { return slices.Repeat([]int64{units}, n) }

@@ -52,11 +52,14 @@ func (s *series) suggest(reveal bool) *Suggestion {
 		return s.suggestion(0, fmt.Sprintf("It takes %d clients that weren't mostly answered with 401, 403 or 404. There were %d.", fewClients, len(honest)))
 	}
 	want := quantile(honest, .999)
-	amount := roundUp(float64(want) * spare)
+	amount, how := roundUp(float64(want)*spare), "this is half as much again, rounded up"
+	if s.Amount < amount && s.Amount >= honest[len(honest)-1] {
+		amount, how = s.Amount, "so the present limit is enough"
+	}
 	sg := s.suggestion(amount, "")
 	over := len(honest) - sort.Search(len(honest), func(i int) bool { return honest[i] > amount })
-	sg.Reason = fmt.Sprintf("Of %s, 99.9 %% want at most %s in %s; this is half as much again, rounded up. It would refuse %s of them",
-		wording.Counted(int64(len(honest)), "client"), wording.Number(want), sg.Window, wording.Number(int64(over)))
+	sg.Reason = fmt.Sprintf("Of %s, 99.9 %% want at most %s in %s; %s. It would refuse %s of them",
+		wording.Counted(int64(len(honest)), "client"), wording.Number(want), sg.Window, how, wording.Number(int64(over)))
 	if attackers > 0 {
 		sg.Reason += fmt.Sprintf(", and %s of the %s that were left aside because they were mostly answered with 401, 403 or 404", wording.Number(sg.Clients-int64(over)-int64(all-len(honest))), wording.Number(int64(attackers)))
 	}

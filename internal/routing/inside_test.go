@@ -178,6 +178,7 @@ func TestPlaces(t *testing.T) {
 	for _, tt := range []struct{ routes, hidden, leavings, site string }{
 		{`{"handle":[` + probe + `,` + respond + `]}`, "", "", ""},
 		{`{"handle":[` + respond + `,` + probe + `]}`, "respond", "", ""},
+		{`{"handle":[{"handler":"static_response","status_code":302,"headers":{"Location":["/x"]}},` + probe + `]}`, "redir", "", ""},
 		{`{"handle":[` + respond + `]},{"handle":[` + probe + `]}`, "respond", "", ""},
 		{`{"match":[{"path":["/a"]}],"handle":[` + respond + `]},{"handle":[` + probe + `]}`, "", "respond", ""},
 		{`{"match":[{"path":["/a"]}],"handle":[` + respond + `]},{"handle":[` + probe + `,` + respond + `]}`, "", "", ""},

@@ -221,6 +221,9 @@ func answersAll(name string, handler any) bool {
 func (n Node) Answers() string {
 	switch {
 	case answersAll(n.Name, n.Module) && n.Name == "static_response":
+		if s, ok := n.Module.(*caddyhttp.StaticResponse); ok && s.Headers.Get("Location") != "" {
+			return "redir"
+		}
 		return "respond"
 	case answersAll(n.Name, n.Module):
 		return n.Name

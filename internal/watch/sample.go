@@ -124,8 +124,8 @@ func PathClass(path string) string {
 	return cmp.Or(class.String(), "/")
 }
 
-// segmentClass returns a segment of a path, or * for one that is long, has more than three digits,
-// or has characters that are unusual in names of pages and folders.
+// segmentClass returns a segment of a path, or * for one that is long, is a number, has more than three
+// digits, or has characters that are unusual in names of pages and folders.
 func segmentClass(segment string) string {
 	digits := 0
 	for _, c := range []byte(segment) {
@@ -137,7 +137,7 @@ func segmentClass(segment string) string {
 			return "*"
 		}
 	}
-	if len(segment) > maxSegment || digits > 3 {
+	if len(segment) > maxSegment || digits > 3 || digits == len(segment) {
 		return "*"
 	}
 	return segment

@@ -18,6 +18,7 @@ func TestClassesOfPathsHoldNoNames(t *testing.T) {
 		"/login":                            "/login",
 		"/wp-login.php":                     "/wp-login.php",
 		"/api/v2/users/17/orders":           "/api/v2/users/…",
+		"/page/103":                         "/page/*",
 		"/reset/3f9a77c2e01b":               "/reset/*",
 		"/u/alice@example.org":              "/u/*",
 		"/user/550e8400-e29b-41d4-a716":     "/user/*",

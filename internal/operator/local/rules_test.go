@@ -146,6 +146,11 @@ func TestRulesAreWatched(t *testing.T) {
 		if n := rulesInForce(t, "allow"); n != 0 {
 			t.Errorf("%v allowances are in force when theirs has ended", n)
 		}
+		write("ban 203.0.113.9\nallow 0.0.0.0/0\n")
+		if warned := logs.FilterMessage("everybody is allowed, so no limit refuses anybody").All(); len(warned) != 1 || warned[0].ContextMap()["rule"] != "allow 0.0.0.0/0" {
+			t.Errorf("allow 0.0.0.0/0 is warned of with %v", warned)
+		}
+		write("ban 203.0.113.9\n")
 		write("ban\n")
 		if n := rulesInForce(t, "ban"); n != 1 {
 			t.Errorf("%v bans are in force after a mistake", n)

@@ -227,7 +227,7 @@ func refusedOf(k operator.Key) int64 {
 func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
 	key := operator.Key{
 		Zone: p.Zone.Name, Limit: p.Name, Shadow: p.Shadow, Tier: p.tier, Kind: kindOf(k.Key), Client: targetOf(k.Key),
-		Text: cmp.Or(identity.KeyText([]byte(k.Key)), "all together"),
+		Text: cmp.Or(identity.KeyText([]byte(k.Key)), "all together"), Units: enforce.LimitText(p.Rate),
 		Used: k.Used, Amount: k.Limit.Capacity(), Refused: k.Refused,
 	}
 	if k.Blocked > 0 {
