@@ -33,17 +33,17 @@ func IsSingle(field string) bool { return !strings.EqualFold(field, "X-Forwarded
 // header field. A proxy that doesn't replace the field appends its own line, and Caddy takes the
 // first. fixClientIP changes Caddy's own variable, so that matchers, placeholders and logs agree on
 // the client.
-func (e *Evaluation) fixClientIP(fields []string) {
-	if trusted, _ := e.Vars[caddyhttp.TrustedProxyVarKey].(bool); !trusted {
+func (v *Verdict) fixClientIP(fields []string) {
+	if trusted, _ := v.Vars[caddyhttp.TrustedProxyVarKey].(bool); !trusted {
 		return
 	}
 	for _, field := range fields {
-		addresses := matcher.AddressesIn(e.Http.Header[http.CanonicalHeaderKey(field)])
+		addresses := matcher.AddressesIn(v.Http.Header[http.CanonicalHeaderKey(field)])
 		if len(addresses) == 0 {
 			continue // Caddy takes the next field
 		}
 		if len(addresses) > 1 && IsSingle(field) {
-			e.Vars[caddyhttp.ClientIPVarKey] = addresses[len(addresses)-1].String()
+			v.Vars[caddyhttp.ClientIPVarKey] = addresses[len(addresses)-1].String()
 		}
 		return
 	}

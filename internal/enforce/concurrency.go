@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -50,7 +51,7 @@ type place struct {
 }
 
 // wantPlaces notes the places that the request needs in a zone that counts it by a key.
-func (e *Evaluation) wantPlaces(z *Zone, key []byte) {
+func (z *Zone) wantPlaces(e *Evaluation, key []byte) {
 	c := z.Concurrency
 	if c == nil {
 		return
@@ -79,7 +80,7 @@ func (e *Evaluation) tryPlaces(v *ShadowVerdicts, report func(*ShadowDecision)) 
 		for i < len(e.tried) && e.tried[i].Concurrency == c {
 			i++
 		}
-		if e.tryZone(e.tried[from:i]) {
+		if tryZone(e.Http.Context(), e.tried[from:i]) {
 			e.places, e.entered = append(e.places, e.tried[from:i]...), true
 			continue
 		}
@@ -88,11 +89,11 @@ func (e *Evaluation) tryPlaces(v *ShadowVerdicts, report func(*ShadowDecision)) 
 }
 
 // tryZone takes all places of one zone that are free now, or none.
-func (e *Evaluation) tryZone(places []place) bool {
+func tryZone(ctx context.Context, places []place) bool {
 	for i, p := range places {
 		now := p.rule
 		now.Wait = 0
-		if _, err := p.Gate.Enter(e.Http.Context(), p.key, now, nil); err != nil {
+		if _, err := p.Gate.Enter(ctx, p.key, now, nil); err != nil {
 			leave(places[:i])
 			return false
 		}
@@ -127,9 +128,9 @@ func (e *Evaluation) enter() error {
 }
 
 // leave gives back the places of a request that goes no further.
-func (e *Evaluation) leave() {
-	leave(e.places)
-	e.places, e.entered = e.places[:0], false
+func (v *Verdict) leave() {
+	leave(v.places)
+	v.places, v.entered = v.places[:0], false
 }
 
 func leave(places []place) {

@@ -37,7 +37,7 @@ func (e *Evaluation) checkConduct() error {
 	if e.Subject = e.Identify().subject; e.Subject == nil && !e.Client.Claimed {
 		return nil
 	}
-	if e.isForged() {
+	if e.Client != nil && e.Identify().Forged { // a session that was tampered with, or copied from another site
 		h.App.reportOffense(e, e.Subject, h.App.Forged)
 	}
 	for _, t := range h.Traps {
@@ -100,10 +100,6 @@ func (t *Trap) offenseOf(c *Client) reputation.Offense {
 	}
 	return t.Excused
 }
-
-// isForged reports whether the request has a session cookie that was tampered with, or copied from
-// another site.
-func (e *Evaluation) isForged() bool { return e.Client != nil && e.Identify().Forged }
 
 // notePressure counts the client of a decision by the engine for the pressure of its network.
 func (e *Evaluation) notePressure() {

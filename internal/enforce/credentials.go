@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
@@ -32,33 +33,32 @@ func (e *Evaluation) authenticate(app *Config) *Credentials {
 		return c
 	}
 	c.Known = true
-	if c.Tier, c.Service = e.serviceTier(app); !c.Service && app.APIKeys != nil {
-		e.askKey(app)
+	if c.Tier, c.Service = app.serviceTier(e.Vars); !c.Service && app.APIKeys != nil {
+		c.ask(app.APIKeys, e.Http, e.Repl)
 	}
 	return c
 }
 
-// serviceTier returns the tier that a service header gives the request.
-func (e *Evaluation) serviceTier(app *Config) (tier string, ok bool) {
-	if len(app.Services) > 0 {
-		tier, ok = e.Vars[serviceVar].(string)
+// serviceTier returns the tier that a service header gives a request with these variables.
+func (cfg *Config) serviceTier(vars map[string]any) (tier string, ok bool) {
+	if len(cfg.Services) > 0 {
+		tier, ok = vars[serviceVar].(string)
 	}
 	return tier, ok
 }
 
-// askKey looks up the client that the request's API key belongs to.
-func (e *Evaluation) askKey(app *Config) {
-	c, k := &e.Credentials, app.APIKeys
-	key, denied := k.Find(e.Http, e.Repl)
+// ask looks up the client that the request's API key belongs to.
+func (c *Credentials) ask(k *APIKeys, r *http.Request, repl *caddy.Replacer) {
+	key, denied := k.Find(r, repl)
 	switch {
 	case denied != nil:
 		c.denied = denied
-	case key == "" && isPreflight(e.Http):
+	case key == "" && isPreflight(r):
 		c.Tier, c.preflight = k.DefaultTier, true
 	case key == "":
 		c.Tier, c.denied = k.otherwise(k.Missing, noKey)
 	default:
-		if client := k.find(e.Http.Context(), key, time.Now()); client != nil {
+		if client := k.find(r.Context(), key, time.Now()); client != nil {
 			c.Name, c.Tier = client.Name, client.Tier
 		} else {
 			c.Tier, c.denied = k.otherwise(k.Unknown, k.denyUnknown())

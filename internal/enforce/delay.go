@@ -14,16 +14,16 @@ const maxDelayed = 1000
 // decideInTurn makes the engine decide. A request that a zone delays waits in line for its units,
 // behind earlier requests of its key. The result is false if there are no counts to decide by.
 func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
-	by := e.delayedBehind()
+	by := e.Charges.delayedBehind()
 	if by < 0 {
-		if d, ok = e.decideNow(true); !ok || !e.delays(&d) {
+		if d, ok = e.decideNow(true); !ok || !e.Charges.delays(&d) {
 			return e.decideAtLast(d, ok)
 		}
 		by = d.Debit
 	}
 	p := e.Policies[by]
 	line, key, rule := p.Zone.Line, p.lineOf(e.Debits[by].Key), p.delayRule()
-	if !e.hear() {
+	if !e.body.hear(&e.Verdict) {
 		return engine.Decision{Reason: engine.Abandoned}, true
 	}
 	came, _ := e.decider.Clock()
@@ -38,7 +38,7 @@ func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 	defer line.Leave(key)
 	for {
 		_, now := e.decider.Clock()
-		if d, ok = e.decideNow(true); !ok || !e.delays(&d) || came.Add(rule.Wait).Sub(now) < d.Retry {
+		if d, ok = e.decideNow(true); !ok || !e.Charges.delays(&d) || came.Add(rule.Wait).Sub(now) < d.Retry {
 			return e.decideAtLast(d, ok)
 		}
 		if !e.decider.Sleep(e.Http.Context(), d.Retry) {
@@ -50,7 +50,7 @@ func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 // foreseeDelay forecasts the decision about a request at the head of its line.
 func (e *Evaluation) foreseeDelay() (d engine.Decision, ok bool) {
 	d, ok = e.decideNow(true)
-	if !ok || !e.delays(&d) {
+	if !ok || !e.Charges.delays(&d) {
 		return e.decideAtLast(d, ok)
 	}
 	e.Waits, e.Wait = true, d.Retry
@@ -78,9 +78,9 @@ func (e *Evaluation) decideAtLast(d engine.Decision, ok bool) (engine.Decision, 
 
 // delayedBehind returns the debit that others already wait for, or -1. A request must not overtake
 // them.
-func (e *Evaluation) delayedBehind() int {
-	for i, p := range e.Policies {
-		if p.Zone.Line != nil && p.Zone.Line.IsBusy(p.lineOf(e.Debits[i].Key)) {
+func (c *Charges) delayedBehind() int {
+	for i, p := range c.Policies {
+		if p.Zone.Line != nil && p.Zone.Line.IsBusy(p.lineOf(c.Debits[i].Key)) {
 			return i
 		}
 	}
@@ -89,11 +89,11 @@ func (e *Evaluation) delayedBehind() int {
 
 // delays reports whether a zone delays a request instead of refusing it: if the wait is not longer
 // than allowed.
-func (e *Evaluation) delays(d *engine.Decision) bool {
+func (c *Charges) delays(d *engine.Decision) bool {
 	if d.Allowed || d.Reason != engine.OverLimit && d.Reason != engine.Blocked || d.Degraded {
 		return false
 	}
-	z := e.Policies[d.Debit].Zone
+	z := c.Policies[d.Debit].Zone
 	return z.Line != nil && d.Retry != limiter.Never && d.Retry <= z.MaxDelay
 }
 

@@ -37,7 +37,7 @@ func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 		if trapped, err := h.Traps[0].Matchers.AnyMatchWithError(r); trapped || err != nil {
 			t.Fatal(trapped, err)
 		}
-		matches, err := e.Matches(h.Zones[0])
+		matches, err := h.Zones[0].Matches(e)
 		cost, _ := h.Zones[0].CostOf(r, nil, nil)
 		if !matches || err != nil || cost != 5 {
 			t.Fatal(matches, cost, err)
@@ -80,7 +80,7 @@ func TestExtendedConnectIsGetForLimits(t *testing.T) {
 	} {
 		z := handlerOf(t, "zone z {\n"+options+"\nlimit 5/1m\n}").Zones[0]
 		for proto, r := range extendedConnects(t) {
-			if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Http: r}}).Matches(z); got != counted || err != nil {
+			if got, err := z.Matches(&enforce.Evaluation{Verdict: enforce.Verdict{Http: r}}); got != counted || err != nil {
 				t.Errorf("%s: %s is in the zone: %v, want %v (%v)", options, proto, got, counted, err)
 			}
 		}
@@ -129,7 +129,7 @@ func BenchmarkEndpointsOfHostileRequests(b *testing.B) {
 				caddyhttp.SetVar(r.Context(), "rate_limit.readings", nil)
 				e := &enforce.Evaluation{Verdict: enforce.Verdict{Handler: h, Http: r}}
 				e.IsExempt()
-				e.Matches(h.Zones[0])
+				h.Zones[0].Matches(e)
 			}
 		})
 	}

@@ -81,10 +81,10 @@ func (h *Handler) evaluate(r *http.Request) (Result, passage, error) {
 }
 
 // Matches reports whether the request belongs to a zone.
-func (e *Evaluation) Matches(z *Zone) (bool, error) {
+func (z *Zone) Matches(e *Evaluation) (bool, error) {
 	matches, err := anyMatch(z.Matchers, e.Http, true)
 	if matches && (z.Load != nil || z.When != nil) {
-		matches = e.isUnderLoad(z)
+		matches = z.isUnderLoad(e)
 	}
 	return matches, err
 }
@@ -92,28 +92,28 @@ func (e *Evaluation) Matches(z *Zone) (bool, error) {
 // charge collects the debits of a zone: the key, the limits and the cost. It sets Denies if the
 // zone refuses the request regardless of counts. It returns the reason if the zone denies the
 // request, or nil.
-func (e *Evaluation) charge(z *Zone) (*answer.Denial, error) {
-	if err := e.peekBody(z.CountsBody); err != nil {
+func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
+	if err := e.body.peek(&e.Verdict, z.CountsBody); err != nil {
 		return nil, err
 	}
-	set, denied := e.limits(z)
+	set, denied := z.limits(e)
 	if denied != nil || set == nil {
 		return denied, nil
 	}
 	if e.Allowed {
-		_, denied := e.AppendKey(z) // detects a missing API key
+		_, denied := z.AppendKey(e) // detects a missing API key
 		return denied, nil
 	}
 	if z.DeniesAll {
-		e.denyFor(z, set)
+		z.denyFor(e, set)
 		return nil, nil
 	}
 	from := len(e.Keys)
-	switch v, denied := e.AppendKey(z); {
+	switch v, denied := z.AppendKey(e); {
 	case denied != nil || v == keySkipped:
 		return denied, nil
 	case v == keyDenied:
-		e.denyFor(z, set)
+		z.denyFor(e, set)
 		return nil, nil
 	}
 	e.Shorten(from)
@@ -126,23 +126,23 @@ func (e *Evaluation) charge(z *Zone) (*answer.Denial, error) {
 		return nil, err
 	}
 	for _, p := range set.Policies {
-		e.scale(e.add(p, key, cost), p, e.Subject)
+		e.Client.scale(e.add(p, key, cost), p, e.Subject)
 	}
 	if z.Per == PerClient {
-		e.chargeShared(&e.Charges, set.Elsewhere.Policies, set.Networks.Policies, nil, cost)
+		e.Client.chargeShared(&e.Charges, set.Elsewhere.Policies, set.Networks.Policies, nil, cost)
 	}
 	if len(set.Shadows) > 0 {
-		e.chargeShadows(z, set, key, cost)
+		z.chargeShadows(e, set, key, cost)
 	}
-	e.wantPlaces(z, key)
+	z.wantPlaces(e, key)
 	return nil, nil
 }
 
 // denyFor refuses the request for a zone, regardless of counts.
-func (e *Evaluation) denyFor(z *Zone, set *LimitSet) {
+func (z *Zone) denyFor(e *Evaluation, set *LimitSet) {
 	switch {
 	case z.RefusesNothing:
-		e.shadowDeny(z)
+		z.shadowDeny(e)
 	case len(set.Policies) > 0:
 		e.RefusedBy = set.Policies[0]
 	case len(set.Shadows) > 0:
@@ -153,7 +153,7 @@ func (e *Evaluation) denyFor(z *Zone, set *LimitSet) {
 }
 
 // deny notes that a zone denies the request. The first denial counts.
-func (e *Evaluation) deny(z *Zone, why *answer.Denial) {
+func (z *Zone) deny(e *Evaluation, why *answer.Denial) {
 	e.decline(z)
 	if e.Denial == nil {
 		e.Denial = why
@@ -161,4 +161,4 @@ func (e *Evaluation) deny(z *Zone, why *answer.Denial) {
 }
 
 // decline notes that a zone rejects the request without counting it by a key.
-func (e *Evaluation) decline(z *Zone) { e.Declining = append(e.Declining, z) }
+func (v *Verdict) decline(z *Zone) { v.Declining = append(v.Declining, z) }

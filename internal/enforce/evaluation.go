@@ -18,13 +18,12 @@ import (
 type Evaluation struct {
 	Verdict
 	decider     Decider
-	Credentials Credentials   // its service header or API key
-	Dry         bool          // only predicts the outcome: counts and reports nothing
-	peeked      bool          // its body's placeholders hold the beginning
+	Credentials Credentials // its service header or API key
+	Dry         bool        // only predicts the outcome: counts and reports nothing
+	body        body
 	TrapBan     time.Duration // how long a trap bans its client; 0 if it doesn't
 	Keys        []byte        // the text of all keys
 	texts       answer.Texts  // for the values of header fields
-	broken      error         // why its body couldn't be read before it waited; or nil
 }
 
 var evaluations = sync.Pool{New: func() any { return new(Evaluation) }}
@@ -51,21 +50,21 @@ func (e *Evaluation) Release() {
 	if e.Credentials.Known {
 		e.Credentials = Credentials{}
 	}
-	e.unpeekBody()
+	e.body.unpeek(e.Repl)
 	if e.entered {
 		e.leave()
 	}
 	e.Charges.reset()
 	e.Shadows.reset()
 	e.Verdict = Verdict{Charges: e.Charges, Shadows: e.Shadows, places: e.places[:0], tried: e.tried[:0], Declining: e.Declining[:0]}
-	e.decider, e.Dry, e.TrapBan, e.broken = nil, false, 0, nil
+	e.decider, e.Dry, e.TrapBan, e.body = nil, false, 0, body{}
 	e.Keys = e.Keys[:0]
 	evaluations.Put(e)
 }
 
 // scale scales a limit by a client's record, if there is one and the limit counts clients.
-func (e *Evaluation) scale(d *engine.Debit, p *Policy, subject *engine.Client) {
-	if p.Scaling != nil && subject != nil && (p.Zone.Per == PerClient || e.Client.Kind == identity.APIKey) {
+func (c *Client) scale(d *engine.Debit, p *Policy, subject *engine.Client) {
+	if p.Scaling != nil && subject != nil && (p.Zone.Per == PerClient || c.Kind == identity.APIKey) {
 		d.Client, d.Scaling = subject, p.Scaling
 	}
 }

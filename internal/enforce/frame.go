@@ -42,7 +42,7 @@ func (h *Handler) Begin(r *http.Request) *Evaluation {
 		e.fixClientIP(h.AddressedBy)
 	}
 	if h.App.Networks != nil {
-		e.mapNetworks()
+		h.App.mapNetworks(e.Repl, r)
 	}
 	if h.App.KnowsClients {
 		e.AttachClient(h.App, h.UsesClientPlaceholders)
@@ -95,7 +95,7 @@ func (e *Evaluation) decide() error {
 		return nil
 	}
 	err := e.Collect()
-	e.unpeekBody() // it may wait now
+	e.body.unpeek(e.Repl) // it may wait now
 	switch {
 	case err != nil || v.Outcome != undecided:
 		return err
@@ -147,7 +147,7 @@ func (e *Evaluation) decide() error {
 // key, the others still count it, so that they can limit floods of bad keys.
 func (e *Evaluation) Collect() error {
 	h, v := e.Handler, &e.Verdict
-	if err := e.peekBody(h.MatchesBody); err != nil {
+	if err := e.body.peek(&e.Verdict, h.MatchesBody); err != nil {
 		return err
 	}
 	if exempt, err := e.IsExempt(); err != nil {
@@ -168,7 +168,7 @@ func (e *Evaluation) Collect() error {
 		return err
 	}
 	for _, z := range h.Zones {
-		switch matches, err := e.Matches(z); {
+		switch matches, err := z.Matches(e); {
 		case err != nil:
 			return err
 		case !matches, early && z.EnforcesNothing:
@@ -177,14 +177,14 @@ func (e *Evaluation) Collect() error {
 			v.Outcome = TooEarly
 			return nil
 		}
-		switch denied, err := e.charge(z); {
+		switch denied, err := z.charge(e); {
 		case err != nil:
 			e.decline(z)
 			return err
 		case denied != nil && z.RefusesNothing:
-			e.shadowDeny(z)
+			z.shadowDeny(e)
 		case denied != nil:
-			e.deny(z, denied)
+			z.deny(e, denied)
 		}
 		if v.RefusedBy != nil { // decide refuses it; a denial comes first
 			if v.Denial != nil {
@@ -224,10 +224,10 @@ func (e *Evaluation) obey(early bool) error {
 // The next functions settle the outcome.
 
 // passUnlessDenied passes a request that no limit refuses, unless a zone denies it.
-func (e *Evaluation) passUnlessDenied() {
-	e.Outcome = Passed
-	if e.Denial != nil {
-		e.Outcome = Denied
+func (v *Verdict) passUnlessDenied() {
+	v.Outcome = Passed
+	if v.Denial != nil {
+		v.Outcome = Denied
 	}
 }
 
@@ -275,8 +275,8 @@ func (e *Evaluation) refuseTrapped() {
 // breakOff ends a request that waits no longer: its client has gone, or Caddy is stopping.
 func (e *Evaluation) breakOff() error {
 	switch {
-	case e.broken != nil:
-		return e.broken
+	case e.body.broken != nil:
+		return e.body.broken
 	case e.Http.Context().Err() != nil:
 		return answer.ErrAbandoned
 	}

@@ -78,7 +78,7 @@ func FuzzKey(f *testing.F) {
 func keyOf(z *Zone, text string) string {
 	e := &Evaluation{Verdict: Verdict{Repl: caddy.NewEmptyReplacer()}}
 	e.Repl.Set("http.request.header.X-Key", text)
-	if _, err := e.AppendKey(z); err != nil {
+	if _, err := z.AppendKey(e); err != nil {
 		panic(err)
 	}
 	e.Shorten(0)

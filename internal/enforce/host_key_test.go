@@ -57,7 +57,7 @@ func TestKeysHaveOneSpelling(t *testing.T) {
 		for _, r := range requests {
 			r.URL = new(url.URL)
 			e := NewEvaluation(caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server)))
-			texts = append(texts, e.KeyText(z))
+			texts = append(texts, z.KeyText(e))
 			e.Release()
 		}
 		if texts[0] != texts[1] || texts[0] != texts[2] || texts[0] == texts[3] {

@@ -46,19 +46,19 @@ const (
 )
 
 // AppendKey appends the request's key in a zone.
-func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, *answer.Denial) {
+func (z *Zone) AppendKey(e *Evaluation) (keyVerdict, *answer.Denial) {
 	switch z.Per {
 	case PerIP:
-		e.appendIP(z)
+		z.appendIP(e)
 	case PerEveryone:
 		if z.Challenges && e.Client != nil && e.Identify().IsVerified() {
 			return keySkipped, nil // a session is the way out
 		}
 		e.Keys = append(append(e.Keys, identity.TagEveryone), z.Static...)
 	case PerAPIKey:
-		return keyFound, e.appendAPIKey(z)
+		return keyFound, z.appendAPIKey(e)
 	case PerKey:
-		return e.appendText(z), nil
+		return z.appendText(e), nil
 	case PerClient: // its key is that of [Evaluation.Identify]
 	default:
 		panic("enforce: no key for zones per " + z.Per) // or all their requests would share one count
@@ -68,7 +68,7 @@ func (e *Evaluation) AppendKey(z *Zone) (keyVerdict, *answer.Denial) {
 
 // appendAPIKey appends the client of the request's API key, or the network of a client that may
 // pass without a key.
-func (e *Evaluation) appendAPIKey(z *Zone) *answer.Denial {
+func (z *Zone) appendAPIKey(e *Evaluation) *answer.Denial {
 	c := e.authenticate(e.Handler.App)
 	switch {
 	case c.Service:
@@ -76,13 +76,13 @@ func (e *Evaluation) appendAPIKey(z *Zone) *answer.Denial {
 	case c.Name != "":
 		e.Keys = append(append(e.Keys, identity.TagAPIKey), c.Name...)
 	case c.denied == nil:
-		e.appendIP(z)
+		z.appendIP(e)
 	}
 	return c.denied
 }
 
 // appendIP appends the client's network.
-func (e *Evaluation) appendIP(z *Zone) {
+func (z *Zone) appendIP(e *Evaluation) {
 	ipv4, ipv6 := e.Handler.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
 	network, ok := identity.Prefix(e.ClientIP(), ipv4, ipv6)
 	if !ok {
@@ -93,12 +93,12 @@ func (e *Evaluation) appendIP(z *Zone) {
 }
 
 // appendText appends the value of the zone's key.
-func (e *Evaluation) appendText(z *Zone) keyVerdict {
-	text := e.KeyText(z)
+func (z *Zone) appendText(e *Evaluation) keyVerdict {
+	text := z.KeyText(e)
 	if text == z.EmptyForm {
 		switch z.OnEmptyKey {
 		case "", EmptyIP:
-			e.appendIP(z)
+			z.appendIP(e)
 			return keyFound
 		case EmptySkip:
 			return keySkipped
@@ -158,7 +158,7 @@ func NeedsOneSpelling(key string) bool {
 
 // KeyText returns the value of the zone's key. It is the same for all spellings of a host, and
 // without white space around a header field's value.
-func (e *Evaluation) KeyText(z *Zone) string {
+func (z *Zone) KeyText(e *Evaluation) string {
 	if !z.OneSpelling {
 		return e.Repl.ReplaceAll(z.Key, "")
 	}

@@ -9,12 +9,12 @@ import (
 )
 
 // limits returns the limits that apply to the request in a zone, or nil if there are none.
-func (e *Evaluation) limits(z *Zone) (*LimitSet, *answer.Denial) {
-	limits := e.limitsOf(z)
+func (z *Zone) limits(e *Evaluation) (*LimitSet, *answer.Denial) {
+	limits := z.limitsOf(e)
 	if limits.ByTier == nil {
 		return limits.Own, nil
 	}
-	name, denied := e.tier(z)
+	name, denied := z.tier(e)
 	if denied != nil {
 		return nil, denied
 	}
@@ -29,19 +29,19 @@ func (e *Evaluation) limits(z *Zone) (*LimitSet, *answer.Denial) {
 }
 
 // tier returns the name of the request's tier in a zone.
-func (e *Evaluation) tier(z *Zone) (string, *answer.Denial) {
+func (z *Zone) tier(e *Evaluation) (string, *answer.Denial) {
 	if z.Tiers {
 		c := e.authenticate(e.Handler.App)
 		return c.Tier, c.denied
 	}
-	if tier, ok := e.serviceTier(e.Handler.App); ok {
+	if tier, ok := e.Handler.App.serviceTier(e.Vars); ok {
 		return tier, nil
 	}
 	return e.Repl.ReplaceAll(z.Tier, ""), nil
 }
 
 // limitsOf returns all limits that may apply to a request in a zone.
-func (e *Evaluation) limitsOf(z *Zone) SiteLimits {
+func (z *Zone) limitsOf(e *Evaluation) SiteLimits {
 	if z.Sites == nil {
 		return z.SiteLimits
 	}
@@ -77,8 +77,7 @@ const maxLabels = 16
 // chargeShared charges the limits that the client shares with others: those of the limit own, or
 // all if own is nil. A session that is used in another network also takes from that network's
 // ceiling. Otherwise a hundred sessions would have a hundred quarters of a limit there.
-func (e *Evaluation) chargeShared(to *Charges, elsewhere, networks []*Policy, own *Policy, cost int64) {
-	c := e.Client
+func (c *Client) chargeShared(to *Charges, elsewhere, networks []*Policy, own *Policy, cost int64) {
 	if c.usesElsewhere() {
 		for _, p := range elsewhere {
 			if own == nil || p.Of == own {

@@ -18,7 +18,7 @@ type Load struct {
 }
 
 // isUnderLoad measures a request of a zone, and reports whether the zone applies.
-func (e *Evaluation) isUnderLoad(z *Zone) bool {
+func (z *Zone) isUnderLoad(e *Evaluation) bool {
 	now := e.Handler.App.Now()
 	if z.Load != nil && !e.Dry {
 		for _, rate := range z.Load.Rates {

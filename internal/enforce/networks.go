@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"net/http"
 	"net/netip"
 	"slices"
 
@@ -18,10 +19,9 @@ const (
 
 // mapNetworks sets the placeholders of the client's network, which are resolved on use. They are
 // empty for an address that the client may have written itself.
-func (e *Evaluation) mapNetworks() {
-	r, app := e.Http, e.Handler.App
-	e.Repl.Map(func(name string) (any, bool) {
-		if in := app.where(name); in != nil {
+func (cfg *Config) mapNetworks(repl *caddy.Replacer, r *http.Request) {
+	repl.Map(func(name string) (any, bool) {
+		if in := cfg.where(name); in != nil {
 			return matcher.LookUp(r, in), true
 		}
 		return nil, false

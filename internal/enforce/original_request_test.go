@@ -69,7 +69,7 @@ func TestRewrittenRequestsMatchAsTheyWereSent(t *testing.T) {
 		z := handlerOf(t, "zone z {\n"+options+"\nlimit 5/1m\n}").Zones[0]
 		for request, want := range requests {
 			e := &enforce.Evaluation{Verdict: enforce.Verdict{Http: rewritten(t, request[0], request[1])}}
-			if got, err := e.Matches(z); got != want || err != nil {
+			if got, err := z.Matches(e); got != want || err != nil {
 				t.Errorf("%s: %q is in the zone: %v, want %v (%v)", options, request, got, want, err)
 			}
 		}
@@ -174,7 +174,7 @@ func TestMethodMatchersMindOverrides(t *testing.T) {
 				t.Errorf("%s: GET %s %s is exempt: %v (%v)", exempt, c.target, c.field, got, err)
 			}
 		}
-		if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Http: r}}).Matches(zone); got != c.overridden || err != nil {
+		if got, err := zone.Matches(&enforce.Evaluation{Verdict: enforce.Verdict{Http: r}}); got != c.overridden || err != nil {
 			t.Errorf("GET %s %s is in the zone: %v, want %v (%v)", c.target, c.field, got, c.overridden, err)
 		}
 	}

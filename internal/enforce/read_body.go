@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
@@ -28,18 +29,24 @@ const (
 // Bodies is the memory of all bodies that have been read.
 var Bodies = readahead.NewPool(MaxBodies)
 
+// body is what has been read of a request's body.
+type body struct {
+	peeked bool  // its placeholders hold the beginning
+	broken error // why it couldn't be read before the request waited; or nil
+}
+
 // readBody reads the body of a request that is about to hold units, if a zone asks for that, so
 // that it holds none while its client sends. It returns an error if the body can't be read, or is
 // longer than the zone allows. It skips requests that memory knows to be refused.
 func (e *Evaluation) readBody() error {
-	most := e.readsBody()
-	if most == 0 || !hasBody(e.Http) || e.isRefused() {
+	most := e.Charges.readsBody()
+	if most == 0 || !hasBody(e.Http) || e.Handler.App.refuses(e.Subject, e.Debits) {
 		return nil
 	}
 	if e.Http.ContentLength > most {
 		return tooLong(most)
 	}
-	_, longer, err := e.readAhead(most)
+	_, longer, err := e.body.readAhead(&e.Verdict, most)
 	if longer {
 		return tooLong(most)
 	}
@@ -52,13 +59,13 @@ func hasBody(r *http.Request) bool {
 }
 
 // readAhead reads the body until it ends or is longer than most bytes.
-func (e *Evaluation) readAhead(most int64) (body *readahead.Body, longer bool, err error) {
-	network, _ := e.Handler.App.network(e.ClientIP())
-	body = Bodies.Of(e.Http, network)
-	switch longer, err = body.Fill(int(most)); {
+func (b *body) readAhead(v *Verdict, most int64) (read *readahead.Body, longer bool, err error) {
+	network, _ := v.Handler.App.network(v.ClientIP())
+	read = Bodies.Of(v.Http, network)
+	switch longer, err = read.Fill(int(most)); {
 	case err == nil:
-		return body, longer, nil
-	case e.Http.Context().Err() != nil:
+		return read, longer, nil
+	case v.Http.Context().Err() != nil:
 		return nil, false, answer.ErrAbandoned
 	case err == readahead.ErrLost:
 		return nil, false, answer.ErrNoRoom
@@ -66,20 +73,20 @@ func (e *Evaluation) readAhead(most int64) (body *readahead.Body, longer bool, e
 	return nil, false, unreadable(err)
 }
 
-// peekBody sets the body's placeholders, if options have them, until unpeekBody. They hold at most
+// peek sets the body's placeholders, if options have them, until unpeek. They hold at most
 // 64 KiB, and one value for all longer bodies, which makes matchers return it as an error. Caddy's own
 // placeholders read all of the body, each time that they are evaluated.
-func (e *Evaluation) peekBody(wanted bool) error {
-	if !wanted || e.peeked {
+func (b *body) peek(v *Verdict, wanted bool) error {
+	if !wanted || b.peeked {
 		return nil
 	}
 	var plain, encoded any = "", ""
-	if hasBody(e.Http) {
-		body, longer, err := e.readAhead(peekedBody)
+	if hasBody(v.Http) {
+		read, longer, err := b.readAhead(v, peekedBody)
 		if err != nil {
 			return err
 		}
-		text, err := body.Text()
+		text, err := read.Text()
 		if err != nil {
 			return answer.ErrNoRoom
 		}
@@ -88,19 +95,19 @@ func (e *Evaluation) peekBody(wanted bool) error {
 			plain, encoded = errLongBody, errLongBody
 		}
 	}
-	e.Repl.Set(routing.Body, plain)
-	e.Repl.Set(routing.BodyBase64, encoded)
-	e.peeked = true
+	v.Repl.Set(routing.Body, plain)
+	v.Repl.Set(routing.BodyBase64, encoded)
+	b.peeked = true
 	return nil
 }
 
 // hear reads the body of a request over HTTP/1 that is about to wait, if it is short: net/http notices
 // only then that a client goes away. The result is false if the body can't be read.
-func (e *Evaluation) hear() bool {
-	if r := e.Http; r.ProtoMajor == 1 && hasBody(r) && r.ContentLength <= DefaultReadBody {
-		_, _, e.broken = e.readAhead(DefaultReadBody)
+func (b *body) hear(v *Verdict) bool {
+	if r := v.Http; r.ProtoMajor == 1 && hasBody(r) && r.ContentLength <= DefaultReadBody {
+		_, _, b.broken = b.readAhead(v, DefaultReadBody)
 	}
-	return e.broken == nil
+	return b.broken == nil
 }
 
 // anyMatch reports whether any of some matcher sets matches a request. If that depends on a body too
@@ -113,12 +120,12 @@ func anyMatch(sets caddyhttp.MatcherSets, r *http.Request, inDoubt bool) (bool, 
 	return matches, err
 }
 
-// unpeekBody gives the body's placeholders back to Caddy, for later handlers.
-func (e *Evaluation) unpeekBody() {
-	if e.peeked {
-		e.Repl.Delete(routing.Body)
-		e.Repl.Delete(routing.BodyBase64)
-		e.peeked = false
+// unpeek gives the body's placeholders back to Caddy, for later handlers.
+func (b *body) unpeek(repl *caddy.Replacer) {
+	if b.peeked {
+		repl.Delete(routing.Body)
+		repl.Delete(routing.BodyBase64)
+		b.peeked = false
 	}
 }
 
@@ -139,25 +146,25 @@ func unreadable(err error) error {
 }
 
 // readsBody returns the longest body to read before the request holds units, or 0 if none is read.
-func (e *Evaluation) readsBody() (most int64) {
-	for _, p := range e.Policies {
-		if c := p.Zone.Count; c != nil && c.ReadBody > 0 && (most == 0 || c.ReadBody < most) {
-			most = c.ReadBody
+func (c *Charges) readsBody() (most int64) {
+	for _, p := range c.Policies {
+		if by := p.Zone.Count; by != nil && by.ReadBody > 0 && (most == 0 || by.ReadBody < most) {
+			most = by.ReadBody
 		}
 	}
 	return most
 }
 
-// isRefused reports whether memory knows that the request is refused.
-func (e *Evaluation) isRefused() bool {
-	h := e.Handler.App.Use()
+// refuses reports whether memory knows that a request is refused.
+func (cfg *Config) refuses(subject *engine.Client, debits []engine.Debit) bool {
+	h := cfg.Use()
 	if h == nil {
 		return false
 	}
-	if e.Subject != nil {
-		if record := h.Engine.CachedRecord(engine.Client{Key: e.Subject.Key}); record != nil && record.Banned(h.Engine.Now()) {
+	if subject != nil {
+		if record := h.Engine.CachedRecord(engine.Client{Key: subject.Key}); record != nil && record.Banned(h.Engine.Now()) {
 			return true
 		}
 	}
-	return h.Engine.Refuses(e.Debits)
+	return h.Engine.Refuses(debits)
 }

@@ -38,7 +38,7 @@ func (e *Evaluation) refuseFor(p *refusedResponse) {
 func (e *Evaluation) fill(r *answer.Response) {
 	e.begin(r)
 	for i := range e.Debits {
-		if e.Debits[i].Known && !e.isRedundant(i) {
+		if e.Debits[i].Known && !e.Charges.isRedundant(i) {
 			r.Add(statusOf(e.Policies[i], &e.Debits[i]))
 		}
 	}
@@ -55,13 +55,13 @@ func (e *Evaluation) begin(r *answer.Response) {
 
 // isRedundant reports whether a debit is from a shared limit although the client's own limit is as
 // tight. The answer omits the shared limit then.
-func (e *Evaluation) isRedundant(nth int) bool {
-	own := e.Policies[nth].Of
+func (c *Charges) isRedundant(nth int) bool {
+	own := c.Policies[nth].Of
 	if own == nil {
 		return false
 	}
-	i := slices.Index(e.Policies, own)
-	return e.Debits[i].Known && e.Debits[i].Quota.Remaining <= e.Debits[nth].Quota.Remaining
+	i := slices.Index(c.Policies, own)
+	return c.Debits[i].Known && c.Debits[i].Quota.Remaining <= c.Debits[nth].Quota.Remaining
 }
 
 // statusOf returns the units that a debit leaves its client. The deciding limit may be a

@@ -52,34 +52,35 @@ func (cfg *Config) awaitRules(ctx context.Context) {
 // ruleAt returns the rule of a set that applies to the request at a time, or else that of a
 // block list: an operator's rules come first, however wide.
 func (e *Evaluation) ruleAt(now time.Time, set *rules.Set) (*rules.Rule, error) {
-	found, err := e.ownRuleAt(now, set)
+	s := ruleSearch{Evaluation: e, set: set, now: now}
+	found, err := s.find()
 	if found != nil || err != nil {
 		return found, err
 	}
 	if len(e.Handler.App.BlockLists) > 0 {
-		return e.listedAt(now), nil
+		return e.Handler.App.listedAt(now, e.ClientIP()), nil
 	}
 	return nil, nil
 }
 
-// listedAt returns the ban of the client by a block list at a time, or nil.
-func (e *Evaluation) listedAt(now time.Time) *rules.Rule {
-	addr, err := netip.ParseAddr(e.ClientIP())
+// listedAt returns the ban of an address by a block list at a time, or nil.
+func (cfg *Config) listedAt(now time.Time, ip string) *rules.Rule {
+	addr, err := netip.ParseAddr(ip)
 	if err != nil {
 		return nil
 	}
-	found := e.Handler.App.Listed(addr, now)
+	found := cfg.Listed(addr, now)
 	if inner := carried.Of(addr); inner != addr.Unmap() {
-		if ban := e.Handler.App.Listed(inner, now); found == nil || ban != nil && ban.Outlasts(found) {
+		if ban := cfg.Listed(inner, now); found == nil || ban != nil && ban.Outlasts(found) {
 			found = ban
 		}
 	}
 	return found
 }
 
-// ownRuleAt returns the operator's rule of a set that applies to the request at a time.
-func (e *Evaluation) ownRuleAt(now time.Time, set *rules.Set) (*rules.Rule, error) {
-	s := ruleSearch{Evaluation: e, set: set, now: now}
+// find returns the operator's rule of the set that applies to the request at the time.
+func (s *ruleSearch) find() (*rules.Rule, error) {
+	set := s.set
 	s.lookUpAddress()
 	if set.Has(rules.APIKey) && !s.isAllowed() {
 		s.lookUpAPIKey()
@@ -148,7 +149,7 @@ func (s *ruleSearch) lookUpKeys() (*rules.Rule, error) {
 		}
 		matches, err := anyMatch(z.Matchers, s.Http, true)
 		if err == nil {
-			err = s.peekBody(matches && z.CountsBody)
+			err = s.body.peek(&s.Verdict, matches && z.CountsBody)
 		}
 		if err != nil {
 			return nil, err
@@ -156,7 +157,7 @@ func (s *ruleSearch) lookUpKeys() (*rules.Rule, error) {
 		if !matches {
 			continue
 		}
-		if text := s.KeyText(z); text != z.EmptyForm {
+		if text := z.KeyText(s.Evaluation); text != z.EmptyForm {
 			s.add(s.findKey(z, text))
 		}
 		if s.isAllowed() {

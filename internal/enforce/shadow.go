@@ -17,24 +17,24 @@ import (
 // operator sees the decisions.
 
 // shadowDeny notes that a zone in shadow would deny the request, regardless of counts.
-func (e *Evaluation) shadowDeny(z *Zone) {
+func (z *Zone) shadowDeny(e *Evaluation) {
 	e.Shadows.add(z.ShadowRefusal, nil, 1) // more than the limit ever has
 }
 
 // chargeShadows collects the debits of the shadow limits of a zone.
-func (e *Evaluation) chargeShadows(z *Zone, set *LimitSet, key []byte, cost int64) {
-	subject := e.shadowSubject(z)
+func (z *Zone) chargeShadows(e *Evaluation, set *LimitSet, key []byte, cost int64) {
+	subject := z.shadowSubject(e)
 	for _, p := range set.Shadows {
-		e.scale(e.Shadows.add(p, key, cost), p, subject)
+		e.Client.scale(e.Shadows.add(p, key, cost), p, subject)
 		if z.Per == PerClient {
-			e.chargeShared(&e.Shadows, set.Elsewhere.Shadows, set.Networks.Shadows, p, cost)
+			e.Client.chargeShared(&e.Shadows, set.Elsewhere.Shadows, set.Networks.Shadows, p, cost)
 		}
 	}
 }
 
 // shadowSubject returns the subject whose record scales the shadow limits of a zone, or nil. A
 // handler without an enforced zone that counts clients hasn't determined it yet.
-func (e *Evaluation) shadowSubject(z *Zone) *engine.Client {
+func (z *Zone) shadowSubject(e *Evaluation) *engine.Client {
 	switch {
 	case e.Subject != nil || !z.CountsClients():
 		return e.Subject
@@ -153,28 +153,28 @@ type shadowAwait struct {
 const shadowVar = "rate_limit.shadow"
 
 // ShadowVerdicts returns the verdicts about the request, to which shadow limits add theirs.
-func (e *Evaluation) ShadowVerdicts() *ShadowVerdicts {
-	v, ok := e.Vars[shadowVar].(*ShadowVerdicts)
+func (v *Verdict) ShadowVerdicts() *ShadowVerdicts {
+	all, ok := v.Vars[shadowVar].(*ShadowVerdicts)
 	if !ok {
-		v = new(ShadowVerdicts)
-		v.Zones = v.room[:0]
-		e.Vars[shadowVar] = v
-		e.Repl.Map(v.Placeholder)
+		all = new(ShadowVerdicts)
+		all.Zones = all.room[:0]
+		v.Vars[shadowVar] = all
+		v.Repl.Map(all.Placeholder)
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	decides := func(z *Zone) {
-		if n := len(v.Zones); n == 0 || v.Zones[n-1] != z {
-			v.Zones = append(v.Zones, z)
+		if n := len(all.Zones); n == 0 || all.Zones[n-1] != z {
+			all.Zones = append(all.Zones, z)
 		}
 	}
-	for _, p := range e.Shadows.Policies {
+	for _, p := range v.Shadows.Policies {
 		decides(p.Zone)
 	}
-	for _, p := range e.tried {
+	for _, p := range v.tried {
 		decides(p.Policy.Zone)
 	}
-	return v
+	return all
 }
 
 // Add adds a limit that would have refused the request. It reports whether it is the first one, and the
@@ -233,17 +233,17 @@ func (v *ShadowVerdicts) namesOf(name string) (names []string, decides bool) {
 }
 
 // nameExceeded sets a header field of the request that names the exceeded limits that let it pass.
-func (e *Evaluation) nameExceeded() {
-	if len(e.Handler.PassFields) == 0 {
+func (v *Verdict) nameExceeded() {
+	if len(v.Handler.PassFields) == 0 {
 		return
 	}
-	verdicts, ok := e.Vars[shadowVar].(*ShadowVerdicts)
-	for _, z := range e.Handler.Zones {
+	verdicts, ok := v.Vars[shadowVar].(*ShadowVerdicts)
+	for _, z := range v.Handler.Zones {
 		if z.PassField == "" || !ok {
 			continue
 		}
 		if names, _ := verdicts.namesOf(z.Name); len(names) > 0 {
-			e.Http.Header.Add(z.PassField, strings.Join(names, ", "))
+			v.Http.Header.Add(z.PassField, strings.Join(names, ", "))
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestNotIsForCanonicalTargets(t *testing.T) {
 	} {
 		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").Zones[0]
 		for target, want := range wanted(targets.in, targets.out) {
-			if got, err := (&enforce.Evaluation{Verdict: enforce.Verdict{Http: handlertest.Request(t, "GET", target)}}).Matches(z); got != want || err != nil {
+			if got, err := z.Matches(&enforce.Evaluation{Verdict: enforce.Verdict{Http: handlertest.Request(t, "GET", target)}}); got != want || err != nil {
 				t.Errorf("%s: %s is in the zone: %v, want %v (%v)", match, target, got, want, err)
 			}
 		}

@@ -67,7 +67,7 @@ func (e *Evaluation) awaitPlace(g *gate.Gate, key string, r gate.Rule) (int64, e
 	if err == nil || r.Wait <= 0 {
 		return n, err
 	}
-	if !e.hear() {
+	if !e.body.hear(&e.Verdict) {
 		return 0, context.Canceled
 	}
 	return g.Enter(e.Http.Context(), key, r, waitsEnd())
