@@ -18,15 +18,13 @@ import (
 // Advice describes a problem in a config and its fix.
 type Advice = advice.Advice
 
-// configChecks are the checks of the whole config. Each is a function of the survey alone.
-var configChecks = []func(*survey) []Advice{
-	checkOrder, checkOutcomes, checkPeers, checkLooseProxies, checkPlainHTTP, checkIdleBan, checkNames, checkMentions,
-	checkReach, checkEverything, checkLimits, checkChallenges, checkUntrusted, checkCase, checkMatchers, checkServed,
-}
+// configChecks are the checks of the whole config: the five questions, each a function of the survey
+// alone, and the files that are served.
+var configChecks = []func(*survey) []Advice{checkReach, checkChoice, checkSet, checkEffect, checkAddress, checkMatchers, checkServed}
 
 // zoneChecks are the checks of a compiled zone.
 var zoneChecks = []func(*zoneCompiler) []Advice{
-	(*zoneCompiler).checkDoubtfulKey, (*zoneCompiler).checkShadow, (*zoneCompiler).checkUser, (*zoneCompiler).checkCosts, (*zoneCompiler).checkShortWindows,
+	(*zoneCompiler).checkStaticKey, (*zoneCompiler).checkShadow, (*zoneCompiler).checkUser, (*zoneCompiler).checkCosts, (*zoneCompiler).checkShortWindows,
 }
 
 // checkConfig surveys and checks the whole config, once: when its first handler is compiled, before

@@ -2,12 +2,29 @@ package config
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
+
+// checkAddress asks whether a server can tell who the client is.
+func checkAddress(s *survey) []Advice {
+	return slices.Concat(checkPeers(s), checkLooseProxies(s), checkUntrusted(s), s.checkEverybodyTrusted())
+}
+
+// checkEverybodyTrusted finds servers that take every sender for a proxy.
+func (s *survey) checkEverybodyTrusted() (found []Advice) {
+	for _, server := range s.limited() {
+		if ranges := routing.TrustedRanges(server); slices.ContainsFunc(ranges, func(r string) bool { return strings.HasSuffix(r, "/0") }) {
+			found = append(found, Advice{Server: server.Listen, Problem: "trusted_proxies has 0.0.0.0/0 or ::/0: every client is a proxy, and either writes its own address or shares one count with all others",
+				Fix: "trusted_proxies static <network of your proxy>"})
+		}
+	}
+	return found
+}
 
 // checkPeers finds options that use the peer's address on a server behind proxies: it is the same
 // for all clients.

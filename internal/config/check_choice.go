@@ -1,14 +1,18 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -18,30 +22,230 @@ import (
 // anything.
 var addressFields = []string{"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Forwarded"}
 
-// asSent are placeholders for which a client can invent any number of values that are equivalent to
-// a backend.
-var asSent = []string{
-	"http.request.uri", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri",
-	"http.request.orig_uri.query",
+// publicFields are header fields whose usual values are known to everybody, however long they are.
+var publicFields = []string{"Accept", "Accept-Language", "Content-Type", "From", "Host", "Origin", "Referer", "User-Agent"}
+
+// sentFamilies are the beginnings of the placeholders that hold what a client sends besides the path.
+var sentFamilies = []string{"http.request.header.", "http.request.cookie.", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri.query", "http.request.orig_uri.prefixed_query", "http.request.body"}
+
+// writes reports whether clients write a placeholder's value, as far as Caddy's own handlers tell.
+func (p *place) writes(name string) bool {
+	if field, isField := strings.CutPrefix(name, "http.request.header."); isField {
+		name = "http.request.header." + http.CanonicalHeaderKey(field)
+	}
+	if p.before.Has(name) {
+		return slices.ContainsFunc(p.before.Made(name), func(text string) bool {
+			return slices.ContainsFunc(routing.PlaceholderNames(text), func(n string) bool { return strings.EqualFold(n, name) || p.writes(n) })
+		})
+	}
+	if name == "http.request.header.Content-Length" {
+		return false // the server holds it to that
+	}
+	return name == "http.request.uri" || name == "http.request.orig_uri" || slices.ContainsFunc(sentFamilies, func(family string) bool { return strings.HasPrefix(name, family) })
 }
 
-// checkDoubtfulKey finds a key that is doubtful but may be intended.
-func (z *zoneCompiler) checkDoubtfulKey() []Advice {
-	for _, name := range routing.PlaceholderNames(z.Key) {
-		field, isField := strings.CutPrefix(name, "http.request.header.")
-		switch {
-		case slices.Contains(asSent, name):
-			return []Advice{z.advice(fmt.Sprintf("key: {%s} is what the client sends: it gets another limit with every ?x=1 that it adds", name),
-				"key {http.request.uri.path} with a second zone per ip, or per ip alone")}
-		case isField && slices.ContainsFunc(addressFields, func(f string) bool { return strings.EqualFold(f, field) }):
-			return []Advice{z.advice(fmt.Sprintf("key: {%s} is what the client sends: it gets another limit with every other value that it makes up", name),
-				"per ip, and trusted_proxies in the global option servers")}
+// written returns the first of the placeholders in texts whose value clients write, or "".
+func (p *place) written(texts ...string) string {
+	for _, text := range texts {
+		for _, name := range routing.PlaceholderNames(text) {
+			if p.writes(name) {
+				return name
+			}
 		}
 	}
-	if z.Per == enforce.PerKey && len(routing.PlaceholderNames(z.Key)) == 0 {
-		return []Advice{z.advice(fmt.Sprintf("key: %q has no placeholder in it: everybody shares one count", z.Key), "per everyone")}
+	return ""
+}
+
+// inputs are what decides whether a matcher set matches.
+type inputs struct {
+	written string // a placeholder whose value clients write, or ""
+	peer    bool   // also the address of the sender
+	others  bool   // also something else that clients can't choose
+}
+
+// The names in expressions: arguments of the functions of header fields and queries, and literals.
+var (
+	fieldsInExpression   = regexp.MustCompile(`(?:header|header_regexp)\(\s*\{?\s*["']([^"']+)["']`)
+	literalsInExpression = regexp.MustCompile(`["']([^"'{]{16,})["']\s*[^:\s]?`)
+	opensExpression      = regexp.MustCompile(`\|\||!`)
+	targetOfExpression   = regexp.MustCompile(`^\s*!?(path|path_regexp|method|host|protocol|query)\(`)
+)
+
+// inputs returns what decides whether a matcher set matches at this place.
+func (p *place) inputs(set caddy.ModuleMap) (in inputs) {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		p.addInputs(&in, name, set[name])
 	}
-	return nil
+	return in
+}
+
+func (p *place) addInputs(in *inputs, name string, raw json.RawMessage) {
+	switch name {
+	case "header", "header_regexp", "vars", "vars_regexp":
+		var fields map[string]any
+		_ = json.Unmarshal(raw, &fields) // loading reports any error, here and below
+		for _, field := range slices.Sorted(maps.Keys(fields)) {
+			n := "http.request.header." + http.CanonicalHeaderKey(field)
+			if strings.HasPrefix(name, "vars") {
+				n = cmp.Or(strings.Join(routing.PlaceholderNames(field), ""), "http.vars."+field)
+			}
+			in.add(n, p.writes(n) && !isSecret(n, fields[field]))
+		}
+	case "query":
+		in.add("http.request.uri.query", true)
+	case "expression":
+		p.addExpression(in, raw)
+	case "not":
+		var sets []caddy.ModuleMap
+		_ = json.Unmarshal(raw, &sets)
+		for _, set := range sets {
+			negated := p.inputs(set)
+			in.add(negated.written, negated.written != "")
+			in.others = in.others || negated.peer || negated.others
+		}
+	case "remote_ip", "client_ip":
+		if isCatchAll(name, raw) {
+			return
+		}
+		in.peer, in.others = in.peer || name == "remote_ip", true
+	case "path", "path_regexp", "endpoint", "method", "host", "protocol", "file":
+	default:
+		in.others = true
+	}
+}
+
+// add adds a placeholder.
+func (in *inputs) add(name string, written bool) {
+	if written {
+		in.written = cmp.Or(in.written, name)
+	} else if name != "" {
+		in.others = true
+	}
+}
+
+func (p *place) addExpression(in *inputs, raw json.RawMessage) {
+	var m caddyhttp.MatchExpression
+	if json.Unmarshal(raw, &m) != nil {
+		return
+	}
+	written := p.written(m.Expr)
+	for _, found := range fieldsInExpression.FindAllStringSubmatch(m.Expr, -1) {
+		if n := "http.request.header." + http.CanonicalHeaderKey(found[1]); p.writes(n) {
+			written = cmp.Or(written, n)
+		}
+	}
+	if strings.Contains(m.Expr, "query(") {
+		written = cmp.Or(written, "http.request.uri.query")
+	}
+	secret := slices.ContainsFunc(literalsInExpression.FindAllStringSubmatch(m.Expr, -1), func(found []string) bool {
+		return isSecret(written, found[1])
+	})
+	in.add(written, written != "" && !secret)
+	alone := !opensExpression.MatchString(m.Expr)
+	in.peer = in.peer || alone && strings.Contains(m.Expr, "remote_ip(")
+	in.others = in.others || secret || written == "" && !targetOfExpression.MatchString(m.Expr) || alone && strings.Contains(m.Expr, "client_ip(")
+}
+
+// isSecret reports whether a client has to know each of the values to send them in a field.
+func isSecret(name string, values any) bool {
+	if slices.Contains(publicFields, strings.TrimPrefix(name, "http.request.header.")) {
+		return false
+	}
+	switch values := values.(type) {
+	case string:
+		return strings.Contains(values, "{env.") || strings.Contains(values, "{file.") || len(values) >= minServiceSecret && !strings.ContainsAny(values, `*+?[(|\`)
+	case []any:
+		return len(values) > 0 && !slices.ContainsFunc(values, func(v any) bool { return !isSecret(name, v) })
+	case map[string]any: // of a regular expression
+		return isSecret(name, values["pattern"])
+	}
+	return false
+}
+
+// checkChoice asks whether clients can choose what an option reads.
+func checkChoice(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		if p.handler == nil || p.before.Anything {
+			continue
+		}
+		for _, set := range p.handler.ExemptRaw {
+			if in := p.inputs(set); in.written != "" && !in.others {
+				found = append(found, p.handler.advice(fmt.Sprintf("exempt: {%s} is what the client writes: whoever sends it is not limited", in.written), p.safer(in.written)))
+			}
+		}
+		for _, z := range p.zones {
+			found = append(found, p.checkZoneChoice(z)...)
+		}
+	}
+	return append(found, checkPlainHTTP(s)...)
+}
+
+// safer returns what clients can't choose, for an exemption.
+func (p *place) safer(name string) string {
+	if name == "http.request.header.User-Agent" {
+		return "exempt verified_bot google bing"
+	}
+	return "a tier with unlimited and service_header; or exempt with an address"
+}
+
+func (p *place) checkZoneChoice(z *Zone) (found []Advice) {
+	give := func(name, option, problem, fix string) {
+		if name != "" {
+			found = append(found, z.advice(fmt.Sprintf("%s: {%s} is what the client %s", option, name, problem), fix))
+		}
+	}
+	for _, set := range z.MatcherSetsRaw {
+		if set["not"] != nil {
+			if in := p.inputs(caddy.ModuleMap{"not": set["not"]}); !in.others {
+				give(in.written, "match not", "writes: whoever sends it is not limited", p.safer(in.written))
+			}
+		}
+	}
+	for _, c := range z.Costs {
+		for _, set := range c.MatcherSetsRaw {
+			if in := p.inputs(set); c.Cost == "0" && !in.others {
+				give(in.written, "cost 0", "writes: whoever sends it is not limited", p.safer(in.written))
+			}
+		}
+		if z.MaxCost == 0 {
+			give(p.written(c.Cost), "cost", "writes, and nothing bounds it", "max_cost 100 beside it, or a cost of your own")
+		}
+	}
+	if z.MaxCost == 0 {
+		give(p.written(z.Cost), "cost", "writes, and nothing bounds it", "max_cost 100 beside it, or a cost of your own")
+	}
+	give(p.written(z.Settle), "settle", "writes: it writes 0 and gets everything back", "settle with what the upstream says, such as {http.response.header.X-Tokens}")
+	give(p.identity(z.Tier), "tier", "writes: it chooses its limits", "tiers with api_keys, or a service_header in the tier")
+	if z.Per == "" || z.Per == enforce.PerKey {
+		name := p.written(z.Key)
+		field, _ := strings.CutPrefix(name, "http.request.header.")
+		switch {
+		case slices.ContainsFunc(addressFields, func(f string) bool { return strings.EqualFold(f, field) }):
+			give(name, "key", "sends: it gets another limit with every other value that it makes up", "per ip, and trusted_proxies in the global option servers")
+		case strings.Contains(name, "uri"):
+			give(name, "key", "sends: it gets another limit with every ?x=1 that it adds", "key {http.request.uri.path} with a second zone per ip, or per ip alone")
+		case p.authenticates() == "" && !p.isBounded(z):
+			give(p.identity(z.Key), "key", "sends: it gets another limit with every value that it guesses", "a second zone per ip beside it; or per api_key, with api_keys")
+		}
+	}
+	return found
+}
+
+// identity returns [place.written] of a text, without what another check tells.
+func (p *place) identity(text string) string {
+	name := p.written(text)
+	if problem, _, _ := p.judge(name); problem != "" {
+		return ""
+	}
+	return name
+}
+
+// isBounded reports whether another zone bounds what one client uses of a zone, whatever it sends.
+func (p *place) isBounded(z *Zone) bool {
+	return slices.ContainsFunc(p.zones, func(other *Zone) bool {
+		return other != z && !other.wantsShadow() && (len(other.MatcherSetsRaw) == 0 || routing.SameJSON(other.MatcherSetsRaw, z.MatcherSetsRaw)) &&
+			(other.Key == "" && !other.isPeerForm() || other.Key != "" && p.written(other.Key) == "")
+	})
 }
 
 // identityFields are header fields in which proxies and their authentication services commonly send
@@ -53,44 +257,30 @@ var identityFields = []string{
 	"X-Remote-User", "X-Webauth-User",
 }
 
-// checkAllow returns an error if a matcher of allow uses a header field that clients can send
-// themselves. A matcher of the sender's address in the same set makes the field safe.
-func (dash *Dashboard) checkAllow(survey *survey, places []*place) error {
+// checkAllow returns an error if clients can meet a matcher set of allow, and advice if that depends on
+// modules of others. The address of the sender in the set makes it safe.
+func (dash *Dashboard) checkAllow(survey *survey, places []*place) (found []Advice, err error) {
 	for _, set := range dash.AllowRaw {
 		if survey.readsBody(needsOfMatchers(nil, "allow", set)) {
-			return errors.New("a placeholder of the body is what the client sends: write allow client_ip 192.0.2.0/24, with the networks of the operators")
-		}
-		if set["remote_ip"] != nil {
-			continue
+			return nil, errors.New("a placeholder of the body is what the client sends: write allow client_ip 192.0.2.0/24, with the networks of the operators")
 		}
 		for _, p := range places {
-			if err := p.checkFields(set); err != nil {
-				return err
+			in := p.inputs(set)
+			problem, _, _ := p.judge(in.written)
+			switch field, _ := strings.CutPrefix(in.written, "http.request.header."); {
+			case in.peer || in.written == "" && in.others:
+			case in.written == "":
+				return nil, errors.New("everybody can send such a request: write allow client_ip 192.0.2.0/24, with the networks of the operators")
+			case p.before.Anything:
+				found = append(found, Advice{Source: dash.Source, Problem: fmt.Sprintf("rate_limit_dashboard: allow: {%s} may be what the client has sent, unless a handler before this one sets it", in.written),
+					Fix: "remote_ip with the address of the proxy beside it"})
+			default:
+				return nil, fmt.Errorf("{%s} %s: put forward_auth with copy_headers %s before the dashboard; or, if a proxy in front of Caddy sets the field, also match its address: allow {, and in it header %[3]s * and remote_ip with the address",
+					in.written, cmp.Or(problem, "may have any value, and is what the client has sent: nothing before this handler sets or removes it"), field)
 			}
 		}
 	}
-	return nil
-}
-
-// checkFields returns an error if clients can send a header field that a matcher set uses.
-func (p *place) checkFields(set caddy.ModuleMap) error {
-	for _, n := range needsOfMatchers(nil, "allow", set) {
-		field, isField := strings.CutPrefix(n.name, "http.request.header.")
-		problem, _, _ := p.judge(n.name)
-		if problem == "" && isAnyValue(set, field) && !p.before.Anything && !p.before.Has("http.request.header."+http.CanonicalHeaderKey(field)) {
-			problem = "may have any value, and is what the client has sent: nothing before this handler sets or removes it"
-		}
-		if isField && problem != "" {
-			return fmt.Errorf("{%s} %s: put forward_auth with copy_headers %s before the dashboard; or, if a proxy in front of Caddy sets the field, also match its address: allow {, and in it header %[3]s * and remote_ip with the address", n.name, problem, field)
-		}
-	}
-	return nil
-}
-
-// isAnyValue reports whether a matcher set accepts any value of a header field.
-func isAnyValue(set caddy.ModuleMap, field string) bool {
-	var fields map[string][]string
-	return json.Unmarshal(set["header"], &fields) == nil && slices.Contains(fields[field], "*")
+	return found, nil
 }
 
 // checkPlainHTTP finds sessions and traps on servers that speak plain HTTP.

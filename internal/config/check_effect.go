@@ -8,12 +8,15 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -70,23 +73,114 @@ func keyInsteadOf(word string) string {
 	return "per ip, or a placeholder such as key {http.request.header.X-Tenant}"
 }
 
-// checkCosts finds zones that no request can pass, or that count nothing, because of their costs.
-func (z *zoneCompiler) checkCosts() []Advice {
-	if z.run.DeniesAll || len(z.run.Costs) > 0 || z.run.Cost.From != "" {
+// checkEffect asks whether zones, traps and exemptions can do what they say.
+func checkEffect(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		for _, z := range p.zones {
+			found = append(found, z.checkMeasure()...)
+			found = append(found, z.checkDelay()...)
+			found = append(found, z.checkAlternatives()...)
+			found = append(found, p.checkPages(z)...)
+		}
+	}
+	return slices.Concat(found, checkEverything(s), checkLimits(s), checkNames(s), checkCase(s))
+}
+
+// checkMeasure finds limits whose amounts are of other units than those that requests use.
+func (z *Zone) checkMeasure() []Advice {
+	for _, l := range z.Limits {
+		switch costs := z.Cost != "" || len(z.Costs) > 0 || z.Settle != "" || z.Count != nil; {
+		case z.Settle == settleDuration && l.Amount < 1000:
+			return []Advice{z.advice(fmt.Sprintf("settle duration: it counts milliseconds, so that the limit is %d ms per %s", l.Amount, wording.Duration(time.Duration(l.Window))),
+				fmt.Sprintf("limit %d/%s for %d seconds", l.Amount*1000, wording.Duration(time.Duration(l.Window)), l.Amount))}
+		case !costs && z.Per != enforce.PerEveryone && l.Amount >= manyRequests && time.Duration(l.Window) <= 24*time.Hour:
+			return []Advice{z.advice(fmt.Sprintf("limit: it counts %d requests, and no bytes", l.Amount), "cost 100000 and settle bytes beside it")}
+		}
+	}
+	return nil
+}
+
+// manyRequests is an amount that only bytes reach.
+const manyRequests = 1_000_000
+
+// checkDelay finds delays that are shorter than the time in which a unit gets free.
+func (z *Zone) checkDelay() []Advice {
+	for _, l := range z.Limits {
+		if each := time.Duration(l.Window) / time.Duration(max(l.Amount, 1)); z.OnExceeded == onExceededDelay && !l.Shadow && each > time.Duration(z.MaxDelay) {
+			return []Advice{z.advice(fmt.Sprintf("on_exceeded: no request waits %v long enough, because a unit of this limit gets free every %v", time.Duration(z.MaxDelay), each), "on_exceeded refuse, or a limit of a shorter window such as 10/10s")}
+		}
+	}
+	return nil
+}
+
+// checkAlternatives finds lines of match that are probably meant to hold together.
+func (z *Zone) checkAlternatives() []Advice {
+	only := func(has func(r routing.Requests) bool) bool {
+		return len(z.MatcherSetsRaw) == 2 && slices.ContainsFunc(z.MatcherSetsRaw, func(set caddy.ModuleMap) bool {
+			r := routing.NewRequests(set)
+			return !r.Partial && has(r)
+		})
+	}
+	anywhere := func(r routing.Requests) bool {
+		return !slices.ContainsFunc(r.Paths, func(p string) bool { return p != "/*" && p != "*" })
+	}
+	methods := only(func(r routing.Requests) bool { return r.Methods != nil && r.Hosts == nil && anywhere(r) })
+	hosts := only(func(r routing.Requests) bool { return r.Hosts != nil && r.Methods == nil && anywhere(r) })
+	paths := only(func(r routing.Requests) bool { return r.Methods == nil && r.Hosts == nil && !anywhere(r) })
+	if !paths || !methods && !hosts {
 		return nil
 	}
-	if z.run.Cost.Fixed == 0 {
+	return []Advice{z.advice("match: two lines are alternatives: the zone has all requests that meet one of them, not only those that meet both", "one line, such as match POST /login, or one block of matchers")}
+}
+
+// smallLimit is an amount that one page with its pictures, styles and scripts exceeds.
+const smallLimit = 10
+
+// checkPages finds small limits for all requests of a site with pages.
+func (p *place) checkPages(z *Zone) []Advice {
+	pages := slices.Contains([]string{"reverse_proxy", "file_server"}, p.Serves()) && p.Within() == "" && !strings.HasPrefix(p.Site, "api.")
+	if !pages || len(z.MatcherSetsRaw) > 0 || len(z.When) > 0 || z.Cost != "" || len(z.Costs) > 0 || z.Count != nil || z.OnExceeded == onExceededDelay {
+		return nil
+	}
+	for _, l := range z.Limits {
+		if max(l.Amount, l.Burst) <= smallLimit && !l.Shadow {
+			return []Advice{z.advice(fmt.Sprintf("limit: %d requests of every kind are fewer than one page with its pictures makes", max(l.Amount, l.Burst)), "match with what it is for, such as match POST /login, or a larger limit")}
+		}
+	}
+	return nil
+}
+
+// checkCosts finds zones that no request can pass, or that count nothing, because of their costs.
+func (z *zoneCompiler) checkCosts() []Advice {
+	if z.run.DeniesAll {
+		return nil
+	}
+	if len(z.run.Costs) == 0 && z.run.Cost.From == "" && z.run.Cost.Fixed == 0 {
 		return []Advice{z.advice("cost: no request uses up anything, so the zone limits nobody", "a cost of at least 1, or costs with matchers for the requests that count")}
 	}
-	for _, set := range z.run.Sets() {
-		for _, p := range slices.Concat(set.Policies, set.Shadows) {
-			if p.Capacity() < z.run.Cost.Fixed {
-				return []Advice{z.advice(fmt.Sprintf("cost: every request costs %d, and the limit %q never has more than %d, so all %s refused", z.run.Cost.Fixed, p.Name, p.Capacity(), areOrWouldBe(p)),
-					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", p.Capacity(), z.run.Cost.Fixed))}
+	which, costs := "every request costs", []enforce.CostRule{z.run.Cost}
+	if len(z.Costs) > 0 {
+		which, costs = "a request costs", z.run.Costs
+	}
+	for i, cost := range costs {
+		if cost.From != "" || len(z.Costs) > 0 && !namesPaths(z.Costs[i].MatcherSetsRaw) {
+			continue
+		}
+		for _, set := range z.run.Sets() {
+			for _, p := range slices.Concat(set.Policies, set.Shadows) {
+				if p.Capacity() < cost.Fixed && (len(z.Costs) == 0 || len(z.Limits) > 0) {
+					return []Advice{z.advice(fmt.Sprintf("cost: %s %d, and the limit %q never has more than %d, so all %s refused", which, cost.Fixed, p.Name, p.Capacity(), areOrWouldBe(p)),
+						fmt.Sprintf("a cost of at most %d, or a limit of at least %d", p.Capacity(), cost.Fixed))}
+				}
 			}
 		}
 	}
 	return nil
+}
+
+// namesPaths reports whether a matcher set has a path.
+func namesPaths(sets caddyhttp.RawMatcherSets) bool {
+	return slices.ContainsFunc(sets, func(set caddy.ModuleMap) bool { return routing.NewRequests(set).Paths != nil })
 }
 
 func areOrWouldBe(p *enforce.Policy) string {
@@ -94,6 +188,14 @@ func areOrWouldBe(p *enforce.Policy) string {
 		return "would be"
 	}
 	return "are"
+}
+
+// checkStaticKey finds a key that is the same for all, in our own grammar.
+func (z *zoneCompiler) checkStaticKey() []Advice {
+	if z.Per != enforce.PerKey || len(routing.PlaceholderNames(z.Key)) > 0 {
+		return nil
+	}
+	return []Advice{z.advice(fmt.Sprintf("key: %q has no placeholder in it: everybody shares one count", z.Key), "per everyone")}
 }
 
 // checkShadow finds options without effect in a zone that enforces nothing, and a shadow limit above
@@ -182,13 +284,24 @@ func checkEverything(s *survey) (found []Advice) {
 			found = append(found, p.handler.advice("exempt: every request is exempt, so this handler limits nobody", "exempt with a path or network of its own, such as exempt /health"))
 		}
 		for _, t := range p.handler.Traps {
-			if slices.ContainsFunc(t.MatcherSetsRaw, matchesEverything) {
+			if slices.ContainsFunc(t.MatcherSetsRaw, isVisited) {
+				found = append(found, Advice{Source: t.Source, Problem: "trap: every visitor, browser or search engine asks for this path, and is caught",
+					Fix: "trap with a path that no visitor asks for, such as trap /wp-login.php"})
+			} else if slices.ContainsFunc(t.MatcherSetsRaw, matchesEverything) {
 				found = append(found, Advice{Source: t.Source, Problem: "trap: every request is one into the trap, also those of all visitors",
 					Fix: "trap with a path that no visitor asks for, such as trap /wp-login.php"})
 			}
 		}
 	}
 	return found
+}
+
+// isVisited reports whether a set matches a path that everybody asks for.
+func isVisited(set caddy.ModuleMap) bool {
+	r := routing.NewRequests(set)
+	return len(r.Methods) == 0 && slices.ContainsFunc(r.Paths, func(path string) bool {
+		return slices.Contains([]string{"/", "/index.html", "/favicon.ico", "/robots.txt", "/sitemap.xml"}, strings.ToLower(path))
+	})
 }
 
 // matchesEverything reports whether a set is known to match every request, or every page that
@@ -230,7 +343,11 @@ func checkNames(s *survey) (found []Advice) {
 			continue
 		}
 		switch {
-		case reported[z.Name] || z.handler == before.handler || z.Scope == scopeSite || before.Scope == scopeSite:
+		case reported[z.Name] || z.handler == before.handler:
+		case z.site == before.site && !z.isTwinOf(before) && !z.limitsLike(before.Zone) && (z.site != "" || z.Scope == scopeSite):
+			found = append(found, z.advice("a zone of this name has other limits"+inSource(before.Source)+", in the same site: both count together where window and algorithm are the same", "another name"))
+			reported[z.Name] = true
+		case z.Scope == scopeSite || before.Scope == scopeSite:
 		case !z.limitsLike(before.Zone):
 			found = append(found, z.advice("a zone of this name has other limits"+inSource(before.Source)+": both count together where window and algorithm are the same, each up to its own amount",
 				"another name, or scope site in both, which counts each site on its own"))

@@ -1,22 +1,26 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 const firstInRoute = "rate_limit above it in a route block; or, if there is a global option order for rate_limit, leave that out"
 
-// checkReach finds handlers that never run, or only for requests that earlier handlers don't
-// answer.
+// checkReach asks whether requests can reach a handler, its zones, its challenge and a dashboard.
 func checkReach(s *survey) (found []Advice) {
 	for _, p := range s.places {
 		if p.handler == nil {
+			found = append(found, p.checkDashboardReach()...)
 			continue
 		}
 		switch {
@@ -27,9 +31,88 @@ func checkReach(s *survey) (found []Advice) {
 				"rate_limit outside of handle_errors; count status 404 in a zone counts failed requests"))
 		case p.Leavings() != "":
 			found = append(found, p.handler.advice(fmt.Sprintf("%s before this handler answers, and nothing behind it does: what is answered is not limited", p.Leavings()), firstInRoute))
+		default:
+			for _, z := range p.zones {
+				found = append(found, p.checkZoneReach(z)...)
+			}
+		}
+	}
+	return slices.Concat(found, s.checkPuzzles(), checkChallenges(s), checkIdleBan(s), s.checkObedience())
+}
+
+// checkZoneReach finds a zone whose requests never arrive, or are answered before or never.
+func (p *place) checkZoneReach(z *Zone) []Advice {
+	unanswered := len(z.MatcherSetsRaw) > 0
+	for _, set := range z.MatcherSetsRaw {
+		requests := routing.NewRequests(set)
+		if why := p.Misses(requests); why != "" {
+			return []Advice{z.advice(fmt.Sprintf("match: the zone never sees %s: %s", requests, why), "the zone into a rate_limit that sees them, such as one "+firstInRoute)}
+		}
+		unanswered = unanswered && p.Unanswered(requests)
+	}
+	if unanswered {
+		r := routing.NewRequests(z.MatcherSetsRaw[0])
+		return []Advice{z.advice(fmt.Sprintf("match: nothing behind this handler answers %s: the zone needs the paths as clients send them", r), "the whole path, such as match "+r.String()+" with what handle_path removes before it")}
+	}
+	if by, path := p.Passed(); by != "" && len(z.MatcherSetsRaw) == 0 && len(z.When) == 0 {
+		return []Advice{z.advice(fmt.Sprintf("the zone never sees %s: %s before it answers them", path, by), firstInRoute)}
+	}
+	return nil
+}
+
+// checkDashboardReach finds a dashboard that doesn't get the requests for its own pages.
+func (p *place) checkDashboardReach() []Advice {
+	page := routing.Requests{Methods: []string{"GET"}, Paths: []string{strings.TrimSuffix(p.Within(), "/") + "/clients"}}
+	if p.dashboard.Writable {
+		page.Methods[0] = "POST"
+	}
+	if p.Misses(page) == "" {
+		return nil
+	}
+	return []Advice{{Source: p.dashboard.Source, Problem: fmt.Sprintf("rate_limit_dashboard: it never sees %s: %s", page, p.Misses(page)), Fix: "handle_path /limits/* {, and the dashboard in it"}}
+}
+
+// checkPuzzles finds challenges whose solutions no handler of their site gets.
+func (s *survey) checkPuzzles() (found []Advice) {
+	if s.app.Session == nil {
+		return nil
+	}
+	solution := routing.Requests{Methods: []string{"POST"}, Paths: []string{cmp.Or(s.app.Session.Path, defaultSessionPath) + "*"}}
+	serves := func(site string) bool {
+		return slices.ContainsFunc(s.places, func(p *place) bool { return p.handler != nil && p.Site == site && p.Misses(solution) == "" })
+	}
+	for _, z := range s.zones {
+		if z.OnExceeded == onExceededChallenge && !serves(z.site) {
+			found = append(found, z.advice(fmt.Sprintf("on_exceeded: the puzzle sends %s, which no rate_limit of this site sees: nobody can solve it", solution), "rate_limit without a matcher, and the matcher into its zone, after match"))
 		}
 	}
 	return found
+}
+
+// checkObedience finds sites without a handler beside others with one, if the app has options for all.
+func (s *survey) checkObedience() []Advice {
+	option := ""
+	for _, o := range []struct {
+		word  string
+		given bool
+	}{{"ban", s.app.Ban != nil}, {"block_list", len(s.app.BlockLists) > 0}, {"rules_file", s.app.RulesFile != ""}} {
+		if o.given {
+			option = o.word
+		}
+	}
+	limited, serving := make(map[string]bool), make(map[string]bool)
+	for _, v := range s.views {
+		for _, p := range v.Places {
+			_, isOurs := p.Module.(interface{ config() *Handler })
+			limited[p.Site] = limited[p.Site] || isOurs
+			serving[p.Site] = serving[p.Site] || p.Answers() == "reverse_proxy" || p.Answers() == "file_server"
+		}
+	}
+	without := slices.DeleteFunc(slices.Sorted(maps.Keys(serving)), func(site string) bool { return site == "" || !serving[site] || limited[site] })
+	if option == "" || len(without) == 0 {
+		return nil
+	}
+	return []Advice{{Source: s.app.Source, Problem: fmt.Sprintf("%s: sites without rate_limit don't obey it: %s", option, without[0]), Fix: "rate_limit in each site, also without a zone"}}
 }
 
 // checkChallenges finds challenges that are never shown: they are only for pages that browsers

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -19,6 +20,70 @@ import (
 
 // userDirective is the fix for a zone that depends on the user.
 const userDirective = "rate_limit_user instead of rate_limit: it runs after basic_auth and forward_auth; or in a route block and in JSON, put the handler behind the one that sets it"
+
+// checkSet asks whether what an option waits for will ever be set, or match.
+func checkSet(s *survey) []Advice {
+	return slices.Concat(checkOrder(s), checkOutcomes(s), checkMentions(s), s.checkSettled(), s.checkKeySources(), s.checkCountries(), s.checkLogs())
+}
+
+// checkSettled finds measures that no handler sets until the request ends, and variables that nothing sets.
+func (s *survey) checkSettled() (found []Advice) {
+	for _, p := range s.places {
+		unset := func(name string) bool {
+			family := slices.ContainsFunc([]string{"http.intercept.", "http.reverse_proxy.", "http.vars."}, func(f string) bool { return strings.HasPrefix(name, f) })
+			return family && !p.before.Anything && !p.after.Anything && !p.before.Has(name) && !p.after.Has(name) && !slices.Contains([]string{"http.vars.client_ip", "http.vars.root"}, name)
+		}
+		for _, z := range p.zones {
+			if i := slices.IndexFunc(routing.PlaceholderNames(z.Settle), unset); i >= 0 {
+				found = append(found, z.advice(fmt.Sprintf("settle: {%s} is never set when a request ends: its cost stays", routing.PlaceholderNames(z.Settle)[i]), "settle {http.response.header.X-Tokens}, with the field of the answer"))
+			}
+			for _, n := range z.needs() {
+				if strings.HasPrefix(n.name, "http.vars.") && unset(n.name) {
+					found = append(found, z.advice(fmt.Sprintf("%s: {%s} is never set: no vars directive has this name", n.where, n.name), "a placeholder of the request, or vars with this name before it"))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// checkKeySources finds places of API keys that never hold one.
+func (s *survey) checkKeySources() []Advice {
+	if s.app.APIKeys == nil || !slices.ContainsFunc(s.app.APIKeys.From, func(from KeySource) bool {
+		return strings.EqualFold(strings.Trim(from.Name, "{}"), "Authorization") || strings.EqualFold(strings.Trim(from.Name, "{}"), "http.request.header.Authorization")
+	}) {
+		return nil
+	}
+	return []Advice{{Source: s.app.Source, Problem: "api_keys: from: Authorization holds a word before the key, such as Bearer, so that every key is answered with 400", Fix: "from bearer"}}
+}
+
+// countries are the codes of ISO 3166-1, and EU, AP and XK, which files of networks have besides.
+const countries = "AD AE AF AG AI AL AM AO AP AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT BV BW BY BZ CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ " +
+	"DE DJ DK DM DO DZ EC EE EG EH ER ES ET EU FI FJ FK FM FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GS GT GU GW GY HK HM HN HR HT HU ID IE IL IM IN IO IQ IR IS IT JE JM JO JP KE KG KH KI KM KN KP KR KW KY KZ " +
+	"LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME MF MG MH MK ML MM MN MO MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM PN PR PS PT PW PY QA RE RO RS RU RW " +
+	"SA SB SC SD SE SG SH SI SJ SK SL SM SN SO SR SS ST SV SX SY SZ TC TD TF TG TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG UM US UY UZ VA VC VE VG VI VN VU WF WS XK YE YT ZA ZM ZW"
+
+// checkCountries finds codes of countries that no address has.
+func (s *survey) checkCountries() (found []Advice) {
+	for _, m := range s.matchers() {
+		var list struct{ Codes []string }
+		_ = json.Unmarshal(m.sets["country"], &list)
+		for _, code := range list.Codes {
+			if fix := cmp.Or(map[string]string{"UK": "country GB", "EL": "country GR"}[code], "a code of ISO 3166-1, such as country DE"); !slices.Contains(strings.Fields(countries), code) {
+				found = append(found, Advice{Problem: fmt.Sprintf("country: no address is in %q: this matcher never matches it", code), Fix: fix, Source: m.source, Zone: m.zone})
+			}
+		}
+	}
+	return found
+}
+
+// checkLogs finds logs that wait for lines that are never written.
+func (s *survey) checkLogs() []Advice {
+	if s.app.DecisionLog != nil || !slices.Contains(s.logs, "http.log.rate_limit") {
+		return nil
+	}
+	return []Advice{{Source: s.app.Source, Problem: "a log includes http.log.rate_limit, which is never written", Fix: "decision_log into the global option rate_limit"}}
+}
 
 // checkOrder finds options that can't work, or probably don't, because a later handler sets their
 // input.

@@ -42,10 +42,11 @@ func (dash *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, 
 	if app, err := ctx.AppIfConfigured("rate_limit"); err == nil {
 		given = &app.(interface{ Enforcer() *enforce.Config }).Enforcer().Advice
 	}
-	if err := given.Give(ctx.Logger(), dash.checkShut(places)...); err != nil {
+	found, err := dash.checkAllow(whole, places) // before matchers are loaded, which discards their raw JSON
+	if err != nil {
 		return nil, nil, err
 	}
-	if err = dash.checkAllow(whole, places); err != nil { // before matchers are loaded, which discards their raw JSON
+	if err := given.Give(ctx.Logger(), append(found, dash.checkShut(places)...)...); err != nil {
 		return nil, nil, err
 	}
 	if hosts, err = dash.namedHosts(ctx, whole, places); err != nil {

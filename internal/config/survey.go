@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +27,7 @@ type survey struct {
 	providers map[string]bool   // authentication providers, by name
 	foreign   bool              // whether there are handlers that are neither Caddy's nor ours
 	traces    bool              // whether Caddy's tracing handler is configured
+	logs      []string          // loggers that Caddy's logs include by name
 	bodies    map[string]bool   // placeholders of the body: Caddy's, and those that `map` makes of them
 }
 
@@ -50,6 +52,7 @@ type place struct {
 // newSurvey returns the survey of the config to which the handler of ctx belongs.
 func newSurvey(ctx caddy.Context, app *App, run *enforce.Config) *survey {
 	s := &survey{app: app, run: run, bodies: map[string]bool{routing.Body: true, routing.BodyBase64: true}, mentions: make(map[string]string), providers: make(map[string]bool)}
+	s.logs = routing.IncludedLogs(ctx)
 	for _, m := range ctx.Modules() {
 		if app, ok := m.(*caddyhttp.App); ok {
 			for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
@@ -72,6 +75,41 @@ func (s *survey) add(v *routing.View) {
 			s.note(p.Node)
 		}
 	}
+}
+
+// sitedSet is a matcher set of an option with its place in the config.
+type sitedSet struct {
+	sets         caddy.ModuleMap
+	zone, source string
+}
+
+// matchers returns all matcher sets of handlers and zones, and those inside `not`.
+func (s *survey) matchers() (all []sitedSet) {
+	var add func(zone, source string, sets []caddy.ModuleMap)
+	add = func(zone, source string, sets []caddy.ModuleMap) {
+		for _, set := range sets {
+			all = append(all, sitedSet{set, zone, source})
+			var negated []caddy.ModuleMap
+			_ = json.Unmarshal(set["not"], &negated) // loading reports any error
+			add(zone, source, negated)
+		}
+	}
+	for _, p := range s.places {
+		if p.handler == nil {
+			continue
+		}
+		add("", p.handler.Source, p.handler.ExemptRaw)
+		for _, t := range p.handler.Traps {
+			add("", t.Source, t.MatcherSetsRaw)
+		}
+		for _, z := range p.zones {
+			add(z.Name, z.Source, z.MatcherSetsRaw)
+			for _, c := range z.Costs {
+				add(z.Name, z.Source, c.MatcherSetsRaw)
+			}
+		}
+	}
+	return all
 }
 
 func (s *survey) addPlace(p *place) {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 )
@@ -16,6 +17,38 @@ func TrustsProxies(server *caddyhttp.Server) bool {
 	source := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
 	return server.TrustedProxiesUnix || server.TrustedProxiesRaw != nil ||
 		source.IsValid() && source.Kind() == reflect.Interface && !source.IsNil()
+}
+
+// IncludedLogs returns the loggers that the logs of a config include by name.
+func IncludedLogs(ctx caddy.Context) (loggers []string) {
+	config := reflect.ValueOf(ctx).FieldByName("cfg")
+	if !config.IsValid() || config.Kind() != reflect.Pointer || config.IsNil() {
+		return nil
+	}
+	logging := config.Elem().FieldByName("Logging")
+	if !logging.IsValid() || logging.IsNil() {
+		return nil
+	}
+	for logs := logging.Elem().FieldByName("Logs").MapRange(); logs.Next(); {
+		include := logs.Value().Elem().FieldByName("Include")
+		for i := range include.Len() {
+			loggers = append(loggers, include.Index(i).String())
+		}
+	}
+	return loggers
+}
+
+// TrustedRanges returns the networks whose proxies a server trusts, if its config lists them.
+func TrustedRanges(server *caddyhttp.Server) (ranges []string) {
+	source := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
+	if !source.IsValid() || source.Kind() != reflect.Interface || source.IsNil() {
+		return nil
+	}
+	list := reflect.Indirect(source.Elem()).FieldByName("Ranges")
+	for i := 0; list.IsValid() && i < list.Len(); i++ {
+		ranges = append(ranges, list.Index(i).String())
+	}
+	return ranges
 }
 
 var headersPackage = reflect.TypeFor[headers.Handler]().PkgPath()

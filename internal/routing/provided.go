@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -13,8 +14,13 @@ import (
 // braces, and families of them that end with a dot.
 type Provided struct {
 	names    map[string]bool
-	Anything bool // one of the handlers may set any placeholder
+	made     map[string][]string // texts of which values are made, by name
+	Anything bool                // one of the handlers may set any placeholder
 }
+
+// Made returns the texts of which a placeholder's value may be made, if handlers set it. A text with the
+// placeholder itself is what a handler leaves of an earlier value.
+func (p *Provided) Made(name string) []string { return p.made[name] }
 
 // Has reports whether the handlers are known to set a placeholder.
 func (p *Provided) Has(name string) bool {
@@ -31,7 +37,7 @@ func (p *Provided) Has(name string) bool {
 
 // providedBy returns the placeholders that handlers set, including nested ones.
 func providedBy(handlers []Node) Provided {
-	p := Provided{names: make(map[string]bool)}
+	p := Provided{names: make(map[string]bool), made: make(map[string][]string)}
 	each(handlers, func(n Node) bool {
 		p.add(n)
 		return true
@@ -50,12 +56,12 @@ func (p *Provided) add(n Node) {
 	p.Anything = p.Anything || n.Foreign || n.Name == "invoke"
 	switch handler := n.Module.(type) {
 	case *caddyhttp.VarsMiddleware:
-		for name := range *handler {
-			p.names["http.vars."+name] = true
+		for name, value := range *handler {
+			p.set("http.vars."+name, fmt.Sprint(value))
 		}
 	case *maphandler.Handler:
 		for _, destination := range handler.Destinations {
-			p.names[strings.Trim(destination, "{}")] = true
+			p.set(strings.Trim(destination, "{}"), handler.Source)
 		}
 	case *headers.Handler:
 		p.addFields("http.request.header.", handler.Request)
@@ -70,17 +76,22 @@ func (p *Provided) addFields(family string, ops *headers.HeaderOps) {
 	if ops == nil {
 		return
 	}
-	add := func(field string) { p.names[family+http.CanonicalHeaderKey(field)] = true }
-	for field := range ops.Set {
-		add(field)
+	set := func(field string, texts ...string) { p.set(family+http.CanonicalHeaderKey(field), texts...) }
+	for field, values := range ops.Set {
+		set(field, values...)
 	}
 	for field := range ops.Add {
-		add(field)
+		set(field, "{"+family+field+"}")
 	}
 	for field := range ops.Replace {
-		add(field)
+		set(field, "{"+family+field+"}")
 	}
 	for _, field := range ops.Delete {
-		add(field)
+		set(field)
 	}
+}
+
+// set adds a placeholder whose value is made of texts.
+func (p *Provided) set(name string, texts ...string) {
+	p.names[name], p.made[name] = true, append(p.made[name], texts...)
 }

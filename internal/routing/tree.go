@@ -19,10 +19,9 @@ import (
 
 // Route is a route of the config.
 type Route struct {
-	Hosts    []string // in its matchers
-	Matched  bool     // it has matchers
-	Group    string   // only one route of a group runs
-	Terminal bool     // no route after it runs
+	Requests []Requests // that it matches, one of each matcher set; nil: all
+	Group    string     // only one route of a group runs
+	Terminal bool       // no route after it runs
 	Handlers []Node
 	matchers caddyhttp.MatcherSets
 }
@@ -47,7 +46,7 @@ type List struct {
 // newRoutes returns the routes of a list. Their handlers are modules or JSON.
 func newRoutes(list caddyhttp.RouteList) (routes []Route) {
 	for _, from := range list {
-		r := Route{Group: from.Group, Terminal: from.Terminal, Matched: len(from.MatcherSets)+len(from.MatcherSetsRaw) > 0, Hosts: Hosts(&from), matchers: matchersOf(&from)}
+		r := Route{Group: from.Group, Terminal: from.Terminal, Requests: requestsOf(setsOf(&from)), matchers: matchersOf(&from)}
 		for _, raw := range from.HandlersRaw {
 			r.Handlers = append(r.Handlers, rawNode(raw))
 		}
@@ -78,18 +77,8 @@ func matchersOf(r *caddyhttp.Route) caddyhttp.MatcherSets {
 
 // Hosts returns the hosts in the matchers of a route.
 func Hosts(r *caddyhttp.Route) (hosts []string) {
-	for _, set := range r.MatcherSets {
-		for _, matcher := range set {
-			if names, ok := matcher.(*caddyhttp.MatchHost); ok {
-				hosts = append(hosts, *names...)
-			}
-		}
-	}
-	for _, set := range r.MatcherSetsRaw {
-		var names []string
-		if json.Unmarshal(set["host"], &names) == nil {
-			hosts = append(hosts, names...)
-		}
+	for _, requests := range requestsOf(setsOf(r)) {
+		hosts = append(hosts, requests.Hosts...)
 	}
 	return hosts
 }
@@ -232,12 +221,35 @@ func (n Node) Answers() string {
 	}
 	for _, list := range n.Lists {
 		for _, r := range list.Routes {
-			if by := r.Answers(); by != "" && !r.Matched && !list.ForErrors {
+			if by := r.Answers(); by != "" && r.Requests == nil && !list.ForErrors {
 				return by
 			}
 		}
 	}
 	return ""
+}
+
+// hosts returns the hosts in the matchers of the route.
+func (r Route) hosts() (hosts []string) {
+	for _, requests := range r.Requests {
+		hosts = append(hosts, requests.Hosts...)
+	}
+	return hosts
+}
+
+// mayAnswer returns the name of a handler that answers some requests of the route, or "".
+func (r Route) mayAnswer() string {
+	for _, n := range r.Handlers {
+		if by := n.mayAnswer(); by != "" {
+			return by
+		}
+	}
+	return ""
+}
+
+// rewrites reports whether a handler of the route may change the paths of requests.
+func (r Route) rewrites() bool {
+	return !each(r.Handlers, func(n Node) bool { return n.Name != "rewrite" && n.Name != "invoke" && !n.Foreign })
 }
 
 // Answers returns the name of a handler that answers all requests that match the route, or "".

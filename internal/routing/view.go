@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -30,7 +31,18 @@ type Place struct {
 	Own caddyhttp.MatcherSets
 
 	before, after []Node
-	answering     string // an earlier handler that answers some requests, or ""
+	answering     string       // an earlier handler that answers some requests, or ""
+	around        [][]Requests // of the surrounding routes
+	taken         []taken      // by earlier routes
+	later         []Route
+	rewritten     bool // around and taken are of other paths than those that this handler sees
+}
+
+// taken are requests that go to another route.
+type taken struct {
+	by    string // the handler that answers them, or ""
+	meant bool   // as with two `handle`, of which only one runs, or a directive with a matcher in a route block
+	Requests
 }
 
 // NewView returns the view of a server that is being provisioned, or is already.
@@ -51,20 +63,23 @@ func NewView(server *caddyhttp.Server) *View {
 func (v *View) addRoutes(p Place, list []Route) {
 	for i, r := range list {
 		in := p
-		if len(r.Hosts) > 0 {
-			in.Site = strings.ToLower(strings.Join(slices.Sorted(slices.Values(r.Hosts)), " "))
-			v.Hosts = append(v.Hosts, r.Hosts...)
+		if hosts := r.hosts(); len(hosts) > 0 {
+			in.Site = strings.ToLower(strings.Join(slices.Sorted(slices.Values(hosts)), " "))
+			v.Hosts = append(v.Hosts, hosts...)
 		}
 		for _, earlier := range list[:i] {
 			in.passRoute(earlier, earlier.Group != "" && earlier.Group == r.Group)
 		}
 		for _, later := range list[i+1:] {
 			if !r.Terminal && (later.Group == "" || later.Group != r.Group) {
-				in.after = slices.Concat(in.after, later.Handlers)
+				in.after, in.later = slices.Concat(in.after, later.Handlers), slices.Concat(in.later, []Route{later})
 			}
 		}
 		if in.Own = nil; len(r.Handlers) == 1 {
 			in.Own = r.matchers
+		}
+		if r.Requests != nil {
+			in.around = slices.Concat(in.around, [][]Requests{r.Requests})
 		}
 		v.addHandlers(in, r.Handlers)
 	}
@@ -72,11 +87,19 @@ func (v *View) addRoutes(p Place, list []Route) {
 
 // passRoute notes a route before the current one. Of routes that exclude each other only one runs.
 func (p *Place) passRoute(r Route, excludes bool) {
-	if p.Hidden == "" && !r.Matched {
-		p.Hidden = r.Answers()
+	by := r.Answers()
+	if p.Hidden == "" && r.Requests == nil {
+		p.Hidden = by
 		if p.Hidden == "" && (excludes || r.Terminal) {
 			p.Hidden = "a route without a matcher"
 		}
+	}
+	if by != "" || (excludes || r.Terminal) && len(r.Handlers) > 0 {
+		for _, requests := range r.Requests {
+			p.taken = slices.Concat(p.taken, []taken{{by, excludes || r.Handlers[0].Name != "subroute", requests}})
+		}
+	} else {
+		p.rewritten = p.rewritten || r.rewrites()
 	}
 	if excludes || r.Terminal {
 		return
@@ -99,6 +122,7 @@ func (v *View) addHandlers(p Place, handlers []Node) {
 		in.Node, in.after = n, slices.Concat(handlers[i+1:], p.after)
 		v.addHandler(in)
 		p.before = slices.Concat(p.before, handlers[i:i+1])
+		p.rewritten = p.rewritten || Route{Handlers: handlers[i : i+1]}.rewrites()
 		p.meet(n)
 		if p.Hidden == "" {
 			p.Hidden = n.Answers()
@@ -131,12 +155,82 @@ func (p *Place) Before() Provided {
 // After returns what later handlers set.
 func (p *Place) After() Provided { return providedBy(p.after) }
 
+// Serves returns a later handler that may answer, with pages if it can, or "".
+func (p *Place) Serves() (by string) {
+	for _, later := range p.after {
+		if by = cmp.Or(later.mayAnswer(), by); by == "reverse_proxy" || by == "file_server" {
+			break
+		}
+	}
+	return by
+}
+
 // Leavings returns an earlier handler that answers some requests, if no later one answers any; or "".
 func (p *Place) Leavings() string {
 	if p.InErrors || p.Anywhere || p.Hidden != "" || slices.ContainsFunc(p.after, func(n Node) bool { return n.mayAnswer() != "" || n.Foreign }) {
 		return ""
 	}
 	return p.answering
+}
+
+// Misses reports whether the place never sees some requests: those that only the matchers around it
+// exclude, those that an earlier handler answers, or those that no later handler answers.
+func (p *Place) Misses(r Requests) (why string) {
+	if p.rewritten || p.Anywhere || p.InErrors {
+		return ""
+	}
+	for _, around := range p.around {
+		if !slices.ContainsFunc(around, func(a Requests) bool { return !a.Excludes(r) }) {
+			return "the route around it doesn't match them"
+		}
+	}
+	for _, t := range p.taken {
+		if r.isWithin(t.Requests) && t.by != "" {
+			return t.by + " before it answers them"
+		}
+	}
+	return ""
+}
+
+// Unanswered reports whether the later handlers answer other requests, but none of r.
+func (p *Place) Unanswered(r Requests) bool {
+	reads := r.Methods == nil || slices.Contains(r.Methods, "GET") || slices.Contains(r.Methods, "HEAD")
+	answered := false
+	for _, later := range p.later {
+		by := later.mayAnswer()
+		if by == "" && later.rewrites() {
+			return false
+		}
+		if answered = answered || by != ""; by == "" || !reads && by == "file_server" {
+			continue
+		}
+		if later.Requests == nil || slices.ContainsFunc(later.Requests, func(a Requests) bool { return !a.Excludes(r) }) {
+			return false
+		}
+	}
+	return answered && !p.rewritten && !p.Anywhere && !p.InErrors && !slices.ContainsFunc(p.after, func(n Node) bool { return n.Foreign })
+}
+
+// Within returns a path of the requests that the matchers around the place admit, without a wildcard
+// at its end; "" if they admit all paths.
+func (p *Place) Within() string {
+	for _, around := range slices.Backward(p.around) {
+		if len(around) > 0 && len(around[0].Paths) > 0 {
+			return strings.TrimSuffix(around[0].Paths[0], "*")
+		}
+	}
+	return ""
+}
+
+// Passed returns an earlier proxy that answers some requests, and a path of them, if this handler
+// sees others; or "".
+func (p *Place) Passed() (by, path string) {
+	for _, t := range p.taken {
+		if t.by == "reverse_proxy" && len(t.Paths) > 0 && !t.meant {
+			return t.by, t.Paths[0]
+		}
+	}
+	return "", ""
 }
 
 // Relayed returns the matchers of answers that later proxies replace by those of another upstream.
