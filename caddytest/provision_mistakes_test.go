@@ -53,9 +53,13 @@ func logOf(t *testing.T, raw []byte) (lines string, err error) {
 	if err := json.Unmarshal(raw, &config); err != nil {
 		t.Fatal(err)
 	}
-	config["logging"] = map[string]any{"logs": map[string]any{"default": map[string]any{
-		"writer": map[string]any{"output": "file", "filename": path}, "encoder": map[string]any{"format": "json"},
-	}}}
+	logging, _ := config["logging"].(map[string]any)
+	logs, _ := logging["logs"].(map[string]any)
+	if logs == nil {
+		logs = make(map[string]any)
+	}
+	logs["default"] = map[string]any{"writer": map[string]any{"output": "file", "filename": path}, "encoder": map[string]any{"format": "json"}}
+	config["logging"] = map[string]any{"logs": logs}
 	if raw, err = json.Marshal(config); err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +431,12 @@ func TestExamplesAreNotWarnedOf(t *testing.T) {
 	}
 }
 
-// The configs in the documentation are not warned of what nobody can mean.
+// isExpectedInDocs reports whether a page shows a config of another module as it stands.
+func isExpectedInDocs(name string, w warning) bool {
+	return strings.HasSuffix(name, "migrate/mholt.md") && (strings.HasPrefix(w.Msg, "distributed and storage have no effect") || strings.HasPrefix(w.Write, "match "))
+}
+
+// The configs in the documentation are not warned of.
 func TestSamplesOfTheDocsAreNotWarnedOf(t *testing.T) {
 	noData(t)
 	for _, name := range []string{"SERVICE_TOKEN", "PG_PASSWORD", "REDIS_PASSWORD", "TURNSTILE_SECRET"} {
@@ -445,7 +454,7 @@ func TestSamplesOfTheDocsAreNotWarnedOf(t *testing.T) {
 					t.Errorf("%s:%d: %v", name, line, err)
 				}
 				for _, w := range warnings {
-					if mean := []string{"never", "every request", "handle_errors", "nobody", "no effect without", "only in case", "answers, and nothing"}; slices.ContainsFunc(mean, func(part string) bool { return strings.Contains(w.Msg, part) }) {
+					if !strings.Contains(w.Msg, "plain HTTP") && !isExpectedInDocs(name, w) {
 						t.Errorf("%s:%d: warned of %+v", name, line, w)
 					}
 				}

@@ -22,6 +22,7 @@ type Advice struct {
 	Root    string   // the served folder that the file lies in, or ""
 	Source  string   // the place in a config file, or ""
 	Server  []string // the server's addresses, or none
+	See     string   // the part of the documentation that explains it, or ""
 	Refused bool     // the config can't work: the problem is an error
 }
 
@@ -37,7 +38,7 @@ func (a Advice) err() error {
 // log writes a warning.
 func (a Advice) log(log *zap.Logger) {
 	var fields []zap.Field
-	for _, f := range [][2]string{{"write", a.Fix}, {"zone", a.Zone}, {"handler", a.Handler}, {"path", a.Path}, {"root", a.Root}, {"at", a.Source}} {
+	for _, f := range [][2]string{{"write", a.Fix}, {"zone", a.Zone}, {"handler", a.Handler}, {"path", a.Path}, {"root", a.Root}, {"at", a.Source}, {"see", a.See}} {
 		if f[1] != "" {
 			fields = append(fields, zap.String(f[0], f[1]))
 		}

@@ -7,20 +7,26 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 )
 
-// The checks of a config return advice. The questions they ask are files of their own:
-//
-//   - Can a request reach it? check_reach.go
-//   - Can the client choose it? check_choice.go
-//   - Will it ever be set, or match? check_set.go
-//   - Can it do what it says? check_effect.go
-//   - Who is the client? check_address.go
+// The checks of a config return advice. The five questions that they ask are files of their own, and
+// parts of docs/advice.md.
 
 // Advice describes a problem in a config and its fix.
 type Advice = advice.Advice
 
-// configChecks are the checks of the whole config: the five questions, each a function of the survey
-// alone, and the files that are served.
-var configChecks = []func(*survey) []Advice{checkReach, checkChoice, checkSet, checkEffect, checkAddress, checkMatchers, checkServed}
+// configChecks are the checks of the whole config, each a function of the survey alone: the five
+// questions, with the part of docs/advice.md about each, and the files that are served.
+var configChecks = []struct {
+	check func(*survey) []Advice
+	see   string
+}{
+	{checkReach, "can-a-request-reach-it"},
+	{checkChoice, "can-the-client-choose-it"},
+	{checkSet, "will-it-ever-be-set-or-match"},
+	{checkEffect, "can-it-do-what-it-says"},
+	{checkAddress, "who-is-the-client"},
+	{checkMatchers, ""},
+	{checkServed, ""},
+}
 
 // zoneChecks are the checks of a compiled zone.
 var zoneChecks = []func(*zoneCompiler) []Advice{
@@ -35,8 +41,13 @@ func (h *handlerCompiler) checkConfig(ctx caddy.Context) error {
 	}
 	h.app.survey, h.app.Run.Used = newSurvey(ctx, h.app.App, h.app.Run), true
 	var found []Advice
-	for _, check := range configChecks {
-		found = append(found, check(h.app.survey)...)
+	for _, question := range configChecks {
+		for _, a := range question.check(h.app.survey) {
+			if question.see != "" {
+				a.See = "docs/advice.md#" + question.see
+			}
+			found = append(found, a)
+		}
 	}
 	for _, p := range h.app.survey.places {
 		answer.KeepFields(p.view.Server.Routes, p.view.Server.Errors)

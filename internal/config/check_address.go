@@ -67,7 +67,7 @@ func checkLooseProxies(s *survey) (found []Advice) {
 		takesFirst := server.ClientIPHeaders == nil || slices.ContainsFunc(server.ClientIPHeaders, func(field string) bool { return !enforce.IsSingle(field) })
 		if server.TrustedProxiesStrict == 0 && routing.TrustsProxies(server) && takesFirst {
 			found = append(found, Advice{Server: server.Listen, Fix: enforce.StrictProxies,
-				Problem: "this server trusts proxies, and takes the first address of X-Forwarded-For: behind a proxy that appends to it, as most do, clients can write that themselves, and be whoever they like"})
+				Problem: "this server trusts proxies, and takes the first address of X-Forwarded-For, which clients can write"})
 		}
 	}
 	return found
@@ -90,7 +90,7 @@ func checkUntrusted(s *survey) (found []Advice) {
 	for _, server := range s.limited() {
 		if slices.ContainsFunc(server.ClientIPHeaders, enforce.IsSingle) && !routing.TrustsProxies(server) {
 			found = append(found, Advice{Server: server.Listen, Problem: "client_ip_headers has no effect without trusted_proxies: all visitors that come through one proxy share one count",
-				Fix: "trusted_proxies static <networks of your proxy> beside client_ip_headers, in the global option servers"})
+				Fix: "trusted_proxies static <networks of your proxy> beside it"})
 		}
 	}
 	return found

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
@@ -86,9 +86,18 @@ func checkEffect(s *survey) (found []Advice) {
 	return slices.Concat(found, checkEverything(s), checkLimits(s), checkNames(s), checkCase(s))
 }
 
-// checkMeasure finds limits whose amounts are of other units than those that requests use.
+// checkMeasure finds limits whose amounts are of other units than those that requests use, or below
+// the cost of a path.
 func (z *Zone) checkMeasure() []Advice {
 	for _, l := range z.Limits {
+		most := cmp.Or(l.Burst, l.Amount)
+		for _, c := range z.Costs {
+			rule, err := newCostRule(c.Cost)
+			if err == nil && rule.Fixed > most && slices.ContainsFunc(c.MatcherSetsRaw, func(set caddy.ModuleMap) bool { return routing.NewRequests(set).Paths != nil }) {
+				return []Advice{z.advice(fmt.Sprintf("cost: a request costs %d, and limit %d never has that many: it is always refused, with status 403", rule.Fixed, most),
+					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", most, rule.Fixed))}
+			}
+		}
 		switch costs := z.Cost != "" || len(z.Costs) > 0 || z.Settle != "" || z.Count != nil; {
 		case z.Settle == settleDuration && l.Amount < 1000:
 			return []Advice{z.advice(fmt.Sprintf("settle duration: it counts milliseconds, so that the limit is %d ms per %s", l.Amount, wording.Duration(time.Duration(l.Window))),
@@ -152,35 +161,21 @@ func (p *place) checkPages(z *Zone) []Advice {
 
 // checkCosts finds zones that no request can pass, or that count nothing, because of their costs.
 func (z *zoneCompiler) checkCosts() []Advice {
-	if z.run.DeniesAll {
+	if z.run.DeniesAll || len(z.run.Costs) > 0 || z.run.Cost.From != "" {
 		return nil
 	}
-	if len(z.run.Costs) == 0 && z.run.Cost.From == "" && z.run.Cost.Fixed == 0 {
+	if z.run.Cost.Fixed == 0 {
 		return []Advice{z.advice("cost: no request uses up anything, so the zone limits nobody", "a cost of at least 1, or costs with matchers for the requests that count")}
 	}
-	which, costs := "every request costs", []enforce.CostRule{z.run.Cost}
-	if len(z.Costs) > 0 {
-		which, costs = "a request costs", z.run.Costs
-	}
-	for i, cost := range costs {
-		if cost.From != "" || len(z.Costs) > 0 && !namesPaths(z.Costs[i].MatcherSetsRaw) {
-			continue
-		}
-		for _, set := range z.run.Sets() {
-			for _, p := range slices.Concat(set.Policies, set.Shadows) {
-				if p.Capacity() < cost.Fixed && (len(z.Costs) == 0 || len(z.Limits) > 0) {
-					return []Advice{z.advice(fmt.Sprintf("cost: %s %d, and the limit %q never has more than %d, so all %s refused", which, cost.Fixed, p.Name, p.Capacity(), areOrWouldBe(p)),
-						fmt.Sprintf("a cost of at most %d, or a limit of at least %d", p.Capacity(), cost.Fixed))}
-				}
+	for _, set := range z.run.Sets() {
+		for _, p := range slices.Concat(set.Policies, set.Shadows) {
+			if p.Capacity() < z.run.Cost.Fixed {
+				return []Advice{z.advice(fmt.Sprintf("cost: every request costs %d, and the limit %q never has more than %d, so all %s refused", z.run.Cost.Fixed, p.Name, p.Capacity(), areOrWouldBe(p)),
+					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", p.Capacity(), z.run.Cost.Fixed))}
 			}
 		}
 	}
 	return nil
-}
-
-// namesPaths reports whether a matcher set has a path.
-func namesPaths(sets caddyhttp.RawMatcherSets) bool {
-	return slices.ContainsFunc(sets, func(set caddy.ModuleMap) bool { return routing.NewRequests(set).Paths != nil })
 }
 
 func areOrWouldBe(p *enforce.Policy) string {

@@ -16,11 +16,10 @@ import (
 
 const firstInRoute = "rate_limit above it in a route block; or, if there is a global option order for rate_limit, leave that out"
 
-// checkReach asks whether requests can reach a handler, its zones, its challenge and a dashboard.
+// checkReach asks whether requests can reach a handler, its zones and its challenge.
 func checkReach(s *survey) (found []Advice) {
 	for _, p := range s.places {
 		if p.handler == nil {
-			found = append(found, p.checkDashboardReach()...)
 			continue
 		}
 		switch {
@@ -46,7 +45,7 @@ func (p *place) checkZoneReach(z *Zone) []Advice {
 	for _, set := range z.MatcherSetsRaw {
 		requests := routing.NewRequests(set)
 		if why := p.Misses(requests); why != "" {
-			return []Advice{z.advice(fmt.Sprintf("match: the zone never sees %s: %s", requests, why), "the zone into a rate_limit that sees them, such as one "+firstInRoute)}
+			return []Advice{z.advice(fmt.Sprintf("match: the zone never sees %s: %s", requests, why), "the zone into a rate_limit that sees them: before it, or without its matcher")}
 		}
 		unanswered = unanswered && p.Unanswered(requests)
 	}
@@ -60,8 +59,8 @@ func (p *place) checkZoneReach(z *Zone) []Advice {
 	return nil
 }
 
-// checkDashboardReach finds a dashboard that doesn't get the requests for its own pages.
-func (p *place) checkDashboardReach() []Advice {
+// checkOwnPages finds a dashboard that doesn't get the requests for its own pages.
+func (p *place) checkOwnPages() []Advice {
 	page := routing.Requests{Methods: []string{"GET"}, Paths: []string{strings.TrimSuffix(p.Within(), "/") + "/clients"}}
 	if p.dashboard.Writable {
 		page.Methods[0] = "POST"

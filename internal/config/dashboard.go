@@ -46,6 +46,9 @@ func (dash *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, 
 	if err != nil {
 		return nil, nil, err
 	}
+	for _, p := range places {
+		found = append(found, p.checkOwnPages()...)
+	}
 	if err := given.Give(ctx.Logger(), append(found, dash.checkShut(places)...)...); err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,228 @@
+package caddytest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// questionCase is a config and what it is warned of; "" if nothing, "error: …" if it doesn't load.
+type questionCase struct{ name, input, want string }
+
+// zone returns a rate_limit directive with a zone.
+func limiting(matcher, lines string) string {
+	return "rate_limit " + matcher + " {\n\tzone z {\n\t\t" + strings.ReplaceAll(lines, "; ", "\n\t\t") + "\n\t}\n}\n"
+}
+
+// of returns a site with directives, over HTTPS.
+func siteOf(parts ...string) string {
+	return "https://a.test {\n" + strings.Join(parts, "\n") + "\n}\n"
+}
+
+// global returns the global option rate_limit before a site.
+func globally(lines, site string) string {
+	return "{\n\trate_limit {\n\t\t" + strings.ReplaceAll(lines, "; ", "\n\t\t") + "\n\t}\n}\n" + site
+}
+
+const (
+	toBackend  = "reverse_proxy 127.0.0.1:3000"
+	inOrder    = "{\n\torder rate_limit before reverse_proxy\n}\n"
+	largeLimit = "limit 300/1m"
+	trustingIn = "{\n\tservers {\n\t\ttrusted_proxies static %s\n\t\ttrusted_proxies_strict\n\t}\n}\n"
+)
+
+// Can a request reach it?
+var reachCases = []questionCase{
+	{"login behind a handle", inOrder + siteOf("handle /login {\n"+toBackend+"\n}", limiting("", "match POST /login; limit 5/1m"), toBackend), "the zone never sees POST /login: reverse_proxy before it answers them"},
+	{"login behind a respond", siteOf("route {\nrespond /login no\n" + limiting("", "match /login; limit 5/1m") + toBackend + "\n}"), "the zone never sees /login: respond before it answers them"},
+	{"login behind a folder", inOrder + siteOf("handle /app/* {\n"+toBackend+"\n}", limiting("", "match POST /app/login; limit 5/1m"), toBackend), "the zone never sees POST /app/login"},
+	{"files of a folder", siteOf("route {\nfile_server /static/*\n" + limiting("", "match /static/largeLimit/*; limit 5/1m") + toBackend + "\n}"), "file_server before it answers them"},
+	{"another path in a handle", siteOf("handle /app/* {\n" + limiting("", "match POST /login; limit 5/1m") + toBackend + "\n}"), "the route around it doesn't match them"},
+	{"another path in the directive", siteOf(limiting("/api/*", "match POST /login; limit 5/1m"), toBackend), "the route around it doesn't match them"},
+	{"another host", siteOf(limiting("", "match host b.test; limit 5/1m"), toBackend), "the route around it doesn't match them"},
+	{"another method", siteOf("@get method GET", "handle @get {\n"+limiting("", "match POST /login; limit 5/1m")+toBackend+"\n}"), "the route around it doesn't match them"},
+	{"what not excludes", siteOf("@rest not path /login", "handle @rest {\n"+limiting("", "match /login; limit 5/1m")+toBackend+"\n}"), "the route around it doesn't match them"},
+	{"handle_path removes a prefix later", siteOf(limiting("", "match POST /login; limit 5/1m"), "handle_path /app/* {\n"+toBackend+"\n}"), "nothing behind this handler answers POST /login"},
+	{"only files answer", siteOf(limiting("", "match POST /login; limit 5/1m"), "handle_path /app/* {\n"+toBackend+"\n}", "file_server"), "nothing behind this handler answers POST /login"},
+	{"a zone of all and a proxy before it", inOrder + siteOf("handle /api/* {\n"+toBackend+"\n}", limiting("", largeLimit), toBackend), "the zone never sees /api/*: reverse_proxy before it answers them"},
+	{"a puzzle in a matcher", globally("session", siteOf(limiting("/shop/*", "per client; limit 60/1m; on_exceeded challenge"), toBackend)), "the puzzle sends POST /.well-known/rate-limit/*"},
+	{"a puzzle in a handle", globally("session", siteOf("handle /shop/* {\n"+limiting("", "per client; limit 60/1m; on_exceeded challenge")+toBackend+"\n}", "handle {\n"+toBackend+"\n}")), "the puzzle sends POST"},
+	{"a dashboard of one path", siteOf("basic_auth {\nbob "+bobsHash+"\n}\nhandle /limits {\nrate_limit_dashboard\n}", toBackend), "rate_limit_dashboard: it never sees GET /limits/clients"},
+	{"a dashboard of one method", siteOf("basic_auth {\nbob "+bobsHash+"\n}\n@get {\nmethod GET\npath /limits/*\n}\nrate_limit_dashboard @get {\nwritable\n}", toBackend), "rate_limit_dashboard: it never sees POST"},
+	{"a list for some sites", globally("block_list https://lists.test/drop", siteOf(limiting("", largeLimit), toBackend)+"https://b.test {\n"+toBackend+"\n}\n"), "sites without rate_limit don't obey it: b.test"},
+	{"rules for some sites", globally("rules_file /tmp/rules", siteOf(limiting("", largeLimit), toBackend)+"https://b.test {\nfile_server\n}\n"), "sites without rate_limit don't obey it: b.test"},
+	{"a ban for some sites", globally("ban after 5 violations in 10m for 1h", siteOf(limiting("", "per client; limit 300/1m"), toBackend)+"https://b.test {\n"+toBackend+"\n}\n"), "sites without rate_limit don't obey it: b.test"},
+
+	{"login before a handle", siteOf("handle /login {\n"+toBackend+"\n}", limiting("", "match POST /login; limit 5/1m"), toBackend), ""},
+	{"the same path in a handle", siteOf("handle /app/* {\n" + limiting("", "match POST /app/login; limit 5/1m") + toBackend + "\n}"), ""},
+	{"a prefix that handle_path removes before", siteOf("handle_path /app/* {\n" + limiting("", "match POST /login; limit 5/1m") + toBackend + "\n}"), ""},
+	{"a whole path before handle_path", siteOf(limiting("", "match POST /app/login; limit 5/1m"), "handle_path /app/* {\n"+toBackend+"\n}"), ""},
+	{"handle_path beside others", siteOf(limiting("", "match POST /login; limit 5/1m"), "handle_path /app/* {\n"+toBackend+"\n}\nhandle {\n"+toBackend+"\n}"), ""},
+	{"a rewrite", siteOf("rewrite /login /app/login", limiting("", "match POST /login; limit 5/1m"), "handle /app/* {\n"+toBackend+"\n}"), ""},
+	{"a puzzle for the whole site", globally("session", siteOf(limiting("", "match /shop/*; per client; limit 60/1m; on_exceeded challenge"), toBackend)), ""},
+	{"a site that redirects", globally("block_list https://lists.test/drop", siteOf(limiting("", largeLimit), toBackend)+"https://www.a.test {\nredir https://a.test{uri}\n}\n"), ""},
+	{"a health check before it", siteOf("route {\nrespond /health ok\n" + limiting("", largeLimit) + toBackend + "\n}"), ""},
+	{"two handles", siteOf("handle /api/* {\n" + toBackend + "\n}\nhandle {\n" + limiting("", largeLimit) + toBackend + "\n}"), ""},
+	{"php", siteOf(limiting("", "match POST /wp-login.php; limit 5/1m"), "php_fastcgi 127.0.0.1:9000\nfile_server"), ""},
+	{"a dashboard in a folder", siteOf("handle_path /limits/* {\nbasic_auth {\nbob "+bobsHash+"\n}\nrate_limit_dashboard {\nwritable\n}\n}", toBackend), ""},
+}
+
+const bobsHash = "$2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG"
+
+// exempting returns a site whose handler exempts requests.
+func exempting(matcher string) string {
+	return siteOf("rate_limit {\n\texempt "+matcher+"\n\tzone z {\n\t\t"+largeLimit+"\n\t}\n}\n", toBackend)
+}
+
+// allowing returns a site with a dashboard that anybody who meets a matcher may see.
+func allowing(before, matcher string) string {
+	return siteOf("route {\n" + before + "\nrate_limit_dashboard {\n\twritable\n\tallow " + matcher + "\n}\n}")
+}
+
+// Can the client choose it?
+var choiceCases = []questionCase{
+	{"a crawler by its name", exempting("header User-Agent *Googlebot*"), "exempt: {http.request.header.User-Agent} is what the client writes"},
+	{"a whole user agent", exempting(`header User-Agent "Mozilla/5.0 (compatible; Googlebot/2.1)"`), "exempt: {http.request.header.User-Agent}"},
+	{"a short word", exempting("header X-Internal 1"), "exempt: {http.request.header.X-Internal}"},
+	{"a pattern", exempting("header_regexp X-Partner ^acme-"), "exempt: {http.request.header.X-Partner}"},
+	{"an expression", exempting("expression `{header.X-Internal} == \"1\"`"), "exempt: {http.request.header.X-Internal}"},
+	{"a function in an expression", exempting("expression `header({'X-Internal': '1'})`"), "exempt: {http.request.header.X-Internal}"},
+	{"a query", exempting("query monitor=1"), "exempt: {http.request.uri.query}"},
+	{"a cookie", exempting("vars {cookie.staff} yes"), "exempt: {http.request.cookie.staff}"},
+	{"a field inside match not", siteOf(limiting("", "match not header User-Agent *bingbot*; "+largeLimit), toBackend), "match not: {http.request.header.User-Agent}"},
+	{"a tier of a field", globally("tier free {; limit 60/1m; }; tier gold {; limit 600/1m; }", siteOf(limiting("", "tier {header.X-Plan} free"), toBackend)), "tier: {http.request.header.X-Plan} is what the client writes"},
+	{"a tier of a cookie", globally("tier free {; limit 60/1m; }; tier gold {; limit 600/1m; }", siteOf(limiting("", "tier {cookie.plan} free"), toBackend)), "tier: {http.request.cookie.plan} is what the client writes"},
+	{"a password as a key", siteOf(limiting("", "per key {header.Authorization}; "+largeLimit), toBackend), "another limit with every value that it guesses"},
+	{"a key in another field", siteOf(limiting("", "per key {header.X-Api-Key}; "+largeLimit), toBackend), "another limit with every value that it guesses"},
+	{"a cookie as a key", siteOf(limiting("", "per key {cookie.sid}; "+largeLimit), toBackend), "another limit with every value that it guesses"},
+	{"a query as a key", siteOf(limiting("", "per key {query.token}; "+largeLimit), toBackend), "another limit with every ?x=1"},
+	{"a key made of a field", siteOf("map {header.X-Tenant} {map.tenant} {\ndefault {header.X-Tenant}\n}", limiting("", "per key {map.tenant}; "+largeLimit), toBackend), "another limit with every value that it guesses"},
+	{"an address and a field", siteOf(limiting("", "per key {client_ip}{header.User-Agent}; "+largeLimit), toBackend), "another limit with every value that it guesses"},
+	{"settle by the request", siteOf(limiting("", "cost 100; settle {header.X-Tokens}; limit 9000/1m"), toBackend), "settle: {http.request.header.X-Tokens} is what the client writes"},
+	{"cost without a bound", siteOf(limiting("", "cost {header.X-Batch}; "+largeLimit), toBackend), "cost: {http.request.header.X-Batch} is what the client writes"},
+	{"a cost of nothing", siteOf(limiting("", "cost 0 header X-Cheap 1; "+largeLimit), toBackend), "cost 0: {http.request.header.X-Cheap}"},
+	{"allow by two stars", allowing("", "header X-User **"), "error: {http.request.header.X-User} may have any value"},
+	{"allow by a pattern", allowing("", "header_regexp X-User ."), "error: {http.request.header.X-User} may have any value"},
+	{"allow by an expression", allowing("", "expression `header({'X-User': '*'})`"), "error: {http.request.header.X-User} may have any value"},
+	{"allow by a cookie", allowing("", "vars {cookie.admin} 1"), "error: {http.request.cookie.admin} may have any value"},
+	{"allow by a cookie's field", allowing("", "header Cookie *admin=1*"), "error: {http.request.header.Cookie} may have any value"},
+	{"allow by a variable of a field", allowing("vars who {header.X-User}", "vars who admin"), "error: {http.vars.who} may have any value"},
+	{"allow by a map of a field", allowing("map {header.X-User} {map.who} {\nadmin yes\ndefault no\n}", "vars {map.who} yes"), "error: {map.who} may have any value"},
+	{"allow by a field made of another", allowing("request_header X-User {header.X-Name}", "header X-User admin"), "error: {http.request.header.X-User} may have any value"},
+	{"allow by a field that is added to", allowing("request_header +X-User bob", "header X-User admin"), "error: {http.request.header.X-User} may have any value"},
+	{"allow by a query", allowing("", "query key=1"), "error: {http.request.uri.query} may have any value"},
+	{"allow by a host", allowing("", "host a.test"), "error: everybody can send such a request"},
+	{"allow by a path", allowing("", "path /limits/*"), "error: everybody can send such a request"},
+	{"allow all addresses", allowing("", "client_ip 0.0.0.0/0"), "error: everybody can send such a request"},
+
+	{"a verified crawler", exempting("verified_bot google"), ""},
+	{"a secret", exempting("header X-Monitor 7f0c9a2b7d4e6f80aa"), ""},
+	{"a secret of the environment", exempting("header X-Monitor {env.MONITOR_TOKEN}"), ""},
+	{"a field and an address", exempting("{\n\t\theader X-Internal 1\n\t\tremote_ip 192.0.2.1\n\t}"), ""},
+	{"a path", exempting("/health"), ""},
+	{"a key and a zone per address", siteOf("rate_limit {\nzone a {\nper key {header.Authorization}\n"+largeLimit+"\n}\nzone b {\nper ip\n"+largeLimit+"\n}\n}", toBackend), ""},
+	{"a key behind authentication", siteOf("forward_auth 127.0.0.1:9091 {\nuri /verify\n}", strings.Replace(limiting("", "per key {header.Authorization}; "+largeLimit), "rate_limit", "rate_limit_user", 1), toBackend), ""},
+	{"a host as a key", siteOf(limiting("", "per key {host}; "+largeLimit), toBackend), ""},
+	{"crawlers by their names, limited", siteOf(limiting("", "match header User-Agent *GPTBot*; "+largeLimit), toBackend), ""},
+	{"a cost with a bound", siteOf(limiting("", "cost {header.X-Batch}; max_cost 50; "+largeLimit), toBackend), ""},
+	{"a field that is removed before", siteOf("route {\nrequest_header -X-Internal\nrate_limit {\nexempt header X-Internal 1\nzone z {\n" + largeLimit + "\n}\n}\n" + toBackend + "\n}"), ""},
+	{"allow a secret", allowing("", "header X-Token 7f0c9a2b7d4e6f80aa"), ""},
+	{"allow an address", allowing("", "client_ip 192.0.2.0/24"), ""},
+	{"allow a constant", allowing("@lan remote_ip 192.0.2.0/24\nvars @lan who admin", "vars who admin"), ""},
+}
+
+// Will it ever be set, or match?
+var setCases = []questionCase{
+	{"settle by resp", siteOf(limiting("", "cost 100; settle {resp.header.X-Tokens}; limit 9000/1m"), toBackend), "settle: {http.intercept.header.X-Tokens} is never set"},
+	{"settle by a proxy that isn't there", siteOf(limiting("", "cost 100; settle {rp.header.X-Tokens}; limit 9000/1m"), "respond ok"), "settle: {http.reverse_proxy.header.X-Tokens} is never set"},
+	{"settle by a variable of nobody", siteOf(limiting("", "cost 100; settle {vars.tokens}; limit 9000/1m"), toBackend), "settle: {http.vars.tokens} is never set"},
+	{"a key by a variable of nobody", siteOf(limiting("", "per key {vars.tenant}; "+largeLimit), toBackend), "per key: {http.vars.tenant} is never set"},
+	{"a match of a variable of nobody", siteOf(limiting("", "match vars tenant acme; "+largeLimit), toBackend), "match: {http.vars.tenant} is never set"},
+	{"API keys in Authorization", globally("tier free {; limit 60/1m; }; api_keys {; from header Authorization; }", siteOf(limiting("", "per api_key; tiers"), toBackend)), "from: Authorization holds a word before the key"},
+	{"API keys in its placeholder", globally("tier free {; limit 60/1m; }; api_keys {; from placeholder {http.request.header.Authorization}; }", siteOf(limiting("", "per api_key; tiers"), toBackend)), "from: Authorization holds a word before the key"},
+	{"UK", globally("networks testdata/networks.mmdb", siteOf(limiting("", "match country UK; "+largeLimit), toBackend)), `country: no address is in "UK"`},
+	{"EL in an exemption", globally("networks testdata/networks.mmdb", exempting("country EL DE")), `country: no address is in "EL"`},
+	{"a code inside not", globally("networks testdata/networks.mmdb", siteOf(limiting("", "match not country XX; "+largeLimit), toBackend)), `country: no address is in "XX"`},
+	{"a log of nothing", "{\n\tlog limits {\n\t\toutput file /tmp/limits.log\n\t\tinclude http.log.rate_limit\n\t}\n}\n" + siteOf(limiting("", largeLimit), toBackend), "a log includes http.log.rate_limit, which is never written"},
+	{"an address of no name", siteOf(limiting("", "per key {http.request.remote_ip}; "+largeLimit), toBackend), "error: did you mean {http.vars.client_ip}?"},
+
+	{"settle by the answer", siteOf(limiting("", "cost 100; settle {http.response.header.X-Tokens}; limit 9000/1m"), toBackend), ""},
+	{"settle by the proxy", siteOf(limiting("", "cost 100; settle {rp.header.X-Tokens}; limit 9000/1m"), toBackend), ""},
+	{"a variable", siteOf("vars tenant acme", limiting("", "per key {vars.tenant}; "+largeLimit), toBackend), ""},
+	{"API keys of bearers", globally("tier free {; limit 60/1m; }; api_keys {; from bearer; }", siteOf(limiting("", "per api_key; tiers"), toBackend)), ""},
+	{"GB", globally("networks testdata/networks.mmdb", siteOf(limiting("", "match country GB DE; "+largeLimit), toBackend)), ""},
+	{"a log of decisions", "{\n\trate_limit {\n\t\tdecision_log\n\t}\n\tlog limits {\n\t\toutput file /tmp/limits.log\n\t\tinclude http.log.rate_limit\n\t}\n}\n" + siteOf(limiting("", largeLimit), toBackend), ""},
+}
+
+// Can it do what it says?
+var effectCases = []questionCase{
+	{"a cost above the limit on a path", siteOf(limiting("", "cost 100 /export; limit 60/1m"), toBackend), "a request costs 100, and limit 60 never has that many"},
+	{"a cost above a burst on a path", siteOf(limiting("", "cost 30 /export; limit 60/1m burst 20"), toBackend), "a request costs 30"},
+	{"seconds in place of milliseconds", siteOf(limiting("", "cost 1; settle duration; limit 60/1h"), toBackend), "settle duration: it counts milliseconds"},
+	{"bytes that are requests", siteOf(limiting("", "limit 100MB/1h"), toBackend), "limit: it counts 100000000 requests"},
+	{"bytes per client", siteOf(limiting("", "per key {host}; limit 2GB/24h"), toBackend), "limit: it counts 2000000000 requests"},
+	{"a delay that is too short", siteOf(limiting("", "match POST /login; limit 1/1h; on_exceeded delay 2s"), toBackend), "no request waits 2s long enough"},
+	{"a delay of seconds for minutes", siteOf(limiting("", "match POST /login; limit 5/10m; on_exceeded delay 10s"), toBackend), "no request waits 10s long enough"},
+	{"a trap on the first page", siteOf("rate_limit {\ntrap ban 24h /\nzone z {\n"+largeLimit+"\n}\n}", toBackend), "trap: every visitor, browser or search engine asks for this path"},
+	{"a trap on robots.txt", siteOf("rate_limit {\ntrap /robots.txt\nzone z {\n"+largeLimit+"\n}\n}", toBackend), "trap: every visitor, browser or search engine asks for this path"},
+	{"a page with its pictures", siteOf(limiting("", "limit 5/1m"), toBackend), "fewer than one page with its pictures makes"},
+	{"a page with its pictures, of files", siteOf(limiting("", "limit 10/1s"), "file_server"), "fewer than one page with its pictures makes"},
+	{"two lines of match", siteOf(limiting("", "match method POST; match /login; limit 5/1m"), toBackend), "match: two lines are alternatives"},
+	{"a host and a path", siteOf(limiting("", "match host a.test; match /login; limit 50/1m"), toBackend), "match: two lines are alternatives"},
+	{"one name in one site", siteOf(limiting("/a/*", "limit 50/1m"), limiting("/b/*", "limit 90/1m"), toBackend), "in the same site: both count together"},
+	{"one name in one site, each on its own", siteOf(limiting("/a/*", "limit 50/1m; scope site"), limiting("/b/*", "limit 90/1m; scope site"), toBackend), "in the same site: both count together"},
+	{"an exemption of all", exempting("/*"), "exempt: every request is exempt"},
+
+	{"a cost on a path", siteOf(limiting("", "cost 10 /export; limit 60/1m"), toBackend), ""},
+	{"seconds of requests", siteOf(limiting("", "cost 1; settle duration; limit 60000/1h"), toBackend), ""},
+	{"bytes", siteOf(limiting("", "cost 100000; settle bytes; limit 100MB/1h"), toBackend), ""},
+	{"a delay", siteOf(limiting("", "limit 60/10s; on_exceeded delay 5s"), toBackend), ""},
+	{"a small limit for a login", siteOf(limiting("", "match POST /login; limit 5/1m"), toBackend), ""},
+	{"a small limit for a folder", siteOf(limiting("/api/*", "limit 5/1m"), toBackend), ""},
+	{"alternatives", siteOf(limiting("", "match POST /login; match /signup; limit 5/1m"), toBackend), ""},
+	{"one name in two sites", siteOf(limiting("", "limit 50/1m; scope site"), toBackend) + "https://b.test {\n" + limiting("", "limit 90/1m; scope site") + toBackend + "\n}\n", ""},
+}
+
+// Who is the client?
+var addressCases = []questionCase{
+	{"everybody is a proxy", fmt.Sprintf(trustingIn, "0.0.0.0/0 ::/0") + siteOf(limiting("", largeLimit), toBackend), "every client is a proxy"},
+	{"the first address of a list", "{\n\tservers {\n\t\ttrusted_proxies static 192.0.2.1\n\t}\n}\n" + siteOf(limiting("", largeLimit), toBackend), "trusts proxies, and takes the first address"},
+	{"fields without proxies", "{\n\tservers {\n\t\tclient_ip_headers X-Real-IP\n\t}\n}\n" + siteOf(limiting("", largeLimit), toBackend), "client_ip_headers has no effect without trusted_proxies"},
+	{"the proxy as a key", fmt.Sprintf(trustingIn, "192.0.2.1") + siteOf(limiting("", "per key {remote_host}; "+largeLimit), toBackend), "is the address of the proxy"},
+	{"the proxy is exempt", fmt.Sprintf(trustingIn, "192.0.2.1") + exempting("remote_ip 192.0.2.9"), "remote_ip is the address of the proxy"},
+	{"a field of proxies as a key", siteOf(limiting("", "per key {header.X-Forwarded-For}; "+largeLimit), toBackend), "another limit with every other value"},
+
+	{"the proxy's network", fmt.Sprintf(trustingIn, "172.18.0.0/16") + siteOf(limiting("", largeLimit), toBackend), ""},
+	{"no proxy", siteOf(limiting("", largeLimit), toBackend), ""},
+}
+
+// Each of the five questions about a config is asked of every option, and a config that is right
+// isn't warned of.
+func TestQuestions(t *testing.T) {
+	noData(t)
+	for question, cases := range map[string][]questionCase{
+		"reach": reachCases, "choice": choiceCases, "set": setCases, "effect": effectCases, "address": addressCases,
+	} {
+		for _, tt := range cases {
+			t.Run(question+"/"+tt.name, func(t *testing.T) {
+				warnings, err := load(t, tt.input)
+				problem, isError := strings.CutPrefix(tt.want, "error: ")
+				if (err != nil) != isError || err != nil && !strings.Contains(err.Error(), problem) {
+					t.Fatalf("error %v, want %q", err, tt.want)
+				}
+				found := 0
+				for _, w := range warnings {
+					if strings.Contains(w.Msg, problem) {
+						found++
+					}
+					if n := len(w.Msg) + len(w.Write); n > 200 {
+						t.Errorf("%d characters: %s; write %s", n, w.Msg, w.Write)
+					}
+				}
+				if !isError && (tt.want == "") != (len(warnings) == 0) || !isError && tt.want != "" && found != 1 {
+					t.Errorf("warned of %+v, want %q", warnings, tt.want)
+				}
+			})
+		}
+	}
+}
