@@ -178,7 +178,7 @@ var effectCases = []questionCase{
 	{"bytes", siteOf(limiting("", "cost 100000; settle bytes; limit 100MB/1h"), toBackend), ""},
 	{"a delay", siteOf(limiting("", "limit 60/10s; on_exceeded delay 5s"), toBackend), ""},
 	{"a small limit for a login", siteOf(limiting("", "match POST /login; limit 5/1m"), toBackend), ""},
-	{"a small limit for a folder", siteOf(limiting("/api/*", "limit 5/1m"), toBackend), ""},
+	{"a small limit for a folder", siteOf("handle /api/* {\n" + limiting("", "limit 5/1m") + toBackend + "\n}"), ""},
 	{"alternatives", siteOf(limiting("", "match POST /login; match /signup; limit 5/1m"), toBackend), ""},
 	{"one name in two sites", siteOf(limiting("", "limit 50/1m; scope site"), toBackend) + "https://b.test {\n" + limiting("", "limit 90/1m; scope site") + toBackend + "\n}\n", ""},
 }

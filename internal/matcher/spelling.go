@@ -11,7 +11,7 @@ import (
 )
 
 // MissedSpellings explains the gap between Caddy's matchers and backends.
-const MissedSpellings = "path, path_regexp, url_pattern, query and method miss spellings that a backend may accept, such as /login/, /login;x or ?a=%zz&mode=heavy: these aren't counted"
+const MissedSpellings = "matchers of the target miss spellings that backends accept, such as /login/ or /login;x: these aren't counted"
 
 // Safer returns the replacement of a matcher set in an option for a limit, if the set has matchers
 // that miss spellings; or "".

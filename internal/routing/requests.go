@@ -82,8 +82,8 @@ func (r Requests) String() string {
 	return strings.Join(append(words, r.Hosts...), " ")
 }
 
-// Excludes reports whether no request is known to be in both.
-func (r Requests) Excludes(other Requests) bool {
+// excludes reports whether no request is known to be in both.
+func (r Requests) excludes(other Requests) bool {
 	apart := func(a, b []string, meet func(a, b string) bool) bool {
 		return a != nil && b != nil && !slices.ContainsFunc(a, func(x string) bool {
 			return slices.ContainsFunc(b, func(y string) bool { return meet(x, y) })

@@ -180,7 +180,7 @@ func (p *Place) Misses(r Requests) (why string) {
 		return ""
 	}
 	for _, around := range p.around {
-		if !slices.ContainsFunc(around, func(a Requests) bool { return !a.Excludes(r) }) {
+		if !slices.ContainsFunc(around, func(a Requests) bool { return !a.excludes(r) }) {
 			return "the route around it doesn't match them"
 		}
 	}
@@ -204,7 +204,7 @@ func (p *Place) Unanswered(r Requests) bool {
 		if answered = answered || by != ""; by == "" || !reads && by == "file_server" {
 			continue
 		}
-		if later.Requests == nil || slices.ContainsFunc(later.Requests, func(a Requests) bool { return !a.Excludes(r) }) {
+		if later.Requests == nil || slices.ContainsFunc(later.Requests, func(a Requests) bool { return !a.excludes(r) }) {
 			return false
 		}
 	}
