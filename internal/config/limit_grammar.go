@@ -212,8 +212,11 @@ var (
 	decimalForm  = regexp.MustCompile(`^(?:0\.[0-9]{1,6}|[0-9]+(?:\.[0-9]{1,2})?|[0-9]+(?:_[0-9]+)+)$`) // and not 5.000 or 5,5, which are ambiguous
 )
 
-// otherUnits are units that stand for a whole window.
-var otherUnits = map[string]string{"rps": "1s", "qps": "1s", "rpm": "1m", "rph": "1h", "month": "30d", "months": "30d", "mo": "30d", "year": "365d", "years": "365d", "y": "365d"}
+// Units that only others have.
+var (
+	unitDays = map[string]int{"mo": 30, "month": 30, "months": 30, "y": 365, "year": 365, "years": 365}
+	perUnit  = map[string]string{"rps": "s", "qps": "s", "rpm": "m", "rph": "h"}
+)
 
 // guessRate returns the rate that words in another form certainly mean, or "". A time as the amount
 // becomes milliseconds, as for `settle duration`.
@@ -278,21 +281,20 @@ func grouped(digits string) string {
 
 // guessWindow returns the window that a number and a unit mean, of which one may be missing, or "".
 func guessWindow(number, unit string) string {
-	switch whole, known := otherUnits[unit]; {
-	case known:
-		count, size := whole[:len(whole)-1], whole[len(whole)-1:]
-		n, err := strconv.ParseInt(count, 10, 64)
-		times, _ := strconv.ParseInt(cmp.Or(number, "1"), 10, 16)
-		if err != nil {
-			return ""
-		}
-		return strconv.FormatInt(n*times, 10) + size
+	n, err := strconv.Atoi(cmp.Or(number, "1"))
+	switch days := unitDays[unit]; {
+	case err != nil:
+		return ""
+	case days > 0:
+		return strconv.Itoa(n*days) + "d"
 	case unit == "" && number == "":
 		return "1m"
 	case unit == "":
-		return number + "s"
+		return strconv.Itoa(n) + "s"
 	case unitForm.MatchString(unit):
-		return cmp.Or(number, "1") + unit[:1]
+		return strconv.Itoa(n) + unit[:1]
+	case perUnit[unit] != "":
+		return strconv.Itoa(n) + perUnit[unit]
 	}
 	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"path"
 	"slices"
 	"strings"
 
@@ -188,12 +187,8 @@ func insteadOfMatcher(word string, args []string) string {
 	switch other := instead("match", line); {
 	case other != "":
 		return "write " + other
-	case isFileName(word):
-		return "write /" + line
 	case matcher.IsMethod(word):
 		return "write " + strings.ToUpper(word) + cmp.Or(rest, " /login")
-	case strings.Contains(word, "://"):
-		return "write {, host example.com, endpoint /login and }, each on a line of its own"
 	case strings.Trim(word, "0123456789abcdefABCDEF.:/*") == "" && strings.ContainsAny(word, ".:"):
 		return "it is no address or network: write client_ip 192.168.0.0/16"
 	case strings.Contains(word, "."):
@@ -206,13 +201,6 @@ func insteadOfMatcher(word string, args []string) string {
 		return meant
 	}
 	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)
-}
-
-// isFileName reports whether a word is probably a file instead of a host, such as wp-login.php or
-// .env.
-func isFileName(word string) bool {
-	extensions := []string{".php", ".asp", ".aspx", ".jsp", ".cgi", ".html", ".xml", ".txt", ".json", ".ini", ".sql", ".bak", ".yml", ".log"}
-	return len(word) > 1 && word[0] == '.' && word[1] != '.' || slices.Contains(extensions, path.Ext(word))
 }
 
 // nextIsMatcherToken reports whether the next argument is a matcher token. Its first character is
