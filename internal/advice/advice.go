@@ -69,8 +69,8 @@ func (l *List) Give(log *zap.Logger, found ...Advice) error {
 	return nil
 }
 
-// all returns the advice given so far, in its order.
-func (l *List) all() []Advice {
+// All returns the advice given so far, in its order.
+func (l *List) All() []Advice {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.given)

@@ -29,7 +29,7 @@ func TestGive(t *testing.T) {
 	if len(fields) != 3 || fields["write"] != mild.Fix || fields["zone"] != mild.Zone || fields["at"] != mild.Source {
 		t.Errorf("logged with %v", fields)
 	}
-	if given := list.all(); len(given) != 1 || !slices.Equal(given[0].Server, mild.Server) || given[0].Problem != mild.Problem {
+	if given := list.All(); len(given) != 1 || !slices.Equal(given[0].Server, mild.Server) || given[0].Problem != mild.Problem {
 		t.Errorf("kept %v", given)
 	}
 }

@@ -142,7 +142,7 @@ type handlerCompiler struct {
 func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler, error) {
 	h := handlerCompiler{Handler: config, app: c, log: ctx.Logger()}
 	h.run = &enforce.Handler{
-		App: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64, Answer: answer.Options{Routed: answer.ErrorRouted(ctx)}, AddressedBy: enforce.ClientIPFields(ctx),
+		App: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64, Answer: answer.Options{Routed: answer.ErrorRouted(ctx)}, AddressedBy: enforce.ClientIPFields(ctx), Peer: c.Run.PeerOf(ctx),
 		Jitter: h.Jitter, LogsKey: h.LogKey, LogsIP: h.LogIP, Metrics: !h.DisableMetrics,
 	}
 	events, err := ctx.App("events")

@@ -106,6 +106,7 @@ func (s *session) showExplanation(e operator.Explanation) {
 	if e.Squeezed != nil {
 		s.fact("Network", "has smaller limits "+until(e.Squeezed, s.now)+", since too many clients came from it")
 	}
+	s.showAdvice(e.Advice)
 	s.showReputation(e.Reputation)
 	if len(e.Limits) > 0 {
 		s.printf("")

@@ -66,6 +66,7 @@ func (s *session) showStatus(status operator.Status) {
 	if len(status.Loaded) > 0 {
 		s.printf("%s", styled(printable("Applied because of the load: "+strings.Join(status.Loaded, ", ")+"."), yellow, s.colored))
 	}
+	s.showAdvice(status.Advice)
 	if len(status.Stores) == 0 {
 		s.printf("No request has been counted: the running config has no zone.")
 		return
@@ -89,6 +90,20 @@ func (s *session) showStatus(status operator.Status) {
 		s.showTrouble(o.APIKeys)
 		s.showNetwork(o)
 		s.showRegion(o.Region)
+	}
+}
+
+// showAdvice shows advice about the running config.
+func (s *session) showAdvice(all []operator.Advice) {
+	for _, a := range all {
+		text := "Advice: " + a.Problem
+		if a.Write != "" {
+			text += "; write " + a.Write
+		}
+		if a.At != "" {
+			text += ", at " + a.At
+		}
+		s.printf("%s", styled(printable(text+"."), yellow, s.colored))
 	}
 }
 

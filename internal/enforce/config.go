@@ -60,6 +60,7 @@ type Config struct {
 	Watchers     watch.Watchers    // of its decisions
 	Advice       advice.List       // about the config
 	Source       string            // the place of the global option in a config file, or ""
+	peers        sync.Map          // by server
 	Claims       sync.Once         // warns once that a client may have chosen its address
 
 	Networks networks.Files  // where addresses are; nil if no files are configured
@@ -97,6 +98,7 @@ type Handler struct {
 	Ctx     caddy.Context
 	Events  *caddyevents.App
 	Random  func() float64 // from [0, 1)
+	Peer    *Peer          // of its server; nil if that trusts proxies
 	Late    []*LateName
 
 	PassFields  []string // the pass_field options of its zones

@@ -32,6 +32,7 @@ func (e *Evaluation) refuseFor(p *refusedResponse) {
 	p.told = p.why.tell()
 	p.Response.Refusal = &p.told
 	e.Outcome, e.Response, e.Refusal = Refused, &p.Response, &p.why
+	e.notePeer()
 }
 
 // fill adds the remaining units of each debit's limit to an empty response.

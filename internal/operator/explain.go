@@ -41,6 +41,8 @@ type Explanation struct {
 	Squeezed *time.Time   `json:"squeezed_until,omitempty"`
 	Limits   []LimitState `json:"limits"`
 	Next     Forecast     `json:"next"` // what its next request gets
+	// Advice asks whether a peer is a proxy, so that several visitors share its limits.
+	Advice []Advice `json:"advice,omitempty"`
 }
 
 // Refusal is the content of a reference.

@@ -21,6 +21,17 @@ type Status struct {
 	Shadow []string `json:"shadow,omitempty"`
 	// Loaded names the zones that currently apply because of the load.
 	Loaded []string `json:"loaded,omitempty"`
+	// Advice is about the running config: doubtful parts of it, and what to write instead.
+	Advice []Advice `json:"advice,omitempty"`
+}
+
+// Advice is a problem in a config.
+type Advice struct {
+	Problem string `json:"problem"`
+	Write   string `json:"write,omitempty"`
+	Zone    string `json:"zone,omitempty"`
+	At      string `json:"at,omitempty"`  // the place in the config file
+	See     string `json:"see,omitempty"` // the part of the documentation
 }
 
 // Store is one store, and the memory in front of it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
@@ -28,6 +29,7 @@ func (r running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	x := &explainer{subject: t, Now: time.Now(), Answer: operator.Explanation{
 		Client: t.String(), Text: t.String(), Kind: string(t.Kind), Limits: []operator.LimitState{},
 	}}
+	x.Answer.Advice = slices.DeleteFunc(adviceOf(t.App.Config), func(a operator.Advice) bool { return !strings.Contains(a.Problem, " a proxy of yours?") })
 	x.explainReference()
 	x.Answer.Tag = x.tag()
 	x.explainRecord()

@@ -40,6 +40,7 @@ func (r running) Status(ctx context.Context) (operator.Status, error) {
 			status.Conduct = &operator.ConductBans{Bans: len(bans), Missing: missing}
 		}
 		status.History = app.Ledger != nil
+		status.Advice = adviceOf(app)
 		for _, zone := range describeZones(app, nil) {
 			if zone.Shadow {
 				status.Shadow = append(status.Shadow, zone.Name)
@@ -50,6 +51,14 @@ func (r running) Status(ctx context.Context) (operator.Status, error) {
 		}
 	}
 	return status, nil
+}
+
+// adviceOf returns the advice given about a config.
+func adviceOf(app *enforce.Config) (all []operator.Advice) {
+	for _, a := range app.Advice.All() {
+		all = append(all, operator.Advice{Problem: a.Problem, Write: a.Fix, Zone: a.Zone, At: a.Source, See: a.See})
+	}
+	return all
 }
 
 // Events implements operator.Service.
