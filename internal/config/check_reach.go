@@ -88,17 +88,22 @@ func (s *survey) checkPuzzles() (found []Advice) {
 	return found
 }
 
+// obeyed returns an option that handlers without a zone obey as well, or "".
+func (s *survey) obeyed() string {
+	switch {
+	case s.app.RulesFile != "":
+		return "rules_file"
+	case len(s.app.BlockLists) > 0:
+		return "block_list"
+	case s.app.Ban != nil:
+		return "ban"
+	}
+	return ""
+}
+
 // checkObedience finds sites without a handler beside others with one, if the app has options for all.
 func (s *survey) checkObedience() []Advice {
-	option := ""
-	for _, o := range []struct {
-		word  string
-		given bool
-	}{{"ban", s.app.Ban != nil}, {"block_list", len(s.app.BlockLists) > 0}, {"rules_file", s.app.RulesFile != ""}} {
-		if o.given {
-			option = o.word
-		}
-	}
+	option := s.obeyed()
 	limited, serving := make(map[string]bool), make(map[string]bool)
 	for _, v := range s.views {
 		for _, p := range v.Places {
@@ -138,7 +143,7 @@ func mayBeGET(set caddy.ModuleMap) bool {
 
 // checkIdle finds a handler without effect.
 func (h *handlerCompiler) checkIdle() (found []Advice) {
-	if len(h.run.Zones) == 0 && len(h.Traps) == 0 && h.app.Session == nil {
+	if len(h.run.Zones) == 0 && len(h.Traps) == 0 && h.app.Session == nil && (h.app.survey.obeyed() == "" || len(h.app.survey.zones) == 0) {
 		found = append(found, h.advice("this handler has no zone, and limits nothing", "zone login {, limit 5/1m and }, each on a line of its own"))
 	}
 	return found
