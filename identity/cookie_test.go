@@ -77,7 +77,7 @@ func TestRequestsWithoutTheCookieAllocateNothing(t *testing.T) {
 	}
 }
 
-// What is stripped is all of that cookie and nothing of another.
+// StripCookie removes the whole cookie, and nothing of other cookies.
 func FuzzStripCookie(f *testing.F) {
 	f.Add("a=b; rl=1; c=d", "rl=2")
 	f.Add("rl=1;rl", "=rl; rl = 3")

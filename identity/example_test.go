@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 )
 
-// However an address is written, one client is one network: IPv6 is shortened, and IPv4
-// inside IPv6 is IPv4.
+// Every spelling of an address gives the same network: IPv6 is shortened, and IPv4 inside IPv6 is
+// IPv4.
 func ExamplePrefix() {
 	for _, address := range []string{"192.0.2.7", "::ffff:192.0.2.7", "2001:db8:1:2:3:4:5:6", "somewhere"} {
 		network, ok := identity.Prefix(address, identity.DefaultIPv4Prefix, identity.DefaultIPv6Prefix)

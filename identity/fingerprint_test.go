@@ -60,8 +60,8 @@ func by(initiator Initiator, h Hints) Hints {
 	return h
 }
 
-// A page can choose the language that its visitors' browsers say to other sites: it
-// has no more clients of each for that.
+// A page can choose the language that its visitors' browsers send to other sites. That makes no
+// further clients of them.
 func TestOtherSitesChooseNoFingerprint(t *testing.T) {
 	for _, initiator := range []Initiator{Link, SameSite, CrossSite} {
 		h := by(initiator, chromium)
@@ -78,7 +78,7 @@ func TestOtherSitesChooseNoFingerprint(t *testing.T) {
 	}
 }
 
-// A browser that is in the mood for other pages is still the same browser.
+// Requests of one browser for other kinds of content give the same fingerprint.
 func TestFingerprintsOfOneBrowserAreOne(t *testing.T) {
 	want := fingerprint(here, chromium)
 	for what, change := range map[string]func(*Hints){
@@ -98,8 +98,8 @@ func TestFingerprintsOfOneBrowserAreOne(t *testing.T) {
 	}
 }
 
-// Whoever invents endless values gets a key of the usual length, and no new one
-// for each.
+// Invented values of any length give a key of the usual length, and new values don't always give a
+// new key.
 func TestFingerprintsAreBounded(t *testing.T) {
 	long := strings.Repeat("Mozilla/5.0 ", 100_000)
 	got := fingerprint(here, Hints{UserAgent: long, AcceptLanguage: strings.Repeat("x", 1000), Platform: long, Mobile: long})
@@ -118,8 +118,7 @@ func TestFingerprintsAllocateNothing(t *testing.T) {
 	}
 }
 
-// Hints that mean the same give the same key, and what key holds already is
-// left as it is.
+// Equivalent hints give the same key, and the existing content of key stays unchanged.
 func FuzzFingerprint(f *testing.F) {
 	f.Add(firefox.UserAgent, firefox.AcceptLanguage, "", "", []byte("i"))
 	f.Add(chromium.UserAgent, chromium.AcceptLanguage, chromium.Platform, chromium.Mobile, []byte(nil))

@@ -77,7 +77,7 @@ func TestInitiator(t *testing.T) {
 	}
 }
 
-// What a browser says of another site is never taken as the site's own, whatever
+// A request that a browser attributes to another site is never taken for the site's own, whatever
 // else the request says.
 func FuzzInitiator(f *testing.F) {
 	f.Add("GET", "site.test", true, "cross-site", "navigate", "document", "https://site.test", "https://site.test/", "1")

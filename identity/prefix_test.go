@@ -40,7 +40,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// Different networks have different keys, and a key tells its network.
+// Different networks have different keys, and a key contains its network.
 func FuzzPrefixKey(f *testing.F) {
 	f.Add("192.0.2.1", "192.0.2.2", 32, 64)
 	f.Add("0.0.0.0", "::", 0, 0)

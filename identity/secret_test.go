@@ -65,8 +65,8 @@ func TestNamingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// An older text is for verifying: what is derived from it comes after what is
-// derived from the one in use, and names at rest don't know it.
+// An older text only verifies: values derived from it come after those derived from the one in use,
+// and names at rest ignore it.
 func TestOlderSecretsVerifyOnly(t *testing.T) {
 	rotated, err := NewSecret([]byte(otherText), []byte(oneText))
 	if err != nil {

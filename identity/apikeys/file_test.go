@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 )
 
-// watched is a file of keys, and what was told of its changes.
+// watched is a file of keys, and the reports of its changes.
 type watched struct {
 	*File
 	t       *testing.T
@@ -43,8 +43,7 @@ func (w *watched) wantClient(key, name string) {
 	}
 }
 
-// wantTold checks how often the changes of the file were told, and what of the
-// last.
+// wantTold checks the number of reported changes of the file, and the last one.
 func (w *watched) wantTold(times int, last string) {
 	w.t.Helper()
 	if len(w.reports) != times {
@@ -108,7 +107,7 @@ func TestFileIsReadAgain(t *testing.T) {
 	})
 }
 
-// A file that may not be read is read once it may be, though it hasn't changed.
+// An unreadable file is read once it is readable, even if its content hasn't changed.
 func TestFileThatMayNotBeRead(t *testing.T) {
 	if os.Getuid() == 0 || runtime.GOOS == "windows" {
 		t.Skip("everything may be read")
@@ -234,7 +233,7 @@ func TestEditLeavesTheRestAsItIs(t *testing.T) {
 	}
 }
 
-// A file that is not right, or a change that would not be, leaves it alone.
+// An invalid file, or a change that would make it invalid, leaves it unchanged.
 func TestEditThatCannotBe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "api_keys")
 	write := func(text string) {
@@ -266,7 +265,7 @@ func TestEditThatCannotBe(t *testing.T) {
 	refused(err, "line 2: has 2 words")
 }
 
-// Of commands that run at once, each makes its key.
+// Each of several concurrent commands makes its key.
 func TestEditsAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "api_keys")
 	made := make([]string, 8)
@@ -295,8 +294,7 @@ func TestEditsAtOnce(t *testing.T) {
 	}
 }
 
-// Any number of goroutines may use a file while it changes: each finds the keys
-// of one version of it.
+// Many goroutines use a file while it changes. Each sees the keys of one version.
 func TestFileIsUsedFromManyGoroutines(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := watch(t, salted+line("acme", "free", "k1")+line("acme", "free", "k2"))
@@ -319,7 +317,7 @@ func TestFileIsUsedFromManyGoroutines(t *testing.T) {
 	})
 }
 
-// A client that pays more keeps its keys.
+// A client whose tier changes keeps its keys.
 func TestKeysGetAnotherTier(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	one, err := New(path, Client{Name: "acme", Tier: "free", Expires: time.Now().Add(time.Hour)})

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// today is when all tests are.
+// today is the time in all tests.
 var today = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 const testSalt = "000102030405060708090a0b0c0d0e0f"
 
-// line returns the line of a key, hashed by what the format says and nothing else.
+// line returns the line of a key, hashed independently of the package.
 func line(name, tier, key string) string {
 	salt := []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 	m := hmac.New(sha256.New, salt)
@@ -92,7 +92,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, it is read or refused; and what is read is found.
+// Any file is either read or rejected, and each key of a file that is read is found.
 func FuzzParse(f *testing.F) {
 	f.Add("salt " + testSalt + "\n" + line("acme", "free", "k1"))
 	f.Add("salt x\n# \nacme free 00")

@@ -26,7 +26,7 @@ func newSecret(t *testing.T, character string) *identity.Secret {
 	return secret
 }
 
-// hashes returns what hashes keys that must be found for an hour.
+// hashes returns a function that hashes keys that must be found for an hour.
 func hashes(t *testing.T, secret *identity.Secret, epochs *epoch.Keys) func(key string, at time.Time) Hash {
 	return func(key string, at time.Time) Hash {
 		t.Helper()
@@ -38,8 +38,8 @@ func hashes(t *testing.T, secret *identity.Secret, epochs *epoch.Keys) func(key 
 	}
 }
 
-// A key that can be linked to an address gets another hash each day, and the former one as
-// long as something under it counts.
+// A key that can be linked to an address has a new hash each day, and the former one for as long as
+// a count under it matters.
 func TestAddressesAreHashedUnderKeysOfDays(t *testing.T) {
 	hash := hashes(t, newSecret(t, "a"), epoch.InMemory())
 	before, after := hash(address, midnight.Add(-time.Second)), hash(address, midnight)
@@ -62,7 +62,7 @@ func TestAddressesAreHashedUnderKeysOfDays(t *testing.T) {
 	}
 }
 
-// The secret alone must not be enough to tell whose address was hashed.
+// The secret alone must not reveal which address was hashed.
 func TestAddressesAreNotHashedUnderTheSecret(t *testing.T) {
 	secret := newSecret(t, "a")
 	if hashes(t, secret, epoch.InMemory())(address, midnight).Current == secret.Hash(1, address) {
@@ -74,7 +74,7 @@ func TestAddressesAreNotHashedUnderTheSecret(t *testing.T) {
 	}
 }
 
-// Any other key has one hash for as long as the secret is in use, and makes no key of a day.
+// Any other key has one hash for as long as the secret is in use, and creates no key of a day.
 func TestOtherKeysAreHashedUnderTheSecret(t *testing.T) {
 	secret, folder := newSecret(t, "a"), t.TempDir()
 	hash := hashes(t, secret, epoch.In(folder))
@@ -92,7 +92,7 @@ func TestOtherKeysAreHashedUnderTheSecret(t *testing.T) {
 	}
 }
 
-// What is counted for a week is found for a week.
+// A count of a week is found for a week.
 func TestLongCountsAreHashedUnderKeysOfLongerEpochs(t *testing.T) {
 	const week = 7 * 24 * time.Hour
 	secret, epochs := newSecret(t, "a"), epoch.InMemory()
@@ -138,7 +138,7 @@ func TestOpaqueNames(t *testing.T) {
 	}
 }
 
-// At once, a key has the same hash, once that can be had without waiting for a disk.
+// HashKeyAtOnce returns the same hash as HashKey, once it is known without reading a disk.
 func TestHashesAtOnce(t *testing.T) {
 	secret, epochs := newSecret(t, "a"), epoch.In(t.TempDir())
 	for _, key := range []string{address, somebody} {

@@ -42,7 +42,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// Whatever a host puts around its IPv4 address, it stays one client.
+// A host remains one client, however it embeds its IPv4 address.
 func FuzzOf(f *testing.F) {
 	f.Add(uint32(0xc0000201), uint64(0), uint16(0))
 	f.Add(uint32(0x7f000001), ^uint64(0), ^uint16(0))

@@ -36,8 +36,7 @@ func pages(t testing.TB) map[string]Page {
 	}
 }
 
-// The script and style that a browser finds in the page are those that the
-// policy allows.
+// The script and style of the page are those allowed by its policy.
 func TestPolicyAllowsThePage(t *testing.T) {
 	for name, p := range pages(t) {
 		html, policy := render(t, p), p.Policy()
@@ -110,7 +109,7 @@ func TestPageWithoutScript(t *testing.T) {
 	}
 }
 
-// What came from a client stays text.
+// Values from a client are escaped.
 func TestPageEscapes(t *testing.T) {
 	p := pages(t)["puzzle"]
 	p.Target, p.Notice = `/"><script>alert(1)</script>`, `<b onclick=alert(1)>`

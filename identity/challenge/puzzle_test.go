@@ -52,7 +52,7 @@ func set(t testing.TB, s *Setter) Puzzle {
 	return p
 }
 
-// solve finds numbers that solve a puzzle, and as many of which one doesn't.
+// solve returns numbers that solve a puzzle, and as many that don't.
 func solve(p Puzzle) (solution, wrong string) {
 	var numbers []string
 	bad := ""
@@ -105,7 +105,7 @@ func TestPuzzle(t *testing.T) {
 	}
 }
 
-// The work is the difficulty's, in as many parts as there can be.
+// The work depends on the difficulty only, for every number of parts.
 func TestSplit(t *testing.T) {
 	for difficulty := MinDifficulty; difficulty <= MaxDifficulty; difficulty++ {
 		numbers, zeros := split(difficulty)
@@ -115,7 +115,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// What is kept to accept a puzzle once is its own, whatever number solves it.
+// The value that is stored to accept a puzzle once depends on the puzzle, and not on the solution.
 func TestNonces(t *testing.T) {
 	s := newSetter(t, 1, oneSecret)
 	p, second := set(t, s), set(t, s)

@@ -31,8 +31,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// Resolved as a browser does it, and decoded a few times over, a target is on the
-// site that it came from.
+// A target that is resolved as browsers do, and decoded several times, stays on its site.
 func FuzzTarget(f *testing.F) {
 	for _, seed := range []string{"/a?b=c", "//example.org", `/\example.org`, "/%2f/example.org", "/a/..//example.org", "/%25252f", "https://example.org"} {
 		f.Add(seed)

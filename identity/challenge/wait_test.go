@@ -15,8 +15,8 @@ func setWait(t testing.TB, s *Setter, now time.Time, wait time.Duration) Wait {
 	return w
 }
 
-// A token is good from when its time is over, for two minutes, and for the site and network that
-// it was made for.
+// A token is valid from the end of its wait for two minutes, for the site and network that it was
+// made for.
 func TestWait(t *testing.T) {
 	s := newSetter(t, 8, oneSecret)
 	w := setWait(t, s, t0, 10*time.Second)
@@ -49,7 +49,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// A browser that waits for as long as it is told is not too early, whenever in a second that began.
+// A browser that waits for the requested time is never too early, whenever within a second the wait
+// began.
 func TestBrowsersThatWaitAreNotEarly(t *testing.T) {
 	s := newSetter(t, 8, oneSecret)
 	for _, part := range []time.Duration{0, 1, time.Second / 2, time.Second - 1} {
@@ -66,7 +67,7 @@ func TestBrowsersThatWaitAreNotEarly(t *testing.T) {
 	}
 }
 
-// Neither is a token a puzzle, nor a puzzle a token, and no bit of a token can be changed.
+// A token is no puzzle, a puzzle is no token, and no bit of a token can be changed.
 func TestTokensAreNoPuzzles(t *testing.T) {
 	s := newSetter(t, 1, oneSecret)
 	w := setWait(t, s, t0, MinWait)

@@ -63,8 +63,8 @@ func TestNothingIsHeldAgainstAClaimedAddress(t *testing.T) {
 	}
 }
 
-// What another site has a browser send is held against a part of the client, which a ban
-// of the whole client holds for.
+// Requests that another site causes are counted under a part of the client. A ban of the whole
+// client applies to them.
 func TestOtherSitesRequestsAreAPart(t *testing.T) {
 	for _, s := range []shown{
 		{session: true, network: "192.0.2.1", hints: identity.Hints{Initiator: identity.CrossSite}},

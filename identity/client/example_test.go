@@ -23,8 +23,8 @@ func (r request) Network() (network netip.Prefix, claimed bool) {
 
 func (r request) Session([]byte) (s session.Session, ok, forged bool) { return s, false, false }
 
-// The first way that applies counts: an API key says more than a browser does, and a browser
-// says more than its network.
+// The first applicable identification wins: an API key is stronger than a browser, and a browser is
+// stronger than its network.
 func ExampleClient_Identify() {
 	for _, r := range []request{
 		{apiKey: "acme", address: "192.0.2.7", userAgent: "Firefox"},

@@ -84,7 +84,8 @@ func TestNamesAreTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// Another process may have named something just before midnight.
+// The former key is available just after midnight, because another process may have used it just
+// before.
 func TestPreviousKeyMadeLate(t *testing.T) {
 	path := t.TempDir()
 	here, there := In(path), In(path)
@@ -118,7 +119,7 @@ func TestLongerEpochs(t *testing.T) {
 	}
 }
 
-// What is remembered for no longer than an epoch is found under one of two names.
+// A value that is kept for no longer than an epoch is found under one of two names.
 func FuzzFound(f *testing.F) {
 	f.Add(int64(0), int64(day), int64(day))
 	f.Add(int64(-1), int64(7*day)-1, int64(1))
@@ -186,8 +187,7 @@ func TestSweepDestroysOldKeys(t *testing.T) {
 	})
 }
 
-// Keys that are removed while they are in use are made again, but none that would
-// be destroyed.
+// Keys that are removed while in use are written again, except those that would be destroyed.
 func TestKeepMakesRemovedKeysAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.epochs")
 	f := In(path)
@@ -220,8 +220,8 @@ func TestKeepMakesRemovedKeysAgain(t *testing.T) {
 	}
 }
 
-// What is removed is overwritten first, so that another name of the file, which a
-// crash may have left, doesn't keep it.
+// A key is overwritten before it is removed, so that another name of the file, which a crash may
+// have left, doesn't preserve it.
 func TestDestroyedKeysAreOverwritten(t *testing.T) {
 	path := t.TempDir()
 	at(t, In(path), t0, 1)
@@ -284,7 +284,7 @@ func TestDamagedKeys(t *testing.T) {
 	}
 }
 
-// Keys in memory are found, and destroyed, as those in a folder are.
+// Keys in memory are found and destroyed like those in a folder.
 func TestKeysInMemory(t *testing.T) {
 	k := InMemory()
 	today, week := at(t, k, t0, 1), at(t, k, t0, 7)

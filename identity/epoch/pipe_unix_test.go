@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A pipe in the place of a key is no key, and nobody waits at it for another end.
+// A pipe in the place of a key is an error, and doesn't block.
 func TestPipesAreNotWaitedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.epochs")
 	f := In(path)

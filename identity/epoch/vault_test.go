@@ -52,8 +52,8 @@ func secretOf(t *testing.T, lines ...string) func() *identity.Secret {
 	return func() *identity.Secret { return s }
 }
 
-// Machines that share a vault and a secret hash alike, also those that come at once and after
-// midnight. What is in the vault shows no key.
+// Machines that share a vault and a secret hash alike, including those that start at once and after
+// midnight. The vault doesn't reveal keys.
 func TestVaultIsSharedByMachines(t *testing.T) {
 	v, secret := newVault(), secretOf(t, "a")
 	pairs := make([]Pair, 10)
@@ -81,7 +81,7 @@ func TestVaultIsSharedByMachines(t *testing.T) {
 	}
 }
 
-// Keys in a vault are destroyed when those in a folder are, and nothing else is.
+// Keys in a vault are destroyed like those in a folder, and nothing else is.
 func TestVaultIsSwept(t *testing.T) {
 	v := newVault()
 	k := InVault(v, secretOf(t, "a"))
@@ -101,8 +101,8 @@ func TestVaultIsSwept(t *testing.T) {
 	}
 }
 
-// A vault that has lost everything gets the keys again that are in use. Where somebody else was
-// faster with another key, all go on with that one.
+// The keys in use are written again to a vault that has lost everything. If another machine was
+// faster with another key, all use that one.
 func TestVaultThatIsEmptied(t *testing.T) {
 	v, secret := newVault(), secretOf(t, "a")
 	first, second := InVault(v, secret), InVault(v, secret)
@@ -127,7 +127,7 @@ func TestVaultThatIsEmptied(t *testing.T) {
 	}
 }
 
-// keyOf returns a key for tests.
+// keyOf returns a key for a test.
 func keyOf(text string) []byte { return []byte((text + strings.Repeat(".", keySize))[:keySize]) }
 
 // agree returns the key that the vault's users agree on, or fails the test.
@@ -140,8 +140,8 @@ func agree(t *testing.T, k *Keys, own string) []byte {
 	return key
 }
 
-// A machine with another secret is told so, when it starts and when it looks for keys. One that
-// has the secret as a later line is not.
+// A machine with another secret gets an error, at its start and when it reads keys. A machine that
+// has the secret as a later line doesn't.
 func TestVaultUnderAnotherSecret(t *testing.T) {
 	v := newVault()
 	agree(t, InVault(v, secretOf(t, "a")), "a")
@@ -188,7 +188,7 @@ func TestRotationWithRollingRestarts(t *testing.T) {
 	}
 }
 
-// rotating is a machine that has some lines since it was started.
+// rotating is a machine with the lines that it was started with.
 type rotating struct {
 	keys  *Keys
 	lines []string
@@ -231,7 +231,7 @@ func rotate(t *testing.T, rng *rand.Rand, reached map[string]int) {
 	}
 }
 
-// compareNames checks that all machines have the same names, of now and of before.
+// compareNames checks that all machines have the same present and former names.
 func compareNames(t *testing.T, machines []rotating, now time.Time) {
 	t.Helper()
 	want := at(t, machines[0].keys, now, 1)
@@ -244,7 +244,8 @@ func compareNames(t *testing.T, machines []rotating, now time.Time) {
 	}
 }
 
-// Machines that start at once with lines in different orders agree, whichever seals the key again meanwhile.
+// Machines that start at once with lines in different orders agree, regardless of which one reseals
+// the key meanwhile.
 func TestMachinesAgreeAtOnce(t *testing.T) {
 	for range 20 {
 		v, keys := newVault(), make([][]byte, 8)

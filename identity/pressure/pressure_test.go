@@ -17,8 +17,7 @@ var (
 	rule  = Rule{DefaultFingerprints, DefaultWithin}
 )
 
-// come has n different clients come from a network, and reports whether the last
-// was one too many.
+// come adds n different clients of a network, and reports whether the last exceeded the limit.
 func come(t *Tracker, now time.Time, prefix netip.Prefix, n int) (tooMany bool) {
 	for i := range n {
 		tooMany = t.Seen(now, prefix, fmt.Append(nil, now.Unix(), " ", i), rule)
@@ -44,7 +43,7 @@ func TestTooManyFingerprints(t *testing.T) {
 	}
 }
 
-// A client that comes all the time is asked about now and then, a new one at once.
+// A client that comes all the time is checked occasionally, and a new one at once.
 func TestWhoIsNewOfLate(t *testing.T) {
 	tracker := New(0)
 	for _, c := range []struct {
@@ -144,7 +143,7 @@ func TestIsToldOnce(t *testing.T) {
 	}
 }
 
-// A tracker says what one says that remembers everything.
+// A tracker answers like one with unlimited memory.
 func FuzzTracker(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 0x85, 1, 2, 3, 4, 5})
 	f.Add([]byte("abcdefgh\xffabcdefgh\xf0\xf0abcdefgh"))

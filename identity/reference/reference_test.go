@@ -60,7 +60,7 @@ func TestReferenceOpens(t *testing.T) {
 	}
 }
 
-// People write references down, and read them out.
+// References are tolerant of how people copy them.
 func TestReferenceOpensHoweverItIsSpelled(t *testing.T) {
 	s := newSealer(t, oneSecret)
 	text := s.Seal(refusal)
@@ -83,7 +83,7 @@ func TestReferenceOpensHoweverItIsSpelled(t *testing.T) {
 	}
 }
 
-// Nobody can tell from references whether they are of one client, or what they say.
+// References reveal neither their content nor whether they are of one client.
 func TestReferencesOfOneRefusalHaveNothingInCommon(t *testing.T) {
 	s := newSealer(t, oneSecret)
 	const n = 200
@@ -151,7 +151,7 @@ func TestMalformedReferences(t *testing.T) {
 	}
 }
 
-// What opens was sealed: nobody can make up a reference, and none is another in disguise.
+// Only sealed references open: nobody can invent one, or disguise one as another.
 func FuzzOpen(f *testing.F) {
 	s := newSealer(f, oneSecret, anotherSecret)
 	f.Add(s.Seal(refusal))

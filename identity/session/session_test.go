@@ -124,7 +124,7 @@ func TestSessionElsewhere(t *testing.T) {
 	}
 }
 
-// A token doesn't tell whether another one was issued to the same network.
+// A token doesn't reveal whether another one was issued to the same network.
 func TestSessionsOfOneNetworkLookDifferent(t *testing.T) {
 	s := newSigner(t, oneSecret)
 	_, one := issue(t, s)
@@ -136,8 +136,7 @@ func TestSessionsOfOneNetworkLookDifferent(t *testing.T) {
 	}
 }
 
-// A key in front of another signs; what the other has signed is good, and soon
-// signed again.
+// A new first key signs. Tokens of the other key are valid, and soon signed again.
 func TestKeysRotate(t *testing.T) {
 	before, after := newSigner(t, oneSecret), newSigner(t, anotherSecret, oneSecret)
 	first, old := issue(t, before)
@@ -232,8 +231,7 @@ func TestFailingRandomSourceIssuesNothing(t *testing.T) {
 	}
 }
 
-// Whatever comes in a cookie, it is a session only if it is the token that was
-// issued.
+// The value of a cookie is a session only if it is an issued token.
 func FuzzVerify(f *testing.F) {
 	s := newSigner(f, anotherSecret, oneSecret)
 	_, value := issue(f, s)

@@ -20,15 +20,14 @@ const (
 	siteKey = "a-site-key-of-ours"
 )
 
-// service is a local service. It notes what it was asked.
+// service is a local service that records its requests.
 type service struct {
 	*httptest.Server
 	mu    sync.Mutex
 	asked []url.Values // guarded by mu
 }
 
-// newService returns a service that answers the nth request as nth says, from 0
-// on.
+// newService returns a service that answers each request by calling answer, with its number from 0.
 func newService(t *testing.T, answer func(nth int, w http.ResponseWriter, r *http.Request)) *service {
 	s := new(service)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -164,7 +163,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// An endless answer is read up to the bound.
+// An endless answer is read up to the limit.
 func TestEndlessAnswer(t *testing.T) {
 	written := make(chan int, 1)
 	s := newService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
@@ -199,7 +198,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// Half an answer, and then nothing.
+// The service sends half an answer, and then nothing.
 func TestStalledAnswer(t *testing.T) {
 	s := newService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, good[:10])
@@ -212,7 +211,7 @@ func TestStalledAnswer(t *testing.T) {
 	}
 }
 
-// Turnstile is asked again, once, in a way that doesn't use the token up twice.
+// A request to Turnstile is repeated once, in a way that doesn't use the token twice.
 func TestRetry(t *testing.T) {
 	for what, first := range map[string]func(http.ResponseWriter){
 		"an error":          func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) },
