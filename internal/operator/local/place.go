@@ -26,8 +26,8 @@ func (cfg runningConfig) isOnlyInFile(h *instance.Instance, action rules.Action,
 	return err == nil && len(lines) > 0
 }
 
-// unstated returns the operator's error for a failed change of rules.
-func (cfg runningConfig) unstated(err error, added ...rules.Rule) error {
+// ruleError returns the operator's error for a failed change of rules.
+func (cfg runningConfig) ruleError(err error, added ...rules.Rule) error {
 	if !cfg.SharesRules() {
 		return err
 	}
@@ -53,13 +53,13 @@ func (cfg runningConfig) state(ctx context.Context, h *instance.Instance, entrie
 	for _, e := range entries {
 		late, err := h.Audit.WriteSoon(ctx, e)
 		if err != nil {
-			return "", nil, cfg.unstated(err, added...)
+			return "", nil, cfg.ruleError(err, added...)
 		}
 		away = away || late
 	}
 	if !away && cfg.SharesRules() {
 		if err := h.Shared.Put(ctx, added); err != nil {
-			return "", nil, cfg.unstated(err, added...)
+			return "", nil, cfg.ruleError(err, added...)
 		}
 		cfg.logRules(who, "added", len(added))
 		return byStore, nil, nil
@@ -79,12 +79,12 @@ func (cfg runningConfig) state(ctx context.Context, h *instance.Instance, entrie
 	return byRules, notes, nil
 }
 
-// unstateShared removes the rules with a target and an action from a shared store, and returns
+// removeShared removes the rules with a target and an action from a shared store, and returns
 // their number.
-func (cfg runningConfig) unstateShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
+func (cfg runningConfig) removeShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
 	removed, err := h.Shared.Drop(ctx, action, about)
 	if err != nil {
-		return 0, cfg.unstated(err)
+		return 0, cfg.ruleError(err)
 	}
 	if removed > 0 {
 		cfg.logRules(who, "removed", removed)

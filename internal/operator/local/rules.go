@@ -227,9 +227,9 @@ func (sub *subject) unstate(ctx context.Context, action rules.Action, about rule
 	}
 	late, err := sub.Instance.Audit.WriteSoon(ctx, sub.entry(act, o))
 	if err != nil || inStore > 0 && late {
-		return 0, sub.App.unstated(cmp.Or(err, errStoreAway))
+		return 0, sub.App.ruleError(cmp.Or(err, errStoreAway))
 	}
-	shared, err := sub.App.unstateShared(ctx, sub.Instance, o.By, action, about)
+	shared, err := sub.App.removeShared(ctx, sub.Instance, o.By, action, about)
 	if err != nil {
 		return 0, err
 	}

@@ -215,7 +215,7 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 func TestRulesWhoseOutcomeIsUnknown(t *testing.T) {
 	a := &enforce.Config{Tenant: enforce.Tenant{Settings: instance.Settings{Address: "server:1"}}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
-		if err := (runningConfig{Config: a}).unstated(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
+		if err := (runningConfig{Config: a}).ruleError(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
 			t.Errorf("%v: %v", cause, err)
 		}
 	}
