@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// hashOf is a name that keys have in tests: spread like a hash.
+// hashOf returns the name of a key in tests, distributed like a hash.
 func hashOf(id storage.LimitID, key string) (name storage.Key) {
 	x := uint64(id)
 	for i := 0; i < len(key); i++ {
@@ -24,7 +24,8 @@ func hashOf(id storage.LimitID, key string) (name storage.Key) {
 	return name
 }
 
-// BenchmarkAtOnce asks an engine on a database for keys that are new, or come in rotation.
+// BenchmarkAtOnce measures decisions of an engine with a database, for new keys and for keys in
+// rotation.
 func BenchmarkAtOnce(b *testing.B) {
 	for _, c := range []struct {
 		name      string

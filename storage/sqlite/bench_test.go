@@ -21,9 +21,8 @@ func BenchmarkClaim(b *testing.B) {
 	}, cpuTime)
 }
 
-// cpuTime returns the processor time that the process has used, checkpoints and
-// garbage collection included. Other work on the machine disturbs it less than
-// the time on the wall.
+// cpuTime returns the processor time used by the process, with checkpoints and garbage collection.
+// Other work on the machine disturbs it less than the elapsed time.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -32,8 +31,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkClaimBusy measures claims of keys that have used units in each of the
-// 60 slots of their window.
+// BenchmarkClaimBusy measures claims of keys with units in each of the 60 slots of their window.
 func BenchmarkClaimBusy(b *testing.B) {
 	const batch = 64
 	s := opened(b, Options{Path: filepath.Join(b.TempDir(), "tally.db")})
@@ -93,9 +91,8 @@ func BenchmarkSweep(b *testing.B) {
 	b.ReportMetric(float64(longest), "longest-ns")
 }
 
-// BenchmarkTime measures what it costs that claims take the time inside of their
-// transactions: batches of claims as of a time that they say themselves, and within a
-// term.
+// BenchmarkTime measures the cost of taking the time inside the transaction: batches of claims with
+// their own times, and within a term.
 func BenchmarkTime(b *testing.B) {
 	l := newLimit(b, limiter.Params{Amount: 1 << 30, Window: time.Minute})
 	for _, batch := range []int{1, 8, 64} {
@@ -130,7 +127,7 @@ func BenchmarkTime(b *testing.B) {
 	}
 }
 
-// passing is a clock that a benchmark lets go on.
+// passing is a clock that a benchmark advances.
 type passing struct{ now int64 }
 
 func (p *passing) Read() storage.Reading {

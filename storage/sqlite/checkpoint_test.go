@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// The goroutine runs a checkpoint on its own connection when enough is written.
+// The goroutine runs a checkpoint on its own connection when the log is long enough.
 func TestCheckpointWhenDue(t *testing.T) {
 	t.Parallel()
 	f, ran := new(faults), make(chan struct{}, 100)
@@ -27,8 +27,7 @@ func TestCheckpointWhenDue(t *testing.T) {
 	<-ran
 }
 
-// A log that is used from its start again takes no patience from the claims that
-// come after.
+// After a restart of the log, claims wait for locks as long as before.
 func TestClaimsWaitForLocksAfterACheckpoint(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), BusyTimeout: time.Minute})
@@ -43,7 +42,7 @@ func TestClaimsWaitForLocksAfterACheckpoint(t *testing.T) {
 	}
 }
 
-// What is swept is not left in the file.
+// Swept rows are not left in the file.
 func TestSweptKeysAreGone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -63,8 +62,8 @@ func TestSweptKeysAreGone(t *testing.T) {
 	}
 }
 
-// The log stays bounded while somebody reads and writes during every copy, so
-// that none reaches its end, and nothing in it is lost.
+// The log stays bounded while others read and write during every copy, so that no copy is complete,
+// and nothing in it is lost.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	const maxWAL, rows, rounds = 1 << 17, 150, 8
@@ -101,7 +100,7 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// Rows that expire give their pages back, to the disk as well.
+// Expired rows free their pages, and disk space.
 func TestSweepShrinksTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -130,7 +129,7 @@ func TestSweepShrinksTheFile(t *testing.T) {
 	checkIntegrity(t, path)
 }
 
-// Giving pages back to the disk moves others, which the log has to take.
+// Freeing disk space moves other pages, which the log must hold.
 func TestCheckpointWhileShrinking(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -163,8 +162,7 @@ func TestCheckpointWhileShrinking(t *testing.T) {
 	}
 }
 
-// Random work on several handles leaves a sound file, with nothing in it that is
-// not accounted for.
+// Random calls on several handles leave an intact file, all of whose content is accounted for.
 func TestIntegrityAfterRandomWork(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

@@ -62,8 +62,9 @@ func (s *Store) decideLocked(term *storage.Term, claims []storage.Claim, grants 
 	return s.claims.run(claims, grants)
 }
 
-// withoutReturns returns claims for another attempt when it is unknown whether they took effect. What they give back may be another's already. What they were granted may be charged
-// twice, so that somebody waits who need not; no limit admits more for it.
+// withoutReturns returns claims for another attempt after an unknown outcome. The units that they give back may
+// have been granted to others already. The units that they claim may be charged twice, which makes others wait, but
+// admits nothing too much.
 func withoutReturns(claims []storage.Claim) []storage.Claim {
 	claims = slices.Clone(claims)
 	for i := range claims {

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// On disk, a refused batch leaves no trace.
+// A refused batch writes nothing to the disk.
 func TestRefusedBatchWritesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -44,8 +44,7 @@ func TestRefusedBatchWritesNothing(t *testing.T) {
 	}
 }
 
-// Whatever statement fails, the batch has changed nothing and the next one is
-// answered.
+// If any statement fails, the batch has changed nothing, and the next one works.
 func TestFailedStatementChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"BEGIN", "WITH wanted (i, window", "WITH wanted (i, key", "INSERT OR ROLLBACK INTO counters", "INSERT INTO counters", "INSERT INTO buckets", "INSERT INTO limits"} {
@@ -94,7 +93,7 @@ func TestFailedCommitHasUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A transaction that can't even be rolled back does not stay open for good.
+// A transaction whose rollback fails does not stay open.
 func TestFailedRollback(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(s *Store) error{
@@ -149,8 +148,8 @@ func TestErrorsOfTheContract(t *testing.T) {
 	}
 }
 
-// While another process holds the write lock, a claim fails after the busy
-// timeout with nothing changed.
+// While another process holds the write lock, a claim fails after the busy timeout and changes
+// nothing.
 func TestLockedByAnother(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -165,8 +164,7 @@ func TestLockedByAnother(t *testing.T) {
 	mustFill(t, s, 0, 1)
 }
 
-// A full database refuses what needs room, stays sound, and serves again when a
-// sweep has made room.
+// A full database refuses new rows, stays intact, and works again after a sweep has made room.
 func TestMaxSize(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -203,8 +201,8 @@ func TestMaxSize(t *testing.T) {
 	checkIntegrity(t, path)
 }
 
-// A file that nobody else sees is not written to any more, and what is in its
-// place does not continue it, though it may have the same number on the disk.
+// A deleted file is not written to any more. A file in its place does not continue it, even with
+// the same inode number.
 func TestRemovedOrReplacedWhileInUse(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(path string) error{

@@ -23,8 +23,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// comerJob is the variable that makes the test binary a process that comes and goes: its
-// arguments are those of [comer].
+// comerJob is the variable that makes the test binary a process of these tests. Its arguments are
+// those of [comer].
 const comerJob = "SQLITE_TEST_COMER"
 
 const comerLoaders = 4 // goroutines of a comer that ask for requests
@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// comer is a process with one or more engines on a database, that loads them, and says in
-// a file what they have admitted.
+// comer is a process with one or more engines on a database, which makes requests, and writes the
+// admitted ones to a file.
 type comer struct {
 	path    string // of the database
 	said    *os.File
@@ -60,9 +60,9 @@ type comer struct {
 	engines []*engine.Engine // guarded by mu; one that is in use is not closed
 }
 
-// come runs a comer. It reads what to do, a line each: open another engine, close the
-// oldest, or show that all are alive. It answers each line with one that says how that
-// went. When there are no more lines, it closes its engines.
+// come runs a comer. It reads commands, one per line: open another engine, close the oldest, or
+// check that all are alive. It answers each line with a line about the outcome. At the end of the
+// input it closes its engines.
 func come(args []string, in io.Reader, out io.Writer) (err error) {
 	c := new(comer)
 	flags := flag.NewFlagSet("comer", flag.ContinueOnError)
@@ -105,7 +105,7 @@ func come(args []string, in io.Reader, out io.Writer) (err error) {
 	return err
 }
 
-// do does what a line says, and returns what became of it.
+// do executes a command, and returns the outcome.
 func (c *comer) do(line string) string {
 	var err error
 	switch line {
@@ -150,7 +150,7 @@ func (c *comer) open() error {
 	return nil
 }
 
-// tellingOutages tells why the store can't be used.
+// tellingOutages reports why the store can't be used.
 type tellingOutages struct{ quiet }
 
 // Degraded implements engine.Observer.
@@ -163,7 +163,7 @@ func (tellingOutages) Recovered(after time.Duration) {
 	fmt.Fprintf(os.Stderr, "%v: with the store after %v\n", time.Now().Format("05.000"), after)
 }
 
-// quiet is an observer that tells nothing.
+// quiet is an observer that reports nothing.
 type quiet struct{}
 
 func (quiet) Committed(int, time.Duration)            {}
@@ -174,7 +174,7 @@ func (quiet) Outage()                                 {}
 func (quiet) Degraded(time.Duration, error)           {}
 func (quiet) Recovered(time.Duration)                 {}
 
-// hashedName spreads names over all there can be, however alike keys are.
+// hashedName returns uniformly distributed names, even for similar keys.
 func hashedName(_ storage.LimitID, key string, _ time.Duration, _ int64) (name engine.Name, err error) {
 	sum := sha256.Sum256([]byte(key))
 	copy(name.Key[:], sum[:])
@@ -186,7 +186,7 @@ func hashedNameAtOnce(id storage.LimitID, key string, remembered time.Duration, 
 	return name, err == nil
 }
 
-// close closes the oldest engine, when nobody uses it any more.
+// close closes the oldest engine, once it is unused.
 func (c *comer) close() error {
 	c.mu.Lock()
 	e := c.engines[0]
@@ -195,8 +195,8 @@ func (c *comer) close() error {
 	return e.Close(context.Background())
 }
 
-// alive returns when each engine has decided with its store about a key that is new to
-// it, which must be admitted.
+// alive returns when each engine has decided, with its store, about a new key, which must be
+// admitted.
 func (c *comer) alive() error {
 	c.mu.RLock()
 	engines := c.engines
@@ -213,7 +213,7 @@ func (c *comer) alive() error {
 	return nil
 }
 
-// load asks for requests in bursts.
+// load makes requests in bursts.
 func (c *comer) load(rng *rand.Rand, stop <-chan struct{}) {
 	most := 100 * time.Millisecond // between bursts
 	if proof.IsOn() {

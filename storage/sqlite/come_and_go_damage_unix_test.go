@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// damages are the times at which the file of pending charges was damaged. What was in it
-// then is lost, and so may be what processes still write to it that had it open.
+// damages are the times at which the file of pending charges was damaged. Its content is lost then,
+// and so may be later writes of processes that had it open.
 type damages struct {
 	at    []int64 // in nanoseconds since the Unix epoch
 	since []int   // by time: processes from this number on were started afterwards
@@ -22,11 +22,11 @@ type damages struct {
 	older, other []byte // what the file held before, and what that of another database holds
 }
 
-// begin begins a round in which nothing is damaged yet.
+// begin begins a round without damages.
 func (d *damages) begin() { d.at, d.since = nil, nil }
 
-// kept returns, for each time without damage, what tells whether an admission in it was
-// certainly charged in a file that was not damaged in that time.
+// kept returns, for each time without damage, a condition for admissions that were certainly
+// charged in an undamaged file.
 func (d *damages) kept() (conditions []func(entry) bool) {
 	from := 0
 	for i, at := range d.at {
@@ -36,7 +36,7 @@ func (d *damages) kept() (conditions []func(entry) bool) {
 	return append(conditions, d.keptLast())
 }
 
-// keptLast returns the one of the time since the last damage.
+// keptLast returns the condition for the time since the last damage.
 func (d *damages) keptLast() func(entry) bool {
 	if len(d.since) == 0 {
 		return isAnyEntry
@@ -45,8 +45,8 @@ func (d *damages) keptLast() func(entry) bool {
 	return func(e entry) bool { return e.process >= from }
 }
 
-// damage damages the file of pending charges, whoever uses it. What is certain of a file
-// that is damaged in the meantime begins with the processes that are started afterwards.
+// damage damages the file of pending charges while processes may use it. Only the charges of
+// processes that start afterwards are certain again.
 func (c *comings) damage() {
 	path := c.path + chargesSuffix
 	content, err := os.ReadFile(path)
@@ -67,7 +67,7 @@ func (c *comings) damage() {
 	}
 }
 
-// lose damages files. What was charged before may be lost.
+// lose damages files. Earlier charges may be lost.
 func (c *comings) lose(damage func() error) {
 	c.t.Helper()
 	c.damages.at = append(c.damages.at, time.Now().UnixNano())
@@ -159,7 +159,7 @@ var fileDamages = []struct {
 	{"overwrite with an older one", func(c *comings, path string, _ []byte) error { return writeAt(path, 0, c.damages.older) }},
 }
 
-// someOf returns a part of the content, more often at its beginning.
+// someOf returns a part of the content, preferably near its beginning.
 func someOf(rng *rand.Rand, content []byte) (from, to int64) {
 	size := int64(len(content))
 	if rng.IntN(2) == 0 {
@@ -177,7 +177,7 @@ func noise(rng *rand.Rand, n int64) []byte {
 	return b
 }
 
-// inPlace changes a file, if there is one.
+// inPlace changes an existing file.
 func inPlace(path string, change func(*os.File) error) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if os.IsNotExist(err) {
@@ -197,7 +197,7 @@ func writeAt(path string, at int64, b []byte) error {
 	})
 }
 
-// replace puts another file in the place of one.
+// replace replaces a file by another one.
 func replace(path string, content []byte) error {
 	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// ledger is what processes said that they admitted.
+// ledger has the admissions that processes have written to their files.
 type ledger struct {
 	t     *testing.T
 	books map[limitKey]book
@@ -35,16 +35,16 @@ type limitKey struct {
 	key   string
 }
 
-// book is what was admitted of a key.
+// book has the admissions of a key.
 type book []entry
 
-// entry is an admission, and by which process.
+// entry is an admission by a process.
 type entry struct {
 	said
 	process int
 }
 
-// of returns what was admitted that meets a condition.
+// of returns the admissions that meet a condition.
 func (b book) of(match func(entry) bool) (log []admissions.Admission) {
 	for _, e := range b {
 		if match(e) {
@@ -62,15 +62,15 @@ func newLedger(t *testing.T) *ledger {
 		fullest: make(map[string]int64), added: make(map[string]int64)}
 }
 
-// lose notes that an engine has not given back what it held, or that what it was doing at a
-// moment may be lost: a lease of at most an eighth, as much that was granted or given back at
-// that moment, and what was asked for.
+// lose adds the possible loss of an engine that has not given back its units, or whose calls at a
+// moment may be lost: a lease of at most an eighth, as much that was granted or returned at that
+// moment, and the requested units.
 func (l *ledger) lose(engines int) {
 	l.lost += int64(engines) * (sharedLimits[longSliding].Amount/4 + comerLoaders*3)
 }
 
-// prove holds what processes of a round have admitted against the limits. All of them must
-// have ended.
+// prove compares the admissions of a round with the limits. All processes of the round must have
+// ended.
 func (l *ledger) prove(c *comings) {
 	l.t.Helper()
 	for process, file := range c.files {
@@ -86,7 +86,7 @@ func (l *ledger) prove(c *comings) {
 	l.lost = 0
 }
 
-// read reads what a process said, but for a line that it didn't come to the end of.
+// read reads the file of a process, except for an incomplete last line.
 func (l *ledger) read(process int, file string) {
 	l.t.Helper()
 	content, err := os.ReadFile(file)
@@ -122,8 +122,8 @@ func (l *ledger) add(e entry) {
 	}
 }
 
-// proveKey holds what was admitted of a key against its limit. What is admitted without
-// the store may come on top only where processes were stopped.
+// proveKey compares the admissions of a key with its limit. Admissions without the store may exceed
+// it only if processes were stopped.
 func (l *ledger) proveKey(c *comings, k limitKey, b book) {
 	l.t.Helper()
 	limit := sharedLimits[k.limit]
@@ -142,7 +142,7 @@ func (l *ledger) proveKey(c *comings, k limitKey, b book) {
 	}
 }
 
-// recount opens the database again, and looks at what is left of the keys of a long limit.
+// recount opens the database again, and checks the rest of the keys of a long limit.
 func (l *ledger) recount(c *comings) {
 	l.t.Helper()
 	limits, err := engineLimits()
@@ -168,7 +168,7 @@ func (l *ledger) recount(c *comings) {
 	}
 }
 
-// takeAll takes all that is left of a key, and returns how much that was.
+// takeAll uses up a key, and returns the number of units that were left.
 func (l *ledger) takeAll(e *engine.Engine, limit *engine.Limit, key string) (left int64) {
 	l.t.Helper()
 	for ; left <= limit.Amount(); left++ {
@@ -183,7 +183,7 @@ func (l *ledger) takeAll(e *engine.Engine, limit *engine.Limit, key string) (lef
 	return left
 }
 
-// checkLeft checks what was left of a key of longSliding.
+// checkLeft checks the number of units that were left of a key of longSliding.
 func (l *ledger) checkLeft(c *comings, key string, b book, left int64) {
 	l.t.Helper()
 	amount := sharedLimits[longSliding].Amount

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// The limits that processes which come and go are asked to keep, by their index.
+// The limits that the processes share, by index.
 const (
 	shortSliding = iota
 	shortFixed
@@ -36,8 +36,7 @@ var sharedLimits = []admissions.Limit{
 	small:        admissions.Sliding(5, time.Minute),
 }
 
-// errand is a kind of request: which limits it takes from, at what cost, how often, and
-// for which keys.
+// errand is a kind of request: its limits and cost, its frequency, and its keys.
 type errand struct {
 	limits []int
 	most   int64 // the highest cost
@@ -46,8 +45,8 @@ type errand struct {
 	key func(rng *rand.Rand, round string, n int64) string
 }
 
-// errands are what there is. Some keys are always at their limits, some come rarely, and
-// some once. The key of the one whose name begins with "spent" has spent its limit soon.
+// errands are the kinds of requests. Some keys are always at their limits, some are rare, and some
+// occur once. The key of the errand whose name begins with "spent" soon has spent its limit.
 var errands = []errand{
 	{[]int{shortSliding}, 3, 15, oneKeyOf("s", 3)},
 	{[]int{shortFixed}, 2, 15, oneKeyOf("f", 3)},
@@ -67,7 +66,7 @@ func oneKeyOf(name string, keys int) func(*rand.Rand, string, int64) string {
 	}
 }
 
-// anErrand draws one.
+// anErrand returns a random errand.
 func anErrand(rng *rand.Rand) int {
 	n := rng.IntN(100)
 	for i, e := range errands {
@@ -78,7 +77,7 @@ func anErrand(rng *rand.Rand) int {
 	panic("the shares are less than 100")
 }
 
-// engineLimits returns the limits as an engine takes them.
+// engineLimits returns the limits for an engine.
 func engineLimits() (limits []*engine.Limit, err error) {
 	for i, l := range sharedLimits {
 		algorithm, err := limiter.ParseAlgorithm(l.Algorithm)
@@ -94,7 +93,7 @@ func engineLimits() (limits []*engine.Limit, err error) {
 	return limits, nil
 }
 
-// debitsOf returns what an errand takes from its limits.
+// debitsOf returns the debits of an errand.
 func debitsOf(limits []*engine.Limit, e errand, key string, cost int64) (debits []engine.Debit) {
 	for _, l := range e.limits {
 		debits = append(debits, engine.Debit{Limit: limits[l], Key: []byte(key), Cost: cost})
@@ -102,7 +101,7 @@ func debitsOf(limits []*engine.Limit, e errand, key string, cost int64) (debits 
 	return debits
 }
 
-// said is a line in which a process says what it has admitted, as soon as it has.
+// said is a line about an admission, written at once.
 type said struct {
 	errand   int
 	key      string
@@ -114,7 +113,7 @@ func (s said) String() string {
 	return fmt.Sprintf("%d %d %d %d %t %s\n", s.errand, s.Cost, s.Sent, s.Answered, s.degraded, s.key)
 }
 
-// parseSaid returns what a line without its end says.
+// parseSaid parses a line without its end.
 func parseSaid(line string) (s said, err error) {
 	const fields = 5
 	at := 0

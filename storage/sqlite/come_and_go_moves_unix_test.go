@@ -13,9 +13,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
-// A database is copied, restored or removed, with or without the file of pending charges
-// beside it. What that file doesn't hold any more is forgotten, and nothing else: processes
-// that come later keep the limits, and after a clean stop the database alone is all there is.
+// A database is copied, restored or removed, with or without the file of pending charges beside it.
+// Only the content of a missing file is forgotten: later processes keep the limits, and after a
+// clean stop the database alone is complete.
 func TestDatabasesAreMoved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -89,7 +89,7 @@ func TestDatabasesAreMoved(t *testing.T) {
 	}
 }
 
-// live has a process live for some time.
+// live runs a process for some time.
 func (c *comings) live() {
 	c.start()
 	c.any(isThere).tell("alive")
@@ -97,7 +97,7 @@ func (c *comings) live() {
 	c.pause()
 }
 
-// moveTo copies files of the database, by suffix, and goes on with the copy.
+// moveTo copies files of the database, by suffix, and continues with the copy.
 func (c *comings) moveTo(suffixes ...string) error {
 	from := c.path
 	c.path = filepath.Join(c.t.TempDir(), "copy.db")

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// process is a comer, seen from outside.
+// process is a comer, as seen from its parent.
 type process struct {
 	number  int
 	file    string // what it has said
@@ -36,7 +36,7 @@ func isAny(*process) bool       { return true }
 func isStopped(p *process) bool { return !p.until.IsZero() }
 func isThere(p *process) bool   { return !isStopped(p) && !p.leaving }
 
-// newProcess starts a process whose options are drawn.
+// newProcess starts a process with random options.
 func newProcess(c *comings) *process {
 	c.t.Helper()
 	p := &process{number: c.started, engines: 1, file: fmt.Sprintf("%s.said-%d", c.path, c.started),
@@ -68,7 +68,7 @@ func newProcess(c *comings) *process {
 	return p
 }
 
-// watch passes answers on until the process has ended.
+// watch forwards answers until the process has ended.
 func (p *process) watch(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		p.answers <- lines.Text()
@@ -77,13 +77,13 @@ func (p *process) watch(out io.Reader) {
 	close(p.ended)
 }
 
-// tell tells the process what to do. If it has ended, that shows when it is to answer.
+// tell sends a command to the process. If the process has ended, the missing answer shows it.
 func (p *process) tell(line string) {
 	p.told++
 	_, _ = io.WriteString(p.in, line+"\n")
 }
 
-// settle waits until the process has done what it was told, and has ended if it was to.
+// settle waits until the process has executed its commands, and has ended if it was to.
 func (p *process) settle(stuck <-chan time.Time) error {
 	for p.told > 0 || p.leaving {
 		select {
@@ -106,7 +106,7 @@ func (p *process) settle(stuck <-chan time.Time) error {
 	return nil
 }
 
-// outcome returns how the process has ended, or nil if that was well.
+// outcome returns an error unless the process has ended well.
 func (p *process) outcome() error {
 	if p.err == nil {
 		return nil

@@ -26,10 +26,9 @@ const (
 	mostComers = 5
 )
 
-// Up to five processes come and go on one database at random, as one alone for some
-// time and beside others. Whether they end in good order, are killed, or are stopped for
-// seconds: no limit admits more than it may, and none of them is stuck. A seed gives the
-// same plan again, not the same moments: those are the machine's.
+// Up to five processes start and end on one database at random, alone or together. They end in
+// order, are killed, or are stopped for seconds. No limit admits too much, and no process hangs. A
+// seed repeats the plan, but not the timing.
 func TestProcessesComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts dozens of processes")
@@ -51,7 +50,7 @@ func TestProcessesComeAndGo(t *testing.T) {
 	}
 }
 
-// mayHappen says what may happen to processes.
+// mayHappen has the possible events.
 type mayHappen struct {
 	kill bool // SIGKILL
 	stop bool // SIGSTOP, and SIGCONT seconds later
@@ -71,7 +70,7 @@ func (m mayHappen) String() string {
 	return "closed"
 }
 
-// comings are processes that come and go.
+// comings are the processes of a test.
 type comings struct {
 	t      *testing.T
 	may    mayHappen
@@ -99,8 +98,8 @@ func newComings(t *testing.T, may mayHappen, seed uint64) *comings {
 	return c
 }
 
-// playRound has a number of events happen, ends all processes, and looks at what they have
-// admitted. Each round has keys of its own.
+// playRound makes a number of events happen, ends all processes, and checks their admissions. Each
+// round has its own keys.
 func (c *comings) playRound(events int) {
 	c.beginRound()
 	c.solo = c.rng.IntN(3) == 0
@@ -125,7 +124,7 @@ func (c *comings) beginRound() {
 	c.damages.begin()
 }
 
-// endRound looks at what processes have admitted that all end.
+// endRound checks the admissions of processes that all end.
 func (c *comings) endRound() {
 	c.t.Helper()
 	c.settle()
@@ -135,7 +134,7 @@ func (c *comings) endRound() {
 	}
 }
 
-// playPhase has events happen while at most so many processes run, often one alone.
+// playPhase makes events happen with a maximum number of running processes, often one.
 func (c *comings) playPhase(events int) {
 	most := 1
 	if !c.solo && c.rng.IntN(2) == 0 {
@@ -158,7 +157,7 @@ func (c *comings) playPhase(events int) {
 	}
 }
 
-// event has something happen.
+// event makes a random event happen.
 func (c *comings) event(most int) {
 	there := c.running(isThere)
 	if c.may.damage && c.rng.IntN(8) == 0 {
@@ -197,16 +196,15 @@ func (c *comings) event(most int) {
 	}
 }
 
-// come notes that an engine comes. What one that had the database to itself was charging at
-// that moment may be charged twice.
+// come records the start of an engine. Charges of an engine that was alone at that moment may be
+// charged twice.
 func (c *comings) come() {
 	if len(c.processes) > 0 {
 		c.ledger.lose(1)
 	}
 }
 
-// pause lets some time pass, so that events fall in the middle of something. Once in a while
-// it is long enough for all that a process does every few seconds.
+// pause waits for a random time. Rarely it is long enough for all periodic work of a process.
 func (c *comings) pause() {
 	most := 300 * time.Millisecond
 	if c.rng.IntN(16) == 0 {
@@ -251,7 +249,7 @@ func (c *comings) start() {
 	c.note(p, "start")
 }
 
-// end ends a process in one way or another.
+// end kills a process, or ends it in order.
 func (c *comings) end(p *process) {
 	if c.may.kill && c.rng.IntN(2) == 0 {
 		c.kill(p)
@@ -260,14 +258,14 @@ func (c *comings) end(p *process) {
 	}
 }
 
-// leave has a process end in good order.
+// leave ends a process in order.
 func (c *comings) leave(p *process) {
 	c.note(p, "leave")
 	p.leaving = true
 	p.in.Close()
 }
 
-// kill kills a process. What it held is lost.
+// kill kills a process. The units that it held are lost.
 func (c *comings) kill(p *process) {
 	what := "kill"
 	switch {
@@ -291,7 +289,7 @@ func (c *comings) stop(p *process) {
 	p.stop(time.Now().Add(d))
 }
 
-// continueDue continues processes that have been stopped for long enough.
+// continueDue continues processes that were stopped for long enough.
 func (c *comings) continueDue() {
 	for _, p := range c.running(isStopped) {
 		if !time.Now().Before(p.until) {
@@ -301,7 +299,7 @@ func (c *comings) continueDue() {
 	}
 }
 
-// continueAll waits until no process is stopped any more.
+// continueAll waits until no process is stopped.
 func (c *comings) continueAll() {
 	for _, p := range c.running(isStopped) {
 		time.Sleep(time.Until(p.until))
@@ -309,7 +307,7 @@ func (c *comings) continueAll() {
 	}
 }
 
-// settle waits until all processes have done what they were told. None may be stopped.
+// settle waits until all processes have executed their commands. None may be stopped.
 func (c *comings) settle() {
 	c.t.Helper()
 	stuck := time.After(notStuck)
@@ -323,8 +321,8 @@ func (c *comings) settle() {
 	}
 }
 
-// left notes how a process has ended in good order. If it couldn't give back what it held,
-// which may be while another is stopped, that is lost.
+// left records how a process has ended in order. Units that it couldn't give back, for example
+// while another one was stopped, are lost.
 func (c *comings) left(p *process) {
 	if err := p.outcome(); err != nil {
 		if !c.may.stop {
@@ -349,7 +347,7 @@ func (c *comings) killAll() {
 	}
 }
 
-// report tells what has happened.
+// report logs the events.
 func (c *comings) report() {
 	wall := time.Duration(time.Now().UnixNano() - c.began.UnixNano())
 	if set := wall - time.Since(c.began); set.Abs() > admissions.Slack {

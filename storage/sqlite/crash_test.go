@@ -14,19 +14,18 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// crashKeys is how many keys the tests of crashes charge.
+// crashKeys is the number of keys in the tests of crashes.
 const crashKeys = 5
 
 type crashCounts [crashKeys]int64
 
-// crash is the files as a process leaves them that is killed.
+// crash has the files that a killed process leaves.
 type crash struct {
 	files       map[string]string // by suffix
 	least, most crashCounts       // what must be in use, and what may be
 }
 
-// crashes charges keys of a database, and takes copies of its files at points at which a
-// process may die.
+// crashes charges keys of a database, and copies its files at points at which a process may die.
 type crashes struct {
 	path   string
 	faults faults
@@ -42,7 +41,7 @@ type crashes struct {
 	points  int
 }
 
-// copyFiles returns the files of a database but for the index, which a crash doesn't need.
+// copyFiles returns the files of a database, except for the index, which a crash doesn't need.
 func copyFiles(t testing.TB, path string) map[string]string {
 	files := make(map[string]string)
 	for _, suffix := range []string{"", walSuffix, chargesSuffix} {
@@ -53,7 +52,7 @@ func copyFiles(t testing.TB, path string) map[string]string {
 	return files
 }
 
-// putFiles writes files where no database is yet, and returns its path.
+// putFiles writes files to a new place, and returns the path of the database.
 func putFiles(t testing.TB, files map[string]string) string {
 	path := filepath.Join(t.TempDir(), "tally.db")
 	for suffix, content := range files {
@@ -62,7 +61,7 @@ func putFiles(t testing.TB, files map[string]string) string {
 	return path
 }
 
-// take takes a copy of the files as they are now. Claims go on.
+// take copies the present files. Claims continue.
 func (cr *crashes) take(t *testing.T) {
 	cr.copying.Lock()
 	defer cr.copying.Unlock()
@@ -79,7 +78,7 @@ func (cr *crashes) takeLocked(t *testing.T) {
 	cr.taken = append(cr.taken, c)
 }
 
-// at takes a copy at some of the statements that end a fold.
+// at makes copies at some of the statements that end a fold.
 func (cr *crashes) at(t *testing.T, query string) {
 	if !strings.HasPrefix(query, "COMMIT") && !strings.HasPrefix(query, "UPDATE journal") {
 		return
@@ -130,7 +129,7 @@ func (cr *crashes) claim(t *testing.T, s *Store) {
 	}
 }
 
-// inUse returns what a store finds in use of each key.
+// inUse returns the units in use of each key.
 func inUse(t *testing.T, s storage.Store, limit limiter.Limit) (used crashCounts) {
 	t.Helper()
 	for k := range used {
@@ -144,8 +143,8 @@ func inUse(t *testing.T, s storage.Store, limit limiter.Limit) (used crashCounts
 	return used
 }
 
-// recover opens what a crash has left, and dies while it is about that, over and over. Each
-// charge must be found once each time.
+// recover opens the files of a crash, and crashes during that, repeatedly. Each charge must be
+// found once each time.
 func (c crash) recover(t *testing.T, limit limiter.Limit, r *rand.Rand) {
 	t.Helper()
 	files, found := c.files, crashCounts{}
@@ -177,8 +176,8 @@ func (c crash) recover(t *testing.T, limit limiter.Limit, r *rand.Rand) {
 	}
 }
 
-// A process dies at any point: after a charge, about a fold, about a hand-over. Whoever opens
-// the database next finds each charge that was granted, and each once.
+// A process dies at any point: after a charge, during a fold, or during a hand-over. The next
+// process that opens the database finds each granted charge exactly once.
 func TestCrashPoints(t *testing.T) {
 	t.Parallel()
 	crashStep := 3 // of these is recovered from
@@ -222,8 +221,7 @@ func TestCrashPoints(t *testing.T) {
 	}
 }
 
-// closeAll closes stores. What is in the log goes to the database then, which is nothing to
-// copy meanwhile.
+// closeAll closes stores. This moves the log to the database, which must not be copied meanwhile.
 func (cr *crashes) closeAll(t *testing.T, stores ...*Store) {
 	cr.setOff(true)
 	defer cr.setOff(false)
@@ -240,8 +238,8 @@ func (cr *crashes) setOff(off bool) {
 	cr.off = off
 }
 
-// chargeAtOnce charges a key in a period so many times, and returns the files before the last
-// one and after it.
+// chargeAtOnce charges a key a number of times in a period, and returns the files before and after
+// the last one.
 func chargeAtOnce(t *testing.T, s *Store, limit limiter.Limit, times int) (before, after map[string]string) {
 	t.Helper()
 	if s.Period() == 0 {
@@ -265,7 +263,7 @@ func chargeAtOnce(t *testing.T, s *Store, limit limiter.Limit, times int) (befor
 	return before, copyFiles(t, s.options.Path)
 }
 
-// A record that was written in part is none, whichever part that is; those before it count.
+// A record that was written in part doesn't count, whichever part that is. Those before it count.
 func TestTornRecords(t *testing.T) {
 	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 100, Window: time.Hour})
@@ -300,7 +298,7 @@ func TestTornRecords(t *testing.T) {
 	}
 }
 
-// Records that have changed their places are none: nothing is counted twice.
+// Records in other places don't count: nothing is counted twice.
 func TestReorderedRecords(t *testing.T) {
 	t.Parallel()
 	const header, size, records = 4096, 64, 10
@@ -319,7 +317,7 @@ func TestReorderedRecords(t *testing.T) {
 	}
 }
 
-// A fold that fails, wherever, changes nothing of what is counted, and is tried again.
+// A fold that fails at any point changes no counts, and is repeated.
 func TestFoldsThatFail(t *testing.T) {
 	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 100, Window: time.Hour})
@@ -354,7 +352,7 @@ func TestFoldsThatFail(t *testing.T) {
 	}
 }
 
-// A store that was closed has left nothing in its journal, and its tables have all.
+// A closed store has left nothing in its journal, and everything in its tables.
 func TestNothingIsPendingAfterClose(t *testing.T) {
 	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 100, Window: time.Hour})

@@ -21,9 +21,9 @@ const (
 	crowdsAtATime = 4   // crowds at a time, each with a key of its own
 )
 
-// Of a crowd with mixed costs over several limits most requests are refused by one
-// and claim from the others in vain. Afterwards each limit admits exactly what it
-// has left. Real time and real threads decide who comes between whom.
+// Most requests of a crowd, with mixed costs over several limits, are refused by one limit and
+// claim from the others in vain. Afterwards each limit admits exactly its rest. Real time and
+// threads determine the interleaving.
 func TestCrowdsLeaveNoLimitShut(t *testing.T) {
 	t.Parallel()
 	crowds := int64(proof.Times(100, 100_000))
@@ -43,11 +43,11 @@ func TestCrowdsLeaveNoLimitShut(t *testing.T) {
 	workers.Wait()
 }
 
-// patientOptions are those of stores that wait for each other's transactions for as long as these
-// take on a busy machine.
+// patientOptions are the options of stores that wait for the transactions of others on a busy
+// machine.
 func patientOptions(path string) Options { return Options{Path: path, BusyTimeout: time.Minute} }
 
-// crowd is an engine on a database, and the limits that crowds come to.
+// crowd is an engine on a database, and the limits of the crowds.
 type crowd struct {
 	*engine.Engine
 	t      *testing.T
@@ -79,7 +79,7 @@ func newCrowd(t *testing.T) *crowd {
 	return c
 }
 
-// come sends a crowd, drawn from a seed, and looks at what it leaves.
+// come sends a random crowd, and checks its effect.
 func (c *crowd) come(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	key := fmt.Sprint("key", seed)
@@ -108,7 +108,7 @@ func (c *crowd) come(seed uint64) {
 	}
 }
 
-// debits returns what a request debits from some of the limits.
+// debits returns the debits of a request from some of the limits.
 func (c *crowd) debits(rng *rand.Rand, key string) (debits []engine.Debit) {
 	for _, i := range rng.Perm(len(c.limits))[:1+rng.IntN(len(c.limits))] {
 		cost := []int64{1, 1, 1, 2, 3, 8}[rng.IntN(6)]
@@ -125,7 +125,7 @@ func (c *crowd) decide(debits ...engine.Debit) engine.Decision {
 	return d
 }
 
-// checkLeft asks for a single unit if any is left, and then for the others.
+// checkLeft requests a single unit if any is left, and then the others.
 func (c *crowd) checkLeft(seed uint64, l *engine.Limit, key string, left int64) {
 	for _, cost := range []int64{min(left, 1), left - 1} {
 		if cost <= 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// What was charged in a journal that is cut off is not forgotten in silence: claims fail until
-// the database is opened again, and whoever does that hears that it lacks something.
+// Charges in a truncated journal are not forgotten silently: claims fail until the database is
+// opened again, which reports the loss.
 func TestCutJournalIsTold(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")

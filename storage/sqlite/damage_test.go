@@ -120,7 +120,7 @@ func TestSetAsideNamesAreUnique(t *testing.T) {
 	}
 }
 
-// A disk that spoils one database after the other is not filled with them.
+// A disk that damages one database after the other isn't filled with them.
 func TestFewAreKeptAside(t *testing.T) {
 	t.Parallel()
 	path := closedDatabase(t)
@@ -145,8 +145,7 @@ func TestFewAreKeptAside(t *testing.T) {
 	}
 }
 
-// Damage that opening does not see is found when it is read, and the next Open
-// knows of it.
+// Damage that isn't found by opening is found by reading, and by the next Open.
 func TestDamageFoundWhileInUse(t *testing.T) {
 	t.Parallel()
 	path := closedDatabase(t)
@@ -178,7 +177,7 @@ func TestDamageFoundWhileInUse(t *testing.T) {
 	}
 }
 
-// A store whose file was replaced does not condemn the new one.
+// A store whose file was replaced does not set the new one aside.
 func TestDamageOfAReplacedFile(t *testing.T) {
 	t.Parallel()
 	path := closedDatabase(t)
@@ -195,8 +194,7 @@ func TestDamageOfAReplacedFile(t *testing.T) {
 	}
 }
 
-// Values that no version of this program writes neither panic nor let anything
-// through that was not there.
+// Values that no version of this program writes don't cause a panic, or grants of too many units.
 func TestDamagedValues(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"-9223372036854775808", "-1", "9223372036854775807", "4611686018427387904"} {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// isIn reports whether the name of a key is anywhere in the files of a database.
+// isIn reports whether any file of a database contains the name of a key.
 func isIn(t *testing.T, path string, n uint64) bool {
 	t.Helper()
 	name := key(n)
 	return strings.Contains(read(t, path), string(name[:])) || strings.Contains(read(t, path+walSuffix), string(name[:]))
 }
 
-// awaitGone waits until it is nowhere there.
+// awaitGone waits until none does.
 func awaitGone(t *testing.T, path string, n uint64) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); isIn(t, path, n); time.Sleep(time.Millisecond) {
@@ -32,7 +32,7 @@ func mustSweep(t *testing.T, s *Store, now int64) {
 	}
 }
 
-// What is deleted is soon in no file, also not in the log, while the store goes on.
+// Deleted keys are soon in no file, not even in the log, while the store is in use.
 func TestDeletedRowsLeaveTheLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -54,7 +54,7 @@ func TestDeletedRowsLeaveTheLog(t *testing.T) {
 	awaitGone(t, path, 25)
 }
 
-// A reader of the database keeps the log from being emptied; a later sweep empties it.
+// A reader prevents the log from being emptied. A later sweep empties it.
 func TestLogIsEmptiedOnceNobodyReadsIt(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")

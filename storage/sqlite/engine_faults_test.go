@@ -30,7 +30,7 @@ func inTrouble(t *testing.T, o Options, amount int64, f func(t *testing.T, s *si
 	})
 }
 
-// use asks for one key, n times.
+// use makes n requests for one key.
 func (s *site) use(n int, key string) (allowed int64) {
 	for range n {
 		if s.ask(key).Allowed {
@@ -40,8 +40,8 @@ func (s *site) use(n int, key string) (allowed int64) {
 	return allowed
 }
 
-// A database that is removed, renamed or replaced under an engine is noticed by
-// the next commit, and no limit that memory knows is forgotten.
+// The next commit notices that the database of an engine was removed, renamed or replaced. No limit
+// known to memory is forgotten.
 func TestReplacedUnderAnEngine(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(path string) error{
@@ -86,8 +86,8 @@ func TestReplacedUnderAnEngine(t *testing.T) {
 	}
 }
 
-// What takes the place of a database and is none of ours is left alone, and used
-// by nobody. When it is gone, all goes on.
+// A foreign file in the place of the database stays unchanged and unused. When it is gone, the
+// store is used again.
 func TestReplacedByWhatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(path, victim string) error{
@@ -124,7 +124,7 @@ func TestReplacedByWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// chill has the store read from the file whatever it reads next.
+// chill makes the store read from the file, not from its cache.
 func (s *Store) chill(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
@@ -135,8 +135,8 @@ func (s *Store) chill(t *testing.T) {
 	mustExec(t, s.writer, `PRAGMA shrink_memory`)
 }
 
-// Damage that is found while running is reported once. The database is set aside, a
-// fresh one takes over, and is charged with what memory knows.
+// Damage found at run time is reported once. The database is set aside, and the known usage is
+// charged to a new one.
 func TestDamagedUnderAnEngine(t *testing.T) {
 	t.Parallel()
 	for name, find := range map[string]func(s *site){
@@ -167,7 +167,7 @@ func TestDamagedUnderAnEngine(t *testing.T) {
 	}
 }
 
-// A database that opens and can't be written to is not in use again until it can.
+// A database that can be opened but not written is unused until it can be written.
 func TestReadOnlyUnderAnEngine(t *testing.T) {
 	t.Parallel()
 	minutes := proof.Times(4, 10)
@@ -201,8 +201,7 @@ func TestReadOnlyUnderAnEngine(t *testing.T) {
 	}
 }
 
-// While a commit hangs, nobody waits for longer than the timeout; neither does
-// who asks how large the database is.
+// While a commit hangs, no request waits for longer than the timeout, nor do the statistics.
 func TestCommitHangsUnderAnEngine(t *testing.T) {
 	t.Parallel()
 	f := new(faults)
@@ -232,8 +231,8 @@ func TestCommitHangsUnderAnEngine(t *testing.T) {
 	}, func(o *engine.Options) { o.CleanupInterval = time.Hour }) // a sweep would wait for the store's lock, and time with it
 }
 
-// A flood of keys fills the database up to its bound and no further. Limits go
-// on in memory, and when the keys have expired, there is room again.
+// A flood of keys fills the database up to its maximum. Memory keeps the limits, and there is room
+// again after the keys have expired.
 func TestFullUnderAnEngine(t *testing.T) {
 	t.Parallel()
 	o := Options{Path: filepath.Join(t.TempDir(), "tally.db"), MaxSize: MinMaxSize, maxWAL: 1 << 20}
@@ -273,7 +272,7 @@ func TestFullUnderAnEngine(t *testing.T) {
 	})
 }
 
-// flood asks for many keys at once.
+// flood makes requests for many keys at once.
 func (s *site) flood(round uint32) {
 	var group sync.WaitGroup
 	for i := range uint32(100) {

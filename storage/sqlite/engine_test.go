@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// site is an engine on a database, with a log of what it has admitted.
+// site is an engine on a database, with a log of its admissions.
 type site struct {
 	*engine.Engine
 	t       *testing.T
@@ -60,7 +60,7 @@ func (s *site) tell(line string) {
 	s.told = append(s.told, line)
 }
 
-// count returns how many lines say something.
+// count returns the number of lines with a text.
 func (s *site) count(what string) (lines int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +74,7 @@ func (s *site) count(what string) (lines int) {
 
 const siteTimeout = 100 * time.Millisecond
 
-// newSite starts an engine in the bubble that the test runs in. Its limits are
-// one of each algorithm.
+// newSite starts an engine in the bubble of the test, with one limit of each algorithm.
 func newSite(t *testing.T, o Options, amount int64, change ...func(*engine.Options)) *site {
 	t.Helper()
 	s := &site{t: t, options: o, began: time.Now(), admitted: make(map[string]int64)}
@@ -122,7 +121,7 @@ func nameOf(_ storage.LimitID, key string) (name storage.Key) {
 	return name
 }
 
-// ask asks for a request that takes one unit of every limit.
+// ask makes a request that takes one unit of every limit.
 func (s *site) ask(key string) engine.Decision {
 	debits := make([]engine.Debit, len(s.limits))
 	for i, l := range s.limits {
@@ -147,7 +146,7 @@ func (s *site) ask(key string) engine.Decision {
 	return d
 }
 
-// load asks for a number of requests from several goroutines, for a few keys.
+// load makes a number of requests from several goroutines, for a few keys.
 func (s *site) load(requests int) {
 	var group sync.WaitGroup
 	for g := range 4 {
@@ -173,8 +172,7 @@ func (s *site) recovered() {
 	s.t.Fatal("degraded for a minute after the last fault")
 }
 
-// end closes the engine, and holds what was admitted against the limits and
-// against what the database says.
+// end closes the engine, and compares the admissions with the limits and with the database.
 func (s *site) end() {
 	s.t.Helper()
 	if err := s.Close(context.Background()); err != nil {
@@ -219,8 +217,8 @@ func failNth(n int64, err error) (fail func(string) error, failed *string) {
 	}, failed
 }
 
-// Whatever call of the driver fails, and however, no request fails or waits for
-// long, limits hold, and the database is in use again without a restart.
+// If any call of the driver fails in any way, no request fails or waits for long, limits hold, and
+// the database is used again without a restart.
 func TestAnyCallMayFail(t *testing.T) {
 	codes := []coded{10, codeFull, codeBusy, codeCorrupt, 7}
 	step := int64(7) // and so with any of the codes

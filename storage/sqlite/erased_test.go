@@ -26,7 +26,7 @@ func chargedIn(t *testing.T, path string, n int) (found int) {
 	return found
 }
 
-// Keys that are in the database are no longer in the journal: what is deleted there is nowhere.
+// Keys in the database are no longer in the journal: deleted ones are in no file.
 func TestFoldedKeysStayInNoJournal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")

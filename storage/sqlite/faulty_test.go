@@ -11,9 +11,9 @@ import (
 	sqlite3 "modernc.org/sqlite"
 )
 
-// faults stand between the store and the driver: before tells of every
-// statement that is about to run or, as "prepare: …", to be prepared, and may
-// make it fail; after tells of those that have run. "connect" is one as well.
+// faults are between the store and the driver. before is called for every statement that is about
+// to run or, as "prepare: …", to be prepared, and may return an error for it; after is called after
+// the statement. "connect" is a statement as well.
 type faults struct {
 	mu     sync.Mutex
 	before func(query string) error
@@ -120,14 +120,13 @@ func (s *faultyStmt) QueryContext(ctx context.Context, args []driver.NamedValue)
 	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 }
 
-// coded is an error as the driver makes them.
+// coded is an error of the driver with a code.
 type coded int
 
 func (c coded) Error() string { return "injected" }
 func (c coded) Code() int     { return int(c) }
 
-// failOnce returns a faults.before that fails the first statement that starts
-// like that.
+// failOnce returns a faults.before that fails the first statement with a prefix.
 func failOnce(prefix string, err error) func(query string) error {
 	var done atomic.Bool
 	return func(query string) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Files that are not this version's are refused and stay as they are.
+// Files of other programs and versions are refused, and stay unchanged.
 func TestForeignFilesStayUntouched(t *testing.T) {
 	t.Parallel()
 	database := func(query string) func(t *testing.T, path string) {
@@ -68,8 +68,8 @@ func TestForeignFilesStayUntouched(t *testing.T) {
 	}
 }
 
-// A newer version that has only added something shares its database with this one, which leaves the
-// version as it is.
+// A newer version that has only added data shares its database with this one, which keeps the
+// version.
 func TestNewerVersionThatThisOneCanRead(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -86,8 +86,8 @@ func TestNewerVersionThatThisOneCanRead(t *testing.T) {
 	}
 }
 
-// A database that other connections use, with its newest pages in the log and
-// not in the file, is ours all the same.
+// A database in use by other connections, with its newest pages in the log and not in the file, is
+// recognized.
 func TestOursWhileInUse(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -116,8 +116,8 @@ func TestEmptyFileIsFresh(t *testing.T) {
 	mustFill(t, s, 0, 10)
 }
 
-// From the first moment on that the file holds anything, the main file says
-// whose it is: a crash at any time leaves a file that Open takes.
+// As soon as the file has any content, it identifies itself, so a crash at any time leaves a file
+// that Open accepts.
 func TestMainFileCarriesTheMarks(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -148,8 +148,7 @@ func TestMarksOfAGrowingFile(t *testing.T) {
 	}
 }
 
-// Open waits for a lock that SQLite itself does not wait for, and no longer than
-// its context lasts.
+// Open waits for a lock that SQLite itself does not wait for, until its context ends.
 func TestOpenWaitsForLocks(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -210,8 +209,7 @@ func TestOpenTogether(t *testing.T) {
 	}
 }
 
-// A database that another process makes just before this one would is used as it
-// is.
+// A database that another process has just created is used as it is.
 func TestMadeByAnotherMeanwhile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")

@@ -56,7 +56,7 @@ func TestExistingFolderKeepsItsMode(t *testing.T) {
 	}
 }
 
-// What is in the place of the database and is no regular file is left alone.
+// Anything in the place of the database that isn't a regular file stays unchanged.
 func TestRefusesWhatIsNoFile(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(path, victim string) error{

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// A filter does not grow with the keys that came and expired, only with those that are kept.
+// A filter doesn't grow with expired keys, only with present ones.
 func TestFiltersGrowWithTheKeysThatAreKept(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// smallDatabase returns the content of a sound database of a few pages.
+// smallDatabase returns the content of an intact database of a few pages.
 func smallDatabase(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -27,7 +27,8 @@ func smallDatabase(t *testing.T) string {
 	return read(t, path)
 }
 
-// somePages returns where pages of a database begin: the first one and every third, or with PROOF all.
+// somePages returns the offsets of pages of a database: the first one and every third, or with
+// PROOF all.
 func somePages(content string) (offsets []int) {
 	step := 3 * pageSize
 	if proof.IsOn() {
@@ -39,7 +40,7 @@ func somePages(content string) (offsets []int) {
 	return offsets
 }
 
-// outcome is what became of a file that was opened.
+// outcome is the result of opening a file.
 type outcome string
 
 const (
@@ -48,8 +49,8 @@ const (
 	refused  outcome = "refused"
 )
 
-// openFixture opens what is at a path and uses it. Whatever it holds, that must
-// work, or be refused with the file left as it is.
+// openFixture opens a file and uses it. Whatever its content, that must work, or be refused without
+// a change to the file.
 func openFixture(t *testing.T, path string) outcome {
 	t.Helper()
 	was, became := read(t, path), taken
@@ -87,8 +88,7 @@ func openFixture(t *testing.T, path string) outcome {
 	return became
 }
 
-// useUp claims every key of [fill] twice, and sweeps. No key may get more than
-// there is.
+// useUp claims every key of [fill] twice, and sweeps. No key may exceed its limit.
 func useUp(t *testing.T, s *Store) error {
 	t.Helper()
 	for id, a := range []limiter.Algorithm{limiter.Sliding, limiter.TokenBucket} {
@@ -120,8 +120,7 @@ func useUp(t *testing.T, s *Store) error {
 	return nil
 }
 
-// A database that was cut off is set aside, wherever that was, as long as it
-// still says whose it is.
+// A database that was truncated anywhere is set aside, as long as it identifies itself.
 func TestTruncated(t *testing.T) {
 	t.Parallel()
 	content := smallDatabase(t)
@@ -179,7 +178,7 @@ func TestGarbagePages(t *testing.T) {
 	}
 }
 
-// A database with some bits turned is used or set aside.
+// A database with flipped bits is used or set aside.
 func TestFlippedBits(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -204,8 +203,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// What lies beside a sound database and makes no sense is no damage: nothing in
-// the database is lost.
+// Garbage in the files beside an intact database is no damage: the content of the database is kept.
 func TestGarbageBesideTheDatabase(t *testing.T) {
 	t.Parallel()
 	content := smallDatabase(t)
@@ -245,7 +243,7 @@ func TestGarbageBesideTheDatabase(t *testing.T) {
 	}
 }
 
-// A log that a crash has cut off anywhere holds what was committed up to there.
+// A log that was truncated anywhere by a crash has all commits before that point.
 func TestTruncatedLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -273,15 +271,15 @@ func TestTruncatedLog(t *testing.T) {
 	}
 }
 
-// askWriter asks the connection of a store that writes for a number. The store's own
-// goroutine uses that connection as well.
+// askWriter reads a number through the write connection of a store, which the store's own goroutine
+// uses as well.
 func askWriter(s *Store, query string) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writer.int(query)
 }
 
-// tellWriter runs a statement on that connection.
+// tellWriter executes a statement on that connection.
 func tellWriter(t testing.TB, s *Store, query string) {
 	t.Helper()
 	s.mu.Lock()

@@ -49,14 +49,15 @@ func journaledCharges(t *testing.T, limit limiter.Limit, rest func(*Store)) *Sto
 	return s
 }
 
-// letFoldsWait has the goroutine of the journal fold nothing that is new for a time.
+// letFoldsWait prevents the goroutine of the journal from folding new records for a time.
 func (s *Store) letFoldsWait(d time.Duration) {
 	s.patient.lock.Lock()
 	defer s.patient.lock.Unlock()
 	s.patient.sealedAt = time.Now().Add(d)
 }
 
-// Whatever requests wait for in a period is done while a fold is in the middle of its transaction.
+// Everything that requests wait for in a period works while a fold is in the middle of its
+// transaction.
 func TestRequestsWaitForNoFold(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -115,7 +116,7 @@ func TestRequestsWaitForNoFold(t *testing.T) {
 	}
 }
 
-// Between the transactions of a fold nobody waits: the write connection is free.
+// Between the transactions of a fold the write connection is free.
 func TestFoldsLetOthersWrite(t *testing.T) {
 	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
@@ -135,7 +136,7 @@ func TestFoldsLetOthersWrite(t *testing.T) {
 	}
 }
 
-// Whatever happens in the middle of a fold, each record is added to the tables once.
+// Whatever happens during a fold, each record is added to the tables once.
 func TestEachRecordIsFoldedOnce(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -216,7 +217,7 @@ func TestEachRecordIsFoldedOnce(t *testing.T) {
 	}
 }
 
-// A loss of power may take segments whose fold has begun. What is charged afterwards is folded as a whole.
+// A loss of power may undo segments whose fold has begun. Later charges are folded completely.
 func TestChargesAfterALossOfPowerAreFolded(t *testing.T) {
 	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: 1000 * time.Hour})
@@ -274,8 +275,8 @@ func TestChargesAfterALossOfPowerAreFolded(t *testing.T) {
 	}
 }
 
-// Sweeps folded the journal before each step until the rows of the first limit were removed. So they removed hardly
-// anything while new keys came.
+// Sweeps used to fold the journal before each step until the rows of the first limit were removed,
+// so they removed hardly anything while new keys arrived.
 func TestSweepsFoldOncePerRound(t *testing.T) {
 	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Minute})

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// jumpingClock is a clock that a test sets forward.
+// jumpingClock is a clock that a test advances.
 type jumpingClock struct{ ahead atomic.Int64 }
 
 func (c *jumpingClock) Read() (r storage.Reading, elapsed int64) {
@@ -23,7 +23,7 @@ func (c *jumpingClock) Read() (r storage.Reading, elapsed int64) {
 
 func (c *jumpingClock) Elapsed() int64 { return time.Now().UnixNano() + c.ahead.Load() }
 
-// recoveries is an observer that says that a store is in use again.
+// recoveries is an observer that reports when a store is in use again.
 type recoveries struct {
 	*site
 	again chan<- struct{}
@@ -36,9 +36,9 @@ func (r recoveries) Recovered(time.Duration) {
 	}
 }
 
-// A database that keys have filled is used again once they have expired, with
-// nobody's help. A journal takes what the database has no room for, until it is full, too: a sweep must
-// make room before that is folded.
+// A database full of keys is used again once they have expired, without an operator. A journal
+// takes what the database has no room for, until it is full, too. A sweep must make room before
+// that is folded.
 func TestFullDatabaseRecovers(t *testing.T) {
 	for name, o := range map[string]Options{
 		"with a journal":       {journalSizes: []journalSize{{8, 1024}}},

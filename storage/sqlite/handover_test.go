@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 )
 
-// Claims that are under way when another process comes are answered. What they give back is
-// given back once at most.
+// Claims under way are answered when another process opens the database. The units that they give
+// back are given back at most once.
 func TestClaimsAreAnsweredWhenAnotherComes(t *testing.T) {
 	t.Parallel()
 	ctx, path, f := context.Background(), filepath.Join(t.TempDir(), "tally.db"), new(faults)
@@ -60,8 +60,8 @@ func TestClaimsAreAnsweredWhenAnotherComes(t *testing.T) {
 	}
 }
 
-// A claim that has read in a period charges nothing in a later one: others have charged between
-// them.
+// A claim that has read in a period charges nothing in a later one, because others have charged in
+// between.
 func TestClaimsEndWithTheirPeriod(t *testing.T) {
 	t.Parallel()
 	ctx, path, f := context.Background(), filepath.Join(t.TempDir(), "tally.db"), new(faults)

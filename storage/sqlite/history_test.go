@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// minutesOf returns what a busy process has counted in a minute: of n limits, two in each
-// zone, and of the zones.
+// minutesOf returns the counts of a busy process in a minute: of n limits, two in each zone, and of
+// the zones.
 func minutesOf(at int64, n int) (minutes []storage.Minute) {
 	add := func(series storage.Series, heavy int) {
 		var keys distinct.Set
@@ -39,7 +39,7 @@ func minutesOf(at int64, n int) (minutes []storage.Minute) {
 	return minutes
 }
 
-// counted returns how many requests the history has of the zones around the start.
+// counted returns the number of requests in the history of the zones around the start.
 func countedAtStart(t testing.TB, s *Store) (counted int64) {
 	t.Helper()
 	for _, r := range storage.Rollups {
@@ -59,8 +59,8 @@ func countedAtStart(t testing.TB, s *Store) (counted int64) {
 	return counted
 }
 
-// Whatever statement of a report fails, nothing of it is there, and all of it once when it is
-// sent again; also if the commit took effect and said that it failed.
+// If any statement of a report fails, nothing of the report is stored, and all of it once when it
+// is sent again, even if a commit that took effect returned an error.
 func TestAnyStatementOfAReportMayFail(t *testing.T) {
 	t.Parallel()
 	f := new(faults)
@@ -124,7 +124,7 @@ func TestAnyStatementOfAReportMayFail(t *testing.T) {
 	}
 }
 
-// A process that is killed has reported all of a report or nothing: its log may end anywhere.
+// A killed process has written all of a report or nothing: its log may end anywhere.
 func TestReportsInATruncatedLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -151,7 +151,7 @@ func TestReportsInATruncatedLog(t *testing.T) {
 	}
 }
 
-// No more than storage.MaxSeries are counted, whatever is configured.
+// At most storage.MaxSeries are counted, whatever is configured.
 func TestSeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
@@ -171,7 +171,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// The oldest acts go when there are too many.
+// The oldest acts are deleted when there are too many.
 func TestActsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
@@ -188,8 +188,8 @@ func TestActsAreBounded(t *testing.T) {
 	}
 }
 
-// A busy site with 20 limits adds at most 2 MB a day. Sketches, of which there are always as
-// many, are in what was there before.
+// A busy site with 20 limits adds at most 2 MB a day. Sketches, whose number is constant, reuse
+// existing space.
 func TestHistoryOfADayIsSmall(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})

@@ -15,8 +15,8 @@ import (
 )
 
 // Crowds whose requests hold units and then don't count come to one, two and three processes on a
-// database, of which each starts at some moment of the crowds before. Afterwards every process admits
-// the whole limit again, a moment after all others have given it back.
+// database. Each process starts during the previous crowds. Afterwards every process admits the
+// whole limit again, soon after all others have given it back.
 func TestCrowdsThatDoNotCountLeaveNoLimitShut(t *testing.T) {
 	t.Parallel()
 	rounds := 2
@@ -92,7 +92,7 @@ func (h *heldCrowds) number(n int) int {
 	return h.rng.IntN(n)
 }
 
-// begin starts one more process, while the others have requests under way.
+// begin starts one more process while the others have requests under way.
 func (h *heldCrowds) begin() {
 	var held []*engine.Pending
 	for _, e := range h.engines {
@@ -124,7 +124,7 @@ func (h *heldCrowds) begin() {
 	}
 }
 
-// hold asks for a request that holds a unit. It is nil if the request is refused.
+// hold makes a request that holds a unit. It is nil if the request is refused.
 func (h *heldCrowds) hold(e *engine.Engine) *engine.Pending {
 	debits := []engine.Debit{{Limit: h.limit, Key: []byte("key"), Cost: 1, Counting: engine.Held}}
 	if d := e.Decide(context.Background(), nil, debits); !d.Allowed {

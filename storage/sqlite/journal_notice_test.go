@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whoever changes the file of the journal finds a line about it in the log.
+// A change of the journal's file is reported in the log.
 func TestChangedJournalFilesAreTold(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(path string) error{

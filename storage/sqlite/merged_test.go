@@ -23,7 +23,7 @@ func someSlots(n, keys int) []foldedSlot {
 	return slots
 }
 
-// Units of a row are added up, and the rows are in the order of the table.
+// The units of each row are added up, and the rows have the order of the table.
 func TestUnitsAreMerged(t *testing.T) {
 	type row struct {
 		limit        storage.LimitID

@@ -14,9 +14,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Charges that somebody overwrites in the journal are not forgotten in silence: claims fail until
-// the database is opened again, whoever does that knows that it lacks something, and what is left
-// of the journal counts.
+// Overwritten charges in the journal are not forgotten silently: claims fail until the database is
+// opened again, which reports the loss, and the rest of the journal counts.
 func TestOverwrittenJournalIsTold(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -63,8 +62,8 @@ func TestOverwrittenJournalIsTold(t *testing.T) {
 	}
 }
 
-// Records that were changed after a crash were taken for ones that were never written. Each kind of
-// damage is told, how many records have it, and the others count.
+// Records that were changed after a crash used to pass for unwritten ones. Each kind of damage is
+// reported, with the number of records, and the others count.
 func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
 	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
@@ -125,8 +124,8 @@ func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
 	}
 }
 
-// A journal whose header was damaged, or that was removed, after a crash was taken for a new one, in
-// silence.
+// A journal whose header was damaged, or that was removed, after a crash used to pass silently for
+// a new one.
 func TestLostJournalIsTold(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -158,7 +157,7 @@ func TestLostJournalIsTold(t *testing.T) {
 	}
 }
 
-// overwriteKey overwrites a key in a file, and returns how often it was there.
+// overwriteKey overwrites a key in a file, and returns the number of occurrences.
 func overwriteKey(t *testing.T, path string, k storage.Key, with byte) (n int) {
 	t.Helper()
 	contents, err := os.ReadFile(path)

@@ -39,8 +39,8 @@ func TestProcessesKnowOneAnother(t *testing.T) {
 	}
 }
 
-// Who has said that it stays until long after the time that the store was set back
-// to is forgotten.
+// A process that is registered until long after the time to which the store was set back is
+// forgotten.
 func TestProcessesOfAnotherTimeAreForgotten(t *testing.T) {
 	t.Parallel()
 	ctx, s := context.Background(), opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
@@ -53,8 +53,8 @@ func TestProcessesOfAnotherTimeAreForgotten(t *testing.T) {
 	}
 }
 
-// A database has the mark of one secret. It is replaced when nobody else stays, and somebody whose mark
-// was replaced at the moment of the start, before he was known to stay, can't join.
+// A database has the mark of one secret. The mark is replaced when no other process is registered.
+// A process whose mark was replaced at its start, before it was registered, can't join.
 func TestMarkOfTheSecret(t *testing.T) {
 	t.Parallel()
 	ctx, path := context.Background(), filepath.Join(t.TempDir(), "tally.db")

@@ -11,10 +11,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// BenchmarkRecovery opens a database whose journal has a million records that the database has
-// not, of 50,000 keys, as a process leaves it that is killed. It ends when a claim is
-// answered, which must find all that was charged: from the journal, or, with transactions,
-// once all is in the tables.
+// BenchmarkRecovery opens the database of a killed process, whose journal has a million unfolded
+// records of 50,000 keys. It ends when a claim is answered, which must count all charges: from the
+// journal, or, with transactions, once all is in the tables.
 func BenchmarkRecovery(b *testing.B) {
 	const keys, each = 50_000, 20
 	limit := newLimit(b, limiter.Params{Amount: 1000, Window: time.Hour})
@@ -52,8 +51,7 @@ func checkUsed(b *testing.B, s *Store, limit limiter.Limit, n uint64, want int64
 	}
 }
 
-// pendingCharges returns the files of a database whose journal has charges that the database
-// has not.
+// pendingCharges returns the files of a database with unfolded charges in its journal.
 func pendingCharges(b *testing.B, limit limiter.Limit, keys uint64, each int) map[string]string {
 	s := journaled(b, Options{Path: filepath.Join(b.TempDir(), "tally.db"), journalSizes: []journalSize{{128, 8192}}})
 	c := storage.Claim{ID: 7, Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Two stores find one after the other that their database was removed or
-// replaced. What the first has begun in its place is not spoiled by the second.
+// Two stores notice one after the other that their database was removed or replaced. The second
+// doesn't damage the new database of the first.
 func TestReplacedUnderTwoStores(t *testing.T) {
 	t.Parallel()
 	for name, replace := range map[string]func(path string) error{
@@ -66,9 +66,8 @@ func TestReplacedUnderTwoStores(t *testing.T) {
 	}
 }
 
-// A log or an index that is not in its place any more is noticed before two
-// stores write to one database with a log or an index of each. Nothing that was
-// charged is lost.
+// A log or an index that was moved is noticed before two stores write to one database with
+// different ones. No charge is lost.
 func TestLogReplacedUnderTwoStores(t *testing.T) {
 	t.Parallel()
 	for name, replace := range map[string]func(path string) error{
@@ -119,9 +118,8 @@ func TestLogReplacedUnderTwoStores(t *testing.T) {
 	}
 }
 
-// SQLite has all connections of a process use the index that the first of them
-// has opened, wherever that is now. What opens the database with one that nobody
-// else sees doesn't use it.
+// All connections of a process use the index that the first of them has opened, wherever that file
+// is now. A store whose connections would use a deleted index refuses to open.
 func TestOpenWithAnIndexThatIsGone(t *testing.T) {
 	t.Parallel()
 	o := Options{Path: filepath.Join(t.TempDir(), "tally.db")}

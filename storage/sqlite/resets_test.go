@@ -16,7 +16,7 @@ import (
 // standingAt is a clock that stands still at the start.
 var standingAt = showing{Wall: start, Steady: 1, Source: storage.Source{1}, Shared: true}
 
-// within returns a term of the time that the store has now.
+// within returns a term with the present time of the store.
 func termOf(t testing.TB, s *Store) *storage.Term {
 	t.Helper()
 	now, err := s.Time(standingAt, 0)
@@ -26,7 +26,7 @@ func termOf(t testing.TB, s *Store) *storage.Term {
 	return &storage.Term{Clock: standingAt, Shift: now.Shift, Era: now.Era, Resets: now.Resets}
 }
 
-// left returns how many of 10 units per minute a key gets.
+// left returns how many of 10 units per minute a key is granted.
 func left(t testing.TB, s *Store, a limiter.Algorithm, n uint64) int64 {
 	t.Helper()
 	l := newLimit(t, limiter.Params{Algorithm: a, Amount: 10, Window: time.Minute})
@@ -38,9 +38,9 @@ func left(t testing.TB, s *Store, a limiter.Algorithm, n uint64) int64 {
 	return grants[0].Units
 }
 
-// Whatever statement of a reset fails, all of it took effect or nothing did, and to ask for
-// it again does the rest and nothing twice. A process that is killed there leaves the same:
-// what was not committed is not in the database.
+// If any statement of a reset fails, all of it has taken effect or nothing, and a repetition does
+// the rest, and nothing twice. The same holds for a process that is killed there: uncommitted
+// changes are not in the database.
 func TestAnyStatementOfAResetMayFail(t *testing.T) {
 	t.Parallel()
 	full := coded(codeFull)
@@ -86,8 +86,7 @@ func TestAnyStatementOfAResetMayFail(t *testing.T) {
 	}
 }
 
-// A reset whose commit took effect and failed all the same is asked for again, and not done
-// again.
+// A reset whose commit took effect and failed is repeated without an effect.
 func TestResetWithUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	f := new(faults)
@@ -139,7 +138,7 @@ func TestResetInManyWindows(t *testing.T) {
 	}
 }
 
-// A database of the version before there were resets keeps what it holds.
+// A database from before resets existed keeps its content.
 func TestMigrationToResets(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -168,8 +167,7 @@ func TestMigrationToResets(t *testing.T) {
 	}
 }
 
-// Nobody who writes is waited for by who looks for resets, and claims go on while somebody
-// else reads them.
+// A look for resets doesn't wait for writers, and claims continue during a read.
 func TestResetsWhileAnotherWrites(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -188,7 +186,7 @@ func TestResetsWhileAnotherWrites(t *testing.T) {
 	}
 }
 
-// A number that was damaged is taken as it is everywhere, so that callers can catch up with it.
+// A damaged number is used as it is everywhere, so that callers can catch up with it.
 func TestDamagedNumberOfResets(t *testing.T) {
 	t.Parallel()
 	for _, number := range []int64{-5, 1 << 62, 1<<63 - 1, -1 << 63} {

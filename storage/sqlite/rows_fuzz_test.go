@@ -15,9 +15,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// FuzzRows puts rows into the tables that no version of this program writes, of
-// any type and size, and uses the store. It must neither panic nor grant more
-// than there is; it may call the database damaged.
+// FuzzRows fills the tables with rows that no version of this program writes, of any type and size,
+// and uses the store. The store must neither panic nor grant too much; it may call the database
+// damaged.
 func FuzzRows(f *testing.F) {
 	for table := range byte(4) { // a row of each, with one value that doesn't belong
 		for at := range 14 {
@@ -41,8 +41,8 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
-// laxTables take values of any type. They are in memory: what is tested is what
-// is made of the rows.
+// laxTables take values of any type. They are in memory, because the test is about the
+// interpretation of rows.
 type laxTables struct {
 	*conn
 	claims   *claimer
@@ -81,7 +81,7 @@ func newLaxTables(f *testing.F) *laxTables {
 	return lax
 }
 
-// fill replaces all rows by those that the data says.
+// fill replaces all rows by those in the data.
 func (lax *laxTables) fill(t *testing.T, data []byte) {
 	mustExec(t, lax.conn, `DELETE FROM counters; DELETE FROM buckets; DELETE FROM limits; DELETE FROM standings; DELETE FROM resets;
 		DELETE FROM clock; INSERT INTO clock VALUES (0, 0, 0, 0, 0, zeroblob(16), 0, 0)`)
@@ -93,7 +93,7 @@ func (lax *laxTables) fill(t *testing.T, data []byte) {
 	}
 }
 
-// sweep takes as many steps as it takes. Damaged rows may stay.
+// sweep sweeps completely. Damaged rows may stay.
 func (lax *laxTables) sweep(t *testing.T, now int64) {
 	for range 20 {
 		lax.sweeping.now = now
@@ -109,7 +109,7 @@ func (lax *laxTables) sweep(t *testing.T, now int64) {
 	t.Fatal("a sweep never ends")
 }
 
-// claim claims of the keys that the rows are about, and of others.
+// claim claims for the keys of the rows, and for others.
 func (lax *laxTables) claim(t *testing.T, now int64) error {
 	var claims []storage.Claim
 	for _, a := range []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket} {
@@ -164,7 +164,7 @@ func (r *rowSource) byte() byte {
 	return b
 }
 
-// insert adds a row to one of the tables. A row that SQLite refuses is none.
+// insert adds a row to one of the tables, unless SQLite refuses it.
 func (r *rowSource) insert(c *conn) {
 	l, _ := limiter.New(limiter.Params{Amount: 1, Window: time.Minute})
 	slot := l.Slot(start) + int64(int8(r.byte()))/4
@@ -188,10 +188,10 @@ func (r *rowSource) insert(c *conn) {
 	}
 }
 
-// fits makes value return what belongs there.
+// fits makes value return only valid values.
 const fits = 6
 
-// value returns what belongs there, mostly, or something that doesn't.
+// value returns mostly the valid value, or else an arbitrary one.
 func (r *rowSource) value(fitting driver.Value) driver.Value {
 	switch b := r.byte(); b % 16 {
 	case 0:

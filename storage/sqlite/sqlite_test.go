@@ -41,18 +41,18 @@ func TestConformance(t *testing.T) {
 
 var start = time.Date(2026, 11, 21, 14, 15, 16, 123_456_789, time.UTC).UnixNano()
 
-// opened opens a store each of whose claims is a transaction: most tests are about these.
+// opened opens a store without a journal: each claim is a transaction. Most tests are about these.
 func opened(t testing.TB, o Options) *Store {
 	t.Helper()
 	o.NoJournal = true
 	return journaled(t, o)
 }
 
-// smallJournal is what most tests have instead of 32 MiB, which take longer to write than all else.
-// Processes that come and go have the large one.
+// smallJournal is the journal of most tests, because writing the default 32 MiB takes longer than
+// the rest of a test.
 var smallJournal = journalSizes[1:]
 
-// journaled opens a store that keeps a journal unless the options say that it has none.
+// journaled opens a store with a journal, unless the options disable it.
 func journaled(t testing.TB, o Options) *Store {
 	t.Helper()
 	if o.journalSizes == nil {
@@ -62,14 +62,14 @@ func journaled(t testing.TB, o Options) *Store {
 	return must(t, o)
 }
 
-// created opens a store like [opened], whose database Open makes.
+// created opens a store like [opened], whose database is created by Open.
 func created(t testing.TB, o Options) *Store {
 	t.Helper()
 	o.NoJournal = true
 	return must(t, o)
 }
 
-// must opens a store that is closed at the end of the test at the latest.
+// must opens a store, and closes it at the end of the test.
 func must(t testing.TB, o Options) *Store {
 	t.Helper()
 	s, err := Open(context.Background(), o)
@@ -80,10 +80,10 @@ func must(t testing.TB, o Options) *Store {
 	return s
 }
 
-// freshOrigin is the origin of [freshDatabase], which no other database has.
+// freshOrigin is the origin of [freshDatabase], and of no other database.
 const freshOrigin = 0x7a11f5e54da7aba5
 
-// freshDatabase returns what a database holds that was made and not used yet.
+// freshDatabase returns the content of a new, unused database.
 var freshDatabase = sync.OnceValues(func() (content []byte, err error) {
 	dir, err := os.MkdirTemp("", "sqlite-test-")
 	if err != nil {
@@ -104,8 +104,8 @@ var freshDatabase = sync.OnceValues(func() (content []byte, err error) {
 	return os.ReadFile(path)
 })
 
-// putFresh puts a database where nothing is, with an origin of its own. To have SQLite make it takes
-// most of the time of many tests.
+// putFresh writes a new database with its own origin. Creation by SQLite would take most of the
+// time of many tests.
 func putFresh(t testing.TB, path string) {
 	t.Helper()
 	if entry, _ := os.Lstat(path); entry != nil {
@@ -142,8 +142,7 @@ func key(n uint64) (k storage.Key) {
 	return k
 }
 
-// fill claims one unit for each of n keys of two limits, a sliding one and a
-// token bucket.
+// fill claims one unit for each of n keys of a sliding limit and of a token bucket.
 func fill(s *Store, from, n uint64) error {
 	sliding, err := limiter.New(limiter.Params{Amount: 10, Window: time.Minute})
 	if err != nil {
@@ -172,7 +171,7 @@ func fill(s *Store, from, n uint64) error {
 	return nil
 }
 
-// one claims a unit, and returns what the store says.
+// one claims a unit, and returns the grant.
 func one(t testing.TB, s storage.Store, n uint64) (limiter.Grant, error) {
 	t.Helper()
 	c := storage.Claim{ID: 7, Key: key(n), Limit: newLimit(t, limiter.Params{Amount: 10, Window: time.Minute}),
@@ -189,7 +188,7 @@ func mustFill(t testing.TB, s *Store, from, n uint64) {
 	}
 }
 
-// raw opens the file without this package's care.
+// raw opens the file directly with the driver.
 func raw(t testing.TB, path string) *conn {
 	t.Helper()
 	connector, err := sqlite3.NewConnector(dsn(path, "mode=rwc"))
@@ -210,7 +209,7 @@ func mustExec(t testing.TB, c *conn, query string) {
 	}
 }
 
-// checkIntegrity lets SQLite look at the whole file.
+// checkIntegrity runs SQLite's check of the whole file.
 func checkIntegrity(t testing.TB, path string) {
 	t.Helper()
 	c := raw(t, path)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Measuring the store does not wait for a commit that never ends.
+// Stats doesn't wait for a commit that never ends.
 func TestStatsWhileACommitHangs(t *testing.T) {
 	t.Parallel()
 	f, committing, hang := new(faults), make(chan struct{}), make(chan struct{})
@@ -32,7 +32,7 @@ func TestStatsWhileACommitHangs(t *testing.T) {
 	}
 }
 
-// The journal is counted as a part of the whole.
+// The size includes the journal.
 func TestStatsOfTheJournal(t *testing.T) {
 	t.Parallel()
 	if !HasJournal {

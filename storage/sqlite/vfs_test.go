@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/vfs"
 )
 
-// What is committed is in the files, as a process that is killed leaves them,
-// whether or not the transaction fits the log's buffer.
+// Commits are in the files, as a killed process leaves them, whether or not the transaction fits
+// the log's buffer.
 func TestCommitIsInTheFiles(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tally.db")
@@ -44,8 +44,7 @@ func TestCommitIsInTheFiles(t *testing.T) {
 	}
 }
 
-// A store's connections know the pragma that syncs the file, which SQLite
-// otherwise ignores.
+// A store's connections support the pragma that syncs the file, which SQLite otherwise ignores.
 func TestStoreSyncs(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
