@@ -271,7 +271,7 @@ func (s *Store) foldPatiently(a *alone, least int) (more bool, err error) {
 
 // beginPatiently begins a fold of the next segments, or of none.
 func (s *Store) beginPatiently(a *alone, f *fold) error {
-	s.mu.lockPatiently()
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.segments = nil
 	if s.closed || !s.lasts(a) {
@@ -297,7 +297,7 @@ func (s *Store) settle(f *fold) error {
 
 // foldPart adds the next records of a patient fold to the tables, and reports whether the fold is over.
 func (s *Store) foldPart(a *alone, f *fold) (over bool, err error) {
-	s.mu.lockPatiently()
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || !s.lasts(a) {
 		return true, nil

@@ -64,9 +64,13 @@ func TestRequestsWaitForNoFold(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
 	var once sync.Once
 	folding, release := make(chan struct{}), make(chan struct{})
-	s := journaledCharges(t, limit, func(*Store) {
-		once.Do(func() { close(folding) })
-		<-release
+	s := journaledCharges(t, limit, func(s *Store) {
+		once.Do(func() {
+			s.mu.Lock() // as in the transaction
+			defer s.mu.Unlock()
+			close(folding)
+			<-release
+		})
 	})
 	defer close(release)
 	<-folding
@@ -101,17 +105,13 @@ func TestRequestsWaitForNoFold(t *testing.T) {
 	} {
 		done := make(chan error, 1)
 		go func() { done <- call() }()
-		for answered := false; !answered; runtime.Gosched() {
-			select {
-			case err := <-done:
-				if answered = true; err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-			default:
-				if s.mu.wanted() {
-					t.Fatalf("%s waits for the fold", name)
-				}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
 			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s waits for the fold", name)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type Store struct {
 	origin  int64 // identifies the database, also if its file was replaced
 
 	// mu guards the write connection and everything down to reading.
-	mu       writerLock
+	mu       sleeplock.Lock
 	writer   *conn
 	tx       transactions
 	closed   bool
@@ -152,14 +152,14 @@ func newStore(o Options, file fs.FileInfo) *Store {
 	s := &Store{
 		options: o,
 		place:   place{path: o.Path, file: file},
-		mu:      writerLock{held: sleeplock.New()},
+		mu:      sleeplock.New(),
 		reading: sleeplock.New(),
 		patient: patient{lock: sleeplock.New()},
 		woken:   make(chan struct{}, 1),
 		kept:    make(chan struct{}),
 		stop:    make(chan struct{}),
 	}
-	s.log = wal{place: &s.place, options: &s.options, lock: &s.mu, sideLock: sleeplock.New(),
+	s.log = wal{place: &s.place, options: &s.options, lock: s.mu, sideLock: sleeplock.New(),
 		due: make(chan struct{}, 1), stop: s.stop, stopped: make(chan struct{})}
 	s.tx = transactions{place: &s.place, clock: &s.clock, log: &s.log}
 	return s

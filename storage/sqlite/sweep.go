@@ -43,7 +43,7 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 	if a := s.alone.Load(); a != nil && s.sweepBegins() {
 		unfolded = s.foldForSweep(a)
 	}
-	s.mu.lockPatiently()
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return storage.Swept{}, wrap("sweep", storage.ErrClosed)
@@ -84,7 +84,7 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 
 // sweepBegins reports whether the next step is the first of a round.
 func (s *Store) sweepBegins() bool {
-	s.mu.lockPatiently()
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.sweeping.begun
 }

@@ -32,7 +32,7 @@ type wal struct {
 	place   *place
 	options *Options
 
-	lock     *writerLock // guards the writer and the following fields
+	lock     sleeplock.Lock // guards the writer and the following fields
 	writer   *conn
 	unsynced int64 // rows written since the last request for a checkpoint
 	emptied  int64 // the time of the sweep that last emptied the log; 0 if none did
@@ -99,7 +99,7 @@ func (w *wal) checkpoint() error {
 	if err == nil {
 		err = w.side.exec(`PRAGMA ` + vfs.SyncPragma)
 	}
-	w.lock.lockPatiently()
+	w.lock.Lock()
 	defer w.lock.Unlock()
 	if isDone(w.stop) {
 		return storage.ErrClosed

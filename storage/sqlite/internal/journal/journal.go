@@ -90,14 +90,6 @@ func (j *Journal) ID() int64 {
 // Places returns the number of segments.
 func (j *Journal) Places() int { return int(j.mem.segments) }
 
-// isForeign reports whether the contents have another origin or are no journal, as in a new file. Then nothing is
-// pending, and Own replaces the contents.
-func (j *Journal) isForeign() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.foreign
-}
-
 // Full returns a channel that has a token after a segment has become full.
 func (j *Journal) Full() <-chan struct{} { return j.full }
 

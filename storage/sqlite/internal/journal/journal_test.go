@@ -35,6 +35,13 @@ func mustOwn(t testing.TB, j *Journal, after uint32) {
 	}
 }
 
+// isForeign reports whether the contents have another origin or are no journal, as in a new file.
+func (j *Journal) isForeign() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.foreign
+}
+
 // numbered returns a record that differs from all others in each of its numbers.
 func numbered(n int) Record {
 	r := Record{Limit: int64(n), Bucket: n%2 == 1}
