@@ -27,9 +27,7 @@ func findKey(t *testing.T, from []KeySource, query string, fields ...string) (st
 	}
 	k := sourcesOf(t, &APIKeys{From: from})
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
-	e := enforce.NewEvaluation(r)
-	defer e.Release()
-	return k.Find(e.Http, e.Repl)
+	return k.Find(r, r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer))
 }
 
 // Every value that an upstream could take for a key is found, or the request is refused.

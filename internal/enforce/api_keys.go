@@ -62,13 +62,13 @@ func (a *APIKeys) denyUnknown() *answer.Denial {
 // follow updates the metric of keys in force when the keys in the store change.
 func (a *APIKeys) follow(h *instance.Instance) {
 	if a != nil && a.Store {
-		h.Shared.Follow(a.of, a.Meter)
-		a.Meter()
+		h.Shared.Follow(a.of, a.meter)
+		a.meter()
 	}
 }
 
-// Meter sets the metric of the number of keys in force.
-func (a *APIKeys) Meter() {
+// meter sets the metric of the number of keys in force.
+func (a *APIKeys) meter() {
 	now := time.Now()
 	counts := a.Keys.Keys().Tiers(now)
 	for tier, n := range a.shared().Tiers(now) {
@@ -95,7 +95,7 @@ func (a *APIKeys) count() {
 	if a.Keys.Keys() == nil && !a.Store {
 		a.of.Log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", a.Keys.Path()))
 	}
-	a.Meter()
+	a.meter()
 }
 
 // changed handles a new version of the file of keys.
@@ -105,5 +105,5 @@ func (a *APIKeys) changed(set *apikeys.Set, err error) {
 		return
 	}
 	a.of.Log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
-	a.Meter()
+	a.meter()
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Serves reports whether the handler itself serves a path.
-func (s *Sessions) Serves(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
+// serves reports whether the handler itself serves a path.
+func (s *Sessions) serves(path string) bool { return s != nil && strings.HasPrefix(path, s.Path) }
 
 // serveSession answers a request for the session's path.
 func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) error {
@@ -34,8 +34,8 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	if isEarly(e.Http) {
 		return answer.AskAgain(w, e.Http)
 	}
-	x := &ChallengeExchange{Sessions: s, App: e.Client.App, W: w, Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Answer.Page}
-	x.Client.LocateFrom(e)
+	x := &challengeExchange{Sessions: s, App: e.Client.App, W: w, Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Answer.Page}
+	x.Client.locateFrom(e)
 	answer.ForOneClient(w)
 	if d, ok := x.visit(); d.Reason == engine.Banned {
 		return x.refuse(banned, d, "This client is banned.")
@@ -53,7 +53,7 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 		return x.refuse(noSecret, engine.Decision{}, "This can't be done at the moment.")
 	}
 	if e.Http.Method == http.MethodPost {
-		return x.Accept()
+		return x.accept()
 	}
 	query := e.Http.URL.Query()
 	x.asked = query.Get("target")
@@ -61,7 +61,7 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 		if !x.isVisit() {
 			return x.reject(foreign)
 		}
-		return x.AcceptWait(token)
+		return x.acceptWait(token)
 	}
 	return x.show(http.StatusOK, x.asked, nil, nil)
 }
@@ -73,7 +73,7 @@ func (e *Evaluation) offersChallenge(r *Refusal) bool {
 	if r.Retry == limiter.Never || e.Http.Method != http.MethodGet || !httpfield.IsNavigation(e.Http.Header) || !h.sessionHelps(e, r) {
 		return false
 	}
-	x := &ChallengeExchange{Sessions: h.App.Session, App: h.App, Http: e.Http, Client: e.Client, Page: h.Answer.Page}
+	x := &challengeExchange{Sessions: h.App.Session, App: h.App, Http: e.Http, Client: e.Client, Page: h.Answer.Page}
 	if d, ok := e.decider.Decide(x.Http.Context(), nil, x.debitOf(x.Limits.pages)); !ok || !d.Allowed {
 		return false
 	}
@@ -98,7 +98,7 @@ func (h *Handler) sessionHelps(e *Evaluation, r *Refusal) bool {
 }
 
 // Show implements answer.Challenge.
-func (c *ChallengeExchange) Show(w http.ResponseWriter, p *answer.Response) error {
+func (c *challengeExchange) Show(w http.ResponseWriter, p *answer.Response) error {
 	c.W = w
 	p.SetRefusal(c.W)
 	answer.LeaveBody(c.W, c.Http)
@@ -113,8 +113,8 @@ func originalURI(r *http.Request) string {
 	return r.RequestURI
 }
 
-// ChallengeExchange is a request for a challenge, or one that carries a solution.
-type ChallengeExchange struct {
+// challengeExchange is a request for a challenge, or one that carries a solution.
+type challengeExchange struct {
 	*Sessions
 	App        *Config
 	W          http.ResponseWriter
@@ -132,7 +132,7 @@ const (
 	tooOften   = "too_often" // the network has asked too often
 	tooMany    = "too_many"  // the network has all the sessions it may have
 	banned     = "banned"    // the client is
-	UsedBefore = "used"      // a solution that was accepted before
+	usedBefore = "used"      // a solution that was accepted before
 	malformed  = "malformed" // nothing that a page has sent
 	foreign    = "foreign"   // another site's, another network's, or nobody's
 	expired    = "expired"   // too late
@@ -148,30 +148,30 @@ const elsewhereMark = 'x'
 // another client with the same header fields: a session tells the two apart. Unverified clients
 // aren't looked up, because there can be any number of them. A matcher of a rule that fails refuses no
 // challenge: the requests that the session is for fail by it.
-func (c *ChallengeExchange) visit() (engine.Decision, bool) {
+func (c *challengeExchange) visit() (engine.Decision, bool) {
 	if stated, err := c.Evaluation.Rule(); err == nil && stated != nil && stated.Action == rules.Ban {
-		return engine.Decision{Reason: engine.Banned, Retry: c.Evaluation.BannedFor(stated)}, true
+		return engine.Decision{Reason: engine.Banned, Retry: c.Evaluation.bannedFor(stated)}, true
 	}
-	if c.Evaluation.Identify().Kind.Verified() {
+	if c.Evaluation.identify().Kind.Verified() {
 		return c.takeFor(c.Client.subject, c.Limits.Visits)
 	}
 	return c.take(c.Limits.Visits)
 }
 
 // take takes one unit from a limit of the client's network.
-func (c *ChallengeExchange) take(limit *engine.Limit) (engine.Decision, bool) {
+func (c *challengeExchange) take(limit *engine.Limit) (engine.Decision, bool) {
 	return c.takeFor(nil, limit)
 }
 
 // takeFor takes one unit from a limit of the client's network, unless the subject is banned.
 // Requests that other sites cause the network's browsers to send are counted separately, so that
 // they don't use up the units that the browsers' users need.
-func (c *ChallengeExchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
+func (c *challengeExchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
 	return c.App.Decide(c.Http.Context(), subject, c.debitOf(limit))
 }
 
 // debitOf returns a unit of a limit of the client's network.
-func (c *ChallengeExchange) debitOf(limit *engine.Limit) []engine.Debit {
+func (c *challengeExchange) debitOf(limit *engine.Limit) []engine.Debit {
 	key := c.Client.networkSubject.Key
 	if HintsOf(c.Http).Initiator.IsOther() {
 		key = append(slices.Clone(key), elsewhereMark)
@@ -210,19 +210,19 @@ func NewSessionLimits(sessions, live int64, lifetime time.Duration) sessionLimit
 	lifetime = min(lifetime, limiter.MaxWindow)
 	of := lifetime.String() // counts of different lifetimes are unrelated
 	return sessionLimits{
-		live:      OwnLimit("live "+of, limiter.Params{Amount: live, Window: lifetime}),
-		liveWaits: OwnLimit("live waits "+of, limiter.Params{Amount: max(1, live/waitShare), Window: lifetime}),
-		waits:     OwnLimit("waits", limiter.Params{Amount: max(1, sessions/waitShare), Window: time.Hour}),
-		renewals:  OwnLimit("renewals "+of, limiter.Params{Amount: 1, Window: lifetime / 4}),
-		Visits:    OwnLimit("visits", limiter.Params{Algorithm: limiter.TokenBucket, Amount: visitsPerMinute, Window: time.Minute}),
-		pages:     OwnLimit("pages", limiter.Params{Algorithm: limiter.TokenBucket, Amount: pagesPerMinute, Window: time.Minute}),
-		sessions:  OwnLimit("sessions", limiter.Params{Amount: sessions, Window: time.Hour}),
-		solutions: OwnLimit("solutions", limiter.Params{Amount: 1, Window: challenge.MaxLifetime, Slots: 10}),
+		live:      ownLimit("live "+of, limiter.Params{Amount: live, Window: lifetime}),
+		liveWaits: ownLimit("live waits "+of, limiter.Params{Amount: max(1, live/waitShare), Window: lifetime}),
+		waits:     ownLimit("waits", limiter.Params{Amount: max(1, sessions/waitShare), Window: time.Hour}),
+		renewals:  ownLimit("renewals "+of, limiter.Params{Amount: 1, Window: lifetime / 4}),
+		Visits:    ownLimit("visits", limiter.Params{Algorithm: limiter.TokenBucket, Amount: visitsPerMinute, Window: time.Minute}),
+		pages:     ownLimit("pages", limiter.Params{Algorithm: limiter.TokenBucket, Amount: pagesPerMinute, Window: time.Minute}),
+		sessions:  ownLimit("sessions", limiter.Params{Amount: sessions, Window: time.Hour}),
+		solutions: ownLimit("solutions", limiter.Params{Amount: 1, Window: challenge.MaxLifetime, Slots: 10}),
 	}
 }
 
-// OwnLimit returns a limit that belongs to no zone.
-func OwnLimit(name string, p limiter.Params) *engine.Limit {
+// ownLimit returns a limit that belongs to no zone.
+func ownLimit(name string, p limiter.Params) *engine.Limit {
 	limit, err := limiter.New(p)
 	if err != nil {
 		panic(err) // the parameters are in this file, or checked

@@ -20,9 +20,9 @@ func (c *Charges) add(p *Policy, key []byte, cost int64) *engine.Debit {
 	return d
 }
 
-// End returns the index after the debits that belong to the limit with the nth debit: its own, and
+// end returns the index after the debits that belong to the limit with the nth debit: its own, and
 // those of the limits that share it.
-func (c *Charges) End(nth int) int {
+func (c *Charges) end(nth int) int {
 	to := nth + 1
 	for to < len(c.Policies) && c.Policies[to].Of != nil {
 		to++

@@ -33,8 +33,8 @@ type Client struct {
 	networkSubject engine.Client  // all clients in its network, once located
 }
 
-// ClientVar is the request variable that holds the client.
-const ClientVar = "rate_limit.client"
+// clientVar is the request variable that holds the client.
+const clientVar = "rate_limit.client"
 
 // HintsOf returns a request's hints about its browser, and about the site that caused the browser
 // to send it.
@@ -142,10 +142,10 @@ func (c *Client) Placeholder(key string) (any, bool) {
 	if !ours || !slices.Contains(ClientPlaceholders, name) {
 		return nil, false
 	}
-	e := NewEvaluation(c.Http)
+	e := newEvaluation(c.Http)
 	defer e.Release()
 	e.Client = c
-	e.Identify()
+	e.identify()
 	switch name {
 	case ".kind":
 		return c.Kind.String(), true
@@ -199,14 +199,14 @@ func (c *Client) name() string {
 	return hex.EncodeToString(name[:])
 }
 
-// Identify identifies the request's client and returns it.
-func (e *Evaluation) Identify() *Client {
+// identify identifies the request's client and returns it.
+func (e *Evaluation) identify() *Client {
 	c := e.Client
 	if c.Identified {
 		return c
 	}
 	c.Identified = true
-	c.Identify(Evidence{e})
+	c.Identify(evidence{e})
 	c.networkSubject.Key = c.NetworkKey()
 	if c.Subject() != nil {
 		c.self.Key, c.subject = c.Subject(), &c.self
@@ -217,28 +217,28 @@ func (e *Evaluation) Identify() *Client {
 	return c
 }
 
-// LocateFrom determines the client's network.
-func (c *Client) LocateFrom(e *Evaluation) {
-	c.Locate(Evidence{e})
+// locateFrom determines the client's network.
+func (c *Client) locateFrom(e *Evaluation) {
+	c.Locate(evidence{e})
 	c.networkSubject.Key = c.NetworkKey()
 }
 
-// Evidence is the information about its sender in a request's HTTP fields.
-type Evidence struct{ *Evaluation }
+// evidence is the information about its sender in a request's HTTP fields.
+type evidence struct{ *Evaluation }
 
-var _ clients.Evidence = Evidence{}
+var _ clients.Evidence = evidence{}
 
 // Service implements clients.Evidence.
-func (e Evidence) Service() (tier string, ok bool) {
+func (e evidence) Service() (tier string, ok bool) {
 	by := e.authenticate(e.Client.App)
 	return by.Tier, by.Service
 }
 
 // APIKey implements clients.Evidence.
-func (e Evidence) APIKey() string { return e.authenticate(e.Client.App).Name }
+func (e evidence) APIKey() string { return e.authenticate(e.Client.App).Name }
 
 // Network implements clients.Evidence.
-func (e Evidence) Network() (network netip.Prefix, claimed bool) {
+func (e evidence) Network() (network netip.Prefix, claimed bool) {
 	a := e.Client.App
 	if claimed = e.IsClaimed(); claimed && !e.Dry {
 		a.noteClaim()
@@ -248,9 +248,9 @@ func (e Evidence) Network() (network netip.Prefix, claimed bool) {
 }
 
 // Session implements clients.Evidence.
-func (e Evidence) Session(network []byte) (s session.Session, ok, forged bool) {
+func (e evidence) Session(network []byte) (s session.Session, ok, forged bool) {
 	return e.Client.shownSession(network)
 }
 
 // Hints implements clients.Evidence.
-func (e Evidence) Hints() identity.Hints { return HintsOf(e.Client.Http) }
+func (e evidence) Hints() identity.Hints { return HintsOf(e.Client.Http) }

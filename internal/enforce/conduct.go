@@ -34,10 +34,10 @@ func (e *Evaluation) checkConduct() error {
 	if !h.Anonymous && e.authenticate(h.App).Name == "" {
 		return nil
 	}
-	if e.Subject = e.Identify().subject; e.Subject == nil && !e.Client.Claimed {
+	if e.Subject = e.identify().subject; e.Subject == nil && !e.Client.Claimed {
 		return nil
 	}
-	if e.Client != nil && e.Identify().Forged { // a session that was tampered with, or copied from another site
+	if e.Client != nil && e.identify().Forged { // a session that was tampered with, or copied from another site
 		h.App.reportOffense(e, e.Subject, h.App.Forged)
 	}
 	for _, t := range h.Traps {
@@ -62,7 +62,7 @@ func (e *Evaluation) checkConduct() error {
 // unverifiedOffenses bounds how many unverified clients of one network are punished for offenses
 // other than going over a limit. Each takes a row in the database, and a client can claim any
 // identity.
-var unverifiedOffenses = OwnLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
+var unverifiedOffenses = ownLimit("trapped", limiter.Params{Amount: 60, Window: time.Hour})
 
 // reportOffense punishes the client of a request, whose record belongs to subject, if mayReport
 // allows it. It ignores offenses of a client that is already banned, and a nil subject.
@@ -88,7 +88,7 @@ func (cfg *Config) mayReport(e *Evaluation) bool {
 			return true
 		}
 	}
-	c.LocateFrom(e)
+	c.locateFrom(e)
 	d, ok := cfg.Decide(e.Http.Context(), nil, []engine.Debit{{Limit: unverifiedOffenses, Key: c.networkSubject.Key, Cost: 1}})
 	return ok && d.Allowed
 }

@@ -18,8 +18,8 @@ type CostRule struct {
 	From     string // placeholders for the cost
 }
 
-// CostOf returns the cost of a request in the zone, whose limits for the request are set.
-func (z *Zone) CostOf(r *http.Request, repl *caddy.Replacer, set *LimitSet) (int64, error) {
+// costOf returns the cost of a request in the zone, whose limits for the request are set.
+func (z *Zone) costOf(r *http.Request, repl *caddy.Replacer, set *LimitSet) (int64, error) {
 	p, err := z.costRule(r)
 	if err != nil {
 		return 0, err

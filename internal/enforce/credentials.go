@@ -120,9 +120,9 @@ type Service struct {
 // serviceVar is the request variable that holds the tier of a service's request.
 const serviceVar = "rate_limit.service"
 
-// ApplyServiceHeader notes the tier that a service header gives a request, and removes all such
+// applyServiceHeader notes the tier that a service header gives a request, and removes all such
 // headers from it. A header that is sent twice gives no tier.
-func (cfg *Config) ApplyServiceHeader(r *http.Request) {
+func (cfg *Config) applyServiceHeader(r *http.Request) {
 	for i := range cfg.Services {
 		s := &cfg.Services[i]
 		if values := r.Header[s.Field]; len(values) == 1 && s.is(values[0]) {

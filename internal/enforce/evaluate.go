@@ -80,8 +80,8 @@ func (h *Handler) evaluate(r *http.Request) (Result, passage, error) {
 	return v.Result, on, nil
 }
 
-// Matches reports whether the request belongs to a zone.
-func (z *Zone) Matches(e *Evaluation) (bool, error) {
+// matches reports whether the request belongs to a zone.
+func (z *Zone) matches(e *Evaluation) (bool, error) {
 	matches, err := anyMatch(z.Matchers, e.Http, true)
 	if matches && (z.Load != nil || z.When != nil) {
 		matches = z.isUnderLoad(e)
@@ -101,7 +101,7 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 		return denied, nil
 	}
 	if e.Allowed {
-		_, denied := z.AppendKey(e) // detects a missing API key
+		_, denied := z.appendKey(e) // detects a missing API key
 		return denied, nil
 	}
 	if z.DeniesAll {
@@ -109,19 +109,19 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 		return nil, nil
 	}
 	from := len(e.Keys)
-	switch v, denied := z.AppendKey(e); {
+	switch v, denied := z.appendKey(e); {
 	case denied != nil || v == keySkipped:
 		return denied, nil
 	case v == keyDenied:
 		z.denyFor(e, set)
 		return nil, nil
 	}
-	e.Shorten(from)
+	e.shorten(from)
 	key := e.Keys[from:] // it doesn't change when further keys need more room
 	if z.Per == PerClient {
-		key = e.Identify().Key
+		key = e.identify().Key
 	}
-	cost, err := z.CostOf(e.Http, e.Repl, set)
+	cost, err := z.costOf(e.Http, e.Repl, set)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ var evaluations = sync.Pool{New: func() any { return new(Evaluation) }}
 // maxPooledKeys bounds the memory that a pooled request keeps.
 const maxPooledKeys = 4 << 10
 
-func NewEvaluation(r *http.Request) *Evaluation {
+func newEvaluation(r *http.Request) *Evaluation {
 	e := evaluations.Get().(*Evaluation)
 	ctx := r.Context()
 	e.Http = r
@@ -74,14 +74,14 @@ func (c *Client) scale(d *engine.Debit, p *Policy, subject *engine.Client) {
 // packet needs no reply to the sender.
 func isEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComplete }
 
-// AttachClient attaches the client to the request, or finds the client that an earlier handler
+// attachClient attaches the client to the request, or finds the client that an earlier handler
 // attached. It sets the client's placeholders if the handler's options name them. Otherwise
 // evaluate does so once the request may pass.
-func (e *Evaluation) AttachClient(app *Config, named bool) {
-	c, ok := e.Vars[ClientVar].(*Client)
+func (e *Evaluation) attachClient(app *Config, named bool) {
+	c, ok := e.Vars[clientVar].(*Client)
 	if !ok {
 		c = NewClient(e.Http, app)
-		e.Vars[ClientVar] = c
+		e.Vars[clientVar] = c
 	}
 	e.Client = c
 	if named {

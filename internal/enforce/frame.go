@@ -32,11 +32,11 @@ type Decider interface {
 // fields that later handlers must not see, whatever becomes of the request.
 func (h *Handler) Begin(r *http.Request) *Evaluation {
 	httpfield.KeepConnectionOptions(r.Header)
-	h.App.ApplyServiceHeader(r)
+	h.App.applyServiceHeader(r)
 	for _, field := range h.PassFields {
 		httpfield.DeleteTwins(r.Header, field)
 	}
-	e := NewEvaluation(r)
+	e := newEvaluation(r)
 	e.Handler, e.decider = h, h.App
 	if h.AddressedBy != nil {
 		e.fixClientIP(h.AddressedBy)
@@ -45,7 +45,7 @@ func (h *Handler) Begin(r *http.Request) *Evaluation {
 		h.App.mapNetworks(e.Repl, r)
 	}
 	if h.App.KnowsClients {
-		e.AttachClient(h.App, h.UsesClientPlaceholders)
+		e.attachClient(h.App, h.UsesClientPlaceholders)
 	}
 	return e
 }
@@ -90,11 +90,11 @@ func (e *Evaluation) publish() {
 // decide goes through the steps until one settles the outcome.
 func (e *Evaluation) decide() error {
 	v := &e.Verdict
-	if e.Handler.App.Session.Serves(e.Http.URL.Path) {
+	if e.Handler.App.Session.serves(e.Http.URL.Path) {
 		v.Outcome = AtSessions
 		return nil
 	}
-	err := e.Collect()
+	err := e.collect()
 	e.body.unpeek(e.Repl) // it may wait now
 	switch {
 	case err != nil || v.Outcome != undecided:
@@ -143,14 +143,14 @@ func (e *Evaluation) decide() error {
 	return nil
 }
 
-// Collect collects the debits of all zones that the request belongs to. If one zone denies it for its API
+// collect collects the debits of all zones that the request belongs to. If one zone denies it for its API
 // key, the others still count it, so that they can limit floods of bad keys.
-func (e *Evaluation) Collect() error {
+func (e *Evaluation) collect() error {
 	h, v := e.Handler, &e.Verdict
 	if err := e.body.peek(&e.Verdict, h.MatchesBody); err != nil {
 		return err
 	}
-	if exempt, err := e.IsExempt(); err != nil {
+	if exempt, err := e.isExempt(); err != nil {
 		return err
 	} else if exempt {
 		v.Outcome, v.Exempt, v.Unzoned = Passed, true, true
@@ -168,7 +168,7 @@ func (e *Evaluation) Collect() error {
 		return err
 	}
 	for _, z := range h.Zones {
-		switch matches, err := z.Matches(e); {
+		switch matches, err := z.matches(e); {
 		case err != nil:
 			return err
 		case !matches, early && z.EnforcesNothing:
@@ -196,8 +196,8 @@ func (e *Evaluation) Collect() error {
 	return nil
 }
 
-// IsExempt reports whether the request is exempt from all zones.
-func (e *Evaluation) IsExempt() (bool, error) {
+// isExempt reports whether the request is exempt from all zones.
+func (e *Evaluation) isExempt() (bool, error) {
 	if len(e.Handler.Exempt) == 0 {
 		return false, nil
 	}
@@ -214,7 +214,7 @@ func (e *Evaluation) obey(early bool) error {
 	case early: // its address may be forged
 		e.Outcome = TooEarly
 	case s.Action == rules.Ban:
-		e.refuse(Refusal{Policy: h.BannedByOperator, Retry: h.Spread(e.BannedFor(s), &h.BannedByOperator.Rate), Reason: engine.Banned})
+		e.refuse(Refusal{Policy: h.BannedByOperator, Retry: h.Spread(e.bannedFor(s), &h.BannedByOperator.Rate), Reason: engine.Banned})
 	default:
 		e.Allowed = true
 	}

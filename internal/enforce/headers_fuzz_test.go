@@ -20,7 +20,7 @@ func FuzzCost(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		repl := caddy.NewEmptyReplacer()
 		repl.Set("http.request.header.X-Cost", header)
-		cost, err := costly.CostOf(nil, repl, new(LimitSet))
+		cost, err := costly.costOf(nil, repl, new(LimitSet))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,9 +78,9 @@ func FuzzKey(f *testing.F) {
 func keyOf(z *Zone, text string) string {
 	e := &Evaluation{Verdict: Verdict{Repl: caddy.NewEmptyReplacer()}}
 	e.Repl.Set("http.request.header.X-Key", text)
-	if _, err := z.AppendKey(e); err != nil {
+	if _, err := z.appendKey(e); err != nil {
 		panic(err)
 	}
-	e.Shorten(0)
+	e.shorten(0)
 	return string(e.Keys)
 }

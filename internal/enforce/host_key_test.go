@@ -17,7 +17,7 @@ func TestHostKey(t *testing.T) {
 		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1",
 		"::1": "::1", "[::1]": "::1", "[::1]:80": "::1", "[0:0::1]": "::1", "[x]:1": "x", "[": "", "": "", ".": "", ":80": "",
 	} {
-		if got := HostKey(host); got != want {
+		if got := hostKey(host); got != want {
 			t.Errorf("%q is %q, want %q", host, got, want)
 		}
 	}
@@ -27,8 +27,8 @@ func FuzzHostKey(f *testing.F) {
 	f.Add("Example.com.:80")
 	f.Add("[[::1]]]")
 	f.Fuzz(func(t *testing.T, host string) {
-		if once := HostKey(host); HostKey(once) != once {
-			t.Errorf("%q is %q, and that is %q", host, once, HostKey(once))
+		if once := hostKey(host); hostKey(once) != once {
+			t.Errorf("%q is %q, and that is %q", host, once, hostKey(once))
 		}
 	})
 }
@@ -36,7 +36,7 @@ func FuzzHostKey(f *testing.F) {
 func TestHostLabel(t *testing.T) {
 	for nth, want := range map[string]string{"0": "com", "1": "example", "2": "a", "3": "", "-1": "", "x": ""} {
 		for _, host := range []string{"a.example.com", "A.Example.com.:443"} {
-			if got := HostLabel(host, nth); got != want {
+			if got := hostLabel(host, nth); got != want {
 				t.Errorf("label %s of %s is %q, want %q", nth, host, got, want)
 			}
 		}
@@ -56,8 +56,8 @@ func TestKeysHaveOneSpelling(t *testing.T) {
 		var texts []string
 		for _, r := range requests {
 			r.URL = new(url.URL)
-			e := NewEvaluation(caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server)))
-			texts = append(texts, z.KeyText(e))
+			e := newEvaluation(caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server)))
+			texts = append(texts, z.keyText(e))
 			e.Release()
 		}
 		if texts[0] != texts[1] || texts[0] != texts[2] || texts[0] == texts[3] {

@@ -45,13 +45,13 @@ const (
 	keyDenied
 )
 
-// AppendKey appends the request's key in a zone.
-func (z *Zone) AppendKey(e *Evaluation) (keyVerdict, *answer.Denial) {
+// appendKey appends the request's key in a zone.
+func (z *Zone) appendKey(e *Evaluation) (keyVerdict, *answer.Denial) {
 	switch z.Per {
 	case PerIP:
 		z.appendIP(e)
 	case PerEveryone:
-		if z.Challenges && e.Client != nil && e.Identify().IsVerified() {
+		if z.Challenges && e.Client != nil && e.identify().IsVerified() {
 			return keySkipped, nil // a session is the way out
 		}
 		e.Keys = append(append(e.Keys, identity.TagEveryone), z.Static...)
@@ -59,7 +59,7 @@ func (z *Zone) AppendKey(e *Evaluation) (keyVerdict, *answer.Denial) {
 		return keyFound, z.appendAPIKey(e)
 	case PerKey:
 		return z.appendText(e), nil
-	case PerClient: // its key is that of [Evaluation.Identify]
+	case PerClient: // its key is that of [Evaluation.identify]
 	default:
 		panic("enforce: no key for zones per " + z.Per) // or all their requests would share one count
 	}
@@ -94,7 +94,7 @@ func (z *Zone) appendIP(e *Evaluation) {
 
 // appendText appends the value of the zone's key.
 func (z *Zone) appendText(e *Evaluation) keyVerdict {
-	text := z.KeyText(e)
+	text := z.keyText(e)
 	if text == z.EmptyForm {
 		switch z.OnEmptyKey {
 		case "", EmptyIP:
@@ -132,8 +132,8 @@ func (z *Zone) ShortenIP(text string) string {
 // memory.
 const LongKey = 128
 
-// Shorten replaces the last key, which begins at from, by its digest if it is long.
-func (e *Evaluation) Shorten(from int) {
+// shorten replaces the last key, which begins at from, by its digest if it is long.
+func (e *Evaluation) shorten(from int) {
 	if key := e.Keys[from:]; len(key) > LongKey {
 		sum := sha256.Sum256(key)
 		e.Keys = append(append(e.Keys[:from], identity.TagDigest), sum[:]...)
@@ -156,9 +156,9 @@ func NeedsOneSpelling(key string) bool {
 	})
 }
 
-// KeyText returns the value of the zone's key. It is the same for all spellings of a host, and
+// keyText returns the value of the zone's key. It is the same for all spellings of a host, and
 // without white space around a header field's value.
-func (z *Zone) KeyText(e *Evaluation) string {
+func (z *Zone) keyText(e *Evaluation) string {
 	if !z.OneSpelling {
 		return e.Repl.ReplaceAll(z.Key, "")
 	}
@@ -166,9 +166,9 @@ func (z *Zone) KeyText(e *Evaluation) string {
 		text := caddy.ToString(value)
 		switch labels, ok := strings.CutPrefix(name, hostLabels); {
 		case ok:
-			return HostLabel(e.Http.Host, labels), nil
+			return hostLabel(e.Http.Host, labels), nil
 		case slices.Contains(hostPlaceholders, name):
-			return HostKey(text), nil
+			return hostKey(text), nil
 		case strings.HasPrefix(name, headerField):
 			return httpfield.TrimSpace(text), nil
 		}
@@ -177,23 +177,23 @@ func (z *Zone) KeyText(e *Evaluation) string {
 	return text
 }
 
-// HostKey returns the one spelling of a host: in lower case, without a port, and
+// hostKey returns the one spelling of a host: in lower case, without a port, and
 // without the dots of a rooted name.
-func HostKey(host string) string {
+func hostKey(host string) string {
 	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return addr.String()
 	}
 	if strings.HasPrefix(host, "[") {
 		host, _, _ = strings.Cut(host[1:], "]")
-		return HostKey(host)
+		return hostKey(host)
 	}
 	host, _, _ = strings.Cut(host, ":")
 	return strings.ToLower(strings.TrimRight(host, "."))
 }
 
-// HostLabel returns the nth label of a host, counted from the right, or "".
-func HostLabel(host, nth string) string {
-	labels := strings.Split(HostKey(host), ".")
+// hostLabel returns the nth label of a host, counted from the right, or "".
+func hostLabel(host, nth string) string {
+	labels := strings.Split(hostKey(host), ".")
 	slices.Reverse(labels)
 	if n, err := strconv.Atoi(nth); err == nil && n >= 0 && n < len(labels) {
 		return labels[n]

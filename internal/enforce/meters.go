@@ -61,7 +61,7 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 			h.provisionMeters(z, set)
 		}
 		if z.Concurrency != nil {
-			z.Concurrency.Policy.Meter = z.Concurrency.Policy.NewMeter()
+			z.Concurrency.Policy.Meter = z.Concurrency.Policy.newMeter()
 		}
 	}
 	h.None, h.RuleMeter = meter.NewZone("false"), meter.NewRules()
@@ -71,7 +71,7 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 // provisionMeters makes the counters of a zone's limits, and reports those that are enforced.
 func (h *Handler) provisionMeters(z *Zone, set *LimitSet) {
 	for _, p := range set.All() {
-		p.Meter = p.NewMeter()
+		p.Meter = p.newMeter()
 	}
 	for _, p := range set.Policies {
 		config := meter.Config{Zone: z.Name, Amount: p.Legacy, Window: p.Window().String(), IPv4: strconv.Itoa(z.IPv4Prefix), IPv6: strconv.Itoa(z.IPv6Prefix)}

@@ -47,8 +47,8 @@ func JoinFields(policies []*Policy) string {
 	return strings.Join(items, ", ")
 }
 
-// NewMeter returns the counters of a limit.
-func (p *Policy) NewMeter() meter.Limit {
+// newMeter returns the counters of a limit.
+func (p *Policy) newMeter() meter.Limit {
 	if p.Shadow {
 		return meter.NewShadow(p.Zone.Name, p.Name)
 	}

@@ -22,12 +22,12 @@ import (
 const (
 	DefaultReadBody = 64 << 10
 	MaxReadBody     = 1 << 20
-	MaxBodies       = 64 << 20 // of all requests together
+	maxBodies       = 64 << 20 // of all requests together
 	peekedBody      = 64 << 10 // for placeholders
 )
 
-// Bodies is the memory of all bodies that have been read.
-var Bodies = readahead.NewPool(MaxBodies)
+// bodies is the memory of all bodies that have been read.
+var bodies = readahead.NewPool(maxBodies)
 
 // body is what has been read of a request's body.
 type body struct {
@@ -61,7 +61,7 @@ func hasBody(r *http.Request) bool {
 // readAhead reads the body until it ends or is longer than most bytes.
 func (b *body) readAhead(v *Verdict, most int64) (read *readahead.Body, longer bool, err error) {
 	network, _ := v.Handler.App.network(v.ClientIP())
-	read = Bodies.Of(v.Http, network)
+	read = bodies.Of(v.Http, network)
 	switch longer, err = read.Fill(int(most)); {
 	case err == nil:
 		return read, longer, nil

@@ -24,7 +24,7 @@ func (r *Refusal) ID() string {
 	if r.Reference == "" && r.App.Zones { // without a zone there is no instance, and no secret
 		if h := r.App.Use(); h != nil {
 			r.Reference = h.Names.Refer(r.content(time.Now()), r.limit(), string(r.Key))
-			h.Recent.Add(r.Recent())
+			h.Recent.Add(r.recent())
 		}
 	}
 	return r.Reference
@@ -118,8 +118,8 @@ func (r *Refusal) Note(sent *http.Request) {
 	r.Method, r.Path = sent.Method, sent.URL.Path
 }
 
-// Recent returns the refusal for memory, and its key. The key is nil if all clients share it.
-func (r *Refusal) Recent() (key []byte, held instance.Recent) {
+// recent returns the refusal for memory, and its key. The key is nil if all clients share it.
+func (r *Refusal) recent() (key []byte, held instance.Recent) {
 	if r.Policy.Zone.Per != PerEveryone {
 		key = r.Key
 	}

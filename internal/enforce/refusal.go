@@ -67,17 +67,17 @@ func (h *Handler) Spread(retry time.Duration, l *limiter.Limit) time.Duration {
 	retry = max(retry, 1)
 	if seconds := spreadOf(retry, l); seconds > 0 || h.Jitter > 0 {
 		part := h.Random()
-		jitter := time.Duration(min(part*h.Jitter*float64(retry), float64(MaxJitter)))
+		jitter := time.Duration(min(part*h.Jitter*float64(retry), float64(maxJitter)))
 		retry += max(jitter, time.Duration(part*float64(seconds+1))*time.Second)
 	}
 	return retry
 }
 
-// MaxJitter bounds the jitter, so that the sum stays a duration.
-const MaxJitter = limiter.MaxWindow
+// maxJitter bounds the jitter, so that the sum stays a duration.
+const maxJitter = limiter.MaxWindow
 
-// MaxSpread bounds the extension without configured jitter.
-const MaxSpread = time.Minute
+// maxSpread bounds the extension without configured jitter.
+const maxSpread = time.Minute
 
 // spreadOf returns by how many seconds at most a wait for units of a limit is extended: less than a
 // slot of the limit, or than a token bucket takes to refill a unit, and at most a tenth of the
@@ -90,5 +90,5 @@ func spreadOf(retry time.Duration, l *limiter.Limit) int64 {
 	case l.Slots() > 1:
 		step /= time.Duration(l.Slots())
 	}
-	return max(int64(min(step-time.Second, retry/10, MaxSpread)/time.Second), 0)
+	return max(int64(min(step-time.Second, retry/10, maxSpread)/time.Second), 0)
 }

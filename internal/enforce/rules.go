@@ -134,7 +134,7 @@ func (s *ruleSearch) lookUpAPIKey() {
 
 // lookUpSession looks for the session. A session that is used outside its network may be stolen.
 func (s *ruleSearch) lookUpSession() {
-	if s.Client == nil || s.Handler.App.Session == nil || s.Identify().Kind != identity.Session {
+	if s.Client == nil || s.Handler.App.Session == nil || s.identify().Kind != identity.Session {
 		return
 	}
 	name := identity.SessionName(s.Client.Session.ID[:])
@@ -157,7 +157,7 @@ func (s *ruleSearch) lookUpKeys() (*rules.Rule, error) {
 		if !matches {
 			continue
 		}
-		if text := z.KeyText(s.Evaluation); text != z.EmptyForm {
+		if text := z.keyText(s.Evaluation); text != z.EmptyForm {
 			s.add(s.findKey(z, text))
 		}
 		if s.isAllowed() {
@@ -180,9 +180,9 @@ func (s *ruleSearch) findKey(z *Zone, text string) *rules.Rule {
 // longestBan is the longest Retry-After of a ban. A longer ban counts as endless.
 const longestBan = 100 * 366 * 24 * time.Hour
 
-// BannedFor returns how long a ban refuses the request, or [limiter.Never]. When the ban ends, that
+// bannedFor returns how long a ban refuses the request, or [limiter.Never]. When the ban ends, that
 // of a wider network may apply, and so on.
-func (e *Evaluation) BannedFor(ban *rules.Rule) time.Duration {
+func (e *Evaluation) bannedFor(ban *rules.Rule) time.Duration {
 	now, set := time.Now(), e.Handler.App.Stated.Now()
 	for !ban.Until.IsZero() && ban.Until.Sub(now) <= longestBan {
 		next, err := e.ruleAt(ban.Until, set)

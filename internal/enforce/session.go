@@ -56,8 +56,8 @@ func (c *Client) shownSession(network []byte) (shown session.Session, ok, forged
 	return shown, ok, forged
 }
 
-// Issue issues a session for the client, and returns it and a Set-Cookie field.
-func (c *Client) Issue(keys *sessionKeys) (session.Session, string, error) {
+// issue issues a session for the client, and returns it and a Set-Cookie field.
+func (c *Client) issue(keys *sessionKeys) (session.Session, string, error) {
 	now, audience := time.Now(), c.audience()
 	issued, value, err := keys.signer.Issue(now, audience, c.NetworkID())
 	if err != nil {

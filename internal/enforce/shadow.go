@@ -41,7 +41,7 @@ func (z *Zone) shadowSubject(e *Evaluation) *engine.Client {
 	case z.Per == PerAPIKey && e.authenticate(e.Handler.App).Name == "":
 		return nil
 	}
-	return e.Identify().subject
+	return e.identify().subject
 }
 
 // decideShadows makes shadow limits decide about a request, if the enforced ones pass it.
@@ -60,7 +60,7 @@ func (e *Evaluation) decideShadows(passes bool) {
 	v, report := e.ShadowVerdicts(), func(d *ShadowDecision) { e.Handler.App.Reporter.Shadow(&e.Verdict, d) }
 	e.tryPlaces(v, report)
 	for from := 0; from < len(e.Shadows.Debits); {
-		to := e.Shadows.End(from)
+		to := e.Shadows.end(from)
 		debits, policies := e.Shadows.Debits[from:to], e.Shadows.Policies[from:to]
 		if d, decided := h.Shadow(debits); decided {
 			reportShadow(report, v, ShadowDecision{Decision: d, Policies: policies, Debits: debits})
@@ -87,7 +87,7 @@ func (e *Evaluation) foreseeShadows(passes bool) {
 		}
 	}
 	for from := 0; from < len(e.Shadows.Debits); {
-		to := e.Shadows.End(from)
+		to := e.Shadows.end(from)
 		if d, ok := e.decider.Decide(e.Http.Context(), nil, e.Shadows.Debits[from:to]); ok && !d.Allowed && d.Reason != engine.Abandoned {
 			v.Add(e.Shadows.Policies[from+d.Debit])
 		}
@@ -159,7 +159,7 @@ func (v *Verdict) ShadowVerdicts() *ShadowVerdicts {
 		all = new(ShadowVerdicts)
 		all.Zones = all.room[:0]
 		v.Vars[shadowVar] = all
-		v.Repl.Map(all.Placeholder)
+		v.Repl.Map(all.placeholder)
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -251,9 +251,9 @@ func (v *Verdict) nameExceeded() {
 // WouldRefuseSuffix ends the name of a zone's placeholder.
 const WouldRefuseSuffix = "." + meter.WouldRefuse
 
-// Placeholder resolves `http.rate_limit.<zone>.would_refuse`: the names of the limits that would
+// placeholder resolves `http.rate_limit.<zone>.would_refuse`: the names of the limits that would
 // have refused the request.
-func (v *ShadowVerdicts) Placeholder(key string) (any, bool) {
+func (v *ShadowVerdicts) placeholder(key string) (any, bool) {
 	zone, ours := strings.CutPrefix(key, OurPlaceholders)
 	zone, asked := strings.CutSuffix(zone, WouldRefuseSuffix)
 	if !ours || !asked {

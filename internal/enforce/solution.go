@@ -30,8 +30,8 @@ import (
 // maxForm is the size of the largest accepted form, in bytes.
 const maxForm = 16 << 10
 
-// Accept issues a session for a solution, and redirects the browser.
-func (c *ChallengeExchange) Accept() error {
+// accept issues a session for a solution, and redirects the browser.
+func (c *challengeExchange) accept() error {
 	if status, text := c.readForm(); status != 0 {
 		return c.say(status, text)
 	}
@@ -39,13 +39,13 @@ func (c *ChallengeExchange) Accept() error {
 	if reason != "" {
 		return c.reject(reason)
 	}
-	return c.Issue(token)
+	return c.issue(token)
 }
 
 // isVisit reports whether the request may come from the page that continues: it is same-site, a
 // browser's navigation, or a program's request. Otherwise a picture or a prefetch elsewhere could
 // make a browser use up a token, and a session of its network.
-func (c *ChallengeExchange) isVisit() bool {
+func (c *challengeExchange) isVisit() bool {
 	switch HintsOf(c.Http).Initiator {
 	case identity.OwnSite:
 		return !httpfield.IsSpeculative(c.Http.Header)
@@ -57,22 +57,22 @@ func (c *ChallengeExchange) isVisit() bool {
 	return false
 }
 
-// AcceptWait issues a session for a token whose waiting time is over, and redirects the browser. It
+// acceptWait issues a session for a token whose waiting time is over, and redirects the browser. It
 // has limits in addition to those of solutions.
-func (c *ChallengeExchange) AcceptWait(text string) error {
+func (c *challengeExchange) acceptWait(text string) error {
 	token, err := c.Keys.Setter.CheckWait(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID(), text)
 	if err != nil {
 		return c.reject(reasonOf(err))
 	}
 	network := c.Client.networkSubject.Key
-	return c.Issue(token.Nonce,
+	return c.issue(token.Nonce,
 		engine.Debit{Limit: c.Limits.waits, Key: network, Cost: 1},
 		engine.Debit{Limit: c.Limits.liveWaits, Key: network, Cost: 1})
 }
 
-// Issue issues a session for a solution or a token, once, if all limits and the debits of more
+// issue issues a session for a solution or a token, once, if all limits and the debits of more
 // admit it.
-func (c *ChallengeExchange) Issue(token [TokenSize]byte, more ...engine.Debit) error {
+func (c *challengeExchange) issue(token [tokenSize]byte, more ...engine.Debit) error {
 	d, ok := c.redeem(token, more)
 	switch {
 	case !ok:
@@ -83,7 +83,7 @@ func (c *ChallengeExchange) Issue(token [TokenSize]byte, more ...engine.Debit) e
 		if c.Http.Method == http.MethodPost { // browsers may repeat a GET on their own
 			c.punish()
 		}
-		return c.reject(UsedBefore)
+		return c.reject(usedBefore)
 	case !d.Allowed:
 		return c.refuse(tooMany, d, "Many visitors of your network have passed this check of late.")
 	}
@@ -91,7 +91,7 @@ func (c *ChallengeExchange) Issue(token [TokenSize]byte, more ...engine.Debit) e
 }
 
 // readForm reads the page's form. If the form is invalid, it returns a status and a text.
-func (c *ChallengeExchange) readForm() (status int, text string) {
+func (c *challengeExchange) readForm() (status int, text string) {
 	if kind, _, _ := mime.ParseMediaType(c.Http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		return http.StatusUnsupportedMediaType, "Send the form of the page."
 	}
@@ -103,12 +103,12 @@ func (c *ChallengeExchange) readForm() (status int, text string) {
 	return 0, ""
 }
 
-// TokenSize is the length of the token that identifies a solution.
-const TokenSize = challenge.NonceSize
+// tokenSize is the length of the token that identifies a solution.
+const tokenSize = challenge.NonceSize
 
 // check checks the solution in the form. It returns the token that identifies the solution, or the
 // reason for not accepting it.
-func (c *ChallengeExchange) check() (token [TokenSize]byte, reason string) {
+func (c *challengeExchange) check() (token [tokenSize]byte, reason string) {
 	if c.Verifier != nil {
 		return c.verify(c.Http.PostForm.Get(c.Verifier.Service().Field))
 	}
@@ -136,7 +136,7 @@ func reasonOf(err error) string {
 }
 
 // verify asks the service whether the token of its widget is valid.
-func (c *ChallengeExchange) verify(given string) (token [TokenSize]byte, reason string) {
+func (c *challengeExchange) verify(given string) (token [tokenSize]byte, reason string) {
 	result := c.Verifier.Verify(c.Http.Context(), given, session.Site(c.Http.Host))
 	if result.Unavailable() && c.unavailable.Admits(time.Now()) {
 		c.App.Log.Warn("nobody can pass the challenge at the moment",
@@ -151,7 +151,7 @@ func (c *ChallengeExchange) verify(given string) (token [TokenSize]byte, reason 
 }
 
 // redeem accepts a solution or a token, once, and counts the session that is issued for it.
-func (c *ChallengeExchange) redeem(token [TokenSize]byte, more []engine.Debit) (d engine.Decision, ok bool) {
+func (c *challengeExchange) redeem(token [tokenSize]byte, more []engine.Debit) (d engine.Decision, ok bool) {
 	debits := []engine.Debit{
 		{Limit: c.Limits.solutions, Key: append([]byte{identity.TagSolution}, token[:]...), Cost: 1},
 		{Limit: c.Limits.sessions, Key: c.Client.networkSubject.Key, Cost: 1},
@@ -161,13 +161,13 @@ func (c *ChallengeExchange) redeem(token [TokenSize]byte, more []engine.Debit) (
 }
 
 // punish punishes the client for sending a solution again.
-func (c *ChallengeExchange) punish() {
-	c.App.reportOffense(c.Evaluation, c.Evaluation.Identify().subject, c.App.Forged)
+func (c *challengeExchange) punish() {
+	c.App.reportOffense(c.Evaluation, c.Evaluation.identify().subject, c.App.Forged)
 }
 
 // grant issues a session, and redirects the browser.
-func (c *ChallengeExchange) grant() error {
-	issued, cookie, err := c.Client.Issue(c.Keys)
+func (c *challengeExchange) grant() error {
+	issued, cookie, err := c.Client.issue(c.Keys)
 	if err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
@@ -181,7 +181,7 @@ func (c *ChallengeExchange) grant() error {
 
 // show answers with a page that has a challenge. refused is the refusal that led to the page, or
 // nil. why returns the reason for showing the page again; nil the first time.
-func (c *ChallengeExchange) show(status int, target string, refused *answer.Refusal, why notice) error {
+func (c *challengeExchange) show(status int, target string, refused *answer.Refusal, why notice) error {
 	html := answer.HTML{Language: answer.LanguageOf(c.Http)}
 	page := challenge.Page{Texts: html.Language, Site: c.Page.Refused.Site, Action: c.Path, Target: c.target(target)}
 	if why != nil {
@@ -202,7 +202,7 @@ func (c *ChallengeExchange) show(status int, target string, refused *answer.Refu
 type notice func(*language.Texts) string
 
 // set puts a challenge into a page.
-func (c *ChallengeExchange) set(page *challenge.Page) error {
+func (c *challengeExchange) set(page *challenge.Page) error {
 	if wait := c.WithoutScript; wait > 0 {
 		token, err := c.Keys.Setter.SetWait(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID(), wait)
 		if err != nil {
@@ -225,16 +225,16 @@ func (c *ChallengeExchange) set(page *challenge.Page) error {
 
 // target returns the target of the redirect: a page of this site, but not the page of the
 // challenge.
-func (c *ChallengeExchange) target(text string) string {
+func (c *challengeExchange) target(text string) string {
 	if text = challenge.Target(text); strings.HasPrefix(text, c.Path) {
 		return "/"
 	}
 	return text
 }
 
-// Notices are the reasons for showing the page again.
-var Notices = map[string]notice{
-	UsedBefore: func(t *language.Texts) string { return t.Used },
+// notices are the reasons for showing the page again.
+var notices = map[string]notice{
+	usedBefore: func(t *language.Texts) string { return t.Used },
 	expired:    func(t *language.Texts) string { return t.Expired },
 	foreign:    func(t *language.Texts) string { return t.Foreign },
 	unsolved:   func(t *language.Texts) string { return t.Unsolved },
@@ -243,9 +243,9 @@ var Notices = map[string]notice{
 }
 
 // reject answers a wrong solution with another challenge.
-func (c *ChallengeExchange) reject(reason string) error {
+func (c *challengeExchange) reject(reason string) error {
 	meter.SessionRefused(reason)
-	status, why := http.StatusForbidden, Notices[reason]
+	status, why := http.StatusForbidden, notices[reason]
 	switch {
 	case siteverify.Result{Reason: siteverify.Reason(reason)}.Unavailable():
 		status, why = http.StatusServiceUnavailable, func(t *language.Texts) string { return t.Unavailable }
@@ -257,7 +257,7 @@ func (c *ChallengeExchange) reject(reason string) error {
 
 // refuse answers that no session is issued at the moment: to a browser with the page of refusals,
 // to others with a line of text.
-func (c *ChallengeExchange) refuse(reason string, d engine.Decision, text string) error {
+func (c *challengeExchange) refuse(reason string, d engine.Decision, text string) error {
 	meter.SessionRefused(reason)
 	if reason == noSecret {
 		return c.say(http.StatusServiceUnavailable, text)
@@ -275,7 +275,7 @@ func (c *ChallengeExchange) refuse(reason string, d engine.Decision, text string
 }
 
 // say answers with a line of text.
-func (c *ChallengeExchange) say(status int, text string) error {
+func (c *challengeExchange) say(status int, text string) error {
 	c.W.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	c.W.Header().Set("X-Content-Type-Options", "nosniff")
 	c.W.WriteHeader(status)

@@ -45,7 +45,7 @@ func TestDecisionLogOfRefusals(t *testing.T) {
 	}
 	first, second := lines.All()[0].ContextMap(), lines.All()[1].ContextMap()
 	wait, ok := second["wait"].(time.Duration)
-	if !ok || wait <= 0 || wait > time.Hour+time.Minute+enforce.MaxSpread { // and a slot
+	if !ok || wait <= 0 || wait > time.Hour+time.Minute+time.Minute { // and a slot
 		t.Errorf("wait is %v", second["wait"])
 	}
 	delete(second, "wait")
