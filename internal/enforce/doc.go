@@ -28,7 +28,7 @@
 //
 //	  switch on Result.Outcome
 //	    Passed, Counted     next handler                         internal/answer
-//	                          header fields, if counted          response.go
+//	                          header fields, if counted          response.go, internal/answer
 //	                          limits that count by the answer    pending.go, internal/settle
 //	                          places are left                    concurrency.go
 //	    Refused             429, or 403 if it costs too much     refusal.go, internal/answer
