@@ -205,7 +205,7 @@ func TestMistakeInTheRulesFile(t *testing.T) {
 	s.writeRules("# fine", "ban 192.0.2.1", "ban 192.0.2.2 until tomorrow")
 	const wrong = `line 3: until: got "tomorrow", expected a date such as 2026-12-01 (00:00 UTC), or a time such as 2026-12-01T14:00:00Z`
 	waitFor(t, "the mistake to be in the log", func() bool {
-		lines := s.logLines("the file of bans and allowances has changed and can't be used; what was in force is, until it is put right")
+		lines := s.logLines("the file of bans and allowances has changed and can't be used; its former lines stay in force until it is mended")
 		return len(lines) == 1 && strings.HasSuffix(lines[0]["error"].(string), wrong)
 	})
 	s.wantBannedByOperator(false, "/", from(1))

@@ -408,7 +408,7 @@ func TestKeysChangeWithoutAReload(t *testing.T) {
 	if trouble := s.health().APIKeys; trouble != nil {
 		t.Errorf("something is wrong with a good file of keys: %+v", trouble)
 	}
-	const refused = "the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right"
+	const refused = "the file of API keys has changed and can't be used; its former keys stay in force, also those revoked since, until it is mended"
 	waitFor(t, "the bad line to be noticed", func() bool {
 		s.want(http.StatusTooManyRequests, "429", "/", acme)
 		return len(s.logLines(refused)) > 0

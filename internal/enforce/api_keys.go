@@ -101,7 +101,7 @@ func (a *APIKeys) count() {
 // changed handles a new version of the file of keys.
 func (a *APIKeys) changed(set *apikeys.Set, err error) {
 	if err != nil {
-		a.of.Log.Error("the file of API keys has changed and can't be used; the keys that were in force are, also those revoked since, until it is put right", zap.Error(err))
+		a.of.Log.Error("the file of API keys has changed and can't be used; its former keys stay in force, also those revoked since, until it is mended", zap.Error(err))
 		return
 	}
 	a.of.Log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))

@@ -220,7 +220,7 @@ func (s *OperatorRules) OpenRules(path string, log *zap.Logger) (err error) {
 // rulesChanged handles a new version of the file.
 func (s *OperatorRules) rulesChanged(set *rules.Set, err error) {
 	if err != nil {
-		s.log.Error("the file of bans and allowances has changed and can't be used; what was in force is, until it is put right", zap.Error(err))
+		s.log.Error("the file of bans and allowances has changed and can't be used; its former lines stay in force until it is mended", zap.Error(err))
 		return
 	}
 	s.Stated.Merge()

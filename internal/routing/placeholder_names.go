@@ -126,18 +126,6 @@ var shorthandFamilies = []string{
 	"cookie.", "err.", "file_match.", "header.", "labels.", "path.", "query.", "re.", "resp.", "rp.", "vars.",
 }
 
-// suggestions returns all names that errors may suggest, and their shorthands.
-func suggestions() (names, short []string) {
-	names, short = slices.Clone(exactPlaceholders), slices.Clone(shorthands)
-	for _, family := range requestFamilies {
-		names = append(names, family+"0")
-	}
-	for _, family := range shorthandFamilies {
-		short = append(short, family+"0")
-	}
-	return names, short
-}
-
 // addressNames are other programs' names for the address of a client.
 var addressNames = []string{
 	"ip", "remote_ip", "remote.ip", "remote_addr", "binary_remote_addr", "real_ip", "client.ip", "client_addr", "client_address",

@@ -121,6 +121,18 @@ func TestUnknownPlaceholders(t *testing.T) {
 	}
 }
 
+// suggestions returns all names that errors may suggest, and their shorthands.
+func suggestions() (names, short []string) {
+	names, short = slices.Clone(exactPlaceholders), slices.Clone(shorthands)
+	for _, family := range requestFamilies {
+		names = append(names, family+"0")
+	}
+	for _, family := range shorthandFamilies {
+		short = append(short, family+"0")
+	}
+	return names, short
+}
+
 // Every suggestion must be a name that Caddy provides.
 func TestSuggestedPlaceholdersAreKnown(t *testing.T) {
 	names, shorthands := suggestions()
