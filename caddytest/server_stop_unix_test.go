@@ -193,7 +193,7 @@ func TestRequestsWaitThroughAReload(t *testing.T) {
 func TestPostsThatAreAbortedLeaveTheLine(t *testing.T) {
 	t.Parallel()
 	s := startHolder(t, "")
-	for body, function := range map[string]string{"hello": "Gate).Enter", "": "Evaluation).hear"} {
+	for body, function := range map[string]string{"hello": "Gate).Enter", "": "body).hear"} {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+s.port)
 		if err != nil {
 			t.Fatal(err)

@@ -268,7 +268,8 @@ func (dash *Dashboard) checkAllow(survey *survey, places []*place) (found []Advi
 			in := p.inputs(set)
 			problem, _, _ := p.judge(in.written)
 			switch field, _ := strings.CutPrefix(in.written, "http.request.header."); {
-			case in.peer || in.written == "" && in.others:
+			case in.admits() || p.isGuarded():
+			case in.written == "" && p.authenticates() != "":
 			case in.written == "":
 				return nil, errors.New("everybody can send such a request: write allow client_ip 192.0.2.0/24, with the networks of the operators")
 			case p.before.Anything:
@@ -281,6 +282,16 @@ func (dash *Dashboard) checkAllow(survey *survey, places []*place) (found []Advi
 		}
 	}
 	return found, nil
+}
+
+// admits reports whether a matcher set with these inputs admits some clients only.
+func (in inputs) admits() bool { return in.peer || in.written == "" && in.others }
+
+// isGuarded reports whether the matchers of a surrounding route admit some clients only.
+func (p *place) isGuarded() bool {
+	return slices.ContainsFunc(p.Around, func(route []routing.Requests) bool {
+		return !slices.ContainsFunc(route, func(r routing.Requests) bool { return !p.inputs(r.Set).admits() })
+	})
 }
 
 // checkPlainHTTP finds sessions and traps on servers that speak plain HTTP.

@@ -16,11 +16,13 @@ type Requests struct {
 	Methods, Hosts, Paths []string // nil: all
 	Partial               bool     // other matchers match only some of these requests
 
+	Set     caddy.ModuleMap // the matcher set
 	negated []Requests
 }
 
 // NewRequests returns the requests of a matcher set.
 func NewRequests(set caddy.ModuleMap) (r Requests) {
+	r.Set = set
 	for name, raw := range set {
 		var err error
 		switch name {

@@ -32,7 +32,7 @@ type Place struct {
 
 	before, after []Node
 	answering     string       // an earlier handler that answers some requests, or ""
-	around        [][]Requests // of the surrounding routes
+	Around        [][]Requests // of the surrounding routes
 	taken         []taken      // by earlier routes
 	later         []Route
 	rewritten     bool // around and taken are of other paths than those that this handler sees
@@ -79,7 +79,7 @@ func (v *View) addRoutes(p Place, list []Route) {
 			in.Own = r.matchers
 		}
 		if r.Requests != nil {
-			in.around = slices.Concat(in.around, [][]Requests{r.Requests})
+			in.Around = slices.Concat(in.Around, [][]Requests{r.Requests})
 		}
 		v.addHandlers(in, r.Handlers)
 	}
@@ -179,7 +179,7 @@ func (p *Place) Misses(r Requests) (why string) {
 	if p.rewritten || p.Anywhere || p.InErrors {
 		return ""
 	}
-	for _, around := range p.around {
+	for _, around := range p.Around {
 		if !slices.ContainsFunc(around, func(a Requests) bool { return !a.excludes(r) }) {
 			return "the route around it doesn't match them"
 		}
@@ -214,7 +214,7 @@ func (p *Place) Unanswered(r Requests) bool {
 // Within returns a path of the requests that the matchers around the place admit, without a wildcard
 // at its end; "" if they admit all paths.
 func (p *Place) Within() string {
-	for _, around := range slices.Backward(p.around) {
+	for _, around := range slices.Backward(p.Around) {
 		if len(around) > 0 && len(around[0].Paths) > 0 {
 			return strings.TrimSuffix(around[0].Paths[0], "*")
 		}
