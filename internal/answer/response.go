@@ -117,11 +117,11 @@ func (r *Response) Add(s Status) {
 
 // Correct implements settle.Correctable. It sets the remaining units of a limit once it is known that the
 // request counts. It doesn't change fields that are already written.
-func (r *Response) Correct(of settle.Limit, left limiter.Quota) {
+func (r *Response) Correct(limit settle.Limit, left limiter.Quota) {
 	if r.wrote {
 		return
 	}
-	i := slices.IndexFunc(r.statuses, func(s Status) bool { return s.Item.Of == of })
+	i := slices.IndexFunc(r.statuses, func(s Status) bool { return s.Item.Of == limit })
 	if i < 0 {
 		return
 	}
@@ -156,7 +156,7 @@ func (r *Response) setFields(h http.Header) {
 	if len(r.statuses) == 0 {
 		return
 	}
-	if r.style.Draft && !(is(h[httpfield.Policy], &r.policies) && is(h[httpfield.Limit], &r.limits)) {
+	if r.style.Draft && !(areOwn(h[httpfield.Policy], &r.policies) && areOwn(h[httpfield.Limit], &r.limits)) {
 		h[httpfield.Policy], h[httpfield.Limit] = r.policies[:], r.limits[:]
 	}
 	if r.style.Legacy {
@@ -164,9 +164,9 @@ func (r *Response) setFields(h http.Header) {
 	}
 }
 
-// is reports whether a header field has the very values of a response. They need not be set again
+// areOwn reports whether a header field has the very values of a response. They need not be set again
 // then, which would take longer than the check.
-func is(values []string, of *[1]string) bool { return len(values) == 1 && &values[0] == &of[0] }
+func areOwn(values []string, own *[1]string) bool { return len(values) == 1 && &values[0] == &own[0] }
 
 // policyField returns the value of RateLimit-Policy, with the items of each zone once. The items of
 // limits that are reduced, for this client or in an outage, have the amounts in force.

@@ -17,7 +17,7 @@ import (
 // shared returns the API keys in the store. It returns nil if the configuration has none there, or
 // if the store has not been read yet.
 func (a *APIKeys) shared() *apikeys.Set {
-	if h := a.of.Instance.Load(); h != nil && a.Store {
+	if h := a.config.Instance.Load(); h != nil && a.Store {
 		return h.Shared.Keys.Load()
 	}
 	return nil
@@ -29,11 +29,11 @@ func (a *APIKeys) find(ctx context.Context, key string, now time.Time) *apikeys.
 	if client := a.Keys.Keys().Find(key, now); client != nil {
 		return client
 	}
-	if h := a.of.Instance.Load(); h != nil && a.Store {
+	if h := a.config.Instance.Load(); h != nil && a.Store {
 		h.AwaitStore(ctx)
 	}
 	client := a.shared().Find(key, now)
-	if client == nil || !a.of.hasTier(client.Tier) {
+	if client == nil || !a.config.hasTier(client.Tier) {
 		return nil
 	}
 	return client
@@ -62,7 +62,7 @@ func (a *APIKeys) denyUnknown() *answer.Denial {
 // follow updates the metric of keys in force when the keys in the store change.
 func (a *APIKeys) follow(h *instance.Instance) {
 	if a != nil && a.Store {
-		h.Shared.Follow(a.of, a.meter)
+		h.Shared.Follow(a.config, a.meter)
 		a.meter()
 	}
 }
@@ -72,17 +72,17 @@ func (a *APIKeys) meter() {
 	now := time.Now()
 	counts := a.Keys.Keys().Tiers(now)
 	for tier, n := range a.shared().Tiers(now) {
-		if a.of.hasTier(tier) {
+		if a.config.hasTier(tier) {
 			counts[tier] += n
 		}
 	}
-	meter.SetAPIKeys(counts, a.of.Tiers)
+	meter.SetAPIKeys(counts, a.config.Tiers)
 }
 
 // Open reads the file of API keys, if there is one, for a config with the tiers.
-func (a *APIKeys) Open(path string, of *Config) (err error) {
-	a.of = of
-	a.Keys, err = apikeys.Open(path, of.Tiers, a.changed)
+func (a *APIKeys) Open(path string, cfg *Config) (err error) {
+	a.config = cfg
+	a.Keys, err = apikeys.Open(path, cfg.Tiers, a.changed)
 	return err
 }
 
@@ -93,7 +93,7 @@ func (a *APIKeys) count() {
 		return
 	}
 	if a.Keys.Keys() == nil && !a.Store {
-		a.of.Log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", a.Keys.Path()))
+		a.config.Log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", a.Keys.Path()))
 	}
 	a.meter()
 }
@@ -101,9 +101,9 @@ func (a *APIKeys) count() {
 // changed handles a new version of the file of keys.
 func (a *APIKeys) changed(set *apikeys.Set, err error) {
 	if err != nil {
-		a.of.Log.Error("the file of API keys has changed and can't be used; its former keys stay in force, also those revoked since, until it is mended", zap.Error(err))
+		a.config.Log.Error("the file of API keys has changed and can't be used; its former keys stay in force, also those revoked since, until it is mended", zap.Error(err))
 		return
 	}
-	a.of.Log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
+	a.config.Log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
 	a.meter()
 }

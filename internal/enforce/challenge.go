@@ -208,12 +208,12 @@ const waitShare = 10
 // of valid sessions at a time.
 func NewSessionLimits(sessions, live int64, lifetime time.Duration) sessionLimits {
 	lifetime = min(lifetime, limiter.MaxWindow)
-	of := lifetime.String() // counts of different lifetimes are unrelated
+	span := lifetime.String() // counts of different lifetimes are unrelated
 	return sessionLimits{
-		live:      ownLimit("live "+of, limiter.Params{Amount: live, Window: lifetime}),
-		liveWaits: ownLimit("live waits "+of, limiter.Params{Amount: max(1, live/waitShare), Window: lifetime}),
+		live:      ownLimit("live "+span, limiter.Params{Amount: live, Window: lifetime}),
+		liveWaits: ownLimit("live waits "+span, limiter.Params{Amount: max(1, live/waitShare), Window: lifetime}),
 		waits:     ownLimit("waits", limiter.Params{Amount: max(1, sessions/waitShare), Window: time.Hour}),
-		renewals:  ownLimit("renewals "+of, limiter.Params{Amount: 1, Window: lifetime / 4}),
+		renewals:  ownLimit("renewals "+span, limiter.Params{Amount: 1, Window: lifetime / 4}),
 		Visits:    ownLimit("visits", limiter.Params{Algorithm: limiter.TokenBucket, Amount: visitsPerMinute, Window: time.Minute}),
 		pages:     ownLimit("pages", limiter.Params{Algorithm: limiter.TokenBucket, Amount: pagesPerMinute, Window: time.Minute}),
 		sessions:  ownLimit("sessions", limiter.Params{Amount: sessions, Window: time.Hour}),

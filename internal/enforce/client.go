@@ -101,8 +101,8 @@ func (c *Client) passRecordTo(to session.Session) {
 func (c *Client) inheritedPoints() (points int) {
 	c.App.Decide(c.Http.Context(), c.subject, nil) // loads its records into memory
 	instance := c.App.Use()
-	for of := c.subject; of != nil && instance != nil; of = of.Parent {
-		if record := instance.Engine.CachedRecord(engine.Client{Key: of.Key}); record != nil {
+	for client := c.subject; client != nil && instance != nil; client = client.Parent {
+		if record := instance.Engine.CachedRecord(engine.Client{Key: client.Key}); record != nil {
 			points = max(points, c.bequest(record, instance.Engine.Now()))
 		}
 	}

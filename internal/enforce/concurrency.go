@@ -165,8 +165,8 @@ func (v *Verdict) takePlaces() []place {
 
 // Counts reports whether a limit of a zone counts the request.
 func (v *Verdict) Counts(z *Zone) bool {
-	is := func(p *Policy) bool { return p.Zone == z }
-	return slices.ContainsFunc(v.Policies, is) || slices.ContainsFunc(v.Shadows.Policies, is)
+	isOfZone := func(p *Policy) bool { return p.Zone == z }
+	return slices.ContainsFunc(v.Policies, isOfZone) || slices.ContainsFunc(v.Shadows.Policies, isOfZone)
 }
 
 // refuseBusy refuses a request that finds no free place, and charges nothing else for it.

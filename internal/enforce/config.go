@@ -189,7 +189,7 @@ type APIKeys struct {
 	Unknown     string // the action for an unknown key
 	DefaultTier string
 	Keys        *apikeys.File
-	of          *Config // the config that the keys belong to
+	config      *Config // the config that the keys belong to
 }
 
 // KeySource is a place of an API key.

@@ -16,7 +16,7 @@ import (
 func (h *Handler) emptyPlaceholders(v *Verdict) (empty []*LateName) {
 	for _, l := range h.Late {
 		counts := func(p *Policy) bool { return p.Zone == l.Zone }
-		if !l.told.Load() && isEmpty(v.Repl, l.Name) && slices.ContainsFunc(v.Policies, counts) {
+		if !l.warned.Load() && isEmpty(v.Repl, l.Name) && slices.ContainsFunc(v.Policies, counts) {
 			empty = append(empty, l)
 		}
 	}
@@ -33,7 +33,7 @@ func (h *Handler) watchPlaceholders(empty []*LateName, next caddyhttp.Handler) c
 		repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 		err := next.ServeHTTP(w, r)
 		for _, l := range empty {
-			if !isEmpty(repl, l.Name) && !l.told.Swap(true) {
+			if !isEmpty(repl, l.Name) && !l.warned.Swap(true) {
 				_ = h.App.Advice.Give(h.Log, l.Advice) // a warning is no error
 			}
 		}
@@ -51,5 +51,5 @@ type LateName struct {
 	Zone   *Zone
 	Name   string        // without braces
 	Advice advice.Advice // for the case that it is set too late
-	told   atomic.Bool
+	warned atomic.Bool
 }

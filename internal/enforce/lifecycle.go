@@ -166,16 +166,16 @@ func (cfg *Config) kindsOfLimits() map[instance.ZoneTier]instance.LimitKinds {
 
 // addKinds adds the kinds of a set.
 func (z *Zone) addKinds(to map[instance.ZoneTier]instance.LimitKinds, set TierSet) {
-	of, nth := instance.ZoneTier{Zone: z.Name, Tier: set.Tier}, make(map[string]int)
-	if to[of] == nil {
-		to[of] = make(instance.LimitKinds)
+	tier, nth := instance.ZoneTier{Zone: z.Name, Tier: set.Tier}, make(map[string]int)
+	if to[tier] == nil {
+		to[tier] = make(instance.LimitKinds)
 	}
 	for _, p := range slices.Concat(set.Set.Policies, set.Set.Shadows) {
 		kind := p.Kind
 		if nth[kind]++; nth[kind] > 1 {
 			kind = fmt.Sprintf("%s (%d)", kind, nth[kind])
 		}
-		to[of][kind] = to[of][kind] || !p.Shadow
+		to[tier][kind] = to[tier][kind] || !p.Shadow
 	}
 }
 

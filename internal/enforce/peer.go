@@ -24,7 +24,7 @@ const peerRefusals = 200
 // advice is a question.
 type Peer struct {
 	server string
-	told   atomic.Bool
+	warned atomic.Bool
 
 	mu   sync.Mutex
 	addr netip.Addr // the peer of the last refusals
@@ -44,7 +44,7 @@ func (cfg *Config) PeerOf(ctx caddy.Context) *Peer {
 // watch notes a refused request, and reports whether its peer has become a probable proxy. It takes one
 // atomic load once that was told.
 func (p *Peer) watch(r *http.Request) (proxy netip.Addr, found bool) {
-	if p == nil || p.told.Load() {
+	if p == nil || p.warned.Load() {
 		return proxy, false
 	}
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -61,7 +61,7 @@ func (p *Peer) watch(r *http.Request) (proxy netip.Addr, found bool) {
 	if len(named) > 0 && named[0] != addr {
 		p.n++
 	}
-	return addr, p.n >= peerRefusals && !p.told.Swap(true)
+	return addr, p.n >= peerRefusals && !p.warned.Swap(true)
 }
 
 // notePeer asks the operator about a peer that is probably a proxy, once per server.

@@ -51,8 +51,8 @@ func addPending(to *settle.Pending, policies []*Policy, debits []engine.Debit) {
 func (p *Policy) SettleTerms() *settle.Terms { return &p.Zone.Terms }
 
 // Spent implements settle.Book.
-func (cfg *Config) Spent(of settle.Limit, leads bool, key []byte, units int64) {
-	p := of.(*Policy)
+func (cfg *Config) Spent(limit settle.Limit, leads bool, key []byte, units int64) {
+	p := limit.(*Policy)
 	if leads {
 		p.Zone.Meter.Settle(units > 0)
 	}

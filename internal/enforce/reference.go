@@ -131,10 +131,10 @@ func (r *Refusal) recent() (key []byte, held instance.Recent) {
 
 // Describe returns the content of a reference and the details from memory.
 func (r *ReferredRefusal) Describe() *operator.Refusal {
-	told := &operator.Refusal{Zone: r.Zone, Limit: r.Limit, At: r.At.UTC()}
+	refusal := &operator.Refusal{Zone: r.Zone, Limit: r.Limit, At: r.At.UTC()}
 	if m := r.recalled; m != nil {
-		told.Request, told.Cost, told.Left = m.Request, m.Cost, m.Left
-		told.Text = m.Text()
+		refusal.Request, refusal.Cost, refusal.Left = m.Request, m.Cost, m.Left
+		refusal.Text = m.Text()
 	}
-	return told
+	return refusal
 }

@@ -13,8 +13,8 @@ import (
 // refusedResponse is the response to a refused request, in one allocation.
 type refusedResponse struct {
 	answer.Response
-	told answer.Refusal
-	why  Refusal
+	answer answer.Refusal
+	why    Refusal
 }
 
 // newResponse returns the response to a request that may pass.
@@ -29,8 +29,8 @@ func (e *Evaluation) newResponse() *answer.Response {
 
 // refuseFor refuses the request: it makes the response.
 func (e *Evaluation) refuseFor(p *refusedResponse) {
-	p.told = p.why.tell()
-	p.Response.Refusal = &p.told
+	p.answer = p.why.tell()
+	p.Response.Refusal = &p.answer
 	e.Outcome, e.Response, e.Refusal = Refused, &p.Response, &p.why
 	e.notePeer()
 }

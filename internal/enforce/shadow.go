@@ -96,9 +96,9 @@ func (e *Evaluation) foreseeShadows(passes bool) {
 }
 
 // reportShadow adds a decision of a shadow limit to the verdicts, and reports it.
-func reportShadow(to func(*ShadowDecision), of *ShadowVerdicts, d ShadowDecision) {
+func reportShadow(to func(*ShadowDecision), all *ShadowVerdicts, d ShadowDecision) {
 	if !d.Allowed {
-		d.First, d.FirstOfZone = of.Add(d.Policies[d.Debit])
+		d.First, d.FirstOfZone = all.Add(d.Policies[d.Debit])
 	}
 	to(&d)
 }
@@ -206,12 +206,12 @@ func (v *ShadowVerdicts) All() []*Policy {
 }
 
 // awaitThose waits for the decisions of some zones.
-func (v *ShadowVerdicts) awaitThose(of func(*Zone) bool) {
+func (v *ShadowVerdicts) awaitThose(counts func(*Zone) bool) {
 	v.mu.Lock()
 	waits := slices.Clone(v.waits)
 	v.mu.Unlock()
 	for _, w := range waits {
-		if of(w.zone) {
+		if counts(w.zone) {
 			<-w.done
 		}
 	}
@@ -220,16 +220,16 @@ func (v *ShadowVerdicts) awaitThose(of func(*Zone) bool) {
 // namesOf returns the names of a zone's limits that would have refused the request, or false if no
 // shadow limit of the zone applies. It waits as [ShadowVerdicts.All] does.
 func (v *ShadowVerdicts) namesOf(name string) (names []string, decides bool) {
-	is := func(z *Zone) bool { return z.Name == name }
-	v.awaitThose(is)
+	isNamed := func(z *Zone) bool { return z.Name == name }
+	v.awaitThose(isNamed)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, p := range v.refusedBy {
-		if is(p.Zone) {
+		if isNamed(p.Zone) {
 			names = append(names, p.Name)
 		}
 	}
-	return names, slices.ContainsFunc(v.Zones, is)
+	return names, slices.ContainsFunc(v.Zones, isNamed)
 }
 
 // nameExceeded sets a header field of the request that names the exceeded limits that let it pass.

@@ -11,12 +11,12 @@ import (
 // Timing measures how long later handlers take until their answer begins, without the time that they
 // wait for the request's body.
 type Timing struct {
-	ctx    context.Context // of the request
-	began  time.Time
-	waited atomic.Int64 // for the body, in nanoseconds
-	of     []*Latency
-	now    func() int64
-	ended  bool
+	ctx       context.Context // of the request
+	began     time.Time
+	waited    atomic.Int64 // for the body, in nanoseconds
+	latencies []*Latency
+	now       func() int64
+	ended     bool
 }
 
 // NewTiming begins to measure. now returns the time by which latencies are kept.
@@ -25,7 +25,7 @@ func NewTiming(ctx context.Context, now func() int64) *Timing {
 }
 
 // Measure adds what is measured.
-func (t *Timing) Measure(of ...*Latency) { t.of = append(t.of, of...) }
+func (t *Timing) Measure(latencies ...*Latency) { t.latencies = append(t.latencies, latencies...) }
 
 // Watch measures how long handlers wait for the body of a request. A nil Timing ignores it.
 func (t *Timing) Watch(r *http.Request) {
@@ -42,7 +42,7 @@ func (t *Timing) End() {
 	t.ended = true
 	took, now := time.Since(t.began)-time.Duration(t.waited.Load()), t.now()
 	left := t.ctx.Err() != nil
-	for _, l := range t.of {
+	for _, l := range t.latencies {
 		if left {
 			l.addLeft(took, now)
 		} else {

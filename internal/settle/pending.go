@@ -31,7 +31,7 @@ type Limit interface {
 type Book interface {
 	// Spent notes that a request is settled, and how many units of a limit it has used. leads reports
 	// whether the limit is the first of its zone.
-	Spent(of Limit, leads bool, key []byte, units int64)
+	Spent(limit Limit, leads bool, key []byte, units int64)
 	// Silent notes that an answer lacked what it should say of the use.
 	Silent(rule *Rule)
 }
@@ -62,7 +62,7 @@ type Pending struct {
 
 // Correctable is an answer whose remaining units can be corrected.
 type Correctable interface {
-	Correct(of Limit, left limiter.Quota)
+	Correct(limit Limit, left limiter.Quota)
 }
 
 // debit is a debit from a limit.
@@ -85,10 +85,10 @@ func New(book Book, byStatus bool) *Pending {
 func (p *Pending) CorrectIn(answer Correctable) { p.answer = answer }
 
 // Add adds a debit. The status may already be known when a shadow limit decides late.
-func (p *Pending) Add(of Limit, open *engine.Pending) {
+func (p *Pending) Add(limit Limit, open *engine.Pending) {
 	p.mu.Lock()
-	isOfZone := func(d debit) bool { return d.terms() == of.SettleTerms() }
-	d := debit{of, !slices.ContainsFunc(p.debits, isOfZone), open}
+	isOfZone := func(d debit) bool { return d.terms() == limit.SettleTerms() }
+	d := debit{limit, !slices.ContainsFunc(p.debits, isOfZone), open}
 	p.debits = append(p.debits, d)
 	by, used := p.status, p.used
 	p.mu.Unlock()
