@@ -64,15 +64,13 @@ func (p *Peer) watch(r *http.Request) (proxy netip.Addr, found bool) {
 	return addr, p.n >= peerRefusals && !p.warned.Swap(true)
 }
 
-// notePeer asks the operator about a peer that is probably a proxy, once per server.
-func (e *Evaluation) notePeer() {
-	if e.decider != Decider(e.Handler.App) {
-		return
-	}
-	if proxy, found := e.Handler.Peer.watch(e.Http); found {
-		_ = e.Handler.App.Advice.Give(e.Handler.Log, advice.Advice{ // a warning is no error
+// NotePeer notes a refused request, and asks the operator about a peer that is probably a proxy, once per
+// server.
+func (h *Handler) NotePeer(r *http.Request) {
+	if proxy, found := h.Peer.watch(r); found {
+		_ = h.App.Advice.Give(h.Log, advice.Advice{ // a warning is no error
 			Problem: fmt.Sprintf("is %v a proxy of yours? All its visitors share one count; if visitors come from there, they could write any address", proxy),
-			Fix:     fmt.Sprintf("trusted_proxies static %v and trusted_proxies_strict", proxy), Server: []string{e.Handler.Peer.server}, See: "docs/advice.md#who-is-the-client",
+			Fix:     fmt.Sprintf("trusted_proxies static %v and trusted_proxies_strict", proxy), Server: []string{h.Peer.server}, See: "docs/advice.md#who-is-the-client",
 		})
 	}
 }

@@ -32,7 +32,6 @@ func (e *Evaluation) refuseFor(p *refusedResponse) {
 	p.answer = p.why.tell()
 	p.Response.Refusal = &p.answer
 	e.Outcome, e.Response, e.Refusal = Refused, &p.Response, &p.why
-	e.notePeer()
 }
 
 // fill adds the remaining units of each debit's limit to an empty response.

@@ -51,6 +51,7 @@ func (r *Reporter) refused(v *enforce.Verdict) {
 	h, refusal := v.Handler, v.Refusal
 	zone := refusal.Policy.Zone
 	refusal.Note(v.Http)
+	h.NotePeer(v.Http)
 	log := zone.Log.Load()
 	if log == nil {
 		log = h.App.Refusals(zone.Name)
