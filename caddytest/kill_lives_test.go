@@ -259,6 +259,7 @@ func (k *killer) last() {
 	p := k.begin(k.first, 6, false)
 	p.awaitReady()
 	k.moment(time.Second)
+	k.exhaust(p)
 	k.dismiss(p)
 	p.stop()
 	if _, err := integrity(k.first.database()); err != nil {
@@ -267,6 +268,21 @@ func (k *killer) last() {
 	for _, s := range k.servers {
 		if logs := s.logs(); strings.Contains(logs, `"level":"error"`) {
 			k.t.Error("errors were logged; while the store can't be used, reduced limits of each process hold, and nothing was proved")
+		}
+	}
+}
+
+// exhaust uses up a key of each zone, so that somebody is refused on a slow machine, too.
+func (k *killer) exhaust(p *killProcess) {
+	for i, z := range killZones {
+		if i == flood {
+			continue
+		}
+		acc := account{z.name, p.prefix + "0"}
+		for refused := false; !refused && !k.t.Failed(); {
+			k.log.ask(p.server, acc, z.most, func(o *observed) { o.process, o.alone = p.number, !p.shared.Load() })
+			log := k.log.of(acc)
+			refused = len(log) > 0 && !log[len(log)-1].admitted
 		}
 	}
 }

@@ -81,6 +81,7 @@ type process struct {
 	letting atomic.Bool  // every batch continues at once
 	tries   atomic.Int64 // calls of claims at once, and of their names
 	closed  bool
+	took    [2]int64 // how long the store took by the lines of the last two collections
 }
 
 // simPending is a pending debit.
@@ -412,6 +413,7 @@ func (w *world) collect() {
 }
 
 func (w *world) collectOf(p *process) {
+	p.took = [2]int64{p.took[1], p.clock.line.Load().took}
 	p.asked = slices.DeleteFunc(p.asked, func(a *asked) bool {
 		select {
 		case d := <-a.decision:
@@ -450,14 +452,15 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 // checkRetry checks that no client is refused for longer than charged units are remembered,
 // regardless of clocks that were set. Units charged at once are charged as of the time of their
 // process, which may have been ahead of the store's. They count until the store's time is that much
-// later. Until the store's time has caught up, the process' time stands still.
+// later. Until the store's time has caught up, the process' time stands still. After a call that took
+// long, the store's time may be earlier by as much.
 func (w *world) checkRetry(p *process, a *asked, d Decision) {
 	var longest time.Duration
 	for _, l := range a.limits {
 		longest = max(longest, l.now.Retention(), l.now.Refill(2*l.most)) // it may owe as much as it may use
 	}
 	line := p.clock.line.Load()
-	longest += time.Duration(max(line.floor-line.Now, 0))
+	longest += time.Duration(max(line.floor-line.Now, 0) + max(p.took[0], p.took[1], int64(d.Waited)))
 	if longest += longest / storage.Slew * 2; !d.Degraded && d.Retry > longest+time.Microsecond {
 		w.t.Errorf("refused for %v, want at most %v: %+v", d.Retry, longest, d)
 	}
