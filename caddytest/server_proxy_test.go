@@ -10,7 +10,8 @@ import (
 // peer name other addresses, the server asks once whether it is a proxy: in the log, by status and explain.
 func TestAnUntrustedProxyIsAskedAbout(t *testing.T) {
 	const question = "is 127.0.0.1 a proxy of yours?"
-	s := startCaddy(t, options(patient)+site("rate_limit {\nzone all {\nlimit 5/1h\n}\n}\nrespond hello"))
+	config := options(patient) + site("rate_limit {\nzone all {\nlimit 5/1h\n}\n}\nrespond %s")
+	s := startCaddy(t, fmt.Sprintf(config, "hello"))
 	for i := range 150 {
 		s.get("/", fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i))
 	}
@@ -23,6 +24,12 @@ func TestAnUntrustedProxyIsAskedAbout(t *testing.T) {
 	}
 	for i := range 250 {
 		s.get("/", fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i%200))
+	}
+	if err := s.reload(fmt.Sprintf(config, "again")); err != nil {
+		t.Fatal(err)
+	}
+	for range 250 {
+		s.get("/", "X-Forwarded-For: 203.0.113.1")
 	}
 	if n := strings.Count(s.logs(), question); n != 1 {
 		t.Errorf("asked %d times in the log, want once", n)

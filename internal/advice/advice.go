@@ -69,6 +69,15 @@ func (l *List) Give(log *zap.Logger, found ...Advice) error {
 	return nil
 }
 
+// Keep adds advice that was logged before, unless the list has it.
+func (l *List) Keep(a Advice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.ContainsFunc(l.given, func(b Advice) bool { return a.Problem == b.Problem && slices.Equal(a.Server, b.Server) }) {
+		l.given = append(l.given, a)
+	}
+}
+
 // All returns the advice given so far, in its order.
 func (l *List) All() []Advice {
 	l.mu.Lock()

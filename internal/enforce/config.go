@@ -60,7 +60,6 @@ type Config struct {
 	Watchers     watch.Watchers    // of its decisions
 	Advice       advice.List       // about the config
 	Source       string            // the place of the global option in a config file, or ""
-	peers        sync.Map          // by server
 	Claims       sync.Once         // warns once that a client may have chosen its address
 
 	Networks networks.Files  // where addresses are; nil if no files are configured

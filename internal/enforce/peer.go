@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -22,29 +23,54 @@ const peerRefusals = 200
 // Peer watches the refusals of a server without trusted proxies for a peer that is probably a proxy: all
 // visitors that come through it share one count. A visitor can write the field as well, so that the
 // advice is a question.
+//
+// Only refused requests are examined, so that others cost nothing. An untrusted proxy has enough of
+// them, because its visitors use up one limit together. Concurrent refusals may be counted as fewer.
 type Peer struct {
 	server string
-	warned atomic.Bool
-
-	mu   sync.Mutex
-	addr netip.Addr // the peer of the last refusals
-	n    int        // the last of them that all named another address
+	last   atomic.Pointer[peerRun]
 }
 
-// PeerOf returns the peer of the server of a handler's ctx, or nil if that server trusts proxies.
+// peerRun is the last refusals of a peer, which all named another address.
+type peerRun struct {
+	addr  netip.Addr
+	n     atomic.Int32
+	asked bool // it was long enough: it is the last run of its server
+}
+
+// peers has the peers of all servers, by their listeners: a question is asked once in the life of the
+// process.
+var peers sync.Map
+
+// PeerOf returns the peer of the server of a handler's ctx, or nil if that server trusts proxies. Advice
+// that was given about it before a reload still holds.
 func (cfg *Config) PeerOf(ctx caddy.Context) *Peer {
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || routing.TrustsProxies(server) {
 		return nil
 	}
-	p, _ := cfg.peers.LoadOrStore(server, &Peer{server: fmt.Sprint(server.Listen)})
-	return p.(*Peer)
+	listen := fmt.Sprint(server.Listen)
+	value, ok := peers.Load(listen)
+	if !ok {
+		created := &Peer{server: listen}
+		created.last.Store(new(peerRun))
+		value, _ = peers.LoadOrStore(listen, created)
+	}
+	p := value.(*Peer)
+	if run := p.last.Load(); run.asked {
+		cfg.Advice.Keep(p.advice(run.addr))
+	}
+	return p
 }
 
-// watch notes a refused request, and reports whether its peer has become a probable proxy. It takes one
-// atomic load once that was told.
+// watch notes a refused request, and reports whether its peer has become a probable proxy. Once that has
+// happened, it takes one atomic load.
 func (p *Peer) watch(r *http.Request) (proxy netip.Addr, found bool) {
-	if p == nil || p.warned.Load() {
+	if p == nil {
+		return proxy, false
+	}
+	run := p.last.Load()
+	if run.asked {
 		return proxy, false
 	}
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -52,25 +78,32 @@ func (p *Peer) watch(r *http.Request) (proxy netip.Addr, found bool) {
 	if err != nil || !addr.IsLoopback() && !addr.IsPrivate() {
 		return proxy, false
 	}
-	named := matcher.AddressesIn(append(r.Header["X-Forwarded-For"], r.Header["X-Real-Ip"]...))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(named) == 0 || named[0] == addr || addr != p.addr {
-		p.addr, p.n = addr, 0
+	named := matcher.AddressesIn(slices.Concat(r.Header["X-Forwarded-For"], r.Header["X-Real-Ip"]))
+	switch isProxied := len(named) > 0 && named[0] != addr; {
+	case !isProxied && addr == run.addr:
+		p.last.CompareAndSwap(run, new(peerRun))
+	case isProxied && addr != run.addr:
+		next := &peerRun{addr: addr}
+		next.n.Store(1)
+		p.last.CompareAndSwap(run, next)
+	case isProxied:
+		return addr, run.n.Add(1) == peerRefusals && p.last.CompareAndSwap(run, &peerRun{addr: addr, asked: true})
 	}
-	if len(named) > 0 && named[0] != addr {
-		p.n++
+	return proxy, false
+}
+
+// advice returns the question whether an address is a proxy.
+func (p *Peer) advice(proxy netip.Addr) advice.Advice {
+	return advice.Advice{
+		Problem: fmt.Sprintf("is %v a proxy of yours? All its visitors share one count; if visitors come from there, they could write any address", proxy),
+		Fix:     fmt.Sprintf("trusted_proxies static %v and trusted_proxies_strict", proxy), Server: []string{p.server}, See: "docs/advice.md#who-is-the-client",
 	}
-	return addr, p.n >= peerRefusals && !p.warned.Swap(true)
 }
 
 // NotePeer notes a refused request, and asks the operator about a peer that is probably a proxy, once per
 // server.
 func (h *Handler) NotePeer(r *http.Request) {
 	if proxy, found := h.Peer.watch(r); found {
-		_ = h.App.Advice.Give(h.Log, advice.Advice{ // a warning is no error
-			Problem: fmt.Sprintf("is %v a proxy of yours? All its visitors share one count; if visitors come from there, they could write any address", proxy),
-			Fix:     fmt.Sprintf("trusted_proxies static %v and trusted_proxies_strict", proxy), Server: []string{h.Peer.server}, See: "docs/advice.md#who-is-the-client",
-		})
+		_ = h.App.Advice.Give(h.Log, h.Peer.advice(proxy)) // a warning is no error
 	}
 }
