@@ -77,6 +77,20 @@ func password(right, wrong int) http.HandlerFunc {
 
 const rightPassword = "wonderland"
 
+// endsWith answers a call of gRPC with a status in its trailers: right for the right password, a
+// field.
+func endsWith(right, wrong string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.WriteHeader(http.StatusOK)
+		status := right
+		if r.Header.Get("Password") != rightPassword {
+			status = wrong
+		}
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", status)
+	}
+}
+
 // names answers for a server that authenticates: with the user that the cookie names, in
 // a header field, or that nobody is signed in.
 func names(field string) http.HandlerFunc {
@@ -100,7 +114,11 @@ func (s standIn) mux() *http.ServeMux {
 
 // start starts the software, and returns its address.
 func (s standIn) start(t *testing.T) string {
-	server := httptest.NewServer(s.mux())
+	server := httptest.NewUnstartedServer(s.mux())
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String()
 }

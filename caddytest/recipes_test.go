@@ -2,8 +2,10 @@ package caddytest
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -15,6 +17,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/caddy-tally/caddy-tally/internal/crawler"
 	"github.com/caddy-tally/caddy-tally/internal/testing/networkstest"
@@ -412,6 +421,44 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(attacker, 10, "POST https://llm.example.com/v1/chat/completions {}", 200),
 		send(attacker, 5, "POST https://llm.example.com/v1/chat/completions {}", 429),
 		send(neighbor, 9, "POST https://llm.example.com/v1/chat/completions {}", 200),
+	},
+}, {
+	name: "grpc",
+	backends: map[string]standIn{"127.0.0.1:50051": {
+		"POST /accounts.v1.Accounts/SignIn": endsWith("0", "16"),
+		"POST /notes.v1.Notes/List":         endsWith("0", "0"),
+	}},
+	traffic: []wave{
+		send(person, 500, "POST https://grpc.example.com/notes.v1.Notes/List", 200, "Content-Type: application/grpc"),
+		send(attacker, 600, "POST https://grpc.example.com/notes.v1.Notes/List", 200, "Content-Type: application/grpc"),
+		send(attacker, 5, "POST https://grpc.example.com/notes.v1.Notes/List", 429), // not gRPC
+	},
+	after: func(s *recipeServer) {
+		sign := func(from, password string) codes.Code {
+			conn, err := grpc.NewClient("passthrough:///grpc.example.com:443", grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
+				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.connect(ctx, from, "443") }))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			defer conn.Close()
+			ctx := metadata.AppendToOutgoingContext(s.t.Context(), "password", password)
+			return status.Code(conn.Invoke(ctx, "/accounts.v1.Accounts/SignIn", new(grpc_testing.Empty), new(grpc_testing.Empty)))
+		}
+		for range 10 {
+			if got := sign(person, rightPassword); got != codes.Internal { // the stand-in sends no message, but OK
+				s.t.Errorf("the right password ends with %v", got)
+			}
+		}
+		for range 5 {
+			if got := sign(neighbor, "guess"); got != codes.Unauthenticated {
+				s.t.Errorf("a wrong password ends with %v", got)
+			}
+		}
+		for _, password := range []string{"guess", rightPassword} {
+			if got := sign(neighbor, password); got != codes.ResourceExhausted {
+				s.t.Errorf("after five wrong passwords, %q ends with %v", password, got)
+			}
+		}
 	},
 }, {
 	name: "git",

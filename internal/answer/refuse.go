@@ -74,8 +74,11 @@ func (r *Refusal) err() error {
 
 // short returns the answer to clients that get no page.
 func (r *Refusal) short() *Short {
-	if r.NeverPasses {
+	switch {
+	case r.NeverPasses:
 		return tooCostly
+	case r.Banned:
+		return ofBan
 	}
 	return overLimit
 }
@@ -171,11 +174,20 @@ func overQuota(status int) *Short {
 	return newShort(p)
 }
 
+// forBan is overQuota for a banned client. Unlike 429, the status of gRPC for a limit that is used up would ask for a
+// retry that is of no use.
+func forBan() *Short {
+	a := overQuota(http.StatusTooManyRequests)
+	a.grpc = http.StatusForbidden
+	return a
+}
+
 // The answers made once.
 var (
 	askAgain  = ofStatus(http.StatusTooEarly)
 	noRoom    = ofStatus(http.StatusServiceUnavailable)
 	overLimit = overQuota(http.StatusTooManyRequests)
+	ofBan     = forBan()
 	tooCostly = overQuota(http.StatusForbidden)
 )
 

@@ -51,6 +51,7 @@ type Refusal struct {
 	*Item                     // the limit that refuses the request
 	Retry       time.Duration // how long to wait, or limiter.Never
 	NeverPasses bool          // no client may ever make the request
+	Banned      bool          // the client is banned
 	Of          Referrer
 	Challenge   Challenge // for a browser that may earn a session; nil for others
 

@@ -3,7 +3,6 @@ package answer
 import (
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
@@ -12,7 +11,8 @@ import (
 // clients of JSON. It is never empty, because some clients take an HTTP/2 answer without a body for
 // an error if the server stops reading theirs (curl 7.88: error 92).
 type Short struct {
-	status        int
+	status, grpc  int // grpc is the status of HTTP that tells clients of gRPC theirs
+	line          string
 	text, problem content
 }
 
@@ -27,7 +27,7 @@ func newShort(p httpfield.Problem) *Short {
 	if p.Detail != "" {
 		line += ": " + p.Detail
 	}
-	return &Short{p.Status, newContent("text/plain; charset=utf-8", []byte(line+"\n")), newContent(httpfield.ProblemType, p.JSON())}
+	return &Short{p.Status, p.Status, line, newContent("text/plain; charset=utf-8", []byte(line+"\n")), newContent(httpfield.ProblemType, p.JSON())}
 }
 
 // ofStatus returns the answer that says a status only.
@@ -40,17 +40,17 @@ func newContent(kind string, body []byte) content {
 }
 
 // Write sends the answer. Its header fields are held in values, because Caddy's header directive
-// writes into them. Clients of gRPC, which know the status only, get no body.
+// writes into them. Clients of gRPC would take a status of HTTP for a fault, and retry at once.
 func (a *Short) Write(w http.ResponseWriter, r *http.Request, values *[3]string) error {
+	if httpfield.IsGRPC(r) {
+		httpfield.WriteGRPC(w, a.grpc, a.line)
+		return nil
+	}
 	c := &a.text
 	if httpfield.PrefersJSON(r.Header) {
 		c = &a.problem
 	}
 	h := w.Header()
-	if strings.HasPrefix(httpfield.First(r.Header["Content-Type"]), "application/grpc") {
-		w.WriteHeader(a.status)
-		return nil
-	}
 	*values = [3]string{c.kind, c.length, "nosniff"}
 	h["Content-Type"], h["Content-Length"], h["X-Content-Type-Options"] = values[0:1:1], values[1:2:2], values[2:3:3]
 	delete(h, "Content-Encoding") // of an answer that this one replaces

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/settle"
@@ -33,11 +34,15 @@ type Answer struct {
 
 	// The greatest size of the content in bytes. Default: any.
 	MaxSize int64 `json:"max_size,omitempty"`
+
+	// The statuses of gRPC, from 0 to 16, in trailers or in the header: 16 is UNAUTHENTICATED. All answers that
+	// the zone counts are then known at their end. An answer without one doesn't match. Default: any.
+	GRPCStatus []int `json:"grpc_status,omitempty"`
 }
 
 // check returns an error if the description is invalid.
 func (a *Answer) check() error {
-	if len(a.Status) == 0 && len(a.Header) == 0 && a.MinSize == 0 && a.MaxSize == 0 {
+	if len(a.Status) == 0 && len(a.Header) == 0 && a.MinSize == 0 && a.MaxSize == 0 && len(a.GRPCStatus) == 0 {
 		return errors.New("it says nothing of answers: write count when header Location */login*")
 	}
 	for name := range a.Header {
@@ -48,8 +53,18 @@ func (a *Answer) check() error {
 	if a.MinSize < 0 || a.MaxSize < 0 || a.MaxSize > 0 && a.MinSize > a.MaxSize {
 		return fmt.Errorf("size: no answer has at least %d and at most %d bytes", a.MinSize, a.MaxSize)
 	}
+	for _, status := range a.GRPCStatus {
+		if status < 0 || status > maxGRPCStatus {
+			return fmt.Errorf("grpc_status: "+grpcStatuses, strconv.Itoa(status))
+		}
+	}
 	return checkStatuses(a.Status)
 }
+
+// maxGRPCStatus is the highest status of gRPC (https://grpc.io/docs/guides/status-codes/).
+const maxGRPCStatus = 16
+
+const grpcStatuses = "must be numbers from 0 to 16, such as 16 for UNAUTHENTICATED, got %q"
 
 // rule returns the description ready for use.
 func (a *Answer) rule() settle.Answer {
@@ -59,7 +74,7 @@ func (a *Answer) rule() settle.Answer {
 	}
 	return settle.Answer{
 		ResponseMatcher: caddyhttp.ResponseMatcher{StatusCode: a.Status, Headers: header},
-		MinSize:         a.MinSize, MaxSize: a.MaxSize, Text: a.String(),
+		MinSize:         a.MinSize, MaxSize: a.MaxSize, GRPC: a.GRPCStatus, Text: a.String(),
 	}
 }
 
@@ -81,11 +96,14 @@ func (a *Answer) String() string {
 	if a.MaxSize > 0 {
 		words = append(words, fmt.Sprintf("size under %d", a.MaxSize+1))
 	}
+	if len(a.GRPCStatus) > 0 {
+		words = append(words, "grpc_status "+strings.Trim(fmt.Sprint(a.GRPCStatus), "[]"))
+	}
 	return strings.Join(words, " ")
 }
 
 // answerWords are the words that begin the parts of a description.
-var answerWords = []string{"status", "header", "size"}
+var answerWords = []string{"status", "header", "size", "grpc_status"}
 
 // parseAnswer parses the words after `count when`.
 func parseAnswer(words []string) (a Answer, err error) {
@@ -111,8 +129,10 @@ func (a *Answer) parsePart(part string, values []string) error {
 		return a.parseHeader(values)
 	case "size":
 		return a.parseSize(values)
+	case "grpc_status":
+		return a.parseGRPCStatuses(values)
 	}
-	return fmt.Errorf("unknown word %q: write status 303, header Location */login* or size under 2KiB", part)
+	return fmt.Errorf("unknown word %q: write status 303, header Location */login*, size under 2KiB or grpc_status 16", part)
 }
 
 func (a *Answer) parseStatuses(values []string) error {
@@ -125,6 +145,20 @@ func (a *Answer) parseStatuses(values []string) error {
 			return fmt.Errorf("status: expected one from 200 to 599, or a class from 2xx to 5xx, got %q", word)
 		}
 		a.Status = append(a.Status, status)
+	}
+	return nil
+}
+
+func (a *Answer) parseGRPCStatuses(words []string) error {
+	if len(words) == 0 {
+		return errors.New("grpc_status lacks its values: write grpc_status 16")
+	}
+	for _, word := range words {
+		status, err := strconv.Atoi(word)
+		if err != nil {
+			return fmt.Errorf("grpc_status: "+grpcStatuses, word)
+		}
+		a.GRPCStatus = append(a.GRPCStatus, status)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
 // Count selects the answers that count.
@@ -21,6 +23,7 @@ type Count struct {
 type Answer struct {
 	caddyhttp.ResponseMatcher
 	MinSize, MaxSize int64  // of the content, in bytes; 0 for no bound
+	GRPC             []int  // statuses of gRPC; nil for any answer
 	Text             string // as in a Caddyfile
 }
 
@@ -31,7 +34,7 @@ func (a *Answer) matches(status int, header http.Header) bool {
 	if err == nil && (size < a.MinSize || a.MaxSize > 0 && size > a.MaxSize) {
 		return false
 	}
-	return a.Match(status, header)
+	return a.Match(status, header) && (a.GRPC == nil || slices.Contains(a.GRPC, httpfield.GRPCStatusOf(header)))
 }
 
 // statusLeft is the status that reverse_proxy writes if the client left before an answer.
@@ -46,6 +49,12 @@ func (c *Count) Counts(status int) bool {
 // answered reports whether an answer counts. A nil Count counts all.
 func (c *Count) answered(status int, header http.Header) bool {
 	return c.Counts(status) || slices.ContainsFunc(c.When, func(a Answer) bool { return a.matches(status, header) })
+}
+
+// inTrailers reports whether an answer must have ended before it is known whether it counts: gRPC sends its
+// status last. Then the statuses of HTTP are waited with too.
+func (c *Count) inTrailers() bool {
+	return c != nil && slices.ContainsFunc(c.When, func(a Answer) bool { return a.GRPC != nil })
 }
 
 // AnsweredAlike reports whether an answer with a status may count. Logs lack the other criteria. A

@@ -96,7 +96,7 @@ func (p *Pending) Add(limit Limit, open *engine.Pending) {
 		p.settleDebit(d, by)
 	}
 	if used != nil {
-		p.finishDebit(d, used)
+		p.finishDebit(d, by, used)
 	}
 }
 
@@ -133,8 +133,13 @@ func (p *Pending) Settle(status int, header http.Header) {
 	p.settleBy(settledBy{status: max(status, 1), header: header}) // a log may lack the status
 }
 
-// leave settles the debits of a client that left before an answer.
-func (p *Pending) leave(status int) { p.settleBy(settledBy{status: status, left: true}) }
+// leave settles the debits of a client that left before the end of an answer, which may have begun.
+func (p *Pending) leave(status int) {
+	p.settleBy(settledBy{status: status, left: true})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status.left = true
+}
 
 func (p *Pending) settleBy(by settledBy) {
 	if p == nil || p.isSettled() {
@@ -166,9 +171,9 @@ func (p *Pending) isSettled() bool {
 }
 
 // settleDebit settles a debit by its status, and reports whether it counts. Debits of zones with a
-// rule are settled when the request ends.
+// rule, or that count by trailers, are settled when the request ends.
 func (p *Pending) settleDebit(d debit, by settledBy) bool {
-	if d.terms().Settle != nil {
+	if d.terms().Settle != nil || d.terms().Count.inTrailers() {
 		return false
 	}
 	counted := by.counts(d.terms().Count)

@@ -397,3 +397,61 @@ func TestShadowCountsByStatus(t *testing.T) {
 		}
 	}
 }
+
+// The status of gRPC is known at the end of an answer.
+func TestStatusOfGRPCCountsAtTheEnd(t *testing.T) {
+	trailer := func(name, value string) caddyhttp.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) error {
+			w.WriteHeader(http.StatusOK)
+			_, err := w.Write([]byte("message"))
+			w.Header().Set(name, value)
+			return err
+		}
+	}
+	leaving := func(then caddyhttp.HandlerFunc) func(context.CancelFunc) caddyhttp.HandlerFunc {
+		return func(cancel context.CancelFunc) caddyhttp.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) error {
+				defer cancel()
+				return then(w, r)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		next      caddyhttp.HandlerFunc
+		leaves    bool
+		counts    bool
+		countHeld bool
+	}{
+		"a trailer":               {trailer("Trailer:Grpc-Status", "16"), false, true, true},
+		"an announced trailer":    {trailer("Grpc-Status", "16"), false, true, true},
+		"another status":          {trailer("Trailer:Grpc-Status", "0"), false, false, false},
+		"a longer number":         {trailer("Trailer:Grpc-Status", "160"), false, false, false},
+		"not a number":            {trailer("Trailer:Grpc-Status", "+16"), false, false, false},
+		"none":                    {handlertest.Answering(200), false, false, false},
+		"a status of HTTP beside": {handlertest.Answering(401), false, true, true},
+		"an error":                {handlertest.Failing(caddyhttp.Error(401, nil)), false, true, true},
+		"left before the end":     {trailer("X-Other", "16"), true, false, true},
+		"left before the answer":  {handlertest.Failing(errors.New("gone")), true, false, true},
+		"left as it ended":        {trailer("Trailer:Grpc-Status", "16"), true, true, true},
+	} {
+		for _, hold := range []bool{false, true} {
+			h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+				Name: "z", Limits: []config.Limit{{Amount: 1, Window: handlertest.Hour}},
+				Count: &config.Count{Status: []int{401}, Hold: hold, When: []config.Answer{{GRPCStatus: []int{16}}}},
+			}}})
+			ctx, cancel := context.WithCancel(t.Context())
+			next := test.next
+			if test.leaves {
+				next = leaving(next)(cancel)
+			}
+			if w, err := handlertest.Ask(ctx, h, next); handlertest.IsRefused(w, nil) {
+				t.Fatal("the first request is refused", err)
+			}
+			cancel()
+			want := test.counts && !hold || test.countHeld && hold
+			if got := handlertest.IsRefused(handlertest.Ask(t.Context(), h, handlertest.Answering(200))); got != want {
+				t.Errorf("%s, hold %v: the next request is refused: %v, want %v", name, hold, got, want)
+			}
+		}
+	}
+}

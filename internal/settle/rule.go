@@ -50,7 +50,7 @@ func (t *Terms) Used(cost int64, u Usage) int64 {
 	return used
 }
 
-// Finish settles the debits whose units are known when the request ends. Only the first call has an
+// Finish settles the debits whose units, or whose trailers, are known when the request ends. Only the first call has an
 // effect. A nil Pending settles nothing.
 func (p *Pending) Finish(u Usage) {
 	if p == nil {
@@ -115,7 +115,7 @@ func (p *Pending) finish(used func(debit) int64) {
 		return
 	}
 	p.mu.Lock()
-	before := p.used
+	before, by := p.used, p.status
 	if before == nil {
 		p.used = used
 	}
@@ -125,16 +125,21 @@ func (p *Pending) finish(used func(debit) int64) {
 		return
 	}
 	for _, d := range debits {
-		p.finishDebit(d, used)
+		p.finishDebit(d, by, used)
 	}
 }
 
-// finishDebit settles a debit of a zone with a rule.
-func (p *Pending) finishDebit(d debit, used func(debit) int64) {
-	if d.terms().Settle == nil {
+// finishDebit settles a debit of a zone with a rule, or that counts by trailers.
+func (p *Pending) finishDebit(d debit, by settledBy, used func(debit) int64) {
+	var units int64
+	switch count := d.terms().Count; {
+	case d.terms().Settle != nil:
+		units = used(d)
+	case !count.inTrailers():
 		return
+	case by.counts(count):
+		units = d.Cost()
 	}
-	units := used(d)
 	d.SettleAt(units)
 	p.book.Spent(d.limit, d.leads, d.Key(), units)
 }

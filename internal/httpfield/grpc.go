@@ -1,0 +1,84 @@
+package httpfield
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// The names of gRPC's fields, in Go's form.
+const (
+	GRPCStatus   = "Grpc-Status"
+	grpcMessage  = "Grpc-Message"
+	grpcPushback = "Grpc-Retry-Pushback-Ms"
+)
+
+// grpcType is the media type of gRPC. That of gRPC-Web, application/grpc-web, differs.
+const grpcType = "application/grpc"
+
+// IsGRPC reports whether a request is a call of gRPC, whose client reads the status of its answer from trailers.
+func IsGRPC(r *http.Request) bool {
+	suffix, ok := strings.CutPrefix(First(r.Header["Content-Type"]), grpcType)
+	return ok && (suffix == "" || suffix[0] == '+' || suffix[0] == ';') && r.ProtoMajor >= 2 && r.Method == http.MethodPost
+}
+
+// grpcCodes are the codes of gRPC for statuses of HTTP, as google.rpc.Code maps them
+// (https://github.com/googleapis/googleapis/blob/master/google/rpc/code.proto).
+var grpcCodes = map[int]string{
+	http.StatusBadRequest:            "3",  // INVALID_ARGUMENT
+	http.StatusUnauthorized:          "16", // UNAUTHENTICATED
+	http.StatusForbidden:             "7",  // PERMISSION_DENIED
+	http.StatusRequestEntityTooLarge: "8",  // RESOURCE_EXHAUSTED, as gRPC says of messages that are too long
+	http.StatusTooEarly:              "14", // UNAVAILABLE
+	http.StatusTooManyRequests:       "8",
+	http.StatusServiceUnavailable:    "14",
+}
+
+// WriteGRPC answers a call of gRPC with trailers only
+// (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#responses). status is that of HTTP. The
+// client may retry after Retry-After, if that is set, and not at all if it isn't, unless we are unavailable.
+func WriteGRPC(w http.ResponseWriter, status int, message string) {
+	h := w.Header()
+	code := grpcCodes[status]
+	if code == "" {
+		code = "2" // UNKNOWN
+	}
+	if retry := First(h[RetryAfter]); retry != "" {
+		h.Set(grpcPushback, retry+"000")
+	} else if code != grpcCodes[http.StatusServiceUnavailable] {
+		h.Set(grpcPushback, "-1")
+	}
+	h.Set("Content-Type", grpcType)
+	h.Set(GRPCStatus, code)
+	h.Set(grpcMessage, escapeGRPC(message))
+	h.Del("Content-Length")
+	h.Del("Content-Encoding")
+	w.WriteHeader(http.StatusOK)
+}
+
+// GRPCStatusOf returns the status of gRPC in a header with its trailers, as [http.ResponseWriter] has them, or -1
+// if there is none.
+func GRPCStatusOf(h http.Header) int {
+	value := First(h[http.TrailerPrefix+GRPCStatus]) // a trailer that wasn't announced
+	if value == "" {
+		value = First(h[GRPCStatus])
+	}
+	if status, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return int(status)
+	}
+	return -1
+}
+
+// escapeGRPC percent-encodes a message as gRPC does: all but printable ASCII, and the percent sign.
+func escapeGRPC(message string) string {
+	var b strings.Builder
+	for _, c := range []byte(message) {
+		if c < ' ' || c > '~' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
