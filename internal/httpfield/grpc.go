@@ -9,7 +9,7 @@ import (
 
 // The names of gRPC's fields, in Go's form.
 const (
-	GRPCStatus   = "Grpc-Status"
+	grpcStatus   = "Grpc-Status"
 	grpcMessage  = "Grpc-Message"
 	grpcPushback = "Grpc-Retry-Pushback-Ms"
 )
@@ -50,7 +50,7 @@ func WriteGRPC(w http.ResponseWriter, status int, message string) {
 		h.Set(grpcPushback, "-1")
 	}
 	h.Set("Content-Type", grpcType)
-	h.Set(GRPCStatus, code)
+	h.Set(grpcStatus, code)
 	h.Set(grpcMessage, escapeGRPC(message))
 	h.Del("Content-Length")
 	h.Del("Content-Encoding")
@@ -60,9 +60,9 @@ func WriteGRPC(w http.ResponseWriter, status int, message string) {
 // GRPCStatusOf returns the status of gRPC in a header with its trailers, as [http.ResponseWriter] has them, or -1
 // if there is none.
 func GRPCStatusOf(h http.Header) int {
-	value := First(h[http.TrailerPrefix+GRPCStatus]) // a trailer that wasn't announced
+	value := First(h[http.TrailerPrefix+grpcStatus]) // a trailer that wasn't announced
 	if value == "" {
-		value = First(h[GRPCStatus])
+		value = First(h[grpcStatus])
 	}
 	if status, err := strconv.ParseUint(value, 10, 31); err == nil {
 		return int(status)
