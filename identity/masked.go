@@ -1,9 +1,6 @@
 package identity
 
-import (
-	"encoding/hex"
-	"net/netip"
-)
+import "net/netip"
 
 // The number of bits that are shown of masked addresses.
 const (
@@ -14,24 +11,19 @@ const (
 // MaskedText describes a key to operators as [KeyText] does, but shows the network instead
 // of an address.
 func MaskedText(key []byte) string {
-	if len(key) == 0 {
-		return ""
+	if network, ok := NetworkOf(string(key)); ok {
+		return MaskedPrefix(network).String()
 	}
-	switch tag, value := key[0], key[1:]; tag {
-	case TagNetwork:
-		return MaskedPrefix(PrefixOf(value)).String()
-	case TagFingerprint:
-		size := len(value) - FingerprintSize
-		return MaskedPrefix(PrefixOf(value[:size])).String() + " " + hex.EncodeToString(value[size:])
-	case TagText:
-		if ip, err := netip.ParseAddr(string(value)); err == nil {
+	text := KeyText(key)
+	if len(key) > 0 && key[0] == TagText {
+		if ip, err := netip.ParseAddr(text); err == nil {
 			return MaskedPrefix(netip.PrefixFrom(ip.WithZone(""), ip.BitLen())).String()
 		}
-		if network, err := netip.ParsePrefix(string(value)); err == nil {
+		if network, err := netip.ParsePrefix(text); err == nil {
 			return MaskedPrefix(network).String()
 		}
 	}
-	return KeyText(key)
+	return text
 }
 
 // MaskedPrefix returns the network of at most 24 bits (IPv4) or 48 bits (IPv6) that contains a network.

@@ -51,7 +51,8 @@ func NetworkOf(key string) (network netip.Prefix, ok bool) {
 	return PrefixOf(value), true
 }
 
-// KeyText describes a key to operators. It is empty where there is nothing to say.
+// KeyText describes a key to operators, without a fingerprint: a tag tells the clients of a network apart. It is
+// empty where there is nothing to say.
 func KeyText(key []byte) string {
 	if len(key) == 0 || tags[key[0]].text == nil {
 		return ""
@@ -63,9 +64,15 @@ func plainText(value []byte) string { return string(value) }
 
 func networkText(network []byte) string { return PrefixOf(network).String() }
 
-func fingerprintText(value []byte) string {
-	size := len(value) - FingerprintSize
-	return networkText(value[:size]) + " " + hex.EncodeToString(value[size:])
+func fingerprintText(value []byte) string { return networkText(value[:len(value)-FingerprintSize]) }
+
+// FullText describes a key as [KeyText] does, with the fingerprint behind a space, for programs.
+func FullText(key []byte) string {
+	text := KeyText(key)
+	if len(key) > 0 && key[0] == TagFingerprint {
+		text += " " + hex.EncodeToString(key[len(key)-FingerprintSize:])
+	}
+	return text
 }
 
 func sessionText(id []byte) string { return "session " + SessionName(id) }

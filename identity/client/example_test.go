@@ -34,7 +34,7 @@ func ExampleClient_Identify() {
 	} {
 		var c client.Client
 		c.Identify(r)
-		fmt.Println(c.Kind, c.Kind.Verified(), identity.KeyText(c.Key))
+		fmt.Println(c.Kind, c.Kind.Verified(), identity.FullText(c.Key))
 	}
 	// Output:
 	// api_key true acme

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -96,7 +95,6 @@ func (v *visit) Say(text string) string {
 type Who struct {
 	Text   string
 	In     bool   // Text is a network that contains the client
-	Print  string // distinguishes browsers of one network, shortened; or ""
 	Tag    string // distinguishes clients with masked addresses; or ""
 	Handle string // names the client in forms; "" if that is impossible
 }
@@ -104,9 +102,6 @@ type Who struct {
 // Who returns the displayed form of a client with a tag.
 func (v *visit) Who(text, client, tag string) Who {
 	who := Who{Text: text, Tag: tag, Handle: v.d.seals.seal(v.user, client)}
-	if address, print, ok := cutPrint(text); ok {
-		who.Text, who.Print = address, print
-	}
 	if v.revealed {
 		return who
 	}
@@ -127,15 +122,6 @@ func (v *visit) asTyped(text, client, tag string) Who {
 		who.Text, who.In, who.Tag = text, false, ""
 	}
 	return who
-}
-
-// cutPrint splits an address from a hexadecimal fingerprint, and shortens the latter.
-func cutPrint(text string) (address, print string, ok bool) {
-	address, print, _ = strings.Cut(text, " ")
-	if _, _, ok := maskOne(address); !ok || len(print) != 32 || strings.Trim(print, "0123456789abcdef") != "" {
-		return "", "", false
-	}
-	return address, print[:8], true
 }
 
 // client returns the client of a form: by its handle, or as the user typed it.

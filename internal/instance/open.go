@@ -185,12 +185,8 @@ func (o observer) Banned(client []byte, reason reputation.Reason, until int64) {
 	meter.Ban()
 	length := time.Duration(until - o.Engine.Now()).Round(time.Second)
 	end := time.Now().Add(length).UTC().Truncate(time.Second)
-	masked := identity.MaskedText(client)
-	if network, ok := identity.NetworkOf(string(client)); ok {
-		masked = identity.MaskedPrefix(network).String() // without a fingerprint
-	}
 	o.notify(notify.Event{
-		Kind: notify.Ban, Reason: reason.String(), Client: masked, Address: identity.KeyText(client), Until: &end,
+		Kind: notify.Ban, Reason: reason.String(), Client: identity.MaskedText(client), Address: identity.FullText(client), Until: &end,
 		Text: fmt.Sprintf("A client was banned for %s (%v).", wording.Wait(length), reason),
 	})
 }

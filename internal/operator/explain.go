@@ -79,6 +79,7 @@ type LimitState struct {
 	Text    string     `json:"text"`
 	Counts  string     `json:"counts"`            // by what it is counted, for people
 	Client  string     `json:"client,omitempty"`  // as in [Key]; "" for addresses
+	Tag     string     `json:"tag,omitempty"`     // as in [Key]
 	Amount  int64      `json:"amount"`            // units that it may have, with its tier and score
 	Used    int64      `json:"used"`              // units
 	Left    int64      `json:"left"`              // units

@@ -132,7 +132,7 @@ func identityOf(v *enforce.Verdict, key []byte) []zap.Field {
 		}
 	}
 	if h.LogsKey {
-		fields = append(fields, zap.String("key", identity.KeyText(key)))
+		fields = append(fields, zap.String("key", identity.FullText(key)))
 	}
 	return fields
 }

@@ -316,7 +316,7 @@ func (ex *explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit 
 	d := ex.Instance.Forecast(ctx, nil, debits)
 	limit := debits[0].Whole()
 	state := operator.LimitState{
-		Zone: p.Zone.Name, Limit: p.Name, Text: enforce.LimitText(p.Rate), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"), Client: unlessAddress(string(debit.Key)),
+		Zone: p.Zone.Name, Limit: p.Name, Text: enforce.LimitText(p.Rate), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"), Client: unlessAddress(string(debit.Key)), Tag: ex.Instance.Names.Tag(string(debit.Key)),
 		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: ex.in(d.Retry), Shadow: p.Shadow,
 	}
 	switch {

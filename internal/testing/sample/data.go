@@ -39,7 +39,7 @@ func (s *Service) fill() {
 		{Zone: "site", Limit: "600/1m", Text: "198.51.100.24", Kind: "ip", Client: "198.51.100.24", Used: 600, Amount: 600, Refused: 41, BlockedUntil: at(33 * time.Second)},
 		{Zone: "api", Limit: "1000/1m", Text: "globex", Kind: "api_key", Client: "api-key:globex", Tier: "pro", Used: 804, Amount: 1000, Refused: 0},
 		{Zone: "site", Limit: "600/1m", Text: "session 9f31c07a", Kind: "session", Client: "session:9f31c07a", Used: 377, Amount: 600},
-		{Zone: "site", Limit: "600/1m", Text: "192.0.2.146 7cc21adaa1617d392deb7ba962c19fdd", Kind: "client", Client: "192.0.2.146", Used: 212, Amount: 600},
+		{Zone: "site", Limit: "600/1m", Text: "192.0.2.146", Kind: "client", Client: "192.0.2.146", Used: 212, Amount: 600},
 		{Zone: "api", Limit: "60/1m", Text: "initech", Kind: "api_key", Client: "api-key:initech", Tier: "free", Used: 17, Amount: 60},
 		{Zone: "search", Limit: "30/1m burst 10", Text: "198.51.100.201", Kind: "ip", Client: "198.51.100.201", Used: 3, Amount: 10},
 		{Zone: "login", Limit: "5/10m", Text: "192.0.2.9", Kind: "ip", Client: "192.0.2.9", Used: 1, Amount: 5},
@@ -149,7 +149,7 @@ func (s *Service) Explain(_ context.Context, q operator.Question) (operator.Expl
 			continue
 		}
 		x.Limits = append(x.Limits, operator.LimitState{
-			Zone: key.Zone, Limit: key.Limit, Text: key.Limit, Counts: key.Text, Amount: key.Amount, Used: key.Used, Left: key.Amount - key.Used,
+			Zone: key.Zone, Limit: key.Limit, Text: key.Limit, Counts: key.Text, Tag: key.Tag, Amount: key.Amount, Used: key.Used, Left: key.Amount - key.Used,
 			Cost: 1, Refuses: key.BlockedUntil != nil, FreeAt: key.BlockedUntil,
 		})
 		if key.BlockedUntil != nil {
