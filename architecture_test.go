@@ -313,6 +313,7 @@ var dependencies = map[string]string{
 	"golang.org/x/text":                       "characters that stand for others (NFKC), which programs read as ASCII: see decision 40; Caddy brings it",
 	"golang.org/x/sys":                        "the clock of Linux that all processes share and nobody sets, mapped files, locks of files; Caddy brings it",
 	"google.golang.org/grpc":                  "a client of gRPC, for tests; Caddy brings it: see decision 157",
+	"golang.org/x/term":                       "the width of a terminal; Caddy brings it",
 	"modernc.org/libc":                        "what SQLite calls Go functions with; modernc.org/sqlite brings it, and pins its version",
 	"modernc.org/sqlite":                      "the embedded database, without cgo",
 }

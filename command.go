@@ -317,7 +317,7 @@ func (v versions) write(w io.Writer) error {
 func (v versions) moduleText() string {
 	text := cmp.Or(v.Module, "unknown")
 	if v.Revision != "" {
-		text += ", revision " + v.Revision
+		text += ", revision " + v.Revision[:min(len(v.Revision), 12)] // --json has all of it
 	}
 	if v.Modified {
 		text += " with changes"

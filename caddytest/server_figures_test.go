@@ -351,8 +351,8 @@ func TestUsageIsWhatWasUsed(t *testing.T) {
 		t.Errorf("the heaviest are %+v", past.Heaviest)
 	}
 	s.wantCommand(t, 0, []string{"usage", "--key", "acme", "--format", "csv"}, ",api,api,299,0,true,0,0\n", ",api,day,299,6,true,0,0\n", ",tokens,tokens,420,0,true,0,0\n")
-	s.wantCommand(t, 0, []string{"usage", "--key", "key:bob"}, "(estimate, ± ")
-	s.wantCommand(t, 0, []string{"history"}, "(estimate, ± ")
+	s.wantCommand(t, 0, []string{"usage", "--key", "key:bob"}, "ESTIMATE\n", " ± ")
+	s.wantCommand(t, 0, []string{"history"}, "ESTIMATE\n", " ± ")
 }
 
 // usageBackend is an app whose answers use 7 tokens, or as many as X-Want says.

@@ -50,11 +50,11 @@ need --force: with one of them a list from elsewhere opens or closes the site.`,
 			return err
 		}
 		if status, err := s.Status(s.ctx); err == nil && !s.json && status.Conduct != nil && status.Conduct.Missing != "" {
-			s.printf("%s", styled(describeConduct(status.Conduct), yellow, s.colored))
+			s.mark(yellow, describeConduct(status.Conduct))
 		}
 		return list(s, bans, []column[operator.Ban]{
-			{"ACTION", func(b operator.Ban) cell { return cell{text: b.Action, style: actionStyle[b.Action]} }},
-			{"TAG", func(b operator.Ban) cell { return text(b.Tag) }},
+			{"ACTION", func(b operator.Ban) cell { return cell{Text: b.Action, Style: actionStyle[b.Action]} }},
+			{"TAG", func(b operator.Ban) cell { return fixed(b.Tag) }},
 			{"CLIENT", func(b operator.Ban) cell { return named(b.Client, b.Text, b.Tag) }},
 			{"UNTIL", func(b operator.Ban) cell { return s.endOf(b) }},
 			{"BY", func(b operator.Ban) cell { return text(b.By) }},
@@ -67,12 +67,12 @@ need --force: with one of them a list from elsewhere opens or closes the site.`,
 // endOf returns the end of a rule or a ban.
 func (s *session) endOf(b operator.Ban) cell {
 	if b.Until == nil {
-		return text("no end")
+		return fixed("no end")
 	}
-	return text(moment(*b.Until, s.now))
+	return fixed(fromNow(*b.Until, s.now))
 }
 
-var actionStyle = map[string]style{"ban": red, "allow": green}
+var actionStyle = map[string]wording.Style{"ban": red, "allow": green}
 
 // maxImport is the size of the largest file to import, in bytes.
 const maxImport = 64 << 20

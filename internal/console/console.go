@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -19,12 +20,13 @@ import (
 type Connect func(*cobra.Command) (operator.Service, error)
 
 // Commands returns the commands for a service.
-func Commands(connect Connect) []*cobra.Command { return console{connect, time.Now}.all() }
+func Commands(connect Connect) []*cobra.Command { return console{connect, time.Now, LookOf}.all() }
 
 // console makes commands.
 type console struct {
 	connect Connect
 	now     func() time.Time
+	look    func(io.Writer) wording.Look
 }
 
 func (c console) all() []*cobra.Command {
@@ -41,11 +43,11 @@ var errNothing = errors.New("nothing was found")
 // session is a running command.
 type session struct {
 	operator.Service
-	ctx     context.Context
-	out     io.Writer
-	json    bool // print JSON
-	colored bool
-	now     time.Time
+	ctx  context.Context
+	out  io.Writer
+	json bool // print JSON
+	look wording.Look
+	now  time.Time
 }
 
 // command adds the common flags and the function to a command.
@@ -58,7 +60,7 @@ func (c console) command(cmd *cobra.Command, run func(*session, []string) error)
 			return err
 		}
 		ctx := cmp.Or(cmd.Context(), context.Background())
-		err = run(&session{service, ctx, cmd.OutOrStdout(), *asJSON, isColored(cmd.OutOrStdout()), c.now()}, args)
+		err = run(&session{service, ctx, cmd.OutOrStdout(), *asJSON, c.look(cmd.OutOrStdout()), c.now()}, args)
 		if errors.Is(err, errNothing) {
 			cmd.SilenceErrors = true
 		} else if err != nil {
@@ -79,22 +81,35 @@ func Usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// isColored reports whether an output is a terminal that should show colors.
-func isColored(out io.Writer) bool { return IsTerminal(out) && os.Getenv("NO_COLOR") == "" }
+// usualWidth is the width of a terminal that doesn't tell its own.
+const usualWidth = 80
+
+// LookOf returns the look of tables on an output. The zero value is for an output that is no terminal.
+func LookOf(out io.Writer) wording.Look {
+	if !IsTerminal(out) {
+		return wording.Look{}
+	}
+	width, _, err := term.GetSize(int(out.(*os.File).Fd()))
+	if err != nil || width <= 0 {
+		width = usualWidth
+	}
+	return wording.Look{Colored: os.Getenv("NO_COLOR") == "", Width: width}
+}
 
 // IsTerminal reports whether an output is a terminal.
 func IsTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
-	if !ok || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
 }
 
 // printf prints a line. The arguments of %s and %v must be printable.
 func (s *session) printf(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
+}
+
+// mark prints a line in a style.
+func (s *session) mark(style wording.Style, text string) {
+	s.printf("%s", style.In(printable(text), s.look))
 }
 
 // report prints a result as JSON, or makes show print it. If nothing was found, the text nothing says
@@ -124,5 +139,5 @@ func list[T any](s *session, values []T, columns []column[T], nothing string) er
 	if len(values) > 0 {
 		nothing = ""
 	}
-	return s.report(values, nothing, func() { writeTable(s.out, s.colored, columns, values) })
+	return s.report(values, nothing, func() { writeTable(s.out, s.look, columns, values) })
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/testing/sample"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // noon is the time of all tests.
@@ -32,7 +34,12 @@ func run(s operator.Service, args ...string) (out, errs string, err error) {
 }
 
 func runWith(s operator.Service, input string, args ...string) (out, errs string, err error) {
-	c := console{func(*cobra.Command) (operator.Service, error) { return s, nil }, clock}
+	return runIn(s, wording.Look{}, input, args...)
+}
+
+// runIn runs a command line on a terminal of some look.
+func runIn(s operator.Service, look wording.Look, input string, args ...string) (out, errs string, err error) {
+	c := console{func(*cobra.Command) (operator.Service, error) { return s, nil }, clock, func(io.Writer) wording.Look { return look }}
 	root := &cobra.Command{Use: "rate-limit", SilenceUsage: true}
 	root.AddCommand(c.all()...)
 	stdout, stderr := new(bytes.Buffer), new(bytes.Buffer)
@@ -356,7 +363,7 @@ func TestWatching(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		w := &watched{sample.New(clock), 0, end}
 		out := new(bytes.Buffer)
-		c := console{func(*cobra.Command) (operator.Service, error) { return w, nil }, clock}
+		c := console{func(*cobra.Command) (operator.Service, error) { return w, nil }, clock, LookOf}
 		begun := time.Now()
 		s := &session{Service: w, ctx: ctx, out: out}
 		if err := c.watchKeys(s, operator.KeysQuery{N: 5}); err != nil || w.asked != 3 || time.Since(begun) != 2*watchEvery {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // explain returns `caddy rate-limit explain`.
@@ -73,7 +74,7 @@ func question(client, target string, headers []string) (q operator.Question, err
 }
 
 func (s *session) showExplanation(e operator.Explanation) {
-	s.printf("%s", styled(pasted(cmp.Or(e.Client, e.Text)), bold, s.colored))
+	s.mark(wording.Bold, pasted(cmp.Or(e.Client, e.Text)))
 	if e.Text != "" && e.Text != e.Client {
 		s.fact("", e.Text)
 	}
@@ -94,7 +95,7 @@ func (s *session) showExplanation(e operator.Explanation) {
 	if e.Next.Retry > 0 {
 		next += "; it passes in " + span(e.Next.Retry.Duration())
 	}
-	s.printf("  Next request: %s", styled(next, outcome, s.colored))
+	s.printf("  Next request: %s", outcome.In(next, s.look))
 	if e.Exempt {
 		s.fact("Exempt", "the request is exempt from all zones")
 	}
@@ -110,7 +111,7 @@ func (s *session) showExplanation(e operator.Explanation) {
 	s.showReputation(e.Reputation)
 	if len(e.Limits) > 0 {
 		s.printf("")
-		s.showLimits(e.Limits)
+		s.showLimits(e)
 	}
 }
 
@@ -170,32 +171,40 @@ func (s *session) showReputation(r *operator.Reputation) {
 	}
 }
 
-func (s *session) showLimits(limits []operator.LimitState) {
-	writeTable(s.out, s.colored, []column[operator.LimitState]{
+func (s *session) showLimits(e operator.Explanation) {
+	writeTable(s.out, s.look, []column[operator.LimitState]{
 		{"ZONE", func(l operator.LimitState) cell { return text(l.Zone) }},
 		{"LIMIT", func(l operator.LimitState) cell { return limitCell(l.Limit, l.Shadow) }},
 		{"UNITS", func(l operator.LimitState) cell { return text(l.Text) }},
-		{"COUNTS", func(l operator.LimitState) cell { return named(l.Client, l.Counts, "") }},
+		{"TAG", func(l operator.LimitState) cell {
+			if l.Tag == e.Tag {
+				return fixed("") // which stands above the table
+			}
+			return fixed(l.Tag)
+		}},
+		{"COUNTS", func(l operator.LimitState) cell { return named(l.Client, l.Counts, l.Tag) }},
 		{"USED", func(l operator.LimitState) cell { return figure(l.Used) }},
 		{"LEFT", func(l operator.LimitState) cell { return figure(l.Left) }},
 		{"COST", func(l operator.LimitState) cell { return figure(l.Cost) }},
 		{"NEXT", s.nextOf},
-	}, limits)
+	}, e.Limits)
 }
 
 // nextOf describes a limit's effect on the next request.
 func (s *session) nextOf(l operator.LimitState) cell {
-	passes := "passes"
+	then := ""
 	if l.FreeAt != nil {
-		passes += " " + fromNow(*l.FreeAt, s.now)
+		then = " " + fromNow(*l.FreeAt, s.now)
 	}
 	switch {
 	case !l.Refuses:
-		return cell{text: "passes", style: green}
+		return cell{Text: "passes", Style: green, Whole: true}
+	case l.Shadow && then == "":
+		return cell{Text: "would never pass", Style: yellow, Whole: true}
 	case l.Shadow:
-		return cell{text: "would be refused, " + passes, style: yellow}
-	case l.FreeAt == nil:
-		return cell{text: "never passes", style: red}
+		return cell{Text: "would pass" + then, Style: yellow, Whole: true}
+	case then == "":
+		return cell{Text: "never passes", Style: red, Whole: true}
 	}
-	return cell{text: passes, style: red}
+	return cell{Text: "passes" + then, Style: red, Whole: true}
 }

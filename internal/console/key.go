@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -207,13 +206,17 @@ func keyListCommand(in *keyPlace) *cobra.Command {
 		if *asJSON {
 			return wording.WriteJSON(cmd.OutOrStdout(), keys)
 		}
-		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		for _, k := range keys {
-			fmt.Fprintf(table, "%s\t%s\t%s%s\n", k.Name, k.Tier, k.ID, ending(k.Expires, time.Now()))
-		}
-		return table.Flush()
+		writeTable(cmd.OutOrStdout(), LookOf(cmd.OutOrStdout()), keyColumns, keys)
+		return nil
 	}
 	return cmd
+}
+
+var keyColumns = []column[operator.StoredKey]{
+	{"", func(k operator.StoredKey) cell { return fixed(k.Name) }},
+	{"", func(k operator.StoredKey) cell { return text(k.Tier) }},
+	{"", func(k operator.StoredKey) cell { return fixed(k.ID) }},
+	{"", func(k operator.StoredKey) cell { return fixed(ending(k.Expires, time.Now())) }},
 }
 
 // ending returns the column about the expiry of a key.
@@ -222,9 +225,9 @@ func ending(end *time.Time, now time.Time) string {
 	case end == nil:
 		return ""
 	case !now.Before(*end):
-		return "\texpired " + textfile.FormatTime(*end)
+		return "expired " + textfile.FormatTime(*end)
 	}
-	return "\tuntil " + textfile.FormatTime(*end)
+	return "until " + textfile.FormatTime(*end)
 }
 
 func keyTierCommand(in *keyPlace) *cobra.Command {

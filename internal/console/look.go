@@ -61,28 +61,28 @@ func (s *session) showStatus(status operator.Status) {
 		s.printf("History is not kept.")
 	}
 	if len(status.Shadow) > 0 {
-		s.printf("%s", styled(printable("In shadow, so that nothing is refused: "+strings.Join(status.Shadow, ", ")+"."), yellow, s.colored))
+		s.mark(yellow, "In shadow, so that nothing is refused: "+strings.Join(status.Shadow, ", ")+".")
 	}
 	if len(status.Loaded) > 0 {
-		s.printf("%s", styled(printable("Applied because of the load: "+strings.Join(status.Loaded, ", ")+"."), yellow, s.colored))
+		s.mark(yellow, "Applied because of the load: "+strings.Join(status.Loaded, ", ")+".")
 	}
 	s.showAdvice(status.Advice)
 	if len(status.Stores) == 0 {
 		s.printf("No request has been counted: the running config has no zone.")
 		return
 	}
-	writeTable(s.out, s.colored, []column[operator.Store]{
+	writeTable(s.out, s.look, []column[operator.Store]{
 		{"STORE", func(o operator.Store) cell { return text(o.Kind) }},
 		{"STATE", s.stateOf},
 		{"KEYS", func(o operator.Store) cell { return figure(o.Keys) }},
 		{"MOST KEYS", func(o operator.Store) cell { return figure(int64(o.MaxKeys)) }},
 		{"EVICTED", func(o operator.Store) cell { return alarm(o.Evicted) }},
-		{"SIZE", func(o operator.Store) cell { return cell{text: bytesText(o.Bytes), right: true} }},
-		{"PATH", func(o operator.Store) cell { return text(o.Path) }},
+		{"SIZE", func(o operator.Store) cell { return cell{Text: bytesText(o.Bytes), Right: true} }},
+		{"PATH", func(o operator.Store) cell { return fixed(o.Path) }},
 	}, status.Stores)
 	for _, o := range status.Stores {
 		if o.Reason != "" {
-			s.printf("%s", styled(printable(o.Reason), red, s.colored))
+			s.mark(red, o.Reason)
 		}
 		if o.Journal > 0 {
 			s.printf("%s of %s are the journal: a file of fixed size, mapped and not held in memory.", bytesText(o.Journal), bytesText(o.Bytes))
@@ -103,7 +103,7 @@ func (s *session) showAdvice(all []operator.Advice) {
 		if a.At != "" {
 			text += ", at " + a.At
 		}
-		s.printf("%s", styled(printable(text+"."), yellow, s.colored))
+		s.mark(yellow, text+".")
 	}
 }
 
@@ -135,7 +135,7 @@ func (s *session) showNetwork(o operator.Store) {
 	s.printf("%s %s this store. %s. The clock of this machine is %v %s the store's. Keys are those in the memory of this machine.", wording.Counted(o.Processes, "machine"), use,
 		call, rounded(max(n.Ahead, -n.Ahead)), compared)
 	if n.LostWrites > 0 {
-		s.printf("%s", styled("The store has lost writes that it had acknowledged: "+wording.Counted(int(n.LostWrites), "time")+" since the start.", red, s.colored))
+		s.mark(red, "The store has lost writes that it had acknowledged: "+wording.Counted(int(n.LostWrites), "time")+" since the start.")
 	}
 	switch later := n.LaterLines; {
 	case later == nil:
@@ -163,7 +163,7 @@ func (s *session) showRegion(r *operator.Region) {
 	}
 	s.printf("Region %s: counts were exchanged %s ago at %s.", printable(r.Name), span(r.Lag.Duration()), printable(r.Exchange))
 	if r.Since != nil {
-		s.printf("%s", styled(printable("Since "+moment(*r.Since, s.now)+" counts are not exchanged: "+r.Reason), red, s.colored))
+		s.mark(red, "Since "+moment(*r.Since, s.now)+" counts are not exchanged: "+r.Reason)
 	}
 	for _, o := range r.Others {
 		s.printf("Region %s: %s, heard of %s ago.", printable(o.Name), wording.Counted(o.Machines, "machine"), span(o.Lag.Duration()))
@@ -176,11 +176,11 @@ func (s *session) showRegion(r *operator.Region) {
 func (s *session) stateOf(o operator.Store) cell {
 	switch {
 	case !o.Degraded:
-		return cell{text: "in use", style: green}
+		return cell{Text: "in use", Style: green}
 	case o.Since == nil:
-		return cell{text: "degraded", style: red}
+		return cell{Text: "degraded", Style: red}
 	}
-	return cell{text: "degraded for " + span(s.now.Sub(*o.Since)), style: red}
+	return cell{Text: "degraded for " + span(s.now.Sub(*o.Since)), Style: red}
 }
 
 func (s *session) showBlockList(list operator.BlockList) {
@@ -191,15 +191,15 @@ func (s *session) showBlockList(list operator.BlockList) {
 	s.printf("Block list %s: %s, %s.", printable(list.Name), wording.Counted(list.Bans, "ban"), read)
 	switch {
 	case list.Reason != "" && list.Bans == 0:
-		s.printf("%s", styled(printable("It can't be read, and bans nobody: "+list.Reason), red, s.colored))
+		s.mark(red, "It can't be read, and bans nobody: "+list.Reason)
 	case list.Reason != "":
-		s.printf("%s", styled(printable("It can't be read now, and its last good version is in force: "+list.Reason), red, s.colored))
+		s.mark(red, "It can't be read now, and its last good version is in force: "+list.Reason)
 	}
 }
 
 func (s *session) showTrouble(t *operator.FileTrouble) {
 	if t != nil {
-		s.printf("%s", styled(printable(t.File+": since "+moment(t.Since, s.now)+" what was read before is in force: "+t.Reason), red, s.colored))
+		s.mark(red, t.File+": since "+moment(t.Since, s.now)+" what was read before is in force: "+t.Reason)
 	}
 }
 
@@ -243,7 +243,7 @@ var zoneColumns = []column[zoneLimit]{
 	{"KEYS", func(r zoneLimit) cell { return figure(r.Keys) }},
 	{"ALLOWED", func(r zoneLimit) cell { return figure(r.Allowed) }},
 	{"REFUSED", func(r zoneLimit) cell { return alarm(r.Refused) }},
-	{"WOULD REFUSE", func(r zoneLimit) cell { return figure(r.WouldRefuse) }},
+	{"WOULD REFUSE", func(r zoneLimit) cell { return seldom(r.WouldRefuse) }},
 }
 
 // zoneCell names a zone and its load conditions.
@@ -328,7 +328,7 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 	return list(s, keys, []column[operator.Key]{
 		{"ZONE", func(k operator.Key) cell { return text(k.Zone) }},
 		{"LIMIT", func(k operator.Key) cell { return limitCell(k.Limit, k.Shadow) }},
-		{"TAG", func(k operator.Key) cell { return text(k.Tag) }},
+		{"TAG", func(k operator.Key) cell { return fixed(k.Tag) }},
 		{"KEY", func(k operator.Key) cell { return named(k.Client, k.Text, k.Tag) }},
 		{"TIER", func(k operator.Key) cell { return text(k.Tier) }},
 		{"USED", func(k operator.Key) cell { return figure(k.Used) }},
@@ -344,13 +344,13 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 			if k.Shadow {
 				return figure(k.Refused)
 			}
-			return text("")
+			return seldom(0)
 		}},
 		{"FREE", func(k operator.Key) cell {
 			if k.BlockedUntil == nil {
-				return text("")
+				return fixed("")
 			}
-			return cell{text: fromNow(*k.BlockedUntil, s.now), style: yellow}
+			return cell{Text: fromNow(*k.BlockedUntil, s.now), Style: yellow, Whole: true}
 		}},
 	}, nothing)
 }
@@ -380,12 +380,12 @@ which only memory holds. Addresses are shown as networks.`,
 }
 
 func (s *session) showRefusals(r operator.Refusals) {
-	writeTable(s.out, s.colored, []column[operator.Refused]{
-		{"LAST", func(r operator.Refused) cell { return text(fromNow(r.At, s.now)) }},
+	writeTable(s.out, s.look, []column[operator.Refused]{
+		{"LAST", func(r operator.Refused) cell { return fixed(fromNow(r.At, s.now)) }},
 		{"TIMES", func(r operator.Refused) cell { return figure(int64(max(r.Times, 1))) }},
 		{"ZONE", func(r operator.Refused) cell { return text(r.Zone) }},
 		{"LIMIT", func(r operator.Refused) cell { return text(r.Limit) }},
-		{"TAG", func(r operator.Refused) cell { return text(r.Tag) }},
+		{"TAG", func(r operator.Refused) cell { return fixed(r.Tag) }},
 		{"KEY", func(r operator.Refused) cell { return named(r.Client, r.Text, r.Tag) }},
 		{"REASON", func(r operator.Refused) cell { return text(r.Reason) }},
 	}, r.Latest)
@@ -394,7 +394,7 @@ func (s *session) showRefusals(r operator.Refusals) {
 		shares []operator.RefusedShare
 	}{{"PATH", r.Paths}, {"USER-AGENT", r.Agents}} {
 		s.printf("")
-		writeTable(s.out, s.colored, []column[operator.RefusedShare]{
+		writeTable(s.out, s.look, []column[operator.RefusedShare]{
 			{"TIMES", func(r operator.RefusedShare) cell { return figure(int64(r.Refused)) }},
 			{list.head, func(r operator.RefusedShare) cell { return text(r.Text) }},
 		}, list.shares)

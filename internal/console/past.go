@@ -74,25 +74,26 @@ func duration(flag, value string) (time.Duration, error) {
 }
 
 func (s *session) showHistory(past operator.History, zone string) {
-	writeTable(s.out, s.colored, []column[operator.HistoryPoint]{
-		{"FROM", func(p operator.HistoryPoint) cell { return text(p.At.Local().Format("2006-01-02 15:04")) }},
+	writeTable(s.out, s.look, []column[operator.HistoryPoint]{
+		{"FROM", func(p operator.HistoryPoint) cell { return fixed(p.At.Local().Format("2006-01-02 15:04")) }},
 		{map[bool]string{true: "LET IN", false: "ALLOWED"}[zone == ""], func(p operator.HistoryPoint) cell { return figure(p.Allowed) }},
 		{"REFUSED", func(p operator.HistoryPoint) cell { return alarm(p.Refused) }},
 		{"BANNED", func(p operator.HistoryPoint) cell { return alarm(p.Banned) }},
-		{"WOULD REFUSE", func(p operator.HistoryPoint) cell { return figure(p.WouldRefuse) }},
+		{"WOULD REFUSE", func(p operator.HistoryPoint) cell { return seldom(p.WouldRefuse) }},
 		{"UNITS", func(p operator.HistoryPoint) cell { return figure(p.Units) }},
 		{"KEYS", func(p operator.HistoryPoint) cell { return figure(p.Keys) }},
 	}, past.Points)
 	if len(past.Heaviest) > 0 {
 		s.printf("\nThose who wanted most:")
-		writeTable(s.out, s.colored, []column[operator.Heavy]{
+		writeTable(s.out, s.look, []column[operator.Heavy]{
 			{"ZONE", func(h operator.Heavy) cell { return text(h.Zone) }},
 			{"LIMIT", func(h operator.Heavy) cell { return text(h.Limit) }},
-			{"TAG", func(h operator.Heavy) cell { return text(h.Tag) }},
+			{"TAG", func(h operator.Heavy) cell { return fixed(h.Tag) }},
 			{"KEY", func(h operator.Heavy) cell { return named(h.Client, h.Text, h.Tag) }},
 			{"WANTED", func(h operator.Heavy) cell { return figure(h.Units + h.Refused) }},
-			{"UNITS", func(h operator.Heavy) cell { return estimated(figure(h.Units), h.Estimate(h.UnitsError)) }},
-			{"REFUSED", func(h operator.Heavy) cell { return estimated(alarm(h.Refused), h.Estimate(h.RefusedError)) }},
+			{"UNITS", func(h operator.Heavy) cell { return figure(h.Units) }},
+			{"REFUSED", func(h operator.Heavy) cell { return alarm(h.Refused) }},
+			{"ESTIMATE", func(h operator.Heavy) cell { return estimate(h.Precision) }},
 		}, past.Heaviest)
 	}
 }
@@ -122,7 +123,7 @@ func (c console) audit() *cobra.Command {
 			return err
 		}
 		return list(s, acts, []column[operator.Act]{
-			{"WHEN", func(a operator.Act) cell { return text(moment(a.At, s.now)) }},
+			{"WHEN", func(a operator.Act) cell { return fixed(a.At.Local().Format(time.DateTime)) }},
 			{"BY", func(a operator.Act) cell { return text(a.By) }},
 			{"ACTION", func(a operator.Act) cell { return text(a.Action) }},
 			{"TARGET", func(a operator.Act) cell { return text(a.Target) }},

@@ -1,45 +1,18 @@
 package console
 
 import (
-	"fmt"
 	"io"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// style is the look of a text if colors are shown.
-type style string
-
 const (
-	plain  style = ""
-	bold   style = "1"
-	red    style = "31"
-	green  style = "32"
-	yellow style = "33"
+	red    = wording.Red
+	green  = wording.Green
+	yellow = wording.Yellow
 )
 
-// cell is a text of a table.
-type cell struct {
-	text  string
-	style style
-	right bool // aligned to the right, as numbers are
-	whole bool // never cut
-}
-
-func text(s string) cell { return cell{text: s} }
-
-func figure(n int64) cell { return cell{text: wording.Number(n), right: true} }
-
-// alarm is a number in red unless it is 0.
-func alarm(n int64) cell {
-	c := figure(n)
-	if n > 0 {
-		c.style = red
-	}
-	return c
-}
+type cell = wording.Cell
 
 // column is a column of a table of values.
 type column[T any] struct {
@@ -47,68 +20,38 @@ type column[T any] struct {
 	cell func(T) cell
 }
 
-// writeTable writes a table with a row for each value. It omits columns without any text, and cuts
-// long texts except references and those in the last column.
-func writeTable[T any](w io.Writer, colored bool, columns []column[T], values []T) {
-	rows := [][]cell{nil}
-	for _, c := range columns {
-		rows[0] = append(rows[0], cell{text: c.head, style: bold})
+func text(s string) cell { return cell{Text: s} }
+
+func figure(n int64) cell { return wording.Figure(n) }
+
+// seldom is a number, or nothing for 0: a column without any is omitted.
+func seldom(n int64) cell {
+	if n == 0 {
+		return cell{Right: true}
 	}
-	for _, v := range values {
-		row := make([]cell, len(columns))
-		for i, c := range columns {
-			row[i] = c.cell(v)
-			row[i].text = printable(row[i].text)
-			if i < len(columns)-1 && !row[i].whole {
-				row[i].text = shortened(row[i].text)
-			}
-		}
-		rows = append(rows, row)
-	}
-	widths := widthsOf(rows)
-	for _, row := range rows {
-		fmt.Fprintln(w, strings.TrimRight(rowText(row, rows, widths, colored), " "))
-	}
+	return figure(n)
 }
 
-// widthsOf returns the widths of columns; 0 for a column that only has a head.
-func widthsOf(rows [][]cell) []int {
-	widths := make([]int, len(rows[0]))
-	for i, head := range rows[0] {
-		for _, row := range rows[1:] {
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
-		}
-		if widths[i] > 0 {
-			widths[i] = max(widths[i], len(head.text))
-		}
+// fixed is a text that is never cut, such as a time.
+func fixed(s string) cell { return cell{Text: s, Whole: true} }
+
+// alarm is a number in red unless it is 0.
+func alarm(n int64) cell {
+	c := figure(n)
+	if n > 0 {
+		c.Style = wording.Red
 	}
-	return widths
+	return c
 }
 
-// rowText returns a line of a table.
-func rowText(row []cell, rows [][]cell, widths []int, colored bool) string {
-	var line strings.Builder
-	for i, c := range row {
-		if widths[i] == 0 {
-			continue
-		}
-		if line.Len() > 0 {
-			line.WriteString("  ")
-		}
-		padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text))
-		if right := len(rows) > 1 && rows[1][i].right; right {
-			line.WriteString(padding + styled(c.text, c.style, colored))
-		} else {
-			line.WriteString(styled(c.text, c.style, colored) + padding)
+// writeTable writes a table with a row for each value.
+func writeTable[T any](w io.Writer, look wording.Look, columns []column[T], values []T) {
+	heads, rows := make([]string, len(columns)), make([][]cell, len(values))
+	for i, c := range columns {
+		heads[i] = c.head
+		for n, v := range values {
+			rows[n] = append(rows[n], c.cell(v))
 		}
 	}
-	return line.String()
-}
-
-// styled returns a text with a terminal's escape codes for a style.
-func styled(text string, s style, colored bool) string {
-	if !colored || s == plain || text == "" {
-		return text
-	}
-	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
+	wording.WriteTable(w, look, heads, rows)
 }

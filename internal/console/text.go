@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -32,30 +31,17 @@ func pasted(client string) string {
 	return "'" + kind + ":" + inert.Replace(strconv.QuoteToASCII(value)) + "'"
 }
 
-// named returns a cell with a client's name to paste, or with its tag if the name would be cut.
-// Without a name it has a text.
+// named returns a cell with a client's name to paste, or a text about it if it has none, or the client's tag
+// where these don't fit: a part of them names nobody.
 func named(client, about, tag string) cell {
-	word := pasted(client)
-	switch {
-	case client == "":
-		return text(about)
-	case len(word) > maxCell && tag != "":
-		return text(wordOf("", tag))
-	case strings.HasPrefix(client, string(operator.Reference)+":"):
-		return cell{text: word, whole: true} // a part of it names nobody
+	c := fixed(about)
+	if client != "" {
+		c.Text = pasted(client)
 	}
-	return text(word)
-}
-
-// maxCell is the most characters of a text in a table.
-const maxCell = 60
-
-// shortened returns a text that fits into a table.
-func shortened(text string) string {
-	if utf8.RuneCountInString(text) <= maxCell {
-		return text
+	if tag != "" {
+		c.Short = wordOf("", tag)
 	}
-	return string([]rune(text)[:maxCell-1]) + "…"
+	return c
 }
 
 // span formats a duration in its largest unit, and the next one for small values: 45s, 4m, 1h 30m,

@@ -76,14 +76,13 @@ func clientOfKey(key string) string {
 }
 
 func (s *session) showUsage(used operator.Usage) {
-	writeTable(s.out, s.colored, []column[operator.UsageDay]{
-		{"DAY", func(d operator.UsageDay) cell { return text(d.Day) }},
+	writeTable(s.out, s.look, []column[operator.UsageDay]{
+		{"DAY", func(d operator.UsageDay) cell { return fixed(d.Day) }},
 		{"ZONE", func(d operator.UsageDay) cell { return text(d.Zone) }},
 		{"LIMIT", func(d operator.UsageDay) cell { return text(d.Limit) }},
-		{"UNITS", func(d operator.UsageDay) cell { return estimated(figure(d.Units), d.Estimate(d.UnitsError)) }},
-		{"REFUSED", func(d operator.UsageDay) cell {
-			return estimated(alarm(d.Refused), d.Estimate(d.RefusedError))
-		}},
+		{"UNITS", func(d operator.UsageDay) cell { return figure(d.Units) }},
+		{"REFUSED", func(d operator.UsageDay) cell { return alarm(d.Refused) }},
+		{"ESTIMATE", func(d operator.UsageDay) cell { return estimate(d.Precision) }},
 	}, used.Days)
 	among := ""
 	if strings.HasPrefix(used.Client, string(operator.KeyText)+":") {
@@ -93,12 +92,16 @@ func (s *session) showUsage(used operator.Usage) {
 		printable(used.Client), printable(used.Month), used.From.Format(time.DateOnly), used.To.UTC().Format("2006-01-02 15:04"), among)
 }
 
-// estimated adds to a number that it is an estimate.
-func estimated(number cell, estimate string) cell {
-	if estimate != "" {
-		number.text += " (" + estimate + ")"
+// estimate says how exact the numbers of a row are; nothing if they were counted.
+func estimate(p operator.Precision) cell {
+	if p.Exact {
+		return text("")
 	}
-	return number
+	more := ""
+	if p.AtLeast {
+		more = " or more"
+	}
+	return text(fmt.Sprintf("± %d %%%s", max(p.UnitsError, p.RefusedError), more))
 }
 
 // writeUsageCSV prints a line for each day and limit, after a line with the names of columns.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -185,7 +186,7 @@ func TestOneScraperDoesNotDecideTheSuggestion(t *testing.T) {
 	}
 	few := replayed(t, newCounter(t, 5, time.Minute), Options{Suggest: true}, line(0, "10.0.0.1", "GET", "/", 200, "Mozilla/5.0"))
 	text := new(bytes.Buffer)
-	if err := few.WriteText(text); err != nil {
+	if err := few.WriteText(text, wording.Look{}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(text.String(), "no suggestion. It takes 20 clients that weren't mostly answered with 401, 403 or 404. There were 1.") {

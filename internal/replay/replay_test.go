@@ -3,13 +3,16 @@ package replay
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -100,7 +103,7 @@ func TestTextSaysThatNothingIsSuggested(t *testing.T) {
 	for _, asked := range []bool{true, false} {
 		log := line(0, "10.0.0.1", "GET", "/", 200, "Mozilla/5.0")
 		text := new(bytes.Buffer)
-		if err := replayed(t, newCounter(t, 5, time.Minute), Options{Suggest: asked}, log).WriteText(text); err != nil {
+		if err := replayed(t, newCounter(t, 5, time.Minute), Options{Suggest: asked}, log).WriteText(text, wording.Look{}); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(text.String(), says) != asked {
@@ -123,11 +126,34 @@ func TestReportsAreSafe(t *testing.T) {
 		t.Error("the style isn't the one whose hash the policy has")
 	}
 	text := new(bytes.Buffer)
-	if err := report.WriteText(text); err != nil {
+	if err := report.WriteText(text, wording.Look{}); err != nil {
 		t.Fatal(err)
 	}
 	if strings.ContainsAny(text.String(), "\x1b\u202e") || !strings.Contains(text.String(), `\x1b[2J`) {
 		t.Error("the text has what a client sent as it is")
+	}
+}
+
+// The tables of a report fit into 80 columns of a terminal, and are whole in files.
+func TestTablesFitATerminal(t *testing.T) {
+	report := busyReport(t)
+	long := &report.Limits[0].Top[0]
+	long.Client, long.Agents = strings.Repeat("client", 10), []string{strings.Repeat("agent", 20)}
+	narrow, file := new(bytes.Buffer), new(bytes.Buffer)
+	if err := errors.Join(report.WriteText(narrow, wording.Look{Width: 80}), report.WriteText(file, wording.Look{})); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(narrow.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		if isRow := strings.Contains(strings.TrimSpace(line), "  "); isRow && utf8.RuneCountInString(line) > 80 {
+			t.Errorf("a row is %q", line)
+		}
+	}
+	if !strings.Contains(narrow.String(), "\n  "+long.Client+"\n") || !strings.Contains(narrow.String(), "agentagentagentagentage…\n") {
+		t.Errorf("got\n%s", narrow)
+	}
+	if !strings.Contains(file.String(), long.Client+"  ") || !strings.Contains(file.String(), long.Agents[0]) {
+		t.Errorf("a file has\n%s", file)
 	}
 }
 

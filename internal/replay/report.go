@@ -312,12 +312,18 @@ func (d *demand) table(peaks []int64, own int64) (rows []Amount) {
 	return rows
 }
 
+// maxName is the most bytes of a counted text in a list.
+const maxName = 50
+
 // names joins the counted texts, the most frequent first.
 func names(counts map[string]int64, most int) string {
 	list := tally(counts).list(most)
 	texts := make([]string, len(list))
 	for i, a := range list {
-		texts[i] = oneCell(a.Agent)
+		texts[i] = strings.ReplaceAll(a.Agent, "\n", `\n`)
+		if len(texts[i]) > maxName {
+			texts[i] = strings.ToValidUTF8(texts[i][:maxName], "") + "…"
+		}
 	}
 	if len(counts) > most {
 		texts = append(texts, strconv.Itoa(len(counts)-most)+" more")

@@ -1,20 +1,21 @@
 package replay
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// WriteText writes the report for a terminal.
-func (r *Report) WriteText(w io.Writer) error {
-	t := &textWriter{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+// WriteText writes the report, with tables of a look.
+func (r *Report) WriteText(w io.Writer, look wording.Look) error {
+	out := bufio.NewWriter(w)
+	t := &textWriter{out, look}
 	t.summary(r)
 	zone := ""
 	for i := range r.Limits {
@@ -27,7 +28,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	t.suggestions(r)
 	t.notes(r)
-	return t.Flush()
+	return out.Flush()
 }
 
 func (t *textWriter) suggestions(p *Report) {
@@ -57,50 +58,73 @@ func (t *textWriter) suggestions(p *Report) {
 	}
 }
 
-type textWriter struct{ *tabwriter.Writer }
+type textWriter struct {
+	io.Writer
+	look wording.Look
+}
 
-// line writes a line. All output about a log passes through it.
+// line writes a line. All output about a log passes through it or through table.
 func (t *textWriter) line(format string, args ...any) {
-	fmt.Fprintln(t, wording.Printable(fmt.Sprintf(format, args...), "\t\n"))
+	fmt.Fprintln(t, wording.Printable(fmt.Sprintf(format, args...), "\n"))
+}
+
+// table writes a table with an indent.
+func (t *textWriter) table(heads []string, rows [][]wording.Cell) {
+	const indent = "  "
+	look, lines := t.look, new(strings.Builder)
+	if look.Width > 0 {
+		look.Width -= len(indent)
+	}
+	wording.WriteTable(lines, look, heads, rows)
+	for line := range strings.Lines(lines.String()) {
+		fmt.Fprint(t, indent, line)
+	}
 }
 
 func (t *textWriter) summary(p *Report) {
+	var rows [][]wording.Cell
 	if p.Requests == 0 {
 		t.line("No request was replayed.")
 	} else {
-		t.outcomes(p)
+		t.line("%s from %s to %s", wording.Counted(p.Requests, "request"), clockText(p.From), p.To.Local().Format("2006-01-02 15:04:05 MST"))
+		rows = p.outcomes()
 	}
 	if p.Outside > 0 {
-		t.line("  left out: not within --from and --to\t%s", wording.Number(p.Outside))
+		rows = append(rows, outcome("left out: not within --from and --to", p.Outside, 0))
 	}
 	if p.Other > 0 {
-		t.line("  left out: other hosts than --site\t%s", wording.Number(p.Other))
+		rows = append(rows, outcome("left out: other hosts than --site", p.Other, 0))
 	}
+	t.table(make([]string, 3), rows)
 	if a := p.Own; a != nil {
 		t.line("\nThe Caddy that wrote the log refused %s of them: %s of all verdicts are the same.", wording.Number(a.Log), percent(int64(a.Share*1e9), 1e9))
 		t.line("Refused by the log only: %s, by the replay only: %s.", wording.Number(a.OnlyLog), wording.Number(a.OnlyReplay))
 	}
 }
 
-// outcomes writes the outcomes of the requests.
-func (t *textWriter) outcomes(p *Report) {
-	t.line("%s from %s to %s", wording.Counted(p.Requests, "request"), clockText(p.From), p.To.Local().Format("2006-01-02 15:04:05 MST"))
-	t.row("would be refused", p.Refused, p.Requests)
-	t.row("within their limits", p.Passed, p.Requests)
-	if p.Would > 0 || slices.ContainsFunc(p.Limits, func(l LimitReport) bool { return l.Shadow }) {
-		t.row("of these, shadow limits would refuse", p.Would, p.Requests)
+// outcomes returns rows with the outcomes of the requests.
+func (r *Report) outcomes() [][]wording.Cell {
+	rows := [][]wording.Cell{outcome("would be refused", r.Refused, r.Requests), outcome("within their limits", r.Passed, r.Requests)}
+	if r.Would > 0 || slices.ContainsFunc(r.Limits, func(l LimitReport) bool { return l.Shadow }) {
+		rows = append(rows, outcome("of these, shadow limits would refuse", r.Would, r.Requests))
 	}
-	t.row("no limit applies", p.Free, p.Requests)
-	if p.Denied > 0 {
-		t.row("denied for their API key or tier", p.Denied, p.Requests)
+	rows = append(rows, outcome("no limit applies", r.Free, r.Requests))
+	if r.Denied > 0 {
+		rows = append(rows, outcome("denied for their API key or tier", r.Denied, r.Requests))
 	}
-	if p.Skipped > 0 {
-		t.row("could not be decided about", p.Skipped, p.Requests)
+	if r.Skipped > 0 {
+		rows = append(rows, outcome("could not be decided about", r.Skipped, r.Requests))
 	}
+	return rows
 }
 
-func (t *textWriter) row(what string, n, all int64) {
-	t.line("  %s\t%s\t%s", what, wording.Number(n), percent(n, all))
+// outcome returns a row with a number of requests, and their share unless all is 0.
+func outcome(what string, n, all int64) []wording.Cell {
+	share := wording.Cell{Right: true}
+	if all > 0 {
+		share.Text = percent(n, all)
+	}
+	return []wording.Cell{{Text: what}, wording.Figure(n), share}
 }
 
 func (t *textWriter) limit(l *LimitReport) {
@@ -132,11 +156,13 @@ func (t *textWriter) top(l *LimitReport) {
 	if len(l.Top) == 0 {
 		return
 	}
-	t.line("\n  client\trefused\trequests\tpeak\tfirst refusal\tstatus\tuser agent")
+	t.line("")
+	var rows [][]wording.Cell
 	for _, c := range l.Top {
-		t.line("  %s\t%s\t%s\t%s\t%s\t%s\t%s", oneCell(c.Client), wording.Number(c.Refused), wording.Number(c.Requests), wording.Number(c.Peak),
-			clockText(&c.First), statusText(c.Statuses), oneCell(strings.Join(c.Agents[:min(len(c.Agents), 1)], "")))
+		rows = append(rows, []wording.Cell{{Text: c.Client, Whole: true}, wording.Figure(c.Refused), wording.Figure(c.Requests), wording.Figure(c.Peak),
+			{Text: clockText(&c.First), Whole: true}, {Text: statusText(c.Statuses)}, {Text: strings.Join(c.Agents[:min(len(c.Agents), 1)], "")}})
 	}
+	t.table([]string{"client", "refused", "requests", "peak", "first refusal", "status", "user agent"}, rows)
 	if more := l.Hit - int64(len(l.Top)); more > 0 {
 		t.line("  and %s more", wording.Number(more))
 	}
@@ -148,14 +174,12 @@ func (t *textWriter) peaks(l *LimitReport) {
 	}
 	t.line("\n  Peak of a client within one window: median %s, 99 %% of clients at most %s, 99.9 %% at most %s, highest %s",
 		wording.Number(l.Peaks.P50), wording.Number(l.Peaks.P99), wording.Number(l.Peaks.P999), wording.Number(l.Peaks.Max))
-	t.line("\n  at a limit of\tclients refused\trequests refused")
+	t.line("")
+	var rows [][]wording.Cell
 	for _, a := range l.Amounts {
-		mark := ""
-		if a.Own {
-			mark = "\tas configured"
-		}
-		t.line("  %s\t%s\t%s%s", wording.Number(a.Amount), wording.Number(a.Clients), wording.Number(a.Refused), mark)
+		rows = append(rows, []wording.Cell{wording.Figure(a.Amount), wording.Figure(a.Clients), wording.Figure(a.Refused), {Text: map[bool]string{true: "as configured"}[a.Own]}})
 	}
+	t.table([]string{"at a limit of", "clients refused", "requests refused", ""}, rows)
 	if l.Inexact {
 		t.line("  Too many clients were active to count all refusals: these are the least that there would be.")
 	}
@@ -174,18 +198,6 @@ func (t *textWriter) notes(p *Report) {
 		}
 		t.line("  %s, line %d: %s%s", bad.File, bad.Line, bad.Error, bad.Text)
 	}
-}
-
-// maxCell is the most bytes of a text in a table.
-const maxCell = 50
-
-// oneCell returns a text that stays within its cell of a table.
-func oneCell(text string) string {
-	text = strings.NewReplacer("\t", `\t`, "\n", `\n`).Replace(text)
-	if len(text) > maxCell {
-		text = strings.ToValidUTF8(text[:maxCell], "") + "…"
-	}
-	return text
 }
 
 // statusText lists answers with their shares: 401 (90 %), 200.

@@ -208,7 +208,7 @@ func replayUntil(ctx context.Context, log *accesslog.Merger, config *Config, o r
 }
 
 func (f *flags) write(w io.Writer, page *pageFile, report *replay.Report) error {
-	write := report.WriteText
+	write := func(w io.Writer) error { return report.WriteText(w, console.LookOf(w)) }
 	if f.json {
 		write = report.WriteJSON
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 var replayStart = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
@@ -157,7 +158,7 @@ func TestReplayShowsNoAddress(t *testing.T) {
 	lines = append(lines, "\x1b]0;evil\x07")
 	report := replayed(t, replayCaddyfile, replay.Options{}, lines...)
 	text, encoded := new(bytes.Buffer), new(bytes.Buffer)
-	if err := errors.Join(report.WriteText(text), report.WriteJSON(encoded)); err != nil {
+	if err := errors.Join(report.WriteText(text, wording.Look{}), report.WriteJSON(encoded)); err != nil {
 		t.Fatal(err)
 	}
 	for _, out := range []*bytes.Buffer{text, encoded} {
@@ -227,7 +228,7 @@ func FuzzReplay(f *testing.F) {
 			t.Errorf("%d of %d requests have an outcome, of %d records", n, report.Requests, report.Log.Records)
 		}
 		text, page, encoded := new(bytes.Buffer), new(bytes.Buffer), new(bytes.Buffer)
-		if err := errors.Join(report.WriteText(text), report.WriteHTML(page), report.WriteJSON(encoded)); err != nil {
+		if err := errors.Join(report.WriteText(text, wording.Look{}), report.WriteHTML(page), report.WriteJSON(encoded)); err != nil {
 			t.Fatal(err)
 		}
 		for _, out := range []*bytes.Buffer{text, page, encoded} {
@@ -292,7 +293,7 @@ func TestReplayOfShadowLimits(t *testing.T) {
 		t.Errorf("a zone in shadow: %+v", all)
 	}
 	var text strings.Builder
-	if err := report.WriteText(&text); err != nil {
+	if err := report.WriteText(&text, wording.Look{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"of these, shadow limits would refuse", "Limit login-3/1m (shadow, refuses nothing): 3/1m, per ip"} {
