@@ -69,7 +69,9 @@ func (s *session) endOf(b operator.Ban) cell {
 	if b.Until == nil {
 		return fixed("no end")
 	}
-	return fixed(fromNow(*b.Until, s.now))
+	end := moment(*b.Until, s.now)
+	_, wait, _ := strings.Cut(strings.TrimSuffix(end, ")"), " (")
+	return cell{Text: end, Short: wait, Whole: true}
 }
 
 var actionStyle = map[string]wording.Style{"ban": red, "allow": green}

@@ -123,7 +123,9 @@ func (c console) audit() *cobra.Command {
 			return err
 		}
 		return list(s, acts, []column[operator.Act]{
-			{"WHEN", func(a operator.Act) cell { return fixed(a.At.Local().Format(time.DateTime)) }},
+			{"WHEN", func(a operator.Act) cell {
+				return cell{Text: moment(a.At, s.now), Short: a.At.Local().Format(time.DateTime), Whole: true}
+			}},
 			{"BY", func(a operator.Act) cell { return text(a.By) }},
 			{"ACTION", func(a operator.Act) cell { return text(a.Action) }},
 			{"TARGET", func(a operator.Act) cell { return text(a.Target) }},
