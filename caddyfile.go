@@ -47,6 +47,8 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			settle       bytes|duration|<placeholder>
 //			count        status <statuses...> [hold [read_body [<size>]]]
 //			count        when [status <statuses...>] [header [!]<field> [<value>]] [size under|over <size>] [hold]
+//			read_body [<size>]
+//			on_unreadable_body refuse|empty
 //			on_empty_key ip|share|skip|deny
 //			scope        shared|site
 //			prefix_ceiling <factor>

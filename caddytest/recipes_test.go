@@ -73,6 +73,8 @@ var (
 	}))
 )
 
+const inForm = "Content-Type: application/x-www-form-urlencoded"
+
 var withPassword = signedIn("alice", rightPassword)
 
 var recipes = []recipe{{
@@ -302,6 +304,41 @@ var recipes = []recipe{{
 		send(attacker, 5, "GET https://files.example.com/", 429, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
 		send(attacker, 5, "GET https://files.example.com/", 429, withPassword),
 		send(neighbor, 30, "GET https://files.example.com/{n}", 200, withPassword),
+	},
+}, {
+	name:     "accounts",
+	backends: map[string]standIn{"127.0.0.1:3000": {"POST /login": password(303, 401), "/": always(200)}},
+	traffic: []wave{
+		send(person, 30, "POST https://app.example.com/login user=alice&password=wonderland", 303, inForm),
+		send(person, 2, "POST https://app.example.com/login user=alice&password=mistyped", 401, inForm),
+		send("198.18.1.1", 3, "POST https://app.example.com/login user=bob&password=guess{n}", 401, inForm),
+		send("198.18.2.1", 2, "POST https://app.example.com/login user=Bob&password=guess{n}", 401, inForm),
+		send("198.18.3.1", 5, "POST https://app.example.com/login x=1&user[]=+BOB&password=guess{n}", 429, inForm),
+		send("198.18.4.1", 5, `POST https://app.example.com/login {"user":"bob"}`, 415, "Content-Type: application/json"),
+		send("198.18.5.1", 5, "POST https://app.example.com/login password=guess{n}", 429, inForm),
+		send("198.18.6.1", 5, "POST https://app.example.com/login user=bob%zz&password=guess{n}", 400, inForm),
+		send(attacker, 20, "POST https://app.example.com/login user=name{n}&password=guess", 401, inForm),
+		send(attacker, 5, "POST https://app.example.com/login user=name{n}&password=guess", 429, inForm),
+		send(person, 30, "POST https://app.example.com/login user=alice&password=wonderland", 303, inForm),
+		send(person, 50, "GET https://app.example.com/{n}", 200),
+	},
+}, {
+	name: "methods",
+	backends: map[string]standIn{
+		"127.0.0.1:3000": {"POST /mcp": always(200)}, "127.0.0.1:3001": {"POST /graphql": always(200)},
+	},
+	traffic: []wave{
+		send(person, 30, `POST https://mcp.example.com/mcp {"id":{n},"method":"tools/call"}`, 200, "Content-Type: application/json"),
+		send(person, 200, `POST https://mcp.example.com/mcp {"id":{n},"method":"ping"}`, 200, "Content-Type: application/json"),
+		send(attacker, 29, `POST https://mcp.example.com/mcp {"id":{n},"method":"tools/call"}`, 200, "Content-Type: application/json"),
+		send(attacker, 1, `POST https://mcp.example.com/mcp [{"method":"ping"},{"method":"tools/call"}]`, 200, "Content-Type: application/json"),
+		send(attacker, 5, `POST https://mcp.example.com/mcp {"Method":"tools/call"}`, 429, "Content-Type: application/json"),
+		send(attacker, 5, `POST https://mcp.example.com/mcp {"method":"tools/call","method":"ping"}`, 429, "Content-Type: application/json"),
+		send(attacker, 5, `POST https://mcp.example.com/mcp {"method":"tools/call"`, 400, "Content-Type: application/json"),
+		send(attacker, 200, `POST https://mcp.example.com/mcp {"method":"ping"}`, 200, "Content-Type: application/json"),
+		send(person, 400, `POST https://graphql.example.com/graphql {"operationName":"List"}`, 200, "Content-Type: application/json"),
+		send(attacker, 30, `POST https://graphql.example.com/graphql {"operationName":"Export"}`, 200, "Content-Type: application/json"),
+		send(attacker, 5, `POST https://graphql.example.com/graphql {"operationName":"Export"}`, 429, "Content-Type: application/json"),
 	},
 }, {
 	name:     "basic-auth",

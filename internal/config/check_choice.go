@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
@@ -26,7 +27,7 @@ var addressFields = []string{"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "Tru
 var publicFields = []string{"Accept", "Accept-Language", "Content-Type", "From", "Host", "Origin", "Referer", "User-Agent"}
 
 // sentFamilies are the beginnings of the placeholders that hold what a client sends besides the path.
-var sentFamilies = []string{"http.request.header.", "http.request.cookie.", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri.query", "http.request.orig_uri.prefixed_query", "http.request.body"}
+var sentFamilies = []string{"http.request.header.", "http.request.cookie.", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri.query", "http.request.orig_uri.prefixed_query", "http.request.body", bodyfield.Form, bodyfield.JSON}
 
 // writes reports whether clients write a placeholder's value, as far as Caddy's own handlers tell.
 func (p *place) writes(name string) bool {
@@ -261,7 +262,7 @@ var identityFields = []string{
 // modules of others. The address of the sender in the set makes it safe.
 func (dash *Dashboard) checkAllow(survey *survey, places []*place) (found []Advice, err error) {
 	for _, set := range dash.AllowRaw {
-		if survey.readsBody(needsOfMatchers(nil, "allow", set)) {
+		if survey.bodyUse(needsOfMatchers(nil, "allow", set)) != (enforce.BodyUse{}) {
 			return nil, errors.New("a placeholder of the body is what the client sends: write allow client_ip 192.0.2.0/24, with the networks of the operators")
 		}
 		for _, p := range places {

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -80,6 +82,7 @@ func checkEffect(s *survey) (found []Advice) {
 			found = append(found, z.checkMeasure()...)
 			found = append(found, z.checkDelay()...)
 			found = append(found, z.checkAlternatives()...)
+			found = append(found, z.checkLockout()...)
 			found = append(found, p.checkPages(z)...)
 		}
 	}
@@ -121,6 +124,26 @@ func (z *Zone) checkDelay() []Advice {
 	}
 	return nil
 }
+
+// checkLockout finds zones that refuse the sign-ins of an account after the attempts of strangers.
+func (z *Zone) checkLockout() []Advice {
+	softens := z.refusesNothing() || z.OnExceeded == onExceededDelay || z.Count != nil && z.Count.Hold
+	i := slices.IndexFunc(routing.PlaceholderNames(z.Key), bodyfield.IsField)
+	if i < 0 || softens || z.wantsShadow() || !slices.ContainsFunc(z.MatcherSetsRaw, isSignIn) {
+		return nil
+	}
+	return []Advice{z.advice(fmt.Sprintf("key: whoever sends an account in {%s} uses up its limit, and keeps its owner out", routing.PlaceholderNames(z.Key)[i]),
+		"count status 401 403 hold, or on_exceeded delay 10s, beside it")}
+}
+
+// isSignIn reports whether a set matches a path where people sign in.
+func isSignIn(set caddy.ModuleMap) bool {
+	return slices.ContainsFunc(routing.NewRequests(set).Paths, func(path string) bool {
+		return signIn.MatchString(path)
+	})
+}
+
+var signIn = regexp.MustCompile(`(?i)log.?in|sign.?in|auth|session|token|password|reset`)
 
 // checkAlternatives finds lines of match that are probably meant to hold together.
 func (z *Zone) checkAlternatives() []Advice {

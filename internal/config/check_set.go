@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -94,6 +95,8 @@ func checkOrder(s *survey) (found []Advice) {
 			problem, fix, fatal := p.judge(n.name)
 			if s.bodies[n.name] {
 				problem, fix, fatal = readsBodies, "a placeholder of the path or of a header field, or per ip", n.where == "api_keys"
+			} else if bodyfield.IsField(n.name) && n.zone == nil {
+				problem, fix, fatal = "is set for the options of zones only", "a placeholder of the path or of a header field", true
 			}
 			if problem == "" || reported[n] {
 				continue
@@ -226,6 +229,9 @@ func checkMentions(s *survey) (found []Advice) {
 // doubtfulPlaceholder returns the problem with one of our placeholders that is never set, and what
 // to write instead.
 func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
+	if bodyfield.IsField(name) {
+		return fmt.Sprintf("placeholder {%s} is set for the options of zones only, while they decide", name), "one of the request"
+	}
 	rest := strings.TrimPrefix(name, enforce.OurPlaceholders)
 	known := slices.Sorted(maps.Keys(answer.ExceededPlaceholders))
 	for _, part := range enforce.ClientPlaceholders {
@@ -278,7 +284,7 @@ func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
 // is never set.
 func (z *zoneCompiler) checkOurPlaceholders() error {
 	for _, n := range z.textNeeds() {
-		if !strings.HasPrefix(n.name, enforce.OurPlaceholders) {
+		if !strings.HasPrefix(n.name, enforce.OurPlaceholders) || bodyfield.IsField(n.name) {
 			continue
 		}
 		if problem, fix := z.app.survey.doubtfulPlaceholder(n.name); problem != "" {

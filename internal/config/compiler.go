@@ -201,9 +201,8 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 	if config, err := json.Marshal(h.Handler); err == nil { // before matchers are loaded, which discards their raw JSON
 		h.run.UsesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
 	}
-	h.run.MatchesBody = h.app.survey.readsBody(h.matcherNeeds())
+	h.compileFields(zones)
 	for _, z := range zones {
-		h.run.MatchesBody = h.run.MatchesBody || h.app.survey.readsBody(z.matcherNeeds())
 		setup := zoneCompiler{Zone: z, ctx: ctx, app: h.app, log: h.log}
 		if err := setup.compile(); err != nil {
 			return err

@@ -294,7 +294,7 @@ func parseReadBody(words []string) (int64, error) {
 			return int64(size), nil
 		}
 	}
-	return 0, fmt.Errorf("read_body: must be one size from 1B to 1MiB, got %q: write hold read_body 64KiB", strings.Join(words, " "))
+	return 0, fmt.Errorf("read_body: must be one size from 1B to 1MiB, got %q: write read_body 64KiB", strings.Join(words, " "))
 }
 
 // parseStatus parses a status such as 401, or a class of them such as 4xx.

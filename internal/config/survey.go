@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
@@ -150,7 +151,7 @@ func (s *survey) note(n routing.Node) {
 	}
 	s.foreign = s.foreign || n.Foreign
 	s.traces = s.traces || n.Name == "tracing"
-	if n.Name == "map" && s.readsBody(needsOfMatchers(nil, n.Name, n.Fields)) {
+	if n.Name == "map" && s.bodyUse(needsOfMatchers(nil, n.Name, n.Fields)).Whole {
 		destinations, _ := n.Fields["destinations"].([]any)
 		for _, d := range destinations {
 			s.bodies[strings.Trim(fmt.Sprint(d), "{}")] = true
@@ -159,9 +160,13 @@ func (s *survey) note(n routing.Node) {
 	s.noteTexts(n.Name, n.Fields)
 }
 
-// readsBody reports whether one of the placeholders that options depend on is the body's.
-func (s *survey) readsBody(needs []need) bool {
-	return slices.ContainsFunc(needs, func(n need) bool { return s.bodies[n.name] })
+// bodyUse returns what the placeholders that options depend on use of the body.
+func (s *survey) bodyUse(needs []need) (use enforce.BodyUse) {
+	for _, n := range needs {
+		use.Whole = use.Whole || s.bodies[n.name]
+		use.Fields = use.Fields || bodyfield.IsField(n.name)
+	}
+	return use
 }
 
 // noteTexts notes our placeholders in the config of another handler.

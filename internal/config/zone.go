@@ -55,9 +55,24 @@ type Zone struct {
 	// The value to count by, usually with placeholders, such as `{http.request.header.X-Tenant}`,
 	// or behind authentication (`rate_limit_user` in a Caddyfile) `{http.auth.user.id}`. An empty
 	// key, or one without placeholders, is one count for all. A misspelled placeholder is a config
-	// error. A host in `{http.request.host}` counts in lower case and without a trailing dot, and a
-	// header field without surrounding white space.
+	// error. A host in `{http.request.host}` counts in lower case and without a trailing dot, a
+	// header field without surrounding white space, and a field of a body, such as
+	// `{http.rate_limit.form.user}` or `{http.rate_limit.json.user.email}`, without differences in
+	// case, accents and white space.
 	Key string `json:"key,omitempty"`
+
+	// How many bytes of a body are read for `{http.rate_limit.form.<name>}` and
+	// `{http.rate_limit.json.<path>}`, at most 1048576 (1 MiB). The largest one of a handler's zones
+	// counts. Default: 65536 (64 KiB).
+	ReadBody int64 `json:"read_body,omitempty"`
+
+	// The action for a request with a body in which fields of these options can't be found, although
+	// a backend may find them: one that is too long, or can't be decoded, or in `key`, of another type:
+	//
+	// - `refuse` (default): status 413, 400 or 415
+	// - `empty`: fields in `key` are empty, a `cost` is `max_cost`, or all of the smallest limit, and
+	//   `tier` is unknown
+	OnUnreadableBody string `json:"on_unreadable_body,omitempty"`
 
 	// The action for a request for which every placeholder of `key` is empty:
 	//
@@ -210,7 +225,7 @@ func (z *Zone) isPeerForm() bool {
 // does not have.
 func (z *Zone) hasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Concurrent != nil || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
-		z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 || z.Settle != "" || z.Count != nil ||
+		z.ReadBody != 0 || z.OnUnreadableBody != "" || z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 || z.Settle != "" || z.Count != nil ||
 		z.Scope != "" || z.DisableReputation || z.EnableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow || len(z.When) > 0
 }
 

@@ -40,6 +40,7 @@ func (z *zoneCompiler) compile() error {
 	}
 	for _, step := range []func() error{
 		z.checkName,
+		z.checkFields,
 		z.compileKey,
 		z.compileCost,
 		z.compileCount,
@@ -137,7 +138,8 @@ func (z *zoneCompiler) compileKey() error {
 		z.run.Per, z.run.Static = enforce.PerEveryone, z.Key
 	}
 	z.run.EmptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.run.Key, "")
-	z.run.OneSpelling, z.run.CountsBody = enforce.NeedsOneSpelling(z.run.Key), z.app.survey.readsBody(z.textNeeds())
+	z.run.OneSpelling, z.run.CountsBody = enforce.NeedsOneSpelling(z.run.Key), z.app.survey.bodyUse(z.textNeeds())
+	z.compileFields()
 	switch z.OnEmptyKey {
 	case "", enforce.EmptyIP, enforce.EmptyShare, enforce.EmptySkip, enforce.EmptyDeny:
 	default:
@@ -148,7 +150,7 @@ func (z *zoneCompiler) compileKey() error {
 
 // checkOptions returns an error about the first option that is invalid by itself.
 func (z *Zone) checkOptions() error {
-	for _, check := range []func() error{z.checkPlaceholders, z.checkKey, z.checkPrefixes} {
+	for _, check := range []func() error{z.checkPlaceholders, z.checkKey, z.checkPrefixes, z.checkFields} {
 		if err := check(); err != nil {
 			return err
 		}

@@ -58,6 +58,8 @@ func (z *Zone) options(token MatcherToken) blockOptions {
 		{"settle", z.unmarshalSettle},
 		{"count", z.unmarshalCount},
 		{"on_empty_key", word(&z.OnEmptyKey, enforce.EmptyIP, enforce.EmptyShare, enforce.EmptySkip, enforce.EmptyDeny)},
+		{"read_body", z.unmarshalReadBody},
+		{"on_unreadable_body", word(&z.OnUnreadableBody, unreadableRefuse, unreadableEmpty)},
 		{"prefix_ceiling", z.unmarshalCeiling},
 		{"on_exceeded", z.unmarshalOnExceeded},
 		{"scope", word(&z.Scope, scopeShared, scopeSite)},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 	"github.com/caddy-tally/caddy-tally/internal/watch"
 
@@ -101,7 +102,9 @@ type Handler struct {
 	Late    []*LateName
 
 	PassFields  []string // the pass_field options of its zones
-	MatchesBody bool     // matchers have placeholders of the body
+	MatchesBody BodyUse  // of matchers
+	Fields      []bodyfield.Field
+	ReadsFields int64 // bytes of bodies that are read for fields
 
 	Clients                bool     // whether it keeps records of clients
 	Anonymous              bool     // also of clients without an API key
@@ -126,14 +129,16 @@ type Zone struct {
 	Source string // its place in a config file; "" if unknown
 
 	Matchers    caddyhttp.MatcherSets
-	Per         string // PerIP, PerEveryone, PerClient, PerAPIKey or PerKey
-	Key         string // with placeholders
-	Static      string // the key that all requests share
-	EmptyForm   string // the key if all its placeholders are empty
-	OnEmptyKey  string // the action for an empty key; "" is the default
-	OneSpelling bool   // the key has placeholders with several spellings of one value
-	CountsBody  bool   // the key, the tier or a cost has placeholders of the body
-	IPv4Prefix  int    // bits of an address in a key; 0 is all
+	Per         string   // PerIP, PerEveryone, PerClient, PerAPIKey or PerKey
+	Key         string   // with placeholders
+	Static      string   // the key that all requests share
+	EmptyForm   string   // the key if all its placeholders are empty
+	OnEmptyKey  string   // the action for an empty key; "" is the default
+	OneSpelling bool     // the key has placeholders with several spellings of one value
+	CountsBody  BodyUse  // of the key, the tier and costs
+	Fields      []string // placeholders of fields in its options; nil if it takes bodies that can't be read as empty
+	KeyFields   []string // those in its key
+	IPv4Prefix  int      // bits of an address in a key; 0 is all
 	IPv6Prefix  int
 
 	Cost  CostRule   // the default cost

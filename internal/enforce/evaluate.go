@@ -1,11 +1,14 @@
 package enforce
 
 import (
+	"bytes"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 )
 
 // ServeHTTP passes a request that is within all limits, and refuses others.
@@ -96,6 +99,11 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 	if err := e.body.peek(&e.Verdict, z.CountsBody); err != nil {
 		return nil, err
 	}
+	if !e.Allowed {
+		if denied := z.checkFields(e); denied != nil {
+			return denied, nil
+		}
+	}
 	set, denied := z.limits(e)
 	if denied != nil || set == nil {
 		return denied, nil
@@ -108,23 +116,38 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 		z.denyFor(e, set)
 		return nil, nil
 	}
-	from := len(e.Keys)
-	switch v, denied := z.appendKey(e); {
-	case denied != nil || v == keySkipped:
-		return denied, nil
-	case v == keyDenied:
-		z.denyFor(e, set)
-		return nil, nil
-	}
-	e.shorten(from)
-	key := e.Keys[from:] // it doesn't change when further keys need more room
-	if z.Per == PerClient {
-		key = e.identify().Key
-	}
 	cost, err := z.costOf(e.Http, e.Repl, set)
 	if err != nil {
 		return nil, err
 	}
+	keys := make([][]byte, 0, bodyfield.MaxReadings) // one, unless programs may read the body differently
+	for e.body.reading = range z.readings(e) {
+		from := len(e.Keys)
+		switch v, denied := z.appendKey(e); {
+		case denied != nil:
+			return denied, nil
+		case v == keyDenied:
+			z.denyFor(e, set)
+			return nil, nil
+		case v == keySkipped:
+			continue
+		}
+		e.shorten(from)
+		key := e.Keys[from:] // it doesn't change when further keys need more room
+		if z.Per == PerClient {
+			key = e.identify().Key
+		}
+		if !slices.ContainsFunc(keys, func(other []byte) bool { return bytes.Equal(other, key) }) {
+			keys = append(keys, key)
+			z.chargeKey(e, set, key, cost)
+		}
+	}
+	e.body.reading = 0
+	return nil, nil
+}
+
+// chargeKey collects the debits of a zone from a key.
+func (z *Zone) chargeKey(e *Evaluation, set *LimitSet, key []byte, cost int64) {
 	for _, p := range set.Policies {
 		e.Client.scale(e.add(p, key, cost), p, e.Subject)
 	}
@@ -135,7 +158,6 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 		z.chargeShadows(e, set, key, cost)
 	}
 	z.wantPlaces(e, key)
-	return nil, nil
 }
 
 // denyFor refuses the request for a zone, regardless of counts.

@@ -50,7 +50,7 @@ func (e *Evaluation) Release() {
 	if e.Credentials.Known {
 		e.Credentials = Credentials{}
 	}
-	e.body.unpeek(e.Repl)
+	e.body.unpeek(&e.Verdict)
 	if e.entered {
 		e.leave()
 	}

@@ -95,7 +95,7 @@ func (e *Evaluation) decide() error {
 		return nil
 	}
 	err := e.collect()
-	e.body.unpeek(e.Repl) // it may wait now
+	e.body.unpeek(&e.Verdict) // it may wait now
 	switch {
 	case err != nil || v.Outcome != undecided:
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/answer"
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
@@ -152,17 +153,25 @@ var hostPlaceholders = []string{"http.request.host", "http.request.tls.server_na
 // NeedsOneSpelling reports whether a key has placeholders with several spellings of one value.
 func NeedsOneSpelling(key string) bool {
 	return slices.ContainsFunc(routing.PlaceholderNames(key), func(name string) bool {
-		return slices.Contains(hostPlaceholders, name) || strings.HasPrefix(name, hostLabels) || strings.HasPrefix(name, headerField)
+		return bodyfield.IsField(name) || slices.Contains(hostPlaceholders, name) || strings.HasPrefix(name, hostLabels) || strings.HasPrefix(name, headerField)
 	})
 }
 
-// keyText returns the value of the zone's key. It is the same for all spellings of a host, and
-// without white space around a header field's value.
+// keyText returns the value of the zone's key. It is the same for all spellings of a host and of a field of the body,
+// and without white space around a header field's value.
 func (z *Zone) keyText(e *Evaluation) string {
 	if !z.OneSpelling {
 		return e.Repl.ReplaceAll(z.Key, "")
 	}
+	nth := e.body.reading
 	text, _ := e.Repl.ReplaceFunc(z.Key, func(name string, value any) (any, error) { // returns no error
+		if bodyfield.IsField(name) {
+			field := e.field(&e.body, name)
+			n := max(len(field.Texts), 1)
+			text := fieldKey(field.Text(nth % n))
+			nth /= n
+			return text, nil
+		}
 		text := caddy.ToString(value)
 		switch labels, ok := strings.CutPrefix(name, hostLabels); {
 		case ok:

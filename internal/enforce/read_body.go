@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/readahead"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -31,8 +31,16 @@ var bodies = readahead.NewPool(maxBodies)
 
 // body is what has been read of a request's body.
 type body struct {
-	peeked bool  // its placeholders hold the beginning
-	broken error // why it couldn't be read before the request waited; or nil
+	peeked  bool              // its placeholders hold the beginning
+	fields  []bodyfield.Value // those of the handler, which are in placeholders; nil if they aren't read
+	reading int               // the one of a key's readings that counts now
+	broken  error             // why it couldn't be read before the request waited; or nil
+}
+
+// BodyUse is what options use of bodies.
+type BodyUse struct {
+	Whole  bool // Caddy's placeholders
+	Fields bool // ours
 }
 
 // readBody reads the body of a request that is about to hold units, if a zone asks for that, so
@@ -76,8 +84,13 @@ func (b *body) readAhead(v *Verdict, most int64) (read *readahead.Body, longer b
 // peek sets the body's placeholders, if options have them, until unpeek. They hold at most
 // 64 KiB, and one value for all longer bodies, which makes matchers return it as an error. Caddy's own
 // placeholders read all of the body, each time that they are evaluated.
-func (b *body) peek(v *Verdict, wanted bool) error {
-	if !wanted || b.peeked {
+func (b *body) peek(v *Verdict, use BodyUse) error {
+	if use.Fields && b.fields == nil {
+		if err := b.readFields(v); err != nil {
+			return err
+		}
+	}
+	if !use.Whole || b.peeked {
 		return nil
 	}
 	var plain, encoded any = "", ""
@@ -121,7 +134,12 @@ func anyMatch(sets caddyhttp.MatcherSets, r *http.Request, inDoubt bool) (bool, 
 }
 
 // unpeek gives the body's placeholders back to Caddy, for later handlers.
-func (b *body) unpeek(repl *caddy.Replacer) {
+func (b *body) unpeek(v *Verdict) {
+	repl := v.Repl
+	for i := range b.fields {
+		repl.Delete(v.Handler.Fields[i].Placeholder)
+	}
+	b.fields = nil
 	if b.peeked {
 		repl.Delete(routing.Body)
 		repl.Delete(routing.BodyBase64)

@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
@@ -54,14 +53,15 @@ func (e *Evaluation) begin(r *answer.Response) {
 }
 
 // isRedundant reports whether a debit is from a shared limit although the client's own limit is as
-// tight. The answer omits the shared limit then.
+// tight, or from another key of a limit that is as tight. The answer omits it then.
 func (c *Charges) isRedundant(nth int) bool {
-	own := c.Policies[nth].Of
-	if own == nil {
-		return false
+	p := c.Policies[nth]
+	for i, other := range c.Policies {
+		if left := c.Debits[nth].Quota.Remaining - c.Debits[i].Quota.Remaining; c.Debits[i].Known && (other == p.Of && left >= 0 || other == p && (left > 0 || left == 0 && i < nth)) {
+			return true
+		}
 	}
-	i := slices.Index(c.Policies, own)
-	return c.Debits[i].Known && c.Debits[i].Quota.Remaining <= c.Debits[nth].Quota.Remaining
+	return false
 }
 
 // statusOf returns the units that a debit leaves its client. The deciding limit may be a

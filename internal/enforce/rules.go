@@ -149,7 +149,9 @@ func (s *ruleSearch) lookUpKeys() (*rules.Rule, error) {
 		}
 		matches, err := anyMatch(z.Matchers, s.Http, true)
 		if err == nil {
-			err = s.body.peek(&s.Verdict, matches && z.CountsBody)
+			if matches {
+				err = s.body.peek(&s.Verdict, z.CountsBody)
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -157,9 +159,12 @@ func (s *ruleSearch) lookUpKeys() (*rules.Rule, error) {
 		if !matches {
 			continue
 		}
-		if text := z.keyText(s.Evaluation); text != z.EmptyForm {
-			s.add(s.findKey(z, text))
+		for s.body.reading = range z.readings(s.Evaluation) {
+			if text := z.keyText(s.Evaluation); text != z.EmptyForm {
+				s.add(s.findKey(z, text))
+			}
 		}
+		s.body.reading = 0
 		if s.isAllowed() {
 			break
 		}

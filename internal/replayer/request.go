@@ -16,6 +16,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -143,6 +144,9 @@ func needsOf(z *enforce.Zone, a *enforce.Config) (needs []need) {
 			}
 		}
 	}
+	if len(z.Fields) > 0 && len(needs) == 0 {
+		needs = append(needs, need{text: "the body"}) // for its matchers
+	}
 	if a.APIKeys != nil && (z.Per == enforce.PerAPIKey || z.Tiers || z.Per == enforce.PerClient) {
 		for _, source := range a.APIKeys.From {
 			switch source.Kind {
@@ -185,7 +189,7 @@ func needOf(name string) (n need, ok bool) {
 	switch {
 	case strings.HasPrefix(name, "http.request.cookie."):
 		return needOfField("Cookie"), true
-	case strings.HasPrefix(name, "http.request.body"):
+	case strings.HasPrefix(name, "http.request.body"), bodyfield.IsField(name):
 		return need{text: "the body"}, true
 	case strings.HasPrefix(name, "http.request.tls.client."):
 		return need{text: "the client's certificate"}, true

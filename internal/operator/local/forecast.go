@@ -216,6 +216,9 @@ func loadText(v *enforce.Verdict) (text string) {
 		text = "; it waits for others"
 	}
 	for _, z := range v.Handler.Zones {
+		if len(z.Fields) > 0 {
+			text += "; zone " + z.Name + " reads the body, which isn't known here"
+		}
 		if len(z.When) == 0 && z.Concurrency == nil {
 			continue
 		}

@@ -1,0 +1,87 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
+)
+
+// The values of on_unreadable_body.
+const (
+	unreadableRefuse = "refuse"
+	unreadableEmpty  = "empty"
+)
+
+// fields returns the fields of bodies in the zone's options.
+func (z *Zone) fields() (names []string) {
+	for _, n := range z.needs() {
+		if bodyfield.IsField(n.name) {
+			names = append(names, n.name)
+		}
+	}
+	return names
+}
+
+// checkFields returns an error about options of fields in bodies.
+func (z *Zone) checkFields() error {
+	names := z.fields()
+	for _, name := range names {
+		if _, ok := bodyfield.NewField(name); !ok {
+			return fmt.Errorf("placeholder {%s}: expected the name of a field, such as {%suser} or {%[2]suser[email]}, or a path in JSON, such as {%suser.email}", name, bodyfield.Form, bodyfield.JSON)
+		}
+	}
+	switch {
+	case len(names) == 0 && (z.ReadBody != 0 || z.OnUnreadableBody != ""):
+		return fmt.Errorf("read_body and on_unreadable_body are for fields of bodies: write per key {%suser} too, or leave them out", bodyfield.Form)
+	case z.ReadBody < 0 || z.ReadBody > enforce.MaxReadBody:
+		return fmt.Errorf("read_body: must be from 1 to %d bytes, got %d", enforce.MaxReadBody, z.ReadBody)
+	case z.OnUnreadableBody != "" && z.OnUnreadableBody != unreadableRefuse && z.OnUnreadableBody != unreadableEmpty:
+		return fmt.Errorf("on_unreadable_body: must be refuse or empty, got %q", z.OnUnreadableBody)
+	}
+	return nil
+}
+
+// compileFields determines what the zone needs of bodies.
+func (z *zoneCompiler) compileFields() {
+	isOther := func(name string) bool { return !bodyfield.IsField(name) }
+	z.run.KeyFields = slices.DeleteFunc(routing.PlaceholderNames(z.run.Key), isOther)
+	if z.OnUnreadableBody != unreadableEmpty {
+		z.run.Fields = z.fields()
+	}
+}
+
+// compileFields determines what the handler reads of bodies. It comes before matchers are loaded, which discards
+// their raw JSON.
+func (h *handlerCompiler) compileFields(zones []*Zone) {
+	needs := h.matcherNeeds()
+	seen := make(map[string]bool)
+	for _, z := range zones {
+		needs = append(needs, z.matcherNeeds()...)
+		for _, name := range z.fields() {
+			h.run.ReadsFields = max(h.run.ReadsFields, cmp.Or(z.ReadBody, enforce.DefaultReadBody))
+			if f, ok := bodyfield.NewField(name); ok && !seen[name] {
+				seen[name] = true
+				h.run.Fields = append(h.run.Fields, f)
+			}
+		}
+	}
+	h.run.MatchesBody = h.app.survey.bodyUse(needs)
+}
+
+// unmarshalReadBody reads how much of a body is read for its fields.
+func (z *Zone) unmarshalReadBody(d *caddyfile.Dispenser) error {
+	if z.ReadBody != 0 {
+		return d.Errf("read_body already specified: %d", z.ReadBody)
+	}
+	var err error
+	if z.ReadBody, err = parseReadBody(d.RemainingArgs()); err != nil {
+		return d.Errf("%w", err)
+	}
+	return nil
+}

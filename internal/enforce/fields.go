@@ -1,0 +1,111 @@
+package enforce
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/caddy-tally/caddy-tally/internal/answer"
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
+)
+
+// This file decides by fields of bodies.
+
+// The denials of bodies whose fields a zone needs.
+var (
+	tooLongBody   = answer.NewDenial(http.StatusRequestEntityTooLarge, bodyfield.ErrTooLong.Error())
+	malformedBody = answer.NewDenial(http.StatusBadRequest, bodyfield.ErrMalformed.Error())
+	otherBody     = answer.NewDenial(http.StatusUnsupportedMediaType, bodyfield.ErrOtherType.Error())
+)
+
+// readFields reads the handler's fields, and sets their placeholders until unpeek: to the value, or if that isn't
+// certain, to what makes matchers return an error.
+func (b *body) readFields(v *Verdict) error {
+	r, h, text := v.Http, v.Handler, ""
+	kind, err := bodyfield.TypeOf(r.Header)
+	switch {
+	case !hasBody(r) || r.ContentLength == 0:
+		kind, err = bodyfield.Empty, nil
+	case r.ContentLength > h.ReadsFields:
+		err = bodyfield.ErrTooLong
+	case kind != bodyfield.Other && err == nil:
+		read, longer, failed := b.readAhead(v, h.ReadsFields)
+		if failed != nil {
+			return failed
+		}
+		if text, failed = read.Text(); failed != nil {
+			return answer.ErrNoRoom
+		}
+		if longer {
+			err = bodyfield.ErrTooLong
+		} else if text == "" {
+			kind = bodyfield.Empty
+		}
+	}
+	b.fields = bodyfield.Read(h.Fields, kind, err, text, r.URL.RawQuery)
+	for i, value := range b.fields {
+		if value.IsCertain() {
+			v.Repl.Set(h.Fields[i].Placeholder, value.Text(0))
+		} else {
+			v.Repl.Set(h.Fields[i].Placeholder, caddyhttp.RequestBodyLimitError{Err: value})
+		}
+	}
+	return nil
+}
+
+// field returns the value of a field.
+func (v *Verdict) field(b *body, placeholder string) bodyfield.Value {
+	i := slices.IndexFunc(v.Handler.Fields, func(f bodyfield.Field) bool { return f.Placeholder == placeholder })
+	if i < 0 || i >= len(b.fields) {
+		return bodyfield.Value{}
+	}
+	return b.fields[i]
+}
+
+// checkFields returns the reason if the zone needs fields that a body can't be read for, or nil.
+func (z *Zone) checkFields(e *Evaluation) *answer.Denial {
+	for _, name := range z.Fields {
+		switch e.field(&e.body, name).Err {
+		case bodyfield.ErrTooLong:
+			return tooLongBody
+		case bodyfield.ErrMalformed:
+			return malformedBody
+		}
+	}
+	hasType := func(name string) bool { return e.field(&e.body, name).Err != bodyfield.ErrOtherType }
+	switch {
+	case z.Fields == nil || len(z.KeyFields) == 0:
+		return nil
+	case !slices.ContainsFunc(z.KeyFields, hasType):
+		return otherBody
+	case z.readings(e) > bodyfield.MaxReadings:
+		return malformedBody
+	}
+	return nil
+}
+
+// readings returns the number of keys that a request may have in the zone, as different programs read its
+// body. It counts for each of them.
+func (z *Zone) readings(e *Evaluation) int {
+	n := 1
+	for _, name := range z.KeyFields {
+		n *= max(len(e.field(&e.body, name).Texts), 1)
+	}
+	return min(n, bodyfield.MaxReadings+1)
+}
+
+// fieldKey returns a value of a field for a key: in one spelling, since databases compare without regard to
+// case, accents and invisible characters.
+func fieldKey(text string) string {
+	text = norm.NFKD.String(text)
+	return strings.ToLower(strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.In(r, unicode.Mn, unicode.Cc, unicode.Cf) {
+			return -1
+		}
+		return r
+	}, text)))
+}
