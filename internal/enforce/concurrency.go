@@ -3,6 +3,7 @@ package enforce
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -93,7 +94,7 @@ func tryZone(ctx context.Context, places []place) bool {
 	for i, p := range places {
 		now := p.rule
 		now.Wait = 0
-		if _, err := p.Gate.Enter(ctx, p.key, now, nil); err != nil {
+		if _, err := p.Gate.Enter(ctx, p.key, netip.Prefix{}, now, nil); err != nil {
 			leave(places[:i])
 			return false
 		}
@@ -105,7 +106,7 @@ func tryZone(ctx context.Context, places []place) bool {
 func (e *Evaluation) enter() error {
 	for i := range e.places {
 		p := &e.places[i]
-		n, err := e.awaitPlace(p.Gate, p.key, p.rule)
+		n, err := e.awaitPlace(p.Policy.Zone, p.Gate, p.key, p.rule)
 		if err == nil {
 			p.left = n
 			continue

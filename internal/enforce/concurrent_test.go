@@ -289,3 +289,41 @@ func TestPlacesInShadow(t *testing.T) {
 		})
 	}
 }
+
+// In a line of many networks each takes its turn: requests of others come in behind a single one of the
+// network that has many.
+func TestNetworksTakeTurns(t *testing.T) {
+	places := &config.Zone{Name: t.Name(), Per: "everyone", Concurrent: &config.Concurrent{Requests: 1, Wait: caddy.Duration(5 * time.Minute), Queue: 9}}
+	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{places}})
+	came, let := make(chan string), make(chan struct{})
+	var all sync.WaitGroup
+	addresses := []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1", "2001:db8::1", "2001:db8::2", "192.0.2.3"}
+	for i, address := range addresses {
+		all.Go(func() {
+			w, err := handlertest.AskAs(context.Background(), h, address, nil, func(w http.ResponseWriter, _ *http.Request) error {
+				came <- address
+				<-let
+				w.WriteHeader(http.StatusOK)
+				return nil
+			})
+			if handlertest.IsRefused(w, err) {
+				t.Errorf("%s is refused", address)
+			}
+		})
+		if i == 0 {
+			<-came // the others wait
+		}
+		for gate.Named(t.Name()).Waiting() < i {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	// Both addresses of IPv6 are of one network.
+	for _, want := range []string{"192.0.2.1", "2001:db8::1", "192.0.2.3", "192.0.2.1", "2001:db8::2", "192.0.2.1"} {
+		let <- struct{}{}
+		if got := <-came; got != want {
+			t.Errorf("%s comes in, want %s", got, want)
+		}
+	}
+	close(let)
+	all.Wait()
+}

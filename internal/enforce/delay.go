@@ -27,7 +27,7 @@ func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 		return engine.Decision{Reason: engine.Abandoned}, true
 	}
 	came, _ := e.decider.Clock()
-	if _, err := e.awaitPlace(line, key, rule); errors.Is(err, gate.ErrFull) {
+	if _, err := e.awaitPlace(p.Zone, line, key, rule); errors.Is(err, gate.ErrFull) {
 		return e.decideNow(false)
 	} else if err != nil {
 		return engine.Decision{Reason: engine.Abandoned}, true

@@ -84,13 +84,18 @@ func (z *Zone) appendAPIKey(e *Evaluation) *answer.Denial {
 
 // appendIP appends the client's network.
 func (z *Zone) appendIP(e *Evaluation) {
-	ipv4, ipv6 := e.Handler.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
-	network, ok := identity.Prefix(e.ClientIP(), ipv4, ipv6)
+	network, ok := z.network(e)
 	if !ok {
 		e.Keys = append(e.Keys, identity.TagUnknown)
 		return
 	}
 	e.Keys = identity.AppendPrefix(append(e.Keys, identity.TagNetwork), network)
+}
+
+// network returns the client's network, and false if its address isn't known.
+func (z *Zone) network(e *Evaluation) (netip.Prefix, bool) {
+	ipv4, ipv6 := e.Handler.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
+	return identity.Prefix(e.ClientIP(), ipv4, ipv6)
 }
 
 // appendText appends the value of the zone's key.

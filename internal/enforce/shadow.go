@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -81,7 +82,7 @@ func (e *Evaluation) foreseeShadows(passes bool) {
 	for _, p := range e.tried {
 		now := p.rule
 		now.Wait = 0
-		if _, _, err := p.Gate.Look(p.key, now); err != nil && p.Policy != last {
+		if _, _, err := p.Gate.Look(p.key, netip.Prefix{}, now); err != nil && p.Policy != last {
 			last = p.Policy
 			v.Add(last)
 		}

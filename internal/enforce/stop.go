@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -54,21 +55,23 @@ func waitsEnd() <-chan struct{} {
 	return waits.end
 }
 
-// awaitPlace enters a gate. If the request must wait, it does so only while its client is there.
-func (e *Evaluation) awaitPlace(g *gate.Gate, key string, r gate.Rule) (int64, error) {
+// awaitPlace enters a gate of a zone. If the request must wait, it does so only while its client is there.
+func (e *Evaluation) awaitPlace(z *Zone, g *gate.Gate, key string, r gate.Rule) (int64, error) {
 	if e.Dry {
-		n, waits, err := g.Look(key, r)
+		network, _ := z.network(e)
+		n, waits, err := g.Look(key, network, r)
 		e.Waits = e.Waits || waits
 		return n, err
 	}
 	now := r
 	now.Wait = 0
-	n, err := g.Enter(e.Http.Context(), key, now, nil)
+	n, err := g.Enter(e.Http.Context(), key, netip.Prefix{}, now, nil)
 	if err == nil || r.Wait <= 0 {
 		return n, err
 	}
 	if !e.body.hear(&e.Verdict) {
 		return 0, context.Canceled
 	}
-	return g.Enter(e.Http.Context(), key, r, waitsEnd())
+	network, _ := z.network(e)
+	return g.Enter(e.Http.Context(), key, network, r, waitsEnd())
 }

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"math/rand/v2"
+	"net/netip"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -32,7 +33,7 @@ func TestTheRunningConfigBoundsAllRequests(t *testing.T) {
 			rule := Rule{Most: 1 + random.Int64N(9), Wait: time.Minute, Queue: 1000}
 			stay := time.Duration(random.IntN(300)) * time.Millisecond
 			go func() {
-				if _, err := g.Enter(context.Background(), "key", rule, nil); err != nil {
+				if _, err := g.Enter(context.Background(), "key", netip.Prefix{}, rule, nil); err != nil {
 					return
 				}
 				came.Add(1)
@@ -60,9 +61,9 @@ func TestUnusedGatesGo(t *testing.T) {
 	Named(t.Name()).Bound(1)
 	for range 100 {
 		runtime.GC()
-		gates.mu.Lock()
-		_, found := gates.named[t.Name()]
-		gates.mu.Unlock()
+		mu.Lock()
+		_, found := named[t.Name()]
+		mu.Unlock()
 		if !found {
 			return
 		}

@@ -1,20 +1,21 @@
-// Package gate bounds the requests of a key in flight. Further ones may wait in line: first come,
-// first served.
+// Package gate bounds the requests of a key in flight. Further ones may wait in line, where the networks
+// of their clients take turns: among requests of one network, and of as many networks as requests, first
+// come, first served. Where no more may wait, the last of the network that has the most has to go.
 package gate
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 	"weak"
 )
 
-// MaxWaiting is approximately the most requests that wait at all gates together.
+// MaxWaiting is the most requests that wait at all gates together.
 const MaxWaiting = 10_000
 
 // ErrFull is the error of a request for which no place became free in time.
@@ -23,55 +24,54 @@ var ErrFull = errors.New("too many requests are under way")
 // Gate counts the requests in flight by keys. A key without any takes no memory. The zero value is
 // ready for use, by several goroutines.
 type Gate struct {
-	mu    sync.Mutex
 	bound int64 // see Bound; 0 if each request's rule says it
 	lines map[string]*line
 }
 
 // line is the requests of one key. No place is free while a request waits.
 type line struct {
-	most    int64           // in flight
-	times   int64           // as the latest request's rule says
-	in      int64           // in flight
-	waiting []chan struct{} // closed when it is the request's turn; in order of arrival
+	most  int64 // in flight
+	times int64 // as the latest request's rule says
+	in    int64 // in flight
+	crowd
+	turns []*party // of the crowd, in the order of their turns
 }
 
+// mu guards all gates and what follows. Who has to go may be in another gate's line.
 var (
-	waiting atomic.Int64 // at all gates
-	gates   = struct {
-		mu    sync.Mutex
-		named map[string]weak.Pointer[Gate]
-	}{named: make(map[string]weak.Pointer[Gate])}
+	mu      sync.Mutex
+	waiting crowd // at all gates
+	named   = make(map[string]weak.Pointer[Gate])
 )
 
 // Named returns the gate with a name. It stays the same as long as a config or a request uses it, so
 // that requests that outlive a config count in the next one.
 func Named(name string) *Gate {
-	gates.mu.Lock()
-	defer gates.mu.Unlock()
-	if g := gates.named[name].Value(); g != nil {
+	mu.Lock()
+	defer mu.Unlock()
+	if g := named[name].Value(); g != nil {
 		return g
 	}
 	g := new(Gate)
-	gates.named[name] = weak.Make(g)
+	named[name] = weak.Make(g)
 	runtime.AddCleanup(g, forget, name)
 	return g
 }
 
 // forget removes a gate that nobody uses, unless there is a newer one with its name.
 func forget(name string) {
-	gates.mu.Lock()
-	defer gates.mu.Unlock()
-	if gates.named[name].Value() == nil {
-		delete(gates.named, name)
+	mu.Lock()
+	defer mu.Unlock()
+	if named[name].Value() == nil {
+		delete(named, name)
 	}
 }
 
 // Bound sets how many requests of a key may be in flight from now on, whatever their rules say:
 // requests of earlier configs arrive and leave by the number of the running one.
 func (g *Gate) Bound(most int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	mu.Lock()
+	defer mu.Unlock()
 	g.bound = most
 	for _, l := range g.lines {
 		l.most = most * l.times
@@ -87,12 +87,12 @@ type Rule struct {
 	Queue int           // the most waiting requests
 }
 
-// Enter takes a place for a request, which must call Leave, and returns the number of places left.
-// It waits for a place as the rule says. With [ErrFull] it returns the number of requests that wait,
-// this one included, or 0 if the request didn't wait. The error is [context.Canceled] if ctx or stop
-// ends meanwhile: a request that isn't there any more has no position.
-func (g *Gate) Enter(ctx context.Context, key string, r Rule, stop <-chan struct{}) (n int64, err error) {
-	g.mu.Lock()
+// Enter takes a place for a request from a network, which must call Leave, and returns the number of
+// places left. It waits for a place as the rule says. With [ErrFull] it returns the number of requests
+// that wait, this one included, or 0 if there is no room for it. The error is [context.Canceled] if ctx
+// or stop ends meanwhile: a request that isn't there any more has no position.
+func (g *Gate) Enter(ctx context.Context, key string, network netip.Prefix, r Rule, stop <-chan struct{}) (n int64, err error) {
+	mu.Lock()
 	l := g.line(key)
 	l.times = max(r.Times, 1)
 	l.most = cmp.Or(g.bound, r.Most) * l.times
@@ -100,42 +100,68 @@ func (g *Gate) Enter(ctx context.Context, key string, r Rule, stop <-chan struct
 	if l.in < l.most {
 		l.in++
 		n = l.most - l.in
-		g.mu.Unlock()
+		mu.Unlock()
 		return n, nil
 	}
-	if r.Wait <= 0 || len(l.waiting) >= r.Queue || waiting.Load() >= MaxWaiting {
-		g.mu.Unlock()
+	instead, ok := l.mayWait(network, r)
+	if !ok {
+		mu.Unlock()
 		return 0, ErrFull
 	}
-	waiting.Add(1) // a few more may wait if several gates add concurrently
-	turn := make(chan struct{})
-	l.waiting = append(l.waiting, turn)
-	g.mu.Unlock()
+	if instead != nil {
+		instead.end(ErrFull)
+	}
+	w := &waiter{network: network, line: l, turn: make(chan error, 1)}
+	if p, isNew := l.add(w); isNew {
+		l.turns = append(l.turns, p)
+	}
+	waiting.add(w)
+	mu.Unlock()
 	timer := time.NewTimer(r.Wait)
 	defer timer.Stop()
+	err = ErrFull
 	select {
-	case <-turn:
-		return 0, nil
+	case err = <-w.turn:
+		return 0, err
 	case <-timer.C:
-		return g.giveUp(l, turn, ErrFull)
 	case <-ctx.Done():
+		err = context.Canceled
 	case <-stop:
+		err = context.Canceled
 	}
-	return g.giveUp(l, turn, context.Canceled)
+	mu.Lock()
+	defer mu.Unlock()
+	select {
+	case err = <-w.turn: // just now; the caller leaves if it may enter
+		return 0, err
+	default:
+	}
+	n = int64(l.n)
+	w.leave()
+	return n, err
+}
+
+// mayWait reports whether a request may wait, and who has to go instead if there is no room: in the
+// line or, if that has room, in all of them.
+func (l *line) mayWait(network netip.Prefix, r Rule) (instead *waiter, ok bool) {
+	if r.Wait <= 0 {
+		return nil, false
+	}
+	if instead, ok = l.room(network, r.Queue); instead != nil || !ok {
+		return instead, ok
+	}
+	return waiting.room(network, MaxWaiting)
 }
 
 // Look returns what Enter would at once, and takes no place. waits reports whether the request would wait.
-func (g *Gate) Look(key string, r Rule) (n int64, waits bool, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	in, ahead, most := int64(0), 0, cmp.Or(g.bound, r.Most)*max(r.Times, 1)
-	if l := g.lines[key]; l != nil {
-		in, ahead = l.in, len(l.waiting)
+func (g *Gate) Look(key string, network netip.Prefix, r Rule) (n int64, waits bool, err error) {
+	mu.Lock()
+	defer mu.Unlock()
+	l := cmp.Or(g.lines[key], new(line))
+	if most := cmp.Or(g.bound, r.Most) * max(r.Times, 1); l.in < most && l.n == 0 {
+		return most - l.in - 1, false, nil
 	}
-	switch {
-	case in < most && ahead == 0:
-		return most - in - 1, false, nil
-	case r.Wait <= 0 || ahead >= r.Queue || waiting.Load() >= MaxWaiting:
+	if _, ok := l.mayWait(network, r); !ok {
 		return 0, false, ErrFull
 	}
 	return 0, true, nil
@@ -154,24 +180,10 @@ func (g *Gate) line(key string) *line {
 	return l
 }
 
-// giveUp removes a request from its line, unless its turn came just now. It returns the number of
-// requests that waited, and err.
-func (g *Gate) giveUp(l *line, turn chan struct{}, err error) (int64, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	i := slices.Index(l.waiting, turn)
-	if i < 0 {
-		return 0, nil // the caller leaves
-	}
-	n := len(l.waiting)
-	l.remove(i)
-	return int64(n), err
-}
-
-// Leave gives back the place of a request: to the one that has waited longest.
+// Leave gives back the place of a request, to the one whose turn it is.
 func (g *Gate) Leave(key string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	mu.Lock()
+	defer mu.Unlock()
 	l := g.lines[key]
 	l.in--
 	l.admit()
@@ -180,40 +192,53 @@ func (g *Gate) Leave(key string) {
 	}
 }
 
-// admit gives free places to waiting requests.
+// admit gives free places to waiting requests. A network that has more takes its next turn after all
+// that wait now.
 func (l *line) admit() {
-	for ; len(l.waiting) > 0 && l.in < l.most; l.in++ {
-		close(l.waiting[0])
-		l.remove(0)
+	for ; l.n > 0 && l.in < l.most; l.in++ {
+		p := l.turns[0]
+		if len(p.waiting) > 1 {
+			l.turns = append(l.turns[1:], p)
+		}
+		p.waiting[0].end(nil)
 	}
 }
 
-// remove removes a request from the waiting ones.
-func (l *line) remove(i int) {
-	l.waiting = slices.Delete(l.waiting, i, i+1)
-	waiting.Add(-1)
+// end ends the wait of a request.
+func (w *waiter) end(err error) {
+	w.leave()
+	w.turn <- err
+}
+
+// leave takes a request out of its line.
+func (w *waiter) leave() {
+	waiting.remove(w)
+	if p := w.line.remove(w); p != nil {
+		i := slices.Index(w.line.turns, p)
+		w.line.turns = slices.Delete(w.line.turns, i, i+1)
+	}
 }
 
 // IsBusy reports whether requests of a key are in flight.
 func (g *Gate) IsBusy(key string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	mu.Lock()
+	defer mu.Unlock()
 	return g.lines[key] != nil
 }
 
 // Waiting returns the number of waiting requests of all keys.
 func (g *Gate) Waiting() (n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	mu.Lock()
+	defer mu.Unlock()
 	for _, l := range g.lines {
-		n += len(l.waiting)
+		n += l.n
 	}
 	return n
 }
 
 // Len returns the number of keys with requests in flight.
 func (g *Gate) Len() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	mu.Lock()
+	defer mu.Unlock()
 	return len(g.lines)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,7 +14,14 @@ import (
 
 func enter(t *testing.T, g *Gate, r Rule) (int64, error) {
 	t.Helper()
-	return g.Enter(t.Context(), "key", r, nil)
+	return g.Enter(t.Context(), "key", netip.Prefix{}, r, nil)
+}
+
+// allWaiting returns how many requests wait at all gates.
+func allWaiting() int {
+	mu.Lock()
+	defer mu.Unlock()
+	return waiting.n
 }
 
 func TestSoManyAreUnderWay(t *testing.T) {
@@ -26,7 +34,7 @@ func TestSoManyAreUnderWay(t *testing.T) {
 	if _, err := enter(t, g, r); !errors.Is(err, ErrFull) {
 		t.Errorf("the fourth: got %v", err)
 	}
-	if _, err := g.Enter(t.Context(), "another", r, nil); err != nil {
+	if _, err := g.Enter(t.Context(), "another", netip.Prefix{}, r, nil); err != nil {
 		t.Errorf("another key: got %v", err)
 	}
 	g.Leave("key")
@@ -51,7 +59,7 @@ func TestOthersWaitInLine(t *testing.T) {
 		var came []int
 		for i := range 3 {
 			go func() {
-				if _, err := g.Enter(context.Background(), "key", r, nil); err != nil {
+				if _, err := g.Enter(context.Background(), "key", netip.Prefix{}, r, nil); err != nil {
 					t.Error(err)
 				}
 				came = append(came, i)
@@ -87,17 +95,17 @@ func TestWaitingEnds(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := g.Enter(ctx, "key", r, nil); !errors.Is(err, context.Canceled) {
+		if _, err := g.Enter(ctx, "key", netip.Prefix{}, r, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("a client that leaves: got %v", err)
 		}
 		stop := make(chan struct{})
 		time.AfterFunc(time.Second, func() { close(stop) })
-		if _, err := g.Enter(t.Context(), "key", r, stop); !errors.Is(err, context.Canceled) {
+		if _, err := g.Enter(t.Context(), "key", netip.Prefix{}, r, stop); !errors.Is(err, context.Canceled) {
 			t.Errorf("Caddy stops: got %v", err)
 		}
 		g.Leave("key")
-		if n := g.Len(); n != 0 || waiting.Load() != 0 {
-			t.Errorf("%d keys and %d that wait are left", n, waiting.Load())
+		if n := g.Len(); n != 0 || allWaiting() != 0 {
+			t.Errorf("%d keys and %d that wait are left", n, allWaiting())
 		}
 	})
 }
@@ -113,7 +121,7 @@ func TestAnotherRule(t *testing.T) {
 		}
 		var came atomic.Bool
 		go func() {
-			if _, err := g.Enter(context.Background(), "key", narrow, nil); err == nil {
+			if _, err := g.Enter(context.Background(), "key", netip.Prefix{}, narrow, nil); err == nil {
 				came.Store(true)
 			}
 		}()
@@ -139,7 +147,7 @@ func TestAllGatesTogetherAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range MaxWaiting {
-			go g.Enter(context.Background(), "key", r, nil)
+			go g.Enter(context.Background(), "key", netip.Prefix{}, r, nil)
 		}
 		synctest.Wait()
 		if _, err := enter(t, new(Gate), r); err != nil {
@@ -150,7 +158,7 @@ func TestAllGatesTogetherAreBounded(t *testing.T) {
 			t.Errorf("got %v after %v", err, time.Since(began))
 		}
 		time.Sleep(2 * time.Minute)
-		if n := waiting.Load(); n != 0 {
+		if n := allWaiting(); n != 0 {
 			t.Errorf("%d wait still", n)
 		}
 	})
@@ -168,7 +176,7 @@ func TestPlacesAreNeitherLostNorDoubled(t *testing.T) {
 				random := rand.New(rand.NewPCG(rand.Uint64(), 1))
 				for range 50 {
 					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(100))*time.Millisecond)
-					if _, err := g.Enter(ctx, "key", r, nil); err == nil {
+					if _, err := g.Enter(ctx, "key", netip.Prefix{}, r, nil); err == nil {
 						entered.Add(1)
 						if n := under.Add(1); n > r.Most {
 							t.Errorf("%d are under way", n)
@@ -183,8 +191,8 @@ func TestPlacesAreNeitherLostNorDoubled(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := g.Len(); n != 0 || waiting.Load() != 0 || entered.Load() < 100 {
-			t.Errorf("%d keys and %d that wait are left, %d have entered", n, waiting.Load(), entered.Load())
+		if n := g.Len(); n != 0 || allWaiting() != 0 || entered.Load() < 100 {
+			t.Errorf("%d keys and %d that wait are left, %d have entered", n, allWaiting(), entered.Load())
 		}
 	})
 }
@@ -199,7 +207,7 @@ func TestARuleWithMoreRoom(t *testing.T) {
 		var came atomic.Int64
 		for range 2 {
 			go func() {
-				if _, err := g.Enter(context.Background(), "key", narrow, nil); err == nil {
+				if _, err := g.Enter(context.Background(), "key", netip.Prefix{}, narrow, nil); err == nil {
 					came.Add(1)
 				}
 			}()
@@ -237,7 +245,7 @@ func TestWhoeverWaitsIsPresent(t *testing.T) {
 					defer cancel()
 				}
 				present.Add(1)
-				n, err := g.Enter(ctx, "key", r, nil)
+				n, err := g.Enter(ctx, "key", netip.Prefix{}, r, nil)
 				present.Add(-1)
 				switch {
 				case errors.Is(err, context.Canceled):
@@ -259,7 +267,7 @@ func TestWhoeverWaitsIsPresent(t *testing.T) {
 			time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
-		if n, waits := g.Len(), waiting.Load(); n != 0 || waits != 0 || present.Load() != 0 {
+		if n, waits := g.Len(), allWaiting(); n != 0 || waits != 0 || present.Load() != 0 {
 			t.Errorf("seed %d: %d keys and %d waiting are left", seed, n, waits)
 		}
 		if admitted.Load() < 300 || aborted.Load() < 300 {

@@ -108,4 +108,13 @@ var mutants = []mutant{
 	{"reputation: levels", "limiter/reputation/level.go",
 		"if score >= l.floor() {", "if score > l.floor() {",
 		"./limiter/reputation", "."},
+	{"networks take turns in a line", "internal/gate/gate.go",
+		"l.turns = append(l.turns[1:], p)", "_ = p",
+		"./internal/gate", "Starve|Turns"},
+	{"the network with the most has to go", "internal/gate/gate.go",
+		"return waiting.room(network, MaxWaiting)", "return nil, waiting.n < MaxWaiting",
+		"./internal/gate", "TestWhoHoldsMost"},
+	{"lines know networks", "internal/enforce/stop.go",
+		"return g.Enter(e.Http.Context(), key, network, r, waitsEnd())", "return g.Enter(e.Http.Context(), key, netip.PrefixFrom(network.Addr(), 0).Masked(), r, waitsEnd())",
+		"./internal/enforce", "TestNetworksTakeTurns"},
 }
