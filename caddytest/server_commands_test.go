@@ -246,6 +246,7 @@ func TestExpiredKeysAreRefused(t *testing.T) {
 	}
 	waitFor(t, "the key to be in force", func() bool { return s.get("/", key).status == 200 })
 	s.wantProcess(t, 0, words("key list"), "acme  free", "until ")
+	s.wantProcess(t, 0, words("audit"), "key new ", "api-key:acme")
 	file := filepath.Join(filepath.Dir(s.database()), "api_keys")
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -121,6 +121,7 @@ func testSharedKeys(t *testing.T, on sharedStore) {
 	f.machines[3].wantCommand(t, 1, words("key revoke nobody --store"), "no API key of nobody")
 
 	f.machines[2].wantCommand(t, 0, words("key revoke acme --store"), "Revoked 1")
+	f.machines[2].wantCommand(t, 0, words("audit"), "key new ", "key tier ", "key revoke ", "api-key:acme")
 	f.await(http.StatusForbidden, acme, "a revoked key to end on all machines")
 	f.want(http.StatusOK, other, "after another key was revoked")
 	f.machines[1].kill()

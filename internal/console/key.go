@@ -69,7 +69,11 @@ func (k *keyPlace) String() string {
 // add makes a key and returns it. A store gets only its hash.
 func (k *keyPlace) add(ctx context.Context, client apikeys.Client) (string, error) {
 	if !k.shared {
-		return apikeys.New(k.path, client)
+		key, err := apikeys.New(k.path, client)
+		if err == nil {
+			k.note(ctx, operator.APIKeyChange{Name: client.Name, Tier: client.Tier, Done: operator.KeyMade})
+		}
+		return key, err
 	}
 	key, stored, err := apikeys.NewStored(client)
 	if err != nil {
@@ -97,7 +101,11 @@ func (k *keyPlace) list(ctx context.Context) ([]operator.StoredKey, error) {
 // revoke removes the keys of a name, or only the key with an id, and returns their number.
 func (k *keyPlace) revoke(ctx context.Context, name, id string) (int, error) {
 	if !k.shared {
-		return apikeys.Revoke(k.path, name, id)
+		revoked, err := apikeys.Revoke(k.path, name, id)
+		if err == nil {
+			k.note(ctx, operator.APIKeyChange{Name: name, ID: id, Done: operator.KeyRevoked})
+		}
+		return revoked, err
 	}
 	return k.change(ctx, operator.APIKeyChange{Name: name, ID: id})
 }
@@ -105,12 +113,23 @@ func (k *keyPlace) revoke(ctx context.Context, name, id string) (int, error) {
 // setTier changes the tier of a name's keys, and returns their number.
 func (k *keyPlace) setTier(ctx context.Context, name, tier string) (int, error) {
 	if !k.shared {
-		return apikeys.SetTier(k.path, name, tier)
+		changed, err := apikeys.SetTier(k.path, name, tier)
+		if err == nil {
+			k.note(ctx, operator.APIKeyChange{Name: name, Tier: tier, Done: operator.KeyTier})
+		}
+		return changed, err
 	}
 	if err := apikeys.CheckTier(tier); err != nil {
 		return 0, err
 	}
 	return k.change(ctx, operator.APIKeyChange{Name: name, Tier: tier})
+}
+
+// note makes the running Caddy note a change of the file in its audit, if it can be asked.
+func (k *keyPlace) note(ctx context.Context, change operator.APIKeyChange) {
+	if service, err := k.Connect(nil); err == nil {
+		_, _ = service.ChangeAPIKeys(ctx, change) // without a running Caddy there is no audit
+	}
 }
 
 func (k *keyPlace) change(ctx context.Context, change operator.APIKeyChange) (int, error) {

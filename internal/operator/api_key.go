@@ -18,7 +18,16 @@ type APIKeyChange struct {
 	Name string `json:"name"`
 	ID   string `json:"id,omitempty"`   // of one of them; "" for all
 	Tier string `json:"tier,omitempty"` // their new tier; "" to revoke them
+	// Done is an action of the audit, if the change was made in a file already, and is only to be noted.
+	Done string `json:"done,omitempty"`
 }
+
+// The actions of the audit on API keys.
+const (
+	KeyMade    = "key new"
+	KeyTier    = "key tier"
+	KeyRevoked = "key revoke"
+)
 
 // newAPIKey is the line of a new key.
 type newAPIKey struct {

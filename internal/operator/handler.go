@@ -52,7 +52,7 @@ func endpointsOf(s Service) map[string]endpoint {
 		}),
 		"usage": post(`{"client": "api-key:acme", "month": "2026-11"}`, s.Usage),
 		"explain": post(`{"client": "203.0.113.9", "method": "POST", "url": "https://example.com/login", "headers": {"User-Agent": ["curl"]}}`, func(ctx context.Context, q Question) (any, error) {
-			q.By = admin
+			q.By = Admin
 			return s.Explain(ctx, q)
 		}),
 		"reset":    post(`{"client": "203.0.113.9", "zone": "login", "reason": "…"}`, byAdmin(s.Reset)),
@@ -61,10 +61,10 @@ func endpointsOf(s Service) map[string]endpoint {
 		"allow":    post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Allow)),
 		"disallow": post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Disallow)),
 		"import": post(`{"statements": ["ban 203.0.113.0/24 until 2026-12-01 # scraper"]}`, func(ctx context.Context, i Import) (any, error) {
-			i.By = admin
+			i.By = Admin
 			return s.Import(ctx, i)
 		}),
-		"reveal": post(`{"list": "bans"}`, func(ctx context.Context, r revelation) (any, error) { return r, s.Reveal(ctx, admin, r.List) }),
+		"reveal": post(`{"list": "bans"}`, func(ctx context.Context, r revelation) (any, error) { return r, s.Reveal(ctx, Admin, r.List) }),
 
 		"api-keys":     get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.APIKeys(ctx)) }),
 		"api-keys/add": post(`{"line": "acme free <hash>"}`, func(ctx context.Context, k newAPIKey) (any, error) { return changedKeys{1}, s.AddAPIKey(ctx, k.Line) }),
@@ -86,13 +86,13 @@ func listed[T any](list []T, err error) (any, error) {
 	return list, err
 }
 
-// admin is the audit's name of users of the admin endpoint.
-const admin = "admin"
+// Admin is the audit's name of users of the admin endpoint.
+const Admin = "admin"
 
 // byAdmin sets the actor of commands.
 func byAdmin(do func(context.Context, Command) (Done, error)) func(context.Context, Command) (Done, error) {
 	return func(ctx context.Context, o Command) (Done, error) {
-		o.By = admin
+		o.By = Admin
 		return do(ctx, o)
 	}
 }

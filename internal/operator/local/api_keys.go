@@ -1,9 +1,11 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -68,11 +70,21 @@ func (r running) AddAPIKey(ctx context.Context, line string) error {
 		return keyError(err)
 	}
 	app.Log.Info("an API key was added to the store", zap.String("name", key.Name), zap.String("tier", key.Tier))
-	return nil
+	return noteKey(ctx, h, operator.KeyMade, key.Name, key.Tier)
+}
+
+// noteKey notes in the audit what was done to the API keys of a name.
+func noteKey(ctx context.Context, h *instance.Instance, action, name, reason string) error {
+	target := operator.Target{Kind: operator.APIKey, Value: name}
+	_, err := h.Audit.WriteSoon(context.WithoutCancel(ctx), instance.AuditEntry{By: operator.Admin, Action: action, Target: &target, Reason: reason})
+	return noted(err)
 }
 
 // ChangeAPIKeys implements operator.Service.
 func (r running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange) (int, error) {
+	if change.Done != "" {
+		return 0, r.noteFile(ctx, change)
+	}
 	app, h, err := r.storeOfKeys()
 	if err != nil {
 		return 0, err
@@ -81,8 +93,10 @@ func (r running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange
 	if len(keys) == 0 {
 		return 0, operator.Errorf(http.StatusNotFound, "the store has no API key of %s", strings.TrimSpace(change.Name+" "+change.ID))
 	}
+	action, reason := operator.KeyTier, change.Tier
 	switch {
 	case change.Tier == "":
+		action, reason = operator.KeyRevoked, change.ID
 		err = h.Shared.RevokeKeys(ctx, keys)
 	case change.ID != "":
 		return 0, operator.Errorf(http.StatusBadRequest, "id: all keys of a name have one tier")
@@ -95,7 +109,19 @@ func (r running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange
 		return 0, keyError(err)
 	}
 	app.Log.Info("API keys in the store were changed", zap.String("name", change.Name), zap.Int("keys", len(keys)), zap.Bool("revoked", change.Tier == ""))
-	return len(keys), nil
+	return len(keys), noteKey(ctx, h, action, change.Name, reason)
+}
+
+// noteFile notes in the audit a change that a command has made in a file of keys.
+func (r running) noteFile(ctx context.Context, change operator.APIKeyChange) error {
+	_, h, err := r.instanceInUse()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains([]string{operator.KeyMade, operator.KeyTier, operator.KeyRevoked}, change.Done) {
+		return operator.Errorf(http.StatusBadRequest, "done: got %q: expected %s, %s or %s", change.Done, operator.KeyMade, operator.KeyTier, operator.KeyRevoked)
+	}
+	return noteKey(ctx, h, change.Done, change.Name, cmp.Or(change.Tier, change.ID))
 }
 
 // keyError returns the operator's error for a failed change of keys.

@@ -64,3 +64,50 @@ func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 		}
 	}
 }
+
+// The audit lists no reset that has changed nothing.
+func TestFailedResetsAreNotInTheAudit(t *testing.T) {
+	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Per: "ip", Limits: []config.Limit{{Amount: 5, Window: hour}}}}})
+	service := handlertest.Operator(h)
+	handlertest.Get(h, "/", "192.0.2.1", handlertest.Answering())
+	if _, err := service.Reset(t.Context(), operator.Command{Client: "192.0.2.9", By: "ann"}); err == nil {
+		t.Error("a client that has used nothing was reset")
+	}
+	if _, err := service.Unban(t.Context(), operator.Command{Client: "192.0.2.9", By: "ann"}); err == nil {
+		t.Error("a client that isn't banned was unbanned")
+	}
+	if acts, err := service.Audit(t.Context(), operator.AuditQuery{}); err != nil || len(acts) != 0 {
+		t.Errorf("the audit has %+v, %v", acts, err)
+	}
+	if _, err := service.Reset(t.Context(), operator.Command{Client: "192.0.2.1", By: "ann", Reason: "mistake"}); err != nil {
+		t.Error(err)
+	}
+	if acts, err := service.Audit(t.Context(), operator.AuditQuery{Client: "192.0.2.1"}); err != nil || len(acts) != 1 || acts[0].Action != "reset" || acts[0].Reason != "mistake" {
+		t.Errorf("the audit has %+v, %v", acts, err)
+	}
+}
+
+// What commands did to a file of API keys is in the audit.
+func TestKeysAreInTheAudit(t *testing.T) {
+	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 5, Window: hour}}}}})
+	service := handlertest.Operator(h)
+	for _, change := range []operator.APIKeyChange{
+		{Name: "acme", Tier: "free", Done: operator.KeyMade}, {Name: "acme", Tier: "pro", Done: operator.KeyTier}, {Name: "acme", ID: "9a41c07e", Done: operator.KeyRevoked},
+	} {
+		if _, err := service.ChangeAPIKeys(t.Context(), change); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := service.ChangeAPIKeys(t.Context(), operator.APIKeyChange{Name: "acme", Done: "ban"}); err == nil {
+		t.Error("something else was noted")
+	}
+	var lines []string
+	acts, err := service.Audit(t.Context(), operator.AuditQuery{Client: "api-key:acme"})
+	for _, a := range acts {
+		lines = append(lines, a.By+" "+a.Action+" "+a.Target+" "+a.Reason)
+	}
+	want := "admin key revoke api-key:acme 9a41c07e\nadmin key tier api-key:acme pro\nadmin key new api-key:acme free"
+	if got := strings.Join(lines, "\n"); err != nil || got != want {
+		t.Errorf("the audit has\n%s\n%v, want\n%s", got, err, want)
+	}
+}

@@ -13,27 +13,27 @@ import (
 
 // This file forgets violations and counts.
 
-// resetAll writes an audit entry and then performs the resets. It returns the number of items that
-// it found.
+// resetAll performs the resets, and writes an audit entry unless nothing has changed. It returns the number of
+// items that it found.
 func (sub *subject) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Command) (found int, err error) {
-	if err := sub.Instance.Audit.Write(ctx, sub.entry(action, o)); err != nil {
-		return 0, err
-	}
 	err = sub.Instance.Engine.Reset(ctx, resets)
-	switch {
-	case errors.Is(err, engine.ErrUnavailable):
+	if errors.Is(err, engine.ErrUnavailable) {
 		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed", err)
-	case errors.Is(err, storage.ErrUnknownOutcome):
-		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; once more does no harm", err)
-	case err != nil:
-		return 0, err
 	}
 	for _, r := range resets {
 		if r.Found {
 			found++
 		}
 	}
-	return found, nil
+	if err != nil || found > 0 { // after an error it may have happened, or happen later
+		if _, failed := sub.Instance.Audit.WriteSoon(context.WithoutCancel(ctx), sub.entry(action, o)); failed != nil {
+			return 0, operator.Errorf(http.StatusServiceUnavailable, "it was done, but the audit doesn't have it: %v", failed)
+		}
+	}
+	if errors.Is(err, storage.ErrUnknownOutcome) {
+		err = operator.Errorf(http.StatusServiceUnavailable, "%v; once more does no harm", err)
+	}
+	return found, err
 }
 
 // Reset implements operator.Service.
