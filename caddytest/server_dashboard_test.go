@@ -2,6 +2,7 @@ package caddytest
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -112,5 +113,27 @@ func TestDashboardBehindFieldsThatClientsCanWrite(t *testing.T) {
 		if (err == nil) != (tt.says == "") || err != nil && (!strings.Contains(err.Error(), "rate_limit_dashboard: allow: {http.request.header.") || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "at Caddyfile:")) {
 			t.Errorf("%s: %v, want %q", tt.input, err, tt.says)
 		}
+	}
+}
+
+// With the config of docs/dashboard.md, whoever has used up the site's limit still gets into the dashboard, and
+// guesses of its password are limited.
+func TestSiteLimitDoesNotShutTheDashboard(t *testing.T) {
+	t.Parallel()
+	_, example, _ := strings.Cut(readSample(t, "../docs/dashboard.md"), "```caddyfile\nexample.com {\n")
+	example, _, _ = strings.Cut(example, "\n}\n```")
+	example = regexp.MustCompile(`maria \S+`).ReplaceAllLiteralString(strings.Replace(example, "reverse_proxy 127.0.0.1:3000", "respond hello", 1), strings.TrimSpace(strings.Split(basicAuth, "\n")[1]))
+	s := startCaddy(t, options(trusting)+site(example))
+	const from = "X-Forwarded-For: 192.0.2.1"
+	s.wantPassed(100, 101, "/", from)
+	if a := s.get("/limits/", from, alice); a.status != http.StatusOK || !strings.Contains(a.body, "<h1>Now</h1>") {
+		t.Errorf("the operator gets %d", a.status)
+	}
+	guesses := make(map[int]int)
+	for range 110 {
+		guesses[s.get("/limits/", "X-Forwarded-For: 192.0.2.2").status]++
+	}
+	if guesses[http.StatusUnauthorized] != 100 || guesses[http.StatusTooManyRequests] != 10 {
+		t.Errorf("guesses of the password are answered with %v", guesses)
 	}
 }
