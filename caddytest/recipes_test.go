@@ -583,7 +583,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 	after: func(s *recipeServer) {
 		select {
 		case text := <-alerts:
-			if text != "Rate limiter: A client was banned for 60 minutes (trap)." {
+			if !strings.HasPrefix(text, "Rate limiter: A client was banned for 60 minutes (trap). ") || !strings.HasSuffix(text, " Network: 198.51.100.0/24.") {
 				s.t.Errorf("the message is %q", text)
 			}
 		case <-time.After(patience):

@@ -2,14 +2,19 @@ package enforce
 
 import (
 	"errors"
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/notify"
+	"github.com/caddy-tally/caddy-tally/internal/watch"
 )
 
 // Announcer passes what may interest an operator to webhooks, and to Caddy's events app.
@@ -40,6 +45,44 @@ func (a *Announcer) announce(e notify.Event) {
 	}
 }
 
+// locate adds to an event the site and the network of the refusals that it is about, as far as the sample has
+// them.
+func (cfg *Config) locate(e *notify.Event) {
+	sample := slices.DeleteFunc(cfg.Watchers.Recent(e.Time), func(r watch.Refusal) bool {
+		return !(e.Kind == notify.Refusals && r.Zone == e.Zone || e.Kind == notify.Ban && identity.FullText([]byte(r.Key)) == e.Address)
+	})
+	if len(sample) > 0 {
+		e.Site = watch.SharesOf(sample, func(r watch.Refusal) string { return r.Host })[0].Text
+		e.Network = watch.SharesOf(sample, func(r watch.Refusal) string {
+			network, _ := identity.NetworkOf(r.Key)
+			return cfg.describeNetwork(network)
+		})[0].Text
+	}
+	if address, _, _ := strings.Cut(e.Address, " "); e.Network == "" {
+		network, _ := netip.ParsePrefix(address)
+		e.Network = cfg.describeNetwork(network)
+	}
+	if e.Site != "" {
+		e.Text += " Site: " + e.Site + "."
+	}
+	if e.Network != "" {
+		e.Text += " Network: " + e.Network + "."
+	}
+}
+
+// describeNetwork describes the masked network around another, and its provider if that is known. It returns ""
+// for the zero value.
+func (cfg *Config) describeNetwork(network netip.Prefix) string {
+	if !network.IsValid() {
+		return ""
+	}
+	text := identity.MaskedPrefix(network).String()
+	if asn := cfg.Networks.ASN(network.Addr()); asn != "" {
+		text += " (" + asn + ")"
+	}
+	return text
+}
+
 // releaseWebhooks gives up the webhooks.
 func (a *Announcer) releaseWebhooks() (err error) {
 	for _, w := range a.Webhooks {
@@ -61,7 +104,7 @@ func (a *Announcer) begin() {
 			select {
 			case e := <-a.queue:
 				a.events.Emit(a.ctx, eventName(e), map[string]any{
-					"text": e.Text, "zone": e.Zone, "reason": e.Reason, "client": e.Client, "address": e.Address, "count": e.Count,
+					"text": e.Text, "zone": e.Zone, "reason": e.Reason, "client": e.Client, "address": e.Address, "count": e.Count, "site": e.Site, "network": e.Network,
 				})
 			case <-stop:
 				return

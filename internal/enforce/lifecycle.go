@@ -63,7 +63,10 @@ func (cfg *Config) Started() error {
 	}
 	h.Keys.Store(keys)
 	h.Rules.Store(cfg.Rules)
-	listener := cfg.announce
+	listener := func(e notify.Event) {
+		cfg.locate(&e)
+		cfg.announce(e)
+	}
 	h.Listener.Store(&listener)
 	cfg.APIKeys.follow(h)
 	select {

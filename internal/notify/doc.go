@@ -31,6 +31,10 @@ type Event struct {
 	Client string     `json:"client,omitempty"`
 	Until  *time.Time `json:"until,omitempty"` // when a ban ends
 	Count  int64      `json:"count,omitempty"` // requests a minute, of [Refusals]
+	// Site is the host and Network the network, with its provider if that is known, of most refusals of a zone,
+	// or of the banned client.
+	Site    string `json:"site,omitempty"`
+	Network string `json:"network,omitempty"`
 	// LeftOut is how many events of the kind, and the zone, came since the last notification.
 	LeftOut int `json:"left_out,omitempty"`
 

@@ -91,7 +91,7 @@ func sampled(v *enforce.Verdict) watch.Refusal {
 	r := v.Refusal
 	return watch.Refusal{
 		Zone: r.Policy.Zone.Name, Limit: r.Policy.Name, Key: string(r.Key), Reason: meter.Outcomes[r.Reason], Retry: r.Retry,
-		Path: r.Path, Agent: httpfield.First(v.Http.Header["User-Agent"]),
+		Path: r.Path, Agent: httpfield.First(v.Http.Header["User-Agent"]), Host: v.Http.Host,
 	}
 }
 

@@ -18,6 +18,7 @@ const (
 	maxSampled     = 2048 // refusals, less than 1 MB
 	recentRefusals = 15 * time.Minute
 	maxAgent       = 100 // bytes
+	maxHost        = 255 // bytes
 	maxLatest      = 50  // refusals in the list
 	maxShares      = 10  // of paths, and of agents
 )
@@ -30,6 +31,7 @@ type Refusal struct {
 	Reason      string        // as in metrics
 	Retry       time.Duration // how long to wait, or limiter.Never
 	Path, Agent string        // of the request; in the sample, the path's class, and the agent shortened
+	Host        string        // of the request
 }
 
 // describe describes the refusal to operators.

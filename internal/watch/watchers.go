@@ -99,6 +99,7 @@ func (w *Watchers) Refused(now time.Time, about func() Refusal) {
 	}
 	refused := about()
 	refused.At, refused.Path, refused.Agent = now.UTC(), PathClass(refused.Path), strings.Clone(wording.Shortened(refused.Agent, maxAgent))
+	refused.Host = wording.Printable(wording.Shortened(refused.Host, maxHost), "")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.latest.add(refused)
