@@ -273,12 +273,29 @@ func TestJSONConfigs(t *testing.T) {
 	checkNoFiles(t, data)
 }
 
+// The error about an unknown field of the app and of the dashboard says where it is.
+func TestUnknownJSONFields(t *testing.T) {
+	noData(t)
+	for want, apps := range map[string]string{
+		`api_keys: unknown field "form": did you mean from?`:        `"rate_limit":{"api_keys":{"form":[]}}`,
+		`unknown field "write": expected allow, source or writable`: `"http":{"servers":{"s":{"listen":[":9080"],"routes":[{"handle":[{"handler":"rate_limit_dashboard","write":true}]}]}}}`,
+		`unknown module: http.matchers.nosuch`:                      `"http":{"servers":{"s":{"listen":[":9080"],"routes":[{"handle":[{"handler":"rate_limit_dashboard","allow":[{"nosuch":1}]}]}]}}}`,
+	} {
+		if err := validate([]byte(`{"apps":{` + apps + `}}`)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %q in it", err, want)
+		}
+	}
+}
+
 // Errors that only JSON configs can have.
 func TestJSONErrors(t *testing.T) {
 	noData(t)
 	for _, tt := range []struct{ name, handler, want string }{
-		{"unknown field", `"zone":[]`, `unknown field "zone"`},
-		{"unknown field of a peer zone", `"rate_limits":{"a":{"window":"1m","max_event":5}}`, `unknown field "max_event"`},
+		{"unknown field", `"zone":[]`, `unknown field "zone": did you mean zones?`},
+		{"unknown field of a zone", `"zones":[{"name":"a"},{"name":"b","limits":[{"amonut":5}]}]`, `zones[1].limits[0]: unknown field "amonut": did you mean amount?`},
+		{"field of another program", `"zones":[{"name":"b","count":{"statuses":[401]}}]`, `zones[0].count: unknown field "statuses": did you mean status?`},
+		{"field unlike ours", `"traps":[{"paths":"/x"}]`, `traps[0]: unknown field "paths": expected ban, match or source`},
+		{"unknown field of a peer zone", `"rate_limits":{"a":{"window":"1m","max_event":5}}`, `rate_limits.a: unknown field "max_event": did you mean max_events?`},
 		{"null zone", `"zones":[null]`, `a zone is null`},
 		{"null peer zone", `"rate_limits":{"a":null}`, `a zone is null`},
 		{"null trap", `"traps":[null]`, `a trap is null`},

@@ -2,8 +2,12 @@ package caddytest
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // questionCase is a config and what it is warned of; "" if nothing, "error: …" if it doesn't load.
@@ -52,7 +56,22 @@ var reachCases = []questionCase{
 	{"a list for some sites", globally("block_list https://lists.test/drop", siteOf(limiting("", largeLimit), toBackend)+"https://b.test {\n"+toBackend+"\n}\n"), "sites without rate_limit don't obey it: b.test"},
 	{"rules for some sites", globally("rules_file /tmp/rules", siteOf(limiting("", largeLimit), toBackend)+"https://b.test {\nfile_server\n}\n"), "sites without rate_limit don't obey it: b.test"},
 	{"a ban for some sites", globally("ban after 5 violations in 10m for 1h", siteOf(limiting("", "per client; limit 300/1m"), toBackend)+"https://b.test {\n"+toBackend+"\n}\n"), "sites without rate_limit don't obey it: b.test"},
+	{"a zone of exempt requests", siteOf("rate_limit {\nexempt /api/*\nzone z {\nmatch POST /api/login\nlimit 5/1m\n}\n}", toBackend), "match: all requests of the zone are in exempt /api/*"},
+	{"a zone of trapped requests", siteOf("rate_limit {\ntrap /wp-login.php\nzone z {\nmatch POST /wp-login.php\nlimit 5/1m\n}\n}", toBackend), "match: all requests of the zone are in trap /wp-login.php"},
+	{"a trap elsewhere", siteOf("handle /shop/* {\nrate_limit {\ntrap /.env\nzone z {\n" + largeLimit + "\n}\n}\n" + toBackend + "\n}"), "trap: it never sees /.env: the route around it"},
+	{"a cost of others' requests", siteOf(limiting("", "match /api/*; cost 10 /export/*; "+largeLimit), toBackend), "cost: the zone never has /export/*"},
+	{"a dashboard for everything", siteOf("basic_auth {\nbob "+bobsHash+"\n}", "rate_limit_dashboard", toBackend), "rate_limit_dashboard: it answers all requests of its site: reverse_proxy behind it"},
+	{"tiers of nobody", globally("tier free {; limit 60/1m; }", siteOf(limiting("", largeLimit), toBackend)), "tier: no zone has tiers or tier"},
+	{"API keys of nobody", globally("api_keys {; from bearer; }", siteOf(limiting("", largeLimit), toBackend)), "api_keys: no zone asks for one"},
+	{"notifications of bans that don't occur", globally("notify https://hooks.test {; on ban; }", siteOf(limiting("", largeLimit), toBackend)), "notify: on ban: no client is ever banned"},
 
+	{"notifications of bans", globally("ban after 5 violations in 10m for 1h; notify https://hooks.test {; on ban; }", siteOf(limiting("", "per client; limit 300/1m"), toBackend)), ""},
+	{"notifications of bans in a zone", globally("notify https://hooks.test {; on ban; }", siteOf(limiting("", "per client; ban after 5 violations in 10m for 1h; limit 300/1m"), toBackend)), ""},
+	{"notifications of bans by a trap", globally("notify https://hooks.test {; on ban degraded; }", siteOf("rate_limit {\ntrap ban 1h /.env\n}", toBackend)), ""},
+	{"notifications of everything", globally("notify https://hooks.test", siteOf(limiting("", largeLimit), toBackend)), ""},
+	{"an exemption in a zone", siteOf("rate_limit {\nexempt /api/health\nzone z {\nmatch /api/*\n"+largeLimit+"\n}\n}", toBackend), ""},
+	{"a cost in a zone", siteOf(limiting("", "match /api/*; cost 10 /api/export/*; "+largeLimit), toBackend), ""},
+	{"a dashboard alone", siteOf("basic_auth {\nbob "+bobsHash+"\n}", "rate_limit_dashboard"), ""},
 	{"login before a handle", siteOf("handle /login {\n"+toBackend+"\n}", limiting("", "match POST /login; limit 5/1m"), toBackend), ""},
 	{"the same path in a handle", siteOf("handle /app/* {\n" + limiting("", "match POST /app/login; limit 5/1m") + toBackend + "\n}"), ""},
 	{"a prefix that handle_path removes before", siteOf("handle_path /app/* {\n" + limiting("", "match POST /login; limit 5/1m") + toBackend + "\n}"), ""},
@@ -151,6 +170,10 @@ var setCases = []questionCase{
 	{"a log of nothing", "{\n\tlog limits {\n\t\toutput file /tmp/limits.log\n\t\tinclude http.log.rate_limit\n\t}\n}\n" + siteOf(limiting("", largeLimit), toBackend), "a log includes http.log.rate_limit, which is never written"},
 	{"an address of no name", siteOf(limiting("", "per key {http.request.remote_ip}; "+largeLimit), toBackend), "error: did you mean {http.vars.client_ip}?"},
 
+	{"a certificate of nobody", siteOf(limiting("", "per key {http.request.tls.client.subject}; "+largeLimit), toBackend), "per key: {http.request.tls.client.subject} is never set"},
+	{"an error before errors", siteOf(limiting("", "per key {http.error.status_code}; "+largeLimit), toBackend), "per key: {http.error.status_code} is never set"},
+
+	{"a certificate of clients", siteOf("tls internal {\nclient_auth {\nmode require\n}\n}", limiting("", "per key {http.request.tls.client.subject}; "+largeLimit), toBackend), ""},
 	{"settle by the answer", siteOf(limiting("", "cost 100; settle {http.response.header.X-Tokens}; limit 9000/1m"), toBackend), ""},
 	{"settle by the proxy", siteOf(limiting("", "cost 100; settle {rp.header.X-Tokens}; limit 9000/1m"), toBackend), ""},
 	{"a variable", siteOf("vars tenant acme", limiting("", "per key {vars.tenant}; "+largeLimit), toBackend), ""},
@@ -180,6 +203,11 @@ var effectCases = []questionCase{
 	{"a host and a path", siteOf(limiting("", "match host a.test; match /login; limit 50/1m"), toBackend), "match: two lines are alternatives"},
 	{"one name in one site", siteOf(limiting("/a/*", "limit 50/1m"), limiting("/b/*", "limit 90/1m"), toBackend), "in the same site: both count together"},
 	{"one name in one site, each on its own", siteOf(limiting("/a/*", "limit 50/1m; scope site"), limiting("/b/*", "limit 90/1m; scope site"), toBackend), "in the same site: both count together"},
+	{"a highest cost above the limit", siteOf(limiting("", "match /api/*; cost {http.request.header.X-N}; max_cost 100; limit 20/1m"), toBackend), "max_cost: a request may cost 100, and limit 20"},
+	{"an empty key that there isn't", siteOf(limiting("", "per ip; on_empty_key deny; "+largeLimit), toBackend), "on_empty_key has no effect with per ip"},
+	{"a prefix of everyone", siteOf(limiting("", "per everyone; ipv4_prefix 24; "+largeLimit), toBackend), "ipv4_prefix has no effect with per everyone"},
+	{"a ban where requests pass", siteOf(limiting("", "per client; on_exceeded pass X-Over; ban after 5 violations in 10m for 1h; "+largeLimit), toBackend), "ban: no limit of the zone is enforced"},
+	{"jitter in percent", siteOf("rate_limit {\njitter 20\nzone z {\n"+largeLimit+"\n}\n}", toBackend), "jitter: each Retry-After is up to 21 times as long"},
 	{"an exemption of all", exempting("/*"), "exempt: every request is exempt"},
 
 	{"a cost on a path", siteOf(limiting("", "cost 10 /export; limit 60/1m"), toBackend), ""},
@@ -232,6 +260,35 @@ func TestQuestions(t *testing.T) {
 					t.Errorf("warned of %+v, want %q", warnings, tt.want)
 				}
 			})
+		}
+	}
+}
+
+// anotherModule is a handler of nobody known: the type that has it has no name, and so no package.
+type anotherModule struct{}
+
+func (anotherModule) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.another_module", New: func() caddy.Module { return &struct{ anotherModule }{} }}
+}
+
+func (anotherModule) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return next.ServeHTTP(w, r)
+}
+
+func init() { caddy.RegisterModule(anotherModule{}) }
+
+// A handler of another module before a dashboard may set the field that admits its operators, so that a
+// field that clients can write is advice there, and an error elsewhere.
+func TestDashboardBehindAnotherModule(t *testing.T) {
+	noData(t)
+	const dashboard = `{"handler":"rate_limit_dashboard","allow":[{"header":{"X-User":["admin"]}}]}`
+	for handlers, isError := range map[string]bool{dashboard: true, `{"handler":"another_module"},` + dashboard: false, dashboard + `,{"handler":"another_module"}`: true} {
+		warnings, err := loadJSON(t, []byte(`{"apps":{"http":{"servers":{"s":{"listen":[":9080"],"routes":[{"handle":[`+handlers+`]}]}}}}}`))
+		if (err != nil) != isError {
+			t.Errorf("%s: error %v", handlers, err)
+		}
+		if !isError && (len(warnings) != 1 || !strings.Contains(warnings[0].Msg, "allow: {http.request.header.X-User} may be what the client has sent")) {
+			t.Errorf("%s: warnings %+v", handlers, warnings)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestNobodyIsBannedByAClaimedAddress(t *testing.T) {
 	}
 }
 
-const claimWarning = "a request has come through a trusted proxy with several addresses, of which Caddy takes the first: clients can write that themselves, and be whoever they like. Nobody is banned by such an address"
+const claimWarning = "a trusted proxy sent several addresses, and Caddy takes the first, which clients can write: nobody is banned by it"
 
 // What only trusted proxies have added to is as good as the peer's address.
 func TestAddressesThatProxiesAgreeOn(t *testing.T) {

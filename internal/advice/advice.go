@@ -55,27 +55,33 @@ type List struct {
 	given []Advice
 }
 
-// Give logs each advice, or returns an error for the first one that is more than a warning.
+// Give logs each advice that is new, or returns an error for the first one that is more than a warning.
 func (l *List) Give(log *zap.Logger, found ...Advice) error {
 	if i := slices.IndexFunc(found, func(a Advice) bool { return a.Refused }); i >= 0 {
 		return found[i].err()
 	}
 	for _, a := range found {
-		a.log(log)
+		if l.Keep(a) {
+			a.log(log)
+		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.given = append(l.given, found...)
 	return nil
 }
 
-// Keep adds advice that was logged before, unless the list has it.
-func (l *List) Keep(a Advice) {
+// Keep adds advice without logging it, and reports whether it is new: a snippet may be in several sites.
+func (l *List) Keep(a Advice) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !slices.ContainsFunc(l.given, func(b Advice) bool { return a.Problem == b.Problem && slices.Equal(a.Server, b.Server) }) {
-		l.given = append(l.given, a)
+	if slices.ContainsFunc(l.given, a.repeats) {
+		return false
 	}
+	l.given = append(l.given, a)
+	return true
+}
+
+// repeats reports whether both say the same about the same place. In JSON, places have no names.
+func (a Advice) repeats(b Advice) bool {
+	return a.Problem == b.Problem && a.Zone == b.Zone && a.Source == b.Source && slices.Equal(a.Server, b.Server) && (a.Source != "" || len(a.Server) > 0)
 }
 
 // All returns the advice given so far, in its order.

@@ -79,6 +79,9 @@ func (b *BlockList) options() (o blocklist.Options, err error) {
 	if b == nil || b.Source == "" {
 		return o, errors.New("expected a path or a URL")
 	}
+	if other := insteadOfTarget(b.Source); other != "" {
+		return o, fmt.Errorf("expected a path or a URL of a list of addresses, got %q: %s", b.Source, other)
+	}
 	o = blocklist.Options{
 		Source: b.Source, Every: time.Duration(b.Every), Ban: time.Duration(b.Ban),
 		Folder: filepath.Join(caddy.AppDataDir(), stores.DefaultFolder, "lists"),

@@ -30,7 +30,7 @@ var configChecks = []struct {
 
 // zoneChecks are the checks of a compiled zone.
 var zoneChecks = []func(*zoneCompiler) []Advice{
-	(*zoneCompiler).checkStaticKey, (*zoneCompiler).checkShadow, (*zoneCompiler).checkUser, (*zoneCompiler).checkCosts, (*zoneCompiler).checkShortWindows,
+	(*zoneCompiler).checkStaticKey, (*zoneCompiler).checkShadow, (*zoneCompiler).checkCosts, (*zoneCompiler).checkShortWindows,
 }
 
 // checkConfig surveys and checks the whole config, once: when its first handler is compiled, before

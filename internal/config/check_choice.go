@@ -97,12 +97,10 @@ func (p *place) addInputs(in *inputs, name string, raw json.RawMessage) {
 	case "expression":
 		p.addExpression(in, raw)
 	case "not":
-		var sets []caddy.ModuleMap
-		_ = json.Unmarshal(raw, &sets)
-		for _, set := range sets {
-			negated := p.inputs(set)
-			in.add(negated.written, negated.written != "")
-			in.others = in.others || negated.peer || negated.others
+		for _, set := range negated(caddy.ModuleMap{name: raw}) {
+			inner := p.inputs(set)
+			in.add(inner.written, inner.written != "")
+			in.others = in.others || inner.peer || inner.others
 		}
 	case "remote_ip", "client_ip":
 		if isCatchAll(name, raw) {
@@ -166,23 +164,36 @@ func isSecret(name string, values any) bool {
 // checkChoice asks whether clients can choose what an option reads.
 func checkChoice(s *survey) (found []Advice) {
 	for _, p := range s.places {
-		if p.handler == nil || p.before.Anything {
+		if p.handler == nil {
 			continue
 		}
-		for _, set := range p.handler.ExemptRaw {
+		found = append(found, s.checkPlainHTTP(p)...)
+		if p.before.Anything {
+			continue
+		}
+		for _, o := range p.sets() {
+			set, option := o.ModuleMap, o.option
+			switch {
+			case option == "match" && set["not"] != nil:
+				set, option = caddy.ModuleMap{"not": set["not"]}, "match not"
+			case option == "cost" && o.cost == "0":
+				option = "cost 0"
+			case option != "exempt":
+				continue
+			}
 			if in := p.inputs(set); in.written != "" && !in.others {
-				found = append(found, p.handler.advice(fmt.Sprintf("exempt: {%s} is what the client writes: whoever sends it is not limited", in.written), p.safer(in.written)))
+				found = append(found, o.advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option, in.written), safer(in.written)))
 			}
 		}
 		for _, z := range p.zones {
 			found = append(found, p.checkZoneChoice(z)...)
 		}
 	}
-	return append(found, checkPlainHTTP(s)...)
+	return found
 }
 
 // safer returns what clients can't choose, for an exemption.
-func (p *place) safer(name string) string {
+func safer(name string) string {
 	if name == "http.request.header.User-Agent" {
 		return "exempt verified_bot google bing"
 	}
@@ -195,25 +206,8 @@ func (p *place) checkZoneChoice(z *Zone) (found []Advice) {
 			found = append(found, z.advice(fmt.Sprintf("%s: {%s} is what the client %s", option, name, problem), fix))
 		}
 	}
-	for _, set := range z.MatcherSetsRaw {
-		if set["not"] != nil {
-			if in := p.inputs(caddy.ModuleMap{"not": set["not"]}); !in.others {
-				give(in.written, "match not", "writes: whoever sends it is not limited", p.safer(in.written))
-			}
-		}
-	}
-	for _, c := range z.Costs {
-		for _, set := range c.MatcherSetsRaw {
-			if in := p.inputs(set); c.Cost == "0" && !in.others {
-				give(in.written, "cost 0", "writes: whoever sends it is not limited", p.safer(in.written))
-			}
-		}
-		if z.MaxCost == 0 {
-			give(p.written(c.Cost), "cost", "writes, and nothing bounds it", "max_cost 100 beside it, or a cost of your own")
-		}
-	}
 	if z.MaxCost == 0 {
-		give(p.written(z.Cost), "cost", "writes, and nothing bounds it", "max_cost 100 beside it, or a cost of your own")
+		give(p.written(z.costs()...), "cost", "writes, and nothing bounds it", "max_cost 100 beside it, or a cost of your own")
 	}
 	give(p.written(z.Settle), "settle", "writes: it writes 0 and gets everything back", "settle with what the upstream says, such as {http.response.header.X-Tokens}")
 	give(p.identity(z.Tier), "tier", "writes: it chooses its limits", "tiers with api_keys, or a service_header in the tier")
@@ -262,12 +256,11 @@ var identityFields = []string{
 // modules of others. The address of the sender in the set makes it safe.
 func (dash *Dashboard) checkAllow(survey *survey, places []*place) (found []Advice, err error) {
 	for _, set := range dash.AllowRaw {
-		if survey.bodyUse(needsOfMatchers(nil, "allow", set)) != (enforce.BodyUse{}) {
+		if survey.bodyUse(namesOfSet(set)) != (enforce.BodyUse{}) {
 			return nil, errors.New("a placeholder of the body is what the client sends: write allow client_ip 192.0.2.0/24, with the networks of the operators")
 		}
 		for _, p := range places {
 			in := p.inputs(set)
-			problem, _, _ := p.judge(in.written)
 			switch field, _ := strings.CutPrefix(in.written, "http.request.header."); {
 			case in.admits() || p.isGuarded():
 			case in.written == "" && p.authenticates() != "":
@@ -277,8 +270,12 @@ func (dash *Dashboard) checkAllow(survey *survey, places []*place) (found []Advi
 				found = append(found, Advice{Source: dash.Source, Problem: fmt.Sprintf("rate_limit_dashboard: allow: {%s} may be what the client has sent, unless a handler before this one sets it", in.written),
 					Fix: "remote_ip with the address of the proxy beside it"})
 			default:
+				problem := "may have any value, and is what the client has sent: nothing before this handler sets or removes it"
+				if p.after.Has(in.written) {
+					problem, _, _ = p.judge(in.written)
+				}
 				return nil, fmt.Errorf("{%s} %s: put forward_auth with copy_headers %s before the dashboard; or, if a proxy in front of Caddy sets the field, also match its address: allow {, and in it header %[3]s * and remote_ip with the address",
-					in.written, cmp.Or(problem, "may have any value, and is what the client has sent: nothing before this handler sets or removes it"), field)
+					in.written, problem, field)
 			}
 		}
 	}
@@ -296,23 +293,16 @@ func (p *place) isGuarded() bool {
 }
 
 // checkPlainHTTP finds sessions and traps on servers that speak plain HTTP.
-func checkPlainHTTP(s *survey) (found []Advice) {
-	session := s.app.Session != nil
-	for _, p := range s.places {
-		if p.handler == nil || len(p.view.Server.TLSConnPolicies) > 0 {
-			continue
-		}
-		if session {
-			session = false // once is enough
-			found = append(found, Advice{Problem: "sessions over plain HTTP can be read and taken over on the way; use HTTPS, here or at a proxy in front"})
-		}
-		for _, t := range p.handler.Traps {
-			if t.Ban != 0 || s.app.Ban != nil {
-				found = append(found, Advice{Source: t.Source, Problem: "trap: over plain HTTP browsers don't say that a page of another site leads them into a trap, so it can have its visitors banned",
-					Fix: "an https:// site, here or at a proxy in front; or a trap without a ban"})
-				break
-			}
-		}
+func (s *survey) checkPlainHTTP(p *place) (found []Advice) {
+	if len(p.view.Server.TLSConnPolicies) > 0 {
+		return nil
+	}
+	if s.app.Session != nil {
+		found = append(found, Advice{Server: p.view.Server.Listen, Problem: "sessions over plain HTTP can be read and taken over on the way; use HTTPS, here or at a proxy in front"})
+	}
+	if i := slices.IndexFunc(p.handler.Traps, func(t *Trap) bool { return t.Ban != 0 || s.app.Ban != nil }); i >= 0 {
+		found = append(found, Advice{Source: p.handler.Traps[i].Source, Problem: "trap: over plain HTTP browsers don't say that a page of another site leads them into a trap, so it can have its visitors banned",
+			Fix: "an https:// site, here or at a proxy in front; or a trap without a ban"})
 	}
 	return found
 }

@@ -79,14 +79,11 @@ func keyInsteadOf(word string) string {
 func checkEffect(s *survey) (found []Advice) {
 	for _, p := range s.places {
 		for _, z := range p.zones {
-			found = append(found, z.checkMeasure()...)
-			found = append(found, z.checkDelay()...)
-			found = append(found, z.checkAlternatives()...)
-			found = append(found, z.checkLockout()...)
-			found = append(found, p.checkPages(z)...)
+			found = slices.Concat(found, z.checkMeasure(), z.checkDelay(), z.checkAlternatives(), z.checkLockout(), z.checkAddressing(), p.checkPages(z))
 		}
+		found = append(found, checkEverything(p)...)
 	}
-	return slices.Concat(found, checkEverything(s), checkLimits(s), checkNames(s), checkCase(s))
+	return slices.Concat(found, checkLimits(s), checkNames(s), checkCase(s))
 }
 
 // checkMeasure finds limits whose amounts are of other units than those that requests use, or below
@@ -101,6 +98,9 @@ func (z *Zone) checkMeasure() []Advice {
 					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", most, rule.Fixed))}
 			}
 		}
+		if highest := z.MaxCost; highest > most && slices.ContainsFunc(z.costs(), func(c string) bool { return len(routing.PlaceholderNames(c)) > 0 }) {
+			return []Advice{z.advice(fmt.Sprintf("max_cost: a request may cost %d, and limit %d never has that many: such requests are always refused, with status 403", highest, most), fmt.Sprintf("max_cost %d", most))}
+		}
 		switch costs := z.Cost != "" || len(z.Costs) > 0 || z.Settle != "" || z.Count != nil; {
 		case z.Settle == settleDuration && l.Amount < 1000:
 			return []Advice{z.advice(fmt.Sprintf("settle duration: it counts milliseconds, so that the limit is %d ms per %s", l.Amount, wording.Duration(time.Duration(l.Window))),
@@ -114,6 +114,17 @@ func (z *Zone) checkMeasure() []Advice {
 
 // manyRequests is an amount that only bytes reach.
 const manyRequests = 1_000_000
+
+// checkAddressing finds options about keys that the zone's own key doesn't have.
+func (z *Zone) checkAddressing() []Advice {
+	switch without := fmt.Sprintf(" has no effect with per %s", z.Per); {
+	case z.OnEmptyKey != "" && slices.Contains([]string{enforce.PerIP, perNetwork, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}, z.Per):
+		return []Advice{z.advice("on_empty_key"+without+", whose key is never empty", "it into a zone per key")}
+	case z.IPv4Prefix+z.IPv6Prefix > 0 && (z.Per == enforce.PerEveryone || z.Per == enforce.PerAPIKey):
+		return []Advice{z.advice("ipv4_prefix"+without+", whose key is no address", "per ip, or no prefix")}
+	}
+	return nil
+}
 
 // checkDelay finds delays that are shorter than the time in which a unit gets free.
 func (z *Zone) checkDelay() []Advice {
@@ -147,19 +158,15 @@ var signIn = regexp.MustCompile(`(?i)log.?in|sign.?in|auth|session|token|passwor
 
 // checkAlternatives finds lines of match that are probably meant to hold together.
 func (z *Zone) checkAlternatives() []Advice {
-	only := func(has func(r routing.Requests) bool) bool {
-		return len(z.MatcherSetsRaw) == 2 && slices.ContainsFunc(z.MatcherSetsRaw, func(set caddy.ModuleMap) bool {
-			r := routing.NewRequests(set)
-			return !r.Partial && has(r)
-		})
+	var methods, hosts, paths bool
+	for _, set := range z.MatcherSetsRaw {
+		r := routing.NewRequests(set)
+		anywhere := !slices.ContainsFunc(r.Paths, func(p string) bool { return p != "/*" && p != "*" })
+		methods = methods || !r.Partial && anywhere && r.Methods != nil && r.Hosts == nil
+		hosts = hosts || !r.Partial && anywhere && r.Methods == nil && r.Hosts != nil
+		paths = paths || !r.Partial && !anywhere && r.Methods == nil && r.Hosts == nil
 	}
-	anywhere := func(r routing.Requests) bool {
-		return !slices.ContainsFunc(r.Paths, func(p string) bool { return p != "/*" && p != "*" })
-	}
-	methods := only(func(r routing.Requests) bool { return r.Methods != nil && r.Hosts == nil && anywhere(r) })
-	hosts := only(func(r routing.Requests) bool { return r.Hosts != nil && r.Methods == nil && anywhere(r) })
-	paths := only(func(r routing.Requests) bool { return r.Methods == nil && r.Hosts == nil && !anywhere(r) })
-	if !paths || !methods && !hosts {
+	if len(z.MatcherSetsRaw) != 2 || !paths || !methods && !hosts {
 		return nil
 	}
 	return []Advice{z.advice("match: two lines are alternatives: the zone has all requests that meet one of them, not only those that meet both", "one line, such as match POST /login, or one block of matchers")}
@@ -229,8 +236,11 @@ func (z *zoneCompiler) checkShadow() (found []Advice) {
 		}
 		return nil
 	}
+	if z.Ban != nil {
+		found = append(found, z.advice("ban: no limit of the zone is enforced, so nobody is banned", "ban with limits that are enforced"))
+	}
 	if z.passes() {
-		return nil
+		return found
 	}
 	if !z.Shadow && z.OnEmptyKey == enforce.EmptyDeny {
 		found = append(found, z.advice("shadow: no limit of the zone is enforced, and on_empty_key deny refuses requests all the same", "shadow into a line of its own, for the whole zone"))
@@ -238,18 +248,13 @@ func (z *zoneCompiler) checkShadow() (found []Advice) {
 	if z.OnExceeded == onExceededChallenge {
 		found = append(found, z.advice("on_exceeded: no limit of the zone is enforced, so nobody is challenged while shadow is there", "on_exceeded challenge with limits that are enforced"))
 	}
-	if z.Ban != nil {
-		found = append(found, z.advice("ban: no limit of the zone is enforced, so nobody is banned while shadow is there", "ban with limits that are enforced"))
-	}
 	return found
 }
 
 // checkLimits finds limits of zones and tiers that are never reached.
 func checkLimits(s *survey) (found []Advice) {
-	seen := make(map[string]bool) // a snippet may be in several sites
 	for _, z := range s.zones {
-		if problem, fix := neverReached(z.Limits); problem != "" && !seen[z.Source+problem] {
-			seen[z.Source+problem] = z.Source != ""
+		if problem, fix := neverReached(z.Limits); problem != "" {
 			found = append(found, z.advice(problem, fix))
 		}
 	}
@@ -293,22 +298,16 @@ func contains(a, b limiter.Limit) bool {
 func perSecondOf(l limiter.Limit) float64 { return float64(l.Amount()) / l.Window().Seconds() }
 
 // checkEverything finds traps and exemptions that match all requests.
-func checkEverything(s *survey) (found []Advice) {
-	for _, p := range s.places {
-		if p.handler == nil {
-			continue
-		}
-		if slices.ContainsFunc(p.handler.ExemptRaw, matchesEverything) {
-			found = append(found, p.handler.advice("exempt: every request is exempt, so this handler limits nobody", "exempt with a path or network of its own, such as exempt /health"))
-		}
-		for _, t := range p.handler.Traps {
-			if slices.ContainsFunc(t.MatcherSetsRaw, isVisited) {
-				found = append(found, Advice{Source: t.Source, Problem: "trap: every visitor, browser or search engine asks for this path, and is caught",
-					Fix: "trap with a path that no visitor asks for, such as trap /wp-login.php"})
-			} else if slices.ContainsFunc(t.MatcherSetsRaw, matchesEverything) {
-				found = append(found, Advice{Source: t.Source, Problem: "trap: every request is one into the trap, also those of all visitors",
-					Fix: "trap with a path that no visitor asks for, such as trap /wp-login.php"})
-			}
+func checkEverything(p *place) (found []Advice) {
+	const unvisited = "trap with a path that no visitor asks for, such as trap /wp-login.php"
+	for _, o := range p.sets() {
+		switch everything := matchesEverything(o.ModuleMap); {
+		case o.option == "exempt" && everything:
+			found = append(found, o.advice("exempt: every request is exempt, so this handler limits nobody", "exempt with a path or network of its own, such as exempt /health"))
+		case o.option == "trap" && isVisited(o.ModuleMap):
+			found = append(found, o.advice("trap: every visitor, browser or search engine asks for this path, and is caught", unvisited))
+		case o.option == "trap" && everything:
+			found = append(found, o.advice("trap: every request is one into the trap, also those of all visitors", unvisited))
 		}
 	}
 	return found

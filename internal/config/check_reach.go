@@ -1,8 +1,6 @@
 package config
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/notify"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
@@ -34,9 +32,10 @@ func checkReach(s *survey) (found []Advice) {
 			for _, z := range p.zones {
 				found = append(found, p.checkZoneReach(z)...)
 			}
+			found = append(found, p.checkOptionReach()...)
 		}
 	}
-	return slices.Concat(found, s.checkPuzzles(), checkChallenges(s), checkIdleBan(s), s.checkObedience())
+	return slices.Concat(found, s.checkUnused(), s.checkPuzzles(), checkIdleBan(s), s.checkObedience())
 }
 
 // checkZoneReach finds a zone whose requests never arrive, or are answered before or never.
@@ -59,8 +58,46 @@ func (p *place) checkZoneReach(z *Zone) []Advice {
 	return nil
 }
 
+// checkOptionReach finds traps and costs of requests that never arrive, and options that take all requests
+// of a zone.
+func (p *place) checkOptionReach() (found []Advice) {
+	for _, o := range p.sets() {
+		requests := routing.NewRequests(o.ModuleMap)
+		within := func(set caddy.ModuleMap) bool { return !routing.NewRequests(set).IsWithin(requests) }
+		excluded := func(set caddy.ModuleMap) bool { return !routing.NewRequests(set).Excludes(requests) }
+		switch why := p.Misses(requests); {
+		case o.option == "trap" && why != "":
+			found = append(found, o.advice(fmt.Sprintf("trap: it never sees %s: %s", requests, why), "the trap into a rate_limit without a matcher"))
+		case o.option == "cost" && len(o.zone.MatcherSetsRaw) > 0 && !slices.ContainsFunc(o.zone.MatcherSetsRaw, excluded):
+			found = append(found, o.advice(fmt.Sprintf("cost: the zone never has %s, because its match doesn't", requests), "match with them, or no cost for them"))
+		case o.option == "exempt" || o.option == "trap":
+			for _, z := range p.zones {
+				if len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, within) {
+					found = append(found, z.advice(fmt.Sprintf("match: all requests of the zone are in %s %s", o.option, requests), "other paths into one of them"))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// checkUnused finds options for all zones that no zone uses.
+func (s *survey) checkUnused() (found []Advice) {
+	unused := func(isThere bool, uses func(z sitedZone) bool, problem, fix string) {
+		if isThere && len(s.zones) > 0 && !slices.ContainsFunc(s.zones, uses) {
+			found = append(found, Advice{Source: s.app.Source, Problem: problem, Fix: fix})
+		}
+	}
+	unused(len(s.app.Tiers) > 0, func(z sitedZone) bool { return z.Tiers || z.Tier != "" }, "tier: no zone has tiers or tier, so that its limits are nobody's", "tiers into a zone, in the place of limit")
+	unused(s.app.APIKeys != nil, func(z sitedZone) bool { return z.looksAtKeys() }, "api_keys: no zone asks for one", "per api_key into a zone")
+	return found
+}
+
 // checkOwnPages finds a dashboard that doesn't get the requests for its own pages.
 func (p *place) checkOwnPages() []Advice {
+	if by := p.Serves(); by != "" && p.isUnmatched() {
+		return []Advice{{Source: p.dashboard.Source, Problem: "rate_limit_dashboard: it answers all requests of its site: " + by + " behind it never runs", Fix: "handle_path /limits/* {, and the dashboard in it"}}
+	}
 	page := routing.Requests{Methods: []string{"GET"}, Paths: []string{strings.TrimSuffix(p.Within(), "/") + "/clients"}}
 	if p.dashboard.Writable {
 		page.Methods[0] = "POST"
@@ -71,18 +108,37 @@ func (p *place) checkOwnPages() []Advice {
 	return []Advice{{Source: p.dashboard.Source, Problem: fmt.Sprintf("rate_limit_dashboard: it never sees %s: %s", page, p.Misses(page)), Fix: "handle_path /limits/* {, and the dashboard in it"}}
 }
 
-// checkPuzzles finds challenges whose solutions no handler of their site gets.
+// isUnmatched reports whether all requests of a site come to the place.
+func (p *place) isUnmatched() bool {
+	return !slices.ContainsFunc(p.Around, func(route []routing.Requests) bool {
+		return !slices.ContainsFunc(route, func(r routing.Requests) bool { return !r.Partial && r.Methods == nil && r.Paths == nil })
+	})
+}
+
+// checkPuzzles finds challenges that are never shown, because they are only for pages that browsers request
+// with GET, and those whose solutions no handler of their site gets.
 func (s *survey) checkPuzzles() (found []Advice) {
-	if s.app.Session == nil {
-		return nil
+	solution := routing.Requests{Methods: []string{"POST"}, Paths: []string{defaultSessionPath + "*"}}
+	if s.app.Session != nil && s.app.Session.Path != "" {
+		solution.Paths[0] = s.app.Session.Path + "*"
 	}
-	solution := routing.Requests{Methods: []string{"POST"}, Paths: []string{cmp.Or(s.app.Session.Path, defaultSessionPath) + "*"}}
 	serves := func(site string) bool {
 		return slices.ContainsFunc(s.places, func(p *place) bool { return p.handler != nil && p.Site == site && p.Misses(solution) == "" })
 	}
+	mayBeGET := func(set caddy.ModuleMap) bool {
+		methods := routing.NewRequests(set).Methods
+		return methods == nil || slices.Contains(methods, "GET")
+	}
 	for _, z := range s.zones {
-		if z.OnExceeded == onExceededChallenge && !serves(z.site) {
+		if z.OnExceeded != onExceededChallenge {
+			continue
+		}
+		if s.app.Session != nil && !serves(z.site) {
 			found = append(found, z.advice(fmt.Sprintf("on_exceeded: the puzzle sends %s, which no rate_limit of this site sees: nobody can solve it", solution), "rate_limit without a matcher, and the matcher into its zone, after match"))
+		}
+		if len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, mayBeGET) {
+			found = append(found, z.advice("on_exceeded: nobody is ever challenged, because only pages that browsers call up with GET are: its requests are refused",
+				"on_exceeded refuse; or match the pages that lead there, such as match GET /*"))
 		}
 	}
 	return found
@@ -119,28 +175,6 @@ func (s *survey) checkObedience() []Advice {
 	return []Advice{{Source: s.app.Source, Problem: fmt.Sprintf("%s: sites without rate_limit don't obey it: %s", option, without[0]), Fix: "rate_limit in each site, also without a zone"}}
 }
 
-// checkChallenges finds challenges that are never shown: they are only for pages that browsers
-// request with GET.
-func checkChallenges(s *survey) (found []Advice) {
-	for _, z := range s.zones {
-		if z.OnExceeded == onExceededChallenge && len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, mayBeGET) {
-			found = append(found, z.advice("on_exceeded: nobody is ever challenged, because only pages that browsers call up with GET are, and the zone has none: its requests are refused",
-				"on_exceeded refuse; or match the pages that lead there, such as match GET /*"))
-		}
-	}
-	return found
-}
-
-// mayBeGET reports whether a set may match requests with the method GET.
-func mayBeGET(set caddy.ModuleMap) bool {
-	var methods []string
-	var m matcher.Endpoint
-	if json.Unmarshal(set["method"], &methods) == nil && !slices.Contains(methods, "GET") {
-		return false
-	}
-	return json.Unmarshal(set["endpoint"], &m) != nil || len(m.Methods) == 0 || slices.Contains(m.Methods, "GET")
-}
-
 // checkIdle finds a handler without effect.
 func (h *handlerCompiler) checkIdle() (found []Advice) {
 	if len(h.run.Zones) == 0 && len(h.Traps) == 0 && h.app.Session == nil && (h.app.survey.obeyed() == "" || len(h.app.survey.zones) == 0) {
@@ -149,19 +183,30 @@ func (h *handlerCompiler) checkIdle() (found []Advice) {
 	return found
 }
 
-// checkIdleBan finds a ban that can't occur.
-func checkIdleBan(s *survey) []Advice {
-	a := s.app
+// checkIdleBan finds a ban that can't occur, and notifications of bans that don't.
+func checkIdleBan(s *survey) (found []Advice) {
+	a, traps := s.app, s.traps || s.app.Session != nil
 	apply := func(z sitedZone) bool { return z.wantsClients() && z.Ban == nil && !z.wantsShadow() }
-	if a.Ban == nil || s.traps || a.Session != nil || slices.ContainsFunc(s.zones, apply) {
-		return nil
+	bans := a.Ban != nil && (traps || slices.ContainsFunc(s.zones, apply))
+	if a.Ban != nil && !bans {
+		found = append(found, Advice{Source: a.Source, Problem: "ban: nobody is banned, because no zone counts per client or per api_key, and there is no trap",
+			Fix: "per client in a zone whose limits lead to bans"})
 	}
-	return []Advice{{Source: a.Source, Problem: "ban: nobody is banned, because no zone counts per client or per api_key, and there is no trap",
-		Fix: "per client in a zone whose limits lead to bans"}}
+	for _, p := range s.places {
+		bans = bans || p.handler != nil && slices.ContainsFunc(p.handler.Traps, func(t *Trap) bool { return t.Ban != 0 })
+	}
+	bans = bans || slices.ContainsFunc(s.zones, func(z sitedZone) bool { return z.Ban != nil && !z.wantsShadow() })
+	if !bans && slices.ContainsFunc(a.Notify, func(n *Notify) bool { return len(n.On) == 1 && n.On[0] == notify.Ban }) {
+		found = append(found, Advice{Source: a.Source, Problem: "notify: on ban: no client is ever banned for what it does", Fix: "ban after 5 violations in 10m for 1h beside it, and per client in a zone"})
+	}
+	return found
 }
 
-// userID is the placeholder of the authenticated user.
-const userID = "http.auth.user.id"
+// userID is the placeholder of the authenticated user, and userOfAuth the beginning of what is known of one.
+const (
+	userID     = "http.auth.user.id"
+	userOfAuth = "http.auth.user."
+)
 
 // checkShut finds a dashboard that can never admit a request.
 func (dash *Dashboard) checkShut(places []*place) []Advice {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddytls"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
@@ -20,32 +21,11 @@ import (
 )
 
 // userDirective is the fix for a zone that depends on the user.
-const userDirective = "rate_limit_user instead of rate_limit: it runs after basic_auth and forward_auth; or in a route block and in JSON, put the handler behind the one that sets it"
+const userDirective = "rate_limit_user instead of rate_limit; or in route blocks and in JSON, the handler behind the one that sets it"
 
 // checkSet asks whether what an option waits for will ever be set, or match.
 func checkSet(s *survey) []Advice {
-	return slices.Concat(checkOrder(s), checkOutcomes(s), checkMentions(s), s.checkSettled(), s.checkKeySources(), s.checkCountries(), s.checkLogs())
-}
-
-// checkSettled finds measures that no handler sets until the request ends, and variables that nothing sets.
-func (s *survey) checkSettled() (found []Advice) {
-	for _, p := range s.places {
-		unset := func(name string) bool {
-			family := slices.ContainsFunc([]string{"http.intercept.", "http.reverse_proxy.", "http.vars."}, func(f string) bool { return strings.HasPrefix(name, f) })
-			return family && !p.before.Anything && !p.after.Anything && !p.before.Has(name) && !p.after.Has(name) && !slices.Contains([]string{"http.vars.client_ip", "http.vars.root"}, name)
-		}
-		for _, z := range p.zones {
-			if i := slices.IndexFunc(routing.PlaceholderNames(z.Settle), unset); i >= 0 {
-				found = append(found, z.advice(fmt.Sprintf("settle: {%s} is never set when a request ends: its cost stays", routing.PlaceholderNames(z.Settle)[i]), "settle {http.response.header.X-Tokens}, with the field of the answer"))
-			}
-			for _, n := range z.needs() {
-				if strings.HasPrefix(n.name, "http.vars.") && unset(n.name) {
-					found = append(found, z.advice(fmt.Sprintf("%s: {%s} is never set: no vars directive has this name", n.where, n.name), "a placeholder of the request, or vars with this name before it"))
-				}
-			}
-		}
-	}
-	return found
+	return slices.Concat(s.checkNeeds(), checkOutcomes(s), checkMentions(s), s.checkKeySources(), s.checkCountries(), s.checkLogs())
 }
 
 // checkKeySources finds places of API keys that never hold one.
@@ -66,12 +46,16 @@ const countries = "AD AE AF AG AI AL AM AO AP AQ AR AS AT AU AW AX AZ BA BB BD B
 
 // checkCountries finds codes of countries that no address has.
 func (s *survey) checkCountries() (found []Advice) {
-	for _, m := range s.matchers() {
-		var list struct{ Codes []string }
-		_ = json.Unmarshal(m.sets["country"], &list)
-		for _, code := range list.Codes {
-			if fix := cmp.Or(map[string]string{"UK": "country GB", "EL": "country GR"}[code], "a code of ISO 3166-1, such as country DE"); !slices.Contains(strings.Fields(countries), code) {
-				found = append(found, Advice{Problem: fmt.Sprintf("country: no address is in %q: this matcher never matches it", code), Fix: fix, Source: m.source, Zone: m.zone})
+	for _, p := range s.places {
+		for _, o := range p.sets() {
+			for _, set := range withNegated(o.ModuleMap) {
+				var list struct{ Codes []string }
+				_ = json.Unmarshal(set["country"], &list)
+				for _, code := range list.Codes {
+					if fix := cmp.Or(map[string]string{"UK": "country GB", "EL": "country GR"}[code], "a code of ISO 3166-1, such as country DE"); !slices.Contains(strings.Fields(countries), code) {
+						found = append(found, o.advice(fmt.Sprintf("country: no address is in %q: this matcher never matches it", code), fix))
+					}
+				}
 			}
 		}
 	}
@@ -86,35 +70,59 @@ func (s *survey) checkLogs() []Advice {
 	return []Advice{{Source: s.app.Source, Problem: "a log includes http.log.rate_limit, which is never written", Fix: "decision_log into the global option rate_limit"}}
 }
 
-// checkOrder finds options that can't work, or probably don't, because a later handler sets their
-// input.
-func checkOrder(s *survey) (found []Advice) {
+// checkNeeds finds options whose input a later handler sets, or none.
+func (s *survey) checkNeeds() (found []Advice) {
 	for _, p := range s.places {
 		reported := make(map[need]bool)
 		for _, n := range p.needs(s.app.APIKeys) {
 			problem, fix, fatal := p.judge(n.name)
-			if s.bodies[n.name] {
-				problem, fix, fatal = readsBodies, "a placeholder of the path or of a header field, or per ip", n.where == "api_keys"
-			} else if bodyfield.IsField(n.name) && n.zone == nil {
+			switch {
+			case s.bodies[n.name]:
+				problem, fix, fatal = readsBodies, "a placeholder of the path or a field, or per ip", n.where == "api_keys"
+			case bodyfield.IsField(n.name) && n.zone == nil:
 				problem, fix, fatal = "is set for the options of zones only", "a placeholder of the path or of a header field", true
+			case problem == "" && s.onlyBasicAuth() && strings.HasPrefix(n.name, userOfAuth) && n.name != userID:
+				problem, fix = "is never set: basic_auth sets {"+userID+"} only", "{"+userID+"}"
+			case problem == "" && n.zone != nil && p.neverSets(n.name):
+				problem, fix = "is never set: no handler or vars directive sets it", "a placeholder of the request, or vars with this name before it"
 			}
 			if problem == "" || reported[n] {
 				continue
 			}
 			reported[n] = true
-			a := p.handler.advice(fmt.Sprintf("%s: {%s} %s", n.where, n.name, problem), fix)
-			if n.zone != nil {
-				a.Zone, a.Source = n.zone.Name, cmp.Or(n.zone.Source, a.Source)
-			}
+			a := optionSet{zone: n.zone, source: cmp.Or(n.source, p.handler.Source)}.advice(fmt.Sprintf("%s: {%s} %s", n.where, n.name, problem), fix)
 			a.Refused = fatal && !n.mild
 			found = append(found, a)
+		}
+		for _, z := range p.zones {
+			if names := slices.DeleteFunc(routing.PlaceholderNames(z.Settle), func(name string) bool { return !p.neverSets(name) }); len(names) > 0 {
+				found = append(found, z.advice(fmt.Sprintf("settle: {%s} is never set when a request ends: its cost stays", names[0]), "settle {http.response.header.X-Tokens}, with the field of the answer"))
+			}
 		}
 	}
 	return found
 }
 
+// neverSets reports whether no handler sets a variable, or a placeholder of an answer, of an error or of a
+// client's certificate, until the request ends.
+func (p *place) neverSets(name string) bool {
+	switch {
+	case strings.HasPrefix(name, "http.error."):
+		return !p.InErrors && !p.Anywhere
+	case strings.HasPrefix(name, "http.request.tls.client."):
+		return !slices.ContainsFunc(p.view.Server.TLSConnPolicies, func(c *caddytls.ConnectionPolicy) bool { return c.ClientAuthentication != nil })
+	}
+	family := slices.ContainsFunc([]string{"http.intercept.", "http.reverse_proxy.", "http.vars."}, func(f string) bool { return strings.HasPrefix(name, f) })
+	return family && !p.before.Anything && !p.after.Anything && !p.before.Has(name) && !p.after.Has(name) && !slices.Contains([]string{"http.vars.client_ip", "http.vars.root"}, name)
+}
+
+// onlyBasicAuth reports whether users are known by basic_auth alone.
+func (s *survey) onlyBasicAuth() bool {
+	return !s.foreign && len(s.providers) == 1 && s.providers["http_basic"]
+}
+
 // readsBodies is the problem of a placeholder of the body.
-const readsBodies = "makes Caddy read up to 64 KiB of each body before a decision: all longer ones are one key, cost all of the limit (or max_cost), and match zones but no exemptions"
+const readsBodies = "makes Caddy read 64 KiB of each body; longer ones are one key, cost the whole limit, and match zones but no exemptions"
 
 // judge returns the problem with using a placeholder at this place among handlers, and its fix; ""
 // if no problem is known. It is fatal if the use can never work.
@@ -131,10 +139,10 @@ func (p *place) judge(name string) (problem, write string, fatal bool) {
 	case isField && p.after.Has(name):
 		return "is set by a handler that runs later: until then it holds what the client has sent", userDirective, false
 	case isField && slices.Contains(identityFields, field) && !p.before.Anything:
-		return "is what the client has sent: nothing before this handler sets or removes it, so clients choose who they are", userDirective, false
+		return "is what the client has sent, so clients choose who they are", userDirective, false
 	case isField || p.before.Anything:
 		return "", "", false
-	case isOfAnswer(name):
+	case slices.ContainsFunc(answerFamilies, func(family string) bool { return strings.HasPrefix(name, family) }):
 		return "is always empty here: no handler before this one has asked for an answer", "rate_limit_user if forward_auth sets it, or else a placeholder of the request", false
 	case p.after.Has(name):
 		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
@@ -144,12 +152,8 @@ func (p *place) judge(name string) (problem, write string, fatal bool) {
 	return "", "", false
 }
 
-// isOfAnswer reports whether a placeholder belongs to the answer, which doesn't exist yet.
-func isOfAnswer(name string) bool {
-	return slices.ContainsFunc([]string{"http.reverse_proxy.", "http.response.", "http.intercept."}, func(family string) bool {
-		return strings.HasPrefix(name, family)
-	})
-}
+// answerFamilies are placeholders of the answer, which doesn't exist before a decision.
+var answerFamilies = []string{"http.reverse_proxy.", "http.response.", "http.intercept."}
 
 // checkOutcomes finds zones that count answers of earlier handlers only.
 func checkOutcomes(s *survey) (found []Advice) {
@@ -157,10 +161,10 @@ func checkOutcomes(s *survey) (found []Advice) {
 		earlier := p.authenticates()
 		for _, z := range p.zones {
 			if earlier != "" && z.Count != nil && (z.Count.rule().Counts(http.StatusUnauthorized) || z.Count.rule().Counts(http.StatusForbidden)) {
-				found = append(found, z.advice("count: "+earlier+" runs before this handler, so the zone never sees what it refuses: failed logins don't count", beforeAuthentication))
+				found = append(found, z.advice("count: "+earlier+" runs before this handler, so that failed logins don't count", beforeAuthentication))
 			}
 			if status := p.hides(z.Count); status != 0 {
-				found = append(found, z.advice(fmt.Sprintf("count: where an upstream answers %d, handle_response asks another upstream, and the zone sees the answer of that one alone: what the first answered doesn't count", status), relayed))
+				found = append(found, z.advice(fmt.Sprintf("count: where an upstream answers %d, handle_response asks another upstream, and only its answer counts", status), relayed))
 			}
 		}
 	}
@@ -184,10 +188,10 @@ func (p *place) hides(c *Count) int {
 }
 
 // relayed is the fix for a zone that should see the answer of the first upstream.
-const relayed = "copy_response, respond or error in handle_response; or intercept in place of handle_response, and the proxy for the page in handle_errors"
+const relayed = "copy_response, respond or error in handle_response; or intercept, and the proxy in handle_errors"
 
 // beforeAuthentication is the fix for a zone that should see failed logins.
-const beforeAuthentication = "rate_limit instead of rate_limit_user: it runs before basic_auth and forward_auth; or in a route block and in JSON, put the handler before the one that checks passwords"
+const beforeAuthentication = "rate_limit instead of rate_limit_user; or in route blocks and in JSON, the handler before the one that checks passwords"
 
 // authenticates returns an earlier handler that authenticates users, or "".
 func (p *place) authenticates() string {
@@ -207,8 +211,8 @@ var lateFamilies = []string{"http.auth.", "http.reverse_proxy.", "http.vars.", "
 // the config doesn't show, such as handlers of other modules.
 func (h *handlerCompiler) noteLate(zones []*Zone) {
 	for i, z := range zones {
-		for _, n := range append(needsOfTexts(z, "per key", z.Key), needsOfTexts(z, "tier", z.Tier)...) {
-			if slices.ContainsFunc(lateFamilies, func(family string) bool { return strings.HasPrefix(n.name, family) }) && !h.app.survey.bodies[n.name] {
+		for _, n := range z.textNeeds() {
+			if n.where != "cost" && slices.ContainsFunc(lateFamilies, func(family string) bool { return strings.HasPrefix(n.name, family) }) && !h.app.survey.bodies[n.name] {
 				a := z.advice(n.where+": {"+n.name+"} was empty when the zone counted a request, and was set later on its way", userDirective)
 				h.run.Late = append(h.run.Late, &enforce.LateName{Zone: h.run.Zones[i], Name: n.name, Advice: a})
 			}
@@ -237,47 +241,35 @@ func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
 	for _, part := range enforce.ClientPlaceholders {
 		known = append(known, "client"+part)
 	}
-	if slices.Contains(known, rest) {
-		return "", ""
-	}
 	for _, z := range s.zones {
 		known = append(known, z.Name+".remaining")
 		if z.mayShadow() {
 			known = append(known, z.Name+enforce.WouldRefuseSuffix)
 		}
 	}
-	if slices.Contains(known, rest) {
-		return "", ""
-	}
-	best, least := known[0], 3
-	if zone, ok := strings.CutSuffix(rest, enforce.WouldRefuseSuffix); ok && slices.Contains(known, zone+".remaining") {
+	problem, fix = fmt.Sprintf("placeholder {%s} is never set", name), "one that is, such as {"+enforce.OurPlaceholders+"exceeded.name}"
+	if zone, ok := strings.CutSuffix(rest, enforce.WouldRefuseSuffix); ok && slices.Contains(known, zone+".remaining") && !slices.Contains(known, rest) {
 		return fmt.Sprintf("placeholder {%s}: no limit of zone %q has shadow", name, zone), "limit 5/1m shadow into the zone"
 	}
+	least := 3
 	if zone, ok := strings.CutSuffix(rest, ".remaining"); ok {
 		if len(s.zones) == 0 {
 			return "", "" // there is no survey
 		}
-		best = s.zones[0].Name + ".remaining"
-		for _, z := range s.zones {
-			if n := typo.Distance(z.Name, zone); n < least {
-				best, least = z.Name+".remaining", n
-			}
-		}
-		return fmt.Sprintf("placeholder {%s}: there is no zone %q", name, zone), "{" + enforce.OurPlaceholders + best + "}"
+		problem, fix = fmt.Sprintf("placeholder {%s}: there is no zone %q", name, zone), "{"+enforce.OurPlaceholders+s.zones[0].Name+".remaining}"
 	}
 	for _, candidate := range known {
 		n := typo.Distance(candidate, rest)
-		if strings.HasSuffix(candidate, "."+rest) {
+		if n == 0 {
+			return "", ""
+		} else if strings.HasSuffix(candidate, "."+rest) {
 			n = 0
 		}
 		if n < least {
-			best, least = candidate, n
+			least, fix = n, "{"+enforce.OurPlaceholders+candidate+"}"
 		}
 	}
-	if least == 3 {
-		return fmt.Sprintf("placeholder {%s} is never set", name), "one that is, such as {" + enforce.OurPlaceholders + "exceeded.name}"
-	}
-	return fmt.Sprintf("placeholder {%s} is never set", name), "{" + enforce.OurPlaceholders + best + "}"
+	return problem, fix
 }
 
 // checkOurPlaceholders returns an error about one of our placeholders in the options of the zone that
@@ -292,19 +284,4 @@ func (z *zoneCompiler) checkOurPlaceholders() error {
 		}
 	}
 	return nil
-}
-
-// checkUser finds placeholders of the user that are never set, because only basic_auth
-// authenticates.
-func (z *zoneCompiler) checkUser() (found []Advice) {
-	const user = "http.auth.user."
-	if s := z.app.survey; s.foreign || len(s.providers) != 1 || !s.providers["http_basic"] {
-		return nil
-	}
-	for _, name := range append(routing.PlaceholderNames(z.Key), routing.PlaceholderNames(z.Tier)...) {
-		if field, ok := strings.CutPrefix(name, user); ok && field != "id" {
-			found = append(found, z.advice(fmt.Sprintf("{%s} is never set: basic_auth sets {%sid} only", name, user), "{"+user+"id}"))
-		}
-	}
-	return found
 }

@@ -86,7 +86,7 @@ func (dash *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*p
 	for _, p := range places {
 		names = append(names, p.view.Hosts...)
 	}
-	names = append(names, routing.Hosts(&caddyhttp.Route{MatcherSetsRaw: dash.AllowRaw})...)
+	names = append(names, routing.Hosts(dash.AllowRaw)...)
 	for i := range names {
 		names[i] = strings.ToLower(names[i])
 	}

@@ -20,12 +20,8 @@ const (
 
 // fields returns the fields of bodies in the zone's options.
 func (z *Zone) fields() (names []string) {
-	for _, n := range z.needs() {
-		if bodyfield.IsField(n.name) {
-			names = append(names, n.name)
-		}
-	}
-	return names
+	names = append(namesOfSets(z.sets()), namesOf(z.textNeeds())...)
+	return slices.DeleteFunc(names, func(name string) bool { return !bodyfield.IsField(name) })
 }
 
 // checkFields returns an error about options of fields in bodies.
@@ -59,10 +55,8 @@ func (z *zoneCompiler) compileFields() {
 // compileFields determines what the handler reads of bodies. It comes before matchers are loaded, which discards
 // their raw JSON.
 func (h *handlerCompiler) compileFields(zones []*Zone) {
-	needs := h.matcherNeeds()
 	seen := make(map[string]bool)
 	for _, z := range zones {
-		needs = append(needs, z.matcherNeeds()...)
 		for _, name := range z.fields() {
 			h.run.ReadsFields = max(h.run.ReadsFields, cmp.Or(z.ReadBody, enforce.DefaultReadBody))
 			if f, ok := bodyfield.NewField(name); ok && !seen[name] {
@@ -71,7 +65,7 @@ func (h *handlerCompiler) compileFields(zones []*Zone) {
 			}
 		}
 	}
-	h.run.MatchesBody = h.app.survey.bodyUse(needs)
+	h.run.MatchesBody = h.app.survey.bodyUse(namesOfSets(h.sets(zones)))
 }
 
 // unmarshalReadBody reads how much of a body is read for its fields.

@@ -81,8 +81,8 @@ func (z *zoneCompiler) noteSpellings(option string, sets caddyhttp.MatcherSets) 
 // checkMatchers finds handlers whose own matchers miss spellings, so that their zones never see them.
 func checkMatchers(s *survey) (found []Advice) {
 	for _, p := range s.places {
-		for _, set := range p.Own {
-			if words := matcher.Safer("match", set); words != "" && len(p.zones) > 0 {
+		for _, own := range p.Own {
+			if words := matcher.Safer("match", own.Matchers()); words != "" && len(p.zones) > 0 {
 				found = append(found, p.handler.advice("the directive's own matcher: "+matcher.MissedSpellings, words+" in its zones, and no matcher behind rate_limit"))
 			}
 		}

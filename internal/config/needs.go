@@ -11,39 +11,108 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
-// need is a placeholder that a part of a handler's config depends on.
-type need struct {
-	zone  *Zone  // nil outside of zones
-	where string // the option
-	name  string // without braces
-	mild  bool   // a config in which it can't work is accepted
+// optionSet is a matcher set of an option.
+type optionSet struct {
+	caddy.ModuleMap
+	option string // exempt, trap, match or cost
+	cost   string // of a cost
+	zone   *Zone  // nil outside of zones
+	source string
 }
 
-// needs returns the placeholders that the handler's config depends on.
-func (p *place) needs(keys *APIKeys) (needs []need) {
-	for _, z := range p.zones {
-		needs = append(needs, z.needs()...)
+// in returns the sets of an option, which is described by o.
+func (o optionSet) in(sets caddyhttp.RawMatcherSets) (all []optionSet) {
+	for _, set := range sets {
+		o.ModuleMap = set
+		all = append(all, o)
 	}
-	if keys != nil && slices.ContainsFunc(p.zones, (*Zone).looksAtKeys) {
-		for _, from := range keys.From {
-			for _, n := range needsOfTexts(nil, "api_keys", from.Name) {
-				n.mild = len(keys.From) > 1 // the key may be in another place
-				needs = append(needs, n)
-			}
-		}
-	}
-	if p.handler == nil {
-		return needs
-	}
-	return append(needs, p.handler.matcherNeeds()...)
+	return all
 }
 
-// matcherNeeds returns the placeholders in the handler's own matchers.
-func (h *Handler) matcherNeeds() (needs []need) {
-	needs = needsOfMatchers(nil, "exempt", h.ExemptRaw)
+// sets returns the matcher sets of the zone's options.
+func (z *Zone) sets() (all []optionSet) {
+	for _, c := range z.Costs {
+		all = append(all, optionSet{option: "cost", cost: c.Cost, zone: z, source: z.Source}.in(c.MatcherSetsRaw)...)
+	}
+	return append(all, optionSet{option: "match", zone: z, source: z.Source}.in(z.MatcherSetsRaw)...)
+}
+
+// sets returns the matcher sets of the handler's options and of those of zones.
+func (h *Handler) sets(zones []*Zone) (all []optionSet) {
+	for _, z := range zones {
+		all = append(all, z.sets()...)
+	}
+	all = append(all, optionSet{option: "exempt", source: h.Source}.in(h.ExemptRaw)...)
 	for _, t := range h.Traps {
 		if t != nil {
-			needs = append(needs, needsOfMatchers(nil, "trap", t.MatcherSetsRaw)...)
+			all = append(all, optionSet{option: "trap", source: t.Source}.in(t.MatcherSetsRaw)...)
+		}
+	}
+	return all
+}
+
+// sets returns the matcher sets of the options at the place; none for a dashboard.
+func (p *place) sets() []optionSet {
+	if p.handler == nil {
+		return nil
+	}
+	return p.handler.sets(p.zones)
+}
+
+// advice returns advice about the option.
+func (o optionSet) advice(problem, fix string) Advice {
+	a := Advice{Problem: problem, Fix: fix, Source: o.source}
+	if o.zone != nil {
+		a.Zone = o.zone.Name
+	}
+	return a
+}
+
+// withNegated returns a matcher set and those inside its `not`.
+func withNegated(set caddy.ModuleMap) []caddy.ModuleMap {
+	sets := []caddy.ModuleMap{set}
+	for _, inner := range negated(set) {
+		sets = append(sets, withNegated(inner)...)
+	}
+	return sets
+}
+
+// negated returns the matcher sets of `not`.
+func negated(set caddy.ModuleMap) (sets []caddy.ModuleMap) {
+	_ = json.Unmarshal(set["not"], &sets) // loading reports any error
+	return sets
+}
+
+// hasMatcher reports whether a matcher set or one inside its `not` contains a matcher with a name.
+func hasMatcher(set caddy.ModuleMap, name string) bool {
+	return slices.ContainsFunc(withNegated(set), func(s caddy.ModuleMap) bool { return s[name] != nil })
+}
+
+// need is a placeholder that a part of a handler's config depends on.
+type need struct {
+	zone   *Zone  // nil outside of zones
+	source string // the option's place in a config file
+	where  string // the option
+	name   string // without braces
+	mild   bool   // a config in which it can't work is accepted
+}
+
+// needs returns the placeholders that the options at the place depend on.
+func (p *place) needs(keys *APIKeys) (needs []need) {
+	for _, o := range p.sets() {
+		for _, name := range namesOfSet(o.ModuleMap) {
+			needs = append(needs, need{zone: o.zone, source: o.source, where: o.option, name: name, mild: o.zone != nil && o.zone.isPeerForm()})
+		}
+	}
+	for _, z := range p.zones {
+		needs = append(needs, z.textNeeds()...)
+	}
+	if keys == nil || !slices.ContainsFunc(p.zones, (*Zone).looksAtKeys) {
+		return needs
+	}
+	for _, from := range keys.From {
+		for _, name := range routing.PlaceholderNames(from.Name) {
+			needs = append(needs, need{source: p.handler.Source, where: "api_keys", name: name, mild: len(keys.From) > 1}) // the key may be in another place
 		}
 	}
 	return needs
@@ -54,53 +123,44 @@ func (z *Zone) looksAtKeys() bool {
 	return z.Tiers || z.Per == enforce.PerAPIKey || z.Per == enforce.PerClient
 }
 
-func (z *Zone) needs() (needs []need) {
-	needs = append(z.matcherNeeds(), z.textNeeds()...)
-	for i := range needs {
-		needs[i].mild = z.isPeerForm() // configs of mholt/caddy-ratelimit must be accepted
+// textNeeds returns the placeholders that the zone depends on besides those of its matchers. Configs of
+// mholt/caddy-ratelimit must be accepted.
+func (z *Zone) textNeeds() (needs []need) {
+	texts := [][2]string{{"per key", z.Key}, {"tier", z.Tier}}
+	for _, cost := range z.costs() {
+		texts = append(texts, [2]string{"cost", cost})
 	}
-	return needs
-}
-
-func (z *Zone) matcherNeeds() (needs []need) {
-	for _, c := range z.Costs {
-		needs = append(needs, needsOfMatchers(z, "cost", c.MatcherSetsRaw)...)
-	}
-	return append(needs, needsOfMatchers(z, "match", z.MatcherSetsRaw)...)
-}
-
-func (z *Zone) textNeeds() []need {
-	needs := append(needsOfTexts(z, "per key", z.Key), needsOfTexts(z, "tier", z.Tier)...)
-	for _, c := range append([]Cost{{Cost: z.Cost}}, z.Costs...) {
-		needs = append(needs, needsOfTexts(z, "cost", c.Cost)...)
-	}
-	return needs
-}
-
-func needsOfTexts(z *Zone, where string, texts ...string) (needs []need) {
 	for _, text := range texts {
-		for _, name := range routing.PlaceholderNames(text) {
-			needs = append(needs, need{zone: z, where: where, name: name})
+		for _, name := range routing.PlaceholderNames(text[1]) {
+			needs = append(needs, need{zone: z, source: z.Source, where: text[0], name: name, mild: z.isPeerForm()})
 		}
 	}
 	return needs
 }
 
-// needsOfMatchers returns the placeholders that matchers depend on: those in their texts, and those
+// namesOf returns the placeholders that options depend on.
+func namesOf(needs []need) (names []string) {
+	for _, n := range needs {
+		names = append(names, n.name)
+	}
+	return names
+}
+
+// namesOfSets returns the placeholders that matcher sets of options depend on.
+func namesOfSets(sets []optionSet) (names []string) {
+	for _, o := range sets {
+		names = append(names, namesOfSet(o.ModuleMap)...)
+	}
+	return names
+}
+
+// namesOfSet returns the placeholders that matchers depend on: those in their texts, and those
 // of the header fields that they use.
-func needsOfMatchers(z *Zone, where string, matchers any) (needs []need) {
-	raw, err := json.Marshal(matchers)
-	if err != nil {
-		return nil
-	}
+func namesOfSet(set caddy.ModuleMap) []string {
 	var value any
-	if json.Unmarshal(raw, &value) != nil {
-		return nil
-	}
-	for _, name := range slices.Sorted(slices.Values(namesIn(value, nil))) {
-		needs = append(needs, need{zone: z, where: where, name: name})
-	}
-	return needs
+	raw, _ := json.Marshal(set) // loading reports any error
+	_ = json.Unmarshal(raw, &value)
+	return slices.Sorted(slices.Values(namesIn(value, nil)))
 }
 
 // namesIn appends the placeholders in the texts of a JSON value, and those equivalent to the header
@@ -129,15 +189,4 @@ func namesIn(value any, names []string) []string {
 		}
 	}
 	return names
-}
-
-// hasMatcher reports whether matcher sets contain a matcher with a name.
-func hasMatcher(sets caddyhttp.RawMatcherSets, name string) bool {
-	return slices.ContainsFunc(sets, func(set caddy.ModuleMap) bool {
-		var negated caddyhttp.RawMatcherSets
-		if set["not"] != nil {
-			_ = json.Unmarshal(set["not"], &negated) // loading reports any error
-		}
-		return set[name] != nil || hasMatcher(negated, name)
-	})
 }

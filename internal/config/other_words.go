@@ -61,16 +61,22 @@ func insteadOfLine(line string) string {
 	return other
 }
 
-// insteadOfBan returns a hint for the words after `ban` if they are a client's address, a country or an
-// autonomous system; or "".
+// insteadOfBan returns a hint for the words after `ban` if they are a client; or "".
 func insteadOfBan(words []string) string {
 	if len(words) == 0 {
 		return ""
 	}
-	target := strings.ToUpper(words[len(words)-1])
-	if isAddress(target) || isNetwork(target) {
+	if other := insteadOfTarget(words[len(words)-1]); other != "" {
+		return "ban is for violations here: " + other
+	}
+	return ""
+}
+
+// insteadOfTarget returns how to ban a client's address, a country or an autonomous system; or "".
+func insteadOfTarget(target string) string {
+	if target = strings.ToUpper(target); isAddress(target) || isNetwork(target) {
 		target = strings.ToLower(target)
-		return "ban is for violations here: run caddy rate-limit ban " + target + ", or write ban " + target + " into the rules file"
+		return "run caddy rate-limit ban " + target + ", or write ban " + target + " into the rules file"
 	}
 	matcher := "country " + target
 	if asn, ok := networks.ParseASN(target); ok {
@@ -78,5 +84,5 @@ func insteadOfBan(words []string) string {
 	} else if !networks.IsCountry(target) {
 		return ""
 	}
-	return "ban is for violations here: write into the site @banned " + matcher + " and respond @banned 403, each on a line of its own"
+	return "write into the site @banned " + matcher + " and respond @banned 403, each on a line of its own"
 }

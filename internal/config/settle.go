@@ -48,7 +48,7 @@ func (z *zoneCompiler) compileSettle() error {
 	if z.run.DeniesAll {
 		return errors.New("settle: the zone admits nothing, so nothing is used: leave it out")
 	}
-	if z.app.survey.bodyUse(needsOfTexts(z.Zone, "settle", z.Settle)) != (enforce.BodyUse{}) {
+	if z.app.survey.bodyUse(routing.PlaceholderNames(z.Settle)) != (enforce.BodyUse{}) {
 		z.note("settle: the request's body isn't known any more when the request ends, so that the cost stays", "bytes, duration or a placeholder of the answer")
 		return nil
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -78,41 +77,6 @@ func (s *survey) add(v *routing.View) {
 	}
 }
 
-// sitedSet is a matcher set of an option with its place in the config.
-type sitedSet struct {
-	sets         caddy.ModuleMap
-	zone, source string
-}
-
-// matchers returns all matcher sets of handlers and zones, and those inside `not`.
-func (s *survey) matchers() (all []sitedSet) {
-	var add func(zone, source string, sets []caddy.ModuleMap)
-	add = func(zone, source string, sets []caddy.ModuleMap) {
-		for _, set := range sets {
-			all = append(all, sitedSet{set, zone, source})
-			var negated []caddy.ModuleMap
-			_ = json.Unmarshal(set["not"], &negated) // loading reports any error
-			add(zone, source, negated)
-		}
-	}
-	for _, p := range s.places {
-		if p.handler == nil {
-			continue
-		}
-		add("", p.handler.Source, p.handler.ExemptRaw)
-		for _, t := range p.handler.Traps {
-			add("", t.Source, t.MatcherSetsRaw)
-		}
-		for _, z := range p.zones {
-			add(z.Name, z.Source, z.MatcherSetsRaw)
-			for _, c := range z.Costs {
-				add(z.Name, z.Source, c.MatcherSetsRaw)
-			}
-		}
-	}
-	return all
-}
-
 func (s *survey) addPlace(p *place) {
 	p.before, p.after = p.Before(), p.After()
 	s.places = append(s.places, p)
@@ -151,7 +115,7 @@ func (s *survey) note(n routing.Node) {
 	}
 	s.foreign = s.foreign || n.Foreign
 	s.traces = s.traces || n.Name == "tracing"
-	if n.Name == "map" && s.bodyUse(needsOfMatchers(nil, n.Name, n.Fields)).Whole {
+	if n.Name == "map" && s.bodyUse(namesIn(n.Fields, nil)).Whole {
 		destinations, _ := n.Fields["destinations"].([]any)
 		for _, d := range destinations {
 			s.bodies[strings.Trim(fmt.Sprint(d), "{}")] = true
@@ -161,10 +125,10 @@ func (s *survey) note(n routing.Node) {
 }
 
 // bodyUse returns what the placeholders that options depend on use of the body.
-func (s *survey) bodyUse(needs []need) (use enforce.BodyUse) {
-	for _, n := range needs {
-		use.Whole = use.Whole || s.bodies[n.name]
-		use.Fields = use.Fields || bodyfield.IsField(n.name)
+func (s *survey) bodyUse(names []string) (use enforce.BodyUse) {
+	for _, name := range names {
+		use.Whole = use.Whole || s.bodies[name]
+		use.Fields = use.Fields || bodyfield.IsField(name)
 	}
 	return use
 }

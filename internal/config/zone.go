@@ -229,6 +229,15 @@ func (z *Zone) hasOwnWords() bool {
 		z.Scope != "" || z.DisableReputation || z.EnableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow || len(z.When) > 0
 }
 
+// costs returns all costs as they are written.
+func (z *Zone) costs() []string {
+	costs := []string{z.Cost}
+	for _, c := range z.Costs {
+		costs = append(costs, c.Cost)
+	}
+	return costs
+}
+
 // wantsClients reports whether a zone that isn't compiled yet will count clients.
 func (z *Zone) wantsClients() bool {
 	return z.Per == enforce.PerClient || z.Per == enforce.PerAPIKey || z.Per == "" && z.Tiers

@@ -138,7 +138,7 @@ func (z *zoneCompiler) compileKey() error {
 		z.run.Per, z.run.Static = enforce.PerEveryone, z.Key
 	}
 	z.run.EmptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.run.Key, "")
-	z.run.OneSpelling, z.run.CountsBody = enforce.NeedsOneSpelling(z.run.Key), z.app.survey.bodyUse(z.textNeeds())
+	z.run.OneSpelling, z.run.CountsBody = enforce.NeedsOneSpelling(z.run.Key), z.app.survey.bodyUse(namesOf(z.textNeeds()))
 	z.compileFields()
 	switch z.OnEmptyKey {
 	case "", enforce.EmptyIP, enforce.EmptyShare, enforce.EmptySkip, enforce.EmptyDeny:

@@ -75,7 +75,7 @@ const StrictProxies = "`trusted_proxies_strict` beside `trusted_proxies`, in `se
 // noteClaim warns operators, once, that clients choose their addresses.
 func (cfg *Config) noteClaim() {
 	cfg.Claims.Do(func() {
-		cfg.Warn("a request has come through a trusted proxy with several addresses, of which Caddy takes the first: clients can write that themselves, and be whoever they like. Nobody is banned by such an address",
+		cfg.Warn("a trusted proxy sent several addresses, and Caddy takes the first, which clients can write: nobody is banned by it",
 			StrictProxies)
 	})
 }

@@ -28,10 +28,16 @@ func (probe) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.routing_probe", New: func() caddy.Module { return new(probe) }}
 }
 
-// seen is called by each probe.
-var seen func(name string, server *caddyhttp.Server)
+// seen is called by each probe, and seenIn with its context.
+var (
+	seen   func(name string, server *caddyhttp.Server)
+	seenIn func(caddy.Context)
+)
 
 func (p *probe) Provision(ctx caddy.Context) error {
+	if seenIn != nil {
+		seenIn(ctx)
+	}
 	if seen != nil {
 		seen(p.Name, ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server))
 	}
@@ -74,6 +80,39 @@ func TestTrustsProxies(t *testing.T) {
 		}
 		if got := routing.TrustsProxies(server); got != want {
 			t.Errorf("%s: %t, want %t", config, got, want)
+		}
+	}
+}
+
+func TestTrustedRanges(t *testing.T) {
+	for config, want := range map[string][]string{
+		`{"listen":[":0"]}`: nil,
+		`{"listen":[":0"],"trusted_proxies":{"source":"static","ranges":["10.0.0.0/8","0.0.0.0/0"]}}`: {"10.0.0.0/8", "0.0.0.0/0"},
+	} {
+		if got := routing.TrustedRanges(provision(t, config)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", config, got, want)
+		}
+	}
+}
+
+func TestIncludedLogs(t *testing.T) {
+	const handlers = `"apps":{"http":{"servers":{"a":{"listen":[":0"],"routes":[{"handle":[{"handler":"routing_probe"}]}]}}}}`
+	for logging, want := range map[string][]string{
+		``: nil,
+		`"logging":{"logs":{"b":{"writer":{"output":"stderr"},"include":["http.log.access","http.log.rate_limit"]}}},`: {"http.log.access", "http.log.rate_limit"},
+	} {
+		var got []string
+		seenIn = func(ctx caddy.Context) { got = routing.IncludedLogs(ctx) }
+		var config caddy.Config
+		if err := caddy.StrictUnmarshalJSON([]byte(`{"admin":{"disabled":true},`+logging+handlers+`}`), &config); err != nil {
+			t.Fatal(err)
+		}
+		_, err := caddy.ProvisionContext(&config)
+		if seenIn = nil; err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", logging, got, want)
 		}
 	}
 }

@@ -75,6 +75,18 @@ func setsOf(r *caddyhttp.Route) (sets []caddy.ModuleMap) {
 	return append(sets, r.MatcherSetsRaw...)
 }
 
+// Matchers returns the matchers of the set, with their configs only.
+func (r Requests) Matchers() (set caddyhttp.MatcherSet) {
+	for name, config := range r.Set {
+		if info, err := caddy.GetModule("http.matchers." + name); err == nil {
+			m := info.New()
+			_ = json.Unmarshal(config, m) // loading reports errors
+			set = append(set, m)
+		}
+	}
+	return set
+}
+
 // String returns the methods and paths, as after `match`.
 func (r Requests) String() string {
 	words := slices.Concat(r.Methods, r.Paths)
@@ -84,20 +96,20 @@ func (r Requests) String() string {
 	return strings.Join(append(words, r.Hosts...), " ")
 }
 
-// excludes reports whether no request is known to be in both.
-func (r Requests) excludes(other Requests) bool {
+// Excludes reports whether no request is known to be in both.
+func (r Requests) Excludes(other Requests) bool {
 	apart := func(a, b []string, meet func(a, b string) bool) bool {
 		return a != nil && b != nil && !slices.ContainsFunc(a, func(x string) bool {
 			return slices.ContainsFunc(b, func(y string) bool { return meet(x, y) })
 		})
 	}
-	negates := func(a, b Requests) bool { return slices.ContainsFunc(a.negated, b.isWithin) }
+	negates := func(a, b Requests) bool { return slices.ContainsFunc(a.negated, b.IsWithin) }
 	return apart(r.Methods, other.Methods, strings.EqualFold) || apart(r.Hosts, other.Hosts, mayMeet) ||
 		apart(r.Paths, other.Paths, mayMeet) || negates(r, other) || negates(other, r)
 }
 
-// isWithin reports whether all requests are known to be in other, too.
-func (r Requests) isWithin(other Requests) bool {
+// IsWithin reports whether all requests are known to be in other, too.
+func (r Requests) IsWithin(other Requests) bool {
 	inside := func(a, b []string, isIn func(a, b string) bool) bool {
 		return b == nil || a != nil && !slices.ContainsFunc(a, func(x string) bool {
 			return !slices.ContainsFunc(b, func(y string) bool { return isIn(x, y) })

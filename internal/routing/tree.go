@@ -23,7 +23,6 @@ type Route struct {
 	Group    string     // only one route of a group runs
 	Terminal bool       // no route after it runs
 	Handlers []Node
-	matchers caddyhttp.MatcherSets
 }
 
 // Node is a handler of the config.
@@ -46,7 +45,7 @@ type List struct {
 // newRoutes returns the routes of a list. Their handlers are modules or JSON.
 func newRoutes(list caddyhttp.RouteList) (routes []Route) {
 	for _, from := range list {
-		r := Route{Group: from.Group, Terminal: from.Terminal, Requests: requestsOf(setsOf(&from)), matchers: matchersOf(&from)}
+		r := Route{Group: from.Group, Terminal: from.Terminal, Requests: requestsOf(setsOf(&from))}
 		for _, raw := range from.HandlersRaw {
 			r.Handlers = append(r.Handlers, rawNode(raw))
 		}
@@ -58,26 +57,11 @@ func newRoutes(list caddyhttp.RouteList) (routes []Route) {
 	return routes
 }
 
-// matchersOf returns the matchers of a route, which have their configs only if they aren't loaded yet.
-func matchersOf(r *caddyhttp.Route) caddyhttp.MatcherSets {
-	sets := slices.Clone(r.MatcherSets)
-	for _, raw := range r.MatcherSetsRaw {
-		var set caddyhttp.MatcherSet
-		for name, config := range raw {
-			if info, err := caddy.GetModule("http.matchers." + name); err == nil {
-				matcher := info.New()
-				_ = json.Unmarshal(config, matcher) // loading reports errors
-				set = append(set, matcher)
-			}
-		}
-		sets = append(sets, set)
-	}
-	return sets
-}
+// Hosts returns the hosts in matcher sets.
+func Hosts(sets []caddy.ModuleMap) []string { return hostsOf(requestsOf(sets)) }
 
-// Hosts returns the hosts in the matchers of a route.
-func Hosts(r *caddyhttp.Route) (hosts []string) {
-	for _, requests := range requestsOf(setsOf(r)) {
+func hostsOf(all []Requests) (hosts []string) {
+	for _, requests := range all {
 		hosts = append(hosts, requests.Hosts...)
 	}
 	return hosts
@@ -207,7 +191,11 @@ func answersAll(name string, handler any) bool {
 }
 
 // Answers returns the name of a handler in n that answers all requests that reach it, or "".
-func (n Node) Answers() string {
+func (n Node) Answers() string { return n.answers(false) }
+
+// answers returns the name of a handler in n that answers all requests that reach n, or with some, some of
+// them; or "".
+func (n Node) answers(some bool) string {
 	switch {
 	case answersAll(n.Name, n.Module) && n.Name == "static_response":
 		if s, ok := n.Module.(*caddyhttp.StaticResponse); ok && s.Headers.Get("Location") != "" {
@@ -216,12 +204,12 @@ func (n Node) Answers() string {
 		return "respond"
 	case answersAll(n.Name, n.Module):
 		return n.Name
-	case n.Name != "subroute":
+	case !some && n.Name != "subroute":
 		return ""
 	}
 	for _, list := range n.Lists {
 		for _, r := range list.Routes {
-			if by := r.Answers(); by != "" && r.Requests == nil && !list.ForErrors {
+			if by := r.answers(some); by != "" && !list.ForErrors && (some || r.Requests == nil) {
 				return by
 			}
 		}
@@ -229,18 +217,10 @@ func (n Node) Answers() string {
 	return ""
 }
 
-// hosts returns the hosts in the matchers of the route.
-func (r Route) hosts() (hosts []string) {
-	for _, requests := range r.Requests {
-		hosts = append(hosts, requests.Hosts...)
-	}
-	return hosts
-}
-
-// mayAnswer returns the name of a handler that answers some requests of the route, or "".
-func (r Route) mayAnswer() string {
+// answers returns the name of a handler that answers all requests that match the route, or some of them; or "".
+func (r Route) answers(some bool) string {
 	for _, n := range r.Handlers {
-		if by := n.mayAnswer(); by != "" {
+		if by := n.answers(some); by != "" {
 			return by
 		}
 	}
@@ -250,31 +230,6 @@ func (r Route) mayAnswer() string {
 // rewrites reports whether a handler of the route may change the paths of requests.
 func (r Route) rewrites() bool {
 	return !each(r.Handlers, func(n Node) bool { return n.Name != "rewrite" && n.Name != "invoke" && !n.Foreign })
-}
-
-// Answers returns the name of a handler that answers all requests that match the route, or "".
-func (r Route) Answers() string {
-	for _, n := range r.Handlers {
-		if by := n.Answers(); by != "" {
-			return by
-		}
-	}
-	return ""
-}
-
-// mayAnswer returns the name of a handler in n that answers some requests, or "".
-func (n Node) mayAnswer() string {
-	if by := n.Answers(); by != "" {
-		return by
-	}
-	for _, list := range n.Lists {
-		for _, inner := range handlersOf(list.Routes) {
-			if by := inner.mayAnswer(); by != "" && !list.ForErrors {
-				return by
-			}
-		}
-	}
-	return ""
 }
 
 // proxies reports whether the handler is a proxy, or its routes contain one.

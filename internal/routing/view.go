@@ -28,7 +28,7 @@ type Place struct {
 	Anywhere bool   // it is in a named route, which may be invoked anywhere
 
 	// Own are the matchers of its route, if it is alone there, as those of a directive are.
-	Own caddyhttp.MatcherSets
+	Own []Requests
 
 	before, after []Node
 	answering     string       // an earlier handler that answers some requests, or ""
@@ -63,7 +63,7 @@ func NewView(server *caddyhttp.Server) *View {
 func (v *View) addRoutes(p Place, list []Route) {
 	for i, r := range list {
 		in := p
-		if hosts := r.hosts(); len(hosts) > 0 {
+		if hosts := hostsOf(r.Requests); len(hosts) > 0 {
 			in.Site = strings.ToLower(strings.Join(slices.Sorted(slices.Values(hosts)), " "))
 			v.Hosts = append(v.Hosts, hosts...)
 		}
@@ -76,7 +76,7 @@ func (v *View) addRoutes(p Place, list []Route) {
 			}
 		}
 		if in.Own = nil; len(r.Handlers) == 1 {
-			in.Own = r.matchers
+			in.Own = r.Requests
 		}
 		if r.Requests != nil {
 			in.Around = slices.Concat(in.Around, [][]Requests{r.Requests})
@@ -87,7 +87,7 @@ func (v *View) addRoutes(p Place, list []Route) {
 
 // passRoute notes a route before the current one. Of routes that exclude each other only one runs.
 func (p *Place) passRoute(r Route, excludes bool) {
-	by := r.Answers()
+	by := r.answers(false)
 	if p.Hidden == "" && r.Requests == nil {
 		p.Hidden = by
 		if p.Hidden == "" && (excludes || r.Terminal) {
@@ -112,7 +112,7 @@ func (p *Place) passRoute(r Route, excludes bool) {
 
 func (p *Place) meet(n Node) {
 	if p.answering == "" {
-		p.answering = n.mayAnswer()
+		p.answering = n.answers(true)
 	}
 }
 
@@ -158,7 +158,7 @@ func (p *Place) After() Provided { return providedBy(p.after) }
 // Serves returns a later handler that may answer, with pages if it can, or "".
 func (p *Place) Serves() (by string) {
 	for _, later := range p.after {
-		if by = cmp.Or(later.mayAnswer(), by); by == "reverse_proxy" || by == "file_server" {
+		if by = cmp.Or(later.answers(true), by); by == "reverse_proxy" || by == "file_server" {
 			break
 		}
 	}
@@ -167,7 +167,7 @@ func (p *Place) Serves() (by string) {
 
 // Leavings returns an earlier handler that answers some requests, if no later one answers any; or "".
 func (p *Place) Leavings() string {
-	if p.InErrors || p.Anywhere || p.Hidden != "" || slices.ContainsFunc(p.after, func(n Node) bool { return n.mayAnswer() != "" || n.Foreign }) {
+	if p.InErrors || p.Anywhere || p.Hidden != "" || slices.ContainsFunc(p.after, func(n Node) bool { return n.answers(true) != "" || n.Foreign }) {
 		return ""
 	}
 	return p.answering
@@ -180,12 +180,12 @@ func (p *Place) Misses(r Requests) (why string) {
 		return ""
 	}
 	for _, around := range p.Around {
-		if !slices.ContainsFunc(around, func(a Requests) bool { return !a.excludes(r) }) {
+		if !slices.ContainsFunc(around, func(a Requests) bool { return !a.Excludes(r) }) {
 			return "the route around it doesn't match them"
 		}
 	}
 	for _, t := range p.taken {
-		if r.isWithin(t.Requests) && t.by != "" {
+		if r.IsWithin(t.Requests) && t.by != "" {
 			return t.by + " before it answers them"
 		}
 	}
@@ -197,14 +197,14 @@ func (p *Place) Unanswered(r Requests) bool {
 	reads := r.Methods == nil || slices.Contains(r.Methods, "GET") || slices.Contains(r.Methods, "HEAD")
 	answered := false
 	for _, later := range p.later {
-		by := later.mayAnswer()
+		by := later.answers(true)
 		if by == "" && later.rewrites() {
 			return false
 		}
 		if answered = answered || by != ""; by == "" || !reads && by == "file_server" {
 			continue
 		}
-		if later.Requests == nil || slices.ContainsFunc(later.Requests, func(a Requests) bool { return !a.excludes(r) }) {
+		if later.Requests == nil || slices.ContainsFunc(later.Requests, func(a Requests) bool { return !a.Excludes(r) }) {
 			return false
 		}
 	}
