@@ -178,10 +178,10 @@ func namesIn(value any, names []string) []string {
 			names = append(names, routing.PlaceholderNames(key)...)
 			fields, _ := element.(map[string]any)
 			for field := range fields {
-				switch key {
-				case "header", "header_regexp":
+				switch isPlaceholder := len(routing.PlaceholderNames(field)) > 0; {
+				case key == "header" || key == "header_regexp":
 					names = append(names, "http.request.header."+field)
-				case "vars", "vars_regexp":
+				case (key == "vars" || key == "vars_regexp") && !isPlaceholder:
 					names = append(names, "http.vars."+field)
 				}
 			}

@@ -2,6 +2,7 @@ package matcher
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -72,8 +73,11 @@ func Safer(option string, set caddyhttp.MatcherSet) string {
 // asksTarget reports whether texts with placeholders or functions ask for the method or the target of
 // requests.
 func asksTarget(texts ...string) bool {
-	return slices.ContainsFunc([]string{"path", "query", "uri", "method", "url_pattern"}, func(word string) bool { return strings.Contains(strings.Join(texts, " "), word) })
+	text := fieldsOfBodies.ReplaceAllString(strings.Join(texts, " "), "")
+	return slices.ContainsFunc([]string{"path", "query", "uri", "method", "url_pattern"}, func(word string) bool { return strings.Contains(text, word) })
 }
+
+var fieldsOfBodies = regexp.MustCompile(`\{http\.rate_limit\.[^}]*\}`)
 
 // addQuery adds the conditions of Caddy's matcher of queries, as far as possible.
 func (e *Endpoint) addQuery(query caddyhttp.MatchQuery) {
