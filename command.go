@@ -57,7 +57,10 @@ is, --address says, or the config file that --config names.`,
 
 // adminEndpoint is the admin endpoint of the running Caddy, selected by the same flags as in
 // Caddy's own commands.
-type adminEndpoint struct{ address, config, adapter string }
+type adminEndpoint struct {
+	address, config, adapter string
+	determined               string // the result of determine; "" before the first call
+}
 
 func (at *adminEndpoint) addFlags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
@@ -68,6 +71,9 @@ func (at *adminEndpoint) addFlags(cmd *cobra.Command) {
 
 // determine returns the address in Caddy's notation.
 func (at *adminEndpoint) determine() (string, error) {
+	if at.determined != "" {
+		return at.determined, nil
+	}
 	var config []byte
 	var err error
 	if at.address == "" && at.config != "" {
@@ -76,7 +82,8 @@ func (at *adminEndpoint) determine() (string, error) {
 		}
 	}
 	address, err := caddycmd.DetermineAdminAPIAddress(at.address, config, at.config, at.adapter)
-	return strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/"), err
+	at.determined = strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")
+	return at.determined, err
 }
 
 // checkAdmin returns a config file as JSON, or an error if it turns the admin endpoint off.

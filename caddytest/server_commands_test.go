@@ -236,6 +236,19 @@ func TestOrdersAreNoPartOfURLs(t *testing.T) {
 	}
 }
 
+// A command reads a config file once to find Caddy, and takes the address as a URL, too.
+func TestCommandsFindCaddy(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, config("zone z {\nlimit 5/1m\n}"))
+	out, err := s.run("rate-limit", "status", "--config", s.config, "--adapter", "caddyfile")
+	if n := strings.Count(out, "using config from file"); err != nil || n != 1 || !strings.Contains(out, "Caddy has run for") {
+		t.Errorf("the file is read %d times: %v, %s", n, err, out)
+	}
+	if out, err := s.run("rate-limit", "status", "--address", "http://"+s.admin+"/"); err != nil || !strings.Contains(out, "Caddy has run for") {
+		t.Errorf("by a URL: %v, %s", err, out)
+	}
+}
+
 func TestExpiredKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\ntier free {\nlimit 100/1h\n}\napi_keys {\nmissing deny\n}\n}")+site("rate_limit {\nzone api {\ntiers\n}\n}\nrespond hello"))

@@ -75,6 +75,7 @@ func TestNetworks(t *testing.T) {
 	s.wantPassed(4, 6, "/", from(17)) // ten of the provider
 	s.wantPassed(10, 12, "/", from(40))
 	s.wantPassed(10, 12, "/", from(41)) // in no file: by itself
+	s.wantCommand(t, 0, []string{"zones"}, "provider  asn ", "german    country ")
 	s.wantCommand(t, 0, []string{"explain", "key:DE"}, "german")
 	s.wantCommand(t, 0, []string{"explain", "192.0.2.17"}, "AS64500")
 	s.wantCommand(t, 0, []string{"ban", "key:AS64500"})

@@ -34,7 +34,7 @@ func TestShadowIsTriedAndSwitchedOn(t *testing.T) {
 	}
 	s.wantCommand(t, 0, []string{"zones"}, "login (shadow)", "site-300/1h (shadow)", "WOULD REFUSE")
 	s.wantCommand(t, 0, []string{"status"}, "In shadow, so that nothing is refused: login.")
-	s.wantCommand(t, 0, []string{"top", "login", "--by", "refused"}, "login (shadow)", "127.0.0.1")
+	s.wantCommand(t, 0, []string{"top", "login", "--by", "refused"}, "login  5/1h (shadow) ", "127.0.0.1")
 	s.wantCommand(t, 1, []string{"blocked"}, "Nobody is over a limit.")
 	s.wantCommand(t, 0, []string{"explain", "127.0.0.1"}, "Next request: passes; in shadow, it would be refused by limit login of zone login", "would pass in")
 	s.wantCommand(t, 0, []string{"explain", "127.0.0.1", "--url", "POST http://127.0.0.1:" + s.port + "/login"}, "Next request: passes; in shadow, it would be refused by limit login of zone login")

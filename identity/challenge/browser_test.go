@@ -50,7 +50,6 @@ func TestBrowserShowsThePage(t *testing.T) {
 			tab.Go(server.URL + "/" + query)
 			tab.Eval(`document.querySelector("details").open = true`, nil)
 			if !v.NoScript && !strings.Contains(query, "widget") {
-				tab.Eval(`sessionStorage.clear()`, nil) // which counts how often the page came
 				var status string
 				tab.Eval(`document.querySelector(".status").textContent`, &status)
 				if want := language.Choose(query[len("?lang="):][:2]).Solving; status != want {
@@ -61,6 +60,22 @@ func TestBrowserShowsThePage(t *testing.T) {
 		}
 		tab.WantQuiet(t, server.URL)
 		tab.Go("about:blank") // which ends the workers
+	}
+}
+
+// Somebody who reloads the page gets the puzzle again, however often.
+func TestBrowserSolvesThePageAfterReloads(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(showing(t))
+	t.Cleanup(server.Close)
+	tab := browser.Start(t, browser.Find(t)).Open(t, browser.Views()[0])
+	for n := range 6 {
+		tab.Go(server.URL + "/?lang=de")
+		var status string
+		tab.Eval(`document.querySelector(".status").textContent`, &status)
+		if want := language.Choose("de").Solving; status != want {
+			t.Errorf("time %d: the page says %q, want %q", n+1, status, want)
+		}
 	}
 }
 

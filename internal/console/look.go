@@ -327,7 +327,7 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 	}
 	return list(s, keys, []column[operator.Key]{
 		{"ZONE", func(k operator.Key) cell { return text(k.Zone) }},
-		{"LIMIT", func(k operator.Key) cell { return limitCell(k.Limit, k.Shadow) }},
+		{"LIMIT", func(k operator.Key) cell { return limitCell(k.Shown(), k.Shadow) }},
 		{"TAG", func(k operator.Key) cell { return fixed(k.Tag) }},
 		{"KEY", func(k operator.Key) cell { return named(k.Client, k.Text, k.Tag) }},
 		{"TIER", func(k operator.Key) cell { return text(k.Tier) }},

@@ -35,6 +35,10 @@ func TestKeysOfShadowLimits(t *testing.T) {
 	if err != nil || strings.Contains(out, "WOULD") {
 		t.Errorf("without shadow limits: %v\n%s", err, out)
 	}
+	enforced.Units = "5/1m" // beside the zone's name, the same name would say nothing
+	if out, _, err = run(shadowed{keys: []operator.Key{enforced, {Zone: "login", Limit: "daily", Units: "50/24h"}}}, "top"); err != nil || !strings.Contains(out, "login  5/1m ") || !strings.Contains(out, "login  daily ") {
+		t.Errorf("limits: %v\n%s", err, out)
+	}
 	out, _, err = run(shadowed{}, "status")
 	if err != nil || !strings.Contains(out, "In shadow, so that nothing is refused: login, search.") {
 		t.Errorf("status: %v\n%s", err, out)

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -438,4 +439,23 @@ func TestEvents(t *testing.T) {
 	cancel()
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	s.wantPost(403, r)
+}
+
+// full is a service with a key that has used all of its limit, and isn't blocked yet.
+type full struct{ *sample.Service }
+
+func (full) Keys(context.Context, operator.KeysQuery) ([]operator.Key, error) {
+	return []operator.Key{{Zone: "pages", Limit: "pages", Units: "5/1m", Text: "203.0.113.9", Client: "203.0.113.9", Used: 5, Amount: 5}}, nil
+}
+
+// A bar is red at 100 %, and a limit with the name of its zone is shown by its units.
+func TestFullBarsAreRed(t *testing.T) {
+	s := newSite(t, sample.New(time.Now), withService(full{sample.New(time.Now)}))
+	body := s.get("clients")
+	if !strings.Contains(body, `<span class="used no"><b>100 %</b> <span class="muted">5 of 5</span><svg class="bar no"`) {
+		t.Errorf("the bar isn't red:\n%s", body)
+	}
+	if !strings.Contains(body, "pages<small>5/1m</small>") {
+		t.Errorf("the limit isn't shown by its units:\n%s", body)
+	}
 }

@@ -36,3 +36,11 @@ type Key struct {
 	// BlockedUntil is when it can get another unit; nil if it can now.
 	BlockedUntil *time.Time `json:"blocked_until,omitempty"`
 }
+
+// Shown returns what to call the limit beside its zone: its name, or its units if it has the zone's name.
+func (k Key) Shown() string {
+	if k.Limit == k.Zone && k.Units != "" {
+		return k.Units
+	}
+	return k.Limit
+}
