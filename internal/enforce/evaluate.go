@@ -139,10 +139,12 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 		}
 		if !slices.ContainsFunc(keys, func(other []byte) bool { return bytes.Equal(other, key) }) {
 			keys = append(keys, key)
-			z.chargeKey(e, set, key, cost)
 		}
 	}
-	e.body.reading = 0
+	slices.SortFunc(keys, bytes.Compare) // or two requests could each wait for the place that the other has
+	for _, key := range keys {
+		z.chargeKey(e, set, key, cost)
+	}
 	return nil, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -225,5 +226,40 @@ func TestUncertainFieldsCount(t *testing.T) {
 	}
 	if got := post(t, h, "http://example.com/", inJSON, `{"max_tokens":1}`); got != 429 {
 		t.Errorf("after two costs: %d, want 429, since they cost all of the limit", got)
+	}
+}
+
+// Two requests take the places of two accounts in one order, or each could wait for what the other has.
+func TestPlacesOfSeveralAccountsAreTakenInOneOrder(t *testing.T) {
+	h := zoneOf(t, "per key {http.rate_limit.form.user}\nlimit 1 concurrent wait 30s\nlimit 9/1h")
+	order := func(body string) (keys []string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com/", strings.NewReader(body))
+		r.Header.Set("Content-Type", form)
+		e := h.Begin(caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server)))
+		defer e.Release()
+		if err := e.Collect(); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range e.Debits {
+			keys = append(keys, string(d.Key))
+		}
+		return keys
+	}
+	if a, b := order("user=B&user=a"), order("user=A&user=b"); len(a) != 2 || !slices.Equal(a, b) {
+		t.Errorf("got %q and %q", a, b)
+	}
+}
+
+// An answer tells the tighter of the limits of two accounts, once.
+func TestAnswersTellOneOfSeveralAccounts(t *testing.T) {
+	h := zoneOf(t, "per key {http.rate_limit.form.user}\nlimit 9/1h")
+	for range 3 {
+		post(t, h, "http://example.com/", form, "user=a")
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com/", strings.NewReader("user=b&user=a&user=c"))
+	r.Header.Set("Content-Type", form)
+	w, _ := askFrom(t, h, r)
+	if got := w.Header()["Ratelimit"]; len(got) != 1 || !strings.HasPrefix(got[0], `"z";r=5;`) || strings.Count(got[0], "z") != 1 {
+		t.Errorf("the answer tells %q", got)
 	}
 }
