@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -53,11 +52,28 @@ func always(status int) http.HandlerFunc {
 	}
 }
 
-// tokens answers that a question has used so many.
+// tokens answers a question that has used so many.
 func tokens(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Tokens", strconv.Itoa(n))
-		always(http.StatusOK)(w, r)
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"choices":[{"message":{"content":"{\"usage\":{\"total_tokens\":1}}"}}],"usage":{"total_tokens":%d}}`, n)
+	}
+}
+
+// streamed is tokens in a stream of events.
+func streamed(n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if r.Header.Get("Accept-Encoding") == "gzip" {
+			w.Header().Set("Content-Encoding", "gzip")
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range 3 {
+			fmt.Fprint(w, "event: response.output_text.delta\ndata: {\"delta\":\"Hello\"}\n\n")
+			w.(http.Flusher).Flush()
+		}
+		fmt.Fprintf(w, "event: response.completed\ndata: {\"response\":{\"usage\":{\"total_tokens\":%d}}}\n\n", n)
 	}
 }
 

@@ -73,7 +73,11 @@ var (
 	}))
 )
 
-const inForm = "Content-Type: application/x-www-form-urlencoded"
+// The types of bodies.
+const (
+	inForm = "Content-Type: application/x-www-form-urlencoded"
+	inJSON = "Content-Type: application/json"
+)
 
 var withPassword = signedIn("alice", rightPassword)
 
@@ -314,7 +318,7 @@ var recipes = []recipe{{
 		send("198.18.1.1", 3, "POST https://app.example.com/login user=bob&password=guess{n}", 401, inForm),
 		send("198.18.2.1", 2, "POST https://app.example.com/login user=Bob&password=guess{n}", 401, inForm),
 		send("198.18.3.1", 5, "POST https://app.example.com/login x=1&user[]=+BOB&password=guess{n}", 429, inForm),
-		send("198.18.4.1", 5, `POST https://app.example.com/login {"user":"bob"}`, 415, "Content-Type: application/json"),
+		send("198.18.4.1", 5, `POST https://app.example.com/login {"user":"bob"}`, 415, inJSON),
 		send("198.18.5.1", 5, "POST https://app.example.com/login password=guess{n}", 429, inForm),
 		send("198.18.6.1", 5, "POST https://app.example.com/login user=bob%zz&password=guess{n}", 400, inForm),
 		send(attacker, 20, "POST https://app.example.com/login user=name{n}&password=guess", 401, inForm),
@@ -328,17 +332,17 @@ var recipes = []recipe{{
 		"127.0.0.1:3000": {"POST /mcp": always(200)}, "127.0.0.1:3001": {"POST /graphql": always(200)},
 	},
 	traffic: []wave{
-		send(person, 30, `POST https://mcp.example.com/mcp {"id":{n},"method":"tools/call"}`, 200, "Content-Type: application/json"),
-		send(person, 200, `POST https://mcp.example.com/mcp {"id":{n},"method":"ping"}`, 200, "Content-Type: application/json"),
-		send(attacker, 29, `POST https://mcp.example.com/mcp {"id":{n},"method":"tools/call"}`, 200, "Content-Type: application/json"),
-		send(attacker, 1, `POST https://mcp.example.com/mcp [{"method":"ping"},{"method":"tools/call"}]`, 200, "Content-Type: application/json"),
-		send(attacker, 5, `POST https://mcp.example.com/mcp {"Method":"tools/call"}`, 429, "Content-Type: application/json"),
-		send(attacker, 5, `POST https://mcp.example.com/mcp {"method":"tools/call","method":"ping"}`, 429, "Content-Type: application/json"),
-		send(attacker, 5, `POST https://mcp.example.com/mcp {"method":"tools/call"`, 400, "Content-Type: application/json"),
-		send(attacker, 200, `POST https://mcp.example.com/mcp {"method":"ping"}`, 200, "Content-Type: application/json"),
-		send(person, 400, `POST https://graphql.example.com/graphql {"operationName":"List"}`, 200, "Content-Type: application/json"),
-		send(attacker, 30, `POST https://graphql.example.com/graphql {"operationName":"Export"}`, 200, "Content-Type: application/json"),
-		send(attacker, 5, `POST https://graphql.example.com/graphql {"operationName":"Export"}`, 429, "Content-Type: application/json"),
+		send(person, 30, `POST https://mcp.example.com/mcp {"id":{n},"method":"tools/call"}`, 200, inJSON),
+		send(person, 200, `POST https://mcp.example.com/mcp {"id":{n},"method":"ping"}`, 200, inJSON),
+		send(attacker, 29, `POST https://mcp.example.com/mcp {"id":{n},"method":"tools/call"}`, 200, inJSON),
+		send(attacker, 1, `POST https://mcp.example.com/mcp [{"method":"ping"},{"method":"tools/call"}]`, 200, inJSON),
+		send(attacker, 5, `POST https://mcp.example.com/mcp {"Method":"tools/call"}`, 429, inJSON),
+		send(attacker, 5, `POST https://mcp.example.com/mcp {"method":"tools/call","method":"ping"}`, 429, inJSON),
+		send(attacker, 5, `POST https://mcp.example.com/mcp {"method":"tools/call"`, 400, inJSON),
+		send(attacker, 200, `POST https://mcp.example.com/mcp {"method":"ping"}`, 200, inJSON),
+		send(person, 400, `POST https://graphql.example.com/graphql {"operationName":"List"}`, 200, inJSON),
+		send(attacker, 30, `POST https://graphql.example.com/graphql {"operationName":"Export"}`, 200, inJSON),
+		send(attacker, 5, `POST https://graphql.example.com/graphql {"operationName":"Export"}`, 429, inJSON),
 	},
 }, {
 	name:     "basic-auth",
@@ -451,13 +455,16 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 	},
 }, {
 	name:     "llm",
-	backends: map[string]standIn{"127.0.0.1:8000": {"POST /v1/chat/completions": tokens(10_000), "GET /v1/models": always(200)}},
+	backends: map[string]standIn{"127.0.0.1:8000": {"POST /v1/chat/completions": tokens(1000), "POST /v1/responses": streamed(1000), "GET /v1/models": always(200)}},
 	traffic: []wave{
-		send(person, 9, "POST https://llm.example.com/v1/chat/completions {}", 200),
+		send(person, 9, `POST https://llm.example.com/v1/chat/completions {"max_tokens":100}`, 200, inJSON),
 		send(person, 100, "GET https://llm.example.com/v1/models", 200),
-		send(attacker, 10, "POST https://llm.example.com/v1/chat/completions {}", 200),
-		send(attacker, 5, "POST https://llm.example.com/v1/chat/completions {}", 429),
-		send(neighbor, 9, "POST https://llm.example.com/v1/chat/completions {}", 200),
+		send(attacker, 5, `POST https://llm.example.com/v1/chat/completions {"max_tokens":1}`, 200, inJSON),
+		send(attacker, 5, `POST https://llm.example.com/v1/responses {"max_tokens":1,"stream":true}`, 200, inJSON, "Accept-Encoding: gzip"),
+		send(attacker, 5, `POST https://llm.example.com/v1/chat/completions {"max_tokens":1}`, 429, inJSON),
+		send(neighbor, 2, `POST https://llm.example.com/v1/chat/completions {"max_tokens":4000}`, 200, inJSON),
+		send(neighbor, 2, `POST https://llm.example.com/v1/chat/completions {"max_tokens":1e9,"max_tokens":1}`, 200, inJSON),
+		send(neighbor, 1, `POST https://llm.example.com/v1/chat/completions {"max_tokens":`, 400, inJSON),
 	},
 }, {
 	name: "grpc",

@@ -51,7 +51,7 @@ func (p Passage) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 func (w *writer) header(status int) {
 	if isFinal(status) {
 		w.Timing.End()
-		w.Pending.Listen()
+		w.Pending.Listen(w.Header())
 		w.Pending.Settle(status, w.Header())
 	}
 	if w.Response != nil {
@@ -68,6 +68,7 @@ func (w *writer) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (w *writer) Write(data []byte) (int, error) {
 	w.header(http.StatusOK)
+	w.Pending.Saw(data)
 	n, err := w.ResponseWriter.Write(data)
 	w.Pending.Wrote(int64(n))
 	return n, err
@@ -76,7 +77,7 @@ func (w *writer) Write(data []byte) (int, error) {
 // ReadFrom implements io.ReaderFrom.
 func (w *writer) ReadFrom(r io.Reader) (int64, error) {
 	w.header(http.StatusOK)
-	n, err := w.ResponseWriterWrapper.ReadFrom(r)
+	n, err := w.ResponseWriterWrapper.ReadFrom(w.Pending.Watch(r))
 	w.Pending.Wrote(n)
 	return n, err
 }

@@ -38,6 +38,20 @@ func NewField(placeholder string) (f Field, ok bool) {
 	return f, isJSON && !slices.Contains(f.path, "")
 }
 
+// AnswerPaths returns the paths at which a placeholder of an answer is found: `usage.total`, or alternatives such as
+// `usage.total|response.usage.total`. The result is nil if it is none, or misses a name.
+func AnswerPaths(placeholder string) (paths [][]string) {
+	text, isAnswer := strings.CutPrefix(placeholder, Answer)
+	for path := range strings.SplitSeq(text, "|") {
+		names := strings.Split(path, ".")
+		if !isAnswer || slices.Contains(names, "") {
+			return nil
+		}
+		paths = append(paths, names)
+	}
+	return paths
+}
+
 // IsField reports whether a placeholder is meant for a field of requests' bodies.
 func IsField(placeholder string) bool {
 	return strings.HasPrefix(placeholder, Form) || strings.HasPrefix(placeholder, JSON)
@@ -153,7 +167,7 @@ func (r *reading) readJSON(body string) {
 		paths[i] = f.path
 	}
 	s := NewScanner(paths, false, r.add)
-	if s.Scan(data); !s.end() {
+	if s.Scan(data); !s.End() {
 		r.fail(ErrMalformed)
 	}
 }

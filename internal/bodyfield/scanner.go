@@ -87,8 +87,8 @@ func (s *Scanner) Scan(data []byte) bool {
 	return !s.broken
 }
 
-// end ends a value that is complete, and prepares for another one. The result is false if there was none.
-func (s *Scanner) end() bool {
+// End ends a value that is complete, and prepares for another one. The result is false if there was none.
+func (s *Scanner) End() bool {
 	if s.state == inLiteral {
 		s.endLiteral()
 	}

@@ -84,7 +84,7 @@ func scanned(data []byte, paths [][]string, exact bool, random *rand.Rand) ([][]
 		s.Scan(data[:n])
 		data = data[n:]
 	}
-	return all, s.end()
+	return all, s.End()
 }
 
 var paths = [][]string{{"a"}, {"usage", "total"}, {"a", "a"}, {"a", "b", "c"}, {"é"}, {"total"}}
@@ -177,7 +177,7 @@ func TestUnfinishedValuesAreNotFound(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	s.Scan([]byte(`0}`))
-	if !slices.Equal(got, []string{"120"}) || !s.end() {
+	if !slices.Equal(got, []string{"120"}) || !s.End() {
 		t.Errorf("got %q", got)
 	}
 }

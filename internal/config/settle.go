@@ -3,12 +3,14 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -25,8 +27,8 @@ func (z *Zone) checkSettle() error {
 	switch {
 	case z.Settle == "":
 		return nil
-	case z.Settle != settleBytes && z.Settle != settleDuration && len(routing.PlaceholderNames(z.Settle)) == 0:
-		return fmt.Errorf("settle: must be bytes, duration or a placeholder such as {http.response.header.X-Tokens}, got %q", z.Settle)
+	case z.Settle != settleBytes && z.Settle != settleDuration && len(routing.PlaceholderNames(z.Settle)) < len(strings.Fields(z.Settle)):
+		return fmt.Errorf("settle: must be bytes, duration or a placeholder such as {http.response.header.X-Tokens} or {http.rate_limit.answer.usage.total_tokens}, got %q", z.Settle)
 	case z.Count != nil:
 		return errors.New("settle: count says already from the answer what a request uses up: leave out one of both")
 	case z.Cost == "" && len(z.Costs) == 0:
@@ -37,7 +39,18 @@ func (z *Zone) checkSettle() error {
 	if err := routing.CheckPlaceholders(z.Settle); err != nil {
 		return fmt.Errorf("settle: %w", err)
 	}
+	for _, name := range answerFields(z.Settle) {
+		if bodyfield.AnswerPaths(name) == nil {
+			return fmt.Errorf("settle: {%s}: a name is missing: write a path such as {%susage.total_tokens}, or alternatives with | between them", name, bodyfield.Answer)
+		}
+	}
 	return nil
+}
+
+// answerFields returns the placeholders of an answer's fields in a measure.
+func answerFields(measure string) []string {
+	isOther := func(name string) bool { return !strings.HasPrefix(name, bodyfield.Answer) }
+	return slices.DeleteFunc(routing.PlaceholderNames(measure), isOther)
 }
 
 // compileSettle compiles the measure of what requests have used.
@@ -59,7 +72,7 @@ func (z *zoneCompiler) compileSettle() error {
 	case settleDuration:
 		z.run.Settle.Duration = true
 	default:
-		z.run.Settle.From = z.Settle
+		z.run.Settle.From, z.run.Settle.Answer = z.Settle, answerFields(z.Settle)
 	}
 	return nil
 }
@@ -70,9 +83,9 @@ func (z *Zone) unmarshalSettle(d *caddyfile.Dispenser) error {
 		return d.Errf("settle already specified: %s", z.Settle)
 	}
 	words := d.RemainingArgs()
-	if len(words) != 1 {
-		return d.Errf("settle: expected one of bytes, duration or a placeholder, got %q: write settle {http.response.header.X-Tokens}", strings.Join(words, " "))
+	if plain := slices.Contains(words, settleBytes) || slices.Contains(words, settleDuration); len(words) == 0 || plain && len(words) > 1 {
+		return d.Errf("settle: expected one of bytes, duration or placeholders, got %q: write settle {http.response.header.X-Tokens}", strings.Join(words, " "))
 	}
-	z.Settle = words[0]
+	z.Settle = strings.Join(words, " ")
 	return nil
 }

@@ -153,7 +153,8 @@ type Zone struct {
 
 	// The measure of what a request has really used, known when it ends: `bytes` of the answer's
 	// body, `duration` in milliseconds, or a placeholder that holds a whole number from 0, such as
-	// `{http.response.header.X-Tokens}`. The cost is taken when the request arrives. When it ends, the
+	// `{http.response.header.X-Tokens}`, or the field of a JSON answer, such as
+	// `{http.rate_limit.answer.usage.total_tokens}`. Several placeholders are added up. The cost is taken when the request arrives. When it ends, the
 	// difference is given back or charged, even if it is not free: at most the amount of the limit on
 	// top. So the next requests wait for what the last ones have used. If the value is missing or
 	// malformed, the cost stays. Requires `cost`; not with `count`. Default: a request uses its cost.

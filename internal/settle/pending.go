@@ -52,6 +52,7 @@ type Pending struct {
 	began   time.Time
 	written atomic.Int64     // bytes of the answer's body
 	said    map[*Rule]string // guarded by mu: what the answer's header said of the use
+	reader  *answerReader    // of the answer's body; nil if that isn't read
 
 	mu     sync.Mutex
 	status settledBy         // guarded by mu
@@ -108,6 +109,9 @@ func (p *Pending) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	p.body.watch(r)
 	p.repl = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	p.began, p.head = time.Now(), r.Method == http.MethodHead
+	if len(p.answerFields()) > 0 {
+		r.Header.Del("Accept-Encoding") // what is compressed can't be read
+	}
 	if p.byStatus {
 		p.before = statusesIn(p.repl)
 	}
@@ -124,6 +128,7 @@ func (p *Pending) end(w http.ResponseWriter, r *http.Request, status int) {
 		p.leave(status)
 	}
 	p.Settle(status, w.Header())
+	p.reader.publish(p.repl)
 	p.Finish(p.usage())
 }
 

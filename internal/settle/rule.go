@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,9 +16,10 @@ import (
 
 // Rule is a measure of the units that a request has used when it ends.
 type Rule struct {
-	Bytes    bool   // of the answer's body
-	Duration bool   // in milliseconds
-	From     string // otherwise: placeholders for the units
+	Bytes    bool     // of the answer's body
+	Duration bool     // in milliseconds
+	From     string   // otherwise: placeholders for the units, which are added up if there are several words
+	Answer   []string // those in From that are fields of the answer's body
 	silence  sync.Once
 }
 
@@ -29,7 +31,7 @@ type Usage struct {
 }
 
 // Used returns how many units a request of some cost has used: its cost if the placeholders hold no
-// whole number from 0.
+// whole number from 0, and at least its cost if one of several holds nothing.
 func (t *Terms) Used(cost int64, u Usage) int64 {
 	var used int64
 	switch rule := t.Settle; {
@@ -38,16 +40,34 @@ func (t *Terms) Used(cost int64, u Usage) int64 {
 	case rule.Duration:
 		used = max(u.Duration.Milliseconds(), 0)
 	default:
-		units, ok := ParseUnits(u.Text)
+		units, missing, ok := rule.sum(u.Text)
 		if !ok {
 			return cost
 		}
-		used = units
+		if used = units; missing {
+			used = max(units, cost)
+		}
 	}
 	if t.MaxCost != 0 {
 		used = min(used, t.MaxCost)
 	}
 	return used
+}
+
+// sum returns the sum of the units in a text of placeholders, and whether any of them is missing.
+func (r *Rule) sum(text string) (units int64, missing, ok bool) {
+	words := strings.Fields(text)
+	for _, word := range words {
+		n, isUnits := ParseUnits(word)
+		if !isUnits {
+			return 0, false, false
+		}
+		if units += n; units < 0 {
+			units = math.MaxInt64
+		}
+	}
+	most := len(strings.Fields(r.From))
+	return units, len(words) < most, len(words) <= most
 }
 
 // Finish settles the debits whose units, or whose trailers, are known when the request ends. Only the first call has an
@@ -63,7 +83,7 @@ func (p *Pending) Finish(u Usage) {
 		u, rule := u, d.terms().Settle
 		if rule.From != "" && p.repl != nil { // in a replay there is no answer
 			u.Text = cmp.Or(p.repl.ReplaceAll(rule.From, ""), said[rule])
-			if _, ok := ParseUnits(u.Text); !ok && answered {
+			if _, missing, ok := rule.sum(u.Text); (missing || !ok) && answered {
 				p.book.Silent(rule)
 			}
 		}
@@ -71,11 +91,14 @@ func (p *Pending) Finish(u Usage) {
 	})
 }
 
-// Listen notes what the header of an answer says of the use, before handlers around this one remove it.
-// A nil Pending notes nothing.
-func (p *Pending) Listen() {
+// Listen notes what the header of an answer says of the use, before handlers around this one remove it, and
+// whether the body may say it. A nil Pending notes nothing.
+func (p *Pending) Listen(header http.Header) {
 	if p == nil {
 		return
+	}
+	if fields := p.answerFields(); p.reader == nil && !p.isSettled() && !p.head {
+		p.reader = newAnswerReader(fields, header)
 	}
 	p.mu.Lock()
 	debits := p.debits
