@@ -457,13 +457,15 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 	name:     "llm",
 	backends: map[string]standIn{"127.0.0.1:8000": {"POST /v1/chat/completions": tokens(1000), "POST /v1/responses": streamed(1000), "GET /v1/models": always(200)}},
 	traffic: []wave{
+		send("198.18.7.1", 10, `POST https://llm.example.com/v1/chat/completions {"max_tokens":1,"stream":true}`, 200, inJSON),
+		send("198.18.7.1", 1, `POST https://llm.example.com/v1/chat/completions {"max_tokens":1}`, 429, inJSON),
 		send(person, 9, `POST https://llm.example.com/v1/chat/completions {"max_tokens":100}`, 200, inJSON),
 		send(person, 100, "GET https://llm.example.com/v1/models", 200),
 		send(attacker, 5, `POST https://llm.example.com/v1/chat/completions {"max_tokens":1}`, 200, inJSON),
 		send(attacker, 5, `POST https://llm.example.com/v1/responses {"max_tokens":1,"stream":true}`, 200, inJSON, "Accept-Encoding: gzip"),
 		send(attacker, 5, `POST https://llm.example.com/v1/chat/completions {"max_tokens":1}`, 429, inJSON),
 		send(neighbor, 2, `POST https://llm.example.com/v1/chat/completions {"max_tokens":4000}`, 200, inJSON),
-		send(neighbor, 2, `POST https://llm.example.com/v1/chat/completions {"max_tokens":1e9,"max_tokens":1}`, 200, inJSON),
+		send(neighbor, 2, `POST https://llm.example.com/v1/chat/completions {"max_tokens":4000,"max_tokens":1}`, 200, inJSON),
 		send(neighbor, 1, `POST https://llm.example.com/v1/chat/completions {"max_tokens":`, 400, inJSON),
 	},
 }, {
