@@ -206,6 +206,10 @@ func TestPresentLimitIsSuggestedWhereItIsEnough(t *testing.T) {
 	if len(report.Suggest) != 1 || report.Suggest[0].Amount != 5 || !strings.Contains(report.Suggest[0].Reason, "so the present limit is enough. It would refuse 0 of them") {
 		t.Errorf("suggested is %+v", report.Suggest)
 	}
+	text := new(bytes.Buffer)
+	if err := report.WriteText(text, wording.Look{}); err != nil || !strings.Contains(text.String(), ": 5/1m. Of 20 clients") {
+		t.Errorf("%v, the text is\n%s", err, text)
+	}
 }
 
 // At most a fifth of the clients is left out, and none if people differ as usual.

@@ -42,7 +42,7 @@ func (t *textWriter) suggestions(p *Report) {
 	}
 	for _, s := range p.Suggest {
 		now := ""
-		if s.Now > 0 {
+		if s.Now > 0 && s.Now != s.Amount {
 			now = " instead of " + wording.Number(s.Now)
 		}
 		t.line("\n  Zone %s, limit %s: %s/%s%s. %s", s.Zone, s.Limit, wording.Number(s.Amount), s.Window, now, s.Reason)
