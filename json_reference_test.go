@@ -48,6 +48,7 @@ var configRoots = []struct {
 	where   string
 }{
 	{config.Handler{}, "Handler", "The handler, module `http.handlers.rate_limit`"},
+	{config.Listener{}, "Listener", "The listener wrapper, module `caddy.listeners.rate_limit`, in `listener_wrappers` of a server"},
 	{config.Dashboard{}, "Dashboard", "The handler, module `http.handlers.rate_limit_dashboard`"},
 	{config.App{}, "App", "The app, module `rate_limit`, in `apps`"},
 	{stores.SQLite{}, "SQLite", "The store in SQLite, module `rate_limit.stores.sqlite`, in `store` of the app"},

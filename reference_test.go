@@ -19,6 +19,7 @@ const peerReference = "docs/migrate/mholt.md"
 var optionSections = map[string]string{
 	"Handler: rate_limit [<matcher>]": "Handler",
 	"App: rate_limit":                 "Global option",
+	"ListenerWrapper: rate_limit":     "Before TLS",
 	"zone <name>":                     "Zone",
 	"SQLite: sqlite [<path>]":         "`store`",
 	"Memory: memory":                  "`store`",

@@ -252,8 +252,13 @@ func (s *recipeServer) fit(config []byte) string {
 	for _, each := range dig(c, "apps", "http", "servers") {
 		server := each.(map[string]any)
 		port, wrappers := s.port, []any{map[string]any{"wrapper": "proxy_protocol", "allow": []any{"127.0.0.1/32"}}}
+		own, _ := server["listener_wrappers"].([]any)
+		wrappers = append(wrappers, own...)
 		if fmt.Sprint(server["listen"]) == "[:443]" {
-			port, wrappers = s.tls, append(wrappers, map[string]any{"wrapper": "tls"})
+			port = s.tls
+			if len(own) == 0 {
+				wrappers = append(wrappers, map[string]any{"wrapper": "tls"})
+			}
 		}
 		server["listen"], server["listener_wrappers"], server["protocols"] = []any{"127.0.0.1:" + port}, wrappers, []any{"h1", "h2"}
 		set(server, true, "automatic_https", "disable_redirects")

@@ -600,6 +600,33 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		}
 	},
 }, {
+	name:     "before-tls",
+	files:    map[string]string{"blocked.txt": attacker + "\n198.51.100.128/25 # a data center\n"},
+	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
+	traffic: []wave{
+		send(person, 500, "GET https://www.example.com/{n}", 200),
+	},
+	after: func(s *recipeServer) {
+		opens := func(from string) bool {
+			c, err := s.connect(s.t.Context(), from, "443")
+			if err != nil {
+				return false
+			}
+			defer c.Close()
+			return tls.Client(c, &tls.Config{ServerName: "www.example.com", InsecureSkipVerify: true}).Handshake() == nil
+		}
+		for _, from := range []string{attacker, "198.51.100.200"} {
+			if opens(from) {
+				s.t.Errorf("%s shakes hands", from)
+			}
+		}
+		for n := range 65 {
+			if opens(neighbor) != (n < 60) {
+				s.t.Errorf("connection %d of a neighbor: shakes hands %v", n, n >= 60)
+			}
+		}
+	},
+}, {
 	name:     "lan",
 	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
 	traffic: []wave{

@@ -143,10 +143,7 @@ func (z *zoneCompiler) compileConcurrent() error {
 			return fmt.Errorf("limit: two limits are named %q; name one of them otherwise with `name`", l.Name)
 		}
 	}
-	arithmetic, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: c.Requests, Window: limiter.MinWindow})
-	if err != nil {
-		return fmt.Errorf("concurrent: %w", err)
-	}
+	arithmetic := concurrency(c.Requests)
 	ceiling := int64(0)
 	if z.run.Per == enforce.PerClient {
 		ceiling = z.ceiling()
@@ -155,6 +152,15 @@ func (z *zoneCompiler) compileConcurrent() error {
 	z.run.Concurrency = enforce.NewConcurrency(z.run, z.Name, z.concurrentName(), limit, c.rule(), ceiling)
 	z.shareBound()
 	return nil
+}
+
+// concurrency returns what stands for a number of places in the arithmetic. The number is at least 1.
+func concurrency(most int64) limiter.Limit {
+	l, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: min(most, limiter.MaxAmount), Window: limiter.MinWindow})
+	if err != nil {
+		panic(err) // the parameters are valid
+	}
+	return l
 }
 
 // shareBound makes the smallest number hold in all zones of the name, which count together.

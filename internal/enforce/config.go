@@ -28,6 +28,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/listener"
 	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/networks"
@@ -62,6 +63,8 @@ type Config struct {
 	Advice       advice.List       // about the config
 	Source       string            // the place of the global option in a config file, or ""
 	Claims       sync.Once         // warns once that a client may have chosen its address
+
+	Doors []*listener.Door // of listeners before TLS
 
 	Networks networks.Files  // where addresses are; nil if no files are configured
 	Ledger   *history.Ledger // counts for the history; nil if there is none
@@ -163,6 +166,7 @@ type Zone struct {
 	Counting        engine.Counting // which requests use up units
 	EnforcesNothing bool            // none of its limits is enforced: all are shadow limits
 	ShadowRefusal   *Policy         // stands for refusals of a zone in shadow that don't depend on counts; else nil
+	BeforeTLS       []*Policy       // stand for what a listener refuses: first bans, then its limits; nil for others
 	SiteLimits
 	Sites     map[string]SiteLimits // replace SiteLimits if each site counts separately
 	Elsewhere string                // the name in the store of sites that no matcher names

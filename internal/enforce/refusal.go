@@ -28,6 +28,13 @@ type Refusal struct {
 // BanName stands for the zone and the limit of a ban.
 const BanName = "ban"
 
+// The zone of what listeners decide about connections, and its limits.
+const (
+	BeforeTLS       = "before_tls"
+	OpenConnections = "connections"
+	NewConnections  = "new_connections"
+)
+
 // fill sets the fields from a decision that refuses a request. It keeps no reference to the
 // evaluation, which is reused.
 func (r *Refusal) fill(e *Evaluation, d *engine.Decision) {

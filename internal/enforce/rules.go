@@ -57,18 +57,23 @@ func (e *Evaluation) ruleAt(now time.Time, set *rules.Set) (*rules.Rule, error) 
 	if found != nil || err != nil {
 		return found, err
 	}
-	if len(e.Handler.App.BlockLists) > 0 {
-		return e.Handler.App.listedAt(now, e.ClientIP()), nil
+	if addr, err := netip.ParseAddr(e.ClientIP()); err == nil && len(e.Handler.App.BlockLists) > 0 {
+		return e.Handler.App.listedAt(now, addr), nil
 	}
 	return nil, nil
 }
 
-// listedAt returns the ban of an address by a block list at a time, or nil.
-func (cfg *Config) listedAt(now time.Time, ip string) *rules.Rule {
-	addr, err := netip.ParseAddr(ip)
-	if err != nil {
-		return nil
+// AddressRule returns the rule that applies to a client of which only the address is known, or nil. The client
+// has proved the address by a connection. It doesn't wait for rules in a store.
+func (cfg *Config) AddressRule(addr netip.Addr, now time.Time) *rules.Rule {
+	if found := aboutAddress(cfg.Stated.Now(), addr, true, now); found != nil || len(cfg.BlockLists) == 0 {
+		return found
 	}
+	return cfg.listedAt(now, addr)
+}
+
+// listedAt returns the ban of an address by a block list at a time, or nil.
+func (cfg *Config) listedAt(now time.Time, addr netip.Addr) *rules.Rule {
 	found := cfg.Listed(addr, now)
 	if inner := carried.Of(addr); inner != addr.Unmap() {
 		if ban := cfg.Listed(inner, now); found == nil || ban != nil && ban.Outlasts(found) {
@@ -103,22 +108,32 @@ func (s *ruleSearch) add(found *rules.Rule) {
 	}
 }
 
-// lookUpAddress looks for the client's address. If that is IPv6 and contains an IPv4 address, it
-// also looks for bans of the latter, but not for allowances: a relay on the way can claim any
-// address.
+// lookUpAddress looks for the client's address.
 func (s *ruleSearch) lookUpAddress() {
 	addr, err := netip.ParseAddr(s.ClientIP())
 	if err != nil || !s.set.Has(rules.Address) {
 		return
 	}
-	found := s.set.FindAddress(addr, true, s.now)
+	found := aboutAddress(s.set, addr, true, s.now)
 	if found != nil && found.Action == rules.Allow && s.IsClaimed() {
-		found = s.set.FindAddress(addr, false, s.now)
+		found = aboutAddress(s.set, addr, false, s.now)
 	}
 	s.add(found)
-	if inner := carried.Of(addr); inner != addr.Unmap() && !s.isAllowed() {
-		s.add(s.set.FindAddress(inner, false, s.now))
+}
+
+// aboutAddress returns the rule about an address, or nil. If that is IPv6 and contains an IPv4 address, it
+// also looks for bans of the latter, but not for allowances: a relay on the way can claim any address.
+func aboutAddress(set *rules.Set, addr netip.Addr, proved bool, now time.Time) *rules.Rule {
+	found := set.FindAddress(addr, proved, now)
+	if found != nil && found.Action == rules.Allow {
+		return found
 	}
+	if inner := carried.Of(addr); inner != addr.Unmap() {
+		if ban := set.FindAddress(inner, false, now); found == nil || ban != nil && ban.Outlasts(found) {
+			return ban
+		}
+	}
+	return found
 }
 
 // lookUpAPIKey looks for the client of the API key, and for its parent: `vendor` for

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"encoding/json"
 	"net/http"
 	"reflect"
 
@@ -36,6 +37,19 @@ func IncludedLogs(ctx caddy.Context) (loggers []string) {
 		}
 	}
 	return loggers
+}
+
+// ListenerWrappers returns the names of a server's listener wrappers in their order, while these are being
+// provisioned. Caddy forgets them then.
+func ListenerWrappers(server *caddyhttp.Server) (names []string) {
+	for _, raw := range server.ListenerWrappersRaw {
+		var named struct {
+			Wrapper string `json:"wrapper"`
+		}
+		_ = json.Unmarshal(raw, &named) // loading reports any error
+		names = append(names, named.Wrapper)
+	}
+	return names
 }
 
 // TrustedRanges returns the networks whose proxies a server trusts, if its config lists them.

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/listener"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
@@ -45,7 +46,29 @@ func (r running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	} else {
 		x.explainCounts(ctx)
 	}
+	x.explainConnections()
 	return x.Answer, err
+}
+
+// explainConnections says if the target's requests don't get as far as to a handler.
+func (ex *explainer) explainConnections() {
+	if ex.Kind != operator.Address {
+		return
+	}
+	for _, d := range ex.App.Doors {
+		outcome, limit, why := meter.Outcomes[engine.OverLimit], enforce.OpenConnections, fmt.Sprintf("because it has %d open", d.Most)
+		switch d.Look(ex.Network.Addr(), ex.Now) {
+		case listener.Banned:
+			outcome, limit, why = meter.Outcomes[engine.Banned], enforce.BanName, "because its address is banned"
+		case listener.TooManyOpen:
+		case listener.TooManyNew:
+			limit, why = enforce.NewConnections, "because it opened too many: the limit is "+enforce.LimitText(d.Limit)
+		default:
+			continue
+		}
+		ex.Answer.Next = operator.Forecast{Outcome: outcome, Zone: enforce.BeforeTLS, Limit: limit, Text: "doesn't get that far: its connections are closed before TLS, " + why}
+		return
+	}
 }
 
 // note writes a question to the audit, if it asks for that.

@@ -73,6 +73,21 @@ func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitI
 			}
 		}
 	}
+	for _, z := range zones {
+		for i, p := range z.BeforeTLS {
+			limit := describeLimit(p, "")
+			if i == 0 {
+				zone.Allowed, zone.Banned = limit.Allowed, limit.Banned
+				continue
+			}
+			if p.Name == enforce.OpenConnections {
+				limit.Text, limit.Algorithm, limit.Window = fmt.Sprintf("%d connections", limit.Amount), "concurrent", 0
+			}
+			if !slices.ContainsFunc(zone.Limits, limit.IsSame) {
+				zone.Limits = append(zone.Limits, limit)
+			}
+		}
+	}
 	for i, z := range zones {
 		refused, wouldRefuse := z.Meter.Totals()
 		if i == 0 {

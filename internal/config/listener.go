@@ -1,0 +1,237 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/listener"
+	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/report"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
+
+// Listener closes connections before TLS, without an answer: those of networks that an operator or a block list
+// bans, and those beyond limits. Networks are those of the app's `ipv4_prefix` and `ipv6_prefix`; connections to
+// all servers with this wrapper count together, in memory. Connections of allowed networks pass.
+type Listener struct {
+	// How many connections a network may have open at a time. Default: any number.
+	Connections int64 `json:"connections,omitempty"`
+
+	// How many connections a network may open in a time. Default: any number.
+	Limit *Limit `json:"limit,omitempty"`
+
+	// Addresses and networks whose connections pass uncounted, such as those of proxies.
+	Except []string `json:"except,omitempty"`
+
+	// The option's place in a config file, such as `Caddyfile:12`, for messages. The Caddyfile
+	// adapter sets it.
+	Source string `json:"source,omitempty"`
+}
+
+const (
+	listenerWrapper = "rate_limit"
+	arrivalSlots    = 10 // of a sliding limit: each network takes memory for them
+)
+
+// Unmarshal sets up the wrapper from Caddyfile tokens.
+func (l *Listener) Unmarshal(d *caddyfile.Dispenser) error {
+	d.Next() // the name of the wrapper
+	l.Source = caddyconf.Source(d)
+	if d.NextArg() {
+		return d.Errf("rate_limit: expected a block, got %q: write connections 50 or limit 100/10s into one", d.Val())
+	}
+	return caddyconf.EachChecked(d, l.options().line("rate_limit: "), func() error { _, err := l.compile(); return err }, "except")
+}
+
+func (l *Listener) options() blockOptions {
+	return blockOptions{{"connections", l.unmarshalConnections}, {"limit", l.unmarshalLimit}, {"except", l.unmarshalExcept}}
+}
+
+func (l *Listener) unmarshalConnections(d *caddyfile.Dispenser) (err error) {
+	words := d.RemainingArgs()
+	if len(words) == 1 {
+		l.Connections, err = caddyconf.ParseUnits(words[0])
+	}
+	if len(words) != 1 || err != nil || l.Connections < 1 {
+		return d.Errf("connections: expected how many a network may have open, got %q: write connections 50", words)
+	}
+	return nil
+}
+
+func (l *Listener) unmarshalLimit(d *caddyfile.Dispenser) error {
+	words := d.RemainingArgs()
+	if len(words) == 0 {
+		return d.Err("limit: it lacks how many connections in which time: write limit 100/10s")
+	}
+	limit, err := parseLimit(words)
+	if err != nil {
+		return d.Errf("limit: %w", err)
+	}
+	l.Limit = &limit
+	return nil
+}
+
+func (l *Listener) unmarshalExcept(d *caddyfile.Dispenser) error {
+	words := d.RemainingArgs()
+	if len(words) == 0 {
+		return d.Err("except: it lacks networks: write except 10.0.0.0/8")
+	}
+	for _, word := range words {
+		if word == "private_ranges" {
+			l.Except = append(l.Except, caddyhttp.PrivateRangesCIDR()...)
+		} else {
+			l.Except = append(l.Except, word)
+		}
+	}
+	return nil
+}
+
+// compile checks the options and returns them ready for use.
+func (l *Listener) compile() (door *listener.Door, err error) {
+	door = &listener.Door{Most: l.Connections}
+	if l.Connections < 0 {
+		return nil, fmt.Errorf("connections: must be at least 1, got %d", l.Connections)
+	}
+	if l.Limit != nil {
+		limit := *l.Limit
+		if limit.Name != "" || limit.Shadow || limit.Timezone != "" {
+			return nil, errors.New("limit: name, shadow and timezone are for limits of zones: leave them out")
+		}
+		if limit.Slots == 0 && limit.Algorithm == "" && limit.Burst == 0 {
+			limit.Slots = arrivalSlots
+		}
+		if door.Limit, err = limit.compile(); err != nil {
+			return nil, fmt.Errorf("limit: %w", err)
+		}
+	}
+	for _, text := range l.Except {
+		network, err := networkOf(text)
+		if err != nil {
+			return nil, fmt.Errorf("except: expected an address or a network such as 10.0.0.0/8, got %q", text)
+		}
+		door.Except = append(door.Except, network)
+	}
+	return door, nil
+}
+
+// networkOf parses an address or a network, as Caddy does.
+func networkOf(text string) (netip.Prefix, error) {
+	network, err := netip.ParsePrefix(text)
+	if addr, other := netip.ParseAddr(text); other == nil {
+		network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	return rules.NetworkOf(network).Network, err
+}
+
+// Listener checks the configuration of a listener wrapper and compiles it.
+func (c *Compiler) Listener(ctx caddy.Context, l *Listener) (*listener.Door, error) {
+	door, err := l.compile()
+	if err == nil {
+		err = c.checkListeners(ctx, l, door)
+	}
+	if err == nil {
+		err = meter.Register(ctx.GetMetricsRegistry(), enforce.Collectors...)
+	}
+	if err != nil {
+		return nil, caddyconf.AtSource(fmt.Errorf("listener_wrappers: rate_limit: %w", err), l.Source)
+	}
+	door.IPv4Prefix, door.IPv6Prefix = identity.DefaultIPv4Prefix, identity.DefaultIPv6Prefix
+	if c.IPv4Prefix != 0 {
+		door.IPv4Prefix = c.IPv4Prefix
+	}
+	if c.IPv6Prefix != 0 {
+		door.IPv6Prefix = c.IPv6Prefix
+	}
+	door.Rule = func(addr netip.Addr) *rules.Rule { return c.Run.AddressRule(addr, time.Now()) }
+	zone := &enforce.Zone{Name: enforce.BeforeTLS, Source: l.Source, Per: enforce.PerIP, Meter: meter.NewZone(enforce.BeforeTLS)}
+	reports := &report.Connections{App: c.Run, Zone: zone}
+	reports.Ban = c.beforeTLS(zone, enforce.BanName, limiter.Limit{})
+	if door.Most > 0 {
+		reports.Open = c.beforeTLS(zone, enforce.OpenConnections, concurrency(door.Most))
+	}
+	if l.Limit != nil {
+		reports.New = c.beforeTLS(zone, enforce.NewConnections, door.Limit)
+	}
+	if c.Run.Ledger != nil {
+		zone.Past = c.Run.Ledger.Meter(storage.Series{Zone: zone.Name})
+	}
+	door.Report = reports.Report
+	c.Run.Used, c.Run.Zones = true, true
+	c.Run.AllZones, c.Run.Doors = append(c.Run.AllZones, zone), append(c.Run.Doors, door)
+	return door, nil
+}
+
+// beforeTLS adds what stands for a limit to the zone of a listener.
+func (c *Compiler) beforeTLS(z *enforce.Zone, name string, limit limiter.Limit) *enforce.Policy {
+	p := enforce.StandIn(z, name)
+	p.Limit = engine.Limit{Rate: limit}
+	p.Meter = meter.NewLimit(z.Name, name)
+	if c.Run.Ledger != nil {
+		p.Past = c.Run.Ledger.Meter(storage.Series{Zone: z.Name, Limit: name})
+	}
+	z.BeforeTLS = append(z.BeforeTLS, p)
+	return p
+}
+
+// checkListeners checks the place of the wrapper among those of its server, and warns of proxies that it would
+// take for a client. A wrapper isn't told its server: Caddy has forgotten the wrappers of those that are
+// provisioned already.
+func (c *Compiler) checkListeners(ctx caddy.Context, l *Listener, door *listener.Door) error {
+	for _, m := range ctx.Modules() {
+		app, ok := m.(*caddyhttp.App)
+		if !ok {
+			continue
+		}
+		for _, server := range app.Servers {
+			names := routing.ListenerWrappers(server)
+			own, proxied := slices.Index(names, listenerWrapper), slices.Index(names, "proxy_protocol")
+			switch {
+			case own < 0:
+				continue
+			case proxied > own:
+				return errors.New("it stands before proxy_protocol, so it would take the proxy for the client: write proxy_protocol before it")
+			case slices.Index(names, "tls") < own:
+				return errors.New("tls doesn't follow, so connections would be closed after TLS: write tls behind it")
+			case proxied < 0 && routing.TrustsProxies(server):
+				if err := c.Run.Advice.Give(c.log, l.checkProxies(server, door)...); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkProxies finds trusted proxies of a server whose connections would be counted.
+func (l *Listener) checkProxies(server *caddyhttp.Server, door *listener.Door) []Advice {
+	ranges := routing.TrustedRanges(server)
+	counted := slices.DeleteFunc(slices.Clone(ranges), func(text string) bool {
+		network, err := networkOf(text)
+		return err == nil && slices.ContainsFunc(door.Except, func(p netip.Prefix) bool {
+			return p.Bits() <= network.Bits() && p.Contains(network.Addr())
+		})
+	})
+	if len(ranges) > 0 && len(counted) == 0 {
+		return nil
+	}
+	fix := "except <networks of your proxies>"
+	if len(counted) > 0 {
+		fix = "except " + counted[0]
+	}
+	return []Advice{{Server: server.Listen, Source: l.Source, See: "docs/reference.md#before-tls",
+		Problem: "listener_wrappers: rate_limit counts the connections of trusted_proxies, so that all visitors behind a proxy share one count", Fix: fix}}
+}
