@@ -174,20 +174,12 @@ func overQuota(status int) *Short {
 	return newShort(p)
 }
 
-// forBan is overQuota for a banned client. Unlike 429, the status of gRPC for a limit that is used up would ask for a
-// retry that is of no use.
-func forBan() *Short {
-	a := overQuota(http.StatusTooManyRequests)
-	a.grpc = http.StatusForbidden
-	return a
-}
-
 // The answers made once.
 var (
 	askAgain  = ofStatus(http.StatusTooEarly)
 	noRoom    = ofStatus(http.StatusServiceUnavailable)
 	overLimit = overQuota(http.StatusTooManyRequests)
-	ofBan     = forBan()
+	ofBan     = overLimit.withGRPC(http.StatusForbidden) // gRPC's status for a limit that is used up would ask for a retry
 	tooCostly = overQuota(http.StatusForbidden)
 )
 

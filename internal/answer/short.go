@@ -30,6 +30,12 @@ func newShort(p httpfield.Problem) *Short {
 	return &Short{p.Status, p.Status, line, newContent("text/plain; charset=utf-8", []byte(line+"\n")), newContent(httpfield.ProblemType, p.JSON())}
 }
 
+// withGRPC returns the answer with another status for clients of gRPC.
+func (a Short) withGRPC(status int) *Short {
+	a.grpc = status
+	return &a
+}
+
 // ofStatus returns the answer that says a status only.
 func ofStatus(status int) *Short {
 	return newShort(httpfield.Problem{Title: http.StatusText(status), Status: status})

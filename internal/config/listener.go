@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/listener"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/report"
@@ -29,12 +31,12 @@ import (
 // all servers with this wrapper count together, in memory. Connections of allowed networks pass.
 type Listener struct {
 	// How many connections a network may have open at a time. Default: any number.
-	Connections int64 `json:"connections,omitempty"`
+	Connections int `json:"connections,omitempty"`
 
 	// How many connections a network may open in a time. Default: any number.
 	Limit *Limit `json:"limit,omitempty"`
 
-	// Addresses and networks whose connections pass uncounted, such as those of proxies.
+	// Addresses and networks whose connections pass uncounted, such as those of proxies, or `private_ranges`.
 	Except []string `json:"except,omitempty"`
 
 	// The option's place in a config file, such as `Caddyfile:12`, for messages. The Caddyfile
@@ -58,26 +60,14 @@ func (l *Listener) Unmarshal(d *caddyfile.Dispenser) error {
 }
 
 func (l *Listener) options() blockOptions {
-	return blockOptions{{"connections", l.unmarshalConnections}, {"limit", l.unmarshalLimit}, {"except", l.unmarshalExcept}}
-}
-
-func (l *Listener) unmarshalConnections(d *caddyfile.Dispenser) (err error) {
-	words := d.RemainingArgs()
-	if len(words) == 1 {
-		l.Connections, err = caddyconf.ParseUnits(words[0])
-	}
-	if len(words) != 1 || err != nil || l.Connections < 1 {
-		return d.Errf("connections: expected how many a network may have open, got %q: write connections 50", words)
-	}
-	return nil
+	return blockOptions{{"connections", to(caddyconf.Count, &l.Connections)}, {"limit", l.unmarshalLimit}, {"except", l.unmarshalExcept}}
 }
 
 func (l *Listener) unmarshalLimit(d *caddyfile.Dispenser) error {
-	words := d.RemainingArgs()
-	if len(words) == 0 {
+	if !d.NextArg() {
 		return d.Err("limit: it lacks how many connections in which time: write limit 100/10s")
 	}
-	limit, err := parseLimit(words)
+	limit, err := parseLimit(append([]string{d.Val()}, d.RemainingArgs()...))
 	if err != nil {
 		return d.Errf("limit: %w", err)
 	}
@@ -90,19 +80,13 @@ func (l *Listener) unmarshalExcept(d *caddyfile.Dispenser) error {
 	if len(words) == 0 {
 		return d.Err("except: it lacks networks: write except 10.0.0.0/8")
 	}
-	for _, word := range words {
-		if word == "private_ranges" {
-			l.Except = append(l.Except, caddyhttp.PrivateRangesCIDR()...)
-		} else {
-			l.Except = append(l.Except, word)
-		}
-	}
+	l.Except = append(l.Except, words...)
 	return nil
 }
 
 // compile checks the options and returns them ready for use.
 func (l *Listener) compile() (door *listener.Door, err error) {
-	door = &listener.Door{Most: l.Connections}
+	door = &listener.Door{Most: int64(l.Connections)}
 	if l.Connections < 0 {
 		return nil, fmt.Errorf("connections: must be at least 1, got %d", l.Connections)
 	}
@@ -118,7 +102,7 @@ func (l *Listener) compile() (door *listener.Door, err error) {
 			return nil, fmt.Errorf("limit: %w", err)
 		}
 	}
-	for _, text := range l.Except {
+	for _, text := range l.excepted() {
 		network, err := networkOf(text)
 		if err != nil {
 			return nil, fmt.Errorf("except: expected an address or a network such as 10.0.0.0/8, got %q", text)
@@ -126,6 +110,14 @@ func (l *Listener) compile() (door *listener.Door, err error) {
 		door.Except = append(door.Except, network)
 	}
 	return door, nil
+}
+
+// excepted returns the networks, also those that Caddy has a word for.
+func (l *Listener) excepted() []string {
+	if i := slices.Index(l.Except, "private_ranges"); i >= 0 {
+		return slices.Concat(l.Except[:i], caddyhttp.PrivateRangesCIDR(), l.Except[i+1:])
+	}
+	return l.Except
 }
 
 // networkOf parses an address or a network, as Caddy does.
@@ -149,25 +141,16 @@ func (c *Compiler) Listener(ctx caddy.Context, l *Listener) (*listener.Door, err
 	if err != nil {
 		return nil, caddyconf.AtSource(fmt.Errorf("listener_wrappers: rate_limit: %w", err), l.Source)
 	}
-	door.IPv4Prefix, door.IPv6Prefix = identity.DefaultIPv4Prefix, identity.DefaultIPv6Prefix
-	if c.IPv4Prefix != 0 {
-		door.IPv4Prefix = c.IPv4Prefix
-	}
-	if c.IPv6Prefix != 0 {
-		door.IPv6Prefix = c.IPv6Prefix
-	}
+	door.IPv4Prefix, door.IPv6Prefix = cmp.Or(c.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(c.IPv6Prefix, identity.DefaultIPv6Prefix)
 	door.Rule = func(addr netip.Addr) *rules.Rule { return c.Run.AddressRule(addr, time.Now()) }
 	zone := &enforce.Zone{Name: enforce.BeforeTLS, Source: l.Source, Per: enforce.PerIP, Meter: meter.NewZone(enforce.BeforeTLS)}
-	reports := &report.Connections{App: c.Run, Zone: zone}
-	reports.Ban = c.beforeTLS(zone, enforce.BanName, limiter.Limit{})
+	zone.Past = c.pastOf(zone, "")
+	reports := &report.Connections{App: c.Run, Zone: zone, Ban: c.beforeTLS(zone, enforce.BanName, limiter.Limit{})}
 	if door.Most > 0 {
 		reports.Open = c.beforeTLS(zone, enforce.OpenConnections, concurrency(door.Most))
 	}
 	if l.Limit != nil {
 		reports.New = c.beforeTLS(zone, enforce.NewConnections, door.Limit)
-	}
-	if c.Run.Ledger != nil {
-		zone.Past = c.Run.Ledger.Meter(storage.Series{Zone: zone.Name})
 	}
 	door.Report = reports.Report
 	c.Run.Used, c.Run.Zones = true, true
@@ -178,13 +161,17 @@ func (c *Compiler) Listener(ctx caddy.Context, l *Listener) (*listener.Door, err
 // beforeTLS adds what stands for a limit to the zone of a listener.
 func (c *Compiler) beforeTLS(z *enforce.Zone, name string, limit limiter.Limit) *enforce.Policy {
 	p := enforce.StandIn(z, name)
-	p.Limit = engine.Limit{Rate: limit}
-	p.Meter = meter.NewLimit(z.Name, name)
-	if c.Run.Ledger != nil {
-		p.Past = c.Run.Ledger.Meter(storage.Series{Zone: z.Name, Limit: name})
-	}
+	p.Limit, p.Meter, p.Past = engine.Limit{Rate: limit}, meter.NewLimit(z.Name, name), c.pastOf(z, name)
 	z.BeforeTLS = append(z.BeforeTLS, p)
 	return p
+}
+
+// pastOf returns the counts of a zone, or of its limit, for the history; nil if there is none.
+func (c *Compiler) pastOf(z *enforce.Zone, limit string) *history.Meter {
+	if c.Run.Ledger == nil {
+		return nil
+	}
+	return c.Run.Ledger.Meter(storage.Series{Zone: z.Name, Limit: limit})
 }
 
 // checkListeners checks the place of the wrapper among those of its server, and warns of proxies that it would

@@ -1,8 +1,8 @@
 package httpfield
 
 import (
-	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -51,7 +51,7 @@ func WriteGRPC(w http.ResponseWriter, status int, message string) {
 	}
 	h.Set("Content-Type", grpcType)
 	h.Set(grpcStatus, code)
-	h.Set(grpcMessage, escapeGRPC(message))
+	h.Set(grpcMessage, url.PathEscape(message)) // may encode more than gRPC asks for
 	h.Del("Content-Length")
 	h.Del("Content-Encoding")
 	w.WriteHeader(http.StatusOK)
@@ -68,17 +68,4 @@ func GRPCStatusOf(h http.Header) int {
 		return int(status)
 	}
 	return -1
-}
-
-// escapeGRPC percent-encodes a message as gRPC does: all but printable ASCII, and the percent sign.
-func escapeGRPC(message string) string {
-	var b strings.Builder
-	for _, c := range []byte(message) {
-		if c < ' ' || c > '~' || c == '%' {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
 }

@@ -37,7 +37,9 @@ func FuzzMessageOfGRPC(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, message string) {
-		escaped := escapeGRPC(message)
+		w := httptest.NewRecorder()
+		WriteGRPC(w, http.StatusTooManyRequests, message)
+		escaped := w.Header().Get("Grpc-Message")
 		for _, c := range []byte(escaped) {
 			if c < ' ' || c > '~' {
 				t.Fatalf("%q has %q", escaped, c)

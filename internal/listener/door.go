@@ -33,47 +33,37 @@ type Door struct {
 
 	// Rule returns the rule about an address, or nil.
 	Rule func(netip.Addr) *rules.Rule
-	// Report is called with each decision, and the key of its network. It may keep neither the caller nor others
-	// waiting.
-	Report func(network string, o Outcome)
+	// Report is called with each decision about a counted connection, the key of its network, and whether this is
+	// the first refusal of the network in a minute. It must not wait.
+	Report func(network string, o Outcome, first bool)
 }
 
 // The counts of the process.
 var (
-	open    = gate.Named("\x00before TLS") // no zone has this name
-	arrived table
+	open            = gate.Named("\x00before TLS") // no zone has this name
+	arrived, logged table
 )
+
+// onceAMinute is how often the refusals of a network are new.
+var onceAMinute, _ = limiter.New(limiter.Params{Amount: 1, Window: time.Minute, Slots: 1}) // the parameters are valid
 
 // enter decides about a new connection. If the outcome is Entered and the door bounds the open connections, the
 // caller must call open.Leave with the network.
 func (d *Door) enter(addr netip.Addr, now time.Time) (network string, o Outcome) {
-	network, o = d.look(addr)
-	switch {
-	case o != Entered:
-	case !d.takePlace(network):
-		o = TooManyOpen
-	case d.Limit.Amount() > 0 && !arrived.take(&d.Limit, network, now.UnixNano()):
-		if d.Most > 0 {
-			open.Leave(network)
-		}
-		o = TooManyNew
-	}
+	network, o = d.outcome(addr, now, false)
 	if o != Uncounted {
-		d.Report(network, o)
+		d.Report(network, o, o > Entered && logged.take(&onceAMinute, network, now.UnixNano(), false))
 	}
 	return network, o
 }
 
-func (d *Door) takePlace(network string) bool {
-	if d.Most == 0 {
-		return true
-	}
-	_, err := open.Enter(context.Background(), network, gate.Rule{Most: d.Most}, nil)
-	return err == nil
+// Look returns what would become of a connection, and counts nothing.
+func (d *Door) Look(addr netip.Addr, now time.Time) Outcome {
+	_, o := d.outcome(addr, now, true)
+	return o
 }
 
-// look decides without counts.
-func (d *Door) look(addr netip.Addr) (network string, o Outcome) {
+func (d *Door) outcome(addr netip.Addr, now time.Time, look bool) (network string, o Outcome) {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() || slices.ContainsFunc(d.Except, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return "", Uncounted
@@ -84,23 +74,25 @@ func (d *Door) look(addr netip.Addr) (network string, o Outcome) {
 	}
 	prefix, _ := identity.Prefix(addr.String(), d.IPv4Prefix, d.IPv6Prefix)
 	network = string(identity.AppendPrefix([]byte{identity.TagNetwork}, prefix))
-	if rule != nil {
+	switch {
+	case rule != nil:
 		return network, Banned
+	case d.Most > 0 && !takePlace(network, gate.Rule{Most: d.Most}, look):
+		return network, TooManyOpen
+	case d.Limit.Amount() > 0 && !arrived.take(&d.Limit, network, now.UnixNano(), look):
+		if d.Most > 0 && !look {
+			open.Leave(network)
+		}
+		return network, TooManyNew
 	}
 	return network, Entered
 }
 
-// Look returns what would become of a connection, and counts nothing.
-func (d *Door) Look(addr netip.Addr, now time.Time) Outcome {
-	network, o := d.look(addr)
-	if o != Entered {
-		return o
+func takePlace(network string, r gate.Rule, look bool) bool {
+	if look {
+		_, _, err := open.Look(network, r)
+		return err == nil
 	}
-	if _, _, err := open.Look(network, gate.Rule{Most: d.Most}); d.Most > 0 && err != nil {
-		return TooManyOpen
-	}
-	if d.Limit.Amount() > 0 && !arrived.free(&d.Limit, network, now.UnixNano()) {
-		return TooManyNew
-	}
-	return Entered
+	_, err := open.Enter(context.Background(), network, r, nil)
+	return err == nil
 }

@@ -25,7 +25,7 @@ func newDoor(t *testing.T, most, amount int64) (*Door, *[TooManyNew + 1]atomic.I
 	d := &Door{
 		Most: most, IPv4Prefix: 32, IPv6Prefix: 64,
 		Rule:   func(netip.Addr) *rules.Rule { return nil },
-		Report: func(_ string, o Outcome) { reported[o].Add(1) },
+		Report: func(_ string, o Outcome, _ bool) { reported[o].Add(1) },
 	}
 	if amount > 0 {
 		var err error

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -28,32 +29,18 @@ type counted struct {
 	slots   int64
 }
 
-// take takes a unit of a network's limit, if one is free.
-func (t *table) take(l *limiter.Limit, network string, now int64) bool {
+// take takes a unit of a network's limit, if one is free. With look it only says whether one is.
+func (t *table) take(l *limiter.Limit, network string, now int64, look bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.now = max(t.now, now)
 	s := t.stateLocked(counted{network, l.Window(), l.Slots()})
 	s.Trim(l, t.now)
+	if look {
+		s = &limiter.State{Slots: slices.Clone(s.Slots), Bucket: s.Bucket}
+	}
 	claim := limiter.Claim{Now: t.now, Min: 1, Want: 1}
 	return !l.Claim(s, claim).Refused(claim)
-}
-
-// free reports whether take would take a unit.
-func (t *table) free(l *limiter.Limit, network string, now int64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	at := counted{network, l.Window(), l.Slots()}
-	s := t.recent[at]
-	if s == nil {
-		s = t.former[at]
-	}
-	if s == nil {
-		return true
-	}
-	claim := limiter.Claim{Now: max(t.now, now), Min: 1, Want: 1}
-	tried := limiter.State{Slots: append([]limiter.Slot(nil), s.Slots...), Bucket: s.Bucket}
-	return !l.Claim(&tried, claim).Refused(claim)
 }
 
 // stateLocked returns a state, which is among the recent ones from now on.
