@@ -92,9 +92,9 @@ func TestProxiesAreExcepted(t *testing.T) {
 // Errors name what is wrong and what to write.
 func TestErrorsOfListenerOptions(t *testing.T) {
 	for lines, want := range map[string]string{
-		"connections 0":          "connections: expected how many a network may have open",
-		"connections 5 6":        "write connections 50",
-		"connections":            "write connections 50",
+		"connections 0":          `must be a whole number above zero, got "0"`,
+		"connections 5 6":        "wrong argument count",
+		"connections":            "wrong argument count",
 		"limit":                  "write limit 100/10s",
 		"limit 100":              "a window is missing",
 		"limit 5/1m shadow":      "name, shadow and timezone are for limits of zones",

@@ -90,9 +90,9 @@ func (d *Door) outcome(addr netip.Addr, now time.Time, look bool) (network strin
 
 func takePlace(network string, r gate.Rule, look bool) bool {
 	if look {
-		_, _, err := open.Look(network, r)
+		_, _, err := open.Look(network, netip.Prefix{}, r)
 		return err == nil
 	}
-	_, err := open.Enter(context.Background(), network, r, nil)
+	_, err := open.Enter(context.Background(), network, netip.Prefix{}, r, nil) // it doesn't wait
 	return err == nil
 }
