@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/history"
+	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/listener"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/watch"
@@ -49,10 +50,23 @@ func (c *Connections) Report(network string, o listener.Outcome, first bool) {
 	by.Past.Refuse(key, refusals[reason])
 	now, refusal := time.Now(), watch.Refusal{Zone: c.Zone.Name, Limit: by.Name, Key: network, Reason: meter.Outcomes[reason], Retry: limiter.Never}
 	c.App.Watchers.Refused(now, func() watch.Refusal { return refusal })
-	log := c.App.Refusals(c.Zone.Name)
+	log := c.log()
+	if log == nil {
+		return
+	}
 	log.Refused.Add(1)
 	if first && log.Admits(now) {
 		c.App.Log.Info("connections closed before TLS", zap.String("zone", c.Zone.Name), zap.String("limit", by.Name),
 			zap.String("outcome", refusal.Reason), zap.String("network", identity.MaskedText([]byte(network))))
 	}
+}
+
+// log returns the log of refusals, or nil until the instance is open: a listener doesn't wait for it.
+func (c *Connections) log() *instance.RefusalLog {
+	log := c.Zone.Log.Load()
+	if h := c.App.Instance.Load(); log == nil && h != nil {
+		log = h.Log(c.Zone.Name)
+		c.Zone.Log.Store(log)
+	}
+	return log
 }
