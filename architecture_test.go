@@ -291,6 +291,7 @@ var usesUnsafe = map[string]string{
 // docs/decisions.
 var dependencies = map[string]string{
 	"github.com/caddyserver/caddy/v2":         "what this is a module of",
+	"github.com/caddyserver/certmagic":        "names of certificates in Caddy's storage; Caddy brings it: see decision 160",
 	"github.com/cespare/xxhash/v2":            "stable hashes, for the names of limits, for shards and for checksums; Caddy brings it",
 	"github.com/dunglas/httpsfv":              "structured fields (RFC 9651), for signatures of requests; Caddy brings it",
 	"github.com/dustin/go-humanize":           "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
@@ -309,6 +310,7 @@ var dependencies = map[string]string{
 	"go.opentelemetry.io/otel":                "attributes of spans, for Caddy's tracing; Caddy brings it",
 	"go.opentelemetry.io/otel/trace":          "the span of a request, for Caddy's tracing; Caddy brings it",
 	"go.uber.org/zap":                         "logs, by Caddy's loggers; Caddy brings it",
+	"golang.org/x/net":                        "the Public Suffix List, for registered domains; Caddy brings it: see decision 160",
 	"golang.org/x/sync":                       "calls that share one reading of the store, which may hang; Caddy brings it",
 	"golang.org/x/text":                       "characters that stand for others (NFKC), which programs read as ASCII: see decision 40; Caddy brings it",
 	"golang.org/x/sys":                        "the clock of Linux that all processes share and nobody sets, mapped files, locks of files; Caddy brings it",

@@ -37,7 +37,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			when         everyone|<zone> over <n>/<duration>
 //			when         upstream slower than <duration>
 //			when         cpu over <percent>
-//			per          ip|network|asn|country|everyone|client|api_key|key <value>
+//			per          ip|network|asn|country|domain|everyone|client|api_key|key <value>
 //			limit        <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]
 //			limit        <n> concurrent [wait <duration>] [queue <n>]
 //			tiers

@@ -50,6 +50,7 @@ var configRoots = []struct {
 	{config.Handler{}, "Handler", "The handler, module `http.handlers.rate_limit`"},
 	{config.Listener{}, "Listener", "The listener wrapper, module `caddy.listeners.rate_limit`, in `listener_wrappers` of a server"},
 	{config.Dashboard{}, "Dashboard", "The handler, module `http.handlers.rate_limit_dashboard`"},
+	{config.Permission{}, "Permission", "Certificates on demand, module `tls.permission.rate_limit`, also with the fields of [Handler](#handler)"},
 	{config.App{}, "App", "The app, module `rate_limit`, in `apps`"},
 	{stores.SQLite{}, "SQLite", "The store in SQLite, module `rate_limit.stores.sqlite`, in `store` of the app"},
 	{stores.Memory{}, "Memory", "The store in memory, module `rate_limit.stores.memory`, in `store` of the app"},

@@ -627,6 +627,44 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		}
 	},
 }, {
+	name:     "certificates",
+	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}, asked: {"/known-domain": knowsDomain}},
+	after: func(s *recipeServer) {
+		obtains := func(from, format string, args ...any) bool {
+			name := fmt.Sprintf(format, args...)
+			c, err := s.connect(s.t.Context(), from, "443")
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			defer c.Close()
+			return tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake() == nil
+		}
+		for i := range 12 {
+			if obtains(attacker, "unknown%d.invalid", i) {
+				s.t.Error("a domain that the application doesn't know has a certificate")
+			}
+			if got := obtains(attacker, "www.customer%d.test", i); got != (i < 10) {
+				s.t.Errorf("new name %d of a client: %v", i, got)
+			}
+			if !obtains(person, "www.customer0.test") {
+				s.t.Error("a name with a certificate has none any more")
+			}
+		}
+		for i := range 22 {
+			if got := obtains(fmt.Sprint("2001:db8:1:", i, "::1"), "shop%d.example.co.uk", i); got != (i < 20) {
+				s.t.Errorf("new name %d of a domain: %v", i, got)
+			}
+		}
+		s.server.stop()
+		s.server.start()
+		if obtains(attacker, "www.another.test") || obtains(person, "more.example.co.uk") {
+			s.t.Error("the limits begin anew after a restart")
+		}
+		if !obtains(attacker, "shop3.example.co.uk") || !obtains(person, "www.another.test") {
+			s.t.Error("a name with a certificate, or the first of a client, has none after a restart")
+		}
+	},
+}, {
 	name:     "lan",
 	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
 	traffic: []wave{
@@ -877,6 +915,13 @@ func TestRecipesForSoftwareGoTogether(t *testing.T) {
 	warnings, err := load(t, all.String())
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("%v, warned of %+v", err, warnings)
+	}
+}
+
+// knowsDomain is an application that knows all domains but some.
+func knowsDomain(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.FormValue("domain"), ".invalid") {
+		w.WriteHeader(http.StatusNotFound)
 	}
 }
 

@@ -203,6 +203,7 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 	}
 	if config, err := json.Marshal(h.Handler); err == nil { // before matchers are loaded, which discards their raw JSON
 		h.run.UsesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
+		h.run.UsesDomain = bytes.Contains(config, []byte(enforce.DomainPlaceholder)) || bytes.Contains(config, []byte(`"per":"domain"`))
 	}
 	h.compileFields(zones)
 	for _, z := range zones {

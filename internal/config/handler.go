@@ -98,12 +98,17 @@ var headerStyles = map[string]answer.Style{
 
 // Unmarshal sets up the handler from Caddyfile tokens, with matchers that token reads.
 func (h *Handler) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
+	return h.unmarshal(d, token)
+}
+
+// unmarshal is Unmarshal with more options.
+func (h *Handler) unmarshal(d *caddyfile.Dispenser, token MatcherToken, more ...blockOption) error {
 	for d.Next() {
 		h.Source = caddyconf.Source(d)
 		if d.NextArg() {
 			return h.unexpectedArgument(d)
 		}
-		options := h.options(token)
+		options := append(h.options(token), more...)
 		for nesting := d.Nesting(); d.NextBlock(nesting); {
 			if known, err := options.read(d); err != nil {
 				return err

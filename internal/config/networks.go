@@ -14,12 +14,14 @@ import (
 const (
 	perASN     = "asn"
 	perCountry = "country"
+	perDomain  = "domain"
 )
 
 // placeholderOf has the keys that these values stand for.
 var placeholderOf = map[string]string{
 	perASN:     "{" + enforce.ASNPlaceholder + "}",
 	perCountry: "{" + enforce.CountryPlaceholder + "}",
+	perDomain:  "{" + enforce.DomainPlaceholder + "}",
 }
 
 // compileNetworks opens the files of networks.

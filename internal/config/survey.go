@@ -49,9 +49,14 @@ type place struct {
 	after     routing.Provided
 }
 
+// emptySurvey returns a survey of no sites.
+func emptySurvey(app *App, run *enforce.Config) *survey {
+	return &survey{app: app, run: run, bodies: map[string]bool{routing.Body: true, routing.BodyBase64: true}, mentions: make(map[string]string), providers: make(map[string]bool)}
+}
+
 // newSurvey returns the survey of the config to which the handler of ctx belongs.
 func newSurvey(ctx caddy.Context, app *App, run *enforce.Config) *survey {
-	s := &survey{app: app, run: run, bodies: map[string]bool{routing.Body: true, routing.BodyBase64: true}, mentions: make(map[string]string), providers: make(map[string]bool)}
+	s := emptySurvey(app, run)
 	s.logs = routing.IncludedLogs(ctx)
 	for _, m := range ctx.Modules() {
 		if app, ok := m.(*caddyhttp.App); ok {

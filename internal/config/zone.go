@@ -40,6 +40,8 @@ type Zone struct {
 	//   key `{http.rate_limit.asn}`
 	// - `country`: the country of the client's address, found in these files; short for the key
 	//   `{http.rate_limit.country}`
+	// - `domain`: the registered domain of the requested host, such as `example.co.uk` of
+	//   `www.example.co.uk`, by the Public Suffix List; short for the key `{http.rate_limit.domain}`
 	// - `everyone`: one count for all
 	// - `client`: the client, identified by its API key, else by its session (see
 	//   `session` of the `rate_limit` app), else by its browser's header fields
@@ -206,7 +208,7 @@ type Zone struct {
 const perNetwork = "network"
 
 // perKinds are the values of Zone.Per that need no key.
-var perKinds = []string{enforce.PerIP, perNetwork, perASN, perCountry, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}
+var perKinds = []string{enforce.PerIP, perNetwork, perASN, perCountry, perDomain, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}
 
 // Cost is the cost of matching requests.
 type Cost struct {

@@ -112,6 +112,7 @@ type Handler struct {
 	Clients                bool     // whether it keeps records of clients
 	Anonymous              bool     // also of clients without an API key
 	UsesClientPlaceholders bool     // whether its own options have placeholders of the client
+	UsesDomain             bool     // whether they have that of the registered domain
 	AddressedBy            []string // header fields whose last line is the client's address
 	LogsAccess             bool     // its server writes access logs
 	Traced                 bool     // an earlier handler may have begun a span
@@ -316,6 +317,8 @@ func (z *Zone) PerText() string {
 		return "asn"
 	case z.Key == "{"+CountryPlaceholder+"}":
 		return "country"
+	case z.Key == "{"+DomainPlaceholder+"}":
+		return "domain"
 	}
 	return PerKey + " " + z.Key
 }

@@ -41,6 +41,9 @@ func (h *Handler) Begin(r *http.Request) *Evaluation {
 	if h.AddressedBy != nil {
 		e.fixClientIP(h.AddressedBy)
 	}
+	if h.UsesDomain {
+		mapDomain(e.Repl, r)
+	}
 	if h.App.Networks != nil {
 		h.App.mapNetworks(e.Repl, r)
 	}

@@ -1,11 +1,14 @@
 package enforce
 
 import (
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/net/publicsuffix"
 
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -17,6 +20,9 @@ const (
 	CountryPlaceholder = "http.rate_limit.country"
 )
 
+// DomainPlaceholder is the name of the placeholder with the registered domain of the requested host.
+const DomainPlaceholder = "http.rate_limit.domain"
+
 // mapNetworks sets the placeholders of the client's network, which are resolved on use. They are
 // empty for an address that the client may have written itself.
 func (cfg *Config) mapNetworks(repl *caddy.Replacer, r *http.Request) {
@@ -26,6 +32,33 @@ func (cfg *Config) mapNetworks(repl *caddy.Replacer, r *http.Request) {
 		}
 		return nil, false
 	})
+}
+
+// mapDomain sets the placeholder of the registered domain, which is resolved on use.
+func mapDomain(repl *caddy.Replacer, r *http.Request) {
+	repl.Map(func(name string) (any, bool) {
+		if name != DomainPlaceholder {
+			return nil, false
+		}
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		return registeredDomain(host), true
+	})
+}
+
+// registeredDomain returns the registered domain of a host: the part of it that somebody has registered,
+// by the Public Suffix List. Of an address, or of a name that nobody can register, it is the host.
+func registeredDomain(host string) string {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return host
+	}
+	if domain, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
+		return domain
+	}
+	return host
 }
 
 // where returns the look-up of a placeholder, or nil if it is another's.

@@ -32,6 +32,9 @@ var waits struct {
 
 // Serve notes that the handler may make requests wait, until its server begins to shut down.
 func (h *Handler) Serve(ctx caddy.Context) error {
+	if ctx.Value(caddyhttp.ServerCtxKey) == nil {
+		return nil // nothing waits in it
+	}
 	waits.Lock()
 	defer waits.Unlock()
 	if waits.handlers++; waits.handlers == 1 {

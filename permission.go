@@ -1,0 +1,143 @@
+package tally
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddytls"
+	"github.com/caddyserver/certmagic"
+
+	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+)
+
+// Permission limits how many new certificates are obtained on demand, usually per client and per
+// registered domain. It counts in named zones as the handler `http.handlers.rate_limit` does, and keeps
+// the counts as durably. A name that has a certificate in Caddy's storage uses up nothing, and is always
+// permitted, so that it is loaded and renewed. Zones see the name as the host of a request.
+type Permission struct {
+	config.Permission
+
+	run     *enforce.Handler
+	other   caddytls.OnDemandPermission // nil if there is none
+	storage certmagic.Storage
+}
+
+func init() {
+	caddy.RegisterModule(new(Permission))
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Permission) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "tls.permission.rate_limit", New: func() caddy.Module { return new(Permission) }}
+}
+
+// UnmarshalCaddyfile sets up the module from Caddyfile tokens. Syntax:
+//
+//	permission rate_limit {
+//		permission <module...>
+//		zone <name> {
+//			per   ip|network|domain|...
+//			limit <n>/<duration> ...
+//		}
+//	}
+//
+// It has the options of the directive rate_limit.
+func (p *Permission) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return p.Unmarshal(d, unnamedMatchers(d))
+}
+
+// Provision implements caddy.Provisioner.
+func (p *Permission) Provision(ctx caddy.Context) error {
+	app, err := ctx.App("rate_limit")
+	if err != nil {
+		return fmt.Errorf("getting rate_limit app: %w", err)
+	}
+	p.storage = ctx.Storage()
+	p.run, p.other, err = p.Compile(ctx, app.(*App).compiler)
+	return err
+}
+
+// CertificateAllowed implements caddytls.OnDemandPermission.
+func (p *Permission) CertificateAllowed(ctx context.Context, name string) error {
+	if p.other != nil {
+		if err := p.other.CertificateAllowed(ctx, name); err != nil {
+			return err
+		}
+	}
+	if p.isStored(ctx, name) {
+		return nil
+	}
+	host := name
+	if strings.Contains(name, ":") {
+		host = "[" + name + "]"
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/", nil)
+	if err != nil {
+		return fmt.Errorf("%w: %w", caddytls.ErrPermissionDenied, err)
+	}
+	if hello, ok := ctx.Value(certmagic.ClientHelloInfoCtxKey).(*tls.ClientHelloInfo); ok && hello != nil {
+		r.RemoteAddr = hello.Conn.RemoteAddr().String()
+	}
+	w, passed := unread{make(http.Header)}, false
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+	err = p.run.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+		passed = true
+		return nil
+	}))
+	switch {
+	case err != nil:
+		return fmt.Errorf("limits on new certificates: %w", err)
+	case !passed:
+		return fmt.Errorf("%s: %w: the limits on new certificates are used up", name, caddytls.ErrPermissionDenied)
+	}
+	return nil
+}
+
+// isStored reports whether any issuer's certificate for a name, or for all names beside it, is in the
+// storage, as far as that can be read.
+func (p *Permission) isStored(ctx context.Context, name string) bool {
+	issuers, err := p.storage.List(ctx, path.Dir(certmagic.StorageKeys.CertsPrefix("any")), false)
+	if err != nil {
+		return false // none has been obtained yet, or none can be: obtaining needs the storage, too
+	}
+	_, domain, _ := strings.Cut(name, ".")
+	for _, issuer := range issuers {
+		for _, stored := range []string{name, "*." + domain} {
+			if p.storage.Exists(ctx, certmagic.StorageKeys.SiteCert(path.Base(issuer), stored)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Cleanup undoes Provision.
+func (p *Permission) Cleanup() error {
+	if p.run == nil {
+		return nil
+	}
+	return p.run.Cleanup()
+}
+
+// unread is the answer to a request that nobody sent.
+type unread struct{ header http.Header }
+
+func (w unread) Header() http.Header       { return w.header }
+func (unread) Write(p []byte) (int, error) { return len(p), nil }
+func (unread) WriteHeader(int)             {}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Permission)(nil)
+	_ caddy.CleanerUpper          = (*Permission)(nil)
+	_ caddyfile.Unmarshaler       = (*Permission)(nil)
+	_ caddytls.OnDemandPermission = (*Permission)(nil)
+)
