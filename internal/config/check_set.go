@@ -30,9 +30,10 @@ func checkSet(s *survey) []Advice {
 
 // checkKeySources finds places of API keys that never hold one.
 func (s *survey) checkKeySources() []Advice {
-	if s.app.APIKeys == nil || !slices.ContainsFunc(s.app.APIKeys.From, func(from KeySource) bool {
-		return strings.EqualFold(strings.Trim(from.Name, "{}"), "Authorization") || strings.EqualFold(strings.Trim(from.Name, "{}"), "http.request.header.Authorization")
-	}) {
+	isField := func(from KeySource) bool {
+		return strings.EqualFold(strings.TrimPrefix(strings.Trim(from.Name, "{}"), "http.request.header."), "Authorization")
+	}
+	if s.app.APIKeys == nil || !slices.ContainsFunc(s.app.APIKeys.From, isField) {
 		return nil
 	}
 	return []Advice{{Source: s.app.Source, Problem: "api_keys: from: Authorization holds a word before the key, such as Bearer, so that every key is answered with 400", Fix: "from bearer"}}

@@ -87,26 +87,21 @@ func (h *handlerCompiler) checkDistributed() []Advice {
 	if h.Distributed == nil && h.StorageRaw == nil {
 		return nil
 	}
-	counts, fix := "all machines that use this store share their counts", "neither of them"
+	counts, fix, several := "all machines that use this store share their counts", "neither of them", ""
+	if h.Distributed != nil {
+		var storage struct {
+			Module string `json:"module"`
+		}
+		_ = json.Unmarshal(h.StorageRaw, &storage) // without one it stays empty
+		several = " on one machine; for several, " + sharedStore(storage.Module)
+	}
 	switch store := h.app.Run.Store.(type) {
 	case stores.File:
-		counts, fix = "counts are kept in "+store.Place()+", which all Caddy processes on this machine share that use the file", h.insteadOfStorage()
+		counts, fix = "counts are kept in "+store.Place()+", which all Caddy processes on this machine share that use the file", fix+several
 	case stores.Keyed:
-		counts, fix = "counts are kept in the memory of this process", h.insteadOfStorage()
+		counts, fix = "counts are kept in the memory of this process", fix+several
 	}
 	return []Advice{h.advice("distributed and storage have no effect: "+counts, fix)}
-}
-
-// insteadOfStorage returns the replacement of both options.
-func (h *handlerCompiler) insteadOfStorage() string {
-	if h.Distributed == nil {
-		return "neither of them"
-	}
-	var storage struct {
-		Module string `json:"module"`
-	}
-	_ = json.Unmarshal(h.StorageRaw, &storage) // without one it stays empty
-	return "neither of them on one machine; for several, " + sharedStore(storage.Module)
 }
 
 // sharedStore returns the Caddyfile lines that share counts among machines, using the same system

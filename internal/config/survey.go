@@ -103,16 +103,6 @@ func (h *Handler) config() *Handler { return h }
 // config returns the dashboard itself, for modules that embed it.
 func (dash *Dashboard) config() *Dashboard { return dash }
 
-// hosts returns the hosts in the routes of a server.
-func (s *survey) hosts(server *caddyhttp.Server) []string {
-	for _, v := range s.views {
-		if v.Server == server {
-			return v.Hosts
-		}
-	}
-	return nil
-}
-
 // note adds the facts of another handler.
 func (s *survey) note(n routing.Node) {
 	for _, provider := range n.Providers {

@@ -231,8 +231,12 @@ func (z *zoneCompiler) compileScope() error {
 	}
 	z.run.Sites = map[string]enforce.SiteLimits{"": {}}
 	z.run.Elsewhere = strings.Join(server.Listen, " ")
-	for _, host := range z.app.survey.hosts(server) {
-		z.run.Sites[strings.ToLower(host)] = enforce.SiteLimits{}
+	for _, v := range z.app.survey.views {
+		for _, host := range v.Hosts {
+			if v.Server == server {
+				z.run.Sites[strings.ToLower(host)] = enforce.SiteLimits{}
+			}
+		}
 	}
 	return nil
 }
