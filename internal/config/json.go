@@ -29,6 +29,16 @@ func (h *Handler) UnmarshalJSON(raw []byte) error {
 }
 
 // UnmarshalJSON implements json.Unmarshaler. The name of the module may be among the fields.
+func (p *Permission) UnmarshalJSON(raw []byte) error {
+	type plain Handler
+	return unmarshalStrictly(raw, &struct {
+		*plain
+		Other  *json.RawMessage `json:"permission"`
+		Module string           `json:"module"`
+	}{plain: (*plain)(&p.Handler), Other: &p.PermissionRaw})
+}
+
+// UnmarshalJSON implements json.Unmarshaler. The name of the module may be among the fields.
 func (dash *Dashboard) UnmarshalJSON(raw []byte) error {
 	type plain Dashboard
 	return unmarshalStrictly(raw, &struct {
