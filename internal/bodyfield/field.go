@@ -68,7 +68,7 @@ var (
 )
 
 // Value is what may be in a field.
-type Value struct {
+type Value struct { //nolint:errname // an error only where one value is needed
 	Texts []string // different ones, as different programs may read it
 	Err   error    // why it isn't known; or nil
 }

@@ -120,6 +120,7 @@ func (e *Evaluation) decideShadowLater(h *instance.Instance, v *ShadowVerdicts, 
 	var open *settle.Pending
 	if debits[0].Counting != engine.Always {
 		open = e.opened()
+		open.AwaitLate()
 	}
 	done := v.Await(policies[0].Zone)
 	h.ShadowLater(debits, func(debits []engine.Debit, d engine.Decision) {

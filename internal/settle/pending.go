@@ -47,6 +47,7 @@ type Pending struct {
 
 	head     bool     // the method is HEAD
 	byStatus bool     // a zone of the handler counts by status
+	late     bool     // debits may be added while later handlers run, and after them
 	before   statuses // before later handlers ran
 
 	began   time.Time
@@ -85,7 +86,16 @@ func New(book Book, byStatus bool) *Pending {
 // CorrectIn has the units left corrected in an answer when they are known.
 func (p *Pending) CorrectIn(answer Correctable) { p.answer = answer }
 
-// Add adds a debit. The status may already be known when a shadow limit decides late.
+// AwaitLate says that debits may be added while the next handler runs, and after it: header fields of the
+// answer, which that handler writes, are read from copies then. A nil Pending awaits nothing.
+func (p *Pending) AwaitLate() {
+	if p != nil {
+		p.late = true
+	}
+}
+
+// Add adds a debit. The status may already be known when a shadow limit decides late, and the request may
+// have ended: what its answer said of the use isn't known any more then, and the cost stays.
 func (p *Pending) Add(limit Limit, open *engine.Pending) {
 	p.mu.Lock()
 	isOfZone := func(d debit) bool { return d.terms() == limit.SettleTerms() }
@@ -97,7 +107,12 @@ func (p *Pending) Add(limit Limit, open *engine.Pending) {
 		p.settleDebit(d, by)
 	}
 	if used != nil {
-		p.finishDebit(d, by, used)
+		p.finishDebit(d, by, func(d debit) int64 {
+			if d.terms().Settle.From != "" {
+				return d.Cost()
+			}
+			return used(d)
+		})
 	}
 }
 
@@ -128,6 +143,12 @@ func (p *Pending) end(w http.ResponseWriter, r *http.Request, status int) {
 		p.leave(status)
 	}
 	p.Settle(status, w.Header())
+	if p.late {
+		trailers := w.Header().Clone()
+		p.mu.Lock()
+		p.status.header = trailers
+		p.mu.Unlock()
+	}
 	p.reader.publish(p.repl)
 	p.Finish(p.usage())
 }
@@ -153,6 +174,9 @@ func (p *Pending) settleBy(by settledBy) {
 	by.left = by.left || p.body.broken.Load()
 	if p.byStatus && p.repl != nil {
 		by.replaced = statusesIn(p.repl).since(p.before)
+	}
+	if p.late {
+		by.header = by.header.Clone()
 	}
 	p.mu.Lock()
 	if p.status.status != 0 {

@@ -3,6 +3,7 @@ package settle_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
@@ -452,6 +453,28 @@ func TestStatusOfGRPCCountsAtTheEnd(t *testing.T) {
 			if got := handlertest.IsRefused(handlertest.Ask(t.Context(), h, handlertest.Answering(200))); got != want {
 				t.Errorf("%s, hold %v: the next request is refused: %v, want %v", name, hold, got, want)
 			}
+		}
+	}
+}
+
+// A shadow limit that decides while later handlers write header fields, such as trailers, reads none of
+// theirs meanwhile.
+func TestLateShadowsReadNoHeaderThatIsWritten(t *testing.T) {
+	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+		Name: "tried", Limits: []config.Limit{{Amount: 1000, Window: hour}}, Shadow: true,
+		Count: &config.Count{When: []config.Answer{{Header: map[string][]string{"X-Counted": {}}}}},
+	}}})
+	for i := range 300 {
+		_, err := handlertest.AskAs(t.Context(), h, fmt.Sprint("2001:db8:0:", i, "::1"), nil, func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("X-Counted", "1")
+			w.WriteHeader(http.StatusOK)
+			for j := range 1000 {
+				w.Header().Set(fmt.Sprint("X-", j%10), "")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }

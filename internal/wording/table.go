@@ -88,7 +88,7 @@ const narrowest = 5
 // texts that stand above rows.
 func fit(rows [][]Cell, width int) (widths []int, above [][]string) {
 	above = make([][]string, len(rows))
-	widths, least := widthsOf(rows)
+	widths, _ = widthsOf(rows)
 	if width <= 0 || lineWidth(widths) <= width {
 		return widths, above
 	}
@@ -106,7 +106,7 @@ func fit(rows [][]Cell, width int) (widths []int, above [][]string) {
 		}
 	}
 	forEach(rows, func(n, i int) { shorten(n, i, width/2, false) }) // leaves more room to the others
-	widths, least = widthsOf(rows)
+	widths, least := widthsOf(rows)
 	for lineWidth(widths) > width {
 		widest, most := -1, 0
 		for i, w := range widths {
