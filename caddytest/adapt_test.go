@@ -300,7 +300,7 @@ func TestJSONErrors(t *testing.T) {
 		{"null peer zone", `"rate_limits":{"a":null}`, `a zone is null`},
 		{"null trap", `"traps":[null]`, `a trap is null`},
 		{"zone without name", `"zones":[{"limits":[{"amount":5,"window":"1m"}]}]`, `a zone needs a name`},
-		{"unknown per", `"zones":[{"name":"a","per":"browser","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": per: must be ip, network, asn, country, everyone, client, api_key or key, got "browser"`},
+		{"unknown per", `"zones":[{"name":"a","per":"browser","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": per: must be ip, network, asn, country, domain, everyone, client, api_key or key, got "browser"`},
 		{"unknown algorithm", `"zones":[{"name":"a","limits":[{"amount":5,"window":"1m","algorithm":"slidng"}]}]`, `zone "a": limit: unknown algorithm "slidng": expected sliding, fixed or token_bucket`},
 		{"small window", `"zones":[{"name":"a","limits":[{"amount":5,"window":"5ms"}]}]`, `zone "a": limit: window must be at least 100ms, got 5ms`},
 		{"shorthand in key", `"zones":[{"name":"a","key":"{remote_host}","limits":[{"amount":5,"window":"1m"}]}]`, `zone "a": key: unknown placeholder {remote_host}: did you mean {http.request.remote.host}?`},

@@ -47,7 +47,7 @@ source <(caddy completion zsh); words=(LINE… ''); CURRENT=${#words}; _caddy`,
 }
 
 // keyInTable finds the client in a line of `top`, behind its tag.
-var keyInTable = regexp.MustCompile(`(?m)^names +names +([0-9a-f]{6}) +('[^']*'|\S+) +\d`)
+var keyInTable = regexp.MustCompile(`(?m)^names +\S+ +([0-9a-f]{6}) +('[^']*'|\S+) +\d`)
 
 // namesCounted counts by a name that clients choose.
 var namesCounted = options("rate_limit {\nstore_timeout 10s\n}") + site(`
