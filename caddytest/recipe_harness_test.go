@@ -2,6 +2,7 @@ package caddytest
 
 import (
 	"cmp"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -64,19 +65,27 @@ func tokens(n int) http.HandlerFunc {
 	}
 }
 
-// streamed is tokens in a stream of events.
+// streamed is tokens in a stream of events, compressed for whoever asks for that: a client of Go does by
+// itself, and reads it.
 func streamed(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		to, flush := io.Writer(w), w.(http.Flusher).Flush
 		if r.Header.Get("Accept-Encoding") == "gzip" {
 			w.Header().Set("Content-Encoding", "gzip")
+			compressed := gzip.NewWriter(w)
+			defer compressed.Close()
+			to, flush = compressed, func() {
+				compressed.Flush()
+				w.(http.Flusher).Flush()
+			}
 		}
-		w.Header().Set("Content-Type", "text/event-stream")
 		for range 3 {
-			fmt.Fprint(w, "event: response.output_text.delta\ndata: {\"delta\":\"Hello\"}\n\n")
-			w.(http.Flusher).Flush()
+			fmt.Fprint(to, "event: response.output_text.delta\ndata: {\"delta\":\"Hello\"}\n\n")
+			flush()
 		}
-		fmt.Fprintf(w, "event: response.completed\ndata: {\"response\":{\"usage\":{\"total_tokens\":%d}}}\n\n", n)
+		fmt.Fprintf(to, "event: response.completed\ndata: {\"response\":{\"usage\":{\"total_tokens\":%d}}}\n\n", n)
 	}
 }
 

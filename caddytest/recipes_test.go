@@ -323,7 +323,7 @@ var recipes = []recipe{{
 		send("198.18.6.1", 5, "POST https://app.example.com/login user=bob%zz&password=guess{n}", 400, inForm),
 		send(attacker, 20, "POST https://app.example.com/login user=name{n}&password=guess", 401, inForm),
 		send(attacker, 5, "POST https://app.example.com/login user=name{n}&password=guess", 429, inForm),
-		send(person, 30, "POST https://app.example.com/login user=alice&password=wonderland", 303, inForm),
+		send(person, 3, "POST https://app.example.com/login user=alice&password=wonderland", 303, inForm),
 		send(person, 50, "GET https://app.example.com/{n}", 200),
 	},
 }, {
