@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,12 +67,15 @@ func TestWhoHoldsMostHasToGo(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				var went []int
+				var mu sync.Mutex
+				var went []int // guarded by mu
 				most := min(c.queue, MaxWaiting)
 				for i := range most {
 					go func() {
 						if _, err := gates[i%c.gates].Enter(context.Background(), "key", networkOf(1), r, nil); errors.Is(err, ErrFull) {
+							mu.Lock()
 							went = append(went, i)
+							mu.Unlock()
 						}
 					}()
 					synctest.Wait()
@@ -93,9 +97,11 @@ func TestWhoHoldsMostHasToGo(t *testing.T) {
 				if c.gates > 1 {
 					want = append(want, most-2)
 				}
+				mu.Lock()
 				if !slices.Equal(went, want) {
 					t.Errorf("%v had to go, want %v", went, want)
 				}
+				mu.Unlock()
 				if _, err := gates[0].Enter(t.Context(), "key", networkOf(1), r, nil); !errors.Is(err, ErrFull) {
 					t.Errorf("one more of those who hold most: got %v", err)
 				}
