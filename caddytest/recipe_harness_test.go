@@ -228,15 +228,18 @@ func (s *recipeServer) start() {
 	s.t.Helper()
 	s.server.start()
 	for _, host := range s.hosts {
-		waitFor(s.t, "the certificate of "+host, func() bool {
-			c, err := s.connect(s.t.Context(), person, "443")
-			if err != nil {
-				return false
-			}
-			defer c.Close()
-			return tls.Client(c, &tls.Config{ServerName: host, InsecureSkipVerify: true}).Handshake() == nil
-		})
+		waitFor(s.t, "the certificate of "+host, func() bool { return s.shakesHands(person, host) })
 	}
+}
+
+// shakesHands reports whether Caddy has a certificate of a host for the client with an address.
+func (s *recipeServer) shakesHands(from, host string) bool {
+	c, err := s.connect(s.t.Context(), from, "443")
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	return tls.Client(c, &tls.Config{ServerName: host, InsecureSkipVerify: true}).Handshake() == nil
 }
 
 // inFolder has a text name files in the server's folder instead of those of the system.

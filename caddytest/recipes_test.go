@@ -607,14 +607,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(person, 500, "GET https://www.example.com/{n}", 200),
 	},
 	after: func(s *recipeServer) {
-		opens := func(from string) bool {
-			c, err := s.connect(s.t.Context(), from, "443")
-			if err != nil {
-				return false
-			}
-			defer c.Close()
-			return tls.Client(c, &tls.Config{ServerName: "www.example.com", InsecureSkipVerify: true}).Handshake() == nil
-		}
+		opens := func(from string) bool { return s.shakesHands(from, "www.example.com") }
 		for _, from := range []string{attacker, "198.51.100.200"} {
 			if opens(from) {
 				s.t.Errorf("%s shakes hands", from)
@@ -631,13 +624,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}, asked: {"/known-domain": knowsDomain}},
 	after: func(s *recipeServer) {
 		obtains := func(from, format string, args ...any) bool {
-			name := fmt.Sprintf(format, args...)
-			c, err := s.connect(s.t.Context(), from, "443")
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			defer c.Close()
-			return tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake() == nil
+			return s.shakesHands(from, fmt.Sprintf(format, args...))
 		}
 		for i := range 12 {
 			if obtains(attacker, "unknown%d.invalid", i) {
