@@ -3,7 +3,6 @@ package bodyfield
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 	"slices"
@@ -29,25 +28,27 @@ type Field struct {
 func NewField(placeholder string) (f Field, ok bool) {
 	f.Placeholder = placeholder
 	if name, isForm := strings.CutPrefix(placeholder, Form); isForm {
-		form := newFormName(name)
-		f.form = &form
-		return f, form.name != ""
+		f.form = newFormName(name)
+		return f, f.form.name != ""
 	}
 	path, isJSON := strings.CutPrefix(placeholder, JSON)
-	f.path = strings.Split(path, ".")
-	return f, isJSON && !slices.Contains(f.path, "")
+	f.path = newPath(path)
+	return f, isJSON && f.path != nil
+}
+
+// newPath returns the names of a path such as `user.email`, or nil if one is missing.
+func newPath(text string) []string {
+	if names := strings.Split(text, "."); !slices.Contains(names, "") {
+		return names
+	}
+	return nil
 }
 
 // AnswerPaths returns the paths at which a placeholder of an answer is found: `usage.total`, or alternatives such as
-// `usage.total|response.usage.total`. The result is nil if it is none, or misses a name.
+// `usage.total|response.usage.total`. One that misses a name is nil.
 func AnswerPaths(placeholder string) (paths [][]string) {
-	text, isAnswer := strings.CutPrefix(placeholder, Answer)
-	for path := range strings.SplitSeq(text, "|") {
-		names := strings.Split(path, ".")
-		if !isAnswer || slices.Contains(names, "") {
-			return nil
-		}
-		paths = append(paths, names)
+	for path := range strings.SplitSeq(strings.TrimPrefix(placeholder, Answer), "|") {
+		paths = append(paths, newPath(path))
 	}
 	return paths
 }
@@ -68,22 +69,17 @@ var (
 )
 
 // Value is what may be in a field.
-type Value struct { //nolint:errname // an error only where one value is needed
+type Value struct {
 	Texts []string // different ones, as different programs may read it
 	Err   error    // why it isn't known; or nil
 }
 
-// Error implements error, for options that need one value.
-func (v Value) Error() string {
-	if v.Err != nil {
-		return v.Err.Error()
+// One returns the value that all programs read, or "" if there is none. The error is why there may be another.
+func (v Value) One() (string, error) {
+	if v.Err == nil && len(v.Texts) > 1 {
+		return "", ErrMalformed
 	}
-	return fmt.Sprintf("the field has %d values", len(v.Texts))
-}
-
-// IsCertain reports whether all programs read one value. A body of another type has no fields.
-func (v Value) IsCertain() bool {
-	return v.Err == ErrOtherType || v.Err == nil && len(v.Texts) <= 1
+	return v.Text(0), v.Err
 }
 
 // Text returns the nth of the values, or "" if there is none.
@@ -138,7 +134,7 @@ type reading struct {
 func Read(fields []Field, kind Type, err error, body, query string) []Value {
 	r := &reading{fields, make([]Value, len(fields))}
 	for i, f := range fields {
-		if kind != Empty && (kind != IsForm || f.form == nil) && (kind != IsJSON || f.form != nil) {
+		if kind == Other || kind == IsForm && f.form == nil || kind == IsJSON && f.form != nil {
 			r.values[i].Err = ErrOtherType
 		}
 	}
@@ -146,7 +142,7 @@ func Read(fields []Field, kind Type, err error, body, query string) []Value {
 	case err != nil:
 		r.fail(err)
 	case kind == IsJSON:
-		r.readJSON(body)
+		r.readJSON([]byte(body))
 	case kind != Other:
 		r.readForm(body)
 		r.readForm(query)
@@ -156,18 +152,13 @@ func Read(fields []Field, kind Type, err error, body, query string) []Value {
 
 // readJSON adds the values of fields in JSON. Those in an array or an object count each, since programs may
 // take one of them.
-func (r *reading) readJSON(body string) {
-	data := []byte(body)
-	if !utf8.Valid(data) || !json.Valid(data) {
-		r.fail(ErrMalformed)
-		return
-	}
+func (r *reading) readJSON(body []byte) {
 	paths := make([][]string, len(r.fields)) // none for those of forms, and nothing is found there
 	for i, f := range r.fields {
 		paths[i] = f.path
 	}
 	s := NewScanner(paths, false, r.add)
-	if s.Scan(data); !s.End() {
+	if !utf8.Valid(body) || !json.Valid(body) || !s.Scan(body) || !s.End() {
 		r.fail(ErrMalformed)
 	}
 }

@@ -2,6 +2,7 @@ package bodyfield
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
@@ -16,47 +17,36 @@ type formName struct {
 	inner []string // the names in brackets, in lower case
 }
 
-func newFormName(written string) formName {
-	parts := strings.FieldsFunc(strings.ToLower(written), isBracket)
-	return formName{endpoint.NewName(written), parts[min(1, len(parts)):]}
+func newFormName(written string) *formName {
+	parts := strings.FieldsFunc(strings.ToLower(written), func(r rune) bool { return r == '[' || r == ']' })
+	return &formName{endpoint.NewName(written), parts[min(1, len(parts)):]}
 }
 
-func isBracket(r rune) bool { return r == '[' || r == ']' }
-
 // mayBe reports whether some program may read a name as this one.
-func (n formName) mayBe(sent, decoded string) bool {
+func (n *formName) mayBe(sent, decoded string) bool {
 	outer, _, _ := strings.Cut(decoded, ".") // as some programs read user.email
-	if !n.name.MayBe(sent) && !n.name.MayBe(outer) {
-		return false
-	}
-	for _, part := range n.inner {
-		if !strings.Contains(strings.ToLower(decoded), part) {
-			return false
-		}
-	}
-	return true
+	isMissing := func(part string) bool { return !strings.Contains(strings.ToLower(decoded), part) }
+	return (n.name.MayBe(sent) || n.name.MayBe(outer)) && !slices.ContainsFunc(n.inner, isMissing)
 }
 
 // readForm adds the values of fields in a form, or in a query. Some programs also split it at a semicolon,
 // and some ignore a `=` before a name.
 func (r *reading) readForm(text string) {
-	r.readPairs(text)
-	if strings.Contains(text, ";") {
-		r.readPairs(strings.ReplaceAll(text, ";", "&"))
+	if !r.readPairs(text) || strings.Contains(text, ";") && !r.readPairs(strings.ReplaceAll(text, ";", "&")) {
+		r.fail(ErrMalformed)
 	}
 }
 
-func (r *reading) readPairs(text string) {
+// readPairs reports whether a form can be read.
+func (r *reading) readPairs(text string) bool {
 	if strings.Count(text, "&") > maxPairs {
-		r.fail(ErrMalformed)
-		return
+		return false
 	}
 	for pair := range strings.SplitSeq(text, "&") {
 		sent, value, _ := strings.Cut(strings.TrimLeft(pair, "="), "=")
 		name, err := url.QueryUnescape(sent)
 		if err != nil || !isText(name) {
-			r.fail(ErrMalformed)
-			return
+			return false
 		}
 		for i, f := range r.fields {
 			if f.form == nil || !f.form.mayBe(sent, name) {
@@ -64,10 +54,10 @@ func (r *reading) readPairs(text string) {
 			}
 			decoded, err := url.QueryUnescape(value)
 			if err != nil {
-				r.fail(ErrMalformed)
-				return
+				return false
 			}
 			r.add(i, decoded)
 		}
 	}
+	return true
 }

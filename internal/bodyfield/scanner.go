@@ -2,7 +2,6 @@ package bodyfield
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,19 +16,18 @@ const (
 // is bounded by their depth. It ignores arrays: their elements are at the path of the array.
 // It finds what a decoder finds in valid JSON, and doesn't check that it is valid.
 type Scanner struct {
-	paths   [][]string
-	exact   bool // a value inside of one at a path isn't found
-	found   func(path int, text string)
-	open    []byte // the brackets that are open
-	objects int    // that are open
-	matched []int  // per path: how many of its names are those of the open objects, from the outside
-	isName  bool   // the next string is a name
-	wanted  bool   // the next value is at a path
-	state   state
-	token   []byte // of an unfinished string or literal
-	keeps   bool   // the token is needed
-	escaped bool   // the token has a backslash
-	broken  bool
+	paths  [][]string
+	exact  bool // a value inside of one at a path isn't found
+	found  func(path int, text string)
+	open   []byte   // the brackets that are open
+	names  []string // per open object: where the value is, as a path has it; "" if none has it
+	isName bool     // the next string is a name
+	state  state
+	token  []byte // of an unfinished string or literal, if that is needed
+	keeps  bool   // the token is needed
+
+	escaped, escapes bool // the token has a backslash; the last byte was one
+	broken           bool
 }
 
 type state byte
@@ -37,7 +35,6 @@ type state byte
 const (
 	between state = iota
 	inString
-	inEscape
 	inLiteral
 )
 
@@ -45,43 +42,37 @@ const (
 // inside of an object at a path, unless exact is set. There is nothing at an empty path. The text is that of a string, or the JSON of another
 // value: nothing for null, and numbers in one spelling.
 func NewScanner(paths [][]string, exact bool, found func(path int, text string)) *Scanner {
-	return &Scanner{paths: paths, exact: exact, found: found, matched: make([]int, len(paths))}
+	return &Scanner{paths: paths, exact: exact, found: found}
 }
 
 // Scan reads the next piece. The result is false if that isn't JSON, or too deep, now or before.
 func (s *Scanner) Scan(data []byte) bool {
-	for i := 0; i < len(data) && !s.broken; {
+	for len(data) > 0 && !s.broken {
+		end := 0
 		switch s.state {
 		case between:
-			s.begin(data[i])
-			i++
+			s.begin(data[0])
+			data = data[1:]
+			continue
 		case inString:
-			end := i
-			for end < len(data) && data[end] != '"' && data[end] != '\\' {
+			escapes := s.escapes
+			for ; end < len(data) && (escapes || data[end] != '"'); end++ {
+				if escapes = !escapes && data[end] == '\\'; escapes {
+					s.escaped = true
+				}
+			}
+			s.escapes = escapes
+		case inLiteral:
+			for end < len(data) && !isDelimiter(data[end]) {
 				end++
 			}
-			s.keep(data[i:end])
-			if i = end; i == len(data) {
-				break
+		}
+		s.keep(data[:end])
+		if data = data[end:]; len(data) > 0 {
+			if s.state == inString {
+				data = data[1:]
 			}
-			if s.state = between; data[i] == '\\' {
-				s.keep(data[i : i+1])
-				s.state, s.escaped = inEscape, true
-			} else {
-				s.endString()
-			}
-			i++
-		case inEscape:
-			s.keep(data[i : i+1])
-			s.state = inString
-			i++
-		case inLiteral:
-			if isDelimiter(data[i]) {
-				s.endLiteral()
-				continue
-			}
-			s.keep(data[i : i+1])
-			i++
+			s.endToken()
 		}
 	}
 	return !s.broken
@@ -90,11 +81,10 @@ func (s *Scanner) Scan(data []byte) bool {
 // End ends a value that is complete, and prepares for another one. The result is false if there was none.
 func (s *Scanner) End() bool {
 	if s.state == inLiteral {
-		s.endLiteral()
+		s.endToken()
 	}
 	complete := !s.broken && s.state == between && len(s.open) == 0
-	s.open, s.objects, s.isName, s.wanted, s.state, s.broken = s.open[:0], 0, false, false, between, false
-	clear(s.matched)
+	s.open, s.names, s.isName, s.escapes, s.state, s.broken = s.open[:0], s.names[:0], false, false, between, false
 	return complete
 }
 
@@ -104,38 +94,35 @@ func isDelimiter(c byte) bool {
 
 // begin reads a byte outside of strings and literals.
 func (s *Scanner) begin(c byte) {
+	last := len(s.open) - 1
 	switch c {
 	case ' ', '\t', '\r', '\n', ':':
 	case '{', '[':
-		if s.broken = s.isName || len(s.open) == maxDepth; s.broken {
-			return
-		}
+		s.broken = s.isName || len(s.open) == maxDepth
 		s.open = append(s.open, c)
-		if c == '{' {
-			s.objects++
-			s.isName = true
+		if s.isName = c == '{'; s.isName {
+			s.names = append(s.names, "")
 		}
 	case '}', ']':
-		if s.broken = len(s.open) == 0 || s.open[len(s.open)-1] != c-2; s.broken {
+		if s.broken = last < 0 || s.open[last] != c-2; s.broken {
 			return
 		}
-		if s.open = s.open[:len(s.open)-1]; c == '}' {
-			s.objects--
-			s.forget(s.objects)
+		if s.open = s.open[:last]; c == '}' {
+			s.names = s.names[:len(s.names)-1]
 		}
 		s.isName = false
 	case ',':
-		s.isName = len(s.open) > 0 && s.open[len(s.open)-1] == '{'
-	case '"':
-		s.state, s.token, s.escaped = inString, s.token[:0], false
-		s.keeps = s.wanted
-		if s.isName {
-			s.forget(s.objects - 1)
-			s.keeps = slices.ContainsFunc(s.matched, func(n int) bool { return n == s.objects-1 })
-		}
+		s.isName = last >= 0 && s.open[last] == '{'
 	default:
-		s.broken = s.isName
-		s.state, s.token, s.keeps = inLiteral, append(s.token[:0], c), s.wanted
+		s.broken = s.isName && c != '"'
+		s.keeps = s.isName
+		for _, path := range s.paths {
+			s.keeps = s.keeps || s.isAt(path)
+		}
+		if s.state, s.token, s.escaped = inString, s.token[:0], false; c != '"' {
+			s.state = inLiteral
+			s.keep([]byte{c})
+		}
 	}
 }
 
@@ -146,69 +133,49 @@ func (s *Scanner) keep(data []byte) {
 	}
 }
 
-func (s *Scanner) endString() {
-	if s.keeps {
-		text := s.text()
-		if s.isName {
-			s.enter(text)
-		} else {
-			s.report(text)
-		}
+// endToken notes a name, or reports a value.
+func (s *Scanner) endToken() {
+	isString, isName := s.state == inString, s.isName
+	s.state, s.isName = between, false
+	if isName {
+		s.names[len(s.names)-1] = ""
 	}
-	s.isName = false
-}
-
-// text returns the token, which is a string.
-func (s *Scanner) text() (text string) {
-	if !s.escaped {
-		return string(s.token)
-	}
-	quoted := append(append([]byte{'"'}, s.token...), '"')
-	s.broken = json.Unmarshal(quoted, &text) != nil
-	return text
-}
-
-func (s *Scanner) endLiteral() {
-	s.state = between
 	if !s.keeps {
 		return
 	}
 	text := string(s.token)
-	if n, err := strconv.ParseFloat(text, 64); err == nil {
-		text = strconv.FormatFloat(n+0, 'f', -1, 64) // 0 for -0
-	}
-	s.report(strings.TrimPrefix(text, "null"))
-}
-
-// forget forgets the names inside of the outermost n objects.
-func (s *Scanner) forget(n int) {
-	s.wanted = false
-	for i := range s.matched {
-		s.matched[i] = min(s.matched[i], n)
-		s.wanted = s.wanted || s.isWanted(i)
-	}
-}
-
-// enter notes the name of the innermost object's next value.
-func (s *Scanner) enter(name string) {
-	for i, path := range s.paths {
-		if s.matched[i] == s.objects-1 && s.objects <= len(path) && strings.EqualFold(path[s.objects-1], name) {
-			s.matched[i] = s.objects
-			s.wanted = s.wanted || s.isWanted(i)
+	switch {
+	case s.escaped:
+		s.broken = json.Unmarshal([]byte(`"`+text+`"`), &text) != nil
+	case isString:
+	case text == "null":
+		text = ""
+	default:
+		if n, err := strconv.ParseFloat(text, 64); err == nil {
+			text = strconv.FormatFloat(n+0, 'f', -1, 64) // 0 for -0
 		}
 	}
-}
-
-// isWanted reports whether the next value is at a path.
-func (s *Scanner) isWanted(i int) bool {
-	n := len(s.paths[i])
-	return n > 0 && s.matched[i] == n && (!s.exact || s.objects == n)
-}
-
-func (s *Scanner) report(text string) {
-	for i := range s.paths {
-		if s.isWanted(i) {
+	for i, path := range s.paths {
+		if n := len(s.names) - 1; isName && n < len(path) && strings.EqualFold(path[n], text) {
+			s.names[n] = path[n]
+			return
+		}
+		if !isName && s.isAt(path) {
 			s.found(i, text)
 		}
 	}
+}
+
+// isAt reports whether the next value is at a path.
+func (s *Scanner) isAt(path []string) bool {
+	n := len(path)
+	if n == 0 || len(s.names) < n || len(s.names) > n && s.exact {
+		return false
+	}
+	for i, name := range s.names[:n] {
+		if name != path[i] && !strings.EqualFold(name, path[i]) {
+			return false
+		}
+	}
+	return true
 }

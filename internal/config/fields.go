@@ -45,8 +45,11 @@ func (z *Zone) checkFields() error {
 
 // compileFields determines what the zone needs of bodies.
 func (z *zoneCompiler) compileFields() {
-	isOther := func(name string) bool { return !bodyfield.IsField(name) }
-	z.run.KeyFields = slices.DeleteFunc(routing.PlaceholderNames(z.run.Key), isOther)
+	for _, name := range routing.PlaceholderNames(z.run.Key) {
+		if bodyfield.IsField(name) {
+			z.run.KeyFields = append(z.run.KeyFields, name)
+		}
+	}
 	if z.OnUnreadableBody != unreadableEmpty {
 		z.run.Fields = z.fields()
 	}
@@ -69,11 +72,10 @@ func (h *handlerCompiler) compileFields(zones []*Zone) {
 }
 
 // unmarshalReadBody reads how much of a body is read for its fields.
-func (z *Zone) unmarshalReadBody(d *caddyfile.Dispenser) error {
+func (z *Zone) unmarshalReadBody(d *caddyfile.Dispenser) (err error) {
 	if z.ReadBody != 0 {
 		return d.Errf("read_body already specified: %d", z.ReadBody)
 	}
-	var err error
 	if z.ReadBody, err = parseReadBody(d.RemainingArgs()); err != nil {
 		return d.Errf("%w", err)
 	}

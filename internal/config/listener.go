@@ -15,8 +15,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/engine"
-	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/listener"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/report"
@@ -102,22 +100,20 @@ func (l *Listener) compile() (door *listener.Door, err error) {
 			return nil, fmt.Errorf("limit: %w", err)
 		}
 	}
-	for _, text := range l.excepted() {
-		network, err := networkOf(text)
-		if err != nil {
-			return nil, fmt.Errorf("except: expected an address or a network such as 10.0.0.0/8, got %q", text)
+	for _, text := range l.Except {
+		ranges := []string{text}
+		if text == "private_ranges" {
+			ranges = caddyhttp.PrivateRangesCIDR()
 		}
-		door.Except = append(door.Except, network)
+		for _, text := range ranges {
+			network, err := networkOf(text)
+			if err != nil {
+				return nil, fmt.Errorf("except: expected an address or a network such as 10.0.0.0/8, got %q", text)
+			}
+			door.Except = append(door.Except, network)
+		}
 	}
 	return door, nil
-}
-
-// excepted returns the networks, also those that Caddy has a word for.
-func (l *Listener) excepted() []string {
-	if i := slices.Index(l.Except, "private_ranges"); i >= 0 {
-		return slices.Concat(l.Except[:i], caddyhttp.PrivateRangesCIDR(), l.Except[i+1:])
-	}
-	return l.Except
 }
 
 // networkOf parses an address or a network, as Caddy does.
@@ -144,34 +140,21 @@ func (c *Compiler) Listener(ctx caddy.Context, l *Listener) (*listener.Door, err
 	door.IPv4Prefix, door.IPv6Prefix = cmp.Or(c.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(c.IPv6Prefix, identity.DefaultIPv6Prefix)
 	door.Rule = func(addr netip.Addr) *rules.Rule { return c.Run.AddressRule(addr, time.Now()) }
 	zone := &enforce.Zone{Name: enforce.BeforeTLS, Source: l.Source, Per: enforce.PerIP, Meter: meter.NewZone(enforce.BeforeTLS)}
-	zone.Past = c.pastOf(zone, "")
-	reports := &report.Connections{App: c.Run, Zone: zone, Ban: c.beforeTLS(zone, enforce.BanName, limiter.Limit{})}
-	if door.Most > 0 {
-		reports.Open = c.beforeTLS(zone, enforce.OpenConnections, concurrency(door.Most))
+	zone.Past = c.Run.Ledger.Meter(storage.Series{Zone: zone.Name})
+	has := [...]bool{true, door.Most > 0, l.Limit != nil}
+	limits := [...]limiter.Limit{{}, concurrency(max(door.Most, 1)), door.Limit}
+	zone.BeforeTLS = make([]*enforce.Policy, len(has))
+	for i, name := range enforce.BeforeTLSLimits {
+		if has[i] {
+			p := enforce.StandIn(zone, name)
+			p.Limit.Rate, p.Meter, p.Past = limits[i], meter.NewLimit(zone.Name, name), c.Run.Ledger.Meter(storage.Series{Zone: zone.Name, Limit: name})
+			zone.BeforeTLS[i] = p
+		}
 	}
-	if l.Limit != nil {
-		reports.New = c.beforeTLS(zone, enforce.NewConnections, door.Limit)
-	}
-	door.Report = reports.Report
+	door.Report = (&report.Connections{App: c.Run, Zone: zone}).Report
 	c.Run.Used, c.Run.Zones = true, true
 	c.Run.AllZones, c.Run.Doors = append(c.Run.AllZones, zone), append(c.Run.Doors, door)
 	return door, nil
-}
-
-// beforeTLS adds what stands for a limit to the zone of a listener.
-func (c *Compiler) beforeTLS(z *enforce.Zone, name string, limit limiter.Limit) *enforce.Policy {
-	p := enforce.StandIn(z, name)
-	p.Limit, p.Meter, p.Past = engine.Limit{Rate: limit}, meter.NewLimit(z.Name, name), c.pastOf(z, name)
-	z.BeforeTLS = append(z.BeforeTLS, p)
-	return p
-}
-
-// pastOf returns the counts of a zone, or of its limit, for the history; nil if there is none.
-func (c *Compiler) pastOf(z *enforce.Zone, limit string) *history.Meter {
-	if c.Run.Ledger == nil {
-		return nil
-	}
-	return c.Run.Ledger.Meter(storage.Series{Zone: z.Name, Limit: limit})
 }
 
 // checkListeners checks the place of the wrapper among those of its server, and warns of proxies that it would
@@ -206,19 +189,18 @@ func (c *Compiler) checkListeners(ctx caddy.Context, l *Listener, door *listener
 // checkProxies finds trusted proxies of a server whose connections would be counted.
 func (l *Listener) checkProxies(server *caddyhttp.Server, door *listener.Door) []Advice {
 	ranges := routing.TrustedRanges(server)
-	counted := slices.DeleteFunc(slices.Clone(ranges), func(text string) bool {
+	counted := slices.IndexFunc(ranges, func(text string) bool {
 		network, err := networkOf(text)
-		return err == nil && slices.ContainsFunc(door.Except, func(p netip.Prefix) bool {
+		return err != nil || !slices.ContainsFunc(door.Except, func(p netip.Prefix) bool {
 			return p.Bits() <= network.Bits() && p.Contains(network.Addr())
 		})
 	})
-	if len(ranges) > 0 && len(counted) == 0 {
+	fix := "<networks of your proxies>"
+	if counted >= 0 {
+		fix = ranges[counted]
+	} else if len(ranges) > 0 {
 		return nil
 	}
-	fix := "except <networks of your proxies>"
-	if len(counted) > 0 {
-		fix = "except " + counted[0]
-	}
 	return []Advice{{Server: server.Listen, Source: l.Source, See: "docs/reference.md#before-tls",
-		Problem: "listener_wrappers: rate_limit counts the connections of trusted_proxies, so that all visitors behind a proxy share one count", Fix: fix}}
+		Problem: "listener_wrappers: rate_limit counts the connections of trusted_proxies, so that all visitors behind a proxy share one count", Fix: "except " + fix}}
 }

@@ -40,7 +40,7 @@ func (z *Zone) checkSettle() error {
 		return fmt.Errorf("settle: %w", err)
 	}
 	for _, name := range answerFields(z.Settle) {
-		if bodyfield.AnswerPaths(name) == nil {
+		if slices.ContainsFunc(bodyfield.AnswerPaths(name), func(path []string) bool { return path == nil }) {
 			return fmt.Errorf("settle: {%s}: a name is missing: write a path such as {%susage.total_tokens}, or alternatives with | between them", name, bodyfield.Answer)
 		}
 	}

@@ -167,7 +167,7 @@ type Zone struct {
 	Counting        engine.Counting // which requests use up units
 	EnforcesNothing bool            // none of its limits is enforced: all are shadow limits
 	ShadowRefusal   *Policy         // stands for refusals of a zone in shadow that don't depend on counts; else nil
-	BeforeTLS       []*Policy       // stand for what a listener refuses: first bans, then its limits; nil for others
+	BeforeTLS       []*Policy       // stand for why a listener closes connections, as BeforeTLSLimits; else nil
 	SiteLimits
 	Sites     map[string]SiteLimits // replace SiteLimits if each site counts separately
 	Elsewhere string                // the name in the store of sites that no matcher names

@@ -48,11 +48,11 @@ func (b *body) readFields(v *Verdict) error {
 	}
 	b.fields = bodyfield.Read(h.Fields, kind, err, text, r.URL.RawQuery)
 	for i, value := range b.fields {
-		if value.IsCertain() {
-			v.Repl.Set(h.Fields[i].Placeholder, value.Text(0))
-		} else {
-			v.Repl.Set(h.Fields[i].Placeholder, caddyhttp.RequestBodyLimitError{Err: value})
+		var set any
+		if set, err = value.One(); err != nil && err != bodyfield.ErrOtherType {
+			set = caddyhttp.RequestBodyLimitError{Err: err}
 		}
+		v.Repl.Set(h.Fields[i].Placeholder, set)
 	}
 	return nil
 }

@@ -16,9 +16,6 @@ import (
 
 // ProvisionHistory makes the history count the requests, the zones and the limits.
 func (h *Handler) ProvisionHistory(caddy.Context) error {
-	if h.App.Ledger == nil {
-		return nil
-	}
 	h.Requests.Past = h.App.Ledger.Meter(history.Requests)
 	for _, z := range h.Zones {
 		z.Requests = h.Requests.Past

@@ -28,12 +28,11 @@ type Refusal struct {
 // BanName stands for the zone and the limit of a ban.
 const BanName = "ban"
 
-// The zone of what listeners decide about connections, and its limits.
-const (
-	BeforeTLS       = "before_tls"
-	OpenConnections = "connections"
-	NewConnections  = "new_connections"
-)
+// BeforeTLS is the zone of what listeners decide about connections.
+const BeforeTLS = "before_tls"
+
+// BeforeTLSLimits names why a listener closes connections: its outcomes from [listener.Banned] on.
+var BeforeTLSLimits = [...]string{BanName, "connections", "new_connections"}
 
 // fill sets the fields from a decision that refuses a request. It keeps no reference to the
 // evaluation, which is reused.

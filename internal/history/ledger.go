@@ -25,8 +25,11 @@ type Ledger struct {
 // Destruct implements caddy.Destructor. There is nothing to release.
 func (*Ledger) Destruct() error { return nil }
 
-// Meter returns the meter of a series. All callers get the same one.
+// Meter returns the meter of a series. All callers get the same one. That of a nil Ledger is nil, and counts nothing.
 func (l *Ledger) Meter(series storage.Series) *Meter {
+	if l == nil {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.meters[series]
@@ -47,8 +50,12 @@ func (l *Ledger) Meter(series storage.Series) *Meter {
 // same one. Before the first call, distinct keys aren't counted.
 func (l *Ledger) SetSeed(seed uint64) { l.seed.Store(seed) }
 
-// Key returns the key with its hash, for meters. The hash reveals nothing without the seed.
+// Key returns the key with its hash, for meters. The hash reveals nothing without the seed. A nil Ledger
+// returns the zero Key.
 func (l *Ledger) Key(text []byte) Key {
+	if l == nil {
+		return Key{}
+	}
 	key := Key{Text: text, Lasting: len(text) > 0 && text[0] == identity.TagAPIKey}
 	if seed := l.seed.Load(); seed != 0 {
 		key.Hash = mix(xxhash.Sum64(text) ^ seed)

@@ -8,7 +8,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
-	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/listener"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
@@ -18,31 +17,28 @@ import (
 
 // Connections reports what a listener decides about connections, in a zone of its own.
 type Connections struct {
-	App            *enforce.Config
-	Zone           *enforce.Zone
-	Ban, Open, New *enforce.Policy
+	App  *enforce.Config
+	Zone *enforce.Zone
 }
 
 // Report reports a decision about a connection of a network. first reports whether it is the network's first
 // refusal in a minute.
 func (c *Connections) Report(network string, o listener.Outcome, first bool) {
 	c.Zone.Meter.Requests.Inc()
-	var key history.Key
-	if c.App.Ledger != nil {
-		key = c.App.Ledger.Key([]byte(network))
-	}
+	key := c.App.Ledger.Key([]byte(network))
 	if o == listener.Entered {
 		c.Zone.Past.Allow(key, 1)
 		for _, p := range c.Zone.BeforeTLS {
-			p.Meter.Allowed.Inc()
-			p.Past.Allow(key, 1)
+			if p != nil {
+				p.Meter.Allowed.Inc()
+				p.Past.Allow(key, 1)
+			}
 		}
 		return
 	}
-	by, reason := map[listener.Outcome]*enforce.Policy{listener.Banned: c.Ban, listener.TooManyOpen: c.Open, listener.TooManyNew: c.New}[o], engine.OverLimit
-	if o == listener.Banned {
-		reason = engine.Banned
-	} else {
+	by, reason := c.Zone.BeforeTLS[o-listener.Banned], engine.Banned
+	if o != listener.Banned {
+		reason = engine.OverLimit
 		c.Zone.Meter.Declined.Inc()
 	}
 	by.Meter.Refuse(reason)

@@ -16,7 +16,8 @@ func TestConnectionsBeforeTheConfigRuns(t *testing.T) {
 	cfg := enforce.NewConfig(zap.NewNop(), "")
 	cfg.Zones = true
 	zone := &enforce.Zone{Name: enforce.BeforeTLS}
-	c := &report.Connections{App: cfg, Zone: zone, Ban: enforce.StandIn(zone, enforce.BanName)}
+	zone.BeforeTLS = []*enforce.Policy{enforce.StandIn(zone, enforce.BanName)}
+	c := &report.Connections{App: cfg, Zone: zone}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -19,19 +19,10 @@ type answerReader struct {
 	values  map[string]string // by placeholder
 	scanner *bodyfield.Scanner
 
-	events bool   // it is a stream of events
-	line   []byte // what is read of a line that may be data; at most as long as dataField
-	part   linePart
+	events bool // it is a stream of events
+	read   int  // how many bytes of dataField a line begins with; -1 if it begins with something else
 	cr     bool // the last byte was a carriage return
 }
-
-type linePart int
-
-const (
-	atName linePart = iota
-	inData
-	inOther
-)
 
 const dataField = "data:"
 
@@ -60,17 +51,17 @@ func (a *answerReader) Write(data []byte) (int, error) {
 		return n, nil
 	}
 	for len(data) > 0 {
-		if a.cr && data[0] == '\n' {
-			a.cr, data = false, data[1:]
-			continue
-		}
 		end := bytes.IndexAny(data, "\r\n")
-		if a.cr = end >= 0 && data[end] == '\r'; end < 0 {
+		if end < 0 {
+			a.cr = false
 			a.readLine(data)
 			break
 		}
 		a.readLine(data[:end])
-		a.endLine()
+		if end > 0 || data[0] == '\r' || !a.cr {
+			a.endLine()
+		}
+		a.cr = data[end] == '\r'
 		data = data[end+1:]
 	}
 	return n, nil
@@ -78,26 +69,22 @@ func (a *answerReader) Write(data []byte) (int, error) {
 
 // readLine reads a piece of a line.
 func (a *answerReader) readLine(data []byte) {
-	if a.part == atName {
-		name := min(len(dataField)-len(a.line), len(data))
-		a.line, data = append(a.line, data[:name]...), data[name:]
-		if a.part = inOther; strings.HasPrefix(dataField, string(a.line)) {
-			if a.part = inData; len(a.line) < len(dataField) {
-				a.part = atName
-			}
+	for ; len(data) > 0 && a.read >= 0 && a.read < len(dataField); data = data[1:] {
+		if a.read++; data[0] != dataField[a.read-1] {
+			a.read = -1
 		}
 	}
-	if a.part == inData {
+	if a.read == len(dataField) {
 		a.scanner.Scan(data)
 	}
 }
 
 // endLine ends a line. An empty one ends the event.
 func (a *answerReader) endLine() {
-	if a.part == atName && len(a.line) == 0 {
+	if a.read == 0 {
 		a.scanner.End()
 	}
-	a.part, a.line = atName, a.line[:0]
+	a.read = 0
 }
 
 // answerFields returns the placeholders of the answer that rules of the debits have.

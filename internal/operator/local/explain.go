@@ -56,17 +56,18 @@ func (ex *explainer) explainConnections() {
 		return
 	}
 	for _, d := range ex.App.Doors {
-		outcome, limit, why := meter.Outcomes[engine.OverLimit], enforce.OpenConnections, fmt.Sprintf("because it has %d open", d.Most)
-		switch d.Look(ex.Network.Addr(), ex.Now) {
-		case listener.Banned:
-			outcome, limit, why = meter.Outcomes[engine.Banned], enforce.BanName, "because its address is banned"
-		case listener.TooManyOpen:
-		case listener.TooManyNew:
-			limit, why = enforce.NewConnections, "because it opened too many: the limit is "+enforce.LimitText(d.Limit)
-		default:
+		o := d.Look(ex.Network.Addr(), ex.Now)
+		if o < listener.Banned {
 			continue
 		}
-		ex.Answer.Next = operator.Forecast{Outcome: outcome, Zone: enforce.BeforeTLS, Limit: limit, Text: "doesn't get that far: its connections are closed before TLS, " + why}
+		outcome, why := meter.Outcomes[engine.OverLimit], fmt.Sprintf("because it has %d open", d.Most)
+		switch o {
+		case listener.Banned:
+			outcome, why = meter.Outcomes[engine.Banned], "because its address is banned"
+		case listener.TooManyNew:
+			why = "because it opened too many: the limit is " + enforce.LimitText(d.Limit)
+		}
+		ex.Answer.Next = operator.Forecast{Outcome: outcome, Zone: enforce.BeforeTLS, Limit: enforce.BeforeTLSLimits[o-listener.Banned], Text: "doesn't get that far: its connections are closed before TLS, " + why}
 		return
 	}
 }

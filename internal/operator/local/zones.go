@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/listener"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -75,12 +76,15 @@ func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitI
 	}
 	for _, z := range zones {
 		for i, p := range z.BeforeTLS {
-			limit := describeLimit(p, "")
-			if i == 0 {
-				zone.Allowed, zone.Banned = limit.Allowed, limit.Banned
+			if p == nil {
 				continue
 			}
-			if p.Name == enforce.OpenConnections {
+			limit := describeLimit(p, "")
+			switch listener.Banned + listener.Outcome(i) {
+			case listener.Banned:
+				zone.Allowed, zone.Banned = limit.Allowed, limit.Banned
+				continue
+			case listener.TooManyOpen:
 				limit.Text, limit.Algorithm, limit.Window = fmt.Sprintf("%d connections", limit.Amount), "concurrent", 0
 			}
 			if !slices.ContainsFunc(zone.Limits, limit.IsSame) {
