@@ -22,27 +22,6 @@ func (s *State) Apply(l *Limit, changes Changes) {
 	}
 }
 
-// Recall returns a lease without units that counts the units in use of a state, each of them for as
-// long as the longest-lasting one. It returns false for a state with units charged ahead, or with a
-// future time.
-func (s *State) Recall(l *Limit, now int64) (known Lease, ok bool) {
-	if !l.CountsSlots() {
-		b := s.Bucket
-		return Lease{At: b.At, Used: b.Units, Part: b.Part}, b.At <= now
-	}
-	slot, oldest := l.Slot(now), l.Oldest(now)
-	for _, sl := range s.Slots {
-		switch {
-		case sl.Index > slot:
-			return Lease{}, false
-		case sl.Index >= oldest && sl.Used > 0:
-			known.At = sl.Index
-			known.Used += sl.Used
-		}
-	}
-	return known, true
-}
-
 // ClaimKnown answers a claim as [Limit.Claim] does with the [Lease.State] of a lease, and returns
 // the changes. The claim must give back that lease or nothing, charge nothing, and not be spread. A
 // refused grant does not say how long to wait.

@@ -32,10 +32,9 @@ type Local interface {
 	// atomic load.
 	Period() uint32
 
-	// Recall returns a lease without units that counts at least the units in use of a key in an
-	// era, for as long as they count. The zero lease says that none are in use. Recall returns
-	// false if the store can't tell without waiting. Nobody may claim for the key meanwhile.
-	Recall(id LimitID, era int64, key Key, l limiter.Limit, now int64) (known limiter.Lease, ok bool)
+	// IsNew reports whether nothing has been charged to a key in an era. It returns false if the
+	// store can't tell without waiting. Nobody may claim for the key meanwhile.
+	IsNew(id LimitID, era int64, key Key) bool
 
 	// ClaimAtOnce answers a claim within a period and an era, as of the claim's own time. known must
 	// count at least the units in use of the key, for as long as they count. The claim gives back

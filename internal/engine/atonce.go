@@ -145,28 +145,11 @@ func (at *atOnce) knowsLocked(c cell, limit *Limit) bool {
 		return false // there were claims before this period
 	}
 	name, ok := at.nameAtOnce(c, limit, lasting)
-	if !ok || name.Former != (storage.Key{}) && !at.isUnused(c.id, limit, name.Former) || !at.recallLocked(c, limit, name.Key) {
+	if !ok || name.Former != (storage.Key{}) && !at.store.IsNew(c.id, at.line.Era, name.Former) || !at.store.IsNew(c.id, at.line.Era, name.Key) {
 		return false
 	}
 	c.known = knowledgeOf(at.period, name)
 	return true
-}
-
-// isUnused reports whether no units are in use of a key.
-func (at *atOnce) isUnused(id storage.LimitID, limit *Limit, key storage.Key) bool {
-	known, ok := at.store.Recall(id, at.line.Era, key, limit.Rate, at.now)
-	return ok && known == (limiter.Lease{})
-}
-
-// recallLocked loads the store's state of a key into a cell that has claimed nothing yet, and
-// reports whether the cell knows it now.
-func (at *atOnce) recallLocked(c cell, limit *Limit, name storage.Key) bool {
-	known, ok := at.store.Recall(c.id, at.line.Era, name, limit.Rate, at.now)
-	if ok && known != (limiter.Lease{}) {
-		c.setLeaseLocked(known)
-		c.headroom.begin(limit, at.now)
-	}
-	return ok
 }
 
 const second = int64(1e9)

@@ -59,23 +59,72 @@ func TestClaimsAtOnceWaitForNothing(t *testing.T) {
 	}
 }
 
-// A forgotten key is recalled from a store that can do so, without waiting, with all of its usage.
-func TestForgottenKeysAreRecalledAtOnce(t *testing.T) {
+// A forgotten key with units in use is asked for at the store once, and then knows all of its usage.
+func TestForgottenKeysAreAskedForOnce(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			f, store := atOnceFixture(t, func(o *Options) { o.MaxKeys = 100 })
 			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 20, Window: time.Hour})
-			if d := f.ask(debit(limit, "a", 1)); !d.Allowed {
-				t.Fatalf("got %+v", d)
-			}
+			f.ask(debit(limit, "a", 1))
 			for n := range 2000 {
 				f.ask(debit(limit, fmt.Sprint(n), 15)) // more than a, which is forgotten first then
 			}
-			if d := f.ask(debit(limit, "a", 19)); !d.Allowed || store.calls.Load() != 0 {
-				t.Errorf("the rest: %+v after %d batches, want it admitted after none", d, store.calls.Load())
+			if store.calls.Load() != 0 {
+				t.Fatalf("%d batches for new keys", store.calls.Load())
 			}
-			if d := f.ask(debit(limit, "a", 1)); d.Allowed || d.Reason != OverLimit || store.calls.Load() == 0 {
-				t.Errorf("one more: %+v after %d batches, want it refused by the store", d, store.calls.Load())
+			if d := f.ask(debit(limit, "a", 18)); !d.Allowed || store.calls.Load() != 1 {
+				t.Errorf("18 of the rest: %+v after %d batches, want it admitted after one", d, store.calls.Load())
+			}
+			if d := f.ask(debit(limit, "a", 1)); !d.Allowed || store.calls.Load() != 1 {
+				t.Errorf("the rest: %+v after %d batches, want it admitted at once", d, store.calls.Load())
+			}
+			if d := f.ask(debit(limit, "a", 1)); d.Allowed || d.Reason != OverLimit {
+				t.Errorf("one more: %+v, want it refused", d)
+			}
+		})
+	}
+}
+
+// A cell doesn't know the charges of a batch after the answer to a claim before them: until they are
+// answered, it claims nothing at once, and isn't forgotten.
+func TestClaimsAtOnceWaitForChargesOfTheirBatch(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			f, _ := atOnceFixture(t)
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 1000, Window: time.Hour})
+			one := debit(limit, "a", 1)
+			f.ask(one)
+			c, now := f.table.find(limit.ID, []byte("a")), f.clock.now()
+			charge := limiter.Charge{Units: 1}
+			if limit.CountsSlots() {
+				charge.At = limit.Slot(now)
+			}
+			b := &batch{done: make(chan struct{}), now: now}
+			c.mu.Lock()
+			b.claimLocked(c, &one, now)
+			b.addChargeLocked(c, limit, charge)
+			c.mu.Unlock()
+			if err := f.committer.writer.claim(&part{b, b.entries, nil}); err != nil {
+				t.Fatal(err)
+			}
+			f.committer.leases.deliver(b.entries[0], now)
+			at, _ := f.committer.leases.atOnce()
+			c.mu.Lock()
+			if more := debit(limit, "a", c.lease.units+1); at.claimLocked(c, &more) || at.giveBackLocked(c) {
+				t.Error("the cell claims or gives back at once")
+			}
+			c.mu.Unlock()
+			for range 3 {
+				f.table.sweep(now, func(*batch) {}, func(int) {})
+			}
+			if !f.table.find(limit.ID, []byte("a")).exists() {
+				t.Error("the cell is forgotten")
+			}
+			f.committer.leases.deliver(b.entries[1], now)
+			f.count(100, one)
+			f.Close(t.Context())
+			if used := f.disk.used(limit, "a", now); used != 102 {
+				t.Errorf("%d charged, want 102", used)
 			}
 		})
 	}

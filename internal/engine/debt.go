@@ -52,7 +52,20 @@ func (b *batch) chargeLocked(c cell) {
 		if charge.Units == 0 {
 			continue
 		}
-		b.entries = append(b.entries, &entry{cell: c, limit: c.limit(), batch: b, charge: charge})
+		b.addChargeLocked(c, c.limit(), charge)
 	}
 	local.debts = nil
+}
+
+// addChargeLocked adds a charge to the batch. Until it is answered the cell, which may not count it,
+// claims nothing at once and stays in the table: not even after the answer to a claim of the same
+// batch.
+func (b *batch) addChargeLocked(c cell, limit *Limit, charge limiter.Charge) *entry {
+	e := &entry{cell: c, limit: limit, batch: b, charge: charge}
+	if last := b.entryOf(c); last != nil {
+		e.given = last.given
+	}
+	b.entries = append(b.entries, e)
+	c.changeRareLocked(func(r *rare) { r.open = e })
+	return e
 }

@@ -33,7 +33,8 @@ type leases struct {
 func (l *leases) deliver(en *entry, now int64) {
 	c := en.lock()
 	defer c.mu.Unlock()
-	if c.rare().openEntry() != en {
+	newest := c.rare().openEntry() == en
+	if !newest {
 		en.period = 0 // the cell has a newer entry, answered or not: claims at once may have come in between
 	}
 	en.answeredLocked()
@@ -41,7 +42,7 @@ func (l *leases) deliver(en *entry, now int64) {
 	c.liftBlocksLocked(en.grant.InUse(), now)
 	c.rewindLocked(en.limit, now)
 	if en.cost == 0 {
-		en.learnedLocked(en.learnLocked(now)) // it only gave back, or charged
+		en.learnedLocked(newest && en.learnLocked(now)) // it only gave back, or charged
 		return
 	}
 	if en.client.exists() {

@@ -94,16 +94,9 @@ func (e *Engine) Charge(limit *Limit, key []byte, charge limiter.Charge) {
 	e.chargeLocked(c, limit, charge)
 }
 
-// chargeLocked is Charge for a locked cell. Until the charge is answered nothing is claimed at once
-// for the cell, which doesn't count it.
+// chargeLocked is Charge for a locked cell.
 func (e *Engine) chargeLocked(c cell, limit *Limit, charge limiter.Charge) {
-	b := e.committer.queue.join(func(b *batch) {
-		en := &entry{cell: c, limit: limit, batch: b, charge: charge, news: true}
-		b.entries = append(b.entries, en)
-		if b.entryOf(c) == nil {
-			c.changeRareLocked(func(r *rare) { r.open = en })
-		}
-	})
+	b := e.committer.queue.join(func(b *batch) { b.addChargeLocked(c, limit, charge).news = true })
 	if b == nil && !charge.Floor {
 		c.oweLocked(limit, charge, e.clock.now())
 	}

@@ -264,8 +264,8 @@ func (s *immediateStore) Period() uint32 {
 	return s.store().Period()
 }
 
-func (s *immediateStore) Recall(id storage.LimitID, era int64, key storage.Key, l limiter.Limit, now int64) (limiter.Lease, bool) {
-	return s.store().Recall(id, era, key, l, now)
+func (s *immediateStore) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
+	return s.store().IsNew(id, era, key)
 }
 
 func (s *immediateStore) Mark(ctx context.Context, now, mark int64) (former, kept int64, err error) {

@@ -339,12 +339,12 @@ const (
 	active               // recent requests
 	indebted             // units of it are to be charged to the store
 	valuable             // it is near its limit, or blocked
-	pinned               // it is locked, has claims in flight, or requests hold units of it
+	pinned               // it is locked, has claims or charges in flight, or requests hold units of it
 )
 
 // evictLocked removes the cell of the lowest rank among the cells next to the clock hand, to make
 // room. If all of them are pinned it removes none: the table then exceeds its maximum by at most
-// one for each claim in flight and each request that holds units.
+// one for each claim or charge in flight and each request that holds units.
 func (t *table) evictLocked(s *shard) {
 	var victim spot
 	lowest := pinned
@@ -416,7 +416,10 @@ func (t *table) removeLocked(s *shard, at spot) (gives *batch, ok bool) {
 }
 
 // isPinnedLocked reports whether the cell must stay where it is.
-func (c cell) isPinnedLocked() bool { return c.rare().claims() > 0 || c.rare().held() != nil }
+func (c cell) isPinnedLocked() bool {
+	open := c.rare().openEntry()
+	return c.rare().claims() > 0 || c.rare().held() != nil || open != nil && open.charge.Units > 0
+}
 
 // isNearLimit reports whether the key of a locked cell has used half of its limit or more.
 func (c cell) isNearLimit() bool {

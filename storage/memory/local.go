@@ -21,18 +21,11 @@ func (db *Database) addStoreLocked(more int) {
 // Period implements [storage.Local].
 func (s *Store) Period() uint32 { return s.db.period.Load() }
 
-// Recall implements [storage.Local].
-func (s *Store) Recall(id storage.LimitID, era int64, key storage.Key, l limiter.Limit, now int64) (known limiter.Lease, ok bool) {
+// IsNew implements [storage.Local].
+func (s *Store) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	if era != s.db.clock.Era {
-		return known, false
-	}
-	st := &s.db.rooms[0]
-	if !s.db.readLocked(stateKey{id, key}, st) {
-		return known, true
-	}
-	return st.State.Recall(&l, now)
+	return era == s.db.clock.Era && !s.db.readLocked(stateKey{id, key}, &s.db.rooms[0])
 }
 
 // ClaimAtOnce implements [storage.Local].

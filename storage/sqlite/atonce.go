@@ -15,10 +15,10 @@ func (s *Store) Period() uint32 {
 	return 0
 }
 
-// Recall implements [storage.Local]. It knows only whether a key is new.
-func (s *Store) Recall(id storage.LimitID, era int64, key storage.Key, _ limiter.Limit, _ int64) (known limiter.Lease, ok bool) {
+// IsNew implements [storage.Local].
+func (s *Store) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
 	a := s.alone.Load()
-	return known, a != nil && a.filters.isNew(limitOf(id, era), key)
+	return a != nil && a.filters.isNew(limitOf(id, era), key)
 }
 
 // ClaimAtOnce implements [storage.Local]. When it returns, its changes are in the journal; some time
