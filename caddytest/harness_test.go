@@ -364,7 +364,13 @@ func (s *server) cleanUp() {
 	logs := s.logs()
 	const shown = 8 << 10
 	if s.t.Failed() {
-		s.t.Logf("log of Caddy in %s:\n%s", s.dir, logs[max(len(logs)-shown, 0):])
+		cut := max(len(logs)-shown, 0)
+		for line := range strings.Lines(logs[:cut]) {
+			if strings.Contains(line, `"level":"error"`) {
+				s.t.Log(line[:min(len(line), shown)])
+			}
+		}
+		s.t.Logf("log of Caddy in %s:\n%s", s.dir, logs[cut:])
 	}
 	for _, bad := range []string{"panic: ", "DATA RACE"} {
 		if i := strings.Index(logs, bad); i >= 0 {
