@@ -204,6 +204,9 @@ func newRecipeServer(t *testing.T, r recipe) *recipeServer {
 	for address, running := range r.running {
 		text = replaceInExample(t, text, address, running)
 	}
+	if socket := "unix//run/caddy/admin.sock"; strings.Contains(text, socket) { // Caddy accepts other hosts on a socket
+		text = strings.NewReplacer("admin "+socket, "", socket, s.admin, "header_up Host 127.0.0.1", "header_up Host "+s.admin).Replace(text)
+	}
 	for name, content := range r.files {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -454,6 +454,22 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(neighbor, 20, "GET https://app.example.com/export/{n}", 200),
 	},
 }, {
+	name:   "applications",
+	goesOn: true,
+	traffic: []wave{
+		send(person, 1, "GET http://decisions.example.com:8080/mails", 204, "X-User: 7", "X-Units: 97"),
+		send(person, 1, "GET http://decisions.example.com:8080/mails", 429, "X-User: 7", "X-Units: 4"),
+		send(person, 1, "GET http://decisions.example.com:8080/mails", 204, "X-User: 7", "X-Units: 3"),
+		send(person, 20, `POST http://decisions.example.com:8080/rate_limit/charge/mails {"client":"key:8","units":50,"id":"same"}`, 200, inJSON),
+		send(person, 1, "GET http://decisions.example.com:8080/mails", 204, "X-User: 8", "X-Units: 50"),
+		send(person, 1, "GET http://decisions.example.com:8080/mails", 429, "X-User: 8"),
+		send(person, 1, `POST http://decisions.example.com:8080/rate_limit/charge/others {"client":"key:8","units":1}`, 404, inJSON),
+		send(person, 1, `POST http://decisions.example.com:8080/rate_limit/charge/mails/../../ban {"client":"key:8"}`, 404, inJSON),
+		send(person, 1, `POST http://decisions.example.com:8080/rate_limit/ban {"client":"key:8"}`, 404, inJSON),
+		send(person, 1, "GET http://decisions.example.com:8080/config/", 404),
+		send(person, 1, "GET http://decisions.example.com:8080/rate_limit/charge/mails", 404),
+	},
+}, {
 	name:     "llm",
 	backends: map[string]standIn{"127.0.0.1:8000": {"POST /v1/chat/completions": tokens(1000), "POST /v1/responses": streamed(1000), "GET /v1/models": always(200)}},
 	traffic: []wave{

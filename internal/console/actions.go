@@ -64,6 +64,48 @@ func (c console) reset() *cobra.Command {
 	}, "There is nothing to reset: %s has used nothing.")
 }
 
+// charge returns `caddy rate-limit charge`.
+func (c console) charge() *cobra.Command {
+	var o operator.Charge
+	cmd := &cobra.Command{
+		Use:   "charge <zone>",
+		Short: "Charges units to a client, or gives them back",
+		Long: `Charges units to a client in a zone, as an application does by the admin
+endpoint, if they are free. Units below 0 give back what charges have taken.
+` + clientHelp,
+		Example:           "  caddy rate-limit charge mails --client key:42 --units 3 --id order-1017\n  caddy rate-limit charge mails --client key:42 --units=-3 --id refund-1017",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeZone(0),
+	}
+	cmd.Flags().StringVar(&o.Client, "client", "", "The client")
+	cmd.Flags().Int64Var(&o.Units, "units", 1, "How many; below 0 to give back")
+	cmd.Flags().StringVar(&o.ID, "id", "", "A name of the charge, which then takes effect once in 24 hours")
+	return c.command(cmd, func(s *session, args []string) error {
+		o.Zone = args[0]
+		done, err := s.Charge(s.ctx, o)
+		if err != nil {
+			return err
+		}
+		refused := ""
+		if !done.Allowed {
+			refused = fmt.Sprintf("Nothing was charged to %s: %s.", done.Client, done.Outcome)
+			if done.Retry > 0 {
+				refused += " The units are free in " + wording.Wait(done.Retry.Duration()) + "."
+			}
+		}
+		return s.report(done, refused, func() {
+			switch units := wording.Counted(int(max(done.Units, -done.Units)), "unit"); {
+			case done.Repeats:
+				s.printf("The id was used before: nothing has changed.")
+			case o.Units < 0:
+				s.printf("Gave back %s of %s.", units, printable(done.Client))
+			default:
+				s.printf("Charged %s to %s.", units, printable(done.Client))
+			}
+		})
+	})
+}
+
 // ban returns `caddy rate-limit ban`.
 func (c console) ban() *cobra.Command {
 	var o operator.Command

@@ -32,7 +32,7 @@ type console struct {
 func (c console) all() []*cobra.Command {
 	return []*cobra.Command{
 		c.status(), c.zones(), c.top(), c.blocked(), c.refusals(),
-		c.explain(), c.reset(), c.ban(), c.unban(), c.allow(), c.disallow(), c.bans(),
+		c.explain(), c.reset(), c.charge(), c.ban(), c.unban(), c.allow(), c.disallow(), c.bans(),
 		c.history(), c.usage(), c.audit(), c.export(),
 	}
 }

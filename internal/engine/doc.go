@@ -96,7 +96,7 @@
 //     a cell to the store and back
 //   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time
 //   - network.go, renew.go, poller.go, notes.go: a store on a network
-//   - keys.go, reset.go, forecast.go, task.go: lists and operations for operators
+//   - keys.go, reset.go, forecast.go, charge.go, task.go: lists and operations for operators
 //   - outage.go, recovery.go, catchup.go: when the store fails
 //   - closing.go, janitor.go: ends, and cleaning up
 //

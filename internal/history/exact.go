@@ -87,9 +87,11 @@ func (e *exact) take(at int64, limit storage.Series, name Namer) (counted []stor
 	defer e.mu.RUnlock()
 	at = storage.Period(at, time.Hour) * int64(time.Hour)
 	take := func(u *used, key storage.Key) {
-		if u.allowed.Load() != 0 || u.refused.Load() != 0 || u.units.Load() != 0 {
+		if u.allowed.Load() != 0 || u.refused.Load() != 0 || u.units.Load() > 0 {
+			units := u.units.Swap(0)
+			u.units.Add(min(units, 0)) // given back: later minutes lack them
 			counted = append(counted, storage.Minute{At: at, Series: Of(limit, key), Tally: storage.Tally{
-				Allowed: u.allowed.Swap(0), Refused: u.refused.Swap(0), Units: u.units.Swap(0),
+				Allowed: u.allowed.Swap(0), Refused: u.refused.Swap(0), Units: max(units, 0),
 			}})
 		}
 	}

@@ -96,6 +96,14 @@ func (m *Meter) Spend(key Key, units int64) {
 	m.count(key, s.spent.Add(1), 0, 0, units)
 }
 
+// GiveBack takes back units that were counted before. If the minute has fewer, later ones lack the rest.
+func (m *Meter) GiveBack(key Key, units int64) {
+	if m != nil {
+		m.stripe().units.Add(-units)
+		m.exact.add(key, 0, 0, -units)
+	}
+}
+
 // Refusal is the reason for a refusal. The zero value is [OverLimit].
 type Refusal int
 

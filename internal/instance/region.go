@@ -119,6 +119,17 @@ func (inst *Instance) Forecast(ctx context.Context, client *engine.Client, debit
 	return inst.Engine.Forecast(ctx, client, debits)
 }
 
+// Charge charges debits of no request: see [engine.Engine.ChargeOnce].
+func (inst *Instance) Charge(ctx context.Context, debits []engine.Debit, id *engine.Debit) (engine.Decision, bool, error) {
+	if shared := inst.regions.Load(); shared != nil {
+		shared.Lower(debits)
+	}
+	return inst.Engine.ChargeOnce(ctx, debits, id)
+}
+
+// SharesCounts reports whether other regions know the counts.
+func (inst *Instance) SharesCounts() bool { return inst.regions.Load() != nil }
+
 // regionObserver implements [regions.Observer].
 type regionObserver struct{ *Instance }
 

@@ -70,7 +70,10 @@ func (f *fake) command(action string, o Command) (Done, error) {
 	return Done{Client: action, Changed: 1, Until: &moment, Notes: []string{"noted"}}, f.note(o)
 }
 
-func (f *fake) Reset(_ context.Context, o Command) (Done, error)    { return f.command("reset", o) }
+func (f *fake) Reset(_ context.Context, o Command) (Done, error) { return f.command("reset", o) }
+func (f *fake) Charge(_ context.Context, c Charge) (Charged, error) {
+	return Charged{Zone: c.Zone, Client: c.Client, Allowed: true, Units: c.Units, Left: &c.Units, Retry: 1.5}, f.note(c)
+}
 func (f *fake) Ban(_ context.Context, o Command) (Done, error)      { return f.command("ban", o) }
 func (f *fake) Unban(_ context.Context, o Command) (Done, error)    { return f.command("unban", o) }
 func (f *fake) Allow(_ context.Context, o Command) (Done, error)    { return f.command("allow", o) }

@@ -59,6 +59,7 @@ func endpointsOf(s Service) map[string]endpoint {
 		"ban":      post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Ban)),
 		"unban":    post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Unban)),
 		"allow":    post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Allow)),
+		chargePath: charge(s),
 		"disallow": post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Disallow)),
 		"import": post(`{"statements": ["ban 203.0.113.0/24 until 2026-12-01 # scraper"]}`, func(ctx context.Context, i Import) (any, error) {
 			i.By = Admin
@@ -104,7 +105,11 @@ type revelation struct {
 
 // ServeHTTP implements http.Handler.
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	e, ok := h.endpoints[strings.TrimPrefix(r.URL.Path, Root)]
+	name := strings.TrimPrefix(r.URL.Path, Root)
+	if strings.HasPrefix(name, chargePath) {
+		name = chargePath // the zone follows
+	}
+	e, ok := h.endpoints[name]
 	switch {
 	case !ok || !strings.HasPrefix(r.URL.Path, Root):
 		writeError(w, Errorf(http.StatusNotFound, "got %.100q: expected %s and one of %s", r.URL.Path, Root, h.names()))

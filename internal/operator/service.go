@@ -26,6 +26,8 @@ type Service interface {
 
 	// Reset forgets a client's counts, in one zone or in all.
 	Reset(ctx context.Context, o Command) (Done, error)
+	// Charge charges units to a client in a zone, or gives them back.
+	Charge(ctx context.Context, c Charge) (Charged, error)
 	// Ban refuses every request of a client, from now until the command's end.
 	Ban(ctx context.Context, o Command) (Done, error)
 	// Unban ends the bans of a client, by an operator or automatic, and forgets its violations.

@@ -87,6 +87,30 @@ func countDecision(v *enforce.Verdict) {
 	}
 }
 
+// Charged counts a decision about units that no request takes.
+func Charged(app *enforce.Config, c enforce.Charges, d engine.Decision) {
+	for i := range c.Debits {
+		c.Debits[i].Counting = engine.Always // they are settled
+	}
+	countDecision(&enforce.Verdict{Handler: &enforce.Handler{App: app}, Charges: c, Decision: d})
+}
+
+// GivenBack takes units that were given back out of the history.
+func GivenBack(app *enforce.Config, c enforce.Charges, units int64) {
+	var last *enforce.Zone
+	for i, p := range c.Policies {
+		if app.Ledger == nil {
+			return
+		}
+		key := app.Ledger.Key(c.Debits[i].Key)
+		if p.Zone != last {
+			last = p.Zone
+			last.Past.GiveBack(key, units)
+		}
+		p.Past.GiveBack(key, units)
+	}
+}
+
 // countByKind counts a decision of the engine by the kind of its client.
 func countByKind(v *enforce.Verdict) {
 	if c := v.Client; c != nil && c.Identified && v.Handler.Metrics {

@@ -1,0 +1,75 @@
+package operator
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// Charge is units that an application charges to a client, or gives back, outside of any request.
+type Charge struct {
+	// Zone is the zone whose limits are charged. The admin endpoint takes it from the path.
+	Zone   string `json:"-"`
+	Client string `json:"client"` // see [ParseTarget]
+	// Units are how many are charged. A negative number gives back as many, at most those that charges
+	// have taken and that still count.
+	Units int64 `json:"units"`
+	// ID makes the charge take effect once in 24 hours, however often it is sent. Units are given back
+	// only with one. It has at most MaxID bytes, belongs to a client and a zone, and is stored as a keyed hash.
+	ID string `json:"id,omitempty"`
+	By string `json:"-"` // as in [Command]
+}
+
+// MaxID is the most bytes of the id of a charge.
+const MaxID = 128
+
+// Check returns an error if the charge is invalid whatever the config.
+func (c Charge) Check() error {
+	switch {
+	case c.Units == 0 || c.Units > limiter.MaxAmount || c.Units < -limiter.MaxAmount:
+		return Errorf(http.StatusBadRequest, "units: got %d: expected 1 to %d, or as many below 0 to give back", c.Units, int64(limiter.MaxAmount))
+	case c.Units < 0 && c.ID == "":
+		return Errorf(http.StatusBadRequest, "id: expected one, or units that are sent again would be given back again")
+	case len(c.ID) > MaxID:
+		return Errorf(http.StatusBadRequest, "id: got %d bytes: expected at most %d", len(c.ID), MaxID)
+	case !utf8.ValidString(c.ID) || strings.ContainsFunc(c.ID, unicode.IsControl):
+		return Errorf(http.StatusBadRequest, "id: got %q: expected no control characters", c.ID)
+	}
+	return nil
+}
+
+// Charged is the result of a charge. A refusal is a result, not an error.
+type Charged struct {
+	Zone    string  `json:"zone"`
+	Client  string  `json:"client"`                        // as understood
+	Allowed bool    `json:"allowed"`                       // the charge took effect, now or before
+	Units   int64   `json:"units"`                         // charged by this call; below 0 if given back
+	Repeats bool    `json:"repeated,omitempty"`            // the id had its effect before
+	Outcome string  `json:"outcome"`                       // allowed, or the reason of a refusal: over_limit, blocked, too_costly or banned
+	Limit   string  `json:"limit,omitempty"`               // that refuses, or that has the fewest units left
+	Left    *int64  `json:"left,omitempty"`                // its units left; missing if unknown
+	Retry   Seconds `json:"retry_after_seconds,omitempty"` // when the units are free; missing if never, or if allowed
+}
+
+const chargePath = "charge/"
+
+// charge returns the endpoint of charges.
+func charge(s Service) endpoint {
+	return endpoint{method: http.MethodPost, answer: func(r *http.Request) (any, error) {
+		zone := strings.TrimPrefix(r.URL.Path, Root+chargePath)
+		return post(`{"client": "key:42", "units": 3, "id": "order-1017"}`, func(ctx context.Context, c Charge) (Charged, error) {
+			c.Zone, c.By = zone, Admin
+			return s.Charge(ctx, c)
+		}).answer(r)
+	}}
+}
+
+// Charge implements [Service].
+func (c *Client) Charge(ctx context.Context, charge Charge) (Charged, error) {
+	return tell[Charged](ctx, c, chargePath+url.PathEscape(charge.Zone), charge)
+}
