@@ -7,8 +7,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 // Charge is units that an application charges to a client, or gives back, outside of any request.
@@ -20,23 +18,26 @@ type Charge struct {
 	// have taken and that still count.
 	Units int64 `json:"units"`
 	// ID makes the charge take effect once in 24 hours, however often it is sent. Units are given back
-	// only with one. It has at most MaxID bytes, belongs to a client and a zone, and is stored as a keyed hash.
+	// only with one. It has at most 128 bytes, belongs to a client and a zone, and is stored as a keyed hash.
 	ID string `json:"id,omitempty"`
 	By string `json:"-"` // as in [Command]
 }
 
-// MaxID is the most bytes of the id of a charge.
-const MaxID = 128
+// Bounds of a charge: the bytes of an id, and the units, which are the most of any limit.
+const (
+	maxID    = 128
+	maxUnits = 1 << 40
+)
 
 // Check returns an error if the charge is invalid whatever the config.
 func (c Charge) Check() error {
 	switch {
-	case c.Units == 0 || c.Units > limiter.MaxAmount || c.Units < -limiter.MaxAmount:
-		return Errorf(http.StatusBadRequest, "units: got %d: expected 1 to %d, or as many below 0 to give back", c.Units, int64(limiter.MaxAmount))
+	case c.Units == 0 || c.Units > maxUnits || c.Units < -maxUnits:
+		return Errorf(http.StatusBadRequest, "units: got %d: expected 1 to %d, or as many below 0 to give back", c.Units, int64(maxUnits))
 	case c.Units < 0 && c.ID == "":
 		return Errorf(http.StatusBadRequest, "id: expected one, or units that are sent again would be given back again")
-	case len(c.ID) > MaxID:
-		return Errorf(http.StatusBadRequest, "id: got %d bytes: expected at most %d", len(c.ID), MaxID)
+	case len(c.ID) > maxID:
+		return Errorf(http.StatusBadRequest, "id: got %d bytes: expected at most %d", len(c.ID), maxID)
 	case !utf8.ValidString(c.ID) || strings.ContainsFunc(c.ID, unicode.IsControl):
 		return Errorf(http.StatusBadRequest, "id: got %q: expected no control characters", c.ID)
 	}
