@@ -68,7 +68,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //		trap [ban <duration>] {
 //			<matchers...>
 //		}
-//		headers        draft|legacy|both|off
+//		headers        draft|legacy [epoch]|both [epoch]|off
 //		page           off
 //		page {
 //			name    <text>

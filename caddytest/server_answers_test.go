@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +93,7 @@ func TestHeaderStyles(t *testing.T) {
 	t.Cleanup(upstream.Close)
 	ours := []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 	for style, fields := range map[string][]string{
-		"draft": ours[:2], "legacy": ours[2:], "both": ours, "off": nil,
+		"draft": ours[:2], "legacy": ours[2:], "both": ours, "off": nil, "legacy epoch": ours[2:], "both epoch": ours,
 	} {
 		t.Run(style, func(t *testing.T) {
 			s := startCaddy(t, strings.Replace(limitedProxy("5/1h"), "zone z", "headers "+style+"\nzone z", 1),
@@ -108,6 +109,9 @@ func TestHeaderStyles(t *testing.T) {
 				for _, name := range ours {
 					got := a.header.Values(name)
 					if slices.Contains(fields, name) {
+						if until, err := strconv.ParseInt(got[0], 10, 64); err == nil && name == "X-RateLimit-Reset" && strings.HasSuffix(style, "epoch") {
+							got = []string{strconv.FormatInt(until-time.Now().Unix(), 10)}
+						}
 						checkField(t, name, got, max(4-i, 0))
 					} else if i == 5 && len(got) > 0 {
 						t.Errorf("%s of a refusal is %q, want none", name, got)

@@ -278,7 +278,10 @@ func (r *Response) renew(h http.Header) {
 }
 
 // Style selects the header fields.
-type Style struct{ Draft, Legacy bool }
+type Style struct {
+	Draft, Legacy bool
+	Epoch         bool // legacy fields have times instead of waits
+}
 
 // legacyFields are the values of the X-RateLimit fields, for the limit closest to exhaustion, and
 // of the X-Quota fields, for the limit with the longest of several windows.
@@ -293,7 +296,7 @@ func (r *Response) legacyFields() *legacyFields {
 	f := &legacyFields{
 		limit:     [1]string{s.legacy()},
 		remaining: [1]string{strconv.FormatInt(s.Remaining, 10)},
-		reset:     [1]string{strconv.FormatInt(s.effective(r.Refusal != nil), 10)},
+		reset:     [1]string{r.legacyReset(s)},
 	}
 	i := slices.IndexFunc(r.statuses, func(s Status) bool { return s.Item.Quota })
 	if i < 0 {
@@ -303,8 +306,16 @@ func (r *Response) legacyFields() *legacyFields {
 	f.hasQuota = true
 	f.quotaUsed[0] = strconv.FormatInt(s.Used, 10)
 	f.quotaLimit[0] = s.Legacy
-	f.quotaReset[0] = strconv.FormatInt(s.effective(r.Refusal != nil), 10)
+	f.quotaReset[0] = r.legacyReset(s)
 	return f
+}
+
+func (r *Response) legacyReset(s Status) string {
+	seconds := s.effective(r.Refusal != nil)
+	if r.style.Epoch {
+		seconds += time.Now().Add(time.Second - 1).Unix() // rounded up, too
+	}
+	return strconv.FormatInt(seconds, 10)
 }
 
 func (f *legacyFields) set(h http.Header) {

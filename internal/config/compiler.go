@@ -161,12 +161,8 @@ func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler
 }
 
 func (h *handlerCompiler) compileHeaders(caddy.Context) error {
-	style, ok := headerStyles[h.Headers]
-	if !ok {
-		return fmt.Errorf("headers: must be draft, legacy, both or off, got %q", h.Headers)
-	}
-	h.run.Answer.Style = style
-	return nil
+	h.run.Answer.Style = headerStyles[h.Headers]
+	return checkHeaders(h.Headers)
 }
 
 func (h *handlerCompiler) compilePage(caddy.Context) error {

@@ -39,6 +39,8 @@ type Handler struct {
 	//   `X-RateLimit-Reset` (seconds), and if one of several limits has the
 	//   longest window, its `X-Quota-Limit`, `X-Quota-Used` and `X-Quota-Reset`
 	// - `both`
+	// - `legacy epoch`, `both epoch`: the same with `X-RateLimit-Reset` and `X-Quota-Reset` as a
+	//   time, in seconds since the Unix epoch by this machine's clock
 	// - `off`
 	//
 	// Retry-After is sent with every refusal that waiting can resolve, regardless of this option.
@@ -94,6 +96,31 @@ var headerStyles = map[string]answer.Style{
 	"legacy": {Legacy: true},
 	"both":   {Draft: true, Legacy: true},
 	"off":    {},
+
+	"legacy epoch": {Legacy: true, Epoch: true},
+	"both epoch":   {Draft: true, Legacy: true, Epoch: true},
+}
+
+// unmarshalHeaders reads the words of a style.
+func (h *Handler) unmarshalHeaders(d *caddyfile.Dispenser) error {
+	if h.Headers != "" {
+		return d.Errf("headers already specified: %s", h.Headers)
+	}
+	h.Headers = strings.Join(d.RemainingArgs(), " ")
+	if h.Headers == "" {
+		return d.ArgErr()
+	}
+	if err := checkHeaders(h.Headers); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+func checkHeaders(style string) error {
+	if _, ok := headerStyles[style]; !ok {
+		return fmt.Errorf("headers: must be draft, legacy, legacy epoch, both, both epoch or off, got %q", style)
+	}
+	return nil
 }
 
 // Unmarshal sets up the handler from Caddyfile tokens, with matchers that token reads.
@@ -150,7 +177,7 @@ func (h *Handler) options(token MatcherToken) blockOptions {
 		{"zone", withMatchers(h.unmarshalZone).by(token)},
 		{"exempt", withMatchers(h.unmarshalExempt).by(token)},
 		{"trap", withMatchers(h.unmarshalTrap).by(token)},
-		{"headers", word(&h.Headers, "draft", "legacy", "both", "off")},
+		{"headers", h.unmarshalHeaders},
 		{"page", to(unmarshalPage, &h.Page)},
 		{"jitter", h.unmarshalJitter},
 		{"log_key", flag(&h.LogKey)},
