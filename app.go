@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/networks"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/operator/local"
@@ -19,15 +20,6 @@ type App struct {
 
 	compiler *config.Compiler
 	run      *enforce.Config
-}
-
-func init() {
-	caddy.RegisterModule(new(App))
-}
-
-// CaddyModule returns the Caddy module information.
-func (*App) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "rate_limit", New: func() caddy.Module { return new(App) }}
 }
 
 // Provision checks the settings. It opens nothing: a configuration that is only validated, or that
@@ -72,7 +64,7 @@ var (
 
 // runningApp returns the app of the running configuration, or nil if it has none.
 func runningApp() *enforce.Config {
-	app, err := caddy.ActiveContext().AppIfConfigured("rate_limit")
+	app, err := caddy.ActiveContext().AppIfConfigured(names.App)
 	if err != nil {
 		return nil
 	}

@@ -92,7 +92,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/matcher"},
-		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile", "./identity/carried"},
+		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile", "./identity/carried", "./internal/names"},
 		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
 	},
 	{
@@ -150,7 +150,7 @@ var rules = []rule{
 	{
 		packages:  []string{"./internal/routing"},
 		forbidden: []string{"./..."},
-		allowed:   []string{"./internal/routing", "./internal/typo", "./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile", "./identity/carried"},
+		allowed:   []string{"./internal/routing", "./internal/typo", "./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile", "./identity/carried", "./internal/names"},
 		why:       "handlers, matchers and placeholders are described as they are; what is wrong about them is for the checks",
 	},
 	{

@@ -8,15 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 )
-
-func init() {
-	httpcaddyfile.RegisterHandlerDirective("rate_limit", parseHandler)
-	httpcaddyfile.RegisterDirectiveOrder("rate_limit", httpcaddyfile.Before, "basic_auth")
-	httpcaddyfile.RegisterHandlerDirective("rate_limit_user", parseHandler)
-	httpcaddyfile.RegisterDirectiveOrder("rate_limit_user", httpcaddyfile.After, "forward_auth")
-	httpcaddyfile.RegisterGlobalOption("rate_limit", parseApp)
-}
 
 // parseHandler sets up a handler from the directive. Named matchers are known
 // only here.
@@ -120,7 +113,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 	if err := app.UnmarshalCaddyfile(d); err != nil {
 		return nil, err
 	}
-	return httpcaddyfile.App{Name: "rate_limit", Value: caddyconfig.JSON(app, nil)}, nil
+	return httpcaddyfile.App{Name: names.App, Value: caddyconfig.JSON(app, nil)}, nil
 }
 
 // UnmarshalCaddyfile sets up the app from Caddyfile tokens. Syntax:

@@ -27,6 +27,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/console"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
@@ -86,24 +87,34 @@ func (at *adminEndpoint) determine() (string, error) {
 	return at.determined, err
 }
 
+// knownConfig is what commands read of a config.
+type knownConfig struct {
+	Admin caddy.AdminConfig          `json:"admin"`
+	Apps  map[string]json.RawMessage `json:"apps"`
+}
+
+type knownApp struct {
+	RulesFile string         `json:"rules_file"`
+	Tiers     []*config.Tier `json:"tiers"`
+}
+
+// app returns the part of our app, zero if there is none.
+func (c *knownConfig) app() (app knownApp) {
+	_ = json.Unmarshal(c.Apps[names.App], &app) // Caddy reports invalid configs
+	return app
+}
+
 // checkAdmin returns a config file as JSON, or an error if it turns the admin endpoint off.
 func checkAdmin(file, adapter string) ([]byte, error) {
 	text, _, _, err := caddycmd.LoadConfig(file, adapter)
 	if err != nil {
 		return nil, err
 	}
-	var parsed struct {
-		Admin caddy.AdminConfig `json:"admin"`
-		Apps  struct {
-			RateLimit struct {
-				RulesFile string `json:"rules_file"`
-			} `json:"rate_limit"`
-		} `json:"apps"`
-	}
+	var parsed knownConfig
 	if json.Unmarshal(text, &parsed) != nil || !parsed.Admin.Disabled {
 		return text, nil // Caddy reports invalid configs
 	}
-	rules := cmp.Or(parsed.Apps.RateLimit.RulesFile, config.DefaultRulesFile())
+	rules := cmp.Or(parsed.app().RulesFile, config.DefaultRulesFile())
 	return nil, fmt.Errorf("%s turns the admin endpoint off (admin off), so no command can ask this Caddy; its rules file works without: write a line such as ban 203.0.113.9 or allow 203.0.113.9 into %s, which holds within a second; or write admin unix//run/caddy/admin.sock", file, rules)
 }
 
@@ -166,28 +177,22 @@ func (at *adminEndpoint) checkTier(w io.Writer, tier string) error {
 const maxAnswer = 16 << 20
 
 // askTiers returns the names of the tiers of the Caddy at an admin address.
-func askTiers(address string) (names []string, err error) {
+func askTiers(address string) (tiers []string, err error) {
 	response, err := caddycmd.AdminAPIRequest(address, http.MethodGet, "/config/", nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
-	var running struct {
-		Apps struct {
-			RateLimit struct {
-				Tiers []*config.Tier `json:"tiers"`
-			} `json:"rate_limit"`
-		} `json:"apps"`
-	}
+	var running knownConfig
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&running); err != nil {
 		return nil, fmt.Errorf("reading the config of the Caddy at %s: %w", address, err)
 	}
-	for _, t := range running.Apps.RateLimit.Tiers {
+	for _, t := range running.app().Tiers {
 		if t != nil {
-			names = append(names, t.Name)
+			tiers = append(tiers, t.Name)
 		}
 	}
-	return names, nil
+	return tiers, nil
 }
 
 // tiers returns the names of the running Caddy's tiers, or nil if it can't be asked.
@@ -196,8 +201,8 @@ func (at *adminEndpoint) tiers() []string {
 	if err != nil {
 		return nil
 	}
-	names, _ := askTiers(address) // an error: nothing to complete
-	return names
+	tiers, _ := askTiers(address) // an error: nothing to complete
+	return tiers
 }
 
 // dashboardCommand returns `caddy rate-limit dashboard`.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/listener"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 )
 
 // ListenerWrapper closes connections before TLS, where most of what a refused request costs isn't paid yet.
@@ -29,7 +30,7 @@ func (ListenerWrapper) CaddyModule() caddy.ModuleInfo {
 
 // Provision checks the options.
 func (w *ListenerWrapper) Provision(ctx caddy.Context) error {
-	app, err := ctx.App("rate_limit")
+	app, err := ctx.App(names.App)
 	if err != nil {
 		return fmt.Errorf("getting rate_limit app: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
@@ -31,19 +32,10 @@ type Handler struct {
 	run *enforce.Handler
 }
 
-func init() {
-	caddy.RegisterModule(Handler{})
-}
-
-// CaddyModule returns the Caddy module information.
-func (Handler) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.handlers.rate_limit", New: func() caddy.Module { return new(Handler) }}
-}
-
 // Provision checks the configuration and gets the handler ready. It opens
 // nothing.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	app, err := ctx.App("rate_limit")
+	app, err := ctx.App(names.App)
 	if err != nil {
 		return fmt.Errorf("getting rate_limit app: %w", err)
 	}

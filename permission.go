@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 )
 
 // Permission limits how many new certificates are obtained on demand, usually per client and per
@@ -56,7 +57,7 @@ func (p *Permission) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Provision implements caddy.Provisioner.
 func (p *Permission) Provision(ctx caddy.Context) error {
-	app, err := ctx.App("rate_limit")
+	app, err := ctx.App(names.App)
 	if err != nil {
 		return fmt.Errorf("getting rate_limit app: %w", err)
 	}

@@ -90,6 +90,7 @@ type server struct {
 	tls    string
 	other  string
 	config string // path
+	binary string // or "" for the usual one
 	before string // what a shell does before it starts Caddy, if anything
 	client *http.Client
 
@@ -183,7 +184,10 @@ func (s *server) database() string {
 // to the server's log.
 func (s *server) command(args ...string) *exec.Cmd {
 	s.t.Helper()
-	binary, err := caddyBinary()
+	binary, err := s.binary, error(nil)
+	if binary == "" {
+		binary, err = caddyBinary()
+	}
 	if err != nil {
 		s.t.Fatal(err)
 	}

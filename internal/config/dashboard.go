@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
@@ -39,7 +40,7 @@ type Dashboard struct {
 func (dash *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, hosts caddyhttp.MatchHost, err error) {
 	whole, given := newSurvey(ctx, nil, nil), new(advice.List)
 	places := dash.places(whole)
-	if app, err := ctx.AppIfConfigured("rate_limit"); err == nil {
+	if app, err := ctx.AppIfConfigured(names.App); err == nil {
 		given = &app.(interface{ Enforcer() *enforce.Config }).Enforcer().Advice
 	}
 	found, err := dash.checkAllow(whole, places) // before matchers are loaded, which discards their raw JSON

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
@@ -142,7 +143,7 @@ func (s *survey) noteTexts(handler string, value any) {
 			s.noteTexts(handler, element)
 		}
 	case map[string]any:
-		if name, _ := value["handler"].(string); name == "rate_limit" {
+		if name, _ := value["handler"].(string); name == names.Handler {
 			return
 		} else if name != "" {
 			handler = name

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/load"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 )
 
 // Load has the measurements of a zone's requests, which all zones of its name share.
@@ -94,7 +95,7 @@ func (l *Load) inherit(old *Load) {
 	}
 }
 
-var descApplies = prometheus.NewDesc("caddy_rate_limit_zone_applies",
+var descApplies = prometheus.NewDesc(names.Metrics+"zone_applies",
 	"Whether a zone with a condition (when) applies: 1 if it does.", []string{"zone"}, nil)
 
 // Collectors report the current state of the instances in use, and of the zones of the running config.

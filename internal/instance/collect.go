@@ -3,6 +3,7 @@ package instance
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
@@ -30,19 +31,19 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 func (c collector) Collect(ch chan<- prometheus.Metric) { c.collect(ch) }
 
 var (
-	descKeys = prometheus.NewDesc("caddy_rate_limit_keys",
+	descKeys = prometheus.NewDesc(names.Metrics+"keys",
 		"Keys held in memory, counted once per limit.", nil, nil)
-	descKeysTotal = prometheus.NewDesc("caddy_rate_limit_keys_total", // its name in mholt/caddy-ratelimit
+	descKeysTotal = prometheus.NewDesc(names.Metrics+"keys_total", // its name in mholt/caddy-ratelimit
 		"The same as caddy_rate_limit_keys. A gauge, whatever its name says.", nil, nil)
-	descEvicted = prometheus.NewDesc("caddy_rate_limit_evicted_keys_total",
+	descEvicted = prometheus.NewDesc(names.Metrics+"evicted_keys_total",
 		"Keys dropped from memory to make room for others.", nil, nil)
-	descAtOnce = prometheus.NewDesc("caddy_rate_limit_claims_at_once_total",
+	descAtOnce = prometheus.NewDesc(names.Metrics+"claims_at_once_total",
 		"Claims that were granted at once, without a transaction.", nil, nil)
-	descDegraded = prometheus.NewDesc("caddy_rate_limit_degraded",
+	descDegraded = prometheus.NewDesc(names.Metrics+"degraded",
 		"Whether the store can't be used and memory decides (1) or not (0).", nil, nil)
-	descClients = prometheus.NewDesc("caddy_rate_limit_clients",
+	descClients = prometheus.NewDesc(names.Metrics+"clients",
 		"Clients held in memory by the level of their reputation: low, medium, high or critical risk.", []string{"level"}, nil)
-	descBytes = prometheus.NewDesc("caddy_rate_limit_store_bytes",
+	descBytes = prometheus.NewDesc(names.Metrics+"store_bytes",
 		"Size of the database and its log.", nil, nil)
 )
 
@@ -75,15 +76,15 @@ func collectInstances(ch chan<- prometheus.Metric) {
 }
 
 var (
-	descMachines = prometheus.NewDesc("caddy_rate_limit_store_machines",
+	descMachines = prometheus.NewDesc(names.Metrics+"store_machines",
 		"Processes that use the store on a network.", nil, nil)
-	descRoundTrip = prometheus.NewDesc("caddy_rate_limit_store_round_trip_seconds",
+	descRoundTrip = prometheus.NewDesc(names.Metrics+"store_round_trip_seconds",
 		"How long a call of the store on a network takes, about.", nil, nil)
-	descClockAhead = prometheus.NewDesc("caddy_rate_limit_store_clock_ahead_seconds",
+	descClockAhead = prometheus.NewDesc(names.Metrics+"store_clock_ahead_seconds",
 		"How far the clock of this machine is ahead of the time of the store on a network; negative if it is behind.", nil, nil)
-	descLostWrites = prometheus.NewDesc("caddy_rate_limit_store_lost_writes_total",
+	descLostWrites = prometheus.NewDesc(names.Metrics+"store_lost_writes_total",
 		"Times that the store on a network has lost what it had acknowledged.", nil, nil)
-	descUnsettled = prometheus.NewDesc("caddy_rate_limit_store_unsettled_total",
+	descUnsettled = prometheus.NewDesc(names.Metrics+"store_unsettled_total",
 		"Times that it stayed open whether the last calls of the store on a network took effect.", nil, nil)
 )
 
@@ -110,13 +111,13 @@ func collectNetworks(ch chan<- prometheus.Metric) {
 }
 
 var (
-	descRegionPolled = prometheus.NewDesc("caddy_rate_limit_region_polled_rows",
+	descRegionPolled = prometheus.NewDesc(names.Metrics+"region_polled_rows",
 		"Counts that were collected from other regions the last time.", nil, nil)
-	descRegionKeys = prometheus.NewDesc("caddy_rate_limit_region_keys",
+	descRegionKeys = prometheus.NewDesc(names.Metrics+"region_keys",
 		"Keys in memory whose counts are shared with other regions.", nil, nil)
-	descRegionUntracked = prometheus.NewDesc("caddy_rate_limit_region_untracked_total",
+	descRegionUntracked = prometheus.NewDesc(names.Metrics+"region_untracked_total",
 		"Times that a key stayed regional because max_keys are shared already.", nil, nil)
-	descRegionLag = prometheus.NewDesc("caddy_rate_limit_region_lag_seconds",
+	descRegionLag = prometheus.NewDesc(names.Metrics+"region_lag_seconds",
 		"How long ago a region was heard of; of this region, how long ago it last exchanged all counts.", []string{"region"}, nil)
 )
 

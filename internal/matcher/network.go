@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/networks"
 )
 
@@ -56,7 +57,7 @@ func (ASN) CaddyModule() caddy.ModuleInfo {
 // filesWith returns the files that the `rate_limit` app has opened, or an error if none has what a
 // matcher needs.
 func filesWith(ctx caddy.Context, have func(networks.Files) bool, matcher, what string) (files networks.Files, err error) {
-	app, err := ctx.App("rate_limit")
+	app, err := ctx.App(names.App)
 	if err != nil {
 		return nil, fmt.Errorf("getting rate_limit app: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
@@ -30,46 +31,46 @@ func newGauges(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 var (
-	received    = newCounter("caddy_rate_limit_received_requests_total", "Requests that came to a handler, each counted once, however many handlers and zones see it.")
-	notLetIn    = newCounters("caddy_rate_limit_not_let_in_requests_total", "Requests that a handler didn't let in, each counted once, by reason.", "reason")
-	wouldNotLet = newCounter("caddy_rate_limit_would_not_let_in_requests_total", "Requests that shadow limits would have refused, each counted once.")
-	requests    = newCounters("caddy_rate_limit_requests_total", "Requests that belonged to a zone; zone \"false\" counts those that belonged to none.", "zone")
-	declined    = newCounters("caddy_rate_limit_declined_requests_total", "Requests that a zone refused.", "zone")
-	decisions   = newCounters("caddy_rate_limit_decisions_total", "Decisions by zone, limit and outcome: allowed, over_limit, blocked, too_costly, abandoned or banned.", "zone", "limit", "outcome")
-	wouldRefuse = newCounters("caddy_rate_limit_would_refuse_requests_total", "Requests that a zone would have refused without shadow.", "zone")
-	shadow      = newCounters("caddy_rate_limit_shadow_decisions_total", "Decisions of shadow limits by zone, limit and outcome: allowed or would_refuse.", "zone", "limit", "outcome")
-	byMemory    = newCounters("caddy_rate_limit_decisions_by_memory_total", "Requests that memory alone decided, with reduced limits, because the store could not be used or did not answer in time.", "zone")
-	settled     = newCounters("caddy_rate_limit_settled_requests_total", "Answered requests of zones that count by status, by whether they counted: true or false.", "zone", "counted")
+	received    = newCounter(names.Metrics+"received_requests_total", "Requests that came to a handler, each counted once, however many handlers and zones see it.")
+	notLetIn    = newCounters(names.Metrics+"not_let_in_requests_total", "Requests that a handler didn't let in, each counted once, by reason.", "reason")
+	wouldNotLet = newCounter(names.Metrics+"would_not_let_in_requests_total", "Requests that shadow limits would have refused, each counted once.")
+	requests    = newCounters(names.Metrics+"requests_total", "Requests that belonged to a zone; zone \"false\" counts those that belonged to none.", "zone")
+	declined    = newCounters(names.Metrics+"declined_requests_total", "Requests that a zone refused.", "zone")
+	decisions   = newCounters(names.Metrics+"decisions_total", "Decisions by zone, limit and outcome: allowed, over_limit, blocked, too_costly, abandoned or banned.", "zone", "limit", "outcome")
+	wouldRefuse = newCounters(names.Metrics+"would_refuse_requests_total", "Requests that a zone would have refused without shadow.", "zone")
+	shadow      = newCounters(names.Metrics+"shadow_decisions_total", "Decisions of shadow limits by zone, limit and outcome: allowed or would_refuse.", "zone", "limit", "outcome")
+	byMemory    = newCounters(names.Metrics+"decisions_by_memory_total", "Requests that memory alone decided, with reduced limits, because the store could not be used or did not answer in time.", "zone")
+	settled     = newCounters(names.Metrics+"settled_requests_total", "Answered requests of zones that count by status, by whether they counted: true or false.", "zone", "counted")
 	processTime = collected(prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "caddy_rate_limit_process_time_seconds", Help: "Time that requests waited for the store; 0 for those that memory decided.",
+		Name: names.Metrics + "process_time_seconds", Help: "Time that requests waited for the store; 0 for those that memory decided.",
 		Buckets: []float64{0, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 	}, []string{"zone"}))
 	batchClaims = collected(prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "caddy_rate_limit_store_batch_claims", Help: "Claims per transaction of the store.",
+		Name: names.Metrics + "store_batch_claims", Help: "Claims per transaction of the store.",
 		Buckets: prometheus.ExponentialBuckets(1, 4, 7),
 	}))
 	storeTime = collected(prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "caddy_rate_limit_store_seconds", Help: "Time taken by a transaction of the store.",
+		Name: names.Metrics + "store_seconds", Help: "Time taken by a transaction of the store.",
 		Buckets: prometheus.ExponentialBuckets(.00001, 4, 9),
 	}))
-	storeClaims     = newCounter("caddy_rate_limit_store_claims_total", "Claims that the store answered.")
-	sweptRows       = newCounter("caddy_rate_limit_swept_rows_total", "Expired rows deleted from the store.")
-	idleKeys        = newCounter("caddy_rate_limit_idle_keys_total", "Keys dropped from memory because nobody asked for them.")
-	outages         = newCounter("caddy_rate_limit_outages_total", "Times that the store could not be used.")
-	regionWrites    = newCounter("caddy_rate_limit_region_published_rows_total", "Counts that were published for other regions.")
-	regionErrors    = newCounter("caddy_rate_limit_region_errors_total", "Times that counts could not be exchanged with other regions.")
-	regionApplied   = newCounter("caddy_rate_limit_region_applied_rows_total", "Counts of other machines that said something new.")
-	regionMade      = newCounter("caddy_rate_limit_region_new_keys_total", "Keys that came to be known by counts of other machines.")
-	failingLists    = collected(prometheus.NewGauge(prometheus.GaugeOpts{Name: "caddy_rate_limit_failing_block_lists", Help: "Block lists that can't be read at present."}))
-	violations      = newCounters("caddy_rate_limit_violations_total", "Violations of clients, by reason: over_limit, forged or trap.", "reason")
-	bans            = newCounter("caddy_rate_limit_bans_total", "Bans of clients.")
-	apiKeys         = newGauges("caddy_rate_limit_api_keys", "API keys in force, by tier.", "tier")
-	rulesInForce    = newGauges("caddy_rate_limit_statements", "Rules of operators and block lists in force, by action: ban or allow.", "action")
-	clientDecisions = newCounters("caddy_rate_limit_client_decisions_total", "Decisions about clients, by what they are known by (session, fingerprint, prefix, api_key or unknown) and outcome.", "kind", "outcome")
-	sessions        = newCounters("caddy_rate_limit_sessions_total", "Sessions that clients were given: issued for a solved challenge, or renewed.", "act")
-	refusedSessions = newCounters("caddy_rate_limit_refused_sessions_total", "Times that a client asked for a session and got none, by reason.", "reason")
-	undelivered     = newCounter("caddy_rate_limit_dropped_notifications_total", "Notifications that could not be delivered.")
-	squeezes        = newCounter("caddy_rate_limit_squeezes_total", "Times that a network was squeezed because too many different clients came from it.")
+	storeClaims     = newCounter(names.Metrics+"store_claims_total", "Claims that the store answered.")
+	sweptRows       = newCounter(names.Metrics+"swept_rows_total", "Expired rows deleted from the store.")
+	idleKeys        = newCounter(names.Metrics+"idle_keys_total", "Keys dropped from memory because nobody asked for them.")
+	outages         = newCounter(names.Metrics+"outages_total", "Times that the store could not be used.")
+	regionWrites    = newCounter(names.Metrics+"region_published_rows_total", "Counts that were published for other regions.")
+	regionErrors    = newCounter(names.Metrics+"region_errors_total", "Times that counts could not be exchanged with other regions.")
+	regionApplied   = newCounter(names.Metrics+"region_applied_rows_total", "Counts of other machines that said something new.")
+	regionMade      = newCounter(names.Metrics+"region_new_keys_total", "Keys that came to be known by counts of other machines.")
+	failingLists    = collected(prometheus.NewGauge(prometheus.GaugeOpts{Name: names.Metrics + "failing_block_lists", Help: "Block lists that can't be read at present."}))
+	violations      = newCounters(names.Metrics+"violations_total", "Violations of clients, by reason: over_limit, forged or trap.", "reason")
+	bans            = newCounter(names.Metrics+"bans_total", "Bans of clients.")
+	apiKeys         = newGauges(names.Metrics+"api_keys", "API keys in force, by tier.", "tier")
+	rulesInForce    = newGauges(names.Metrics+"statements", "Rules of operators and block lists in force, by action: ban or allow.", "action")
+	clientDecisions = newCounters(names.Metrics+"client_decisions_total", "Decisions about clients, by what they are known by (session, fingerprint, prefix, api_key or unknown) and outcome.", "kind", "outcome")
+	sessions        = newCounters(names.Metrics+"sessions_total", "Sessions that clients were given: issued for a solved challenge, or renewed.", "act")
+	refusedSessions = newCounters(names.Metrics+"refused_sessions_total", "Times that a client asked for a session and got none, by reason.", "reason")
+	undelivered     = newCounter(names.Metrics+"dropped_notifications_total", "Notifications that could not be delivered.")
+	squeezes        = newCounter(names.Metrics+"squeezes_total", "Times that a network was squeezed because too many different clients came from it.")
 )
 
 // SetAPIKeys sets the number of API keys in force. It is 0 for tiers without any, so that alerts

@@ -6,6 +6,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-tally/caddy-tally/internal/names"
 )
 
 // Register registers the collectors, and others, with a configuration's registry.
@@ -39,7 +41,7 @@ type configCollector struct{}
 
 var _ = collected(configCollector{})
 
-var descConfig = prometheus.NewDesc("caddy_rate_limit_config", "The limits in use, always 1.",
+var descConfig = prometheus.NewDesc(names.Metrics+"config", "The limits in use, always 1.",
 	[]string{"zone", "max_events", "window", "ipv4_prefix", "ipv6_prefix"}, nil)
 
 // Describe implements prometheus.Collector.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
@@ -78,7 +79,7 @@ func (c *Config) provision(text []byte) error {
 		return errors.New("the config has no sites")
 	}
 	c.servers = sites.(*caddyhttp.App).Servers
-	app, err := ctx.App("rate_limit")
+	app, err := ctx.App(names.App)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func quietConfig(text []byte, folder string) ([]byte, error) {
 	apps := child(config, "apps")
 	delete(apps, "tls")
 	delete(apps, "pki")
-	limits := child(apps, "rate_limit")
+	limits := child(apps, names.App)
 	limits["store"] = object{"engine": "memory", "max_size": int64(maxMemory)}
 	limits["disable_history"] = true
 	delete(limits, "decision_log")

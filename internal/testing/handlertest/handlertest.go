@@ -14,6 +14,7 @@ import (
 	tally "github.com/caddy-tally/caddy-tally"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 )
@@ -32,7 +33,7 @@ func Context(t testing.TB, app *config.App) caddy.Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{"rate_limit": raw}})
+	ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{names.App: raw}})
 	if err != nil {
 		t.Fatal(err)
 	}

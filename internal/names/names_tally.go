@@ -1,0 +1,9 @@
+//go:build tally
+
+package names
+
+const (
+	App     = "tally"
+	Handler = "tally"
+	Metrics = "caddy_tally_"
+)
