@@ -1,6 +1,7 @@
 package tally_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -113,5 +114,16 @@ func TestErrorsOfListenerOptions(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", lines, err, want)
 		}
+	}
+}
+
+// A zone of the listener's name would be counted and shown together with it.
+func TestNoZoneHasTheNameOfTheListener(t *testing.T) {
+	c := listening(t, "rate_limit {\nconnections 5\n}\ntls", "")
+	site := string(c.AppsRaw["http"])
+	site = strings.Replace(site, `{"body":"hello"`, `{"handler":"rate_limit","zones":[{"name":"before_tls","limits":[{"amount":5,"window":"1m"}]}]},{"body":"hello"`, 1)
+	c.AppsRaw["http"] = json.RawMessage(site)
+	if err := caddy.Validate(c); err == nil || !strings.Contains(err.Error(), `zone "before_tls": this name is that of connections before TLS: write another one`) {
+		t.Errorf("got %v", err)
 	}
 }

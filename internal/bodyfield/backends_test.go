@@ -21,7 +21,7 @@ var backends = map[string][]string{
 			parse_str($form, $post); $body = json_decode($json, true);
 			$out[] = [texts($post["user"] ?? null), is_array($body) ? texts($body["user"] ?? null) : []];
 		}
-		echo json_encode($out, JSON_INVALID_UTF8_SUBSTITUTE);`},
+		echo json_encode($out, JSON_INVALID_UTF8_SUBSTITUTE|JSON_PARTIAL_OUTPUT_ON_ERROR);`},
 	"Node": {"node", "-e", `
 		const texts = v => v === null || v === undefined ? [] : typeof v === "object" ? Object.values(v).flatMap(texts) : [String(v)];
 		let parsers = [require("querystring").parse];
@@ -48,7 +48,7 @@ for form, body in json.load(sys.stdin):
 print(json.dumps(out))`},
 	"Rack": {"ruby", "-e", `
 		require "json"; require "rack"
-		def texts(v) v = v.values if v.is_a?(Hash); return v.flat_map { |e| texts(e) } if v.is_a?(Array); v.nil? ? [] : [v.is_a?(Float) && v == v.to_i ? v.to_i.to_s : v.to_s] end
+		def texts(v) v = v.values if v.is_a?(Hash); return v.flat_map { |e| texts(e) } if v.is_a?(Array); v.nil? ? [] : [v.is_a?(Float) && v.finite? && v == v.to_i ? v.to_i.to_s : v.to_s] end
 		print JSON.generate(JSON.parse(STDIN.read).map { |form, json|
 			post = (Rack::Utils.parse_nested_query(form) rescue {})
 			body = (JSON.parse(json) rescue nil)
@@ -95,6 +95,7 @@ var spellings = [][2]string{
 	{"user.x=victim", `{"user.x":"other"}`},
 	{"us%C5%BFer=other&user=victim", `{"u\u017fer":"other","user":"victim"}`},
 	{"_user=other&user=victim", `{"user":"victim"}`},
+	{"user=victim", `{"user":-1e400}`},
 }
 
 // sameValue reports whether two texts are alike for a key, or one number.

@@ -2,6 +2,7 @@ package bodyfield
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -151,7 +152,7 @@ func (s *Scanner) endToken() {
 	case text == "null":
 		text = ""
 	default:
-		if n, err := strconv.ParseFloat(text, 64); err == nil {
+		if n, err := strconv.ParseFloat(text, 64); err == nil || errors.Is(err, strconv.ErrRange) { // also infinity
 			text = strconv.FormatFloat(n+0, 'f', -1, 64) // 0 for -0
 		}
 	}

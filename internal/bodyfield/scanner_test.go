@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -19,7 +20,7 @@ func textOf(token any) string {
 		return ""
 	case json.Number:
 		n, err := strconv.ParseFloat(string(token), 64)
-		if err != nil {
+		if err != nil && !math.IsInf(n, 0) {
 			return string(token)
 		}
 		if n == 0 {

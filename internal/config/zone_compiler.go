@@ -92,6 +92,9 @@ func (z *Zone) checkName() error {
 	if z.Name == "" {
 		return errors.New("a zone needs a name")
 	}
+	if z.Name == enforce.BeforeTLS {
+		return errors.New("this name is that of connections before TLS: write another one")
+	}
 	return nil
 }
 

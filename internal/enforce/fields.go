@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"golang.org/x/text/unicode/norm"
@@ -98,14 +99,31 @@ func (z *Zone) readings(e *Evaluation) int {
 	return min(n, bodyfield.MaxReadings+1)
 }
 
+// maxFieldKey is how many bytes of a field's value tell it from others, about: accounts have shorter names.
+const maxFieldKey = 1 << 10
+
 // fieldKey returns a value of a field for a key: in one spelling, since databases compare without regard to
 // case, accents and invisible characters.
 func fieldKey(text string) string {
-	text = norm.NFKD.String(text)
-	return strings.ToLower(strings.TrimSpace(strings.Map(func(r rune) rune {
-		if unicode.In(r, unicode.Mn, unicode.Cc, unicode.Cf) {
-			return -1
+	var key []byte
+	var scratch [64]byte // a character decomposes to 18 at most
+	for _, c := range text {
+		switch {
+		case len(key) >= maxFieldKey:
+			return strings.TrimSpace(string(key))
+		case len(key) == 0 && unicode.IsSpace(c):
+		case c >= ' ' && c < 0x7f:
+			key = append(key, byte(unicode.ToLower(c)))
+		case isInvisible(c):
+		default:
+			for _, c := range string(norm.NFKD.AppendString(scratch[:0], string(c))) {
+				if !isInvisible(c) {
+					key = utf8.AppendRune(key, unicode.ToLower(c))
+				}
+			}
 		}
-		return r
-	}, text)))
+	}
+	return strings.TrimSpace(string(key))
 }
+
+func isInvisible(c rune) bool { return unicode.In(c, unicode.Mn, unicode.Cc, unicode.Cf) }
