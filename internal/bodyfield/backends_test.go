@@ -15,13 +15,13 @@ import (
 var backends = map[string][]string{
 	"PHP": {"php", "-d", "max_input_vars=100000", "-r", `
 		function texts($v) { if (is_array($v) || is_object($v)) { $all = []; foreach ($v as $e) $all = array_merge($all, texts($e)); return $all; }
-			return $v === null ? [] : [is_bool($v) ? ($v ? "true" : "false") : (is_float($v) ? json_encode($v) : (string)$v)]; }
+			return $v === null ? [] : [is_bool($v) ? ($v ? "true" : "false") : (is_float($v) && is_finite($v) ? json_encode($v) : (string)$v)]; }
 		$out = [];
 		foreach (json_decode(stream_get_contents(STDIN)) as [$form, $json]) {
 			parse_str($form, $post); $body = json_decode($json, true);
 			$out[] = [texts($post["user"] ?? null), is_array($body) ? texts($body["user"] ?? null) : []];
 		}
-		echo json_encode($out, JSON_INVALID_UTF8_SUBSTITUTE|JSON_PARTIAL_OUTPUT_ON_ERROR);`},
+		echo json_encode($out, JSON_INVALID_UTF8_SUBSTITUTE);`},
 	"Node": {"node", "-e", `
 		const texts = v => v === null || v === undefined ? [] : typeof v === "object" ? Object.values(v).flatMap(texts) : [String(v)];
 		let parsers = [require("querystring").parse];

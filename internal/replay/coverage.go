@@ -44,6 +44,9 @@ func (r *run) coverage(p *Report) (says []string) {
 	}
 	say(r.log.Late, "%s came too late for their order, and count at the time of a later request.", share(r.log.Late, all))
 	say(f.bodies, "Bodies are in no log: %s had a method that sends one.", share(f.bodies, all))
+	if r.Connections {
+		say(1, "Connections are in no log: some of these requests would have been closed before TLS, and those that were aren't here.")
+	}
 	say(r.log.Bad, "%s could not be read.", wording.Counted(r.log.Bad, "line"))
 	return says
 }

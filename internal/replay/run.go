@@ -22,6 +22,8 @@ type Options struct {
 	Top      int      // number of a limit's reported clients; 0 means [DefaultTop]
 	Suggest  bool     // whether limits are suggested
 
+	Connections bool // whether the config closes connections before TLS
+
 	// Progress is called now and then; may be nil.
 	Progress func(read, size, lines int64)
 }

@@ -57,6 +57,7 @@ func (c *Config) Close() { os.RemoveAll(c.folder) }
 // replay decides about the requests of a log, once.
 func (c *Config) replay(ctx context.Context, log *accesslog.Merger, o replay.Options) (*replay.Report, error) {
 	judge := newJudge(c)
+	o.Connections = len(c.run.Doors) > 0
 	report, err := replay.Run(ctx, log, judge, o)
 	return report, errors.Join(err, judge.close())
 }

@@ -199,6 +199,16 @@ http://example.com {
 	}
 }
 
+// A log has requests, so it can't tell which connections would have been closed before TLS.
+func TestReplayKnowsNoConnections(t *testing.T) {
+	for wrapper, want := range map[string]bool{"": false, "servers {\nlistener_wrappers {\nrate_limit {\nconnections 5\n}\ntls\n}\n}\n": true} {
+		report := replayed(t, "{\nauto_https off\n"+wrapper+"}\nhttp://example.com {\nrate_limit {\nzone all {\nlimit 5/1m\n}\n}\n}\n", replay.Options{}, caddyLine(replayStart, 1))
+		if got := strings.Contains(strings.Join(report.Coverage, "\n"), "would have been closed before TLS"); got != want {
+			t.Errorf("%q: got %v of %q", wrapper, got, report.Coverage)
+		}
+	}
+}
+
 // For all logs, the replay finishes, and nothing of the log reaches a terminal unescaped.
 func FuzzReplay(f *testing.F) {
 	f.Add(caddyLine(replayStart, 1))
