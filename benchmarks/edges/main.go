@@ -110,8 +110,8 @@ func measure(caddy string, connections, repeats int, period time.Duration) error
 		}
 		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	}
-	honest, err := shakeHands()
-	for start := time.Now(); err != nil && time.Since(start) < time.Minute; honest, err = shakeHands() {
+	_, err = shakeHands()
+	for start := time.Now(); err != nil && time.Since(start) < time.Minute; _, err = shakeHands() {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ func measure(caddy string, connections, repeats int, period time.Duration) error
 	}
 	for range repeats {
 		for _, rate := range []int{0, 5000} {
-			if err := report(honest, rate, period); err != nil {
+			if err := report(rate, period); err != nil {
 				return err
 			}
 		}
@@ -201,7 +201,12 @@ func used(pid int) (time.Duration, error) {
 }
 
 // report prints the latency of a client with a kept connection, while so many connections a second are refused.
-func report(c net.Conn, rate int, period time.Duration) error {
+func report(rate int, period time.Duration) error {
+	c, err := shakeHands()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	knocks := make([]int, 4)
@@ -227,7 +232,6 @@ func report(c net.Conn, rate int, period time.Duration) error {
 	}
 	var took []time.Duration
 	answers := bufio.NewReader(c)
-	var err error
 	for start := time.Now(); err == nil && time.Since(start) < period; time.Sleep(2 * time.Millisecond) {
 		begin := time.Now()
 		if _, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
