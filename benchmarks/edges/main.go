@@ -155,6 +155,7 @@ func shakeHands() (net.Conn, error) {
 func knock(to string) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(flooder)}, Timeout: 5 * time.Second}
 	if c, err := d.Dial("tcp", to); err == nil {
+		_ = c.SetReadDeadline(time.Now().Add(time.Second)) // the first one enters
 		_, _ = c.Read(make([]byte, 1))
 		c.Close()
 	}

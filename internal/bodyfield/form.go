@@ -24,9 +24,9 @@ func newFormName(written string) *formName {
 
 // mayBe reports whether some program may read a name as this one.
 func (n *formName) mayBe(sent, decoded string) bool {
-	outer, _, _ := strings.Cut(decoded, ".") // as some programs read user.email
+	outer, _, isPath := strings.Cut(decoded, ".") // as some programs read user.email
 	isMissing := func(part string) bool { return !strings.Contains(strings.ToLower(decoded), part) }
-	return (n.name.MayBe(sent) || n.name.MayBe(outer)) && !slices.ContainsFunc(n.inner, isMissing)
+	return (n.name.MayBe(sent) || isPath && n.name.MayBe(outer)) && !slices.ContainsFunc(n.inner, isMissing)
 }
 
 // readForm adds the values of fields in a form, or in a query. Some programs also split it at a semicolon,
