@@ -1,9 +1,10 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz proof bench-go bench-scale bench-peers bench-fleet performance lint fmt golden reference screenshots release ci
+.PHONY: help run test race fuzz proof bench-go bench-scale bench-peers bench-fleet performance lint fmt golden reference screenshots release ci models
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
 PROOF     ?= 1
+JOBS      ?= 1
 RUN       ?= .
 FLAGS     ?=
 
@@ -25,6 +26,9 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 proof: ## run tests in depth, for hours: seeds, kills, faults, floods, pages in all widths; PROOF=0.1 is a tenth of it, RUN chooses tests
 	benchmarks/machine.sh
 	PROOF=$(PROOF) go test -run '$(RUN)' -count 1 -timeout 48h ./...
+
+models: ## check the models of the protocol and their mutants, and write proof/results.txt; needs SPIN, takes some minutes
+	JOBS=$(JOBS) proof/check.sh
 
 performance: ## measure again all tables of figures in docs/performance.md and README.md, with FLAGS such as '-only memory,hotkey'; takes about an hour
 	cd benchmarks && go run ./performance $(FLAGS)

@@ -71,6 +71,11 @@ var rules = []rule{
 		why: "a proof that limits hold must not stand on the arithmetic that it is to prove",
 	},
 	{
+		packages:  []string{"./internal/testing/trace"},
+		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/testing/trace"},
+		why: "what holds the engine and the limits to the protocol must not share their errors",
+	},
+	{
 		packages:  []string{"./internal/distinct"},
 		forbidden: []string{"./...", "github.com/..."}, allowed: []string{"./internal/distinct"},
 		why: "it is arithmetic on hashes, whatever they are of",
