@@ -42,6 +42,7 @@ type fleet struct {
 	claims  atomic.Int64 // calls that claim
 	largest atomic.Int64 // the most claims of one call
 
+	tracer   *tracer // nil if nothing is traced
 	sessions atomic.Int64
 	mu       sync.Mutex      // held while a call is applied
 	stays    map[int64]int64 // guarded by mu: until when each process is present
@@ -86,16 +87,19 @@ func pass(ctx context.Context, d time.Duration) error {
 // machine is an engine in a fleet, with clocks of its own.
 type machine struct {
 	*Engine
-	fleet *fleet
-	wall  simClock
-	dead  atomic.Bool // it opens no store any more
+	fleet  *fleet
+	number int // in the trace
+	wall   simClock
+	dead   atomic.Bool // it opens no store any more
 }
 
 func (m *machine) open(ctx context.Context) (storage.Store, error) {
 	if m.dead.Load() {
 		return nil, errDisk
 	}
-	return m.fleet.open(ctx)
+	store, err := m.fleet.open(ctx)
+	store.(*fleetStore).machine = m.number
+	return store, err
 }
 
 // start starts a machine whose wall clock is off by a duration.
@@ -141,6 +145,7 @@ type fleetStore struct {
 	storage.Network // nil: an engine makes no call without a term
 	fleet           *fleet
 	session         int64
+	machine         int // in the trace
 
 	mu     sync.Mutex
 	closed bool            // guarded by mu, like all below
@@ -249,7 +254,11 @@ func (s *fleetStore) ClaimFor(ctx context.Context, term *storage.Term, clients [
 	read, granted := make([]reputation.Record, len(clients)), make([]limiter.Grant, len(claims))
 	return fleetTerm{s, s, term}.call(ctx, s.write, func(raw storage.Network, term *storage.Term) error {
 		s.disk.note(claims)
-		return raw.ClaimFor(context.Background(), term, clients, read, claims, granted)
+		err := raw.ClaimFor(context.Background(), term, clients, read, claims, granted)
+		if err == nil {
+			s.fleet.tracer.claimed(s.machine, s.disk.db.Load(), term.Time, claims, granted)
+		}
+		return err
 	}, func() {
 		copy(records, read)
 		copy(grants, granted)

@@ -37,7 +37,7 @@ const longestPause = 3 * gatherFor
 
 func newCrowds(t *testing.T, seed uint64) *crowds {
 	w := &crowds{
-		world:  world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk()},
+		world:  world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk(), tracer: newTracer()},
 		chance: rand.New(rand.NewPCG(seed, 2)),
 	}
 	for i := range 2 + w.rng.IntN(3) {

@@ -45,7 +45,7 @@ type troubled struct {
 }
 
 func newTroubled(t *testing.T, seed uint64) *troubled {
-	w := &troubled{world: world{t: t, rng: rand.New(rand.NewPCG(seed, 1))}, chance: rand.New(rand.NewPCG(seed, 2))}
+	w := &troubled{world: world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), tracer: newTracer()}, chance: rand.New(rand.NewPCG(seed, 2))}
 	w.place.replace()
 	for _, algorithm := range algorithms {
 		window := []time.Duration{time.Second, 7 * time.Second, time.Minute, time.Hour}[w.rng.IntN(4)]
@@ -68,7 +68,7 @@ func (tr *troubled) open(context.Context) (storage.Store, error) {
 	}
 	d, fate := tr.place.now.Load(), fine
 	return &hookedStore{
-		disk: d,
+		disk: d, tracer: tr.tracer, machine: 1,
 		before: func([]storage.Claim) error {
 			if tr.place.now.Load() != d {
 				return errDisk
@@ -198,6 +198,9 @@ func (tr *troubled) decided(a *asked, d Decision) {
 	for i, l := range a.limits {
 		key := string(a.debits[i].Key)
 		if cost := a.debits[i].Cost; cost > 0 {
+			if !d.Degraded {
+				tr.tracer.spent(1, &a.debits[i])
+			}
 			l.admitted[key] = append(l.admitted[key], admission{at: a.debits[i].at, decided: time.Now().UnixNano(), cost: cost})
 			tr.checkBound(l, key)
 		}
@@ -221,6 +224,7 @@ func (tr *troubled) end() {
 	if err := tr.engine.Close(context.Background()); err != nil {
 		tr.t.Error(err)
 	}
+	tr.tracer.check(tr.t)
 	now := time.Now().UnixNano()
 	for _, l := range tr.limits {
 		for key, all := range l.admitted {

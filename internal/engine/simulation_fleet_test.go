@@ -62,7 +62,7 @@ func newFleetWorld(t *testing.T, seed uint64) *fleetWorld {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	trip := []time.Duration{100 * time.Microsecond, time.Millisecond, 20 * time.Millisecond}[rng.IntN(3)]
 	w := &fleetWorld{fleet: newFleet(t, trip), t: t, rng: rng, chance: rand.New(rand.NewPCG(seed, 2))}
-	w.most = []int{2, 16, 128}[rng.IntN(3)]
+	w.most, w.tracer = []int{2, 16, 128}[rng.IntN(3)], newTracer()
 	for _, algorithm := range algorithms {
 		window := []time.Duration{time.Second, 7 * time.Second, time.Minute, 10 * time.Minute}[rng.IntN(4)]
 		amount := []int64{3, 10, 200, 3000}[rng.IntN(4)]
@@ -166,6 +166,7 @@ func (w *fleetWorld) replicate() {
 	from := w.disk.Load()
 	copied := newFleetDisk()
 	copied.db.Store(from.db.Load().Clone())
+	w.tracer.clone(from.db.Load(), copied.db.Load())
 	copied.names, copied.numbers = maps.Clone(from.names), maps.Clone(from.numbers)
 	w.replica = copied
 }
@@ -211,7 +212,7 @@ func lostBetween(limit *Limit, was, later limiter.State, now int64) (units int64
 func (w *fleetWorld) startOne() {
 	apart := []time.Duration{5 * time.Second, 10 * time.Minute}[w.rng.IntN(2)]
 	wrong := time.Duration(w.rng.Int64N(int64(2*apart))) - apart
-	m := &machine{fleet: w.fleet}
+	m := &machine{fleet: w.fleet, number: w.tracer.start()}
 	m.wall.set.Store(int64(wrong))
 	m.wall.source = storage.Source{3, byte(len(w.trace)), byte(len(w.trace) >> 8)}
 	var err error
@@ -232,6 +233,7 @@ func (w *fleetWorld) stopOne() {
 		w.crashes++
 		w.note("%p crashes", m)
 		m.dead.Store(true)
+		w.tracer.crash(m.number)
 		if store := m.committer.conn.store.Load(); store != nil {
 			store.Close()
 		}
@@ -281,11 +283,11 @@ func (w *fleetWorld) ask(m *machine, key string) {
 		if took := time.Since(start); took > startTimeout+storage.DefaultTimeout || took > storage.DefaultTimeout && ready {
 			w.t.Errorf("a request took %v", took)
 		}
-		w.decided(a, &d)
+		w.decided(m, a, &d)
 	})
 }
 
-func (w *fleetWorld) decided(a *asked, d *Decision) {
+func (w *fleetWorld) decided(m *machine, a *asked, d *Decision) {
 	now := w.now()
 	w.log.Lock()
 	defer w.log.Unlock()
@@ -296,6 +298,7 @@ func (w *fleetWorld) decided(a *asked, d *Decision) {
 		for i, l := range a.limits {
 			key := string(a.debits[i].Key)
 			if cost := a.debits[i].Cost; cost > 0 {
+				w.tracer.spent(m.number, &a.debits[i])
 				w.admit(l, key, admission{at: min(a.debits[i].at, now), decided: now, cost: cost})
 			}
 		}
@@ -351,7 +354,7 @@ func (w *fleetWorld) end() {
 	w.note("all is well")
 	time.Sleep(2 * time.Second)
 	for _, m := range w.machines {
-		if d := m.ask(debit(w.limits[0].now, fmt.Sprintf("other %p", m), 1)); d.Degraded {
+		if d := m.ask(debit(w.limits[0].now, fmt.Sprintf("other%p", m), 1)); d.Degraded {
 			_, cause := m.committer.outage.last()
 			w.t.Errorf("%p is degraded two seconds after the last fault, because of %v: %+v", m, cause, d)
 		}
@@ -362,6 +365,7 @@ func (w *fleetWorld) end() {
 		}
 	}
 	synctest.Wait()
+	w.tracer.check(w.t)
 	now := w.now()
 	for _, l := range w.limits {
 		for key, all := range l.admitted {

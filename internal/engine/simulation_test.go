@@ -41,6 +41,7 @@ type world struct {
 	crashes   int
 	telling   bool // one process is asked until it refuses
 	pending   []*simPending
+	tracer    *tracer
 	admitted  int // requests, in total
 	trace     []string
 }
@@ -81,6 +82,7 @@ type process struct {
 	letting atomic.Bool  // every batch continues at once
 	tries   atomic.Int64 // calls of claims at once, and of their names
 	closed  bool
+	number  int      // in the trace
 	took    [2]int64 // how long the store took by the lines of the last two collections
 }
 
@@ -88,9 +90,11 @@ type process struct {
 type simPending struct {
 	*Pending
 	process *process
+	debit   Debit
 	limit   *simLimit
 	key     string
 	number  int // of its admission, or 0
+	traced  bool
 }
 
 type commitAttempt struct {
@@ -106,7 +110,7 @@ type asked struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk(), sets: seed%2 == 0, private: seed%4 == 1, immediate: seed%3 > 0}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: newDisk(), tracer: newTracer(), sets: seed%2 == 0, private: seed%4 == 1, immediate: seed%3 > 0}
 	for _, algorithm := range algorithms {
 		window := []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second, time.Minute}[w.rng.IntN(4)]
 		amount := []int64{1, 3, 10, 200}[w.rng.IntN(4)]
@@ -169,7 +173,7 @@ func (w *world) step() {
 }
 
 func (w *world) start() {
-	p := &process{world: w, rng: rand.New(rand.NewPCG(w.rng.Uint64(), 3))}
+	p := &process{world: w, rng: rand.New(rand.NewPCG(w.rng.Uint64(), 3)), number: w.tracer.start()}
 	p.wall.set.Store(w.set)
 	p.wall.source = storage.Source{1}
 	if w.private {
@@ -180,6 +184,7 @@ func (w *world) start() {
 		disk:   w.disk,
 		before: func([]storage.Claim) error { return p.atCommit() },
 		after:  func() error { return p.perhaps() },
+		tracer: w.tracer, machine: p.number,
 	}
 	var opened storage.Store = store
 	if w.immediate {
@@ -322,6 +327,9 @@ func (w *world) settle(i int) {
 		return
 	}
 	w.note("%p is told about %d of %v: uses %d", p.process, p.Cost(), p.limit.now.Algorithm(), units)
+	if p.traced && units < p.Cost() && !p.process.closed {
+		w.tracer.unspent(p.process.number, &p.debit, p.Cost()-units)
+	}
 	p.SettleAt(units)
 	switch {
 	case !p.held && units > 0:
@@ -384,6 +392,7 @@ func (w *world) stop(p *process) {
 	w.note("%p crashes", p)
 	w.crashes++
 	p.dead.Store(true)
+	w.tracer.crash(p.number)
 	if c := p.commit.Swap(nil); c != nil {
 		var verdict error // committed, and the answer was lost
 		if w.rng.IntN(2) == 0 {
@@ -440,11 +449,15 @@ func (w *world) decided(p *process, a *asked, d Decision) {
 	for i, l := range a.limits {
 		key := string(a.debits[i].Key)
 		cost, pending, number := a.debits[i].Cost, a.debits[i].Pending, 0
-		if cost > 0 && (pending == nil || pending.held) {
+		spends := cost > 0 && (pending == nil || pending.held)
+		if spends && !d.Degraded {
+			w.tracer.spent(p.number, &a.debits[i])
+		}
+		if spends {
 			number = w.admit(p, l, key, admission{at: min(a.debits[i].at, a.decided), decided: a.decided, cost: cost})
 		}
 		if pending != nil {
-			w.pending = append(w.pending, &simPending{pending, p, l, key, number})
+			w.pending = append(w.pending, &simPending{pending, p, a.debits[i], l, key, number, spends && !d.Degraded})
 		}
 	}
 }
@@ -586,6 +599,7 @@ func (w *world) end() {
 		p.close()
 		w.collectOf(p)
 	}
+	w.tracer.check(w.t)
 	for _, l := range w.limits {
 		if l.now.Algorithm() == limiter.TokenBucket {
 			continue // drains; its bound is checked above

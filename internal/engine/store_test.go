@@ -80,11 +80,17 @@ func (d *disk) stateOf(l *Limit, key string, now int64) (all limiter.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for k := range d.names {
-		if name, _, _ := bytes.Cut(k.key[:], []byte{' '}); k.id == l.ID && string(bytes.TrimRight(name, "\x00")) == key {
+		if k.id == l.ID && keyOf(k.key) == key {
 			all.Merge(&l.Rate, d.db.Load().Counts.State(k.id, k.key), now)
 		}
 	}
 	return all
+}
+
+// keyOf returns the key in a name, which may have an epoch.
+func keyOf(name storage.Key) string {
+	key, _, _ := bytes.Cut(name[:], []byte{' '})
+	return string(bytes.TrimRight(key, "\x00"))
 }
 
 // used returns the units of a key in use on the disk.
@@ -133,6 +139,9 @@ type hookedStore struct {
 	claims atomic.Int64
 	closed atomic.Bool
 
+	tracer  *tracer // nil if nothing is traced
+	machine int     // in the trace
+
 	opened atomic.Pointer[storage.Local] // the store behind the hooks, after its first use
 }
 
@@ -150,8 +159,9 @@ func (s *hookedStore) reopen() {
 	s.opened.Store(&local)
 }
 
-// claimIn claims from a store, which is the one behind the hooks or within a term.
-func (s *hookedStore) claimIn(ctx context.Context, store storage.Store, claims []storage.Claim, grants []limiter.Grant) error {
+// claimIn claims from a store, which is the one behind the hooks or within a term. Only those
+// within a term are traced.
+func (s *hookedStore) claimIn(ctx context.Context, store storage.Store, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	s.calls.Add(1)
 	s.claims.Add(int64(len(claims)))
 	if s.closed.Load() {
@@ -166,6 +176,9 @@ func (s *hookedStore) claimIn(ctx context.Context, store storage.Store, claims [
 	if err := store.Claim(ctx, claims, grants); err != nil {
 		return err
 	}
+	if term != nil {
+		s.tracer.claimed(s.machine, s.db.Load(), term.Time, claims, grants)
+	}
 	if s.after != nil {
 		return s.after()
 	}
@@ -173,7 +186,7 @@ func (s *hookedStore) claimIn(ctx context.Context, store storage.Store, claims [
 }
 
 func (s *hookedStore) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.claimIn(ctx, s.store(), claims, grants)
+	return s.claimIn(ctx, s.store(), nil, claims, grants)
 }
 
 func (s *hookedStore) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
@@ -195,7 +208,7 @@ func (s *hookedStore) Time(from storage.Clock, least int64) (storage.Time, error
 }
 
 func (s *hookedStore) Within(term *storage.Term) storage.Store {
-	return hookedTerm{s.store().Within(term), s}
+	return hookedTerm{s.store().Within(term), s, term}
 }
 
 func (s *hookedStore) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
@@ -242,10 +255,11 @@ func (s *hookedStore) Close() error {
 type hookedTerm struct {
 	storage.Store
 	hooks *hookedStore
+	term  *storage.Term
 }
 
 func (t hookedTerm) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return t.hooks.claimIn(ctx, t.Store, claims, grants)
+	return t.hooks.claimIn(ctx, t.Store, t.term, claims, grants)
 }
 
 // immediateStore is a hooked store that claims at once. It checks that the engine's known usage of a
@@ -288,6 +302,7 @@ func (s *immediateStore) ClaimAtOnce(period uint32, era int64, c storage.Claim, 
 		return grant, err
 	}
 	s.note([]storage.Claim{c})
+	s.tracer.claimed(s.machine, s.db.Load(), storage.Time{Now: c.Now, Era: era}, []storage.Claim{c}, []limiter.Grant{grant})
 	s.number.Add(1)
 	if truly := c.Limit.Claim(&state, c.Claim); truly.Units < grant.Units || truly.InUse() > grant.InUse()+truly.Units-grant.Units {
 		s.t.Errorf("%+v was granted %+v at once, knowing %+v; the store grants %+v", c, grant, known, truly)
