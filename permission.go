@@ -112,7 +112,8 @@ func (p *Permission) isStored(ctx context.Context, name string) bool {
 	_, domain, _ := strings.Cut(name, ".")
 	for _, issuer := range issuers {
 		for _, stored := range []string{name, "*." + domain} {
-			if p.storage.Exists(ctx, certmagic.StorageKeys.SiteCert(path.Base(issuer), stored)) {
+			// Exists also reports true if a storage fails, as that of files does for names that are too long.
+			if _, err := p.storage.Stat(ctx, certmagic.StorageKeys.SiteCert(path.Base(issuer), stored)); err == nil {
 				return true
 			}
 		}
