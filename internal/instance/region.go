@@ -142,7 +142,7 @@ func (regionObserver) Collected(_, applied, made int) {
 }
 
 // Erred implements regions.Observer.
-func (regionObserver) Erred() { meter.ExchangeFailed() }
+func (regionObserver) Erred(step string) { meter.ExchangeFailed(step) }
 
 // Failed implements regions.Observer.
 func (o regionObserver) Failed(since time.Duration, err error) {

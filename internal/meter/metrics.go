@@ -58,7 +58,7 @@ var (
 	idleKeys        = newCounter(names.Metrics+"idle_keys_total", "Keys dropped from memory because nobody asked for them.")
 	outages         = newCounter(names.Metrics+"outages_total", "Times that the store could not be used.")
 	regionWrites    = newCounter(names.Metrics+"region_published_rows_total", "Counts that were published for other regions.")
-	regionErrors    = newCounter(names.Metrics+"region_errors_total", "Times that counts could not be exchanged with other regions.")
+	regionErrors    = newCounters(names.Metrics+"region_errors_total", "Times that counts could not be exchanged with other regions, by what failed: open, meet, publish or collect.", "step")
 	regionApplied   = newCounter(names.Metrics+"region_applied_rows_total", "Counts of other machines that said something new.")
 	regionMade      = newCounter(names.Metrics+"region_new_keys_total", "Keys that came to be known by counts of other machines.")
 	failingLists    = collected(prometheus.NewGauge(prometheus.GaugeOpts{Name: names.Metrics + "failing_block_lists", Help: "Block lists that can't be read at present."}))
@@ -125,8 +125,8 @@ func Collected(applied, made int) {
 	regionMade.Add(float64(made))
 }
 
-// ExchangeFailed counts a failed exchange of counts with other regions.
-func ExchangeFailed() { regionErrors.Inc() }
+// ExchangeFailed counts a failed exchange of counts with other regions, by its step.
+func ExchangeFailed(step string) { regionErrors.WithLabelValues(step).Inc() }
 
 // SessionIssued counts a session that a client earned.
 func SessionIssued() { sessions.WithLabelValues("issued").Inc() }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	jitter      = 0.2                    // an interval varies by this share, up or down
+	jitter      = 0.1                    // a turn is early or late by at most this share of an interval
 	maxPause    = time.Minute            // between attempts while the exchange can't be used
 	callTimeout = 5 * time.Second        // per call of the exchange
 	lastTimeout = 2 * time.Second        // for all calls while closing
@@ -43,48 +43,58 @@ func (r *Regions) loop() {
 	}
 }
 
-// pause returns the time until the next sync, which doubles after each failure.
+// pause returns the time until the next sync. Syncs are due at multiples of the interval since the last
+// failure, however long they take, and after each failure in a row the interval is twice as long.
 func (r *Regions) pause() time.Duration {
-	pause := r.opts.Interval
+	now, pause := time.Now(), r.opts.Interval
 	for range r.failures {
 		pause = min(2*pause, max(maxPause, r.opts.Interval))
 	}
-	return time.Duration(float64(pause) * (1 - jitter + 2*jitter*rand.Float64()))
+	if r.due = r.due.Add(pause); r.failures > 0 || r.due.Before(now) {
+		r.due = now.Add(pause)
+	}
+	early := time.Duration(float64(pause) * jitter * (1 - 2*rand.Float64()))
+	return max(r.due.Sub(now)-early, 0)
 }
 
 // sync publishes and collects once. After an error the next sync reopens the exchange.
 func (r *Regions) sync() {
-	err := r.exchangeCounts()
+	step, err := r.exchangeCounts()
 	r.trimSometimes()
 	if err == nil {
 		r.succeeded()
 		return
 	}
 	if r.ctx.Err() == nil {
-		r.failed(err)
+		r.failed(step, err)
 	}
 	r.drop()
 }
 
-func (r *Regions) exchangeCounts() error {
-	if r.exchange == nil {
-		if err := r.call(func(ctx context.Context) (err error) {
-			r.exchange, err = r.opts.Open(ctx)
-			return err
-		}); err != nil {
-			return fmt.Errorf("open: %w", err)
+// exchangeCounts takes the steps of a sync, up to one that fails, whose name it returns.
+func (r *Regions) exchangeCounts() (failed string, err error) {
+	for _, step := range []struct {
+		name string
+		take func() error
+	}{
+		{"open", r.open}, {"meet", r.meet}, {"publish", func() error { return r.publish(r.ctx) }}, {"collect", r.collect},
+	} {
+		if err := step.take(); err != nil {
+			return step.name, fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	if err := r.meet(); err != nil {
-		return fmt.Errorf("meet: %w", err)
+	return "", nil
+}
+
+// open opens the exchange, unless it is open.
+func (r *Regions) open() error {
+	if r.exchange != nil {
+		return nil
 	}
-	if err := r.publish(r.ctx); err != nil {
-		return fmt.Errorf("publish: %w", err)
-	}
-	if err := r.collect(); err != nil {
-		return fmt.Errorf("collect: %w", err)
-	}
-	return nil
+	return r.call(func(ctx context.Context) (err error) {
+		r.exchange, err = r.opts.Open(ctx)
+		return err
+	})
 }
 
 // call calls the exchange with a timeout.
@@ -151,7 +161,7 @@ func (r *Regions) drop() {
 }
 
 // failed notes a failed sync, and reports it now and then.
-func (r *Regions) failed(err error) {
+func (r *Regions) failed(step string, err error) {
 	now := time.Now()
 	r.failures++
 	if r.failures == 1 {
@@ -160,7 +170,7 @@ func (r *Regions) failed(err error) {
 	r.mu.Lock()
 	r.state.failing, r.state.cause = r.failing, err
 	r.mu.Unlock()
-	r.opts.Observer.Erred()
+	r.opts.Observer.Erred(step)
 	if r.reminded.IsZero() || now.Sub(r.reminded) >= remindAfter {
 		r.reminded = now
 		r.opts.Observer.Failed(now.Sub(r.failing), err)

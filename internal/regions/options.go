@@ -51,8 +51,8 @@ type Observer interface {
 	Failed(since time.Duration, err error)
 	// Recovered reports that the exchange is in use again.
 	Recovered(after time.Duration)
-	// Erred counts an error of the exchange.
-	Erred()
+	// Erred counts an error of the exchange, in a step of a sync: open, meet, publish or collect.
+	Erred(step string)
 }
 
 func (o Options) withDefaults() (Options, error) {

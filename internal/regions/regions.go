@@ -37,6 +37,7 @@ type Regions struct {
 	caughtUp bool              // everything was collected at least once
 	others   int               // other machines
 	machines []int64           // of this region, in ascending order
+	due      time.Time         // when the next sync is due, without jitter
 	failures int               // of syncs, since the last success
 	failing  time.Time         // time of the first of them
 	reminded time.Time         // time of the last report

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -39,12 +40,16 @@ type site struct {
 // heard counts the observer's events.
 type heard struct {
 	published, applied, made, failed, recovered atomic.Int64
+
+	erred [4]atomic.Int64 // by step
 }
+
+var steps = []string{"open", "meet", "publish", "collect"}
 
 func (h *heard) Published(rows int)          { h.published.Add(int64(rows)) }
 func (h *heard) Failed(time.Duration, error) { h.failed.Add(1) }
 func (h *heard) Recovered(time.Duration)     { h.recovered.Add(1) }
-func (h *heard) Erred()                      {}
+func (h *heard) Erred(step string)           { h.erred[slices.Index(steps, step)].Add(1) }
 func (h *heard) Collected(_, applied, made int) {
 	h.applied.Add(int64(applied))
 	h.made.Add(int64(made))
@@ -329,6 +334,61 @@ func TestCallsThatFail(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Errors are counted by the step that failed.
+func TestErrorsByStep(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 1000, Window: 2400 * time.Hour})
+	inBubble(t, func(at *exchangetest.Memory, eu, us, _ *site) {
+		us.count(1, l, "key")
+		for i, step := range steps[1:] {
+			at.Fail(func(call string) error {
+				if call == step {
+					return errGone
+				}
+				return nil
+			})
+			eu.count(300, l, "key")
+			time.Sleep(2 * maxPause)
+			for j := range steps {
+				if n := eu.heard.erred[j].Load(); n > 0 != (j <= i+1 && j > 0) {
+					t.Errorf("while %s fails: %d errors of %s", step, n, steps[j])
+				}
+			}
+			at.Fail(nil)
+			time.Sleep(2 * maxPause)
+		}
+	})
+}
+
+// slowExchange takes half a second to meet, and counts how often.
+type slowExchange struct {
+	exchange.Exchange
+	met *atomic.Int64
+}
+
+func (s slowExchange) Meet(ctx context.Context, m exchange.Member) (exchange.Met, error) {
+	time.Sleep(time.Second / 2)
+	s.met.Add(1)
+	return s.Exchange.Meet(ctx, m)
+}
+
+// The time that a turn takes doesn't delay the turns after it.
+func TestTurnsKeepTheirPace(t *testing.T) {
+	var met atomic.Int64
+	inBubble(t, func(_ *exchangetest.Memory, eu, _, _ *site) {
+		before := met.Load()
+		time.Sleep(300 * eu.opts.Interval)
+		if turns := met.Load() - before; turns < 3*299 || turns > 3*301 {
+			t.Errorf("%d turns of three regions in 300 intervals", turns)
+		}
+	}, func(o *Options) {
+		opened := o.Open
+		o.Open = func(ctx context.Context) (exchange.Exchange, error) {
+			inner, err := opened(ctx)
+			return slowExchange{inner, &met}, err
+		}
+	})
 }
 
 // A restarted region learns the counts that it has lost, and charges its bucket with nothing twice.
