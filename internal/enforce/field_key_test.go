@@ -47,3 +47,14 @@ func TestKeysOfFieldsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// A number is one key with any zeros before it, since a backend may read it as one. Other texts keep one zero.
+func TestNumbersInFieldsHaveOneKey(t *testing.T) {
+	for text, want := range map[string]string{
+		"7": "7", "007": "7", " 07 ": "7", strings.Repeat("0", 5000) + "7": "7", "0": "0", "000": "0", "": "", "70": "70", "0x": "0x", "x07": "x07", "0 7": "0 7", "1e3": "1e3",
+	} {
+		if got := fieldKey(text); got != want {
+			t.Errorf("%.20q: got %q, want %q", text, got, want)
+		}
+	}
+}

@@ -103,15 +103,19 @@ func (z *Zone) readings(e *Evaluation) int {
 const maxFieldKey = 1 << 10
 
 // fieldKey returns a value of a field for a key: in one spelling, since databases compare without regard to
-// case, accents and invisible characters.
+// case, accents and invisible characters, and numbers without regard to zeros before them.
 func fieldKey(text string) string {
 	var key []byte
 	var scratch [64]byte // a character decomposes to 18 at most
+	zero := ""
 	for _, c := range text {
+		if len(key) >= maxFieldKey {
+			break
+		}
 		switch {
-		case len(key) >= maxFieldKey:
-			return strings.TrimSpace(string(key))
-		case len(key) == 0 && unicode.IsSpace(c):
+		case len(key) == 0 && c == '0':
+			zero = "0"
+		case len(key) == 0 && zero == "" && unicode.IsSpace(c):
 		case c >= ' ' && c < 0x7f:
 			key = append(key, byte(unicode.ToLower(c)))
 		case isInvisible(c):
@@ -123,7 +127,11 @@ func fieldKey(text string) string {
 			}
 		}
 	}
-	return strings.TrimSpace(string(key))
+	folded := strings.TrimSpace(zero + string(key))
+	if number := strings.TrimPrefix(folded, zero); number != "" && strings.Trim(number, "0123456789") == "" {
+		return number
+	}
+	return folded
 }
 
 func isInvisible(c rune) bool { return unicode.In(c, unicode.Mn, unicode.Cc, unicode.Cf) }
