@@ -91,8 +91,8 @@ func (tr *tracer) check(t *testing.T) {
 	if err := tr.trace.Err(); err != nil {
 		t.Error(err)
 	}
-	if tr.trace.Spent == 0 || tr.trace.Events == tr.trace.Spent {
-		t.Errorf("the trace has %d events, and %d spent units", tr.trace.Events, tr.trace.Spent)
+	if tr.trace.Claims == 0 || tr.trace.Spends == 0 {
+		t.Errorf("the trace has %d claims, and units were spent %d times", tr.trace.Claims, tr.trace.Spends)
 	}
 }
 

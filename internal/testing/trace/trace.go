@@ -81,10 +81,10 @@ type Claim struct {
 
 // Trace follows machines and stores. It is not safe for concurrent use.
 type Trace struct {
-	Events, Spent int // how much was checked
-	machines      map[machineKey]*holding
-	crashed       map[int]bool
-	errors        []error
+	Claims, Spends int // how many were checked
+	machines       map[machineKey]*holding
+	crashed        map[int]bool
+	errors         []error
 }
 
 type machineKey struct {
@@ -145,7 +145,7 @@ func (t *Trace) of(machine int, key string) *holding {
 
 // Claimed notes a claim that took effect in a store.
 func (t *Trace) Claimed(s *Store, c Claim) {
-	t.Events++
+	t.Claims++
 	h := t.of(c.Machine, c.Key)
 	if c.Limit.Slots == 0 {
 		h.granted[0] += c.Granted.Units - c.Back.Units
@@ -207,8 +207,7 @@ func (s *Store) used(c *Claim) (used int64) {
 
 // Spend notes units that a machine spends at a time by its clock.
 func (t *Trace) Spend(machine int, key string, l Limit, at, units int64) {
-	t.Events++
-	t.Spent += int(units)
+	t.Spends++
 	if t.crashed[machine] {
 		t.fail("machine %d spends %d units of %s after it has crashed", machine, units, key)
 	}
