@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -14,6 +15,11 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 )
+
+var servers atomic.Int64
+
+// newListener returns a listener that no other test has: questions are asked once in a process.
+func newListener() string { return fmt.Sprint(servers.Add(1)) }
 
 // behind returns a handler of a server with a listener, as each reload makes one, and its warnings.
 func behind(t *testing.T, listen string) (*enforce.Handler, *observer.ObservedLogs) {
@@ -55,7 +61,7 @@ func TestPeers(t *testing.T) {
 		"a peer by a socket":              {[]requests{{300, "@", "203.0.113.1"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, logged := behind(t, fmt.Sprintf("%p", t))
+			h, logged := behind(t, newListener())
 			for _, part := range tt.requests {
 				for range part.n {
 					h.NotePeer(refusedFrom(part.peer, part.named))
@@ -70,7 +76,8 @@ func TestPeers(t *testing.T) {
 
 // The question is asked once per server, also by concurrent requests and after reloads. Operators still see it.
 func TestPeersAreAskedAboutOnce(t *testing.T) {
-	first, logged := behind(t, fmt.Sprintf("%p", t))
+	listen := newListener()
+	first, logged := behind(t, listen)
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
@@ -80,7 +87,7 @@ func TestPeersAreAskedAboutOnce(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	reloaded, again := behind(t, fmt.Sprintf("%p", t))
+	reloaded, again := behind(t, listen)
 	for range 500 {
 		reloaded.NotePeer(refusedFrom("127.0.0.1:9", "203.0.113.1"))
 	}
