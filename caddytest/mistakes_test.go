@@ -43,7 +43,7 @@ func TestMistakesAreToldWhatToWrite(t *testing.T) {
 			{"limit 5-M", "write 5/1m"},
 			{"limit 1k/1m", "write 1_000/1m"},
 			{"limit 1,000/1m", "write 1_000/1m"},
-			{"limit 5/month", "write 5/30d"},
+			{"limit 5/month", "only fixed limits have months, as these have 28 to 31 days: write limit 5/month fixed, or 5/30d"},
 			{"limit 5/1mo", "write 5/30d"},
 			{"limit 5.5/1m", "write 330/1h"},
 			{"limit five/1m", "expected how many pass in which time, such as 5/1m"},

@@ -20,8 +20,8 @@ func checkCalendar(p Params) error {
 		return nil
 	case p.Algorithm != Fixed:
 		return fmt.Errorf("a time zone belongs to a fixed limit, not to %v", p.Algorithm)
-	case p.Window%day != 0:
-		return fmt.Errorf("a window in a time zone must be whole days, got %v: write 24h", p.Window)
+	case p.Window%day != 0 && p.Window != Month:
+		return fmt.Errorf("a window in a time zone must be whole days or a month, got %v: write 24h", p.Window)
 	}
 	return nil
 }
@@ -30,7 +30,8 @@ func checkCalendar(p Params) error {
 // count. The zero value is the calendar of a token bucket, which has no slots: methods that return
 // a slot panic.
 //
-// Invariants: slots × width is length, or longer by less than a nanosecond per slot. A slot begins
+// Invariants: slots × width is length, or longer by less than a nanosecond per slot. In months both are
+// averages. A slot begins
 // at the end of the previous one, even when clocks change. At any time the slots from Oldest to
 // Newest count.
 type calendar struct {
@@ -38,6 +39,7 @@ type calendar struct {
 	slots    int32          // of a window; fixed: 1
 	length   int64          // nanoseconds of a window
 	width    int64          // nanoseconds of a slot, rounded up
+	months   bool           // slots are months of the calendar, in a location
 	location *time.Location // the location of the days, or nil
 }
 
@@ -119,13 +121,34 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
+// shown returns what the clocks of the location show at the beginning of a window, as nanoseconds since
+// they showed 1970-01-01 00:00.
+func (c *calendar) shown(slot int64) int64 {
+	if c.months {
+		return time.Date(1970, time.Month(1+min(max(slot, -maxMonths), maxMonths)), 1, 0, 0, 0, 0, time.UTC).UnixNano()
+	}
+	return slot * c.width
+}
+
+// slotShown returns the index of the window that lies at a time shown by the clocks.
+func (c *calendar) slotShown(shown int64) int64 {
+	if c.months {
+		at := time.Unix(0, shown).UTC()
+		return int64(at.Year()-1970)*12 + int64(at.Month()) - 1
+	}
+	return floorDiv(shown, c.width)
+}
+
+// maxMonths bounds the index of a month, which may come from a damaged file: nanoseconds reach further.
+const maxMonths = 250 * 12
+
 // calendarSlot returns the index of the window that a time lies in: the number of windows between
 // 1970-01-01 00:00 and now on the clocks of the location. Clocks that are set back over midnight
 // don't return to the previous day.
 func (c *calendar) calendarSlot(now int64) int64 {
 	at := time.Unix(0, now).In(c.location)
 	_, offset := at.Zone()
-	slot := floorDiv(now+int64(offset)*int64(time.Second), c.width)
+	slot := c.slotShown(now + int64(offset)*int64(time.Second))
 	since, _ := at.ZoneBounds()
 	if since.IsZero() || at.Sub(since) > MaxOffset {
 		return slot // the clocks were not changed for a day
@@ -139,14 +162,14 @@ func (c *calendar) calendarSlot(now int64) int64 {
 // begins returns the first time at which the clocks of the location show the beginning of a window,
 // or a later time if they are set ahead over it.
 func (c *calendar) begins(slot int64) int64 {
-	shown := slot * c.width
+	shown := c.shown(slot)
 	at := shown - int64(MaxOffset)
 	for {
 		here := time.Unix(0, at).In(c.location)
 		_, offset := here.Zone()
 		at = max(at, shown-int64(offset)*int64(time.Second))
 		_, changes := here.ZoneBounds()
-		if changes.IsZero() || at < changes.UnixNano() {
+		if changes.IsZero() || at < changes.UnixNano() || !changes.After(here) { // Go 1.26 has none after the 365th day of 2040
 			return at
 		}
 		at = changes.UnixNano()

@@ -98,8 +98,11 @@ func TestCalendarRandom(t *testing.T) { runRandom(t, 1000, checkCalendar) }
 func checkCalendar(t testing.TB, data []byte) {
 	s := &source{data}
 	location, all := dawnsOf(t, places[s.pick(len(places))])
-	days := int64(1 + s.pick(8))
+	days := int64(s.pick(9))
 	p := limiter.Params{Algorithm: limiter.Fixed, Amount: 1 + s.upTo(100), Window: time.Duration(days) * 24 * time.Hour, Location: location}
+	if days == 0 {
+		p.Window = limiter.Month
+	}
 	l := mustNew(t, p)
 	now := all[20+s.pick(200)].unix*1e9 + s.upTo(int64(24*time.Hour))
 	var state limiter.State
@@ -127,20 +130,51 @@ func checkCalendar(t testing.TB, data []byte) {
 	}
 }
 
-// windowOnTheWall returns the window of some days that a time lies in, and when the next begins, or
-// 0 if the oracle has not looked that far.
+// windowOnTheWall returns the window of some days, or for 0 the month, that a time lies in, and when the
+// next begins, or 0 if the oracle has not looked that far.
 func windowOnTheWall(all []dawn, now, days int64) (window, end int64) {
 	i, found := slices.BinarySearchFunc(all, now, func(d dawn, now int64) int { return int(min(max(d.unix*1e9-now, -1), 1)) })
 	if !found {
 		i--
 	}
-	window = all[i].day / days
+	windowOf := func(d dawn) int64 {
+		if days > 0 {
+			return d.day / days
+		}
+		year, month, _ := time.Unix(d.day*86400, 0).UTC().Date()
+		return int64(year)*100 + int64(month)
+	}
+	window = windowOf(all[i])
 	for ; i < len(all); i++ {
-		if all[i].day/days > window {
+		if windowOf(all[i]) > window {
 			return window, all[i].unix * 1e9
 		}
 	}
 	return window, 0
+}
+
+func TestMonthsHaveTheirOwnLengths(t *testing.T) {
+	berlin := loadPlace(t, "Europe/Berlin")
+	for _, location := range []*time.Location{nil, time.UTC, berlin} {
+		l := mustNew(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: limiter.Month, Location: location})
+		on := location
+		if on == nil {
+			on = time.UTC
+		}
+		for months := range 12 * 40 {
+			begin, end := time.Date(2020, time.Month(1+months), 1, 0, 0, 0, 0, on), time.Date(2020, time.Month(2+months), 1, 0, 0, 0, 0, on)
+			for _, now := range []time.Time{begin, begin.AddDate(0, 0, 27), end.Add(-1)} {
+				var s limiter.State
+				l.Claim(&s, limiter.Claim{Now: now.UnixNano(), Min: 1, Want: 1})
+				if g := l.Claim(&s, limiter.Claim{Now: now.UnixNano(), Min: 1, Want: 1}); g.Retry != end.Sub(now) {
+					t.Fatalf("%v: at %v the retry time is %v, want %v", location, now, g.Retry, end.Sub(now))
+				}
+				if g := l.Claim(&s, limiter.Claim{Now: end.UnixNano(), Min: 1, Want: 1}); g.Units != 1 {
+					t.Fatalf("%v: nothing is granted at %v", location, end)
+				}
+			}
+		}
+	}
 }
 
 func TestDaysOfDaylightSaving(t *testing.T) {
@@ -153,6 +187,7 @@ func TestDaysOfDaylightSaving(t *testing.T) {
 		{time.Date(2026, 3, 29, 0, 0, 0, 0, berlin), 23 * time.Hour},
 		{time.Date(2026, 10, 25, 0, 0, 0, 0, berlin), 25 * time.Hour},
 		{time.Date(2026, 11, 21, 0, 0, 0, 0, berlin), 24 * time.Hour},
+		{time.Date(2040, 12, 31, 0, 0, 0, 0, berlin), 24 * time.Hour}, // of which package time knows no end
 	} {
 		var s limiter.State
 		l.Claim(&s, limiter.Claim{Now: tt.day.UnixNano(), Min: 1, Want: 1})
@@ -169,7 +204,8 @@ func TestCalendarErrors(t *testing.T) {
 	}{
 		{limiter.Params{Window: 24 * time.Hour}, "a time zone belongs to a fixed limit, not to sliding"},
 		{limiter.Params{Algorithm: limiter.TokenBucket, Window: 24 * time.Hour}, "a time zone belongs to a fixed limit, not to token_bucket"},
-		{limiter.Params{Algorithm: limiter.Fixed, Window: 36 * time.Hour}, "a window in a time zone must be whole days, got 36h0m0s: write 24h"},
+		{limiter.Params{Algorithm: limiter.Fixed, Window: 36 * time.Hour}, "a window in a time zone must be whole days or a month, got 36h0m0s: write 24h"},
+		{limiter.Params{Window: limiter.Month}, "a time zone belongs to a fixed limit, not to sliding"},
 	} {
 		tt.p.Amount, tt.p.Location = 1, time.UTC
 		if _, err := limiter.New(tt.p); err == nil || err.Error() != tt.want {
@@ -182,8 +218,8 @@ func TestCalendarErrors(t *testing.T) {
 func TestCalendarNeverRunsBackwards(t *testing.T) {
 	for _, name := range append([]string{"Asia/Manila", "America/Juneau"}, places...) {
 		location := loadPlace(t, name)
-		l := mustNew(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: 24 * time.Hour, Location: location})
-		for range proof.Times(5000, 20_000) {
+		for i := range proof.Times(10_000, 40_000) {
+			l := mustNew(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: []time.Duration{24 * time.Hour, limiter.Month}[i%2], Location: location})
 			now := time.Date(1840, 1, 1, 0, 0, 0, 0, time.UTC).Add(rand.N(200 * 365 * 24 * time.Hour)).UnixNano()
 			slot := l.Slot(now)
 			if later := l.Slot(now + int64(rand.N(2*time.Hour))); later < slot {

@@ -16,6 +16,10 @@ const (
 	MinSlots  = 1
 	MaxSlots  = 10_000
 
+	// Month is the window of a fixed limit per month of the calendar: an average month. Such windows begin
+	// with the first day of a month, and have 28 to 31 days.
+	Month = 30*24*time.Hour + 10*time.Hour + 29*time.Minute + 6*time.Second
+
 	// MaxSkew is how far the time of a claim may lie behind an earlier charge by another process,
 	// because their clocks differ or the claim was delayed, for a token bucket to be sure to count
 	// that charge.
@@ -90,8 +94,9 @@ type Params struct {
 	// [MinSlots] to [MaxSlots]; zero means 60. The other algorithms take none.
 	Slots int
 	// Location makes a fixed window begin at midnight on the clocks of a place, according to its
-	// time zone and daylight saving. The window must be whole days, counted from 1970-01-01. Nil
-	// means that windows are aligned to the Unix epoch. The other algorithms take none.
+	// time zone and daylight saving. The window must be whole days, counted from 1970-01-01, or
+	// [Month]. Nil means that windows are aligned to the Unix epoch, which is in UTC. The other
+	// algorithms take none.
 	Location *time.Location
 }
 
@@ -143,6 +148,9 @@ func New(p Params) (Limit, error) {
 	if l.slots > 0 {
 		l.fixed, l.length, l.location = p.Algorithm == Fixed, l.window, p.Location
 		l.width = (l.window + int64(l.slots) - 1) / int64(l.slots)
+		if l.months = l.fixed && p.Window == Month; l.months && l.location == nil {
+			l.location = time.UTC
+		}
 	}
 	return l.WithAmount(p.Amount, p.Burst)
 }
@@ -164,7 +172,7 @@ func Stored(algorithm, window, slots int64) (Limit, error) {
 // ZoneSlack returns the most nanoseconds by which the windows of the limit may lie
 // earlier or later in another time zone.
 func (l Limit) ZoneSlack() int64 {
-	if l.algorithm == Fixed && l.window%int64(day) == 0 {
+	if l.algorithm == Fixed && (l.months || l.window%int64(day) == 0) {
 		return int64(MaxOffset)
 	}
 	return 0

@@ -388,7 +388,11 @@ func (s Status) isOfSet(t Status) bool { return s.Set.Field == t.Set.Field }
 func (s Status) effective(refused bool) int64 {
 	switch {
 	case s.Remaining > 0:
-		return max(httpfield.Seconds(min(s.Reset, s.limit.Window())), 0)
+		reset := s.Reset
+		if s.limit.Algorithm() != limiter.Fixed { // months and days have different lengths
+			reset = min(reset, s.limit.Window())
+		}
+		return max(httpfield.Seconds(reset), 0)
 	case !refused:
 		return max(httpfield.Seconds(s.Quota.NextUnit(&s.limit)), 1)
 	}

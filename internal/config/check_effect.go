@@ -18,7 +18,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
-	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -103,8 +102,8 @@ func (z *Zone) checkMeasure() []Advice {
 		}
 		switch costs := z.Cost != "" || len(z.Costs) > 0 || z.Settle != "" || z.Count != nil; {
 		case z.Settle == settleDuration && l.Amount < 1000:
-			return []Advice{z.advice(fmt.Sprintf("settle duration: it counts milliseconds, so that the limit is %d ms per %s", l.Amount, wording.Duration(time.Duration(l.Window))),
-				fmt.Sprintf("limit %d/%s for %d seconds", l.Amount*1000, wording.Duration(time.Duration(l.Window)), l.Amount))}
+			return []Advice{z.advice(fmt.Sprintf("settle duration: it counts milliseconds, so that the limit is %d ms per %s", l.Amount, enforce.WindowText(time.Duration(l.Window))),
+				fmt.Sprintf("limit %d/%s for %d seconds", l.Amount*1000, enforce.WindowText(time.Duration(l.Window)), l.Amount))}
 		case !costs && z.Per != enforce.PerEveryone && l.Amount >= manyRequests && time.Duration(l.Window) <= 24*time.Hour:
 			return []Advice{z.advice(fmt.Sprintf("limit: it counts %d requests, and no bytes", l.Amount), "cost 100000 and settle bytes beside it")}
 		}

@@ -3,12 +3,13 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 	_ "time/tzdata" // for machines and containers without time zones
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-tally/caddy-tally/internal/wording"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -41,9 +42,9 @@ type Limit struct {
 	// sooner after the window has passed, and take more rows in the database. Default: 60.
 	Slots int `json:"slots,omitempty"`
 
-	// The time zone of the days of a fixed limit, such as `Europe/Berlin`. They begin at local
+	// The time zone of the days or months of a fixed limit, such as `Europe/Berlin`. They begin at local
 	// midnight, even when the clocks change, so that such a day has 23 or 25 hours. The window must
-	// be whole days. Default: the window is aligned to UTC.
+	// be whole days or a month. Default: the window is aligned to UTC.
 	Timezone string `json:"timezone,omitempty"`
 
 	// The name of the limit in the RateLimit header fields and in metrics.
@@ -64,6 +65,9 @@ func (l Limit) compile() (limiter.Limit, error) {
 	algorithm, err := l.algorithm()
 	if err != nil {
 		return limiter.Limit{}, err
+	}
+	if algorithm != limiter.Fixed && l.Window == caddy.Duration(limiter.Month) {
+		return limiter.Limit{}, fmt.Errorf("only fixed limits have months, as these have 28 to 31 days: write limit %s/month fixed, or %[1]s/30d", grouped(strconv.FormatInt(l.Amount, 10)))
 	}
 	location, err := l.location()
 	if err != nil {
@@ -141,11 +145,11 @@ func limitName(zone string, i int, l Limit) string {
 	case l.Name != "":
 		return l.Name
 	case l.Shadow:
-		return fmt.Sprintf("%s-%d/%s", zone, l.Amount, wording.Duration(time.Duration(l.Window)))
+		return fmt.Sprintf("%s-%d/%s", zone, l.Amount, enforce.WindowText(time.Duration(l.Window)))
 	case i == 0:
 		return zone
 	}
-	return zone + "-" + wording.Duration(time.Duration(l.Window))
+	return zone + "-" + enforce.WindowText(time.Duration(l.Window))
 }
 
 // enforced returns the limits without shadow.

@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 func (z *Zone) unmarshalLimit(d *caddyfile.Dispenser) error {
@@ -180,6 +181,9 @@ func readRate(words []string) (l Limit, rest []string, problem string) {
 		return l, nil, fmt.Sprintf("amount must be a whole number, got %q", amount)
 	}
 	duration, ok := parseWindow(window)
+	if window == "month" {
+		duration, ok = limiter.Month, true
+	}
 	if !ok {
 		return l, nil, fmt.Sprintf("window must be a duration such as 10s, 1m, 24h or 1d, got %q", window)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
-	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -33,6 +32,9 @@ func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitS
 	same, above := make(map[Limit]uint64), make(map[Limit]*enforce.Policy)
 	for i, l := range limits {
 		arithmetic := compiled[i].Limit
+		if z.app.Region != nil && arithmetic.Window() == limiter.Month {
+			return nil, fmt.Errorf("limit: %s: regions share no months: write %d/30d, or use a Caddy without region for it", enforce.LimitText(arithmetic), arithmetic.Amount())
+		}
 		kind := Limit{
 			Algorithm: arithmetic.Algorithm().String(), Window: l.Window,
 			Slots: int(arithmetic.Slots()), Timezone: l.Timezone,
@@ -176,7 +178,7 @@ func limitID(zone string, kind Limit, nth uint64) storage.LimitID {
 
 // kindInWords lists everything that the counts of a limit depend on besides the key.
 func (z *zoneCompiler) kindInWords(kind Limit) string {
-	text := kind.Algorithm + " " + wording.Duration(time.Duration(kind.Window))
+	text := kind.Algorithm + " " + enforce.WindowText(time.Duration(kind.Window))
 	if kind.Slots > 1 {
 		text += fmt.Sprintf(", %d slots", kind.Slots)
 	}

@@ -3,6 +3,7 @@ package enforce
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
@@ -57,7 +58,7 @@ func (p *Policy) newMeter() meter.Limit {
 
 // LimitText returns a limit as written in a Caddyfile.
 func LimitText(l limiter.Limit) string {
-	text := strconv.FormatInt(l.Amount(), 10) + "/" + wording.Duration(l.Window())
+	text := strconv.FormatInt(l.Amount(), 10) + "/" + WindowText(l.Window())
 	switch l.Algorithm() {
 	case limiter.TokenBucket:
 		text += " burst " + strconv.FormatInt(l.Capacity(), 10)
@@ -65,4 +66,12 @@ func LimitText(l limiter.Limit) string {
 		text += " fixed"
 	}
 	return text
+}
+
+// WindowText returns the window of a limit as written in a Caddyfile.
+func WindowText(d time.Duration) string {
+	if d == limiter.Month {
+		return "month"
+	}
+	return wording.Duration(d)
 }

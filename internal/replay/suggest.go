@@ -137,6 +137,9 @@ func roundUp(f float64) int64 {
 
 // windowText formats a duration as in a Caddyfile: 24h, 10m, 1m30s.
 func windowText(d time.Duration) string {
+	if d == limiter.Month {
+		return "month"
+	}
 	for _, unit := range []struct {
 		size time.Duration
 		name string

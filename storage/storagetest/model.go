@@ -58,6 +58,8 @@ var params = []limiter.Params{
 	{Algorithm: limiter.Sliding, Amount: 5, Window: 3 * time.Second, Slots: 1},
 	{Algorithm: limiter.Fixed, Amount: 10, Window: 10 * time.Second},
 	{Algorithm: limiter.Fixed, Amount: 1, Window: 100 * time.Millisecond},
+	{Algorithm: limiter.Fixed, Amount: 10, Window: limiter.Month},
+	{Algorithm: limiter.Fixed, Amount: 10, Window: limiter.Month, Location: time.FixedZone("tomorrow", +13*3600)},
 	{Algorithm: limiter.Fixed, Amount: 10, Window: 24 * time.Hour, Location: time.FixedZone("yesterday", -15*3600)},
 	{Algorithm: limiter.Fixed, Amount: 10, Window: 24 * time.Hour, Location: time.FixedZone("tomorrow", +13*3600)},
 	{Algorithm: limiter.TokenBucket, Amount: 10, Window: time.Second, Burst: 30},
