@@ -469,7 +469,7 @@ func (s *recipeServer) try(page string) {
 		}
 	}
 	rc := "insecure\nhttp1.1\n" // curl 7.88 may take the end of an HTTP/2 request that was refused for an error
-	for _, port := range []string{"443", "8080"} {
+	for _, port := range []string{"443", "8080", "8081"} {
 		rc += fmt.Sprintf("connect-to = \":%s:%s\"\n", port, s.forward(cmp.Or(s.recipe.visitor, "198.51.100.99"), port))
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, ".curlrc"), []byte(rc), 0o600); err != nil {

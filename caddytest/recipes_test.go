@@ -470,6 +470,30 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(person, 1, "GET http://decisions.example.com:8080/rate_limit/charge/mails", 404),
 	},
 }, {
+	name: "nginx",
+	after: func(s *recipeServer) {
+		site := standIn{"/": always(http.StatusOK)}.start(s.t)
+		config := replaceInExample(s.t, readSample(s.t, "../examples/recipes/nginx.conf"), "127.0.0.1:8081", s.forward("127.0.0.1", "8081"))
+		port := startNginx(s.t, config, site)
+		for _, from := range []string{"127.0.0.2", "127.0.0.3"} {
+			for i, line := range slices.Concat(slices.Repeat([]string{"POST /login"}, 7), []string{"POST /%6Cogin"}, slices.Repeat([]string{"GET /login", "POST /"}, 8)) {
+				method, path, _ := strings.Cut(line, " ")
+				r, err := http.NewRequest(method, "http://127.0.0.1:"+port+path, nil)
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				a, err := do(clientAt(s.t, from), r, "X-Forwarded-For: 203.0.113.1", "X-Original-URI: /")
+				want, refused := http.StatusOK, i >= 5 && i < 8
+				if refused {
+					want = http.StatusTooManyRequests
+				}
+				if err != nil || a.status != want || (a.header.Get("Retry-After") != "") != refused {
+					s.t.Errorf("request %d from %s, %s: %d %v, %v", i, from, line, a.status, a.header, err)
+				}
+			}
+		}
+	},
+}, {
 	name:     "llm",
 	backends: map[string]standIn{"127.0.0.1:8000": {"POST /v1/chat/completions": tokens(1000), "POST /v1/responses": streamed(1000), "GET /v1/models": always(200)}},
 	traffic: []wave{
