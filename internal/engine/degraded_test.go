@@ -637,3 +637,33 @@ func TestCauseOfAnOutageIsReportedAtOnce(t *testing.T) {
 		t.Errorf("the cause of an outage that isn't reported is reported after %v", since)
 	}
 }
+
+// A lease that is on its way back when an outage begins isn't spent beside the share that memory has
+// admitted meanwhile.
+func TestLeasesOnTheirWayWhenAnOutageBegins(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 3, Window: 24 * time.Hour})
+			inBubble(t, func(t *testing.T, e *faulty) {
+				one, now := debit(limit, "a", 1), e.clock.now()
+				e.ask(one)
+				c, b := e.table.find(limit.ID, []byte("a")), &batch{done: make(chan struct{})}
+				c.mu.Lock()
+				lease := c.leaseLocked()
+				lease.Units, lease.Spent, lease.Used = 2, 1, 3
+				c.setLeaseLocked(lease)
+				all := debit(limit, "a", 3)
+				b.claimLocked(c, &all, now)
+				c.mu.Unlock()
+				e.broken.Store(true)
+				e.committer.degrade(errDisk)
+				admitted := 1 + e.count(5, one)
+				e.committer.leases.undo(b.entries, errNotSent)
+				time.Sleep(time.Second) // refusals of memory end
+				if admitted += e.count(5, one); admitted > 3 {
+					t.Errorf("%d admitted of 3", admitted)
+				}
+			})
+		})
+	}
+}

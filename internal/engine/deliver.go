@@ -159,9 +159,10 @@ func (e *entry) refusedLocked(now, asks int64) bool {
 }
 
 // keepLocked keeps the lease that an entry should have given back. If the cell has another lease,
-// which knows more, the entry's is postponed.
+// which knows more, or memory decides about the key and has admitted units without this lease, it is
+// postponed.
 func (l *leases) keepLocked(en *entry) {
-	if c := en.cell; c.lease.at == en.give.At || !en.limit.CountsSlots() {
+	if c := en.cell; c.rare().admitted() == nil && (c.lease.at == en.give.At || !en.limit.CountsSlots()) {
 		if back := c.joinLocked(en.limit, en.give); back.Holds() {
 			l.queue.postponeLocked(c, en.limit, back)
 		}
