@@ -162,6 +162,10 @@ func (s *standInTransport) Provision(caddy.Context) error {
 // RoundTrip implements [http.RoundTripper].
 func (s *standInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	backend := s.backends[r.URL.Host]
+	if r.URL.Host == os.Getenv("ADMIN") { // Caddy's own
+		r.URL.Scheme = "http"
+		return http.DefaultTransport.RoundTrip(r)
+	}
 	if backend == nil {
 		return nil, fmt.Errorf("nothing stands in for %s", r.URL.Host)
 	}
