@@ -184,12 +184,12 @@ func (s *server) database() string {
 // to the server's log.
 func (s *server) command(args ...string) *exec.Cmd {
 	s.t.Helper()
-	binary, err := s.binary, error(nil)
+	binary := s.binary
 	if binary == "" {
-		binary, err = caddyBinary()
-	}
-	if err != nil {
-		s.t.Fatal(err)
+		var err error
+		if binary, err = caddyBinary(); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 	cmd := exec.Command(binary, args...)
 	if s.before != "" {

@@ -60,7 +60,7 @@ func (b *batch) replayLocked(c cell, now int64) {
 	c.takeLeaseLocked()
 	c.voidHoldsLocked()
 	if known := knownOf(c, now); known.Units > 0 {
-		b.entries = append(b.entries, &entry{cell: c, limit: c.limit(), batch: b, charge: known})
+		b.addChargeLocked(c, c.limit(), known)
 	}
 }
 
