@@ -64,6 +64,9 @@ const (
 	leastBusyTimeout = time.Second
 )
 
+// DefaultDatabase returns the default path of the database.
+func DefaultDatabase() string { return filepath.Join(caddy.AppDataDir(), DefaultFolder, defaultFile) }
+
 // Provision checks the settings.
 func (s *SQLite) Provision(ctx caddy.Context) error {
 	switch {
@@ -74,7 +77,7 @@ func (s *SQLite) Provision(ctx caddy.Context) error {
 	case s.MaxSize != 0 && s.MaxSize < sqlite.MinMaxSize:
 		return fmt.Errorf("max_size: must be at least 1MiB (%d bytes), got %d", sqlite.MinMaxSize, s.MaxSize)
 	}
-	path, err := filepath.Abs(cmp.Or(s.Path, filepath.Join(caddy.AppDataDir(), DefaultFolder, defaultFile)))
+	path, err := filepath.Abs(cmp.Or(s.Path, DefaultDatabase()))
 	if err != nil {
 		return fmt.Errorf("path: %w", err)
 	}

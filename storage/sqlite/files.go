@@ -150,23 +150,32 @@ func checkOurs(o Options, info fs.FileInfo) error {
 // use it. While another process copies its log into the file, the file may be shorter than its header
 // says. writable_schema allows that, and writes nothing by itself.
 func readMarks(o Options) (id, version, oldest int64, err error) {
-	connector, err := o.connect(dsn(o.Path, "mode=ro&immutable=1"))
+	err = o.on(dsn(o.Path, "mode=ro&immutable=1"), func(c *conn) (err error) {
+		if err = c.exec(`PRAGMA writable_schema = ON`); err != nil {
+			return err
+		}
+		if id, err = c.int(`PRAGMA application_id`); err != nil {
+			return err
+		}
+		version, err = c.int(`PRAGMA user_version`)
+		oldest = oldestReader(c, version)
+		return err
+	})
+	return id, version, oldest, err
+}
+
+// on opens a connection, calls f with it and closes it.
+func (o *Options) on(dsn string, f func(*conn) error) error {
+	connector, err := o.connect(dsn)
 	if err != nil {
-		return 0, 0, 0, err
+		return err
 	}
 	c, err := connect(connector)
 	if err != nil {
-		return 0, 0, 0, err
+		return err
 	}
 	defer c.close()
-	if err := c.exec(`PRAGMA writable_schema = ON`); err != nil {
-		return 0, 0, 0, err
-	}
-	if id, err = c.int(`PRAGMA application_id`); err != nil {
-		return 0, 0, 0, err
-	}
-	version, err = c.int(`PRAGMA user_version`)
-	return id, version, oldestReader(c, version), err
+	return f(c)
 }
 
 // checkHeader distinguishes our damaged database from other files by the first bytes

@@ -141,13 +141,8 @@ func TestResetInManyWindows(t *testing.T) {
 // A database from before resets existed keeps its content.
 func TestMigrationToResets(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "tally.db")
+	path := ofVersion(t, 3)
 	old := raw(t, path)
-	mustExec(t, old, `PRAGMA page_size = 2048; PRAGMA auto_vacuum = INCREMENTAL`)
-	for _, m := range migrations[:3] {
-		mustExec(t, old, m)
-	}
-	mustExec(t, old, fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = 3; PRAGMA journal_mode = WAL`, applicationID))
 	l := newLimit(t, limiter.Params{Amount: 10, Window: time.Minute})
 	mustExec(t, old, fmt.Sprintf(`INSERT INTO counters VALUES (0, %d, x'%x', %d, 4);
 		UPDATE clock SET now = %d, steady = 1, source = x'%x'`,

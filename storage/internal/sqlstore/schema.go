@@ -9,11 +9,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// The version of the tables, and the oldest version whose programs can use them: see
-// [storage.Readable].
+// The version of the tables, the oldest version whose programs can use them (see [storage.Readable]), and
+// the oldest version that is upgraded. A later version adds tables, which are made where they are missing.
 const (
-	schemaVersion = 2
-	oldestReader  = 2
+	schemaVersion  = 2
+	oldestReader   = 2
+	oldestUpgraded = 2
 )
 
 // column is a column of a table.
@@ -115,8 +116,8 @@ func (p *Place) whichExist(ctx context.Context, c Conn) (there []table, err erro
 	return there, nil
 }
 
-// checkVersion returns an error if this version can't use the table meta. made reports whether all
-// tables were created; if not, a machine has only begun to.
+// checkVersion returns an error if this version can't use the table meta. made reports whether its row is of
+// this version or a later one; if not, a machine has only begun to create the tables, or they are older.
 func (p *Place) checkVersion(ctx context.Context, c Conn) (made bool, err error) {
 	results, err := p.run(ctx, c, p.script().selectColumns("meta"))
 	if faultOf(err) == Missing {
@@ -132,11 +133,11 @@ func (p *Place) checkVersion(ctx context.Context, c Conn) (made bool, err error)
 	if err := numbers(results[0][0], &id, &version, &oldest); err != nil {
 		return false, fmt.Errorf("%w: the table %smeta is another program's: %w", storage.ErrForeign, p.prefix, err)
 	}
-	if version < schemaVersion || !storage.Readable(schemaVersion, version, oldest) {
+	if version < oldestUpgraded || !storage.Readable(schemaVersion, version, oldest) {
 		return false, fmt.Errorf("%w: the tables %s* have version %d, for programs that know version %d, and this caddy-tally knows version %d: update it, or choose another prefix",
 			storage.ErrForeign, p.prefix, version, oldest, schemaVersion)
 	}
-	return true, nil
+	return version >= schemaVersion, nil
 }
 
 func (s *script) selectColumns(name table) *script {
@@ -152,7 +153,8 @@ func (s *script) selectColumns(name table) *script {
 	return s
 }
 
-// make creates the missing tables, in one transaction if the server supports that, and begins an epoch.
+// make creates the missing tables, in one transaction if the server supports that, and begins an epoch if
+// there is none.
 func (p *Place) make(ctx context.Context, c Conn) error {
 	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
 	if p.dialect.Making != "" {
@@ -163,6 +165,7 @@ func (p *Place) make(ctx context.Context, c Conn) error {
 	}
 	epoch := rand.Int64()
 	sql.add("INSERT INTO ", table("meta"), " (id, version, oldest, epoch, resets, changes, swept, ahead, since) VALUES (1, ", schemaVersion, ", ", oldestReader, ", ", epoch, ", 0, 0, 0, 0, 0) ", raw(p.dialect.Keep("id"))).end()
+	sql.add("UPDATE ", table("meta"), " SET version = ", schemaVersion, ", oldest = ", oldestReader, " WHERE version < ", schemaVersion).end()
 	_, err := p.run(ctx, c, sql.add("COMMIT"))
 	if err != nil {
 		p.rollback(ctx, c)

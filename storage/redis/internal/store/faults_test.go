@@ -455,6 +455,24 @@ func TestLaterVersionThatThisOneCanRead(t *testing.T) {
 	}
 }
 
+// Data of an earlier version is upgraded, and those who use it go on.
+func TestEarlierVersion(t *testing.T) {
+	server := testserver.Redis(t)
+	open := Opener(at(server.Address()))
+	running, l := openedBy(t, open), yearly(t)
+	mustCharge(t, running, l, 1)
+	server.Must(t, "HSET", "{tally}:meta", "format", "0", "oldest", "0")
+	if used := mustCharge(t, openedBy(t, open), l, 1); used != 2 {
+		t.Errorf("%d units are in use, want 2", used)
+	}
+	for field, want := range map[string]string{"format": format, "oldest": oldestReader} {
+		if got := server.Must(t, "EVAL", "return tonumber(redis.call('HGET', '{tally}:meta', '"+field+"'))", "0"); got != ":"+want {
+			t.Errorf("%s is %s, want %s", field, got, want)
+		}
+	}
+	mustCharge(t, running, l, 1)
+}
+
 // Keys of other programs, and of later versions, stay unchanged.
 func TestForeignKeys(t *testing.T) {
 	server := testserver.Redis(t)

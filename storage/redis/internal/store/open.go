@@ -40,9 +40,9 @@ type Store struct {
 }
 
 const (
-	// format is the version of the data, and the oldest version whose programs can use it: see
-	// [storage.Readable]. In Lua it is FORMAT.
-	format = "1"
+	// format is the version of the data that this program makes and upgrades to, and oldestReader the
+	// oldest version whose programs can use it: see [storage.Readable]. In Lua, format is FORMAT.
+	format, oldestReader = "1", "1"
 	// stays is how long the record of a machine without calls is kept.
 	stays = 2 * time.Hour
 	// openTimeout is how long opening may take.
@@ -89,7 +89,7 @@ func (s *Store) enter(ctx context.Context) error {
 	s.losses, s.leaves = s.former.losses.Load(), s.former.leaves.Load()
 	late := s.former.list()
 	keys := []string{s.names.meta(), s.machine}
-	args := []string{format, randomID(), strconv.FormatInt(stays.Milliseconds(), 10)}
+	args := []string{format, oldestReader, randomID(), strconv.FormatInt(stays.Milliseconds(), 10)}
 	for _, r := range late {
 		keys, args = append(keys, r.key), append(args, strconv.FormatInt(r.seq, 10))
 	}
