@@ -7,13 +7,13 @@
 
    Left out: leases (a claim is spent at once), keys that are lost or destroyed, keys without epochs, more
    than one length of epochs. While the operator looks whether a rotation is over, no key is being added.
-   A machine's time is ahead of the store's by a slot at most, which is less than the time (late) in which
-   a machine expects that the key of the epoch before may still be made.
+   The earliest time that a machine knows is behind the store's by a slot at most, and its own time is ahead by
+   as much, which is less than the time (late) in which the key of the epoch before may still be made.
 
    Go: identity/epoch: Keys.At, Keys.Known, Keys.open, Keys.readOrMake, Keys.Agree, Keys.Seals, inVault.read,
    inVault.add, inVault.sealAgain
-   Go: identity/atrest: HashKey, hashUnder
-   Go: internal/engine: connection.nameOf, connection.inTerms, writer.claimOf
+   Go: identity/atrest: HashKey, hashUnder, OpaqueToday
+   Go: internal/engine: clock.earliest, connection.nameOf, connection.inTerms, writer.claimOf
    Go: storage: Term.Holds, Claim.IsRenamed
    Go: storage/sqlite: renames.move
 
@@ -25,7 +25,7 @@
    Mutant: HURRY      the new line becomes the first one before all machines have it
    Mutant: IDLE       a machine without keys to seal again reports a rotation as finished
    Mutant: UNSEALED   values stay sealed under the old line when the new one is the first
-   Without: AHEAD     such a call arrives later: it misses the last slot's counts, if nobody needed a key before */
+   Mutant: AHEAD      a call is named as of a time that the store has not reached */
 #define E 2    /* slots of an epoch */
 #define W 1    /* slots of a window */
 #ifndef T
@@ -37,7 +37,7 @@ byte now, adm[T], used[18]; /* used: under name e*M + maker - 1, in the slot now
 byte key[3], seal[3];       /* of an epoch: who made it, 0 if nobody; 1 if it is sealed under the new line */
 byte state[M];              /* 0 idle, 1 adding a key, 2 a call is under way */
 byte cached[M], cur[M], prev[M]; /* the known pair: its epoch + 1, and who made its keys */
-byte asked[M], named[M], former[M], sealing[M], early[M];
+byte asked[M], named[M], former[M], sealing[M];
 byte step[M];               /* of the rotation: 0 old, 1 old and new, 2 new and old, 3 new */
 bool over;                  /* the operator knows that the old line may go */
 byte i, e, sum;
@@ -63,9 +63,6 @@ inline prepare(m, t) { /* Keys.At, hashUnder */
 		fi
 	fi;
 	asked[m] = e + 1; named[m] = cur[m];
-#ifndef AHEAD
-	early[m] = e > now / E;
-#endif
 #ifndef FORMER
 	former[m] = ((t) - e * E < W + 1 -> prev[m] : 0);
 #endif
@@ -81,6 +78,7 @@ inline add(m) { /* inVault.add */
 #endif
 	named[m] = cur[m]; sealing[m] = 0; state[m] = 2; e = 0
 }
+inline idle(m) { state[m] = 0; asked[m] = 0; named[m] = 0; former[m] = 0 }
 #define at(m, maker, age) used[((asked[m] - 1) * M + maker - 1) * 3 + age]
 #define before(m, maker, age) used[((asked[m] - 2) * M + maker - 1) * 3 + age]
 
@@ -89,7 +87,7 @@ inline call(m) { /* connection.inTerms, Limit.Claim, renames.move */
 #ifdef TERM
 	:: true ->
 #else
-	:: now / E == asked[m] - 1 && !early[m] ->
+	:: now / E == asked[m] - 1 ->
 #endif
 		i = 0; sum = 0;
 		do
@@ -110,13 +108,18 @@ inline call(m) { /* connection.inTerms, Limit.Claim, renames.move */
 		fi
 	:: else -> skip /* ErrTerm: it is named again */
 	fi;
-	state[m] = 0; asked[m] = 0; named[m] = 0; former[m] = 0; early[m] = 0; i = 0; sum = 0
+	idle(m); i = 0; sum = 0
 }
 
 proctype Machine(byte m) {
 	do
 	:: d_step { state[m] == 0 -> prepare(m, now) }
-	:: d_step { state[m] == 0 && now + 1 < T -> prepare(m, now + 1) } /* its clock is ahead */
+#ifdef AHEAD
+	:: d_step { state[m] == 0 && now + 1 < T -> prepare(m, now + 1) }
+#else
+	:: d_step { state[m] == 0 && now > 0 -> prepare(m, now - 1) }
+#endif
+	:: d_step { state[m] == 0 && now + 1 < T -> prepare(m, now + 1); if :: state[m] == 1 -> add(m) :: else fi; idle(m) } /* for a log */
 	:: d_step { state[m] == 1 -> add(m) }
 	:: d_step { state[m] == 2 -> call(m) }
 	:: d_step { step[m] == 0 -> step[m] = 1 }
@@ -140,11 +143,7 @@ proctype Machine(byte m) {
 	od
 }
 
-proctype Clock() {
-	do
-	:: d_step { now + 1 < T -> now++; i = 0;
-			do :: i < 6 -> used[i * 3 + 2] = 0; used[i * 3 + 1] = used[i * 3]; used[i * 3] = 0; i++ :: else -> break od; i = 0 }
-	:: break
-	od
-}
+proctype Clock() { do :: d_step { now + 1 < T -> now++; i = 0;
+	do :: i < 6 -> used[i * 3 + 2] = 0; used[i * 3 + 1] = used[i * 3]; used[i * 3] = 0; i++ :: else -> break od; i = 0 } :: break od }
+
 init { atomic { run Machine(0); run Machine(1); run Clock() } }

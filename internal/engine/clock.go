@@ -60,6 +60,12 @@ func (c *clock) now() int64 {
 	return now
 }
 
+// earliest returns the earliest time that the store can have.
+func (c *clock) earliest() int64 {
+	c.now() // reads the steady clock if the last reading is too old
+	return c.line.Load().least(c.source.Elapsed())
+}
+
 // moment returns the time and its line. ahead reports that the time is the floor of the line: the
 // store's time is not that late yet.
 func (c *clock) moment() (now int64, on *line, ahead bool) {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -390,3 +391,55 @@ func (s *fleetStore) Close() error {
 func (s *fleetStore) MaxBatch() int { return s.fleet.most }
 
 var _ storage.Network = (*fleetStore)(nil)
+
+// Names change every minute. A machine whose time is ahead of the store's needs one just before a minute
+// begins, when no machine has one yet of the minute before. Another machine then counts under such a name. The
+// first machine's call arrives in the new minute, and finds that count.
+func TestNamesOfAMachineAheadOfTheStore(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		named := make(map[int64]bool) // guarded by mu: minutes that have a name of the key
+		names := func(id storage.LimitID, key string, _ time.Duration, now int64) (Name, error) {
+			if key != "a" {
+				return Name{Key: testName(id, key)}, nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			const length = int64(time.Minute)
+			minute := now / length
+			named[minute] = true
+			n := Name{Key: testName(id, fmt.Sprint(key, minute)), From: minute * length, Until: (minute + 1) * length}
+			if named[minute-1] {
+				n.Former = testName(id, fmt.Sprint(key, minute-1))
+			}
+			return n, nil
+		}
+		fleet := newFleet(t, time.Millisecond)
+		patient := func(o *Options) { o.StoreTimeout, o.Name = time.Minute, names }
+		ahead, other := fleet.start(0, patient), fleet.start(0, patient)
+		limit := sliding(t, 1, time.Hour)
+		late := func(ctx context.Context, apply func() error) error { // the store reads its clock late
+			_ = pass(ctx, 80*time.Millisecond)
+			return apply()
+		}
+		next := time.Now().Truncate(time.Minute).Add(time.Minute)
+		time.Sleep(time.Until(next) - time.Second)
+		fleet.let(late)
+		ahead.ask(debit(limit, "another", 1))
+		time.Sleep(time.Until(next) - 50*time.Millisecond)
+		if before := time.Duration(ahead.clock.now() - next.UnixNano()); before < 0 {
+			t.Errorf("the machine is not ahead of the store: it is %v before the minute", -before)
+		}
+		allowed := make(chan bool)
+		go func() { allowed <- ahead.ask(debit(limit, "a", 1)).Allowed }()
+		time.Sleep(30 * time.Millisecond)
+		fleet.let(fleet.travel)
+		if !other.ask(debit(limit, "a", 1)).Allowed {
+			t.Error("the request before the minute was refused")
+		}
+		if <-allowed {
+			t.Error("2 of 1 passed")
+		}
+		_, _ = ahead.Close(t.Context()), other.Close(t.Context())
+	})
+}

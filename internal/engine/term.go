@@ -40,7 +40,7 @@ func (c *connection) inTerms(f func(in storage.Store, term *storage.Term) error)
 	if store == nil {
 		return t, errNoStore
 	}
-	now := c.clock.now()
+	now := c.clock.earliest() // names as of later may miss counts under names that are still to be made
 	for range maxTerms {
 		term := c.term(&c.stamp)
 		term.Time = storage.Time{Now: now, Shift: term.Shift, Era: term.Era, Resets: term.Resets}
