@@ -11,6 +11,8 @@
    Left out: time (nothing expires), calls that are repeated (leases.pml), debts of a machine that crashes,
    late calls of a former session (the store rejects them).
 
+   Allows: Degraded is less than exact; After lost data.
+
    Go: internal/engine: committer.degrade, committer.recover, committer.resume, committer.catchUp,
    batch.replayLocked, batch.chargeLocked, knownOf, request.decideLocallyLocked, cell.takeLocked, share.of,
    leases.undo, connection.join

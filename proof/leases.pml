@@ -6,6 +6,7 @@
    Left out: how large a claim is, several keys in a call, resets, requests that are pending, outages
    (fleet.pml), leases that are spread (spread.pml), names of keys (names.pml). A decision reads the time
    and spends in one step.
+   Allows: A crash over-blocks a little.
 
    Go: limiter: Limit.Claim, State.giveBack, State.used, Limit.share, Lease.Worth, Lease.Take, Lease.Join,
    calendar.Oldest, calendar.Newest

@@ -9,6 +9,8 @@
    failures that last for longer than D. A machine doesn't restart: -DRESTART shows that it may hide a
    quarter of the limit again after each start, as it forgets what it hid.
 
+   Allows: Machines share counts by a store on a server.
+
    Go: limiter/region: Counts.Take, Own.Add, Own.Unpublished, Own.Published, Own.Unpublish, Groups.InForce,
    Publishes
    Go: internal/regions: key.admit, key.unpublished, key.Units, Regions.publishRows, Regions.publishAgain,

@@ -226,6 +226,75 @@ func TestLoweredAmountBoundsLeases(t *testing.T) {
 	}
 }
 
+// A token bucket whose amount changes, in any state, admits at most the units in memory on top of the larger
+// amount and of what is refilled at its rate.
+func TestBucketOfAnotherAmountAdmitsItsLeaseOnTop(t *testing.T) {
+	const window = 1000 * time.Second
+	for _, changed := range []int64{5, 60, 250, 1000, 4000} {
+		for spent := 0; spent <= 1000; spent += 100 {
+			for _, passed := range []time.Duration{0, 10 * time.Second, window / 2} {
+				f := newFixture(t)
+				before := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1000, Window: window})
+				all := int64(f.count(spent, debit(before, "a", 1)))
+				f.fake.advance(passed)
+				all += int64(f.count(1, debit(before, "a", 1)))
+				lease := f.table.find(before.ID, []byte("a")).leaseLocked().Units
+				f.fake.advance(passed)
+				all += int64(f.count(5000, debit(before.with(t, changed), "a", 1)))
+				amount := max(changed, before.Amount())
+				if most := amount + amount*int64(2*passed)/int64(window) + lease; all > most {
+					t.Errorf("changed to %d after %d and %v: %d passed, want at most %d", changed, spent, passed, all, most)
+				}
+			}
+		}
+	}
+}
+
+// stoppingClock stops whoever reads it next, like SIGSTOP.
+type stoppingClock struct {
+	*fakeClock
+	stopped atomic.Pointer[chan struct{}] // received from twice: when the reader has stopped, and to let it go on
+}
+
+func (c *stoppingClock) Elapsed() int64 {
+	elapsed := c.fakeClock.Elapsed()
+	if stopped := c.stopped.Swap(nil); stopped != nil {
+		*stopped <- struct{}{}
+		*stopped <- struct{}{}
+	}
+	return elapsed
+}
+
+// A process that is stopped between reading the time and counting lets only those requests pass on old
+// units that it was deciding, and only as of then.
+func TestStoppedProcessAdmitsWhatItWasDeciding(t *testing.T) {
+	for _, algorithm := range algorithms {
+		d, fake := newDisk(), newFakeClock()
+		clock := &stoppingClock{fakeClock: fake}
+		stopping := startOn(t, d, fake, func(o *Options) { o.Clock = clock })
+		other := startOn(t, d, fake)
+		limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 100, Window: time.Minute})
+		for stopping.count(1, debit(limit, "a", 1)); stopping.table.find(limit.ID, []byte("a")).leaseLocked().Units == 0; {
+			stopping.count(1, debit(limit, "a", 1))
+		}
+		stopped, decided := make(chan struct{}), make(chan Decision)
+		before := stopping.clock.now()
+		clock.stopped.Store(&stopped)
+		debits := []Debit{debit(limit, "a", 1)}
+		go func() { decided <- stopping.Decide(context.Background(), nil, debits) }()
+		<-stopped
+		fake.advance(3 * time.Minute)
+		all := other.count(200, debit(limit, "a", 1))
+		<-stopped
+		if d := <-decided; !d.Allowed || debits[0].at != before {
+			t.Errorf("%v: the stopped request: %+v, as of %v later", algorithm, d, time.Duration(debits[0].at-before))
+		}
+		if all += stopping.count(200, debit(limit, "a", 1)); all != 100 {
+			t.Errorf("%v: %d of 100 passed beside the stopped request", algorithm, all)
+		}
+	}
+}
+
 func TestQuota(t *testing.T) {
 	f := newFixture(t)
 	limit := sliding(t, 1000, time.Minute)

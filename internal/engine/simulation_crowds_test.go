@@ -18,6 +18,8 @@ import (
 // without locks may be delayed by some milliseconds when they read the clock. Beside the promises
 // of TestSimulation, this holds in every quiet moment: no key is blocked that the store and its own
 // lease have enough for, now or before the block ends.
+//
+// Allows: A reload that changes a token bucket's amount; A window is a little longer than it says.
 func TestSimulationOfCrowds(t *testing.T) {
 	simulate(t, proof.Times(30, 5000), newCrowds)
 }

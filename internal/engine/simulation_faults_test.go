@@ -18,6 +18,8 @@ import (
 // TestSimulationOfFaults runs an engine on a store that fails, lies, hangs and is replaced, in
 // virtual time and determined by a seed. As long as memory forgets no key, limits still hold:
 // memory subtracts the known usage, and charges admitted units.
+//
+// Allows: nothing.
 func TestSimulationOfFaults(t *testing.T) {
 	changed, away := 0, 0
 	simulate(t, proof.Times(30, 5000), func(t *testing.T, seed uint64) *troubled {

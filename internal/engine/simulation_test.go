@@ -22,6 +22,9 @@ import (
 // that change amounts, evictions, passing time, and with every other seed clocks that are set. Some
 // requests are pending. After every step the promises are checked against a log of the admitted
 // units.
+//
+// Allows: A crash over-blocks a little; A reload that changes a token bucket's amount; A window is a little
+// longer than it says; A wall clock that is wrong by more than 90 minutes.
 func TestSimulation(t *testing.T) {
 	simulate(t, proof.Times(40, 5000), newWorld)
 }

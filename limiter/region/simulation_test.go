@@ -161,6 +161,9 @@ func (w *world) run(lasts time.Duration, perSecond int64, faulty bool) {
 	}
 }
 
+// Regions together admit a limit, and what their exception says.
+//
+// Allows: Machines share counts by a store on a server.
 func TestRegionsTogether(t *testing.T) {
 	for _, p := range []limiter.Params{
 		{Amount: 500, Window: time.Minute},
