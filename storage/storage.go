@@ -81,7 +81,8 @@ type Stats struct {
 // the time is set, once for everybody.
 type Store interface {
 	// Claim answers all claims, in order, and charges the granted units in one transaction. grants
-	// must be as long as claims; it is overwritten. Several claims of one key see one another.
+	// must be as long as claims; it is overwritten. Several claims of one key see one another. A claim
+	// that gives, charges and wants nothing may be answered as of a moment before the others.
 	//
 	// An error that wraps [ErrUnknownOutcome] leaves open whether the batch took effect. After any
 	// other error nothing has changed.

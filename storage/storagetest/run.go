@@ -7,6 +7,8 @@
 //   - Every grant is the one that [limiter.Limit.Claim] gives on the state that
 //     the claims before it have left, across batches and reopening.
 //   - Handles on one place together grant what one would.
+//   - An order of atomic calls explains what concurrent calls are answered. [Atomic] holds a store to that over
+//     faults, too.
 //   - A call that fails because of its context, or because the store is closed,
 //     changes nothing.
 //   - A sweep takes away what no longer counts and nothing else, a bounded number
@@ -90,6 +92,7 @@ var storeTests = []test{
 	{"Cancelled", testCancelled},
 	{"TwoHandles", testTwoHandles},
 	{"Together", testTogether},
+	{"Atomic", testAtomic},
 	{"NewKeysTogether", testNewKeysTogether},
 	{"SweepExpired", testSweepExpired},
 	{"SweepLongWindows", testSweepLongWindows},

@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -101,6 +102,18 @@ func (p *Proxy) SetCut(cut func() Cut) {
 		cut = func() Cut { return Pass }
 	}
 	p.cut.Store(&cut)
+}
+
+// Random returns a cut for SetCut that ends the connection with one of so many pieces, and changes the
+// delay all the time.
+func (p *Proxy) Random(pieces int) func() Cut {
+	return func() Cut {
+		p.SetDelay(max(0, time.Duration(rand.IntN(10)-7)) * 3 * time.Millisecond)
+		if rand.IntN(pieces) > 0 {
+			return Pass
+		}
+		return Cuts()[rand.IntN(len(Cuts()))]
+	}
 }
 
 // SetServer connects clients to the server at an address. Connections to the one before end.

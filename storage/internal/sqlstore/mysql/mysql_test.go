@@ -60,6 +60,11 @@ func TestCuts(t *testing.T) {
 	kind.Cuts(t)
 }
 
+func TestAtomic(t *testing.T) {
+	t.Parallel()
+	kind.Atomic(t)
+}
+
 func TestCommitAnsweredWithAnError(t *testing.T) {
 	proof.Only(t)
 	kind.Answered(t, func(dsn string) *sqlstore.Dialect {

@@ -40,6 +40,11 @@ func TestConformance(t *testing.T) {
 
 func TestCuts(t *testing.T) { kind.Cuts(t) }
 
+func TestAtomic(t *testing.T) {
+	t.Parallel()
+	kind.Atomic(t)
+}
+
 func TestCommitAnsweredWithAnError(t *testing.T) {
 	kind.Answered(t, func(dsn string) *sqlstore.Dialect {
 		config, err := pgconn.ParseConfig(dsn)

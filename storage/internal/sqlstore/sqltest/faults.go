@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // clock is the clock of a process.
@@ -108,6 +109,15 @@ func (k *Kind) Cuts(t *testing.T) {
 	if failed > taken {
 		t.Errorf("%d batches failed, %d took effect", failed, taken)
 	}
+}
+
+// Atomic has machines claim at the same time through a proxy that delays messages and ends connections.
+// An order of atomic claims explains what they are answered.
+func (k *Kind) Atomic(t *testing.T) {
+	server := k.Server(t)
+	proxy, o := newProxy(t, server), k.Options()
+	proxy.SetCut(proxy.Random(40))
+	storagetest.Atomic(t, func() storage.Opener { return k.Place(t, server, proxy.Port, o) }, true)
 }
 
 // Terminated has the server end all sessions, by the statement kill, again and again while a store

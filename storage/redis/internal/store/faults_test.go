@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // The tests of what goes wrong on the way to a server and in it.
@@ -116,6 +117,15 @@ func TestCutConnections(t *testing.T) {
 	if used := mustCharge(t, opened(t, at(server.Address())), l, 1); used != want+1 {
 		t.Errorf("another machine finds %d units in use, want %d", used, want+1)
 	}
+}
+
+// Machines claim at the same time through a proxy that delays messages and ends connections. An order of
+// atomic claims explains what they are answered.
+func TestAtomic(t *testing.T) {
+	server := testserver.Redis(t)
+	proxy := newProxy(t, server)
+	proxy.SetCut(proxy.Random(40))
+	storagetest.Atomic(t, func() storage.Opener { return Opener(at(proxy.Address())) }, true)
 }
 
 // A call that reaches the server after the store was reopened has no effect.
