@@ -143,6 +143,11 @@ var rules = []rule{
 		why:       "a log is replayed by what decides about requests, whatever a config is written in, and no running Caddy is asked",
 	},
 	{
+		packages:  []string{"./internal/proposal"},
+		forbidden: []string{".", "./internal/config", "./internal/operator/local", "./internal/dashboard"},
+		why:       "limits are proposed by what loads and replays configs, not by a second reading of them",
+	},
+	{
 		packages:  []string{"./internal/instance"},
 		forbidden: []string{".", "./internal/config", "./internal/matcher", "./internal/routing", "./internal/page", "./internal/replay", "net/http/httputil"},
 		why:       "what outlives a config knows neither requests nor what an operator writes",

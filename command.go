@@ -31,6 +31,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/operator/local"
+	"github.com/caddy-tally/caddy-tally/internal/proposal"
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -52,7 +53,7 @@ is, --address says, or the config file that --config names.`,
 			at.addFlags(cmd)
 			cmd.Example = "  caddy rate-limit explain 203.0.113.9"
 			cmd.AddCommand(console.Commands(at.connect)...)
-			cmd.AddCommand(replayer.Command(at.loadReplay), dashboardCommand(at), keyCommand(at), storeCommand(), versionCommand())
+			cmd.AddCommand(replayer.Command(at.loadReplay), proposal.Command(at.loadProposal), dashboardCommand(at), keyCommand(at), storeCommand(), versionCommand())
 			cmd.RunE = unknownCommand(namesOf(cmd.Commands()))
 		},
 	})
@@ -142,6 +143,24 @@ func (at *adminEndpoint) loadReplay() (*replayer.Config, error) {
 	return replayer.Load(at.config, at.adapter)
 }
 
+// loadProposal returns the config of the flags, or that of the running Caddy.
+func (at *adminEndpoint) loadProposal() (source proposal.Source, err error) {
+	if at.config == "" {
+		address, err := at.determine()
+		if err != nil {
+			return source, err
+		}
+		source.Config, err = askConfig(address)
+		return source, err
+	}
+	config, file, adapter, err := caddycmd.LoadConfig(at.config, at.adapter)
+	if adapter == "caddyfile" {
+		source.File = file
+	}
+	source.Config = config
+	return source, err
+}
+
 // keyCommand returns `caddy rate-limit key`.
 func keyCommand(at *adminEndpoint) *cobra.Command {
 	return console.KeyCommand(console.KeyOptions{
@@ -178,15 +197,24 @@ func (at *adminEndpoint) checkTier(w io.Writer, tier string) error {
 // maxAnswer bounds the size of a running Caddy's answer.
 const maxAnswer = 16 << 20
 
-// askTiers returns the names of the tiers of the Caddy at an admin address.
-func askTiers(address string) (tiers []string, err error) {
+// askConfig returns the running config of the Caddy at an admin address.
+func askConfig(address string) ([]byte, error) {
 	response, err := caddycmd.AdminAPIRequest(address, http.MethodGet, "/config/", nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
+	return io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+}
+
+// askTiers returns the names of the tiers of the Caddy at an admin address.
+func askTiers(address string) (tiers []string, err error) {
+	config, err := askConfig(address)
+	if err != nil {
+		return nil, err
+	}
 	var running knownConfig
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&running); err != nil {
+	if err := json.Unmarshal(config, &running); err != nil {
 		return nil, fmt.Errorf("reading the config of the Caddy at %s: %w", address, err)
 	}
 	for _, t := range running.app().Tiers {

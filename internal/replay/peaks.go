@@ -3,10 +3,8 @@ package replay
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 
-	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
@@ -54,7 +52,12 @@ func withoutOutliers(ascending []int64) []int64 {
 	if len(ascending) >= manyClients {
 		return ascending
 	}
-	for i := len(ascending) - len(ascending)/5; i < len(ascending); i++ {
+	return withoutHighest(ascending, len(ascending)/5)
+}
+
+// withoutHighest removes the highest peaks, at most so many, if they are far above the others.
+func withoutHighest(ascending []int64, most int) []int64 {
+	for i := len(ascending) - most; i < len(ascending); i++ {
 		if i > 0 && ascending[i] > max(farAbove*ascending[i-1], notFar) {
 			return ascending[:i]
 		}
@@ -72,19 +75,9 @@ func (p peaks) leftOut(n int, most int64, reveal bool) string {
 			if named == 0 {
 				separator = ":"
 			}
-			text += fmt.Sprintf("%s %s with %s", separator, pk.client(reveal), wording.Number(pk.units))
+			text += fmt.Sprintf("%s %s with %s", separator, clientText([]byte(pk.key), reveal), wording.Number(pk.units))
 			named++
 		}
 	}
 	return text + "."
-}
-
-// client returns the text of the client. If no zone counts it, its key is an address from the log.
-func (p peak) client(reveal bool) string {
-	addr, err := netip.ParseAddr(p.key)
-	if err != nil {
-		return clientText([]byte(p.key), reveal)
-	}
-	addr = addr.Unmap().WithZone("")
-	return clientText(identity.AppendPrefix([]byte{identity.TagNetwork}, netip.PrefixFrom(addr, addr.BitLen())), reveal)
 }

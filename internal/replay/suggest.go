@@ -42,7 +42,7 @@ func (s *series) suggest(reveal bool) *Suggestion {
 	if s.demand == nil {
 		return nil
 	}
-	honest, attackers := s.honest()
+	honest, attackers := s.honest((*client).isHonest)
 	all := len(honest)
 	honest = withoutOutliers(honest)
 	switch {
@@ -70,18 +70,51 @@ func (s *series) suggest(reveal bool) *Suggestion {
 	return sg
 }
 
-// honest returns the ascending peaks of the clients that weren't mostly answered with an error, and
-// the number of other clients.
-func (s *series) honest() (ascending []int64, others int) {
-	s.demand.clients.each(func(_ uint64, c *client) {
-		if 2*c.errors > c.requests {
-			others++
-		} else {
+// honest returns the ascending peaks of the honest clients, and the number of other clients.
+func (s *series) honest(isHonest func(*client, uint64) bool) (ascending []int64, others int) {
+	s.demand.clients.each(func(hash uint64, c *client) {
+		if isHonest(c, hash) {
 			ascending = append(ascending, c.peak)
+		} else {
+			others++
 		}
 	})
 	slices.Sort(ascending)
 	return ascending, others
+}
+
+// isHonest reports whether the client wasn't mostly answered with an error.
+func (c *client) isHonest(uint64) bool { return 2*c.errors <= c.requests }
+
+// Fit is the demand of honest clients, by which a new limit is chosen. Unlike a suggestion, it refuses none
+// of them, and needs no number of clients.
+type Fit struct {
+	Honest int64 // clients that weren't mostly answered with an error, and don't want far more than the others
+	Others int64
+	Most   int64 // the most that an honest client wants in a window
+	Amount int64 // half as much again, rounded up; 0 without honest clients
+}
+
+// fit returns the demand of honest clients. If the limit counts errors only, all requests of the log tell
+// who is honest.
+func (s *series) fit(all *clients) *Fit {
+	if s.demand == nil {
+		return nil
+	}
+	honest, _ := s.honest((*client).isHonest)
+	if len(honest) == 0 {
+		honest, _ = s.honest(func(_ *client, hash uint64) bool { return all.refs[hash] != 0 && all.get(hash).isHonest(hash) })
+	}
+	if len(honest) >= manyClients {
+		honest = withoutHighest(honest, len(honest)/100)
+	}
+	honest = withoutOutliers(honest)
+	f := &Fit{Honest: int64(len(honest)), Others: int64(s.demand.clients.len() - len(honest))}
+	if len(honest) > 0 {
+		f.Most = honest[len(honest)-1]
+		f.Amount = roundUp(float64(f.Most) * spare)
+	}
+	return f
 }
 
 // suggestion returns a suggestion of an amount.

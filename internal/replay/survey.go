@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"hash/maphash"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -16,6 +18,7 @@ import (
 // add.
 type survey struct {
 	seed  maphash.Seed
+	key   []byte // of the request
 	all   *series
 	paths map[string]*series // by path that answers POST with 401 or 403
 	fails map[string]int64
@@ -48,7 +51,8 @@ func (s *survey) series(l *Limit) *series {
 }
 
 func (s *survey) note(r *accesslog.Record, now int64) {
-	c := Count{Key: []byte(r.ClientIP), Cost: 1}
+	s.key = appendAddress(s.key[:0], r.ClientIP)
+	c := Count{Key: s.key, Cost: 1}
 	s.all.count(&c, r, now)
 	if r.Method != http.MethodPost {
 		return
@@ -68,6 +72,17 @@ func (s *survey) note(r *accesslog.Record, now int64) {
 	if trial != nil {
 		trial.count(&c, r, now)
 	}
+}
+
+// appendAddress appends the key that a zone per ip has for a client by default, or any other text as it is.
+func appendAddress(key []byte, client string) []byte {
+	addr, err := netip.ParseAddr(client)
+	if err != nil {
+		return append(key, client...)
+	}
+	addr = addr.Unmap().WithZone("")
+	network, _ := addr.Prefix(min(addr.BitLen(), 64)) // the address has as many bits
+	return identity.AppendPrefix(append(key, identity.TagNetwork), network)
 }
 
 // isPlain reports whether a path can be written into a Caddyfile unquoted.

@@ -194,7 +194,7 @@ func replayUntil(ctx context.Context, log *accesslog.Merger, config *Config, o r
 	done := make(chan outcome, 1)
 	go func() {
 		defer log.Close()
-		report, err := config.replay(ctx, log, o)
+		report, err := config.Replay(ctx, log, o)
 		done <- outcome{report, err}
 	}()
 	select {

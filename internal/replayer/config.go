@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
@@ -39,6 +40,12 @@ func Load(file, adapter string) (*Config, error) {
 	if len(text) == 0 {
 		return nil, errors.New("there is no config: name one with --config")
 	}
+	return LoadJSON(text)
+}
+
+// LoadJSON is Load for the JSON of a config.
+func LoadJSON(text []byte) (*Config, error) {
+	caddy.BufferedLog()
 	folder, err := os.MkdirTemp("", "caddy-replay-")
 	if err != nil {
 		return nil, err
@@ -54,8 +61,11 @@ func Load(file, adapter string) (*Config, error) {
 // Close removes the files that the config has written.
 func (c *Config) Close() { os.RemoveAll(c.folder) }
 
-// replay decides about the requests of a log, once.
-func (c *Config) replay(ctx context.Context, log *accesslog.Merger, o replay.Options) (*replay.Report, error) {
+// Advice returns the warnings about the config.
+func (c *Config) Advice() []advice.Advice { return c.run.Advice.All() }
+
+// Replay decides about the requests of a log, once.
+func (c *Config) Replay(ctx context.Context, log *accesslog.Merger, o replay.Options) (*replay.Report, error) {
 	judge := newJudge(c)
 	o.Connections = len(c.run.Doors) > 0
 	report, err := replay.Run(ctx, log, judge, o)

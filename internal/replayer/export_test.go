@@ -26,8 +26,3 @@ func (l listener) Judge(r *accesslog.Record, now int64, v *replay.Verdict) {
 	l.judge.Judge(r, now, v)
 	l.seen(r, v)
 }
-
-// Replay is replay, for the tests outside of the package, where a Caddy has all modules.
-func (c *Config) Replay(ctx context.Context, log *accesslog.Merger, o replay.Options) (*replay.Report, error) {
-	return c.replay(ctx, log, o)
-}

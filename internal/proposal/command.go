@@ -1,0 +1,146 @@
+package proposal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/console"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+)
+
+// Source is the config that limits are proposed for.
+type Source struct {
+	File   string // the path of a Caddyfile; "" for another config, and for that of a running Caddy
+	Config []byte // in JSON
+}
+
+// flags are the flags of `caddy rate-limit init`.
+type flags struct {
+	logs           []string
+	format         string
+	write, enforce bool
+}
+
+// Command returns `caddy rate-limit init` for the config that load returns.
+func Command(load func() (Source, error)) *cobra.Command {
+	f := new(flags)
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Proposes limits for a config and its access log, in shadow",
+		Long: `Reads the Caddyfile of --config, or the config of the running Caddy, and the access
+log that it says, and prints a rate_limit for each site that has none: for
+programs that it recognizes, sign-ins, APIs, heavy paths and crawlers. A comment
+says why each number is what it is. No limit would have refused an honest client
+of the log. All zones are in shadow: they count, and refuse nothing.
+
+With --write they are put into the Caddyfile, with a copy of it beside; then reload
+Caddy. When caddy rate-limit zones shows that they refuse who they should, --enforce
+takes the shadow away.`,
+		Example: `  caddy rate-limit init --config Caddyfile --log '/var/log/caddy/access.log'
+  caddy rate-limit init --config Caddyfile --write
+  caddy rate-limit init --config Caddyfile --enforce`,
+		Args: console.Usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			caddy.BufferedLog() // what loading logs
+			err := f.run(cmd, load)
+			if err != nil {
+				err = errors.New(wording.Printable(err.Error(), "\n"))
+			}
+			return err
+		},
+	}
+	set := cmd.Flags()
+	set.StringArrayVarP(&f.logs, "log", "l", nil, "An access log (default: those that the config writes to files)")
+	set.StringVar(&f.format, "format", "", "The format of the log, as for replay")
+	set.BoolVarP(&f.write, "write", "w", false, "Write the zones into the Caddyfile of --config")
+	set.BoolVar(&f.enforce, "enforce", false, "Take the shadow of the written zones away")
+	cmd.MarkFlagsMutuallyExclusive("write", "enforce")
+	return cmd
+}
+
+func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
+	ctx, stop := signal.NotifyContext(cmp.Or(cmd.Context(), context.Background()), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	source, err := load()
+	if err != nil {
+		return err
+	}
+	if (f.write || f.enforce) && source.File == "" {
+		return errors.New("only a Caddyfile can be written: name it with --config Caddyfile")
+	}
+	var text []byte
+	if source.File != "" {
+		text, err = os.ReadFile(source.File)
+	} else {
+		text, err = describe(source.Config)
+	}
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if f.enforce {
+		zones := len(shadowLines.FindAll(text, -1))
+		if zones == 0 {
+			return fmt.Errorf("%s has no line %q: to enforce other zones, remove the word shadow", source.File, shadowLine)
+		}
+		return install(out, source.File, text, shadowLines.ReplaceAll(text, nil), zones, enforced)
+	}
+	paths := f.logs
+	if len(paths) == 0 {
+		paths = logsOf(source.Config)
+	}
+	open := func() (*accesslog.Merger, error) {
+		if len(paths) == 0 {
+			return nil, nil
+		}
+		parser, err := accesslog.NewParser(f.format)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(paths, "-") {
+			return nil, errors.New("--log: the log is read twice, so it can't be the standard input: expected a file")
+		}
+		return accesslog.NewMerger(parser, paths, cmd.InOrStdin())
+	}
+	d, err := propose(ctx, source.File, text, open)
+	if err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		d.notes = append(d.notes, "There is no access log, in a file that the config names or in --log. So what visitors want is unknown, and nothing is proposed for pages, APIs, heavy paths and crawlers; nor is known whether a proxy stands in front.")
+	}
+	d.writeNotes(out)
+	zones := 0
+	for _, s := range d.sites {
+		zones += len(s.zones)
+	}
+	switch {
+	case zones == 0:
+		fmt.Fprintln(out, "# No zone is proposed.")
+	case f.write:
+		return install(out, source.File, text, d.insert(d.sites), zones, written)
+	default:
+		d.write(out)
+	}
+	return nil
+}
+
+// What comes after writing a Caddyfile.
+const (
+	written = `%[1]s in shadow are in %[2]s. The file before is %[3]s. Next:
+  caddy reload --config %[2]s
+  caddy rate-limit zones    shows what they would refuse
+  caddy rate-limit init --config %[2]s --enforce    once that is right`
+	enforced = `%[1]s will refuse after: caddy reload --config %[2]s
+The file before is %[3]s.`
+)

@@ -1,0 +1,234 @@
+package proposal_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	_ "github.com/caddyserver/caddy/v2/modules/standard" // as in a Caddy
+
+	_ "github.com/caddy-tally/caddy-tally" // the directive
+	"github.com/caddy-tally/caddy-tally/internal/proposal"
+)
+
+// ran runs `caddy rate-limit init`, for a running Caddy with the config of a file if running is set.
+func ran(t *testing.T, file string, running bool, args ...string) (out string, err error) {
+	t.Helper()
+	cmd := proposal.Command(func() (proposal.Source, error) {
+		config, _, _, err := caddycmd.LoadConfig(file, "caddyfile")
+		if running {
+			return proposal.Source{Config: config}, err
+		}
+		return proposal.Source{File: file, Config: config}, err
+	})
+	var said bytes.Buffer
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(&said)
+	cmd.SetErr(&said)
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	return said.String(), err
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// wantSays checks that a text has some parts.
+func wantSays(t *testing.T, text string, says ...string) {
+	t.Helper()
+	for _, part := range says {
+		if !strings.Contains(text, part) {
+			t.Errorf("expected %q in\n%s", part, text)
+		}
+	}
+}
+
+const app = "git.example.com {\n\treverse_proxy forgejo:3000\n}\n"
+
+// request is a line of Caddy's access log.
+func request(second int, from, method, uri string, status int, fields string) string {
+	at := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC).Add(time.Duration(second) * time.Second)
+	return fmt.Sprintf(`{"ts":%d,"logger":"http.log.access","request":{"remote_ip":%q,"client_ip":%[2]q,"proto":"HTTP/2.0","method":%q,"host":"git.example.com","uri":%q,"headers":{%s},"tls":{"server_name":"git.example.com"}},"duration":0.01,"size":100,"status":%d}`,
+		at.Unix(), from, method, uri, fields, status) + "\n"
+}
+
+// A written file has its old text and the zones, where their site begins; a copy has the old one, and the mode
+// stays. Enforcing removes the shadow of these zones and no other.
+func TestWriteThenEnforce(t *testing.T) {
+	for name, text := range map[string]string{
+		"a block":        app,
+		"Windows":        strings.ReplaceAll(app, "\n", "\r\n"),
+		"no block":       "git.example.com\nreverse_proxy forgejo:3000",
+		"several":        "www.example.com {\n\trespond hello\n}\n\ngit.example.com,\n\thttp://git.example.org {\n  reverse_proxy forgejo:3000\n}\n",
+		"another shadow": "shop.example.com {\n\trate_limit {\n\t\tzone own {\n\t\t\tshadow\n\t\t\tlimit 100/1m\n\t\t}\n\t}\n\treverse_proxy shop:80\n}\n" + app,
+		"comments":       "# git.example.com {\n(proxy) {\n\treverse_proxy {args[0]}\n}\n\ngit.example.com { # Forgejo\n\timport proxy forgejo:3000\n}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := write(t, filepath.Join(t.TempDir(), "Caddyfile"), text)
+			out, err := ran(t, file, false, "--write")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantSays(t, out, "3 zones in shadow are in "+file, "caddy reload --config "+file, file+".1.bak")
+			written := read(t, file)
+			wantSays(t, written, "zone git_example_com_login {", "limit 10/5m # people who mistype")
+			if strings.Contains(text, "\r\n") && strings.Count(written, "\r\n") != strings.Count(written, "\n") {
+				t.Errorf("the ends of lines differ in %q", written)
+			}
+			rest := written
+			for line := range strings.Lines(text) {
+				_, after, ok := strings.Cut(rest, strings.TrimRight(line, "\r\n"))
+				if rest = after; !ok {
+					t.Errorf("the line %q is lost in\n%s", line, written)
+				}
+			}
+			if got := read(t, file+".1.bak"); got != text {
+				t.Errorf("the copy is %q", got)
+			}
+			if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
+				t.Errorf("the mode is %v, error %v", info.Mode(), err)
+			}
+			if _, _, _, err := caddycmd.LoadConfig(file, "caddyfile"); err != nil {
+				t.Error(err)
+			}
+			out, err = ran(t, file, false)
+			wantSays(t, out, "has rate_limit already")
+			if err != nil || strings.Contains(out, "zone git") {
+				t.Errorf("error %v, and more is proposed:\n%s", err, out)
+			}
+			out, err = ran(t, file, false, "--enforce")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantSays(t, out, "3 zones will refuse after: caddy reload")
+			if got, want := strings.Count(read(t, file), "shadow"), strings.Count(text, "shadow"); got != want || read(t, file+".2.bak") != written {
+				t.Errorf("the word shadow is there %d times, expected %d", got, want)
+			}
+			if _, err := ran(t, file, false, "--enforce"); err == nil || !strings.Contains(err.Error(), "remove the word shadow") {
+				t.Errorf("enforcing twice: %v", err)
+			}
+		})
+	}
+}
+
+// Whatever can't be read or written stays as it is, and the error says why.
+func TestWriteLosesNothing(t *testing.T) {
+	folder := t.TempDir()
+	check := func(name, says string, running bool, args ...string) {
+		t.Helper()
+		file := filepath.Join(folder, name)
+		before := read(t, file)
+		if out, err := ran(t, file, running, args...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, expected %q\n%s", name, err, says, out)
+		}
+		if read(t, file) != before {
+			t.Errorf("%s has changed", name)
+		}
+	}
+	write(t, filepath.Join(folder, "invalid"), "git.example.com {\n\treverse_proxi forgejo:3000\n}\n")
+	check("invalid", "unrecognized directive: reverse_proxi", false, "--write")
+	write(t, filepath.Join(folder, "open"), "git.example.com {\n\treverse_proxy forgejo:3000\n")
+	check("open", "syntax error", false, "--write")
+	real := write(t, filepath.Join(folder, "real"), app)
+	if err := os.Symlink(real, filepath.Join(folder, "link")); err == nil {
+		check("link", "is a symbolic link to "+real, false, "--write")
+	}
+	locked := write(t, filepath.Join(folder, "locked"), app)
+	if err := os.Chmod(locked, 0o440); err != nil {
+		t.Fatal(err)
+	}
+	check("locked", "is read-only (-r--r-----), and stays as it is", false, "--write")
+	check("real", "name it with --config Caddyfile", true, "--write")
+	check("real", "expected a file", false, "--write", "--log", "-")
+	check("real", "no such file", false, "--write", "--log", filepath.Join(folder, "missing.log"))
+	write(t, filepath.Join(folder, "noise.log"), "hello\n")
+	check("real", "no line of the log could be read", false, "--write", "--log", filepath.Join(folder, "noise.log"))
+	if left, _ := filepath.Glob(filepath.Join(folder, "*.bak")); len(left) > 0 {
+		t.Errorf("copies are left: %v", left)
+	}
+}
+
+// The zones of programs are those of their recipes.
+func TestProgramsAreThoseOfRecipes(t *testing.T) {
+	recipe := ""
+	for line := range strings.Lines(read(t, "programs.txt")) {
+		line = strings.TrimSpace(line)
+		if title, _, ok := strings.Cut(line, ": "); ok && strings.Contains(title, ", ") && !strings.HasPrefix(line, "limit") {
+			_, name, _ := strings.Cut(title, ", ")
+			recipe = read(t, "../../examples/recipes/"+name+".Caddyfile")
+			read(t, "../../docs/recipes/"+name+".md")
+			continue
+		}
+		line, _, _ = strings.Cut(line, " #")
+		if kind, ok := strings.CutPrefix(line, "zone "); ok {
+			line = "_" + kind + " {"
+		}
+		if !strings.Contains(recipe, line+"\n") && line != "" {
+			t.Errorf("the recipe doesn't have %q", line)
+		}
+	}
+}
+
+// A running Caddy's config has what its Caddyfile has.
+func TestProposalForARunningCaddy(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "Caddyfile"), app+"\nwiki.example.com {\n\trate_limit {\n\t\tzone w {\n\t\t\tlimit 100/1m\n\t\t}\n\t}\n\treverse_proxy wiki:80\n}\n\nold.example.com {\n\tredir https://wiki.example.com\n}\n")
+	out, err := ran(t, file, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, "git.example.com {\n\trate_limit {", "zone git_example_com_costly {", "wiki.example.com has rate_limit already", "old.example.com serves neither")
+}
+
+// The log that the config writes is read with those that were rotated. What a client wants that gets 401 before
+// each of its requests, as some do, passes the zone that counts 401.
+func TestProposalsFitTheLog(t *testing.T) {
+	folder := t.TempDir()
+	file := write(t, filepath.Join(folder, "Caddyfile"), "git.example.com {\n\tlog {\n\t\toutput file "+folder+"/access.log\n\t}\n\treverse_proxy forgejo:3000\n}\n")
+	var old, log strings.Builder
+	for i := range 300 {
+		old.WriteString(request(i, "203.0.113.7", "GET", "/team/app.git/info/refs", []int{401, 200}[i%2], `"Authorization":["Basic abc"]`))
+		log.WriteString(request(1000+i, fmt.Sprintf("203.0.113.%d", 10+i%30), "GET", "/team/app", 200, `"User-Agent":["Mozilla/5.0"]`))
+	}
+	write(t, filepath.Join(folder, "access.log"), log.String())
+	write(t, filepath.Join(folder, "access-2026-11-01T08-30-00.000.log"), old.String())
+	out, err := ran(t, file, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out,
+		"limit 500/10m # only wrong passwords count, so that apps with the right one may sync as they like; few clients to go by: of 1 honest client in the log, the most wanted 150 in 10m; this is half as much again, rounded up",
+		"# any request\n", "of 30 honest clients in the log, the most wanted 3 in 1m (1 other left aside)")
+}
+
+// A proxy in front that isn't trusted is named.
+func TestProposalNamesAnUntrustedProxy(t *testing.T) {
+	folder := t.TempDir()
+	var log strings.Builder
+	for i := range 100 {
+		log.WriteString(request(i, "10.0.0.7", "GET", "/", 200, fmt.Sprintf(`"X-Forwarded-For":["203.0.113.%d"]`, i)))
+	}
+	out, err := ran(t, write(t, filepath.Join(folder, "Caddyfile"), app), false, "--log", write(t, filepath.Join(folder, "access.log"), log.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, "git.example.com is behind 10.0.0.7, a proxy that isn't trusted", "docs/clients.md#behind-a-proxy")
+}

@@ -1,0 +1,126 @@
+package proposal
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+)
+
+// traffic is what a log says of a site.
+type traffic struct {
+	requests  int64
+	hidden    int64            // through a proxy that isn't trusted, so that its clients look like one
+	crawled   int64            // by crawlers that collect text for AI
+	posts     map[string]*work // by path; never GET
+	folders   map[string]*work // by pattern
+	forwarder string           // the address of such a proxy
+}
+
+// work is what requests took.
+type work struct {
+	requests, failed, bytes int64
+	took                    time.Duration
+}
+
+const (
+	maxPaths = 2000 // of each kind, per site
+	enough   = 20   // requests from which they count as traffic
+)
+
+var (
+	crawlers = regexp.MustCompile(crawlerNames)
+	plain    = regexp.MustCompile(`^/[\w./-]{0,100}$`) // a path that a Caddyfile can have as a word
+)
+
+// crawlerNames are those of the recipe ai-crawlers.
+const crawlerNames = `(?i)GPTBot|ChatGPT|OAI-SearchBot|Claude|anthropic|CCBot|Bytespider|Amazonbot|Perplexity|meta-external|Diffbot|PetalBot|TikTokSpider|AI2Bot`
+
+// readTraffic reads logs, and returns the number of requests of none of the sites.
+func readTraffic(ctx context.Context, log *accesslog.Merger, sites []*site) (others int64, err error) {
+	defer log.Close()
+	for {
+		r, err := log.Next()
+		if err == io.EOF {
+			return others, nil
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return others, err
+		}
+		if s := siteOf(sites, r.Host); s != nil {
+			s.traffic.note(r)
+		} else {
+			others++
+		}
+	}
+}
+
+// siteOf returns the site of a host, those with a name first. A log without hosts is that of the only site.
+func siteOf(sites []*site, host string) (found *site) {
+	for _, s := range sites {
+		if s.has(host) && (found == nil || found.hosts[0] == "") {
+			found = s
+		}
+	}
+	if found == nil && host == "" && len(sites) == 1 {
+		return sites[0]
+	}
+	return found
+}
+
+func (t *traffic) note(r *accesslog.Record) {
+	t.requests++
+	if r.ClientIP == r.RemoteIP && (r.Value("X-Forwarded-For") != "" || r.Value("Cf-Connecting-Ip") != "") {
+		t.hidden++
+		t.forwarder = strings.Clone(r.RemoteIP)
+	}
+	if crawlers.MatchString(r.Value("User-Agent")) {
+		t.crawled++
+	}
+	path, _, _ := strings.Cut(r.URI, "?")
+	if !plain.MatchString(path) || r.Status == http.StatusNotFound || r.Status == http.StatusMethodNotAllowed {
+		return // also what attackers look for and the site doesn't have
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions {
+		t.posts = add(t.posts, path, r)
+	}
+	t.folders = add(t.folders, folderOf(path), r)
+}
+
+// add adds a request to the work of a path.
+func add(all map[string]*work, path string, r *accesslog.Record) map[string]*work {
+	w := all[path]
+	if w == nil {
+		if len(all) >= maxPaths {
+			return all
+		}
+		if all == nil {
+			all = make(map[string]*work)
+		}
+		w = new(work)
+		all[strings.Clone(path)] = w
+	}
+	w.requests++
+	if r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden {
+		w.failed++
+	}
+	if r.Status != http.StatusSwitchingProtocols { // which lasts as long as its client wants
+		w.bytes += r.Size
+		w.took += time.Duration(r.Duration)
+	}
+	return all
+}
+
+// folderOf returns a pattern of a path: of its first two folders, or the path itself if it is in none.
+func folderOf(path string) string {
+	parts := strings.Split(path, "/")
+	if len(parts) < 3 {
+		return path
+	}
+	return strings.Join(parts[:min(len(parts)-1, 3)], "/") + "/*"
+}
