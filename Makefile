@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz proof bench-go bench-scale bench-peers bench-fleet performance lint fmt golden reference screenshots release ci models
+.PHONY: help run test race fuzz proof bench-go bench-scale bench-peers bench-fleet performance lint fmt golden reference screenshots release ci models regions
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -26,6 +26,9 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 proof: ## run tests in depth, for hours: seeds, kills, faults, floods, pages in all widths; PROOF=0.1 is a tenth of it, RUN chooses tests
 	benchmarks/machine.sh
 	PROOF=$(PROOF) go test -run '$(RUN)' -count 1 -timeout 48h ./...
+
+regions: ## measure 33 machines in ten regions in virtual time, and write the table of docs/fleets.md; takes ten minutes
+	PROOF=1 go test -count=1 -timeout 1h ./internal/regions -run TestScale -scale ../../docs/fleets.md
 
 models: ## check the models of the protocol and their mutants, and write proof/results.txt; needs SPIN, takes some minutes
 	JOBS=$(JOBS) proof/check.sh

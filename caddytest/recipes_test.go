@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -491,6 +492,41 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 					s.t.Errorf("request %d from %s, %s: %d %v, %v", i, from, line, a.status, a.header, err)
 				}
 			}
+		}
+	},
+}, {
+	name: "forward-auth",
+	traffic: []wave{
+		send(person, 3, "GET http://127.0.0.1:8081/", 200, "X-Forwarded-Method: POST", "X-Forwarded-Uri: /login", "X-Forwarded-For: 203.0.113.1"),
+		send(person, 2, "GET http://127.0.0.1:8081/", 200, "X-Forwarded-Method: POST", "X-Forwarded-Uri: /%6Cogin/?next=/", "X-Forwarded-For: 203.0.113.1"),
+		send(person, 2, "GET http://127.0.0.1:8081/", 429, "X-Forwarded-Method: POST", "X-Forwarded-Uri: //login", "X-Forwarded-For: 203.0.113.1"),
+		send(person, 20, "GET http://127.0.0.1:8081/", 200, "X-Forwarded-Method: GET", "X-Forwarded-Uri: /login", "X-Forwarded-For: 203.0.113.1"),
+	},
+	after: func(s *recipeServer) { // without two lines, for Envoy
+		text := readSample(s.t, "../examples/recipes/forward-auth.Caddyfile")
+		for _, line := range []string{"	method {header.X-Forwarded-Method}\n", "	rewrite {header.X-Forwarded-Uri}\n"} {
+			text = replaceInExample(s.t, text, line, "")
+		}
+		envoy := newServer(s.t, strings.Replace(replaceInExample(s.t, text, "http://:8081", "http://:{$PORT}"), "{\n", "{\nadmin {$ADMIN}\n", 1))
+		envoy.start()
+		for i := range 10 {
+			a := envoy.send(http.MethodPost, "/login", "X-Forwarded-For: 203.0.113.2", "X-Forwarded-Method: GET", "X-Forwarded-Uri: /")
+			if want := i < 5; a.isAllowed(s.t) != want {
+				s.t.Errorf("request %d of Envoy: %+v", i, a)
+			}
+		}
+	},
+}, {
+	name:     "docker-labels",
+	backends: map[string]standIn{"127.0.0.1:3000": {"POST /login": always(401), "GET /": always(200)}},
+	traffic: []wave{
+		send(attacker, 10, "POST https://app.example.com/login", 401),
+		send(attacker, 5, "POST https://app.example.com/login", 429),
+		send(person, 100, "GET https://app.example.com/{n}", 200),
+	},
+	after: func(s *recipeServer) {
+		if got, want := caddyfileOfLabels(readSample(s.t, "../examples/recipes/docker-labels.yaml")), withoutHead(readSample(s.t, "../examples/recipes/docker-labels.Caddyfile")); got != want {
+			s.t.Errorf("the labels become\n%s\nwant\n%s", got, want)
 		}
 	},
 }, {
@@ -1001,4 +1037,44 @@ func TestDeploymentFiles(t *testing.T) {
 	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=25", unit).CombinedOutput(); err != nil {
 		t.Errorf("the unit is exposed to more than 2.5 of 10: %v: %s", err, out)
 	}
+}
+
+// caddyfileOfLabels returns the site of a container's labels, by the rules of caddy-docker-proxy: dots nest, a
+// number after _ only keeps labels apart, and options are sorted.
+func caddyfileOfLabels(compose string) string {
+	type block struct {
+		value  string
+		nested map[string]*block
+	}
+	root := &block{nested: make(map[string]*block)}
+	for line := range strings.Lines(compose) {
+		key, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		words := strings.Split(key, ".")
+		if !ok || words[0] != "caddy" {
+			continue
+		}
+		at := root
+		for _, word := range words[1:] {
+			if at.nested[word] == nil {
+				at.nested[word] = &block{nested: make(map[string]*block)}
+			}
+			at = at.nested[word]
+		}
+		at.value = strings.ReplaceAll(strings.Trim(value, `"`), "{{upstreams 3000}}", "127.0.0.1:3000")
+	}
+	var write func(name string, b *block, indent string) string
+	write = func(name string, b *block, indent string) string {
+		text := indent + strings.TrimSpace(name+" "+b.value)
+		if len(b.nested) == 0 {
+			return text + "\n"
+		}
+		text += " {\n"
+		for _, option := range slices.Sorted(maps.Keys(b.nested)) {
+			name, _, _ := strings.Cut(option, "_0")
+			name, _, _ = strings.Cut(name, "_1")
+			text += write(name, b.nested[option], indent+"\t")
+		}
+		return text + indent + "}\n"
+	}
+	return write("", root, "")
 }
