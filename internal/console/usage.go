@@ -15,12 +15,12 @@ import (
 
 // usage returns `caddy rate-limit usage`.
 func (c console) usage() *cobra.Command {
-	var key, month, format string
+	var key, month, zone, format string
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Shows how much a key has used in a month, by day, zone and limit",
-		Long: `Shows how much an API key has used in a month, by day (UTC), zone and limit,
-from the history.
+		Long: `Shows how much an API key has used in a month, by day, zone and limit, from the
+history.
 
 Units of API keys are counted exactly, for two years; a Caddy that is killed
 loses those of its last minute. Of other keys the history has the 20 that wanted
@@ -30,14 +30,15 @@ right to the given percentage in 19 of 20 cases; 0 % if all were examined.`,
 		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&key, "key", "", "The name of an API key; or key:TEXT, the value of a zone's key")
-	cmd.Flags().StringVar(&month, "month", "", "The month, such as 2026-11 (default: the current one, UTC)")
+	cmd.Flags().StringVar(&month, "month", "", "The month, such as 2026-11 (default: the current one)")
+	cmd.Flags().StringVar(&zone, "timezone", "", "The time zone of the month and its days, as that of the limit: Europe/Berlin (default: UTC); for the last 90 days")
 	cmd.Flags().StringVar(&format, "format", "table", "table, json or csv")
 	return c.command(cmd, func(s *session, _ []string) error {
 		if err := checkUsage(key, format); err != nil {
 			return err
 		}
 		s.json = s.json || format == "json"
-		used, err := s.Usage(s.ctx, operator.UsageQuery{Client: clientOfKey(key), Month: month})
+		used, err := s.Usage(s.ctx, operator.UsageQuery{Client: clientOfKey(key), Month: month, Timezone: zone})
 		if err != nil {
 			return err
 		}
@@ -88,8 +89,8 @@ func (s *session) showUsage(used operator.Usage) {
 	if strings.HasPrefix(used.Client, string(operator.KeyText)+":") {
 		among = ", where it was among the 20 heaviest keys of a limit and hour"
 	}
-	s.printf("\n%s in %s, as far as the history has it: from %s to %s UTC%s.",
-		printable(used.Client), printable(used.Month), used.From.Format(time.DateOnly), used.To.UTC().Format("2006-01-02 15:04"), among)
+	s.printf("\n%s in %s, as far as the history has it: from %s to %s%s.",
+		printable(used.Client), printable(used.Month), used.From.Format(time.DateOnly), used.To.Format("2006-01-02 15:04 MST"), among)
 }
 
 // estimate says how exact the numbers of a row are; nothing if they were counted.

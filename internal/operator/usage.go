@@ -6,8 +6,11 @@ import "time"
 type UsageQuery struct {
 	// Client is an API key (api-key:NAME) or the value of a zone's key (key:TEXT).
 	Client string `json:"client"`
-	// Month is a month of UTC, such as 2026-11; "" is the current one.
+	// Month is a month, such as 2026-11; "" is the current one.
 	Month string `json:"month,omitempty"`
+	// Timezone is the time zone of the month and its days, such as Europe/Berlin; "" is UTC. With another one, the
+	// month must be among the last 90 days, for which the history has hours.
+	Timezone string `json:"timezone,omitempty"`
 }
 
 // Usage is the usage of a key in the history: of an API key exactly. Of other keys the history has
@@ -20,7 +23,7 @@ type Usage struct {
 	Days   []UsageDay `json:"days"` // in the order of time, zones and limits; days without usage are left out
 }
 
-// UsageDay is the usage of one limit on a day of UTC.
+// UsageDay is the usage of one limit on a day.
 type UsageDay struct {
 	Day     string `json:"day"` // such as 2026-11-22
 	Zone    string `json:"zone"`

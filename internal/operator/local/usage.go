@@ -32,11 +32,15 @@ func (r running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usa
 	if err != nil {
 		return operator.Usage{}, err
 	}
-	usage, err := usagePeriod(q, key[0] == identity.TagAPIKey, time.Unix(0, h.Engine.Now()).UTC())
+	zone, err := time.LoadLocation(q.Timezone)
+	if err != nil || q.Timezone == "Local" {
+		return operator.Usage{}, operator.Errorf(http.StatusBadRequest, "timezone: unknown %.100q: expected a name such as Europe/Berlin or America/New_York", q.Timezone)
+	}
+	usage, err := usagePeriod(q, key[0] == identity.TagAPIKey, time.Unix(0, h.Engine.Now()).In(zone))
 	if err != nil {
 		return operator.Usage{}, err
 	}
-	u := usageSearch{store: store, names: &h.Names, key: key, days: []operator.UsageDay{}}
+	u := usageSearch{store: store, names: &h.Names, key: key, resolution: resolutionIn(zone), days: []operator.UsageDay{}}
 	if err := u.search(ctx, app, usage.From, usage.To); err != nil {
 		return operator.Usage{}, err
 	}
@@ -66,10 +70,18 @@ func usageKey(client string) (string, error) {
 	return key, nil
 }
 
-// usagePeriod returns a month, and the part of it that the history still has.
+// resolutionIn returns the longest period of the history that makes up the days of a time zone.
+func resolutionIn(zone *time.Location) time.Duration {
+	if zone == time.UTC {
+		return storage.Day
+	}
+	return time.Hour
+}
+
+// usagePeriod returns a month in the time zone of now, and the part of it that the history still has.
 func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usage, error) {
 	text := cmp.Or(q.Month, now.Format(monthLayout))
-	month, err := time.Parse(monthLayout, text)
+	month, err := time.ParseInLocation(monthLayout, text, now.Location())
 	switch {
 	case err != nil:
 		return operator.Usage{}, operator.Errorf(http.StatusBadRequest, "month: got %.100q: expected a month such as %s", q.Month, now.Format(monthLayout))
@@ -78,11 +90,14 @@ func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usa
 	}
 	usage := operator.Usage{Client: q.Client, Month: text, From: month, To: month.AddDate(0, 1, 0)}
 	keep := storage.KeepHeaviest
-	if exact {
+	switch {
+	case exact && now.Location() == time.UTC:
 		keep = storage.KeepDays
+	case exact:
+		keep = storage.KeepHours
 	}
 	// Of the oldest day a part may be deleted already.
-	kept := now.Add(-keep).Truncate(storage.Day).Add(storage.Day)
+	kept := nextDay(now.Add(-keep))
 	if !usage.To.After(kept) {
 		return operator.Usage{}, operator.Errorf(http.StatusNotFound, "month: the history of keys begins on %s, after the end of %s", kept.Format(time.DateOnly), text)
 	}
@@ -95,12 +110,17 @@ func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usa
 	return usage, nil
 }
 
+// dayOf returns the beginning of the day of a time, in its time zone, and nextDay that of the day after it.
+func dayOf(at time.Time) time.Time   { return time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, at.Location()) }
+func nextDay(at time.Time) time.Time { return time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, at.Location()) }
+
 // usageSearch finds a key in the history.
 type usageSearch struct {
-	store storage.Historian
-	names *instance.Names
-	key   string
-	days  []operator.UsageDay
+	store      storage.Historian
+	names      *instance.Names
+	key        string
+	resolution time.Duration
+	days       []operator.UsageDay
 }
 
 // search finds the key among the heaviest ones, which are kept for some days, and that of an API key
@@ -116,11 +136,11 @@ func (u *usageSearch) search(ctx context.Context, app runningConfig, from, to ti
 			}
 		}
 	}
-	for day := from; day.Before(to); day = day.Add(storage.Day) {
+	for day := from; day.Before(to); day = nextDay(day) {
 		if to.Sub(day) > storage.KeepHeaviest+storage.Day { // of an older day there are none
 			continue
 		}
-		heavy, err := u.store.Heaviest(ctx, storage.HistoryQuery{From: day.UnixNano(), To: day.Add(storage.Day).UnixNano()}, math.MaxInt)
+		heavy, err := u.store.Heaviest(ctx, storage.HistoryQuery{From: day.UnixNano(), To: nextDay(day).UnixNano()}, math.MaxInt)
 		if err != nil {
 			return err
 		}
@@ -136,8 +156,8 @@ func (u *usageSearch) search(ctx context.Context, app runningConfig, from, to ti
 		}
 	}
 	for series, estimates := range limits {
-		q := storage.HistoryQuery{Series: series, From: from.UnixNano(), To: to.UnixNano(), Resolution: storage.Day}
-		if err := u.searchLimit(ctx, q, estimates); err != nil {
+		q := storage.HistoryQuery{Series: series, From: from.UnixNano(), To: to.UnixNano(), Resolution: u.resolution}
+		if err := u.searchLimit(ctx, q, from.Location(), estimates); err != nil {
 			return err
 		}
 	}
@@ -145,12 +165,17 @@ func (u *usageSearch) search(ctx context.Context, app runningConfig, from, to ti
 }
 
 // searchLimit adds the key's use of a limit.
-func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, estimates map[int64]storage.HeavyKey) error {
+func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, zone *time.Location, estimates map[int64]storage.HeavyKey) error {
 	name, err := u.nameIn(q.Series)
 	if err != nil {
 		return err
 	}
-	days, err := sourcesOf(ctx, u.store, q, name)
+	periods, err := sourcesOf(ctx, u.store, q, name)
+	days := make(map[int64]sources)
+	for at, found := range periods {
+		day := dayOf(time.Unix(0, at).In(zone)).UnixNano()
+		days[day] = days[day].with(found)
+	}
 	for day := range estimates {
 		if _, counted := days[day]; !counted {
 			days[day] = sources{}
@@ -160,7 +185,7 @@ func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, e
 		use := sources.use(storage.Heavy{Series: q.Series, HeavyKey: estimates[day]})
 		if use.Units > 0 || use.Refused > 0 {
 			u.days = append(u.days, operator.UsageDay{
-				Day: time.Unix(0, day).UTC().Format(time.DateOnly), Zone: use.Zone, Limit: use.Limit,
+				Day: time.Unix(0, day).In(zone).Format(time.DateOnly), Zone: use.Zone, Limit: use.Limit,
 				Units: use.Units, Refused: use.Refused, Precision: use.Precision,
 			})
 		}
@@ -197,6 +222,15 @@ func sourcesOf(ctx context.Context, store storage.Historian, q storage.HistoryQu
 		}
 	}
 	return found, nil
+}
+
+// with returns the sources of a longer period.
+func (s sources) with(more sources) sources {
+	for i := range s {
+		s[i].Tally.Add(more[i].Tally)
+		s[i].Keys = max(s[i].Keys, more[i].Keys)
+	}
+	return s
 }
 
 // keyUse is the use of a limit by a key, and how exact that is.
