@@ -111,8 +111,12 @@ func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usa
 }
 
 // dayOf returns the beginning of the day of a time, in its time zone, and nextDay that of the day after it.
-func dayOf(at time.Time) time.Time   { return time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, at.Location()) }
-func nextDay(at time.Time) time.Time { return time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, at.Location()) }
+func dayOf(at time.Time) time.Time {
+	return time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, at.Location())
+}
+func nextDay(at time.Time) time.Time {
+	return time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, at.Location())
+}
 
 // usageSearch finds a key in the history.
 type usageSearch struct {
