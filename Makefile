@@ -28,7 +28,7 @@ proof: ## run tests in depth, for hours: seeds, kills, faults, floods, pages in 
 	PROOF=$(PROOF) go test -run '$(RUN)' -count 1 -timeout 48h ./...
 
 regions: ## measure 33 machines in ten regions in virtual time, and write the table of docs/fleets.md; takes ten minutes
-	PROOF=1 go test -count=1 -timeout 1h ./internal/regions -run TestScale -scale ../../docs/fleets.md
+	PROOF=1 GOGC=20 go test -count=1 -timeout 1h ./internal/regions -run TestScale -scale ../../docs/fleets.md
 
 models: ## check the models of the protocol and their mutants, and write proof/results.txt; needs SPIN, takes some minutes
 	JOBS=$(JOBS) proof/check.sh
