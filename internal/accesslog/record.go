@@ -3,6 +3,7 @@ package accesslog
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // Record is a request in a log. Unknown fields have the zero value.
@@ -67,6 +68,16 @@ func (r *Record) Hides(name string) bool {
 		return true
 	}
 	return !r.AllFields && !slices.Contains(r.absent, name) && r.Value(name) == ""
+}
+
+// Folder returns a pattern for the path: of its first two folders, or the path itself if it is in none.
+func (r *Record) Folder() string {
+	path, _, _ := strings.Cut(r.URI, "?")
+	parts := strings.SplitN(path, "/", 5)
+	if len(parts) < 3 {
+		return path
+	}
+	return strings.Join(parts[:min(len(parts)-1, 3)], "/") + "/*"
 }
 
 // complete derives fields from others.

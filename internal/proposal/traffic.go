@@ -89,7 +89,7 @@ func (t *traffic) note(r *accesslog.Record) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions {
 		t.posts = add(t.posts, path, r)
 	}
-	t.folders = add(t.folders, folderOf(path), r)
+	t.folders = add(t.folders, r.Folder(), r)
 }
 
 // add adds a request to the work of a path.
@@ -114,13 +114,4 @@ func add(all map[string]*work, path string, r *accesslog.Record) map[string]*wor
 		w.took += time.Duration(r.Duration)
 	}
 	return all
-}
-
-// folderOf returns a pattern of a path: of its first two folders, or the path itself if it is in none.
-func folderOf(path string) string {
-	parts := strings.Split(path, "/")
-	if len(parts) < 3 {
-		return path
-	}
-	return strings.Join(parts[:min(len(parts)-1, 3)], "/") + "/*"
 }

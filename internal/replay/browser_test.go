@@ -2,10 +2,12 @@ package replay
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/testing/browser"
@@ -30,6 +32,62 @@ func TestBrowserShowsTheReport(t *testing.T) {
 		}
 		page.WantQuiet(t, server.URL)
 	}
+}
+
+// The line of a limit moves by its slider and by pointer to every amount of the table. At the configured one
+// the effect is the replay's own, at each that of the table; what is right of the line is shown as refused.
+func TestBrowserMovesTheLimit(t *testing.T) {
+	t.Parallel()
+	b, report := browser.Start(t, browser.Find(t)), busyReport(t)
+	file := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(file, htmlOf(t, report), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	page := b.Open(t, browser.View{Width: 390, Height: 800})
+	page.Go("file://" + file)
+	type state struct {
+		Effect, Name string
+		Over         int
+		X            float64
+	}
+	const now = `(() => {
+		const input = document.querySelector("input"), svg = document.querySelector(".drag")
+		return {Effect: document.querySelector("output").textContent, Name: input.getAttribute("aria-valuetext"),
+			Over: svg.querySelectorAll(".over").length, X: svg.querySelector("line").x1.baseVal.value}
+	})()`
+	l := report.Limits[0]
+	var s state
+	look := func() {
+		page.Eval(now, &s)
+		s.Effect = strings.ReplaceAll(s.Effect, "1,000", "1000")
+	}
+	look()
+	if want := fmt.Sprintf("A limit of 5 would refuse %d of %d requests from %d of %d clients; 0 of these", l.Refused, l.Requests, l.Hit, l.Clients); !strings.HasPrefix(s.Effect, want) {
+		t.Errorf("at first got %q, want %q", s.Effect, want)
+	}
+	last := -1.0
+	for i, a := range l.Amounts {
+		page.Eval(fmt.Sprintf(`(() => { const i = document.querySelector("input"); i.value = %d; i.dispatchEvent(new Event("input")); return true })()`, i), new(bool))
+		look()
+		want := fmt.Sprintf("A limit of %d would refuse %d of %d requests from %d of %d clients", a.Amount, a.Refused, l.Requests, a.Clients, l.Clients)
+		if !strings.HasPrefix(s.Effect, want) || s.Name != fmt.Sprint(a.Amount) || (s.Over > 0) != (a.Clients > 0) || s.X < last {
+			t.Errorf("got %+v, want %q", s, want)
+		}
+		if a.Refused > 0 && !strings.Contains(s.Effect, "Paths: /wp-login.php (") {
+			t.Errorf("got %q", s.Effect)
+		}
+		last = s.X
+	}
+	page.Eval(`(() => {
+		const svg = document.querySelector(".drag"), box = svg.getBoundingClientRect()
+		svg.dispatchEvent(new PointerEvent("pointerdown", {clientX: box.left + 1, buttons: 1}))
+		return true
+	})()`, new(bool))
+	look()
+	if s.Name != fmt.Sprint(l.Amounts[0].Amount) {
+		t.Errorf("after dragging to the left got %+v", s)
+	}
+	page.WantQuiet(t, "file://"+file)
 }
 
 // The page needs no server: it opens as a file, and loads nothing else. Its policy also prevents

@@ -12,6 +12,7 @@ type demand struct {
 	limit   limiter.Limit // sliding or fixed
 	amounts []int64       // other amounts, ascending
 	refused []int64       // number of requests that each amount would refuse
+	over    uint64        // the amounts that would have refused the last request, as bits
 	clients clients
 	swept   int64 // slotBytes after the last sweep
 	inexact bool  // slots were joined because they didn't fit
@@ -65,6 +66,7 @@ func (d *demand) add(hash uint64, now, cost int64) *client {
 
 // try counts the amounts that would have refused a request.
 func (d *demand) try(c *client, slot, wanted, cost int64) {
+	d.over = 0
 	for i, amount := range d.amounts {
 		if i >= len(c.passed) {
 			if wanted <= amount {
@@ -78,6 +80,7 @@ func (d *demand) try(c *client, slot, wanted, cost int64) {
 		}
 		if c.passed[i].sum+cost > amount {
 			d.refused[i]++
+			d.over |= 1 << i
 		} else {
 			c.passed[i].add(slot, cost)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed" // for the page
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -21,6 +22,9 @@ var pageText string
 //go:embed page/style.css
 var pageStyle string
 
+//go:embed page/script.js
+var pageScript string
+
 var pageTemplate = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("report").Funcs(template.FuncMap{
 		"number": wording.Number, "percent": percent, "clock": clockText, "statuses": statusText,
@@ -28,30 +32,38 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 		"clock2":   func(t time.Time) string { return clockText(&t) },
 		"plain":    func(text string) string { return wording.Printable(text, "") },
 		"len64":    func(list []Client) int64 { return int64(len(list)) },
-		"sentence": sentence, "timeline": plotTimeline, "peaks": plotPeaks, "amounts": plotAmounts,
-	}).Parse(strings.Replace(pageText, "STYLE", pageStyle, 1)))
+		"last":     func(list []movedTo) int { return len(list) - 1 },
+		"steps":    func(m *movable) (string, error) { text, err := json.Marshal(m.Steps); return string(text), err },
+		"sentence": sentence, "timeline": plotTimeline, "peaks": plotPeaks,
+	}).Parse(strings.NewReplacer("STYLE", pageStyle, "SCRIPT", pageScript).Replace(pageText)))
 })
 
 // page is the data of the template.
 type page struct {
 	*Report
-	Policy   string // allows only the page's style
+	Policy   string // allows only the page's style and script
 	Headline string
 }
 
-// WriteHTML writes the report as one page without scripts and external resources.
+// WriteHTML writes the report as one page without external resources. Its script only moves the lines of
+// limits.
 func (r *Report) WriteHTML(w io.Writer) error {
-	style := sha256.Sum256([]byte(pageStyle))
 	out := new(bytes.Buffer)
 	err := pageTemplate().Execute(out, page{
 		Report: r, Headline: r.headline(),
-		Policy: "default-src 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(style[:]) + "'; base-uri 'none'; form-action 'none'",
+		Policy: "default-src 'none'; img-src data:; style-src " + hashOf(pageStyle) + "; script-src " + hashOf(pageScript) + "; base-uri 'none'; form-action 'none'",
 	})
 	if err != nil {
 		return err
 	}
 	_, err = out.WriteTo(w)
 	return err
+}
+
+// hashOf returns the hash by which a policy allows a text.
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
 // headline returns the main result.

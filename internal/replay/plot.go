@@ -3,6 +3,8 @@ package replay
 import (
 	"fmt"
 	"math"
+	"slices"
+	"sort"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -15,6 +17,7 @@ type plot struct {
 	Axis    []string // labels of the axis, evenly spaced
 	Caption string
 	Label   string // description for users of screen readers
+	Limit   *movable
 }
 
 type bar struct {
@@ -57,8 +60,8 @@ func plotTimeline(l LimitReport) *plot {
 	return p
 }
 
-// plotPeaks plots the distribution of clients' peaks. The heights are logarithmic, so that one
-// client is visible beside a million.
+// plotPeaks plots the distribution of clients' peaks, honest ones below the others, with the limit as a
+// line that can be moved. The heights are logarithmic, so that one client is visible beside a million.
 func plotPeaks(l LimitReport) *plot {
 	if l.Peaks == nil || len(l.Peaks.Steps) == 0 {
 		return nil
@@ -69,47 +72,77 @@ func plotPeaks(l LimitReport) *plot {
 	}
 	p := new(plot)
 	for i, s := range l.Peaks.Steps {
-		class := "bar"
+		over := ""
 		if s.UpTo > l.Amount {
-			class = "refused"
+			over = " over"
 		}
-		p.addLog(i, class, s.Clients, most)
+		all, part := p.logHeight(i, s.Clients, most), float64(s.Honest)/float64(max(s.Clients, 1))
+		p.add(i, "honest"+over, 0, all*part)
+		p.add(i, "others"+over, all*part, all*(1-part))
 	}
+	p.Limit = l.limitLine()
 	p.Axis = ends(len(l.Peaks.Steps), func(i int) string { return wording.Number(l.Peaks.Steps[i].UpTo) })
-	p.Caption = fmt.Sprintf("Clients by their peak, the most that each wanted in one window (logarithmic heights). 99 %% of clients want at most %s, 99.9 %% at most %s; the highest peak is %s.",
+	p.Caption = fmt.Sprintf("Clients by their peak, the most that each wanted in one window (logarithmic heights); below in green are those that weren't mostly answered with 401, 403 or 404. Right of the line they would be refused. 99 %% of clients want at most %s, 99.9 %% at most %s; the highest peak is %s.",
 		wording.Number(l.Peaks.P99), wording.Number(l.Peaks.P999), wording.Number(l.Peaks.Max))
 	p.Label = fmt.Sprintf("Clients by their peak: half want at most %s, 99 %% at most %s, all at most %s", wording.Number(l.Peaks.P50), wording.Number(l.Peaks.P99), wording.Number(l.Peaks.Max))
 	return p
 }
 
-// plotAmounts plots how many clients smaller and larger limits would refuse.
-func plotAmounts(l LimitReport) *plot {
-	if len(l.Amounts) == 0 {
-		return nil
-	}
-	most := int64(1)
-	for _, a := range l.Amounts {
-		most = max(most, a.Clients)
-	}
-	p := new(plot)
-	for i, a := range l.Amounts {
-		class := "bar"
-		if a.Own {
-			class = "own"
-		}
-		p.addLog(i, class, a.Clients, most)
-	}
-	p.Axis = ends(len(l.Amounts), func(i int) string { return wording.Number(l.Amounts[i].Amount) })
-	p.Caption = fmt.Sprintf("Clients that a limit of so many would refuse (logarithmic heights); blue is the configured %s. The table has the numbers.", wording.Number(l.Amount))
-	p.Label = "Clients that smaller and larger limits would refuse; the table below has the numbers"
-	return p
+// movable is the line of a limit, which is at one of the amounts.
+type movable struct {
+	Steps []movedTo
+	At    int // the configured one
 }
 
-// addLog adds a bar for n, whose height is logarithmic relative to one for most.
-func (p *plot) addLog(column int, class string, n, most int64) {
-	if p.Width = (column + 1) * barRoom; n > 0 {
-		p.add(column, class, 0, 4+96*math.Log1p(float64(n))/math.Log1p(float64(most)))
+// movedTo is an amount of a limit: the place of its line, its name and its effect.
+type movedTo struct {
+	X      int    `json:"x"`
+	Name   string `json:"name"`
+	Effect string `json:"effect"`
+}
+
+// limitLine returns the line of the limit in the plot of its peaks.
+func (l *LimitReport) limitLine() *movable {
+	m := new(movable)
+	for i, a := range l.Amounts {
+		column := sort.Search(len(l.Peaks.Steps), func(i int) bool { return l.Peaks.Steps[i].UpTo >= a.Amount })
+		x := column * barRoom
+		if _, isRound := slices.BinarySearch(round, a.Amount); !isRound {
+			x += barRoom / 2
+		} else if column < len(l.Peaks.Steps) && l.Peaks.Steps[column].UpTo == a.Amount {
+			x += barRoom
+		}
+		if a.Own {
+			m.At = i
+		}
+		m.Steps = append(m.Steps, movedTo{min(x, len(l.Peaks.Steps)*barRoom), wording.Number(a.Amount), l.effect(a)})
 	}
+	return m
+}
+
+// effect describes what another amount would refuse.
+func (l *LimitReport) effect(a Amount) string {
+	least := ""
+	if l.Inexact {
+		least = "at least "
+	}
+	text := fmt.Sprintf("A limit of %s would refuse %s%s of %s from %s of %s", wording.Number(a.Amount), least, wording.Number(a.Refused), wording.Counted(l.Requests, "request"), wording.Number(a.Clients), wording.Counted(l.Clients, "client"))
+	if a.Clients == 0 {
+		return text + "."
+	}
+	text += fmt.Sprintf("; %s of these weren't mostly answered with 401, 403 or 404.", wording.Number(a.Honest))
+	for i, p := range a.Paths {
+		text += []string{" Paths: ", ", "}[min(i, 1)] + wording.Printable(p.Agent, "") + " (" + wording.Number(p.Requests) + ")"
+	}
+	return text
+}
+
+// logHeight returns the height of a bar for n, and makes room for it.
+func (p *plot) logHeight(column int, n, most int64) float64 {
+	if p.Width = (column + 1) * barRoom; n == 0 {
+		return 0
+	}
+	return 4 + 96*math.Log1p(float64(n))/math.Log1p(float64(most))
 }
 
 // ends returns the text of the first, the middle and the last of some columns.

@@ -112,6 +112,7 @@ type Peaks struct {
 type Step struct {
 	UpTo    int64 `json:"up_to"`
 	Clients int64 `json:"clients"`
+	Honest  int64 `json:"-"` // of these, not mostly answered with an error
 }
 
 // Amount is the effect of another amount of a limit, if that were the only limit.
@@ -120,6 +121,9 @@ type Amount struct {
 	Clients int64 `json:"clients"` // that it refuses something
 	Refused int64 `json:"refused"` // requests
 	Own     bool  `json:"own,omitempty"`
+
+	Honest int64   `json:"-"` // of the clients, not mostly answered with an error
+	Paths  []Agent `json:"-"` // of the requests, the most frequent
 }
 
 // Agreement compares the verdicts with those of the Caddy that wrote the log.
@@ -233,9 +237,35 @@ func (r *run) limitReport(s *series) LimitReport {
 		peaks := s.demand.peaks()
 		l.Peaks = distribution(peaks)
 		l.Amounts = s.demand.table(peaks, s.Amount)
+		honest, _ := s.honest((*client).isHonest)
+		l.tell(honest, s.paths)
 	}
 	return l
 }
+
+// tell tells honest clients, by their ascending peaks, from others, and adds paths.
+func (l *LimitReport) tell(honest []int64, paths []tally) {
+	within := func(amount int64) int64 {
+		return int64(sort.Search(len(honest), func(i int) bool { return honest[i] > amount }))
+	}
+	for i := range l.Amounts {
+		a := &l.Amounts[i]
+		if a.Honest = int64(len(honest)) - within(a.Amount); i < len(paths) {
+			a.Paths = paths[i].list(maxPaths)
+		}
+	}
+	if l.Peaks == nil {
+		return
+	}
+	before := int64(0)
+	for i := range l.Peaks.Steps {
+		s := &l.Peaks.Steps[i]
+		s.Honest, before = within(s.UpTo)-before, within(s.UpTo)
+	}
+}
+
+// maxPaths is the number of reported paths of an amount.
+const maxPaths = 5
 
 // maxListed is the number of a limit's reported user agents.
 const maxListed = 10
@@ -288,7 +318,7 @@ func distribution(peaks []int64) *Peaks {
 	for _, upTo := range round {
 		n := sort.Search(len(peaks), func(i int) bool { return peaks[i] > upTo })
 		if n > done || len(p.Steps) > 0 && n < len(peaks) {
-			p.Steps = append(p.Steps, Step{upTo, int64(n - done)})
+			p.Steps = append(p.Steps, Step{UpTo: upTo, Clients: int64(n - done)})
 		}
 		if done = n; done == len(peaks) {
 			break

@@ -23,6 +23,7 @@ type series struct {
 	agents   tally    // of refused requests
 	demand   *demand  // nil for a ban
 	peaks    peaks    // the highest peaks
+	paths    []tally  // of the requests that each of the demand's amounts would refuse; nil unless wanted
 	known    clients  // clients of a ban, which has no demand
 	timeline timeline
 	offenders
@@ -86,7 +87,19 @@ func (s *series) count(c *Count, r *accesslog.Record, now int64) {
 	if isError(r.Status) {
 		client.errors++
 	}
+	if s.demand.over != 0 && s.paths != nil {
+		s.countPaths(r.Folder())
+	}
 	s.peaks.note(c.Key, client.peak)
+}
+
+// countPaths counts the path of the last request for the amounts that would refuse it.
+func (s *series) countPaths(path string) {
+	for i, t := range s.paths {
+		if s.demand.over>>i&1 != 0 {
+			t.add(path)
+		}
+	}
 }
 
 // isError reports whether a status is typical for forbidden attempts.

@@ -246,7 +246,7 @@ func FuzzReplay(f *testing.F) {
 				t.Errorf("got %q", out)
 			}
 		}
-		if strings.Count(page.String(), "<script") > 0 {
+		if strings.Count(page.String(), "<script") != 1 {
 			t.Errorf("got %s", page)
 		}
 	})
