@@ -212,6 +212,19 @@ func (l Limit) Scale(percent int) Limit {
 	return l
 }
 
+// Raise returns the limit with its amount and burst multiplied by percent/100, at least 1, each rounded up and
+// at least 1. The factor is lower if they would be more than [MaxAmount], and the burst is rounded down where a
+// bucket would otherwise take longer to refill: what keeps its counts need not keep them longer.
+func (l Limit) Raise(percent int) Limit {
+	p := min(max(int64(percent), 1), MaxAmount*100/max(l.amount, l.capacity))
+	r := l
+	r.amount, r.capacity = (l.amount*p+99)/100, (l.capacity*p+99)/100
+	if r.Retention() > l.Retention() {
+		r.capacity--
+	}
+	return r
+}
+
 // Less returns the limit with its amount and burst less some units, each at least 1.
 func (l Limit) Less(units int64) Limit {
 	l.amount, l.capacity = max(l.amount-units, 1), max(l.capacity-units, 1)

@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -255,5 +256,45 @@ func TestClamp(t *testing.T) {
 	}
 	if got := limiter.Clamp(math.MaxInt64); got < limiter.MaxAmount || got > math.MaxInt64/(2*limiter.MaxSlots+2) {
 		t.Errorf("Clamp(MaxInt64) = %d: less than a limit lets in, or too much for the sum of all slots", got)
+	}
+}
+
+func TestRaise(t *testing.T) {
+	for _, tt := range []struct {
+		p                limiter.Params
+		percent          int
+		amount, capacity int64
+	}{
+		{limiter.Params{Amount: 10, Window: time.Minute}, 500, 50, 50},
+		{limiter.Params{Amount: 10, Window: time.Minute}, 100, 10, 10},
+		{limiter.Params{Amount: 10, Window: time.Minute}, 25, 3, 3}, // rounded up
+		{limiter.Params{Amount: 10, Window: time.Minute}, 1, 1, 1},
+		{limiter.Params{Amount: 3, Window: time.Minute}, 150, 5, 5},
+		{limiter.Params{Algorithm: limiter.TokenBucket, Amount: 10, Window: time.Second, Burst: 30}, 500, 50, 150},
+		{limiter.Params{Algorithm: limiter.TokenBucket, Amount: 2, Window: time.Minute, Burst: 7}, 50, 1, 3}, // rounded down: it is full again after 3.5 minutes at most
+		{limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1, Window: time.Minute, Burst: 7}, 50, 1, 4},
+		{limiter.Params{Amount: limiter.MaxAmount / 2, Window: time.Minute}, 100_000, limiter.MaxAmount, limiter.MaxAmount},
+		{limiter.Params{Algorithm: limiter.TokenBucket, Amount: limiter.MaxAmount / 8, Window: time.Minute, Burst: limiter.MaxAmount / 2}, 100_000, limiter.MaxAmount / 4, limiter.MaxAmount},
+	} {
+		l, err := limiter.New(tt.p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := l.Raise(tt.percent); r.Amount() != tt.amount || r.Capacity() != tt.capacity || r.Window() != l.Window() {
+			t.Errorf("%v × %d %%: %d, and %d at once, want %d and %d", tt.p, tt.percent, r.Amount(), r.Capacity(), tt.amount, tt.capacity)
+		}
+	}
+	random := rand.New(rand.NewPCG(162, 1))
+	for range 100_000 {
+		p := limiter.Params{Algorithm: limiter.TokenBucket, Amount: 1 + random.Int64N(1<<(1+random.IntN(40))), Burst: 1 + random.Int64N(1<<(1+random.IntN(40))), Window: time.Hour}
+		l, err := limiter.New(p)
+		if err != nil {
+			continue
+		}
+		percent := 1 + random.IntN(100_000)
+		r := l.Raise(percent)
+		if r.Retention() > l.Retention() || r.Amount() < 1 || r.Capacity() < 1 || r.Amount() > limiter.MaxAmount || r.Capacity() > limiter.MaxAmount {
+			t.Fatalf("%v × %d %%: %d, and %d at once, are kept for %v instead of %v", p, percent, r.Amount(), r.Capacity(), r.Retention(), l.Retention())
+		}
 	}
 }

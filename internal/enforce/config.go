@@ -253,6 +253,7 @@ type Policy struct {
 	Kind        string          // its dependencies besides the key; "" for shared limits
 	Of          *Policy         // the client's own limit, if this one is shared; else nil
 	Scaling     *engine.Scaling // how it depends on its client's standing; nil if it doesn't
+	raised      atomic.Pointer[raised]
 	Meter       meter.Limit
 	Past        *history.Meter // for the history; nil if there is none
 }

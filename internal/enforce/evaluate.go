@@ -120,6 +120,11 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 	if err != nil {
 		return nil, err
 	}
+	raise, err := z.raiseOf(e)
+	if err != nil {
+		return nil, err
+	}
+	nth, nthShadow := len(e.Debits), len(e.Shadows.Debits)
 	keys := make([][]byte, 0, bodyfield.MaxReadings) // one, unless programs may read the body differently
 	for e.body.reading = range z.readings(e) {
 		from := len(e.Keys)
@@ -145,6 +150,8 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 	for _, key := range keys {
 		z.chargeKey(e, set, key, cost)
 	}
+	e.Charges.raise(nth, raise)
+	e.Shadows.raise(nthShadow, raise)
 	return nil, nil
 }
 

@@ -23,7 +23,7 @@ type ruleSearch struct {
 	*Evaluation
 	set   *rules.Set
 	now   time.Time
-	found *rules.Rule // an allowance, or the ban that ends last; or nil
+	found *rules.Rule // the strongest so far, or nil
 }
 
 // Rule returns the operator's rule that applies to the request: an allowance of any of its
@@ -66,7 +66,7 @@ func (e *Evaluation) ruleAt(now time.Time, set *rules.Set) (*rules.Rule, error) 
 // AddressRule returns the rule that applies to a client of which only the address is known, or nil. The client
 // has proved the address by a connection. It doesn't wait for rules in a store.
 func (cfg *Config) AddressRule(addr netip.Addr, now time.Time) *rules.Rule {
-	if found := aboutAddress(cfg.Stated.Now(), addr, true, now); found != nil || len(cfg.BlockLists) == 0 {
+	if found := cfg.aboutAddress(cfg.Stated.Now(), addr, true, now); found != nil || len(cfg.BlockLists) == 0 {
 		return found
 	}
 	return cfg.listedAt(now, addr)
@@ -102,36 +102,37 @@ func (s *ruleSearch) find() (*rules.Rule, error) {
 func (s *ruleSearch) isAllowed() bool { return s.found != nil && s.found.Action == rules.Allow }
 
 // add adds a rule about one of the request's targets. The rule may be nil.
-func (s *ruleSearch) add(found *rules.Rule) {
-	if found != nil && (s.found == nil || found.Action == rules.Allow || found.Outlasts(s.found)) {
-		s.found = found
-	}
-}
+func (s *ruleSearch) add(found *rules.Rule) { s.found = rules.Stronger(s.found, found) }
 
 // lookUpAddress looks for the client's address.
 func (s *ruleSearch) lookUpAddress() {
 	addr, err := netip.ParseAddr(s.ClientIP())
-	if err != nil || !s.set.Has(rules.Address) {
+	if err != nil {
 		return
 	}
-	found := aboutAddress(s.set, addr, true, s.now)
-	if found != nil && found.Action == rules.Allow && s.IsClaimed() {
-		found = aboutAddress(s.set, addr, false, s.now)
+	found := s.Handler.App.aboutAddress(s.set, addr, true, s.now)
+	if found != nil && found.Favors() && s.IsClaimed() {
+		found = s.Handler.App.aboutAddress(s.set, addr, false, s.now)
 	}
 	s.add(found)
 }
 
-// aboutAddress returns the rule about an address, or nil. If that is IPv6 and contains an IPv4 address, it
-// also looks for bans of the latter, but not for allowances: a relay on the way can claim any address.
-func aboutAddress(set *rules.Set, addr netip.Addr, proved bool, now time.Time) *rules.Rule {
+// aboutAddress returns the rule about an address, its autonomous system or its country, or nil. If the address is
+// IPv6 and contains an IPv4 address, it also looks for rules against the latter, but for none in its favor: a relay
+// on the way can claim any address.
+func (cfg *Config) aboutAddress(set *rules.Set, addr netip.Addr, proved bool, now time.Time) *rules.Rule {
 	found := set.FindAddress(addr, proved, now)
-	if found != nil && found.Action == rules.Allow {
-		return found
-	}
 	if inner := carried.Of(addr); inner != addr.Unmap() {
-		if ban := set.FindAddress(inner, false, now); found == nil || ban != nil && ban.Outlasts(found) {
-			return ban
+		proved = false
+		if found == nil || !found.Favors() {
+			found = rules.Stronger(found, set.FindAddress(inner, false, now))
 		}
+	}
+	if set.Has(rules.ASN) {
+		found = rules.Stronger(found, set.Find(rules.ASN, strings.TrimPrefix(cfg.Networks.ASN(addr), "AS"), proved, now))
+	}
+	if set.Has(rules.Country) {
+		found = rules.Stronger(found, set.Find(rules.Country, cfg.Networks.Country(addr), proved, now))
 	}
 	return found
 }
@@ -191,7 +192,7 @@ func (s *ruleSearch) lookUpKeys() (*rules.Rule, error) {
 func (s *ruleSearch) findKey(z *Zone, text string) *rules.Rule {
 	key := z.ShortenIP(text)
 	found := s.set.Find(rules.Key, key, true, s.now)
-	if found != nil && found.Action == rules.Allow && text == s.ClientIP() && s.IsClaimed() {
+	if found != nil && found.Favors() && text == s.ClientIP() && s.IsClaimed() {
 		return s.set.Find(rules.Key, key, false, s.now)
 	}
 	return found
@@ -261,7 +262,7 @@ func (s *OperatorRules) logRead(message string, set *rules.Set) {
 func (s *OperatorRules) rulesFields(set *rules.Set) []zap.Field {
 	now := time.Now()
 	return []zap.Field{
-		zap.Int("bans", set.InForce(rules.Ban, now)), zap.Int("allowances", set.InForce(rules.Allow, now)),
+		zap.Int("bans", set.InForce(rules.Ban, now)), zap.Int("allowances", set.InForce(rules.Allow, now)), zap.Int("raises", set.InForce(rules.Raise, now)),
 		zap.String("file", s.Rules.Path()),
 	}
 }
@@ -304,7 +305,9 @@ func (s *OperatorRules) countRules() {
 		}
 	}
 	meter.SetRules(rules.Ban.String(), bans)
-	meter.SetRules(rules.Allow.String(), s.Stated.Now().InForce(rules.Allow, now))
+	for _, action := range []rules.Action{rules.Allow, rules.Raise} {
+		meter.SetRules(action.String(), s.Stated.Now().InForce(action, now))
+	}
 	meter.SetFailingLists(failing)
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
-// applyClients scales the debits by the records of their clients, and refuses the request if its
+// applyClients ends raises, scales the debits by the records of their clients, and refuses the request if its
 // client is banned. It notes whether all records are known. It lowers limits by their usage
 // elsewhere.
 func (r *request) applyClients(e *Engine) {
@@ -23,6 +23,7 @@ func (r *request) applyClients(e *Engine) {
 	}
 	for i := range r.debits {
 		debit := &r.debits[i]
+		debit.endRaise(r.now)
 		if debit.Client == nil {
 			continue
 		}

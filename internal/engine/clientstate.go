@@ -40,6 +40,18 @@ type Scaling struct {
 	Ban reputation.Ban
 }
 
+// Raise returns a copy of the scaling with raised limits.
+func (s *Scaling) Raise(percent int) *Scaling {
+	raised := *s
+	for i, limit := range s.Levels {
+		raised.Levels[i] = limit.Raise(percent)
+	}
+	if s.Banned != nil {
+		raised.Banned = s.Banned.Raise(percent)
+	}
+	return &raised
+}
+
 // clientsID is the scope of the names of clients. The chance that a limit has this ID is 1 in 2^64.
 const clientsID storage.LimitID = 0
 

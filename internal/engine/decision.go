@@ -20,6 +20,13 @@ type Limit struct {
 	LongestRetention *time.Duration
 }
 
+// Raise returns a copy of the limit with a raised rate, see [limiter.Limit.Raise].
+func (l *Limit) Raise(percent int) *Limit {
+	raised := *l
+	raised.Rate = l.Rate.Raise(percent)
+	return &raised
+}
+
 // Retention returns how long a claim's effects on the state may matter.
 func (l *Limit) Retention() time.Duration {
 	if l.LongestRetention != nil {
@@ -32,6 +39,10 @@ func (l *Limit) Retention() time.Duration {
 type Debit struct {
 	// Limit is the limit, with the amount in force for this client.
 	Limit *Limit
+	// Unraised is what Limit and Scaling are without an operator's raise, which ends at RaisedUntil: in
+	// nanoseconds since the Unix epoch, or 0 for no end. Nil means that they aren't raised.
+	Unraised    *Unraised
+	RaisedUntil int64
 	// Key is the full text of the key. The engine copies it if it keeps it.
 	Key []byte
 	// Cost is how many units are taken, 0 or more.
@@ -69,6 +80,24 @@ type Debit struct {
 	whole   *Limit // Limit before it was lowered; nil if it was not
 	refused bool   // the debit refuses the request
 	at      int64  // the time of the decision, for the simulation
+}
+
+// Unraised is the limit of a debit that isn't raised, and its scaling or nil.
+type Unraised struct {
+	Limit   *Limit
+	Scaling *Scaling
+}
+
+// endRaise ends a raise in time, however long the request has waited.
+func (d *Debit) endRaise(now int64) {
+	if d.Unraised == nil || d.RaisedUntil == 0 || now < d.RaisedUntil {
+		return
+	}
+	d.Limit, d.whole = d.Unraised.Limit, nil
+	if d.Scaling != nil {
+		d.Scaling = d.Unraised.Scaling
+	}
+	d.Unraised = nil
 }
 
 // Reason says why a request was refused.

@@ -54,7 +54,7 @@ func (r *request) limitsChanged() bool {
 	}
 	for i := range r.debits {
 		debit := &r.debits[i]
-		if debit.Client != nil && debit.Client.known() && debit.Scaling.limit(debit.client(), debit.parent(), r.now) != debit.Whole() {
+		if debit.Client != nil && debit.Client.known() && *debit.Scaling.limit(debit.client(), debit.parent(), r.now) != *debit.Whole() {
 			return true
 		}
 	}

@@ -74,8 +74,9 @@ func (r *Regions) charge(k *key, by growth, now int64) {
 	used, first := k.isUsed(now), r.firstOf(by.users)
 	switch {
 	case used && r.me.Machine <= first:
-		units := min(by.units, region.MostCharged(k.limit.Rate))
-		r.opts.Engine.Charge(k.limit, []byte(k.text), limiter.Charge{Units: units})
+		limit := k.inForce.Load()
+		units := min(by.units, region.MostCharged(limit.Rate))
+		r.opts.Engine.Charge(limit, []byte(k.text), limiter.Charge{Units: units})
 	case !used && first == math.MaxInt64: // no machine uses the key at the moment
 		k.behind.Store(true)
 	}

@@ -70,6 +70,7 @@ func (r *Regions) keyOf(d *engine.Debit, now int64) *key {
 		}
 		return r.make(like, now)
 	}
+	k.follow(d)
 	if k.periodAt(now) != k.period.Load() {
 		r.rename(k, now)
 	}
@@ -82,7 +83,9 @@ func (r *Regions) keyOf(d *engine.Debit, now int64) *key {
 // make adds a key like another one to the table, or returns the existing one. It returns nil if
 // there are too many, or the key can't have a name yet.
 func (r *Regions) make(like *key, now int64) *key {
-	k := &key{regions: r, limit: like.limit, least: like.least, text: like.text, groups: like.groups}
+	k := &key{regions: r, limit: like.limit, text: like.text, groups: like.groups}
+	k.inForce.Store(like.inForce.Load())
+	k.least.Store(like.least.Load())
 	names, ok := r.namesOf(k, now)
 	if !ok {
 		return nil
@@ -125,7 +128,8 @@ func (r *Regions) chargeLevel(k *key, now int64) {
 	if !k.groups.IsBucket() {
 		return
 	}
-	if level := k.groups.Level(k.limit.Rate, k.elsewhere().foreign, now); level > 0 {
-		r.opts.Engine.Charge(k.limit, []byte(k.text), limiter.Charge{Units: level, Floor: true})
+	limit := k.inForce.Load()
+	if level := k.groups.Level(limit.Rate, k.elsewhere().foreign, now); level > 0 {
+		r.opts.Engine.Charge(limit, []byte(k.text), limiter.Charge{Units: level, Floor: true})
 	}
 }

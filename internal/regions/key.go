@@ -14,10 +14,12 @@ import (
 // key is a key of a limit that requests of this region use. It implements [engine.Elsewhere].
 type key struct {
 	regions *Regions
-	limit   *engine.Limit // the full one
-	least   int64         // the smallest amount that a client of the key may have
+	limit   *engine.Limit // that regions agree on, without a raise
 	text    string
 	groups  region.Groups
+
+	inForce atomic.Pointer[engine.Limit] // of the last request: the full one, or a raised one
+	least   atomic.Int64                 // the smallest amount that a client of the key may have had
 
 	period atomic.Int64          // period of the last lookup of its names
 	known  atomic.Pointer[known] // units that others have admitted; nil if none
@@ -39,17 +41,34 @@ type known struct {
 
 // newKey returns the key of a debit, or nil if its limit stays regional.
 func newKey(d *engine.Debit) *key {
-	groups, shared := region.GroupsOf(d.Limit.Rate)
+	agreed := d.Limit
+	if d.Unraised != nil {
+		agreed = d.Unraised.Limit
+	}
+	groups, shared := region.GroupsOf(agreed.Rate)
 	if !shared {
 		return nil
 	}
-	k := &key{limit: d.Limit, least: d.Limit.Capacity(), text: string(d.Key), groups: groups}
+	k := &key{limit: agreed, text: string(d.Key), groups: groups}
+	k.least.Store(agreed.Capacity())
+	k.follow(d)
+	return k
+}
+
+// follow notes the limit of a debit, which a raise may have changed.
+func (k *key) follow(d *engine.Debit) {
+	limit := d.Whole()
+	if k.inForce.Load() == limit {
+		return
+	}
+	k.inForce.Store(limit)
+	least := min(k.least.Load(), limit.Capacity())
 	if d.Scaling != nil {
 		for _, level := range d.Scaling.Levels {
-			k.least = min(k.least, level.Capacity())
+			least = min(least, level.Capacity())
 		}
 	}
-	return k
+	k.least.Store(least)
 }
 
 // periodOf returns the number of the period that determines the key's name in a group.
@@ -129,7 +148,7 @@ func (k *key) unpublished(now int64, others, machines int) []limiter.Slot {
 	switch {
 	case len(units) == 0 || others == 0:
 		return nil
-	case k.isForeign() || k.groups.IsBucket() && machines > 1 || region.Publishes(k.groups.InForce(k.own.Units(), now), k.least, others):
+	case k.isForeign() || k.groups.IsBucket() && machines > 1 || region.Publishes(k.groups.InForce(k.own.Units(), now), k.least.Load(), others):
 		return units
 	}
 	return nil

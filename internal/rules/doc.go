@@ -1,4 +1,4 @@
-// Package rules holds the operator's rules about clients: bans and allowances, one per line of a
+// Package rules holds the operator's rules about clients: bans, allowances and raises, one per line of a
 // text file that people and commands write.
 //
 //	# Bans and allowances
@@ -7,9 +7,11 @@
 //	allow api-key:acme until 2026-11-22T14:00:00Z # import of old orders
 //	ban key:"user 17"
 //	ban session:1f0c9a2b7d4e6f80
+//	ban asn:64496
+//	raise 5x api-key:acme zone login until 2026-12-01
 //
 // A [Rule] is a rule about a [Target]: an address or a network of them, the name of an API
-// key, the text of a zone's key, or a session. A [Set] finds the rule in force for one of these. A
+// key, the text of a zone's key, a session, or a country or an autonomous system of addresses. A [Set] finds the rule in force for one of these. A
 // [File] is read again after it changes.
 //
 // # Precedence
@@ -17,7 +19,11 @@
 // Among networks the longest prefix with a rule in force counts: `ban 10.1.2.3` applies in spite of
 // `allow 10.0.0.0/8`, and the other way round. Of a ban and an allowance of one target, the
 // allowance counts. Of several bans of one target, the one that ends last does. The caller decides
-// between rules about different targets of one request, such as its address and its API key.
+// between rules about different targets of one request, such as its address and its API key, by
+// [Stronger].
+//
+// Raises are found apart, so they lift no ban and end no allowance. Those for the zone of a limit come
+// before those for all zones. Of a raise above 1x and another of one target, the former counts.
 //
 // # Invariants
 //

@@ -11,9 +11,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
-const fileHead = `# Bans and allowances, one per line. A change is in force within a second. Examples:
+const fileHead = `# Bans, allowances and raises, one per line. A change is in force within a second. Examples:
 #   ban 203.0.113.0/24 until 2026-12-01 # scraper
 #   allow api-key:acme until 2026-11-22T14:00:00Z
+#   raise 5x api-key:acme until 2026-12-01
 `
 
 // keepEnded is how long a rule stays in an edited file after it has ended.

@@ -126,7 +126,7 @@ func TestEditsThatCannotBe(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := "rules: " + path + `: line 2: got "bann", expected ban or allow`
+	want := "rules: " + path + `: line 2: got "bann", expected ban, allow or raise`
 	_, removeErr := Remove(path, 0, good.Target)
 	_, listErr := List(path)
 	for _, err := range []error{Add(path, now, good), removeErr, listErr} {
@@ -229,5 +229,24 @@ func TestAddIsBounded(t *testing.T) {
 	}
 	if err := Add(path, now, rule(t, "ban key:b")); err == nil || !strings.Contains(err.Error(), "more than 1000000 rules") {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// Raises of one target in different zones are different rules, and a ban leaves them.
+func TestEditRaises(t *testing.T) {
+	text, err := add([]byte("raise 5x key:a # kept\nraise 2x key:a zone b\nallow key:a\n"), now, []Rule{
+		{Action: Raise, Percent: 300, Target: Target{Kind: Key, Text: "a", Zone: "b"}, Reason: "new"},
+		{Action: Ban, Target: Target{Kind: Key, Text: "a"}},
+	})
+	if want := "raise 5x key:a # kept\nraise 3x key:a zone b # new\nban key:a\n"; err != nil || string(text) != want {
+		t.Errorf("the file is %q, %v, want %q", text, err, want)
+	}
+	for _, bad := range []Rule{
+		{Action: Raise, Target: Target{Kind: Key, Text: "a"}}, {Action: Raise, Percent: 100_001, Target: Target{Kind: Key, Text: "a"}},
+		{Action: Ban, Percent: 500, Target: Target{Kind: Key, Text: "a"}}, {Action: Ban, Target: Target{Kind: Key, Text: "a", Zone: "b"}},
+	} {
+		if bad.check() == nil {
+			t.Errorf("%v passes", bad)
+		}
 	}
 }

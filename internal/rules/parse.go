@@ -2,8 +2,10 @@ package rules
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,7 +66,7 @@ func ParseRule(line string) (Rule, error) {
 	case err != nil:
 		return Rule{}, err
 	case s == nil:
-		return Rule{}, fmt.Errorf("got %s, expected ban or allow, and %s", quoted(line), expectedTarget)
+		return Rule{}, fmt.Errorf("got %s, expected %s, and %s", quoted(line), expectedAction, expectedTarget)
 	}
 	return *s, nil
 }
@@ -88,15 +90,15 @@ func parseLine(line string) (*Rule, error) {
 
 // parse parses a rule after its first word.
 func (s *Rule) parse(action, rest string) (err error) {
-	switch action {
-	case Ban.String():
-		s.Action = Ban
-	case Allow.String():
-		s.Action = Allow
-	default:
-		return fmt.Errorf("got %s, expected ban or allow", quoted(action))
+	if s.Action = Action(slices.Index(actionNames[:], action)); s.Action < Ban {
+		return fmt.Errorf("got %s, expected %s", quoted(action), expectedAction)
 	}
 	word, err := cutWord(&rest)
+	if s.Action == Raise && err == nil {
+		if s.Percent, err = ParseFactor(word); err == nil {
+			word, err = cutWord(&rest)
+		}
+	}
 	switch {
 	case err != nil:
 		return err
@@ -106,23 +108,33 @@ func (s *Rule) parse(action, rest string) (err error) {
 	if s.Target, err = ParseTarget(word); err != nil {
 		return err
 	}
-	switch word, err = cutWord(&rest); {
-	case err != nil:
-		return err
-	case word == "until":
-		if word, err = cutWord(&rest); err != nil {
+	for {
+		switch word, err = cutWord(&rest); {
+		case err != nil:
 			return err
+		case word == "":
+			s.Reason = strings.TrimSpace(strings.TrimPrefix(rest, "#"))
+			return nil
+		case word == "zone" && s.Action == Raise && s.Target.Zone == "":
+			if word, err = cutWord(&rest); err == nil {
+				s.Target.Zone, err = unquote(word, "zone ")
+			}
+			if err != nil || s.Target.Zone == "" {
+				return cmp.Or(err, errors.New("zone: expected the name of a zone behind it"))
+			}
+		case word == "until" && s.Until.IsZero():
+			if word, err = cutWord(&rest); err != nil {
+				return err
+			}
+			if s.Until, err = textfile.ParseTime(word); err != nil {
+				return fmt.Errorf("until: %w", err)
+			}
+		case s.Action == Raise:
+			return fmt.Errorf("got %s, expected zone and a name, until and a date, # and a comment, or the end of the line", quoted(word))
+		default:
+			return fmt.Errorf("got %s, expected until and a date, # and a comment, or the end of the line", quoted(word))
 		}
-		if s.Until, err = textfile.ParseTime(word); err != nil {
-			return fmt.Errorf("until: %w", err)
-		}
-		word, err = cutWord(&rest)
 	}
-	if word != "" || err != nil {
-		return fmt.Errorf("got %s, expected until and a date, # and a comment, or the end of the line", quoted(word))
-	}
-	s.Reason = strings.TrimSpace(strings.TrimPrefix(rest, "#"))
-	return nil
 }
 
 // cutWord cuts the next word off the beginning of a text. It is empty at the end and before a

@@ -43,6 +43,14 @@ func TestLines(t *testing.T) {
 		"ban 203.0.113.7 until 2026-12-01":                    {Action: Ban, Target: network("203.0.113.7/32"), Until: at("2026-12-01T00:00:00Z")},
 		"ban 203.0.113.7 until 2026-12-01 # x #":              {Action: Ban, Target: network("203.0.113.7/32"), Until: at("2026-12-01T00:00:00Z"), Reason: "x #"},
 		"ban 203.0.113.7 until 2026-11-22T14:00:00.9+02:00 #": {Action: Ban, Target: network("203.0.113.7/32"), Until: at("2026-11-22T12:00:00Z")},
+		"ban asn:64496":                                       {Action: Ban, Target: Target{Kind: ASN, Text: "64496"}},
+		"allow country:DE until 2026-12-01":                   {Action: Allow, Target: Target{Kind: Country, Text: "DE"}, Until: at("2026-12-01T00:00:00Z")},
+		"raise 5x api-key:acme":                               {Action: Raise, Percent: 500, Target: Target{Kind: APIKey, Text: "acme"}},
+		"raise 0.2x 203.0.113.0/24 zone login # less":         {Action: Raise, Percent: 20, Target: network("203.0.113.0/24").In("login"), Reason: "less"},
+		"raise 1000x key:a zone login until 2026-12-01":       {Action: Raise, Percent: 100_000, Target: Target{Kind: Key, Text: "a", Zone: "login"}, Until: at("2026-12-01T00:00:00Z")},
+		"raise 0.01x key:a until 2026-12-01 zone login":       {Action: Raise, Percent: 1, Target: Target{Kind: Key, Text: "a", Zone: "login"}, Until: at("2026-12-01T00:00:00Z")},
+		`raise 1.50x country:DE zone "a # b"`:                 {Action: Raise, Percent: 150, Target: Target{Kind: Country, Text: "DE", Zone: "a # b"}},
+		`raise 2x asn:1 zone until`:                           {Action: Raise, Percent: 200, Target: Target{Kind: ASN, Text: "1", Zone: "until"}},
 		"ban 203.0.113.7 #scraper\tof prices":                 {Action: Ban, Target: network("203.0.113.7/32"), Reason: "scraper\tof prices"},
 	} {
 		got, err := parseLine(line)
@@ -57,9 +65,9 @@ func TestLines(t *testing.T) {
 
 func TestBadLines(t *testing.T) {
 	for line, want := range map[string]string{
-		"permit 203.0.113.7":                   `got "permit", expected ban or allow`,
-		"Ban 203.0.113.7":                      `got "Ban", expected ban or allow`,
-		"203.0.113.7":                          `got "203.0.113.7", expected ban or allow`,
+		"permit 203.0.113.7":                   `got "permit", expected ban, allow or raise`,
+		"Ban 203.0.113.7":                      `got "Ban", expected ban, allow or raise`,
+		"203.0.113.7":                          `got "203.0.113.7", expected ban, allow or raise`,
 		"ban":                                  "nothing follows ban, expected an address or network such as",
 		"ban # 203.0.113.7":                    "nothing follows ban, expected an address or network such as",
 		"ban 203.0.113.256":                    `got "203.0.113.256", expected an address or network such as`,
@@ -92,10 +100,44 @@ func TestBadLines(t *testing.T) {
 		"ban 203.0.113.7 until 2026-12-01 now": `got "now", expected until and a date`,
 		"ban 203.0.113.7 for 24h":              `got "for", expected until and a date, # and a comment, or the end of the line`,
 		"ban 203.0.113.7 203.0.113.8":          `got "203.0.113.8", expected until and a date`,
-		"ban 203.0.113.7 # \x1b[2J":            "the reason has a character that can't be printed",
-		"ban 203.0.113.7 # a\u202eb":           "the reason has a character that can't be printed",
-		"ban 203.0.113.7 # \xff":               "the reason is not valid UTF-8",
-		"# " + strings.Repeat("x", maxLine):    "has 8194 bytes, expected at most 8192",
+		"ban asn:AS64496":                      `got "AS64496", expected the number of an autonomous system, such as asn:64496`,
+		"ban asn:0":                            `got "0", expected the number of an autonomous system`,
+		"ban asn:064496":                       `got "064496", expected the number of an autonomous system`,
+		"ban asn:4294967296":                   `got "4294967296", expected the number of an autonomous system`,
+		"ban country:de":                       `got "de", expected a code of two capital letters (ISO 3166-1), such as country:DE`,
+		"ban country:Germany":                  `got "Germany", expected a code of two capital letters`,
+		"raise":                                `got "", expected a factor such as 5x, or 0.2x for less`,
+		"raise 5x":                             "nothing follows raise, expected an address or network such as",
+		"raise api-key:acme 5x":                `got "api-key:acme", expected a factor such as 5x, or 0.2x for less`,
+		"raise 5 api-key:acme":                 `got "5", expected a factor such as 5x, or 0.2x for less`,
+		"raise 5 x api-key:acme":               `got "5", expected a factor such as 5x, or 0.2x for less`,
+		"raise x5 api-key:acme":                `got "x5", expected a factor such as 5x, or 0.2x for less`,
+		"raise 5X api-key:acme":                `got "5X", expected a factor such as 5x, or 0.2x for less`,
+		"raise -5x api-key:acme":               `got "-5x", expected a factor such as 5x, or 0.2x for less`,
+		"raise +5x api-key:acme":               `got "+5x", expected a factor such as 5x, or 0.2x for less`,
+		"raise NaNx api-key:acme":              `got "NaNx", expected a factor such as 5x, or 0.2x for less`,
+		"raise 1e3x api-key:acme":              `got "1e3x", expected a factor such as 5x, or 0.2x for less`,
+		"raise 0x10x api-key:acme":             `got "0x10x", expected a factor such as 5x, or 0.2x for less`,
+		"raise 1,5x api-key:acme":              `got "1,5x", expected a factor such as 5x, or 0.2x for less`,
+		"raise x api-key:acme":                 `got "x", expected a factor such as 5x, or 0.2x for less`,
+		"raise 0x api-key:acme":                `got "0x", expected a factor from 0.01x to 1000x; to admit nothing, write ban`,
+		"raise 0.009x api-key:acme":            `got "0.009x", expected a factor from 0.01x to 1000x`,
+		"raise 1000.01x api-key:acme":          `got "1000.01x", expected a factor from 0.01x to 1000x`,
+		"raise " + strings.Repeat("9", 400) + "x key:a":     "expected a factor such as 5x",
+		"raise 0.125x api-key:acme":                         `got "0.125x", expected a factor with at most two digits after the point, such as 0.12x`,
+		"raise 5x acme":                                     `got "acme", expected an address or network such as`,
+		"raise 5x api-key:acme zone":                        "zone: expected the name of a zone behind it",
+		`raise 5x api-key:acme zone ""`:                     "zone: expected the name of a zone behind it",
+		"raise 5x api-key:acme zone # login":                "zone: expected the name of a zone behind it",
+		"raise 5x api-key:acme zone a\\b":                   `expected a text between quotes: write zone "a\\b"`,
+		"raise 5x api-key:acme zone a zone b":               `got "zone", expected zone and a name, until and a date, # and a comment, or the end of the line`,
+		"raise 5x api-key:acme in login":                    `got "in", expected zone and a name, until and a date`,
+		"ban 203.0.113.7 zone login":                        `got "zone", expected until and a date, # and a comment, or the end of the line`,
+		"ban 203.0.113.7 until 2026-12-01 until 2026-12-02": `got "until", expected until and a date`,
+		"ban 203.0.113.7 # \x1b[2J":                         "the reason has a character that can't be printed",
+		"ban 203.0.113.7 # a\u202eb":                        "the reason has a character that can't be printed",
+		"ban 203.0.113.7 # \xff":                            "the reason is not valid UTF-8",
+		"# " + strings.Repeat("x", maxLine):                 "has 8194 bytes, expected at most 8192",
 	} {
 		if _, err := parseLine(line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error is %v, want %q in it", line, err, want)
@@ -110,8 +152,8 @@ func TestParseRule(t *testing.T) {
 		t.Errorf("got %v, %v", s, err)
 	}
 	for line, want := range map[string]string{
-		"":                            `got "", expected ban or allow`,
-		"# ban 203.0.113.7":           "expected ban or allow",
+		"":                            `got "", expected ban, allow or raise`,
+		"# ban 203.0.113.7":           "expected ban, allow or raise",
 		"ban":                         "nothing follows ban",
 		"ban key:a # x\nban key:b":    "a character that can't be printed",
 		"ban key:a\nban key:b":        "expected a text between quotes",
@@ -143,18 +185,20 @@ func TestParseBoundsTheRules(t *testing.T) {
 
 // Every rule that passes Check is one line, and is read as the same rule.
 func FuzzRule(f *testing.F) {
-	f.Add(int8(Ban), int8(Key), "a \"b\" # c\n", int64(1764547200), "scraper", []byte{203, 0, 113, 7}, uint8(24))
-	f.Add(int8(Allow), int8(Address), "", int64(0), "", make([]byte, 16), uint8(64))
-	f.Add(int8(Allow), int8(APIKey), "acme", int64(1764547201), "a\nban 0.0.0.0/0", []byte(nil), uint8(0))
-	f.Add(int8(Ban), int8(Session), "1f0c9a2b7d4e6f80", int64(0), "# x", []byte(nil), uint8(0))
-	f.Fuzz(func(t *testing.T, action, kind int8, text string, until int64, reason string, addr []byte, bits uint8) {
-		s := Rule{Action: Action(action), Target: Target{Kind: Kind(kind), Text: text}, Reason: reason}
+	f.Add(int8(Ban), 0, int8(Key), "a \"b\" # c\n", "", int64(1764547200), "scraper", []byte{203, 0, 113, 7}, uint8(24))
+	f.Add(int8(Allow), 0, int8(Address), "", "", int64(0), "", make([]byte, 16), uint8(64))
+	f.Add(int8(Allow), 0, int8(APIKey), "acme", "", int64(1764547201), "a\nban 0.0.0.0/0", []byte(nil), uint8(0))
+	f.Add(int8(Ban), 0, int8(Session), "1f0c9a2b7d4e6f80", "", int64(0), "# x", []byte(nil), uint8(0))
+	f.Add(int8(Raise), 12345, int8(Country), "DE", "#login \"x", int64(1764547200), "", []byte(nil), uint8(0))
+	f.Add(int8(Raise), 1, int8(ASN), "64496", "until", int64(0), "", []byte(nil), uint8(0))
+	f.Fuzz(func(t *testing.T, action int8, percent int, kind int8, text, zone string, until int64, reason string, addr []byte, bits uint8) {
+		s := Rule{Action: Action(action), Percent: percent, Target: Target{Kind: Kind(kind), Text: text, Zone: zone}, Reason: reason}
 		if until != 0 {
 			s.Until = time.Unix(until, 0).UTC()
 		}
 		if a, ok := netip.AddrFromSlice(addr); ok && s.Target.Kind == Address {
 			if p, err := a.Prefix(int(bits)); err == nil {
-				s.Target = NetworkOf(p)
+				s.Target = NetworkOf(p).In(zone)
 			}
 		}
 		if s.check() != nil {
@@ -174,7 +218,7 @@ func FuzzRule(f *testing.F) {
 func FuzzLine(f *testing.F) {
 	for _, line := range []string{
 		"ban 203.0.113.0/24 until 2026-12-01 # scraper", "allow api-key:acme until 2026-11-22T14:00:00Z # reason",
-		`ban key:"a\x00 # b" # c`, "ban session:1f0c9a2b7d4e6f80", "ban ::ffff:1.2.3.0/120", "# comment", "ban key:a\u200bb", `ban key:"` + "\u00a0" + `"`,
+		`ban key:"a\x00 # b" # c`, "ban session:1f0c9a2b7d4e6f80", "raise 0.29x asn:64496 zone \"#a b\" until 2026-12-01 # x", "raise 5x country:DE until 2026-12-01 zone b", "ban ::ffff:1.2.3.0/120", "# comment", "ban key:a\u200bb", `ban key:"` + "\u00a0" + `"`,
 	} {
 		f.Add(line)
 	}

@@ -18,13 +18,16 @@ type Action int
 const (
 	Ban Action = iota + 1
 	Allow
+	Raise // multiplies the amounts of limits
 )
 
-var actionNames = [...]string{Ban: "ban", Allow: "allow"}
+var actionNames = [...]string{Ban: "ban", Allow: "allow", Raise: "raise"}
 
-// String returns the word for an action: ban or allow.
+const expectedAction = "ban, allow or raise"
+
+// String returns the word for an action: ban, allow or raise.
 func (a Action) String() string {
-	if a < Ban || a > Allow {
+	if a < Ban || a > Raise {
 		return fmt.Sprintf("Action(%d)", int(a))
 	}
 	return actionNames[a]
@@ -32,10 +35,23 @@ func (a Action) String() string {
 
 // Rule is an operator's rule about a client.
 type Rule struct {
-	Action Action
-	Target Target
-	Until  time.Time // the end, to the second; the zero time: none
-	Reason string    // the text after the `#`
+	Action  Action
+	Percent int // of a Raise: what it makes of an amount, from minPercent to maxPercent; else 0
+	Target  Target
+	Until   time.Time // the end, to the second; the zero time: none
+	Reason  string    // the text after the `#`
+}
+
+// Favors reports whether the rule is to the advantage of its clients. They must prove who they are.
+func (s *Rule) Favors() bool { return s.Action == Allow || s.Percent > 100 }
+
+// Stronger returns the rule that counts of two about different targets of one request, either of which may
+// be nil: an allowance, or else the ban that ends last; of raises the highest.
+func Stronger(a, b *Rule) *Rule {
+	if b != nil && (a == nil || b.Action == Allow || b.Percent > a.Percent || b.Action == Ban && a.Action == Ban && b.Outlasts(a)) {
+		return b
+	}
+	return a
 }
 
 // Outlasts reports whether the rule ends after another one.
@@ -45,7 +61,7 @@ func (s *Rule) Outlasts(other *Rule) bool {
 
 // String returns the rule as a line of a file.
 func (s Rule) String() string {
-	line := s.Action.String() + " " + s.Target.String()
+	line := s.About()
 	if !s.Until.IsZero() {
 		line += " until " + textfile.FormatTime(s.Until)
 	}
@@ -55,10 +71,24 @@ func (s Rule) String() string {
 	return line
 }
 
+// About returns the beginning of the line, without an end and a reason.
+func (s Rule) About() string {
+	line := s.Action.String() + " "
+	if s.Action == Raise {
+		line += FormatFactor(s.Percent) + " "
+	}
+	return line + s.Target.String()
+}
+
 // check returns an error if the rule can't be a line of a file.
 func (s Rule) check() error {
-	if s.Action != Ban && s.Action != Allow {
-		return errors.New("expected ban or allow")
+	switch {
+	case s.Action < Ban || s.Action > Raise:
+		return errors.New("expected " + expectedAction)
+	case s.Action == Raise && (s.Percent < minPercent || s.Percent > maxPercent):
+		return errors.New("a raise needs a factor")
+	case s.Action != Raise && (s.Percent != 0 || s.Target.Zone != ""):
+		return errors.New("a factor and a zone are for raise")
 	}
 	if err := s.Target.check(); err != nil {
 		return err
@@ -76,7 +106,7 @@ func (s Rule) check() error {
 const mostEscaped = 4
 
 func (s Rule) checkLength() error {
-	if mostEscaped*len(s.Target.Text)+len(s.Reason) < maxLine-256 {
+	if mostEscaped*(len(s.Target.Text)+len(s.Target.Zone))+len(s.Reason) < maxLine-256 {
 		return nil // the rest of the line always fits
 	}
 	if n := len(s.String()); n > maxLine {

@@ -20,13 +20,14 @@ type Set struct {
 	ends     [len(actionNames)][]int64 // ends of rules, ascending, by action
 	total    [len(actionNames)]int     // number of rules by action
 	has      [kinds]bool
+	raises   map[string]*Set // by zone: they are found apart from bans and allowances
 }
 
 // verdict is the rules about one target. It is stored by value: in a large set each pointer that a
 // lookup follows is a cache miss.
 type verdict struct {
-	ban, allow term     // those that end last
-	wider      *verdict // of the next wider network; or nil
+	against, favor term     // those that end last: see [Rule.Favors]
+	wider          *verdict // of the next wider network; or nil
 }
 
 // term is a rule and its end, in seconds since the Unix epoch. The zero term has ended.
@@ -47,33 +48,45 @@ func termOf(s *Rule) term {
 // NewSet returns the set of some rules, each of which must pass [Rule.Check]. They must not be
 // changed afterwards.
 func NewSet(rules []Rule) *Set {
-	s := &Set{rules: rules}
-	networks := make(map[netip.Prefix]*verdict)
+	s := &Set{rules: rules, raises: make(map[string]*Set)}
+	networks := make(map[*Set]map[netip.Prefix]*verdict)
 	for i := range rules {
 		r := &rules[i]
 		t := termOf(r)
 		s.note(r, t)
+		in := s
+		if r.Action == Raise {
+			if in = s.raises[r.Target.Zone]; in == nil {
+				in = new(Set)
+				s.raises[r.Target.Zone] = in
+			}
+		}
+		in.has[r.Target.Kind] = true
 		if r.Target.Kind != Address {
-			s.addText(r, t)
+			in.addText(r, t)
 			continue
 		}
-		v := networks[r.Target.Network]
+		if networks[in] == nil {
+			networks[in] = make(map[netip.Prefix]*verdict)
+		}
+		v := networks[in][r.Target.Network]
 		if v == nil {
 			v = new(verdict)
-			networks[r.Target.Network] = v
+			networks[in][r.Target.Network] = v
 		}
 		v.add(t)
 	}
 	for _, ends := range s.ends {
 		slices.Sort(ends)
 	}
-	s.addNetworks(networks)
+	for in, all := range networks {
+		in.addNetworks(all)
+	}
 	return s
 }
 
 // note counts a rule.
 func (s *Set) note(r *Rule, t term) {
-	s.has[r.Target.Kind] = true
 	s.total[r.Action]++
 	if t.until != never {
 		s.ends[r.Action] = append(s.ends[r.Action], t.until)
@@ -91,9 +104,9 @@ func (s *Set) addText(r *Rule, t term) {
 }
 
 func (v *verdict) add(t term) {
-	to := &v.ban
-	if t.rule.Action == Allow {
-		to = &v.allow
+	to := &v.against
+	if t.rule.Favors() {
+		to = &v.favor
 	}
 	if t.until >= to.until {
 		*to = t
@@ -114,6 +127,15 @@ func (s *Set) addNetworks(networks map[netip.Prefix]*verdict) {
 // IsEmpty reports whether there are no rules, in force or not.
 func (s *Set) IsEmpty() bool { return s == nil || s.total == [len(actionNames)]int{} }
 
+// Raises returns the raises for a zone, as a set, and then those for all zones. Those that are found in the
+// former count. Either may be nil.
+func (s *Set) Raises(zone string) (found [2]*Set) {
+	if s != nil && len(s.raises) > 0 {
+		found = [...]*Set{s.raises[zone], s.raises[""]}
+	}
+	return found
+}
+
 // Has reports whether there are rules about targets of a kind.
 func (s *Set) Has(kind Kind) bool { return s != nil && s.has[kind] }
 
@@ -127,7 +149,7 @@ func (s *Set) InForce(action Action, now time.Time) int {
 }
 
 // FindAddress returns the rule in force for an address, or nil. It is that of the longest prefix
-// with a rule. An allowance counts only if the client has proved that the address is its own.
+// with a rule. One in favor of the client counts only if it has proved that the address is its own.
 func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Rule {
 	if !s.Has(Address) {
 		return nil
@@ -136,15 +158,18 @@ func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Rule {
 	return v.inForce(now.Unix(), proved)
 }
 
-// Exceptions returns the number of narrower networks with a rule in force with another action, to
+// Exceptions returns the number of narrower networks with a rule in force that says something else, to
 // which a network's rule doesn't apply.
-func (s *Set) Exceptions(action Action, network netip.Prefix, now time.Time) (n int) {
+func (s *Set) Exceptions(r Rule, now time.Time) (n int) {
+	if r.Action == Raise {
+		s = s.Raises(r.Target.Zone)[0]
+	}
 	if !s.Has(Address) {
 		return 0
 	}
-	for narrower, v := range s.networks.Subnets(network) {
+	for narrower, v := range s.networks.Subnets(r.Target.Network) {
 		v.wider = nil
-		if found := v.inForce(now.Unix(), true); narrower != network && found != nil && found.Action != action {
+		if found := v.inForce(now.Unix(), true); narrower != r.Target.Network && found != nil && (found.Action != r.Action || found.Percent != r.Percent) {
 			n++
 		}
 	}
@@ -152,7 +177,7 @@ func (s *Set) Exceptions(action Action, network netip.Prefix, now time.Time) (n 
 }
 
 // Find returns the rule in force for a text that is a target of a kind other than [Address], or
-// nil. An allowance counts only if the client has proved that the text is its own.
+// nil. One in favor of the client counts only if it has proved that the text is its own.
 func (s *Set) Find(kind Kind, text string, proved bool, now time.Time) *Rule {
 	if !s.Has(kind) {
 		return nil
@@ -163,11 +188,11 @@ func (s *Set) Find(kind Kind, text string, proved bool, now time.Time) *Rule {
 
 func (v *verdict) inForce(now int64, proved bool) *Rule {
 	for ; v != nil; v = v.wider {
-		if proved && now < v.allow.until {
-			return v.allow.rule
+		if proved && now < v.favor.until {
+			return v.favor.rule
 		}
-		if now < v.ban.until {
-			return v.ban.rule
+		if now < v.against.until {
+			return v.against.rule
 		}
 	}
 	return nil

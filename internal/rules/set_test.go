@@ -84,11 +84,11 @@ ban 11.0.0.0/8
 	}{
 		{Allow, "10.0.0.0/8", 2}, {Ban, "10.1.0.0/16", 2}, {Allow, "10.1.2.3/32", 0}, {Ban, "10.1.2.0/24", 2}, {Allow, "2001:db8::/32", 0},
 	} {
-		if got := set.Exceptions(tt.action, netip.MustParsePrefix(tt.network), now); got != tt.want {
+		if got := set.Exceptions(Rule{Action: tt.action, Target: NetworkOf(netip.MustParsePrefix(tt.network))}, now); got != tt.want {
 			t.Errorf("%v %s has %d exceptions, want %d", tt.action, tt.network, got, tt.want)
 		}
 	}
-	if got := mustParse(t, "ban key:a\n").Exceptions(Allow, netip.MustParsePrefix("10.0.0.0/8"), now); got != 0 {
+	if got := mustParse(t, "ban key:a\n").Exceptions(Rule{Action: Allow, Target: NetworkOf(netip.MustParsePrefix("10.0.0.0/8"))}, now); got != 0 {
 		t.Errorf("without networks: %d exceptions", got)
 	}
 }
@@ -246,5 +246,81 @@ func BenchmarkFind(b *testing.B) {
 				set.Find(APIKey, "acme", true, now)
 			}
 		})
+	}
+}
+
+func TestRaises(t *testing.T) {
+	set := mustParse(t, `
+ban 203.0.113.0/24
+raise 5x 203.0.113.0/24
+raise 2x 203.0.113.7 until 2026-11-25
+raise 0.5x 203.0.113.8
+raise 3x 203.0.113.0/24 zone login
+allow 198.51.100.7
+raise 0.2x api-key:acme until 2026-11-25
+raise 4x api-key:acme until 2026-11-23
+raise 0.3x api-key:acme until 2026-11-24
+`)
+	at := func(text string) time.Time {
+		end, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return end
+	}
+	for _, tt := range []struct {
+		zone, client string
+		proved       bool
+		now          time.Time
+		want         string
+	}{
+		{"login", "203.0.113.7", true, now, "raise 3x 203.0.113.0/24 zone login"}, // the zone's own come first
+		{"search", "203.0.113.7", true, now, "raise 2x 203.0.113.7 until 2026-11-25"},
+		{"search", "203.0.113.7", true, at("2026-11-25"), "raise 5x 203.0.113.0/24"},
+		{"search", "203.0.113.8", true, now, "raise 0.5x 203.0.113.8"},
+		{"search", "203.0.113.7", false, now, "none"},
+		{"search", "203.0.113.8", false, now, "raise 0.5x 203.0.113.8"}, // less needs no proof
+		{"search", "198.51.100.7", true, now, "none"},
+		{"search", "acme", true, at("2026-11-22"), "raise 4x api-key:acme until 2026-11-23"},
+		{"search", "acme", true, at("2026-11-23"), "raise 0.2x api-key:acme until 2026-11-25"},
+		{"search", "acme", true, at("2026-11-25"), "none"},
+	} {
+		got := "none"
+		for _, raises := range set.Raises(tt.zone) {
+			if got != "none" {
+				break
+			}
+			if addr, err := netip.ParseAddr(tt.client); err == nil {
+				got = found(raises.FindAddress(addr, tt.proved, tt.now))
+			} else {
+				got = found(raises.Find(APIKey, tt.client, tt.proved, tt.now))
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s of %s at %v: found %s, want %s", tt.client, tt.zone, tt.now, got, tt.want)
+		}
+	}
+	if got := found(set.FindAddress(netip.MustParseAddr("203.0.113.7"), true, now)); got != "ban 203.0.113.0/24" {
+		t.Errorf("a raise lifts a ban: found %s", got)
+	}
+	if n := set.InForce(Raise, now); n != 7 {
+		t.Errorf("%d raises are in force, want 7", n)
+	}
+	five := Rule{Action: Raise, Percent: 500, Target: network("203.0.113.0/24")}
+	if n := set.Exceptions(five, now); n != 2 {
+		t.Errorf("%d exceptions, want 2", n)
+	}
+}
+
+func TestStronger(t *testing.T) {
+	ban, allow, more, less := &Rule{Action: Ban}, &Rule{Action: Allow}, &Rule{Action: Raise, Percent: 500}, &Rule{Action: Raise, Percent: 20}
+	short := &Rule{Action: Ban, Until: now}
+	for _, tt := range []struct{ a, b, want *Rule }{
+		{nil, nil, nil}, {ban, nil, ban}, {nil, ban, ban}, {ban, allow, allow}, {allow, ban, allow},
+		{ban, short, ban}, {short, ban, ban}, {more, less, more}, {less, more, more},
+	} {
+		if got := Stronger(tt.a, tt.b); got != tt.want {
+			t.Errorf("of %v and %v: %v, want %v", tt.a, tt.b, got, tt.want)
+		}
 	}
 }

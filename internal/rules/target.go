@@ -19,10 +19,12 @@ const (
 	APIKey              // the name of an API key's client
 	Key                 // the text of a zone's key
 	Session             // a session, by the id that logs show
+	ASN                 // the autonomous system of an address, by its number
+	Country             // the country of an address
 	kinds
 )
 
-var kindNames = [kinds]string{"address", "api-key", "key", "session"}
+var kindNames = [kinds]string{"address", "api-key", "key", "session", "asn", "country"}
 
 // String returns the word for a kind before the colon of a target.
 func (k Kind) String() string {
@@ -37,6 +39,13 @@ type Target struct {
 	Kind    Kind
 	Network netip.Prefix // if Kind is Address: in the form of [NetworkOf]
 	Text    string       // for all other kinds
+	Zone    string       // of a [Raise]: the only zone; "" means all
+}
+
+// In returns the target in a zone only, or in all if that is "".
+func (t Target) In(zone string) Target {
+	t.Zone = zone
+	return t
 }
 
 // NetworkOf returns the target for a network. A rule about it applies to all its addresses. IPv4
@@ -55,10 +64,10 @@ func addressTarget(addr netip.Addr) Target {
 	return Target{Network: netip.PrefixFrom(addr, addr.BitLen())}
 }
 
-const expectedTarget = "an address or network such as 203.0.113.7 or 2001:db8::/32, api-key:NAME, key:TEXT or session:ID"
+const expectedTarget = "an address or network such as 203.0.113.7 or 2001:db8::/32, api-key:NAME, key:TEXT, session:ID, asn:64496 or country:DE"
 
 // ParseTarget parses a target: an address or network, with an optional `address:` in front, or
-// `api-key:`, `key:` or `session:` and a text. A text with blanks, quotes or backslashes is quoted
+// `api-key:`, `key:`, `session:`, `asn:` or `country:` and a text. A text with blanks, quotes or backslashes is quoted
 // like a Go string.
 func ParseTarget(text string) (Target, error) {
 	word, value, ok := strings.Cut(text, ":")
@@ -89,30 +98,46 @@ func parseNetwork(text string) (Target, error) {
 }
 
 func parseText(kind Kind, text string) (Target, error) {
-	if strings.HasPrefix(text, `"`) {
-		unquoted, err := strconv.Unquote(text)
-		if err != nil {
-			return Target{}, fmt.Errorf("got %s, expected a text between quotes, with \\\" for a quote in it", quoted(text))
-		}
-		text = unquoted
-	} else if text != "" && needsQuotes(text) {
-		return Target{}, fmt.Errorf("got %s, expected a text between quotes: write %v:%q", quoted(text), kind, text)
+	text, err := unquote(text, kind.String()+":")
+	if err != nil {
+		return Target{}, err
 	}
 	target := Target{Kind: kind, Text: text}
 	return target, target.check()
 }
 
+// unquote returns a text that is quoted, unless it is a word. before stands before it, for errors.
+func unquote(text, before string) (string, error) {
+	if strings.HasPrefix(text, `"`) {
+		unquoted, err := strconv.Unquote(text)
+		if err != nil {
+			return "", fmt.Errorf("got %s, expected a text between quotes, with \\\" for a quote in it", quoted(text))
+		}
+		return unquoted, nil
+	} else if text != "" && needsQuotes(text) {
+		return "", fmt.Errorf("got %s, expected a text between quotes: write %s%q", quoted(text), before, text)
+	}
+	return text, nil
+}
+
 // String returns the target as in a file.
 func (t Target) String() string {
 	switch {
+	case t.Zone != "":
+		return t.In("").String() + " zone " + quotedIf(needsQuotes(t.Zone) || t.Zone[0] == '#', t.Zone)
 	case t.Kind == Address && t.Network.IsSingleIP():
 		return t.Network.Addr().String()
 	case t.Kind == Address:
 		return t.Network.String()
-	case needsQuotes(t.Text):
-		return t.Kind.String() + ":" + strconv.Quote(t.Text)
 	}
-	return t.Kind.String() + ":" + t.Text
+	return t.Kind.String() + ":" + quotedIf(needsQuotes(t.Text), t.Text)
+}
+
+func quotedIf(quotes bool, text string) string {
+	if quotes {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // needsQuotes reports whether a text isn't a single word without quotes.
@@ -128,7 +153,7 @@ func (t Target) check() error {
 	switch {
 	case t.Kind < 0 || t.Kind >= kinds:
 		return fmt.Errorf("got %v, expected %s", t.Kind, expectedTarget)
-	case t.Kind == Address && (t.Text != "" || !t.Network.IsValid() || NetworkOf(t.Network) != t):
+	case t.Kind == Address && (t.Text != "" || !t.Network.IsValid() || NetworkOf(t.Network) != t.In("")):
 		return fmt.Errorf("got %v, expected %s", t.Network, expectedTarget)
 	case t.Kind != Address && t.Network != netip.Prefix{}:
 		return fmt.Errorf("got the network %v beside a text, expected one of them", t.Network)
@@ -138,6 +163,10 @@ func (t Target) check() error {
 		return errors.New("the text is not valid UTF-8")
 	case t.Kind == Session && !isSessionID(t.Text):
 		return fmt.Errorf("got %s, expected the %d hexadecimal digits that logs show of a session, in lower case", quoted(t.Text), sessionIDSize)
+	case t.Kind == ASN && !isASN(t.Text):
+		return fmt.Errorf("got %s, expected the number of an autonomous system, such as asn:64496", quoted(t.Text))
+	case t.Kind == Country && !isCountry(t.Text):
+		return fmt.Errorf("got %s, expected a code of two capital letters (ISO 3166-1), such as country:DE", quoted(t.Text))
 	}
 	return nil
 }
@@ -145,4 +174,13 @@ func (t Target) check() error {
 func isSessionID(text string) bool {
 	id, err := hex.DecodeString(text)
 	return err == nil && len(text) == sessionIDSize && hex.EncodeToString(id) == text
+}
+
+func isASN(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 32)
+	return err == nil && n > 0 && strconv.FormatUint(n, 10) == text
+}
+
+func isCountry(text string) bool {
+	return len(text) == 2 && 'A' <= min(text[0], text[1]) && max(text[0], text[1]) <= 'Z'
 }

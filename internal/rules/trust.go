@@ -5,7 +5,7 @@ import "fmt"
 // Trust restricts the rules of an import. The zero value is for a list from elsewhere: bans only,
 // and not of a network that is a large part of the internet.
 type Trust struct {
-	Allow bool // accepts allowances
+	Allow bool // accepts allowances and raises
 	Wide  bool // accepts networks wider than wide4 and wide6
 }
 
@@ -19,8 +19,8 @@ const (
 // Check returns an error if a rule isn't accepted.
 func (t Trust) Check(s Rule) error {
 	switch {
-	case s.Action == Allow && !t.Allow:
-		return fmt.Errorf("got %s, expected clients to ban: a list may allow clients only with --allow (in JSON: \"allow\": true)", quoted(s.Action.String()+" "+s.Target.String()))
+	case s.Action != Ban && !t.Allow:
+		return fmt.Errorf("got %s, expected clients to ban: a list may %v clients only with --allow (in JSON: \"allow\": true)", quoted(s.About()), s.Action)
 	case s.Target.IsWide() && !t.Wide:
 		return fmt.Errorf("got %v, expected a network of at most /%d (IPv6: /%d), since a wider one has a large part of all visitors: if that is meant, add --force (in JSON: \"force\": true)", s.Target, wide4, wide6)
 	}

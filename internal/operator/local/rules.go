@@ -128,7 +128,7 @@ func (cfg runningConfig) exceptionsTo(s rules.Rule) (notes []string) {
 	if s.Target.Kind != rules.Address {
 		return nil
 	}
-	if n := cfg.Stated.Now().Exceptions(s.Action, s.Target.Network, time.Now()); n > 0 {
+	if n := cfg.Stated.Now().Exceptions(s, time.Now()); n > 0 {
 		notes = append(notes, fmt.Sprintf("it doesn't hold where narrower rules do: there are %d", n))
 	}
 	return notes

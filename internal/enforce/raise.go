@@ -1,0 +1,56 @@
+package enforce
+
+import (
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
+)
+
+// raised is a limit as a raise of operators makes it.
+type raised struct {
+	percent int
+	limit   *engine.Limit
+	scaling *engine.Scaling // nil if the limit has none
+	before  engine.Unraised
+}
+
+// raiseOf returns the operator's raise of limits in the zone for the request, or nil.
+func (z *Zone) raiseOf(e *Evaluation) (*rules.Rule, error) {
+	for _, set := range e.Handler.App.Stated.Now().Raises(z.Name) {
+		if set == nil {
+			continue
+		}
+		s := ruleSearch{Evaluation: e, set: set, now: time.Now()}
+		if found, err := s.find(); found != nil || err != nil {
+			return found, err
+		}
+	}
+	return nil, nil
+}
+
+// raise raises the limits of all debits from the nth on. The rule may be nil.
+func (c *Charges) raise(nth int, by *rules.Rule) {
+	for i := nth; by != nil && i < len(c.Debits); i++ {
+		c.Policies[i].Raise(&c.Debits[i], by)
+	}
+}
+
+// Raise raises the limit of a debit, and what the records of clients make of it.
+func (p *Policy) Raise(d *engine.Debit, by *rules.Rule) {
+	r := p.raised.Load()
+	if r == nil || r.percent != by.Percent {
+		r = &raised{percent: by.Percent, limit: p.Limit.Raise(by.Percent), before: engine.Unraised{Limit: &p.Limit, Scaling: p.Scaling}}
+		if p.Scaling != nil {
+			r.scaling = p.Scaling.Raise(by.Percent)
+		}
+		p.raised.Store(r) // most sites have few factors
+	}
+	d.Limit, d.Unraised = r.limit, &r.before
+	if d.Scaling != nil {
+		d.Scaling = r.scaling
+	}
+	if !by.Until.IsZero() {
+		d.RaisedUntil = by.Until.UnixNano()
+	}
+}
