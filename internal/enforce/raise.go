@@ -9,10 +9,9 @@ import (
 
 // raised is a limit as a raise of operators makes it.
 type raised struct {
-	percent int
+	engine.Raise
 	limit   *engine.Limit
 	scaling *engine.Scaling // nil if the limit has none
-	before  engine.Unraised
 }
 
 // raiseOf returns the operator's raise of limits in the zone for the request, or nil.
@@ -39,14 +38,14 @@ func (c *Charges) raise(nth int, by *rules.Rule) {
 // Raise raises the limit of a debit, and what the records of clients make of it.
 func (p *Policy) Raise(d *engine.Debit, by *rules.Rule) {
 	r := p.raised.Load()
-	if r == nil || r.percent != by.Percent {
-		r = &raised{percent: by.Percent, limit: p.Limit.Raise(by.Percent), before: engine.Unraised{Limit: &p.Limit, Scaling: p.Scaling}}
+	if r == nil || r.Percent != by.Percent {
+		r = &raised{Raise: engine.Raise{Percent: by.Percent, Limit: &p.Limit, Scaling: p.Scaling}, limit: p.Limit.Raise(by.Percent)}
 		if p.Scaling != nil {
 			r.scaling = p.Scaling.Raise(by.Percent)
 		}
 		p.raised.Store(r) // most sites have few factors
 	}
-	d.Limit, d.Unraised = r.limit, &r.before
+	d.Limit, d.Raise = r.limit, &r.Raise
 	if d.Scaling != nil {
 		d.Scaling = r.scaling
 	}

@@ -212,4 +212,3 @@ func testRaises(t *testing.T, random *rand.Rand) {
 		}
 	})
 }
-

@@ -39,9 +39,9 @@ func (l *Limit) Retention() time.Duration {
 type Debit struct {
 	// Limit is the limit, with the amount in force for this client.
 	Limit *Limit
-	// Unraised is what Limit and Scaling are without an operator's raise, which ends at RaisedUntil: in
-	// nanoseconds since the Unix epoch, or 0 for no end. Nil means that they aren't raised.
-	Unraised    *Unraised
+	// Raise says how an operator's raise has changed Limit and Scaling, until RaisedUntil: in nanoseconds
+	// since the Unix epoch, or 0 for no end. Nil means that they aren't raised.
+	Raise       *Raise
 	RaisedUntil int64
 	// Key is the full text of the key. The engine copies it if it keeps it.
 	Key []byte
@@ -82,22 +82,23 @@ type Debit struct {
 	at      int64  // the time of the decision, for the simulation
 }
 
-// Unraised is the limit of a debit that isn't raised, and its scaling or nil.
-type Unraised struct {
-	Limit   *Limit
-	Scaling *Scaling
+// Raise is what a raise has changed.
+type Raise struct {
+	Percent int
+	Limit   *Limit   // without it; regions agree on this one
+	Scaling *Scaling // without it; or nil
 }
 
 // endRaise ends a raise in time, however long the request has waited.
 func (d *Debit) endRaise(now int64) {
-	if d.Unraised == nil || d.RaisedUntil == 0 || now < d.RaisedUntil {
+	if d.Raise == nil || d.RaisedUntil == 0 || now < d.RaisedUntil {
 		return
 	}
-	d.Limit, d.whole = d.Unraised.Limit, nil
+	d.Limit, d.whole = d.Raise.Limit, nil
 	if d.Scaling != nil {
-		d.Scaling = d.Unraised.Scaling
+		d.Scaling = d.Raise.Scaling
 	}
-	d.Unraised = nil
+	d.Raise = nil
 }
 
 // Reason says why a request was refused.

@@ -42,8 +42,8 @@ type known struct {
 // newKey returns the key of a debit, or nil if its limit stays regional.
 func newKey(d *engine.Debit) *key {
 	agreed := d.Limit
-	if d.Unraised != nil {
-		agreed = d.Unraised.Limit
+	if d.Raise != nil {
+		agreed = d.Raise.Limit
 	}
 	groups, shared := region.GroupsOf(agreed.Rate)
 	if !shared {
