@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/siting"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
@@ -73,6 +74,11 @@ func (c *Compiler) compileRules() error {
 	}
 	if err := c.Run.OpenRules(path, c.log); err != nil {
 		return fmt.Errorf("rules_file: %w", err)
+	}
+	if set := c.Run.Rules.Value(); set != nil {
+		if err := c.Run.CheckNetworks(set.Knows(rules.ASN), set.Knows(rules.Country)); err != nil {
+			return fmt.Errorf("rules_file: %s: rules about %w", path, err)
+		}
 	}
 	c.checkAccess("rules_file", path)
 	return nil

@@ -1,7 +1,7 @@
 package config
 
 import (
-	"errors"
+	"fmt"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
@@ -33,11 +33,8 @@ func (c *Compiler) compileNetworks() (err error) {
 // checkNetworks returns an error about a key with a placeholder that no file has values for.
 func (c *Compiler) checkNetworks(key string) error {
 	for _, name := range routing.PlaceholderNames(key) {
-		switch {
-		case name == enforce.CountryPlaceholder && !c.Run.Networks.HaveCountries():
-			return errors.New("per country: no file with countries is configured: write networks <file> into the global option rate_limit, such as networks /var/lib/GeoIP/GeoLite2-Country.mmdb")
-		case name == enforce.ASNPlaceholder && !c.Run.Networks.HaveASNs():
-			return errors.New("per asn: no file with autonomous systems is configured: write networks <file> into the global option rate_limit, such as networks /var/lib/GeoIP/GeoLite2-ASN.mmdb")
+		if err := c.Run.CheckNetworks(name == enforce.ASNPlaceholder, name == enforce.CountryPlaceholder); err != nil {
+			return fmt.Errorf("per %w", err)
 		}
 	}
 	return nil

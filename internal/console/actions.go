@@ -1,8 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,11 +23,21 @@ type action func(operator.Service, context.Context, operator.Command) (operator.
 // act returns a command that acts on a client. said returns the message about the result. nothing
 // is the message for an action without effect, or "" if that is impossible.
 func (c console) act(cmd *cobra.Command, o *operator.Command, do action, said func(*session, operator.Done) string, nothing string) *cobra.Command {
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if o.All {
+			return cobra.NoArgs(cmd, args)
+		}
+		return cobra.ExactArgs(strings.Count(cmd.Use, "<"))(cmd, args)
+	}
 	cmd.Long += clientHelp
 	cmd.Flags().StringVar(&o.Reason, "reason", "", "Why, for the audit")
 	return c.command(cmd, func(s *session, args []string) error {
-		o.Client = args[0]
+		if !o.All {
+			o.Client = args[len(args)-1]
+		}
+		if len(args) == 2 {
+			o.Factor = args[0]
+		}
 		done, err := do(s.Service, s.ctx, *o)
 		if err != nil {
 			return err
@@ -57,8 +69,7 @@ func (c console) reset() *cobra.Command {
 		Example:           "  caddy rate-limit reset 203.0.113.9 --zone login",
 		ValidArgsFunction: c.completeClient,
 	}
-	cmd.Flags().StringVar(&o.Zone, "zone", "", "Only in this zone")
-	cmd.RegisterFlagCompletionFunc("zone", c.completeZone(0)) //nolint:errcheck // the flag is there
+	c.addZone(cmd, &o)
 	return c.act(cmd, &o, operator.Service.Reset, func(_ *session, d operator.Done) string {
 		return fmt.Sprintf("Reset %s of %s.", wording.Counted(d.Changed, "limit"), d.Client)
 	}, "There is nothing to reset: %s has used nothing.")
@@ -142,14 +153,22 @@ func setFor(o *operator.Command, held string) error {
 // unban returns `caddy rate-limit unban`.
 func (c console) unban() *cobra.Command {
 	var o operator.Command
-	return c.act(&cobra.Command{
-		Use:               "unban <client>",
-		Short:             "Ends the bans of a client",
-		Long:              "Ends the bans of a client, by an operator or for what it did, and forgets its\nviolations.\n",
-		Example:           "  caddy rate-limit unban 203.0.113.9",
+	cmd := &cobra.Command{
+		Use:   "unban <client>",
+		Short: "Ends the bans of a client, or of all",
+		Long: `Ends the bans of a client, by an operator or for what it did, and forgets its
+violations. With --all it ends the bans of all clients: it says of how many, and
+does it with --force. Block lists stay.
+`,
+		Example:           "  caddy rate-limit unban 203.0.113.9\n  caddy rate-limit unban --all --force",
 		ValidArgsFunction: c.completeBanned("ban"),
-	}, &o, operator.Service.Unban, func(_ *session, d operator.Done) string {
+	}
+	cmd.Flags().BoolVar(&o.All, "all", false, "All clients, instead of one")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "With --all: do it")
+	return c.act(cmd, &o, operator.Service.Unban, func(_ *session, d operator.Done) string {
 		switch {
+		case o.All:
+			return fmt.Sprintf("Lifted %s of %s.", wording.Counted(d.Bans, "ban"), wording.Counted(d.Changed, "client"))
 		case d.Bans == 0:
 			return "No ban of " + d.Client + " was found; its violations are forgotten."
 		case len(d.Notes) > 0: // Notes name other bans of it
@@ -198,4 +217,90 @@ func (c console) disallow() *cobra.Command {
 	}, &o, operator.Service.Disallow, func(_ *session, d operator.Done) string {
 		return "Limits and bans hold for " + d.Client + " again."
 	}, "No allowance is in force for %s.")
+}
+
+// raise returns `caddy rate-limit raise`.
+func (c console) raise() *cobra.Command {
+	var o operator.Command
+	cmd := &cobra.Command{
+		Use:   "raise <factor> <client>",
+		Short: "Gives a client larger limits, or smaller ones",
+		Long: `Multiplies the amounts of a client's limits, bursts too, until the raise ends or
+is lifted: 5x gives it five times as much, 0.2x a fifth. It lifts no ban, and
+replaces an earlier raise of the client in the same zone.
+`,
+		Example: "  caddy rate-limit raise 5x api-key:acme --for 7d --reason 'import of old orders'\n  caddy rate-limit raise 0.2x 203.0.113.0/24 --zone login",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return []cobra.Completion{"0.5x", "2x", "5x", "10x"}, cobra.ShellCompDirectiveNoFileComp
+			}
+			return c.completeClient(cmd, args[1:], begun)
+		},
+	}
+	addFor(cmd, &o, "", "How long: 90m, 24h, 7d (default: until it is lifted)")
+	c.addZone(cmd, &o)
+	return c.act(cmd, &o, operator.Service.Raise, func(s *session, d operator.Done) string {
+		return fmt.Sprintf("Limits of %s are raised %s%s %s%s.", d.Client, o.Factor, inZone(o.Zone), until(d.Until, s.now), holds(d.In))
+	}, "")
+}
+
+// addZone adds the flag of actions in one zone.
+func (c console) addZone(cmd *cobra.Command, o *operator.Command) {
+	cmd.Flags().StringVar(&o.Zone, "zone", "", "Only in this zone")
+	cmd.RegisterFlagCompletionFunc("zone", c.completeZone(len(strings.Fields(cmd.Use))-2)) //nolint:errcheck // the flag is there
+}
+
+func inZone(zone string) string {
+	if zone == "" {
+		return ""
+	}
+	return " in zone " + zone
+}
+
+// unraise returns `caddy rate-limit unraise`.
+func (c console) unraise() *cobra.Command {
+	var o operator.Command
+	cmd := &cobra.Command{
+		Use:               "unraise <client>",
+		Short:             "Ends what raise began",
+		Long:              "Ends what raise began: the client has its limits as they are again. A raise in\none zone ends with --zone.\n",
+		Example:           "  caddy rate-limit unraise api-key:acme",
+		ValidArgsFunction: c.completeBanned("raise"),
+	}
+	c.addZone(cmd, &o)
+	return c.act(cmd, &o, operator.Service.Unraise, func(_ *session, d operator.Done) string {
+		return "Limits of " + d.Client + " are no longer raised" + inZone(o.Zone) + "."
+	}, "")
+}
+
+// notify returns `caddy rate-limit notify`.
+func (c console) notify() *cobra.Command {
+	return c.command(&cobra.Command{
+		Use:       "notify test",
+		Short:     "Sends a message to each webhook, and says what came back",
+		Long:      "Sends a message to each webhook of the option notify, and says what came back;\nonce a minute at most.",
+		Example:   "  caddy rate-limit notify test",
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []cobra.Completion{"test"},
+	}, func(s *session, _ []string) error {
+		results, err := s.TestNotify(s.ctx)
+		if err != nil {
+			return err
+		}
+		failed := 0
+		for _, r := range results {
+			if r.Error != "" {
+				failed++
+			}
+		}
+		err = s.report(results, "", func() {
+			for _, r := range results {
+				s.printf("%s: %s", printable(r.Webhook), printable(cmp.Or(r.Error, "it has taken the message")))
+			}
+		})
+		if err == nil && failed > 0 {
+			err = fmt.Errorf("%d of %s failed", failed, wording.Counted(len(results), "webhook"))
+		}
+		return err
+	})
 }

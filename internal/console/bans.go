@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,16 +19,17 @@ func (c console) bans() *cobra.Command {
 	var in imported
 	cmd := &cobra.Command{
 		Use:   "bans",
-		Short: "Lists who is banned or allowed, or bans those that a file lists",
-		Long: `Lists who is banned or allowed, by an operator or for what they did.
+		Short: "Lists who is banned, allowed or raised, or bans those that a file lists",
+		Long: `Lists who is banned, allowed or raised, by an operator or for what they did.
 
 With --import it bans those that a file lists, or the standard input if the file
 is "-": one client per line, or lines as in the rules file (ban 203.0.113.7
 until 2026-12-01 # scraper). Comments begin with #. A bad line is named, and
 then nothing is changed.
 
-Lines that allow clients need --allow, and networks wider than /8 (IPv6: /19)
-need --force: with one of them a list from elsewhere opens or closes the site.`,
+Lines that allow or raise clients need --allow, and networks wider than /8
+(IPv6: /19) need --force: with one of them a list from elsewhere opens or closes
+the site.`,
 		Example: `  caddy rate-limit bans
   caddy rate-limit bans --import blocklist.txt --for 7d --reason blocklist`,
 		Args: cobra.NoArgs,
@@ -35,7 +37,7 @@ need --force: with one of them a list from elsewhere opens or closes the site.`,
 	cmd.Flags().StringVar(&in.file, "import", "", `Ban those that this file lists ("-": the standard input)`)
 	cmd.Flags().StringVar(&in.held, "for", "", "With --import: how long, where a line doesn't say it: 24h, 7d (default: until it is lifted)")
 	cmd.Flags().StringVar(&in.reason, "reason", "", "With --import: why, where a line doesn't say it")
-	cmd.Flags().BoolVar(&in.trust.Allow, "allow", false, "With --import: take lines that allow clients, too")
+	cmd.Flags().BoolVar(&in.trust.Allow, "allow", false, "With --import: take lines that allow or raise clients, too")
 	cmd.Flags().BoolVar(&in.trust.Wide, "force", false, "With --import: take networks wider than /8 (IPv6: /19), too")
 	input := cmd.InOrStdin
 	return c.command(cmd, func(s *session, _ []string) error {
@@ -53,14 +55,16 @@ need --force: with one of them a list from elsewhere opens or closes the site.`,
 			s.mark(yellow, describeConduct(status.Conduct))
 		}
 		return list(s, bans, []column[operator.Ban]{
-			{"ACTION", func(b operator.Ban) cell { return cell{Text: b.Action, Style: actionStyle[b.Action]} }},
+			{"ACTION", func(b operator.Ban) cell {
+				return cell{Text: strings.TrimSpace(b.Action + " " + b.Factor), Style: actionStyle[b.Action]}
+			}},
 			{"TAG", func(b operator.Ban) cell { return fixed(b.Tag) }},
 			{"CLIENT", func(b operator.Ban) cell { return named(b.Client, b.Text, b.Tag) }},
 			{"UNTIL", func(b operator.Ban) cell { return s.endOf(b) }},
 			{"BY", func(b operator.Ban) cell { return text(b.By) }},
 			{"ZONE", func(b operator.Ban) cell { return text(b.Zone) }},
 			{"REASON", func(b operator.Ban) cell { return text(b.Reason) }},
-		}, "Nobody is banned, and nobody is allowed by an operator.")
+		}, "Nobody is banned, and nobody is allowed or raised by an operator.")
 	})
 }
 
@@ -74,7 +78,7 @@ func (s *session) endOf(b operator.Ban) cell {
 	return cell{Text: end, Short: wait, Whole: true}
 }
 
-var actionStyle = map[string]wording.Style{"ban": red, "allow": green}
+var actionStyle = map[string]wording.Style{"ban": red, "allow": green, "raise": yellow}
 
 // maxImport is the size of the largest file to import, in bytes.
 const maxImport = 64 << 20
@@ -138,7 +142,7 @@ func (in *imported) rules(text []byte, ending string) (lines []string, err error
 		if !commented {
 			comment = in.reason
 		}
-		if words[0] != "ban" && words[0] != "allow" {
+		if !slices.Contains([]string{"ban", "allow", "raise"}, words[0]) {
 			line = "ban " + line
 		}
 		if !strings.Contains(line, " until ") {

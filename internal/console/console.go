@@ -32,8 +32,8 @@ type console struct {
 func (c console) all() []*cobra.Command {
 	return []*cobra.Command{
 		c.status(), c.zones(), c.top(), c.blocked(), c.refusals(),
-		c.explain(), c.reset(), c.charge(), c.ban(), c.unban(), c.allow(), c.disallow(), c.bans(),
-		c.history(), c.usage(), c.audit(), c.export(),
+		c.explain(), c.reset(), c.charge(), c.ban(), c.unban(), c.allow(), c.disallow(), c.raise(), c.unraise(), c.bans(),
+		c.history(), c.usage(), c.audit(), c.export(), c.notify(),
 	}
 }
 

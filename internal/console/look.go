@@ -38,6 +38,13 @@ func (c console) status() *cobra.Command {
 	})
 }
 
+func raises(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return ", and " + wording.Counted(n, "raise")
+}
+
 func (s *session) showStatus(status operator.Status) {
 	version := ""
 	if status.Version != "" {
@@ -45,9 +52,9 @@ func (s *session) showStatus(status operator.Status) {
 	}
 	s.printf("Caddy has run for %s%s.", span(s.now.Sub(status.Started)), version)
 	if r := status.Rules; r.Path != "" {
-		s.printf("Rules: %s and %s in %s.", wording.Counted(r.Bans, "ban"), wording.Counted(r.Allowances, "allowance"), printable(r.Path))
+		s.printf("Rules: %s and %s in %s.", wording.Counted(r.Bans, "ban"), wording.Counted(r.Allowances, "allowance")+raises(r.Raises), printable(r.Path))
 		if in := r.Store; in != nil {
-			s.printf("       %s and %s in the store, for all machines.", wording.Counted(in.Bans, "ban"), wording.Counted(in.Allowances, "allowance"))
+			s.printf("       %s and %s in the store, for all machines.", wording.Counted(in.Bans, "ban"), wording.Counted(in.Allowances, "allowance")+raises(in.Raises))
 		}
 		s.showTrouble(r.Trouble)
 	}

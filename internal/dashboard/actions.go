@@ -25,13 +25,15 @@ var actions = map[string]action{
 	"unban":    {done: "No longer banned", give: operator.Service.Unban},
 	"allow":    {done: "Always let in", undo: "disallow", undone: "Undo: end this allowance", give: operator.Service.Allow},
 	"disallow": {done: "Limits hold again", give: operator.Service.Disallow},
+	"raise":    {done: "Limits raised", undo: "unraise", undone: "Undo: end this raise", give: operator.Service.Raise},
+	"unraise":  {done: "Limits no longer raised", give: operator.Service.Unraise},
 }
 
 // donePage shows the result of an action.
 type donePage struct {
 	Who    Who
 	Done   operator.Done
-	Zone   string // the zone that was reset; "" for all
+	Zone   string // the only zone; "" for all
 	Undo   string
 	Undone string
 }
@@ -64,6 +66,7 @@ func (v *visit) readCommand() (o operator.Command, err error) {
 	if o.Client, err = v.client(); err != nil {
 		return o, err
 	}
+	o.Factor = strings.TrimSpace(form.Get("factor"))
 	o.By, o.Zone, o.Reason = v.user, form.Get("zone"), strings.TrimSpace(form.Get("reason"))
 	o.KeepViolations = form.Has("keep_violations")
 	o.Force = form.Get("force") != ""

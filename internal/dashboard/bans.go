@@ -2,11 +2,11 @@ package dashboard
 
 import "github.com/caddy-tally/caddy-tally/internal/operator"
 
-// bansPage lists bans and allowances.
+// bansPage lists bans, allowances and raises.
 type bansPage struct {
-	Bans, Allowances []operator.Ban
-	Hidden           int                   // number of omitted ones
-	Conduct          *operator.ConductBans // says whether there may be more
+	Bans, Allowances, Raises []operator.Ban
+	Hidden                   int                   // number of omitted ones
+	Conduct                  *operator.ConductBans // says whether there may be more
 }
 
 func loadBans(v *visit) (any, error) {
@@ -24,9 +24,12 @@ func loadBans(v *visit) (any, error) {
 		all = all[:operator.MaxItems]
 	}
 	for _, ban := range all {
-		if ban.Action == "allow" {
+		switch ban.Action {
+		case "allow":
 			p.Allowances = append(p.Allowances, ban)
-		} else {
+		case "raise":
+			p.Raises = append(p.Raises, ban)
+		default:
 			p.Bans = append(p.Bans, ban)
 		}
 	}

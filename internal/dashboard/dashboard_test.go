@@ -279,7 +279,7 @@ func TestReadOnly(t *testing.T) {
 	service := sample.New(time.Now)
 	s := newSite(t, service, func(o *dashboard.Options) { o.Writable = false })
 	before := len(service.Acts())
-	for _, action := range []string{"ban", "unban", "allow", "disallow", "reset"} {
+	for _, action := range []string{"ban", "unban", "allow", "disallow", "raise", "unraise", "reset"} {
 		s.wantPost(403, s.form(action, "client", "192.0.2.1", "for", "60"))
 		for _, name := range names {
 			if strings.Contains(s.get(name), `action="`+action+`"`) {

@@ -143,6 +143,7 @@ var reasonTexts = map[string]string{
 
 var actionTexts = map[string]string{
 	"ban": "Banned", "unban": "Lifted the ban of", "allow": "Allowed", "disallow": "Ended the allowance of",
+	"raise": "Raised the limits of", "unraise": "Ended the raise of",
 	"reset": "Set to zero", "reveal": "Looked at the addresses in the list", "reload": "Loaded a config",
 	operator.KeyMade: "Made a key for", operator.KeyTier: "Changed the tier of", operator.KeyRevoked: "Revoked keys of",
 }

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -68,6 +69,17 @@ func (cfg *Config) where(name string) func(netip.Addr) string {
 		return cfg.Networks.ASN
 	case CountryPlaceholder:
 		return cfg.Networks.Country
+	}
+	return nil
+}
+
+// CheckNetworks returns an error if autonomous systems or countries are needed and no file has any.
+func (cfg *Config) CheckNetworks(asn, country bool) error {
+	switch {
+	case country && !cfg.Networks.HaveCountries():
+		return errors.New("country: no file with countries is configured: write networks <file> into the global option rate_limit, such as networks /var/lib/GeoIP/GeoLite2-Country.mmdb")
+	case asn && !cfg.Networks.HaveASNs():
+		return errors.New("asn: no file with autonomous systems is configured: write networks <file> into the global option rate_limit, such as networks /var/lib/GeoIP/GeoLite2-ASN.mmdb")
 	}
 	return nil
 }

@@ -3,7 +3,9 @@ package enforce
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,7 +68,7 @@ func (e *Evaluation) ruleAt(now time.Time, set *rules.Set) (*rules.Rule, error) 
 // AddressRule returns the rule that applies to a client of which only the address is known, or nil. The client
 // has proved the address by a connection. It doesn't wait for rules in a store.
 func (cfg *Config) AddressRule(addr netip.Addr, now time.Time) *rules.Rule {
-	if found := cfg.aboutAddress(cfg.Stated.Now(), addr, true, now); found != nil || len(cfg.BlockLists) == 0 {
+	if found := cfg.AboutAddress(cfg.Stated.Now(), addr, true, now); found != nil || len(cfg.BlockLists) == 0 {
 		return found
 	}
 	return cfg.listedAt(now, addr)
@@ -110,17 +112,17 @@ func (s *ruleSearch) lookUpAddress() {
 	if err != nil {
 		return
 	}
-	found := s.Handler.App.aboutAddress(s.set, addr, true, s.now)
+	found := s.Handler.App.AboutAddress(s.set, addr, true, s.now)
 	if found != nil && found.Favors() && s.IsClaimed() {
-		found = s.Handler.App.aboutAddress(s.set, addr, false, s.now)
+		found = s.Handler.App.AboutAddress(s.set, addr, false, s.now)
 	}
 	s.add(found)
 }
 
-// aboutAddress returns the rule about an address, its autonomous system or its country, or nil. If the address is
+// AboutAddress returns the rule about an address, its autonomous system or its country, or nil. If the address is
 // IPv6 and contains an IPv4 address, it also looks for rules against the latter, but for none in its favor: a relay
 // on the way can claim any address.
-func (cfg *Config) aboutAddress(set *rules.Set, addr netip.Addr, proved bool, now time.Time) *rules.Rule {
+func (cfg *Config) AboutAddress(set *rules.Set, addr netip.Addr, proved bool, now time.Time) *rules.Rule {
 	found := set.FindAddress(addr, proved, now)
 	if inner := carried.Of(addr); inner != addr.Unmap() {
 		proved = false
@@ -137,15 +139,19 @@ func (cfg *Config) aboutAddress(set *rules.Set, addr netip.Addr, proved bool, no
 	return found
 }
 
-// lookUpAPIKey looks for the client of the API key, and for its parent: `vendor` for
-// `vendor/product`.
+// lookUpAPIKey looks for the client of the API key.
 func (s *ruleSearch) lookUpAPIKey() {
-	name := s.authenticate(s.Handler.App).Name
-	found := s.set.Find(rules.APIKey, name, true, s.now)
+	s.add(AboutAPIKey(s.set, s.authenticate(s.Handler.App).Name, s.now))
+}
+
+// AboutAPIKey returns the rule about the client of an API key, or else about its parent, `vendor` for
+// `vendor/product`, or nil.
+func AboutAPIKey(set *rules.Set, name string, now time.Time) *rules.Rule {
+	found := set.Find(rules.APIKey, name, true, now)
 	if whole, _, isPart := strings.Cut(name, "/"); found == nil && isPart {
-		found = s.set.Find(rules.APIKey, whole, true, s.now)
+		found = set.Find(rules.APIKey, whole, true, now)
 	}
-	s.add(found)
+	return found
 }
 
 // lookUpSession looks for the session. A session that is used outside its network may be stolen.
@@ -226,12 +232,28 @@ type OperatorRules struct {
 	// BlockLists only ban, where no operator's rule says otherwise.
 	BlockLists []*blocklist.List
 	log        *zap.Logger
-	unwatch    func() // nil unless the file is being watched
+	check      func(*rules.Set) error
+	checked    *rules.Set // the last set that was checked
+	unwatch    func()     // nil unless the file is being watched
+}
+
+// CheckRules returns an error about rules that can have no effect with this config.
+func (cfg *Config) CheckRules(set *rules.Set) error {
+	if err := cfg.CheckNetworks(set.Knows(rules.ASN), set.Knows(rules.Country)); err != nil {
+		return fmt.Errorf("rules about %w", err)
+	}
+	for _, name := range set.Zones() {
+		if !slices.ContainsFunc(cfg.AllZones, func(z *Zone) bool { return z.Name == name }) {
+			return fmt.Errorf("raise: there is no zone %q", name)
+		}
+	}
+	return nil
 }
 
 // OpenRules reads the file of bans and allowances, if there is one.
-func (s *OperatorRules) OpenRules(path string, log *zap.Logger) (err error) {
-	s.log = log
+func (cfg *Config) OpenRules(path string, log *zap.Logger) (err error) {
+	s := &cfg.OperatorRules
+	s.log, s.check = log, cfg.CheckRules
 	if s.Rules, err = rules.Open(path, s.rulesChanged); err == nil {
 		s.Stated.File = s.Rules
 	}
@@ -294,9 +316,15 @@ func (s *OperatorRules) WatchRules() {
 	})
 }
 
-// countRules sets the metrics of rules in force, and of lists that can't be read.
+// countRules checks new rules, and sets the metrics of rules in force and of lists that can't be read.
 func (s *OperatorRules) countRules() {
 	now := time.Now()
+	if set := s.Stated.Now(); set != s.checked {
+		s.checked = set
+		if err := s.check(set); err != nil {
+			s.log.Error("some rules have no effect", zap.Error(err))
+		}
+	}
 	bans, failing := s.Stated.Now().InForce(rules.Ban, now), 0
 	for _, list := range s.BlockLists {
 		bans += list.InForce(now)

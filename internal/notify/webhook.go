@@ -125,6 +125,22 @@ func (o Options) samples() (events []Event) {
 	return events
 }
 
+// Test posts a message at once, whatever the webhook wants, and returns the host that it was sent to.
+func (w *Webhook) Test(now time.Time) (host string, err error) {
+	if at, err := url.Parse(w.options.URL); err == nil {
+		host = at.Host
+	}
+	e := Event{Kind: "test", Time: now, Until: &now, Reason: "test", Text: "This is a test of the notifications of the rate limiter."}
+	if !w.limiter.admits(&e) {
+		return host, errors.New("it was tested less than a minute ago: wait a moment")
+	}
+	body, err := w.render(e)
+	if err == nil {
+		_, err = w.post(body)
+	}
+	return host, err
+}
+
 // Run begins to post what is sent.
 func (w *Webhook) Run() { w.once.Do(func() { w.done.Go(w.loop) }) }
 

@@ -120,6 +120,21 @@ func (c *Client) Disallow(ctx context.Context, o Command) (Done, error) {
 	return tell[Done](ctx, c, "disallow", o)
 }
 
+// Raise implements [Service].
+func (c *Client) Raise(ctx context.Context, o Command) (Done, error) {
+	return tell[Done](ctx, c, "raise", o)
+}
+
+// Unraise implements [Service].
+func (c *Client) Unraise(ctx context.Context, o Command) (Done, error) {
+	return tell[Done](ctx, c, "unraise", o)
+}
+
+// TestNotify implements [Service].
+func (c *Client) TestNotify(ctx context.Context) ([]Notified, error) {
+	return tell[[]Notified](ctx, c, "notify/test", none{})
+}
+
 // Import implements [Service].
 func (c *Client) Import(ctx context.Context, i Import) (Done, error) {
 	return tell[Done](ctx, c, "import", i)

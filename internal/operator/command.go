@@ -8,15 +8,19 @@ import (
 
 // Command is an action on a client.
 type Command struct {
-	// Client names the client: see [ParseTarget]. Required.
+	// Client names the client: see [ParseTarget]. Required, unless All is set.
 	Client string `json:"client"`
-	// Zone restricts a reset to one zone; "" means all. Other commands ignore it.
+	// Zone restricts a reset or a raise to one zone; "" means all. Other commands ignore it.
 	Zone string `json:"zone,omitempty"`
-	// For is the duration of a ban or an allowance; 0 means until it is lifted. An allowance needs
+	// Factor is what a raise multiplies amounts by, such as 5x or 0.2x.
+	Factor string `json:"factor,omitempty"`
+	// For is the duration of a ban, an allowance or a raise; 0 means until it is lifted. An allowance needs
 	// an end.
 	For Seconds `json:"for_seconds,omitempty"`
-	// Force permits bans and allowances of networks wider than /8, or /19 of IPv6.
+	// Force permits rules about networks wider than /8, or /19 of IPv6, and an unban of all.
 	Force bool `json:"force,omitempty"`
+	// All makes an unban end the bans of all clients, at most MaxItems.
+	All bool `json:"all,omitempty"`
 	// KeepViolations restricts an unban to the operator's ban: an automatic ban stays, and so do
 	// the violations. So it undoes a ban and nothing else.
 	KeepViolations bool `json:"keep_violations,omitempty"`
@@ -47,6 +51,12 @@ type Done struct {
 	Bans    int        `json:"bans,omitempty"`  // of unban: how many were lifted, as far as memory knows
 	Until   *time.Time `json:"until,omitempty"` // when it ends by itself
 	Notes   []string   `json:"notes,omitempty"` // what else a person should know
+}
+
+// Notified is the result of a message to a webhook.
+type Notified struct {
+	Webhook string `json:"webhook"`         // its host: the rest of its URL may hold a key
+	Error   string `json:"error,omitempty"` // "" if it has taken the message
 }
 
 // OneLine returns a reason as a single line of permitted length.

@@ -78,7 +78,12 @@ func (f *fake) Ban(_ context.Context, o Command) (Done, error)      { return f.c
 func (f *fake) Unban(_ context.Context, o Command) (Done, error)    { return f.command("unban", o) }
 func (f *fake) Allow(_ context.Context, o Command) (Done, error)    { return f.command("allow", o) }
 func (f *fake) Disallow(_ context.Context, o Command) (Done, error) { return f.command("disallow", o) }
-func (f *fake) Reveal(_ context.Context, by, list string) error     { return f.note(list + by) }
+func (f *fake) Raise(_ context.Context, o Command) (Done, error)    { return f.command("raise", o) }
+func (f *fake) Unraise(_ context.Context, o Command) (Done, error)  { return f.command("unraise", o) }
+func (f *fake) TestNotify(context.Context) ([]Notified, error) {
+	return []Notified{{Webhook: "ntfy.example.com", Error: "the webhook answers with status 404"}}, f.err
+}
+func (f *fake) Reveal(_ context.Context, by, list string) error { return f.note(list + by) }
 
 func (f *fake) APIKeys(context.Context) ([]StoredKey, error) {
 	return []StoredKey{{Name: "acme", Tier: "free", ID: "9a41c07e", Expires: &moment}}, f.err

@@ -55,12 +55,15 @@ func endpointsOf(s Service) map[string]endpoint {
 			q.By = Admin
 			return s.Explain(ctx, q)
 		}),
-		"reset":    post(`{"client": "203.0.113.9", "zone": "login", "reason": "…"}`, byAdmin(s.Reset)),
-		"ban":      post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Ban)),
-		"unban":    post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Unban)),
-		"allow":    post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Allow)),
-		chargePath: charge(s),
-		"disallow": post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Disallow)),
+		"reset":       post(`{"client": "203.0.113.9", "zone": "login", "reason": "…"}`, byAdmin(s.Reset)),
+		"ban":         post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Ban)),
+		"unban":       post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Unban)),
+		"allow":       post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Allow)),
+		chargePath:    charge(s),
+		"disallow":    post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Disallow)),
+		"raise":       post(`{"client": "api-key:acme", "factor": "5x", "zone": "login", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Raise)),
+		"unraise":     post(`{"client": "api-key:acme", "zone": "login", "reason": "…"}`, byAdmin(s.Unraise)),
+		"notify/test": post("{}", func(ctx context.Context, _ none) ([]Notified, error) { return s.TestNotify(ctx) }),
 		"import": post(`{"statements": ["ban 203.0.113.0/24 until 2026-12-01 # scraper"]}`, func(ctx context.Context, i Import) (any, error) {
 			i.By = Admin
 			return s.Import(ctx, i)

@@ -52,7 +52,7 @@ func TestAnEmptyListIsNotNull(t *testing.T) {
 }
 
 func TestOrdersAreRead(t *testing.T) {
-	for _, action := range []string{"reset", "ban", "unban", "allow", "disallow"} {
+	for _, action := range []string{"reset", "ban", "unban", "allow", "disallow", "raise", "unraise"} {
 		f := new(fake)
 		w := send(f, http.MethodPost, Root+action, `{"client":"203.0.113.9","zone":"login","for_seconds":90.5,"reason":"r"}`)
 		want := Command{Client: "203.0.113.9", Zone: "login", For: 90.5, Reason: "r", By: "admin"}

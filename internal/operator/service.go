@@ -11,7 +11,7 @@ type Service interface {
 	Zones(ctx context.Context) ([]Zone, error)
 	// Keys lists keys in memory, the heaviest first.
 	Keys(ctx context.Context, q KeysQuery) ([]Key, error)
-	// Bans lists operators' bans and allowances, and automatic bans.
+	// Bans lists operators' bans, allowances and raises, and automatic bans.
 	Bans(ctx context.Context) ([]Ban, error)
 	// Refusals returns the refusals of the last minutes in a zone, or in all zones if it is "".
 	Refusals(ctx context.Context, zone string) (Refusals, error)
@@ -36,7 +36,13 @@ type Service interface {
 	Allow(ctx context.Context, o Command) (Done, error)
 	// Disallow undoes Allow.
 	Disallow(ctx context.Context, o Command) (Done, error)
-	// Import adds bans and allowances, all or none.
+	// Raise multiplies the amounts of a client's limits, in one zone or in all, until the command's end.
+	Raise(ctx context.Context, o Command) (Done, error)
+	// Unraise undoes Raise.
+	Unraise(ctx context.Context, o Command) (Done, error)
+	// TestNotify sends a message to each webhook, and tells what came back.
+	TestNotify(ctx context.Context) ([]Notified, error)
+	// Import adds bans, allowances and raises, all or none.
 	Import(ctx context.Context, i Import) (Done, error)
 	// Reveal records in the audit that a user has looked at the addresses of a list, for example
 	// "bans". by is the user, as in [Command].

@@ -108,6 +108,7 @@ type RulesFile struct {
 	Path       string       `json:"path"`
 	Bans       int          `json:"bans"`
 	Allowances int          `json:"allowances"`
+	Raises     int          `json:"raises,omitempty"`
 	Trouble    *FileTrouble `json:"trouble,omitempty"`
 	Store      *StoredRules `json:"store,omitempty"` // nil unless machines share the store
 	Lists      []BlockList  `json:"lists,omitempty"` // that others publish
@@ -133,4 +134,5 @@ type BlockList struct {
 type StoredRules struct {
 	Bans       int `json:"bans"`
 	Allowances int `json:"allowances"`
+	Raises     int `json:"raises,omitempty"`
 }

@@ -25,6 +25,8 @@ const (
 	KeyText   TargetKind = "key"     // what the value of a zone's `key` is
 	APIKey    TargetKind = "api-key" // the name of an API key
 	Session   TargetKind = "session" // the id of a session, as lists show it
+	ASN       TargetKind = "asn"     // an autonomous system of addresses, by its number
+	Country   TargetKind = "country" // a country of addresses, such as DE
 	Tag       TargetKind = "tag"     // the tag of a client that memory holds, as lists show it, or all of {http.rate_limit.client}
 	Reference TargetKind = "ref"     // the reference of a refusal
 )
@@ -40,7 +42,7 @@ const maxTarget = 1024
 func ParseTarget(text string) (Target, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxTarget {
-		return Target{}, Errorf(http.StatusBadRequest, "client: expected an address, a network, api-key:NAME, key:TEXT, session:ID, tag:TAG or ref:REFERENCE of at most %d bytes", maxTarget)
+		return Target{}, Errorf(http.StatusBadRequest, "client: expected an address, a network, api-key:NAME, key:TEXT, session:ID, asn:NUMBER, country:CODE, tag:TAG or ref:REFERENCE of at most %d bytes", maxTarget)
 	}
 	kind, value, named := strings.Cut(text, ":")
 	switch TargetKind(kind) {
@@ -48,7 +50,7 @@ func ParseTarget(text string) (Target, error) {
 		if tag := strings.ToLower(value); named && isTag(tag) {
 			return Target{Kind: Tag, Value: tag}, nil
 		}
-	case KeyText, APIKey, Session, Reference:
+	case KeyText, APIKey, Session, ASN, Country, Reference:
 		if named && value != "" {
 			return parseValue(TargetKind(kind), value)
 		}
@@ -65,7 +67,7 @@ func ParseTarget(text string) (Target, error) {
 	if reference, ok := parseReference(text); ok {
 		return Target{Kind: Reference, Value: reference}, nil
 	}
-	return Target{}, Errorf(http.StatusBadRequest, "client: got %q: expected an address such as 203.0.113.9, a network such as 203.0.113.0/24, or one of api-key:NAME, key:TEXT, session:ID, tag:TAG and ref:REFERENCE", text)
+	return Target{}, Errorf(http.StatusBadRequest, "client: got %q: expected an address such as 203.0.113.9, a network such as 203.0.113.0/24, or one of api-key:NAME, key:TEXT, session:ID, asn:NUMBER, country:CODE, tag:TAG and ref:REFERENCE", text)
 }
 
 // isTag reports whether a text is 6 to 32 hexadecimal digits.

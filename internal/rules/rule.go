@@ -61,7 +61,7 @@ func (s *Rule) Outlasts(other *Rule) bool {
 
 // String returns the rule as a line of a file.
 func (s Rule) String() string {
-	line := s.About()
+	line := s.about()
 	if !s.Until.IsZero() {
 		line += " until " + textfile.FormatTime(s.Until)
 	}
@@ -72,7 +72,7 @@ func (s Rule) String() string {
 }
 
 // About returns the beginning of the line, without an end and a reason.
-func (s Rule) About() string {
+func (s Rule) about() string {
 	line := s.Action.String() + " "
 	if s.Action == Raise {
 		line += FormatFactor(s.Percent) + " "

@@ -139,6 +139,19 @@ func (s *Set) Raises(zone string) (found [2]*Set) {
 // Has reports whether there are rules about targets of a kind.
 func (s *Set) Has(kind Kind) bool { return s != nil && s.has[kind] }
 
+// Knows reports whether there are rules about targets of a kind, raises included.
+func (s *Set) Knows(kind Kind) bool {
+	return s.Has(kind) || s != nil && slices.ContainsFunc(slices.Collect(maps.Values(s.raises)), func(in *Set) bool { return in.Has(kind) })
+}
+
+// Zones returns the zones that raises name.
+func (s *Set) Zones() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.raises)), func(zone string) bool { return zone == "" })
+}
+
 // InForce returns how many rules with an action have not ended.
 func (s *Set) InForce(action Action, now time.Time) int {
 	if s == nil {

@@ -125,10 +125,11 @@ func (sub *subject) charges(c operator.Charge) (charges enforce.Charges, err err
 				}
 				charges.Policies = append(charges.Policies, p)
 				charges.Debits = append(charges.Debits, engine.Debit{Limit: &p.Limit, Key: key, Cost: max(c.Units, -c.Units)})
+				d := &charges.Debits[len(charges.Debits)-1]
 				if p.Scaling != nil && sub.Kind == operator.APIKey {
-					d := &charges.Debits[len(charges.Debits)-1]
 					d.Scaling, d.Client = p.Scaling, &engine.Client{Key: key}
 				}
+				sub.raise(p, d)
 			}
 		}
 	}

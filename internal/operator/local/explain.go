@@ -161,20 +161,10 @@ func (cfg runningConfig) banOf(c engine.ClientRecord, now int64, wall time.Time)
 
 // explainRule adds the operator's rule about the target.
 func (ex *explainer) explainRule() {
-	set := ex.App.Stated.Now()
-	var found *rules.Rule
-	switch ex.Kind {
-	case operator.Address:
-		if found = set.FindAddress(ex.Network.Addr(), true, ex.Now); found == nil {
-			ex.Answer.Rule = ruleOf(ex.App.Listed(ex.Network.Addr(), ex.Now), byList)
-			return
-		}
-	case operator.APIKey:
-		found = set.Find(rules.APIKey, ex.Value, true, ex.Now)
-	case operator.KeyText:
-		found = set.Find(rules.Key, ex.Value, true, ex.Now)
-	case operator.Session:
-		found = set.Find(rules.Session, ex.Value, true, ex.Now)
+	found := ex.ruleIn(ex.App.Stated.Now(), ex.Now)
+	if found == nil && ex.Kind == operator.Address {
+		ex.Answer.Rule = ruleOf(ex.App.Listed(ex.Network.Addr(), ex.Now), byList)
+		return
 	}
 	ex.Answer.Rule = ruleOf(found, byRules)
 	if found != nil && ex.Instance.Shared.Has(found) {
@@ -194,7 +184,8 @@ func ruleOf(s *rules.Rule, by string) *operator.Ban {
 	if s == nil {
 		return nil
 	}
-	ban := &operator.Ban{Action: s.Action.String(), Client: s.Target.String(), Text: s.Target.String(), By: by, Reason: s.Reason}
+	client := s.Target.In("").String()
+	ban := &operator.Ban{Action: s.Action.String(), Factor: rules.FormatFactor(s.Percent), Zone: s.Target.Zone, Client: client, Text: client, By: by, Reason: s.Reason}
 	if !s.Until.IsZero() {
 		ban.Until = new(s.Until.UTC())
 	}
@@ -219,6 +210,7 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 		if c.Scaling != nil {
 			debit.Scaling, debit.Client = c.Scaling, &engine.Client{Key: debit.Key}
 		}
+		ex.raise(c.Policy, &debit)
 		explained = append(explained, c)
 		switch d := ex.explainLimit(ctx, c.Policy, debit); {
 		case d.Allowed:
@@ -335,12 +327,18 @@ func (ex *explainer) refuses(outcome, zone, limit string, retry time.Duration, w
 
 // explainLimit adds the state of a debit's limit, and returns the decision of that limit alone.
 func (ex *explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit engine.Debit) engine.Decision {
-	cost := debit.Cost
+	cost, whole, text := debit.Cost, p.Rate, enforce.LimitText(p.Rate)
+	if r := debit.Raise; r != nil {
+		whole, text = whole.Raise(r.Percent), text+", raised "+rules.FormatFactor(r.Percent)+" by a rule"
+		if debit.RaisedUntil != 0 {
+			text += " until " + time.Unix(0, debit.RaisedUntil).UTC().Format(time.RFC3339)
+		}
+	}
 	debits := []engine.Debit{debit}
 	d := ex.Instance.Forecast(ctx, nil, debits)
 	limit := debits[0].Whole()
 	state := operator.LimitState{
-		Zone: p.Zone.Name, Limit: p.Name, Text: enforce.LimitText(p.Rate), Counts: cmp.Or(identity.KeyText(debit.Key), "all together"), Client: unlessAddress(string(debit.Key)), Tag: ex.Instance.Names.Tag(string(debit.Key)),
+		Zone: p.Zone.Name, Limit: p.Name, Text: text, Counts: cmp.Or(identity.KeyText(debit.Key), "all together"), Client: unlessAddress(string(debit.Key)), Tag: ex.Instance.Names.Tag(string(debit.Key)),
 		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: ex.in(d.Retry), Shadow: p.Shadow,
 	}
 	switch {
@@ -354,7 +352,7 @@ func (ex *explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit 
 	state.Left = min(state.Left, state.Amount)
 	state.Used = state.Amount - state.Left
 	ex.Answer.Limits = append(ex.Answer.Limits, state)
-	if r := ex.Answer.Reputation; r != nil && limit.Capacity() < p.Capacity() && ex.share < 100 {
+	if r := ex.Answer.Reputation; r != nil && limit.Capacity() < whole.Capacity() && ex.share < 100 {
 		r.Reduces = fmt.Sprintf("%d %% of each limit, because of its score", ex.share)
 	}
 	return d

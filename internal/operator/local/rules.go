@@ -3,9 +3,11 @@ package local
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/instance"
@@ -65,6 +67,11 @@ func (r running) Allow(ctx context.Context, o operator.Command) (operator.Done, 
 	return r.state(ctx, rules.Allow, o)
 }
 
+// Raise implements operator.Service.
+func (r running) Raise(ctx context.Context, o operator.Command) (operator.Done, error) {
+	return r.state(ctx, rules.Raise, o)
+}
+
 // state adds a rule about a target.
 func (r running) state(ctx context.Context, action rules.Action, o operator.Command) (operator.Done, error) {
 	t, about, err := r.stated(o.Client)
@@ -72,8 +79,21 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 		return operator.Done{}, err
 	}
 	added := rules.Rule{Action: action, Target: about, Reason: operator.OneLine(o.Reason)}
+	if action == rules.Raise {
+		if _, err = t.App.zonesNamed(o.Zone); err != nil {
+			return operator.Done{}, err
+		}
+		if added.Percent, err = rules.ParseFactor(o.Factor); err != nil {
+			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "factor: %v", err)
+		}
+		added.Target = about.In(o.Zone)
+		o.Reason = strings.TrimSpace(rules.FormatFactor(added.Percent) + inZone(o.Zone) + " " + o.Reason) // the audit has nothing else for it
+	}
 	if err := (rules.Trust{Allow: true, Wide: o.Force}).Check(added); err != nil {
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
+	}
+	if err := t.App.CheckRules(rules.NewSet([]rules.Rule{added})); err != nil {
+		return operator.Done{}, operator.Errorf(http.StatusConflict, "%v", err)
 	}
 	done := operator.Done{Client: about.String(), Changed: 1}
 	if o.For != 0 {
@@ -89,10 +109,17 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 		return operator.Done{}, err
 	}
 	if done.In == byStore {
-		done.Notes = append(done.Notes, t.App.besideInFile(about)...)
+		done.Notes = append(done.Notes, t.App.besideInFile(added.Target)...)
 	}
 	done.Notes = slices.Concat(done.Notes, earlier, t.App.exceptionsTo(added))
 	return done, nil
+}
+
+func inZone(zone string) string {
+	if zone == "" {
+		return ""
+	}
+	return " in zone " + zone
 }
 
 // entry returns the audit entry for a command about the target.
@@ -162,8 +189,48 @@ func (sub *subject) ruleTarget() (rules.Target, error) {
 	return about, nil
 }
 
+// unbanAll ends the bans of all clients, as far as [running.Bans] lists them.
+func (r running) unbanAll(ctx context.Context, o operator.Command) (done operator.Done, err error) {
+	all, err := r.Bans(ctx)
+	if err != nil {
+		return done, err
+	}
+	clients := make(map[string]bool)
+	for _, b := range all {
+		if b.Action == rules.Ban.String() && cmp.Or(b.Client, b.Tag) != "" {
+			clients[cmp.Or(b.Client, string(operator.Tag)+":"+b.Tag)] = true
+		}
+	}
+	switch {
+	case o.Client != "":
+		return done, operator.Errorf(http.StatusBadRequest, "client: got %q and all: expected one of them", o.Client)
+	case len(clients) == 0:
+		return done, operator.Errorf(http.StatusNotFound, "nobody is banned%s", runningConfig{r.config()}.unlessElsewhere())
+	case !o.Force:
+		return done, operator.Errorf(http.StatusConflict, "this ends the bans of %s, which nothing brings back: if that is meant, add --force (in JSON: \"force\": true)", wording.Counted(len(clients), "client"))
+	}
+	o.All = false
+	for o.Client = range clients {
+		one, err := r.Unban(ctx, o)
+		if failed, ok := errors.AsType[*operator.Error](err); ok && failed.Status == http.StatusNotFound {
+			continue // it has ended, or another one's end has ended it
+		} else if err != nil {
+			return done, fmt.Errorf("after %s: %w", wording.Counted(done.Changed, "client"), err)
+		}
+		done.Changed++
+		done.Bans += one.Bans
+	}
+	if len(all) >= operator.MaxItems {
+		done.Notes = append(done.Notes, "there may be more: do it again")
+	}
+	return done, nil
+}
+
 // Unban implements operator.Service.
 func (r running) Unban(ctx context.Context, o operator.Command) (operator.Done, error) {
+	if o.All {
+		return r.unbanAll(ctx, o)
+	}
 	t, err := r.target(o.Client)
 	if err != nil {
 		return operator.Done{}, err
@@ -245,16 +312,31 @@ func (sub *subject) unstate(ctx context.Context, action rules.Action, about rule
 
 // Disallow implements operator.Service.
 func (r running) Disallow(ctx context.Context, o operator.Command) (operator.Done, error) {
+	o.Zone = ""
+	return r.end(ctx, rules.Allow, "disallow", "allowed it", o)
+}
+
+// Unraise implements operator.Service.
+func (r running) Unraise(ctx context.Context, o operator.Command) (operator.Done, error) {
+	did := "raised its limits in all zones"
+	if o.Zone != "" {
+		did = "raised its limits" + inZone(o.Zone)
+	}
+	return r.end(ctx, rules.Raise, "unraise", did, o)
+}
+
+// end removes the rule about a target. did says what its operator did.
+func (r running) end(ctx context.Context, action rules.Action, act, did string, o operator.Command) (operator.Done, error) {
 	t, about, err := r.stated(o.Client)
 	if err != nil {
 		return operator.Done{}, err
 	}
-	removed, err := t.unstate(ctx, rules.Allow, about, "disallow", o)
+	removed, err := t.unstate(ctx, action, about.In(o.Zone), act, o)
 	if err != nil {
 		return operator.Done{}, err
 	}
 	if removed == 0 {
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has allowed it%s", about, t.App.unlessElsewhere())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has %s%s", about, did, t.App.unlessElsewhere())
 	}
 	return operator.Done{Client: about.String(), Changed: removed, Notes: t.App.otherFiles()}, nil
 }
@@ -280,13 +362,16 @@ func (r running) Import(ctx context.Context, i operator.Import) (operator.Done, 
 		}
 		added = append(added, rule)
 	}
+	if err := app.CheckRules(rules.NewSet(added)); err != nil {
+		return operator.Done{}, operator.Errorf(http.StatusConflict, "%v", err)
+	}
 	entries := make([]instance.AuditEntry, len(added))
 	for n, rule := range added {
-		t, err := operator.ParseTarget(rule.Target.String())
+		t, err := operator.ParseTarget(rule.Target.In("").String())
 		if err != nil {
 			return operator.Done{}, err
 		}
-		entries[n] = instance.AuditEntry{By: i.By, Action: rule.Action.String(), Target: &t, Reason: rule.Reason}
+		entries[n] = instance.AuditEntry{By: i.By, Action: rule.Action.String(), Target: &t, Reason: strings.TrimSpace(rules.FormatFactor(rule.Percent) + inZone(rule.Target.Zone) + " " + rule.Reason)}
 	}
 	in, notes, err := app.state(ctx, h, entries, added...)
 	if err != nil {

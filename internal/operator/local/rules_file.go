@@ -67,11 +67,12 @@ func (cfg runningConfig) describeRules() operator.RulesFile {
 		Path:       cfg.Rules.Path(),
 		Bans:       set.InForce(rules.Ban, now),
 		Allowances: set.InForce(rules.Allow, now),
+		Raises:     set.InForce(rules.Raise, now),
 		Trouble:    instance.TroubleOf(cfg.Rules.Path(), cfg.Rules.Trouble()),
 	}
 	if h := cfg.Instance.Load(); h != nil && cfg.SharesRules() {
 		shared := h.Shared.Set.Load()
-		file.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now)}
+		file.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now), Raises: shared.InForce(rules.Raise, now)}
 	}
 	for _, list := range cfg.BlockLists {
 		file.Lists = append(file.Lists, describeList(list.State()))

@@ -5,7 +5,9 @@ package local
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
@@ -51,6 +53,29 @@ func (r running) Status(ctx context.Context) (operator.Status, error) {
 		}
 	}
 	return status, nil
+}
+
+// TestNotify implements operator.Service.
+func (r running) TestNotify(context.Context) ([]operator.Notified, error) {
+	app, err := r.appInUse()
+	if err != nil {
+		return nil, err
+	}
+	if len(app.Webhooks) == 0 {
+		return nil, operator.Errorf(http.StatusNotFound, "no webhook is configured: write notify <url> into the global option rate_limit, such as notify https://ntfy.example.com/alerts")
+	}
+	results := make([]operator.Notified, len(app.Webhooks))
+	var posts sync.WaitGroup
+	for i, w := range app.Webhooks {
+		posts.Go(func() {
+			var err error
+			if results[i].Webhook, err = w.Test(time.Now()); err != nil {
+				results[i].Error = err.Error()
+			}
+		})
+	}
+	posts.Wait()
+	return results, nil
 }
 
 // adviceOf returns the advice given about a config.

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -315,6 +316,35 @@ func (cfg runningConfig) tagOf(h *instance.Instance, client string) string {
 		return ""
 	}
 	return (&subject{Target: named, App: cfg, Instance: h}).tag()
+}
+
+// ruleIn returns the rule of a set about the target, or nil.
+func (sub *subject) ruleIn(set *rules.Set, now time.Time) *rules.Rule {
+	switch sub.Kind {
+	case operator.Address:
+		return sub.App.AboutAddress(set, sub.Network.Addr(), true, now)
+	case operator.APIKey:
+		return enforce.AboutAPIKey(set, sub.Value, now)
+	case operator.KeyText:
+		return set.Find(rules.Key, sub.Value, true, now)
+	case operator.Session:
+		return set.Find(rules.Session, sub.Value, true, now)
+	case operator.ASN:
+		return set.Find(rules.ASN, sub.Value, true, now)
+	case operator.Country:
+		return set.Find(rules.Country, sub.Value, true, now)
+	}
+	return nil
+}
+
+// raise raises the limit of a debit, if an operator has raised the target's.
+func (sub *subject) raise(p *enforce.Policy, d *engine.Debit) {
+	for _, set := range sub.App.Stated.Now().Raises(p.Zone.Name) {
+		if by := sub.ruleIn(set, time.Now()); by != nil {
+			p.Raise(d, by)
+			return
+		}
+	}
 }
 
 // resolveTag replaces a target that is a tag by the tag's client in memory, or else in the rules.

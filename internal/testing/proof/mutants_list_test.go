@@ -130,7 +130,7 @@ var mutants = []mutant{
 		"return hmac.Equal(sum[:], t[macAt:])", "return hmac.Equal(sum[:1], t[macAt:macAt+1])",
 		"./identity/session", "."},
 	{"identity: claimed addresses free nobody", "internal/enforce/rules.go",
-		"found.Action == rules.Allow && s.IsClaimed()", "found.Action == rules.Allow && false",
+		"found.Favors() && s.IsClaimed()", "found.Favors() && false",
 		"./internal/enforce", "Rule|Claimed|Allow"},
 	{"identity: the last line of a field that has one address", "internal/enforce/address.go",
 		"if len(addresses) > 1 && IsSingle(field) {", "if false {",

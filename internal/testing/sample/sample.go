@@ -188,6 +188,19 @@ func (s *Service) Disallow(_ context.Context, o operator.Command) (operator.Done
 	return s.order(o, "disallow", func() int { return s.liftLocked(o, "allow") })
 }
 
+// Raise implements operator.Service.
+func (s *Service) Raise(_ context.Context, o operator.Command) (operator.Done, error) {
+	return s.order(o, "raise", func() int { return s.stateLocked(o, "raise") })
+}
+
+// Unraise implements operator.Service.
+func (s *Service) Unraise(_ context.Context, o operator.Command) (operator.Done, error) {
+	return s.order(o, "unraise", func() int { return s.liftLocked(o, "raise") })
+}
+
+// TestNotify implements operator.Service. There is no webhook.
+func (s *Service) TestNotify(context.Context) ([]operator.Notified, error) { return nil, s.err }
+
 // Import implements operator.Service. It uses only the action and the client of a rule.
 func (s *Service) Import(_ context.Context, i operator.Import) (operator.Done, error) {
 	s.mu.Lock()
@@ -234,7 +247,7 @@ func (s *Service) endOf(o operator.Command) *time.Time {
 }
 
 func (s *Service) stateLocked(o operator.Command, action string) int {
-	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: action, Client: o.Client, Text: o.Client, Tag: tagOf(o.Client), By: "rules", Reason: o.Reason, Since: new(s.now()), Until: s.endOf(o)})
+	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: action, Client: o.Client, Text: o.Client, Tag: tagOf(o.Client), By: "rules", Reason: o.Reason, Factor: o.Factor, Zone: o.Zone, Since: new(s.now()), Until: s.endOf(o)})
 	return 1
 }
 
