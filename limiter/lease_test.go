@@ -367,6 +367,24 @@ func TestExtraAmongProcesses(t *testing.T) {
 	}
 }
 
+// The units that drain while a lease lasts are not free before. A lease doesn't last if there is no room for
+// them: no bucket has more units in use than it can have.
+func TestLeaseLastsIfThereIsRoom(t *testing.T) {
+	l := mustNew(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: 160, Window: time.Second})
+	now := int64(time.Hour)
+	for want := int64(1); want < 160-8; want++ {
+		var s limiter.State
+		g := l.Claim(&s, limiter.Claim{Now: now, Min: want, Want: want, Extra: 1, Lasts: l.MaxLasts()})
+		if lasts := g.At > now; g.Units != want+1 || lasts != (g.Units+10 <= 160) { // 10 drain in the time that it may last
+			t.Errorf("a claim of %d is granted %+v", want, g)
+		}
+		free := 160 - g.InUseAt(&l, now)
+		if others := l.Claim(&s, limiter.Claim{Now: now, Min: free, Want: free}); others.Units != free || free < 0 {
+			t.Errorf("after a grant of %d units others are granted %d of %d", g.Units, others.Units, free)
+		}
+	}
+}
+
 // A lease that lasts keeps its worth until its time, and the units that drain from the bucket until
 // then are not available to others.
 func TestLeaseThatLasts(t *testing.T) {

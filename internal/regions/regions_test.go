@@ -430,6 +430,30 @@ func TestARegionIsStartedAgain(t *testing.T) {
 	}
 }
 
+// A machine that is started again forgets what it used without publishing it, and may use as much once more:
+// its share of the quarter that regions together may admit beyond a limit.
+func TestARestartHidesAShareAgain(t *testing.T) {
+	const starts = 3
+	l := limitOf(t, limiter.Params{Amount: 1000, Window: 2400 * time.Hour})
+	inBubble(t, func(at *exchangetest.Memory, eu, _, _ *site) {
+		const share = 1000 / 4 / 3 // of each machine but one
+		counts, all := memory.New(), 0
+		for range starts {
+			again := open(t, "again", at, counts)
+			time.Sleep(turns)
+			all += again.count(share, l, "key")
+			time.Sleep(turns)
+			again.close()
+		}
+		if all != starts*share {
+			t.Fatalf("%d of %d requests passed before", all, starts*share)
+		}
+		if all += eu.count(2000, l, "key"); all > 1000+starts*share {
+			t.Errorf("after %d starts %d are admitted, want at most %d", starts, all, 1000+starts*share)
+		}
+	})
+}
+
 // A ban applies in other regions at once, and no longer than in its own.
 func TestBansSpread(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 100, Window: time.Hour})
