@@ -45,12 +45,14 @@ type fleetWorld struct {
 	replica  *fleetDisk // an older copy of the disk
 	lost     []lostUnits
 	crashes  int
+	renames  bool // names of keys change every few minutes
 	asked    sync.WaitGroup
 
 	log     sync.Mutex
 	chance  *rand.Rand // guarded by log, like all below: of the network
 	trouble int        // the number of faulty calls of 20
 	trace   []string
+	named   map[storage.Key]bool
 }
 
 // lostUnits are units charged to a key that the store has lost.
@@ -64,7 +66,7 @@ type lostUnits struct {
 func newFleetWorld(t *testing.T, seed uint64) *fleetWorld {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	trip := []time.Duration{100 * time.Microsecond, time.Millisecond, 20 * time.Millisecond}[rng.IntN(3)]
-	w := &fleetWorld{fleet: newFleet(t, trip), t: t, rng: rng, chance: rand.New(rand.NewPCG(seed, 2))}
+	w := &fleetWorld{fleet: newFleet(t, trip), t: t, rng: rng, chance: rand.New(rand.NewPCG(seed, 2)), renames: seed%2 == 0, named: make(map[storage.Key]bool)}
 	w.most, w.tracer = []int{2, 16, 128}[rng.IntN(3)], newTracer()
 	for _, algorithm := range algorithms {
 		window := []time.Duration{time.Second, 7 * time.Second, time.Minute, 10 * time.Minute}[rng.IntN(4)]
@@ -219,11 +221,26 @@ func (w *fleetWorld) startOne() {
 	m.wall.set.Store(int64(wrong))
 	m.wall.source = storage.Source{3, byte(len(w.trace)), byte(len(w.trace) >> 8)}
 	var err error
-	if m.Engine, err = New(Options{Open: m.open, Name: testNames, Clock: &m.wall, Remote: true}); err != nil {
+	if m.Engine, err = New(Options{Open: m.open, Name: w.name, Clock: &m.wall, Remote: true}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.machines = append(w.machines, m)
 	w.note("%p starts, whose clock is wrong by %v", m, wrong)
+}
+
+// name names a key. If names change, a former name is only known once a machine has used it.
+func (w *fleetWorld) name(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, error) {
+	if !w.renames {
+		return testNames(id, key, remembered, now)
+	}
+	w.log.Lock()
+	defer w.log.Unlock()
+	n, err := simNames(id, key, remembered, now)
+	w.named[n.Key] = true
+	if !w.named[n.Former] {
+		n.Former = storage.Key{}
+	}
+	return n, err
 }
 
 // stopOne closes a machine, or makes it crash: then none of its calls arrives any more.

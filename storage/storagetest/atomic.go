@@ -41,7 +41,7 @@ func Atomic(t *testing.T, machine func() storage.Opener, disturbed bool) {
 		}
 	}
 	t.Log(cr.figures())
-	if cr.together == 0 || cr.refused == 0 || disturbed && cr.unknown == 0 {
+	if cr.together == 0 || cr.refused == 0 || disturbed && cr.unknown == 0 && !testing.Short() {
 		t.Error("no calls were made at the same time, none was refused, or no outcome was unknown: nothing is proved")
 	}
 }
