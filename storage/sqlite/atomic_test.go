@@ -11,17 +11,17 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
-var errCommit = errors.New("test: the commit failed")
+var errStatement = errors.New("test: the statement failed")
 
-// Commits fail now and then, before or after they take effect, while several processes claim. An order of
-// atomic claims explains what they are answered.
+// Commits and, less often, all other statements fail, before or after they take effect, while several
+// processes claim. An order of atomic claims explains what they are answered.
 func TestAtomicOverFaults(t *testing.T) {
 	t.Parallel()
 	for name, noJournal := range map[string]bool{"journal": false, "transactions": true} {
 		t.Run(name, func(t *testing.T) {
 			sometimes := func(query string) error {
-				if query == "COMMIT" && rand.IntN(10) == 0 {
-					return errCommit
+				if query == "COMMIT" && rand.IntN(10) == 0 || rand.IntN(300) == 0 {
+					return errStatement
 				}
 				return nil
 			}

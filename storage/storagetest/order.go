@@ -30,7 +30,7 @@ func (c *call) isKnown() bool { return len(c.grants) > 0 }
 const maxCalls = 64
 
 // maxOrders bounds how many beginnings of orders are tried.
-const maxOrders = 1_000_000
+const maxOrders = 300_000
 
 var errTooManyOrders = errors.New("the history has too many orders to try them all")
 
