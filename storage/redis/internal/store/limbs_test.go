@@ -24,7 +24,7 @@ import (
 // one of the script and not of a text beside it.
 
 // limbBase is B of the script.
-const limbBase = 1 << 24
+const limbBase int64 = 1 << 24
 
 // limbs translates lines of the script to formulas on whole numbers.
 type limbs struct {
@@ -68,7 +68,7 @@ func (l *limbs) translate(e ast.Expr, env map[string]string) string {
 	switch e := e.(type) {
 	case *ast.Ident:
 		if e.Name == "B" {
-			return strconv.Itoa(limbBase)
+			return strconv.FormatInt(limbBase, 10)
 		}
 		if term := env[e.Name]; term != "" {
 			return term
