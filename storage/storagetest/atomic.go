@@ -260,13 +260,13 @@ func (m *claimer) next() (c call) {
 		l := &m.limits[cell/keysOfOne]
 		claim := limiter.Claim{Min: m.rand.Int64N(3), Extra: m.rand.Int64N(4), Ahead: m.rand.Int64N(20), Processes: m.rand.Int64N(3)}
 		claim.Want, claim.Spread, claim.Lasts = max(claim.Min, 1)+m.rand.Int64N(2), m.rand.IntN(4) == 0, m.rand.Int64N(l.MaxLasts()+2)
-		mayReturn := l.CountsSlots() || !m.disturbed // what a bucket's lease is worth depends on times that are unknown then
-		if lease := m.leases[cell]; lease.Units > 0 && mayReturn && m.rand.IntN(2) == 0 {
+		exact := l.CountsSlots() || !m.disturbed // else parts of units in a bucket depend on times that may be unknown
+		if lease := m.leases[cell]; lease.Units > 0 && exact && m.rand.IntN(2) == 0 {
 			lease.Units = m.rand.Int64N(lease.Units + 1)
 			claim.Return = lease
 		}
 		if m.rand.IntN(10) == 0 {
-			claim.Charge = limiter.Charge{Units: m.rand.Int64N(4), Floor: m.rand.IntN(2) == 0}
+			claim.Charge = limiter.Charge{Units: m.rand.Int64N(4), Floor: exact && m.rand.IntN(2) == 0}
 			if l.CountsSlots() {
 				claim.Charge.At = l.Slot(m.time.Now) - m.rand.Int64N(2)
 			}
