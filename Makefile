@@ -25,7 +25,9 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 
 proof: ## run tests in depth, for hours: seeds, kills, faults, floods, pages in all widths; PROOF=0.1 is a tenth of it, RUN chooses tests
 	benchmarks/machine.sh
-	PROOF=$(PROOF) go test -run '$(RUN)' -count 1 -timeout 48h ./...
+	echo "# written by make proof: PROOF=$(PROOF) on $$(uname -sm)" >proof/figures.txt
+	PROOF=$(PROOF) PROOF_FIGURES=$(CURDIR)/proof/figures.txt go test -run '$(RUN)' -count 1 -timeout 48h ./...
+	go test -run TestProofPage -count 1 . -reference.update
 
 regions: ## measure 33 machines in ten regions in virtual time, and write the table of docs/fleets.md; takes ten minutes
 	PROOF=1 GOGC=20 go test -count=1 -timeout 1h ./internal/regions -run TestScale -scale ../../docs/fleets.md

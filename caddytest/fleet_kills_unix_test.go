@@ -33,7 +33,7 @@ func (f *fleet) testKills() {
 	l.check(f.t)
 	admitted := l.admittedOf(zone, "kills")
 	fullest, possible := limit.Fullest(admitted), possibly(admitted, limit.Window)
-	f.t.Logf("%v with kills: %v; at least %d and at most %d in the fullest window", limit, l, fullest, possible)
+	proof.Figure(f.t, "%v with kills: %v; at least %d and at most %d in the fullest window", limit, l, fullest, possible)
 	if fullest > limit.Amount {
 		f.t.Errorf("%v admitted %d in a window", limit, fullest)
 	}

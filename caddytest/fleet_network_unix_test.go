@@ -62,7 +62,7 @@ func (f *fleet) testCuts(most int) {
 	for round := 0; cuts.Load() < int64(most); round++ {
 		f.spend(fmt.Sprint("cuts ", round), 20)
 	}
-	f.t.Logf("%d connections were cut", cuts.Load())
+	proof.Figure(f.t, "%d connections were cut", cuts.Load())
 }
 
 // spend uses up the limits of some clients on all machines, and checks that each got what the limit

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // testServer has each fault befall the server.
@@ -69,7 +71,7 @@ func (f *fleet) testFault(fault fleetFault) {
 	for i := range lines {
 		lines[i] -= since[i]
 	}
-	f.t.Logf("%s: healed after %v; lines about outages: %v; %v", fault.name, healed.Round(time.Millisecond), lines, l)
+	proof.Figure(f.t, "%s: healed after %v; lines about outages: %v; %v", fault.name, healed.Round(time.Millisecond), lines, l)
 	if n := used.count("few", fault.name); n != int(fleetZones["few"].Amount) {
 		f.t.Errorf("%s: %d requests were admitted of a limit of %d", fault.name, n, fleetZones["few"].Amount)
 	}

@@ -38,7 +38,7 @@ func TestLimitsHoldOverKills(t *testing.T) {
 		t.Errorf("the system's clock was set by %v meanwhile: nothing is proved", set)
 	}
 	k.prove()
-	t.Logf("%d kills in %v, seed %d: %s", k.killed(), wall.Round(time.Second), seed, map[bool]string{false: "all promises kept", true: "FAILED"}[t.Failed()])
+	proof.Figure(t, "%d kills in %v, seed %d: %s", k.killed(), wall.Round(time.Second), seed, map[bool]string{false: "all promises kept", true: "FAILED"}[t.Failed()])
 }
 
 // killed returns how many processes were killed. What is indented is counted in
@@ -64,7 +64,7 @@ func (k *killer) prove() {
 			k.t.Errorf("zone %s: %s; both belong to a proof", z.name, s)
 		}
 	}
-	k.t.Logf("%d requests answered, %d admitted, %d cut off", total, admitted, k.log.cutOff)
+	proof.Figure(k.t, "%d requests answered, %d admitted, %d cut off", total, admitted, k.log.cutOff)
 	for _, kind := range killKinds {
 		k.t.Logf("%4d kills %s", k.kills[kind], kind)
 		if k.kills[kind] == 0 && k.killed() >= 100 && kind != tooEarly && kind != inSweep {

@@ -67,7 +67,7 @@ func buildLater(t *testing.T) (binary string) {
 // Machines of two versions share a store while all are updated, one after the other, and while one goes back:
 // nothing passes over a limit, and no machine loses the store. They end by turns as a crash ends them.
 func TestMixedVersions(t *testing.T) {
-	proof.Only(t)
+	proof.Deep(t)
 	t.Parallel()
 	later := buildLater(t)
 	for name, make := range fleetServers {
@@ -136,12 +136,12 @@ func testMixedVersions(t *testing.T, later, store, env string) {
 	for _, zone := range zones {
 		admitted := l.admittedOf(zone, "mixed")
 		limit := fleetZones[zone]
-		t.Logf("%s: %v: %d admitted, %d of them in the fullest window", zone, limit, len(admitted), limit.Fullest(admitted))
+		proof.Figure(t, "%s: %v: %d admitted, %d of them in the fullest window", zone, limit, len(admitted), limit.Fullest(admitted))
 		if got := limit.Fullest(admitted); got > limit.Amount || len(admitted) == 0 {
 			t.Errorf("%s admitted %d in a window, of %d in all", zone, got, len(admitted))
 		}
 	}
-	t.Log(l)
+	proof.Figure(t, "two versions: %v", l)
 	for _, m := range machines {
 		if lines := m.logLines("the store can't be used; reduced limits are kept in memory until it can"); len(lines) > 0 {
 			t.Errorf("a machine lost the store: %v", lines)

@@ -220,7 +220,7 @@ func TestRegionsHammered(t *testing.T) {
 			last++
 		}
 	}
-	t.Logf("%d of %d were admitted in all, %d of them in the last %v", len(admitted), amount, last, inTurns)
+	proof.Figure(t, "%d of %d were admitted in all, %d of them in the last %v", len(admitted), amount, last, inTurns)
 	if len(admitted) > amount*5/4+last || len(admitted) < amount {
 		t.Errorf("%d were admitted, want %d to %d", len(admitted), amount, amount*5/4+last)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 const (
@@ -39,6 +40,9 @@ func simulate[W simulated](t *testing.T, seeds int, begin func(t *testing.T, see
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) { live(t, begin(t, uint64(seed))) })
 		})
+	}
+	if !t.Failed() {
+		proof.Figure(t, "%d seeds of %d steps", seeds, simSteps)
 	}
 }
 

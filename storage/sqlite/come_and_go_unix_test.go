@@ -353,6 +353,6 @@ func (c *comings) report() {
 	if set := wall - time.Since(c.began); set.Abs() > admissions.Slack {
 		c.t.Errorf("the system's clock was set by %v meanwhile: nothing is proved", set)
 	}
-	c.t.Logf("%d events in %d rounds, %v: %v", c.events, c.round, wall.Round(time.Second), c.counts)
+	proof.Figure(c.t, "%d events in %d rounds, %v: %v", c.events, c.round, wall.Round(time.Second), c.counts)
 	c.t.Log(c.ledger)
 }

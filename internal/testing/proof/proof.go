@@ -56,6 +56,14 @@ func Only(t testing.TB) {
 	}
 }
 
+// Deep skips a test that builds programs, or takes minutes for another reason, unless PROOF is at least 0.1.
+func Deep(t testing.TB) {
+	t.Helper()
+	if share() < 0.1 {
+		t.Skip("takes minutes; PROOF=0.1 runs it")
+	}
+}
+
 // Overlap makes parallel tests of a package overlap eight at a time, unless -parallel is given:
 // tests that mostly wait, for servers, processes or time to pass. TestMain calls it.
 func Overlap() {

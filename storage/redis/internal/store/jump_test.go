@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 	"github.com/caddy-tally/caddy-tally/internal/testing/wrongclock"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -40,7 +41,7 @@ func TestServerClockJumps(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%d jumps, %d of which made the server forget the machine", jumps, forgotten); forgotten < 4 {
+	if proof.Figure(t, "%d jumps of the server's clock, %d of which made it forget the machine", jumps, forgotten); forgotten < 4 {
 		t.Error("too few jumps made the server forget the machine")
 	}
 }
