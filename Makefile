@@ -30,7 +30,7 @@ proof: ## run tests in depth, for hours: seeds, kills, faults, floods, pages in 
 	go test -run TestProofPage -count 1 . -reference.update
 
 regions: ## measure 33 machines in ten regions in virtual time, and write the table of docs/fleets.md; takes ten minutes
-	PROOF=1 GOGC=20 go test -count=1 -timeout 1h ./internal/regions -run TestScale -scale ../../docs/fleets.md
+	PROOF=1 GOGC=20 go test -count=1 -timeout 1h ./internal/regions -run TestRegionsAtScale -scale ../../docs/fleets.md
 
 models: ## check the models of the protocol and their mutants, and write proof/results.txt; needs SPIN, takes some minutes
 	JOBS=$(JOBS) proof/check.sh

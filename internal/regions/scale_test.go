@@ -27,9 +27,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
 
-var scalePage = flag.String("scale", "", "the `page` whose table of regions at scale TestScale writes")
+var scalePage = flag.String("scale", "", "the `page` whose table of regions at scale TestRegionsAtScale writes")
 
-// The load of TestScale.
+// The load of TestRegionsAtScale.
 const (
 	scaleMachines, scaleRegions = 33, 10
 	scaleOverlap                = 0.05 // of the keys are used in three regions
@@ -41,7 +41,7 @@ const (
 	scaleTick                   = 100 * time.Millisecond
 )
 
-// scaleResult is what TestScale found out about a number of keys.
+// scaleResult is what TestRegionsAtScale found out about a number of keys.
 type scaleResult struct {
 	keys                int
 	requests, refused   int64
@@ -52,7 +52,7 @@ type scaleResult struct {
 
 // 33 machines in ten regions have the load that a fleet of that size may have, and ten times that, in virtual
 // time. Counts arrive in time, and all regions together keep their bound.
-func TestScale(t *testing.T) {
+func TestRegionsAtScale(t *testing.T) {
 	proof.Only(t)
 	sizes := []int{2_400}
 	if *scalePage != "" {
