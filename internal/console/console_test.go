@@ -465,3 +465,57 @@ func TestUsageFormats(t *testing.T) {
 		t.Errorf("table: %s, %v", out, err)
 	}
 }
+
+// night is a service with a zone that refuses more than usual, one that always does, and acts.
+type night struct {
+	*sample.Service
+	acts []operator.Act
+}
+
+func (night) Zones(context.Context) ([]operator.Zone, error) {
+	of := func(name string, refused int64) operator.Zone {
+		return operator.Zone{Name: name, Counts: operator.Counts{Refused: refused}}
+	}
+	return []operator.Zone{of("login", 1000), of("crawlers", 9000), of("quiet", 3)}, nil
+}
+
+func (night) History(_ context.Context, q operator.HistoryQuery) (operator.History, error) {
+	counts := operator.Counts{Allowed: 50, Refused: 150} // of a crawler's, at any time
+	switch {
+	case q.Zone == "login" && q.To.Equal(noon):
+		counts = operator.Counts{Allowed: 300, Refused: 100}
+	case q.Zone == "login":
+		counts = operator.Counts{Allowed: 990, Refused: 10}
+	}
+	return operator.History{Points: []operator.HistoryPoint{{Counts: counts}}}, nil
+}
+
+func (n night) Audit(context.Context, operator.AuditQuery) ([]operator.Act, error) {
+	return n.acts, nil
+}
+
+// Status tells which zones refuse unusually much, and what was done in the last hour.
+func TestStatusShowsTheLastHour(t *testing.T) {
+	n := night{Service: sample.New(clock)}
+	for i := range 9 {
+		n.acts = append(n.acts, operator.Act{At: noon.Add(-time.Duration(10*i+1) * time.Minute), By: "admin", Action: "ban", Target: fmt.Sprint("203.0.113.", i), Reason: "scraper\x1b"})
+	}
+	out, _, err := run(n, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Zone login refused 100 requests in the last hour, 25.0 % of its requests; in the day before 1.0 %.",
+		"over a limit at the moment", "1m ago: ban 203.0.113.0 by admin (scraper",
+		"1 act more in the last hour: caddy rate-limit audit lists them.",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("expected %q in\n%s", want, out)
+		}
+	}
+	for _, never := range []string{"crawlers refused", "quiet", "203.0.113.6", "\x1b"} {
+		if strings.Contains(out, never) {
+			t.Errorf("expected no %q in\n%s", never, out)
+		}
+	}
+}

@@ -20,7 +20,7 @@ func (c console) status() *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
 		Use:     "status",
-		Short:   "Shows whether counts can be stored, and how many there are",
+		Short:   "Shows whether counts can be stored, who is over a limit, and what happened in the last hour",
 		Example: "  caddy rate-limit status\n  caddy rate-limit status --check > /dev/null || echo degraded",
 		Args:    cobra.NoArgs,
 	}
@@ -30,7 +30,10 @@ func (c console) status() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		err = s.report(status, "", func() { s.showStatus(status) })
+		err = s.report(status, "", func() {
+			s.showStatus(status)
+			s.showLately(status.History)
+		})
 		if check && slices.ContainsFunc(status.Stores, func(o operator.Store) bool { return o.Degraded }) {
 			return errors.New("a store can't be used: memory decides, with reduced limits")
 		}

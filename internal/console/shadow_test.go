@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/testing/sample"
 )
 
 // shadowed is a service with some keys and a zone in shadow.
@@ -39,7 +40,7 @@ func TestKeysOfShadowLimits(t *testing.T) {
 	if out, _, err = run(shadowed{keys: []operator.Key{enforced, {Zone: "login", Limit: "daily", Units: "50/24h"}}}, "top"); err != nil || !strings.Contains(out, "login  5/1m ") || !strings.Contains(out, "login  daily ") {
 		t.Errorf("limits: %v\n%s", err, out)
 	}
-	out, _, err = run(shadowed{}, "status")
+	out, _, err = run(shadowed{Service: sample.Empty(clock)}, "status")
 	if err != nil || !strings.Contains(out, "In shadow, so that nothing is refused: login, search.") {
 		t.Errorf("status: %v\n%s", err, out)
 	}
