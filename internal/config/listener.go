@@ -201,6 +201,6 @@ func (l *Listener) checkProxies(server *caddyhttp.Server, door *listener.Door) [
 	} else if len(ranges) > 0 {
 		return nil
 	}
-	return []Advice{{Server: server.Listen, Source: l.Source, See: "docs/reference.md#before-tls",
+	return []Advice{{Server: server.Listen, Source: l.Source, See: "docs/reference/before-tls.md",
 		Problem: "listener_wrappers: rate_limit counts the connections of trusted_proxies, so that all visitors behind a proxy share one count", Fix: "except " + fix}}
 }
