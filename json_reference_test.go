@@ -8,6 +8,7 @@ import (
 	"go/doc"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -82,7 +83,7 @@ func writeJSONReference(t *testing.T) []byte {
 	t.Helper()
 	w := &referenceWriter{
 		t: t, headings: make(map[reflect.Type]string), done: make(map[reflect.Type]bool),
-		comments: make(map[string]map[string]*doc.Type), options: readText(t, reference), stores: readText(t, "docs/fleets.md"),
+		comments: make(map[string]map[string]*doc.Type), options: readText(t, reference) + strings.Join(slices.Collect(maps.Values(referencePages(t))), ""), stores: readText(t, "docs/fleets.md"),
 	}
 	w.out.WriteString(jsonReferenceHead)
 	for _, root := range configRoots {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -85,7 +86,7 @@ func (s *session) showActs() {
 		recent++
 	}
 	for _, act := range acts[:min(recent, latelyActs)] {
-		text := fmt.Sprintf("%s ago: %s %s by %s", span(s.now.Sub(act.At)), act.Action, act.Target, act.By)
+		text := fmt.Sprintf("%s ago: %s by %s", span(s.now.Sub(act.At)), strings.TrimSpace(act.Action+" "+act.Target), act.By)
 		if act.Reason != "" {
 			text += " (" + act.Reason + ")"
 		}
