@@ -232,3 +232,30 @@ func TestProposalNamesAnUntrustedProxy(t *testing.T) {
 	}
 	wantSays(t, out, "git.example.com is behind 10.0.0.7, a proxy that isn't trusted", "docs/clients.md#behind-a-proxy")
 }
+
+// Each program of a site has its zones, and requests belong to the block that serves them, whatever redirects
+// to it.
+func TestProposalsForSeveralProgramsAndBlocks(t *testing.T) {
+	folder := t.TempDir()
+	file := write(t, filepath.Join(folder, "Caddyfile"), `http://git.example.com {
+	redir https://git.example.com{uri}
+}
+
+git.example.com {
+	handle /media/* {
+		reverse_proxy jellyfin:8096
+	}
+	handle {
+		reverse_proxy forgejo:3000
+	}
+}
+`)
+	out, err := ran(t, file, false, "--log", write(t, filepath.Join(folder, "access.log"), strings.Repeat(request(0, "203.0.113.7", "GET", "/", 200, ""), 30)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, "zone git_example_com_login {", "zone git_example_com_forgejo_login {", "zone git_example_com_all {", "limit 60/1m # few clients to go by: of 1 honest client in the log, the most wanted 30 in 1m")
+	if n := strings.Count(out, "per ip"); n != 5 {
+		t.Errorf("%d zones are proposed in\n%s", n, out)
+	}
+}

@@ -60,10 +60,11 @@ func readTraffic(ctx context.Context, log *accesslog.Merger, sites []*site) (oth
 	}
 }
 
-// siteOf returns the site of a host, those with a name first. A log without hosts is that of the only site.
+// siteOf returns the site of a host: one that serves something rather than one that redirects, and one with a
+// name rather than one for all. A log without hosts is that of the only site.
 func siteOf(sites []*site, host string) (found *site) {
 	for _, s := range sites {
-		if s.has(host) && (found == nil || found.hosts[0] == "") {
+		if s.has(host) && (found == nil || s.serves && (!found.serves || found.hosts[0] == "")) {
 			found = s
 		}
 	}

@@ -97,7 +97,7 @@ func (s *site) propose() {
 	for _, p := range programs {
 		if sign := p.sign(s); sign != "" {
 			for _, z := range p.zones {
-				s.add(z.name, fmt.Sprintf("%s, by %s: docs/recipes/%s.md", p.name, sign, p.recipe), z.lines...)
+				s.add(z.name, p.recipe, fmt.Sprintf("%s, by %s: docs/recipes/%s.md", p.name, sign, p.recipe), z.lines...)
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func (s *site) proposeSignIn() {
 		paths, why = []string{usualPaths}, "the usual paths, since the program is unknown: write its own here"
 	}
 	if len(paths) > 0 {
-		s.add("login", why, "match POST "+strings.Join(paths, " "), "per ip", "limit 10/5m # people who mistype need fewer, and guessers want thousands")
+		s.add("login", "", why, "match POST "+strings.Join(paths, " "), "per ip", "limit 10/5m # people who mistype need fewer, and guessers want thousands")
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *site) proposeTraffic() {
 		s.notes = append(s.notes, fmt.Sprintf("is behind %s, a proxy that isn't trusted: its visitors share each count. Write trusted_proxies and trusted_proxies_strict first: docs/clients.md#behind-a-proxy", t.forwarder))
 	}
 	if t.crawled >= enough {
-		s.add("crawlers", fmt.Sprintf("crawlers for AI, %s: docs/recipes/ai-crawlers.md", wording.Counted(t.crawled, "request")),
+		s.add("crawlers", "", fmt.Sprintf("crawlers for AI, %s: docs/recipes/ai-crawlers.md", wording.Counted(t.crawled, "request")),
 			"match header_regexp User-Agent "+crawlerNames, "per everyone", "limit 30/1m # a page every two seconds; lower it to slow them")
 	}
 	var apis, heavy, reasons []string
@@ -161,23 +161,28 @@ func (s *site) proposeTraffic() {
 	}
 	limit := fmt.Sprintf("limit %d/1m #", unknown)
 	if len(heavy) > 0 {
-		s.add("heavy", strings.Join(reasons, ", ")+" each", "match "+strings.Join(heavy, " "), "per ip", limit)
+		s.add("heavy", "", strings.Join(reasons, ", ")+" each", "match "+strings.Join(heavy, " "), "per ip", limit)
 	}
 	if len(apis) > 0 {
-		s.add("api", "an API", "match "+strings.Join(apis, " "), "per ip", limit)
+		s.add("api", "", "an API", "match "+strings.Join(apis, " "), "per ip", limit)
 	}
-	s.add("all", "any request", "per ip", limit)
+	s.add("all", "", "any request", "per ip", limit)
 }
 
-// add adds a zone unless the site has one of its kind.
-func (s *site) add(kind, why string, lines ...string) {
+// add adds a zone, unless the site has one for the same requests. Of several programs' zones of a kind, the
+// later ones are named for their recipes, too.
+func (s *site) add(kind, recipe, why string, lines ...string) {
+	if slices.ContainsFunc(s.zones, func(z zone) bool { return z.lines[0] == lines[0] }) {
+		return
+	}
 	name := s.zone(kind)
+	if slices.ContainsFunc(s.zones, func(z zone) bool { return z.name == name }) {
+		name = s.zone(notWord.ReplaceAllString(recipe, "_") + "_" + kind)
+	}
 	if len(s.hosts) > 1 { // perhaps in several servers
 		lines = append(slices.Clone(lines), "scope shared")
 	}
-	if !slices.ContainsFunc(s.zones, func(z zone) bool { return z.name == name }) {
-		s.zones = append(s.zones, zone{name, why, lines})
-	}
+	s.zones = append(s.zones, zone{name, why, lines})
 }
 
 // fit corrects the limits of the zone by the demand of honest clients, and reports whether any is left.
