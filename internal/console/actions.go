@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -20,24 +21,21 @@ key:TEXT (the value of a zone's key), session:ID or tag:TAG, as lists show them.
 // action is a method of a service with an effect on a client.
 type action func(operator.Service, context.Context, operator.Command) (operator.Done, error)
 
-// act returns a command that acts on a client. said returns the message about the result. nothing
-// is the message for an action without effect, or "" if that is impossible.
+// act returns a command that acts on clients, each alone: a mistake in one doesn't keep the others from
+// their action. said returns the message about the result. nothing is the message for an action without
+// effect, or "" if that is impossible.
 func (c console) act(cmd *cobra.Command, o *operator.Command, do action, said func(*session, operator.Done) string, nothing string) *cobra.Command {
+	before := strings.Count(cmd.Use, "<") - 1 // arguments before the clients: a factor
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if o.All {
 			return cobra.NoArgs(cmd, args)
 		}
-		return cobra.ExactArgs(strings.Count(cmd.Use, "<"))(cmd, args)
+		return cobra.MinimumNArgs(before+1)(cmd, args)
 	}
 	cmd.Long += clientHelp
 	cmd.Flags().StringVar(&o.Reason, "reason", "", "Why, for the audit")
-	return c.command(cmd, func(s *session, args []string) error {
-		if !o.All {
-			o.Client = args[len(args)-1]
-		}
-		if len(args) == 2 {
-			o.Factor = args[0]
-		}
+	one := func(s *session, client string) error {
+		o.Client = client
 		done, err := do(s.Service, s.ctx, *o)
 		if err != nil {
 			return err
@@ -50,6 +48,26 @@ func (c console) act(cmd *cobra.Command, o *operator.Command, do action, said fu
 			s.printf("%s", printable(said(s, done)))
 			s.showNotes(done.Notes)
 		})
+	}
+	return c.command(cmd, func(s *session, args []string) (failed error) {
+		if o.All {
+			return one(s, "")
+		}
+		if before == 1 {
+			o.Factor = args[0]
+		}
+		var none error
+		for _, client := range args[before:] {
+			switch err := one(s, client); {
+			case errors.Is(err, errNothing):
+				none = err
+			case failed != nil && err != nil:
+				failed = fmt.Errorf("%w; %w", failed, err)
+			default:
+				failed = cmp.Or(failed, err)
+			}
+		}
+		return cmp.Or(failed, none)
 	})
 }
 
@@ -63,11 +81,11 @@ func (s *session) showNotes(notes []string) {
 func (c console) reset() *cobra.Command {
 	var o operator.Command
 	cmd := &cobra.Command{
-		Use:               "reset <client>",
+		Use:               "reset <client>...",
 		Short:             "Forgets what a client has used: its limits start from zero",
 		Long:              "Forgets what a client has used, in all zones or in one: its limits start\nfrom zero.\n",
 		Example:           "  caddy rate-limit reset 203.0.113.9 --zone login",
-		ValidArgsFunction: c.completeClient,
+		ValidArgsFunction: c.completeClient(anywhere),
 	}
 	c.addZone(cmd, &o)
 	return c.act(cmd, &o, operator.Service.Reset, func(_ *session, d operator.Done) string {
@@ -121,13 +139,13 @@ endpoint, if they are free. Units below 0 give back what charges have taken.
 func (c console) ban() *cobra.Command {
 	var o operator.Command
 	cmd := &cobra.Command{
-		Use:               "ban <client>",
+		Use:               "ban <client>...",
 		Short:             "Refuses every request of a client",
 		Long:              "Refuses every request of a client, until the ban ends or is lifted.\n",
-		Example:           "  caddy rate-limit ban 203.0.113.0/24 --for 7d --reason scraper",
-		ValidArgsFunction: c.completeClient,
+		Example:           "  caddy rate-limit ban 203.0.113.0/24 198.51.100.7 --for 1w --reason scraper",
+		ValidArgsFunction: c.completeClient(anywhere),
 	}
-	addFor(cmd, &o, "", "How long: 90m, 24h, 7d (default: until it is lifted)")
+	addFor(cmd, &o, "", "How long: 90m, 24h, 1w (default: until it is lifted)")
 	return c.act(cmd, &o, operator.Service.Ban, func(s *session, d operator.Done) string {
 		return fmt.Sprintf("%s is banned %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
 	}, "")
@@ -154,9 +172,9 @@ func setFor(o *operator.Command, held string) error {
 func (c console) unban() *cobra.Command {
 	var o operator.Command
 	cmd := &cobra.Command{
-		Use:   "unban <client>",
-		Short: "Ends the bans of a client, or of all",
-		Long: `Ends the bans of a client, by an operator or for what it did, and forgets its
+		Use:   "unban <client>...",
+		Short: "Ends the bans of clients, or of all",
+		Long: `Ends the bans of clients, by an operator or for what they did, and forgets their
 violations. With --all it ends the bans of all clients: it says of how many, and
 does it with --force. Block lists stay.
 `,
@@ -182,13 +200,13 @@ does it with --force. Block lists stay.
 func (c console) allow() *cobra.Command {
 	var o operator.Command
 	cmd := &cobra.Command{
-		Use:               "allow <client>",
+		Use:               "allow <client>...",
 		Short:             "Lets every request of a client pass for a while",
 		Long:              "Lets every request of a client pass, whatever bans and limits say, until the\nallowance ends: in two hours unless --for says otherwise.\n",
 		Example:           "  caddy rate-limit allow 203.0.113.9 --for 2h --reason 'import of old orders'",
-		ValidArgsFunction: c.completeClient,
+		ValidArgsFunction: c.completeClient(anywhere),
 	}
-	addFor(cmd, &o, "2h", "How long: 90m, 24h, 7d")
+	addFor(cmd, &o, "2h", "How long: 90m, 24h, 1w")
 	return c.act(cmd, &o, operator.Service.Allow, func(s *session, d operator.Done) string {
 		return fmt.Sprintf("Every request of %s passes %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
 	}, "")
@@ -209,7 +227,7 @@ func holds(in string) string {
 func (c console) disallow() *cobra.Command {
 	var o operator.Command
 	return c.act(&cobra.Command{
-		Use:               "disallow <client>",
+		Use:               "disallow <client>...",
 		Short:             "Ends what allow began",
 		Long:              "Ends what allow began: limits and bans hold for the client again.\n",
 		Example:           "  caddy rate-limit disallow 203.0.113.9",
@@ -223,7 +241,7 @@ func (c console) disallow() *cobra.Command {
 func (c console) raise() *cobra.Command {
 	var o operator.Command
 	cmd := &cobra.Command{
-		Use:   "raise <factor> <client>",
+		Use:   "raise <factor> <client>...",
 		Short: "Gives a client larger limits, or smaller ones",
 		Long: `Multiplies the amounts of a client's limits, bursts too, until the raise ends or
 is lifted: 5x gives it five times as much, 0.2x a fifth. It lifts no ban, and
@@ -234,7 +252,7 @@ replaces an earlier raise of the client in the same zone.
 			if len(args) == 0 {
 				return []cobra.Completion{"0.5x", "2x", "5x", "10x"}, cobra.ShellCompDirectiveNoFileComp
 			}
-			return c.completeClient(cmd, args[1:], begun)
+			return c.completeClient(anywhere)(cmd, args[1:], begun)
 		},
 	}
 	addFor(cmd, &o, "", "How long: 90m, 24h, 7d (default: until it is lifted)")
@@ -247,7 +265,7 @@ replaces an earlier raise of the client in the same zone.
 // addZone adds the flag of actions in one zone.
 func (c console) addZone(cmd *cobra.Command, o *operator.Command) {
 	cmd.Flags().StringVar(&o.Zone, "zone", "", "Only in this zone")
-	cmd.RegisterFlagCompletionFunc("zone", c.completeZone(len(strings.Fields(cmd.Use))-2)) //nolint:errcheck // the flag is there
+	cmd.RegisterFlagCompletionFunc("zone", c.completeZone(anywhere)) //nolint:errcheck // the flag is there
 }
 
 func inZone(zone string) string {
@@ -261,7 +279,7 @@ func inZone(zone string) string {
 func (c console) unraise() *cobra.Command {
 	var o operator.Command
 	cmd := &cobra.Command{
-		Use:               "unraise <client>",
+		Use:               "unraise <client>...",
 		Short:             "Ends what raise began",
 		Long:              "Ends what raise began: the client has its limits as they are again. A raise in\none zone ends with --zone.\n",
 		Example:           "  caddy rate-limit unraise api-key:acme",

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,11 +17,14 @@ const completeTimeout = 2 * time.Second
 // completion completes an argument in the shell.
 type completion = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective)
 
+// anywhere is the position of an argument of which there may be several.
+const anywhere = -1
+
 // complete returns a completion of the argument at a position with words from the running Caddy. It
 // returns no words if Caddy can't be reached.
 func (c console) complete(position int, words func(context.Context, operator.Service) []string) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) != position {
+		if position != anywhere && len(args) != position {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		service, err := c.connect(cmd)
@@ -60,19 +64,36 @@ func (c console) completeZone(position int) completion {
 }
 
 // completeClient completes one of the clients that are refused most.
-func (c console) completeClient(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return c.complete(0, func(ctx context.Context, s operator.Service) (clients []string) {
+func (c console) completeClient(position int) completion {
+	return c.complete(position, func(ctx context.Context, s operator.Service) (clients []string) {
 		keys, _ := s.Keys(ctx, operator.KeysQuery{By: operator.ByRefused, N: 100})
 		for _, k := range keys {
 			clients = append(clients, wordOf(k.Client, k.Tag))
 		}
 		return clients
-	})(cmd, args, begun)
+	})
+}
+
+// completeAPIKey completes the name of an API key: of those in the store, and of those that were used.
+func (c console) completeAPIKey() completion {
+	return c.complete(anywhere, func(ctx context.Context, s operator.Service) (names []string) {
+		stored, _ := s.APIKeys(ctx)
+		for _, k := range stored {
+			names = append(names, k.Name)
+		}
+		used, _ := s.Keys(ctx, operator.KeysQuery{N: operator.MaxItems})
+		for _, k := range used {
+			if name, ok := strings.CutPrefix(k.Client, string(operator.APIKey)+":"); ok {
+				names = append(names, name)
+			}
+		}
+		return names
+	})
 }
 
 // completeBanned completes a banned or allowed client.
 func (c console) completeBanned(action string) completion {
-	return c.complete(0, func(ctx context.Context, s operator.Service) (clients []string) {
+	return c.complete(anywhere, func(ctx context.Context, s operator.Service) (clients []string) {
 		bans, _ := s.Bans(ctx)
 		for _, b := range bans {
 			if b.Action == action {

@@ -315,11 +315,52 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
+// An action takes several clients: each has it, whatever is wrong with another one.
+func TestSeveralClients(t *testing.T) {
+	s := sample.New(clock)
+	out, errs, err := run(knows{s}, "ban", "192.0.2.200", "nobody here", "192.0.2.201", "--for", "1w")
+	if err == nil || !strings.Contains(errs, "nobody here") || !s.Banned("192.0.2.200") || !s.Banned("192.0.2.201") || strings.Count(out, "is banned until") != 2 {
+		t.Errorf("%q, %q, %v", out, errs, err)
+	}
+	if out, errs, err := run(s, "unban", "192.0.2.200", "192.0.2.201"); err != nil || s.Banned("192.0.2.200") || s.Banned("192.0.2.201") {
+		t.Errorf("%q, %q, %v", out, errs, err)
+	}
+}
+
+// knows is a service that knows no client with a space in its name.
+type knows struct{ operator.Service }
+
+func (k knows) Ban(ctx context.Context, o operator.Command) (operator.Done, error) {
+	if strings.Contains(o.Client, " ") {
+		return operator.Done{}, fmt.Errorf("got %q: expected a client", o.Client)
+	}
+	return k.Service.Ban(ctx, o)
+}
+
+// What is past is named by a date, or by how long ago it was, in weeks, too.
+func TestPast(t *testing.T) {
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	for word, want := range map[string]time.Time{
+		"": {}, "24h": now.Add(-24 * time.Hour), "-24h": now.Add(-24 * time.Hour), "1w": now.AddDate(0, 0, -7),
+		"2026-11-01": time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), "2026-11-01T10:00:00+01:00": time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC),
+	} {
+		if got, err := Past(now, "--since", word); err != nil || !got.Equal(want) {
+			t.Errorf("%q: got %v, %v, want %v", word, got, err, want)
+		}
+	}
+	for _, word := range []string{"w", "1.5w", "-1w2d", "5000w", "2026-13-01"} {
+		if got, err := Past(now, "--since", word); err == nil || !strings.Contains(err.Error(), "or a duration such as 24h") {
+			t.Errorf("%q: got %v, %v", word, got, err)
+		}
+	}
+}
+
 func TestCompletion(t *testing.T) {
 	s := sample.New(clock)
 	s.Add("\x1b[2J")
 	for _, test := range []struct{ args, has string }{
 		{"top", "login"}, {"history", "login"}, {"reset", "203.0.113."}, {"explain", "203.0.113."}, {"unban", "\n"}, {"reset --zone", "login"},
+		{"ban 198.51.100.1", "203.0.113."}, {"usage --key", "acme"}, {"usage --format", "csv"},
 	} {
 		out, _, err := run(s, append(append([]string{"__completeNoDesc"}, strings.Fields(test.args)...), "")...)
 		if err != nil || !strings.Contains(out, test.has) || strings.Contains(out, "\x1b") {

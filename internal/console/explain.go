@@ -29,7 +29,7 @@ Caddy has the refusal in memory.
 		Example: `  caddy rate-limit explain 203.0.113.9
   caddy rate-limit explain 203.0.113.9 --url 'POST https://example.com/login' --header 'X-Api-Key: …'`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeClient,
+		ValidArgsFunction: c.completeClient(0),
 	}
 	cmd.Flags().StringVar(&target, "url", "", "A request that it might make: [METHOD] URL")
 	cmd.Flags().StringArrayVar(&headers, "header", nil, "A header field of that request: 'Name: value'")

@@ -2,12 +2,15 @@ package console
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
 // resolutions are the possible units of a point of the history, in seconds.
@@ -28,8 +31,8 @@ Minutes are kept for 48 hours, hours for 90 days, and days for two years.`,
 		ValidArgsFunction: c.completeZone(0),
 	}
 	cmd.Flags().StringVar(&q.Limit, "limit", "", "Only this limit of the zone")
-	cmd.Flags().StringVar(&since, "since", "1h", "How long ago it begins: 24h, 7d")
-	cmd.Flags().StringVar(&to, "to", "", "How long ago it ends (default: now)")
+	cmd.Flags().StringVar(&since, "since", "1h", "When it begins: 24h or 1w ago, or 2026-11-01")
+	cmd.Flags().StringVar(&to, "to", "", "When it ends (default: now)")
 	cmd.Flags().StringVar(&by, "by", "", "What a row stands for: minute, hour or day (default: by how long it is)")
 	return c.command(cmd, func(s *session, args []string) (err error) {
 		q.Zone = append(args, "")[0]
@@ -37,10 +40,10 @@ Minutes are kept for 48 hours, hours for 90 days, and days for two years.`,
 		if q.Resolution, known = resolutions[by]; !known {
 			return fmt.Errorf("--by: got %q: expected minute, hour or day", by)
 		}
-		if q.From, err = before(s.now, "--since", since); err != nil {
+		if q.From, err = Past(s.now, "--since", since); err != nil {
 			return err
 		}
-		if q.To, err = before(s.now, "--to", to); err != nil {
+		if q.To, err = Past(s.now, "--to", to); err != nil {
 			return err
 		}
 		past, err := s.History(s.ctx, q)
@@ -55,22 +58,39 @@ Minutes are kept for 48 hours, hours for 90 days, and days for two years.`,
 	})
 }
 
-// before returns the time that precedes now by ago, or the zero time for "".
-func before(now time.Time, flag, ago string) (time.Time, error) {
-	if ago == "" {
+// Past returns the time that a word names: a date, or a duration for that long before now. It returns the zero
+// time for "".
+func Past(now time.Time, flag, word string) (time.Time, error) {
+	if word == "" {
 		return time.Time{}, nil
 	}
-	d, err := duration(flag, ago)
-	return now.Add(-d), err
+	if d, err := parseDuration(strings.TrimPrefix(word, "-")); err == nil {
+		return now.Add(-d), nil
+	}
+	t, err := textfile.ParseTime(word)
+	if err != nil {
+		return t, fmt.Errorf("%s: %w, or a duration such as 24h for that long ago", flag, err)
+	}
+	return t, nil
 }
 
 // duration parses a positive duration.
 func duration(flag, value string) (time.Duration, error) {
-	d, err := caddy.ParseDuration(value)
+	d, err := parseDuration(value)
 	if err != nil || d <= 0 {
 		return 0, fmt.Errorf("%s: got %q: expected a duration such as 30m, 24h or 7d", flag, value)
 	}
 	return d, nil
+}
+
+// parseDuration parses a duration as in a Caddyfile, or a number of weeks.
+func parseDuration(text string) (time.Duration, error) {
+	weeks, found := strings.CutSuffix(text, "w")
+	if !found {
+		return caddy.ParseDuration(text)
+	}
+	n, err := strconv.ParseUint(weeks, 10, 12)
+	return time.Duration(n) * 7 * 24 * time.Hour, err
 }
 
 func (s *session) showHistory(past operator.History, zone string) {
@@ -112,10 +132,10 @@ func (c console) audit() *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().IntVarP(&q.N, "number", "n", 50, "How many acts to list at most")
-	cmd.Flags().StringVar(&ago, "before", "", "Only what was done longer ago than this: 24h, 7d")
+	cmd.Flags().StringVar(&ago, "before", "", "Only what was done before: 24h or 1w ago, or 2026-11-01")
 	cmd.Flags().StringVar(&q.Client, "client", "", "Only what was done to this client")
 	return c.command(cmd, func(s *session, _ []string) (err error) {
-		if q.Before, err = before(s.now, "--before", ago); err != nil {
+		if q.Before, err = Past(s.now, "--before", ago); err != nil {
 			return err
 		}
 		acts, err := s.Audit(s.ctx, q)

@@ -14,13 +14,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/console"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
-	"github.com/caddy-tally/caddy-tally/internal/textfile"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
@@ -240,17 +238,11 @@ func (f *flags) options(now time.Time) (o replay.Options, err error) {
 
 // timeFlag parses a time, and returns nanoseconds since the Unix epoch, or 0 for "".
 func timeFlag(flag, word string, now time.Time) (int64, error) {
-	if word == "" {
-		return 0, nil
+	t, err := console.Past(now, flag, word)
+	if t.IsZero() {
+		return 0, err
 	}
-	if d, err := caddy.ParseDuration(strings.TrimPrefix(word, "-")); err == nil {
-		return now.Add(-d).UnixNano(), nil
-	}
-	t, err := textfile.ParseTime(word)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w, or a duration such as 24h for that long ago", flag, err)
-	}
-	return t.UnixNano(), nil
+	return t.UnixNano(), err
 }
 
 // pageFile is the file of a replay's page. It is opened before a log is read, so that an unwritable
