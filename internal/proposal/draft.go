@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -100,7 +101,7 @@ func (d *draft) settle(sites []*site) {
 		zones, whole := 0, err != nil
 		for _, a := range found {
 			switch {
-			case slices.ContainsFunc(d.before, func(b advice.Advice) bool { return a.Problem == b.Problem && a.Zone == b.Zone }):
+			case slices.ContainsFunc(d.before, func(b advice.Advice) bool { return isSame(a, b) }):
 			case len(a.Server) > 0: // limits only make it visible
 				d.before = append(d.before, a)
 				d.notes = append(d.notes, fmt.Sprintf("Server %s: %s: write %s", strings.Join(a.Server, " "), a.Problem, a.Fix))
@@ -124,6 +125,13 @@ func (d *draft) settle(sites []*site) {
 		}
 	}
 }
+
+// isSame reports whether two warnings say the same, perhaps of lines that were moved by an insertion.
+func isSame(a, b advice.Advice) bool {
+	return a.Zone == b.Zone && lineNumber.ReplaceAllString(a.Problem, "") == lineNumber.ReplaceAllString(b.Problem, "")
+}
+
+var lineNumber = regexp.MustCompile(`:\d+`)
 
 // remove removes the zone that an advice is about, and reports whether one of the sites had it.
 func remove(sites []*site, a advice.Advice) bool {

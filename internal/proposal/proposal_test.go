@@ -259,3 +259,18 @@ git.example.com {
 		t.Errorf("%d zones are proposed in\n%s", n, out)
 	}
 }
+
+// Warnings that a config has already, of places below what is written, keep no site from its proposal. Sites
+// without a host have names of their own, and sites in imported files are named.
+func TestProposalsBesideOtherWarnings(t *testing.T) {
+	folder := t.TempDir()
+	write(t, filepath.Join(folder, "imported"), "shop.example.com {\n\treverse_proxy shop:80\n}\n")
+	twice := "{\n\trate_limit {\n\t\tzone same {\n\t\t\tlimit %d/1m\n\t\t}\n\t}\n\treverse_proxy shop:80\n}\n"
+	file := write(t, filepath.Join(folder, "Caddyfile"), "import imported\n\n"+app+"a.example.com "+fmt.Sprintf(twice, 100)+"b.example.com "+fmt.Sprintf(twice, 200)+
+		":8080 {\n\treverse_proxy jellyfin:8096\n}\n:8081 {\n\treverse_proxy jellyfin:8097\n}\n")
+	out, err := ran(t, file, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, "zone git_example_com_login {", "zone 8080_login {", "zone 8081_login {", "shop.example.com is in an imported file: caddy rate-limit init --config "+filepath.Join(folder, "imported"))
+}

@@ -2,6 +2,7 @@ package proposal
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -102,7 +103,7 @@ var notWord = regexp.MustCompile(`\W+`)
 
 // zone returns the name of a zone of the site: git_example_com_login.
 func (s *site) zone(kind string) string {
-	return strings.TrimPrefix(notWord.ReplaceAllString(s.hosts[0], "_")+"_"+kind, "_")
+	return strings.TrimPrefix(notWord.ReplaceAllString(cmp.Or(s.hosts[0], s.address), "_")+"_"+kind, "_")
 }
 
 // describe returns a Caddyfile with the sites of a config in JSON, as far as a proposal needs to know them.
