@@ -327,6 +327,16 @@ func TestSeveralClients(t *testing.T) {
 	}
 }
 
+// A raise has its factor before the clients.
+func TestRaiseOfSeveralClients(t *testing.T) {
+	if out, errs, err := run(sample.New(clock), "raise", "2x", "192.0.2.200", "192.0.2.201"); err != nil || strings.Count(out, "are raised 2x") != 2 {
+		t.Errorf("%q, %q, %v", out, errs, err)
+	}
+	if _, errs, err := run(sample.New(clock), "raise", "2x"); err == nil || !strings.Contains(errs, "expected caddy rate-limit raise <factor> <client>") {
+		t.Errorf("%q, %v", errs, err)
+	}
+}
+
 // knows is a service that knows no client with a space in its name.
 type knows struct{ operator.Service }
 
