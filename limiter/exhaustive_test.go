@@ -58,7 +58,7 @@ func TestEveryRun(t *testing.T) {
 	events := proof.Times(7, 9)
 	explore(Params{Amount: 64, Slots: 2}, []Claim{{}, {Min: 1, Want: 1, Extra: 1, Ahead: 1}, {Min: 61, Want: 61}}, 0, events)
 	explore(Params{Algorithm: TokenBucket, Amount: 3, Burst: 16}, []Claim{{}, {Min: 1, Want: 1, Extra: 1, Lasts: maxLasts}, {Min: 7, Want: 7}}, 2, events)
-	t.Logf("%d states", visited)
+	proof.Figure(t, "%d states", visited)
 }
 
 // smallShapes are claims, without their times and leases.

@@ -40,7 +40,7 @@ func Atomic(t *testing.T, machine func() storage.Opener, disturbed bool) {
 			return
 		}
 	}
-	t.Log(cr.figures())
+	proof.Figure(t, "%s", cr.figures())
 	if cr.together == 0 || cr.refused == 0 || cr.undecided == histories || disturbed && cr.unknown == 0 && !testing.Short() {
 		t.Error("no calls were made at the same time, none was refused, no outcome was unknown, or no history was decided: nothing is proved")
 	}
