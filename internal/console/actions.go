@@ -258,7 +258,7 @@ replaces an earlier raise of the client in the same zone.
 	addFor(cmd, &o, "", "How long: 90m, 24h, 7d (default: until it is lifted)")
 	c.addZone(cmd, &o)
 	return c.act(cmd, &o, operator.Service.Raise, func(s *session, d operator.Done) string {
-		return fmt.Sprintf("Limits of %s are raised %s%s %s%s.", d.Client, o.Factor, inZone(o.Zone), until(d.Until, s.now), holds(d.In))
+		return fmt.Sprintf("Limits of %s are raised %s%s %s%s.", d.Client, o.Factor, o.Where(), until(d.Until, s.now), holds(d.In))
 	}, "")
 }
 
@@ -266,13 +266,6 @@ replaces an earlier raise of the client in the same zone.
 func (c console) addZone(cmd *cobra.Command, o *operator.Command) {
 	cmd.Flags().StringVar(&o.Zone, "zone", "", "Only in this zone")
 	cmd.RegisterFlagCompletionFunc("zone", c.completeZone(anywhere)) //nolint:errcheck // the flag is there
-}
-
-func inZone(zone string) string {
-	if zone == "" {
-		return ""
-	}
-	return " in zone " + zone
 }
 
 // unraise returns `caddy rate-limit unraise`.
@@ -287,7 +280,7 @@ func (c console) unraise() *cobra.Command {
 	}
 	c.addZone(cmd, &o)
 	return c.act(cmd, &o, operator.Service.Unraise, func(_ *session, d operator.Done) string {
-		return "Limits of " + d.Client + " are no longer raised" + inZone(o.Zone) + "."
+		return "Limits of " + d.Client + " are no longer raised" + o.Where() + "."
 	}, "")
 }
 
@@ -306,16 +299,13 @@ func (c console) notify() *cobra.Command {
 			return err
 		}
 		failed := 0
-		for _, r := range results {
-			if r.Error != "" {
-				failed++
-			}
+		err = list(s, results, []column[operator.Notified]{
+			{"WEBHOOK", func(n operator.Notified) cell { return text(n.Webhook) }},
+			{"RESULT", func(n operator.Notified) cell { return text(cmp.Or(n.Error, "it has taken the message")) }},
+		}, "")
+		for _, n := range results {
+			failed += min(len(n.Error), 1)
 		}
-		err = s.report(results, "", func() {
-			for _, r := range results {
-				s.printf("%s: %s", printable(r.Webhook), printable(cmp.Or(r.Error, "it has taken the message")))
-			}
-		})
 		if err == nil && failed > 0 {
 			err = fmt.Errorf("%d of %s failed", failed, wording.Counted(len(results), "webhook"))
 		}

@@ -72,7 +72,7 @@ func statusOf(p *Policy, d *engine.Debit) answer.Status {
 		left = d.Pending.Counted // what it holds is taken until it ends
 	}
 	s := answer.Status{Item: &p.Item, Quota: left, Used: max(cmp.Or(d.Reduced, d.Limit.Capacity())-left.Remaining, 0)}
-	if whole := d.Whole(); cmp.Or(d.Reduced, whole.Capacity()) != p.Capacity() {
+	if whole := d.Whole(); cmp.Or(d.Reduced, whole.Capacity()) != p.Capacity() || whole.Amount() != p.Amount() {
 		s.Capacity = cmp.Or(d.Reduced, whole.Capacity())
 		s.Amount = int64(float64(whole.Amount()) * float64(s.Capacity) / float64(whole.Capacity()))
 	}

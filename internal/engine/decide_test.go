@@ -357,3 +357,26 @@ func TestSteadyClientMayUseItsWholeTokenBucket(t *testing.T) {
 		t.Errorf("%d of the burst of 3000 were left to a client that stayed below the rate, want all but the last", got)
 	}
 }
+
+// A raise ends in time for a request that waits, such as for units or for its body: it is decided again with the limit and
+// the scaling that it has without.
+func TestARaiseEndsWhileARequestWaits(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.Fixed} {
+		f := newFixture(t)
+		base := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: 240 * time.Hour})
+		raised := debit(base.Raise(500), "key", 1)
+		raised.Raise, raised.RaisedUntil = &Raise{Percent: 500, Limit: base}, f.Now()+int64(time.Hour)
+		if n := f.count(30, raised); n != 30 {
+			t.Fatalf("%v: %d of 30 pass", algorithm, n)
+		}
+		waiting := []Debit{raised}
+		f.fake.advance(time.Hour - time.Second)
+		if d := f.Decide(t.Context(), nil, waiting); !d.Allowed {
+			t.Errorf("%v: a second before the end: %+v", algorithm, d)
+		}
+		f.fake.advance(2 * time.Second)
+		if d := f.Decide(t.Context(), nil, waiting); d.Allowed || waiting[0].Limit != base {
+			t.Errorf("%v: after the end: %+v", algorithm, d)
+		}
+	}
+}

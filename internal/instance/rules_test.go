@@ -2,13 +2,16 @@ package instance
 
 import (
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // machineWith starts an instance on a store, like a machine whose secret file has some lines.
@@ -116,5 +119,30 @@ func TestRulesChangedWhileSealedAgain(t *testing.T) {
 			}
 			mustState(t, machineWith(t, store, "b", "a"), want...)
 		})
+	}
+}
+
+// A rule with a word of a later version is no rule here: it neither bans nor allows, and the others hold. This is what
+// a build without raises does with one. The machine that has put it still has it.
+func TestRulesOfALaterVersion(t *testing.T) {
+	store := newFleetStore()
+	h := machineWith(t, store, "a")
+	stateLines(t, h, "ban 203.0.113.7", "raise 5x 203.0.113.8 zone login")
+	c, err := h.Shared.newChanges()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.note(storage.Note{Name: storage.Key{1}, Version: 1}, "lend 5x 203.0.113.9", time.Time{})
+	if err := h.Engine.PutNotes(t.Context(), c.list()); err != nil {
+		t.Fatal(err)
+	}
+	late := machineWith(t, store, "a")
+	mustState(t, late, "ban 203.0.113.7", "raise 5x 203.0.113.8 zone login")
+	set, now := late.Shared.Set.Load(), time.Now()
+	if found := set.FindAddress(netip.MustParseAddr("203.0.113.9"), true, now); found != nil {
+		t.Errorf("found %v", found)
+	}
+	if n, err := late.Shared.Drop(t.Context(), rules.Raise, rules.NetworkOf(netip.MustParsePrefix("203.0.113.8/32")).In("login")); n != 1 || err != nil {
+		t.Errorf("removed %d raises, %v", n, err)
 	}
 }

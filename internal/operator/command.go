@@ -31,6 +31,14 @@ type Command struct {
 	By string `json:"-"`
 }
 
+// Where returns the zone that the command is restricted to, with a blank before it, for a sentence; or "".
+func (o Command) Where() string {
+	if o.Zone == "" {
+		return ""
+	}
+	return " in zone " + o.Zone
+}
+
 // Import is a list of bans and allowances to add.
 type Import struct {
 	// Rules are lines as in the rules file, at most MaxItems, such as "ban 203.0.113.0/24

@@ -653,3 +653,44 @@ func TestABucketThatWasNotUsedForLong(t *testing.T) {
 		}
 	})
 }
+
+// Regions count a raised client together, up to what it is raised to, although one of them knew it before the raise: they
+// agree on slots, and charge buckets by the rate in force. A client with less is published sooner.
+func TestRaisedClientsAreSharedByRegions(t *testing.T) {
+	for _, algorithm := range everyAlgorithm {
+		for _, percent := range []int{250, 10} {
+			t.Run(fmt.Sprint(algorithm, percent), func(t *testing.T) {
+				p := limiter.Params{Algorithm: algorithm, Amount: 300, Window: 2400 * time.Hour}
+				if algorithm == limiter.TokenBucket {
+					p.Burst = 301 // rounded, a raised one refills in another time
+				}
+				l := limitOf(t, p)
+				inBubble(t, func(_ *exchangetest.Memory, eu, us, ap *site) {
+					raise := &engine.Raise{Percent: percent, Limit: l}
+					count := func(s *site, n int) (allowed int) {
+						for range n {
+							debits := []engine.Debit{{Limit: l.Raise(percent), Raise: raise, Key: []byte("key"), Cost: 1}}
+							if s.Decide(context.Background(), nil, debits).Allowed {
+								allowed++
+							}
+						}
+						return allowed
+					}
+					us.count(1, l, "key")
+					most := int(l.Raise(percent).Capacity())
+					if got := count(eu, most/2); got != most/2 {
+						t.Fatalf("%d of %d passed", got, most/2)
+					}
+					time.Sleep(turns)
+					if got, want := count(us, 1000), most-most/2-1; got < want-2 || got > want {
+						t.Errorf("us admits %d more of %d, of which eu has admitted %d and us 1", got, most, most/2)
+					}
+					time.Sleep(turns)
+					if got := count(ap, 100); got > 2 {
+						t.Errorf("ap admits %d of a limit that is used up", got)
+					}
+				})
+			})
+		}
+	}
+}

@@ -87,7 +87,7 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "factor: %v", err)
 		}
 		added.Target = about.In(o.Zone)
-		o.Reason = strings.TrimSpace(rules.FormatFactor(added.Percent) + inZone(o.Zone) + " " + o.Reason) // the audit has nothing else for it
+		o.Reason = strings.TrimSpace(o.Factor + o.Where() + " " + o.Reason) // the audit has nothing else for it
 	}
 	if err := (rules.Trust{Allow: true, Wide: o.Force}).Check(added); err != nil {
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
@@ -113,13 +113,6 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 	}
 	done.Notes = slices.Concat(done.Notes, earlier, t.App.exceptionsTo(added))
 	return done, nil
-}
-
-func inZone(zone string) string {
-	if zone == "" {
-		return ""
-	}
-	return " in zone " + zone
 }
 
 // entry returns the audit entry for a command about the target.
@@ -318,11 +311,7 @@ func (r running) Disallow(ctx context.Context, o operator.Command) (operator.Don
 
 // Unraise implements operator.Service.
 func (r running) Unraise(ctx context.Context, o operator.Command) (operator.Done, error) {
-	did := "raised its limits in all zones"
-	if o.Zone != "" {
-		did = "raised its limits" + inZone(o.Zone)
-	}
-	return r.end(ctx, rules.Raise, "unraise", did, o)
+	return r.end(ctx, rules.Raise, "unraise", "raised its limits"+cmp.Or(o.Where(), " in all zones"), o)
 }
 
 // end removes the rule about a target. did says what its operator did.
@@ -371,7 +360,7 @@ func (r running) Import(ctx context.Context, i operator.Import) (operator.Done, 
 		if err != nil {
 			return operator.Done{}, err
 		}
-		entries[n] = instance.AuditEntry{By: i.By, Action: rule.Action.String(), Target: &t, Reason: strings.TrimSpace(rules.FormatFactor(rule.Percent) + inZone(rule.Target.Zone) + " " + rule.Reason)}
+		entries[n] = instance.AuditEntry{By: i.By, Action: rule.Action.String(), Target: &t, Reason: strings.TrimSpace(rules.FormatFactor(rule.Percent) + operator.Command{Zone: rule.Target.Zone}.Where() + " " + rule.Reason)}
 	}
 	in, notes, err := app.state(ctx, h, entries, added...)
 	if err != nil {
