@@ -155,19 +155,16 @@ func testRaises(t *testing.T, random *rand.Rand) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := rules.Rule{Action: rules.Action(1 + max(random.IntN(5)-1, 0)), Target: target}
-			if r.Action > rules.Raise {
-				r.Action = rules.Raise
-			}
+			r := rules.Rule{Action: min(rules.Action(1+random.IntN(8)), rules.Raise), Target: target}
 			if r.Action == rules.Raise {
 				r.Percent = []int{50, 100, 150, 300, 500, 1}[random.IntN(6)]
-				r.Target.Zone = []string{"", "", "a", "b"}[random.IntN(4)]
+				r.Target.Zone = []string{"", "a", "b"}[random.IntN(3)]
 			}
 			if random.IntN(2) == 0 {
 				r.Until = time.Now().Add(time.Duration(1+random.IntN(300)) * time.Minute).Truncate(time.Second).UTC()
 			}
 			by := machines[random.IntN(2)]
-			if random.IntN(3) > 0 {
+			if random.IntN(4) > 0 {
 				err = by.Shared.Put(t.Context(), []rules.Rule{r})
 				model.put(r)
 			} else {
