@@ -30,13 +30,18 @@ func TestRaises(t *testing.T) {
 		zone b {
 			match /ab*
 			limit 20/24h fixed
+		}
+		zone c {
+			match /c
+			per key {http.request.header.X-User}
+			limit 10/24h
 		}`))
 	s.wantPassed(10, 20, "/a", from(1))
 	for _, bad := range [][2]string{
 		{"raise 0x 192.0.2.1", "factor: got \"0x\", expected a factor from 0.01x to 1000x; to admit nothing, write ban"},
 		{"raise 5 192.0.2.1", "expected a factor such as 5x, or 0.2x for less"},
 		{"raise 5x", "expected caddy rate-limit raise <factor> <client>"},
-		{"raise 5x 192.0.2.1 --zone aa", `zone: there is no "aa": expected a or b; did you mean a?`},
+		{"raise 5x 192.0.2.1 --zone aa", `zone: there is no "aa": expected a, b or c; did you mean a?`},
 		{"raise 5x 0.0.0.0/0", "if that is meant, add --force"},
 		{"unraise 192.0.2.1", "192.0.2.1: no operator has raised its limits in all zones"},
 		{"raise 5x country:DE", "rules about country: no file with countries is configured: write networks <file>"},
@@ -77,6 +82,18 @@ func TestRaises(t *testing.T) {
 	s.wantCommand(t, 1, words("unraise 192.0.2.3"), "no operator has raised its limits in all zones")
 	s.wantCommand(t, 0, words("unraise 192.0.2.3 --zone a"), "Limits of 192.0.2.3 are no longer raised in zone a.")
 	s.wantPassed(0, 20, "/a", from(3)) // it has had 30
+
+	// Charges of applications have the raised amount, too.
+	const charge = `{"client": "key:42", "units": 15}`
+	if _, done, body := s.charge(t, "c", charge); done.Allowed {
+		t.Errorf("15 units of 10 are charged: %s", body)
+	}
+	s.wantCommand(t, 0, words("raise 2x key:42"), "raised 2x until it is lifted")
+	if _, done, body := s.charge(t, "c", charge); !done.Allowed {
+		t.Errorf("15 units of 20 aren't charged: %s", body)
+	}
+	s.wantPassed(5, 20, "/c", "X-User: 42")
+	s.wantPassed(10, 20, "/c", "X-User: 43")
 
 	// Bans win, and allowances: nothing is counted then.
 	s.wantCommand(t, 0, words("ban 192.0.2.0/24"), "banned")

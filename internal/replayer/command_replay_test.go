@@ -273,3 +273,15 @@ func TestSuggestionsHold(t *testing.T) {
 		t.Errorf("got %+v", again.Limits)
 	}
 }
+
+// A replay knows raises, as it knows bans and allowances: those of the file today.
+func TestReplayKnowsRaises(t *testing.T) {
+	rules := writeFile(t, "rules", "raise 100x 10.0.0.0 zone login\n")
+	for zone, want := range map[string]bool{"login": true, "other": false} {
+		config := writeFile(t, "Caddyfile", "{\n\trate_limit {\n\t\trules_file "+rules+"\n\t}\n}\nexample.com {\n\trate_limit {\n\t\tzone "+zone+" {\n\t\t\tlimit 1/1h\n\t\t}\n\t}\n}\n")
+		_, err := ranReplay(t.Context(), config, strings.NewReader(combined(50, 1)), "--fail-if", "refused>0", "--site", "example.com", "-")
+		if (err == nil) != want {
+			t.Errorf("zone %s: %v", zone, err)
+		}
+	}
+}
