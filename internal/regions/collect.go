@@ -12,7 +12,7 @@ import (
 
 const (
 	collectRows = 2000 // rows per call
-	collectMost = 50   // calls per turn; the rest waits for the next turn
+	collectMost = 200  // calls per turn; the rest waits for the next turn
 	applyRows   = 200  // rows applied at once while requests of new keys wait
 )
 
