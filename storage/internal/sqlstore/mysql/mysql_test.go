@@ -65,6 +65,11 @@ func TestAtomic(t *testing.T) {
 	kind.Atomic(t)
 }
 
+func TestChargesTakeEffectOnce(t *testing.T) {
+	t.Parallel()
+	kind.Charges(t)
+}
+
 func TestCommitAnsweredWithAnError(t *testing.T) {
 	proof.Only(t)
 	kind.Answered(t, func(dsn string) *sqlstore.Dialect {

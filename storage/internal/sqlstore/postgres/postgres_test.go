@@ -45,6 +45,11 @@ func TestAtomic(t *testing.T) {
 	kind.Atomic(t)
 }
 
+func TestChargesTakeEffectOnce(t *testing.T) {
+	t.Parallel()
+	kind.Charges(t)
+}
+
 func TestCommitAnsweredWithAnError(t *testing.T) {
 	kind.Answered(t, func(dsn string) *sqlstore.Dialect {
 		config, err := pgconn.ParseConfig(dsn)

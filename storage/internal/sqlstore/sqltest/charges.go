@@ -1,0 +1,34 @@
+package sqltest
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/testing/charges"
+	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// Charges has three machines charge units and give them back, by charges with an id, while connections
+// are cut, some of them with an answer on its way. Of all charges with an id one takes effect, and no unit is given back twice.
+func (k *Kind) Charges(t *testing.T) {
+	server, o := k.Server(t), k.Options()
+	l, err := limiter.New(limiter.Params{Amount: 10_000, Window: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var engines []*engine.Engine
+	for i := range 3 {
+		proxy, messages := newProxy(t, server), new(atomic.Int64)
+		proxy.SetCut(func() testserver.Cut { // never two in a row, so that calls are known to have taken effect or not
+			if messages.Add(1)%50 != 0 {
+				return testserver.Pass
+			}
+			return []testserver.Cut{testserver.Instead, testserver.Unheard, testserver.AtOnce}[i]
+		})
+		engines = append(engines, newEngine(t, k.Place(t, server, proxy.Port, o)))
+	}
+	charges.Check(t, &engine.Limit{ID: 1, Rate: l}, engines...)
+}
