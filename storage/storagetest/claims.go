@@ -37,7 +37,7 @@ func testModel(t *testing.T, open storage.Opener) {
 
 // offset shifts the traffic in time, far from that of other seeds in the same place.
 func (tr *traffic) offset(seed uint64) {
-	day := min(seed, 20+seed%100) // the small seeds are those that are always used
+	day := min(seed, 20+seed%100)                   // the small seeds are those that are always used
 	tr.now += int64(day+1) * int64(32*24*time.Hour) // longer than a month
 }
 
