@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/advice"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/replay"
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -56,7 +57,7 @@ func propose(ctx context.Context, file string, text []byte, open func() (*access
 		case s.file != "":
 			s.notes = append(s.notes, "is in an imported file: caddy rate-limit init --config "+s.file)
 		case s.limited:
-			s.notes = append(s.notes, "has rate_limit already: caddy rate-limit replay --suggest fits it to a log")
+			s.notes = append(s.notes, "has "+names.Handler+" already: caddy rate-limit replay --suggest fits it to a log")
 		case !s.serves:
 			s.notes = append(s.notes, "serves neither an application nor files")
 		default:

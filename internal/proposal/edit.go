@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
@@ -20,7 +21,7 @@ var shadowLines = regexp.MustCompile(`(?m)^[ \t]*` + regexp.QuoteMeta(shadowLine
 
 // directive returns the site's zones as a directive.
 func (s *site) directive(indent string) string {
-	lines := []string{"rate_limit {"}
+	lines := []string{names.Handler + " {"}
 	for _, z := range s.zones {
 		lines = append(lines, "\t# "+z.why, "\tzone "+z.name+" {", "\t\t"+shadowLine)
 		for _, line := range z.lines {

@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
@@ -81,7 +82,7 @@ func (s *site) read(tokens []caddyfile.Token) {
 		case "file_server":
 			s.files = s.files || !s.serves
 			s.serves = true
-		case "rate_limit":
+		case names.Handler:
 			s.limited = true
 		case "to", "root", "basic_auth", "basicauth":
 		default:
@@ -145,7 +146,7 @@ func directivesOf(handlers string) (lines string) {
 	for _, found := range upstream.FindAllStringSubmatch(handlers, -1) {
 		lines += "\treverse_proxy " + found[1] + "\n"
 	}
-	for _, name := range []string{"file_server", "rate_limit"} {
+	for _, name := range []string{"file_server", names.Handler} {
 		if strings.Contains(handlers, `"handler":"`+name+`"`) {
 			lines += "\t" + name + "\n"
 		}
