@@ -70,7 +70,7 @@ func TestArchitectures(t *testing.T) {
 				}
 				start.database.kill()
 			}
-			run("go", "test", "-count=1", "-exec", emulator, "-run", "TestConformance|TestOracle", "../storage/sqlite", "../limiter")
+			run("go", "test", "-count=1", "-exec", emulator, "-run", "TestConformance|TestClaimRandom|TestEveryRun", "../storage/sqlite", "../limiter")
 			proof.Figure(t, "6 starts in turn with %s on 2 databases, each after kill -9", runtime.GOARCH)
 		})
 	}
