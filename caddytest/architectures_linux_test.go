@@ -33,7 +33,7 @@ func TestArchitectures(t *testing.T) {
 			if err != nil {
 				t.Skipf("%s is missing: install qemu-user-static", a.emulator)
 			}
-			env := append(os.Environ(), "GOARCH="+a.name, "CGO_ENABLED=0", "PROOF=")
+			env := append(os.Environ(), "GOARCH="+a.name, "CGO_ENABLED=0", "PROOF=", "PROOF_FIGURES=")
 			dir := t.TempDir()
 			run := func(name string, args ...string) {
 				t.Helper()

@@ -364,7 +364,8 @@ type Status struct {
 	*Item
 	limiter.Quota
 	Used             int64
-	Amount, Capacity int64 // in force, or 0 for those of Item
+	Amount, Capacity int64          // in force, or 0 for those of Item
+	InForce          *limiter.Limit // nil for that of Item
 }
 
 // legacy returns the value of X-RateLimit-Limit.
@@ -394,7 +395,7 @@ func (s Status) effective(refused bool) int64 {
 		}
 		return max(httpfield.Seconds(reset), 0)
 	case !refused:
-		return max(httpfield.Seconds(s.Quota.NextUnit(&s.limit)), 1)
+		return max(httpfield.Seconds(s.Quota.NextUnit(cmp.Or(s.InForce, &s.limit))), 1)
 	}
 	return httpfield.Seconds(s.Reset)
 }

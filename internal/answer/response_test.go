@@ -29,4 +29,10 @@ func TestWindowOfAnEmptyBucket(t *testing.T) {
 			t.Errorf("%+v: t is %d, want %d", test, got, test.want)
 		}
 	}
+	// With a limit in force that refills a tenth as fast, the next unit takes ten times as long.
+	less := arithmetic.Raise(10)
+	s := Status{Item: &item, Quota: limiter.Quota{Reset: 600 * time.Second}, Amount: 6, Capacity: 60, InForce: &less}
+	if got := s.effective(false); got != 10 {
+		t.Errorf("t of a limit that is in force in place of another is %d, want 10", got)
+	}
 }

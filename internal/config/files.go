@@ -76,7 +76,7 @@ func (c *Compiler) compileRules() error {
 		return fmt.Errorf("rules_file: %w", err)
 	}
 	if set := c.Run.Rules.Value(); set != nil {
-		if err := c.Run.CheckNetworks(set.Knows(rules.ASN), set.Knows(rules.Country)); err != nil {
+		if err := c.Run.CheckNetworks(set.Knows(rules.ASN, time.Now()), set.Knows(rules.Country, time.Now())); err != nil {
 			return fmt.Errorf("rules_file: %s: rules about %w", path, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,7 +76,7 @@ func (c console) command(cmd *cobra.Command, run func(*session, []string) error)
 func Usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return fmt.Errorf("got %q: expected caddy rate-limit %s", args, cmd.Use)
+			return fmt.Errorf("got %q: expected caddy %s", args, strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "caddy "))
 		}
 		return nil
 	}

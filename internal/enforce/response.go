@@ -75,6 +75,7 @@ func statusOf(p *Policy, d *engine.Debit) answer.Status {
 	if whole := d.Whole(); cmp.Or(d.Reduced, whole.Capacity()) != p.Capacity() || whole.Amount() != p.Amount() {
 		s.Capacity = cmp.Or(d.Reduced, whole.Capacity())
 		s.Amount = int64(float64(whole.Amount()) * float64(s.Capacity) / float64(whole.Capacity()))
+		s.InForce = &whole.Rate
 	}
 	return s
 }

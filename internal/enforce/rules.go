@@ -239,7 +239,8 @@ type OperatorRules struct {
 
 // CheckRules returns an error about rules that can have no effect with this config.
 func (cfg *Config) CheckRules(set *rules.Set) error {
-	if err := cfg.CheckNetworks(set.Knows(rules.ASN), set.Knows(rules.Country)); err != nil {
+	now := time.Now()
+	if err := cfg.CheckNetworks(set.Knows(rules.ASN, now), set.Knows(rules.Country, now)); err != nil {
 		return fmt.Errorf("rules about %w", err)
 	}
 	for _, name := range set.Zones() {

@@ -139,9 +139,11 @@ func (s *Set) Raises(zone string) (found [2]*Set) {
 // Has reports whether there are rules about targets of a kind.
 func (s *Set) Has(kind Kind) bool { return s != nil && s.has[kind] }
 
-// Knows reports whether there are rules about targets of a kind, raises included.
-func (s *Set) Knows(kind Kind) bool {
-	return s.Has(kind) || s != nil && slices.ContainsFunc(slices.Collect(maps.Values(s.raises)), func(in *Set) bool { return in.Has(kind) })
+// Knows reports whether rules about targets of a kind are in force, raises included. It looks at all rules.
+func (s *Set) Knows(kind Kind, now time.Time) bool {
+	return s != nil && slices.ContainsFunc(s.rules, func(r Rule) bool {
+		return r.Target.Kind == kind && now.Unix() < termOf(&r).until
+	})
 }
 
 // Zones returns the zones that raises name.

@@ -324,3 +324,19 @@ func TestStronger(t *testing.T) {
 		}
 	}
 }
+
+// Rules that have ended need no files of networks.
+func TestKnowsRulesInForce(t *testing.T) {
+	ended, err := ParseRule("ban country:DE until 2020-01-01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raise, err := ParseRule("raise 5x asn:64496")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewSet([]Rule{ended, raise})
+	if now := time.Now(); s.Knows(Country, now) || !s.Knows(ASN, now) || (*Set)(nil).Knows(ASN, now) {
+		t.Error("expected autonomous systems only to be in force")
+	}
+}
