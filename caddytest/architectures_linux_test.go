@@ -12,11 +12,11 @@ import (
 )
 
 // architectures are those of Linux that a Caddy is tried on besides that of the tests: little- and big-endian,
-// with 64 and 32 bits. QEMU runs what this machine doesn't.
+// with 64 and 32 bits. QEMU runs what this machine doesn't; amd64 runs 386 itself.
 var architectures = []struct{ name, emulator string }{
 	{"arm64", "qemu-aarch64-static"},
 	{"s390x", "qemu-s390x-static"},
-	{"386", "qemu-i386-static"},
+	{"386", "env"},
 }
 
 // A limit holds over kill -9 on each architecture, each reads the database and the journal that another has
@@ -30,7 +30,7 @@ func TestArchitectures(t *testing.T) {
 				t.Skip("that of the tests")
 			}
 			emulator, err := exec.LookPath(a.emulator)
-			if err != nil {
+			if err != nil || a.name == "386" && runtime.GOARCH != "amd64" {
 				t.Skipf("%s is missing: install qemu-user-static", a.emulator)
 			}
 			env := append(os.Environ(), "GOARCH="+a.name, "CGO_ENABLED=0", "PROOF=", "PROOF_FIGURES=")
