@@ -144,7 +144,7 @@ func testRaises(t *testing.T, random *rand.Rand) {
 		var machines [2]*instance.Instance
 		for i, h := range handlers {
 			machines[i] = raisedMachine(t, h, store, secret)
-			defer machines[i].Destruct() //nolint:errcheck // a test
+			defer machines[i].Destruct()
 		}
 		var model naiveRules
 		admitted, day := make(map[string]int), int64(-1)

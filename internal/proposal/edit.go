@@ -87,7 +87,7 @@ func replaceFile(path string, old, text []byte) (backup string, err error) {
 		}
 		break
 	}
-	if err := os.WriteFile(path, text, 0); err != nil {
+	if err := os.WriteFile(path, text, 0); err != nil { //nolint:gosec // the user's own file, which is there
 		return "", fmt.Errorf("%w; %s has what the file was before", err, backup)
 	}
 	return backup, nil

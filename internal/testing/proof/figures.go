@@ -18,7 +18,7 @@ func Figure(t testing.TB, format string, args ...any) {
 	if path == "" {
 		return
 	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0) //nolint:gosec // the file that make proof has made
 	if err == nil {
 		_, err = fmt.Fprintf(f, "%s\t%s\n", t.Name(), strings.ReplaceAll(text, "\n", " "))
 		err = errors.Join(err, f.Close())

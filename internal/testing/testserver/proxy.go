@@ -108,7 +108,7 @@ func (p *Proxy) SetCut(cut func() Cut) {
 // delay all the time.
 func (p *Proxy) Random(pieces int) func() Cut {
 	return func() Cut {
-		p.SetDelay(max(0, time.Duration(rand.IntN(10)-7)) * 3 * time.Millisecond)
+		p.SetDelay(3 * time.Millisecond * time.Duration(max(0, rand.IntN(10)-7)))
 		if rand.IntN(pieces) > 0 {
 			return Pass
 		}
