@@ -101,7 +101,7 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 		if length < minRule || length > maxRule {
 			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: expected between 1s and 100 years, got %v", length)
 		}
-		added.Until = time.Now().Add(length + time.Second - 1).UTC().Truncate(time.Second)
+		added.Until = time.Now().Add(length).UTC().Truncate(time.Second)
 		done.Until = &added.Until
 	}
 	earlier := t.replacedBy(added)
