@@ -417,7 +417,15 @@ func TestNothingLost(t *testing.T) {
 	server.Must(t, "SAVE")
 	server.Kill()
 	server.Run(t)
-	if used := mustCharge(t, s, l, 1); used != 3 {
+	used, err := charge(context.Background(), s, l, 1)
+	if errors.Is(err, storage.ErrUnknownOutcome) { // it was sent before and after the restart, the second time too late
+		if used = mustCharge(t, opened(t, at(server.Address())), l, 1); used == 4 {
+			return
+		}
+	} else if err != nil {
+		t.Error(err)
+	}
+	if used != 3 {
 		t.Errorf("after a restart %d units are in use, want 3", used)
 	}
 }
