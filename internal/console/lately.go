@@ -13,7 +13,7 @@ import (
 const (
 	lately      = time.Hour
 	usually     = 24 * time.Hour // before that, for comparison
-	latelyZones = 20             // with most refusals, whose history is read
+	latelyZones = 20             // whose history is read: the first with refusals since the start
 	latelyActs  = 5
 	fewRefusals = 10 // are never unusual
 )
