@@ -19,7 +19,7 @@ func trapped(store string) string {
 }
 
 // wantBans checks that bans for violations are listed, once each, in all lists, and returns them.
-func (s *server) wantBans(t *testing.T, n int) []operator.Ban {
+func (s *server) wantBans(t *testing.T, n int) []operator.Rule {
 	t.Helper()
 	bans, err := s.operator().Bans(t.Context())
 	if err != nil || len(bans) != n {

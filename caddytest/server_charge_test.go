@@ -128,7 +128,7 @@ func TestChargesOfApplications(t *testing.T) {
 	s.wantCommand(t, 0, []string{"charge", "mails", "--client", "key:44", "--units", "3", "--id", "x"}, "The id was used before: nothing has changed.")
 	s.wantCommand(t, 1, []string{"charge", "mails", "--client", "key:44", "--units", "8"}, "Nothing was charged to key:44: over_limit. The units are free in")
 	s.wantCommand(t, 0, []string{"charge", "mails", "--client", "key:44", "--units=-5", "--id", "y"}, "Gave back 3 units of key:44.")
-	if _, err := s.operator().Ban(t.Context(), operator.Command{Client: "key:44"}); err != nil {
+	if _, err := s.operator().Do(t.Context(), operator.Ban, operator.Command{Client: "key:44"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, done, body := s.charge(t, "mails", `{"client":"key:44","units":1}`); done.Allowed || done.Outcome != "banned" {

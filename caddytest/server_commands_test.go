@@ -228,7 +228,7 @@ func TestCommandsWithoutCaddy(t *testing.T) {
 func TestOrdersAreNoPartOfURLs(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, config("zone z {\nlimit 1/1h\n}"))
-	if _, err := s.operator().Ban(t.Context(), operator.Command{Client: "203.0.113.77", For: 60, Reason: "secret reason"}); err != nil {
+	if _, err := s.operator().Do(t.Context(), operator.Ban, operator.Command{Client: "203.0.113.77", For: 60, Reason: "secret reason"}); err != nil {
 		t.Fatal(err)
 	}
 	if logs := s.logs(); !strings.Contains(logs, "/rate_limit/ban") || strings.Contains(logs, "203.0.113.77") || strings.Contains(logs, "secret reason") {

@@ -211,11 +211,11 @@ func TestRequestsAreCountedOnce(t *testing.T) {
 	x.send(s, 9, "/health", from(1))
 	x.ban(s, 3, "/.env", from(5))
 	x.ban(s, 4, "/", from(5))
-	if _, err := s.operator().Ban(t.Context(), operator.Command{Client: "198.51.100.0/24"}); err != nil {
+	if _, err := s.operator().Do(t.Context(), operator.Ban, operator.Command{Client: "198.51.100.0/24"}); err != nil {
 		t.Fatal(err)
 	}
 	x.ban(s, 5, "/", "X-Forwarded-For: 198.51.100.7")
-	if _, err := s.operator().Allow(t.Context(), operator.Command{Client: "203.0.113.99", For: 3600}); err != nil {
+	if _, err := s.operator().Do(t.Context(), operator.Allow, operator.Command{Client: "203.0.113.99", For: 3600}); err != nil {
 		t.Fatal(err)
 	}
 	x.send(s, 25, "/", "X-Forwarded-For: 203.0.113.99")

@@ -15,7 +15,6 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
-	"github.com/caddy-tally/caddy-tally/internal/rules"
 )
 
 // aDay is a config with every kind of limit, whose refusals have a reference.
@@ -177,9 +176,9 @@ func (d *operatorsDay) knowsNothing(t *testing.T) {
 		e, err := d.Explain(t.Context(), operator.Question{Client: client})
 		wantStatus(t, err, http.StatusNotFound, fmt.Sprintf("%s: %+v", client, e))
 	}
-	_, err := d.Reset(t.Context(), operator.Command{Client: "198.51.100.99"})
+	_, err := d.Do(t.Context(), operator.Reset, operator.Command{Client: "198.51.100.99"})
 	wantStatus(t, err, http.StatusNotFound, "reset")
-	_, err = d.Unban(t.Context(), operator.Command{Client: "198.51.100.99"})
+	_, err = d.Do(t.Context(), operator.Unban, operator.Command{Client: "198.51.100.99"})
 	wantStatus(t, err, http.StatusNotFound, "unban")
 }
 
@@ -198,7 +197,7 @@ func (d *operatorsDay) opensReferences(t *testing.T) {
 			t.Errorf("%s: got %+v", text, e)
 		}
 	}
-	done, err := d.Reset(t.Context(), operator.Command{Client: "ref:" + refused.body})
+	done, err := d.Do(t.Context(), operator.Reset, operator.Command{Client: "ref:" + refused.body})
 	if err != nil || done.Changed != 1 {
 		t.Errorf("got %+v, %v", done, err)
 	}
@@ -210,7 +209,7 @@ func (d *operatorsDay) resets(t *testing.T) {
 	for _, c := range []struct{ client, path, field string }{
 		{"203.0.113.1", "/login", said("203.0.113.1")}, {"key:bob", "/tenant", "X-Tenant: bob"},
 	} {
-		if _, err := d.Reset(t.Context(), operator.Command{Client: c.client, Reason: "a test"}); err != nil {
+		if _, err := d.Do(t.Context(), operator.Reset, operator.Command{Client: c.client, Reason: "a test"}); err != nil {
 			t.Fatal(err)
 		}
 		if e := d.ask(t, operator.Question{Client: c.client}); e.Next.Outcome != "allowed" {
@@ -223,7 +222,7 @@ func (d *operatorsDay) resets(t *testing.T) {
 }
 
 // inForce waits until a rule about a client is in force, or no more.
-func (d *operatorsDay) inForce(t *testing.T, client string, action string) {
+func (d *operatorsDay) inForce(t *testing.T, client string, action operator.Action) {
 	t.Helper()
 	waitFor(t, "the file to be read", func() bool {
 		e := d.ask(t, operator.Question{Client: client})
@@ -234,10 +233,10 @@ func (d *operatorsDay) inForce(t *testing.T, client string, action string) {
 func (d *operatorsDay) bans(t *testing.T) {
 	const client = "198.51.100.201"
 	for _, whom := range []string{client, "198.51.100.0/24"} {
-		if _, err := d.Ban(t.Context(), operator.Command{Client: whom, For: operator.SecondsOf(time.Hour), Reason: "scraper"}); err != nil {
+		if _, err := d.Do(t.Context(), operator.Ban, operator.Command{Client: whom, For: operator.SecondsOf(time.Hour), Reason: "scraper"}); err != nil {
 			t.Fatal(err)
 		}
-		d.inForce(t, client, rules.Ban.String())
+		d.inForce(t, client, operator.Ban)
 		refused := d.get("/other", said(client))
 		if refused.status != http.StatusTooManyRequests || d.ask(t, operator.Question{Client: client, URL: "/other"}).Next.Outcome != "banned" {
 			t.Errorf("a banned client gets %d", refused.status)
@@ -246,12 +245,12 @@ func (d *operatorsDay) bans(t *testing.T) {
 			t.Errorf("the reference of a banned client says that it passes: %+v", e)
 		}
 		if whom != client {
-			_, err := d.Unban(t.Context(), operator.Command{Client: client})
+			_, err := d.Do(t.Context(), operator.Unban, operator.Command{Client: client})
 			if wantStatus(t, err, http.StatusNotFound, "unban"); !strings.Contains(err.Error(), whom) {
 				t.Errorf("%v doesn't name the wider ban", err)
 			}
 		}
-		if _, err := d.Unban(t.Context(), operator.Command{Client: whom}); err != nil {
+		if _, err := d.Do(t.Context(), operator.Unban, operator.Command{Client: whom}); err != nil {
 			t.Fatal(err)
 		}
 		d.inForce(t, client, "")
@@ -261,12 +260,12 @@ func (d *operatorsDay) bans(t *testing.T) {
 
 func (d *operatorsDay) allows(t *testing.T) {
 	const client = "203.0.113.77"
-	if _, err := d.Allow(t.Context(), operator.Command{Client: client, For: operator.SecondsOf(time.Hour)}); err != nil {
+	if _, err := d.Do(t.Context(), operator.Allow, operator.Command{Client: client, For: operator.SecondsOf(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	d.inForce(t, client, rules.Allow.String())
+	d.inForce(t, client, operator.Allow)
 	d.wantPassed(9, 9, "/login", said(client))
-	if _, err := d.Disallow(t.Context(), operator.Command{Client: client}); err != nil {
+	if _, err := d.Do(t.Context(), operator.Disallow, operator.Command{Client: client}); err != nil {
 		t.Fatal(err)
 	}
 	d.inForce(t, client, "")
@@ -284,7 +283,7 @@ func (d *operatorsDay) pardons(t *testing.T) {
 	if got := d.get("/other", who[0], "User-Agent: good").status; got != http.StatusOK || e.Next.Status != 0 || !strings.Contains(e.Next.Text, "another client") {
 		t.Errorf("another client at its address: status %d, forecast %+v", got, e.Next)
 	}
-	if done, err := d.Unban(t.Context(), operator.Command{Client: "ref:" + refused.body}); err != nil || done.Bans != 1 {
+	if done, err := d.Do(t.Context(), operator.Unban, operator.Command{Client: "ref:" + refused.body}); err != nil || done.Bans != 1 {
 		t.Fatalf("%+v, %v, want one ban lifted", done, err)
 	}
 	d.wantPassed(1, 1, "/other", who...)

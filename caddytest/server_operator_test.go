@@ -173,7 +173,7 @@ func (s *server) wantMistakes(t *testing.T) {
 		}
 	}
 	var said *operator.Error
-	if _, err := s.operator().Ban(t.Context(), operator.Command{Client: "somebody"}); !errors.As(err, &said) {
+	if _, err := s.operator().Do(t.Context(), operator.Ban, operator.Command{Client: "somebody"}); !errors.As(err, &said) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -285,18 +285,18 @@ func TestCommandsBecomeRules(t *testing.T) {
 	s := startCaddy(t, standing("", "", "3/1h"))
 	s.get("/", from(9)) // the store is open
 	admin := s.operator()
-	if _, err := admin.Ban(t.Context(), operator.Command{Client: "192.0.2.1", Reason: "test\nban 192.0.2.0/24"}); err != nil {
+	if _, err := admin.Do(t.Context(), operator.Ban, operator.Command{Client: "192.0.2.1", Reason: "test\nban 192.0.2.0/24"}); err != nil {
 		t.Fatal(err)
 	}
 	s.wantBannedByOperator(false, "/", from(1))
 	s.wantPassed(1, 1, "/", from(2))
-	done, err := admin.Allow(t.Context(), operator.Command{Client: "192.0.2.0/24", For: 3600})
+	done, err := admin.Do(t.Context(), operator.Allow, operator.Command{Client: "192.0.2.0/24", For: 3600})
 	if err != nil || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "narrower rules") {
 		t.Errorf("an allowance around a ban: %+v, %v", done, err)
 	}
 	s.wantBannedByOperator(false, "/", from(1))
 	s.wantPassed(5, 5, "/", from(2))
-	if done, err := admin.Unban(t.Context(), operator.Command{Client: "192.0.2.1"}); err != nil || done.Changed != 1 {
+	if done, err := admin.Do(t.Context(), operator.Unban, operator.Command{Client: "192.0.2.1"}); err != nil || done.Changed != 1 {
 		t.Errorf("unban: %+v, %v", done, err)
 	}
 	s.wantPassed(5, 5, "/", from(1))

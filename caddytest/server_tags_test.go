@@ -116,25 +116,25 @@ func TestUndoOfABanKeepsViolations(t *testing.T) {
 	s.get("/wp-login.php", "X-Forwarded-For: "+visitor)
 	admin := operator.NewClient("tcp", s.admin)
 	command := operator.Command{Client: visitor, For: 7200}
-	if done, err := admin.Ban(t.Context(), command); err != nil || len(done.Notes) != 0 {
+	if done, err := admin.Do(t.Context(), operator.Ban, command); err != nil || len(done.Notes) != 0 {
 		t.Fatalf("got %+v, %v", done, err)
 	}
-	if done, err := admin.Ban(t.Context(), command); err != nil || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "in the place of an earlier one that had 2 hours left") {
+	if done, err := admin.Do(t.Context(), operator.Ban, command); err != nil || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "in the place of an earlier one that had 2 hours left") {
 		t.Errorf("got %+v, %v, want a note about the earlier ban", done, err)
 	}
 	command.KeepViolations = true
-	if _, err := admin.Unban(t.Context(), command); err != nil {
+	if _, err := admin.Do(t.Context(), operator.Unban, command); err != nil {
 		t.Fatal(err)
 	}
 	bans, err := admin.Bans(t.Context())
 	if err != nil || len(bans) != 1 || bans[0].By != "conduct" || bans[0].Client != visitor {
 		t.Errorf("after undoing got %+v, %v, want the ban for its conduct", bans, err)
 	}
-	if _, err := admin.Unban(t.Context(), command); err == nil || !strings.Contains(err.Error(), "isn't banned by an operator") {
+	if _, err := admin.Do(t.Context(), operator.Unban, command); err == nil || !strings.Contains(err.Error(), "isn't banned by an operator") {
 		t.Errorf("undoing it again: %v", err)
 	}
 	command.KeepViolations = false
-	if _, err := admin.Unban(t.Context(), command); err != nil {
+	if _, err := admin.Do(t.Context(), operator.Unban, command); err != nil {
 		t.Error(err)
 	}
 	s.wantCommand(t, 1, words("bans"), "Nobody is banned")

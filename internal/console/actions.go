@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,13 +17,10 @@ const clientHelp = `
 A client is an address (203.0.113.9), a network (203.0.113.0/24), api-key:NAME,
 key:TEXT (the value of a zone's key), session:ID or tag:TAG, as lists show them.`
 
-// action is a method of a service with an effect on a client.
-type action func(operator.Service, context.Context, operator.Command) (operator.Done, error)
-
 // act returns a command that acts on clients, each alone: a mistake in one doesn't keep the others from
 // their action. said returns the message about the result. nothing is the message for an action without
 // effect, or "" if that is impossible.
-func (c console) act(cmd *cobra.Command, o *operator.Command, do action, said func(*session, operator.Done) string, nothing string) *cobra.Command {
+func (c console) act(cmd *cobra.Command, o *operator.Command, action operator.Action, said func(*session, operator.Done) string, nothing string) *cobra.Command {
 	before := strings.Count(cmd.Use, "<") - 1 // arguments before the clients: a factor
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if o.All {
@@ -36,7 +32,7 @@ func (c console) act(cmd *cobra.Command, o *operator.Command, do action, said fu
 	cmd.Flags().StringVar(&o.Reason, "reason", "", "Why, for the audit")
 	one := func(s *session, client string) error {
 		o.Client = client
-		done, err := do(s.Service, s.ctx, *o)
+		done, err := s.Do(s.ctx, action, *o)
 		if err != nil {
 			return err
 		}
@@ -88,7 +84,7 @@ func (c console) reset() *cobra.Command {
 		ValidArgsFunction: c.completeClient(anywhere),
 	}
 	c.addZone(cmd, &o)
-	return c.act(cmd, &o, operator.Service.Reset, func(_ *session, d operator.Done) string {
+	return c.act(cmd, &o, operator.Reset, func(_ *session, d operator.Done) string {
 		return fmt.Sprintf("Reset %s of %s.", wording.Counted(d.Changed, "limit"), d.Client)
 	}, "There is nothing to reset: %s has used nothing.")
 }
@@ -146,7 +142,7 @@ func (c console) ban() *cobra.Command {
 		ValidArgsFunction: c.completeClient(anywhere),
 	}
 	addFor(cmd, &o, "", "How long: 90m, 24h, 1w (default: until it is lifted)")
-	return c.act(cmd, &o, operator.Service.Ban, func(s *session, d operator.Done) string {
+	return c.act(cmd, &o, operator.Ban, func(s *session, d operator.Done) string {
 		return fmt.Sprintf("%s is banned %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
 	}, "")
 }
@@ -179,11 +175,11 @@ violations. With --all it ends the bans of all clients: it says of how many, and
 does it with --force. Block lists stay.
 `,
 		Example:           "  caddy rate-limit unban 203.0.113.9\n  caddy rate-limit unban --all --force",
-		ValidArgsFunction: c.completeBanned("ban"),
+		ValidArgsFunction: c.completeBanned(operator.Ban),
 	}
 	cmd.Flags().BoolVar(&o.All, "all", false, "All clients, instead of one")
 	cmd.Flags().BoolVar(&o.Force, "force", false, "With --all: do it")
-	return c.act(cmd, &o, operator.Service.Unban, func(_ *session, d operator.Done) string {
+	return c.act(cmd, &o, operator.Unban, func(_ *session, d operator.Done) string {
 		switch {
 		case o.All:
 			return fmt.Sprintf("Lifted %s of %s.", wording.Counted(d.Bans, "ban"), wording.Counted(d.Changed, "client"))
@@ -207,7 +203,7 @@ func (c console) allow() *cobra.Command {
 		ValidArgsFunction: c.completeClient(anywhere),
 	}
 	addFor(cmd, &o, "2h", "How long: 90m, 24h, 1w")
-	return c.act(cmd, &o, operator.Service.Allow, func(s *session, d operator.Done) string {
+	return c.act(cmd, &o, operator.Allow, func(s *session, d operator.Done) string {
 		return fmt.Sprintf("Every request of %s passes %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
 	}, "")
 }
@@ -231,8 +227,8 @@ func (c console) disallow() *cobra.Command {
 		Short:             "Ends what allow began",
 		Long:              "Ends what allow began: limits and bans hold for the client again.\n",
 		Example:           "  caddy rate-limit disallow 203.0.113.9",
-		ValidArgsFunction: c.completeBanned("allow"),
-	}, &o, operator.Service.Disallow, func(_ *session, d operator.Done) string {
+		ValidArgsFunction: c.completeBanned(operator.Allow),
+	}, &o, operator.Disallow, func(_ *session, d operator.Done) string {
 		return "Limits and bans hold for " + d.Client + " again."
 	}, "No allowance is in force for %s.")
 }
@@ -257,7 +253,7 @@ replaces an earlier raise of the client in the same zone.
 	}
 	addFor(cmd, &o, "", "How long: 90m, 24h, 7d (default: until it is lifted)")
 	c.addZone(cmd, &o)
-	return c.act(cmd, &o, operator.Service.Raise, func(s *session, d operator.Done) string {
+	return c.act(cmd, &o, operator.Raise, func(s *session, d operator.Done) string {
 		return fmt.Sprintf("Limits of %s are raised %s%s %s%s.", d.Client, o.Factor, o.Where(), until(d.Until, s.now), holds(d.In))
 	}, "")
 }
@@ -276,10 +272,10 @@ func (c console) unraise() *cobra.Command {
 		Short:             "Ends what raise began",
 		Long:              "Ends what raise began: the client has its limits as they are again. A raise in\none zone ends with --zone.\n",
 		Example:           "  caddy rate-limit unraise api-key:acme",
-		ValidArgsFunction: c.completeBanned("raise"),
+		ValidArgsFunction: c.completeBanned(operator.Raise),
 	}
 	c.addZone(cmd, &o)
-	return c.act(cmd, &o, operator.Service.Unraise, func(_ *session, d operator.Done) string {
+	return c.act(cmd, &o, operator.Unraise, func(_ *session, d operator.Done) string {
 		return "Limits of " + d.Client + " are no longer raised" + o.Where() + "."
 	}, "")
 }

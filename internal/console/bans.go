@@ -54,22 +54,22 @@ the site.`,
 		if status, err := s.Status(s.ctx); err == nil && !s.json && status.Conduct != nil && status.Conduct.Missing != "" {
 			s.mark(yellow, describeConduct(status.Conduct))
 		}
-		return list(s, bans, []column[operator.Ban]{
-			{"ACTION", func(b operator.Ban) cell {
-				return cell{Text: strings.TrimSpace(b.Action + " " + b.Factor), Style: actionStyle[b.Action]}
+		return list(s, bans, []column[operator.Rule]{
+			{"ACTION", func(b operator.Rule) cell {
+				return cell{Text: strings.TrimSpace(string(b.Action) + " " + b.Factor), Style: actionStyle[b.Action]}
 			}},
-			{"TAG", func(b operator.Ban) cell { return fixed(b.Tag) }},
-			{"CLIENT", func(b operator.Ban) cell { return named(b.Client, b.Text, b.Tag) }},
-			{"UNTIL", func(b operator.Ban) cell { return s.endOf(b) }},
-			{"BY", func(b operator.Ban) cell { return text(b.By) }},
-			{"ZONE", func(b operator.Ban) cell { return text(b.Zone) }},
-			{"REASON", func(b operator.Ban) cell { return text(b.Reason) }},
+			{"TAG", func(b operator.Rule) cell { return fixed(b.Tag) }},
+			{"CLIENT", func(b operator.Rule) cell { return named(b.Client, b.Text, b.Tag) }},
+			{"UNTIL", func(b operator.Rule) cell { return s.endOf(b) }},
+			{"BY", func(b operator.Rule) cell { return text(b.By) }},
+			{"ZONE", func(b operator.Rule) cell { return text(b.Zone) }},
+			{"REASON", func(b operator.Rule) cell { return text(b.Reason) }},
 		}, "Nobody is banned, and nobody is allowed or raised by an operator.")
 	})
 }
 
 // endOf returns the end of a rule or a ban.
-func (s *session) endOf(b operator.Ban) cell {
+func (s *session) endOf(b operator.Rule) cell {
 	if b.Until == nil {
 		return fixed("no end")
 	}
@@ -78,7 +78,7 @@ func (s *session) endOf(b operator.Ban) cell {
 	return cell{Text: end, Short: wait, Whole: true}
 }
 
-var actionStyle = map[string]wording.Style{"ban": red, "allow": green, "raise": yellow}
+var actionStyle = map[operator.Action]wording.Style{operator.Ban: red, operator.Allow: green, operator.Raise: yellow}
 
 // maxImport is the size of the largest file to import, in bytes.
 const maxImport = 64 << 20

@@ -92,7 +92,7 @@ func (c console) completeAPIKey() completion {
 }
 
 // completeBanned completes a banned or allowed client.
-func (c console) completeBanned(action string) completion {
+func (c console) completeBanned(action operator.Action) completion {
 	return c.complete(anywhere, func(ctx context.Context, s operator.Service) (clients []string) {
 		bans, _ := s.Bans(ctx)
 		for _, b := range bans {

@@ -179,13 +179,15 @@ func TestUnban(t *testing.T) {
 	}
 }
 
-// unbans is a service with a given answer to unban.
+// unbans is a service with a given result.
 type unbans struct {
 	operator.Service
 	done operator.Done
 }
 
-func (u unbans) Unban(context.Context, operator.Command) (operator.Done, error) { return u.done, nil }
+func (u unbans) Do(context.Context, operator.Action, operator.Command) (operator.Done, error) {
+	return u.done, nil
+}
 
 // inLocal converts times in a text to the local time zone.
 func inLocal(text string) string {
@@ -340,11 +342,11 @@ func TestRaiseOfSeveralClients(t *testing.T) {
 // knows is a service that knows no client with a space in its name.
 type knows struct{ operator.Service }
 
-func (k knows) Ban(ctx context.Context, o operator.Command) (operator.Done, error) {
+func (k knows) Do(ctx context.Context, action operator.Action, o operator.Command) (operator.Done, error) {
 	if strings.Contains(o.Client, " ") {
 		return operator.Done{}, fmt.Errorf("got %q: expected a client", o.Client)
 	}
-	return k.Service.Ban(ctx, o)
+	return k.Service.Do(ctx, action, o)
 }
 
 // What is past is named by a date, or by how long ago it was, in weeks, too.

@@ -142,16 +142,16 @@ func joined(text, more string) string {
 	return text + " (" + more + ")"
 }
 
-func (s *session) showRule(b *operator.Ban) {
+func (s *session) showRule(b *operator.Rule) {
 	if b == nil {
 		return
 	}
-	word := map[string]string{"ban": "Banned", "allow": "Allowed"}[b.Action]
+	word := map[operator.Action]string{operator.Ban: "Banned", operator.Allow: "Allowed"}[b.Action]
 	text := until(b.Until, s.now) + ", by " + b.By
 	if b.Client != "" {
 		text += ", as " + b.Client
 	}
-	s.fact(cmp.Or(word, b.Action), joined(text, b.Reason))
+	s.fact(cmp.Or(word, string(b.Action)), joined(text, b.Reason))
 }
 
 func (s *session) showReputation(r *operator.Reputation) {

@@ -15,7 +15,7 @@ type exported struct {
 	At       time.Time          `json:"at"`
 	Status   *operator.Status   `json:"status,omitempty"`
 	Zones    []operator.Zone    `json:"zones,omitempty"`
-	Bans     []operator.Ban     `json:"bans,omitempty"`
+	Bans     []operator.Rule    `json:"bans,omitempty"`
 	Top      []operator.Key     `json:"top,omitempty"`
 	Blocked  []operator.Key     `json:"blocked,omitempty"`
 	History  *operator.History  `json:"history,omitempty"`  // of the last day

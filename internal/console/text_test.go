@@ -162,11 +162,11 @@ func (w wide) Zones(context.Context) ([]operator.Zone, error) {
 		Limits: []operator.Limit{{Name: longName, Text: "1000/24h burst 10000", Tier: longName, Keys: 123456, Shadow: true, Counts: counts}}}}, nil
 }
 
-func (w wide) Bans(context.Context) ([]operator.Ban, error) {
-	ban := operator.Ban{Action: "ban", Client: "ref:" + strings.Repeat("y", 64), By: "conduct", Zone: longName, Reason: longName, Until: new(noon.Add(90 * time.Hour))}
+func (w wide) Bans(context.Context) ([]operator.Rule, error) {
+	ban := operator.Rule{Action: "ban", Client: "ref:" + strings.Repeat("y", 64), By: "conduct", Zone: longName, Reason: longName, Until: new(noon.Add(90 * time.Hour))}
 	rule := ban
 	rule.Client, rule.Tag = "203.0.113.0/24", "3fa9c1"
-	return []operator.Ban{ban, rule}, nil
+	return []operator.Rule{ban, rule}, nil
 }
 
 func (w wide) Audit(context.Context, operator.AuditQuery) ([]operator.Act, error) {

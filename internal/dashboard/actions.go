@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -10,23 +9,22 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// action is an action of the service that a form requests.
+// action is how pages show an action that a form requests.
 type action struct {
-	done   string // the heading of the answer
-	undo   string // the action that undoes it; "" if there is none
-	undone string // the text of that button
-	give   func(operator.Service, context.Context, operator.Command) (operator.Done, error)
+	done   string          // the heading of the answer
+	undo   operator.Action // the action that undoes it; "" if there is none
+	undone string          // the text of that button
 }
 
 // actions are the actions by the last segment of their path.
-var actions = map[string]action{
-	"reset":    {done: "Counts start from zero", give: operator.Service.Reset},
-	"ban":      {done: "Banned", undo: "unban", undone: "Undo: lift this ban", give: operator.Service.Ban},
-	"unban":    {done: "No longer banned", give: operator.Service.Unban},
-	"allow":    {done: "Always let in", undo: "disallow", undone: "Undo: end this allowance", give: operator.Service.Allow},
-	"disallow": {done: "Limits hold again", give: operator.Service.Disallow},
-	"raise":    {done: "Limits raised", undo: "unraise", undone: "Undo: end this raise", give: operator.Service.Raise},
-	"unraise":  {done: "Limits no longer raised", give: operator.Service.Unraise},
+var actions = map[operator.Action]action{
+	operator.Reset:    {done: "Counts start from zero"},
+	operator.Ban:      {"Banned", operator.Unban, "Undo: lift this ban"},
+	operator.Unban:    {done: "No longer banned"},
+	operator.Allow:    {"Always let in", operator.Disallow, "Undo: end this allowance"},
+	operator.Disallow: {done: "Limits hold again"},
+	operator.Raise:    {"Limits raised", operator.Unraise, "Undo: end this raise"},
+	operator.Unraise:  {done: "Limits no longer raised"},
 }
 
 // donePage shows the result of an action.
@@ -34,12 +32,12 @@ type donePage struct {
 	Who    Who
 	Done   operator.Done
 	Zone   string // the only zone; "" for all
-	Undo   string
+	Undo   operator.Action
 	Undone string
 }
 
 // act executes an action and shows its result.
-func (v *visit) act(a action) {
+func (v *visit) act(name operator.Action) {
 	if !v.Writable() {
 		v.fail(operator.Errorf(http.StatusForbidden, "This dashboard reads only: nothing was changed. The option writable lets it act on clients."))
 		return
@@ -49,11 +47,12 @@ func (v *visit) act(a action) {
 		v.fail(err)
 		return
 	}
-	done, err := a.give(v.d.options.Service, v.r.Context(), command)
+	done, err := v.d.options.Service.Do(v.r.Context(), name, command)
 	if err != nil {
 		v.fail(err)
 		return
 	}
+	a := actions[name]
 	p := donePage{Who: v.asTyped(done.Client, done.Client, ""), Done: done, Zone: command.Zone, Undo: a.undo, Undone: a.undone}
 	v.render(http.StatusOK, "", a.done, "done", p)
 }

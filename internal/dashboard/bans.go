@@ -4,7 +4,7 @@ import "github.com/caddy-tally/caddy-tally/internal/operator"
 
 // bansPage lists bans, allowances and raises.
 type bansPage struct {
-	Bans, Allowances, Raises []operator.Ban
+	Bans, Allowances, Raises []operator.Rule
 	Hidden                   int                   // number of omitted ones
 	Conduct                  *operator.ConductBans // says whether there may be more
 }
@@ -25,9 +25,9 @@ func loadBans(v *visit) (any, error) {
 	}
 	for _, ban := range all {
 		switch ban.Action {
-		case "allow":
+		case operator.Allow:
 			p.Allowances = append(p.Allowances, ban)
-		case "raise":
+		case operator.Raise:
 			p.Raises = append(p.Raises, ban)
 		default:
 			p.Bans = append(p.Bans, ban)

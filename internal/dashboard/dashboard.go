@@ -101,7 +101,7 @@ func (v *visit) get(name string) {
 		v.serveEvents()
 		return
 	}
-	if _, isAction := actions[name]; isAction {
+	if _, isAction := actions[operator.Action(name)]; isAction {
 		v.w.Header().Set("Allow", "POST")
 		v.fail(operator.Errorf(http.StatusMethodNotAllowed, "Such a request is sent with the form of a page: go to Clients or Bans."))
 		return
@@ -111,8 +111,8 @@ func (v *visit) get(name string) {
 
 // post executes an action, answers a question, or shows a page with its addresses.
 func (v *visit) post(name string) {
-	if a, ok := actions[name]; ok {
-		v.act(a)
+	if _, isAction := actions[operator.Action(name)]; isAction {
+		v.act(operator.Action(name))
 		return
 	}
 	if v.r.PostForm.Has("reveal") {

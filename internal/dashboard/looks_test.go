@@ -25,11 +25,10 @@ func (a *asked) Explain(_ context.Context, q operator.Question) (operator.Explan
 	return operator.Explanation{Client: masked, Text: masked}, nil
 }
 
-func (a *asked) Unban(context.Context, operator.Command) (operator.Done, error) {
-	return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned", masked)
-}
-
-func (a *asked) Ban(context.Context, operator.Command) (operator.Done, error) {
+func (a *asked) Do(_ context.Context, action operator.Action, _ operator.Command) (operator.Done, error) {
+	if action == operator.Unban {
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned", masked)
+	}
 	return operator.Done{Client: masked, Changed: 1}, nil
 }
 

@@ -51,7 +51,7 @@ func (referring) Explain(context.Context, operator.Question) (operator.Explanati
 	return operator.Explanation{Client: "203.0.113.77", Text: "203.0.113.77", Tag: "3fa9c1"}, nil
 }
 
-func (referring) Ban(context.Context, operator.Command) (operator.Done, error) {
+func (referring) Do(context.Context, operator.Action, operator.Command) (operator.Done, error) {
 	return operator.Done{Client: "203.0.113.77", Changed: 1}, nil
 }
 
@@ -115,9 +115,9 @@ type unbanning struct {
 	last operator.Command
 }
 
-func (u *unbanning) Unban(ctx context.Context, o operator.Command) (operator.Done, error) {
+func (u *unbanning) Do(ctx context.Context, action operator.Action, o operator.Command) (operator.Done, error) {
 	u.last = o
-	return u.Service.Unban(ctx, o)
+	return u.Service.Do(ctx, action, o)
 }
 
 // Undoing a ban forgave the client's violations too: it lifts that ban and nothing else.

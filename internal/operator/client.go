@@ -65,7 +65,7 @@ func (c *Client) Keys(ctx context.Context, q KeysQuery) ([]Key, error) {
 }
 
 // Bans implements [Service].
-func (c *Client) Bans(ctx context.Context) ([]Ban, error) { return ask[[]Ban](ctx, c, "bans", nil) }
+func (c *Client) Bans(ctx context.Context) ([]Rule, error) { return ask[[]Rule](ctx, c, "bans", nil) }
 
 // Refusals implements [Service].
 func (c *Client) Refusals(ctx context.Context, zone string) (Refusals, error) {
@@ -95,39 +95,9 @@ func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
 	return tell[Explanation](ctx, c, "explain", q)
 }
 
-// Reset implements [Service].
-func (c *Client) Reset(ctx context.Context, o Command) (Done, error) {
-	return tell[Done](ctx, c, "reset", o)
-}
-
-// Ban implements [Service].
-func (c *Client) Ban(ctx context.Context, o Command) (Done, error) {
-	return tell[Done](ctx, c, "ban", o)
-}
-
-// Unban implements [Service].
-func (c *Client) Unban(ctx context.Context, o Command) (Done, error) {
-	return tell[Done](ctx, c, "unban", o)
-}
-
-// Allow implements [Service].
-func (c *Client) Allow(ctx context.Context, o Command) (Done, error) {
-	return tell[Done](ctx, c, "allow", o)
-}
-
-// Disallow implements [Service].
-func (c *Client) Disallow(ctx context.Context, o Command) (Done, error) {
-	return tell[Done](ctx, c, "disallow", o)
-}
-
-// Raise implements [Service].
-func (c *Client) Raise(ctx context.Context, o Command) (Done, error) {
-	return tell[Done](ctx, c, "raise", o)
-}
-
-// Unraise implements [Service].
-func (c *Client) Unraise(ctx context.Context, o Command) (Done, error) {
-	return tell[Done](ctx, c, "unraise", o)
+// Do implements [Service].
+func (c *Client) Do(ctx context.Context, action Action, o Command) (Done, error) {
+	return tell[Done](ctx, c, string(action), o)
 }
 
 // TestNotify implements [Service].

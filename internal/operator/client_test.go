@@ -47,8 +47,8 @@ func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
 	add(audit, err)
 	explanation, err := s.Explain(ctx, Question{Client: "key:ü", URL: "https://a/b", Method: "POST", Header: http.Header{"A": {"b"}}, Note: true, By: "admin"})
 	add(explanation, err)
-	for _, do := range []func(context.Context, Command) (Done, error){s.Reset, s.Ban, s.Unban, s.Allow, s.Disallow} {
-		done, err := do(ctx, command)
+	for _, action := range []Action{Reset, Ban, Unban, Allow, Disallow, Raise, Unraise} {
+		done, err := s.Do(ctx, action, command)
 		add(done, err)
 	}
 	done, err := s.Import(ctx, Import{Rules: []string{"ban 203.0.113.9 # <a&b>"}, Allow: true, Force: true, By: "admin"})

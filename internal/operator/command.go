@@ -6,7 +6,22 @@ import (
 	"unicode"
 )
 
-// Command is an action on a client.
+// Action is what operators do about a client. Its text is the name of its endpoint and command, and its word
+// in the audit.
+type Action string
+
+// The actions. Those that last do so until the command's end.
+const (
+	Reset    Action = "reset"    // forgets a client's counts, in one zone or in all
+	Ban      Action = "ban"      // refuses every request of a client
+	Unban    Action = "unban"    // ends the bans of a client, by an operator or automatic, and forgets its violations
+	Allow    Action = "allow"    // passes every request of a client, regardless of bans and limits
+	Disallow Action = "disallow" // undoes Allow
+	Raise    Action = "raise"    // multiplies the amounts of a client's limits, in one zone or in all
+	Unraise  Action = "unraise"  // undoes Raise
+)
+
+// Command has the details of an action.
 type Command struct {
 	// Client names the client: see [ParseTarget]. Required, unless All is set.
 	Client string `json:"client"`

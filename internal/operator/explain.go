@@ -31,9 +31,9 @@ type Explanation struct {
 	// Exempt reports whether the request is exempt from all zones.
 	Exempt bool `json:"exempt,omitempty"`
 	// Rule is the operator's rule that applies to it; or nil.
-	Rule *Ban `json:"rule,omitempty"`
+	Rule *Rule `json:"rule,omitempty"`
 	// Ban is the automatic ban because of its violations; or nil.
-	Ban        *Ban        `json:"ban,omitempty"`
+	Ban        *Rule       `json:"ban,omitempty"`
 	Tier       string      `json:"tier,omitempty"`
 	TierReason string      `json:"tier_reason,omitempty"` // why it has that tier
 	Reputation *Reputation `json:"reputation,omitempty"`  // nil if nobody keeps one

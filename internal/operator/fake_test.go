@@ -42,7 +42,7 @@ func (f *fake) Keys(_ context.Context, q KeysQuery) ([]Key, error) {
 	return []Key{{Zone: "login", Text: "203.0.113.9", BlockedUntil: &moment}}, f.note(q)
 }
 
-func (f *fake) Bans(context.Context) ([]Ban, error) { return nil, f.note("bans") }
+func (f *fake) Bans(context.Context) ([]Rule, error) { return nil, f.note("bans") }
 
 func (f *fake) History(_ context.Context, q HistoryQuery) (History, error) {
 	return History{Resolution: 60, Points: []HistoryPoint{{At: moment, Units: 9}}}, f.note(q)
@@ -63,23 +63,16 @@ func (f *fake) Explain(_ context.Context, q Question) (Explanation, error) {
 	return Explanation{Client: q.Client, Limits: []LimitState{{Zone: "login", FreeAt: &moment}}}, f.note(q)
 }
 
-func (f *fake) command(action string, o Command) (Done, error) {
+func (f *fake) Do(_ context.Context, action Action, o Command) (Done, error) {
 	if _, err := ParseTarget(o.Client); err != nil {
 		return Done{}, err
 	}
-	return Done{Client: action, Changed: 1, Until: &moment, Notes: []string{"noted"}}, f.note(o)
+	return Done{Client: string(action), Changed: 1, Until: &moment, Notes: []string{"noted"}}, f.note(o)
 }
 
-func (f *fake) Reset(_ context.Context, o Command) (Done, error) { return f.command("reset", o) }
 func (f *fake) Charge(_ context.Context, c Charge) (Charged, error) {
 	return Charged{Zone: c.Zone, Client: c.Client, Allowed: true, Units: c.Units, Left: &c.Units, Retry: 1.5}, f.note(c)
 }
-func (f *fake) Ban(_ context.Context, o Command) (Done, error)      { return f.command("ban", o) }
-func (f *fake) Unban(_ context.Context, o Command) (Done, error)    { return f.command("unban", o) }
-func (f *fake) Allow(_ context.Context, o Command) (Done, error)    { return f.command("allow", o) }
-func (f *fake) Disallow(_ context.Context, o Command) (Done, error) { return f.command("disallow", o) }
-func (f *fake) Raise(_ context.Context, o Command) (Done, error)    { return f.command("raise", o) }
-func (f *fake) Unraise(_ context.Context, o Command) (Done, error)  { return f.command("unraise", o) }
 func (f *fake) TestNotify(context.Context) ([]Notified, error) {
 	return []Notified{{Webhook: "ntfy.example.com", Error: "the webhook answers with status 404"}}, f.err
 }

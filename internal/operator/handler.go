@@ -33,7 +33,7 @@ type endpoint struct {
 }
 
 func endpointsOf(s Service) map[string]endpoint {
-	return map[string]endpoint{
+	endpoints := map[string]endpoint{
 		"status":   get(noQuery, func(ctx context.Context, _ none) (any, error) { return s.Status(ctx) }),
 		"zones":    get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.Zones(ctx)) }),
 		"top":      get(readKeysQuery, func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
@@ -55,14 +55,7 @@ func endpointsOf(s Service) map[string]endpoint {
 			q.By = Admin
 			return s.Explain(ctx, q)
 		}),
-		"reset":       post(`{"client": "203.0.113.9", "zone": "login", "reason": "…"}`, byAdmin(s.Reset)),
-		"ban":         post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Ban)),
-		"unban":       post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Unban)),
-		"allow":       post(`{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Allow)),
 		chargePath:    charge(s),
-		"disallow":    post(`{"client": "203.0.113.9", "reason": "…"}`, byAdmin(s.Disallow)),
-		"raise":       post(`{"client": "api-key:acme", "factor": "5x", "zone": "login", "for_seconds": 3600, "reason": "…"}`, byAdmin(s.Raise)),
-		"unraise":     post(`{"client": "api-key:acme", "zone": "login", "reason": "…"}`, byAdmin(s.Unraise)),
 		"notify/test": post("{}", func(ctx context.Context, _ none) ([]Notified, error) { return s.TestNotify(ctx) }),
 		"import": post(`{"statements": ["ban 203.0.113.0/24 until 2026-12-01 # scraper"]}`, func(ctx context.Context, i Import) (any, error) {
 			i.By = Admin
@@ -80,6 +73,24 @@ func endpointsOf(s Service) map[string]endpoint {
 			return changedKeys{n}, err
 		}),
 	}
+	for action, example := range examples {
+		endpoints[string(action)] = post(example, func(ctx context.Context, o Command) (Done, error) {
+			o.By = Admin
+			return s.Do(ctx, action, o)
+		})
+	}
+	return endpoints
+}
+
+// examples are the bodies of actions, for messages.
+var examples = map[Action]string{
+	Reset:    `{"client": "203.0.113.9", "zone": "login", "reason": "…"}`,
+	Ban:      `{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`,
+	Unban:    `{"client": "203.0.113.9", "reason": "…"}`,
+	Allow:    `{"client": "203.0.113.9", "for_seconds": 3600, "reason": "…"}`,
+	Disallow: `{"client": "203.0.113.9", "reason": "…"}`,
+	Raise:    `{"client": "api-key:acme", "factor": "5x", "zone": "login", "for_seconds": 3600, "reason": "…"}`,
+	Unraise:  `{"client": "api-key:acme", "zone": "login", "reason": "…"}`,
 }
 
 // listed returns an empty list for nil, so that JSON has no null.
@@ -92,14 +103,6 @@ func listed[T any](list []T, err error) (any, error) {
 
 // Admin is the audit's name of users of the admin endpoint.
 const Admin = "admin"
-
-// byAdmin sets the actor of commands.
-func byAdmin(do func(context.Context, Command) (Done, error)) func(context.Context, Command) (Done, error) {
-	return func(ctx context.Context, o Command) (Done, error) {
-		o.By = Admin
-		return do(ctx, o)
-	}
-}
 
 // revelation names a revealed list.
 type revelation struct {

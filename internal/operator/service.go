@@ -12,7 +12,7 @@ type Service interface {
 	// Keys lists keys in memory, the heaviest first.
 	Keys(ctx context.Context, q KeysQuery) ([]Key, error)
 	// Bans lists operators' bans, allowances and raises, and automatic bans.
-	Bans(ctx context.Context) ([]Ban, error)
+	Bans(ctx context.Context) ([]Rule, error)
 	// Refusals returns the refusals of the last minutes in a zone, or in all zones if it is "".
 	Refusals(ctx context.Context, zone string) (Refusals, error)
 	// History returns past decisions.
@@ -24,22 +24,10 @@ type Service interface {
 	// Explain explains the state of a client, or forecasts a request of it.
 	Explain(ctx context.Context, q Question) (Explanation, error)
 
-	// Reset forgets a client's counts, in one zone or in all.
-	Reset(ctx context.Context, o Command) (Done, error)
+	// Do executes an action on a client.
+	Do(ctx context.Context, action Action, o Command) (Done, error)
 	// Charge charges units to a client in a zone, or gives them back.
 	Charge(ctx context.Context, c Charge) (Charged, error)
-	// Ban refuses every request of a client, from now until the command's end.
-	Ban(ctx context.Context, o Command) (Done, error)
-	// Unban ends the bans of a client, by an operator or automatic, and forgets its violations.
-	Unban(ctx context.Context, o Command) (Done, error)
-	// Allow passes every request of a client, regardless of bans and limits, until the command's end.
-	Allow(ctx context.Context, o Command) (Done, error)
-	// Disallow undoes Allow.
-	Disallow(ctx context.Context, o Command) (Done, error)
-	// Raise multiplies the amounts of a client's limits, in one zone or in all, until the command's end.
-	Raise(ctx context.Context, o Command) (Done, error)
-	// Unraise undoes Raise.
-	Unraise(ctx context.Context, o Command) (Done, error)
 	// TestNotify sends a message to each webhook, and tells what came back.
 	TestNotify(ctx context.Context) ([]Notified, error)
 	// Import adds bans, allowances and raises, all or none.

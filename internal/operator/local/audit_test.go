@@ -70,16 +70,16 @@ func TestFailedResetsAreNotInTheAudit(t *testing.T) {
 	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Per: "ip", Limits: []config.Limit{{Amount: 5, Window: hour}}}}})
 	service := handlertest.Operator(h)
 	handlertest.Get(h, "/", "192.0.2.1", handlertest.Answering())
-	if _, err := service.Reset(t.Context(), operator.Command{Client: "192.0.2.9", By: "ann"}); err == nil {
+	if _, err := service.Do(t.Context(), operator.Reset, operator.Command{Client: "192.0.2.9", By: "ann"}); err == nil {
 		t.Error("a client that has used nothing was reset")
 	}
-	if _, err := service.Unban(t.Context(), operator.Command{Client: "192.0.2.9", By: "ann"}); err == nil {
+	if _, err := service.Do(t.Context(), operator.Unban, operator.Command{Client: "192.0.2.9", By: "ann"}); err == nil {
 		t.Error("a client that isn't banned was unbanned")
 	}
 	if acts, err := service.Audit(t.Context(), operator.AuditQuery{}); err != nil || len(acts) != 0 {
 		t.Errorf("the audit has %+v, %v", acts, err)
 	}
-	if _, err := service.Reset(t.Context(), operator.Command{Client: "192.0.2.1", By: "ann", Reason: "mistake"}); err != nil {
+	if _, err := service.Do(t.Context(), operator.Reset, operator.Command{Client: "192.0.2.1", By: "ann", Reason: "mistake"}); err != nil {
 		t.Error(err)
 	}
 	if acts, err := service.Audit(t.Context(), operator.AuditQuery{Client: "192.0.2.1"}); err != nil || len(acts) != 1 || acts[0].Action != "reset" || acts[0].Reason != "mistake" {

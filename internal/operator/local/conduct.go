@@ -23,7 +23,7 @@ import (
 
 // conductBans returns bans for violations, at most operator.MaxItems. missing says why there may be
 // more, or is "".
-func (cfg runningConfig) conductBans(ctx context.Context, h *instance.Instance) (bans []operator.Ban, missing string) {
+func (cfg runningConfig) conductBans(ctx context.Context, h *instance.Instance) (bans []operator.Rule, missing string) {
 	now, wall := h.Engine.Now(), time.Now()
 	stored, err := storedBans(ctx, h)
 	full := len(stored) == maxStoredBans
@@ -43,7 +43,7 @@ func (cfg runningConfig) conductBans(ctx context.Context, h *instance.Instance) 
 			bans = append(bans, cfg.storedBan(h, name, r, wall))
 		}
 	}
-	slices.SortStableFunc(bans, func(a, b operator.Ban) int { return b.Until.Compare(*a.Until) })
+	slices.SortStableFunc(bans, func(a, b operator.Rule) int { return b.Until.Compare(*a.Until) })
 	switch {
 	case err != nil:
 		missing = "those of clients that haven't come since the start aren't: " + err.Error()
@@ -57,7 +57,7 @@ func (cfg runningConfig) conductBans(ctx context.Context, h *instance.Instance) 
 func isThrottling(v reputation.Violation) bool { return v.Reason == reputation.Crowded }
 
 // storedBan describes a ban that only the store knows.
-func (cfg runningConfig) storedBan(h *instance.Instance, name storage.Key, r reputation.Record, wall time.Time) operator.Ban {
+func (cfg runningConfig) storedBan(h *instance.Instance, name storage.Key, r reputation.Record, wall time.Time) operator.Rule {
 	lasting, _ := h.Engine.Lasting()
 	ban := cfg.banOf(engine.ClientRecord{Record: r, Banned: time.Duration(r.Until - lasting)}, lasting, wall)
 	content := reference.Refusal{Reason: uint8(engine.Banned), Time: *cmp.Or(ban.Since, &wall), Name: name}

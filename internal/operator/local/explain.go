@@ -145,9 +145,9 @@ func (ex *explainer) explainRecord() {
 }
 
 // banOf describes the automatic ban of a client. now is the engine's time and wall the clock's.
-func (cfg runningConfig) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Ban {
-	ban := &operator.Ban{
-		Action: rules.Ban.String(), By: "conduct", Client: targetOf(c.Key),
+func (cfg runningConfig) banOf(c engine.ClientRecord, now int64, wall time.Time) *operator.Rule {
+	ban := &operator.Rule{
+		Action: operator.Ban, By: "conduct", Client: targetOf(c.Key),
 		Text:  cmp.Or(identity.KeyText([]byte(c.Key)), "a client that isn't known by a name"),
 		Until: new(wall.Add(c.Banned).UTC().Truncate(time.Second)),
 	}
@@ -180,12 +180,12 @@ const (
 )
 
 // ruleOf describes an operator's rule. It returns nil for nil.
-func ruleOf(s *rules.Rule, by string) *operator.Ban {
+func ruleOf(s *rules.Rule, by string) *operator.Rule {
 	if s == nil {
 		return nil
 	}
 	client := s.Target.In("").String()
-	ban := &operator.Ban{Action: s.Action.String(), Factor: rules.FormatFactor(s.Percent), Zone: s.Target.Zone, Client: client, Text: client, By: by, Reason: s.Reason}
+	ban := &operator.Rule{Action: operator.Action(s.Action.String()), Factor: rules.FormatFactor(s.Percent), Zone: s.Target.Zone, Client: client, Text: client, By: by, Reason: s.Reason}
 	if !s.Until.IsZero() {
 		ban.Until = new(s.Until.UTC())
 	}
@@ -222,7 +222,7 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 	}
 	ex.Answer.Limits = inUse(explained, ex.Answer.Limits)
 	switch {
-	case ex.Answer.Rule != nil && ex.Answer.Rule.Action == rules.Allow.String():
+	case ex.Answer.Rule != nil && ex.Answer.Rule.Action == operator.Allow:
 		ex.Answer.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case ex.Answer.Rule != nil:
 		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(ex.Answer.Rule)), map[bool]string{true: "because the client is in a block list", false: "because an operator has banned the client"}[ex.Answer.Rule.By == byList])
@@ -278,7 +278,7 @@ func inUse(keys []countedKey, states []operator.LimitState) (kept []operator.Lim
 }
 
 // untilOf returns the end of a ban, or the zero time if it has none.
-func untilOf(b *operator.Ban) time.Time {
+func untilOf(b *operator.Rule) time.Time {
 	if b.Until == nil {
 		return time.Time{}
 	}

@@ -15,7 +15,7 @@ import (
 
 // resetAll performs the resets, and writes an audit entry unless nothing has changed. It returns the number of
 // items that it found.
-func (sub *subject) resetAll(ctx context.Context, resets []engine.Reset, action string, o operator.Command) (found int, err error) {
+func (sub *subject) resetAll(ctx context.Context, resets []engine.Reset, action operator.Action, o operator.Command) (found int, err error) {
 	err = sub.Instance.Engine.Reset(ctx, resets)
 	if errors.Is(err, engine.ErrUnavailable) {
 		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed", err)
@@ -36,8 +36,8 @@ func (sub *subject) resetAll(ctx context.Context, resets []engine.Reset, action 
 	return found, err
 }
 
-// Reset implements operator.Service.
-func (r running) Reset(ctx context.Context, o operator.Command) (operator.Done, error) {
+// reset forgets the counts of a client.
+func (r running) reset(ctx context.Context, o operator.Command) (operator.Done, error) {
 	t, err := r.target(o.Client)
 	if err != nil {
 		return operator.Done{}, err
@@ -54,7 +54,7 @@ func (r running) Reset(ctx context.Context, o operator.Command) (operator.Done, 
 		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no limit counts it%s", t, t.unknownHint())
 	}
 	done := operator.Done{Client: t.String()}
-	if done.Changed, err = t.resetAll(ctx, resets, "reset", o); err != nil {
+	if done.Changed, err = t.resetAll(ctx, resets, operator.Reset, o); err != nil {
 		return operator.Done{}, err
 	}
 	if done.Changed == 0 {
@@ -91,6 +91,6 @@ func (sub *subject) forgive(ctx context.Context, o operator.Command) (forgiven, 
 	if len(resets) == 0 {
 		return 0, 0, nil
 	}
-	forgiven, err = sub.resetAll(ctx, resets, "unban", o)
+	forgiven, err = sub.resetAll(ctx, resets, operator.Unban, o)
 	return forgiven, min(banned, forgiven), err
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Bans implements operator.Service.
-func (r running) Bans(ctx context.Context) ([]operator.Ban, error) {
+func (r running) Bans(ctx context.Context) ([]operator.Rule, error) {
 	app, h, err := r.instanceInUse()
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (r running) Bans(ctx context.Context) ([]operator.Ban, error) {
 	if err != nil {
 		return nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
-	bans, now := []operator.Ban{}, time.Now()
+	bans, now := []operator.Rule{}, time.Now()
 	for _, s := range h.Shared.List() {
 		if len(bans) < operator.MaxItems {
 			bans = append(bans, *ruleOf(&s, byStore))
@@ -54,22 +54,29 @@ const (
 	maxRule = 100 * 365 * 24 * time.Hour
 )
 
-// Ban implements operator.Service.
-func (r running) Ban(ctx context.Context, o operator.Command) (operator.Done, error) {
-	return r.state(ctx, rules.Ban, o)
-}
-
-// Allow implements operator.Service.
-func (r running) Allow(ctx context.Context, o operator.Command) (operator.Done, error) {
-	if o.For <= 0 {
-		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: an allowance needs an end: expected for how long, such as 2h")
+// Do implements operator.Service.
+func (r running) Do(ctx context.Context, action operator.Action, o operator.Command) (operator.Done, error) {
+	switch action {
+	case operator.Reset:
+		return r.reset(ctx, o)
+	case operator.Ban:
+		return r.state(ctx, rules.Ban, o)
+	case operator.Unban:
+		return r.unban(ctx, o)
+	case operator.Allow:
+		if o.For <= 0 {
+			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: an allowance needs an end: expected for how long, such as 2h")
+		}
+		return r.state(ctx, rules.Allow, o)
+	case operator.Disallow:
+		o.Zone = ""
+		return r.end(ctx, rules.Allow, action, "allowed it", o)
+	case operator.Raise:
+		return r.state(ctx, rules.Raise, o)
+	case operator.Unraise:
+		return r.end(ctx, rules.Raise, action, "raised its limits"+cmp.Or(o.Where(), " in all zones"), o)
 	}
-	return r.state(ctx, rules.Allow, o)
-}
-
-// Raise implements operator.Service.
-func (r running) Raise(ctx context.Context, o operator.Command) (operator.Done, error) {
-	return r.state(ctx, rules.Raise, o)
+	return operator.Done{}, operator.Errorf(http.StatusNotFound, "there is no action %q", action)
 }
 
 // state adds a rule about a target.
@@ -105,7 +112,7 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 		done.Until = &added.Until
 	}
 	earlier := t.replacedBy(added)
-	if done.In, done.Notes, err = t.App.state(ctx, t.Instance, []instance.AuditEntry{t.entry(action.String(), o)}, added); err != nil {
+	if done.In, done.Notes, err = t.App.state(ctx, t.Instance, []instance.AuditEntry{t.entry(operator.Action(action.String()), o)}, added); err != nil {
 		return operator.Done{}, err
 	}
 	if done.In == byStore {
@@ -116,9 +123,9 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 }
 
 // entry returns the audit entry for a command about the target.
-func (sub *subject) entry(action string, o operator.Command) instance.AuditEntry {
+func (sub *subject) entry(action operator.Action, o operator.Command) instance.AuditEntry {
 	about := sub.Target
-	return instance.AuditEntry{By: o.By, Action: action, Target: &about, Reason: o.Reason}
+	return instance.AuditEntry{By: o.By, Action: string(action), Target: &about, Reason: o.Reason}
 }
 
 // replacedBy returns a note about the earlier rule that a new one replaces, if there is one:
@@ -190,7 +197,7 @@ func (r running) unbanAll(ctx context.Context, o operator.Command) (done operato
 	}
 	clients := make(map[string]bool)
 	for _, b := range all {
-		if b.Action == rules.Ban.String() && cmp.Or(b.Client, b.Tag) != "" {
+		if b.Action == operator.Ban && cmp.Or(b.Client, b.Tag) != "" {
 			clients[cmp.Or(b.Client, string(operator.Tag)+":"+b.Tag)] = true
 		}
 	}
@@ -204,7 +211,7 @@ func (r running) unbanAll(ctx context.Context, o operator.Command) (done operato
 	}
 	o.All = false
 	for o.Client = range clients {
-		one, err := r.Unban(ctx, o)
+		one, err := r.unban(ctx, o)
 		if failed, ok := errors.AsType[*operator.Error](err); ok && failed.Status == http.StatusNotFound {
 			continue // it has ended, or another one's end has ended it
 		} else if err != nil {
@@ -219,8 +226,8 @@ func (r running) unbanAll(ctx context.Context, o operator.Command) (done operato
 	return done, nil
 }
 
-// Unban implements operator.Service.
-func (r running) Unban(ctx context.Context, o operator.Command) (operator.Done, error) {
+// unban ends the bans of a client, and forgets its violations.
+func (r running) unban(ctx context.Context, o operator.Command) (operator.Done, error) {
 	if o.All {
 		return r.unbanAll(ctx, o)
 	}
@@ -240,7 +247,7 @@ func (r running) Unban(ctx context.Context, o operator.Command) (operator.Done, 
 		}
 	}
 	if unstatable == nil {
-		removed, err := t.unstate(ctx, rules.Ban, about, "unban", o)
+		removed, err := t.unstate(ctx, rules.Ban, about, operator.Unban, o)
 		if err != nil {
 			return operator.Done{}, err
 		}
@@ -268,7 +275,7 @@ func (r running) Unban(ctx context.Context, o operator.Command) (operator.Done, 
 func (sub *subject) stillBanned() string {
 	x := explainer{subject: sub, Now: time.Now()}
 	x.explainRule()
-	if x.Answer.Rule == nil || x.Answer.Rule.Action != rules.Ban.String() {
+	if x.Answer.Rule == nil || x.Answer.Rule.Action != operator.Ban {
 		return ""
 	}
 	return x.Answer.Rule.Client
@@ -276,7 +283,7 @@ func (sub *subject) stillBanned() string {
 
 // unstate removes the rules with a target and an action, and returns their number. If there were
 // any, it writes an audit entry.
-func (sub *subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act string, o operator.Command) (int, error) {
+func (sub *subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act operator.Action, o operator.Command) (int, error) {
 	inFile, err := sub.App.inFile(action, about)
 	if err != nil {
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
@@ -303,19 +310,8 @@ func (sub *subject) unstate(ctx context.Context, action rules.Action, about rule
 	return shared + len(removed), nil
 }
 
-// Disallow implements operator.Service.
-func (r running) Disallow(ctx context.Context, o operator.Command) (operator.Done, error) {
-	o.Zone = ""
-	return r.end(ctx, rules.Allow, "disallow", "allowed it", o)
-}
-
-// Unraise implements operator.Service.
-func (r running) Unraise(ctx context.Context, o operator.Command) (operator.Done, error) {
-	return r.end(ctx, rules.Raise, "unraise", "raised its limits"+cmp.Or(o.Where(), " in all zones"), o)
-}
-
 // end removes the rule about a target. did says what its operator did.
-func (r running) end(ctx context.Context, action rules.Action, act, did string, o operator.Command) (operator.Done, error) {
+func (r running) end(ctx context.Context, action rules.Action, act operator.Action, did string, o operator.Command) (operator.Done, error) {
 	t, about, err := r.stated(o.Client)
 	if err != nil {
 		return operator.Done{}, err

@@ -44,7 +44,7 @@ func (s *Service) fill() {
 		{Zone: "search", Limit: "30/1m burst 10", Text: "198.51.100.201", Kind: "ip", Client: "198.51.100.201", Used: 3, Amount: 10},
 		{Zone: "login", Limit: "5/10m", Text: "192.0.2.9", Kind: "ip", Client: "192.0.2.9", Used: 1, Amount: 5},
 	}
-	s.bans = []operator.Ban{
+	s.bans = []operator.Rule{
 		{Action: "ban", Client: "203.0.113.0/24", Text: "203.0.113.0/24", By: "rules", Reason: "scraper, see ticket 4711", Since: at(-26 * time.Hour), Until: at(5*24*time.Hour + time.Hour)},
 		{Action: "ban", Client: "198.51.100.81", Text: "198.51.100.81", By: "conduct", Reason: "asked for a trap: /wp-login.php", Zone: "site", Since: at(-14 * time.Minute), Until: at(46 * time.Minute)},
 		{Action: "ban", Client: "2001:db8:77:1::/64", Text: "2001:db8:77:1::/64", By: "conduct", Reason: "20 violations in 10 minutes", Zone: "login", Since: at(-3 * time.Hour), Until: at(21 * time.Hour)},

@@ -22,7 +22,7 @@ type Service struct {
 	status  operator.Status
 	zones   []operator.Zone
 	keys    []operator.Key
-	bans    []operator.Ban
+	bans    []operator.Rule
 	acts    []operator.Act
 	refused []operator.Refused
 	streams int
@@ -56,7 +56,7 @@ func (s *Service) Add(text string) {
 	defer s.mu.Unlock()
 	s.keys = slices.Insert(s.keys, 0, operator.Key{Zone: text, Limit: text, Text: text, Kind: "key", Client: "key:" + text, Tag: text, Tier: text, Used: 1, Amount: 2})
 	s.zones = slices.Insert(s.zones, 0, operator.Zone{Name: text, Per: text, Limits: []operator.Limit{{Name: text, Text: text, Tier: text}}})
-	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: "ban", Client: "key:" + text, Text: text, Tag: text, By: text, Reason: text, Zone: text})
+	s.bans = slices.Insert(s.bans, 0, operator.Rule{Action: operator.Ban, Client: "key:" + text, Text: text, Tag: text, By: text, Reason: text, Zone: text})
 	s.acts = slices.Insert(s.acts, 0, operator.Act{At: s.now(), By: text, Action: text, Target: text, Reason: text})
 	s.refused = slices.Insert(s.refused, 0, operator.Refused{Zone: text, Limit: text, Text: text, Tag: text, Reason: text, Path: text, Agent: text})
 	s.status.Rules.Trouble = &operator.FileTrouble{File: text, Since: s.now(), Reason: text}
@@ -80,10 +80,10 @@ func (s *Service) Streams() int {
 func (s *Service) Banned(client string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ruleLocked(client, "ban") != nil
+	return s.ruleLocked(client, operator.Ban) != nil
 }
 
-func (s *Service) ruleLocked(client, action string) *operator.Ban {
+func (s *Service) ruleLocked(client string, action operator.Action) *operator.Rule {
 	target, err := operator.ParseTarget(client)
 	if err != nil {
 		return nil
@@ -128,7 +128,7 @@ func (s *Service) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key,
 }
 
 // Bans implements operator.Service.
-func (s *Service) Bans(context.Context) ([]operator.Ban, error) {
+func (s *Service) Bans(context.Context) ([]operator.Rule, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.bans), s.err
@@ -147,55 +147,44 @@ func (s *Service) Audit(_ context.Context, q operator.AuditQuery) ([]operator.Ac
 	return found, s.err
 }
 
-// Reset implements operator.Service.
-func (s *Service) Reset(_ context.Context, o operator.Command) (operator.Done, error) {
-	return s.order(o, "reset", func() int {
-		changed := 0
-		for i := range s.keys {
-			if key := &s.keys[i]; key.Client == o.Client && (o.Zone == "" || o.Zone == key.Zone) {
-				key.Used, key.BlockedUntil = 0, nil
-				changed++
-			}
-		}
-		return changed
-	})
-}
-
 // Charge implements operator.Service. Every charge is allowed.
 func (s *Service) Charge(_ context.Context, c operator.Charge) (operator.Charged, error) {
 	return operator.Charged{Zone: c.Zone, Client: c.Client, Allowed: true, Units: c.Units, Outcome: "allowed"}, s.err
 }
 
-// Ban implements operator.Service.
-func (s *Service) Ban(_ context.Context, o operator.Command) (operator.Done, error) {
-	return s.order(o, "ban", func() int { return s.stateLocked(o, "ban") })
+// Do implements operator.Service.
+func (s *Service) Do(_ context.Context, action operator.Action, o operator.Command) (operator.Done, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return operator.Done{}, s.err
+	}
+	s.noteLocked(operator.Act{By: o.By, Action: string(action), Target: o.Client, Reason: o.Reason})
+	done := operator.Done{Client: o.Client, Until: s.endOf(o)}
+	switch action {
+	case operator.Reset:
+		done.Changed = s.resetLocked(o)
+	case operator.Unban:
+		done.Changed = s.liftLocked(o, operator.Ban)
+		done.Bans = done.Changed
+	case operator.Disallow:
+		done.Changed = s.liftLocked(o, operator.Allow)
+	case operator.Unraise:
+		done.Changed = s.liftLocked(o, operator.Raise)
+	default:
+		done.Changed = s.stateLocked(o, action)
+	}
+	return done, nil
 }
 
-// Allow implements operator.Service.
-func (s *Service) Allow(_ context.Context, o operator.Command) (operator.Done, error) {
-	return s.order(o, "allow", func() int { return s.stateLocked(o, "allow") })
-}
-
-// Unban implements operator.Service.
-func (s *Service) Unban(_ context.Context, o operator.Command) (operator.Done, error) {
-	done, err := s.order(o, "unban", func() int { return s.liftLocked(o, "ban") })
-	done.Bans = done.Changed
-	return done, err
-}
-
-// Disallow implements operator.Service.
-func (s *Service) Disallow(_ context.Context, o operator.Command) (operator.Done, error) {
-	return s.order(o, "disallow", func() int { return s.liftLocked(o, "allow") })
-}
-
-// Raise implements operator.Service.
-func (s *Service) Raise(_ context.Context, o operator.Command) (operator.Done, error) {
-	return s.order(o, "raise", func() int { return s.stateLocked(o, "raise") })
-}
-
-// Unraise implements operator.Service.
-func (s *Service) Unraise(_ context.Context, o operator.Command) (operator.Done, error) {
-	return s.order(o, "unraise", func() int { return s.liftLocked(o, "raise") })
+func (s *Service) resetLocked(o operator.Command) (changed int) {
+	for i := range s.keys {
+		if key := &s.keys[i]; key.Client == o.Client && (o.Zone == "" || o.Zone == key.Zone) {
+			key.Used, key.BlockedUntil = 0, nil
+			changed++
+		}
+	}
+	return changed
 }
 
 // TestNotify implements operator.Service. There is no webhook.
@@ -207,7 +196,7 @@ func (s *Service) Import(_ context.Context, i operator.Import) (operator.Done, e
 	defer s.mu.Unlock()
 	for _, rule := range i.Rules {
 		words := append(strings.Fields(rule), "", "")
-		s.stateLocked(operator.Command{Client: words[1], By: i.By}, words[0])
+		s.stateLocked(operator.Command{Client: words[1], By: i.By}, operator.Action(words[0]))
 	}
 	return operator.Done{Changed: len(i.Rules)}, s.err
 }
@@ -229,16 +218,6 @@ func (s *Service) Reveal(_ context.Context, by, list string) error {
 	return s.err
 }
 
-func (s *Service) order(o operator.Command, action string, do func() int) (operator.Done, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return operator.Done{}, s.err
-	}
-	s.noteLocked(operator.Act{By: o.By, Action: action, Target: o.Client, Reason: o.Reason})
-	return operator.Done{Client: o.Client, Changed: do(), Until: s.endOf(o)}, nil
-}
-
 func (s *Service) endOf(o operator.Command) *time.Time {
 	if o.For == 0 {
 		return nil
@@ -246,14 +225,14 @@ func (s *Service) endOf(o operator.Command) *time.Time {
 	return new(s.now().Add(o.For.Duration()))
 }
 
-func (s *Service) stateLocked(o operator.Command, action string) int {
-	s.bans = slices.Insert(s.bans, 0, operator.Ban{Action: action, Client: o.Client, Text: o.Client, Tag: tagOf(o.Client), By: "rules", Reason: o.Reason, Factor: o.Factor, Zone: o.Zone, Since: new(s.now()), Until: s.endOf(o)})
+func (s *Service) stateLocked(o operator.Command, action operator.Action) int {
+	s.bans = slices.Insert(s.bans, 0, operator.Rule{Action: action, Client: o.Client, Text: o.Client, Tag: tagOf(o.Client), By: "rules", Reason: o.Reason, Factor: o.Factor, Zone: o.Zone, Since: new(s.now()), Until: s.endOf(o)})
 	return 1
 }
 
-func (s *Service) liftLocked(o operator.Command, action string) int {
+func (s *Service) liftLocked(o operator.Command, action operator.Action) int {
 	before := len(s.bans)
-	s.bans = slices.DeleteFunc(s.bans, func(ban operator.Ban) bool { return ban.Action == action && ban.Client == o.Client })
+	s.bans = slices.DeleteFunc(s.bans, func(ban operator.Rule) bool { return ban.Action == action && ban.Client == o.Client })
 	return before - len(s.bans)
 }
 

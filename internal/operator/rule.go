@@ -2,9 +2,9 @@ package operator
 
 import "time"
 
-// Ban is a ban, an allowance or a raise in force.
-type Ban struct {
-	Action string     `json:"action"`           // ban, allow or raise
+// Rule is a ban, an allowance or a raise in force.
+type Rule struct {
+	Action Action     `json:"action"`           // ban, allow or raise
 	Factor string     `json:"factor,omitempty"` // of a raise, such as 5x
 	Client string     `json:"client"`           // as in commands; "" if only its name at rest is known
 	Text   string     `json:"text"`             // for people
