@@ -42,8 +42,8 @@ func TestClientsOfOneNetworkAreToldApart(t *testing.T) {
 	admin := operator.NewClient("tcp", s.admin)
 	tags := tagsOf(t, admin, addresses)
 
-	refusals, err := admin.Refusals(t.Context(), "login")
-	if err != nil || refusals.Sampled != 4 || len(refusals.Latest) != 2 {
+	refusals, err := admin.Refusals(t.Context(), operator.RefusalsQuery{Zone: "login"})
+	if err != nil || refusals.Sampled != 4 || refusals.LetIn != 4 || len(refusals.Latest) != 2 {
 		t.Fatalf("got %+v, %v", refusals, err)
 	}
 	for i, r := range refusals.Latest { // the last one first
@@ -51,7 +51,7 @@ func TestClientsOfOneNetworkAreToldApart(t *testing.T) {
 			t.Errorf("got %+v, want a refusal of %s", r, tags[1-i])
 		}
 	}
-	if len(refusals.Paths) != 1 || refusals.Paths[0] != (operator.RefusedShare{Text: "/login", Refused: 4}) || refusals.Agents[0].Text != "Probe/1.0" {
+	if len(refusals.Paths) != 1 || refusals.Paths[0] != (operator.RefusedShare{Text: "/login", Refused: 4, LetIn: 4}) || refusals.Agents[0].Text != "Probe/1.0" {
 		t.Errorf("got %+v", refusals)
 	}
 	pages := s.get("/limits/").body + s.get("/limits/clients").body

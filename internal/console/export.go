@@ -73,7 +73,7 @@ func (s *session) exportAll(status *operator.Status, noClients bool) exported {
 	note("top", err)
 	all.Blocked, err = s.Keys(s.ctx, operator.KeysQuery{N: operator.MaxItems, Blocked: true})
 	note("blocked", err)
-	refusals, err := s.Refusals(s.ctx, "")
+	refusals, err := s.Refusals(s.ctx, operator.RefusalsQuery{})
 	note("refusals", err)
 	if err == nil {
 		all.Refusals = &refusals

@@ -367,23 +367,45 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 
 // refusals returns `caddy rate-limit refusals`.
 func (c console) refusals() *cobra.Command {
-	return c.command(&cobra.Command{
+	var q operator.RefusalsQuery
+	cmd := &cobra.Command{
 		Use:   "refusals [zone]",
-		Short: "Lists the latest refusals, and the paths and agents that were refused most",
-		Long: `Lists the latest refusals, and the paths and User-Agents that were refused
-most in the last 15 minutes. They are a sample of at most ten refusals a second,
-which only memory holds. Addresses are shown as networks.`,
-		Example:           "  caddy rate-limit refusals login",
+		Short: "Lists the latest refusals, and what the refused requests have in common",
+		Long: `Lists the latest refusals, and the clients, paths, User-Agents and networks that
+were refused most in the last 15 minutes, beside how many of their requests were
+let in. Flags restrict both. It is a sample of at most ten refusals and ten
+other requests a second, which only memory holds. Addresses are shown as
+networks.`,
+		Example:           "  caddy rate-limit refusals login\n  caddy rate-limit refusals --path /login --country DE\n  caddy rate-limit refusals --client tag:3fa9c1",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeZone(0),
-	}, func(s *session, args []string) error {
-		refusals, err := s.Refusals(s.ctx, append(args, "")[0])
+	}
+	for _, f := range []struct {
+		to          *string
+		name, usage string
+	}{
+		{&q.Path, "path", "Only this path, as listed"},
+		{&q.Agent, "agent", "Only this User-Agent, as listed"},
+		{&q.Network, "network", "Only clients of this network, as listed"},
+		{&q.Country, "country", "Only clients of this country"},
+		{&q.Provider, "provider", "Only clients of this provider, such as AS64496"},
+		{&q.Client, "client", "Only this client"},
+		{&q.Text, "text", "Only where one of those, or the host, has this in it"},
+	} {
+		cmd.Flags().StringVar(f.to, f.name, "", f.usage)
+	}
+	return c.command(cmd, func(s *session, args []string) error {
+		q.Zone = append(args, "")[0]
+		refusals, err := s.Refusals(s.ctx, q)
 		if err != nil {
 			return err
 		}
 		nothing := ""
 		if refusals.Sampled == 0 {
 			nothing = "Nothing was refused in the last 15 minutes."
+			if refusals.LetIn > 0 {
+				nothing = fmt.Sprintf("Nothing was refused in the last 15 minutes; of %s, all were let in.", wording.Counted(refusals.LetIn, "sampled request"))
+			}
 		}
 		return s.report(refusals, nothing, func() { s.showRefusals(refusals) })
 	})
@@ -402,11 +424,21 @@ func (s *session) showRefusals(r operator.Refusals) {
 	for _, list := range []struct {
 		head   string
 		shares []operator.RefusedShare
-	}{{"PATH", r.Paths}, {"USER-AGENT", r.Agents}} {
+	}{{"CLIENT", r.Clients}, {"PATH", r.Paths}, {"USER-AGENT", r.Agents}, {"NETWORK", r.Networks}, {"COUNTRY", r.Countries}, {"PROVIDER", r.Providers}} {
+		if len(list.shares) == 0 {
+			continue
+		}
 		s.printf("")
 		writeTable(s.out, s.look, []column[operator.RefusedShare]{
-			{"TIMES", func(r operator.RefusedShare) cell { return figure(int64(r.Refused)) }},
-			{list.head, func(r operator.RefusedShare) cell { return text(r.Text) }},
+			{"REFUSED", func(r operator.RefusedShare) cell { return figure(int64(r.Refused)) }},
+			{"LET IN", func(r operator.RefusedShare) cell { return figure(int64(r.LetIn)) }},
+			{"TAG", func(r operator.RefusedShare) cell { return fixed(r.Tag) }},
+			{list.head, func(r operator.RefusedShare) cell {
+				if r.Client == "" {
+					return text(r.Text)
+				}
+				return named(r.Client, r.Text, r.Tag)
+			}},
 		}, list.shares)
 	}
 }

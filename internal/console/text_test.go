@@ -186,10 +186,11 @@ func (w wide) Usage(_ context.Context, q operator.UsageQuery) (operator.Usage, e
 	return operator.Usage{Client: q.Client, Days: []operator.UsageDay{{Day: "2026-11-22", Zone: longName, Limit: longName, Units: 1234567, Refused: 1234567, Precision: estimated}}}, nil
 }
 
-func (w wide) Refusals(context.Context, string) (operator.Refusals, error) {
+func (w wide) Refusals(context.Context, operator.RefusalsQuery) (operator.Refusals, error) {
 	return operator.Refusals{
 		Sampled: 1, Latest: []operator.Refused{{At: noon, Times: 2048, Zone: longName, Limit: longName, Text: longName, Client: "key:" + longName, Tag: "3fa9c1", Reason: "too_costly"}},
 		Paths: []operator.RefusedShare{{Text: "/" + longName + "/" + longName, Refused: 2048}}, Agents: []operator.RefusedShare{{Text: longName + longName, Refused: 2048}},
+		Clients: []operator.RefusedShare{{Text: longName, Client: "key:" + longName, Tag: "3fa9c1", Refused: 2048, LetIn: 2048}},
 	}, nil
 }
 

@@ -52,7 +52,7 @@ func loadNow(v *visit) (any, error) {
 		}
 	}
 	if p.Missing == "" {
-		if p.Refused, err = service.Refusals(ctx, p.Zone); err != nil {
+		if p.Refused, err = service.Refusals(ctx, operator.RefusalsQuery{Zone: p.Zone}); err != nil {
 			return nil, err
 		}
 		p.Refused.Latest = p.Refused.Latest[:min(len(p.Refused.Latest), refusedShown)]

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/notify"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/watch"
 )
 
@@ -48,16 +49,17 @@ func (a *Announcer) announce(e notify.Event) {
 // locate adds to an event the site and the network of the refusals that it is about, as far as the sample has
 // them.
 func (cfg *Config) locate(e *notify.Event) {
-	sample := slices.DeleteFunc(cfg.Watchers.Recent(e.Time), func(r watch.Refusal) bool {
-		return !(e.Kind == notify.Refusals && r.Zone == e.Zone || e.Kind == notify.Ban && identity.FullText([]byte(r.Key)) == e.Address)
+	sample := slices.DeleteFunc(cfg.Watchers.Recent(e.Time), func(r watch.Request) bool {
+		return r.Refusal == nil || !(e.Kind == notify.Refusals && r.In(e.Zone) || e.Kind == notify.Ban && identity.FullText([]byte(r.Key())) == e.Address)
 	})
-	if len(sample) > 0 {
-		e.Site = watch.SharesOf(sample, func(r watch.Refusal) string { return r.Host })[0].Text
-		e.Network = watch.SharesOf(sample, func(r watch.Refusal) string {
-			network, _ := identity.NetworkOf(r.Key)
-			return cfg.describeNetwork(network)
-		})[0].Text
+	first := func(text func(*watch.Request) string) string {
+		return append(watch.SharesOf(sample, text), operator.RefusedShare{})[0].Text
 	}
+	e.Site = first(func(r *watch.Request) string { return r.Host })
+	e.Network = first(func(r *watch.Request) string {
+		network, _ := identity.NetworkOf(r.Key())
+		return cfg.describeNetwork(network)
+	})
 	if address, _, _ := strings.Cut(e.Address, " "); e.Network == "" {
 		network, _ := netip.ParsePrefix(address)
 		e.Network = cfg.describeNetwork(network)

@@ -16,11 +16,18 @@ func TestNotificationsNameSiteAndNetwork(t *testing.T) {
 		return string(identity.AppendPrefix([]byte{identity.TagNetwork}, netip.MustParsePrefix(address)))
 	}
 	now, cfg := time.Now(), new(Config)
-	for _, r := range []watch.Refusal{
-		{Zone: "login", Key: key("203.0.113.9/32"), Host: "example.com"}, {Zone: "login", Key: key("203.0.113.77/32"), Host: "example.com"},
-		{Zone: "login", Key: key("198.51.100.7/32"), Host: "b.example"}, {Zone: "api", Key: key("192.0.2.7/32"), Host: "api.example\n"}, {Zone: "keys", Key: "kalice", Host: "keys.example"},
+	for _, r := range []struct{ zone, key, host string }{
+		{"login", key("203.0.113.9/32"), "example.com"}, {"login", key("203.0.113.77/32"), "example.com"},
+		{"login", key("198.51.100.7/32"), "b.example"}, {"api", key("192.0.2.7/32"), "api.example\n"}, {"keys", "kalice", "keys.example"},
 	} {
-		cfg.Watchers.Refused(now, func() watch.Refusal { return r })
+		cfg.Watchers.Add(now, true, func() watch.Request {
+			return watch.Request{Counted: []watch.Counted{{Zone: r.zone, Key: r.key}}, Host: r.host, Refusal: new(watch.Refusal)}
+		})
+	}
+	for range 5 { // what was let in is no part of it
+		cfg.Watchers.Add(now, false, func() watch.Request {
+			return watch.Request{Counted: []watch.Counted{{Zone: "login", Key: key("192.0.2.99/32")}}, Host: "let-in.example"}
+		})
 	}
 	for _, tt := range []struct {
 		event               notify.Event

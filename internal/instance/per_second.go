@@ -19,6 +19,10 @@ type PerSecond struct {
 	done   int   // guarded by mu: actions in that second
 }
 
+// IsFull reports whether the second of now certainly admits no more. It counts nothing, so that processors don't
+// wait for each other.
+func (p *PerSecond) IsFull(now time.Time) bool { return p.full.Load() == now.Unix() }
+
 // Admits reports whether the second of now admits another action, and counts it. most is the bound
 // on actions in a second.
 func (p *PerSecond) Admits(now time.Time, most int) bool {

@@ -68,8 +68,11 @@ func (c *Client) Keys(ctx context.Context, q KeysQuery) ([]Key, error) {
 func (c *Client) Bans(ctx context.Context) ([]Rule, error) { return ask[[]Rule](ctx, c, "bans", nil) }
 
 // Refusals implements [Service].
-func (c *Client) Refusals(ctx context.Context, zone string) (Refusals, error) {
-	return ask[Refusals](ctx, c, "refusals", queryOf("zone", zone))
+func (c *Client) Refusals(ctx context.Context, q RefusalsQuery) (Refusals, error) {
+	if q.Client != "" || q.Text != "" {
+		return tell[Refusals](ctx, c, "refusals/search", q)
+	}
+	return ask[Refusals](ctx, c, "refusals", q.values())
 }
 
 // History implements [Service].

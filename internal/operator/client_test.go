@@ -41,6 +41,10 @@ func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
 	add(history, err)
 	usage, err := s.Usage(ctx, UsageQuery{Client: "api-key:acme", Month: "2026-11"})
 	add(usage, err)
+	for _, q := range []RefusalsQuery{{Zone: "a&b", Path: "/", Agent: "a", Network: "n", Country: "DE", Provider: "AS64496"}, {Client: "key:a", Path: "/"}, {Text: "t", Zone: "z"}} {
+		refusals, err := s.Refusals(ctx, q)
+		add(refusals, err)
+	}
 	audit, err := s.Audit(ctx, AuditQuery{Before: moment, N: 7})
 	add(audit, err)
 	audit, err = s.Audit(ctx, AuditQuery{Client: "203.0.113.9", Before: moment, N: 7})

@@ -90,8 +90,8 @@ func (f *fake) Import(_ context.Context, i Import) (Done, error) {
 	return Done{Changed: len(i.Rules)}, f.note(i)
 }
 
-func (f *fake) Refusals(_ context.Context, zone string) (Refusals, error) {
-	return Refusals{Sampled: 2, Latest: []Refused{{Zone: "login", Tag: "3fa9c1", Times: 2}}, Paths: []RefusedShare{{"/login", 2}}}, f.note(zone)
+func (f *fake) Refusals(_ context.Context, q RefusalsQuery) (Refusals, error) {
+	return Refusals{Sampled: 2, Latest: []Refused{{Zone: "login", Tag: "3fa9c1", Times: 2}}, Paths: []RefusedShare{{Text: "/login", Refused: 2, LetIn: 1}}}, f.note(q)
 }
 
 // Events passes on the test's events.

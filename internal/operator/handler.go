@@ -39,7 +39,7 @@ func endpointsOf(s Service) map[string]endpoint {
 		"top":      get(readKeysQuery, func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
 		"blocked":  get(readBlockedQuery, func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
 		"bans":     get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.Bans(ctx)) }),
-		"refusals": get(func(q *query) string { return q.text("zone") }, func(ctx context.Context, zone string) (any, error) { return s.Refusals(ctx, zone) }),
+		"refusals": get(readRefusalsQuery, func(ctx context.Context, q RefusalsQuery) (any, error) { return s.Refusals(ctx, q) }),
 		"history":  get(readHistoryQuery, func(ctx context.Context, q HistoryQuery) (any, error) { return s.History(ctx, q) }),
 		"audit":    get(readAuditQuery, func(ctx context.Context, q AuditQuery) (any, error) { return listed(s.Audit(ctx, q)) }),
 		"events":   {method: http.MethodGet, stream: true},
@@ -50,7 +50,8 @@ func endpointsOf(s Service) map[string]endpoint {
 			}
 			return listed(s.Audit(ctx, q))
 		}),
-		"usage": post(`{"client": "api-key:acme", "month": "2026-11"}`, s.Usage),
+		"refusals/search": post(`{"client": "203.0.113.9", "path": "/login", "text": "bot"}`, s.Refusals),
+		"usage":           post(`{"client": "api-key:acme", "month": "2026-11"}`, s.Usage),
 		"explain": post(`{"client": "203.0.113.9", "method": "POST", "url": "https://example.com/login", "headers": {"User-Agent": ["curl"]}}`, func(ctx context.Context, q Question) (any, error) {
 			q.By = Admin
 			return s.Explain(ctx, q)

@@ -112,6 +112,10 @@ func readAuditQuery(q *query) AuditQuery {
 	return AuditQuery{Before: q.time("before"), N: q.number("n")}
 }
 
+func readRefusalsQuery(q *query) RefusalsQuery {
+	return RefusalsQuery{Zone: q.text("zone"), Path: q.text("path"), Agent: q.text("agent"), Network: q.text("network"), Country: q.text("country"), Provider: q.text("provider")}
+}
+
 func readHistoryQuery(q *query) HistoryQuery {
 	history := HistoryQuery{Zone: q.text("zone"), Limit: q.text("limit"), From: q.time("from"), To: q.time("to"), Resolution: Seconds(q.number("resolution_seconds"))}
 	if r := history.Resolution; r != 0 && !slices.Contains([]Seconds{60, 3600, 86400}, r) {
@@ -128,6 +132,11 @@ func (k KeysQuery) values() url.Values {
 // values returns the query for readAuditQuery.
 func (a AuditQuery) values() url.Values {
 	return queryOf("before", instant(a.Before), "n", positive(a.N))
+}
+
+// values returns the query for readRefusalsQuery.
+func (r RefusalsQuery) values() url.Values {
+	return queryOf("zone", r.Zone, "path", r.Path, "agent", r.Agent, "network", r.Network, "country", r.Country, "provider", r.Provider)
 }
 
 // values returns the query for readHistoryQuery.

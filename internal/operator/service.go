@@ -13,8 +13,8 @@ type Service interface {
 	Keys(ctx context.Context, q KeysQuery) ([]Key, error)
 	// Bans lists operators' bans, allowances and raises, and automatic bans.
 	Bans(ctx context.Context) ([]Rule, error)
-	// Refusals returns the refusals of the last minutes in a zone, or in all zones if it is "".
-	Refusals(ctx context.Context, zone string) (Refusals, error)
+	// Refusals returns a sample of the last minutes' requests.
+	Refusals(ctx context.Context, q RefusalsQuery) (Refusals, error)
 	// History returns past decisions.
 	History(ctx context.Context, q HistoryQuery) (History, error)
 	// Usage returns how much a key has used in a month.

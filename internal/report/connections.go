@@ -44,8 +44,10 @@ func (c *Connections) Report(network string, o listener.Outcome, first bool) {
 	by.Meter.Refuse(reason)
 	c.Zone.Past.Refuse(key, refusals[reason])
 	by.Past.Refuse(key, refusals[reason])
-	now, refusal := time.Now(), watch.Refusal{Zone: c.Zone.Name, Limit: by.Name, Key: network, Reason: meter.Outcomes[reason], Retry: limiter.Never}
-	c.App.Watchers.Refused(now, func() watch.Refusal { return refusal })
+	now := time.Now()
+	c.App.Watchers.Add(now, true, func() watch.Request {
+		return c.sampled(network, watch.Refusal{Limit: by.Name, Reason: meter.Outcomes[reason], Retry: limiter.Never})
+	})
 	log := c.log()
 	if log == nil {
 		return
@@ -53,8 +55,18 @@ func (c *Connections) Report(network string, o listener.Outcome, first bool) {
 	log.Refused.Add(1)
 	if first && log.Admits(now) {
 		c.App.Log.Info("connections closed before TLS", zap.String("zone", c.Zone.Name), zap.String("limit", by.Name),
-			zap.String("outcome", refusal.Reason), zap.String("network", identity.MaskedText([]byte(network))))
+			zap.String("outcome", meter.Outcomes[reason]), zap.String("network", identity.MaskedText([]byte(network))))
 	}
+}
+
+// sampled returns a connection's refusal for the sample.
+func (c *Connections) sampled(key string, why watch.Refusal) watch.Request {
+	sampled := watch.Request{Counted: []watch.Counted{{Zone: c.Zone.Name, Key: key}}, Refusal: &why}
+	if network, ok := identity.NetworkOf(key); ok {
+		sampled.Network = identity.MaskedPrefix(network).String()
+		sampled.Country, sampled.ASN = c.App.Networks.Country(network.Addr()), c.App.Networks.ASN(network.Addr())
+	}
+	return sampled
 }
 
 // log returns the log of refusals, or nil until the instance is open: a listener doesn't wait for it.

@@ -3,6 +3,7 @@ package report
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/watch"
 )
@@ -36,6 +38,7 @@ func (r *Reporter) Report(v *enforce.Verdict, err error) {
 	}
 	switch v.Outcome {
 	case enforce.Passed, enforce.Counted:
+		v.Handler.App.Watchers.Add(time.Now(), false, func() watch.Request { return sampled(v) })
 		countPlaces(v)
 		if v.Outcome == enforce.Counted {
 			r.Decisions.passed(v, v.Response)
@@ -65,7 +68,7 @@ func (r *Reporter) refused(v *enforce.Verdict) {
 	default:
 		h.Log.Info("rate limit exceeded", details(v)...)
 	}
-	h.App.Watchers.Refused(time.Now(), func() watch.Refusal { return sampled(v) })
+	h.App.Watchers.Add(time.Now(), true, func() watch.Request { return sampled(v) })
 	r.Decisions.refused(v, refusal, time.Now)
 	addToAccessLog(v)
 	addToSpan(v)
@@ -86,13 +89,38 @@ func (r *Reporter) refused(v *enforce.Verdict) {
 
 const exceededEvent = "rate_limit_exceeded"
 
-// sampled returns a refusal for the sample.
-func sampled(v *enforce.Verdict) watch.Refusal {
-	r := v.Refusal
-	return watch.Refusal{
-		Zone: r.Policy.Zone.Name, Limit: r.Policy.Name, Key: string(r.Key), Reason: meter.Outcomes[r.Reason], Retry: r.Retry,
-		Path: r.Path, Agent: httpfield.First(v.Http.Header["User-Agent"]), Host: v.Http.Host,
+// sampled returns the request of a verdict for the sample.
+func sampled(v *enforce.Verdict) watch.Request {
+	in, app := v.Http, v.Handler.App
+	sampled := watch.Request{
+		Path: in.URL.Path, Agent: httpfield.First(in.Header["User-Agent"]), Host: in.Host,
+		Network: matcher.LookUp(in, maskedNetwork), Country: matcher.LookUp(in, app.Networks.Country), ASN: matcher.LookUp(in, app.Networks.ASN),
 	}
+	if r := v.Refusal; r != nil {
+		sampled.Path = r.Path
+		sampled.Counted = []watch.Counted{{Zone: r.Policy.Zone.Name, Key: string(r.Key)}}
+		sampled.Refusal = &watch.Refusal{Limit: r.Policy.Name, Reason: meter.Outcomes[r.Reason], Retry: r.Retry}
+		return sampled
+	}
+	for i, p := range v.Policies {
+		if i == 0 || p.Zone != v.Policies[i-1].Zone {
+			sampled.Counted = append(sampled.Counted, watch.Counted{Zone: p.Zone.Name, Key: string(v.Debits[i].Key)})
+		}
+	}
+	if sampled.Counted == nil {
+		sampled.Counted = []watch.Counted{{Key: matcher.LookUp(in, func(addr netip.Addr) string {
+			ipv4, ipv6 := app.Prefixes(0, 0)
+			network, _ := identity.Prefix(addr.String(), ipv4, ipv6)
+			return string(identity.AppendPrefix([]byte{identity.TagNetwork}, network))
+		})}}
+	}
+	return sampled
+}
+
+// maskedNetwork returns the masked network of an address.
+func maskedNetwork(addr netip.Addr) string {
+	addr = addr.Unmap().WithZone("")
+	return identity.MaskedPrefix(netip.PrefixFrom(addr, addr.BitLen())).String()
 }
 
 // details returns the log fields of a refusal. They identify the client only if the operator asks

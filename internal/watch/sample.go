@@ -10,49 +10,100 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// This file keeps a sample of refusals in memory, so that operators see refusals from before they
-// looked. It adds at most refusalsPerSecond a second, and writes nothing to disk.
+// This file keeps a sample of requests in memory, refused ones and ones that were let in, so that operators see
+// those from before they looked. It adds at most requestsPerSecond of either a second, and writes nothing to disk.
 
 // Bounds of the sample, and of a client's values in it.
 const (
-	maxSampled     = 2048 // refusals, less than 1 MB
-	recentRefusals = 15 * time.Minute
+	maxSampled     = 2048 // requests of either kind, less than 1 MB
+	recentRequests = 15 * time.Minute
 	maxAgent       = 100 // bytes
 	maxHost        = 255 // bytes
 	maxLatest      = 50  // refusals in the list
-	maxShares      = 10  // of paths, and of agents
+	maxShares      = 10  // of requests by a property
 )
 
-// Refusal is a refusal in the sample.
+// Request is a request in the sample.
+type Request struct {
+	At      time.Time // set by Add
+	Counted []Counted // by whom: a refused one by the zone that refused it
+	Path    string    // in the sample, its class
+	Agent   string    // in the sample, shortened
+	Host    string
+	Network string // of the client, masked; "" if it isn't known
+	Country string // "" unless it is known
+	ASN     string // "" unless it is known
+	Refusal *Refusal
+}
+
+// Counted is a zone that has counted a request, by a key of at most 128 bytes. The zone is "" if none has.
+type Counted struct{ Zone, Key string }
+
+// Refusal is why a request was refused.
 type Refusal struct {
-	At          time.Time // set by Refused
-	Zone, Limit string
-	Key         string        // the key, at most 128 bytes
-	Reason      string        // as in metrics
-	Retry       time.Duration // how long to wait, or limiter.Never
-	Path, Agent string        // of the request; in the sample, the path's class, and the agent shortened
-	Host        string        // of the request
+	Limit  string
+	Reason string        // as in metrics
+	Retry  time.Duration // how long to wait, or limiter.Never
 }
 
-// describe describes the refusal to operators.
-func (s Refusal) describe(tag func(key string) string) operator.Refused {
-	refused := operator.Refused{
-		At: s.At, Zone: s.Zone, Limit: s.Limit, Text: identity.MaskedText([]byte(s.Key)), Tag: tag(s.Key),
-		Reason: s.Reason, Retry: max(operator.SecondsOf(s.Retry), 0), Path: s.Path, Agent: s.Agent,
+// In restricts the request to a zone, or to one of those that have counted it if zone is "". It reports whether
+// that has counted it.
+func (r *Request) In(zone string) bool {
+	for _, c := range r.Counted {
+		if zone == "" || c.Zone == zone {
+			r.Counted = []Counted{c}
+			return true
+		}
 	}
-	if refused.Text != "" && s.Key[0] == identity.TagText { // it may look like an address
-		refused.Client = operator.Target{Kind: operator.KeyText, Value: refused.Text}.String()
-	}
-	return refused
+	return false
 }
 
-// sample holds the latest refusals. The zero value is empty.
+// Key returns the key of the request.
+func (r *Request) Key() string { return r.Counted[0].Key }
+
+// Matches reports whether the request has what a query asks for, besides its zone and client.
+func (r *Request) Matches(q operator.RefusalsQuery) bool {
+	text, _ := describeKey(r.Key())
+	agent, found := cmp.Or(r.Agent, noAgent), q.Text == ""
+	for _, of := range [...]struct{ wanted, has string }{
+		{q.Path, r.Path}, {q.Agent, agent}, {q.Network, r.Network}, {q.Country, r.Country}, {q.Provider, r.ASN}, {"", text}, {"", r.Host},
+	} {
+		if of.wanted != "" && of.wanted != of.has {
+			return false
+		}
+		found = found || strings.Contains(strings.ToLower(of.has), strings.ToLower(q.Text))
+	}
+	return found
+}
+
+// noAgent is shown for requests without User-Agent.
+const noAgent = "none"
+
+// describe describes a refused request to operators.
+func (r *Request) describe(tag func(key string) string) operator.Refused {
+	text, client := describeKey(r.Key())
+	return operator.Refused{
+		At: r.At, Zone: r.Counted[0].Zone, Limit: r.Refusal.Limit, Text: text, Client: client, Tag: tag(r.Key()),
+		Reason: r.Refusal.Reason, Retry: max(operator.SecondsOf(r.Refusal.Retry), 0), Path: r.Path, Agent: r.Agent,
+	}
+}
+
+// describeKey returns a key for people, and as in commands, which is "" for an address.
+func describeKey(key string) (text, client string) {
+	text = identity.MaskedText([]byte(key))
+	if text != "" && key[0] == identity.TagText { // it may look like an address
+		client = operator.Target{Kind: operator.KeyText, Value: text}.String()
+	}
+	return text, client
+}
+
+// sample holds the latest requests. The zero value is empty.
 type sample struct {
-	ring []Refusal // at most maxSampled
-	next int       // index of the next refusal once the ring is full
+	ring []Request // at most maxSampled
+	next int       // index of the next request once the ring is full
 }
 
-func (s *sample) add(r Refusal) {
+func (s *sample) add(r Request) {
 	if len(s.ring) < maxSampled {
 		s.ring = append(s.ring, r)
 		return
@@ -61,8 +112,8 @@ func (s *sample) add(r Refusal) {
 	s.next = (s.next + 1) % maxSampled
 }
 
-// since returns the refusals since begin, the newest first.
-func (s *sample) since(begin time.Time) (list []Refusal) {
+// since returns the requests since begin, the newest first.
+func (s *sample) since(begin time.Time) (list []Request) {
 	for i := range s.ring {
 		r := s.ring[(s.next-1-i+2*len(s.ring))%len(s.ring)]
 		if r.At.Before(begin) {
@@ -73,37 +124,75 @@ func (s *sample) since(begin time.Time) (list []Refusal) {
 	return list
 }
 
-// LatestOf describes the refusals of a sample. It merges a client's refusals by one limit.
-func LatestOf(refusals []Refusal, tag func(key string) string) []operator.Refused {
+// Describe describes the requests of a sample to operators, the newest first.
+func Describe(requests []Request, tag func(key string) string) operator.Refusals {
+	refusals := operator.Refusals{Latest: latestOf(requests, tag)}
+	for _, r := range requests {
+		if r.Refusal != nil {
+			refusals.Sampled++
+		} else {
+			refusals.LetIn++
+		}
+	}
+	refusals.Paths = SharesOf(requests, func(r *Request) string { return r.Path })
+	refusals.Agents = SharesOf(requests, func(r *Request) string { return cmp.Or(r.Agent, noAgent) })
+	refusals.Networks = SharesOf(requests, func(r *Request) string { return r.Network })
+	refusals.Countries = SharesOf(requests, func(r *Request) string { return r.Country })
+	refusals.Providers = SharesOf(requests, func(r *Request) string { return r.ASN })
+	refusals.Clients = SharesOf(requests, (*Request).Key)
+	for i := range refusals.Clients {
+		c := &refusals.Clients[i]
+		c.Tag = tag(c.Text)
+		c.Text, c.Client = describeKey(c.Text)
+	}
+	return refusals
+}
+
+// latestOf describes the refused requests. It merges a client's refusals by one limit.
+func latestOf(requests []Request, tag func(key string) string) []operator.Refused {
 	latest, places := []operator.Refused{}, make(map[[3]string]int)
-	for _, s := range refusals {
-		what := [...]string{s.Zone, s.Limit, s.Key}
+	for i := range requests {
+		r := &requests[i]
+		if r.Refusal == nil {
+			continue
+		}
+		what := [...]string{r.Counted[0].Zone, r.Refusal.Limit, r.Key()}
 		at, ok := places[what]
 		if !ok {
 			if at = len(latest); at == maxLatest {
 				break
 			}
 			places[what] = at
-			latest = append(latest, s.describe(tag))
+			latest = append(latest, r.describe(tag))
 		}
 		latest[at].Times++
 	}
 	return latest
 }
 
-// SharesOf returns the most common texts of a sample.
-func SharesOf(refusals []Refusal, text func(Refusal) string) []operator.RefusedShare {
+// SharesOf returns the most common texts of a sample, those refused most first, without "".
+func SharesOf(requests []Request, text func(*Request) string) []operator.RefusedShare {
 	places, shares := make(map[string]int), []operator.RefusedShare{}
-	for _, s := range refusals {
-		at, ok := places[text(s)]
+	for i := range requests {
+		t := text(&requests[i])
+		if t == "" {
+			continue
+		}
+		at, ok := places[t]
 		if !ok {
 			at = len(shares)
-			places[text(s)] = at
-			shares = append(shares, operator.RefusedShare{Text: text(s)})
+			places[t] = at
+			shares = append(shares, operator.RefusedShare{Text: t})
 		}
-		shares[at].Refused++
+		if requests[i].Refusal != nil {
+			shares[at].Refused++
+		} else {
+			shares[at].LetIn++
+		}
 	}
-	slices.SortStableFunc(shares, func(a, b operator.RefusedShare) int { return cmp.Compare(b.Refused, a.Refused) })
+	slices.SortStableFunc(shares, func(a, b operator.RefusedShare) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.LetIn, a.LetIn))
+	})
 	return shares[:min(len(shares), maxShares)]
 }
 

@@ -2,12 +2,15 @@ package watch
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 // The stored class of a path doesn't identify a person, and clients can't make it long.
@@ -35,61 +38,127 @@ func TestClassesOfPathsHoldNoNames(t *testing.T) {
 	}
 }
 
-// Refusals are kept before an operator looks; they are bounded in number, in length and in time.
-func TestRefusalsBeforeAnybodyLooks(t *testing.T) {
+// Requests are kept before an operator looks; they are bounded in number, in length and in time.
+func TestRequestsBeforeAnybodyLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(Watchers)
 		refuse := func(n int) {
-			w.Refused(time.Now(), func() Refusal {
-				return Refusal{
-					Zone: "login", Limit: "daily", Key: fmt.Sprintf("%cuser %d", identity.TagText, n),
-					Path: "/login", Agent: strings.Repeat("x", n%5) + strings.Repeat("long", 1000),
-				}
+			w.Add(time.Now(), true, func() Request {
+				r := refused("login", fmt.Sprintf("%cuser %d", identity.TagText, n))
+				r.Path, r.Agent = "/login", strings.Repeat("x", n%5)+strings.Repeat("long", 1000)
+				return r
 			})
+			w.Add(time.Now(), false, func() Request { return Request{Counted: []Counted{{"login", "klet in"}}} })
 		}
 		refuse(0)
-		if list := w.Recent(time.Now()); len(list) != 1 || list[0].Key != "kuser 0" || list[0].Path != "/login" || len(list[0].Agent) != maxAgent {
+		list := w.Recent(time.Now())
+		if len(list) != 2 || list[0].Key() != "kuser 0" || list[0].Path != "/login" || len(list[0].Agent) != maxAgent || list[1].Refusal != nil {
 			t.Fatalf("got %+v", list)
 		}
 		for n := range 3 * maxSampled {
 			refuse(n)
-			if n%refusalsPerSecond == 0 {
+			if n%requestsPerSecond == 0 {
 				time.Sleep(time.Second) // in virtual time
 			}
 		}
-		list := w.Recent(time.Now())
-		if want := int(recentRefusals.Seconds()) * refusalsPerSecond; len(list) != min(want, maxSampled) || len(w.latest.ring) > maxSampled {
-			t.Errorf("%d refusals are told, and %d kept", len(list), len(w.latest.ring))
+		list = w.Recent(time.Now())
+		want := 2 * min(int(recentRequests.Seconds())*requestsPerSecond, maxSampled)
+		if len(list) != want || len(w.latest[0].ring) > maxSampled || len(w.latest[1].ring) > maxSampled {
+			t.Errorf("%d requests are told, want %d", len(list), want)
 		}
 		for i := range list[1:] {
 			if list[i].At.Before(list[i+1].At) {
 				t.Fatalf("%v comes before %v", list[i].At, list[i+1].At)
 			}
 		}
-		told := LatestOf(list, func(string) string { return "tag" })
-		if len(told) != maxLatest || told[0].Text != fmt.Sprintf("user %d", 3*maxSampled-1) {
-			t.Errorf("%d are told, the first is %+v", len(told), told[0])
+		told := Describe(list, func(string) string { return "tag" })
+		if len(told.Latest) != maxLatest || told.Latest[0].Text != fmt.Sprintf("user %d", 3*maxSampled-1) || told.Sampled != want/2 || told.LetIn != want/2 {
+			t.Errorf("%d are told, %d and %d in all, the first is %+v", len(told.Latest), told.Sampled, told.LetIn, told.Latest[0])
 		}
-		if shares := SharesOf(list, func(s Refusal) string { return s.Agent + s.Key }); len(shares) != maxShares {
-			t.Errorf("%d shares are told", len(shares))
+		if len(told.Clients) != maxShares {
+			t.Errorf("%d shares are told", len(told.Clients))
 		}
-		time.Sleep(recentRefusals + time.Second)
+		time.Sleep(recentRequests + time.Second)
 		if list := w.Recent(time.Now()); len(list) != 0 {
-			t.Errorf("%d refusals are told that are too old", len(list))
+			t.Errorf("%d requests are told that are too old", len(list))
 		}
 	})
 }
 
-// A flood of refusals waits for no lock.
-func TestFloodsOfRefusalsTakeNoLock(t *testing.T) {
-	w, now := new(Watchers), time.Unix(1_800_000_000, 0)
-	sample := func() Refusal { return Refusal{} }
-	for range refusalsPerSecond + 1 {
-		w.Refused(now, sample)
+// Whatever a query asks for, the requests are those that a look at each of them finds, and shares are their counts.
+func TestQueriesSelectRequests(t *testing.T) {
+	pick := func(texts ...string) string { return texts[rand.IntN(len(texts))] }
+	var list []Request
+	for range 400 {
+		r := Request{
+			Counted: []Counted{{pick("login", "api"), pick("kalice", "kbob")}}, Path: pick("/login", "/api", "/"), Agent: pick("curl/8", "Bot/1", ""),
+			Network: pick("203.0.113.0/24", "2001:db8:1::/48", ""), Country: pick("DE", "AT", ""), ASN: pick("64496", ""), Host: pick("a.example", "b.example"),
+		}
+		if rand.IntN(2) == 0 {
+			r.Refusal = &Refusal{Limit: "l"}
+		} else if rand.IntN(2) == 0 {
+			r.Counted = append(r.Counted, Counted{"third", "kcarol"})
+		}
+		list = append(list, r)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.sampled.Mu.Lock()
-	defer w.sampled.Mu.Unlock()
-	w.Refused(now, sample) // it would block
+	for range 2000 {
+		q := operator.RefusalsQuery{
+			Zone: pick("", "login", "third"), Path: pick("", "", "/login", "/", "/lo"), Agent: pick("", "", "none", "curl/8"), Network: pick("", "", "203.0.113.0/24"),
+			Country: pick("", "", "DE", "FR"), Provider: pick("", "", "64496"), Text: pick("", "", "CURL", "alice", "carol", "113", "example", "b.ex", "nothing"),
+		}
+		var found []Request
+		refusedOnes, letIn := 0, 0
+		for _, r := range list {
+			counted := slices.IndexFunc(r.Counted, func(c Counted) bool { return q.Zone == "" || c.Zone == q.Zone })
+			agent := r.Agent
+			if agent == "" {
+				agent = "none"
+			}
+			wanted := counted >= 0 && (q.Path == "" || r.Path == q.Path) && (q.Agent == "" || agent == q.Agent) && (q.Network == "" || r.Network == q.Network) &&
+				(q.Country == "" || r.Country == q.Country) && (q.Provider == "" || r.ASN == q.Provider)
+			if wanted && q.Text != "" {
+				all := strings.ToLower(strings.Join([]string{r.Path, agent, r.Network, r.Country, r.ASN, r.Counted[counted].Key[1:], r.Host}, "\n"))
+				wanted = strings.Contains(all, strings.ToLower(q.Text))
+			}
+			copied := r
+			if got := copied.In(q.Zone) && copied.Matches(q); got != wanted {
+				t.Fatalf("%+v of %+v: got %v", q, r, got)
+			}
+			if wanted {
+				found = append(found, copied)
+				if r.Refusal != nil {
+					refusedOnes++
+				} else {
+					letIn++
+				}
+			}
+		}
+		told := Describe(found, func(string) string { return "" })
+		sum := operator.RefusedShare{}
+		for _, share := range told.Clients {
+			if !strings.HasPrefix(share.Client, "key:") {
+				t.Fatalf("the client %+v has no name", share)
+			}
+			sum.Refused += share.Refused
+			sum.LetIn += share.LetIn
+		}
+		if told.Sampled != refusedOnes || told.LetIn != letIn || sum.Refused != refusedOnes || sum.LetIn != letIn {
+			t.Fatalf("%+v: got %d and %d, in shares %+v, want %d and %d", q, told.Sampled, told.LetIn, sum, refusedOnes, letIn)
+		}
+	}
+}
+
+// A flood of requests waits for no lock.
+func TestFloodsTakeNoLock(t *testing.T) {
+	w, now := new(Watchers), time.Unix(1_800_000_000, 0)
+	for kind, isRefused := range []bool{false, true} {
+		for range requestsPerSecond + 1 {
+			w.Add(now, isRefused, func() Request { return refused("login", "kx") })
+		}
+		w.mu.Lock()
+		w.sampled[kind].Mu.Lock()
+		w.Add(now, isRefused, func() Request { return Request{} }) // it would block
+		w.sampled[kind].Mu.Unlock()
+		w.mu.Unlock()
+	}
 }

@@ -4,6 +4,7 @@ package watch
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,26 +14,26 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// Watchers stream decisions to operators, and keep the sample of refusals. The zero value has no
+// Watchers stream decisions to operators, and keep the sample of requests. The zero value has no
 // streams.
 type Watchers struct {
-	sampled instance.PerSecond // refusals
+	sampled [2]instance.PerSecond // requests that were let in, and refused ones
 
 	mu      sync.Mutex
 	streams map[*watcher]struct{} // guarded by mu
 	closed  bool                  // guarded by mu: no further streams
-	latest  sample                // guarded by mu
+	latest  [2]sample             // guarded by mu: as in sampled
 	running sync.WaitGroup
 }
 
 // watcher is the stream of one operator.
 type watcher struct {
-	refusals chan Refusal
+	refusals chan Request
 	end      context.CancelFunc
 }
 
 const (
-	refusalsPerSecond = 10
+	requestsPerSecond = 10 // of either kind
 	totalsEvery       = time.Second
 	watcherBacklog    = 32 // events that a slow reader may lag behind
 )
@@ -48,7 +49,7 @@ func (w *Watchers) Watch(ctx context.Context, totals func() operator.Totals, tag
 		return nil, operator.Errorf(http.StatusTooManyRequests, "there are %d streams of events already; end one of them", operator.MaxStreams)
 	}
 	ctx, end := context.WithCancel(ctx)
-	one := &watcher{make(chan Refusal, refusalsPerSecond), end}
+	one := &watcher{make(chan Request, requestsPerSecond), end}
 	if w.streams == nil {
 		w.streams = make(map[*watcher]struct{})
 	}
@@ -91,31 +92,40 @@ func (w *watcher) forward(ctx context.Context, to chan<- operator.Event, totals 
 	}
 }
 
-// Refused adds a refusal to the sample and sends it to all watchers, unless the second's bound is
-// reached.
-func (w *Watchers) Refused(now time.Time, about func() Refusal) {
-	if !w.sampled.Admits(now, refusalsPerSecond) {
+// Add adds a request to the sample, unless the second's bound is reached. It sends a refused one to all watchers.
+func (w *Watchers) Add(now time.Time, refused bool, about func() Request) {
+	kind := 0
+	if refused {
+		kind = 1
+	}
+	if sampled := &w.sampled[kind]; sampled.IsFull(now) || !sampled.Admits(now, requestsPerSecond) {
 		return
 	}
-	refused := about()
-	refused.At, refused.Path, refused.Agent = now.UTC(), PathClass(refused.Path), strings.Clone(wording.Shortened(refused.Agent, maxAgent))
-	refused.Host = wording.Printable(wording.Shortened(refused.Host, maxHost), "")
+	r := about()
+	r.At, r.Path, r.Agent = now.UTC(), PathClass(r.Path), strings.Clone(wording.Shortened(r.Agent, maxAgent))
+	r.Host = wording.Printable(wording.Shortened(r.Host, maxHost), "")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.latest.add(refused)
+	w.latest[kind].add(r)
+	if !refused {
+		return
+	}
 	for one := range w.streams {
 		select {
-		case one.refusals <- refused:
+		case one.refusals <- r:
 		default:
 		}
 	}
 }
 
-// Recent returns the sample's refusals of the last minutes, the newest first.
-func (w *Watchers) Recent(now time.Time) []Refusal {
+// Recent returns the sample's requests of the last minutes, the newest first.
+func (w *Watchers) Recent(now time.Time) []Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.latest.since(now.Add(-recentRefusals))
+	begin := now.Add(-recentRequests)
+	list := append(w.latest[1].since(begin), w.latest[0].since(begin)...)
+	slices.SortStableFunc(list, func(a, b Request) int { return b.At.Compare(a.At) })
+	return list
 }
 
 // Close ends all streams and waits for their end.

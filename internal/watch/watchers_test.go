@@ -13,6 +13,11 @@ import (
 
 func noTotals() operator.Totals { return operator.Totals{} }
 
+// refused returns a refused request.
+func refused(zone, key string) Request {
+	return Request{Counted: []Counted{{zone, key}}, Refusal: &Refusal{Limit: "daily"}}
+}
+
 func noTag(string) string { return "" }
 
 // mustWatch returns the events of a stream, without the first totals.
@@ -47,9 +52,12 @@ func TestRefusalsAreSampled(t *testing.T) {
 		w := new(Watchers)
 		described := 0
 		refuse := func() {
-			w.Refused(time.Now(), func() Refusal {
+			w.Add(time.Now(), true, func() Request {
 				described++
-				return Refusal{Zone: "login"}
+				return refused("login", "")
+			})
+			w.Add(time.Now(), false, func() Request {
+				return Request{Counted: []Counted{{Zone: "login"}}} // no watcher gets it
 			})
 		}
 		events := mustWatch(t, w, t.Context())
@@ -57,10 +65,10 @@ func TestRefusalsAreSampled(t *testing.T) {
 			refuse()
 		}
 		synctest.Wait()
-		if described != refusalsPerSecond {
-			t.Errorf("%d refusals are described, want %d", described, refusalsPerSecond)
+		if described != requestsPerSecond {
+			t.Errorf("%d refusals are described, want %d", described, requestsPerSecond)
 		}
-		for range refusalsPerSecond {
+		for range requestsPerSecond {
 			if event := <-events; event.Refused == nil || event.Refused.Zone != "login" {
 				t.Errorf("got %+v", event)
 			}

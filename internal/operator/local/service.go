@@ -3,10 +3,8 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -96,20 +94,29 @@ func (r running) Events(ctx context.Context) (<-chan operator.Event, error) {
 }
 
 // Refusals implements operator.Service.
-func (r running) Refusals(_ context.Context, zone string) (operator.Refusals, error) {
+func (r running) Refusals(_ context.Context, q operator.RefusalsQuery) (operator.Refusals, error) {
 	app, err := r.appInUse()
 	if err != nil {
 		return operator.Refusals{}, err
 	}
-	if _, err := app.zonesNamed(zone); err != nil {
+	if _, err := app.zonesNamed(q.Zone); err != nil {
 		return operator.Refusals{}, err
 	}
-	sample := slices.DeleteFunc(app.Watchers.Recent(time.Now()), func(s watch.Refusal) bool { return zone != "" && s.Zone != zone })
-	return operator.Refusals{
-		Sampled: len(sample), Latest: watch.LatestOf(sample, app.tag),
-		Paths:  watch.SharesOf(sample, func(s watch.Refusal) string { return s.Path }),
-		Agents: watch.SharesOf(sample, func(s watch.Refusal) string { return cmp.Or(s.Agent, "none") }),
-	}, nil
+	isOf := func(string) bool { return true }
+	if q.Client != "" {
+		sub, err := r.target(q.Client)
+		if err != nil {
+			return operator.Refusals{}, err
+		}
+		isOf = sub.isIn
+	}
+	var found []watch.Request
+	for _, r := range app.Watchers.Recent(time.Now()) {
+		if r.In(q.Zone) && r.Matches(q) && isOf(r.Key()) {
+			found = append(found, r)
+		}
+	}
+	return watch.Describe(found, app.tag), nil
 }
 
 // tag returns the tag of a key, or "" while there is no instance.

@@ -247,8 +247,8 @@ var refusals = []operator.Refused{
 	{Zone: "site", Limit: "600/1m", Text: "198.51.100.0/24", Tag: "354133", Reason: "banned", Path: "/wp-login.php", Agent: "curl/8.15.0"},
 }
 
-// Refusals implements operator.Service.
-func (s *Service) Refusals(_ context.Context, zone string) (operator.Refusals, error) {
+// Refusals implements operator.Service. What is asked for besides a zone, a path and a text is ignored.
+func (s *Service) Refusals(_ context.Context, q operator.RefusalsQuery) (operator.Refusals, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil || len(s.zones) == 0 {
@@ -256,14 +256,23 @@ func (s *Service) Refusals(_ context.Context, zone string) (operator.Refusals, e
 	}
 	result := operator.Refusals{}
 	for i, r := range slices.Concat(s.refused, refusals) {
-		if zone != "" && zone != r.Zone {
+		if q.Zone != "" && q.Zone != r.Zone || q.Path != "" && q.Path != r.Path || !strings.Contains(r.Path+r.Agent+r.Text, q.Text) {
 			continue
 		}
 		r.At, r.Times = s.now().Add(-time.Duration(i*47+3)*time.Second), 412/(i*i*3+1)
+		letIn := r.Times * i
 		result.Sampled += r.Times
+		result.LetIn += letIn
 		result.Latest = append(result.Latest, r)
-		result.Paths = append(result.Paths, operator.RefusedShare{Text: r.Path, Refused: r.Times})
-		result.Agents = append(result.Agents, operator.RefusedShare{Text: r.Agent, Refused: r.Times})
+		share := func(to *[]operator.RefusedShare, text, client, tag string) {
+			*to = append(*to, operator.RefusedShare{Text: text, Client: client, Tag: tag, Refused: r.Times, LetIn: letIn})
+		}
+		share(&result.Paths, r.Path, "", "")
+		share(&result.Agents, r.Agent, "", "")
+		share(&result.Clients, r.Text, r.Client, r.Tag)
+		share(&result.Networks, []string{"203.0.113.0/24", "192.0.2.0/24", "2001:db8:4c1::/48", "198.51.100.0/24"}[i%4], "", "")
+		share(&result.Countries, []string{"DE", "AT", "JP", "BR"}[i%4], "", "")
+		share(&result.Providers, []string{"AS64496", "AS64497", "AS64498", "AS64499"}[i%4], "", "")
 	}
 	return result, nil
 }
