@@ -65,13 +65,13 @@ func (r *Request) Key() string { return r.Counted[0].Key }
 func (r *Request) Matches(q operator.RefusalsQuery) bool {
 	text, _ := describeKey(r.Key())
 	agent, found := cmp.Or(r.Agent, noAgent), q.Text == ""
-	for _, of := range [...]struct{ wanted, has string }{
+	for _, value := range [...]struct{ wanted, has string }{
 		{q.Path, r.Path}, {q.Agent, agent}, {q.Network, r.Network}, {q.Country, r.Country}, {q.Provider, r.ASN}, {"", text}, {"", r.Host},
 	} {
-		if of.wanted != "" && of.wanted != of.has {
+		if value.wanted != "" && value.wanted != value.has {
 			return false
 		}
-		found = found || strings.Contains(strings.ToLower(of.has), strings.ToLower(q.Text))
+		found = found || strings.Contains(strings.ToLower(value.has), strings.ToLower(q.Text))
 	}
 	return found
 }
