@@ -103,3 +103,12 @@ func (c console) completeBanned(action operator.Action) completion {
 		return clients
 	})
 }
+
+// completeMonth completes one of the last twelve months, the newest first.
+func (c console) completeMonth(*cobra.Command, []string, string) (months []cobra.Completion, _ cobra.ShellCompDirective) {
+	now := c.now().UTC()
+	for ago := range 12 {
+		months = append(months, time.Date(now.Year(), now.Month()-time.Month(ago), 1, 0, 0, 0, 0, time.UTC).Format("2006-01"))
+	}
+	return months, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}

@@ -64,7 +64,8 @@ func TestNothingHostileReachesTheTerminal(t *testing.T) {
 	for _, args := range looks {
 		for _, more := range [][]string{nil, {"--json"}} {
 			out, errs, _ := run(s, append(args, more...)...)
-			if text := out + errs; text != allPrintable(text) {
+			narrow, _, _ := runIn(s, wording.Look{Width: 80}, "", append(args, more...)...)
+			if text := out + errs + narrow; text != allPrintable(text) {
 				t.Errorf("%v %v prints %q", args, more, text)
 			}
 			if len(more) > 0 && out != "" && !json.Valid([]byte(out)) {
@@ -373,6 +374,7 @@ func TestCompletion(t *testing.T) {
 	for _, test := range []struct{ args, has string }{
 		{"top", "login"}, {"history", "login"}, {"reset", "203.0.113."}, {"explain", "203.0.113."}, {"unban", "\n"}, {"reset --zone", "login"},
 		{"ban 198.51.100.1", "203.0.113."}, {"usage --key", "acme"}, {"usage --format", "csv"},
+		{"usage --month", "2026-11\n2026-10\n2026-09\n"}, {"usage --month", "\n2025-12\n:"},
 	} {
 		out, _, err := run(s, append(append([]string{"__completeNoDesc"}, strings.Fields(test.args)...), "")...)
 		if err != nil || !strings.Contains(out, test.has) || strings.Contains(out, "\x1b") {

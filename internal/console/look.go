@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -289,17 +290,27 @@ func (c console) top() *cobra.Command {
 		Use:   "top [zone]",
 		Short: "Lists the keys that have used most of their limits",
 		Long: `Lists the keys that memory holds and that have used most of their limits, or
-with --by refused, those of which most requests were refused.`,
+with --by refused, those of which most requests were refused.
+
+On a terminal, --watch shows a screen of them, with the rates of requests and
+zones and the latest refusals; ? says which keys it takes. Elsewhere, and with
+--json, it lists them again every two seconds.`,
 		Example:           "  caddy rate-limit top login --by refused --watch",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeZone(0),
 	}
 	cmd.Flags().StringVar(&by, "by", string(operator.ByUsed), "What to order by: used or refused")
 	cmd.Flags().IntVarP(&q.N, "number", "n", 20, "How many keys to list at most")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "List them again every two seconds, until Ctrl-C")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Show them again and again, until Ctrl-C")
 	return c.command(cmd, func(s *session, args []string) error {
 		q.Zone, q.By = append(args, "")[0], operator.By(by)
-		if watch {
+		switch {
+		case watch && IsTerminal(s.out) && !s.json:
+			if !cmd.Flags().Changed("number") {
+				q.N = screenKeys
+			}
+			return c.watchOnTerminal(s, q)
+		case watch:
 			ctx, stop := signal.NotifyContext(s.ctx, os.Interrupt)
 			defer stop()
 			s.ctx = ctx
@@ -335,7 +346,12 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 	if q.Blocked {
 		nothing = "Nobody is over a limit."
 	}
-	return list(s, keys, []column[operator.Key]{
+	return list(s, keys, topColumns(s.now), nothing)
+}
+
+// topColumns are the columns of a table of keys.
+func topColumns(now time.Time) []column[operator.Key] {
+	return []column[operator.Key]{
 		{"ZONE", func(k operator.Key) cell { return text(k.Zone) }},
 		{"LIMIT", func(k operator.Key) cell { return limitCell(k.Shown(), k.Shadow) }},
 		{"TAG", func(k operator.Key) cell { return fixed(k.Tag) }},
@@ -360,9 +376,9 @@ func (s *session) listKeys(q operator.KeysQuery) error {
 			if k.BlockedUntil == nil {
 				return fixed("")
 			}
-			return cell{Text: fromNow(*k.BlockedUntil, s.now), Style: yellow, Whole: true}
+			return cell{Text: fromNow(*k.BlockedUntil, now), Style: yellow, Whole: true}
 		}},
-	}, nothing)
+	}
 }
 
 // refusals returns `caddy rate-limit refusals`.
@@ -411,16 +427,21 @@ networks.`,
 	})
 }
 
-func (s *session) showRefusals(r operator.Refusals) {
-	writeTable(s.out, s.look, []column[operator.Refused]{
-		{"LAST", func(r operator.Refused) cell { return fixed(fromNow(r.At, s.now)) }},
+// refusedColumns are the columns of a table of refusals.
+func refusedColumns(now time.Time) []column[operator.Refused] {
+	return []column[operator.Refused]{
+		{"LAST", func(r operator.Refused) cell { return fixed(fromNow(r.At, now)) }},
 		{"TIMES", func(r operator.Refused) cell { return figure(int64(max(r.Times, 1))) }},
 		{"ZONE", func(r operator.Refused) cell { return text(r.Zone) }},
 		{"LIMIT", func(r operator.Refused) cell { return text(r.Limit) }},
 		{"TAG", func(r operator.Refused) cell { return fixed(r.Tag) }},
 		{"KEY", func(r operator.Refused) cell { return named(r.Client, r.Text, r.Tag) }},
 		{"REASON", func(r operator.Refused) cell { return text(r.Reason) }},
-	}, r.Latest)
+	}
+}
+
+func (s *session) showRefusals(r operator.Refusals) {
+	writeTable(s.out, s.look, refusedColumns(s.now), r.Latest)
 	for _, list := range []struct {
 		head   string
 		shares []operator.RefusedShare
@@ -452,8 +473,7 @@ func (c console) watchKeys(s *session, q operator.KeysQuery) error {
 	defer again.Stop()
 	for {
 		s.now = c.now()
-		page := new(strings.Builder)
-		out := s.out
+		page, out := new(bytes.Buffer), s.out
 		s.out = page
 		err := s.listKeys(q)
 		s.out = out
@@ -463,19 +483,11 @@ func (c console) watchKeys(s *session, q operator.KeysQuery) error {
 		case err != nil && err != errNothing:
 			return err
 		}
-		s.showPage(page.String())
+		s.out.Write(page.Bytes()) //nolint:errcheck // the next one shows it
 		select {
 		case <-again.C:
 		case <-s.ctx.Done():
 			return nil
 		}
 	}
-}
-
-// showPage prints a page. On a terminal it replaces the last page.
-func (s *session) showPage(page string) {
-	if IsTerminal(s.out) && !s.json {
-		page = "\x1b[H\x1b[2J" + page
-	}
-	s.out.Write([]byte(page)) //nolint:errcheck // the next one shows it
 }

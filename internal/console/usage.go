@@ -34,6 +34,7 @@ right to the given percentage in 19 of 20 cases; 0 % if all were examined.`,
 	cmd.Flags().StringVar(&zone, "timezone", "", "The time zone of the month and its days, as that of the limit: Europe/Berlin (default: UTC); for the last 90 days")
 	cmd.Flags().StringVar(&format, "format", "table", "table, json or csv")
 	cmd.RegisterFlagCompletionFunc("key", c.completeAPIKey())                                                                                        //nolint:errcheck // the flag is there
+	cmd.RegisterFlagCompletionFunc("month", c.completeMonth)                                                                                         //nolint:errcheck // the same
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]cobra.Completion{"table", "json", "csv"}, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the same
 	return c.command(cmd, func(s *session, _ []string) error {
 		if err := checkUsage(key, format); err != nil {

@@ -52,7 +52,10 @@ func WriteTable(w io.Writer, look Look, heads []string, body [][]Cell) {
 		rows[0] = append(rows[0], Cell{Text: head, Style: Bold})
 	}
 	rows = append(rows, body...)
-	forEach(rows, func(n, i int) { rows[n][i].Text = Printable(rows[n][i].Text, "") })
+	forEach(rows, func(n, i int) {
+		c := &rows[n][i]
+		c.Text, c.Short = Printable(c.Text, ""), Printable(c.Short, "")
+	})
 	widths, above := fit(rows, look.Width)
 	for i, row := range rows {
 		for _, text := range above[i] {
