@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,44 +16,143 @@ const clientHelp = `
 A client is an address (203.0.113.9), a network (203.0.113.0/24), api-key:NAME,
 key:TEXT (the value of a zone's key), session:ID or tag:TAG, as lists show them.`
 
-// act returns a command that acts on clients, each alone: a mistake in one doesn't keep the others from
-// their action. said returns the message about the result. nothing is the message for an action without
-// effect, or "" if that is impossible.
-func (c console) act(cmd *cobra.Command, o *operator.Command, action operator.Action, said func(*session, operator.Done) string, nothing string) *cobra.Command {
-	before := strings.Count(cmd.Use, "<") - 1 // arguments before the clients: a factor
+// action is a command that acts on clients.
+type action struct {
+	operator.Action
+	short, long, example string
+	undoes               operator.Action // whose clients the shell completes; "" for those that are refused most
+	nothing              string          // the message if nothing was changed; "" if that is impossible
+	zone                 bool            // has --zone
+	lasts, usually       string          // usage and default of --for; "" if the action doesn't last
+}
+
+var actions = []action{{
+	Action:  operator.Reset,
+	short:   "Forgets what a client has used: its limits start from zero",
+	long:    "Forgets what a client has used, in all zones or in one: its limits start\nfrom zero.",
+	example: "  caddy rate-limit reset 203.0.113.9 --zone login",
+	nothing: "There is nothing to reset: %s has used nothing.",
+	zone:    true,
+}, {
+	Action:  operator.Ban,
+	short:   "Refuses every request of a client",
+	long:    "Refuses every request of a client, until the ban ends or is lifted.",
+	example: "  caddy rate-limit ban 203.0.113.0/24 198.51.100.7 --for 1w --reason scraper",
+	lasts:   "How long: 90m, 24h, 1w (default: until it is lifted)",
+}, {
+	Action: operator.Unban,
+	short:  "Ends the bans of clients, or of all",
+	long: `Ends the bans of clients, by an operator or for what they did, and forgets their
+violations. With --all it ends the bans of all clients: it says of how many, and
+does it with --force. Block lists stay.`,
+	example: "  caddy rate-limit unban 203.0.113.9\n  caddy rate-limit unban --all --force",
+	undoes:  operator.Ban,
+	nothing: "%s is not banned.",
+}, {
+	Action:  operator.Allow,
+	short:   "Lets every request of a client pass for a while",
+	long:    "Lets every request of a client pass, whatever bans and limits say, until the\nallowance ends: in two hours unless --for says otherwise.",
+	example: "  caddy rate-limit allow 203.0.113.9 --for 2h --reason 'import of old orders'",
+	lasts:   "How long: 90m, 24h, 1w",
+	usually: "2h",
+}, {
+	Action:  operator.Disallow,
+	short:   "Ends what allow began",
+	long:    "Ends what allow began: limits and bans hold for the client again.",
+	example: "  caddy rate-limit disallow 203.0.113.9",
+	undoes:  operator.Allow,
+	nothing: "No allowance is in force for %s.",
+}, {
+	Action: operator.Raise,
+	short:  "Gives a client larger limits, or smaller ones",
+	long: `Multiplies the amounts of a client's limits, bursts too, until the raise ends or
+is lifted: 5x gives it five times as much, 0.2x a fifth. It lifts no ban, and
+replaces an earlier raise of the client in the same zone.`,
+	example: "  caddy rate-limit raise 5x api-key:acme --for 7d --reason 'import of old orders'\n  caddy rate-limit raise 0.2x 203.0.113.0/24 --zone login",
+	zone:    true,
+	lasts:   "How long: 90m, 24h, 7d (default: until it is lifted)",
+}, {
+	Action:  operator.Unraise,
+	short:   "Ends what raise began",
+	long:    "Ends what raise began: the client has its limits as they are again. A raise in\none zone ends with --zone.",
+	example: "  caddy rate-limit unraise api-key:acme",
+	undoes:  operator.Raise,
+	zone:    true,
+}}
+
+// outcome says what an action has done.
+func (s *session) outcome(action operator.Action, o *operator.Command, d operator.Done) string {
+	switch action {
+	case operator.Ban:
+		return fmt.Sprintf("%s is banned %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
+	case operator.Unban:
+		switch {
+		case o.All:
+			return fmt.Sprintf("Lifted %s of %s.", wording.Counted(d.Bans, "ban"), wording.Counted(d.Changed, "client"))
+		case d.Bans == 0:
+			return "No ban of " + d.Client + " was found; its violations are forgotten."
+		case len(d.Notes) > 0: // Notes name other bans of it
+			return fmt.Sprintf("Lifted %s of %s.", wording.Counted(d.Bans, "ban"), d.Client)
+		}
+		return d.Client + " is no longer banned."
+	case operator.Allow:
+		return fmt.Sprintf("Every request of %s passes %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
+	case operator.Disallow:
+		return "Limits and bans hold for " + d.Client + " again."
+	case operator.Raise:
+		return fmt.Sprintf("Limits of %s are raised %s%s %s%s.", d.Client, o.Factor, o.Where(), until(d.Until, s.now), holds(d.In))
+	case operator.Unraise:
+		return "Limits of " + d.Client + " are no longer raised" + o.Where() + "."
+	}
+	return fmt.Sprintf("Reset %s of %s.", wording.Counted(d.Changed, "limit"), d.Client)
+}
+
+// act returns the command of an action. It acts on each client alone: a mistake in one doesn't keep the
+// others from their action.
+func (c console) act(a action) *cobra.Command {
+	var o operator.Command
+	var held string
+	cmd := &cobra.Command{Use: string(a.Action) + " <client>...", Short: a.short, Long: a.long + "\n" + clientHelp, Example: a.example}
+	cmd.ValidArgsFunction = c.completeClient(anywhere)
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "Why, for the audit")
+	if a.undoes != "" {
+		cmd.ValidArgsFunction = c.completeBanned(a.undoes)
+	}
+	if a.zone {
+		cmd.Flags().StringVar(&o.Zone, "zone", "", "Only in this zone")
+		cmd.RegisterFlagCompletionFunc("zone", c.completeZone(anywhere)) //nolint:errcheck // the flag is there
+	}
+	if a.lasts != "" {
+		cmd.Flags().StringVar(&held, "for", a.usually, a.lasts)
+		cmd.Flags().BoolVar(&o.Force, "force", false, "Also a network wider than /8 (IPv6: /19)")
+	}
+	before := 0 // arguments before the clients
+	switch a.Action {
+	case operator.Unban:
+		cmd.Flags().BoolVar(&o.All, "all", false, "All clients, instead of one")
+		cmd.Flags().BoolVar(&o.Force, "force", false, "With --all: do it")
+	case operator.Raise:
+		before, cmd.Use, cmd.ValidArgsFunction = 1, "raise <factor> <client>...", c.completeRaise
+	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if o.All {
 			return cobra.NoArgs(cmd, args)
 		}
 		return cobra.MinimumNArgs(before+1)(cmd, args)
 	}
-	cmd.Long += clientHelp
-	cmd.Flags().StringVar(&o.Reason, "reason", "", "Why, for the audit")
-	one := func(s *session, client string) error {
-		o.Client = client
-		done, err := s.Do(s.ctx, action, *o)
-		if err != nil {
+	return c.command(cmd, func(s *session, args []string) (failed error) {
+		if err := setFor(&o, held); err != nil {
 			return err
 		}
-		missing := ""
-		if done.Changed == 0 && nothing != "" {
-			missing = fmt.Sprintf(nothing, done.Client)
-		}
-		return s.report(done, missing, func() {
-			s.printf("%s", printable(said(s, done)))
-			s.showNotes(done.Notes)
-		})
-	}
-	return c.command(cmd, func(s *session, args []string) (failed error) {
 		if o.All {
-			return one(s, "")
+			return s.act(a, &o)
 		}
 		if before == 1 {
 			o.Factor = args[0]
 		}
 		var none error
-		for _, client := range args[before:] {
-			switch err := one(s, client); {
+		for _, o.Client = range args[before:] {
+			switch err := s.act(a, &o); {
 			case errors.Is(err, errNothing):
 				none = err
 			case failed != nil && err != nil:
@@ -67,26 +165,47 @@ func (c console) act(cmd *cobra.Command, o *operator.Command, action operator.Ac
 	})
 }
 
+// act acts on one client, or on all.
+func (s *session) act(a action, o *operator.Command) error {
+	done, err := s.Do(s.ctx, a.Action, *o)
+	if err != nil {
+		return err
+	}
+	missing := ""
+	if done.Changed == 0 && a.nothing != "" {
+		missing = fmt.Sprintf(a.nothing, done.Client)
+	}
+	return s.report(done, missing, func() {
+		s.printf("%s", printable(s.outcome(a.Action, o, done)))
+		s.showNotes(done.Notes)
+	})
+}
+
 func (s *session) showNotes(notes []string) {
 	for _, note := range notes {
 		s.printf("%s", printable(note))
 	}
 }
 
-// reset returns `caddy rate-limit reset`.
-func (c console) reset() *cobra.Command {
-	var o operator.Command
-	cmd := &cobra.Command{
-		Use:               "reset <client>...",
-		Short:             "Forgets what a client has used: its limits start from zero",
-		Long:              "Forgets what a client has used, in all zones or in one: its limits start\nfrom zero.\n",
-		Example:           "  caddy rate-limit reset 203.0.113.9 --zone login",
-		ValidArgsFunction: c.completeClient(anywhere),
+// setFor sets the duration of an action.
+func setFor(o *operator.Command, held string) error {
+	if held == "" {
+		return nil
 	}
-	c.addZone(cmd, &o)
-	return c.act(cmd, &o, operator.Reset, func(_ *session, d operator.Done) string {
-		return fmt.Sprintf("Reset %s of %s.", wording.Counted(d.Changed, "limit"), d.Client)
-	}, "There is nothing to reset: %s has used nothing.")
+	d, err := duration("--for", held)
+	o.For = operator.SecondsOf(d)
+	return err
+}
+
+// holds describes where a rule of the store or of the rules file applies.
+func holds(in string) string {
+	switch in {
+	case "store":
+		return ", on all machines that share the store"
+	case "rules":
+		return ", on this machine"
+	}
+	return ""
 }
 
 // charge returns `caddy rate-limit charge`.
@@ -129,155 +248,6 @@ endpoint, if they are free. Units below 0 give back what charges have taken.
 			}
 		})
 	})
-}
-
-// ban returns `caddy rate-limit ban`.
-func (c console) ban() *cobra.Command {
-	var o operator.Command
-	cmd := &cobra.Command{
-		Use:               "ban <client>...",
-		Short:             "Refuses every request of a client",
-		Long:              "Refuses every request of a client, until the ban ends or is lifted.\n",
-		Example:           "  caddy rate-limit ban 203.0.113.0/24 198.51.100.7 --for 1w --reason scraper",
-		ValidArgsFunction: c.completeClient(anywhere),
-	}
-	addFor(cmd, &o, "", "How long: 90m, 24h, 1w (default: until it is lifted)")
-	return c.act(cmd, &o, operator.Ban, func(s *session, d operator.Done) string {
-		return fmt.Sprintf("%s is banned %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
-	}, "")
-}
-
-// addFor adds the flags of actions that last.
-func addFor(cmd *cobra.Command, o *operator.Command, standard, usage string) {
-	held := cmd.Flags().String("for", standard, usage)
-	cmd.Flags().BoolVar(&o.Force, "force", false, "Also a network wider than /8 (IPv6: /19)")
-	cmd.PreRunE = func(*cobra.Command, []string) error { return setFor(o, *held) }
-}
-
-// setFor sets the duration of an action.
-func setFor(o *operator.Command, held string) error {
-	if held == "" {
-		return nil
-	}
-	d, err := duration("--for", held)
-	o.For = operator.SecondsOf(d)
-	return err
-}
-
-// unban returns `caddy rate-limit unban`.
-func (c console) unban() *cobra.Command {
-	var o operator.Command
-	cmd := &cobra.Command{
-		Use:   "unban <client>...",
-		Short: "Ends the bans of clients, or of all",
-		Long: `Ends the bans of clients, by an operator or for what they did, and forgets their
-violations. With --all it ends the bans of all clients: it says of how many, and
-does it with --force. Block lists stay.
-`,
-		Example:           "  caddy rate-limit unban 203.0.113.9\n  caddy rate-limit unban --all --force",
-		ValidArgsFunction: c.completeBanned(operator.Ban),
-	}
-	cmd.Flags().BoolVar(&o.All, "all", false, "All clients, instead of one")
-	cmd.Flags().BoolVar(&o.Force, "force", false, "With --all: do it")
-	return c.act(cmd, &o, operator.Unban, func(_ *session, d operator.Done) string {
-		switch {
-		case o.All:
-			return fmt.Sprintf("Lifted %s of %s.", wording.Counted(d.Bans, "ban"), wording.Counted(d.Changed, "client"))
-		case d.Bans == 0:
-			return "No ban of " + d.Client + " was found; its violations are forgotten."
-		case len(d.Notes) > 0: // Notes name other bans of it
-			return fmt.Sprintf("Lifted %s of %s.", wording.Counted(d.Bans, "ban"), d.Client)
-		}
-		return d.Client + " is no longer banned."
-	}, "%s is not banned.")
-}
-
-// allow returns `caddy rate-limit allow`.
-func (c console) allow() *cobra.Command {
-	var o operator.Command
-	cmd := &cobra.Command{
-		Use:               "allow <client>...",
-		Short:             "Lets every request of a client pass for a while",
-		Long:              "Lets every request of a client pass, whatever bans and limits say, until the\nallowance ends: in two hours unless --for says otherwise.\n",
-		Example:           "  caddy rate-limit allow 203.0.113.9 --for 2h --reason 'import of old orders'",
-		ValidArgsFunction: c.completeClient(anywhere),
-	}
-	addFor(cmd, &o, "2h", "How long: 90m, 24h, 1w")
-	return c.act(cmd, &o, operator.Allow, func(s *session, d operator.Done) string {
-		return fmt.Sprintf("Every request of %s passes %s%s.", d.Client, until(d.Until, s.now), holds(d.In))
-	}, "")
-}
-
-// holds describes where a rule of the store or of the rules file applies.
-func holds(in string) string {
-	switch in {
-	case "store":
-		return ", on all machines that share the store"
-	case "rules":
-		return ", on this machine"
-	}
-	return ""
-}
-
-// disallow returns `caddy rate-limit disallow`.
-func (c console) disallow() *cobra.Command {
-	var o operator.Command
-	return c.act(&cobra.Command{
-		Use:               "disallow <client>...",
-		Short:             "Ends what allow began",
-		Long:              "Ends what allow began: limits and bans hold for the client again.\n",
-		Example:           "  caddy rate-limit disallow 203.0.113.9",
-		ValidArgsFunction: c.completeBanned(operator.Allow),
-	}, &o, operator.Disallow, func(_ *session, d operator.Done) string {
-		return "Limits and bans hold for " + d.Client + " again."
-	}, "No allowance is in force for %s.")
-}
-
-// raise returns `caddy rate-limit raise`.
-func (c console) raise() *cobra.Command {
-	var o operator.Command
-	cmd := &cobra.Command{
-		Use:   "raise <factor> <client>...",
-		Short: "Gives a client larger limits, or smaller ones",
-		Long: `Multiplies the amounts of a client's limits, bursts too, until the raise ends or
-is lifted: 5x gives it five times as much, 0.2x a fifth. It lifts no ban, and
-replaces an earlier raise of the client in the same zone.
-`,
-		Example: "  caddy rate-limit raise 5x api-key:acme --for 7d --reason 'import of old orders'\n  caddy rate-limit raise 0.2x 203.0.113.0/24 --zone login",
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				return []cobra.Completion{"0.5x", "2x", "5x", "10x"}, cobra.ShellCompDirectiveNoFileComp
-			}
-			return c.completeClient(anywhere)(cmd, args[1:], begun)
-		},
-	}
-	addFor(cmd, &o, "", "How long: 90m, 24h, 7d (default: until it is lifted)")
-	c.addZone(cmd, &o)
-	return c.act(cmd, &o, operator.Raise, func(s *session, d operator.Done) string {
-		return fmt.Sprintf("Limits of %s are raised %s%s %s%s.", d.Client, o.Factor, o.Where(), until(d.Until, s.now), holds(d.In))
-	}, "")
-}
-
-// addZone adds the flag of actions in one zone.
-func (c console) addZone(cmd *cobra.Command, o *operator.Command) {
-	cmd.Flags().StringVar(&o.Zone, "zone", "", "Only in this zone")
-	cmd.RegisterFlagCompletionFunc("zone", c.completeZone(anywhere)) //nolint:errcheck // the flag is there
-}
-
-// unraise returns `caddy rate-limit unraise`.
-func (c console) unraise() *cobra.Command {
-	var o operator.Command
-	cmd := &cobra.Command{
-		Use:               "unraise <client>...",
-		Short:             "Ends what raise began",
-		Long:              "Ends what raise began: the client has its limits as they are again. A raise in\none zone ends with --zone.\n",
-		Example:           "  caddy rate-limit unraise api-key:acme",
-		ValidArgsFunction: c.completeBanned(operator.Raise),
-	}
-	c.addZone(cmd, &o)
-	return c.act(cmd, &o, operator.Unraise, func(_ *session, d operator.Done) string {
-		return "Limits of " + d.Client + " are no longer raised" + o.Where() + "."
-	}, "")
 }
 
 // notify returns `caddy rate-limit notify`.

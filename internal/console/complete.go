@@ -112,3 +112,11 @@ func (c console) completeMonth(*cobra.Command, []string, string) (months []cobra
 	}
 	return months, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
+
+// completeRaise completes a factor, and then clients.
+func (c console) completeRaise(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return []cobra.Completion{"0.5x", "2x", "5x", "10x"}, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c.completeClient(anywhere)(cmd, args, begun)
+}

@@ -31,11 +31,14 @@ type console struct {
 }
 
 func (c console) all() []*cobra.Command {
-	return []*cobra.Command{
-		c.status(), c.zones(), c.top(), c.blocked(), c.refusals(),
-		c.explain(), c.reset(), c.charge(), c.ban(), c.unban(), c.allow(), c.disallow(), c.raise(), c.unraise(), c.bans(),
+	all := []*cobra.Command{
+		c.status(), c.zones(), c.top(), c.blocked(), c.refusals(), c.explain(), c.charge(), c.bans(),
 		c.history(), c.usage(), c.audit(), c.export(), c.notify(),
 	}
+	for _, a := range actions {
+		all = append(all, c.act(a))
+	}
+	return all
 }
 
 // errNothing ends a command that has found nothing, and has printed that.
