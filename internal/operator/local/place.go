@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -45,11 +46,23 @@ func (cfg runningConfig) ruleError(err error, added ...rules.Rule) error {
 	return operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed: try again, or write a line into the rules file of each machine, which is read within a second: %s (here: %s)", err, line, cfg.Rules.Path())
 }
 
-// state writes audit entries and then adds rules, all or none. It returns their place, byStore or
-// byRules, and notes for the operator. While the store can't be used, it adds them to this
+// add writes audit entries about rules and then adds the rules, all or none. It returns their place,
+// byStore or byRules, and notes for the operator. While the store can't be used, it adds them to this
 // machine's rules file.
-func (cfg runningConfig) state(ctx context.Context, h *instance.Instance, entries []instance.AuditEntry, added ...rules.Rule) (in string, notes []string, err error) {
-	who, away := entries[0].By, false
+func (cfg runningConfig) add(ctx context.Context, h *instance.Instance, who string, added ...rules.Rule) (in string, notes []string, err error) {
+	if err := cfg.CheckRules(rules.NewSet(added)); err != nil {
+		return "", nil, operator.Errorf(http.StatusConflict, "%v", err)
+	}
+	entries := make([]instance.AuditEntry, len(added))
+	for i, rule := range added {
+		t, err := operator.ParseTarget(rule.Target.In("").String())
+		if err != nil {
+			return "", nil, err
+		}
+		reason := rules.FormatFactor(rule.Percent) + operator.Command{Zone: rule.Target.Zone}.Where() + " " + rule.Reason
+		entries[i] = instance.AuditEntry{By: who, Action: rule.Action.String(), Target: &t, Reason: strings.TrimSpace(reason)}
+	}
+	away := false
 	for _, e := range entries {
 		late, err := h.Audit.WriteSoon(ctx, e)
 		if err != nil {
@@ -77,19 +90,6 @@ func (cfg runningConfig) state(ctx context.Context, h *instance.Instance, entrie
 		notes = append(notes, fmt.Sprintf("it is in the rules file of this machine only, and stays there when the store is back: on other machines write the same line into theirs: %s (here: %s)", added[0], cfg.Rules.Path()))
 	}
 	return byRules, notes, nil
-}
-
-// removeShared removes the rules with a target and an action from a shared store, and returns
-// their number.
-func (cfg runningConfig) removeShared(ctx context.Context, h *instance.Instance, who string, action rules.Action, about rules.Target) (int, error) {
-	removed, err := h.Shared.Drop(ctx, action, about)
-	if err != nil {
-		return 0, cfg.ruleError(err)
-	}
-	if removed > 0 {
-		cfg.logRules(who, "removed", removed)
-	}
-	return removed, nil
 }
 
 // inFile returns the rules in the file with a target and an action. An action of 0 matches any.

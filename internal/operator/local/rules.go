@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/instance"
@@ -94,13 +93,9 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "factor: %v", err)
 		}
 		added.Target = about.In(o.Zone)
-		o.Reason = strings.TrimSpace(o.Factor + o.Where() + " " + o.Reason) // the audit has nothing else for it
 	}
 	if err := (rules.Trust{Allow: true, Wide: o.Force}).Check(added); err != nil {
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
-	}
-	if err := t.App.CheckRules(rules.NewSet([]rules.Rule{added})); err != nil {
-		return operator.Done{}, operator.Errorf(http.StatusConflict, "%v", err)
 	}
 	done := operator.Done{Client: about.String(), Changed: 1}
 	if o.For != 0 {
@@ -112,7 +107,7 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 		done.Until = &added.Until
 	}
 	earlier := t.replacedBy(added)
-	if done.In, done.Notes, err = t.App.state(ctx, t.Instance, []instance.AuditEntry{t.entry(operator.Action(action.String()), o)}, added); err != nil {
+	if done.In, done.Notes, err = t.App.add(ctx, t.Instance, o.By, added); err != nil {
 		return operator.Done{}, err
 	}
 	if done.In == byStore {
@@ -296,10 +291,11 @@ func (sub *subject) unstate(ctx context.Context, action rules.Action, about rule
 	if err != nil || inStore > 0 && late {
 		return 0, sub.App.ruleError(cmp.Or(err, errStoreAway))
 	}
-	shared, err := sub.App.removeShared(ctx, sub.Instance, o.By, action, about)
+	shared, err := sub.Instance.Shared.Drop(ctx, action, about)
 	if err != nil {
-		return 0, err
+		return 0, sub.App.ruleError(err)
 	}
+	sub.App.logRules(o.By, "removed", shared)
 	removed, err := sub.App.removeRules(o.By, action, about)
 	switch {
 	case err != nil && shared > 0:
@@ -347,20 +343,9 @@ func (r running) Import(ctx context.Context, i operator.Import) (operator.Done, 
 		}
 		added = append(added, rule)
 	}
-	if err := app.CheckRules(rules.NewSet(added)); err != nil {
-		return operator.Done{}, operator.Errorf(http.StatusConflict, "%v", err)
-	}
-	entries := make([]instance.AuditEntry, len(added))
-	for n, rule := range added {
-		t, err := operator.ParseTarget(rule.Target.In("").String())
-		if err != nil {
-			return operator.Done{}, err
-		}
-		entries[n] = instance.AuditEntry{By: i.By, Action: rule.Action.String(), Target: &t, Reason: strings.TrimSpace(rules.FormatFactor(rule.Percent) + operator.Command{Zone: rule.Target.Zone}.Where() + " " + rule.Reason)}
-	}
-	in, notes, err := app.state(ctx, h, entries, added...)
-	if err != nil {
+	done := operator.Done{Changed: len(added)}
+	if done.In, done.Notes, err = app.add(ctx, h, i.By, added...); err != nil {
 		return operator.Done{}, err
 	}
-	return operator.Done{Changed: len(added), In: in, Notes: notes}, nil
+	return done, nil
 }

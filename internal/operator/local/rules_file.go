@@ -32,32 +32,27 @@ func (cfg runningConfig) addRules(who string, added ...rules.Rule) error {
 	if err := rules.Add(cfg.Rules.Path(), time.Now(), added...); err != nil {
 		return instance.WithRemedy(err)
 	}
-	cfg.rulesEdited(who, "added", added)
+	cfg.Rules.Reload()
+	cfg.logRules(who, "added", len(added))
 	return nil
 }
 
-// removeRules removes the rules with a target and an action, and returns them. An action of 0
-// matches any. who is the acting person or program.
+// removeRules removes the rules with a target and an action from the file, and returns them.
 func (cfg runningConfig) removeRules(who string, action rules.Action, target rules.Target) ([]rules.Rule, error) {
 	removed, err := rules.Remove(cfg.Rules.Path(), action, target)
 	if err != nil {
 		return nil, instance.WithRemedy(err)
 	}
-	if len(removed) > 0 {
-		cfg.rulesEdited(who, "removed", removed)
-	}
+	cfg.Rules.Reload()
+	cfg.logRules(who, "removed", len(removed))
 	return removed, nil
 }
 
-// rulesEdited applies a change of the file, and logs its author. The log doesn't contain the
-// target.
-func (cfg runningConfig) rulesEdited(who, how string, listed []rules.Rule) {
-	cfg.Rules.Reload()
-	cfg.logRules(who, how, len(listed))
-}
-
+// logRules logs the author of a change of rules. The log doesn't contain their targets.
 func (cfg runningConfig) logRules(who, how string, n int) {
-	cfg.Log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
+	if n > 0 {
+		cfg.Log.Info("bans or allowances were "+how, zap.Int("statements", n), zap.String("by", who))
+	}
 }
 
 // describeRules describes the rules file.
