@@ -66,7 +66,7 @@ func (v *visit) readCommand() (o operator.Command, err error) {
 		return o, err
 	}
 	o.Factor = strings.TrimSpace(form.Get("factor"))
-	o.By, o.Zone, o.Reason = v.user, form.Get("zone"), strings.TrimSpace(form.Get("reason"))
+	o.By, o.Zone, o.Reason = v.User, form.Get("zone"), strings.TrimSpace(form.Get("reason"))
 	o.KeepViolations = form.Has("keep_violations")
 	o.Force = form.Get("force") != ""
 	if len([]rune(o.Reason)) > operator.MaxReason {

@@ -5,7 +5,6 @@ import "github.com/caddy-tally/caddy-tally/internal/operator"
 // bansPage lists bans, allowances and raises.
 type bansPage struct {
 	Bans, Allowances, Raises []operator.Rule
-	Hidden                   int                   // number of omitted ones
 	Conduct                  *operator.ConductBans // says whether there may be more
 }
 
@@ -19,10 +18,6 @@ func loadBans(v *visit) (any, error) {
 		return nil, err
 	}
 	p := bansPage{Conduct: status.Conduct}
-	if len(all) > operator.MaxItems {
-		p.Hidden = len(all) - operator.MaxItems
-		all = all[:operator.MaxItems]
-	}
 	for _, ban := range all {
 		switch ban.Action {
 		case operator.Allow:

@@ -74,7 +74,7 @@ func New(o Options) (*Dashboard, error) {
 // ServeHTTP implements http.Handler. It does no authentication: the surrounding handler must.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := d.visit(w, r)
-	setHeaders(w.Header(), r, v.nonce)
+	setHeaders(w.Header(), r, v.Nonce)
 	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	if file, ok := assets()[name]; ok {
 		v.serveAsset(file)
@@ -130,13 +130,13 @@ func (v *visit) reveal(name string) error {
 	if !ok || p.list == "" {
 		return operator.Errorf(http.StatusBadRequest, "This page has no addresses to show.")
 	}
-	if err := v.d.looks.take(v.user, v.now); err != nil {
+	if err := v.d.looks.take(v.User, v.Now); err != nil {
 		return err
 	}
-	if err := v.d.options.Service.Reveal(v.r.Context(), v.user, p.list); err != nil {
+	if err := v.d.options.Service.Reveal(v.r.Context(), v.User, p.list); err != nil {
 		return err
 	}
-	v.revealed = true
+	v.Revealed = true
 	return nil
 }
 

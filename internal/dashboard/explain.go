@@ -9,18 +9,17 @@ import (
 
 // explainPage forecasts the outcome of a client's request.
 type explainPage struct {
-	Asked   bool
-	URL     string
-	Method  string
-	Methods []string
-	Answer  operator.Explanation
-	Who     Who
+	Asked  bool
+	URL    string
+	Method string
+	Answer operator.Explanation
+	Who    Who
 }
 
 var methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 
 func loadExplain(v *visit) (any, error) {
-	p := explainPage{Method: "GET", Methods: methods}
+	p := explainPage{Method: "GET"}
 	if v.r.PostForm == nil { // GET: the form only
 		return p, nil
 	}
@@ -34,11 +33,11 @@ func loadExplain(v *visit) (any, error) {
 	}
 	knows := isKnown(v.r.PostForm.Get("client"))
 	if knows {
-		if err := v.d.looks.take(v.user, v.now); err != nil {
+		if err := v.d.looks.take(v.User, v.Now); err != nil {
 			return nil, err
 		}
 	}
-	q := operator.Question{Client: client, URL: p.URL, Note: knows, By: v.user}
+	q := operator.Question{Client: client, URL: p.URL, Note: knows, By: v.User}
 	if p.URL != "" {
 		q.Method = p.Method
 	}

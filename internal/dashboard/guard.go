@@ -44,7 +44,7 @@ func (v *visit) guard() error {
 	if err := v.readForm(); err != nil {
 		return err
 	}
-	if !v.d.seals.verify(v.user, v.r.PostForm.Get("token")) {
+	if !v.d.seals.verify(v.User, v.r.PostForm.Get("token")) {
 		return operator.Errorf(http.StatusForbidden, "This page is out of date, because Caddy was restarted or you logged in again meanwhile. Nothing was changed. Go back, reload the page, and try it again.")
 	}
 	return nil
@@ -57,16 +57,12 @@ func (v *visit) readForm() error {
 	if kind, _, _ := mime.ParseMediaType(v.r.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		return operator.Errorf(http.StatusUnsupportedMediaType, "Send a form of this dashboard.")
 	}
-	tooLong := operator.Errorf(http.StatusRequestEntityTooLarge, "The form is longer than %d bytes.", operator.MaxBody)
-	if v.r.ContentLength > operator.MaxBody {
-		return tooLong
-	}
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, operator.MaxBody)
 	err := v.r.ParseForm()
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
-		return tooLong
+		return operator.Errorf(http.StatusRequestEntityTooLarge, "The form is longer than %d bytes.", operator.MaxBody)
 	case err != nil:
 		return operator.Errorf(http.StatusBadRequest, "The form can't be read.")
 	}

@@ -55,7 +55,7 @@ func loadHistory(v *visit) (any, error) {
 	if !p.On {
 		return p, nil
 	}
-	to := v.now.Truncate(p.Span.resolution).Add(p.Span.resolution)
+	to := v.Now.Truncate(p.Span.resolution).Add(p.Span.resolution)
 	from := to.Add(-p.Span.length)
 	h, err := service.History(ctx, operator.HistoryQuery{Zone: p.Zone, From: from, To: to, Resolution: operator.SecondsOf(p.Span.resolution)})
 	if err != nil {

@@ -67,7 +67,7 @@ func loadNow(v *visit) (any, error) {
 // lastMinutes fills in the last quarter of an hour, per second, which the live plot continues. It
 // does nothing if there is no history.
 func (v *visit) lastMinutes(p *nowPage) {
-	to := v.now.Truncate(time.Minute)
+	to := v.Now.Truncate(time.Minute)
 	from := to.Add(-15 * time.Minute)
 	h, err := v.d.options.Service.History(v.r.Context(), operator.HistoryQuery{Zone: p.Zone, From: from, To: to, Resolution: 60})
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
-// visit is one request. Templates call its exported methods.
+// visit is one request. Templates use what is exported.
 type visit struct {
 	d        *Dashboard
 	w        http.ResponseWriter
 	r        *http.Request
-	user     string
-	nonce    string
-	revealed bool // addresses are shown
-	now      time.Time
+	User     string
+	Nonce    string // for scripts and styles
+	Revealed bool   // addresses are shown
+	Now      time.Time
 }
 
 func (d *Dashboard) visit(w http.ResponseWriter, r *http.Request) *visit {
-	return &visit{d: d, w: w, r: r, user: d.options.User(r), nonce: rand.Text(), now: d.options.Now()}
+	return &visit{d: d, w: w, r: r, User: d.options.User(r), Nonce: rand.Text(), Now: d.options.Now()}
 }
 
 // layout is the data of a template.
@@ -65,27 +65,15 @@ func (v *visit) render(status int, name, title, template string, body any) {
 	}
 }
 
-// User returns the user.
-func (v *visit) User() string { return v.user }
-
 // Writable reports whether actions are allowed.
 func (v *visit) Writable() bool { return v.d.options.Writable }
 
 // Token returns the token for forms.
-func (v *visit) Token() string { return v.d.seals.token(v.user) }
-
-// Nonce returns the nonce for scripts and styles.
-func (v *visit) Nonce() string { return v.nonce }
-
-// Revealed reports whether addresses are shown.
-func (v *visit) Revealed() bool { return v.revealed }
-
-// Now returns the time of the page.
-func (v *visit) Now() time.Time { return v.now }
+func (v *visit) Token() string { return v.d.seals.token(v.User) }
 
 // Say returns a text with its addresses masked, unless they are revealed.
 func (v *visit) Say(text string) string {
-	if v.revealed {
+	if v.Revealed {
 		return text
 	}
 	return mask(text)
@@ -101,8 +89,8 @@ type Who struct {
 
 // Who returns the displayed form of a client with a tag.
 func (v *visit) Who(text, client, tag string) Who {
-	who := Who{Text: text, Tag: tag, Handle: v.d.seals.seal(v.user, client)}
-	if v.revealed {
+	who := Who{Text: text, Tag: tag, Handle: v.d.seals.seal(v.User, client)}
+	if v.Revealed {
 		return who
 	}
 	if shown, narrowed, ok := maskOne(who.Text); ok {
@@ -127,7 +115,7 @@ func (v *visit) asTyped(text, client, tag string) Who {
 // client returns the client of a form: by its handle, or as the user typed it.
 func (v *visit) client() (string, error) {
 	if handle := v.r.PostForm.Get("handle"); handle != "" {
-		return v.d.seals.open(v.user, handle)
+		return v.d.seals.open(v.User, handle)
 	}
 	client := v.r.PostForm.Get("client")
 	if _, err := operator.ParseTarget(client); err != nil {
