@@ -31,7 +31,7 @@ func (c console) status() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		err = s.report(status, "", func() {
+		err = s.report(status, true, "", func() {
 			s.showStatus(status)
 			s.showLately(status.History)
 		})
@@ -42,11 +42,13 @@ func (c console) status() *cobra.Command {
 	})
 }
 
-func raises(n int) string {
-	if n == 0 {
-		return ""
+// countRules describes how many rules are in force.
+func countRules(r operator.RuleCounts) string {
+	text := wording.Counted(r.Bans, "ban") + " and " + wording.Counted(r.Allowances, "allowance")
+	if r.Raises > 0 {
+		text += ", and " + wording.Counted(r.Raises, "raise")
 	}
-	return ", and " + wording.Counted(n, "raise")
+	return text
 }
 
 func (s *session) showStatus(status operator.Status) {
@@ -56,9 +58,9 @@ func (s *session) showStatus(status operator.Status) {
 	}
 	s.printf("Caddy has run for %s%s.", span(s.now.Sub(status.Started)), version)
 	if r := status.Rules; r.Path != "" {
-		s.printf("Rules: %s and %s in %s.", wording.Counted(r.Bans, "ban"), wording.Counted(r.Allowances, "allowance")+raises(r.Raises), printable(r.Path))
-		if in := r.Store; in != nil {
-			s.printf("       %s and %s in the store, for all machines.", wording.Counted(in.Bans, "ban"), wording.Counted(in.Allowances, "allowance")+raises(in.Raises))
+		s.printf("Rules: %s in %s.", countRules(r.RuleCounts), printable(r.Path))
+		if r.Store != nil {
+			s.printf("       %s in the store, for all machines.", countRules(*r.Store))
 		}
 		s.showTrouble(r.Trouble)
 	}
@@ -416,14 +418,11 @@ networks.`,
 		if err != nil {
 			return err
 		}
-		nothing := ""
-		if refusals.Sampled == 0 {
-			nothing = "Nothing was refused in the last 15 minutes."
-			if refusals.LetIn > 0 {
-				nothing = fmt.Sprintf("Nothing was refused in the last 15 minutes; of %s, all were let in.", wording.Counted(refusals.LetIn, "sampled request"))
-			}
+		nothing := "Nothing was refused in the last 15 minutes."
+		if refusals.LetIn > 0 {
+			nothing = fmt.Sprintf("Nothing was refused in the last 15 minutes; of %s, all were let in.", wording.Counted(refusals.LetIn, "sampled request"))
 		}
-		return s.report(refusals, nothing, func() { s.showRefusals(refusals) })
+		return s.report(refusals, refusals.Sampled > 0, nothing, func() { s.showRefusals(refusals) })
 	})
 }
 

@@ -105,13 +105,11 @@ type FileTrouble struct {
 
 // RulesFile describes the file of bans and allowances.
 type RulesFile struct {
-	Path       string       `json:"path"`
-	Bans       int          `json:"bans"`
-	Allowances int          `json:"allowances"`
-	Raises     int          `json:"raises,omitempty"`
-	Trouble    *FileTrouble `json:"trouble,omitempty"`
-	Store      *StoredRules `json:"store,omitempty"` // nil unless machines share the store
-	Lists      []BlockList  `json:"lists,omitempty"` // that others publish
+	Path string `json:"path"`
+	RuleCounts
+	Trouble *FileTrouble `json:"trouble,omitempty"`
+	Store   *RuleCounts  `json:"store,omitempty"` // those for all machines with the same store; nil unless machines share it
+	Lists   []BlockList  `json:"lists,omitempty"` // that others publish
 }
 
 // ConductBans describes the bans of clients for what they did.
@@ -130,8 +128,8 @@ type BlockList struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// StoredRules describes the bans and allowances for all machines with the same store.
-type StoredRules struct {
+// RuleCounts are how many rules are in force.
+type RuleCounts struct {
 	Bans       int `json:"bans"`
 	Allowances int `json:"allowances"`
 	Raises     int `json:"raises,omitempty"`

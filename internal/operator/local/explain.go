@@ -225,9 +225,9 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 	case ex.Answer.Rule != nil && ex.Answer.Rule.Action == operator.Allow:
 		ex.Answer.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case ex.Answer.Rule != nil:
-		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(ex.Answer.Rule)), map[bool]string{true: "because the client is in a block list", false: "because an operator has banned the client"}[ex.Answer.Rule.By == byList])
+		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(*cmp.Or(ex.Answer.Rule.Until, &time.Time{})), map[bool]string{true: "because the client is in a block list", false: "because an operator has banned the client"}[ex.Answer.Rule.By == byList])
 	case ex.Answer.Ban != nil:
-		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(untilOf(ex.Answer.Ban)), "because the client is banned for what it did")
+		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(*ex.Answer.Ban.Until), "because the client is banned for what it did")
 	case by != nil:
 		ex.Answer.Next = ex.refusedByDebit(worst, by, ex.nextCost(by.Zone))
 	case ex.Answer.Refusal != nil && len(explained) == 0:
@@ -275,14 +275,6 @@ func inUse(keys []countedKey, states []operator.LimitState) (kept []operator.Lim
 		}
 	}
 	return kept
-}
-
-// untilOf returns the end of a ban, or the zero time if it has none.
-func untilOf(b *operator.Rule) time.Time {
-	if b.Until == nil {
-		return time.Time{}
-	}
-	return *b.Until
 }
 
 // explainer collects the explanation of a target.

@@ -27,11 +27,11 @@ import (
 // explainRequest passes a request of the target through the handlers of its server, and asks each
 // of our handlers on its way.
 func (ex *explainer) explainRequest(ctx context.Context, q operator.Question) error {
-	r, err := ex.requestOf(ctx, q)
+	r, port, err := ex.requestOf(ctx, q)
 	if err != nil {
 		return err
 	}
-	servers, err := serversOf(q.URL)
+	servers, err := serversOn(port)
 	if err != nil {
 		return err
 	}
@@ -65,20 +65,20 @@ func (ex *explainer) explainRequest(ctx context.Context, q operator.Question) er
 	return nil
 }
 
-// requestOf returns the request in a question, as a server would receive it.
-func (ex *explainer) requestOf(ctx context.Context, q operator.Question) (*http.Request, error) {
+// requestOf returns the request in a question, as a server would receive it, and the server's port.
+func (ex *explainer) requestOf(ctx context.Context, q operator.Question) (r *http.Request, port string, err error) {
 	if ex.Kind != operator.Address && ex.Kind != operator.APIKey {
-		return nil, operator.Errorf(http.StatusBadRequest, "client: a request can be explained for an address or an api-key, got %s: ask without a URL", ex.Kind)
+		return nil, "", operator.Errorf(http.StatusBadRequest, "client: a request can be explained for an address or an api-key, got %s: ask without a URL", ex.Kind)
 	}
 	u, err := url.Parse(q.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, operator.Errorf(http.StatusBadRequest, "url: got %q: expected one with scheme and host, such as https://example.com/login", q.URL)
+		return nil, "", operator.Errorf(http.StatusBadRequest, "url: got %q: expected one with scheme and host, such as https://example.com/login", q.URL)
 	}
 	u.Path = cmp.Or(u.Path, "/")
 	method := cmp.Or(strings.ToUpper(q.Method), http.MethodGet)
-	r, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
+	r, err = http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
 	if err != nil {
-		return nil, operator.Errorf(http.StatusBadRequest, "method: got %q: expected a method such as POST", q.Method)
+		return nil, "", operator.Errorf(http.StatusBadRequest, "method: got %q: expected a method such as POST", q.Method)
 	}
 	r.RequestURI, r.URL.Scheme, r.URL.Host = u.RequestURI(), "", "" // as a server receives it, not a proxy
 	for name, values := range q.Header {                            // as a server receives them
@@ -95,22 +95,14 @@ func (ex *explainer) requestOf(ctx context.Context, q operator.Question) (*http.
 	if u.Scheme == "https" {
 		r.TLS = &tls.ConnectionState{HandshakeComplete: true, ServerName: u.Hostname(), Version: tls.VersionTLS13}
 	}
-	return r, nil
+	return r, cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]), nil
 }
 
-// serversOf returns the servers that listen on the port of a valid URL, or all if none does.
-func serversOf(address string) ([]*caddyhttp.Server, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, err
-	}
+// serversOn returns the servers that listen on a port, or all if none does.
+func serversOn(port string) ([]*caddyhttp.Server, error) {
 	app, err := caddy.ActiveContext().AppIfConfigured("http")
 	if err != nil {
 		return nil, operator.Errorf(http.StatusConflict, "url: the running config has no sites")
-	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
 	listening, others := routing.ServersOn(port, app.(*caddyhttp.App).Servers)
 	if listening != nil {

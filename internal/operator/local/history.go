@@ -126,10 +126,7 @@ func heaviestKept(ctx context.Context, store storage.Historian, q storage.Histor
 		err = errors.Join(err, failed)
 		var all sources
 		for _, hour := range hours {
-			for i := range all {
-				all[i].Add(hour[i].Tally)
-				all[i].Keys = max(all[i].Keys, hour[i].Keys)
-			}
+			all = all.with(hour)
 		}
 		heaviest[i] = all.use(k)
 	}
@@ -170,29 +167,22 @@ func (cfg runningConfig) keysInHistory(h *instance.Instance, heaviest []keyUse) 
 	if len(heaviest) == 0 {
 		return nil
 	}
-	series := make(map[storage.LimitID]storage.Series)
-	for _, z := range cfg.AllZones {
-		for _, set := range z.Sets() {
-			for _, p := range set.All() {
-				series[p.ID] = storage.Series{Zone: z.Name, Limit: p.Name}
-			}
-		}
-	}
+	limits := cfg.limitsOf(cfg.AllZones)
 	known := make(map[storage.Key]string)
-	for _, k := range h.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(id storage.LimitID, _ []byte) bool {
-		_, has := series[id]
-		return has
-	}}) {
-		names, err := h.Names.InHistory(series[k.Limit.ID], k.Key)
-		if err != nil {
-			return nil
-		}
-		for _, name := range names {
-			known[name] = k.Key
+	for _, k := range h.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(id storage.LimitID, _ []byte) bool { return limits[id] != nil }}) {
+		for _, l := range limits[k.Limit.ID] {
+			names, err := h.Names.InHistory(storage.Series{Zone: l.Zone.Name, Limit: l.Name}, k.Key)
+			if err != nil {
+				return nil
+			}
+			known[names[0]], known[names[1]] = k.Key, k.Key
 		}
 	}
 	return known
 }
+
+// defaultActs is the default number of listed acts.
+const defaultActs = 50
 
 // Audit implements operator.Service.
 func (r running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.Act, error) {
@@ -200,20 +190,11 @@ func (r running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.A
 	if err != nil {
 		return nil, err
 	}
-	return auditOf(ctx, h, q)
-}
-
-// auditOf returns the audit of an instance for operators.
-func auditOf(ctx context.Context, h *instance.Instance, q operator.AuditQuery) ([]operator.Act, error) {
-	before, n := int64(math.MaxInt64), q.N
+	before, n := int64(math.MaxInt64), max(q.N, 0)
 	if !q.Before.IsZero() {
 		before = q.Before.UnixNano()
 	}
-	if n <= 0 {
-		n = 50
-	}
-	n = min(n, operator.MaxItems)
-	acts, err := h.Audit.Of(ctx, q.Client, before, n)
+	acts, err := h.Audit.Of(ctx, q.Client, before, min(cmp.Or(n, defaultActs), operator.MaxItems))
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func addressTarget(address string) *subject {
 // The request in a question has the header fields that a server would receive, in any spelling.
 func TestRequestsAskedAboutHaveTheirFields(t *testing.T) {
 	x := &explainer{subject: addressTarget("192.0.2.1")}
-	r, err := x.requestOf(t.Context(), operator.Question{
+	r, _, err := x.requestOf(t.Context(), operator.Question{
 		URL: "https://a.example/", Header: http.Header{"user-agent": {"curl"}, "X-Tenant": {"one"}, "x-tenant": {"one"}, "host": {"b.example"}},
 	})
 	if err != nil {

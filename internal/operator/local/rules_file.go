@@ -57,17 +57,13 @@ func (cfg runningConfig) logRules(who, how string, n int) {
 
 // describeRules describes the rules file.
 func (cfg runningConfig) describeRules() operator.RulesFile {
-	set, now := cfg.Rules.Value(), time.Now()
-	file := operator.RulesFile{
-		Path:       cfg.Rules.Path(),
-		Bans:       set.InForce(rules.Ban, now),
-		Allowances: set.InForce(rules.Allow, now),
-		Raises:     set.InForce(rules.Raise, now),
-		Trouble:    instance.TroubleOf(cfg.Rules.Path(), cfg.Rules.Trouble()),
+	path, now := cfg.Rules.Path(), time.Now()
+	count := func(set *rules.Set) operator.RuleCounts {
+		return operator.RuleCounts{Bans: set.InForce(rules.Ban, now), Allowances: set.InForce(rules.Allow, now), Raises: set.InForce(rules.Raise, now)}
 	}
+	file := operator.RulesFile{Path: path, RuleCounts: count(cfg.Rules.Value()), Trouble: instance.TroubleOf(path, cfg.Rules.Trouble())}
 	if h := cfg.Instance.Load(); h != nil && cfg.SharesRules() {
-		shared := h.Shared.Set.Load()
-		file.Store = &operator.StoredRules{Bans: shared.InForce(rules.Ban, now), Allowances: shared.InForce(rules.Allow, now), Raises: shared.InForce(rules.Raise, now)}
+		file.Store = new(count(h.Shared.Set.Load()))
 	}
 	for _, list := range cfg.BlockLists {
 		file.Lists = append(file.Lists, describeList(list.State()))

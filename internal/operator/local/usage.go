@@ -132,11 +132,9 @@ type usageSearch struct {
 func (u *usageSearch) search(ctx context.Context, app runningConfig, from, to time.Time) error {
 	limits := make(map[storage.Series]map[int64]storage.HeavyKey) // the key by days
 	if u.key[0] == identity.TagAPIKey {
-		for _, z := range app.AllZones {
-			for _, set := range z.Sets() {
-				for _, p := range set.All() {
-					limits[storage.Series{Zone: z.Name, Limit: p.Name}] = nil
-				}
+		for _, same := range app.limitsOf(app.AllZones) {
+			for _, l := range same {
+				limits[storage.Series{Zone: l.Zone.Name, Limit: l.Name}] = nil
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func (s *Service) fill() {
 			Kind: "sqlite", Path: "/var/lib/caddy/.local/share/caddy/rate_limit/tally.db",
 			Keys: 48211, MaxKeys: 1_000_000, Bytes: 37 << 20, Processes: 2,
 		}},
-		Rules: operator.RulesFile{Path: "/var/lib/caddy/.local/share/caddy/rate_limit/rules", Bans: 2, Allowances: 1},
+		Rules: operator.RulesFile{Path: "/var/lib/caddy/.local/share/caddy/rate_limit/rules", RuleCounts: operator.RuleCounts{Bans: 2, Allowances: 1}},
 	}
 	s.zones = []operator.Zone{
 		{Name: "login", Per: "client", Counts: operator.Counts{Allowed: 61_204, Refused: 9_871, Blocked: 8_040, Banned: 1_120}, Limits: []operator.Limit{{Name: "login", Text: "5/10m"}}},
