@@ -171,11 +171,7 @@ func (s *session) act(a action, o *operator.Command) error {
 	if err != nil {
 		return err
 	}
-	missing := ""
-	if done.Changed == 0 && a.nothing != "" {
-		missing = fmt.Sprintf(a.nothing, done.Client)
-	}
-	return s.report(done, missing, func() {
+	return s.report(done, done.Changed > 0 || a.nothing == "", fmt.Sprintf(a.nothing, done.Client), func() {
 		s.printf("%s", printable(s.outcome(a.Action, o, done)))
 		s.showNotes(done.Notes)
 	})
@@ -230,14 +226,11 @@ endpoint, if they are free. Units below 0 give back what charges have taken.
 		if err != nil {
 			return err
 		}
-		refused := ""
-		if !done.Allowed {
-			refused = fmt.Sprintf("Nothing was charged to %s: %s.", done.Client, done.Outcome)
-			if done.Retry > 0 {
-				refused += " The units are free in " + wording.Wait(done.Retry.Duration()) + "."
-			}
+		refused := fmt.Sprintf("Nothing was charged to %s: %s.", done.Client, done.Outcome)
+		if done.Retry > 0 {
+			refused += " The units are free in " + wording.Wait(done.Retry.Duration()) + "."
 		}
-		return s.report(done, refused, func() {
+		return s.report(done, done.Allowed, refused, func() {
 			switch units := wording.Counted(int(max(done.Units, -done.Units)), "unit"); {
 			case done.Repeats:
 				s.printf("The id was used before: nothing has changed.")

@@ -182,11 +182,7 @@ func (s *session) importLines(lines []string, trust rules.Trust) error {
 		total.Notes, total.In = done.Notes, done.In
 		lines = lines[n:]
 	}
-	nothing := ""
-	if total.Changed == 0 && !s.json {
-		nothing = "There is nothing to import."
-	}
-	return s.report(total, nothing, func() {
+	return s.report(total, total.Changed > 0 || s.json, "There is nothing to import.", func() {
 		s.printf("Imported %s%s.", wording.Counted(total.Changed, "rule"), holds(total.In))
 		s.showNotes(total.Notes)
 	})

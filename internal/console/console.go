@@ -118,18 +118,18 @@ func (s *session) mark(style wording.Style, text string) {
 
 // report prints a result as JSON, or makes show print it. If nothing was found, the text nothing says
 // so, unless JSON shows it.
-func (s *session) report(result any, nothing string, show func()) error {
+func (s *session) report(result any, found bool, nothing string, show func()) error {
 	switch {
 	case s.json:
 		if err := wording.WriteJSON(s.out, result); err != nil {
 			return err
 		}
-	case nothing != "":
+	case !found:
 		s.printf("%s", printable(nothing))
 	default:
 		show()
 	}
-	if nothing != "" {
+	if !found {
 		return errNothing
 	}
 	return nil
@@ -140,8 +140,5 @@ func list[T any](s *session, values []T, columns []column[T], nothing string) er
 	if values == nil {
 		values = []T{}
 	}
-	if len(values) > 0 {
-		nothing = ""
-	}
-	return s.report(values, nothing, func() { writeTable(s.out, s.look, columns, values) })
+	return s.report(values, len(values) > 0 || nothing == "", nothing, func() { writeTable(s.out, s.look, columns, values) })
 }

@@ -42,7 +42,7 @@ Caddy has the refusal in memory.
 		if err != nil {
 			return err
 		}
-		return s.report(e, "", func() { s.showExplanation(e) })
+		return s.report(e, true, "", func() { s.showExplanation(e) })
 	})
 }
 

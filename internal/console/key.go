@@ -71,7 +71,7 @@ func (k *keyPlace) add(ctx context.Context, client apikeys.Client) (string, erro
 	if !k.shared {
 		key, err := apikeys.New(k.path, client)
 		if err == nil {
-			k.note(ctx, operator.APIKeyChange{Name: client.Name, Tier: client.Tier, Done: operator.KeyMade})
+			_, _ = k.ask(ctx, operator.APIKeyChange{Name: client.Name, Tier: client.Tier, Done: operator.KeyMade}) // without a running Caddy there is no audit
 		}
 		return key, err
 	}
@@ -98,41 +98,26 @@ func (k *keyPlace) list(ctx context.Context) ([]operator.StoredKey, error) {
 	return service.APIKeys(ctx)
 }
 
-// revoke removes the keys of a name, or only the key with an id, and returns their number.
-func (k *keyPlace) revoke(ctx context.Context, name, id string) (int, error) {
-	if !k.shared {
-		revoked, err := apikeys.Revoke(k.path, name, id)
-		if err == nil {
-			k.note(ctx, operator.APIKeyChange{Name: name, ID: id, Done: operator.KeyRevoked})
-		}
-		return revoked, err
+// change changes the tier of a name's keys, or revokes them, and returns their number.
+func (k *keyPlace) change(ctx context.Context, c operator.APIKeyChange) (changed int, err error) {
+	switch {
+	case k.shared:
+		return k.ask(ctx, c)
+	case c.Tier == "":
+		c.Done = operator.KeyRevoked
+		changed, err = apikeys.Revoke(k.path, c.Name, c.ID)
+	default:
+		c.Done = operator.KeyTier
+		changed, err = apikeys.SetTier(k.path, c.Name, c.Tier)
 	}
-	return k.change(ctx, operator.APIKeyChange{Name: name, ID: id})
+	if err == nil {
+		_, _ = k.ask(ctx, c) // without a running Caddy there is no audit
+	}
+	return changed, err
 }
 
-// setTier changes the tier of a name's keys, and returns their number.
-func (k *keyPlace) setTier(ctx context.Context, name, tier string) (int, error) {
-	if !k.shared {
-		changed, err := apikeys.SetTier(k.path, name, tier)
-		if err == nil {
-			k.note(ctx, operator.APIKeyChange{Name: name, Tier: tier, Done: operator.KeyTier})
-		}
-		return changed, err
-	}
-	if err := apikeys.CheckTier(tier); err != nil {
-		return 0, err
-	}
-	return k.change(ctx, operator.APIKeyChange{Name: name, Tier: tier})
-}
-
-// note makes the running Caddy note a change of the file in its audit, if it can be asked.
-func (k *keyPlace) note(ctx context.Context, change operator.APIKeyChange) {
-	if service, err := k.Connect(nil); err == nil {
-		_, _ = service.ChangeAPIKeys(ctx, change) // without a running Caddy there is no audit
-	}
-}
-
-func (k *keyPlace) change(ctx context.Context, change operator.APIKeyChange) (int, error) {
+// ask makes the running Caddy change keys of the store, or note a change of the file in its audit.
+func (k *keyPlace) ask(ctx context.Context, change operator.APIKeyChange) (int, error) {
 	service, err := k.Connect(nil)
 	if err != nil {
 		return 0, err
@@ -265,7 +250,10 @@ TIER is one of the running Caddy, as for key new.`,
 			if err := in.CheckTier(cmd.ErrOrStderr(), args[1]); err != nil && !force {
 				return err
 			}
-			changed, err := in.setTier(cmd.Context(), args[0], args[1])
+			if err := apikeys.CheckTier(args[1]); err != nil { // without one, the change would revoke the keys
+				return err
+			}
+			changed, err := in.change(cmd.Context(), operator.APIKeyChange{Name: args[0], Tier: args[1]})
 			if err != nil {
 				return err
 			}
@@ -287,7 +275,7 @@ names, as listed. The keys of its parts (NAME/…) stay.`,
 		ValidArgsFunction: completeKey(in),
 		Args:              between(1, 2, "revoke acme"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			revoked, err := in.revoke(cmd.Context(), args[0], append(args, "")[1])
+			revoked, err := in.change(cmd.Context(), operator.APIKeyChange{Name: args[0], ID: append(args, "")[1]})
 			if err != nil {
 				return err
 			}

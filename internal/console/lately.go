@@ -65,8 +65,7 @@ func (s *session) showUnusual() {
 func (s *session) countsOf(zone string, from, to time.Time) (sum operator.Counts, err error) {
 	past, err := s.History(s.ctx, operator.HistoryQuery{Zone: zone, From: from, To: to})
 	for _, p := range past.Points {
-		sum.Allowed += p.Allowed
-		sum.Refused += p.Refused
+		sum.Add(p.Counts)
 	}
 	return sum, err
 }

@@ -50,11 +50,8 @@ Minutes are kept for 48 hours, hours for 90 days, and days for two years.`,
 		if err != nil {
 			return err
 		}
-		nothing := ""
-		if len(past.Points) == 0 {
-			nothing = "Nothing was decided in that time, or it is not kept. The last minute comes when it is over."
-		}
-		return s.report(past, nothing, func() { s.showHistory(past, q.Zone) })
+		nothing := "Nothing was decided in that time, or it is not kept. The last minute comes when it is over."
+		return s.report(past, len(past.Points) > 0, nothing, func() { s.showHistory(past, q.Zone) })
 	})
 }
 

@@ -45,17 +45,14 @@ right to the given percentage in 19 of 20 cases; 0 % if all were examined.`,
 		if err != nil {
 			return err
 		}
-		nothing := ""
-		if len(used.Days) == 0 {
-			nothing = fmt.Sprintf("The history has no usage of %s from %s on. The last minute comes when it is over.", used.Client, used.From.Format(time.DateOnly))
-		}
+		nothing := fmt.Sprintf("The history has no usage of %s from %s on. The last minute comes when it is over.", used.Client, used.From.Format(time.DateOnly))
 		if format == "csv" && !s.json {
 			if err := s.writeUsageCSV(used); err != nil || len(used.Days) > 0 {
 				return err
 			}
 			return errNothing
 		}
-		return s.report(used, nothing, func() { s.showUsage(used) })
+		return s.report(used, len(used.Days) > 0, nothing, func() { s.showUsage(used) })
 	})
 }
 
