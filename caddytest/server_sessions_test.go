@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 func TestChallengeEarnsASession(t *testing.T) {
@@ -241,8 +242,13 @@ func TestSolutionsThatEarnNothing(t *testing.T) {
 	if a := s.send(http.MethodPost, endpoint, from(2), "Content-Type: text/plain"); a.status != http.StatusUnsupportedMediaType {
 		t.Errorf("no form is answered with %d", a.status)
 	}
+	status, err := operator.NewClient("tcp", s.admin).Status(t.Context())
+	if want := (operator.Challenges{Shown: 8, Solved: 1, Wrong: 8}); err != nil || status.Challenges != want {
+		t.Errorf("got %+v, %v, want %+v", status.Challenges, err, want)
+	}
 	metrics := s.mustMetrics()
 	for _, line := range []string{
+		`caddy_rate_limit_challenges_total 8`,
 		`caddy_rate_limit_sessions_total{act="issued"} 1`,
 		`caddy_rate_limit_refused_sessions_total{reason="foreign"} 3`,
 		`caddy_rate_limit_refused_sessions_total{reason="expired"} 1`,

@@ -70,6 +70,9 @@ func (s *session) showStatus(status operator.Status) {
 	for _, list := range status.Rules.Lists {
 		s.showBlockList(list)
 	}
+	if c := status.Challenges; c.Shown > 0 {
+		s.printf("Of %s since the start, %d were solved, %d wrongly, and %d not (yet).", wording.Counted(int(c.Shown), "challenge"), c.Solved, c.Wrong, c.GivenUp)
+	}
 	if !status.History {
 		s.printf("History is not kept.")
 	}

@@ -71,7 +71,7 @@ var templates = sync.OnceValue(parseTemplates)
 func parseTemplates() map[string]*template.Template {
 	layout := template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/layout.html", "pages/parts.html"))
 	parsed := make(map[string]*template.Template)
-	for _, name := range []string{"now", "clients", "bans", "history", "audit", "health", "explain", "done", "error"} {
+	for _, name := range []string{"now", "requests", "clients", "bans", "history", "audit", "health", "explain", "done", "error"} {
 		parsed[name] = template.Must(template.Must(layout.Clone()).ParseFS(pageFiles, "pages/"+name+".html"))
 	}
 	return parsed

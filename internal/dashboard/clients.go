@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
@@ -15,7 +16,9 @@ type clientsPage struct {
 	Zone    string // the listed zone; "" for all
 	Blocked bool   // lists only currently blocked clients
 	Keys    []operator.Key
-	Full    bool // there may be more
+	Earlier string // the URL of the page before; "" on the first
+	Later   string // the URL of the next page; "" on the last
+	More    bool   // there may be more than pages show
 }
 
 const clientsShown = 50
@@ -28,8 +31,18 @@ func loadClients(v *visit) (any, error) {
 		return nil, err
 	}
 	p.Zones = zoneNames(zones)
-	p.Keys, err = v.d.options.Service.Keys(v.r.Context(), operator.KeysQuery{Zone: p.Zone, Blocked: p.Blocked, By: operator.By(p.By), N: clientsShown})
-	p.Full = len(p.Keys) == clientsShown
+	number, _ := strconv.Atoi(q.Get("page")) // 0 and 1 are the first
+	begin := (max(1, min(number, operator.MaxItems/clientsShown)) - 1) * clientsShown
+	keys, err := v.d.options.Service.Keys(v.r.Context(), operator.KeysQuery{Zone: p.Zone, Blocked: p.Blocked, By: operator.By(p.By), N: min(begin+clientsShown+1, operator.MaxItems)})
+	end := min(begin+clientsShown, len(keys))
+	p.Keys = keys[min(begin, end):end]
+	if begin > 0 {
+		p.Earlier = p.URL("page", strconv.Itoa(begin/clientsShown))
+	}
+	if end < len(keys) {
+		p.Later = p.URL("page", strconv.Itoa(begin/clientsShown+2))
+	}
+	p.More = end == operator.MaxItems
 	return p, err
 }
 
@@ -50,10 +63,17 @@ func sortingOf(page string, query url.Values, columns ...string) sorting {
 	return s
 }
 
-// URL returns the URL of the page sorted by another column.
-func (s sorting) URL(by string) string {
+// Sorted returns the URL of the page sorted by another column, from its first row.
+func (s sorting) Sorted(by string) string {
 	query := maps.Clone(s.query)
-	query.Set("by", by)
+	query.Del("page")
+	return sorting{page: s.page, query: query}.URL("by", by)
+}
+
+// URL returns the URL of the page with another value of its query.
+func (s sorting) URL(name, value string) string {
+	query := maps.Clone(s.query)
+	query.Set(name, value)
 	return s.page + "?" + query.Encode()
 }
 

@@ -75,7 +75,7 @@ func New(o Options) (*Dashboard, error) {
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := d.visit(w, r)
 	setHeaders(w.Header(), r, v.Nonce)
-	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	name := v.name()
 	if file, ok := assets()[name]; ok {
 		v.serveAsset(file)
 		return
@@ -88,6 +88,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			v.fail(err)
 			return
 		}
+		v.guarded = true
 		v.post(name)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
@@ -95,13 +96,16 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// name returns the last segment of the request's path.
+func (v *visit) name() string { return v.r.URL.Path[strings.LastIndexByte(v.r.URL.Path, '/')+1:] }
+
 // get answers with a page, or with the event stream.
 func (v *visit) get(name string) {
 	if name == "events" {
 		v.serveEvents()
 		return
 	}
-	if _, isAction := actions[operator.Action(name)]; isAction {
+	if _, isAction := actions[operator.Action(name)]; isAction || name == "search" {
 		v.w.Header().Set("Allow", "POST")
 		v.fail(operator.Errorf(http.StatusMethodNotAllowed, "Such a request is sent with the form of a page: go to Clients or Bans."))
 		return
@@ -113,6 +117,10 @@ func (v *visit) get(name string) {
 func (v *visit) post(name string) {
 	if _, isAction := actions[operator.Action(name)]; isAction {
 		v.act(operator.Action(name))
+		return
+	}
+	if name == "search" {
+		v.search()
 		return
 	}
 	if v.r.PostForm.Has("reveal") {
@@ -155,6 +163,40 @@ func (v *visit) show(name string) {
 	v.render(http.StatusOK, name, p.title, p.template, body)
 }
 
+// failure is an error, with the form that caused it as the user filled it in, to be mended.
+type failure struct {
+	*operator.Error
+	Form *form
+}
+
+// form is a form that a user fills in. The zero value is the one that explains.
+type form struct {
+	Action  operator.Action
+	Text    string // of its button
+	Class   string // likewise
+	Handle  string // of its client; "" if the user types one
+	Forever bool   // it may have no end
+}
+
+// forms are the forms by the last segments of their paths.
+var forms = map[string]form{
+	"explain":              {},
+	"search":               {},
+	string(operator.Ban):   {Action: operator.Ban, Text: "Ban", Class: "danger", Forever: true},
+	string(operator.Allow): {Action: operator.Allow, Text: "Let in"},
+	string(operator.Raise): {Action: operator.Raise, Text: "Raise", Forever: true},
+}
+
+// formToMend returns the form that was sent, or nil if another page has sent it or nothing was typed into it.
+func (v *visit) formToMend() *form {
+	f, ok := forms[v.name()]
+	if !ok || !v.guarded || !v.Writable() && f.Action != "" {
+		return nil
+	}
+	f.Handle = v.Typed("handle")
+	return &f
+}
+
 // fail renders an error. If it isn't the user's, fail reports it, and renders no details.
 func (v *visit) fail(err error) {
 	var known *operator.Error
@@ -165,5 +207,5 @@ func (v *visit) fail(err error) {
 	if !v.isAboutKnown() {
 		known = operator.Errorf(known.Status, "%s", mask(known.Message))
 	}
-	v.render(known.Status, "", "That didn’t work", "error", known)
+	v.render(known.Status, "", "That didn’t work", "error", failure{known, v.formToMend()})
 }

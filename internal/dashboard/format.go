@@ -21,6 +21,8 @@ import (
 var functions = template.FuncMap{
 	"asset":   assetURL,
 	"links":   func() []link { return links },
+	"methods": func() []string { return methods },
+	"add":     func(a, b int) int { return a + b },
 	"num":     number,
 	"short":   short,
 	"share":   share,

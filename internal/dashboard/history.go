@@ -62,6 +62,7 @@ func loadHistory(v *visit) (any, error) {
 		return nil, err
 	}
 	p.fill(h, from, to)
+	p.Plot.Marks = v.marks(from, to)
 	return p, nil
 }
 

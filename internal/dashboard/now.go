@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"errors"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -9,16 +11,17 @@ import (
 
 // nowPage shows the current state.
 type nowPage struct {
-	Status  operator.Status
-	Zones   []operator.Zone
-	Zone    string // the plotted zone; "" for all
-	Refused operator.Refusals
-	Totals  operator.Counts
-	Blocked []operator.Key
-	Missing string // why the blocked clients are unknown; "" if they are known
-	Plot    Plot
-	Rates   rates
-	Known   bool // Rates is set
+	Status     operator.Status
+	Zones      []operator.Zone
+	Zone       string // the plotted zone; "" for all
+	Refused    operator.Refusals
+	Properties []property // some of those that refused requests share
+	Totals     operator.Counts
+	Blocked    []operator.Key
+	Missing    string // why the blocked clients are unknown; "" if they are known
+	Plot       Plot
+	Rates      rates
+	Known      bool // Rates is set
 }
 
 // rates are requests per second in the last whole minute.
@@ -56,6 +59,11 @@ func loadNow(v *visit) (any, error) {
 			return nil, err
 		}
 		p.Refused.Latest = p.Refused.Latest[:min(len(p.Refused.Latest), refusedShown)]
+		query := url.Values{}
+		if p.Zone != "" {
+			query.Set("zone", p.Zone)
+		}
+		p.Properties = slices.DeleteFunc(v.propertiesOf(&p.Refused, query), func(p property) bool { return p.Name != "path" && p.Name != "agent" })
 	}
 	p.Plot = Plot{Per: "second", Zone: p.Zone, Live: true}
 	if p.Status.History {
@@ -74,6 +82,7 @@ func (v *visit) lastMinutes(p *nowPage) {
 		return
 	}
 	p.Plot.Points = densePoints(h, from, to)
+	p.Plot.Marks = v.marks(from, v.Now)
 	if p.Zone != "" {
 		h, err = v.d.options.Service.History(v.r.Context(), operator.HistoryQuery{From: from, To: to, Resolution: 60})
 	}

@@ -1,8 +1,11 @@
 package dashboard
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +19,72 @@ type Plot struct {
 	Zone   string // the plotted zone; "" for all
 	Live   bool   // it is updated while displayed
 	Points []plotPoint
+	Marks  []mark // what was done meanwhile, the latest first
+}
+
+// mark is something that was done, and may explain a change in a plot.
+type mark struct {
+	At   time.Time
+	Text string
+}
+
+// maxMarks bounds the marks of a plot.
+const maxMarks = 100
+
+// marks returns what operators, reloads and automatic bans have done in a time. What can't be asked is left out.
+func (v *visit) marks(from, to time.Time) (marks []mark) {
+	ctx, service := v.r.Context(), v.d.options.Service
+	add := func(at time.Time, text string) {
+		if !at.Before(from) && at.Before(to) {
+			marks = append(marks, mark{at, text})
+		}
+	}
+	acts, err := service.Audit(ctx, operator.AuditQuery{Before: to, N: operator.MaxItems})
+	for _, act := range acts {
+		text := fmt.Sprintf("%s %s, by %s", cmp.Or(actionTexts[act.Action], act.Action), v.Say(act.Target), act.By)
+		if act.Reason != "" {
+			text += ": " + v.Say(act.Reason)
+		}
+		if act.Action != "reveal" && act.Action != "explain" {
+			add(act.At, text)
+		}
+	}
+	bans, failed := service.Bans(ctx)
+	for _, ban := range bans {
+		if ban.By == "conduct" && ban.Since != nil {
+			who := v.Who(ban.Text, "", ban.Tag)
+			add(*ban.Since, strings.TrimSpace("Banned for violations: "+who.Text+" "+who.Tag))
+		}
+	}
+	if err != nil || failed != nil {
+		return nil
+	}
+	slices.SortStableFunc(marks, func(a, b mark) int { return b.At.Compare(a.At) })
+	return marks[:min(len(marks), maxMarks)]
+}
+
+// MarksJSON returns the marks as pairs of seconds since 1970 and a text, for the module.
+func (p Plot) MarksJSON() (string, error) {
+	pairs := [][2]any{}
+	for _, m := range p.Marks {
+		pairs = append(pairs, [2]any{m.At.Unix(), m.Text})
+	}
+	text, err := json.Marshal(pairs)
+	return string(text), err
+}
+
+// MarksPath returns the marks as lines of an SVG path.
+func (p Plot) MarksPath() string {
+	var path strings.Builder
+	if len(p.Points) > 1 {
+		first, last := p.Points[0].At, p.Points[len(p.Points)-1].At
+		for _, m := range p.Marks {
+			if x := drawnWidth * m.At.Sub(first).Seconds() / last.Sub(first).Seconds(); x >= 0 && x <= drawnWidth {
+				fmt.Fprintf(&path, "M%g 0V%d", round2(x), drawnHeight)
+			}
+		}
+	}
+	return path.String()
 }
 
 // plotPoint is the number of decisions in a unit of time.

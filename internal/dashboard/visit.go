@@ -19,6 +19,7 @@ type visit struct {
 	User     string
 	Nonce    string // for scripts and styles
 	Revealed bool   // addresses are shown
+	guarded  bool   // the form is one of this dashboard
 	Now      time.Time
 }
 
@@ -70,6 +71,17 @@ func (v *visit) Writable() bool { return v.d.options.Writable }
 
 // Token returns the token for forms.
 func (v *visit) Token() string { return v.d.seals.token(v.User) }
+
+// Typed returns the value that the user typed into a field of the form that was sent, or "".
+func (v *visit) Typed(field string) string { return v.r.PostForm.Get(field) }
+
+// TypedFor returns how long an action shall hold, as the user chose it: in a new form, a day.
+func (v *visit) TypedFor() string {
+	if v.r.PostForm.Has("for") {
+		return v.r.PostForm.Get("for")
+	}
+	return "86400"
+}
 
 // Say returns a text with its addresses masked, unless they are revealed.
 func (v *visit) Say(text string) string {

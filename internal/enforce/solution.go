@@ -194,6 +194,7 @@ func (c *challengeExchange) show(status int, target string, refused *answer.Refu
 	if err := errors.Join(c.set(&page), page.Render(&body)); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
+	meter.ChallengeShown()
 	html.Policy, html.Body = page.Policy(), body.Bytes()
 	return html.Write(c.W, c.Http, status)
 }
@@ -244,7 +245,7 @@ var notices = map[string]notice{
 
 // reject answers a wrong solution with another challenge.
 func (c *challengeExchange) reject(reason string) error {
-	meter.SessionRefused(reason)
+	meter.SolutionRejected(reason)
 	status, why := http.StatusForbidden, notices[reason]
 	switch {
 	case siteverify.Result{Reason: siteverify.Reason(reason)}.Unavailable():

@@ -1,11 +1,13 @@
 package meter
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-tally/caddy-tally/internal/names"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
@@ -67,6 +69,7 @@ var (
 	apiKeys         = newGauges(names.Metrics+"api_keys", "API keys in force, by tier.", "tier")
 	rulesInForce    = newGauges(names.Metrics+"statements", "Rules of operators and block lists in force, by action: ban or allow.", "action")
 	clientDecisions = newCounters(names.Metrics+"client_decisions_total", "Decisions about clients, by what they are known by (session, fingerprint, prefix, api_key or unknown) and outcome.", "kind", "outcome")
+	challenges      = newCounter(names.Metrics+"challenges_total", "Pages with a challenge that clients were shown.")
 	sessions        = newCounters(names.Metrics+"sessions_total", "Sessions that clients were given: issued for a solved challenge, or renewed.", "act")
 	refusedSessions = newCounters(names.Metrics+"refused_sessions_total", "Times that a client asked for a session and got none, by reason.", "reason")
 	undelivered     = newCounter(names.Metrics+"dropped_notifications_total", "Notifications that could not be delivered.")
@@ -128,6 +131,16 @@ func Collected(applied, made int) {
 // ExchangeFailed counts a failed exchange of counts with other regions, by its step.
 func ExchangeFailed(step string) { regionErrors.WithLabelValues(step).Inc() }
 
+// ChallengeShown counts a page with a challenge.
+func ChallengeShown() { challenges.Inc() }
+
+// Challenges returns what became of challenges since the process began.
+func Challenges() operator.Challenges {
+	c := operator.Challenges{Shown: counter{challenges}.value(), Solved: counterOf(sessions, "issued").value(), Wrong: rejected.Load()}
+	c.GivenUp = max(c.Shown-c.Solved-c.Wrong, 0)
+	return c
+}
+
 // SessionIssued counts a session that a client earned.
 func SessionIssued() { sessions.WithLabelValues("issued").Inc() }
 
@@ -136,6 +149,14 @@ func SessionRenewed() { sessions.WithLabelValues("renewed").Inc() }
 
 // SessionRefused counts a refused request for a session.
 func SessionRefused(reason string) { refusedSessions.WithLabelValues(reason).Inc() }
+
+// SolutionRejected counts a wrong solution, for which its client got no session.
+func SolutionRejected(reason string) {
+	SessionRefused(reason)
+	rejected.Add(1)
+}
+
+var rejected atomic.Int64 // wrong solutions
 
 // NotificationDropped counts a notification that could not be delivered.
 func NotificationDropped() { undelivered.Inc() }

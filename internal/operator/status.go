@@ -15,6 +15,8 @@ type Status struct {
 	Rules RulesFile `json:"rules"`
 	// Conduct describes the bans for violations; nil while nothing is counted.
 	Conduct *ConductBans `json:"conduct,omitempty"`
+	// Challenges is what became of challenges since this process began to decide.
+	Challenges Challenges `json:"challenges"`
 	// History reports whether a history is kept.
 	History bool `json:"history"`
 	// Shadow names the zones without enforced limits.
@@ -23,6 +25,15 @@ type Status struct {
 	Loaded []string `json:"loaded,omitempty"`
 	// Advice is about the running config: doubtful parts of it, and what to write instead.
 	Advice []Advice `json:"advice,omitempty"`
+}
+
+// Challenges is what became of challenges.
+type Challenges struct {
+	Shown  int64 `json:"shown"`
+	Solved int64 `json:"solved"`
+	Wrong  int64 `json:"wrong"` // solutions that weren't accepted
+	// GivenUp is how many got no answer, or none yet.
+	GivenUp int64 `json:"given_up"`
 }
 
 // Advice is a problem in a config.

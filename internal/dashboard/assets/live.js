@@ -44,8 +44,15 @@ class Plot {
 		this.figure = figure;
 		this.per = figure.dataset.per;
 		this.data = JSON.parse(figure.dataset.plot);
+		this.marks = JSON.parse(figure.dataset.marks);
+		this.whole = element("button", "whole", "Whole time");
+		this.whole.type = "button";
+		this.whole.hidden = true;
+		this.whole.addEventListener("click", () => this.zoom(0));
 		this.place = find(".canvas", figure);
 		this.readout = find("[data-readout]", figure);
+		this.readout.after(this.whole);
+		this.place.addEventListener("keydown", (event) => this.press(event));
 		this.draw();
 		dark.addEventListener("change", () => this.draw());
 		new ResizeObserver(() => this.resize()).observe(this.place);
@@ -70,18 +77,61 @@ class Plot {
 			...this.size(),
 			padding: [8, 8, 0, 0],
 			legend: { show: false },
-			cursor: { y: false, drag: { x: false, y: false } },
+			cursor: { y: false, drag: { x: true, y: false } },
 			scales: { y: { range: (_, __, top) => [0, Math.max(top * 1.1, 1)] } },
 			axes: [
 				{ ...axis, size: 30, grid: { show: false }, space: 70, values: [[86400 * 28, "{MMM} {YYYY}", null, null, null, null, null, null, 1], [86400, "{D} {MMM}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", "{D} {MMM}", null, "{D} {MMM}", null, null, null, 0], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
 				{ ...axis, size: 52, space: 44, incrs: wholeSteps, values: (_, ticks) => ticks.map(short) },
 			],
 			series: [{}, series("let in", "--ok"), series("refused", "--no")],
-			hooks: { setCursor: [(chart) => this.read(chart.cursor.idx)] },
+			hooks: {
+				setCursor: [(chart) => this.read(chart.cursor.idx)],
+				setScale: [(chart, axis) => { if (axis === "x") this.whole.hidden = !this.zoomed(chart); }],
+				drawAxes: [(chart) => this.mark(chart)],
+			},
 		}, this.data, this.place);
 		const canvas = find("canvas", this.place);
 		canvas.setAttribute("role", "img");
-		canvas.setAttribute("aria-label", `Requests per ${this.per}, let in and refused`);
+		canvas.setAttribute("aria-label", `Requests per ${this.per}, let in and refused. Plus and minus zoom, arrows move, 0 shows the whole time.`);
+		canvas.tabIndex = 0;
+	}
+
+	// mark draws a line where something was done.
+	mark(chart) {
+		const { left, top, width, height } = chart.bbox;
+		chart.ctx.save();
+		chart.ctx.strokeStyle = color("--muted");
+		chart.ctx.lineWidth = devicePixelRatio;
+		chart.ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+		for (const [time] of this.marks) {
+			const x = Math.round(chart.valToPos(time, "x", true));
+			if (x < left || x > left + width) continue;
+			chart.ctx.beginPath();
+			chart.ctx.moveTo(x, top);
+			chart.ctx.lineTo(x, top + height);
+			chart.ctx.stroke();
+		}
+		chart.ctx.restore();
+	}
+
+	zoomed(chart = this.chart) {
+		const [times] = this.data, { min, max } = chart.scales.x;
+		return min > times[0] || max < times.at(-1);
+	}
+
+	// zoom shows a part of the time, by a factor, moved by a part of what is shown; a factor of 0 shows all of it.
+	zoom(factor, move = 0) {
+		const [times] = this.data, { min, max } = this.chart.scales.x;
+		const first = times[0], last = times.at(-1), span = Math.min(Math.max((max - min) * factor, (last - first) / times.length * 4), last - first);
+		const begin = factor ? Math.min(Math.max((min + max - span) / 2 + move * span, first), last - span) : first;
+		this.chart.setScale("x", { min: begin, max: factor ? begin + span : last });
+	}
+
+	press(event) {
+		const zoom = { "+": [0.5], "=": [0.5], "-": [2], 0: [0], ArrowLeft: [1, -0.25], ArrowRight: [1, 0.25] }[event.key];
+		if (!zoom || event.ctrlKey || event.metaKey || event.altKey) return;
+		event.preventDefault();
+		this.zoom(...zoom);
 	}
 
 	// read says what was at a point, or what the plot shows.
@@ -92,7 +142,9 @@ class Plot {
 		}
 		const [times, allowed, refused] = this.data;
 		const time = this.per === "second" ? clock : day;
-		this.readout.textContent = `${time.format(new Date(times[at] * 1000))}: ${short(allowed[at])} let in, ${short(refused[at])} refused`;
+		const until = times[at + 1] ?? Infinity;
+		const done = this.marks.filter(([when]) => when >= times[at] && when < until).map(([, text]) => text);
+		this.readout.textContent = [`${time.format(new Date(times[at] * 1000))}: ${short(allowed[at])} let in, ${short(refused[at])} refused`, ...done].join(" · ");
 	}
 
 	// add appends a point and forgets what is older than a quarter of an hour.
@@ -101,7 +153,11 @@ class Plot {
 		if (last !== undefined && time <= last) return;
 		[time, allowed, refused].forEach((value, i) => this.data[i].push(value));
 		while (this.data[0][0] < time - 900) this.data.forEach((column) => column.shift());
-		if (this.chart) this.chart.setData(this.data);
+		if (this.chart) {
+			const { min, max } = this.chart.scales.x, zoomed = !this.whole.hidden;
+			this.chart.setData(this.data, !zoomed);
+			if (zoomed) this.chart.setScale("x", { min, max });
+		}
 		else this.draw();
 		this.figure.dataset.last = time;
 	}

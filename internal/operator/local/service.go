@@ -32,7 +32,7 @@ func New(config func() *enforce.Config, version string, started time.Time) opera
 func (r running) Status(ctx context.Context) (operator.Status, error) {
 	status := operator.Status{Version: r.version, Started: r.started.UTC(), Stores: instance.Describe()}
 	requests := meter.NewRequests()
-	status.Requests = requests.Counts()
+	status.Requests, status.Challenges = requests.Counts(), meter.Challenges()
 	if app := r.config(); app != nil {
 		status.Rules = runningConfig{app}.describeRules()
 		if h := app.Instance.Load(); h != nil {

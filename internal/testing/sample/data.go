@@ -19,7 +19,8 @@ func (s *Service) fill() {
 	at := func(d time.Duration) *time.Time { t := now.Add(d); return &t }
 	s.status = operator.Status{
 		Version: "v0.4.0", Started: now.Add(-9*24*time.Hour - 3*time.Hour), History: true,
-		Requests: operator.Counts{Allowed: 14_136_514, Refused: 68_251, Blocked: 59_931, Banned: 2_022, WouldRefuse: 18_204},
+		Requests:   operator.Counts{Allowed: 14_136_514, Refused: 68_251, Blocked: 59_931, Banned: 2_022, WouldRefuse: 18_204},
+		Challenges: operator.Challenges{Shown: 912, Solved: 655, Wrong: 31, GivenUp: 226},
 		Stores: []operator.Store{{
 			Kind: "sqlite", Path: "/var/lib/caddy/.local/share/caddy/rate_limit/tally.db",
 			Keys: 48211, MaxKeys: 1_000_000, Bytes: 37 << 20, Processes: 2,
