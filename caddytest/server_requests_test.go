@@ -18,10 +18,12 @@ func TestWhatRequestsShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Replace(config(`
+		exempt path /limits/*
 		zone login {
 			match /login
 			limit 2/1h
 		}`), "rate_limit {", "rate_limit {\nnetworks "+file, 1)
+	text = strings.Replace(text, "respond hello", "handle_path /limits/* {\nrate_limit_dashboard {\nallow remote_ip 127.0.0.1\n}\n}\nrespond hello", 1)
 	s := startCaddy(t, text)
 	// At most ten of either kind, all of which are sampled however fast they come.
 	for _, r := range []struct {
@@ -70,6 +72,13 @@ func TestWhatRequestsShare(t *testing.T) {
 		its, err := admin.Refusals(t.Context(), operator.RefusalsQuery{Client: "tag:" + c.Tag})
 		if err != nil || its.Sampled != c.Refused || its.LetIn != c.LetIn || len(its.Clients) != 1 {
 			t.Errorf("the requests of client %d: got %+v, %v", i, its, err)
+		}
+	}
+	// The dashboard says the same.
+	page := s.get("/limits/requests?country=FR").body
+	for _, want := range []string{"<b>4</b>", "<b>2</b>", `4 <span class="muted">refused, 2 let in</span>`, "path=%2Flogin", "AS64500"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the dashboard lacks %s:\n%s", want, page)
 		}
 	}
 	s.wantCommand(t, 0, []string{"refusals", "--country", "FR", "--path", "/login"}, "REFUSED  LET IN  COUNTRY\n      4       2  FR", "AS64500")

@@ -37,10 +37,10 @@ func loadClients(v *visit) (any, error) {
 	end := min(begin+clientsShown, len(keys))
 	p.Keys = keys[min(begin, end):end]
 	if begin > 0 {
-		p.Earlier = p.URL("page", strconv.Itoa(begin/clientsShown))
+		p.Earlier = urlOf("clients", q, "page", strconv.Itoa(begin/clientsShown))
 	}
 	if end < len(keys) {
-		p.Later = p.URL("page", strconv.Itoa(begin/clientsShown+2))
+		p.Later = urlOf("clients", q, "page", strconv.Itoa(begin/clientsShown+2))
 	}
 	p.More = end == operator.MaxItems
 	return p, err
@@ -67,14 +67,17 @@ func sortingOf(page string, query url.Values, columns ...string) sorting {
 func (s sorting) Sorted(by string) string {
 	query := maps.Clone(s.query)
 	query.Del("page")
-	return sorting{page: s.page, query: query}.URL("by", by)
+	return urlOf(s.page, query, "by", by)
 }
 
-// URL returns the URL of the page with another value of its query.
-func (s sorting) URL(name, value string) string {
-	query := maps.Clone(s.query)
-	query.Set(name, value)
-	return s.page + "?" + query.Encode()
+// urlOf returns the URL of a page with another value in its query, or without it if value is "".
+func urlOf(page string, query url.Values, name, value string) string {
+	changed := make(url.Values)
+	maps.Copy(changed, query)
+	if changed.Del(name); value != "" {
+		changed.Set(name, value)
+	}
+	return page + "?" + changed.Encode()
 }
 
 func zoneNames(zones []operator.Zone) (names []string) {

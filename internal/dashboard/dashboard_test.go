@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/sample"
 )
 
-var names = []string{"", "clients", "bans", "history", "audit", "health", "explain"}
+var names = []string{"", "requests", "clients", "bans", "history", "audit", "health", "explain"}
 
 // site is a dashboard for requests like a browser's.
 type site struct {

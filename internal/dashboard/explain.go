@@ -67,6 +67,14 @@ func (v *visit) isAboutKnown() bool {
 	return err != nil || isKnown(typed)
 }
 
+// Requests returns the URL of the client's requests, or "".
+func (p explainPage) Requests() string {
+	if p.Who.Handle == "" {
+		return ""
+	}
+	return urlOf("requests", nil, "client", p.Who.Handle)
+}
+
 // Passes reports whether the next request passes.
 func (p explainPage) Passes() bool {
 	return p.Answer.Next.Outcome == "allowed" || p.Answer.Next.Outcome == "exempt"

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -72,7 +71,7 @@ func loadRequests(v *visit) (any, error) {
 		if value == "" {
 			continue
 		}
-		f := filter{Title: kind.title, Text: value, URL: requestsURL(query, kind.name, "")}
+		f := filter{Title: kind.title, Text: value, URL: urlOf("requests", query, kind.name, "")}
 		if isSealed(kind.name) {
 			if value, err = v.d.seals.open(v.User, value); err != nil {
 				return nil, err
@@ -88,6 +87,11 @@ func loadRequests(v *visit) (any, error) {
 	p.Asked = len(p.Filters) > 0
 	if p.Refused, err = v.d.options.Service.Refusals(v.r.Context(), q); err != nil {
 		return nil, err
+	}
+	if q.Client != "" { // whoever has typed an address would learn its tag
+		for i := range p.Refused.Latest {
+			p.Refused.Latest[i].Tag = ""
+		}
 	}
 	p.Properties = v.propertiesOf(&p.Refused, query)
 	if q.Text != "" {
@@ -111,7 +115,7 @@ func (v *visit) propertiesOf(r *operator.Refusals, query url.Values) (list []pro
 				value = row.Who.Handle
 			}
 			if value != "" {
-				row.URL = requestsURL(query, kind.name, value)
+				row.URL = urlOf("requests", query, kind.name, value)
 			}
 			p.Shares = append(p.Shares, row)
 		}
@@ -120,15 +124,6 @@ func (v *visit) propertiesOf(r *operator.Refusals, query url.Values) (list []pro
 		}
 	}
 	return list
-}
-
-// requestsURL returns the URL of the page with a query in which a property has a value; "" means any.
-func requestsURL(query url.Values, name, value string) string {
-	query = maps.Clone(query)
-	if query.Del(name); value != "" {
-		query.Set(name, value)
-	}
-	return "requests?" + query.Encode()
 }
 
 // keysWith returns the keys in memory that show a text.
@@ -161,5 +156,6 @@ func (v *visit) search() {
 		v.fail(operator.Errorf(http.StatusBadRequest, "Type a client, or a part of a path, a program, a network or a host."))
 		return
 	}
-	http.Redirect(v.w, v.r, requestsURL(nil, "text", v.d.seals.seal(v.User, typed)), http.StatusSeeOther)
+	v.w.Header().Set("Location", urlOf("requests", nil, "text", v.d.seals.seal(v.User, typed))) // relative: the path's beginning isn't known here
+	v.w.WriteHeader(http.StatusSeeOther)
 }

@@ -39,6 +39,8 @@ func TestScreenshots(t *testing.T) {
 		page.Go(server.URL + "/")
 		page.Wait(`document.querySelector("[data-feed]").children.length > 3`)
 		take(t, page, "dashboard-now-"+scheme, wide)
+		page.Go(server.URL + "/requests")
+		take(t, page, "dashboard-requests-"+scheme, wide)
 		page.Go(server.URL + "/clients")
 		page.Load(func() {
 			page.Eval(`document.querySelector("tbody tr:nth-child(2) form[action=explain]").requestSubmit()`, nil)
