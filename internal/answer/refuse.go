@@ -87,7 +87,7 @@ func (r *Refusal) short() *Short {
 func (r *Refusal) makeField(texts *Texts) {
 	if r.Retry != limiter.Never {
 		var room [20]byte
-		r.field[0] = texts.Of(strconv.AppendInt(room[:0], httpfield.Seconds(r.Retry), 10))
+		r.field[0] = texts.text(strconv.AppendInt(room[:0], httpfield.Seconds(r.Retry), 10))
 	}
 }
 

@@ -203,7 +203,7 @@ func (r *Response) limitField(texts *Texts) string {
 			b = strconv.AppendInt(b, s.effective(r.Refusal != nil), 10)
 		}
 	}
-	return texts.Of(b)
+	return texts.text(b)
 }
 
 // restore sets our header fields again, just before the header is written.
@@ -407,8 +407,8 @@ type Texts struct{ room strings.Builder }
 // textsRoom is how many bytes are allocated at a time, about twenty header fields.
 const textsRoom = 512
 
-// Of returns the bytes as a string. Later calls append behind it.
-func (t *Texts) Of(b []byte) string {
+// text returns the bytes as a string. Later calls append behind it.
+func (t *Texts) text(b []byte) string {
 	if len(b) > t.room.Cap()-t.room.Len() {
 		t.room.Reset() // gives up the room, which its strings still use
 		t.room.Grow(max(textsRoom, len(b)))

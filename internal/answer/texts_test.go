@@ -15,14 +15,14 @@ func TestTextsStay(t *testing.T) {
 		if i%30 == 29 {
 			text = strings.Repeat(text, textsRoom)
 		}
-		got, want = append(got, texts.Of([]byte(text))), append(want, text)
+		got, want = append(got, texts.text([]byte(text))), append(want, text)
 	}
 	for i := range want {
 		if got[i] != want[i] {
 			t.Errorf("string %d is %.20q…, want %.20q…", i, got[i], want[i])
 		}
 	}
-	if n := testing.AllocsPerRun(1000, func() { texts.Of([]byte(`"sign-in";r=9999;t=60`)) }); n >= 1 {
+	if n := testing.AllocsPerRun(1000, func() { texts.text([]byte(`"sign-in";r=9999;t=60`)) }); n >= 1 {
 		t.Errorf("a string takes %v allocations", n)
 	}
 }

@@ -62,8 +62,8 @@ type Forms struct {
 	Other string
 }
 
-// Of returns the text with a number.
-func (f Forms) Of(n int64) string {
+// Format returns the text with a number.
+func (f Forms) Format(n int64) string {
 	form := f.Other
 	switch {
 	case n == 1 && f.One != "":
@@ -81,7 +81,7 @@ func (t *Texts) Wait(d time.Duration) string {
 	if n == 0 {
 		return ""
 	}
-	return t.In[unit].Of(n)
+	return t.In[unit].Format(n)
 }
 
 // ComeBack returns the sentence about when to come back, or "" without a waiting time.

@@ -100,7 +100,7 @@ func TestTimesAreThoseOfTheBrowser(t *testing.T) {
 			var said []string
 			page.Eval(fmt.Sprintf(`Array.from({length: 400}, (_, i) => new Intl.RelativeTimeFormat(%q, {numeric: "always"}).format(i + 1, %q))`, texts.Tag, name), &said)
 			for i, want := range said {
-				if got := texts.In[unit].Of(int64(i + 1)); got != want {
+				if got := texts.In[unit].Format(int64(i + 1)); got != want {
 					t.Errorf("%s: %q, where the browser says %q", texts.Tag, got, want)
 				}
 			}
