@@ -62,17 +62,17 @@ func (e *Emulated) Text() string {
 // Await waits until the terminal shows a text.
 func (e *Emulated) Await(t *testing.T, text string) {
 	t.Helper()
-	e.await(t, text, e.Text)
+	e.AwaitThat(t, text, func() bool { return strings.Contains(e.Text(), text) })
 }
 
-// await waits until there is a text in what a function returns, which may change with each write.
-func (e *Emulated) await(t *testing.T, text string, in func() string) {
+// AwaitThat waits until something is so, which may change with each write. It describes that in a failure.
+func (e *Emulated) AwaitThat(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for late := time.After(patience); !strings.Contains(in(), text); {
+	for late := time.After(patience); !so(); {
 		select {
 		case <-e.wrote:
 		case <-late:
-			t.Fatalf("the terminal shows\n%s\nwant %q", in(), text)
+			t.Fatalf("the terminal shows\n%s\nwant %q", e.Text(), what)
 		}
 	}
 }

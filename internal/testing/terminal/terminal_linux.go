@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -129,7 +130,7 @@ func (term *Terminal) WantRestored(t *testing.T) error {
 	if _, err := term.slave.WriteString(mark); err != nil {
 		t.Fatal(err)
 	}
-	term.await(t, mark, term.Written)
+	term.AwaitThat(t, mark, func() bool { return strings.Contains(term.Written(), mark) })
 	after, err := unix.IoctlGetTermios(int(term.slave.Fd()), unix.TCGETS)
 	if err != nil {
 		t.Fatal(err)
