@@ -27,7 +27,7 @@ func TestScreenOfARunningCaddy(t *testing.T) {
 	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
 	d := terminal.Start(t, cmd, 100, 24)
 	wantLine(t, d, `Let in 0\.0/s refused 0\.0/s banned 0\.0/s`)
-	wantLine(t, d, `names 0\.0 0\.0 4 2`)
+	wantLine(t, d, `names 0\.0/s 0\.0/s 4 2`)
 	wantLine(t, d, `names 3/1h [0-9a-f]{6} key:alice 3 3 100 2 in .*`)
 	wantLine(t, d, `names 3/1h [0-9a-f]{6} 'key:"\\u009b2J"' 1 3 33 0`)
 	wantLine(t, d, `.* ago 2 names names [0-9a-f]{6} key:alice blocked`)
@@ -41,7 +41,7 @@ func TestScreenOfARunningCaddy(t *testing.T) {
 	if err := <-loaded; err != nil {
 		t.Fatal(err)
 	}
-	wantLine(t, d, `other 0\.0 0\.0 0 0`)
+	wantLine(t, d, `other 0\.0/s 0\.0/s 0 0`)
 	wantLine(t, d, `names .* .* 7 3`)
 
 	s.stop()

@@ -158,7 +158,7 @@ func (s *screen) zones() []string {
 // lines returns what the screen shows, line by line. All of it is printable.
 func (s *screen) lines() []line {
 	room := max(s.height-2, 0)
-	body := make([]line, 0, room)
+	var body []line
 	switch {
 	case s.help:
 		body = plain(screenHelp)
@@ -196,28 +196,14 @@ func (s *screen) head() line {
 	if s.lost != "" {
 		return line{"Connecting again: " + s.lost, red}
 	}
-	parts, bars := make([]string, 3), make([]string, 3)
-	for i, part := range []struct {
-		name  string
-		count func(operator.Counts) int64
-	}{
-		{"Let in", func(c operator.Counts) int64 { return c.Allowed }},
-		{"refused", func(c operator.Counts) int64 { return c.Refused }},
-		{"banned", func(c operator.Counts) int64 { return c.Banned }},
-	} {
-		count := func(t operator.Totals) int64 { return part.count(t.Counts) }
-		rate := s.rate(0, ratePeriod, count)
-		parts[i] = part.name + " " + perSecond(rate) + "/s"
-		bars[i] = s.bars(count)
+	letIn := func(t operator.Totals) int64 { return t.Allowed }
+	refused := func(t operator.Totals) int64 { return t.Refused }
+	banned := func(t operator.Totals) int64 { return t.Banned }
+	now := func(count func(operator.Totals) int64) string { return perSecond(s.rate(0, ratePeriod, count)) }
+	text := func(bars int) string {
+		return "Let in " + now(letIn) + s.bars(bars, letIn) + "   refused " + now(refused) + s.bars(bars, refused) + "   banned " + now(banned)
 	}
-	// The bars of requests that were let in, and of refused ones, are shown if the last minute fits.
-	n := min((s.width-len(strings.Join(parts, "   "))-2)/2, mostBars)
-	for i := range parts[:2] {
-		if n >= mostBars/3 {
-			parts[i] += " " + string([]rune(bars[i])[mostBars-n:])
-		}
-	}
-	return line{strings.Join(parts, "   "), wording.Bold}
+	return line{text((s.width - len(text(0)) - 2) / 2), wording.Bold}
 }
 
 // rate returns the growth of a count per second, over a number of totals before the last ones; 0 if it isn't known.
@@ -234,23 +220,25 @@ func (s *screen) rate(last, over int, count func(operator.Totals) int64) float64
 // perSecond formats a rate.
 func perSecond(rate float64) string {
 	if rate < 9.95 {
-		return fmt.Sprintf("%.1f", rate)
+		return fmt.Sprintf("%.1f/s", rate)
 	}
-	return wording.Number(int64(rate + 0.5))
+	return wording.Number(int64(rate+0.5)) + "/s"
 }
 
 // levels are bars of a height.
 var levels = []rune("▁▂▃▄▅▆▇█")
 
-// bars returns a bar for each of the last periods, the newest last; a space for one that isn't known. The highest
-// bar is full.
-func (s *screen) bars(count func(operator.Totals) int64) string {
-	known := min(len(s.samples)/barPeriod, mostBars)
-	rates := make([]float64, known)
-	for i := range rates {
-		rates[i] = s.rate((known-1-i)*barPeriod, barPeriod, count)
+// bars returns a space and a number of bars for the last periods, the newest last; spaces for those that aren't
+// known. The highest bar is full. Few bars say nothing, so they are left out.
+func (s *screen) bars(n int, count func(operator.Totals) int64) string {
+	if n = min(n, mostBars); n < mostBars/3 {
+		return ""
 	}
-	bars, most := strings.Repeat(" ", mostBars-known), slices.Max(append(rates, 1e-9))
+	rates := make([]float64, min(len(s.samples)/barPeriod, n))
+	for i := range rates {
+		rates[i] = s.rate((len(rates)-1-i)*barPeriod, barPeriod, count)
+	}
+	bars, most := strings.Repeat(" ", n-len(rates)+1), slices.Max(append(rates, 1e-9))
 	for _, rate := range rates {
 		bars += string(levels[int(rate/most*float64(len(levels)-1)+0.5)])
 	}
@@ -337,7 +325,7 @@ func leastWidth(head string) int {
 	switch head {
 	case "KEY", "USED", "REFUSED", "LAST":
 		return 0
-	case "ZONE", "OF", "FREE", "TIMES", "LET IN/S", "REFUSED/S":
+	case "ZONE", "OF", "FREE", "TIMES", "LETS IN", "REFUSES":
 		return 50
 	}
 	return usualWidth + 1
@@ -372,8 +360,8 @@ func (s *screen) zoneRates() (all []zoneRate) {
 
 var zoneRateColumns = []column[zoneRate]{
 	{"ZONE", func(z zoneRate) cell { return text(z.name) }},
-	{"LET IN/S", func(z zoneRate) cell { return cell{Text: perSecond(z.letIn), Right: true} }},
-	{"REFUSED/S", func(z zoneRate) cell { return cell{Text: perSecond(z.refusals), Right: true} }},
+	{"LETS IN", func(z zoneRate) cell { return cell{Text: perSecond(z.letIn), Right: true} }},
+	{"REFUSES", func(z zoneRate) cell { return cell{Text: perSecond(z.refusals), Right: true} }},
 	{"LET IN", func(z zoneRate) cell { return figure(z.Allowed) }},
 	{"REFUSED", func(z zoneRate) cell { return figure(z.Refused) }},
 }

@@ -45,19 +45,16 @@ func (c console) runScreen(s *session, m *screen, display tcell.Screen) error {
 	group, ctx := errgroup.WithContext(ctx)
 	live := *s
 	live.ctx = ctx
-	changes, asks, ask := make(chan func()), make(chan wanted, 1), m.ask
-	change := func(f func()) {
+	changes, asks, ask := make(chan func(*screen)), make(chan wanted, 1), m.ask
+	change := func(f func(*screen)) {
 		select {
 		case changes <- f:
 		case <-ctx.Done():
 		}
 	}
 	for _, run := range []func() error{
-		func() error { live.followTotals(func(f func(*screen)) { change(func() { f(m) }) }); return nil },
-		func() error {
-			c.answerAll(&live, ask, asks, func(a answer) { change(func() { m.take(a) }) })
-			return nil
-		},
+		func() error { live.followTotals(change); return nil },
+		func() error { c.answerAll(&live, ask, asks, change); return nil },
 		func() error { defer end(); return show(ctx, m, display, changes, asks) },
 	} {
 		group.Go(func() (err error) {
@@ -73,7 +70,7 @@ func (c console) runScreen(s *session, m *screen, display tcell.Screen) error {
 }
 
 // show draws a screen after each change, until a key ends it.
-func show(ctx context.Context, m *screen, display tcell.Screen, changes <-chan func(), asks chan wanted) error {
+func show(ctx context.Context, m *screen, display tcell.Screen, changes <-chan func(*screen), asks chan wanted) error {
 	for i, level := range levels {
 		display.RegisterRuneFallback(level, "_.-=+*%#"[i:i+1]) // for terminals without UTF-8
 	}
@@ -82,8 +79,8 @@ func show(ctx context.Context, m *screen, display tcell.Screen, changes <-chan f
 		select {
 		case <-ctx.Done():
 			return nil
-		case f := <-changes:
-			f()
+		case change := <-changes:
+			change(m)
 		case event := <-display.EventQ():
 			switch event := event.(type) {
 			case *tcell.EventKey:
@@ -124,9 +121,9 @@ func draw(m *screen, display tcell.Screen) {
 	display.Show()
 }
 
+// styleOf returns a style of the display, without colors unless it has some.
 func styleOf(style wording.Style, colored bool) tcell.Style {
-	plain := tcell.StyleDefault
-	switch {
+	switch plain := tcell.StyleDefault; {
 	case style == chosen:
 		return plain.Reverse(true)
 	case style == wording.Bold, style == red && !colored:
@@ -135,8 +132,9 @@ func styleOf(style wording.Style, colored bool) tcell.Style {
 		return plain.Foreground(color.Maroon)
 	case style == yellow && colored:
 		return plain.Foreground(color.Olive)
+	default:
+		return plain
 	}
-	return plain
 }
 
 // followTotals receives totals, and connects again whenever they end, until the session's context ends.
@@ -160,7 +158,7 @@ func (s *session) followTotals(change func(func(*screen))) {
 }
 
 // answerAll answers what a screen asks, at once when it asks something else, until the session's context ends.
-func (c console) answerAll(s *session, ask wanted, asks <-chan wanted, take func(answer)) {
+func (c console) answerAll(s *session, ask wanted, asks <-chan wanted, change func(func(*screen))) {
 	for {
 		select {
 		case ask = <-asks:
@@ -168,7 +166,8 @@ func (c console) answerAll(s *session, ask wanted, asks <-chan wanted, take func
 		case <-s.ctx.Done():
 			return
 		}
-		take(c.answer(s, ask))
+		a := c.answer(s, ask)
+		change(func(m *screen) { m.take(a) })
 	}
 }
 

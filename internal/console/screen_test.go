@@ -75,7 +75,7 @@ func TestNumbersOnTheScreen(t *testing.T) {
 	minute := strings.Repeat(" ", 20) + strings.Repeat("█", 10)
 	for _, want := range []string{
 		"Let in 12/s " + minute + "   refused 3.0/s " + minute + "   banned 1.0/s\n",
-		"ZONE   LET IN/S  REFUSED/S  LET IN  REFUSED\nlogin        12        3.0     708      177\napi         0.0        0.0       0        0\n",
+		"ZONE   LETS IN  REFUSES  LET IN  REFUSED\nlogin     12/s    3.0/s     708      177\napi      0.0/s    0.0/s       0        0\n",
 		"\n" + list, "\n" + refusals, "by used   zone any",
 	} {
 		if !strings.Contains(got, want) {
