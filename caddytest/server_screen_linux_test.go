@@ -13,7 +13,7 @@ import (
 func wantLine(t *testing.T, d *terminal.Terminal, words string) {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^` + strings.Join(strings.Fields(words), ` +`) + `$`)
-	d.AwaitThat(t, words, func() bool { return line.MatchString(d.Text()) })
+	d.AwaitThat(t, words, line.MatchString)
 }
 
 // The screen of `top --watch` shows what was sent to a real Caddy, over a reload and a restart.

@@ -5,11 +5,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gdamore/tcell/v3/vt"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -84,25 +86,33 @@ func TestTerminalIsAsItWas(t *testing.T) {
 	}
 }
 
-// NO_COLOR takes the colors away. A terminal without UTF-8 gets ASCII.
+// NO_COLOR takes the colors away, and only the selected row is reversed. A terminal without UTF-8 gets ASCII.
 func TestScreenWithoutColors(t *testing.T) {
-	t.Parallel()
 	for env, colored := range map[string]bool{"LC_ALL=C.UTF-8": true, "LC_ALL=C": true, "NO_COLOR=1": false} {
-		d := terminal.Start(t, child(t, env), 90, 30)
-		d.Await(t, "? keys   q ends")
-		d.Type("?")
-		d.Await(t, "select a row")
-		d.Type("q")
-		if err := d.WantRestored(t); err != nil {
-			t.Errorf("%s: it ends with %v", env, err)
-		}
-		written := d.Written()
-		if got := strings.Contains(written, "\x1b[33m"); got != colored {
-			t.Errorf("%s: colored is %v, want %v", env, got, colored)
-		}
-		if ascii := env == "LC_ALL=C"; ascii != (strings.IndexFunc(written, func(r rune) bool { return r > 0x7f }) < 0) {
-			t.Errorf("%s: it writes %q", env, written)
-		}
+		t.Run(env, func(t *testing.T) {
+			t.Parallel()
+			d := terminal.Start(t, child(t, env), 90, 30)
+			d.AwaitThat(t, "a bar of refusals", regexp.MustCompile(`refused \S+ +[█#]`).MatchString)
+			reversed := 0
+			for y := range 30 {
+				if c := d.GetCell(vt.Coord{Y: vt.Row(y)}); c.S != nil && c.S.Attr()&vt.Reverse != 0 {
+					reversed++
+				}
+			}
+			d.Type("?")
+			d.Await(t, "select a row")
+			d.Type("q")
+			if err := d.WantRestored(t); err != nil || reversed != 1 {
+				t.Errorf("it ends with %v, and reverses %d rows", err, reversed)
+			}
+			written := d.Written()
+			if got := strings.Contains(written, "\x1b[33m"); got != colored {
+				t.Errorf("colored is %v, want %v", got, colored)
+			}
+			if ascii := strings.IndexFunc(written, func(r rune) bool { return r > 0x7f }) < 0; ascii != (env == "LC_ALL=C") {
+				t.Errorf("it writes %q", written)
+			}
+		})
 	}
 }
 

@@ -124,6 +124,20 @@ func TestRatesOnTheScreen(t *testing.T) {
 	}
 }
 
+// Whoever is refused stands out, and the selected row most of all. A shadow limit refuses nobody.
+func TestStylesOfRows(t *testing.T) {
+	until := noon.Add(time.Minute)
+	m := &screen{width: 80, height: 10, shown: answer{at: noon, keys: []operator.Key{
+		{Text: "first", BlockedUntil: &until}, {Text: "refused", BlockedUntil: &until}, {Text: "shadow", BlockedUntil: &until, Shadow: true}, {Text: "passes"},
+	}}}
+	want := []line{{style: wording.Bold}, {style: chosen}, {style: yellow}, {}, {}}
+	for i, l := range m.lines()[1:][:len(want)] {
+		if l.style != want[i].style {
+			t.Errorf("%q is in style %q, want %q", l.text, l.style, want[i].style)
+		}
+	}
+}
+
 // The keys of the keyboard do what the help says.
 func TestKeysOfTheScreen(t *testing.T) {
 	s := sample.New(clock)
@@ -179,6 +193,7 @@ func TestSelectionStaysWithItsKey(t *testing.T) {
 	if m.take(ask(s, m.ask)); len(m.shown.keys) != 11 {
 		t.Errorf("a paused screen changes: %d keys", len(m.shown.keys))
 	}
+	m.press("p")
 	late := ask(s, m.ask)
 	m.press("z")
 	if m.take(late); len(m.shown.keys) != 11 {

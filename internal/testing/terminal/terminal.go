@@ -62,13 +62,13 @@ func (e *Emulated) Text() string {
 // Await waits until the terminal shows a text.
 func (e *Emulated) Await(t *testing.T, text string) {
 	t.Helper()
-	e.AwaitThat(t, text, func() bool { return strings.Contains(e.Text(), text) })
+	e.AwaitThat(t, text, func(shown string) bool { return strings.Contains(shown, text) })
 }
 
-// AwaitThat waits until something is so, which may change with each write. It describes that in a failure.
-func (e *Emulated) AwaitThat(t *testing.T, what string, so func() bool) {
+// AwaitThat waits until the terminal shows what a function asks for. It describes that in a failure.
+func (e *Emulated) AwaitThat(t *testing.T, what string, match func(shown string) bool) {
 	t.Helper()
-	for late := time.After(patience); !so(); {
+	for late := time.After(patience); !match(e.Text()); {
 		select {
 		case <-e.wrote:
 		case <-late:

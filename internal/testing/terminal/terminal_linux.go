@@ -130,7 +130,7 @@ func (term *Terminal) WantRestored(t *testing.T) error {
 	if _, err := term.slave.WriteString(mark); err != nil {
 		t.Fatal(err)
 	}
-	term.AwaitThat(t, mark, func() bool { return strings.Contains(term.Written(), mark) })
+	term.AwaitThat(t, mark, func(string) bool { return strings.Contains(term.Written(), mark) })
 	after, err := unix.IoctlGetTermios(int(term.slave.Fd()), unix.TCGETS)
 	if err != nil {
 		t.Fatal(err)
