@@ -136,6 +136,9 @@ func TestStylesOfRows(t *testing.T) {
 			t.Errorf("%q is in style %q, want %q", l.text, l.style, want[i].style)
 		}
 	}
+	if plain := tcell.StyleDefault; styleOf(red, false) != plain.Bold(true) || styleOf(yellow, false) != plain {
+		t.Error("a terminal without colors is sent some")
+	}
 }
 
 // The keys of the keyboard do what the help says.
