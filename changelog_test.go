@@ -32,6 +32,8 @@ func TestNotesOfARelease(t *testing.T) {
 			t.Errorf("%s: %v", section[1], err)
 		case !strings.Contains(text, "\n### ") || strings.Contains(text, "\n## "):
 			t.Errorf("the notes of %s aren't its section:\n%s", section[1], text)
+		case strings.Contains(text[:strings.Index(text, "\n### ")], "\n- "):
+			t.Errorf("%s begins with entries that belong under a heading, maybe of Unreleased:\n%s", section[1], text)
 		case strings.Contains(text, "](docs/") || !strings.Contains(text, "/blob/v"+section[1]+"/docs/"):
 			t.Errorf("the links of %s don't lead to its files:\n%s", section[1], text)
 		case strings.Contains(text, "\n  "):
