@@ -68,7 +68,7 @@ func TestBansAreListedAfterACrash(t *testing.T) {
 			t.Errorf("got %+v", b)
 		}
 	}
-	s.wantCommand(t, 0, []string{"status"}, "Banned for violations: 3 clients.")
+	s.wantCommand(t, 0, []string{"status"}, "Banned for violations: 3 clients, the last one ")
 	out, _, _ := s.rateLimit("bans")
 	if listed := regexp.MustCompile("ban +(ref:[0-9a-z]{64}) .* conduct +other +over_limit").FindStringSubmatch(out); listed == nil {
 		t.Errorf("bans prints\n%s", out)
@@ -188,7 +188,7 @@ func TestBansBeyondTheBoundAreSaid(t *testing.T) {
 		if err != nil || len(bans) != operator.MaxItems || statusErr != nil || status.Conduct.Bans != operator.MaxItems || status.Conduct.Missing != "there are more" {
 			t.Errorf("got %d bans, %v, and status %+v, %v", len(bans), err, status.Conduct, statusErr)
 		}
-		s.wantCommand(t, 0, []string{"bans"}, "Banned for violations: 1,000 clients known; there are more.")
+		s.wantCommand(t, 0, []string{"bans"}, "Banned for violations: 1,000 clients known, the last one ", "; there are more.")
 	}
 	wantMore()
 	s.recordOffenses(t)

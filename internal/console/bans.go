@@ -52,7 +52,7 @@ the site.`,
 			return err
 		}
 		if status, err := s.Status(s.ctx); err == nil && !s.json && status.Conduct != nil && status.Conduct.Missing != "" {
-			s.mark(yellow, describeConduct(status.Conduct))
+			s.mark(yellow, s.describeConduct(status.Conduct))
 		}
 		return list(s, bans, []column[operator.Rule]{
 			{"ACTION", func(b operator.Rule) cell {

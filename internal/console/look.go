@@ -65,7 +65,10 @@ func (s *session) showStatus(status operator.Status) {
 		s.showTrouble(r.Trouble)
 	}
 	if c := status.Conduct; c != nil {
-		s.printf("%s", describeConduct(c))
+		s.printf("%s", s.describeConduct(c))
+	}
+	if n := status.Undelivered; n > 0 {
+		s.mark(red, wording.Counted(int(n), "notification")+" could not be delivered since the start: caddy rate-limit notify test says why.")
 	}
 	for _, list := range status.Rules.Lists {
 		s.showBlockList(list)
@@ -124,10 +127,16 @@ func (s *session) showAdvice(all []operator.Advice) {
 }
 
 // describeConduct returns how many clients are banned for violations.
-func describeConduct(c *operator.ConductBans) string {
+func (s *session) describeConduct(c *operator.ConductBans) string {
 	text := "Banned for violations: " + wording.Counted(c.Bans, "client")
 	if c.Missing != "" {
-		text += " known; " + c.Missing
+		text += " known"
+	}
+	if c.Last != nil {
+		text += ", the last one " + span(s.now.Sub(*c.Last)) + " ago"
+	}
+	if c.Missing != "" {
+		text += "; " + c.Missing
 	}
 	return printable(text + ".")
 }

@@ -161,6 +161,9 @@ var rejected atomic.Int64 // wrong solutions
 // NotificationDropped counts a notification that could not be delivered.
 func NotificationDropped() { undelivered.Inc() }
 
+// NotificationsDropped returns the number of those.
+func NotificationsDropped() int64 { return counter{undelivered}.value() }
+
 // SetFailingLists sets how many block lists can't be read at present.
 func SetFailingLists(n int) { failingLists.Set(float64(n)) }
 

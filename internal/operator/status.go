@@ -17,6 +17,8 @@ type Status struct {
 	Conduct *ConductBans `json:"conduct,omitempty"`
 	// Challenges is what became of challenges since this process began to decide.
 	Challenges Challenges `json:"challenges"`
+	// Undelivered is how many notifications could not be delivered since this process began to decide.
+	Undelivered int64 `json:"undelivered_notifications,omitempty"`
 	// History reports whether a history is kept.
 	History bool `json:"history"`
 	// Shadow names the zones without enforced limits.
@@ -126,6 +128,8 @@ type RulesFile struct {
 // ConductBans describes the bans of clients for what they did.
 type ConductBans struct {
 	Bans int `json:"bans"` // that are known, on all machines that share the store
+	// Last is when the last of them began; nil if none is known, or only for how long it holds.
+	Last *time.Time `json:"last,omitempty"`
 	// Missing is why there may be more, or "".
 	Missing string `json:"missing,omitempty"`
 }

@@ -32,12 +32,17 @@ func New(config func() *enforce.Config, version string, started time.Time) opera
 func (r running) Status(ctx context.Context) (operator.Status, error) {
 	status := operator.Status{Version: r.version, Started: r.started.UTC(), Stores: instance.Describe()}
 	requests := meter.NewRequests()
-	status.Requests, status.Challenges = requests.Counts(), meter.Challenges()
+	status.Requests, status.Challenges, status.Undelivered = requests.Counts(), meter.Challenges(), meter.NotificationsDropped()
 	if app := r.config(); app != nil {
 		status.Rules = runningConfig{app}.describeRules()
 		if h := app.Instance.Load(); h != nil {
 			bans, missing := runningConfig{app}.conductBans(ctx, h)
 			status.Conduct = &operator.ConductBans{Bans: len(bans), Missing: missing}
+			for _, ban := range bans {
+				if since := ban.Since; since != nil && (status.Conduct.Last == nil || since.After(*status.Conduct.Last)) {
+					status.Conduct.Last = since
+				}
+			}
 		}
 		status.History = app.Ledger != nil
 		status.Advice = adviceOf(app)
