@@ -140,16 +140,18 @@ func styleOf(style wording.Style, colored bool) tcell.Style {
 // followTotals receives totals, and connects again whenever they end, until the session's context ends.
 func (s *session) followTotals(change func(func(*screen))) {
 	for s.ctx.Err() == nil {
+		lost := "Caddy loads another config, or has stopped"
 		events, err := s.Events(s.ctx)
-		if err == nil {
-			err = errors.New("Caddy loads another config, or has stopped")
+		if err != nil {
+			lost = err.Error()
+		} else {
 			for event := range events {
 				if t := event.Totals; t != nil {
 					change(func(m *screen) { m.count(*t) })
 				}
 			}
 		}
-		change(func(m *screen) { m.lost = err.Error() })
+		change(func(m *screen) { m.lost = lost })
 		select {
 		case <-time.After(reconnectEvery):
 		case <-s.ctx.Done():
