@@ -88,31 +88,31 @@ func TestTerminalIsAsItWas(t *testing.T) {
 
 // NO_COLOR takes the colors away, and only the selected row is reversed. A terminal without UTF-8 gets ASCII.
 func TestScreenWithoutColors(t *testing.T) {
-	for env, colored := range map[string]bool{"LC_ALL=C.UTF-8": true, "LC_ALL=C": true, "NO_COLOR=1": false} {
-		t.Run(env, func(t *testing.T) {
-			t.Parallel()
-			d := terminal.Start(t, child(t, env), 90, 30)
-			d.AwaitThat(t, "a bar of refusals", regexp.MustCompile(`refused \S+ +[█#]`).MatchString)
-			reversed := 0
-			for y := range 30 {
-				if c := d.GetCell(vt.Coord{Y: vt.Row(y)}); c.S != nil && c.S.Attr()&vt.Reverse != 0 {
-					reversed++
-				}
+	shown := make(map[string]*terminal.Terminal)
+	for _, env := range []string{"LC_ALL=C.UTF-8", "LC_ALL=C", "NO_COLOR=1"} {
+		shown[env] = terminal.Start(t, child(t, env), 90, 30)
+	}
+	for env, d := range shown {
+		d.AwaitThat(t, "a bar of refusals", regexp.MustCompile(`refused \S+ +[█#]`).MatchString)
+		reversed := 0
+		for y := range 30 {
+			if c := d.GetCell(vt.Coord{Y: vt.Row(y)}); c.S != nil && c.S.Attr()&vt.Reverse != 0 {
+				reversed++
 			}
-			d.Type("?")
-			d.Await(t, "select a row")
-			d.Type("q")
-			if err := d.WantRestored(t); err != nil || reversed != 1 {
-				t.Errorf("it ends with %v, and reverses %d rows", err, reversed)
-			}
-			written := d.Written()
-			if got := strings.Contains(written, "\x1b[33m"); got != colored {
-				t.Errorf("colored is %v, want %v", got, colored)
-			}
-			if ascii := strings.IndexFunc(written, func(r rune) bool { return r > 0x7f }) < 0; ascii != (env == "LC_ALL=C") {
-				t.Errorf("it writes %q", written)
-			}
-		})
+		}
+		d.Type("?")
+		d.Await(t, "select a row")
+		d.Type("q")
+		if err := d.WantRestored(t); err != nil || reversed != 1 {
+			t.Errorf("%s: it ends with %v, and reverses %d rows", env, err, reversed)
+		}
+		written := d.Written()
+		if colored := strings.Contains(written, "\x1b[33m"); colored == (env == "NO_COLOR=1") {
+			t.Errorf("%s: colored is %v", env, colored)
+		}
+		if ascii := strings.IndexFunc(written, func(r rune) bool { return r > 0x7f }) < 0; ascii != (env == "LC_ALL=C") {
+			t.Errorf("%s: it writes %q", env, written)
+		}
 	}
 }
 
