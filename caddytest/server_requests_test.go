@@ -86,6 +86,47 @@ func TestWhatRequestsShare(t *testing.T) {
 	s.wantCommand(t, 1, []string{"refusals", "--client", "tag:abcdef01"}, "no client with the tag")
 }
 
+// A client's requests are those that any zone counts for it, also where another refuses them and in shadow; a text that
+// a client wrote isn't an address.
+func TestRequestsOfAClientInSeveralZones(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, config(`
+		zone address {
+			limit 2/1h
+		}
+		zone name {
+			per key {http.request.header.X-Name}
+			on_empty_key skip
+			limit 100/1h
+		}
+		zone tried {
+			shadow
+			per key {http.request.header.X-Other}
+			limit 1/1h
+		}`))
+	s.wantPassed(2, 5, "/", from(1), "X-Name: alice")
+	s.wantPassed(2, 3, "/", from(2), "X-Name: 192.0.2.9", "X-Other: bob") // not that address
+	admin := operator.NewClient("tcp", s.admin)
+	for _, tt := range []struct {
+		q              operator.RefusalsQuery
+		refused, letIn int
+	}{
+		{operator.RefusalsQuery{Client: "192.0.2.1"}, 3, 2},
+		{operator.RefusalsQuery{Client: "key:alice"}, 3, 2},
+		{operator.RefusalsQuery{Client: "key:alice", Zone: "address"}, 3, 0}, // it refused them, and let others in by their address
+		{operator.RefusalsQuery{Client: "key:alice", Zone: "name"}, 0, 2},
+		{operator.RefusalsQuery{Client: "192.0.2.9"}, 0, 0},
+		{operator.RefusalsQuery{Client: "key:192.0.2.9"}, 1, 2},
+		{operator.RefusalsQuery{Client: "key:bob", Zone: "tried"}, 0, 2},
+		{operator.RefusalsQuery{Zone: "tried", Client: "192.0.2.2"}, 0, 0},
+	} {
+		got, err := admin.Refusals(t.Context(), tt.q)
+		if err != nil || got.Sampled != tt.refused || got.LetIn != tt.letIn {
+			t.Errorf("%+v: got %d refused and %d let in, %v, want %d and %d", tt.q, got.Sampled, got.LetIn, err, tt.refused, tt.letIn)
+		}
+	}
+}
+
 func sharesText(shares []operator.RefusedShare) string {
 	var texts []string
 	for _, s := range shares {

@@ -59,7 +59,7 @@ func isKnown(typed string) bool {
 
 // isAboutKnown reports whether a form names no client, or a client by something that pages mask.
 func (v *visit) isAboutKnown() bool {
-	if v.r.PostForm.Get("handle") != "" {
+	if v.r.PostForm.Get("handle") != "" || v.r.URL.Query().Has("client") {
 		return false
 	}
 	typed := v.r.PostForm.Get("client")

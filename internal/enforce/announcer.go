@@ -50,7 +50,7 @@ func (a *Announcer) announce(e notify.Event) {
 // them.
 func (cfg *Config) locate(e *notify.Event) {
 	sample := slices.DeleteFunc(cfg.Watchers.Recent(e.Time), func(r watch.Request) bool {
-		return r.Refusal == nil || !(e.Kind == notify.Refusals && r.In(e.Zone) || e.Kind == notify.Ban && identity.FullText([]byte(r.Key())) == e.Address)
+		return r.Refusal == nil || !(e.Kind == notify.Refusals && r.Refusal.Zone == e.Zone || e.Kind == notify.Ban && identity.FullText([]byte(r.Key())) == e.Address)
 	})
 	first := func(text func(*watch.Request) string) string {
 		return append(watch.SharesOf(sample, text), operator.RefusedShare{})[0].Text

@@ -21,7 +21,7 @@ func TestNotificationsNameSiteAndNetwork(t *testing.T) {
 		{"login", key("198.51.100.7/32"), "b.example"}, {"api", key("192.0.2.7/32"), "api.example\n"}, {"keys", "kalice", "keys.example"},
 	} {
 		cfg.Watchers.Add(now, true, func() watch.Request {
-			return watch.Request{Counted: []watch.Counted{{Zone: r.zone, Key: r.key}}, Host: r.host, Refusal: new(watch.Refusal)}
+			return watch.Request{Counted: []watch.Counted{{Zone: r.zone, Key: r.key}}, Host: r.host, Refusal: &watch.Refusal{Zone: r.zone}}
 		})
 	}
 	for range 5 { // what was let in is no part of it

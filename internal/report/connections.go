@@ -46,7 +46,7 @@ func (c *Connections) Report(network string, o listener.Outcome, first bool) {
 	by.Past.Refuse(key, refusals[reason])
 	now := time.Now()
 	c.App.Watchers.Add(now, true, func() watch.Request {
-		return c.sampled(network, watch.Refusal{Limit: by.Name, Reason: meter.Outcomes[reason], Retry: limiter.Never})
+		return c.sampled(network, watch.Refusal{Zone: c.Zone.Name, Limit: by.Name, Reason: meter.Outcomes[reason], Retry: limiter.Never})
 	})
 	log := c.log()
 	if log == nil {

@@ -31,7 +31,7 @@ func TestConnectionsBeforeTheConfigRuns(t *testing.T) {
 	if cfg.Instance.Load() != nil {
 		t.Error("the store is open")
 	}
-	if list := cfg.Watchers.Recent(time.Now()); len(list) != 1 || !list[0].In(enforce.BeforeTLS) || list[0].Network != "192.0.2.0/24" {
+	if list := cfg.Watchers.Recent(time.Now()); len(list) != 1 || list[0].Refusal.Zone != enforce.BeforeTLS || list[0].Network != "192.0.2.0/24" {
 		t.Errorf("the sample has %+v", list)
 	}
 }

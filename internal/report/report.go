@@ -91,20 +91,23 @@ const exceededEvent = "rate_limit_exceeded"
 
 // sampled returns the request of a verdict for the sample.
 func sampled(v *enforce.Verdict) watch.Request {
-	in, app := v.Http, v.Handler.App
+	in, app, sent := v.Http, v.Handler.App, v.Http
+	if original := matcher.Original(in); original != nil {
+		sent = original
+	}
 	sampled := watch.Request{
-		Path: in.URL.Path, Agent: httpfield.First(in.Header["User-Agent"]), Host: in.Host,
+		Path: sent.URL.Path, Agent: httpfield.First(in.Header["User-Agent"]), Host: in.Host,
 		Network: matcher.LookUp(in, maskedNetwork), Country: matcher.LookUp(in, app.Networks.Country), ASN: matcher.LookUp(in, app.Networks.ASN),
 	}
 	if r := v.Refusal; r != nil {
-		sampled.Path = r.Path
 		sampled.Counted = []watch.Counted{{Zone: r.Policy.Zone.Name, Key: string(r.Key)}}
-		sampled.Refusal = &watch.Refusal{Limit: r.Policy.Name, Reason: meter.Outcomes[r.Reason], Retry: r.Retry}
-		return sampled
+		sampled.Refusal = &watch.Refusal{Zone: r.Policy.Zone.Name, Limit: r.Policy.Name, Reason: meter.Outcomes[r.Reason], Retry: r.Retry}
 	}
-	for i, p := range v.Policies {
-		if i == 0 || p.Zone != v.Policies[i-1].Zone {
-			sampled.Counted = append(sampled.Counted, watch.Counted{Zone: p.Zone.Name, Key: string(v.Debits[i].Key)})
+	for _, charges := range []*enforce.Charges{&v.Charges, &v.Shadows} {
+		for i, p := range charges.Policies {
+			if i == 0 || p.Zone != charges.Policies[i-1].Zone {
+				sampled.Counted = append(sampled.Counted, watch.Counted{Zone: p.Zone.Name, Key: string(charges.Debits[i].Key)})
+			}
 		}
 	}
 	if sampled.Counted == nil {

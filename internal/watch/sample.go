@@ -26,7 +26,7 @@ const (
 // Request is a request in the sample.
 type Request struct {
 	At      time.Time // set by Add
-	Counted []Counted // by whom: a refused one by the zone that refused it
+	Counted []Counted // at least one; first the zone that refused it, if one did
 	Path    string    // in the sample, its class
 	Agent   string    // in the sample, shortened
 	Host    string
@@ -36,26 +36,30 @@ type Request struct {
 	Refusal *Refusal
 }
 
-// Counted is a zone that has counted a request, by a key of at most 128 bytes. The zone is "" if none has.
+// Counted is a zone that a request belongs to, "" if it is in none, and its key there, of at most 128 bytes.
 type Counted struct{ Zone, Key string }
 
 // Refusal is why a request was refused.
 type Refusal struct {
+	Zone   string
 	Limit  string
 	Reason string        // as in metrics
 	Retry  time.Duration // how long to wait, or limiter.Never
 }
 
-// In restricts the request to a zone, or to one of those that have counted it if zone is "". It reports whether
-// that has counted it.
-func (r *Request) In(zone string) bool {
-	for _, c := range r.Counted {
-		if zone == "" || c.Zone == zone {
-			r.Counted = []Counted{c}
-			return true
+// Select restricts the request to the first key that is wanted, and reports whether there is one. zone is the zone
+// that it must have refused, or let in; "" is any.
+func (r *Request) Select(zone string, wanted func(Counted) bool) bool {
+	i := slices.IndexFunc(r.Counted, func(c Counted) bool {
+		if r.Refusal != nil {
+			return (zone == "" || zone == r.Refusal.Zone) && wanted(c)
 		}
+		return (zone == "" || zone == c.Zone) && wanted(c)
+	})
+	if i >= 0 {
+		r.Counted = r.Counted[i : i+1]
 	}
-	return false
+	return i >= 0
 }
 
 // Key returns the key of the request.
@@ -83,7 +87,7 @@ const noAgent = "none"
 func (r *Request) describe(tag func(key string) string) operator.Refused {
 	text, client := describeKey(r.Key())
 	return operator.Refused{
-		At: r.At, Zone: r.Counted[0].Zone, Limit: r.Refusal.Limit, Text: text, Client: client, Tag: tag(r.Key()),
+		At: r.At, Zone: r.Refusal.Zone, Limit: r.Refusal.Limit, Text: text, Client: client, Tag: tag(r.Key()),
 		Reason: r.Refusal.Reason, Retry: max(operator.SecondsOf(r.Refusal.Retry), 0), Path: r.Path, Agent: r.Agent,
 	}
 }
@@ -156,7 +160,7 @@ func latestOf(requests []Request, tag func(key string) string) []operator.Refuse
 		if r.Refusal == nil {
 			continue
 		}
-		what := [...]string{r.Counted[0].Zone, r.Refusal.Limit, r.Key()}
+		what := [...]string{r.Refusal.Zone, r.Refusal.Limit, r.Key()}
 		at, ok := places[what]
 		if !ok {
 			if at = len(latest); at == maxLatest {

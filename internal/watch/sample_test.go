@@ -95,7 +95,7 @@ func TestQueriesSelectRequests(t *testing.T) {
 			Network: pick("203.0.113.0/24", "2001:db8:1::/48", ""), Country: pick("DE", "AT", ""), ASN: pick("64496", ""), Host: pick("a.example", "b.example"),
 		}
 		if rand.IntN(2) == 0 {
-			r.Refusal = &Refusal{Limit: "l"}
+			r.Refusal = &Refusal{Zone: r.Counted[0].Zone, Limit: "l"}
 		} else if rand.IntN(2) == 0 {
 			r.Counted = append(r.Counted, Counted{"third", "kcarol"})
 		}
@@ -121,7 +121,7 @@ func TestQueriesSelectRequests(t *testing.T) {
 				wanted = strings.Contains(all, strings.ToLower(q.Text))
 			}
 			copied := r
-			if got := copied.In(q.Zone) && copied.Matches(q); got != wanted {
+			if got := copied.Select(q.Zone, func(Counted) bool { return true }) && copied.Matches(q); got != wanted {
 				t.Fatalf("%+v of %+v: got %v", q, r, got)
 			}
 			if wanted {

@@ -120,10 +120,10 @@ func (w *Watchers) Add(now time.Time, refused bool, about func() Request) {
 
 // Recent returns the sample's requests of the last minutes, the newest first.
 func (w *Watchers) Recent(now time.Time) []Request {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	begin := now.Add(-recentRequests)
+	w.mu.Lock()
 	list := append(w.latest[1].since(begin), w.latest[0].since(begin)...)
+	w.mu.Unlock()
 	slices.SortStableFunc(list, func(a, b Request) int { return b.At.Compare(a.At) })
 	return list
 }

@@ -15,7 +15,7 @@ func noTotals() operator.Totals { return operator.Totals{} }
 
 // refused returns a refused request.
 func refused(zone, key string) Request {
-	return Request{Counted: []Counted{{zone, key}}, Refusal: &Refusal{Limit: "daily"}}
+	return Request{Counted: []Counted{{zone, key}}, Refusal: &Refusal{Zone: zone, Limit: "daily"}}
 }
 
 func noTag(string) string { return "" }
