@@ -214,7 +214,11 @@ func (s *screen) rate(last, over int, count func(operator.Totals) int64) float64
 		return 0
 	}
 	grown := max(count(s.samples[end])-count(s.samples[begin]), 0)
-	return float64(grown) / s.samples[end].At.Sub(s.samples[begin].At).Seconds()
+	seconds := s.samples[end].At.Sub(s.samples[begin].At).Seconds()
+	if seconds <= 0 { // the clock was set back
+		return 0
+	}
+	return float64(grown) / seconds
 }
 
 // perSecond formats a rate.

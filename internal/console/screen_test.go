@@ -116,6 +116,12 @@ func TestRatesOnTheScreen(t *testing.T) {
 			t.Errorf("a zone that has begun to run lets in %v in a second", m.zoneRates()[0].letIn)
 		}
 	}
+	for i := range 60 { // the clock stands still, and is set back
+		total(13-float64(i/30), 1_300_000+int64(i))
+		if got := m.head().text; !strings.HasPrefix(got, "Let in ") {
+			t.Errorf("got %q", got)
+		}
+	}
 	for i := range 10_000 {
 		total(14+float64(i), 2_000_000)
 	}
