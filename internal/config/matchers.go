@@ -72,8 +72,8 @@ func (h *handlerCompiler) loadExempt(ctx caddy.Context) error {
 // adapted to their purpose.
 func (z *zoneCompiler) noteSpellings(option string, sets caddyhttp.MatcherSets) {
 	for _, set := range sets {
-		if words := matcher.Safer(option, set); words != "" {
-			z.note(option+": "+matcher.MissedSpellings, words)
+		if problem, words := matcher.Safer(option, set); words != "" {
+			z.note(option+": "+problem, words)
 		}
 	}
 }
@@ -82,8 +82,8 @@ func (z *zoneCompiler) noteSpellings(option string, sets caddyhttp.MatcherSets) 
 func checkMatchers(s *survey) (found []Advice) {
 	for _, p := range s.places {
 		for _, own := range p.Own {
-			if words := matcher.Safer("match", own.Matchers()); words != "" && len(p.zones) > 0 {
-				found = append(found, p.handler.advice("the directive's own matcher: "+matcher.MissedSpellings, words+" in its zones, and no matcher behind rate_limit"))
+			if problem, words := matcher.Safer("match", own.Matchers()); words != "" && len(p.zones) > 0 {
+				found = append(found, p.handler.advice("the directive's own matcher: "+problem, words+" in its zones, and no matcher behind rate_limit"))
 			}
 		}
 	}

@@ -165,9 +165,32 @@ func TestSafeWords(t *testing.T) {
 		"not path_regexp ^/login$":                 "",
 	} {
 		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").Zones[0]
-		got := matcher.Safer("match", z.Matchers[0])
+		_, got := matcher.Safer("match", z.Matchers[0])
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("match %s: %q, want %q", match, got, want)
+		}
+	}
+}
+
+// The example is of what the matchers miss: without a path it is none of a path.
+func TestExamplesOfMissedSpellings(t *testing.T) {
+	for match, want := range map[string]string{
+		"path /login":                    "accept, such as /login/ or /login;x: these",
+		"{\nmethod POST\npath /login\n}": "accept, such as /login/ or /login;x: these",
+		"path_regexp ^/login$":           "accept, such as /login/ or /login;x: these",
+		"method GET":                     "accept, such as get or ?_method=GET: these",
+		"{\nmethod POST\npath *\n}":      "accept, such as post or ?_method=POST: these",
+		"query mode=heavy":               "accept, such as ?mode[]=heavy for mode=heavy: these",
+		"`method('GET')`":                "accept: these",
+	} {
+		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").Zones[0]
+		if got, _ := matcher.Safer("match", z.Matchers[0]); !strings.Contains(got, want) {
+			t.Errorf("match %s: %q, want %q", match, got, want)
+		}
+	}
+	for method, target := range map[string]string{"get": "/", "POST": "/?_method=GET"} {
+		if got, err := newEndpoint(t, "GET /*").MatchWithError(handlertest.Request(t, method, target)); !got || err != nil {
+			t.Errorf("the endpoint misses %s %s: %v", method, target, err)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package matcher
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -11,13 +13,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 )
 
-// MissedSpellings explains the gap between Caddy's matchers and backends.
-const MissedSpellings = "matchers of the target miss spellings that backends accept, such as /login/ or /login;x: these aren't counted"
-
-// Safer returns the replacement of a matcher set in an option for a limit, if the set has matchers
-// that miss spellings; or "".
-func Safer(option string, set caddyhttp.MatcherSet) string {
-	var m Endpoint
+// Safer returns what a matcher set in an option for a limit misses, if it has matchers that miss
+// spellings which backends accept, and its replacement; or "".
+func Safer(option string, set caddyhttp.MatcherSet) (problem, replacement string) {
+	m, example := Endpoint{}, ""
 	unsafe, alone, unclear := false, true, false
 	if len(set) == 1 {
 		if adapted, ok := set[0].(orNowhere); ok {
@@ -27,19 +26,25 @@ func Safer(option string, set caddyhttp.MatcherSet) string {
 	for _, matcher := range set {
 		switch matcher := matcher.(type) {
 		case *caddyhttp.MatchPath:
-			unsafe = unsafe || !slices.Contains(*matcher, "*") && !slices.Contains(*matcher, "/*")
 			m.Paths = append(m.Paths, *matcher...)
+			if !slices.Contains(*matcher, "*") && !slices.Contains(*matcher, "/*") {
+				unsafe, example = true, pathExample
+			}
 		case *caddyhttp.MatchMethod:
 			unsafe = true
 			m.Methods = append(m.Methods, *matcher...)
+			for _, method := range *matcher {
+				example = cmp.Or(example, fmt.Sprintf(", such as %s or ?_method=%s", strings.ToLower(method), method))
+			}
 		case *caddyhttp.MatchQuery:
 			unsafe = true
 			m.addQuery(*matcher)
+			example = cmp.Or(example, ", such as ?mode[]=heavy for mode=heavy")
 		case *Endpoint:
 			m.Methods, m.Paths = append(m.Methods, matcher.Methods...), append(m.Paths, matcher.Paths...)
 			m.mergeQuery(matcher.Query)
 		case *caddyhttp.MatchPathRE, *caddyhttp.MatchURLPattern:
-			unsafe, unclear = true, true
+			unsafe, unclear, example = true, true, pathExample
 		case *caddyhttp.VarsMatcher:
 			unsafe, alone = unsafe || asksTarget(slices.Collect(maps.Keys(*matcher))...), false
 		case *caddyhttp.MatchVarsRE:
@@ -51,8 +56,9 @@ func Safer(option string, set caddyhttp.MatcherSet) string {
 		}
 	}
 	if !unsafe {
-		return ""
+		return "", ""
 	}
+	problem = "matchers of the target miss spellings that backends accept" + example + ": these aren't counted"
 	if len(m.Paths) == 0 && (len(m.Query) > 0 || len(m.Methods) > 0) {
 		m.Paths = []string{"/*"}
 	}
@@ -62,13 +68,15 @@ func Safer(option string, set caddyhttp.MatcherSet) string {
 		}
 	}
 	if _, err := endpoint.New(m.Methods, m.Paths, m.Query); err != nil || unclear {
-		return "endpoint [<methods>] <paths> [<key>=<value>] in the place of path, query and method, in a set of matchers for each alternative"
+		return problem, "endpoint [<methods>] <paths> [<key>=<value>] in the place of path, query and method, in a set of matchers for each alternative"
 	}
 	if alone {
-		return option + " " + m.line()
+		return problem, option + " " + m.line()
 	}
-	return "endpoint " + m.line() + " in the place of path, query and method, beside the other matchers"
+	return problem, "endpoint " + m.line() + " in the place of path, query and method, beside the other matchers"
 }
+
+const pathExample = ", such as /login/ or /login;x"
 
 // asksTarget reports whether texts with placeholders or functions ask for the method or the target of
 // requests.
