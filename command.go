@@ -153,12 +153,7 @@ func (at *adminEndpoint) loadProposal() (source proposal.Source, err error) {
 		source.Config, err = askConfig(address)
 		return source, err
 	}
-	config, file, adapter, err := caddycmd.LoadConfig(at.config, at.adapter)
-	if adapter == "caddyfile" {
-		source.File = file
-	}
-	source.Config = config
-	return source, err
+	return proposal.Load(at.config, at.adapter)
 }
 
 // keyCommand returns `caddy rate-limit key`.

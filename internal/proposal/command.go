@@ -3,14 +3,16 @@ package proposal
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
+	"path/filepath"
 	"syscall"
 
 	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
@@ -91,7 +93,7 @@ func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
 	if f.enforce {
 		zones := len(shadowLines.FindAll(text, -1))
 		if zones == 0 {
-			return fmt.Errorf("%s has no line %q: to enforce other zones, remove the word shadow", source.File, shadowLine)
+			return fmt.Errorf("%s has no line %q: to enforce other zones, and those in imported files, remove the word shadow", source.File, shadowLine)
 		}
 		return install(out, source.File, text, shadowLines.ReplaceAll(text, nil), zones, enforced)
 	}
@@ -107,8 +109,10 @@ func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
 		if err != nil {
 			return nil, err
 		}
-		if slices.Contains(paths, "-") {
-			return nil, errors.New("--log: the log is read twice, so it can't be the standard input: expected a file")
+		for _, path := range paths {
+			if err := checkFile("log", path); err != nil {
+				return nil, err
+			}
 		}
 		return accesslog.NewMerger(parser, paths, cmd.InOrStdin())
 	}
@@ -120,27 +124,52 @@ func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
 		d.notes = append(d.notes, "There is no access log, in a file that the config names or in --log. So what visitors want is unknown, and nothing is proposed for pages, APIs, heavy paths and crawlers; nor is known whether a proxy stands in front.")
 	}
 	d.writeNotes(out)
-	zones := 0
-	for _, s := range d.sites {
-		zones += len(s.zones)
+	if !f.write {
+		if write(out, d.sites); zonesOf(d.sites) == 0 {
+			fmt.Fprintln(out, "# No zone is proposed.")
+		}
+		return nil
 	}
+	return d.install(out)
+}
+
+// Load returns the config of a file, which is a Caddyfile unless its name, its text or the adapter says otherwise.
+func Load(file, adapter string) (source Source, err error) {
+	if err := checkFile("config", file); err != nil {
+		return source, err
+	}
+	text, err := os.ReadFile(file)
+	if adapter == "" && err == nil && filepath.Ext(file) != ".json" && !json.Valid(text) {
+		adapter = "caddyfile"
+	}
+	source.Config, _, adapter, err = caddycmd.LoadConfig(file, adapter)
+	if adapter == "caddyfile" {
+		source.File = file
+	}
+	if err != nil && mayBeImported(file) {
+		err = fmt.Errorf("%w; if another Caddyfile imports this file, name that one with --config", err)
+	}
+	return source, err
+}
+
+// checkFile returns an error if what a flag names can be read only once, such as a pipe.
+func checkFile(flag, path string) error {
+	info, err := os.Stat(path)
 	switch {
-	case zones == 0:
-		fmt.Fprintln(out, "# No zone is proposed.")
-	case f.write:
-		return install(out, source.File, text, d.insert(d.sites), zones, written)
-	default:
-		d.write(out)
+	case path == "-":
+		path = "the standard input"
+	case err != nil || info.Mode().IsRegular() || info.IsDir(): // which has errors of its own
+		return nil
 	}
-	return nil
+	return fmt.Errorf("--%s: %s can be read only once, and is needed twice: expected a file, so write it to one first", flag, path)
 }
 
 // What comes after writing a Caddyfile.
 const (
 	written = `%[1]s in shadow are in %[2]s. The file before is %[3]s. Next:
-  caddy reload --config %[2]s
+  %[4]s
   caddy rate-limit zones    shows what they would refuse
   caddy rate-limit init --config %[2]s --enforce    once that is right`
-	enforced = `%[1]s will refuse after: caddy reload --config %[2]s
+	enforced = `%[1]s will refuse after: %[4]s
 The file before is %[3]s.`
 )

@@ -2,14 +2,18 @@ package proposal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
 	"github.com/caddy-tally/caddy-tally/internal/advice"
@@ -54,8 +58,8 @@ func propose(ctx context.Context, file string, text []byte, open func() (*access
 	}
 	for _, s := range d.sites {
 		switch {
-		case s.file != "":
-			s.notes = append(s.notes, "is in an imported file: caddy rate-limit init --config "+s.file)
+		case s.shared:
+			s.notes = append(s.notes, "is made by an import of lines that make other sites, too, so no limit can be for it alone")
 		case s.limited:
 			s.notes = append(s.notes, "has "+names.Handler+" already: caddy rate-limit replay --suggest fits it to a log")
 		case !s.serves:
@@ -78,12 +82,39 @@ func propose(ctx context.Context, file string, text []byte, open func() (*access
 
 // load loads the Caddyfile with the zones of some sites, and returns the warnings about it.
 func (d *draft) load(sites ...*site) ([]advice.Advice, error) {
-	config, err := loadCaddyfile(d.file, d.insert(sites))
+	config, err := d.provision(sites)
 	if err != nil {
 		return nil, err
 	}
 	defer config.Close()
 	return config.Advice(), nil
+}
+
+// provision returns the config with the zones of some sites, also of those in imported files.
+func (d *draft) provision(sites []*site) (*replayer.Config, error) {
+	blocks, err := caddyfile.Parse(d.file, d.text)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sites {
+		if len(s.zones) == 0 {
+			continue
+		}
+		own, err := caddyfile.Parse(d.file, []byte("site {\n"+s.directive("\t")+"}\n"))
+		if err != nil {
+			return nil, err
+		}
+		blocks[s.block].Segments = append(own[0].Segments, blocks[s.block].Segments...)
+	}
+	config, _, err := httpcaddyfile.ServerType{}.Setup(blocks, map[string]any{"filename": d.file})
+	if err != nil {
+		return nil, err
+	}
+	adapted, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	return replayer.LoadJSON(adapted)
 }
 
 func loadCaddyfile(file string, text []byte) (*replayer.Config, error) {
@@ -148,7 +179,7 @@ func remove(sites []*site, a advice.Advice) bool {
 
 // fit replays the log with the proposed zones, and corrects their amounts.
 func (d *draft) fit(ctx context.Context, open func() (*accesslog.Merger, error)) error {
-	config, err := loadCaddyfile(d.file, d.insert(d.sites))
+	config, err := d.provision(d.sites)
 	if err != nil {
 		return err
 	}
@@ -177,10 +208,13 @@ func (d *draft) fit(ctx context.Context, open func() (*accesslog.Merger, error))
 	return report.Check()
 }
 
-// write prints the sites with their zones as a Caddyfile, with the notes as comments.
-func (d *draft) write(w io.Writer) {
-	for _, s := range d.sites {
+// write prints sites with their zones as a Caddyfile.
+func write(w io.Writer, sites []*site) {
+	for _, s := range sites {
 		if len(s.zones) > 0 {
+			if s.file != "" {
+				fmt.Fprintf(w, "\n# In %s:", wording.Printable(s.file, ""))
+			}
 			fmt.Fprintf(w, "\n%s {\n%s}\n", s.address, s.directive("\t"))
 		}
 	}
@@ -201,6 +235,37 @@ func (d *draft) writeNotes(w io.Writer) {
 	}
 }
 
+// install writes the zones into the Caddyfile, and prints those of sites in imported files.
+func (d *draft) install(w io.Writer) error {
+	isOwn := func(s *site) bool { return s.file == "" }
+	imported := slices.DeleteFunc(slices.Clone(d.sites), isOwn)
+	own := zonesOf(d.sites) - zonesOf(imported)
+	if own > 0 {
+		if err := install(w, d.file, d.text, d.insert(), own, written); err != nil {
+			return err
+		}
+	}
+	if zonesOf(imported) > 0 {
+		fmt.Fprintln(w, "\n# Imported files are neither written nor enforced. Put these zones at the beginning of their sites:")
+		write(w, imported)
+	}
+	switch {
+	case own > 0:
+		return nil
+	case zonesOf(imported) > 0:
+		return errors.New("nothing was written: the sites are in imported files, into which the printed zones can be put")
+	}
+	return errors.New("nothing was written: no zone is proposed")
+}
+
+// zonesOf returns the number of the zones of sites.
+func zonesOf(sites []*site) (n int) {
+	for _, s := range sites {
+		n += len(s.zones)
+	}
+	return n
+}
+
 // install replaces a Caddyfile if the new text loads, and says what comes next.
 func install(w io.Writer, file string, old, text []byte, zones int, next string) error {
 	config, err := loadCaddyfile(file, text)
@@ -210,7 +275,21 @@ func install(w io.Writer, file string, old, text []byte, zones int, next string)
 	config.Close()
 	backup, err := replaceFile(file, old, text)
 	if err == nil {
-		fmt.Fprintf(w, next+"\n", wording.Counted(int64(zones), "zone"), file, backup)
+		fmt.Fprintf(w, next+"\n", wording.Counted(int64(zones), "zone"), file, backup, reload(file))
 	}
 	return err
+}
+
+// reload returns the command that loads a Caddyfile.
+func reload(file string) string {
+	if mayBeImported(file) {
+		return "caddy reload, with the Caddyfile that imports " + file + ", or with --config " + file + " --adapter caddyfile if none does"
+	}
+	return "caddy reload --config " + file
+}
+
+// mayBeImported reports whether a Caddyfile has a name by which Caddy doesn't know it.
+func mayBeImported(file string) bool {
+	name := strings.ToLower(filepath.Base(file))
+	return !strings.HasPrefix(name, "caddyfile") && !strings.HasSuffix(name, ".caddyfile")
 }

@@ -32,11 +32,11 @@ func (s *site) directive(indent string) string {
 	return indent + wording.Printable(strings.Join(append(lines, "}"), "\n"+indent), "\n\t") + "\n"
 }
 
-// insert returns the Caddyfile with the zones of some sites, each at the beginning of its site.
-func (d *draft) insert(sites []*site) []byte {
+// insert returns the Caddyfile with the zones of those sites that it doesn't import, each at the beginning of its site.
+func (d *draft) insert() []byte {
 	after := make(map[int]string)
-	for _, s := range sites {
-		if len(s.zones) > 0 {
+	for _, s := range d.sites {
+		if len(s.zones) > 0 && s.file == "" {
 			after[s.line] = s.directive(s.indent)
 		}
 	}

@@ -20,11 +20,11 @@ import (
 func ran(t *testing.T, file string, running bool, args ...string) (out string, err error) {
 	t.Helper()
 	cmd := proposal.Command(func() (proposal.Source, error) {
-		config, _, _, err := caddycmd.LoadConfig(file, "caddyfile")
+		source, err := proposal.Load(file, "")
 		if running {
-			return proposal.Source{Config: config}, err
+			source.File = ""
 		}
-		return proposal.Source{File: file, Config: config}, err
+		return source, err
 	})
 	var said bytes.Buffer
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -158,7 +158,10 @@ func TestWriteLosesNothing(t *testing.T) {
 	}
 	check("locked", "is read-only (-r--r-----), and stays as it is", false, "--write")
 	check("real", "name it with --config Caddyfile", true, "--write")
-	check("real", "expected a file", false, "--write", "--log", "-")
+	check("real", "the standard input can be read only once", false, "--write", "--log", "-")
+	check("real", os.DevNull+" can be read only once, and is needed twice: expected a file", false, "--write", "--log", os.DevNull)
+	write(t, filepath.Join(folder, "files"), "git.example.com {\n\tredir https://example.com\n}\n")
+	check("files", "nothing was written: no zone is proposed", false, "--write")
 	check("real", "no such file", false, "--write", "--log", filepath.Join(folder, "missing.log"))
 	write(t, filepath.Join(folder, "noise.log"), "hello\n")
 	check("real", "no line of the log could be read", false, "--write", "--log", filepath.Join(folder, "noise.log"))
@@ -215,7 +218,7 @@ func TestProposalsFitTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantSays(t, out,
-		"limit 500/10m # only wrong passwords count, so that apps with the right one may sync as they like; few clients to go by: of 1 honest client in the log, the most wanted 150 in 10m; this is half as much again, rounded up",
+		"limit 500/10m # only wrong passwords count, so that apps with the right one may sync as they like; few clients to go by: of 1 honest client in the log, the most wanted 150 in 10m; this is at least half as much again",
 		"# any request\n", "of 30 honest clients in the log, the most wanted 3 in 1m (1 other left aside)")
 }
 
@@ -272,5 +275,100 @@ func TestProposalsBesideOtherWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSays(t, out, "zone git_example_com_login {", "zone 8080_login {", "zone 8081_login {", "shop.example.com is in an imported file: caddy rate-limit init --config "+filepath.Join(folder, "imported"))
+	wantSays(t, out, "zone git_example_com_login {", "zone 8080_login {", "zone 8081_login {", "# In "+filepath.Join(folder, "imported")+":\nshop.example.com {\n\trate_limit {\n", "zone shop_example_com_login {")
+}
+
+// Sites in imported files, which may use snippets of the file that imports them, have proposals that can be put
+// there; only the file of --config is written.
+func TestProposalsForImportedFiles(t *testing.T) {
+	folder := t.TempDir()
+	const blog = "blog.example.com {\n\timport proxy blog:80\n}\n"
+	imported := write(t, filepath.Join(folder, "blog.caddy"), blog)
+	text := "(proxy) {\n\treverse_proxy {args[0]}\n}\n\nimport *.caddy\n"
+	main := write(t, filepath.Join(folder, "Caddyfile"), text)
+	block := "# In " + imported + ":\nblog.example.com {\n\trate_limit {\n"
+	out, err := ran(t, main, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, block)
+	out, err = ran(t, main, false, "--write")
+	if err == nil || !strings.Contains(err.Error(), "nothing was written: the sites are in imported files") {
+		t.Errorf("got %v", err)
+	}
+	wantSays(t, out, "Imported files are neither written nor enforced", block)
+	if read(t, main) != text || read(t, imported) != blog {
+		t.Error("a file has changed")
+	}
+	if _, err := proposal.Load(imported, ""); err == nil || !strings.Contains(err.Error(), "not found: proxy") || !strings.Contains(err.Error(), "name that one with --config") {
+		t.Errorf("the imported file alone: %v", err)
+	}
+	write(t, main, text+app)
+	out, err = ran(t, main, false, "--write")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, "3 zones in shadow are in "+main, block)
+	if got := read(t, main); read(t, imported) != blog || !strings.Contains(got, "zone git_example_com_login {") || strings.Contains(got, "zone blog") {
+		t.Errorf("the files are\n%s\n%s", got, read(t, imported))
+	}
+	_, directive, _ := strings.Cut(out, "blog.example.com {\n")
+	write(t, imported, "blog.example.com {\n\timport proxy blog:80\n"+directive)
+	if out, err = ran(t, main, false); err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, "blog.example.com has rate_limit already")
+}
+
+// An import may make several sites of the same lines, of which none can be written alone.
+func TestNoProposalForOneOfSeveralImports(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "Caddyfile"), "(site) {\n{args[0]} {\n\treverse_proxy forgejo:3000\n}\n}\n\nimport site a.example.com\nimport site b.example.com\n")
+	out, err := ran(t, file, false)
+	if err != nil || strings.Contains(out, "rate_limit") {
+		t.Fatalf("error %v of\n%s", err, out)
+	}
+	wantSays(t, out, "a.example.com is made by an import", "b.example.com is made by an import")
+}
+
+// A file is a Caddyfile, whatever its name, unless it has JSON.
+func TestLoad(t *testing.T) {
+	folder := t.TempDir()
+	for name, want := range map[string]string{"Caddyfile": "caddy reload --config " + folder, "blog.caddy": "with the Caddyfile that imports " + folder} {
+		file := write(t, filepath.Join(folder, name), app)
+		if source, err := proposal.Load(file, ""); err != nil || source.File != file {
+			t.Errorf("%s: %q, %v", name, source.File, err)
+		}
+		out, err := ran(t, file, false, "--write")
+		if err != nil {
+			t.Error(err)
+		}
+		wantSays(t, out, want)
+	}
+	for _, name := range []string{"caddy.json", "config"} {
+		if source, err := proposal.Load(write(t, filepath.Join(folder, name), `{"apps": {}}`), ""); err != nil || source.File != "" {
+			t.Errorf("%s: %q, %v", name, source.File, err)
+		}
+	}
+	if _, err := proposal.Load(write(t, filepath.Join(folder, "broken.json"), app), ""); err == nil || !strings.Contains(err.Error(), "not valid JSON") {
+		t.Errorf("broken JSON: %v", err)
+	}
+	for _, name := range []string{"-", os.DevNull} {
+		if _, err := proposal.Load(name, ""); err == nil || !strings.Contains(err.Error(), "expected a file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What the comment of a limit says is true also where the log raises the number.
+func TestReasonsOfRaisedLimits(t *testing.T) {
+	folder := t.TempDir()
+	var log strings.Builder
+	for i := range 153 {
+		log.WriteString(request(i/3, "198.51.100.7", "GET", "/", 200, `"User-Agent":["GPTBot/1.0"]`))
+	}
+	out, err := ran(t, write(t, filepath.Join(folder, "Caddyfile"), app), false, "--log", write(t, filepath.Join(folder, "access.log"), log.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, "limit 500/1m # all of them together; lower it to slow them; in the log they wanted at most 153 in 1m; this is at least half as much again\n")
 }

@@ -23,6 +23,7 @@ import (
 type site struct {
 	address string   // as in the Caddyfile
 	hosts   []string // "" for all
+	block   int      // its index among the parsed blocks
 	line    int      // the last one of its addresses
 	indent  string   // of its directives
 	signs   string   // its addresses and upstreams, in lower case
@@ -30,6 +31,7 @@ type site struct {
 	files   bool     // nothing but files
 	limited bool     // it has our directive
 	file    string   // the imported file that it is in, or ""
+	shared  bool     // an import makes other sites of the same lines
 
 	traffic traffic
 	zones   []zone
@@ -42,17 +44,23 @@ func sitesOf(file string, text []byte) (sites []*site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range blocks {
+	seen := make(map[string]*site) // by place
+	for i, b := range blocks {
 		if len(b.Keys) == 0 || b.IsNamedRoute {
 			continue
 		}
-		s := &site{address: strings.Join(b.GetKeysText(), ", "), line: b.Keys[len(b.Keys)-1].Line}
+		s := &site{address: strings.Join(b.GetKeysText(), ", "), block: i, line: b.Keys[len(b.Keys)-1].Line}
 		if b.HasBraces {
 			s.indent = "\t"
 		}
 		if s.signs = s.address; b.Keys[0].File != file {
 			s.file = b.Keys[0].File
 		}
+		place := fmt.Sprint(s.file, ":", s.line)
+		if other := seen[place]; other != nil {
+			s.shared, other.shared = true, true
+		}
+		seen[place] = s
 		for _, key := range b.Keys {
 			address, err := httpcaddyfile.ParseAddress(key.Text)
 			if err != nil {
@@ -154,7 +162,7 @@ func directivesOf(handlers string) (lines string) {
 	return lines
 }
 
-// logsOf returns the log files of a config, with those that were rotated.
+// logsOf returns the log files of a config, with those that were rotated; no devices, such as /dev/stdout.
 func logsOf(config []byte) (paths []string) {
 	for _, found := range logFile.FindAllSubmatch(config, -1) {
 		name := string(found[1])
@@ -165,5 +173,5 @@ func logsOf(config []byte) (paths []string) {
 		}
 	}
 	slices.Sort(paths)
-	return slices.Compact(paths)
+	return slices.DeleteFunc(slices.Compact(paths), func(path string) bool { return checkFile("log", path) != nil })
 }

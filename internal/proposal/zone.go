@@ -130,7 +130,7 @@ func (s *site) proposeSignIn() {
 		paths, why = []string{usualPaths}, "the usual paths, since the program is unknown: write its own here"
 	}
 	if len(paths) > 0 {
-		s.add("login", "", why, "match POST "+strings.Join(paths, " "), "per ip", "limit 10/5m # people who mistype need fewer, and guessers want thousands")
+		s.add("login", "", why, "match POST "+strings.Join(paths, " "), "per ip", "limit 10/5m # people who mistype need fewer, and guessers want as many as they get")
 	}
 }
 
@@ -142,7 +142,7 @@ func (s *site) proposeTraffic() {
 	}
 	if t.crawled >= enough {
 		s.add("crawlers", "", fmt.Sprintf("crawlers for AI, %s: docs/recipes/ai-crawlers.md", wording.Counted(t.crawled, "request")),
-			"match header_regexp User-Agent "+crawlerNames, "per everyone", "limit 30/1m # a page every two seconds; lower it to slow them")
+			"match header_regexp User-Agent "+crawlerNames, "per everyone", "limit 30/1m # all of them together; lower it to slow them")
 	}
 	var apis, heavy, reasons []string
 	for _, folder := range slices.Sorted(maps.Keys(t.folders)) {
@@ -161,7 +161,7 @@ func (s *site) proposeTraffic() {
 	}
 	limit := fmt.Sprintf("limit %d/1m #", unknown)
 	if len(heavy) > 0 {
-		s.add("heavy", "", strings.Join(reasons, ", ")+" each", "match "+strings.Join(heavy, " "), "per ip", limit)
+		s.add("heavy", "", strings.Join(reasons, ", ")+" on average", "match "+strings.Join(heavy, " "), "per ip", limit)
 	}
 	if len(apis) > 0 {
 		s.add("api", "", "an API", "match "+strings.Join(apis, " "), "per ip", limit)
@@ -242,7 +242,7 @@ func (z *zone) fitted(amount int64, window string, fit *replay.Fit) (fitting int
 	case amount == unknown && fit.Amount < lowest:
 		return lowest, seen + "; a busier day may bring more than half as much again"
 	case amount == unknown || fit.Most > amount:
-		return fit.Amount, seen + "; this is half as much again, rounded up"
+		return fit.Amount, seen + "; this is at least half as much again"
 	}
 	return amount, seen
 }
