@@ -142,11 +142,12 @@ func Load(file, adapter string) (source Source, err error) {
 	if adapter == "" && err == nil && filepath.Ext(file) != ".json" && !json.Valid(text) {
 		adapter = "caddyfile"
 	}
+	adapts := adapter == "caddyfile"
 	source.Config, _, adapter, err = caddycmd.LoadConfig(file, adapter)
 	if adapter == "caddyfile" {
 		source.File = file
 	}
-	if err != nil && mayBeImported(file) {
+	if err != nil && adapts && mayBeImported(file) {
 		err = fmt.Errorf("%w; if another Caddyfile imports this file, name that one with --config", err)
 	}
 	return source, err

@@ -349,7 +349,7 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, source.File, err)
 		}
 	}
-	if _, err := proposal.Load(write(t, filepath.Join(folder, "broken.json"), app), ""); err == nil || !strings.Contains(err.Error(), "not valid JSON") {
+	if _, err := proposal.Load(write(t, filepath.Join(folder, "broken.json"), app), ""); err == nil || !strings.Contains(err.Error(), "not valid JSON") || strings.Contains(err.Error(), "imports") {
 		t.Errorf("broken JSON: %v", err)
 	}
 	for _, name := range []string{"-", os.DevNull} {
