@@ -812,6 +812,12 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(attacker, 120, "GET https://www.example.com/{n}", 200), // in no file
 		send(attacker, 20, "GET https://www.example.com/{n}", 429),
 	},
+	after: func(s *recipeServer) {
+		s.wantCommand(s.t, 0, []string{"ban", "asn:64500"}, "asn:64500 is banned")
+		s.send(send("198.51.100.9", 1, "GET https://www.example.com/", 429))
+		s.send(send(neighbor, 1, "GET https://www.example.com/", 200))
+		s.wantCommand(s.t, 0, []string{"unban", "asn:64500"}, "asn:64500 is no longer banned")
+	},
 }, {
 	name:     "search-engines",
 	backends: map[string]standIn{"127.0.0.1:3000": {"GET /": always(200)}},
