@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
@@ -68,7 +69,7 @@ does it with --force. Block lists stay.`,
 	long: `Multiplies the amounts of a client's limits, bursts too, until the raise ends or
 is lifted: 5x gives it five times as much, 0.2x a fifth. It lifts no ban, and
 replaces an earlier raise of the client in the same zone.`,
-	example: "  caddy rate-limit raise 5x api-key:acme --for 7d --reason 'import of old orders'\n  caddy rate-limit raise 0.2x 203.0.113.0/24 --zone login",
+	example: "  caddy rate-limit raise 5x api-key:acme --until 2026-12-01 --reason 'import of old orders'\n  caddy rate-limit raise 0.2x 203.0.113.0/24 --zone login",
 	zone:    true,
 	lasts:   "How long: 90m, 24h, 7d (default: until it is lifted)",
 }, {
@@ -111,7 +112,7 @@ func (s *session) outcome(action operator.Action, o *operator.Command, d operato
 // others from their action.
 func (c console) act(a action) *cobra.Command {
 	var o operator.Command
-	var held string
+	var held, end string
 	cmd := &cobra.Command{Use: string(a.Action) + " <client>...", Short: a.short, Long: a.long + "\n" + clientHelp, Example: a.example}
 	cmd.ValidArgsFunction = c.completeClient(anywhere)
 	cmd.Flags().StringVar(&o.Reason, "reason", "", "Why, for the audit")
@@ -124,6 +125,8 @@ func (c console) act(a action) *cobra.Command {
 	}
 	if a.lasts != "" {
 		cmd.Flags().StringVar(&held, "for", a.usually, a.lasts)
+		cmd.Flags().StringVar(&end, "until", "", "When it ends, in place of --for: 2026-12-01")
+		cmd.MarkFlagsMutuallyExclusive("for", "until")
 		cmd.Flags().BoolVar(&o.Force, "force", false, "Also a network wider than /8 (IPv6: /19)")
 	}
 	before := 0 // arguments before the clients
@@ -141,7 +144,13 @@ func (c console) act(a action) *cobra.Command {
 		return cobra.MinimumNArgs(before+1)(cmd, args)
 	}
 	return c.command(cmd, func(s *session, args []string) (failed error) {
-		if err := setFor(&o, held); err != nil {
+		if end != "" {
+			t, err := textfile.ParseTime(end)
+			if err != nil || !t.After(s.now) {
+				return fmt.Errorf("--until: got %q: expected a time to come, such as 2026-12-01 or 2026-12-01T08:00:00Z", end)
+			}
+			o.For = operator.SecondsOf(t.Sub(s.now))
+		} else if err := setFor(&o, held); err != nil {
 			return err
 		}
 		if o.All {

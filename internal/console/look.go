@@ -25,7 +25,7 @@ func (c console) status() *cobra.Command {
 		Example: "  caddy rate-limit status\n  caddy rate-limit status --check > /dev/null || echo degraded",
 		Args:    cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "Fail while a store can't be used, for monitoring")
+	cmd.Flags().BoolVar(&check, "check", false, "Fail while a store can't be used or written, for monitoring")
 	return c.command(cmd, func(s *session, _ []string) error {
 		status, err := s.Status(s.ctx)
 		if err != nil {
@@ -37,6 +37,9 @@ func (c console) status() *cobra.Command {
 		})
 		if check && slices.ContainsFunc(status.Stores, func(o operator.Store) bool { return o.Degraded }) {
 			return errors.New("a store can't be used: memory decides, with reduced limits")
+		}
+		if check && slices.ContainsFunc(status.Stores, func(o operator.Store) bool { return o.History != nil }) {
+			return errors.New("a store can't be written: the history waits in memory")
 		}
 		return err
 	})
@@ -105,6 +108,9 @@ func (s *session) showStatus(status operator.Status) {
 		}
 		if o.Journal > 0 {
 			s.printf("%s of %s are the journal: a file of fixed size, mapped and not held in memory.", bytesText(o.Journal), bytesText(o.Bytes))
+		}
+		if h := o.History; h != nil {
+			s.mark(red, "The history can't be written since "+moment(h.Since, s.now)+", and waits in memory: "+h.Reason)
 		}
 		s.showTrouble(o.APIKeys)
 		s.showNetwork(o)
@@ -434,7 +440,14 @@ networks.`,
 		if refusals.LetIn > 0 {
 			nothing = fmt.Sprintf("Nothing was refused in the last 15 minutes; of %s, all were let in.", wording.Counted(refusals.LetIn, "sampled request"))
 		}
-		return s.report(refusals, refusals.Sampled > 0, nothing, func() { s.showRefusals(refusals) })
+		err = s.report(refusals, refusals.Sampled > 0, nothing, func() {
+			writeTable(s.out, s.look, refusedColumns(s.now), refusals.Latest)
+			s.showShares(refusals)
+		})
+		if err == errNothing && !s.json {
+			s.showShares(refusals)
+		}
+		return err
 	})
 }
 
@@ -451,8 +464,8 @@ func refusedColumns(now time.Time) []column[operator.Refused] {
 	}
 }
 
-func (s *session) showRefusals(r operator.Refusals) {
-	writeTable(s.out, s.look, refusedColumns(s.now), r.Latest)
+// showShares shows what requests share.
+func (s *session) showShares(r operator.Refusals) {
 	for _, list := range []struct {
 		head   string
 		shares []operator.RefusedShare

@@ -70,7 +70,7 @@ func (a *Audit) write(ctx context.Context, e AuditEntry) error {
 			return err
 		}
 		act.Kind, act.Target = kindInAudit(*e.Target), names[0]
-		if e.Target.Kind == operator.APIKey {
+		if k := e.Target.Kind; k == operator.APIKey || k == operator.ASN || k == operator.Country { // nobody's address
 			name = e.Target.Value
 		}
 	}

@@ -105,12 +105,14 @@ func historyScope(series storage.Series) uint64 {
 
 // HistoryWaits implements history.Observer.
 func (o observer) HistoryWaits(err error) {
+	o.unwritten.Store(&operator.FileTrouble{Since: time.Now().UTC().Truncate(time.Second), Reason: WithRemedy(err).Error()})
 	caddyconf.Logger().Warn("the history can't be written; it is kept in memory, for some hours at most, until it can",
 		o.Settings.where(), zap.Error(err))
 }
 
 // HistoryWritten implements history.Observer.
 func (o observer) HistoryWritten(givenUp int) {
+	o.unwritten.Store(nil)
 	caddyconf.Logger().Info("the history is written again", o.Settings.where(), zap.Int("minutes_given_up", givenUp))
 }
 

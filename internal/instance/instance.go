@@ -24,6 +24,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/notify"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/regions"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
@@ -69,11 +70,12 @@ type Instance struct {
 	Listener atomic.Pointer[func(notify.Event)]
 
 	begun       time.Time
-	made        chan struct{}                   // closed when there is an engine
-	ledger      *history.Ledger                 // counts for the history
-	reporter    *history.Reporter               // writes the history
-	regions     atomic.Pointer[regions.Regions] // shares counts with other regions; nil if there are none
-	exchangedAt atomic.Value                    // the place of the exchange, a string
+	made        chan struct{}                        // closed when there is an engine
+	ledger      *history.Ledger                      // counts for the history
+	reporter    *history.Reporter                    // writes the history
+	unwritten   atomic.Pointer[operator.FileTrouble] // why it can't be written; nil if it can
+	regions     atomic.Pointer[regions.Regions]      // shares counts with other regions; nil if there are none
+	exchangedAt atomic.Value                         // the place of the exchange, a string
 
 	mu   sync.Mutex
 	logs map[string]*RefusalLog // guarded by mu: by the zone's name

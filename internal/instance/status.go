@@ -38,7 +38,7 @@ func (inst *Instance) describe() operator.Store {
 	if stats.Cause != nil {
 		store.Since, store.Reason = new(stats.Since.UTC().Truncate(time.Second)), stats.Cause.Error()
 	}
-	store.Region = inst.describeRegion()
+	store.Region, store.History = inst.describeRegion(), inst.unwritten.Load()
 	if keys := inst.Keys.Load(); keys != nil {
 		keys.Keys() // checks the file, in case no request has
 		store.APIKeys = TroubleOf(keys.Path(), keys.Trouble())

@@ -16,6 +16,6 @@ type Act struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`     // admin, a user of the dashboard, or config
 	Action string    `json:"action"` // ban, unban, allow, disallow, reset, reveal, explain, reload, key new, key tier or key revoke
-	Target string    `json:"target"` // an API key by its name; any other client as at rest
+	Target string    `json:"target"` // an API key, a provider or a country by its name; any other client as at rest
 	Reason string    `json:"reason,omitempty"`
 }

@@ -66,6 +66,7 @@ type Store struct {
 
 	Region *Region `json:"region,omitempty"` // nil unless counts are shared with other regions
 
+	History *FileTrouble `json:"history,omitempty"`  // nil unless it can't be written, as on a full disk
 	APIKeys *FileTrouble `json:"api_keys,omitempty"` // nil unless something is wrong with them
 	Rules   *FileTrouble `json:"rules,omitempty"`    // nil unless something is wrong with the file
 }

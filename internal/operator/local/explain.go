@@ -225,7 +225,7 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 	case ex.Answer.Rule != nil && ex.Answer.Rule.Action == operator.Allow:
 		ex.Answer.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case ex.Answer.Rule != nil:
-		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(*cmp.Or(ex.Answer.Rule.Until, &time.Time{})), map[bool]string{true: "because the client is in a block list", false: "because an operator has banned the client"}[ex.Answer.Rule.By == byList])
+		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(*cmp.Or(ex.Answer.Rule.Until, &time.Time{})), ex.bannedBy())
 	case ex.Answer.Ban != nil:
 		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(*ex.Answer.Ban.Until), "because the client is banned for what it did")
 	case by != nil:
@@ -235,6 +235,17 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 	default:
 		ex.Answer.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + ex.assumption(explained)}, shadows)
 	}
+}
+
+// bannedBy says whose rule bans the client.
+func (ex *explainer) bannedBy() string {
+	switch rule := ex.Answer.Rule; {
+	case rule == nil || rule.Action != operator.Ban: // by a key of the request
+		return "because an operator or a block list has banned the client"
+	case rule.By == byList:
+		return "because the client is in a block list"
+	}
+	return "because an operator has banned the client"
 }
 
 // nextCost returns the assumed cost of the next request in a zone.

@@ -178,7 +178,7 @@ func (ex *explainer) describeBan(v *enforce.Verdict) operator.Forecast {
 	retry, why := v.Decision.Retry, "because the client is banned for what it did"
 	switch {
 	case v.Refusal.Policy == v.Handler.BannedByOperator:
-		retry, why = v.Refusal.Retry, "because an operator or a block list has banned the client"
+		retry, why = v.Refusal.Retry, ex.bannedBy()
 	case v.Trapped():
 		why = "because it goes into a trap, which bans"
 	}

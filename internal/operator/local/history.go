@@ -211,12 +211,12 @@ func (r running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.A
 	return list, nil
 }
 
-// targetText returns the target of an entry: the name of an API key, or else the kind and the
-// beginning of the name at rest.
+// targetText returns the target of an entry: the name of an API key, a provider or a country, or else the kind and
+// the beginning of the name at rest.
 func targetText(a *storage.Act, name string) string {
 	switch {
 	case name != "":
-		return operator.Target{Kind: operator.APIKey, Value: name}.String()
+		return operator.Target{Kind: operator.TargetKind(a.Kind), Value: name}.String()
 	case a.Target == "":
 		return a.Kind
 	}

@@ -113,6 +113,9 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 	if done.In == byStore {
 		done.Notes = append(done.Notes, t.App.besideInFile(added.Target)...)
 	}
+	if t.Kind == operator.APIKey && t.keyTier() == "" {
+		done.Notes = append(done.Notes, "No API key of that name is in force.")
+	}
 	done.Notes = slices.Concat(done.Notes, earlier, t.App.exceptionsTo(added))
 	return done, nil
 }

@@ -322,7 +322,15 @@ func (cfg runningConfig) tagOf(h *instance.Instance, client string) string {
 func (sub *subject) ruleIn(set *rules.Set, now time.Time) *rules.Rule {
 	switch sub.Kind {
 	case operator.Address:
-		return sub.App.AboutAddress(set, sub.Network.Addr(), true, now)
+		found := sub.App.AboutAddress(set, sub.Network.Addr(), true, now)
+		for _, z := range sub.App.AllZones { // their keys may be texts, such as AS64496
+			for _, key := range sub.keysIn(z) {
+				if key[0] == identity.TagText && set.Has(rules.Key) {
+					found = rules.Stronger(found, set.Find(rules.Key, string(key[1:]), true, now))
+				}
+			}
+		}
+		return found
 	case operator.APIKey:
 		return enforce.AboutAPIKey(set, sub.Value, now)
 	case operator.KeyText:
