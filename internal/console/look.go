@@ -437,6 +437,9 @@ networks.`,
 			return err
 		}
 		nothing := "Nothing was refused in the last 15 minutes."
+		if q != (operator.RefusalsQuery{Zone: q.Zone}) {
+			nothing = "No request of the last 15 minutes is like that."
+		}
 		if refusals.LetIn > 0 {
 			nothing = fmt.Sprintf("Nothing was refused in the last 15 minutes; of %s, all were let in.", wording.Counted(refusals.LetIn, "sampled request"))
 		}

@@ -47,6 +47,12 @@ func (v *visit) act(name operator.Action) {
 		v.fail(err)
 		return
 	}
+	if a := actions[name]; a.undo == "" && isKnown(v.Typed("client")) && v.Typed("handle") == "" { // the answer tells whether there was something
+		if err := v.d.looks.take(v.User, v.Now); err != nil {
+			v.fail(err)
+			return
+		}
+	}
 	done, err := v.d.options.Service.Do(v.r.Context(), name, command)
 	if err != nil {
 		v.fail(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // KeySize is the length of a key in bytes.
@@ -205,7 +206,7 @@ func (v *visit) fail(err error) {
 		known = operator.Errorf(http.StatusInternalServerError, "The rate limiter gave no answer. Caddy's log says why.")
 	}
 	if !v.isAboutKnown() {
-		known = operator.Errorf(known.Status, "%s", mask(known.Message))
+		known = operator.Errorf(known.Status, "%s", wording.MaskText(known.Message))
 	}
 	v.render(known.Status, "", "That didn’t work", "error", failure{known, v.formToMend()})
 }

@@ -37,7 +37,9 @@ var functions = template.FuncMap{
 	"reason":  func(reason string) string { return cmp.Or(reasonTexts[reason], strings.ReplaceAll(reason, "_", " ")) },
 	"action":  func(action string) string { return cmp.Or(actionTexts[action], action) },
 	"by":      func(by string) string { return cmp.Or(byTexts[by], by) },
-	"what":    func(r operator.Refused) string { return strings.Join([]string{r.Zone, r.Limit, r.Text, r.Tag}, "\n") },
+	"what": func(r operator.Refused) string {
+		return strings.Join([]string{r.Zone, r.Limit, wording.MaskText(r.Text), r.Tag}, "\n")
+	},
 	"sound":   sound,
 	"dict":    dict,
 	"percent": percent,
@@ -140,7 +142,7 @@ var perTexts = map[string]string{
 }
 
 var reasonTexts = map[string]string{
-	"over_limit": "over the limit", "blocked": "still over the limit", "too_costly": "costs more than the limit", "banned": "banned",
+	"over_limit": "over the limit", "blocked": "still over the limit", "too_costly": "costs more than the limit", "banned": "banned", "denied": "denied: its API key or tier",
 }
 
 var actionTexts = map[string]string{

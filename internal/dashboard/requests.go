@@ -21,10 +21,11 @@ type requestsPage struct {
 
 // filter restricts the page to requests that have something.
 type filter struct {
-	Title string
-	Text  string
-	Who   Who    // in place of Text, for a client
-	URL   string // of the page without it
+	Name, Value string // in the query
+	Title       string
+	Text        string
+	Who         Who    // in place of Text, for a client
+	URL         string // of the page without it
 }
 
 // property is something that requests may share.
@@ -71,9 +72,9 @@ func loadRequests(v *visit) (any, error) {
 		if value == "" {
 			continue
 		}
-		f := filter{Title: kind.title, Text: value, URL: urlOf("requests", query, kind.name, "")}
+		f := filter{Name: kind.name, Value: value, Title: kind.title, Text: value, URL: urlOf("requests", query, kind.name, "")}
 		if isSealed(kind.name) {
-			if value, err = v.d.seals.open(v.User, value); err != nil {
+			if value, err = v.open(value); err != nil {
 				return nil, err
 			}
 			f.Text = v.Say(value) // a handle may be any of the user’s

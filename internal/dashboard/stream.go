@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // Bounds of a stream. A browser opens another when one ends.
@@ -51,7 +52,8 @@ func (v *visit) relay(events <-chan operator.Event) {
 	for event := range events {
 		if event.Refused != nil {
 			refused := *event.Refused
-			refused.Text, refused.Path, refused.Agent = mask(refused.Text), mask(refused.Path), ""
+			refused.Text, refused.Path, refused.Agent = wording.MaskText(refused.Text), wording.MaskText(refused.Path), ""
+			refused.Client = "" // it may have an address in it
 			event.Refused = &refused
 		}
 		text, err := json.Marshal(event)

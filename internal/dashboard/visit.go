@@ -6,9 +6,11 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // visit is one request. Templates use what is exported.
@@ -20,6 +22,7 @@ type visit struct {
 	Nonce    string // for scripts and styles
 	Revealed bool   // addresses are shown
 	guarded  bool   // the form is one of this dashboard
+	typed    bool   // the form's client is one that somebody has typed
 	Now      time.Time
 }
 
@@ -88,7 +91,7 @@ func (v *visit) Say(text string) string {
 	if v.Revealed {
 		return text
 	}
-	return mask(text)
+	return wording.MaskText(text)
 }
 
 // Who is the displayed form of a client.
@@ -105,10 +108,10 @@ func (v *visit) Who(text, client, tag string) Who {
 	if v.Revealed {
 		return who
 	}
-	if shown, narrowed, ok := maskOne(who.Text); ok {
+	if shown, narrowed, ok := wording.MaskAddress(who.Text); ok {
 		who.Text, who.In = shown, narrowed
 	} else {
-		who.Text = mask(who.Text)
+		who.Text = wording.MaskText(who.Text)
 	}
 	return who
 }
@@ -117,17 +120,39 @@ func (v *visit) Who(text, client, tag string) Who {
 // typed, and without its tag: otherwise a user could type all addresses of a network, and so learn
 // the address of a tag. References and tags don't contain an address, so it stays masked.
 func (v *visit) asTyped(text, client, tag string) Who {
-	who := v.Who(text, client, tag)
-	if v.isAboutKnown() {
-		who.Text, who.In, who.Tag = text, false, ""
+	known := v.isAboutKnown()
+	if !known && !v.typed {
+		return v.Who(text, client, tag)
+	}
+	who := v.Who(text, typedMark+client, "")
+	if known {
+		who.Text, who.In = text, false
 	}
 	return who
+}
+
+// typedMark begins the sealed name of a client that somebody has typed: pages show its address masked, and no tag.
+const typedMark = "typed "
+
+// RuleOf returns the displayed form of a rule's client, which somebody has typed unless the rule is a ban for violations.
+func (v *visit) RuleOf(r operator.Rule) Who {
+	if r.By == "conduct" || r.Client == "" {
+		return v.Who(r.Text, r.Client, r.Tag)
+	}
+	return v.Who(r.Text, typedMark+r.Client, "")
+}
+
+// open returns the client of a handle.
+func (v *visit) open(handle string) (client string, err error) {
+	client, err = v.d.seals.open(v.User, handle)
+	client, v.typed = strings.CutPrefix(client, typedMark)
+	return client, err
 }
 
 // client returns the client of a form: by its handle, or as the user typed it.
 func (v *visit) client() (string, error) {
 	if handle := v.r.PostForm.Get("handle"); handle != "" {
-		return v.d.seals.open(v.User, handle)
+		return v.open(handle)
 	}
 	client := v.r.PostForm.Get("client")
 	if _, err := operator.ParseTarget(client); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/notify"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/watch"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // Announcer passes what may interest an operator to webhooks, and to Caddy's events app.
@@ -78,7 +79,7 @@ func (cfg *Config) describeNetwork(network netip.Prefix) string {
 	if !network.IsValid() {
 		return ""
 	}
-	text := identity.MaskedPrefix(network).String()
+	text := wording.MaskPrefix(network).String()
 	if asn := cfg.Networks.ASN(network.Addr()); asn != "" {
 		text += " (" + asn + ")"
 	}

@@ -24,7 +24,7 @@ type Refused struct {
 	Text   string    `json:"key"`
 	Client string    `json:"client,omitempty"` // as in commands, for the text of a key: with its network if it is an address
 	Tag    string    `json:"tag,omitempty"`    // as in [Key]
-	Reason string    `json:"reason"`           // over_limit, blocked, too_costly or banned
+	Reason string    `json:"reason"`           // over_limit, blocked, too_costly, banned or denied
 	Retry  Seconds   `json:"retry_seconds,omitempty"`
 	Path   string    `json:"path,omitempty"`  // the class of the path, without a query: see [Refusals]
 	Agent  string    `json:"agent,omitempty"` // the beginning of User-Agent

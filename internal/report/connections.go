@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/listener"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/watch"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -61,9 +62,9 @@ func (c *Connections) Report(network string, o listener.Outcome, first bool) {
 
 // sampled returns a connection's refusal for the sample.
 func (c *Connections) sampled(key string, why watch.Refusal) watch.Request {
-	sampled := watch.Request{Counted: []watch.Counted{{Zone: c.Zone.Name, Key: key}}, Refusal: &why}
+	sampled := watch.Request{Counted: []watch.Counted{{Zone: c.Zone.Name, Key: key}}, Address: key, Refusal: &why}
 	if network, ok := identity.NetworkOf(key); ok {
-		sampled.Network = identity.MaskedPrefix(network).String()
+		sampled.Network = wording.MaskPrefix(network).String()
 		sampled.Country, sampled.ASN = c.App.Networks.Country(network.Addr()), c.App.Networks.ASN(network.Addr())
 	}
 	return sampled

@@ -162,6 +162,9 @@ const requestVar = "rate_limit.let_in"
 func countRequest(v *enforce.Verdict, err error) {
 	m, why := &v.Handler.Requests, reasonOf(v, err)
 	letIn, again := v.Vars[requestVar].(bool)
+	if !again || letIn {
+		sample(v, why)
+	}
 	if again && (!letIn || why == 0) {
 		return
 	}

@@ -16,10 +16,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/watch"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
+	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
 // Reporter reports verdicts: to metrics and the history, to logs, to events and streams, and to spans.
@@ -38,7 +41,6 @@ func (r *Reporter) Report(v *enforce.Verdict, err error) {
 	}
 	switch v.Outcome {
 	case enforce.Passed, enforce.Counted:
-		v.Handler.App.Watchers.Add(time.Now(), false, func() watch.Request { return sampled(v) })
 		countPlaces(v)
 		if v.Outcome == enforce.Counted {
 			r.Decisions.passed(v, v.Response)
@@ -68,7 +70,6 @@ func (r *Reporter) refused(v *enforce.Verdict) {
 	default:
 		h.Log.Info("rate limit exceeded", details(v)...)
 	}
-	h.App.Watchers.Add(time.Now(), true, func() watch.Request { return sampled(v) })
 	r.Decisions.refused(v, refusal, time.Now)
 	addToAccessLog(v)
 	addToSpan(v)
@@ -89,41 +90,77 @@ func (r *Reporter) refused(v *enforce.Verdict) {
 
 const exceededEvent = "rate_limit_exceeded"
 
+// sampleVar is the request variable with what the sample has of a request that was let in.
+const sampleVar = "rate_limit.sampled"
+
+// sample adds a request to the sample, unless an earlier handler has: then what this one decides goes with it.
+func sample(v *enforce.Verdict, why engine.Reason) {
+	watchers, refused := &v.Handler.App.Watchers, meter.IsRefusal(why) && why != 0
+	if why != 0 && !refused {
+		return
+	}
+	if before, ok := v.Vars[sampleVar].(*watch.Request); ok {
+		watchers.Later(before, refused, countedBy(v))
+	}
+	if _, again := v.Vars[requestVar]; refused || !again {
+		if r := watchers.Add(time.Now(), refused, func() watch.Request { return sampled(v, why) }); r != nil && !refused {
+			v.Vars[sampleVar] = r
+		}
+	}
+}
+
 // sampled returns the request of a verdict for the sample.
-func sampled(v *enforce.Verdict) watch.Request {
+func sampled(v *enforce.Verdict, why engine.Reason) watch.Request {
 	in, app, sent := v.Http, v.Handler.App, v.Http
 	if original := matcher.Original(in); original != nil {
 		sent = original
 	}
-	sampled := watch.Request{
-		Path: sent.URL.Path, Agent: httpfield.First(in.Header["User-Agent"]), Host: in.Host,
+	r := watch.Request{
+		Path: sent.URL.Path, Agent: httpfield.First(in.Header["User-Agent"]), Host: in.Host, Counted: countedBy(v),
 		Network: matcher.LookUp(in, maskedNetwork), Country: matcher.LookUp(in, app.Networks.Country), ASN: matcher.LookUp(in, app.Networks.ASN),
-	}
-	if r := v.Refusal; r != nil {
-		sampled.Counted = []watch.Counted{{Zone: r.Policy.Zone.Name, Key: string(r.Key)}}
-		sampled.Refusal = &watch.Refusal{Zone: r.Policy.Zone.Name, Limit: r.Policy.Name, Reason: meter.Outcomes[r.Reason], Retry: r.Retry}
-	}
-	for _, charges := range []*enforce.Charges{&v.Charges, &v.Shadows} {
-		for i, p := range charges.Policies {
-			if i == 0 || p.Zone != charges.Policies[i-1].Zone {
-				sampled.Counted = append(sampled.Counted, watch.Counted{Zone: p.Zone.Name, Key: string(charges.Debits[i].Key)})
-			}
-		}
-	}
-	if sampled.Counted == nil {
-		sampled.Counted = []watch.Counted{{Key: matcher.LookUp(in, func(addr netip.Addr) string {
+		Address: matcher.LookUp(in, func(addr netip.Addr) string {
 			ipv4, ipv6 := app.Prefixes(0, 0)
 			network, _ := identity.Prefix(addr.String(), ipv4, ipv6)
 			return string(identity.AppendPrefix([]byte{identity.TagNetwork}, network))
-		})}}
+		}),
 	}
-	return sampled
+	switch by := v.Refusal; {
+	case by != nil:
+		r.Refusal = &watch.Refusal{Zone: by.Policy.Zone.Name, Limit: by.Policy.Name, Reason: meter.Outcomes[by.Reason], Retry: by.Retry}
+		r.Counted = slices.Insert(r.Counted, 0, counted(v, by.Policy.Zone, by.Key))
+	case why == meter.Denied:
+		r.Refusal = &watch.Refusal{Reason: "denied", Retry: limiter.Never}
+		if len(v.Declining) > 0 {
+			r.Refusal.Zone = v.Declining[0].Name
+		}
+	}
+	return r
+}
+
+// countedBy returns the zones that count a request, or would, with its keys.
+func countedBy(v *enforce.Verdict) (list []watch.Counted) {
+	for _, charges := range []*enforce.Charges{&v.Charges, &v.Shadows} {
+		for i, p := range charges.Policies {
+			if i == 0 || p.Zone != charges.Policies[i-1].Zone {
+				list = append(list, counted(v, p.Zone, charges.Debits[i].Key))
+			}
+		}
+	}
+	return list
+}
+
+// counted returns a zone with a key, without an address that the client may have written.
+func counted(v *enforce.Verdict, z *enforce.Zone, key []byte) watch.Counted {
+	if v.IsClaimed() && identity.IsAddress(string(key)) {
+		key = nil
+	}
+	return watch.Counted{Zone: z.Name, Key: string(key)}
 }
 
 // maskedNetwork returns the masked network of an address.
 func maskedNetwork(addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
-	return identity.MaskedPrefix(netip.PrefixFrom(addr, addr.BitLen())).String()
+	return wording.MaskPrefix(netip.PrefixFrom(addr, addr.BitLen())).String()
 }
 
 // details returns the log fields of a refusal. They identify the client only if the operator asks

@@ -26,7 +26,8 @@ const (
 // Request is a request in the sample.
 type Request struct {
 	At      time.Time // set by Add
-	Counted []Counted // at least one; first the zone that refused it, if one did
+	Address string    // the key of the client's address; "" if that isn't known
+	Counted []Counted // first by the zone that refused it, if one did
 	Path    string    // in the sample, its class
 	Agent   string    // in the sample, shortened
 	Host    string
@@ -34,9 +35,10 @@ type Request struct {
 	Country string // "" unless it is known
 	ASN     string // "" unless it is known
 	Refusal *Refusal
+	refused bool // guarded by the watchers' mu: a later handler has refused what this one let in
 }
 
-// Counted is a zone that a request belongs to, "" if it is in none, and its key there, of at most 128 bytes.
+// Counted is a zone that has counted a request, or would have, and its key there, of at most 128 bytes.
 type Counted struct{ Zone, Key string }
 
 // Refusal is why a request was refused.
@@ -47,30 +49,45 @@ type Refusal struct {
 	Retry  time.Duration // how long to wait, or limiter.Never
 }
 
-// Select restricts the request to the first key that is wanted, and reports whether there is one. zone is the zone
-// that it must have refused, or let in; "" is any.
-func (r *Request) Select(zone string, wanted func(Counted) bool) bool {
-	i := slices.IndexFunc(r.Counted, func(c Counted) bool {
-		if r.Refusal != nil {
-			return (zone == "" || zone == r.Refusal.Zone) && wanted(c)
-		}
-		return (zone == "" || zone == c.Zone) && wanted(c)
-	})
+// In reports whether the request is one that a zone refused, if it was refused, or else one that it counted. "" is
+// any zone. The request is then known by its key there.
+func (r *Request) In(zone string) bool {
+	if zone == "" {
+		return true
+	}
+	i := slices.IndexFunc(r.Counted, func(c Counted) bool { return c.Zone == zone })
+	if r.Refusal != nil {
+		return r.Refusal.Zone == zone
+	}
 	if i >= 0 {
-		r.Counted = r.Counted[i : i+1]
+		r.Counted = r.Counted[i:]
 	}
 	return i >= 0
 }
 
-// Key returns the key of the request.
-func (r *Request) Key() string { return r.Counted[0].Key }
+// IsOf reports whether one of the request's keys is wanted. The request is then known by that key.
+func (r *Request) IsOf(wanted func(key string) bool) bool {
+	i := slices.IndexFunc(r.Counted, func(c Counted) bool { return wanted(c.Key) })
+	if i >= 0 {
+		r.Counted = r.Counted[i:]
+	}
+	return i >= 0
+}
+
+// Key returns the key that the request is known by, or "".
+func (r *Request) Key() string {
+	if len(r.Counted) > 0 && r.Counted[0].Key != "" {
+		return r.Counted[0].Key
+	}
+	return r.Address
+}
 
 // Matches reports whether the request has what a query asks for, besides its zone and client.
 func (r *Request) Matches(q operator.RefusalsQuery) bool {
 	text, _ := describeKey(r.Key())
 	agent, found := cmp.Or(r.Agent, noAgent), q.Text == ""
 	for _, value := range [...]struct{ wanted, has string }{
-		{q.Path, r.Path}, {q.Agent, agent}, {q.Network, r.Network}, {q.Country, r.Country}, {q.Provider, r.ASN}, {"", text}, {"", r.Host},
+		{q.Path, r.Path}, {q.Agent, agent}, {q.Network, r.Network}, {strings.ToUpper(q.Country), r.Country}, {providerOf(q.Provider), r.ASN}, {"", text}, {"", r.Host},
 	} {
 		if value.wanted != "" && value.wanted != value.has {
 			return false
@@ -78,6 +95,14 @@ func (r *Request) Matches(q operator.RefusalsQuery) bool {
 		found = found || strings.Contains(strings.ToLower(value.has), strings.ToLower(q.Text))
 	}
 	return found
+}
+
+// providerOf returns the number of a provider as the sample has it: AS64496. The AS may be missing.
+func providerOf(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "AS" + strings.TrimPrefix(strings.ToUpper(text), "AS")
 }
 
 // noAgent is shown for requests without User-Agent.
@@ -92,22 +117,30 @@ func (r *Request) describe(tag func(key string) string) operator.Refused {
 	}
 }
 
-// describeKey returns a key for people, and as in commands, which is "" for an address.
+// describeKey returns a key for people, and as in commands, which is "" for one with an address in it.
 func describeKey(key string) (text, client string) {
 	text = identity.MaskedText([]byte(key))
-	if text != "" && key[0] == identity.TagText { // it may look like an address
+	if text != identity.KeyText([]byte(key)) || text == "" || identity.IsAddress(key) {
+		return text, ""
+	}
+	switch key[0] {
+	case identity.TagText:
 		client = operator.Target{Kind: operator.KeyText, Value: text}.String()
+	case identity.TagAPIKey:
+		client = operator.Target{Kind: operator.APIKey, Value: text}.String()
+	case identity.TagSession:
+		client = operator.Target{Kind: operator.Session, Value: strings.TrimPrefix(text, "session ")}.String()
 	}
 	return text, client
 }
 
 // sample holds the latest requests. The zero value is empty.
 type sample struct {
-	ring []Request // at most maxSampled
-	next int       // index of the next request once the ring is full
+	ring []*Request // at most maxSampled
+	next int        // index of the next request once the ring is full
 }
 
-func (s *sample) add(r Request) {
+func (s *sample) add(r *Request) {
 	if len(s.ring) < maxSampled {
 		s.ring = append(s.ring, r)
 		return
@@ -123,7 +156,9 @@ func (s *sample) since(begin time.Time) (list []Request) {
 		if r.At.Before(begin) {
 			break
 		}
-		list = append(list, r)
+		if !r.refused || r.Refusal != nil {
+			list = append(list, *r)
+		}
 	}
 	return list
 }

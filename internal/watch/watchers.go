@@ -92,30 +92,40 @@ func (w *watcher) forward(ctx context.Context, to chan<- operator.Event, totals 
 	}
 }
 
-// Add adds a request to the sample, unless the second's bound is reached. It sends a refused one to all watchers.
-func (w *Watchers) Add(now time.Time, refused bool, about func() Request) {
+// Add adds a request to the sample, unless the second's bound is reached: then it returns nil. It sends a refused one
+// to all watchers.
+func (w *Watchers) Add(now time.Time, refused bool, about func() Request) *Request {
 	kind := 0
 	if refused {
 		kind = 1
 	}
 	if sampled := &w.sampled[kind]; sampled.IsFull(now) || !sampled.Admits(now, requestsPerSecond) {
-		return
+		return nil
 	}
-	r := about()
-	r.At, r.Path, r.Agent = now.UTC(), PathClass(r.Path), strings.Clone(wording.Shortened(r.Agent, maxAgent))
+	r := new(about())
+	r.At, r.Path, r.Agent = now.UTC(), PathClass(r.Path), strings.Clone(wording.MaskText(wording.Shortened(r.Agent, maxAgent)))
 	r.Host = wording.Printable(wording.Shortened(r.Host, maxHost), "")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.latest[kind].add(r)
-	if !refused {
-		return
-	}
 	for one := range w.streams {
+		if !refused {
+			break
+		}
 		select {
-		case one.refusals <- r:
+		case one.refusals <- *r:
 		default:
 		}
 	}
+	return r
+}
+
+// Later notes what a later handler decides about a request that was let in.
+func (w *Watchers) Later(r *Request, refused bool, counted []Counted) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r.refused = refused
+	r.Counted = slices.Concat(r.Counted, counted)
 }
 
 // Recent returns the sample's requests of the last minutes, the newest first.

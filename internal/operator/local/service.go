@@ -107,20 +107,17 @@ func (r running) Refusals(_ context.Context, q operator.RefusalsQuery) (operator
 	if _, err := app.zonesNamed(q.Zone); err != nil {
 		return operator.Refusals{}, err
 	}
-	wanted := func(watch.Counted) bool { return true }
+	isOf := func(*watch.Request) bool { return true }
 	if q.Client != "" {
 		sub, err := r.target(q.Client)
 		if err != nil {
 			return operator.Refusals{}, err
 		}
-		wanted = func(c watch.Counted) bool {
-			zones, err := app.zonesNamed(c.Zone)
-			return sub.isIn(c.Key) && (sub.Kind != operator.Address || c.Zone == "" || err != nil || !isWritten(zones[0], []byte(c.Key)))
-		}
+		isOf = sub.hasSent
 	}
 	var found []watch.Request
 	for _, r := range app.Watchers.Recent(time.Now()) {
-		if r.Select(q.Zone, wanted) && r.Matches(q) {
+		if r.In(q.Zone) && isOf(&r) && r.Matches(q) {
 			found = append(found, r)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/internal/watch"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -100,6 +101,20 @@ func (sub *subject) isIn(key string) bool {
 		return strings.TrimPrefix(text, "session ") == strings.TrimPrefix(sub.Value, "session ")
 	}
 	return key == sub.key()
+}
+
+// hasSent reports whether a request of the sample is the target's.
+func (sub *subject) hasSent(r *watch.Request) bool {
+	switch sub.Kind {
+	case operator.Address: // keys may be those of wider networks, or texts that the client wrote
+		network, ok := identity.NetworkOf(r.Address)
+		return ok && network.Overlaps(sub.Network)
+	case operator.ASN:
+		return r.ASN == "AS"+sub.Value
+	case operator.Country:
+		return r.Country == sub.Value
+	}
+	return r.IsOf(sub.isIn)
 }
 
 // key returns the target's key, or "" if its kind has none of its own.

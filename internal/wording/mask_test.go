@@ -1,11 +1,11 @@
-package dashboard
+package wording
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestMask(t *testing.T) {
+func TestMaskText(t *testing.T) {
 	for text, want := range map[string]string{
 		"203.0.113.77":                  "203.0.113.0/24",
 		"203.0.113.0/24":                "203.0.113.0/24",
@@ -25,19 +25,19 @@ func TestMask(t *testing.T) {
 		"alice":                         "alice",
 		"":                              "",
 	} {
-		if got := mask(text); got != want {
+		if got := MaskText(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }
 
 // No address is left, in any surroundings.
-func FuzzMask(f *testing.F) {
+func FuzzMaskText(f *testing.F) {
 	for _, seed := range []string{"key:", "2001:db8::1", strings.Repeat(":", 1000), strings.Repeat("1.", 500), strings.Repeat("a:", 500)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := mask(text + " 203.0.113.77 2001:db8:1:2::9 " + text)
+		got := MaskText(text + " 203.0.113.77 2001:db8:1:2::9 " + text)
 		if !strings.Contains(got, " 203.0.113.0/24 2001:db8:1::/48 ") {
 			t.Errorf("%q: got %q, which has no networks", text, got)
 		}

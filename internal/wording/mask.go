@@ -1,15 +1,9 @@
-package dashboard
+package wording
 
 import (
 	"net/netip"
 	"regexp"
 	"strings"
-)
-
-// The prefix lengths of masked addresses.
-const (
-	shownBits4 = 24
-	shownBits6 = 48
 )
 
 var (
@@ -18,11 +12,11 @@ var (
 	perhaps4 = regexp.MustCompile(`[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:/[0-9]+)?`)
 )
 
-// mask replaces all IP addresses in a text by networks.
-func mask(text string) string {
+// MaskText replaces all IP addresses in a text by networks.
+func MaskText(text string) string {
 	text = perhaps6.ReplaceAllStringFunc(text, mask6)
 	return perhaps4.ReplaceAllStringFunc(text, func(found string) string {
-		if shown, _, ok := maskOne(found); ok {
+		if shown, _, ok := MaskAddress(found); ok {
 			return shown
 		}
 		return found
@@ -40,16 +34,16 @@ func mask6(run string) string {
 		if at > 0 && core[at-1] != ':' {
 			continue
 		}
-		if shown, _, ok := maskOne(core[at:]); ok {
+		if shown, _, ok := MaskAddress(core[at:]); ok {
 			return core[:at] + shown + tail
 		}
 	}
 	return run
 }
 
-// maskOne returns the masked form of an address or a network. narrowed reports whether that
+// MaskAddress returns the masked form of an address or a network. narrowed reports whether that
 // differs: it is a larger network.
-func maskOne(text string) (shown string, narrowed, ok bool) {
+func MaskAddress(text string) (shown string, narrowed, ok bool) {
 	network, err := netip.ParsePrefix(text)
 	if err != nil {
 		ip, err := netip.ParseAddr(text)
@@ -59,13 +53,21 @@ func maskOne(text string) (shown string, narrowed, ok bool) {
 		ip = ip.Unmap().WithZone("")
 		network = netip.PrefixFrom(ip, ip.BitLen())
 	}
-	bits := shownBits6
-	if network.Addr().Is4() {
-		bits = shownBits4
+	masked := MaskPrefix(network)
+	return masked.String(), masked.Bits() < network.Bits(), true
+}
+
+// The number of bits that are shown of masked addresses.
+const (
+	shownBits4 = 24
+	shownBits6 = 48
+)
+
+// MaskPrefix returns the network of at most 24 bits (IPv4) or 48 bits (IPv6) that contains a network.
+func MaskPrefix(p netip.Prefix) netip.Prefix {
+	most := shownBits6
+	if p.Addr().Is4() {
+		most = shownBits4
 	}
-	narrowed = network.Bits() > bits
-	if narrowed {
-		network = netip.PrefixFrom(network.Addr(), bits)
-	}
-	return network.Masked().String(), narrowed, true
+	return netip.PrefixFrom(p.Addr(), min(p.Bits(), most)).Masked()
 }
