@@ -251,3 +251,50 @@ func TestBrowserPlotsZoom(t *testing.T) {
 		t.Error(trouble)
 	}
 }
+
+// composite is a service with a refusal of a key that has an address in it.
+type composite struct{ *sample.Service }
+
+func (composite) Refusals(context.Context, operator.RefusalsQuery) (operator.Refusals, error) {
+	const text = "203.0.113.82|GET"
+	return operator.Refusals{
+		Sampled: 1, Latest: []operator.Refused{{At: time.Now(), Zone: "z", Limit: "l", Text: text, Client: "key:" + text, Tag: "abcdef", Times: 1}},
+		Clients: []operator.RefusedShare{{Text: text, Client: "key:" + text, Tag: "abcdef", Refused: 1}},
+	}, nil
+}
+
+// An address inside a key, as of a zone that counts by address and method, is on no page.
+func TestAddressesInsideKeysAreMasked(t *testing.T) {
+	s := newSite(t, sample.New(time.Now), withService(composite{sample.New(time.Now)}))
+	for _, name := range []string{"", "requests"} {
+		if body := s.get(name); strings.Contains(body, "203.0.113.82") || !strings.Contains(body, "203.0.113.0/24|GET") {
+			t.Errorf("%q has the address, or not the key", name)
+		}
+	}
+}
+
+// Who has typed an address doesn't learn its tag from the rule about it, nor by the rule's row.
+func TestRulesOfTypedAddressesHaveNoTag(t *testing.T) {
+	s := newSite(t, sample.New(time.Now), withService(referring{sample.New(time.Now)}))
+	body := s.get("bans")
+	row := body[strings.Index(body, "scraper, see ticket"):]
+	handle := regexp.MustCompile(`name="handle" value="([^"]+)"`).FindStringSubmatch(row)
+	if handle == nil {
+		t.Fatal("the row has no handle")
+	}
+	if explained := s.wantPost(200, s.form("explain", "handle", handle[1])); strings.Contains(explained, "3fa9c1") || strings.Contains(explained, "203.0.113.77") {
+		t.Error("the explanation of a typed client has its tag, or its address")
+	}
+}
+
+// Lifting and resetting by an address tell whether there was something, so they are bounded as questions are.
+func TestResetsByAddressAreBounded(t *testing.T) {
+	s := newSite(t, sample.New(time.Now))
+	codes := make(map[int]int)
+	for i := range 70 {
+		codes[s.ask(s.form("reset", "client", fmt.Sprintf("203.0.113.%d", i))).Code]++
+	}
+	if codes[http.StatusTooManyRequests] < 9 {
+		t.Errorf("got the answers %v, want 60 looks", codes)
+	}
+}

@@ -162,3 +162,36 @@ func TestFloodsTakeNoLock(t *testing.T) {
 		w.mu.Unlock()
 	}
 }
+
+// Texts with addresses in them are shown, and searched, with networks; and commands get no name that isn't one.
+func TestAddressesInsideTexts(t *testing.T) {
+	r := refused("z", "k203.0.113.82|GET")
+	r.Agent = "Agent"
+	if told := r.describe(noTag); told.Text != "203.0.113.0/24|GET" || told.Client != "" {
+		t.Errorf("got %+v", told)
+	}
+	for text, want := range map[string]bool{".82": false, ".0/24|get": true} {
+		if got := r.Matches(operator.RefusalsQuery{Text: text}); got != want {
+			t.Errorf("%s: found %v", text, got)
+		}
+	}
+	for key, want := range map[string]string{"kalice": "key:alice", "aacme": "api-key:acme"} {
+		r := refused("z", key)
+		if told := r.describe(noTag); told.Client != want {
+			t.Errorf("%s: got %q", key, told.Client)
+		}
+	}
+}
+
+// What a later handler refuses was not let in; the zones of several handlers are told of one request.
+func TestOneRequestInSeveralHandlers(t *testing.T) {
+	w, now := new(Watchers), time.Now()
+	letIn := func() Request { return Request{Counted: []Counted{{"a", "kx"}}} }
+	first, second := w.Add(now, false, letIn), w.Add(now, false, letIn)
+	w.Later(first, true, []Counted{{"b", "ky"}})
+	w.Later(second, false, []Counted{{"b", "ky"}})
+	list := w.Recent(now)
+	if len(list) != 1 || !list[0].In("b") || list[0].Key() != "ky" {
+		t.Errorf("got %+v", list)
+	}
+}
