@@ -100,3 +100,26 @@ func TestNetworks(t *testing.T) {
 		t.Errorf("Caddy takes a broken file: %v\n%s", err, out)
 	}
 }
+
+// A ban of a provider, by a key or by its number, is in the explanation of its addresses; the audit names what is
+// nobody's address; and rules may end at a date, and are for keys that nobody has only with a note.
+func TestRulesAboutProviders(t *testing.T) {
+	t.Parallel()
+	file, err := filepath.Abs(networksFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startCaddy(t, strings.Replace(config(`
+		zone provider {
+			per asn
+			limit 10/1h
+		}`), "rate_limit {", "rate_limit {\nnetworks "+file, 1))
+	s.wantCommand(t, 0, []string{"ban", "key:AS64496"}, "is banned")
+	s.wantPassed(0, 1, "/", from(1))
+	s.wantCommand(t, 0, []string{"explain", "192.0.2.1"}, "an operator has banned the client")
+	s.wantCommand(t, 0, []string{"explain", "192.0.2.17"}, "passes")
+	s.wantCommand(t, 0, []string{"ban", "asn:64500", "country:FR", "--until", "2101-01-01"}, "asn:64500 is banned until 2101-01-01", "country:FR is banned")
+	s.wantCommand(t, 0, []string{"audit"}, "asn:64500", "country:FR")
+	s.wantCommand(t, 1, []string{"ban", "asn:64500", "--until", "2020-01-01"}, "--until: got \"2020-01-01\": expected a time to come")
+	s.wantCommand(t, 0, []string{"raise", "5x", "api-key:nosuch", "--for", "1h"}, "No API key of that name is in force.")
+}
