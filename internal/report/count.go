@@ -163,7 +163,7 @@ func countRequest(v *enforce.Verdict, err error) {
 	m, why := &v.Handler.Requests, reasonOf(v, err)
 	letIn, again := v.Vars[requestVar].(bool)
 	if !again || letIn {
-		sample(v, why)
+		sample(v, why, again)
 	}
 	if again && (!letIn || why == 0) {
 		return

@@ -93,16 +93,18 @@ const exceededEvent = "rate_limit_exceeded"
 // sampleVar is the request variable with what the sample has of a request that was let in.
 const sampleVar = "rate_limit.sampled"
 
-// sample adds a request to the sample, unless an earlier handler has: then what this one decides goes with it.
-func sample(v *enforce.Verdict, why engine.Reason) {
+// sample adds a request to the sample. If an earlier handler has let it in, what this one decides goes with that.
+func sample(v *enforce.Verdict, why engine.Reason, again bool) {
 	watchers, refused := &v.Handler.App.Watchers, meter.IsRefusal(why) && why != 0
 	if why != 0 && !refused {
 		return
 	}
-	if before, ok := v.Vars[sampleVar].(*watch.Request); ok {
-		watchers.Later(before, refused, countedBy(v))
+	if again {
+		if before, ok := v.Vars[sampleVar].(*watch.Request); ok {
+			watchers.Later(before, refused, countedBy(v))
+		}
 	}
-	if _, again := v.Vars[requestVar]; refused || !again {
+	if refused || !again {
 		if r := watchers.Add(time.Now(), refused, func() watch.Request { return sampled(v, why) }); r != nil && !refused {
 			v.Vars[sampleVar] = r
 		}
