@@ -109,7 +109,7 @@ func (v *visit) propertiesOf(r *operator.Refusals, query url.Values) (list []pro
 			row := shareRow{RefusedShare: share}
 			value := share.Text
 			if kind.name == "client" {
-				if value = share.Client; value == "" && share.Tag != "" {
+				if value = share.Client; share.Tag != "" && (value == "" || strings.HasPrefix(value, "key:")) { // which may be masked
 					value = operator.Target{Kind: operator.Tag, Value: share.Tag}.String()
 				}
 				row.Who = v.Who(share.Text, value, share.Tag)

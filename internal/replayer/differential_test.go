@@ -594,7 +594,7 @@ func (s *site) note(r request, got verdict, told operator.Explanation, w *httpte
 		reach(next.Outcome != "banned" && next.Outcome != "denied", next.Outcome)
 		reach(next.Outcome == "denied", "empty key")
 		reach(strings.Contains(next.Text, "has banned the client") && r.address != "198.51.100.4", "banned by a rule")
-		reach(strings.Contains(next.Text, "has banned the client") && r.address == "198.51.100.4", "banned by a list")
+		reach(strings.Contains(next.Text, "is in a block list"), "banned by a list")
 		reach(strings.Contains(next.Text, "for what it did"), "banned for violations")
 		reach(strings.Contains(next.Text, "goes into a trap"), "banned by a trap")
 	}

@@ -117,11 +117,11 @@ func (r *Request) describe(tag func(key string) string) operator.Refused {
 	}
 }
 
-// describeKey returns a key for people, and as in commands, which is "" for one with an address in it.
+// describeKey returns a key for people, and as in commands, which is "" for an address. A text keeps its kind in front
+// though an address in it is masked: else it may read as an address, such as 0.0.0.0/0.
 func describeKey(key string) (text, client string) {
-	text = identity.MaskedText([]byte(key))
-	if text != identity.KeyText([]byte(key)) || text == "" || identity.IsAddress(key) {
-		return text, ""
+	if text = identity.MaskedText([]byte(key)); text == "" {
+		return "", ""
 	}
 	switch key[0] {
 	case identity.TagText:

@@ -163,11 +163,11 @@ func TestFloodsTakeNoLock(t *testing.T) {
 	}
 }
 
-// Texts with addresses in them are shown, and searched, with networks; and commands get no name that isn't one.
+// Texts with addresses in them are shown, and searched, with networks, and are never taken for addresses.
 func TestAddressesInsideTexts(t *testing.T) {
 	r := refused("z", "k203.0.113.82|GET")
 	r.Agent = "Agent"
-	if told := r.describe(noTag); told.Text != "203.0.113.0/24|GET" || told.Client != "" {
+	if told := r.describe(noTag); told.Text != "203.0.113.0/24|GET" || told.Client != "key:203.0.113.0/24|GET" {
 		t.Errorf("got %+v", told)
 	}
 	for text, want := range map[string]bool{".82": false, ".0/24|get": true} {
