@@ -59,7 +59,7 @@ func (d *draft) insert() []byte {
 // replaceFile replaces the text of a Caddyfile, and returns the path of a copy of the old one. The file stays
 // the same one, with its owner and mode, since it may be mounted into a container.
 func replaceFile(path string, old, text []byte) (backup string, err error) {
-	info, err := os.Lstat(path)
+	info, err := os.Lstat(path) // #nosec G703 -- the operator names the file
 	switch {
 	case err != nil:
 		return "", err
@@ -69,12 +69,12 @@ func replaceFile(path string, old, text []byte) (backup string, err error) {
 	case info.Mode().Perm()&0o200 == 0:
 		return "", fmt.Errorf("%s is read-only (%v), and stays as it is: make it writable, or edit it by what caddy rate-limit init prints", path, info.Mode().Perm())
 	}
-	if found, err := os.ReadFile(path); err != nil || !bytes.Equal(found, old) {
+	if found, err := os.ReadFile(path); err != nil || !bytes.Equal(found, old) { // #nosec G703 -- the operator names the file
 		return "", cmp.Or(err, fmt.Errorf("%s has changed meanwhile, and stays as it is: try again", path))
 	}
 	for n := 1; ; n++ {
 		backup = fmt.Sprintf("%s.%d.bak", path, n)
-		file, err := os.OpenFile(backup, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+		file, err := os.OpenFile(backup, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm()) // #nosec G703 -- the operator names the file
 		if errors.Is(err, fs.ErrExist) && n < maxCopies {
 			continue
 		}
