@@ -47,7 +47,8 @@ func (v *visit) act(name operator.Action) {
 		v.fail(err)
 		return
 	}
-	if a := actions[name]; a.undo == "" && isKnown(v.Typed("client")) && v.Typed("handle") == "" { // the answer tells whether there was something
+	a := actions[name]
+	if a.undo == "" && isKnown(v.Typed("client")) && v.Typed("handle") == "" { // the answer tells whether there was something
 		if err := v.d.looks.take(v.User, v.Now); err != nil {
 			v.fail(err)
 			return
@@ -58,7 +59,6 @@ func (v *visit) act(name operator.Action) {
 		v.fail(err)
 		return
 	}
-	a := actions[name]
 	p := donePage{Who: v.asTyped(done.Client, done.Client, ""), Done: done, Zone: command.Zone, Undo: a.undo, Undone: a.undone}
 	v.render(http.StatusOK, "", a.done, "done", p)
 }

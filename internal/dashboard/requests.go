@@ -16,7 +16,6 @@ type requestsPage struct {
 	Properties []property
 	Refused    operator.Refusals
 	Keys       []operator.Key // in memory, with the text that was searched for
-	Asked      bool           // there is a filter
 }
 
 // filter restricts the page to requests that have something.
@@ -85,7 +84,6 @@ func loadRequests(v *visit) (any, error) {
 		*kind.to(&q) = value
 		p.Filters = append(p.Filters, f)
 	}
-	p.Asked = len(p.Filters) > 0
 	if p.Refused, err = v.d.options.Service.Refusals(v.r.Context(), q); err != nil {
 		return nil, err
 	}
