@@ -133,7 +133,7 @@ func TestHistoriesThatNothingExplains(t *testing.T) {
 			explained := 0
 			for range tries {
 				p := &claimPlace{wrong: c.wrong, states: model{}, after: model{}, before: model{}}
-				cr := newCrowd(t, func() storage.Opener { return p.open }, false)
+				cr := newCrowd(t, func() storage.Opener { return p.open }, true)
 				ok, _, err := isExplained(cr.history(), historyCells)
 				if err != nil {
 					t.Fatal(err)
