@@ -25,7 +25,8 @@ history.
 Units of API keys are counted exactly, for two years; a Caddy that is killed
 loses those of its last minute. Of other keys the history has the 20 that wanted
 most of each limit and hour, for 7 days: an estimate from a sample, which is
-right to the given percentage in 19 of 20 cases; 0 % if all were examined.`,
+right to the given percentage in 19 of 20 cases; 0 % if all were examined, very
+rough above 100 %.`,
 		Example: "  caddy rate-limit usage --key acme\n  caddy rate-limit usage --key acme --month 2026-11 --format csv >> acme.csv",
 		Args:    cobra.NoArgs,
 	}
@@ -83,7 +84,7 @@ func (s *session) showUsage(used operator.Usage) {
 		{"LIMIT", func(d operator.UsageDay) cell { return text(d.Limit) }},
 		{"UNITS", func(d operator.UsageDay) cell { return figure(d.Units) }},
 		{"REFUSED", func(d operator.UsageDay) cell { return alarm(d.Refused) }},
-		{"ESTIMATE", func(d operator.UsageDay) cell { return estimate(d.Precision) }},
+		{"ESTIMATE", func(d operator.UsageDay) cell { return text(d.Estimate(max(d.UnitsError, d.RefusedError))) }},
 	}, used.Days)
 	among := ""
 	if strings.HasPrefix(used.Client, string(operator.KeyText)+":") {
@@ -91,18 +92,6 @@ func (s *session) showUsage(used operator.Usage) {
 	}
 	s.printf("\n%s in %s, as far as the history has it: from %s to %s%s.",
 		printable(used.Client), printable(used.Month), used.From.Format(time.DateOnly), used.To.Format("2006-01-02 15:04 MST"), among)
-}
-
-// estimate says how exact the numbers of a row are; nothing if they were counted.
-func estimate(p operator.Precision) cell {
-	if p.Exact {
-		return text("")
-	}
-	more := ""
-	if p.AtLeast {
-		more = " or more"
-	}
-	return text(fmt.Sprintf("± %d %%%s", max(p.UnitsError, p.RefusedError), more))
 }
 
 // writeUsageCSV prints a line for each day and limit, after a line with the names of columns.

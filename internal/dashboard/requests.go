@@ -25,6 +25,7 @@ type filter struct {
 	Text        string
 	Who         Who    // in place of Text, for a client
 	URL         string // of the page without it
+	Target      string // all clients of the network, country or provider; "" for others
 }
 
 // property is something that requests may share.
@@ -55,6 +56,9 @@ var properties = []struct {
 	{"text", "Text", func(*operator.Refusals) []operator.RefusedShare { return nil }, func(q *operator.RefusalsQuery) *string { return &q.Text }},
 }
 
+// groups are the properties by which clients can be banned together, with what their names begin with as targets.
+var groups = map[string]string{"network": "", "country": string(operator.Country) + ":", "provider": string(operator.ASN) + ":"}
+
 // isSealed reports whether the value of a property is sealed in URLs.
 func isSealed(name string) bool { return name == "client" || name == "text" }
 
@@ -80,6 +84,9 @@ func loadRequests(v *visit) (any, error) {
 		}
 		if kind.name == "client" {
 			f.Who = v.Who(value, value, "")
+		}
+		if begins, ok := groups[kind.name]; ok {
+			f.Target = begins + strings.TrimPrefix(value, "AS")
 		}
 		*kind.to(&q) = value
 		p.Filters = append(p.Filters, f)

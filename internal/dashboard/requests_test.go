@@ -81,6 +81,31 @@ func TestFromPathsToClientsAndBack(t *testing.T) {
 	}
 }
 
+// The page of a network, a country or a provider bans all of its clients.
+func TestGroupsAreBanned(t *testing.T) {
+	service := sample.New(time.Now)
+	s := newSite(t, service)
+	for query, want := range map[string]string{
+		"network=203.0.113.0/24": "203.0.113.0/24", "country=DE": "country:DE", "provider=AS64496": "asn:64496",
+		"path=/login": "", "agent=curl": "",
+	} {
+		found := regexp.MustCompile(`(?s)action="ban".*?name="client" value="([^"]*)"`).FindStringSubmatch(s.get("requests?" + query))
+		if len(found) == 0 {
+			if want != "" {
+				t.Errorf("%s: nothing bans %s", query, want)
+			}
+			continue
+		}
+		if _, err := operator.ParseTarget(found[1]); found[1] != want || err != nil {
+			t.Errorf("%s: the form bans %q, want %q (%v)", query, found[1], want, err)
+		}
+		s.wantPost(200, s.form("ban", "client", found[1], "for", "3600"))
+		if act := service.Acts()[0]; act.Action != string(operator.Ban) {
+			t.Errorf("%s: the form has done %+v", query, act)
+		}
+	}
+}
+
 // A search finds a client by any of its names, and otherwise what has the text in it.
 func TestSearch(t *testing.T) {
 	service := &noting{Service: sample.New(time.Now)}

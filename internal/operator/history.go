@@ -55,7 +55,7 @@ type Precision struct {
 	AtLeast bool `json:"at_least,omitempty"`
 }
 
-// Estimate says that a number is an estimate, and how exact it is; "" if it was counted.
+// Estimate says how exact an estimate is: "± 12 %"; "" if the number was counted.
 func (p Precision) Estimate(percent int64) string {
 	if p.Exact {
 		return ""
@@ -64,5 +64,8 @@ func (p Precision) Estimate(percent int64) string {
 	if p.AtLeast {
 		more = ", perhaps more"
 	}
-	return fmt.Sprintf("estimate, ± %d %%%s", percent, more)
+	if percent > 100 {
+		return "very rough" + more
+	}
+	return fmt.Sprintf("± %d %%%s", percent, more)
 }

@@ -167,7 +167,7 @@ func checkFile(flag, path string) error {
 
 // What comes after writing a Caddyfile.
 const (
-	written = `%[1]s in shadow are in %[2]s. The file before is %[3]s. Next:
+	written = `Added %[1]s in shadow to %[2]s. The file before is %[3]s. Next:
   %[4]s
   caddy rate-limit zones    shows what they would refuse
   caddy rate-limit init --config %[2]s --enforce    once that is right`

@@ -88,7 +88,7 @@ func TestWriteThenEnforce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantSays(t, out, "3 zones in shadow are in "+file, "caddy reload --config "+file, file+".1.bak")
+			wantSays(t, out, "Added 3 zones in shadow to "+file, "caddy reload --config "+file, file+".1.bak")
 			written := read(t, file)
 			wantSays(t, written, "zone git_example_com_login {", "limit 10/5m # people who mistype")
 			if strings.Contains(text, "\r\n") && strings.Count(written, "\r\n") != strings.Count(written, "\n") {
@@ -308,7 +308,7 @@ func TestProposalsForImportedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSays(t, out, "3 zones in shadow are in "+main, block)
+	wantSays(t, out, "Added 3 zones in shadow to "+main, block)
 	if got := read(t, main); read(t, imported) != blog || !strings.Contains(got, "zone git_example_com_login {") || strings.Contains(got, "zone blog") {
 		t.Errorf("the files are\n%s\n%s", got, read(t, imported))
 	}
