@@ -87,6 +87,10 @@ func TestClientsTextReachesNoShell(t *testing.T) {
 	}
 	s.wantCommand(t, 0, words("refusals"), `'key:"\x24(touch\x24{IFS}ran)"'`, "key:192.0.2.0/24", "key:0.0.0.0/0")
 	for shell, script := range completions {
+		if _, err := exec.LookPath(shell); err != nil {
+			t.Logf("there is no %s: its completion is not tested", shell)
+			continue
+		}
 		for _, line := range []string{
 			"ban", "explain", "unban", "top",
 			`ban 'key:"\x24(touch ran)"' --reason`, // pasted, and then completed
