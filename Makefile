@@ -29,8 +29,8 @@ proof: ## run tests in depth, for hours: seeds, kills, faults, floods, pages in 
 	PROOF=$(PROOF) PROOF_FIGURES=$(CURDIR)/proof/figures.txt go test -run '$(RUN)' -count 1 -timeout 48h ./...
 	go test -run TestProofPage -count 1 . -reference.update
 
-regions: ## measure 33 machines in ten regions in virtual time, and write the table of docs/fleets.md; takes ten minutes
-	PROOF=1 GOGC=20 go test -count=1 -timeout 1h ./internal/regions -run TestRegionsAtScale -scale ../../docs/fleets.md
+regions: ## measure 33 machines in ten regions in virtual time, and write the table of docs/regions.md; takes ten minutes
+	PROOF=1 GOGC=20 go test -count=1 -timeout 1h ./internal/regions -run TestRegionsAtScale -scale ../../docs/regions.md
 
 models: ## check the models of the protocol and their mutants, and write proof/results.txt; needs SPIN, takes some minutes
 	JOBS=$(JOBS) proof/check.sh

@@ -16,7 +16,7 @@ import (
 // Admin serves the operators' view and actions on Caddy's admin endpoint, below /rate_limit/.
 //
 // GET /rate_limit/ returns an array with an object for each store: its health, and any problem of
-// the file of API keys. It contains nothing about clients. docs/operators.md describes the other
+// the file of API keys. It contains nothing about clients. docs/admin-api.md describes the other
 // endpoints.
 type Admin struct {
 	ctx caddy.Context // of the configuration that owns the admin endpoint

@@ -33,7 +33,7 @@ const jsonReference = "docs/json.md"
 const jsonReferenceHead = `# JSON reference
 
 Every field of the JSON config, with its type. A field without an explanation is the option of this name
-in the [reference](reference.md) or, of a store on a network, in [its table](fleets.md#redis-and-valkey).
+in the [reference](reference.md) or, of a store on a network, in [its table](servers.md#redis-and-valkey).
 
 A duration is a string such as ` + "`10m`" + ` or ` + "`7d`" + `, or a whole number of nanoseconds; a size a
 number of bytes; a share of limits a number of percent. ` + "`caddy adapt`" + ` prints the JSON of a Caddyfile.
@@ -83,7 +83,7 @@ func writeJSONReference(t *testing.T) []byte {
 	t.Helper()
 	w := &referenceWriter{
 		t: t, headings: make(map[reflect.Type]string), done: make(map[reflect.Type]bool),
-		comments: make(map[string]map[string]*doc.Type), options: readText(t, reference) + strings.Join(slices.Collect(maps.Values(referencePages(t))), ""), stores: readText(t, "docs/fleets.md"),
+		comments: make(map[string]map[string]*doc.Type), options: readText(t, reference) + strings.Join(slices.Collect(maps.Values(referencePages(t))), ""), stores: readText(t, "docs/servers.md") + readText(t, "docs/regions.md"),
 	}
 	w.out.WriteString(jsonReferenceHead)
 	for _, root := range configRoots {
@@ -207,7 +207,7 @@ func (w *referenceWriter) writeStruct(typ reflect.Type, where string) {
 }
 
 // explanation returns a field's shortened comment, or nothing if the reference has an option of its
-// name. Options of network stores and of the exchange are in docs/fleets.md.
+// name. Options of network stores and of the exchange are in docs/servers.md and docs/regions.md.
 func (w *referenceWriter) explanation(typ reflect.Type, name, comment string) string {
 	options := w.stores
 	if slices.Contains([]string{"config", "stores"}, path.Base(typ.PkgPath())) {

@@ -2,6 +2,7 @@ package tally_test
 
 import (
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -87,4 +88,30 @@ func anchors(text string) map[string]bool {
 		all[anchor] = true
 	}
 	return all
+}
+
+// No page of the documentation is much longer than 1,500 words, and each is at most two links away from README.md.
+func TestPagesAreShortAndNear(t *testing.T) {
+	const mostWords, steps = 1_600, 2
+	near := map[string]bool{"README.md": true}
+	for range steps {
+		for name := range maps.Clone(near) {
+			for _, m := range markdownLink.FindAllStringSubmatch(readText(t, name), -1) {
+				if path, _, _ := strings.Cut(m[1], "#"); strings.HasSuffix(path, ".md") && !strings.Contains(path, ":") {
+					near[filepath.Join(filepath.Dir(name), filepath.FromSlash(path))] = true
+				}
+			}
+		}
+	}
+	for _, name := range markdownFiles(t) {
+		if page, found := strings.CutPrefix(filepath.ToSlash(name), "docs/"); !found || strings.HasPrefix(page, "decisions/0") {
+			continue
+		}
+		if words := len(strings.Fields(readText(t, name))); words > mostWords && name != filepath.FromSlash("docs/decisions/README.md") {
+			t.Errorf("%s has %d words, want at most %d: it is more than one subject", name, words, mostWords)
+		}
+		if !near[name] {
+			t.Errorf("%s is more than %d links away from README.md", name, steps)
+		}
+	}
 }

@@ -322,7 +322,7 @@ func TestDashboardHasExpressionsOfPromQL(t *testing.T) {
 // The table of metrics in the documentation has each of them, with its labels, and no other.
 func TestDocumentedMetricsExist(t *testing.T) {
 	exported := exportedMetrics(t)
-	text, err := os.ReadFile("docs/output.md")
+	text, err := os.ReadFile("docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,16 +332,16 @@ func TestDocumentedMetricsExist(t *testing.T) {
 		documented[m[1]] = true
 		labels, ok := exported[m[1]]
 		if !ok {
-			t.Errorf("docs/output.md has %s, which is not exported", m[1])
+			t.Errorf("docs/metrics.md has %s, which is not exported", m[1])
 		}
 		listed := strings.FieldsFunc(m[2], func(r rune) bool { return strings.ContainsRune("`, ", r) })
 		if !slices.Equal(listed, labels) {
-			t.Errorf("docs/output.md gives %s the labels %q, and it has %q", m[1], listed, labels)
+			t.Errorf("docs/metrics.md gives %s the labels %q, and it has %q", m[1], listed, labels)
 		}
 	}
 	for name := range exported {
 		if !documented[name] {
-			t.Errorf("docs/output.md lacks %s", name)
+			t.Errorf("docs/metrics.md lacks %s", name)
 		}
 	}
 }

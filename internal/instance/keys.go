@@ -254,7 +254,7 @@ func (n *Names) agree() error {
 	}
 	key, err := n.Epochs.Agree(own)
 	if errors.Is(err, epoch.ErrOtherSecret) {
-		return fmt.Errorf("secret_file: %q is not the one of the other machines that share the store: copy theirs to this one; if all are equal, the store is a copy from before the secret was replaced: add the former line behind the first one; if nobody has it, start anew as docs/operations.md says (%w)", n.instance.Settings.Secret, err)
+		return fmt.Errorf("secret_file: %q is not the one of the other machines that share the store: copy theirs to this one; if all are equal, the store is a copy from before the secret was replaced: add the former line behind the first one; if nobody has it, start anew as docs/secret.md says (%w)", n.instance.Settings.Secret, err)
 	}
 	if err == nil {
 		n.agreed.Store(&agreedKey{key, identity.NewHasher(key)})

@@ -122,7 +122,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// rights are the rights listed in docs/fleets.md.
+// rights are the rights listed in docs/servers.md.
 const rights = "~{tally}:* +@read +@write +@scripting +@connection -@dangerous +info +time +role +cluster|slots"
 
 // A user of the server's ACL with the rights listed in the docs can do all that the store does. A
@@ -134,7 +134,7 @@ func TestUsers(t *testing.T) {
 	t.Setenv("REDIS_PASSWORD", secret)
 	for user, want := range map[string]string{
 		"caddy:{env.REDIS_PASSWORD}":  "",
-		"reader:{env.REDIS_PASSWORD}": "docs/fleets.md",
+		"reader:{env.REDIS_PASSWORD}": "docs/servers.md",
 		"caddy:wrong":                 "check user and password",
 	} {
 		s, err := provisioned(t, "redis redis://"+user+"@"+redis.Address())

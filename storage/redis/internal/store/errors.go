@@ -19,7 +19,7 @@ var remedies = []struct{ begins, remedy string }{
 	{"OOM", "the server's memory is full: raise maxmemory there"},
 	{"NOAUTH", "the server wants a password: write it into the URL, redis://:{env.REDIS_PASSWORD}@host"},
 	{"WRONGPASS", "check user and password"},
-	{"NOPERM", "the user lacks a right there: give it those that docs/fleets.md lists"},
+	{"NOPERM", "the user lacks a right there: give it those that docs/servers.md lists"},
 	{"MISCONF", "the server can't save to its disk"},
 	{"NOREPLICAS", "too few replicas follow the server"},
 }
