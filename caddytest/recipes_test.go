@@ -507,7 +507,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		for _, line := range []string{"	method {header.X-Forwarded-Method}\n", "	rewrite {header.X-Forwarded-Uri}\n"} {
 			text = replaceInExample(s.t, text, line, "")
 		}
-		envoy := newServer(s.t, strings.Replace(replaceInExample(s.t, text, "http://:8081", "http://:{$PORT}"), "{\n", "{\nadmin {$ADMIN}\n", 1))
+		envoy := newServer(s.t, strings.Replace(withPatience(replaceInExample(s.t, text, "http://:8081", "http://:{$PORT}")), "{\n", "{\nadmin {$ADMIN}\n", 1))
 		envoy.start()
 		for i := range 10 {
 			a := envoy.send(http.MethodPost, "/login", "X-Forwarded-For: 203.0.113.2", "X-Forwarded-Method: GET", "X-Forwarded-Uri: /")
