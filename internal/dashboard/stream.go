@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -10,11 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// Bounds of a stream. A browser opens another when one ends.
-const (
-	streamLife   = time.Hour
-	writeTimeout = 10 * time.Second // for one event
-)
+// streamLife is how long a stream may last. A browser opens another when one ends.
+const streamLife = time.Hour
 
 // serveEvents sends server-sent events until the browser disconnects.
 func (v *visit) serveEvents() {
@@ -36,37 +32,22 @@ func (v *visit) serveEvents() {
 		v.fail(err)
 		return
 	}
-	v.relay(events)
-}
-
-// relay sends events until there are no more, or sending one fails.
-func (v *visit) relay(events <-chan operator.Event) {
 	h := v.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	v.w.WriteHeader(http.StatusOK)
-	control := http.NewResponseController(v.w)
-	if v.r.Method == http.MethodHead || control.Flush() != nil {
-		return
+	if v.r.Method != http.MethodHead {
+		operator.SendEvents(ctx, v.w, events, masked)
 	}
-	for event := range events {
-		if event.Refused != nil {
-			refused := *event.Refused
-			refused.Text, refused.Path, refused.Agent = wording.MaskText(refused.Text), wording.MaskText(refused.Path), ""
-			refused.Client = "" // it may have an address in it
-			event.Refused = &refused
-		}
-		text, err := json.Marshal(event)
-		if err != nil {
-			v.d.options.Report(err)
-			return
-		}
-		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // an error: the connection doesn't support deadlines
-		if _, err := v.w.Write([]byte("data: " + string(text) + "\n\n")); err != nil {
-			return
-		}
-		if control.Flush() != nil {
-			return
-		}
+}
+
+// masked returns an event without what pages mask.
+func masked(event operator.Event) operator.Event {
+	if event.Refused != nil {
+		refused := *event.Refused
+		refused.Text, refused.Path, refused.Agent = wording.MaskText(refused.Text), wording.MaskText(refused.Path), ""
+		refused.Client = "" // it may have an address in it
+		event.Refused = &refused
 	}
+	return event
 }

@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 )
@@ -28,51 +27,34 @@ func (h handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	stream := stream{w, http.NewResponseController(w)}
-	stream.controller.SetReadDeadline(time.Time{}) //nolint:errcheck // Caddy's server ends a request after 10 s
+	http.NewResponseController(w).SetReadDeadline(time.Time{}) //nolint:errcheck // Caddy's server ends a request after 10 s
 	setFields(w.Header(), "text/event-stream")
 	w.WriteHeader(http.StatusOK)
-	stream.send(ctx, events)
+	SendEvents(ctx, w, events, func(e Event) Event { return e })
 }
 
-// stream is an answer that is sent in pieces.
-type stream struct {
-	w          http.ResponseWriter
-	controller *http.ResponseController
-}
-
-// send sends events until there are no more, ctx ends, or the reader is gone or too slow.
-func (s stream) send(ctx context.Context, events <-chan Event) {
+// SendEvents sends server-sent events, each with the JSON of what shown returns for it, until there are no more,
+// ctx ends, or the reader is gone or too slow.
+func SendEvents(ctx context.Context, w http.ResponseWriter, events <-chan Event, shown func(Event) Event) {
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
-	err := s.write(": this stream is open\n\n")
-	for err == nil {
+	controller := http.NewResponseController(w)
+	for text := ": this stream is open"; ; {
+		controller.SetWriteDeadline(time.Now().Add(slowReader)) //nolint:errcheck // without one the write waits longer
+		if _, err := w.Write([]byte(text + "\n\n")); err != nil || controller.Flush() != nil {
+			return
+		}
 		select {
 		case event, more := <-events:
-			if !more {
+			data, err := json.Marshal(shown(event))
+			if !more || err != nil {
 				return
 			}
-			err = s.event(event)
+			text = "data: " + string(data)
 		case <-alive.C:
-			err = s.write(": nothing new\n\n")
+			text = ": nothing new"
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-func (s stream) event(e Event) error {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	return s.write(fmt.Sprintf("data: %s\n\n", data))
-}
-
-func (s stream) write(text string) error {
-	s.controller.SetWriteDeadline(time.Now().Add(slowReader)) //nolint:errcheck // without one the write waits longer
-	if _, err := s.w.Write([]byte(text)); err != nil {
-		return err
-	}
-	return s.controller.Flush()
 }
