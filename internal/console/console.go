@@ -108,12 +108,12 @@ func IsTerminal(out io.Writer) bool {
 
 // printf prints a line. The arguments of %s and %v must be printable.
 func (s *session) printf(format string, args ...any) {
-	fmt.Fprintf(s.out, format+"\n", args...)
+	fmt.Fprintln(s.out, s.look.Wrapped(fmt.Sprintf(format, args...)))
 }
 
 // mark prints a line in a style.
 func (s *session) mark(style wording.Style, text string) {
-	s.printf("%s", style.In(printable(text), s.look))
+	fmt.Fprintln(s.out, style.In(s.look.Wrapped(printable(text)), s.look))
 }
 
 // report prints a result as JSON, or makes show print it. If nothing was found, the text nothing says

@@ -74,7 +74,7 @@ func question(client, target string, headers []string) (q operator.Question, err
 }
 
 func (s *session) showExplanation(e operator.Explanation) {
-	s.mark(wording.Bold, pasted(cmp.Or(e.Client, e.Text)))
+	fmt.Fprintln(s.out, wording.Bold.In(printable(pasted(cmp.Or(e.Client, e.Text))), s.look)) // in one line, to be pasted
 	if e.Text != "" && e.Text != e.Client {
 		s.fact("", e.Text)
 	}

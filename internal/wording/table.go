@@ -35,6 +35,24 @@ type Look struct {
 	Width   int // the characters of a line; 0 for any number
 }
 
+// Wrapped breaks a text at spaces where it is wider than the look, and indents what follows.
+func (l Look) Wrapped(text string) string {
+	rest := strings.TrimLeft(text, " ")
+	indent := text[:len(text)-len(rest)]
+	line, lines := "", ""
+	for i, word := range strings.Split(rest, " ") {
+		switch {
+		case i == 0:
+			line = indent + word
+		case l.Width > 0 && utf8.RuneCountInString(line+word) >= l.Width:
+			line, lines = indent+"  "+word, lines+line+"\n"
+		default:
+			line += " " + word
+		}
+	}
+	return lines + line
+}
+
 // Cell is a text of a table.
 type Cell struct {
 	Text  string

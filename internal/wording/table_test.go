@@ -40,3 +40,25 @@ func TestTables(t *testing.T) {
 		})
 	}
 }
+
+func TestWrapped(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                        "",
+		"one two":                 "one two",
+		"one two three":           "one two\n  three",
+		"  one two three four":    "  one two\n    three\n    four",
+		"éééé ééé éé":             "éééé ééé\n  éé",
+		"exactly ten":             "exactly\n  ten",
+		"0123456789 x":            "0123456789\n  x",
+		"0123456789abc":           "0123456789abc",
+		"0123456789abc x":         "0123456789abc\n  x",
+		"a 0123456789abc 0123456": "a\n  0123456789abc\n  0123456",
+	} {
+		if got := (Look{Width: 10}).Wrapped(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+		if got := (Look{}).Wrapped(text); got != text {
+			t.Errorf("%q without a width: got %q", text, got)
+		}
+	}
+}
