@@ -74,6 +74,6 @@ type Network interface {
 	SwapValue(ctx context.Context, name string, former, value []byte) (kept []byte, err error)
 }
 
-// ErrLostWrites says that the store has lost acknowledged writes. Nothing has changed. The caller
+// ErrLostWrites says that the store has lost acknowledged writes, or its files. Nothing has changed. The caller
 // opens the store again, which then doesn't continue this one, and charges the known usage to it.
 var ErrLostWrites = errors.New("the store has lost writes that it had acknowledged")

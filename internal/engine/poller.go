@@ -124,7 +124,7 @@ func (cm *committer) look() {
 		cm.beginAsking() // so that this machine stays a witness of the time
 	}
 	if cm.conn.network() == nil {
-		_ = cm.eraser.takeResets(nil) // if this fails, so does the next claim
+		cm.noticeLoss(cm.eraser.takeResets(nil)) // if this fails otherwise, so does the next claim
 		return
 	}
 	select {
@@ -133,14 +133,21 @@ func (cm *committer) look() {
 	}
 }
 
-// hear handles a reply from the store. If the store has lost writes and there are no claims, the
-// poller may be the only one to notice.
+// noticeLoss degrades if an error says that the store has lost writes. While there are no claims, nobody else
+// may notice.
+func (cm *committer) noticeLoss(err error) {
+	if errors.Is(err, storage.ErrLostWrites) {
+		cm.degrade(err)
+	}
+}
+
+// hear handles a reply from the store.
 func (cm *committer) hear(a reply) {
 	switch {
 	case a.store != cm.conn.store.Load() || cm.degraded.Load():
-	case errors.Is(a.err, storage.ErrLostWrites):
-		cm.degrade(a.err)
-	case a.err == nil:
+	case a.err != nil:
+		cm.noticeLoss(a.err)
+	default:
 		if a.seen.Resets == cm.conn.resets.Load() { // otherwise a claim has found them meanwhile
 			cm.eraser.forgetResets(a.news.Resets, nil)
 		}

@@ -86,6 +86,32 @@ func TestReplacedUnderAnEngine(t *testing.T) {
 	}
 }
 
+// It is noticed as well while the only client is blocked, so that nothing is claimed, and memory's counts are in the
+// database again when the engine stops.
+func TestRemovedWhileNothingIsClaimed(t *testing.T) {
+	t.Parallel()
+	o := Options{Path: filepath.Join(t.TempDir(), "tally.db")}
+	inTrouble(t, o, 50, func(t *testing.T, s *site) {
+		s.use(51, "a")
+		if err := os.Rename(o.Path, o.Path+".old"); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.use(1, "a"); got != 0 {
+			t.Errorf("%d more admitted at once", got)
+		}
+		time.Sleep(time.Second)
+		s.recovered()
+		if got := s.use(1, "a"); got != 0 {
+			t.Errorf("%d more admitted", got)
+		}
+	})
+	inTrouble(t, o, 50, func(t *testing.T, s *site) {
+		if got := s.use(50, "a"); got != 0 {
+			t.Errorf("%d more admitted after a restart", got)
+		}
+	})
+}
+
 // A foreign file in the place of the database stays unchanged and unused. When it is gone, the
 // store is used again.
 func TestReplacedByWhatIsNotOurs(t *testing.T) {

@@ -23,14 +23,14 @@ func (p *place) check() error {
 	if there, err := isAt(p.path, p.file); err != nil {
 		return err
 	} else if !there {
-		return fmt.Errorf("the database %q was removed or replaced while in use; opening it again starts with what is there now", p.path)
+		return fmt.Errorf("%w: the database %q was removed or replaced while in use; opening it again starts with what is there now", storage.ErrLostWrites, p.path)
 	}
 	for suffix, file := range p.beside {
 		path := p.path + suffix
 		if there, err := isAt(path, file); err != nil {
 			return err
 		} else if !there {
-			return fmt.Errorf("%q, which belongs to the database, was removed or replaced while in use; opening the database again makes another", path)
+			return fmt.Errorf("%w: %q, which belongs to the database, was removed or replaced while in use; opening the database again makes another", storage.ErrLostWrites, path)
 		}
 	}
 	return nil
