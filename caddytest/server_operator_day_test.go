@@ -144,7 +144,10 @@ func (d *operatorsDay) explains(t *testing.T) {
 	if e := d.ask(t, operator.Question{Client: "key:bob"}); e.Next.Limit != "tenant" || lines(e) != "tenant 3/1h 3/3" {
 		t.Errorf("of bob it says %+v", e)
 	}
-	want := "login 2/1h 2/2, people 12/1h 0/12, tenant 3/1h 0/3, api 2/1h 0/2"
+	if e := d.ask(t, operator.Question{Client: "203.0.113.3"}); !strings.HasSuffix(e.Next.Text, "unless zone tenant refuses it, which doesn't count by address: ask with a URL") || strings.Contains(lines(e), "tenant") {
+		t.Errorf("of an address that is refused by another key it says %+v", e)
+	}
+	want := "login 2/1h 2/2, people 12/1h 0/12, api 2/1h 0/2"
 	if e := d.ask(t, operator.Question{Client: "203.0.113.1"}); e.Next.Limit != "login" || lines(e) != want {
 		t.Errorf("got %s, want %s; next %+v", lines(e), want, e.Next)
 	}

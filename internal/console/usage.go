@@ -96,9 +96,9 @@ func (s *session) showUsage(used operator.Usage) {
 
 // writeUsageCSV prints a line for each day and limit, after a line with the names of columns.
 func (s *session) writeUsageCSV(used operator.Usage) error {
-	rows := [][]string{{"day", "zone", "limit", "units", "refused", "exact", "units_error_percent", "refused_error_percent"}}
+	rows := [][]string{{"client", "day", "zone", "limit", "units", "refused", "exact", "units_error_percent", "refused_error_percent"}}
 	for _, d := range used.Days {
-		rows = append(rows, []string{d.Day, printable(d.Zone), printable(d.Limit), strconv.FormatInt(d.Units, 10), strconv.FormatInt(d.Refused, 10),
+		rows = append(rows, []string{printable(used.Client), d.Day, printable(d.Zone), printable(d.Limit), strconv.FormatInt(d.Units, 10), strconv.FormatInt(d.Refused, 10),
 			strconv.FormatBool(d.Exact), strconv.FormatInt(d.UnitsError, 10), strconv.FormatInt(d.RefusedError, 10)})
 	}
 	return csv.NewWriter(s.out).WriteAll(rows)

@@ -220,7 +220,7 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 			worst, by = d, c.Policy
 		}
 	}
-	ex.Answer.Limits = inUse(explained, ex.Answer.Limits)
+	ex.Answer.Limits = ex.inUse(explained, ex.Answer.Limits)
 	switch {
 	case ex.Answer.Rule != nil && ex.Answer.Rule.Action == operator.Allow:
 		ex.Answer.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
@@ -256,14 +256,34 @@ func (ex *explainer) nextCost(z *enforce.Zone) int64 {
 	return max(z.Cost.Fixed, 1)
 }
 
-// assumption describes the assumed cost of the next request, if costs vary.
+// assumption describes the assumed cost of the next request, if costs vary, and names zones that count an
+// address's requests by something else.
 func (ex *explainer) assumption(keys []countedKey) string {
+	var others []string
+	for _, z := range ex.App.AllZones {
+		if !ex.tellsKey(z) && !slices.ContainsFunc(ex.Answer.Limits, func(l operator.LimitState) bool { return l.Zone == z.Name }) {
+			others = append(others, z.Name)
+		}
+	}
+	if len(others) > 0 {
+		return ", unless zone " + strings.Join(others, " or ") + " refuses it, which doesn't count by address: ask with a URL"
+	}
 	for _, c := range keys {
 		if z := c.Zone; len(z.Costs) > 0 || z.Cost.From != "" {
 			return fmt.Sprintf(" if it costs %d in zone %s, where costs differ", ex.nextCost(z), z.Name)
 		}
 	}
 	return ""
+}
+
+// tellsKey reports whether the target's name tells its key in a zone. An address doesn't tell what a key of the
+// request is, nor how many requests of everyone there are.
+func (ex *explainer) tellsKey(z *enforce.Zone) bool {
+	if ex.Kind != operator.Address || z.Per != enforce.PerKey || isAddress(z) {
+		return ex.Kind != operator.Address || z.Per != enforce.PerEveryone
+	}
+	_, ok := ex.App.KeyOf(z, ex.Network.Addr())
+	return ok
 }
 
 // applies reports whether a limit applies to the target: those of other tiers don't.
@@ -273,15 +293,15 @@ func (ex *explainer) applies(c countedKey) bool {
 }
 
 // inUse returns the states of keys. It omits keys that only follow from the target's name and have
-// no counts, if there is another key of the same limit.
-func inUse(keys []countedKey, states []operator.LimitState) (kept []operator.LimitState) {
+// no counts, if there is another key of the same limit, or if requests may have other keys.
+func (ex *explainer) inUse(keys []countedKey, states []operator.LimitState) (kept []operator.LimitState) {
 	shown := make(map[storage.LimitID]bool)
 	for i, c := range keys {
 		shown[c.ID] = shown[c.ID] || c.held || states[i].Used > 0
 	}
 	kept = []operator.LimitState{}
 	for i, c := range keys {
-		if c.held || states[i].Used > 0 || !shown[c.ID] {
+		if c.held || states[i].Used > 0 || !shown[c.ID] && ex.tellsKey(c.Zone) {
 			kept, shown[c.ID] = append(kept, states[i]), true
 		}
 	}

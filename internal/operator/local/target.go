@@ -131,7 +131,12 @@ func (sub *subject) key() string {
 // isWritten reports whether a key in a zone is a text that clients may write themselves: an address
 // in it is nobody's.
 func isWritten(z *enforce.Zone, key []byte) bool {
-	return key[0] == identity.TagText && z.Key != "{http.vars.client_ip}" && z.Key != "{http.request.remote.host}"
+	return key[0] == identity.TagText && !isAddress(z)
+}
+
+// isAddress reports whether the key of a zone is the client's address, as a text.
+func isAddress(z *enforce.Zone) bool {
+	return z.Key == "{http.vars.client_ip}" || z.Key == "{http.request.remote.host}"
 }
 
 // textKey returns the key for a text.
