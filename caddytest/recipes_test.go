@@ -535,10 +535,6 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 	traffic: []wave{
 		send("198.18.7.1", 10, `POST https://llm.example.com/v1/chat/completions {"max_tokens":1,"stream":true}`, 200, inJSON),
 		send("198.18.7.1", 1, `POST https://llm.example.com/v1/chat/completions {"max_tokens":1}`, 429, inJSON),
-		send("198.18.7.2", 4, `POST https://llm.example.com/v1/responses {"max_output_tokens":4000,"stream":true}`, 200, inJSON), // of the last one the use may not be known yet
-		send("198.18.7.2", 3, `POST https://llm.example.com/v1/chat/completions {"max_tokens":100}`, 200, inJSON),
-		send("198.18.7.2", 1, `POST https://llm.example.com/v1/responses {"max_output_tokens":4000}`, 429, inJSON),
-		send("198.18.7.2", 1, `POST https://llm.example.com/v1/chat/completions {"max_completion_tokens":4000}`, 429, inJSON),
 		send(person, 9, `POST https://llm.example.com/v1/chat/completions {"max_tokens":100}`, 200, inJSON),
 		send(person, 100, "GET https://llm.example.com/v1/models", 200),
 		send(attacker, 5, `POST https://llm.example.com/v1/chat/completions {"max_tokens":1}`, 200, inJSON),
@@ -547,6 +543,18 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(neighbor, 2, `POST https://llm.example.com/v1/chat/completions {"max_tokens":4000}`, 200, inJSON),
 		send(neighbor, 2, `POST https://llm.example.com/v1/chat/completions {"max_tokens":4000,"max_tokens":1}`, 200, inJSON),
 		send(neighbor, 1, `POST https://llm.example.com/v1/chat/completions {"max_tokens":`, 400, inJSON),
+	},
+	after: func(s *recipeServer) { // other names for the most tokens
+		for i, name := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens"} {
+			r, err := s.client(fmt.Sprintf("198.18.8.%d", i)).Post("https://llm.example.com/v1/responses", "application/json", strings.NewReader(`{"`+name+`":4000}`))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			r.Body.Close()
+			if left := r.Header.Get("RateLimit"); !strings.HasPrefix(left, `"tokens";r=6000;`) {
+				s.t.Errorf("%s: got %q, want 6000 left", name, left)
+			}
+		}
 	},
 }, {
 	name: "grpc",
