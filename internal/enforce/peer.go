@@ -18,7 +18,7 @@ import (
 
 // peerRefusals is how many refusals of one peer in a row must name another address, before the peer is
 // taken for a proxy.
-const peerRefusals = 200
+const peerRefusals = 20
 
 // Peer watches the refusals of a server without trusted proxies for a peer that is probably a proxy: all
 // visitors that come through it share one count. A visitor can write the field as well, so that the

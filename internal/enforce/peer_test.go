@@ -50,13 +50,13 @@ func TestPeers(t *testing.T) {
 		requests []requests
 		asked    bool
 	}{
-		"a proxy on this machine":         {[]requests{{200, "127.0.0.1:9", "203.0.113.1"}}, true},
-		"a proxy in a container":          {[]requests{{200, "172.18.0.2:9", "203.0.113.1, 10.0.0.1"}}, true},
-		"too few":                         {[]requests{{199, "127.0.0.1:9", "203.0.113.1"}}, false},
-		"requests of its own in between":  {[]requests{{150, "127.0.0.1:9", "203.0.113.1"}, {1, "127.0.0.1:9", ""}, {150, "127.0.0.1:9", "203.0.113.1"}}, false},
+		"a proxy on this machine":         {[]requests{{20, "127.0.0.1:9", "203.0.113.1"}}, true},
+		"a proxy in a container":          {[]requests{{20, "172.18.0.2:9", "203.0.113.1, 10.0.0.1"}}, true},
+		"too few":                         {[]requests{{19, "127.0.0.1:9", "203.0.113.1"}}, false},
+		"requests of its own in between":  {[]requests{{15, "127.0.0.1:9", "203.0.113.1"}, {1, "127.0.0.1:9", ""}, {15, "127.0.0.1:9", "203.0.113.1"}}, false},
 		"its own address":                 {[]requests{{300, "127.0.0.1:9", "127.0.0.1"}}, false},
-		"another peer in between":         {[]requests{{150, "10.0.0.1:9", "203.0.113.1"}, {1, "10.0.0.2:9", "203.0.113.1"}, {150, "10.0.0.1:9", "203.0.113.1"}}, false},
-		"a visitor who names nothing":     {[]requests{{150, "10.0.0.1:9", "203.0.113.1"}, {1, "10.0.0.2:9", ""}, {50, "10.0.0.1:9", "203.0.113.1"}}, true},
+		"another peer in between":         {[]requests{{15, "10.0.0.1:9", "203.0.113.1"}, {1, "10.0.0.2:9", "203.0.113.1"}, {15, "10.0.0.1:9", "203.0.113.1"}}, false},
+		"a visitor who names nothing":     {[]requests{{15, "10.0.0.1:9", "203.0.113.1"}, {1, "10.0.0.2:9", ""}, {5, "10.0.0.1:9", "203.0.113.1"}}, true},
 		"a visitor with a public address": {[]requests{{300, "198.51.100.1:9", "203.0.113.1"}}, false},
 		"a peer by a socket":              {[]requests{{300, "@", "203.0.113.1"}}, false},
 	} {
