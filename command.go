@@ -81,6 +81,7 @@ func (at *adminEndpoint) determine() (string, error) {
 	var config []byte
 	var err error
 	if at.address == "" && at.config != "" {
+		caddy.BufferedLog() // what loading logs
 		if config, err = checkAdmin(at.config, at.adapter); err != nil {
 			return "", err
 		}
