@@ -206,6 +206,20 @@ func (s *server) run(args ...string) (string, error) {
 	return string(out), err
 }
 
+// runByConfig runs a command that finds Caddy by a config, which can be read only once.
+func (s *server) runByConfig(args ...string) (string, error) {
+	s.t.Helper()
+	config, err := os.Open(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer config.Close()
+	cmd := s.command(append(args, "--config", "-", "--adapter", "caddyfile")...)
+	cmd.Stdin = config
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
 // start starts Caddy and waits until its config runs.
 func (s *server) start() {
 	s.t.Helper()
