@@ -59,6 +59,9 @@ var dashboardKey = sync.OnceValue(func() []byte {
 	return key
 })
 
+// looks counts the looks of users at addresses, on all dashboards and over reloads.
+var looks dashboard.Looks
+
 // Provision implements caddy.Provisioner.
 func (dash *Dashboard) Provision(ctx caddy.Context) error {
 	dash.log, dash.routed = ctx.Logger(), answer.ErrorRouted(ctx)
@@ -70,7 +73,7 @@ func (dash *Dashboard) Provision(ctx caddy.Context) error {
 		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), dash.Source)
 	}
 	dash.served, err = dashboard.New(dashboard.Options{
-		Service: runningService(), Writable: dash.Writable, User: dashboardUser, Key: dashboardKey(),
+		Service: runningService(), Writable: dash.Writable, User: dashboardUser, Key: dashboardKey(), Looks: &looks,
 		Report: func(err error) { dash.log.Error("the dashboard can't answer", zap.Error(err)) },
 	})
 	return err

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 // perClient is a Caddyfile that counts per client, with more options of the app
@@ -61,6 +63,20 @@ func TestCarriedAddressesAreOneClient(t *testing.T) {
 		s.wantPassed(1, 1, "/", "X-Forwarded-For: "+address, agent(2+i))
 	}
 	s.wantPassed(1, 3, "/", "X-Forwarded-For: 2002:c000:201:2::1", agent(9)) // and 7 before are the 8 of the ceiling
+
+	// Operators see the network that counts, and find the client by any of its addresses.
+	for _, client := range []string{"", "2002:c000:201:1::1", "192.0.2.1"} {
+		refusals, err := s.operator().Refusals(t.Context(), operator.RefusalsQuery{Client: client})
+		if err != nil || len(refusals.Networks) != 1 || refusals.Networks[0].Text != "192.0.2.0/24" || refusals.Sampled != 8 || refusals.LetIn != 8 {
+			t.Errorf("%q: refusals are %+v, %v", client, refusals, err)
+		}
+	}
+	const banned = "2002:c000:201:1::2"
+	s.wantCommand(t, 0, words("ban "+banned), banned)
+	bans, err := s.operator().Bans(t.Context())
+	if err != nil || len(bans) != 1 || bans[0].Client != banned || bans[0].Tag != "" { // it isn't about the client of 192.0.2.1
+		t.Errorf("bans are %+v, %v", bans, err)
+	}
 }
 
 // Without a word about itself, a client is its network.

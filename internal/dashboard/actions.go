@@ -49,7 +49,7 @@ func (v *visit) act(name operator.Action) {
 	}
 	a := actions[name]
 	if a.undo == "" && isKnown(v.Typed("client")) && v.Typed("handle") == "" { // the answer tells whether there was something
-		if err := v.d.looks.take(v.User, v.Now); err != nil {
+		if err := v.d.options.Looks.take(v.User, v.Now); err != nil {
 			v.fail(err)
 			return
 		}

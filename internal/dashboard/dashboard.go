@@ -30,6 +30,8 @@ type Options struct {
 	Key []byte
 	// MaxStreams bounds the number of concurrent event streams, one per browser. 0 means 16.
 	MaxStreams int
+	// Looks bounds how often a user looks at addresses, over all dashboards with it. Nil means one of its own.
+	Looks *Looks
 	// Report receives errors that aren't the user's. Nil ignores them.
 	Report func(error)
 	// Now returns the time. Nil means time.Now.
@@ -41,7 +43,6 @@ type Dashboard struct {
 	options Options
 	seals   *sealer
 	streams chan struct{} // holds a value per stream
-	looks   looks
 }
 
 // New returns a dashboard.
@@ -62,6 +63,9 @@ func New(o Options) (*Dashboard, error) {
 	}
 	if o.User == nil {
 		o.User = func(*http.Request) string { return "admin" }
+	}
+	if o.Looks == nil {
+		o.Looks = new(Looks)
 	}
 	if o.Report == nil {
 		o.Report = func(error) {}
@@ -139,7 +143,7 @@ func (v *visit) reveal(name string) error {
 	if !ok || p.list == "" {
 		return operator.Errorf(http.StatusBadRequest, "This page has no addresses to show.")
 	}
-	if err := v.d.looks.take(v.User, v.Now); err != nil {
+	if err := v.d.options.Looks.take(v.User, v.Now); err != nil {
 		return err
 	}
 	if err := v.d.options.Service.Reveal(v.r.Context(), v.User, p.list); err != nil {

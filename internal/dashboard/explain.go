@@ -33,7 +33,7 @@ func loadExplain(v *visit) (any, error) {
 	}
 	knows := isKnown(v.r.PostForm.Get("client"))
 	if knows {
-		if err := v.d.looks.take(v.User, v.Now); err != nil {
+		if err := v.d.options.Looks.take(v.User, v.Now); err != nil {
 			return nil, err
 		}
 	}

@@ -38,7 +38,7 @@ var functions = template.FuncMap{
 	"action":  func(action string) string { return cmp.Or(actionTexts[action], action) },
 	"by":      func(by string) string { return cmp.Or(byTexts[by], by) },
 	"what": func(r operator.Refused) string {
-		return strings.Join([]string{r.Zone, r.Limit, wording.MaskText(r.Text), r.Tag}, "\n")
+		return strings.Join([]string{r.Zone, r.Limit, masked(named(r.Text, r.Client)), r.Tag}, "\n")
 	},
 	"sound":   sound,
 	"dict":    dict,

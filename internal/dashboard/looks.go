@@ -17,15 +17,15 @@ const (
 	maxViewers = 1000 // further viewers share one bound
 )
 
-// looks counts the looks of viewers. It may be used by several goroutines at once.
-type looks struct {
+// Looks counts the looks of viewers. The zero value has none. It may be used by several goroutines at once.
+type Looks struct {
 	mu   sync.Mutex
 	free map[string]time.Time // guarded by mu: when all looks of a viewer are available again
 }
 
 // take counts a look of a viewer. If none is available, it returns an error that tells when the
 // next one will be.
-func (l *looks) take(viewer string, now time.Time) error {
+func (l *Looks) take(viewer string, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.free[viewer]; !known && !l.makeRoomLocked(now) {
@@ -43,7 +43,7 @@ func (l *looks) take(viewer string, now time.Time) error {
 }
 
 // makeRoomLocked reports whether there is room for another viewer.
-func (l *looks) makeRoomLocked(now time.Time) bool {
+func (l *Looks) makeRoomLocked(now time.Time) bool {
 	if l.free == nil {
 		l.free = make(map[string]time.Time)
 	}

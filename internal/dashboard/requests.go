@@ -117,7 +117,7 @@ func (v *visit) propertiesOf(r *operator.Refusals, query url.Values) (list []pro
 				if value = share.Client; share.Tag != "" && (value == "" || strings.HasPrefix(value, "key:")) { // which may be masked
 					value = operator.Target{Kind: operator.Tag, Value: share.Tag}.String()
 				}
-				row.Who = v.Who(share.Text, value, share.Tag)
+				row.Who = v.Who(named(share.Text, share.Client), value, share.Tag)
 				value = row.Who.Handle
 			}
 			if value != "" {
@@ -136,7 +136,7 @@ func (v *visit) propertiesOf(r *operator.Refusals, query url.Values) (list []pro
 func (v *visit) keysWith(q operator.RefusalsQuery) (found []operator.Key, err error) {
 	keys, err := v.d.options.Service.Keys(v.r.Context(), operator.KeysQuery{Zone: q.Zone, N: operator.MaxItems})
 	for _, key := range keys {
-		if len(found) < clientsShown && strings.Contains(strings.ToLower(v.Who(key.Text, "", "").Text), strings.ToLower(q.Text)) {
+		if len(found) < clientsShown && strings.Contains(strings.ToLower(v.Who(key.Text, key.Client, "").Text), strings.ToLower(q.Text)) {
 			found = append(found, key)
 		}
 	}

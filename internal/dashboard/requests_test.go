@@ -323,3 +323,49 @@ func TestResetsByAddressAreBounded(t *testing.T) {
 		t.Errorf("got the answers %v, want 60 looks", codes)
 	}
 }
+
+// strange is a service with clients whose names may mislead.
+type strange struct{ *sample.Service }
+
+func (strange) Keys(context.Context, operator.KeysQuery) (keys []operator.Key, err error) {
+	for i, client := range []string{"key:acme", "api-key:acme", "key:203.0.113.82", "key:vic\u202etim\u200b", "key:" + strings.Repeat("x", 57), "203.0.113.5", "203.0.113.250", "2001:db8:1:2::/64"} {
+		text := strings.TrimPrefix(strings.TrimPrefix(client, "key:"), "api-key:")
+		keys = append(keys, operator.Key{Zone: "z", Limit: "l", Text: text, Client: client, Tag: fmt.Sprintf("abcde%x", i), Amount: 1})
+	}
+	return keys, nil
+}
+
+// A client's text shows what it is, and hides nothing. Handles of addresses have one length.
+func TestNamesMisleadNobody(t *testing.T) {
+	body := newSite(t, sample.New(time.Now), withService(strange{sample.New(time.Now)})).get("clients")
+	for _, shown := range []string{">key:acme<", ">api-key:acme<", ">key:203.0.113.0/24<", `>key:vic\u202etim\u200b<`} {
+		if !strings.Contains(body, shown) {
+			t.Errorf("the page doesn't show %s", shown)
+		}
+	}
+	if strings.ContainsAny(body, "\u202e\u200b") {
+		t.Error("the page has characters that nobody sees")
+	}
+	lengths := make(map[int]int)
+	for _, handle := range handlePattern.FindAllStringSubmatch(body, -1) {
+		lengths[len(handle[1])]++
+	}
+	if len(lengths) != 1 {
+		t.Errorf("handles have the lengths %v", lengths)
+	}
+}
+
+// One user's looks count on all dashboards, and over reloads.
+func TestLooksAreSharedByDashboards(t *testing.T) {
+	var shared dashboard.Looks
+	codes := make(map[int]int)
+	for range 4 {
+		s := newSite(t, sample.New(time.Now), func(o *dashboard.Options) { o.Looks = &shared })
+		for i := range 20 {
+			codes[s.ask(s.form("explain", "client", fmt.Sprintf("203.0.113.%d", i))).Code]++
+		}
+	}
+	if codes[http.StatusTooManyRequests] < 19 {
+		t.Errorf("got the answers %v, want 60 looks", codes)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
@@ -62,12 +63,17 @@ func (s *sealer) verify(user, token string) bool {
 	return err == nil && len(raw) > saltSize && hmac.Equal(raw[saltSize:], s.sign(raw[:saltSize], user))
 }
 
+// handleStep is what the length of a sealed client is a multiple of: the lengths of addresses would tell their digits.
+const handleStep = 64
+
 // seal returns a handle of a client for a user; "" for "".
 func (s *sealer) seal(user, client string) string {
 	if client == "" {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(s.handles.Seal(nil, nil, []byte(client), []byte(user))) // #nosec G407 -- it takes a random nonce by itself
+	padded := append([]byte(client), 1) // after which there are only zeros
+	padded = append(padded, make([]byte, (handleStep-len(padded)%handleStep)%handleStep)...)
+	return base64.RawURLEncoding.EncodeToString(s.handles.Seal(nil, nil, padded, []byte(user))) // #nosec G407 -- it takes a random nonce by itself
 }
 
 // open returns the client of a handle.
@@ -79,5 +85,5 @@ func (s *sealer) open(user, handle string) (client string, err error) {
 	if err != nil {
 		return "", operator.Errorf(http.StatusBadRequest, "This page is out of date. Go back, reload it, and try it again.")
 	}
-	return string(sealed), nil
+	return strings.TrimSuffix(strings.TrimRight(string(sealed), "\x00"), "\x01"), nil
 }

@@ -37,17 +37,20 @@ func (v *visit) serveEvents() {
 	h.Set("X-Accel-Buffering", "no")
 	v.w.WriteHeader(http.StatusOK)
 	if v.r.Method != http.MethodHead {
-		operator.SendEvents(ctx, v.w, events, masked)
+		operator.SendEvents(ctx, v.w, events, maskedEvent)
 	}
 }
 
-// masked returns an event without what pages mask.
-func masked(event operator.Event) operator.Event {
+// maskedEvent returns an event without what pages mask.
+func maskedEvent(event operator.Event) operator.Event {
 	if event.Refused != nil {
 		refused := *event.Refused
-		refused.Text, refused.Path, refused.Agent = wording.MaskText(refused.Text), wording.MaskText(refused.Path), ""
+		refused.Text, refused.Path, refused.Agent = masked(named(refused.Text, refused.Client)), masked(refused.Path), ""
 		refused.Client = "" // it may have an address in it
 		event.Refused = &refused
 	}
 	return event
 }
+
+// masked returns a text as [visit.Say] does for those who haven't revealed addresses.
+func masked(text string) string { return wording.Printable(wording.MaskText(text), "") }

@@ -86,12 +86,30 @@ func (v *visit) TypedFor() string {
 	return "86400"
 }
 
-// Say returns a text with its addresses masked, unless they are revealed.
+// Say returns a text as people may read it: its addresses are masked, unless they are revealed.
 func (v *visit) Say(text string) string {
 	if v.Revealed {
-		return text
+		return wording.Printable(text, "")
 	}
-	return wording.MaskText(text)
+	return masked(text)
+}
+
+// Value returns a value of a property of requests as people may read it. Agents are masked in the sample.
+func (v *visit) Value(property, text string) string {
+	if property == "agent" {
+		return wording.Printable(text, "")
+	}
+	return v.Say(text)
+}
+
+// named returns a text key or the name of an API key with its kind, as in commands: it may read as another one's.
+func named(text, client string) string {
+	for _, kind := range []operator.TargetKind{operator.KeyText, operator.APIKey} {
+		if begins := string(kind) + ":"; strings.HasPrefix(client, begins) && !strings.HasPrefix(text, begins) {
+			return begins + text
+		}
+	}
+	return text
 }
 
 // Who is the displayed form of a client.
@@ -104,14 +122,11 @@ type Who struct {
 
 // Who returns the displayed form of a client with a tag.
 func (v *visit) Who(text, client, tag string) Who {
-	who := Who{Text: text, Tag: tag, Handle: v.d.seals.seal(v.User, client)}
-	if v.Revealed {
-		return who
-	}
-	if shown, narrowed, ok := wording.MaskAddress(who.Text); ok {
+	who := Who{Text: named(text, client), Tag: tag, Handle: v.d.seals.seal(v.User, client)}
+	if shown, narrowed, ok := wording.MaskAddress(who.Text); ok && !v.Revealed {
 		who.Text, who.In = shown, narrowed
 	} else {
-		who.Text = wording.MaskText(who.Text)
+		who.Text = v.Say(who.Text)
 	}
 	return who
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"cmp"
+	"hash/maphash"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -121,7 +122,16 @@ func byRefused(a, b *KeyState) int {
 
 // byName orders keys that are otherwise equal.
 func byName(a, b *KeyState) int {
-	return cmp.Or(cmp.Compare(a.Limit.ID, b.Limit.ID), bytes.Compare(a.text, b.text))
+	return cmp.Or(cmp.Compare(a.Limit.ID, b.Limit.ID), byHash(a.text, b.text))
+}
+
+// hashSeed differs in each process.
+var hashSeed = maphash.MakeSeed()
+
+// byHash orders keys such that their places in a list tell nothing of them: neighbours' addresses would bracket
+// one that is masked.
+func byHash(a, b []byte) int {
+	return cmp.Or(cmp.Compare(maphash.Bytes(hashSeed, a), maphash.Bytes(hashSeed, b)), bytes.Compare(a, b))
 }
 
 // NameOf returns the current name of a key at rest: a key of limit, or a client if limit is nil. An
@@ -184,7 +194,7 @@ type ClientRecord struct {
 func (e *Engine) Clients(q ClientsQuery) []ClientRecord {
 	now := e.clock.now()
 	compare := func(a, b *ClientRecord) int {
-		return cmp.Or(cmp.Compare(b.Banned, a.Banned), cmp.Compare(a.Record.Score(now), b.Record.Score(now)), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.Banned, a.Banned), cmp.Compare(a.Record.Score(now), b.Record.Score(now)), byHash([]byte(a.Key), []byte(b.Key)))
 	}
 	return firstOf(e.table, q.N, compare, func(c cell, _ *ClientRecord) (r ClientRecord, ok bool) {
 		st := c.client()

@@ -74,10 +74,13 @@ func (r *Request) IsOf(wanted func(key string) bool) bool {
 	return i >= 0
 }
 
-// Key returns the key that the request is known by, or "".
+// Key returns the key that the request is known by, or "": the first one that is not everyone's, or else that of its
+// address.
 func (r *Request) Key() string {
-	if len(r.Counted) > 0 && r.Counted[0].Key != "" {
-		return r.Counted[0].Key
+	for _, c := range r.Counted {
+		if c.Key != "" && c.Key[0] != identity.TagEveryone {
+			return c.Key
+		}
 	}
 	return r.Address
 }

@@ -3,6 +3,7 @@ package watch
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -193,5 +194,20 @@ func TestOneRequestInSeveralHandlers(t *testing.T) {
 	list := w.Recent(now)
 	if len(list) != 1 || !list[0].In("b") || list[0].Key() != "ky" {
 		t.Errorf("got %+v", list)
+	}
+}
+
+// A request that everyone's count has counted first is known by the client.
+func TestRequestsOfEveryoneAreSomebodys(t *testing.T) {
+	everyone, client := string(identity.TagEveryone), string(identity.AppendPrefix([]byte{identity.TagNetwork}, netip.MustParsePrefix("203.0.113.9/32")))
+	for want, r := range map[string]Request{
+		client: {Counted: []Counted{{"all", everyone}, {"z", client}}},
+		"b":    {Counted: []Counted{{"all", everyone}}, Address: "b"},
+		"c":    {Counted: []Counted{{"all", everyone}, {"z", ""}, {"y", "c"}}, Address: "b"},
+		"":     {Counted: []Counted{{"all", everyone}}},
+	} {
+		if got := r.Key(); got != want {
+			t.Errorf("%+v: got %q, want %q", r, got, want)
+		}
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/identity/carried"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
@@ -81,6 +83,14 @@ func (cfg runningConfig) zonesNamed(name string) ([]*enforce.Zone, error) {
 	return zones, nil
 }
 
+// counted returns the target's network as limits count it: an address that carries an IPv4 address counts as that.
+func (sub *subject) counted() netip.Prefix {
+	if addr := carried.Of(sub.Network.Addr()); sub.Network.IsSingleIP() {
+		return netip.PrefixFrom(addr, addr.BitLen())
+	}
+	return sub.Network
+}
+
 // isIn reports whether a key belongs to the target.
 func (sub *subject) isIn(key string) bool {
 	if key == "" {
@@ -92,7 +102,7 @@ func (sub *subject) isIn(key string) bool {
 			return sub.Network.IsSingleIP() && key[1:] == sub.Network.Addr().String()
 		}
 		network, ok := identity.NetworkOf(key)
-		return ok && network.Overlaps(sub.Network)
+		return ok && network.Overlaps(sub.counted())
 	case operator.Session:
 		if key[0] != identity.TagSession {
 			return false
@@ -108,7 +118,7 @@ func (sub *subject) hasSent(r *watch.Request) bool {
 	switch sub.Kind {
 	case operator.Address: // keys may be those of wider networks, or texts that the client wrote
 		network, ok := identity.NetworkOf(r.Address)
-		return ok && network.Overlaps(sub.Network)
+		return ok && network.Overlaps(sub.counted())
 	case operator.ASN:
 		return r.ASN == "AS"+sub.Value
 	case operator.Country:
@@ -329,13 +339,15 @@ func (sub *subject) tag() string {
 	return sub.Instance.Names.Tag(sub.key())
 }
 
-// tagOf returns the tag of the client with a name, or "".
+// tagOf returns the tag of the client that a rule names, or "". A rule about an address that counts as another
+// isn't about the client of that.
 func (cfg runningConfig) tagOf(h *instance.Instance, client string) string {
 	named, err := operator.ParseTarget(client)
-	if err != nil {
+	sub := &subject{Target: named, App: cfg, Instance: h}
+	if err != nil || named.Kind == operator.Address && sub.counted() != named.Network {
 		return ""
 	}
-	return (&subject{Target: named, App: cfg, Instance: h}).tag()
+	return sub.tag()
 }
 
 // ruleIn returns the rule of a set about the target, or nil.

@@ -69,7 +69,7 @@ var mutants = []mutant{
 		" || !a.journal.Owned() {", " {",
 		"./storage/sqlite", "."},
 	{"1 a database that was replaced is noticed", "storage/sqlite/place.go",
-		"\t} else if !there {\n\t\treturn fmt.Errorf(\"the database %q was removed", "\t} else if !there && false {\n\t\treturn fmt.Errorf(\"the database %q was removed",
+		"\t} else if !there {\n\t\treturn fmt.Errorf(\"%w: the database %q was removed", "\t} else if !there && false {\n\t\treturn fmt.Errorf(\"%w: the database %q was removed",
 		"./storage/sqlite", "."},
 	{"1 a record with a wrong checksum is none", "storage/sqlite/internal/journal/record.go",
 		"uint32(w[0]) != checksum(w, pos) {", "uint32(w[0]) != checksum(w, pos) && false {",
