@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/caddyserver/caddy/v2"
@@ -29,7 +30,7 @@ type Source struct {
 // flags are the flags of `caddy rate-limit init`.
 type flags struct {
 	logs           []string
-	format         string
+	format, site   string
 	write, enforce bool
 }
 
@@ -64,6 +65,7 @@ takes the shadow away.`,
 	set := cmd.Flags()
 	set.StringArrayVarP(&f.logs, "log", "l", nil, "An access log (default: those that the config writes to files)")
 	set.StringVar(&f.format, "format", "", "The format of the log, as for replay")
+	set.StringVar(&f.site, "site", "", "The host of log lines that name none (default: that of the only site)")
 	set.BoolVarP(&f.write, "write", "w", false, "Write the zones into the Caddyfile of --config")
 	set.BoolVar(&f.enforce, "enforce", false, "Take the shadow of the written zones away")
 	cmd.MarkFlagsMutuallyExclusive("write", "enforce")
@@ -95,7 +97,12 @@ func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
 		if zones == 0 {
 			return fmt.Errorf("%s has no line %q: to enforce other zones, and those in imported files, remove the word shadow", source.File, shadowLine)
 		}
-		return install(out, source.File, text, shadowLines.ReplaceAll(text, nil), zones, enforced)
+		rest := shadowLines.ReplaceAll(text, nil)
+		err := install(out, source.File, text, rest, zones, enforced)
+		if lines := linesOf(otherShadows, rest); err == nil && len(lines) > 0 {
+			fmt.Fprintf(out, "Line %s of it keeps something else in shadow: remove the word shadow there, if that shall refuse, too.\n", strings.Join(lines, " and "))
+		}
+		return err
 	}
 	paths := f.logs
 	if len(paths) == 0 {
@@ -116,9 +123,12 @@ func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
 		}
 		return accesslog.NewMerger(parser, paths, cmd.InOrStdin())
 	}
-	d, err := propose(ctx, source.File, text, open)
+	d, err := propose(ctx, source.File, text, f.site, open)
 	if err != nil {
 		return err
+	}
+	if source.File == "" {
+		d.notes = append(d.notes, "The config isn't a Caddyfile. These lines are for one; the fields of JSON are in docs/json.md.")
 	}
 	if len(paths) == 0 {
 		d.notes = append(d.notes, "There is no access log, in a file that the config names or in --log. So what visitors want is unknown, and nothing is proposed for pages, APIs, heavy paths and crawlers; nor is known whether a proxy stands in front.")
@@ -169,7 +179,7 @@ func checkFile(flag, path string) error {
 const (
 	written = `Added %[1]s in shadow to %[2]s. The file before is %[3]s. Next:
   %[4]s
-  caddy rate-limit zones    shows what they would refuse
+  caddy rate-limit zones --config %[2]s    shows what they would refuse
   caddy rate-limit init --config %[2]s --enforce    once that is right`
 	enforced = `%[1]s will refuse after: %[4]s
 The file before is %[3]s.`

@@ -28,14 +28,16 @@ type draft struct {
 	file  string // its path
 	text  []byte // without the zones
 	sites []*site
+	host  string // of log lines that name none; may be ""
 	notes []string
 
 	before []advice.Advice // about the config without the zones
 }
 
-// propose returns the draft for a Caddyfile and logs.
-func propose(ctx context.Context, file string, text []byte, open func() (*accesslog.Merger, error)) (*draft, error) {
-	d := &draft{file: file, text: text}
+// propose returns the draft for a Caddyfile and logs. Lines that name no host are of the given one, or else of the
+// only site that serves something.
+func propose(ctx context.Context, file string, text []byte, host string, open func() (*accesslog.Merger, error)) (*draft, error) {
+	d := &draft{file: file, text: text, host: host}
 	var err error
 	if d.sites, err = sitesOf(file, text); err != nil {
 		return nil, err
@@ -48,9 +50,15 @@ func propose(ctx context.Context, file string, text []byte, open func() (*access
 		return nil, err
 	}
 	if log != nil {
-		others, err := readTraffic(ctx, log, d.sites)
+		if serving := servingSites(d.sites); d.host == "" && len(serving) == 1 {
+			d.host = serving[0].hosts[0]
+		}
+		others, nameless, err := d.readTraffic(ctx, log)
 		if err != nil {
 			return nil, err
+		}
+		if nameless > 0 {
+			d.notes = append(d.notes, fmt.Sprintf("%d requests of the log name no host: name it with --site, such as --site %s", nameless, d.sites[0].hosts[0]))
 		}
 		if others > 0 {
 			d.notes = append(d.notes, fmt.Sprintf("%d requests of the log are of no site of this config", others))
@@ -189,7 +197,7 @@ func (d *draft) fit(ctx context.Context, open func() (*accesslog.Merger, error))
 		return err
 	}
 	defer log.Close()
-	report, err := config.Replay(ctx, log, replay.Options{Suggest: true})
+	report, err := config.Replay(ctx, log, replay.Options{Suggest: true, Host: d.host})
 	if err != nil {
 		return err
 	}

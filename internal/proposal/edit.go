@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/names"
@@ -17,19 +18,42 @@ import (
 // shadowLine is the line that keeps a proposed zone from refusing.
 const shadowLine = "shadow # until caddy rate-limit init --enforce"
 
-var shadowLines = regexp.MustCompile(`(?m)^[ \t]*` + regexp.QuoteMeta(shadowLine) + `[ \t]*\r?\n`)
+var shadowLines = regexp.MustCompile(`(?m)^[ \t]*shadow[ \t]*#[ \t]*until caddy rate-limit init --enforce[ \t]*\r?\n`)
+
+// otherShadows finds the lines that keep other zones, or limits, from refusing.
+var otherShadows = regexp.MustCompile(`(?m)^[ \t]*(?:limit .*[ \t])?shadow[ \t]*(?:#.*)?\r?$`)
+
+// linesOf returns the numbers of the lines of a text that a pattern finds.
+func linesOf(pattern *regexp.Regexp, text []byte) (numbers []string) {
+	for _, at := range pattern.FindAllIndex(text, -1) {
+		numbers = append(numbers, strconv.Itoa(1+bytes.Count(text[:at[0]], []byte("\n"))))
+	}
+	return numbers
+}
 
 // directive returns the site's zones as a directive.
 func (s *site) directive(indent string) string {
 	lines := []string{names.Handler + " {"}
 	for _, z := range s.zones {
-		lines = append(lines, "\t# "+z.why, "\tzone "+z.name+" {", "\t\t"+shadowLine)
+		lines = append(append(lines, comment("\t", z.why)...), "\tzone "+z.name+" {", "\t\t"+shadowLine)
 		for _, line := range z.lines {
-			lines = append(lines, "\t\t"+line)
+			line, why, _ := strings.Cut(line, " #")
+			lines = append(append(lines, comment("\t\t", why)...), "\t\t"+line)
 		}
 		lines = append(lines, "\t}")
 	}
 	return indent + wording.Printable(strings.Join(append(lines, "}"), "\n"+indent), "\n\t") + "\n"
+}
+
+// comment returns a text as lines of a comment, of some 80 columns.
+func comment(indent, text string) (lines []string) {
+	if text = strings.TrimSpace(text); text == "" {
+		return nil
+	}
+	for line := range strings.SplitSeq(wording.Look{Width: 72}.Wrapped(text), "\n") {
+		lines = append(lines, indent+"# "+strings.TrimSpace(line))
+	}
+	return lines
 }
 
 // insert returns the Caddyfile with the zones of those sites that it doesn't import, each at the beginning of its site.

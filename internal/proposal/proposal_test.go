@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,11 @@ func wantSays(t *testing.T, text string, says ...string) {
 	}
 }
 
+// unwrapped returns a text with each comment in one line.
+func unwrapped(text string) string {
+	return regexp.MustCompile(`(# .*)\n\s*# `).ReplaceAllString(regexp.MustCompile(`(# .*)\n\s*# `).ReplaceAllString(text, "$1 "), "$1 ")
+}
+
 const app = "git.example.com {\n\treverse_proxy forgejo:3000\n}\n"
 
 // request is a line of Caddy's access log.
@@ -90,7 +96,7 @@ func TestWriteThenEnforce(t *testing.T) {
 			}
 			wantSays(t, out, "Added 3 zones in shadow to "+file, "caddy reload --config "+file, file+".1.bak")
 			written := read(t, file)
-			wantSays(t, written, "zone git_example_com_login {", "limit 10/5m # people who mistype")
+			wantSays(t, written, "zone git_example_com_login {", "# people who mistype need fewer", "limit 10/5m")
 			if strings.Contains(text, "\r\n") && strings.Count(written, "\r\n") != strings.Count(written, "\n") {
 				t.Errorf("the ends of lines differ in %q", written)
 			}
@@ -217,9 +223,68 @@ func TestProposalsFitTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSays(t, out,
-		"limit 500/10m # only wrong passwords count, so that apps with the right one may sync as they like; few clients to go by: of 1 honest client in the log, the most wanted 150 in 10m; this is at least half as much again",
-		"# any request\n", "of 30 honest clients in the log, the most wanted 3 in 1m (1 other left aside)")
+	wantSays(t, unwrapped(out), "# only wrong passwords count, so that apps with the right one may sync as they like; few clients to go by: of 1 honest client in the log, the most wanted 150 in 10m; this is at least half as much again\n\t\t\tlimit 500/10m")
+	if strings.Contains(out, "git_example_com_all") {
+		t.Errorf("a program of a recipe gets other zones than the recipe's:\n%s", out)
+	}
+	write(t, file, strings.ReplaceAll(read(t, file), "forgejo:3000", "shop:80"))
+	if out, err = ran(t, file, false); err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, unwrapped(out), "# any request\n", "of 30 honest clients in the log, the most wanted 3 in 1m (1 other left aside)")
+}
+
+// A log without hosts is of the only site that serves something, or of the one that --site names. Clients that
+// mostly get 400 aren't honest: that is how some programs answer a wrong password. Numbers of things are in no pattern.
+func TestProposalsForLogsWithoutHosts(t *testing.T) {
+	folder := t.TempDir()
+	var log strings.Builder
+	line := func(second int, from, request string, status, size int) {
+		at := time.Date(2026, 11, 1, 8, 0, second, 0, time.UTC)
+		fmt.Fprintf(&log, "%s - - [%s] \"%s HTTP/1.1\" %d %d \"-\" \"Mozilla/5.0\"\n", from, at.Format("02/Jan/2006:15:04:05 -0700"), request, status, size)
+	}
+	for i := range 300 {
+		line(i, fmt.Sprintf("203.0.113.%d", 10+i%30), "GET /videos/55/stream", 200, 2<<20)
+		line(i, "198.51.100.7", "POST /session", 400, 10)
+	}
+	access := write(t, filepath.Join(folder, "access.log"), log.String())
+	one := write(t, filepath.Join(folder, "Caddyfile"), "www.example.com {\n\tredir https://shop.example.com\n}\nshop.example.com {\n\treverse_proxy shop:80\n}\n")
+	out, err := ran(t, one, false, "--log", access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, unwrapped(out), "zone shop_example_com_all {", "of 30 honest clients in the log, the most wanted 3 in 1m (1 other left aside)", "match /videos/*\n")
+	two := write(t, filepath.Join(folder, "Caddyfile"), read(t, one)+"wiki.example.com {\n\treverse_proxy wiki:80\n}\n")
+	if out, err = ran(t, two, false, "--log", access); err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, "600 requests of the log name no host: name it with --site")
+	if out, err = ran(t, two, false, "--log", access, "--site", "shop.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, "zone shop_example_com_all {", "wiki.example.com has no request in the log")
+}
+
+// Lines that people have edited are enforced as well, if they still say that they are proposed; others are named.
+func TestEnforceAfterEdits(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "Caddyfile"), app)
+	if _, err := ran(t, file, false, "--write"); err != nil {
+		t.Fatal(err)
+	}
+	const line = "shadow # until caddy rate-limit init --enforce"
+	text := strings.Replace(read(t, file), line, "  shadow   #until caddy rate-limit init --enforce", 1)
+	last := strings.LastIndex(text, line)
+	write(t, file, text[:last]+"shadow"+text[last+len(line):])
+	out, err := ran(t, file, false, "--enforce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, "2 zones will refuse")
+	for i, line := range strings.Split(read(t, file), "\n") {
+		if strings.TrimSpace(line) == "shadow" {
+			wantSays(t, out, fmt.Sprintf("Line %d of it keeps something else in shadow", i+1))
+		}
+	}
 }
 
 // A proxy in front that isn't trusted is named.
@@ -257,8 +322,8 @@ git.example.com {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSays(t, out, "zone git_example_com_login {", "zone git_example_com_forgejo_login {", "zone git_example_com_all {", "limit 60/1m # few clients to go by: of 1 honest client in the log, the most wanted 30 in 1m")
-	if n := strings.Count(out, "per ip"); n != 5 {
+	wantSays(t, out, "zone git_example_com_login {", "zone git_example_com_forgejo_login {")
+	if n := strings.Count(out, "per ip"); n != 4 {
 		t.Errorf("%d zones are proposed in\n%s", n, out)
 	}
 }
@@ -359,8 +424,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What the comment of a limit says is true also where the log raises the number.
-func TestReasonsOfRaisedLimits(t *testing.T) {
+// Crawlers are limited as the recipe does, whatever they want.
+func TestCrawlersAreLimited(t *testing.T) {
 	folder := t.TempDir()
 	var log strings.Builder
 	for i := range 153 {
@@ -370,5 +435,5 @@ func TestReasonsOfRaisedLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSays(t, out, "limit 500/1m # all of them together; lower it to slow them; in the log they wanted at most 153 in 1m; this is at least half as much again\n")
+	wantSays(t, unwrapped(out), "# all of them together; lower it to slow them; in the log they wanted at most 153 in 1m\n\t\t\tlimit 30/1m\n")
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,40 +39,48 @@ var (
 	plain    = regexp.MustCompile(`^/[\w./-]{0,100}$`) // a path that a Caddyfile can have as a word
 )
 
+// item matches the end of a pattern that is of one thing, by its number or its hexadecimal name.
+var item = regexp.MustCompile(`/(?:\d+|[0-9A-Fa-f-]{16,})/\*$`)
+
 // crawlerNames are those of the recipe ai-crawlers.
 const crawlerNames = `(?i)GPTBot|ChatGPT|OAI-SearchBot|Claude|anthropic|CCBot|Bytespider|Amazonbot|Perplexity|meta-external|Diffbot|PetalBot|TikTokSpider|AI2Bot`
 
-// readTraffic reads logs, and returns the number of requests of none of the sites.
-func readTraffic(ctx context.Context, log *accesslog.Merger, sites []*site) (others int64, err error) {
+// readTraffic reads logs, and returns the number of requests of none of the sites, and of those without a host.
+func (d *draft) readTraffic(ctx context.Context, log *accesslog.Merger) (others, nameless int64, err error) {
 	defer log.Close()
 	for {
 		r, err := log.Next()
 		if err == io.EOF {
-			return others, nil
+			return others, nameless, nil
 		}
 		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return others, err
+			return others, nameless, err
 		}
-		if s := siteOf(sites, r.Host); s != nil {
+		switch s := siteOf(d.sites, cmp.Or(r.Host, d.host)); {
+		case s != nil:
 			s.traffic.note(r)
-		} else {
+		case r.Host == "":
+			nameless++
+		default:
 			others++
 		}
 	}
 }
 
 // siteOf returns the site of a host: one that serves something rather than one that redirects, and one with a
-// name rather than one for all. A log without hosts is that of the only site.
+// name rather than one for all.
 func siteOf(sites []*site, host string) (found *site) {
 	for _, s := range sites {
 		if s.has(host) && (found == nil || s.serves && (!found.serves || found.hosts[0] == "")) {
 			found = s
 		}
 	}
-	if found == nil && host == "" && len(sites) == 1 {
-		return sites[0]
-	}
 	return found
+}
+
+// servingSites returns the sites that serve something.
+func servingSites(sites []*site) []*site {
+	return slices.DeleteFunc(slices.Clone(sites), func(s *site) bool { return !s.serves })
 }
 
 func (t *traffic) note(r *accesslog.Record) {
@@ -90,7 +99,7 @@ func (t *traffic) note(r *accesslog.Record) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions {
 		t.posts = add(t.posts, path, r)
 	}
-	t.folders = add(t.folders, r.Folder(), r)
+	t.folders = add(t.folders, item.ReplaceAllString(r.Folder(), "/*"), r)
 }
 
 // add adds a request to the work of a path.

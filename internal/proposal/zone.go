@@ -94,8 +94,10 @@ func (p *program) sign(s *site) string {
 
 // propose adds the zones for the site, with amounts that a log may correct.
 func (s *site) propose() {
+	known := false // by its recipe, whose zones are all that it needs
 	for _, p := range programs {
 		if sign := p.sign(s); sign != "" {
+			known = known || p.recipe != basicAuth
 			for _, z := range p.zones {
 				s.add(z.name, p.recipe, fmt.Sprintf("%s, by %s: docs/recipes/%s.md", p.name, sign, p.recipe), z.lines...)
 			}
@@ -105,9 +107,12 @@ func (s *site) propose() {
 		s.proposeSignIn()
 	}
 	if s.traffic.requests > 0 {
-		s.proposeTraffic()
+		s.proposeTraffic(known)
 	}
 }
+
+// basicAuth is the recipe that is of no program: any site may have it.
+const basicAuth = "basic-auth"
 
 var (
 	signIn = regexp.MustCompile(`(?i)/[\w.-]*(log-?_?in|sign-?_?in|authenticate|session|token|password|otp)[\w.-]*/?$`)
@@ -134,8 +139,9 @@ func (s *site) proposeSignIn() {
 	}
 }
 
-// proposeTraffic proposes zones for what the log has: crawlers, heavy folders, APIs, everything.
-func (s *site) proposeTraffic() {
+// proposeTraffic proposes zones for what the log has: crawlers, and unless the program is known, heavy folders,
+// APIs, everything.
+func (s *site) proposeTraffic(known bool) {
 	t := &s.traffic
 	if 2*t.hidden > t.requests {
 		s.notes = append(s.notes, fmt.Sprintf("is behind %s, a proxy that isn't trusted: its visitors share each count. Write trusted_proxies and trusted_proxies_strict first: docs/clients.md#behind-a-proxy", t.forwarder))
@@ -144,10 +150,13 @@ func (s *site) proposeTraffic() {
 		s.add("crawlers", "", fmt.Sprintf("crawlers for AI, %s: docs/recipes/ai-crawlers.md", wording.Counted(t.crawled, "request")),
 			"match header_regexp User-Agent "+crawlerNames, "per everyone", "limit 30/1m # all of them together; lower it to slow them")
 	}
+	if known {
+		return
+	}
 	var apis, heavy, reasons []string
 	for _, folder := range slices.Sorted(maps.Keys(t.folders)) {
 		w := t.folders[folder]
-		if w.requests < enough {
+		if w.requests < enough || folder == "/*" {
 			continue
 		}
 		if found := api.FindStringSubmatch(folder); found != nil && !slices.Contains(apis, found[1]+"/*") {
@@ -224,11 +233,11 @@ func (z *zone) fitted(amount int64, window string, fit *replay.Fit) (fitting int
 		}
 		return amount, "the log shows no honest client that wants this"
 	}
+	if slices.Contains(z.lines, "per everyone") { // crawlers are limited whatever they want
+		return amount, fmt.Sprintf("in the log they wanted at most %s in %s", wording.Number(fit.Most), window)
+	}
 	seen := fmt.Sprintf("of %s in the log, the most wanted %s in %s", wording.Counted(fit.Honest, "honest client"), wording.Number(fit.Most), window)
-	switch {
-	case slices.Contains(z.lines, "per everyone"):
-		seen = fmt.Sprintf("in the log they wanted at most %s in %s", wording.Number(fit.Most), window)
-	case fit.Honest < enough:
+	if fit.Honest < enough {
 		seen = "few clients to go by: " + seen
 	}
 	if fit.Others > 0 {

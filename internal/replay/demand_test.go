@@ -189,7 +189,7 @@ func TestOneScraperDoesNotDecideTheSuggestion(t *testing.T) {
 	if err := few.WriteText(text, wording.Look{}); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(text.String(), "no suggestion. It takes 20 clients that weren't mostly answered with 401, 403 or 404. There were 1.") {
+	if !strings.Contains(text.String(), "no suggestion. It takes 20 clients that weren't mostly answered with 400, 401, 403 or 404. There were 1.") {
 		t.Errorf("got\n%s", text)
 	}
 }

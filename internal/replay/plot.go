@@ -82,7 +82,7 @@ func plotPeaks(l LimitReport) *plot {
 	}
 	p.Limit = l.limitLine()
 	p.Axis = ends(len(l.Peaks.Steps), func(i int) string { return wording.Number(l.Peaks.Steps[i].UpTo) })
-	p.Caption = fmt.Sprintf("Clients by their peak, the most that each wanted in one window (logarithmic heights); below in green are those that weren't mostly answered with 401, 403 or 404. Right of the line they would be refused. 99 %% of clients want at most %s, 99.9 %% at most %s; the highest peak is %s.",
+	p.Caption = fmt.Sprintf("Clients by their peak, the most that each wanted in one window (logarithmic heights); below in green are those that weren't mostly answered with 400, 401, 403 or 404. Right of the line they would be refused. 99 %% of clients want at most %s, 99.9 %% at most %s; the highest peak is %s.",
 		wording.Number(l.Peaks.P99), wording.Number(l.Peaks.P999), wording.Number(l.Peaks.Max))
 	p.Label = fmt.Sprintf("Clients by their peak: half want at most %s, 99 %% at most %s, all at most %s", wording.Number(l.Peaks.P50), wording.Number(l.Peaks.P99), wording.Number(l.Peaks.Max))
 	return p
@@ -130,7 +130,7 @@ func (l *LimitReport) effect(a Amount) string {
 	if a.Clients == 0 {
 		return text + "."
 	}
-	text += fmt.Sprintf("; %s of these weren't mostly answered with 401, 403 or 404.", wording.Number(a.Honest))
+	text += fmt.Sprintf("; %s of these weren't mostly answered with 400, 401, 403 or 404.", wording.Number(a.Honest))
 	for i, p := range a.Paths {
 		text += []string{" Paths: ", ", "}[min(i, 1)] + wording.Printable(p.Agent, "") + " (" + wording.Number(p.Requests) + ")"
 	}

@@ -17,6 +17,7 @@ import (
 type Options struct {
 	From, To int64    // nanoseconds since the Unix epoch, From inclusive, To exclusive; 0 for no bound
 	Sites    []string // hosts to replay; none for all
+	Host     string   // of lines that name none; may be ""
 	Zone     string   // the zone to report; "" for all
 	Reveal   bool     // whether addresses are shown
 	Top      int      // number of a limit's reported clients; 0 means [DefaultTop]
@@ -110,11 +111,9 @@ func (r *run) wants(record *accesslog.Record) bool {
 		r.outside++
 		return false
 	}
+	record.Host = cmp.Or(record.Host, r.Host)
 	if len(r.Sites) == 0 {
 		return true
-	}
-	if record.Host == "" {
-		record.Host = r.Sites[0]
 	}
 	host := hostOf(record.Host)
 	if !slices.ContainsFunc(r.Sites, func(site string) bool { return strings.EqualFold(hostOf(site), host) }) {

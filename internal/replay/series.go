@@ -103,7 +103,9 @@ func (s *series) countPaths(path string) {
 }
 
 // isError reports whether a status is typical for forbidden attempts.
-func isError(status int) bool { return status == 401 || status == 403 || status == 404 }
+func isError(status int) bool {
+	return status == 400 || status == 401 || status == 403 || status == 404
+}
 
 // refuse counts a limit's refusal, or a shadow limit's potential refusal.
 func (s *series) refuse(key []byte, reason string, r *accesslog.Record, now int64) {

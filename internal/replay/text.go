@@ -36,7 +36,7 @@ func (t *textWriter) suggestions(p *Report) {
 		return
 	}
 	if len(p.Suggest) == 0 {
-		t.line("\nNo limit is suggested: it takes %d clients that weren't mostly answered with 401, 403 or 404.", fewClients)
+		t.line("\nNo limit is suggested: it takes %d clients that weren't mostly answered with 400, 401, 403 or 404.", fewClients)
 	} else {
 		t.line("\nSuggested limits")
 	}

@@ -215,7 +215,7 @@ func (f *flags) write(w io.Writer, page *pageFile, report *replay.Report) error 
 
 // options returns the options that the flags set.
 func (f *flags) options(now time.Time) (o replay.Options, err error) {
-	o = replay.Options{Sites: f.sites, Zone: f.zone, Reveal: f.reveal, Top: f.top, Suggest: f.suggest, Paths: f.html != ""}
+	o = replay.Options{Sites: f.sites, Host: append(f.sites, "")[0], Zone: f.zone, Reveal: f.reveal, Top: f.top, Suggest: f.suggest, Paths: f.html != ""}
 	if f.top < 1 {
 		return o, fmt.Errorf("--top: got %d: expected 1 or more", f.top)
 	}
