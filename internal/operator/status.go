@@ -43,7 +43,7 @@ type Advice struct {
 	Problem string `json:"problem"`
 	Write   string `json:"write,omitempty"`
 	Zone    string `json:"zone,omitempty"`
-	At      string `json:"at,omitempty"`  // the place in the config file
+	At      string `json:"at,omitempty"`  // the place in the config file, or the addresses of the server
 	See     string `json:"see,omitempty"` // the part of the documentation
 }
 

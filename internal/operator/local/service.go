@@ -3,8 +3,10 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,7 +86,7 @@ func (r running) TestNotify(context.Context) ([]operator.Notified, error) {
 // adviceOf returns the advice given about a config.
 func adviceOf(app *enforce.Config) (all []operator.Advice) {
 	for _, a := range app.Advice.All() {
-		all = append(all, operator.Advice{Problem: a.Problem, Write: a.Fix, Zone: a.Zone, At: a.Source, See: a.See})
+		all = append(all, operator.Advice{Problem: a.Problem, Write: a.Fix, Zone: a.Zone, At: cmp.Or(a.Source, strings.Join(a.Server, " ")), See: a.See})
 	}
 	return all
 }
