@@ -142,7 +142,7 @@ var perTexts = map[string]string{
 }
 
 var reasonTexts = map[string]string{
-	"over_limit": "over the limit", "blocked": "still over the limit", "too_costly": "costs more than the limit", "banned": "banned", "denied": "denied: its API key or tier",
+	"over_limit": "over the limit", "blocked": "was blocked already", "too_costly": "costs more than the limit", "banned": "banned", "denied": "denied: its API key or tier",
 }
 
 var actionTexts = map[string]string{

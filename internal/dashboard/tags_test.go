@@ -72,7 +72,7 @@ func TestReferencesAndTagsRevealNoAddress(t *testing.T) {
 func TestLatestRefusalsAreOnThePage(t *testing.T) {
 	s := newSite(t, sample.New(time.Now))
 	body := s.get("")
-	for _, want := range []string{"× 412", "/wp-login.php", "python-requests/2.32.3", "ExampleBot", "still over the limit"} {
+	for _, want := range []string{"× 412", "/wp-login.php", "python-requests/2.32.3", "ExampleBot", "was blocked already"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q", want)
 		}

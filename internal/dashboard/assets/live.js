@@ -252,7 +252,7 @@ class Live {
 	}
 }
 
-const reasons = { over_limit: "over the limit", blocked: "still over the limit", too_costly: "costs more than the limit", denied: "denied: its API key or tier" };
+const reasons = { over_limit: "over the limit", blocked: "was blocked already", too_costly: "costs more than the limit", denied: "denied: its API key or tier" };
 
 function share({ allowed, refused }) {
 	const sum = allowed + refused;
