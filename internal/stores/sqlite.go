@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -113,6 +114,9 @@ func (s *SQLite) Open(ctx context.Context, timeout time.Duration) (storage.Store
 	return store, nil
 }
 
+// smallJournals has the databases whose small journal was told of: once in the life of the process.
+var smallJournals sync.Map
+
 // noticed logs that a damaged database was set aside, or the problem of its journal.
 func noticed(n sqlite.Notice) {
 	switch {
@@ -133,6 +137,9 @@ func noticed(n sqlite.Notice) {
 			zap.String("path", n.Path), zap.Int("records", n.Damaged))
 		return
 	case n.SmallJournal:
+		if _, told := smallJournals.LoadOrStore(n.Path, true); told {
+			return // a full disk makes another one at each try
+		}
 		caddyconf.Logger().Warn("the journal is smaller than usual, because the disk was full when it was made, or files may not be so large (a quota, LimitFSIZE); under heavy load, requests wait for the database. To make a new one, stop Caddy and delete the file ending in -charges",
 			zap.String("path", n.Path))
 		return
