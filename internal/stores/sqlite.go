@@ -137,7 +137,7 @@ func noticed(n sqlite.Notice) {
 			zap.String("path", n.Path), zap.Int("records", n.Damaged))
 		return
 	case n.SmallJournal:
-		if _, told := smallJournals.LoadOrStore(n.Path, true); told {
+		if _, known := smallJournals.LoadOrStore(n.Path, true); known {
 			return // a full disk makes another one at each try
 		}
 		caddyconf.Logger().Warn("the journal is smaller than usual, because the disk was full when it was made, or files may not be so large (a quota, LimitFSIZE); under heavy load, requests wait for the database. To make a new one, stop Caddy and delete the file ending in -charges",
