@@ -94,14 +94,6 @@ func (v *visit) Say(text string) string {
 	return masked(text)
 }
 
-// Value returns a value of a property of requests as people may read it. Agents are masked in the sample.
-func (v *visit) Value(property, text string) string {
-	if property == "agent" {
-		return wording.Printable(text, "")
-	}
-	return v.Say(text)
-}
-
 // named returns a text key or the name of an API key with its kind, as in commands: it may read as another one's.
 func named(text, client string) string {
 	for _, kind := range []operator.TargetKind{operator.KeyText, operator.APIKey} {

@@ -80,6 +80,24 @@ func TestKeysAreWhatWasUsedAndRefused(t *testing.T) {
 	}
 }
 
+// The order of keys with equal use isn't that of their names, which may be masked addresses.
+func TestOrderOfKeysTellsNothing(t *testing.T) {
+	f := newFixture(t)
+	for i := range 64 {
+		f.Punish(&Client{Key: []byte(fmt.Sprintf("client %02d", i))}, reputation.Offense{
+			Violation: reputation.Violation{Reason: reputation.Trapped},
+			Ban:       reputation.Ban{After: 1, Within: time.Hour, For: time.Hour},
+		})
+	}
+	var names []string
+	for _, c := range f.Clients(ClientsQuery{N: 100}) {
+		names = append(names, c.Key)
+	}
+	if len(names) != 64 || slices.IsSorted(names) || byHash([]byte("a"), []byte("b")) == 0 {
+		t.Errorf("the clients are listed as %v", names)
+	}
+}
+
 func TestBannedClientsAreListed(t *testing.T) {
 	f := newFixture(t)
 	for i, hours := range []int{2, 0, 3, 1} {

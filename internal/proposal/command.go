@@ -95,12 +95,13 @@ func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
 	if f.enforce {
 		zones := len(shadowLines.FindAll(text, -1))
 		if zones == 0 {
-			return fmt.Errorf("%s has no line %q: to enforce other zones, and those in imported files, remove the word shadow", source.File, shadowLine)
+			others := strings.Join(otherShadows(text), ", ")
+			return fmt.Errorf("%s has no line %q: to enforce other zones, and those in imported files, remove the word shadow; in shadow are %s", source.File, shadowLine, cmp.Or(others, "no zones of this file"))
 		}
 		rest := shadowLines.ReplaceAll(text, nil)
 		err := install(out, source.File, text, rest, zones, enforced)
-		if lines := linesOf(otherShadows, rest); err == nil && len(lines) > 0 {
-			fmt.Fprintf(out, "Line %s of it keeps something else in shadow: remove the word shadow there, if that shall refuse, too.\n", strings.Join(lines, " and "))
+		if zones := otherShadows(rest); err == nil && len(zones) > 0 {
+			fmt.Fprintf(out, "Still in shadow: %s. Remove the word shadow there, to let them refuse, too.\n", strings.Join(zones, ", "))
 		}
 		return err
 	}

@@ -49,6 +49,9 @@ func propose(ctx context.Context, file string, text []byte, host string, open fu
 	if err != nil {
 		return nil, err
 	}
+	if host != "" && siteOf(d.sites, host) == nil {
+		return nil, fmt.Errorf("--site: no site of the config has the host %q", host)
+	}
 	if log != nil {
 		if serving := servingSites(d.sites); d.host == "" && len(serving) == 1 {
 			d.host = serving[0].hosts[0]
@@ -58,7 +61,7 @@ func propose(ctx context.Context, file string, text []byte, host string, open fu
 			return nil, err
 		}
 		if nameless > 0 {
-			d.notes = append(d.notes, fmt.Sprintf("%d requests of the log name no host: name it with --site, such as --site %s", nameless, d.sites[0].hosts[0]))
+			d.notes = append(d.notes, fmt.Sprintf("%d requests of the log name no host: name it with --site, such as --site %s", nameless, append(servingSites(d.sites), d.sites...)[0].hosts[0]))
 		}
 		if others > 0 {
 			d.notes = append(d.notes, fmt.Sprintf("%d requests of the log are of no site of this config", others))

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/names"
@@ -20,15 +19,25 @@ const shadowLine = "shadow # until caddy rate-limit init --enforce"
 
 var shadowLines = regexp.MustCompile(`(?m)^[ \t]*shadow[ \t]*#[ \t]*until caddy rate-limit init --enforce[ \t]*\r?\n`)
 
-// otherShadows finds the lines that keep other zones, or limits, from refusing.
-var otherShadows = regexp.MustCompile(`(?m)^[ \t]*(?:limit .*[ \t])?shadow[ \t]*(?:#.*)?\r?$`)
+var (
+	otherShadow = regexp.MustCompile(`^[ \t]*(?:limit .*[ \t])?shadow[ \t]*(?:#.*)?\r?$`)
+	zoneStart   = regexp.MustCompile(`^[ \t]*zone[ \t]+(\S+)[ \t]*\{`)
+)
 
-// linesOf returns the numbers of the lines of a text that a pattern finds.
-func linesOf(pattern *regexp.Regexp, text []byte) (numbers []string) {
-	for _, at := range pattern.FindAllIndex(text, -1) {
-		numbers = append(numbers, strconv.Itoa(1+bytes.Count(text[:at[0]], []byte("\n"))))
+// otherShadows returns the zones that other lines keep from refusing, each with its line: login (line 5).
+func otherShadows(text []byte) (zones []string) {
+	zone := "a zone"
+	for i, line := range strings.Split(string(text), "\n") {
+		if found := zoneStart.FindStringSubmatch(line); found != nil {
+			zone = found[1]
+		} else if strings.TrimLeft(line, " \t\r") == line && line != "" { // another block, such as a snippet
+			zone = "a zone"
+		}
+		if otherShadow.MatchString(line) {
+			zones = append(zones, fmt.Sprintf("%s (line %d)", zone, i+1))
+		}
 	}
-	return numbers
+	return zones
 }
 
 // directive returns the site's zones as a directive.

@@ -94,7 +94,7 @@ func TestWriteThenEnforce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantSays(t, out, "Added 3 zones in shadow to "+file, "caddy reload --config "+file, file+".1.bak")
+			wantSays(t, out, "Added 3 zones in shadow to "+file, "caddy reload --config "+file, "caddy rate-limit zones --config "+file, file+".1.bak")
 			written := read(t, file)
 			wantSays(t, written, "zone git_example_com_login {", "# people who mistype need fewer", "limit 10/5m")
 			if strings.Contains(text, "\r\n") && strings.Count(written, "\r\n") != strings.Count(written, "\n") {
@@ -258,7 +258,10 @@ func TestProposalsForLogsWithoutHosts(t *testing.T) {
 	if out, err = ran(t, two, false, "--log", access); err != nil {
 		t.Fatal(err)
 	}
-	wantSays(t, out, "600 requests of the log name no host: name it with --site")
+	wantSays(t, out, "600 requests of the log name no host: name it with --site, such as --site shop.example.com")
+	if _, err = ran(t, two, false, "--log", access, "--site", "blog.example.com"); err == nil || !strings.Contains(err.Error(), `no site of the config has the host "blog.example.com"`) {
+		t.Errorf("an unknown site: %v", err)
+	}
 	if out, err = ran(t, two, false, "--log", access, "--site", "shop.example.com"); err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +285,61 @@ func TestEnforceAfterEdits(t *testing.T) {
 	wantSays(t, out, "2 zones will refuse")
 	for i, line := range strings.Split(read(t, file), "\n") {
 		if strings.TrimSpace(line) == "shadow" {
-			wantSays(t, out, fmt.Sprintf("Line %d of it keeps something else in shadow", i+1))
+			wantSays(t, out, fmt.Sprintf("Still in shadow: git_example_com_costly (line %d).", i+1))
+		}
+	}
+	if out, err = ran(t, file, false, "--enforce"); err == nil || !strings.Contains(err.Error(), "in shadow are git_example_com_") {
+		t.Errorf("error %v of\n%s", err, out)
+	}
+}
+
+// Comments are above their lines and fit a terminal. What isn't a Caddyfile gets lines for one, and is told so.
+func TestProposalsAreReadable(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "Caddyfile"), app)
+	out, err := ran(t, file, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, out, "# The config isn't a Caddyfile.")
+	for line := range strings.SplitSeq(out, "\n") {
+		if strings.HasPrefix(line, "\t") && strings.HasPrefix(strings.TrimSpace(line), "#") && len(strings.TrimSpace(line)) > 80 {
+			t.Errorf("too long is %q", line)
+		}
+	}
+}
+
+// Clients that mostly get 400 decide no limit, even if they are as many as people.
+func TestWrongPasswordsWith400AreNotHonest(t *testing.T) {
+	folder := t.TempDir()
+	var log strings.Builder
+	for i := range 600 {
+		log.WriteString(request(i, fmt.Sprintf("198.51.100.%d", i%20), "POST", "/session", 400, ""))
+	}
+	for i := range 60 {
+		log.WriteString(request(i, fmt.Sprintf("203.0.113.%d", i%20), "POST", "/session", 200, ""))
+	}
+	file := write(t, filepath.Join(folder, "Caddyfile"), strings.ReplaceAll(app, "forgejo:3000", "shop:80"))
+	out, err := ran(t, file, false, "--log", write(t, filepath.Join(folder, "access.log"), log.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, unwrapped(out), "of 20 honest clients in the log")
+}
+
+// Patterns end before the number of a thing, wherever it is.
+func TestNoPatternOfOneThing(t *testing.T) {
+	for _, path := range []string{"/55/66/stream", "/4711/videos/a/b", "/videos/55/stream"} {
+		folder := t.TempDir()
+		var log strings.Builder
+		for i := range 300 {
+			log.WriteString(strings.Replace(request(i, fmt.Sprintf("203.0.113.%d", i%30), "GET", path, 200, ""), `"size":100`, `"size":9000000`, 1))
+		}
+		out, err := ran(t, write(t, filepath.Join(folder, "Caddyfile"), strings.ReplaceAll(app, "forgejo:3000", "shop:80")), false, "--log", write(t, filepath.Join(folder, "access.log"), log.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if regexp.MustCompile(`match .*/\d`).MatchString(out) {
+			t.Errorf("%s: a number is in a pattern of\n%s", path, out)
 		}
 	}
 }

@@ -39,8 +39,8 @@ var (
 	plain    = regexp.MustCompile(`^/[\w./-]{0,100}$`) // a path that a Caddyfile can have as a word
 )
 
-// item matches the end of a pattern that is of one thing, by its number or its hexadecimal name.
-var item = regexp.MustCompile(`/(?:\d+|[0-9A-Fa-f-]{16,})/\*$`)
+// item matches what is of one thing in a pattern, from its number or its hexadecimal name on.
+var item = regexp.MustCompile(`/(?:\d+|[0-9A-Fa-f-]{16,})/.*`)
 
 // crawlerNames are those of the recipe ai-crawlers.
 const crawlerNames = `(?i)GPTBot|ChatGPT|OAI-SearchBot|Claude|anthropic|CCBot|Bytespider|Amazonbot|Perplexity|meta-external|Diffbot|PetalBot|TikTokSpider|AI2Bot`

@@ -103,7 +103,7 @@ func (w *Watchers) Add(now time.Time, refused bool, about func() Request) *Reque
 		return nil
 	}
 	r := new(about())
-	r.At, r.Path, r.Agent = now.UTC(), PathClass(r.Path), strings.Clone(wording.MaskAgent(wording.Shortened(r.Agent, maxAgent)))
+	r.At, r.Path, r.Agent = now.UTC(), PathClass(r.Path), strings.Clone(wording.MaskText(wording.Shortened(r.Agent, maxAgent)))
 	r.Host = wording.Printable(wording.Shortened(r.Host, maxHost), "")
 	w.mu.Lock()
 	defer w.mu.Unlock()

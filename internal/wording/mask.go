@@ -17,23 +17,12 @@ var (
 
 	colons = regexp.MustCompile(`%(?:25)*3[Aa]`)
 	dots   = regexp.MustCompile(`%(?:25)*2[Ee]`)
-	// product is a program with its version in a User-Agent, which may look like an address.
-	product = regexp.MustCompile(`(?:^|[ (;])[A-Za-z][A-Za-z0-9_-]*/[0-9]+(?:\.[0-9]+)+`)
 )
 
 // MaskText replaces all IP addresses in a text by networks.
 func MaskText(text string) string {
 	text = perhaps6.ReplaceAllStringFunc(text, mask6)
 	return perhaps4.ReplaceAllStringFunc(text, mask4)
-}
-
-// MaskAgent replaces all IP addresses in a User-Agent by networks. Versions of products aren't addresses.
-func MaskAgent(text string) string {
-	masked, end := "", 0
-	for _, at := range product.FindAllStringIndex(text, -1) {
-		masked, end = masked+MaskText(text[end:at[0]])+text[at[0]:at[1]], at[1]
-	}
-	return masked + MaskText(text[end:])
 }
 
 // mask6 masks a run that may be an address. `:` may precede it. Of a run that is none, but may have one in it, such
@@ -54,14 +43,17 @@ func mask6(run string) string {
 		return run
 	}
 	groups := strings.SplitN(core, ":", 4)
-	kept := strings.Join(groups[:3], ":")
+	if groups[0] == "2002" { // the third has the end of an IPv4 address
+		groups = groups[:3]
+	}
+	kept := strings.Join(groups[:min(len(groups)-1, 3)], ":")
 	if short >= 0 && short < len(kept) {
 		kept = core[:short]
 	}
 	return before + kept + "…" + after
 }
 
-// mask4 masks what looks like an address.
+// mask4 masks what looks like an address. 120.0.0.0 is no client's: it is the version of a browser.
 func mask4(found string) string {
 	parts := perhaps4.FindStringSubmatch(found)
 	numbers := strings.FieldsFunc(dots.ReplaceAllString(parts[1]+parts[2]+parts[3], "."), func(r rune) bool { return r < '0' || r > '9' })
@@ -72,15 +64,18 @@ func mask4(found string) string {
 		}
 		numbers[i] = strconv.Itoa(n)
 	}
+	address := strings.Join(numbers, ".")
 	switch separators := strings.Trim(parts[2], "0123456789"); {
+	case strings.HasSuffix(found, ".0.0.0"):
+		return found
 	case strings.HasPrefix(parts[4], "."):
 		return "…" + parts[2] + parts[3] + parts[4]
 	case strings.ContainsAny(separators, "-_"):
 		return parts[1] + parts[2] + "…" + parts[4]
 	}
-	shown, _, ok := MaskAddress(strings.Join(numbers, ".") + parts[4])
+	shown, _, ok := MaskAddress(address + parts[4])
 	if !ok { // of no network
-		shown, _, _ = MaskAddress(strings.Join(numbers, "."))
+		shown, _, _ = MaskAddress(address)
 	}
 	return shown
 }
