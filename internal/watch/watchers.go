@@ -120,12 +120,17 @@ func (w *Watchers) Add(now time.Time, refused bool, about func() Request) *Reque
 	return r
 }
 
-// Later notes what a later handler decides about a request that was let in.
+// Later notes what a later handler decides about a request that was let in. That may be the same one again: a zone
+// is noted once.
 func (w *Watchers) Later(r *Request, refused bool, counted []Counted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r.refused = refused
-	r.Counted = slices.Concat(r.Counted, counted)
+	for _, c := range counted {
+		if !slices.ContainsFunc(r.Counted, func(known Counted) bool { return known.Zone == c.Zone }) {
+			r.Counted = append(r.Counted, c)
+		}
+	}
 }
 
 // Recent returns the sample's requests of the last minutes, the newest first.
