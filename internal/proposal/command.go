@@ -129,7 +129,7 @@ func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
 		return err
 	}
 	if source.File == "" {
-		d.notes = append(d.notes, "The config isn't a Caddyfile. These lines are for one; the fields of JSON are in docs/json.md.")
+		d.notes = append([]string{"The config isn't a Caddyfile. These lines are for one; the fields of JSON are in docs/json.md."}, d.notes...)
 	}
 	if len(paths) == 0 {
 		d.notes = append(d.notes, "There is no access log, in a file that the config names or in --log. So what visitors want is unknown, and nothing is proposed for pages, APIs, heavy paths and crawlers; nor is known whether a proxy stands in front.")

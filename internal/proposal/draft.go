@@ -60,7 +60,7 @@ func propose(ctx context.Context, file string, text []byte, host string, open fu
 		if err != nil {
 			return nil, err
 		}
-		if nameless > 0 {
+		if nameless > 0 && len(d.sites) > 0 {
 			d.notes = append(d.notes, fmt.Sprintf("%d requests of the log name no host: name it with --site, such as --site %s", nameless, append(servingSites(d.sites), d.sites...)[0].hosts[0]))
 		}
 		if others > 0 {
@@ -200,7 +200,7 @@ func (d *draft) fit(ctx context.Context, open func() (*accesslog.Merger, error))
 		return err
 	}
 	defer log.Close()
-	report, err := config.Replay(ctx, log, replay.Options{Suggest: true, Host: d.host})
+	report, err := config.Replay(ctx, log, replay.Options{Suggest: true, Host: d.host, Skip: isCrawled})
 	if err != nil {
 		return err
 	}

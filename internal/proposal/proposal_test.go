@@ -266,6 +266,13 @@ func TestProposalsForLogsWithoutHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantSays(t, out, "zone shop_example_com_all {", "wiki.example.com has no request in the log")
+	if out, err = ran(t, two, true, "--log", access); err != nil || !strings.HasPrefix(out, "# The config isn't a Caddyfile.") {
+		t.Errorf("error %v; the first comment isn't of the form in\n%s", err, out)
+	}
+	none := write(t, filepath.Join(folder, "Caddyfile"), "{\n\tadmin off\n}\n")
+	if out, err = ran(t, none, false, "--log", access); err != nil || !strings.Contains(out, "No zone is proposed.") {
+		t.Errorf("without sites: error %v of\n%s", err, out)
+	}
 }
 
 // Lines that people have edited are enforced as well, if they still say that they are proposed; others are named.
@@ -492,5 +499,12 @@ func TestCrawlersAreLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSays(t, unwrapped(out), "# all of them together; lower it to slow them; in the log they wanted at most 153 in 1m\n\t\t\tlimit 30/1m\n")
+	wantSays(t, unwrapped(out), "# crawlers for AI, 153 requests", "# all of them together; lower it to slow them\n\t\t\tlimit 30/1m\n")
+	write(t, filepath.Join(folder, "Caddyfile"), strings.ReplaceAll(app, "forgejo:3000", "shop:80"))
+	if out, err = ran(t, filepath.Join(folder, "Caddyfile"), false, "--log", filepath.Join(folder, "access.log")); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out, "_all {") {
+		t.Errorf("a limit is made for crawlers:\n%s", out)
+	}
 }

@@ -83,13 +83,16 @@ func servingSites(sites []*site) []*site {
 	return slices.DeleteFunc(slices.Clone(sites), func(s *site) bool { return !s.serves })
 }
 
+// isCrawled reports whether a request is a crawler's for AI, whose demand no limit is made for.
+func isCrawled(r *accesslog.Record) bool { return crawlers.MatchString(r.Value("User-Agent")) }
+
 func (t *traffic) note(r *accesslog.Record) {
 	t.requests++
 	if r.ClientIP == r.RemoteIP && (r.Value("X-Forwarded-For") != "" || r.Value("Cf-Connecting-Ip") != "") {
 		t.hidden++
 		t.forwarder = strings.Clone(r.RemoteIP)
 	}
-	if crawlers.MatchString(r.Value("User-Agent")) {
+	if isCrawled(r) {
 		t.crawled++
 	}
 	path, _, _ := strings.Cut(r.URI, "?")

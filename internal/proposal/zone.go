@@ -218,7 +218,7 @@ func (z *zone) fit(limits []replay.LimitReport) (left bool) {
 		if left && before >= amount { // the limit before would never be reached
 			lines = lines[:len(lines)-1]
 		}
-		lines = append(lines, fmt.Sprintf("limit %d/%s # %s", amount, found[2], strings.TrimLeft(found[3]+"; "+why, " ;")))
+		lines = append(lines, fmt.Sprintf("limit %d/%s # %s", amount, found[2], strings.Trim(found[3]+"; "+why, " ;")))
 		before, left = amount, true
 	}
 	z.lines = lines
@@ -227,14 +227,14 @@ func (z *zone) fit(limits []replay.LimitReport) (left bool) {
 
 // fitted returns an amount that refuses no honest client, or 0, and why.
 func (z *zone) fitted(amount int64, window string, fit *replay.Fit) (fitting int64, why string) {
+	if slices.Contains(z.lines, "per everyone") { // crawlers
+		return amount, ""
+	}
 	if fit.Honest == 0 {
 		if amount == unknown {
 			return 0, ""
 		}
 		return amount, "the log shows no honest client that wants this"
-	}
-	if slices.Contains(z.lines, "per everyone") { // crawlers are limited whatever they want
-		return amount, fmt.Sprintf("in the log they wanted at most %s in %s", wording.Number(fit.Most), window)
 	}
 	seen := fmt.Sprintf("of %s in the log, the most wanted %s in %s", wording.Counted(fit.Honest, "honest client"), wording.Number(fit.Most), window)
 	if fit.Honest < enough {

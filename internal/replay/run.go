@@ -26,6 +26,9 @@ type Options struct {
 
 	Connections bool // whether the config closes connections before TLS
 
+	// Skip reports whether a request is left out; may be nil.
+	Skip func(*accesslog.Record) bool
+
 	// Progress is called now and then; may be nil.
 	Progress func(read, size, lines int64)
 }
@@ -109,6 +112,9 @@ func (r *run) wants(record *accesslog.Record) bool {
 	r.span.note(record.Arrived)
 	if record.Arrived < r.From || record.Arrived >= r.To {
 		r.outside++
+		return false
+	}
+	if r.Skip != nil && r.Skip(record) {
 		return false
 	}
 	record.Host = cmp.Or(record.Host, r.Host)
