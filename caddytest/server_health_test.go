@@ -31,6 +31,7 @@ type health struct {
 
 	APIKeys *fileTrouble `json:"api_keys"`
 	Rules   *fileTrouble `json:"rules"`
+	History *fileTrouble `json:"history"`
 }
 
 // fileTrouble is what is wrong with a file.

@@ -112,7 +112,7 @@ type OtherRegion struct {
 
 // FileTrouble is the problem of a file. The previous content stays in force.
 type FileTrouble struct {
-	File   string    `json:"file"`
+	File   string    `json:"file,omitempty"` // "" for a history
 	Since  time.Time `json:"since"`
 	Reason string    `json:"reason"`
 }
