@@ -195,8 +195,8 @@ func TestChargesOutliveKills(t *testing.T) {
 			t.Errorf("id %d was charged %d times", id, n)
 		}
 	}
-	for _, one := range both {
-		one.stop()
+	for _, process := range both {
+		process.stop()
 	}
 	s.start() // whose memory knows what the other one has charged last
 	done, err := s.operator().Charge(t.Context(), operator.Charge{Zone: "mails", Client: "key:1", Units: 1})

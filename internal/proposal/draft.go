@@ -53,7 +53,8 @@ func propose(ctx context.Context, file string, text []byte, host string, open fu
 		return nil, fmt.Errorf("--site: no site of the config has the host %q", host)
 	}
 	if log != nil {
-		if serving := servingSites(d.sites); d.host == "" && len(serving) == 1 {
+		serving := slices.DeleteFunc(slices.Clone(d.sites), func(s *site) bool { return !s.serves })
+		if d.host == "" && len(serving) == 1 {
 			d.host = serving[0].hosts[0]
 		}
 		others, nameless, err := d.readTraffic(ctx, log)
@@ -61,7 +62,7 @@ func propose(ctx context.Context, file string, text []byte, host string, open fu
 			return nil, err
 		}
 		if nameless > 0 && len(d.sites) > 0 {
-			d.notes = append(d.notes, fmt.Sprintf("%d requests of the log name no host: name it with --site, such as --site %s", nameless, append(servingSites(d.sites), d.sites...)[0].hosts[0]))
+			d.notes = append(d.notes, fmt.Sprintf("%d requests of the log name no host: name it with --site, such as --site %s", nameless, append(serving, d.sites...)[0].hosts[0]))
 		}
 		if others > 0 {
 			d.notes = append(d.notes, fmt.Sprintf("%d requests of the log are of no site of this config", others))

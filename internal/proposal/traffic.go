@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -76,11 +75,6 @@ func siteOf(sites []*site, host string) (found *site) {
 		}
 	}
 	return found
-}
-
-// servingSites returns the sites that serve something.
-func servingSites(sites []*site) []*site {
-	return slices.DeleteFunc(slices.Clone(sites), func(s *site) bool { return !s.serves })
 }
 
 // isCrawled reports whether a request is a crawler's for AI, whose demand no limit is made for.

@@ -72,12 +72,12 @@ func TestRequestsBeforeAnybodyLooks(t *testing.T) {
 				t.Fatalf("%v comes before %v", list[i].At, list[i+1].At)
 			}
 		}
-		told := Describe(list, func(string) string { return "tag" })
-		if len(told.Latest) != maxLatest || told.Latest[0].Text != fmt.Sprintf("user %d", 3*maxSampled-1) || told.Sampled != want/2 || told.LetIn != want/2 {
-			t.Errorf("%d are told, %d and %d in all, the first is %+v", len(told.Latest), told.Sampled, told.LetIn, told.Latest[0])
+		refusals := Describe(list, func(string) string { return "tag" })
+		if len(refusals.Latest) != maxLatest || refusals.Latest[0].Text != fmt.Sprintf("user %d", 3*maxSampled-1) || refusals.Sampled != want/2 || refusals.LetIn != want/2 {
+			t.Errorf("%d are told, %d and %d in all, the first is %+v", len(refusals.Latest), refusals.Sampled, refusals.LetIn, refusals.Latest[0])
 		}
-		if len(told.Clients) != maxShares {
-			t.Errorf("%d shares are told", len(told.Clients))
+		if len(refusals.Clients) != maxShares {
+			t.Errorf("%d shares are told", len(refusals.Clients))
 		}
 		time.Sleep(recentRequests + time.Second)
 		if list := w.Recent(time.Now()); len(list) != 0 {
@@ -134,17 +134,17 @@ func TestQueriesSelectRequests(t *testing.T) {
 				}
 			}
 		}
-		told := Describe(found, func(string) string { return "" })
+		refusals := Describe(found, func(string) string { return "" })
 		sum := operator.RefusedShare{}
-		for _, share := range told.Clients {
+		for _, share := range refusals.Clients {
 			if !strings.HasPrefix(share.Client, "key:") {
 				t.Fatalf("the client %+v has no name", share)
 			}
 			sum.Refused += share.Refused
 			sum.LetIn += share.LetIn
 		}
-		if told.Sampled != refusedOnes || told.LetIn != letIn || sum.Refused != refusedOnes || sum.LetIn != letIn {
-			t.Fatalf("%+v: got %d and %d, in shares %+v, want %d and %d", q, told.Sampled, told.LetIn, sum, refusedOnes, letIn)
+		if refusals.Sampled != refusedOnes || refusals.LetIn != letIn || sum.Refused != refusedOnes || sum.LetIn != letIn {
+			t.Fatalf("%+v: got %d and %d, in shares %+v, want %d and %d", q, refusals.Sampled, refusals.LetIn, sum, refusedOnes, letIn)
 		}
 	}
 }
@@ -168,8 +168,8 @@ func TestFloodsTakeNoLock(t *testing.T) {
 func TestAddressesInsideTexts(t *testing.T) {
 	r := refused("z", "k203.0.113.82|GET")
 	r.Agent = "Agent"
-	if told := r.describe(noTag); told.Text != "203.0.113.0/24|GET" || told.Client != "key:203.0.113.0/24|GET" {
-		t.Errorf("got %+v", told)
+	if refusal := r.describe(noTag); refusal.Text != "203.0.113.0/24|GET" || refusal.Client != "key:203.0.113.0/24|GET" {
+		t.Errorf("got %+v", refusal)
 	}
 	for text, want := range map[string]bool{".82": false, ".0/24|get": true} {
 		if got := r.Matches(operator.RefusalsQuery{Text: text}); got != want {
@@ -178,8 +178,8 @@ func TestAddressesInsideTexts(t *testing.T) {
 	}
 	for key, want := range map[string]string{"kalice": "key:alice", "aacme": "api-key:acme"} {
 		r := refused("z", key)
-		if told := r.describe(noTag); told.Client != want {
-			t.Errorf("%s: got %q", key, told.Client)
+		if refusal := r.describe(noTag); refusal.Client != want {
+			t.Errorf("%s: got %q", key, refusal.Client)
 		}
 	}
 }

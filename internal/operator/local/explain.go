@@ -279,11 +279,14 @@ func (ex *explainer) assumption(keys []countedKey) string {
 // tellsKey reports whether the target's name tells its key in a zone. An address doesn't tell what a key of the
 // request is, nor how many requests of everyone there are.
 func (ex *explainer) tellsKey(z *enforce.Zone) bool {
-	if ex.Kind != operator.Address || z.Per != enforce.PerKey || isAddress(z) {
-		return ex.Kind != operator.Address || z.Per != enforce.PerEveryone
+	switch {
+	case ex.Kind != operator.Address:
+		return true
+	case z.Per == enforce.PerKey && !isAddress(z):
+		_, ok := ex.App.KeyOf(z, ex.Network.Addr())
+		return ok
 	}
-	_, ok := ex.App.KeyOf(z, ex.Network.Addr())
-	return ok
+	return z.Per != enforce.PerEveryone
 }
 
 // applies reports whether a limit applies to the target: those of other tiers don't.
