@@ -1,7 +1,9 @@
 package tally_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,11 +16,16 @@ func TestNotesOfARelease(t *testing.T) {
 	if err != nil {
 		t.Skip("bash is needed: ", err)
 	}
+	// What is unreleased becomes the section of the next version, as CONTRIBUTING.md says.
+	changelog := strings.Replace(readText(t, "CHANGELOG.md"), "## [Unreleased]\n", "## [Unreleased]\n\n## [99.0.0] - 2030-01-02\n", 1)
+	dir := t.TempDir()
+	writeText(t, filepath.Join(dir, "CHANGELOG.md"), changelog)
+	writeText(t, filepath.Join(dir, ".ci", "release"), readText(t, ".ci/release"))
 	notes := func(version string) (string, error) {
-		out, err := exec.Command(bash, ".ci/release", "notes", version).Output()
+		out, err := exec.Command(bash, filepath.Join(dir, ".ci", "release"), "notes", version).Output()
 		return string(out), err
 	}
-	sections := regexp.MustCompile(`(?m)^## \[(.+)\](?: - (.+))?$`).FindAllStringSubmatch(readText(t, "CHANGELOG.md"), -1)
+	sections := regexp.MustCompile(`(?m)^## \[(.+)\](?: - (.+))?$`).FindAllStringSubmatch(changelog, -1)
 	if len(sections) < 2 || sections[0][1] != "Unreleased" {
 		t.Fatalf("the sections are %q, want Unreleased and versions", sections)
 	}
@@ -44,5 +51,15 @@ func TestNotesOfARelease(t *testing.T) {
 		if text, err := notes(version); err == nil {
 			t.Errorf("%q has the notes %q", version, text)
 		}
+	}
+}
+
+func writeText(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
