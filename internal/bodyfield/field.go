@@ -116,11 +116,16 @@ func TypeOf(h http.Header) (kind Type, err error) {
 			}
 		}
 	}
-	isEncoded := func(coding string) bool { return !strings.EqualFold(coding, "identity") }
-	if kind != Other && (len(h["Content-Type"]) > 1 || slices.ContainsFunc(h["Content-Encoding"], isEncoded)) {
+	if kind != Other && (len(h["Content-Type"]) > 1 || IsEncoded(h)) {
 		err = ErrMalformed
 	}
 	return kind, err
+}
+
+// IsEncoded reports whether a header says that its body is compressed, or encoded in another way.
+func IsEncoded(h http.Header) bool {
+	isCoding := func(text string) bool { return text != "" && !strings.EqualFold(text, "identity") }
+	return slices.ContainsFunc(h["Content-Encoding"], isCoding)
 }
 
 // reading is a body that is being read.

@@ -79,12 +79,15 @@ func (s *Scanner) Scan(data []byte) bool {
 	return !s.broken
 }
 
-// End ends a value that is complete, and prepares for another one. The result is false if there was none.
+// IsComplete reports whether all values have ended, except for a literal outside of objects and arrays.
+func (s *Scanner) IsComplete() bool { return !s.broken && s.state == between && len(s.open) == 0 }
+
+// End ends a value, and prepares for another one. The result is false if it wasn't complete.
 func (s *Scanner) End() bool {
-	if s.state == inLiteral {
+	if s.state == inLiteral && len(s.open) == 0 { // others are cut off
 		s.endToken()
 	}
-	complete := !s.broken && s.state == between && len(s.open) == 0
+	complete := s.IsComplete()
 	s.open, s.names, s.isName, s.escapes, s.state, s.broken = s.open[:0], s.names[:0], false, false, between, false
 	return complete
 }

@@ -3,7 +3,6 @@ package settle
 import (
 	"bytes"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 
@@ -13,49 +12,95 @@ import (
 )
 
 // answerReader reads an answer for the fields that rules name, while it is sent: JSON, a JSON value on each line, or
-// a stream of events with JSON as their data. Of several values in one field the last counts.
+// a stream of events with JSON as their data. Of several units in one field the most count, since a use never falls.
 type answerReader struct {
-	names   []string          // of the placeholder of each path
-	values  map[string]string // by placeholder
+	names   []string         // of the placeholder of each path
+	units   map[string]int64 // by placeholder
 	scanner *bodyfield.Scanner
+	marked  int // how many bytes of byteOrderMark the answer begins with; all of them if it begins with something else
+
+	lines bool // each line is a value
+	begun bool // something else than white space has come
 
 	events bool // it is a stream of events
 	read   int  // how many bytes of dataField a line begins with; -1 if it begins with something else
 	cr     bool // the last byte was a carriage return
 }
 
-const dataField = "data:"
+const (
+	dataField     = "data:"
+	byteOrderMark = "\ufeff"
+)
 
 // newAnswerReader returns a reader for an answer with a header, or nil if there is nothing to read.
 func newAnswerReader(placeholders []string, header http.Header) *answerReader {
-	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
-	a := &answerReader{values: make(map[string]string), events: kind == "text/event-stream"}
-	if len(placeholders) == 0 || err != nil || !a.events && !strings.Contains(kind, "json") || header.Get("Content-Encoding") != "" {
+	kind, _, _ := strings.Cut(strings.ToLower(header.Get("Content-Type")), ";")
+	a := &answerReader{units: make(map[string]int64), events: strings.TrimSpace(kind) == "text/event-stream"}
+	if len(placeholders) == 0 || !a.events && !strings.Contains(kind, "json") || bodyfield.IsEncoded(header) {
 		return nil
 	}
+	a.lines = strings.Contains(kind, "ndjson") || strings.Contains(kind, "jsonl")
 	var paths [][]string
 	for _, name := range placeholders {
 		for _, path := range bodyfield.AnswerPaths(name) {
 			a.names, paths = append(a.names, name), append(paths, path)
 		}
 	}
-	a.scanner = bodyfield.NewScanner(paths, true, func(path int, text string) { a.values[a.names[path]] = text })
+	a.scanner = bodyfield.NewScanner(paths, true, a.note)
 	return a
+}
+
+// note notes a value. What is no number of units, such as null, is none.
+func (a *answerReader) note(path int, text string) {
+	if units, ok := ParseUnits(text); ok {
+		a.units[a.names[path]] = max(a.units[a.names[path]], units)
+	}
 }
 
 // Write implements io.Writer. It reads the next piece of the answer.
 func (a *answerReader) Write(data []byte) (int, error) {
 	n := len(data)
-	if !a.events {
-		a.scanner.Scan(data)
-		return n, nil
+	for ; len(data) > 0 && a.marked < len(byteOrderMark); a.marked++ {
+		if data[0] != byteOrderMark[a.marked] {
+			a.marked = len(byteOrderMark)
+			break
+		}
+		data = data[1:]
 	}
+	if a.events {
+		a.readEvents(data)
+	} else {
+		a.readLines(data)
+	}
+	return n, nil
+}
+
+// readLines reads the next piece of JSON, or of lines with a value on each: after such a line the next one is read,
+// even if it is broken.
+func (a *answerReader) readLines(data []byte) {
+	for line := range bytes.Lines(data) {
+		line, ends := bytes.CutSuffix(line, []byte("\n"))
+		a.scanner.Scan(line)
+		a.begun = a.begun || len(bytes.TrimSpace(line)) > 0
+		if !ends {
+			return
+		}
+		if a.lines = a.lines || a.begun && a.scanner.IsComplete(); a.lines {
+			a.scanner.End()
+		} else {
+			a.scanner.Scan([]byte("\n"))
+		}
+	}
+}
+
+// readEvents reads the next piece of a stream of events.
+func (a *answerReader) readEvents(data []byte) {
 	for len(data) > 0 {
 		end := bytes.IndexAny(data, "\r\n")
 		if end < 0 {
 			a.cr = false
 			a.readLine(data)
-			break
+			return
 		}
 		a.readLine(data[:end])
 		if end > 0 || data[0] == '\r' || !a.cr {
@@ -64,7 +109,6 @@ func (a *answerReader) Write(data []byte) (int, error) {
 		a.cr = data[end] == '\r'
 		data = data[end+1:]
 	}
-	return n, nil
 }
 
 // readLine reads a piece of a line.
@@ -72,6 +116,8 @@ func (a *answerReader) readLine(data []byte) {
 	for ; len(data) > 0 && a.read >= 0 && a.read < len(dataField); data = data[1:] {
 		if a.read++; data[0] != dataField[a.read-1] {
 			a.read = -1
+		} else if a.read == len(dataField) {
+			a.scanner.Scan([]byte("\n")) // between it and an earlier line of data
 		}
 	}
 	if a.read == len(dataField) {
@@ -119,7 +165,7 @@ func (a *answerReader) publish(repl *caddy.Replacer) {
 	if a == nil {
 		return
 	}
-	for name, value := range a.values {
-		repl.Set(name, value)
+	for name, units := range a.units {
+		repl.Set(name, units)
 	}
 }
