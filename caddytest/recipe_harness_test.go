@@ -34,6 +34,7 @@ type recipe struct {
 	running  map[string]string   // the addresses of real software, by address in the config
 	files    map[string]string   // in /etc/caddy, by name
 	env      []string            // NAME=value
+	edit     func(string) string // changes the Caddyfile, unless it is nil
 	visitor  string              // the address of who types the page's commands, 198.51.100.99 if it is empty
 	traffic  []wave              // one after the other
 	after    func(*recipeServer) // what else must be so
@@ -195,6 +196,9 @@ func newRecipeServer(t *testing.T, r recipe) *recipeServer {
 	t.Helper()
 	s := &recipeServer{server: newServer(t, "", r.env...), recipe: r, clients: make(map[string]*http.Client)}
 	text := readSample(t, "../examples/"+cmp.Or(r.file, "recipes/"+r.name)+".Caddyfile")
+	if r.edit != nil {
+		text = r.edit(text)
+	}
 	for address, b := range r.backends {
 		if r.inside && address != asked {
 			continue
@@ -531,6 +535,7 @@ func (s *recipeServer) forward(from, port string) string {
 					return
 				}
 				defer out.Close()
+				defer context.AfterFunc(s.t.Context(), func() { in.Close() })() // browsers keep connections
 				deadline := time.Now().Add(patience)
 				in.SetDeadline(deadline)
 				out.SetDeadline(deadline)

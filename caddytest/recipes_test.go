@@ -182,10 +182,9 @@ var recipes = []recipe{{
 		send(person, 300, "GET https://git.example.com/api/v1/user", 200, withPassword),
 		send(attacker, 60, "GET https://git.example.com/api/v1/user", 401, "Authorization: basic YWxpY2U6Z3Vlc3M="),
 		send(attacker, 10, "GET https://git.example.com/api/v1/user", 429, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
-		send("198.18.5.1", 30, "GET https://git.example.com/alice/tool/blame/commit/{n}/main.go", 200), // a crawler with many addresses
-		send("198.18.5.2", 30, "GET https://git.example.com/alice/tool/src/commit/{n}/main.go", 200),
-		send("198.18.5.3", 30, "GET https://git.example.com/alice/tool/compare/{n}...main", 429),
-		send("198.18.5.3", 5, "GET https://git.example.com/alice/tool", 200),
+		send("198.18.5.1", 60, "GET https://git.example.com/alice/tool/blame/commit/{n}/main.go", 200), // one crawler
+		send("198.18.5.1", 10, "GET https://git.example.com/alice/tool/compare/{n}...main", 429),
+		send("198.18.5.1", 5, "GET https://git.example.com/alice/tool", 200),
 		send(neighbor, 30, "GET https://git.example.com/alice/tool/blame/branch/main/{n}.go", 200),
 	},
 }, {
@@ -986,11 +985,11 @@ func TestRecipesHavePages(t *testing.T) {
 	}
 }
 
-// The recipes for software go together in one Caddyfile, as on a server at home.
+// The recipes for software go together in one Caddyfile, as on a server at home. One with global options is first.
 func TestRecipesForSoftwareGoTogether(t *testing.T) {
 	noData(t)
 	var all strings.Builder
-	for _, name := range []string{"jellyfin", "nextcloud", "forgejo", "vaultwarden", "immich", "wordpress", "basic-auth", "uploads", "lan", "cors"} {
+	for _, name := range []string{"forgejo", "jellyfin", "nextcloud", "vaultwarden", "immich", "wordpress", "basic-auth", "uploads", "lan", "cors"} {
 		all.WriteString(readSample(t, "../examples/recipes/"+name+".Caddyfile"))
 	}
 	warnings, err := load(t, all.String())

@@ -42,8 +42,8 @@ func Visit(t *testing.T, path, address string) {
 	}
 }
 
-// launch starts the browser at path, with files as its descriptors from 3 on. Every host below test
-// resolves to this machine, and may have any certificate. The browser, and its profile, end with
+// launch starts the browser at path, with files as its descriptors from 3 on. Every host below test and
+// example.com resolves to this machine, and may have any certificate. The browser, and its profile, end with
 // this process.
 func launch(path string, files []*os.File) error {
 	profile, err := os.MkdirTemp("", "tally-browser-")
@@ -54,7 +54,7 @@ func launch(path string, files []*os.File) error {
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
 		"--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
-		"--host-resolver-rules=MAP *.test 127.0.0.1", "--ignore-certificate-errors", "--user-data-dir="+profile,
+		"--host-resolver-rules=MAP *.test 127.0.0.1, MAP *.example.com 127.0.0.1", "--ignore-certificate-errors", "--user-data-dir="+profile,
 		"--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = files
 	cmd.Env = append(os.Environ(), "TMPDIR="+profile) // for its temporary files as well

@@ -1,0 +1,284 @@
+package caddytest
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/testing/browser"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
+)
+
+// siege is an attack on the site of a recipe: crawlers with hundreds of networks, each of which asks for
+// one costly page, as a browser would. Meanwhile others come. The page of the recipe says in a table who
+// passed.
+type siege struct {
+	recipe  string
+	site    string
+	address string                        // of the software, in the recipe
+	backend func(*testing.T) http.Handler // nil: everything is answered with a page
+	costly  []string                      // paths, in which {n} is a number
+	others  []other
+}
+
+// other is somebody who comes while the crowd does.
+type other struct {
+	who  string // the first cell of the page's row
+	come func(*besieged) string
+}
+
+// besieged is a recipe's Caddy that a crowd has found.
+type besieged struct {
+	*recipeServer
+	siege
+	came    int // networks of the crowd
+	browser *browser.Browser
+}
+
+// The second cells of the rows.
+const (
+	passes  = "yes"
+	solves  = "after the puzzle"
+	refused = "no"
+)
+
+const chrome = "User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/150.0.0.0 Safari/537.36"
+
+// inAnHour makes the window of a crowd's zone an hour, so that nothing depends on how long the others
+// take, and puzzles quick.
+func inAnHour(t *testing.T) func(string) string {
+	return func(text string) string {
+		t.Helper()
+		window := regexp.MustCompile(`(per everyone\n\t+limit \d+)/1m(\n\t+on_exceeded challenge)`)
+		if !window.MatchString(text) {
+			t.Fatalf("no zone has a puzzle for everyone:\n%s", text)
+		}
+		text = window.ReplaceAllString(text, "$1/1h$2")
+		return strings.Replace(text, "\t\tsession\n", "\t\tsession {\n\t\t\tchallenge proof_of_work 12\n\t\t}\n", 1)
+	}
+}
+
+// A crowd gets no more pages than the zone for it allows, and meanwhile those pass who the page says.
+func TestRecipesStopACrowd(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a Caddy")
+	}
+	for _, c := range sieges {
+		t.Run(c.recipe, func(t *testing.T) {
+			t.Parallel()
+			backend := http.Handler(http.HandlerFunc(answerPage))
+			if c.backend != nil {
+				backend = c.backend(t)
+			}
+			software := httptest.NewServer(backend)
+			t.Cleanup(software.Close)
+			b := &besieged{siege: c, recipeServer: startRecipe(t, recipe{
+				name: c.recipe, running: map[string]string{c.address: software.Listener.Addr().String()}, edit: inAnHour(t),
+			})}
+			rows := []string{fmt.Sprintf("| 600 networks, as browsers, a costly page each | %d |", b.press(proof.Times(200, 600), c.costly))}
+			for _, o := range c.others {
+				rows = append(rows, fmt.Sprintf("| %s | %s |", o.who, o.come(b)))
+			}
+			page := readSample(t, "../docs/recipes/"+c.recipe+".md")
+			if want := "\n" + strings.Join(rows, "\n") + "\n\n"; !strings.Contains(page, want) {
+				t.Errorf("the page docs/recipes/%s.md lacks the rows%s", c.recipe, want)
+			}
+		})
+	}
+}
+
+// press sends requests of n more networks for costly paths, and returns how many pass. All others must get
+// the puzzle.
+func (b *besieged) press(n int, costly []string) (passed int) {
+	b.t.Helper()
+	for range n {
+		b.came++
+		from := fmt.Sprintf("198.18.%d.%d", b.came/250, 1+b.came%250)
+		path := costly[b.came%len(costly)]
+		a := b.ask(from, "GET "+path, chrome, "Accept: text/html,application/xhtml+xml", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Sec-Fetch-Site: none")
+		b.client(from).CloseIdleConnections()
+		switch {
+		case a.status == http.StatusOK:
+			passed++
+		case a.status != http.StatusTooManyRequests || !strings.Contains(a.body, "/.well-known/rate-limit/"):
+			b.t.Fatalf("network %d of the crowd gets %d for %s: %.500s", b.came, a.status, path, a.body)
+		}
+	}
+	return passed
+}
+
+// ask sends one request, whose line has a path.
+func (b *besieged) ask(from, line string, fields ...string) answer {
+	b.t.Helper()
+	method, path, _ := strings.Cut(line, " ")
+	r, err := requestOf(method+" https://"+b.site+path, fields, b.came)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	a, err := do(b.client(from), r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return a
+}
+
+// program is somebody who sends requests and can't solve a puzzle.
+func program(who string, fields []string, lines ...string) other {
+	return other{who, func(b *besieged) string {
+		for _, line := range lines {
+			if a := b.ask(person, line, fields...); a.status == http.StatusTooManyRequests {
+				return refused
+			} else if a.status >= 400 {
+				b.t.Errorf("%s: %s is answered with %d: %.500s", who, line, a.status, a.body)
+			}
+		}
+		return passes
+	}}
+}
+
+// inBrowser is a person whose browser loads a page, in which script then is true.
+func inBrowser(who, from, cookie, path, script string) other {
+	return other{who, func(b *besieged) string {
+		chromium := browser.Find(b.t)
+		if b.browser == nil {
+			b.browser = browser.Start(b.t, chromium)
+		}
+		_, port, _ := strings.Cut(b.forward(from, "443"), ":")
+		p := b.browser.Open(b.t, browser.View{Width: 1280, Height: 900})
+		address := "https://" + b.site + ":" + port
+		if cookie != "" {
+			p.Go(address + "/style.css") // what sets the cookie isn't looked at
+			p.Eval("document.cookie = "+fmt.Sprintf("%q", cookie), nil)
+		}
+		p.Go(address + path)
+		for loads := 0; ; loads++ {
+			var there bool
+			if p.Eval(cmp.Or(script, "document.title === 'The page'"), &there); there {
+				return []string{passes, solves}[min(loads, 1)]
+			}
+			if loads > 3 {
+				return refused
+			}
+			p.Load(func() {})
+		}
+	}}
+}
+
+// answerPage answers with a page.
+func answerPage(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/html")
+	fmt.Fprint(w, "<!DOCTYPE html><title>The page</title><form method=post><input name=password><button>Sign in</button></form>")
+}
+
+// knownSearchEngine is a crawler of a search engine that DNS confirms.
+func knownSearchEngine(line string) other {
+	return other{"a search engine that its address confirms", func(b *besieged) string {
+		for range 1000 { // the first ones come before the answer of the DNS
+			if a := b.ask(crawlerAddress, line, "User-Agent: "+googlebot); a.status == http.StatusOK {
+				return passes
+			}
+		}
+		return refused
+	}}
+}
+
+// withGit is somebody who runs a script of git, in which FRONT is the site.
+func withGit(who, script string) other {
+	return other{who, func(b *besieged) string {
+		f := b.front(b.site, person)
+		out, err := newWorkshop(b.t).try(strings.ReplaceAll(script, "FRONT", f.address))
+		if f.refused.Load() > 0 {
+			return refused
+		}
+		if err != nil || f.requests.Load() == 0 {
+			b.t.Errorf("%s: %v: %s", who, err, out)
+		}
+		return passes
+	}}
+}
+
+// forge answers for a forge: repositories by git's own server, and a page for everything else. It takes
+// what Gitea takes for a password in the field Authorization.
+func forge(t *testing.T) http.Handler {
+	needs(t, "git")
+	w := newWorkshop(t)
+	backend := strings.TrimSpace(w.run("git --exec-path")) + "/git-http-backend"
+	if _, err := os.Stat(backend); err != nil {
+		t.Skip(err)
+	}
+	w.run(`git config --global init.defaultBranch main
+mkdir -p repos/alice
+git init -q --bare repos/alice/tool.git
+git -C repos/alice/tool.git config http.receivepack true
+git init -q tool
+cd tool
+echo a > file
+git add file
+git commit -qm first
+git push -q ../repos/alice/tool.git main`)
+	repos := &cgi.Handler{Path: backend, Env: []string{"GIT_PROJECT_ROOT=" + filepath.Join(w.dir, "repos"), "GIT_HTTP_EXPORT_ALL=1", "HOME=" + w.dir}}
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, secret, basic := r.BasicAuth()
+		token := r.Header.Get("Authorization") == "token "+rightPassword || r.Header.Get("Authorization") == "Bearer "+rightPassword
+		mustSign := strings.Contains(r.RequestURI, "git-receive-pack")
+		switch {
+		case r.Header.Get("Authorization") != "" && !token && secret != rightPassword, mustSign && !basic:
+			rw.Header().Set("WWW-Authenticate", `Basic realm="Gitea"`)
+			rw.WriteHeader(http.StatusUnauthorized)
+		case strings.Contains(r.URL.Path, ".git/"):
+			repos.ServeHTTP(rw, r)
+		default:
+			answerPage(rw, r)
+		}
+	})
+}
+
+var signsIn = []string{chrome, inForm, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Sec-Fetch-Site: same-origin"}
+
+var sieges = []siege{{
+	recipe: "forgejo", site: "git.example.com", address: "127.0.0.1:3000", backend: forge,
+	costly: []string{
+		"/alice/tool/blame/commit/{n}/main.go", "/alice/tool/commit/{n}", "/alice/tool/commits/commit/{n}/main.go", "/alice/tool/compare/{n}...main",
+		"/alice/tool/src/commit/{n}/main.go", "/alice/tool/raw/commit/{n}/main.go", "/alice/tool/pulls/{n}/files", "/Alice/tool/Blame/commit/{n}/main.go",
+	},
+	others: []other{
+		inBrowser("a person in Chromium who isn't signed in", neighbor, "", "/alice/tool/blame/branch/main/main.go", ""),
+		inBrowser("a person in Chromium who is signed in", "203.0.113.30", "i_like_gitea=0123456789abcdef; path=/; secure", "/alice/tool/commit/1", ""),
+		program("signing in, without a session before", signsIn, "GET /user/login", "POST /user/login user_name=alice&password=wonderland"),
+		withGit("`git clone`, `git fetch`, `git push`", `git clone -q http://FRONT/alice/tool.git clone; git -C clone fetch -q
+cd clone; echo new > file; git commit -qam new; git push -q http://alice:`+rightPassword+`@FRONT/alice/tool.git HEAD:more`),
+		program("a feed reader", []string{"User-Agent: FreshRSS/1.27"}, "GET /alice.rss", "GET /alice/tool.atom", "GET /alice/tool/releases.rss", "GET /alice/tool/rss/branch/main/main.go"),
+		program("a CI with a token: commits, statuses, a runner", []string{"Authorization: token " + rightPassword, inJSON},
+			"GET /api/v1/repos/alice/tool/commits/main/statuses", `POST /api/v1/repos/alice/tool/statuses/1 {"state":"success"}`, "GET /api/v1/repos/alice/tool/pulls/1/files",
+			"POST /api/actions/runner.v1.RunnerService/FetchTask {}"),
+		program("webhooks that come in, and pull mirrors", []string{inJSON, "X-Gitea-Signature: 00"}, "POST /api/v1/repos/alice/tool/push_mirrors-sync {}", "POST /alice/tool/hooks/1 {}"),
+		program("package and container managers", []string{"User-Agent: docker/29.0"}, "GET /v2/", "GET /v2/alice/tool/manifests/latest", "GET /v2/alice/tool/blobs/sha256:{n}",
+			"GET /api/packages/alice/npm/tool", "GET /api/packages/alice/debian/dists/stable/Release", "GET /alice/tool/releases/download/v1/tool.tar.gz", "GET /alice/tool/archive/v1.tar.gz"),
+		program("a link preview", []string{"User-Agent: Mozilla/5.0 (compatible; Mattermost-Bot/1.1)"}, "GET /alice/tool", "GET /alice/tool/issues/1", "GET /alice/tool/releases"),
+		knownSearchEngine("GET /alice/tool/commits/branch/main"),
+		{"then 100 networks, an archive each, beside the one above", func(b *besieged) string {
+			return fmt.Sprint(b.press(100, []string{"/alice/tool/archive/{n}.tar.gz", "/alice/tool/archive/{n}.bundle"}))
+		}},
+	},
+}}
+
+// Every recipe that has a table of who passes a crowd has an attack.
+func TestCrowdsOfPagesAreTried(t *testing.T) {
+	t.Parallel()
+	for _, path := range glob(t, "../docs/recipes/*.md") {
+		name := strings.TrimSuffix(filepath.Base(path), ".md")
+		tried := slices.ContainsFunc(sieges, func(c siege) bool { return c.recipe == name })
+		if says := strings.Contains(readSample(t, path), "\n## A crowd at the door\n"); says != tried {
+			t.Errorf("%s: has a table of who passes a crowd: %v, the test has it: %v", path, says, tried)
+		}
+	}
+}
