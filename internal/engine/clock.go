@@ -99,7 +99,7 @@ func (c *clock) follow(t storage.Time, at *stamp) (by int64, back bool) {
 		was := c.line.Load()
 		next := &line{Time: t, steady: at.reading.Steady, elapsed: at.elapsed, fromStore: true, took: c.source.Elapsed() - at.elapsed}
 		expected := was.After(at.elapsed - was.elapsed).Now
-		most := backBy + 2*max(at.elapsed-was.elapsed, 0)/storage.Slew // it may have been slewed the other way
+		most := backBy + was.took + 2*max(at.elapsed-was.elapsed, 0)/storage.Slew // it may have been slewed the other way
 		back = t.Era != was.Era || t.Now < expected-most || !was.fromStore && t.Now < expected
 		switch by = t.Shift - was.Shift; {
 		case !was.fromStore || by == 0 && back: // it is the time of another store

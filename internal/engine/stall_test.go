@@ -94,8 +94,8 @@ func (w *stalled) client(m *machine, limit *Limit, key string, n int, pause time
 	}
 	w.noteRefusal(m)
 	time.Sleep(d.Retry)
-	if again := w.ask(m, limit, key); !again.Allowed && again.Waited <= spendWithin { // an older grant may be worth nothing
-		w.t.Errorf("%v %d/%v %s: refused for %v, and then for another %v", limit.Algorithm(), limit.Amount(), limit.Window(), key, d.Retry, again.Retry)
+	if again := w.ask(m, limit, key); !again.Allowed {
+		w.t.Errorf("%v %d/%v %s: refused for %v, and then, after %v, for another %v", limit.Algorithm(), limit.Amount(), limit.Window(), key, d.Retry, again.Waited, again.Retry)
 	}
 }
 

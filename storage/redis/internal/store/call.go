@@ -23,6 +23,8 @@ type call struct {
 	// request returns the keys and arguments of a call as of a time, and the earliest time at which
 	// they would be the same. Both times are 0 outside a term.
 	request func(now int64) (r request, err error)
+
+	open bool // a copy of the call may still take effect
 }
 
 // request is the content of a call.
@@ -86,18 +88,27 @@ func (s *Store) doInTurn(ctx context.Context, c call) (r reply, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	if c.term == nil {
-		return s.ask(ctx, c, header{from: 0}, 0)
+		r, err = s.ask(ctx, &c, header{from: 0}, 0)
+	} else {
+		r, err = s.askInTerm(ctx, &c)
+		s.former.keep(s.clock)
 	}
-	defer func() { s.former.keep(s.clock) }()
-	return s.askInTerm(ctx, c)
+	if c.open && !errors.Is(err, storage.ErrUnknownOutcome) {
+		err = c.leftOpen(errLate)
+	}
+	if errors.Is(err, storage.ErrUnknownOutcome) {
+		s.fail(errBroken, &s.former.leaves)
+	}
+	return r, err
 }
 
 // maxAttempts is how often a call is tried while the estimated time is wrong.
 const maxAttempts = 5
 
 // askInTerm makes a call as of the estimated time of the place. If the estimate is wrong, it repeats the
-// call as of the time in the answer, which is also of a moment at which the call was under way.
-func (s *Store) askInTerm(ctx context.Context, c call) (r reply, err error) {
+// call as of the time in the answer, which is also of a moment at which the call was under way. All attempts
+// have one number, so only one of them takes effect, and an answer tells about all.
+func (s *Store) askInTerm(ctx context.Context, c *call) (r reply, err error) {
 	began, reading := time.Now(), c.term.Clock.Read()
 	now, known := s.clock.upper(reading)
 	h := header{timed: true, resets: c.term.Resets, least: c.least, within: jump}
@@ -207,35 +218,26 @@ func (s *Store) packed(c call, h header, now int64) (keys, args []string, err er
 }
 
 // ask sends a call as of a time, and counts it if it was executed.
-func (s *Store) ask(ctx context.Context, c call, h header, now int64) (r reply, err error) {
-	keys, args, err := s.packed(c, h, now)
+func (s *Store) ask(ctx context.Context, c *call, h header, now int64) (r reply, err error) {
+	keys, args, err := s.packed(*c, h, now)
 	if err != nil {
 		return r, err
 	}
-	r, err = s.send(ctx, c, keys, args)
-	if err == nil && r.resent && !r.settles(h) {
-		err = c.leftOpen(errLate)
+	if r, err = s.send(ctx, *c, keys, args); err != nil {
+		return r, err
 	}
-	switch {
-	case errors.Is(err, storage.ErrUnknownOutcome):
-		s.fail(errBroken, &s.former.leaves)
-	case err != nil:
-	case r.status == "lost":
+	switch r.status {
+	case "lost":
+		c.open = false
 		s.fail(storage.ErrLostWrites, &s.former.losses)
 		return r, storage.ErrLostWrites
-	case c.writes && (r.status == "ok" || r.status == "again"):
-		s.seq++
+	case "ok", "again":
+		c.open = false
+		s.seq += bit(c.writes)
+	default:
+		c.open = c.open || c.writes && r.resent && (h.asof != 0 || !h.timed) // a call without a time only asks for it
 	}
-	return r, err
-}
-
-// settles reports whether the reply excludes that another copy of its call takes effect later.
-func (r *reply) settles(h header) bool {
-	switch r.status {
-	case "ok", "again", "lost":
-		return true
-	}
-	return h.timed && h.asof == 0 // it only asked for the time
+	return r, nil
 }
 
 // fail makes all further calls return an error, and counts its cause.
