@@ -26,6 +26,7 @@ type siege struct {
 	address string                        // of the software, in the recipe
 	backend func(*testing.T) http.Handler // nil: everything is answered with a page
 	costly  []string                      // paths, in which {n} is a number
+	least   int                           // networks, above the limit
 	others  []other
 }
 
@@ -52,11 +53,17 @@ const (
 
 const chrome = "User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/150.0.0.0 Safari/537.36"
 
-// inAnHour makes the window of a crowd's zone an hour, so that nothing depends on how long the others
-// take, and puzzles quick.
-func inAnHour(t *testing.T) func(string) string {
+// besiegedConfig makes the window of a crowd's zone an hour, so that nothing depends on how long the others
+// take, and puzzles quick. It adds the zone for crawlers that give their name, as the page ai-crawlers.md says.
+func besiegedConfig(t *testing.T) func(string) string {
+	_, crawlers, _ := strings.Cut(readSample(t, "../examples/recipes/ai-crawlers.Caddyfile"), "\t\tzone crawlers {")
+	crawlers, _, ok := strings.Cut(crawlers, "\t\tzone ")
+	if !ok {
+		t.Fatal("the recipe for AI crawlers has no zone for them")
+	}
 	return func(text string) string {
 		t.Helper()
+		text = strings.Replace(text, "\t\tzone ", "\t\tzone crawlers {"+crawlers+"\t\tzone ", 1)
 		window := regexp.MustCompile(`(per everyone\n\t+limit \d+)/1m(\n\t+on_exceeded challenge)`)
 		if !window.MatchString(text) {
 			t.Fatalf("no zone has a puzzle for everyone:\n%s", text)
@@ -82,9 +89,9 @@ func TestRecipesStopACrowd(t *testing.T) {
 			software := httptest.NewServer(backend)
 			t.Cleanup(software.Close)
 			b := &besieged{siege: c, recipeServer: startRecipe(t, recipe{
-				name: c.recipe, running: map[string]string{c.address: software.Listener.Addr().String()}, edit: inAnHour(t),
+				name: c.recipe, running: map[string]string{c.address: software.Listener.Addr().String()}, edit: besiegedConfig(t),
 			})}
-			rows := []string{fmt.Sprintf("| 600 networks, as browsers, a costly page each | %d |", b.press(proof.Times(200, 600), c.costly))}
+			rows := []string{fmt.Sprintf("| 600 networks, as browsers, a costly page each | %d |", b.press(max(proof.Times(200, 600), c.least), c.costly))}
 			for _, o := range c.others {
 				rows = append(rows, fmt.Sprintf("| %s | %s |", o.who, o.come(b)))
 			}
@@ -242,6 +249,10 @@ git push -q ../repos/alice/tool.git main`)
 	})
 }
 
+const cloneAndPush = `git clone -q http://FRONT/alice/tool.git clone; git -C clone fetch -q
+cd clone; echo new > file; git commit -qam new; git push -q http://alice:` + rightPassword + `@FRONT/alice/tool.git HEAD:more`
+
+// What a browser without a session sends when somebody signs in.
 var signsIn = []string{chrome, inForm, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Sec-Fetch-Site: same-origin"}
 
 var sieges = []siege{{
@@ -254,8 +265,7 @@ var sieges = []siege{{
 		inBrowser("a person in Chromium who isn't signed in", neighbor, "", "/alice/tool/blame/branch/main/main.go", ""),
 		inBrowser("a person in Chromium who is signed in", "203.0.113.30", "i_like_gitea=0123456789abcdef; path=/; secure", "/alice/tool/commit/1", ""),
 		program("signing in, without a session before", signsIn, "GET /user/login", "POST /user/login user_name=alice&password=wonderland"),
-		withGit("`git clone`, `git fetch`, `git push`", `git clone -q http://FRONT/alice/tool.git clone; git -C clone fetch -q
-cd clone; echo new > file; git commit -qam new; git push -q http://alice:`+rightPassword+`@FRONT/alice/tool.git HEAD:more`),
+		withGit("`git clone`, `git fetch`, `git push`", cloneAndPush),
 		program("a feed reader", []string{"User-Agent: FreshRSS/1.27"}, "GET /alice.rss", "GET /alice/tool.atom", "GET /alice/tool/releases.rss", "GET /alice/tool/rss/branch/main/main.go"),
 		program("a CI with a token: commits, statuses, a runner", []string{"Authorization: token " + rightPassword, inJSON},
 			"GET /api/v1/repos/alice/tool/commits/main/statuses", `POST /api/v1/repos/alice/tool/statuses/1 {"state":"success"}`, "GET /api/v1/repos/alice/tool/pulls/1/files",
@@ -268,6 +278,73 @@ cd clone; echo new > file; git commit -qam new; git push -q http://alice:`+right
 		{"then 100 networks, an archive each, beside the one above", func(b *besieged) string {
 			return fmt.Sprint(b.press(100, []string{"/alice/tool/archive/{n}.tar.gz", "/alice/tool/archive/{n}.bundle"}))
 		}},
+	},
+}, {
+	recipe: "git", site: "code.example.com", address: "127.0.0.1:3000", backend: forge,
+	costly: []string{
+		"/tool/log/?ofs={n}", "/tool/commit/?id={n}", "/tool/diff/?id={n}", "/tool/blame/main.go?id={n}", "/tool/tree/?id={n}", "/tool/patch/?id={n}",
+		"/alice/tool/-/commit/{n}", "/alice/tool/-/blame/{n}/main.go", "/alice/tool/-/commits/{n}", "/alice/tool/-/compare/{n}...main", "/alice/tool/-/merge_requests/{n}/diffs",
+	},
+	others: []other{
+		inBrowser("a person in Chromium", neighbor, "", "/tool/log/", ""),
+		inBrowser("a person in Chromium who is signed in", "203.0.113.30", "_gitlab_session=0123456789abcdef; path=/; secure", "/alice/tool/-/commits/main", ""),
+		program("signing in, without a session before", signsIn, "GET /users/sign_in", "POST /users/sign_in user=alice&password=wonderland"),
+		withGit("`git clone`, `git fetch`, `git push`", cloneAndPush),
+		program("a feed reader", []string{"User-Agent: FreshRSS/1.27"}, "GET /tool/atom/", "GET /alice/tool/-/commits/main?format=atom", "GET /alice/tool.atom"),
+		program("a CI with a token, and a runner", []string{"Authorization: Bearer " + rightPassword, inJSON}, "GET /api/v4/projects/1/repository/commits/main/statuses", "POST /api/v4/jobs/request {}"),
+		program("webhooks that come in", []string{inJSON, "X-Gitlab-Token: a"}, "POST /api/v4/projects/1/mirror/pull {}"),
+		program("package and container managers", []string{"User-Agent: docker/29.0"}, "GET /v2/", "GET /v2/alice/tool/manifests/latest", "GET /tool/snapshot/tool-1.tar.gz", "GET /alice/tool/-/archive/v1/tool-v1.tar.gz"),
+		program("a link preview", []string{"User-Agent: Mozilla/5.0 (compatible; Mattermost-Bot/1.1)"}, "GET /alice/tool", "GET /tool/about/"),
+		knownSearchEngine("GET /tool/log/"),
+	},
+}, {
+	recipe: "wiki", site: "wiki.example.com", address: "127.0.0.1:8080",
+	costly: []string{
+		"/w/index.php?title=Page&oldid={n}", "/w/index.php?title=Page&diff={n}", "/w/index.php?title=Page&action=history&offset={n}", "/wiki/Special:WhatLinksHere/Page{n}",
+		"/wiki/Page?action=edit&section={n}", "/wiki/Page?oldid={n}", "/doku.php?id=page&rev={n}", "/page?do=revisions&first={n}", "/page{n}?do=diff", "/start?idx=a{n}",
+	},
+	others: []other{
+		inBrowser("a person in Chromium", neighbor, "", "/wiki/Page?action=history", ""),
+		inBrowser("signing in, without a session before", "203.0.113.30", "", "/w/index.php?title=Special:UserLogin", ""),
+		program("the form of somebody who opened it before the crowd came", signsIn, "POST /w/index.php?title=Special:UserLogin wpName=alice&wpPassword=wonderland", "POST /doku.php?do=login u=alice&p=wonderland"),
+		program("a reader of pages, with pictures and styles", []string{chrome}, "GET /wiki/Page", "GET /wiki/Other", "GET /w/load.php?modules=startup&only=scripts", "GET /w/images/a.png", "GET /doku.php?id=page", "GET /lib/exe/css.php?t=dokuwiki"),
+		program("a feed reader", []string{"User-Agent: FreshRSS/1.27"}, "GET /w/index.php?title=Special:RecentChanges&feed=atom", "GET /w/api.php?action=feedrecentchanges", "GET /feed.php?mode=recent"),
+		program("a bot with a token, by the API", []string{"Authorization: Bearer " + rightPassword}, "GET /w/api.php?action=query&titles=Page", "POST /w/api.php action=edit"),
+		program("the visual editor", []string{chrome}, "GET /w/api.php?action=visualeditor&page=Page", "GET /w/rest.php/v1/page/Page"),
+		program("a link preview", []string{"User-Agent: facebookexternalhit/1.1"}, "GET /wiki/Page"),
+		knownSearchEngine("GET /wiki/Special:AllPages"),
+	},
+}, {
+	recipe: "wordpress", site: "blog.example.com", address: "127.0.0.1:8080",
+	costly: []string{"/?s=word{n}", "/search/word{n}", "/page/2/?s={n}", "/wp-json/wp/v2/posts?search={n}", "/?rest_route=/wp/v2/search&search={n}"},
+	others: []other{
+		inBrowser("a person in Chromium who searches", neighbor, "", "/?s=caddy", ""),
+		program("signing in, without a session before", signsIn, "GET /wp-login.php", "POST /wp-login.php log=alice&pwd=wonderland"),
+		program("a reader of pages", []string{chrome}, "GET /", "GET /?p=1", "GET /2026/11/a-post/", "GET /wp-content/uploads/a.jpg"),
+		program("a feed reader", []string{"User-Agent: FreshRSS/1.27"}, "GET /feed/", "GET /comments/feed/"),
+		program("webhooks of plugins, and the cron", []string{inJSON}, "POST /wp-json/wc/v3/hook {}", "POST /wp-cron.php?doing_wp_cron=1"),
+		program("a link preview", []string{"User-Agent: facebookexternalhit/1.1"}, "GET /2026/11/a-post/", "GET /wp-json/oembed/1.0/embed?url=x"),
+	},
+}, {
+	recipe: "shop", site: "shop.example.com", address: "127.0.0.1:8080",
+	costly: []string{"/shop/?filter_color=red&min_price={n}", "/product-category/chairs/?orderby=price&filter_size={n}", "/product/chair/?add-to-cart={n}", "/shop/page/{n}/?rating_filter=5", "/?s=chair{n}"},
+	others: []other{
+		inBrowser("a person in Chromium who filters", neighbor, "", "/shop/?filter_color=blue", ""),
+		program("a customer who comes from an advertisement, buys and pays", signsIn, "GET /product/chair/?utm_source=ad&gclid=x", "POST /product/chair/ add-to-cart=1", "GET /cart/", "POST /?wc-ajax=checkout a=b", "GET /checkout/order-received/1/?key=x"),
+		program("signing in, without a session before", signsIn, "GET /my-account/", "POST /my-account/ username=alice&password=wonderland"),
+		program("webhooks of payment services", []string{inJSON, "Stripe-Signature: t=1"}, "POST /?wc-api=wc_stripe {}", "POST /wp-json/wc/v3/hook {}"),
+		program("a feed of products", []string{"User-Agent: FreshRSS/1.27"}, "GET /feed/?post_type=product", "GET /products.xml"),
+		program("a link preview", []string{"User-Agent: facebookexternalhit/1.1"}, "GET /product/chair/"),
+		knownSearchEngine("GET /shop/?filter_color=red"),
+	},
+}, {
+	recipe: "mirror", site: "mirror.example.com", address: "127.0.0.1:8080", least: 350,
+	costly: []string{"/debian/pool/main/{n}/", "/debian/dists/{n}/Contents-amd64.gz", "/images/{n}.iso"},
+	others: []other{
+		inBrowser("a person in Chromium", neighbor, "", "/debian/pool/main/", ""),
+		program("apt, dnf, pip, docker, curl", []string{"User-Agent: Debian APT-HTTP/1.3 (3.0.3)", "Accept: */*"}, "GET /debian/dists/stable/InRelease", "GET /debian/pool/main/a/a_1.deb", "GET /fedora/repodata/repomd.xml", "GET /pypi/tool/json"),
+		program("a mirror that copies this one", []string{"User-Agent: rclone/v1.70"}, "GET /debian/pool/main/a/", "GET /debian/pool/main/a/a_1.deb"),
+		knownSearchEngine("GET /debian/"),
 	},
 }}
 

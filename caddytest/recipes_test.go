@@ -628,6 +628,31 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		sendBeyond(attacker, 2000, 20, "PROPFIND https://dav.example.com/alice/", 401),
 	},
 }, {
+	name:     "wiki",
+	backends: map[string]standIn{"127.0.0.1:8080": {"/": always(200)}},
+	goesOn:   true, // the page's commands use up 120
+	traffic: []wave{
+		send(person, 100, "GET https://wiki.example.com/wiki/Page{n}", 200),
+		send(person, 5, "GET https://wiki.example.com/wiki/Page?action=history", 429),
+		send(person, 50, "POST https://wiki.example.com/w/api.php action=edit", 200),
+		send(attacker, 120, "GET https://wiki.example.com/wiki/Page{n}", 200),
+		send(attacker, 5, "GET https://wiki.example.com/wiki/Page{n}", 429),
+		send(attacker, 5, "GET https://wiki.example.com/WIKI//Special:AllPages", 429),
+		send(neighbor, 60, "GET https://wiki.example.com/w/index.php?title=Special:RecentChanges&feed=atom", 200),
+		send(neighbor, 5, "GET https://wiki.example.com/feed.php", 429),
+	},
+}, {
+	name:     "shop",
+	backends: map[string]standIn{"127.0.0.1:8080": {"/": always(200)}},
+	goesOn:   true, // the page's commands use up 120
+	traffic: []wave{
+		send(person, 100, "GET https://shop.example.com/product/{n}/", 200),
+		send(person, 5, "GET https://shop.example.com/shop/?filter_color=red", 429),
+		send(person, 20, "POST https://shop.example.com/?wc-ajax=checkout a=b", 200),
+		send(attacker, 120, "GET https://shop.example.com/product-category/{n}/", 200),
+		send(attacker, 5, "GET https://shop.example.com/product-category/{n}/", 429),
+	},
+}, {
 	name:     "mirror",
 	backends: map[string]standIn{"127.0.0.1:8080": {"GET /debian/{path...}": always(200)}},
 	traffic: []wave{
@@ -985,12 +1010,15 @@ func TestRecipesHavePages(t *testing.T) {
 	}
 }
 
-// The recipes for software go together in one Caddyfile, as on a server at home. One with global options is first.
+// The recipes for software go together in one Caddyfile, as on a server at home. Their
+// global options are the same.
 func TestRecipesForSoftwareGoTogether(t *testing.T) {
 	noData(t)
 	var all strings.Builder
-	for _, name := range []string{"forgejo", "jellyfin", "nextcloud", "vaultwarden", "immich", "wordpress", "basic-auth", "uploads", "lan", "cors"} {
-		all.WriteString(readSample(t, "../examples/recipes/"+name+".Caddyfile"))
+	const global = "{\n\trate_limit {\n\t\tsession\n\t}\n}\n\n"
+	all.WriteString(global)
+	for _, name := range []string{"forgejo", "wiki", "shop", "mirror", "jellyfin", "nextcloud", "vaultwarden", "immich", "wordpress", "basic-auth", "uploads", "lan", "cors"} {
+		all.WriteString(strings.Replace(readSample(t, "../examples/recipes/"+name+".Caddyfile"), global, "", 1))
 	}
 	warnings, err := load(t, all.String())
 	if err != nil || len(warnings) > 0 {
