@@ -1,5 +1,5 @@
 // Package webbot verifies requests that bots sign: HTTP Message Signatures (RFC 9421) by Ed25519 keys
-// of a local file, with the rules of Web Bot Auth (draft-meunier-web-bot-auth-architecture).
+// of a local file, with the rules of Web Bot Auth (draft-ietf-webbotauth-httpsig-protocol).
 //
 // # Invariants
 //
