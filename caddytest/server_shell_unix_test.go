@@ -157,6 +157,22 @@ func (s *server) shell(t *testing.T, name, script string, env ...string) string 
 		t.Logf("there is no %s", name)
 		return ""
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, "-c", script)
+	errs := new(bytes.Buffer)
+	cmd.Dir, cmd.Stderr = s.dir, errs
+	cmd.Env = append(s.inPath(t), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Logf("%s: %v: %s", name, err, errs)
+	}
+	return string(out)
+}
+
+// inPath returns an environment in which caddy is the server's.
+func (s *server) inPath(t *testing.T) []string {
+	t.Helper()
 	like := s.command()
 	bin := filepath.Join(s.dir, "bin")
 	if err := os.MkdirAll(bin, 0o700); err != nil {
@@ -166,17 +182,7 @@ func (s *server) shell(t *testing.T, name, script string, env ...string) string 
 	if err := os.WriteFile(filepath.Join(bin, "caddy"), []byte(caddy), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, "-c", script)
-	errs := new(bytes.Buffer)
-	cmd.Dir, cmd.Stderr = s.dir, errs
-	cmd.Env = append(append(slices.Clone(like.Env), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+s.dir), env...)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Logf("%s: %v: %s", name, err, errs)
-	}
-	return string(out)
+	return append(slices.Clone(like.Env), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+s.dir)
 }
 
 // A client's text isn't what it looks like: an address or a network in a key that clients write
