@@ -80,6 +80,13 @@ const (
 	inJSON = "Content-Type: application/json"
 )
 
+// visitorFields are fields by which a visitor chooses what an answer is like.
+var visitorFields = []string{
+	"Accept: application/problem+json", "Accept: application/json", "Accept: text/html", "Accept: application/grpc", "Accept-Language: de", "User-Agent: curl", "Range: bytes=0-0",
+	"If-None-Match: *", "If-Match: x", "If-Modified-Since: Sat, 28 Nov 2026 00:00:00 GMT", "If-Range: x", "Content-Type: application/grpc", "X-HTTP-Method-Override: GET", "X-HTTP-Method: GET",
+	"Sec-Fetch-Mode: navigate", "Early-Data: 1", "TE: trailers", "Accept-Encoding: gzip", "Content-Type: application/problem+json", "X-Forwarded-Method: GET", "X-Forwarded-Uri: /", "Origin: null",
+}
+
 var withPassword = signedIn("alice", rightPassword)
 
 var recipes = []recipe{{
@@ -476,19 +483,25 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		config := replaceInExample(s.t, readSample(s.t, "../examples/recipes/nginx.conf"), "127.0.0.1:8081", s.forward("127.0.0.1", "8081"))
 		port := startNginx(s.t, config, site)
 		for _, from := range []string{"127.0.0.2", "127.0.0.3"} {
-			for i, line := range slices.Concat(slices.Repeat([]string{"POST /login"}, 7), []string{"POST /%6Cogin"}, slices.Repeat([]string{"GET /login", "POST /"}, 8)) {
+			counted := []string{"POST /login", "POST /LOGIN", "POST /index.php/login", "POST /%6Cogin?a=b", "POST //login"}
+			refused := slices.Concat(counted, slices.Repeat([]string{"POST /login"}, len(visitorFields)))
+			for i, line := range slices.Concat(counted, refused, slices.Repeat([]string{"GET /login", "POST /", "GET /logins"}, 8)) {
 				method, path, _ := strings.Cut(line, " ")
 				r, err := http.NewRequest(method, "http://127.0.0.1:"+port+path, nil)
 				if err != nil {
 					s.t.Fatal(err)
 				}
-				a, err := do(clientAt(s.t, from), r, "X-Forwarded-For: 203.0.113.1", "X-Original-URI: /")
-				want, refused := http.StatusOK, i >= 5 && i < 8
+				fields := []string{"X-Forwarded-For: 203.0.113.1", "X-Original-URI: /", "X-Original-Method: GET"}
+				if i >= 2*len(counted) && i < 2*len(counted)+len(visitorFields) {
+					fields = append(fields, visitorFields[i-2*len(counted)])
+				}
+				a, err := do(clientAt(s.t, from), r, fields...)
+				want, refused := http.StatusOK, i >= len(counted) && i < len(counted)+len(refused)
 				if refused {
 					want = http.StatusTooManyRequests
 				}
 				if err != nil || a.status != want || (a.header.Get("Retry-After") != "") != refused {
-					s.t.Errorf("request %d from %s, %s: %d %v, %v", i, from, line, a.status, a.header, err)
+					s.t.Errorf("request %d from %s, %s, %q: %d %v, %v", i, from, line, fields, a.status, a.header, err)
 				}
 			}
 		}
