@@ -1,7 +1,11 @@
 package caddytest
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -156,5 +160,146 @@ func TestRecipesBoundGuessesAtOnce(t *testing.T) {
 	all.Wait()
 	if n := arrived.Load(); n >= 120 {
 		t.Errorf("%d guesses came through, want fewer than 120", n)
+	}
+}
+
+// rowOf returns the row of a page's table that begins with a cell, as it is read.
+func rowOf(t *testing.T, page, cell string) string {
+	t.Helper()
+	row := regexp.MustCompile(`(?m)^\| ` + cell + `.*\|$`).FindString(readSample(t, "../docs/recipes/"+page+".md"))
+	if row == "" {
+		t.Fatalf("docs/recipes/%s.md has no row that begins with %q", page, cell)
+	}
+	return strings.ReplaceAll(row, `\|`, "|")
+}
+
+var codeIn = regexp.MustCompile("`([^`]+)`")
+
+// Every door of the servers of language models counts, also those that the page doesn't know, except those that it
+// calls free.
+func TestRecipeOfLanguageModelsCountsEveryDoor(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a Caddy")
+	}
+	page := readSample(t, "../docs/recipes/llm.md")
+	_, section, _ := strings.Cut(page, "\n## Doors\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	i := slices.IndexFunc(recipes, func(r recipe) bool { return r.name == "llm" })
+	r := recipes[i]
+	r.backends = map[string]standIn{"127.0.0.1:8000": {"/": func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(section, "`"+r.Method+" "+r.URL.Path+"`") && strings.HasPrefix(r.URL.Path, "/v1/") && r.Header.Get("Told") != "" {
+			tokens(1000)(w, r)
+		} else {
+			always(http.StatusOK)(w, r)
+		}
+	}}}
+	s := startRecipe(t, r)
+	doors, free := 0, 0
+	try := func(line, counts string) {
+		from := fmt.Sprintf("198.18.40.%d", doors)
+		doors++
+		fields := []string{inJSON}
+		if strings.HasPrefix(counts, "`usage") {
+			fields = append(fields, "Told: yes")
+		}
+		if strings.Contains(line, "realtime") || strings.Contains(line, "socket") {
+			fields = append(fields, "Connection: Upgrade", "Upgrade: websocket")
+			transport := newClient().Transport.(*http.Transport)
+			transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+			transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.connect(ctx, from, "443") }
+			s.clients[from] = &http.Client{Transport: transport} // by HTTP/1.1, as WebSockets are
+		}
+		method, path, _ := strings.Cut(line, " ")
+		line = method + " https://llm.example.com" + path + " {}"
+		if method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions {
+			line = strings.TrimSuffix(line, " {}")
+		}
+		if counts == "nothing" {
+			free++
+			s.send(send(from, 25, line, http.StatusOK, fields...))
+			return
+		}
+		s.send(send(from, 10, line, http.StatusOK, fields...))
+		s.send(send(from, 2, line, http.StatusTooManyRequests, fields...))
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[A-Z].*?) \\| (.*) \\|$").FindAllStringSubmatch(section, -1) {
+		for _, cell := range doorsCell.FindAllStringSubmatch(row[1], -1) {
+			try(cell[1]+" "+cell[2], row[2])
+		}
+	}
+	if doors < 30 || free < 8 {
+		t.Errorf("the page has %d doors, %d of them free", doors, free)
+	}
+	for _, line := range []string{
+		"POST /", "POST /v9/unknown", "PUT /v1/responses/1", "DELETE /api/delete", "PATCH /x", "POST /v1/models", "POST /TOKENIZE", "POST /v1/messages/count_tokens/../../messages",
+		"POST /tokenize;/v1/completions", "GET /v1/chat/completions?_method=POST", "GET /api/socket", "PROPFIND /v1/completions",
+	} {
+		try(line, "the estimate")
+	}
+}
+
+// The tokens of Anthropic's cached prompts count with the line that the page has for its API, in whole answers and in
+// streams.
+func TestRecipeOfLanguageModelsCountsCachedPrompts(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a Caddy")
+	}
+	const usage = `"usage":{"input_tokens":3,"cache_creation_input_tokens":1200,"cache_read_input_tokens":700,"output_tokens":1}`
+	backend := standIn{"POST /v1/messages": func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "stream") {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{"+usage+"}}\n\n"+
+				"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{},\"usage\":{\"output_tokens\":97}}\n\n")
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"type":"message",`+strings.Replace(usage, `"output_tokens":1`, `"output_tokens":97`, 1)+`}`)
+	}}
+	settle := codeIn.FindStringSubmatch(rowOf(t, "llm", "Anthropic's API"))
+	if settle == nil {
+		t.Fatal("the row has no line")
+	}
+	text := regexp.MustCompile(`settle \{.*\}`).ReplaceAllLiteralString(readSample(t, "../examples/recipes/llm.Caddyfile"), settle[1])
+	text = strings.Replace(replaceInExample(t, text, "127.0.0.1:8000", backend.start(t)), "llm.example.com", "http://:{$PORT}", 1)
+	s := startCaddy(t, options(patient)+text)
+	for i, body := range []string{"{}", `{"stream":true}`, "{}"} {
+		r, err := http.NewRequest(http.MethodPost, "http://127.0.0.1:"+s.port+"/v1/messages", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := do(s.client, r, inJSON)
+		if left := fmt.Sprintf(`"tokens";r=%d;`, 10_000-2000*i-1000); err != nil || !strings.HasPrefix(a.header.Get("RateLimit"), left) {
+			t.Errorf("question %d: %v, %d, %q, want %s", i, err, a.status, a.header.Get("RateLimit"), left)
+		}
+	}
+}
+
+// With the row of the page a batch of sign-ins is refused, and a sign-in isn't.
+func TestRecipeOfAccountsRefusesBatches(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a Caddy")
+	}
+	var zone string
+	for _, code := range codeIn.FindAllStringSubmatch(rowOf(t, "accounts", "it takes batches"), -1) {
+		zone += code[1] + "\n"
+	}
+	text := replaceInExample(t, readSample(t, "../examples/recipes/accounts.Caddyfile"), "http.rate_limit.form.user", "http.rate_limit.json.user")
+	text = replaceInExample(t, text, "\trate_limit {\n", "\trate_limit {\n"+zone)
+	text = replaceInExample(t, text, "127.0.0.1:3000", standIn{"POST /login": password(303, 401)}.start(t))
+	s := startCaddy(t, options(patient)+strings.Replace(text, "app.example.com", "http://:{$PORT}", 1))
+	for body, want := range map[string]int{
+		`{"user":"a","password":"guess"}`: 401, `{"user":"b","password":"wonderland"}`: 303, `{"user":"c","roles":[1]}`: 401,
+		`[{"user":"d","password":"1"},{"user":"d","password":"2"}]`: 403, ` [{"user":"e"}]`: 403, "\n\t[]": 403, "\ufeff[{\"user\":\"f\"}]": 403,
+	} {
+		r, err := http.NewRequest(http.MethodPost, "http://127.0.0.1:"+s.port+"/login", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, err := do(s.client, r, inJSON); err != nil || a.status != want {
+			t.Errorf("%s: got %d, %v, want %d", body, a.status, err, want)
+		}
 	}
 }
