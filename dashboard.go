@@ -39,7 +39,7 @@ type Dashboard struct {
 	hosts  caddyhttp.MatchHost // in the matchers of routes or allow
 	served http.Handler
 	log    *zap.Logger
-	routed bool            // a surrounding handler handles errors
+	answer answer.Options
 	open   context.Context // until the server of the dashboard shuts down
 }
 
@@ -64,7 +64,7 @@ var looks dashboard.Looks
 
 // Provision implements caddy.Provisioner.
 func (dash *Dashboard) Provision(ctx caddy.Context) error {
-	dash.log, dash.routed = ctx.Logger(), answer.ErrorRouted(ctx)
+	dash.log, dash.answer.Routed = ctx.Logger(), answer.ErrorRouted(ctx)
 	open, end := context.WithCancel(ctx)
 	dash.open = open
 	enforce.OnShutdown(ctx, end)
@@ -84,7 +84,7 @@ func (dash *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddy
 	answer.ForOneClient(w)
 	if err := dash.permits(r); err != nil {
 		dash.log.Debug("the dashboard refuses a request", zap.Error(err))
-		return answer.Reject(w, r, err, dash.routed)
+		return dash.answer.Reject(w, r, err)
 	}
 	if name, ok := needsSlash(r); ok {
 		w.Header().Set("Location", "./"+url.PathEscape(name)+"/")

@@ -30,6 +30,7 @@ type Options struct {
 	Style  Style
 	Page   *Pages
 	Routed bool // a surrounding handler handles errors
+	GRPC   bool // a later handler may answer calls of gRPC
 }
 
 // Refuse answers a request that is over a limit.
@@ -49,7 +50,7 @@ func (o *Options) Refuse(w http.ResponseWriter, r *http.Request, p *Response) er
 	case o.Page.Suits(r):
 		return o.Page.Refuse(w, r, p.Refusal.shown())
 	}
-	return p.Refusal.short().Write(w, r, &p.Refusal.values)
+	return o.say(w, r, p.Refusal.short(), &p.Refusal.values)
 }
 
 // status returns the status of the answer. Many libraries retry after 413 or 429, even without
@@ -122,7 +123,7 @@ func (o *Options) Deny(w http.ResponseWriter, r *http.Request, why *Denial) erro
 	if handsOver(w, r, why.err, o.Routed && !httpfield.PrefersProblem(r.Header)) {
 		return why.err
 	}
-	return why.short.Write(w, r, new([3]string))
+	return o.say(w, r, why.short, new([3]string))
 }
 
 // Fail answers an undecided request, or hands it to the error routes.
@@ -131,21 +132,21 @@ func (o *Options) Fail(w http.ResponseWriter, r *http.Request, err error) error 
 		w.Header()[httpfield.RetryAfter] = []string{"1"}
 		ForOneClient(w)
 		LeaveBody(w, r)
-		return noRoom.Write(w, r, new([3]string))
+		return o.say(w, r, noRoom, new([3]string))
 	}
-	return Reject(w, r, err, o.Routed)
+	return o.Reject(w, r, err)
 }
 
 // Reject answers a request that failed with an error that tells its status, or hands it to the error
 // routes. Errors of the server are Caddy's to log and to answer, except in error routes, and so are
 // those of a request that a surrounding handler routes.
-func Reject(w http.ResponseWriter, r *http.Request, err error, routed bool) error {
+func (o *Options) Reject(w http.ResponseWriter, r *http.Request, err error) error {
 	failed, ok := errors.AsType[caddyhttp.HandlerError](err)
-	routed = routed || !ok || err == ErrAbandoned || failed.StatusCode >= 500 && !routing.InErrorRoute(r)
+	routed := o.Routed || !ok || err == ErrAbandoned || failed.StatusCode >= 500 && !routing.InErrorRoute(r)
 	if handsOver(w, r, err, routed) {
 		return err
 	}
-	return ofStatus(failed.StatusCode).Write(w, r, new([3]string))
+	return o.say(w, r, ofStatus(failed.StatusCode), new([3]string))
 }
 
 // handsOver prepares the answer to a request that may not pass, and reports whether error routes write
@@ -162,9 +163,9 @@ func handsOver(w http.ResponseWriter, r *http.Request, err error, routed bool) b
 
 // AskAgain makes a browser repeat a request once the handshake is complete (RFC 8470, section 5.2).
 // It bypasses the error routes, whose answers are for people.
-func AskAgain(w http.ResponseWriter, r *http.Request) error {
+func (o *Options) AskAgain(w http.ResponseWriter, r *http.Request) error {
 	ForOneClient(w)
-	return askAgain.Write(w, r, new([3]string))
+	return o.say(w, r, askAgain, new([3]string))
 }
 
 // overQuota returns the answer to a request that is over some limit: the header names it.

@@ -46,12 +46,8 @@ func newContent(kind string, body []byte) content {
 }
 
 // Write sends the answer. Its header fields are held in values, because Caddy's header directive
-// writes into them. Clients of gRPC would take a status of HTTP for a fault, and retry at once.
+// writes into them.
 func (a *Short) Write(w http.ResponseWriter, r *http.Request, values *[3]string) error {
-	if httpfield.IsGRPC(r) {
-		httpfield.WriteGRPC(w, a.grpc, a.line)
-		return nil
-	}
 	c := &a.text
 	if httpfield.PrefersJSON(r.Header) {
 		c = &a.problem

@@ -35,8 +35,8 @@ type Answer struct {
 	// The greatest size of the content in bytes. Default: any.
 	MaxSize int64 `json:"max_size,omitempty"`
 
-	// The statuses of gRPC, from 0 to 16, in trailers or in the header: 16 is UNAUTHENTICATED. All answers that
-	// the zone counts are then known at their end. An answer without one doesn't match. Default: any.
+	// The statuses of gRPC, from 0 to 16, in trailers, in the header, or in the body of gRPC-Web: 16 is
+	// UNAUTHENTICATED. All answers that the zone counts are then known at their end. An answer without one doesn't match. Default: any.
 	GRPCStatus []int `json:"grpc_status,omitempty"`
 }
 

@@ -151,13 +151,21 @@ func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler
 	}
 	h.run.Events = events.(*caddyevents.App)
 	for _, step := range []func(caddy.Context) error{
-		h.checkConfig, h.checkPeerOptions, h.compileHeaders, h.compilePage, h.compileZones, h.loadExempt, h.run.ProvisionMetrics, h.run.ProvisionHistory, h.run.Serve,
+		h.checkConfig, h.findProxies, h.checkPeerOptions, h.compileHeaders, h.compilePage, h.compileZones, h.loadExempt, h.run.ProvisionMetrics, h.run.ProvisionHistory, h.run.Serve,
 	} {
 		if err := step(ctx); err != nil {
 			return h.run, caddyconf.AtSource(err, h.Source)
 		}
 	}
 	return h.run, c.Run.Advice.Give(h.log, h.found...)
+}
+
+// findProxies determines whether calls of gRPC may pass the handler. It runs before modules are loaded, which discards
+// their raw JSON.
+func (h *handlerCompiler) findProxies(caddy.Context) error {
+	text, err := json.Marshal(h.Handler)
+	h.run.Answer.GRPC = h.app.survey.proxied[string(text)]
+	return err
 }
 
 func (h *handlerCompiler) compileHeaders(caddy.Context) error {

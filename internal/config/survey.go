@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,6 +30,7 @@ type survey struct {
 	foreign   bool              // whether there are handlers that are neither Caddy's nor ours
 	traces    bool              // whether Caddy's tracing handler is configured
 	logs      []string          // loggers that Caddy's logs include by name
+	proxied   map[string]bool   // the handlers before a proxy, by their JSON
 	bodies    map[string]bool   // placeholders of the body: Caddy's, and those that `map` makes of them
 }
 
@@ -52,7 +54,7 @@ type place struct {
 
 // emptySurvey returns a survey of no sites.
 func emptySurvey(app *App, run *enforce.Config) *survey {
-	return &survey{app: app, run: run, bodies: map[string]bool{routing.Body: true, routing.BodyBase64: true}, mentions: make(map[string]string), providers: make(map[string]bool)}
+	return &survey{app: app, run: run, bodies: map[string]bool{routing.Body: true, routing.BodyBase64: true}, mentions: make(map[string]string), proxied: make(map[string]bool), providers: make(map[string]bool)}
 }
 
 // newSurvey returns the survey of the config to which the handler of ctx belongs.
@@ -89,6 +91,9 @@ func (s *survey) addPlace(p *place) {
 }
 
 func (s *survey) addHandler(p *place) {
+	if text, err := json.Marshal(p.handler); err == nil && p.Proxies() {
+		s.proxied[string(text)] = true
+	}
 	p.handler.Traps = slices.DeleteFunc(p.handler.Traps, func(t *Trap) bool { return t == nil })
 	s.traps = s.traps || len(p.handler.Traps) > 0
 	p.zones, _ = p.handler.ordered()

@@ -32,7 +32,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) error {
 // gets a session. Every request below the path counts as a visit.
 func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	if isEarly(e.Http) {
-		return answer.AskAgain(w, e.Http)
+		return e.Handler.Answer.AskAgain(w, e.Http)
 	}
 	x := &challengeExchange{Sessions: s, App: e.Client.App, W: w, Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Answer.Page}
 	x.Client.locateFrom(e)

@@ -30,7 +30,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case Postponed:
 		return h.Answer.Postpone(w, r, result.Waiting)
 	case TooEarly:
-		return answer.AskAgain(w, r)
+		return h.Answer.AskAgain(w, r)
 	case AtSessions:
 		return h.serveSession(w, r)
 	default: // denied

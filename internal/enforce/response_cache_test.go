@@ -90,7 +90,7 @@ func TestCachesKeepNoRequestToAskAgain(t *testing.T) {
 	for field, says := range cachedPage {
 		w.Header().Set(field, says.page)
 	}
-	answer.AskAgain(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	new(answer.Options).AskAgain(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	wantNotStored(t, "425", w.Header())
 }
 

@@ -3,6 +3,7 @@ package httpfield
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,10 +18,16 @@ const (
 // grpcType is the media type of gRPC. That of gRPC-Web, application/grpc-web, differs.
 const grpcType = "application/grpc"
 
-// IsGRPC reports whether a request is a call of gRPC, whose client reads the status of its answer from trailers.
-func IsGRPC(r *http.Request) bool {
+// asksOf are the fields in which a proxy that asks whether a request may pass says which one: its own is another.
+var asksOf = []string{"X-Forwarded-Method", "X-Forwarded-Uri", "X-Original-Method", "X-Original-Uri", "X-Original-Url"}
+
+// IsGRPC reports whether a request that came with a method is a call of gRPC, whose client itself reads the status of
+// its answer from trailers. In doubt it isn't: whoever else asks would take the 200 before them for a yes.
+func IsGRPC(r *http.Request, method string) bool {
 	suffix, ok := strings.CutPrefix(First(r.Header["Content-Type"]), grpcType)
-	return ok && (suffix == "" || suffix[0] == '+' || suffix[0] == ';') && r.ProtoMajor >= 2 && r.Method == http.MethodPost
+	return ok && (suffix == "" || suffix[0] == '+' || suffix[0] == ';') && r.ProtoMajor >= 2 && method == http.MethodPost &&
+		strings.EqualFold(First(r.Header["Te"]), "trailers") &&
+		!slices.ContainsFunc(asksOf, func(name string) bool { return r.Header[name] != nil })
 }
 
 // grpcCodes are the codes of gRPC for statuses of HTTP, as google.rpc.Code maps them

@@ -9,23 +9,35 @@ import (
 
 func TestOnlyCallsOfGRPCAreAnsweredAsSuch(t *testing.T) {
 	for _, test := range []struct {
-		method, contentType string
-		major               int
-		want                bool
+		method, contentType, te string
+		major                   int
+		asks                    string
+		want                    bool
 	}{
-		{"POST", "application/grpc", 2, true},
-		{"POST", "application/grpc+proto", 2, true},
-		{"POST", "application/grpc;charset=x", 3, true},
-		{"POST", "application/grpc", 1, false}, // has no trailers there
-		{"GET", "application/grpc", 2, false},
-		{"POST", "application/grpc-web", 2, false},
-		{"POST", "application/grpc-web+proto", 2, false},
-		{"POST", "application/grpcx", 2, false},
-		{"POST", "text/application/grpc", 2, false},
-		{"POST", "", 2, false},
+		{"POST", "application/grpc", "trailers", 2, "", true},
+		{"POST", "application/grpc+proto", "Trailers", 2, "", true},
+		{"POST", "application/grpc;charset=x", "trailers", 3, "", true},
+		{"POST", "application/grpc", "trailers", 1, "", false}, // has no trailers there
+		{"GET", "application/grpc", "trailers", 2, "", false},
+		{"POST", "application/grpc-web", "trailers", 2, "", false},
+		{"POST", "application/grpc-web+proto", "trailers", 2, "", false},
+		{"POST", "application/grpcx", "trailers", 2, "", false},
+		{"POST", "text/application/grpc", "trailers", 2, "", false},
+		{"POST", "", "trailers", 2, "", false},
+		{"POST", "application/grpc", "", 2, "", false},
+		{"POST", "application/grpc", "deflate", 2, "", false},
+		{"POST", "application/grpc", "trailers", 2, "X-Forwarded-Method", false}, // a proxy asks whether the call may pass
+		{"POST", "application/grpc", "trailers", 2, "X-Forwarded-Uri", false},
+		{"POST", "application/grpc", "trailers", 2, "X-Original-Method", false},
+		{"POST", "application/grpc", "trailers", 2, "X-Original-URI", false},
+		{"POST", "application/grpc", "trailers", 2, "X-Original-URL", false},
+		{"POST", "application/grpc", "trailers", 2, "X-Forwarded-For", true},
 	} {
-		r := &http.Request{Method: test.method, ProtoMajor: test.major, Header: http.Header{"Content-Type": {test.contentType}}}
-		if got := IsGRPC(r); got != test.want {
+		r := &http.Request{Method: "PUT", ProtoMajor: test.major, Header: http.Header{"Content-Type": {test.contentType}, "Te": {test.te}}}
+		if test.asks != "" {
+			r.Header.Set(test.asks, "")
+		}
+		if got := IsGRPC(r, test.method); got != test.want {
 			t.Errorf("%+v: got %v", test, got)
 		}
 	}

@@ -65,6 +65,37 @@ func TrustedRanges(server *caddyhttp.Server) (ranges []string) {
 	return ranges
 }
 
+// ServersWriter returns the place of the server's own writer among those around it, of which w is the outermost. It is nil if
+// none of them tells it.
+func ServersWriter(w http.ResponseWriter) (place *http.ResponseWriter) {
+	for {
+		if inner := innerWriter(w); inner != nil {
+			place, w = inner, *inner
+		} else if wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+			w = wrapper.Unwrap()
+		} else {
+			return place
+		}
+	}
+}
+
+// innerWriter returns the exported field of a writer, or of a struct in it, that holds the writer within; or nil.
+func innerWriter(w http.ResponseWriter) *http.ResponseWriter {
+	v := reflect.ValueOf(w)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return nil
+	}
+	field, ok := v.Elem().Type().FieldByName("ResponseWriter")
+	if !ok || field.Type != reflect.TypeFor[http.ResponseWriter]() {
+		return nil
+	}
+	inner, err := v.Elem().FieldByIndexErr(field.Index)
+	if err != nil || !inner.CanSet() || inner.IsNil() {
+		return nil
+	}
+	return inner.Addr().Interface().(*http.ResponseWriter)
+}
+
 var headersPackage = reflect.TypeFor[headers.Handler]().PkgPath()
 
 // DeferredWriter returns the exported part of a writer of Caddy's header directive, or nil. The type

@@ -135,6 +135,77 @@ func TestDeferredWriter(t *testing.T) {
 	}
 }
 
+// hiddenWriter is one that tells only by Unwrap what it writes to.
+type hiddenWriter struct {
+	http.Flusher
+	inner http.ResponseWriter
+}
+
+func (h hiddenWriter) Header() http.Header         { return h.inner.Header() }
+func (h hiddenWriter) Write(b []byte) (int, error) { return h.inner.Write(b) }
+func (h hiddenWriter) WriteHeader(status int)      { h.inner.WriteHeader(status) }
+func (h hiddenWriter) Unwrap() http.ResponseWriter { return h.inner }
+
+// The server's own writer is found beneath those of Caddy's handlers, and can be replaced there.
+func TestServersWriter(t *testing.T) {
+	own := httptest.NewRecorder()
+	if place := routing.ServersWriter(own); place != nil {
+		t.Errorf("it has %v within", *place)
+	}
+	recorder := func() http.ResponseWriter { return caddyhttp.NewResponseRecorder(own, nil, nil) }
+	for name, wrapped := range map[string]http.ResponseWriter{
+		"a recorder":        recorder(),
+		"a wrapper":         &caddyhttp.ResponseWriterWrapper{ResponseWriter: own},
+		"two":               &caddyhttp.ResponseWriterWrapper{ResponseWriter: recorder()},
+		"a struct":          &struct{ http.ResponseWriter }{recorder()},
+		"one that hides it": hiddenWriter{inner: recorder()},
+		"a recorder's struct": &struct {
+			*caddyhttp.ResponseWriterWrapper
+		}{&caddyhttp.ResponseWriterWrapper{ResponseWriter: own}},
+	} {
+		place := routing.ServersWriter(wrapped)
+		if place == nil || *place != own {
+			t.Fatalf("%s: found %v", name, place)
+		}
+		other := httptest.NewRecorder()
+		*place = other
+		if wrapped.WriteHeader(http.StatusTeapot); other.Code != http.StatusTeapot {
+			t.Errorf("%s: what is put there gets nothing", name)
+		}
+	}
+	for name, wrapped := range map[string]http.ResponseWriter{
+		"no writer":     &struct{ http.ResponseWriter }{},
+		"another field": struct{ http.ResponseWriter }{own}, // can't be set
+		"hides nothing": hiddenWriter{},
+	} {
+		if place := routing.ServersWriter(wrapped); place != nil {
+			t.Errorf("%s: found %v", name, place)
+		}
+	}
+}
+
+// A handler is before a proxy if a later one may hand requests on to a server, or isn't known.
+func TestProxies(t *testing.T) {
+	const probe, proxy = `{"handler":"routing_probe"}`, `{"handler":"reverse_proxy"}`
+	for routes, want := range map[string]bool{
+		`{"handle":[` + probe + `,` + proxy + `]}`:                                                            true,
+		`{"handle":[` + probe + `]},{"match":[{"path":["/a"]}],"handle":[` + proxy + `]}`:                     true,
+		`{"handle":[` + probe + `,{"handler":"subroute","routes":[{"handle":[` + proxy + `]}]}]}`:             true,
+		`{"handle":[` + probe + `,{"handler":"invoke","name":"x"}]}`:                                          true,
+		`{"handle":[` + probe + `,{"handler":"static_response"}]}`:                                            false,
+		`{"handle":[` + proxy + `,` + probe + `,{"handler":"file_server"}]}`:                                  false,
+		`{"handle":[{"handler":"subroute","routes":[{"handle":[` + probe + `]}]},` + proxy + `]}`:             true,
+		`{"group":"g","handle":[` + probe + `]},{"group":"g","handle":[` + proxy + `]}`:                       false,
+		`{"terminal":true,"match":[{"host":["a.test"]}],"handle":[` + probe + `]},{"handle":[` + proxy + `]}`: false,
+	} {
+		for _, p := range view(t, `{"routes":[`+routes+`]}`).Places {
+			if p.Name == "routing_probe" && p.Proxies() != want {
+				t.Errorf("%s: %t, want %t", routes, !want, want)
+			}
+		}
+	}
+}
+
 // Handlers are provisioned in the order of execution, nested ones before those around them are
 // loaded, and error routes after all others.
 func TestOrderOfProvisioning(t *testing.T) {

@@ -165,6 +165,11 @@ func (p *Place) Serves() (by string) {
 	return by
 }
 
+// Proxies reports whether a later handler may be a proxy, or one that isn't known.
+func (p *Place) Proxies() bool {
+	return p.Anywhere || !each(p.after, func(n Node) bool { return n.Name != "reverse_proxy" && n.Name != "invoke" && !n.Foreign })
+}
+
 // Leavings returns an earlier handler that answers some requests, if no later one answers any; or "".
 func (p *Place) Leavings() string {
 	if p.InErrors || p.Anywhere || p.Hidden != "" || slices.ContainsFunc(p.after, func(n Node) bool { return n.answers(true) != "" || n.Foreign }) {

@@ -150,14 +150,20 @@ func (p *Pending) Saw(data []byte) {
 	if p != nil && p.reader != nil {
 		_, _ = p.reader.Write(data) // returns no error
 	}
+	if p != nil && p.web != nil {
+		_, _ = p.web.Write(data)
+	}
 }
 
 // Watch returns a body of an answer that Saw sees while it is read. A nil Pending reads nothing.
 func (p *Pending) Watch(body io.Reader) io.Reader {
-	if p == nil || p.reader == nil {
-		return body
+	if p != nil && p.reader != nil {
+		body = io.TeeReader(body, p.reader)
 	}
-	return io.TeeReader(body, p.reader)
+	if p != nil && p.web != nil {
+		body = io.TeeReader(body, p.web)
+	}
+	return body
 }
 
 // publish sets the placeholders of the answer.

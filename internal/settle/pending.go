@@ -54,6 +54,7 @@ type Pending struct {
 	written atomic.Int64     // bytes of the answer's body
 	said    map[*Rule]string // guarded by mu: what the answer's header said of the use
 	reader  *answerReader    // of the answer's body; nil if that isn't read
+	web     *webReader       // of the trailers in the answer's body; nil if it has none
 
 	mu     sync.Mutex
 	status settledBy         // guarded by mu
@@ -124,7 +125,7 @@ func (p *Pending) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	p.body.watch(r)
 	p.repl = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	p.began, p.head = time.Now(), r.Method == http.MethodHead
-	if len(p.answerFields()) > 0 {
+	if len(p.answerFields()) > 0 || p.byStatus && isWeb(r.Header) {
 		r.Header.Del("Accept-Encoding") // what is compressed can't be read
 	}
 	if p.byStatus {
@@ -143,10 +144,11 @@ func (p *Pending) end(w http.ResponseWriter, r *http.Request, status int) {
 		p.leave(status)
 	}
 	p.Settle(status, w.Header())
-	if p.late {
+	if p.late || p.web != nil {
 		trailers := w.Header().Clone()
 		p.mu.Lock()
 		p.status.header = trailers
+		p.web.note(&p.status)
 		p.mu.Unlock()
 	}
 	p.reader.publish(p.repl)

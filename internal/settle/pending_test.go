@@ -1,7 +1,11 @@
 package settle_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -452,6 +456,92 @@ func TestStatusOfGRPCCountsAtTheEnd(t *testing.T) {
 			want := test.counts && !hold || test.countHeld && hold
 			if got := handlertest.IsRefused(handlertest.Ask(t.Context(), h, handlertest.Answering(200))); got != want {
 				t.Errorf("%s, hold %v: the next request is refused: %v, want %v", name, hold, got, want)
+			}
+		}
+	}
+}
+
+// frame returns a frame of gRPC-Web.
+func frame(flags byte, data string) string {
+	return string(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(data)))) + data
+}
+
+func gzipped(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, text)
+	_ = w.Close()
+	return b.String()
+}
+
+// An answer of gRPC-Web has its status in the last frame of its body, which is read in whatever pieces it comes.
+// Trailers that can't be read count: a client can choose how an answer is compressed.
+func TestStatusOfGRPCWebCounts(t *testing.T) {
+	const plain, text = "application/grpc-web+proto", "application/grpc-web-text"
+	message, wrong := frame(0, "message"), frame(0x80, "grpc-status: 16\r\ngrpc-message: no\r\n")
+	in64 := func(parts ...string) (text string) {
+		for _, part := range parts {
+			text += base64.StdEncoding.EncodeToString([]byte(part))
+		}
+		return text
+	}
+	for name, test := range map[string]struct {
+		kind, body string
+		fields     string
+		counts     bool
+	}{
+		"trailers":                     {plain, message + wrong, "", true},
+		"trailers alone":               {plain, wrong, "", true},
+		"other lines":                  {plain, message + frame(0x80, "Grpc-Message:grpc-status: 0\nGRPC-STATUS:16"), "", true},
+		"an empty message":             {plain, frame(0, "") + frame(0, "") + wrong, "", true},
+		"OK":                           {plain, message + frame(0x80, "grpc-status:0\r\n"), "", false},
+		"another status":               {plain, message + frame(0x80, "grpc-status:160\r\n"), "", false},
+		"a message that looks like it": {plain, frame(0, wrong) + frame(0x80, "grpc-status:0\r\n"), "", false},
+		"no trailers":                  {plain, message, "", false},
+		"the header":                   {plain, "", "Grpc-Status: 16", true},
+		"the header, OK, and coded":    {plain, "", "Grpc-Status: 0\nContent-Encoding: gzip", false},
+		"text":                         {text, in64(message + wrong), "", true},
+		"text with padding between":    {text, in64(message, wrong), "", true},
+		"text, OK":                     {text + "+proto; x=y", in64(message, frame(0x80, "grpc-status:0\r\n")), "", false},
+		"text that isn't base64":       {text, "!!!!" + in64(wrong), "", true},
+		"capitals":                     {"Application/GRPC-Web", message + wrong, "", true},
+		"compressed":                   {plain, message + frame(0x81, gzipped("grpc-status:16\r\n")), "Grpc-Encoding: gzip", true},
+		"compressed, OK":               {plain, message + frame(0x81, gzipped("grpc-status:0\r\n")), "Grpc-Encoding: gzip", false},
+		"compressed in another way":    {plain, message + frame(0x81, "?"), "Grpc-Encoding: zstd", true},
+		"compressed a thousandfold":    {plain, frame(0x81, gzipped(strings.Repeat("x", 1<<20))), "Grpc-Encoding: gzip", true},
+		"not compressed":               {plain, message + frame(0x81, "grpc-status:0"), "Grpc-Encoding: gzip", true},
+		"all of it compressed":         {plain, gzipped(message + wrong), "Content-Encoding: gzip", true},
+		"identity":                     {plain, message + frame(0x80, "grpc-status:0"), "Content-Encoding: identity", false},
+		"too long":                     {plain, message + frame(0x80, "grpc-message:"+strings.Repeat("x", 1<<20)+"\r\ngrpc-status:16"), "", true},
+		"JSON":                         {"application/json", wrong, "", false},
+	} {
+		for way, size := range map[string]int{"at once": 1 << 30, "by bytes": 1, "in threes": 3, "copied": 0} {
+			h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+				Name: "z", Limits: []config.Limit{{Amount: 1, Window: handlertest.Hour}},
+				Count: &config.Count{When: []config.Answer{{GRPCStatus: []int{16}}}},
+			}}})
+			w, err := handlertest.Ask(t.Context(), h, func(w http.ResponseWriter, _ *http.Request) error {
+				w.Header().Set("Content-Type", test.kind)
+				for line := range strings.Lines(test.fields) {
+					name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+					w.Header().Set(name, value)
+				}
+				if size == 0 {
+					_, err := io.Copy(w, strings.NewReader(test.body))
+					return err
+				}
+				for rest := test.body; rest != ""; rest = rest[min(size, len(rest)):] {
+					if _, err := io.WriteString(w, rest[:min(size, len(rest))]); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil || w.Body.String() != test.body || w.Header().Get("Trailer:Grpc-Status") != "" {
+				t.Fatalf("%s, %s: the client gets %q, %v, %v", name, way, w.Body, w.Header(), err)
+			}
+			if got := handlertest.IsRefused(handlertest.Ask(t.Context(), h, handlertest.Answering(200))); got != test.counts {
+				t.Errorf("%s, %s: the next request is refused: %v, want %v", name, way, got, test.counts)
 			}
 		}
 	}

@@ -100,6 +100,9 @@ func (p *Pending) Listen(header http.Header) {
 	if fields := p.answerFields(); p.reader == nil && !p.isSettled() && !p.head {
 		p.reader = newAnswerReader(fields, header)
 	}
+	if p.byStatus && p.web == nil && !p.isSettled() {
+		p.web = newWebReader(header)
+	}
 	p.mu.Lock()
 	debits := p.debits
 	p.mu.Unlock()

@@ -26,13 +26,14 @@ func statusOf(err error) int {
 type settledBy struct {
 	status   int
 	header   http.Header // of the answer; nil if there is none
+	unread   bool        // its trailers, which it has in its body, can't be read
 	left     bool        // the client left before a status was written, or broke off its body
 	replaced statuses    // the statuses that this one replaced
 }
 
 // counts reports whether a zone counts the answer.
 func (s settledBy) counts(c *Count) bool {
-	if c.answered(s.status, s.header) || s.left && (c.Hold || c.Counts(statusLeft)) {
+	if c.answered(s.status, s.header) || s.left && (c.Hold || c.Counts(statusLeft)) || s.unread && c.inTrailers() {
 		return true
 	}
 	for _, status := range s.replaced {
