@@ -51,6 +51,25 @@ func TestLinksInDocumentsResolve(t *testing.T) {
 	}
 }
 
+// Drafts of the IETF are those of a working group: the author's own, from which they came, are no longer changed.
+func TestDraftsAreOfWorkingGroups(t *testing.T) {
+	files, err := filepath.Glob("internal/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, name := range append(markdownFiles(t), files...) {
+		for _, draft := range regexp.MustCompile(`\bdraft(-[a-z0-9]+){2,}`).FindAllString(readText(t, name), -1) {
+			if found++; !strings.HasPrefix(draft, "draft-ietf-") {
+				t.Errorf("%s: %s isn't of a working group", name, draft)
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("found %d drafts", found)
+	}
+}
+
 func markdownFiles(t *testing.T) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {

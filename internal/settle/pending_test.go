@@ -485,6 +485,11 @@ func TestStatusOfGRPCWebCounts(t *testing.T) {
 		}
 		return text
 	}
+	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+		Name: "z", Limits: []config.Limit{{Amount: 1, Window: handlertest.Hour}},
+		Count: &config.Count{When: []config.Answer{{GRPCStatus: []int{16}}}},
+	}}})
+	clients := 0
 	for name, test := range map[string]struct {
 		kind, body string
 		fields     string
@@ -516,11 +521,9 @@ func TestStatusOfGRPCWebCounts(t *testing.T) {
 		"JSON":                         {"application/json", wrong, "", false},
 	} {
 		for way, size := range map[string]int{"at once": 1 << 30, "by bytes": 1, "in threes": 3, "copied": 0} {
-			h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
-				Name: "z", Limits: []config.Limit{{Amount: 1, Window: handlertest.Hour}},
-				Count: &config.Count{When: []config.Answer{{GRPCStatus: []int{16}}}},
-			}}})
-			w, err := handlertest.Ask(t.Context(), h, func(w http.ResponseWriter, _ *http.Request) error {
+			clients++
+			client := fmt.Sprintf("2001:db8:0:%x::1", clients)
+			w, err := handlertest.AskAs(t.Context(), h, client, nil, func(w http.ResponseWriter, _ *http.Request) error {
 				w.Header().Set("Content-Type", test.kind)
 				for line := range strings.Lines(test.fields) {
 					name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -540,7 +543,7 @@ func TestStatusOfGRPCWebCounts(t *testing.T) {
 			if err != nil || w.Body.String() != test.body || w.Header().Get("Trailer:Grpc-Status") != "" {
 				t.Fatalf("%s, %s: the client gets %q, %v, %v", name, way, w.Body, w.Header(), err)
 			}
-			if got := handlertest.IsRefused(handlertest.Ask(t.Context(), h, handlertest.Answering(200))); got != test.counts {
+			if got := handlertest.IsRefused(handlertest.AskAs(t.Context(), h, client, nil, handlertest.Answering(200))); got != test.counts {
 				t.Errorf("%s, %s: the next request is refused: %v, want %v", name, way, got, test.counts)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 )
 
@@ -42,8 +43,7 @@ func newWebReader(h http.Header) *webReader {
 		return nil
 	}
 	inBase64 := strings.Contains(strings.ToLower(h.Get("Content-Type")), "-web-text")
-	coded := h.Get("Content-Encoding")
-	return &webReader{inBase64: inBase64, coding: h.Get("Grpc-Encoding"), unread: coded != "" && !strings.EqualFold(coded, "identity")}
+	return &webReader{inBase64: inBase64, coding: h.Get("Grpc-Encoding"), unread: bodyfield.IsEncoded(h)}
 }
 
 // Write implements io.Writer. It reads the next piece of the answer.
