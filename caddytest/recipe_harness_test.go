@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -106,17 +107,27 @@ func password(right, wrong int) http.HandlerFunc {
 
 const rightPassword = "wonderland"
 
-// endsWith answers a call of gRPC with a status in its trailers: right for the right password, a
-// field.
+// endsWith answers a call of gRPC with a status in its trailers, or one of gRPC-Web with one in its body: right for
+// the right password, a field.
 func endsWith(right, wrong string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/grpc")
+		kind := r.Header.Get("Content-Type")
+		w.Header().Set("Content-Type", kind)
 		w.WriteHeader(http.StatusOK)
 		status := right
 		if r.Header.Get("Password") != rightPassword {
 			status = wrong
 		}
-		w.Header().Set(http.TrailerPrefix+"Grpc-Status", status)
+		if !strings.HasPrefix(kind, "application/grpc-web") {
+			w.Header().Set(http.TrailerPrefix+"Grpc-Status", status)
+			return
+		}
+		trailers := "grpc-status:" + status + "\r\n"
+		frames := []byte("\x00\x00\x00\x00\x01m\x80\x00\x00\x00" + string(rune(len(trailers))) + trailers)
+		if strings.Contains(kind, "-text") {
+			frames = []byte(base64.StdEncoding.EncodeToString(frames))
+		}
+		w.Write(frames)
 	}
 }
 
