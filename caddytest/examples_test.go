@@ -262,9 +262,12 @@ var (
 	botsFile = regexp.MustCompile(` /\S+/bots\.json`)
 )
 
-// withFiles replaces the files of `networks` and `signed_bot`, which must exist, by those of the
-// tests.
+// withFiles replaces the files of `networks`, `signed_bot` and `import`, which must exist, by those of the
+// tests and examples.
 func withFiles(config string) string {
+	if here, err := filepath.Abs("../examples"); err == nil {
+		config = strings.ReplaceAll(config, "import /etc/caddy/", "import "+filepath.ToSlash(here)+"/")
+	}
 	return botsFile.ReplaceAllString(mmdbFile.ReplaceAllString(config, " "+networksFile), " testdata/bots.json")
 }
 

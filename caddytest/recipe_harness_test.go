@@ -34,6 +34,7 @@ type recipe struct {
 	backends map[string]standIn  // by address in the config
 	running  map[string]string   // the addresses of real software, by address in the config
 	files    map[string]string   // in /etc/caddy, by name
+	imports  []string            // files of examples in /etc/caddy
 	env      []string            // NAME=value
 	edit     func(string) string // changes the Caddyfile, unless it is nil
 	visitor  string              // the address of who types the page's commands, 198.51.100.99 if it is empty
@@ -224,6 +225,11 @@ func newRecipeServer(t *testing.T, r recipe) *recipeServer {
 	}
 	for name, content := range r.files {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range r.imports {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(readSample(t, "../examples/"+name)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

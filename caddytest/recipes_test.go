@@ -908,6 +908,38 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		}
 	},
 }, {
+	name:     "programs",
+	goesOn:   true,
+	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
+	imports:  []string{"programs.Caddyfile"},
+	traffic: []wave{ // the page's commands have used up the pages
+		send(person, 1, "GET https://www.example.com/", 429),
+		send(person, 20, "GET https://www.example.com/blog/feed", 200),
+		send(person, 20, "GET https://www.example.com/atom.xml", 200),
+		send(person, 20, "GET https://www.example.com/rss/{n}", 200),
+		send(person, 1, "GET https://www.example.com/feed.xml", 429), // 60 in all
+		send(person, 1, "GET https://www.example.com/FEED/../page", 429),
+		send(person, 60, "POST https://www.example.com/webhooks/github {}", 200), // nobody has signed them
+		send(person, 5, "POST https://www.example.com/webhooks/github {}", 429),
+		send(person, 5, "POST https://www.example.com/comment {}", 429, "X-Hub-Signature-256: sha256=00"),
+		send(person, 50, "POST https://www.example.com/webhooks/github {}", 200, "X-Hub-Signature-256: sha256=00"),
+		send(person, 50, "POST https://www.example.com/hooks/1 {}", 200, "X-Gitea-Signature: 00"),
+		send(person, 50, "POST https://www.example.com/webhook {}", 200, "X-Gitlab-Token: a"),
+		send(person, 50, "POST https://www.example.com/webhooks/stripe {}", 200, "Stripe-Signature: t=1"),
+		send(person, 35, "POST https://www.example.com/webhooks/1 {}", 200, "Webhook-Signature: v1,00"),
+		send(person, 5, "POST https://www.example.com/webhooks/1 {}", 429, "Webhook-Signature: v1,00"),
+		send(neighbor, 5, "GET https://www.example.com/page", 429, "X-Hub-Signature-256: sha256=00"),
+		send(neighbor, 60, "GET https://www.example.com/readyz", 200),
+		send(neighbor, 5, "GET https://www.example.com/ping", 429),
+		send(neighbor, 300, "GET https://www.example.com/.well-known/acme-challenge/{n}", 200),
+		send(attacker, 5, "GET https://www.example.com/.well-known/acme-challenge/{n}", 429),
+		send(attacker, 5, "GET https://www.example.com/.well-known/acme-challenge/..%2f..%2fpage", 429),
+		send(neighbor, 60, "GET https://www.example.com/robots.txt", 200, "User-Agent: facebookexternalhit/1.1"),
+		send(neighbor, 5, "GET https://www.example.com/oembed?url=x", 429, "User-Agent: facebookexternalhit/1.1"),
+		send(neighbor, 1, "GET https://www.example.com/page", 429, "User-Agent: facebookexternalhit/1.1"),
+		sendBeyond(neighbor, 3000, 50, "GET https://www.example.com/v2/alice/tool/blobs/{n}", 200),
+	},
+}, {
 	name:     "ai-crawlers",
 	goesOn:   true,
 	backends: map[string]standIn{"127.0.0.1:3000": {"GET /": always(200)}},

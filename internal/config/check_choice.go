@@ -26,6 +26,13 @@ var addressFields = []string{"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "Tru
 // publicFields are header fields whose usual values are known to everybody, however long they are.
 var publicFields = []string{"Accept", "Accept-Language", "Content-Type", "From", "Host", "Origin", "Referer", "User-Agent"}
 
+// signatureFields are header fields in which services sign what they send to a webhook. What is behind an exempt
+// path checks them: a liar without the secret gets an error.
+var signatureFields = []string{
+	"Stripe-Signature", "Webhook-Signature", "X-Hub-Signature-256", "X-Gitea-Signature", "X-Forgejo-Signature", "X-Gitlab-Token",
+	"X-Shopify-Hmac-Sha256", "X-Twilio-Signature", "Paypal-Transmission-Sig",
+}
+
 // sentFamilies are the beginnings of the placeholders that hold what a client sends besides the path.
 var sentFamilies = []string{"http.request.header.", "http.request.cookie.", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri.query", "http.request.orig_uri.prefixed_query", "http.request.body", bodyfield.Form, bodyfield.JSON}
 
@@ -181,7 +188,7 @@ func checkChoice(s *survey) (found []Advice) {
 			case option != "exempt":
 				continue
 			}
-			if in := p.inputs(set); in.written != "" && !in.others {
+			if in := p.inputs(set); in.written != "" && !in.others && !(option == "exempt" && isSignedWebhook(set)) {
 				found = append(found, o.advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option, in.written), safer(in.written)))
 			}
 		}
@@ -190,6 +197,20 @@ func checkChoice(s *survey) (found []Advice) {
 		}
 	}
 	return found
+}
+
+// isSignedWebhook reports whether a set consists of an endpoint and fields with a service's signature.
+func isSignedWebhook(set caddy.ModuleMap) bool {
+	var fields map[string]any
+	if len(set) != 2 || set["endpoint"] == nil || json.Unmarshal(set["header"], &fields) != nil {
+		return false
+	}
+	for field := range fields {
+		if !slices.ContainsFunc(signatureFields, func(f string) bool { return strings.EqualFold(f, field) }) {
+			return false
+		}
+	}
+	return len(fields) > 0
 }
 
 // safer returns what clients can't choose, for an exemption.
