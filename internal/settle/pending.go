@@ -125,8 +125,9 @@ func (p *Pending) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	p.body.watch(r)
 	p.repl = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	p.began, p.head = time.Now(), r.Method == http.MethodHead
-	if len(p.answerFields()) > 0 || p.byStatus && isWeb(r.Header) {
+	if web := p.byStatus && isWeb(r.Header); web || len(p.answerFields()) > 0 {
 		r.Header.Del("Accept-Encoding") // what is compressed can't be read
+		r.Header.Del("Grpc-Accept-Encoding")
 	}
 	if p.byStatus {
 		p.before = statusesIn(p.repl)

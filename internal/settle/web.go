@@ -1,11 +1,8 @@
 package settle
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/binary"
-	"io"
 	"net/http"
 	"strings"
 
@@ -17,7 +14,6 @@ import (
 // (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md).
 type webReader struct {
 	inBase64 bool
-	coding   string // of compressed frames
 	quad     []byte // the beginning of four letters of base64
 	head     []byte // the beginning of a frame: flags, and four bytes with its length
 	left     uint32 // bytes of the frame that are to come
@@ -43,7 +39,7 @@ func newWebReader(h http.Header) *webReader {
 		return nil
 	}
 	inBase64 := strings.Contains(strings.ToLower(h.Get("Content-Type")), "-web-text")
-	return &webReader{inBase64: inBase64, coding: h.Get("Grpc-Encoding"), unread: bodyfield.IsEncoded(h)}
+	return &webReader{inBase64: inBase64, unread: bodyfield.IsEncoded(h)}
 }
 
 // Write implements io.Writer. It reads the next piece of the answer.
@@ -74,9 +70,9 @@ func (w *webReader) read(data []byte) {
 				continue
 			}
 			w.left = binary.BigEndian.Uint32(w.head[1:])
-			w.unread = w.head[0]&webTrailers != 0 && w.left > maxWebTrailers
+			w.unread = w.head[0]&webTrailers != 0 && (w.head[0]&webCompressed != 0 || w.left > maxWebTrailers)
 		}
-		n := min(len(data), int(w.left))
+		n := int(min(uint64(len(data)), uint64(w.left)))
 		if w.head[0]&webTrailers != 0 && !w.unread {
 			w.trailers = append(w.trailers, data[:n]...)
 		}
@@ -88,25 +84,12 @@ func (w *webReader) read(data []byte) {
 
 // endFrame ends a frame.
 func (w *webReader) endFrame() {
-	if w.head[0]&(webTrailers|webCompressed) == webTrailers|webCompressed {
-		w.decompress()
-	}
 	for line := range strings.Lines(string(w.trailers)) {
 		if name, value, ok := strings.Cut(line, ":"); ok && strings.EqualFold(strings.TrimSpace(name), "grpc-status") {
 			w.status = strings.TrimSpace(value)
 		}
 	}
 	w.head, w.trailers = w.head[:0], nil
-}
-
-// decompress decompresses the trailers, if they are compressed by gzip.
-func (w *webReader) decompress() {
-	packed, err := gzip.NewReader(bytes.NewReader(w.trailers))
-	w.trailers = nil
-	if err == nil && w.coding == "gzip" {
-		w.trailers, err = io.ReadAll(io.LimitReader(packed, maxWebTrailers))
-	}
-	w.unread = w.unread || err != nil || w.coding != "gzip" || len(w.trailers) == maxWebTrailers
 }
 
 // note notes the trailers in the answer that settles. A nil webReader notes nothing.
