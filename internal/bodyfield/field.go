@@ -20,20 +20,21 @@ const (
 // Field is a field of requests' bodies, named by a placeholder.
 type Field struct {
 	Placeholder string    // without braces
-	form        *formName // or nil
-	path        []string  // in JSON
+	Type        Type      // of the bodies that have it
+	name        *formName // in forms and queries
+	path        []string  // in JSON; nil for forms
 }
 
 // NewField returns the field that a placeholder names. The result is false if it names none.
 func NewField(placeholder string) (f Field, ok bool) {
-	f.Placeholder = placeholder
-	if name, isForm := strings.CutPrefix(placeholder, Form); isForm {
-		f.form = newFormName(name)
-		return f, f.form.name != ""
+	f.Placeholder, f.Type = placeholder, TypeOfField(placeholder)
+	if f.Type == IsForm {
+		f.name = newFormName(strings.TrimPrefix(placeholder, Form))
+		return f, f.name.name != ""
 	}
-	path, isJSON := strings.CutPrefix(placeholder, JSON)
-	f.path = newPath(path)
-	return f, isJSON && f.path != nil
+	path := strings.TrimPrefix(placeholder, JSON)
+	f.name, f.path = newFormName(strings.ReplaceAll(path, ".", "[")), newPath(path)
+	return f, f.Type == IsJSON && f.path != nil
 }
 
 // newPath returns the names of a path such as `user.email`, or nil if one is missing.
@@ -54,8 +55,17 @@ func AnswerPaths(placeholder string) (paths [][]string) {
 }
 
 // IsField reports whether a placeholder is meant for a field of requests' bodies.
-func IsField(placeholder string) bool {
-	return strings.HasPrefix(placeholder, Form) || strings.HasPrefix(placeholder, JSON)
+func IsField(placeholder string) bool { return TypeOfField(placeholder) != Other }
+
+// TypeOfField returns the type of the bodies that have a field, or Other for another placeholder.
+func TypeOfField(placeholder string) Type {
+	switch {
+	case strings.HasPrefix(placeholder, Form):
+		return IsForm
+	case strings.HasPrefix(placeholder, JSON):
+		return IsJSON
+	}
+	return Other
 }
 
 // MaxReadings is how many values a field may have at most. A body with more is malformed.
@@ -71,12 +81,12 @@ var (
 // Value is what may be in a field.
 type Value struct {
 	Texts []string // different ones, as different programs may read it
-	Err   error    // why it isn't known; or nil
+	Err   error    // why it isn't known; or nil. With ErrOtherType, texts are those of the query
 }
 
 // One returns the value that all programs read, or "" if there is none. The error is why there may be another.
 func (v Value) One() (string, error) {
-	if v.Err == nil && len(v.Texts) > 1 {
+	if len(v.Texts) > 1 {
 		return "", ErrMalformed
 	}
 	return v.Text(0), v.Err
@@ -84,11 +94,15 @@ func (v Value) One() (string, error) {
 
 // Text returns the nth of the values, or "" if there is none.
 func (v Value) Text(nth int) string {
-	if v.Err != nil || nth >= len(v.Texts) {
+	if nth >= len(v.Texts) {
 		return ""
 	}
 	return v.Texts[nth]
 }
+
+func (v Value) isKnown() bool { return v.Err == nil || v.Err == ErrOtherType }
+
+func (v *Value) fail(err error) { v.Err, v.Texts = err, nil }
 
 // Type is the type of a body.
 type Type int
@@ -111,7 +125,7 @@ func TypeOf(h http.Header) (kind Type, err error) {
 		if known := types[strings.ToLower(text[:end])]; known != Other {
 			kind = known
 			_, params, invalid := mime.ParseMediaType(text)
-			if charset, isSet := params["charset"]; invalid != nil || isSet && !strings.EqualFold(charset, "utf-8") {
+			if charset, isSet := params["charset"]; invalid != nil || isSet && !strings.EqualFold(charset, "utf-8") || mayNameAType(kind, text[end:]) {
 				err = ErrMalformed
 			}
 		}
@@ -128,43 +142,57 @@ func IsEncoded(h http.Header) bool {
 	return slices.ContainsFunc(h["Content-Encoding"], isCoding)
 }
 
+// mayNameAType reports whether some program may take parameters after a type for another one, as Laravel does for
+// `x="/json"`. URLs are common beside JSON: `profile="https://…"`.
+func mayNameAType(kind Type, params string) bool {
+	hasType := func(param string) bool {
+		isURL := kind == IsJSON && strings.Contains(param, "://") && !strings.Contains(strings.ToLower(param), "urlencoded")
+		return strings.ContainsAny(param, "/+") && !isURL
+	}
+	return slices.ContainsFunc(strings.Split(params, ";"), hasType)
+}
+
 // reading is a body that is being read.
 type reading struct {
 	fields []Field
 	values []Value
 }
 
-// Read returns the values of fields in a body. Those in the query are among those of a form, and of an empty
-// body, since programs may prefer them. If err isn't nil, it is why nothing is known of a body of this type.
+// Read returns the values of fields in a body. Those in the query are among them, since programs may prefer them.
+// If err isn't nil, it is why nothing is known of a body of this type.
 func Read(fields []Field, kind Type, err error, body, query string) []Value {
 	r := &reading{fields, make([]Value, len(fields))}
 	for i, f := range fields {
-		if kind == Other || kind == IsForm && f.form == nil || kind == IsJSON && f.form != nil {
+		if kind != Empty && kind != f.Type {
 			r.values[i].Err = ErrOtherType
 		}
 	}
 	switch {
 	case err != nil:
-		r.fail(err)
+		r.fail(err, kind)
 	case kind == IsJSON:
 		r.readJSON([]byte(body))
-	case kind != Other:
-		r.readForm(body)
-		r.readForm(query)
+	case kind == IsForm:
+		r.readForm(body, IsForm)
 	}
+	r.readForm(query, IsForm, IsJSON)
 	return r.values
 }
 
 // readJSON adds the values of fields in JSON. Those in an array or an object count each, since programs may
-// take one of them.
+// take one of them. The ends of a path count at the top level, too: Rails wraps a body in a name of its own.
 func (r *reading) readJSON(body []byte) {
-	paths := make([][]string, len(r.fields)) // none for those of forms, and nothing is found there
+	var paths [][]string
+	var fields []int
 	for i, f := range r.fields {
-		paths[i] = f.path
+		for path := f.path; len(path) > 0; path = path[1:] {
+			paths, fields = append(paths, path), append(fields, i)
+		}
 	}
-	s := NewScanner(paths, false, r.add)
+	s := NewScanner(paths, false, func(path int, text string) { r.add(fields[path], text) })
+	s.maxToken = len(body)
 	if !utf8.Valid(body) || !json.Valid(body) || !s.Scan(body) || !s.End() {
-		r.fail(ErrMalformed)
+		r.fail(ErrMalformed, IsJSON)
 	}
 }
 
@@ -172,19 +200,19 @@ func (r *reading) readJSON(body []byte) {
 func (r *reading) add(field int, text string) {
 	v := &r.values[field]
 	switch {
-	case v.Err != nil || slices.Contains(v.Texts, text):
+	case !v.isKnown() || slices.Contains(v.Texts, text):
 	case !isText(text) || len(v.Texts) == MaxReadings:
-		v.Err = ErrMalformed
+		v.fail(ErrMalformed)
 	default:
 		v.Texts = append(v.Texts, text)
 	}
 }
 
-// fail notes why no field is known.
-func (r *reading) fail(err error) {
+// fail notes why no field of some types is known.
+func (r *reading) fail(err error, types ...Type) {
 	for i := range r.values {
-		if r.values[i].Err == nil {
-			r.values[i].Err = err
+		if v := &r.values[i]; v.isKnown() && slices.Contains(types, r.fields[i].Type) {
+			v.fail(err)
 		}
 	}
 }

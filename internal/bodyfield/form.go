@@ -29,16 +29,16 @@ func (n *formName) mayBe(sent, decoded string) bool {
 	return (n.name.MayBe(sent) || isPath && n.name.MayBe(outer)) && !slices.ContainsFunc(n.inner, isMissing)
 }
 
-// readForm adds the values of fields in a form, or in a query. Some programs also split it at a semicolon,
-// and some ignore a `=` before a name.
-func (r *reading) readForm(text string) {
-	if !r.readPairs(text) || strings.Contains(text, ";") && !r.readPairs(strings.ReplaceAll(text, ";", "&")) {
-		r.fail(ErrMalformed)
+// readForm adds the values of fields of some types in a form, or in a query. Some programs also split it at a
+// semicolon, and some ignore a `=` before a name.
+func (r *reading) readForm(text string, types ...Type) {
+	if !r.readPairs(text, types) || strings.Contains(text, ";") && !r.readPairs(strings.ReplaceAll(text, ";", "&"), types) {
+		r.fail(ErrMalformed, types...)
 	}
 }
 
 // readPairs reports whether a form can be read.
-func (r *reading) readPairs(text string) bool {
+func (r *reading) readPairs(text string, types []Type) bool {
 	if strings.Count(text, "&") > maxPairs {
 		return false
 	}
@@ -49,7 +49,7 @@ func (r *reading) readPairs(text string) bool {
 			return false
 		}
 		for i, f := range r.fields {
-			if f.form == nil || !f.form.mayBe(sent, name) {
+			if !slices.Contains(types, f.Type) || !f.name.mayBe(sent, name) {
 				continue
 			}
 			decoded, err := url.QueryUnescape(value)

@@ -10,22 +10,23 @@ import (
 // The bounds on what a scanner remembers.
 const (
 	maxDepth = 512      // of objects and arrays, as for PHP
-	maxToken = 64 << 10 // bytes of a name or a value; longer ones are ignored
+	maxToken = 64 << 10 // bytes of a name or a value in an answer; longer ones are ignored
 )
 
 // Scanner finds the values at paths in JSON values that come in pieces, one value after the other. Its memory
 // is bounded by their depth. It ignores arrays: their elements are at the path of the array.
 // It finds what a decoder finds in valid JSON, and doesn't check that it is valid.
 type Scanner struct {
-	paths  [][]string
-	exact  bool // a value inside of one at a path isn't found
-	found  func(path int, text string)
-	open   []byte   // the brackets that are open
-	names  []string // per open object: where the value is, as a path has it; "" if none has it
-	isName bool     // the next string is a name
-	state  state
-	token  []byte // of an unfinished string or literal, if that is needed
-	keeps  bool   // the token is needed
+	paths    [][]string
+	exact    bool // a value inside of one at a path isn't found
+	maxToken int
+	found    func(path int, text string)
+	open     []byte   // the brackets that are open
+	names    []string // per open object: where the value is, as a path has it; "" if none has it
+	isName   bool     // the next string is a name
+	state    state
+	token    []byte // of an unfinished string or literal, if that is needed
+	keeps    bool   // the token is needed
 
 	escaped, escapes bool // the token has a backslash; the last byte was one
 	broken           bool
@@ -43,7 +44,7 @@ const (
 // inside of an object at a path, unless exact is set. There is nothing at an empty path. The text is that of a string, or the JSON of another
 // value: nothing for null, and numbers in one spelling.
 func NewScanner(paths [][]string, exact bool, found func(path int, text string)) *Scanner {
-	return &Scanner{paths: paths, exact: exact, found: found}
+	return &Scanner{paths: paths, exact: exact, maxToken: maxToken, found: found}
 }
 
 // Scan reads the next piece. The result is false if that isn't JSON, or too deep, now or before.
@@ -132,7 +133,7 @@ func (s *Scanner) begin(c byte) {
 
 // keep adds to the token, if that is needed.
 func (s *Scanner) keep(data []byte) {
-	if s.keeps = s.keeps && len(s.token)+len(data) <= maxToken; s.keeps {
+	if s.keeps = s.keeps && len(s.token)+len(data) <= s.maxToken; s.keeps {
 		s.token = append(s.token, data...)
 	}
 }
@@ -155,6 +156,10 @@ func (s *Scanner) endToken() {
 	case text == "null":
 		text = ""
 	default:
+		digits := strings.TrimPrefix(text, "-")
+		if isWhole := digits != "0" && strings.Trim(digits, "0123456789") == ""; isWhole { // not as a float64 without its last digits
+			break
+		}
 		if n, err := strconv.ParseFloat(text, 64); err == nil || errors.Is(err, strconv.ErrRange) { // also infinity
 			text = strconv.FormatFloat(n+0, 'f', -1, 64) // 0 for -0
 		}

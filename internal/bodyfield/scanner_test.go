@@ -19,6 +19,9 @@ func textOf(token any) string {
 	case nil:
 		return ""
 	case json.Number:
+		if whole := strings.TrimPrefix(string(token), "-"); whole != "0" && !strings.ContainsAny(whole, ".eE") {
+			return string(token)
+		}
 		n, err := strconv.ParseFloat(string(token), 64)
 		if err != nil && !math.IsInf(n, 0) {
 			return string(token)

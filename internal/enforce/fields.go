@@ -3,15 +3,12 @@ package enforce
 import (
 	"net/http"
 	"slices"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"golang.org/x/text/unicode/norm"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
+	"github.com/caddy-tally/caddy-tally/internal/collation"
 )
 
 // This file decides by fields of bodies.
@@ -47,7 +44,8 @@ func (b *body) readFields(v *Verdict) error {
 			kind = bodyfield.Empty
 		}
 	}
-	b.fields = bodyfield.Read(h.Fields, kind, err, text, r.URL.RawQuery)
+	b.kind, b.fields = kind, bodyfield.Read(h.Fields, kind, err, text, r.URL.RawQuery)
+	b.keys = make([][]string, len(b.fields))
 	for i, value := range b.fields {
 		var set any
 		if set, err = value.One(); err != nil && err != bodyfield.ErrOtherType {
@@ -60,11 +58,35 @@ func (b *body) readFields(v *Verdict) error {
 
 // field returns the value of a field.
 func (v *Verdict) field(b *body, placeholder string) bodyfield.Value {
-	i := slices.IndexFunc(v.Handler.Fields, func(f bodyfield.Field) bool { return f.Placeholder == placeholder })
-	if i < 0 || i >= len(b.fields) {
-		return bodyfield.Value{}
+	if i := v.indexOf(placeholder); i >= 0 && i < len(b.fields) {
+		return b.fields[i]
 	}
-	return b.fields[i]
+	return bodyfield.Value{}
+}
+
+func (v *Verdict) indexOf(placeholder string) int {
+	return slices.IndexFunc(v.Handler.Fields, func(f bodyfield.Field) bool { return f.Placeholder == placeholder })
+}
+
+// maxFieldKey is how many bytes of a field's value tell it from others, about: accounts have shorter names.
+const maxFieldKey = 1 << 10
+
+// fieldKeys returns the keys of a field's values, as databases compare them, if bodies of a type have the field.
+func (v *Verdict) fieldKeys(b *body, placeholder string, kind bodyfield.Type) []string {
+	i := v.indexOf(placeholder)
+	if i < 0 || i >= len(b.fields) || v.Handler.Fields[i].Type != kind {
+		return nil
+	}
+	if b.keys[i] == nil {
+		for _, text := range b.fields[i].Texts {
+			for _, key := range collation.Keys(text, maxFieldKey) {
+				if !slices.Contains(b.keys[i], key) {
+					b.keys[i] = append(b.keys[i], key)
+				}
+			}
+		}
+	}
+	return b.keys[i]
 }
 
 // checkFields returns the reason if the zone needs fields that a body can't be read for, or nil.
@@ -89,49 +111,27 @@ func (z *Zone) checkFields(e *Evaluation) *answer.Denial {
 	return nil
 }
 
-// readings returns the number of keys that a request may have in the zone, as different programs read its
-// body. It counts for each of them.
+// readings returns the number of keys that a request may have in the zone, as different programs read it. It
+// counts for each of them.
 func (z *Zone) readings(e *Evaluation) int {
-	n := 1
+	n := z.readingsAs(bodyfield.IsForm, e) + z.readingsAs(bodyfield.IsJSON, e)
+	return min(max(n, 1), bodyfield.MaxReadings+1)
+}
+
+// readingsAs returns the number of keys that programs may read which take the request for one with such a body. It is
+// 0 if they find no field. A query is read by either.
+func (z *Zone) readingsAs(kind bodyfield.Type, e *Evaluation) int {
+	if is := e.body.kind; is != kind && (is == bodyfield.IsForm || is == bodyfield.IsJSON) {
+		return 0
+	}
+	n, found := 1, false
 	for _, name := range z.KeyFields {
-		n *= max(len(e.field(&e.body, name).Texts), 1)
-	}
-	return min(n, bodyfield.MaxReadings+1)
-}
-
-// maxFieldKey is how many bytes of a field's value tell it from others, about: accounts have shorter names.
-const maxFieldKey = 1 << 10
-
-// fieldKey returns a value of a field for a key: in one spelling, since databases compare without regard to
-// case, accents and invisible characters, and numbers without regard to zeros before them.
-func fieldKey(text string) string {
-	var key []byte
-	var scratch [64]byte // a character decomposes to 18 at most
-	zero := ""
-	for _, c := range text {
-		if len(key) >= maxFieldKey {
-			break
-		}
-		switch {
-		case len(key) == 0 && c == '0':
-			zero = "0"
-		case len(key) == 0 && zero == "" && unicode.IsSpace(c):
-		case c >= ' ' && c < 0x7f:
-			key = append(key, byte(unicode.ToLower(c)))
-		case isInvisible(c):
-		default:
-			for _, c := range string(norm.NFKD.AppendString(scratch[:0], string(c))) {
-				if !isInvisible(c) {
-					key = utf8.AppendRune(key, unicode.ToLower(c))
-				}
-			}
+		if keys := e.fieldKeys(&e.body, name, kind); len(keys) > 0 {
+			n, found = n*len(keys), true
 		}
 	}
-	folded := strings.TrimSpace(zero + string(key))
-	if number := strings.TrimPrefix(folded, zero); number != "" && strings.Trim(number, "0123456789") == "" {
-		return number
+	if !found {
+		return 0
 	}
-	return folded
+	return n
 }
-
-func isInvisible(c rune) bool { return unicode.In(c, unicode.Mn, unicode.Cc, unicode.Cf) }

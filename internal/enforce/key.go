@@ -168,13 +168,18 @@ func (z *Zone) keyText(e *Evaluation) string {
 	if !z.OneSpelling {
 		return e.Repl.ReplaceAll(z.Key, "")
 	}
-	nth := e.body.reading
+	nth, kind := e.body.reading, bodyfield.IsForm
+	if forms := z.readingsAs(kind, e); nth >= forms {
+		nth, kind = nth-forms, bodyfield.IsJSON
+	}
 	text, _ := e.Repl.ReplaceFunc(z.Key, func(name string, value any) (any, error) { // returns no error
 		if bodyfield.IsField(name) {
-			field := e.field(&e.body, name)
-			n := max(len(field.Texts), 1)
-			text := fieldKey(field.Text(nth % n))
-			nth /= n
+			keys := e.fieldKeys(&e.body, name, kind)
+			if len(keys) == 0 {
+				return "", nil
+			}
+			text := keys[nth%len(keys)]
+			nth /= len(keys)
 			return text, nil
 		}
 		text := caddy.ToString(value)

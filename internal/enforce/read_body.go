@@ -32,7 +32,9 @@ var bodies = readahead.NewPool(maxBodies)
 // body is what has been read of a request's body.
 type body struct {
 	peeked  bool              // its placeholders hold the beginning
+	kind    bodyfield.Type    // if fields are read
 	fields  []bodyfield.Value // those of the handler, which are in placeholders; nil if they aren't read
+	keys    [][]string        // of each field, once they are needed
 	reading int               // the one of a key's readings that counts now
 	broken  error             // why it couldn't be read before the request waited; or nil
 }
