@@ -27,7 +27,7 @@ type Field struct {
 
 // NewField returns the field that a placeholder names. The result is false if it names none.
 func NewField(placeholder string) (f Field, ok bool) {
-	f.Placeholder, f.Type = placeholder, TypeOfField(placeholder)
+	f.Placeholder, f.Type = placeholder, typeOfField(placeholder)
 	if f.Type == IsForm {
 		f.name = newFormName(strings.TrimPrefix(placeholder, Form))
 		return f, f.name.name != ""
@@ -55,10 +55,10 @@ func AnswerPaths(placeholder string) (paths [][]string) {
 }
 
 // IsField reports whether a placeholder is meant for a field of requests' bodies.
-func IsField(placeholder string) bool { return TypeOfField(placeholder) != Other }
+func IsField(placeholder string) bool { return typeOfField(placeholder) != Other }
 
-// TypeOfField returns the type of the bodies that have a field, or Other for another placeholder.
-func TypeOfField(placeholder string) Type {
+// typeOfField returns the type of the bodies that have a field, or Other for another placeholder.
+func typeOfField(placeholder string) Type {
 	switch {
 	case strings.HasPrefix(placeholder, Form):
 		return IsForm

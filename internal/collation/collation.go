@@ -75,8 +75,10 @@ func (f *folder) add(c rune) {
 	case len(f.key) == 0 && !f.zero && unicode.IsSpace(c):
 	case c >= utf8.RuneSelf:
 		f.key = utf8.AppendRune(f.key, c)
+	case c >= 'A' && c <= 'Z':
+		f.key = append(f.key, byte(c-'A'+'a'))
 	case c >= ' ' && c < 0x7f:
-		f.key = append(f.key, byte(unicode.ToLower(c)))
+		f.key = append(f.key, byte(c))
 	}
 }
 

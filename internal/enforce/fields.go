@@ -121,7 +121,7 @@ func (z *Zone) readings(e *Evaluation) int {
 // readingsAs returns the number of keys that programs may read which take the request for one with such a body. It is
 // 0 if they find no field. A query is read by either.
 func (z *Zone) readingsAs(kind bodyfield.Type, e *Evaluation) int {
-	if is := e.body.kind; is != kind && (is == bodyfield.IsForm || is == bodyfield.IsJSON) {
+	if sent := e.body.kind; sent != kind && (sent == bodyfield.IsForm || sent == bodyfield.IsJSON) {
 		return 0
 	}
 	n, found := 1, false
