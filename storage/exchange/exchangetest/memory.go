@@ -3,8 +3,11 @@
 package exchangetest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -18,11 +21,14 @@ import (
 // Memory is an exchange in memory. The zero value is empty. It may be used by several members at
 // a time. Its clock is that of the process.
 type Memory struct {
+	// SweepRows is how many rows a sweep deletes at most; zero means 10,000. It is set before use.
+	SweepRows int
+
 	mu      sync.Mutex
 	fault   func(call string) error // guarded by mu, as all below
 	id, seq int64
 	rows    map[rowKey]row
-	bans    map[storage.Key]ban
+	bans    map[banKey]ban
 	members map[region.Component]member
 }
 
@@ -35,14 +41,20 @@ type rowKey struct {
 
 type row struct{ units, expires, seq int64 }
 
+type banKey struct {
+	key    storage.Key
+	region string
+}
+
 type ban struct {
-	until, seq int64
-	region     string
+	exchange.Ban
+	seq int64
 }
 
 type member struct {
-	now  int64
+	exchange.Member
 	seen time.Time
+	gone bool
 }
 
 // Fail makes each call return the result of f for its name, before it does anything, unless that is
@@ -78,7 +90,7 @@ func (m *Memory) enter(ctx context.Context, call string) (leave func(), err erro
 		return nil, err
 	}
 	if m.rows == nil {
-		m.rows, m.bans = make(map[rowKey]row), make(map[storage.Key]ban)
+		m.rows, m.bans = make(map[rowKey]row), make(map[banKey]ban)
 		m.members = make(map[region.Component]member)
 		m.id = rand.Int64()
 	}
@@ -93,27 +105,39 @@ func (m *Memory) Meet(ctx context.Context, self exchange.Member) (met exchange.M
 	}
 	defer leave()
 	now := time.Now()
-	m.members[self.Component] = member{self.Now, now}
-	regions := make(map[string]exchange.Neighbor)
+	m.members[self.Component] = member{Member: self, seen: now}
+	type marks struct {
+		region           string
+		secret, database storage.Key
+	}
+	neighbors := make(map[marks]exchange.Neighbor)
 	for c, seen := range m.members {
-		lag := now.Sub(seen.seen)
-		n, known := regions[c.Region]
+		lag, at := now.Sub(seen.seen), marks{c.Region, seen.Secret, seen.Database}
+		n, known := neighbors[at]
+		n.Region, n.Secret, n.Database = at.region, at.secret, at.database
 		if !known || lag < n.Lag {
 			n.Lag = lag
 		}
-		if c.Region == self.Region && lag <= 30*time.Second {
+		if c.Region == self.Region && lag <= 30*time.Second && !seen.gone {
 			met.Machines = append(met.Machines, c.Machine)
 		}
-		n.Region = c.Region
-		n.Machines++
-		regions[c.Region] = n
+		switch {
+		case seen.gone:
+		case lag >= self.Patience:
+			n.Gone++
+		default:
+			n.Machines++
+			if ahead := time.Duration(seen.Now - seen.seen.UnixNano()); ahead.Abs() > n.Ahead.Abs() {
+				n.Ahead = ahead
+			}
+		}
+		neighbors[at] = n
 	}
 	slices.Sort(met.Machines)
-	met.ID, met.Seq = m.id, m.seq
-	for _, n := range regions {
-		met.Regions = append(met.Regions, n)
-	}
-	slices.SortFunc(met.Regions, func(a, b exchange.Neighbor) int { return cmp.Compare(a.Region, b.Region) })
+	met.ID, met.Seq, met.Now = m.id, m.seq, now.UnixNano()
+	met.Neighbors = slices.SortedFunc(maps.Values(neighbors), func(a, b exchange.Neighbor) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), bytes.Compare(a.Secret[:], b.Secret[:]), bytes.Compare(a.Database[:], b.Database[:]))
+	})
 	return met, nil
 }
 
@@ -132,9 +156,14 @@ func (m *Memory) Publish(ctx context.Context, rows []exchange.Row, bans []exchan
 		}
 	}
 	for _, b := range bans {
-		if b.Until > m.bans[b.Key].until {
+		was, changed := m.bans[banKey{b.Key, b.Region}].Ban, b
+		if was.At >= b.At {
+			changed.At, changed.Until = was.At, was.Until
+		}
+		changed.Lifted, changed.Keep = max(was.Lifted, b.Lifted), max(was.Keep, b.Keep)
+		if changed != was {
 			m.seq++
-			m.bans[b.Key] = ban{b.Until, m.seq, b.Region}
+			m.bans[banKey{b.Key, b.Region}] = ban{changed, m.seq}
 		}
 	}
 	return nil
@@ -158,9 +187,9 @@ func (m *Memory) Collect(ctx context.Context, own region.Component, after int64,
 			changes = append(changes, change{seq: r.seq, row: &exchange.Row{Limit: key.limit, Key: key.key, Group: key.group, Component: key.owner, Units: r.units, Expires: r.expires}})
 		}
 	}
-	for key, b := range m.bans {
-		if b.seq > after && b.region != own.Region {
-			changes = append(changes, change{seq: b.seq, ban: &exchange.Ban{Key: key, Until: b.until, Region: b.region}})
+	for _, b := range m.bans {
+		if b.seq > after {
+			changes = append(changes, change{seq: b.seq, ban: &b.Ban})
 		}
 	}
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.seq, b.seq) })
@@ -180,31 +209,36 @@ func (m *Memory) Collect(ctx context.Context, own region.Component, after int64,
 }
 
 // Sweep implements [exchange.Exchange].
-func (m *Memory) Sweep(ctx context.Context) error {
+func (m *Memory) Sweep(ctx context.Context) (more bool, err error) {
 	leave, err := m.enter(ctx, "sweep")
-	if err != nil || len(m.members) == 0 {
-		if err == nil {
-			leave()
-		}
-		return err
+	if err != nil {
+		return false, err
 	}
 	defer leave()
-	var times []int64
-	for _, machine := range m.members {
-		times = append(times, machine.now)
-	}
-	earliest := slices.Min(times)
-	for key, r := range m.rows {
-		if r.expires <= earliest {
-			delete(m.rows, key)
+	now := time.Now()
+	earliest, least := int64(math.MaxInt64), now.Add(-exchange.MaxBehind).UnixNano()
+	for c, machine := range m.members {
+		switch silent := now.Sub(machine.seen); {
+		case silent > 24*time.Hour:
+			delete(m.members, c)
+		case !machine.gone && silent < time.Hour:
+			earliest = min(earliest, machine.Now)
 		}
 	}
-	for key, b := range m.bans {
-		if b.until <= earliest {
-			delete(m.bans, key)
-		}
+	if earliest == math.MaxInt64 {
+		earliest = least
 	}
-	return nil
+	earliest = max(earliest, least)
+	deleted, most := 0, cmp.Or(m.SweepRows, 10_000)
+	maps.DeleteFunc(m.rows, func(_ rowKey, r row) bool {
+		expired := r.expires <= earliest && deleted < most
+		if expired {
+			deleted++
+		}
+		return expired
+	})
+	maps.DeleteFunc(m.bans, func(_ banKey, b ban) bool { return b.Keep <= earliest })
+	return deleted == most, nil
 }
 
 // Leave implements [exchange.Exchange].
@@ -214,7 +248,10 @@ func (m *Memory) Leave(ctx context.Context, self exchange.Member) error {
 		return err
 	}
 	defer leave()
-	delete(m.members, self.Component)
+	if member, known := m.members[self.Component]; known {
+		member.gone = true
+		m.members[self.Component] = member
+	}
 	return nil
 }
 

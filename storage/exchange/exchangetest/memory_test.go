@@ -8,6 +8,6 @@ import (
 )
 
 func TestMemory(t *testing.T) {
-	memory := new(exchangetest.Memory)
+	memory := &exchangetest.Memory{SweepRows: 30}
 	exchangetest.Test(t, func(*testing.T) exchange.Exchange { return memory })
 }

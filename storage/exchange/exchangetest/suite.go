@@ -3,6 +3,8 @@ package exchangetest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,13 +20,13 @@ const now = int64(1_800_000_000e9)
 // Test tests an exchange. Each call of open connects to the same one, which is empty at first and
 // used by nobody else.
 func Test(t *testing.T, open func(t *testing.T) exchange.Exchange) {
-	eu := site{t, open(t), exchange.Member{Component: region.Component{Region: "eu", Machine: 1}, Now: now}}
-	us := site{t, open(t), exchange.Member{Component: region.Component{Region: "us", Machine: -2}, Now: now + int64(time.Minute)}}
+	eu := site{t, open(t), exchange.Member{Component: region.Component{Region: "eu", Machine: 1}, Now: now, Patience: time.Minute}}
+	us := site{t, open(t), exchange.Member{Component: region.Component{Region: "us", Machine: -2}, Now: now + int64(time.Minute), Patience: time.Minute}}
 	for _, test := range []struct {
 		name string
 		f    func(t *testing.T, eu, us site)
 	}{
-		{"members", testMembers}, {"counts", testCounts}, {"bans", testBans}, {"pages", testPages}, {"sweep", testSweep},
+		{"members", testMembers}, {"marks", testMarks}, {"counts", testCounts}, {"bans", testBans}, {"pages", testPages}, {"sweep", testSweep},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			eu.t, us.t = t, t
@@ -80,7 +82,7 @@ func (s *site) want(after int64, want ...exchange.Row) (seq int64) {
 }
 
 func testMembers(t *testing.T, eu, us site) {
-	if met := eu.meet(); len(met.Regions) != 1 || met.Regions[0].Region != "eu" || met.Regions[0].Machines != 1 {
+	if met := eu.meet(); len(met.Neighbors) != 1 || met.Neighbors[0].Region != "eu" || met.Neighbors[0].Machines != 1 {
 		t.Errorf("the first member meets %+v", met)
 	}
 	more := eu
@@ -90,17 +92,46 @@ func testMembers(t *testing.T, eu, us site) {
 	if one.ID != two.ID || one.ID != eu.meet().ID {
 		t.Error("the exchange has several numbers")
 	}
+	if one.Now <= 0 || two.Now < one.Now || two.Now > one.Now+int64(time.Minute) {
+		t.Errorf("the time of the exchange is %d and then %d", one.Now, two.Now)
+	}
 	if m := eu.meet().Machines; len(m) != 2 || m[0] != 1 || m[1] != 3 || len(two.Machines) != 1 || two.Machines[0] != us.Machine {
 		t.Errorf("the machines of the regions are %d and %d", m, two.Machines)
 	}
-	if r := two.Regions; len(r) != 2 || r[0].Region != "eu" || r[0].Machines != 2 || r[1].Region != "us" || r[0].Lag < 0 || r[0].Lag > time.Minute {
+	if r := two.Neighbors; len(r) != 2 || r[0].Region != "eu" || r[0].Machines != 2 || r[1].Region != "us" || r[0].Lag < 0 || r[0].Lag > time.Minute {
 		t.Errorf("it meets %+v", two)
 	}
 	if err := more.Leave(context.Background(), more.Member); err != nil {
 		t.Fatal(err)
 	}
-	if r := us.meet().Regions; len(r) != 2 || r[0].Machines != 1 {
+	if r := us.meet().Neighbors; len(r) != 2 || r[0].Machines != 1 || r[0].Gone != 0 {
 		t.Errorf("after one has left, it meets %+v", r)
+	}
+	us.Patience = 0
+	if r := us.meet().Neighbors; len(r) != 2 || r[0].Machines != 0 || r[0].Gone != 1 {
+		t.Errorf("without patience, it meets %+v", r)
+	}
+}
+
+// A member sees which machines have another secret or database, and how far clocks differ.
+func testMarks(t *testing.T, eu, us site) {
+	met := eu.meet()
+	other := eu
+	other.Machine, other.Secret, other.Database, other.Now = 4, storage.Key{1}, storage.Key{2}, met.Now-int64(time.Hour)
+	other.meet()
+	r := us.meet().Neighbors
+	at := slices.IndexFunc(r, func(n exchange.Neighbor) bool { return n.Secret == other.Secret })
+	if at < 0 || r[at].Region != "eu" || r[at].Database != other.Database || r[at].Machines != 1 {
+		t.Fatalf("it meets %+v", r)
+	}
+	if ahead := r[at].Ahead; ahead > -time.Hour+time.Second || ahead < -time.Hour-time.Minute {
+		t.Errorf("a clock that is an hour behind is ahead by %v", ahead)
+	}
+	if err := other.Leave(context.Background(), other.Member); err != nil {
+		t.Fatal(err)
+	}
+	if r := us.meet().Neighbors; r[at].Secret != other.Secret || r[at].Machines+r[at].Gone != 0 || r[at].Ahead != 0 {
+		t.Errorf("after it has left, it meets %+v", r)
 	}
 }
 
@@ -127,22 +158,34 @@ func testCounts(t *testing.T, eu, us site) {
 
 func testBans(t *testing.T, eu, us site) {
 	from := us.collect(0, 1000).Seq
-	ban := exchange.Ban{Key: storage.Key{1, 2}, Until: now + 10, Region: "eu"}
-	eu.publish(nil, ban)
-	news := us.collect(from, 1000)
-	if len(news.Bans) != 1 || news.Bans[0] != ban {
-		t.Errorf("the other region collects %+v", news)
+	key := storage.Key{1, 2}
+	want := make(map[string]exchange.Ban)
+	publish := func(b exchange.Ban, after exchange.Ban) {
+		t.Helper()
+		b.Key, after.Key, after.Region = key, key, b.Region
+		want[b.Region] = after
+		us.publish(nil, b)
+		for _, s := range []site{eu, us} { // of their own region as well
+			news := s.collect(from, 1000)
+			found := make(map[string]exchange.Ban)
+			for _, b := range news.Bans {
+				found[b.Region] = b
+			}
+			if !maps.Equal(found, want) {
+				t.Errorf("after %+v, %s collects %+v, want %+v", b, s.Region, found, want)
+			}
+		}
 	}
-	if own := eu.collect(from, 1000); len(own.Bans) != 0 {
-		t.Errorf("a region collects its own ban: %+v", own)
-	}
-	us.publish(nil, exchange.Ban{Key: ban.Key, Until: now + 9, Region: "us"})
-	if again := us.collect(news.Seq, 1000); len(again.Bans) != 0 {
-		t.Errorf("an earlier end replaces a later one: %+v", again)
-	}
-	us.publish(nil, exchange.Ban{Key: ban.Key, Until: now + 11, Region: "us"})
-	if longer := eu.collect(news.Seq, 1000); len(longer.Bans) != 1 || longer.Bans[0].Until != now+11 {
-		t.Errorf("a later end is not collected: %+v", longer)
+	publish(exchange.Ban{Region: "eu", At: 5, Until: now + 10, Keep: now + 10}, exchange.Ban{At: 5, Until: now + 10, Keep: now + 10})
+	publish(exchange.Ban{Region: "eu", At: 4, Until: now + 99, Keep: now + 10}, exchange.Ban{At: 5, Until: now + 10, Keep: now + 10}) // an earlier ban
+	publish(exchange.Ban{Region: "us", Lifted: 6, Keep: now + 10}, exchange.Ban{Lifted: 6, Keep: now + 10})
+	publish(exchange.Ban{Region: "us", Lifted: 5, Keep: now + 11}, exchange.Ban{Lifted: 6, Keep: now + 11})
+	publish(exchange.Ban{Region: "eu", At: 7, Until: now + 5, Keep: now + 5}, exchange.Ban{At: 7, Until: now + 5, Keep: now + 10}) // a later one, shorter
+	publish(exchange.Ban{Region: "us", At: 8, Until: now + 9, Keep: now + 9}, exchange.Ban{At: 8, Until: now + 9, Lifted: 6, Keep: now + 11})
+	seq := us.collect(0, 1000).Seq
+	us.publish(nil, exchange.Ban{Key: key, Region: "us", At: 8, Until: now + 9, Lifted: 6, Keep: now + 9})
+	if news := eu.collect(seq, 1000); len(news.Bans) != 0 || news.Seq != seq {
+		t.Errorf("a ban that has not changed is collected again: %+v", news)
 	}
 }
 
@@ -154,7 +197,7 @@ func testPages(t *testing.T, eu, us site) {
 	}
 	eu.publish(rows)
 	for i := range 5 {
-		eu.publish(nil, exchange.Ban{Key: storage.Key{9, byte(i)}, Until: now + int64(time.Hour), Region: "eu"})
+		eu.publish(nil, exchange.Ban{Key: storage.Key{9, byte(i)}, At: 1, Until: now + int64(time.Hour), Keep: now + int64(time.Hour), Region: "eu"})
 	}
 	found, bans := make(map[storage.Key]int64), make(map[storage.Key]bool)
 	for pages := 1; ; pages++ {
@@ -178,23 +221,50 @@ func testPages(t *testing.T, eu, us site) {
 	}
 }
 
-// A row is deleted when it has expired for every member, and not before.
+// A row is deleted when it has expired for every member, and not before, unless a clock is far behind. Of
+// more rows than a sweep deletes at a time, none is left in the end.
 func testSweep(t *testing.T, eu, us site) {
-	row := us.row(6, 1, 2, 1)
+	met := eu.meet()
 	from := eu.collect(0, 1000).Seq
-	us.publish([]exchange.Row{row}, exchange.Ban{Key: storage.Key{7}, Until: row.Expires, Region: "us"})
 	for _, c := range []struct {
 		eu, us int64
 		left   int
-	}{{0, 0, 1}, {0, 1, 1}, {1, 0, 1}, {1, 1, 0}} {
-		eu.Now, us.Now = row.Expires-1+c.eu, row.Expires-1+c.us
+	}{{-1, -1, 1}, {-1, 1, 1}, {1, -1, 1}, {1, 1, 0}, {1, -int64(exchange.MaxBehind) - int64(time.Minute), 0}} {
+		row := us.row(6, 1, 2, 1)
+		row.Expires = met.Now - int64(time.Minute)
+		if c.us < -1 {
+			row.Expires -= int64(exchange.MaxBehind)
+		}
+		us.publish([]exchange.Row{row}, exchange.Ban{Key: storage.Key{7}, At: 1, Keep: row.Expires, Region: "us"})
+		eu.Now, us.Now = row.Expires+c.eu, row.Expires+c.us
 		eu.meet()
 		us.meet()
-		if err := eu.Sweep(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		eu.sweep()
 		if news := eu.collect(from, 1000); len(news.Rows) != c.left || len(news.Bans) != c.left {
 			t.Errorf("%+v: there are %+v", c, news)
+		}
+	}
+	var rows []exchange.Row
+	for i := range int64(100) {
+		row := us.row(7, i, 2, 1)
+		row.Expires = met.Now - 2*int64(exchange.MaxBehind)
+		rows = append(rows, row)
+	}
+	us.publish(rows)
+	eu.sweep()
+	if news := eu.collect(from, 1000); len(news.Rows) > 0 {
+		t.Errorf("after a sweep, %d of %d expired rows are left", len(news.Rows), len(rows))
+	}
+}
+
+func (s *site) sweep() {
+	s.t.Helper()
+	for {
+		if more, err := s.Sweep(context.Background()); err != nil || !more {
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return
 		}
 	}
 }

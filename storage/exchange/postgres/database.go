@@ -37,36 +37,51 @@ func (db *database) meet(ctx context.Context, m exchange.Member) (met exchange.M
 		return met, err
 	}
 	met.ID = db.id
-	_, err = db.conn.Exec(ctx, `INSERT INTO tally_exchange_members AS t (region, machine, now, seen) VALUES ($1, $2, $3, clock_timestamp())
-		ON CONFLICT (region, machine) DO UPDATE SET now = excluded.now, seen = excluded.seen`, m.Region, m.Machine, m.Now)
+	err = db.conn.QueryRow(ctx, `INSERT INTO tally_exchange_members AS t (region, machine, now, seen, secret, store, gone) VALUES ($1, $2, $3, clock_timestamp(), $4, $5, false)
+		ON CONFLICT (region, machine) DO UPDATE SET now = excluded.now, seen = excluded.seen, secret = excluded.secret, store = excluded.store, gone = false
+		RETURNING `+nanoseconds(`seen`), m.Region, m.Machine, m.Now, m.Secret[:], m.Database[:]).Scan(&met.Now)
 	if err != nil {
 		return met, err
 	}
 	if err = db.conn.QueryRow(ctx, `SELECT last_value FROM tally_exchange_seq`).Scan(&met.Seq); err != nil {
 		return met, err
 	}
-	rows, err := db.conn.Query(ctx, `SELECT region, count(*) FILTER (WHERE seen > clock_timestamp() - interval '10 minutes'),
-			(extract(epoch FROM clock_timestamp() - max(seen)) * 1000)::bigint
-		FROM tally_exchange_members GROUP BY region ORDER BY region COLLATE "C"`)
+	rows, err := db.conn.Query(ctx, `SELECT region, secret, store, count(*) FILTER (WHERE present), count(*) FILTER (WHERE NOT present AND NOT gone),
+			(extract(epoch FROM clock_timestamp() - max(seen)) * 1000)::bigint,
+			coalesce(max(ahead) FILTER (WHERE present), 0), coalesce(min(ahead) FILTER (WHERE present), 0)
+		FROM (SELECT *, NOT gone AND seen > clock_timestamp() - $1::bigint * interval '1 millisecond' AS present, now - `+nanoseconds(`seen`)+` AS ahead
+			FROM tally_exchange_members) AS m
+		GROUP BY region, secret, store ORDER BY region COLLATE "C", secret, store`, m.Patience.Milliseconds())
 	if err != nil {
 		return met, err
 	}
-	met.Regions, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n exchange.Neighbor, err error) {
-		var machines, milliseconds int64
-		err = row.Scan(&n.Region, &machines, &milliseconds)
-		n.Machines, n.Lag = int(machines), max(time.Duration(milliseconds)*time.Millisecond, 0)
+	met.Neighbors, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n exchange.Neighbor, err error) {
+		var secret, store []byte
+		var machines, gone, milliseconds, ahead, behind int64
+		err = row.Scan(&n.Region, &secret, &store, &machines, &gone, &milliseconds, &ahead, &behind)
+		copy(n.Secret[:], secret)
+		copy(n.Database[:], store)
+		n.Machines, n.Gone, n.Lag = int(machines), int(gone), max(time.Duration(milliseconds)*time.Millisecond, 0)
+		if n.Ahead = time.Duration(ahead); ahead < -behind {
+			n.Ahead = time.Duration(behind)
+		}
 		return n, err
 	})
 	if err != nil {
 		return met, err
 	}
 	rows, err = db.conn.Query(ctx, `SELECT machine FROM tally_exchange_members
-		WHERE region = $1 AND seen > clock_timestamp() - interval '30 seconds' ORDER BY machine`, m.Region)
+		WHERE region = $1 AND NOT gone AND seen > clock_timestamp() - interval '30 seconds' ORDER BY machine`, m.Region)
 	if err != nil {
 		return met, err
 	}
 	met.Machines, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 	return met, err
+}
+
+// nanoseconds converts a time in SQL to nanoseconds since the Unix epoch.
+func nanoseconds(timestamp string) string {
+	return `(extract(epoch FROM ` + timestamp + `) * 1000000)::bigint * 1000`
 }
 
 // Publish implements [exchange.Exchange].
@@ -110,14 +125,16 @@ func writeRows(ctx context.Context, tx pgx.Tx, rows []exchange.Row) error {
 }
 
 func writeBans(ctx context.Context, tx pgx.Tx, bans []exchange.Ban) error {
-	keys, untils, regions := make([][]byte, len(bans)), make([]int64, len(bans)), make([]string, len(bans))
-	for i := range bans {
-		keys[i], untils[i], regions[i] = bans[i].Key[:], bans[i].Until, bans[i].Region
+	keys, regions, at := make([][]byte, len(bans)), make([]string, len(bans)), make([]int64, len(bans))
+	until, lifted, keep := make([]int64, len(bans)), make([]int64, len(bans)), make([]int64, len(bans))
+	for i, b := range bans {
+		keys[i], regions[i], at[i], until[i], lifted[i], keep[i] = bans[i].Key[:], b.Region, b.At, b.Until, b.Lifted, b.Keep
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO tally_exchange_bans AS t (key, until, region, seq)
-		SELECT *, nextval('tally_exchange_seq') FROM unnest($1::bytea[], $2::bigint[], $3::text[])
-		ON CONFLICT (key) DO UPDATE SET until = excluded.until, region = excluded.region, seq = excluded.seq
-		WHERE t.until < excluded.until`, keys, untils, regions)
+	_, err := tx.Exec(ctx, `INSERT INTO tally_exchange_bans AS t (key, region, at, until, lifted, keep, seq)
+		SELECT *, nextval('tally_exchange_seq') FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+		ON CONFLICT (key, region) DO UPDATE SET at = greatest(t.at, excluded.at), until = CASE WHEN t.at < excluded.at THEN excluded.until ELSE t.until END,
+			lifted = greatest(t.lifted, excluded.lifted), keep = greatest(t.keep, excluded.keep), seq = excluded.seq
+		WHERE t.at < excluded.at OR t.lifted < excluded.lifted OR t.keep < excluded.keep`, keys, regions, at, until, lifted, keep)
 	return err
 }
 
@@ -159,14 +176,14 @@ func read(ctx context.Context, tx pgx.Tx, own region.Component, after int64, lim
 	if len(news.Rows) == limit {
 		news.More, news.Seq = true, min(news.Seq, last)
 	}
-	rows, err = tx.Query(ctx, `SELECT key, until, region, seq FROM tally_exchange_bans
-		WHERE seq > $1 AND region <> $2 ORDER BY seq LIMIT $3`, after, own.Region, limit)
+	rows, err = tx.Query(ctx, `SELECT key, region, at, until, lifted, keep, seq FROM tally_exchange_bans
+		WHERE seq > $1 ORDER BY seq LIMIT $2`, after, limit)
 	if err != nil {
 		return news, err
 	}
 	news.Bans, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (b exchange.Ban, err error) {
 		var key []byte
-		err = row.Scan(&key, &b.Until, &b.Region, &last)
+		err = row.Scan(&key, &b.Region, &b.At, &b.Until, &b.Lifted, &b.Keep, &last)
 		copy(b.Key[:], key)
 		return b, err
 	})
@@ -176,27 +193,29 @@ func read(ctx context.Context, tx pgx.Tx, own region.Component, after int64, lim
 	return news, err
 }
 
-// sweepRows is how many rows are deleted at a time.
-const sweepRows = 10_000
+// sweepRows is how many rows of a table are deleted at a time.
+var sweepRows = 10_000
 
-// Sweep implements [exchange.Exchange].
-func (db *database) Sweep(ctx context.Context) error {
-	const earliest = `(SELECT min(now) FROM tally_exchange_members WHERE seen > clock_timestamp() - interval '1 hour')`
-	for _, statement := range []string{
-		`DELETE FROM tally_exchange_members WHERE seen < clock_timestamp() - interval '1 day'`,
-		`DELETE FROM tally_exchange_counts WHERE ctid = ANY (ARRAY(SELECT ctid FROM tally_exchange_counts WHERE expires <= ` + earliest + fmt.Sprintf(` LIMIT %d))`, sweepRows),
-		`DELETE FROM tally_exchange_bans WHERE ctid = ANY (ARRAY(SELECT ctid FROM tally_exchange_bans WHERE until <= ` + earliest + fmt.Sprintf(` LIMIT %d))`, sweepRows),
+// Sweep implements [exchange.Exchange]. It skips rows that others write or delete, and so waits for nobody.
+func (db *database) Sweep(ctx context.Context) (more bool, err error) {
+	earliest := `(SELECT greatest(min(now), ` + nanoseconds(`clock_timestamp()`) + fmt.Sprintf(` - %d) FROM tally_exchange_members
+		WHERE NOT gone AND seen > clock_timestamp() - interval '1 hour')`, int64(exchange.MaxBehind))
+	for _, table := range []struct{ name, expired string }{
+		{"members", `seen < clock_timestamp() - interval '1 day'`}, {"counts", `expires <= ` + earliest}, {"bans", `keep <= ` + earliest},
 	} {
-		if _, err := db.conn.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("postgres: sweep: %w", err)
+		deleted, err := db.conn.Exec(ctx, fmt.Sprintf(`DELETE FROM tally_exchange_%s WHERE ctid = ANY (ARRAY(
+			SELECT ctid FROM tally_exchange_%[1]s WHERE %s LIMIT %d FOR UPDATE SKIP LOCKED))`, table.name, table.expired, sweepRows))
+		if err != nil {
+			return false, fmt.Errorf("postgres: sweep: %w", err)
 		}
+		more = more || deleted.RowsAffected() == int64(sweepRows)
 	}
-	return nil
+	return more, nil
 }
 
 // Leave implements [exchange.Exchange].
 func (db *database) Leave(ctx context.Context, m exchange.Member) error {
-	if _, err := db.conn.Exec(ctx, `DELETE FROM tally_exchange_members WHERE region = $1 AND machine = $2`, m.Region, m.Machine); err != nil {
+	if _, err := db.conn.Exec(ctx, `UPDATE tally_exchange_members SET gone = true WHERE region = $1 AND machine = $2`, m.Region, m.Machine); err != nil {
 		return fmt.Errorf("postgres: leave: %w", err)
 	}
 	return nil

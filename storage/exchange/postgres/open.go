@@ -43,8 +43,9 @@ func (s server) place() string {
 	return net.JoinHostPort(s.config.Host, strconv.Itoa(int(s.config.Port))) + "/" + s.config.Database
 }
 
-// version is the version of the tables.
-const version = 1
+// version is the version of the tables, and of the oldest ones that are used. Older ones are replaced by empty
+// ones: each region publishes its counts again.
+const version = 2
 
 // lock is the number of the advisory lock under which tables are created and changes are numbered.
 const lock = 0x7461_6c6c_7965_7863 // "tallyexc"
@@ -74,7 +75,7 @@ func (s server) connect(ctx context.Context) (*database, error) {
 // prepare creates the tables if there are none, and checks their version.
 func (db *database) prepare(ctx context.Context) error {
 	err := db.readMeta(ctx)
-	if code := (*pgconn.PgError)(nil); errors.As(err, &code) && code.Code == undefinedTable {
+	if code := (*pgconn.PgError)(nil); errors.As(err, &code) && code.Code == undefinedTable || errors.Is(err, errOlder) {
 		if err = db.makeTables(ctx); err == nil {
 			err = db.readMeta(ctx)
 		}
@@ -85,19 +86,33 @@ func (db *database) prepare(ctx context.Context) error {
 func (db *database) readMeta(ctx context.Context) error {
 	var found int
 	err := db.conn.QueryRow(ctx, `SELECT version, id FROM tally_exchange_meta`).Scan(&found, &db.id)
-	if err == nil && found != version {
+	switch {
+	case err == nil && found < version:
+		err = errOlder
+	case err == nil && found != version:
 		err = fmt.Errorf("%w: the tables tally_exchange_* have version %d, expected %d", exchange.ErrForeign, found, version)
 	}
 	return err
 }
 
-// makeTables creates the tables, unless another machine did meanwhile.
+// errOlder says that the tables have an older version.
+var errOlder = fmt.Errorf("%w: the tables tally_exchange_* have an older version", exchange.ErrForeign)
+
+// makeTables creates the tables, unless another machine did meanwhile, and drops older ones.
 func (db *database) makeTables(ctx context.Context) error {
 	return db.within(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lock)); err != nil {
 			return err
 		}
 		for _, statement := range []string{
+			fmt.Sprintf(`DO $$ BEGIN
+				IF to_regclass('tally_exchange_meta') IS NOT NULL THEN
+					IF (SELECT version < %d FROM tally_exchange_meta) THEN
+						DROP TABLE tally_exchange_meta, tally_exchange_counts, tally_exchange_bans, tally_exchange_members;
+						DROP SEQUENCE tally_exchange_seq;
+					END IF;
+				END IF;
+			END $$`, version),
 			`CREATE TABLE IF NOT EXISTS tally_exchange_meta (one boolean PRIMARY KEY DEFAULT true CHECK (one), version int NOT NULL, id bigint NOT NULL)`,
 			`CREATE SEQUENCE IF NOT EXISTS tally_exchange_seq`,
 			`CREATE TABLE IF NOT EXISTS tally_exchange_counts (
@@ -106,10 +121,14 @@ func (db *database) makeTables(ctx context.Context) error {
 				PRIMARY KEY (limit_id, key, grp, region, machine)) WITH (fillfactor = 80)`,
 			`CREATE INDEX IF NOT EXISTS tally_exchange_counts_seq ON tally_exchange_counts (seq)`,
 			`CREATE INDEX IF NOT EXISTS tally_exchange_counts_expires ON tally_exchange_counts (expires)`,
-			`CREATE TABLE IF NOT EXISTS tally_exchange_bans (key bytea PRIMARY KEY, until bigint NOT NULL, region text NOT NULL, seq bigint NOT NULL)`,
+			`CREATE TABLE IF NOT EXISTS tally_exchange_bans (
+				key bytea NOT NULL, region text NOT NULL, at bigint NOT NULL, until bigint NOT NULL, lifted bigint NOT NULL, keep bigint NOT NULL,
+				seq bigint NOT NULL, PRIMARY KEY (key, region))`,
 			`CREATE INDEX IF NOT EXISTS tally_exchange_bans_seq ON tally_exchange_bans (seq)`,
+			`CREATE INDEX IF NOT EXISTS tally_exchange_bans_keep ON tally_exchange_bans (keep)`,
 			`CREATE TABLE IF NOT EXISTS tally_exchange_members (
 				region text NOT NULL, machine bigint NOT NULL, now bigint NOT NULL, seen timestamptz NOT NULL,
+				secret bytea NOT NULL, store bytea NOT NULL, gone boolean NOT NULL,
 				PRIMARY KEY (region, machine))`,
 		} {
 			if _, err := tx.Exec(ctx, statement); err != nil {

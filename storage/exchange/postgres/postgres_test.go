@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -88,6 +89,8 @@ func open(t *testing.T, dsn string) (exchange.Exchange, error) {
 }
 
 func TestExchange(t *testing.T) {
+	defer func(n int) { sweepRows = n }(sweepRows)
+	sweepRows = 30
 	dsn := dsnOf(t, "conformance")
 	exchangetest.Test(t, func(t *testing.T) exchange.Exchange {
 		db, err := open(t, dsn)
@@ -132,6 +135,37 @@ func TestTablesOfAnotherVersion(t *testing.T) {
 	run(t, dsn, "UPDATE tally_exchange_meta SET version = 9")
 	if _, err := open(t, dsn); !errors.Is(err, exchange.ErrForeign) || !strings.Contains(err.Error(), "version 9") {
 		t.Errorf("tables of version 9: %v", err)
+	}
+}
+
+// Tables of an older version are replaced, once, by all who open them.
+func TestTablesOfAnOlderVersion(t *testing.T) {
+	dsn := dsnOf(t, "older")
+	db, err := open(t, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := db.Meet(t.Context(), exchange.Member{Component: region.Component{Region: "eu"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, dsn, "UPDATE tally_exchange_meta SET version = 1; ALTER TABLE tally_exchange_bans DROP COLUMN lifted")
+	for range 2 {
+		db, err := open(t, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		met, err := db.Meet(t.Context(), exchange.Member{Component: region.Component{Region: "eu", Machine: rand.Int64()}})
+		if err != nil || met.ID == before.ID {
+			t.Fatalf("it meets %+v, %v, where it met %+v before", met, err, before)
+		}
+		if err := db.Publish(t.Context(), nil, []exchange.Ban{{Region: "eu", Lifted: met.Now, Keep: met.Now}}); err != nil {
+			t.Error(err)
+		}
+	}
+	db, _ = open(t, dsn)
+	if news, err := db.Collect(t.Context(), region.Component{}, 0, 10); err != nil || len(news.Bans) != 1 {
+		t.Errorf("the second opening has replaced them again: %+v, %v", news, err)
 	}
 }
 
