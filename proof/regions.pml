@@ -6,25 +6,26 @@
    ticks ago are at most L + L/4.
 
    Left out: leases in a region (its store is strict), several machines of a region, token buckets, names,
-   failures that last for longer than D. A machine doesn't restart: -DRESTART shows that it may hide a
-   quarter of the limit again after each start, as it forgets what it hid.
+   failures that last for longer than D. A machine restarts once, and not while counts are missing in the
+   exchange. It takes what its region has admitted from the store, and the counts of others from the exchange
+   at once; what it admits before that is left out.
 
    Allows: Machines share counts by a store on a server.
 
    Go: limiter/region: Counts.Take, Own.Add, Own.Unpublished, Own.Published, Own.Unpublish, Groups.InForce,
-   Publishes
+   Publishes, Groups.Begins, Missing
    Go: internal/regions: key.admit, key.unpublished, key.Units, Regions.publishRows, Regions.publishAgain,
-   table.apply, Regions.collect
-   Go: internal/engine: lowered, Debit.exceedsElsewhere
+   table.apply, Regions.collect, Regions.addUntold
+   Go: internal/engine: lowered, Debit.exceedsElsewhere, Engine.Counted
 
-   Share: -DT=5
+   Share: -DT=4
    Mutant: HIDE       a region hides a quarter however many others there are
    Mutant: LAST       the last count to arrive is taken, not the largest
    Mutant: MARK       a count is marked as published before the exchange has it
    Mutant: LOST       counts are not published again to an exchange that has lost them
    Mutant: DELTA      a region publishes what it has admitted since the last time
    Mutant: WHOLE      the oldest group doesn't count
-   Without: RESTART   a machine restarts and forgets what it has not published */
+   Mutant: FORGET     a machine that restarts forgets what it has not published */
 #ifndef T
 #define T 5 /* ticks in all */
 #endif
@@ -95,6 +96,24 @@ inline take(x, g, count) { /* Counts.Take: of region x in group g */
 #endif
 }
 
+inline restart(r) { /* Regions.addUntold: memory is lost, the store is not */
+	i = 0;
+	do
+	:: i < 2 ->
+		published[r * 2 + i] = row[r * 2 + i];
+#ifdef FORGET
+		own[r * 2 + i] = 0; published[r * 2 + i] = 0;
+#else
+		own[r * 2 + i] = 0; n = i * G;
+		do :: n < (i + 1) * G && n <= now -> own[r * 2 + i] = own[r * 2 + i] + admitted[r * T + n]; n++ :: else -> break od;
+#endif
+		seen[foreign(r) * 2 + i] = row[foreign(r) * 2 + i];
+		i++
+	:: else -> break
+	od;
+	i = 0; n = 0
+}
+
 proctype Region(byte r) {
 	do
 	:: d_step { true -> admit(r) }
@@ -103,9 +122,7 @@ proctype Region(byte r) {
 #ifdef MARK
 	:: d_step { !failed -> failed = true; published[r * 2 + group(now)] = own[r * 2 + group(now)] }
 #endif
-#ifdef RESTART
-	:: d_step { !began -> began = true; own[r * 2] = 0; own[r * 2 + 1] = 0; published[r * 2] = 0; published[r * 2 + 1] = 0 }
-#endif
+	:: d_step { !began && !failed -> began = true; restart(r) }
 	od
 }
 

@@ -196,8 +196,15 @@ func (s *session) showRegion(r *operator.Region) {
 	if r.Since != nil {
 		s.mark(red, "Since "+moment(*r.Since, s.now)+" counts are not exchanged: "+r.Reason)
 	}
+	for _, fault := range r.Faults {
+		s.mark(red, fault)
+	}
 	for _, o := range r.Others {
-		s.printf("Region %s: %s, heard of %s ago.", printable(o.Name), wording.Counted(o.Machines, "machine"), span(o.Lag.Duration()))
+		gone := ""
+		if o.Gone > 0 {
+			gone = fmt.Sprintf(" and %d that went without a word", o.Gone)
+		}
+		s.printf("Region %s: %s%s, heard of %s ago.", printable(o.Name), wording.Counted(o.Machines, "machine"), gone, span(o.Lag.Duration()))
 	}
 	if len(r.Others) == 0 {
 		s.printf("No other region was heard of.")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -18,6 +19,9 @@ type Reset struct {
 	Key string
 	// Name is the name of the key in the store. It is used if Key is "".
 	Name storage.Key
+	// Lifts is for how long the record of a client remembers that its bans were lifted, see
+	// [reputation.Lifted]. Zero leaves no record.
+	Lifts time.Duration
 	// Found is set by [Engine.Reset]: the store had something to forget.
 	Found bool
 }
@@ -81,10 +85,46 @@ func (er *eraser) reset(wanted []Reset) error {
 		wanted[i].Found = r.Found
 		own[r.Number] = wanted[i].Key
 	}
-	if err = er.takeResets(own); err != nil {
+	if err = er.takeResets(own); err == nil {
+		err = er.noteLifts(resets, wanted)
+	}
+	if err != nil {
 		er.degrade(err)
 	}
 	return err
+}
+
+// noteLifts notes in the store which of the resets have lifted bans.
+func (er *eraser) noteLifts(resets []storage.Reset, wanted []Reset) error {
+	var lifts []storage.Offense
+	for i, w := range wanted {
+		if w.Limit == nil && w.Lifts > 0 {
+			lifts = append(lifts, storage.Offense{Client: storage.Client{Key: resets[i].Key, Former: resets[i].Former}, Offense: liftOf(w.Lifts, 0)})
+		}
+	}
+	if len(lifts) == 0 {
+		return nil
+	}
+	_, err := er.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+		for i := range lifts {
+			lifts[i].At = term.Time.Now
+		}
+		ctx, cancel := er.conn.call()
+		defer cancel()
+		return in.Punish(ctx, lifts, make([]reputation.Record, len(lifts)))
+	})
+	return err
+}
+
+// liftOf returns the entry of a record about lifted bans, which is remembered for a while.
+func liftOf(lasts time.Duration, at int64) reputation.Offense {
+	return reputation.Offense{Violation: reputation.Violation{At: at, Reason: reputation.Lifted}, Ban: reputation.Ban{Within: lasts}}
+}
+
+// Lift ends the ban of a client because it was lifted elsewhere, at once in memory and soon in the
+// store. Its record remembers that for a while.
+func (e *Engine) Lift(client *Client, lasts time.Duration) {
+	e.Punish(client, liftOf(lasts, e.clock.now()))
 }
 
 // nameReset sets the limit and key of a reset, with the names of the term.

@@ -133,7 +133,7 @@ func (os *offenses) commit(o offense) (noted bool) {
 	case unread != nil:
 		record = *unread
 	}
-	if record.Banned(o.At) || o.Ban.After != 1 && o.At-record.Last(o.Reason) < int64(minBetween) {
+	if o.Reason != reputation.Lifted && (record.Banned(o.At) || o.Ban.After != 1 && o.At-record.Last(o.Reason) < int64(minBetween)) {
 		return false
 	}
 	record.Commit(o.Offense)

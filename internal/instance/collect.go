@@ -1,9 +1,12 @@
 package instance
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-tally/caddy-tally/internal/names"
+	"github.com/caddy-tally/caddy-tally/internal/regions"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
@@ -11,7 +14,7 @@ import (
 var Collectors = []prometheus.Collector{
 	collector{collectInstances, []*prometheus.Desc{descKeys, descKeysTotal, descEvicted, descAtOnce, descDegraded, descBytes, descClients}},
 	collector{collectNetworks, []*prometheus.Desc{descMachines, descRoundTrip, descClockAhead, descLostWrites, descUnsettled}},
-	collector{collectRegions, []*prometheus.Desc{descRegionPolled, descRegionKeys, descRegionUntracked, descRegionLag}},
+	collector{collectRegions, []*prometheus.Desc{descRegionPolled, descRegionKeys, descRegionUntracked, descRegionLag, descRegionFault}},
 }
 
 // collector reports the metrics that collect sends.
@@ -121,11 +124,14 @@ var (
 		"How long ago a region was heard of; of this region, how long ago it last exchanged all counts.", []string{"region"}, nil)
 )
 
+var descRegionFault = prometheus.NewDesc(names.Metrics+"region_fault",
+	"Whether something keeps a region from counting with this one (1) or not (0): another secret, database or clock, the same_database, or that it is silent.", []string{"region", "fault"}, nil)
+
 // collectRegions reports the state of the exchange with other regions. It reports nothing without an
 // exchange.
 func collectRegions(ch chan<- prometheus.Metric) {
 	var polled, keys, untracked float64
-	lags, any := make(map[string]float64), false
+	lags, faults, any := make(map[string]float64), make(map[[2]string]bool), false
 	Each(func(h *Instance) {
 		shared := h.regions.Load()
 		if shared == nil {
@@ -137,7 +143,11 @@ func collectRegions(ch chan<- prometheus.Metric) {
 		keys += float64(s.Keys)
 		untracked += float64(s.Untracked)
 		for _, n := range s.Regions {
-			lags[n.Region] = max(lags[n.Region], n.Lag.Seconds())
+			lags[n.Name] = max(lags[n.Name], n.Lag.Seconds())
+			for f := range regions.Faults {
+				fault := [2]string{n.Name, f.String()}
+				faults[fault] = faults[fault] || slices.Contains(n.Faults, f)
+			}
 		}
 		lags[s.Region] = s.Lag.Seconds()
 	})
@@ -149,5 +159,12 @@ func collectRegions(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descRegionUntracked, prometheus.CounterValue, untracked)
 	for region, lag := range lags {
 		ch <- prometheus.MustNewConstMetric(descRegionLag, prometheus.GaugeValue, lag, region)
+	}
+	for fault, is := range faults {
+		value := 0.0
+		if is {
+			value = 1
+		}
+		ch <- prometheus.MustNewConstMetric(descRegionFault, prometheus.GaugeValue, value, fault[0], fault[1])
 	}
 }

@@ -168,7 +168,7 @@ func (o observer) Swept(rows int64, keys int, took time.Duration, err error) {
 
 // Punished implements engine.Observer.
 func (o observer) Punished(reason reputation.Reason) {
-	if reason != reputation.Crowded && reason != reputation.Inherited { // those are no violations
+	if reason != reputation.Crowded && reason != reputation.Inherited && reason != reputation.Lifted { // those are no violations
 		meter.Violation(reason)
 	}
 }

@@ -51,12 +51,53 @@ func (inst *Instance) startRegion(s Settings, r *Region) error {
 		Open:     func(ctx context.Context) (exchanges.Exchange, error) { return r.Exchange.Open(ctx) },
 		Engine:   inst.Engine,
 		Name:     inst.Names.forRegions,
+		Database: inst.databaseMark,
 		Interval: r.Interval,
 		MaxKeys:  s.MaxKeys,
 		Observer: regionObserver{inst},
 	})
 	inst.regions.Store(shared)
 	return err
+}
+
+// databaseMark returns a mark of the database for other regions: a hash under a key that the database has,
+// or the folder beside it. It returns zero while it isn't known.
+func (inst *Instance) databaseMark() (unknown storage.Key) {
+	now, known := inst.Engine.Lasting()
+	if !known || inst.Engine.Degraded() {
+		return unknown
+	}
+	name, err := inst.Names.ForStore(0, string(identity.TagNetwork), markRetention, now)
+	if err != nil {
+		return unknown
+	}
+	return name.Key
+}
+
+// markRetention is for how long a database has one mark, or for longer.
+const markRetention = 10 * 365 * 24 * time.Hour
+
+// Lift makes the records of clients remember that an operator has lifted their bans, if other regions may
+// have them. done notifies the other regions; the caller calls it when the records have changed.
+func (inst *Instance) Lift(resets []engine.Reset, banned []time.Duration) (done func()) {
+	shared := inst.regions.Load()
+	if shared == nil {
+		return func() {}
+	}
+	for i := range resets {
+		resets[i].Lifts = shared.LiftLasts([]byte(resets[i].Key), banned[i])
+	}
+	return func() {
+		for i := range resets {
+			shared.Lifted([]byte(resets[i].Key), resets[i].Lifts)
+		}
+	}
+}
+
+// BannedElsewhere reports whether another region has banned a client.
+func (inst *Instance) BannedElsewhere(client string) bool {
+	shared := inst.regions.Load()
+	return shared != nil && shared.BannedElsewhere([]byte(client))
 }
 
 // stopRegion publishes the admitted units and stops sharing.

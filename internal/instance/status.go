@@ -8,7 +8,9 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/regions"
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
 // Describe describes the stores in use. The result is never nil, which would be null in JSON.
@@ -83,11 +85,33 @@ func (inst *Instance) describeRegion() *operator.Region {
 		region.Since, region.Reason = new(s.Since.UTC().Truncate(time.Second)), s.Cause.Error()
 	}
 	for _, n := range s.Regions {
-		if n.Region != s.Region {
-			region.Others = append(region.Others, operator.OtherRegion{Name: n.Region, Machines: n.Machines, Lag: operator.SecondsOf(n.Lag)})
+		for _, fault := range n.Faults {
+			region.Faults = append(region.Faults, faultText(n, fault))
+		}
+		if n.Name != s.Region {
+			region.Others = append(region.Others, operator.OtherRegion{Name: n.Name, Machines: n.Machines, Gone: n.Gone, Lag: operator.SecondsOf(n.Lag)})
 		}
 	}
 	return region
+}
+
+// faultText describes a fault of a region to operators.
+func faultText(r regions.Region, fault regions.Fault) string {
+	switch fault {
+	case regions.OtherSecret:
+		return fmt.Sprintf("Region %s has a machine with another secret_file, which counts on its own: copy one to all machines.", r.Name)
+	case regions.OtherDatabase:
+		return fmt.Sprintf("Region %s has machines with different databases, which count on their own: give each its own region, or one store on a server.", r.Name)
+	case regions.SameDatabase:
+		return fmt.Sprintf("Region %s has the database of this region, or had it before it was renamed: its counts count twice until their windows end.", r.Name)
+	case regions.OtherClock:
+		ahead := "ahead"
+		if r.Ahead < 0 {
+			ahead = "behind"
+		}
+		return fmt.Sprintf("Region %s has a clock that is %s %s: set it, or limits of about that length count in each region on their own.", r.Name, wording.Wait(r.Ahead.Abs()), ahead)
+	}
+	return fmt.Sprintf("Region %s is silent: its machines were killed, or can't reach the exchange.", r.Name)
 }
 
 // TroubleOf returns the problem of a file, or nil.

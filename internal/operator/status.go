@@ -99,6 +99,9 @@ type Region struct {
 	Since  *time.Time `json:"since,omitempty"`  // since when that fails
 	Reason string     `json:"reason,omitempty"` // what went wrong last
 	Keys   int64      `json:"keys"`             // that are shared
+	// Faults are what keeps it from counting exactly with other regions, as texts. While there are any,
+	// limits may admit more than is promised, or less.
+	Faults []string `json:"faults,omitempty"`
 	// Others are the other known regions.
 	Others []OtherRegion `json:"others"`
 }
@@ -106,8 +109,9 @@ type Region struct {
 // OtherRegion is another region on the same exchange.
 type OtherRegion struct {
 	Name     string  `json:"name"`
-	Machines int     `json:"machines"`    // that were heard of in the last minutes
-	Lag      Seconds `json:"lag_seconds"` // how long ago the last of them was
+	Machines int     `json:"machines"`       // that were heard of in the last minutes
+	Gone     int     `json:"gone,omitempty"` // others, that went within a day without a word
+	Lag      Seconds `json:"lag_seconds"`    // how long ago the last of them was heard of
 }
 
 // FileTrouble is the problem of a file. The previous content stays in force.

@@ -37,7 +37,7 @@ func (r *Regions) collect() error {
 		rows += len(news.Rows)
 		a, m := r.apply(news.Rows)
 		applied, made = applied+a, made+m
-		r.bans.learn(news.Bans, r.me.Region, r.opts.Engine.Now())
+		r.bans.learn(news.Bans, r.me.Region, r.exchangeTime(r.opts.Engine.Now()))
 		r.after = max(r.after, news.Seq)
 		if !news.More {
 			r.caughtUp = true
@@ -65,32 +65,33 @@ func (r *Regions) apply(rows []exchange.Row) (applied, made int) {
 }
 
 // charge charges a token bucket with the units that other regions have newly taken. One machine of
-// the region does so: the first of those that use the key.
+// the region does so: of those that use the key, the one that started last. So a process that was killed is no
+// longer asked when it has started again.
 func (r *Regions) charge(k *key, by growth, now int64) {
 	if !r.caughtUp { // the store may have been charged before the last start
 		r.chargeLevel(k, now)
 		return
 	}
-	used, first := k.isUsed(now), r.firstOf(by.users)
+	used, last := k.isUsed(now), r.lastOf(by.users)
 	switch {
-	case used && r.me.Machine <= first:
+	case used && r.me.Machine >= last:
 		limit := k.inForce.Load()
 		units := min(by.units, region.MostCharged(limit.Rate))
 		r.opts.Engine.Charge(limit, []byte(k.text), limiter.Charge{Units: units})
-	case !used && first == math.MaxInt64: // no machine uses the key at the moment
+	case !used && last == math.MinInt64: // no machine uses the key at the moment
 		k.behind.Store(true)
 	}
 }
 
-// firstOf returns the first present machine among some of this region, or the largest number if
+// lastOf returns the present machine that started last among some of this region, or the smallest number if
 // none is present.
-func (r *Regions) firstOf(machines []int64) int64 {
-	for _, m := range machines {
+func (r *Regions) lastOf(machines []int64) int64 {
+	for _, m := range slices.Backward(machines) {
 		if slices.Contains(r.machines, m) {
 			return m
 		}
 	}
-	return math.MaxInt64
+	return math.MinInt64
 }
 
 // growth is the increase of other regions' units of a key, and the other machines of this region

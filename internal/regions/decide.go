@@ -13,11 +13,14 @@ import (
 // admitted, and counts the units that it admits for them.
 func (r *Regions) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) engine.Decision {
 	now := r.opts.Engine.Now()
-	r.banAsElsewhere(client, now)
+	r.followBans(ctx, client, now)
 	r.lower(debits, now)
 	d := r.opts.Engine.Decide(ctx, client, debits)
-	if d.Allowed {
+	switch {
+	case d.Allowed:
 		r.admitted(debits, now)
+	case d.Reason == engine.Banned && d.Fresh:
+		r.publishBan(client, now)
 	}
 	return d
 }
@@ -39,6 +42,9 @@ func (r *Regions) admitted(debits []engine.Debit, now int64) {
 		d := &debits[i]
 		if k, shared := d.Elsewhere.(*key); shared && d.Cost > 0 && d.Pending == nil {
 			k.Admit(d.Cost, now)
+			if k.untold.Load() && d.Known && d.Limit.Capacity()-d.Quota.Remaining <= d.Cost {
+				k.untold.Store(false) // the store counts nothing else
+			}
 		}
 	}
 }
@@ -90,12 +96,19 @@ func (r *Regions) make(like *key, now int64) *key {
 	if !ok {
 		return nil
 	}
+	if oldest := k.groups.Oldest(now); k.groups.At(r.began) >= oldest {
+		k.untold.Store(true)
+		k.dirty = true
+	}
 	k, made := r.table.add(k, k.periodAt(now), names, r.me.Region)
 	switch {
 	case k == nil:
 		r.untracked.Add(1)
 	case made:
 		r.chargeLevel(k, now)
+		if k.untold.Load() {
+			r.publishing.add(k)
+		}
 	}
 	return k
 }

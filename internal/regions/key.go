@@ -25,6 +25,8 @@ type key struct {
 	known  atomic.Pointer[known] // units that others have admitted; nil if none
 	behind atomic.Bool           // the next request charges the bucket with the level of known
 
+	untold atomic.Bool // the store may count units of before the start that nobody has published
+
 	names []storage.Key // guarded by table.mu: names in all groups that count
 
 	mu    sync.Mutex

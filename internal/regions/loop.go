@@ -16,6 +16,9 @@ const (
 	lastTimeout = 2 * time.Second        // for all calls while closing
 	urgentAfter = 200 * time.Millisecond // delay that batches bans
 	sweepEvery  = time.Minute
+	sweepShare  = 4                // sweeps of the exchange take this part of an interval at most
+	minPatience = 90 * time.Second // for which others may be silent, at least
+	markPeriod  = -2               // the period in which the secret names its mark; that of bans is -1
 	remindAfter = time.Minute
 )
 
@@ -112,16 +115,18 @@ func callWithin(ctx context.Context, timeout time.Duration, f func(ctx context.C
 // everything is published again.
 func (r *Regions) meet() error {
 	var met exchange.Met
+	me := r.member()
 	err := r.call(func(ctx context.Context) (err error) {
-		met, err = r.exchange.Meet(ctx, exchange.Member{Component: r.me, Now: r.opts.Engine.Now()})
+		met, err = r.exchange.Meet(ctx, me)
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	r.followTime(met.Now, me.Now, r.opts.Engine.Now())
 	others := -1
-	for _, n := range met.Regions {
-		others += n.Machines
+	for _, n := range met.Neighbors {
+		others += n.Machines + n.Gone // those that have gone hide units as well
 	}
 	if others > r.others { // each may hide fewer units now
 		r.markDirty(r.table.all())
@@ -135,8 +140,16 @@ func (r *Regions) meet() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.state.regions, r.state.met = met.Regions, time.Now()
+	r.state.me, r.state.neighbors, r.state.met = me, met.Neighbors, time.Now()
 	return nil
+}
+
+// member returns this machine as others see it.
+func (r *Regions) member() exchange.Member {
+	secret, _ := r.opts.Name(0, nil, markPeriod)
+	m := exchange.Member{Component: r.me, Secret: secret, Database: r.opts.Database(), Patience: max(minPatience, 3*r.opts.Interval)}
+	m.Now = r.opts.Engine.Now() // last, because it is compared with the time of the exchange
+	return m
 }
 
 // finish publishes the remaining units and leaves the exchange.
@@ -147,7 +160,7 @@ func (r *Regions) finish() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
 	defer cancel()
 	if r.publish(ctx) == nil {
-		_ = r.exchange.Leave(ctx, exchange.Member{Component: r.me, Now: r.opts.Engine.Now()}) // others forget it after a while as well
+		_ = r.exchange.Leave(ctx, exchange.Member{Component: r.me}) // others forget it after a while as well
 	}
 	r.drop()
 }

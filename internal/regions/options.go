@@ -25,6 +25,10 @@ type Options struct {
 	// a number. It returns false if that isn't possible yet. It must not block.
 	Name func(limit storage.LimitID, key []byte, period int64) (storage.Key, bool)
 
+	// Database returns a mark of the database of this region's store, the same on all machines that use
+	// it and on no others, or zero if it isn't known yet. The loop calls it. Nil means never known.
+	Database func() storage.Key
+
 	// Interval is the time between exchanges of counts. Each varies by up to a fifth, up or down.
 	// Zero means 5 seconds.
 	Interval time.Duration
@@ -58,6 +62,9 @@ type Observer interface {
 func (o Options) withDefaults() (Options, error) {
 	if o.Region == "" || o.Open == nil || o.Engine == nil || o.Name == nil || o.Observer == nil {
 		return o, errors.New("regions: Region, Open, Engine, Name and Observer are required")
+	}
+	if o.Database == nil {
+		o.Database = func() (unknown storage.Key) { return unknown }
 	}
 	o.Interval = cmp.Or(o.Interval, defaultInterval)
 	o.MaxKeys = cmp.Or(o.MaxKeys, engine.DefaultMaxKeys)

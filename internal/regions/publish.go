@@ -6,8 +6,10 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/region"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
@@ -49,6 +51,8 @@ func (r *Regions) publish(ctx context.Context) error {
 		return err
 	}
 	keys := r.publishing.take()
+	untold := r.findUntold(ctx, keys)
+	defer func() { r.markDirty(untold) }()
 	for len(keys) > 0 {
 		var rows []published
 		var n int
@@ -62,6 +66,59 @@ func (r *Regions) publish(ctx context.Context) error {
 		keys = keys[n:]
 	}
 	return nil
+}
+
+// findUntold adds the units to keys that a process of this region has admitted and could not publish before it
+// ended, or didn't have to. It returns the keys that have to wait for a later turn.
+func (r *Regions) findUntold(ctx context.Context, keys []*key) (later []*key) {
+	began := time.Now()
+	for _, k := range keys {
+		if !k.untold.Load() {
+			continue
+		}
+		if !r.caughtUp || time.Since(began) > r.opts.Interval/untoldShare || !r.addUntold(ctx, k) {
+			later = append(later, k)
+			continue
+		}
+		k.untold.Store(false)
+	}
+	return later
+}
+
+// untoldShare is the part of an interval in which stores may be asked for units that aren't published.
+const untoldShare = 2
+
+// addUntold adds the units of a key of before the start that the store counts and nobody has published. It
+// reports whether it could.
+func (r *Regions) addUntold(ctx context.Context, k *key) bool {
+	now := r.opts.Engine.Now()
+	limit := k.inForce.Load()
+	groups, slots := k.groups.Begins(&limit.Rate, now)
+	k.mu.Lock()
+	known := k.own.Units() // before the store is asked: what is admitted meanwhile may count twice, never not at all
+	k.mu.Unlock()
+	counted, err := r.opts.Engine.Counted(ctx, limit, []byte(k.text), slots)
+	if err != nil {
+		return false
+	}
+	others := k.elsewhere()
+	if known = region.Sum(known, others.siblings); k.groups.IsBucket() {
+		known = []limiter.Slot{{Index: groups[0], Used: k.groups.Level(limit.Rate, region.Sum(known, others.foreign), now)}}
+	}
+	last := k.groups.At(r.began) // later groups have only units of processes that are still there
+	if after := slices.IndexFunc(groups, func(group int64) bool { return group > last }); after > 0 && !k.groups.IsBucket() {
+		for i := range after {
+			counted[i] -= counted[after]
+		}
+		groups = groups[:after]
+		known = slices.DeleteFunc(known, func(u limiter.Slot) bool { return u.Index > last })
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, u := range region.Missing(groups, counted, known) {
+		k.own.Add(u.Index, u.Used)
+	}
+	return true
 }
 
 // appendRows appends a key's rows to publish.
@@ -125,21 +182,23 @@ func (r *Regions) publishAgain() {
 		k.mu.Unlock()
 	}
 	r.markDirty(keys)
-	r.bans.publishAgain()
+	r.bans.unpublish(nil)
 }
 
-// publishBans publishes new bans.
+// publishBans publishes new bans and lifts.
 func (r *Regions) publishBans(ctx context.Context) error {
 	for {
-		list := r.bans.unpublished(r.me.Region)
+		list := r.bans.takeUnpublished()
 		if len(list) == 0 {
 			return nil
 		}
-		slices.SortFunc(list, func(a, b exchange.Ban) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+		slices.SortFunc(list, func(a, b exchange.Ban) int {
+			return cmp.Or(bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.Region, b.Region))
+		})
 		if err := callWithin(ctx, callTimeout, func(ctx context.Context) error { return r.exchange.Publish(ctx, nil, list) }); err != nil {
+			r.bans.unpublish(list)
 			return err
 		}
-		r.bans.published(list)
 	}
 }
 

@@ -16,10 +16,12 @@ import (
 type Regions struct {
 	opts       Options
 	me         region.Component
+	began      int64 // time of the start
 	table      *table
 	publishing publishing
 	bans       bans
 	untracked  atomic.Int64 // times without room for a key
+	apart      atomic.Int64 // how far the exchange's clock is ahead of the engine's; written under bans.mu
 
 	ctx       context.Context // ends the calls of the exchange
 	cancel    context.CancelFunc
@@ -42,6 +44,7 @@ type Regions struct {
 	failing  time.Time         // time of the first of them
 	reminded time.Time         // time of the last report
 	swept    time.Time         // time of the last sweep of the exchange and memory
+	unswept  bool              // the exchange may have more to sweep
 }
 
 // New starts sharing. It opens nothing itself: the loop does.
@@ -51,7 +54,8 @@ func New(opts Options) (*Regions, error) {
 		return nil, err
 	}
 	r := &Regions{
-		opts: opts, me: region.Component{Region: opts.Region, Machine: rand.Int64()},
+		opts: opts, me: region.Component{Region: opts.Region, Machine: time.Now().UnixNano()&^0xffff | rand.Int64N(1<<16)},
+		began: opts.Engine.Now(),
 		table: newTable(opts.MaxKeys), stop: make(chan struct{}), done: make(chan struct{}),
 		state: state{began: time.Now()},
 	}

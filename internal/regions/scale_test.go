@@ -164,7 +164,7 @@ func (o *orderly) Collect(_ context.Context, own region.Component, after int64, 
 }
 
 // Sweep drops what has expired for a while.
-func (o *orderly) Sweep(context.Context) error {
+func (o *orderly) Sweep(context.Context) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, now := 0, time.Now().Add(-time.Minute).UnixNano()
@@ -175,7 +175,7 @@ func (o *orderly) Sweep(context.Context) error {
 		n++
 	}
 	o.rows, o.first = slices.Clone(o.rows[n:]), o.first+int64(n)
-	return nil
+	return false, nil
 }
 
 // scaleMachine is a machine with its share of a region's load.

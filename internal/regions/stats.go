@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
@@ -15,7 +16,9 @@ type state struct {
 	failing time.Time // the beginning of a failure; zero without one
 	cause   error
 	polled  int // rows collected in the last turn
-	regions []exchange.Neighbor
+
+	me        exchange.Member // at that contact
+	neighbors []exchange.Neighbor
 }
 
 // Stats describe the exchange of counts at one moment.
@@ -35,8 +38,87 @@ type Stats struct {
 	Keys, Names int64
 	// Untracked is how many times there was no room for a key.
 	Untracked int64
-	// Regions are all known regions, including this one, in their current state.
-	Regions []exchange.Neighbor
+	// Regions are all known regions, including this one, in the order of their names.
+	Regions []Region
+}
+
+// Region describes the machines of a region.
+type Region struct {
+	Name string
+	// Machines is the number of machines that use the exchange, and Gone the number of those that have
+	// gone within a day without a word.
+	Machines, Gone int
+	// Lag is the time since the exchange heard of one of them.
+	Lag time.Duration
+	// Ahead is how far the clock of a machine is ahead of the exchange's: of those that use it, the one
+	// that differs most.
+	Ahead time.Duration
+	// Faults are what keeps the region from counting with this one.
+	Faults []Fault
+}
+
+// Fault is something that keeps two regions from counting together.
+type Fault uint8
+
+// The faults.
+const (
+	// OtherSecret means that machines of the region have another secret, and so other names for keys.
+	OtherSecret Fault = iota
+	// OtherDatabase means that this region has several databases, which count on their own.
+	OtherDatabase
+	// SameDatabase means that another region has, or had within a day, the database of this one, and that
+	// units count twice.
+	SameDatabase
+	// OtherClock means that a clock of the region differs by more than MaxApart from the exchange's.
+	OtherClock
+	// Silent means that all machines of the region have gone without a word.
+	Silent
+	// Faults is the number of faults.
+	Faults
+)
+
+// MaxApart is the largest difference of clocks that isn't a fault.
+const MaxApart = 5 * time.Second
+
+// String returns the name of the fault.
+func (f Fault) String() string {
+	return [...]string{"secret", "database", "same_database", "clock", "silent"}[f]
+}
+
+// regionsOf describes the regions of neighbors, as member sees them.
+func regionsOf(neighbors []exchange.Neighbor, me exchange.Member) (list []Region) {
+	for _, n := range neighbors {
+		if last := len(list) - 1; last < 0 || list[last].Name != n.Region {
+			list = append(list, Region{Name: n.Region, Lag: n.Lag})
+		}
+		r := &list[len(list)-1]
+		r.Machines, r.Gone, r.Lag = r.Machines+n.Machines, r.Gone+n.Gone, min(r.Lag, n.Lag)
+		if n.Ahead.Abs() > r.Ahead.Abs() {
+			r.Ahead = n.Ahead
+		}
+		isHome, isUsed := n.Region == me.Region, n.Machines > 0
+		r.note(OtherSecret, isUsed && differ(n.Secret, me.Secret))
+		r.note(OtherDatabase, isUsed && isHome && differ(n.Database, me.Database))
+		r.note(SameDatabase, !isHome && n.Database == me.Database && me.Database != (storage.Key{}))
+	}
+	for i := range list {
+		r := &list[i]
+		r.note(OtherClock, r.Ahead.Abs() > MaxApart)
+		r.note(Silent, r.Machines == 0 && r.Gone > 0)
+	}
+	return list
+}
+
+// note adds a fault if it is one.
+func (r *Region) note(fault Fault, is bool) {
+	if is && !slices.Contains(r.Faults, fault) {
+		r.Faults = append(r.Faults, fault)
+	}
+}
+
+// differ reports whether two marks are known to differ.
+func differ(a, b storage.Key) bool {
+	return a != b && a != (storage.Key{}) && b != (storage.Key{})
 }
 
 // Stats describes the exchange of counts.
@@ -52,7 +134,7 @@ func (r *Regions) Stats() Stats {
 	if s.Lag = now.Sub(st.synced); st.synced.IsZero() {
 		s.Lag = now.Sub(st.began)
 	}
-	s.Regions = slices.Clone(st.regions)
+	s.Regions = regionsOf(st.neighbors, st.me)
 	for i := range s.Regions {
 		s.Regions[i].Lag += now.Sub(st.met)
 	}

@@ -6,18 +6,24 @@ import (
 	"time"
 )
 
-// trimSometimes removes expired data, here and in the exchange, about once a minute.
+// trimSometimes removes expired data about once a minute: here, and in the exchange until nothing is left.
+// That goes on in the next turns if it takes too long.
 func (r *Regions) trimSometimes() {
-	if time.Since(r.swept) < sweepEvery {
-		return
+	began := time.Now()
+	if began.Sub(r.swept) >= sweepEvery {
+		r.swept, r.unswept = began, true
+		now := r.opts.Engine.Now()
+		r.trim(now)
+		r.bans.trim(r.exchangeTime(now))
 	}
-	r.swept = time.Now()
-	now := r.opts.Engine.Now()
-	r.trim(now)
-	r.bans.trim(now)
-	if r.exchange != nil {
-		// A later sweep, by this machine or another one, deletes the rest.
-		_ = r.call(func(ctx context.Context) error { return r.exchange.Sweep(ctx) })
+	for r.unswept && r.exchange != nil && time.Since(began) < r.opts.Interval/sweepShare {
+		err := r.call(func(ctx context.Context) (err error) {
+			r.unswept, err = r.exchange.Sweep(ctx)
+			return err
+		})
+		if err != nil {
+			return // the next turn repeats it
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package region
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -109,6 +110,43 @@ func (g *Groups) Level(bucket limiter.Limit, units []limiter.Slot, now int64) in
 		}
 	}
 	return min(bucket.Claim(&s, limiter.Claim{Now: now}).InUse(), bucket.Capacity())
+}
+
+// Begins returns the groups that count at now, in ascending order, and for each the first slot of the limit
+// that begins in it. The first group has all earlier slots as well.
+func (g *Groups) Begins(limit *limiter.Limit, now int64) (groups, slots []int64) {
+	if g.bucket {
+		return []int64{g.At(now)}, []int64{0}
+	}
+	for group := g.Oldest(now); group <= g.At(now); group++ {
+		begins := g.limit.Ends(group - 1)
+		slot := limit.Slot(begins)
+		if limit.Ends(slot-1) < begins {
+			slot++
+		}
+		groups, slots = append(groups, group), append(slots, slot)
+	}
+	slots[0] = math.MinInt64
+	return groups, slots
+}
+
+// Missing returns the units that a store counts and that aren't among the known ones, by group. counted has
+// the units that the store counts in each of the groups and later ones.
+func Missing(groups, counted []int64, known []limiter.Slot) (missing []limiter.Slot) {
+	var found int64 // in the group and later ones
+	for i := len(groups) - 1; i >= 0; i-- {
+		all := found
+		for _, u := range known {
+			if u.Index >= groups[i] {
+				all += u.Used
+			}
+		}
+		if lacks := counted[i] - all; lacks > 0 {
+			missing = append(missing, limiter.Slot{Index: groups[i], Used: lacks})
+			found += lacks
+		}
+	}
+	return missing
 }
 
 // MostCharged returns the maximum of units charged to a token bucket at a time because of growth: a

@@ -20,8 +20,11 @@ const (
 	Trapped
 	// Crowded is too many clients in one network. The network is the client here.
 	Crowded
-	// Inherited is the violations of a client under an earlier name.
+	// Inherited is the violations of a client under an earlier name, or a ban by another region.
 	Inherited
+	// Lifted is no violation: an operator has ended the client's bans, and its record forgets the
+	// rest. It is remembered for as long as the Within of its ban says.
+	Lifted
 )
 
 // String returns the reason's name.
@@ -37,6 +40,8 @@ func (r Reason) String() string {
 		return "crowded"
 	case Inherited:
 		return "inherited"
+	case Lifted:
+		return "lifted"
 	}
 	return "unknown"
 }
@@ -90,6 +95,10 @@ const (
 // nothing.
 func (r *Record) Commit(o Offense) (banned bool) {
 	now := max(o.At, r.At) // time never runs backwards
+	if o.Reason == Lifted {
+		*r = Record{At: now, Counts: now + int64(o.Ban.Within), Past: []Violation{{At: now, Reason: Lifted}}}
+		return false
+	}
 	if r.Banned(now) {
 		return false
 	}
@@ -112,7 +121,7 @@ func (r *Record) Commit(o Offense) (banned bool) {
 func (r *Record) counted(ban Ban, now int64) (n int) {
 	for _, v := range r.Past {
 		since := max(now-int64(ban.Within), r.Until-1) // violations before the last ban don't count again
-		if v.At > since && (ban.Zone == 0 || ban.Zone == v.Zone) {
+		if v.At > since && v.Reason != Lifted && (ban.Zone == 0 || ban.Zone == v.Zone) {
 			n++
 		}
 	}

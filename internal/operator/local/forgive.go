@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -21,7 +24,7 @@ func (sub *subject) resetAll(ctx context.Context, resets []engine.Reset, action 
 		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed", err)
 	}
 	for _, r := range resets {
-		if r.Found {
+		if r.Found || r.Lifts > 0 {
 			found++
 		}
 	}
@@ -78,19 +81,31 @@ func (sub *subject) unknownHint() string {
 // number of clients with violations, and the number of ended bans.
 func (sub *subject) forgive(ctx context.Context, o operator.Command) (forgiven, banned int, err error) {
 	var resets []engine.Reset
+	var lasts []time.Duration
 	for _, c := range sub.clients(operator.MaxItems) {
-		resets = append(resets, engine.Reset{Key: c.Key})
+		if resets = append(resets, engine.Reset{Key: c.Key}); slices.ContainsFunc(c.Record.Past, isThrottling) {
+			lasts = append(lasts, 0) // no other region has it
+		} else {
+			lasts = append(lasts, c.Banned)
+		}
 		if c.Banned > 0 {
 			banned++
 		}
 	}
 	if sub.Referred != nil && sub.Referred.Limit == enforce.BanName && sub.Referred.Name != (storage.Key{}) {
-		resets = append(resets, engine.Reset{Name: sub.Referred.Name})
+		resets, lasts = append(resets, engine.Reset{Name: sub.Referred.Name}), append(lasts, reputation.MaxBan)
+		banned++
+	}
+	if key := sub.key(); len(resets) == 0 && key != "" && sub.Instance.BannedElsewhere(key) {
+		resets, lasts = append(resets, engine.Reset{Key: key}), append(lasts, 0)
 		banned++
 	}
 	if len(resets) == 0 {
 		return 0, 0, nil
 	}
-	forgiven, err = sub.resetAll(ctx, resets, operator.Unban, o)
+	done := sub.Instance.Lift(resets, lasts)
+	if forgiven, err = sub.resetAll(ctx, resets, operator.Unban, o); err == nil {
+		done()
+	}
 	return forgiven, min(banned, forgiven), err
 }
