@@ -155,8 +155,10 @@ func (b *bans) learn(list []exchange.Ban, home string, now int64) {
 		}
 		row.Lifted, row.Keep = max(row.Lifted, news.Lifted), max(row.Keep, min(news.Keep, most))
 		sum := s.sum()
-		if own := s.of(news.Key, home); own.Lifted > 0 && own.Keep < sum.Keep {
-			own.Keep, s.dirty = sum.Keep, true
+		for i := range s.rows {
+			if own := &s.rows[i]; own.Region == home && own.Lifted > 0 && own.Keep < sum.Keep {
+				own.Keep, s.dirty = sum.Keep, true
+			}
 		}
 		if sum.Lifted > 0 {
 			b.lifted.Store(true)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -666,7 +667,7 @@ func TestUnitsAreToldAfterKill(t *testing.T) {
 				again.count(1, l, "other")
 				time.Sleep(turns)
 				got := us.count(2000, l, "key")
-				if got > 300 || got < 295 { // buckets refill
+				if got > 300+12 || got < 295 || got > 300 && algorithm != limiter.TokenBucket { // buckets refill
 					t.Errorf("%v %v: us admits %d of the 299 that are left", algorithm, window, got)
 				}
 				if algorithm == limiter.Fixed {
@@ -1021,7 +1022,7 @@ func (c cutOff) Publish(ctx context.Context, rows []exchange.Row, bans []exchang
 // restarts. When all have heard of each other, exactly the bans after the last lift hold everywhere.
 func TestBansAtRandom(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 1000, Window: time.Hour})
-	for seed := range uint64(proof.Times(20, 2000)) {
+	for seed := range uint64(proof.Times(6, 1000)) {
 		bubble.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 52))
 			at, names := new(exchangetest.Memory), []string{"eu", "us", "ap"}
@@ -1041,14 +1042,14 @@ func TestBansAtRandom(t *testing.T) {
 				return d.Allowed
 			}
 			var ends []time.Time // of the bans since the last lift
-			for round := range 12 {
+			for round := range 6 {
 				for range 4 {
 					i := rng.IntN(len(parties))
 					p := parties[i]
 					switch rng.IntN(6) {
 					case 0, 1:
 						if record := p.engine.CachedRecord(engine.Client{Key: []byte("client")}); record == nil || !record.Banned(p.engine.Now()) {
-							lasts := time.Duration(1+rng.Int64N(300)) * time.Hour
+							lasts := time.Duration(1+rng.Int64N(100)) * time.Minute
 							p.ban("client", lasts)
 							ends = append(ends, time.Now().Add(lasts))
 						}
@@ -1079,13 +1080,17 @@ func TestBansAtRandom(t *testing.T) {
 					}
 					time.Sleep(2 * turns)
 				}
-				banned := slices.ContainsFunc(ends, func(end time.Time) bool { return end.After(time.Now()) })
+				left := time.Duration(math.MinInt64)
+				for _, end := range ends {
+					left = max(left, time.Until(end))
+				}
 				for i, p := range parties {
-					if ask(p) == banned {
-						t.Fatalf("seed %d, round %d: banned is %v, but %s decides otherwise", seed, round, banned, names[i])
+					d, _ := p.ask(&engine.Client{Key: []byte("client")}, l, "key")
+					if left.Abs() > time.Minute && d.Allowed == (left > 0) { // clocks that are apart are slewed
+						t.Fatalf("seed %d, round %d: the ban should last for %v, but %s decides %+v", seed, round, left, names[i], d)
 					}
 				}
-				time.Sleep(time.Duration(rng.Int64N(48)) * time.Hour)
+				time.Sleep(time.Duration(rng.Int64N(30)) * time.Minute)
 			}
 		})
 	}
