@@ -160,9 +160,9 @@ func collectRegions(ch chan<- prometheus.Metric) {
 	for region, lag := range lags {
 		ch <- prometheus.MustNewConstMetric(descRegionLag, prometheus.GaugeValue, lag, region)
 	}
-	for fault, is := range faults {
+	for fault, present := range faults {
 		value := 0.0
-		if is {
+		if present {
 			value = 1
 		}
 		ch <- prometheus.MustNewConstMetric(descRegionFault, prometheus.GaugeValue, value, fault[0], fault[1])

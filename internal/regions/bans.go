@@ -185,12 +185,12 @@ func (b *bans) trim(now int64) {
 // exchangeTime converts a time of this region to the time of the exchange.
 func (r *Regions) exchangeTime(now int64) int64 { return now + r.apart.Load() }
 
-// followTime notes the time of the exchange, which it told between two times of this region. What was
+// followTime notes the time of the exchange, which it read between two times of this region. What was
 // noted before the first time moves with it.
-func (r *Regions) followTime(told, sent, received int64) {
+func (r *Regions) followTime(reading, sent, received int64) {
 	r.bans.mu.Lock()
 	defer r.bans.mu.Unlock()
-	apart, was := told-sent-(received-sent)/2, r.apart.Load()
+	apart, was := reading-sent-(received-sent)/2, r.apart.Load()
 	if r.id != 0 && max(apart-was, was-apart) <= received-sent {
 		return // it isn't known better than before
 	}

@@ -686,12 +686,12 @@ func TestUnitsAreToldAfterKill(t *testing.T) {
 func TestSweepsKeepUp(t *testing.T) {
 	l := limitOf(t, limiter.Params{Amount: 1, Window: time.Minute})
 	bubble.Test(t, func(t *testing.T) {
-		at := &exchangetest.Memory{SweepRows: 10}
+		at := &exchangetest.Memory{SweepRows: 1}
 		eu, us := open(t, "eu", at, memory.New()), open(t, "us", at, memory.New())
 		defer us.close()
 		defer eu.close()
 		time.Sleep(turns)
-		for i := range 3000 { // 300 in a minute, of which a sweep deletes ten at a time
+		for i := range 3000 { // 300 in a minute, of which a sweep deletes one at a time
 			eu.count(1, l, fmt.Sprint(i))
 			time.Sleep(time.Minute / 300)
 		}
@@ -967,6 +967,40 @@ func TestFaults(t *testing.T) {
 			t.Errorf("a day later: %+v", got)
 		}
 	})
+}
+
+// A ban ends in all regions at once, and a lift ends it, however far clocks are apart.
+func TestBansWithClocksApart(t *testing.T) {
+	l := limitOf(t, limiter.Params{Amount: 1000, Window: time.Hour})
+	for _, ahead := range []apart{apart(10 * time.Minute), apart(-10 * time.Minute)} {
+		for _, lifted := range []bool{false, true} {
+			bubble.Test(t, func(t *testing.T) {
+				at := new(exchangetest.Memory)
+				eu, us := openApart(t, "eu", at, memory.New(), ahead), open(t, "us", at, memory.New())
+				defer us.close()
+				defer eu.close()
+				time.Sleep(turns)
+				ask := func(s *site) bool {
+					d, _ := s.ask(&engine.Client{Key: []byte("client")}, l, "key")
+					return d.Allowed
+				}
+				eu.ban("client", 5*time.Minute)
+				time.Sleep(turns)
+				if ask(us) || ask(eu) {
+					t.Error("the ban doesn't hold everywhere")
+				}
+				if lifted {
+					us.lift("client")
+				} else {
+					time.Sleep(5 * time.Minute)
+				}
+				time.Sleep(turns)
+				if !ask(us) || !ask(eu) {
+					t.Errorf("clock ahead by %v, lifted is %v: the ban has not ended everywhere", time.Duration(ahead), lifted)
+				}
+			})
+		}
+	}
 }
 
 // apart is a clock that is ahead of that of the bubble.

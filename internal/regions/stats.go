@@ -109,9 +109,9 @@ func regionsOf(neighbors []exchange.Neighbor, me exchange.Member) (list []Region
 	return list
 }
 
-// note adds a fault if it is one.
-func (r *Region) note(fault Fault, is bool) {
-	if is && !slices.Contains(r.Faults, fault) {
+// note adds a fault if it is present.
+func (r *Region) note(fault Fault, present bool) {
+	if present && !slices.Contains(r.Faults, fault) {
 		r.Faults = append(r.Faults, fault)
 	}
 }
