@@ -470,7 +470,8 @@ func TestStatusShowsRegions(t *testing.T) {
 	since := noon.Add(-time.Minute)
 	s := statusOf{sample.New(clock), operator.Status{Started: noon.Add(-time.Hour), Stores: []operator.Store{{Kind: "sqlite", Region: &operator.Region{
 		Name: "eu", Exchange: "db.example.com:5432/tally", Lag: 61, Since: &since, Reason: "no route\x1b", Keys: 3,
-		Others: []operator.OtherRegion{{Name: "us", Machines: 2, Lag: 4}},
+		Others: []operator.OtherRegion{{Name: "us", Machines: 2, Gone: 1, Lag: 4}, {Name: "ap", Machines: 1, Lag: 2}},
+		Faults: []string{"Region us has a clock that is 10m ahead."},
 	}}}}}
 	out, _, err := run(s, "status")
 	if err != nil {
@@ -479,7 +480,9 @@ func TestStatusShowsRegions(t *testing.T) {
 	for _, want := range []string{
 		"Region eu: counts were exchanged 1m 1s ago at db.example.com:5432/tally.\n",
 		`counts are not exchanged: no route\x1b`,
-		"Region us: 2 machines, heard of 4s ago.\n",
+		"Region us has a clock that is 10m ahead.",
+		"Region us: 2 machines and 1 that went without a word, heard of 4s ago.\n",
+		"Region ap: 1 machine, heard of 2s ago.\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it prints\n%swant %q", out, want)
