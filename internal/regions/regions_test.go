@@ -923,8 +923,8 @@ func TestFaults(t *testing.T) {
 		}{
 			{func(m *exchange.Member) {}, "[]"},
 			{func(m *exchange.Member) { m.Now -= int64(10 * time.Minute) }, "[clock]"},
-			{func(m *exchange.Member) { m.Now += int64(MaxApart + time.Second) }, "[clock]"},
-			{func(m *exchange.Member) { m.Now += int64(MaxApart - time.Second) }, "[]"},
+			{func(m *exchange.Member) { m.Now += int64(maxApart + time.Second) }, "[clock]"},
+			{func(m *exchange.Member) { m.Now += int64(maxApart - time.Second) }, "[]"},
 			{func(m *exchange.Member) { m.Secret = storage.Key{3} }, "[secret]"},
 			{func(m *exchange.Member) { m.Database = home }, "[same_database]"},
 			{func(m *exchange.Member) { m.Database, m.Secret = storage.Key{}, storage.Key{} }, "[]"}, // they aren't known yet

@@ -69,7 +69,7 @@ const (
 	// SameDatabase means that another region has, or had within a day, the database of this one, and that
 	// units count twice.
 	SameDatabase
-	// OtherClock means that a clock of the region differs by more than MaxApart from the exchange's.
+	// OtherClock means that a clock of the region differs by more than maxApart from the exchange's.
 	OtherClock
 	// Silent means that all machines of the region have gone without a word.
 	Silent
@@ -77,8 +77,8 @@ const (
 	Faults
 )
 
-// MaxApart is the largest difference of clocks that isn't a fault.
-const MaxApart = 5 * time.Second
+// maxApart is the largest difference of clocks that isn't a fault.
+const maxApart = 5 * time.Second
 
 // String returns the name of the fault.
 func (f Fault) String() string {
@@ -103,7 +103,7 @@ func regionsOf(neighbors []exchange.Neighbor, me exchange.Member) (list []Region
 	}
 	for i := range list {
 		r := &list[i]
-		r.note(OtherClock, r.Ahead.Abs() > MaxApart)
+		r.note(OtherClock, r.Ahead.Abs() > maxApart)
 		r.note(Silent, r.Machines == 0 && r.Gone > 0)
 	}
 	return list
