@@ -50,6 +50,7 @@ func testProbe(t *testing.T, open storage.Opener) {
 		}
 		c.advance(time.Duration(random.Int64N(int64(time.Minute))))
 	}
+	probeParts(t, s, c)
 	term := termNow(t, s, c)
 	term.Era++
 	if err := s.Probe(context.Background(), term, nil, nil); !errors.Is(err, storage.ErrTerm) {
@@ -60,5 +61,37 @@ func testProbe(t *testing.T, open storage.Opener) {
 	}
 	if err := s.Probe(context.Background(), term, nil, nil); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("closed: %v, want %v", err, storage.ErrClosed)
+	}
+}
+
+// probeParts probes how many units are of which slots: each claim gives back all units of some of them.
+func probeParts(t *testing.T, s storage.Store, c *processClock) {
+	t.Helper()
+	base := storage.Claim{ID: 4711, Key: key(99), Limit: newLimit(t, limiter.Params{Amount: 1000, Window: time.Hour})}
+	claims, slots := []storage.Claim{base}, []int64{0}
+	for _, units := range []int64{5, 7, 11} {
+		charge := base
+		charge.Min, charge.Want = units, units
+		g := claim(t, s.Within(termNow(t, s, c)), charge)
+		slots = append(slots, g[0].At)
+		c.advance(10 * time.Minute)
+	}
+	slots[0] = slots[1] - 20
+	for i := range 3 {
+		n := slots[i+1] - slots[i]
+		part := base
+		part.Return = limiter.Lease{At: slots[i+1] - 1, Span: n - 1, Units: 2 * n * limiter.MaxAmount, Used: 2 * n * limiter.MaxAmount}
+		claims = append(claims, part)
+	}
+	for range 2 { // the first changes nothing
+		grants := make([]limiter.Grant, len(claims))
+		if err := s.Probe(context.Background(), termNow(t, s, c), slices.Clone(claims), grants); err != nil {
+			t.Fatalf("probe: %v", err)
+		}
+		for i, want := range []int64{23, 23, 18, 11} {
+			if got := grants[i].InUse(); got != want {
+				t.Errorf("without the units of slots before %d, %d are in use, want %d", slots[i], got, want)
+			}
+		}
 	}
 }
