@@ -26,6 +26,8 @@ type File struct {
 	read   int64  // bytes, as on disk
 	text   int64  // bytes, decompressed; 0 if the log isn't compressed
 	long   []byte // a line that is longer than the reader's buffer
+	number int64  // of the last line
+	wrapped
 }
 
 // standardInput is the name of the standard input.
@@ -36,7 +38,7 @@ const maxWindow = 64 << 20
 
 // open opens the log at its beginning. Errors in its content appear when its lines are read.
 func (f *File) open() error {
-	f.read = 0
+	f.read, f.number, f.wrapped = 0, 0, wrapped{}
 	in := f.from
 	if in == nil {
 		opened, err := os.Open(f.path)
@@ -80,9 +82,23 @@ func (f *File) close() {
 // errLong is the error of a line longer than [maxLine].
 var errLong = errors.New("the line is longer than 1 MiB")
 
-// line returns the next line, valid until the next call. After errLong it continues with the
-// following line. The last line need not end with a newline.
+// line returns the next line, valid until the next call: of a log in a runtime's lines, that in them. After
+// errLong and errLeftOut it continues with the following line. The last line need not end with a newline.
 func (f *File) line() ([]byte, error) {
+	for {
+		line, err := f.own()
+		if err != nil {
+			return line, err
+		}
+		if text, complete, err := f.unwrap(line); complete {
+			return text, err
+		}
+	}
+}
+
+// own returns the next line of the file itself.
+func (f *File) own() ([]byte, error) {
+	f.number++
 	line, err := f.lines.ReadSlice('\n')
 	if err == nil {
 		return line, nil

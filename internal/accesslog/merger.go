@@ -72,7 +72,6 @@ type source struct {
 	*File
 	first  int64 // time of the first line
 	logged int64 // time of the last line read
-	line   int64 // number of that line
 	idle   int64 // consecutive lines without a record
 }
 
@@ -134,7 +133,7 @@ func (m *Merger) look(s *source) error {
 	r := new(Record)
 	for range maxPeek {
 		line, err := s.File.line()
-		if err != nil && err != errLong {
+		if err != nil && err != errLong && err != errLeftOut {
 			return nil // the second reading counts the error
 		}
 		if err == nil && m.parser.parse(line, r) == nil {
@@ -190,8 +189,8 @@ func (m *Merger) readOne() error {
 	if err != nil {
 		return err
 	}
-	line, err := s.next()
-	if err != nil && err != errLong {
+	line, err := s.File.line()
+	if err != nil && err != errLong && err != errLeftOut {
 		m.end(s, err)
 		return nil
 	}
@@ -235,15 +234,6 @@ func (m *Merger) Progress() (read, size int64) {
 	return read, m.size
 }
 
-// next reads a line and counts its bytes.
-func (s *source) next() ([]byte, error) {
-	line, err := s.File.line()
-	if err != io.EOF {
-		s.line++
-	}
-	return line, err
-}
-
 // source returns the active log that is furthest behind. It opens the next log if that is due.
 func (m *Merger) source() (*source, error) {
 	var behind *source
@@ -285,7 +275,7 @@ func (m *Merger) refuse(s *source, line []byte, err error) {
 	m.Bad++
 	if len(m.Quoted) < maxBad {
 		text := strconv.QuoteToASCII(string(line[:min(len(line), maxQuoted)]))
-		m.Quoted = append(m.Quoted, BadLine{File: s.path, Line: s.line, Text: text[1 : len(text)-1], Error: err.Error()})
+		m.Quoted = append(m.Quoted, BadLine{File: s.path, Line: s.number, Text: text[1 : len(text)-1], Error: err.Error()})
 	}
 }
 

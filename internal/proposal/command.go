@@ -43,8 +43,9 @@ func Command(load func() (Source, error)) *cobra.Command {
 		Long: `Reads the Caddyfile of --config, or the config of the running Caddy, and the access
 log that it says, and prints a rate_limit for each site that has none: for
 programs that it recognizes, sign-ins, APIs, heavy paths and crawlers. A comment
-says why each number is what it is. No limit would have refused an honest client
-of the log. All zones are in shadow: they count, and refuse nothing.
+says why each number is what it is: a recipe's, or several times what most of the
+log's people want. What a few clients do is noted, and decides nothing. All zones
+are in shadow: they count, and refuse nothing.
 
 With --write they are put into the Caddyfile, with a copy of it beside; then reload
 Caddy. When caddy rate-limit zones shows that they refuse who they should, --enforce

@@ -1,6 +1,7 @@
 package proposal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,9 @@ type draft struct {
 	text  []byte // without the zones
 	sites []*site
 	host  string // of log lines that name none; may be ""
-	notes []string
+
+	people *people // of the log; nil without one
+	notes  []string
 
 	before []advice.Advice // about the config without the zones
 }
@@ -45,39 +48,32 @@ func propose(ctx context.Context, file string, text []byte, host string, open fu
 	if d.before, err = d.load(); err != nil {
 		return nil, err
 	}
+	if host != "" && siteOf(d.sites, host) == nil {
+		return nil, fmt.Errorf("--site: no site of the config has the host %q", host)
+	}
 	log, err := open()
 	if err != nil {
 		return nil, err
 	}
-	if host != "" && siteOf(d.sites, host) == nil {
-		return nil, fmt.Errorf("--site: no site of the config has the host %q", host)
-	}
 	if log != nil {
-		serving := slices.DeleteFunc(slices.Clone(d.sites), func(s *site) bool { return !s.serves })
-		if d.host == "" && len(serving) == 1 {
-			d.host = serving[0].hosts[0]
-		}
-		others, nameless, err := d.readTraffic(ctx, log)
-		if err != nil {
+		if d.people, err = readPeople(ctx, log); err != nil {
 			return nil, err
 		}
-		if nameless > 0 && len(d.sites) > 0 {
-			d.notes = append(d.notes, fmt.Sprintf("%d requests of the log name no host: name it with --site, such as --site %s", nameless, append(serving, d.sites...)[0].hosts[0]))
-		}
-		if others > 0 {
-			d.notes = append(d.notes, fmt.Sprintf("%d requests of the log are of no site of this config", others))
+		if err := d.readSites(ctx, open); err != nil {
+			return nil, err
 		}
 	}
 	for _, s := range d.sites {
+		whole := cmp.Or(s.whole, s)
 		switch {
-		case s.shared:
+		case whole.shared:
 			s.notes = append(s.notes, "is made by an import of lines that make other sites, too, so no limit can be for it alone")
-		case s.limited:
+		case s.limited || whole.limited:
 			s.notes = append(s.notes, "has "+names.Handler+" already: caddy rate-limit replay --suggest fits it to a log")
-		case !s.serves:
+		case !s.serves && s.only == "":
 			s.notes = append(s.notes, "serves neither an application nor files")
-		default:
-			if s.propose(); log != nil && s.traffic.requests == 0 {
+		case s.serves:
+			if s.propose(d.people); log != nil && s.traffic.requests == 0 {
 				s.notes = append(s.notes, "has no request in the log, so what its visitors want is unknown")
 			}
 		}
@@ -92,6 +88,26 @@ func propose(ctx context.Context, file string, text []byte, host string, open fu
 	return d, nil
 }
 
+// readSites reads what a log says of each site.
+func (d *draft) readSites(ctx context.Context, open func() (*accesslog.Merger, error)) error {
+	serving := slices.DeleteFunc(slices.Clone(d.sites), func(s *site) bool { return !s.serves })
+	if d.host == "" && len(serving) == 1 {
+		d.host = serving[0].hosts[0]
+	}
+	log, err := open()
+	if err != nil {
+		return err
+	}
+	others, nameless, err := d.readTraffic(ctx, log)
+	if nameless > 0 && len(d.sites) > 0 {
+		d.notes = append(d.notes, fmt.Sprintf("%d requests of the log name no host: name it with --site, such as --site %s", nameless, append(serving, d.sites...)[0].hosts[0]))
+	}
+	if others > 0 {
+		d.notes = append(d.notes, fmt.Sprintf("%d requests of the log are of no site of this config", others))
+	}
+	return err
+}
+
 // load loads the Caddyfile with the zones of some sites, and returns the warnings about it.
 func (d *draft) load(sites ...*site) ([]advice.Advice, error) {
 	config, err := d.provision(sites)
@@ -104,37 +120,41 @@ func (d *draft) load(sites ...*site) ([]advice.Advice, error) {
 
 // provision returns the config with the zones of some sites, also of those in imported files.
 func (d *draft) provision(sites []*site) (*replayer.Config, error) {
-	blocks, err := caddyfile.Parse(d.file, d.text)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range sites {
-		if len(s.zones) == 0 {
-			continue
-		}
-		own, err := caddyfile.Parse(d.file, []byte("site {\n"+s.directive("\t")+"}\n"))
-		if err != nil {
-			return nil, err
-		}
-		blocks[s.block].Segments = append(own[0].Segments, blocks[s.block].Segments...)
-	}
-	config, _, err := httpcaddyfile.ServerType{}.Setup(blocks, map[string]any{"filename": d.file})
-	if err != nil {
-		return nil, err
-	}
-	adapted, err := json.Marshal(config)
+	adapted, err := d.adapted(sites)
 	if err != nil {
 		return nil, err
 	}
 	return replayer.LoadJSON(adapted)
 }
 
-func loadCaddyfile(file string, text []byte) (*replayer.Config, error) {
-	adapted, _, err := caddyconfig.GetAdapter("caddyfile").Adapt(text, map[string]any{"filename": file})
+// adapted is provision, but returns JSON.
+func (d *draft) adapted(sites []*site) ([]byte, error) {
+	blocks, err := caddyfile.Parse(d.file, d.text)
 	if err != nil {
 		return nil, err
 	}
-	return replayer.LoadJSON(adapted)
+	for i := range blocks {
+		zones := zonesIn(sites, i)
+		if len(zones) == 0 {
+			continue
+		}
+		own, err := caddyfile.Parse(d.file, []byte("site {\n"+directive(zones, "\t")+"}\n"))
+		if err != nil {
+			return nil, err
+		}
+		blocks[i].Segments = append(own[0].Segments, blocks[i].Segments...)
+	}
+	config, _, err := httpcaddyfile.ServerType{}.Setup(blocks, map[string]any{"filename": d.file})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(config)
+}
+
+// adapt returns the JSON of a Caddyfile.
+func adapt(file string, text []byte) ([]byte, error) {
+	adapted, _, err := caddyconfig.GetAdapter("caddyfile").Adapt(text, map[string]any{"filename": file})
+	return adapted, err
 }
 
 // settle removes the zones of some sites that the config's checks warn of, until none is warned of. What
@@ -162,12 +182,30 @@ func (d *draft) settle(sites []*site) {
 			}
 			return
 		case whole:
-			sites[0].zones, sites[0].notes = nil, append(sites[0].notes, "can't have limits: "+err.Error())
+			sites[0].drop(d, err)
 			return
 		case zones == 0:
 			return
 		}
 	}
+}
+
+// drop removes those zones of the site that don't load alone, or all if each of them does.
+func (s *site) drop(d *draft, err error) {
+	var kept []zone
+	for _, z := range s.zones {
+		alone := *s
+		alone.zones = []zone{z}
+		if _, err := d.load(&alone); err == nil {
+			kept = append(kept, z)
+		} else {
+			s.notes = append(s.notes, fmt.Sprintf("gets no zone %s: %v", z.name, err))
+		}
+	}
+	if len(kept) == len(s.zones) {
+		kept, s.notes = nil, append(s.notes, "can't have limits: "+err.Error())
+	}
+	s.zones = kept
 }
 
 // isSame reports whether two warnings say the same, perhaps of lines that were moved by an insertion.
@@ -201,7 +239,8 @@ func (d *draft) fit(ctx context.Context, open func() (*accesslog.Merger, error))
 		return err
 	}
 	defer log.Close()
-	report, err := config.Replay(ctx, log, replay.Options{Suggest: true, Host: d.host, Skip: isCrawled})
+	wants := make(map[limit]peaks)
+	report, err := config.Replay(ctx, log, replay.Options{Host: d.host, Skip: isCrawled, Peak: watch(wants, d.people)})
 	if err != nil {
 		return err
 	}
@@ -212,7 +251,7 @@ func (d *draft) fit(ctx context.Context, open func() (*accesslog.Merger, error))
 		}
 		s.zones = nil
 		for _, z := range proposed {
-			if z.fit(report.Limits) {
+			if z.fit(wants, d.people) {
 				s.zones = append(s.zones, z)
 			}
 		}
@@ -223,11 +262,11 @@ func (d *draft) fit(ctx context.Context, open func() (*accesslog.Merger, error))
 // write prints sites with their zones as a Caddyfile.
 func write(w io.Writer, sites []*site) {
 	for _, s := range sites {
-		if len(s.zones) > 0 {
+		if zones := zonesIn(sites, s.block); s.whole == nil && len(zones) > 0 {
 			if s.file != "" {
 				fmt.Fprintf(w, "\n# In %s:", wording.Printable(s.file, ""))
 			}
-			fmt.Fprintf(w, "\n%s {\n%s}\n", s.address, s.directive("\t"))
+			fmt.Fprintf(w, "\n%s {\n%s}\n", s.address, directive(zones, "\t"))
 		}
 	}
 }
@@ -242,30 +281,34 @@ func (d *draft) writeNotes(w io.Writer) {
 	}
 	for _, s := range d.sites {
 		for _, n := range s.notes {
-			note(s.address + " " + n)
+			if s.whole != nil {
+				note(strings.Join(s.hosts, ", ") + " " + n)
+			} else {
+				note(s.address + " " + n)
+			}
 		}
 	}
 }
 
-// install writes the zones into the Caddyfile, and prints those of sites in imported files.
+// install writes the zones into the Caddyfile, and prints those of sites that can't be written.
 func (d *draft) install(w io.Writer) error {
-	isOwn := func(s *site) bool { return s.file == "" }
-	imported := slices.DeleteFunc(slices.Clone(d.sites), isOwn)
-	own := zonesOf(d.sites) - zonesOf(imported)
+	text, blocks := d.insert()
+	rest := slices.DeleteFunc(slices.Clone(d.sites), func(s *site) bool { return blocks[s.block] })
+	own := zonesOf(d.sites) - zonesOf(rest)
 	if own > 0 {
-		if err := install(w, d.file, d.text, d.insert(), own, written); err != nil {
+		if err := install(w, d.file, d.text, text, own, written); err != nil {
 			return err
 		}
 	}
-	if zonesOf(imported) > 0 {
-		fmt.Fprintln(w, "\n# Imported files are neither written nor enforced. Put these zones at the beginning of their sites:")
-		write(w, imported)
+	if zonesOf(rest) > 0 {
+		fmt.Fprintln(w, "\n# Imported files are neither written nor enforced, nor are values of the environment. Put these zones at the beginning of their sites:")
+		write(w, rest)
 	}
 	switch {
 	case own > 0:
 		return nil
-	case zonesOf(imported) > 0:
-		return errors.New("nothing was written: the sites are in imported files, into which the printed zones can be put")
+	case zonesOf(rest) > 0:
+		return errors.New("nothing was written: the sites are in imported files, into which the printed zones can be put, or in values of the environment")
 	}
 	return errors.New("nothing was written: no zone is proposed")
 }
@@ -280,11 +323,16 @@ func zonesOf(sites []*site) (n int) {
 
 // install replaces a Caddyfile if the new text loads, and says what comes next.
 func install(w io.Writer, file string, old, text []byte, zones int, next string) error {
-	config, err := loadCaddyfile(file, text)
+	adapted, err := adapt(file, text)
+	if err == nil {
+		var config *replayer.Config
+		if config, err = replayer.LoadJSON(adapted); err == nil {
+			config.Close()
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("%w; nothing was changed", err)
 	}
-	config.Close()
 	backup, err := replaceFile(file, old, text)
 	if err == nil {
 		fmt.Fprintf(w, next+"\n", wording.Counted(int64(zones), "zone"), file, backup, reload(file))

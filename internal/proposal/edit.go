@@ -2,15 +2,17 @@ package proposal
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/names"
+	"github.com/caddy-tally/caddy-tally/internal/textfile"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
@@ -40,10 +42,20 @@ func otherShadows(text []byte) (zones []string) {
 	return zones
 }
 
-// directive returns the site's zones as a directive.
-func (s *site) directive(indent string) string {
+// zonesIn returns the zones of the sites of a block: of a site and its parts.
+func zonesIn(sites []*site, block int) (zones []zone) {
+	for _, s := range sites {
+		if s.block == block {
+			zones = append(zones, s.zones...)
+		}
+	}
+	return zones
+}
+
+// directive returns zones as a directive.
+func directive(zones []zone, indent string) string {
 	lines := []string{names.Handler + " {"}
-	for _, z := range s.zones {
+	for _, z := range zones {
 		lines = append(append(lines, comment("\t", z.why)...), "\tzone "+z.name+" {", "\t\t"+shadowLine)
 		for _, line := range z.lines {
 			line, why, _ := strings.Cut(line, " #")
@@ -65,32 +77,82 @@ func comment(indent, text string) (lines []string) {
 	return lines
 }
 
-// insert returns the Caddyfile with the zones of those sites that it doesn't import, each at the beginning of its site.
-func (d *draft) insert() []byte {
-	after := make(map[int]string)
-	for _, s := range d.sites {
-		if len(s.zones) > 0 && s.file == "" {
-			after[s.line] = s.directive(s.indent)
+// insert returns the Caddyfile with the zones of those sites that it doesn't import, each at the beginning of its
+// site, and the blocks of these sites. The line that a site begins on is where its zones mean what they should:
+// values of the environment may have lines, and addresses be continued. What has no such line is left out.
+func (d *draft) insert() (text []byte, blocks map[int]bool) {
+	text, blocks = d.text, make(map[int]bool)
+	var inserted []*site
+	for _, s := range slices.Backward(d.sites) {
+		zones := zonesIn(d.sites, s.block)
+		if s.whole != nil || len(zones) == 0 || s.file != "" {
+			continue
+		}
+		with := append(slices.DeleteFunc(slices.Clone(d.sites), func(other *site) bool { return other.block != s.block }), inserted...)
+		meant, err := d.adapted(with)
+		from := writtenAt(d.text, s.line)
+		for line := from; err == nil && line < from+maxHead && !blocks[s.block]; line++ {
+			indent := s.indent
+			if line > from { // after a brace below the addresses
+				indent = "\t"
+			}
+			tried := insertAfter(text, line, directive(zones, indent))
+			if got, err := adapt(d.file, tried); err == nil && isAlike(got, meant) {
+				text, inserted, blocks[s.block] = tried, with, true
+			}
 		}
 	}
+	return text, blocks
+}
+
+// maxHead bounds the lines of a site's addresses and its brace.
+const maxHead = 20
+
+// insertAfter returns a text with more lines after one of its lines.
+func insertAfter(text []byte, after int, lines string) []byte {
 	out, n := new(bytes.Buffer), 0
-	for line := range bytes.Lines(d.text) {
-		n++
+	for line := range bytes.Lines(text) {
 		out.Write(line)
-		text := after[n]
+		if n++; n != after {
+			continue
+		}
 		if bytes.HasSuffix(line, []byte("\r\n")) {
-			text = strings.ReplaceAll(text, "\n", "\r\n")
+			lines = strings.ReplaceAll(lines, "\n", "\r\n")
+		} else if !bytes.HasSuffix(line, []byte("\n")) {
+			lines = "\n" + lines
 		}
-		if text != "" && !bytes.HasSuffix(line, []byte("\n")) {
-			text = "\n" + text
-		}
-		out.WriteString(text)
+		out.WriteString(lines)
 	}
 	return out.Bytes()
 }
 
-// replaceFile replaces the text of a Caddyfile, and returns the path of a copy of the old one. The file stays
-// the same one, with its owner and mode, since it may be mounted into a container.
+var variable = regexp.MustCompile(`\{\$([^:}]+)(:[^}]*)?\}`)
+
+// writtenAt returns the line of a Caddyfile that Caddy counts as a given one, because it puts in values of the
+// environment before it counts.
+func writtenAt(text []byte, counted int) int {
+	more := 0 // lines of values so far
+	for _, at := range variable.FindAllSubmatchIndex(text, -1) {
+		line := 1 + bytes.Count(text[:at[0]], []byte("\n"))
+		if line+more >= counted {
+			break
+		}
+		if value, ok := os.LookupEnv(string(text[at[2]:at[3]])); ok {
+			more += min(strings.Count(value, "\n")-bytes.Count(text[at[0]:at[1]], []byte("\n")), counted-line-more)
+		}
+	}
+	return counted - more
+}
+
+// isAlike reports whether two configs mean the same, wherever their zones are written.
+func isAlike(a, b []byte) bool {
+	return bytes.Equal(zoneSource.ReplaceAll(a, nil), zoneSource.ReplaceAll(b, nil))
+}
+
+var zoneSource = regexp.MustCompile(`"source":"(?:[^"\\]|\\.)*",?`)
+
+// replaceFile replaces the text of a Caddyfile, and returns the path of a copy of the old one. Then what is there
+// must mean the same as the new text did, or the old one is put back.
 func replaceFile(path string, old, text []byte) (backup string, err error) {
 	info, err := os.Lstat(path) // #nosec G703 -- the operator names the file
 	switch {
@@ -102,28 +164,47 @@ func replaceFile(path string, old, text []byte) (backup string, err error) {
 	case info.Mode().Perm()&0o200 == 0:
 		return "", fmt.Errorf("%s is read-only (%v), and stays as it is: make it writable, or edit it by what caddy rate-limit init prints", path, info.Mode().Perm())
 	}
-	if found, err := os.ReadFile(path); err != nil || !bytes.Equal(found, old) { // #nosec G703 -- the operator names the file
-		return "", cmp.Or(err, fmt.Errorf("%s has changed meanwhile, and stays as it is: try again", path))
+	meant, err := adapt(path, text)
+	if err != nil {
+		return "", err
 	}
+	if backup, err = keep(path, old, info.Mode().Perm()); err != nil {
+		return "", fmt.Errorf("%s stays as it is, because no copy can be kept: %w", path, err)
+	}
+	if err := textfile.Replace(path, old, text); err != nil {
+		return "", fmt.Errorf("%w; %s has what the file was before", err, backup)
+	}
+	found, err := os.ReadFile(path) // #nosec G703 -- the operator names the file
+	if err == nil {
+		found, err = adapt(path, found)
+	}
+	if err == nil && !isAlike(found, meant) {
+		err = errors.New("it means something else than expected")
+	}
+	if err != nil {
+		back := textfile.Replace(path, text, old)
+		return "", errors.Join(fmt.Errorf("after writing %s: %w; so its old text was put back, which %s has, too", path, err, backup), back)
+	}
+	return backup, nil
+}
+
+// keep writes a copy of a file beside it. Its name begins with a dot, so that import sites/* doesn't read it.
+func keep(path string, text []byte, mode fs.FileMode) (copied string, err error) {
 	for n := 1; ; n++ {
-		backup = fmt.Sprintf("%s.%d.bak", path, n)
-		file, err := os.OpenFile(backup, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm()) // #nosec G703 -- the operator names the file
+		copied = filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.bak", filepath.Base(path), n))
+		file, err := os.OpenFile(copied, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) // #nosec G703 -- the operator names the file
 		if errors.Is(err, fs.ErrExist) && n < maxCopies {
 			continue
 		}
-		if err == nil {
-			_, err = file.Write(old)
-			err = cmp.Or(err, file.Sync(), file.Close())
-		}
 		if err != nil {
-			return "", fmt.Errorf("%s stays as it is, because no copy can be kept: %w", path, err)
+			return "", err
 		}
-		break
+		_, err = file.Write(text)
+		if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+			os.Remove(copied)
+		}
+		return copied, err
 	}
-	if err := os.WriteFile(path, text, 0); err != nil { //nolint:gosec // the user's own file, which is there
-		return "", fmt.Errorf("%w; %s has what the file was before", err, backup)
-	}
-	return backup, nil
 }
 
 // maxCopies bounds the copies of a file.

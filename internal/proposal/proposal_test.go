@@ -20,6 +20,7 @@ import (
 // ran runs `caddy rate-limit init`, for a running Caddy with the config of a file if running is set.
 func ran(t *testing.T, file string, running bool, args ...string) (out string, err error) {
 	t.Helper()
+	t.Setenv("XDG_DATA_HOME", t.TempDir()) // bans of this machine are none of the log's
 	cmd := proposal.Command(func() (proposal.Source, error) {
 		source, err := proposal.Load(file, "")
 		if running {
@@ -51,6 +52,11 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// copyOf returns the path of a file's n-th copy.
+func copyOf(file string, n int) string {
+	return filepath.Join(filepath.Dir(file), fmt.Sprintf(".%s.%d.bak", filepath.Base(file), n))
 }
 
 // wantSays checks that a text has some parts.
@@ -94,7 +100,7 @@ func TestWriteThenEnforce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantSays(t, out, "Added 3 zones in shadow to "+file, "caddy reload --config "+file, "caddy rate-limit zones --config "+file, file+".1.bak")
+			wantSays(t, out, "Added 3 zones in shadow to "+file, "caddy reload --config "+file, "caddy rate-limit zones --config "+file, copyOf(file, 1))
 			written := read(t, file)
 			wantSays(t, written, "zone git_example_com_login {", "# people who mistype need fewer", "limit 10/5m")
 			if strings.Contains(text, "\r\n") && strings.Count(written, "\r\n") != strings.Count(written, "\n") {
@@ -107,7 +113,7 @@ func TestWriteThenEnforce(t *testing.T) {
 					t.Errorf("the line %q is lost in\n%s", line, written)
 				}
 			}
-			if got := read(t, file+".1.bak"); got != text {
+			if got := read(t, copyOf(file, 1)); got != text {
 				t.Errorf("the copy is %q", got)
 			}
 			if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
@@ -126,7 +132,7 @@ func TestWriteThenEnforce(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantSays(t, out, "3 zones will refuse after: caddy reload")
-			if got, want := strings.Count(read(t, file), "shadow"), strings.Count(text, "shadow"); got != want || read(t, file+".2.bak") != written {
+			if got, want := strings.Count(read(t, file), "shadow"), strings.Count(text, "shadow"); got != want || read(t, copyOf(file, 2)) != written {
 				t.Errorf("the word shadow is there %d times, expected %d", got, want)
 			}
 			if _, err := ran(t, file, false, "--enforce"); err == nil || !strings.Contains(err.Error(), "remove the word shadow") {
@@ -171,7 +177,7 @@ func TestWriteLosesNothing(t *testing.T) {
 	check("real", "no such file", false, "--write", "--log", filepath.Join(folder, "missing.log"))
 	write(t, filepath.Join(folder, "noise.log"), "hello\n")
 	check("real", "no line of the log could be read", false, "--write", "--log", filepath.Join(folder, "noise.log"))
-	if left, _ := filepath.Glob(filepath.Join(folder, "*.bak")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(folder, ".*.bak")); len(left) > 0 {
 		t.Errorf("copies are left: %v", left)
 	}
 }
@@ -207,8 +213,8 @@ func TestProposalForARunningCaddy(t *testing.T) {
 	wantSays(t, out, "git.example.com {\n\trate_limit {", "zone git_example_com_costly {", "wiki.example.com has rate_limit already", "old.example.com serves neither")
 }
 
-// The log that the config writes is read with those that were rotated. What a client wants that gets 401 before
-// each of its requests, as some do, passes the zone that counts 401.
+// The log that the config writes is read with those that were rotated. A recipe's numbers stay, and what people
+// want beyond them is noted.
 func TestProposalsFitTheLog(t *testing.T) {
 	folder := t.TempDir()
 	file := write(t, filepath.Join(folder, "Caddyfile"), "git.example.com {\n\tlog {\n\t\toutput file "+folder+"/access.log\n\t}\n\treverse_proxy forgejo:3000\n}\n")
@@ -223,7 +229,7 @@ func TestProposalsFitTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSays(t, unwrapped(out), "# only wrong passwords count, so that apps with the right one may sync as they like; few clients to go by: of 1 honest client in the log, the most wanted 150 in 10m; this is at least half as much again\n\t\t\tlimit 500/10m")
+	wantSays(t, unwrapped(out), "# only wrong passwords count, so that apps with the right one may sync as they like; few clients to go by: of 1 honest client in the log, the most wanted 150 in 10m; if that was a person, raise this\n\t\t\tlimit 60/10m")
 	if strings.Contains(out, "git_example_com_all") {
 		t.Errorf("a program of a recipe gets other zones than the recipe's:\n%s", out)
 	}
@@ -362,7 +368,7 @@ func TestProposalNamesAnUntrustedProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSays(t, out, "git.example.com is behind 10.0.0.7, a proxy that isn't trusted", "docs/clients.md#behind-a-proxy")
+	wantSays(t, out, "git.example.com gets nearly all requests from 10.0.0.7, which isn't trusted", "Is that your proxy?", "docs/clients.md#behind-a-proxy")
 }
 
 // Each program of a site has its zones, and requests belong to the block that serves them, whatever redirects

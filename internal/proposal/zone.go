@@ -3,7 +3,6 @@ package proposal
 import (
 	_ "embed" // for the programs
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ type zone struct {
 	name  string
 	why   string
 	lines []string // of its block
+	match string   // the first of them, before its host was added
 }
 
 // A limit of unknown is what honest clients want, and no limit without a log. It differs from all others.
@@ -27,10 +27,15 @@ const unknown = 9_999
 // maxPatterns bounds the patterns of a zone that is made from a log.
 const maxPatterns = 8
 
-// The least limits that are made from a log.
+// enough is how many requests or clients are something to go by.
+const enough = 20
+
+// What clients want differs: nobody who wants up to farAbove times as much as most of the people, or notFar, is
+// left aside. A limit of all kinds is at least leastRequests: pages have pictures, styles and scripts.
 const (
-	leastRequests = 60 // of all kinds: pages have pictures, styles and scripts
-	least         = 10
+	farAbove      = 4
+	notFar        = 20
+	leastRequests = 60
 )
 
 // limitLine is a limit, with the reason for its number.
@@ -38,9 +43,9 @@ var limitLine = regexp.MustCompile(`^limit (\d+)/(\w+) #(.*)$`)
 
 // program is an application with zones of its recipe.
 type program struct {
-	name, recipe string
-	signs, paths []string // in what proxies ask and in addresses; in logs
-	zones        []zone
+	name, recipe        string
+	words, ports, paths []string // of upstreams, folders and addresses; of upstreams; in logs, or methods
+	zones               []zone
 }
 
 //go:embed programs.txt
@@ -56,10 +61,13 @@ func parsePrograms(text string) (list []program) {
 		var p program
 		p.name, p.recipe, _ = strings.Cut(title, ", ")
 		for _, sign := range strings.Fields(signs) {
-			if strings.HasPrefix(sign, "/") {
+			switch {
+			case strings.HasPrefix(sign, ":"):
+				p.ports = append(p.ports, sign[1:])
+			case strings.HasPrefix(sign, "/") || strings.ToUpper(sign) == sign:
 				p.paths = append(p.paths, sign)
-			} else {
-				p.signs = append(p.signs, sign)
+			default:
+				p.words = append(p.words, sign)
 			}
 		}
 		for line := range strings.SplitSeq(body, "\n") {
@@ -75,39 +83,61 @@ func parsePrograms(text string) (list []program) {
 	return list
 }
 
-// sign returns what tells that a site is of the program, or "".
-func (p *program) sign(s *site) string {
-	for _, sign := range p.signs {
-		if strings.Contains(s.signs, sign) {
-			return sign
+// has reports whether a request is one that the program has.
+func (p *program) has(method, path string) bool {
+	path = strings.ToLower(path)
+	return slices.ContainsFunc(p.paths, func(sign string) bool {
+		if end, ok := strings.CutPrefix(sign, "/*"); ok {
+			return strings.HasSuffix(path, end)
 		}
+		return sign == method || path == sign || strings.HasPrefix(path, sign+"/")
+	})
+}
+
+// sign returns what tells that a site is of the program, or "", and whether its log makes that doubtful. A name
+// is doubtful if the log shows many people and nothing that the program has; a port, which others use as well,
+// unless the log shows that people use the program; and paths count if many do.
+func (p *program) sign(s *site, log *people) (sign string, doubtful bool) {
+	in := func(list []string) func(string) bool {
+		return func(sign string) bool { return slices.Contains(list, sign) }
 	}
-	for path := range s.traffic.posts {
-		for _, sign := range p.paths {
-			if lower := strings.ToLower(path); lower == sign || strings.HasPrefix(lower, sign+"/") {
-				return sign
-			}
-		}
+	word, port := slices.IndexFunc(p.words, in(s.words)), slices.IndexFunc(p.ports, in(s.ports))
+	t := &s.traffic
+	if log == nil {
+		log = new(people)
 	}
-	return ""
+	used, deep := t.programs[p.name].crowd(log, nil), t.deep.crowd(log, nil)
+	usual := len(p.paths) > 0 && !used.isFew(t.all.crowd(log, nil))
+	switch {
+	case word >= 0:
+		return p.words[word], len(p.paths) > 0 && deep[0] >= manyPeople && used[0] == 0
+	case port >= 0:
+		return "port " + p.ports[port], deep[0] > 0 && !usual
+	case usual:
+		return p.paths[slices.IndexFunc(p.paths, func(sign string) bool { return sign[0] == '/' })], false
+	}
+	return "", false
 }
 
 // propose adds the zones for the site, with amounts that a log may correct.
-func (s *site) propose() {
+func (s *site) propose(log *people) {
 	known := false // by its recipe, whose zones are all that it needs
 	for _, p := range programs {
-		if sign := p.sign(s); sign != "" {
+		sign, doubtful := p.sign(s, log)
+		if doubtful {
+			s.notes = append(s.notes, fmt.Sprintf("may be %s, by %s in the config, but the log shows nothing of that: if it is, see docs/recipes/%s.md", p.name, sign, p.recipe))
+		} else if sign != "" {
 			known = known || p.recipe != basicAuth
 			for _, z := range p.zones {
 				s.add(z.name, p.recipe, fmt.Sprintf("%s, by %s: docs/recipes/%s.md", p.name, sign, p.recipe), z.lines...)
 			}
 		}
 	}
-	if len(s.zones) == 0 && s.serves && !s.files {
-		s.proposeSignIn()
+	if len(s.zones) == 0 && !s.files {
+		s.proposeSignIn(log)
 	}
 	if s.traffic.requests > 0 {
-		s.proposeTraffic(known)
+		s.proposeTraffic(known, log)
 	}
 }
 
@@ -122,66 +152,107 @@ var (
 // usualPaths are those at which programs take passwords.
 const usualPaths = "/login /signin /api/login /api/auth/login /auth/login /user/login /users/sign_in"
 
-// proposeSignIn proposes a zone for the sign-in of an unknown program: by the paths in the log, or the usual ones.
-func (s *site) proposeSignIn() {
-	var paths []string
-	for _, path := range slices.Sorted(maps.Keys(s.traffic.posts)) {
-		if w := s.traffic.posts[path]; len(paths) < maxPatterns && (signIn.MatchString(path) || w.failed >= enough && 2*w.failed > w.requests) {
+// proposeSignIn proposes a zone for the sign-in of an unknown program: the usual paths, and those that many of
+// the people use by the log.
+func (s *site) proposeSignIn(log *people) {
+	t, all := &s.traffic, s.traffic.all.crowd(log, nil)
+	var paths, rare []string
+	for _, path := range byUse(t.posts) {
+		failed := t.posts[path].crowd(log, func(sh share) bool { return 2*sh.failed > sh.requests })
+		used := t.posts[path].crowd(log, nil)
+		switch signs := signIn.MatchString(path); {
+		case slices.Contains(strings.Fields(usualPaths), path):
+		case signs && !used.isFew(all), 2*failed[0] > used[0] && !failed.isFew(all):
 			paths = append(paths, path)
+		case signs || 2*failed[0] > used[0]:
+			rare = append(rare, path)
 		}
 	}
-	why := "what takes passwords by the log: its name, or mostly 401 and 403"
-	if s.traffic.requests == 0 {
-		paths, why = []string{usualPaths}, "the usual paths, since the program is unknown: write its own here"
-	}
+	s.leaveOut("what few sign in at, or fail at, by the log: write it into the zone if it takes passwords", rare)
+	lines, why := []string{"match POST " + usualPaths}, "the usual paths, since the program is unknown: write its own here"
 	if len(paths) > 0 {
-		s.add("login", "", why, "match POST "+strings.Join(paths, " "), "per ip", "limit 10/5m # people who mistype need fewer, and guessers want as many as they get")
+		lines = append([]string{"match POST " + strings.Join(s.most("login", paths), " ")}, lines...)
+		why = "what takes passwords by the log: its name, or mostly 401 and 403; and the usual paths"
+	}
+	s.add("login", "", why, append(lines, "per ip", "limit 10/5m # people who mistype need fewer, and guessers want as many as they get")...)
+}
+
+// most returns the first patterns of a zone, as many as it may have, in the order of the alphabet.
+func (s *site) most(zone string, patterns []string) []string {
+	if len(patterns) > maxPatterns {
+		s.leaveOut("of the zone "+zone, patterns[maxPatterns:])
+	}
+	return slices.Sorted(slices.Values(patterns[:min(len(patterns), maxPatterns)]))
+}
+
+// leaveOut notes paths that are in no zone.
+func (s *site) leaveOut(why string, paths []string) {
+	if len(paths) > 0 {
+		more := ""
+		if len(paths) > maxPatterns {
+			more = fmt.Sprintf(" and %d more", len(paths)-maxPatterns)
+		}
+		s.notes = append(s.notes, fmt.Sprintf("has paths that are left out, %s: %s%s", why, strings.Join(paths[:min(len(paths), maxPatterns)], " "), more))
 	}
 }
 
 // proposeTraffic proposes zones for what the log has: crawlers, and unless the program is known, heavy folders,
 // APIs, everything.
-func (s *site) proposeTraffic(known bool) {
-	t := &s.traffic
-	if 2*t.hidden > t.requests {
-		s.notes = append(s.notes, fmt.Sprintf("is behind %s, a proxy that isn't trusted: its visitors share each count. Write trusted_proxies and trusted_proxies_strict first: docs/clients.md#behind-a-proxy", t.forwarder))
+func (s *site) proposeTraffic(known bool, log *people) {
+	t, all := &s.traffic, s.traffic.all.crowd(log, nil)
+	for peer, p := range t.proxies {
+		if len(p.clients) == manyClients && 10*p.requests >= 9*t.requests {
+			s.notes = append(s.notes, fmt.Sprintf("gets nearly all requests from %s, which isn't trusted and says that they are of many clients. Is that your proxy? Then its visitors share each count: write trusted_proxies and trusted_proxies_strict first: docs/clients.md#behind-a-proxy", peer))
+		}
 	}
-	if t.crawled >= enough {
-		s.add("crawlers", "", fmt.Sprintf("crawlers for AI, %s: docs/recipes/ai-crawlers.md", wording.Counted(t.crawled, "request")),
-			"match header_regexp User-Agent "+crawlerNames, "per everyone", "limit 30/1m # all of them together; lower it to slow them")
+	crawled := int64(0)
+	for _, sh := range t.crawled.by {
+		crawled += sh.requests
+	}
+	switch why := fmt.Sprintf("crawlers for AI, %s: docs/recipes/ai-crawlers.md", wording.Counted(crawled, "request")); {
+	case crawled < enough:
+	case t.crawled.crowd(log, nil).isFew(all):
+		s.notes = append(s.notes, "has a few clients that say that they are "+why)
+	default:
+		s.add("crawlers", "", why, "match header_regexp User-Agent "+crawlerNames, "per everyone", "limit 30/1m # all of them together; lower it to slow them")
 	}
 	if known {
 		return
 	}
-	var apis, heavy, reasons []string
-	for _, folder := range slices.Sorted(maps.Keys(t.folders)) {
-		w := t.folders[folder]
-		if w.requests < enough || folder == "/*" {
-			continue
-		}
-		if found := api.FindStringSubmatch(folder); found != nil && !slices.Contains(apis, found[1]+"/*") {
-			apis = append(apis, found[1]+"/*")
-		}
-		took, size := w.took/time.Duration(w.requests), w.bytes/w.requests
-		if (took >= time.Second || size >= 1<<20) && len(heavy) < maxPatterns {
-			heavy = append(heavy, folder)
-			reasons = append(reasons, fmt.Sprintf("%s takes %v and %d KB", folder, took.Round(10*time.Millisecond), size>>10))
-		}
-	}
 	limit := fmt.Sprintf("limit %d/1m #", unknown)
-	if len(heavy) > 0 {
-		s.add("heavy", "", strings.Join(reasons, ", ")+" on average", "match "+strings.Join(heavy, " "), "per ip", limit)
+	if heavy := s.used(t.folders, all, log, share.isHeavy); len(heavy) > 0 {
+		s.add("heavy", "", "what takes a second or a megabyte on average, for most who ask for it", "match "+strings.Join(s.most("heavy", heavy), " "), "per ip", limit)
 	}
-	if len(apis) > 0 {
-		s.add("api", "", "an API", "match "+strings.Join(apis, " "), "per ip", limit)
+	if apis := s.used(t.apis, all, log, nil); len(apis) > 0 {
+		s.add("api", "", "an API", "match "+strings.Join(s.most("api", apis), " "), "per ip", limit)
 	}
 	s.add("all", "", "any request", "per ip", limit)
+}
+
+// isHeavy reports whether a client's requests took long, or much, on average.
+func (sh share) isHeavy() bool {
+	return sh.took/time.Duration(sh.requests) >= time.Second || sh.bytes/sh.requests >= 1<<20
+}
+
+// used returns the patterns that many of the people use, and most of them as wanted; the most used ones first.
+func (s *site) used(all map[string]*use, people crowd, log *people, wanted func(share) bool) (patterns []string) {
+	for _, pattern := range byUse(all) {
+		requests := int64(0)
+		for _, sh := range all[pattern].by {
+			requests += sh.requests
+		}
+		users, as := all[pattern].crowd(log, nil), all[pattern].crowd(log, wanted)
+		if pattern != "/*" && requests >= enough && !as.isFew(people) && 2*as[0] > users[0] && 2*as[1] > users[1] {
+			patterns = append(patterns, pattern)
+		}
+	}
+	return patterns
 }
 
 // add adds a zone, unless the site has one for the same requests. Of several programs' zones of a kind, the
 // later ones are named for their recipes, too.
 func (s *site) add(kind, recipe, why string, lines ...string) {
-	if slices.ContainsFunc(s.zones, func(z zone) bool { return z.lines[0] == lines[0] }) {
+	if slices.ContainsFunc(s.zones, func(z zone) bool { return z.match == lines[0] }) {
 		return
 	}
 	name := s.zone(kind)
@@ -191,13 +262,35 @@ func (s *site) add(kind, recipe, why string, lines ...string) {
 	if len(s.hosts) > 1 { // perhaps in several servers
 		lines = append(slices.Clone(lines), "scope shared")
 	}
-	s.zones = append(s.zones, zone{name, why, lines})
+	s.zones = append(s.zones, zone{s.names.unused(name), why, s.within(lines), lines[0]})
 }
 
-// fit corrects the limits of the zone by the demand of honest clients, and reports whether any is left.
-func (z *zone) fit(limits []replay.LimitReport) (left bool) {
+// within returns the lines of a zone, for the part of a site that is for some hosts: each match also asks for
+// the host.
+func (s *site) within(lines []string) (all []string) {
+	if s.only == "" {
+		return lines
+	}
+	if !strings.HasPrefix(lines[0], "match ") {
+		return append([]string{"match " + s.only}, lines...)
+	}
+	for _, line := range lines {
+		matcher, ok := strings.CutPrefix(line, "match ")
+		if !ok {
+			all = append(all, line)
+			continue
+		}
+		if first, _, _ := strings.Cut(matcher, " "); strings.HasPrefix(first, "/") || strings.ToUpper(first) == first {
+			matcher = "endpoint " + matcher
+		}
+		all = append(all, "match {", "\t"+s.only, "\t"+matcher, "}")
+	}
+	return all
+}
+
+// fit corrects the limits of the zone by what people want, and reports whether any is left.
+func (z *zone) fit(wants map[limit]peaks, log *people) (left bool) {
 	var lines []string
-	before := int64(0)
 	for _, line := range z.lines {
 		found := limitLine.FindStringSubmatch(line)
 		if found == nil {
@@ -205,53 +298,50 @@ func (z *zone) fit(limits []replay.LimitReport) (left bool) {
 			continue
 		}
 		amount, _ := strconv.ParseInt(found[1], 10, 64)
-		fit := new(replay.Fit)
-		for _, l := range limits {
-			if l.Zone == z.name && l.Amount == amount && l.Fit != nil {
-				fit = l.Fit
-			}
-		}
-		amount, why := z.fitted(amount, found[2], fit)
+		amount, why := z.fitted(amount, found[2], wants[limit{z.name, amount}].demand(log))
 		if amount == 0 {
 			continue
 		}
-		if left && before >= amount { // the limit before would never be reached
-			lines = lines[:len(lines)-1]
-		}
 		lines = append(lines, fmt.Sprintf("limit %d/%s # %s", amount, found[2], strings.Trim(found[3]+"; "+why, " ;")))
-		before, left = amount, true
+		left = true
 	}
 	z.lines = lines
 	return left
 }
 
-// fitted returns an amount that refuses no honest client, or 0, and why.
-func (z *zone) fitted(amount int64, window string, fit *replay.Fit) (fitting int64, why string) {
-	if slices.Contains(z.lines, "per everyone") { // crawlers
+// fitted returns an amount, and why: that of the recipe, or for a limit of unknown, one that fits what people
+// want; 0 if nobody is known to want anything.
+func (z *zone) fitted(amount int64, window string, d demand) (fitting int64, why string) {
+	switch {
+	case slices.Contains(z.lines, "per everyone"): // crawlers
 		return amount, ""
-	}
-	if fit.Honest == 0 {
-		if amount == unknown {
-			return 0, ""
-		}
+	case len(d.honest) == 0 && amount == unknown:
+		return 0, ""
+	case len(d.honest) == 0:
 		return amount, "the log shows no honest client that wants this"
 	}
-	seen := fmt.Sprintf("of %s in the log, the most wanted %s in %s", wording.Counted(fit.Honest, "honest client"), wording.Number(fit.Most), window)
-	if fit.Honest < enough {
-		seen = "few clients to go by: " + seen
+	most := d.honest[len(d.honest)-1]
+	why = fmt.Sprintf("of %s in the log, the most wanted %s in %s", wording.Counted(len(d.honest), "honest client"), wording.Number(most), window)
+	if len(d.honest) < enough {
+		why = "few clients to go by: " + why
 	}
-	if fit.Others > 0 {
-		seen += fmt.Sprintf(" (%s left aside)", wording.Counted(fit.Others, "other"))
+	if d.others > 0 {
+		why += fmt.Sprintf(" (%s left aside)", wording.Counted(d.others, "other"))
 	}
-	lowest := int64(least)
-	if !slices.ContainsFunc(z.lines, func(line string) bool { return strings.HasPrefix(line, "match ") }) {
+	if amount != unknown {
+		if most > amount {
+			why += "; if that was a person, raise this"
+		}
+		return amount, why
+	}
+	lowest := int64(0)
+	if !slices.ContainsFunc(z.lines, func(line string) bool {
+		return strings.Contains(line, "endpoint ") || strings.HasPrefix(line, "match /")
+	}) {
 		lowest = leastRequests
 	}
-	switch {
-	case amount == unknown && fit.Amount < lowest:
-		return lowest, seen + "; a busier day may bring more than half as much again"
-	case amount == unknown || fit.Most > amount:
-		return fit.Amount, seen + "; this is at least half as much again"
+	if bound := replay.RoundUp(float64(d.bound)); bound >= lowest {
+		return bound, why + fmt.Sprintf("; this is at least %d times what all but %d wanted", farAbove, few(len(d.honest)))
 	}
-	return amount, seen
+	return lowest, why + "; a busier day may bring several times as much"
 }

@@ -52,12 +52,7 @@ func withoutOutliers(ascending []int64) []int64 {
 	if len(ascending) >= manyClients {
 		return ascending
 	}
-	return withoutHighest(ascending, len(ascending)/5)
-}
-
-// withoutHighest removes the highest peaks, at most so many, if they are far above the others.
-func withoutHighest(ascending []int64, most int) []int64 {
-	for i := len(ascending) - most; i < len(ascending); i++ {
+	for i := len(ascending) - len(ascending)/5; i < len(ascending); i++ {
 		if i > 0 && ascending[i] > max(farAbove*ascending[i-1], notFar) {
 			return ascending[:i]
 		}

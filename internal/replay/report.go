@@ -62,7 +62,6 @@ type LimitReport struct {
 	Amounts  []Amount         `json:"amounts,omitempty"`
 	Inexact  bool             `json:"inexact,omitempty"` // amounts refuse at least so many
 	Timeline *Timeline        `json:"timeline,omitempty"`
-	Fit      *Fit             `json:"-"` // nil unless limits are suggested, and for a ban
 }
 
 // Timeline is the requests in steps of time.
@@ -229,15 +228,12 @@ func (r *run) limitReport(s *series) LimitReport {
 		l.Top = append(l.Top, r.client(o, s.all().get(o.hash)))
 	}
 	l.Clients = int64(s.all().len())
-	if r.survey != nil {
-		l.Fit = s.fit(&r.survey.all.demand.clients)
-	}
 	if s.demand != nil {
 		l.Inexact = s.demand.inexact
 		peaks := s.demand.peaks()
 		l.Peaks = distribution(peaks)
 		l.Amounts = s.demand.table(peaks, s.Amount)
-		honest, _ := s.honest((*client).isHonest)
+		honest, _ := s.honest()
 		l.tell(honest, s.paths)
 	}
 	return l

@@ -29,6 +29,10 @@ type Options struct {
 	// Skip reports whether a request is left out; may be nil.
 	Skip func(*accesslog.Record) bool
 
+	// Peak is called for each request that a limit counts, with the most units that its client has wanted
+	// within a window; may be nil.
+	Peak func(*Limit, *accesslog.Record, int64)
+
 	// Progress is called now and then; may be nil.
 	Progress func(read, size, lines int64)
 }
@@ -158,7 +162,10 @@ func (r *run) replay(judge Judge, record *accesslog.Record, v *Verdict) {
 		r.skipped[v.Reason]++
 	}
 	for i := range v.Counts {
-		r.of(v.Counts[i].Limit).count(&v.Counts[i], record, r.now)
+		peak := r.of(v.Counts[i].Limit).count(&v.Counts[i], record, r.now)
+		if r.Peak != nil {
+			r.Peak(v.Counts[i].Limit, record, peak)
+		}
 	}
 	if v.By != nil {
 		r.of(v.By).refuse(v.Key, v.Reason, record, r.now)

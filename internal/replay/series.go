@@ -72,8 +72,8 @@ func (s *series) all() *clients {
 	return &s.demand.clients
 }
 
-// count counts a request for the limit.
-func (s *series) count(c *Count, r *accesslog.Record, now int64) {
+// count counts a request for the limit, and returns the client's peak.
+func (s *series) count(c *Count, r *accesslog.Record, now int64) (peak int64) {
 	s.requests++
 	s.units += c.Cost
 	s.timeline.at(now).Passed++ // refuse corrects this
@@ -81,7 +81,7 @@ func (s *series) count(c *Count, r *accesslog.Record, now int64) {
 		s.unknown[c.Unknown]++
 	}
 	if s.demand == nil {
-		return
+		return 0
 	}
 	client := s.demand.add(s.hash(c.Key), now, c.Cost)
 	if isError(r.Status) {
@@ -91,6 +91,7 @@ func (s *series) count(c *Count, r *accesslog.Record, now int64) {
 		s.countPaths(r.Folder())
 	}
 	s.peaks.note(c.Key, client.peak)
+	return client.peak
 }
 
 // countPaths counts the path of the last request for the amounts that would refuse it.

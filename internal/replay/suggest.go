@@ -42,7 +42,7 @@ func (s *series) suggest(reveal bool) *Suggestion {
 	if s.demand == nil {
 		return nil
 	}
-	honest, attackers := s.honest((*client).isHonest)
+	honest, attackers := s.honest()
 	all := len(honest)
 	honest = withoutOutliers(honest)
 	switch {
@@ -52,7 +52,7 @@ func (s *series) suggest(reveal bool) *Suggestion {
 		return s.suggestion(0, fmt.Sprintf("It takes %d clients that weren't mostly answered with 400, 401, 403 or 404. There were %d.", fewClients, len(honest)))
 	}
 	want := quantile(honest, .999)
-	amount, how := roundUp(float64(want)*spare), "this is half as much again, rounded up"
+	amount, how := RoundUp(float64(want)*spare), "this is half as much again, rounded up"
 	if s.Amount < amount && s.Amount >= honest[len(honest)-1] {
 		amount, how = s.Amount, "so the present limit is enough"
 	}
@@ -71,9 +71,9 @@ func (s *series) suggest(reveal bool) *Suggestion {
 }
 
 // honest returns the ascending peaks of the honest clients, and the number of other clients.
-func (s *series) honest(isHonest func(*client, uint64) bool) (ascending []int64, others int) {
-	s.demand.clients.each(func(hash uint64, c *client) {
-		if isHonest(c, hash) {
+func (s *series) honest() (ascending []int64, others int) {
+	s.demand.clients.each(func(_ uint64, c *client) {
+		if c.isHonest() {
 			ascending = append(ascending, c.peak)
 		} else {
 			others++
@@ -84,38 +84,7 @@ func (s *series) honest(isHonest func(*client, uint64) bool) (ascending []int64,
 }
 
 // isHonest reports whether the client wasn't mostly answered with an error.
-func (c *client) isHonest(uint64) bool { return 2*c.errors <= c.requests }
-
-// Fit is the demand of honest clients, by which a new limit is chosen. Unlike a suggestion, it refuses none
-// of them, and needs no number of clients.
-type Fit struct {
-	Honest int64 // clients that weren't mostly answered with an error, and don't want far more than the others
-	Others int64
-	Most   int64 // the most that an honest client wants in a window
-	Amount int64 // half as much again, rounded up; 0 without honest clients
-}
-
-// fit returns the demand of honest clients. If the limit counts errors only, all requests of the log tell
-// who is honest.
-func (s *series) fit(all *clients) *Fit {
-	if s.demand == nil {
-		return nil
-	}
-	honest, _ := s.honest((*client).isHonest)
-	if len(honest) == 0 {
-		honest, _ = s.honest(func(_ *client, hash uint64) bool { return all.refs[hash] != 0 && all.get(hash).isHonest(hash) })
-	}
-	if len(honest) >= manyClients {
-		honest = withoutHighest(honest, len(honest)/100)
-	}
-	honest = withoutOutliers(honest)
-	f := &Fit{Honest: int64(len(honest)), Others: int64(s.demand.clients.len() - len(honest))}
-	if len(honest) > 0 {
-		f.Most = honest[len(honest)-1]
-		f.Amount = roundUp(float64(f.Most) * spare)
-	}
-	return f
-}
+func (c *client) isHonest() bool { return 2*c.errors <= c.requests }
 
 // suggestion returns a suggestion of an amount.
 func (s *series) suggestion(amount int64, reason string) *Suggestion {
@@ -160,8 +129,8 @@ func lines(zone, at string, list []Suggestion) string {
 	return b.String() + "}\n"
 }
 
-// roundUp returns the least round number that is at least f.
-func roundUp(f float64) int64 {
+// RoundUp returns the least round number that is at least f.
+func RoundUp(f float64) int64 {
 	if i := slices.IndexFunc(round, func(n int64) bool { return float64(n) >= f }); i >= 0 {
 		return round[i]
 	}

@@ -143,7 +143,7 @@ func (j *judge) judgeAt(server *caddyhttp.Server, request *http.Request, r *acce
 	request = routing.Prepare(server, request)
 	if r.ClientIP != r.RemoteIP { // the server that wrote the log found the client behind proxies
 		vars := request.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
-		vars[caddyhttp.ClientIPVarKey] = addressOf(r.ClientIP)
+		vars[caddyhttp.ClientIPVarKey] = Address(r.ClientIP)
 	}
 	asked := false
 	answers, err := routing.FollowPrepared(server, request, func(handler caddyhttp.MiddlewareHandler, request *http.Request) bool {

@@ -43,7 +43,7 @@ func (re *requests) of(r *accesslog.Record) (*http.Request, error) {
 	re.request = http.Request{
 		Method: r.Method, URL: u, RequestURI: r.URI, Host: r.Host, Proto: cmp.Or(r.Proto, "HTTP/1.1"), Body: http.NoBody,
 		Header: re.headerOf(r.Header), ContentLength: r.Read,
-		RemoteAddr: net.JoinHostPort(addressOf(r.RemoteIP), cmp.Or(r.RemotePort, "0")),
+		RemoteAddr: net.JoinHostPort(Address(r.RemoteIP), cmp.Or(r.RemotePort, "0")),
 	}
 	request := &re.request
 	request.ProtoMajor, request.ProtoMinor, _ = http.ParseHTTPVersion(request.Proto)
@@ -86,9 +86,9 @@ func (re *requests) headerOf(fields []accesslog.Field) http.Header {
 	return re.header
 }
 
-// addressOf returns an address. For any other text, such as a hash of an address, it derives an
+// Address returns an address. For any other text, such as a hash of an address, it derives an
 // address with a network of its own from the text.
-func addressOf(text string) string {
+func Address(text string) string {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
 		return text
 	}

@@ -26,3 +26,6 @@ func keepOwner(*os.File, fs.FileInfo) error { return nil }
 
 // syncFolder does nothing: folders can't be synchronized.
 func syncFolder(string) error { return nil }
+
+// links returns 0: how many names a file has is unknown.
+func links(fs.FileInfo) int64 { return 0 }
