@@ -137,13 +137,21 @@ func (z *Zone) checkDelay() []Advice {
 
 // checkLockout finds zones that refuse the sign-ins of an account after the attempts of strangers.
 func (z *Zone) checkLockout() []Advice {
-	softens := z.refusesNothing() || z.OnExceeded == onExceededDelay || z.Count != nil && z.Count.Hold
+	softens := z.refusesNothing() || z.delaysAll() || z.Count != nil && z.Count.Hold
 	i := slices.IndexFunc(routing.PlaceholderNames(z.Key), bodyfield.IsField)
 	if i < 0 || softens || z.wantsShadow() || !slices.ContainsFunc(z.MatcherSetsRaw, isSignIn) {
 		return nil
 	}
 	return []Advice{z.advice(fmt.Sprintf("key: whoever sends an account in {%s} uses up its limit, and keeps its owner out", routing.PlaceholderNames(z.Key)[i]),
-		"count status 401 403 hold, or on_exceeded delay 10s, beside it")}
+		"count status 401 403 hold beside it; or limit 10/10s with on_exceeded delay 15s, a delay that is longer than the window and a slot")}
+}
+
+// delaysAll reports whether requests that arrive at once wait until their units are free: the units of a window
+// get free after the window and a slot.
+func (z *Zone) delaysAll() bool {
+	return z.OnExceeded == onExceededDelay && !slices.ContainsFunc(z.Limits, func(l Limit) bool {
+		return l.Burst == 0 && time.Duration(z.MaxDelay) < time.Duration(l.Window)+time.Duration(l.Window)/10
+	})
 }
 
 // isSignIn reports whether a set matches a path where people sign in.
