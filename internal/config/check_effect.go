@@ -143,7 +143,7 @@ func (z *Zone) checkLockout() []Advice {
 		return nil
 	}
 	return []Advice{z.advice(fmt.Sprintf("key: whoever sends an account in {%s} uses up its limit, and keeps its owner out", routing.PlaceholderNames(z.Key)[i]),
-		"count status 401 403 hold beside it; or limit 10/10s with on_exceeded delay 15s, a delay that is longer than the window and a slot")}
+		"count status 401 403 hold beside it; or limit 10/10s and a longer delay: on_exceeded delay 15s")}
 }
 
 // delaysAll reports whether requests that arrive at once wait until their units are free: the units of a window
