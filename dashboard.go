@@ -73,7 +73,7 @@ func (dash *Dashboard) Provision(ctx caddy.Context) error {
 		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), dash.Source)
 	}
 	dash.served, err = dashboard.New(dashboard.Options{
-		Service: runningService(), Writable: dash.Writable, User: dashboardUser, Key: dashboardKey(), Looks: &looks,
+		Service: runningService(), Writable: dash.Writable, User: dashboardUser, Address: clientAddress, Key: dashboardKey(), Looks: &looks,
 		Report: func(err error) { dash.log.Error("the dashboard can't answer", zap.Error(err)) },
 	})
 	return err
@@ -127,6 +127,13 @@ func dashboardUser(r *http.Request) string {
 		user = strings.ToValidUTF8(user[:maxUser], "") + "…"
 	}
 	return user
+}
+
+// clientAddress returns the address of a request's client. The zero address is unknown.
+func clientAddress(r *http.Request) (addr netip.Addr) {
+	text, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	addr, _ = netip.ParseAddr(text)
+	return addr.WithZone("")
 }
 
 // needsSlash reports whether a request is for the first page with a URL that relative links don't

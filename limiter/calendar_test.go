@@ -1,8 +1,14 @@
 package limiter_test
 
 import (
+	"archive/zip"
+	"fmt"
+	"math"
 	"math/rand/v2"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -230,4 +236,87 @@ func TestCalendarNeverRunsBackwards(t *testing.T) {
 			}
 		}
 	}
+}
+
+// In every time zone, each day from 1970 to 2040 begins at the first time at which the clocks show it, or a
+// later day. The oracle follows the clocks from change to change: between two changes they only run ahead.
+func TestDaysOfAllTimeZones(t *testing.T) {
+	var zones []*time.Location
+	known := make(map[string]bool)
+	for _, name := range zoneNames(t) {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if changes := fmt.Sprint(changesOf(zone)); !known[changes] { // many names are of one zone
+			known[changes] = true
+			zones = append(zones, zone)
+		}
+	}
+	if len(zones) < 200 {
+		t.Fatalf("this machine knows only %d time zones", len(zones))
+	}
+	for _, zone := range zones {
+		l := mustNew(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: 24 * time.Hour, Location: zone})
+		changes, latest := changesOf(zone), int64(math.MinInt64) // the latest day shown so far
+		for day := int64(1); day < 71*365; day++ {
+			begins := l.Ends(day - 1)
+			for len(changes) > 0 && changes[0].at <= begins {
+				latest = max(latest, changes[0].before)
+				changes = changes[1:]
+			}
+			latest = max(latest, shownDay(zone, begins-1))
+			if shown := shownDay(zone, begins); latest >= day || shown < day {
+				t.Fatalf("%v: day %d begins at %v, and %d was shown before", zone, day, time.Unix(0, begins).In(zone), latest)
+			}
+			if slot := l.Slot(begins); slot < day || l.Ends(slot) <= begins || l.Slot(begins-1) >= day {
+				t.Fatalf("%v: %v lies in day %d, want %d, and %v in %d", zone, time.Unix(0, begins).In(zone), slot, day, time.Unix(0, begins-1).In(zone), l.Slot(begins-1))
+			}
+		}
+	}
+	t.Logf("%d time zones", len(zones))
+}
+
+// change is a time at which clocks are changed, and the day that they show just before.
+type change struct{ at, before int64 }
+
+// changesOf returns the changes of clocks from 1970 to 2041.
+func changesOf(zone *time.Location) (all []change) {
+	last := time.Date(2041, 1, 1, 0, 0, 0, 0, time.UTC)
+	for at := time.Unix(0, 0).In(zone); at.Before(last); {
+		_, next := at.ZoneBounds()
+		if next.IsZero() || !next.After(at) {
+			break
+		}
+		all = append(all, change{next.UnixNano(), shownDay(zone, next.UnixNano()-1)})
+		at = next
+	}
+	return all
+}
+
+// shownDay returns the day that clocks show, counted from 1970-01-01.
+func shownDay(zone *time.Location, at int64) int64 {
+	_, offset := time.Unix(0, at).In(zone).Zone()
+	shown := at + int64(offset)*1e9
+	day := shown / int64(24*time.Hour)
+	if shown%int64(24*time.Hour) < 0 {
+		day--
+	}
+	return day
+}
+
+// zoneNames returns the names of all time zones that Go brings along.
+func zoneNames(t *testing.T) (names []string) {
+	t.Helper()
+	files, err := zip.OpenReader(filepath.Join(runtime.GOROOT(), "lib", "time", "zoneinfo.zip"))
+	if err != nil {
+		t.Skipf("this machine has no Go sources: %v", err)
+	}
+	defer files.Close()
+	for _, f := range files.File {
+		if !strings.HasSuffix(f.Name, "/") {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }

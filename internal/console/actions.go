@@ -149,7 +149,9 @@ func (c console) act(a action) *cobra.Command {
 			if err != nil || !t.After(s.now) {
 				return fmt.Errorf("--until: got %q: expected a time to come, such as 2026-12-01 or 2026-12-01T08:00:00Z", end)
 			}
-			o.For = operator.SecondsOf(t.Sub(s.now))
+			if o.For = operator.SecondsOf(t.Sub(s.now)); o.For > operator.MaxRule {
+				return fmt.Errorf("--until: got %q: expected a time within 100 years", end)
+			}
 		} else if err := setFor(&o, held); err != nil {
 			return err
 		}

@@ -180,6 +180,19 @@ func TestUnban(t *testing.T) {
 	}
 }
 
+// An end that is too far away is called by the option that has it.
+func TestEndsTooFarAway(t *testing.T) {
+	for _, action := range []string{"ban", "allow", "raise 5x"} {
+		_, _, err := run(sample.New(clock), append(strings.Fields(action), "203.0.113.9", "--until", "9999-12-31")...)
+		if err == nil || !strings.Contains(err.Error(), `--until: got "9999-12-31": expected a time within 100 years`) {
+			t.Errorf("%s: %v", action, err)
+		}
+	}
+	if out, _, err := run(sample.New(clock), "ban", "203.0.113.9", "--until", "2126-01-01"); err != nil {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
 // unbans is a service with a given result.
 type unbans struct {
 	operator.Service

@@ -75,6 +75,9 @@ func (v *visit) readCommand() (o operator.Command, err error) {
 	o.By, o.Zone, o.Reason = v.User, form.Get("zone"), strings.TrimSpace(form.Get("reason"))
 	o.KeepViolations = form.Has("keep_violations")
 	o.Force = form.Get("force") != ""
+	if v.d.options.Address != nil {
+		o.From = v.d.options.Address(v.r)
+	}
 	if len([]rune(o.Reason)) > operator.MaxReason {
 		return o, operator.Errorf(http.StatusBadRequest, "The reason is longer than %d characters.", operator.MaxReason)
 	}

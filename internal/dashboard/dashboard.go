@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -25,6 +26,8 @@ type Options struct {
 	// User returns a request's user, for the audit and for tokens. Nil means "admin" for every
 	// request.
 	User func(*http.Request) string
+	// Address returns the address of a request's user, whose ban may be a mistake. Nil means that it is unknown.
+	Address func(*http.Request) netip.Addr
 	// Key seals clients and signs tokens: KeySize bytes, secret. Pages that were rendered with
 	// another key can't post. Nil means a random one.
 	Key []byte

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
@@ -272,6 +273,33 @@ func TestActions(t *testing.T) {
 	}
 	if got := len(service.Acts()); got != len(sample.New(time.Now).Acts())+2 {
 		t.Errorf("the audit has %d acts, of which two are new", got)
+	}
+}
+
+// fromWhere notes the address from which an action comes.
+type fromWhere struct {
+	*sample.Service
+	from netip.Addr
+}
+
+func (f *fromWhere) Do(ctx context.Context, action operator.Action, o operator.Command) (operator.Done, error) {
+	f.from = o.From
+	return f.Service.Do(ctx, action, o)
+}
+
+// The service learns the address of who bans, which it doesn't ban without a question.
+func TestActionsHaveTheirAddress(t *testing.T) {
+	service := &fromWhere{Service: sample.New(time.Now)}
+	own := netip.MustParseAddr("192.0.2.9")
+	s := newSite(t, service.Service, func(o *dashboard.Options) {
+		o.Service, o.Address = service, func(*http.Request) netip.Addr { return own }
+	})
+	s.wantPost(200, s.form("ban", "client", "192.0.2.200", "for", "3600"))
+	if service.from != own {
+		t.Errorf("the ban comes from %v, want %v", service.from, own)
+	}
+	if body := s.get("bans"); !strings.Contains(body, "my own address, or a network wider than /8") {
+		t.Error("the page Bans has no box for one's own address")
 	}
 }
 

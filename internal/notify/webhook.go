@@ -126,7 +126,7 @@ func (o Options) samples() (events []Event) {
 }
 
 // Test posts a message at once, whatever the webhook wants, and returns the host that it was sent to.
-func (w *Webhook) Test(now time.Time) (host string, err error) {
+func (w *Webhook) Test(ctx context.Context, now time.Time) (host string, err error) {
 	if at, err := url.Parse(w.options.URL); err == nil {
 		host = at.Host
 	}
@@ -136,7 +136,7 @@ func (w *Webhook) Test(now time.Time) (host string, err error) {
 	}
 	body, err := w.render(e)
 	if err == nil {
-		_, err = w.post(body)
+		_, err = w.post(ctx, body)
 	}
 	return host, err
 }
@@ -188,7 +188,7 @@ func (w *Webhook) deliver(e Event) error {
 		return err
 	}
 	for pause, attempt := firstPause, 1; ; pause, attempt = min(2*pause, maxPause), attempt+1 {
-		again, err := w.post(body)
+		again, err := w.post(w.ctx, body)
 		if err == nil || !again || attempt == maxAttempts {
 			return err
 		}
@@ -216,9 +216,10 @@ func (w *Webhook) render(e Event) ([]byte, error) {
 }
 
 // post posts a body, and reports whether it is worth another attempt if that fails.
-func (w *Webhook) post(body []byte) (again bool, err error) {
-	ctx, cancel := context.WithTimeout(w.ctx, timeout)
+func (w *Webhook) post(ctx context.Context, body []byte) (again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	defer context.AfterFunc(w.ctx, cancel)()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.options.URL, bytes.NewReader(body))
 	if err != nil {
 		return false, errors.New("the URL can't be used")

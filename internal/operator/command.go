@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"net/netip"
 	"strings"
 	"time"
 	"unicode"
@@ -32,7 +33,8 @@ type Command struct {
 	// For is the duration of a ban, an allowance or a raise; 0 means until it is lifted. An allowance needs
 	// an end.
 	For Seconds `json:"for_seconds,omitempty"`
-	// Force permits rules about networks wider than /8, or /19 of IPv6, and an unban of all.
+	// Force permits rules about networks wider than /8, or /19 of IPv6, a ban of the actor's own address, and an
+	// unban of all.
 	Force bool `json:"force,omitempty"`
 	// All makes an unban end the bans of all clients, at most MaxItems.
 	All bool `json:"all,omitempty"`
@@ -44,6 +46,8 @@ type Command struct {
 	// By is the actor, for the audit, for example the user of the dashboard. The admin endpoint
 	// always sets it to "admin".
 	By string `json:"-"`
+	// From is the actor's address, if a ban of it may be a mistake.
+	From netip.Addr `json:"-"`
 }
 
 // Where returns the zone that the command is restricted to, with a blank before it, for a sentence; or "".

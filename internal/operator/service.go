@@ -51,8 +51,9 @@ type Service interface {
 
 // Bounds of requests and answers.
 const (
-	MaxItems   = 1000     // of a list
-	MaxBody    = 64 << 10 // bytes of a request
-	MaxReason  = 200      // characters of a reason
-	MaxStreams = 32       // streams of events at once
+	MaxItems   = 1000                           // of a list
+	MaxBody    = 64 << 10                       // bytes of a request
+	MaxReason  = 200                            // characters of a reason
+	MaxRule    = Seconds(100 * 365 * 24 * 3600) // of a ban, allowance or raise with an end
+	MaxStreams = 32                             // streams of events at once
 )

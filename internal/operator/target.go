@@ -62,6 +62,9 @@ func ParseTarget(text string) (Target, error) {
 		}
 	}
 	if network, ok := parseNetwork(text); ok {
+		if typed, err := netip.ParsePrefix(text); err == nil && typed != network {
+			return Target{}, Errorf(http.StatusBadRequest, "client: got %q, which is an address in a network: expected %v for the network, or %v for the address", text, network, typed.Addr())
+		}
 		return Target{Kind: Address, Network: network}, nil
 	}
 	if reference, ok := parseReference(text); ok {

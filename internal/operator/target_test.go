@@ -3,6 +3,8 @@ package operator
 import (
 	"strings"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/rules"
 )
 
 func TestParseTarget(t *testing.T) {
@@ -13,9 +15,10 @@ func TestParseTarget(t *testing.T) {
 		" 203.0.113.9 ":          "203.0.113.9",
 		"address:203.0.113.9":    "203.0.113.9",
 		"::ffff:203.0.113.9":     "203.0.113.9",
-		"203.0.113.9/24":         "203.0.113.0/24",
+		"203.0.113.0/24":         "203.0.113.0/24",
+		"203.0.113.9/24":         "",
 		"2001:DB8::1":            "2001:db8::1",
-		"2001:db8::1/48":         "2001:db8::/48",
+		"2001:DB8::/48":          "2001:db8::/48",
 		"api-key:acme/web":       "api-key:acme/web",
 		"key:a:b":                "key:a:b",
 		"key:Jane Doe":           `key:"Jane Doe"`,
@@ -83,6 +86,21 @@ func TestWords(t *testing.T) {
 	} {
 		if got := IsWord(text); got != want {
 			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// An address in a network is a mistake, as in the rules file: who bans 10.0.0.5/8 bans 16 million others.
+func TestNetworksWithHostBits(t *testing.T) {
+	for _, text := range []string{"10.0.0.5/8", "address:10.0.0.5/8", " 10.0.0.5/8 ", "2001:db8::1/32", "::ffff:10.0.0.5/104", "0.0.0.1/0"} {
+		_, ruled := rules.ParseTarget(strings.TrimSpace(text))
+		if target, err := ParseTarget(text); err == nil || ruled == nil || !strings.Contains(err.Error(), "which is an address in a network: expected") {
+			t.Errorf("%q is %v, %v; in a file %v", text, target, err, ruled)
+		}
+	}
+	for _, text := range []string{"10.0.0.0/8", "10.0.0.5/32", "2001:db8::/32", "::ffff:10.0.0.0/104", "::/0"} {
+		if _, err := ParseTarget(text); err != nil {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

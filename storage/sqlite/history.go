@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"fmt"
@@ -262,7 +263,7 @@ func (hr historyRows) EachPoint(ctx context.Context, from past.PointAt, end int6
 		return c.each(query, func(row []driver.Value) error {
 			period, p, err := scanPoint(row)
 			f(past.PointAt{Rollup: from.Rollup, Period: period, Series: from.Series}, &p)
-			return err
+			return cmp.Or(err, ctx.Err())
 		}, from.Period, end, from.Zone, from.Limit)
 	})
 }
@@ -280,7 +281,7 @@ func (hr historyRows) EachHeavy(ctx context.Context, from past.HeavyAt, end int6
 				return errDamaged("a heavy key has no series")
 			}
 			f(storage.Heavy{Series: storage.Series{Zone: zone, Limit: name}, HeavyKey: k})
-			return err
+			return cmp.Or(err, ctx.Err())
 		}, from.Hour, end, from.Zone, from.Limit)
 	})
 }

@@ -31,7 +31,7 @@ func (r running) Charge(ctx context.Context, c operator.Charge) (operator.Charge
 	if err := c.Check(); err != nil {
 		return operator.Charged{}, err
 	}
-	t, err := r.target(c.Client)
+	t, err := r.target(ctx, c.Client)
 	if err != nil {
 		return operator.Charged{}, err
 	}

@@ -88,6 +88,8 @@ func storedBans(ctx context.Context, h *instance.Instance) (map[storage.Key]repu
 	case r := <-reading:
 		banned, _ := r.Val.(map[storage.Key]reputation.Record)
 		return maps.Clone(banned), r.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	case <-time.After(bansTimeout):
 		return nil, errors.New("the store takes too long")
 	}

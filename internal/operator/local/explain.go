@@ -23,7 +23,7 @@ import (
 
 // Explain implements operator.Service.
 func (r running) Explain(ctx context.Context, q operator.Question) (operator.Explanation, error) {
-	t, err := r.target(q.Client)
+	t, err := r.target(ctx, q.Client)
 	if err != nil {
 		return operator.Explanation{}, err
 	}

@@ -41,7 +41,7 @@ func (sub *subject) resetAll(ctx context.Context, resets []engine.Reset, action 
 
 // reset forgets the counts of a client.
 func (r running) reset(ctx context.Context, o operator.Command) (operator.Done, error) {
-	t, err := r.target(o.Client)
+	t, err := r.target(ctx, o.Client)
 	if err != nil {
 		return operator.Done{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -47,12 +48,6 @@ func (r running) Bans(ctx context.Context) ([]operator.Rule, error) {
 	return bans, nil
 }
 
-// Bounds of the duration of an operator's rule.
-const (
-	minRule = time.Second
-	maxRule = 100 * 365 * 24 * time.Hour
-)
-
 // Do implements operator.Service.
 func (r running) Do(ctx context.Context, action operator.Action, o operator.Command) (operator.Done, error) {
 	switch action {
@@ -80,7 +75,7 @@ func (r running) Do(ctx context.Context, action operator.Action, o operator.Comm
 
 // state adds a rule about a target.
 func (r running) state(ctx context.Context, action rules.Action, o operator.Command) (operator.Done, error) {
-	t, about, err := r.stated(o.Client)
+	t, about, err := r.stated(ctx, o.Client)
 	if err != nil {
 		return operator.Done{}, err
 	}
@@ -97,13 +92,15 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 	if err := (rules.Trust{Allow: true, Wide: o.Force}).Check(added); err != nil {
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
 	}
+	if action == rules.Ban && !o.Force && t.App.isFrom(about, o.From) {
+		return operator.Done{}, operator.Errorf(http.StatusConflict, "client: %v has your own address, %v: if that is meant, name it on the page Bans, and tick the box", about, o.From)
+	}
 	done := operator.Done{Client: about.String(), Changed: 1}
 	if o.For != 0 {
-		length := o.For.Duration()
-		if length < minRule || length > maxRule {
-			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: expected between 1s and 100 years, got %v", length)
+		if !(o.For >= 1 && o.For <= operator.MaxRule) {
+			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: expected 1 second to 100 years (%.0f seconds), got %.0f", operator.MaxRule, o.For)
 		}
-		added.Until = time.Now().Add(length).UTC().Truncate(time.Second)
+		added.Until = time.Now().Add(o.For.Duration()).UTC().Truncate(time.Second)
 		done.Until = &added.Until
 	}
 	earlier := t.replacedBy(added)
@@ -118,6 +115,19 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 	}
 	done.Notes = slices.Concat(done.Notes, earlier, t.App.exceptionsTo(added))
 	return done, nil
+}
+
+// isFrom reports whether a target has an address.
+func (cfg runningConfig) isFrom(about rules.Target, addr netip.Addr) bool {
+	switch addr = addr.Unmap(); about.Kind {
+	case rules.Address:
+		return about.Network.Contains(addr)
+	case rules.Country:
+		return cfg.Networks.Country(addr) == about.Text
+	case rules.ASN:
+		return cfg.Networks.ASN(addr) == about.Text
+	}
+	return false
 }
 
 // entry returns the audit entry for a command about the target.
@@ -160,8 +170,8 @@ func (cfg runningConfig) exceptionsTo(s rules.Rule) (notes []string) {
 }
 
 // stated returns an operator's target, and its form in the file.
-func (r running) stated(client string) (t *subject, about rules.Target, err error) {
-	if t, err = r.target(client); err == nil {
+func (r running) stated(ctx context.Context, client string) (t *subject, about rules.Target, err error) {
+	if t, err = r.target(ctx, client); err == nil {
 		about, err = t.ruleTarget()
 	}
 	return t, about, err
@@ -229,7 +239,7 @@ func (r running) unban(ctx context.Context, o operator.Command) (operator.Done, 
 	if o.All {
 		return r.unbanAll(ctx, o)
 	}
-	t, err := r.target(o.Client)
+	t, err := r.target(ctx, o.Client)
 	if err != nil {
 		return operator.Done{}, err
 	}
@@ -311,7 +321,7 @@ func (sub *subject) unstate(ctx context.Context, action rules.Action, about rule
 
 // end removes the rule about a target. did says what its operator did.
 func (r running) end(ctx context.Context, action rules.Action, act operator.Action, did string, o operator.Command) (operator.Done, error) {
-	t, about, err := r.stated(o.Client)
+	t, about, err := r.stated(ctx, o.Client)
 	if err != nil {
 		return operator.Done{}, err
 	}

@@ -61,7 +61,7 @@ func (r running) Status(ctx context.Context) (operator.Status, error) {
 }
 
 // TestNotify implements operator.Service.
-func (r running) TestNotify(context.Context) ([]operator.Notified, error) {
+func (r running) TestNotify(ctx context.Context) ([]operator.Notified, error) {
 	app, err := r.appInUse()
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (r running) TestNotify(context.Context) ([]operator.Notified, error) {
 	for i, w := range app.Webhooks {
 		posts.Go(func() {
 			var err error
-			if results[i].Webhook, err = w.Test(time.Now()); err != nil {
+			if results[i].Webhook, err = w.Test(ctx, time.Now()); err != nil {
 				results[i].Error = err.Error()
 			}
 		})
@@ -101,7 +101,7 @@ func (r running) Events(ctx context.Context) (<-chan operator.Event, error) {
 }
 
 // Refusals implements operator.Service.
-func (r running) Refusals(_ context.Context, q operator.RefusalsQuery) (operator.Refusals, error) {
+func (r running) Refusals(ctx context.Context, q operator.RefusalsQuery) (operator.Refusals, error) {
 	app, err := r.appInUse()
 	if err != nil {
 		return operator.Refusals{}, err
@@ -111,7 +111,7 @@ func (r running) Refusals(_ context.Context, q operator.RefusalsQuery) (operator
 	}
 	isOf := func(*watch.Request) bool { return true }
 	if q.Client != "" {
-		sub, err := r.target(q.Client)
+		sub, err := r.target(ctx, q.Client)
 		if err != nil {
 			return operator.Refusals{}, err
 		}

@@ -35,7 +35,7 @@ type subject struct {
 }
 
 // target returns the target with a name.
-func (r running) target(text string) (*subject, error) {
+func (r running) target(ctx context.Context, text string) (*subject, error) {
 	named, err := operator.ParseTarget(text)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (r running) target(text string) (*subject, error) {
 	}
 	t := &subject{Target: named, App: app, Instance: h}
 	if t.Kind == operator.Tag {
-		return t, t.resolveTag(r)
+		return t, t.resolveTag(ctx, r)
 	}
 	if t.Kind == operator.Reference {
 		referred, err := app.OpenReference(t.Value)
@@ -388,9 +388,11 @@ func (sub *subject) raise(p *enforce.Policy, d *engine.Debit) {
 }
 
 // resolveTag replaces a target that is a tag by the tag's client in memory, or else in the rules.
-func (sub *subject) resolveTag(s running) error {
+func (sub *subject) resolveTag(ctx context.Context, s running) error {
 	tag, clients := strings.ToLower(sub.Value), make(map[string]string) // names, or keys without one, and keys
-	has := func(key []byte) bool { return strings.HasPrefix(sub.Instance.Names.FullTag(key), tag) }
+	has := func(key []byte) bool {
+		return ctx.Err() == nil && strings.HasPrefix(sub.Instance.Names.FullTag(key), tag)
+	}
 	for _, k := range sub.Instance.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
 		clients[cmp.Or(targetOf(k.Key), k.Key)] = k.Key
 	}
@@ -398,12 +400,15 @@ func (sub *subject) resolveTag(s running) error {
 		clients[cmp.Or(targetOf(c.Key), c.Key)] = c.Key
 	}
 	if len(clients) == 0 {
-		bans, _ := s.Bans(context.Background()) // it fails if the file can't be read, which a ban reports
+		bans, _ := s.Bans(ctx) // it fails if the file can't be read, which a ban reports
 		for _, b := range bans {
 			if b.Client != "" && b.Tag == tag {
 				clients[b.Client] = ""
 			}
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	switch len(clients) {
 	case 0:

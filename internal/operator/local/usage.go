@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/history"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -81,14 +82,16 @@ func resolutionIn(zone *time.Location) time.Duration {
 // usagePeriod returns a month in the time zone of now, and the part of it that the history still has.
 func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usage, error) {
 	text := cmp.Or(q.Month, now.Format(monthLayout))
-	month, err := time.ParseInLocation(monthLayout, text, now.Location())
+	month, err := time.Parse(monthLayout, text)
+	months, days := calendarOf(limiter.Month, now.Location()), calendarOf(storage.Day, now.Location())
+	slot := int64(month.Year()-1970)*12 + int64(month.Month()) - 1
+	usage := operator.Usage{Client: q.Client, Month: text, From: beginsIn(months, slot, now), To: beginsIn(months, slot+1, now)}
 	switch {
 	case err != nil:
 		return operator.Usage{}, operator.Errorf(http.StatusBadRequest, "month: got %.100q: expected a month such as %s", q.Month, now.Format(monthLayout))
-	case month.After(now):
+	case usage.From.After(now):
 		return operator.Usage{}, operator.Errorf(http.StatusBadRequest, "month: %s has not begun", text)
 	}
-	usage := operator.Usage{Client: q.Client, Month: text, From: month, To: month.AddDate(0, 1, 0)}
 	keep := storage.KeepHeaviest
 	switch {
 	case exact && now.Location() == time.UTC:
@@ -97,7 +100,7 @@ func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usa
 		keep = storage.KeepHours
 	}
 	// Of the oldest day a part may be deleted already.
-	kept := nextDay(now.Add(-keep))
+	kept := beginsIn(days, days.Slot(now.Add(-keep).UnixNano())+1, now)
 	if !usage.To.After(kept) {
 		return operator.Usage{}, operator.Errorf(http.StatusNotFound, "month: the history of keys begins on %s, after the end of %s", kept.Format(time.DateOnly), text)
 	}
@@ -110,12 +113,19 @@ func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usa
 	return usage, nil
 }
 
-// dayOf returns the beginning of the day of a time, in its time zone, and nextDay that of the day after it.
-func dayOf(at time.Time) time.Time {
-	return time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, at.Location())
+// calendarOf returns the days or months of a time zone, as limits count them: also where clocks skip midnight, or a
+// whole day.
+func calendarOf(window time.Duration, zone *time.Location) *limiter.Limit {
+	l, err := limiter.New(limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: window, Location: zone})
+	if err != nil {
+		panic(err) // days and months have valid parameters
+	}
+	return &l
 }
-func nextDay(at time.Time) time.Time {
-	return time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, at.Location())
+
+// beginsIn returns when a slot of a calendar begins, in the time zone of now.
+func beginsIn(calendar *limiter.Limit, slot int64, now time.Time) time.Time {
+	return time.Unix(0, calendar.Ends(slot-1)).In(now.Location())
 }
 
 // usageSearch finds a key in the history.
@@ -138,11 +148,13 @@ func (u *usageSearch) search(ctx context.Context, app runningConfig, from, to ti
 			}
 		}
 	}
-	for day := from; day.Before(to); day = nextDay(day) {
-		if to.Sub(day) > storage.KeepHeaviest+storage.Day { // of an older day there are none
-			continue
+	calendar := calendarOf(storage.Day, from.Location())
+	oldest := max(from.UnixNano(), to.Add(-storage.KeepHeaviest-storage.Day).UnixNano()) // of an older day there are none
+	for day := calendar.Slot(oldest); calendar.Ends(day-1) < to.UnixNano(); day = calendar.Slot(calendar.Ends(day)) {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		heavy, err := u.store.Heaviest(ctx, storage.HistoryQuery{From: day.UnixNano(), To: nextDay(day).UnixNano()}, math.MaxInt)
+		heavy, err := u.store.Heaviest(ctx, storage.HistoryQuery{From: max(calendar.Ends(day-1), from.UnixNano()), To: calendar.Ends(day)}, math.MaxInt)
 		if err != nil {
 			return err
 		}
@@ -153,13 +165,13 @@ func (u *usageSearch) search(ctx context.Context, app runningConfig, from, to ti
 				if limits[k.Series] == nil {
 					limits[k.Series] = make(map[int64]storage.HeavyKey)
 				}
-				limits[k.Series][day.UnixNano()] = k.HeavyKey
+				limits[k.Series][day] = k.HeavyKey
 			}
 		}
 	}
 	for series, estimates := range limits {
 		q := storage.HistoryQuery{Series: series, From: from.UnixNano(), To: to.UnixNano(), Resolution: u.resolution}
-		if err := u.searchLimit(ctx, q, from.Location(), estimates); err != nil {
+		if err := u.searchLimit(ctx, q, calendar, from, estimates); err != nil {
 			return err
 		}
 	}
@@ -167,7 +179,7 @@ func (u *usageSearch) search(ctx context.Context, app runningConfig, from, to ti
 }
 
 // searchLimit adds the key's use of a limit.
-func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, zone *time.Location, estimates map[int64]storage.HeavyKey) error {
+func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, calendar *limiter.Limit, from time.Time, estimates map[int64]storage.HeavyKey) error {
 	name, err := u.nameIn(q.Series)
 	if err != nil {
 		return err
@@ -175,7 +187,7 @@ func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, z
 	periods, err := sourcesOf(ctx, u.store, q, name)
 	days := make(map[int64]sources)
 	for at, found := range periods {
-		day := dayOf(time.Unix(0, at).In(zone)).UnixNano()
+		day := calendar.Slot(max(at, from.UnixNano()))
 		days[day] = days[day].with(found)
 	}
 	for day := range estimates {
@@ -187,7 +199,7 @@ func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, z
 		use := sources.use(storage.Heavy{Series: q.Series, HeavyKey: estimates[day]})
 		if use.Units > 0 || use.Refused > 0 {
 			u.days = append(u.days, operator.UsageDay{
-				Day: time.Unix(0, day).In(zone).Format(time.DateOnly), Zone: use.Zone, Limit: use.Limit,
+				Day: beginsIn(calendar, day, from).Format(time.DateOnly), Zone: use.Zone, Limit: use.Limit,
 				Units: use.Units, Refused: use.Refused, Precision: use.Precision,
 			})
 		}
