@@ -2,9 +2,13 @@ package operator
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -71,6 +75,21 @@ func charge(s Service) endpoint {
 }
 
 // Charge implements [Service].
-func (c *Client) Charge(ctx context.Context, charge Charge) (Charged, error) {
-	return tell[Charged](ctx, c, chargePath+url.PathEscape(charge.Zone), charge)
+func (c *Client) Charge(ctx context.Context, charge Charge) (done Charged, err error) {
+	for began := time.Now(); ; {
+		done, err = tell[Charged](ctx, c, chargePath+url.PathEscape(charge.Zone), charge)
+		cut := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
+		if !errors.Is(err, syscall.ECONNREFUSED) && !(cut && charge.ID != "") || time.Since(began) > reloadTime {
+			return done, err
+		}
+		select {
+		case <-ctx.Done():
+			return done, err
+		case <-time.After(reloadTime / 20):
+		}
+	}
 }
+
+// reloadTime is how long a reload may keep a charge from getting a connection: the admin endpoint moves to another
+// listener. A connection that ends without an answer may have charged, so without an id it isn't tried again.
+const reloadTime = 2 * time.Second
