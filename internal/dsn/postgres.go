@@ -28,6 +28,17 @@ var (
 	passwordAtEnd = regexp.MustCompile(`(?:user|password)\s*=\s*$`)
 )
 
+// IsSplit reports whether a DSN seems to have a password with an unescaped @, slash or question mark, so that the driver takes a part
+// of it for a host or the database. address has these as the driver reads them: hosts, a slash, and the database.
+func IsSplit(dsn, address string) bool {
+	hosts, _, _ := strings.Cut(address, "/")
+	_, place, _ := strings.Cut(dsn, "://")
+	place, options, _ := strings.Cut(place, "?")
+	option, _, _ := strings.Cut(options, "=")
+	_, database, _ := strings.Cut(place, "/")
+	return strings.Contains(hosts, "@") || isURL(dsn) && strings.Contains(database+option, "@")
+}
+
 func isURL(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }

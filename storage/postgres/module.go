@@ -65,16 +65,6 @@ func (s *Store) Provision(caddy.Context) error {
 
 func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.Postgres) }
 
-// isSplit reports whether a DSN seems to have a password with an unescaped @ or slash, so that a part of the password
-// is taken for the host or the database.
-func isSplit(dsn, address string) bool {
-	hosts, _, _ := strings.Cut(address, "/")
-	_, place, isURL := strings.Cut(dsn, "://")
-	place, _, _ = strings.Cut(place, "?")
-	_, database, _ := strings.Cut(place, "/")
-	return strings.Contains(hosts, "@") || isURL && strings.Contains(database, "@")
-}
-
 // unreadable returns an error about a DSN. The driver's errors may show a password with special characters, so only
 // those about files are passed on.
 func unreadable(err error) error {
@@ -85,8 +75,8 @@ func unreadable(err error) error {
 }
 
 // addressOf returns the hosts and the database of a DSN.
-func addressOf(dsn string) (string, error) {
-	config, err := pgconn.ParseConfig(dsn)
+func addressOf(text string) (string, error) {
+	config, err := pgconn.ParseConfig(text)
 	if err != nil {
 		return "", err
 	}
@@ -95,7 +85,7 @@ func addressOf(dsn string) (string, error) {
 		hosts = append(hosts, addressWith(f.Host, f.Port))
 	}
 	address := strings.Join(slices.Compact(hosts), ",") + "/" + config.Database // the list has each host with and without TLS
-	if isSplit(dsn, address) {
+	if dsn.IsSplit(text, address) {
 		return "", errSplit
 	}
 	return address, nil

@@ -193,6 +193,9 @@ func (s *Sentinel) set(o *store.Options, repl *caddy.Replacer) (err error) {
 		if err != nil {
 			return err
 		}
+		if strings.ContainsAny(text, " \t\n/@") { // a part of it may be a password
+			return errors.New("redis: sentinel: expected addresses as host:26379: write username and password into lines of their own")
+		}
 		o.Addresses = append(o.Addresses, withPort(text, "26379"))
 	}
 	if o.SentinelUsername, err = expand(repl, "sentinel username", s.Username); err != nil {

@@ -76,6 +76,7 @@ func TestMistakes(t *testing.T) {
 		"redis redis://h {\n prefix {t}*\n}":                       "letters, digits and braces",
 		"redis redis://h {\n tls\n}":                               "write rediss://",
 		"redis rediss://h {\n tls {\n ca /no/such/file\n }\n}":     "no such file",
+		"redis redis://h {\n sentinel main u:s3cr3t@a:1\n}":        "expected addresses as host:26379",
 		"redis redis://h {\n sentinel main\n}":                     "write sentinel <name> <host:26379>",
 		"redis redis://h {\n password s3cr3t s3cr3t\n}":            "password: expected one word",
 		"redis redis://h {\n password s3cr3t\n password s3cr3t\n}": "given twice",

@@ -24,6 +24,30 @@ func TestPasswordsOfAnyCharacters(t *testing.T) {
 	}
 }
 
+// The driver takes a part of a password with an unescaped @ or slash for the host or the database, which the status
+// shows. Such an address is an error that doesn't show it. Several hosts are shown, each once.
+func TestPlacesShowNoPasswords(t *testing.T) {
+	for _, dsn := range []string{
+		"postgres://c:a@Secret@host/x", "postgres://c:a@Secret@host:5432/x?sslmode=disable", "postgres://c:Sec/ret@host/x", "postgres://c:12/Secret@host/x",
+		"postgres://a@Secret@host,other/x", "postgres://c:a@h1,b@Secret@h2/x", "postgresql://c:a@Secret@[::1]:5432/x", "host=a@Secret dbname=x",
+		"postgres://c:12?Secret@host/x", "postgres://c:Sec ret@host/x", "postgres://c:%zz@host/x",
+	} {
+		e := &Exchange{DSN: dsn}
+		if err := e.Provision(caddy.Context{}); err == nil || strings.Contains(err.Error(), "Secret") || strings.Contains(err.Error(), "Sec") {
+			t.Errorf("%s: %v", dsn, err)
+		}
+	}
+	for dsn, place := range map[string]string{
+		"postgres://c:a%40Secret@host/x": "host:5432/x", "host=h1,h2 port=5432,5433 dbname=x password='a@b'": "h1:5432,h2:5433/x",
+		"postgres://c:p@[::1]:5432/x": "[::1]:5432/x",
+	} {
+		e := &Exchange{DSN: dsn}
+		if err := e.Provision(caddy.Context{}); err != nil || e.Place() != place {
+			t.Errorf("%s: %v, at %q", dsn, err, e.Place())
+		}
+	}
+}
+
 // A rotated password is read again for each new connection, and so is used without a reload.
 // Placeholders are replaced once: their values aren't searched for others.
 func TestPasswordIsReadAgainByEachConnection(t *testing.T) {

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/caddy-tally/caddy-tally/internal/dsn"
 	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
@@ -23,13 +26,16 @@ type server struct {
 }
 
 // parse parses an address. Its errors don't show the address, because any part of it may be a password.
-func parse(dsn string) (s server, err error) {
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
+func parse(text string) (s server, err error) {
+	config, err := pgx.ParseConfig(text)
+	if err == nil {
+		s = server{text, config}
+	}
+	if err != nil || dsn.IsSplit(text, s.place()) {
 		return s, errors.New("dsn: can't be read: expected " + example + ", with special characters of the password percent-encoded")
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // behind PgBouncer, prepared statements don't exist on the next connection
-	return server{dsn, config}, nil
+	return s, nil
 }
 
 // as returns the server with another user and password.
@@ -39,8 +45,13 @@ func (s server) as(user, password string) server {
 	return s
 }
 
+// place returns the hosts and the database.
 func (s server) place() string {
-	return net.JoinHostPort(s.config.Host, strconv.Itoa(int(s.config.Port))) + "/" + s.config.Database
+	hosts := []string{net.JoinHostPort(s.config.Host, strconv.Itoa(int(s.config.Port)))}
+	for _, f := range s.config.Fallbacks {
+		hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
+	}
+	return strings.Join(slices.Compact(hosts), ",") + "/" + s.config.Database // the list has each host with and without TLS
 }
 
 // version is the version of the tables, and of the oldest ones that are used. Older ones are replaced by empty
