@@ -271,3 +271,42 @@ func TestConfigWithoutZoneTouchesNothing(t *testing.T) {
 		})
 	}
 }
+
+// Warnings about a config are logged once, however often it is loaded again, and `status` has them all the time. One that
+// is new is logged, and one that comes back after it was gone.
+func TestReloadsRepeatNoWarnings(t *testing.T) {
+	t.Parallel()
+	conf := func(more string) string { return config("zone z {\nlimit 5/1m\nlimit 100/1m\n" + more + "}") }
+	s := startCaddy(t, conf(""))
+	warnings := func() (n int) {
+		for line := range strings.Lines(s.logs()) {
+			if strings.Contains(line, `"level":"warn"`) && strings.Contains(line, `"write":`) {
+				n++
+			}
+		}
+		return n
+	}
+	first := warnings()
+	if first == 0 {
+		t.Fatal("a limit that is never reached gives no warning")
+	}
+	for range 3 {
+		s.mustReload(conf(""))
+	}
+	if n := warnings(); n != first {
+		t.Errorf("%d warnings after three reloads, want %d", n, first)
+	}
+	if a, err := s.askAdmin(http.MethodGet, "/rate_limit/status"); err != nil || !strings.Contains(a.body, `"advice":[{`) {
+		t.Errorf("status has no advice: %s, %v", a.body, err)
+	}
+	s.mustReload(conf("limit 200/1m name other\n"))
+	if n := warnings(); n <= first {
+		t.Errorf("%d warnings with another limit that is never reached, want more than %d", n, first)
+	}
+	s.mustReload(config("zone z {\nlimit 5/1m\n}"))
+	before := warnings()
+	s.mustReload(conf(""))
+	if n := warnings(); n != before+first {
+		t.Errorf("%d warnings after the mistake is made again, want %d", n, before+first)
+	}
+}

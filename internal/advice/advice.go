@@ -4,6 +4,7 @@ package advice
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -51,9 +52,15 @@ func (a Advice) log(log *zap.Logger) {
 
 // List is the advice given about a config, while it was loaded and since. Its zero value is empty.
 type List struct {
+	earlier []Advice // given about the config before
+
 	mu    sync.Mutex
 	given []Advice
 }
+
+// Follow keeps advice that was given about an earlier config out of the log: a reload doesn't repeat it. It is called
+// before advice is given.
+func (l *List) Follow(earlier *List) { l.earlier = earlier.All() }
 
 // Give logs each advice that is new, or returns an error for the first one that is more than a warning.
 func (l *List) Give(log *zap.Logger, found ...Advice) error {
@@ -61,7 +68,7 @@ func (l *List) Give(log *zap.Logger, found ...Advice) error {
 		return found[i].err()
 	}
 	for _, a := range found {
-		if l.Keep(a) {
+		if l.Keep(a) && !slices.ContainsFunc(l.earlier, func(b Advice) bool { return reflect.DeepEqual(a, b) }) {
 			a.log(log)
 		}
 	}

@@ -33,3 +33,32 @@ func TestGive(t *testing.T) {
 		t.Errorf("kept %v", given)
 	}
 }
+
+// Advice that was given about the config before is kept and not logged again. What is new, or is about another place,
+// is logged.
+func TestAReloadRepeatsNoAdvice(t *testing.T) {
+	core, logged := observer.New(zap.WarnLevel)
+	old := []Advice{{Problem: "a", Fix: "b", Source: "Caddyfile:3"}, {Problem: "c", Fix: "d", Zone: "z", Server: []string{":443"}}, {Problem: "json"}}
+	before := new(List)
+	if err := before.Give(zap.NewNop(), old...); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		list := new(List)
+		list.Follow(before)
+		if err := list.Give(zap.New(core), old...); err != nil {
+			t.Fatal(err)
+		}
+		before = list
+	}
+	if lines := logged.All(); len(lines) != 0 || len(before.All()) != len(old) {
+		t.Errorf("logged %v, kept %v", lines, before.All())
+	}
+	moved := old[0]
+	moved.Source = "Caddyfile:4"
+	list := new(List)
+	list.Follow(before)
+	if err := list.Give(zap.New(core), moved, old[1], Advice{Problem: "new"}); err != nil || logged.Len() != 2 {
+		t.Errorf("logged %v, %v", logged.All(), err)
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/report"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -43,6 +44,11 @@ type Compiler struct {
 func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 	c := &Compiler{App: a, log: ctx.Logger(), loads: make(map[string]*enforce.Load)}
 	c.Run = enforce.NewConfig(c.log, a.Source)
+	if running, err := caddy.ActiveContext().AppIfConfigured(names.App); err == nil {
+		if app, ok := running.(interface{ Enforcer() *enforce.Config }); ok && app.Enforcer() != nil {
+			c.Run.Advice.Follow(&app.Enforcer().Advice) // it is a reload
+		}
+	}
 	c.Run.IPv4Prefix, c.Run.IPv6Prefix = a.IPv4Prefix, a.IPv6Prefix
 	for _, step := range []func() error{
 		func() error { return c.loadStore(ctx) },
