@@ -1,6 +1,11 @@
 package engine
 
-import "github.com/caddy-tally/caddy-tally/limiter"
+import (
+	"math"
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
 
 // headroom is the number of units claimed for later use of a key, based on how it used its leases.
 //
@@ -22,6 +27,25 @@ func firstHeadroomOf(limit *Limit) int64 {
 	return min(limit.Capacity()/headroomShare, firstHeadroom)
 }
 
+// A process that is killed takes what it holds of a limit with it, until that expires. So it holds little of limits
+// with a window longer than lossWindow: of each key at most a heldShare-th, or leastHeld units, and is lent a bit less at a
+// time. Larger leases would save hardly any claims: a limit that is used up soon leaves little to lend (decision 169).
+const (
+	lossWindow = time.Hour
+	heldShare  = 16
+	lentShare  = 20
+	leastHeld  = 20
+	leastLent  = 16
+)
+
+// most returns the most units that a process may hold of a key, and be lent at a time.
+func (l *Limit) most() (held, lent int64) {
+	if l.Window() <= lossWindow {
+		return math.MaxInt64, math.MaxInt64
+	}
+	return max(l.Capacity()/heldShare, leastHeld), max(l.Capacity()/lentShare, leastLent)
+}
+
 // adapt sets the headroom. It grows for a key that uses its lease up before the lease ends. adapt
 // returns the number of slots to charge ahead: several only for a key that has proved to be slow,
 // and then with at most as many units as may be forgotten late. With claims at once a new key gets
@@ -35,7 +59,8 @@ func (h *headroom) adapt(limit *Limit, lease *limiter.Lease, now int64, atOnce b
 		}
 		h.begin(limit, now)
 	case limit.InSlot(lease.At, now): // it was used up
-		h.units = min(max(2*h.units, 1), maxHeadroom)
+		_, most := limit.most()
+		h.units = uint16(min(max(2*int64(h.units), 1), maxHeadroom, most))
 	default:
 		h.units = max(h.units/2, first)
 	}

@@ -93,7 +93,10 @@ func (u *use) renewal() (re renewal) {
 	if u.lease.Worth(&u.limit.Rate, u.now) > re.low && !edge || u.lease.Left(&u.limit.Rate) < leastLeft {
 		return renewal{}
 	}
-	re.extra = min(re.extra, maxRenewal)
+	held, lent := u.limit.most()
+	if re.extra = min(re.extra, maxRenewal, lent, held-u.lease.Units-1); re.extra < leastSpent {
+		return renewal{}
+	}
 	return re
 }
 
@@ -174,7 +177,8 @@ func (u *use) spread(pace rate) (re renewal) {
 	need := min(spreadUnits/max(pace.in(width), 1)+1, most)
 	expected := max(pace.in(need*width), 1)
 	stays := (u.limit.Amount() - used - used/unsure) / u.processes
-	re.extra = min(expected, u.lease.Left(&u.limit.Rate)/limiter.Claim{Processes: u.processes}.ExtraShare(), max(2*stays, leastSpent))
+	_, lent := u.limit.most()
+	re.extra = min(expected, lent, u.lease.Left(&u.limit.Rate)/limiter.Claim{Processes: u.processes}.ExtraShare(), max(2*stays, leastSpent))
 	need = need * re.extra / expected
 	re.ahead = min(max(need-1, 0)+min(free, need/2+1), most)
 	return re
