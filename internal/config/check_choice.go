@@ -230,6 +230,9 @@ func (p *place) checkZoneChoice(z *Zone) (found []Advice) {
 	if z.MaxCost == 0 {
 		give(p.written(z.costs()...), "cost", "writes, and nothing bounds it", "max_cost 100 beside it, or a cost of your own")
 	}
+	if name, last := p.surcharge(z); name != "" {
+		give(name, "cost", fmt.Sprintf("writes: without it a request costs %d", last), "the highest cost last, and lower ones above it with matchers for what is cheap")
+	}
 	give(p.written(z.Settle), "settle", "writes: it writes 0 and gets everything back", "settle with what the upstream says, such as {http.response.header.X-Tokens}")
 	give(p.identity(z.Tier), "tier", "writes: it chooses its limits", "tiers with api_keys, or a service_header in the tier")
 	if z.Per == "" || z.Per == enforce.PerKey {
@@ -245,6 +248,23 @@ func (p *place) checkZoneChoice(z *Zone) (found []Advice) {
 		}
 	}
 	return found
+}
+
+// surcharge returns what clients write in the matchers of a cost above the last one, which holds if they leave it out;
+// or "".
+func (p *place) surcharge(z *Zone) (name string, last int64) {
+	rule, err := newCostRule(z.Cost)
+	for _, c := range z.Costs {
+		if higher, failed := newCostRule(c.Cost); err != nil || failed != nil || rule.From != "" || higher.Fixed <= rule.Fixed {
+			continue
+		}
+		for _, set := range c.MatcherSetsRaw {
+			if in := p.inputs(set); set["not"] == nil && enforce.MayHaveSeveral(in.written) {
+				return in.written, rule.Fixed
+			}
+		}
+	}
+	return "", 0
 }
 
 // identity returns [place.written] of a text, without what another check tells.

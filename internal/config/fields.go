@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
@@ -45,11 +46,15 @@ func (z *Zone) checkFields() error {
 
 // compileFields determines what the zone needs of bodies.
 func (z *zoneCompiler) compileFields() {
-	for _, name := range routing.PlaceholderNames(z.run.Key) {
-		if bodyfield.IsField(name) {
-			z.run.KeyFields = append(z.run.KeyFields, name)
-		}
+	isOther := func(name string) bool { return !bodyfield.IsField(name) }
+	z.run.KeyFields = slices.DeleteFunc(routing.PlaceholderNames(z.run.Key), isOther)
+	z.run.TierFields = slices.DeleteFunc(routing.PlaceholderNames(z.run.Tier), isOther)
+	z.run.MatchReads = readsOf(z.MatcherSetsRaw)
+	var costs []caddyhttp.RawMatcherSets
+	for _, c := range z.Costs {
+		costs = append(costs, c.MatcherSetsRaw)
 	}
+	z.run.CostReads = readsOf(costs...)
 	if z.OnUnreadableBody != unreadableEmpty {
 		z.run.Fields = z.fields()
 	}

@@ -57,6 +57,7 @@ func (z *zoneCompiler) loadMatchers() (err error) {
 
 func (h *handlerCompiler) loadExempt(ctx caddy.Context) error {
 	err := matcher.CheckSets(h.ExemptRaw)
+	h.run.ExemptReads = readsOf(h.ExemptRaw) // before loading, which discards it
 	if err == nil {
 		h.run.Exempt, err = loadSets(ctx, h.Handler, "ExemptRaw")
 	}

@@ -45,6 +45,7 @@ func (t *Trap) compile(ctx caddy.Context, app *Compiler) (*enforce.Trap, error) 
 	if err := matcher.CheckSets(t.MatcherSetsRaw); err != nil {
 		return nil, fmt.Errorf("trap: %w", err)
 	}
+	reads := readsOf(t.MatcherSetsRaw) // before loading, which discards it
 	matchers, err := loadMatchers(ctx, t)
 	if err != nil {
 		return nil, fmt.Errorf("trap: %w", err)
@@ -57,7 +58,7 @@ func (t *Trap) compile(ctx caddy.Context, app *Compiler) (*enforce.Trap, error) 
 			return nil, fmt.Errorf("trap: %w", err)
 		}
 	}
-	run := &enforce.Trap{Matchers: matchers, Bans: t.Ban != 0, Offense: reputation.Offense{
+	run := &enforce.Trap{Matchers: matchers, Reads: reads, Bans: t.Ban != 0, Offense: reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Trapped},
 		Points:    app.Reputation.points(reputation.Trapped),
 		Ban:       rule.rule(""),

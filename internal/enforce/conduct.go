@@ -41,7 +41,7 @@ func (e *Evaluation) checkConduct() error {
 		h.App.reportOffense(e, e.Subject, h.App.Forged)
 	}
 	for _, t := range h.Traps {
-		caught, err := anyMatch(t.Matchers, e.Http, false)
+		caught, err := e.anyMatch(t.Matchers, &t.Reads, false)
 		if err != nil {
 			return err
 		}

@@ -88,21 +88,22 @@ func (cfg *Config) hasTier(name string) bool { return slices.Contains(cfg.Tiers,
 
 // Handler decides about the requests of one handler.
 type Handler struct {
-	App     *Config
-	Zones   []*Zone // in the order of evaluation
-	Traps   []*Trap
-	Exempt  caddyhttp.MatcherSets // requests that no zone examines
-	Answer  answer.Options
-	Jitter  float64 // see [Handler]
-	LogsKey bool    // of a client that becomes blocked
-	LogsIP  bool
-	Metrics bool // whether metrics count decisions
-	Log     *zap.Logger
-	Ctx     caddy.Context
-	Events  *caddyevents.App
-	Random  func() float64 // from [0, 1)
-	Peer    *Peer          // of its server; nil if that trusts proxies
-	Late    []*LateName
+	App         *Config
+	Zones       []*Zone // in the order of evaluation
+	Traps       []*Trap
+	Exempt      caddyhttp.MatcherSets // requests that no zone examines
+	ExemptReads Reads                 // of Exempt
+	Answer      answer.Options
+	Jitter      float64 // see [Handler]
+	LogsKey     bool    // of a client that becomes blocked
+	LogsIP      bool
+	Metrics     bool // whether metrics count decisions
+	Log         *zap.Logger
+	Ctx         caddy.Context
+	Events      *caddyevents.App
+	Random      func() float64 // from [0, 1)
+	Peer        *Peer          // of its server; nil if that trusts proxies
+	Late        []*LateName
 
 	PassFields  []string // the pass_field options of its zones
 	MatchesBody BodyUse  // of matchers
@@ -133,6 +134,7 @@ type Zone struct {
 	Source string // its place in a config file; "" if unknown
 
 	Matchers    caddyhttp.MatcherSets
+	MatchReads  Reads    // of Matchers
 	Per         string   // PerIP, PerEveryone, PerClient, PerAPIKey or PerKey
 	Key         string   // with placeholders
 	Static      string   // the key that all requests share
@@ -142,11 +144,13 @@ type Zone struct {
 	CountsBody  BodyUse  // of the key, the tier and costs
 	Fields      []string // placeholders of fields in its options; nil if it takes bodies that can't be read as empty
 	KeyFields   []string // those in its key
+	TierFields  []string // those in Tier
 	IPv4Prefix  int      // bits of an address in a key; 0 is all
 	IPv6Prefix  int
 
-	Cost  CostRule   // the default cost
-	Costs []CostRule // costs of matching requests; the first match counts
+	Cost      CostRule   // the default cost
+	Costs     []CostRule // costs of matching requests; the first match counts
+	CostReads Reads      // of their matchers
 	settle.Terms
 
 	Concurrency *Concurrency // bounds requests in flight; nil for no bound
@@ -185,6 +189,7 @@ func (z *Zone) IsEnforced() bool { return !z.EnforcesNothing }
 // Trap is a path that no honest client visits.
 type Trap struct {
 	Matchers caddyhttp.MatcherSets
+	Reads    Reads              // of Matchers
 	Bans     bool               // an option bans its visitors
 	Offense  reputation.Offense // of verified clients
 	Excused  reputation.Offense // of other clients

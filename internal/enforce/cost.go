@@ -2,12 +2,11 @@ package enforce
 
 import (
 	"math"
-	"net/http"
 	"strings"
 
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
@@ -18,20 +17,63 @@ type CostRule struct {
 	From     string // placeholders for the cost
 }
 
-// costOf returns the cost of a request in the zone, whose limits for the request are set.
-func (z *Zone) costOf(r *http.Request, repl *caddy.Replacer, set *LimitSet) (int64, error) {
-	p, err := z.costRule(r)
-	if err != nil {
-		return 0, err
-	}
-	cost := p.Fixed
-	if p.From != "" {
-		cost = z.costIn(repl.ReplaceAll(p.From, ""), set)
+// costOf returns the cost of a request in the zone, whose limits for the request are set: the highest one of the
+// values that programs may read.
+func (z *Zone) costOf(e *Evaluation, set *LimitSet) (cost int64, err error) {
+	if !e.each(&z.CostReads, true, func() bool {
+		var one int64
+		one, err = z.price(e, set)
+		cost = max(cost, one)
+		return err == nil
+	}) {
+		cost = set.smallest()
 	}
 	if z.MaxCost != 0 {
 		cost = min(cost, z.MaxCost)
 	}
-	return cost, nil
+	return cost, err
+}
+
+// price returns the cost by the first rule that matches the request, or by an earlier one of which that isn't known.
+func (z *Zone) price(e *Evaluation, set *LimitSet) (cost int64, err error) {
+	for i := range z.Costs {
+		p := &z.Costs[i]
+		matches, err := p.Matchers.AnyMatchWithError(e.Http)
+		unknown := isUnreadable(err)
+		if err != nil && !unknown {
+			return 0, err
+		}
+		if matches || unknown {
+			cost = max(cost, z.costBy(e, p, set))
+		}
+		if matches {
+			return cost, nil
+		}
+	}
+	return max(cost, z.costBy(e, &z.Cost, set)), nil
+}
+
+// costBy returns the cost by a rule. If none of its fields is of the body's type, or one can't be read with certainty,
+// it is the most that the limits allow.
+func (z *Zone) costBy(e *Evaluation, p *CostRule, set *LimitSet) int64 {
+	if p.From == "" {
+		return p.Fixed
+	}
+	fields, typed, unsure := 0, 0, false
+	text, _ := e.Repl.ReplaceFunc(p.From, func(name string, value any) (any, error) { // returns no error
+		if !bodyfield.IsField(name) {
+			return value, nil
+		}
+		one, err := e.field(&e.body, name).One()
+		if fields++; err != bodyfield.ErrOtherType {
+			typed, unsure = typed+1, unsure || err != nil
+		}
+		return one, nil
+	})
+	if unsure || fields > 0 && typed == 0 {
+		return set.smallest()
+	}
+	return z.costIn(text, set)
 }
 
 // costIn returns the cost that a placeholder holds: 1 if it is empty. What isn't a whole number costs
@@ -59,15 +101,4 @@ func (s *LimitSet) smallest() int64 {
 		return 1
 	}
 	return least
-}
-
-// costRule returns the first rule that matches the request.
-func (z *Zone) costRule(r *http.Request) (*CostRule, error) {
-	for i := range z.Costs {
-		p := &z.Costs[i]
-		if matches, err := anyMatch(p.Matchers, r, false); matches || err != nil {
-			return p, err
-		}
-	}
-	return &z.Cost, nil
 }

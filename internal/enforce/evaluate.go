@@ -85,7 +85,7 @@ func (h *Handler) evaluate(r *http.Request) (Result, passage, error) {
 
 // matches reports whether the request belongs to a zone.
 func (z *Zone) matches(e *Evaluation) (bool, error) {
-	matches, err := anyMatch(z.Matchers, e.Http, true)
+	matches, err := e.anyMatch(z.Matchers, &z.MatchReads, true)
 	if matches && (z.Load != nil || z.When != nil) {
 		matches = z.isUnderLoad(e)
 	}
@@ -116,7 +116,7 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 		z.denyFor(e, set)
 		return nil, nil
 	}
-	cost, err := z.costOf(e.Http, e.Repl, set)
+	cost, err := z.costOf(e, set)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,8 @@ func (r *Refusal) Recent() (key []byte, held instance.Recent)              { ret
 func (v *ShadowVerdicts) Placeholder(key string) (value any, ok bool)      { return v.placeholder(key) }
 
 func (z *Zone) CostOf(r *http.Request, repl *caddy.Replacer, set *LimitSet) (int64, error) {
-	return z.costOf(r, repl, set)
+	e := Evaluation{Verdict: Verdict{Http: r, Repl: repl, Handler: new(Handler)}}
+	return z.costOf(&e, set)
 }
 
 func (c *challengeExchange) Accept() error                { return c.accept() }

@@ -99,13 +99,16 @@ func (z *Zone) checkFields(e *Evaluation) *answer.Denial {
 			return malformedBody
 		}
 	}
-	hasType := func(name string) bool { return e.field(&e.body, name).Err != bodyfield.ErrOtherType }
+	hasOther := func(names []string) bool {
+		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return e.field(&e.body, name).Err != bodyfield.ErrOtherType })
+	}
+	hasSeveral := func(name string) bool { return len(e.field(&e.body, name).Texts) > 1 }
 	switch {
-	case z.Fields == nil || len(z.KeyFields) == 0:
+	case z.Fields == nil:
 		return nil
-	case !slices.ContainsFunc(z.KeyFields, hasType):
+	case hasOther(z.KeyFields) || hasOther(z.TierFields):
 		return otherBody
-	case z.readings(e) > bodyfield.MaxReadings:
+	case z.readings(e) > bodyfield.MaxReadings || slices.ContainsFunc(z.TierFields, hasSeveral):
 		return malformedBody
 	}
 	return nil

@@ -204,7 +204,7 @@ func (e *Evaluation) isExempt() (bool, error) {
 	if len(e.Handler.Exempt) == 0 {
 		return false, nil
 	}
-	return anyMatch(e.Handler.Exempt, e.Http, false)
+	return e.anyMatch(e.Handler.Exempt, &e.Handler.ExemptReads, false)
 }
 
 // obey applies the operator's rule about the request: it refuses a banned one, and notes an allowed one.

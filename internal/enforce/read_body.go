@@ -125,14 +125,24 @@ func (b *body) hear(v *Verdict) bool {
 	return b.broken == nil
 }
 
-// anyMatch reports whether any of some matcher sets matches a request. If that depends on a body too
-// long to be read, it is as inDoubt says.
-func anyMatch(sets caddyhttp.MatcherSets, r *http.Request, inDoubt bool) (bool, error) {
-	matches, err := sets.AnyMatchWithError(r)
-	if err != nil && errors.As(err, new(caddyhttp.RequestBodyLimitError)) {
+// anyMatch reports whether any of some matcher sets matches a request, whichever of its values programs read: with
+// inDoubt that one of them matches, and otherwise that all do. If that depends on a body that can't be read, or on
+// too many values, it is as inDoubt says.
+func (e *Evaluation) anyMatch(sets caddyhttp.MatcherSets, reads *Reads, inDoubt bool) (matches bool, err error) {
+	if !e.each(reads, false, func() bool {
+		if matches, err = sets.AnyMatchWithError(e.Http); isUnreadable(err) {
+			matches, err = inDoubt, nil
+		}
+		return err == nil && matches != inDoubt
+	}) {
 		return inDoubt, nil
 	}
 	return matches, err
+}
+
+// isUnreadable reports whether matchers don't know their result because the body can't be read.
+func isUnreadable(err error) bool {
+	return err != nil && errors.As(err, new(caddyhttp.RequestBodyLimitError))
 }
 
 // unpeek gives the body's placeholders back to Caddy, for later handlers.

@@ -169,7 +169,7 @@ func (s *ruleSearch) lookUpKeys() (*rules.Rule, error) {
 		if z.Per != PerKey {
 			continue
 		}
-		matches, err := anyMatch(z.Matchers, s.Http, true)
+		matches, err := s.anyMatch(z.Matchers, &z.MatchReads, true)
 		if err == nil {
 			if matches {
 				err = s.body.peek(&s.Verdict, z.CountsBody)
