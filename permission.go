@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"path"
 	"strings"
 
@@ -84,9 +85,7 @@ func (p *Permission) CertificateAllowed(ctx context.Context, name string) error 
 	if err != nil {
 		return fmt.Errorf("%w: %w", caddytls.ErrPermissionDenied, err)
 	}
-	if hello, ok := ctx.Value(certmagic.ClientHelloInfoCtxKey).(*tls.ClientHelloInfo); ok && hello != nil {
-		r.RemoteAddr = hello.Conn.RemoteAddr().String()
-	}
+	r.RemoteAddr = sender(ctx)
 	w, passed := unread{make(http.Header)}, false
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	err = p.run.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
@@ -100,6 +99,16 @@ func (p *Permission) CertificateAllowed(ctx context.Context, name string) error 
 		return fmt.Errorf("%s: %w: the limits on new certificates are used up", name, caddytls.ErrPermissionDenied)
 	}
 	return nil
+}
+
+// sender returns the address of the client whose handshake needs a certificate. That of a QUIC packet may be forged,
+// since no reply has confirmed it yet: all such clients are one, whose address nobody has.
+func sender(ctx context.Context) string {
+	hello, ok := ctx.Value(certmagic.ClientHelloInfoCtxKey).(*tls.ClientHelloInfo)
+	if ok && hello != nil && hello.Conn != nil && strings.HasPrefix(hello.Conn.RemoteAddr().Network(), "tcp") {
+		return hello.Conn.RemoteAddr().String()
+	}
+	return netip.AddrPortFrom(netip.IPv4Unspecified(), 0).String()
 }
 
 // isStored reports whether any issuer's certificate for a name, or for all names beside it, is in the

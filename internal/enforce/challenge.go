@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -31,7 +32,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) error {
 // serve answers a request for the session's path. A GET gets a challenge, and a POST of a solution
 // gets a session. Every request below the path counts as a visit.
 func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
-	if isEarly(e.Http) {
+	if matcher.IsEarly(e.Http) {
 		return e.Handler.Answer.AskAgain(w, e.Http)
 	}
 	x := &challengeExchange{Sessions: s, App: e.Client.App, W: w, Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Answer.Page}

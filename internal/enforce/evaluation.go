@@ -69,11 +69,6 @@ func (c *Client) scale(d *engine.Debit, p *Policy, subject *engine.Client) {
 	}
 }
 
-// isEarly reports whether a request came before the handshake of its connection was complete, as
-// TLS early data over QUIC. It may be a replay, and its address may be forged, because a single
-// packet needs no reply to the sender.
-func isEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComplete }
-
 // attachClient attaches the client to the request, or finds the client that an earlier handler
 // attached. It sets the client's placeholders if the handler's options name them. Otherwise
 // evaluate does so once the request may pass.

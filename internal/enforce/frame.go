@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
@@ -159,7 +160,7 @@ func (e *Evaluation) collect() error {
 		v.Outcome, v.Exempt, v.Unzoned = Passed, true, true
 		return nil
 	}
-	early := isEarly(e.Http)
+	early := matcher.IsEarly(e.Http)
 	if early && h.Clients {
 		v.Outcome = TooEarly
 		return nil

@@ -2,6 +2,7 @@ package matcher
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,6 +17,14 @@ import (
 // X-Forwarded-For as the client's. Where the proxy appends to the field it received, the client
 // wrote that address. Such an address is claimed: it is counted as always, but it gets no
 // violations, no bans and no exemptions, and is no verified crawler's.
+
+// IsEarly reports whether a request came before the handshake of its connection was complete, as
+// TLS early data over QUIC. It may be a replay, and its address may be forged, because a single
+// packet needs no reply to the sender.
+func IsEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComplete }
+
+// errEarly is the answer to an early request by matchers of addresses, as by Caddy's own.
+var errEarly = caddyhttp.Error(http.StatusTooEarly, errors.New("the handshake isn't complete, so the address may be forged"))
 
 // maxChain bounds how many addresses of a field are examined.
 const maxChain = 16
@@ -83,11 +92,13 @@ func countParts(values []string) (n int) {
 	return n
 }
 
-// unclaimed matches requests whose client can't have chosen its address.
+// unclaimed matches requests whose client can't have chosen its address, nor forged it.
 type unclaimed struct{}
 
 // MatchWithError implements [caddyhttp.RequestMatcherWithError].
-func (unclaimed) MatchWithError(r *http.Request) (bool, error) { return !IsClaimed(r), nil }
+func (unclaimed) MatchWithError(r *http.Request) (bool, error) {
+	return !IsEarly(r) && !IsClaimed(r), nil
+}
 
 // requireUnclaimed makes sets that may use the client's address match no claimed one.
 func requireUnclaimed(sets caddyhttp.MatcherSets) {

@@ -134,10 +134,14 @@ func (v *VerifiedBot) Cleanup() error {
 	return err
 }
 
-// MatchWithError reports whether a request is a crawler's. It never returns an error.
+// MatchWithError reports whether a request is a crawler's. It returns an error for early data that claims to be.
 func (v *VerifiedBot) MatchWithError(r *http.Request) (bool, error) {
 	agent := r.UserAgent()
-	return slices.ContainsFunc(v.bots, func(b bot) bool { return b.IsClaimedBy(agent) && v.confirms(b, r) }), nil
+	claims := func(b bot) bool { return b.IsClaimedBy(agent) }
+	if IsEarly(r) && slices.ContainsFunc(v.bots, claims) {
+		return false, errEarly
+	}
+	return slices.ContainsFunc(v.bots, func(b bot) bool { return claims(b) && v.confirms(b, r) }), nil
 }
 
 // confirms reports whether the address of a request is the operator's.

@@ -113,21 +113,27 @@ func (a *ASN) check() error {
 	return nil
 }
 
-// MatchWithError reports whether the client is in one of the countries. It never returns an error.
+// MatchWithError reports whether the client is in one of the countries. It returns an error for early data.
 func (c *Country) MatchWithError(r *http.Request) (bool, error) {
+	if IsEarly(r) {
+		return false, errEarly
+	}
 	return slices.Contains(c.Codes, LookUp(r, c.files.Country)), nil
 }
 
-// MatchWithError reports whether the client is in one of the autonomous systems. It never returns
-// an error.
+// MatchWithError reports whether the client is in one of the autonomous systems. It returns an error for
+// early data.
 func (a *ASN) MatchWithError(r *http.Request) (bool, error) {
+	if IsEarly(r) {
+		return false, errEarly
+	}
 	return slices.Contains(a.spelt, LookUp(r, a.files.ASN)), nil
 }
 
-// LookUp looks up the client's address, unless the client may have written it.
+// LookUp looks up the client's address, unless the client may have written or forged it.
 func LookUp(r *http.Request, in func(netip.Addr) string) string {
 	addr, err := netip.ParseAddr(clientIP(r))
-	if err != nil || IsClaimed(r) {
+	if err != nil || IsEarly(r) || IsClaimed(r) {
 		return ""
 	}
 	return in(addr)
