@@ -15,6 +15,7 @@ import (
 // only here.
 func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	h := new(Handler)
+	h.NoteServers(helper.Option("servers"))
 	return h, h.Unmarshal(helper.Dispenser, helper.MatcherToken)
 }
 

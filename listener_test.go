@@ -127,3 +127,46 @@ func TestNoZoneHasTheNameOfTheListener(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// An option `servers` with an address is for servers that listen at exactly this one, so a wrapper in it that a server
+// of the same port doesn't get is warned of. This needs the field names of Caddy's options `servers`.
+func TestServersThatGetNoWrapper(t *testing.T) {
+	for _, test := range []struct{ global, site, fix string }{
+		{"servers :443 {", "", ""},
+		{"servers {", "bind 127.0.0.1", ""},
+		{"servers :443 {", "bind 127.0.0.1", "servers 127.0.0.1:443"},
+		{"default_bind 127.0.0.1 ::1\nservers :443 {", "", "servers 127.0.0.1:443"},
+		{"default_bind 127.0.0.1\nservers 127.0.0.1:443 {", "", ""},
+		{"default_bind 127.0.0.1\nservers :8443 {", "", ""},
+		{"servers 127.0.0.1:443 {", "", "servers :443"},
+		{"servers :443 {", "bind 127.0.0.1 10.0.0.1\n}\nb.example.com {\nrate_limit {\nzone b {\nlimit 5/1m\n}\n}", "servers 127.0.0.1:443"},
+		{"servers :443 {\nlistener_wrappers {\nrate_limit\ntls\n}\n}\nservers 127.0.0.1:443 {", "bind 127.0.0.1", ""},
+	} {
+		text := "{\nadmin off\n" + test.global + "\nlistener_wrappers {\nrate_limit\ntls\n}\n}\n}\nexample.com {\nrate_limit {\nzone a {\nlimit 5/1m\n}\n}\n" + test.site + "\n}\n"
+		adapted, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := new(caddy.Config)
+		if err := caddy.StrictUnmarshalJSON(adapted, c); err != nil {
+			t.Fatal(err)
+		}
+		ctx, err := caddy.ProvisionContext(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		app, err := ctx.App("rate_limit")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var given []string
+		for _, a := range app.(*tally.App).Enforcer().Advice.All() {
+			if strings.Contains(a.Problem, "listener wrapper") {
+				given = append(given, strings.TrimSuffix(a.Fix, ", or servers without an address"))
+			}
+		}
+		if got := strings.Join(given, "; "); got != test.fix {
+			t.Errorf("%s with %q: the advice is %q, want %q", test.global, test.site, got, test.fix)
+		}
+	}
+}

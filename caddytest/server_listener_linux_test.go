@@ -67,6 +67,34 @@ func guardedSite(wrapper string) string {
 `) + "https://localhost:{$TLS} {\ntls internal\nrate_limit {\nzone all {\nlimit 1000/1h\n}\n}\nreverse_proxy /slow {$UPSTREAM}\nrespond / hello\n}\n"
 }
 
+// The redirects of automatic HTTPS on port 80 are behind the wrapper, too, if there is a site for that port.
+func TestRedirectsAreBehindTheListener(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, guardedSite("connections 50")+"http:// {\n}\n")
+	if err := os.WriteFile(filepath.Join(s.dir, "rules"), []byte("ban 127.0.0.66\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	redirect := func(from string) string {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+		c, err := d.Dial("tcp", "127.0.0.1:"+s.other)
+		if err != nil {
+			return ""
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+		answer, _ := io.ReadAll(c)
+		line, _, _ := strings.Cut(string(answer), "\r\n")
+		return line
+	}
+	if got := redirect("127.0.0.2"); got != "HTTP/1.1 308 Permanent Redirect" {
+		t.Errorf("a visitor gets %q", got)
+	}
+	if got := redirect("127.0.0.66"); got != "" {
+		t.Errorf("a banned address gets %q", got)
+	}
+}
+
 // Connections are bounded per network, over reloads too, and banned ones end before TLS. Operators see both.
 func TestConnectionsAreBoundedBeforeTLS(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/notify"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -35,7 +36,29 @@ func checkReach(s *survey) (found []Advice) {
 			found = append(found, p.checkOptionReach()...)
 		}
 	}
-	return slices.Concat(found, s.checkUnused(), s.checkPuzzles(), checkIdleBan(s), s.checkObedience())
+	return slices.Concat(found, s.checkWrapped(), s.checkUnused(), s.checkPuzzles(), checkIdleBan(s), s.checkObedience())
+}
+
+// checkWrapped finds servers that Caddy doesn't give the listener wrapper that is written for their port: an option
+// `servers` with an address is for servers that listen at exactly this one.
+func (s *survey) checkWrapped() (found []Advice) {
+	portOf := func(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
+	warned := make(map[*caddyhttp.Server]bool)
+	for _, p := range s.places {
+		server := p.view.Server
+		if p.handler == nil || warned[server] || slices.ContainsFunc(p.handler.WrappedAt, func(at string) bool { return slices.Contains(server.Listen, at) }) {
+			continue
+		}
+		for _, at := range p.handler.WrappedAt {
+			i := slices.IndexFunc(server.Listen, func(address string) bool { return portOf(address) == portOf(at) })
+			if i >= 0 && !warned[server] {
+				warned[server] = true
+				found = append(found, Advice{Server: server.Listen, Fix: "servers " + server.Listen[i] + ", or servers without an address",
+					Problem: fmt.Sprintf("servers %s: its listener wrapper rate_limit is not for this server, which listens at %s", at, server.Listen[i])})
+			}
+		}
+	}
+	return found
 }
 
 // checkZoneReach finds a zone whose requests never arrive, or are answered before or never.

@@ -87,6 +87,11 @@ type Handler struct {
 	// The handler's place in a config file, such as `Caddyfile:12`, for messages. The Caddyfile
 	// adapter sets it.
 	Source string `json:"source,omitempty"`
+
+	// The addresses of the global options `servers` with the listener wrapper `rate_limit`, such as
+	// `:443`, for a warning if the server of this handler listens at another one. The Caddyfile
+	// adapter sets it.
+	WrappedAt []string `json:"wrapped_at,omitempty"`
 }
 
 // headerStyles are the values of the option.

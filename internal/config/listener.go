@@ -26,7 +26,8 @@ import (
 
 // Listener closes connections before TLS, without an answer: those of networks that an operator or a block list
 // bans, and those beyond limits. Networks are those of the app's `ipv4_prefix` and `ipv6_prefix`; connections to
-// all servers with this wrapper count together, in memory. Connections of allowed networks pass.
+// all servers with this wrapper count together, in memory. Connections of allowed networks pass. The server of port 80
+// that automatic HTTPS adds has no wrappers, unless a site such as `http://` is there.
 type Listener struct {
 	// How many connections a network may have open at a time. Default: any number.
 	Connections int `json:"connections,omitempty"`
@@ -80,6 +81,11 @@ func (l *Listener) unmarshalExcept(d *caddyfile.Dispenser) error {
 	}
 	l.Except = append(l.Except, words...)
 	return nil
+}
+
+// NoteServers notes the options `servers` of the Caddyfile that the handler is in.
+func (h *Handler) NoteServers(options any) {
+	h.WrappedAt = routing.WrappedAt(options, listenerWrapper)
 }
 
 // compile checks the options and returns them ready for use.

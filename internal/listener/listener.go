@@ -39,10 +39,17 @@ func (g *guarded) Accept() (net.Conn, error) {
 	}
 }
 
-// addressOf returns the address of a connection's client, or the zero address if that isn't one of IP.
+// addressOf returns the address of a connection's client, or the zero address if that isn't one of IP. A PROXY header
+// may also name a client of datagrams. If it names one without an IP address, the client is the proxy.
 func addressOf(c net.Conn) netip.Addr {
-	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		return tcp.AddrPort().Addr()
+	switch addr := c.RemoteAddr().(type) {
+	case *net.TCPAddr:
+		return addr.AddrPort().Addr()
+	case *net.UDPAddr:
+		return addr.AddrPort().Addr()
+	}
+	if proxied, ok := c.(interface{ Raw() net.Conn }); ok {
+		return addressOf(proxied.Raw())
 	}
 	return netip.Addr{}
 }
@@ -64,6 +71,7 @@ type laterConn struct {
 	net.Conn
 	door    *Door
 	decides sync.Once
+	refused bool // set by decides
 
 	mu      sync.Mutex
 	network string // guarded by mu: has a place; "" for none
@@ -73,6 +81,9 @@ type laterConn struct {
 // Read implements net.Conn.
 func (c *laterConn) Read(b []byte) (int, error) {
 	c.decides.Do(c.decide)
+	if c.refused {
+		return 0, net.ErrClosed // a reader of headers may have more than the header
+	}
 	return c.Conn.Read(b)
 }
 
@@ -89,7 +100,7 @@ func (c *laterConn) decide() {
 		c.network = network
 	}
 	c.mu.Unlock()
-	if o > Entered {
+	if c.refused = o > Entered; c.refused {
 		_ = c.Close()
 	}
 }

@@ -8,11 +8,15 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/proxyprotocol"
 
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -378,5 +382,66 @@ func TestConnectionsAtOnce(t *testing.T) {
 	group.Wait()
 	if total := reported[Entered].Load() + reported[TooManyOpen].Load() + reported[TooManyNew].Load(); total != 40_000 {
 		t.Errorf("%d decisions are reported", total)
+	}
+}
+
+// Behind a PROXY header, whatever family it names, a client is counted and banned by its address, and by that of the
+// proxy if it has none.
+func TestFamiliesOfProxyHeaders(t *testing.T) {
+	d, _ := newDoor(t, 0, 1)
+	d.Rule = func(addr netip.Addr) *rules.Rule {
+		if addr.String() == "192.0.2.9" {
+			return &rules.Rule{Action: rules.Ban}
+		}
+		return nil
+	}
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	proxied := &proxyprotocol.ListenerWrapper{Allow: []string{"127.0.0.0/8"}}
+	if err := proxied.Provision(caddy.Context{}); err != nil {
+		t.Fatal(err)
+	}
+	l := d.Wrap(proxied.WrapListener(inner))
+	// enters reports whether a connection with a header of version 2 enters. Its address is repeated as that of the server.
+	enters := func(command, family byte, addr, port string) bool {
+		peer, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer peer.Close()
+		body := addr + addr + port + port
+		header := append([]byte("\r\n\r\n\x00\r\nQUIT\n"), command, family, 0, byte(len(body)))
+		if _, err := peer.Write(append(append(header, body...), 'x')); err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		n, _ := c.Read(make([]byte, 1))
+		return n == 1
+	}
+	ip := func(addr string) string { return string(netip.MustParseAddr(addr).AsSlice()) }
+	const proxy, local, port = 0x21, 0x20, "\x00\x01"
+	unix := strings.Repeat("s", 108)
+	for _, test := range []struct {
+		name            string
+		command, family byte
+		addr, port      string
+		want            bool
+	}{
+		{"TCP", proxy, 0x11, ip("192.0.2.1"), port, true}, {"TCP again", proxy, 0x11, ip("192.0.2.1"), port, false},
+		{"UDP", proxy, 0x12, ip("192.0.2.2"), port, true}, {"UDP again", proxy, 0x12, ip("192.0.2.2"), port, false}, {"TCP after UDP", proxy, 0x11, ip("192.0.2.2"), port, false},
+		{"UDP of IPv6", proxy, 0x22, ip("2001:db8::1"), port, true}, {"its network", proxy, 0x22, ip("2001:db8::2"), port, false},
+		{"banned over TCP", proxy, 0x11, ip("192.0.2.9"), port, false}, {"banned over UDP", proxy, 0x12, ip("192.0.2.9"), port, false},
+		{"a socket", proxy, 0x31, unix, "", true}, {"another socket", proxy, 0x32, unix, "", false}, {"the proxy itself", local, 0, "", "", false},
+	} {
+		if got := enters(test.command, test.family, test.addr, test.port); got != test.want {
+			t.Errorf("%s: it enters: %v, want %v", test.name, got, test.want)
+		}
 	}
 }

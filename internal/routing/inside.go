@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -50,6 +51,21 @@ func ListenerWrappers(server *caddyhttp.Server) (names []string) {
 		names = append(names, named.Wrapper)
 	}
 	return names
+}
+
+// WrappedAt returns the addresses of those options `servers` of a Caddyfile that have a listener wrapper.
+func WrappedAt(servers any, wrapper string) (addresses []string) {
+	options := reflect.ValueOf(servers)
+	for i := 0; options.IsValid() && i < options.Len(); i++ {
+		address, raw := options.Index(i).FieldByName("ListenerAddress"), options.Index(i).FieldByName("ListenerWrappersRaw")
+		if !address.IsValid() || !raw.IsValid() || address.Len() == 0 {
+			continue
+		}
+		if wrappers, _ := raw.Interface().([]json.RawMessage); slices.Contains(ListenerWrappers(&caddyhttp.Server{ListenerWrappersRaw: wrappers}), wrapper) {
+			addresses = append(addresses, address.String())
+		}
+	}
+	return addresses
 }
 
 // TrustedRanges returns the networks whose proxies a server trusts, if its config lists them.
