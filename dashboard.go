@@ -198,6 +198,8 @@ func (dash *Dashboard) permits(r *http.Request) error {
 		}
 	}
 	switch {
+	case !matches && matcher.IsEarly(r):
+		return caddyhttp.Error(http.StatusTooEarly, errors.New("rate_limit_dashboard: the address may be forged until the handshake is complete"))
 	case !matches && matcher.IsClaimed(r):
 		return caddyhttp.Error(http.StatusForbidden, errors.New("rate_limit_dashboard: the client may have written its address itself, so allow doesn't let it in: write "+enforce.StrictProxies))
 	case !matches:

@@ -139,7 +139,7 @@ func TestServersThatGetNoWrapper(t *testing.T) {
 		{"default_bind 127.0.0.1\nservers 127.0.0.1:443 {", "", ""},
 		{"default_bind 127.0.0.1\nservers :8443 {", "", ""},
 		{"servers 127.0.0.1:443 {", "", "servers :443"},
-		{"servers :443 {", "bind 127.0.0.1 10.0.0.1\n}\nb.example.com {\nrate_limit {\nzone b {\nlimit 5/1m\n}\n}", "servers 127.0.0.1:443"},
+		{"servers :443 {", "bind 127.0.0.1\n}\nb.example.com {\nrate_limit {\nzone b {\nlimit 5/1m\n}\n}", "servers 127.0.0.1:443"},
 		{"servers :443 {\nlistener_wrappers {\nrate_limit\ntls\n}\n}\nservers 127.0.0.1:443 {", "bind 127.0.0.1", ""},
 	} {
 		text := "{\nadmin off\n" + test.global + "\nlistener_wrappers {\nrate_limit\ntls\n}\n}\n}\nexample.com {\nrate_limit {\nzone a {\nlimit 5/1m\n}\n}\n" + test.site + "\n}\n"

@@ -101,8 +101,8 @@ func TestClientsOverAllProtocols(t *testing.T) {
 }
 
 // Before the handshake is complete, nobody knows that the address which a request
-// comes from is its sender's: it counts for nobody and is asked for again, but
-// where nothing would be counted.
+// comes from is its sender's: it counts for nobody, is exempt and let in for nobody, and
+// is asked for again, but where nothing would be counted.
 func TestEarlyDataCountsForNobody(t *testing.T) {
 	t.Parallel()
 	for zone, other := range map[string]int{"per ip": http.StatusOK, "per key {http.request.host}": http.StatusOK, "per client": http.StatusTooEarly} {
@@ -119,11 +119,19 @@ func TestEarlyDataCountsForNobody(t *testing.T) {
 				log
 				rate_limit {
 					exempt path /exempt
+					exempt {
+						path /office
+						vars {client_ip} 127.0.0.1
+					}
+					exempt expression "path('/peer') && {remote_host} == '127.0.0.1'"
 					zone z {
-						match not path /other
+						match not path /other /limits/*
 						`+zone+`
 						limit 3/1h
 					}
+				}
+				rate_limit_dashboard /limits/* {
+					allow vars {client_ip} 127.0.0.1
 				}
 				respond hello
 				handle_errors {
@@ -157,7 +165,8 @@ func TestEarlyDataCountsForNobody(t *testing.T) {
 				t.Fatal("there is no ticket to come back with")
 			}
 
-			early := map[string]int{"/": http.StatusTooEarly, endpoint: http.StatusTooEarly, "/exempt": http.StatusOK, "/other": other}
+			early := map[string]int{"/": http.StatusTooEarly, endpoint: http.StatusTooEarly, "/exempt": http.StatusOK, "/other": other,
+				"/office": http.StatusTooEarly, "/peer": http.StatusTooEarly, "/limits/": http.StatusTooEarly}
 			sender := deafTransport(t, config)
 			for path := range early {
 				r, err := http.NewRequestWithContext(t.Context(), http3.MethodGet0RTT, base+path+"?early", nil)

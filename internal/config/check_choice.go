@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -46,7 +45,7 @@ func (p *place) writes(name string) bool {
 			return slices.ContainsFunc(routing.PlaceholderNames(text), func(n string) bool { return strings.EqualFold(n, name) || p.writes(n) })
 		})
 	}
-	if name == "http.request.header.Content-Length" {
+	if name == headerFamily+"Content-Length" {
 		return false // the server holds it to that
 	}
 	return name == "http.request.uri" || name == "http.request.orig_uri" || slices.ContainsFunc(sentFamilies, func(family string) bool { return strings.HasPrefix(name, family) })
@@ -67,17 +66,27 @@ func (p *place) written(texts ...string) string {
 // inputs are what decides whether a matcher set matches.
 type inputs struct {
 	written string // a placeholder whose value clients write, or ""
+	secret  string // one whose value they have to know, or ""
 	peer    bool   // also the address of the sender
 	others  bool   // also something else that clients can't choose
 }
 
-// The names in expressions: arguments of the functions of header fields and queries, and literals.
+// The literals in expressions, what may make one hold though a part of it doesn't, and calls of functions.
 var (
-	fieldsInExpression   = regexp.MustCompile(`(?:header|header_regexp)\(\s*\{?\s*["']([^"']+)["']`)
-	literalsInExpression = regexp.MustCompile(`["']([^"'{]{16,})["']\s*[^:\s]?`)
-	opensExpression      = regexp.MustCompile(`\|\||!`)
-	targetOfExpression   = regexp.MustCompile(`^\s*!?(path|path_regexp|method|host|protocol|query)\(`)
+	literalsInExpression  = regexp.MustCompile(`["']([^"'{]{16,})["']\s*[^:\s]?`)
+	opensExpression       = regexp.MustCompile(`\|\||!`)
+	functionsInExpression = regexp.MustCompile(`\b([a-z_]\w*)\s*\(`)
 )
+
+// everybodys are matchers of what every request has, and those whose names of placeholders are looked at.
+var everybodys = []string{"path", "path_regexp", "endpoint", "method", "host", "protocol", "tls", "query", "file", "header", "header_regexp", "vars", "vars_regexp"}
+
+// isEverybodys reports whether every request has a value of a placeholder, whoever sends it.
+func isEverybodys(name string) bool {
+	begins := func(family string) bool { return strings.HasPrefix(name, family) }
+	return slices.ContainsFunc([]string{"http.request.", "http.shutting_down", "http.time_until_shutdown", "time.", "system.", "env.", "file."}, begins) &&
+		!slices.ContainsFunc([]string{headerFamily, "http.request.remote", certificateFamily}, begins)
+}
 
 // inputs returns what decides whether a matcher set matches at this place.
 func (p *place) inputs(set caddy.ModuleMap) (in inputs) {
@@ -97,16 +106,16 @@ func (p *place) addInputs(in *inputs, name string, raw json.RawMessage) {
 			if strings.HasPrefix(name, "vars") {
 				n = cmp.Or(strings.Join(routing.PlaceholderNames(field), ""), "http.vars."+field)
 			}
-			in.add(n, p.writes(n) && !isSecret(n, fields[field]))
+			in.add(n, p.writes(n), isSecret(n, fields[field]))
 		}
 	case "query":
-		in.add("http.request.uri.query", true)
+		in.add("http.request.uri.query", true, false)
 	case "expression":
 		p.addExpression(in, raw)
 	case "not":
 		for _, set := range negated(caddy.ModuleMap{name: raw}) {
 			inner := p.inputs(set)
-			in.add(inner.written, inner.written != "")
+			in.add(cmp.Or(inner.written, inner.secret), true, false) // whoever doesn't know a secret can leave it out
 			in.others = in.others || inner.peer || inner.others
 		}
 	case "remote_ip", "client_ip":
@@ -114,17 +123,19 @@ func (p *place) addInputs(in *inputs, name string, raw json.RawMessage) {
 			return
 		}
 		in.peer, in.others = in.peer || name == "remote_ip", true
-	case "path", "path_regexp", "endpoint", "method", "host", "protocol", "file":
 	default:
-		in.others = true
+		in.others = in.others || !slices.Contains(everybodys, name)
 	}
 }
 
-// add adds a placeholder.
-func (in *inputs) add(name string, written bool) {
-	if written {
+// add adds a placeholder. A secret has to be known to write it.
+func (in *inputs) add(name string, written, secret bool) {
+	switch {
+	case written && !secret:
 		in.written = cmp.Or(in.written, name)
-	} else if name != "" {
+	case written:
+		in.secret = cmp.Or(in.secret, name)
+	case name != "" && !isEverybodys(name):
 		in.others = true
 	}
 }
@@ -134,22 +145,25 @@ func (p *place) addExpression(in *inputs, raw json.RawMessage) {
 	if json.Unmarshal(raw, &m) != nil {
 		return
 	}
-	written := p.written(m.Expr)
-	for _, found := range fieldsInExpression.FindAllStringSubmatch(m.Expr, -1) {
-		if n := "http.request.header." + http.CanonicalHeaderKey(found[1]); p.writes(n) {
-			written = cmp.Or(written, n)
-		}
+	names, written := namesOfSet(caddy.ModuleMap{"expression": raw}), ""
+	tells := slices.ContainsFunc(names, func(name string) bool { return !p.writes(name) && !isEverybodys(name) })
+	if i := slices.IndexFunc(names, p.writes); i >= 0 {
+		written = names[i]
 	}
-	if strings.Contains(m.Expr, "query(") {
-		written = cmp.Or(written, "http.request.uri.query")
+	for _, found := range functionsInExpression.FindAllStringSubmatch(m.Expr, -1) {
+		_, err := caddy.GetModule("http.matchers." + found[1])
+		tells = tells || err == nil && !slices.Contains(everybodys, found[1])
+		if found[1] == "query" {
+			written = cmp.Or(written, "http.request.uri.query")
+		}
 	}
 	secret := slices.ContainsFunc(literalsInExpression.FindAllStringSubmatch(m.Expr, -1), func(found []string) bool {
 		return isSecret(written, found[1])
 	})
-	in.add(written, written != "" && !secret)
+	in.add(written, written != "", secret)
 	alone := !opensExpression.MatchString(m.Expr)
 	in.peer = in.peer || alone && strings.Contains(m.Expr, "remote_ip(")
-	in.others = in.others || secret || written == "" && !targetOfExpression.MatchString(m.Expr) || alone && strings.Contains(m.Expr, "client_ip(")
+	in.others = in.others || written == "" && tells || alone && strings.Contains(m.Expr, "client_ip(")
 }
 
 // isSecret reports whether a client has to know each of the values to send them in a field.
@@ -188,7 +202,7 @@ func checkChoice(s *survey) (found []Advice) {
 			case option != "exempt":
 				continue
 			}
-			if in := p.inputs(set); in.written != "" && !in.others && !(option == "exempt" && isSignedWebhook(set)) {
+			if in := p.inputs(set); in.written != "" && !in.others && in.secret == "" && !(option == "exempt" && isSignedWebhook(set)) {
 				found = append(found, o.advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option, in.written), safer(in.written)))
 			}
 		}
@@ -291,46 +305,6 @@ var identityFields = []string{
 	"Tailscale-User-Login", "X-Auth-Request-Email", "X-Auth-Request-User", "X-Authentik-Email", "X-Authentik-Username",
 	"X-Forwarded-Email", "X-Forwarded-Preferred-Username", "X-Forwarded-User", "X-Goog-Authenticated-User-Email",
 	"X-Remote-User", "X-Webauth-User",
-}
-
-// checkAllow returns an error if clients can meet a matcher set of allow, and advice if that depends on
-// modules of others. The address of the sender in the set makes it safe.
-func (dash *Dashboard) checkAllow(survey *survey, places []*place) (found []Advice, err error) {
-	for _, set := range dash.AllowRaw {
-		if survey.bodyUse(namesOfSet(set)) != (enforce.BodyUse{}) {
-			return nil, errors.New("a placeholder of the body is what the client sends: write allow client_ip 192.0.2.0/24, with the networks of the operators")
-		}
-		for _, p := range places {
-			in := p.inputs(set)
-			switch field, _ := strings.CutPrefix(in.written, "http.request.header."); {
-			case in.admits() || p.isGuarded():
-			case in.written == "" && p.authenticates() != "":
-			case in.written == "":
-				return nil, errors.New("everybody can send such a request: write allow client_ip 192.0.2.0/24, with the networks of the operators")
-			case p.before.Anything:
-				found = append(found, Advice{Source: dash.Source, Problem: fmt.Sprintf("rate_limit_dashboard: allow: {%s} may be what the client has sent, unless a handler before this one sets it", in.written),
-					Fix: "remote_ip with the address of the proxy beside it"})
-			default:
-				problem := "may have any value, and is what the client has sent: nothing before this handler sets or removes it"
-				if p.after.Has(in.written) {
-					problem, _, _ = p.judge(in.written)
-				}
-				return nil, fmt.Errorf("{%s} %s: put forward_auth with copy_headers %s before the dashboard; or, if a proxy in front of Caddy sets the field, also match its address: allow {, and in it header %[3]s * and remote_ip with the address",
-					in.written, problem, field)
-			}
-		}
-	}
-	return found, nil
-}
-
-// admits reports whether a matcher set with these inputs admits some clients only.
-func (in inputs) admits() bool { return in.peer || in.written == "" && in.others }
-
-// isGuarded reports whether the matchers of a surrounding route admit some clients only.
-func (p *place) isGuarded() bool {
-	return slices.ContainsFunc(p.Around, func(route []routing.Requests) bool {
-		return !slices.ContainsFunc(route, func(r routing.Requests) bool { return !p.inputs(r.Set).admits() })
-	})
 }
 
 // checkPlainHTTP finds sessions and traps on servers that speak plain HTTP.

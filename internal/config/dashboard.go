@@ -23,11 +23,12 @@ type Dashboard struct {
 	Writable bool `json:"writable,omitempty"`
 
 	// Requests that need no authentication: a list of matcher sets, of which one must match.
-	// Default: none. Then `{http.auth.user.id}` must not be empty, as behind `basic_auth`. A
+	// Default: none. Then a handler before it, such as `basic_auth`, must have authenticated the user. A
 	// request that a matcher admits must also be for an IP address, for localhost, or for a host in
 	// a matcher of a route or of this option: other sites can point their own names here (DNS
 	// rebinding). A header field that clients can send themselves is an error, unless `remote_ip`
-	// in the same set restricts its senders.
+	// in the same set restricts its senders, and so is a placeholder that no handler before it sets.
+	// A set that reads a placeholder admits no request in which it isn't set.
 	AllowRaw caddyhttp.RawMatcherSets `json:"allow,omitempty" caddy:"namespace=http.matchers"`
 
 	// The handler's place in a config file, such as `Caddyfile:12`, for messages. The Caddyfile
@@ -43,7 +44,7 @@ func (dash *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, 
 	if app, err := ctx.AppIfConfigured(names.App); err == nil {
 		given = &app.(interface{ Enforcer() *enforce.Config }).Enforcer().Advice
 	}
-	found, err := dash.checkAllow(whole, places) // before matchers are loaded, which discards their raw JSON
+	entries, found, err := dash.checkAllow(whole, places) // before matchers are loaded, which discards their raw JSON
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,18 +57,31 @@ func (dash *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, 
 	if hosts, err = dash.namedHosts(ctx, whole, places); err != nil {
 		return nil, nil, err
 	}
-	allow, err = dash.loadAllow(ctx)
+	allow, err = dash.loadAllow(ctx, entries)
 	return allow, hosts, err
 }
 
-func (dash *Dashboard) loadAllow(ctx caddy.Context) (allow caddyhttp.MatcherSets, err error) {
-	if err := matcher.CheckSets(dash.AllowRaw); err != nil {
+func (dash *Dashboard) loadAllow(ctx caddy.Context, entries []entry) (allow caddyhttp.MatcherSets, err error) {
+	raw := dash.AllowRaw
+	if err := matcher.CheckSets(raw); err != nil {
 		return nil, err
 	}
 	if allow, err = loadSets(ctx, dash, "AllowRaw"); err != nil {
 		return nil, err
 	}
 	matcher.ForAdmission(allow)
+	for i, e := range entries {
+		allow[i] = matcher.IfPresent(e.needs, allow[i])
+		for _, p := range e.alone {
+			switch {
+			case !p.admitsStrangers(raw[i], allow[i]):
+			case p.authenticates() == "":
+				return nil, errEverybody
+			default:
+				allow[i] = matcher.IfPresent([]string{p.provesIdentity()}, allow[i])
+			}
+		}
+	}
 	return allow, nil
 }
 

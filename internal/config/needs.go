@@ -2,7 +2,9 @@ package config
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -175,10 +177,14 @@ func namesIn(value any, names []string) []string {
 		}
 	case map[string]any:
 		for key, element := range value {
+			if key == "expression" {
+				names = append(names, namesInExpression(element)...)
+				continue
+			}
 			names = append(names, routing.PlaceholderNames(key)...)
 			fields, _ := element.(map[string]any)
 			for field := range fields {
-				switch isPlaceholder := len(routing.PlaceholderNames(field)) > 0; {
+				switch isPlaceholder := strings.HasPrefix(field, "{") && strings.HasSuffix(field, "}") && strings.Count(field, "{") == 1; {
 				case key == "header" || key == "header_regexp":
 					names = append(names, "http.request.header."+field)
 				case (key == "vars" || key == "vars_regexp") && !isPlaceholder:
@@ -187,6 +193,42 @@ func namesIn(value any, names []string) []string {
 			}
 			names = namesIn(element, names)
 		}
+	}
+	return names
+}
+
+// What an expression reads: placeholders, as Caddy finds them and by its function, and header fields and variables by
+// functions with the names of their matchers.
+var (
+	placeholderInExpression = regexp.MustCompile(`\{([a-zA-Z][\w.-]+)\}`)
+	phInExpression          = regexp.MustCompile(`\bph\s*\((?:\s*req\s*,\s*["']([^"']*)["']\s*\))?`)
+	mapInExpression         = regexp.MustCompile(`\b(header|vars)\s*\(\s*\{((?:[^"'}]|"[^"]*"|'[^']*')*)`)
+	keyInExpression         = regexp.MustCompile(`[rR]?["']([^"']+)["']\s*:`)
+	patternInExpression     = regexp.MustCompile(`\b(header|vars)_regexp\s*\(\s*(?:[rR]?["'][^"']*["']\s*,\s*)?[rR]?["']([^"']+)["']\s*,`)
+)
+
+// namesInExpression returns the placeholders that an expression matcher depends on, with those equivalent to header
+// fields and variables. A name that is computed is empty.
+func namesInExpression(matcher any) (names []string) {
+	if named, ok := matcher.(map[string]any); ok {
+		matcher = named["expr"]
+	}
+	text, _ := matcher.(string)
+	for _, found := range slices.Concat(placeholderInExpression.FindAllStringSubmatch(text, -1), phInExpression.FindAllStringSubmatch(text, -1)) {
+		names = append(names, found[1])
+	}
+	give := func(function, name string) {
+		if !strings.Contains(name, "{") { // it is among the placeholders
+			names = append(names, map[string]string{"header": "http.request.header.", "vars": "http.vars."}[function]+name)
+		}
+	}
+	for _, found := range mapInExpression.FindAllStringSubmatch(text, -1) {
+		for _, key := range keyInExpression.FindAllStringSubmatch(found[2], -1) {
+			give(found[1], key[1])
+		}
+	}
+	for _, found := range patternInExpression.FindAllStringSubmatch(text, -1) {
+		give(found[1], found[2])
 	}
 	return names
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,9 +20,6 @@ func readsOf(sets ...caddyhttp.RawMatcherSets) (reads enforce.Reads) {
 		for _, raw := range set {
 			var value any
 			_ = json.Unmarshal(raw, &value) // loading reports any error
-			for _, found := range fieldsInExpression.FindAllStringSubmatch(fmt.Sprint(value), -1) {
-				names = append(names, "http.request.header."+found[1])
-			}
 			words = wordsIn(value, words)
 		}
 		if names = slices.DeleteFunc(names, isOther); len(names) > 0 {

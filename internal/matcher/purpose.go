@@ -1,8 +1,11 @@
 package matcher
 
 import (
+	"net/http"
 	"slices"
+	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
@@ -54,6 +57,27 @@ func ForAdmission(sets caddyhttp.MatcherSets) {
 			sets[i] = append(slices.Clone(set), unclaimed{})
 		}
 	}
+}
+
+// present matches requests in which placeholders have values.
+type present []string
+
+// IfPresent returns a matcher set that matches only requests in which placeholders have values. Without them it
+// isn't asked: its result would be that of comparisons with nothing.
+func IfPresent(names []string, set caddyhttp.MatcherSet) caddyhttp.MatcherSet {
+	return slices.Concat(caddyhttp.MatcherSet{present(names)}, set)
+}
+
+// MatchWithError implements [caddyhttp.RequestMatcherWithError].
+func (p present) MatchWithError(r *http.Request) (bool, error) {
+	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	return !slices.ContainsFunc(p, func(name string) bool {
+		if strings.HasPrefix(name, "http.request.tls.client.") && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) {
+			return true // Caddy returns values of an empty certificate
+		}
+		value, _ := repl.Get(name)
+		return caddy.ToString(value) == ""
+	}), nil
 }
 
 // identifies reports whether a matcher tells users from others by more than their address.

@@ -1,0 +1,191 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
+)
+
+// Families of placeholders.
+const (
+	headerFamily      = "http.request.header."
+	certificateFamily = "http.request.tls.client."
+)
+
+// entry is what is known of a matcher set of allow.
+type entry struct {
+	needs []string // placeholders without whose values it admits nobody
+	alone []*place // where nothing else tells operators from others
+}
+
+var errEverybody = errors.New("everybody can send such a request: write allow client_ip 192.0.2.0/24, with the networks of the operators")
+
+// checkAllow returns an error if clients can meet a matcher set of allow, and advice if that depends on
+// modules of others. The address of the sender in the set makes it safe.
+func (dash *Dashboard) checkAllow(survey *survey, places []*place) (entries []entry, found []Advice, err error) {
+	for _, set := range dash.AllowRaw {
+		names := namesOfSet(set)
+		if survey.bodyUse(names) != (enforce.BodyUse{}) {
+			return nil, nil, errors.New("a placeholder of the body is what the client sends: write allow client_ip 192.0.2.0/24, with the networks of the operators")
+		}
+		var e entry
+		for _, p := range places {
+			in, guard := p.inputs(set), p.guard()
+			needs := names
+			switch field, _ := strings.CutPrefix(in.written, headerFamily); {
+			case in.admits():
+				if guard == nil {
+					e.alone = append(e.alone, p)
+				}
+			case guard != nil:
+				needs = slices.Concat(names, namesOfSet(guard))
+			case in.written == "" && p.authenticates() != "":
+				e.needs = append(e.needs, p.provesIdentity())
+			case in.written == "":
+				return nil, nil, errEverybody
+			case p.before.Anything:
+				e.needs = append(e.needs, in.written)
+				found = append(found, Advice{Source: dash.Source, Problem: fmt.Sprintf("rate_limit_dashboard: allow: {%s} may be what the client has sent, unless a handler before this one sets it", in.written),
+					Fix: "remote_ip with the address of the proxy beside it"})
+			default:
+				problem := "may have any value, and is what the client has sent: nothing before this handler sets or removes it"
+				if p.after.Has(in.written) {
+					problem, _, _ = p.judge(in.written)
+				}
+				return nil, nil, fmt.Errorf("{%s} %s: put forward_auth with copy_headers %s before the dashboard; or, if a proxy in front of Caddy sets the field, also match its address: allow {, and in it header %[3]s * and remote_ip with the address",
+					in.written, problem, field)
+			}
+			own, err := p.addNeeds(nil, needs)
+			if err != nil {
+				return nil, nil, err
+			}
+			e.needs = append(e.needs, own...)
+		}
+		entries = append(entries, e)
+	}
+	return entries, found, nil
+}
+
+// admits reports whether a matcher set with these inputs admits some clients only.
+func (in inputs) admits() bool { return in.peer || in.written == "" && (in.others || in.secret != "") }
+
+// guard returns the matchers of a surrounding route that admit some clients only, or nil.
+func (p *place) guard() caddy.ModuleMap {
+	for _, route := range p.Around {
+		admits := func(r routing.Requests) bool {
+			return p.inputs(r.Set).admits() && (len(route) == 1 || !slices.ContainsFunc(namesOfSet(r.Set), p.mayLack))
+		}
+		if !slices.ContainsFunc(route, func(r routing.Requests) bool { return !admits(r) }) {
+			return route[0].Set
+		}
+	}
+	return nil
+}
+
+// provesIdentity returns a placeholder that has a value if an earlier handler has authenticated the user.
+func (p *place) provesIdentity() string {
+	if p.before.Has("http.reverse_proxy.") { // users of basic_auth need no matcher
+		return "http.reverse_proxy.status_code"
+	}
+	return userID
+}
+
+// addNeeds adds to the placeholders without a value for a stranger those among names, and what their values are made
+// of. A comparison with nothing may hold for everybody, so it is an error if nothing before this place gives one a value.
+func (p *place) addNeeds(needs, names []string) (all []string, err error) {
+	for _, name := range names {
+		if field, isField := strings.CutPrefix(name, headerFamily); isField {
+			name = headerFamily + http.CanonicalHeaderKey(field)
+		}
+		if !p.mayLack(name) || slices.Contains(needs, name) {
+			continue
+		}
+		if problem := p.neverGives(name); problem != "" {
+			return nil, fmt.Errorf("{%s} %s, and a comparison with nothing may hold for everybody: put the handler that sets it, such as basic_auth, before the dashboard, in the same block", name, problem)
+		}
+		needs = append(needs, name)
+		for _, text := range p.before.Made(name) {
+			if needs, err = p.addNeeds(needs, routing.PlaceholderNames(text)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return needs, nil
+}
+
+// mayLack reports whether a placeholder has no value unless a handler, the environment or a certificate gives it one.
+func (p *place) mayLack(name string) bool {
+	if strings.HasPrefix(name, headerFamily) {
+		return p.before.Has(name)
+	}
+	return !isEverybodys(name) && !strings.HasPrefix(name, "http.request.remote") || strings.HasPrefix(name, "env.") || strings.HasPrefix(name, "file.")
+}
+
+// neverGives returns the problem with a placeholder to which nothing before this place gives a value, or "".
+func (p *place) neverGives(name string) string {
+	begins := func(family string) bool { return strings.HasPrefix(name, family) }
+	switch {
+	case p.before.Has(name) || p.before.Anything || slices.ContainsFunc([]string{"env.", "file.", "http.matchers.", "http.regexp.", enforce.OurPlaceholders}, begins):
+		return ""
+	case name == "" || name == "http.vars."+caddyhttp.ClientIPVarKey || name == "http.vars."+caddyhttp.TrustedProxyVarKey:
+		return ""
+	case begins("http.error.") || begins(certificateFamily):
+		if !p.neverSets(name) {
+			return ""
+		}
+	}
+	if problem, _, _ := p.judge(name); problem != "" {
+		return problem
+	}
+	return "is never set: nothing before this handler sets it"
+}
+
+// addressesInSet are what may be addresses and networks in the JSON of a matcher set.
+var addressesInSet = regexp.MustCompile(`[0-9a-fA-F.:]{2,}(/[0-9]+)?`)
+
+// admitsStrangers reports whether a loaded matcher set admits a request of a client without user, fields and
+// certificate, whatever its address. Matchers that look elsewhere than at a request aren't asked.
+func (p *place) admitsStrangers(raw caddy.ModuleMap, set caddyhttp.MatcherSet) bool {
+	addresses := []netip.Addr{netip.MustParseAddr("9.9.9.9"), netip.MustParseAddr("151.101.1.9"), netip.MustParseAddr("2a00:1450::9")}
+	for _, raw := range withNegated(raw) {
+		for name, value := range raw {
+			if name == "file" || !slices.Contains(everybodys, name) && !slices.Contains([]string{"not", "expression", "client_ip", "remote_ip"}, name) {
+				return false
+			}
+			for _, text := range addressesInSet.FindAllString(string(value), -1) {
+				if network, err := networkOf(text); err == nil {
+					addresses = append(addresses, network.Addr())
+				}
+			}
+		}
+	}
+	admits := func(method string) bool {
+		return !slices.ContainsFunc(addresses, func(addr netip.Addr) bool {
+			matches, err := set.MatchWithError(p.stranger(method, addr))
+			return !matches || err != nil
+		})
+	}
+	return admits(http.MethodGet) || admits(http.MethodPost)
+}
+
+// stranger returns a request of which nothing is known but its address.
+func (p *place) stranger(method string, addr netip.Addr) *http.Request {
+	r, _ := http.NewRequestWithContext(context.Background(), method, "/", nil) // the arguments are valid
+	r.RemoteAddr = net.JoinHostPort(addr.String(), "1")
+	if r.Host = "localhost"; len(p.view.Hosts) > 0 {
+		r.Host = p.view.Hosts[0]
+	}
+	return routing.Prepare(p.view.Server, r)
+}
