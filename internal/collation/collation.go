@@ -52,19 +52,45 @@ func fold(text string, most int, above, s rune) string {
 		case c == sharpS && s >= 0:
 			c = s
 		}
-		if c < utf8.RuneSelf {
-			f.add(c)
-		} else {
-			f.fold(c)
-		}
+		f.addNext(c)
 	}
 	return f.text()
 }
 
 // folder builds a key.
 type folder struct {
-	key  []byte
-	zero bool // the text begins with one
+	key   []byte
+	zero  bool // the text begins with one
+	vowel int  // how many bytes at the end are a vowel that is written before its consonant
+}
+
+// consonants are those that newer collations compare before a vowel that is written before them.
+var consonants = &unicode.RangeTable{R16: []unicode.Range16{
+	{Lo: 0xe01, Hi: 0xe2e, Stride: 1}, {Lo: 0xe81, Hi: 0xeae, Stride: 1}, {Lo: 0xedc, Hi: 0xedf, Stride: 1}, // Thai, Lao
+	{Lo: 0x1980, Hi: 0x19ab, Stride: 1}, {Lo: 0xaa80, Hi: 0xaaaf, Stride: 1}, // New Tai Lue, Tai Viet
+}}
+
+// addNext adds the next character of a text. Of a vowel and its consonant, the consonant comes first, in whatever order
+// they are written: newer collations compare Thai, Lao and Tai that way.
+func (f *folder) addNext(c rune) {
+	n := len(f.key)
+	if c < utf8.RuneSelf {
+		f.add(c)
+	} else {
+		f.fold(c)
+	}
+	added := len(f.key) - n
+	switch {
+	case added == 0: // it is ignored
+	case unicode.Is(unicode.Logical_Order_Exception, c):
+		f.vowel = added
+	default:
+		if f.vowel > 0 && unicode.Is(consonants, c) {
+			vowel := string(f.key[n-f.vowel : n])
+			f.key = append(append(f.key[:n-f.vowel], f.key[n:]...), vowel...)
+		}
+		f.vowel = 0
+	}
 }
 
 // add adds a character, unless it is invisible, or nothing but blanks and zeros were before it.
