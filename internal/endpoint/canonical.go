@@ -87,7 +87,7 @@ func standsForASCII(c rune) bool {
 }
 
 // isEncodedAsNeeded reports whether the only percent-encoded characters are those that can't stand
-// for themselves.
+// for themselves, and those that apt encodes: + and ~.
 func (r *Request) isEncodedAsNeeded() bool {
 	for rest := r.RawPath; rest != ""; {
 		_, after, found := strings.Cut(rest, "%")
@@ -98,7 +98,7 @@ func (r *Request) isEncodedAsNeeded() bool {
 			return false
 		}
 		c := unhex(after[0])<<4 | unhex(after[1])
-		if c < utf8.RuneSelf && !strings.ContainsRune(" \"<>^`{|}[]", rune(c)) {
+		if c < utf8.RuneSelf && !strings.ContainsRune(" \"<>^`{|}[]+~", rune(c)) {
 			return false
 		}
 		rest = after[2:]
