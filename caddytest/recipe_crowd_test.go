@@ -260,6 +260,7 @@ var sieges = []siege{{
 	costly: []string{
 		"/alice/tool/blame/commit/{n}/main.go", "/alice/tool/commit/{n}", "/alice/tool/commits/commit/{n}/main.go", "/alice/tool/compare/{n}...main",
 		"/alice/tool/src/commit/{n}/main.go", "/alice/tool/raw/commit/{n}/main.go", "/alice/tool/pulls/{n}/files", "/Alice/tool/Blame/commit/{n}/main.go",
+		"/alice/tool/raw/blob/{n}", "/alice/tool/media/blob/{n}", "/alice/tool/blob_excerpt/{n}?path=main.go",
 	},
 	others: []other{
 		inBrowser("a person in Chromium who isn't signed in", neighbor, "", "/alice/tool/blame/branch/main/main.go", ""),
@@ -302,6 +303,7 @@ var sieges = []siege{{
 	costly: []string{
 		"/w/index.php?title=Page&oldid={n}", "/w/index.php?title=Page&diff={n}", "/w/index.php?title=Page&action=history&offset={n}", "/wiki/Special:WhatLinksHere/Page{n}",
 		"/wiki/Page?action=edit&section={n}", "/wiki/Page?oldid={n}", "/doku.php?id=page&rev={n}", "/page?do=revisions&first={n}", "/page{n}?do=diff", "/start?idx=a{n}",
+		"/w/index.php/Page?oldid={n}", "/wiki/Page?search=word{n}", "/wiki/:Special:Search/{n}", "/wiki/_Special:Search/{n}", "/wiki/Special_:Search/{n}",
 	},
 	others: []other{
 		inBrowser("a person in Chromium", neighbor, "", "/wiki/Page?action=history", ""),
@@ -327,7 +329,7 @@ var sieges = []siege{{
 	},
 }, {
 	recipe: "shop", site: "shop.example.com", address: "127.0.0.1:8080",
-	costly: []string{"/shop/?filter_color=red&min_price={n}", "/product-category/chairs/?orderby=price&filter_size={n}", "/product/chair/?add-to-cart={n}", "/shop/page/{n}/?rating_filter=5", "/?s=chair{n}"},
+	costly: []string{"/shop/?filter_color=red&min_price={n}", "/product-category/chairs/?orderby=price&filter_size={n}", "/product/chair/?add-to-cart={n}", "/shop/page/{n}/?rating_filter=5", "/?s=chair{n}", "/search/chair{n}/"},
 	others: []other{
 		inBrowser("a person in Chromium who filters", neighbor, "", "/shop/?filter_color=blue", ""),
 		program("a customer who comes from an advertisement, buys and pays", signsIn, "GET /product/chair/?utm_source=ad&gclid=x", "POST /product/chair/ add-to-cart=1", "GET /cart/", "POST /?wc-ajax=checkout a=b", "GET /checkout/order-received/1/?key=x"),

@@ -914,7 +914,9 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 	imports:  []string{"programs.Caddyfile"},
 	traffic: []wave{ // the page's commands have used up the pages
 		send(person, 1, "GET https://www.example.com/", 429),
-		send(person, 20, "GET https://www.example.com/blog/feed", 200),
+		send(person, 10, "GET https://www.example.com/blog/feed", 200),
+		send(person, 5, "GET https://www.example.com/comments/feed/", 200),
+		send(person, 5, "GET https://www.example.com/2026/11/a-post/feed/", 200),
 		send(person, 20, "GET https://www.example.com/atom.xml", 200),
 		send(person, 20, "GET https://www.example.com/rss/{n}", 200),
 		send(person, 1, "GET https://www.example.com/feed.xml", 429), // 60 in all
@@ -938,6 +940,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(neighbor, 5, "GET https://www.example.com/oembed?url=x", 429, "User-Agent: facebookexternalhit/1.1"),
 		send(neighbor, 1, "GET https://www.example.com/page", 429, "User-Agent: facebookexternalhit/1.1"),
 		sendBeyond(neighbor, 3000, 50, "GET https://www.example.com/v2/alice/tool/blobs/{n}", 200),
+		send(attacker, 5, "GET https://www.example.com/pool/main/g/gcc/libstdc%2b%2b6_12%7erc1_amd64.deb", 200), // as apt writes it
 	},
 }, {
 	name:     "ai-crawlers",
