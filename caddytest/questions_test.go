@@ -149,6 +149,7 @@ var choiceCases = []questionCase{
 	{"a secret", exempting("header X-Monitor 7f0c9a2b7d4e6f80aa"), ""},
 	{"a secret of the environment", exempting("header X-Monitor {env.MONITOR_TOKEN}"), ""},
 	{"a field and an address", exempting("{\n\t\theader X-Internal 1\n\t\tremote_ip 192.0.2.1\n\t}"), ""},
+	{"variables that are made of one another", siteOf("route {\nvars a {http.vars.b}\nvars b {http.vars.a}\nrate_limit {\nexempt vars {http.vars.a} 1\nzone z {\n" + largeLimit + "\n}\n}\n" + toBackend + "\n}"), ""},
 	{"a signed webhook", exempting("{\n\t\tendpoint POST /webhooks/*\n\t\theader Stripe-Signature *\n\t}"), ""},
 	{"a path", exempting("/health"), ""},
 	{"a key and a zone per address", siteOf("rate_limit {\nzone a {\nper key {header.Authorization}\n"+largeLimit+"\n}\nzone b {\nper ip\n"+largeLimit+"\n}\n}", toBackend), ""},

@@ -36,13 +36,22 @@ var signatureFields = []string{
 var sentFamilies = []string{"http.request.header.", "http.request.cookie.", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri.query", "http.request.orig_uri.prefixed_query", "http.request.body", bodyfield.Form, bodyfield.JSON}
 
 // writes reports whether clients write a placeholder's value, as far as Caddy's own handlers tell.
-func (p *place) writes(name string) bool {
+func (p *place) writes(name string) bool { return p.writesBy(name, nil) }
+
+// writesBy leaves out placeholders that were seen: variables may be made of one another.
+func (p *place) writesBy(name string, seen []string) bool {
 	if field, isField := strings.CutPrefix(name, "http.request.header."); isField {
 		name = "http.request.header." + http.CanonicalHeaderKey(field)
 	}
+	if slices.Contains(seen, name) {
+		return false
+	}
 	if p.before.Has(name) {
+		seen = append(seen, name)
 		return slices.ContainsFunc(p.before.Made(name), func(text string) bool {
-			return slices.ContainsFunc(routing.PlaceholderNames(text), func(n string) bool { return strings.EqualFold(n, name) || p.writes(n) })
+			return slices.ContainsFunc(routing.PlaceholderNames(text), func(n string) bool {
+				return strings.EqualFold(n, name) || p.writesBy(n, seen)
+			})
 		})
 	}
 	if name == headerFamily+"Content-Length" {
