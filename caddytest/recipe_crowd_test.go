@@ -109,7 +109,7 @@ func (b *besieged) press(n int, costly []string) (passed int) {
 	b.t.Helper()
 	for range n {
 		b.came++
-		from := fmt.Sprintf("198.18.%d.%d", b.came/250, 1+b.came%250)
+		from := fmt.Sprintf("100.%d.%d.7", 64+b.came/250, 1+b.came%250) // each in a /24 of its own
 		path := costly[b.came%len(costly)]
 		a := b.ask(from, "GET "+path, chrome, "Accept: text/html,application/xhtml+xml", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Sec-Fetch-Site: none")
 		b.client(from).CloseIdleConnections()

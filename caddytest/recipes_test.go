@@ -585,7 +585,7 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 		send(attacker, 5, "POST https://grpc.example.com/notes.v1.Notes/List", 429), // not gRPC
 		send("198.18.9.1", 10, "POST https://grpc.example.com/accounts.v1.Accounts/SignIn", 200, "Content-Type: application/grpc-web+proto", "Password: "+rightPassword),
 		send("198.18.9.1", 5, "POST https://grpc.example.com/accounts.v1.Accounts/SignIn", 200, "Content-Type: application/grpc-web+proto", "Accept-Encoding: gzip"),
-		send("198.18.9.1", 5, "POST https://grpc.example.com/accounts.v1.Accounts/SignIn", 429, "Content-Type: application/grpc-web+proto", "Password: "+rightPassword),
+		send("198.18.9.1", 16, "POST https://grpc.example.com/accounts.v1.Accounts/SignIn", 429, "Content-Type: application/grpc-web+proto", "Password: "+rightPassword),
 		send("198.18.9.2", 5, "POST https://grpc.example.com/accounts.v1.Accounts/SignIn", 200, "Content-Type: application/grpc-web-text"),
 		send("198.18.9.2", 5, "POST https://grpc.example.com/accounts.v1.Accounts/SignIn", 429, "Content-Type: application/grpc-web-text"),
 	},
