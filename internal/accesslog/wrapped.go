@@ -19,7 +19,7 @@ var errLeftOut = errors.New("journalctl has left out a long message: expected th
 
 // unwrap returns the line in a line, valid until the next call, or false if a later line completes it.
 func (w *wrapped) unwrap(line []byte) (text []byte, complete bool, err error) {
-	stream, complete := 0, true
+	stream := 0
 	switch {
 	case bytes.HasPrefix(line, []byte(`{"log":"`)):
 		object, err := w.json.ParseBytes(line)

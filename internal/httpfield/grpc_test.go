@@ -33,7 +33,7 @@ func TestOnlyCallsOfGRPCAreAnsweredAsSuch(t *testing.T) {
 		{"POST", "application/grpc", "trailers", 2, "X-Original-URL", false},
 		{"POST", "application/grpc", "trailers", 2, "X-Forwarded-For", true},
 	} {
-		r := &http.Request{Method: "PUT", ProtoMajor: test.major, Header: http.Header{"Content-Type": {test.contentType}, "Te": {test.te}}}
+		r := &http.Request{Method: http.MethodPut, ProtoMajor: test.major, Header: http.Header{"Content-Type": {test.contentType}, "Te": {test.te}}}
 		if test.asks != "" {
 			r.Header.Set(test.asks, "")
 		}

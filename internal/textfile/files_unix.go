@@ -47,7 +47,7 @@ func syncFolder(path string) error {
 // links returns how many names a file has, or 0 if that is unknown.
 func links(info fs.FileInfo) int64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int64(stat.Nlink) //nolint:unconvert // its type differs by system
+		return int64(stat.Nlink)
 	}
 	return 0
 }
