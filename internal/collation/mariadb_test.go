@@ -236,6 +236,9 @@ func write(t *testing.T, table map[rune]string) {
 // Each character that a collation of a real MariaDB ignores, or finds equal to others, such as letters and digits of
 // ASCII, has a key in common with them.
 func TestCharactersThatMariaDBFindsEqualShareAKey(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks a database about all characters, on one goroutine")
+	}
 	all := allWeights(t)
 	for i, w := range all {
 		equal := w.equalTexts()
@@ -268,6 +271,9 @@ func TestCharactersThatMariaDBFindsEqualShareAKey(t *testing.T) {
 // Texts in ASCII that a real MariaDB tells apart have different keys, and those that it finds equal share one. So do
 // texts with characters of all kinds that it finds equal.
 func TestTextsHaveTheKeysThatMariaDBComparesBy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks a database about all characters, on one goroutine")
+	}
 	s := mariaDB(t)
 	texts := []string{"ab@x", "a.b@x", "a-b@x", "a_b@x", "a+b@x", "a'b@x", "a b@x", "A.B@X", "ab@x ", "ab@x  ", "abx", "ab@y", "ab\"@x", "ab%@x", "a/b@x", "a\\b@x", "a`b@x", "a~b@x", "a^b@x", "a$b@x"}
 	lists := map[string][]string{"ASCII": texts, "any": {
@@ -311,6 +317,9 @@ func TestTextsHaveTheKeysThatMariaDBComparesBy(t *testing.T) {
 // Texts of up to three characters of a script that a real MariaDB finds equal share a key: some collations compare
 // characters in another order than they are written, such as vowels of Thai before their consonants.
 func TestTextsOfEachScriptHaveTheKeysThatMariaDBComparesBy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks a database about all characters, on one goroutine")
+	}
 	s := mariaDB(t)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))
