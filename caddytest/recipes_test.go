@@ -161,6 +161,7 @@ var recipes = []recipe{{
 		"POST /user/login":                            password(303, 200),
 		"POST /user/two_factor":                       always(303),
 		"GET /alice/tool":                             always(200),
+		"GET /alice/tool/archive/{path...}":           always(200),
 		"GET /alice/tool/blame/{path...}":             always(200),
 		"GET /alice/tool/compare/{path...}":           always(200),
 		"GET /alice/tool/commits/{path...}":           always(200),
@@ -178,7 +179,7 @@ var recipes = []recipe{{
 		send(person, 1, "POST https://git.example.com/user/login user_name=alice&password=wonderland", 303),
 		send(person, 300, "GET https://git.example.com/assets/{n}.js", 200),
 		send(person, 200, "GET https://git.example.com/alice/tool/src/branch/main/{n}.go", 200),
-		send(person, 30, "GET https://git.example.com/alice/tool/commits/branch/main?page={n}", 200),
+		send(person, 20, "GET https://git.example.com/alice/tool/commits/branch/main?page={n}", 200),
 		send(person, 200, "GET https://git.example.com/alice/tool.git/info/refs?service=git-upload-pack", 200),
 		send(person, 200, "POST https://git.example.com/alice/tool.git/git-upload-pack want", 200),
 		send(person, 20, "POST https://git.example.com/alice/tool.git/git-receive-pack pack", 200, withPassword),
@@ -189,7 +190,7 @@ var recipes = []recipe{{
 		send(person, 300, "GET https://git.example.com/api/v1/user", 200, withPassword),
 		send(attacker, 60, "GET https://git.example.com/api/v1/user", 401, "Authorization: basic YWxpY2U6Z3Vlc3M="),
 		send(attacker, 10, "GET https://git.example.com/api/v1/user", 429, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
-		send("198.18.5.1", 60, "GET https://git.example.com/alice/tool/blame/commit/{n}/main.go", 200), // one crawler
+		send("198.18.5.1", 60, "GET https://git.example.com/alice/tool/archive/{n}.tar.gz", 200), // one crawler
 		send("198.18.5.1", 10, "GET https://git.example.com/alice/tool/compare/{n}...main", 429),
 		send("198.18.5.1", 5, "GET https://git.example.com/alice/tool", 200),
 		send(neighbor, 30, "GET https://git.example.com/alice/tool/blame/branch/main/{n}.go", 200),
