@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
-// siege is an attack on the site of a recipe: crawlers with hundreds of networks, each of which asks for
+// siege is an attack on the site of a recipe: hundreds of networks of crawlers. Each network asks for
 // one costly page, as a browser would. Meanwhile others come. The page of the recipe says in a table who
 // passed.
 type siege struct {

@@ -180,7 +180,7 @@ func (p *place) admitsStrangers(raw caddy.ModuleMap, set caddyhttp.MatcherSet) b
 	return admits(http.MethodGet) || admits(http.MethodPost)
 }
 
-// stranger returns a request of which nothing is known but its address.
+// stranger returns a request with nothing but an address.
 func (p *place) stranger(method string, addr netip.Addr) *http.Request {
 	r, _ := http.NewRequestWithContext(context.Background(), method, "/", nil) // the arguments are valid
 	r.RemoteAddr = net.JoinHostPort(addr.String(), "1")

@@ -34,7 +34,7 @@ func (z *Zone) costOf(e *Evaluation, set *LimitSet) (cost int64, err error) {
 	return cost, err
 }
 
-// price returns the cost by the first rule that matches the request, or by an earlier one of which that isn't known.
+// price returns the cost by the first rule that matches the request, or by an earlier rule that may match.
 func (z *Zone) price(e *Evaluation, set *LimitSet) (cost int64, err error) {
 	for i := range z.Costs {
 		p := &z.Costs[i]

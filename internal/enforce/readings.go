@@ -24,7 +24,7 @@ const (
 	parameter       = "http.request.uri.query."
 )
 
-// MayHaveSeveral reports whether a placeholder may have several values, of which programs read one.
+// MayHaveSeveral reports whether a placeholder may have several values. Programs read one of them.
 func MayHaveSeveral(name string) bool {
 	isIn := func(family string) bool { return strings.HasPrefix(name, family) }
 	return bodyfield.IsField(name) || slices.ContainsFunc([]string{headerField, cookieOfRequest, parameter}, isIn)
