@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -78,9 +79,10 @@ func (w *logWriter) add(from, method, address string, status int) {
 }
 
 // wantProposal writes the proposal for a Caddyfile and a log into the file, and checks that the file loads
-// without a warning, keeps all its lines, and, enforced, refuses none of the honest clients of the log. It
-// returns the file with the proposal in shadow.
-func wantProposal(t *testing.T, text, log string, honest func(address string) bool) string {
+// without a warning, keeps all its lines, and, enforced, refuses none of the honest clients of the log, but
+// where the reason beside the limit says what to do if its one client was a person. It returns the file with
+// the proposal in shadow.
+func wantProposal(t *testing.T, text, log string, honest func(client netip.Prefix) bool) string {
 	t.Helper()
 	folder := t.TempDir()
 	file, logFile := filepath.Join(folder, "Caddyfile"), filepath.Join(folder, "access.log")
@@ -142,12 +144,19 @@ func wantProposal(t *testing.T, text, log string, honest func(address string) bo
 			t.Errorf("zone %s is still in shadow", l.Zone)
 		}
 		for _, c := range l.Top {
-			if honest(strings.TrimSuffix(c.Client, "/32")) {
+			if honest(netip.MustParsePrefix(c.Client)) && !saysToRaise(written, l.Zone) {
 				t.Errorf("zone %s, %s would refuse %d requests of %s in\n%s", l.Zone, l.Text, c.Refused, c.Client, written)
 			}
 		}
 	}
 	return written
+}
+
+// saysToRaise reports whether a zone of a proposal says that a limit is to be raised if a client was a person.
+func saysToRaise(proposal, zone string) bool {
+	_, text, _ := strings.Cut(proposal, "zone "+zone+" {")
+	text, _, _ = strings.Cut(text, "}")
+	return strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(text, "#", " ")), " "), "if that was a person, raise this")
 }
 
 func writeAll(t *testing.T, files map[string]string) {
@@ -204,7 +213,7 @@ func TestProposalsForRealConfigs(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := withoutLimits(string(raw))
-			isPerson := func(address string) bool { return strings.HasPrefix(address, "203.0.113.") }
+			isPerson := netip.MustParsePrefix("203.0.113.0/24").Overlaps
 			if log := visits(text); log != "" && (i%4 == 0 || proof.IsOn()) {
 				wantProposal(t, text, log, isPerson)
 			}
@@ -234,24 +243,41 @@ func TestProposalsForRecipes(t *testing.T) {
 				t.Skip("no recipe")
 			}
 			text := withoutLimits(string(raw))
+			for _, name := range r.imports {
+				path, err := filepath.Abs("../examples/" + name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = strings.ReplaceAll(text, "/etc/caddy/"+name, path)
+			}
 			w := &logWriter{now: time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)}
-			honest := make(map[string]int)
+			honest := make(map[netip.Addr]int)
 			for _, wave := range r.traffic {
 				method, rest, _ := strings.Cut(wave.line, " ")
 				address, _, _ := strings.Cut(rest, " ")
+				from := netip.MustParseAddr(wave.from)
 				for n := range wave.n {
 					w.now = w.now.Add(100 * time.Millisecond)
 					status := wave.want
 					if status == 429 || status == 403 {
 						status = 401 // as without limits
 					}
-					if honest[wave.from]++; status == 401 || status == 404 {
-						honest[wave.from] -= 2
+					if honest[from]++; wave.want == 429 {
+						honest[from] -= 100 // the recipe refuses this client
+					} else if status == 401 || status == 404 {
+						honest[from] -= 2
 					}
 					w.add(wave.from, method, strings.ReplaceAll(address, "{n}", fmt.Sprint(n)), status)
 				}
 			}
-			wantProposal(t, text, w.String(), func(address string) bool { return honest[address] >= 0 && address != attacker })
+			wantProposal(t, text, w.String(), func(client netip.Prefix) bool {
+				for from, score := range honest {
+					if client.Contains(from) && score >= 0 && from.String() != attacker {
+						return true
+					}
+				}
+				return false
+			})
 		})
 	}
 }
