@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/notify"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/watch"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
@@ -37,7 +38,7 @@ func (a *Announcer) announce(e notify.Event) {
 	for _, w := range a.Webhooks {
 		w.Send(e)
 	}
-	if a.queue == nil || !a.events.ShouldEmit(eventName(e)) {
+	if a.queue == nil || !routing.MayObserve(a.events, eventName(e)) {
 		return
 	}
 	select {

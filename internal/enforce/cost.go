@@ -38,9 +38,8 @@ func (z *Zone) costOf(e *Evaluation, set *LimitSet) (cost int64, err error) {
 func (z *Zone) price(e *Evaluation, set *LimitSet) (cost int64, err error) {
 	for i := range z.Costs {
 		p := &z.Costs[i]
-		matches, err := p.Matchers.AnyMatchWithError(e.Http)
-		unknown := isUnreadable(err)
-		if err != nil && !unknown {
+		matches, unknown, err := e.match(p.Matchers)
+		if err != nil {
 			return 0, err
 		}
 		if matches || unknown {

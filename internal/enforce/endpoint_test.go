@@ -38,7 +38,7 @@ func TestRequestIsReadOnceForAllHandlers(t *testing.T) {
 			t.Fatal(trapped, err)
 		}
 		matches, err := h.Zones[0].Matches(e)
-		cost, _ := h.Zones[0].CostOf(r, nil, nil)
+		cost, _ := h.Zones[0].CostOf(r)
 		if !matches || err != nil || cost != 5 {
 			t.Fatal(matches, cost, err)
 		}

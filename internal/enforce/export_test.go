@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
@@ -47,9 +45,8 @@ func (c *Client) Issue(keys *sessionKeys) (session.Session, string, error) { ret
 func (r *Refusal) Recent() (key []byte, held instance.Recent)              { return r.recent() }
 func (v *ShadowVerdicts) Placeholder(key string) (value any, ok bool)      { return v.placeholder(key) }
 
-func (z *Zone) CostOf(r *http.Request, repl *caddy.Replacer, set *LimitSet) (int64, error) {
-	e := Evaluation{Verdict: Verdict{Http: r, Repl: repl, Handler: new(Handler)}}
-	return z.costOf(&e, set)
+func (z *Zone) CostOf(r *http.Request) (int64, error) {
+	return z.costOf(&Evaluation{Verdict: Verdict{Http: r, Handler: new(Handler)}}, nil)
 }
 
 func (c *challengeExchange) Accept() error                { return c.accept() }

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
@@ -49,7 +48,7 @@ func (b *body) readFields(v *Verdict) error {
 	for i, value := range b.fields {
 		var set any
 		if set, err = value.One(); err != nil && err != bodyfield.ErrOtherType {
-			set = caddyhttp.RequestBodyLimitError{Err: err}
+			set = doubt{b, err}
 		}
 		v.Repl.Set(h.Fields[i].Placeholder, set)
 	}

@@ -33,8 +33,12 @@ func TestAllocationsOfRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		if n > 2 {
-			t.Errorf("%s: %v allocations, want 2", name, n)
+		most := 2.0
+		if _, ok := any(h.Events).(interface{ ShouldEmit(string) bool }); !ok {
+			most = 3 // before Caddy 2.11.6, to ask for an event
+		}
+		if n > most {
+			t.Errorf("%s: %v allocations, want %v", name, n, most)
 		}
 	}
 }

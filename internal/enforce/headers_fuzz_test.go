@@ -20,7 +20,7 @@ func FuzzCost(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		repl := caddy.NewEmptyReplacer()
 		repl.Set("http.request.header.X-Cost", header)
-		cost, err := costly.CostOf(nil, repl, new(LimitSet))
+		cost, err := costly.costOf(&Evaluation{Verdict: Verdict{Repl: repl, Handler: new(Handler)}}, new(LimitSet))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -130,7 +130,7 @@ func TestCostsAndTrapsOfRewrittenRequests(t *testing.T) {
 		{"GET /health", "GET /index.php?x="}: 5,
 	} {
 		r := rewritten(t, request[0], request[1])
-		if got, err := h.Zones[0].CostOf(r, nil, nil); got != want || err != nil {
+		if got, err := h.Zones[0].CostOf(r); got != want || err != nil {
 			t.Errorf("%q costs %d, want %d (%v)", request, got, want, err)
 		}
 	}

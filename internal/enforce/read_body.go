@@ -37,6 +37,7 @@ type body struct {
 	keys    [][]string        // of each field, once they are needed
 	reading int               // the one of a key's readings that counts now
 	broken  error             // why it couldn't be read before the request waited; or nil
+	doubted bool              // something has asked for what isn't known of it
 }
 
 // BodyUse is what options use of bodies.
@@ -84,7 +85,7 @@ func (b *body) readAhead(v *Verdict, most int64) (read *readahead.Body, longer b
 }
 
 // peek sets the body's placeholders, if options have them, until unpeek. They hold at most
-// 64 KiB, and one value for all longer bodies, which makes matchers return it as an error. Caddy's own
+// 64 KiB, and a doubt for longer bodies. Caddy's own
 // placeholders read all of the body, each time that they are evaluated.
 func (b *body) peek(v *Verdict, use BodyUse) error {
 	if use.Fields && b.fields == nil {
@@ -107,7 +108,8 @@ func (b *body) peek(v *Verdict, use BodyUse) error {
 		}
 		plain, encoded = text, base64.StdEncoding.EncodeToString([]byte(text))
 		if longer {
-			plain, encoded = errLongBody, errLongBody
+			err = doubt{b, &http.MaxBytesError{Limit: peekedBody}}
+			plain, encoded = err, err
 		}
 	}
 	v.Repl.Set(routing.Body, plain)
@@ -130,8 +132,9 @@ func (b *body) hear(v *Verdict) bool {
 // too many values, it is as inDoubt says.
 func (e *Evaluation) anyMatch(sets caddyhttp.MatcherSets, reads *Reads, inDoubt bool) (matches bool, err error) {
 	if !e.each(reads, false, func() bool {
-		if matches, err = sets.AnyMatchWithError(e.Http); isUnreadable(err) {
-			matches, err = inDoubt, nil
+		var unknown bool
+		if matches, unknown, err = e.match(sets); unknown {
+			matches = inDoubt
 		}
 		return err == nil && matches != inDoubt
 	}) {
@@ -140,9 +143,27 @@ func (e *Evaluation) anyMatch(sets caddyhttp.MatcherSets, reads *Reads, inDoubt 
 	return matches, err
 }
 
-// isUnreadable reports whether matchers don't know their result because the body can't be read.
-func isUnreadable(err error) bool {
-	return err != nil && errors.As(err, new(caddyhttp.RequestBodyLimitError))
+// match reports whether any of some matcher sets matches the request, unless that is unknown because it depends on
+// a body that can't be read.
+func (e *Evaluation) match(sets caddyhttp.MatcherSets) (matches, unknown bool, err error) {
+	e.body.doubted = false
+	matches, err = sets.AnyMatchWithError(e.Http)
+	if e.body.doubted || err != nil && errors.As(err, new(doubt)) {
+		return false, true, nil
+	}
+	return matches, false, err
+}
+
+// doubt is the value of a placeholder for what isn't known of a body. Expressions return it as an error, other
+// matchers of Caddy take its text.
+type doubt struct {
+	body *body
+	error
+}
+
+func (d doubt) Error() string {
+	d.body.doubted = true
+	return d.error.Error()
 }
 
 // unpeek gives the body's placeholders back to Caddy, for later handlers.
@@ -158,9 +179,6 @@ func (b *body) unpeek(v *Verdict) {
 		b.peeked = false
 	}
 }
-
-// errLongBody is the value of the placeholders for longer bodies.
-var errLongBody error = caddyhttp.RequestBodyLimitError{Err: &http.MaxBytesError{Limit: peekedBody}}
 
 func tooLong(most int64) error {
 	return caddyhttp.Error(http.StatusRequestEntityTooLarge, &http.MaxBytesError{Limit: most})

@@ -239,12 +239,22 @@ func TestPlaceholdersOfBodies(t *testing.T) {
 func TestLongBodiesCount(t *testing.T) {
 	const body = "{http.request.body}"
 	guess := caddyhttp.RawMatcherSets{{"expression": caddyconfig.JSON(`{http.request.body}.contains("guess")`, nil)}}
+	vars := func(matcher, value string) caddyhttp.RawMatcherSets {
+		var test any = []string{value}
+		if matcher == "vars_regexp" {
+			test = map[string]string{"pattern": value}
+		}
+		return caddyhttp.RawMatcherSets{{matcher: caddyconfig.JSON(map[string]any{body: test}, nil)}}
+	}
 	limits := []config.Limit{{Amount: 3, Window: hour}}
 	for name, of := range map[string]*config.Handler{
 		"key":    {Zones: []*config.Zone{{Name: "z", Key: body, Limits: limits}}},
 		"cost":   {Zones: []*config.Zone{{Name: "z", Cost: body, Limits: limits}}},
 		"match":  {Zones: []*config.Zone{{Name: "z", MatcherSetsRaw: guess, Limits: limits}}},
 		"exempt": {Zones: []*config.Zone{{Name: "z", Limits: limits}}, ExemptRaw: guess},
+		"vars":   {Zones: []*config.Zone{{Name: "z", MatcherSetsRaw: vars("vars", "guess"), Limits: limits}}},
+		"regexp": {Zones: []*config.Zone{{Name: "z", MatcherSetsRaw: vars("vars_regexp", "^no"), Limits: limits}}},
+		"not":    {Zones: []*config.Zone{{Name: "z", Limits: limits}}, ExemptRaw: caddyhttp.RawMatcherSets{{"not": caddyconfig.JSON(vars("vars", "guess"), nil)}}},
 	} {
 		h, passed := handlertest.Start(t, new(config.App), of), 0
 		for i := range 5 {

@@ -113,7 +113,7 @@ func TestCostsOfSpellings(t *testing.T) {
 		"/x": 5, "/x.css": 2, "/export": 50, "/export/": 50, "/EXPORT.json": 50, "/export;x": 50, "/export;.css": 50, "/export%2f.css": 50, "/e%2578port": 50, "/index.php/export": 50,
 		"/health": 0, "/health/": 5, "/health;/export": 5, "/health.json": 5, "/heavy?q": 20, "/heavy/?q[]=1&%zz": 20, "/heavy": 5,
 	} {
-		if got, err := z.CostOf(handlertest.Request(t, "POST", target), nil, nil); got != want || err != nil {
+		if got, err := z.CostOf(handlertest.Request(t, "POST", target)); got != want || err != nil {
 			t.Errorf("%s costs %d, want %d (%v)", target, got, want, err)
 		}
 	}
@@ -164,6 +164,9 @@ func TestSafeWords(t *testing.T) {
 		"vars {http.request.header.X-Y} z":         "",
 		"not path_regexp ^/login$":                 "",
 	} {
+		if _, err := caddy.GetModule("http.matchers.url_pattern"); err != nil && strings.Contains(match, "url_pattern") {
+			continue // since Caddy 2.11.5
+		}
 		z := handlerOf(t, "zone z {\nmatch "+match+"\nlimit 5/1m\n}").Zones[0]
 		_, got := matcher.Safer("match", z.Matchers[0])
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
@@ -43,7 +44,7 @@ func Safer(option string, set caddyhttp.MatcherSet) (problem, replacement string
 		case *Endpoint:
 			m.Methods, m.Paths = append(m.Methods, matcher.Methods...), append(m.Paths, matcher.Paths...)
 			m.mergeQuery(matcher.Query)
-		case *caddyhttp.MatchPathRE, *caddyhttp.MatchURLPattern:
+		case *caddyhttp.MatchPathRE:
 			unsafe, unclear, example = true, true, pathExample
 		case *caddyhttp.VarsMatcher:
 			unsafe, alone = unsafe || asksTarget(slices.Collect(maps.Keys(*matcher))...), false
@@ -53,6 +54,9 @@ func Safer(option string, set caddyhttp.MatcherSet) (problem, replacement string
 			unsafe, alone = unsafe || asksTarget(matcher.Expr), false
 		default:
 			alone = false
+			if module, ok := matcher.(caddy.Module); ok && module.CaddyModule().ID == "http.matchers.url_pattern" { // since Caddy 2.11.5
+				unsafe, unclear, example = true, true, pathExample
+			}
 		}
 	}
 	if !unsafe {

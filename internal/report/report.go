@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/watch"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -73,7 +74,7 @@ func (r *Reporter) refused(v *enforce.Verdict) {
 	r.Decisions.refused(v, refusal, time.Now)
 	addToAccessLog(v)
 	addToSpan(v)
-	if h.Events.ShouldEmit(exceededEvent) {
+	if routing.MayObserve(h.Events, exceededEvent) {
 		client := v.ClientIP()
 		if v.IsClaimed() {
 			client = ""

@@ -7,11 +7,25 @@ import (
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
+	"go.uber.org/zap/zapcore"
 )
 
-// This file reads what Caddy doesn't export.
+// This file reads what Caddy doesn't export, or doesn't in all versions.
+
+// MayObserve reports whether anything may observe an event of Caddy.
+func MayObserve(app *caddyevents.App, event string) bool {
+	if newer, ok := any(app).(interface{ ShouldEmit(string) bool }); ok {
+		return newer.ShouldEmit(event)
+	}
+	subscriptions := reflect.ValueOf(app).Elem().FieldByName("subscriptions") // before Caddy 2.11.6
+	return !subscriptions.IsValid() || subscriptions.MapIndex(reflect.ValueOf(event)).IsValid() ||
+		subscriptions.MapIndex(anyEvent).IsValid() || caddy.Log().Core().Enabled(zapcore.DebugLevel)
+}
+
+var anyEvent = reflect.ValueOf("")
 
 // TrustsProxies reports whether a server has trusted proxies. Once they are provisioned, only an
 // unexported field tells.

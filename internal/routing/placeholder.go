@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -109,7 +110,11 @@ func provides(name string) (known bool) {
 	// The request lacks the server's additions. If a name makes Caddy use them, Caddy knows the
 	// name.
 	defer func() { known = recover() != nil || known }()
-	_, known = caddyhttp.NewTestReplacer(&http.Request{URL: new(url.URL)}).Get(name)
+	r := &http.Request{URL: new(url.URL), Header: make(http.Header), TLS: new(tls.ConnectionState)}
+	if cookie, ok := strings.CutPrefix(name, "http.request.cookie."); ok {
+		r.AddCookie(&http.Cookie{Name: cookie}) // before Caddy 2.11.5 it knows no other
+	}
+	_, known = caddyhttp.NewTestReplacer(r).Get(name)
 	return known
 }
 

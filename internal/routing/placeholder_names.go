@@ -151,7 +151,7 @@ func nearest(name string) string {
 	}
 	best, least := "", 3
 	for _, candidate := range candidatesFor(name) {
-		if n := typo.Distance(name, candidate); n < least && n <= len(name)/3 {
+		if n := typo.Distance(name, candidate); n < least && n <= len(name)/3 && isKnown(expandShorthand(candidate)) {
 			best, least = candidate, n
 		}
 	}
