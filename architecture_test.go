@@ -423,7 +423,7 @@ func TestDirectDependencies(t *testing.T) {
 			t.Errorf("nothing imports %s any more: remove it from go.mod and here", dependency)
 		}
 	}
-	for _, required := range requiredModules(t) {
+	for required := range requiredModules(t, "go.mod") {
 		if dependencies[required] == "" {
 			t.Errorf("go.mod requires %s without `// indirect`: a dependency needs a reason in docs/decisions, and a line here", required)
 		}
@@ -458,22 +458,22 @@ var packagesOnce = sync.OnceValues(func() (packages []pkg, err error) {
 	return packages, nil
 })
 
-// requiredModules returns the modules of go.mod that are not marked indirect.
-func requiredModules(t *testing.T) []string {
+// requiredModules returns the modules of a go.mod that are not marked indirect, with their versions.
+func requiredModules(t *testing.T, file string) map[string]string {
 	t.Helper()
 	var mod struct {
 		Require []struct {
-			Path     string
-			Indirect bool
+			Path, Version string
+			Indirect      bool
 		}
 	}
-	if err := json.Unmarshal([]byte(run(t, "go", "mod", "edit", "-json")), &mod); err != nil {
+	if err := json.Unmarshal([]byte(run(t, "go", "mod", "edit", "-json", file)), &mod); err != nil {
 		t.Fatal(err)
 	}
-	var direct []string
+	direct := make(map[string]string)
 	for _, required := range mod.Require {
 		if !required.Indirect {
-			direct = append(direct, required.Path)
+			direct[required.Path] = required.Version
 		}
 	}
 	return direct
