@@ -3,8 +3,6 @@ package caddytest
 import (
 	"strings"
 	"testing"
-
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
 
 // What only provisioning finds wrong is reported with the line of the Caddyfile, also
@@ -22,7 +20,7 @@ func TestErrorsOfProvisioningNameTheLine(t *testing.T) {
 		{"tier", "{\n\trate_limit {\n\t\ttier a {\n\t\t\tlimit 5/1m\n\t\t\tservice_header X-A short\n\t\t}\n\t}\n}\n", `tier "a": service_header`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			raw, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(tt.input), map[string]any{"filename": "/etc/caddy/Caddyfile"})
+			raw, _, err := adaptCaddyfile([]byte(tt.input), map[string]any{"filename": "/etc/caddy/Caddyfile"})
 			if err != nil {
 				t.Fatalf("the adapter found it already: %v", err)
 			}

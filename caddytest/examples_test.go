@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig"
-
 	"github.com/caddy-tally/caddy-tally/internal/testing/child"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
@@ -58,7 +56,7 @@ func checkSample(t *testing.T, name, sample string) {
 		}
 		return
 	}
-	config, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(sample), map[string]any{"filename": name})
+	config, warnings, err := adaptCaddyfile([]byte(sample), map[string]any{"filename": name})
 	if err != nil {
 		t.Fatal(err)
 	}

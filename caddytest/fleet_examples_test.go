@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
@@ -84,7 +83,7 @@ func TestFleetExamplesAreComplete(t *testing.T) {
 		if built != 2 {
 			t.Errorf("%s: %d Caddys are built, want 2", dir, built)
 		}
-		if _, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"}); err != nil {
+		if _, _, err := adaptCaddyfile([]byte(caddyfile), map[string]any{"filename": "Caddyfile"}); err != nil {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}

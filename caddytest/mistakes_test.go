@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
 
 // inZone returns a Caddyfile whose line 4 is in a zone.
@@ -174,7 +172,7 @@ func TestMistakesAreToldWhatToWrite(t *testing.T) {
 		for _, tt := range block.cases {
 			t.Run(tt[0], func(t *testing.T) {
 				want := fmt.Sprintf(", at Caddyfile:%d", block.line)
-				_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(block.in(tt[0])), nil)
+				_, _, err := adaptCaddyfile([]byte(block.in(tt[0])), nil)
 				if err == nil {
 					t.Fatal("accepted")
 				}
@@ -217,7 +215,7 @@ func TestOtherSpellingsMeanTheSame(t *testing.T) {
 
 func adaptRaw(t *testing.T, input string) json.RawMessage {
 	t.Helper()
-	raw, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(input), nil)
+	raw, _, err := adaptCaddyfile([]byte(input), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

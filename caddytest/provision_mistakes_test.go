@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
 
 // warning is a line of the log about a config.
@@ -21,7 +19,7 @@ type warning struct {
 // by the module.
 func load(t *testing.T, input string) (warnings []warning, err error) {
 	t.Helper()
-	raw, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(input), nil)
+	raw, _, err := adaptCaddyfile([]byte(input), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +77,7 @@ func (s *server) mustValidate() string {
 		name, value, _ := strings.Cut(variable, "=")
 		text = strings.ReplaceAll(text, "{$"+name+"}", value)
 	}
-	raw, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), nil)
+	raw, _, err := adaptCaddyfile([]byte(text), nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -21,8 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig"
-
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
@@ -233,7 +231,7 @@ func newRecipeServer(t *testing.T, r recipe) *recipeServer {
 			t.Fatal(err)
 		}
 	}
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(s.inFolder(text)), map[string]any{"filename": r.name})
+	config, _, err := adaptCaddyfile([]byte(s.inFolder(text)), map[string]any{"filename": r.name})
 	if err != nil {
 		t.Fatal(err)
 	}
