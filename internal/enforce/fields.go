@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 
-
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/collation"
