@@ -191,7 +191,7 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"./limiter/...", "./internal/engine", "./storage/...", "./identity/..."},
-		except:   []string{"./storage/redis", "./storage/postgres", "./storage/mysql", "./storage/internal/sqlmodule", "./storage/exchange/postgres"}, // modules of Caddy that users build in
+		except:   []string{"./storage/redis", "./storage/postgres", "./storage/exchange/postgres"}, // modules of Caddy that users build in
 		forbidden: []string{
 			"github.com/caddyserver/...", "go.uber.org/zap/...", "github.com/prometheus/...",
 		},
@@ -199,7 +199,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./limiter/...", "./internal/engine", "./storage/...", "./identity/..."},
-		except:    []string{"./identity/siteverify", "./storage/redis", "./storage/postgres", "./storage/mysql", "./storage/internal/sqlmodule", "./storage/exchange/postgres"}, // a client, which serves nothing, and modules of Caddy
+		except:    []string{"./identity/siteverify", "./storage/redis", "./storage/postgres", "./storage/exchange/postgres"}, // a client, which serves nothing, and modules of Caddy
 		forbidden: []string{"net/http"},
 		why:       "requests are met in enforce; what they are made of is handed on as plain values",
 	},
@@ -257,7 +257,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"."},
-		forbidden: []string{"./storage/postgres", "./storage/mysql", "./storage/internal/sqlstore/..."},
+		forbidden: []string{"./storage/postgres", "./storage/internal/sqlstore/..."},
 		why:       "who doesn't build a Caddy with such a store gets none of it",
 	},
 	{
@@ -307,7 +307,6 @@ var dependencies = map[string]string{
 	"github.com/dustin/go-humanize":           "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
 	"github.com/gaissmai/bart":                "the longest prefix among the networks of the rules file, found in less than 100 ns; a module that Caddy requires uses it, too",
 	"github.com/gdamore/tcell/v3":             "a screen on a terminal, without cgo: see decision 167",
-	"github.com/go-sql-driver/mysql":          "the protocol of MySQL, for the store there; Caddy brings it: see decision 97",
 	"github.com/jackc/pgx/v5":                 "the protocol of Postgres, for the store and the exchange there; Caddy brings it: see decision 97",
 	"github.com/klauspost/compress":           "access logs that are compressed with zstd; Caddy brings it",
 	"github.com/oschwald/maxminddb-golang/v2": "files of countries and autonomous systems, in the format that all publishers use: see decision 146",

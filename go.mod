@@ -9,7 +9,6 @@ require (
 	github.com/dustin/go-humanize v1.0.1
 	github.com/gaissmai/bart v0.30.0
 	github.com/gdamore/tcell/v3 v3.6.0
-	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/klauspost/compress v1.18.6
 	github.com/oschwald/maxminddb-golang/v2 v2.8.0
@@ -79,6 +78,7 @@ require (
 	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/go-sql-driver/mysql v1.9.3 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/golang/snappy v0.0.4 // indirect
 	github.com/google/cel-go v0.28.1 // indirect

@@ -21,7 +21,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 	pgexchange "github.com/caddy-tally/caddy-tally/storage/exchange/postgres"
-	"github.com/caddy-tally/caddy-tally/storage/mysql"
 	"github.com/caddy-tally/caddy-tally/storage/postgres"
 	"github.com/caddy-tally/caddy-tally/storage/redis"
 )
@@ -57,7 +56,6 @@ var configRoots = []struct {
 	{stores.Memory{}, "Memory", "The store in memory, module `rate_limit.stores.memory`, in `store` of the app"},
 	{&redis.Store{}, "RedisStore", "The store on a server of Redis, module `rate_limit.stores.redis`, in `store` of the app"},
 	{&postgres.Store{}, "PostgresStore", "The store on a server of Postgres, module `rate_limit.stores.postgres`, in `store` of the app"},
-	{&mysql.Store{}, "MySQLStore", "The store on a server of MySQL or MariaDB, module `rate_limit.stores.mysql`, in `store` of the app"},
 	{pgexchange.Exchange{}, "PostgresExchange", "The exchange on a server of Postgres, module `rate_limit.exchanges.postgres`, in `exchange` of [Region](#region)"},
 }
 

@@ -19,7 +19,6 @@ import (
 	tally "github.com/caddy-tally/caddy-tally"
 	"github.com/caddy-tally/caddy-tally/internal/testing/golden"
 	_ "github.com/caddy-tally/caddy-tally/storage/exchange/postgres"
-	_ "github.com/caddy-tally/caddy-tally/storage/mysql"
 	_ "github.com/caddy-tally/caddy-tally/storage/postgres"
 	_ "github.com/caddy-tally/caddy-tally/storage/redis"
 )
@@ -29,7 +28,7 @@ var update = flag.Bool("update", false, "write what the golden files are adapted
 // subjects are what golden files and files of errors are named for. Each has both.
 var subjects = []string{
 	"app", "app_api_keys", "app_cleanup_interval", "app_decision_log", "app_degraded_limit", "app_history", "app_max_keys", "app_prefixes", "app_pressure", "app_region", "app_rules_file", "app_block_list", "app_networks", "app_notify", "app_session", "app_secret_file", "app_store",
-	"app_store_max_size", "app_store_mysql", "app_store_postgres", "app_store_synchronous", "app_store_timeout", "app_tier",
+	"app_store_max_size", "app_store_postgres", "app_store_synchronous", "app_store_timeout", "app_tier",
 	"compat_disable_metrics", "compat_distributed", "compat_events", "compat_ipv4_prefix",
 	"compat_ipv6_prefix", "compat_jitter", "compat_key", "compat_log_key", "compat_match",
 	"compat_storage", "compat_sweep_interval", "compat_window", "compat_zone",

@@ -4,7 +4,6 @@ package caddytest
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -42,8 +41,7 @@ type fleetFault struct {
 // fleetServers start servers by the names of the stores.
 var fleetServers = map[string]func(t *testing.T) *fleetServer{
 	"redis":    redisOfFleet,
-	"postgres": func(t *testing.T) *fleetServer { return sqlOfFleet(t, testserver.Postgres, postgresWords) },
-	"mysql":    func(t *testing.T) *fleetServer { return sqlOfFleet(t, testserver.MariaDB, mysqlWords) },
+	"postgres": postgresOfFleet,
 }
 
 // own starts the server anew with a clock of its own, before anybody uses it.
@@ -83,54 +81,28 @@ func redisOfFleet(t *testing.T) *fleetServer {
 	return f
 }
 
-// sqlWords are what an administrator of a server of SQL says.
-type sqlWords struct {
-	store                            string // the words of the Caddyfile
-	makeUser, empty                  string
-	revoke, grant, readOnly, writing string
-	exec                             func(dsn, statements string) error
-}
+// What an administrator of a Postgres says.
+const (
+	makeUser = "CREATE ROLE caddy LOGIN PASSWORD '" + redisPassword + "'; GRANT USAGE, CREATE ON SCHEMA public TO caddy"
+	truncate = `DO $$ DECLARE name text; BEGIN FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+		EXECUTE 'TRUNCATE TABLE ' || quote_ident(name); END LOOP; END $$`
+	revoke   = "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM caddy"
+	grant    = "GRANT ALL ON ALL TABLES IN SCHEMA public TO caddy"
+	readOnly = "ALTER ROLE caddy SET default_transaction_read_only = on; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'caddy'"
+	writing  = "ALTER ROLE caddy RESET default_transaction_read_only; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'caddy'"
+)
 
-var postgresWords = sqlWords{
-	store:    "postgres postgres://caddy:" + redisPassword + "@127.0.0.1:{$STORE}/postgres?sslmode=disable",
-	makeUser: "CREATE ROLE caddy LOGIN PASSWORD '" + redisPassword + "'; GRANT USAGE, CREATE ON SCHEMA public TO caddy",
-	empty: `DO $$ DECLARE name text; BEGIN FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
-		EXECUTE 'TRUNCATE TABLE ' || quote_ident(name); END LOOP; END $$`,
-	revoke:   "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM caddy",
-	grant:    "GRANT ALL ON ALL TABLES IN SCHEMA public TO caddy",
-	readOnly: "ALTER ROLE caddy SET default_transaction_read_only = on; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'caddy'",
-	writing:  "ALTER ROLE caddy RESET default_transaction_read_only; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'caddy'",
-	exec: func(dsn, statements string) error {
-		conn, err := pgconn.Connect(context.Background(), dsn)
-		if err != nil {
-			return err
-		}
-		defer conn.Close(context.Background())
-		return conn.Exec(context.Background(), statements).Close()
-	},
-}
-
-var mysqlWords = sqlWords{
-	store:    "mysql caddy:" + redisPassword + "@tcp(127.0.0.1:{$STORE})/tally",
-	makeUser: "CREATE USER caddy@'127.0.0.1' IDENTIFIED BY '" + redisPassword + "'; GRANT ALL ON tally.* TO caddy@'127.0.0.1'",
-	empty:    "DELETE FROM tally_cells; DELETE FROM tally_machines; DELETE FROM tally_meta",
-	revoke:   "REVOKE ALL ON tally.* FROM caddy@'127.0.0.1'; KILL USER caddy",
-	grant:    "GRANT ALL ON tally.* TO caddy@'127.0.0.1'; KILL USER caddy",
-	readOnly: "SET GLOBAL read_only = 1",
-	writing:  "SET GLOBAL read_only = 0",
-	exec: func(dsn, statements string) error {
-		db, err := sql.Open("mysql", dsn+"?multiStatements=true")
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		_, err = db.Exec(statements)
+func execPostgres(dsn, statements string) error {
+	conn, err := pgconn.Connect(context.Background(), dsn)
+	if err != nil {
 		return err
-	},
+	}
+	defer conn.Close(context.Background())
+	return conn.Exec(context.Background(), statements).Close()
 }
 
-func sqlOfFleet(t *testing.T, open func(...string) (*testserver.Server, error), words sqlWords) *fleetServer {
-	db, err := open()
+func postgresOfFleet(t *testing.T) *fleetServer {
+	db, err := testserver.Postgres()
 	if errors.Is(err, testserver.ErrMissing) {
 		t.Skip(err)
 	}
@@ -145,28 +117,28 @@ func sqlOfFleet(t *testing.T, open func(...string) (*testserver.Server, error), 
 	exec := func(statements string) func() {
 		return func() {
 			t.Helper()
-			for err := words.exec(db.DSN(db.Port), statements); err != nil; err = words.exec(db.DSN(db.Port), statements) {
+			for err := execPostgres(db.DSN(db.Port), statements); err != nil; err = execPostgres(db.DSN(db.Port), statements) {
 				if !strings.Contains(err.Error(), "eadlock") { // with a machine's transaction
 					t.Fatal(err)
 				}
 			}
 		}
 	}
-	exec(words.makeUser)()
+	exec(makeUser)()
 	start := func() { must(db.Start()) }
 	save := func() { must(db.Save()) }
 	restore := func() { must(db.Restore()); start() }
 	f := &fleetServer{
-		address: db.Address(), store: words.store,
+		address: db.Address(), store: "postgres postgres://caddy:" + redisPassword + "@127.0.0.1:{$STORE}/postgres?sslmode=disable",
 		start: start, kill: db.Kill, setEnv: func(env []string) { db.Env = env },
 	}
 	f.faults = []fleetFault{
 		{name: "killed, with its data", begin: db.Kill, end: start},
 		{name: "an old copy", loses: true, save: save, dead: true, begin: db.Kill, end: restore},
 		{name: "stopped", begin: db.Pause, end: db.Resume},
-		{name: "emptied", loses: true, begin: exec(words.empty), end: func() {}, passing: true},
-		{name: "rights lost", begin: exec(words.revoke), end: exec(words.grant)},
-		{name: "read-only", begin: exec(words.readOnly), end: exec(words.writing)},
+		{name: "emptied", loses: true, begin: exec(truncate), end: func() {}, passing: true},
+		{name: "rights lost", begin: exec(revoke), end: exec(grant)},
+		{name: "read-only", begin: exec(readOnly), end: exec(writing)},
 	}
 	return f
 }

@@ -151,7 +151,7 @@ func (f *fleet) in(t *testing.T) {
 
 // Four Caddys on one Redis, with clocks that are wrong, keep a limit while they are killed, their
 // clocks and that of the server are set, their network fails, and the server does. The whole depth
-// has more of it, also with a Postgres and a MariaDB, and holds times against the promises.
+// has more of it, also with a Postgres, and holds times against the promises.
 func TestFleetOfFour(t *testing.T) {
 	t.Parallel()
 	for store, start := range fleetServers {

@@ -8,51 +8,31 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 )
 
-// sqlServers are the servers that stores are on, by the names of the stores.
-var sqlServers = map[string]func(settings ...string) (*testserver.Server, error){
-	"postgres": testserver.Postgres,
-	"mysql":    testserver.MariaDB,
-}
-
-// onSQL is a Caddyfile whose counts are on a server that several Caddys share.
-func onSQL(store string) string {
-	return options(`
+// onPostgres is a Caddyfile whose counts are on a server that several Caddys share.
+var onPostgres = options(`
 	rate_limit {
-		store `+store+` {env.DSN}
+		store postgres {env.DSN}
 		secret_file {$SECRET}
 		store_timeout 5s
 	}
 	`+trusting) + site("rate_limit {\ntrap ban 1h /.env\nzone z {\nper ip\nlimit 100/1h\n}\n}\nrespond hello")
-}
 
-// Two Caddys count together on a Postgres and on a MariaDB: through a kill of one of them, a ban by
+// Two Caddys count together on a Postgres: through a kill of one of them, a ban by
 // one of them, and a kill of the server, also for one that is started meanwhile.
-func TestTwoCaddysShareAnSQLServer(t *testing.T) {
+func TestTwoCaddysShareAPostgres(t *testing.T) {
 	t.Parallel()
-	for store, start := range sqlServers {
-		t.Run(store, func(t *testing.T) {
-			if store == "mysql" {
-				proof.Only(t)
-			}
-			db, err := start()
-			if errors.Is(err, testserver.ErrMissing) {
-				t.Skip(err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(db.Close)
-			testSharedServer(t, db, onSQL(store))
-		})
+	db, err := testserver.Postgres()
+	if errors.Is(err, testserver.ErrMissing) {
+		t.Skip(err)
 	}
-}
-
-func testSharedServer(t *testing.T, db *testserver.Server, config string) {
-	secret := filepath.Join(t.TempDir(), "tally.key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	config, secret := onPostgres, filepath.Join(t.TempDir(), "tally.key")
 	if err := os.WriteFile(secret, []byte(strings.Repeat("a secret of all machines ", 2)), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 
 	_ "github.com/caddy-tally/caddy-tally"
 	_ "github.com/caddy-tally/caddy-tally/storage/exchange/postgres"
-	_ "github.com/caddy-tally/caddy-tally/storage/mysql"
 	_ "github.com/caddy-tally/caddy-tally/storage/postgres"
 	_ "github.com/caddy-tally/caddy-tally/storage/redis"
 )

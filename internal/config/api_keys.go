@@ -32,8 +32,8 @@ type APIKeys struct {
 	// Caddy's data directory.
 	File string `json:"file,omitempty"`
 
-	// Whether keys are also in the store that several machines share (Redis, Postgres, MySQL or
-	// MariaDB), as written by `caddy rate-limit key --store`: a key that is made or revoked on any
+	// Whether keys are also in the store that several machines share (Redis or
+	// Postgres), as written by `caddy rate-limit key --store`: a key that is made or revoked on any
 	// machine is made or revoked on all of them within a second. The keys of `file` are in force as
 	// well, but on this machine only. Default: false.
 	Store bool `json:"store,omitempty"`
@@ -84,7 +84,7 @@ func (c *Compiler) compileAPIKeys() error {
 		return err
 	}
 	if _, shared := c.Run.Store.(stores.Network); k.Store && !shared {
-		return fmt.Errorf("store: the store %s belongs to one machine; leave store out, so that keys are in the file, or use redis, postgres or mysql", c.Run.Store.CaddyModule().ID.Name())
+		return fmt.Errorf("store: the store %s belongs to one machine; leave store out, so that keys are in the file, or use redis or postgres", c.Run.Store.CaddyModule().ID.Name())
 	}
 	path, err := filepath.Abs(cmp.Or(k.File, DefaultKeyFile()))
 	if err != nil {

@@ -166,7 +166,7 @@ func insteadOfPer(words []string) string {
 
 // guestStores are the stores that exist only in a Caddy that was built with their packages, which
 // are in the folder storage.
-var guestStores = []string{"redis", "postgres", "mysql"}
+var guestStores = []string{"redis", "postgres"}
 
 // unknownStore returns an error about the name of a store that this Caddy doesn't have.
 func unknownStore(d *caddyfile.Dispenser, name string) error {
@@ -175,7 +175,7 @@ func unknownStore(d *caddyfile.Dispenser, name string) error {
 	}
 	if scheme, _, isURL := strings.Cut(name, "://"); isURL {
 		// A URL may contain a password, which mustn't get into messages.
-		return d.Errf("store: the name of a store comes first, got a URL: write store %s %s://…", storeOfScheme(scheme), scheme)
+		return d.Errf("store: the name of a store comes first, got a URL: write %s", ofScheme(scheme))
 	}
 	if strings.Contains(name, "/") {
 		return d.Errf("store: the name of a store comes first, got %q: write store sqlite %[1]s", name)
@@ -183,16 +183,14 @@ func unknownStore(d *caddyfile.Dispenser, name string) error {
 	return d.Errf("store: there is no %q: write %s", name, caddyconf.OrList(moduleNames("rate_limit.stores")))
 }
 
-// storeOfScheme returns the store whose URLs have a scheme.
-func storeOfScheme(scheme string) string {
-	switch {
-	case strings.HasPrefix(scheme, "postgres"):
-		return "postgres"
-	case strings.HasPrefix(scheme, "mysql"), strings.HasPrefix(scheme, "mariadb"):
-		return "mysql"
-	default:
-		return "redis"
+// ofScheme returns how to write a store whose URLs have a scheme.
+func ofScheme(scheme string) string {
+	for _, store := range guestStores {
+		if strings.HasPrefix(scheme, store) {
+			return fmt.Sprintf("store %s %s://…", store, scheme)
+		}
 	}
+	return "store redis redis://… or store postgres postgres://…"
 }
 
 // moduleNames returns the names of all modules in a namespace, in ascending order.

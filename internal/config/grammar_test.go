@@ -19,7 +19,7 @@ func TestUnknownStore(t *testing.T) {
 		"redis":                          "build it with xcaddy build --with github.com/caddy-tally/caddy-tally --with github.com/caddy-tally/caddy-tally/storage/redis",
 		"rediss://:geheim@cache":         "write store redis rediss://…",
 		"postgresql://a:geheim@db/tally": "write store postgres postgresql://…",
-		"mysql://a:geheim@db/tally":      "write store mysql mysql://…",
+		"mysql://a:geheim@db/tally":      "write store redis redis://… or store postgres postgres://…",
 		"/var/lib/tally.db":              "write store sqlite /var/lib/tally.db",
 	} {
 		d := caddyfile.NewTestDispenser("rate_limit {\n\tstore " + name + "\n}")

@@ -454,7 +454,7 @@ func TestStatusShowsTheNetwork(t *testing.T) {
 	s := statusOf{sample.New(clock), operator.Status{Started: noon.Add(-time.Hour), Stores: []operator.Store{
 		{Kind: "redis", Processes: 4, Network: &operator.Network{RoundTrip: 0.0004213, Ahead: -5.25, LostWrites: 2}},
 		{Kind: "postgres", Processes: 1, Network: &operator.Network{RoundTrip: 0.0204, Ahead: 0.003, LaterLines: new(0)}},
-		{Kind: "mysql", Processes: 1, Network: &operator.Network{Ahead: 0.003, LaterLines: new(1200)}},
+		{Kind: "postgres", Processes: 1, Network: &operator.Network{Ahead: 0.003, LaterLines: new(1200)}},
 	}}}
 	out, _, err := run(s, "status")
 	if err != nil {

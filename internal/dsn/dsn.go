@@ -42,6 +42,3 @@ func Expand(dsn string, quote func(before, value, after string) (string, error))
 }
 
 var placeholders = regexp.MustCompile(`\{[^{}]+\}`)
-
-// AsItIs is for [Expand]: it doesn't escape values.
-func AsItIs(_, value, _ string) (string, error) { return value, nil }

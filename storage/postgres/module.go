@@ -3,6 +3,11 @@
 package postgres
 
 import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,14 +15,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/dsn"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlmodule"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/postgres"
 )
@@ -40,7 +47,11 @@ type Store struct {
 	// Default: false.
 	Durable bool `json:"durable,omitempty"`
 
-	sqlmodule.Server
+	options sqlstore.Options
+	address string
+
+	mu   sync.Mutex
+	open storage.Opener // guarded by mu: nil before the first use
 }
 
 func init() {
@@ -57,13 +68,23 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 
 // Provision checks the settings. It connects to nothing.
 func (s *Store) Provision(caddy.Context) error {
-	return s.Use(sqlmodule.Driver{
-		Name: "postgres", Address: addressOf, Unreadable: unreadable,
-		Opener: func(o sqlstore.Options) (storage.Opener, error) { return postgres.Opener(o, s.Durable) },
-	}, s.Prefix, s.expand)
+	if err := sqlstore.CheckPrefix(s.Prefix); err != nil {
+		return fmt.Errorf("prefix: %w", err)
+	}
+	dsn, err := s.expand()
+	if err != nil {
+		return err
+	}
+	s.options = sqlstore.Options{DSN: dsn, Reread: s.expand, Prefix: s.Prefix}
+	if s.address, err = addressOf(dsn); err != nil {
+		return unreadable(err)
+	}
+	return nil
 }
 
 func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.Postgres) }
+
+const example = "store postgres postgres://tally:{env.TALLY_PASSWORD}@db.example.com/tally"
 
 // unreadable returns an error about a DSN. The driver's errors may show a password with special characters, so only
 // those about files are passed on.
@@ -71,7 +92,7 @@ func unreadable(err error) error {
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return fmt.Errorf("dsn: %w", file)
 	}
-	return fmt.Errorf("dsn: it can't be read; write it as in %s, and special characters of the password as in %%40 for @", sqlmodule.Examples["postgres"])
+	return fmt.Errorf("dsn: it can't be read; write it as in %s, and special characters of the password as in %%40 for @", example)
 }
 
 // addressOf returns the hosts and the database of a DSN.
@@ -97,9 +118,48 @@ func addressWith(host string, port uint16) string {
 
 var errSplit = errors.New("a part of the password is taken for the host or the database")
 
+// Address implements stores.Network.
+func (s *Store) Address() string { return s.address }
+
+// Counts implements stores.Store.
+func (s *Store) Counts() string { return "postgres " + s.address + " " + s.Prefix }
+
 // Identity implements stores.Store.
 func (s *Store) Identity() string {
-	return fmt.Sprintf("%s durable=%t", s.Server.Identity(), s.Durable)
+	return fmt.Sprintf("postgres %s prefix=%s dsn=%s durable=%t", s.address, s.Prefix, fingerprint(s.options.DSN), s.Durable)
+}
+
+// Open implements stores.Store. All stores are on one place, which remembers the batches of earlier stores whose
+// outcome is unknown.
+func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
+	open, err := s.opener(max(2*timeout, sqlstore.DefaultTimeout))
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return open(ctx)
+}
+
+func (s *Store) opener(timeout time.Duration) (open storage.Opener, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.options.Timeout = timeout
+		s.open, err = postgres.Opener(s.options, s.Durable)
+	}
+	return s.open, err
+}
+
+// fingerprints is the key of this process for fingerprints.
+var fingerprints = func() (key [32]byte) {
+	_, _ = rand.Read(key[:]) // never fails: see crypto/rand
+	return key
+}()
+
+// fingerprint returns a text that identifies a DSN in this process, and reveals nothing of it.
+func fingerprint(dsn string) string {
+	mac := hmac.New(sha256.New, fingerprints[:])
+	mac.Write([]byte(dsn))
+	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
@@ -109,7 +169,32 @@ func (s *Store) Identity() string {
 //		durable
 //	}
 func (s *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return sqlmodule.Unmarshal(d, &s.DSN, &s.Prefix, map[string]*bool{"durable": &s.Durable})
+	d.Next() // the name of the store
+	if !d.Args(&s.DSN) {
+		return d.Errf("store postgres: expected how to connect to the server, as in %s", example)
+	}
+	if d.NextArg() {
+		return d.Err("store postgres: expected one DSN: put quotes around one that has spaces") // the rest may be a password
+	}
+	err := caddyconf.EachOption(d, func(d *caddyfile.Dispenser) error {
+		switch d.Val() {
+		case "prefix":
+			if !d.AllArgs(&s.Prefix) {
+				return d.ArgErr()
+			}
+		case "durable":
+			if s.Durable = true; d.NextArg() {
+				return d.ArgErr()
+			}
+		default:
+			return d.Errf("unrecognized option %q: expected prefix or durable", d.Val())
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store postgres: %w", err)
+	}
+	return nil
 }
 
 // Interface guards

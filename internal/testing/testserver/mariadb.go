@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/child"
 )
 
-// MariaDB starts a MariaDB server with a database.
-func MariaDB(settings ...string) (*Server, error) {
+// MariaDB starts a MariaDB server with a database. It has no DSN.
+func MariaDB() (*Server, error) {
 	mariadbd, err := find("mariadbd", "/usr/sbin")
 	if err != nil {
 		return nil, err
@@ -43,9 +43,6 @@ func MariaDB(settings ...string) (*Server, error) {
 		"--socket=" + filepath.Join(folder, "s"), "--pid-file=" + filepath.Join(folder, "pid"), "--init-file=" + start,
 		"--skip-name-resolve", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=0",
 		"--innodb-flush-method=nosync", "--innodb-fast-shutdown=2"}
-	s := &Server{Port: port, Folder: folder, args: append(args, settings...), ready: "ready for connections",
-		dsn: func(_ *Server, port string) string {
-			return fmt.Sprintf("%s:%s@tcp(127.0.0.1:%s)/tally", User, Password, port)
-		}}
+	s := &Server{Port: port, Folder: folder, args: args, ready: "ready for connections"}
 	return s, s.Start()
 }

@@ -20,11 +20,11 @@ func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 
 // insertAct begins a transaction that inserts an act if its time is free.
 func (p *Place) insertAct(act *storage.Act) *script {
-	sql := p.script().add(p.dialect.Begin(p.options.Timeout/2)).end().add("INSERT INTO ", table("acts"), " (at, who, action, target, kind, reason) VALUES (", act.At)
+	sql := p.begin().add("INSERT INTO ", table("acts"), " (at, who, action, target, kind, reason) VALUES (", act.At)
 	for _, text := range []string{act.By, act.Action, act.Target, act.Kind, act.Reason} {
 		sql.add(", ", []byte(text))
 	}
-	return sql.add(") ", raw(p.dialect.Keep("at"))).end()
+	return sql.add(") ", orKeep).end()
 }
 
 // Acts implements [storage.Store].

@@ -20,7 +20,7 @@ type meta struct {
 // selectMeta reads meta, and locks it if lock is true.
 func (s *script) selectMeta(lock bool) *script {
 	s.add("SELECT oldest, epoch, resets, changes, swept, ahead, since, (SELECT MAX(time) FROM ", table("machines"), "), ",
-		raw(s.place.dialect.Clock), " FROM ", table("meta"), " WHERE id = 1")
+		serverClock, " FROM ", table("meta"), " WHERE id = 1")
 	if lock {
 		s.add(" FOR UPDATE")
 	}

@@ -34,7 +34,7 @@ func (s *Store) commitLocked(ctx, trips context.Context, c Conn, tx *transaction
 		}
 	}
 	sql.sql = append(sql.sql, tx.more.sql...)
-	sql.add("UPDATE ", table("machines"), " SET batches = ", s.sent+1, ", expires = ", raw(s.place.dialect.Clock), " + ", machineStays)
+	sql.add("UPDATE ", table("machines"), " SET batches = ", s.sent+1, ", expires = ", serverClock, " + ", machineStays)
 	if tx.term != nil {
 		sql.add(", time = ", tx.at.Now)
 	}
@@ -73,7 +73,7 @@ func (s *script) write(t table, rows map[string]*row) {
 		s.insert(t, inserted, rowOf).end()
 	}
 	if len(written) > 0 {
-		s.insert(t, written, rowOf).add(" ", s.place.dialect.Replace).end()
+		s.insert(t, written, rowOf).add(" ON CONFLICT (name) DO UPDATE SET state = excluded.state, expires = excluded.expires").end()
 	}
 	if len(removed) > 0 {
 		slices.Sort(removed)

@@ -1,5 +1,5 @@
-// Package sqlstore keeps counts in the tables of an SQL server that several machines use. It has the
-// common code of Postgres and MySQL; a [Dialect] has the differences.
+// Package sqlstore keeps counts in the tables of a Postgres server that several machines use. A [Driver]
+// makes the connections.
 //
 // # Invariants
 //

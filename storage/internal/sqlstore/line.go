@@ -59,7 +59,7 @@ func (l *line) connectLocked(ctx context.Context) (Conn, error) {
 		l.hangUpLocked()
 	}
 	if l.conn == nil {
-		conn, err := l.place.dialect.Connect(ctx)
+		conn, err := l.place.driver.Connect(ctx)
 		if err != nil {
 			return nil, &connectError{l.place.explain(ctx, err)}
 		}
@@ -98,7 +98,7 @@ func (p *Place) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	fault, err := p.dialect.Explain(err)
+	fault, err := p.driver.Explain(err)
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", ended, err)
 	}

@@ -20,11 +20,11 @@ const machineStays = int64(24 * time.Hour)
 // these locks, so that none takes effect afterwards.
 func (s *Store) register(ctx context.Context, c Conn) error {
 	p, suspects := s.place, s.place.suspects()
-	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
+	sql := p.begin()
 	for _, id := range suspects {
 		sql.add("SELECT id, batches FROM ", table("machines"), " WHERE id = ", id, " FOR UPDATE").end()
 	}
-	sql.add("INSERT INTO ", table("machines"), " (id, batches, time, expires) VALUES (", s.id, ", 0, 0, ", raw(p.dialect.Clock), " + ", machineStays, ")").end()
+	sql.add("INSERT INTO ", table("machines"), " (id, batches, time, expires) VALUES (", s.id, ", 0, 0, ", serverClock, " + ", machineStays, ")").end()
 	sql.add("SELECT id, batches FROM ", table("machines")).end()
 	sql.selectMeta(false).add("COMMIT")
 	results, err := p.run(ctx, c, sql)
@@ -111,7 +111,7 @@ func (s *Store) resolveLocked(ctx context.Context, cause error) error {
 // end.
 func (s *Store) askBatchesLocked(ctx context.Context) (results []Rows, err error) {
 	p := s.place
-	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
+	sql := p.begin()
 	sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", s.id, " FOR UPDATE").end().add("ROLLBACK")
 	err = s.claims.withLocked(ctx, func(c Conn) (err error) {
 		if results, err = p.run(ctx, c, sql); err != nil {

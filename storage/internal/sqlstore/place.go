@@ -15,6 +15,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
+// storeName is the store's name in errors.
+const storeName = "postgres"
+
 // defaultPrefix is the default prefix of the names of tables.
 const defaultPrefix = "tally_"
 
@@ -61,7 +64,7 @@ func CheckPrefix(prefix string) error {
 
 // Place is where stores keep their data: tables on a server.
 type Place struct {
-	dialect *Dialect
+	driver  *Driver
 	options Options
 	prefix  string
 
@@ -72,13 +75,13 @@ type Place struct {
 }
 
 // NewPlace returns a place. It connects to nothing.
-func NewPlace(d *Dialect, o Options) (*Place, error) {
+func NewPlace(d *Driver, o Options) (*Place, error) {
 	if err := CheckPrefix(o.Prefix); err != nil {
-		return nil, fmt.Errorf("%s: prefix: %w", d.Name, err)
+		return nil, fmt.Errorf("%s: prefix: %w", storeName, err)
 	}
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.MaxNotes = cmp.Or(o.MaxNotes, storage.MaxNotes)
-	return &Place{dialect: d, options: o, prefix: cmp.Or(o.Prefix, defaultPrefix)}, nil
+	return &Place{driver: d, options: o, prefix: cmp.Or(o.Prefix, defaultPrefix)}, nil
 }
 
 // opened counts the stores that this process has opened.
@@ -89,7 +92,7 @@ func (p *Place) Open(ctx context.Context) (storage.Store, error) {
 	s := &Store{place: p, order: opened.Add(1), id: rand.Int64()}
 	s.claims.place, s.chores.place, s.witness = p, p, p.lastWitness()
 	s.Historian = past.Historian{Keeper: historyRows{s}}
-	s.Calls = storage.NewCalls(p.dialect.Name, storage.InTerm{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep})
+	s.Calls = storage.NewCalls(storeName, storage.InTerm{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep})
 	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
 	err := s.claims.with(ctx, func(c Conn) error {
@@ -148,5 +151,5 @@ func (p *Place) wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %s: %w", p.dialect.Name, what, err)
+	return fmt.Errorf("%s: %s: %w", storeName, what, err)
 }

@@ -14,10 +14,10 @@ const longestStay = int64(7 * 24 * time.Hour)
 // Join implements [storage.Store]. It also keeps the machine's row from expiring.
 func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
 	place := s.place
-	sql := place.script().add(place.dialect.Begin(place.options.Timeout / 2)).end()
+	sql := place.begin()
 	sql.add("DELETE FROM ", table("processes"), " WHERE expires <= ", now, " OR expires > ", now+longestStay, " OR id = ", id).end()
 	sql.add("INSERT INTO ", table("processes"), " (id, expires) VALUES (", id, ", ", min(until, now+longestStay), ")").end()
-	sql.add("UPDATE ", table("machines"), " SET expires = ", raw(place.dialect.Clock), " + ", machineStays, " WHERE id = ", s.id).end()
+	sql.add("UPDATE ", table("machines"), " SET expires = ", serverClock, " + ", machineStays, " WHERE id = ", s.id).end()
 	sql.add("SELECT id FROM ", table("processes")).end().add("COMMIT")
 	results, err := s.query(ctx, "join", sql, 1)
 	if err != nil {

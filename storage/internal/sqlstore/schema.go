@@ -23,12 +23,11 @@ type column struct {
 	kind kind
 }
 
-type kind int
+type kind string
 
 const (
-	number64 kind = iota
-	shortBytes
-	longBytes
+	number64 kind = "BIGINT"
+	anyBytes kind = "BYTEA"
 )
 
 // tables are the tables of a place. The first column of each is its key. meta is created first, so
@@ -44,19 +43,19 @@ var tables = []struct {
 		{"swept", number64}, {"ahead", number64}, {"since", number64}}, ""},
 	{"machines", true, []column{{"id", number64}, {"batches", number64}, {"time", number64}, {"expires", number64}}, ""},
 	// The name is a limit's ID and a key, the state is in the format of package cells.
-	{"cells", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}, ""},
-	{"clients", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}, ""},
+	{"cells", true, []column{{"name", anyBytes}, {"state", anyBytes}, {"expires", number64}}, ""},
+	{"clients", true, []column{{"name", anyBytes}, {"state", anyBytes}, {"expires", number64}}, ""},
 	{"resets", false, []column{{"number", number64}, {"id", number64}, {"client", number64}, {"counter", number64},
-		{"name", shortBytes}, {"former", shortBytes}, {"at", number64}, {"found", number64}}, ""},
+		{"name", anyBytes}, {"former", anyBytes}, {"at", number64}, {"found", number64}}, ""},
 	// The last clients whose records changed.
-	{"changes", true, []column{{"number", number64}, {"name", shortBytes}, {"former", shortBytes}}, ""},
-	{"vault", false, []column{{"name", shortBytes}, {"title", longBytes}, {"value", longBytes}}, ""},
-	{"history", true, []column{{"name", shortBytes}, {"state", longBytes}, {"expires", number64}}, ""},
-	{"acts", false, []column{{"at", number64}, {"who", longBytes}, {"action", longBytes}, {"target", longBytes},
-		{"kind", longBytes}, {"reason", longBytes}}, ""},
+	{"changes", true, []column{{"number", number64}, {"name", anyBytes}, {"former", anyBytes}}, ""},
+	{"vault", false, []column{{"name", anyBytes}, {"title", anyBytes}, {"value", anyBytes}}, ""},
+	{"history", true, []column{{"name", anyBytes}, {"state", anyBytes}, {"expires", number64}}, ""},
+	{"acts", false, []column{{"at", number64}, {"who", anyBytes}, {"action", anyBytes}, {"target", anyBytes},
+		{"kind", anyBytes}, {"reason", anyBytes}}, ""},
 	// Notes of machines for one another: see storage.Note.
-	{"notes", false, []column{{"number", number64}, {"name", shortBytes}, {"version", number64}, {"expires", number64},
-		{"value", longBytes}}, "name"},
+	{"notes", false, []column{{"number", number64}, {"name", anyBytes}, {"version", number64}, {"expires", number64},
+		{"value", anyBytes}}, "name"},
 	{"processes", true, []column{{"id", number64}, {"expires", number64}}, ""},
 }
 
@@ -94,7 +93,7 @@ func (p *Place) whichExist(ctx context.Context, c Conn) (there []table, err erro
 		if i > 0 {
 			sql.add(", ")
 		}
-		sql.add(raw(p.dialect.Exists(p.prefix + string(t.name))))
+		sql.add("(to_regclass('", t.name, "') IS NOT NULL)::INT")
 	}
 	results, err := p.run(ctx, c, sql)
 	if err != nil {
@@ -153,18 +152,18 @@ func (s *script) selectColumns(name table) *script {
 	return s
 }
 
-// make creates the missing tables, in one transaction if the server supports that, and begins an epoch if
-// there is none.
+// making is an advisory lock that is held while tables are created, until the transaction ends.
+const making int64 = 0x74616c6c79 // "tally"
+
+// make creates the missing tables in one transaction, and begins an epoch if there is none.
 func (p *Place) make(ctx context.Context, c Conn) error {
-	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
-	if p.dialect.Making != "" {
-		sql.add(p.dialect.Making).end()
-	}
+	sql := p.begin()
+	sql.add("SELECT pg_advisory_xact_lock(", making, ")").end()
 	for _, t := range tables {
 		sql.create(t.name, t.hot, t.columns, t.unique)
 	}
 	epoch := rand.Int64()
-	sql.add("INSERT INTO ", table("meta"), " (id, version, oldest, epoch, resets, changes, swept, ahead, since) VALUES (1, ", schemaVersion, ", ", oldestReader, ", ", epoch, ", 0, 0, 0, 0, 0) ", raw(p.dialect.Keep("id"))).end()
+	sql.add("INSERT INTO ", table("meta"), " (id, version, oldest, epoch, resets, changes, swept, ahead, since) VALUES (1, ", schemaVersion, ", ", oldestReader, ", ", epoch, ", 0, 0, 0, 0, 0) ", orKeep).end()
 	sql.add("UPDATE ", table("meta"), " SET version = ", schemaVersion, ", oldest = ", oldestReader, " WHERE version < ", schemaVersion).end()
 	_, err := p.run(ctx, c, sql.add("COMMIT"))
 	if err != nil {
@@ -175,13 +174,12 @@ func (p *Place) make(ctx context.Context, c Conn) error {
 }
 
 func (s *script) create(name table, hot bool, columns []column, unique string) {
-	d := s.place.dialect
 	s.add("CREATE TABLE IF NOT EXISTS ", name, " (")
 	for i, c := range columns {
 		if i > 0 {
 			s.add(", ")
 		}
-		s.add(c.name, " ", map[kind]string{number64: "BIGINT", shortBytes: d.ShortBytes, longBytes: d.LongBytes}[c.kind], " NOT NULL")
+		s.add(c.name, " ", raw(c.kind), " NOT NULL")
 	}
 	s.add(", PRIMARY KEY (", columns[0].name, ")")
 	if unique != "" {
@@ -189,9 +187,7 @@ func (s *script) create(name table, hot bool, columns []column, unique string) {
 	}
 	s.add(")")
 	if hot {
-		s.add(d.Hot)
-	} else {
-		s.add(d.Cold)
+		s.add(" WITH (fillfactor = 60)")
 	}
 	s.end()
 }

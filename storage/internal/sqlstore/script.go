@@ -6,6 +6,15 @@ import (
 	"strconv"
 )
 
+const (
+	// serverClock is the server's time at the beginning of a statement, or later, in nanoseconds since the
+	// Unix epoch.
+	serverClock raw = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT * 1000"
+	// orKeep follows the rows of an INSERT into a table with a key. It locks existing rows and doesn't
+	// change them.
+	orKeep raw = "ON CONFLICT DO NOTHING"
+)
+
 // script has statements that are sent together.
 type script struct {
 	place *Place
@@ -17,6 +26,11 @@ type table string
 
 // raw is text in SQL.
 type raw string
+
+// begin begins a transaction.
+func (p *Place) begin() *script {
+	return p.script().add(p.driver.Begin(p.options.Timeout / 2)).end()
+}
 
 // add appends parts of statements: strings are SQL, a table is its name, and numbers and bytes
 // are literals.
@@ -43,9 +57,8 @@ func (s *script) add(parts ...any) *script {
 }
 
 func (s *script) literal(value []byte) {
-	s.sql = append(s.sql, s.place.dialect.Bytes[0]...)
-	s.sql = hex.AppendEncode(s.sql, value)
-	s.sql = append(s.sql, s.place.dialect.Bytes[1]...)
+	s.sql = append(s.sql, `E'\\x`...)
+	s.sql = append(hex.AppendEncode(s.sql, value), '\'')
 }
 
 // list appends a list of literals in parentheses. There must be at least one.

@@ -127,11 +127,11 @@ func (s *Store) Stats(ctx context.Context) (stats storage.Stats, err error) {
 	}
 	defer s.chores.mu.Unlock()
 	err = s.choreLocked(ctx, "stats", func(ctx context.Context, c Conn) error {
-		var names []string
+		sql := s.place.script().add("SELECT 0")
 		for _, t := range tables {
-			names = append(names, s.place.prefix+string(t.name))
+			sql.add(" + COALESCE(pg_total_relation_size('", t.name, "'), 0)")
 		}
-		results, err := s.place.run(ctx, c, s.place.script().add("SELECT ", s.place.dialect.Size(names)))
+		results, err := s.place.run(ctx, c, sql)
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ type looked struct {
 // look reads the rows that a step examines, and the time.
 func (s *Store) look(ctx context.Context, c Conn, tx *transaction) (seen looked, err error) {
 	p := s.place
-	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end().selectMeta(false)
+	sql := p.begin().selectMeta(false)
 	if s.sweeping.phase < len(sweptTables) {
 		sql.add("SELECT name, expires FROM ", sweptTables[s.sweeping.phase])
 		if s.sweeping.after != "" {
@@ -105,7 +105,7 @@ func (s *Store) deleteExpired(ctx context.Context, c Conn, tx *transaction, name
 		return 0, nil
 	}
 	p, t := s.place, sweptTables[s.sweeping.phase]
-	results, err := p.query(ctx, c, p.script().add(p.dialect.Begin(p.options.Timeout/2)).end().
+	results, err := p.query(ctx, c, p.begin().
 		add("SELECT name FROM ", t, " WHERE expires <= ", tx.at.Now, " AND name IN ").list(names).add(" ORDER BY name FOR UPDATE SKIP LOCKED"), 1)
 	if err != nil {
 		return 0, err
@@ -146,25 +146,14 @@ func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) 
 	return false, nil
 }
 
-// dropOld removes the rows of old machines and resets, and notes the end of the sweep. It finds the
-// machines without locks, and locks only the rows that it deletes: every batch of a live machine holds
-// the lock on its row. Resets are only written under the lock on meta, so dropOld takes that first.
+// dropOld removes the rows of old machines and resets, and notes the end of the sweep. It locks only the rows
+// of machines that it deletes: every batch of a live machine holds the lock on its row. Resets are only written
+// under the lock on meta, so dropOld takes that first.
 func (s *Store) dropOld(ctx context.Context, c Conn, tx *transaction) error {
-	p, clock := s.place, raw(s.place.dialect.Clock)
-	results, err := p.query(ctx, c, p.script().add("SELECT id FROM ", table("machines"), " WHERE expires <= ", clock, " ORDER BY id LIMIT ", sweepRows), 1)
-	if err != nil {
-		return err
-	}
-	sql := p.script().add(p.dialect.Begin(p.options.Timeout / 2)).end()
-	for _, values := range results[0] {
-		var id int64
-		if err := numbers(values, &id); err != nil {
-			return err
-		}
-		sql.add("DELETE FROM ", table("machines"), " WHERE id = ", id, " AND expires <= ", clock).end()
-	}
-	sql.add("UPDATE ", table("meta"), " SET swept = ", clock, " WHERE id = 1").end()
+	sql := s.place.begin()
+	sql.add("DELETE FROM ", table("machines"), " WHERE expires <= ", serverClock).end()
+	sql.add("UPDATE ", table("meta"), " SET swept = ", serverClock, " WHERE id = 1").end()
 	sql.add("DELETE FROM ", table("resets"), " WHERE at <= ", tx.at.Now-tx.at.Shift-int64(storage.KeepResets)).end()
-	_, err = p.run(ctx, c, sql.add("COMMIT"))
+	_, err := s.place.run(ctx, c, sql.add("COMMIT"))
 	return err
 }

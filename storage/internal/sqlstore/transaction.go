@@ -128,7 +128,7 @@ func (s *Store) begin(ctx context.Context, c Conn, b *batch) (*transaction, erro
 // beginning returns the first round trip of a batch, which reads the machine's row, the rows of each
 // lock, and meta.
 func (s *Store) beginning(b *batch) *script {
-	sql := s.place.script().add(s.place.dialect.Begin(s.place.options.Timeout / 2)).end()
+	sql := s.place.begin()
 	sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", s.id)
 	if !b.peek {
 		sql.add(" FOR UPDATE")
@@ -163,7 +163,7 @@ func hasResults(results []Rows, n int) error {
 func (s *script) lock(l lock) {
 	if !l.open {
 		s.insert(l.table, l.names, func(string) *row { return new(row) })
-		s.add(" ", raw(s.place.dialect.Keep("name"))).end()
+		s.add(" ", orKeep).end()
 	}
 	s.read(l).add(" ORDER BY name FOR UPDATE").end()
 }

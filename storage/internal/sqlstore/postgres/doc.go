@@ -1,2 +1,2 @@
-// Package postgres is the dialect of Postgres, version 13 or later.
+// Package postgres connects to Postgres servers, version 13 or later.
 package postgres

@@ -17,7 +17,7 @@ func Opener(o sqlstore.Options, durable bool) (storage.Opener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	place, err := sqlstore.NewPlace(dialect(func() (*pgconn.Config, error) { return reread(o, config) }, durable), o)
+	place, err := sqlstore.NewPlace(driver(func() (*pgconn.Config, error) { return reread(o, config) }, durable), o)
 	if err != nil {
 		return nil, err
 	}

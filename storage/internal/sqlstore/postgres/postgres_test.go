@@ -51,12 +51,12 @@ func TestChargesTakeEffectOnce(t *testing.T) {
 }
 
 func TestCommitAnsweredWithAnError(t *testing.T) {
-	kind.Answered(t, func(dsn string) *sqlstore.Dialect {
+	kind.Answered(t, func(dsn string) *sqlstore.Driver {
 		config, err := pgconn.ParseConfig(dsn)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return dialect(func() (*pgconn.Config, error) { return config, nil }, false)
+		return driver(func() (*pgconn.Config, error) { return config, nil }, false)
 	}, &pgconn.PgError{Severity: "ERROR", Code: "XX000", Message: "unable to read data from the server"})
 }
 

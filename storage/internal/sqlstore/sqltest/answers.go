@@ -36,9 +36,9 @@ func (f failing) Run(ctx context.Context, statements []byte) ([]sqlstore.Rows, e
 
 // Answered makes the answer to a commit an error on a connection that stays usable, as from a proxy
 // that has lost the server. The claim reports whether it took effect.
-func (k *Kind) Answered(t *testing.T, dialect func(dsn string) *sqlstore.Dialect, answers ...error) {
+func (k *Kind) Answered(t *testing.T, driver func(dsn string) *sqlstore.Driver, answers ...error) {
 	server, l := k.Server(t), large(t)
-	d, next := dialect(server.DSN(server.Port)), new(failure)
+	d, next := driver(server.DSN(server.Port)), new(failure)
 	connect := d.Connect
 	d.Connect = func(ctx context.Context) (sqlstore.Conn, error) {
 		c, err := connect(ctx)

@@ -1,5 +1,5 @@
-// Package sqltest tests the promises of package sqlstore for the stores of all dialects, on real
-// servers, which it kills and disconnects. It is for tests only.
+// Package sqltest tests the promises of package sqlstore on real servers, which it kills and
+// disconnects. It is for tests only.
 package sqltest
 
 import (

@@ -14,26 +14,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 )
 
-// making is an advisory lock that is held while tables are created, until the transaction ends.
-const making int64 = 0x74616c6c79 // "tally"
-
-func dialect(current func() (*pgconn.Config, error), durable bool) *sqlstore.Dialect {
-	return &sqlstore.Dialect{
-		Name:       "postgres",
-		Connect:    func(ctx context.Context) (sqlstore.Conn, error) { return connect(ctx, current) },
-		Explain:    explain,
-		Bytes:      [2]string{`E'\\x`, `'`},
-		ShortBytes: "BYTEA", LongBytes: "BYTEA",
-		Hot:     " WITH (fillfactor = 60)",
-		Clock:   "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT * 1000",
+func driver(current func() (*pgconn.Config, error), durable bool) *sqlstore.Driver {
+	return &sqlstore.Driver{
+		Connect: func(ctx context.Context) (sqlstore.Conn, error) { return connect(ctx, current) },
+		Explain: explain,
 		Begin:   func(wait time.Duration) string { return begin(wait, durable) },
-		Keep:    func(string) string { return "ON CONFLICT DO NOTHING" },
-		Replace: "ON CONFLICT (name) DO UPDATE SET state = excluded.state, expires = excluded.expires",
-		Making:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", making),
-		Exists:  func(table string) string { return "(to_regclass('" + table + "') IS NOT NULL)::INT" },
-		Size: func(tables []string) string {
-			return "COALESCE(pg_total_relation_size('" + strings.Join(tables, "'), 0) + COALESCE(pg_total_relation_size('") + "'), 0)"
-		},
 	}
 }
 
