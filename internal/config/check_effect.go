@@ -252,7 +252,7 @@ func (z *zoneCompiler) checkShadow() (found []Advice) {
 	if !z.Shadow && z.OnEmptyKey == enforce.EmptyDeny {
 		found = append(found, z.advice("shadow: no limit of the zone is enforced, and on_empty_key deny refuses requests all the same", "shadow into a line of its own, for the whole zone"))
 	}
-	if z.OnExceeded == onExceededChallenge {
+	if z.OnExceeded == onExceededChallenge && !z.Shadow {
 		found = append(found, z.advice("on_exceeded: no limit of the zone is enforced, so nobody is challenged while shadow is there", "on_exceeded challenge with limits that are enforced"))
 	}
 	return found

@@ -42,10 +42,10 @@ func Command(load func() (Source, error)) *cobra.Command {
 		Short: "Proposes limits for a config and its access log, in shadow",
 		Long: `Reads the Caddyfile of --config, or the config of the running Caddy, and the access
 log that it says, and prints a rate_limit for each site that has none: for
-programs that it recognizes, sign-ins, APIs, heavy paths and crawlers. A comment
-says why each number is what it is: a recipe's, or several times what most of the
-log's people want. What a few clients do is noted, and decides nothing. All zones
-are in shadow: they count, and refuse nothing.
+programs that it recognizes, sign-ins, APIs, heavy paths, crawlers and crowds of
+many networks. A comment says why each number is what it is: a recipe's, or several
+times what most of the log's people want. What a few clients do is noted, and
+decides nothing. All zones are in shadow: they count, and refuse nothing.
 
 With --write they are put into the Caddyfile, with a copy of it beside; then reload
 Caddy. When caddy rate-limit zones shows that they refuse who they should, --enforce
@@ -137,7 +137,7 @@ func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
 	}
 	d.writeNotes(out)
 	if !f.write {
-		if write(out, d.sites); zonesOf(d.sites) == 0 {
+		if d.write(out, d.sites); zonesOf(d.sites) == 0 {
 			fmt.Fprintln(out, "# No zone is proposed.")
 		}
 		return nil

@@ -1,6 +1,7 @@
 package proposal
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -27,7 +28,8 @@ import (
 // draft is a Caddyfile with proposed zones.
 type draft struct {
 	file  string // its path
-	text  []byte // without the zones
+	old   []byte
+	text  []byte // without the zones, perhaps with the option that they need
 	sites []*site
 	host  string // of log lines that name none; may be ""
 
@@ -40,7 +42,7 @@ type draft struct {
 // propose returns the draft for a Caddyfile and logs. Lines that name no host are of the given one, or else of the
 // only site that serves something.
 func propose(ctx context.Context, file string, text []byte, host string, open func() (*accesslog.Merger, error)) (*draft, error) {
-	d := &draft{file: file, text: text, host: host}
+	d := &draft{file: file, old: text, text: text, host: host}
 	var err error
 	if d.sites, err = sitesOf(file, text); err != nil {
 		return nil, err
@@ -73,9 +75,19 @@ func propose(ctx context.Context, file string, text []byte, host string, open fu
 		case !s.serves && s.only == "":
 			s.notes = append(s.notes, "serves neither an application nor files")
 		case s.serves:
-			if s.propose(d.people); log != nil && s.traffic.requests == 0 {
+			if s.open = true; log != nil && s.traffic.requests == 0 {
 				s.notes = append(s.notes, "has no request in the log, so what its visitors want is unknown")
 			}
+		}
+	}
+	if log != nil {
+		if err := d.findCrowds(ctx, open); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range d.sites {
+		if s.open {
+			s.propose(d.people)
 		}
 	}
 	d.settle(d.sites)
@@ -86,6 +98,19 @@ func propose(ctx context.Context, file string, text []byte, host string, open fu
 		d.settle(d.sites)
 	}
 	return d, nil
+}
+
+// use replaces the Caddyfile by one that has the same sites, perhaps in other lines.
+func (d *draft) use(text []byte) error {
+	sites, err := sitesOf(d.file, text)
+	if err != nil {
+		return err
+	}
+	d.text = text
+	for i, s := range sites {
+		d.sites[i].block, d.sites[i].line = s.block, s.line
+	}
+	return nil
 }
 
 // readSites reads what a log says of each site.
@@ -229,6 +254,21 @@ func remove(sites []*site, a advice.Advice) bool {
 
 // fit replays the log with the proposed zones, and corrects their amounts.
 func (d *draft) fit(ctx context.Context, open func() (*accesslog.Merger, error)) error {
+	wants := make(map[limit]peaks)
+	err := d.replay(ctx, open, watch(wants, d.people))
+	for _, s := range d.sites {
+		if err == nil && s.traffic.requests > 0 {
+			for i := range s.zones {
+				s.zones[i].fit(wants, d.people)
+			}
+			s.zones = slices.DeleteFunc(s.zones, func(z zone) bool { return !slices.ContainsFunc(z.lines, limitLine.MatchString) })
+		}
+	}
+	return err
+}
+
+// replay replays the log with the proposed zones.
+func (d *draft) replay(ctx context.Context, open func() (*accesslog.Merger, error), peak func(*replay.Limit, *accesslog.Record, int64)) error {
 	config, err := d.provision(d.sites)
 	if err != nil {
 		return err
@@ -239,28 +279,18 @@ func (d *draft) fit(ctx context.Context, open func() (*accesslog.Merger, error))
 		return err
 	}
 	defer log.Close()
-	wants := make(map[limit]peaks)
-	report, err := config.Replay(ctx, log, replay.Options{Host: d.host, Skip: isCrawled, Peak: watch(wants, d.people)})
+	report, err := config.Replay(ctx, log, replay.Options{Host: d.host, Skip: isCrawled, Peak: peak})
 	if err != nil {
 		return err
-	}
-	for _, s := range d.sites {
-		proposed := s.zones
-		if s.traffic.requests == 0 {
-			continue
-		}
-		s.zones = nil
-		for _, z := range proposed {
-			if z.fit(wants, d.people) {
-				s.zones = append(s.zones, z)
-			}
-		}
 	}
 	return report.Check()
 }
 
 // write prints sites with their zones as a Caddyfile.
-func write(w io.Writer, sites []*site) {
+func (d *draft) write(w io.Writer, sites []*site) {
+	if zonesOf(sites) > 0 && !bytes.Equal(d.old, d.text) {
+		fmt.Fprintf(w, "\n# For the puzzles, in the global options:\n{\n\t%s}\n", sessionOption)
+	}
 	for _, s := range sites {
 		if zones := zonesIn(sites, s.block); s.whole == nil && len(zones) > 0 {
 			if s.file != "" {
@@ -296,13 +326,14 @@ func (d *draft) install(w io.Writer) error {
 	rest := slices.DeleteFunc(slices.Clone(d.sites), func(s *site) bool { return blocks[s.block] })
 	own := zonesOf(d.sites) - zonesOf(rest)
 	if own > 0 {
-		if err := install(w, d.file, d.text, text, own, written); err != nil {
+		if err := install(w, d.file, d.old, text, own, written); err != nil {
 			return err
 		}
+		d.old = d.text
 	}
 	if zonesOf(rest) > 0 {
 		fmt.Fprintln(w, "\n# Imported files are neither written nor enforced, nor are values of the environment. Put these zones at the beginning of their sites:")
-		write(w, rest)
+		d.write(w, rest)
 	}
 	switch {
 	case own > 0:

@@ -2,6 +2,8 @@ package proposal
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,6 +58,11 @@ func zonesIn(sites []*site, block int) (zones []zone) {
 func directive(zones []zone, indent string) string {
 	lines := []string{names.Handler + " {"}
 	for _, z := range zones {
+		if z.exempt != "" && !slices.Contains(lines, z.exempt) {
+			lines = append(lines, z.exempt)
+		}
+	}
+	for _, z := range zones {
 		lines = append(append(lines, comment("\t", z.why)...), "\tzone "+z.name+" {", "\t\t"+shadowLine)
 		for _, line := range z.lines {
 			line, why, _ := strings.Cut(line, " #")
@@ -108,22 +115,72 @@ func (d *draft) insert() (text []byte, blocks map[int]bool) {
 // maxHead bounds the lines of a site's addresses and its brace.
 const maxHead = 20
 
-// insertAfter returns a text with more lines after one of its lines.
-func insertAfter(text []byte, after int, lines string) []byte {
-	out, n := new(bytes.Buffer), 0
+// sessionOption is what a zone against crowds needs.
+const sessionOption = names.App + " {\n\t\tsession\n\t}\n"
+
+// withSession returns a Caddyfile with the global option session, the same if it has that, and nil if no line is
+// found for it.
+func withSession(file string, text []byte) []byte {
+	want, ok := butSession(file, text)
+	if ok {
+		return text
+	}
+	isMeant := func(tried []byte) bool {
+		rest, ok := butSession(file, tried)
+		return ok && isAlike(rest, want)
+	}
+	if tried := insertAfter(text, 0, "{\n\t"+sessionOption+"}\n\n"); isMeant(tried) {
+		return tried
+	}
+	n := 0
 	for line := range bytes.Lines(text) {
-		out.Write(line)
-		if n++; n != after {
+		if n++; n > maxGlobal || !bytes.Contains(line, []byte("{")) {
 			continue
 		}
-		if bytes.HasSuffix(line, []byte("\r\n")) {
-			lines = strings.ReplaceAll(lines, "\n", "\r\n")
-		} else if !bytes.HasSuffix(line, []byte("\n")) {
-			lines = "\n" + lines
+		for _, option := range []string{"\t" + sessionOption, "\t\tsession\n"} {
+			if tried := insertAfter(text, n, option); isMeant(tried) {
+				return tried
+			}
 		}
-		out.WriteString(lines)
 	}
-	return out.Bytes()
+	return nil
+}
+
+// butSession returns the JSON of a Caddyfile without its global option session, and whether it has that.
+func butSession(file string, text []byte) (rest []byte, ok bool) {
+	var config struct {
+		Apps map[string]map[string]any `json:"apps"`
+	}
+	adapted, err := adapt(file, text)
+	if err != nil || json.Unmarshal(adapted, &config) != nil {
+		return nil, false
+	}
+	app := config.Apps[names.App]
+	ok = app["session"] != nil
+	delete(app, "session")
+	if delete(app, "source"); len(app) == 0 {
+		delete(config.Apps, names.App)
+	}
+	rest, err = json.Marshal(config)
+	return rest, ok && err == nil
+}
+
+// maxGlobal bounds the lines of global options.
+const maxGlobal = 200
+
+// insertAfter returns a text with more lines after one of its lines, or before the first one, which is 1.
+func insertAfter(text []byte, after int, lines string) []byte {
+	at := 0
+	for ; after > 0; after-- {
+		at += cmp.Or(bytes.IndexByte(text[at:], '\n')+1, len(text)-at)
+	}
+	if at > 0 && text[at-1] != '\n' {
+		lines = "\n" + lines
+	}
+	if bytes.Contains(text, []byte("\r\n")) {
+		lines = strings.ReplaceAll(lines, "\n", "\r\n")
+	}
+	return slices.Concat(text[:at], []byte(lines), text[at:])
 }
 
 var variable = regexp.MustCompile(`\{\$([^:}]+)(:[^}]*)?\}`)

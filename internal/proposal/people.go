@@ -3,6 +3,7 @@ package proposal
 import (
 	"context"
 	"io"
+	"iter"
 	"net/http"
 	"net/netip"
 
@@ -23,6 +24,7 @@ type people struct {
 // person is a client of a log.
 type person struct {
 	requests, failed, posts int64
+	crawls                  bool // as one of a crowd
 	groups                  groups
 }
 
@@ -64,18 +66,18 @@ func readPeople(ctx context.Context, log *accesslog.Merger) (*people, error) {
 			c.posts++
 		}
 	})
-	all, getters := make(map[int]bool), make(map[int]bool)
-	for id := range p.known {
-		p.posters = false
-		if p.is(id) {
-			getters[id] = true
-		}
-		p.posters = true
-		if p.is(id) {
-			all[id] = true
-		}
+	var both [2]crowd // without posters, and with them
+	for i := range both {
+		p.posters = i == 1
+		both[i] = p.crowd(func(yield func(int) bool) {
+			for id := range p.known {
+				if p.is(id) {
+					yield(id)
+				}
+			}
+		})
 	}
-	p.posters = p.crowd(getters).isFew(p.crowd(all))
+	p.posters = both[0].isFew(both[1])
 	return p, err
 }
 
@@ -97,10 +99,10 @@ func eachRecord(ctx context.Context, log *accesslog.Merger, f func(*accesslog.Re
 }
 
 // is reports whether a client is one of the people: it wasn't mostly answered with an error, as those who look
-// for something, and doesn't hardly ever get a page, as those who guess passwords.
+// for something, doesn't hardly ever get a page, as those who guess passwords, and isn't of a crowd.
 func (p *people) is(id int) bool {
 	c := p.known[id]
-	return 2*c.failed <= c.requests && (p.posters || 10*c.posts <= 9*c.requests)
+	return !c.crawls && 2*c.failed <= c.requests && (p.posters || 10*c.posts <= 9*c.requests)
 }
 
 // of returns the client of a request, and whether it is one of the people.
@@ -149,7 +151,7 @@ func (p *people) group(addr netip.Addr, v4, v6 int) int {
 }
 
 // crowd counts clients.
-func (p *people) crowd(ids map[int]bool) (c crowd) {
+func (p *people) crowd(ids iter.Seq[int]) (c crowd) {
 	for i := range c {
 		seen := make(map[int]bool)
 		for id := range ids {

@@ -187,7 +187,7 @@ func TestProgramsAreThoseOfRecipes(t *testing.T) {
 	recipe := ""
 	for line := range strings.Lines(read(t, "programs.txt")) {
 		line = strings.TrimSpace(line)
-		if title, _, ok := strings.Cut(line, ": "); ok && strings.Contains(title, ", ") && !strings.HasPrefix(line, "limit") {
+		if title, _, ok := strings.Cut(line, ":"); ok && strings.Contains(title, ", ") && !strings.HasPrefix(line, "limit") {
 			_, name, _ := strings.Cut(title, ", ")
 			recipe = read(t, "../../examples/recipes/"+name+".Caddyfile")
 			read(t, "../../docs/recipes/"+name+".md")

@@ -36,6 +36,7 @@ type site struct {
 	serves  bool     // pages of an application or of files
 	files   bool     // nothing but files
 	limited bool     // it has our directive
+	open    bool     // zones may be proposed for it
 	file    string   // the imported file that it is in, or ""
 	shared  bool     // an import makes other sites of the same lines
 	names   zoneNames
@@ -219,16 +220,22 @@ func (s *site) zone(kind string) string {
 // describe returns a Caddyfile with the sites of a config in JSON, as far as a proposal needs to know them.
 func describe(config []byte) ([]byte, error) {
 	var parsed struct {
-		Apps struct {
-			HTTP caddyhttp.App `json:"http"`
-		} `json:"apps"`
+		Apps map[string]json.RawMessage `json:"apps"`
 	}
-	if err := json.Unmarshal(config, &parsed); err != nil {
+	var http caddyhttp.App
+	err := json.Unmarshal(config, &parsed)
+	if err == nil && parsed.Apps["http"] != nil {
+		err = json.Unmarshal(parsed.Apps["http"], &http)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading the config: %w", err)
 	}
 	out, seen := new(bytes.Buffer), make(map[string]bool)
-	for _, name := range slices.Sorted(maps.Keys(parsed.Apps.HTTP.Servers)) {
-		server := parsed.Apps.HTTP.Servers[name]
+	if bytes.Contains(parsed.Apps[names.App], []byte(`"session":`)) {
+		fmt.Fprintf(out, "{\n\t%s}\n\n", sessionOption)
+	}
+	for _, name := range slices.Sorted(maps.Keys(http.Servers)) {
+		server := http.Servers[name]
 		for _, route := range server.Routes {
 			addresses := routing.Hosts(route.MatcherSetsRaw)
 			if len(addresses) == 0 {

@@ -109,6 +109,13 @@ var strangers = map[string]func(l *logOf, host string, from func(n int) string){
 		l.Reset()
 		l.WriteString(before + text)
 	},
+	"costly pages": func(l *logOf, host string, from func(int) string) {
+		for i := range 600 {
+			for _, c := range crowds {
+				l.add(host, from(i), "GET", strings.ReplaceAll(c.pages[0], "{n}", fmt.Sprint(i)), 200, "")
+			}
+		}
+	},
 	"many paths": func(l *logOf, host string, from func(int) string) {
 		for i := range 5100 {
 			l.add(host, from(i), "POST", fmt.Sprintf("/%d/login", i), 200, "")

@@ -184,15 +184,17 @@ func (u *use) add(id int, r *accesslog.Record) {
 	u.by[id] = s
 }
 
-// crowd counts the clients of a use whose share is as wanted; all if wanted is nil.
+// crowd counts the clients of a use whose share is as wanted, all if wanted is nil; none of those that crawl as a
+// crowd.
 func (u *use) crowd(p *people, wanted func(share) bool) crowd {
-	ids := make(map[int]bool)
-	if u != nil {
+	if u == nil {
+		return crowd{}
+	}
+	return p.crowd(func(yield func(int) bool) {
 		for id, s := range u.by {
-			if wanted == nil || wanted(s) {
-				ids[id] = true
+			if !p.known[id].crawls && (wanted == nil || wanted(s)) {
+				yield(id)
 			}
 		}
-	}
-	return p.crowd(ids)
+	})
 }

@@ -15,10 +15,11 @@ import (
 
 // zone is a proposed zone.
 type zone struct {
-	name  string
-	why   string
-	lines []string // of its block
-	match string   // the first of them, before its host was added
+	name   string
+	why    string
+	lines  []string // of its block
+	match  string   // those of them before what it counts per, before its host was added
+	exempt string   // a line of the handler, or ""
 }
 
 // A limit of unknown is what honest clients want, and no limit without a log. It differs from all others.
@@ -57,7 +58,7 @@ var programs = parsePrograms(programsText)
 func parsePrograms(text string) (list []program) {
 	for section := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		head, body, _ := strings.Cut(section, "\n")
-		title, signs, _ := strings.Cut(head, ": ")
+		title, signs, _ := strings.Cut(head, ":")
 		var p program
 		p.name, p.recipe, _ = strings.Cut(title, ", ")
 		for _, sign := range strings.Fields(signs) {
@@ -75,7 +76,7 @@ func parsePrograms(text string) (list []program) {
 				p.zones = append(p.zones, zone{name: name})
 			} else {
 				z := &p.zones[len(p.zones)-1]
-				z.lines = append(z.lines, strings.TrimSpace(line))
+				z.lines = append(z.lines, strings.TrimPrefix(line, "\t"))
 			}
 		}
 		list = append(list, p)
@@ -121,19 +122,21 @@ func (p *program) sign(s *site, log *people) (sign string, doubtful bool) {
 
 // propose adds the zones for the site, with amounts that a log may correct.
 func (s *site) propose(log *people) {
-	known := false // by its recipe, whose zones are all that it needs
+	known, found := false, false // by a recipe; by one whose zones are all that it needs
 	for _, p := range programs {
 		sign, doubtful := p.sign(s, log)
 		if doubtful {
 			s.notes = append(s.notes, fmt.Sprintf("may be %s, by %s in the config, but the log shows nothing of that: if it is, see docs/recipes/%s.md", p.name, sign, p.recipe))
 		} else if sign != "" {
-			known = known || p.recipe != basicAuth
+			known, found = known || p.recipe != basicAuth, true
 			for _, z := range p.zones {
-				s.add(z.name, p.recipe, fmt.Sprintf("%s, by %s: docs/recipes/%s.md", p.name, sign, p.recipe), z.lines...)
+				if !z.isForCrowds() {
+					s.add(z, p.recipe, fmt.Sprintf("%s, by %s: docs/recipes/%s.md", p.name, sign, p.recipe))
+				}
 			}
 		}
 	}
-	if len(s.zones) == 0 && !s.files {
+	if !found && !s.files {
 		s.proposeSignIn(log)
 	}
 	if s.traffic.requests > 0 {
@@ -174,7 +177,7 @@ func (s *site) proposeSignIn(log *people) {
 		lines = append([]string{"match POST " + strings.Join(s.most("login", paths), " ")}, lines...)
 		why = "what takes passwords by the log: its name, or mostly 401 and 403; and the usual paths"
 	}
-	s.add("login", "", why, append(lines, "per ip", "limit 10/5m # people who mistype need fewer, and guessers want as many as they get")...)
+	s.add(zone{name: "login", lines: append(lines, "per ip", "limit 10/5m # people who mistype need fewer, and guessers want as many as they get")}, "", why)
 }
 
 // most returns the first patterns of a zone, as many as it may have, in the order of the alphabet.
@@ -214,19 +217,21 @@ func (s *site) proposeTraffic(known bool, log *people) {
 	case t.crawled.crowd(log, nil).isFew(all):
 		s.notes = append(s.notes, "has a few clients that say that they are "+why)
 	default:
-		s.add("crawlers", "", why, "match header_regexp User-Agent "+crawlerNames, "per everyone", "limit 30/1m # all of them together; lower it to slow them")
+		s.add(zone{name: "crawlers", lines: []string{"match header_regexp User-Agent " + crawlerNames, "per everyone", "limit 30/1m # all of them together; lower it to slow them"}}, "", why)
 	}
 	if known {
 		return
 	}
-	limit := fmt.Sprintf("limit %d/1m #", unknown)
+	fitted := func(name, why string, match ...string) {
+		s.add(zone{name: name, lines: append(match, "per ip", fmt.Sprintf("limit %d/1m #", unknown))}, "", why)
+	}
 	if heavy := s.used(t.folders, all, log, share.isHeavy); len(heavy) > 0 {
-		s.add("heavy", "", "what takes a second or a megabyte on average, for most who ask for it", "match "+strings.Join(s.most("heavy", heavy), " "), "per ip", limit)
+		fitted("heavy", "what takes a second or a megabyte on average, for most who ask for it", "match "+strings.Join(s.most("heavy", heavy), " "))
 	}
 	if apis := s.used(t.apis, all, log, nil); len(apis) > 0 {
-		s.add("api", "", "an API", "match "+strings.Join(s.most("api", apis), " "), "per ip", limit)
+		fitted("api", "an API", "match "+strings.Join(s.most("api", apis), " "))
 	}
-	s.add("all", "", "any request", "per ip", limit)
+	fitted("all", "any request")
 }
 
 // isHeavy reports whether a client's requests took long, or much, on average.
@@ -251,18 +256,24 @@ func (s *site) used(all map[string]*use, people crowd, log *people, wanted func(
 
 // add adds a zone, unless the site has one for the same requests. Of several programs' zones of a kind, the
 // later ones are named for their recipes, too.
-func (s *site) add(kind, recipe, why string, lines ...string) {
-	if slices.ContainsFunc(s.zones, func(z zone) bool { return z.match == lines[0] }) {
+func (s *site) add(z zone, recipe, why string) {
+	kind := z.name
+	z.match, _, _ = strings.Cut(strings.Join(z.lines, "\n"), "per ")
+	if slices.ContainsFunc(s.zones, func(other zone) bool { return other.match == z.match }) {
 		return
 	}
-	name := s.zone(kind)
-	if slices.ContainsFunc(s.zones, func(z zone) bool { return z.name == name }) {
-		name = s.zone(notWord.ReplaceAllString(recipe, "_") + "_" + kind)
+	if z.name = s.zone(kind); slices.ContainsFunc(s.zones, func(other zone) bool { return other.name == z.name }) {
+		z.name = s.zone(notWord.ReplaceAllString(recipe, "_") + "_" + kind)
 	}
-	if len(s.hosts) > 1 { // perhaps in several servers
-		lines = append(slices.Clone(lines), "scope shared")
+	if strings.HasPrefix(z.lines[0], "exempt ") {
+		z.exempt = "\t" + strings.Join(s.within(z.lines[:1]), "\n\t\t")
+		z.lines = z.lines[1:]
 	}
-	s.zones = append(s.zones, zone{s.names.unused(name), why, s.within(lines), lines[0]})
+	if z.lines = s.within(z.lines); len(s.hosts) > 1 { // perhaps in several servers
+		z.lines = append(slices.Clone(z.lines), "scope shared")
+	}
+	z.name, z.why = s.names.unused(z.name), why
+	s.zones = append(s.zones, z)
 }
 
 // within returns the lines of a zone, for the part of a site that is for some hosts: each match also asks for
@@ -271,25 +282,29 @@ func (s *site) within(lines []string) (all []string) {
 	if s.only == "" {
 		return lines
 	}
-	if !strings.HasPrefix(lines[0], "match ") {
+	if !strings.HasPrefix(lines[0], "match ") && !strings.HasPrefix(lines[0], "exempt ") {
 		return append([]string{"match " + s.only}, lines...)
 	}
 	for _, line := range lines {
-		matcher, ok := strings.CutPrefix(line, "match ")
-		if !ok {
+		option, matcher, _ := strings.Cut(line, " ")
+		if option != "match" && option != "exempt" {
 			all = append(all, line)
+			continue
+		}
+		if matcher == "{" {
+			all = append(all, line, "\t"+s.only)
 			continue
 		}
 		if first, _, _ := strings.Cut(matcher, " "); strings.HasPrefix(first, "/") || strings.ToUpper(first) == first {
 			matcher = "endpoint " + matcher
 		}
-		all = append(all, "match {", "\t"+s.only, "\t"+matcher, "}")
+		all = append(all, option+" {", "\t"+s.only, "\t"+matcher, "}")
 	}
 	return all
 }
 
-// fit corrects the limits of the zone by what people want, and reports whether any is left.
-func (z *zone) fit(wants map[limit]peaks, log *people) (left bool) {
+// fit corrects the limits of the zone by what people want, and removes those that nobody is known to want.
+func (z *zone) fit(wants map[limit]peaks, log *people) {
 	var lines []string
 	for _, line := range z.lines {
 		found := limitLine.FindStringSubmatch(line)
@@ -303,10 +318,8 @@ func (z *zone) fit(wants map[limit]peaks, log *people) (left bool) {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("limit %d/%s # %s", amount, found[2], strings.Trim(found[3]+"; "+why, " ;")))
-		left = true
 	}
 	z.lines = lines
-	return left
 }
 
 // fitted returns an amount, and why: that of the recipe, or for a limit of unknown, one that fits what people
