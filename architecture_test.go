@@ -306,7 +306,6 @@ var dependencies = map[string]string{
 	"github.com/dunglas/httpsfv":              "structured fields (RFC 9651), for signatures of requests; Caddy brings it",
 	"github.com/dustin/go-humanize":           "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
 	"github.com/gaissmai/bart":                "the longest prefix among the networks of the rules file, found in less than 100 ns; a module that Caddy requires uses it, too",
-	"github.com/gdamore/tcell/v3":             "a screen on a terminal, without cgo: see decision 167",
 	"github.com/jackc/pgx/v5":                 "the protocol of Postgres, for the store and the exchange there; Caddy brings it: see decision 97",
 	"github.com/klauspost/compress":           "access logs that are compressed with zstd; Caddy brings it",
 	"github.com/oschwald/maxminddb-golang/v2": "files of countries and autonomous systems, in the format that all publishers use: see decision 146",

@@ -8,7 +8,6 @@ require (
 	github.com/dunglas/httpsfv v1.1.1
 	github.com/dustin/go-humanize v1.1.0
 	github.com/gaissmai/bart v0.30.0
-	github.com/gdamore/tcell/v3 v3.6.0
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/klauspost/compress v1.20.1
 	github.com/oschwald/maxminddb-golang/v2 v2.8.0
@@ -29,13 +28,7 @@ require (
 	modernc.org/sqlite v1.60.0
 )
 
-require (
-	github.com/clipperhouse/displaywidth v0.11.0 // indirect
-	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
-	github.com/gdamore/encoding v1.0.1 // indirect
-	github.com/go-sql-driver/mysql v1.10.1 // indirect
-	github.com/lucasb-eyer/go-colorful v1.4.1 // indirect
-)
+require github.com/go-sql-driver/mysql v1.10.1 // indirect
 
 require (
 	cel.dev/cel-go v0.32.0 // indirect

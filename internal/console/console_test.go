@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -410,42 +409,6 @@ func TestHelpHasExamples(t *testing.T) {
 			}
 		}
 	}
-}
-
-// watched is a service that ends watching after a few calls.
-type watched struct {
-	operator.Service
-	asked int
-	end   context.CancelFunc
-}
-
-func (w *watched) Keys(ctx context.Context, q operator.KeysQuery) ([]operator.Key, error) {
-	if w.asked++; w.asked == 3 {
-		w.end()
-	}
-	return w.Service.Keys(ctx, q)
-}
-
-func TestWatching(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, end := context.WithCancel(t.Context())
-		w := &watched{sample.New(clock), 0, end}
-		out := new(bytes.Buffer)
-		c := console{func(*cobra.Command) (operator.Service, error) { return w, nil }, clock, LookOf}
-		begun := time.Now()
-		s := &session{Service: w, ctx: ctx, out: out}
-		if err := c.watchKeys(s, operator.KeysQuery{N: 5}); err != nil || w.asked != 3 || time.Since(begun) != 2*watchEvery {
-			t.Errorf("asked %d times in %v: %v", w.asked, time.Since(begun), err)
-		}
-		if got := strings.Count(out.String(), "ZONE "); got != 2 {
-			t.Errorf("%d tables were printed, want 2", got)
-		}
-		w.Service.(*sample.Service).Fail(errors.New("gone"))
-		s.ctx = t.Context()
-		if err := c.watchKeys(s, operator.KeysQuery{}); err == nil || err.Error() != "gone" {
-			t.Errorf("got %v", err)
-		}
-	})
 }
 
 // The status of a store on a network shows its machines, its round trip, and its losses.

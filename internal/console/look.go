@@ -1,11 +1,8 @@
 package console
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -312,37 +309,19 @@ func limitCell(name string, shadow bool) cell {
 func (c console) top() *cobra.Command {
 	var q operator.KeysQuery
 	var by string
-	var watch bool
 	cmd := &cobra.Command{
 		Use:   "top [zone]",
 		Short: "Lists the keys that have used most of their limits",
 		Long: `Lists the keys that memory holds and that have used most of their limits, or
-with --by refused, those of which most requests were refused.
-
-On a terminal, --watch shows a screen of them, with the rates of requests and
-zones and the latest refusals; ? says which keys it takes. Elsewhere, and with
---json, it lists them again every two seconds.`,
-		Example:           "  caddy rate-limit top login --by refused --watch",
+with --by refused, those of which most requests were refused.`,
+		Example:           "  caddy rate-limit top login --by refused",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeZone(0),
 	}
 	cmd.Flags().StringVar(&by, "by", string(operator.ByUsed), "What to order by: used or refused")
 	cmd.Flags().IntVarP(&q.N, "number", "n", 20, "How many keys to list at most")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Show them again and again, until Ctrl-C")
 	return c.command(cmd, func(s *session, args []string) error {
 		q.Zone, q.By = append(args, "")[0], operator.By(by)
-		switch {
-		case watch && IsTerminal(s.out) && !s.json:
-			if !cmd.Flags().Changed("number") {
-				q.N = screenKeys
-			}
-			return c.watchOnTerminal(s, q)
-		case watch:
-			ctx, stop := signal.NotifyContext(s.ctx, os.Interrupt)
-			defer stop()
-			s.ctx = ctx
-			return c.watchKeys(s, q)
-		}
 		return s.listKeys(q)
 	})
 }
@@ -495,33 +474,5 @@ func (s *session) showShares(r operator.Refusals) {
 				return named(r.Client, r.Text, r.Tag)
 			}},
 		}, list.shares)
-	}
-}
-
-// watchEvery is the interval of refreshing a watched list.
-const watchEvery = 2 * time.Second
-
-// watchKeys lists keys repeatedly, until the session's context ends.
-func (c console) watchKeys(s *session, q operator.KeysQuery) error {
-	again := time.NewTicker(watchEvery)
-	defer again.Stop()
-	for {
-		s.now = c.now()
-		page, out := new(bytes.Buffer), s.out
-		s.out = page
-		err := s.listKeys(q)
-		s.out = out
-		switch {
-		case s.ctx.Err() != nil:
-			return nil
-		case err != nil && err != errNothing:
-			return err
-		}
-		s.out.Write(page.Bytes()) //nolint:errcheck // the next one shows it
-		select {
-		case <-again.C:
-		case <-s.ctx.Done():
-			return nil
-		}
 	}
 }

@@ -1,11 +1,9 @@
+// Package terminal has pseudo terminals with processes in them, for tests.
 package terminal
 
 import (
-	"bytes"
-	"io"
 	"os"
 	"os/exec"
-	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,45 +14,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal is a pseudo terminal with a process in it, whose output is shown on an emulated one.
+// patience is how long a text may take to appear.
+const patience = time.Minute
+
+// Terminal is a pseudo terminal with a process in it. It shows lines, as a terminal of type dumb.
 type Terminal struct {
-	*Emulated
+	master, slave *os.File
+	wrote         chan struct{} // has a value after a write
 
-	cmd    *exec.Cmd
-	master *os.File
-	slave  *os.File
-	before *unix.Termios
-	ended  chan struct{} // closed when the process has ended, and err is set
-	err    error
-
-	mu      sync.Mutex
-	written bytes.Buffer
+	mu     sync.Mutex
+	lines  [][]byte // guarded by mu: the last one is the cursor's
+	column int      // guarded by mu: of the cursor
 }
 
 // Start starts a process in a terminal of a size. It skips the test on a machine without pseudo terminals. The
 // process is killed when the test ends.
 func Start(t *testing.T, cmd *exec.Cmd, width, height int) *Terminal {
 	t.Helper()
-	term := &Terminal{Emulated: New(width, height), cmd: cmd, ended: make(chan struct{})}
+	term := &Terminal{wrote: make(chan struct{}, 1), lines: make([][]byte, 1)}
 	term.open(t, width, height)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.slave, term.slave, term.slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
-	if err := term.Emulated.Start(); err != nil {
-		t.Fatal(err)
-	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go term.show()
-	go io.Copy(term.master, term.Emulated) //nolint:errcheck // the terminal has been closed
-	go func() {
-		term.err = cmd.Wait()
-		close(term.ended)
-	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // an error: it has ended
-		<-term.ended
-		_ = term.Emulated.Stop() // it never fails
+		_ = cmd.Wait()         // it was killed
 		term.master.Close()
 		term.slave.Close()
 	})
@@ -77,9 +64,6 @@ func (term *Terminal) open(t *testing.T, width, height int) {
 		term.slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
 	}
 	if err == nil {
-		term.before, err = unix.IoctlGetTermios(int(term.slave.Fd()), unix.TCGETS)
-	}
-	if err == nil {
 		err = unix.IoctlSetWinsize(int(term.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(width), Row: uint16(height)})
 	}
 	if err != nil {
@@ -92,51 +76,59 @@ func (term *Terminal) show() {
 	chunk := make([]byte, 4096)
 	for {
 		n, err := term.master.Read(chunk)
-		term.mu.Lock()
-		term.written.Write(chunk[:n])
-		term.mu.Unlock()
-		if _, failed := term.Emulated.Write(chunk[:n]); err != nil || failed != nil {
+		if err != nil {
 			return
+		}
+		term.mu.Lock()
+		for _, b := range chunk[:n] {
+			term.showLocked(b)
+		}
+		term.mu.Unlock()
+		select {
+		case term.wrote <- struct{}{}:
+		default:
 		}
 	}
 }
 
-// Signal sends a signal to the process.
-func (term *Terminal) Signal(signal os.Signal) { _ = term.cmd.Process.Signal(signal) } // an error: it has ended
-
-// Resize gives the terminal another size.
-func (term *Terminal) Resize(width, height int) {
-	term.Emulated.Resize(width, height)
-	_ = unix.IoctlSetWinsize(int(term.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(width), Row: uint16(height)}) // an error: it stays as it was
+// showLocked shows a character, or moves the cursor. It ignores other control characters.
+func (term *Terminal) showLocked(b byte) {
+	last := &term.lines[len(term.lines)-1]
+	switch {
+	case b == '\n':
+		term.lines, term.column = append(term.lines, nil), 0
+	case b == '\r':
+		term.column = 0
+	case b == '\b':
+		term.column = max(term.column-1, 0)
+	case b >= ' ':
+		*last = append((*last)[:term.column], append([]byte{b}, (*last)[min(term.column+1, len(*last)):]...)...)
+		term.column++
+	}
 }
 
-// Written returns everything that the process has written.
-func (term *Terminal) Written() string {
+// Type presses keys of the keyboard.
+func (term *Terminal) Type(keys string) { _, _ = term.master.WriteString(keys) } // an error: nothing is shown
+
+// Text returns all lines, without spaces at their ends.
+func (term *Terminal) Text() string {
 	term.mu.Lock()
 	defer term.mu.Unlock()
-	return term.written.String()
+	var b strings.Builder
+	for _, line := range term.lines {
+		b.WriteString(strings.TrimRight(string(line), " ") + "\n")
+	}
+	return b.String()
 }
 
-// WantRestored waits for the end of the process, and requires that the terminal is as it was before. It returns
-// what the process ended with.
-func (term *Terminal) WantRestored(t *testing.T) error {
+// Await waits until the terminal shows a text.
+func (term *Terminal) Await(t *testing.T, text string) {
 	t.Helper()
-	select {
-	case <-term.ended:
-	case <-time.After(patience):
-		t.Fatalf("the process goes on; the terminal shows\n%s", term.Text())
+	for late := time.After(patience); !strings.Contains(term.Text(), text); {
+		select {
+		case <-term.wrote:
+		case <-late:
+			t.Fatalf("the terminal shows\n%s\nwant %q", term.Text(), text)
+		}
 	}
-	const mark = "<the process has ended>" // comes after all that the process has written
-	if _, err := term.slave.WriteString(mark); err != nil {
-		t.Fatal(err)
-	}
-	term.AwaitThat(t, mark, func(string) bool { return strings.Contains(term.Written(), mark) })
-	after, err := unix.IoctlGetTermios(int(term.slave.Fd()), unix.TCGETS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(after, term.before) {
-		t.Errorf("the terminal was %+v and is %+v", term.before, after)
-	}
-	return term.err
 }
