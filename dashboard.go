@@ -87,6 +87,7 @@ func (dash *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddy
 		return dash.answer.Reject(w, r, err)
 	}
 	if name, ok := needsSlash(r); ok {
+		w = answer.Own(w)
 		w.Header().Set("Location", "./"+url.PathEscape(name)+"/")
 		w.WriteHeader(http.StatusPermanentRedirect)
 		_, err := w.Write([]byte(http.StatusText(http.StatusPermanentRedirect) + "\n"))
@@ -95,7 +96,7 @@ func (dash *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddy
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(dash.open, cancel)() // live updates delay neither a stop nor a reload
-	dash.served.ServeHTTP(w, r.WithContext(ctx))
+	dash.served.ServeHTTP(answer.Own(w), r.WithContext(ctx))
 	return nil
 }
 

@@ -20,8 +20,9 @@ func ForOneClient(w http.ResponseWriter) {
 // beneathDeferred has the last word about the header of an answer that Caddy's header directive
 // changes when it is written: if the directive removes a field, or has defer, > or ?. Its other
 // changes stay. The answer is then stored by no cache, or renews the session of a client if there is
-// one. It reports whether there is such a directive before our handler.
-func beneathDeferred(w http.ResponseWriter, renews Client) bool {
+// one. It returns the response that has the last word, or nil if there is no such directive before
+// our handler.
+func beneathDeferred(w http.ResponseWriter, renews Client) *Response {
 	var outermost *caddyhttp.ResponseWriterWrapper
 	for w != nil {
 		if inner := routing.DeferredWriter(w); inner != nil {
@@ -34,14 +35,14 @@ func beneathDeferred(w http.ResponseWriter, renews Client) bool {
 		w = wrapper.Unwrap()
 	}
 	if outermost == nil {
-		return false
+		return nil
 	}
 	if below, ok := outermost.ResponseWriter.(*writer); ok && renews == nil && below.Response != nil && below.Response.forOneClient {
-		return true // it was put there before
+		return below.Response // it was put there before
 	}
 	below := &writer{Passage: Passage{Response: &Response{forOneClient: renews == nil, Renews: renews != nil, client: renews}}}
 	below.ResponseWriter, outermost.ResponseWriter = outermost.ResponseWriter, below
-	return true
+	return below.Response
 }
 
 // errorFields runs before error routes. It sets our header fields when their answer is written, in

@@ -71,12 +71,12 @@ func LanguageOf(r *http.Request) *language.Texts {
 
 // Write sends the page.
 func (a *HTML) Write(w http.ResponseWriter, r *http.Request, status int) error {
+	w = Own(w)
 	h := w.Header()
-	ForOneClient(w)
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Language", a.Language.Tag)
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
-	h.Set("Content-Security-Policy", a.Policy)
+	h.Set(policyField, a.Policy)
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Add("Vary", "Accept, Accept-Language")

@@ -44,7 +44,7 @@ func (o *Options) Refuse(w http.ResponseWriter, r *http.Request, p *Response) er
 		if id := p.Refusal.Of.ID(); id != "" {
 			problem.Instance = reference.URN + id
 		}
-		return problem.Write(w, r)
+		return problem.Write(Own(w), r)
 	case o.Routed || answersErrors(r, p.Refusal.err()):
 		return p.Refusal.err()
 	case o.Page.Suits(r):
@@ -242,6 +242,7 @@ func (o *Options) Postpone(w http.ResponseWriter, r *http.Request, waiting int64
 	if !o.ShowsPage(r) {
 		return o.Deny(w, r, stopping)
 	}
+	w = Own(w)
 	html := HTML{Policy: page.RefusedPolicy, Language: LanguageOf(r)}
 	var err error
 	if html.Body, err = o.Page.Refused.AppendLine(make([]byte, 0, pageRoom), html.Language, waiting); err != nil {

@@ -27,9 +27,10 @@ type Response struct {
 	out          writer // of the first handler that counts the request
 	style        Style
 	wrote        bool
-	forOneClient bool     // no cache may store the answer, whatever it says
-	client       Client   // nil if no zone needs it
-	statuses     []Status // the limit closest to exhaustion first
+	forOneClient bool        // no cache may store the answer, whatever it says
+	own          http.Header // the fields that an answer of ours keeps; or nil
+	client       Client      // nil if no zone needs it
+	statuses     []Status    // the limit closest to exhaustion first
 	room         [2]Status
 
 	// The values of header fields, made by Join. Each response has slices of its own, because
@@ -216,10 +217,11 @@ func (r *Response) restore(status int, w http.ResponseWriter) {
 	case r.Refusal != nil:
 		r.SetRefusal(w)
 	case r.forOneClient:
+		keepOwn(h, r.own, r.own["Content-Length"] != nil && h["Content-Length"] == nil)
 		httpfield.NeverStore(h)
 	default:
 		r.setFields(h)
-		if r.wrote && r.Renews && !beneathDeferred(w, r.client) {
+		if r.wrote && r.Renews && beneathDeferred(w, r.client) == nil {
 			r.renew(h)
 		}
 	}

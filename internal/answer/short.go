@@ -56,6 +56,10 @@ func (a *Short) Write(w http.ResponseWriter, r *http.Request, values *[3]string)
 	*values = [3]string{c.kind, c.length, "nosniff"}
 	h["Content-Type"], h["Content-Length"], h["X-Content-Type-Options"] = values[0:1:1], values[1:2:2], values[2:3:3]
 	delete(h, "Content-Encoding") // of an answer that this one replaces
+	delete(h, "Content-Disposition")
+	if below := beneathDeferred(w, nil); below != nil {
+		below.own = http.Header{"Content-Type": {c.kind}, "Content-Length": {c.length}, "X-Content-Type-Options": {"nosniff"}}
+	}
 	w.WriteHeader(a.status)
 	if r.Method == http.MethodHead {
 		return nil

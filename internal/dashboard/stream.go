@@ -35,6 +35,7 @@ func (v *visit) serveEvents() {
 	h := v.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
+	h.Set("Cache-Control", "no-store, no-transform") // nor do encoders of this server delay it
 	v.w.WriteHeader(http.StatusOK)
 	if v.r.Method != http.MethodHead {
 		operator.SendEvents(ctx, v.w, events, maskedEvent)

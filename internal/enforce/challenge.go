@@ -35,9 +35,8 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	if matcher.IsEarly(e.Http) {
 		return e.Handler.Answer.AskAgain(w, e.Http)
 	}
-	x := &challengeExchange{Sessions: s, App: e.Client.App, W: w, Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Answer.Page}
+	x := &challengeExchange{Sessions: s, App: e.Client.App, W: answer.Own(w), Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Answer.Page}
 	x.Client.locateFrom(e)
-	answer.ForOneClient(w)
 	if d, ok := x.visit(); d.Reason == engine.Banned {
 		return x.refuse(banned, d, "This client is banned.")
 	} else if !ok || !d.Allowed {
@@ -47,7 +46,7 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 		return x.say(http.StatusNotFound, "There is nothing here.")
 	}
 	if e.Http.Method != http.MethodGet && e.Http.Method != http.MethodHead && e.Http.Method != http.MethodPost {
-		w.Header().Set("Allow", "GET, HEAD, POST")
+		x.W.Header().Set("Allow", "GET, HEAD, POST")
 		return x.say(http.StatusMethodNotAllowed, "Use GET or POST.")
 	}
 	if x.Keys = s.Ready(e.Http.Context(), x.App); x.Keys == nil {
@@ -100,8 +99,8 @@ func (h *Handler) sessionHelps(e *Evaluation, r *Refusal) bool {
 
 // Show implements answer.Challenge.
 func (c *challengeExchange) Show(w http.ResponseWriter, p *answer.Response) error {
-	c.W = w
-	p.SetRefusal(c.W)
+	p.SetRefusal(w)
+	c.W = answer.Own(w)
 	answer.LeaveBody(c.W, c.Http)
 	return c.show(http.StatusTooManyRequests, originalURI(c.Http), p.Refusal, nil)
 }

@@ -34,3 +34,17 @@ func First(values []string) string {
 	}
 	return values[0]
 }
+
+// FrameAncestors returns what the values of Content-Security-Policy say about who may frame an answer:
+// one policy for each that says something.
+func FrameAncestors(policies []string) (kept []string) {
+	for policy := range strings.SplitSeq(strings.Join(policies, ","), ",") {
+		for directive := range strings.SplitSeq(policy, ";") {
+			if words := strings.Fields(directive); len(words) > 0 && strings.EqualFold(words[0], "frame-ancestors") {
+				kept = append(kept, strings.Join(words, " "))
+				break // the others are ignored
+			}
+		}
+	}
+	return kept
+}

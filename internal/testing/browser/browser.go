@@ -36,8 +36,7 @@ func Find(t *testing.T) (path string) {
 // for the page.
 func Visit(t *testing.T, path, address string) {
 	t.Helper()
-	p := Start(t, path).Open(t, View{Width: 1280, Height: 900})
-	if err := p.browser.send(p.session, "Page.navigate", map[string]any{"url": address}, nil); err != nil {
+	if err := Start(t, path).Open(t, View{Width: 1280, Height: 900}).Start(address); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -161,6 +161,11 @@ func (p *Page) Go(address string) {
 	})
 }
 
+// Start navigates to an address, and doesn't wait for the page.
+func (p *Page) Start(address string) error {
+	return p.browser.send(p.session, "Page.navigate", map[string]any{"url": address}, nil)
+}
+
 // Load calls do, which makes the browser load a page, and waits for the page.
 func (p *Page) Load(do func()) {
 	p.t.Helper()
