@@ -96,6 +96,7 @@ type entry struct {
 	extra      int64
 	ahead      int64
 	renews     bool // a renewal: no request waits for it
+	refunds    bool // fewer units are in use after it than memory knows
 	assumed    bool // the limit was chosen before the client's record was read
 	give       limiter.Lease
 	given      int64 // units of the cell that the batch gives back, noted in the cell's last entry

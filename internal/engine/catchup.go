@@ -28,6 +28,9 @@ func (cm *committer) catchUp() error {
 		return err
 	}
 	if another {
+		if err := cm.replayIDs(cm.clock.now()); err != nil {
+			return err
+		}
 		cm.losses.count(cm.conn.network(), cm.charged)
 	}
 	cm.charged = store

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -11,8 +12,9 @@ import (
 // This file charges units that no request takes: an application names them (decision 161).
 
 // ChargeOnce decides about debits like [Engine.Decide], but memory alone charges nothing: while the
-// store can't be used, it returns [ErrUnavailable]. Of all charges with one id, a debit of a limit of 1
-// whose key has no other use, one takes effect: repeated reports that another one did before. A nil id stands for none.
+// store can't be used, it returns [ErrUnavailable]. Of all charges with one id one takes effect: repeated
+// reports that another one did before. An id is a debit that uses up its limit, whose key has no other use. Its cost
+// stands for the units of the charge: an id that was used up for others leads to [OtherUnits]. A nil id stands for none.
 //
 // The id is claimed last, so an id that is used up stands for units that were charged. A process that ends
 // before has charged units for nothing, and the charge can be repeated. The same holds after an error that wraps
@@ -27,8 +29,8 @@ func (e *Engine) ChargeOnce(ctx context.Context, debits []Debit, id *Debit) (d D
 		settleAll(debits, false)
 		return d, false, ErrUnavailable
 	case !d.Allowed && id != nil:
-		used, err := e.claimDirectly(ctx, direct{Debit: id})
-		return d, err == nil && used[0].Used > 0, err
+		repeated, err = e.peekID(ctx, id)
+		return d, repeated, err
 	case !d.Allowed:
 		return d, false, nil
 	}
@@ -51,21 +53,20 @@ func (e *Engine) ChargeOnce(ctx context.Context, debits []Debit, id *Debit) (d D
 	return d, false, nil
 }
 
-// GiveBack gives back units that [Engine.ChargeOnce] has charged and that still count, of each debit at
-// most its cost. It returns the most that it gave back to a limit. The limits have slots. Units are given back to
-// the slots that they were charged in. Of calls with one id one takes effect, as of charges; the id is claimed first,
-// so that nothing is given back twice.
-func (e *Engine) GiveBack(ctx context.Context, debits []Debit, id *Debit) (units int64, repeated bool, err error) {
-	if repeated, err = e.claimID(ctx, id); err != nil || repeated {
-		return 0, repeated, err
+// OtherUnits is the error of an id that was used up for another number of units.
+type OtherUnits struct{ Cost int64 } // of the id, when it was used up
+
+func (o *OtherUnits) Error() string { return fmt.Sprintf("the id was used for %d units", o.Cost) }
+
+// idAnswer returns whether an id was used up before an answer of the store to a claim of it.
+func idAnswer(id *Debit, g limiter.Grant) (used bool, err error) {
+	if !g.Refused(limiter.Claim{Min: id.Cost}) {
+		return false, nil
 	}
-	for i := range debits {
-		back, err := e.giveBack(ctx, &debits[i])
-		if units = max(units, back); err != nil {
-			return units, false, err
-		}
+	if g.Used != id.Cost {
+		return false, &OtherUnits{g.Used}
 	}
-	return units, false, nil
+	return true, nil
 }
 
 // claimID claims an id, and reports whether it was used up before.
@@ -73,54 +74,31 @@ func (e *Engine) claimID(ctx context.Context, id *Debit) (used bool, err error) 
 	if id == nil {
 		return false, nil
 	}
-	grants, err := e.claimDirectly(ctx, direct{id, limiter.Claim{Min: 1, Want: 1}})
-	return err == nil && grants[0].Units == 0, err
+	claim := direct{id, limiter.Claim{Min: id.Cost, Want: id.Cost}}
+	var grants []limiter.Grant
+	err = e.atCommitter(ctx, func(cm *committer) error {
+		grants, err = cm.claimDirectly(claim)
+		if err == nil && grants[0].Units > 0 || errors.Is(err, storage.ErrUnknownOutcome) {
+			cm.ids.add(id, cm.clock.now())
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	return idAnswer(id, grants[0])
 }
 
-// maxBackSlots bounds the slots that are searched for units to give back.
-const maxBackSlots = 256
-
-// giveBack gives back units of one limit, those of the latest slots first.
-func (e *Engine) giveBack(ctx context.Context, d *Debit) (units int64, err error) {
-	charged, now := d.charged(), d.Limit.Slot(e.clock.now())
-	ahead, past := d.Limit.MaxAhead(), d.Limit.Slots()
-	for i := int64(0); i <= ahead+past && i < maxBackSlots && units < d.Cost; i++ {
-		slot := now - i
-		if i > past {
-			slot = now + i - past // leases that are charged ahead are rare
-		}
-		// Between the two claims of a batch nobody else gives back.
-		grants, err := e.claimDirectly(ctx, direct{Debit: charged},
-			direct{charged, limiter.Claim{Return: limiter.Lease{At: slot, Units: d.Cost - units, Used: d.Cost - units}}})
-		if err != nil {
-			return units, err
-		}
-		if back := grants[0].Used - grants[1].Used; back > 0 {
-			e.giveSlotBack(d, slot, back)
-			units += back
-		}
-		if grants[1].Used == 0 {
-			break
-		}
+// peekID reports whether an id is used up.
+func (e *Engine) peekID(ctx context.Context, id *Debit) (used bool, err error) {
+	if id == nil {
+		return false, nil
 	}
-	return units, nil
-}
-
-// giveSlotBack gives back units of a slot to the store, and waits until it has them.
-func (e *Engine) giveSlotBack(d *Debit, slot, units int64) {
-	c := e.table.lock(e.table.add(kindOf(d.Limit), d.Limit.ID, d.Key))
-	if c.limit() == nil {
-		c.setLimitLocked(d.Limit)
+	grants, err := e.probeDirectly(ctx, direct{id, limiter.Claim{Min: id.Cost, Want: id.Cost}})
+	if err != nil {
+		return false, err
 	}
-	lease := limiter.Lease{At: slot, Units: units, Used: units}
-	b := e.committer.queue.join(func(b *batch) { b.giveLocked(c, d.Limit, lease, units) })
-	if b == nil {
-		e.committer.queue.postponeLocked(c, d.Limit, lease)
-	}
-	c.mu.Unlock()
-	if b != nil {
-		<-b.done
-	}
+	return idAnswer(id, grants[0])
 }
 
 func settleAll(debits []Debit, counts bool) {
@@ -150,17 +128,45 @@ type direct struct {
 
 // claimDirectly sends claims to the store in one transaction, and waits for its answer even if ctx ends.
 func (e *Engine) claimDirectly(ctx context.Context, claims ...direct) (grants []limiter.Grant, err error) {
-	if len(claims) == 0 {
-		return nil, nil
-	}
-	grants = make([]limiter.Grant, len(claims))
-	return grants, e.committer.queue.run(context.WithoutCancel(ctx), func() error {
-		return e.committer.claimDirectly(claims, grants)
+	err = e.atCommitter(ctx, func(cm *committer) error {
+		grants, err = cm.claimDirectly(claims...)
+		return err
 	})
+	return grants, err
 }
 
-func (cm *committer) claimDirectly(wanted []direct, grants []limiter.Grant) error {
-	_, err := cm.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+// probeDirectly returns what claims would be granted in one transaction.
+func (e *Engine) probeDirectly(ctx context.Context, claims ...direct) (grants []limiter.Grant, err error) {
+	err = e.atCommitter(ctx, func(cm *committer) error {
+		grants, err = cm.sendDirectly(claims, storage.Store.Probe)
+		return err
+	})
+	return grants, err
+}
+
+// atCommitter makes the committer call a function, and waits for it even if ctx ends.
+func (e *Engine) atCommitter(ctx context.Context, do func(cm *committer) error) error {
+	return e.committer.queue.run(context.WithoutCancel(ctx), func() error { return do(&e.committer) })
+}
+
+func (cm *committer) claimDirectly(wanted ...direct) (grants []limiter.Grant, err error) {
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	if grants, err = cm.sendDirectly(wanted, claimWithin); err != nil {
+		cm.degrade(err)
+	}
+	return grants, err
+}
+
+func claimWithin(in storage.Store, ctx context.Context, _ *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	return in.Claim(ctx, claims, grants)
+}
+
+// sendDirectly makes a call of the store with claims, within a term.
+func (cm *committer) sendDirectly(wanted []direct, send func(storage.Store, context.Context, *storage.Term, []storage.Claim, []limiter.Grant) error) (grants []limiter.Grant, err error) {
+	grants = make([]limiter.Grant, len(wanted))
+	_, err = cm.conn.inTerms(func(in storage.Store, term *storage.Term) error {
 		claims := make([]storage.Claim, len(wanted))
 		for i, w := range wanted {
 			name, err := cm.conn.nameOf(w.Limit.ID, string(w.Key), w.Limit.Retention(), term, term.Time.Now)
@@ -172,12 +178,10 @@ func (cm *committer) claimDirectly(wanted []direct, grants []limiter.Grant) erro
 		}
 		ctx, cancel := cm.conn.call()
 		defer cancel()
-		return in.Claim(ctx, claims, grants)
+		return send(in, ctx, term, claims, grants)
 	})
-	if err != nil {
-		cm.degrade(err)
-		return err
+	if err == nil {
+		cm.writer.answers.Add(1)
 	}
-	cm.writer.answers.Add(1)
-	return nil
+	return grants, err
 }

@@ -57,6 +57,7 @@ type committer struct {
 	looking   *time.Ticker  // fires when the store is to be asked for resets
 	gathering *time.Timer   // fires when a batch has filled up for long enough
 	changes   int64         // the number of the last known change of a record; negative if none is known
+	ids       usedIDs       // of charges
 }
 
 // init prepares a committer whose goroutine ends after stop and swept are closed.

@@ -41,6 +41,9 @@ func (l *leases) deliver(en *entry, now int64) {
 	defer l.shareAnsweredLocked(c, en.limit)
 	c.liftBlocksLocked(en.grant.InUse(), now)
 	c.rewindLocked(en.limit, now)
+	if en.refunds {
+		en.refundedLocked()
+	}
 	if en.cost == 0 {
 		en.learnedLocked(newest && en.learnLocked(now)) // it only gave back, or charged
 		return
@@ -110,6 +113,17 @@ func (e *entry) learnLocked(now int64) bool {
 	}
 	c.joinLocked(e.limit, e.grant.Lease)
 	return true
+}
+
+// refundedLocked lowers the known usage of a key to that in the store, from which units were refunded. Units that
+// the key holds by now are among those in use in the store.
+func (e *entry) refundedLocked() {
+	switch c := e.cell; {
+	case c.lease.at == e.grant.At && c.slotsLocked().span == 0:
+		c.lease.used = min(c.lease.used, e.grant.Used)
+	case c.lease.units == 0:
+		c.setLeaseLocked(e.grant.Lease)
+	}
 }
 
 // answeredLocked notes that an entry waits no more.

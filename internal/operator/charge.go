@@ -21,23 +21,24 @@ type Charge struct {
 	// Units are how many are charged. A negative number gives back as many, at most those that charges
 	// have taken and that still count.
 	Units int64 `json:"units"`
-	// ID makes the charge take effect once in 24 hours, however often it is sent. Units are given back
-	// only with one. It has at most 128 bytes, belongs to a client and a zone, and is stored as a keyed hash.
+	// ID makes the charge take effect once in 24 hours, however often it is sent. Sent with other units it is an
+	// error. Units are given back only with one. It has at most 128 bytes, belongs to a client and a zone, and is
+	// stored as a keyed hash.
 	ID string `json:"id,omitempty"`
 	By string `json:"-"` // as in [Command]
 }
 
-// Bounds of a charge: the bytes of an id, and the units, which are the most of any limit.
+// Bounds of a charge: the bytes of an id, and the units.
 const (
 	maxID    = 128
-	maxUnits = 1 << 40
+	MaxUnits = 1 << 39
 )
 
 // Check returns an error if the charge is invalid whatever the config.
 func (c Charge) Check() error {
 	switch {
-	case c.Units == 0 || c.Units > maxUnits || c.Units < -maxUnits:
-		return Errorf(http.StatusBadRequest, "units: got %d: expected 1 to %d, or as many below 0 to give back", c.Units, int64(maxUnits))
+	case c.Units == 0 || c.Units > MaxUnits || c.Units < -MaxUnits:
+		return Errorf(http.StatusBadRequest, "units: got %d: expected 1 to %d, or as many below 0 to give back", c.Units, int64(MaxUnits))
 	case c.Units < 0 && c.ID == "":
 		return Errorf(http.StatusBadRequest, "id: expected one, or units that are sent again would be given back again")
 	case len(c.ID) > maxID:
@@ -55,11 +56,14 @@ type Charged struct {
 	Allowed bool    `json:"allowed"`                       // the charge took effect, now or before
 	Units   int64   `json:"units"`                         // charged by this call; below 0 if given back
 	Repeats bool    `json:"repeated,omitempty"`            // the id had its effect before
-	Outcome string  `json:"outcome"`                       // allowed, or the reason of a refusal: over_limit, blocked, too_costly or banned
+	Outcome string  `json:"outcome"`                       // allowed, or the reason of a refusal: over_limit, blocked, too_costly, banned or [TooFarBack]
 	Limit   string  `json:"limit,omitempty"`               // that refuses, or that has the fewest units left
 	Left    *int64  `json:"left,omitempty"`                // its units left; missing if unknown
 	Retry   Seconds `json:"retry_after_seconds,omitempty"` // when the units are free; missing if never, or if allowed
 }
+
+// TooFarBack is the outcome if the units to give back are in slots so far back that they weren't found in time.
+const TooFarBack = "too_far_back"
 
 const chargePath = "charge/"
 

@@ -17,14 +17,33 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// onceADay is the limit of the ids of charges, which have keys of their own.
-var onceADay = func() *engine.Limit {
-	l, err := limiter.New(limiter.Params{Amount: 1, Window: 24 * time.Hour})
-	if err != nil {
-		panic(err)
+// idWindow is how long an id is used up.
+const idWindow = 24 * time.Hour
+
+// idOf returns the debit that uses up the id of a charge. Its amount stands for the units of the charge, so that the
+// store knows them.
+func idOf(c operator.Charge, target operator.Target) (*engine.Debit, error) {
+	if c.ID == "" {
+		return nil, nil
 	}
-	return &engine.Limit{ID: 0x1d50_0fca_11ed_5a1d, Rate: l}
-}()
+	amount := c.Units
+	if amount < 0 {
+		amount += 2*operator.MaxUnits + 1
+	}
+	rate, err := limiter.New(limiter.Params{Amount: amount, Window: idWindow})
+	return &engine.Debit{
+		Limit: &engine.Limit{ID: 0x1d50_0fca_11ed_5a1e, Rate: rate},
+		Key:   fmt.Appendf(nil, "%q %q %s", c.Zone, target, c.ID), Cost: amount,
+	}, err
+}
+
+// unitsOf returns the units of a charge from the amount of its id.
+func unitsOf(amount int64) int64 {
+	if amount > operator.MaxUnits {
+		amount -= 2*operator.MaxUnits + 1
+	}
+	return amount
+}
 
 // Charge implements operator.Service.
 func (r running) Charge(ctx context.Context, c operator.Charge) (operator.Charged, error) {
@@ -44,22 +63,25 @@ func (r running) Charge(ctx context.Context, c operator.Charge) (operator.Charge
 		done.Allowed, done.Outcome = false, meter.Outcomes[engine.Banned]
 		return done, nil
 	}
-	var id *engine.Debit
-	if c.ID != "" {
-		id = &engine.Debit{Limit: onceADay, Key: fmt.Appendf(nil, "%q %q %s", c.Zone, t.String(), c.ID)}
+	id, err := idOf(c, t.Target)
+	if err != nil {
+		return operator.Charged{}, err
 	}
 	if c.Units < 0 {
-		done.Units, done.Repeats, err = t.Instance.Engine.GiveBack(ctx, charges.Debits, id)
-		done.Units = -done.Units
-		report.GivenBack(t.App.Config, charges, -done.Units)
+		err = t.giveBack(ctx, &done, charges, id)
 	} else {
 		err = t.charge(ctx, &done, charges, id)
 	}
+	other := (*engine.OtherUnits)(nil)
 	switch {
+	case errors.As(err, &other):
+		return done, operator.Errorf(http.StatusConflict, "id: %q was used for %d units, got %d: a repetition has the same units; take another id for another charge", c.ID, unitsOf(other.Cost), c.Units)
+	case errors.Is(err, storage.ErrUnknownOutcome) && c.Units < 0:
+		return done, operator.Errorf(http.StatusServiceUnavailable, "%v; it isn't known whether units were given back; sent again with the same id they are given back once at most, and not at all if the id is used up", err)
 	case errors.Is(err, storage.ErrUnknownOutcome):
 		return done, operator.Errorf(http.StatusServiceUnavailable, "%v; with an id it can be sent again: it is counted at least once", err)
 	case err != nil:
-		return done, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment; nothing was charged: %v", err)
+		return done, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment; nothing was charged or given back, and the id is free: %v", err)
 	}
 	if done.Units != 0 {
 		entry := t.entry("charge", operator.Command{By: c.By, Reason: fmt.Sprintf("zone %s: %d units", c.Zone, done.Units)})
@@ -80,18 +102,44 @@ func (sub *subject) charge(ctx context.Context, done *operator.Charged, c enforc
 	limit := d.Debit
 	if done.Allowed = d.Allowed; d.Allowed {
 		done.Units = c.Debits[0].Cost
-		for i, left := range c.Debits {
-			if left.Known && left.Quota.Remaining < c.Debits[limit].Quota.Remaining {
-				limit = i
-			}
-		}
+		limit = fewestLeft(c, limit)
 	} else if done.Outcome = meter.Outcomes[d.Reason]; d.Retry > 0 && d.Retry != limiter.Never {
 		done.Retry = operator.SecondsOf(d.Retry)
 	}
+	tellLeft(done, c, limit)
+	return nil
+}
+
+// giveBack gives units back, and completes the answer.
+func (sub *subject) giveBack(ctx context.Context, done *operator.Charged, c enforce.Charges, id *engine.Debit) error {
+	units, repeated, err := sub.Instance.Engine.GiveBack(ctx, c.Debits, id)
+	done.Units, done.Repeats = -units, repeated
+	report.GivenBack(sub.App.Config, c, units)
+	switch {
+	case errors.Is(err, engine.ErrTooFarBack):
+		done.Allowed, done.Outcome = false, operator.TooFarBack
+		return nil
+	case err == nil && !repeated:
+		tellLeft(done, c, fewestLeft(c, 0))
+	}
+	return err
+}
+
+// fewestLeft returns the index of the limit with the fewest units left, beginning with a choice.
+func fewestLeft(c enforce.Charges, limit int) int {
+	for i, d := range c.Debits {
+		if d.Known && (!c.Debits[limit].Known || d.Quota.Remaining < c.Debits[limit].Quota.Remaining) {
+			limit = i
+		}
+	}
+	return limit
+}
+
+// tellLeft names a limit in the answer, with its units left.
+func tellLeft(done *operator.Charged, c enforce.Charges, limit int) {
 	if done.Limit = c.Policies[limit].Name; c.Debits[limit].Known {
 		done.Left = &c.Debits[limit].Quota.Remaining
 	}
-	return nil
 }
 
 // charges returns the debits of a charge: one from each enforced limit of the zone that counts the target.
