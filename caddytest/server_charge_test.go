@@ -80,7 +80,7 @@ func TestChargesOfApplications(t *testing.T) {
 		{"mails", `{"client":"key:42","units":3,"id":"b"}`, `"allowed":true,"units":3,"outcome":"allowed","limit":"mails","left":0}`},
 		{"mails", `{"client":"key:43","units":4,"id":"b"}`, `"allowed":true,"units":4,"outcome":"allowed","limit":"mails","left":6}`},
 		{"mails", `{"client":"key:42","units":7,"id":"a"}`, `"allowed":true,"units":0,"repeated":true`},
-		{"mails", `{"client":"key:42","units":-4,"id":"c"}`, `{"zone":"mails","client":"key:42","allowed":true,"units":-4,"outcome":"allowed"}`},
+		{"mails", `{"client":"key:42","units":-4,"id":"c"}`, `{"zone":"mails","client":"key:42","allowed":true,"units":-4,"outcome":"allowed","limit":"mails","left":4}`},
 		{"mails", `{"client":"key:42","units":-4,"id":"c"}`, `"units":0,"repeated":true`},
 		{"mails", `{"client":"key:42","units":5}`, `"allowed":false`},
 		{"mails", `{"client":"key:42","units":4}`, `"allowed":true,"units":4,"outcome":"allowed","limit":"mails","left":0}`},
@@ -94,6 +94,15 @@ func TestChargesOfApplications(t *testing.T) {
 			t.Errorf("%d: %s: %d %swant %s", i, test.body, status, body, test.want)
 		}
 	}
+	for _, step := range []struct{ charge, remaining string }{ // units that were given back are left at once
+		{`{"client":"key:45","units":9}`, `"mails";r=0;`},
+		{`{"client":"key:45","units":-9,"id":"f"}`, `"mails";r=8;`},
+	} {
+		s.charge(t, "mails", step.charge)
+		if field := s.get("/mails", "X-User: 45").header.Get("RateLimit"); !strings.Contains(field, step.remaining) {
+			t.Errorf("after %s a request is told %s, want %s", step.charge, field, step.remaining)
+		}
+	}
 	s.wantPassed(8, 20, "/networks", "X-Forwarded-For: 203.0.113.9")
 	s.wantPassed(0, 1, "/mails", "X-User: 42")
 	s.wantPassed(6, 7, "/mails", "X-User: 43")
@@ -105,7 +114,7 @@ func TestChargesOfApplications(t *testing.T) {
 		{"mail", `{"client":"key:42","units":1}`, 404, `there is no \"mail\"`},
 		{"", `{"client":"key:42","units":1}`, 404, "charge/mails"},
 		{"mails", `{"client":"key:42","units":0}`, 400, "units: got 0"},
-		{"mails", `{"client":"key:42","units":1099511627777}`, 400, "expected 1 to 1099511627776"},
+		{"mails", `{"client":"key:42","units":549755813889}`, 400, "expected 1 to 549755813888"},
 		{"mails", `{"client":"key:42","units":1.5}`, 400, "units"},
 		{"mails", `{"client":"key:42","units":-1}`, 400, "id: expected one"},
 		{"mails", `{"client":"key:42","units":1,"id":"` + strings.Repeat("x", 129) + `"}`, 400, "129 bytes: expected at most 128"},
@@ -118,6 +127,9 @@ func TestChargesOfApplications(t *testing.T) {
 		{"clients", `{"client":"203.0.113.9","units":1}`, 409, "expected api-key:NAME"},
 		{"places", `{"client":"key:42","units":1}`, 409, "concurrent requests"},
 		{"bucket", `{"client":"key:42","units":-1,"id":"a"}`, 409, "token bucket"},
+		{"mails", `{"client":"key:42","units":6,"id":"a"}`, 409, `id: \"a\" was used for 7 units, got 6`},
+		{"mails", `{"client":"key:42","units":-7,"id":"a"}`, 409, "was used for 7 units, got -7"},
+		{"mails", `{"client":"key:42","units":4,"id":"c"}`, 409, "was used for -4 units, got 4"},
 	} {
 		if status, _, body := s.charge(t, test.zone, test.body); status != test.status || !strings.Contains(body, test.says) {
 			t.Errorf("%s %s: %d %swant %d %s", test.zone, test.body, status, body, test.status, test.says)
@@ -134,14 +146,17 @@ func TestChargesOfApplications(t *testing.T) {
 	if _, done, body := s.charge(t, "mails", `{"client":"key:44","units":1}`); done.Allowed || done.Outcome != "banned" {
 		t.Errorf("of a banned client: %s", body)
 	}
-	acts, err := s.operator().Audit(t.Context(), operator.AuditQuery{Client: "key:44"})
-	if err != nil || len(acts) != 3 || acts[1].Action != "charge" || acts[1].Reason != "zone mails: -3 units" || acts[2].Reason != "zone mails: 3 units" || acts[2].By != "admin" {
-		t.Errorf("the audit has %+v, %v", acts, err)
+	acts, err := s.operator().Audit(t.Context(), operator.AuditQuery{Client: "key:44", Charges: true})
+	if err != nil || len(acts) != 2 || acts[0].Action != "charge" || acts[0].Reason != "zone mails: -3 units" || acts[1].Reason != "zone mails: 3 units" || acts[1].By != "admin" {
+		t.Errorf("the charges are %+v, %v", acts, err)
+	}
+	if acts, err := s.operator().Audit(t.Context(), operator.AuditQuery{}); err != nil || len(acts) != 1 || acts[0].Action != "ban" {
+		t.Errorf("the audit has %+v, %v, want the ban alone", acts, err)
 	}
 	s.stop()
-	for _, limit := range []string{"", "daily"} { // 10 each of 42 and 43: what was given back isn't used
-		if sum, _ := s.pastOf("mails", limit); sum.Units != 20 {
-			t.Errorf("limit %q: the history has %d units, want 20", limit, sum.Units)
+	for _, limit := range []string{"", "daily"} { // 10 each of 42 and 43, 2 of 45: what was given back isn't used
+		if sum, _ := s.pastOf("mails", limit); sum.Units != 22 {
+			t.Errorf("limit %q: the history has %d units, want 22", limit, sum.Units)
 		}
 	}
 }

@@ -6,7 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// Act is an audit entry: an action of an operator.
+// Log names a list of acts. A store keeps the lists apart, so that neither displaces acts of the other.
+type Log uint8
+
+const (
+	Audit   Log = iota // what operators did
+	Charges            // units that applications charged or gave back
+	Logs               // the number of lists
+)
+
+// Act is an entry of a list: an action of an operator or an application.
 type Act struct {
 	At     int64  // nanoseconds since the Unix epoch
 	By     string // the operator
@@ -16,10 +25,10 @@ type Act struct {
 	Reason string
 }
 
-// Bounds of audit entries.
+// Bounds of a list of acts.
 const (
 	KeepActs    = 90 * Day
-	MaxActsKept = 100_000 // the oldest go first
+	MaxActsKept = 100_000 // the oldest go first; a store may keep fewer charges
 	MaxActs     = 1000    // of one call of Acts
 	MaxActText  = 256     // bytes of each text except the reason
 	MaxReason   = 2048    // bytes of the reason, which may be sealed

@@ -142,13 +142,13 @@ type Store interface {
 	// Leave notes that a process no longer uses the store.
 	Leave(ctx context.Context, id int64) error
 
-	// Audit stores an act. When it returns nil, the act is as durable as a committed claim. It moves
-	// the act's time forward, if necessary, to one that no other act has. Texts that are too long
+	// Audit adds an act to a list. When it returns nil, the act is as durable as a committed claim. It moves
+	// the act's time forward, if necessary, to one that no other act of the list has. Texts that are too long
 	// are cut.
-	Audit(ctx context.Context, act *Act) error
+	Audit(ctx context.Context, log Log, act *Act) error
 
-	// Acts returns the n newest acts before a time, the newest first. n is at most MaxActs.
-	Acts(ctx context.Context, before int64, n int) ([]Act, error)
+	// Acts returns the n newest acts of a list before a time, the newest first. n is at most MaxActs.
+	Acts(ctx context.Context, log Log, before int64, n int) ([]Act, error)
 
 	// Stats measures the store, as it is or was a while ago. It doesn't wait for other calls,
 	// however long these take.

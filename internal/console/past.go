@@ -131,6 +131,7 @@ func (c console) audit() *cobra.Command {
 	cmd.Flags().IntVarP(&q.N, "number", "n", 50, "How many acts to list at most")
 	cmd.Flags().StringVar(&ago, "before", "", "Only what was done before: 24h or 1w ago, or 2026-11-01")
 	cmd.Flags().StringVar(&q.Client, "client", "", "Only what was done to this client")
+	cmd.Flags().BoolVar(&q.Charges, "charges", false, "What applications charged and gave back instead")
 	return c.command(cmd, func(s *session, _ []string) (err error) {
 		if q.Before, err = Past(s.now, "--before", ago); err != nil {
 			return err

@@ -144,9 +144,19 @@ func (e *Engine) probeDirectly(ctx context.Context, claims ...direct) (grants []
 	return grants, err
 }
 
-// atCommitter makes the committer call a function, and waits for it even if ctx ends.
+// atCommitter makes the committer call a function, and waits for it even if ctx ends. Requests that wait go first,
+// however many of these calls there are.
 func (e *Engine) atCommitter(ctx context.Context, do func(cm *committer) error) error {
-	return e.committer.queue.run(context.WithoutCancel(ctx), func() error { return do(&e.committer) })
+	return e.committer.queue.run(context.WithoutCancel(ctx), func() error {
+		cm := &e.committer
+		if b := cm.queue.takeDue(); b != nil {
+			cm.commit(b)
+		}
+		if cm.degraded.Load() {
+			return ErrUnavailable
+		}
+		return do(cm)
+	})
 }
 
 func (cm *committer) claimDirectly(wanted ...direct) (grants []limiter.Grant, err error) {

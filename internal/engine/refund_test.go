@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -64,7 +65,7 @@ func TestIDsSurviveLostData(t *testing.T) {
 		do := func(id string, want bool) {
 			t.Helper()
 			if d, repeated, err := charge(t, f.Engine, limit, "a", id, 3); err != nil || repeated != want || !d.Allowed && !repeated {
-				t.Errorf("charge %s: %+v, repeated %v, %v; want repeated %v", id, d, repeated, err, want)
+				t.Fatalf("charge %s: %+v, repeated %v, %v; want repeated %v", id, d, repeated, err, want)
 			}
 		}
 		do("old", false)
@@ -267,6 +268,38 @@ func TestRefundsTooFarBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		if back, _, repeated, err := refund(t, m.Engine, limit, "a", "y", 5); back != 5 || repeated || err != nil {
 			t.Errorf("then gave back %d, repeated %v, %v", back, repeated, err)
+		}
+	})
+}
+
+// Requests don't wait for more than one call of charges and refunds, however many there are.
+func TestRequestsGoBeforeRefunds(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const trip = 10 * time.Millisecond
+		limit, f := sliding(t, 1000, 24*time.Hour), newFleet(t, trip)
+		m := f.start(0, func(o *Options) { o.StoreTimeout = 100 * time.Millisecond })
+		defer m.Close(context.Background())
+		if _, _, err := charge(t, m.Engine, limit, "a", "x", 500); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for n := range 50 {
+			all.Go(func() {
+				if back, _, _, err := refund(t, m.Engine, limit, "a", fmt.Sprint(n), 10); back != 10 || err != nil {
+					t.Errorf("gave back %d, %v", back, err)
+				}
+			})
+		}
+		for n := range 20 {
+			time.Sleep(trip)
+			d := m.ask(debit(limit, fmt.Sprint("new ", n), 1))
+			if !d.Allowed || d.Degraded || d.Waited > 3*trip {
+				t.Errorf("a request got %+v", d)
+			}
+		}
+		all.Wait()
+		if n := m.count(1001, debit(limit, "a", 1)); n != 1000 {
+			t.Errorf("%d are free when all was given back", n)
 		}
 	})
 }

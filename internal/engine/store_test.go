@@ -233,12 +233,12 @@ func (s *hookedStore) Join(ctx context.Context, id, now, until int64) (storage.P
 
 func (s *hookedStore) Leave(ctx context.Context, id int64) error { return s.store().Leave(ctx, id) }
 
-func (s *hookedStore) Audit(ctx context.Context, act *storage.Act) error {
-	return s.store().Audit(ctx, act)
+func (s *hookedStore) Audit(ctx context.Context, log storage.Log, act *storage.Act) error {
+	return s.store().Audit(ctx, log, act)
 }
 
-func (s *hookedStore) Acts(ctx context.Context, before int64, n int) ([]storage.Act, error) {
-	return s.store().Acts(ctx, before, n)
+func (s *hookedStore) Acts(ctx context.Context, log storage.Log, before int64, n int) ([]storage.Act, error) {
+	return s.store().Acts(ctx, log, before, n)
 }
 
 func (s *hookedStore) Continues(earlier storage.Store) bool {

@@ -44,6 +44,7 @@ func (a *Audit) Store() (storage.Store, error) {
 
 // AuditEntry is an entry of the audit.
 type AuditEntry struct {
+	Log        storage.Log
 	at         int64 // in the store's time; 0 is now
 	By, Action string
 	Target     *operator.Target // nil if the entry concerns no client
@@ -77,7 +78,7 @@ func (a *Audit) write(ctx context.Context, e AuditEntry) error {
 	if err := a.seal(&act, name); err != nil {
 		return err
 	}
-	return auditError(store.Audit(ctx, &act))
+	return auditError(store.Audit(ctx, e.Log, &act))
 }
 
 func kindInAudit(t operator.Target) string {
@@ -148,21 +149,21 @@ func OpenAct(sealer *identity.Sealer, act *storage.Act) (name, reason string) {
 	return "", "(sealed under another secret)"
 }
 
-// List returns the n newest entries before a time, in nanoseconds since the Unix epoch, the
+// List returns the n newest entries of a list before a time, in nanoseconds since the Unix epoch, the
 // newest first.
-func (a *Audit) List(ctx context.Context, before int64, n int) ([]storage.Act, error) {
+func (a *Audit) List(ctx context.Context, log storage.Log, before int64, n int) ([]storage.Act, error) {
 	store, err := a.Store()
 	if err != nil {
 		return nil, err
 	}
 	_ = a.catchUp(ctx) // if it fails, lists the entries in the store
-	acts, err := store.Acts(ctx, before, n)
+	acts, err := store.Acts(ctx, log, before, n)
 	return acts, auditError(err)
 }
 
 // about returns the n newest entries before a time about a client, and about the networks of an
 // address.
-func (a *Audit) about(ctx context.Context, t operator.Target, before int64, n int) (found []storage.Act, err error) {
+func (a *Audit) about(ctx context.Context, log storage.Log, t operator.Target, before int64, n int) (found []storage.Act, err error) {
 	names := make(map[string]bool)
 	for _, around := range targetsAround(t) {
 		more, err := a.instance.Names.inAudit(around)
@@ -174,7 +175,7 @@ func (a *Audit) about(ctx context.Context, t operator.Target, before int64, n in
 		}
 	}
 	for len(found) < n {
-		page, err := a.List(ctx, before, storage.MaxActs)
+		page, err := a.List(ctx, log, before, storage.MaxActs)
 		if err != nil {
 			return nil, err
 		}
@@ -265,19 +266,19 @@ func (a *Audit) catchUp(ctx context.Context) error {
 	}
 }
 
-// Of returns the newest entries of the audit before a time: all, or those about a client.
-func (a *Audit) Of(ctx context.Context, client string, before int64, n int) ([]storage.Act, error) {
+// Of returns the newest entries of a list before a time: all, or those about a client.
+func (a *Audit) Of(ctx context.Context, log storage.Log, client string, before int64, n int) ([]storage.Act, error) {
 	if a.instance.Names.Secret.Load() == nil {
 		return nil, errAuditAway
 	}
 	if client == "" {
-		return a.List(ctx, before, n)
+		return a.List(ctx, log, before, n)
 	}
 	t, err := operator.ParseTarget(client)
 	if err != nil {
 		return nil, err
 	}
-	return a.about(ctx, t, before, n)
+	return a.about(ctx, log, t, before, n)
 }
 
 // WriteSoon writes an entry to the audit. If the store can't be used, it keeps the entry until it

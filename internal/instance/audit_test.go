@@ -58,7 +58,7 @@ func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, reads := in.Audit.List(t.Context(), 0, 1)
+	_, reads := in.Audit.List(t.Context(), storage.Audit, 0, 1)
 	for what, err := range map[string]error{"to read": reads, "to write": in.Audit.Write(t.Context(), AuditEntry{By: "admin", Action: "reset", Target: &target})} {
 		if !errors.Is(err, errAuditAway) {
 			t.Errorf("%s: %v", what, err)

@@ -47,7 +47,7 @@ func callAll(t *testing.T, s Service, f *fake) (answers []answer) {
 	}
 	audit, err := s.Audit(ctx, AuditQuery{Before: moment, N: 7})
 	add(audit, err)
-	audit, err = s.Audit(ctx, AuditQuery{Client: "203.0.113.9", Before: moment, N: 7})
+	audit, err = s.Audit(ctx, AuditQuery{Client: "203.0.113.9", Charges: true, Before: moment, N: 7})
 	add(audit, err)
 	explanation, err := s.Explain(ctx, Question{Client: "key:ü", URL: "https://a/b", Method: "POST", Header: http.Header{"A": {"b"}}, Note: true, By: "admin"})
 	add(explanation, err)

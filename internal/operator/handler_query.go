@@ -72,6 +72,15 @@ func (q *query) time(name string) time.Time {
 	return at
 }
 
+// yes returns a parameter that is true, or missing.
+func (q *query) yes(name string) bool {
+	text := q.text(name)
+	if text != "" && text != "true" {
+		q.fail(name, strconv.Quote(text), "true")
+	}
+	return text != ""
+}
+
 func (q *query) fail(name, got, want string) {
 	if q.err == nil {
 		q.err = Errorf(http.StatusBadRequest, "query: %s: got %.100s: expected %s", name, got, want)
@@ -109,7 +118,7 @@ func readBlockedQuery(q *query) KeysQuery {
 }
 
 func readAuditQuery(q *query) AuditQuery {
-	return AuditQuery{Before: q.time("before"), N: q.number("n")}
+	return AuditQuery{Charges: q.yes("charges"), Before: q.time("before"), N: q.number("n")}
 }
 
 func readRefusalsQuery(q *query) RefusalsQuery {
@@ -131,7 +140,11 @@ func (k KeysQuery) values() url.Values {
 
 // values returns the query for readAuditQuery.
 func (a AuditQuery) values() url.Values {
-	return queryOf("before", instant(a.Before), "n", positive(a.N))
+	charges := ""
+	if a.Charges {
+		charges = "true"
+	}
+	return queryOf("charges", charges, "before", instant(a.Before), "n", positive(a.N))
 }
 
 // values returns the query for readRefusalsQuery.

@@ -16,8 +16,8 @@ type history struct {
 	mu      sync.Mutex
 	points  map[past.PointAt]past.Point // guarded by mu, like all below
 	heavy   map[past.HeavyAt][]storage.HeavyKey
-	writers map[int64]int64 // the number of each writer's last report
-	acts    []storage.Act   // in the order of time
+	writers map[int64]int64             // the number of each writer's last report
+	acts    [storage.Logs][]storage.Act // in the order of time
 }
 
 // maxHistory bounds the number of points and heavy keys, some 30 MB. At the bound, reports are not counted until
@@ -98,7 +98,9 @@ func (h *history) dropLocked(now int64) {
 			h.heavy[name] = slices.Clone(keys[:storage.MaxHeaviest])
 		}
 	}
-	h.acts = slices.DeleteFunc(h.acts, func(a storage.Act) bool { return !past.IsKept(a.At, time.Nanosecond, storage.KeepActs, now) })
+	for i, acts := range h.acts {
+		h.acts[i] = slices.DeleteFunc(acts, func(a storage.Act) bool { return !past.IsKept(a.At, time.Nanosecond, storage.KeepActs, now) })
+	}
 }
 
 // EachPoint implements [past.Keeper].

@@ -213,13 +213,13 @@ func exercise(t *testing.T, opened storage.Store) {
 	_, oldSweepErr := s.Sweep(ctx, 0)
 	_, addErr := s.SwapValue(ctx, "a", nil, []byte("b"))
 	_, valuesErr := s.Values(ctx)
-	_, actsErr := s.Acts(ctx, 1, 1)
+	_, actsErr := s.Acts(ctx, storage.Audit, 1, 1)
 	for what, err := range map[string]error{
 		"time": timeErr, "resets": resetsErr, "news": newsErr, "join": joinErr, "stats": statsErr, "sweep": sweepErr,
 		"a sweep of tools": oldSweepErr, "add": addErr, "values": valuesErr, "acts": actsErr,
 		"claim":  s.ClaimFor(ctx, term, clients, records, claims, grants),
 		"punish": s.Within(term).Punish(ctx, []storage.Offense{{Client: clients[0], Offense: reputation.Offense{Violation: reputation.Violation{At: 1}}}}, records),
-		"probe":  s.Probe(ctx, term, claims, grants), "leave": s.Leave(ctx, 1), "audit": s.Audit(ctx, new(storage.Act)),
+		"probe":  s.Probe(ctx, term, claims, grants), "leave": s.Leave(ctx, 1), "audit": s.Audit(ctx, storage.Audit, new(storage.Act)),
 		"reset": s.Reset(ctx, term, []storage.Reset{{ID: 1, Limit: 1, Key: storage.Key{1}}}),
 	} {
 		if err != nil {

@@ -7,21 +7,26 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// acts keeps audit entries.
+// actTables are the tables of the lists of acts.
+var actTables = [storage.Logs]string{storage.Audit: "audit", storage.Charges: "charges"}
+
+const actColumns = `at, who, action, target, kind, reason`
+
+// acts keeps a list of acts.
 type acts struct{ taken, add, drop *stmt }
 
-func (a *acts) prepare(db *conn) error {
+func (a *acts) prepare(db *conn, table string) error {
 	return db.prepareAll([]prepared{
-		{&a.taken, `SELECT count(*) FROM audit WHERE at = ?`, 1, 1},
-		{&a.add, `INSERT INTO audit (at, who, action, target, kind, reason) VALUES (?, ?, ?, ?, ?, ?)`, 6, 0},
-		{&a.drop, `DELETE FROM audit WHERE at <= (SELECT at FROM audit ORDER BY at DESC LIMIT 1 OFFSET ?)`, 1, 0},
+		{&a.taken, `SELECT count(*) FROM ` + table + ` WHERE at = ?`, 1, 1},
+		{&a.add, `INSERT INTO ` + table + ` (` + actColumns + `) VALUES (?, ?, ?, ?, ?, ?)`, 6, 0},
+		{&a.drop, `DELETE FROM ` + table + ` WHERE at <= (SELECT at FROM ` + table + ` ORDER BY at DESC LIMIT 1 OFFSET ?)`, 1, 0},
 	})
 }
 
 // Audit implements [storage.Store].
-func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
+func (s *Store) Audit(ctx context.Context, log storage.Log, act *storage.Act) error {
 	return s.with(ctx, "audit", func() error {
-		return s.tx.doLocked(nil, func() (int64, error) { return 1, s.acts.note(act) })
+		return s.tx.doLocked(nil, func() (int64, error) { return 1, s.acts[log].note(act) })
 	})
 }
 
@@ -43,8 +48,8 @@ func (a *acts) note(act *storage.Act) error {
 }
 
 // Acts implements [storage.Store].
-func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {
-	const query = `SELECT at, who, action, target, kind, reason FROM audit WHERE at < ? ORDER BY at DESC LIMIT ?`
+func (s *Store) Acts(ctx context.Context, log storage.Log, before int64, n int) (list []storage.Act, err error) {
+	query := `SELECT ` + actColumns + ` FROM ` + actTables[log] + ` WHERE at < ? ORDER BY at DESC LIMIT ?`
 	err = s.log.look(ctx, "audit", func(c *conn) error {
 		return c.each(query, func(row []driver.Value) error {
 			var act storage.Act

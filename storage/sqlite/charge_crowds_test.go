@@ -2,7 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -25,20 +27,42 @@ func TestChargesTakeEffectOnce(t *testing.T) {
 				t.Parallel()
 				var engines []*engine.Engine
 				for path := filepath.Join(t.TempDir(), "tally.db"); len(engines) < processes; {
-					e, err := engine.New(engine.Options{
-						Open:         func(ctx context.Context) (storage.Store, error) { return Open(ctx, patientOptions(path)) },
-						Name:         namesOf,
-						StoreTimeout: 10 * time.Minute,
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
-					t.Cleanup(func() { e.Close(context.Background()) })
-					<-e.Ready()
-					engines = append(engines, e)
+					engines = append(engines, chargingEngine(t, path))
 				}
 				charges.Check(t, &engine.Limit{ID: 1, Rate: newLimit(t, p)}, engines...)
 			})
 		}
 	}
+}
+
+// chargingEngine starts an engine on a database.
+func chargingEngine(t *testing.T, path string) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(engine.Options{
+		Open:         func(ctx context.Context) (storage.Store, error) { return Open(ctx, patientOptions(path)) },
+		Name:         namesOf,
+		StoreTimeout: 10 * time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close(context.Background()) })
+	<-e.Ready()
+	return e
+}
+
+// No id takes effect twice when the database is removed.
+func TestIDsOutliveADatabase(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	limit := newLimit(t, limiter.Params{Amount: 10_000, Window: 24 * time.Hour})
+	charges.Outlive(t, &engine.Limit{ID: 1, Rate: limit}, chargingEngine(t, filepath.Join(folder, "tally.db")), func() {
+		files, err := filepath.Glob(filepath.Join(folder, "tally.db*"))
+		for _, file := range files {
+			err = errors.Join(err, os.Remove(file))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }

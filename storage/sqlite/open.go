@@ -50,7 +50,7 @@ type Store struct {
 	clock    clock
 	resets   resets
 	history  history
-	acts     acts
+	acts     [storage.Logs]acts
 	mark     int64 // of the secret, see Mark; 0 before
 	sweeping *sweeper
 
@@ -242,7 +242,7 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	if err := errors.Join(s.clients.prepare(s.writer), s.clock.prepare(s.writer), s.resets.prepare(s.writer),
-		s.history.prepare(s.writer), s.acts.prepare(s.writer),
+		s.history.prepare(s.writer), s.acts[storage.Audit].prepare(s.writer, actTables[storage.Audit]), s.acts[storage.Charges].prepare(s.writer, actTables[storage.Charges]),
 		s.folding.prepare(s.writer, &s.claims.counters, &s.claims.buckets)); err != nil {
 		return err
 	}

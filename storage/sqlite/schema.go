@@ -150,6 +150,16 @@ var migrations = []string{
 		mark INTEGER NOT NULL
 	) STRICT;
 	INSERT INTO secret VALUES (0);`,
+
+	// Units that applications charged, apart from what operators did: see [storage.Log].
+	`CREATE TABLE charges (             -- storage.Act
+		at     INTEGER PRIMARY KEY,
+		who    TEXT NOT NULL,
+		action TEXT NOT NULL,
+		target TEXT NOT NULL,
+		kind   TEXT NOT NULL,
+		reason TEXT NOT NULL
+	) STRICT;`,
 }
 
 // rollupTable returns the statement that creates a table of counts per period.

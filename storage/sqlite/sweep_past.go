@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// pastTables are the tables of the history and the audit: their key columns, the unit of their times, and how
+// pastTables are the tables of the history and the lists of acts: their key columns, the unit of their times, and how
 // long rows are kept.
 var pastTables = [...]struct {
 	name, key  string
@@ -18,6 +18,7 @@ var pastTables = [...]struct {
 	{"days", "at, series", storage.Day, storage.KeepDays},
 	{"heaviest", "at, series, key", time.Hour, storage.KeepHeaviest},
 	{"audit", "at", time.Nanosecond, storage.KeepActs},
+	{"charges", "at", time.Nanosecond, storage.KeepActs},
 }
 
 func (sw *sweeper) preparePast() (err error) {

@@ -37,7 +37,7 @@ func TestTryUpgrade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := []string{"table journal", "table reader", "table secret"}; u.Version != 6 || u.Known != int64(SchemaVersion()) || u.Oldest != 8 ||
+		if want := []string{"table charges", "table journal", "table reader", "table secret"}; u.Version != 6 || u.Known != int64(SchemaVersion()) || u.Oldest != 8 ||
 			!slices.Equal(u.Changes, want) || u.Bytes == 0 || u.Took <= 0 {
 			t.Errorf("got %+v, want the changes %q", u, want)
 		}

@@ -29,7 +29,7 @@ func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := storage.Act{At: in.Engine.Now(), By: "ann", Action: "ban", Kind: "address", Target: "00", Reason: "not sealed"}
-	if err := auditor.Audit(t.Context(), &plain); err != nil {
+	if err := auditor.Audit(t.Context(), storage.Audit, &plain); err != nil {
 		t.Fatal(err)
 	}
 	for client, reason := range map[string]string{"203.0.113.0/24": "scraper at 203.0.113.9", "api-key:acme/app": "", "key:alice": "x"} {
@@ -41,7 +41,7 @@ func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	atRest, err := auditor.Acts(t.Context(), math.MaxInt64, 10)
+	atRest, err := auditor.Acts(t.Context(), storage.Audit, math.MaxInt64, 10)
 	if text := fmt.Sprint(atRest); err != nil || len(atRest) != 4 || strings.Contains(text, "203.0") || strings.Contains(text, "acme") || strings.Contains(text, "scraper") {
 		t.Errorf("the store has %s, %v", text, err)
 	}

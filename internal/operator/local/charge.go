@@ -85,8 +85,9 @@ func (r running) Charge(ctx context.Context, c operator.Charge) (operator.Charge
 	}
 	if done.Units != 0 {
 		entry := t.entry("charge", operator.Command{By: c.By, Reason: fmt.Sprintf("zone %s: %d units", c.Zone, done.Units)})
+		entry.Log = storage.Charges
 		if _, err := t.Instance.Audit.WriteSoon(context.WithoutCancel(ctx), entry); err != nil {
-			return done, operator.Errorf(http.StatusServiceUnavailable, "it was done, but the audit doesn't have it: %v", err)
+			return done, operator.Errorf(http.StatusServiceUnavailable, "it was done, but the list of charges doesn't have it: %v", err)
 		}
 	}
 	return done, nil

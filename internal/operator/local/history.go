@@ -194,7 +194,11 @@ func (r running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.A
 	if !q.Before.IsZero() {
 		before = q.Before.UnixNano()
 	}
-	acts, err := h.Audit.Of(ctx, q.Client, before, min(cmp.Or(n, defaultActs), operator.MaxItems))
+	log := storage.Audit
+	if q.Charges {
+		log = storage.Charges
+	}
+	acts, err := h.Audit.Of(ctx, log, q.Client, before, min(cmp.Or(n, defaultActs), operator.MaxItems))
 	if err != nil {
 		return nil, err
 	}

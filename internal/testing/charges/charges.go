@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/engine"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -159,4 +160,51 @@ func left(t *testing.T, e *engine.Engine, limit *engine.Limit) (units int64) {
 		p.Settle(false)
 	}
 	return units
+}
+
+// Outlive charges with ids while lose makes the store lose its last data, or all, and then repeats all charges. None
+// takes effect twice.
+func Outlive(t *testing.T, limit *engine.Limit, e *engine.Engine, lose func()) {
+	t.Helper()
+	sum, once := &ledger{t: t, taken: make(map[string]int)}, ids(t)
+	charge := func(id string) {
+		for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) {
+			named := &engine.Debit{Limit: once, Key: []byte(id), Cost: 1}
+			d, repeated, err := e.ChargeOnce(context.Background(), []engine.Debit{{Limit: limit, Key: []byte("key"), Cost: 1}}, named)
+			switch {
+			case err == nil && !repeated && d.Allowed:
+				sum.effect(id, 1, 0)
+				return
+			case err == nil && repeated:
+				return
+			case time.Now().After(deadline):
+				t.Errorf("%s is not charged: %+v, %v", id, d, err)
+				return
+			}
+		}
+	}
+	for round := range proof.Times(2, 15) {
+		const workers, each = 4, 25
+		all := func(half func()) {
+			var group, busy sync.WaitGroup
+			busy.Add(workers)
+			for worker := range workers {
+				group.Go(func() {
+					for n := range each {
+						if charge(fmt.Sprint(round, worker, n)); n == each/2 {
+							busy.Done()
+						}
+					}
+				})
+			}
+			busy.Wait()
+			half()
+			group.Wait()
+		}
+		all(lose)
+		all(func() {})
+	}
+	if sum.charged == 0 {
+		t.Error("nothing was charged, and nothing is proved")
+	}
 }

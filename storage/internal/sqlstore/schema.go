@@ -12,7 +12,7 @@ import (
 // The version of the tables, the oldest version whose programs can use them (see [storage.Readable]), and
 // the oldest version that is upgraded. A later version adds tables, which are made where they are missing.
 const (
-	schemaVersion  = 2
+	schemaVersion  = 3
 	oldestReader   = 2
 	oldestUpgraded = 2
 )
@@ -51,13 +51,16 @@ var tables = []struct {
 	{"changes", true, []column{{"number", number64}, {"name", anyBytes}, {"former", anyBytes}}, ""},
 	{"vault", false, []column{{"name", anyBytes}, {"title", anyBytes}, {"value", anyBytes}}, ""},
 	{"history", true, []column{{"name", anyBytes}, {"state", anyBytes}, {"expires", number64}}, ""},
-	{"acts", false, []column{{"at", number64}, {"who", anyBytes}, {"action", anyBytes}, {"target", anyBytes},
-		{"kind", anyBytes}, {"reason", anyBytes}}, ""},
+	{"acts", false, actColumns, ""},
+	{"charges", false, actColumns, ""},
 	// Notes of machines for one another: see storage.Note.
 	{"notes", false, []column{{"number", number64}, {"name", anyBytes}, {"version", number64}, {"expires", number64},
 		{"value", anyBytes}}, "name"},
 	{"processes", true, []column{{"id", number64}, {"expires", number64}}, ""},
 }
+
+// actColumns are those of the lists of acts.
+var actColumns = []column{{"at", number64}, {"who", anyBytes}, {"action", anyBytes}, {"target", anyBytes}, {"kind", anyBytes}, {"reason", anyBytes}}
 
 // Tables returns the names of all tables, without their prefix.
 func Tables() (names []string) {

@@ -50,6 +50,12 @@ func TestChargesTakeEffectOnce(t *testing.T) {
 	kind.Charges(t)
 }
 
+// A server that is killed loses its last commits.
+func TestIDsOutliveAServer(t *testing.T) {
+	t.Parallel()
+	kind.IDs(t)
+}
+
 func TestCommitAnsweredWithAnError(t *testing.T) {
 	kind.Answered(t, func(dsn string) *sqlstore.Driver {
 		config, err := pgconn.ParseConfig(dsn)

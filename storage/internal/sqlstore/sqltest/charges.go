@@ -32,3 +32,14 @@ func (k *Kind) Charges(t *testing.T) {
 	}
 	charges.Check(t, &engine.Limit{ID: 1, Rate: l}, engines...)
 }
+
+// IDs kills the server, which loses its last commits, while a machine charges with ids. None takes effect twice.
+func (k *Kind) IDs(t *testing.T) {
+	server := k.Own(t)
+	charges.Outlive(t, &engine.Limit{ID: 1, Rate: large(t)}, newEngine(t, k.Place(t, server, server.Port, k.Options())), func() {
+		server.Kill()
+		if err := server.Start(); err != nil {
+			t.Error(err)
+		}
+	})
+}

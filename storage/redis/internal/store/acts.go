@@ -11,8 +11,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// The audit is a sorted set. Its members begin with their time, in 16 hexadecimal digits, and so are
+// A list of acts is a sorted set. Its members begin with their time, in 16 hexadecimal digits, and so are
 // in the order of time.
+
+// maxActs are how many acts of each list are kept. Each takes some 300 bytes of the server's memory.
+var maxActs = [storage.Logs]int{storage.Audit: storage.MaxActsKept, storage.Charges: 20_000}
 
 var actScript = rueidis.NewLuaScript(`
 if #redis.call('ZRANGEBYLEX', KEYS[1], '[' .. ARGV[1], '[' .. ARGV[1] .. '~', 'LIMIT', 0, 1) > 0 then return 0 end
@@ -24,7 +27,7 @@ return 1
 func timeText(at int64) string { return fmt.Sprintf("%016x", uint64(max(at, 0))) }
 
 // Audit implements [storage.Store].
-func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
+func (s *Store) Audit(ctx context.Context, log storage.Log, act *storage.Act) error {
 	act.Cut()
 	return s.beside(ctx, "audit", func(ctx context.Context) error {
 		for ; ; act.At++ {
@@ -32,8 +35,8 @@ func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 			if err != nil {
 				return err
 			}
-			args := []string{timeText(act.At), string(text), strconv.Itoa(storage.MaxActsKept)}
-			added, err := actScript.Exec(ctx, s.client, []string{s.names.acts()}, args).AsInt64()
+			args := []string{timeText(act.At), string(text), strconv.Itoa(maxActs[log])}
+			added, err := actScript.Exec(ctx, s.client, []string{s.names.acts(log)}, args).AsInt64()
 			if err != nil || added == 1 {
 				return err
 			}
@@ -42,13 +45,13 @@ func (s *Store) Audit(ctx context.Context, act *storage.Act) error {
 }
 
 // Acts implements [storage.Store].
-func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.Act, err error) {
+func (s *Store) Acts(ctx context.Context, log storage.Log, before int64, n int) (list []storage.Act, err error) {
 	err = s.beside(ctx, "audit", func(ctx context.Context) error {
 		n = min(n, storage.MaxActs)
 		if n <= 0 {
 			return nil
 		}
-		members, err := s.client.Do(ctx, s.client.B().Zrevrangebylex().Key(s.names.acts()).Max("("+timeText(before)).Min("-").Limit(0, int64(n)).Build()).AsStrSlice()
+		members, err := s.client.Do(ctx, s.client.B().Zrevrangebylex().Key(s.names.acts(log)).Max("("+timeText(before)).Min("-").Limit(0, int64(n)).Build()).AsStrSlice()
 		if err != nil {
 			return err
 		}
@@ -68,6 +71,12 @@ func (s *Store) Acts(ctx context.Context, before int64, n int) (list []storage.A
 func (s *Store) dropActs(ctx context.Context, now int64) error {
 	return s.beside(ctx, "sweep", func(ctx context.Context) error {
 		before := max(now, int64(storage.KeepActs)) - int64(storage.KeepActs)
-		return s.client.Do(ctx, s.client.B().Zremrangebylex().Key(s.names.acts()).Min("-").Max("["+timeText(before)).Build()).Error()
+		for log := range storage.Logs {
+			err := s.client.Do(ctx, s.client.B().Zremrangebylex().Key(s.names.acts(log)).Min("-").Max("["+timeText(before)).Build()).Error()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

@@ -31,3 +31,13 @@ func TestChargesTakeEffectOnce(t *testing.T) {
 		})
 	}
 }
+
+// No id takes effect twice when a server that keeps nothing on disk is killed.
+func TestIDsOutliveAServer(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	charges.Outlive(t, &engine.Limit{ID: 1, Rate: yearly(t)}, newMachine(t, server).Engine, func() {
+		server.Kill()
+		server.Run(t)
+	})
+}

@@ -18,12 +18,15 @@ func (n names) changes() string   { return string(n) + ":changes" }
 func (n names) resets() string    { return string(n) + ":resets" }
 func (n names) resetIDs() string  { return string(n) + ":resetids" }
 func (n names) processes() string { return string(n) + ":processes" }
-func (n names) acts() string      { return string(n) + ":acts" }
 func (n names) values() string    { return string(n) + ":values" }
 
 func (n names) notes() string       { return string(n) + ":notes" }
 func (n names) noteNumbers() string { return string(n) + ":notenumbers" }
 func (n names) noteEnds() string    { return string(n) + ":noteends" }
+
+func (n names) acts(log storage.Log) string {
+	return string(n) + [storage.Logs]string{storage.Audit: ":acts", storage.Charges: ":charges"}[log]
+}
 
 func (n names) machine(id string) string { return string(n) + ":m:" + id }
 
