@@ -101,12 +101,16 @@ type DecisionLog struct {
 
 const maxSample = 1_000_000_000
 
-// decisionLogger gives Caddy the name of the logger.
+// decisionLogger gives Caddy the name of the logger. It is no module that configs can use.
 type decisionLogger struct{}
+
+// A constant, because caddyserver.com takes a type with a literal ID for a module, and rejects a package that
+// doesn't register it.
+const decisionLoggerID = "http.log.rate_limit"
 
 // CaddyModule implements caddy.Module.
 func (decisionLogger) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.log.rate_limit", New: func() caddy.Module { return decisionLogger{} }}
+	return caddy.ModuleInfo{ID: decisionLoggerID, New: func() caddy.Module { return decisionLogger{} }}
 }
 
 // compile checks the option and compiles it. It returns nil if there is none.
