@@ -101,3 +101,52 @@ func TestOperatorsPageNamesEveryCommand(t *testing.T) {
 		}
 	}
 }
+
+// What pages tell readers to type names commands and flags that exist, and each flag is explained on a page beside
+// the list of all.
+func TestCommandsOfPages(t *testing.T) {
+	explained, typed := new(strings.Builder), 0
+	for _, page := range markdownFiles(t) {
+		if page == commandReference || strings.HasPrefix(page, "docs/decisions/") {
+			continue
+		}
+		text := readText(t, page)
+		explained.WriteString(text)
+		for _, found := range typedCommand.FindAllStringSubmatch(text, -1) {
+			typed++
+			cmd, rest, err := rateLimitCommand().Find(wordsOf(found[1]))
+			if err != nil {
+				t.Errorf("%s: %s: %v", page, found[0], err)
+				continue
+			}
+			for _, word := range rest {
+				name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+				if flag := cmd.Flag(name); strings.HasPrefix(word, "--") && flag == nil {
+					t.Errorf("%s: %s: there is no flag --%s", page, found[0], name)
+				}
+			}
+		}
+	}
+	if typed < 50 {
+		t.Errorf("the pages have %d commands", typed)
+	}
+	for _, flag := range regexp.MustCompile(`--[a-z][a-z-]+`).FindAllString(readText(t, commandReference), -1) {
+		if flag != "--help" && !regexp.MustCompile(regexp.QuoteMeta(flag)+`\b`).MatchString(explained.String()) {
+			t.Errorf("no page but %s explains %s", commandReference, flag)
+		}
+	}
+}
+
+// typedCommand finds a command on a page, up to the end of the line, of the code or of the pipe.
+var typedCommand = regexp.MustCompile("caddy rate-limit ([^`\\n|>;)]+)")
+
+// wordsOf returns the words of a command without quotes, comments and what is to be replaced.
+func wordsOf(text string) (words []string) {
+	for _, word := range regexp.MustCompile(`'[^']*'|"[^"]*"|[^\s"']+`).FindAllString(text, -1) {
+		if word == "#" {
+			break
+		}
+		words = append(words, strings.Trim(word, `'"`))
+	}
+	return words
+}

@@ -8,12 +8,15 @@ import (
 	"net/netip"
 	"path"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddytls"
 	"github.com/caddyserver/certmagic"
+	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
@@ -30,6 +33,10 @@ type Permission struct {
 	run     *enforce.Handler
 	other   caddytls.OnDemandPermission // nil if there is none
 	storage certmagic.Storage
+
+	logger   *zap.Logger
+	logged   atomic.Int64 // when a refused name was logged, in seconds
+	unlogged atomic.Int64 // names refused since
 }
 
 func init() {
@@ -62,7 +69,7 @@ func (p *Permission) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("getting rate_limit app: %w", err)
 	}
-	p.storage = ctx.Storage()
+	p.storage, p.logger = ctx.Storage(), ctx.Logger()
 	p.run, p.other, err = p.Compile(ctx, app.(*App).compiler)
 	return err
 }
@@ -96,9 +103,20 @@ func (p *Permission) CertificateAllowed(ctx context.Context, name string) error 
 	case err != nil:
 		return fmt.Errorf("limits on new certificates: %w", err)
 	case !passed:
+		p.logRefused(name)
 		return fmt.Errorf("%s: %w: the limits on new certificates are used up", name, caddytls.ErrPermissionDenied)
 	}
 	return nil
+}
+
+// logRefused logs a name that gets no certificate: one a second, because clients invent names.
+func (p *Permission) logRefused(name string) {
+	now, last := time.Now().Unix(), p.logged.Load()
+	if now == last || !p.logged.CompareAndSwap(last, now) {
+		p.unlogged.Add(1)
+		return
+	}
+	p.logger.Info("no certificate: the limits on new certificates are used up", zap.String("domain", name), zap.Int64("not_logged", p.unlogged.Swap(0)))
 }
 
 // sender returns the address of the client whose handshake needs a certificate. That of a QUIC packet may be forged,

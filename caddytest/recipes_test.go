@@ -778,6 +778,9 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 				s.t.Errorf("new name %d of a domain: %v", i, got)
 			}
 		}
+		if lines := s.logLines("no certificate: the limits on new certificates are used up"); len(lines) == 0 || lines[0]["domain"] != "www.customer10.test" || len(lines) > 6 {
+			s.t.Errorf("the log names these domains without a certificate: %v", lines)
+		}
 		s.server.stop()
 		s.server.start()
 		if obtains(attacker, "www.another.test") || obtains(person, "more.example.co.uk") {
@@ -1111,9 +1114,10 @@ func withoutHead(text string) string {
 func TestDeploymentFiles(t *testing.T) {
 	t.Parallel()
 	for file, lines := range map[string][]string{
-		"compose/compose.yaml":  {"- caddy_data:/data", "caddy_data:", "- ./Caddyfile:/etc/caddy/Caddyfile:ro", "stop_grace_period: 30s"},
-		"compose/Dockerfile":    {"RUN GOTOOLCHAIN=auto xcaddy build --with github.com/caddy-tally/caddy-tally", "COPY --from=builder /usr/bin/caddy /usr/bin/caddy"},
-		"systemd/caddy.service": {"StateDirectory=caddy", "ProtectSystem=strict", "Type=notify"},
+		"compose/compose.yaml":      {"- caddy_data:/data", "caddy_data:", "- ./Caddyfile:/etc/caddy/Caddyfile:ro", "stop_grace_period: 30s"},
+		"compose/trio/compose.yaml": {"build: ..", "- caddy_data:/data", "- ./Caddyfile:/etc/caddy/Caddyfile:ro", "stop_grace_period: 30s"},
+		"compose/Dockerfile":        {"RUN GOTOOLCHAIN=auto xcaddy build --with github.com/caddy-tally/caddy-tally", "COPY --from=builder /usr/bin/caddy /usr/bin/caddy"},
+		"systemd/caddy.service":     {"StateDirectory=caddy", "ProtectSystem=strict", "Type=notify"},
 	} {
 		text := readSample(t, "../examples/"+file)
 		for _, line := range lines {
@@ -1124,6 +1128,14 @@ func TestDeploymentFiles(t *testing.T) {
 	}
 	if block := firstBlock(readSample(t, "../docs/recipes/compose.md")); block != withoutHead(readSample(t, "../examples/compose/Caddyfile")) {
 		t.Errorf("docs/recipes/compose.md shows another Caddyfile than examples/compose:\n%s", block)
+	}
+	trio, services := readSample(t, "../examples/compose/trio/Caddyfile"), readComposition(t, "../examples/compose/trio/compose.yaml").Services
+	for _, name := range []string{"nextcloud", "vaultwarden", "jellyfin"} {
+		site := regexp.MustCompile(`(reverse_proxy) [\d.]+`).ReplaceAllString(withoutHead(readSample(t, "../examples/recipes/"+name+".Caddyfile")), "$1 "+name)
+		site = strings.NewReplacer("nextcloud:11000", "nextcloud:80", "vaultwarden:8000", "vaultwarden:80").Replace(site)
+		if _, ok := services[name]; !ok || !strings.Contains(trio, site) {
+			t.Errorf("examples/compose/trio lacks the service, or the site\n%s", site)
+		}
 	}
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

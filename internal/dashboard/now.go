@@ -90,7 +90,7 @@ func (v *visit) lastMinutes(p *nowPage) {
 		p.Plot.Points[i].Allowed /= 60
 		p.Plot.Points[i].Refused /= 60
 	}
-	if n := len(h.Points); err == nil && n > 0 && h.Points[n-1].At.After(to.Add(-3*time.Minute)) {
+	if n := len(h.Points); err == nil && n > 0 && h.Points[n-1].At.After(to.Add(-3*time.Minute)) && !h.Points[n-1].At.Before(p.Status.Started) {
 		c := h.Points[n-1].Counts
 		p.Known = true
 		p.Rates = rates{float64(c.Allowed) / 60, float64(c.Refused) / 60, float64(c.Banned) / 60, float64(c.WouldRefuse) / 60}

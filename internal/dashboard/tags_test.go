@@ -138,3 +138,25 @@ func TestUndoOfABanLiftsThatBanOnly(t *testing.T) {
 		t.Error("another command keeps violations, too")
 	}
 }
+
+// Right after a restart the minute before it, which the history has, isn't shown beside counts since the start.
+func TestRatesAreSinceTheStart(t *testing.T) {
+	for _, started := range []time.Duration{10 * time.Second, time.Hour} {
+		body := newSite(t, sample.New(time.Now), withService(restarted{sample.New(time.Now), time.Now().Add(-started)})).get("")
+		if known := strings.Contains(body, "<small>per second</small>"); known != (started == time.Hour) {
+			t.Errorf("%v after the start, rates are shown: %v", started, known)
+		}
+	}
+}
+
+// restarted is a service of a process that started at a time.
+type restarted struct {
+	*sample.Service
+	at time.Time
+}
+
+func (r restarted) Status(ctx context.Context) (operator.Status, error) {
+	s, err := r.Service.Status(ctx)
+	s.Started = r.at
+	return s, err
+}

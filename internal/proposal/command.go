@@ -181,7 +181,7 @@ func checkFile(flag, path string) error {
 const (
 	written = `Added %[1]s in shadow to %[2]s. The file before is %[3]s. Next:
   %[4]s
-  caddy rate-limit zones --config %[2]s    shows what they would refuse
+  caddy rate-limit zones --config %[5]s    shows what they would refuse
   caddy rate-limit init --config %[2]s --enforce    once that is right`
 	enforced = `%[1]s will refuse after: %[4]s
 The file before is %[3]s.`

@@ -193,7 +193,7 @@ func (d *draft) settle(sites []*site) {
 			case slices.ContainsFunc(d.before, func(b advice.Advice) bool { return isSame(a, b) }):
 			case len(a.Server) > 0: // limits only make it visible
 				d.before = append(d.before, a)
-				d.notes = append(d.notes, fmt.Sprintf("Server %s: %s: write %s", strings.Join(a.Server, " "), a.Problem, a.Fix))
+				d.notes = append(d.notes, strings.TrimSuffix(fmt.Sprintf("Server %s: %s: write %s", strings.Join(a.Server, " "), a.Problem, a.Fix), ": write "))
 			case remove(sites, a):
 				zones++
 			default:
@@ -366,7 +366,7 @@ func install(w io.Writer, file string, old, text []byte, zones int, next string)
 	}
 	backup, err := replaceFile(file, old, text)
 	if err == nil {
-		fmt.Fprintf(w, next+"\n", wording.Counted(int64(zones), "zone"), file, backup, reload(file))
+		fmt.Fprintf(w, next+"\n", wording.Counted(int64(zones), "zone"), file, backup, reload(file), named(file))
 	}
 	return err
 }
@@ -374,9 +374,17 @@ func install(w io.Writer, file string, old, text []byte, zones int, next string)
 // reload returns the command that loads a Caddyfile.
 func reload(file string) string {
 	if mayBeImported(file) {
-		return "caddy reload, with the Caddyfile that imports " + file + ", or with --config " + file + " --adapter caddyfile if none does"
+		return "caddy reload, with the Caddyfile that imports " + file + ", or with --config " + named(file) + " if none does"
 	}
 	return "caddy reload --config " + file
+}
+
+// named returns a Caddyfile as other commands want it named.
+func named(file string) string {
+	if mayBeImported(file) {
+		file += " --adapter caddyfile"
+	}
+	return file
 }
 
 // mayBeImported reports whether a Caddyfile has a name by which Caddy doesn't know it.

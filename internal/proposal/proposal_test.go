@@ -477,7 +477,7 @@ func TestLoad(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		wantSays(t, out, want)
+		wantSays(t, out, want, "caddy rate-limit zones --config "+file+map[bool]string{true: " --adapter caddyfile"}[name != "Caddyfile"]+"    shows")
 	}
 	for _, name := range []string{"caddy.json", "config"} {
 		if source, err := proposal.Load(write(t, filepath.Join(folder, name), `{"apps": {}}`), ""); err != nil || source.File != "" {
