@@ -23,63 +23,65 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //
 //	rate_limit [<matcher>] {
 //		zone <name> {
-//			match        [<methods...>] <paths...> [<key>=<value>...]
-//			match        <matcher>|@<name>
-//			match {
-//				<matchers...>
-//			}
-//			when         everyone|<zone> over <n>/<duration>
-//			when         upstream slower than <duration>
-//			when         cpu over <percent>
-//			per          ip|network|asn|country|domain|everyone|client|api_key|key <value>
-//			limit        <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]
-//			limit        <n> concurrent [wait <duration>] [queue <n>]
+//			match <matcher...>
+//			when everyone|<zone> over <n>/<duration>
+//			when upstream slower than <duration>
+//			when cpu over <percent>
+//			per ip|network|asn|country|domain|everyone|client|api_key
+//			per key <value>
+//			limit <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]
+//			limit <n> concurrent [wait <duration>] [queue <n>]
 //			tiers
-//			tier         <value> [<default>]
-//			cost         <n>|<placeholder> [<matcher>, as for match]
-//			max_cost     <n>
-//			settle       bytes|duration|<placeholder>
-//			count        status <statuses...> [hold [read_body [<size>]]]
-//			count        when [status <statuses...>] [header [!]<field> [<value>]] [size under|over <size>] [hold]
+//			tier <value> [<default>]
+//			cost <n>|<placeholder> [<matcher...>]
+//			max_cost <n>
+//			settle bytes|duration
+//			settle <placeholder...>
+//			count status <status...> [hold [read_body [<size>]]]
+//			count when <answer...> [hold [read_body [<size>]]]
 //			read_body [<size>]
 //			on_unreadable_body refuse|empty
 //			on_empty_key ip|share|skip|deny
-//			scope        shared|site
+//			scope shared|site
 //			prefix_ceiling <factor>
 //			shadow
-//			on_exceeded  refuse|challenge|delay <duration>|pass [<header field>]
-//			ipv4_prefix  <bits>
-//			ipv6_prefix  <bits>
-//			reputation   on|off
-//			ban          after <n> violations in <duration> for <duration> [up to <duration>]
-//
-//			key          <value>
-//			window       <duration>
-//			events       <n>
+//			on_exceeded refuse|challenge
+//			on_exceeded delay <duration>
+//			on_exceeded pass [<field>]
+//			ipv4_prefix <bits>
+//			ipv6_prefix <bits>
+//			reputation on|off
+//			ban after <n> violations in <duration> for <duration> [up to <duration>]
+//			key <value>
+//			window <duration>
+//			events <n>
 //		}
-//		exempt         <matcher>, as for match
-//		trap           [ban <duration>] <matcher>, as for match
-//		trap [ban <duration>] {
-//			<matchers...>
-//		}
-//		headers        draft|legacy [epoch]|both [epoch]|off
-//		page           off
+//		exempt <matcher...>
+//		trap [ban <duration>] <matcher...>
+//		headers draft|off
+//		headers legacy|both [epoch]
+//		page off
 //		page {
-//			name    <text>
+//			name <text>
 //			contact <text>
 //		}
-//		jitter         <fraction>
+//		jitter <fraction>
 //		log_key
 //		log_ip
 //		disable_metrics
 //		sweep_interval <duration>
 //		distributed {
-//			read_interval  <duration>
+//			read_interval <duration>
 //			write_interval <duration>
-//			purge_age      <duration>
+//			purge_age <duration>
 //		}
-//		storage        <module...>
+//		storage <module...>
 //	}
+//
+// A <matcher> is methods, paths and conditions on the query (`match POST /login /signup mode=heavy`), a
+// matcher with its values, the @name of one, or a block of matchers. An <answer> is one or more of
+// `status <status...>`, `header [!]<field> [<value>]`, `size under|over <size>` and
+// `grpc_status <n...>`.
 //
 // A zone has one or more of `limit`, or `tiers` or `tier`, or both `window` and `events`, the notation
 // of `mholt/caddy-ratelimit` for a sliding limit; `key` is its `per key`. As in that module, a zone
@@ -120,69 +122,74 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 // UnmarshalCaddyfile sets up the app from Caddyfile tokens. Syntax:
 //
 //	rate_limit {
-//		store            <engine...>
+//		store <engine...>
 //		cleanup_interval <duration>
-//		max_keys         <n>
-//		store_timeout    <duration>
-//		degraded_limit   <percent>
-//		secret_file      <path>
-//		rules_file       <path>
-//		block_list       <path>|<url> [every <duration>] [ban <duration>]
-//		networks         <file> [<file>]
-//		notify           <url> {
-//			on       ban|degraded|refusals...
+//		max_keys <n>
+//		store_timeout <duration>
+//		degraded_limit <percent>
+//		secret_file <path>
+//		rules_file <path>
+//		block_list <path>|<url> [every <duration>] [ban <duration>]
+//		networks <file...>
+//		notify <url> {
+//			on ban|degraded|refusals...
 //			template <text>
-//			header   <field> <value>
+//			header <field> <value>
 //		}
 //		region <name> {
 //			exchange <engine...>
 //			interval <duration>
 //		}
-//		ipv4_prefix      <bits>
-//		ipv6_prefix      <bits>
-//		page             off
+//		ipv4_prefix <bits>
+//		ipv6_prefix <bits>
+//		page off
 //		page {
-//			name    <text>
+//			name <text>
 //			contact <text>
 //		}
 //		session {
-//			lifetime                <duration>
+//			lifetime <duration>
 //			max_sessions_per_prefix <n>
-//			path                    <path>
+//			path <path>
 //			challenge proof_of_work [<difficulty>] {
 //				without_script <duration>
 //			}
 //			challenge turnstile|hcaptcha|recaptcha {
 //				site_key <key>
-//				secret   <secret>
+//				secret <secret>
 //				without_script <duration>
 //			}
 //		}
-//		pressure         off
+//		pressure off
 //		pressure {
 //			fingerprints <n>
 //		}
 //		tier <name> {
-//			limit          <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]
+//			limit <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]
 //			unlimited
 //			service_header <name> <secret>
 //		}
 //		api_keys {
-//			from    header <name>|bearer|query <name>|placeholder <value>
-//			file    <path>
+//			from header <name>
+//			from bearer
+//			from query <name>
+//			from placeholder <value>
+//			file <path>
 //			store
-//			missing deny|default <tier>
-//			unknown deny|default [<tier>]
+//			missing deny
+//			missing default [<tier>]
+//			unknown deny
+//			unknown default [<tier>]
 //		}
-//		reputation       off
+//		reputation off
 //		reputation {
 //			over_limit <points>
-//			forged     <points>
-//			trap       <points>
+//			forged <points>
+//			trap <points>
 //		}
-//		history          off
-//		ban              after <n> violations in <duration> for <duration> [up to <duration>]
-//		decision_log     [sample 1/<n>]
+//		history off
+//		ban after <n> violations in <duration> for <duration> [up to <duration>]
+//		decision_log [sample 1/<n>]
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return a.Unmarshal(d)

@@ -171,7 +171,7 @@ func parseDashboard(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //	rate_limit_dashboard [<matcher>] {
 //		read_only
 //		writable
-//		allow <matcher>, as for match
+//		allow <matcher...>
 //	}
 func (dash *Dashboard) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return dash.Unmarshal(d, unnamedMatchers(d))

@@ -94,13 +94,13 @@ func TestProxiesAreExcepted(t *testing.T) {
 func TestErrorsOfListenerOptions(t *testing.T) {
 	for lines, want := range map[string]string{
 		"connections 0":          `must be a whole number above zero, got "0"`,
-		"connections 5 6":        "wrong argument count",
-		"connections":            "wrong argument count",
-		"limit":                  "write limit 100/10s",
+		"connections 5 6":        `connections: got "6", where nothing more is expected; the syntax is connections <n>`,
+		"connections":            "connections: <n> is missing; the syntax is connections <n>",
+		"limit":                  "limit: <n>/<duration> is missing; the syntax is limit",
 		"limit 100":              "a window is missing",
 		"limit 5/1m shadow":      "name, shadow and timezone are for limits of zones",
-		"limit 5/1m\nlimit 6/1m": "limit",
-		"except":                 "write except 10.0.0.0/8",
+		"limit 5/1m\nlimit 6/1m": "limit is given twice: write it once",
+		"except":                 "except: <network...> is missing; the syntax is except <network...>",
 		"except example.com":     "expected an address or a network",
 		"zone login":             `unrecognized option "zone": expected connections, limit or except`,
 		"except key:x":           "expected an address or a network",

@@ -9,14 +9,14 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // APIKeys configures the API keys of clients, and the places where requests carry them.
@@ -163,77 +163,39 @@ func DefaultKeyFile() string {
 	return filepath.Join(caddy.AppDataDir(), stores.DefaultFolder, "api_keys")
 }
 
-// unmarshalAPIKeys reads the block of API keys:
-//
-//	api_keys {
-//		from    header <name>|bearer|query <name>|placeholder <value>
-//		file    <path>
-//		store
-//		missing deny|default <tier>
-//		unknown deny|default [<tier>]
-//	}
-func (a *App) unmarshalAPIKeys(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	a.APIKeys = new(APIKeys)
-	return caddyconf.EachOption(d, a.APIKeys.options().line("api_keys: "), "from")
-}
-
-func (a *APIKeys) options() blockOptions {
-	return blockOptions{
-		{"from", a.unmarshalFrom},
-		{"file", to(caddyconf.String, &a.File)},
-		{"store", func(d *caddyfile.Dispenser) error {
-			a.Store = true
-			if d.NextArg() {
-				return d.Errf("api_keys: store takes no value, got %q", d.Val())
-			}
-			return nil
-		}},
-		{"missing", to(a.unmarshalWithout, &a.Missing)},
-		{"unknown", to(a.unmarshalWithout, &a.Unknown)},
-	}
-}
-
-func (a *APIKeys) unmarshalFrom(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgs()
-	if len(args) == 0 {
-		return d.Err("api_keys: from: a value is missing: expected header <name>, bearer, query <name> or placeholder <value>")
-	}
-	s := KeySource{Type: args[0]}
-	switch {
-	case s.Type != enforce.FromHeader && s.Type != enforce.FromBearer && s.Type != enforce.FromQuery && s.Type != enforce.FromPlaceholder:
-		return d.Errf("api_keys: from: must be header, bearer, query or placeholder, got %q", s.Type)
-	case s.Type == enforce.FromBearer && len(args) > 1:
-		return d.Errf("api_keys: from bearer takes no value, got %q", args[1])
-	case s.Type != enforce.FromBearer && len(args) != 2:
-		return d.Errf("api_keys: from %s takes one value, got %d", s.Type, len(args)-1)
-	case s.Type != enforce.FromBearer:
-		s.Name = args[1]
-	}
-	checked := s // a copy, because compile completes it
-	if _, err := checked.compile(); err != nil {
-		return d.Errf("api_keys: from: %w", err)
-	}
-	a.From = append(a.From, s)
-	return nil
-}
-
-// unmarshalWithout reads the action for a request without a known key.
-func (a *APIKeys) unmarshalWithout(d *caddyfile.Dispenser, field *string) error {
-	option, args := d.Val(), d.RemainingArgs()
-	switch {
-	case len(args) == 1 && args[0] == enforce.KeyDeny:
-	case len(args) == 1 && args[0] == enforce.KeyDefault: // the tier of the other option
-	case len(args) == 2 && args[0] == enforce.KeyDefault:
-		if a.DefaultTier != "" && a.DefaultTier != args[1] {
-			return d.Errf("api_keys: %s: the default tier is %q already, got %q: there is one", option, a.DefaultTier, args[1])
+// block is the syntax of `api_keys`.
+func (a *APIKeys) block() grammar.Block {
+	return grammar.Block{Rules: func() grammar.Rules {
+		tier, from := "", new(KeySource)
+		source := func(kind string, line grammar.Rule) grammar.Rule {
+			return line.Repeats().Then(func() error {
+				from.Type = kind
+				checked := *from // a copy, because compile completes it
+				_, err := checked.compile()
+				a.From = append(a.From, *from)
+				return err
+			})
 		}
-		a.DefaultTier = args[1]
-	default:
-		return d.Errf("api_keys: %s: must be deny or default <tier>, got %q", option, args)
-	}
-	*field = args[0]
-	return nil
+		without := func(field *string, value string, line grammar.Rule) grammar.Rule {
+			return line.Then(func() error {
+				if *field = value; tier != "" && a.DefaultTier != "" && a.DefaultTier != tier {
+					return fmt.Errorf("the default tier is %q already, got %q: there is one", a.DefaultTier, tier)
+				}
+				a.DefaultTier = cmp.Or(tier, a.DefaultTier)
+				return nil
+			})
+		}
+		return grammar.Rules{
+			source(enforce.FromHeader, grammar.Line("from header <name>", &from.Name)),
+			source(enforce.FromBearer, grammar.Line("from bearer")),
+			source(enforce.FromQuery, grammar.Line("from query <name>", &from.Name)),
+			source(enforce.FromPlaceholder, grammar.Line("from placeholder <value>", &from.Name)),
+			grammar.Line("file <path>", &a.File),
+			grammar.Line("store", &a.Store),
+			without(&a.Missing, enforce.KeyDeny, grammar.Line("missing deny")),
+			without(&a.Missing, enforce.KeyDefault, grammar.Line("missing default [<tier>]", &tier)),
+			without(&a.Unknown, enforce.KeyDeny, grammar.Line("unknown deny")),
+			without(&a.Unknown, enforce.KeyDefault, grammar.Line("unknown default [<tier>]", &tier)),
+		}
+	}}
 }

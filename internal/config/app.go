@@ -16,6 +16,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // App is the configuration of the app `rate_limit`: the global option.
@@ -150,40 +152,55 @@ func (a *App) Unmarshal(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	options := a.options()
-	line := func(d *caddyfile.Dispenser) error {
-		if known, err := options.read(d); known {
-			return err
-		}
-		return unrecognized(d, fmt.Sprintf("unrecognized option %q", d.Val()), options.words())
-	}
-	return caddyconf.EachChecked(d, line, a.check, "tier", "block_list", "networks", "notify")
+	return a.block().Read(d)
 }
 
-func (a *App) options() blockOptions {
-	return blockOptions{
-		{"store", a.unmarshalStore},
-		{"cleanup_interval", to(caddyconf.Duration, &a.CleanupInterval)},
-		{"max_keys", to(caddyconf.Count, &a.MaxKeys)},
-		{"store_timeout", to(caddyconf.Duration, &a.StoreTimeout)},
-		{"degraded_limit", a.unmarshalDegradedLimit},
-		{"secret_file", to(caddyconf.String, &a.SecretFile)},
-		{"rules_file", to(caddyconf.String, &a.RulesFile)},
-		{"block_list", a.unmarshalBlockList},
-		{"networks", a.unmarshalNetworks},
-		{"notify", a.unmarshalNotify},
-		{"region", a.unmarshalRegion},
-		{"ipv4_prefix", to(caddyconf.Count, &a.IPv4Prefix)},
-		{"ipv6_prefix", to(caddyconf.Count, &a.IPv6Prefix)},
-		{"page", to(unmarshalPage, &a.Page)},
-		{"session", a.unmarshalSession},
-		{"pressure", a.unmarshalPressure},
-		{"tier", a.unmarshalTier},
-		{"api_keys", a.unmarshalAPIKeys},
-		{"reputation", a.unmarshalReputation},
-		{"ban", to(unmarshalBan, &a.Ban)},
-		{"history", to(unmarshalOff, &a.DisableHistory)},
-		{"decision_log", a.unmarshalDecisionLog},
+// block is the syntax of the global option.
+func (a *App) block() grammar.Block {
+	return grammar.Block{Rules: a.rules, Check: a.check, Mistake: mistake, Elsewhere: elsewhere}
+}
+
+func (a *App) rules() grammar.Rules {
+	list, notify, tier := new(BlockList), new(Notify), new(Tier)
+	rules := grammar.Rules{
+		grammar.Line("store <engine...>", a.unmarshalStore),
+		grammar.Line("cleanup_interval <duration>", &a.CleanupInterval),
+		grammar.Line("max_keys <n>", &a.MaxKeys),
+		grammar.Line("store_timeout <duration>", &a.StoreTimeout),
+		grammar.Line("degraded_limit <percent>", percent(&a.DegradedLimit, 100)),
+		grammar.Line("secret_file <path>", &a.SecretFile),
+		grammar.Line("rules_file <path>", &a.RulesFile),
+		grammar.Line("block_list <path>|<url> [every <duration>] [ban <duration>]", &list.Source, &list.Every, &list.Ban).Repeats().Then(func() error {
+			a.BlockLists = append(a.BlockLists, list)
+			return nil
+		}),
+		grammar.Line("networks <file...>", &a.Networks).Repeats(),
+		grammar.Line("notify <url>", &notify.URL).Repeats().Then(func() error { a.Notify = append(a.Notify, notify); return nil }).With(notify.block()),
+	}
+	region, session, keys := new(Region), new(Session), new(APIKeys)
+	rules = append(rules,
+		grammar.Line("region <name>", &region.Name).Then(func() error { a.Region = region; return nil }).With(region.block()),
+		grammar.Line("ipv4_prefix <bits>", &a.IPv4Prefix),
+		grammar.Line("ipv6_prefix <bits>", &a.IPv6Prefix))
+	rules = append(rules, pageRules(&a.Page)...)
+	rules = append(rules, grammar.Line("session").Then(func() error { a.Session = session; return nil }).With(session.block()))
+	rules = append(rules, pressureRules(&a.Pressure)...)
+	rules = append(rules,
+		grammar.Line("tier <name>", &tier.Name).Repeats().At(&tier.Source).Then(func() error { a.Tiers = append(a.Tiers, tier); return nil }).With(tier.block()),
+		grammar.Line("api_keys").Then(func() error { a.APIKeys = keys; return nil }).With(keys.block()))
+	rules = append(rules, reputationRules(&a.Reputation)...)
+	return append(rules, grammar.Line("history off").Then(func() error { a.DisableHistory = true; return nil }), banRule(&a.Ban), decisionLogRule(&a.DecisionLog))
+}
+
+// percent returns the function for a whole percentage up to a maximum.
+func percent(field *int, most int64) func(string) error {
+	return func(word string) error {
+		n, err := caddyconf.ParseCount(strings.TrimSuffix(word, "%"))
+		if err != nil || n < 1 || n > most {
+			return fmt.Errorf("must be a whole percentage from 1%% to %d%%, got %q", most, word)
+		}
+		*field = int(n)
+		return nil
 	}
 }
 
@@ -201,17 +218,4 @@ func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
 	}
 	a.StoreRaw, err = caddyconf.ModuleJSON(d, store, "engine", engine)
 	return err
-}
-
-func (a *App) unmarshalDegradedLimit(d *caddyfile.Dispenser) error {
-	var arg string
-	if !d.AllArgs(&arg) {
-		return d.ArgErr()
-	}
-	percent, err := caddyconf.ParseCount(strings.TrimSuffix(arg, "%"))
-	if err != nil || percent < 1 || percent > 100 {
-		return d.Errf("degraded_limit: must be a whole percentage from 1%% to 100%%, got %q", arg)
-	}
-	a.DegradedLimit = int(percent)
-	return nil
 }

@@ -2,17 +2,15 @@ package config
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Ban configures when a client is banned. Every `rate_limit` handler that identifies clients
@@ -80,51 +78,11 @@ func (b *Ban) rule(zone string) reputation.Ban {
 // zoneHash returns the name of a zone in a client's record.
 func zoneHash(name string) uint32 { return max(uint32(xxhash.Sum64String(name)), 1) }
 
-// unmarshalBan reads `ban after <n> violations in <duration> for <duration> [up
-// to <duration>]`.
-func unmarshalBan(d *caddyfile.Dispenser, field **Ban) error {
-	if *field != nil {
-		return d.Err("ban is given twice: write it once")
-	}
-	const form = "ban after 5 violations in 10m for 1h"
-	args := d.RemainingArgs()
-	words := map[int]string{0: "after", 2: "violations", 3: "in", 5: "for", 7: "up", 8: "to"}
-	if len(args) != 7 && len(args) != 10 {
-		if instead := insteadOfBan(args); instead != "" {
-			return d.Err(instead)
-		}
-		return d.Errf("ban: got %q: expected %s, or the same with `up to 24h` at its end", strings.Join(args, " "), form)
-	}
-	if args[2] == "violation" {
-		args[2] = "violations"
-	}
-	for i, word := range words {
-		if i < len(args) && args[i] != word {
-			return d.Errf("ban: expected %q, got %q: write %s", word, args[i], form)
-		}
-	}
+// rule is the syntax of `ban`, in the global option and in a zone.
+func banRule(field **Ban) grammar.Rule {
 	ban := new(Ban)
-	after, err := caddyconf.ParseCount(args[1])
-	if err != nil {
-		return d.Errf("ban: expected a number of violations, got %q: write %s", args[1], form)
-	}
-	ban.After = int(min(max(after, -1), 1<<20))
-	for i, to := range map[int]*caddy.Duration{4: &ban.Within, 6: &ban.For, 9: &ban.UpTo} {
-		if i >= len(args) {
-			continue
-		}
-		duration, err := caddy.ParseDuration(args[i])
-		if err != nil && slices.Contains([]string{"-1", "0", "forever", "permanent"}, args[i]) {
-			return d.Errf("ban: %s %s: every ban ends: write %[1]s 366d, the longest", args[i-1], args[i])
-		}
-		if err != nil {
-			return d.Errf("ban: must be a duration such as 10m or 24h, got %q", args[i])
-		}
-		*to = caddy.Duration(duration)
-	}
-	if err := ban.check(); err != nil {
-		return d.WrapErr(err)
-	}
-	*field = ban
-	return nil
+	return grammar.Line("ban after <n> violations in <duration> for <duration> [up to <duration>]", &ban.After, &ban.Within, &ban.For, &ban.UpTo).Then(func() error {
+		*field = ban
+		return ban.check()
+	})
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/blocklist"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
@@ -79,8 +79,8 @@ func (b *BlockList) options() (o blocklist.Options, err error) {
 	if b == nil || b.Source == "" {
 		return o, errors.New("expected a path or a URL")
 	}
-	if other := insteadOfTarget(b.Source); other != "" {
-		return o, fmt.Errorf("expected a path or a URL of a list of addresses, got %q: %s", b.Source, other)
+	if !strings.ContainsAny(b.Source, `/\.`) || isAddress(b.Source) || isNetwork(b.Source) {
+		return o, fmt.Errorf("expected a path or a URL of a list of addresses, got %q", b.Source)
 	}
 	o = blocklist.Options{
 		Source: b.Source, Every: time.Duration(b.Every), Ban: time.Duration(b.Ban),
@@ -100,32 +100,4 @@ func (b *BlockList) options() (o blocklist.Options, err error) {
 		err = fmt.Errorf("ban: must be at least as long as every (%v), so that bans don't end before the list is read again, got %v", o.Every, o.Ban)
 	}
 	return o, err
-}
-
-// unmarshalBlockList reads `block_list <path>|<url> [every <duration>] [ban <duration>]`.
-func (a *App) unmarshalBlockList(d *caddyfile.Dispenser) error {
-	b := new(BlockList)
-	if !d.Args(&b.Source) {
-		return d.Err("block_list: expected a path or a URL, such as block_list https://www.spamhaus.org/drop/drop.txt every 12h")
-	}
-	for d.NextArg() {
-		word, to := d.Val(), &b.Every
-		switch word {
-		case "every":
-		case "ban":
-			to = &b.Ban
-		default:
-			return d.Errf("block_list: got %q: expected every or ban, and a duration", word)
-		}
-		if !d.NextArg() || *to != 0 {
-			return d.Errf("block_list: expected %s once, and a duration after it, such as %s 12h", word, word)
-		}
-		length, err := caddy.ParseDuration(d.Val())
-		if err != nil || length <= 0 {
-			return d.Errf("block_list: %s: got %q: expected a duration such as 30m, 12h or 7d", word, d.Val())
-		}
-		*to = caddy.Duration(length)
-	}
-	a.BlockLists = append(a.BlockLists, b)
-	return nil
 }

@@ -56,7 +56,7 @@ func (z *Zone) checkKey() error {
 		return fmt.Errorf("key: %q has no placeholder in it, so that everybody shares one count: is a brace missing? write key {http.request.header.X-Tenant}, or per ip", z.Key)
 	case slices.Contains([]string{"ip", "client", "api_key", "remote", "remote_ip", "remote_host", "remote_addr", "client_ip", "address", "user", "session", "header", "host", "path", "uri", "method"}, key),
 		isAddress(key):
-		return &matcher.MistakeError{Problem: fmt.Sprintf("key: %q has no placeholder in it, so that everybody shares one count", z.Key), Fix: keyInsteadOf(key)}
+		return &matcher.MistakeError{Problem: fmt.Sprintf("key: %q has no placeholder in it, so that everybody shares one count", z.Key), Fix: "per ip, or a placeholder such as per key {http.request.header.X-Tenant}"}
 	}
 	return nil
 }
@@ -64,14 +64,6 @@ func (z *Zone) checkKey() error {
 func isAddress(s string) bool {
 	_, err := netip.ParseAddr(s)
 	return err == nil
-}
-
-// keyInsteadOf returns the probably intended key for a bare word.
-func keyInsteadOf(word string) string {
-	if write := insteadOfPer([]string{word}); !strings.Contains(write, "<value>") {
-		return write
-	}
-	return "per ip, or a placeholder such as key {http.request.header.X-Tenant}"
 }
 
 // checkEffect asks whether zones, traps and exemptions can do what they say.

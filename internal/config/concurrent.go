@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -76,56 +74,6 @@ func (c *Concurrent) rule() gate.Rule {
 	return gate.Rule{Most: c.Requests, Wait: time.Duration(c.Wait), Queue: cmp.Or(c.Queue, defaultQueue)}
 }
 
-// isConcurrent reports whether the words after `limit` bound requests in flight.
-func isConcurrent(words []string) bool {
-	return len(words) > 1 && words[1] == "concurrent"
-}
-
-// unmarshalConcurrent reads the words after `limit`, such as 4 concurrent wait 5s queue 100.
-func (z *Zone) unmarshalConcurrent(d *caddyfile.Dispenser, words []string) error {
-	if z.Concurrent != nil {
-		return d.Errf("limit: concurrent is given twice: write the lower number of %d and %s", z.Concurrent.Requests, words[0])
-	}
-	c, err := parseConcurrent(words)
-	if err == nil {
-		err = c.check()
-	}
-	if err != nil {
-		return d.Errf("limit: concurrent: %w", err)
-	}
-	z.Concurrent = c
-	return nil
-}
-
-func parseConcurrent(words []string) (*Concurrent, error) {
-	n, err := caddyconf.ParseUnits(words[0])
-	if err != nil {
-		return nil, fmt.Errorf("how many must be a whole number, got %q: write limit 4 concurrent", words[0])
-	}
-	c := &Concurrent{Requests: n}
-	for rest := words[2:]; len(rest) > 0; rest = rest[2:] {
-		switch {
-		case rest[0] != "wait" && rest[0] != "queue":
-			return nil, fmt.Errorf("unknown word %q: write limit %d concurrent wait 5s queue 100; another limit stands in a line of its own", rest[0], n)
-		case len(rest) < 2:
-			return nil, fmt.Errorf("%s lacks its value", rest[0])
-		case rest[0] == "wait":
-			wait, err := caddy.ParseDuration(rest[1])
-			if err != nil || wait <= 0 {
-				return nil, fmt.Errorf("wait: must be a duration such as 5s, got %q", rest[1])
-			}
-			c.Wait = caddy.Duration(wait)
-		default:
-			queue, err := caddyconf.ParseCount(rest[1])
-			if err != nil || queue < 1 || queue > gate.MaxWaiting {
-				return nil, fmt.Errorf("queue: must be from 1 to %d requests, got %q", gate.MaxWaiting, rest[1])
-			}
-			c.Queue = int(queue)
-		}
-	}
-	return c, nil
-}
-
 // compileConcurrent compiles the option.
 func (z *zoneCompiler) compileConcurrent() error {
 	c := z.Concurrent
@@ -182,4 +130,16 @@ func (z *zoneCompiler) shareBound() {
 // concurrentName returns the name that stands for a limit's in refusals.
 func (z *Zone) concurrentName() string {
 	return strings.Join([]string{z.Name, "concurrent"}, "-")
+}
+
+// setConcurrent sets the bound of requests in flight.
+func (z *Zone) setConcurrent(c *Concurrent) error {
+	if z.Concurrent != nil {
+		return fmt.Errorf("concurrent is given twice: write the lower number of %d and %d", z.Concurrent.Requests, c.Requests)
+	}
+	z.Concurrent = c
+	if err := c.check(); err != nil {
+		return fmt.Errorf("concurrent: %w", err)
+	}
+	return nil
 }

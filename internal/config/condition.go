@@ -4,17 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
 
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/load"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Condition restricts a zone to times of high load, by one of three measures. The condition is met
@@ -89,54 +88,6 @@ func (c *Condition) String() string {
 	return fmt.Sprintf("everyone over %d/%s", c.Requests, wording.Duration(time.Duration(c.Window)))
 }
 
-// unmarshalWhen reads a condition.
-func (z *Zone) unmarshalWhen(d *caddyfile.Dispenser) error {
-	c, err := parseCondition(d.RemainingArgs())
-	if err == nil {
-		err = c.check()
-	}
-	if err != nil {
-		return d.Errf("when: %w", err)
-	}
-	z.When = append(z.When, c)
-	return nil
-}
-
-// parseCondition parses the words after `when`.
-func parseCondition(words []string) (c Condition, err error) {
-	const write = "write when everyone over 200/1s, when upstream slower than 500ms or when cpu over 80%%"
-	if len(words) < 3 || words[1] != "over" && strings.Join(words[1:3], " ") != "slower than" {
-		return c, fmt.Errorf("got %q: "+write, strings.Join(words, " "))
-	}
-	switch value := words[2:]; {
-	case words[1] == "slower":
-		duration, err := caddy.ParseDuration(words[len(words)-1])
-		if err != nil || len(words) != 4 || words[0] != "upstream" || duration <= 0 {
-			return c, fmt.Errorf("got %q: write when upstream slower than 500ms", strings.Join(words, " "))
-		}
-		c.SlowerThan = caddy.Duration(duration)
-	case words[0] == "cpu":
-		percent, err := caddyconf.ParseCount(strings.TrimSuffix(value[0], "%"))
-		if err != nil || len(value) != 1 || percent < 1 || percent > 99 {
-			return c, fmt.Errorf("cpu: must be a whole percentage from 1%% to 99%%, got %q: write when cpu over 80%%", strings.Join(value, " "))
-		}
-		c.CPU = int(percent)
-	default:
-		limit, rest, err := parseRate(value)
-		if err == nil && len(rest) > 0 {
-			err = fmt.Errorf("unknown word %q: write when %s over %d/%s", rest[0], words[0], limit.Amount, wording.Duration(time.Duration(limit.Window)))
-		}
-		if err != nil {
-			return c, err
-		}
-		c.Requests, c.Window = limit.Amount, limit.Window
-		if words[0] != enforce.PerEveryone {
-			c.Zone = words[0]
-		}
-	}
-	return c, nil
-}
-
 // loadOf returns the measurements for the zones with a name.
 func (c *Compiler) loadOf(zone string) *enforce.Load {
 	if c.loads[zone] == nil {
@@ -203,5 +154,27 @@ func (z *zoneCompiler) reportLoad(when string) func(bool, float64) {
 		} else {
 			log.Info("the load is low again", fields...)
 		}
+	}
+}
+
+// whenRules are the syntax of `when`.
+func (z *Zone) whenRules() grammar.Rules {
+	c := new(Condition)
+	add := func() error {
+		if c.Zone == enforce.PerEveryone {
+			c.Zone = ""
+		}
+		z.When = append(z.When, *c)
+		return c.check()
+	}
+	rate := func(words []string) (int, error) {
+		l, taken, err := readRate(words)
+		c.Requests, c.Window = l.Amount, l.Window
+		return taken, err
+	}
+	return grammar.Rules{
+		grammar.Line("when everyone|<zone> over <n>/<duration>", &c.Zone, rate).Repeats().Then(add),
+		grammar.Line("when upstream slower than <duration>", &c.SlowerThan).Repeats().Then(add),
+		grammar.Line("when cpu over <percent>", percent(&c.CPU, 99)).Repeats().Then(add),
 	}
 }

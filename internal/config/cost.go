@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,13 +11,14 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/dustin/go-humanize"
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // newCostRule returns the rule for a cost.
@@ -208,95 +210,6 @@ func (z *zoneCompiler) compileCount() error {
 	return nil
 }
 
-// unmarshalCount reads a selection of requests that use up units. Several lines add up.
-func (z *Zone) unmarshalCount(d *caddyfile.Dispenser) error {
-	words := d.RemainingArgs()
-	if z.Count != nil && len(z.Count.Status) > 0 && (len(words) == 0 || words[0] != "when") {
-		return d.Errf("count already specified: status %v", z.Count)
-	}
-	count := z.Count
-	if count == nil {
-		count = new(Count)
-	}
-	if err := count.parse(words); err != nil {
-		return d.Errf("count: %w", err)
-	}
-	z.Count = count
-	return nil
-}
-
-// parse adds the words after `count`.
-func (c *Count) parse(words []string) error {
-	const write = "write count status 401 403"
-	switch {
-	case len(words) == 0:
-		return fmt.Errorf("it lacks the statuses with which a request counts: %s", write)
-	case words[0] == "hold":
-		return fmt.Errorf("hold is for what counts only with some statuses: write count status 401 hold")
-	case words[0] != "status" && isStatus(words[0]):
-		return fmt.Errorf("the word status is missing: write count status %s", strings.Join(words, " "))
-	case words[0] != "status" && words[0] != "when":
-		return fmt.Errorf("unknown word %q: %s", words[0], write)
-	}
-	kind := words[0]
-	words, err := c.parseHold(kind, words[1:])
-	if err != nil {
-		return err
-	}
-	if kind == "when" {
-		answer, err := parseAnswer(words)
-		if err != nil {
-			return fmt.Errorf("when: %w", err)
-		}
-		c.When = append(c.When, answer)
-		return c.check()
-	}
-	if len(words) == 0 {
-		return fmt.Errorf("status lacks its values: %s", write)
-	}
-	for _, word := range words {
-		status, ok := parseStatus(word)
-		if !ok && strings.Contains(word, ",") {
-			return fmt.Errorf("got %q, but "+matcher.NoCommas+": write count status %s", strings.Join(words, " "), strings.Join(strings.FieldsFunc(strings.Join(words, " "), func(c rune) bool { return c == ',' || c == ' ' }), " "))
-		}
-		if !ok {
-			return fmt.Errorf("status: expected one from 200 to 599, or a class from 2xx to 5xx, got %q", word)
-		}
-		c.Status = append(c.Status, status)
-	}
-	return c.check()
-}
-
-// parseHold parses `hold` and its options at the end of a line, and returns the words before.
-func (c *Count) parseHold(kind string, words []string) (before []string, err error) {
-	if i := slices.Index(words, "read_body"); i >= 0 {
-		if c.ReadBody, err = parseReadBody(words[i+1:]); err != nil {
-			return nil, err
-		}
-		words = words[:i]
-	}
-	if i := slices.Index(words, "hold"); i >= 0 {
-		if i < len(words)-1 {
-			return nil, fmt.Errorf("hold stands last: write count %s %s hold", kind, strings.Join(slices.Delete(slices.Clone(words), i, i+1), " "))
-		}
-		c.Hold, words = true, words[:i]
-	}
-	return words, nil
-}
-
-// parseReadBody parses the words after `read_body`.
-func parseReadBody(words []string) (int64, error) {
-	switch len(words) {
-	case 0:
-		return enforce.DefaultReadBody, nil
-	case 1:
-		if size, err := humanize.ParseBytes(words[0]); err == nil && size > 0 && size <= enforce.MaxReadBody {
-			return int64(size), nil
-		}
-	}
-	return 0, fmt.Errorf("read_body: must be one size from 1B to 1MiB, got %q: write read_body 64KiB", strings.Join(words, " "))
-}
-
 // parseStatus parses a status such as 401, or a class of them such as 4xx.
 func parseStatus(word string) (status int, ok bool) {
 	if class, isClass := strings.CutSuffix(strings.ToLower(word), "xx"); isClass && len(class) == 1 {
@@ -311,4 +224,61 @@ func parseStatus(word string) (status int, ok bool) {
 func isStatus(word string) bool {
 	_, ok := parseStatus(word)
 	return ok
+}
+
+// countRules are the syntax of `count`. Several lines add up.
+func (z *Zone) countRules() grammar.Rules {
+	const hold = " [hold [read_body [<size>]]]"
+	c, reads := new(Count), false
+	add := func() error {
+		if reads {
+			c.ReadBody = cmp.Or(c.ReadBody, enforce.DefaultReadBody)
+		}
+		return z.addCount(c)
+	}
+	status := func(word string) error {
+		status, ok := parseStatus(word)
+		if !ok {
+			return fmt.Errorf("must be from 200 to 599, or a class from 2xx to 5xx, got %q", word)
+		}
+		c.Status = append(c.Status, status)
+		return nil
+	}
+	answer := func(words []string) (int, error) {
+		a, err := parseAnswer(words)
+		c.When = append(c.When, a)
+		return len(words), err
+	}
+	return grammar.Rules{
+		grammar.Line("count status <status...>"+hold, status, &c.Hold, &reads, bodySize(&c.ReadBody)).Repeats().Then(add),
+		grammar.Line("count when <answer...>"+hold, answer, &c.Hold, &reads, bodySize(&c.ReadBody)).Repeats().Then(add),
+	}
+}
+
+// addCount adds a line of `count`.
+func (z *Zone) addCount(line *Count) error {
+	if z.Count == nil {
+		z.Count = line
+		return line.check()
+	}
+	if len(z.Count.Status) > 0 && len(line.Status) > 0 {
+		return fmt.Errorf("status is given already: write count status %v", &Count{Status: append(slices.Clone(z.Count.Status), line.Status...)})
+	}
+	z.Count.Status = append(z.Count.Status, line.Status...)
+	z.Count.When = append(z.Count.When, line.When...)
+	z.Count.Hold = z.Count.Hold || line.Hold
+	z.Count.ReadBody = cmp.Or(line.ReadBody, z.Count.ReadBody)
+	return z.Count.check()
+}
+
+// bodySize returns the function for a size of bodies.
+func bodySize(field *int64) func(string) error {
+	return func(word string) error {
+		size, err := humanize.ParseBytes(word)
+		if err != nil || size == 0 || size > enforce.MaxReadBody {
+			return fmt.Errorf("must be a size from 1B to 1MiB, got %q", word)
+		}
+		*field = int64(size)
+		return nil
+	}
 }

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,6 +16,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Dashboard is the configuration of a handler `rate_limit_dashboard`.
@@ -112,35 +116,16 @@ func (dash *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*p
 
 // Unmarshal sets up the dashboard from Caddyfile tokens, with matchers that token reads.
 func (dash *Dashboard) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
-	options := dash.options(token)
 	for d.Next() {
 		dash.Source = caddyconf.Source(d)
 		if d.NextArg() {
 			return d.Errf("rate_limit_dashboard: got %q: expected a matcher such as /limits/*, or none, and a block: write rate_limit_dashboard {, and %[1]s on a line of its own", d.Val())
 		}
-		for nesting := d.Nesting(); d.NextBlock(nesting); {
-			if err := options.line("rate_limit_dashboard: ")(d); err != nil {
-				return err
-			}
+		if err := dash.block(token).Read(d); err != nil {
+			return fmt.Errorf("rate_limit_dashboard: %w", err)
 		}
 	}
 	return nil
-}
-
-func (dash *Dashboard) options(token MatcherToken) blockOptions {
-	earlier := "" // line about changes
-	mode := func(d *caddyfile.Dispenser) error {
-		word := d.Val()
-		if d.NextArg() {
-			return d.Errf("rate_limit_dashboard: %s: expected nothing behind it, got %q", word, d.Val())
-		}
-		if earlier != "" {
-			return d.Errf("rate_limit_dashboard: got %s after %s: expected one of read_only and writable", word, earlier)
-		}
-		earlier, dash.Writable = word, word == "writable"
-		return nil
-	}
-	return blockOptions{{"read_only", mode}, {"writable", mode}, {"allow", withMatchers(dash.unmarshalAllow).by(token)}}
 }
 
 func (dash *Dashboard) unmarshalAllow(d *caddyfile.Dispenser, token MatcherToken) error {
@@ -150,4 +135,24 @@ func (dash *Dashboard) unmarshalAllow(d *caddyfile.Dispenser, token MatcherToken
 	}
 	dash.AllowRaw = append(dash.AllowRaw, set)
 	return nil
+}
+
+// block is the syntax of the directive.
+func (dash *Dashboard) block(token MatcherToken) grammar.Block {
+	var readOnly bool
+	return grammar.Block{
+		Check: func() error {
+			if readOnly && dash.Writable {
+				return errors.New("read_only and writable exclude one another: leave one out")
+			}
+			return nil
+		},
+		Rules: func() grammar.Rules {
+			return grammar.Rules{
+				grammar.Line("read_only", &readOnly),
+				grammar.Line("writable", &dash.Writable),
+				grammar.Line("allow <matcher...>", withMatchers(dash.unmarshalAllow).by(token)).Repeats(),
+			}
+		},
+	}
 }

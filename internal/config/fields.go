@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
@@ -74,15 +73,4 @@ func (h *handlerCompiler) compileFields(zones []*Zone) {
 		}
 	}
 	h.run.MatchesBody = h.app.survey.bodyUse(namesOfSets(h.sets(zones)))
-}
-
-// unmarshalReadBody reads how much of a body is read for its fields.
-func (z *Zone) unmarshalReadBody(d *caddyfile.Dispenser) (err error) {
-	if z.ReadBody != 0 {
-		return d.Errf("read_body already specified: %d", z.ReadBody)
-	}
-	if z.ReadBody, err = parseReadBody(d.RemainingArgs()); err != nil {
-		return d.Errf("%w", err)
-	}
-	return nil
 }

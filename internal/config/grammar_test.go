@@ -1,11 +1,8 @@
 package config
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"regexp"
-	"slices"
+	"flag"
+	"os"
 	"strings"
 	"testing"
 
@@ -33,98 +30,49 @@ func TestUnknownStore(t *testing.T) {
 	}
 }
 
-// blocks are the options of all blocks, by their first words in the comments about the syntax.
-func blocks() map[string][]string {
-	return map[string][]string{
-		"Handler rate_limit": handlerWords(), "zone": zoneWords(), "distributed": new(Distributed).options().words(), "page": new(Page).options().words(),
-		"App rate_limit": appWords(), "notify": new(Notify).options().words(), "region": new(Region).options().words(),
-		"session": new(Session).options().words(), "challenge": new(Challenge).options().words(), "pressure": new(Pressure).options().words(),
-		"tier": new(Tier).options().words(), "api_keys": new(APIKeys).options().words(), "reputation": new(Reputation).options().words(),
-		"Dashboard rate_limit_dashboard": new(Dashboard).options(nil).words(),
-	}
-}
+var updateSyntax = flag.Bool("syntax.update", false, "write the syntax into the comments of the methods UnmarshalCaddyfile")
 
-// The comments of the methods UnmarshalCaddyfile have each word of the grammar in its block, and no
-// other. (A test of the reference holds it to the comments.)
-func TestSyntaxHasTheWordsOfTheGrammar(t *testing.T) {
-	documented := make(map[string][]string)
-	syntaxLines(t, func(block, line string) {
-		word, _, _ := strings.Cut(line, " ")
-		if !strings.HasPrefix(word, "<") && !slices.Contains(documented[block], word) {
-			documented[block] = append(documented[block], word)
-		}
-		if words := wordsOf(line); word == "limit" && strings.Contains(line, "/<duration>") && !slices.Equal(words, slices.Sorted(slices.Values(slices.Concat(limitFlags, limitValues)))) {
-			t.Errorf("%s: the words behind a limit are %q in the syntax, want %q and %q", block, words, limitFlags, limitValues)
-		}
-		if kinds, ok := strings.CutPrefix(line, "per "); ok && strings.TrimSpace(kinds) != strings.Join(perKinds, "|")+"|key <value>" {
-			t.Errorf("%s: per is for %s in the syntax, want %q", block, kinds, perKinds)
-		}
-	})
-	for block, words := range blocks() {
-		for _, word := range words {
-			if !slices.Contains(documented[block], word) {
-				t.Errorf("the syntax in UnmarshalCaddyfile lacks %q in the block %s", word, block)
-			}
-		}
-		for _, word := range documented[block] {
-			if !slices.Contains(words, word) {
-				t.Errorf("the syntax in UnmarshalCaddyfile has %q in the block %s, and the grammar has not", word, block)
-			}
-		}
-		delete(documented, block)
-	}
-	for block, words := range documented {
-		if len(words) > 0 {
-			t.Errorf("the syntax in UnmarshalCaddyfile has a block %s with %q, which this test doesn't know", block, words)
-		}
-	}
-}
-
-// wordsOf returns the words in brackets, sorted.
-func wordsOf(line string) (words []string) {
-	for _, m := range regexp.MustCompile(`\[([a-z_|]+)`).FindAllStringSubmatch(line, -1) {
-		words = append(words, strings.Split(m[1], "|")...)
-	}
-	slices.Sort(words)
-	return words
-}
-
-// syntaxLines calls f with the lines of the blocks in the comments of the methods UnmarshalCaddyfile.
-func syntaxLines(t *testing.T, f func(block, line string)) {
-	t.Helper()
-	for _, name := range []string{"caddyfile.go", "dashboard.go"} {
-		file, err := parser.ParseFile(token.NewFileSet(), "../../"+name, nil, parser.ParseComments)
+// The comments of the methods UnmarshalCaddyfile show the grammar. (A test of the reference holds it to the
+// comments.)
+func TestSyntaxInComments(t *testing.T) {
+	for file, syntax := range map[string]string{
+		"caddyfile.go func (h *Handler)":        "rate_limit [<matcher>] {\n" + new(Handler).block(nil).Text("\t") + "}\n",
+		"caddyfile.go func (a *App)":            "rate_limit {\n" + new(App).block().Text("\t") + "}\n",
+		"dashboard.go func (dash *Dashboard)":   "rate_limit_dashboard [<matcher>] {\n" + new(Dashboard).block(nil).Text("\t") + "}\n",
+		"listener.go func (w *ListenerWrapper)": "rate_limit {\n" + new(Listener).block().Text("\t") + "}\n",
+	} {
+		name, method, _ := strings.Cut(file, " ")
+		raw, err := os.ReadFile("../../" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, decl := range file.Decls {
-			method, ok := decl.(*ast.FuncDecl)
-			if !ok || method.Name.Name != "UnmarshalCaddyfile" {
-				continue
+		before, after, found := strings.Cut(string(raw), method+" UnmarshalCaddyfile(")
+		i := strings.LastIndex(before, " Syntax:\n//\n")
+		if !found || i < 0 {
+			t.Fatalf("%s has no syntax in a comment", file)
+		}
+		i += len(" Syntax:\n//\n")
+		comment := before[i:]
+		end := i
+		for line := range strings.Lines(comment) {
+			if !strings.HasPrefix(line, "//\t") {
+				break
 			}
-			receiver := method.Recv.List[0].Type.(*ast.StarExpr).X.(*ast.Ident).Name + " "
-			_, syntax, _ := strings.Cut(method.Doc.Text(), "Syntax:\n")
-			var around []string
-			for line := range strings.Lines(syntax) {
-				line, isCode := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "\t")
-				line = strings.TrimSpace(line)
-				switch {
-				case !isCode || line == "":
-					continue
-				case line == "}":
-					around = around[:len(around)-1]
-					continue
-				case len(around) > 0:
-					f(around[len(around)-1], line)
-				}
-				if opening, isBlock := strings.CutSuffix(line, " {"); isBlock {
-					word, _, _ := strings.Cut(opening, " ")
-					if len(around) == 0 {
-						word = receiver + word
-					}
-					around = append(around, word)
-				}
-			}
+			end += len(line)
+		}
+		want := ""
+		for line := range strings.Lines(syntax) {
+			want += "//\t" + line
+		}
+		if before[i:end] == want {
+			continue
+		}
+		if !*updateSyntax {
+			t.Errorf("the syntax in the comment of %s is not that of the grammar, which go test -run Syntax -syntax.update writes:\n%s", file, want)
+			continue
+		}
+		if err := os.WriteFile("../../"+name, []byte(before[:i]+want+before[end:]+method+" UnmarshalCaddyfile("+after), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/routing"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Handler is the configuration of a handler `rate_limit`.
@@ -106,21 +107,6 @@ var headerStyles = map[string]answer.Style{
 	"both epoch":   {Draft: true, Legacy: true, Epoch: true},
 }
 
-// unmarshalHeaders reads the words of a style.
-func (h *Handler) unmarshalHeaders(d *caddyfile.Dispenser) error {
-	if h.Headers != "" {
-		return d.Errf("headers already specified: %s", h.Headers)
-	}
-	h.Headers = strings.Join(d.RemainingArgs(), " ")
-	if h.Headers == "" {
-		return d.ArgErr()
-	}
-	if err := checkHeaders(h.Headers); err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
-}
-
 func checkHeaders(style string) error {
 	if _, ok := headerStyles[style]; !ok {
 		return fmt.Errorf("headers: must be draft, legacy, legacy epoch, both, both epoch or off, got %q", style)
@@ -133,20 +119,15 @@ func (h *Handler) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
 	return h.unmarshal(d, token)
 }
 
-// unmarshal is Unmarshal with more options.
-func (h *Handler) unmarshal(d *caddyfile.Dispenser, token MatcherToken, more ...blockOption) error {
+// unmarshal is Unmarshal with more lines.
+func (h *Handler) unmarshal(d *caddyfile.Dispenser, token MatcherToken, more ...grammar.Rule) error {
 	for d.Next() {
 		h.Source = caddyconf.Source(d)
 		if d.NextArg() {
 			return h.unexpectedArgument(d)
 		}
-		options := append(h.options(token), more...)
-		for nesting := d.Nesting(); d.NextBlock(nesting); {
-			if known, err := options.read(d); err != nil {
-				return err
-			} else if !known {
-				return unrecognized(d, "unrecognized subdirective '"+d.Val()+"'", options.words())
-			}
+		if err := h.block(token, more...).Read(d); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -155,46 +136,42 @@ func (h *Handler) unmarshal(d *caddyfile.Dispenser, token MatcherToken, more ...
 // unexpectedArgument returns the error about the words after the directive and its matcher.
 func (h *Handler) unexpectedArgument(d *caddyfile.Dispenser) error {
 	words := append([]string{d.Val()}, d.RemainingArgs()...)
-	write := "write a matcher such as /login, or none, and {"
-	switch limit, err := parseLimit(words); {
-	case err == nil && limit.Amount > 0:
+	write := "the syntax is rate_limit [<matcher>] {"
+	if _, _, err := readRate(words); err == nil {
 		write = "write rate_limit {, zone login {, limit " + strings.Join(words, " ") + ", } and }, each on a line of its own"
-	case len(words) > 1 && len(routing.PlaceholderNames(words[0])) > 0: // <key> <rate> of github.com/RussellLuo/caddy-ext
-		if rate := guessRate(words[1:2]); rate != "" {
-			write = "write rate_limit {, zone all {, " + insteadOfPer(words[:1]) + ", limit " + rate + ", } and }, each on a line of its own"
-		}
-	case words[0] == "zone":
-		write = "write rate_limit {, and the zone on a line of its own"
-	case matcher.IsMatcher(words[0]) || matcher.IsMethod(words[0]):
-		write = "write rate_limit {, and into its zone match " + strings.Join(words, " ")
 	}
 	return d.Errf("wrong argument count or unexpected line ending after '%s': rate_limit takes a matcher and a block: %s", words[0], write)
 }
 
-// options returns the lines of the handler's block. Error texts, and those of the functions named
-// peer…, begin like those of mholt/caddy-ratelimit. As there, an extra argument is reported as the
-// next, unrecognized, option.
-func (h *Handler) options(token MatcherToken) blockOptions {
-	flag := func(field *bool) func(*caddyfile.Dispenser) error {
-		return func(*caddyfile.Dispenser) error { *field = true; return nil }
+// block is the syntax of the directive, and more lines. Error texts, and those of the functions named
+// peer…, begin like those of mholt/caddy-ratelimit.
+func (h *Handler) block(token MatcherToken, more ...grammar.Rule) grammar.Block {
+	rules := func() grammar.Rules {
+		var epoch bool
+		distributed, trap := new(Distributed), &Trap{}
+		rules := grammar.Rules{
+			grammar.Line("zone <name>", withMatchers(h.unmarshalZone).by(token)).Repeats().With(new(Zone).block(token)),
+			grammar.Line("exempt <matcher...>", withMatchers(h.unmarshalExempt).by(token)).Repeats(),
+			grammar.Line("trap [ban <duration>] <matcher...>", &trap.Ban, func(d *caddyfile.Dispenser) error { return h.unmarshalTrap(d, trap, token) }).Repeats().At(&trap.Source),
+			grammar.Line("headers draft|off", &h.Headers),
+			grammar.Line("headers legacy|both [epoch]", &h.Headers, &epoch).Then(func() error {
+				if epoch {
+					h.Headers += " epoch"
+				}
+				return nil
+			}),
+		}
+		rules = append(rules, pageRules(&h.Page)...)
+		return append(append(rules,
+			grammar.Line("jitter <fraction>", h.unmarshalJitter).Repeats(),
+			grammar.Line("log_key", &h.LogKey).Repeats(),
+			grammar.Line("log_ip", &h.LogIP).Repeats(),
+			grammar.Line("disable_metrics", &h.DisableMetrics).Repeats(),
+			grammar.Line("sweep_interval <duration>", peerDuration(&h.SweepInterval, "sweep interval", "sweep interval")).Repeats(),
+			grammar.Line("distributed").Repeats().Then(func() error { h.Distributed = distributed; return nil }).With(distributed.block()),
+			grammar.Line("storage <module...>", h.unmarshalStorage).Repeats()), more...)
 	}
-	return blockOptions{
-		{"zone", withMatchers(h.unmarshalZone).by(token)},
-		{"exempt", withMatchers(h.unmarshalExempt).by(token)},
-		{"trap", withMatchers(h.unmarshalTrap).by(token)},
-		{"headers", h.unmarshalHeaders},
-		{"page", to(unmarshalPage, &h.Page)},
-		{"jitter", h.unmarshalJitter},
-		{"log_key", flag(&h.LogKey)},
-		{"log_ip", flag(&h.LogIP)},
-		{"disable_metrics", flag(&h.DisableMetrics)},
-		{"sweep_interval", peerDuration(&h.SweepInterval, "sweep interval", "sweep interval")},
-		{"distributed", func(d *caddyfile.Dispenser) error {
-			h.Distributed = new(Distributed)
-			return h.Distributed.unmarshal(d)
-		}},
-		{"storage", h.unmarshalStorage},
-	}
+	return grammar.Block{Rules: rules, Mistake: mistake, Elsewhere: elsewhere, Unknown: subdirective}
 }
 
 func (h *Handler) unmarshalZone(d *caddyfile.Dispenser, token MatcherToken) error {

@@ -22,6 +22,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Listener closes connections before TLS, without an answer: those of networks that an operator or a block list
@@ -55,31 +57,9 @@ func (l *Listener) Unmarshal(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("rate_limit: expected a block, got %q: write connections 50 or limit 100/10s into one", d.Val())
 	}
-	return caddyconf.EachChecked(d, l.options().line("rate_limit: "), func() error { _, err := l.compile(); return err }, "except")
-}
-
-func (l *Listener) options() blockOptions {
-	return blockOptions{{"connections", to(caddyconf.Count, &l.Connections)}, {"limit", l.unmarshalLimit}, {"except", l.unmarshalExcept}}
-}
-
-func (l *Listener) unmarshalLimit(d *caddyfile.Dispenser) error {
-	if !d.NextArg() {
-		return d.Err("limit: it lacks how many connections in which time: write limit 100/10s")
+	if err := l.block().Read(d); err != nil {
+		return fmt.Errorf("rate_limit: %w", err)
 	}
-	limit, err := parseLimit(append([]string{d.Val()}, d.RemainingArgs()...))
-	if err != nil {
-		return d.Errf("limit: %w", err)
-	}
-	l.Limit = &limit
-	return nil
-}
-
-func (l *Listener) unmarshalExcept(d *caddyfile.Dispenser) error {
-	words := d.RemainingArgs()
-	if len(words) == 0 {
-		return d.Err("except: it lacks networks: write except 10.0.0.0/8")
-	}
-	l.Except = append(l.Except, words...)
 	return nil
 }
 
@@ -209,4 +189,18 @@ func (l *Listener) checkProxies(server *caddyhttp.Server, door *listener.Door) [
 	}
 	return []Advice{{Server: server.Listen, Source: l.Source, See: "docs/reference/before-tls.md",
 		Problem: "listener_wrappers: rate_limit counts the connections of trusted_proxies, so that all visitors behind a proxy share one count", Fix: "except " + fix}}
+}
+
+// block is the syntax of the wrapper.
+func (l *Listener) block() grammar.Block {
+	return grammar.Block{
+		Check: func() error { _, err := l.compile(); return err },
+		Rules: func() grammar.Rules {
+			return grammar.Rules{
+				grammar.Line("connections <n>", &l.Connections),
+				limitRule(func(limit Limit) { l.Limit = &limit }),
+				grammar.Line("except <network...>", &l.Except).Repeats(),
+			}
+		},
+	}
 }

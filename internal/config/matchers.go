@@ -180,28 +180,16 @@ func checkMatcherWords(d caddyfile.Dispenser) error {
 
 // insteadOfMatcher returns a replacement for a word that isn't a matcher.
 func insteadOfMatcher(word string, args []string) string {
-	line := strings.Join(append([]string{word}, args...), " ")
-	rest := strings.TrimPrefix(line, word)
 	if spaced, ok := matcher.WithoutCommas(append([]string{word}, args...)); ok {
 		return matcher.NoCommas + ": write " + spaced
 	}
-	switch other := instead("match", line); {
-	case other != "":
-		return "write " + other
+	switch {
 	case matcher.IsMethod(word):
-		return "write " + strings.ToUpper(word) + cmp.Or(rest, " /login")
+		return "write " + strings.Join(append([]string{strings.ToUpper(word)}, args...), " ")
 	case strings.Trim(word, "0123456789abcdefABCDEF.:/*") == "" && strings.ContainsAny(word, ".:"):
 		return "it is no address or network: write client_ip 192.168.0.0/16"
-	case strings.Contains(word, "."):
-		return "write host " + word
 	}
-	if _, err := caddy.ParseDuration(word); err == nil {
-		return "write ban " + word + " before the matcher of a trap"
-	}
-	if meant := caddyconf.DidYouMean(word, moduleNames("http.matchers")); meant != "" {
-		return meant
-	}
-	return fmt.Sprintf("write a path, such as /%s, or a matcher", word)
+	return cmp.Or(caddyconf.DidYouMean(word, moduleNames("http.matchers")), "write a path, such as /login, or a matcher")
 }
 
 // nextIsMatcherToken reports whether the next argument is a matcher token. Its first character is

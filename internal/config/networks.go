@@ -3,8 +3,6 @@ package config
 import (
 	"fmt"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/networks"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -37,15 +35,5 @@ func (c *Compiler) checkNetworks(key string) error {
 			return fmt.Errorf("per %w", err)
 		}
 	}
-	return nil
-}
-
-// unmarshalNetworks reads `networks <files...>`.
-func (a *App) unmarshalNetworks(d *caddyfile.Dispenser) error {
-	paths := d.RemainingArgs()
-	if len(paths) == 0 {
-		return d.Err("networks: expected files in the format of MaxMind, such as networks /var/lib/GeoIP/GeoLite2-Country.mmdb")
-	}
-	a.Networks = append(a.Networks, paths...)
 	return nil
 }

@@ -10,10 +10,11 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/notify"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Notify is a webhook that is told of bans, of a store that can't be used, and of zones that refuse
@@ -99,37 +100,20 @@ func (n *Notify) check() error {
 	return nil
 }
 
-// unmarshalNotify reads `notify <url> { … }`.
-func (a *App) unmarshalNotify(d *caddyfile.Dispenser) error {
-	n := new(Notify)
-	if !d.AllArgs(&n.URL) {
-		return d.Err("notify: expected a URL, such as notify https://ntfy.example.com/alerts")
-	}
-	a.Notify = append(a.Notify, n)
-	return caddyconf.EachChecked(d, n.options().line("notify: "), n.check, "header")
-}
-
-func (n *Notify) options() blockOptions {
-	return blockOptions{
-		{"on", func(d *caddyfile.Dispenser) error {
-			if n.On = d.RemainingArgs(); len(n.On) == 0 {
-				return d.ArgErr()
-			}
-			return nil
-		}},
-		{"template", to(caddyconf.String, &n.Template)},
-		{"header", n.unmarshalHeader},
-	}
-}
-
-func (n *Notify) unmarshalHeader(d *caddyfile.Dispenser) error {
-	var name, value string
-	if !d.AllArgs(&name, &value) {
-		return d.ArgErr()
-	}
-	if n.Header == nil {
-		n.Header = make(map[string]string)
-	}
-	n.Header[name] = value
-	return nil
+// block is the syntax of `notify`.
+func (n *Notify) block() grammar.Block {
+	return grammar.Block{Check: n.check, Rules: func() grammar.Rules {
+		var name, value string
+		return grammar.Rules{
+			grammar.Line("on ban|degraded|refusals...", &n.On),
+			grammar.Line("template <text>", &n.Template),
+			grammar.Line("header <field> <value>", &name, &value).Repeats().Then(func() error {
+				if n.Header == nil {
+					n.Header = make(map[string]string)
+				}
+				n.Header[name] = value
+				return nil
+			}),
+		}
+	}}
 }

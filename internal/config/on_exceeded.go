@@ -6,13 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // The actions for a request over a limit. They act at different places of a request's path, because
@@ -91,45 +90,20 @@ func (z *zoneCompiler) checkDelay(delay time.Duration) error {
 	return nil
 }
 
-// unmarshalOnExceeded reads the action for requests over a limit.
-func (z *Zone) unmarshalOnExceeded(d *caddyfile.Dispenser) error {
-	if z.OnExceeded != "" {
-		return d.Errf("on_exceeded already specified: %s", z.OnExceeded)
+// onExceededRules are the syntax of `on_exceeded`.
+func (z *Zone) onExceededRules() grammar.Rules {
+	return grammar.Rules{
+		grammar.Line("on_exceeded "+onExceededRefuse+"|"+onExceededChallenge, &z.OnExceeded),
+		grammar.Line("on_exceeded "+onExceededDelay+" <duration>", &z.MaxDelay).Then(func() error { z.OnExceeded = onExceededDelay; return nil }),
+		grammar.Line("on_exceeded "+onExceededPass+" [<field>]", &z.PassHeader).Then(func() error {
+			z.OnExceeded = onExceededPass
+			switch {
+			case z.PassHeader == "":
+				return nil
+			case slices.Contains(onExceededWords, z.PassHeader):
+				return fmt.Errorf("pass: got %q, where the name of a header field may stand: write only one of %s", z.PassHeader, caddyconf.OrList(onExceededWords))
+			}
+			return httpfield.CheckOwn(z.PassHeader)
+		}),
 	}
-	args := d.RemainingArgs()
-	switch {
-	case len(args) == 0 || !slices.Contains(onExceededWords, args[0]):
-		hint := ""
-		if len(args) > 0 && args[0] == limitShadow {
-			hint = ": write shadow into a line of its own"
-		}
-		return d.Errf("on_exceeded: must be %s, got %q%s", caddyconf.OrList(onExceededWords), append(args, "")[0], hint)
-	case args[0] == onExceededDelay:
-		return z.unmarshalDelay(d, args)
-	case args[0] == onExceededPass && len(args) == 2:
-		z.PassHeader = args[1]
-		if slices.Contains(onExceededWords, args[1]) {
-			return d.Errf("on_exceeded pass: got %q, where the name of a header field may stand: write only one of %s", args[1], caddyconf.OrList(onExceededWords))
-		}
-		if err := httpfield.CheckOwn(z.PassHeader); err != nil {
-			return d.Errf("on_exceeded pass: %w", err)
-		}
-	case len(args) > 1:
-		return d.Errf("on_exceeded %s: unknown word %q: leave it out", args[0], args[len(args)-1])
-	}
-	z.OnExceeded = args[0]
-	return nil
-}
-
-func (z *Zone) unmarshalDelay(d *caddyfile.Dispenser, args []string) error {
-	var delay time.Duration
-	var err error
-	if len(args) == 2 {
-		delay, err = caddy.ParseDuration(args[1])
-	}
-	if err != nil || len(args) != 2 || delay <= 0 {
-		return d.Errf("on_exceeded delay takes the longest time that a request waits, got %q: write on_exceeded delay 2s", args[1:])
-	}
-	z.OnExceeded, z.MaxDelay = onExceededDelay, caddy.Duration(delay)
-	return nil
 }

@@ -8,12 +8,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/internal/report"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Page configures the page for people whose browser's request is refused. It tells them when they
@@ -69,23 +70,6 @@ func checkPageText(option, text string, most int) error {
 	return nil
 }
 
-// unmarshalPage reads `page off` or a block. It rejects a repeated option.
-func unmarshalPage(d *caddyfile.Dispenser, to **Page) error {
-	if *to != nil {
-		return d.Err("page is given twice: write it once")
-	}
-	p := new(Page)
-	*to = p
-	return offOrBlock(d, "page", &p.Disabled, p.options(), p.check)
-}
-
-func (p *Page) options() blockOptions {
-	return blockOptions{
-		{"name", to(caddyconf.String, &p.Name)},
-		{"contact", to(caddyconf.String, &p.Contact)},
-	}
-}
-
 // DecisionLog writes a line for each refusal to the logger `http.log.rate_limit`, for programs that
 // read logs, such as fail2ban and CrowdSec. The lines contain addresses of clients. Caddy's logging
 // configures their destination, filters and retention.
@@ -124,21 +108,27 @@ func (l *DecisionLog) compile(ctx caddy.Context) (*report.DecisionLog, error) {
 	return &report.DecisionLog{Sample: l.Sample, Log: ctx.Logger(decisionLogger{})}, nil
 }
 
-// unmarshalDecisionLog reads the option decision_log.
-func (a *App) unmarshalDecisionLog(d *caddyfile.Dispenser) error {
-	a.DecisionLog = new(DecisionLog)
-	words := d.RemainingArgs()
-	if len(words) == 0 {
+// pageRules are the syntax of `page`.
+func pageRules(field **Page) grammar.Rules {
+	p := new(Page)
+	return offOr("page", func(off bool) { *field, p.Disabled = p, off }, grammar.Block{Check: p.check, Rules: func() grammar.Rules {
+		return grammar.Rules{
+			grammar.Line("name <text>", &p.Name),
+			grammar.Line("contact <text>", &p.Contact),
+		}
+	}})
+}
+
+// rule is the syntax of `decision_log`.
+func decisionLogRule(field **DecisionLog) grammar.Rule {
+	l := new(DecisionLog)
+	return grammar.Line("decision_log [sample 1/<n>]", func(share string) error {
+		n, isShare := strings.CutPrefix(share, "1/")
+		sample, err := caddyconf.ParseCount(n)
+		if !isShare || err != nil || sample < 1 || sample > maxSample {
+			return fmt.Errorf("must be a share from 1/1 to 1/%d, such as 1/100, got %q", maxSample, share)
+		}
+		l.Sample = int(sample)
 		return nil
-	}
-	if len(words) != 2 || words[0] != "sample" {
-		return d.Errf("decision_log: got %q: expected nothing, or sample and a share of the allowed requests: write decision_log sample 1/100", strings.Join(words, " "))
-	}
-	n, isShare := strings.CutPrefix(words[1], "1/")
-	sample, err := caddyconf.ParseCount(n)
-	if !isShare || err != nil || sample < 1 || sample > maxSample {
-		return d.Errf("decision_log: sample: must be a share from 1/1 to 1/%d, such as 1/100, got %q", maxSample, words[1])
-	}
-	a.DecisionLog.Sample = int(sample)
-	return nil
+	}).Then(func() error { *field = l; return nil })
 }

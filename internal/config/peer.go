@@ -8,8 +8,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // peerDuration returns the function for an option with a duration. name is the option's name in the
@@ -24,11 +25,7 @@ func peerDuration(field *caddy.Duration, name, kind string) func(*caddyfile.Disp
 		}
 		duration, err := caddy.ParseDuration(d.Val())
 		if err != nil {
-			write := "expected a duration such as 1m"
-			if guess := guessRate([]string{"5/" + strings.Join(append([]string{d.Val()}, d.RemainingArgs()...), " ")}); guess != "" {
-				write = "write " + strings.TrimPrefix(guess, "5/")
-			}
-			return d.Errf("invalid %s '%s': %v: %s", kind, d.Val(), err, write)
+			return d.Errf("invalid %s '%s': %v: expected a duration such as 1m", kind, d.Val(), err)
 		}
 		*field = caddy.Duration(duration)
 		return nil
@@ -59,26 +56,6 @@ type Distributed struct {
 	WriteInterval caddy.Duration `json:"write_interval,omitempty"`
 	// Without effect.
 	PurgeAge caddy.Duration `json:"purge_age,omitempty"`
-}
-
-func (dist *Distributed) options() blockOptions {
-	return blockOptions{
-		{"read_interval", peerDuration(&dist.ReadInterval, "read interval", "read interval")},
-		{"write_interval", peerDuration(&dist.WriteInterval, "write interval", "write interval")},
-		{"purge_age", peerDuration(&dist.PurgeAge, "purge age", "purge age")},
-	}
-}
-
-func (dist *Distributed) unmarshal(d *caddyfile.Dispenser) error {
-	options := dist.options()
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if known, err := options.read(d); err != nil {
-			return err
-		} else if !known {
-			return d.Errf("unrecognized subdirective '%s': expected %s", d.Val(), caddyconf.OrList(options.words()))
-		}
-	}
-	return nil
 }
 
 // checkDistributed finds the options for shared counts of mholt's module, and names their
@@ -112,4 +89,15 @@ func sharedStore(storage string) string {
 		store = "postgres postgres://<user>:<password>@<host>/<database>"
 	}
 	return "store " + store + " and the same secret_file on each, in the global option rate_limit"
+}
+
+// block is the syntax of `distributed`.
+func (dist *Distributed) block() grammar.Block {
+	return grammar.Block{Unknown: subdirective, Rules: func() grammar.Rules {
+		return grammar.Rules{
+			grammar.Line("read_interval <duration>", peerDuration(&dist.ReadInterval, "read interval", "read interval")).Repeats(),
+			grammar.Line("write_interval <duration>", peerDuration(&dist.WriteInterval, "write interval", "write interval")).Repeats(),
+			grammar.Line("purge_age <duration>", peerDuration(&dist.PurgeAge, "purge age", "purge age")).Repeats(),
+		}
+	}}
 }

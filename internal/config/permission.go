@@ -10,6 +10,8 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Permission limits how many new certificates are obtained on demand.
@@ -23,7 +25,7 @@ type Permission struct {
 
 // Unmarshal reads the block of the module.
 func (p *Permission) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
-	return p.unmarshal(d, token, blockOption{"permission", func(d *caddyfile.Dispenser) error {
+	return p.unmarshal(d, token, grammar.Line("permission <module...>", func(d *caddyfile.Dispenser) error {
 		if !d.NextArg() || p.PermissionRaw != nil {
 			return d.Err("permission: write one line such as permission http http://127.0.0.1:9123/ask")
 		}
@@ -34,7 +36,7 @@ func (p *Permission) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error
 		}
 		p.PermissionRaw, err = caddyconf.ModuleJSON(d, module, "module", name)
 		return err
-	}})
+	}))
 }
 
 // Compile compiles the module, and loads the other one, which is nil if there is none.

@@ -4,10 +4,10 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/identity/pressure"
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Pressure detects too many different clients in one network: most likely a script that invents a
@@ -40,14 +40,10 @@ func (p *Pressure) rule() pressure.Rule {
 
 func (p *Pressure) check() error { return p.rule().Check() }
 
-// unmarshalPressure reads `pressure off` or a block.
-func (a *App) unmarshalPressure(d *caddyfile.Dispenser) error {
-	a.Pressure = new(Pressure)
-	return offOrBlock(d, "pressure", &a.Pressure.Disabled, a.Pressure.options(), a.Pressure.check)
-}
-
-func (p *Pressure) options() blockOptions {
-	return blockOptions{
-		{"fingerprints", to(caddyconf.Count, &p.Fingerprints)},
-	}
+// rules are the syntax of `pressure`.
+func pressureRules(field **Pressure) grammar.Rules {
+	p := new(Pressure)
+	return offOr("pressure", func(off bool) { *field, p.Disabled = p, off }, grammar.Block{Check: p.check, Rules: func() grammar.Rules {
+		return grammar.Rules{grammar.Line("fingerprints <n>", &p.Fingerprints)}
+	}})
 }

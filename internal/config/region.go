@@ -15,6 +15,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter/region"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Region shares counts with other regions, each with a store of its own. Requests admitted in one
@@ -76,19 +78,6 @@ func (c *Compiler) compileRegion(ctx caddy.Context) error {
 	return nil
 }
 
-// unmarshalRegion reads `region <name> { … }`.
-func (a *App) unmarshalRegion(d *caddyfile.Dispenser) error {
-	a.Region = new(Region)
-	if !d.AllArgs(&a.Region.Name) {
-		return d.Err("region: expected its name and a block, such as region eu {, exchange postgres {env.EXCHANGE} and }, each on a line of its own")
-	}
-	return caddyconf.EachOption(d, a.Region.options().line("region: "))
-}
-
-func (r *Region) options() blockOptions {
-	return blockOptions{{"exchange", r.unmarshalExchange}, {"interval", to(caddyconf.Duration, &r.Interval)}}
-}
-
 func (r *Region) unmarshalExchange(d *caddyfile.Dispenser) error {
 	if !d.NextArg() {
 		return d.ArgErr()
@@ -135,4 +124,14 @@ func (z *zoneCompiler) checkShortWindows() []Advice {
 		}
 	}
 	return nil
+}
+
+// block is the syntax of `region`.
+func (r *Region) block() grammar.Block {
+	return grammar.Block{Rules: func() grammar.Rules {
+		return grammar.Rules{
+			grammar.Line("exchange <engine...>", r.unmarshalExchange),
+			grammar.Line("interval <duration>", &r.Interval),
+		}
+	}}
 }

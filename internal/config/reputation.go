@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Reputation configures the cost of violations. Each client has a score. It begins at 100, falls
@@ -118,43 +117,26 @@ func (z *zoneCompiler) checkBan() error {
 	return z.Ban.check()
 }
 
-// unmarshalReputation reads `reputation off` or a block of points.
-func (a *App) unmarshalReputation(d *caddyfile.Dispenser) error {
-	a.Reputation = new(Reputation)
-	return offOrBlock(d, "reputation", &a.Reputation.Disabled, a.Reputation.options(), a.Reputation.check)
+// rules are the syntax of `reputation` in the global option.
+func reputationRules(field **Reputation) grammar.Rules {
+	r := new(Reputation)
+	return offOr("reputation", func(off bool) { *field, r.Disabled = r, off }, grammar.Block{Check: r.check, Rules: func() grammar.Rules {
+		return grammar.Rules{
+			grammar.Line("over_limit <points>", points(&r.OverLimit)),
+			grammar.Line("forged <points>", points(&r.Forged)),
+			grammar.Line("trap <points>", points(&r.Trap)),
+		}
+	}})
 }
 
-func (r *Reputation) options() blockOptions {
-	return blockOptions{
-		{"over_limit", to(unmarshalPoints, &r.OverLimit)},
-		{"forged", to(unmarshalPoints, &r.Forged)},
-		{"trap", to(unmarshalPoints, &r.Trap)},
+// points returns the function for a number of points.
+func points(field **int) func(string) error {
+	return func(word string) error {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 0 || n > 100 {
+			return fmt.Errorf("must be a number of points from 0 to 100, got %q", word)
+		}
+		*field = &n
+		return nil
 	}
-}
-
-// unmarshalOff reads `off`, which sets disabled.
-func unmarshalOff(d *caddyfile.Dispenser, disabled *bool) error {
-	_, err := caddyconf.OneOf(d, "off")
-	*disabled = err == nil
-	return err
-}
-
-// unmarshalReputation reads `reputation on` or `reputation off`.
-func (z *Zone) unmarshalReputation(d *caddyfile.Dispenser) error {
-	word, err := caddyconf.OneOf(d, "on", "off")
-	z.EnableReputation, z.DisableReputation = word == "on", word == "off"
-	return err
-}
-
-func unmarshalPoints(d *caddyfile.Dispenser, field **int) error {
-	option, arg := d.Val(), ""
-	if !d.AllArgs(&arg) {
-		return d.ArgErr()
-	}
-	points, err := strconv.Atoi(arg)
-	if err != nil || points < 0 || points > 100 {
-		return d.Errf("%s: must be a number of points from 0 to 100, got %q", option, arg)
-	}
-	*field = &points
-	return nil
 }

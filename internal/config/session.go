@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
 	"github.com/caddy-tally/caddy-tally/identity/session"
@@ -16,6 +15,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Session configures sessions, which identify clients that have passed a challenge. A session is a
@@ -148,57 +149,36 @@ func (c *Challenge) checkPuzzle() error {
 	return nil
 }
 
-// unmarshalSession reads an optional block: all its options have defaults.
-func (a *App) unmarshalSession(d *caddyfile.Dispenser) error {
-	a.Session = new(Session)
-	if d.NextArg() {
-		return d.Errf("session: expected a block, got %q", d.Val())
-	}
-	if err := caddyconf.EachChecked(d, a.Session.options().line(""), a.Session.check); err != nil {
-		return fmt.Errorf("session: %w", err)
-	}
-	return nil
-}
-
-func (s *Session) options() blockOptions {
-	return blockOptions{
-		{"lifetime", to(caddyconf.Duration, &s.Lifetime)},
-		{"max_sessions_per_prefix", to(caddyconf.Count, &s.MaxPerPrefix)},
-		{"challenge", func(d *caddyfile.Dispenser) error {
-			s.Challenge = new(Challenge)
-			return s.Challenge.unmarshal(d)
-		}},
-		{"path", to(caddyconf.String, &s.Path)},
-	}
-}
-
-// unmarshal reads `challenge proof_of_work [<difficulty>]` or the name of a service, and a block.
-func (c *Challenge) unmarshal(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgs()
-	if len(args) == 0 {
-		return d.Err("challenge: a value is missing: expected proof_of_work, turnstile, hcaptcha or recaptcha")
-	}
-	c.Type, args = args[0], args[1:]
-	switch {
-	case c.Type == proofOfWork && len(args) == 1:
-		difficulty, err := caddyconf.ParseCount(args[0])
-		if err != nil || difficulty < 1 || difficulty > challenge.MaxDifficulty {
-			return d.Errf("challenge: the difficulty must be a number of bits from 1 to %d, got %q", challenge.MaxDifficulty, args[0])
+// bits returns the function for the difficulty of the puzzle.
+func bits(field *int) func(string) error {
+	return func(word string) error {
+		n, err := caddyconf.ParseCount(word)
+		if err != nil || n < 1 || n > challenge.MaxDifficulty {
+			return fmt.Errorf("the difficulty must be a number of bits from 1 to %d, got %q", challenge.MaxDifficulty, word)
 		}
-		c.Difficulty = int(difficulty)
-	case len(args) > 0:
-		return d.Errf("challenge: %s takes no %q here", c.Type, args[0])
+		*field = int(n)
+		return nil
 	}
-	if err := caddyconf.EachOption(d, c.options().line("")); err != nil {
-		return fmt.Errorf("challenge: %w", err)
-	}
-	return nil
 }
 
-func (c *Challenge) options() blockOptions {
-	return blockOptions{
-		{"site_key", to(caddyconf.String, &c.SiteKey)},
-		{"secret", to(caddyconf.String, &c.Secret)},
-		{"without_script", to(caddyconf.Duration, &c.WithoutScript)},
-	}
+// block is the syntax of `session`.
+func (s *Session) block() grammar.Block {
+	return grammar.Block{Check: s.check, Rules: func() grammar.Rules {
+		c := &Challenge{Type: proofOfWork}
+		kind := func(line grammar.Rule) grammar.Rule {
+			return line.Then(func() error { s.Challenge = c; return nil })
+		}
+		withoutScript := func() grammar.Rule { return grammar.Line("without_script <duration>", &c.WithoutScript) }
+		return grammar.Rules{
+			grammar.Line("lifetime <duration>", &s.Lifetime),
+			grammar.Line("max_sessions_per_prefix <n>", &s.MaxPerPrefix),
+			grammar.Line("path <path>", &s.Path),
+			kind(grammar.Line("challenge proof_of_work [<difficulty>]", bits(&c.Difficulty))).With(grammar.Block{Rules: func() grammar.Rules {
+				return grammar.Rules{withoutScript()}
+			}}),
+			kind(grammar.Line("challenge turnstile|hcaptcha|recaptcha", &c.Type)).With(grammar.Block{Rules: func() grammar.Rules {
+				return grammar.Rules{grammar.Line("site_key <key>", &c.SiteKey), grammar.Line("secret <secret>", &c.Secret), withoutScript()}
+			}}),
+		}
+	}}
 }

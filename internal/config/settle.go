@@ -8,8 +8,6 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
@@ -77,15 +75,11 @@ func (z *zoneCompiler) compileSettle() error {
 	return nil
 }
 
-// unmarshalSettle reads the measure of what requests have used.
-func (z *Zone) unmarshalSettle(d *caddyfile.Dispenser) error {
-	if z.Settle != "" {
-		return d.Errf("settle already specified: %s", z.Settle)
+// setSettle adds a placeholder to what the zone settles by.
+func (z *Zone) setSettle(word string) error {
+	if word == settleBytes || word == settleDuration {
+		return fmt.Errorf("%s stands alone, and not beside placeholders", word)
 	}
-	words := d.RemainingArgs()
-	if plain := slices.Contains(words, settleBytes) || slices.Contains(words, settleDuration); len(words) == 0 || plain && len(words) > 1 {
-		return d.Errf("settle: expected one of bytes, duration or placeholders, got %q: write settle {http.response.header.X-Tokens}", strings.Join(words, " "))
-	}
-	z.Settle = strings.Join(words, " ")
+	z.Settle = strings.TrimSpace(z.Settle + " " + word)
 	return nil
 }

@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 // Tier is a class of clients with the same limits: in each zone with tiers, these are the limits of
@@ -140,70 +141,26 @@ func (s *ServiceHeader) compile(tier string) (enforce.Service, error) {
 	return enforce.Service{Field: http.CanonicalHeaderKey(s.Name), Hash: sha256.Sum256([]byte(secret)), Tier: tier}, nil
 }
 
-// unmarshalTier reads a tier:
-//
-//	tier <name> {
-//		limit          <n>/<duration> […]
-//		unlimited
-//		service_header <name> <secret>
-//	}
-func (a *App) unmarshalTier(d *caddyfile.Dispenser) error {
-	t := &Tier{Source: caddyconf.Source(d)}
-	if !d.AllArgs(&t.Name) {
-		return d.ArgErr()
-	}
-	options := t.options()
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		known, err := options.read(d)
-		switch {
-		case err == nil && known:
-			continue
-		case !known && d.Val() == limitShadow:
-			err = errors.New("shadow stands behind a limit of a tier: write limit 5/1m shadow")
-		case !known:
-			err = fmt.Errorf("unrecognized option %q: expected %s", d.Val(), caddyconf.OrList(options.words()))
-		}
-		return d.Errf("tier %q: %w", t.Name, err)
-	}
-	switch {
-	case t.Unlimited && len(t.Limits) > 0:
-		return d.Errf("tier %q: unlimited excludes limits: leave one out", t.Name)
-	case !t.Unlimited && len(t.Limits) == 0:
-		return d.Errf("tier %q: a limit is missing: write limit 5/1m or unlimited", t.Name)
-	}
-	a.Tiers = append(a.Tiers, t)
-	return nil
-}
-
-func (t *Tier) options() blockOptions {
-	return blockOptions{
-		{"limit", func(d *caddyfile.Dispenser) error {
-			limit, err := parseLimit(d.RemainingArgs())
-			if err != nil {
-				return fmt.Errorf("limit: %w", err)
-			}
-			t.Limits = append(t.Limits, limit)
-			return nil
-		}},
-		{"unlimited", func(d *caddyfile.Dispenser) error {
-			t.Unlimited = true
-			if d.NextArg() {
-				return fmt.Errorf("unlimited takes no value, got %q", d.Val())
+// block is the syntax of `tier` in the global option.
+func (t *Tier) block() grammar.Block {
+	return grammar.Block{
+		Check: func() error {
+			switch {
+			case t.Unlimited && len(t.Limits) > 0:
+				return errors.New("unlimited excludes limits: leave one out")
+			case !t.Unlimited && len(t.Limits) == 0:
+				return errors.New("a limit is missing: write limit 5/1m or unlimited")
 			}
 			return nil
-		}},
-		{"service_header", t.unmarshalServiceHeader},
+		},
+		Rules: func() grammar.Rules {
+			header := new(ServiceHeader)
+			return grammar.Rules{
+				limitRule(func(l Limit) { t.Limits = append(t.Limits, l) }).Repeats(),
+				grammar.Line("unlimited", &t.Unlimited),
+				grammar.Line("service_header <name> <secret>", &header.Name, &header.Secret).Then(func() error { t.ServiceHeader = header; return nil }),
+			}
+		},
+		Mistake: mistake, Elsewhere: elsewhere,
 	}
-}
-
-func (t *Tier) unmarshalServiceHeader(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgs()
-	if len(args) != 2 {
-		return fmt.Errorf("service_header takes a name and a secret, got %d values: write service_header X-Service-Token {env.SERVICE_TOKEN}", len(args))
-	}
-	if t.ServiceHeader != nil {
-		return fmt.Errorf("service_header is given twice: write it once")
-	}
-	t.ServiceHeader = &ServiceHeader{Name: args[0], Secret: args[1]}
-	return nil
 }

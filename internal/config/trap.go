@@ -3,14 +3,12 @@ package config
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -71,26 +69,7 @@ func (t *Trap) compile(ctx caddy.Context, app *Compiler) (*enforce.Trap, error) 
 
 // unmarshalTrap reads `trap [ban <duration>] <matcher>`, or the same with a
 // block of matchers.
-func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, token MatcherToken) error {
-	t := &Trap{Source: caddyconf.Source(d)}
-	if d.NextArg() {
-		if d.Val() == "ban" {
-			if !d.NextArg() {
-				return d.Err("trap: the duration of the ban is missing: write `trap ban 24h /wp-login.php`")
-			}
-			duration, err := caddy.ParseDuration(d.Val())
-			if err != nil {
-				word, rest := d.Val(), d.RemainingArgs()
-				if matcher.IsMatcher(word) || strings.HasPrefix(word, "/") {
-					rest = append([]string{word}, rest...)
-				}
-				return d.Errf("trap: ban must be a duration such as 1h or 24h, got %q: write trap ban 24h %s", word, strings.Join(rest, " "))
-			}
-			t.Ban = caddy.Duration(duration)
-		} else {
-			d.Prev()
-		}
-	}
+func (h *Handler) unmarshalTrap(d *caddyfile.Dispenser, t *Trap, token MatcherToken) error {
 	set, err := requiredMatchers(d, token, "trap", "trap /wp-login.php")
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -137,21 +138,21 @@ func TestAClientWithoutCaddy(t *testing.T) {
 // A charge with an id that gets no answer, because a reload closes the listener, is sent again. Without an id it may
 // have taken effect, so it isn't.
 func TestChargesSurviveAReload(t *testing.T) {
-	f, asked := new(fake), 0
-	served := NewHandler(f)
+	var asked atomic.Int32
+	served := NewHandler(new(fake))
 	c := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if asked++; asked > 2 {
+		if asked.Add(1) > 2 {
 			served.ServeHTTP(w, r)
 			return
 		}
 		panic(http.ErrAbortHandler) // ends the connection without an answer
 	}))
-	if _, err := c.Charge(t.Context(), Charge{Zone: "mails", Client: "key:42", Units: 3, ID: "order-1"}); err != nil || asked != 3 {
-		t.Errorf("asked %d times: %v", asked, err)
+	if _, err := c.Charge(t.Context(), Charge{Zone: "mails", Client: "key:42", Units: 3, ID: "order-1"}); err != nil || asked.Load() != 3 {
+		t.Errorf("asked %d times: %v", asked.Load(), err)
 	}
-	asked = 0
-	if _, err := c.Charge(t.Context(), Charge{Zone: "mails", Client: "key:42", Units: 3}); err == nil || asked != 1 {
-		t.Errorf("without an id, asked %d times: %v", asked, err)
+	asked.Store(0)
+	if _, err := c.Charge(t.Context(), Charge{Zone: "mails", Client: "key:42", Units: 3}); err == nil || asked.Load() != 1 {
+		t.Errorf("without an id, asked %d times: %v", asked.Load(), err)
 	}
 }
 

@@ -186,14 +186,14 @@ func behindDots(s string, n int) string {
 func expandShorthand(name string) string {
 	for _, family := range shorthandFamilies {
 		if tail, ok := strings.CutPrefix(name, family); ok && tail != "" {
-			return strings.TrimSuffix(ExpandShorthand(family+"x"), "x") + tail
+			return strings.TrimSuffix(caddyShorthand(family+"x"), "x") + tail
 		}
 	}
-	return ExpandShorthand(name)
+	return caddyShorthand(name)
 }
 
-// ExpandShorthand returns Caddy's expansion of a Caddyfile shorthand, or the name itself.
-func ExpandShorthand(name string) string {
+// caddyShorthand returns Caddy's expansion of a Caddyfile shorthand, or the name itself.
+func caddyShorthand(name string) string {
 	if strings.ContainsAny(name, "{}") || strings.HasSuffix(name, ".") { // {a{host} is not {host}
 		return name
 	}

@@ -146,7 +146,7 @@ func TestSuggestedPlaceholdersAreKnown(t *testing.T) {
 		}
 	}
 	for _, name := range shorthands {
-		full := ExpandShorthand(name)
+		full := caddyShorthand(name)
 		if full == name || CheckPlaceholders("{"+full+"}") != nil {
 			t.Errorf("the shorthand {%s} stands for {%s}", name, full)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/epoch"
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
@@ -103,15 +103,13 @@ func (m *Memory) Keys() (*identity.Secret, *epoch.Keys) { return m.held.secret, 
 //	}
 func (m *Memory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name of the store
-	if d.NextArg() {
-		return d.Errf("store memory: takes no path, got %q: counts are kept in no file", d.Val())
+	err := grammar.Line("memory").With(grammar.Block{Rules: func() grammar.Rules {
+		return grammar.Rules{grammar.Line("max_size <size>", maxSize(&m.MaxSize))}
+	}}).Read(d)
+	if err != nil {
+		return fmt.Errorf("store %w", err)
 	}
-	return caddyconf.EachOption(d, func(d *caddyfile.Dispenser) error {
-		if d.Val() == "max_size" {
-			return caddyconf.Size(d, &m.MaxSize)
-		}
-		return d.Errf("unrecognized option %q: expected max_size", d.Val())
-	})
+	return nil
 }
 
 // Interface guards

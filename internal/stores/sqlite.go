@@ -10,9 +10,11 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/dustin/go-humanize"
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 	"github.com/caddy-tally/caddy-tally/internal/siting"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
@@ -159,32 +161,38 @@ var (
 //
 //	sqlite [<path>] {
 //		synchronous normal|full
-//		journal     on|off
-//		max_size    <size>
+//		journal on|off
+//		max_size <size>
 //	}
 func (s *SQLite) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name of the store
-	if d.NextArg() {
-		s.Path = d.Val()
+	err := grammar.Line("sqlite [<path>]", &s.Path).With(grammar.Block{Rules: func() grammar.Rules {
+		return grammar.Rules{
+			grammar.Line("synchronous normal|full", &s.Synchronous),
+			grammar.Line("journal on|off", &s.Journal),
+			grammar.Line("max_size <size>", maxSize(&s.MaxSize)),
+		}
+	}}).Read(d)
+	if err != nil {
+		return fmt.Errorf("store %w", err)
 	}
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return caddyconf.EachOption(d, s.unmarshalOption)
+	return nil
 }
 
-func (s *SQLite) unmarshalOption(d *caddyfile.Dispenser) (err error) {
-	switch d.Val() {
-	case "synchronous":
-		s.Synchronous, err = caddyconf.OneOf(d, "normal", "full")
-		return err
-	case "journal":
-		s.Journal, err = caddyconf.OneOf(d, "on", "off")
-		return err
-	case "max_size":
-		return caddyconf.Size(d, &s.MaxSize)
+// mostSize is the largest max_size. Numbers of a Caddyfile pass through float64, which is exact to the
+// byte up to this size.
+const mostSize = 1 << 48
+
+// maxSize returns the function for a max_size.
+func maxSize(field *int64) func(string) error {
+	return func(word string) error {
+		size, err := humanize.ParseBytes(word)
+		if err != nil || size == 0 || size > mostSize {
+			return fmt.Errorf("must be a size such as 512MiB or 1GiB, at most 256TiB, got %q", word)
+		}
+		*field = int64(size)
+		return nil
 	}
-	return d.Errf("unrecognized option %q: expected synchronous, journal or max_size", d.Val())
 }
 
 // warnOfPlace warns of places where a database does not work well, or is not safe.

@@ -22,8 +22,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/dsn"
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/postgres"
@@ -165,34 +165,16 @@ func fingerprint(dsn string) string {
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
 //
 //	postgres <dsn> {
-//		prefix  <prefix>
+//		prefix <prefix>
 //		durable
 //	}
 func (s *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name of the store
-	if !d.Args(&s.DSN) {
-		return d.Errf("store postgres: expected how to connect to the server, as in %s", example)
-	}
-	if d.NextArg() {
-		return d.Err("store postgres: expected one DSN: put quotes around one that has spaces") // the rest may be a password
-	}
-	err := caddyconf.EachOption(d, func(d *caddyfile.Dispenser) error {
-		switch d.Val() {
-		case "prefix":
-			if !d.AllArgs(&s.Prefix) {
-				return d.ArgErr()
-			}
-		case "durable":
-			if s.Durable = true; d.NextArg() {
-				return d.ArgErr()
-			}
-		default:
-			return d.Errf("unrecognized option %q: expected prefix or durable", d.Val())
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("store postgres: %w", err)
+	options := grammar.Block{Rules: func() grammar.Rules {
+		return grammar.Rules{grammar.Line("prefix <prefix>", &s.Prefix), grammar.Line("durable", &s.Durable)}
+	}}
+	if err := grammar.Line("postgres <dsn>", &s.DSN).With(options).Read(d); err != nil {
+		return fmt.Errorf("store %w", err)
 	}
 	return nil
 }

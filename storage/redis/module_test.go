@@ -62,8 +62,8 @@ func TestURLs(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	t.Setenv("REDIS_PASSWORD", secret)
 	for text, want := range map[string]string{
-		`redis`:                                                    "write store redis redis://host:6379",
-		`redis redis://h redis://i`:                                "separate several nodes",
+		`redis`:                                                    "<url> is missing; the syntax is redis <url>",
+		`redis redis://h redis://i`:                                "got another word, where nothing more is expected",
 		`redis h:6379`:                                             "must begin with redis://",
 		`redis http://u:s3cr3t@h`:                                  "must begin with redis://",
 		`redis redis+sentinel://u:s3cr3t@h`:                        "write the option sentinel",
@@ -77,12 +77,12 @@ func TestMistakes(t *testing.T) {
 		"redis redis://h {\n tls\n}":                               "write rediss://",
 		"redis rediss://h {\n tls {\n ca /no/such/file\n }\n}":     "no such file",
 		"redis redis://h {\n sentinel main u:s3cr3t@a:1\n}":        "expected addresses as host:26379",
-		"redis redis://h {\n sentinel main\n}":                     "write sentinel <name> <host:26379>",
-		"redis redis://h {\n password s3cr3t s3cr3t\n}":            "password: expected one word",
+		"redis redis://h {\n sentinel main\n}":                     "the syntax is sentinel <primary> <address...>",
+		"redis redis://h {\n password s3cr3t s3cr3t\n}":            "password: got another word",
 		"redis redis://h {\n password s3cr3t\n password s3cr3t\n}": "given twice",
 		"redis redis://h {\n passwort s3cr3t\n}":                   "unrecognized option",
 		"redis redis://h {\n sentinel main a {\n user x\n }\n}":    "expected username or password",
-		"redis rediss://h {\n tls {\n certificate one\n }\n}":      "write certificate <file> <key file>",
+		"redis rediss://h {\n tls {\n certificate one\n }\n}":      "the syntax is certificate <file> <key_file>",
 		"redis rediss://h {\n tls {\n certificate a b\n }\n}":      "tls: certificate",
 		"redis rediss://h {\n tls {\n insecure\n }\n}":             "expected ca, server_name or certificate",
 	} {

@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/dsn"
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
@@ -84,11 +86,8 @@ func (e *Exchange) Open(ctx context.Context) (exchange.Exchange, error) {
 //	postgres <dsn>
 func (e *Exchange) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name of the exchange
-	if !d.AllArgs(&e.DSN) {
-		return d.Err("exchange postgres: expected one address, such as " + example)
-	}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		return d.Errf("exchange postgres: unrecognized option %q: it has none", d.Val())
+	if err := grammar.Line("postgres <dsn>", &e.DSN).Read(d); err != nil {
+		return fmt.Errorf("exchange %w", err)
 	}
 	return nil
 }
