@@ -25,25 +25,13 @@ var ErrTooFarBack = errors.New("the units are too far back")
 // nothing is given back twice, and is free again if nothing was. An error that wraps [storage.ErrUnknownOutcome]
 // says that it may be used up all the same, or that units may have been given back; after other errors nothing has changed.
 func (e *Engine) GiveBack(ctx context.Context, debits []Debit, id *Debit) (units int64, repeated bool, err error) {
-	defer func() {
-		for i := range debits {
-			debits[i].cell = e.table.find(debits[i].Limit.ID, debits[i].Key)
-			debits[i].peek(e.clock.now())
-		}
-	}()
+	defer e.peek(debits)
 	if repeated, err = e.peekID(ctx, id); err != nil || repeated {
 		return 0, repeated, err
 	}
-	charged, any := make([][]limiter.Slot, len(debits)), false
-	until := time.Now().Add(2 * e.opts.now().StoreTimeout)
-	for i := range debits {
-		if charged[i], err = e.chargedSlots(ctx, &debits[i], until); err != nil {
-			return 0, false, err
-		}
-		any = any || len(charged[i]) > 0
-	}
-	if !any {
-		return 0, false, nil
+	charged, err := e.chargedOf(ctx, debits)
+	if err != nil || charged == nil {
+		return 0, false, err
 	}
 	if repeated, err = e.claimID(ctx, id); err != nil || repeated {
 		return 0, repeated, err
@@ -65,6 +53,30 @@ func (e *Engine) GiveBack(ctx context.Context, debits []Debit, id *Debit) (units
 		err = fmt.Errorf("%w: only %d units were given back: %w", storage.ErrUnknownOutcome, units, err)
 	}
 	return units, false, err
+}
+
+// peek sets Known and Quota of debits.
+func (e *Engine) peek(debits []Debit) {
+	for i := range debits {
+		debits[i].cell = e.table.find(debits[i].Limit.ID, debits[i].Key)
+		debits[i].peek(e.clock.now())
+	}
+}
+
+// chargedOf returns the slots of each debit that can be given back, or nil if there are none.
+func (e *Engine) chargedOf(ctx context.Context, debits []Debit) (charged [][]limiter.Slot, err error) {
+	until, found := time.Now().Add(2*e.opts.now().StoreTimeout), 0
+	for i := range debits {
+		slots, err := e.chargedSlots(ctx, &debits[i], until)
+		if err != nil {
+			return nil, err
+		}
+		charged, found = append(charged, slots), found+len(slots)
+	}
+	if found == 0 {
+		return nil, nil
+	}
+	return charged, nil
 }
 
 // freeID gives back an id that was just used up.
