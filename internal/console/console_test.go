@@ -485,7 +485,7 @@ func (s statusOf) Status(context.Context) (operator.Status, error) { return s.st
 
 func TestUsageFormats(t *testing.T) {
 	s := sample.New(clock)
-	const wantCSV = "client,day,zone,limit,units,refused,exact,units_error_percent,refused_error_percent\napi-key:acme,2026-11-21,api,100/1m,41200,103,true,0,0\napi-key:acme,2026-11-22,api,100/1m,18350,45,true,0,0\n"
+	const wantCSV = "client,day,zone,limit,units,refused,exact\napi-key:acme,2026-11-21,api,100/1m,41200,103,true\napi-key:acme,2026-11-22,api,100/1m,18350,45,true\n"
 	if out, _, err := run(s, "usage", "--key", "acme", "--month", "2026-11", "--format", "csv"); err != nil || out != wantCSV {
 		t.Errorf("csv: %q, %v", out, err)
 	}

@@ -110,7 +110,7 @@ func (s *session) showHistory(past operator.History, zone string) {
 			{"WANTED", func(h operator.Heavy) cell { return figure(h.Units + h.Refused) }},
 			{"UNITS", func(h operator.Heavy) cell { return figure(h.Units) }},
 			{"REFUSED", func(h operator.Heavy) cell { return alarm(h.Refused) }},
-			{"ESTIMATE", func(h operator.Heavy) cell { return text(h.Estimate(max(h.UnitsError, h.RefusedError))) }},
+			{"ESTIMATE", func(h operator.Heavy) cell { return text(h.Estimate()) }},
 		}, past.Heaviest)
 	}
 }

@@ -174,7 +174,7 @@ func (w wide) Audit(context.Context, operator.AuditQuery) ([]operator.Act, error
 }
 
 func (w wide) History(context.Context, operator.HistoryQuery) (operator.History, error) {
-	estimated := operator.Precision{UnitsError: 12, RefusedError: 100, AtLeast: true}
+	estimated := operator.Precision{AtLeast: true}
 	return operator.History{
 		Points:   []operator.HistoryPoint{{At: noon, Counts: operator.Counts{Allowed: 123456789, Refused: 1234567, Banned: 1234567, WouldRefuse: 1234567}, Units: 123456789, Keys: 123456}},
 		Heaviest: []operator.Heavy{{Zone: longName, Limit: longName, Text: longName, Tag: "3fa9c1", Units: 1234567, Refused: 1234567, Precision: estimated}},
@@ -182,7 +182,7 @@ func (w wide) History(context.Context, operator.HistoryQuery) (operator.History,
 }
 
 func (w wide) Usage(_ context.Context, q operator.UsageQuery) (operator.Usage, error) {
-	estimated := operator.Precision{UnitsError: 12, RefusedError: 100, AtLeast: true}
+	estimated := operator.Precision{AtLeast: true}
 	return operator.Usage{Client: q.Client, Days: []operator.UsageDay{{Day: "2026-11-22", Zone: longName, Limit: longName, Units: 1234567, Refused: 1234567, Precision: estimated}}}, nil
 }
 

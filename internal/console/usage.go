@@ -24,9 +24,7 @@ history.
 
 Units of API keys are counted exactly, for two years; a Caddy that is killed
 loses those of its last minute. Of other keys the history has the 20 that wanted
-most of each limit and hour, for 7 days: an estimate from a sample, which is
-right to the given percentage in 19 of 20 cases; 0 % if all were examined, very
-rough above 100 %.`,
+most of each limit and hour, for 7 days: an estimate from a sample.`,
 		Example: "  caddy rate-limit usage --key acme\n  caddy rate-limit usage --key acme --month 2026-11 --format csv >> acme.csv",
 		Args:    cobra.NoArgs,
 	}
@@ -84,7 +82,7 @@ func (s *session) showUsage(used operator.Usage) {
 		{"LIMIT", func(d operator.UsageDay) cell { return text(d.Limit) }},
 		{"UNITS", func(d operator.UsageDay) cell { return figure(d.Units) }},
 		{"REFUSED", func(d operator.UsageDay) cell { return alarm(d.Refused) }},
-		{"ESTIMATE", func(d operator.UsageDay) cell { return text(d.Estimate(max(d.UnitsError, d.RefusedError))) }},
+		{"ESTIMATE", func(d operator.UsageDay) cell { return text(d.Estimate()) }},
 	}, used.Days)
 	among := ""
 	if strings.HasPrefix(used.Client, string(operator.KeyText)+":") {
@@ -96,10 +94,9 @@ func (s *session) showUsage(used operator.Usage) {
 
 // writeUsageCSV prints a line for each day and limit, after a line with the names of columns.
 func (s *session) writeUsageCSV(used operator.Usage) error {
-	rows := [][]string{{"client", "day", "zone", "limit", "units", "refused", "exact", "units_error_percent", "refused_error_percent"}}
+	rows := [][]string{{"client", "day", "zone", "limit", "units", "refused", "exact"}}
 	for _, d := range used.Days {
-		rows = append(rows, []string{printable(used.Client), d.Day, printable(d.Zone), printable(d.Limit), strconv.FormatInt(d.Units, 10), strconv.FormatInt(d.Refused, 10),
-			strconv.FormatBool(d.Exact), strconv.FormatInt(d.UnitsError, 10), strconv.FormatInt(d.RefusedError, 10)})
+		rows = append(rows, []string{printable(used.Client), d.Day, printable(d.Zone), printable(d.Limit), strconv.FormatInt(d.Units, 10), strconv.FormatInt(d.Refused, 10), strconv.FormatBool(d.Exact)})
 	}
 	return csv.NewWriter(s.out).WriteAll(rows)
 }

@@ -19,13 +19,6 @@ func Of(limit storage.Series, key storage.Key) storage.Series {
 // No zone can be asked for its limit, and earlier versions don't add it to those of zones.
 var Requests = storage.Series{Zone: "requests", Limit: "\x1frequests"}
 
-// Sampled returns the series of what the heaviest keys of a limit owe to a sample. Its Units and
-// Refused are those that sampled decisions stand for, its Blocked and WouldRefuse those that were not
-// all examined. Its Allowed and Banned are the low and the high part of the variance of Units.
-func Sampled(limit storage.Series) storage.Series {
-	return storage.Series{Zone: limit.Zone, Limit: limit.Limit + "\x1fsampled"}
-}
-
 // Others names, in [Of], all keys of a limit together that would have a series and for which there
 // was no room.
 var Others storage.Key

@@ -3,7 +3,6 @@ package history
 import (
 	"cmp"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -16,8 +15,6 @@ const (
 	// one in sampleEvery is, and counts for that many.
 	sampleFrom  = 32
 	sampleEvery = 64
-
-	varianceUnit = 1 << 31 // of the high part of a variance
 
 	maxTracked = 512 // keys of a meter and minute
 	evictOf    = 8   // of so many keys, the lightest is dropped when there are too many
@@ -41,9 +38,8 @@ func (m *Meter) weightOf(n int64) int64 {
 
 // heavy finds the keys with the highest demand.
 type heavy struct {
-	mu      sync.Mutex
-	keys    map[string]*wanted // guarded by mu
-	sampled storage.Tally      // guarded by mu: see [Sampled]
+	mu   sync.Mutex
+	keys map[string]*wanted // guarded by mu
 }
 
 type wanted struct{ units, refused int64 }
@@ -68,36 +64,6 @@ func (h *heavy) add(key []byte, weight, units, refused int64) {
 	}
 	w.units += weight * units
 	w.refused += weight * refused
-	if weight == 1 {
-		h.sampled.Blocked -= units
-		h.sampled.WouldRefuse -= refused
-	} else {
-		h.sampled.Units += weight * units
-		h.sampled.Refused += weight * refused
-		high, low := math.Modf(float64(weight*(weight-1)) * float64(units) * float64(units) / varianceUnit)
-		h.sampled.Banned += int64(min(high, 1<<52))
-		h.sampled.Allowed += int64(low * varianceUnit)
-	}
-}
-
-// Errors returns by how much the estimated units and refusals of a key differ at most from the right
-// ones in 19 of 20 cases. sampled is the row of [Sampled].
-func Errors(sampled storage.Tally, units, refused int64) (ofUnits, ofRefused float64) {
-	variance := float64(sampled.Banned)*varianceUnit + float64(sampled.Allowed)
-	return errorOf(units, sampled.Units, sampled.Blocked, variance),
-		errorOf(refused, sampled.Refused, sampled.WouldRefuse, (sampleEvery-1)*float64(sampled.Refused))
-}
-
-// errorOf returns the half of the interval of Wilson for a Poisson distribution, or what is certain:
-// the key has no more than what wasn't examined.
-func errorOf(estimate, sampled, unexamined int64, variance float64) float64 {
-	part := float64(min(estimate, sampled))
-	most := max(part, float64(unexamined))
-	if sampled == 0 {
-		return most
-	}
-	each := variance / float64(sampled)
-	return min(most, each*(1.92+1.96*math.Sqrt(part/each+.96)))
 }
 
 // makeRoomLocked drops the lightest of a few keys if there are too many. The few are chosen at
@@ -121,17 +87,12 @@ func (h *heavy) makeRoomLocked() {
 // Namer names a key at rest.
 type Namer func(series storage.Series, key string) (storage.Key, error)
 
-// take returns the heaviest keys since the last call, the heaviest first, and the row of [Sampled] for
-// them, of all that was counted. It omits keys that can't be named.
-func (h *heavy) take(series storage.Series, all storage.Tally, name Namer) (heaviest []storage.HeavyKey, sampled storage.Tally) {
+// take returns the heaviest keys since the last call, the heaviest first. It omits keys that can't be named.
+func (h *heavy) take(series storage.Series, name Namer) (heaviest []storage.HeavyKey) {
 	h.mu.Lock()
-	keys, sampled := h.keys, h.sampled
-	h.keys, h.sampled = nil, storage.Tally{}
+	keys := h.keys
+	h.keys = nil
 	h.mu.Unlock()
-	if len(keys) > 0 {
-		sampled.Blocked = max(sampled.Blocked+all.Units, 0)
-		sampled.WouldRefuse = max(sampled.WouldRefuse+all.Refused+all.WouldRefuse, 0)
-	}
 
 	ordered := slices.SortedFunc(maps.Keys(keys), func(a, b string) int {
 		return cmp.Or(cmp.Compare(keys[b].total(), keys[a].total()), cmp.Compare(a, b))
@@ -141,5 +102,5 @@ func (h *heavy) take(series storage.Series, all storage.Tally, name Namer) (heav
 			heaviest = append(heaviest, storage.HeavyKey{Key: named, Units: keys[key].units, Refused: keys[key].refused})
 		}
 	}
-	return heaviest, sampled
+	return heaviest
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -429,9 +428,9 @@ func TestExactKeysAreBounded(t *testing.T) {
 	}
 }
 
-// A key's estimate is right on average, and in 19 of 20 cases to the error that is reported with it,
-// whether units are counted on arrival or when the request ends, and whatever they are.
-func TestEstimatesAreWithinTheirError(t *testing.T) {
+// A key's estimate is right on average, whether units are counted on arrival or when the request ends, and
+// whatever they are.
+func TestEstimatesAreRightOnAverage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		requests int
 		settles  bool
@@ -446,7 +445,7 @@ func TestEstimatesAreWithinTheirError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const trials = 300
-			within, sum, all := 0, 0., 0.
+			sum, all := 0., 0.
 			for range trials {
 				m, key, units := new(Ledger).Meter(five), Key{Text: []byte("alice")}, 0.
 				for range tt.requests {
@@ -459,21 +458,10 @@ func TestEstimatesAreWithinTheirError(t *testing.T) {
 						m.Allow(key, cost)
 					}
 				}
-				minutes := m.take(0, named)
-				got, sampled := float64(minutes[0].Heaviest[0].Units), storage.Tally{}
-				for _, minute := range minutes[1:] {
-					sampled = minute.Tally
-				}
-				sum, all = sum+got, all+units
-				if most, _ := Errors(sampled, int64(got), 0); math.Abs(got-units) <= most {
-					within++
-				}
+				sum, all = sum+float64(m.take(0, named)[0].Heaviest[0].Units), all+units
 			}
 			if ratio := sum / all; ratio < .96 || ratio > 1.04 {
 				t.Errorf("estimates are %.3f of what was used", ratio)
-			}
-			if within < trials*9/10 {
-				t.Errorf("%d of %d are within their error", within, trials)
 			}
 		})
 	}

@@ -156,10 +156,9 @@ func (m *Meter) see(key Key) {
 	}
 }
 
-// take returns the counts since the last call, and what of their keys is sampled. at is a time in
-// their minute.
+// take returns the counts since the last call, if there are any. at is a time in their minute.
 func (m *Meter) take(at int64, name Namer) []storage.Minute {
-	counted, sampled := storage.Minute{At: at, Series: m.series}, storage.Minute{At: at, Series: Sampled(m.series)}
+	counted := storage.Minute{At: at, Series: m.series}
 	for i := range m.counts {
 		counted.Add(m.counts[i].take())
 	}
@@ -167,9 +166,6 @@ func (m *Meter) take(at int64, name Namer) []storage.Minute {
 	if counted.Tally == (storage.Tally{}) {
 		return nil
 	}
-	counted.Keys = m.keys.Take()
-	if counted.Heaviest, sampled.Tally = m.heavy.take(m.series, counted.Tally, name); sampled.Tally == (storage.Tally{}) {
-		return []storage.Minute{counted}
-	}
-	return []storage.Minute{counted, sampled}
+	counted.Keys, counted.Heaviest = m.keys.Take(), m.heavy.take(m.series, name)
+	return []storage.Minute{counted}
 }

@@ -1,9 +1,6 @@
 package operator
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // HistoryQuery selects a part of the history: the requests, each counted once, or the decisions of a
 // zone or limit about them.
@@ -44,28 +41,21 @@ type Heavy struct {
 }
 
 // Precision says how exact the units and refused requests of a key are: counted, or estimated from a
-// sample of the decisions. Then 19 of 20 estimates differ by at most these percentages from what the
-// sample is about.
+// sample of the decisions.
 type Precision struct {
-	Exact        bool  `json:"exact"`
-	UnitsError   int64 `json:"units_error_percent"`
-	RefusedError int64 `json:"refused_error_percent"`
+	Exact bool `json:"exact"`
 	// AtLeast reports that the limit had more keys than the heaviest ones that are kept, so that some
 	// minutes of the key may be missing.
 	AtLeast bool `json:"at_least,omitempty"`
 }
 
-// Estimate says how exact an estimate is: "± 12 %"; "" if the number was counted.
-func (p Precision) Estimate(percent int64) string {
-	if p.Exact {
+// Estimate says that the numbers are an estimate; "" if they were counted.
+func (p Precision) Estimate() string {
+	switch {
+	case p.Exact:
 		return ""
+	case p.AtLeast:
+		return "about, perhaps more"
 	}
-	more := ""
-	if p.AtLeast {
-		more = ", perhaps more"
-	}
-	if percent > 100 {
-		return "very rough" + more
-	}
-	return fmt.Sprintf("± %d %%%s", percent, more)
+	return "about"
 }

@@ -216,14 +216,14 @@ func (u *usageSearch) ordered() []operator.UsageDay {
 }
 
 // sources are what the history has of a key of a limit in a period, besides its place among the
-// heaviest: its own series, that of all keys without room for one, what is known of the sample, and
-// the limit, of which only the keys count.
-type sources [4]storage.Point
+// heaviest: its own series, that of all keys without room for one, and the limit, of which only the
+// keys count.
+type sources [3]storage.Point
 
 // sourcesOf returns them by the times of periods.
 func sourcesOf(ctx context.Context, store storage.Historian, q storage.HistoryQuery, name storage.Key) (map[int64]sources, error) {
 	found, limit := make(map[int64]sources), q.Series
-	for i, series := range []storage.Series{history.Of(limit, name), history.Of(limit, history.Others), history.Sampled(limit), limit} {
+	for i, series := range []storage.Series{history.Of(limit, name), history.Of(limit, history.Others), limit} {
 		q.Series = series
 		points, err := store.History(ctx, q)
 		if err != nil {
@@ -256,20 +256,13 @@ type keyUse struct {
 // use returns the key's use: that of its own series if there is one, or else the estimate. Without room
 // for all keys, a part of the key's use may be among the others'.
 func (s sources) use(estimate storage.Heavy) keyUse {
-	own, others, sampled := s[0].Tally, s[1].Tally, s[2].Tally
-	use := keyUse{Heavy: estimate, Precision: operator.Precision{AtLeast: s[3].Keys > storage.MaxHeaviest}}
+	own, others := s[0].Tally, s[1].Tally
+	use := keyUse{Heavy: estimate, Precision: operator.Precision{AtLeast: s[2].Keys > storage.MaxHeaviest}}
 	if own.Units+own.Refused == 0 || others != (storage.Tally{}) && own.Units+own.Refused < use.Units+use.Refused {
-		units, refused := history.Errors(sampled, use.Units, use.Refused)
-		use.UnitsError, use.RefusedError = percentOf(units, use.Units), percentOf(refused, use.Refused)
 		return use
 	}
 	use.Units, use.Refused, use.Exact, use.AtLeast = own.Units, own.Refused, others == storage.Tally{}, false
-	use.UnitsError, use.RefusedError = percentOf(float64(others.Units), own.Units), percentOf(float64(others.Refused), own.Refused)
 	return use
-}
-
-func percentOf(part float64, whole int64) int64 {
-	return int64(min(math.Ceil(100*part/float64(max(whole, 1))), 1e6))
 }
 
 // nameIn returns the name at rest of the key in a series.

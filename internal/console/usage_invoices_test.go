@@ -1,0 +1,60 @@
+package console
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
+)
+
+// The command for invoices of the page takes numbers that were counted, and never an estimate: with one, it fails.
+func TestInvoicesTakeNoEstimate(t *testing.T) {
+	if _, err := exec.LookPath("jq"); err != nil {
+		t.Skip("jq is missing")
+	}
+	page, err := os.ReadFile("../../docs/usage.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile("(?s)For the invoices of a month.*?```sh\n(.*?)```").FindSubmatch(page)
+	if command == nil {
+		t.Fatal("the page has no command for invoices")
+	}
+	for what, precision := range map[string]operator.Precision{"counted": {Exact: true}, "an estimate": {}, "a part is missing": {AtLeast: true}} {
+		t.Run(what, func(t *testing.T) {
+			folder, csv := t.TempDir(), new(strings.Builder)
+			use := func(limit string, p operator.Precision) operator.UsageDay {
+				return operator.UsageDay{Day: "2026-10-02", Zone: `api, "v1"`, Limit: limit, Units: 7, Precision: p}
+			}
+			s := &session{out: csv}
+			if err := s.writeUsageCSV(operator.Usage{Client: "api-key:acme", Days: []operator.UsageDay{
+				use("counted", operator.Precision{Exact: true}), use("asked,true", precision), use("true", operator.Precision{Exact: true})}}); err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range map[string]string{"usage.csv": csv.String(), "keys.json": `[{"name": "acme"}, {"name": "globex"}]`,
+				"caddy": "#!/bin/sh\ncase \"$2\" in key) cat keys.json ;; *) cat usage.csv ;; esac\n"} {
+				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			shell := exec.Command("sh", "-c", string(command[1]))
+			shell.Dir, shell.Env = folder, append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"))
+			said, err := shell.CombinedOutput()
+			file, _ := os.ReadFile(filepath.Join(folder, "2026-10.csv"))
+			rows := strings.Split(strings.TrimSuffix(string(file), "\n"), "\n")
+			if wantRows := 1 + 2*3; precision.Exact && (err != nil || len(rows) != wantRows) {
+				t.Errorf("%v: %s\n%s", err, said, file)
+			}
+			if wantRows := 1 + 2*2; !precision.Exact && (err == nil || len(rows) != wantRows || !strings.Contains(string(said), "not counted: api-key:acme,2026-10-02")) {
+				t.Errorf("%v: %s\n%s", err, said, file)
+			}
+			if strings.Count(string(file), "exact") != 1 || strings.Contains(string(file), ",false") {
+				t.Errorf("the invoices have\n%s", file)
+			}
+		})
+	}
+}
