@@ -176,31 +176,6 @@ func TestSuggestions(t *testing.T) {
 	}
 }
 
-func TestConditions(t *testing.T) {
-	p := &Report{Requests: 1000, Refused: 2, Log: accesslog.Counts{Lines: 1100, Bad: 100}, Limits: []LimitReport{
-		{Zone: "login", Requests: 100, Refused: 2, Clients: 50, Hit: 1}, {Zone: "all", Requests: 1000, Clients: 90},
-	}}
-	for text, says := range map[string]string{
-		"refused>0.2%": "", "refused > 0.1 %": "refused: 2 of 1,000 (0.20 %), which", "refused>1": "refused: 2, which", "refused>2": "",
-		"clients>0": "refused clients: 1, which", "login:clients>2%": "", "login:refused>1%": "refused of zone login: 2 of 100 (2.0 %)", "all:refused>0": "",
-		"denied>0": "", "unreadable>5%": "unreadable: 100 of 1,100 (9.1 %)",
-	} {
-		c, err := ParseCondition(text)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		if err := c.Check(p); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: got %v, want %q", text, err, says)
-		}
-	}
-	for _, text := range []string{"", "refused", "refused>", "refused>x", "refused>-1", "refused>NaN", "nothing>1", "login:denied>0", "refused<1"} {
-		if _, err := ParseCondition(text); err == nil || !strings.Contains(err.Error(), "expected such as") {
-			t.Errorf("%q: got %v", text, err)
-		}
-	}
-}
-
 // On a terminal the bar shows the progress, after a while and not too often.
 func TestBar(t *testing.T) {
 	out, now := new(bytes.Buffer), start

@@ -33,7 +33,6 @@ type flags struct {
 	json     bool
 	suggest  bool
 	html     string
-	failIf   []string
 }
 
 // Command returns `caddy rate-limit replay` for the config that load returns.
@@ -51,8 +50,8 @@ Logs are Caddy's JSON, Common and Combined, those of nginx and of Traefik,
 compressed with gzip or zstd or not; - is the standard input. Rotated files may
 come in any order.
 
-The exit status is 0, or 1 if a condition of --fail-if is met, if no line can be
-read, or if something else fails; the message says which.`,
+The exit status is 0, or 1 if no line can be read or something else fails; the
+message says what.`,
 		Example: `  caddy rate-limit replay --config Caddyfile /var/log/caddy/access*.log*
   caddy rate-limit replay --config Caddyfile --zone login --from 24h access.log
   journalctl -u caddy -o cat | caddy rate-limit replay --config Caddyfile -`,
@@ -81,7 +80,6 @@ read, or if something else fails; the message says which.`,
 	set.BoolVar(&f.json, "json", false, "Print JSON")
 	set.BoolVar(&f.suggest, "suggest", false, "Suggest limits, with zones to paste")
 	set.StringVar(&f.html, "html", "", "Also write a page with plots to a file")
-	set.StringArrayVar(&f.failIf, "fail-if", nil, "Exit with status 1 if more is found: refused>0.1%, clients>10, login:refused>0")
 	return cmd
 }
 
@@ -90,10 +88,6 @@ func (f *flags) run(cmd *cobra.Command, load func() (*Config, error), logs []str
 	ctx, stop := signal.NotifyContext(cmp.Or(cmd.Context(), context.Background()), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	options, err := f.options(time.Now())
-	if err != nil {
-		return err
-	}
-	conditions, err := f.conditions()
 	if err != nil {
 		return err
 	}
@@ -106,7 +100,7 @@ func (f *flags) run(cmd *cobra.Command, load func() (*Config, error), logs []str
 		return err
 	}
 	defer config.Close()
-	if err := f.checkZones(config, conditions); err != nil {
+	if err := f.checkZone(config); err != nil {
 		return err
 	}
 	log, err := accesslog.NewMerger(parser, logs, cmd.InOrStdin())
@@ -131,55 +125,24 @@ func (f *flags) run(cmd *cobra.Command, load func() (*Config, error), logs []str
 	if err := f.write(cmd.OutOrStdout(), page, report); err != nil {
 		return err
 	}
-	return check(report, conditions)
+	return report.Check()
 }
 
-// check returns an error if a log is unreadable, or if a condition is met.
-func check(report *replay.Report, conditions []replay.Condition) error {
-	err := report.Check()
-	if err == nil && report.Requests == 0 && len(conditions) > 0 {
-		err = errors.New("no request was replayed, so there is nothing that --fail-if could check")
-	}
-	for _, c := range conditions {
-		err = errors.Join(err, c.Check(report))
-	}
-	return err
-}
-
-// checkZones returns an error if a flag names a zone that the config doesn't have.
-func (f *flags) checkZones(config *Config, conditions []replay.Condition) error {
+// checkZone returns an error if the config doesn't have the zone of --zone.
+func (f *flags) checkZone(config *Config) error {
 	var known []string
 	for _, z := range config.run.AllZones {
 		if !slices.Contains(known, z.Name) {
 			known = append(known, z.Name)
 		}
 	}
-	named := func(flag, zone string) error {
-		if zone == "" || slices.Contains(known, zone) {
-			return nil
-		}
-		if len(known) == 0 {
-			return fmt.Errorf("%s: got the zone %q, but the config has no zones", flag, zone)
-		}
-		return fmt.Errorf("%s: the config has no zone %q: expected %s", flag, zone, strings.Join(known, ", "))
+	switch {
+	case f.zone == "" || slices.Contains(known, f.zone):
+		return nil
+	case len(known) == 0:
+		return fmt.Errorf("--zone: got the zone %q, but the config has no zones", f.zone)
 	}
-	err := named("--zone", f.zone)
-	for _, c := range conditions {
-		err = errors.Join(err, named("--fail-if", c.Zone()))
-	}
-	return err
-}
-
-// conditions parses the conditions that make the replay fail.
-func (f *flags) conditions() (list []replay.Condition, err error) {
-	for _, text := range f.failIf {
-		c, err := replay.ParseCondition(text)
-		if err != nil {
-			return nil, fmt.Errorf("--fail-if: %w", err)
-		}
-		list = append(list, c)
-	}
-	return list, nil
+	return fmt.Errorf("--zone: the config has no zone %q: expected %s", f.zone, strings.Join(known, ", "))
 }
 
 // replayUntil replays a log unless the context ends first. It doesn't wait for the replay then,
