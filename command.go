@@ -17,7 +17,6 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -33,7 +32,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 	"github.com/caddy-tally/caddy-tally/internal/proposal"
 	"github.com/caddy-tally/caddy-tally/internal/replayer"
-	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
 )
@@ -53,7 +51,7 @@ is, --address says, or the config file that --config names.`,
 			at.addFlags(cmd)
 			cmd.Example = "  caddy rate-limit explain 203.0.113.9"
 			cmd.AddCommand(console.Commands(at.connect)...)
-			cmd.AddCommand(replayer.Command(at.loadReplay), proposal.Command(at.loadProposal), dashboardCommand(at), keyCommand(at), storeCommand(), versionCommand())
+			cmd.AddCommand(replayer.Command(at.loadReplay), proposal.Command(at.loadProposal), dashboardCommand(at), keyCommand(at), versionCommand())
 			cmd.RunE = unknownCommand(namesOf(cmd.Commands()))
 		},
 	})
@@ -313,47 +311,6 @@ func unknownCommand(known string) func(*cobra.Command, []string) error {
 		}
 		return cmd.Help()
 	}
-}
-
-// storeCommand returns `caddy rate-limit store`.
-func storeCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "store",
-		Short: "Tries what this version of the rate limiter does to a database",
-		RunE:  unknownCommand("check"),
-	}
-	check := &cobra.Command{
-		Use:   "check [<database>]",
-		Short: "Tries an upgrade on a copy of a database",
-		Long: `Copies a database to the folder for temporary files (TMPDIR), as Caddy may go on using
-it, upgrades the copy as this program would upgrade the database when it opens it,
-and prints what that changes, how long it takes, and whether programs of the present
-version can use the database afterwards. Run it with the new binary.`,
-		Example: "  ./caddy-new rate-limit store check /var/lib/caddy/rate_limit/tally.db",
-		Args:    console.Usage(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path := append(args, stores.DefaultDatabase())[0]
-			u, err := sqlite.TryUpgrade(path)
-			if err != nil {
-				return err
-			}
-			out := cmd.OutOrStdout()
-			fmt.Fprintf(out, "%q has version %d, and this program makes version %d.\n", path, u.Version, u.Known)
-			if len(u.Changes) == 0 {
-				fmt.Fprintln(out, "It needs no upgrade.")
-				return nil
-			}
-			fmt.Fprintf(out, "The upgrade of a copy of %d bytes took %v. It makes or changes: %s.\n", u.Bytes, u.Took.Round(time.Microsecond), strings.Join(u.Changes, ", "))
-			if u.Oldest > u.Version {
-				fmt.Fprintf(out, "Programs of version %d can't use it afterwards: stop them first, and keep a backup to go back.\n", u.Version)
-				return nil
-			}
-			fmt.Fprintf(out, "Programs of version %d can use it afterwards: update one by one, or go back.\n", u.Version)
-			return nil
-		},
-	}
-	cmd.AddCommand(check)
-	return cmd
 }
 
 // versionCommand returns `caddy rate-limit version`.

@@ -206,3 +206,19 @@ func TestDamagedNumberOfResets(t *testing.T) {
 		}
 	}
 }
+
+// ofVersion makes a database as an older program did.
+func ofVersion(t *testing.T, version int) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "tally.db")
+	old := raw(t, path)
+	mustExec(t, old, `PRAGMA page_size = 2048; PRAGMA auto_vacuum = INCREMENTAL`)
+	for _, m := range migrations[:version] {
+		mustExec(t, old, m)
+	}
+	mustExec(t, old, fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d; PRAGMA journal_mode = WAL`, applicationID, version))
+	if err := old.close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
