@@ -21,8 +21,7 @@ const (
 
 // KeysQuery says which keys to list.
 type KeysQuery struct {
-	// Match reports whether a key of a limit is listed. It must not change the key. Several
-	// goroutines call it at a time. Nil means that all keys are listed.
+	// Match reports whether a key of a limit is listed. It must not change the key. Nil means that all keys are listed.
 	Match func(id storage.LimitID, key []byte) bool
 	// Blocked restricts the list to keys with a refused cost at the moment.
 	Blocked bool
@@ -50,7 +49,7 @@ type KeyState struct {
 	part float64 // the used part of the limit
 }
 
-// Keys lists keys in memory. It visits every key, and locks one at a time on each processor.
+// Keys lists keys in memory. It visits every key, and locks one at a time.
 func (e *Engine) Keys(q KeysQuery) []KeyState {
 	compare := byUsed
 	if q.Order == ByRefused {
@@ -170,8 +169,7 @@ func (e *Engine) KeyNamed(limit *Limit, name storage.Key) (key string, ok bool) 
 
 // ClientsQuery says which clients to list.
 type ClientsQuery struct {
-	// Match reports whether a client is listed, by its key. It must not change the key. Several
-	// goroutines call it at a time. Nil means that all clients are listed.
+	// Match reports whether a client is listed, by its key. It must not change the key. Nil means that all clients are listed.
 	Match func(key []byte) bool
 	// Banned restricts the list to clients that are banned at the moment.
 	Banned bool

@@ -1,36 +1,17 @@
 package engine
 
-import (
-	"runtime"
-	"slices"
-	"sync"
-	"sync/atomic"
-)
+import "slices"
 
-// firstOf returns the first n results of look for the cells of a table, in order. It visits the
-// table on all processors: several goroutines call look at a time, and have ended when firstOf
-// returns. Once there are n results, look is passed the last one so far, and need not return
-// results after it.
+// firstOf returns the first n results of look for the cells of a table, in order. Once there are n results, look
+// is passed the last one so far, and need not return results after it.
 func firstOf[T any](t *table, n int, compare func(a, b *T) int, look func(c cell, last *T) (T, bool)) []T {
-	first := make([]top[T], min(runtime.GOMAXPROCS(0), shardCount))
-	var walks sync.WaitGroup
-	var taken atomic.Int32
-	for i := range first {
-		first[i] = top[T]{n: n, compare: compare}
-		walks.Go(func() {
-			for next := taken.Add(1) - 1; next < shardCount; next = taken.Add(1) - 1 {
-				first[i].addAll(t, &t.shards[next], look)
-			}
-		})
-	}
-	walks.Wait()
-	all := first[0]
-	for _, other := range first[1:] {
-		for _, v := range other.kept {
-			all.add(v)
+	first := top[T]{n: n, compare: compare}
+	t.each(func(c cell) {
+		if v, ok := look(c, first.last()); ok {
+			first.add(v)
 		}
-	}
-	return all.list()
+	})
+	return first.list()
 }
 
 // top keeps the first n of many values.
@@ -39,15 +20,6 @@ type top[T any] struct {
 	compare func(a, b *T) int
 	kept    []T  // fewer than 2*n
 	cut     bool // the first n are in order, and no dropped value comes before them
-}
-
-// addAll adds the results of look for the cells of a shard of a table.
-func (t *top[T]) addAll(in *table, s *shard, look func(c cell, last *T) (T, bool)) {
-	for b := range s.all() {
-		if v, ok := look(cell{b, in}, t.last()); ok {
-			t.add(v)
-		}
-	}
 }
 
 // last returns the last of the first n, or nil if there are fewer.
