@@ -31,7 +31,7 @@ type Report struct {
 	Other    int64            `json:"elsewhere"` // the same, of other hosts than those of --site
 	Limits   []LimitReport    `json:"limits"`
 	Own      *Agreement       `json:"own_verdicts,omitempty"`
-	Suggest  []Suggestion     `json:"suggestions,omitempty"`
+	Suggest  []Suggestion     `json:"suggestions,omitempty"`    // nil unless limits are suggested
 	Without  []Suggestion     `json:"no_suggestions,omitempty"` // limits for which nothing is suggested, and why
 	Coverage []string         `json:"coverage"`                 // what the log can't tell; never null
 	Masked   bool             `json:"masked"`                   // whether addresses are
@@ -167,36 +167,23 @@ func (r *run) report() *Report {
 	return p
 }
 
-// suggestions returns the suggested limits, where the last limit of a zone has the zone's lines,
-// and the limits without a suggestion. The list is nil only if suggestions are off.
+// suggestions returns the suggested limits, and the limits without a suggestion. The list is nil only if
+// suggestions are off.
 func (r *run) suggestions() (list, without []Suggestion) {
-	if r.survey == nil {
+	if !r.Suggest {
 		return nil, nil
 	}
 	list = []Suggestion{}
-	zones := make(map[string]bool)
-	byZone := make(map[string][]Suggestion)
-	var order []*series
 	for _, s := range r.order {
-		zones[s.Zone] = true
-		sg := s.suggest(r.Reveal)
-		switch {
+		switch sg := s.suggest(r.Reveal); {
 		case sg == nil || r.Zone != "" && s.Zone != r.Zone:
-			continue
 		case sg.Amount == 0:
 			without = append(without, *sg)
-			continue
-		case byZone[s.Zone] == nil:
-			order = append(order, s)
+		default:
+			list = append(list, *sg)
 		}
-		byZone[s.Zone] = append(byZone[s.Zone], *sg)
 	}
-	for _, s := range order {
-		own := byZone[s.Zone]
-		own[len(own)-1].Lines = lines(s.Zone, s.Source, own)
-		list = append(list, own...)
-	}
-	return append(list, r.survey.suggestions(zones, r.Reveal)...), without
+	return list, without
 }
 
 func b2i(b bool) int {

@@ -56,7 +56,6 @@ type run struct {
 	skipped     map[string]int64 // by reason
 	facts       logFacts
 	own         Agreement
-	survey      *survey // nil unless limits are suggested
 }
 
 // progressEvery is the number of lines between calls of Progress.
@@ -67,9 +66,6 @@ func Run(ctx context.Context, log *accesslog.Merger, judge Judge, o Options) (*R
 	r := &run{
 		Options: o, log: log, seed: maphash.MakeSeed(), series: make(map[*Limit]*series),
 		skipped: make(map[string]int64), facts: logFacts{hidden: make(map[string]int64)}, hosts: make(tally),
-	}
-	if r.Suggest {
-		r.survey = newSurvey(r.seed)
 	}
 	r.To = cmp.Or(r.To, math.MaxInt64)
 	v := new(Verdict)
@@ -152,9 +148,6 @@ func (r *run) replay(judge Judge, record *accesslog.Record, v *Verdict) {
 	}
 	r.last = r.now
 	r.facts.note(record)
-	if r.survey != nil {
-		r.survey.note(record, r.now)
-	}
 	judge.Judge(record, r.now, v)
 	r.outcomes[v.Outcome]++
 	r.own.note(record, v)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sort"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -23,9 +22,6 @@ type Suggestion struct {
 	Shadow  bool   `json:"shadow,omitempty"` // the limit refuses nothing
 	Reason  string `json:"reason"`
 	Clients int64  `json:"clients"` // that it would have refused something
-	Lines   string `json:"lines"`   // of a Caddyfile
-
-	kind string // the text after the window in a Caddyfile
 }
 
 const (
@@ -90,7 +86,7 @@ func (c *client) isHonest() bool { return 2*c.errors <= c.requests }
 func (s *series) suggestion(amount int64, reason string) *Suggestion {
 	sg := &Suggestion{
 		Zone: s.Zone, Limit: s.Name, Amount: amount, Window: windowText(s.demand.limit.Window()), Now: s.Amount,
-		Reason: reason, Shadow: s.Shadow, kind: kindOf(s.Rate, amount),
+		Reason: reason, Shadow: s.Shadow,
 	}
 	s.demand.clients.each(func(_ uint64, c *client) {
 		if amount > 0 && c.peak > amount {
@@ -98,35 +94,6 @@ func (s *series) suggestion(amount int64, reason string) *Suggestion {
 		}
 	})
 	return sg
-}
-
-// kindOf returns a limit's text after the window in a Caddyfile, with another amount: a bucket that
-// may be used up at once passes a client's demand in a window.
-func kindOf(l limiter.Limit, amount int64) string {
-	switch l.Algorithm() {
-	case limiter.Fixed:
-		return " fixed"
-	case limiter.TokenBucket:
-		return fmt.Sprintf(" burst %d", amount)
-	}
-	return ""
-}
-
-// lines returns the Caddyfile lines for the suggestions of a zone.
-func lines(zone, at string, list []Suggestion) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "zone %s {\n", zone)
-	if at != "" {
-		fmt.Fprintf(&b, "\t# keep match, per and the other options of %s\n", at)
-	}
-	for _, s := range list {
-		shadow := ""
-		if s.Shadow {
-			shadow = " shadow"
-		}
-		fmt.Fprintf(&b, "\tlimit %d/%s%s\n", s.Amount, s.Window, s.kind+shadow)
-	}
-	return b.String() + "}\n"
 }
 
 // RoundUp returns the least round number that is at least f.

@@ -46,12 +46,6 @@ func (t *textWriter) suggestions(p *Report) {
 			now = " instead of " + wording.Number(s.Now)
 		}
 		t.line("\n  Zone %s, limit %s: %s/%s%s. %s", s.Zone, s.Limit, wording.Number(s.Amount), s.Window, now, s.Reason)
-		if s.Lines != "" {
-			fmt.Fprintln(t)
-			for line := range strings.Lines(s.Lines) {
-				t.line("    %s", strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    "))
-			}
-		}
 	}
 	for _, s := range p.Without {
 		t.line("\n  Zone %s, limit %s: no suggestion. %s", s.Zone, s.Limit, s.Reason)

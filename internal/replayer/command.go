@@ -78,7 +78,7 @@ message says what.`,
 	set.IntVar(&f.top, "top", replay.DefaultTop, "How many clients of each limit to list")
 	set.BoolVar(&f.reveal, "reveal", false, "Show whole addresses (default: masked)")
 	set.BoolVar(&f.json, "json", false, "Print JSON")
-	set.BoolVar(&f.suggest, "suggest", false, "Suggest limits, with zones to paste")
+	set.BoolVar(&f.suggest, "suggest", false, "Suggest amounts for the limits of the config")
 	set.StringVar(&f.html, "html", "", "Also write a page with plots to a file")
 	return cmd
 }
