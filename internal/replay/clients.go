@@ -14,7 +14,6 @@ type client struct {
 	peak     int64 // the most units wanted within a window
 	refused  bool  // whether it was ever refused
 	wanted   usage // within the last window
-	passed   []usage
 }
 
 // usage is units in slots, ascending.
@@ -99,31 +98,14 @@ func (cs *clients) each(f func(hash uint64, c *client)) {
 func (cs *clients) slotBytes() int64 { return cs.records.Bytes() - leastRecord*int64(len(cs.refs)) }
 
 // leastRecord is the size in bytes of the record of a client with usage in one slot.
-const leastRecord = 8
+const leastRecord = 7
 
 // reset empties the client, but keeps its memory.
 func (c *client) reset() {
-	*c = client{wanted: usage{slots: c.wanted.slots[:0]}, passed: c.passed[:0]}
+	*c = client{wanted: usage{slots: c.wanted.slots[:0]}}
 }
 
-// apart begins to count separately what one more amount passes. Until now that equals all usage.
-func (c *client) apart() {
-	c.addPassed()
-	last := &c.passed[len(c.passed)-1]
-	last.slots, last.sum = append(last.slots, c.wanted.slots...), c.wanted.sum
-}
-
-// addPassed adds an empty usage for an amount. It reuses memory.
-func (c *client) addPassed() {
-	if n := len(c.passed); n < cap(c.passed) {
-		c.passed = c.passed[:n+1]
-		c.passed[n] = usage{slots: c.passed[n].slots[:0]}
-		return
-	}
-	c.passed = append(c.passed, usage{})
-}
-
-// append appends the record of a client: its numbers and its usages, all of them varints. It must
+// append appends the record of a client: its numbers and its usage, all of them varints. It must
 // be read with the same near slot.
 func (c *client) append(b []byte, near int64) []byte {
 	requests := uint64(c.requests) << 1
@@ -133,12 +115,7 @@ func (c *client) append(b []byte, near int64) []byte {
 	b = binary.AppendUvarint(b, requests)
 	b = binary.AppendUvarint(b, uint64(c.errors))
 	b = binary.AppendUvarint(b, uint64(c.peak))
-	b = binary.AppendUvarint(b, uint64(len(c.passed)))
-	b = c.wanted.append(b, near)
-	for i := range c.passed {
-		b = c.passed[i].append(b, c.firstSlot())
-	}
-	return b
+	return c.wanted.append(b, near)
 }
 
 // read decodes a record into an empty client.
@@ -147,20 +124,7 @@ func (c *client) read(record []byte, near int64) {
 	requests := r.next()
 	c.requests, c.refused = int64(requests>>1), requests&1 != 0
 	c.errors, c.peak = int64(r.next()), int64(r.next())
-	passed := r.next()
 	c.wanted.read(&r, near)
-	for range passed {
-		c.addPassed()
-		c.passed[len(c.passed)-1].read(&r, c.firstSlot())
-	}
-}
-
-// firstSlot returns the first slot within the last window in which the client wanted units.
-func (c *client) firstSlot() int64 {
-	if len(c.wanted.slots) == 0 {
-		return 0
-	}
-	return c.wanted.slots[0].Index
 }
 
 // append appends the number of slots, and for each its units and its distance to the one before.

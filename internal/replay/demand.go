@@ -7,12 +7,9 @@ import (
 )
 
 // demand is the clients' demand on one limit, regardless of refusals: the peak of each within a
-// window, and the refusals of other amounts.
+// window.
 type demand struct {
 	limit   limiter.Limit // sliding or fixed
-	amounts []int64       // other amounts, ascending
-	refused []int64       // number of requests that each amount would refuse
-	over    uint64        // the amounts that would have refused the last request, as bits
 	clients clients
 	swept   int64 // slotBytes after the last sweep
 	inexact bool  // slots were joined because they didn't fit
@@ -21,14 +18,14 @@ type demand struct {
 
 const (
 	// maxSlotBytes bounds the memory of clients' slots per limit, beyond one slot of each. Above
-	// it, neighboring slots are joined, and other amounts aren't tried for further clients.
+	// it, neighboring slots are joined, so that peaks may be too high.
 	maxSlotBytes = 64 << 20
 	// sweepFrom is the memory above which idle clients are swept.
 	sweepFrom = 4 << 20
 )
 
-func newDemand(l limiter.Limit, amounts []int64) *demand {
-	return &demand{limit: slotted(l), amounts: amounts, refused: make([]int64, len(amounts)), most: maxSlotBytes}
+func newDemand(l limiter.Limit) *demand {
+	return &demand{limit: slotted(l), most: maxSlotBytes}
 }
 
 // slotted returns a limit that counts in slots: for a token bucket, a sliding limit with its
@@ -56,57 +53,21 @@ func (d *demand) add(hash uint64, now, cost int64) *client {
 	}
 	c := d.clients.get(hash)
 	c.requests++
-	c.expire(d.limit.Oldest(now))
-	wanted := c.wanted.sum + cost
-	c.peak = max(c.peak, wanted)
-	d.try(c, slot, wanted, cost)
+	c.wanted.expire(d.limit.Oldest(now))
 	c.wanted.add(slot, cost)
+	c.peak = max(c.peak, c.wanted.sum)
 	return c
-}
-
-// try counts the amounts that would have refused a request.
-func (d *demand) try(c *client, slot, wanted, cost int64) {
-	d.over = 0
-	for i, amount := range d.amounts {
-		if i >= len(c.passed) {
-			if wanted <= amount {
-				return // larger amounts pass it too
-			}
-			if d.clients.slotBytes() >= d.most {
-				d.inexact = true
-				return
-			}
-			c.apart()
-		}
-		if c.passed[i].sum+cost > amount {
-			d.refused[i]++
-			d.over |= 1 << i
-		} else {
-			c.passed[i].add(slot, cost)
-		}
-	}
 }
 
 // sweep drops all expired slots of clients, and joins slots if there are too many.
 func (d *demand) sweep(now int64) {
 	oldest := d.limit.Oldest(now)
-	d.clients.each(func(_ uint64, c *client) { c.expire(oldest) })
+	d.clients.each(func(_ uint64, c *client) { c.wanted.expire(oldest) })
 	if d.clients.slotBytes() > d.most {
 		d.inexact = true
 		d.clients.each(func(_ uint64, c *client) { c.wanted.join() })
 	}
 	d.swept = d.clients.slotBytes()
-}
-
-// expire drops slots of a client from before oldest.
-func (c *client) expire(oldest int64) {
-	c.wanted.expire(oldest)
-	if len(c.wanted.slots) == 0 {
-		c.passed = c.passed[:0]
-	}
-	for i := range c.passed {
-		c.passed[i].expire(oldest)
-	}
 }
 
 // add adds units to a slot. The slot must not precede the others.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -20,20 +19,13 @@ type spent struct{ at, units int64 }
 
 // oracle counts like [demand], in the slow and obvious way: it remembers everything.
 type oracle struct {
-	limit   limiter.Limit
-	amounts []int64
-	wanted  map[uint64][]spent
-	passed  []map[uint64][]spent // by each of the amounts
-	refused []int64
-	peaks   map[uint64]int64
+	limit  limiter.Limit
+	wanted map[uint64][]spent
+	peaks  map[uint64]int64
 }
 
-func newOracle(l limiter.Limit, amounts []int64) *oracle {
-	o := &oracle{limit: slotted(l), amounts: amounts, wanted: make(map[uint64][]spent), refused: make([]int64, len(amounts)), peaks: make(map[uint64]int64)}
-	for range amounts {
-		o.passed = append(o.passed, make(map[uint64][]spent))
-	}
-	return o
+func newOracle(l limiter.Limit) *oracle {
+	return &oracle{limit: slotted(l), wanted: make(map[uint64][]spent), peaks: make(map[uint64]int64)}
 }
 
 func (o *oracle) used(list []spent, now int64) (sum int64) {
@@ -48,13 +40,6 @@ func (o *oracle) used(list []spent, now int64) (sum int64) {
 func (o *oracle) add(client uint64, now, cost int64) {
 	o.wanted[client] = append(o.wanted[client], spent{now, cost})
 	o.peaks[client] = max(o.peaks[client], o.used(o.wanted[client], now))
-	for i, amount := range o.amounts {
-		if o.used(o.passed[i][client], now)+cost > amount {
-			o.refused[i]++
-		} else {
-			o.passed[i][client] = append(o.passed[i][client], spent{now, cost})
-		}
-	}
 }
 
 func TestDemandIsThatOfAnOracle(t *testing.T) {
@@ -68,8 +53,7 @@ func TestDemandIsThatOfAnOracle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		amounts := amountsAround(l.Capacity())
-		d, o := newDemand(l, amounts), newOracle(l, amounts)
+		d, o := newDemand(l), newOracle(l)
 		now := start.UnixNano()
 		for n := range 3000 {
 			if random.IntN(4) == 0 {
@@ -88,24 +72,23 @@ func TestDemandIsThatOfAnOracle(t *testing.T) {
 				d.sweep(now)
 			}
 		}
-		if !slices.Equal(d.refused, o.refused) || d.inexact {
-			t.Errorf("seed %d: refused are %v of %v, want %v", seed, d.refused, amounts, o.refused)
+		if d.inexact {
+			t.Errorf("seed %d: it isn't exact", seed)
 		}
 		d.clients.each(func(hash uint64, c *client) {
 			if c.peak != o.peaks[hash] {
 				t.Errorf("seed %d: client %d has a peak of %d, want %d", seed, hash, c.peak, o.peaks[hash])
 			}
 		})
-		for _, row := range d.table(d.peaks(), l.Capacity()) {
-			i := sort.Search(len(amounts), func(i int) bool { return amounts[i] >= row.Amount })
+		for _, row := range table(d.peaks(), l.Capacity()) {
 			hit := int64(0)
 			for _, peak := range o.peaks {
 				if peak > row.Amount {
 					hit++
 				}
 			}
-			if row.Refused != o.refused[i] || row.Clients != hit {
-				t.Errorf("seed %d: got %+v, want %d refused of %d clients", seed, row, o.refused[i], hit)
+			if row.Clients != hit {
+				t.Errorf("seed %d: got %+v, want %d clients", seed, row, hit)
 			}
 		}
 	}
@@ -117,7 +100,7 @@ func TestDemandIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDemand(l, amountsAround(10))
+	d := newDemand(l)
 	d.most = 1000
 	now := start.UnixNano()
 	for n := range uint64(100_000) {
@@ -127,8 +110,8 @@ func TestDemandIsBounded(t *testing.T) {
 			d.sweep(now)
 		}
 	}
-	if slots := d.clients.slotBytes(); !d.inexact || slots > 40_000 || d.refused[0] == 0 {
-		t.Errorf("inexact is %v, the slots take %d bytes, refused are %v", d.inexact, slots, d.refused)
+	if slots := d.clients.slotBytes(); !d.inexact || slots > 40_000 {
+		t.Errorf("inexact is %v, the slots take %d bytes", d.inexact, slots)
 	}
 	if peaks := d.peaks(); len(peaks) != 500 || peaks[0] < 7 {
 		t.Errorf("peaks are %v", peaks)

@@ -122,19 +122,11 @@ func (l *LimitReport) limitLine() *movable {
 
 // effect describes what another amount would refuse.
 func (l *LimitReport) effect(a Amount) string {
-	least := ""
-	if l.Inexact {
-		least = "at least "
-	}
-	text := fmt.Sprintf("A limit of %s would refuse %s%s of %s from %s of %s", wording.Number(a.Amount), least, wording.Number(a.Refused), wording.Counted(l.Requests, "request"), wording.Number(a.Clients), wording.Counted(l.Clients, "client"))
+	text := fmt.Sprintf("A limit of %s would refuse %s of %s", wording.Number(a.Amount), wording.Number(a.Clients), wording.Counted(l.Clients, "client"))
 	if a.Clients == 0 {
 		return text + "."
 	}
-	text += fmt.Sprintf("; %s of these weren't mostly answered with 400, 401, 403 or 404.", wording.Number(a.Honest))
-	for i, p := range a.Paths {
-		text += []string{" Paths: ", ", "}[min(i, 1)] + wording.Printable(p.Agent, "") + " (" + wording.Number(p.Requests) + ")"
-	}
-	return text
+	return text + fmt.Sprintf("; %s of these weren't mostly answered with 400, 401, 403 or 404.", wording.Number(a.Honest))
 }
 
 // logHeight returns the height of a bar for n, and makes room for it.

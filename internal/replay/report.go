@@ -60,7 +60,7 @@ type LimitReport struct {
 	TopCut   bool             `json:"top_cut,omitempty"`  // there were too many to be sure of these
 	Peaks    *Peaks           `json:"peaks,omitempty"`
 	Amounts  []Amount         `json:"amounts,omitempty"`
-	Inexact  bool             `json:"inexact,omitempty"` // amounts refuse at least so many
+	Inexact  bool             `json:"inexact,omitempty"` // peaks may be too high
 	Timeline *Timeline        `json:"timeline,omitempty"`
 }
 
@@ -118,11 +118,9 @@ type Step struct {
 type Amount struct {
 	Amount  int64 `json:"amount"`
 	Clients int64 `json:"clients"` // that it refuses something
-	Refused int64 `json:"refused"` // requests
 	Own     bool  `json:"own,omitempty"`
 
-	Honest int64   `json:"-"` // of the clients, not mostly answered with an error
-	Paths  []Agent `json:"-"` // of the requests, the most frequent
+	Honest int64 `json:"-"` // of the clients, not mostly answered with an error
 }
 
 // Agreement compares the verdicts with those of the Caddy that wrote the log.
@@ -219,23 +217,21 @@ func (r *run) limitReport(s *series) LimitReport {
 		l.Inexact = s.demand.inexact
 		peaks := s.demand.peaks()
 		l.Peaks = distribution(peaks)
-		l.Amounts = s.demand.table(peaks, s.Amount)
+		l.Amounts = table(peaks, s.Amount)
 		honest, _ := s.honest()
-		l.tell(honest, s.paths)
+		l.tell(honest)
 	}
 	return l
 }
 
-// tell tells honest clients, by their ascending peaks, from others, and adds paths.
-func (l *LimitReport) tell(honest []int64, paths []tally) {
+// tell tells honest clients, by their ascending peaks, from others.
+func (l *LimitReport) tell(honest []int64) {
 	within := func(amount int64) int64 {
 		return int64(sort.Search(len(honest), func(i int) bool { return honest[i] > amount }))
 	}
 	for i := range l.Amounts {
 		a := &l.Amounts[i]
-		if a.Honest = int64(len(honest)) - within(a.Amount); i < len(paths) {
-			a.Paths = paths[i].list(maxPaths)
-		}
+		a.Honest = int64(len(honest)) - within(a.Amount)
 	}
 	if l.Peaks == nil {
 		return
@@ -246,9 +242,6 @@ func (l *LimitReport) tell(honest []int64, paths []tally) {
 		s.Honest, before = within(s.UpTo)-before, within(s.UpTo)
 	}
 }
-
-// maxPaths is the number of reported paths of an amount.
-const maxPaths = 5
 
 // maxListed is the number of a limit's reported user agents.
 const maxListed = 10
@@ -318,10 +311,10 @@ func quantile(ascending []int64, share float64) int64 {
 
 // table returns the effects of other amounts: up to the first one that refuses nothing, or to the
 // configured one.
-func (d *demand) table(peaks []int64, own int64) (rows []Amount) {
-	for i, amount := range d.amounts {
+func table(peaks []int64, own int64) (rows []Amount) {
+	for _, amount := range amountsAround(own) {
 		within := sort.Search(len(peaks), func(i int) bool { return peaks[i] > amount })
-		rows = append(rows, Amount{Amount: amount, Clients: int64(len(peaks) - within), Refused: d.refused[i], Own: amount == own})
+		rows = append(rows, Amount{Amount: amount, Clients: int64(len(peaks) - within), Own: amount == own})
 		if within == len(peaks) && amount >= own {
 			break
 		}

@@ -22,7 +22,6 @@ type Options struct {
 	Reveal   bool     // whether addresses are shown
 	Top      int      // number of a limit's reported clients; 0 means [DefaultTop]
 	Suggest  bool     // whether limits are suggested
-	Paths    bool     // whether the paths that other amounts would refuse are counted, for a page
 
 	Connections bool // whether the config closes connections before TLS
 
@@ -179,11 +178,6 @@ func (r *run) of(l *Limit) *series {
 	s := r.series[l]
 	if s == nil {
 		s = newSeries(l, r.seed)
-		if r.Paths && s.demand != nil {
-			for range s.demand.amounts {
-				s.paths = append(s.paths, make(tally))
-			}
-		}
 		r.series[l] = s
 		r.order = append(r.order, s)
 	}

@@ -23,7 +23,6 @@ type series struct {
 	agents   tally    // of refused requests
 	demand   *demand  // nil for a ban
 	peaks    peaks    // the highest peaks
-	paths    []tally  // of the requests that each of the demand's amounts would refuse; nil unless wanted
 	known    clients  // clients of a ban, which has no demand
 	timeline timeline
 	offenders
@@ -32,7 +31,7 @@ type series struct {
 func newSeries(l *Limit, seed maphash.Seed) *series {
 	s := &series{Limit: l, seed: seed, unknown: make(map[string]int64), reasons: make(map[string]int64), statuses: make(statuses), agents: make(tally)}
 	if l.Counts {
-		s.demand = newDemand(l.Rate, amountsAround(l.Amount))
+		s.demand = newDemand(l.Rate)
 	}
 	return s
 }
@@ -87,20 +86,8 @@ func (s *series) count(c *Count, r *accesslog.Record, now int64) (peak int64) {
 	if isError(r.Status) {
 		client.errors++
 	}
-	if s.demand.over != 0 && s.paths != nil {
-		s.countPaths(r.Folder())
-	}
 	s.peaks.note(c.Key, client.peak)
 	return client.peak
-}
-
-// countPaths counts the path of the last request for the amounts that would refuse it.
-func (s *series) countPaths(path string) {
-	for i, t := range s.paths {
-		if s.demand.over>>i&1 != 0 {
-			t.add(path)
-		}
-	}
 }
 
 // isError reports whether a status is typical for forbidden attempts.

@@ -171,11 +171,11 @@ func (t *textWriter) peaks(l *LimitReport) {
 	t.line("")
 	var rows [][]wording.Cell
 	for _, a := range l.Amounts {
-		rows = append(rows, []wording.Cell{wording.Figure(a.Amount), wording.Figure(a.Clients), wording.Figure(a.Refused), {Text: map[bool]string{true: "as configured"}[a.Own]}})
+		rows = append(rows, []wording.Cell{wording.Figure(a.Amount), wording.Figure(a.Clients), {Text: map[bool]string{true: "as configured"}[a.Own]}})
 	}
-	t.table([]string{"at a limit of", "clients refused", "requests refused", ""}, rows)
+	t.table([]string{"at a limit of", "clients refused", ""}, rows)
 	if l.Inexact {
-		t.line("  Too many clients were active to count all refusals: these are the least that there would be.")
+		t.line("  Too many clients were active to remember all of their slots, so peaks may be too high.")
 	}
 }
 

@@ -43,8 +43,8 @@ func Command(load func() (*Config, error)) *cobra.Command {
 		Short: "Shows what the limits of a config would have refused in an access log",
 		Long: `Reads access logs and decides about their requests as a Caddy with the config of
 --config would have, at their times. It shows who would have been refused, how
-often and since when, and how many clients and requests smaller and larger limits
-would refuse. Nothing is changed, and no running Caddy is asked.
+often and since when, and how many clients smaller and larger limits would
+refuse. Nothing is changed, and no running Caddy is asked.
 
 Logs are Caddy's JSON, Common and Combined, those of nginx and of Traefik,
 compressed with gzip or zstd or not; - is the standard input. Rotated files may
@@ -178,7 +178,7 @@ func (f *flags) write(w io.Writer, page *pageFile, report *replay.Report) error 
 
 // options returns the options that the flags set.
 func (f *flags) options(now time.Time) (o replay.Options, err error) {
-	o = replay.Options{Sites: f.sites, Host: append(f.sites, "")[0], Zone: f.zone, Reveal: f.reveal, Top: f.top, Suggest: f.suggest, Paths: f.html != ""}
+	o = replay.Options{Sites: f.sites, Host: append(f.sites, "")[0], Zone: f.zone, Reveal: f.reveal, Top: f.top, Suggest: f.suggest}
 	if f.top < 1 {
 		return o, fmt.Errorf("--top: got %d: expected 1 or more", f.top)
 	}
