@@ -97,10 +97,13 @@ func (d *draft) insert() (text []byte, blocks map[int]bool) {
 		}
 		with := append(slices.DeleteFunc(slices.Clone(d.sites), func(other *site) bool { return other.block != s.block }), inserted...)
 		meant, err := d.adapted(with)
-		from := writtenAt(d.text, s.line)
-		for line := from; err == nil && line < from+maxHead && !blocks[s.block]; line++ {
+		from := s.line
+		if bytes.Contains(text, []byte("{$")) { // Caddy counts lines of the environment's values, too
+			from = max(1, from-maxHead)
+		}
+		for line := from; err == nil && line < s.line+maxHead && !blocks[s.block]; line++ {
 			indent := s.indent
-			if line > from { // after a brace below the addresses
+			if line != s.line { // after a brace below the addresses
 				indent = "\t"
 			}
 			tried := insertAfter(text, line, directive(zones, indent))
@@ -112,7 +115,7 @@ func (d *draft) insert() (text []byte, blocks map[int]bool) {
 	return text, blocks
 }
 
-// maxHead bounds the lines of a site's addresses and its brace.
+// maxHead bounds the lines of a site's addresses and its brace, and those of values of the environment before them.
 const maxHead = 20
 
 // sessionOption is what a zone against crowds needs.
@@ -171,7 +174,7 @@ const maxGlobal = 200
 // insertAfter returns a text with more lines after one of its lines, or before the first one, which is 1.
 func insertAfter(text []byte, after int, lines string) []byte {
 	at := 0
-	for ; after > 0; after-- {
+	for ; after > 0 && at < len(text); after-- {
 		at += cmp.Or(bytes.IndexByte(text[at:], '\n')+1, len(text)-at)
 	}
 	if at > 0 && text[at-1] != '\n' {
@@ -181,24 +184,6 @@ func insertAfter(text []byte, after int, lines string) []byte {
 		lines = strings.ReplaceAll(lines, "\n", "\r\n")
 	}
 	return slices.Concat(text[:at], []byte(lines), text[at:])
-}
-
-var variable = regexp.MustCompile(`\{\$([^:}]+)(:[^}]*)?\}`)
-
-// writtenAt returns the line of a Caddyfile that Caddy counts as a given one, because it puts in values of the
-// environment before it counts.
-func writtenAt(text []byte, counted int) int {
-	more := 0 // lines of values so far
-	for _, at := range variable.FindAllSubmatchIndex(text, -1) {
-		line := 1 + bytes.Count(text[:at[0]], []byte("\n"))
-		if line+more >= counted {
-			break
-		}
-		if value, ok := os.LookupEnv(string(text[at[2]:at[3]])); ok {
-			more += min(strings.Count(value, "\n")-bytes.Count(text[at[0]:at[1]], []byte("\n")), counted-line-more)
-		}
-	}
-	return counted - more
 }
 
 // isAlike reports whether two configs mean the same, wherever their zones are written.
