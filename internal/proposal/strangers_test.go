@@ -110,7 +110,7 @@ var strangers = map[string]func(l *logOf, host string, from func(n int) string){
 		l.WriteString(before + text)
 	},
 	"costly pages": func(l *logOf, host string, from func(int) string) {
-		for i := range 600 {
+		for i := range 120 {
 			for _, c := range crowds {
 				l.add(host, from(i), "GET", strings.ReplaceAll(c.pages[0], "{n}", fmt.Sprint(i)), 200, "")
 			}
