@@ -57,6 +57,9 @@ type Page struct {
 	// Notice says why the page is shown again, in the page's language. Empty the first time.
 	Notice string
 
+	// Link replaces the challenge: where the person continues, in the whole window, after reading the notice.
+	Link string
+
 	// Reference is empty if nothing was refused.
 	Reference page.Reference
 }
@@ -99,7 +102,7 @@ var (
 )
 
 // Policy returns the Content-Security-Policy of the page: its own script and style, its icon, the script's workers, a form
-// to this site, no framing, and nothing else except the sources of a widget.
+// to this site, no framing, and nothing else except the sources of a widget. A page with a link may be framed.
 func (p Page) Policy() string {
 	widget := ""
 	if p.Widget != nil {
@@ -112,7 +115,9 @@ func (p Page) Policy() string {
 		"img-src data:" + widget,
 		"form-action 'self'",
 		"base-uri 'none'",
-		"frame-ancestors 'none'",
+	}
+	if p.Link == "" {
+		directives = append(directives, "frame-ancestors 'none'")
 	}
 	if widget == "" {
 		directives = append(directives, "worker-src blob:")

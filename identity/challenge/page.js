@@ -25,6 +25,7 @@
 	const recentlySolved = () => JSON.parse(sessionStorage.rateLimit || "[]").filter((at) => Date.now() - at < 60e3);
 
 	const leave = () => {
+		try { form.elements.again.value = recentlySolved().length || ""; } catch { /* no storage */ }
 		try { sessionStorage.rateLimit = JSON.stringify([...recentlySolved(), Date.now()]); } catch { /* no storage */ }
 		show(1);
 		say(form.dataset.done);

@@ -44,7 +44,8 @@ type Options struct {
 	// 0 is DefaultDifficulty.
 	Difficulty int
 
-	// Lifetime is the time for solving a puzzle. 0 is DefaultLifetime.
+	// Lifetime is the time for solving a puzzle. 0 is DefaultLifetime, and twice as long for each bit above
+	// DefaultDifficulty: a slow phone must be able to solve it.
 	Lifetime time.Duration
 
 	// Random is the source of nonces. nil is crypto/rand.
@@ -61,7 +62,7 @@ type Setter struct {
 // New returns a setter under keys that are derived from a secret.
 func New(secret *identity.Secret, o Options) (*Setter, error) {
 	o.Difficulty = cmp.Or(o.Difficulty, DefaultDifficulty)
-	o.Lifetime = cmp.Or(o.Lifetime, DefaultLifetime)
+	o.Lifetime = cmp.Or(o.Lifetime, min(DefaultLifetime<<min(max(o.Difficulty-DefaultDifficulty, 0), 10), MaxLifetime))
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}

@@ -253,3 +253,14 @@ func BenchmarkCheck(b *testing.B) {
 		s.Check(t0, site, home, p.Text, solution)
 	}
 }
+
+// A phone that makes 85 000 tries a second, a twentieth of a usual one, solves a puzzle of any difficulty in time.
+func TestSlowPhonesHaveTime(t *testing.T) {
+	for difficulty := MinDifficulty; difficulty <= MaxDifficulty; difficulty++ {
+		p := set(t, newSetter(t, difficulty, oneSecret))
+		needs := time.Duration(float64(p.Numbers) * float64(int64(1)<<p.Zeros) / 85_000 * float64(time.Second))
+		if has := p.Expires.Sub(t0); has < needs || has > MaxLifetime || difficulty <= DefaultDifficulty && has != DefaultLifetime {
+			t.Errorf("difficulty %d: it needs %v and has %v", difficulty, needs, has)
+		}
+	}
+}

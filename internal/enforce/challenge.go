@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
+	"github.com/caddy-tally/caddy-tally/internal/language"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -57,6 +59,9 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	}
 	query := e.Http.URL.Query()
 	x.asked = query.Get("target")
+	if query.Has("earned") {
+		return x.arrive()
+	}
 	if token := query.Get("wait"); token != "" && e.Http.Method == http.MethodGet && s.WithoutScript > 0 {
 		if !x.isVisit() {
 			return x.reject(foreign)
@@ -67,10 +72,11 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 }
 
 // offersChallenge reports whether to answer a refused request with a challenge: if a browser
-// requested a page, and a session would help its client. It sets the exchange for that.
+// requested a page, also one in a frame, and a session would help its client. It sets the exchange for that.
 func (e *Evaluation) offersChallenge(r *Refusal) bool {
 	h := e.Handler
-	if r.Retry == limiter.Never || e.Http.Method != http.MethodGet || !httpfield.IsNavigation(e.Http.Header) || !h.sessionHelps(e, r) {
+	if r.Retry == limiter.Never || e.Http.Method != http.MethodGet || !h.sessionHelps(e, r) ||
+		!httpfield.IsNavigation(e.Http.Header) && !httpfield.IsFramed(e.Http.Header) {
 		return false
 	}
 	x := &challengeExchange{Sessions: h.App.Session, App: h.App, Http: e.Http, Client: e.Client, Page: h.Answer.Page}
@@ -102,7 +108,11 @@ func (c *challengeExchange) Show(w http.ResponseWriter, p *answer.Response) erro
 	p.SetRefusal(w)
 	c.W = answer.Own(w)
 	answer.LeaveBody(c.W, c.Http)
-	return c.show(http.StatusTooManyRequests, originalURI(c.Http), p.Refusal, nil)
+	target := originalURI(c.Http)
+	if httpfield.IsFramed(c.Http.Header) { // where it may get no cookie
+		return c.showLink(http.StatusTooManyRequests, c.Path+"?"+url.Values{"target": {target}}.Encode(), func(t *language.Texts) string { return t.Framed })
+	}
+	return c.show(http.StatusTooManyRequests, target, p.Refusal, nil)
 }
 
 // originalURI returns the URI of a request before other handlers changed it.
@@ -124,6 +134,7 @@ type challengeExchange struct {
 	Keys       *sessionKeys
 	Page       *answer.Pages
 	asked      string // the target of the request
+	doubtful   bool   // it isn't known whether the browser keeps cookies
 }
 
 // Reasons for issuing no session, as metrics name them. siteverify has further ones.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -64,6 +65,7 @@ func (c *challengeExchange) acceptWait(text string) error {
 	if err != nil {
 		return c.reject(reasonOf(err))
 	}
+	c.doubtful = httpfield.IsNavigation(c.Http.Header)
 	network := c.Client.networkSubject.Key
 	return c.issue(token.Nonce,
 		engine.Debit{Limit: c.Limits.waits, Key: network, Cost: 1},
@@ -99,7 +101,7 @@ func (c *challengeExchange) readForm() (status int, text string) {
 	if err := c.Http.ParseForm(); err != nil {
 		return http.StatusBadRequest, "The form can't be read."
 	}
-	c.asked = c.Http.PostForm.Get("target")
+	c.asked, c.doubtful = c.Http.PostForm.Get("target"), c.Http.PostForm.Get("again") != ""
 	return 0, ""
 }
 
@@ -174,28 +176,60 @@ func (c *challengeExchange) grant() error {
 	c.Client.passRecordTo(issued)
 	meter.SessionIssued()
 	c.W.Header().Add("Set-Cookie", cookie)
-	c.W.Header().Set("Location", c.target(c.asked))
-	c.W.WriteHeader(http.StatusSeeOther)
+	to := c.target(c.asked)
+	if c.doubtful {
+		to = c.Path + "?" + url.Values{"earned": {""}, "target": {to}}.Encode()
+	}
+	c.redirect(to)
 	return nil
+}
+
+func (c *challengeExchange) redirect(to string) {
+	c.W.Header().Set("Location", to)
+	c.W.WriteHeader(http.StatusSeeOther)
+}
+
+// arrive redirects a browser that has earned a session to its target, or tells it that its cookie didn't
+// come back: another challenge wouldn't help.
+func (c *challengeExchange) arrive() error {
+	if _, ok, _ := c.Client.shownSession(c.Client.NetworkID()); !ok {
+		return c.showLink(http.StatusForbidden, c.target(c.asked), func(t *language.Texts) string { return t.NoCookie })
+	}
+	c.redirect(c.target(c.asked))
+	return nil
+}
+
+// showLink answers with a page that says why there is no challenge on it, and has a link.
+func (c *challengeExchange) showLink(status int, link string, why notice) error {
+	texts := answer.LanguageOf(c.Http)
+	return c.render(status, challenge.Page{Texts: texts, Site: c.Page.Refused.Site, Link: link, Notice: why(texts)})
 }
 
 // show answers with a page that has a challenge. refused is the refusal that led to the page, or
 // nil. why returns the reason for showing the page again; nil the first time.
 func (c *challengeExchange) show(status int, target string, refused *answer.Refusal, why notice) error {
-	html := answer.HTML{Language: answer.LanguageOf(c.Http)}
-	page := challenge.Page{Texts: html.Language, Site: c.Page.Refused.Site, Action: c.Path, Target: c.target(target)}
+	texts := answer.LanguageOf(c.Http)
+	page := challenge.Page{Texts: texts, Site: c.Page.Refused.Site, Action: c.Path, Target: c.target(target)}
 	if why != nil {
-		page.Notice = why(html.Language)
+		page.Notice = why(texts)
 	}
 	if refused != nil {
 		page.Retry, page.Reference = refused.Retry, refused.References()
 	}
-	var body bytes.Buffer
-	if err := errors.Join(c.set(&page), page.Render(&body)); err != nil {
+	if err := c.set(&page); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
 	meter.ChallengeShown()
-	html.Policy, html.Body = page.Policy(), body.Bytes()
+	return c.render(status, page)
+}
+
+// render answers with a page.
+func (c *challengeExchange) render(status int, page challenge.Page) error {
+	var body bytes.Buffer
+	if err := page.Render(&body); err != nil {
+		return caddyhttp.Error(http.StatusInternalServerError, err)
+	}
+	html := answer.HTML{Policy: page.Policy(), Language: page.Texts, Body: body.Bytes()}
 	return html.Write(c.W, c.Http, status)
 }
 
@@ -213,6 +247,7 @@ func (c *challengeExchange) set(page *challenge.Page) error {
 	}
 	if c.Verifier != nil {
 		service := c.Verifier.Service()
+		c.W.Header().Set("Cross-Origin-Embedder-Policy", "unsafe-none") // a site's would keep the widget out
 		page.Widget = &challenge.Widget{
 			Script: service.Script, Class: service.Class, Sources: service.Sources,
 			SiteKey: c.Verifier.SiteKey(), Action: WidgetAction,

@@ -2,19 +2,33 @@ package httpfield
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
 // IsNavigation reports whether a browser requests a page that its user sees now: it prefers HTML,
 // and its Sec-Fetch fields, if any, describe a document of its own, not a frame or a page loaded
 // ahead.
-func IsNavigation(h http.Header) bool {
-	says := func(field, value string) bool { // or an older browser, which doesn't send the field
-		values := h[field]
-		return len(values) == 0 || values[0] == value
-	}
-	return prefersHTML(h) && says("Sec-Fetch-Mode", "navigate") && says("Sec-Fetch-Dest", "document") && !IsSpeculative(h)
+func IsNavigation(h http.Header) bool { return loadsPage(h, "", "document") }
+
+// IsFramed does the same for a page in a frame of another one.
+func IsFramed(h http.Header) bool { return loadsPage(h, "iframe", "frame", "object", "embed") }
+
+// loadsPage reports whether a browser requests a page for one of these destinations, where "" is that of an
+// older browser, which doesn't send the field.
+func loadsPage(h http.Header, destinations ...string) bool {
+	mode := First(h["Sec-Fetch-Mode"])
+	return prefersHTML(h) && (mode == "" || mode == "navigate") && slices.Contains(destinations, First(h["Sec-Fetch-Dest"])) &&
+		!isXHR(h) && !IsSpeculative(h)
 }
+
+// isFetch reports whether a script of a page sends a request, rather than a browser that loads something.
+func isFetch(h http.Header) bool {
+	return First(h["Sec-Fetch-Dest"]) == "empty" && First(h["Sec-Fetch-Mode"]) != "navigate" || isXHR(h)
+}
+
+// isXHR reports what scripts say where browsers send no Sec-Fetch fields. Apps send their name in the field.
+func isXHR(h http.Header) bool { return First(h["X-Requested-With"]) == "XMLHttpRequest" }
 
 // IsSpeculative reports whether a browser sends a request before its user asks for the page, by a
 // prefetch, a prerender or a preview. It checks Sec-Purpose

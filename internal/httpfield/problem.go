@@ -60,8 +60,10 @@ func (p Problem) JSON() []byte {
 // media type a higher weight. h is the header of its request.
 func PrefersProblem(h http.Header) bool { return prefers(h, ProblemType) }
 
-// PrefersJSON does the same for JSON of any kind.
-func PrefersJSON(h http.Header) bool { return prefers(h, "application/json") || PrefersProblem(h) }
+// PrefersJSON does the same for JSON of any kind. A script wants it unless it asks for text.
+func PrefersJSON(h http.Header) bool {
+	return prefers(h, "application/json") || PrefersProblem(h) || isFetch(h) && !prefers(h, "text/plain")
+}
 
 // prefersHTML does the same for HTML.
 func prefersHTML(h http.Header) bool { return prefers(h, "text/html") }

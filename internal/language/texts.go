@@ -36,6 +36,8 @@ type Texts struct {
 	Waits      string // that JavaScript is switched off and the page continues by itself; %s as in Come
 	Continue   string // a link to continue
 	NoCookies  string // that cookies are switched off
+	NoCookie   string // that the session's cookie didn't come back
+	Framed     string // that the challenge isn't shown in a frame
 	InCircles  string // that sessions don't help
 	Unloaded   string // that the widget's script could not be loaded
 	Why        string // the question for the details below

@@ -227,3 +227,9 @@ func (p *Page) Picture(width, height int) []byte {
 	p.do("Page.captureScreenshot", params, &got)
 	return got.Data
 }
+
+// Do sends a command of the DevTools protocol for the page.
+func (p *Page) Do(method string, params map[string]any) {
+	p.t.Helper()
+	p.do(method, params, nil)
+}
