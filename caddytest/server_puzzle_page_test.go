@@ -32,6 +32,7 @@ func TestScriptsGetProblemDetails(t *testing.T) {
 		"fetch of text":             {"GET", "Accept: text/plain|Sec-Fetch-Mode: cors|Sec-Fetch-Dest: empty", text},
 		"XHR over plain HTTP":       {"GET", "Accept: text/html, */*; q=0.01|X-Requested-With: XMLHttpRequest", problem},
 		"an app that shows pages":   {"GET", "Accept: text/html,*/*;q=0.8|X-Requested-With: com.example.app", html},
+		"a page by a worker":        {"GET", navigation[0] + "|" + navigation[1] + "|Sec-Fetch-Dest: empty", html},
 		"a page":                    {"GET", strings.Join(navigation, "|"), html},
 		"a page, by an old browser": {"GET", navigation[0], html},
 		"a picture":                 {"GET", "Accept: image/*|Sec-Fetch-Mode: no-cors|Sec-Fetch-Dest: image", text},
@@ -85,6 +86,11 @@ func crowded(t *testing.T, sessions string) (s *server, arrived chan string) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- r.URL.RequestURI() + " " + r.Header.Get("X-Kind")
 		w.Header().Set("Content-Type", "text/html")
+		if r.URL.Path == "/worker.js" {
+			w.Header().Set("Content-Type", "text/javascript")
+			fmt.Fprint(w, "self.onactivate = e => e.waitUntil(clients.claim()); self.onfetch = e => e.respondWith(fetch(e.request))")
+			return
+		}
 		fmt.Fprint(w, "<!doctype html><iframe src=/part></iframe>")
 	}))
 	t.Cleanup(backend.Close)
@@ -238,6 +244,20 @@ func TestBrowserLeavesTheFrameForThePuzzle(t *testing.T) {
 	await(t, arrived, "/open fingerprint")
 	page.Eval(`document.querySelector("iframe").contentDocument.querySelector("a").click()`, nil)
 	await(t, arrived, "/part session")
+}
+
+// A site's service worker, through which all requests go, is no script of a page.
+func TestBrowserPassesThePuzzleThroughAServiceWorker(t *testing.T) {
+	t.Parallel()
+	b := browser.Start(t, browser.Find(t))
+	s, arrived := crowded(t, "challenge proof_of_work 8")
+	page := b.Open(t, browser.View{Width: 1000, Height: 700})
+	page.Go("http://127.0.0.1:" + s.port + "/open")
+	page.Eval(`navigator.serviceWorker.register("/worker.js").then(() => navigator.serviceWorker.controller || new Promise((done) => navigator.serviceWorker.oncontrollerchange = done))`, nil)
+	if err := page.Start("http://127.0.0.1:" + s.port + "/page?worker#part"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, arrived, "/page?worker session")
 }
 
 // Whatever changes in the settings of sessions while browsers have one: a browser that returns passes at once or after one

@@ -8,8 +8,10 @@ import (
 
 // IsNavigation reports whether a browser requests a page that its user sees now: it prefers HTML,
 // and its Sec-Fetch fields, if any, describe a document of its own, not a frame or a page loaded
-// ahead.
-func IsNavigation(h http.Header) bool { return loadsPage(h, "", "document") }
+// ahead. A service worker that passes such a request on makes the destination empty.
+func IsNavigation(h http.Header) bool {
+	return loadsPage(h, "", "document") || len(h["Sec-Fetch-Mode"]) > 0 && loadsPage(h, "empty")
+}
 
 // IsFramed does the same for a page in a frame of another one.
 func IsFramed(h http.Header) bool { return loadsPage(h, "iframe", "frame", "object", "embed") }
