@@ -1,17 +1,19 @@
 /* The journal of SQLite: a process that is alone owns it and charges by adding records. Whoever opens the
    database revokes the owner without waiting, and folds the records into the tables. Processes are killed at
-   any moment; the mapped file and the database stay.
+   any moment; the file and the database stay. A write may hang for any time, and land late: after its period was
+   revoked and folded. That of a killed process ends before its locks do.
 
    Checked: no key has more than L admitted units, and the tables never have more units of a key than were
    charged: each record is folded at most once.
 
    Left out: units given back and slots (a record charges one unit that never expires), checksums and damage,
    loss of power, files that are replaced, the Bloom filter (what a process knows is what counts), several
-   records per segment. A transaction is one step. There are two keys, which have different prefixes.
+   records per segment and per write, and the requests that don't wait for a write that hangs: memory admits them
+   in an outage. A transaction is one step. There are two keys, which have different prefixes.
 
-   Go: storage/sqlite/internal/journal: Journal.Own, Journal.Disown, Journal.Owned, Journal.enter, Journal.Add,
-   Segment.add, Journal.nextSegmentLocked, Journal.Free, Journal.Settle, Segment.ReadPending
-   Go: storage/sqlite: Store.ClaimAtOnce, Store.beginPeriodLocked, Store.claimLocked, Store.foldAllLocked,
+   Go: storage/sqlite/internal/journal: Journal.Own, Journal.Disown, Journal.Owned, Journal.isOwner, Journal.enter,
+   Journal.Add, Journal.writeLocked, Journal.nextSegmentLocked, Journal.Free, Journal.Seal, Segment.ReadPending
+   Go: storage/sqlite: Store.ClaimAtOnce, Store.note, Store.beginPeriodLocked, Store.claimLocked, Store.foldAllLocked,
    Store.foldPartLocked, progress.has, progress.batch, fold.next, pending.apply
 
    Share: -DR=3
@@ -23,7 +25,9 @@
    Mutant: SKIP       all records of a fold that has begun count as folded
    Mutant: FREE       segments are used again before they are folded completely
    Mutant: GEN        a segment that is used again has records of its former use
-   Mutant: SETTLE     a fold doesn't wait for the records that its own process is adding
+   Mutant: SETTLE     a segment is sealed while its own process is writing to it
+   Mutant: WAIT       a revoked process becomes the owner again before its last write has ended
+   Mutant: LOCKS      the locks of a killed process end before a write of it that hangs
    Mutant: NOFOLD     a transaction doesn't fold what is pending */
 #define N 3 /* times that a process opens the database */
 #define L 2 /* units */
@@ -38,10 +42,16 @@ byte db[2], folded, upto, below;             /* the tables: units, and the progr
 byte charged[2], admitted[2];
 bool present[P];
 byte phase[P], token[P];                     /* 0 closed, 1 opening, 2 open, 3 about to own, 4 folding before it revokes */
-byte add[P], key[P], place[P];     /* 0 none, 1 decided, 2 place reserved, 3 record written */
+byte add[P], key[P], place[P];     /* 0 none, 1 decided, 2 about to write to a place, 3 record written */
+byte use[P];                       /* the generation of that place */
 byte again[P], s, n, last;
 
 #define other (1 - p)
+#ifdef WAIT
+#define idle true
+#else
+#define idle (add[p] == 0)
+#endif
 #define owns (phase[p] == 2 && token[p] > 0 && owner == token[p] && add[p] == 0)
 #ifdef FREE
 #define FREED (upto > folded -> upto : folded)
@@ -78,12 +88,12 @@ inline count(k) { /* pending.apply */
 }
 inline admit(k) { admitted[k] = admitted[k] + 1; assert(admitted[k] <= L) }
 
-inline finish() { add[p] = 0; key[p] = 0; place[p] = 0 }
+inline finish() { add[p] = 0; key[p] = 0; place[p] = 0; use[p] = 0 }
 inline reserve() { /* Journal.nextSegmentLocked */
 	s = 0;
 	do :: s < S && gen[s] > FREED -> s++ :: else -> break od;
 	if
-	:: s < S -> newest++; gen[s] = newest; place[p] = s; add[p] = 2;
+	:: s < S -> newest++; gen[s] = newest; use[p] = newest; place[p] = s; add[p] = 2;
 #ifdef GEN
 		recGen[s] = newest
 #endif
@@ -130,7 +140,7 @@ proctype Process(byte p) {
 	:: d_step { owns && newest < R -> count(0); if :: n < L -> add[p] = 1 :: else -> skip fi; n = 0 }
 	:: d_step { owns && newest < R -> count(1); if :: n < L -> add[p] = 1; key[p] = 1 :: else -> skip fi; n = 0 }
 	:: d_step { add[p] == 1 -> reserve() }
-	:: d_step { add[p] == 2 -> add[p] = 3; s = place[p]; rec[s] = key[p] + 1; recGen[s] = gen[s]; charged[key[p]] = charged[key[p]] + 1; s = 0 }
+	:: d_step { add[p] == 2 -> add[p] = 3; s = place[p]; rec[s] = key[p] + 1; recGen[s] = use[p]; charged[key[p]] = charged[key[p]] + 1; s = 0 }
 	:: d_step { add[p] == 3 ->
 #ifdef CHECK
 			admit(key[p]); finish() }
@@ -140,10 +150,13 @@ proctype Process(byte p) {
 	/* folds: the owner's wait for its own records, those of others begin with Disown, which does as well */
 	:: d_step { (phase[p] == 2 || phase[p] == 4) && again[p] == 0 && (pending || below > 0) && settled -> fold() }
 	:: d_step { again[p] > 0 -> last = again[p] - 1; progress(); last = 0; again[p] = 0 }
-	:: d_step { phase[p] == 2 && token[p] > 0 && owner != token[p] && add[p] == 0 -> token[p] = 0 } /* it was revoked */
+	:: d_step { phase[p] == 2 && token[p] > 0 && owner != token[p] && idle -> token[p] = 0 } /* it was revoked */
 	:: d_step { mayClaim && db[0] < L -> db[0] = db[0] + 1; charged[0] = charged[0] + 1; admit(0) } /* Store.claimLocked */
 	:: d_step { mayClaim && db[1] < L -> db[1] = db[1] + 1; charged[1] = charged[1] + 1; admit(1) }
-	:: d_step { phase[p] > 0 -> /* it is killed */
+#ifdef LOCKS
+	:: d_step { add[p] == 2 -> present[p] = false }
+#endif
+	:: d_step { phase[p] > 0 -> /* it is killed, and a write of it has landed or never does */
 			elected = (elected == p + 1 -> 0 : elected); finish(); present[p] = false; phase[p] = 0; token[p] = 0; again[p] = 0 }
 	od
 }

@@ -183,6 +183,95 @@ func TestClaimsAtOnceAreAllOrNone(t *testing.T) {
 	}
 }
 
+// diskFixture is an engine that has a store on a disk to itself. atOnce is called by each claim at once.
+func diskFixture(t *testing.T, d *disk, atOnce func() error, change ...func(*Options)) *fixture {
+	t.Helper()
+	f := startOn(t, d, newFakeClock(), append(change, func(o *Options) {
+		o.Open = func(context.Context) (storage.Store, error) {
+			return &immediateStore{hookedStore: &hookedStore{disk: d}, t: t, atOnce: atOnce, onDisk: true}, nil
+		}
+		o.NameAtOnce = func(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, bool) {
+			name, err := testNames(id, key, remembered, now)
+			return name, err == nil
+		}
+	})...)
+	<-f.Ready()
+	return f
+}
+
+// A disk is asked by the committer, and exactly the limit is admitted, most of it at once.
+func TestClaimsAtOnceOnADisk(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			d := newDisk()
+			f := diskFixture(t, d, func() error { return nil })
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 20, Window: time.Hour})
+			if admitted := f.count(30, debit(limit, "a", 1)); admitted != 20 {
+				t.Errorf("%d admitted, want 20", admitted)
+			}
+			if s := f.Stats(t.Context()); s.AtOnce == 0 || s.Claims-s.AtOnce > 2 {
+				t.Errorf("%d of %d claims were at once, want all but the last", s.AtOnce, s.Claims)
+			}
+			if used := d.used(limit, "a", f.clock.now()); used != 20 {
+				t.Errorf("%d charged, want 20", used)
+			}
+		})
+	}
+}
+
+// While a disk hangs, requests wait for it no longer than for any store, and no lock is held: also those of the key whose
+// claim hangs are decided. What the disk takes late counts once.
+func TestDiskThatHangsHoldsNobody(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			thaw, d := make(chan struct{}), newDisk()
+			f := diskFixture(t, d, func() error { <-thaw; return nil }, func(o *Options) { o.StoreTimeout = 20 * time.Millisecond })
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 1000, Window: 1000 * time.Hour})
+			for range 3 {
+				if d := f.ask(debit(limit, "a", 1)); !d.Allowed || !d.Degraded {
+					t.Fatalf("got %+v, want it admitted by memory", d)
+				}
+			}
+			close(thaw)
+			admitted := 3 + f.askUntilInUse(debit(limit, "a", 1))
+			f.Close(t.Context())
+			if used := d.used(limit, "a", f.clock.now()); used != int64(admitted) {
+				t.Errorf("%d are charged, want the %d that were admitted", used, admitted)
+			}
+		})
+	}
+}
+
+// Units that came back while others were given back are not charged again.
+func TestUnitsThatComeBackDuringAReturnAreFree(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			d := newDisk()
+			var during func()
+			f := diskFixture(t, d, func() error {
+				if then := during; then != nil {
+					during = nil
+					then()
+				}
+				return nil
+			})
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 5, Window: 24 * time.Hour})
+			held := f.hold(3, limit, "a")
+			held[0].Settle(false) // into the lease
+			c := f.table.find(limit.ID, []byte("a"))
+			during = func() { held[1].Settle(false) } // while the lease is given back
+			c.mu.Lock()
+			b := f.committer.leases.giveBackLocked(c)
+			c.mu.Unlock()
+			<-b.done
+			held[2].Settle(false)
+			for _, p := range f.hold(5, limit, "a") { // all
+				p.Settle(false)
+			}
+		})
+	}
+}
+
 // BenchmarkNewKeysAtOnce uses a new key each time.
 func BenchmarkNewKeysAtOnce(b *testing.B) {
 	limit, err := limiter.New(limiter.Params{Amount: 100, Window: time.Minute})

@@ -97,10 +97,14 @@ func (r *request) spendOrClaim(e *Engine, again bool) (b *batch, decided bool) {
 		r.decideLocallyLocked(e.share())
 		return nil, true
 	}
+	at, knows := e.committer.leases.alone()
+	if knows {
+		at.learnLocked(r)
+	}
 	b = e.committer.queue.join(func(b *batch) {
-		b.readLocked(r.client)
+		b.readLocked(r.client, at.period)
 		for i := range r.debits {
-			b.readLocked(r.debits[i].Client)
+			b.readLocked(r.debits[i].Client, at.period)
 		}
 		for i := range r.held {
 			h := &r.held[i]
