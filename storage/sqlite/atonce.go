@@ -28,8 +28,8 @@ func (s *Store) OnDisk() bool { return true }
 // system call; some time later they are in the database.
 func (s *Store) ClaimAtOnce(period uint32, era int64, claims []storage.KnownClaim) error {
 	a := s.alone.Load()
-	if a == nil || a.period != period || a.crowded.Load() {
-		return storage.ErrNotAtOnce
+	if a == nil || a.period != period || a.crowded.Load() || !a.journal.Owned() {
+		return storage.ErrNotAtOnce // while it is certain that nothing was written
 	}
 	var records []journal.Record
 	for i := range claims {

@@ -123,17 +123,20 @@ func (j *Journal) beginPeriodLocked(after, used uint32) error {
 // Owned reports whether this Journal is the owner.
 func (j *Journal) Owned() bool {
 	token := j.token.Load()
-	return token != 0 && j.broken.Load() == nil && j.isOwner(token)
+	return token != 0 && j.broken.Load() == nil && j.hasOwner(token)
 }
 
-// isOwner reports whether a token is that of the owner. Its first system call orders the caller's earlier writes before
-// its reading of the owner word, see the package comment.
-func (j *Journal) isOwner(token uint64) bool {
-	if others, err := j.othersHaveIt(); others || err != nil {
-		return false
-	}
+// hasOwner reports whether a token is that of the owner.
+func (j *Journal) hasOwner(token uint64) bool {
 	owner, err := j.readWords(ownerAt, 1)
 	return err == nil && owner[0] == token
+}
+
+// isOwner is hasOwner after the caller's earlier writes: its first system call orders these before the reading of the
+// owner word, see the package comment.
+func (j *Journal) isOwner(token uint64) bool {
+	others, err := j.othersHaveIt()
+	return err == nil && !others && j.hasOwner(token)
 }
 
 // Disown ends the ownership, if this Journal has it.
@@ -156,7 +159,7 @@ func (j *Journal) endPeriodLocked() {
 		}
 	}
 	j.token.Store(0)
-	if j.broken.Load() == nil && j.isOwner(p.token) {
+	if j.broken.Load() == nil && j.hasOwner(p.token) {
 		_ = j.writeWords(ownerAt, 0) // otherwise nobody can use the token any more
 	}
 	j.period, j.past = nil, p.slots

@@ -103,7 +103,7 @@ func (s *Segment) readPlaces(from, to int, pending bool, f func(place int, r *Re
 
 // misses reports whether a record that this Journal has written must still be there.
 func (s *Segment) misses(pending bool) bool {
-	return !s.erased.Load() && (pending || s.j.isOwner(s.token))
+	return !s.erased.Load() && (pending || s.j.hasOwner(s.token))
 }
 
 var errOverwritten = errors.New("a record that was written is damaged: another process has written to the file")

@@ -19,7 +19,7 @@ func (j *Journal) Add(records ...Record) bool {
 		}
 		records = records[n:]
 	}
-	return j.writing != nil && j.Owned()
+	return j.writing != nil && j.broken.Load() == nil && j.isOwner(j.period.token)
 }
 
 // writeLocked writes records to the next places of a segment. After an error these are in doubt, and the journal is
