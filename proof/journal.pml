@@ -1,31 +1,25 @@
 /* The journal of SQLite: a process that is alone owns it and charges by adding records. Whoever opens the
-   database revokes the owner without waiting, and folds the records into the tables. Processes are killed at
-   any moment; the file and the database stay. A write may hang for any time, and land late: after its period was
-   revoked and folded. That of a killed process ends before its locks do.
-
-   Checked: no key has more than L admitted units, and the tables never have more units of a key than were
-   charged: each record is folded at most once.
-
-   Left out: units given back and slots (a record charges one unit that never expires), checksums and damage,
-   loss of power, files that are replaced, the Bloom filter (what a process knows is what counts), several
-   records per segment and per write, and the requests that don't wait for a write that hangs: memory admits them
-   in an outage. A transaction is one step. There are two keys, which have different prefixes.
-
-   Go: storage/sqlite/internal/journal: Journal.Own, Journal.Disown, Journal.Owned, Journal.isOwner, Journal.enter,
+   database revokes the owner and folds the records into the tables. Processes are killed at any moment. A write that
+   is prompt ends while those who have revoked its owner wait. One that hangs may land after its period was folded;
+   that of a killed process ends before its locks do.
+   Checked: no key has more than L admitted units, and the tables never have more than were charged.
+   Left out: units given back, slots, checksums, damage, loss of power, files that are replaced, the Bloom filter,
+   several records per segment and write, requests that memory admits while a write hangs.
+   Go: storage/sqlite/internal/journal: Journal.Own, Journal.Disown, Journal.Owned, Journal.isOwner, Journal.revoke,
    Journal.Add, Journal.writeLocked, Journal.nextSegmentLocked, Journal.Free, Journal.Seal, Segment.ReadPending
    Go: storage/sqlite: Store.ClaimAtOnce, Store.note, Store.beginPeriodLocked, Store.claimLocked, Store.foldAllLocked,
    Store.foldPartLocked, progress.has, progress.batch, fold.next, pending.apply
 
    Share: -DR=3
    Mutant: ELECT      Own doesn't take the lock that Open takes
-   Mutant: CHECK      Add doesn't look whether it was revoked
+   Mutant: CHECK      Add doesn't look whether it was revoked while it hung
+   Mutant: PROMPT     a newcomer doesn't wait for a write that is prompt
    Mutant: ORDER      a newcomer folds before it revokes the owner
    Mutant: STAY       a newcomer doesn't revoke the owner
    Mutant: AGAIN      the progress of a fold is noted after the rows, not with them
    Mutant: SKIP       all records of a fold that has begun count as folded
    Mutant: FREE       segments are used again before they are folded completely
    Mutant: GEN        a segment that is used again has records of its former use
-   Mutant: SETTLE     a segment is sealed while its own process is writing to it
    Mutant: WAIT       a revoked process becomes the owner again before its last write has ended
    Mutant: LOCKS      the locks of a killed process end before a write of it that hangs
    Mutant: NOFOLD     a transaction doesn't fold what is pending */
@@ -41,12 +35,16 @@ byte gen[S], rec[S], recGen[S];              /* the segments: generation, and a 
 byte db[2], folded, upto, below;             /* the tables: units, and the progress */
 byte charged[2], admitted[2];
 bool present[P];
-byte phase[P], token[P];                     /* 0 closed, 1 opening, 2 open, 3 about to own, 4 folding before it revokes */
-byte add[P], key[P], place[P];     /* 0 none, 1 decided, 2 about to write to a place, 3 record written */
-byte use[P];                       /* the generation of that place */
+byte phase[P], token[P]; /* 0 closed, 1 opening, 2 open, 3 about to own, 4 folding before it revokes, 5 revoked */
+byte add[P], key[P], place[P], use[P]; /* 0 none, 1 decided, 2 writes to a place of a generation, 3 written */
+bool prompt[P];                        /* it began as the owner, and doesn't hang */
 byte again[P], s, n, last;
-
 #define other (1 - p)
+#ifdef PROMPT
+#define waited true
+#else
+#define waited (!prompt[other])
+#endif
 #ifdef WAIT
 #define idle true
 #else
@@ -69,11 +67,7 @@ byte again[P], s, n, last;
 #define has(g, k) (g <= folded || (g <= upto && k < below))
 #endif
 #define valid(s) (rec[s] > 0 && recGen[s] == gen[s])
-#ifdef SETTLE
-#define settled true
-#else
-#define settled (add[p] < 2)
-#endif
+#define settled (add[p] < 2) /* segments are sealed, and written to, under one lock */
 #ifdef NOFOLD
 #define mayClaim (phase[p] == 2 && add[p] == 0)
 #else
@@ -83,33 +77,25 @@ byte again[P], s, n, last;
 
 inline count(k) { /* pending.apply */
 	n = db[k]; s = 0;
-	do :: s < S -> n = n + (valid(s) && rec[s] == k + 1 && !has(gen[s], k)); s++ :: else -> break od;
-	s = 0
+	do :: s < S -> n = n + (valid(s) && rec[s] == k + 1 && !has(gen[s], k)); s++ :: else -> break od; s = 0
 }
 inline admit(k) { admitted[k] = admitted[k] + 1; assert(admitted[k] <= L) }
-
-inline finish() { add[p] = 0; key[p] = 0; place[p] = 0; use[p] = 0 }
+inline finish() { add[p] = 0; key[p] = 0; place[p] = 0; use[p] = 0; prompt[p] = false }
 inline reserve() { /* Journal.nextSegmentLocked */
 	s = 0;
 	do :: s < S && gen[s] > FREED -> s++ :: else -> break od;
-	if
-	:: s < S -> newest++; gen[s] = newest; use[p] = newest; place[p] = s; add[p] = 2;
+	if :: s < S -> newest++; gen[s] = newest; use[p] = newest; place[p] = s; add[p] = 2; prompt[p] = true;
 #ifdef GEN
 		recGen[s] = newest
 #endif
-	:: else -> finish()
-	fi;
-	s = 0
+	:: else -> finish() fi; s = 0
 }
 inline fold() { /* Store.foldPartLocked */
-	last = (below > 0 -> upto : (gen[0] > gen[1] -> gen[0] : gen[1]));
-	s = 0;
-	do
-	:: s < S ->
+	last = (below > 0 -> upto : (gen[0] > gen[1] -> gen[0] : gen[1])); s = 0;
+	do :: s < S ->
 		if :: valid(s) && rec[s] == below + 1 && gen[s] > folded && gen[s] <= last -> db[below] = db[below] + 1 :: else -> skip fi;
 		assert(db[below] <= charged[below]); s++
-	:: else -> break
-	od;
+	:: else -> break od;
 #ifdef AGAIN
 	again[p] = last + 1;
 #else
@@ -118,7 +104,6 @@ inline fold() { /* Store.foldPartLocked */
 	s = 0; last = 0
 }
 inline progress() { if :: below == 0 -> upto = last; below = 1 :: else -> folded = last; upto = 0; below = 0 fi }
-
 proctype Process(byte p) {
 	do
 	:: d_step { phase[p] == 0 && opened < N && elected == 0 -> opened++; elected = p + 1; present[p] = true; phase[p] = 1 }
@@ -126,7 +111,8 @@ proctype Process(byte p) {
 	:: d_step { phase[p] == 1 -> elected = 0; phase[p] = 4 }
 	:: d_step { phase[p] == 4 && !pending && below == 0 -> owner = 0; phase[p] = 2 }
 #else
-	:: d_step { phase[p] == 1 -> elected = 0; phase[p] = 2; owner = REVOKED }
+	:: d_step { phase[p] == 1 -> phase[p] = 5; owner = REVOKED }
+	:: d_step { phase[p] == 5 && waited -> elected = 0; phase[p] = 2 }
 #endif
 #ifdef ELECT
 	:: d_step { phase[p] == 2 && token[p] == 0 && !present[other] -> phase[p] = 3 }
@@ -139,13 +125,14 @@ proctype Process(byte p) {
 	/* Store.ClaimAtOnce */
 	:: d_step { owns && newest < R -> count(0); if :: n < L -> add[p] = 1 :: else -> skip fi; n = 0 }
 	:: d_step { owns && newest < R -> count(1); if :: n < L -> add[p] = 1; key[p] = 1 :: else -> skip fi; n = 0 }
-	:: d_step { add[p] == 1 -> reserve() }
+	:: d_step { add[p] == 1 -> if :: owner == token[p] -> reserve() :: else -> finish() fi }
+	:: d_step { prompt[p] -> prompt[p] = false } /* it hangs */
 	:: d_step { add[p] == 2 -> add[p] = 3; s = place[p]; rec[s] = key[p] + 1; recGen[s] = use[p]; charged[key[p]] = charged[key[p]] + 1; s = 0 }
 	:: d_step { add[p] == 3 ->
 #ifdef CHECK
 			admit(key[p]); finish() }
 #else
-			if :: owner == token[p] -> admit(key[p]) :: else -> skip fi; finish() }
+			if :: prompt[p] || owner == token[p] -> admit(key[p]) :: else -> skip fi; finish() }
 #endif
 	/* folds: the owner's wait for its own records, those of others begin with Disown, which does as well */
 	:: d_step { (phase[p] == 2 || phase[p] == 4) && again[p] == 0 && (pending || below > 0) && settled -> fold() }

@@ -39,24 +39,27 @@
 // has the token of the owner, a new random number for each period, or 0.
 //
 //   - Open takes the election lock, creates or repairs the file, takes a presence byte, stores 0 in the
-//     owner word, which revokes the owner, and releases the election lock.
+//     owner word, which revokes the owner, waits for 20 ms if there was one that lives, and releases the election lock.
 //   - Own takes the election lock, makes sure that no other presence byte is locked, stores a new token in
 //     the owner word, and releases the lock.
-//   - Add writes the records. Then it looks whether another presence byte is locked, and reads the owner word. It
-//     reports success only if there is none, and the word still has the owner's token.
+//   - Add reads the owner word, and writes the records if that has the owner's token. If this took less than 10 ms, it
+//     reports success. Otherwise it looks whether another presence byte is locked, and reads the owner word again. It
+//     then reports success only if there is none, and the word still has the token.
 //
 // Why that is right:
 //
 //  1. There is at most one owner. Only Own makes one, and only of a Journal that is alone. Open and Own exclude
 //     each other by the election lock, so a later Open revokes the owner before it returns.
-//  2. After Open has returned, its caller finds every record whose Add reports success, now or later. Both sides write
-//     first and read then, in opposite orders: the writer its record, then the owner word; the newcomer the owner word,
-//     then the records. In between, each makes a system call on the file's locks: the writer asks for the presence
+//  2. After Open has returned, its caller finds every record whose Add reports success, now or later. A write that is
+//     prompt has begun before the owner was revoked, and has ended before whoever revoked it reads anything. So a
+//     handover leaves no charge in doubt, unless the disk is slow or the owner is stopped. For the others, both sides
+//     write first and read then, in opposite orders: the writer its record, then the owner word; the newcomer the owner
+//     word, then the records. In between, each makes a system call on the file's locks: the writer asks for the presence
 //     bytes, the newcomer releases the election lock. The kernel orders these two calls. If the writer's is first, the
 //     newcomer finds the record. If the newcomer's is first, the writer reads the 0, or a later token, which is a
 //     different one, whether the newcomer is still there or not.
-//  3. Revoking waits for nobody: an owner that is stopped or hangs doesn't block it. Only a process that is
-//     stopped inside Open or Own does.
+//  3. Revoking waits for nobody in particular: an owner that is stopped or hangs doesn't block it. Only a process that
+//     is stopped inside Open or Own does.
 //  4. A record that is written late, after its owner was revoked, does no harm. Its Add reports failure, so nothing was
 //     granted on it. If it lands before a newcomer reads its segment, it is folded once, like any charge of unknown
 //     outcome. If it lands later, it is never folded: its segment's generation is noted as folded. It also overwrites

@@ -43,10 +43,33 @@ func (j *Journal) enter() error {
 		if entered, err := lock(j.file, presenceByte+i, 1); err != nil {
 			return err
 		} else if entered {
-			return j.writeWords(ownerAt, 0)
+			return j.revoke()
 		}
 	}
 	return fmt.Errorf("%d processes have it open already", presenceBytes)
+}
+
+// Whoever revokes an owner lets it finish what it is writing: for revokeWait. So the owner knows that a write which ended
+// within promptly is found, although it was revoked meanwhile.
+const (
+	revokeWait = 20 * time.Millisecond
+	promptly   = revokeWait / 2
+)
+
+// revoke revokes the owner, if there is one. The caller holds the election lock, so that nobody else reads meanwhile.
+func (j *Journal) revoke() error {
+	owner, err := j.readWords(ownerAt, 1)
+	if err == nil {
+		err = j.writeWords(ownerAt, 0)
+	}
+	if err != nil || owner[0] == 0 {
+		return err
+	}
+	others, err := j.othersHaveIt()
+	if others {
+		time.Sleep(revokeWait)
+	}
+	return err // without others the owner is dead, and its writes have ended
 }
 
 // Own tries to make this Journal the owner, and reports whether it is. It returns false if another Journal has the file

@@ -1,6 +1,9 @@
 package journal
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Add adds records, and reports whether all who open the journal later will find them. If not, because this Journal
 // isn't the owner, or the journal is full or broken, it is unknown which of them count. Add doesn't retain records.
@@ -8,6 +11,10 @@ import "fmt"
 func (j *Journal) Add(records ...Record) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	begin := time.Now()
+	if !j.Owned() {
+		return false
+	}
 	for len(records) > 0 {
 		s := j.writing
 		if s == nil || j.broken.Load() != nil {
@@ -19,7 +26,7 @@ func (j *Journal) Add(records ...Record) bool {
 		}
 		records = records[n:]
 	}
-	return j.writing != nil && j.broken.Load() == nil && j.isOwner(j.period.token)
+	return j.writing != nil && j.broken.Load() == nil && (time.Since(begin) < promptly || j.isOwner(j.period.token))
 }
 
 // writeLocked writes records to the next places of a segment. After an error these are in doubt, and the journal is
