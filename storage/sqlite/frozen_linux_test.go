@@ -113,7 +113,7 @@ func readFrozenDisk(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Audit(t.Context(), &storage.Act{At: 1}); err != nil {
+	if err := s.Audit(t.Context(), storage.Audit, &storage.Act{At: 1}); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("committed")
@@ -121,7 +121,7 @@ func readFrozenDisk(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	read, before, still := make(chan error), time.Now(), time.Duration(0)
-	go func() { _, err := s.Acts(context.Background(), 2, 1); read <- err }()
+	go func() { _, err := s.Acts(context.Background(), storage.Audit, 2, 1); read <- err }()
 	for begin := before; time.Since(begin) < time.Second; {
 		runtime.GC()
 		time.Sleep(5 * time.Millisecond)
@@ -301,10 +301,10 @@ func decideOnFrozenDisk(t *testing.T, path string) {
 	forever(func(int) { before := time.Now(); time.Sleep(5 * time.Millisecond); longest(&still, before) })
 	forever(func(int) { runtime.GC(); time.Sleep(20 * time.Millisecond) })
 	forever(func(int) {
-		_ = store.Load().Audit(ctx, &storage.Act{At: time.Now().UnixNano()})
+		_ = store.Load().Audit(ctx, storage.Audit, &storage.Act{At: time.Now().UnixNano()})
 		time.Sleep(5 * time.Millisecond)
 	})
-	forever(func(int) { _, _ = store.Load().Acts(ctx, 1<<62, 1); time.Sleep(time.Millisecond) })
+	forever(func(int) { _, _ = store.Load().Acts(ctx, storage.Audit, 1<<62, 1); time.Sleep(time.Millisecond) })
 	for i := range frozenKeys {
 		forever(func(int) {
 			if ask(frozenKey(i)) {
