@@ -67,8 +67,8 @@ const (
 	leastBusyTimeout = time.Second
 )
 
-// DefaultDatabase returns the default path of the database.
-func DefaultDatabase() string { return filepath.Join(caddy.AppDataDir(), DefaultFolder, defaultFile) }
+// defaultDatabase returns the default path of the database.
+func defaultDatabase() string { return filepath.Join(caddy.AppDataDir(), DefaultFolder, defaultFile) }
 
 // Provision checks the settings.
 func (s *SQLite) Provision(ctx caddy.Context) error {
@@ -80,7 +80,7 @@ func (s *SQLite) Provision(ctx caddy.Context) error {
 	case s.MaxSize != 0 && s.MaxSize < sqlite.MinMaxSize:
 		return fmt.Errorf("max_size: must be at least 1MiB (%d bytes), got %d", sqlite.MinMaxSize, s.MaxSize)
 	}
-	path, err := filepath.Abs(cmp.Or(s.Path, DefaultDatabase()))
+	path, err := filepath.Abs(cmp.Or(s.Path, defaultDatabase()))
 	if err != nil {
 		return fmt.Errorf("path: %w", err)
 	}
