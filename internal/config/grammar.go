@@ -27,24 +27,23 @@ func offOr(word string, set func(off bool), b grammar.Block) grammar.Rules {
 // subdirective is what errors call an unknown word, as mholt/caddy-ratelimit does.
 func subdirective(word string) string { return "unrecognized subdirective '" + word + "'" }
 
-// mistakes are lines that people write as other programs have them, or from memory, and ours.
+// mistakes are lines that people write as other programs have them, or from memory, and ours, which are
+// valid where these stand.
 var mistakes = []struct {
 	form  *regexp.Regexp
 	write string
 }{
-	{regexp.MustCompile(`^limit (\S+?)(?:/| per )1? ?month$`), "limit $1/month fixed"},
-	{regexp.MustCompile(`^limit (\S+) (?:.* )?burst=(\d+)`), "limit $1 burst $2"},
+	{regexp.MustCompile(`^limit (\d[\d_]*)(?:/| per )1? ?month$`), "limit $1/month fixed"},
+	{regexp.MustCompile(`^limit (\d\S*/\S+) burst=(\d+)(?: nodelay)?$`), "limit $1 burst $2"},
 	{regexp.MustCompile(`^limit (?:concurrent (\d+)|(\d+) connections)$`), "limit $1$2 concurrent"},
 	{regexp.MustCompile(`^zone[=:](\w+)`), "zone $1 {"},
-	{regexp.MustCompile(`^rate[= ](\S+)$`), "limit $1"},
+	{regexp.MustCompile(`^rate[= ](\d+r?/\d*[smhd])$`), "limit $1"},
 	{regexp.MustCompile(`^per \{?(?:remote_ip|remote_host|client_ip|http\.request\.remote\.host|http\.vars\.client_ip|ip)\}?$`), "per ip"},
-	{regexp.MustCompile(`^per (\{.+\})$`), "per key $1"},
-	{regexp.MustCompile(`^(?:allow|whitelist|ignore|skip|bypass) (\S+)$`), "exempt $1"},
-	{regexp.MustCompile(`^burst (\d+)$`), "limit 5/1m burst $1"},
+	{regexp.MustCompile(`^per (\{\S+\})$`), "per key $1"},
 }
 
 // perUnit is an amount that isn't whole, per second, minute or hour.
-var perUnit = regexp.MustCompile(`^limit (\d*)\.(\d{1,4}) ?r?(?:/| per )1?(s|m|h)`)
+var perUnit = regexp.MustCompile(`^limit (\d*)\.(\d{1,4}) ?r?(?:/| per )1?(s|m|h)(?:ec|econd|in|inute|our)?$`)
 
 // wholeRate returns the limit that an amount that isn't whole means, such as 30/1m for 0.5/1s, or "".
 func wholeRate(line string) string {
