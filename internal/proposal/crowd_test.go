@@ -147,7 +147,7 @@ func TestWriteForACrowd(t *testing.T) {
 			write(t, filepath.Join(folder, "options_inside"), "rate_limit {\n\tmax_keys 1000\n}\n")
 			file := write(t, filepath.Join(folder, "Caddyfile"), c.text)
 			l := newLog(4)
-			l.people("git.example.com", 30, []string{"/alice/tool"}, "/user/login")
+			l.people("git.example.com", 30, []string{"/alice/tool"}, "/login") // a crowd knows Forgejo as well
 			l.comeAsCrowd("git.example.com", 300, anywhere, crowds["a forge"].pages...)
 			log := write(t, filepath.Join(folder, "access.log"), l.String())
 			printed, err := ran(t, file, false, "--log", log)

@@ -125,7 +125,7 @@ func (s *site) propose(log *people) {
 	known, found := false, false // by a recipe; by one whose zones are all that it needs
 	for _, p := range programs {
 		sign, doubtful := p.sign(s, log)
-		if doubtful {
+		if doubtful && !slices.ContainsFunc(s.zones, func(z zone) bool { return strings.HasSuffix(z.why, "/"+p.recipe+".md") }) { // no crowd knows it
 			s.notes = append(s.notes, fmt.Sprintf("may be %s, by %s in the config, but the log shows nothing of that: if it is, see docs/recipes/%s.md", p.name, sign, p.recipe))
 		} else if sign != "" {
 			known, found = known || p.recipe != basicAuth, true
