@@ -104,7 +104,6 @@ type entry struct {
 	news       bool // the charge: memory doesn't count it yet
 	grant      limiter.Grant
 	name       Name        // of the key, at the time of the batch
-	usage      usage       // of the key, if the cell knew it
 	period     uint32      // of the store, in which the claim was answered; or 0
 	held       int64       // units of the key that this process held when the claim was refused
 	fresh      atomic.Bool // the refusal is news, and no decision has reported it yet
@@ -139,7 +138,7 @@ func (b *batch) claimLocked(c cell, d *Debit, now int64) *entry {
 		return e
 	}
 	b.chargeLocked(c)
-	lease, known := c.leaseLocked(), c.usageLocked()
+	lease := c.leaseLocked()
 	ahead := c.headroom.adapt(d.Limit, &lease, now, false)
 	if d.Counting != Always {
 		ahead = 0
@@ -149,7 +148,6 @@ func (b *batch) claimLocked(c cell, d *Debit, now int64) *entry {
 		cost: d.Cost, wanted: d.Cost, counting: d.Counting,
 		extra: int64(c.headroom.units), ahead: ahead,
 		client: client, parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
-		usage: known,
 	}
 	b.giveWithLocked(e, now)
 	c.setLimitLocked(d.Limit)
@@ -170,7 +168,7 @@ func (b *batch) giveWithLocked(e *entry, now int64) {
 			e.give, e.given = c.takeLeaseLocked(), settles
 			return
 		}
-		b.giveLocked(c, c.limit(), c.takeLeaseLocked(), settles, usage{})
+		b.giveLocked(c, c.limit(), c.takeLeaseLocked(), settles)
 	}
 	if last := b.entryOf(c); last != nil {
 		e.given = last.given
@@ -178,9 +176,9 @@ func (b *batch) giveWithLocked(e *entry, now int64) {
 }
 
 // giveLocked adds a returned lease to the batch, before all claims, so that none of them is refused
-// for lack of it. The cell must be locked. known is what the cell knew before the lease left it.
-func (b *batch) giveLocked(c cell, limit *Limit, lease limiter.Lease, settles int64, known usage) {
-	e := &entry{cell: c, limit: limit, batch: b, give: lease, usage: known}
+// for lack of it. The cell must be locked.
+func (b *batch) giveLocked(c cell, limit *Limit, lease limiter.Lease, settles int64) {
+	e := &entry{cell: c, limit: limit, batch: b, give: lease}
 	b.entries = slices.Insert(b.entries, b.gives, e)
 	b.gives++
 	if b.entryOf(c) == nil {
@@ -198,13 +196,10 @@ func (b *batch) entryOf(c cell) *entry {
 }
 
 // readLocked schedules the records of a client and its parent to be read with the batch: for the
-// first time, or again if other processes may have punished them since: not in the period in which they
-// were read. The batch must be open.
-func (b *batch) readLocked(client *Client, period uint32) {
+// first time, or again, because other processes may have punished them. The batch must be open.
+func (b *batch) readLocked(client *Client) {
 	for ; client != nil; client = client.Parent {
-		if st := client.cell.client(); period == 0 || st.period.Load() != period {
-			b.readCellLocked(client.cell)
-		}
+		b.readCellLocked(client.cell)
 	}
 }
 

@@ -195,7 +195,7 @@ func TestClientsDoNotKeepBatches(t *testing.T) {
 	for i := range 3 {
 		client := &Client{Key: fmt.Append(nil, i)}
 		f.table.ensureClient(client)
-		b := f.committer.queue.join(func(b *batch) { b.readLocked(client, 0) })
+		b := f.committer.queue.join(func(b *batch) { b.readLocked(client) })
 		<-b.done
 		batches = append(batches, weak.Make(b))
 	}

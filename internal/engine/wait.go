@@ -97,14 +97,10 @@ func (r *request) spendOrClaim(e *Engine, again bool) (b *batch, decided bool) {
 		r.decideLocallyLocked(e.share())
 		return nil, true
 	}
-	at, knows := e.committer.leases.alone()
-	if knows {
-		at.learnLocked(r)
-	}
 	b = e.committer.queue.join(func(b *batch) {
-		b.readLocked(r.client, at.period)
+		b.readLocked(r.client)
 		for i := range r.debits {
-			b.readLocked(r.debits[i].Client, at.period)
+			b.readLocked(r.debits[i].Client)
 		}
 		for i := range r.held {
 			h := &r.held[i]

@@ -19,10 +19,10 @@ type pending struct {
 // first.
 type segmentIndex struct {
 	segment *journal.Segment
-	looked  int      // places before this one are indexed
-	heads   []int32  // by hash: the place of the last record, plus 1; the length is a power of two
-	before  []int32  // by place: the place of the previous record in the chain, plus 1
-	hashes  []uint32 // by place: of limit and key
+	looked  int     // places before this one are indexed, except for holes
+	holes   []int32 // places that had no record yet
+	heads   []int32 // by hash: the place of the last record, plus 1; the length is a power of two
+	before  []int32 // by place: the place of the previous record in the chain, plus 1
 	places  int
 }
 
@@ -46,29 +46,42 @@ func (p *pending) follow(segments []*journal.Segment) error {
 	return nil
 }
 
-// catchUp indexes the records that were added since the last call.
+// catchUp indexes the records that were added since the last call. No call asks for the keys of records
+// that are still being written.
 func (s *segmentIndex) catchUp() error {
-	n := s.segment.Len()
-	if s.looked == n {
-		return nil
+	var r journal.Record
+	holes := s.holes[:0]
+	for _, place := range s.holes {
+		if ok, err := s.segment.Read(int(place), &r); err != nil {
+			return err
+		} else if ok {
+			s.link(&r, int(place))
+		} else {
+			holes = append(holes, place)
+		}
 	}
-	_, err := s.segment.Read(s.looked, n, func(place int, r *journal.Record) { s.link(hashOfRecord(r.Limit, r.Key), place) })
-	if err == nil {
-		s.looked = n
+	s.holes = holes
+	for n := s.segment.Len(); s.looked < n; s.looked++ {
+		if ok, err := s.segment.Read(s.looked, &r); err != nil {
+			return err
+		} else if ok {
+			s.link(&r, s.looked)
+		} else if !s.segment.Past() {
+			s.holes = append(s.holes, int32(s.looked))
+		}
 	}
-	return err
+	return nil
 }
 
 // link puts a record at the head of its chain.
-func (s *segmentIndex) link(hash uint32, place int) {
+func (s *segmentIndex) link(r *journal.Record, place int) {
 	if s.places == len(s.heads) {
 		s.grow()
 	}
 	for len(s.before) <= place {
-		s.before, s.hashes = append(s.before, 0), append(s.hashes, 0)
+		s.before = append(s.before, 0)
 	}
-	s.hashes[place] = hash
-	head := s.head(hash)
+	head := &s.heads[s.hash(r.Limit, r.Key)]
 	s.before[place], *head = *head, int32(place)+1
 	s.places++
 }
@@ -77,6 +90,7 @@ func (s *segmentIndex) link(hash uint32, place int) {
 func (s *segmentIndex) grow() {
 	chains := s.heads
 	s.heads = make([]int32, max(256, 2*len(chains)))
+	var r journal.Record
 	for _, next := range chains {
 		var chain []int32
 		for ; next != 0; next = s.before[next-1] {
@@ -84,16 +98,16 @@ func (s *segmentIndex) grow() {
 		}
 		for i := len(chain) - 1; i >= 0; i-- {
 			place := chain[i]
-			head := s.head(s.hashes[place])
-			s.before[place], *head = *head, place+1
+			if ok, err := s.segment.Read(int(place), &r); ok && err == nil {
+				head := &s.heads[s.hash(r.Limit, r.Key)]
+				s.before[place], *head = *head, place+1
+			}
 		}
 	}
 }
 
-func (s *segmentIndex) head(hash uint32) *int32 { return &s.heads[hash&uint32(len(s.heads)-1)] }
-
-func hashOfRecord(id int64, key [16]byte) uint32 {
-	return uint32(binary.NativeEndian.Uint64(key[:8]) ^ uint64(id)*0x9E3779B97F4A7C15)
+func (s *segmentIndex) hash(id int64, key [16]byte) uint64 {
+	return (binary.NativeEndian.Uint64(key[:8]) ^ uint64(id)*0x9E3779B97F4A7C15) & uint64(len(s.heads)-1)
 }
 
 // apply adds the pending records to the states of cells, which were read from a database with a progress.
@@ -122,21 +136,18 @@ func (p *pending) applySegment(x *segmentIndex, limit limiter.Limit, c *cell) er
 		return nil
 	}
 	p.places = p.places[:0]
-	hash := hashOfRecord(int64(c.id), c.key)
-	for next := *x.head(hash); next != 0; next = x.before[next-1] {
-		if x.hashes[next-1] == hash {
-			p.places = append(p.places, next-1)
-		}
+	for next := x.heads[x.hash(int64(c.id), c.key)]; next != 0; next = x.before[next-1] {
+		p.places = append(p.places, next-1)
 	}
 	slices.Sort(p.places)
 	for _, place := range p.places {
-		_, err := x.segment.Read(int(place), int(place)+1, func(_ int, r *journal.Record) {
-			if r.Limit == int64(c.id) && r.Key == c.key && r.Bucket != limit.CountsSlots() {
-				c.state.Apply(&limit, changesOf(r))
-			}
-		})
+		var r journal.Record
+		ok, err := x.segment.Read(int(place), &r)
 		if err != nil {
 			return err
+		}
+		if ok && r.Limit == int64(c.id) && r.Key == c.key && r.Bucket != limit.CountsSlots() {
+			c.state.Apply(&limit, changesOf(&r))
 		}
 	}
 	return nil

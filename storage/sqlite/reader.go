@@ -18,7 +18,6 @@ type reader struct {
 	clients             standings
 	clock               clock
 	writes              []slotWrite
-	noted               []journal.Record
 }
 
 // readerCache is the size of the reader's cache, in KiB.
@@ -65,10 +64,11 @@ func (s *Store) claimAlone(a *alone, term *storage.Term, claims []storage.Claim,
 	if err := s.reader.decide(&a.pending, term, claims, grants); err != nil {
 		return err
 	}
-	if s.noteCells(a, claims) {
-		return nil
+	if !s.noteCells(a, claims) || !s.lasts(a) {
+		s.checkPeriod(a)
+		return errNotNoted
 	}
-	return errNotNoted
+	return nil
 }
 
 func hasFormer(claims []storage.Claim) bool {
@@ -172,47 +172,47 @@ func (r *reader) tell(term *storage.Term, claims []storage.Claim) error {
 	return nil
 }
 
-// noteCells writes the changes of claims to the journal, and reports whether they are durable and the
-// period goes on.
+// noteCells adds the changes of claims to the journal, and reports whether they are durable.
 func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
 	r := s.reader
-	r.noted = r.noted[:0]
 	for i := range r.claims.cells {
 		c := &r.claims.cells[i]
 		limit := claims[c.claims[len(c.claims)-1]].Limit
-		before := len(r.noted)
-		if limit.CountsSlots() {
+		var durable bool
+		if !limit.CountsSlots() {
+			if c.state.Bucket == c.bucket {
+				continue
+			}
+			durable = note(a.journal, c.id, c.key, limit, &limiter.Changes{Bucket: c.state.Bucket})
+		} else {
 			r.writes = c.changes(r.writes[:0], claims, i)
-			r.noted = noteSlots(r.noted, c, limit, r.writes)
-		} else if c.state.Bucket != c.bucket {
-			r.noted = noted(r.noted, c.id, c.key, limit, &limiter.Changes{Bucket: c.state.Bucket})
+			if len(r.writes) == 0 {
+				continue
+			}
+			durable = noteSlots(a.journal, c, limit, r.writes)
 		}
-		c.noted = len(r.noted) > before
-	}
-	if !s.note(a, r.noted) || !s.lasts(a) {
-		s.checkPeriod(a)
-		return false
-	}
-	for i := range r.claims.cells {
-		if c := &r.claims.cells[i]; c.noted {
-			a.filters.add(c.id, c.key)
+		if !durable {
+			return false
 		}
+		a.filters.add(c.id, c.key)
 	}
 	return true
 }
 
-// noteSlots adds the records of changes of a key's slots.
-func noteSlots(records []journal.Record, c *cell, limit limiter.Limit, writes []slotWrite) []journal.Record {
+// noteSlots adds the changes of a key's slots to the journal, and reports whether they are durable.
+func noteSlots(j *journal.Journal, c *cell, limit limiter.Limit, writes []slotWrite) bool {
 	for len(writes) > 0 {
 		var changes limiter.Changes
 		n := min(len(writes), len(changes.Slots))
 		for i, w := range writes[:n] {
 			changes.Slots[i] = limiter.Slot{Index: w.slot, Used: w.units}
 		}
-		records = noted(records, c.id, c.key, limit, &changes)
+		if !note(j, c.id, c.key, limit, &changes) {
+			return false
+		}
 		writes = writes[n:]
 	}
-	return records
+	return true
 }
 
 // mayReadAlone returns an error if a period is over, or if the files of the database aren't in place.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -94,7 +95,10 @@ func open(ctx context.Context, o Options) (*Journal, error) {
 	}
 	j := &Journal{path: o.Path, origin: o.Origin, file: f, full: make(chan struct{}, 1), mu: sleeplock.New()}
 	if err := j.join(ctx, o, made); err != nil {
-		_ = f.Close() // ends the locks; err is the first error
+		if j.mem != nil {
+			_ = j.mem.vacate() // err is the first error
+		}
+		_ = f.Close() // ends the locks
 		return nil, err
 	}
 	return j, nil
@@ -124,8 +128,7 @@ func (j *Journal) join(ctx context.Context, o Options, made bool) error {
 	if err := allocate(j.file, h.size()); err != nil {
 		return j.failed(fmt.Errorf("allocating %d bytes on the disk: %w", h.size(), err), made)
 	}
-	j.shape = h
-	err = j.measure()
+	err = j.mapFile(h)
 	if err == nil {
 		err = j.enter()
 	}
@@ -135,13 +138,19 @@ func (j *Journal) join(ctx context.Context, o Options, made bool) error {
 	return j.failed(err, false)
 }
 
-// measure notes the size of the file, which has its final one.
-func (j *Journal) measure() error {
+// mapFile maps the file, which has its final size.
+func (j *Journal) mapFile(shape header) error {
 	info, err := j.file.Stat()
-	if err == nil {
-		j.size = info.Size()
+	if err != nil {
+		return err
 	}
-	return err
+	j.size = info.Size()
+	j.mem, err = mapFile(j.file, shape)
+	if err != nil {
+		return fmt.Errorf("mapping %d bytes: %w", shape.size(), err)
+	}
+	runtime.AddCleanup(j, (*mapping).free, j.mem)
+	return nil
 }
 
 // failed adds the name of the file to an error, and removes the file if this call has created it. Processes that wait
@@ -171,6 +180,16 @@ func readHeader(f *os.File) (header, bool, error) {
 	}
 	h, valid := parseHeader(w)
 	return h, valid, nil
+}
+
+// remake begins new contents by writing a header with a new ID, under which the old table and records have wrong
+// checksums. If the process dies meanwhile, the contents are no journal.
+func (m *mapping) remake(origin int64) header {
+	h := header{segments: m.segments, records: m.records, origin: origin, id: int64(random())}
+	for i, word := range h.words() {
+		m.storeHead(i, word)
+	}
+	return h
 }
 
 // random returns a random number that is not 0.

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && !mips && !mipsle && (!arm || arm.7)
 
 package journal
 
