@@ -133,7 +133,7 @@ func TestMistakesThatCaddyAcceptsAreErrors(t *testing.T) {
 			{"per key {http.request.header.X-Tenant", "is a brace missing?"},
 			{"per key ip", "write per ip"},
 			{"per key client_ip", "write per ip"},
-			{"per key user", "write per key {http.auth.user.id}"},
+			{"per key user", "write per ip, or a placeholder such as per key {http.request.header.X-Tenant}"},
 			{"per key 192.0.2.1", "write per ip"},
 		}},
 		{inDirective, [][2]string{
@@ -180,7 +180,7 @@ func TestDoubtfulConfigsAreWarnedOf(t *testing.T) {
 	for _, tt := range []struct{ name, input, msg, write string }{
 		{"peer host", peer("match host https://example.com"), "never matches", "host example.com"},
 		{"peer port", peer("key {remote}"), "has the port in it", "per ip, or key {http.request.remote.host}"},
-		{"peer word", peer("key remote_ip"), "everybody shares one count", "per ip"},
+		{"peer word", peer("key remote_ip"), "everybody shares one count", "per ip, or a placeholder such as per key {http.request.header.X-Tenant}"},
 		{"peer unknown", peer("key {remote_ip}"), "counted by their address", "per ip, or a known placeholder"},
 		{"peer short window", inZone("events 5\n\t\t\twindow 1ms"), "raised to 100ms", "a longer window, such as 1s"},
 		{"static key", own("per key everything"), "everybody shares one count", "per everyone"},

@@ -38,7 +38,7 @@ var mistakes = []struct {
 	{regexp.MustCompile(`^limit (?:concurrent (\d+)|(\d+) connections)$`), "limit $1$2 concurrent"},
 	{regexp.MustCompile(`^zone[=:](\w+)`), "zone $1 {"},
 	{regexp.MustCompile(`^rate[= ](\d+r?/\d*[smhd])$`), "limit $1"},
-	{regexp.MustCompile(`^per \{?(?:remote_ip|remote_host|client_ip|http\.request\.remote\.host|http\.vars\.client_ip|ip)\}?$`), "per ip"},
+	{regexp.MustCompile(`^per \{?(?:remote_ip|remote_host|client_ip|http\.request\.remote\.host|http\.vars\.client_ip)\}?$`), "per ip"},
 	{regexp.MustCompile(`^per (\{\S+\})$`), "per key $1"},
 }
 
@@ -78,13 +78,19 @@ func mistake(line string) string {
 
 // elsewhere returns where a word belongs that a block doesn't have, or "".
 func elsewhere(word string) string {
+	var places []string
+	if slices.Contains(new(Zone).block(nil).Words(), word) {
+		places = append(places, "a zone of the directive rate_limit")
+	}
+	if slices.Contains(new(Handler).block(nil).Words(), word) {
+		places = append(places, "the directive rate_limit of a site, beside its zones")
+	}
+	if slices.Contains(new(App).block().Words(), word) {
+		places = append(places, "the global option rate_limit at the top of the file")
+	}
 	switch {
-	case slices.Contains(new(Zone).block(nil).Words(), word):
-		return "write it into a zone of the directive rate_limit"
-	case slices.Contains(new(Handler).block(nil).Words(), word):
-		return "write it into the directive rate_limit of a site, beside its zones"
-	case slices.Contains(new(App).block().Words(), word):
-		return "write it into the global option rate_limit at the top of the file"
+	case len(places) > 0:
+		return "write it into " + caddyconf.OrList(places)
 	case isModule("http.handlers." + word):
 		return word + " is a directive of the site; is a } missing above?"
 	}

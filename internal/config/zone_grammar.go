@@ -31,15 +31,9 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
 	return z.checkWords(d)
 }
 
-// block is the syntax of a zone.
+// block is the syntax of a zone. Without words of ours its options are checked when it is compiled.
 func (z *Zone) block(token MatcherToken) grammar.Block {
-	check := func() error {
-		if !z.hasOwnWords() { // others are checked when they are compiled
-			return nil
-		}
-		return z.checkOptions()
-	}
-	return grammar.Block{Rules: func() grammar.Rules { return z.rules(token) }, Check: check, Mistake: mistake, Elsewhere: elsewhere, Unknown: subdirective}
+	return grammar.Block{Rules: func() grammar.Rules { return z.rules(token) }, Check: z.checkOptions, Counts: z.hasOwnWords, Mistake: mistake, Elsewhere: elsewhere, Unknown: subdirective}
 }
 
 func (z *Zone) rules(token MatcherToken) grammar.Rules {

@@ -45,6 +45,8 @@ func (l *ledgerOfCharges) giveBack(units int64) {
 
 // Machines charge, give back and admit requests at random, for hours. Refunds find what charges have taken in the last
 // window, and nothing else. What is left is never more than the limit in any window.
+//
+// Allows: nothing.
 func TestSimulationOfRefunds(t *testing.T) {
 	for seed := range uint64(proof.Times(6, 400)) {
 		bubble.Test(t, func(t *testing.T) {

@@ -115,6 +115,9 @@ type Block struct {
 	// end names the line that brought it. nil checks nothing.
 	Check func() error
 
+	// Counts reports, at the end, whether an error of Check counts. nil reports that it does.
+	Counts func() bool
+
 	// Mistake returns the line to write for a frequent mistake, or "". nil knows none.
 	Mistake func(line string) string
 
@@ -147,6 +150,9 @@ func (b Block) Read(d *caddyfile.Dispenser) error {
 			source = line
 		}
 		wrong = err
+	}
+	if b.Counts != nil && !b.Counts() {
+		return nil
 	}
 	return caddyconf.AtSource(wrong, source)
 }
