@@ -221,11 +221,6 @@ func parseStatus(word string) (status int, ok bool) {
 	return status, err == nil && (status >= 2 && status <= 5 || status >= 200 && status <= 599)
 }
 
-func isStatus(word string) bool {
-	_, ok := parseStatus(word)
-	return ok
-}
-
 // countRules are the syntax of `count`. Several lines add up.
 func (z *Zone) countRules() grammar.Rules {
 	const hold = " [hold [read_body [<size>]]]"

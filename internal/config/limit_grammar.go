@@ -32,9 +32,6 @@ func limitRule(add func(Limit)) grammar.Rule {
 	})
 }
 
-// limitShadow is the word of a limit that refuses nothing.
-const limitShadow = "shadow"
-
 // The forms of a rate: `5/1m`, and others that are unambiguous, such as `10r/s`, `5/min` and `100
 // requests per minute`.
 var (

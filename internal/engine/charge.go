@@ -14,7 +14,7 @@ import (
 // ChargeOnce decides about debits like [Engine.Decide], but memory alone charges nothing: while the
 // store can't be used, it returns [ErrUnavailable]. Of all charges with one id one takes effect: repeated
 // reports that another one did before. An id is a debit that uses up its limit, whose key has no other use. Its cost
-// stands for the units of the charge: an id that was used up for others leads to [OtherUnits]. A nil id stands for none.
+// stands for the units of the charge: an id that was used up for others leads to [OtherUnitsError]. A nil id stands for none.
 //
 // The id is claimed last, so an id that is used up stands for units that were charged. A process that ends
 // before has charged units for nothing, and the charge can be repeated. The same holds after an error that wraps
@@ -53,10 +53,10 @@ func (e *Engine) ChargeOnce(ctx context.Context, debits []Debit, id *Debit) (d D
 	return d, false, nil
 }
 
-// OtherUnits is the error of an id that was used up for another number of units.
-type OtherUnits struct{ Cost int64 } // of the id, when it was used up
+// OtherUnitsError is the error of an id that was used up for another number of units.
+type OtherUnitsError struct{ Cost int64 } // of the id, when it was used up
 
-func (o *OtherUnits) Error() string { return fmt.Sprintf("the id was used for %d units", o.Cost) }
+func (o *OtherUnitsError) Error() string { return fmt.Sprintf("the id was used for %d units", o.Cost) }
 
 // idAnswer returns whether an id was used up before an answer of the store to a claim of it.
 func idAnswer(id *Debit, g limiter.Grant) (used bool, err error) {
@@ -64,7 +64,7 @@ func idAnswer(id *Debit, g limiter.Grant) (used bool, err error) {
 		return false, nil
 	}
 	if g.Used != id.Cost {
-		return false, &OtherUnits{g.Used}
+		return false, &OtherUnitsError{g.Used}
 	}
 	return true, nil
 }

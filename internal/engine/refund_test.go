@@ -41,12 +41,12 @@ func TestAnIDStandsForItsUnits(t *testing.T) {
 	}
 	for units, says := range map[int64]string{6: "repeated", 5: "other", 4: "other", 20: "other", 3: "other"} {
 		_, repeated, err := charge(t, f.Engine, limit, "a", "x", units)
-		other := (*OtherUnits)(nil)
+		other := (*OtherUnitsError)(nil)
 		if repeated != (says == "repeated") || errors.As(err, &other) != (says == "other") || says == "other" && other.Cost != 6 {
 			t.Errorf("%d units: repeated %v, %v", units, repeated, err)
 		}
 	}
-	if _, _, _, err := refund(t, f.Engine, limit, "a", "x", 6); !errors.As(err, new(*OtherUnits)) {
+	if _, _, _, err := refund(t, f.Engine, limit, "a", "x", 6); !errors.As(err, new(*OtherUnitsError)) {
 		t.Errorf("a refund with the id of a charge: %v", err)
 	}
 	if n := f.count(10, debit(limit, "a", 1)); n != 4 {

@@ -112,7 +112,7 @@ func provides(name string) (known bool) {
 	defer func() { known = recover() != nil || known }()
 	r := &http.Request{URL: new(url.URL), Header: make(http.Header), TLS: new(tls.ConnectionState)}
 	if cookie, ok := strings.CutPrefix(name, "http.request.cookie."); ok {
-		r.AddCookie(&http.Cookie{Name: cookie}) // before Caddy 2.11.5 it knows no other
+		r.AddCookie(&http.Cookie{Name: cookie}) //nolint:gosec // a request, not a response; before Caddy 2.11.5 it knows no other
 	}
 	_, known = caddyhttp.NewTestReplacer(r).Get(name)
 	return known

@@ -72,7 +72,7 @@ func (r running) Charge(ctx context.Context, c operator.Charge) (operator.Charge
 	} else {
 		err = t.charge(ctx, &done, charges, id)
 	}
-	other := (*engine.OtherUnits)(nil)
+	other := (*engine.OtherUnitsError)(nil)
 	switch {
 	case errors.As(err, &other):
 		return done, operator.Errorf(http.StatusConflict, "id: %q was used for %d units, got %d: a repetition has the same units; take another id for another charge", c.ID, unitsOf(other.Cost), c.Units)
