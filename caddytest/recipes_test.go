@@ -779,7 +779,9 @@ guest free 793b07e645e76b0d09ab32700abbc58cbdaf79fbe4c90aad645bd596a525009b
 			}
 		}
 		lines := s.logLines("no certificate: the limits on new certificates are used up")
-		if !slices.ContainsFunc(lines, func(line map[string]any) bool { return line["domain"] == "www.customer10.test" || line["not_logged"] != 0. }) {
+		if !slices.ContainsFunc(lines, func(line map[string]any) bool {
+			return line["domain"] == "www.customer10.test" || line["not_logged"] != 0.
+		}) {
 			s.t.Errorf("the log names these domains without a certificate: %v", lines)
 		}
 		s.server.stop()
