@@ -1,19 +1,13 @@
 package config
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
@@ -22,173 +16,11 @@ import (
 // anything.
 var addressFields = []string{"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Forwarded"}
 
-// publicFields are header fields whose usual values are known to everybody, however long they are.
-var publicFields = []string{"Accept", "Accept-Language", "Content-Type", "From", "Host", "Origin", "Referer", "User-Agent"}
-
 // signatureFields are header fields in which services sign what they send to a webhook. What is behind an exempt
 // path checks them: a liar without the secret gets an error.
 var signatureFields = []string{
 	"Stripe-Signature", "Webhook-Signature", "X-Hub-Signature-256", "X-Gitea-Signature", "X-Forgejo-Signature", "X-Gitlab-Token",
 	"X-Shopify-Hmac-Sha256", "X-Twilio-Signature", "Paypal-Transmission-Sig",
-}
-
-// sentFamilies are the beginnings of the placeholders that hold what a client sends besides the path.
-var sentFamilies = []string{"http.request.header.", "http.request.cookie.", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri.query", "http.request.orig_uri.prefixed_query", "http.request.body", bodyfield.Form, bodyfield.JSON}
-
-// writes reports whether clients write a placeholder's value, as far as Caddy's own handlers tell.
-func (p *place) writes(name string) bool { return p.writesBy(name, nil) }
-
-// writesBy leaves out placeholders that were seen: variables may be made of one another.
-func (p *place) writesBy(name string, seen []string) bool {
-	if field, isField := strings.CutPrefix(name, "http.request.header."); isField {
-		name = "http.request.header." + http.CanonicalHeaderKey(field)
-	}
-	if slices.Contains(seen, name) {
-		return false
-	}
-	if p.before.Has(name) {
-		seen = append(seen, name)
-		return slices.ContainsFunc(p.before.Made(name), func(text string) bool {
-			return slices.ContainsFunc(routing.PlaceholderNames(text), func(n string) bool {
-				return strings.EqualFold(n, name) || p.writesBy(n, seen)
-			})
-		})
-	}
-	if name == headerFamily+"Content-Length" {
-		return false // the server holds it to that
-	}
-	return name == "http.request.uri" || name == "http.request.orig_uri" || slices.ContainsFunc(sentFamilies, func(family string) bool { return strings.HasPrefix(name, family) })
-}
-
-// written returns the first of the placeholders in texts whose value clients write, or "".
-func (p *place) written(texts ...string) string {
-	for _, text := range texts {
-		for _, name := range routing.PlaceholderNames(text) {
-			if p.writes(name) {
-				return name
-			}
-		}
-	}
-	return ""
-}
-
-// inputs are what decides whether a matcher set matches.
-type inputs struct {
-	written string // a placeholder whose value clients write, or ""
-	secret  string // one whose value they have to know, or ""
-	peer    bool   // also the address of the sender
-	others  bool   // also something else that clients can't choose
-}
-
-// The literals in expressions, what may make one hold though a part of it doesn't, and calls of functions.
-var (
-	literalsInExpression  = regexp.MustCompile(`["']([^"'{]{16,})["']\s*[^:\s]?`)
-	opensExpression       = regexp.MustCompile(`\|\||!`)
-	functionsInExpression = regexp.MustCompile(`\b([a-z_]\w*)\s*\(`)
-)
-
-// everybodys are matchers of what every request has, and those whose names of placeholders are looked at.
-var everybodys = []string{"path", "path_regexp", "endpoint", "method", "host", "protocol", "tls", "query", "file", "header", "header_regexp", "vars", "vars_regexp"}
-
-// isEverybodys reports whether every request has a value of a placeholder, whoever sends it.
-func isEverybodys(name string) bool {
-	begins := func(family string) bool { return strings.HasPrefix(name, family) }
-	return slices.ContainsFunc([]string{"http.request.", "http.shutting_down", "http.time_until_shutdown", "time.", "system.", "env.", "file."}, begins) &&
-		!slices.ContainsFunc([]string{headerFamily, "http.request.remote", certificateFamily}, begins)
-}
-
-// inputs returns what decides whether a matcher set matches at this place.
-func (p *place) inputs(set caddy.ModuleMap) (in inputs) {
-	for _, name := range slices.Sorted(maps.Keys(set)) {
-		p.addInputs(&in, name, set[name])
-	}
-	return in
-}
-
-func (p *place) addInputs(in *inputs, name string, raw json.RawMessage) {
-	switch name {
-	case "header", "header_regexp", "vars", "vars_regexp":
-		var fields map[string]any
-		_ = json.Unmarshal(raw, &fields) // loading reports any error, here and below
-		for _, field := range slices.Sorted(maps.Keys(fields)) {
-			n := "http.request.header." + http.CanonicalHeaderKey(field)
-			if strings.HasPrefix(name, "vars") {
-				n = cmp.Or(strings.Join(routing.PlaceholderNames(field), ""), "http.vars."+field)
-			}
-			in.add(n, p.writes(n), isSecret(n, fields[field]))
-		}
-	case "query":
-		in.add("http.request.uri.query", true, false)
-	case "expression":
-		p.addExpression(in, raw)
-	case "not":
-		for _, set := range negated(caddy.ModuleMap{name: raw}) {
-			inner := p.inputs(set)
-			in.add(cmp.Or(inner.written, inner.secret), true, false) // whoever doesn't know a secret can leave it out
-			in.others = in.others || inner.peer || inner.others
-		}
-	case "remote_ip", "client_ip":
-		if isCatchAll(name, raw) {
-			return
-		}
-		in.peer, in.others = in.peer || name == "remote_ip", true
-	default:
-		in.others = in.others || !slices.Contains(everybodys, name)
-	}
-}
-
-// add adds a placeholder. A secret has to be known to write it.
-func (in *inputs) add(name string, written, secret bool) {
-	switch {
-	case written && !secret:
-		in.written = cmp.Or(in.written, name)
-	case written:
-		in.secret = cmp.Or(in.secret, name)
-	case name != "" && !isEverybodys(name):
-		in.others = true
-	}
-}
-
-func (p *place) addExpression(in *inputs, raw json.RawMessage) {
-	var m caddyhttp.MatchExpression
-	if json.Unmarshal(raw, &m) != nil {
-		return
-	}
-	names, written := namesOfSet(caddy.ModuleMap{"expression": raw}), ""
-	tells := slices.ContainsFunc(names, func(name string) bool { return !p.writes(name) && !isEverybodys(name) })
-	if i := slices.IndexFunc(names, p.writes); i >= 0 {
-		written = names[i]
-	}
-	for _, found := range functionsInExpression.FindAllStringSubmatch(m.Expr, -1) {
-		_, err := caddy.GetModule("http.matchers." + found[1])
-		tells = tells || err == nil && !slices.Contains(everybodys, found[1])
-		if found[1] == "query" {
-			written = cmp.Or(written, "http.request.uri.query")
-		}
-	}
-	secret := slices.ContainsFunc(literalsInExpression.FindAllStringSubmatch(m.Expr, -1), func(found []string) bool {
-		return isSecret(written, found[1])
-	})
-	in.add(written, written != "", secret)
-	alone := !opensExpression.MatchString(m.Expr)
-	in.peer = in.peer || alone && strings.Contains(m.Expr, "remote_ip(")
-	in.others = in.others || written == "" && tells || alone && strings.Contains(m.Expr, "client_ip(")
-}
-
-// isSecret reports whether a client has to know each of the values to send them in a field.
-func isSecret(name string, values any) bool {
-	if slices.Contains(publicFields, strings.TrimPrefix(name, "http.request.header.")) {
-		return false
-	}
-	switch values := values.(type) {
-	case string:
-		return strings.Contains(values, "{env.") || strings.Contains(values, "{file.") || len(values) >= minServiceSecret && !strings.ContainsAny(values, `*+?[(|\`)
-	case []any:
-		return len(values) > 0 && !slices.ContainsFunc(values, func(v any) bool { return !isSecret(name, v) })
-	case map[string]any: // of a regular expression
-		return isSecret(name, values["pattern"])
-	}
-	return false
 }
 
 // checkChoice asks whether clients can choose what an option reads.
@@ -305,15 +137,6 @@ func (p *place) isBounded(z *Zone) bool {
 		return other != z && !other.wantsShadow() && (len(other.MatcherSetsRaw) == 0 || routing.SameJSON(other.MatcherSetsRaw, z.MatcherSetsRaw)) &&
 			(other.Key == "" && !other.isPeerForm() || other.Key != "" && p.written(other.Key) == "")
 	})
-}
-
-// identityFields are header fields in which proxies and their authentication services commonly send
-// the user's identity. Clients may send them as well.
-var identityFields = []string{
-	"Cf-Access-Authenticated-User-Email", "Remote-Email", "Remote-Groups", "Remote-Name", "Remote-User",
-	"Tailscale-User-Login", "X-Auth-Request-Email", "X-Auth-Request-User", "X-Authentik-Email", "X-Authentik-Username",
-	"X-Forwarded-Email", "X-Forwarded-Preferred-Username", "X-Forwarded-User", "X-Goog-Authenticated-User-Email",
-	"X-Remote-User", "X-Webauth-User",
 }
 
 // checkPlainHTTP finds sessions and traps on servers that speak plain HTTP.

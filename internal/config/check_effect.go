@@ -2,10 +2,7 @@ package config
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
@@ -16,55 +13,11 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/region"
 )
-
-// checkMistakes returns an error about an option that Caddy accepts but is certainly a mistake. A
-// zone in the grammar of mholt/caddy-ratelimit must be accepted: it gets advice.
-func (z *zoneCompiler) checkMistakes() error {
-	for _, err := range []error{z.checkKey(), z.checkOurPlaceholders(), matcher.CheckSets(z.MatcherSetsRaw)} {
-		if err != nil && z.hasOwnWords() {
-			return err
-		}
-		if m, ok := errors.AsType[*matcher.MistakeError](err); ok {
-			z.note(strings.TrimSuffix(err.Error(), ": write "+m.Fix), m.Fix)
-		} else if err != nil {
-			z.note(err.Error(), "")
-		}
-	}
-	return nil
-}
-
-// checkKey returns an error about a key that is almost certainly a mistake.
-func (z *Zone) checkKey() error {
-	names := routing.PlaceholderNames(z.Key)
-	for _, name := range names {
-		switch {
-		case name == "http.request.remote":
-			return &matcher.MistakeError{Problem: "key: {" + name + "} has the port in it, which is another for every connection, so that nobody is limited", Fix: "per ip, or key {http.request.remote.host}"}
-		case routing.IsFleeting(name):
-			return &matcher.MistakeError{Problem: "key: {" + name + "} changes from one request or connection to the next, so that nobody is limited", Fix: "per ip"}
-		}
-	}
-	if len(names) > 0 {
-		return nil
-	}
-	switch key := strings.ToLower(z.Key); {
-	case strings.ContainsAny(key, "{}$") && !strings.Contains(key, `\`):
-		return fmt.Errorf("key: %q has no placeholder in it, so that everybody shares one count: is a brace missing? write key {http.request.header.X-Tenant}, or per ip", z.Key)
-	case slices.Contains([]string{"ip", "client", "api_key", "remote", "remote_ip", "remote_host", "remote_addr", "client_ip", "address", "user", "session", "header", "host", "path", "uri", "method"}, key),
-		isAddress(key):
-		return &matcher.MistakeError{Problem: fmt.Sprintf("key: %q has no placeholder in it, so that everybody shares one count", z.Key), Fix: "per ip, or a placeholder such as per key {http.request.header.X-Tenant}"}
-	}
-	return nil
-}
-
-func isAddress(s string) bool {
-	_, err := netip.ParseAddr(s)
-	return err == nil
-}
 
 // checkEffect asks whether zones, traps and exemptions can do what they say.
 func checkEffect(s *survey) (found []Advice) {
@@ -331,22 +284,6 @@ func matchesEverything(set caddy.ModuleMap) bool {
 	return true
 }
 
-func isCatchAll(name string, raw json.RawMessage) bool {
-	everywhere := func(path string) bool { return path == "*" || path == "/*" }
-	var list []string
-	switch name {
-	case "path":
-		return json.Unmarshal(raw, &list) == nil && slices.ContainsFunc(list, everywhere)
-	case "endpoint":
-		var m matcher.Endpoint
-		return json.Unmarshal(raw, &m) == nil && len(m.Methods)+len(m.Query) == 0 && slices.ContainsFunc(m.Paths, everywhere)
-	case "client_ip", "remote_ip":
-		var m struct{ Ranges []string }
-		return json.Unmarshal(raw, &m) == nil && slices.Contains(m.Ranges, "0.0.0.0/0")
-	}
-	return false
-}
-
 // checkNames finds zones that count together because they have the same name, if that may be
 // unintended.
 func checkNames(s *survey) (found []Advice) {
@@ -409,4 +346,21 @@ func checkCase(s *survey) (found []Advice) {
 		}
 	}
 	return found
+}
+
+// checkShortWindows finds limits that stay regional because their windows end before other regions
+// get the counts.
+func (z *zoneCompiler) checkShortWindows() []Advice {
+	if z.app.Region == nil {
+		return nil
+	}
+	for _, set := range z.run.Sets() {
+		for _, p := range set.Policies {
+			if p.Window() < region.MinWindow {
+				return []Advice{z.advice(fmt.Sprintf("region: the limit %q counts in each region on its own, because its window of %s is over before other regions hear of it", p.Name, wording.Duration(p.Window())),
+					fmt.Sprintf("a window of at least %s beside it, for all regions together", wording.Duration(region.MinWindow)))}
+			}
+		}
+	}
+	return nil
 }

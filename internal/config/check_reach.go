@@ -198,14 +198,6 @@ func (s *survey) checkObedience() []Advice {
 	return []Advice{{Source: s.app.Source, Problem: fmt.Sprintf("%s: sites without rate_limit don't obey it: %s", option, without[0]), Fix: "rate_limit in each site, also without a zone"}}
 }
 
-// checkIdle finds a handler without effect.
-func (h *handlerCompiler) checkIdle() (found []Advice) {
-	if len(h.run.Zones) == 0 && len(h.Traps) == 0 && h.app.Session == nil && (h.app.survey.obeyed() == "" || len(h.app.survey.zones) == 0) {
-		found = append(found, h.advice("this handler has no zone, and limits nothing", "zone login {, limit 5/1m and }, each on a line of its own"))
-	}
-	return found
-}
-
 // checkIdleBan finds a ban that can't occur, and notifications of bans that don't.
 func checkIdleBan(s *survey) (found []Advice) {
 	a, traps := s.app, s.traps || s.app.Session != nil
@@ -224,12 +216,6 @@ func checkIdleBan(s *survey) (found []Advice) {
 	}
 	return found
 }
-
-// userID is the placeholder of the authenticated user, and userOfAuth the beginning of what is known of one.
-const (
-	userID     = "http.auth.user.id"
-	userOfAuth = "http.auth.user."
-)
 
 // checkShut finds a dashboard that can never admit a request.
 func (dash *Dashboard) checkShut(places []*place) []Advice {

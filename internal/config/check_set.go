@@ -10,18 +10,10 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddytls"
 
-	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
-	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
-	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
-
-// userDirective is the fix for a zone that depends on the user.
-const userDirective = "rate_limit_user instead of rate_limit; or in route blocks and in JSON, the handler behind the one that sets it"
 
 // checkSet asks whether what an option waits for will ever be set, or match.
 func checkSet(s *survey) []Advice {
@@ -104,57 +96,10 @@ func (s *survey) checkNeeds() (found []Advice) {
 	return found
 }
 
-// neverSets reports whether no handler sets a variable, or a placeholder of an answer, of an error or of a
-// client's certificate, until the request ends.
-func (p *place) neverSets(name string) bool {
-	switch {
-	case strings.HasPrefix(name, "http.error."):
-		return !p.InErrors && !p.Anywhere
-	case strings.HasPrefix(name, "http.request.tls.client."):
-		return !slices.ContainsFunc(p.view.Server.TLSConnPolicies, func(c *caddytls.ConnectionPolicy) bool { return c.ClientAuthentication != nil })
-	}
-	family := slices.ContainsFunc([]string{"http.intercept.", "http.reverse_proxy.", "http.vars."}, func(f string) bool { return strings.HasPrefix(name, f) })
-	return family && !p.before.Anything && !p.after.Anything && !p.before.Has(name) && !p.after.Has(name) && !slices.Contains([]string{"http.vars.client_ip", "http.vars.root"}, name)
-}
-
 // onlyBasicAuth reports whether users are known by basic_auth alone.
 func (s *survey) onlyBasicAuth() bool {
 	return !s.foreign && len(s.providers) == 1 && s.providers["http_basic"]
 }
-
-// readsBodies is the problem of a placeholder of the body.
-const readsBodies = "makes Caddy read 64 KiB of each body; longer ones are one key, cost the whole limit, and match zones but no exemptions"
-
-// judge returns the problem with using a placeholder at this place among handlers, and its fix; ""
-// if no problem is known. It is fatal if the use can never work.
-func (p *place) judge(name string) (problem, write string, fatal bool) {
-	field, isField := strings.CutPrefix(name, "http.request.header.")
-	if isField {
-		field = http.CanonicalHeaderKey(field)
-		name = "http.request.header." + field
-	}
-	isUser := strings.HasPrefix(name, "http.auth.")
-	switch {
-	case p.before.Has(name):
-		return "", "", false
-	case isField && p.after.Has(name):
-		return "is set by a handler that runs later: until then it holds what the client has sent", userDirective, false
-	case isField && slices.Contains(identityFields, field) && !p.before.Anything:
-		return "is what the client has sent, so clients choose who they are", userDirective, false
-	case isField || p.before.Anything:
-		return "", "", false
-	case slices.ContainsFunc(answerFamilies, func(family string) bool { return strings.HasPrefix(name, family) }):
-		return "is always empty here: no handler before this one has asked for an answer", "rate_limit_user if forward_auth sets it, or else a placeholder of the request", false
-	case p.after.Has(name):
-		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
-	case isUser:
-		return "is always empty here: nothing before this handler authenticates users", userDirective, false
-	}
-	return "", "", false
-}
-
-// answerFamilies are placeholders of the answer, which doesn't exist before a decision.
-var answerFamilies = []string{"http.reverse_proxy.", "http.response.", "http.intercept."}
 
 // checkOutcomes finds zones that count answers of earlier handlers only.
 func checkOutcomes(s *survey) (found []Advice) {
@@ -194,33 +139,6 @@ const relayed = "copy_response, respond or error in handle_response; or intercep
 // beforeAuthentication is the fix for a zone that should see failed logins.
 const beforeAuthentication = "rate_limit instead of rate_limit_user; or in route blocks and in JSON, the handler before the one that checks passwords"
 
-// authenticates returns an earlier handler that authenticates users, or "".
-func (p *place) authenticates() string {
-	switch {
-	case p.before.Has("http.auth."):
-		return "basic_auth"
-	case p.before.Has("http.reverse_proxy."):
-		return "forward_auth"
-	}
-	return ""
-}
-
-// lateFamilies are placeholders that handlers set during a request.
-var lateFamilies = []string{"http.auth.", "http.reverse_proxy.", "http.vars.", "map."}
-
-// noteLate notes the placeholders to check again when a request returns. That detects cases that
-// the config doesn't show, such as handlers of other modules.
-func (h *handlerCompiler) noteLate(zones []*Zone) {
-	for i, z := range zones {
-		for _, n := range z.textNeeds() {
-			if n.where != "cost" && slices.ContainsFunc(lateFamilies, func(family string) bool { return strings.HasPrefix(n.name, family) }) && !h.app.survey.bodies[n.name] {
-				a := z.advice(n.where+": {"+n.name+"} was empty when the zone counted a request, and was set later on its way", userDirective)
-				h.run.Late = append(h.run.Late, &enforce.LateName{Zone: h.run.Zones[i], Name: n.name, Advice: a})
-			}
-		}
-	}
-}
-
 // checkMentions finds our placeholders in other handlers that are never set.
 func checkMentions(s *survey) (found []Advice) {
 	for _, name := range slices.Sorted(maps.Keys(s.mentions)) {
@@ -229,60 +147,4 @@ func checkMentions(s *survey) (found []Advice) {
 		}
 	}
 	return found
-}
-
-// doubtfulPlaceholder returns the problem with one of our placeholders that is never set, and what
-// to write instead.
-func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
-	if bodyfield.IsField(name) {
-		return fmt.Sprintf("placeholder {%s} is set for the options of zones only, while they decide", name), "one of the request"
-	}
-	rest := strings.TrimPrefix(name, enforce.OurPlaceholders)
-	known := slices.Sorted(maps.Keys(answer.ExceededPlaceholders))
-	for _, part := range enforce.ClientPlaceholders {
-		known = append(known, "client"+part)
-	}
-	for _, z := range s.zones {
-		known = append(known, z.Name+".remaining")
-		if z.mayShadow() {
-			known = append(known, z.Name+enforce.WouldRefuseSuffix)
-		}
-	}
-	problem, fix = fmt.Sprintf("placeholder {%s} is never set", name), "one that is, such as {"+enforce.OurPlaceholders+"exceeded.name}"
-	if zone, ok := strings.CutSuffix(rest, enforce.WouldRefuseSuffix); ok && slices.Contains(known, zone+".remaining") && !slices.Contains(known, rest) {
-		return fmt.Sprintf("placeholder {%s}: no limit of zone %q has shadow", name, zone), "limit 5/1m shadow into the zone"
-	}
-	least := 3
-	if zone, ok := strings.CutSuffix(rest, ".remaining"); ok {
-		if len(s.zones) == 0 {
-			return "", "" // there is no survey
-		}
-		problem, fix = fmt.Sprintf("placeholder {%s}: there is no zone %q", name, zone), "{"+enforce.OurPlaceholders+s.zones[0].Name+".remaining}"
-	}
-	for _, candidate := range known {
-		n := typo.Distance(candidate, rest)
-		if n == 0 {
-			return "", ""
-		} else if strings.HasSuffix(candidate, "."+rest) {
-			n = 0
-		}
-		if n < least {
-			least, fix = n, "{"+enforce.OurPlaceholders+candidate+"}"
-		}
-	}
-	return problem, fix
-}
-
-// checkOurPlaceholders returns an error about one of our placeholders in the options of the zone that
-// is never set.
-func (z *zoneCompiler) checkOurPlaceholders() error {
-	for _, n := range z.textNeeds() {
-		if !strings.HasPrefix(n.name, enforce.OurPlaceholders) || bodyfield.IsField(n.name) {
-			continue
-		}
-		if problem, fix := z.app.survey.doubtfulPlaceholder(n.name); problem != "" {
-			return &matcher.MistakeError{Problem: problem, Fix: fix}
-		}
-	}
-	return nil
 }

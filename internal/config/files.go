@@ -94,23 +94,3 @@ func (c *Compiler) checkAccess(what, path string) {
 	path, _ = filepath.Abs(path) // the path exists: [siting.OpenFile] succeeded
 	c.found = append(c.found, Advice{Source: c.Source, Problem: fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path, mode), Fix: "chmod g-w,o-rwx " + path})
 }
-
-// checkServed finds files of the rate limiter in folders that file servers serve.
-func checkServed(s *survey) (found []Advice) {
-	if len(s.limited()) == 0 {
-		return nil
-	}
-	settings, seen := s.run.Settings, make(map[string]bool)
-	for _, view := range s.views {
-		for _, folder := range view.ServedFolders() {
-			for _, path := range []string{settings.Path, settings.Secret, s.run.Rules.Path()} {
-				if path == "" || seen[folder+path] || !siting.Contains(folder, path) {
-					continue
-				}
-				seen[folder+path] = true
-				found = append(found, Advice{Problem: "a file of the rate limiter lies in a folder that a site serves, where everybody can get it; keep it elsewhere", Path: path, Root: folder})
-			}
-		}
-	}
-	return found
-}

@@ -79,18 +79,6 @@ func (z *zoneCompiler) noteSpellings(option string, sets caddyhttp.MatcherSets) 
 	}
 }
 
-// checkMatchers finds handlers whose own matchers miss spellings, so that their zones never see them.
-func checkMatchers(s *survey) (found []Advice) {
-	for _, p := range s.places {
-		for _, own := range p.Own {
-			if problem, words := matcher.Safer("match", own.Matchers()); words != "" && len(p.zones) > 0 {
-				found = append(found, p.handler.advice("the directive's own matcher: "+problem, words+" in its zones, and no matcher behind rate_limit"))
-			}
-		}
-	}
-	return found
-}
-
 // checkExemptions finds exempt extensions: a backend may derive the format of its answer from the
 // extension, and offer the same action under each.
 func (h *handlerCompiler) checkExemptions() (found []Advice) {

@@ -13,8 +13,6 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
-	"github.com/caddy-tally/caddy-tally/internal/wording"
-	"github.com/caddy-tally/caddy-tally/limiter/region"
 
 	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
@@ -107,23 +105,6 @@ func noExchange(engine string) string {
 		names = []string{"postgres"}
 	}
 	return "there is no \"" + engine + "\": write " + caddyconf.OrList(names)
-}
-
-// checkShortWindows finds limits that stay regional because their windows end before other regions
-// get the counts.
-func (z *zoneCompiler) checkShortWindows() []Advice {
-	if z.app.Region == nil {
-		return nil
-	}
-	for _, set := range z.run.Sets() {
-		for _, p := range set.Policies {
-			if p.Window() < region.MinWindow {
-				return []Advice{z.advice(fmt.Sprintf("region: the limit %q counts in each region on its own, because its window of %s is over before other regions hear of it", p.Name, wording.Duration(p.Window())),
-					fmt.Sprintf("a window of at least %s beside it, for all regions together", wording.Duration(region.MinWindow)))}
-			}
-		}
-	}
-	return nil
 }
 
 // block is the syntax of `region`.

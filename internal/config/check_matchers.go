@@ -1,0 +1,38 @@
+package config
+
+import (
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/siting"
+)
+
+// checkMatchers finds handlers whose own matchers miss spellings, so that their zones never see them.
+func checkMatchers(s *survey) (found []Advice) {
+	for _, p := range s.places {
+		for _, own := range p.Own {
+			if problem, words := matcher.Safer("match", own.Matchers()); words != "" && len(p.zones) > 0 {
+				found = append(found, p.handler.advice("the directive's own matcher: "+problem, words+" in its zones, and no matcher behind rate_limit"))
+			}
+		}
+	}
+	return found
+}
+
+// checkServed finds files of the rate limiter in folders that file servers serve.
+func checkServed(s *survey) (found []Advice) {
+	if len(s.limited()) == 0 {
+		return nil
+	}
+	settings, seen := s.run.Settings, make(map[string]bool)
+	for _, view := range s.views {
+		for _, folder := range view.ServedFolders() {
+			for _, path := range []string{settings.Path, settings.Secret, s.run.Rules.Path()} {
+				if path == "" || seen[folder+path] || !siting.Contains(folder, path) {
+					continue
+				}
+				seen[folder+path] = true
+				found = append(found, Advice{Problem: "a file of the rate limiter lies in a folder that a site serves, where everybody can get it; keep it elsewhere", Path: path, Root: folder})
+			}
+		}
+	}
+	return found
+}

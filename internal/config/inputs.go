@@ -1,0 +1,273 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddytls"
+
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
+)
+
+// writes reports whether clients write a placeholder's value, as far as Caddy's own handlers tell.
+func (p *place) writes(name string) bool { return p.writesBy(name, nil) }
+
+// writesBy leaves out placeholders that were seen: variables may be made of one another.
+func (p *place) writesBy(name string, seen []string) bool {
+	if field, isField := strings.CutPrefix(name, "http.request.header."); isField {
+		name = "http.request.header." + http.CanonicalHeaderKey(field)
+	}
+	if slices.Contains(seen, name) {
+		return false
+	}
+	if p.before.Has(name) {
+		seen = append(seen, name)
+		return slices.ContainsFunc(p.before.Made(name), func(text string) bool {
+			return slices.ContainsFunc(routing.PlaceholderNames(text), func(n string) bool {
+				return strings.EqualFold(n, name) || p.writesBy(n, seen)
+			})
+		})
+	}
+	if name == headerFamily+"Content-Length" {
+		return false // the server holds it to that
+	}
+	return name == "http.request.uri" || name == "http.request.orig_uri" || slices.ContainsFunc(sentFamilies, func(family string) bool { return strings.HasPrefix(name, family) })
+}
+
+// written returns the first of the placeholders in texts whose value clients write, or "".
+func (p *place) written(texts ...string) string {
+	for _, text := range texts {
+		for _, name := range routing.PlaceholderNames(text) {
+			if p.writes(name) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// sentFamilies are the beginnings of the placeholders that hold what a client sends besides the path.
+var sentFamilies = []string{"http.request.header.", "http.request.cookie.", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri.query", "http.request.orig_uri.prefixed_query", "http.request.body", bodyfield.Form, bodyfield.JSON}
+
+// inputs are what decides whether a matcher set matches.
+type inputs struct {
+	written string // a placeholder whose value clients write, or ""
+	secret  string // one whose value they have to know, or ""
+	peer    bool   // also the address of the sender
+	others  bool   // also something else that clients can't choose
+}
+
+// The literals in expressions, what may make one hold though a part of it doesn't, and calls of functions.
+var (
+	literalsInExpression  = regexp.MustCompile(`["']([^"'{]{16,})["']\s*[^:\s]?`)
+	opensExpression       = regexp.MustCompile(`\|\||!`)
+	functionsInExpression = regexp.MustCompile(`\b([a-z_]\w*)\s*\(`)
+)
+
+// everybodys are matchers of what every request has, and those whose names of placeholders are looked at.
+var everybodys = []string{"path", "path_regexp", "endpoint", "method", "host", "protocol", "tls", "query", "file", "header", "header_regexp", "vars", "vars_regexp"}
+
+// isEverybodys reports whether every request has a value of a placeholder, whoever sends it.
+func isEverybodys(name string) bool {
+	begins := func(family string) bool { return strings.HasPrefix(name, family) }
+	return slices.ContainsFunc([]string{"http.request.", "http.shutting_down", "http.time_until_shutdown", "time.", "system.", "env.", "file."}, begins) &&
+		!slices.ContainsFunc([]string{headerFamily, "http.request.remote", certificateFamily}, begins)
+}
+
+// inputs returns what decides whether a matcher set matches at this place.
+func (p *place) inputs(set caddy.ModuleMap) (in inputs) {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		p.addInputs(&in, name, set[name])
+	}
+	return in
+}
+
+func (p *place) addInputs(in *inputs, name string, raw json.RawMessage) {
+	switch name {
+	case "header", "header_regexp", "vars", "vars_regexp":
+		var fields map[string]any
+		_ = json.Unmarshal(raw, &fields) // loading reports any error, here and below
+		for _, field := range slices.Sorted(maps.Keys(fields)) {
+			n := "http.request.header." + http.CanonicalHeaderKey(field)
+			if strings.HasPrefix(name, "vars") {
+				n = cmp.Or(strings.Join(routing.PlaceholderNames(field), ""), "http.vars."+field)
+			}
+			in.add(n, p.writes(n), isSecret(n, fields[field]))
+		}
+	case "query":
+		in.add("http.request.uri.query", true, false)
+	case "expression":
+		p.addExpression(in, raw)
+	case "not":
+		for _, set := range negated(caddy.ModuleMap{name: raw}) {
+			inner := p.inputs(set)
+			in.add(cmp.Or(inner.written, inner.secret), true, false) // whoever doesn't know a secret can leave it out
+			in.others = in.others || inner.peer || inner.others
+		}
+	case "remote_ip", "client_ip":
+		if isCatchAll(name, raw) {
+			return
+		}
+		in.peer, in.others = in.peer || name == "remote_ip", true
+	default:
+		in.others = in.others || !slices.Contains(everybodys, name)
+	}
+}
+
+// add adds a placeholder. A secret has to be known to write it.
+func (in *inputs) add(name string, written, secret bool) {
+	switch {
+	case written && !secret:
+		in.written = cmp.Or(in.written, name)
+	case written:
+		in.secret = cmp.Or(in.secret, name)
+	case name != "" && !isEverybodys(name):
+		in.others = true
+	}
+}
+
+func (p *place) addExpression(in *inputs, raw json.RawMessage) {
+	var m caddyhttp.MatchExpression
+	if json.Unmarshal(raw, &m) != nil {
+		return
+	}
+	names, written := namesOfSet(caddy.ModuleMap{"expression": raw}), ""
+	tells := slices.ContainsFunc(names, func(name string) bool { return !p.writes(name) && !isEverybodys(name) })
+	if i := slices.IndexFunc(names, p.writes); i >= 0 {
+		written = names[i]
+	}
+	for _, found := range functionsInExpression.FindAllStringSubmatch(m.Expr, -1) {
+		_, err := caddy.GetModule("http.matchers." + found[1])
+		tells = tells || err == nil && !slices.Contains(everybodys, found[1])
+		if found[1] == "query" {
+			written = cmp.Or(written, "http.request.uri.query")
+		}
+	}
+	secret := slices.ContainsFunc(literalsInExpression.FindAllStringSubmatch(m.Expr, -1), func(found []string) bool {
+		return isSecret(written, found[1])
+	})
+	in.add(written, written != "", secret)
+	alone := !opensExpression.MatchString(m.Expr)
+	in.peer = in.peer || alone && strings.Contains(m.Expr, "remote_ip(")
+	in.others = in.others || written == "" && tells || alone && strings.Contains(m.Expr, "client_ip(")
+}
+
+// isSecret reports whether a client has to know each of the values to send them in a field.
+func isSecret(name string, values any) bool {
+	if slices.Contains(publicFields, strings.TrimPrefix(name, "http.request.header.")) {
+		return false
+	}
+	switch values := values.(type) {
+	case string:
+		return strings.Contains(values, "{env.") || strings.Contains(values, "{file.") || len(values) >= minServiceSecret && !strings.ContainsAny(values, `*+?[(|\`)
+	case []any:
+		return len(values) > 0 && !slices.ContainsFunc(values, func(v any) bool { return !isSecret(name, v) })
+	case map[string]any: // of a regular expression
+		return isSecret(name, values["pattern"])
+	}
+	return false
+}
+
+// publicFields are header fields whose usual values are known to everybody, however long they are.
+var publicFields = []string{"Accept", "Accept-Language", "Content-Type", "From", "Host", "Origin", "Referer", "User-Agent"}
+
+func isCatchAll(name string, raw json.RawMessage) bool {
+	everywhere := func(path string) bool { return path == "*" || path == "/*" }
+	var list []string
+	switch name {
+	case "path":
+		return json.Unmarshal(raw, &list) == nil && slices.ContainsFunc(list, everywhere)
+	case "endpoint":
+		var m matcher.Endpoint
+		return json.Unmarshal(raw, &m) == nil && len(m.Methods)+len(m.Query) == 0 && slices.ContainsFunc(m.Paths, everywhere)
+	case "client_ip", "remote_ip":
+		var m struct{ Ranges []string }
+		return json.Unmarshal(raw, &m) == nil && slices.Contains(m.Ranges, "0.0.0.0/0")
+	}
+	return false
+}
+
+// neverSets reports whether no handler sets a variable, or a placeholder of an answer, of an error or of a
+// client's certificate, until the request ends.
+func (p *place) neverSets(name string) bool {
+	switch {
+	case strings.HasPrefix(name, "http.error."):
+		return !p.InErrors && !p.Anywhere
+	case strings.HasPrefix(name, "http.request.tls.client."):
+		return !slices.ContainsFunc(p.view.Server.TLSConnPolicies, func(c *caddytls.ConnectionPolicy) bool { return c.ClientAuthentication != nil })
+	}
+	family := slices.ContainsFunc([]string{"http.intercept.", "http.reverse_proxy.", "http.vars."}, func(f string) bool { return strings.HasPrefix(name, f) })
+	return family && !p.before.Anything && !p.after.Anything && !p.before.Has(name) && !p.after.Has(name) && !slices.Contains([]string{"http.vars.client_ip", "http.vars.root"}, name)
+}
+
+// judge returns the problem with using a placeholder at this place among handlers, and its fix; ""
+// if no problem is known. It is fatal if the use can never work.
+func (p *place) judge(name string) (problem, write string, fatal bool) {
+	field, isField := strings.CutPrefix(name, "http.request.header.")
+	if isField {
+		field = http.CanonicalHeaderKey(field)
+		name = "http.request.header." + field
+	}
+	isUser := strings.HasPrefix(name, "http.auth.")
+	switch {
+	case p.before.Has(name):
+		return "", "", false
+	case isField && p.after.Has(name):
+		return "is set by a handler that runs later: until then it holds what the client has sent", userDirective, false
+	case isField && slices.Contains(identityFields, field) && !p.before.Anything:
+		return "is what the client has sent, so clients choose who they are", userDirective, false
+	case isField || p.before.Anything:
+		return "", "", false
+	case slices.ContainsFunc(answerFamilies, func(family string) bool { return strings.HasPrefix(name, family) }):
+		return "is always empty here: no handler before this one has asked for an answer", "rate_limit_user if forward_auth sets it, or else a placeholder of the request", false
+	case p.after.Has(name):
+		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
+	case isUser:
+		return "is always empty here: nothing before this handler authenticates users", userDirective, false
+	}
+	return "", "", false
+}
+
+// readsBodies is the problem of a placeholder of the body.
+const readsBodies = "makes Caddy read 64 KiB of each body; longer ones are one key, cost the whole limit, and match zones but no exemptions"
+
+// answerFamilies are placeholders of the answer, which doesn't exist before a decision.
+var answerFamilies = []string{"http.reverse_proxy.", "http.response.", "http.intercept."}
+
+// authenticates returns an earlier handler that authenticates users, or "".
+func (p *place) authenticates() string {
+	switch {
+	case p.before.Has("http.auth."):
+		return "basic_auth"
+	case p.before.Has("http.reverse_proxy."):
+		return "forward_auth"
+	}
+	return ""
+}
+
+// userDirective is the fix for a zone that depends on the user.
+const userDirective = "rate_limit_user instead of rate_limit; or in route blocks and in JSON, the handler behind the one that sets it"
+
+// userID is the placeholder of the authenticated user, and userOfAuth the beginning of what is known of one.
+const (
+	userID     = "http.auth.user.id"
+	userOfAuth = "http.auth.user."
+)
+
+// identityFields are header fields in which proxies and their authentication services commonly send
+// the user's identity. Clients may send them as well.
+var identityFields = []string{
+	"Cf-Access-Authenticated-User-Email", "Remote-Email", "Remote-Groups", "Remote-Name", "Remote-User",
+	"Tailscale-User-Login", "X-Auth-Request-Email", "X-Auth-Request-User", "X-Authentik-Email", "X-Authentik-Username",
+	"X-Forwarded-Email", "X-Forwarded-Preferred-Username", "X-Forwarded-User", "X-Goog-Authenticated-User-Email",
+	"X-Remote-User", "X-Webauth-User",
+}
