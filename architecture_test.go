@@ -116,9 +116,14 @@ var rules = []rule{
 		why: "where an address is has nothing to do with what is decided about it",
 	},
 	{
+		packages:  []string{"./internal/lint"},
+		forbidden: []string{".", "./internal/operator/local", "./internal/replayer", "./internal/replay", "./internal/dashboard"},
+		why:       "what a config does other than it seems to is said of the config alone, before anything runs",
+	},
+	{
 		packages:  []string{"./internal/config"},
 		forbidden: []string{".", "./internal/operator/local", "./internal/replayer", "./internal/replay", "./internal/dashboard"},
-		why:       "a config is read, checked and compiled whether it will run, be validated or be replayed",
+		why:       "a config is read and compiled whether it will run, be validated or be replayed",
 	},
 	{
 		packages:  []string{"./internal/operator/local"},

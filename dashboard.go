@@ -24,6 +24,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/dashboard"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/lint"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
 
@@ -68,7 +69,10 @@ func (dash *Dashboard) Provision(ctx caddy.Context) error {
 	open, end := context.WithCancel(ctx)
 	dash.open = open
 	enforce.OnShutdown(ctx, end)
-	var err error
+	err := lint.Dashboard(ctx, &dash.Dashboard)
+	if err != nil {
+		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: %w", err), dash.Source)
+	}
 	if dash.allow, dash.hosts, err = dash.Compile(ctx); err != nil {
 		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), dash.Source)
 	}

@@ -7,8 +7,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/lint"
 	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
@@ -39,8 +41,15 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("getting rate_limit app: %w", err)
 	}
-	h.run, err = app.(*App).compiler.Handler(ctx, &h.Handler)
-	return err
+	compiler := app.(*App).compiler
+	if err := lint.Config(ctx, compiler); err != nil {
+		return caddyconf.AtSource(err, h.Source)
+	}
+	if h.run, err = compiler.Handler(ctx, &h.Handler); err != nil {
+		return err
+	}
+	survey, _ := compiler.Survey(ctx)
+	return lint.Handler(ctx, compiler, survey, &h.Handler, h.run)
 }
 
 // ServeHTTP passes a request that is within all limits, and refuses others.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/lint"
 	"github.com/caddy-tally/caddy-tally/internal/names"
 )
 
@@ -70,8 +71,11 @@ func (p *Permission) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("getting rate_limit app: %w", err)
 	}
 	p.storage, p.logger = ctx.Storage(), ctx.Logger()
-	p.run, p.other, err = p.Compile(ctx, app.(*App).compiler)
-	return err
+	compiler := app.(*App).compiler
+	if p.run, p.other, err = p.Compile(ctx, compiler); err != nil {
+		return err
+	}
+	return lint.Handler(ctx, compiler, nil, &p.Handler, p.run)
 }
 
 // CertificateAllowed implements caddytls.OnDemandPermission.

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
@@ -27,14 +28,14 @@ const (
 // entry is what is known of a matcher set of allow.
 type entry struct {
 	needs []string // placeholders without whose values it admits nobody
-	alone []*place // where nothing else tells operators from others
+	alone []*Place // where nothing else tells operators from others
 }
 
 var errEverybody = errors.New("everybody can send such a request: write allow client_ip 192.0.2.0/24, with the networks of the operators")
 
 // checkAllow returns an error if clients can meet a matcher set of allow, and advice if that depends on
 // modules of others. The address of the sender in the set makes it safe.
-func (dash *Dashboard) checkAllow(survey *survey, places []*place) (entries []entry, found []Advice, err error) {
+func (dash *Dashboard) checkAllow(survey *Survey, places []*Place) (entries []entry, found []advice.Advice, err error) {
 	for _, set := range dash.AllowRaw {
 		names := namesOfSet(set)
 		if survey.bodyUse(names) != (enforce.BodyUse{}) {
@@ -42,30 +43,30 @@ func (dash *Dashboard) checkAllow(survey *survey, places []*place) (entries []en
 		}
 		var e entry
 		for _, p := range places {
-			in, guard := p.inputs(set), p.guard()
+			in, guard := p.Inputs(set), p.guard()
 			needs := names
-			switch field, _ := strings.CutPrefix(in.written, headerFamily); {
+			switch field, _ := strings.CutPrefix(in.Written, headerFamily); {
 			case in.admits():
 				if guard == nil {
 					e.alone = append(e.alone, p)
 				}
 			case guard != nil:
 				needs = slices.Concat(names, namesOfSet(guard))
-			case in.written == "" && p.authenticates() != "":
+			case in.Written == "" && p.Authenticates() != "":
 				e.needs = append(e.needs, p.provesIdentity())
-			case in.written == "":
+			case in.Written == "":
 				return nil, nil, errEverybody
-			case p.before.Anything:
-				e.needs = append(e.needs, in.written)
-				found = append(found, Advice{Source: dash.Source, Problem: fmt.Sprintf("rate_limit_dashboard: allow: {%s} may be what the client has sent, unless a handler before this one sets it", in.written),
+			case p.Earlier.Anything:
+				e.needs = append(e.needs, in.Written)
+				found = append(found, advice.Advice{Source: dash.Source, Problem: fmt.Sprintf("rate_limit_dashboard: allow: {%s} may be what the client has sent, unless a handler before this one sets it", in.Written),
 					Fix: "remote_ip with the address of the proxy beside it"})
 			default:
 				problem := "may have any value, and is what the client has sent: nothing before this handler sets or removes it"
-				if p.after.Has(in.written) {
-					problem, _, _ = p.judge(in.written)
+				if p.Later.Has(in.Written) {
+					problem, _, _ = p.Judge(in.Written)
 				}
 				return nil, nil, fmt.Errorf("{%s} %s: put forward_auth with copy_headers %s before the dashboard; or, if a proxy in front of Caddy sets the field, also match its address: allow {, and in it header %[3]s * and remote_ip with the address",
-					in.written, problem, field)
+					in.Written, problem, field)
 			}
 			own, err := p.addNeeds(nil, needs)
 			if err != nil {
@@ -79,13 +80,13 @@ func (dash *Dashboard) checkAllow(survey *survey, places []*place) (entries []en
 }
 
 // admits reports whether a matcher set with these inputs admits some clients only.
-func (in inputs) admits() bool { return in.peer || in.written == "" && (in.others || in.secret != "") }
+func (in Inputs) admits() bool { return in.peer || in.Written == "" && (in.Others || in.Secret != "") }
 
 // guard returns the matchers of a surrounding route that admit some clients only, or nil.
-func (p *place) guard() caddy.ModuleMap {
+func (p *Place) guard() caddy.ModuleMap {
 	for _, route := range p.Around {
 		admits := func(r routing.Requests) bool {
-			return p.inputs(r.Set).admits() && (len(route) == 1 || !slices.ContainsFunc(namesOfSet(r.Set), p.mayLack))
+			return p.Inputs(r.Set).admits() && (len(route) == 1 || !slices.ContainsFunc(namesOfSet(r.Set), p.mayLack))
 		}
 		if !slices.ContainsFunc(route, func(r routing.Requests) bool { return !admits(r) }) {
 			return route[0].Set
@@ -95,16 +96,16 @@ func (p *place) guard() caddy.ModuleMap {
 }
 
 // provesIdentity returns a placeholder that has a value if an earlier handler has authenticated the user.
-func (p *place) provesIdentity() string {
-	if p.before.Has("http.reverse_proxy.") { // users of basic_auth need no matcher
+func (p *Place) provesIdentity() string {
+	if p.Earlier.Has("http.reverse_proxy.") { // users of basic_auth need no matcher
 		return "http.reverse_proxy.status_code"
 	}
-	return userID
+	return UserID
 }
 
 // addNeeds adds to the placeholders without a value for a stranger those among names, and what their values are made
 // of. A comparison with nothing may hold for everybody, so it is an error if nothing before this place gives one a value.
-func (p *place) addNeeds(needs, names []string) (all []string, err error) {
+func (p *Place) addNeeds(needs, names []string) (all []string, err error) {
 	for _, name := range names {
 		if field, isField := strings.CutPrefix(name, headerFamily); isField {
 			name = headerFamily + http.CanonicalHeaderKey(field)
@@ -116,7 +117,7 @@ func (p *place) addNeeds(needs, names []string) (all []string, err error) {
 			return nil, fmt.Errorf("{%s} %s, and a comparison with nothing may hold for everybody: put the handler that sets it, such as basic_auth, before the dashboard, in the same block", name, problem)
 		}
 		needs = append(needs, name)
-		for _, text := range p.before.Made(name) {
+		for _, text := range p.Earlier.Made(name) {
 			if needs, err = p.addNeeds(needs, routing.PlaceholderNames(text)); err != nil {
 				return nil, err
 			}
@@ -126,27 +127,27 @@ func (p *place) addNeeds(needs, names []string) (all []string, err error) {
 }
 
 // mayLack reports whether a placeholder has no value unless a handler, the environment or a certificate gives it one.
-func (p *place) mayLack(name string) bool {
+func (p *Place) mayLack(name string) bool {
 	if strings.HasPrefix(name, headerFamily) {
-		return p.before.Has(name)
+		return p.Earlier.Has(name)
 	}
 	return !isEverybodys(name) && !strings.HasPrefix(name, "http.request.remote") || strings.HasPrefix(name, "env.") || strings.HasPrefix(name, "file.")
 }
 
 // neverGives returns the problem with a placeholder to which nothing before this place gives a value, or "".
-func (p *place) neverGives(name string) string {
+func (p *Place) neverGives(name string) string {
 	begins := func(family string) bool { return strings.HasPrefix(name, family) }
 	switch {
-	case p.before.Has(name) || p.before.Anything || slices.ContainsFunc([]string{"env.", "file.", "http.matchers.", "http.regexp.", enforce.OurPlaceholders}, begins):
+	case p.Earlier.Has(name) || p.Earlier.Anything || slices.ContainsFunc([]string{"env.", "file.", "http.matchers.", "http.regexp.", enforce.OurPlaceholders}, begins):
 		return ""
 	case name == "" || name == "http.vars."+caddyhttp.ClientIPVarKey || name == "http.vars."+caddyhttp.TrustedProxyVarKey:
 		return ""
 	case begins("http.error.") || begins(certificateFamily):
-		if !p.neverSets(name) {
+		if !p.NeverSets(name) {
 			return ""
 		}
 	}
-	if problem, _, _ := p.judge(name); problem != "" {
+	if problem, _, _ := p.Judge(name); problem != "" {
 		return problem
 	}
 	return "is never set: nothing before this handler sets it"
@@ -157,9 +158,9 @@ var addressesInSet = regexp.MustCompile(`[0-9a-fA-F.:]{2,}(/[0-9]+)?`)
 
 // admitsStrangers reports whether a loaded matcher set admits a request of a client without user, fields and
 // certificate, whatever its address. Matchers that look elsewhere than at a request aren't asked.
-func (p *place) admitsStrangers(raw caddy.ModuleMap, set caddyhttp.MatcherSet) bool {
+func (p *Place) admitsStrangers(raw caddy.ModuleMap, set caddyhttp.MatcherSet) bool {
 	addresses := []netip.Addr{netip.MustParseAddr("9.9.9.9"), netip.MustParseAddr("151.101.1.9"), netip.MustParseAddr("2a00:1450::9")}
-	for _, raw := range withNegated(raw) {
+	for _, raw := range WithNegated(raw) {
 		for name, value := range raw {
 			if name == "file" || !slices.Contains(everybodys, name) && !slices.Contains([]string{"not", "expression", "client_ip", "remote_ip"}, name) {
 				return false
@@ -181,11 +182,11 @@ func (p *place) admitsStrangers(raw caddy.ModuleMap, set caddyhttp.MatcherSet) b
 }
 
 // stranger returns a request with nothing but an address.
-func (p *place) stranger(method string, addr netip.Addr) *http.Request {
+func (p *Place) stranger(method string, addr netip.Addr) *http.Request {
 	r, _ := http.NewRequestWithContext(context.Background(), method, "/", nil) // the arguments are valid
 	r.RemoteAddr = net.JoinHostPort(addr.String(), "1")
-	if r.Host = "localhost"; len(p.view.Hosts) > 0 {
-		r.Host = p.view.Hosts[0]
+	if r.Host = "localhost"; len(p.View.Hosts) > 0 {
+		r.Host = p.View.Hosts[0]
 	}
-	return routing.Prepare(p.view.Server, r)
+	return routing.Prepare(p.View.Server, r)
 }

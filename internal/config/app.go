@@ -1,5 +1,5 @@
 // Package config is the configuration: the types of all options with their user documentation, the
-// Caddyfile grammar of each block next to its type, the checks with their advice, and the compilers
+// Caddyfile grammar of each block next to its type, the survey of a whole config, and the compilers
 // that translate a config into package enforce.
 //
 // Nothing here decides about a request, and compiling opens nothing: see [App.Compile] and

@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/answer"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
@@ -34,8 +35,8 @@ type Compiler struct {
 	retentions map[storage.LimitID]*time.Duration // longest retention of each limit's counts, see limit
 
 	loads  map[string]*enforce.Load // measurements by the names of zones
-	survey *survey                  // of all handlers' configs; nil before the first is compiled
-	found  []Advice
+	survey *Survey                  // of all handlers' configs; see [Compiler.Survey]
+	found  []advice.Advice
 	log    *zap.Logger
 }
 
@@ -140,12 +141,13 @@ type handlerCompiler struct {
 	log *zap.Logger
 	run *enforce.Handler
 
-	found []Advice
+	found []advice.Advice
 }
 
 // Handler checks the configuration of a handler and compiles it. It opens nothing. The result must
 // be cleaned up even if there is an error.
 func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler, error) {
+	c.Survey(ctx) // before modules are loaded
 	h := handlerCompiler{Handler: config, app: c, log: ctx.Logger()}
 	h.run = &enforce.Handler{
 		App: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64, Answer: answer.Options{Routed: answer.ErrorRouted(ctx)}, AddressedBy: enforce.ClientIPFields(ctx), Peer: c.Run.PeerOf(ctx),
@@ -157,7 +159,7 @@ func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler
 	}
 	h.run.Events = events.(*caddyevents.App)
 	for _, step := range []func(caddy.Context) error{
-		h.checkConfig, h.findProxies, h.checkPeerOptions, h.compileHeaders, h.compilePage, h.compileZones, h.loadExempt, h.run.ProvisionMetrics, h.run.ProvisionHistory, h.run.Serve,
+		h.findProxies, h.checkPeerOptions, h.compileHeaders, h.compilePage, h.compileZones, h.loadExempt, h.run.ProvisionMetrics, h.run.ProvisionHistory, h.run.Serve,
 	} {
 		if err := step(ctx); err != nil {
 			return h.run, caddyconf.AtSource(err, h.Source)
@@ -191,7 +193,7 @@ func (h *handlerCompiler) checkPeerOptions(ctx caddy.Context) error {
 		return fmt.Errorf("jitter must be at least zero, got %v", h.Jitter)
 	}
 	if h.Jitter > 1 {
-		h.found = append(h.found, h.advice(fmt.Sprintf("jitter: each Retry-After is up to %v times as long", 1+h.Jitter), "jitter 0.2 for up to 20 %"))
+		h.found = append(h.found, h.Advice(fmt.Sprintf("jitter: each Retry-After is up to %v times as long", 1+h.Jitter), "jitter 0.2 for up to 20 %"))
 	}
 	h.found = append(h.found, h.checkDistributed()...) // before the storage is loaded, which discards its raw JSON
 	if h.StorageRaw != nil {
@@ -207,7 +209,7 @@ func (h *handlerCompiler) checkPeerOptions(ctx caddy.Context) error {
 }
 
 func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
-	zones, err := h.ordered()
+	zones, err := h.Ordered()
 	if err != nil {
 		return err
 	}
@@ -227,10 +229,9 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 			h.run.PassFields = append(h.run.PassFields, f)
 		}
 	}
-	h.run.LogsAccess, h.run.Traced = enforce.WritesAccessLogs(ctx), h.app.survey.traces || h.app.survey.foreign
+	h.run.LogsAccess, h.run.Traced = enforce.WritesAccessLogs(ctx), h.app.survey.traces || h.app.survey.Foreign
 	h.app.Run.AllZones = append(h.app.Run.AllZones, h.run.Zones...)
 	h.noteLate(zones)
-	h.found = append(h.found, h.checkIdle()...)
 	for _, t := range h.Traps {
 		if t == nil {
 			return errors.New("a trap is null; give it a matcher, or remove it")

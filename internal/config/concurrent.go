@@ -63,7 +63,7 @@ func (z *Zone) checkUnits() error {
 			return fmt.Errorf("%s: limit concurrent counts requests and not units: write a limit such as 100_000/1h, too", option.name)
 		}
 	}
-	if z.OnExceeded == onExceededDelay {
+	if z.OnExceeded == OnExceededDelay {
 		return fmt.Errorf("on_exceeded delay waits for units, and limit concurrent has none: write limit %d concurrent wait 5s", z.Concurrent.Requests)
 	}
 	return nil

@@ -105,10 +105,10 @@ func (z *zoneCompiler) compileWhen() error {
 		}
 		z.run.When = append(z.run.When, s)
 	}
-	isMeasured := func(other sitedZone) bool {
+	isMeasured := func(other SitedZone) bool {
 		return slices.ContainsFunc(other.When, func(c Condition) bool { return c.Zone == z.Name || c.Zone == "" && other.Name == z.Name })
 	}
-	if len(z.When) > 0 || slices.ContainsFunc(z.app.survey.zones, isMeasured) {
+	if len(z.When) > 0 || slices.ContainsFunc(z.app.survey.Zones, isMeasured) {
 		z.run.Load = z.app.loadOf(z.Name)
 	}
 	return nil
@@ -120,7 +120,7 @@ func (z *zoneCompiler) compileCondition(c *Condition) (*load.Switch, error) {
 	}
 	name, known := z.Name, true
 	if c.Zone != "" {
-		name, known = c.Zone, slices.ContainsFunc(z.app.survey.zones, func(other sitedZone) bool { return other.Name == c.Zone })
+		name, known = c.Zone, slices.ContainsFunc(z.app.survey.Zones, func(other SitedZone) bool { return other.Name == c.Zone })
 	}
 	if !known {
 		return nil, fmt.Errorf("there is no zone %q: write the name of one, or everyone for the requests of this one", c.Zone)

@@ -21,8 +21,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
-// newCostRule returns the rule for a cost.
-func newCostRule(cost string) (enforce.CostRule, error) {
+// NewCostRule returns the rule for a cost.
+func NewCostRule(cost string) (enforce.CostRule, error) {
 	if cost == "" {
 		return enforce.CostRule{Fixed: 1}, nil
 	}
@@ -41,7 +41,7 @@ func (z *zoneCompiler) compileCost() (err error) {
 	if z.MaxCost < 0 {
 		return fmt.Errorf("max_cost: must be at least 1, got %d", z.MaxCost)
 	}
-	if z.run.Cost, err = newCostRule(z.Cost); err != nil {
+	if z.run.Cost, err = NewCostRule(z.Cost); err != nil {
 		return fmt.Errorf("cost: %w", err)
 	}
 	z.run.Costs = make([]enforce.CostRule, len(z.Costs))
@@ -95,7 +95,7 @@ func (c *Cost) rule() (enforce.CostRule, error) {
 	if c.Cost == "" {
 		return enforce.CostRule{}, errors.New("a cost is missing; give it, or leave out what it is for")
 	}
-	p, err := newCostRule(c.Cost)
+	p, err := NewCostRule(c.Cost)
 	if err != nil {
 		return enforce.CostRule{}, err
 	}
@@ -177,10 +177,10 @@ func (c *Count) checkReadBody() error {
 }
 
 // String returns the statuses as in a Caddyfile.
-func (c *Count) String() string { return c.rule().String() }
+func (c *Count) String() string { return c.Rule().String() }
 
-// rule returns the compiled option, or nil if there is none.
-func (c *Count) rule() *settle.Count {
+// Rule returns the compiled option, or nil if there is none.
+func (c *Count) Rule() *settle.Count {
 	if c == nil {
 		return nil
 	}
@@ -203,7 +203,7 @@ func (z *zoneCompiler) compileCount() error {
 		return errors.New("count: the zone admits nothing, so no request gets an answer that could count: write a limit, or leave out count")
 	}
 	z.run.Counting = engine.Afterwards
-	z.run.Count = z.Count.rule()
+	z.run.Count = z.Count.Rule()
 	if z.Count.Hold {
 		z.run.Counting = engine.Held
 	}

@@ -10,11 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
-	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
-	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 
 	"github.com/caddy-tally/caddy-tally/internal/grammar"
@@ -43,19 +40,13 @@ type Dashboard struct {
 // Compile checks the configuration. It returns the matchers of allow, and the hosts in the matchers
 // of routes and of allow.
 func (dash *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, hosts caddyhttp.MatchHost, err error) {
-	whole, given := newSurvey(ctx, nil, nil), new(advice.List)
-	places := dash.places(whole)
-	if app, err := ctx.AppIfConfigured(names.App); err == nil {
-		given = &app.(interface{ Enforcer() *enforce.Config }).Enforcer().Advice
-	}
+	whole := NewSurvey(ctx, nil, nil)
+	places := dash.Places(whole)
 	entries, found, err := dash.checkAllow(whole, places) // before matchers are loaded, which discards their raw JSON
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, p := range places {
-		found = append(found, p.checkOwnPages()...)
-	}
-	if err := given.Give(ctx.Logger(), append(found, dash.checkShut(places)...)...); err != nil {
+	if err := AdviceOf(ctx).Give(ctx.Logger(), found...); err != nil {
 		return nil, nil, err
 	}
 	if hosts, err = dash.namedHosts(ctx, whole, places); err != nil {
@@ -79,7 +70,7 @@ func (dash *Dashboard) loadAllow(ctx caddy.Context, entries []entry) (allow cadd
 		for _, p := range e.alone {
 			switch {
 			case !p.admitsStrangers(raw[i], allow[i]):
-			case p.authenticates() == "":
+			case p.Authenticates() == "":
 				return nil, errEverybody
 			default:
 				allow[i] = matcher.IfPresent([]string{p.provesIdentity()}, allow[i])
@@ -89,10 +80,10 @@ func (dash *Dashboard) loadAllow(ctx caddy.Context, entries []entry) (allow cadd
 	return allow, nil
 }
 
-// places returns the dashboard's places in a config.
-func (dash *Dashboard) places(survey *survey) (found []*place) {
-	for _, p := range survey.places {
-		if p.dashboard != nil && routing.SameJSON(p.dashboard, dash) {
+// Places returns the dashboard's places in a config.
+func (dash *Dashboard) Places(survey *Survey) (found []*Place) {
+	for _, p := range survey.Places {
+		if p.Dashboard != nil && routing.SameJSON(p.Dashboard, dash) {
 			found = append(found, p)
 		}
 	}
@@ -100,10 +91,10 @@ func (dash *Dashboard) places(survey *survey) (found []*place) {
 }
 
 // namedHosts returns the hosts in the matchers of the dashboard's servers and of allow.
-func (dash *Dashboard) namedHosts(ctx caddy.Context, survey *survey, places []*place) (caddyhttp.MatchHost, error) {
+func (dash *Dashboard) namedHosts(ctx caddy.Context, survey *Survey, places []*Place) (caddyhttp.MatchHost, error) {
 	var names []string
 	for _, p := range places {
-		names = append(names, p.view.Hosts...)
+		names = append(names, p.View.Hosts...)
 	}
 	names = append(names, routing.Hosts(dash.AllowRaw)...)
 	for i := range names {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/siting"
@@ -92,5 +93,5 @@ func (c *Compiler) checkAccess(what, path string) {
 		return
 	}
 	path, _ = filepath.Abs(path) // the path exists: [siting.OpenFile] succeeded
-	c.found = append(c.found, Advice{Source: c.Source, Problem: fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path, mode), Fix: "chmod g-w,o-rwx " + path})
+	c.found = append(c.found, advice.Advice{Source: c.Source, Problem: fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path, mode), Fix: "chmod g-w,o-rwx " + path})
 }

@@ -200,7 +200,7 @@ func (h *Handler) addZone(d *caddyfile.Dispenser, z *Zone) error {
 		h.Zones = append(h.Zones, z)
 		return nil
 	}
-	if h.Zones[i].hasOwnWords() || z.hasOwnWords() {
+	if h.Zones[i].HasOwnWords() || z.HasOwnWords() {
 		return d.Err("the name is taken by an earlier zone of this handler: choose another name")
 	}
 	h.Zones[i] = z

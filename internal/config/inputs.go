@@ -19,19 +19,19 @@ import (
 )
 
 // writes reports whether clients write a placeholder's value, as far as Caddy's own handlers tell.
-func (p *place) writes(name string) bool { return p.writesBy(name, nil) }
+func (p *Place) writes(name string) bool { return p.writesBy(name, nil) }
 
 // writesBy leaves out placeholders that were seen: variables may be made of one another.
-func (p *place) writesBy(name string, seen []string) bool {
+func (p *Place) writesBy(name string, seen []string) bool {
 	if field, isField := strings.CutPrefix(name, "http.request.header."); isField {
 		name = "http.request.header." + http.CanonicalHeaderKey(field)
 	}
 	if slices.Contains(seen, name) {
 		return false
 	}
-	if p.before.Has(name) {
+	if p.Earlier.Has(name) {
 		seen = append(seen, name)
-		return slices.ContainsFunc(p.before.Made(name), func(text string) bool {
+		return slices.ContainsFunc(p.Earlier.Made(name), func(text string) bool {
 			return slices.ContainsFunc(routing.PlaceholderNames(text), func(n string) bool {
 				return strings.EqualFold(n, name) || p.writesBy(n, seen)
 			})
@@ -43,8 +43,8 @@ func (p *place) writesBy(name string, seen []string) bool {
 	return name == "http.request.uri" || name == "http.request.orig_uri" || slices.ContainsFunc(sentFamilies, func(family string) bool { return strings.HasPrefix(name, family) })
 }
 
-// written returns the first of the placeholders in texts whose value clients write, or "".
-func (p *place) written(texts ...string) string {
+// Written returns the first of the placeholders in texts whose value clients write, or "".
+func (p *Place) Written(texts ...string) string {
 	for _, text := range texts {
 		for _, name := range routing.PlaceholderNames(text) {
 			if p.writes(name) {
@@ -58,12 +58,12 @@ func (p *place) written(texts ...string) string {
 // sentFamilies are the beginnings of the placeholders that hold what a client sends besides the path.
 var sentFamilies = []string{"http.request.header.", "http.request.cookie.", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri.query", "http.request.orig_uri.prefixed_query", "http.request.body", bodyfield.Form, bodyfield.JSON}
 
-// inputs are what decides whether a matcher set matches.
-type inputs struct {
-	written string // a placeholder whose value clients write, or ""
-	secret  string // one whose value they have to know, or ""
+// Inputs are what decides whether a matcher set matches.
+type Inputs struct {
+	Written string // a placeholder whose value clients write, or ""
+	Secret  string // one whose value they have to know, or ""
 	peer    bool   // also the address of the sender
-	others  bool   // also something else that clients can't choose
+	Others  bool   // also something else that clients can't choose
 }
 
 // The literals in expressions, what may make one hold though a part of it doesn't, and calls of functions.
@@ -83,15 +83,15 @@ func isEverybodys(name string) bool {
 		!slices.ContainsFunc([]string{headerFamily, "http.request.remote", certificateFamily}, begins)
 }
 
-// inputs returns what decides whether a matcher set matches at this place.
-func (p *place) inputs(set caddy.ModuleMap) (in inputs) {
+// Inputs returns what decides whether a matcher set matches at this place.
+func (p *Place) Inputs(set caddy.ModuleMap) (in Inputs) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		p.addInputs(&in, name, set[name])
 	}
 	return in
 }
 
-func (p *place) addInputs(in *inputs, name string, raw json.RawMessage) {
+func (p *Place) addInputs(in *Inputs, name string, raw json.RawMessage) {
 	switch name {
 	case "header", "header_regexp", "vars", "vars_regexp":
 		var fields map[string]any
@@ -109,33 +109,33 @@ func (p *place) addInputs(in *inputs, name string, raw json.RawMessage) {
 		p.addExpression(in, raw)
 	case "not":
 		for _, set := range negated(caddy.ModuleMap{name: raw}) {
-			inner := p.inputs(set)
-			in.add(cmp.Or(inner.written, inner.secret), true, false) // whoever doesn't know a secret can leave it out
-			in.others = in.others || inner.peer || inner.others
+			inner := p.Inputs(set)
+			in.add(cmp.Or(inner.Written, inner.Secret), true, false) // whoever doesn't know a secret can leave it out
+			in.Others = in.Others || inner.peer || inner.Others
 		}
 	case "remote_ip", "client_ip":
-		if isCatchAll(name, raw) {
+		if IsCatchAll(name, raw) {
 			return
 		}
-		in.peer, in.others = in.peer || name == "remote_ip", true
+		in.peer, in.Others = in.peer || name == "remote_ip", true
 	default:
-		in.others = in.others || !slices.Contains(everybodys, name)
+		in.Others = in.Others || !slices.Contains(everybodys, name)
 	}
 }
 
 // add adds a placeholder. A secret has to be known to write it.
-func (in *inputs) add(name string, written, secret bool) {
+func (in *Inputs) add(name string, written, secret bool) {
 	switch {
 	case written && !secret:
-		in.written = cmp.Or(in.written, name)
+		in.Written = cmp.Or(in.Written, name)
 	case written:
-		in.secret = cmp.Or(in.secret, name)
+		in.Secret = cmp.Or(in.Secret, name)
 	case name != "" && !isEverybodys(name):
-		in.others = true
+		in.Others = true
 	}
 }
 
-func (p *place) addExpression(in *inputs, raw json.RawMessage) {
+func (p *Place) addExpression(in *Inputs, raw json.RawMessage) {
 	var m caddyhttp.MatchExpression
 	if json.Unmarshal(raw, &m) != nil {
 		return
@@ -158,7 +158,7 @@ func (p *place) addExpression(in *inputs, raw json.RawMessage) {
 	in.add(written, written != "", secret)
 	alone := !opensExpression.MatchString(m.Expr)
 	in.peer = in.peer || alone && strings.Contains(m.Expr, "remote_ip(")
-	in.others = in.others || written == "" && tells || alone && strings.Contains(m.Expr, "client_ip(")
+	in.Others = in.Others || written == "" && tells || alone && strings.Contains(m.Expr, "client_ip(")
 }
 
 // isSecret reports whether a client has to know each of the values to send them in a field.
@@ -180,7 +180,7 @@ func isSecret(name string, values any) bool {
 // publicFields are header fields whose usual values are known to everybody, however long they are.
 var publicFields = []string{"Accept", "Accept-Language", "Content-Type", "From", "Host", "Origin", "Referer", "User-Agent"}
 
-func isCatchAll(name string, raw json.RawMessage) bool {
+func IsCatchAll(name string, raw json.RawMessage) bool {
 	everywhere := func(path string) bool { return path == "*" || path == "/*" }
 	var list []string
 	switch name {
@@ -196,22 +196,22 @@ func isCatchAll(name string, raw json.RawMessage) bool {
 	return false
 }
 
-// neverSets reports whether no handler sets a variable, or a placeholder of an answer, of an error or of a
+// NeverSets reports whether no handler sets a variable, or a placeholder of an answer, of an error or of a
 // client's certificate, until the request ends.
-func (p *place) neverSets(name string) bool {
+func (p *Place) NeverSets(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "http.error."):
 		return !p.InErrors && !p.Anywhere
 	case strings.HasPrefix(name, "http.request.tls.client."):
-		return !slices.ContainsFunc(p.view.Server.TLSConnPolicies, func(c *caddytls.ConnectionPolicy) bool { return c.ClientAuthentication != nil })
+		return !slices.ContainsFunc(p.View.Server.TLSConnPolicies, func(c *caddytls.ConnectionPolicy) bool { return c.ClientAuthentication != nil })
 	}
 	family := slices.ContainsFunc([]string{"http.intercept.", "http.reverse_proxy.", "http.vars."}, func(f string) bool { return strings.HasPrefix(name, f) })
-	return family && !p.before.Anything && !p.after.Anything && !p.before.Has(name) && !p.after.Has(name) && !slices.Contains([]string{"http.vars.client_ip", "http.vars.root"}, name)
+	return family && !p.Earlier.Anything && !p.Later.Anything && !p.Earlier.Has(name) && !p.Later.Has(name) && !slices.Contains([]string{"http.vars.client_ip", "http.vars.root"}, name)
 }
 
-// judge returns the problem with using a placeholder at this place among handlers, and its fix; ""
+// Judge returns the problem with using a placeholder at this place among handlers, and its fix; ""
 // if no problem is known. It is fatal if the use can never work.
-func (p *place) judge(name string) (problem, write string, fatal bool) {
+func (p *Place) Judge(name string) (problem, write string, fatal bool) {
 	field, isField := strings.CutPrefix(name, "http.request.header.")
 	if isField {
 		field = http.CanonicalHeaderKey(field)
@@ -219,17 +219,17 @@ func (p *place) judge(name string) (problem, write string, fatal bool) {
 	}
 	isUser := strings.HasPrefix(name, "http.auth.")
 	switch {
-	case p.before.Has(name):
+	case p.Earlier.Has(name):
 		return "", "", false
-	case isField && p.after.Has(name):
+	case isField && p.Later.Has(name):
 		return "is set by a handler that runs later: until then it holds what the client has sent", userDirective, false
-	case isField && slices.Contains(identityFields, field) && !p.before.Anything:
+	case isField && slices.Contains(identityFields, field) && !p.Earlier.Anything:
 		return "is what the client has sent, so clients choose who they are", userDirective, false
-	case isField || p.before.Anything:
+	case isField || p.Earlier.Anything:
 		return "", "", false
 	case slices.ContainsFunc(answerFamilies, func(family string) bool { return strings.HasPrefix(name, family) }):
 		return "is always empty here: no handler before this one has asked for an answer", "rate_limit_user if forward_auth sets it, or else a placeholder of the request", false
-	case p.after.Has(name):
+	case p.Later.Has(name):
 		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
 	case isUser:
 		return "is always empty here: nothing before this handler authenticates users", userDirective, false
@@ -238,17 +238,17 @@ func (p *place) judge(name string) (problem, write string, fatal bool) {
 }
 
 // readsBodies is the problem of a placeholder of the body.
-const readsBodies = "makes Caddy read 64 KiB of each body; longer ones are one key, cost the whole limit, and match zones but no exemptions"
+const ReadsBodies = "makes Caddy read 64 KiB of each body; longer ones are one key, cost the whole limit, and match zones but no exemptions"
 
 // answerFamilies are placeholders of the answer, which doesn't exist before a decision.
 var answerFamilies = []string{"http.reverse_proxy.", "http.response.", "http.intercept."}
 
-// authenticates returns an earlier handler that authenticates users, or "".
-func (p *place) authenticates() string {
+// Authenticates returns an earlier handler that authenticates users, or "".
+func (p *Place) Authenticates() string {
 	switch {
-	case p.before.Has("http.auth."):
+	case p.Earlier.Has("http.auth."):
 		return "basic_auth"
-	case p.before.Has("http.reverse_proxy."):
+	case p.Earlier.Has("http.reverse_proxy."):
 		return "forward_auth"
 	}
 	return ""
@@ -259,8 +259,8 @@ const userDirective = "rate_limit_user instead of rate_limit; or in route blocks
 
 // userID is the placeholder of the authenticated user, and userOfAuth the beginning of what is known of one.
 const (
-	userID     = "http.auth.user.id"
-	userOfAuth = "http.auth.user."
+	UserID     = "http.auth.user.id"
+	UserOfAuth = "http.auth.user."
 )
 
 // identityFields are header fields in which proxies and their authentication services commonly send

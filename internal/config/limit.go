@@ -59,9 +59,9 @@ type Limit struct {
 	Shadow bool `json:"shadow,omitempty"`
 }
 
-// compile returns the limit ready for arithmetic, or an error with the invalid value and the
+// Compile returns the limit ready for arithmetic, or an error with the invalid value and the
 // expected ones.
-func (l Limit) compile() (limiter.Limit, error) {
+func (l Limit) Compile() (limiter.Limit, error) {
 	algorithm, err := l.algorithm()
 	if err != nil {
 		return limiter.Limit{}, err
@@ -121,7 +121,7 @@ func compileLimits(owner string, limits []Limit) ([]namedLimit, error) {
 	names := make(map[string]bool)
 	enforced := 0
 	for i, l := range limits {
-		arithmetic, err := l.compile()
+		arithmetic, err := l.Compile()
 		if err != nil {
 			return nil, fmt.Errorf("limit: %w", err)
 		}

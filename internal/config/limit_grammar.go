@@ -27,7 +27,7 @@ func limitRule(add func(Limit)) grammar.Rule {
 	return grammar.Line("limit <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]",
 		rate, &l.Burst, &l.Algorithm, &l.Slots, &l.Timezone, &l.Name, &l.Shadow).Then(func() error {
 		add(*l)
-		_, err := l.compile()
+		_, err := l.Compile()
 		return err
 	})
 }

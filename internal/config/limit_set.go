@@ -21,7 +21,7 @@ import (
 // the kind of each limit, not under the tier: a client whose tier changes keeps its counts if the
 // limits of both tiers differ only in their amounts.
 func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitSet, error) {
-	if z.refusesNothing() {
+	if z.RefusesNothing() {
 		limits = enforced(limits) // they get the names of enforced limits
 	}
 	compiled, err := compileLimits(z.Name, limits)
@@ -40,7 +40,7 @@ func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitS
 			Slots: int(arithmetic.Slots()), Timezone: l.Timezone,
 		}
 		p := enforce.NewPolicy(compiled[i].name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
-		p.Shadow = z.refusesNothing() || compiled[i].shadow
+		p.Shadow = z.RefusesNothing() || compiled[i].shadow
 		p.Join(z.run, set)
 		p.Kind = z.kindInWords(kind)
 		p.Scaling = z.scalingOf(&p.Limit)

@@ -26,7 +26,7 @@ func TestLimitCompile(t *testing.T) {
 		{Limit{Amount: 5, Window: minute, Algorithm: "token_bucket"}, limiter.TokenBucket, 5, 0},
 		{Limit{Amount: 5, Window: minute, Algorithm: "token_bucket", Burst: 2}, limiter.TokenBucket, 2, 0},
 	} {
-		got, err := tt.in.compile()
+		got, err := tt.in.Compile()
 		if err != nil {
 			t.Errorf("%+v: %v", tt.in, err)
 			continue
@@ -52,7 +52,7 @@ func TestLimitCompileRefuses(t *testing.T) {
 		{Limit{Amount: 5, Window: minute, Burst: -1}, "burst must be between 1 and 1099511627776 (2^40), got -1"},
 		{Limit{Amount: 5, Window: minute, Slots: -1}, "slots must be between 1 and 10000, got -1"},
 	} {
-		if _, err := tt.in.compile(); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := tt.in.Compile(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: error is %v, want %q in it", tt.in, err, tt.want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/listener"
@@ -82,7 +83,7 @@ func (l *Listener) compile() (door *listener.Door, err error) {
 		if limit.Slots == 0 && limit.Algorithm == "" && limit.Burst == 0 {
 			limit.Slots = arrivalSlots
 		}
-		if door.Limit, err = limit.compile(); err != nil {
+		if door.Limit, err = limit.Compile(); err != nil {
 			return nil, fmt.Errorf("limit: %w", err)
 		}
 	}
@@ -173,7 +174,7 @@ func (c *Compiler) checkListeners(ctx caddy.Context, l *Listener, door *listener
 }
 
 // checkProxies finds trusted proxies of a server whose connections would be counted.
-func (l *Listener) checkProxies(server *caddyhttp.Server, door *listener.Door) []Advice {
+func (l *Listener) checkProxies(server *caddyhttp.Server, door *listener.Door) []advice.Advice {
 	ranges := routing.TrustedRanges(server)
 	counted := slices.IndexFunc(ranges, func(text string) bool {
 		network, err := networkOf(text)
@@ -187,7 +188,7 @@ func (l *Listener) checkProxies(server *caddyhttp.Server, door *listener.Door) [
 	} else if len(ranges) > 0 {
 		return nil
 	}
-	return []Advice{{Server: server.Listen, Source: l.Source, See: "docs/reference/before-tls.md",
+	return []advice.Advice{{Server: server.Listen, Source: l.Source, See: "docs/reference/before-tls.md",
 		Problem: "listener_wrappers: rate_limit counts the connections of trusted_proxies, so that all visitors behind a proxy share one count", Fix: "except " + fix}}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 )
@@ -81,7 +82,7 @@ func (z *zoneCompiler) noteSpellings(option string, sets caddyhttp.MatcherSets) 
 
 // checkExemptions finds exempt extensions: a backend may derive the format of its answer from the
 // extension, and offer the same action under each.
-func (h *handlerCompiler) checkExemptions() (found []Advice) {
+func (h *handlerCompiler) checkExemptions() (found []advice.Advice) {
 	for _, set := range h.run.Exempt {
 		for _, m := range set {
 			path, ok := m.(*caddyhttp.MatchPath)
@@ -89,7 +90,7 @@ func (h *handlerCompiler) checkExemptions() (found []Advice) {
 				continue
 			}
 			if i := slices.IndexFunc(*path, func(p string) bool { return strings.HasPrefix(p, "*.") }); i >= 0 {
-				found = append(found, h.advice("exempt: path "+(*path)[i]+" also exempts /login"+(*path)[i][1:]+", which some backends take for /login", "the folder that the files are in, such as exempt /static/*"))
+				found = append(found, h.Advice("exempt: path "+(*path)[i]+" also exempts /login"+(*path)[i][1:]+", which some backends take for /login", "the folder that the files are in, such as exempt /static/*"))
 			}
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // zone in the grammar of mholt/caddy-ratelimit must be accepted: it gets advice.
 func (z *zoneCompiler) checkMistakes() error {
 	for _, err := range []error{z.checkKey(), z.checkOurPlaceholders(), matcher.CheckSets(z.MatcherSetsRaw)} {
-		if err != nil && z.hasOwnWords() {
+		if err != nil && z.HasOwnWords() {
 			return err
 		}
 		if m, ok := errors.AsType[*matcher.MistakeError](err); ok {
@@ -61,9 +61,9 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
-// doubtfulPlaceholder returns the problem with one of our placeholders that is never set, and what
+// DoubtfulPlaceholder returns the problem with one of our placeholders that is never set, and what
 // to write instead.
-func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
+func (s *Survey) DoubtfulPlaceholder(name string) (problem, fix string) {
 	if bodyfield.IsField(name) {
 		return fmt.Sprintf("placeholder {%s} is set for the options of zones only, while they decide", name), "one of the request"
 	}
@@ -72,7 +72,7 @@ func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
 	for _, part := range enforce.ClientPlaceholders {
 		known = append(known, "client"+part)
 	}
-	for _, z := range s.zones {
+	for _, z := range s.Zones {
 		known = append(known, z.Name+".remaining")
 		if z.mayShadow() {
 			known = append(known, z.Name+enforce.WouldRefuseSuffix)
@@ -84,10 +84,10 @@ func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
 	}
 	least := 3
 	if zone, ok := strings.CutSuffix(rest, ".remaining"); ok {
-		if len(s.zones) == 0 {
+		if len(s.Zones) == 0 {
 			return "", "" // there is no survey
 		}
-		problem, fix = fmt.Sprintf("placeholder {%s}: there is no zone %q", name, zone), "{"+enforce.OurPlaceholders+s.zones[0].Name+".remaining}"
+		problem, fix = fmt.Sprintf("placeholder {%s}: there is no zone %q", name, zone), "{"+enforce.OurPlaceholders+s.Zones[0].Name+".remaining}"
 	}
 	for _, candidate := range known {
 		n := typo.Distance(candidate, rest)
@@ -107,10 +107,10 @@ func (s *survey) doubtfulPlaceholder(name string) (problem, fix string) {
 // is never set.
 func (z *zoneCompiler) checkOurPlaceholders() error {
 	for _, n := range z.textNeeds() {
-		if !strings.HasPrefix(n.name, enforce.OurPlaceholders) || bodyfield.IsField(n.name) {
+		if !strings.HasPrefix(n.Name, enforce.OurPlaceholders) || bodyfield.IsField(n.Name) {
 			continue
 		}
-		if problem, fix := z.app.survey.doubtfulPlaceholder(n.name); problem != "" {
+		if problem, fix := z.app.survey.DoubtfulPlaceholder(n.Name); problem != "" {
 			return &matcher.MistakeError{Problem: problem, Fix: fix}
 		}
 	}

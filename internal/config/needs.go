@@ -9,21 +9,22 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
-// optionSet is a matcher set of an option.
-type optionSet struct {
+// OptionSet is a matcher set of an option.
+type OptionSet struct {
 	caddy.ModuleMap
-	option string // exempt, trap, match or cost
-	cost   string // of a cost
-	zone   *Zone  // nil outside of zones
-	source string
+	Option string // exempt, trap, match or cost
+	Cost   string // of a cost
+	Zone   *Zone  // nil outside of zones
+	Source string
 }
 
 // in returns the sets of an option, which is described by o.
-func (o optionSet) in(sets caddyhttp.RawMatcherSets) (all []optionSet) {
+func (o OptionSet) in(sets caddyhttp.RawMatcherSets) (all []OptionSet) {
 	for _, set := range sets {
 		o.ModuleMap = set
 		all = append(all, o)
@@ -32,49 +33,49 @@ func (o optionSet) in(sets caddyhttp.RawMatcherSets) (all []optionSet) {
 }
 
 // sets returns the matcher sets of the zone's options.
-func (z *Zone) sets() (all []optionSet) {
+func (z *Zone) sets() (all []OptionSet) {
 	for _, c := range z.Costs {
-		all = append(all, optionSet{option: "cost", cost: c.Cost, zone: z, source: z.Source}.in(c.MatcherSetsRaw)...)
+		all = append(all, OptionSet{Option: "cost", Cost: c.Cost, Zone: z, Source: z.Source}.in(c.MatcherSetsRaw)...)
 	}
-	return append(all, optionSet{option: "match", zone: z, source: z.Source}.in(z.MatcherSetsRaw)...)
+	return append(all, OptionSet{Option: "match", Zone: z, Source: z.Source}.in(z.MatcherSetsRaw)...)
 }
 
 // sets returns the matcher sets of the handler's options and of those of zones.
-func (h *Handler) sets(zones []*Zone) (all []optionSet) {
+func (h *Handler) sets(zones []*Zone) (all []OptionSet) {
 	for _, z := range zones {
 		all = append(all, z.sets()...)
 	}
-	all = append(all, optionSet{option: "exempt", source: h.Source}.in(h.ExemptRaw)...)
+	all = append(all, OptionSet{Option: "exempt", Source: h.Source}.in(h.ExemptRaw)...)
 	for _, t := range h.Traps {
 		if t != nil {
-			all = append(all, optionSet{option: "trap", source: t.Source}.in(t.MatcherSetsRaw)...)
+			all = append(all, OptionSet{Option: "trap", Source: t.Source}.in(t.MatcherSetsRaw)...)
 		}
 	}
 	return all
 }
 
-// sets returns the matcher sets of the options at the place; none for a dashboard.
-func (p *place) sets() []optionSet {
-	if p.handler == nil {
+// Sets returns the matcher sets of the options at the place; none for a dashboard.
+func (p *Place) Sets() []OptionSet {
+	if p.Handler == nil {
 		return nil
 	}
-	return p.handler.sets(p.zones)
+	return p.Handler.sets(p.Zones)
 }
 
-// advice returns advice about the option.
-func (o optionSet) advice(problem, fix string) Advice {
-	a := Advice{Problem: problem, Fix: fix, Source: o.source}
-	if o.zone != nil {
-		a.Zone = o.zone.Name
+// Advice returns advice about the option.
+func (o OptionSet) Advice(problem, fix string) advice.Advice {
+	a := advice.Advice{Problem: problem, Fix: fix, Source: o.Source}
+	if o.Zone != nil {
+		a.Zone = o.Zone.Name
 	}
 	return a
 }
 
-// withNegated returns a matcher set and those inside its `not`.
-func withNegated(set caddy.ModuleMap) []caddy.ModuleMap {
+// WithNegated returns a matcher set and those inside its `not`.
+func WithNegated(set caddy.ModuleMap) []caddy.ModuleMap {
 	sets := []caddy.ModuleMap{set}
 	for _, inner := range negated(set) {
-		sets = append(sets, withNegated(inner)...)
+		sets = append(sets, WithNegated(inner)...)
 	}
 	return sets
 }
@@ -85,71 +86,71 @@ func negated(set caddy.ModuleMap) (sets []caddy.ModuleMap) {
 	return sets
 }
 
-// hasMatcher reports whether a matcher set or one inside its `not` contains a matcher with a name.
-func hasMatcher(set caddy.ModuleMap, name string) bool {
-	return slices.ContainsFunc(withNegated(set), func(s caddy.ModuleMap) bool { return s[name] != nil })
+// HasMatcher reports whether a matcher set or one inside its `not` contains a matcher with a name.
+func HasMatcher(set caddy.ModuleMap, name string) bool {
+	return slices.ContainsFunc(WithNegated(set), func(s caddy.ModuleMap) bool { return s[name] != nil })
 }
 
-// need is a placeholder that a part of a handler's config depends on.
-type need struct {
-	zone   *Zone  // nil outside of zones
-	source string // the option's place in a config file
-	where  string // the option
-	name   string // without braces
-	mild   bool   // a config in which it can't work is accepted
+// Need is a placeholder that a part of a handler's config depends on.
+type Need struct {
+	Zone   *Zone  // nil outside of zones
+	Source string // the option's place in a config file
+	Where  string // the option
+	Name   string // without braces
+	Mild   bool   // a config in which it can't work is accepted
 }
 
-// needs returns the placeholders that the options at the place depend on.
-func (p *place) needs(keys *APIKeys) (needs []need) {
-	for _, o := range p.sets() {
+// Needs returns the placeholders that the options at the place depend on.
+func (p *Place) Needs(keys *APIKeys) (needs []Need) {
+	for _, o := range p.Sets() {
 		for _, name := range namesOfSet(o.ModuleMap) {
-			needs = append(needs, need{zone: o.zone, source: o.source, where: o.option, name: name, mild: o.zone != nil && o.zone.isPeerForm()})
+			needs = append(needs, Need{Zone: o.Zone, Source: o.Source, Where: o.Option, Name: name, Mild: o.Zone != nil && o.Zone.IsPeerForm()})
 		}
 	}
-	for _, z := range p.zones {
+	for _, z := range p.Zones {
 		needs = append(needs, z.textNeeds()...)
 	}
-	if keys == nil || !slices.ContainsFunc(p.zones, (*Zone).looksAtKeys) {
+	if keys == nil || !slices.ContainsFunc(p.Zones, (*Zone).LooksAtKeys) {
 		return needs
 	}
 	for _, from := range keys.From {
 		for _, name := range routing.PlaceholderNames(from.Name) {
-			needs = append(needs, need{source: p.handler.Source, where: "api_keys", name: name, mild: len(keys.From) > 1}) // the key may be in another place
+			needs = append(needs, Need{Source: p.Handler.Source, Where: "api_keys", Name: name, Mild: len(keys.From) > 1}) // the key may be in another place
 		}
 	}
 	return needs
 }
 
-// looksAtKeys reports whether the zone counts by API keys or takes limits from them.
-func (z *Zone) looksAtKeys() bool {
+// LooksAtKeys reports whether the zone counts by API keys or takes limits from them.
+func (z *Zone) LooksAtKeys() bool {
 	return z.Tiers || z.Per == enforce.PerAPIKey || z.Per == enforce.PerClient
 }
 
 // textNeeds returns the placeholders that the zone depends on besides those of its matchers. Configs of
 // mholt/caddy-ratelimit must be accepted.
-func (z *Zone) textNeeds() (needs []need) {
+func (z *Zone) textNeeds() (needs []Need) {
 	texts := [][2]string{{"per key", z.Key}, {"tier", z.Tier}}
-	for _, cost := range z.costs() {
+	for _, cost := range z.CostTexts() {
 		texts = append(texts, [2]string{"cost", cost})
 	}
 	for _, text := range texts {
 		for _, name := range routing.PlaceholderNames(text[1]) {
-			needs = append(needs, need{zone: z, source: z.Source, where: text[0], name: name, mild: z.isPeerForm()})
+			needs = append(needs, Need{Zone: z, Source: z.Source, Where: text[0], Name: name, Mild: z.IsPeerForm()})
 		}
 	}
 	return needs
 }
 
 // namesOf returns the placeholders that options depend on.
-func namesOf(needs []need) (names []string) {
+func namesOf(needs []Need) (names []string) {
 	for _, n := range needs {
-		names = append(names, n.name)
+		names = append(names, n.Name)
 	}
 	return names
 }
 
 // namesOfSets returns the placeholders that matcher sets of options depend on.
-func namesOfSets(sets []optionSet) (names []string) {
+func namesOfSets(sets []OptionSet) (names []string) {
 	for _, o := range sets {
 		names = append(names, namesOfSet(o.ModuleMap)...)
 	}

@@ -20,38 +20,38 @@ import (
 // pass makes shadow limits of the zone's, of which later handlers see the decisions (enforce/shadow.go).
 const (
 	onExceededRefuse    = "refuse"
-	onExceededChallenge = "challenge"
-	onExceededDelay     = "delay"
+	OnExceededChallenge = "challenge"
+	OnExceededDelay     = "delay"
 	onExceededPass      = "pass"
 )
 
-var onExceededWords = []string{onExceededRefuse, onExceededChallenge, onExceededDelay, onExceededPass}
+var onExceededWords = []string{onExceededRefuse, OnExceededChallenge, OnExceededDelay, onExceededPass}
 
 // maxMaxDelay is the longest delay.
 const maxMaxDelay = time.Minute
 
-// passes reports whether the zone passes requests over its limits. These are shadow limits then,
+// Passes reports whether the zone passes requests over its limits. These are shadow limits then,
 // and later handlers see their decisions.
-func (z *Zone) passes() bool { return z.OnExceeded == onExceededPass }
+func (z *Zone) Passes() bool { return z.OnExceeded == onExceededPass }
 
-// refusesNothing reports whether the entire zone refuses nothing.
-func (z *Zone) refusesNothing() bool { return z.Shadow || z.passes() }
+// RefusesNothing reports whether the entire zone refuses nothing.
+func (z *Zone) RefusesNothing() bool { return z.Shadow || z.Passes() }
 
 // checkOnExceeded checks that the action for requests over a limit is possible.
 func (z *zoneCompiler) checkOnExceeded() error {
 	delay := time.Duration(z.MaxDelay)
 	switch {
-	case z.MaxDelay != 0 && z.OnExceeded != onExceededDelay:
+	case z.MaxDelay != 0 && z.OnExceeded != OnExceededDelay:
 		return errors.New("max_delay is for on_exceeded delay: write on_exceeded delay 2s")
-	case z.PassHeader != "" && !z.passes():
+	case z.PassHeader != "" && !z.Passes():
 		return errors.New("pass_header is for on_exceeded pass: write on_exceeded pass X-Over-Limit")
 	}
 	switch z.OnExceeded {
 	case "", onExceededRefuse:
 		return nil
-	case onExceededChallenge:
+	case OnExceededChallenge:
 		return z.checkChallenge()
-	case onExceededDelay:
+	case OnExceededDelay:
 		return z.checkDelay(delay)
 	case onExceededPass:
 		if z.Shadow {
@@ -93,8 +93,8 @@ func (z *zoneCompiler) checkDelay(delay time.Duration) error {
 // onExceededRules are the syntax of `on_exceeded`.
 func (z *Zone) onExceededRules() grammar.Rules {
 	return grammar.Rules{
-		grammar.Line("on_exceeded "+onExceededRefuse+"|"+onExceededChallenge, &z.OnExceeded),
-		grammar.Line("on_exceeded "+onExceededDelay+" <duration>", &z.MaxDelay).Then(func() error { z.OnExceeded = onExceededDelay; return nil }),
+		grammar.Line("on_exceeded "+onExceededRefuse+"|"+OnExceededChallenge, &z.OnExceeded),
+		grammar.Line("on_exceeded "+OnExceededDelay+" <duration>", &z.MaxDelay).Then(func() error { z.OnExceeded = OnExceededDelay; return nil }),
 		grammar.Line("on_exceeded "+onExceededPass+" [<field>]", &z.PassHeader).Then(func() error {
 			z.OnExceeded = onExceededPass
 			switch {

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 
 	"github.com/caddy-tally/caddy-tally/internal/grammar"
@@ -60,7 +61,7 @@ type Distributed struct {
 
 // checkDistributed finds the options for shared counts of mholt's module, and names their
 // replacement.
-func (h *handlerCompiler) checkDistributed() []Advice {
+func (h *handlerCompiler) checkDistributed() []advice.Advice {
 	if h.Distributed == nil && h.StorageRaw == nil {
 		return nil
 	}
@@ -78,7 +79,7 @@ func (h *handlerCompiler) checkDistributed() []Advice {
 	case stores.Keyed:
 		counts, fix = "counts are kept in the memory of this process", fix+several
 	}
-	return []Advice{h.advice("distributed and storage have no effect: "+counts, fix)}
+	return []advice.Advice{h.Advice("distributed and storage have no effect: "+counts, fix)}
 }
 
 // sharedStore returns the Caddyfile lines that share counts among machines, using the same system

@@ -65,7 +65,7 @@ func (z *Zone) beyondNames() string {
 	switch {
 	case z.Concurrent != nil:
 		return "limit … concurrent"
-	case z.OnExceeded == onExceededChallenge || z.OnExceeded == onExceededDelay:
+	case z.OnExceeded == OnExceededChallenge || z.OnExceeded == OnExceededDelay:
 		return "on_exceeded " + z.OnExceeded
 	case z.Settle != "":
 		return "settle"

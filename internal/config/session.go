@@ -43,7 +43,7 @@ type Session struct {
 }
 
 const (
-	defaultSessionPath = "/.well-known/rate-limit/"
+	DefaultSessionPath = "/.well-known/rate-limit/"
 	defaultPerPrefix   = 20
 	maxPerPrefix       = 100_000
 	liveFactor         = 10 // the most valid sessions of a network, in hours of issuing
@@ -56,7 +56,7 @@ func (s *Session) compile() (*enforce.Sessions, error) {
 	}
 	hourly := cmp.Or(s.MaxPerPrefix, defaultPerPrefix)
 	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
-	run := &enforce.Sessions{Path: cmp.Or(s.Path, defaultSessionPath), Lifetime: time.Duration(s.Lifetime)}
+	run := &enforce.Sessions{Path: cmp.Or(s.Path, DefaultSessionPath), Lifetime: time.Duration(s.Lifetime)}
 	run.Limits = enforce.NewSessionLimits(int64(hourly), int64(liveFactor*hourly), lifetime)
 	if s.Challenge == nil {
 		return run, nil
@@ -78,9 +78,9 @@ func (s *Session) check() error {
 	if s.MaxPerPrefix < 0 || s.MaxPerPrefix > maxPerPrefix {
 		return fmt.Errorf("max_sessions_per_prefix: must be between 1 and %d, got %d", maxPerPrefix, s.MaxPerPrefix)
 	}
-	path := cmp.Or(s.Path, defaultSessionPath)
+	path := cmp.Or(s.Path, DefaultSessionPath)
 	if path == "/" || !strings.HasSuffix(path, "/") || strings.ContainsAny(path, "?%") || challenge.Target(path) != path {
-		return fmt.Errorf("path: must begin and end with a slash and lie below the root, such as %s, got %q", defaultSessionPath, path)
+		return fmt.Errorf("path: must begin and end with a slash and lie below the root, such as %s, got %q", DefaultSessionPath, path)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 // The measures of Zone.Settle other than placeholders.
 const (
 	settleBytes    = "bytes"
-	settleDuration = "duration"
+	SettleDuration = "duration"
 )
 
 // checkSettle returns an error about a measure that is invalid, or of no use beside other options.
@@ -25,7 +25,7 @@ func (z *Zone) checkSettle() error {
 	switch {
 	case z.Settle == "":
 		return nil
-	case z.Settle != settleBytes && z.Settle != settleDuration && len(routing.PlaceholderNames(z.Settle)) < len(strings.Fields(z.Settle)):
+	case z.Settle != settleBytes && z.Settle != SettleDuration && len(routing.PlaceholderNames(z.Settle)) < len(strings.Fields(z.Settle)):
 		return fmt.Errorf("settle: must be bytes, duration or a placeholder such as {http.response.header.X-Tokens} or {http.rate_limit.answer.usage.total_tokens}, got %q", z.Settle)
 	case z.Count != nil:
 		return errors.New("settle: count says already from the answer what a request uses up: leave out one of both")
@@ -67,7 +67,7 @@ func (z *zoneCompiler) compileSettle() error {
 	switch z.Settle {
 	case settleBytes:
 		z.run.Settle.Bytes = true
-	case settleDuration:
+	case SettleDuration:
 		z.run.Settle.Duration = true
 	default:
 		z.run.Settle.From, z.run.Settle.Answer = z.Settle, answerFields(z.Settle)
@@ -77,7 +77,7 @@ func (z *zoneCompiler) compileSettle() error {
 
 // setSettle adds a placeholder to what the zone settles by.
 func (z *Zone) setSettle(word string) error {
-	if word == settleBytes || word == settleDuration {
+	if word == settleBytes || word == SettleDuration {
 		return fmt.Errorf("%s stands alone, and not beside placeholders", word)
 	}
 	z.Settle = strings.TrimSpace(z.Settle + " " + word)

@@ -205,10 +205,10 @@ type Zone struct {
 }
 
 // perNetwork is `per ip` with other defaults of the prefixes.
-const perNetwork = "network"
+const PerNetwork = "network"
 
 // perKinds are the values of Zone.Per that need no key.
-var perKinds = []string{enforce.PerIP, perNetwork, perASN, perCountry, perDomain, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}
+var perKinds = []string{enforce.PerIP, PerNetwork, perASN, perCountry, perDomain, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}
 
 // Cost is the cost of matching requests.
 type Cost struct {
@@ -219,21 +219,21 @@ type Cost struct {
 	Cost string `json:"cost,omitempty"`
 }
 
-// isPeerForm reports whether the zone is written with `window` and `max_events`.
-func (z *Zone) isPeerForm() bool {
+// IsPeerForm reports whether the zone is written with `window` and `max_events`.
+func (z *Zone) IsPeerForm() bool {
 	return len(z.Limits) == 0 && z.Concurrent == nil && !z.Tiers && z.Tier == "" && (z.Per == "" || z.Window != 0 || z.MaxEvents != 0)
 }
 
-// hasOwnWords reports whether the zone uses options that mholt/caddy-ratelimit
+// HasOwnWords reports whether the zone uses options that mholt/caddy-ratelimit
 // does not have.
-func (z *Zone) hasOwnWords() bool {
+func (z *Zone) HasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Concurrent != nil || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
 		z.ReadBody != 0 || z.OnUnreadableBody != "" || z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 || z.Settle != "" || z.Count != nil ||
 		z.Scope != "" || z.DisableReputation || z.EnableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow || len(z.When) > 0
 }
 
-// costs returns all costs as they are written.
-func (z *Zone) costs() []string {
+// CostTexts returns all costs as they are written.
+func (z *Zone) CostTexts() []string {
 	costs := []string{z.Cost}
 	for _, c := range z.Costs {
 		costs = append(costs, c.Cost)
@@ -241,13 +241,13 @@ func (z *Zone) costs() []string {
 	return costs
 }
 
-// wantsClients reports whether a zone that isn't compiled yet will count clients.
-func (z *Zone) wantsClients() bool {
+// WantsClients reports whether a zone that isn't compiled yet will count clients.
+func (z *Zone) WantsClients() bool {
 	return z.Per == enforce.PerClient || z.Per == enforce.PerAPIKey || z.Per == "" && z.Tiers
 }
 
-// ordered returns all zones of the handler in the order of evaluation.
-func (h *Handler) ordered() ([]*Zone, error) { return orderedZones(h.Zones, h.RateLimits) }
+// Ordered returns all zones of the handler in the order of evaluation.
+func (h *Handler) Ordered() ([]*Zone, error) { return orderedZones(h.Zones, h.RateLimits) }
 
 // orderedZones returns all zones of a handler in the order of evaluation: those of `rate_limits`
 // after the others, tightest first.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 
 	"github.com/caddyserver/caddy/v2"
@@ -27,13 +28,13 @@ import (
 func (z *zoneCompiler) compile() error {
 	z.run = &enforce.Zone{
 		Name: z.Name, Source: z.Source, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix, IPv6Prefix: z.IPv6Prefix,
-		Terms: settle.Terms{MaxCost: z.MaxCost}, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, RefusesNothing: z.refusesNothing(),
-		Challenges: z.OnExceeded == onExceededChallenge, MaxDelay: time.Duration(z.MaxDelay), PassField: http.CanonicalHeaderKey(z.PassHeader),
+		Terms: settle.Terms{MaxCost: z.MaxCost}, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, RefusesNothing: z.RefusesNothing(),
+		Challenges: z.OnExceeded == OnExceededChallenge, MaxDelay: time.Duration(z.MaxDelay), PassField: http.CanonicalHeaderKey(z.PassHeader),
 	}
-	if z.OnExceeded == onExceededDelay {
+	if z.OnExceeded == OnExceededDelay {
 		z.run.Line = gate.Named("delay of " + z.Name)
 	}
-	if z.isPeerForm() {
+	if z.IsPeerForm() {
 		if err := z.compilePeerForm(); err != nil {
 			return caddyconf.AtSource(fmt.Errorf("setting up rate limit %s: %w", z.Name, err), z.Source)
 		}
@@ -59,9 +60,6 @@ func (z *zoneCompiler) compile() error {
 		if err := step(); err != nil {
 			return caddyconf.AtSource(fmt.Errorf("zone %q: %w", z.Name, err), z.Source)
 		}
-	}
-	for _, check := range zoneChecks {
-		z.found = append(z.found, check(z)...)
 	}
 	return z.app.Run.Advice.Give(z.log, z.found...)
 }
@@ -107,7 +105,7 @@ func (z *zoneCompiler) compileKey() error {
 		if z.Tiers {
 			z.run.Per = enforce.PerAPIKey
 		}
-		if z.Key != "" || z.isPeerForm() {
+		if z.Key != "" || z.IsPeerForm() {
 			z.run.Per = enforce.PerKey
 		}
 	case z.Per == enforce.PerKey:
@@ -118,7 +116,7 @@ func (z *zoneCompiler) compileKey() error {
 		if z.Key != "" {
 			return fmt.Errorf("per: %q and a key exclude one another; per \"key\" counts by the key", z.Per)
 		}
-		if z.Per == perNetwork {
+		if z.Per == PerNetwork {
 			z.run.Per, z.run.IPv4Prefix, z.run.IPv6Prefix = enforce.PerIP, cmp.Or(z.IPv4Prefix, 24), cmp.Or(z.IPv6Prefix, 48)
 		} else if key := placeholderOf[z.Per]; key != "" {
 			z.run.Per, z.run.Key = enforce.PerKey, key
@@ -129,7 +127,7 @@ func (z *zoneCompiler) compileKey() error {
 	if z.run.Per == enforce.PerAPIKey && z.app.APIKeys == nil {
 		return errors.New("per: no API keys are configured: write `api_keys` into the global option rate_limit")
 	}
-	if err := routing.CheckPlaceholders(z.Key); routing.MayBeMapped(err) && z.isPeerForm() {
+	if err := routing.CheckPlaceholders(z.Key); routing.MayBeMapped(err) && z.IsPeerForm() {
 		z.note(fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "per ip, or a known placeholder")
 	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
@@ -158,7 +156,7 @@ func (z *Zone) checkOptions() error {
 			return err
 		}
 	}
-	if _, err := newCostRule(z.Cost); err != nil {
+	if _, err := NewCostRule(z.Cost); err != nil {
 		return fmt.Errorf("cost: %w", err)
 	}
 	for i := range z.Costs {
@@ -209,13 +207,13 @@ type zoneCompiler struct {
 	log       *zap.Logger
 	run       *enforce.Zone
 	effective []Limit // the translation of window and max_events
-	found     []Advice
+	found     []advice.Advice
 }
 
 // The values of scope.
 const (
 	scopeShared = "shared"
-	scopeSite   = "site"
+	ScopeSite   = "site"
 )
 
 // compileScope determines the sites with separate counts. Sites are distinguished by their names in
@@ -224,7 +222,7 @@ func (z *zoneCompiler) compileScope() error {
 	switch z.Scope {
 	case "", scopeShared:
 		return nil
-	case scopeSite:
+	case ScopeSite:
 	default:
 		return fmt.Errorf("scope: must be shared or site, got %q", z.Scope)
 	}
@@ -234,7 +232,7 @@ func (z *zoneCompiler) compileScope() error {
 	}
 	z.run.Sites = map[string]enforce.SiteLimits{"": {}}
 	z.run.Elsewhere = strings.Join(server.Listen, " ")
-	for _, v := range z.app.survey.views {
+	for _, v := range z.app.survey.Views {
 		for _, host := range v.Hosts {
 			if v.Server == server {
 				z.run.Sites[strings.ToLower(host)] = enforce.SiteLimits{}
@@ -254,26 +252,26 @@ func (z *zoneCompiler) countedAs(site string) string {
 
 // Shadow mode in a config.
 
-// wantsShadow reports whether a zone that isn't compiled yet enforces no limit. It ignores the
+// WantsShadow reports whether a zone that isn't compiled yet enforces no limit. It ignores the
 // limits of tiers.
-func (z *Zone) wantsShadow() bool {
-	return z.refusesNothing() || z.Concurrent == nil && len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
+func (z *Zone) WantsShadow() bool {
+	return z.RefusesNothing() || z.Concurrent == nil && len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
 }
 
 // mayShadow reports whether a zone that isn't compiled yet may have a shadow limit.
 func (z *Zone) mayShadow() bool {
-	return z.refusesNothing() || z.Tiers || z.Tier != "" || slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
+	return z.RefusesNothing() || z.Tiers || z.Tier != "" || slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
 }
 
 // compileShadow determines whether the zone refuses anything.
 func (z *zoneCompiler) compileShadow() error {
-	if z.refusesNothing() {
+	if z.RefusesNothing() {
 		z.run.ShadowRefusal = enforce.StandIn(z.run, "denied")
 		z.run.ShadowRefusal.Shadow = true
 	}
 	enforces := func(s *enforce.LimitSet) bool { return len(s.Policies) > 0 }
-	z.run.EnforcesNothing = (z.run.Concurrency == nil || z.refusesNothing()) && !slices.ContainsFunc(z.run.Sets(), enforces)
-	if z.run.EnforcesNothing && !z.passes() {
+	z.run.EnforcesNothing = (z.run.Concurrency == nil || z.RefusesNothing()) && !slices.ContainsFunc(z.run.Sets(), enforces)
+	if z.run.EnforcesNothing && !z.Passes() {
 		z.log.Info("this zone is in shadow: no limit of it is enforced, so it refuses nothing", zap.String("zone", z.Name))
 	}
 	return nil

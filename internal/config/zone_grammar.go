@@ -33,7 +33,7 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
 
 // block is the syntax of a zone. Without words of ours its options are checked when it is compiled.
 func (z *Zone) block(token MatcherToken) grammar.Block {
-	return grammar.Block{Rules: func() grammar.Rules { return z.rules(token) }, Check: z.checkOptions, Counts: z.hasOwnWords, Mistake: mistake, Elsewhere: elsewhere, Unknown: subdirective}
+	return grammar.Block{Rules: func() grammar.Rules { return z.rules(token) }, Check: z.checkOptions, Counts: z.HasOwnWords, Mistake: mistake, Elsewhere: elsewhere, Unknown: subdirective}
 }
 
 func (z *Zone) rules(token MatcherToken) grammar.Rules {
@@ -63,7 +63,7 @@ func (z *Zone) rules(token MatcherToken) grammar.Rules {
 		}),
 		grammar.Line("on_unreadable_body "+unreadableRefuse+"|"+unreadableEmpty, &z.OnUnreadableBody),
 		grammar.Line("on_empty_key "+strings.Join([]string{enforce.EmptyIP, enforce.EmptyShare, enforce.EmptySkip, enforce.EmptyDeny}, "|"), &z.OnEmptyKey),
-		grammar.Line("scope "+scopeShared+"|"+scopeSite, &z.Scope),
+		grammar.Line("scope "+scopeShared+"|"+ScopeSite, &z.Scope),
 		grammar.Line("prefix_ceiling <factor>", &z.PrefixCeiling),
 		grammar.Line("shadow", &z.Shadow))
 	rules = append(rules, z.onExceededRules()...)
@@ -132,7 +132,7 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 		return d.Err("limit excludes window and events: limit 5/1m is the same as window 1m and events 5")
 	case len(z.Limits) > 0 || z.Concurrent != nil:
 		return nil
-	case z.hasOwnWords() && !peer:
+	case z.HasOwnWords() && !peer:
 		return d.Err("a limit is missing: write limit 5/1m")
 	case z.Window == 0 || z.MaxEvents == 0:
 		return d.Errf("a rate limit zone requires both a window and maximum events, or a limit: write zone %s {, limit 5/1m and }, each on a line of its own", z.Name)

@@ -1,4 +1,4 @@
-package config
+package lint
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
@@ -24,31 +26,31 @@ var signatureFields = []string{
 }
 
 // checkChoice asks whether clients can choose what an option reads.
-func checkChoice(s *survey) (found []Advice) {
-	for _, p := range s.places {
-		if p.handler == nil {
+func checkChoice(s *config.Survey) (found []advice.Advice) {
+	for _, p := range s.Places {
+		if p.Handler == nil {
 			continue
 		}
-		found = append(found, s.checkPlainHTTP(p)...)
-		if p.before.Anything {
+		found = append(found, checkPlainHTTP(s, p)...)
+		if p.Earlier.Anything {
 			continue
 		}
-		for _, o := range p.sets() {
-			set, option := o.ModuleMap, o.option
+		for _, o := range p.Sets() {
+			set, option := o.ModuleMap, o.Option
 			switch {
 			case option == "match" && set["not"] != nil:
 				set, option = caddy.ModuleMap{"not": set["not"]}, "match not"
-			case option == "cost" && o.cost == "0":
+			case option == "cost" && o.Cost == "0":
 				option = "cost 0"
 			case option != "exempt":
 				continue
 			}
-			if in := p.inputs(set); in.written != "" && !in.others && in.secret == "" && !(option == "exempt" && isSignedWebhook(set)) {
-				found = append(found, o.advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option, in.written), safer(in.written)))
+			if in := p.Inputs(set); in.Written != "" && !in.Others && in.Secret == "" && !(option == "exempt" && isSignedWebhook(set)) {
+				found = append(found, o.Advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option, in.Written), safer(in.Written)))
 			}
 		}
-		for _, z := range p.zones {
-			found = append(found, p.checkZoneChoice(z)...)
+		for _, z := range p.Zones {
+			found = append(found, checkZoneChoice(p, z)...)
 		}
 	}
 	return found
@@ -76,30 +78,30 @@ func safer(name string) string {
 	return "a tier with unlimited and service_header; or exempt with an address"
 }
 
-func (p *place) checkZoneChoice(z *Zone) (found []Advice) {
+func checkZoneChoice(p *config.Place, z *config.Zone) (found []advice.Advice) {
 	give := func(name, option, problem, fix string) {
 		if name != "" {
-			found = append(found, z.advice(fmt.Sprintf("%s: {%s} is what the client %s", option, name, problem), fix))
+			found = append(found, z.Advice(fmt.Sprintf("%s: {%s} is what the client %s", option, name, problem), fix))
 		}
 	}
 	if z.MaxCost == 0 {
-		give(p.written(z.costs()...), "cost", "writes, and nothing bounds it", "max_cost 100 beside it, or a cost of your own")
+		give(p.Written(z.CostTexts()...), "cost", "writes, and nothing bounds it", "max_cost 100 beside it, or a cost of your own")
 	}
-	if name, last := p.surcharge(z); name != "" {
+	if name, last := surcharge(p, z); name != "" {
 		give(name, "cost", fmt.Sprintf("writes: without it a request costs %d", last), "the highest cost last, and lower ones above it with matchers for what is cheap")
 	}
-	give(p.written(z.Settle), "settle", "writes: it writes 0 and gets everything back", "settle with what the upstream says, such as {http.response.header.X-Tokens}")
-	give(p.identity(z.Tier), "tier", "writes: it chooses its limits", "tiers with api_keys, or a service_header in the tier")
+	give(p.Written(z.Settle), "settle", "writes: it writes 0 and gets everything back", "settle with what the upstream says, such as {http.response.header.X-Tokens}")
+	give(identity(p, z.Tier), "tier", "writes: it chooses its limits", "tiers with api_keys, or a service_header in the tier")
 	if z.Per == "" || z.Per == enforce.PerKey {
-		name := p.written(z.Key)
+		name := p.Written(z.Key)
 		field, _ := strings.CutPrefix(name, "http.request.header.")
 		switch {
 		case slices.ContainsFunc(addressFields, func(f string) bool { return strings.EqualFold(f, field) }):
 			give(name, "key", "sends: it gets another limit with every other value that it makes up", "per ip, and trusted_proxies in the global option servers")
 		case strings.Contains(name, "uri"):
 			give(name, "key", "sends: it gets another limit with every ?x=1 that it adds", "key {http.request.uri.path} with a second zone per ip, or per ip alone")
-		case p.authenticates() == "" && !p.isBounded(z):
-			give(p.identity(z.Key), "key", "sends: it gets another limit with every value that it guesses", "a second zone per ip beside it; or per api_key, with api_keys")
+		case p.Authenticates() == "" && !isBounded(p, z):
+			give(identity(p, z.Key), "key", "sends: it gets another limit with every value that it guesses", "a second zone per ip beside it; or per api_key, with api_keys")
 		}
 	}
 	return found
@@ -107,15 +109,15 @@ func (p *place) checkZoneChoice(z *Zone) (found []Advice) {
 
 // surcharge returns what clients write in the matchers of a cost above the last one, which holds if they leave it out;
 // or "".
-func (p *place) surcharge(z *Zone) (name string, last int64) {
-	rule, err := newCostRule(z.Cost)
+func surcharge(p *config.Place, z *config.Zone) (name string, last int64) {
+	rule, err := config.NewCostRule(z.Cost)
 	for _, c := range z.Costs {
-		if higher, failed := newCostRule(c.Cost); err != nil || failed != nil || rule.From != "" || higher.Fixed <= rule.Fixed {
+		if higher, failed := config.NewCostRule(c.Cost); err != nil || failed != nil || rule.From != "" || higher.Fixed <= rule.Fixed {
 			continue
 		}
 		for _, set := range c.MatcherSetsRaw {
-			if in := p.inputs(set); set["not"] == nil && enforce.MayHaveSeveral(in.written) {
-				return in.written, rule.Fixed
+			if in := p.Inputs(set); set["not"] == nil && enforce.MayHaveSeveral(in.Written) {
+				return in.Written, rule.Fixed
 			}
 		}
 	}
@@ -123,32 +125,32 @@ func (p *place) surcharge(z *Zone) (name string, last int64) {
 }
 
 // identity returns [place.written] of a text, without what another check tells.
-func (p *place) identity(text string) string {
-	name := p.written(text)
-	if problem, _, _ := p.judge(name); problem != "" {
+func identity(p *config.Place, text string) string {
+	name := p.Written(text)
+	if problem, _, _ := p.Judge(name); problem != "" {
 		return ""
 	}
 	return name
 }
 
 // isBounded reports whether another zone bounds what one client uses of a zone, whatever it sends.
-func (p *place) isBounded(z *Zone) bool {
-	return slices.ContainsFunc(p.zones, func(other *Zone) bool {
-		return other != z && !other.wantsShadow() && (len(other.MatcherSetsRaw) == 0 || routing.SameJSON(other.MatcherSetsRaw, z.MatcherSetsRaw)) &&
-			(other.Key == "" && !other.isPeerForm() || other.Key != "" && p.written(other.Key) == "")
+func isBounded(p *config.Place, z *config.Zone) bool {
+	return slices.ContainsFunc(p.Zones, func(other *config.Zone) bool {
+		return other != z && !other.WantsShadow() && (len(other.MatcherSetsRaw) == 0 || routing.SameJSON(other.MatcherSetsRaw, z.MatcherSetsRaw)) &&
+			(other.Key == "" && !other.IsPeerForm() || other.Key != "" && p.Written(other.Key) == "")
 	})
 }
 
 // checkPlainHTTP finds sessions and traps on servers that speak plain HTTP.
-func (s *survey) checkPlainHTTP(p *place) (found []Advice) {
-	if len(p.view.Server.TLSConnPolicies) > 0 {
+func checkPlainHTTP(s *config.Survey, p *config.Place) (found []advice.Advice) {
+	if len(p.View.Server.TLSConnPolicies) > 0 {
 		return nil
 	}
-	if s.app.Session != nil {
-		found = append(found, Advice{Server: p.view.Server.Listen, Problem: "sessions over plain HTTP can be read and taken over on the way; use HTTPS, here or at a proxy in front"})
+	if s.App.Session != nil {
+		found = append(found, advice.Advice{Server: p.View.Server.Listen, Problem: "sessions over plain HTTP can be read and taken over on the way; use HTTPS, here or at a proxy in front"})
 	}
-	if i := slices.IndexFunc(p.handler.Traps, func(t *Trap) bool { return t.Ban != 0 || s.app.Ban != nil }); i >= 0 {
-		found = append(found, Advice{Source: p.handler.Traps[i].Source, Problem: "trap: over plain HTTP browsers don't say that a page of another site leads them into a trap, so it can have its visitors banned",
+	if i := slices.IndexFunc(p.Handler.Traps, func(t *config.Trap) bool { return t.Ban != 0 || s.App.Ban != nil }); i >= 0 {
+		found = append(found, advice.Advice{Source: p.Handler.Traps[i].Source, Problem: "trap: over plain HTTP browsers don't say that a page of another site leads them into a trap, so it can have its visitors banned",
 			Fix: "an https:// site, here or at a proxy in front; or a trap without a ban"})
 	}
 	return found

@@ -1,4 +1,4 @@
-package config
+package lint
 
 import (
 	"go/ast"
@@ -17,7 +17,7 @@ import (
 func TestAdviceIsShort(t *testing.T) {
 	var files []*ast.File
 	set := token.NewFileSet()
-	for _, folder := range []string{".", "../enforce", "../advice", "../matcher", "../.."} {
+	for _, folder := range []string{".", "../config", "../enforce", "../advice", "../matcher", "../.."} {
 		paths, err := filepath.Glob(folder + "/*.go")
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: %d files, error %v", folder, len(paths), err)
@@ -53,7 +53,7 @@ func TestAdviceIsShort(t *testing.T) {
 		var parts []ast.Expr
 		switch n := n.(type) {
 		case *ast.ReturnStmt: // of a problem and its fix
-			if isCheck := strings.HasPrefix(set.Position(n.Pos()).Filename, "check_"); isCheck && len(n.Results) > 1 && textOf(n.Results[0], constants) != "" {
+			if isCheck := !strings.Contains(set.Position(n.Pos()).Filename, "/"); isCheck && len(n.Results) > 1 && textOf(n.Results[0], constants) != "" {
 				parts = n.Results[:2]
 			}
 		case *ast.AssignStmt:
@@ -61,7 +61,7 @@ func TestAdviceIsShort(t *testing.T) {
 				parts = n.Rhs[:2]
 			}
 		case *ast.CallExpr:
-			if name, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"advice", "note", "Warn"}, name.Sel.Name) && len(n.Args) == 2 {
+			if name, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Advice", "note", "Warn"}, name.Sel.Name) && len(n.Args) == 2 {
 				parts = n.Args
 			}
 		case *ast.CompositeLit:

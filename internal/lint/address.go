@@ -1,4 +1,4 @@
-package config
+package lint
 
 import (
 	"slices"
@@ -6,21 +6,23 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
 // checkAddress asks whether a server can tell who the client is.
-func checkAddress(s *survey) (found []Advice) {
-	for _, p := range s.places {
-		if routing.TrustsProxies(p.view.Server) {
-			found = append(found, p.checkPeers()...)
+func checkAddress(s *config.Survey) (found []advice.Advice) {
+	for _, p := range s.Places {
+		if routing.TrustsProxies(p.View.Server) {
+			found = append(found, checkPeers(p)...)
 		}
 	}
-	for _, server := range s.limited() {
+	for _, server := range limited(s) {
 		give := func(applies bool, problem, fix string) {
 			if applies {
-				found = append(found, Advice{Server: server.Listen, Problem: problem, Fix: fix})
+				found = append(found, advice.Advice{Server: server.Listen, Problem: problem, Fix: fix})
 			}
 		}
 		fields, trusts := server.ClientIPHeaders, routing.TrustsProxies(server)
@@ -38,15 +40,15 @@ func checkAddress(s *survey) (found []Advice) {
 
 // checkPeers finds options that use the peer's address on a server behind proxies: it is the same
 // for all clients.
-func (p *place) checkPeers() (found []Advice) {
-	for _, o := range p.sets() {
-		if hasMatcher(o.ModuleMap, "remote_ip") {
-			found = append(found, o.advice(o.option+": remote_ip is the address of the proxy and not of the client, because this server has trusted_proxies", "client_ip in the place of remote_ip"))
+func checkPeers(p *config.Place) (found []advice.Advice) {
+	for _, o := range p.Sets() {
+		if config.HasMatcher(o.ModuleMap, "remote_ip") {
+			found = append(found, o.Advice(o.Option+": remote_ip is the address of the proxy and not of the client, because this server has trusted_proxies", "client_ip in the place of remote_ip"))
 		}
 	}
-	for _, z := range p.zones {
+	for _, z := range p.Zones {
 		if slices.Contains(routing.PlaceholderNames(z.Key), "http.request.remote.host") {
-			found = append(found, z.advice("key: {http.request.remote.host} is the address of the proxy, because this server has trusted_proxies, so that all clients behind it share one count",
+			found = append(found, z.Advice("key: {http.request.remote.host} is the address of the proxy, because this server has trusted_proxies, so that all clients behind it share one count",
 				"per ip, or key {client_ip}"))
 		}
 	}
@@ -54,11 +56,11 @@ func (p *place) checkPeers() (found []Advice) {
 }
 
 // limited returns the servers with handlers that do anything, each once.
-func (s *survey) limited() (servers []*caddyhttp.Server) {
-	for _, p := range s.places {
-		idle := p.handler == nil || len(p.zones) == 0 && len(p.handler.Traps) == 0 && s.app.Session == nil
-		if !idle && !slices.Contains(servers, p.view.Server) {
-			servers = append(servers, p.view.Server)
+func limited(s *config.Survey) (servers []*caddyhttp.Server) {
+	for _, p := range s.Places {
+		idle := p.Handler == nil || len(p.Zones) == 0 && len(p.Handler.Traps) == 0 && s.App.Session == nil
+		if !idle && !slices.Contains(servers, p.View.Server) {
+			servers = append(servers, p.View.Server)
 		}
 	}
 	return servers

@@ -1,4 +1,4 @@
-package config
+package lint
 
 import (
 	"cmp"
@@ -11,7 +11,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
+	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -20,10 +22,10 @@ import (
 )
 
 // checkEffect asks whether zones, traps and exemptions can do what they say.
-func checkEffect(s *survey) (found []Advice) {
-	for _, p := range s.places {
-		for _, z := range p.zones {
-			found = slices.Concat(found, z.checkMeasure(), z.checkDelay(), z.checkAlternatives(), z.checkLockout(), z.checkAddressing(), p.checkPages(z))
+func checkEffect(s *config.Survey) (found []advice.Advice) {
+	for _, p := range s.Places {
+		for _, z := range p.Zones {
+			found = slices.Concat(found, checkMeasure(z), checkDelay(z), checkAlternatives(z), checkLockout(z), checkAddressing(z), checkPages(p, z))
 		}
 		found = append(found, checkEverything(p)...)
 	}
@@ -32,25 +34,25 @@ func checkEffect(s *survey) (found []Advice) {
 
 // checkMeasure finds limits whose amounts are of other units than those that requests use, or below
 // the cost of a path.
-func (z *Zone) checkMeasure() []Advice {
+func checkMeasure(z *config.Zone) []advice.Advice {
 	for _, l := range z.Limits {
 		most := cmp.Or(l.Burst, l.Amount)
 		for _, c := range z.Costs {
-			rule, err := newCostRule(c.Cost)
+			rule, err := config.NewCostRule(c.Cost)
 			if err == nil && rule.Fixed > most && slices.ContainsFunc(c.MatcherSetsRaw, func(set caddy.ModuleMap) bool { return routing.NewRequests(set).Paths != nil }) {
-				return []Advice{z.advice(fmt.Sprintf("cost: a request costs %d, and limit %d never has that many: it is always refused, with status 403", rule.Fixed, most),
+				return []advice.Advice{z.Advice(fmt.Sprintf("cost: a request costs %d, and limit %d never has that many: it is always refused, with status 403", rule.Fixed, most),
 					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", most, rule.Fixed))}
 			}
 		}
-		if highest := z.MaxCost; highest > most && slices.ContainsFunc(z.costs(), func(c string) bool { return len(routing.PlaceholderNames(c)) > 0 }) {
-			return []Advice{z.advice(fmt.Sprintf("max_cost: a request may cost %d, and limit %d never has that many: such requests are always refused, with status 403", highest, most), fmt.Sprintf("max_cost %d", most))}
+		if highest := z.MaxCost; highest > most && slices.ContainsFunc(z.CostTexts(), func(c string) bool { return len(routing.PlaceholderNames(c)) > 0 }) {
+			return []advice.Advice{z.Advice(fmt.Sprintf("max_cost: a request may cost %d, and limit %d never has that many: such requests are always refused, with status 403", highest, most), fmt.Sprintf("max_cost %d", most))}
 		}
 		switch costs := z.Cost != "" || len(z.Costs) > 0 || z.Settle != "" || z.Count != nil; {
-		case z.Settle == settleDuration && l.Amount < 1000:
-			return []Advice{z.advice(fmt.Sprintf("settle duration: it counts milliseconds, so that the limit is %d ms per %s", l.Amount, enforce.WindowText(time.Duration(l.Window))),
+		case z.Settle == config.SettleDuration && l.Amount < 1000:
+			return []advice.Advice{z.Advice(fmt.Sprintf("settle duration: it counts milliseconds, so that the limit is %d ms per %s", l.Amount, enforce.WindowText(time.Duration(l.Window))),
 				fmt.Sprintf("limit %d/%s for %d seconds", l.Amount*1000, enforce.WindowText(time.Duration(l.Window)), l.Amount))}
 		case !costs && z.Per != enforce.PerEveryone && l.Amount >= manyRequests && time.Duration(l.Window) <= 24*time.Hour:
-			return []Advice{z.advice(fmt.Sprintf("limit: it counts %d requests, and no bytes", l.Amount), "cost 100000 and settle bytes beside it")}
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: it counts %d requests, and no bytes", l.Amount), "cost 100000 and settle bytes beside it")}
 		}
 	}
 	return nil
@@ -60,41 +62,41 @@ func (z *Zone) checkMeasure() []Advice {
 const manyRequests = 1_000_000
 
 // checkAddressing finds options about keys that the zone's own key doesn't have.
-func (z *Zone) checkAddressing() []Advice {
+func checkAddressing(z *config.Zone) []advice.Advice {
 	switch without := fmt.Sprintf(" has no effect with per %s", z.Per); {
-	case z.OnEmptyKey != "" && slices.Contains([]string{enforce.PerIP, perNetwork, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}, z.Per):
-		return []Advice{z.advice("on_empty_key"+without+", whose key is never empty", "it into a zone per key")}
+	case z.OnEmptyKey != "" && slices.Contains([]string{enforce.PerIP, config.PerNetwork, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}, z.Per):
+		return []advice.Advice{z.Advice("on_empty_key"+without+", whose key is never empty", "it into a zone per key")}
 	case z.IPv4Prefix+z.IPv6Prefix > 0 && (z.Per == enforce.PerEveryone || z.Per == enforce.PerAPIKey):
-		return []Advice{z.advice("ipv4_prefix"+without+", whose key is no address", "per ip, or no prefix")}
+		return []advice.Advice{z.Advice("ipv4_prefix"+without+", whose key is no address", "per ip, or no prefix")}
 	}
 	return nil
 }
 
 // checkDelay finds delays that are shorter than the time in which a unit gets free.
-func (z *Zone) checkDelay() []Advice {
+func checkDelay(z *config.Zone) []advice.Advice {
 	for _, l := range z.Limits {
-		if each := time.Duration(l.Window) / time.Duration(max(l.Amount, 1)); z.OnExceeded == onExceededDelay && !l.Shadow && each > time.Duration(z.MaxDelay) {
-			return []Advice{z.advice(fmt.Sprintf("on_exceeded: no request waits %v long enough, because a unit of this limit gets free every %v", time.Duration(z.MaxDelay), each), "on_exceeded refuse, or a limit of a shorter window such as 10/10s")}
+		if each := time.Duration(l.Window) / time.Duration(max(l.Amount, 1)); z.OnExceeded == config.OnExceededDelay && !l.Shadow && each > time.Duration(z.MaxDelay) {
+			return []advice.Advice{z.Advice(fmt.Sprintf("on_exceeded: no request waits %v long enough, because a unit of this limit gets free every %v", time.Duration(z.MaxDelay), each), "on_exceeded refuse, or a limit of a shorter window such as 10/10s")}
 		}
 	}
 	return nil
 }
 
 // checkLockout finds zones that refuse the sign-ins of an account after the attempts of strangers.
-func (z *Zone) checkLockout() []Advice {
-	softens := z.refusesNothing() || z.delaysAll() || z.Count != nil && z.Count.Hold
+func checkLockout(z *config.Zone) []advice.Advice {
+	softens := z.RefusesNothing() || delaysAll(z) || z.Count != nil && z.Count.Hold
 	i := slices.IndexFunc(routing.PlaceholderNames(z.Key), bodyfield.IsField)
-	if i < 0 || softens || z.wantsShadow() || !slices.ContainsFunc(z.MatcherSetsRaw, isSignIn) {
+	if i < 0 || softens || z.WantsShadow() || !slices.ContainsFunc(z.MatcherSetsRaw, isSignIn) {
 		return nil
 	}
-	return []Advice{z.advice(fmt.Sprintf("key: whoever sends an account in {%s} uses up its limit, and keeps its owner out", routing.PlaceholderNames(z.Key)[i]),
+	return []advice.Advice{z.Advice(fmt.Sprintf("key: whoever sends an account in {%s} uses up its limit, and keeps its owner out", routing.PlaceholderNames(z.Key)[i]),
 		"count status 401 403 hold beside it; or limit 10/10s and a longer delay: on_exceeded delay 15s")}
 }
 
 // delaysAll reports whether requests that arrive at once wait until their units are free: the units of a window
 // get free after the window and a slot.
-func (z *Zone) delaysAll() bool {
-	return z.OnExceeded == onExceededDelay && !slices.ContainsFunc(z.Limits, func(l Limit) bool {
+func delaysAll(z *config.Zone) bool {
+	return z.OnExceeded == config.OnExceededDelay && !slices.ContainsFunc(z.Limits, func(l config.Limit) bool {
 		return l.Burst == 0 && time.Duration(z.MaxDelay) < time.Duration(l.Window)+time.Duration(l.Window)/10
 	})
 }
@@ -109,7 +111,7 @@ func isSignIn(set caddy.ModuleMap) bool {
 var signIn = regexp.MustCompile(`(?i)log.?in|sign.?in|auth|session|token|password|reset`)
 
 // checkAlternatives finds lines of match that are probably meant to hold together.
-func (z *Zone) checkAlternatives() []Advice {
+func checkAlternatives(z *config.Zone) []advice.Advice {
 	var methods, hosts, paths bool
 	for _, set := range z.MatcherSetsRaw {
 		r := routing.NewRequests(set)
@@ -121,38 +123,38 @@ func (z *Zone) checkAlternatives() []Advice {
 	if len(z.MatcherSetsRaw) != 2 || !paths || !methods && !hosts {
 		return nil
 	}
-	return []Advice{z.advice("match: two lines are alternatives: the zone has all requests that meet one of them, not only those that meet both", "one line, such as match POST /login, or one block of matchers")}
+	return []advice.Advice{z.Advice("match: two lines are alternatives: the zone has all requests that meet one of them, not only those that meet both", "one line, such as match POST /login, or one block of matchers")}
 }
 
 // smallLimit is an amount that one page with its pictures, styles and scripts exceeds.
 const smallLimit = 10
 
 // checkPages finds small limits for all requests of a site with pages.
-func (p *place) checkPages(z *Zone) []Advice {
+func checkPages(p *config.Place, z *config.Zone) []advice.Advice {
 	pages := slices.Contains([]string{"reverse_proxy", "file_server"}, p.Serves()) && p.Within() == "" && !strings.HasPrefix(p.Site, "api.")
-	if !pages || len(z.MatcherSetsRaw) > 0 || len(z.When) > 0 || z.Cost != "" || len(z.Costs) > 0 || z.Count != nil || z.OnExceeded == onExceededDelay {
+	if !pages || len(z.MatcherSetsRaw) > 0 || len(z.When) > 0 || z.Cost != "" || len(z.Costs) > 0 || z.Count != nil || z.OnExceeded == config.OnExceededDelay {
 		return nil
 	}
 	for _, l := range z.Limits {
 		if max(l.Amount, l.Burst) <= smallLimit && !l.Shadow {
-			return []Advice{z.advice(fmt.Sprintf("limit: %d requests of every kind are fewer than one page with its pictures makes", max(l.Amount, l.Burst)), "match with what it is for, such as match POST /login, or a larger limit")}
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: %d requests of every kind are fewer than one page with its pictures makes", max(l.Amount, l.Burst)), "match with what it is for, such as match POST /login, or a larger limit")}
 		}
 	}
 	return nil
 }
 
 // checkCosts finds zones that no request can pass, or that count nothing, because of their costs.
-func (z *zoneCompiler) checkCosts() []Advice {
+func (z compiled) checkCosts() []advice.Advice {
 	if z.run.DeniesAll || len(z.run.Costs) > 0 || z.run.Cost.From != "" {
 		return nil
 	}
 	if z.run.Cost.Fixed == 0 {
-		return []Advice{z.advice("cost: no request uses up anything, so the zone limits nobody", "a cost of at least 1, or costs with matchers for the requests that count")}
+		return []advice.Advice{z.Advice("cost: no request uses up anything, so the zone limits nobody", "a cost of at least 1, or costs with matchers for the requests that count")}
 	}
 	for _, set := range z.run.Sets() {
 		for _, p := range slices.Concat(set.Policies, set.Shadows) {
 			if p.Capacity() < z.run.Cost.Fixed {
-				return []Advice{z.advice(fmt.Sprintf("cost: every request costs %d, and the limit %q never has more than %d, so all %s refused", z.run.Cost.Fixed, p.Name, p.Capacity(), areOrWouldBe(p)),
+				return []advice.Advice{z.Advice(fmt.Sprintf("cost: every request costs %d, and the limit %q never has more than %d, so all %s refused", z.run.Cost.Fixed, p.Name, p.Capacity(), areOrWouldBe(p)),
 					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", p.Capacity(), z.run.Cost.Fixed))}
 			}
 		}
@@ -168,62 +170,62 @@ func areOrWouldBe(p *enforce.Policy) string {
 }
 
 // checkStaticKey finds a key that is the same for all, in our own grammar.
-func (z *zoneCompiler) checkStaticKey() []Advice {
+func (z compiled) checkStaticKey() []advice.Advice {
 	if z.Per != enforce.PerKey || len(routing.PlaceholderNames(z.Key)) > 0 {
 		return nil
 	}
-	return []Advice{z.advice(fmt.Sprintf("key: %q has no placeholder in it: everybody shares one count", z.Key), "per everyone")}
+	return []advice.Advice{z.Advice(fmt.Sprintf("key: %q has no placeholder in it: everybody shares one count", z.Key), "per everyone")}
 }
 
 // checkShadow finds options without effect in a zone that enforces nothing, and a shadow limit above
 // an enforced one of its kind: such limits are distinguished by their order, so that the enforced one
 // would lose its counts.
-func (z *zoneCompiler) checkShadow() (found []Advice) {
+func (z compiled) checkShadow() (found []advice.Advice) {
 	if !z.run.EnforcesNothing {
 		for _, set := range z.run.Sets() {
 			if p := set.Misplaced; p != nil {
-				return []Advice{z.advice(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", enforce.LimitText(p.Rate)),
+				return []advice.Advice{z.Advice(fmt.Sprintf("limit: %s shadow stands above an enforced limit of the same window, which counts from zero when another one comes in before it", enforce.LimitText(p.Rate)),
 					"it below the enforced limits")}
 			}
 		}
 		return nil
 	}
 	if z.Ban != nil {
-		found = append(found, z.advice("ban: no limit of the zone is enforced, so nobody is banned", "ban with limits that are enforced"))
+		found = append(found, z.Advice("ban: no limit of the zone is enforced, so nobody is banned", "ban with limits that are enforced"))
 	}
-	if z.passes() {
+	if z.Passes() {
 		return found
 	}
 	if !z.Shadow && z.OnEmptyKey == enforce.EmptyDeny {
-		found = append(found, z.advice("shadow: no limit of the zone is enforced, and on_empty_key deny refuses requests all the same", "shadow into a line of its own, for the whole zone"))
+		found = append(found, z.Advice("shadow: no limit of the zone is enforced, and on_empty_key deny refuses requests all the same", "shadow into a line of its own, for the whole zone"))
 	}
-	if z.OnExceeded == onExceededChallenge && !z.Shadow {
-		found = append(found, z.advice("on_exceeded: no limit of the zone is enforced, so nobody is challenged while shadow is there", "on_exceeded challenge with limits that are enforced"))
+	if z.OnExceeded == config.OnExceededChallenge && !z.Shadow {
+		found = append(found, z.Advice("on_exceeded: no limit of the zone is enforced, so nobody is challenged while shadow is there", "on_exceeded challenge with limits that are enforced"))
 	}
 	return found
 }
 
 // checkLimits finds limits of zones and tiers that are never reached.
-func checkLimits(s *survey) (found []Advice) {
-	for _, z := range s.zones {
+func checkLimits(s *config.Survey) (found []advice.Advice) {
+	for _, z := range s.Zones {
 		if problem, fix := neverReached(z.Limits); problem != "" {
-			found = append(found, z.advice(problem, fix))
+			found = append(found, z.Advice(problem, fix))
 		}
 	}
-	for _, t := range s.app.Tiers {
+	for _, t := range s.App.Tiers {
 		if problem, fix := neverReached(t.Limits); problem != "" {
-			found = append(found, Advice{Problem: fmt.Sprintf("tier %q: %s", t.Name, problem), Fix: fix, Source: t.Source})
+			found = append(found, advice.Advice{Problem: fmt.Sprintf("tier %q: %s", t.Name, problem), Fix: fix, Source: t.Source})
 		}
 	}
 	return found
 }
 
 // neverReached returns the problem of a limit that is never reached, and its fix; or "".
-func neverReached(limits []Limit) (problem, fix string) {
+func neverReached(limits []config.Limit) (problem, fix string) {
 	for i, one := range limits {
 		for j, other := range limits {
-			a, errA := one.compile()
-			b, errB := other.compile()
+			a, errA := one.Compile()
+			b, errB := other.Compile()
 			if i == j || errA != nil || errB != nil || one.Shadow || other.Shadow || one.Timezone != other.Timezone || !contains(a, b) || i < j && contains(b, a) {
 				continue
 			}
@@ -250,16 +252,16 @@ func contains(a, b limiter.Limit) bool {
 func perSecondOf(l limiter.Limit) float64 { return float64(l.Amount()) / l.Window().Seconds() }
 
 // checkEverything finds traps and exemptions that match all requests.
-func checkEverything(p *place) (found []Advice) {
+func checkEverything(p *config.Place) (found []advice.Advice) {
 	const unvisited = "trap with a path that no visitor asks for, such as trap /wp-login.php"
-	for _, o := range p.sets() {
+	for _, o := range p.Sets() {
 		switch everything := matchesEverything(o.ModuleMap); {
-		case o.option == "exempt" && everything:
-			found = append(found, o.advice("exempt: every request is exempt, so this handler limits nobody", "exempt with a path or network of its own, such as exempt /health"))
-		case o.option == "trap" && isVisited(o.ModuleMap):
-			found = append(found, o.advice("trap: every visitor, browser or search engine asks for this path, and is caught", unvisited))
-		case o.option == "trap" && everything:
-			found = append(found, o.advice("trap: every request is one into the trap, also those of all visitors", unvisited))
+		case o.Option == "exempt" && everything:
+			found = append(found, o.Advice("exempt: every request is exempt, so this handler limits nobody", "exempt with a path or network of its own, such as exempt /health"))
+		case o.Option == "trap" && isVisited(o.ModuleMap):
+			found = append(found, o.Advice("trap: every visitor, browser or search engine asks for this path, and is caught", unvisited))
+		case o.Option == "trap" && everything:
+			found = append(found, o.Advice("trap: every request is one into the trap, also those of all visitors", unvisited))
 		}
 	}
 	return found
@@ -277,7 +279,7 @@ func isVisited(set caddy.ModuleMap) bool {
 // browsers load.
 func matchesEverything(set caddy.ModuleMap) bool {
 	for name, raw := range set {
-		if !isCatchAll(name, raw) {
+		if !config.IsCatchAll(name, raw) {
 			return false
 		}
 	}
@@ -286,27 +288,27 @@ func matchesEverything(set caddy.ModuleMap) bool {
 
 // checkNames finds zones that count together because they have the same name, if that may be
 // unintended.
-func checkNames(s *survey) (found []Advice) {
-	first := make(map[string]sitedZone)
+func checkNames(s *config.Survey) (found []advice.Advice) {
+	first := make(map[string]config.SitedZone)
 	reported := make(map[string]bool)
-	for _, z := range s.zones {
+	for _, z := range s.Zones {
 		before, ok := first[z.Name]
 		if !ok {
 			first[z.Name] = z
 			continue
 		}
 		switch {
-		case reported[z.Name] || z.handler == before.handler:
-		case z.site == before.site && !z.isTwinOf(before) && !z.limitsLike(before.Zone) && (z.site != "" || z.Scope == scopeSite):
-			found = append(found, z.advice("a zone of this name has other limits"+inSource(before.Source)+", in the same site: both count together where window and algorithm are the same", "another name"))
+		case reported[z.Name] || z.Handler == before.Handler:
+		case z.Site == before.Site && !isTwinOf(z, before) && !limitsLike(z.Zone, before.Zone) && (z.Site != "" || z.Scope == config.ScopeSite):
+			found = append(found, z.Advice("a zone of this name has other limits"+inSource(before.Source)+", in the same site: both count together where window and algorithm are the same", "another name"))
 			reported[z.Name] = true
-		case z.Scope == scopeSite || before.Scope == scopeSite:
-		case !z.limitsLike(before.Zone):
-			found = append(found, z.advice("a zone of this name has other limits"+inSource(before.Source)+": both count together where window and algorithm are the same, each up to its own amount",
+		case z.Scope == config.ScopeSite || before.Scope == config.ScopeSite:
+		case !limitsLike(z.Zone, before.Zone):
+			found = append(found, z.Advice("a zone of this name has other limits"+inSource(before.Source)+": both count together where window and algorithm are the same, each up to its own amount",
 				"another name, or scope site in both, which counts each site on its own"))
 			reported[z.Name] = true
-		case z.Scope == "" && z.hasOwnWords() && !z.isTwinOf(before):
-			found = append(found, z.advice("a zone of this name is also in another handler"+inSource(before.Source)+": both count together",
+		case z.Scope == "" && z.HasOwnWords() && !isTwinOf(z, before):
+			found = append(found, z.Advice("a zone of this name is also in another handler"+inSource(before.Source)+": both count together",
 				"scope shared if that is meant; scope site if each site counts on its own; or another name"))
 			reported[z.Name] = true
 		}
@@ -323,26 +325,26 @@ func inSource(source string) string {
 
 // isTwinOf reports whether two zones come from one zone in the config file that Caddy has
 // duplicated, for example for HTTP and for HTTPS.
-func (z sitedZone) isTwinOf(other sitedZone) bool {
-	return z.Source != "" && z.Source == other.Source && z.site == other.site
+func isTwinOf(z config.SitedZone, other config.SitedZone) bool {
+	return z.Source != "" && z.Source == other.Source && z.Site == other.Site
 }
 
 // limitsLike reports whether two zones have the same limits.
-func (z *Zone) limitsLike(other *Zone) bool {
+func limitsLike(z *config.Zone, other *config.Zone) bool {
 	return z.Window == other.Window && z.MaxEvents == other.MaxEvents && z.Tiers == other.Tiers && z.Tier == other.Tier &&
 		reflect.DeepEqual(z.Limits, other.Limits)
 }
 
 // checkCase finds zones whose names differ only in case.
-func checkCase(s *survey) (found []Advice) {
-	first := make(map[string]sitedZone)
-	for _, z := range s.zones {
+func checkCase(s *config.Survey) (found []advice.Advice) {
+	first := make(map[string]config.SitedZone)
+	for _, z := range s.Zones {
 		name := strings.ToLower(z.Name)
 		if other, ok := first[name]; !ok {
 			first[name] = z
 		} else if other.Name != z.Name {
 			first[name] = z
-			found = append(found, z.advice(fmt.Sprintf("zone %q differs from zone %q only in case%s: each counts on its own", z.Name, other.Name, inSource(other.Source)), "one name for both, or names that differ in more"))
+			found = append(found, z.Advice(fmt.Sprintf("zone %q differs from zone %q only in case%s: each counts on its own", z.Name, other.Name, inSource(other.Source)), "one name for both, or names that differ in more"))
 		}
 	}
 	return found
@@ -350,14 +352,14 @@ func checkCase(s *survey) (found []Advice) {
 
 // checkShortWindows finds limits that stay regional because their windows end before other regions
 // get the counts.
-func (z *zoneCompiler) checkShortWindows() []Advice {
+func (z compiled) checkShortWindows() []advice.Advice {
 	if z.app.Region == nil {
 		return nil
 	}
 	for _, set := range z.run.Sets() {
 		for _, p := range set.Policies {
 			if p.Window() < region.MinWindow {
-				return []Advice{z.advice(fmt.Sprintf("region: the limit %q counts in each region on its own, because its window of %s is over before other regions hear of it", p.Name, wording.Duration(p.Window())),
+				return []advice.Advice{z.Advice(fmt.Sprintf("region: the limit %q counts in each region on its own, because its window of %s is over before other regions hear of it", p.Name, wording.Duration(p.Window())),
 					fmt.Sprintf("a window of at least %s beside it, for all regions together", wording.Duration(region.MinWindow)))}
 			}
 		}

@@ -1,0 +1,80 @@
+// Package lint finds what a config does other than it seems to: it gives advice, and changes nothing. The
+// checks of a whole config ask five questions, each in a file of its own and in a part of docs/advice.md.
+package lint
+
+import (
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-tally/caddy-tally/internal/advice"
+	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+)
+
+// configChecks are the checks of the whole config, each a function of the survey alone: the five
+// questions, with the part of docs/advice.md about each, and the files that are served.
+var configChecks = []struct {
+	check func(*config.Survey) []advice.Advice
+	see   string
+}{
+	{checkReach, "can-a-request-reach-it"},
+	{checkChoice, "can-the-client-choose-it"},
+	{checkSet, "will-it-ever-be-set-or-match"},
+	{checkEffect, "can-it-do-what-it-says"},
+	{checkAddress, "who-is-the-client"},
+	{checkMatchers, ""},
+	{checkServed, ""},
+}
+
+// zoneChecks are the checks of a compiled zone.
+var zoneChecks = []func(compiled) []advice.Advice{compiled.checkStaticKey, compiled.checkShadow, compiled.checkCosts, compiled.checkShortWindows}
+
+// compiled is a zone with what it was compiled to.
+type compiled struct {
+	*config.Zone
+	app *config.App
+	run *enforce.Zone
+}
+
+// Config checks the whole config, once: before its first handler is compiled, since loading modules discards
+// their raw JSON. It returns an error if the config can't work.
+func Config(ctx caddy.Context, c *config.Compiler) error {
+	survey, isNew := c.Survey(ctx)
+	if !isNew {
+		return nil
+	}
+	var found []advice.Advice
+	for _, question := range configChecks {
+		for _, a := range question.check(survey) {
+			if question.see != "" {
+				a.See = "docs/advice.md#" + question.see
+			}
+			found = append(found, a)
+		}
+	}
+	return c.Run.Advice.Give(ctx.Logger(), found...)
+}
+
+// Handler checks a handler that has been compiled. Survey is nil if no requests of sites come to it.
+func Handler(ctx caddy.Context, c *config.Compiler, survey *config.Survey, h *config.Handler, run *enforce.Handler) error {
+	var found []advice.Advice
+	zones, _ := h.Ordered() // compiling reports any error
+	for i, z := range zones {
+		for _, check := range zoneChecks {
+			found = append(found, check(compiled{z, c.App, run.Zones[i]})...)
+		}
+	}
+	if obeys := survey != nil && obeyed(survey) != "" && len(survey.Zones) > 0; len(zones)+len(h.Traps) == 0 && c.Session == nil && !obeys {
+		found = append(found, h.Advice("this handler has no zone, and limits nothing", "zone login {, limit 5/1m and }, each on a line of its own"))
+	}
+	return c.Run.Advice.Give(ctx.Logger(), found...)
+}
+
+// Dashboard checks a dashboard before it is compiled.
+func Dashboard(ctx caddy.Context, dash *config.Dashboard) error {
+	places := dash.Places(config.NewSurvey(ctx, nil, nil))
+	var found []advice.Advice
+	for _, p := range places {
+		found = append(found, checkOwnPages(p)...)
+	}
+	return config.AdviceOf(ctx).Give(ctx.Logger(), append(found, checkShut(dash, places)...)...)
+}
