@@ -178,7 +178,7 @@ func TestRemovedKeysAreWrittenAgain(t *testing.T) {
 	for i := range 3 {
 		s.wantPassed(2, 2, "/address")
 		s.wantPassed(2, 2, "/key", key)
-		for _, name := range []string{"tally.key", "tally.epochs"} {
+		for _, name := range []string{"tally.key", "tally.epochs", "tally.db-names"} {
 			if err := os.RemoveAll(filepath.Join(s.dir, "folder", name)); err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,7 @@ func TestFilesArePrivate(t *testing.T) {
 			s.wantPassed(2, 3, "/")
 			folder := filepath.Dir(s.database())
 			wantMode(t, folder, fs.ModeDir|0o700)
-			for _, name := range []string{"tally.db", "tally.db-wal", "tally.db-shm", "tally.key"} {
+			for _, name := range []string{"tally.db", "tally.db-wal", "tally.db-shm", "tally.db-names", "tally.key"} {
 				wantMode(t, filepath.Join(folder, name), 0o600)
 			}
 		})

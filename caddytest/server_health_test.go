@@ -32,6 +32,7 @@ type health struct {
 	APIKeys *fileTrouble `json:"api_keys"`
 	Rules   *fileTrouble `json:"rules"`
 	History *fileTrouble `json:"history"`
+	Names   *fileTrouble `json:"names"`
 }
 
 // fileTrouble is what is wrong with a file.

@@ -143,9 +143,9 @@ func TestNoPersonalDataAtRest(t *testing.T) {
 			t.Errorf("files are %q, want %q", found, names)
 		}
 	}
-	look("tally.db", "tally.db-charges", "tally.db-shm", "tally.db-wal", "tally.epochs", "tally.key")
+	look("tally.db", "tally.db-charges", "tally.db-names", "tally.db-names.lock", "tally.db-shm", "tally.db-wal", "tally.epochs", "tally.key")
 	s.stop()
-	look("tally.db", "tally.db-charges", "tally.epochs", "tally.key")
+	look("tally.db", "tally.db-charges", "tally.db-names", "tally.db-names.lock", "tally.epochs", "tally.key")
 
 	wantNoSecrets(t, "the log", []byte(s.logs()))
 	if !strings.Contains(s.logs(), "rate limit exceeded") {

@@ -2,9 +2,13 @@ package caddytest
 
 import (
 	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 )
 
@@ -145,4 +149,76 @@ func TestSecretFileThatChanges(t *testing.T) {
 		waitFor(t, changed.message, func() bool { return len(one.logLines(changed.message)) == 1 })
 	}
 	one.wantPassed(1, 1, "/tenant", "Tenant: acme")
+}
+
+// The same three steps on one machine keep invoices, quotas and names for logs, whether Caddy is stopped or
+// killed at each, and with two processes that are restarted one after the other.
+func TestSecretIsRotatedOnOneMachine(t *testing.T) {
+	t.Parallel()
+	former, latter := strings.Repeat("former ", 6)+"\n", strings.Repeat("latter ", 6)+"\n"
+	for _, c := range []struct {
+		name  string
+		end   func(*server)
+		steps []string
+	}{
+		{"three steps", (*server).stop, []string{former, former + latter, latter + former, latter}},
+		{"two steps", (*server).stop, []string{former, latter + former, latter}},
+		{"killed", (*server).kill, []string{former, former + latter, latter + former, latter + former, latter}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config := options("rate_limit {\nstore sqlite {$SHARED}/tally.db\nsecret_file {$SHARED}/secret\nstore_timeout 5s\ntier free {\nlimit 100000/1h\n}\napi_keys {\nmissing deny\nfile {$SHARED}/api_keys\n}\n}\n") +
+				site("rate_limit {\nzone api {\nper api_key\nlimit 60/month fixed name monthly\n}\n}\nrespond {http.rate_limit.client}")
+			folder := t.TempDir()
+			key, err := apikeys.New(filepath.Join(folder, "api_keys"), apikeys.Client{Name: "acme", Tier: "free"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			fleet := []*server{newServer(t, config, "SHARED="+folder), newServer(t, config, "SHARED="+folder)}
+			passed, name := 0, ""
+			for step, secret := range c.steps {
+				if err := os.WriteFile(filepath.Join(folder, "secret"), []byte(secret), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range fleet {
+					if step > 0 {
+						c.end(s)
+					}
+					s.start()
+					for range 4 {
+						a := s.get("/", "X-Api-Key: "+key)
+						if a.status == http.StatusOK {
+							passed++
+						}
+						if name == "" {
+							name = a.body
+						}
+						if a.status == http.StatusOK && (a.body != name || name == "") {
+							t.Errorf("step %d: the client is named %q, and was %q", step, a.body, name)
+						}
+					}
+					if h := s.health(); h.Degraded || h.Names != nil {
+						t.Errorf("step %d: health is %+v, %+v", step, h, h.Names)
+					}
+				}
+			}
+			for range 60 {
+				for _, s := range fleet {
+					passed += s.passed(1, "/", "X-Api-Key: "+key)
+				}
+			}
+			if passed > 60 || passed < 45 || c.name != "killed" && passed != 60 {
+				t.Errorf("%d requests passed of a quota of 60", passed)
+			}
+			if c.name == "killed" {
+				return // the use of the last minute is lost with a process
+			}
+			for _, s := range fleet {
+				s.stop()
+			}
+			fleet[0].start()
+			if got := fleet[0].usageOf(t, "api-key:acme")["monthly"]; got.Units != int64(passed) || !got.Exact {
+				t.Errorf("the invoice has %+v, want %d units", got, passed)
+			}
+		})
+	}
 }

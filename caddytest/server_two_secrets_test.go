@@ -35,11 +35,20 @@ func TestTwoSecretsOnOneDatabase(t *testing.T) {
 	two.wantPassed(10, 20, "/", "Tenant: acme")
 	one.stop()
 	two.stop()
-	two.start() // alone: the first line is the one in use, and counts by key begin anew
-	two.wantPassed(20, 25, "/", "Tenant: acme")
+	two.start() // alone: the first line is the one in use, and the key of names is the same
+	two.wantPassed(0, 5, "/", "Tenant: acme")
 	two.stop()
-	one.start() // as after the loss of the file
-	if lines := strings.Count(one.logs(), "the database was made under another secret ("); lines != 1 {
-		t.Errorf("%d lines say that counts begin anew, want 1", lines)
+	two.writeSecret(second)
+	two.start()
+	two.wantPassed(0, 5, "/", "Tenant: acme")
+	two.stop()
+	one.writeSecret(strings.Repeat("third ", 7) + "\n")
+	one.start() // as after the loss of the secret
+	one.wantPassed(20, 25, "/", "Tenant: acme")
+	for _, message := range []string{"the database was made under another secret (", "no line of secret_file opened the file"} {
+		one.wantCommand(t, 0, []string{"status"}, message)
+		if lines := strings.Count(one.logs(), message); lines != 1 {
+			t.Errorf("%d lines say %q, want 1", lines, message)
+		}
 	}
 }

@@ -44,11 +44,12 @@ type Local interface {
 	// An error that wraps [ErrUnknownOutcome] leaves open whether the claim took effect.
 	ClaimAtOnce(period uint32, era int64, claim Claim, known limiter.Lease) (limiter.Grant, error)
 
-	// Mark notes a mark of the secret that names are made with, so that processes with different
-	// secrets don't count apart. The mark isn't 0. It replaces an earlier one unless a process is
-	// present now. Mark returns the mark before, 0 if there was none, and the mark in force.
-	// [Store.Join] fails for a process whose mark was replaced.
-	Mark(ctx context.Context, now, mark int64) (former, kept int64, err error)
+	// Mark notes a mark of the key that names are made with, so that processes with different keys
+	// don't count apart. A mark that is one of those given stays. Otherwise the first of them, which
+	// isn't 0, replaces it, unless a process is present now. Without marks it stays. Mark returns the
+	// mark before, 0 if there was none, and the mark in force. [Store.Join] fails for a process whose
+	// mark was replaced.
+	Mark(ctx context.Context, now int64, marks ...int64) (former, kept int64, err error)
 }
 
 // ErrNotAtOnce says that a claim can't be granted at once.

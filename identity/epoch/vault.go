@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 )
 
-// Vault stores values by name for all machines, for example in a shared database. It only receives keys that
-// are sealed under the secret.
+// Vault stores values by name, for all machines in a shared database, or for the processes of one in a
+// [File]. It only receives keys that are sealed under the secret.
 type Vault interface {
 	// Values returns all values by their names.
 	Values() (map[string][]byte, error)
@@ -46,6 +46,16 @@ func (k *Keys) Agree(key []byte) (agreed []byte, err error) {
 	if agreed, err = v.add(shared, key); err == nil {
 		err = v.sealAgain()
 	}
+	if err != nil {
+		return nil, fmt.Errorf("epoch: %w", err)
+	}
+	return agreed, nil
+}
+
+// Agreed returns the key that users of the vault have agreed on. The error wraps [fs.ErrNotExist] if they
+// haven't yet, and [ErrOtherSecret] as that of Agree does.
+func (k *Keys) Agreed() ([]byte, error) {
+	agreed, err := k.place.read(shared)
 	if err != nil {
 		return nil, fmt.Errorf("epoch: %w", err)
 	}

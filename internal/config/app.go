@@ -43,8 +43,9 @@ type App struct {
 	// to 100. Default: 40.
 	DegradedLimit int `json:"degraded_limit,omitempty"`
 
-	// The file with the secret that hashes keys before they reach the database, and signs sessions:
-	// its first line, of at least 32 characters. Further lines only verify older signatures.
+	// The file with the secret that signs sessions, and seals the key under which names are hashed
+	// before they reach the database: its first line, of at least 32 characters. Further lines only
+	// verify older signatures, and open what they have sealed.
 	// Machines with the same secret recognize one another's sessions. The file is created on first
 	// use if it does not exist. Default: `tally.key` beside the database.
 	SecretFile string `json:"secret_file,omitempty"`

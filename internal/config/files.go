@@ -39,11 +39,13 @@ func (c *Compiler) compileFiles() error {
 	}
 	c.Run.Settings.Secret = cmp.Or(c.SecretFile, filepath.Join(folder, "tally.key"))
 	c.Run.Settings.Epochs = filepath.Join(folder, "tally.epochs")
-	if secret, err := filepath.Abs(c.Run.Settings.Secret); err == nil && secret == c.Run.Settings.Path {
-		return fmt.Errorf("secret_file: is the database as well, got %q: name another file", c.SecretFile)
+	c.Run.Settings.Names = filepath.Join(folder, filepath.Base(cmp.Or(c.Run.Settings.Path, "tally.db"))+"-names")
+	if secret, err := filepath.Abs(c.Run.Settings.Secret); err == nil && (secret == c.Run.Settings.Path || secret == c.Run.Settings.Names) {
+		return fmt.Errorf("secret_file: is a file of the database as well, got %q: name another file", c.SecretFile)
 	}
 	c.checkAccess("secret_file", c.Run.Settings.Secret)
 	c.checkAccess("the keys that names at rest are hashed under", c.Run.Settings.Epochs)
+	c.checkAccess("the key of names", c.Run.Settings.Names)
 	return nil
 }
 
@@ -68,7 +70,7 @@ func (c *Compiler) compileRules() error {
 	if err != nil {
 		return fmt.Errorf("rules_file: %w", err)
 	}
-	for _, other := range []string{c.Run.Settings.Path, c.Run.Settings.Secret} {
+	for _, other := range []string{c.Run.Settings.Path, c.Run.Settings.Secret, c.Run.Settings.Names} {
 		if other, err := filepath.Abs(other); err == nil && other == path {
 			return fmt.Errorf("rules_file: is the database or the secret as well, got %q: name another file", c.RulesFile)
 		}

@@ -110,6 +110,9 @@ func (s *session) showStatus(status operator.Status) {
 			s.mark(red, "The history can't be written since "+moment(h.Since, s.now)+", and waits in memory: "+h.Reason)
 		}
 		s.showTrouble(o.APIKeys)
+		if n := o.Names; n != nil {
+			s.mark(red, n.File+": since "+moment(n.Since, s.now)+": "+n.Reason+".")
+		}
 		s.showNetwork(o)
 		s.showRegion(o.Region)
 	}

@@ -282,8 +282,8 @@ func (s *immediateStore) IsNew(id storage.LimitID, era int64, key storage.Key) b
 	return s.store().IsNew(id, era, key)
 }
 
-func (s *immediateStore) Mark(ctx context.Context, now, mark int64) (former, kept int64, err error) {
-	return s.store().Mark(ctx, now, mark)
+func (s *immediateStore) Mark(ctx context.Context, now int64, marks ...int64) (former, kept int64, err error) {
+	return s.store().Mark(ctx, now, marks...)
 }
 
 func (s *immediateStore) Continues(earlier storage.Store) bool {

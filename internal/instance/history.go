@@ -86,12 +86,12 @@ func (n *Names) inHistoryToday(series storage.Series, key string) (storage.Key, 
 	return names[0], err
 }
 
-// errNoSecret is the error of naming a key before the secret is known.
-var errNoSecret = errors.New("the secret is not known")
+// errNoSecret is the error of naming a key before it is known what names are made with.
+var errNoSecret = errors.New("the secret is not known, or the store was never opened")
 
 // InHistory returns the names of a key for today and for yesterday.
 func (n *Names) InHistory(series storage.Series, key string) (names [2]storage.Key, err error) {
-	if n.Secret.Load() == nil {
+	if n.agreed.Load() == nil {
 		return names, errNoSecret
 	}
 	hash, err := atrest.HashKey(n.lasting(), n.Epochs, historyScope(series), key, 24*time.Hour, n.instance.Lasting())

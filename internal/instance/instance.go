@@ -123,6 +123,7 @@ type Settings struct {
 	Address  string // the address of a shared server; "" if there is none
 	Secret   string // the secret file; "" if the store has the secret
 	Epochs   string // the folder of epochs; "" if the store has them
+	Names    string // the file of the key of names; "" if the store has it
 	MaxKeys  int
 	Timeout  time.Duration
 	Cleanup  time.Duration

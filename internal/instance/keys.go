@@ -2,14 +2,12 @@ package instance
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +31,8 @@ type Names struct {
 	Secret      atomic.Pointer[identity.Secret]
 	Epochs      *epoch.Keys
 	references  atomic.Pointer[reference.Sealer] // derived from the secret; nil until first use
-	agreed      atomic.Pointer[agreedKey]        // shared by the machines on a store; nil if there are none
+	agreed      atomic.Pointer[agreedKey]        // shared by all processes on a store; nil until it is open
+	here        local                            // where those of one machine keep it
 	regionNames atomic.Pointer[identity.Hasher]  // names keys for other regions; nil until first use
 }
 
@@ -54,6 +53,9 @@ func (n *Names) keep() error {
 		errs = append(errs, keepFile(s.Epochs, func(string) error { return n.Epochs.Keep(n.instance.Lasting()) }))
 	case s.Address != "" && !n.isCutOff():
 		errs = append(errs, n.Epochs.Keep(n.instance.Lasting()))
+	}
+	if agreed := n.agreed.Load(); agreed != nil {
+		n.keepAgreed(agreed.key)
 	}
 	return errors.Join(errs...)
 }
@@ -99,6 +101,7 @@ func (n *Names) find(in stores.Store) {
 	}
 	keyed, ok := in.(stores.Keyed)
 	if !ok {
+		n.here.keys = n.inFile(n.Secret.Load)
 		n.Epochs = epoch.In(n.instance.Settings.Epochs)
 		return
 	}
@@ -232,7 +235,7 @@ func (inst *Instance) use(store storage.Store) error {
 		if !ok {
 			return fmt.Errorf("the store %s is no storage.Local, and has no address", inst.Settings.Kind)
 		}
-		return n.mark(local)
+		return n.agreeHere(local)
 	}
 	network, ok := store.(storage.Network)
 	if !ok {
@@ -262,34 +265,6 @@ func (n *Names) agree() error {
 	return err
 }
 
-// mark notes the secret in a database of one machine. While another process uses it under a later line
-// of the secret, this one does as well. If no line is the other's, both would count apart.
-func (n *Names) mark(store storage.Local) error {
-	keys := n.Secret.Load().Keys()
-	if agreed := n.agreed.Load(); agreed != nil {
-		keys = [][]byte{agreed.key} // names don't change under a running engine
-	}
-	marks := make([]int64, len(keys))
-	for i, key := range keys {
-		hash := identity.NewHasher(key).Hash(0, "mark of a secret")
-		marks[i] = int64(binary.BigEndian.Uint64(hash[:]) >> 1)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), vaultTimeout)
-	defer cancel()
-	former, kept, err := store.Mark(ctx, n.instance.Lasting().UnixNano(), marks[0])
-	line := slices.Index(marks, kept)
-	switch {
-	case err != nil:
-		return err
-	case line < 0:
-		return fmt.Errorf("the database is in use under another secret (%x) than that in %q (%x), and both would count apart: give all processes on it the same secret_file, or name another database", kept, n.instance.Settings.Secret, marks[0])
-	case former != 0 && !slices.Contains(marks, former):
-		caddyconf.Logger().Error(fmt.Sprintf("the database was made under another secret (%x) than that in secret_file (%x): counts by key begin anew", former, kept), n.instance.Settings.where())
-	}
-	n.agreed.Store(&agreedKey{keys[line], identity.NewHasher(keys[line])})
-	return nil
-}
-
 // agreedKey is a key that machines have agreed on, and its hasher.
 type agreedKey struct {
 	key    []byte
@@ -317,13 +292,14 @@ func (n *Names) CheckSecret(log *zap.Logger) {
 	if err != nil || changed.Equal(used) {
 		return
 	}
+	keys, then := n.inFile(func() *identity.Secret { return changed }), "counts by key and the use of API keys would begin anew"
 	if n.instance.Settings.Address != "" {
-		seals, err := epoch.InVault(vaultOf{n.instance}, func() *identity.Secret { return changed }).Seals()
-		if err == nil && seals.Unknown > 0 {
-			log.Error("secret_file has changed, and does not fit the store: after its next start this machine could not use the store. Add the former line behind the new one",
-				n.instance.Settings.where(), zap.String("secret_file", n.instance.Settings.Secret))
-			return
-		}
+		keys, then = epoch.InVault(vaultOf{n.instance}, func() *identity.Secret { return changed }), "this machine could not use the store"
+	}
+	if seals, err := keys.Seals(); err == nil && seals.Unknown > 0 {
+		log.Error("secret_file has changed, and does not fit the store: after its next start "+then+". Add the former line behind the new one",
+			n.instance.Settings.where(), zap.String("secret_file", n.instance.Settings.Secret))
+		return
 	}
 	log.Warn("secret_file has changed; restart Caddy to use it", zap.String("secret_file", n.instance.Settings.Secret))
 }

@@ -108,8 +108,8 @@ type otherMark struct {
 	open *atomic.Int64
 }
 
-func (otherMark) Mark(_ context.Context, _, mark int64) (former, kept int64, err error) {
-	return 0, mark + 1, nil
+func (otherMark) Mark(_ context.Context, _ int64, marks ...int64) (former, kept int64, err error) {
+	return 0, marks[0] + 1, nil
 }
 
 func (o otherMark) Close() error {

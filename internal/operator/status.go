@@ -69,6 +69,7 @@ type Store struct {
 	History *FileTrouble `json:"history,omitempty"`  // nil unless it can't be written, as on a full disk
 	APIKeys *FileTrouble `json:"api_keys,omitempty"` // nil unless something is wrong with them
 	Rules   *FileTrouble `json:"rules,omitempty"`    // nil unless something is wrong with the file
+	Names   *FileTrouble `json:"names,omitempty"`    // nil unless something is wrong with the file of the key of names
 }
 
 // Network describes the connection to a store on a network.

@@ -49,9 +49,9 @@ func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known lim
 }
 
 // Mark implements [storage.Local]. Only this process uses the database, and all of its names are made
-// with one secret.
-func (s *Store) Mark(_ context.Context, _, mark int64) (former, kept int64, err error) {
-	return 0, mark, nil
+// with one key.
+func (s *Store) Mark(_ context.Context, _ int64, marks ...int64) (former, kept int64, err error) {
+	return 0, append(marks, 0)[0], nil
 }
 
 // Join implements [storage.Store]. No other process can use the database, so none is counted.

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -48,11 +49,13 @@ var errMarked = errors.New("another process has marked the database with another
 const markOfSecret = `SELECT mark FROM secret`
 
 // Mark implements [storage.Local].
-func (s *Store) Mark(ctx context.Context, now, mark int64) (former, kept int64, err error) {
+func (s *Store) Mark(ctx context.Context, now int64, marks ...int64) (former, kept int64, err error) {
 	err = s.changeProcesses(ctx, "mark", func() error {
 		var errs [3]error
 		former, errs[0] = s.writer.int(markOfSecret)
-		errs[1] = s.writer.exec(`UPDATE secret SET mark = ? WHERE mark = 0 OR NOT EXISTS (SELECT 1 FROM processes WHERE until > ? AND until <= ?)`, mark, now, now+int64(longestStay))
+		if errs[0] == nil && len(marks) > 0 && !slices.Contains(marks, former) {
+			errs[1] = s.writer.exec(`UPDATE secret SET mark = ? WHERE mark = 0 OR NOT EXISTS (SELECT 1 FROM processes WHERE until > ? AND until <= ?)`, marks[0], now, now+int64(longestStay))
+		}
 		kept, errs[2] = s.writer.int(markOfSecret)
 		s.mark = kept
 		return errors.Join(errs[:]...)

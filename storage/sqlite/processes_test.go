@@ -75,7 +75,13 @@ func TestMarkOfTheSecret(t *testing.T) {
 		t.Error(err)
 	}
 	mark(a, 1001, x, y, y)
+	if was, current, err := a.Mark(ctx, 1100); err != nil || was != y || current != y {
+		t.Errorf("asking changes the mark %v to %v, %v", was, current, err)
+	}
 	mark(a, 1100, x, y, x) // the other has gone
+	if was, current, err := a.Mark(ctx, 1100, y, x); err != nil || was != x || current != x {
+		t.Errorf("a mark that is among those given changes from %v to %v, %v", was, current, err)
+	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
