@@ -44,7 +44,7 @@ type Network interface {
 	// took effect, for example after the process was stopped for a while.
 	Lacks(earlier Store) bool
 
-	// ClaimFor is Records and Claim within a term, in one transaction and one round trip, as of one
+	// ClaimFor is Records and Claim, in one transaction and one round trip, as of one
 	// time. The claims don't depend on the records read: the caller chose their limits before. It
 	// claims again if the records lead to other limits. There may be no clients, or no claims.
 	// Its errors are those of Claim.

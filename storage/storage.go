@@ -79,26 +79,33 @@ type Stats struct {
 // runs backwards except where it is set, which begins an era. It advances at the pace of a steady
 // clock, and approaches the wall clock as [Slew] says. If the two differ by more than that can heal,
 // the time is set, once for everybody.
+//
+// # Terms
+//
+// A call with a term takes the time inside its transaction, when no other call can change the store any
+// more, and is decided as of then. It sets the term's Time, and fails with [ErrTerm] if the term doesn't
+// hold. If the time is set, records move with it, and last as long as they would have. Two calls must not
+// use a term at the same time. The other calls are upkeep, which is as of the times in its arguments.
 type Store interface {
-	// Claim answers all claims, in order, and charges the granted units in one transaction. grants
-	// must be as long as claims; it is overwritten. Several claims of one key see one another. A claim
-	// that gives, charges and wants nothing may be answered as of a moment before the others.
+	// Claim answers all claims, in order, and charges the granted units in one transaction. It sets the
+	// time of each claim. grants must be as long as claims; it is overwritten. Several claims of one key
+	// see one another. A claim that gives, charges and wants nothing may be answered as of a moment
+	// before the others.
 	//
 	// An error that wraps [ErrUnknownOutcome] leaves open whether the batch took effect. After any
 	// other error nothing has changed.
-	Claim(ctx context.Context, claims []Claim, grants []limiter.Grant) error
+	Claim(ctx context.Context, term *Term, claims []Claim, grants []limiter.Grant) error
 
-	// Probe answers claims as Claim would within the term, and charges nothing. Its errors are those
-	// of Claim.
+	// Probe answers claims as Claim would, and charges nothing. Its errors are those of Claim.
 	Probe(ctx context.Context, term *Term, claims []Claim, grants []limiter.Grant) error
 
-	// Records reads the records of clients at now, in order. An unknown client has the zero record.
+	// Records reads the records of clients, in order. An unknown client has the zero record.
 	// records must be as long as clients; it is overwritten.
-	Records(ctx context.Context, clients []Client, now int64, records []reputation.Record) error
+	Records(ctx context.Context, term *Term, clients []Client, records []reputation.Record) error
 
 	// Punish commits offenses, in order and in one transaction, and returns the resulting records
 	// in records, which must be as long as offenses. Its errors are those of Claim.
-	Punish(ctx context.Context, offenses []Offense, records []reputation.Record) error
+	Punish(ctx context.Context, term *Term, offenses []Offense, records []reputation.Record) error
 
 	// Banned returns the records of at most most clients whose ban lasts at now. Clients that are
 	// renamed meanwhile may be missing. It reads all records, a bounded number at a time, and no
@@ -107,25 +114,14 @@ type Store interface {
 	Banned(ctx context.Context, now int64, most int) (map[Key]reputation.Record, error)
 
 	// Sweep deletes a bounded number of expired rows, so that a claim waits for one short step at
-	// most. now is nanoseconds since the Unix epoch. Units that still count are never swept.
-	Sweep(ctx context.Context, now int64) (Swept, error)
+	// most. Units that still count are never swept.
+	Sweep(ctx context.Context, term *Term) (Swept, error)
 
 	// Time returns the time of the store. A store that has lost track of time uses least, unless that
 	// is too far from the wall clock to be true.
 	Time(clock Clock, least int64) (Time, error)
 
-	// Within returns the store for calls within a term: Claim, Records, Punish and Sweep. Each call
-	// takes the time inside its transaction, when no other call can change the store any more, and
-	// is decided as of then, whatever time its arguments say. It sets the term's Time, and fails with
-	// [ErrTerm] if the term doesn't hold. If the time is set, records move with it, and last as long
-	// as they would have.
-	//
-	// Two calls must not use the term at the same time. Closing the returned store closes the store.
-	// Calls outside a term are as of the time in their arguments, for tools and tests that have a
-	// store to themselves.
-	Within(term *Term) Store
-
-	// Reset forgets and notes resets, in one transaction and within a term, see [Reset]. It sets the
+	// Reset forgets and notes resets, in one transaction, see [Reset]. It sets the
 	// store's fields of each reset, and the newest number in the term's Time. Its errors are those
 	// of Claim.
 	Reset(ctx context.Context, term *Term, resets []Reset) error

@@ -74,7 +74,7 @@ func (t Time) Takes(d time.Duration) time.Duration {
 	return d + time.Duration(min(int64(d)/(Slew-1)+1, -t.Apart))
 }
 
-// Term says when a call may take effect, see [Store.Within].
+// Term says when a call may take effect, see [Store].
 type Term struct {
 	// Clock is the caller's. Required.
 	Clock Clock

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/load"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 const (
@@ -87,12 +88,12 @@ func fill(ctx context.Context, folder string, rows int) error {
 	for i := range claims {
 		claims[i] = storage.Claim{
 			ID: lab.LimitID, Key: place.Name(lab.LimitID, strconv.Itoa(i)), Limit: limit,
-			Claim: limiter.Claim{Now: time.Now().UnixNano(), Min: 1, Want: 1},
+			Claim: limiter.Claim{Min: 1, Want: 1},
 		}
 	}
 	slices.SortFunc(claims, func(a, b storage.Claim) int { return strings.Compare(string(a.Key[:]), string(b.Key[:])) })
 	for some := range slices.Chunk(claims, 10_000) {
-		if err := store.Claim(ctx, some, make([]limiter.Grant, len(some))); err != nil {
+		if err := store.Claim(ctx, storagetest.At(time.Now().UnixNano()), some, make([]limiter.Grant, len(some))); err != nil {
 			return err
 		}
 	}

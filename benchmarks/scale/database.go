@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/benchmarks/internal/lab"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 const (
@@ -79,10 +80,10 @@ func (d *database) fill(ctx context.Context, p limiter.Params, arrivals []int, b
 		for _, i := range some {
 			claims = append(claims, storage.Claim{
 				ID: lab.LimitID, Key: d.name(i), Limit: limit,
-				Claim: limiter.Claim{Now: now, Min: 1, Want: 1},
+				Claim: limiter.Claim{Min: 1, Want: 1},
 			})
 		}
-		if err := store.Claim(ctx, claims, grants[:len(claims)]); err != nil {
+		if err := store.Claim(ctx, storagetest.At(now), claims, grants[:len(claims)]); err != nil {
 			return err
 		}
 	}

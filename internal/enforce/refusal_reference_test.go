@@ -24,6 +24,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // asked is a request with its answer.
@@ -124,7 +125,7 @@ func TestReferenceOfALongKey(t *testing.T) {
 // keysAtRest returns the names of keys that a query finds in the database of a handler.
 func keysAtRest(t *testing.T, h *enforce.Handler, query string) (names []storage.Key) {
 	t.Helper()
-	if _, err := (*h.App.Instance.Load().Store.Load()).Sweep(context.Background(), time.Now().UnixNano()); err != nil && !errors.Is(err, storage.ErrClosed) { // it begins with the journal
+	if _, err := (*h.App.Instance.Load().Store.Load()).Sweep(context.Background(), storagetest.At(time.Now().UnixNano())); err != nil && !errors.Is(err, storage.ErrClosed) { // it begins with the journal
 		t.Fatal(err)
 	}
 	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.App.Settings.Path)+"?mode=ro")

@@ -163,20 +163,16 @@ func (cm *committer) claimDirectly(wanted ...direct) (grants []limiter.Grant, er
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	if grants, err = cm.sendDirectly(wanted, claimWithin); err != nil {
+	if grants, err = cm.sendDirectly(wanted, storage.Store.Claim); err != nil {
 		cm.degrade(err)
 	}
 	return grants, err
 }
 
-func claimWithin(in storage.Store, ctx context.Context, _ *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	return in.Claim(ctx, claims, grants)
-}
-
 // sendDirectly makes a call of the store with claims, within a term.
 func (cm *committer) sendDirectly(wanted []direct, send func(storage.Store, context.Context, *storage.Term, []storage.Claim, []limiter.Grant) error) (grants []limiter.Grant, err error) {
 	grants = make([]limiter.Grant, len(wanted))
-	_, err = cm.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+	_, err = cm.conn.inTerms(func(store storage.Store, term *storage.Term) error {
 		claims := make([]storage.Claim, len(wanted))
 		for i, w := range wanted {
 			name, err := cm.conn.nameOf(w.Limit.ID, string(w.Key), w.Limit.Retention(), term, term.Time.Now)
@@ -188,7 +184,7 @@ func (cm *committer) sendDirectly(wanted []direct, send func(storage.Store, cont
 		}
 		ctx, cancel := cm.conn.call()
 		defer cancel()
-		return send(in, ctx, term, claims, grants)
+		return send(store, ctx, term, claims, grants)
 	})
 	if err == nil {
 		cm.writer.answers.Add(1)

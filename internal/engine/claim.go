@@ -14,12 +14,12 @@ func (w *writer) claim(p *part) error {
 	w.current = b
 	defer func() { w.current = nil }()
 	b.era = w.clock.line.Load().Era
-	t, err := w.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+	t, err := w.conn.inTerms(func(store storage.Store, term *storage.Term) error {
 		if b.now = term.Time.Now; b.era != term.Era {
 			b.era = term.Era
 			b.beginEra(b.now)
 		}
-		return w.claimIn(p, in, term)
+		return w.claimIn(p, store, term)
 	})
 	b.now, b.taken = t.Now, w.conn.stamp.elapsed
 	if err != nil {
@@ -56,7 +56,7 @@ func (w *writer) claimIn(p *part, store storage.Store, term *storage.Term) error
 	if together {
 		err = network.ClaimFor(ctx, term, read, records, claims, grants)
 	} else {
-		err = store.Claim(ctx, claims, grants)
+		err = store.Claim(ctx, term, claims, grants)
 	}
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (w *writer) readClients(p *part, store storage.Store, term *storage.Term, n
 	}
 	ctx, cancel := w.conn.call()
 	defer cancel()
-	if err := store.Records(ctx, names, p.now, records); err != nil {
+	if err := store.Records(ctx, term, names, records); err != nil {
 		return err
 	}
 	p.now = term.Time.Now

@@ -101,7 +101,7 @@ func (c *connection) sweepStep(ctx context.Context) (storage.Swept, error) {
 		defer cancel()
 	}
 	term := c.term(new(stamp))
-	swept, err := store.Within(&term).Sweep(ctx, c.clock.now())
+	swept, err := store.Sweep(ctx, &term)
 	if errors.Is(err, storage.ErrTerm) {
 		return storage.Swept{}, nil
 	}

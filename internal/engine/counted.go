@@ -22,7 +22,7 @@ func (cm *committer) counted(limit *Limit, key []byte, from []int64) (units []in
 	if b := cm.queue.take(); b != nil {
 		cm.commit(b) // units on their way to the store would be missing
 	}
-	_, err = cm.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+	_, err = cm.conn.inTerms(func(store storage.Store, term *storage.Term) error {
 		name, err := cm.conn.nameOf(limit.ID, string(key), limit.Retention(), term, term.Time.Now)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (cm *committer) counted(limit *Limit, key []byte, from []int64) (units []in
 		grants := make([]limiter.Grant, len(claims))
 		ctx, cancel := cm.conn.call()
 		defer cancel()
-		if err := in.Probe(ctx, term, claims, grants); err != nil {
+		if err := store.Probe(ctx, term, claims, grants); err != nil {
 			return err
 		}
 		units = make([]int64, len(from))

@@ -217,35 +217,28 @@ func (s *fleetStore) holdsAll() bool {
 	return s.fleet.disk.Load().numbers[s.session] >= s.known
 }
 
-// fleetTerm is a fleetStore within a term.
-type fleetTerm struct {
-	storage.Store
-	store *fleetStore
-	term  *storage.Term
-}
-
 // caller is do or write of a fleetStore.
 type caller = func(ctx context.Context, apply func(raw storage.Network) error) error
 
-// call makes a call within the term, by the clock of the machine with the disk. The caller's clock
+// call makes a call within a term, by the clock of the machine with the disk. The caller's clock
 // is read before. The results of a call that arrives too late are dropped: take copies them to the
 // caller.
-func (t fleetTerm) call(ctx context.Context, by caller, apply func(raw storage.Network, term *storage.Term) error, take func()) error {
-	t.term.Clock.Read()
-	there := *t.term
-	there.Clock = t.store.fleet.reader()
+func (s *fleetStore) call(ctx context.Context, term *storage.Term, by caller, apply func(raw storage.Network, term *storage.Term) error, take func()) error {
+	term.Clock.Read()
+	there := *term
+	there.Clock = s.fleet.reader()
 	err := by(ctx, func(raw storage.Network) error { return apply(raw, &there) })
-	t.store.mu.Lock()
-	defer t.store.mu.Unlock()
-	t.term.Time = there.Time
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	term.Time = there.Time
 	if err == nil {
 		take()
 	}
 	return err
 }
 
-func (t fleetTerm) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return t.store.ClaimFor(ctx, t.term, nil, nil, claims, grants)
+func (s *fleetStore) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.ClaimFor(ctx, term, nil, nil, claims, grants)
 }
 
 func (s *fleetStore) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
@@ -253,7 +246,7 @@ func (s *fleetStore) ClaimFor(ctx context.Context, term *storage.Term, clients [
 	s.fleet.largest.Store(max(s.fleet.largest.Load(), int64(len(claims))))
 	claims, clients = slices.Clone(claims), slices.Clone(clients)
 	read, granted := make([]reputation.Record, len(clients)), make([]limiter.Grant, len(claims))
-	return fleetTerm{s, s, term}.call(ctx, s.write, func(raw storage.Network, term *storage.Term) error {
+	return s.call(ctx, term, s.write, func(raw storage.Network, term *storage.Term) error {
 		s.disk.note(claims)
 		err := raw.ClaimFor(context.Background(), term, clients, read, claims, granted)
 		if err == nil {
@@ -266,30 +259,28 @@ func (s *fleetStore) ClaimFor(ctx context.Context, term *storage.Term, clients [
 	})
 }
 
-func (t fleetTerm) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	return t.store.ClaimFor(ctx, t.term, clients, records, nil, nil)
+func (s *fleetStore) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+	return s.ClaimFor(ctx, term, clients, records, nil, nil)
 }
 
-func (t fleetTerm) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+func (s *fleetStore) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
 	result := make([]reputation.Record, len(records))
-	return t.call(ctx, t.store.write, func(raw storage.Network, term *storage.Term) error {
-		return raw.Within(term).Punish(context.Background(), offenses, result)
+	return s.call(ctx, term, s.write, func(raw storage.Network, term *storage.Term) error {
+		return raw.Punish(context.Background(), term, offenses, result)
 	}, func() { copy(records, result) })
 }
 
-func (t fleetTerm) Sweep(ctx context.Context, now int64) (swept storage.Swept, err error) {
+func (s *fleetStore) Sweep(ctx context.Context, term *storage.Term) (swept storage.Swept, err error) {
 	var did storage.Swept
-	err = t.call(ctx, t.store.do, func(raw storage.Network, term *storage.Term) (err error) {
-		did, err = raw.Within(term).Sweep(context.Background(), now)
+	err = s.call(ctx, term, s.do, func(raw storage.Network, term *storage.Term) (err error) {
+		did, err = raw.Sweep(context.Background(), term)
 		return err
 	}, func() { swept = did })
 	return swept, err
 }
 
-func (s *fleetStore) Within(term *storage.Term) storage.Store { return fleetTerm{s, s, term} }
-
 func (s *fleetStore) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
-	return fleetTerm{s, s, term}.call(ctx, s.write, func(raw storage.Network, term *storage.Term) error {
+	return s.call(ctx, term, s.write, func(raw storage.Network, term *storage.Term) error {
 		return raw.Reset(context.Background(), term, resets)
 	}, func() {})
 }
@@ -331,7 +322,7 @@ func (s *fleetStore) Time(from storage.Clock, least int64) (now storage.Time, er
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	term := storage.Term{Clock: from}
-	err = fleetTerm{s, s, &term}.call(ctx, s.do, func(raw storage.Network, term *storage.Term) (err error) {
+	err = s.call(ctx, &term, s.do, func(raw storage.Network, term *storage.Term) (err error) {
 		term.Time, err = raw.Time(term.Clock, least)
 		return err
 	}, func() {})
@@ -367,7 +358,7 @@ func (s *fleetStore) Leave(ctx context.Context, id int64) error {
 }
 
 func (s *fleetStore) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	return fleetTerm{s, s, term}.call(ctx, s.do, func(raw storage.Network, term *storage.Term) error {
+	return s.call(ctx, term, s.do, func(raw storage.Network, term *storage.Term) error {
 		return raw.Probe(context.Background(), term, claims, grants)
 	}, func() {})
 }

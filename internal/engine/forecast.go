@@ -198,30 +198,18 @@ type probed struct {
 	offenses map[storage.Key][]reputation.Offense
 }
 
-// Within implements storage.Store.
-func (p *probed) Within(term *storage.Term) storage.Store {
-	return probedWithin{p.Store.Within(term), p, term}
-}
-
-// probedWithin is a store within a term that changes nothing.
-type probedWithin struct {
-	storage.Store
-	probed *probed
-	term   *storage.Term
-}
-
 // Claim implements storage.Store.
-func (p probedWithin) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return p.probed.Probe(ctx, p.term, claims, grants)
+func (p *probed) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	return p.Probe(ctx, term, claims, grants)
 }
 
 // Records implements storage.Store.
-func (p probedWithin) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	if err := p.Store.Records(ctx, clients, now, records); err != nil {
+func (p *probed) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+	if err := p.Store.Records(ctx, term, clients, records); err != nil {
 		return err
 	}
 	for i, c := range clients {
-		for _, o := range p.probed.offenses[c.Key] {
+		for _, o := range p.offenses[c.Key] {
 			records[i].Commit(o)
 		}
 	}
@@ -229,13 +217,13 @@ func (p probedWithin) Records(ctx context.Context, clients []storage.Client, now
 }
 
 // Punish implements storage.Store.
-func (p probedWithin) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+func (p *probed) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
 	for i, o := range offenses {
-		if err := p.Records(ctx, []storage.Client{o.Client}, o.At, records[i:i+1]); err != nil {
+		if err := p.Records(ctx, term, []storage.Client{o.Client}, records[i:i+1]); err != nil {
 			return err
 		}
 		records[i].Commit(o.Offense)
-		p.probed.offenses[o.Key] = append(p.probed.offenses[o.Key], o.Offense)
+		p.offenses[o.Key] = append(p.offenses[o.Key], o.Offense)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // usedIDs are the ids of charges that were used up lately, the oldest first. If the store has lost its data, they
@@ -48,7 +49,7 @@ func (cm *committer) replayIDs(now int64) error {
 		}
 	}
 	for some := range slices.Chunk(claims, min(cm.conn.maxBatch(), flushSize)) {
-		if _, err := cm.sendDirectly(some, claimWithin); err != nil {
+		if _, err := cm.sendDirectly(some, storage.Store.Claim); err != nil {
 			return err
 		}
 	}

@@ -144,6 +144,16 @@ func (j *janitor) awaitDone(b *batch) {
 	}
 }
 
+// SweepStore removes all expired rows from the store at once.
+func (e *Engine) SweepStore() error {
+	for {
+		swept, err := e.committer.conn.sweepStep(context.Background())
+		if err != nil || !swept.More {
+			return err
+		}
+	}
+}
+
 // sweepStore removes expired rows step by step. After each step it waits for the duration of that
 // step, so that claims come first. A sweep longer than the interval goes on at the next cleanup.
 func (j *janitor) sweepStore() (rows int64, err error) {

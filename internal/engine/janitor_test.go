@@ -14,13 +14,9 @@ import (
 // slowSweeps is a store whose sweeps take a second.
 type slowSweeps struct{ storage.Store }
 
-func (s slowSweeps) Within(term *storage.Term) storage.Store {
-	return slowSweeps{s.Store.Within(term)}
-}
-
-func (s slowSweeps) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
+func (s slowSweeps) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, error) {
 	time.Sleep(time.Second)
-	return s.Store.Sweep(ctx, now)
+	return s.Store.Sweep(ctx, term)
 }
 
 // sweptObserver notes how long the last sweep took.
@@ -57,11 +53,7 @@ type manyRows struct {
 	rows *atomic.Int64
 }
 
-func (s manyRows) Within(term *storage.Term) storage.Store {
-	return manyRows{s.Store.Within(term), s.rows}
-}
-
-func (s manyRows) Sweep(ctx context.Context, _ int64) (storage.Swept, error) {
+func (s manyRows) Sweep(ctx context.Context, _ *storage.Term) (storage.Swept, error) {
 	time.Sleep(5 * time.Second)
 	if err := ctx.Err(); err != nil {
 		return storage.Swept{}, err

@@ -142,22 +142,18 @@ type slowJustice struct {
 	read     func() // runs after clients were read; may be nil
 }
 
-func (s *slowJustice) Within(term *storage.Term) storage.Store {
-	return &slowJustice{s.Store.Within(term), s.ready, s.recorded, s.read}
-}
-
-func (s *slowJustice) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	err := s.Store.Records(ctx, clients, now, records)
+func (s *slowJustice) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+	err := s.Store.Records(ctx, term, clients, records)
 	if s.read != nil {
 		s.read()
 	}
 	return err
 }
 
-func (s *slowJustice) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
+func (s *slowJustice) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
 	<-s.ready
 	s.recorded.Add(int64(len(offenses)))
-	return s.Store.Punish(ctx, offenses, records)
+	return s.Store.Punish(ctx, term, offenses, records)
 }
 
 // Claims are answered between offenses, regardless of the number of concurrently punished clients.

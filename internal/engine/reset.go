@@ -65,7 +65,7 @@ func (er *eraser) reset(wanted []Reset) error {
 	for i := range resets {
 		resets[i].ID = rand.Int64()
 	}
-	_, err := er.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+	_, err := er.conn.inTerms(func(store storage.Store, term *storage.Term) error {
 		for i := range resets {
 			if err := er.nameReset(&resets[i], &wanted[i], term); err != nil {
 				return err
@@ -73,7 +73,7 @@ func (er *eraser) reset(wanted []Reset) error {
 		}
 		ctx, cancel := er.conn.call()
 		defer cancel()
-		return in.Reset(ctx, term, resets)
+		return store.Reset(ctx, term, resets)
 	})
 	if err != nil {
 		er.degrade(err)
@@ -105,13 +105,13 @@ func (er *eraser) noteLifts(resets []storage.Reset, wanted []Reset) error {
 	if len(lifts) == 0 {
 		return nil
 	}
-	_, err := er.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+	_, err := er.conn.inTerms(func(store storage.Store, term *storage.Term) error {
 		for i := range lifts {
 			lifts[i].At = term.Time.Now
 		}
 		ctx, cancel := er.conn.call()
 		defer cancel()
-		return in.Punish(ctx, lifts, make([]reputation.Record, len(lifts)))
+		return store.Punish(ctx, term, lifts, make([]reputation.Record, len(lifts)))
 	})
 	return err
 }

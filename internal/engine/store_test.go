@@ -59,7 +59,7 @@ func (d *disk) claim(l *Limit, key string, c limiter.Claim) limiter.Grant {
 	claims := []storage.Claim{{ID: l.ID, Key: testName(l.ID, key), Limit: l.Rate, Claim: c}}
 	raw := d.raw()
 	defer raw.Close()
-	if err := raw.Claim(context.Background(), claims, grants); err != nil {
+	if err := raw.Claim(context.Background(), d.termAt(c.Now), claims, grants); err != nil {
 		panic(err)
 	}
 	d.note(claims)
@@ -106,7 +106,7 @@ func (d *disk) record(client string, now int64) reputation.Record {
 	clients := []storage.Client{{Key: testName(clientsID, client)}}
 	raw := d.raw()
 	defer raw.Close()
-	if err := raw.Records(context.Background(), clients, now, records); err != nil {
+	if err := raw.Records(context.Background(), d.termAt(now), clients, records); err != nil {
 		panic(err)
 	}
 	return records[0]
@@ -118,10 +118,27 @@ func (d *disk) spoil(client string, now int64) {
 	offenses := []storage.Offense{{Client: storage.Client{Key: testName(clientsID, client)}, Offense: offense}}
 	raw := d.raw()
 	defer raw.Close()
-	if err := raw.Punish(context.Background(), offenses, make([]reputation.Record, 1)); err != nil {
+	if err := raw.Punish(context.Background(), d.termAt(now), offenses, make([]reputation.Record, 1)); err != nil {
 		panic(err)
 	}
 }
+
+// termAt returns the term of a call by another process, at a time that the disk's clock has not passed, or
+// else as of the latest call.
+func (d *disk) termAt(now int64) *storage.Term {
+	r := d.db.Load().Counts.Time()
+	passed := max(now-r.Now, 0)
+	at := storage.Reading{Wall: r.Now + r.Apart + passed, Steady: r.Steady + passed, Source: r.Source, Shared: true}
+	if r.Now == 0 {
+		at.Source = storage.Source{1}
+	}
+	return &storage.Term{Clock: reading(at), Shift: r.Shift, Era: r.Era, Resets: r.Resets}
+}
+
+// reading is a clock that stands still.
+type reading storage.Reading
+
+func (r reading) Read() storage.Reading { return storage.Reading(r) }
 
 // time returns the time of the disk at an elapsed time.
 func (d *disk) time(elapsed int64) storage.Time {
@@ -159,9 +176,7 @@ func (s *hookedStore) reopen() {
 	s.opened.Store(&local)
 }
 
-// claimIn claims from a store, which is the one behind the hooks or within a term. Only those
-// within a term are traced.
-func (s *hookedStore) claimIn(ctx context.Context, store storage.Store, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+func (s *hookedStore) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	s.calls.Add(1)
 	s.claims.Add(int64(len(claims)))
 	if s.closed.Load() {
@@ -173,42 +188,32 @@ func (s *hookedStore) claimIn(ctx context.Context, store storage.Store, term *st
 		}
 	}
 	s.note(claims)
-	if err := store.Claim(ctx, claims, grants); err != nil {
+	if err := s.store().Claim(ctx, term, claims, grants); err != nil {
 		return err
 	}
-	if term != nil {
-		s.tracer.claimed(s.machine, s.db.Load(), term.Time, claims, grants)
-	}
+	s.tracer.claimed(s.machine, s.db.Load(), term.Time, claims, grants)
 	if s.after != nil {
 		return s.after()
 	}
 	return nil
 }
 
-func (s *hookedStore) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.claimIn(ctx, s.store(), nil, claims, grants)
+func (s *hookedStore) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+	return s.store().Records(ctx, term, clients, records)
 }
 
-func (s *hookedStore) Records(ctx context.Context, clients []storage.Client, now int64, records []reputation.Record) error {
-	return s.store().Records(ctx, clients, now, records)
+func (s *hookedStore) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+	return s.store().Punish(ctx, term, offenses, records)
 }
 
-func (s *hookedStore) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
-	return s.store().Punish(ctx, offenses, records)
-}
-
-func (s *hookedStore) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
-	return s.store().Sweep(ctx, now)
+func (s *hookedStore) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, error) {
+	return s.store().Sweep(ctx, term)
 }
 
 func (s *hookedStore) Stats(ctx context.Context) (storage.Stats, error) { return s.store().Stats(ctx) }
 
 func (s *hookedStore) Time(from storage.Clock, least int64) (storage.Time, error) {
 	return s.store().Time(from, least)
-}
-
-func (s *hookedStore) Within(term *storage.Term) storage.Store {
-	return hookedTerm{s.store().Within(term), s, term}
 }
 
 func (s *hookedStore) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
@@ -249,17 +254,6 @@ func (s *hookedStore) Continues(earlier storage.Store) bool {
 func (s *hookedStore) Close() error {
 	s.closed.Store(true)
 	return s.store().Close()
-}
-
-// hookedTerm is a hooked store within a term.
-type hookedTerm struct {
-	storage.Store
-	hooks *hookedStore
-	term  *storage.Term
-}
-
-func (t hookedTerm) Claim(ctx context.Context, claims []storage.Claim, grants []limiter.Grant) error {
-	return t.hooks.claimIn(ctx, t.Store, t.term, claims, grants)
 }
 
 // immediateStore is a hooked store that claims at once. It checks that the engine's known usage of a

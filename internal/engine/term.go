@@ -33,9 +33,9 @@ func (c *connection) askTime(store storage.Store) error {
 	return err
 }
 
-// inTerms calls f, which makes calls within a term. It repeats this with names for the time
-// returned by the store until the term holds. The engine's time follows the store's.
-func (c *connection) inTerms(f func(in storage.Store, term *storage.Term) error) (t storage.Time, err error) {
+// inTerms calls f, which makes calls of the store within a term. It repeats this with names for the
+// time returned by the store until the term holds. The engine's time follows the store's.
+func (c *connection) inTerms(f func(store storage.Store, term *storage.Term) error) (t storage.Time, err error) {
 	store := c.store.Load()
 	if store == nil {
 		return t, errNoStore
@@ -44,7 +44,7 @@ func (c *connection) inTerms(f func(in storage.Store, term *storage.Term) error)
 	for range maxTerms {
 		term := c.term(&c.stamp)
 		term.Time = storage.Time{Now: now, Shift: term.Shift, Era: term.Era, Resets: term.Resets}
-		if err = f(store.Within(&term), &term); err != nil && !errors.Is(err, storage.ErrTerm) {
+		if err = f(store, &term); err != nil && !errors.Is(err, storage.ErrTerm) {
 			return t, err
 		}
 		t = term.Time

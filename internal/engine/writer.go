@@ -114,11 +114,11 @@ func (w *writer) proveWritable() error {
 	if err != nil {
 		return err
 	}
-	_, err = w.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+	_, err = w.conn.inTerms(func(store storage.Store, term *storage.Term) error {
 		claim := storage.Claim{ID: proofID, Limit: limit, Claim: limiter.Claim{Now: term.Time.Now, Charge: limiter.Charge{Units: 1}}}
 		ctx, cancel := w.conn.call()
 		defer cancel()
-		return in.Claim(ctx, []storage.Claim{claim}, make([]limiter.Grant, 1))
+		return store.Claim(ctx, term, []storage.Claim{claim}, make([]limiter.Grant, 1))
 	})
 	return err
 }
@@ -156,7 +156,7 @@ func (w *writer) punishSome() (more bool, err error) {
 		return false, nil
 	}
 	var records []reputation.Record
-	_, err = w.conn.inTerms(func(in storage.Store, term *storage.Term) error {
+	_, err = w.conn.inTerms(func(store storage.Store, term *storage.Term) error {
 		waiting = w.offenses.first(most) // they may have been moved with the time, or forgotten
 		records = make([]reputation.Record, len(waiting))
 		offenses := make([]storage.Offense, len(waiting))
@@ -169,7 +169,7 @@ func (w *writer) punishSome() (more bool, err error) {
 		}
 		ctx, cancel := w.conn.call()
 		defer cancel()
-		return in.Punish(ctx, offenses, records)
+		return store.Punish(ctx, term, offenses, records)
 	})
 	if err != nil && !errors.Is(err, storage.ErrUnknownOutcome) {
 		return false, err

@@ -233,20 +233,6 @@ func Each(f func(*Instance)) {
 	}
 }
 
-// SweepAt removes from a store the rows that have expired at the time of the log.
-func (inst *Instance) SweepAt(now int64) error {
-	store := inst.Store.Load()
-	if store == nil {
-		return nil
-	}
-	for {
-		swept, err := (*store).Sweep(context.Background(), now)
-		if err != nil || !swept.More {
-			return err
-		}
-	}
-}
-
 // IsNew reports whether a client that memory refuses may be new to its network. It takes no lock.
 func (inst *Instance) IsNew(network engine.Client, key []byte, rule pressure.Rule) bool {
 	if record := inst.Engine.CachedRecord(network); record != nil && record.Banned(inst.Engine.Now()) {

@@ -132,7 +132,7 @@ func (j *judge) advance(now int64) error {
 		j.garbage.adjust()
 	}
 	if j.swept%sweepAfter == 0 {
-		return j.started.SweepAt(now)
+		return j.started.Engine.SweepStore()
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func BenchmarkSweep(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		if _, err := s.Sweep(context.Background(), start); err != nil {
+		if _, err := s.Sweep(context.Background(), storagetest.At(start)); err != nil {
 			b.Fatal(err)
 		}
 	}

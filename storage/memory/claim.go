@@ -17,12 +17,13 @@ type stateKey struct {
 // state is the usage of a limit by a key.
 type state = cells.State
 
-func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+// Claim implements [storage.Store].
+func (s *Store) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	return s.with(ctx, "claim", func(db *Database) error {
-		if len(claims) == 0 {
-			return nil
+		if err := storage.CheckClaims(claims, grants); err != nil || len(claims) == 0 {
+			return err
 		}
-		t, err := s.enterLocked(term, claims[0].Now)
+		t, err := s.enterLocked(term)
 		if err != nil {
 			return err
 		}
@@ -30,17 +31,15 @@ func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.
 			return err
 		}
 		for i := range claims {
-			if term != nil {
-				claims[i].Now = t.Now
-			}
-			grants[i] = db.claimLocked(&claims[i], term != nil)
+			claims[i].Now = t.Now
+			grants[i] = db.claimLocked(&claims[i])
 		}
 		return nil
 	})
 }
 
-// claimLocked decides about one claim, and stores its changes. inTerm says whether it is within a term.
-func (db *Database) claimLocked(c *storage.Claim, inTerm bool) limiter.Grant {
+// claimLocked decides about one claim, and stores its changes.
+func (db *Database) claimLocked(c *storage.Claim) limiter.Grant {
 	owner := stateKey{c.ID, c.Key}
 	st := &db.rooms[0]
 	db.readLocked(owner, st)
@@ -51,7 +50,7 @@ func (db *Database) claimLocked(c *storage.Claim, inTerm bool) limiter.Grant {
 		db.readLocked(was, former)
 		db.removeLocked(was)
 	}
-	grant := st.Claim(c, former, inTerm)
+	grant := st.Claim(c, former)
 	db.putLocked(owner, st)
 	return grant
 }

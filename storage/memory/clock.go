@@ -7,12 +7,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// enterLocked begins a call, and returns the time as of which it is decided: that of the database if the call has
-// a term, otherwise now. It returns an error if the term doesn't hold.
-func (s *Store) enterLocked(term *storage.Term, now int64) (storage.Time, error) {
-	if term == nil {
-		return storage.Time{Now: now}, nil
-	}
+// enterLocked begins a call within a term, and returns the time as of which it is decided. It returns an error
+// if the term doesn't hold.
+func (s *Store) enterLocked(term *storage.Term) (storage.Time, error) {
 	reading := term.Clock.Read()
 	record, _ := s.db.clock.Tell(reading, s.last)
 	s.keepTimeLocked(record.Measured(reading))
@@ -58,6 +55,3 @@ func (s *Store) Time(clock storage.Clock, least int64) (t storage.Time, err erro
 	})
 	return t, err
 }
-
-// Within implements [storage.Store].
-func (s *Store) Within(term *storage.Term) storage.Store { return storage.Within(s, s.Calls, term) }

@@ -45,11 +45,10 @@ func terms(t *testing.T, s *Store, c storage.Clock) *storage.Term {
 func TestBytesAddUpInAnotherEra(t *testing.T) {
 	db, c := New(), &testClock{wall: start, source: 1}
 	s, l := keeper(t, db), newLimit(t, limiter.Params{Amount: 3, Window: time.Minute})
-	in := s.Within(terms(t, s, c))
-	if _, err := claim(in, l, key(1), 0); err != nil {
+	if _, err := claim(s, l, key(1), start); err != nil {
 		t.Fatal(err)
 	}
-	if err := punish(in, key(2), start); err != nil {
+	if err := punish(s, key(2), start); err != nil {
 		t.Fatal(err)
 	}
 	c.wall -= int64(100 * time.Hour)
@@ -61,20 +60,20 @@ func TestBytesAddUpInAnotherEra(t *testing.T) {
 	if got, want := db.bytes, counted(db); term.Era != 1 || got != want || want == 0 {
 		t.Errorf("in era %d %d bytes are said to be taken, the entries take %d", term.Era, got, want)
 	}
-	if sweepAll(t, s.Within(term), 0); len(db.shardOf(key(2)).clients) != 1 {
+	if sweepAll(t, s, term); len(db.shardOf(key(2)).clients) != 1 {
 		t.Error("a record that says something was swept")
 	}
 }
 
-// Within terms a key has only slots that count.
-func TestSlotsWithinTerms(t *testing.T) {
+// A key has only slots that count, however long it is in use.
+func TestSlotsAreBounded(t *testing.T) {
 	db, c := New(), &testClock{wall: start, source: 1}
 	s, l := keeper(t, db), newLimit(t, limiter.Params{Amount: 1 << 30, Window: 100 * time.Millisecond})
 	for range 1000 {
 		c.advance(5 * time.Millisecond)
 		grants := make([]limiter.Grant, 1)
 		claims := []storage.Claim{{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Min: 1, Want: 1}}}
-		if err := s.Within(terms(t, s, c)).Claim(context.Background(), claims, grants); err != nil {
+		if err := s.Claim(context.Background(), terms(t, s, c), claims, grants); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,8 +9,7 @@
 //
 //   - A batch is applied under one lock, so it is atomic, and batches follow one another.
 //   - Empty states are not stored: refused claims make no entries, whatever keys clients invent.
-//   - A Database has a time of its own for calls within a term, which never runs backwards unless it is
-//     set back.
+//   - A Database has a time of its own, which never runs backwards unless it is set back.
 //   - Slots that no longer count are dropped with a later claim of their key.
 //   - A Database takes at most [Options.MaxSize] bytes, an estimate, plus the additions of one batch. After
 //     that, claims and offenses fail until a sweep makes room. Entries that still count are never evicted

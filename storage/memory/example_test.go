@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // Two stores on one database share its counts, as two processes on one file do.
@@ -27,10 +28,10 @@ func Example() {
 		defer store.Close()
 		claims := []storage.Claim{{
 			ID: 1, Key: storage.Key{1}, Limit: limit,
-			Claim: limiter.Claim{Now: now, Min: 1, Want: 3},
+			Claim: limiter.Claim{Min: 1, Want: 3},
 		}}
 		grants := make([]limiter.Grant, len(claims))
-		if err := store.Claim(context.Background(), claims, grants); err != nil {
+		if err := store.Claim(context.Background(), storagetest.At(now), claims, grants); err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println(grants[0].Units, "of 3 granted")

@@ -43,7 +43,7 @@ func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known lim
 	st := &s.db.rooms[0]
 	s.db.readLocked(owner, st)
 	st.State.Apply(&c.Limit, changes)
-	st.Settle(c.Limit, c.Now, c.Now)
+	st.Settle(&c.Limit, c.Now)
 	s.db.putLocked(owner, st)
 	return grant, nil
 }

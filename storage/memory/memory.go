@@ -97,7 +97,6 @@ func (db *Database) Opener(o Options) storage.Opener {
 		}
 		s := &Store{db: db, maxSize: o.MaxSize}
 		s.Historian = past.Historian{Keeper: historyRows{s}}
-		s.Calls = storage.NewCalls("memory", storage.InTerm{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep})
 		db.mu.Lock()
 		defer db.mu.Unlock()
 		db.addStoreLocked(1)
@@ -109,7 +108,6 @@ func (db *Database) Opener(o Options) storage.Opener {
 // database, one method runs at a time.
 type Store struct {
 	past.Historian
-	storage.Calls
 	db      *Database
 	maxSize int64
 	closed  bool               // guarded by db.mu

@@ -49,7 +49,7 @@ func opened(t testing.TB, db *Database, o Options) storage.Store {
 func claim(s storage.Store, l limiter.Limit, k storage.Key, now int64) (int64, error) {
 	grants := make([]limiter.Grant, 1)
 	claims := []storage.Claim{{ID: 1, Key: k, Limit: l, Claim: limiter.Claim{Now: now, Min: 1, Want: l.Capacity()}}}
-	err := s.Claim(context.Background(), claims, grants)
+	err := s.Claim(context.Background(), storagetest.At(now), claims, grants)
 	return grants[0].Units, err
 }
 
@@ -58,13 +58,13 @@ func punish(s storage.Store, k storage.Key, now int64) error {
 	o := storage.Offense{Client: storage.Client{Key: k}, Offense: reputation.Offense{
 		Violation: reputation.Violation{At: now, Reason: reputation.Trapped}, Points: 25,
 	}}
-	return s.Punish(context.Background(), []storage.Offense{o}, make([]reputation.Record, 1))
+	return s.Punish(context.Background(), storagetest.At(now), []storage.Offense{o}, make([]reputation.Record, 1))
 }
 
-func sweepAll(t testing.TB, s storage.Store, now int64) {
+func sweepAll(t testing.TB, s storage.Store, term *storage.Term) {
 	t.Helper()
 	for more := true; more; {
-		swept, err := s.Sweep(context.Background(), now)
+		swept, err := s.Sweep(context.Background(), term)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestFull(t *testing.T) {
 		}
 	}
 	later := start + int64(time.Hour)
-	sweepAll(t, s, later)
+	sweepAll(t, s, storagetest.At(later))
 	if units, err := claim(s, l, key(0), later); err != nil || units != 3 {
 		t.Errorf("after a sweep %d units were granted (%v), want 3", units, err)
 	}
@@ -123,29 +123,12 @@ func TestRefusedKeysTakeNothing(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket} {
 		c := storage.Claim{ID: 1, Key: key(1), Former: key(2), Limit: newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 3, Window: time.Minute}),
 			Claim: limiter.Claim{Now: start, Min: 4, Want: 4}}
-		if err := s.Claim(context.Background(), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
+		if err := s.Claim(context.Background(), storagetest.At(c.Now), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if db.bytes != 0 {
 		t.Errorf("%d bytes are taken", db.bytes)
-	}
-}
-
-// The number of a key's slots is bounded by its limit, however long the key is in use.
-func TestSlotsAreBounded(t *testing.T) {
-	db := New()
-	s := opened(t, db, Options{})
-	l := newLimit(t, limiter.Params{Amount: 1 << 30, Window: time.Minute})
-	for second := range int64(1000) {
-		c := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start + second*int64(time.Second), Min: 1, Want: 1}}
-		if err := s.Claim(context.Background(), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	st := db.State(1, key(1))
-	if len(st.Slots) > 130 {
-		t.Errorf("a key has %d slots", len(st.Slots))
 	}
 }
 
@@ -171,17 +154,17 @@ func TestBytesAddUp(t *testing.T) {
 			c.Former = key(r.Uint64N(50))
 			client.Former = c.Former
 		}
-		if err := s.Claim(context.Background(), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
+		if err := s.Claim(context.Background(), storagetest.At(c.Now), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
 			t.Fatal(err)
 		}
 		if err := punish(s, key(r.Uint64N(50)), now); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Records(context.Background(), []storage.Client{client}, now, make([]reputation.Record, 1)); err != nil {
+		if err := s.Records(context.Background(), storagetest.At(now), []storage.Client{client}, make([]reputation.Record, 1)); err != nil {
 			t.Fatal(err)
 		}
 		if r.IntN(5) == 0 {
-			if _, err := s.Sweep(context.Background(), now); err != nil {
+			if _, err := s.Sweep(context.Background(), storagetest.At(now)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -189,8 +172,8 @@ func TestBytesAddUp(t *testing.T) {
 			t.Fatalf("%d bytes are said to be taken, the entries take %d", got, want)
 		}
 	}
-	sweepAll(t, s, now)                          // to the end, wherever the last one has stopped
-	sweepAll(t, s, now+int64(1000*24*time.Hour)) // when no record says anything
+	sweepAll(t, s, storagetest.At(now))                          // to the end, wherever the last one has stopped
+	sweepAll(t, s, storagetest.At(now+int64(1000*24*time.Hour))) // when no record says anything
 	if db.bytes != 0 || counted(db) != 0 {
 		t.Errorf("%d bytes are left, %d of entries", db.bytes, counted(db))
 	}
@@ -216,7 +199,7 @@ func TestRecordsAreCopies(t *testing.T) {
 	}
 	for range 2 {
 		records := make([]reputation.Record, 1)
-		if err := s.Records(context.Background(), []storage.Client{{Key: key(1)}}, start, records); err != nil {
+		if err := s.Records(context.Background(), storagetest.At(start), []storage.Client{{Key: key(1)}}, records); err != nil {
 			t.Fatal(err)
 		}
 		if got := records[0].Past[0].At; got != start {

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -10,11 +9,11 @@ import (
 
 // Probe implements [storage.Store]. It makes the claims on copies.
 func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	if err := storage.CheckClaims(claims, grants); err != nil {
-		return fmt.Errorf("memory: probe: %w", err)
-	}
 	return s.with(ctx, "probe", func(db *Database) error {
-		t, err := s.enterLocked(term, 0)
+		if err := storage.CheckClaims(claims, grants); err != nil {
+			return err
+		}
+		t, err := s.enterLocked(term)
 		if err != nil {
 			return err
 		}

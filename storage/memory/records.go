@@ -17,9 +17,13 @@ const (
 
 func bytesOf(r reputation.Record) int64 { return recordBytes + violationBytes*int64(cap(r.Past)) }
 
-func (s *Store) records(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
+// Records implements [storage.Store].
+func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
 	return s.with(ctx, "records", func(db *Database) error {
-		t, err := s.enterLocked(term, now)
+		if err := storage.CheckRecords(len(clients), records); err != nil {
+			return err
+		}
+		t, err := s.enterLocked(term)
 		if err != nil {
 			return err
 		}
@@ -30,12 +34,13 @@ func (s *Store) records(ctx context.Context, term *storage.Term, clients []stora
 	})
 }
 
-func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+// Punish implements [storage.Store].
+func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
 	return s.with(ctx, "punish", func(db *Database) error {
-		if len(offenses) == 0 {
-			return nil
+		if err := storage.CheckRecords(len(offenses), records); err != nil || len(offenses) == 0 {
+			return err
 		}
-		t, err := s.enterLocked(term, offenses[0].At)
+		t, err := s.enterLocked(term)
 		if err != nil {
 			return err
 		}

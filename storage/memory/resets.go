@@ -10,7 +10,7 @@ import (
 // Reset implements [storage.Store].
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
 	return s.with(ctx, "reset", func(db *Database) error {
-		t, err := s.enterLocked(term, 0)
+		t, err := s.enterLocked(term)
 		if err != nil {
 			return err
 		}

@@ -13,10 +13,10 @@ const (
 	maxDeleted = 1000
 )
 
-// sweep continues where the previous step stopped, also on another store. A token bucket is kept until it has drained at the amount of its last claim.
-func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept storage.Swept, err error) {
+// Sweep implements [storage.Store]. It continues where the previous step stopped, also on another store. A token bucket is kept until it has drained at the amount of its last claim.
+func (s *Store) Sweep(ctx context.Context, term *storage.Term) (swept storage.Swept, err error) {
 	err = s.with(ctx, "sweep", func(db *Database) error {
-		t, err := s.enterLocked(term, now)
+		t, err := s.enterLocked(term)
 		if err == nil {
 			swept = db.sweepLocked(t)
 		}

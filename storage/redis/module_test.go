@@ -209,16 +209,15 @@ func exercise(t *testing.T, opened storage.Store) {
 	_, newsErr := s.News(ctx, storage.Seen{})
 	_, joinErr := s.Join(ctx, 1, 0, 1)
 	_, statsErr := s.Stats(ctx)
-	_, sweepErr := s.Within(term).Sweep(ctx, 0)
-	_, oldSweepErr := s.Sweep(ctx, 0)
+	_, sweepErr := s.Sweep(ctx, term)
 	_, addErr := s.SwapValue(ctx, "a", nil, []byte("b"))
 	_, valuesErr := s.Values(ctx)
 	_, actsErr := s.Acts(ctx, storage.Audit, 1, 1)
 	for what, err := range map[string]error{
 		"time": timeErr, "resets": resetsErr, "news": newsErr, "join": joinErr, "stats": statsErr, "sweep": sweepErr,
-		"a sweep of tools": oldSweepErr, "add": addErr, "values": valuesErr, "acts": actsErr,
+		"add": addErr, "values": valuesErr, "acts": actsErr,
 		"claim":  s.ClaimFor(ctx, term, clients, records, claims, grants),
-		"punish": s.Within(term).Punish(ctx, []storage.Offense{{Client: clients[0], Offense: reputation.Offense{Violation: reputation.Violation{At: 1}}}}, records),
+		"punish": s.Punish(ctx, term, []storage.Offense{{Client: clients[0], Offense: reputation.Offense{Violation: reputation.Violation{At: 1}}}}, records),
 		"probe":  s.Probe(ctx, term, claims, grants), "leave": s.Leave(ctx, 1), "audit": s.Audit(ctx, storage.Audit, new(storage.Act)),
 		"reset": s.Reset(ctx, term, []storage.Reset{{ID: 1, Limit: 1, Key: storage.Key{1}}}),
 	} {

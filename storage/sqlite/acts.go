@@ -26,7 +26,7 @@ func (a *acts) prepare(db *conn, table string) error {
 // Audit implements [storage.Store].
 func (s *Store) Audit(ctx context.Context, log storage.Log, act *storage.Act) error {
 	return s.with(ctx, "audit", func() error {
-		return s.tx.doLocked(nil, func() (int64, error) { return 1, s.acts[log].note(act) })
+		return s.tx.doLocked(func() (int64, error) { return 1, s.acts[log].note(act) })
 	})
 }
 

@@ -161,7 +161,7 @@ func (s *Store) adoptJournalLocked(id int64, done progress) error {
 	if now == id {
 		return nil
 	}
-	return s.tx.doLocked(nil, func() (int64, error) {
+	return s.tx.doLocked(func() (int64, error) {
 		return 1, s.writer.exec(`UPDATE journal SET id = ?, folded = ?, upto = 0, below = 0`, now, int64(done.folded))
 	})
 }

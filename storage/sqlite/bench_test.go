@@ -4,7 +4,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -42,7 +41,7 @@ func BenchmarkClaimBusy(b *testing.B) {
 		for i := range claims {
 			claims[i] = storage.Claim{ID: 1 << 63, Key: key(uint64(i)), Limit: l, Claim: limiter.Claim{Now: now, Min: 1, Want: 1}}
 		}
-		if err := s.Claim(context.Background(), claims, grants); err != nil {
+		if err := s.Claim(context.Background(), storagetest.At(now), claims, grants); err != nil {
 			b.Fatal(err)
 		}
 		now += int64(time.Second)
@@ -76,7 +75,7 @@ func BenchmarkSweep(b *testing.B) {
 		before := cpuTime(b)
 		for more := true; more; steps++ {
 			began := time.Now()
-			swept, err := s.Sweep(context.Background(), start+int64(time.Hour))
+			swept, err := s.Sweep(context.Background(), storagetest.At(start+int64(time.Hour)))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -89,47 +88,4 @@ func BenchmarkSweep(b *testing.B) {
 	b.ReportMetric(float64(cpu)/float64(rows), "cpu-ns/row")
 	b.ReportMetric(float64(b.Elapsed())/float64(steps), "ns/step")
 	b.ReportMetric(float64(longest), "longest-ns")
-}
-
-// BenchmarkTime measures the cost of taking the time inside the transaction: batches of claims with
-// their own times, and within a term.
-func BenchmarkTime(b *testing.B) {
-	l := newLimit(b, limiter.Params{Amount: 1 << 30, Window: time.Minute})
-	for _, batch := range []int{1, 8, 64} {
-		for _, timed := range []bool{false, true} {
-			b.Run(fmt.Sprintf("batch=%d/timed=%v", batch, timed), func(b *testing.B) {
-				s := opened(b, Options{Path: filepath.Join(b.TempDir(), "tally.db")})
-				clock := &passing{}
-				term := &storage.Term{Clock: clock}
-				var in storage.Store = s
-				if timed {
-					in = s.Within(term)
-				}
-				claims, grants := make([]storage.Claim, batch), make([]limiter.Grant, batch)
-				next := uint64(0)
-				b.ReportAllocs()
-				cpu := cpuTime(b)
-				b.ResetTimer()
-				for range b.N {
-					clock.now += int64(time.Duration(batch) * 10 * time.Microsecond)
-					for i := range claims {
-						next++
-						claims[i] = storage.Claim{ID: 1 << 63, Key: key(next % 10_000), Limit: l,
-							Claim: limiter.Claim{Now: start + clock.now, Min: 1, Want: 1}}
-					}
-					if err := in.Claim(context.Background(), claims, grants); err != nil {
-						b.Fatal(err)
-					}
-				}
-				b.ReportMetric(float64(cpuTime(b)-cpu)/float64(b.N)/float64(batch), "cpu-ns/claim")
-			})
-		}
-	}
-}
-
-// passing is a clock that a benchmark advances.
-type passing struct{ now int64 }
-
-func (p *passing) Read() storage.Reading {
-	return storage.Reading{Wall: start + p.now, Steady: p.now, Source: storage.Source{1}, Shared: true}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // The goroutine runs a checkpoint on its own connection when the log is long enough.
@@ -56,7 +57,7 @@ func TestSweptKeysAreGone(t *testing.T) {
 		if got := strings.Contains(read(t, path), string(name[:])); got != there {
 			t.Errorf("the name of a key is in the file: %v, want %v", got, there)
 		}
-		if _, err := s.Sweep(context.Background(), start+int64(time.Hour)); err != nil {
+		if _, err := s.Sweep(context.Background(), storagetest.At(start+int64(time.Hour))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +115,7 @@ func TestSweepShrinksTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for more := true; more; {
-		swept, err := s.Sweep(context.Background(), start+int64(48*time.Hour))
+		swept, err := s.Sweep(context.Background(), storagetest.At(start+int64(48*time.Hour)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +140,7 @@ func TestCheckpointWhileShrinking(t *testing.T) {
 	s.mu.Lock()
 	for s.sweeping.phase < 3 { // all rows go
 		s.mu.Unlock()
-		if _, err := s.Sweep(context.Background(), late); err != nil {
+		if _, err := s.Sweep(context.Background(), storagetest.At(late)); err != nil {
 			t.Fatal(err)
 		}
 		s.mu.Lock()
@@ -148,7 +149,7 @@ func TestCheckpointWhileShrinking(t *testing.T) {
 	s.mu.Unlock()
 	var asked int64
 	for more := true; more; {
-		swept, err := s.Sweep(context.Background(), late)
+		swept, err := s.Sweep(context.Background(), storagetest.At(late))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +190,7 @@ func TestIntegrityAfterRandomWork(t *testing.T) {
 				t.Fatal(err)
 			}
 		case 2, 3:
-			if _, err := handles[i].Sweep(context.Background(), now); err != nil {
+			if _, err := handles[i].Sweep(context.Background(), storagetest.At(now)); err != nil {
 				t.Fatal(err)
 			}
 		default:
@@ -200,7 +201,7 @@ func TestIntegrityAfterRandomWork(t *testing.T) {
 					Limit: newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 5, Window: time.Minute}),
 					Claim: limiter.Claim{Now: now, Min: 1, Want: 1 + r.Int64N(3)}}
 			}
-			if err := handles[i].Claim(context.Background(), claims, make([]limiter.Grant, len(claims))); err != nil {
+			if err := handles[i].Claim(context.Background(), storagetest.At(now), claims, make([]limiter.Grant, len(claims))); err != nil {
 				t.Fatal(err)
 			}
 		}

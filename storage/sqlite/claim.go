@@ -11,9 +11,10 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// claim checks the context before the transaction begins and not later: a transaction is short, and waits for other processes no longer than [Options.BusyTimeout].
-func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	if err := ctx.Err(); err != nil {
+// Claim implements [storage.Store]. It checks the context before the transaction begins and not later: a transaction
+// is short, and waits for other processes no longer than [Options.BusyTimeout].
+func (s *Store) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	if err := cmp.Or(ctx.Err(), storage.CheckClaims(claims, grants)); err != nil {
 		return wrap("claim", err)
 	}
 	if a := s.alone.Load(); a != nil && len(claims) > 0 {
@@ -37,7 +38,7 @@ func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants [
 	if err := s.foldAllLocked(); err != nil {
 		return err
 	}
-	err := s.tx.doLocked(term, func() (int64, error) { return s.decideLocked(term, claims, grants) })
+	err := s.tx.inTermLocked(term, func() (int64, error) { return s.decideLocked(term, claims, grants) })
 	if err != nil {
 		s.claims.limits.forget()
 		return err
@@ -52,12 +53,9 @@ func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants [
 
 // decideLocked decides about claims as of the term's time, in a transaction.
 func (s *Store) decideLocked(term *storage.Term, claims []storage.Claim, grants []limiter.Grant) (written int64, err error) {
-	s.claims.era = 0
-	if term != nil {
-		s.claims.era = term.Era
-		for i := range claims {
-			claims[i].Now = term.Time.Now
-		}
+	s.claims.era = term.Era
+	for i := range claims {
+		claims[i].Now = term.Time.Now
 	}
 	return s.claims.run(claims, grants)
 }

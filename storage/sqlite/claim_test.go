@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // A refused batch writes nothing to the disk.
@@ -28,7 +29,7 @@ func TestRefusedBatchWritesNothing(t *testing.T) {
 		grants := make([]limiter.Grant, len(claims))
 		for i := range 3 {
 			before, log := read(t, path), read(t, path+walSuffix)
-			if err := s.Claim(context.Background(), claims, grants); err != nil {
+			if err := s.Claim(context.Background(), storagetest.At(start), claims, grants); err != nil {
 				t.Fatal(err)
 			}
 			for j := range claims {
@@ -99,7 +100,7 @@ func TestFailedRollback(t *testing.T) {
 	for name, next := range map[string]func(s *Store) error{
 		"claim": func(s *Store) error { return fill(s, 1000, 1) },
 		"sweep": func(s *Store) error {
-			_, err := s.Sweep(context.Background(), start)
+			_, err := s.Sweep(context.Background(), storagetest.At(start))
 			return errors.Join(err, fill(s, 1000, 1))
 		},
 	} {
@@ -188,7 +189,7 @@ func TestMaxSize(t *testing.T) {
 	}
 	late := start + int64(time.Hour)
 	for more := true; more; {
-		swept, err := s.Sweep(context.Background(), late)
+		swept, err := s.Sweep(context.Background(), storagetest.At(late))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -88,7 +88,7 @@ func limitOf(id storage.LimitID, era int64) storage.LimitID {
 func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 	term := storage.Term{Clock: from}
 	err := s.with(background, "time", func() error {
-		return s.tx.doLocked(nil, func() (int64, error) {
+		return s.tx.doLocked(func() (int64, error) {
 			if err := s.clock.tell(&term); err != nil {
 				return 0, err
 			}
@@ -100,6 +100,3 @@ func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 	})
 	return term.Time, err
 }
-
-// Within implements [storage.Store].
-func (s *Store) Within(term *storage.Term) storage.Store { return storage.Within(s, s.Calls, term) }

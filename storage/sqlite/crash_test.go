@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // crashKeys is the number of keys in the tests of crashes.
@@ -107,7 +108,7 @@ func (cr *crashes) claim(t *testing.T, s *Store) {
 	c := storage.Claim{ID: 7, Key: key(uint64(k)), Limit: cr.limit, Claim: limiter.Claim{Now: start, Min: units, Want: units}}
 	cr.count(&cr.asked, k, units)
 	period, grants := s.Period(), make([]limiter.Grant, 1)
-	if err := s.Claim(context.Background(), []storage.Claim{c}, grants); err != nil || grants[0].Units != units {
+	if err := s.Claim(context.Background(), storagetest.At(start), []storage.Claim{c}, grants); err != nil || grants[0].Units != units {
 		t.Errorf("granted %+v (%v), want %d", grants[0], err, units)
 		return
 	}
@@ -134,7 +135,7 @@ func inUse(t *testing.T, s storage.Store, limit limiter.Limit) (used crashCounts
 	t.Helper()
 	for k := range used {
 		grants := make([]limiter.Grant, 1)
-		err := s.Claim(context.Background(), []storage.Claim{{ID: 7, Key: key(uint64(k)), Limit: limit, Claim: limiter.Claim{Now: start}}}, grants)
+		err := s.Claim(context.Background(), storagetest.At(start), []storage.Claim{{ID: 7, Key: key(uint64(k)), Limit: limit, Claim: limiter.Claim{Now: start}}}, grants)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +248,7 @@ func chargeAtOnce(t *testing.T, s *Store, limit limiter.Limit, times int) (befor
 	}
 	c := storage.Claim{ID: 7, Key: key(0), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 	grants := make([]limiter.Grant, 1)
-	if err := s.Claim(context.Background(), []storage.Claim{c}, grants); err != nil {
+	if err := s.Claim(context.Background(), storagetest.At(start), []storage.Claim{c}, grants); err != nil {
 		t.Fatal(err)
 	}
 	s.mu.Lock() // nothing is folded meanwhile

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // Charges in a truncated journal are not forgotten silently: claims fail until the database is
@@ -23,7 +24,7 @@ func TestCutJournalIsTold(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
 	claim := func(s *Store) error {
 		claims := []storage.Claim{{ID: 1, Key: key(1), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}}
-		return s.Claim(context.Background(), claims, make([]limiter.Grant, 1))
+		return s.Claim(context.Background(), storagetest.At(start), claims, make([]limiter.Grant, 1))
 	}
 	if err := claim(s); err != nil {
 		t.Fatal(err)

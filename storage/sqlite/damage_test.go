@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 const pageSize = 2048
@@ -212,14 +213,14 @@ func TestDamagedValues(t *testing.T) {
 				l := newLimit(t, limiter.Params{Algorithm: limiter.Algorithm(id * 2), Amount: 10, Window: time.Minute})
 				claims := []storage.Claim{{ID: id, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 100}}}
 				grants := make([]limiter.Grant, 1)
-				if err := s.Claim(context.Background(), claims, grants); err != nil {
+				if err := s.Claim(context.Background(), storagetest.At(start), claims, grants); err != nil {
 					t.Fatal(err)
 				}
 				if grants[0].Units < 0 || grants[0].Units > 8 { // two are gone, or are refused
 					t.Errorf("limit %d: granted %d", id, grants[0].Units)
 				}
 			}
-			if _, err := s.Sweep(context.Background(), start); err != nil {
+			if _, err := s.Sweep(context.Background(), storagetest.At(start)); err != nil {
 				t.Error(err)
 			}
 		})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // isIn reports whether any file of a database contains the name of a key.
@@ -27,7 +29,7 @@ func awaitGone(t *testing.T, path string, n uint64) {
 
 func mustSweep(t *testing.T, s *Store, now int64) {
 	t.Helper()
-	if _, err := s.Sweep(context.Background(), now); err != nil {
+	if _, err := s.Sweep(context.Background(), storagetest.At(now)); err != nil {
 		t.Fatal(err)
 	}
 }

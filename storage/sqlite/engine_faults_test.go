@@ -171,7 +171,7 @@ func TestDamagedUnderAnEngine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var notices []Notice
-			o := Options{Path: closedDatabase(t), Notice: func(n Notice) { notices = append(notices, n) }}
+			o := Options{Path: filepath.Join(t.TempDir(), "tally.db"), Notice: func(n Notice) { notices = append(notices, n) }}
 			inTrouble(t, o, 300, func(t *testing.T, s *site) {
 				s.use(100, "a")
 				s.use(301, "c")

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // site is an engine on a database, with a log of its admissions.
@@ -190,7 +191,7 @@ func (s *site) end() {
 			}
 			c := storage.Claim{ID: l.ID, Key: nameOf(l.ID, key), Limit: l.Rate, Claim: limiter.Claim{Now: time.Now().UnixNano()}}
 			grants := make([]limiter.Grant, 1)
-			if err := store.Claim(context.Background(), []storage.Claim{c}, grants); err != nil {
+			if err := store.Claim(context.Background(), storagetest.At(c.Now), []storage.Claim{c}, grants); err != nil {
 				s.t.Fatal(err)
 			}
 			least := admitted

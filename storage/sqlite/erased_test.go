@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // chargedIn returns how many of the keys from 0 to n-1 are in a file.
@@ -40,7 +41,7 @@ func TestFoldedKeysStayInNoJournal(t *testing.T) {
 		for i := from; i < to; i++ {
 			claims = append(claims, storage.Claim{ID: 1, Key: key(uint64(i)), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}})
 		}
-		if err := s.Claim(t.Context(), claims, make([]limiter.Grant, len(claims))); err != nil {
+		if err := s.Claim(t.Context(), storagetest.At(start), claims, make([]limiter.Grant, len(claims))); err != nil {
 			t.Fatal(err)
 		}
 	}

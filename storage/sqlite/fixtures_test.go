@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // smallDatabase returns the content of an intact database of a few pages.
@@ -99,7 +100,7 @@ func useUp(t *testing.T, s *Store) error {
 			claims = append(claims, c, c)
 		}
 		grants := make([]limiter.Grant, len(claims))
-		if err := s.Claim(context.Background(), claims, grants); err != nil {
+		if err := s.Claim(context.Background(), storagetest.At(start), claims, grants); err != nil {
 			return err
 		}
 		for i := 0; i < len(grants); i += 2 {
@@ -110,7 +111,7 @@ func useUp(t *testing.T, s *Store) error {
 	}
 	for _, now := range []int64{start, start + int64(48*time.Hour)} {
 		for more := true; more; {
-			swept, err := s.Sweep(context.Background(), now)
+			swept, err := s.Sweep(context.Background(), storagetest.At(now))
 			if err != nil {
 				return err
 			}

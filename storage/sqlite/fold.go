@@ -374,7 +374,7 @@ func (s *Store) hurryLocked(last uint32) (over bool, err error) {
 // all its records are in the tables, or other processes have continued it.
 func (s *Store) foldPartLocked(f *fold, rows int) (over bool, err error) {
 	next, stale := progress{}, false
-	err = s.tx.doLocked(nil, func() (written int64, err error) {
+	err = s.tx.doLocked(func() (written int64, err error) {
 		id, done, err := s.folding.state()
 		if stale = err == nil && (id != s.journal.ID() || !f.follow(done)); err != nil || stale {
 			return 0, err

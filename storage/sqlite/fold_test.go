@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // foldedKeys are enough for a fold to rest.
@@ -41,7 +42,7 @@ func journaledCharges(t *testing.T, limit limiter.Limit, rest func(*Store)) *Sto
 	for i := range claims {
 		claims[i] = storage.Claim{ID: 1, Key: key(uint64(i)), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 	}
-	if err := s.Claim(t.Context(), claims, make([]limiter.Grant, foldedKeys)); err != nil {
+	if err := s.Claim(t.Context(), storagetest.At(start), claims, make([]limiter.Grant, foldedKeys)); err != nil {
 		t.Fatal(err)
 	}
 	s.letFoldsWait(-foldEvery) // what is noted is old
@@ -84,7 +85,7 @@ func TestRequestsWaitForNoFold(t *testing.T) {
 		},
 		"a claim that is granted": func() error {
 			grants := make([]limiter.Grant, 1)
-			err := s.Claim(ctx, []storage.Claim{claim}, grants)
+			err := s.Claim(ctx, storagetest.At(start), []storage.Claim{claim}, grants)
 			if err == nil && grants[0].InUse() != 2 {
 				err = errors.New("it didn't count what is being folded")
 			}
@@ -93,10 +94,10 @@ func TestRequestsWaitForNoFold(t *testing.T) {
 		"a claim that is refused": func() error {
 			c := claim
 			c.Min, c.Want = 20, 20
-			return s.Claim(ctx, []storage.Claim{c}, make([]limiter.Grant, 1))
+			return s.Claim(ctx, storagetest.At(start), []storage.Claim{c}, make([]limiter.Grant, 1))
 		},
 		"the record of a client": func() error {
-			return s.Records(ctx, []storage.Client{{Key: key(1)}}, start, make([]reputation.Record, 1))
+			return s.Records(ctx, storagetest.At(start), []storage.Client{{Key: key(1)}}, make([]reputation.Record, 1))
 		},
 		"news of resets": func() error {
 			_, err := s.Resets(ctx, 0)
@@ -148,7 +149,7 @@ func TestEachRecordIsFoldedOnce(t *testing.T) {
 				c.Former = key(former) // needs a transaction
 			}
 			grants := make([]limiter.Grant, 1)
-			err := s.Claim(ctx, []storage.Claim{c}, grants)
+			err := s.Claim(ctx, storagetest.At(start), []storage.Claim{c}, grants)
 			if used := grants[0].InUse(); err == nil && n < foldedKeys && used != 2 {
 				err = fmt.Errorf("%d of key %d are in use, want 2", used, n)
 			}
@@ -208,7 +209,7 @@ func TestEachRecordIsFoldedOnce(t *testing.T) {
 			again := opened(t, Options{Path: path})
 			for n := range uint64(foldedKeys) {
 				grants := make([]limiter.Grant, 1)
-				err := again.Claim(ctx, []storage.Claim{{ID: 1, Key: key(n), Limit: limit, Claim: limiter.Claim{Now: start}}}, grants)
+				err := again.Claim(ctx, storagetest.At(start), []storage.Claim{{ID: 1, Key: key(n), Limit: limit, Claim: limiter.Claim{Now: start}}}, grants)
 				if err != nil || grants[0].Used != want {
 					t.Fatalf("%v, %s: %d of key %d are in use (%v), want %d", algorithm, name, grants[0].Used, n, err, want)
 				}
@@ -249,7 +250,7 @@ func TestChargesAfterALossOfPowerAreFolded(t *testing.T) {
 	for n := range claims {
 		claims[n] = storage.Claim{ID: 1, Key: key(uint64(n)), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 	}
-	if err := s.Claim(t.Context(), claims, make([]limiter.Grant, foldedKeys)); err != nil {
+	if err := s.Claim(t.Context(), storagetest.At(start), claims, make([]limiter.Grant, foldedKeys)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -259,7 +260,7 @@ func TestChargesAfterALossOfPowerAreFolded(t *testing.T) {
 	for n := range claims {
 		grants := make([]limiter.Grant, 1)
 		claims[n].Min, claims[n].Want = 0, 0
-		if err := again.Claim(t.Context(), claims[n:n+1], grants); err != nil {
+		if err := again.Claim(t.Context(), storagetest.At(start), claims[n:n+1], grants); err != nil {
 			t.Fatal(err)
 		}
 		want := int64(1)
@@ -288,10 +289,10 @@ func TestSweepsFoldOncePerRound(t *testing.T) {
 	var before uint32
 	for step := range foldedKeys / sweepRows {
 		c := storage.Claim{ID: 1, Key: key(0), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
-		if err := s.Claim(t.Context(), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
+		if err := s.Claim(t.Context(), storagetest.At(start), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
 			t.Fatal(err)
 		}
-		swept, err := s.Sweep(t.Context(), start+int64(10*time.Minute))
+		swept, err := s.Sweep(t.Context(), storagetest.At(start+int64(10*time.Minute)))
 		if err != nil || swept.Rows == 0 {
 			t.Fatalf("step %d: %+v, %v, want some rows", step, swept, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // Claims under way are answered when another process opens the database. The units that they give
@@ -31,7 +32,7 @@ func TestClaimsAreAnsweredWhenAnotherComes(t *testing.T) {
 		t.Helper()
 		c.Now = start
 		grants := make([]limiter.Grant, 1)
-		if err := store.Claim(ctx, []storage.Claim{{ID: 1, Key: key(1), Limit: limit, Claim: c}}, grants); err != nil {
+		if err := store.Claim(ctx, storagetest.At(start), []storage.Claim{{ID: 1, Key: key(1), Limit: limit, Claim: c}}, grants); err != nil {
 			t.Fatal(err)
 		}
 		return grants[0]
@@ -73,7 +74,7 @@ func TestClaimsEndWithTheirPeriod(t *testing.T) {
 	claim := func(store *Store, units int64) int64 {
 		c := storage.Claim{ID: 1, Key: key(1), Limit: limit, Claim: limiter.Claim{Now: start, Min: units, Want: units}}
 		grants := make([]limiter.Grant, 1)
-		if err := store.Claim(ctx, []storage.Claim{c}, grants); err != nil {
+		if err := store.Claim(ctx, storagetest.At(start), []storage.Claim{c}, grants); err != nil {
 			t.Error(err)
 		}
 		return grants[0].Units

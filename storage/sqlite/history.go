@@ -247,7 +247,7 @@ type historyRows struct{ *Store }
 // ChangeHistory implements [past.Keeper].
 func (hr historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.Rows, add func() bool) error {
 	return hr.with(ctx, "report", func() error {
-		err := hr.tx.doLocked(nil, func() (written int64, err error) { return hr.history.change(now, rows, add) })
+		err := hr.tx.doLocked(func() (written int64, err error) { return hr.history.change(now, rows, add) })
 		if err != nil {
 			hr.history.forget()
 		}

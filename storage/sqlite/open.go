@@ -35,7 +35,6 @@ const (
 // store is in types of its own: claimer, standings, clock, resets, history, sweeper, folding, wal, reader.
 type Store struct {
 	past.Historian
-	storage.Calls
 	options Options
 	place   place
 	origin  int64 // identifies the database, also if its file was replaced
@@ -134,7 +133,6 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := newStore(o, file)
 	s.Historian = past.Historian{Keeper: historyRows{s}}
-	s.Calls = storage.NewCalls("sqlite", storage.InTerm{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep})
 	if err := s.connect(ctx); err != nil {
 		_ = s.closeConnections()
 		if c := code(err); c == codeCorrupt || c == codeNotADB || errors.Is(err, storage.ErrCorrupt) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // Overwritten charges in the journal are not forgotten silently: claims fail until the database is
@@ -27,7 +28,7 @@ func TestOverwrittenJournalIsTold(t *testing.T) {
 	claim := func(s *Store, n uint64) (limiter.Grant, error) {
 		claims := []storage.Claim{{ID: 1, Key: key(n), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}}
 		grants := make([]limiter.Grant, 1)
-		err := s.Claim(t.Context(), claims, grants)
+		err := s.Claim(t.Context(), storagetest.At(start), claims, grants)
 		return grants[0], err
 	}
 	if _, err := claim(s, 1); err != nil { // the limit is known from then on
@@ -70,7 +71,7 @@ func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
 	claim := func(s *Store, n uint64) limiter.Grant {
 		t.Helper()
 		grants := make([]limiter.Grant, 1)
-		if err := s.Claim(t.Context(), []storage.Claim{{ID: 1, Key: key(n), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}}, grants); err != nil {
+		if err := s.Claim(t.Context(), storagetest.At(start), []storage.Claim{{ID: 1, Key: key(n), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}}, grants); err != nil {
 			t.Fatal(err)
 		}
 		return grants[0]

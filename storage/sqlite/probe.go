@@ -22,7 +22,7 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 		if err := s.foldAllLocked(); err != nil {
 			return err
 		}
-		err := s.tx.doLocked(term, func() (int64, error) {
+		err := s.tx.inTermLocked(term, func() (int64, error) {
 			_, err := s.decideLocked(term, claims, grants)
 			return 0, cmp.Or(err, errProbed)
 		})

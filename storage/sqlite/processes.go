@@ -72,6 +72,6 @@ func (s *Store) Leave(ctx context.Context, id int64) error {
 
 func (s *Store) changeProcesses(ctx context.Context, what string, change func() error) error {
 	return s.with(ctx, what, func() error {
-		return s.tx.doLocked(nil, func() (written int64, err error) { return 1, change() })
+		return s.tx.doLocked(func() (written int64, err error) { return 1, change() })
 	})
 }

@@ -83,11 +83,7 @@ func hasFormer(claims []storage.Claim) bool {
 // tellLimits writes the limits of claims to the database, unless they were written lately. The database must
 // have the limits of all records in the journal.
 func (s *Store) tellLimits(a *alone, term *storage.Term, claims []storage.Claim) error {
-	var era int64
-	if term != nil {
-		era = term.Era
-	}
-	known := true
+	era, known := term.Era, true
 	for i := range claims {
 		known = known && a.knowsLimit(limitOf(claims[i].ID, era), claims[i].Now)
 	}
@@ -99,7 +95,7 @@ func (s *Store) tellLimits(a *alone, term *storage.Term, claims []storage.Claim)
 	if s.closed {
 		return storage.ErrClosed
 	}
-	err := s.tx.doLocked(nil, func() (int64, error) {
+	err := s.tx.doLocked(func() (int64, error) {
 		s.claims.era = era
 		s.claims.gather(claims)
 		return 1, s.claims.limits.see(claims, s.claims.cells, era)
@@ -133,12 +129,10 @@ func (r *reader) look(f func() error) (err error) {
 
 func (r *reader) decideAsOf(p *pending, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	cl := &r.claims
-	if cl.era = 0; term != nil {
-		if err := r.tell(term, claims); err != nil {
-			return err
-		}
-		cl.era = term.Era
+	if err := r.tell(term, claims); err != nil {
+		return err
 	}
+	cl.era = term.Era
 	_, done, err := parseState(r.journal)
 	if err != nil {
 		return err
@@ -225,27 +219,24 @@ func (s *Store) mayReadAlone(a *alone) error {
 }
 
 // recordsAlone reads the records of clients in a period. It waits for no transaction.
-func (s *Store) recordsAlone(a *alone, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
+func (s *Store) recordsAlone(a *alone, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	if err := s.mayReadAlone(a); err != nil {
 		return err
 	}
-	return s.reader.look(func() error { return s.reader.records(term, clients, now, records) })
+	return s.reader.look(func() error { return s.reader.records(term, clients, records) })
 }
 
 // records reads the records of clients. It returns errTransaction if a record must be moved from a former
 // name.
-func (r *reader) records(term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
-	r.clients.shift = 0
-	if term != nil {
-		if err := r.tell(term, nil); err != nil {
-			return err
-		}
-		now, r.clients.shift = term.Time.Now, term.Shift
+func (r *reader) records(term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+	if err := r.tell(term, nil); err != nil {
+		return err
 	}
+	r.clients.shift = term.Shift
 	for i, client := range clients {
-		known, moved, err := r.clients.find(client, now)
+		known, moved, err := r.clients.find(client, term.Time.Now)
 		if err != nil {
 			return err
 		}

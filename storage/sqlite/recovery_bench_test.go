@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // BenchmarkRecovery opens the database of a killed process, whose journal has a million unfolded
@@ -45,7 +46,7 @@ func BenchmarkRecovery(b *testing.B) {
 
 func checkUsed(b *testing.B, s *Store, limit limiter.Limit, n uint64, want int64) {
 	grants := make([]limiter.Grant, 1)
-	err := s.Claim(context.Background(), []storage.Claim{{ID: 7, Key: key(n), Limit: limit, Claim: limiter.Claim{Now: start}}}, grants)
+	err := s.Claim(context.Background(), storagetest.At(start), []storage.Claim{{ID: 7, Key: key(n), Limit: limit, Claim: limiter.Claim{Now: start}}}, grants)
 	if err != nil || grants[0].Used != want {
 		b.Fatalf("%d of key %d are in use (%v), want %d", grants[0].Used, n, err, want)
 	}
@@ -55,7 +56,7 @@ func checkUsed(b *testing.B, s *Store, limit limiter.Limit, n uint64, want int64
 func pendingCharges(b *testing.B, limit limiter.Limit, keys uint64, each int) map[string]string {
 	s := journaled(b, Options{Path: filepath.Join(b.TempDir(), "tally.db"), journalSizes: []journalSize{{128, 8192}}})
 	c := storage.Claim{ID: 7, Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
-	if err := s.Claim(context.Background(), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
+	if err := s.Claim(context.Background(), storagetest.At(start), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
 		b.Fatal(err)
 	}
 	s.mu.Lock() // nothing is folded

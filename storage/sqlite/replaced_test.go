@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // Two stores notice one after the other that their database was removed or replaced. The second
@@ -88,7 +90,7 @@ func TestLogReplacedUnderTwoStores(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range []*Store{first, second} {
-				if _, err := s.Sweep(context.Background(), start); err != nil {
+				if _, err := s.Sweep(context.Background(), storagetest.At(start)); err != nil {
 					t.Error(err)
 				}
 				if _, err := one(t, s, 1); err == nil {

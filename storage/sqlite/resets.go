@@ -46,7 +46,7 @@ func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.
 		if err := s.foldAllLocked(); err != nil {
 			return err
 		}
-		return s.tx.doLocked(term, func() (int64, error) { return s.resetLocked(term, resets) })
+		return s.tx.inTermLocked(term, func() (int64, error) { return s.resetLocked(term, resets) })
 	})
 }
 

@@ -32,7 +32,7 @@ func left(t testing.TB, s *Store, a limiter.Algorithm, n uint64) int64 {
 	l := newLimit(t, limiter.Params{Algorithm: a, Amount: 10, Window: time.Minute})
 	claims := []storage.Claim{{ID: storage.LimitID(a), Key: key(n), Limit: l, Claim: limiter.Claim{Min: 1, Want: 10}}}
 	grants := make([]limiter.Grant, 1)
-	if err := s.Within(termOf(t, s)).Claim(context.Background(), claims, grants); err != nil {
+	if err := s.Claim(context.Background(), termOf(t, s), claims, grants); err != nil {
 		t.Fatal(err)
 	}
 	return grants[0].Units
@@ -190,7 +190,7 @@ func TestDamagedNumberOfResets(t *testing.T) {
 		term := termOf(t, s)
 		term.Resets = 0
 		clients, records := []storage.Client{{Key: key(1)}}, make([]reputation.Record, 1)
-		if err := s.Within(term).Records(context.Background(), clients, start, records); !errors.Is(err, storage.ErrTerm) {
+		if err := s.Records(context.Background(), term, clients, records); !errors.Is(err, storage.ErrTerm) {
 			t.Errorf("%d: got %v", number, err)
 		}
 		known, err := s.Resets(context.Background(), 0)
@@ -198,7 +198,7 @@ func TestDamagedNumberOfResets(t *testing.T) {
 			t.Errorf("%d: got %+v, %v", number, known, err)
 		}
 		term.Resets = known.Newest
-		if err := s.Within(term).Records(context.Background(), clients, start, records); err != nil {
+		if err := s.Records(context.Background(), term, clients, records); err != nil {
 			t.Errorf("%d: caught up with %d, got %v", number, known.Newest, err)
 		}
 		if err := s.Reset(context.Background(), termOf(t, s), []storage.Reset{{ID: 1, Key: key(1)}}); err != nil {

@@ -59,7 +59,13 @@ func journaled(t testing.TB, o Options) *Store {
 		o.journalSizes = smallJournal
 	}
 	putFresh(t, o.Path)
-	return must(t, o)
+	s := must(t, o)
+	if !o.NoJournal {
+		if _, err := s.Time(storagetest.Moment(start), 0); err != nil { // claims that write the time are not journaled
+			t.Fatal(err)
+		}
+	}
+	return s
 }
 
 // created opens a store like [opened], whose database is created by Open.
@@ -160,7 +166,7 @@ func fill(s *Store, from, n uint64) error {
 					Claim: limiter.Claim{Now: start, Min: 1, Want: 1}})
 			}
 		}
-		if err := s.Claim(context.Background(), claims, make([]limiter.Grant, len(claims))); err != nil {
+		if err := s.Claim(context.Background(), storagetest.At(start), claims, make([]limiter.Grant, len(claims))); err != nil {
 			return err
 		}
 		if n == 0 {
@@ -177,7 +183,7 @@ func one(t testing.TB, s storage.Store, n uint64) (limiter.Grant, error) {
 	c := storage.Claim{ID: 7, Key: key(n), Limit: newLimit(t, limiter.Params{Amount: 10, Window: time.Minute}),
 		Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 	grants := make([]limiter.Grant, 1)
-	err := s.Claim(context.Background(), []storage.Claim{c}, grants)
+	err := s.Claim(context.Background(), storagetest.At(start), []storage.Claim{c}, grants)
 	return grants[0], err
 }
 

@@ -36,18 +36,19 @@ func (st *standings) prepare(db *conn) error {
 	})
 }
 
-func (s *Store) records(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
+// Records implements [storage.Store].
+func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+	if err := storage.CheckRecords(len(clients), records); err != nil {
+		return wrap("standings", err)
+	}
 	if a := s.alone.Load(); a != nil && ctx.Err() == nil {
-		if err := s.recordsAlone(a, term, clients, now, records); err != errTransaction {
+		if err := s.recordsAlone(a, term, clients, records); err != errTransaction {
 			return s.place.failed(wrap("standings", err))
 		}
 	}
 	return s.withClients(ctx, term, "standings", func(st *standings) (written int64, err error) {
-		if term != nil {
-			now = term.Time.Now
-		}
 		for i, client := range clients {
-			known, moved, err := st.find(client, now)
+			known, moved, err := st.find(client, term.Time.Now)
 			if err != nil {
 				return 0, err
 			}
@@ -63,7 +64,11 @@ func (s *Store) records(ctx context.Context, term *storage.Term, clients []stora
 	})
 }
 
-func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+// Punish implements [storage.Store].
+func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+	if err := storage.CheckRecords(len(offenses), records); err != nil {
+		return wrap("punish", err)
+	}
 	return s.withClients(ctx, term, "punish", func(st *standings) (written int64, err error) {
 		for i, o := range offenses {
 			known, _, err := st.find(o.Client, o.At)
@@ -83,11 +88,8 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 // withClients runs f in a transaction, which is committed if f wrote rows.
 func (s *Store) withClients(ctx context.Context, term *storage.Term, doing string, f func(*standings) (written int64, err error)) error {
 	return s.with(ctx, doing, func() error {
-		return s.tx.doLocked(term, func() (int64, error) {
-			s.clients.shift = 0
-			if term != nil {
-				s.clients.shift = term.Shift
-			}
+		return s.tx.inTermLocked(term, func() (int64, error) {
+			s.clients.shift = term.Shift
 			return f(&s.clients)
 		})
 	})

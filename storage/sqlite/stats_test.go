@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // Stats doesn't wait for a commit that never ends.
@@ -59,7 +61,7 @@ func TestFreeBytesAreThoseOfTheLastSweep(t *testing.T) {
 	if got := free(); got != 0 {
 		t.Errorf("%d bytes are free of a database that was only written to", got)
 	}
-	if _, err := s.Sweep(context.Background(), start+int64(time.Hour)); err != nil {
+	if _, err := s.Sweep(context.Background(), storagetest.At(start+int64(time.Hour))); err != nil {
 		t.Fatal(err)
 	}
 	if got := free(); got < sweepRows*16 {

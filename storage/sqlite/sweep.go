@@ -31,11 +31,11 @@ const (
 	farFuture = int64(24 * time.Hour)
 )
 
-// sweep works through the limits of all processes, the token buckets, the clients, the resets and the history,
+// Sweep implements [storage.Store]. It works through the limits of all processes, the token buckets, the clients, the resets and the history,
 // then deletes unused limits, and returns free pages to the disk. Each step continues where the previous one stopped.
 //
 // A token bucket is kept until it has drained at the amount of its last claim.
-func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (storage.Swept, error) {
+func (s *Store) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Swept{}, wrap("sweep", err)
 	}
@@ -64,10 +64,8 @@ func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (stora
 		}
 		sw.begun = true
 	}
-	err := s.tx.doLocked(term, func() (int64, error) {
-		if sw.now = now; term != nil {
-			sw.now, sw.era, sw.shift = term.Time.Now, term.Era, term.Shift
-		}
+	err := s.tx.inTermLocked(term, func() (int64, error) {
+		sw.now, sw.era, sw.shift = term.Time.Now, term.Era, term.Shift
 		err := sw.step()
 		return sw.deleted + sw.vacuumed + sw.dropped, err
 	})

@@ -25,16 +25,38 @@ func (t *transactions) prepare(c *conn) error {
 	})
 }
 
-// doLocked runs f in a transaction, within a term if term isn't nil. The transaction is committed if f wrote
-// rows, or if the time must be written.
-func (t *transactions) doLocked(term *storage.Term, f func() (written int64, err error)) error {
+// inTermLocked runs f in a transaction, within a term. The transaction is committed if f wrote rows, or if the
+// time must be written.
+func (t *transactions) inTermLocked(term *storage.Term, f func() (written int64, err error)) error {
+	return t.doLocked(func() (written int64, err error) {
+		if err := t.clock.tell(term); err != nil {
+			return 0, err
+		}
+		if term.Holds(term.Time) {
+			written, err = f()
+		} else {
+			err = storage.ErrTerm
+		}
+		if err != nil && err != storage.ErrTerm {
+			return 0, err
+		}
+		kept, failed := t.clock.keep(term, written > 0)
+		if failed != nil {
+			return 0, failed
+		}
+		return written + kept, err
+	})
+}
+
+// doLocked runs f in a transaction, which is committed if f wrote rows.
+func (t *transactions) doLocked(f func() (written int64, err error)) error {
 	if err := t.place.check(); err != nil {
 		return err
 	}
 	if err := t.beginLocked(); err != nil {
 		return err
 	}
-	written, err := t.inTermLocked(term, f)
+	written, err := f()
 	if err != nil && !errors.Is(err, storage.ErrTerm) || written == 0 {
 		return errors.Join(err, t.rollbackLocked())
 	}
@@ -45,30 +67,6 @@ func (t *transactions) doLocked(term *storage.Term, f func() (written int64, err
 	t.open = false
 	t.log.wroteLocked(written)
 	return err
-}
-
-// inTermLocked runs f inside a transaction, and returns how many rows were written, including that of the
-// time.
-func (t *transactions) inTermLocked(term *storage.Term, f func() (written int64, err error)) (written int64, err error) {
-	if term == nil {
-		return f()
-	}
-	if err := t.clock.tell(term); err != nil {
-		return 0, err
-	}
-	if term.Holds(term.Time) {
-		written, err = f()
-	} else {
-		err = storage.ErrTerm
-	}
-	if err != nil && err != storage.ErrTerm {
-		return 0, err
-	}
-	kept, failed := t.clock.keep(term, written > 0)
-	if failed != nil {
-		return 0, failed
-	}
-	return written + kept, err
 }
 
 // beginLocked begins a transaction. It first ends one that was left open.

@@ -197,7 +197,7 @@ func (m *claimer) claim(c call, hurry bool) bool {
 	term := &storage.Term{Clock: realClock{}, Shift: m.time.Shift, Era: m.time.Era, Resets: m.time.Resets}
 	grants := make([]limiter.Grant, len(c.claims))
 	c.began = m.moments.Add(1)
-	err := m.store.Within(term).Claim(ctx, c.claims, grants)
+	err := m.store.Claim(ctx, term, c.claims, grants)
 	c.ended = m.moments.Add(1)
 	switch {
 	case err == nil:

@@ -26,7 +26,6 @@ func (p *claimPlace) open(context.Context) (storage.Store, error) { return &clai
 type claimStore struct {
 	storage.Store
 	place *claimPlace
-	term  *storage.Term
 	late  []storage.Claim // of an earlier call, to take effect now
 }
 
@@ -36,18 +35,13 @@ func (s *claimStore) Time(c storage.Clock, _ int64) (storage.Time, error) {
 	return storage.Time{Now: c.Read().Wall}, nil
 }
 
-func (s *claimStore) Within(term *storage.Term) storage.Store {
-	s.term = term
-	return s
-}
-
-func (s *claimStore) Claim(_ context.Context, claims []storage.Claim, grants []limiter.Grant) error {
+func (s *claimStore) Claim(_ context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	p := s.place
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls++
-	p.now = max(p.now, s.term.Clock.Read().Wall)
-	s.term.Time = storage.Time{Now: p.now}
+	p.now = max(p.now, term.Clock.Read().Wall)
+	term.Time = storage.Time{Now: p.now}
 	p.states.take(s.late, p.now)
 	s.late = nil
 	p.before, p.after = p.after, p.states.clone()

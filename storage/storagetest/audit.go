@@ -38,7 +38,7 @@ func testActs(t *testing.T, open storage.Opener) {
 	if history, ok := s.(storage.Historian); ok {
 		report(t, history, later, storage.Report{Writer: 1, Number: 1})
 	}
-	sweepAll(t, s, later)
+	sweepAll(t, s, At(later))
 	if page, err := s.Acts(context.Background(), storage.Audit, math.MaxInt64, 10); err != nil || len(page) != 1 || page[0] != long {
 		t.Errorf("after %v there are %v (%v), want the last one", storage.KeepActs, page, err)
 	}

@@ -37,6 +37,7 @@ func BenchmarkClaim(b *testing.B, open func(b *testing.B) storage.Store, cpu fun
 type batches struct {
 	b     *testing.B
 	store storage.Store
+	term  storage.Term
 	limit limiter.Limit
 	fresh bool
 	size  int
@@ -49,6 +50,7 @@ const known = 10_000
 func (ba *batches) measure(cpu func(b *testing.B) time.Duration) {
 	b := ba.b
 	claims, grants := make([]storage.Claim, ba.size), make([]limiter.Grant, ba.size)
+	ba.term.Clock = ba
 	for i := 0; i < known && !ba.fresh; i += ba.size {
 		ba.send(claims, grants)
 	}
@@ -69,6 +71,9 @@ func (ba *batches) measure(cpu func(b *testing.B) time.Duration) {
 	}
 }
 
+// Read implements [storage.Clock].
+func (ba *batches) Read() storage.Reading { return Moment(ba.now).Read() }
+
 // send sends a batch. After each million keys it deletes the expired rows.
 func (ba *batches) send(claims []storage.Claim, grants []limiter.Grant) {
 	for i := range claims {
@@ -78,10 +83,10 @@ func (ba *batches) send(claims []storage.Claim, grants []limiter.Grant) {
 		}
 		ba.now += int64(10 * time.Microsecond)
 	}
-	if err := ba.store.Claim(context.Background(), claims, grants); err != nil {
+	if err := ba.store.Claim(context.Background(), &ba.term, claims, grants); err != nil {
 		ba.b.Fatal(err)
 	}
 	if ba.next%(1<<20) < ba.size && ba.fresh {
-		sweepAll(ba.b, ba.store, ba.now)
+		sweepAll(ba.b, ba.store, At(ba.now))
 	}
 }

@@ -79,12 +79,12 @@ func testApart(t *testing.T, open storage.Opener) {
 		ids := []storage.LimitID{0, 1, math.MaxInt64, 1 << 63, math.MaxUint64}
 		keys := []storage.Key{{}, {15: 1}, {0: 1}, {0: 255, 15: 255}}
 		var claims []storage.Claim
-		for i, id := range ids {
+		for _, id := range ids {
 			for _, k := range keys {
 				claims = append(claims, storage.Claim{
 					// An ID belongs to one algorithm, window and slots.
 					ID: id ^ storage.LimitID(n)<<32, Key: k, Limit: l,
-					Claim: limiter.Claim{Now: start + int64(i), Min: l.Capacity(), Want: l.Capacity()},
+					Claim: limiter.Claim{Now: start, Min: l.Capacity(), Want: l.Capacity()},
 				})
 			}
 		}
@@ -101,28 +101,6 @@ func testApart(t *testing.T, open storage.Opener) {
 	}
 }
 
-// testFutureRows has another process with a fast clock use a limit.
-func testFutureRows(t *testing.T, open storage.Opener) {
-	var ahead, now, later []storage.Claim
-	for i, p := range params {
-		l := newLimit(t, p)
-		for j, by := range []time.Duration{time.Millisecond, p.Window / 2, p.Window, 2 * p.Window, 24 * time.Hour, 1000 * time.Hour} {
-			c := storage.Claim{ID: limitID(i), Key: key(j), Limit: l}
-			c.Min, c.Want = 1, l.Capacity()
-			c.Now = start + int64(by)
-			ahead = append(ahead, c)
-			c.Now = start
-			now = append(now, c)
-			c.Now = start + int64(p.Window)
-			later = append(later, c)
-		}
-	}
-	s, m := must(t, open), model{}
-	m.check(t, s, ahead...)
-	m.check(t, s, now...)
-	m.check(t, s, later...)
-}
-
 // testHugeValues sends values that no engine sends. The store may refuse them, but must not panic,
 // grant too much, or affect other keys.
 func testHugeValues(t *testing.T, open storage.Opener) {
@@ -136,7 +114,6 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 		for _, v := range huge {
 			var claims []storage.Claim
 			for j, c := range []limiter.Claim{
-				{Now: v, Min: 1, Want: 1},
 				{Now: start, Min: 1, Want: v},
 				{Now: start, Min: v, Want: 1},
 				{Now: start, Min: 1, Want: 1, Extra: v},
@@ -151,7 +128,7 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 			}
 			for range 2 { // the second time with what the first has left
 				grants := make([]limiter.Grant, len(claims))
-				if err := s.Claim(context.Background(), claims, grants); err != nil {
+				if err := s.Claim(context.Background(), At(start), claims, grants); err != nil {
 					t.Fatalf("%v: %d: %v", p.Algorithm, v, err)
 				}
 				for j, g := range grants {
@@ -164,24 +141,19 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 		ok := storage.Claim{ID: limitID(i), Key: key(99), Limit: l, Claim: limiter.Claim{Now: start, Min: l.Capacity(), Want: 1}}
 		model{}.check(t, s, ok, ok)
 	}
-	for _, v := range huge {
-		if _, err := s.Sweep(context.Background(), v); err != nil {
-			t.Fatalf("sweep at %d: %v", v, err)
-		}
-	}
 }
 
 // testBadCalls makes invalid calls.
 func testBadCalls(t *testing.T, open storage.Opener) {
 	s, l := must(t, open), newLimit(t, params[0])
 	good := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
-	if err := s.Claim(context.Background(), []storage.Claim{good, good}, make([]limiter.Grant, 1)); err == nil {
+	if err := s.Claim(context.Background(), At(start), []storage.Claim{good, good}, make([]limiter.Grant, 1)); err == nil {
 		t.Error("two claims with room for one grant: got no error")
 	}
-	if err := s.Claim(context.Background(), []storage.Claim{good, {ID: 1}}, make([]limiter.Grant, 2)); err == nil {
+	if err := s.Claim(context.Background(), At(start), []storage.Claim{good, {ID: 1}}, make([]limiter.Grant, 2)); err == nil {
 		t.Error("a claim without a limit: got no error")
 	}
-	if err := s.Claim(context.Background(), nil, nil); err != nil {
+	if err := s.Claim(context.Background(), At(start), nil, nil); err != nil {
 		t.Errorf("no claims: %v", err)
 	}
 	model{}.check(t, s, good)
@@ -195,12 +167,12 @@ func testCancelled(t *testing.T, open storage.Opener) {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := s.Claim(ctx, []storage.Claim{c}, make([]limiter.Grant, 1)); !errors.Is(err, context.Canceled) {
+	if err := s.Claim(ctx, At(start), []storage.Claim{c}, make([]limiter.Grant, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("claim with a cancelled context: got %v", err)
 	} else if errors.Is(err, storage.ErrUnknownOutcome) {
 		t.Error("claim with a cancelled context: the outcome is said to be unknown")
 	}
-	if _, err := s.Sweep(ctx, start+int64(time.Hour)); !errors.Is(err, context.Canceled) {
+	if _, err := s.Sweep(ctx, At(start+int64(time.Hour))); !errors.Is(err, context.Canceled) {
 		t.Errorf("sweep with a cancelled context: got %v", err)
 	}
 	if _, err := s.Stats(ctx); !errors.Is(err, context.Canceled) {

@@ -187,7 +187,7 @@ func testHistory(t *testing.T, open storage.Opener) {
 			report(t, handles[1-writer], now, made) // its outcome was not known
 		}
 		if r.IntN(20) == 0 {
-			sweepAll(t, handles[writer].(storage.Store), now)
+			sweepAll(t, handles[writer].(storage.Store), At(now))
 		}
 	}
 	r.check(t, handles[0], start-int64(time.Hour), now)
@@ -201,7 +201,7 @@ func testHistoryKept(t *testing.T, open storage.Opener) {
 		t.Helper()
 		number++
 		report(t, s, now, storage.Report{Writer: 1, Number: number, Minutes: minutes})
-		sweepAll(t, s.(storage.Store), now)
+		sweepAll(t, s.(storage.Store), At(now))
 	}
 	minute := storage.Minute{At: start, Series: reported[1], Tally: storage.Tally{Allowed: 1}, Heaviest: []storage.HeavyKey{{Key: key(1), Units: 1}}}
 	send(start, minute)

@@ -38,7 +38,7 @@ func testClaimFor(t *testing.T, open storage.Opener) {
 			}
 		}
 		want := make([]reputation.Record, len(clients))
-		if err := other.Within(termNow(t, other, c)).Records(context.Background(), clients, 0, want); err != nil {
+		if err := other.Records(context.Background(), termNow(t, other, c), clients, want); err != nil {
 			t.Fatal(err)
 		}
 		records, grants := make([]reputation.Record, len(clients)), make([]limiter.Grant, len(claims))
@@ -79,7 +79,7 @@ func testClaimForFails(t *testing.T, open storage.Opener) {
 		t.Error("a grant is missing, and there is no error")
 	}
 	claims[0].Want = l.Capacity()
-	if g := claim(t, s.Within(termNow(t, s, c)), claims...); g[0].Units != l.Capacity() {
+	if g := claimIn(t, s, termNow(t, s, c), claims...); g[0].Units != l.Capacity() {
 		t.Errorf("%d units are left, want %d", g[0].Units, l.Capacity())
 	}
 	if err := s.Close(); err != nil {

@@ -43,7 +43,7 @@ func testClose(t *testing.T, open storage.Opener) {
 		group.Go(func() {
 			for i := 0; ; i++ {
 				grants := make([]limiter.Grant, 1)
-				err := s.Claim(context.Background(), []storage.Claim{c}, grants)
+				err := s.Claim(context.Background(), At(start), []storage.Claim{c}, grants)
 				if i == 0 {
 					started <- struct{}{}
 				}
@@ -70,10 +70,10 @@ func testClose(t *testing.T, open storage.Opener) {
 	if err := s.Close(); err != nil && !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("second close: %v", err)
 	}
-	if err := s.Claim(context.Background(), []storage.Claim{c}, make([]limiter.Grant, 1)); !errors.Is(err, storage.ErrClosed) {
+	if err := s.Claim(context.Background(), At(start), []storage.Claim{c}, make([]limiter.Grant, 1)); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("claim after close: got %v", err)
 	}
-	if _, err := s.Sweep(context.Background(), start); !errors.Is(err, storage.ErrClosed) {
+	if _, err := s.Sweep(context.Background(), At(start)); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("sweep after close: got %v", err)
 	}
 	if _, err := s.Stats(context.Background()); !errors.Is(err, storage.ErrClosed) {

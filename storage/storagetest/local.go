@@ -33,7 +33,7 @@ func testAtOnce(t *testing.T, open storage.Opener) {
 	s, clock, m := alone(t, open), &processClock{wall: start, source: 1}, model{}
 	for i, p := range params {
 		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: newLimit(t, p), Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
-		known := m.check(t, s.Within(termNow(t, s, clock)), c)[0].Lease
+		known := m.checkIn(t, s, termNow(t, s, clock), c)[0].Lease
 		for range 5 {
 			grant, err := s.ClaimAtOnce(s.Period(), 0, c, known)
 			want, changes := c.Limit.ClaimKnown(known, c.Claim)
@@ -48,7 +48,7 @@ func testAtOnce(t *testing.T, open storage.Opener) {
 	}
 	other := local(t, open)
 	for _, s := range []storage.Local{s, other} {
-		m.checkAll(t, s.Within(termNow(t, s, clock)))
+		m.checkAll(t, s, termNow(t, s, clock))
 	}
 	for _, s := range []storage.Local{s, other} {
 		if err := s.Close(); err != nil {
@@ -56,7 +56,7 @@ func testAtOnce(t *testing.T, open storage.Opener) {
 		}
 	}
 	again := alone(t, open)
-	m.checkAll(t, again.Within(termNow(t, again, clock)))
+	m.checkAll(t, again, termNow(t, again, clock))
 }
 
 // testPeriodsEnd opens and closes stores. A claim at once in a period that has ended or was another
@@ -67,7 +67,7 @@ func testPeriodsEnd(t *testing.T, open storage.Opener) {
 	seen := map[uint32]bool{0: true}
 	for range 4 {
 		s := alone(t, open)
-		known := claim(t, s.Within(termNow(t, s, c)), ask)[0].Lease
+		known := claimIn(t, s, termNow(t, s, c), ask)[0].Lease
 		period := s.Period()
 		if seen[period] {
 			t.Errorf("period %d comes again", period)
@@ -119,7 +119,7 @@ func testAtOnceModel(t *testing.T, open storage.Opener, seed uint64) {
 		}
 	}
 	last := local(t, open)
-	w.model.checkAll(t, last.Within(termNow(t, last, w.clock)))
+	w.model.checkAll(t, last, termNow(t, last, w.clock))
 }
 
 // atOnceWorld has the stores in one place, and their expected content.
@@ -149,7 +149,7 @@ func (w *atOnceWorld) step(t *testing.T) {
 	case n < 6 && (n < 2 || w.stores[0].Period() == 0):
 		w.comeOrGo(t)
 	case n < 8:
-		sweepAll(t, s.Within(termNow(t, s, w.clock)), 0)
+		sweepAll(t, s, termNow(t, s, w.clock))
 	case n < 10:
 		w.forgetOne(t, s)
 	case n < 11:
@@ -217,7 +217,7 @@ func (w *atOnceWorld) forget(at cell) {
 	delete(w.leases, at)
 }
 
-// claimBatch claims within a term, or, in the first era, sometimes without one.
+// claimBatch makes random claims.
 func (w *atOnceWorld) claimBatch(t *testing.T, s storage.Local) {
 	w.pass()
 	claims := make([]storage.Claim, 1+w.rand.IntN(8))
@@ -231,11 +231,7 @@ func (w *atOnceWorld) claimBatch(t *testing.T, s storage.Local) {
 		claims[i] = c
 	}
 	period := s.Period()
-	in := s.Within(termNow(t, s, w.clock))
-	if w.era == 0 && w.rand.IntN(3) == 0 {
-		in = s
-	}
-	grants := w.model.check(t, in, claims...)
+	grants := w.model.checkIn(t, s, termNow(t, s, w.clock), claims...)
 	w.keep(claims, grants)
 	if period != s.Period() {
 		period = 0
@@ -332,12 +328,12 @@ func (m model) apply(c storage.Claim, changes limiter.Changes) {
 }
 
 // checkAll uses up the rest of every limit for every key.
-func (m model) checkAll(t *testing.T, s storage.Store) {
+func (m model) checkAll(t *testing.T, s storage.Store, term *storage.Term) {
 	t.Helper()
 	for i, p := range params {
 		l := newLimit(t, p)
 		for k := range 10 {
-			m.check(t, s, storage.Claim{ID: limitID(i), Key: key(k), Limit: l, Claim: limiter.Claim{Min: 1, Want: l.Capacity()}})
+			m.checkIn(t, s, term, storage.Claim{ID: limitID(i), Key: key(k), Limit: l, Claim: limiter.Claim{Min: 1, Want: l.Capacity()}})
 		}
 	}
 }

@@ -35,7 +35,7 @@ func testNews(t *testing.T, open storage.Opener) {
 				client.Former = key(10*round + i - 1)
 			}
 			want = append(want, client)
-			punish(t, other.Within(termNow(t, other, c)), offense(client, start, 25))
+			punishIn(t, other, termNow(t, other, c), offense(client, start, 25))
 		}
 		total += int64(len(want))
 		reset(t, other, c, storage.Reset{ID: int64(1 + round), Client: true, Key: key(1)})

@@ -195,10 +195,10 @@ func testNotesSwept(t *testing.T, open storage.Opener) {
 	putNotes(t, s, false, forGood, soon, later, again)
 	again.Until, again.Version = 0, 2
 	putNotes(t, s, false, again)
-	sweepAll(t, s.Within(termNow(t, s, c)), 0)
+	sweepAll(t, s, termNow(t, s, c))
 	mustHaveNotes(t, s, 0, forGood, soon, later, again)
 	c.advance(time.Duration(hour) + time.Minute)
-	sweepAll(t, s.Within(termNow(t, s, c)), 0)
+	sweepAll(t, s, termNow(t, s, c))
 	last := mustHaveNotes(t, s, 0, forGood, later, again)
 	soon.Version = 2
 	putNotes(t, s, false, soon)

@@ -39,7 +39,7 @@ func testProbe(t *testing.T, open storage.Opener) {
 				t.Fatalf("probe: %v", err)
 			}
 		}
-		granted := claim(t, s.Within(termNow(t, s, c)), claims...)
+		granted := claimIn(t, s, termNow(t, s, c), claims...)
 		for i, g := range granted {
 			if g != probed[0][i] || g != probed[1][i] {
 				t.Fatalf("claim %d of %d: %+v were probed, and then %+v; granted was %+v", i, len(granted), probed[0][i], probed[1][i], g)
@@ -72,7 +72,7 @@ func probeParts(t *testing.T, s storage.Store, c *processClock) {
 	for _, units := range []int64{5, 7, 11} {
 		charge := base
 		charge.Min, charge.Want = units, units
-		g := claim(t, s.Within(termNow(t, s, c)), charge)
+		g := claimIn(t, s, termNow(t, s, c), charge)
 		slots = append(slots, g[0].At)
 		c.advance(10 * time.Minute)
 	}

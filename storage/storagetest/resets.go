@@ -41,7 +41,7 @@ func useUp(t *testing.T, s storage.Store, c storage.Clock, k storage.Key) (grant
 		l := newLimit(t, p)
 		claims = append(claims, storage.Claim{ID: limitID(i), Key: k, Limit: l, Claim: limiter.Claim{Min: 1, Want: l.Capacity()}})
 	}
-	for _, g := range claim(t, s.Within(termNow(t, s, c)), claims...) {
+	for _, g := range claimIn(t, s, termNow(t, s, c), claims...) {
 		granted = append(granted, g.Units)
 	}
 	return granted
@@ -98,15 +98,13 @@ func testReset(t *testing.T, open storage.Opener) {
 // testResetClient resets the record of a client, under both of its names.
 func testResetClient(t *testing.T, open storage.Opener) {
 	s, c := must(t, open), &processClock{wall: start, source: 1}
-	in := s.Within(termNow(t, s, c))
 	for n := range 3 {
-		punish(t, in, offense(storage.Client{Key: key(n)}, start, 25))
+		punishIn(t, s, termNow(t, s, c), offense(storage.Client{Key: key(n)}, start, 25))
 	}
 	full := useUp(t, s, c, key(0))
 	reset(t, s, c, storage.Reset{ID: 1, Client: true, Key: key(0)}, storage.Reset{ID: 2, Client: true, Key: key(5), Former: key(1)})
-	in = s.Within(termNow(t, s, c))
 	for n, want := range []int64{0, 0, start} {
-		if got := standing(t, in, storage.Client{Key: key(n)}, start); got.At != want {
+		if got := standing(t, s, termNow(t, s, c), storage.Client{Key: key(n)}); got.At != want {
 			t.Errorf("client %d: the last violation was at %d, want %d", n, got.At, want)
 		}
 	}
@@ -125,17 +123,16 @@ func testResetTerm(t *testing.T, open storage.Opener) {
 		l := newLimit(t, p)
 		take := storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Min: l.Capacity(), Want: l.Capacity()}}
 		stale := termNow(t, s, c)
-		held := claim(t, s.Within(stale), take)[0]
+		held := claimIn(t, s, stale, take)[0]
 		newest := reset(t, s, c, storage.Reset{ID: int64(i + 1), Limit: take.ID, Key: take.Key})
-		claim(t, s.Within(termNow(t, s, c)), take)
+		claimIn(t, s, termNow(t, s, c), take)
 
 		give := take
 		give.Claim = limiter.Claim{Return: held.Lease}
-		in := s.Within(stale)
 		for call, err := range map[string]error{
-			"claim":   in.Claim(context.Background(), []storage.Claim{give}, make([]limiter.Grant, 1)),
-			"punish":  in.Punish(context.Background(), []storage.Offense{offense(storage.Client{Key: key(1)}, start, 25)}, make([]reputation.Record, 1)),
-			"records": in.Records(context.Background(), []storage.Client{{Key: key(1)}}, start, make([]reputation.Record, 1)),
+			"claim":   s.Claim(context.Background(), stale, []storage.Claim{give}, make([]limiter.Grant, 1)),
+			"punish":  s.Punish(context.Background(), stale, []storage.Offense{offense(storage.Client{Key: key(1)}, start, 25)}, make([]reputation.Record, 1)),
+			"records": s.Records(context.Background(), stale, []storage.Client{{Key: key(1)}}, make([]reputation.Record, 1)),
 			"reset":   s.Reset(context.Background(), stale, []storage.Reset{{ID: 99, Limit: take.ID, Key: take.Key}}),
 		} {
 			if !errors.Is(err, storage.ErrTerm) || stale.Time.Resets != newest {
@@ -143,7 +140,7 @@ func testResetTerm(t *testing.T, open storage.Opener) {
 			}
 		}
 		take.Min, take.Want = 1, 1
-		if g := claim(t, s.Within(termNow(t, s, c)), take); g[0].Units != 0 {
+		if g := claimIn(t, s, termNow(t, s, c), take); g[0].Units != 0 {
 			t.Errorf("%v: units that were charged before a reset were given back after it", p.Algorithm)
 		}
 	}
@@ -217,7 +214,7 @@ func testResetsKept(t *testing.T, open storage.Opener) {
 		kept int
 	}{{0, storage.MaxResets}, {2 * slewed, 1}, {storage.KeepResets + slewed, 0}} {
 		c.advance(step.pass)
-		sweepAll(t, s.Within(termNow(t, s, c)), 0)
+		sweepAll(t, s, termNow(t, s, c))
 		if known := resetsAfter(t, s, 0); !known.Lost || known.Newest != newest || len(known.List) != step.kept {
 			t.Errorf("%v later %d are known, the newest is %d, lost: %v; want %d, %d", step.pass, len(known.List), known.Newest, known.Lost, step.kept, newest)
 		}

@@ -47,11 +47,11 @@ func testStandings(t *testing.T, open storage.Opener) {
 		}
 	}
 	for k, want := range model {
-		if got := standing(t, s, storage.Client{Key: k}, now); !reflect.DeepEqual(got, *want) {
+		if got := standing(t, s, At(now), storage.Client{Key: k}); !reflect.DeepEqual(got, *want) {
 			t.Errorf("the record is %+v, want %+v", got, *want)
 		}
 	}
-	if got := standing(t, s, storage.Client{Key: key(99)}, now); !reflect.DeepEqual(got, reputation.Record{}) {
+	if got := standing(t, s, At(now), storage.Client{Key: key(99)}); !reflect.DeepEqual(got, reputation.Record{}) {
 		t.Errorf("a client that nothing is known of has the record %+v", got)
 	}
 }
@@ -63,11 +63,11 @@ func testRenamed(t *testing.T, open storage.Opener) {
 	after := storage.Client{Key: key(2), Former: key(1)}
 	want := punish(t, s, offense(before, start, 25))[0]
 	for range 2 { // the first time moves it
-		if got := standing(t, s, after, start); !reflect.DeepEqual(got, want) {
+		if got := standing(t, s, At(start), after); !reflect.DeepEqual(got, want) {
 			t.Fatalf("under its new name the client has the record %+v, want %+v", got, want)
 		}
 	}
-	if got := standing(t, s, before, start); !reflect.DeepEqual(got, reputation.Record{}) {
+	if got := standing(t, s, At(start), before); !reflect.DeepEqual(got, reputation.Record{}) {
 		t.Errorf("what was moved is still known under the former name: %+v", got)
 	}
 	want.Commit(offense(after, start+1, 25).Offense)
@@ -79,7 +79,7 @@ func testRenamed(t *testing.T, open storage.Opener) {
 	if got := punish(t, s, offense(third, start+2, 25))[0]; !reflect.DeepEqual(got, want) {
 		t.Errorf("a first offense under a new name leads to %+v, want %+v", got, want)
 	}
-	if got := standing(t, s, after, start+2); !reflect.DeepEqual(got, reputation.Record{}) {
+	if got := standing(t, s, At(start+2), after); !reflect.DeepEqual(got, reputation.Record{}) {
 		t.Errorf("what an offense moved is still known under the former name: %+v", got)
 	}
 }
@@ -93,7 +93,7 @@ func testBanUnderTwoNames(t *testing.T, open storage.Opener) {
 	until := punish(t, s, ban)[0].Until
 	punish(t, s, offense(storage.Client{Key: key(2)}, start+int64(time.Minute), 25))
 	both := storage.Client{Key: key(2), Former: key(1)}
-	if got := standing(t, s, both, start+int64(2*time.Minute)); until == 0 || got.Until != until {
+	if got := standing(t, s, At(start+int64(2*time.Minute)), both); until == 0 || got.Until != until {
 		t.Errorf("banned until %d, want %d", got.Until, until)
 	}
 }
@@ -107,10 +107,10 @@ func testSweepStandings(t *testing.T, open storage.Opener) {
 		offenses = append(offenses, offense(storage.Client{Key: key(i)}, start, 25))
 	}
 	expires := punish(t, s, offenses...)[0].Expires()
-	if rows := sweepAll(t, s, expires-1); rows != 0 {
+	if rows := sweepAll(t, s, At(expires-1)); rows != 0 {
 		t.Errorf("a sweep deleted %d records that say something", rows)
 	}
-	if rows := sweepAll(t, s, expires); rows != clients {
+	if rows := sweepAll(t, s, At(expires)); rows != clients {
 		t.Errorf("a sweep deleted %d expired records, want %d", rows, clients)
 	}
 }
@@ -122,7 +122,7 @@ func testSweepCounted(t *testing.T, open storage.Opener) {
 	violation.Ban = reputation.Ban{After: 2, Within: 30 * 24 * time.Hour, For: time.Hour}
 	punish(t, s, violation)
 	later := start + int64(violation.Ban.Within)
-	if rows := sweepAll(t, s, later-1); rows != 0 {
+	if rows := sweepAll(t, s, At(later-1)); rows != 0 {
 		t.Errorf("a sweep deleted %d violations that count", rows)
 	}
 	violation.At = later - 1
@@ -131,8 +131,8 @@ func testSweepCounted(t *testing.T, open storage.Opener) {
 	}
 	third := offense(storage.Client{Key: key(2)}, start, 0)
 	third.Ban = violation.Ban
-	punish(t, s, third)
-	if rows := sweepAll(t, s, later); rows != 1 {
+	punishIn(t, s, At(later-1), third)
+	if rows := sweepAll(t, s, At(later)); rows != 1 {
 		t.Errorf("a sweep deleted %d violations that count no more, want 1", rows)
 	}
 }
@@ -143,26 +143,26 @@ func testBadStandings(t *testing.T, open storage.Opener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	offenses, none := []storage.Offense{offense(storage.Client{Key: key(1)}, start, 25)}, []reputation.Record{}
-	if s.Punish(context.Background(), offenses, none) == nil {
+	if s.Punish(context.Background(), At(start), offenses, none) == nil {
 		t.Error("a record is missing, and there is no error")
 	}
-	if s.Records(context.Background(), make([]storage.Client, 1), start, none) == nil {
+	if s.Records(context.Background(), At(start), make([]storage.Client, 1), none) == nil {
 		t.Error("a record is missing, and there is no error")
 	}
 	room := make([]reputation.Record, 1)
-	if err := s.Punish(ctx, offenses, room); !errors.Is(err, context.Canceled) {
+	if err := s.Punish(ctx, At(start), offenses, room); !errors.Is(err, context.Canceled) {
 		t.Errorf("after its context ended, punish says %v", err)
 	}
-	if got := standing(t, s, offenses[0].Client, start); !reflect.DeepEqual(got, reputation.Record{}) {
+	if got := standing(t, s, At(start), offenses[0].Client); !reflect.DeepEqual(got, reputation.Record{}) {
 		t.Errorf("a call that failed has led to %+v", got)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Punish(context.Background(), offenses, room); !errors.Is(err, storage.ErrClosed) {
+	if err := s.Punish(context.Background(), At(start), offenses, room); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("a closed store says %v", err)
 	}
-	if err := s.Records(context.Background(), make([]storage.Client, 1), start, room); !errors.Is(err, storage.ErrClosed) {
+	if err := s.Records(context.Background(), At(start), make([]storage.Client, 1), room); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("a closed store says %v", err)
 	}
 }
@@ -173,19 +173,25 @@ func offense(c storage.Client, at int64, points int) storage.Offense {
 	}}
 }
 
+// punish sends offenses at the time of the first one.
 func punish(t *testing.T, s storage.Store, offenses ...storage.Offense) []reputation.Record {
 	t.Helper()
+	return punishIn(t, s, At(offenses[0].At), offenses...)
+}
+
+func punishIn(t *testing.T, s storage.Store, term *storage.Term, offenses ...storage.Offense) []reputation.Record {
+	t.Helper()
 	records := make([]reputation.Record, len(offenses))
-	if err := s.Punish(context.Background(), offenses, records); err != nil {
+	if err := s.Punish(context.Background(), term, offenses, records); err != nil {
 		t.Fatalf("punish: %v", err)
 	}
 	return records
 }
 
-func standing(t *testing.T, s storage.Store, c storage.Client, now int64) reputation.Record {
+func standing(t *testing.T, s storage.Store, term *storage.Term, c storage.Client) reputation.Record {
 	t.Helper()
 	records := make([]reputation.Record, 1)
-	if err := s.Records(context.Background(), []storage.Client{c}, now, records); err != nil {
+	if err := s.Records(context.Background(), term, []storage.Client{c}, records); err != nil {
 		t.Fatalf("standings: %v", err)
 	}
 	return records[0]

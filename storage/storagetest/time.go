@@ -54,7 +54,7 @@ func testOneTime(t *testing.T, open storage.Opener) {
 		n := i % len(clocks)
 		clocks[n].advance(time.Duration(i) * time.Millisecond)
 		term := termNow(t, handles[n], clocks[n])
-		g := claim(t, handles[n].Within(term), storage.Claim{ID: limitID(0), Key: key(1), Limit: l,
+		g := claimIn(t, handles[n], term, storage.Claim{ID: limitID(0), Key: key(1), Limit: l,
 			Claim: limiter.Claim{Now: start + int64(i)*int64(100*time.Hour), Min: 1, Want: 3}})
 		granted += g[0].Units
 		if term.Time.Now < last[n] {
@@ -80,26 +80,25 @@ func testTerms(t *testing.T, open storage.Opener) {
 	} {
 		term := termNow(t, s, c)
 		change(term)
-		in := s.Within(term)
 		for call, err := range map[string]error{
-			"claim":     in.Claim(context.Background(), claims, make([]limiter.Grant, 1)),
-			"punish":    in.Punish(context.Background(), []storage.Offense{offense(clients[0], start, 25)}, make([]reputation.Record, 1)),
-			"standings": in.Records(context.Background(), clients, start, make([]reputation.Record, 1)),
+			"claim":     s.Claim(context.Background(), term, claims, make([]limiter.Grant, 1)),
+			"punish":    s.Punish(context.Background(), term, []storage.Offense{offense(clients[0], start, 25)}, make([]reputation.Record, 1)),
+			"standings": s.Records(context.Background(), term, clients, make([]reputation.Record, 1)),
 		} {
 			if !errors.Is(err, storage.ErrTerm) {
 				t.Errorf("%s: %s says %v", what, call, err)
 			}
 		}
-		if _, err := in.Sweep(context.Background(), start); !errors.Is(err, storage.ErrTerm) {
+		if _, err := s.Sweep(context.Background(), term); !errors.Is(err, storage.ErrTerm) {
 			t.Errorf("%s: sweep says %v", what, err)
 		}
 		if term.Time.Now != start {
 			t.Errorf("%s: the time is %d, want %d", what, term.Time.Now, start)
 		}
 	}
-	in := s.Within(termNow(t, s, c))
-	model{}.check(t, in, claims...)
-	if got := standing(t, in, clients[0], start); got.At != 0 {
+	term := termNow(t, s, c)
+	model{}.checkIn(t, s, term, claims...)
+	if got := standing(t, s, term, clients[0]); got.At != 0 {
 		t.Errorf("an offense was noted at %d", got.At)
 	}
 }
@@ -108,14 +107,14 @@ func testTerms(t *testing.T, open storage.Opener) {
 // records of clients for as long as before.
 func testTimeSetBack(t *testing.T, open storage.Opener) {
 	s, c := must(t, open), &processClock{wall: start, source: 1}
-	in := s.Within(termNow(t, s, c))
+	before := termNow(t, s, c)
 	var claims []storage.Claim
 	for i, p := range params {
 		l := newLimit(t, p)
 		claims = append(claims, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Min: l.Capacity(), Want: l.Capacity()}})
 	}
-	claim(t, in, claims...)
-	punish(t, in, offense(storage.Client{Key: key(2)}, start, 25))
+	claimIn(t, s, before, claims...)
+	punishIn(t, s, before, offense(storage.Client{Key: key(2)}, start, 25))
 
 	const back = 3 * time.Hour
 	c.wall -= int64(back)
@@ -127,19 +126,18 @@ func testTimeSetBack(t *testing.T, open storage.Opener) {
 	if term.Era != 1 || term.Shift > -int64(back-time.Minute) {
 		t.Fatalf("the time was set by %v, %d times back", time.Duration(term.Shift), term.Era)
 	}
-	in = s.Within(term)
-	sweepAll(t, in, 0)
-	for i, g := range claim(t, in, claims...) {
+	sweepAll(t, s, term)
+	for i, g := range claimIn(t, s, term, claims...) {
 		if g.Units != claims[i].Want {
 			t.Errorf("%v: %d units were granted of what was forgotten, want %d", params[i].Algorithm, g.Units, claims[i].Want)
 		}
 	}
-	if got, want := standing(t, in, storage.Client{Key: key(2)}, 0), start+term.Shift; got.At != want || got.Past[0].At != want {
+	if got, want := standing(t, s, term, storage.Client{Key: key(2)}), start+term.Shift; got.At != want || got.Past[0].At != want {
 		t.Errorf("the offense was at %v, want %v", time.Unix(0, got.At), time.Unix(0, want))
 	}
 	later := offense(storage.Client{Key: key(3)}, term.Time.Now, 25)
-	punish(t, in, later)
-	if got := standing(t, in, later.Client, 0); got.At != later.At {
+	punishIn(t, s, term, later)
+	if got := standing(t, s, term, later.Client); got.At != later.At {
 		t.Errorf("an offense after that was at %v, want %v", time.Unix(0, got.At), time.Unix(0, later.At))
 	}
 }

@@ -118,7 +118,7 @@ func insist(t *testing.T, s storage.Store, claims []storage.Claim) []limiter.Gra
 	grants := make([]limiter.Grant, len(claims))
 	var err error
 	for range 1000 {
-		if err = s.Claim(context.Background(), claims, grants); err == nil {
+		if err = s.Claim(context.Background(), At(claims[0].Now), claims, grants); err == nil {
 			return grants
 		}
 		if errors.Is(err, storage.ErrUnknownOutcome) {

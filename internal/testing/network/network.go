@@ -70,14 +70,10 @@ func (s *Store) lock(ctx context.Context) error {
 	return err
 }
 
-func (s *Store) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
-	return s.punish(ctx, s.Store, offenses, records)
-}
-
-func (s *Store) punish(ctx context.Context, in storage.Store, offenses []storage.Offense, records []reputation.Record) error {
+func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	if err := in.Punish(ctx, offenses, records); err != nil {
+	if err := s.Store.Punish(ctx, term, offenses, records); err != nil {
 		return err
 	}
 	for _, o := range offenses {
@@ -86,9 +82,11 @@ func (s *Store) punish(ctx context.Context, in storage.Store, offenses []storage
 	return nil
 }
 
-func (s *Store) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
-	swept, err := s.Store.Sweep(ctx, now)
-	s.sweepNotes(now)
+func (s *Store) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, error) {
+	swept, err := s.Store.Sweep(ctx, term)
+	if err == nil {
+		s.sweepNotes(term.Time.Now)
+	}
 	return swept, err
 }
 
@@ -104,40 +102,16 @@ func (s *Store) sweepNotes(now int64) {
 	})
 }
 
-func (s *Store) Within(term *storage.Term) storage.Store {
-	return within{s.Store.Within(term), s, term}
-}
-
-// within is a store within a term.
-type within struct {
-	storage.Store
-	store *Store
-	term  *storage.Term
-}
-
-func (w within) Punish(ctx context.Context, offenses []storage.Offense, records []reputation.Record) error {
-	return w.store.punish(ctx, w.Store, offenses, records)
-}
-
-func (w within) Sweep(ctx context.Context, now int64) (storage.Swept, error) {
-	swept, err := w.Store.Sweep(ctx, now)
-	if err == nil {
-		w.store.sweepNotes(w.term.Time.Now)
-	}
-	return swept, err
-}
-
 func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return err
 	}
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	in := s.Store.Within(term)
-	if err := in.Records(ctx, clients, 0, records); err != nil {
+	if err := s.Store.Records(ctx, term, clients, records); err != nil {
 		return err
 	}
-	return in.Claim(ctx, claims, grants)
+	return s.Store.Claim(ctx, term, claims, grants)
 }
 
 func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News, err error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+// Claim implements [storage.Store].
+func (s *Store) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	return s.answer(ctx, "claim", term, claims, grants, false)
 }
 
@@ -24,15 +25,12 @@ func (s *Store) answer(ctx context.Context, what string, term *storage.Term, cla
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return s.place.wrap(what, err)
 	}
-	b := &batch{term: term, locks: locksOf(claims), peek: peek}
-	if len(claims) > 0 {
-		b.now = claims[0].Now
-	}
+	b := &batch{locks: locksOf(claims), peek: peek}
 	b.decide = func(tx *transaction) error {
 		decide(tx, claims, grants)
 		return nil
 	}
-	return s.transact(ctx, what, b)
+	return s.inTerm(ctx, what, term, b)
 }
 
 // cellName returns the name of the row of a key of a limit.
@@ -83,14 +81,12 @@ func decide(tx *transaction, claims []storage.Claim, grants []limiter.Grant) {
 	}
 	for i := range claims {
 		c := &claims[i]
-		if tx.term != nil {
-			c.Now = tx.at.Now
-		}
+		c.Now = tx.at.Now
 		var former *cells.State
 		if c.IsRenamed() {
 			former = stateOf(cellName(c.ID, c.Former))
 		}
-		grants[i] = stateOf(cellName(c.ID, c.Key)).Claim(c, former, tx.term != nil)
+		grants[i] = stateOf(cellName(c.ID, c.Key)).Claim(c, former)
 		if former != nil {
 			*former = cells.State{}
 		}

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -11,8 +10,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-func (s *Store) records(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
-	return s.readFor(ctx, "records", &batch{term: term, now: now, peek: true}, clients, records, func(*transaction) {})
+// Records implements [storage.Store].
+func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+	return s.readFor(ctx, "records", term, &batch{peek: true}, clients, records, func(*transaction) {})
 }
 
 // ClaimFor implements [storage.Network].
@@ -20,15 +20,15 @@ func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []stor
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return s.place.wrap("claim", err)
 	}
-	b := &batch{term: term, locks: locksOf(claims), peek: len(claims) == 0}
-	return s.readFor(ctx, "claim", b, clients, records, func(tx *transaction) { decide(tx, claims, grants) })
+	b := &batch{locks: locksOf(claims), peek: len(claims) == 0}
+	return s.readFor(ctx, "claim", term, b, clients, records, func(tx *transaction) { decide(tx, claims, grants) })
 }
 
 // readFor runs a batch that also reads records. It locks them only if one of them must be moved from a
 // former name.
-func (s *Store) readFor(ctx context.Context, what string, b *batch, clients []storage.Client, records []reputation.Record, more func(*transaction)) error {
-	if len(clients) != len(records) {
-		return s.place.wrap(what, fmt.Errorf("%d clients need as many records, got %d", len(clients), len(records)))
+func (s *Store) readFor(ctx context.Context, what string, term *storage.Term, b *batch, clients []storage.Client, records []reputation.Record, more func(*transaction)) error {
+	if err := storage.CheckRecords(len(clients), records); err != nil {
+		return s.place.wrap(what, err)
 	}
 	before := len(b.locks)
 	b.locks = append(b.locks, locksOn("clients", clientNames(clients))...)
@@ -46,10 +46,10 @@ func (s *Store) readFor(ctx context.Context, what string, b *batch, clients []st
 		more(tx)
 		return nil
 	}
-	err := s.transact(ctx, what, b)
+	err := s.inTerm(ctx, what, term, b)
 	if errors.Is(err, errMoves) {
 		b.peek, reads[0].peek = false, false
-		err = s.transact(ctx, what, b)
+		err = s.inTerm(ctx, what, term, b)
 	}
 	return err
 }
@@ -62,14 +62,17 @@ func (tx *transaction) isMoved(c storage.Client) bool {
 	return c.IsRenamed() && len(tx.rows["clients"][string(c.Former[:])].state) > 0
 }
 
-// punish also notes the changed records. One call runs at a time, so that all machines see the changes
+// Punish implements [storage.Store]. It also notes the changed records. One call runs at a time, so that all machines see the changes
 // in the same order.
-func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+	if err := storage.CheckRecords(len(offenses), records); err != nil {
+		return s.place.wrap("punish", err)
+	}
 	clients := make([]storage.Client, len(offenses))
 	for i := range offenses {
 		clients[i] = offenses[i].Client
 	}
-	b := &batch{term: term, locks: locksOn("clients", clientNames(clients)), alone: true}
+	b := &batch{locks: locksOn("clients", clientNames(clients)), alone: true}
 	b.decide = func(tx *transaction) error {
 		for i, o := range offenses {
 			known := tx.recordOf(o.Client, o.At)
@@ -80,7 +83,7 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 		tx.noteChanges(clients)
 		return nil
 	}
-	return s.transact(ctx, "punish", b)
+	return s.inTerm(ctx, "punish", term, b)
 }
 
 func clientNames(clients []storage.Client) (names []string) {

@@ -34,28 +34,29 @@ func (m *meta) read(rows Rows) error {
 	return numbers(rows[0], &m.oldest, &m.epoch, &m.resets, &m.changes, &m.swept, &m.clock.Ahead, &m.clock.Since, &m.last, &m.server)
 }
 
+// noClock is the clock of batches without a term, which need none.
+type noClock struct{}
+
+func (noClock) Read() (r storage.Reading) { return r }
+
 // ask notes the clocks before the server is asked.
-func (tx *transaction) ask() {
-	if tx.term != nil {
-		tx.asked = tx.term.Clock.Read()
-	}
-	tx.began = time.Now()
-}
+func (tx *transaction) ask() { tx.asked, tx.began = tx.clock.Read(), time.Now() }
 
 // answered notes how long the answer took.
 func (tx *transaction) answered() { tx.took = time.Since(tx.began) }
 
-// takeTime computes the time of a transaction from meta. It returns an error if the tables were
-// replaced, if the term doesn't hold, or if the time must be corrected.
-func (s *Store) takeTime(tx *transaction) error {
-	m := &tx.meta
+// isSame returns an error if the tables were replaced.
+func (s *Store) isSame(m *meta) error {
 	if m.oldest > schemaVersion || m.epoch != s.epoch { // opening a later version's tables returns an error
 		return s.hasLost()
 	}
-	tx.at = storage.Time{Now: tx.now}
-	if tx.term == nil {
-		return nil
-	}
+	return nil
+}
+
+// takeTime computes the time of a transaction from meta. It returns an error if the term doesn't hold, or if
+// the time must be corrected.
+func (s *Store) takeTime(tx *transaction, term *storage.Term) error {
+	m := &tx.meta
 	if s.place.options.Clock != nil {
 		m.server = s.place.options.Clock(tx.asked)
 	}
@@ -69,8 +70,8 @@ func (s *Store) takeTime(tx *transaction) error {
 	result.Resets = m.resets
 	s.witness = m.clock.Witness(result.Time, tx.asked, tx.took)
 	s.place.keep(s.witness)
-	tx.at, tx.term.Time = result.Time, result.Time
-	if !tx.term.Holds(result.Time) {
+	tx.at, term.Time = result.Time, result.Time
+	if !term.Holds(result.Time) {
 		return storage.ErrTerm
 	}
 	return nil
@@ -99,12 +100,9 @@ func (s *Store) correct(ctx context.Context, c Conn, err error) error {
 // Time implements [storage.Store]. The store doesn't lose track of time, because the server has a clock.
 func (s *Store) Time(from storage.Clock, _ int64) (storage.Time, error) {
 	term := storage.Term{Clock: from}
-	err := s.transact(context.Background(), "time", &batch{term: &term, peek: true, decide: func(*transaction) error { return nil }})
+	err := s.inTerm(context.Background(), "time", &term, &batch{peek: true, decide: func(*transaction) error { return nil }})
 	if errors.Is(err, storage.ErrTerm) {
 		err = nil // the empty term need not hold
 	}
 	return term.Time, err
 }
-
-// Within implements [storage.Store].
-func (s *Store) Within(term *storage.Term) storage.Store { return storage.Within(s, s.Calls, term) }

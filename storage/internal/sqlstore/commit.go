@@ -34,11 +34,8 @@ func (s *Store) commitLocked(ctx, trips context.Context, c Conn, tx *transaction
 		}
 	}
 	sql.sql = append(sql.sql, tx.more.sql...)
-	sql.add("UPDATE ", table("machines"), " SET batches = ", s.sent+1, ", expires = ", serverClock, " + ", machineStays)
-	if tx.term != nil {
-		sql.add(", time = ", tx.at.Now)
-	}
-	sql.add(" WHERE id = ", s.id).end().add("COMMIT")
+	sql.add("UPDATE ", table("machines"), " SET batches = ", s.sent+1, ", expires = ", serverClock, " + ", machineStays,
+		", time = GREATEST(time, ", tx.at.Now, ") WHERE id = ", s.id).end().add("COMMIT")
 	_, err := s.place.run(trips, c, sql)
 	if err == nil {
 		s.acknowledgeLocked()

@@ -65,7 +65,7 @@ func (hr historyRows) ChangeHistory(ctx context.Context, now int64, rows *past.R
 	for name := range rows.Heavy {
 		names = append(names, heavyName(name))
 	}
-	return hr.transact(ctx, "report", &batch{now: now, locks: locksOn("history", names), decide: func(tx *transaction) error {
+	return hr.upkeep(ctx, "report", &batch{locks: locksOn("history", names), decide: func(tx *transaction) error {
 		kept := tx.rows["history"]
 		readHistory(rows, kept)
 		if add() {

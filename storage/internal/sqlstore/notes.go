@@ -26,7 +26,7 @@ func (s *Store) PutNotes(ctx context.Context, notes []storage.Note, replay bool)
 	}}
 	versions := make([]int64, len(notes))
 	b.decide = func(tx *transaction) error { return tx.putNotes(notes, versions, replay) }
-	if err := s.transact(ctx, "notes", b); err != nil {
+	if err := s.upkeep(ctx, "notes", b); err != nil {
 		return err
 	}
 	for i := range notes {

@@ -92,7 +92,6 @@ func (p *Place) Open(ctx context.Context) (storage.Store, error) {
 	s := &Store{place: p, order: opened.Add(1), id: rand.Int64()}
 	s.claims.place, s.chores.place, s.witness = p, p, p.lastWitness()
 	s.Historian = past.Historian{Keeper: historyRows{s}}
-	s.Calls = storage.NewCalls(storeName, storage.InTerm{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep})
 	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
 	err := s.claims.with(ctx, func(c Conn) error {

@@ -18,7 +18,6 @@ import (
 // transaction.
 type Store struct {
 	past.Historian
-	storage.Calls
 	place *Place
 	order int64 // among the stores that this process has opened
 	id    int64 // of its row in machines

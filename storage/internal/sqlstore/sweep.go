@@ -21,16 +21,16 @@ type sweeper struct {
 
 var sweptTables = [...]table{"cells", "clients", "history"}
 
-// sweep reads some rows in the order of their names, and deletes those that have expired and that no batch has locked.
-func (s *Store) sweep(ctx context.Context, term *storage.Term, now int64) (swept storage.Swept, err error) {
+// Sweep implements [storage.Store]. It reads some rows in the order of their names, and deletes those that have expired and that no batch has locked.
+func (s *Store) Sweep(ctx context.Context, term *storage.Term) (swept storage.Swept, err error) {
 	err = s.chore(ctx, "sweep", func(ctx context.Context, c Conn) error {
 		swept = storage.Swept{}
-		tx := &transaction{batch: &batch{term: term, now: now}}
-		names, err := s.look(ctx, c, tx)
+		tx := &transaction{batch: &batch{clock: term.Clock}}
+		names, err := s.look(ctx, c, tx, term)
 		if err != nil {
 			return s.correct(ctx, c, err)
 		}
-		if s.sweeping == (sweeper{}) && term != nil && tx.meta.server-tx.meta.swept < sweptLately && tx.meta.server > tx.meta.swept {
+		if s.sweeping == (sweeper{}) && tx.meta.server-tx.meta.swept < sweptLately && tx.meta.server > tx.meta.swept {
 			return nil
 		}
 		if swept.Rows, err = s.deleteExpired(ctx, c, tx, names.expired); err != nil {
@@ -50,7 +50,7 @@ type looked struct {
 }
 
 // look reads the rows that a step examines, and the time.
-func (s *Store) look(ctx context.Context, c Conn, tx *transaction) (seen looked, err error) {
+func (s *Store) look(ctx context.Context, c Conn, tx *transaction, term *storage.Term) (seen looked, err error) {
 	p := s.place
 	sql := p.begin().selectMeta(false)
 	if s.sweeping.phase < len(sweptTables) {
@@ -60,7 +60,7 @@ func (s *Store) look(ctx context.Context, c Conn, tx *transaction) (seen looked,
 		}
 		sql.add(" ORDER BY name LIMIT ", sweepRows).end()
 	}
-	results, err := s.ask(ctx, c, tx, sql.add("COMMIT"))
+	results, err := s.ask(ctx, c, tx, term, sql.add("COMMIT"))
 	if err != nil {
 		return seen, err
 	}
@@ -83,7 +83,7 @@ func (s *Store) look(ctx context.Context, c Conn, tx *transaction) (seen looked,
 }
 
 // ask runs a script that reads meta first, and computes the time.
-func (s *Store) ask(ctx context.Context, c Conn, tx *transaction, sql *script) ([]Rows, error) {
+func (s *Store) ask(ctx context.Context, c Conn, tx *transaction, term *storage.Term, sql *script) ([]Rows, error) {
 	tx.ask()
 	results, err := s.place.run(ctx, c, sql)
 	tx.answered()
@@ -96,7 +96,10 @@ func (s *Store) ask(ctx context.Context, c Conn, tx *transaction, sql *script) (
 	if err := tx.meta.read(results[0]); err != nil {
 		return nil, err
 	}
-	return results, s.takeTime(tx)
+	if err := s.isSame(&tx.meta); err != nil {
+		return nil, err
+	}
+	return results, s.takeTime(tx, term)
 }
 
 // deleteExpired deletes expired rows, unless another batch has locked or renewed them.

@@ -12,12 +12,11 @@ import (
 
 // batch describes a transaction: it locks and reads rows, decides, and writes the changes.
 type batch struct {
-	term  *storage.Term // nil if the call has none
-	now   int64         // the time of a call without a term
 	locks []lock        // of tables, always in the same order
 	alone bool          // it runs at the same time as no other batch with alone
 	reads []*script     // statements that are run after the locks are held
 	peek  bool          // it locks and writes nothing: the transaction ends with its first round trip
+	clock storage.Clock // the caller's; see noClock
 
 	decide func(tx *transaction) error
 }
@@ -33,7 +32,7 @@ type lock struct {
 // transaction is a batch under way.
 type transaction struct {
 	*batch
-	at   storage.Time
+	at   storage.Time // zero without a term
 	meta meta
 	rows map[table]map[string]*row
 	read []Rows  // the answers to the batch's reads
@@ -64,7 +63,25 @@ func (r *row) changed() bool {
 // errSwept says that a row was swept before it could be locked.
 var errSwept = errors.New("a row was swept meanwhile")
 
-// transact runs a batch.
+// inTerm runs a batch within a term.
+func (s *Store) inTerm(ctx context.Context, what string, term *storage.Term, b *batch) error {
+	timed := *b
+	timed.clock = term.Clock
+	timed.decide = func(tx *transaction) error {
+		if err := s.takeTime(tx, term); err != nil {
+			return err
+		}
+		return b.decide(tx)
+	}
+	return s.transact(ctx, what, &timed)
+}
+
+// upkeep runs a batch that has no term.
+func (s *Store) upkeep(ctx context.Context, what string, b *batch) error {
+	b.clock = noClock{}
+	return s.transact(ctx, what, b)
+}
+
 func (s *Store) transact(ctx context.Context, what string, b *batch) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
@@ -108,7 +125,7 @@ func leaving(ctx context.Context, part int64) (context.Context, context.CancelFu
 	return context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/time.Duration(part)))
 }
 
-// begin begins a transaction, locks and reads its rows, and reads the time, in one round trip. It reads
+// begin begins a transaction, locks and reads its rows, and reads the server's clock, in one round trip. It reads
 // the number of the newest reset after it has locked the rows, so that it sees all earlier resets.
 func (s *Store) begin(ctx context.Context, c Conn, b *batch) (*transaction, error) {
 	tx := &transaction{batch: b, rows: make(map[table]map[string]*row), more: s.place.script()}
@@ -172,7 +189,7 @@ func (s *script) read(l lock) *script {
 	return s.add("SELECT name, state, expires FROM ", l.table, " WHERE name IN ").list(l.names)
 }
 
-// enter reads the server's answer, computes the time, and checks the term.
+// enter reads the server's answer. It returns an error if the tables were replaced.
 func (s *Store) enter(tx *transaction, results []Rows) error {
 	if tx.peek && s.pending {
 		// Only a batch that locks the row can find out the outcome.
@@ -188,7 +205,7 @@ func (s *Store) enter(tx *transaction, results []Rows) error {
 		return err
 	}
 	tx.read = results[2+len(tx.locks):]
-	return s.takeTime(tx)
+	return s.isSame(&tx.meta)
 }
 
 // take parses the rows of a lock.

@@ -54,7 +54,7 @@ func claimOf(l limiter.Limit, key byte, units int64) []storage.Claim {
 func take(s storage.Store, l limiter.Limit, key byte) error {
 	c := clock{}
 	grants := make([]limiter.Grant, 1)
-	err := s.Within(&storage.Term{Clock: c}).Claim(context.Background(), claimOf(l, key, 1), grants)
+	err := s.Claim(context.Background(), &storage.Term{Clock: c}, claimOf(l, key, 1), grants)
 	if err == nil && grants[0].Units != 1 {
 		return fmt.Errorf("the claim is refused: %+v", grants[0])
 	}
@@ -65,7 +65,7 @@ func take(s storage.Store, l limiter.Limit, key byte) error {
 func used(t testing.TB, s storage.Store, l limiter.Limit, key byte) int64 {
 	t.Helper()
 	grants := make([]limiter.Grant, 1)
-	if err := s.Within(term(t, s, clock{})).Claim(context.Background(), claimOf(l, key, 0), grants); err != nil {
+	if err := s.Claim(context.Background(), term(t, s, clock{}), claimOf(l, key, 0), grants); err != nil {
 		t.Fatalf("claim: %v", err)
 	}
 	if grants[0].Part > 0 {

@@ -23,19 +23,19 @@ func (k *Kind) SweepEnds(t *testing.T, connect func(dsn string) (sqlstore.Conn, 
 	}
 	const steps = 3 // of a sweep of empty tables
 	for range steps - 1 {
-		if swept, err := s.Sweep(context.Background(), 0); err != nil || !swept.More {
+		if swept, err := s.Sweep(context.Background(), term(t, s, clock{})); err != nil || !swept.More {
 			t.Fatalf("a step of the sweep: %+v, %v", swept, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
-	if swept, err := s.Sweep(ctx, 0); err == nil {
+	if swept, err := s.Sweep(ctx, term(t, s, clock{})); err == nil {
 		t.Fatalf("the end of the sweep is held up, and it says %+v", swept)
 	}
 	if _, err := c.Run(context.Background(), []byte("ROLLBACK")); err != nil {
 		t.Fatal(err)
 	}
-	if swept, err := s.Sweep(context.Background(), 0); err != nil || swept.More {
+	if swept, err := s.Sweep(context.Background(), term(t, s, clock{})); err != nil || swept.More {
 		t.Errorf("the end of the sweep, once more: %+v, %v", swept, err)
 	}
 }

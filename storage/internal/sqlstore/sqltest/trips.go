@@ -27,14 +27,14 @@ func (k *Kind) Trips(t *testing.T) {
 		trips int64
 		call  func(term *storage.Term) error
 	}{
-		"a claim": {2, func(term *storage.Term) error { return s.Within(term).Claim(ctx, claimOf(l, 1, 1), grants) }},
+		"a claim": {2, func(term *storage.Term) error { return s.Claim(ctx, term, claimOf(l, 1, 1), grants) }},
 		"a claim for clients": {2, func(term *storage.Term) error {
 			return s.ClaimFor(ctx, term, clients, records, claimOf(l, 1, 1), grants)
 		}},
-		"records": {1, func(term *storage.Term) error { return s.Within(term).Records(ctx, clients, 0, records) }},
+		"records": {1, func(term *storage.Term) error { return s.Records(ctx, term, clients, records) }},
 		"a probe": {1, func(term *storage.Term) error { return s.Probe(ctx, term, claimOf(l, 1, 1), grants) }},
 		"an offense": {2, func(term *storage.Term) error {
-			return s.Within(term).Punish(ctx, []storage.Offense{{Offense: reputation.Offense{Points: 1}}}, records)
+			return s.Punish(ctx, term, []storage.Offense{{Offense: reputation.Offense{Points: 1}}}, records)
 		}},
 		"news": {1, func(*storage.Term) error {
 			_, err := s.News(ctx, storage.Seen{})

@@ -43,7 +43,7 @@ func BenchmarkInTerm(b *testing.B) {
 		for _, keys := range []string{"same", "fresh"} {
 			b.Run("batch="+strconv.Itoa(size)+"/"+keys+"keys", func(b *testing.B) {
 				s := opened(b, newPlace(b))
-				in := s.Within(&storage.Term{Clock: steadyClock{1}})
+				term := &storage.Term{Clock: steadyClock{1}}
 				claims, grants, next := make([]storage.Claim, size), make([]limiter.Grant, size), uint64(0)
 				cpu := serverCPU(b)
 				for b.Loop() {
@@ -55,7 +55,7 @@ func BenchmarkInTerm(b *testing.B) {
 						}
 						binary.BigEndian.PutUint64(claims[i].Key[:], next+uint64(i)<<32)
 					}
-					if err := in.Claim(context.Background(), claims, grants); err != nil {
+					if err := s.Claim(context.Background(), term, claims, grants); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -17,11 +17,10 @@ import (
 type call struct {
 	what   string // for messages
 	script *rueidis.Lua
-	term   *storage.Term // nil if the time is in the arguments
 	writes bool
 	least  int64 // see storage.Store.Time
 	// request returns the keys and arguments of a call as of a time, and the earliest time at which
-	// they would be the same. Both times are 0 outside a term.
+	// they would be the same. Both times are 0 in upkeep.
 	request func(now int64) (r request, err error)
 
 	open bool // a copy of the call may still take effect
@@ -72,27 +71,36 @@ func (s *Store) take(ctx context.Context) error {
 	return err
 }
 
-// do makes a call.
-func (s *Store) do(ctx context.Context, c call) (r reply, err error) {
+// inTerm makes a call within a term.
+func (s *Store) inTerm(ctx context.Context, term *storage.Term, c call) (reply, error) {
+	return s.do(ctx, c, func(ctx context.Context, c *call) (reply, error) {
+		r, err := s.askInTerm(ctx, term, c)
+		s.former.keep(s.clock)
+		return r, err
+	})
+}
+
+// upkeep makes a call that has no term.
+func (s *Store) upkeep(ctx context.Context, c call) (reply, error) {
+	return s.do(ctx, c, func(ctx context.Context, c *call) (reply, error) { return s.ask(ctx, c, header{}, 0) })
+}
+
+// do makes a call with ask.
+func (s *Store) do(ctx context.Context, c call, ask func(context.Context, *call) (reply, error)) (r reply, err error) {
 	if err := s.take(ctx); err != nil {
 		return r, fmt.Errorf("redis: %s: %w", c.what, err)
 	}
 	defer func() { <-s.turn }()
-	if r, err = s.doInTurn(ctx, c); err != nil {
+	if r, err = s.doInTurn(ctx, &c, ask); err != nil {
 		return r, fmt.Errorf("redis: %s: %w", c.what, explain(err))
 	}
 	return r, nil
 }
 
-func (s *Store) doInTurn(ctx context.Context, c call) (r reply, err error) {
+func (s *Store) doInTurn(ctx context.Context, c *call, ask func(context.Context, *call) (reply, error)) (r reply, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
-	if c.term == nil {
-		r, err = s.ask(ctx, &c, header{from: 0}, 0)
-	} else {
-		r, err = s.askInTerm(ctx, &c)
-		s.former.keep(s.clock)
-	}
+	r, err = ask(ctx, c)
 	if c.open && !errors.Is(err, storage.ErrUnknownOutcome) {
 		err = c.leftOpen(errLate)
 	}
@@ -108,10 +116,10 @@ const maxAttempts = 5
 // askInTerm makes a call as of the estimated time of the place. If the estimate is wrong, it repeats the
 // call as of the time in the answer, which is also of a moment at which the call was under way. All attempts
 // have one number, so only one of them takes effect, and an answer tells about all.
-func (s *Store) askInTerm(ctx context.Context, c *call) (r reply, err error) {
-	began, reading := time.Now(), c.term.Clock.Read()
+func (s *Store) askInTerm(ctx context.Context, term *storage.Term, c *call) (r reply, err error) {
+	began, reading := time.Now(), term.Clock.Read()
 	now, known := s.clock.upper(reading)
-	h := header{timed: true, resets: c.term.Resets, least: c.least, within: jump}
+	h := header{timed: true, from: term.From, resets: term.Resets, least: c.least, within: jump}
 	if s.options.wallTime {
 		h.given = reading.Wall
 	}
@@ -119,7 +127,7 @@ func (s *Store) askInTerm(ctx context.Context, c *call) (r reply, err error) {
 		if h.asof = now; !known {
 			h.asof = 0
 		}
-		if known && !c.inTerm(now, s.clock.offset) {
+		if known && !s.holds(term, now) {
 			return r, storage.ErrTerm
 		}
 		if r, err = s.ask(ctx, c, h, now); err != nil {
@@ -140,12 +148,12 @@ func (s *Store) askInTerm(ctx context.Context, c *call) (r reply, err error) {
 			continue
 		case "term":
 			s.clock.observe(reading, took, r.now, r.offset)
-			s.tell(c.term, r, max(r.asof, s.clock.last))
+			s.tell(term, r, max(r.asof, s.clock.last))
 			return r, storage.ErrTerm
 		case "ok", "changed":
 			s.clock.observe(reading, took, r.now, r.offset)
 		}
-		s.tell(c.term, r, r.asof)
+		s.tell(term, r, r.asof)
 		return r, nil
 	}
 	return r, errors.New("the server's time can't be determined")
@@ -157,14 +165,14 @@ func (s *Store) tell(term *storage.Term, r reply, now int64) {
 	term.Time = storage.Time{Now: now, Apart: -s.clock.offset, Resets: r.resets}
 }
 
-// inTerm reports whether a call may take effect at a time, and sets the term's time if not. The time
+// holds reports whether a call may take effect at a time, and sets the term's time if not. The time
 // of a place is never set, so there is no shift, and only one era.
-func (c *call) inTerm(now, offset int64) bool {
-	t := storage.Time{Now: now, Apart: -offset, Resets: c.term.Resets}
-	if c.term.Holds(t) {
+func (s *Store) holds(term *storage.Term, now int64) bool {
+	t := storage.Time{Now: now, Apart: -s.clock.offset, Resets: term.Resets}
+	if term.Holds(t) {
 		return true
 	}
-	c.term.Time = t
+	term.Time = t
 	return false
 }
 
@@ -179,7 +187,7 @@ type header struct {
 	given        int64
 }
 
-// read makes a call outside a term that changes no counts. No other call waits for it.
+// read makes a call of upkeep that changes no counts. No other call waits for it.
 func (s *Store) read(ctx context.Context, c call) (r reply, err error) {
 	if err = s.take(ctx); err == nil {
 		keys, args, failed := s.packed(c, header{}, 0)
@@ -209,9 +217,7 @@ func (s *Store) packed(c call, h header, now int64) (keys, args []string, err er
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.term != nil {
-		h.from = max(q.from, c.term.From, now-jump)
-	}
+	h.from = max(q.from, h.from, now-jump)
 	keys = append([]string{s.names.meta(), s.machine}, q.keys...)
 	args = append([]string{s.header(h, c.writes)}, q.args...)
 	return keys, args, nil

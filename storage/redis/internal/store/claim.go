@@ -9,21 +9,21 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/cells"
 )
 
-func (s *Store) claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.decide(ctx, call{what: "claim", term: term, writes: true}, nil, nil, claims, grants)
+// Claim implements [storage.Store].
+func (s *Store) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	return s.decide(ctx, term, call{what: "claim", writes: true}, nil, nil, claims, grants)
 }
 
 // ClaimFor implements [storage.Network].
 func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.decide(ctx, call{what: "claim", term: term, writes: true}, clients, records, claims, grants)
+	return s.decide(ctx, term, call{what: "claim", writes: true}, clients, records, claims, grants)
 }
 
 // Probe implements [storage.Store].
 func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.decide(ctx, call{what: "probe", term: term}, nil, nil, claims, grants)
+	return s.decide(ctx, term, call{what: "probe"}, nil, nil, claims, grants)
 }
 
 // MaxBatch implements [storage.Network]. A batch of this size takes the server about as long as a round
@@ -31,16 +31,16 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 func (s *Store) MaxBatch() int { return 128 }
 
 // decide makes the server decide about claims, and reads the records of clients.
-func (s *Store) decide(ctx context.Context, c call, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
+func (s *Store) decide(ctx context.Context, term *storage.Term, c call, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return fmt.Errorf("redis: %s: %w", c.what, err)
 	}
-	if len(clients) != len(records) {
-		return fmt.Errorf("redis: %s: %d clients need as many records, got %d", c.what, len(clients), len(records))
+	if err := storage.CheckRecords(len(clients), records); err != nil {
+		return fmt.Errorf("redis: %s: %w", c.what, err)
 	}
 	c.script = claimScript
 	c.writes = c.writes && len(claims) > 0
-	b := batch{names: s.names, claims: claims, term: c.term, dry: !c.writes}
+	b := batch{names: s.names, claims: claims, dry: !c.writes}
 	read := newReading(s.names, clients)
 	c.request = func(now int64) (request, error) {
 		q := b.request(now)
@@ -48,7 +48,7 @@ func (s *Store) decide(ctx context.Context, c call, clients []storage.Client, re
 		q.args = append(q.args, strconv.Itoa(len(read.keys)))
 		return q, nil
 	}
-	r, err := s.do(ctx, c)
+	r, err := s.inTerm(ctx, term, c)
 	if err != nil {
 		return err
 	}
@@ -59,16 +59,15 @@ func (s *Store) decide(ctx context.Context, c call, clients []storage.Client, re
 		return nil
 	}
 	if r.skipped {
-		return s.records(ctx, c.term, clients, r.asof, records)
+		return s.Records(ctx, term, clients, records)
 	}
-	return s.takeRecords(ctx, c.term, read, r, records)
+	return s.takeRecords(ctx, term, read, r, records)
 }
 
 // batch is claims on their way to the server.
 type batch struct {
 	names  names
 	claims []storage.Claim
-	term   *storage.Term
 	dry    bool
 
 	keys   []string
@@ -86,28 +85,19 @@ type name struct {
 // counting has the parameters of claims that count slots. Most claims of a batch share them.
 type counting struct {
 	limiter.Limit
-	now, share int64
+	share int64
 }
 
-// request returns the batch as of a time. Claims outside a term have times of their own.
+// request returns the batch as of a time.
 func (b *batch) request(now int64) request {
 	b.keys, b.index = make([]string, 0, len(b.claims)), make(map[name]int64, len(b.claims))
 	b.limits, b.text = b.limits[:0], slices.Grow(b.text[:0], 32*len(b.claims)+128)
-	from := now
-	if b.term != nil {
-		from = b.sameSince(now)
-	}
 	for i := range b.claims {
 		c := b.claims[i]
-		earliest := now
-		if b.term != nil {
-			c.Now = now
-		} else {
-			earliest = cells.Earliest(c.Now, c.Limit)
-		}
-		b.add(&c, earliest)
+		c.Now = now
+		b.add(&c)
 	}
-	return request{keys: b.keys, args: []string{string(b.text), strconv.FormatInt(bit(b.dry), 10)}, from: from}
+	return request{keys: b.keys, args: []string{string(b.text), strconv.FormatInt(bit(b.dry), 10)}, from: b.sameSince(now)}
 }
 
 // sameSince returns the earliest time at which the claims would be the same as now.
@@ -133,14 +123,14 @@ func (b *batch) key(id storage.LimitID, key storage.Key) int64 {
 	return n
 }
 
-// add adds a claim, in the order in which claim.lua reads it. No later claim is before earliest.
-func (b *batch) add(c *storage.Claim, earliest int64) {
+// add adds a claim, in the order in which claim.lua reads it.
+func (b *batch) add(c *storage.Claim) {
 	own, former := b.key(c.ID, c.Key), int64(0)
 	if c.IsRenamed() {
 		former = b.key(c.ID, c.Former)
 	}
 	if c.Limit.CountsSlots() {
-		b.addSlots(c, own, former, earliest)
+		b.addSlots(c, own, former)
 	} else {
 		b.addBucket(c, own, former)
 	}
@@ -162,9 +152,9 @@ func (b *batch) numbers(list ...int64) {
 // smaller.
 const exact = int64(1) << 46
 
-func (b *batch) addSlots(c *storage.Claim, own, former, earliest int64) {
+func (b *batch) addSlots(c *storage.Claim, own, former int64) {
 	l := &c.Limit
-	number, ahead := b.limit(c, earliest), max(min(c.Ahead, l.MaxAhead()), 0)
+	number, ahead := b.limit(c), max(min(c.Ahead, l.MaxAhead()), 0)
 	if c.Spread {
 		ahead = min(ahead, limiter.MaxSpan)
 	}
@@ -180,8 +170,8 @@ func (b *batch) addSlots(c *storage.Claim, own, former, earliest int64) {
 }
 
 // limit returns the number of a claim's limit in the batch.
-func (b *batch) limit(c *storage.Claim, earliest int64) int64 {
-	params := counting{c.Limit, c.Now, c.ExtraShare()}
+func (b *batch) limit(c *storage.Claim) int64 {
+	params := counting{c.Limit, c.ExtraShare()}
 	for i := range slices.Backward(b.limits) {
 		if b.limits[i] == params {
 			return int64(i + 1)
@@ -190,7 +180,7 @@ func (b *batch) limit(c *storage.Claim, earliest int64) int64 {
 	b.limits = append(b.limits, params)
 	l, slot := &c.Limit, c.Limit.Slot(c.Now)
 	b.op('l', l.Amount(), slot, l.Oldest(c.Now), l.Newest(c.Now), l.Slots(), l.LateSlots(), params.share)
-	b.numbers(l.Oldest(earliest), ceilMilli(l.Expiry(slot)), ceilMilli(l.Ends(slot+1)-l.Ends(slot)))
+	b.numbers(ceilMilli(l.Expiry(slot)), ceilMilli(l.Ends(slot+1)-l.Ends(slot)))
 	return int64(len(b.limits))
 }
 
@@ -211,7 +201,6 @@ func (b *batch) addBucket(c *storage.Claim, own, former int64) {
 	l := &c.Limit
 	b.op('b', own, former, l.Capacity(), l.Amount())
 	b.limbs(int64(l.Window()))
-	b.time(c.Now)
 	b.time(max(int64(limiter.MaxSkew), int64(l.Window()), int64(l.Refill(l.Capacity()))))
 	b.numbers(min(max(c.Lasts, 0), l.MaxLasts()), l.MaxLasts())
 	b.asks(c)
@@ -249,9 +238,7 @@ func (b *batch) answer(r reply, grants []limiter.Grant) error {
 	numbers := words{text: r.answer}
 	for i := range b.claims {
 		c := &b.claims[i]
-		if b.term != nil {
-			c.Now = r.asof
-		}
+		c.Now = r.asof
 		if c.Limit.CountsSlots() {
 			grants[i] = grantOfSlots(c, numbers.next(), numbers.next())
 		} else {

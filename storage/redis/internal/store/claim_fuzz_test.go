@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // FuzzClaims compares the script with package limiter, claim by claim, for limits of every kind
@@ -36,6 +38,7 @@ func FuzzClaims(f *testing.F) {
 		w := claimWorld{Rand: rand.New(rand.NewPCG(seed, 0)), limit: l, now: int64(1+seed%4) * int64(time.Hour) * 24 * 365 * 19} // no clock is set to before 1970
 		w.id = storage.LimitID(lastLimit.Add(1))
 		for range 30 {
+			w.setTime(t, store)
 			w.step(t, store)
 		}
 	})
@@ -54,6 +57,7 @@ var (
 func fuzzed(t *testing.T) *Store {
 	t.Helper()
 	o := newPlace(t)
+	o.wallTime = true
 	sharing.once.Do(func() {
 		s, err := Opener(o)(context.Background())
 		if err != nil {
@@ -69,7 +73,8 @@ type claimWorld struct {
 	*rand.Rand
 	limit  limiter.Limit
 	id     storage.LimitID
-	now    int64
+	now    int64 // the latest time so far
+	at     int64 // the time of the step
 	states [2]limiter.State
 	leases []limiter.Lease
 }
@@ -86,6 +91,27 @@ func (w *claimWorld) upTo(most int64) int64 {
 	}
 }
 
+// setTime sets the time of the place. Buckets may have been charged a little later.
+func (w *claimWorld) setTime(t *testing.T, s *Store) {
+	t.Helper()
+	length := int64(w.limit.Window())
+	if w.IntN(3) > 0 {
+		w.now += w.upTo(length / 10)
+	} else if w.IntN(5) == 0 {
+		w.now += w.upTo(min(3*length, int64(limiter.MaxWindow)))
+	}
+	at := w.now
+	if !w.limit.CountsSlots() && w.IntN(2) == 0 {
+		at -= w.upTo(int64(time.Second))
+	}
+	at = at / 1000 * 1000
+	set := s.client.B().Hset().Key(s.names.meta()).FieldValue().FieldValue("last", strconv.FormatInt(at/1000, 10)).FieldValue("offset", "0").Build()
+	if err := s.client.Do(context.Background(), set).Error(); err != nil {
+		t.Fatal(err)
+	}
+	s.clock, w.at = clock{}, at
+}
+
 func (w *claimWorld) step(t *testing.T, s *Store) {
 	claims := make([]storage.Claim, 1+w.IntN(3))
 	want := make([]limiter.Grant, len(claims))
@@ -100,7 +126,7 @@ func (w *claimWorld) step(t *testing.T, s *Store) {
 		want[i] = claims[i].Limit.Claim(state, claims[i].Claim)
 	}
 	got := make([]limiter.Grant, len(claims))
-	if err := s.Claim(context.Background(), claims, got); err != nil {
+	if err := s.Claim(context.Background(), storagetest.At(w.at), claims, got); err != nil {
 		t.Fatal(err)
 	}
 	for i := range claims {
@@ -119,14 +145,9 @@ func (w *claimWorld) claim() storage.Claim {
 	if w.IntN(4) == 0 {
 		l = l.Scale(1 + w.IntN(100))
 	}
-	length, most := int64(l.Window()), l.Capacity()
-	if w.IntN(3) > 0 {
-		w.now += w.upTo(length / 10)
-	} else if w.IntN(5) == 0 {
-		w.now += w.upTo(min(3*length, int64(limiter.MaxWindow)))
-	}
+	most := l.Capacity()
 	c := storage.Claim{ID: w.id, Key: storage.Key{1}, Limit: l, Claim: limiter.Claim{
-		Now: w.now - w.upTo(int64(time.Second))*int64(w.IntN(2)), Min: w.upTo(most), Extra: w.upTo(most),
+		Now: w.at, Min: w.upTo(most), Extra: w.upTo(most),
 		Ahead: w.upTo(100), Lasts: w.upTo(2 * l.MaxLasts()), Processes: w.upTo(50), Spread: w.IntN(3) == 0,
 	}}
 	c.Min *= int64(w.IntN(2))

@@ -47,7 +47,7 @@ func yearly(t testing.TB) limiter.Limit {
 func charge(ctx context.Context, s *Store, l limiter.Limit, units int64) (used int64, err error) {
 	term := &storage.Term{Clock: steadyClock{1}}
 	grants := make([]limiter.Grant, 1)
-	err = s.Within(term).Claim(ctx, []storage.Claim{{ID: 1, Key: storage.Key{1}, Limit: l, Claim: limiter.Claim{Min: units, Want: units}}}, grants)
+	err = s.Claim(ctx, term, []storage.Claim{{ID: 1, Key: storage.Key{1}, Limit: l, Claim: limiter.Claim{Min: units, Want: units}}}, grants)
 	return grants[0].Used, err
 }
 
@@ -181,7 +181,7 @@ func TestLateCallsAreNotForgotten(t *testing.T) {
 	cutNext(proxy, testserver.Instead)
 	term := &storage.Term{Clock: steadyClock{1}, From: s.clock.last + int64(time.Minute)} // the second attempt is before it
 	claims := []storage.Claim{{ID: 1, Key: storage.Key{1}, Limit: l, Claim: limiter.Claim{Min: 1, Want: 1}}}
-	if err := s.Within(term).Claim(context.Background(), claims, make([]limiter.Grant, 1)); !errors.Is(err, storage.ErrUnknownOutcome) {
+	if err := s.Claim(context.Background(), term, claims, make([]limiter.Grant, 1)); !errors.Is(err, storage.ErrUnknownOutcome) {
 		t.Errorf("a call that may come late: %v", err)
 	}
 }
@@ -563,7 +563,7 @@ func TestEvictions(t *testing.T) {
 	for i := range 60 {
 		server.Must(t, "SET", fmt.Sprint(i), strings.Repeat("x", 1<<16))
 	}
-	_, err := s.Within(&storage.Term{Clock: steadyClock{1}}).Sweep(context.Background(), 0)
+	_, err := s.Sweep(context.Background(), &storage.Term{Clock: steadyClock{1}})
 	if !errors.Is(err, storage.ErrLostWrites) {
 		t.Errorf("a sweep says %v", err)
 	}

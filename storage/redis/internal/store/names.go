@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"strings"
 
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -43,9 +42,6 @@ func (n names) records() string { return string(n) + ":s:" } // the prefix of al
 func (n names) record(key storage.Key) string {
 	return n.records() + base64.RawURLEncoding.EncodeToString(key[:])
 }
-
-func (n names) isCount(key string) bool  { return strings.HasPrefix(key, string(n)+":c:") }
-func (n names) isRecord(key string) bool { return strings.HasPrefix(key, n.records()) }
 
 // randomID returns a new unique id.
 func randomID() string {

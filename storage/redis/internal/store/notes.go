@@ -18,7 +18,7 @@ func (s *Store) PutNotes(ctx context.Context, notes []storage.Note, replay bool)
 	if err := storage.CheckNotes(notes); err != nil {
 		return fmt.Errorf("redis: notes: %w", err)
 	}
-	r, err := s.do(ctx, call{what: "notes", script: notesScript, writes: true, request: func(int64) (request, error) {
+	r, err := s.upkeep(ctx, call{what: "notes", script: notesScript, writes: true, request: func(int64) (request, error) {
 		q := request{
 			keys: []string{s.names.notes(), s.names.noteNumbers(), s.names.noteEnds()},
 			args: []string{strconv.FormatInt(bit(replay), 10), strconv.Itoa(cmp.Or(s.options.maxNotes, storage.MaxNotes))},

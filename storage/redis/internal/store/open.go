@@ -19,7 +19,6 @@ import (
 //
 // 24 of its methods are that contract. The others encode a call, send it and read the answer.
 type Store struct {
-	storage.Calls
 	options Options
 	names   names
 	client  rueidis.Client
@@ -35,8 +34,7 @@ type Store struct {
 	seq     int64         // guarded by turn, like all below: the number of the last call that wrote
 	broken  error         // why the store can't be used any more
 	clock   clock
-	cursor  uint64 // where the next step of a sweep continues
-	evicted int64  // keys that the server had evicted when it was opened
+	evicted int64 // keys that the server had evicted when it was opened
 }
 
 const (
@@ -69,7 +67,6 @@ func open(ctx context.Context, o Options, before *former) (*Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	s := &Store{options: o, names: names(o.Prefix), conns: newConns(o.dial), former: before, clock: before.witness(), turn: make(chan struct{}, 1)}
-	s.Calls = storage.NewCalls("redis", storage.InTerm{Claim: s.claim, Records: s.records, Punish: s.punish, Sweep: s.sweep})
 	s.machine = s.names.machine(randomID())
 	client, err := connect(ctx, o, s.conns)
 	if err != nil {

@@ -42,8 +42,8 @@ func (read *reading) add(key storage.Key) {
 }
 
 // call returns the call that reads the records.
-func (read *reading) call(what string, term *storage.Term) call {
-	return call{what: what, script: swapScript, term: term, request: func(int64) (request, error) {
+func (read *reading) call(what string) call {
+	return call{what: what, script: swapScript, request: func(int64) (request, error) {
 		return request{keys: append([]string{read.names.changes()}, read.keys...)}, nil
 	}}
 }
@@ -96,13 +96,13 @@ func (read *reading) commit(o storage.Offense) reputation.Record {
 }
 
 // put returns the call that writes the changed records back, and notes the changes for other machines.
-func (read *reading) put(what string, term *storage.Term, note []storage.Client) call {
-	return call{what: what, script: swapScript, term: term, writes: true, request: func(now int64) (request, error) {
+func (read *reading) put(what string, note []storage.Client) call {
+	return call{what: what, script: swapScript, writes: true, request: func(now int64) (request, error) {
 		q := request{keys: append([]string{read.names.changes()}, read.keys...)}
 		for i, seen := range read.seen {
 			value, ttl := "=", int64(0)
 			if read.changed[i] {
-				value, ttl = read.value(i, term, now)
+				value, ttl = read.value(i, now)
 			}
 			q.args = append(q.args, seen, value, strconv.FormatInt(ttl, 10))
 		}
@@ -114,15 +114,12 @@ func (read *reading) put(what string, term *storage.Term, note []storage.Client)
 }
 
 // value returns the value of a record, and for how many milliseconds the server keeps it: until it
-// expires, and a little longer. Records written outside a term have no limit; sweeps remove them.
-func (read *reading) value(i int, term *storage.Term, now int64) (value string, ttl int64) {
+// expires, and a little longer.
+func (read *reading) value(i int, now int64) (value string, ttl int64) {
 	record, known := read.known[i]
 	if !known {
 		return "", 0
 	}
-	if term != nil {
-		ttl = max((record.Expires()-now)/1e6, 0)
-		ttl += ttl/1024 + 1000
-	}
-	return string(cells.AppendRecord(nil, record)), ttl
+	ttl = max((record.Expires()-now)/1e6, 0)
+	return string(cells.AppendRecord(nil, record)), ttl + ttl/1024 + 1000
 }

@@ -17,14 +17,15 @@ import (
 // Records of clients are read, changed here, and written back if they were not changed meanwhile. Their
 // scores are floating-point numbers, which scripts might compute differently.
 
-func (s *Store) records(ctx context.Context, term *storage.Term, clients []storage.Client, now int64, records []reputation.Record) error {
+// Records implements [storage.Store].
+func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+	if err := storage.CheckRecords(len(clients), records); err != nil {
+		return fmt.Errorf("redis: records: %w", err)
+	}
 	read := newReading(s.names, clients)
-	r, err := s.do(ctx, read.call("records", term))
+	r, err := s.inTerm(ctx, term, read.call("records"))
 	if err != nil {
 		return err
-	}
-	if term == nil {
-		r.asof = now
 	}
 	return s.takeRecords(ctx, term, read, r, records)
 }
@@ -41,7 +42,7 @@ func (s *Store) takeRecords(ctx context.Context, term *storage.Term, read *readi
 	if len(read.changed) == 0 {
 		return nil
 	}
-	if _, err := s.do(ctx, read.put("records", term, nil)); !errors.Is(err, storage.ErrTerm) {
+	if _, err := s.inTerm(ctx, term, read.put("records", nil)); !errors.Is(err, storage.ErrTerm) {
 		return err
 	}
 	return nil
@@ -51,13 +52,17 @@ func (s *Store) takeRecords(ctx context.Context, term *storage.Term, read *readi
 // them meanwhile.
 const maxPunishments = 20
 
-func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+// Punish implements [storage.Store].
+func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+	if err := storage.CheckRecords(len(offenses), records); err != nil {
+		return fmt.Errorf("redis: punish: %w", err)
+	}
 	clients := make([]storage.Client, len(offenses))
 	for i := range offenses {
 		clients[i] = offenses[i].Client
 	}
 	read := newReading(s.names, clients)
-	r, err := s.do(ctx, read.call("punish", term))
+	r, err := s.inTerm(ctx, term, read.call("punish"))
 	for range maxPunishments {
 		if err != nil || len(offenses) == 0 {
 			return err
@@ -68,12 +73,15 @@ func (s *Store) punish(ctx context.Context, term *storage.Term, offenses []stora
 		for i, o := range offenses {
 			records[i] = read.commit(o)
 		}
-		if r, err = s.do(ctx, read.put("punish", term, clients)); err != nil || r.status != "changed" {
+		if r, err = s.inTerm(ctx, term, read.put("punish", clients)); err != nil || r.status != "changed" {
 			return err
 		}
 	}
 	return errors.New("redis: punish: other processes keep changing the same records")
 }
+
+// stepLooks is about how many keys a step of a scan examines.
+const stepLooks = 500
 
 // Banned implements [storage.Store]. It scans all keys of the server, and of each node of a cluster,
 // because a set of the banned clients would cost each offense another write.

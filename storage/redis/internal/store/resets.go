@@ -13,7 +13,7 @@ import (
 
 // Reset implements [storage.Store].
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
-	r, err := s.do(ctx, call{what: "reset", script: resetScript, term: term, writes: true, request: func(now int64) (request, error) {
+	r, err := s.inTerm(ctx, term, call{what: "reset", script: resetScript, writes: true, request: func(now int64) (request, error) {
 		q := request{keys: []string{s.names.resets(), s.names.resetIDs()}, args: []string{""}}
 		for i := range resets {
 			keys := s.keysOf(&resets[i])
@@ -71,39 +71,33 @@ func parseNote(note string) (r storage.Reset, err error) {
 
 // Resets implements [storage.Store].
 func (s *Store) Resets(ctx context.Context, after int64) (storage.Resets, error) {
-	news, err := s.look(ctx, "resets", nil, storage.Seen{Resets: after, Changes: -1, Notes: -1}, false)
+	news, err := s.newsAs(ctx, "resets", storage.Seen{Resets: after, Changes: -1, Notes: -1})
 	return news.Resets, err
 }
 
 // News implements [storage.Network].
 func (s *Store) News(ctx context.Context, seen storage.Seen) (storage.News, error) {
-	return s.look(ctx, "news", nil, seen, false)
+	return s.newsAs(ctx, "news", seen)
 }
 
-// look asks for news. Within a term it can also drop old notes.
-func (s *Store) look(ctx context.Context, what string, term *storage.Term, seen storage.Seen, drop bool) (news storage.News, err error) {
-	before := ""
-	if drop {
-		before = "0"
-	}
-	c := call{what: what, script: newsScript, term: term, request: func(int64) (request, error) {
-		return request{
-			keys: []string{s.names.resets(), s.names.changes(), s.names.resetIDs(), s.names.notes(), s.names.noteNumbers(), s.names.processes()},
-			args: []string{strconv.FormatInt(seen.Resets, 10), strconv.FormatInt(seen.Changes, 10), before, strconv.FormatInt(seen.Notes, 10)},
-		}, nil
-	}}
-	do := s.read
-	if term != nil {
-		do = s.do
-	}
-	r, err := do(ctx, c)
+func (s *Store) newsAs(ctx context.Context, what string, seen storage.Seen) (news storage.News, err error) {
+	r, err := s.read(ctx, s.look(what, seen, ""))
 	if err == nil {
-		news, err = newsOf(r, seen)
-		if err != nil {
+		if news, err = newsOf(r, seen); err != nil {
 			err = fmt.Errorf("redis: %s: %w", what, err)
 		}
 	}
 	return news, err
+}
+
+// look returns the call that asks for news. With "0" as dropBefore it also drops old notes of resets.
+func (s *Store) look(what string, seen storage.Seen, dropBefore string) call {
+	return call{what: what, script: newsScript, request: func(int64) (request, error) {
+		return request{
+			keys: []string{s.names.resets(), s.names.changes(), s.names.resetIDs(), s.names.notes(), s.names.noteNumbers(), s.names.processes()},
+			args: []string{strconv.FormatInt(seen.Resets, 10), strconv.FormatInt(seen.Changes, 10), dropBefore, strconv.FormatInt(seen.Notes, 10)},
+		}, nil
+	}}
 }
 
 // newsOf returns the news in an answer.

@@ -9,12 +9,9 @@ import (
 // Time implements [storage.Store].
 func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 	term := &storage.Term{Clock: from, Resets: -1}
-	_, err := s.do(context.Background(), call{
-		what: "time", script: timeScript, term: term, least: least,
+	_, err := s.inTerm(context.Background(), term, call{
+		what: "time", script: timeScript, least: least,
 		request: func(int64) (request, error) { return request{}, nil },
 	})
 	return term.Time, err
 }
-
-// Within implements [storage.Store].
-func (s *Store) Within(term *storage.Term) storage.Store { return storage.Within(s, s.Calls, term) }

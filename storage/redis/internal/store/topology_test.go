@@ -40,7 +40,7 @@ func TestCluster(t *testing.T) {
 		claims = append(claims, storage.Claim{ID: 2, Key: storage.Key{i}, Former: storage.Key{i, 1}, Limit: l, Claim: limiter.Claim{Min: 1, Want: 1}})
 	}
 	term := &storage.Term{Clock: steadyClock{1}}
-	if err := s.Within(term).Claim(context.Background(), claims, make([]limiter.Grant, len(claims))); err != nil {
+	if err := s.Claim(context.Background(), term, claims, make([]limiter.Grant, len(claims))); err != nil {
 		t.Fatal(err)
 	}
 	if used := mustCharge(t, s, l, 1); used != 2 {
@@ -55,7 +55,7 @@ func wantOneBanned(t *testing.T, s *Store) {
 	offense := storage.Offense{Client: storage.Client{Key: storage.Key{7}}, Offense: reputation.Offense{
 		Violation: reputation.Violation{At: 1e18, Reason: reputation.Trapped}, Ban: reputation.Ban{After: 1, Within: time.Hour, For: time.Hour},
 	}}
-	if err := s.Punish(context.Background(), []storage.Offense{offense}, make([]reputation.Record, 1)); err != nil {
+	if err := s.Punish(context.Background(), &storage.Term{Clock: steadyClock{1}}, []storage.Offense{offense}, make([]reputation.Record, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if banned, err := s.Banned(context.Background(), 1e18, 9); err != nil || len(banned) != 1 || banned[storage.Key{7}].Until != 1e18+int64(time.Hour) {

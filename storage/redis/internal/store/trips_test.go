@@ -33,7 +33,7 @@ func TestRoundTrips(t *testing.T) {
 		term := &storage.Term{Clock: steadyClock{1}}
 		key := storage.Key{byte(i % 2), byte(i >> 8), byte(i * (i % 2))}
 		claim := []storage.Claim{{ID: 2, Key: key, Limit: l, Claim: limiter.Claim{Min: 1, Want: 1}}}
-		if err := machines[i%3%2].Within(term).Claim(context.Background(), claim, make([]limiter.Grant, 1)); err != nil {
+		if err := machines[i%3%2].Claim(context.Background(), term, claim, make([]limiter.Grant, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -122,15 +122,15 @@ local function slots(i, former, limit)
     end
   end
   if st.changed then
-    local top, keep = slot, limit[8]
+    local top = slot
     for index, units in pairs(st.used) do
-      if units == 0 or index < keep then
+      if units == 0 or index < oldest then
         st.used[index] = nil
       elseif index <= newest and index > top then
         top = index
       end
     end
-    st.expires = math.max(st.expires, limit[9] + (top - slot) * limit[10])
+    st.expires = math.max(st.expires, limit[8] + (top - slot) * limit[9])
   end
   return text(before) .. ' ' .. text(at)
 end
@@ -173,8 +173,7 @@ local CROWD = 2199023255552 -- 2^41: the most units that are believed in a bucke
 local function bucket(i, former)
   local capacity, amount = num(), num()
   local window = {num(), num(), num()}
-  local now = {s = num(), n = num()}
-  if timed == 1 then now = {s = math.floor(asof / 1000000), n = (asof % 1000000) * 1000} end
+  local now = {s = math.floor(asof / 1000000), n = (asof % 1000000) * 1000}
   local aheadS, aheadN = num(), num()
   local lasts, mostLasts = num(), num() -- nanoseconds
   local min, want, extra, part = num(), num(), num(), num()
@@ -296,7 +295,7 @@ while kind do
   elseif kind == 'c' then
     charge = {num(), num(), num()}
   elseif kind == 'l' then
-    limits[#limits + 1] = {num(), num(), num(), num(), num(), num(), num(), num(), num(), num()}
+    limits[#limits + 1] = {num(), num(), num(), num(), num(), num(), num(), num(), num()}
   else
     answers[#answers + 1] = bucket(num(), num())
   end
@@ -318,12 +317,9 @@ for i, st in pairs(states) do
     if #list == 2 then
       redis.call('DEL', KEYS[2 + i])
     else
-      local ttl = 0
-      if timed == 1 then -- a little longer than it counts
-        ttl = math.max(st.expires - math.floor(asof / 1000), 0)
-        ttl = math.min(ttl + math.floor(ttl / 1024) + 1000, 9e14)
-        if given > 0 then ttl = ttl + 3600000 end
-      end
+      local ttl = math.max(st.expires - math.floor(asof / 1000), 0)
+      ttl = math.min(ttl + math.floor(ttl / 1024) + 1000, 9e14) -- a little longer than it counts
+      if given > 0 then ttl = ttl + 3600000 end
       put(KEYS[2 + i], table.concat(list, ' '), ttl)
     end
   end
