@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -173,7 +174,7 @@ func (db *Database) putLocked(note *storage.Note, replay bool) {
 	if number != 0 {
 		db.notes = slices.Delete(db.notes, i, i+1)
 	}
-	db.newest++
+	db.newest = max(db.newest+1, time.Now().UnixMicro()) // so that those who knew lost notes hear of later ones
 	db.numbers[note.Name] = db.newest
 	kept := *note
 	kept.Number, kept.Value = db.newest, bytes.Clone(note.Value)
