@@ -19,9 +19,9 @@ import (
 // as long as anybody has a pointer into it, also after it has left the list.
 //
 // Invariant: the size of all chunks is at most twice the size of their bodies in use, and four chunks
-// more, and one for each pinned body. When they exceed this less two chunks, insertions and sweeps
-// move bodies out of sparse chunks (table.compactLocked). So nobody fills memory by keeping one key of
-// each chunk in use.
+// more, and one for each body that is pinned, or was when the shard was last compacted. When they
+// exceed this less two chunks, insertions and sweeps move bodies out of sparse chunks
+// (table.compactLocked). So nobody fills memory by keeping one key of each chunk in use.
 //
 // Bodies are found by addresses, which aren't pointers: the garbage collector would follow those of all
 // cells.
