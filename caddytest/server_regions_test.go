@@ -78,8 +78,8 @@ func (s *server) metricLines() string {
 	return text
 }
 
-// afterNews calls f, and waits until some servers have heard of all that it did: each has exchanged its
-// counts after those that publish have.
+// afterNews calls f, and waits until some servers have heard of all that it did: each has begun and ended an
+// exchange of its counts after those that publish have.
 func afterNews(servers []*server, f func()) {
 	f()
 	for range 2 {

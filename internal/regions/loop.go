@@ -62,10 +62,11 @@ func (r *Regions) pause() time.Duration {
 
 // sync publishes and collects once. After an error the next sync reopens the exchange.
 func (r *Regions) sync() {
+	began := time.Now()
 	step, err := r.exchangeCounts()
 	r.trimSometimes()
 	if err == nil {
-		r.succeeded()
+		r.succeeded(began)
 		return
 	}
 	if r.ctx.Err() == nil {
@@ -190,13 +191,13 @@ func (r *Regions) failed(step string, err error) {
 	}
 }
 
-func (r *Regions) succeeded() {
-	now := time.Now()
+// succeeded notes a complete sync: what is known of others is as old as its beginning.
+func (r *Regions) succeeded(began time.Time) {
 	if r.failures > 0 {
-		r.opts.Observer.Recovered(now.Sub(r.failing))
+		r.opts.Observer.Recovered(time.Since(r.failing))
 	}
 	r.failures = 0
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.state.synced, r.state.failing, r.state.cause = now, time.Time{}, nil
+	r.state.synced, r.state.failing, r.state.cause = began, time.Time{}, nil
 }

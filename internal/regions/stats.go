@@ -12,7 +12,7 @@ import (
 type state struct {
 	began   time.Time
 	met     time.Time // the last contact with other regions
-	synced  time.Time // the last complete exchange
+	synced  time.Time // when the last complete exchange began
 	failing time.Time // the beginning of a failure; zero without one
 	cause   error
 	polled  int // rows collected in the last turn
@@ -25,7 +25,7 @@ type state struct {
 type Stats struct {
 	// Region is the name of this region.
 	Region string
-	// Lag is the time since the last complete exchange.
+	// Lag is the time since the last complete exchange began.
 	Lag time.Duration
 	// Since is when the exchange began to fail, and Cause is the last error; both are zero while it
 	// works.
