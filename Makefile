@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test race fuzz proof bench-go bench-scale bench-peers bench-fleet performance lint fmt golden reference screenshots release ci models regions
+.PHONY: help run quick test race fuzz proof bench-go bench-scale bench-peers bench-fleet performance lint fmt golden reference screenshots release ci models regions
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -13,6 +13,9 @@ help: ## say what there is
 
 run: ## serve the example at http://localhost:8080
 	go run ./cmd/caddy run --config examples/Caddyfile
+
+quick: ## run the short tests of the packages that don't need Caddy
+	.ci/run quick
 
 test: ## run all tests
 	go test ./...

@@ -1,0 +1,107 @@
+package tally_test
+
+import (
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// answers are what people ask, and where the answer is: a page, or a section of it, and words that stand there.
+var answers = []struct{ question, page, words string }{
+	// Before they choose it.
+	{"How do I get it?", "README.md#install", "xcaddy build --with"},
+	{"Is it stable?", "README.md#status", "Not released yet"},
+	{"What does it cost per request?", "docs/performance.md#what-a-request-costs", "µs"},
+	{"How does it compare with nginx?", "README.md#other-rate-limiters", "limit_req"},
+	{"What can it not do?", "docs/promises.md#not-promised", "no shield"},
+	{"Does it store addresses?", "docs/operations.md#privacy", "No address"},
+	{"Does it run on a Raspberry Pi?", "docs/platforms.md", "Linux, arm64"},
+
+	// When they set it up.
+	{"How do I limit sign-ins?", "docs/recipes/failed-logins.md", "401"},
+	{"How do I let my monitoring through?", "docs/reference/handler.md#handler", "exempt"},
+	{"My site is behind Cloudflare: what do I write?", "docs/recipes/cloudflare.md", "trusted_proxies"},
+	{"Why do all visitors share one count?", "docs/clients.md#behind-a-proxy", "trusted_proxies"},
+	{"Can I limit uploads by size?", "docs/recipes/uploads.md", "cost"},
+	{"How do I give customers a quota per month?", "docs/recipes/api-keys.md", "month"},
+	{"How do I stop scrapers of a forge without stopping git?", "docs/recipes/forgejo.md", "git"},
+	{"How do I allow search engines only?", "docs/recipes/search-engines.md", "verified_bot"},
+	{"What limit should I choose?", "docs/shadow.md#1-choose-a-number", "caddy rate-limit init"},
+	{"How do I try a limit without refusing anybody?", "docs/shadow.md#2-let-it-run-in-shadow", "shadow"},
+	{"How do I change the text of the refusal?", "docs/output.md#the-page-for-browsers", "handle_errors"},
+	{"What does this warning mean?", "docs/advice.md", "in `see` the part of this page"},
+
+	// When it runs.
+	{"A customer is locked out: what now?", "docs/locked-out.md", "caddy rate-limit explain"},
+	{"How do I ban an address?", "docs/bans.md#bans-and-allowances", "caddy rate-limit ban"},
+	{"Who did that?", "docs/bans.md#audit", "caddy rate-limit audit"},
+	{"What happens if the disk is full?", "docs/faults.md#when-the-database-cant-be-used", "full"},
+	{"What happens if Redis is gone?", "docs/faults.md#when-the-database-cant-be-used", "degraded_limit"},
+	{"Do counts survive a restart?", "docs/operations.md#reload-and-restart", "keeps counts"},
+	{"How do I back it up?", "docs/operations.md#backup", "sqlite3"},
+	{"How do I replace the secret?", "docs/secret.md", "first line"},
+	{"How large does the database get?", "docs/operations.md#size", "rows"},
+	{"How do I get alerts?", "docs/metrics.md#grafana-and-prometheus", "Prometheus"},
+	{"What does an entry of the log say?", "docs/logs.md#decision-log", "decision_log"},
+	{"How much has a customer used this month?", "docs/usage.md#usage", "caddy rate-limit usage"},
+	{"How do I go from one machine to two?", "docs/fleets.md#from-a-file-to-a-server", "store"},
+	{"Can I go back to an older version?", "docs/operations.md#upgrade", "go back"},
+
+	// When they take it over.
+	{"Where is a request decided?", "docs/architecture.md", "internal/enforce/frame.go"},
+	{"Where do I add an option?", "docs/architecture.md", "Where would I add an option?"},
+	{"How do I write a store of my own?", "docs/architecture.md#to-add-a-store", "storagetest.Run"},
+	{"What does kill -9 lose?", "docs/architecture.md#kill--9", "leases"},
+	{"Who owns this goroutine?", "docs/goroutines.md", "ends"},
+	{"How do I know that the limit holds?", "docs/proof.md", "go test"},
+	{"Which test do I run for a change?", "CONTRIBUTING.md", "go test"},
+	{"Why was it decided so?", "docs/decisions/README.md", "0014"},
+	{"How do I report a hole?", "SECURITY.md", "report"},
+}
+
+// Each question has its answer at most two links away from README.md or from the page about the code.
+func TestQuestionsHaveAnswers(t *testing.T) {
+	near := map[string]bool{"README.md": true, "docs/architecture.md": true}
+	for range 2 {
+		for name := range maps.Clone(near) {
+			for _, m := range markdownLink.FindAllStringSubmatch(readText(t, name), -1) {
+				if path, _, _ := strings.Cut(m[1], "#"); strings.HasSuffix(path, ".md") && !strings.Contains(path, ":") {
+					near[filepath.Join(filepath.Dir(name), filepath.FromSlash(path))] = true
+				}
+			}
+		}
+	}
+	for _, a := range answers {
+		page, anchor, _ := strings.Cut(a.page, "#")
+		switch text, ok := section(readText(t, filepath.FromSlash(page)), anchor); {
+		case !near[filepath.FromSlash(page)]:
+			t.Errorf("%s %s is more than two links away", a.question, page)
+		case !ok:
+			t.Errorf("%s %s has no section %s", a.question, page, anchor)
+		case !strings.Contains(text, a.words):
+			t.Errorf("%s %s doesn't say %q", a.question, a.page, a.words)
+		}
+	}
+}
+
+// section returns the part of a page below the heading with an anchor, with the parts below it; the whole page
+// without an anchor.
+func section(text, anchor string) (part string, ok bool) {
+	if anchor == "" {
+		return text, true
+	}
+	depth := 0
+	for line := range strings.Lines(text) {
+		switch d := headingDepth(strings.TrimSuffix(line, "\n")); {
+		case d > 0 && depth == 0 && anchors(line)[anchor]:
+			depth = d
+		case d > 0 && depth > 0 && d <= depth:
+			return part, true
+		}
+		if depth > 0 {
+			part += line
+		}
+	}
+	return part, depth > 0
+}
