@@ -93,7 +93,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return h.Unmarshal(d, unnamedMatchers(d))
 }
 
-// unnamedMatchers returns a matcherToken for contexts without named matchers.
+// unnamedMatchers returns a [config.MatcherToken] for contexts without named matchers.
 func unnamedMatchers(d *caddyfile.Dispenser) config.MatcherToken {
 	return func() (caddy.ModuleMap, bool, error) {
 		set, ok, err := httpcaddyfile.Helper{Dispenser: d}.MatcherToken()

@@ -237,7 +237,7 @@ func (p *Place) Judge(name string) (problem, write string, fatal bool) {
 	return "", "", false
 }
 
-// readsBodies is the problem of a placeholder of the body.
+// ReadsBodies is the problem of a placeholder of the body.
 const ReadsBodies = "makes Caddy read 64 KiB of each body; longer ones are one key, cost the whole limit, and match zones but no exemptions"
 
 // answerFamilies are placeholders of the answer, which doesn't exist before a decision.
@@ -257,7 +257,7 @@ func (p *Place) Authenticates() string {
 // userDirective is the fix for a zone that depends on the user.
 const userDirective = "rate_limit_user instead of rate_limit; or in route blocks and in JSON, the handler behind the one that sets it"
 
-// userID is the placeholder of the authenticated user, and userOfAuth the beginning of what is known of one.
+// UserID is the placeholder of the authenticated user, and UserOfAuth the beginning of what is known of one.
 const (
 	UserID     = "http.auth.user.id"
 	UserOfAuth = "http.auth.user."

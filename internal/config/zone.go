@@ -204,7 +204,7 @@ type Zone struct {
 	Source string `json:"source,omitempty"`
 }
 
-// perNetwork is `per ip` with other defaults of the prefixes.
+// PerNetwork is `per ip` with other defaults of the prefixes.
 const PerNetwork = "network"
 
 // perKinds are the values of Zone.Per that need no key.

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
 
-// dynamicFamilies are the namespaces whose names [Provides] can't know: handlers set them during a
+// dynamicFamilies are the namespaces whose names [CheckPlaceholders] can't know: handlers set them during a
 // request, or an operator invents them.
 var dynamicFamilies = []string{
 	"env.",
@@ -28,7 +28,7 @@ var dynamicFamilies = []string{
 	"http.vars.",
 }
 
-// requestFamilies are namespaces in which [Provides] knows every name; they are for suggestions.
+// requestFamilies are namespaces in which [CheckPlaceholders] knows every name; they are for suggestions.
 var requestFamilies = []string{
 	"http.request.cookie.",
 	"http.request.header.",
@@ -38,7 +38,7 @@ var requestFamilies = []string{
 }
 
 // exactPlaceholders are the names Caddy provides for every request. They are for suggestions:
-// [Provides] determines whether a name is known.
+// [CheckPlaceholders] determines whether a name is known.
 var exactPlaceholders = []string{
 	"http.request.body",
 	"http.request.body_base64",
