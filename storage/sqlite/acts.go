@@ -13,7 +13,14 @@ var actTables = [storage.Logs]string{storage.Audit: "audit", storage.Charges: "c
 const actColumns = `at, who, action, target, kind, reason`
 
 // acts keeps a list of acts.
-type acts struct{ taken, add, drop *stmt }
+type acts struct {
+	taken, add, drop *stmt
+	noted            int64 // by this store
+}
+
+// dropEvery is the number of acts after which those beyond the bound are dropped. It takes some 20 ms to find
+// them in a full list, in which every request that needs the database would wait if each act did it.
+const dropEvery = 256
 
 func (a *acts) prepare(db *conn, table string) error {
 	return db.prepareAll([]prepared{
@@ -43,6 +50,9 @@ func (a *acts) note(act *storage.Act) error {
 	}
 	if err := a.add.run(act.At, act.By, act.Action, act.Target, act.Kind, act.Reason); err != nil {
 		return err
+	}
+	if a.noted++; a.noted%dropEvery != 1 {
+		return nil
 	}
 	return a.drop.run(int64(storage.MaxActsKept))
 }

@@ -192,6 +192,32 @@ func TestActsAreBounded(t *testing.T) {
 	}
 }
 
+// In a full list of charges, 10 of 1000 charges look for those beyond the bound at most: that takes milliseconds, in
+// which others wait. The list stays within a few hundred of its bound.
+func TestActsAtTheirBoundAreCheap(t *testing.T) {
+	t.Parallel()
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
+	tellWriter(t, s, fmt.Sprintf(`WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		INSERT INTO charges SELECT i, '', '', '', '', '' FROM n`, storage.MaxActsKept))
+	looked, oldest := 0, int64(1)
+	for i := range int64(1000) {
+		if err := s.Audit(context.Background(), storage.Charges, &storage.Act{At: start + i}); err != nil {
+			t.Fatal(err)
+		}
+		now, err := askWriter(s, `SELECT min(at) FROM charges`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now != oldest {
+			looked, oldest = looked+1, now
+		}
+	}
+	n, err := askWriter(s, `SELECT count(*) FROM charges`)
+	if err != nil || looked == 0 || looked > 10 || n < storage.MaxActsKept || n >= storage.MaxActsKept+dropEvery {
+		t.Errorf("%d of 1000 charges dropped others, and %d are left (%v)", looked, n, err)
+	}
+}
+
 // A busy site with 20 limits adds at most 2 MB a day. Sketches, whose number is constant, reuse
 // existing space.
 func TestHistoryOfADayIsSmall(t *testing.T) {
