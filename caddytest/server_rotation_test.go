@@ -151,7 +151,7 @@ func TestSecretFileThatChanges(t *testing.T) {
 	one.wantPassed(1, 1, "/tenant", "Tenant: acme")
 }
 
-// The same three steps on one machine keep invoices, quotas and names for logs, whether Caddy is stopped or
+// The same three steps on one machine keep invoices, quotas, ids of charges and names for logs, whether Caddy is stopped or
 // killed at each, and with two processes that are restarted one after the other.
 func TestSecretIsRotatedOnOneMachine(t *testing.T) {
 	t.Parallel()
@@ -196,6 +196,11 @@ func TestSecretIsRotatedOnOneMachine(t *testing.T) {
 							t.Errorf("step %d: the client is named %q, and was %q", step, a.body, name)
 						}
 					}
+					status, charged, text := s.charge(t, "api", `{"client": "api-key:acme", "units": 3, "id": "mail-17"}`)
+					if isFirst := step == 0 && s == fleet[0]; status != http.StatusOK || !charged.Allowed || charged.Repeats == isFirst {
+						t.Errorf("step %d: the charge is answered by %d, %s", step, status, text)
+					}
+					passed += int(charged.Units)
 					if h := s.health(); h.Degraded || h.Names != nil {
 						t.Errorf("step %d: health is %+v, %+v", step, h, h.Names)
 					}

@@ -34,7 +34,7 @@ func (s fileStore) Counts() string   { return string(s) }
 func (s fileStore) Identity() string { return string(s) }
 
 func (s fileStore) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
-	return sqlite.Open(ctx, sqlite.Options{Path: string(s), NoJournal: true})
+	return sqlite.Open(ctx, sqlite.Options{Path: string(s)})
 }
 
 // virtualClock is the clock of a bubble.
