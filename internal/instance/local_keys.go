@@ -43,7 +43,7 @@ func (n *Names) inFile(secret func() *identity.Secret) *epoch.Keys {
 // line is, and no other process uses the database, the first line's key begins anew: limits hold again without
 // anybody's help. Then, and if another process uses another key, an operator is told.
 func (n *Names) agreeHere(store storage.Local) error {
-	keys, fault := n.candidates()
+	keys, isKept, fault := n.candidates()
 	marks := make([]int64, len(keys))
 	for i, key := range keys {
 		hash := identity.NewHasher(key).Hash(0, "mark of a secret")
@@ -62,30 +62,31 @@ func (n *Names) agreeHere(store storage.Local) error {
 		if err := n.keepAtStart(key); err != nil {
 			return err
 		}
-		n.tellLost(former, kept, former != 0 && !slices.Contains(marks, former))
+		n.tellLost(former, kept, former != 0 && !slices.Contains(marks, former), isKept)
 	}
 	n.keepAgreed(key)
 	n.agreed.Store(&agreedKey{key, identity.NewHasher(key)})
 	return nil
 }
 
-// candidates returns the keys that names may be made with, the most likely one first, and why the file has none.
-func (n *Names) candidates() (keys [][]byte, fault error) {
+// candidates returns the keys that names may be made with, the most likely one first, whether it is the one in
+// the file, and why that can't be read.
+func (n *Names) candidates() (keys [][]byte, isKept bool, fault error) {
 	if agreed := n.agreed.Load(); agreed != nil {
-		return [][]byte{agreed.key}, nil // names don't change under a running engine
+		return [][]byte{agreed.key}, false, nil // names don't change under a running engine
 	}
 	lines := n.Secret.Load().Keys()
 	if n.instance.Settings.Names == "" {
-		return lines, nil
+		return lines, false, nil
 	}
 	key, err := n.here.keys.Agreed()
 	if err == nil {
-		return [][]byte{key}, nil
+		return [][]byte{key}, true, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return lines, nil
+		return lines, false, nil
 	}
-	return lines, err
+	return lines, false, err
 }
 
 // mark notes marks of keys in the database. A key in a file that can't be read now is not replaced by another.
@@ -154,10 +155,13 @@ func (n *Names) keepAgreed(key []byte) {
 }
 
 // tellLost tells of keys of names that aren't known any more, now or since an earlier start.
-func (n *Names) tellLost(former, kept int64, isAnew bool) {
+func (n *Names) tellLost(former, kept int64, isAnew, isKept bool) {
 	path := n.instance.Settings.Names
 	var reasons []string
-	if isAnew {
+	switch {
+	case isAnew && isKept:
+		reasons = append(reasons, fmt.Sprintf("the database was last used under another key of names (%x) than that in the file (%x): counts by key and the use of API keys from then aren't found", former, kept))
+	case isAnew:
 		reasons = append(reasons, fmt.Sprintf("the database was made under another secret (%x) than that in secret_file (%x): counts by key and the use of API keys begin anew. To have them back, stop Caddy, and put back the former file and, behind the first line of secret_file, the former line", former, kept))
 	}
 	for _, aside := range epoch.File(path).Asides() {

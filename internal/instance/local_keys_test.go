@@ -372,6 +372,9 @@ func TestKeyThatWasSetAsideComesBack(t *testing.T) {
 	if !bytes.Equal(keyIn(inst), key) {
 		t.Error("another key is in use")
 	}
+	if d := inst.describe(); d.Names == nil || !strings.Contains(d.Names.Reason, "last used under another key") || strings.Contains(d.Names.Reason, "anew") {
+		t.Errorf("health is %+v", d.Names)
+	}
 	if passed := use(inst, quota, 4); passed != 1 {
 		t.Errorf("%d requests passed, want the last of the quota", passed)
 	}
