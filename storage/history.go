@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/distinct"
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 )
 
 // Historian is a store that also keeps counts of decisions per minute, hour and day, and the heaviest
@@ -43,21 +44,13 @@ type Series struct {
 
 // Tally counts decisions about requests.
 type Tally struct {
-	Allowed     int64 // requests
-	Refused     int64 // requests, the next two included
-	Blocked     int64 // requests refused from memory, because the key was still over its limit
-	Banned      int64 // requests refused because the client was banned
-	WouldRefuse int64 // requests that a shadow limit would have refused
-	Units       int64 // charged
+	outcomes.Counts
+	Units int64 // charged
 }
 
 // Add adds another tally.
 func (t *Tally) Add(other Tally) {
-	t.Allowed += other.Allowed
-	t.Refused += other.Refused
-	t.Blocked += other.Blocked
-	t.Banned += other.Banned
-	t.WouldRefuse += other.WouldRefuse
+	t.Counts.Add(other.Counts)
 	t.Units += other.Units
 }
 

@@ -20,12 +20,9 @@ type nowPage struct {
 	Blocked    []operator.Key
 	Missing    string // why the blocked clients are unknown; "" if they are known
 	Plot       Plot
-	Rates      rates
-	Known      bool // Rates is set
+	Minute     operator.Counts // the last whole one
+	Known      bool            // Minute is set
 }
-
-// rates are requests per second in the last whole minute.
-type rates struct{ Allowed, Refused, Banned, WouldRefuse float64 }
 
 const (
 	blockedShown = 10
@@ -91,8 +88,6 @@ func (v *visit) lastMinutes(p *nowPage) {
 		p.Plot.Points[i].Refused /= 60
 	}
 	if n := len(h.Points); err == nil && n > 0 && h.Points[n-1].At.After(to.Add(-3*time.Minute)) && !h.Points[n-1].At.Before(p.Status.Started) {
-		c := h.Points[n-1].Counts
-		p.Known = true
-		p.Rates = rates{float64(c.Allowed) / 60, float64(c.Refused) / 60, float64(c.Banned) / 60, float64(c.WouldRefuse) / 60}
+		p.Minute, p.Known = h.Points[n-1].Counts, true
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
-	"github.com/caddy-tally/caddy-tally/internal/meter"
 )
 
 // This file decides by shadow limits. Each one decides alone, about the requests that all enforced
@@ -251,7 +251,7 @@ func (v *Verdict) nameExceeded() {
 }
 
 // WouldRefuseSuffix ends the name of a zone's placeholder.
-const WouldRefuseSuffix = "." + meter.WouldRefuse
+const WouldRefuseSuffix = "." + outcomes.WouldRefuse
 
 // placeholder resolves `http.rate_limit.<zone>.would_refuse`: the names of the limits that would
 // have refused the request.

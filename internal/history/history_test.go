@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
@@ -128,7 +129,7 @@ func TestMinutes(t *testing.T) {
 			l.Meter(login).WouldRefuse(key)
 			at := storage.Period(wallNow(), time.Minute)
 			sum := want[at]
-			sum.Add(storage.Tally{Allowed: 1, Units: 2, Refused: 1, Blocked: 1})
+			sum.Add(storage.Tally{Counts: outcomes.Counts{Allowed: 1, Refused: 1, Blocked: 1}, Units: 2})
 			want[at] = sum
 		}
 		closed(t, r)
@@ -139,7 +140,7 @@ func TestMinutes(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("from minute %d on: got %v, want %v", begin, got, want)
 		}
-		if sum := p.total(t, login); sum != (storage.Tally{Refused: 41, Banned: 41, WouldRefuse: 41}) {
+		if sum := p.total(t, login); sum != (storage.Tally{Counts: outcomes.Counts{Refused: 41, Banned: 41, WouldRefuse: 41}}) {
 			t.Errorf("the zone: %+v", sum)
 		}
 		if days := p.points(t, five, storage.Day); len(days) != 1 || days[0].Keys != 3 {
@@ -206,7 +207,7 @@ func TestCountAndTakeTogether(t *testing.T) {
 		take()
 	}
 	const n = workers * each
-	if want := (storage.Tally{Allowed: n / 2, Refused: n / 2, Banned: n / 4, Units: 3 * n / 4}); sum != want {
+	if want := (storage.Tally{Counts: outcomes.Counts{Allowed: n / 2, Refused: n / 2, Banned: n / 4}, Units: 3 * n / 4}); sum != want {
 		t.Errorf("got %+v, want %+v", sum, want)
 	}
 }
@@ -244,7 +245,7 @@ func TestReportsThatFail(t *testing.T) {
 	want := storage.Tally{}
 	for range 300 {
 		l.Meter(five).Allow(l.Key([]byte("a")), 1)
-		want.Add(storage.Tally{Allowed: 1, Units: 1})
+		want.Add(storage.Tally{Counts: outcomes.Counts{Allowed: 1}, Units: 1})
 		r.report()
 	}
 	p.setFail(nil)
@@ -303,7 +304,7 @@ func TestTwoProcesses(t *testing.T) {
 			}
 		}
 	}
-	if got := p.total(t, five); got != (storage.Tally{Allowed: 110, Units: 110}) {
+	if got := p.total(t, five); got != (storage.Tally{Counts: outcomes.Counts{Allowed: 110}, Units: 110}) {
 		t.Errorf("got %+v", got)
 	}
 	if days := p.points(t, five, storage.Day); len(days) == 0 || days[0].Keys != 20 {
@@ -392,7 +393,7 @@ func TestKeysOfOperatorsAreCountedExactly(t *testing.T) {
 			}
 			l.Meter(five).Spend(acme, 7)
 			l.Meter(login).Allow(acme, 1)
-			want.Add(storage.Tally{Allowed: 1000, Refused: 1000, Units: 3007})
+			want.Add(storage.Tally{Counts: outcomes.Counts{Allowed: 1000, Refused: 1000}, Units: 3007})
 			time.Sleep(time.Minute)
 		}
 		closed(t, r)
@@ -423,7 +424,7 @@ func TestExactKeysAreBounded(t *testing.T) {
 	}
 	reported := l.Meter(five).exact.take(0, five, named)
 	i := slices.IndexFunc(reported, func(m storage.Minute) bool { return m.Series == Of(five, Others) })
-	if len(reported) != maxExact+1 || i < 0 || reported[i].Tally != (storage.Tally{Allowed: 100, Units: 100}) {
+	if len(reported) != maxExact+1 || i < 0 || reported[i].Tally != (storage.Tally{Counts: outcomes.Counts{Allowed: 100}, Units: 100}) {
 		t.Errorf("%d are reported, and the others at %d", len(reported), i)
 	}
 }

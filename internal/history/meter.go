@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/caddy-tally/caddy-tally/internal/distinct"
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -25,23 +26,20 @@ const stripes = 8
 
 // stripe holds the counts of decisions since the last take. It fills a cache line.
 type stripe struct {
-	allowed, refused, blocked, banned, wouldRefuse atomic.Int64 // requests
-	units                                          atomic.Int64 // less one for each allowed request
-	spent                                          atomic.Int64 // decisions of Spend
-	_                                              int64
+	counts outcomes.Counts // of requests; only by atomic operations
+	units  atomic.Int64    // less one for each allowed request; aligns the counts
+	spent  atomic.Int64    // decisions of Spend
+	_      int64
 }
 
 func (m *Meter) stripe() *stripe { return &m.counts[rand.Uint32()%stripes] }
 
 // take returns the counts since the last call.
-func (s *stripe) take() storage.Tally {
+func (s *stripe) take() (counted storage.Tally) {
 	s.spent.Store(0)
-	counted := storage.Tally{
-		Allowed:     s.allowed.Swap(0),
-		Refused:     s.refused.Swap(0),
-		Blocked:     s.blocked.Swap(0),
-		Banned:      s.banned.Swap(0),
-		WouldRefuse: s.wouldRefuse.Swap(0),
+	taken := counted.All()
+	for i, n := range s.counts.All() {
+		*taken[i] = atomic.SwapInt64(n, 0)
 	}
 	counted.Units = counted.Allowed + s.units.Swap(0)
 	return counted
@@ -52,7 +50,7 @@ func (s *stripe) take() storage.Tally {
 func (s *stripe) carry(counted *storage.Tally) {
 	allowed := min(counted.Allowed, 0)
 	units := min(counted.Units-allowed, 0)
-	s.allowed.Add(allowed)
+	atomic.AddInt64(&s.counts.Allowed, allowed)
 	s.units.Add(units)
 	counted.Allowed -= allowed
 	counted.Units -= allowed + units
@@ -71,7 +69,7 @@ func (m *Meter) Allow(key Key, units int64) {
 		return
 	}
 	s := m.stripe()
-	n := s.allowed.Add(1)
+	n := atomic.AddInt64(&s.counts.Allowed, 1)
 	if units != 1 {
 		s.units.Add(units - 1)
 	}
@@ -82,7 +80,7 @@ func (m *Meter) Allow(key Key, units int64) {
 // Retract takes back an Allow without a key: a later handler didn't let the request in.
 func (m *Meter) Retract() {
 	if m != nil {
-		m.stripe().allowed.Add(-1)
+		atomic.AddInt64(&m.stripe().counts.Allowed, -1)
 	}
 }
 
@@ -120,12 +118,12 @@ func (m *Meter) Refuse(key Key, why Refusal) {
 		return
 	}
 	s := m.stripe()
-	n := s.refused.Add(1)
+	n := atomic.AddInt64(&s.counts.Refused, 1)
 	switch why {
 	case Blocked:
-		s.blocked.Add(1)
+		atomic.AddInt64(&s.counts.Blocked, 1)
 	case Banned:
-		s.banned.Add(1)
+		atomic.AddInt64(&s.counts.Banned, 1)
 	}
 	m.see(key)
 	m.count(key, n, 0, 1, 0)
@@ -137,7 +135,7 @@ func (m *Meter) WouldRefuse(key Key) {
 	if m == nil {
 		return
 	}
-	n := m.stripe().wouldRefuse.Add(1)
+	n := atomic.AddInt64(&m.stripe().counts.WouldRefuse, 1)
 	m.see(key)
 	m.count(key, n, 0, 1, 0)
 }

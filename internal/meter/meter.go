@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 )
 
@@ -156,14 +157,11 @@ func NewLimit(zone, limit string) Limit {
 	return m
 }
 
-// WouldRefuse is the outcome of a decision by a shadow limit that would have been a refusal.
-const WouldRefuse = "would_refuse"
-
 // NewShadow returns the counters of a shadow limit.
 func NewShadow(zone, limit string) Limit {
 	return Limit{
 		Allowed:     counterOf(shadow, zone, limit, Outcomes[0]),
-		WouldRefuse: counterOf(shadow, zone, limit, WouldRefuse),
+		WouldRefuse: counterOf(shadow, zone, limit, outcomes.WouldRefuse),
 	}
 }
 

@@ -3,6 +3,8 @@ package operator
 import (
 	"slices"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 )
 
 // Zone is a zone of the running configuration.
@@ -44,25 +46,9 @@ type Limit struct {
 }
 
 // Counts are requests, each counted once, or the decisions of a zone or limit about them.
-type Counts struct {
-	Allowed int64 `json:"allowed"` // let in; of a zone or limit, those that it counted
-	// Refused counts all refusals: over a limit, blocked, banned, denied.
-	Refused     int64 `json:"refused"`
-	Blocked     int64 `json:"blocked"`      // refused from memory, since the key is still over its limit
-	Banned      int64 `json:"banned"`       // refused since the client is banned
-	WouldRefuse int64 `json:"would_refuse"` // by shadow limits; they passed
-}
+type Counts = outcomes.Counts
 
 // IsSame reports whether two limits are the same one, regardless of their counts.
 func (l Limit) IsSame(other Limit) bool {
 	return l.Name == other.Name && l.Text == other.Text && l.Tier == other.Tier && l.Shadow == other.Shadow
-}
-
-// Add adds other counts.
-func (c *Counts) Add(other Counts) {
-	c.Allowed += other.Allowed
-	c.Refused += other.Refused
-	c.Blocked += other.Blocked
-	c.Banned += other.Banned
-	c.WouldRefuse += other.WouldRefuse
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 )
 
 // Options select the requests of a replay and the parts of its report.
@@ -163,15 +164,12 @@ func (r *run) replay(judge Judge, record *accesslog.Record, v *Verdict) {
 		r.of(v.By).refuse(v.Key, v.Reason, record, r.now)
 	}
 	for _, s := range v.Shadows {
-		r.of(s.By).refuse(s.Key, inShadow, record, r.now)
+		r.of(s.By).refuse(s.Key, outcomes.WouldRefuse, record, r.now)
 	}
 	if len(v.Shadows) > 0 {
 		r.wouldRefuse++
 	}
 }
-
-// inShadow is the reason of a shadow limit's refusals.
-const inShadow = "would_refuse"
 
 // of returns the series of a limit.
 func (r *run) of(l *Limit) *series {

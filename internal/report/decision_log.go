@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
@@ -90,7 +91,7 @@ func (l *DecisionLog) wouldRefuse(describe func() []zap.Field, by *enforce.Polic
 	l.Log.Info("would refuse", append(l.shadow.Complete(describe()),
 		zap.String("zone", by.Zone.Name),
 		zap.String("limit", by.Name),
-		zap.String("outcome", meter.WouldRefuse),
+		zap.String("outcome", outcomes.WouldRefuse),
 		zap.Bool("first", d.Fresh),
 		zap.Duration("wait", max(d.Retry, 0)))...)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
@@ -20,7 +21,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	s, now := opened.(*Store), int64(1_800_000_000e9)
 	counted := func(number, now int64) int {
 		t.Helper()
-		m := storage.Minute{At: now, Series: storage.Series{Zone: "new"}, Tally: storage.Tally{Allowed: 1}, Heaviest: []storage.HeavyKey{{Units: 1}}}
+		m := storage.Minute{At: now, Series: storage.Series{Zone: "new"}, Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}}, Heaviest: []storage.HeavyKey{{Units: 1}}}
 		if err := s.Report(context.Background(), now, storage.Report{Writer: 1, Number: number, Minutes: []storage.Minute{m}}); err != nil {
 			t.Fatal(err)
 		}

@@ -6,8 +6,10 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
@@ -54,8 +56,8 @@ func (h *history) prepare(db *conn) error {
 		r := &h.rollups[i]
 		statements = append(statements,
 			prepared{&r.read, fmt.Sprintf(`SELECT %s, (SELECT keys FROM sketches WHERE resolution = %d AND at = ?1 AND series = ?2)
-				FROM %s WHERE at = ?1 AND series = ?2`, pointColumns, i, table), 2, 10},
-			prepared{&r.write, `INSERT OR REPLACE INTO ` + table + ` (` + pointColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, 9, 0},
+				FROM %s WHERE at = ?1 AND series = ?2`, pointColumns, i, table), 2, pointWidth + 1},
+			prepared{&r.write, `INSERT OR REPLACE INTO ` + table + ` (` + pointColumns + `) VALUES (?` + strings.Repeat(`, ?`, pointWidth-1) + `)`, pointWidth, 0},
 			prepared{&r.writeSketch, fmt.Sprintf(`INSERT INTO sketches (resolution, at, series, keys) VALUES (%d, ?, ?, ?)
 				ON CONFLICT (resolution, at, series) DO UPDATE SET keys = excluded.keys WHERE keys <> excluded.keys`, i), 3, 0},
 			prepared{&r.dropSketches, fmt.Sprintf(`DELETE FROM sketches WHERE resolution = %d AND (at < ? OR at > ?)`, i), 2, 0})
@@ -63,12 +65,17 @@ func (h *history) prepare(db *conn) error {
 	return db.prepareAll(statements)
 }
 
-const pointColumns = `at, series, allowed, refused, blocked, banned, would_refuse, units, keys`
+// pointColumns are the columns of a point: the counts are those of [outcomes.Names].
+var pointColumns = `at, series, ` + strings.Join(outcomes.Names[:], `, `) + `, units, keys`
+
+// pointWidth is how many columns these are.
+const pointWidth = 4 + len(outcomes.Names)
 
 // scanPoint parses a row of pointColumns.
 func scanPoint(row []driver.Value) (period int64, p past.Point, err error) {
 	var series int64
-	err = integers(row, &period, &series, &p.Allowed, &p.Refused, &p.Blocked, &p.Banned, &p.WouldRefuse, &p.Units, &p.Keys)
+	counts := p.All()
+	err = integers(row, append(append([]*int64{&period, &series}, counts[:]...), &p.Units, &p.Keys)...)
 	return period, p, err
 }
 
@@ -182,7 +189,11 @@ func (h *history) readHeavy(hour, series int64) (keys []storage.HeavyKey, err er
 
 func (h *history) writePoint(now int64, name past.PointAt, p *past.Point) error {
 	series, r := h.ids[name.Series], &h.rollups[name.Rollup]
-	if err := r.write.run(name.Period, series, p.Allowed, p.Refused, p.Blocked, p.Banned, p.WouldRefuse, p.Units, p.Keys); err != nil || len(p.Sketch) == 0 || !past.IsOpen(name.Rollup, name.Period, now) {
+	values := []driver.Value{name.Period, series}
+	for _, n := range p.All() {
+		values = append(values, *n)
+	}
+	if err := r.write.run(append(values, p.Units, p.Keys)...); err != nil || len(p.Sketch) == 0 || !past.IsOpen(name.Rollup, name.Period, now) {
 		return err
 	}
 	return r.writeSketch.run(name.Period, series, []byte(p.Sketch))

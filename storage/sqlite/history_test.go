@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/distinct"
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -23,7 +24,7 @@ func minutesOf(at int64, n int) (minutes []storage.Minute) {
 			keys.Add(uint64(at+int64(i)) * 0x9e3779b97f4a7c15)
 		}
 		m := storage.Minute{At: at, Series: series, Keys: keys.Take(),
-			Tally: storage.Tally{Allowed: 5000, Refused: 300, Blocked: 280, Banned: 3, Units: 7000}}
+			Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 5000, Refused: 300, Blocked: 280, Banned: 3}, Units: 7000}}
 		for i := range heavy {
 			m.Heaviest = append(m.Heaviest, storage.HeavyKey{Key: key(uint64(i) + uint64(at/int64(time.Minute))%5), Units: 100, Refused: 5})
 		}
@@ -158,7 +159,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	tellWriter(t, s, fmt.Sprintf(`WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 		INSERT INTO series (zone, name) SELECT 'zone ' || i, '' FROM n`, storage.MaxSeries-1))
 	for i := range int64(3) {
-		minutes := []storage.Minute{{At: start, Series: storage.Series{Zone: fmt.Sprint("more ", i)}, Tally: storage.Tally{Allowed: 1}}}
+		minutes := []storage.Minute{{At: start, Series: storage.Series{Zone: fmt.Sprint("more ", i)}, Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}}}}
 		if err := s.Report(context.Background(), start, storage.Report{Writer: 1, Number: i + 1, Minutes: minutes}); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/distinct"
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -59,7 +60,7 @@ func (r *reports) next(writer, end int64) storage.Report {
 	made := storage.Report{Writer: writer, Number: r.sent[writer]}
 	for range 1 + r.IntN(4) {
 		m := storage.Minute{At: end - r.Int64N(int64(4*time.Minute)), Series: reported[r.IntN(len(reported))]}
-		m.Tally = storage.Tally{Allowed: r.Int64N(100), Refused: r.Int64N(50), Blocked: r.Int64N(20), Banned: r.Int64N(5), WouldRefuse: r.Int64N(3), Units: r.Int64N(1000)}
+		m.Tally = storage.Tally{Counts: outcomes.Counts{Allowed: r.Int64N(100), Refused: r.Int64N(50), Blocked: r.Int64N(20), Banned: r.Int64N(5), WouldRefuse: r.Int64N(3)}, Units: r.Int64N(1000)}
 		var keys distinct.Set
 		var hashes []uint64
 		for range r.IntN(30) {
@@ -203,9 +204,9 @@ func testHistoryKept(t *testing.T, open storage.Opener) {
 		report(t, s, now, storage.Report{Writer: 1, Number: number, Minutes: minutes})
 		sweepAll(t, s.(storage.Store), At(now))
 	}
-	minute := storage.Minute{At: start, Series: reported[1], Tally: storage.Tally{Allowed: 1}, Heaviest: []storage.HeavyKey{{Key: key(1), Units: 1}}}
+	minute := storage.Minute{At: start, Series: reported[1], Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}}, Heaviest: []storage.HeavyKey{{Key: key(1), Units: 1}}}
 	send(start, minute)
-	send(start, storage.Minute{At: start + int64(400*storage.Day), Series: reported[1], Tally: storage.Tally{Allowed: 1}})
+	send(start, storage.Minute{At: start + int64(400*storage.Day), Series: reported[1], Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}}})
 	for _, step := range []struct {
 		passed                      time.Duration
 		minutes, hours, days, heavy int
@@ -285,7 +286,7 @@ func testHistoryBad(t *testing.T, open storage.Opener) {
 			t.Errorf("%s: got %v", what, points)
 		}
 	}
-	one := storage.Report{Writer: 1, Number: 1, Minutes: []storage.Minute{{At: start, Series: reported[0], Tally: storage.Tally{Allowed: 1}}}}
+	one := storage.Report{Writer: 1, Number: 1, Minutes: []storage.Minute{{At: start, Series: reported[0], Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}}}}}
 	if err := s.Report(ctx, start, one); !errors.Is(err, context.Canceled) {
 		t.Errorf("after its context ended, report says %v", err)
 	}

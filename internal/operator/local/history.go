@@ -103,11 +103,8 @@ func historyPoints(points []storage.Point) []operator.HistoryPoint {
 	list := make([]operator.HistoryPoint, len(points))
 	for i, p := range points {
 		list[i] = operator.HistoryPoint{
-			At: time.Unix(0, p.At).UTC(),
-			Counts: operator.Counts{
-				Allowed: p.Allowed, Refused: p.Refused, Blocked: p.Blocked, Banned: p.Banned, WouldRefuse: p.WouldRefuse,
-			},
-			Units: p.Units, Keys: p.Keys,
+			At:     time.Unix(0, p.At).UTC(),
+			Counts: p.Counts, Units: p.Units, Keys: p.Keys,
 		}
 	}
 	return list

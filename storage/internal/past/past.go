@@ -152,12 +152,11 @@ func (p *Point) add(m *storage.Minute, open bool) {
 }
 
 func (p *Point) addTally(t storage.Tally) {
-	for _, n := range []struct {
-		total *int64
-		more  int64
-	}{{&p.Allowed, t.Allowed}, {&p.Refused, t.Refused}, {&p.Blocked, t.Blocked}, {&p.Banned, t.Banned}, {&p.WouldRefuse, t.WouldRefuse}, {&p.Units, t.Units}} {
-		*n.total = sum(*n.total, n.more)
+	more := t.All()
+	for i, n := range p.All() {
+		*n = sum(*n, *more[i])
 	}
+	p.Units = sum(p.Units, t.Units)
 }
 
 // sum adds numbers without overflow. They may come from a damaged database.

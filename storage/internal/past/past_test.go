@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/distinct"
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // Counts from a damaged database are added to without overflow.
 func TestDamagedCountsDoNotOverflow(t *testing.T) {
-	p := &Point{Tally: storage.Tally{Allowed: math.MaxInt64, Refused: math.MinInt64}}
-	p.addTally(storage.Tally{Allowed: math.MaxInt64, Refused: 3, Units: -1})
+	p := &Point{Tally: storage.Tally{Counts: outcomes.Counts{Allowed: math.MaxInt64, Refused: math.MinInt64}}}
+	p.addTally(storage.Tally{Counts: outcomes.Counts{Allowed: math.MaxInt64, Refused: 3}, Units: -1})
 	if p.Allowed != math.MaxInt64/2 || p.Refused != 3 || p.Units != 0 {
 		t.Errorf("got %+v", p.Tally)
 	}

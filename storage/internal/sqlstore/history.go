@@ -158,8 +158,9 @@ func parsePoint(from []byte) (s storage.Series, p *past.Point) {
 	return s, p
 }
 
-func numbersOf(p *past.Point) [6]*int64 {
-	return [6]*int64{&p.Allowed, &p.Refused, &p.Blocked, &p.Banned, &p.WouldRefuse, &p.Units}
+func numbersOf(p *past.Point) []*int64 {
+	all := p.All()
+	return append(all[:], &p.Units)
 }
 
 func appendHeavies(to []byte, s storage.Series, keys []storage.HeavyKey) []byte {

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/distinct"
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/past"
 )
 
 func TestHistoryAsBytes(t *testing.T) {
 	series := storage.Series{Zone: "login", Limit: "é'\"\x00"}
-	p := &past.Point{Tally: storage.Tally{Allowed: 1, Refused: -2, Blocked: 3, Banned: 4, WouldRefuse: 5, Units: 1 << 62}, Sketch: []byte{1, 2, 3}}
+	p := &past.Point{Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1, Refused: -2, Blocked: 3, Banned: 4, WouldRefuse: 5}, Units: 1 << 62}, Sketch: []byte{1, 2, 3}}
 	if again, got := parsePoint(appendPoint(nil, series, p)); again != series || !reflect.DeepEqual(got, p) {
 		t.Errorf("%+v comes back as %+v of %+v", p, got, again)
 	}
@@ -45,7 +46,7 @@ func TestHistoryOfEarlierVersions(t *testing.T) {
 	series, seen := storage.Series{Zone: "login", Limit: "5/1m"}, distinct.Set{}
 	seen.Add(0x9e3779b97f4a7c15)
 	seen.Add(77)
-	p := &past.Point{Tally: storage.Tally{Allowed: 1, Refused: 2, Blocked: 3, Banned: 4, WouldRefuse: 5, Units: 600}, Sketch: seen.Take()}
+	p := &past.Point{Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1, Refused: 2, Blocked: 3, Banned: 4, WouldRefuse: 5}, Units: 600}, Sketch: seen.Take()}
 	for want, stored := range map[string]string{
 		"6c01a87d9320bafa46cd8e466121b3378000000000079180":             pointName(past.PointAt{Rollup: 1, Period: 496000, Series: series}),
 		"7a028000000000004e201020aa4befc243b2ed63452a5cca":             pointName(past.PointAt{Rollup: 2, Period: 20000, Series: storage.Series{Zone: "login"}}),
