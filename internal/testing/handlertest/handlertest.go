@@ -33,11 +33,20 @@ func Context(t testing.TB, app *config.App) caddy.Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{names.App: raw}})
+	ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{names.App: raw}, Logging: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ctx
+}
+
+// quiet discards logs, among which the reason of a failing test couldn't be found; with -v they are shown.
+func quiet() *caddy.Logging {
+	if testing.Verbose() {
+		return nil
+	}
+	nothing := caddy.BaseLog{WriterRaw: json.RawMessage(`{"output": "discard"}`)}
+	return &caddy.Logging{Logs: map[string]*caddy.CustomLog{caddy.DefaultLoggerName: {BaseLog: nothing}}}
 }
 
 // Provision returns a handler whose app hasn't started, and whose store isn't open.
