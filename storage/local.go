@@ -9,8 +9,8 @@ import (
 )
 
 // Local is a store for the processes of one machine. While one process has it to itself, it grants
-// claims at once: without waiting for a disk, a transaction or a lock that is held for long. The
-// process must then know all units in use of the key, so that the store need not look them up.
+// claims at once: without a transaction, and without looking anything up. The process must then know
+// all units in use of the key.
 // A charge made at once is as durable as one made by [Store.Claim].
 //
 // # Periods
@@ -36,13 +36,15 @@ type Local interface {
 	// store can't tell without waiting. Nobody may claim for the key meanwhile.
 	IsNew(id LimitID, era int64, key Key) bool
 
-	// ClaimAtOnce answers a claim within a period and an era, as of the claim's own time. known must
-	// count at least the units in use of the key, for as long as they count. The claim gives back
-	// known or nothing, charges nothing beside its grant, and has no former name.
-	//
-	// After ErrNotAtOnce nothing has changed: the caller uses [Store.Claim], which may grant more.
-	// An error that wraps [ErrUnknownOutcome] leaves open whether the claim took effect.
-	ClaimAtOnce(period uint32, era int64, claim Claim, known limiter.Lease) (limiter.Grant, error)
+	// ClaimAtOnce answers claims of different keys within a period and an era, as of their own time. It
+	// sets Done of those that it has granted. Nothing has changed for the others: the caller uses
+	// [Store.Claim], which may grant more. An error that wraps [ErrUnknownOutcome] leaves open which
+	// claims took effect; none is done then, as after [ErrNotAtOnce], when none did.
+	ClaimAtOnce(period uint32, era int64, claims []KnownClaim) error
+
+	// OnDisk reports whether ClaimAtOnce waits for a disk, which may hang. Then nobody may call it who
+	// holds a lock that a request waits for.
+	OnDisk() bool
 
 	// Mark notes a mark of the key that names are made with, so that processes with different keys
 	// don't count apart. A mark that is one of those given stays. Otherwise the first of them, which
@@ -50,6 +52,24 @@ type Local interface {
 	// mark before, 0 if there was none, and the mark in force. [Store.Join] fails for a process whose
 	// mark was replaced.
 	Mark(ctx context.Context, now int64, marks ...int64) (former, kept int64, err error)
+}
+
+// KnownClaim is a claim of a process that knows the key.
+type KnownClaim struct {
+	// Claim gives back Known or nothing, charges nothing beside its grant, and has no former name.
+	Claim
+	// Known counts at least the units in use of the key, for as long as they count.
+	Known limiter.Lease
+	// Grant is the answer, if Done is set.
+	Grant limiter.Grant
+	Done  bool
+}
+
+// Answer answers the claim, unless the known usage leaves no room for it. Then it returns false.
+func (c *KnownClaim) Answer() (changes limiter.Changes, ok bool) {
+	c.Grant, changes = c.Limit.ClaimKnown(c.Known, c.Claim.Claim)
+	c.Done = !c.Grant.Refused(c.Claim.Claim)
+	return changes, c.Done
 }
 
 // ErrNotAtOnce says that a claim can't be granted at once.

@@ -2,14 +2,16 @@ package engine
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // While this process has the store to itself, the store may charge units at once that memory knows
-// to be free. Then no request waits: it claims the missing units while it holds the locks of its
-// cells.
+// to be free. If the store is in memory no request waits: it claims the missing units while it holds
+// the locks of its cells. A disk may hang, so a store that has one is asked by the committer, for all
+// entries of a batch that know the usage of their keys ([writer.claimAtOnce]).
 
 // atOnce is a moment at which claims may be granted at once.
 type atOnce struct {
@@ -20,8 +22,14 @@ type atOnce struct {
 	line   *line
 }
 
-// atOnce returns the current moment, if claims may be granted at once.
+// atOnce returns the current moment, if claims may be granted at once without waiting for a disk.
 func (l *leases) atOnce() (at atOnce, ok bool) {
+	at, ok = l.alone()
+	return at, ok && !at.store.OnDisk()
+}
+
+// alone returns the current moment, if claims may be granted at once by whoever may wait for a disk.
+func (l *leases) alone() (at atOnce, ok bool) {
 	store := l.conn.store.Load()
 	if store == nil || store.local == nil || l.degraded.Load() {
 		return at, false
@@ -73,11 +81,110 @@ func (at *atOnce) knowsClients(r *request) bool {
 
 func (at *atOnce) knowsClient(client *Client) bool {
 	for ; client != nil; client = client.Parent {
-		if !client.cell.exists() || client.cell.client().period.Load() != at.period {
+		if !client.cell.exists() || !at.knowsRecord(client.cell) {
 			return false
 		}
 	}
 	return true
+}
+
+// knowsRecord reports whether memory has the record of a client, or of none, and no other process can have
+// changed it.
+func (at *atOnce) knowsRecord(c cell) bool {
+	return !c.exists() || c.client().record.Load() != nil && c.client().period.Load() == at.period
+}
+
+// learnLocked makes the short cells of a request, which are locked, know their keys if these are new.
+func (at *atOnce) learnLocked(r *request) {
+	for i := range r.held {
+		if h := &r.held[i]; h.short {
+			at.knowsLocked(h.cell, r.debits[h.debit].Limit)
+		}
+	}
+}
+
+// usage is what a cell knew about its key when it joined a batch.
+type usage struct {
+	knowledge
+	lease limiter.Lease // counts all units in use in the period of the knowledge; no period if they are unknown
+}
+
+// usageLocked returns what a locked cell knows about its key. It knows nothing while others of its
+// claims, charges or returned units are under way.
+func (c cell) usageLocked() usage {
+	if c.known.period == 0 || c.rare().openEntry() != nil || c.rare().claims() > 0 || c.rare().admitted() != nil {
+		return usage{}
+	}
+	return usage{c.known, c.leaseLocked()}
+}
+
+// claimAtOnce claims at once for the entries of a batch that know the usage of their keys, delivers
+// the grants, and returns the rest of the batch: the other entries, and the clients whose records others may
+// have changed.
+func (w *writer) claimAtOnce(b *batch) (rest part) {
+	all := part{b, b.entries, b.clients}
+	at, ok := w.leases.alone()
+	if !ok || !at.store.OnDisk() {
+		return all
+	}
+	known, claims := w.known[:0], w.knownClaims[:0]
+	for _, en := range b.entries {
+		if at.knowsEntry(en) {
+			known, claims = append(known, en), append(claims, w.knownClaimOf(en, at.now))
+		}
+	}
+	w.known, w.knownClaims = known, claims
+	if len(known) == 0 {
+		return all
+	}
+	err := at.store.ClaimAtOnce(at.period, at.line.Era, claims)
+	b.now, b.era, b.taken = at.now, at.line.Era, w.clock.source.Elapsed()
+	for _, en := range b.entries {
+		var c *storage.KnownClaim
+		if len(known) > 0 && known[0] == en {
+			c, known, claims = &claims[0], known[1:], claims[1:]
+		}
+		switch {
+		case c != nil && c.Done:
+			en.grant, en.period, en.name = c.Grant, at.period, Name{Key: c.Key, Until: int64(en.usage.until) * second}
+			w.leases.deliver(en, at.now)
+			w.table.countClaim(en.cell)
+			w.answers.Add(1)
+		default:
+			if c != nil && errors.Is(err, storage.ErrUnknownOutcome) {
+				en.give = limiter.Lease{} // the returned units may be free already
+				en.forgetUsage()
+			}
+			rest.entries = append(rest.entries, en)
+		}
+	}
+	if err == nil { // the period goes on
+		b.clients = slices.DeleteFunc(b.clients, at.knowsRecord)
+	}
+	rest.batch, rest.clients = b, b.clients
+	return rest
+}
+
+// forgetUsage makes the cell of an entry look its usage up again.
+func (e *entry) forgetUsage() {
+	c := e.lock()
+	defer c.mu.Unlock()
+	c.known.period = 0
+}
+
+// knowsEntry reports whether an entry of a batch can be claimed at once.
+func (at *atOnce) knowsEntry(en *entry) bool {
+	if en.usage.period != at.period || en.charge.Units > 0 || en.renews || !at.knowsRecord(en.client) || !at.knowsRecord(en.parent) {
+		return false
+	}
+	return en.usage.until == 0 || at.now-at.line.Shift < int64(en.usage.until)*second
+}
+
+// knownClaimOf returns the claim of an entry that knows its key.
+func (w *writer) knownClaimOf(en *entry, now int64) storage.KnownClaim {
+	en.scale(now, false)
+	claim := limiter.Claim{Now: now, Min: en.cost, Want: en.wanted, Extra: w.extraOf(en), Ahead: en.ahead, Return: en.give}
+	return storage.KnownClaim{Known: en.usage.lease, Claim: storage.Claim{ID: en.cell.id, Key: en.usage.name, Limit: en.limit.Rate, Claim: claim}}
 }
 
 // claimLocked claims for a debit that the lease of a locked cell does not cover.
@@ -119,14 +226,15 @@ func (at *atOnce) giveBackLocked(c cell) bool {
 // of the cell's lease. It reports whether the claim was granted, and whether it may have changed
 // anything.
 func (at *atOnce) putLocked(c cell, limit *Limit, claim storage.Claim, known limiter.Lease) (granted, changed bool) {
-	grant, err := at.store.ClaimAtOnce(at.period, at.line.Era, claim, known)
-	switch {
-	case err == nil:
+	claims := [1]storage.KnownClaim{{Claim: claim, Known: known}}
+	err := at.store.ClaimAtOnce(at.period, at.line.Era, claims[:])
+	switch grant := claims[0].Grant; {
+	case claims[0].Done:
 		c.setLimitLocked(limit)
 		c.liftBlocksLocked(grant.InUse(), at.now)
 		c.joinLocked(limit, grant.Lease)
 		return true, true
-	case errors.Is(err, storage.ErrNotAtOnce):
+	case err == nil || errors.Is(err, storage.ErrNotAtOnce):
 		c.setLeaseLocked(known)
 		return false, false
 	default: // the returned units may be free already
@@ -164,13 +272,14 @@ func knowledgeOf(period uint32, name Name) knowledge {
 const maxUntil = int64(1<<32 - 1)
 
 // learnedLocked updates the cell's knowledge after an answer. became reports that the answer became
-// the cell's lease: within a period it then counts all units in use.
+// the cell's lease: within a period it then counts all units in use. If it didn't, and units were given
+// back, the lease still counts these: a token bucket would be charged with them again.
 func (e *entry) learnedLocked(became bool) {
 	c := e.cell
 	switch {
 	case became && e.period != 0 && (c.lease.at == e.grant.At || !e.limit.CountsSlots()):
 		c.known = knowledgeOf(e.period, e.name)
-	case became || e.charge.Units > 0:
+	case became || e.charge.Units > 0 || e.give.Holds():
 		c.known.period = 0
 	}
 }

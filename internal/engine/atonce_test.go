@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/memory"
 )
@@ -180,6 +181,167 @@ func TestClaimsAtOnceAreAllOrNone(t *testing.T) {
 	}
 	if admitted := f.count(20, debit(wide, "a", 1)); admitted != 8 {
 		t.Errorf("%d admitted by the wider limit alone, want the 8 that are left", admitted)
+	}
+}
+
+// diskFixture is an engine that has a store on a disk to itself. atOnce is called by each claim at once.
+func diskFixture(t *testing.T, d *disk, atOnce func() error, change ...func(*Options)) *fixture {
+	t.Helper()
+	f := startOn(t, d, newFakeClock(), append(change, func(o *Options) {
+		o.Open = func(context.Context) (storage.Store, error) {
+			return &immediateStore{hookedStore: &hookedStore{disk: d}, t: t, atOnce: atOnce, onDisk: true}, nil
+		}
+		o.NameAtOnce = func(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, bool) {
+			name, err := testNames(id, key, remembered, now)
+			return name, err == nil
+		}
+	})...)
+	<-f.Ready()
+	return f
+}
+
+// A disk is asked by the committer, and exactly the limit is admitted, most of it at once.
+func TestClaimsAtOnceOnADisk(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			d := newDisk()
+			f := diskFixture(t, d, func() error { return nil })
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 20, Window: time.Hour})
+			if admitted := f.count(30, debit(limit, "a", 1)); admitted != 20 {
+				t.Errorf("%d admitted, want 20", admitted)
+			}
+			if s := f.Stats(t.Context()); s.AtOnce == 0 || s.Claims-s.AtOnce > 2 {
+				t.Errorf("%d of %d claims were at once, want all but the last", s.AtOnce, s.Claims)
+			}
+			if used := d.used(limit, "a", f.clock.now()); used != 20 {
+				t.Errorf("%d charged, want 20", used)
+			}
+		})
+	}
+}
+
+// While a disk hangs, requests wait for it no longer than for any store, and no lock is held: also those of the key whose
+// claim hangs are decided. What the disk takes late counts once.
+func TestDiskThatHangsHoldsNobody(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			thaw, d := make(chan struct{}), newDisk()
+			f := diskFixture(t, d, func() error { <-thaw; return nil }, func(o *Options) { o.StoreTimeout = 20 * time.Millisecond })
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 1000, Window: 1000 * time.Hour})
+			for range 3 {
+				if d := f.ask(debit(limit, "a", 1)); !d.Allowed || !d.Degraded {
+					t.Fatalf("got %+v, want it admitted by memory", d)
+				}
+			}
+			close(thaw)
+			admitted := 3 + f.askUntilInUse(debit(limit, "a", 1))
+			f.Close(t.Context())
+			if used := d.used(limit, "a", f.clock.now()); used != int64(admitted) {
+				t.Errorf("%d are charged, want the %d that were admitted", used, admitted)
+			}
+		})
+	}
+}
+
+// Units that came back while others were given back are not charged again.
+func TestUnitsThatComeBackDuringAReturnAreFree(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			d := newDisk()
+			var during func()
+			f := diskFixture(t, d, func() error {
+				if then := during; then != nil {
+					during = nil
+					then()
+				}
+				return nil
+			})
+			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 5, Window: 24 * time.Hour})
+			held := f.hold(3, limit, "a")
+			held[0].Settle(false) // into the lease
+			c := f.table.find(limit.ID, []byte("a"))
+			during = func() { held[1].Settle(false) } // while the lease is given back
+			c.mu.Lock()
+			b := f.committer.leases.giveBackLocked(c)
+			c.mu.Unlock()
+			<-b.done
+			held[2].Settle(false)
+			for _, p := range f.hold(5, limit, "a") { // all
+				p.Settle(false)
+			}
+		})
+	}
+}
+
+// A client whose record memory was made to forget within a period is read again, and waits for that alone.
+func TestForgottenClientsAreReadAgainInAPeriod(t *testing.T) {
+	for _, forget := range []struct {
+		name string
+		do   func(f *fixture) error
+	}{
+		{"reset", func(f *fixture) error { return f.Reset(t.Context(), []Reset{{Key: "a"}}) }},
+		{"lifted", func(f *fixture) error { return f.Reset(t.Context(), []Reset{{Key: "a", Lifts: time.Hour}}) }},
+		{"of a parent", func(f *fixture) error { return f.Reset(t.Context(), []Reset{{Key: "net"}}) }},
+		{"all", func(f *fixture) error {
+			return f.committer.queue.run(t.Context(), func() error { f.committer.eraser.forgetAll(); return nil })
+		}},
+	} {
+		t.Run(forget.name, func(t *testing.T) {
+			disk := newDisk()
+			f := diskFixture(t, disk, func() error { return nil }, func(o *Options) { o.StoreTimeout = time.Second })
+			scaling := newScaling(t, 1000, time.Hour, 5)
+			ask := func() Decision {
+				client := &Client{Key: []byte("a"), Parent: &Client{Key: []byte("net")}}
+				return f.Decide(t.Context(), client, []Debit{{Limit: scaling.Levels[0], Key: client.Key, Cost: 1, Client: client, Scaling: scaling}})
+			}
+			for range 3 {
+				if d := ask(); !d.Allowed || d.Degraded {
+					t.Fatalf("before: %+v", d)
+				}
+			}
+			if err := forget.do(f); err != nil {
+				t.Fatal(err)
+			}
+			calls := disk.asked.Load()
+			if d := ask(); !d.Allowed || d.Degraded {
+				t.Errorf("afterwards: %+v, want it admitted as before", d)
+			}
+			if got := disk.asked.Load() - calls; got != 1 {
+				t.Errorf("the store was asked %d times, want once", got)
+			}
+		})
+	}
+}
+
+// A client isn't read again in the period in which it was read. In the batch that finds that the period is over, it is.
+func TestClientsAreReadOnceInAPeriod(t *testing.T) {
+	d := newDisk()
+	var during func() error
+	f := diskFixture(t, d, func() error {
+		if during != nil {
+			return during()
+		}
+		return nil
+	})
+	scaling := newScaling(t, 1000, time.Hour, 5)
+	f.passing(3, "a", scaling)
+	calls := d.asked.Load()
+	if passed := f.passing(100, "a", scaling); passed != 100 || d.asked.Load() != calls {
+		t.Fatalf("%d of 100 passed, after %d transactions; want 100 and none", passed, d.asked.Load()-calls)
+	}
+	during = func() error { // another process bans the client
+		raw := d.raw()
+		defer raw.Close()
+		ban := reputation.Offense{Violation: reputation.Violation{At: f.clock.now(), Reason: reputation.Trapped}, Ban: reputation.Ban{After: 1, Within: time.Hour, For: time.Hour}}
+		if err := raw.Punish(context.Background(), d.termAt(f.clock.now()), []storage.Offense{{Client: storage.Client{Key: testName(clientsID, "a")}, Offense: ban}}, make([]reputation.Record, 1)); err != nil {
+			t.Error(err)
+		}
+		return storage.ErrNotAtOnce
+	}
+	defer func() { during = nil }()
+	other := newScaling(t, 1000, 2*time.Hour, 5) // a key without a lease
+	if d := f.from("a", other); d.Reason != Banned {
+		t.Errorf("got %+v, want the ban", d)
 	}
 }
 

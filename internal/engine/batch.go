@@ -104,6 +104,7 @@ type entry struct {
 	news       bool // the charge: memory doesn't count it yet
 	grant      limiter.Grant
 	name       Name        // of the key, at the time of the batch
+	usage      usage       // of the key, if the cell knew it
 	period     uint32      // of the store, in which the claim was answered; or 0
 	held       int64       // units of the key that this process held when the claim was refused
 	fresh      atomic.Bool // the refusal is news, and no decision has reported it yet
@@ -138,7 +139,7 @@ func (b *batch) claimLocked(c cell, d *Debit, now int64) *entry {
 		return e
 	}
 	b.chargeLocked(c)
-	lease := c.leaseLocked()
+	lease, known := c.leaseLocked(), c.usageLocked()
 	ahead := c.headroom.adapt(d.Limit, &lease, now, false)
 	if d.Counting != Always {
 		ahead = 0
@@ -148,6 +149,7 @@ func (b *batch) claimLocked(c cell, d *Debit, now int64) *entry {
 		cost: d.Cost, wanted: d.Cost, counting: d.Counting,
 		extra: int64(c.headroom.units), ahead: ahead,
 		client: client, parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
+		usage: known,
 	}
 	b.giveWithLocked(e, now)
 	c.setLimitLocked(d.Limit)
@@ -168,7 +170,7 @@ func (b *batch) giveWithLocked(e *entry, now int64) {
 			e.give, e.given = c.takeLeaseLocked(), settles
 			return
 		}
-		b.giveLocked(c, c.limit(), c.takeLeaseLocked(), settles)
+		b.giveLocked(c, c.limit(), c.takeLeaseLocked(), settles, usage{})
 	}
 	if last := b.entryOf(c); last != nil {
 		e.given = last.given
@@ -176,9 +178,9 @@ func (b *batch) giveWithLocked(e *entry, now int64) {
 }
 
 // giveLocked adds a returned lease to the batch, before all claims, so that none of them is refused
-// for lack of it. The cell must be locked.
-func (b *batch) giveLocked(c cell, limit *Limit, lease limiter.Lease, settles int64) {
-	e := &entry{cell: c, limit: limit, batch: b, give: lease}
+// for lack of it. The cell must be locked. known is what the cell knew before the lease left it.
+func (b *batch) giveLocked(c cell, limit *Limit, lease limiter.Lease, settles int64, known usage) {
+	e := &entry{cell: c, limit: limit, batch: b, give: lease, usage: known}
 	b.entries = slices.Insert(b.entries, b.gives, e)
 	b.gives++
 	if b.entryOf(c) == nil {

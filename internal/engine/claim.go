@@ -123,13 +123,18 @@ func (p *part) learn(names []storage.Client, records []reputation.Record) {
 // difference claims again.
 func (p *part) scale(together bool) {
 	for _, en := range p.entries {
-		if !en.client.exists() {
-			continue
-		}
-		known := en.knowsClients()
-		if en.assumed = together || !known; known {
-			en.limit = lowered(en.scaling.limit(en.client, en.parent, p.now), en.beside, p.now)
-		}
+		en.scale(p.now, together)
+	}
+}
+
+// scale chooses the limit of an entry by the records of its clients.
+func (e *entry) scale(now int64, together bool) {
+	if !e.client.exists() {
+		return
+	}
+	known := e.knowsClients()
+	if e.assumed = together || !known; known {
+		e.limit = lowered(e.scaling.limit(e.client, e.parent, now), e.beside, now)
 	}
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// finish answers all waiting requests, gives every lease back, and closes the store.
+// finish answers all waiting requests, gives every lease back, and closes the store. It tries that once more after a
+// failure, which may be the first to say that the database was replaced or is damaged.
 func (cm *committer) finish() {
 	<-cm.swept
 	<-cm.poller.done
@@ -18,23 +19,22 @@ func (cm *committer) finish() {
 	if cm.conn.store.Load() == nil && cm.reopen() != nil {
 		return // the observer knows
 	}
-	cm.err = cm.giveBackAll()
-	if store := cm.conn.store.Swap(nil); store != nil {
-		cm.err = errors.Join(cm.err, cm.conn.leave(store.Store), store.Close())
+	if cm.err = cm.giveBackAll(); cm.err == nil {
+		cm.err = cm.leave()
+	}
+	if cm.err != nil && cm.reopen() == nil {
+		cm.err = errors.Join(cm.giveBackAll(), cm.leave())
 	}
 }
 
-// giveBackAll settles all debts, and gives back all leases. A failed attempt is repeated once,
-// because it may be the first to notice that the database was replaced.
+// leave closes the store.
+func (cm *committer) leave() error {
+	store := cm.conn.store.Swap(nil)
+	return errors.Join(cm.conn.leave(store.Store), store.Close())
+}
+
+// giveBackAll settles all debts, and gives back all leases.
 func (cm *committer) giveBackAll() error {
-	err := cm.giveBackOnce()
-	if err != nil && cm.reopen() == nil {
-		err = cm.giveBackOnce()
-	}
-	return err
-}
-
-func (cm *committer) giveBackOnce() error {
 	if err := cm.catchUp(); err != nil { // debts first: there may not be time for all
 		return err
 	}

@@ -175,12 +175,13 @@ const (
 
 // gather lets the open batch fill up after one of size n: a commit costs several times as much as
 // one more claim in it. It waits until as many entries have come as before, which in the end are
-// all concurrent clients. For a single client it doesn't wait. Nor does it for a store on a network:
+// all concurrent clients. For a single client it doesn't wait. Nor does it in a period, in which most
+// batches are no transactions, or for a store on a network:
 // there a batch fills up during the call for the one before, and the server would be idle. Only the
 // requests that are ready to run may join first: otherwise the first one to wake the committer would
 // have a call for itself.
 func (cm *committer) gather(n int) {
-	if cm.conn.roundTrip() > 0 || !cm.queue.await(n) {
+	if cm.conn.roundTrip() > 0 || cm.conn.period() != 0 || !cm.queue.await(n) {
 		return
 	}
 	cm.gathering.Reset(min(gatherFor, cm.opts.now().StoreTimeout/gatherShare))

@@ -93,7 +93,7 @@ func (l *leases) giveLeaseLocked(c cell, limit *Limit, lease limiter.Lease, now 
 		return
 	}
 	var joined bool
-	give := func(b *batch) { b.giveLocked(c, limit, lease, settles) }
+	give := func(b *batch) { b.giveLocked(c, limit, lease, settles, usage{}) }
 	if l.conn.roundTrip() > 0 {
 		joined = l.queue.joinQuietly(give)
 	} else {
@@ -224,7 +224,10 @@ func (l *leases) giveBackLocked(c cell) *batch {
 	if settles <= 0 {
 		return nil // it is unknown whether the store has the units
 	}
-	return l.queue.join(func(b *batch) { b.giveLocked(c, c.limit(), c.takeLeaseLocked(), settles) })
+	return l.queue.join(func(b *batch) {
+		known := c.usageLocked()
+		b.giveLocked(c, c.limit(), c.takeLeaseLocked(), settles, known)
+	})
 }
 
 // fewShare defines few units: less than 1/fewShare of the limit.

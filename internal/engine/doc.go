@@ -11,12 +11,12 @@
 //  1. If memory knows that a key is blocked, the request is refused. This takes a lookup and an
 //     atomic load per key, and no lock.
 //  2. The cells of the keys are locked. If the lease of each covers its debit, all are spent.
-//  3. Otherwise, while this process has the store to itself, the missing units are claimed at once
-//     if memory knows that they are free (atonce.go).
+//  3. Otherwise, while this process has a store in memory to itself, the missing units are claimed at
+//     once if memory knows that they are free (atonce.go).
 //  4. Otherwise claims for the missing units go into the open batch, and the request waits for that
-//     batch. The committer sends a batch to the store in one transaction, for any number of waiting
-//     requests, and the next batch fills up meanwhile. Then the request tries again, as of the time
-//     of the batch.
+//     batch. The committer sends a batch to the store in one transaction, or at once those claims of
+//     which memory knows that they are free, for any number of waiting requests. The next batch fills
+//     up meanwhile. Then the request tries again, as of the time of the batch.
 //  5. If a claim was refused, so is the request, and the key is blocked until the time returned by
 //     the store.
 //
@@ -116,6 +116,6 @@
 //  9. keeping.mu: the time of a store that keeps no time.
 //  10. numbered.mu and limits.mu: objects with bodies, fields of few cells, and limits, by number.
 //
-// No store, observer or other callback is called under any of them, except claims at once and the
-// names for them, which never wait ([storage.Local]).
+// No store, observer or other callback is called under any of them, except claims at once of a store that
+// isn't on a disk, and the names for them, which never wait ([storage.Local]).
 package engine

@@ -76,7 +76,7 @@ func (q *queue) beginEra(now int64) {
 
 func (b *batch) beginEra(now int64) {
 	for _, en := range b.entries {
-		en.give = limiter.Lease{}
+		en.give, en.usage = limiter.Lease{}, usage{}
 		en.charge = en.charge.NotLater(&en.limit.Rate, now)
 	}
 }

@@ -133,10 +133,10 @@ func (cm *committer) look() {
 	}
 }
 
-// noticeLoss degrades if an error says that the store has lost writes. While there are no claims, nobody else
-// may notice.
+// noticeLoss degrades if an error says that the store has lost writes or is damaged. While there are no claims,
+// nobody else may notice.
 func (cm *committer) noticeLoss(err error) {
-	if errors.Is(err, storage.ErrLostWrites) {
+	if errors.Is(err, storage.ErrLostWrites) || errors.Is(err, storage.ErrCorrupt) {
 		cm.degrade(err)
 	}
 }

@@ -200,10 +200,10 @@ func (e *Engine) giveSlotsBack(d *Debit, back []limiter.Slot) error {
 	}
 	b := e.committer.queue.join(func(b *batch) {
 		for _, slot := range back {
-			b.giveLocked(c, d.Limit, leaseOf(slot), slot.Used)
+			b.giveLocked(c, d.Limit, leaseOf(slot), slot.Used, usage{})
 		}
 		if settles := c.settlesLocked(e.clock.now()); settles > 0 {
-			b.giveLocked(c, d.Limit, c.takeLeaseLocked(), settles)
+			b.giveLocked(c, d.Limit, c.takeLeaseLocked(), settles, usage{})
 		}
 		b.entries[b.gives-1].refunds = true
 	})

@@ -316,7 +316,7 @@ func (b *batch) forget(c cell) {
 	}
 	for _, en := range b.entries {
 		if en.cell.isSame(c.body) {
-			en.give, en.charge, en.given, en.afterwards = limiter.Lease{}, limiter.Charge{}, 0, 0
+			en.give, en.charge, en.given, en.afterwards, en.usage = limiter.Lease{}, limiter.Charge{}, 0, 0, usage{}
 		}
 	}
 }

@@ -191,7 +191,7 @@ func (w *world) start() {
 	}
 	var opened storage.Store = store
 	if w.immediate {
-		opened = &immediateStore{hookedStore: store, t: w.t, atOnce: p.atOnce}
+		opened = &immediateStore{hookedStore: store, t: w.t, atOnce: p.atOnce, onDisk: p.number%2 == 1}
 	}
 	e, err := New(Options{
 		resetInterval:   1000 * time.Hour,

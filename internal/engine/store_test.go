@@ -17,7 +17,8 @@ import (
 
 // disk is the part that survives engines: a database that stores share, and the names in claims.
 type disk struct {
-	db atomic.Pointer[network.Database]
+	db    atomic.Pointer[network.Database]
+	asked atomic.Int64 // batches, by all stores
 
 	mu    sync.Mutex
 	names map[diskKey]struct{} // guarded by mu
@@ -178,6 +179,7 @@ func (s *hookedStore) reopen() {
 
 func (s *hookedStore) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	s.calls.Add(1)
+	s.asked.Add(1)
 	s.claims.Add(int64(len(claims)))
 	if s.closed.Load() {
 		return storage.ErrClosed
@@ -263,6 +265,7 @@ type immediateStore struct {
 	t      testing.TB
 	atOnce func() error // fails before anything is charged, or with an unknown outcome afterwards
 	number atomic.Int64 // claims at once that were granted
+	onDisk bool         // the committer claims at once
 }
 
 func (s *immediateStore) Period() uint32 {
@@ -285,24 +288,35 @@ func (s *immediateStore) Continues(earlier storage.Store) bool {
 	return ok && e.disk == s.disk
 }
 
-func (s *immediateStore) ClaimAtOnce(period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
+func (s *immediateStore) OnDisk() bool { return s.onDisk }
+
+func (s *immediateStore) ClaimAtOnce(period uint32, era int64, claims []storage.KnownClaim) error {
 	failed := s.atOnce()
 	if s.closed.Load() || failed != nil && !errors.Is(failed, storage.ErrUnknownOutcome) {
-		return limiter.Grant{}, storage.ErrNotAtOnce
+		return storage.ErrNotAtOnce
 	}
-	state := s.db.Load().Counts.State(c.ID, c.Key)
-	grant, err := s.store().ClaimAtOnce(period, era, c, known)
-	if err != nil {
-		return grant, err
+	for i := range claims {
+		if err := s.claimOneAtOnce(period, era, &claims[i]); err != nil {
+			return err
+		}
+		claims[i].Done = claims[i].Done && failed == nil
 	}
-	s.note([]storage.Claim{c})
-	s.tracer.claimed(s.machine, s.db.Load(), storage.Time{Now: c.Now, Era: era}, []storage.Claim{c}, []limiter.Grant{grant})
+	return failed
+}
+
+func (s *immediateStore) claimOneAtOnce(period uint32, era int64, c *storage.KnownClaim) error {
+	state, one := s.db.Load().Counts.State(c.ID, c.Key), []storage.KnownClaim{*c}
+	if err := s.store().ClaimAtOnce(period, era, one); err != nil {
+		return err
+	}
+	if *c = one[0]; !c.Done {
+		return nil
+	}
+	s.note([]storage.Claim{c.Claim})
+	s.tracer.claimed(s.machine, s.db.Load(), storage.Time{Now: c.Now, Era: era}, []storage.Claim{c.Claim}, []limiter.Grant{c.Grant})
 	s.number.Add(1)
-	if truly := c.Limit.Claim(&state, c.Claim); truly.Units < grant.Units || truly.InUse() > grant.InUse()+truly.Units-grant.Units {
-		s.t.Errorf("%+v was granted %+v at once, knowing %+v; the store grants %+v", c, grant, known, truly)
+	if truly := c.Limit.Claim(&state, c.Claim.Claim); truly.Units < c.Grant.Units || truly.InUse() > c.Grant.InUse()+truly.Units-c.Grant.Units {
+		s.t.Errorf("%+v was granted %+v at once, knowing %+v; the store grants %+v", c.Claim, c.Grant, c.Known, truly)
 	}
-	if failed != nil {
-		return limiter.Grant{}, failed
-	}
-	return grant, nil
+	return nil
 }

@@ -97,6 +97,9 @@ func (r *request) spendOrClaim(e *Engine, again bool) (b *batch, decided bool) {
 		r.decideLocallyLocked(e.share())
 		return nil, true
 	}
+	if at, ok := e.committer.leases.alone(); ok {
+		at.learnLocked(r)
+	}
 	b = e.committer.queue.join(func(b *batch) {
 		b.readLocked(r.client)
 		for i := range r.debits {

@@ -28,13 +28,17 @@ type writer struct {
 	current *batch // the batch under way, or nil
 	claims  []storage.Claim
 	grants  []limiter.Grant
+
+	known       []*entry // of the last batch, that claimed at once
+	knownClaims []storage.KnownClaim
 }
 
 // put sends a batch to the store in as many calls as necessary, and delivers the grants. After a
 // failed call it makes no further ones.
 func (w *writer) put(b *batch) error {
 	most := w.conn.maxBatch()
-	for rest := (part{b, b.entries, b.clients}); ; {
+	rest := w.claimAtOnce(b)
+	for !rest.isEmpty() {
 		p := rest.first(most)
 		if err := w.claim(&p); err != nil {
 			w.leases.undo(p.entries, err)
@@ -44,10 +48,8 @@ func (w *writer) put(b *batch) error {
 		for _, entry := range p.entries {
 			w.leases.deliver(entry, b.now)
 		}
-		if rest.isEmpty() {
-			return nil
-		}
 	}
+	return nil
 }
 
 // flushSize is how many leases are given back in one transaction on close, and how many debts are

@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 
-	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -28,24 +27,30 @@ func (s *Store) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
 	return era == s.db.clock.Era && !s.db.readLocked(stateKey{id, key}, &s.db.rooms[0])
 }
 
+// OnDisk implements [storage.Local].
+func (s *Store) OnDisk() bool { return false }
+
 // ClaimAtOnce implements [storage.Local].
-func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
+func (s *Store) ClaimAtOnce(period uint32, era int64, claims []storage.KnownClaim) error {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	if s.closed || period == 0 || period != s.db.period.Load() || era != s.db.clock.Era || !s.shared || s.db.bytes >= s.maxSize {
-		return limiter.Grant{}, storage.ErrNotAtOnce
+		return storage.ErrNotAtOnce
 	}
-	grant, changes := c.Limit.ClaimKnown(known, c.Claim)
-	if grant.Refused(c.Claim) {
-		return limiter.Grant{}, storage.ErrNotAtOnce
+	for i := range claims {
+		c := &claims[i]
+		changes, ok := c.Answer()
+		if !ok {
+			continue
+		}
+		owner := stateKey{c.ID, c.Key}
+		st := &s.db.rooms[0]
+		s.db.readLocked(owner, st)
+		st.State.Apply(&c.Limit, changes)
+		st.Settle(&c.Limit, c.Now)
+		s.db.putLocked(owner, st)
 	}
-	owner := stateKey{c.ID, c.Key}
-	st := &s.db.rooms[0]
-	s.db.readLocked(owner, st)
-	st.State.Apply(&c.Limit, changes)
-	st.Settle(&c.Limit, c.Now)
-	s.db.putLocked(owner, st)
-	return grant, nil
+	return nil
 }
 
 // Mark implements [storage.Local]. Only this process uses the database, and all of its names are made

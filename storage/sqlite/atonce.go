@@ -3,8 +3,8 @@ package sqlite
 import (
 	"fmt"
 
-	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 )
 
 // Period implements [storage.Local].
@@ -21,23 +21,49 @@ func (s *Store) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
 	return a != nil && a.filters.isNew(limitOf(id, era), key)
 }
 
-// ClaimAtOnce implements [storage.Local]. When it returns, its changes are in the journal; some time
-// later they are in the database.
-func (s *Store) ClaimAtOnce(period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
-	a, id := s.alone.Load(), limitOf(c.ID, era)
-	if a == nil || a.period != period || a.crowded.Load() || !a.knowsLimit(id, c.Now) || !a.journal.Owned() {
-		return limiter.Grant{}, storage.ErrNotAtOnce
+// OnDisk implements [storage.Local].
+func (s *Store) OnDisk() bool { return true }
+
+// ClaimAtOnce implements [storage.Local]. When it returns, its changes are in the journal, written by one
+// system call; some time later they are in the database.
+func (s *Store) ClaimAtOnce(period uint32, era int64, claims []storage.KnownClaim) error {
+	a := s.alone.Load()
+	if a == nil || a.period != period || a.crowded.Load() || s.place.damaged.Load() != nil || !a.journal.Owned() {
+		return storage.ErrNotAtOnce // while it is certain that nothing was written
 	}
-	grant, changes := c.Limit.ClaimKnown(known, c.Claim)
-	if grant.Refused(c.Claim) {
-		return limiter.Grant{}, storage.ErrNotAtOnce
+	var records []journal.Record
+	for i := range claims {
+		c := &claims[i]
+		id := limitOf(c.ID, era)
+		if !a.knowsLimit(id, c.Now) {
+			continue
+		}
+		if changes, ok := c.Answer(); ok {
+			records = noted(records, id, c.Key, c.Limit, &changes)
+		}
 	}
-	if !note(a.journal, id, c.Key, c.Limit, &changes) || s.alone.Load() != a { // see lasts
-		s.checkPeriod(a)
-		return limiter.Grant{}, errNotNoted
+	if !s.note(a, records) {
+		for i := range claims {
+			claims[i].Done = false
+		}
+		return errNotNoted
 	}
-	a.filters.add(id, c.Key)
-	return grant, nil
+	for i := range claims {
+		if c := &claims[i]; c.Done {
+			a.filters.add(limitOf(c.ID, era), c.Key)
+		}
+	}
+	return nil
+}
+
+// note writes records to the journal, and reports whether they are durable and the period goes on. If not,
+// it ends the period.
+func (s *Store) note(a *alone, records []journal.Record) bool {
+	if len(records) == 0 || a.journal.Add(records...) && s.alone.Load() == a { // see lasts
+		return true
+	}
+	s.checkPeriod(a)
+	return false
 }
 
 // errNotNoted says that a charge may not be in the journal.

@@ -1,3 +1,5 @@
+//go:build unix
+
 package sqlite
 
 import (
@@ -65,6 +67,7 @@ func BenchmarkAtOnce(b *testing.B) {
 			}
 			time.Sleep(time.Second) // until the filter is there
 			b.ReportAllocs()
+			before := cpuTime(b)
 			b.ResetTimer()
 			for i := range b.N {
 				if c.keys == 0 {
@@ -74,6 +77,7 @@ func BenchmarkAtOnce(b *testing.B) {
 				}
 			}
 			b.StopTimer()
+			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
 			s := e.Stats(context.Background())
 			b.ReportMetric(float64(s.AtOnce)/float64(b.N), "atonce/op")
 			b.ReportMetric(float64(s.Claims-s.AtOnce)/float64(b.N), "slow/op")

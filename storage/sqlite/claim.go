@@ -106,6 +106,7 @@ type cell struct {
 	state  limiter.State
 	slots  []limiter.Slot // the slots that were read
 	bucket limiter.Bucket // the bucket that was read
+	noted  bool           // there are records of its changes
 }
 
 // keptSlots bounds the memory that a cell keeps for the next batch.

@@ -115,7 +115,7 @@ func (cr *crashes) claim(t *testing.T, s *Store) {
 	cr.count(&cr.acked, k, units)
 	for range cr.rand.IntN(6) {
 		cr.count(&cr.asked, k, units)
-		grant, err := s.ClaimAtOnce(period, 0, c, grants[0].Lease)
+		grant, err := claimAtOnce(s, period, 0, c, grants[0].Lease)
 		if err != nil {
 			cr.count(&cr.asked, k, -units)
 			return
@@ -255,7 +255,7 @@ func chargeAtOnce(t *testing.T, s *Store, limit limiter.Limit, times int) (befor
 	defer s.mu.Unlock()
 	for range times - 1 {
 		before = copyFiles(t, s.options.Path)
-		grant, err := s.ClaimAtOnce(s.Period(), 0, c, grants[0].Lease)
+		grant, err := claimAtOnce(s, s.Period(), 0, c, grants[0].Lease)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,7 +330,7 @@ func TestFoldsThatFail(t *testing.T) {
 			s.mu.Lock() // nobody else folds the last charge
 			defer s.mu.Unlock()
 			c := storage.Claim{ID: 7, Key: key(0), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
-			if _, err := s.ClaimAtOnce(s.Period(), 0, c, limiter.Lease{At: limit.Slot(start), Used: 4}); err != nil {
+			if _, err := claimAtOnce(s, s.Period(), 0, c, limiter.Lease{At: limit.Slot(start), Used: 4}); err != nil {
 				t.Fatal(err)
 			}
 			f.set(failOnce(statement, coded(codeBusy)))

@@ -25,7 +25,7 @@
 //     where there is no row. Counters are never cached between batches, because another process may
 //     write them.
 //   - In a period (alone.go) this Store alone is charged. Every change is first a record of the
-//     journal. Each record is folded into the tables once (fold.go, folded.go), in transactions that
+//     journal, written before anything is granted. Each record is folded into the tables once (fold.go, folded.go), in transactions that
 //     note the progress. All earlier records are folded before a transaction charges anything.
 //   - A batch that changes nothing writes nothing.
 //   - This process never closes its own descriptor of a healthy database file while SQLite may hold
@@ -37,6 +37,10 @@
 //     (see internal/vfs).
 //
 // # Goroutines and locks
+//
+// A disk may hang for any time, and every call with it, except Period, IsNew and OnDisk. It hangs in system
+// calls only, never in a page fault: the journal isn't mapped, and stores of SQLite into its index wait
+// before (internal/vfs).
 //
 // The store owns two goroutines. One copies the write-ahead log into the main file when enough has been
 // written. The other one maintains the journal: it begins and ends periods, and folds. Open starts both

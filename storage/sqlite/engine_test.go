@@ -205,6 +205,52 @@ func (s *site) end() {
 	}
 }
 
+// What fails in a fold, for which no request waits, costs no counts, also if the database is damaged: neither if the site
+// goes on, nor if it is stopped at once and no lease is to be given back.
+func TestFaultsThatNobodyWaitsForCostNoCounts(t *testing.T) {
+	const noMemory = 7
+	for _, fault := range []coded{codeCorrupt, noMemory} {
+		for name, set := range map[string]func(*faults, func(string) error){"before": (*faults).set, "after": (*faults).setAfter} {
+			for _, stops := range []bool{false, true} {
+				t.Run(fmt.Sprintf("code %d %s, stops=%v", fault, name, stops), func(t *testing.T) {
+					bubble.Test(t, func(t *testing.T) {
+						f := new(faults)
+						s := newSite(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect}, 12)
+						for range 12 {
+							s.ask("key")
+						}
+						failed := make(chan struct{})
+						set(f, failOnceAnd("BEGIN IMMEDIATE", fault, func() { close(failed) }))
+						<-failed
+						set(f, nil)
+						if !stops {
+							time.Sleep(2 * time.Second)
+							s.recovered()
+							if s.count("degraded: ") == 1 != (fault == codeCorrupt) {
+								t.Errorf("an operator reads %q", s.told)
+							}
+						}
+						s.end()
+					})
+				})
+			}
+		}
+	}
+}
+
+// A transaction that began although the caller was told otherwise doesn't stop the next one.
+func TestTransactionsBeginAfterOneThatFailedToBegin(t *testing.T) {
+	f := new(faults)
+	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect, NoJournal: true})
+	f.setAfter(failOnce("BEGIN IMMEDIATE", coded(7)))
+	if _, err := s.Join(t.Context(), 1, 1, 2); err == nil {
+		t.Fatal("nothing failed")
+	}
+	if _, err := s.Join(t.Context(), 1, 1, 2); err != nil {
+		t.Error(err)
+	}
+}
+
 // failNth returns a function that fails one call, counted from 1.
 func failNth(n int64, err error) (fail func(string) error, failed *string) {
 	var calls atomic.Int64

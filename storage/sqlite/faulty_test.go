@@ -128,11 +128,17 @@ func (c coded) Code() int     { return int(c) }
 
 // failOnce returns a faults.before that fails the first statement with a prefix.
 func failOnce(prefix string, err error) func(query string) error {
+	return failOnceAnd(prefix, err, func() {})
+}
+
+// failOnceAnd is failOnce, which then calls f.
+func failOnceAnd(prefix string, err error, f func()) func(query string) error {
 	var done atomic.Bool
 	return func(query string) error {
 		if !strings.HasPrefix(query, prefix) || done.Swap(true) {
 			return nil
 		}
+		f()
 		return err
 	}
 }

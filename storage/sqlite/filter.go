@@ -126,20 +126,13 @@ func (fs *filters) due() int64 {
 // see the filter.
 func (s *Store) fillFilter(a *alone, f *filter) error {
 	a.journal.Seal()
-	var r journal.Record
 	for _, segment := range a.journal.Segments(a.folded.Load()) {
 		if !segment.Sealed() {
 			continue
 		}
-		if err := a.journal.Settle(segment); err != nil {
+		_, err := segment.Read(0, segment.Len(), func(_ int, r *journal.Record) { f.add(storage.LimitID(r.Limit), r.Key) })
+		if err != nil {
 			return err
-		}
-		for i := range segment.Len() {
-			if ok, err := segment.Read(i, &r); err != nil {
-				return err
-			} else if ok {
-				f.add(storage.LimitID(r.Limit), r.Key)
-			}
 		}
 	}
 	c, err := s.options.dial(sideCache)

@@ -287,3 +287,15 @@ func tellWriter(t testing.TB, s *Store, query string) {
 	defer s.mu.Unlock()
 	mustExec(t, s.writer, query)
 }
+
+// claimAtOnce makes one claim at once.
+func claimAtOnce(s storage.Local, period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
+	claims := []storage.KnownClaim{{Claim: c, Known: known}}
+	if err := s.ClaimAtOnce(period, era, claims); err != nil {
+		return limiter.Grant{}, err
+	}
+	if !claims[0].Done {
+		return limiter.Grant{}, storage.ErrNotAtOnce
+	}
+	return claims[0].Grant, nil
+}

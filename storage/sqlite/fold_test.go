@@ -80,7 +80,7 @@ func TestRequestsWaitForNoFold(t *testing.T) {
 		"a claim at once": func() error {
 			c := claim
 			c.Key = key(foldedKeys)
-			_, err := s.ClaimAtOnce(s.Period(), 0, c, limiter.Lease{})
+			_, err := claimAtOnce(s, s.Period(), 0, c, limiter.Lease{})
 			return err
 		},
 		"a claim that is granted": func() error {

@@ -19,10 +19,10 @@ type pending struct {
 // first.
 type segmentIndex struct {
 	segment *journal.Segment
-	looked  int     // places before this one are indexed, except for holes
-	holes   []int32 // places that had no record yet
-	heads   []int32 // by hash: the place of the last record, plus 1; the length is a power of two
-	before  []int32 // by place: the place of the previous record in the chain, plus 1
+	looked  int      // places before this one are indexed
+	heads   []int32  // by hash: the place of the last record, plus 1; the length is a power of two
+	before  []int32  // by place: the place of the previous record in the chain, plus 1
+	hashes  []uint32 // by place: of limit and key
 	places  int
 }
 
@@ -46,42 +46,29 @@ func (p *pending) follow(segments []*journal.Segment) error {
 	return nil
 }
 
-// catchUp indexes the records that were added since the last call. No call asks for the keys of records
-// that are still being written.
+// catchUp indexes the records that were added since the last call.
 func (s *segmentIndex) catchUp() error {
-	var r journal.Record
-	holes := s.holes[:0]
-	for _, place := range s.holes {
-		if ok, err := s.segment.Read(int(place), &r); err != nil {
-			return err
-		} else if ok {
-			s.link(&r, int(place))
-		} else {
-			holes = append(holes, place)
-		}
+	n := s.segment.Len()
+	if s.looked == n {
+		return nil
 	}
-	s.holes = holes
-	for n := s.segment.Len(); s.looked < n; s.looked++ {
-		if ok, err := s.segment.Read(s.looked, &r); err != nil {
-			return err
-		} else if ok {
-			s.link(&r, s.looked)
-		} else if !s.segment.Past() {
-			s.holes = append(s.holes, int32(s.looked))
-		}
+	_, err := s.segment.Read(s.looked, n, func(place int, r *journal.Record) { s.link(hashOfRecord(r.Limit, r.Key), place) })
+	if err == nil {
+		s.looked = n
 	}
-	return nil
+	return err
 }
 
 // link puts a record at the head of its chain.
-func (s *segmentIndex) link(r *journal.Record, place int) {
+func (s *segmentIndex) link(hash uint32, place int) {
 	if s.places == len(s.heads) {
 		s.grow()
 	}
 	for len(s.before) <= place {
-		s.before = append(s.before, 0)
+		s.before, s.hashes = append(s.before, 0), append(s.hashes, 0)
 	}
-	head := &s.heads[s.hash(r.Limit, r.Key)]
+	s.hashes[place] = hash
+	head := s.head(hash)
 	s.before[place], *head = *head, int32(place)+1
 	s.places++
 }
@@ -90,7 +77,6 @@ func (s *segmentIndex) link(r *journal.Record, place int) {
 func (s *segmentIndex) grow() {
 	chains := s.heads
 	s.heads = make([]int32, max(256, 2*len(chains)))
-	var r journal.Record
 	for _, next := range chains {
 		var chain []int32
 		for ; next != 0; next = s.before[next-1] {
@@ -98,17 +84,20 @@ func (s *segmentIndex) grow() {
 		}
 		for i := len(chain) - 1; i >= 0; i-- {
 			place := chain[i]
-			if ok, err := s.segment.Read(int(place), &r); ok && err == nil {
-				head := &s.heads[s.hash(r.Limit, r.Key)]
-				s.before[place], *head = *head, place+1
-			}
+			head := s.head(s.hashes[place])
+			s.before[place], *head = *head, place+1
 		}
 	}
 }
 
-func (s *segmentIndex) hash(id int64, key [16]byte) uint64 {
-	return (binary.NativeEndian.Uint64(key[:8]) ^ uint64(id)*0x9E3779B97F4A7C15) & uint64(len(s.heads)-1)
+func (s *segmentIndex) head(hash uint32) *int32 { return &s.heads[hash&uint32(len(s.heads)-1)] }
+
+func hashOfRecord(id int64, key [16]byte) uint32 {
+	return uint32(binary.NativeEndian.Uint64(key[:8]) ^ uint64(id)*0x9E3779B97F4A7C15)
 }
+
+// near is the distance between places that are read together: what lies between costs less than a system call.
+const near = 16
 
 // apply adds the pending records to the states of cells, which were read from a database with a progress.
 func (p *pending) apply(claims []storage.Claim, cells []cell, done progress) error {
@@ -136,18 +125,24 @@ func (p *pending) applySegment(x *segmentIndex, limit limiter.Limit, c *cell) er
 		return nil
 	}
 	p.places = p.places[:0]
-	for next := x.heads[x.hash(int64(c.id), c.key)]; next != 0; next = x.before[next-1] {
-		p.places = append(p.places, next-1)
+	hash := hashOfRecord(int64(c.id), c.key)
+	for next := *x.head(hash); next != 0; next = x.before[next-1] {
+		if x.hashes[next-1] == hash {
+			p.places = append(p.places, next-1)
+		}
 	}
 	slices.Sort(p.places)
-	for _, place := range p.places {
-		var r journal.Record
-		ok, err := x.segment.Read(int(place), &r)
+	for from, to := 0, 1; from < len(p.places); from, to = to, to+1 {
+		for to < len(p.places) && p.places[to]-p.places[to-1] <= near {
+			to++
+		}
+		_, err := x.segment.Read(int(p.places[from]), int(p.places[to-1])+1, func(_ int, r *journal.Record) {
+			if r.Limit == int64(c.id) && r.Key == c.key && r.Bucket != limit.CountsSlots() {
+				c.state.Apply(&limit, changesOf(r))
+			}
+		})
 		if err != nil {
 			return err
-		}
-		if ok && r.Limit == int64(c.id) && r.Key == c.key && r.Bucket != limit.CountsSlots() {
-			c.state.Apply(&limit, changesOf(&r))
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync/atomic"
 
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -14,12 +15,18 @@ type place struct {
 	path   string
 	file   fs.FileInfo            // of the database
 	beside map[string]fs.FileInfo // its log and its index, by suffix
+
+	damaged atomic.Pointer[error] // how the database was found to be damaged; nil if it wasn't
 }
 
 // check returns an error if an open file is no longer the one at its path. SQLite would continue with files
 // that no other process sees. With another log or index than processes that open the database now, it
-// would overwrite their changes.
+// would overwrite their changes. check also returns the error that said that the database is damaged, which
+// may have come up where nobody waited for it.
 func (p *place) check() error {
+	if damaged := p.damaged.Load(); damaged != nil {
+		return *damaged
+	}
 	if there, err := isAt(p.path, p.file); err != nil {
 		return err
 	} else if !there {
@@ -39,6 +46,7 @@ func (p *place) check() error {
 // failed marks the database as damaged, for the next Open, if an error says so.
 func (p *place) failed(err error) error {
 	if errors.Is(err, storage.ErrCorrupt) {
+		p.damaged.CompareAndSwap(nil, &err)
 		return errors.Join(err, markDamaged(p.path, p.file))
 	}
 	return err

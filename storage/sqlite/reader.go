@@ -18,6 +18,7 @@ type reader struct {
 	clients             standings
 	clock               clock
 	writes              []slotWrite
+	noted               []journal.Record
 }
 
 // readerCache is the size of the reader's cache, in KiB.
@@ -64,11 +65,10 @@ func (s *Store) claimAlone(a *alone, term *storage.Term, claims []storage.Claim,
 	if err := s.reader.decide(&a.pending, term, claims, grants); err != nil {
 		return err
 	}
-	if !s.noteCells(a, claims) || !s.lasts(a) {
-		s.checkPeriod(a)
-		return errNotNoted
+	if s.noteCells(a, claims) {
+		return nil
 	}
-	return nil
+	return errNotNoted
 }
 
 func hasFormer(claims []storage.Claim) bool {
@@ -166,47 +166,47 @@ func (r *reader) tell(term *storage.Term, claims []storage.Claim) error {
 	return nil
 }
 
-// noteCells adds the changes of claims to the journal, and reports whether they are durable.
+// noteCells writes the changes of claims to the journal, and reports whether they are durable and the
+// period goes on.
 func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
 	r := s.reader
+	r.noted = r.noted[:0]
 	for i := range r.claims.cells {
 		c := &r.claims.cells[i]
 		limit := claims[c.claims[len(c.claims)-1]].Limit
-		var durable bool
-		if !limit.CountsSlots() {
-			if c.state.Bucket == c.bucket {
-				continue
-			}
-			durable = note(a.journal, c.id, c.key, limit, &limiter.Changes{Bucket: c.state.Bucket})
-		} else {
+		before := len(r.noted)
+		if limit.CountsSlots() {
 			r.writes = c.changes(r.writes[:0], claims, i)
-			if len(r.writes) == 0 {
-				continue
-			}
-			durable = noteSlots(a.journal, c, limit, r.writes)
+			r.noted = noteSlots(r.noted, c, limit, r.writes)
+		} else if c.state.Bucket != c.bucket {
+			r.noted = noted(r.noted, c.id, c.key, limit, &limiter.Changes{Bucket: c.state.Bucket})
 		}
-		if !durable {
-			return false
+		c.noted = len(r.noted) > before
+	}
+	if !s.note(a, r.noted) || !s.lasts(a) {
+		s.checkPeriod(a)
+		return false
+	}
+	for i := range r.claims.cells {
+		if c := &r.claims.cells[i]; c.noted {
+			a.filters.add(c.id, c.key)
 		}
-		a.filters.add(c.id, c.key)
 	}
 	return true
 }
 
-// noteSlots adds the changes of a key's slots to the journal, and reports whether they are durable.
-func noteSlots(j *journal.Journal, c *cell, limit limiter.Limit, writes []slotWrite) bool {
+// noteSlots adds the records of changes of a key's slots.
+func noteSlots(records []journal.Record, c *cell, limit limiter.Limit, writes []slotWrite) []journal.Record {
 	for len(writes) > 0 {
 		var changes limiter.Changes
 		n := min(len(writes), len(changes.Slots))
 		for i, w := range writes[:n] {
 			changes.Slots[i] = limiter.Slot{Index: w.slot, Used: w.units}
 		}
-		if !note(j, c.id, c.key, limit, &changes) {
-			return false
-		}
+		records = noted(records, c.id, c.key, limit, &changes)
 		writes = writes[n:]
 	}
-	return true
+	return records
 }
 
 // mayReadAlone returns an error if a period is over, or if the files of the database aren't in place.

@@ -9,13 +9,13 @@ import (
 // A record of the journal has a change of one key of a limit, under the limit's ID in the database: the
 // units added to up to two slots, or the new state of a token bucket and the time at which that expires.
 
-// note writes changes to the journal, and reports whether they are durable.
-func note(j *journal.Journal, id storage.LimitID, key storage.Key, limit limiter.Limit, changes *limiter.Changes) bool {
+// noted adds the records of changes of a key.
+func noted(records []journal.Record, id storage.LimitID, key storage.Key, limit limiter.Limit, changes *limiter.Changes) []journal.Record {
 	r := journal.Record{Limit: int64(id), Key: key, Bucket: !limit.CountsSlots()}
 	if r.Bucket {
 		b := changes.Bucket
 		r.N = [4]int64{b.At, b.Units, b.Part, (&limiter.State{Bucket: b}).Expires(&limit, 0)}
-		return j.Add(&r)
+		return append(records, r)
 	}
 	n := 0
 	for _, slot := range changes.Slots {
@@ -23,15 +23,16 @@ func note(j *journal.Journal, id storage.LimitID, key storage.Key, limit limiter
 			continue
 		}
 		if n == len(r.N) {
-			if !j.Add(&r) {
-				return false
-			}
+			records = append(records, r)
 			r.N, n = [4]int64{}, 0
 		}
 		r.N[n], r.N[n+1] = slot.Index, slot.Used
 		n += 2
 	}
-	return n == 0 || j.Add(&r)
+	if n > 0 {
+		records = append(records, r)
+	}
+	return records
 }
 
 // changesOf returns the changes in a record.

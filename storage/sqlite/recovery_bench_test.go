@@ -65,7 +65,7 @@ func pendingCharges(b *testing.B, limit limiter.Limit, keys uint64, each int) ma
 	for range each {
 		for n := range keys {
 			c.Key = key(n)
-			grant, err := s.ClaimAtOnce(s.Period(), 0, c, known[n])
+			grant, err := claimAtOnce(s, s.Period(), 0, c, known[n])
 			if err != nil {
 				b.Skip("charges don't go to a journal here: ", err)
 			}

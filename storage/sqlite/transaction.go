@@ -74,10 +74,10 @@ func (t *transactions) beginLocked() error {
 	if err := t.rollbackLocked(); err != nil {
 		return err
 	}
+	t.open = true // also after an error, for all that is known
 	if err := t.begin.run(); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	t.open = true
 	return nil
 }
 

@@ -35,7 +35,7 @@ func testAtOnce(t *testing.T, open storage.Opener) {
 		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: newLimit(t, p), Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 		known := m.checkIn(t, s, termNow(t, s, clock), c)[0].Lease
 		for range 5 {
-			grant, err := s.ClaimAtOnce(s.Period(), 0, c, known)
+			grant, err := claimAtOnce(s, s.Period(), 0, c, known)
 			want, changes := c.Limit.ClaimKnown(known, c.Claim)
 			if full := want.Refused(c.Claim); full != errors.Is(err, storage.ErrNotAtOnce) || !full && (err != nil || grant != want) {
 				t.Fatalf("%v: got %+v, %v, want %+v", p.Algorithm, grant, err, want)
@@ -91,10 +91,22 @@ func testPeriodsEnd(t *testing.T, open storage.Opener) {
 	}
 }
 
+// claimAtOnce makes one claim at once.
+func claimAtOnce(s storage.Local, period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
+	claims := []storage.KnownClaim{{Claim: c, Known: known}}
+	if err := s.ClaimAtOnce(period, era, claims); err != nil {
+		return limiter.Grant{}, err
+	}
+	if !claims[0].Done {
+		return limiter.Grant{}, storage.ErrNotAtOnce
+	}
+	return claims[0].Grant, nil
+}
+
 // refusesAtOnce makes claims at once that must be refused.
 func refusesAtOnce(t *testing.T, s storage.Local, period uint32, c storage.Claim, known limiter.Lease) {
 	t.Helper()
-	grant, err := s.ClaimAtOnce(period, 0, c, known)
+	grant, err := claimAtOnce(s, period, 0, c, known)
 	if !errors.Is(err, storage.ErrNotAtOnce) && !errors.Is(err, storage.ErrUnknownOutcome) {
 		t.Errorf("a claim in period %d, which has ended: got %+v, %v", period, grant, err)
 	}
@@ -290,7 +302,7 @@ func (w *atOnceWorld) claimAtOnce(t *testing.T, s storage.Local) {
 	if w.rand.IntN(2) == 0 {
 		c.Return = known.Lease
 	}
-	grant, err := s.ClaimAtOnce(period, w.era, c, known.Lease)
+	grant, err := claimAtOnce(s, period, w.era, c, known.Lease)
 	want, changes := c.Limit.ClaimKnown(known.Lease, c.Claim)
 	switch {
 	case errors.Is(err, storage.ErrNotAtOnce):

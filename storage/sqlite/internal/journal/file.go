@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -95,10 +94,7 @@ func open(ctx context.Context, o Options) (*Journal, error) {
 	}
 	j := &Journal{path: o.Path, origin: o.Origin, file: f, full: make(chan struct{}, 1), mu: sleeplock.New()}
 	if err := j.join(ctx, o, made); err != nil {
-		if j.mem != nil {
-			_ = j.mem.vacate() // err is the first error
-		}
-		_ = f.Close() // ends the locks
+		_ = f.Close() // ends the locks; err is the first error
 		return nil, err
 	}
 	return j, nil
@@ -128,7 +124,8 @@ func (j *Journal) join(ctx context.Context, o Options, made bool) error {
 	if err := allocate(j.file, h.size()); err != nil {
 		return j.failed(fmt.Errorf("allocating %d bytes on the disk: %w", h.size(), err), made)
 	}
-	err = j.mapFile(h)
+	j.shape = h
+	err = j.measure()
 	if err == nil {
 		err = j.enter()
 	}
@@ -138,19 +135,13 @@ func (j *Journal) join(ctx context.Context, o Options, made bool) error {
 	return j.failed(err, false)
 }
 
-// mapFile maps the file, which has its final size.
-func (j *Journal) mapFile(shape header) error {
+// measure notes the size of the file, which has its final one.
+func (j *Journal) measure() error {
 	info, err := j.file.Stat()
-	if err != nil {
-		return err
+	if err == nil {
+		j.size = info.Size()
 	}
-	j.size = info.Size()
-	j.mem, err = mapFile(j.file, shape)
-	if err != nil {
-		return fmt.Errorf("mapping %d bytes: %w", shape.size(), err)
-	}
-	runtime.AddCleanup(j, (*mapping).free, j.mem)
-	return nil
+	return err
 }
 
 // failed adds the name of the file to an error, and removes the file if this call has created it. Processes that wait
@@ -182,22 +173,12 @@ func readHeader(f *os.File) (header, bool, error) {
 	return h, valid, nil
 }
 
-// remake begins new contents by writing a header with a new ID, under which the old table and records have wrong
-// checksums. If the process dies meanwhile, the contents are no journal.
-func (m *mapping) remake(origin int64) header {
-	h := header{segments: m.segments, records: m.records, origin: origin, id: int64(random())}
-	for i, word := range h.words() {
-		m.storeHead(i, word)
-	}
-	return h
-}
-
-// random returns a random number that is not 0.
+// random returns a random number that is neither 0 nor revoked.
 func random() uint64 {
 	for {
 		var b [8]byte
 		_, _ = rand.Read(b[:]) // never fails
-		if n := binary.NativeEndian.Uint64(b[:]); n != 0 {
+		if n := binary.NativeEndian.Uint64(b[:]); n > revoked {
 			return n
 		}
 	}

@@ -1,4 +1,4 @@
-//go:build linux && !mips && !mipsle && (!arm || arm.7)
+//go:build linux
 
 package journal
 
@@ -154,35 +154,33 @@ func TestInPlace(t *testing.T) {
 	expect("closed")
 }
 
-// A closed journal neither maps the file any more nor has it open.
+// The file of a journal is never mapped into memory, where a page fault would wait for a disk that hangs.
+func isMapped(t *testing.T, path string) bool {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(maps), path)
+}
+
 func TestCloseLetsGo(t *testing.T) {
 	path := newPath(t)
-	mapped := func() bool {
-		maps, err := os.ReadFile("/proc/self/maps")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Contains(string(maps), path)
-	}
 	j := mustOpen(t, small(path))
 	mustOwn(t, j, 0)
 	mustAdd(t, j, 1)
 	s := j.Segments(0)[0]
-	if !mapped() {
-		t.Fatal("the mapping isn't seen")
+	if isMapped(t, path) {
+		t.Error("the file is mapped")
 	}
 	for range 2 { // the second does nothing
 		if err := j.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if mapped() {
-		t.Error("the file is still mapped")
-	}
-	if j.Owned() || j.Add(new(Record)) || j.Own(0, 0) || j.Newest() != 0 || len(j.Segments(0)) != 0 || j.Settle(s) != errClosed {
+	if j.Owned() || j.Add(Record{}) || j.Own(0, 0) || j.Newest() != 0 || len(j.Segments(0)) != 0 || j.Settle(s) != errClosed {
 		t.Error("a closed journal is in use")
 	}
-	if ok, err := s.Read(0, new(Record)); ok || err != errClosed {
+	if ok, err := readOne(s, 0, new(Record)); ok || err != errClosed {
 		t.Errorf("reading it: %v, %v", ok, err)
 	}
 	j.Seal()

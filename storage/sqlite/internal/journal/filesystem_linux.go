@@ -1,4 +1,4 @@
-//go:build linux && !mips && !mipsle && (!arm || arm.7)
+//go:build linux
 
 package journal
 
@@ -16,7 +16,7 @@ const (
 	lustre = 0x0bd00bd0
 )
 
-// local are the file systems, by their numbers in statfs(2), whose locks and shared mappings are known to be those of
+// local are the file systems, by their numbers in statfs(2), whose files and locks are known to be those of
 // one machine.
 var local = map[uint32]bool{
 	unix.EXT4_SUPER_MAGIC:      true, // ext2 and ext3, too

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync/atomic"
 
@@ -37,29 +38,32 @@ const (
 var (
 	// ErrUnsupported says that there can be no journal on this platform, or on the file
 	// system of its path.
-	ErrUnsupported = errors.New("a mapped journal is not supported here")
+	ErrUnsupported = errors.New("a journal is not supported here")
 	// errClosed is the error of a closed Journal.
 	errClosed = errors.New("the journal is closed")
 )
 
-// Journal is an open journal. Any goroutine may call its methods at any time, also during and after Close.
+// Journal is an open journal. Any goroutine may call its methods at any time, also during and after Close. All methods
+// but Places, Full and Err read or write the file, and so wait for the disk as long as it takes: not to be called with a
+// lock that a request waits for.
 type Journal struct {
 	path   string
 	origin int64
 	file   *os.File
-	size   int64 // of the file
-	mem    *mapping
+	size   int64  // of the file
+	shape  header // only its numbers of segments and records
 	full   chan struct{}
 
-	writing atomic.Pointer[Segment] // the segment of Add, or nil
-	token   atomic.Uint64           // the token of this period of ownership, or 0
-	broken  atomic.Pointer[error]   // why the journal can't be used any more
-	closed  atomic.Bool
+	token  atomic.Uint64         // the token of this period of ownership, or 0
+	broken atomic.Pointer[error] // why the journal can't be used any more
+	closed atomic.Bool
 
-	// mu guards the following fields, and changes of writing and token, except that a fault sets writing to
-	// nil without it. It is held while Adds end; Adds don't take it.
+	// mu guards the following fields, and changes of token. All writes to the file are made with it, except that a
+	// Journal that is being opened writes the owner word.
 	mu      sleeplock.Lock
-	header  header // of the contents; zero if they are foreign
+	writing *Segment // the segment of Add, or nil
+	buffer  []byte   // what Add is about to write
+	header  header   // of the contents; zero if they are foreign
 	foreign bool
 	period  *period    // since the last Own, also if it was revoked since; nil after Disown
 	past    []*Segment // by slot: the segments of the last period, whatever the table has later
@@ -88,12 +92,12 @@ func (j *Journal) ID() int64 {
 }
 
 // Places returns the number of segments.
-func (j *Journal) Places() int { return int(j.mem.segments) }
+func (j *Journal) Places() int { return int(j.shape.segments) }
 
 // Full returns a channel that has a token after a segment has become full.
 func (j *Journal) Full() <-chan struct{} { return j.full }
 
-// Close ends the ownership, waits for all Adds under way, and closes the file. Further calls do nothing.
+// Close ends the ownership and closes the file. Further calls do nothing.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -102,9 +106,28 @@ func (j *Journal) Close() error {
 	}
 	j.endPeriodLocked()
 	j.closed.Store(true)
-	err := j.mem.vacate()
 	// A forked child process that has not begun its program yet shares the file's description and its locks.
 	// So the locks are released explicitly.
-	err = errors.Join(err, unlock(j.file, electionByte, 1+presenceBytes))
-	return errors.Join(err, j.file.Close())
+	return errors.Join(unlock(j.file, electionByte, 1+presenceBytes), j.file.Close())
+}
+
+// breakWith marks the journal as broken, and returns the reason as an error.
+func (j *Journal) breakWith(why error) error {
+	if j.closed.Load() {
+		return errClosed
+	}
+	err := fmt.Errorf("journal %q: %w", j.path, why)
+	j.broken.CompareAndSwap(nil, &err)
+	return *j.broken.Load()
+}
+
+// Err returns why the journal is broken, or nil. Adds to a broken journal fail. To retry, close it and open another.
+func (j *Journal) Err() error {
+	if err := j.broken.Load(); err != nil {
+		return *err
+	}
+	if j.closed.Load() {
+		return errClosed
+	}
+	return nil
 }

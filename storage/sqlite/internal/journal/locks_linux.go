@@ -1,4 +1,4 @@
-//go:build linux && !mips && !mipsle && (!arm || arm.7)
+//go:build linux
 
 package journal
 

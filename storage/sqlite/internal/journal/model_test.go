@@ -1,4 +1,4 @@
-//go:build linux && !mips && !mipsle && (!arm || arm.7)
+//go:build linux
 
 package journal
 
@@ -105,7 +105,7 @@ func (m *model) add() {
 	m.next++
 	r := numbered(m.next)
 	space := m.space()
-	if !m.a.Add(&r) {
+	if !m.a.Add(r) {
 		m.unsure[m.next] = true
 		if m.owned && space {
 			m.t.Errorf("record %d is refused", m.next)

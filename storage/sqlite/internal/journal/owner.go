@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime/debug"
-	"sync/atomic"
+	"slices"
 	"time"
 )
 
@@ -44,15 +43,44 @@ func (j *Journal) enter() error {
 		if entered, err := lock(j.file, presenceByte+i, 1); err != nil {
 			return err
 		} else if entered {
-			return j.guard(func() { atomic.SwapUint64(j.mem.owner(), 0) })
+			return j.revoke()
 		}
 	}
 	return fmt.Errorf("%d processes have it open already", presenceBytes)
 }
 
-// Own tries to make this Journal the owner, and reports whether it is. It waits only for Adds of its own earlier
-// period. It returns false if another Journal has the file open or is opening it, if the file was removed or
-// replaced, or after an error. It replaces foreign contents, with another ID.
+// Whoever revokes an owner lets it finish what it is writing: for revokeWait. So the owner knows that a write which ended
+// within promptly is found, although it was revoked meanwhile.
+const (
+	revokeWait = 20 * time.Millisecond
+	promptly   = revokeWait / 2
+)
+
+// revoked is the owner word during that wait. If it is cut off, the next one to open the file waits.
+const revoked = 1
+
+// revoke revokes the owner, if there is one. The caller holds the election lock, so that nobody else reads meanwhile.
+func (j *Journal) revoke() error {
+	owner, err := j.readWords(ownerAt, 1)
+	if err != nil || owner[0] == 0 {
+		return err
+	}
+	if err := j.writeWords(ownerAt, revoked); err != nil {
+		return err
+	}
+	others, err := j.othersHaveIt()
+	if err != nil {
+		return err
+	}
+	if others { // otherwise the owner is dead, and its writes have ended
+		time.Sleep(revokeWait)
+	}
+	return j.writeWords(ownerAt, 0)
+}
+
+// Own tries to make this Journal the owner, and reports whether it is. It returns false if another Journal has the file
+// open or is opening it, if the file was removed or replaced, or after an error. It replaces foreign contents, with
+// another ID.
 //
 // Segments after a generation are pending: they can be read, and are not overwritten before Free. New generations come
 // after that one, after Newest, and after used, the last generation that the caller knows: the file may have lost it
@@ -71,46 +99,76 @@ func (j *Journal) Own(after, used uint32) bool {
 		return false
 	}
 	defer func() { _ = unlock(j.file, electionByte, 1) }()
-	if others, err := lockedByOthers(j.file, presenceByte, presenceBytes); others || err != nil || j.InPlace() != nil {
+	if others, err := j.othersHaveIt(); others || err != nil || j.InPlace() != nil {
 		return false
 	}
-	return j.guard(func() { j.beginPeriodLocked(after, used) }) == nil && j.Err() == nil
+	return j.beginPeriodLocked(after, used) == nil && j.Err() == nil
 }
 
-// beginPeriodLocked makes this Journal, which is alone, the owner. It touches the mapping.
-func (j *Journal) beginPeriodLocked(after, used uint32) {
-	h, ok := parseHeader(j.mem.loadHead())
-	if !ok || h.origin != j.origin || h.segments != j.mem.segments || h.records != j.mem.records {
-		h = j.mem.remake(j.origin)
+// othersHaveIt reports whether another Journal has the file open.
+func (j *Journal) othersHaveIt() (bool, error) {
+	return lockedByOthers(j.file, presenceByte, presenceBytes)
+}
+
+// beginPeriodLocked makes this Journal, which is alone, the owner.
+func (j *Journal) beginPeriodLocked(after, used uint32) error {
+	h, valid, err := readHeader(j.file)
+	if err != nil {
+		return j.tried("read", err)
 	}
-	j.header, j.foreign = h, false
-	p := &period{token: random(), slots: make([]*Segment, h.segments), freed: after, next: max(after, used, j.newestLocked()) + 1}
-	for _, s := range j.pendingLocked(after) {
-		p.slots[s.slot] = s
-		p.next = max(p.next, s.generation+1)
-		if s.id == h.id {
-			j.mem.storeEntry(s.slot, encodeEntry(s.id, s.slot, s.generation)) // it may be damaged
+	if !valid || h.origin != j.origin || h.segments != j.shape.segments || h.records != j.shape.records {
+		if h, err = j.remake(); err != nil {
+			return err
 		}
 	}
-	j.eraseUnusedLocked(p.slots)
+	j.header, j.foreign = h, false
+	p := &period{token: random(), slots: make([]*Segment, h.segments), freed: after}
+	table, err := j.readTable()
+	if err != nil {
+		return err
+	}
+	p.next = max(after, used, slices.Max(table)) + 1
+	for _, s := range j.pendingLocked(table, after) {
+		p.slots[s.slot] = s
+		p.next = max(p.next, s.generation+1)
+		if s.id == h.id && table[s.slot] != s.generation {
+			if err := j.writeEntry(s); err != nil { // it was damaged
+				return err
+			}
+		}
+	}
+	if err := j.eraseUnusedLocked(p.slots); err != nil {
+		return err
+	}
+	if err := j.writeWords(ownerAt, p.token); err != nil {
+		return err
+	}
 	j.period = p
-	atomic.StoreUint64(j.mem.owner(), p.token)
 	j.token.Store(p.token)
 	j.startLocked()
+	return nil
 }
 
 // Owned reports whether this Journal is the owner.
-func (j *Journal) Owned() (owned bool) {
+func (j *Journal) Owned() bool {
 	token := j.token.Load()
-	if token == 0 || j.broken.Load() != nil {
-		return false
-	}
-	var err error // a fault leaves owned false
-	defer j.recovered(debug.SetPanicOnFault(true), &err)
-	return atomic.LoadUint64(j.mem.owner()) == token
+	return token != 0 && j.broken.Load() == nil && j.hasOwner(token)
 }
 
-// Disown ends the ownership, if this Journal has it, and waits for all Adds under way.
+// hasOwner reports whether a token is that of the owner.
+func (j *Journal) hasOwner(token uint64) bool {
+	owner, err := j.readWords(ownerAt, 1)
+	return err == nil && owner[0] == token
+}
+
+// isOwner is hasOwner after the caller's earlier writes: its first system call orders these before the reading of the
+// owner word, see the package comment.
+func (j *Journal) isOwner(token uint64) bool {
+	others, err := j.othersHaveIt()
+	return err == nil && !others && j.hasOwner(token)
+}
+
+// Disown ends the ownership, if this Journal has it.
 func (j *Journal) Disown() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -123,14 +181,15 @@ func (j *Journal) endPeriodLocked() {
 	if p == nil {
 		return
 	}
-	j.writing.Store(nil)
+	j.writing = nil
 	for _, s := range p.slots {
 		if s != nil {
-			s.seal()
-			s.wait()
+			s.sealed.Store(true)
 		}
 	}
 	j.token.Store(0)
-	_ = j.guard(func() { atomic.CompareAndSwapUint64(j.mem.owner(), p.token, 0) })
+	if j.broken.Load() == nil && j.hasOwner(p.token) {
+		_ = j.writeWords(ownerAt, 0) // otherwise nobody can use the token any more
+	}
 	j.period, j.past = nil, p.slots
 }

@@ -3,7 +3,7 @@
 //
 //   - Writes to a write-ahead log are buffered and written at the end of each commit, with one system call per
 //     buffer (see logFile).
-//   - A database file supports [SyncPragma] and [RestPragma] (see mainFile).
+//   - A database file supports [SyncPragma] and [RestPragma], and stops no process on a disk that hangs (see mainFile).
 //
 // [Register] it, and name it in the URI of a database: "file:…?vfs=" + [Name].
 //

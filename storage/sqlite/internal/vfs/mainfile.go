@@ -11,12 +11,20 @@ import (
 // only at the end of a complete checkpoint, while claims wait, when all pages of earlier checkpoints would have to be
 // written to the disk.
 //
+// A mainFile also waits for a disk that hangs where that costs nobody anything. SQLite maps its index (-shm) into memory,
+// and stores into it. On a file system that is frozen, such a store waits inside of a page fault, which Go can't tell from
+// computing: the garbage collector would wait for it, and with it the whole process. Each of these stores follows either
+// a write to the log, which hangs as a system call, or an exclusive lock on a part of the index; and after that lock
+// shmLock makes a system call that hangs in the same way. A file system that is being frozen refuses page faults
+// milliseconds after it refuses system calls, so what passes here has stored before that, if the system runs the thread.
+//
 // A mainFile is in memory of SQLite.
 type mainFile struct {
 	methods lib.Tsqlite3_io_methods // comes first: SQLite's pointer to the file points here
 	system  uintptr                 // the methods of the system's file
 	rests   bool                    // writes rest now and then
 	written int32                   // pages since the last rest
+	name    uintptr                 // the path, in memory of SQLite for as long as the file is open
 }
 
 // A checkpoint takes tens of milliseconds of a processor. Go preempts a goroutine only every 10 ms, so requests would
@@ -36,9 +44,12 @@ const SyncPragma = "caddy_tally_sync"
 
 type fileControl = func(tls *libc.TLS, file uintptr, op int32, arg uintptr) int32
 
-func (m *mainFile) init() {
+func (m *mainFile) init(name uintptr) {
 	m.methods = *m.of()
-	m.rests, m.written = false, 0
+	m.rests, m.written, m.name = false, 0, name
+	if m.methods.FiVersion >= 2 && m.methods.FxShmLock != 0 {
+		m.methods.FxShmLock = pointer[shmLock](mainShmLock)
+	}
 	m.methods.FxFileControl = pointer[fileControl](mainControl)
 	m.methods.FxWrite = pointer[fileWrite](mainWrite)
 }
@@ -54,6 +65,20 @@ func mainWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 		time.Sleep(restFor)
 	}
 	return function[fileWrite](m.of().FxWrite)(tls, file, data, n, offset)
+}
+
+const exclusively = lib.SQLITE_SHM_LOCK | lib.SQLITE_SHM_EXCLUSIVE
+
+type shmLock = func(tls *libc.TLS, file uintptr, offset, n, flags int32) int32
+
+// mainShmLock locks a part of the index as the system does, and then waits until the file system takes changes.
+func mainShmLock(tls *libc.TLS, file uintptr, offset, n, flags int32) int32 {
+	m := at[mainFile](at[lib.Tsqlite3_file](file).FpMethods)
+	rc := function[shmLock](m.of().FxShmLock)(tls, file, offset, n, flags)
+	if rc == lib.SQLITE_OK && flags&exclusively == exclusively {
+		touch(libc.GoString(m.name) + "-shm")
+	}
+	return rc
 }
 
 // mainControl runs SyncPragma and RestPragma. SQLite first passes each PRAGMA to it

@@ -43,7 +43,7 @@ func TestMainFileSyncs(t *testing.T) {
 	defer lib.Xsqlite3_free(tls, file)
 	at[lib.Tsqlite3_file](file).FpMethods = file + 8
 	at[mainFile](file + 8).system = methods
-	at[mainFile](file + 8).init()
+	at[mainFile](file + 8).init(0)
 
 	synced, asked = 0, 0
 	for _, c := range []struct {

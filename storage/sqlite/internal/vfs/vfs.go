@@ -58,7 +58,7 @@ func open(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr)
 		return at[logFile](l).init(tls, file)
 	case flags&lib.SQLITE_OPEN_MAIN_DB != 0:
 		f.FpMethods, at[mainFile](l).system = l, f.FpMethods
-		at[mainFile](l).init()
+		at[mainFile](l).init(name)
 	}
 	return lib.SQLITE_OK
 }

@@ -1,4 +1,4 @@
-//go:build linux && !mips && !mipsle && (!arm || arm.7)
+//go:build linux
 
 package journal
 
@@ -56,23 +56,3 @@ func allocate(f *os.File, size int64) error {
 		}
 	}
 }
-
-// mapFile maps a file that is long enough.
-func mapFile(f *os.File, shape header) (*mapping, error) {
-	bytes, err := unix.Mmap(int(f.Fd()), 0, int(shape.size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, err
-	}
-	return newMapping(bytes, shape), nil
-}
-
-// vacate ends the mapping of the file, and keeps its addresses: late accesses fault instead of finding other memory. No
-// write may be under way.
-func (m *mapping) vacate() error {
-	_, err := unix.MmapPtr(-1, 0, m.address(), uintptr(len(m.bytes)),
-		unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED|unix.MAP_NORESERVE)
-	return err
-}
-
-// free releases the addresses.
-func (m *mapping) free() { _ = unix.Munmap(m.bytes) }
