@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -25,10 +26,21 @@ type Act struct {
 	Reason string
 }
 
+// Auditor keeps lists of acts.
+type Auditor interface {
+	// Audit adds an act to a list. When it returns nil, the act is as durable as a committed claim. It moves
+	// the act's time forward, if necessary, to one that no other act of the list has. Texts that are too long
+	// are cut.
+	Audit(ctx context.Context, log Log, act *Act) error
+
+	// Acts returns the n newest acts of a list before a time, the newest first. n is at most MaxActs.
+	Acts(ctx context.Context, log Log, before int64, n int) ([]Act, error)
+}
+
 // Bounds of a list of acts.
 const (
 	KeepActs    = 90 * Day
-	MaxActsKept = 100_000 // the oldest go first; a store may keep fewer charges
+	MaxActsKept = 100_000 // about; the oldest go first; a store may keep fewer charges
 	MaxActs     = 1000    // of one call of Acts
 	MaxActText  = 256     // bytes of each text except the reason
 	MaxReason   = 2048    // bytes of the reason, which may be sealed

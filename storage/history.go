@@ -24,7 +24,7 @@ type Historian interface {
 	// number isn't above the last one of its writer changes nothing, so after [ErrUnknownOutcome]
 	// the same report can be sent again, for up to a week.
 	//
-	// Sweeps or later reports drop old counts.
+	// Sweeps drop old counts.
 	Report(ctx context.Context, now int64, report Report) error
 
 	// History returns counts of decisions, in the order of time. There are no points for times
@@ -117,7 +117,7 @@ const (
 	KeepHeaviest = 7 * Day
 
 	MaxHeaviest = 20     // keys of a limit and hour
-	MaxSeries   = 10_000 // further ones are not counted
+	MaxSeries   = 10_000 // of a day; further ones are not counted
 	MaxPoints   = 3000   // of a query
 )
 

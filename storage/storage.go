@@ -87,6 +87,8 @@ type Stats struct {
 // hold. If the time is set, records move with it, and last as long as they would have. Two calls must not
 // use a term at the same time. The other calls are upkeep, which is as of the times in its arguments.
 type Store interface {
+	Auditor
+
 	// Claim answers all claims, in order, and charges the granted units in one transaction. It sets the
 	// time of each claim. grants must be as long as claims; it is overwritten. Several claims of one key
 	// see one another. A claim that gives, charges and wants nothing may be answered as of a moment
@@ -137,14 +139,6 @@ type Store interface {
 
 	// Leave notes that a process no longer uses the store.
 	Leave(ctx context.Context, id int64) error
-
-	// Audit adds an act to a list. When it returns nil, the act is as durable as a committed claim. It moves
-	// the act's time forward, if necessary, to one that no other act of the list has. Texts that are too long
-	// are cut.
-	Audit(ctx context.Context, log Log, act *Act) error
-
-	// Acts returns the n newest acts of a list before a time, the newest first. n is at most MaxActs.
-	Acts(ctx context.Context, log Log, before int64, n int) ([]Act, error)
 
 	// Stats measures the store, as it is or was a while ago. It doesn't wait for other calls,
 	// however long these take.

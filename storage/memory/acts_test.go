@@ -17,7 +17,7 @@ func TestActsAreBounded(t *testing.T) {
 	if err := s.Audit(context.Background(), storage.Audit, &storage.Act{At: 1, Action: "ban"}); err != nil {
 		t.Fatal(err)
 	}
-	for n := range storage.MaxActsKept + 10 {
+	for n := range storage.MaxActsKept + 1000 {
 		if err := s.Audit(context.Background(), storage.Charges, &storage.Act{At: int64(n), Action: "charge"}); err != nil {
 			t.Fatal(err)
 		}
@@ -33,8 +33,8 @@ func TestActsAreBounded(t *testing.T) {
 		}
 		kept, before = kept+len(page), page[len(page)-1].At
 	}
-	if kept != storage.MaxActsKept {
-		t.Errorf("%d charges are kept, want %d", kept, storage.MaxActsKept)
+	if kept < storage.MaxActsKept || kept > storage.MaxActsKept+256 {
+		t.Errorf("%d charges are kept, want %d and at most 256 more", kept, storage.MaxActsKept)
 	}
 	if acts, err := s.Acts(context.Background(), storage.Audit, math.MaxInt64, 10); err != nil || len(acts) != 1 || acts[0].Action != "ban" {
 		t.Errorf("the audit has %+v, %v", acts, err)

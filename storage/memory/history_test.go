@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/past"
+	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // A full history records nothing until old points have been deleted.
@@ -34,13 +34,27 @@ func TestHistoryIsBounded(t *testing.T) {
 	if n := counted(1, now-int64(time.Hour)); n != 1 {
 		t.Fatalf("an empty history has %d points of a minute", n)
 	}
-	for i := range maxHistory {
-		db.history.points[past.PointAt{Period: storage.Period(now, time.Minute), Series: storage.Series{Zone: "old", Limit: fmt.Sprint(i)}}] = past.Point{}
+	history := side{opened.(*Store), &db.history, maxHistory}
+	for i := 0; db.history.bytes < maxHistory; i++ {
+		name := fmt.Sprintf("a\x80%019d", i)
+		err := history.Update(context.Background(), "fill", []string{name}, func(rows map[string][]byte) { rows[name] = make([]byte, 1<<10) })
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	if n := counted(2, now); n != 0 || len(db.history.points) > maxHistory+3 {
-		t.Errorf("a full history has %d points of a new zone, and %d points", n, len(db.history.points))
+	if n := counted(2, now); n != 0 {
+		t.Errorf("a full history has %d points of a new zone", n)
 	}
-	if n := counted(3, now+int64(storage.KeepMinutes+time.Hour)); n != 1 {
+	if err := s.Audit(context.Background(), storage.Audit, &storage.Act{At: now}); err != nil {
+		t.Errorf("a full history prevents an act: %v", err)
+	}
+	later := now + int64(storage.KeepMinutes+time.Hour)
+	for swept := (storage.Swept{More: true}); swept.More; {
+		if swept, err = s.Sweep(context.Background(), storagetest.At(later)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := counted(3, later); n != 1 {
 		t.Errorf("after the rows have expired there are %d points of a minute", n)
 	}
 }

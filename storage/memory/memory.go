@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/past"
+	"github.com/caddy-tally/caddy-tally/storage/internal/rows"
 )
 
 // Defaults and bounds of [Options].
@@ -35,9 +36,10 @@ type Database struct {
 	bytes   int64         // of the entries, estimated
 	clock   storage.TimeRecord
 	resets  []storage.Reset // the known resets, in order
-	history history         // has a lock of its own
-	next    int             // the shard that the next step of a sweep begins with
-	stores  int             // that are open
+	history rowList         // has a lock of its own, like acts
+	acts    rowList
+	next    int // the shard that the next step of a sweep begins with
+	stores  int // that are open
 
 	counts slab.Slab // of states
 	rooms  [2]state  // buffers for the states of a claim
@@ -59,7 +61,9 @@ type shard struct {
 }
 
 // New returns an empty database.
-func New() *Database { return new(Database) }
+func New() *Database {
+	return &Database{history: rowList{lists: make(map[byte][]row)}, acts: rowList{lists: make(map[byte][]row)}}
+}
 
 // State returns a copy of a key's usage of a limit, for tests and tools.
 func (db *Database) State(id storage.LimitID, key storage.Key) limiter.State {
@@ -96,7 +100,7 @@ func (db *Database) Opener(o Options) storage.Opener {
 			return nil, fmt.Errorf("memory: open: %w", err)
 		}
 		s := &Store{db: db, maxSize: o.MaxSize}
-		s.Historian = past.Historian{Keeper: historyRows{s}}
+		s.Side = rows.New(side{s, &db.history, maxHistory}, side{s, &db.acts, math.MaxInt})
 		db.mu.Lock()
 		defer db.mu.Unlock()
 		db.addStoreLocked(1)
@@ -107,7 +111,7 @@ func (db *Database) Opener(o Options) storage.Opener {
 // Store is a [storage.Local] on a [Database]. Its methods are safe for concurrent use. Of all stores on one
 // database, one method runs at a time.
 type Store struct {
-	past.Historian
+	*rows.Side
 	db      *Database
 	maxSize int64
 	closed  bool               // guarded by db.mu

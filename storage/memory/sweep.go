@@ -22,6 +22,9 @@ func (s *Store) Sweep(ctx context.Context, term *storage.Term) (swept storage.Sw
 		}
 		return err
 	})
+	if err == nil && !swept.More {
+		err = s.sweepRows(ctx, term.Time.Now)
+	}
 	return swept, err
 }
 

@@ -33,11 +33,13 @@ func TestForeignFilesStayUntouched(t *testing.T) {
 		"nobody's":      database(`CREATE TABLE secrets (x); INSERT INTO secrets VALUES (1)`),
 		"nobody's, wal": database(`PRAGMA journal_mode = WAL; CREATE TABLE secrets (x); INSERT INTO secrets VALUES (1)`),
 		"with our version": database(fmt.Sprintf(`PRAGMA user_version = %d; CREATE TABLE limits (x)`,
-			len(migrations))),
+			schemaVersion)),
 		"of a newer version": database(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d;
-			CREATE TABLE limits (x)`, applicationID, len(migrations)+1)),
+			CREATE TABLE limits (x)`, applicationID, schemaVersion+1)),
 		"of a newer version, for its own programs": database(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d;
-			CREATE TABLE limits (x); CREATE TABLE reader (oldest); INSERT INTO reader VALUES (%[2]d)`, applicationID, len(migrations)+1)),
+			CREATE TABLE limits (x); CREATE TABLE reader (oldest); INSERT INTO reader VALUES (%[2]d)`, applicationID, schemaVersion+1)),
+		"of an earlier version": database(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d;
+			CREATE TABLE limits (x)`, applicationID, firstVersion-1)),
 		"of a negative version": database(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = -1;
 			CREATE TABLE limits (x)`, applicationID)),
 		"another program's, damaged": func(t *testing.T, path string) {
@@ -77,11 +79,11 @@ func TestNewerVersionThatThisOneCanRead(t *testing.T) {
 	mustFill(t, running, 0, 10)
 	newer := raw(t, path)
 	defer newer.close()
-	mustExec(t, newer, fmt.Sprintf(`ALTER TABLE limits ADD COLUMN more INTEGER NOT NULL DEFAULT 0; PRAGMA user_version = %d`, len(migrations)+1))
+	mustExec(t, newer, fmt.Sprintf(`ALTER TABLE limits ADD COLUMN more INTEGER NOT NULL DEFAULT 0; PRAGMA user_version = %d`, schemaVersion+1))
 	mustFill(t, running, 10, 10)
 	later := created(t, Options{Path: path})
 	mustFill(t, later, 20, 10)
-	if version, err := newer.int(`PRAGMA user_version`); err != nil || version != int64(len(migrations))+1 {
+	if version, err := newer.int(`PRAGMA user_version`); err != nil || version != schemaVersion+1 {
 		t.Errorf("the version is %d afterwards, %v", version, err)
 	}
 }
@@ -143,7 +145,7 @@ func TestMarksOfAGrowingFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, version, _, err := readMarks(o)
-	if err != nil || id != applicationID || version != int64(len(migrations)) {
+	if err != nil || id != applicationID || version != schemaVersion {
 		t.Errorf("got %#x, %d, %v", id, version, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/past"
+	"github.com/caddy-tally/caddy-tally/storage/internal/rows"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/vfs"
@@ -32,9 +32,9 @@ const (
 //
 // It has many methods because it has one pair of locks: 24 are the contract of package storage, and the
 // others are the steps of a call or of the journal's goroutine under mu. State that needs no lock of the
-// store is in types of its own: claimer, standings, clock, resets, history, sweeper, folding, wal, reader.
+// store is in types of its own: claimer, standings, clock, resets, side, sweeper, folding, wal, reader.
 type Store struct {
-	past.Historian
+	*rows.Side
 	options Options
 	place   place
 	origin  int64 // identifies the database, also if its file was replaced
@@ -48,8 +48,7 @@ type Store struct {
 	clients  standings
 	clock    clock
 	resets   resets
-	history  history
-	acts     [storage.Logs]acts
+	side     side
 	mark     int64 // of the secret, see Mark; 0 before
 	sweeping *sweeper
 
@@ -132,7 +131,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		return nil, &damage{errDamaged("it was found so while in use"), file}
 	}
 	s := newStore(o, file)
-	s.Historian = past.Historian{Keeper: historyRows{s}}
+	s.Side = rows.New(sideRows{s}, sideRows{s})
 	if err := s.connect(ctx); err != nil {
 		_ = s.closeConnections()
 		if c := code(err); c == codeCorrupt || c == codeNotADB || errors.Is(err, storage.ErrCorrupt) {
@@ -240,7 +239,7 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	if err := errors.Join(s.clients.prepare(s.writer), s.clock.prepare(s.writer), s.resets.prepare(s.writer),
-		s.history.prepare(s.writer), s.acts[storage.Audit].prepare(s.writer, actTables[storage.Audit]), s.acts[storage.Charges].prepare(s.writer, actTables[storage.Charges]),
+		s.side.prepare(s.writer),
 		s.folding.prepare(s.writer, &s.claims.counters, &s.claims.buckets)); err != nil {
 		return err
 	}
@@ -315,7 +314,7 @@ func inspect(c *conn) error {
 		return errDamaged("its version went back")
 	}
 	for _, query := range []string{
-		`SELECT count(*) FROM pragma_table_list WHERE name IN ('limits', 'counters', 'buckets', 'standings', 'clock', 'resets', 'series', 'minutes', 'hours', 'days', 'heaviest', 'audit', 'journal') AND strict`,
+		`SELECT count(*) FROM pragma_table_list WHERE name IN ('limits', 'counters', 'buckets', 'standings', 'clock', 'resets', 'side', 'journal') AND strict`,
 		`SELECT count(*) FROM limits WHERE slots < 0`,
 		`SELECT count(*) FROM clock WHERE now < 0`,
 		`SELECT count(*) FROM (SELECT used FROM counters ORDER BY limit_id, window, key, slot LIMIT 1)`,

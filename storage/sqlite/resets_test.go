@@ -138,30 +138,6 @@ func TestResetInManyWindows(t *testing.T) {
 	}
 }
 
-// A database from before resets existed keeps its content.
-func TestMigrationToResets(t *testing.T) {
-	t.Parallel()
-	path := ofVersion(t, 3)
-	old := raw(t, path)
-	l := newLimit(t, limiter.Params{Amount: 10, Window: time.Minute})
-	mustExec(t, old, fmt.Sprintf(`INSERT INTO counters VALUES (0, %d, x'%x', %d, 4);
-		UPDATE clock SET now = %d, steady = 1, source = x'%x'`,
-		l.WindowOf(l.Slot(start)), key(1), l.Slot(start), start, standingAt.Source))
-	if err := old.close(); err != nil {
-		t.Fatal(err)
-	}
-	s := opened(t, Options{Path: path, Notice: func(n Notice) { t.Errorf("got notice %+v", n) }})
-	if units := left(t, s, limiter.Sliding, 1); units != 6 {
-		t.Errorf("%d units are left, want 6", units)
-	}
-	if err := s.Reset(context.Background(), termOf(t, s), []storage.Reset{{ID: 1, Key: key(1)}}); err != nil {
-		t.Error(err)
-	}
-	if units := left(t, s, limiter.Sliding, 1); units != 10 {
-		t.Errorf("%d units are left after a reset, want 10", units)
-	}
-}
-
 // A look for resets doesn't wait for writers, and claims continue during a read.
 func TestResetsWhileAnotherWrites(t *testing.T) {
 	t.Parallel()
@@ -205,20 +181,4 @@ func TestDamagedNumberOfResets(t *testing.T) {
 			t.Errorf("%d: %v", number, err)
 		}
 	}
-}
-
-// ofVersion makes a database as an older program did.
-func ofVersion(t *testing.T, version int) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "tally.db")
-	old := raw(t, path)
-	mustExec(t, old, `PRAGMA page_size = 2048; PRAGMA auto_vacuum = INCREMENTAL`)
-	for _, m := range migrations[:version] {
-		mustExec(t, old, m)
-	}
-	mustExec(t, old, fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d; PRAGMA journal_mode = WAL`, applicationID, version))
-	if err := old.close(); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

@@ -68,7 +68,7 @@ func newLaxTables(f *testing.F) *laxTables {
 		CREATE TABLE standings (key PRIMARY KEY, at, lost, level, until, bans, past, expires);
 		CREATE TABLE clock (now, apart, shift, era, steady, source, astray, resets);
 		CREATE TABLE resets (number INTEGER PRIMARY KEY, id UNIQUE, at, client, limit_id, key, former, found)`)
-	mustExec(f, lax.conn, migrations[4]+migrations[8]) // what happened, which claims have nothing to do with
+	mustExec(f, lax.conn, sideTable) // what happened, which claims have nothing to do with
 	if lax.claims, err = newClaimer(lax.conn); err != nil {
 		f.Fatal(err)
 	}

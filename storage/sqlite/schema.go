@@ -10,8 +10,8 @@ import (
 // applicationID marks a database as ours, at offset 68 of the file: "taly".
 const applicationID = 0x74616c79
 
-// migrations lead from an empty database to the present version. user_version is how many of them a database
-// has seen. They are only appended to.
+// migrations lead from an empty database to the present version. The first one makes a database of firstVersion,
+// each of the others one of the next version. They are only appended to.
 var migrations = []string{
 	// Counters are ordered by window first. With random keys every upsert changes another page, so the
 	// rows of the present window lie together, expired rows lie apart, and expiry is a range delete that
@@ -21,7 +21,8 @@ var migrations = []string{
 		algorithm INTEGER NOT NULL,     -- limiter.Algorithm
 		window    INTEGER NOT NULL,     -- nanoseconds
 		slots     INTEGER NOT NULL,     -- of a window; 0 for a token bucket
-		seen      INTEGER NOT NULL      -- nanoseconds since the epoch, about an hour exact
+		seen      INTEGER NOT NULL,     -- nanoseconds since the epoch, about an hour exact
+		era       INTEGER NOT NULL
 	) STRICT;
 	CREATE TABLE counters (
 		limit_id INTEGER NOT NULL,
@@ -56,29 +57,26 @@ var migrations = []string{
 	CREATE TABLE origin (
 		id INTEGER NOT NULL             -- by chance
 	) STRICT;
-	INSERT INTO origin VALUES (random());`,
-
-	// One time for all processes, see storage.TimeRecord.
-	`CREATE TABLE clock (
+	INSERT INTO origin VALUES (random());
+	-- One time for all processes, see storage.TimeRecord. Every claim reads it, so the number of the
+	-- newest reset is there.
+	CREATE TABLE clock (
 		now    INTEGER NOT NULL,
 		apart  INTEGER NOT NULL,
 		shift  INTEGER NOT NULL,        -- of which the times in standings know nothing
 		era    INTEGER NOT NULL,
 		steady INTEGER NOT NULL,
 		source BLOB    NOT NULL,
-		astray INTEGER NOT NULL
+		astray INTEGER NOT NULL,
+		resets INTEGER NOT NULL
 	) STRICT;
-	INSERT INTO clock VALUES (0, 0, 0, 0, 0, zeroblob(16), 0);
-	ALTER TABLE limits ADD COLUMN era INTEGER NOT NULL DEFAULT 0;`,
-
-	// The processes that use the database. They divide limits among themselves while it can't be used.
-	`CREATE TABLE processes (
-		id    INTEGER PRIMARY KEY,      -- by chance
-		until INTEGER NOT NULL          -- the time from which on the row says nothing
-	) STRICT;`,
-
-	// Resets, see storage.Reset. Every claim reads the clock, so the number of the newest reset is there.
-	`ALTER TABLE clock ADD COLUMN resets INTEGER NOT NULL DEFAULT 0;
+	INSERT INTO clock VALUES (0, 0, 0, 0, 0, zeroblob(16), 0, 0);
+	-- The processes that use the database. They divide limits among themselves while it can't be used.
+	CREATE TABLE processes (
+		id      INTEGER PRIMARY KEY,    -- by chance
+		until   INTEGER NOT NULL,       -- the time from which on the row says nothing
+		journal INTEGER NOT NULL        -- 0 for programs without a journal
+	) STRICT;
 	CREATE TABLE resets (
 		number   INTEGER PRIMARY KEY,   -- storage.Reset, like all that follow
 		id       INTEGER NOT NULL UNIQUE,
@@ -88,96 +86,40 @@ var migrations = []string{
 		key      BLOB    NOT NULL,
 		former   BLOB    NOT NULL,
 		found    INTEGER NOT NULL       -- 1 or 0
-	) STRICT;`,
-
-	// The history, see storage.Historian, and the audit. Times are numbers of minutes,
-	// hours or days, so that a row takes some 30 bytes. Rows of one time lie together.
-	`CREATE TABLE series (
-		id   INTEGER PRIMARY KEY,
-		zone TEXT NOT NULL,
-		name TEXT NOT NULL,             -- of a limit; '' for the zone
-		UNIQUE (zone, name)
-	) STRICT;` + rollupTable("minutes") + rollupTable("hours") + rollupTable("days") + `
-	CREATE TABLE sketches (             -- of periods that somebody may still add to
-		resolution INTEGER NOT NULL,    -- index in storage.Rollups
-		at         INTEGER NOT NULL,
-		series     INTEGER NOT NULL,
-		keys       BLOB    NOT NULL,    -- distinct.Sketch
-		PRIMARY KEY (resolution, at, series)
 	) STRICT;
-	CREATE TABLE heaviest (
-		at      INTEGER NOT NULL,       -- in hours
-		series  INTEGER NOT NULL,
-		key     BLOB    NOT NULL,
-		units   INTEGER NOT NULL,
-		refused INTEGER NOT NULL,
-		PRIMARY KEY (at, series, key)
-	) STRICT, WITHOUT ROWID;
-	CREATE TABLE writers (              -- what each process has reported
-		id     INTEGER PRIMARY KEY,
-		number INTEGER NOT NULL,        -- of its last report
-		at     INTEGER NOT NULL         -- nanoseconds since the epoch
-	) STRICT;
-	CREATE TABLE audit (                -- storage.Act
-		at     INTEGER PRIMARY KEY,
-		who    TEXT NOT NULL,
-		action TEXT NOT NULL,
-		target TEXT NOT NULL,
-		kind   TEXT NOT NULL,
-		reason TEXT NOT NULL
-	) STRICT;`,
-
-	// The journal of the database, and the generation up to which it is folded. In processes, journal is 0
-	// for programs without a journal.
-	`CREATE TABLE journal (
+	-- The journal of the database, the generation up to which it is folded, and the progress of a fold, see
+	-- progress.
+	CREATE TABLE journal (
 		id     INTEGER NOT NULL,        -- of the journal's contents, 0 if there is none
-		folded INTEGER NOT NULL
+		folded INTEGER NOT NULL,
+		upto   INTEGER NOT NULL,
+		below  INTEGER NOT NULL
 	) STRICT;
-	INSERT INTO journal VALUES (0, 0);
-	ALTER TABLE processes ADD COLUMN journal INTEGER NOT NULL DEFAULT 0;`,
-
-	// The progress of a fold, see progress.
-	`ALTER TABLE journal ADD COLUMN upto INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE journal ADD COLUMN below INTEGER NOT NULL DEFAULT 0;`,
-
-	// The oldest version whose programs can still use the database: see [storage.Readable].
-	`CREATE TABLE reader (
+	INSERT INTO journal VALUES (0, 0, 0, 0);
+	-- The oldest version whose programs can still use the database: see storage.Readable.
+	CREATE TABLE reader (
 		oldest INTEGER NOT NULL
 	) STRICT;
-	INSERT INTO reader VALUES (8);
-	-- The mark of the secret that names are made with: see [storage.Local]. 0 is none.
+	INSERT INTO reader VALUES (10);` + sideTable + `
+	-- The mark of the secret that names are made with: see storage.Local. 0 is none.
 	CREATE TABLE secret (
 		mark INTEGER NOT NULL
 	) STRICT;
 	INSERT INTO secret VALUES (0);`,
-
-	// Units that applications charged, apart from what operators did: see [storage.Log].
-	`CREATE TABLE charges (             -- storage.Act
-		at     INTEGER PRIMARY KEY,
-		who    TEXT NOT NULL,
-		action TEXT NOT NULL,
-		target TEXT NOT NULL,
-		kind   TEXT NOT NULL,
-		reason TEXT NOT NULL
-	) STRICT;`,
 }
 
-// rollupTable returns the statement that creates a table of counts per period.
-func rollupTable(name string) string {
-	return fmt.Sprintf(`
-	CREATE TABLE %s (
-		at           INTEGER NOT NULL,  -- in %[1]s since the epoch
-		series       INTEGER NOT NULL,
-		allowed      INTEGER NOT NULL,  -- storage.Tally, like all up to units
-		refused      INTEGER NOT NULL,
-		blocked      INTEGER NOT NULL,
-		banned       INTEGER NOT NULL,
-		would_refuse INTEGER NOT NULL,
-		units        INTEGER NOT NULL,
-		keys         INTEGER NOT NULL,  -- different ones, an estimate
-		PRIMARY KEY (at, series)
-	) STRICT, WITHOUT ROWID;`, name)
-}
+// sideTable makes the table of the history and the lists of acts. Rows of one time lie together.
+const sideTable = `
+	CREATE TABLE side (                 -- see package rows
+		name  BLOB NOT NULL PRIMARY KEY,
+		value BLOB NOT NULL
+	) STRICT, WITHOUT ROWID;`
+
+// firstVersion is the oldest version that is upgraded. user_version is the version of a database.
+const firstVersion = 10
+
+// schemaVersion is the version of databases that this package creates and migrates to.
+var schemaVersion = int64(firstVersion + len(migrations) - 1)
 
 // migrate brings the database to the present version, in one transaction. If two processes do so at once,
 // the second waits for the first and finds nothing to do. On a fresh file it must run before the switch to
@@ -222,16 +164,16 @@ func migrateLocked(c *conn) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range migrations[version:] {
+	for _, m := range migrations[max(version-firstVersion+1, 0):] {
 		if err := c.exec(m); err != nil {
 			return err
 		}
 	}
-	return c.exec(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, len(migrations)))
+	return c.exec(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, schemaVersion))
 }
 
 // SchemaVersion returns the version of databases that this package creates and migrates to.
-func SchemaVersion() int { return len(migrations) }
+func SchemaVersion() int { return int(schemaVersion) }
 
 // current reports whether the database needs no migration. It refuses a database of another program with
 // [storage.ErrForeign].
@@ -248,7 +190,7 @@ func current(c *conn) (bool, error) {
 	if id == 0 && version == 0 && tables == 0 {
 		return false, nil
 	}
-	return version >= int64(len(migrations)), recognize(id, version, oldestReader(c, version))
+	return version >= schemaVersion, recognize(id, version, oldestReader(c, version))
 }
 
 // oldestReader returns the oldest version whose programs can use a database of a version. Without the table
@@ -262,13 +204,15 @@ func oldestReader(c *conn, version int64) int64 {
 
 // recognize returns an error if the marks of a database are another program's or too new.
 func recognize(id, version, oldest int64) error {
-	switch known := int64(len(migrations)); {
+	switch {
 	case id != applicationID:
 		return fmt.Errorf("%w: it is another program's SQLite database (application_id %#x); name another file, or move this one away", storage.ErrForeign, id)
 	case version < 0:
 		return fmt.Errorf("%w: it has version %d; name another file, or move this one away", storage.ErrForeign, version)
-	case !storage.Readable(known, version, oldest):
-		return fmt.Errorf("%w: it has version %d, for programs that know version %d, and this one knows versions up to %d; update the program, name another file, or move this one away", storage.ErrForeign, version, oldest, known)
+	case version < firstVersion:
+		return fmt.Errorf("%w: it has version %d, of a build before the first release, which this one doesn't upgrade; delete it with the files beside it (counts begin at 0), or name another file", storage.ErrForeign, version)
+	case !storage.Readable(schemaVersion, version, oldest):
+		return fmt.Errorf("%w: it has version %d, for programs that know version %d, and this one knows versions up to %d; update the program, name another file, or move this one away", storage.ErrForeign, version, oldest, schemaVersion)
 	}
 	return nil
 }

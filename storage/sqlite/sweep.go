@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/rows"
 )
 
 const (
@@ -114,7 +115,7 @@ type sweeps struct {
 	lastBucket, deleteBuckets, deleteSomeBuckets *stmt
 	deleteOldBuckets                             *stmt
 	deleteStandings, deleteResets, deleteLimits  *stmt
-	past                                         [len(pastTables)]*stmt
+	side                                         side
 }
 
 func newSweeper(db *conn) (*sweeper, error) {
@@ -141,7 +142,7 @@ func newSweeper(db *conn) (*sweeper, error) {
 			AND NOT EXISTS (SELECT 1 FROM counters WHERE limit_id = id)
 			AND NOT EXISTS (SELECT 1 FROM buckets WHERE limit_id = id)`, 2, 0},
 	})
-	return sw, errors.Join(err, sw.preparePast())
+	return sw, errors.Join(err, sw.side.prepare(db))
 }
 
 // enter begins a phase.
@@ -302,6 +303,16 @@ func (sw *sweeper) deleteUntil(s *stmt, time int64) (done bool, err error) {
 	most := sw.deleted + sw.left()
 	err = sw.delete(s, time, sw.left())
 	return sw.deleted < most, err
+}
+
+// history deletes rows of the history and the lists of acts that are not kept.
+func (sw *sweeper) history() (done bool, err error) {
+	if sw.left() <= 0 {
+		return false, nil
+	}
+	n, err := sw.side.removeSome(rows.Expired(sw.now), sw.left())
+	sw.deleted += n
+	return sw.left() > 0, err
 }
 
 // limits deletes limits that have no rows and were not used for a day, unless there may be unfolded records

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/past"
+	"github.com/caddy-tally/caddy-tally/storage/internal/rows"
 )
 
 // storeName is the store's name in errors.
@@ -91,7 +91,7 @@ var opened atomic.Int64
 func (p *Place) Open(ctx context.Context) (storage.Store, error) {
 	s := &Store{place: p, order: opened.Add(1), id: rand.Int64()}
 	s.claims.place, s.chores.place, s.witness = p, p, p.lastWitness()
-	s.Historian = past.Historian{Keeper: historyRows{s}}
+	s.Side = rows.New(side{s}, side{s})
 	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
 	err := s.claims.with(ctx, func(c Conn) error {

@@ -12,9 +12,9 @@ import (
 // The version of the tables, the oldest version whose programs can use them (see [storage.Readable]), and
 // the oldest version that is upgraded. A later version adds tables, which are made where they are missing.
 const (
-	schemaVersion  = 3
-	oldestReader   = 2
-	oldestUpgraded = 2
+	schemaVersion  = 4
+	oldestReader   = 4
+	oldestUpgraded = 4
 )
 
 // column is a column of a table.
@@ -50,17 +50,13 @@ var tables = []struct {
 	// The last clients whose records changed.
 	{"changes", true, []column{{"number", number64}, {"name", anyBytes}, {"former", anyBytes}}, ""},
 	{"vault", false, []column{{"name", anyBytes}, {"title", anyBytes}, {"value", anyBytes}}, ""},
-	{"history", true, []column{{"name", anyBytes}, {"state", anyBytes}, {"expires", number64}}, ""},
-	{"acts", false, actColumns, ""},
-	{"charges", false, actColumns, ""},
+	// The history and the lists of acts, see package rows. Nothing expires by its time.
+	{"side", true, []column{{"name", anyBytes}, {"state", anyBytes}, {"expires", number64}}, ""},
 	// Notes of machines for one another: see storage.Note.
 	{"notes", false, []column{{"number", number64}, {"name", anyBytes}, {"version", number64}, {"expires", number64},
 		{"value", anyBytes}}, "name"},
 	{"processes", true, []column{{"id", number64}, {"expires", number64}}, ""},
 }
-
-// actColumns are those of the lists of acts.
-var actColumns = []column{{"at", number64}, {"who", anyBytes}, {"action", anyBytes}, {"target", anyBytes}, {"kind", anyBytes}, {"reason", anyBytes}}
 
 // Tables returns the names of all tables, without their prefix.
 func Tables() (names []string) {
@@ -135,7 +131,11 @@ func (p *Place) checkVersion(ctx context.Context, c Conn) (made bool, err error)
 	if err := numbers(results[0][0], &id, &version, &oldest); err != nil {
 		return false, fmt.Errorf("%w: the table %smeta is another program's: %w", storage.ErrForeign, p.prefix, err)
 	}
-	if version < oldestUpgraded || !storage.Readable(schemaVersion, version, oldest) {
+	if version < oldestUpgraded {
+		return false, fmt.Errorf("%w: the tables %s* have version %d, of a build before the first release, which this one doesn't upgrade: drop them (counts begin at 0), or choose another prefix",
+			storage.ErrForeign, p.prefix, version)
+	}
+	if !storage.Readable(schemaVersion, version, oldest) {
 		return false, fmt.Errorf("%w: the tables %s* have version %d, for programs that know version %d, and this caddy-tally knows version %d: update it, or choose another prefix",
 			storage.ErrForeign, p.prefix, version, oldest, schemaVersion)
 	}

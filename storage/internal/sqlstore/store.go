@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/past"
+	"github.com/caddy-tally/caddy-tally/storage/internal/rows"
 )
 
 // Store is a [storage.Network] on a [Place]. Its methods are safe for concurrent use. Claims and
@@ -17,7 +17,7 @@ import (
 // 27 of its methods are that contract and [storage.Historian]. The others are the steps of a
 // transaction.
 type Store struct {
-	past.Historian
+	*rows.Side
 	place *Place
 	order int64 // among the stores that this process has opened
 	id    int64 // of its row in machines

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/internal/rows"
 )
 
 const (
@@ -19,7 +20,7 @@ type sweeper struct {
 	after string // the last row examined; "" before the first
 }
 
-var sweptTables = [...]table{"cells", "clients", "history"}
+var sweptTables = [...]table{"cells", "clients"}
 
 // Sweep implements [storage.Store]. It reads some rows in the order of their names, and deletes those that have expired and that no batch has locked.
 func (s *Store) Sweep(ctx context.Context, term *storage.Term) (swept storage.Swept, err error) {
@@ -136,10 +137,10 @@ func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) 
 	if sw.phase, sw.after = min(sw.phase+1, len(sweptTables)), ""; sw.phase < len(sweptTables) {
 		return true, nil
 	}
-	if err := s.dropOld(ctx, c, tx); err != nil {
-		return false, err
+	if n, err := s.place.removeRows(ctx, c, rows.Expired(tx.at.Now), sweepRows); err != nil || n >= sweepRows {
+		return true, err
 	}
-	if err := s.dropActs(ctx, c, tx.at.Now); err != nil {
+	if err := s.dropOld(ctx, c, tx); err != nil {
 		return false, err
 	}
 	if err := s.dropNotes(ctx, c, tx.at.Now); err != nil {

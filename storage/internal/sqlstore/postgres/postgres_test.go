@@ -66,6 +66,8 @@ func TestCommitAnsweredWithAnError(t *testing.T) {
 	}, &pgconn.PgError{Severity: "ERROR", Code: "XX000", Message: "unable to read data from the server"})
 }
 
+func TestSideCuts(t *testing.T) { kind.SideCuts(t) }
+
 func TestLate(t *testing.T) {
 	t.Parallel()
 	kind.Late(t)

@@ -88,6 +88,10 @@ func (k *Kind) Strangers(t *testing.T) {
 	if _, err := open(context.Background()); !errors.Is(err, storage.ErrForeign) || !strings.Contains(err.Error(), "update it") {
 		t.Errorf("of a later version: open says %v", err)
 	}
+	k.exec(t, server, "UPDATE "+o.Prefix+"meta SET version = 3, oldest = 2")
+	if _, err := open(context.Background()); !errors.Is(err, storage.ErrForeign) || !strings.Contains(err.Error(), "drop them") {
+		t.Errorf("of an earlier version: open says %v", err)
+	}
 }
 
 // still is a clock that stands still.

@@ -21,7 +21,7 @@ func (k *Kind) SweepEnds(t *testing.T, connect func(dsn string) (sqlstore.Conn, 
 	if _, err := c.Run(context.Background(), []byte("START TRANSACTION; SELECT id FROM "+o.Prefix+"meta FOR UPDATE")); err != nil {
 		t.Fatal(err)
 	}
-	const steps = 3 // of a sweep of empty tables
+	const steps = 2 // of a sweep of empty tables
 	for range steps - 1 {
 		if swept, err := s.Sweep(context.Background(), term(t, s, clock{})); err != nil || !swept.More {
 			t.Fatalf("a step of the sweep: %+v, %v", swept, err)
