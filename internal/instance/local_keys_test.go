@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+	observing "go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
@@ -467,4 +469,25 @@ func TestDatabaseAloneRevealsNoName(t *testing.T) {
 		t.Errorf("%d of 10 passed: the copy knows the client", passed)
 	}
 	end(t, inst)
+}
+
+// A secret file that doesn't open the key of names is noticed at a reload, before the next start does.
+func TestSecretThatWouldLoseTheKeyIsNoticed(t *testing.T) {
+	p := place(t.TempDir())
+	inst := p.begin(t, "a")
+	defer end(t, inst)
+	for line, says := range map[string]string{"b": "counts by key and the use of API keys would begin anew", "c\na": "restart Caddy to use it"} {
+		var text strings.Builder
+		for line := range strings.Lines(line) {
+			fmt.Fprintln(&text, strings.Repeat(strings.TrimSpace(line), identity.MinSecret))
+		}
+		if err := os.WriteFile(p.secret(), []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		core, logs := observing.New(zap.WarnLevel)
+		inst.Names.CheckSecret(zap.New(core))
+		if all := logs.All(); len(all) != 1 || !strings.Contains(all[0].Message, says) {
+			t.Errorf("of %q the log says %v, want %q", line, all, says)
+		}
+	}
 }
