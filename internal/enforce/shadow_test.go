@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
-	"github.com/caddy-tally/caddy-tally/internal/meter"
+	"github.com/caddy-tally/caddy-tally/internal/outcomes"
 	"github.com/caddy-tally/caddy-tally/internal/testing/fakeclock"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
@@ -292,7 +292,7 @@ func TestWouldRefuseIsCounted(t *testing.T) {
 		t.Fatalf("%d lines, want 5", len(lines))
 	}
 	fields := lines[4].ContextMap()
-	if fields["zone"] != "seen" || fields["limit"] != "seen-1/1h" || fields["outcome"] != meter.WouldRefuse || fields["client_ip"] != "192.0.2.7" {
+	if fields["zone"] != "seen" || fields["limit"] != "seen-1/1h" || fields["outcome"] != outcomes.WouldRefuse || fields["client_ip"] != "192.0.2.7" {
 		t.Errorf("logged %v", fields)
 	}
 	if n := len(logs.FilterMessage("refused").All()); n != 2 {
