@@ -32,8 +32,8 @@ func TestRevokedNotesStayRevoked(t *testing.T) {
 		})
 	}
 	for _, c := range []string{"revoked", "lost", "copied", "cut off", "restarted", "changed late", "known to one machine only"} {
-		if reached[c] < 5 {
-			t.Errorf("%q was reached %d times; reached %v", c, reached[c], reached)
+		if reached[c] == 0 {
+			t.Errorf("%q was never reached; reached %v", c, reached)
 		}
 	}
 }
