@@ -34,12 +34,10 @@
 byte owner, elected, tokens, newest, opened; /* the owner word; who has the election lock; the last token and generation */
 byte gen[S], rec[S], recGen[S];              /* the segments: generation, and a record: its key + 1, and its generation */
 byte db[2], folded, upto, below;             /* the tables: units, and the progress */
-byte charged[2], admitted[2];
-bool present[P];
+byte charged[2], admitted[2]; bool present[P];
 byte phase[P], token[P]; /* 0 closed, 1 opening, 2 open, 3 about to own, 4 folding before it revokes, 5 revoked */
 byte add[P], key[P], place[P], use[P]; /* 0 none, 1 decided, 2 writes to a place of a generation, 3 written */
-bool prompt[P];                        /* it began as the owner, and doesn't hang */
-byte again[P], s, n, last;
+byte again[P], s, n, last; bool prompt[P]; /* its write began as the owner, and doesn't hang */
 #define other (1 - p)
 #ifdef PROMPT
 #define waited true
@@ -107,8 +105,7 @@ inline fold() { /* Store.foldPartLocked */
 #else
 	progress();
 #endif
-	s = 0; last = 0
-}
+	s = 0; last = 0 }
 inline progress() { if :: below == 0 -> upto = last; below = 1 :: else -> folded = last; upto = 0; below = 0 fi }
 proctype Process(byte p) {
 	do
@@ -125,20 +122,17 @@ proctype Process(byte p) {
 	:: d_step { phase[p] == 3 -> phase[p] = 2; tokens++; token[p] = tokens; owner = tokens }
 #else
 	:: d_step { phase[p] == 2 && token[p] == 0 && elected == 0 -> elected = p + 1; phase[p] = 3 }
-	:: d_step { phase[p] == 3 -> phase[p] = 2; elected = 0;
-			if :: !present[other] -> tokens++; token[p] = tokens; owner = tokens :: else -> skip fi }
+	:: d_step { phase[p] == 3 -> phase[p] = 2; elected = 0; if :: !present[other] -> tokens++; token[p] = tokens; owner = tokens :: else -> skip fi }
 #endif
-	/* Store.ClaimAtOnce */
-	:: d_step { owns && newest < R -> count(0); if :: n < L -> add[p] = 1 :: else -> skip fi; n = 0 }
+	:: d_step { owns && newest < R -> count(0); if :: n < L -> add[p] = 1 :: else -> skip fi; n = 0 } /* Store.ClaimAtOnce */
 	:: d_step { owns && newest < R -> count(1); if :: n < L -> add[p] = 1; key[p] = 1 :: else -> skip fi; n = 0 }
 	:: d_step { add[p] == 1 -> if :: owner == token[p] -> reserve() :: else -> finish() fi }
 	:: d_step { prompt[p] -> prompt[p] = false } /* it hangs */
 	:: d_step { add[p] == 2 -> add[p] = 3; s = place[p]; rec[s] = key[p] + 1; recGen[s] = use[p]; charged[key[p]] = charged[key[p]] + 1; s = 0 }
-	:: d_step { add[p] == 3 ->
 #ifdef CHECK
-			admit(key[p]); finish() }
+	:: d_step { add[p] == 3 -> admit(key[p]); finish() }
 #else
-			if :: prompt[p] || owner == token[p] -> admit(key[p]) :: else -> skip fi; finish() }
+	:: d_step { add[p] == 3 -> if :: prompt[p] || owner == token[p] -> admit(key[p]) :: else -> skip fi; finish() }
 #endif
 	/* folds: the owner's wait for its own records, those of others begin with Disown, which does as well */
 	:: d_step { (phase[p] == 2 || phase[p] == 4) && again[p] == 0 && (pending || below > 0) && settled -> fold() }

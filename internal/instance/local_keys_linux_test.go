@@ -46,9 +46,9 @@ func TestKeyOfNamesSurvivesKills(t *testing.T) {
 	for step, lines := range [][]string{{"a"}, {"a", "b"}, {"b", "a"}, {"b"}} {
 		for call := 1 + step%every; ; call += every {
 			p := place(t.TempDir())
-			key, former := []byte(nil), []string{"a"}
+			var key []byte
 			if step > 0 {
-				former = [][]string{{"a"}, {"a", "b"}, {"b", "a"}}[step-1]
+				former := [][]string{{"a"}, {"a", "b"}, {"b", "a"}}[step-1]
 				for _, lines := range [][]string{{"a"}, former} {
 					inst := p.begin(t, lines...)
 					key = keyIn(inst)

@@ -63,7 +63,7 @@ var mutants = []mutant{
 		"h.short = !h.cell.spendableLocked(&r.debits[h.debit], r.now)", "h.short = false",
 		"./internal/engine", "Simulation|Burst|Concurren"},
 	{"1 crash: what was noted is folded before claims", "storage/sqlite/claim.go",
-		"\tif err := s.foldAllLocked(); err != nil {\n\t\treturn err\n\t}\n\terr := s.tx.doLocked(", "\terr := s.tx.doLocked(",
+		"\tif err := s.foldAllLocked(); err != nil {\n\t\treturn err\n\t}\n\terr := s.tx.inTermLocked(", "\terr := s.tx.inTermLocked(",
 		"./storage/sqlite", "."},
 	{"1 processes: only the owner of the journal writes to it", "storage/sqlite/atonce.go",
 		" || !a.journal.Owned() {", " {",

@@ -53,9 +53,6 @@ type row struct {
 	wasExpires int64
 }
 
-// set changes a row.
-func (r *row) set(state []byte, expires int64) { r.state, r.expires = state, expires }
-
 func (r *row) changed() bool {
 	return !bytes.Equal(r.state, r.was) || len(r.state) > 0 && r.expires != r.wasExpires
 }
