@@ -1,7 +1,6 @@
 package tally_test
 
 import (
-	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,16 +61,7 @@ var answers = []struct{ question, page, words string }{
 
 // Each question has its answer at most two links away from README.md or from the page about the code.
 func TestQuestionsHaveAnswers(t *testing.T) {
-	near := map[string]bool{"README.md": true, "docs/architecture.md": true}
-	for range 2 {
-		for name := range maps.Clone(near) {
-			for _, m := range markdownLink.FindAllStringSubmatch(readText(t, name), -1) {
-				if path, _, _ := strings.Cut(m[1], "#"); strings.HasSuffix(path, ".md") && !strings.Contains(path, ":") {
-					near[filepath.Join(filepath.Dir(name), filepath.FromSlash(path))] = true
-				}
-			}
-		}
-	}
+	near := twoLinksFrom(t, "README.md", "docs/architecture.md")
 	for _, a := range answers {
 		page, anchor, _ := strings.Cut(a.page, "#")
 		switch text, ok := section(readText(t, filepath.FromSlash(page)), anchor); {

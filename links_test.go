@@ -109,11 +109,14 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// No page of the documentation is much longer than 1,500 words, and each is at most two links away from README.md.
-func TestPagesAreShortAndNear(t *testing.T) {
-	const mostWords, steps = 1_600, 2
-	near := map[string]bool{"README.md": true}
-	for range steps {
+// twoLinksFrom returns the pages that are at most two links away from some pages, and these.
+func twoLinksFrom(t *testing.T, pages ...string) map[string]bool {
+	t.Helper()
+	near := make(map[string]bool)
+	for _, name := range pages {
+		near[filepath.FromSlash(name)] = true
+	}
+	for range 2 {
 		for name := range maps.Clone(near) {
 			for _, m := range markdownLink.FindAllStringSubmatch(readText(t, name), -1) {
 				if path, _, _ := strings.Cut(m[1], "#"); strings.HasSuffix(path, ".md") && !strings.Contains(path, ":") {
@@ -122,6 +125,13 @@ func TestPagesAreShortAndNear(t *testing.T) {
 			}
 		}
 	}
+	return near
+}
+
+// No page of the documentation is much longer than 1,500 words, and each is at most two links away from README.md.
+func TestPagesAreShortAndNear(t *testing.T) {
+	const mostWords = 1_600
+	near := twoLinksFrom(t, "README.md")
 	for _, name := range markdownFiles(t) {
 		if page, found := strings.CutPrefix(filepath.ToSlash(name), "docs/"); !found || strings.HasPrefix(page, "decisions/0") {
 			continue
@@ -130,7 +140,7 @@ func TestPagesAreShortAndNear(t *testing.T) {
 			t.Errorf("%s has %d words, want at most %d: it is more than one subject", name, words, mostWords)
 		}
 		if !near[name] {
-			t.Errorf("%s is more than %d links away from README.md", name, steps)
+			t.Errorf("%s is more than two links away from README.md", name)
 		}
 	}
 }
