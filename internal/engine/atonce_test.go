@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -316,12 +317,17 @@ func TestForgottenClientsAreReadAgainInAPeriod(t *testing.T) {
 // A client isn't read again in the period in which it was read. In the batch that finds that the period is over, it is.
 func TestClientsAreReadOnceInAPeriod(t *testing.T) {
 	d := newDisk()
-	var during func() error
-	f := diskFixture(t, d, func() error {
-		if during != nil {
-			return during()
+	var f *fixture
+	var bans atomic.Bool // another process bans the client
+	f = diskFixture(t, d, func() error {
+		if !bans.Load() {
+			return nil
 		}
-		return nil
+		d.call(f.clock.now(), func(raw storage.Store, term *storage.Term) error {
+			ban := reputation.Offense{Violation: reputation.Violation{At: f.clock.now(), Reason: reputation.Trapped}, Ban: reputation.Ban{After: 1, Within: time.Hour, For: time.Hour}}
+			return raw.Punish(context.Background(), term, []storage.Offense{{Client: storage.Client{Key: testName(clientsID, "a")}, Offense: ban}}, make([]reputation.Record, 1))
+		})
+		return storage.ErrNotAtOnce
 	})
 	scaling := newScaling(t, 1000, time.Hour, 5)
 	f.passing(3, "a", scaling)
@@ -329,16 +335,8 @@ func TestClientsAreReadOnceInAPeriod(t *testing.T) {
 	if passed := f.passing(100, "a", scaling); passed != 100 || d.asked.Load() != calls {
 		t.Fatalf("%d of 100 passed, after %d transactions; want 100 and none", passed, d.asked.Load()-calls)
 	}
-	during = func() error { // another process bans the client
-		raw := d.raw()
-		defer raw.Close()
-		ban := reputation.Offense{Violation: reputation.Violation{At: f.clock.now(), Reason: reputation.Trapped}, Ban: reputation.Ban{After: 1, Within: time.Hour, For: time.Hour}}
-		if err := raw.Punish(context.Background(), d.termAt(f.clock.now()), []storage.Offense{{Client: storage.Client{Key: testName(clientsID, "a")}, Offense: ban}}, make([]reputation.Record, 1)); err != nil {
-			t.Error(err)
-		}
-		return storage.ErrNotAtOnce
-	}
-	defer func() { during = nil }()
+	bans.Store(true)
+	defer bans.Store(false)
 	other := newScaling(t, 1000, 2*time.Hour, 5) // a key without a lease
 	if d := f.from("a", other); d.Reason != Banned {
 		t.Errorf("got %+v, want the ban", d)
