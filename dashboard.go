@@ -69,11 +69,12 @@ func (dash *Dashboard) Provision(ctx caddy.Context) error {
 	open, end := context.WithCancel(ctx)
 	dash.open = open
 	enforce.OnShutdown(ctx, end)
-	err := lint.Dashboard(ctx, &dash.Dashboard)
+	whole := config.NewSurvey(ctx, nil, nil)
+	err := lint.Dashboard(ctx, whole, &dash.Dashboard)
 	if err != nil {
 		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: %w", err), dash.Source)
 	}
-	if dash.allow, dash.hosts, err = dash.Compile(ctx); err != nil {
+	if dash.allow, dash.hosts, err = dash.Compile(ctx, whole); err != nil {
 		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), dash.Source)
 	}
 	dash.served, err = dashboard.New(dashboard.Options{

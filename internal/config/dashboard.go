@@ -37,10 +37,9 @@ type Dashboard struct {
 	Source string `json:"source,omitempty"`
 }
 
-// Compile checks the configuration. It returns the matchers of allow, and the hosts in the matchers
+// Compile checks the configuration, of which whole is the survey. It returns the matchers of allow, and the hosts in the matchers
 // of routes and of allow.
-func (dash *Dashboard) Compile(ctx caddy.Context) (allow caddyhttp.MatcherSets, hosts caddyhttp.MatchHost, err error) {
-	whole := NewSurvey(ctx, nil, nil)
+func (dash *Dashboard) Compile(ctx caddy.Context, whole *Survey) (allow caddyhttp.MatcherSets, hosts caddyhttp.MatchHost, err error) {
 	places := dash.Places(whole)
 	entries, found, err := dash.checkAllow(whole, places) // before matchers are loaded, which discards their raw JSON
 	if err != nil {

@@ -162,7 +162,7 @@ func (w *revocations) replaceStore() {
 	}
 }
 
-// forget exempts the revoked keys of which nobody knows any more that they are.
+// forget exempts keys that nobody knows to be revoked any more.
 func (w *revocations) forget() {
 	raw := w.fleet.disk.Load().raw()
 	defer raw.Close()

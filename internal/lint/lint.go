@@ -70,8 +70,8 @@ func Handler(ctx caddy.Context, c *config.Compiler, survey *config.Survey, h *co
 }
 
 // Dashboard checks a dashboard before it is compiled.
-func Dashboard(ctx caddy.Context, dash *config.Dashboard) error {
-	places := dash.Places(config.NewSurvey(ctx, nil, nil))
+func Dashboard(ctx caddy.Context, whole *config.Survey, dash *config.Dashboard) error {
+	places := dash.Places(whole)
 	var found []advice.Advice
 	for _, p := range places {
 		found = append(found, checkOwnPages(p)...)

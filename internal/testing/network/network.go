@@ -174,7 +174,7 @@ func (db *Database) putLocked(note *storage.Note, replay bool) {
 	if number != 0 {
 		db.notes = slices.Delete(db.notes, i, i+1)
 	}
-	db.newest = max(db.newest+1, time.Now().UnixMicro()) // so that those who knew lost notes hear of later ones
+	db.newest = max(db.newest+1, time.Now().UnixMicro()) // so that a reader of lost notes hears of later ones
 	db.numbers[note.Name] = db.newest
 	kept := *note
 	kept.Number, kept.Value = db.newest, bytes.Clone(note.Value)
