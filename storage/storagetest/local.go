@@ -284,7 +284,7 @@ func (w *atOnceWorld) claimAtOnce(t *testing.T, s storage.Local) {
 	known, ok := w.known[place]
 	if len(w.stores) == 1 && period != 0 && s.IsNew(c.ID, w.era, c.Key) {
 		if st := w.model[place]; st != nil {
-			if used := c.Limit.Claim(st, limiter.Claim{Now: c.Now}).InUse(); used > 0 {
+			if used := c.Limit.Claim(&st.State, limiter.Claim{Now: c.Now}).InUse(); used > 0 {
 				t.Fatalf("%v: %d units are in use of a key that is said to be new", c.Limit.Algorithm(), used)
 			}
 		}
@@ -332,11 +332,7 @@ func (w *atOnceWorld) read(t *testing.T, s storage.Store) int64 {
 
 // apply charges the changes of a claim at once.
 func (m model) apply(c storage.Claim, changes limiter.Changes) {
-	place := cell{c.ID, c.Key}
-	if m[place] == nil {
-		m[place] = new(limiter.State)
-	}
-	m[place].Apply(&c.Limit, changes)
+	m.at(c).Apply(&c.Limit, changes)
 }
 
 // checkAll uses up the rest of every limit for every key.

@@ -35,7 +35,7 @@ func testSweepExpired(t *testing.T, open storage.Opener) {
 		later := slices.Clone(claims[:50])
 		for i := range later {
 			c := &later[i]
-			c.Now, c.Want = lastMoment(l, m[cell{c.ID, c.Key}], start), 1
+			c.Now, c.Want = lastMoment(l, &m.at(*c).State, start), 1
 		}
 		sweepAll(t, s, At(start))
 		m.check(t, s, now)
