@@ -135,6 +135,10 @@ func TestMistakesAreToldWhatToWrite(t *testing.T) {
 			{"exempt ip 192.0.2.1", "exempt: getting matcher module 'ip': module not registered: http.matchers.ip: write a path, such as /login, or a matcher"},
 			{"exempt 192.168.0.0/99", "write client_ip 192.168.0.0/16"},
 			{"exempt 192.168.*", "write client_ip 192.168.0.0/16"},
+			{"exempt 192.168.1.*", "write client_ip 192.168.1.0/24"},
+			{"exempt 10.20.30.40/", "write client_ip 10.20.30.40/32"},
+			{"exempt 192.168.10.0/99", "write client_ip 192.168.10.0/24"},
+			{"exempt *.rss", "write path *.rss"},
 			{"exempt 10.0.0.1, 10.0.0.2", "write 10.0.0.1 10.0.0.2"},
 			{"zone=login:10m rate=5r/s", "unrecognized subdirective 'zone=login:10m': write zone login {"},
 			{"trap wp-login.php", "trap: getting matcher module 'wp-login.php': module not registered: http.matchers.wp-login.php: write a path, such as /login, or a matcher"},
@@ -209,6 +213,48 @@ func TestOtherSpellingsMeanTheSame(t *testing.T) {
 					t.Errorf("%q is adapted to\n%s\nwant as %q\n%s", spelling, got, same.as, want)
 				}
 			})
+		}
+	}
+}
+
+// A cure that is a line loads in the place of what was wrong, and means what the words behind it say.
+func TestCuresOfMatchersLoad(t *testing.T) {
+	noData(t)
+	for wrong, right := range map[string]string{
+		"not /api/*":       "not path /api/*",
+		"not /api/* /b":    "not path /api/* /b",
+		"!/api/*":          "not path /api/*",
+		"!method GET":      "not method GET",
+		"!path /api/*":     "not path /api/*",
+		"!POST":            "not method POST",
+		"not post":         "not method POST",
+		"not GET POST":     "not method GET POST",
+		"not *.png *.css":  "not path *.png *.css",
+		"not 10.*":         "not client_ip 10.0.0.0/8",
+		"POST|PUT /login":  "POST PUT /login",
+		"post|Put /a /b":   "POST PUT /a /b",
+		"*.php":            "path *.php",
+		"*.php *.asp":      "path *.php *.asp",
+		"GET,POST /login":  "GET POST /login",
+		"192.168.1.*":      "client_ip 192.168.1.0/24",
+		"10.1.*.*":         "client_ip 10.1.0.0/16",
+		"192.168.100.0/99": "client_ip 192.168.100.0/24",
+	} {
+		adapt := func(match string) error {
+			_, _, err := adaptCaddyfile([]byte(inZone("match "+match+"\n\t\t\tlimit 5/1m")), nil)
+			return err
+		}
+		err := adapt(wrong)
+		if err == nil || !strings.Contains(err.Error(), ": write "+right+", at ") {
+			t.Errorf("match %s: got %v, want: write %s", wrong, err, right)
+		}
+		if err := adapt(right); err != nil {
+			t.Errorf("the cure of match %s: %v", wrong, err)
+		}
+	}
+	for _, right := range []string{`not "{http.request.uri.path} == '/a'"`, "not {\n\t\t\t\tpath /a\n\t\t\t}", "not path /a"} {
+		if _, _, err := adaptCaddyfile([]byte(inZone("match "+right+"\n\t\t\tlimit 5/1m")), nil); err != nil && strings.Contains(err.Error(), "write ") {
+			t.Errorf("match %s: %v", right, err)
 		}
 	}
 }

@@ -153,32 +153,70 @@ func parseAddresses(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 }
 
 // checkMatcherWords returns an error if a line, or one of the following block, doesn't begin with a
-// matcher.
+// matcher, or with one behind "not".
 func checkMatcherWords(d caddyfile.Dispenser) error {
 	for nesting := d.Nesting(); d.NextArg() || d.NextBlock(nesting); d.NextSegment() {
 		if d.Token().Quoted() { // an expression
 			return nil
 		}
-		if word := d.Val(); !matcher.IsMatcher(word) {
+		not := ""
+		if d.Val() == "not" && d.NextArg() {
+			not = "not "
+		}
+		if word := d.Val(); !d.Token().Quoted() && !matcher.IsMatcher(word) {
 			args := d.RemainingArgs()
-			return d.Errf("getting matcher module '%s': module not registered: http.matchers.%[1]s: %s", word, insteadOfMatcher(word, args))
+			return d.Errf("getting matcher module '%s': module not registered: http.matchers.%[1]s: %s", word, insteadOfMatcher(not, word, args))
 		}
 	}
 	return nil
 }
 
-// insteadOfMatcher returns a replacement for a word that isn't a matcher.
-func insteadOfMatcher(word string, args []string) string {
-	if spaced, ok := matcher.WithoutCommas(append([]string{word}, args...)); ok {
+// insteadOfMatcher returns a replacement for a word that isn't a matcher, and what is behind it. not is
+// "not " in a negation, and otherwise empty.
+func insteadOfMatcher(not, word string, args []string) string {
+	write := func(words ...string) string { return "write " + not + strings.Join(append(words, args...), " ") }
+	isNoMethod := func(word string) bool { return !matcher.IsMethod(word) }
+	if rest, ok := strings.CutPrefix(word, "!"); ok && not == "" {
+		if not, word = "not ", rest; matcher.IsMatcher(rest) {
+			return write(rest)
+		}
+	}
+	if spaced, ok := matcher.WithoutCommas(append([]string{word}, args...)); ok && not == "" {
 		return matcher.NoCommas + ": write " + spaced
 	}
-	switch {
-	case matcher.IsMethod(word):
-		return "write " + strings.Join(append([]string{strings.ToUpper(word)}, args...), " ")
-	case strings.Trim(word, "0123456789abcdefABCDEF.:/*") == "" && strings.ContainsAny(word, ".:"):
-		return "it is no address or network: write client_ip 192.168.0.0/16"
+	switch methods := strings.Split(word, "|"); {
+	case not == "" && !slices.ContainsFunc(methods, isNoMethod):
+		return write(strings.ToUpper(strings.Join(methods, " ")))
+	case !slices.ContainsFunc(append(methods, args...), isNoMethod):
+		return write("method", strings.ToUpper(strings.Join(methods, " ")))
+	case strings.HasPrefix(word, "/"), strings.HasPrefix(word, "*."):
+		return write("path", word)
+	case isLikeAddress(word) && len(args) == 0:
+		return "it is no address or network: write " + not + "client_ip " + likelyNetwork(word)
 	}
-	return cmp.Or(caddyconf.DidYouMean(word, moduleNames("http.matchers")), "write a path, such as /login, or a matcher")
+	instead := "write a path, such as /login, or a matcher"
+	if not != "" {
+		instead = "write not path /login, or not and another matcher"
+	}
+	return cmp.Or(caddyconf.DidYouMean(word, moduleNames("http.matchers")), instead)
+}
+
+func isLikeAddress(word string) bool {
+	return strings.Trim(word, "0123456789abcdefABCDEF.:/*") == "" && strings.ContainsAny(word, ".:")
+}
+
+// likelyNetwork returns the network that a word like an address is meant to be, such as 192.168.0.0/16 for
+// 192.168.*, or an example.
+func likelyNetwork(word string) string {
+	known, _, _ := strings.Cut(strings.ReplaceAll(word, "*", "0"), "/")
+	for strings.HasSuffix(known, ".0") {
+		known = strings.TrimSuffix(known, ".0")
+	}
+	n := strings.Count(known, ".") + 1
+	if network, err := netip.ParsePrefix(fmt.Sprintf("%s%s/%d", known, strings.Repeat(".0", max(4-n, 0)), 8*n)); err == nil {
+		return network.String()
+	}
+	return "with addresses or networks, such as 192.0.2.0/24"
 }
 
 // nextIsMatcherToken reports whether the next argument is a matcher token. Its first character is

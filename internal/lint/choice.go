@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/crawler"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
@@ -46,7 +47,7 @@ func checkChoice(s *config.Survey) (found []advice.Advice) {
 				continue
 			}
 			if in := p.Inputs(set); in.Written != "" && !in.Others && in.Secret == "" && !(option == "exempt" && isSignedWebhook(set)) {
-				found = append(found, o.Advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option, in.Written), safer(in.Written)))
+				found = append(found, o.Advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option, in.Written), safer(in.Written, set)))
 			}
 		}
 		for _, z := range p.Zones {
@@ -70,12 +71,23 @@ func isSignedWebhook(set caddy.ModuleMap) bool {
 	return len(fields) > 0
 }
 
-// safer returns what clients can't choose, for an exemption.
-func safer(name string) string {
-	if name == "http.request.header.User-Agent" {
-		return "exempt verified_bot google bing"
+// safer returns what clients can't choose, for an exemption by a set that reads the named placeholder.
+func safer(name string, set caddy.ModuleMap) string {
+	if name != "http.request.header.User-Agent" {
+		return "a tier with unlimited and service_header; or exempt with an address"
 	}
-	return "a tier with unlimited and service_header; or exempt with an address"
+	bots := ""
+	for _, operator := range crawler.Names() {
+		for _, raw := range set {
+			if crawler.Find(operator).IsClaimedBy(string(raw)) {
+				bots += " " + operator
+			}
+		}
+	}
+	if bots == "" {
+		return "exempt with the addresses that it comes from, or a zone of its own with match header User-Agent and a larger limit"
+	}
+	return "exempt verified_bot" + bots
 }
 
 func checkZoneChoice(p *config.Place, z *config.Zone) (found []advice.Advice) {

@@ -174,7 +174,7 @@ func (z compiled) checkStaticKey() []advice.Advice {
 	if z.Per != enforce.PerKey || len(routing.PlaceholderNames(z.Key)) > 0 {
 		return nil
 	}
-	return []advice.Advice{z.Advice(fmt.Sprintf("key: %q has no placeholder in it: everybody shares one count", z.Key), "per everyone")}
+	return []advice.Advice{z.Advice(fmt.Sprintf("key: %q has no placeholder in it: everybody shares one count", z.Key), "per ip")}
 }
 
 // checkShadow finds options without effect in a zone that enforces nothing, and a shadow limit above
