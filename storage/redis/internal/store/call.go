@@ -1,12 +1,9 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -51,131 +48,6 @@ var errBroken = errors.New("an earlier call has failed: the store must be opened
 // errLate says that a repeated call was refused, while an earlier copy of it may still be executed.
 var errLate = errors.New("the server may get the call late")
 
-// take waits for the turn of a call.
-func (s *Store) take(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	err := s.broken
-	if s.closed.Load() {
-		err = storage.ErrClosed
-	}
-	if err != nil {
-		<-s.turn
-	}
-	return err
-}
-
-// inTerm makes a call within a term.
-func (s *Store) inTerm(ctx context.Context, term *storage.Term, c call) (reply, error) {
-	return s.do(ctx, c, func(ctx context.Context, c *call) (reply, error) {
-		r, err := s.askInTerm(ctx, term, c)
-		s.former.keep(s.clock)
-		return r, err
-	})
-}
-
-// upkeep makes a call that has no term.
-func (s *Store) upkeep(ctx context.Context, c call) (reply, error) {
-	return s.do(ctx, c, func(ctx context.Context, c *call) (reply, error) { return s.ask(ctx, c, header{}, 0) })
-}
-
-// do makes a call with ask.
-func (s *Store) do(ctx context.Context, c call, ask func(context.Context, *call) (reply, error)) (r reply, err error) {
-	if err := s.take(ctx); err != nil {
-		return r, fmt.Errorf("redis: %s: %w", c.what, err)
-	}
-	defer func() { <-s.turn }()
-	if r, err = s.doInTurn(ctx, &c, ask); err != nil {
-		return r, fmt.Errorf("redis: %s: %w", c.what, explain(err))
-	}
-	return r, nil
-}
-
-func (s *Store) doInTurn(ctx context.Context, c *call, ask func(context.Context, *call) (reply, error)) (r reply, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
-	defer cancel()
-	r, err = ask(ctx, c)
-	if c.open && !errors.Is(err, storage.ErrUnknownOutcome) {
-		err = c.leftOpen(errLate)
-	}
-	if errors.Is(err, storage.ErrUnknownOutcome) {
-		s.fail(errBroken, &s.former.leaves)
-	}
-	return r, err
-}
-
-// maxAttempts is how often a call is tried while the estimated time is wrong.
-const maxAttempts = 5
-
-// askInTerm makes a call as of the estimated time of the place. If the estimate is wrong, it repeats the
-// call as of the time in the answer, which is also of a moment at which the call was under way. All attempts
-// have one number, so only one of them takes effect, and an answer tells about all.
-func (s *Store) askInTerm(ctx context.Context, term *storage.Term, c *call) (r reply, err error) {
-	began, reading := time.Now(), term.Clock.Read()
-	now, known := s.clock.upper(reading)
-	h := header{timed: true, from: term.From, resets: term.Resets, least: c.least, within: jump}
-	if s.options.wallTime {
-		h.given = reading.Wall
-	}
-	for range maxAttempts {
-		if h.asof = now; !known {
-			h.asof = 0
-		}
-		if known && !s.holds(term, now) {
-			return r, storage.ErrTerm
-		}
-		if r, err = s.ask(ctx, c, h, now); err != nil {
-			return r, err
-		}
-		took := int64(time.Since(began))
-		switch r.status {
-		case "time":
-			set := s.clock.set(reading, took, r.now)
-			if h.adjust == 0 && set != 0 {
-				h.adjust, h.seen = set, r.offset
-				r.now += set
-			} else {
-				h.adjust = 0
-			}
-			s.clock.observe(reading, took, r.now, r.offset)
-			now, known, h.within = max(r.now, s.clock.last), true, believed
-			continue
-		case "term":
-			s.clock.observe(reading, took, r.now, r.offset)
-			s.tell(term, r, max(r.asof, s.clock.last))
-			return r, storage.ErrTerm
-		case "ok", "changed":
-			s.clock.observe(reading, took, r.now, r.offset)
-		}
-		s.tell(term, r, r.asof)
-		return r, nil
-	}
-	return r, errors.New("the server's time can't be determined")
-}
-
-// tell sets the time of a term.
-func (s *Store) tell(term *storage.Term, r reply, now int64) {
-	s.clock.last = max(s.clock.last, now)
-	term.Time = storage.Time{Now: now, Apart: -s.clock.offset, Resets: r.resets}
-}
-
-// holds reports whether a call may take effect at a time, and sets the term's time if not. The time
-// of a place is never set, so there is no shift, and only one era.
-func (s *Store) holds(term *storage.Term, now int64) bool {
-	t := storage.Time{Now: now, Apart: -s.clock.offset, Resets: term.Resets}
-	if term.Holds(t) {
-		return true
-	}
-	term.Time = t
-	return false
-}
-
 // header has the arguments of enter.lua.
 type header struct {
 	timed        bool
@@ -185,71 +57,6 @@ type header struct {
 	adjust, seen int64
 	least        int64
 	given        int64
-}
-
-// read makes a call of upkeep that changes no counts. No other call waits for it.
-func (s *Store) read(ctx context.Context, c call) (r reply, err error) {
-	if err = s.take(ctx); err == nil {
-		keys, args, failed := s.packed(c, header{}, 0)
-		<-s.turn
-		if err = failed; err == nil {
-			within, cancel := context.WithTimeout(ctx, s.options.Timeout)
-			defer cancel()
-			r, err = s.send(within, c, keys, args)
-		}
-	}
-	if err == nil && r.status == "lost" {
-		if err = s.take(ctx); err == nil {
-			s.fail(storage.ErrLostWrites, &s.former.losses)
-			<-s.turn
-			err = storage.ErrLostWrites
-		}
-	}
-	if err != nil {
-		return r, fmt.Errorf("redis: %s: %w", c.what, explain(err))
-	}
-	return r, nil
-}
-
-// packed returns the keys and arguments of a call as of a time.
-func (s *Store) packed(c call, h header, now int64) (keys, args []string, err error) {
-	q, err := c.request(now)
-	if err != nil {
-		return nil, nil, err
-	}
-	h.from = max(q.from, h.from, now-jump)
-	keys = append([]string{s.names.meta(), s.machine}, q.keys...)
-	args = append([]string{s.header(h, c.writes)}, q.args...)
-	return keys, args, nil
-}
-
-// ask sends a call as of a time, and counts it if it was executed.
-func (s *Store) ask(ctx context.Context, c *call, h header, now int64) (r reply, err error) {
-	keys, args, err := s.packed(*c, h, now)
-	if err != nil {
-		return r, err
-	}
-	if r, err = s.send(ctx, *c, keys, args); err != nil {
-		return r, err
-	}
-	switch r.status {
-	case "lost":
-		c.open = false
-		s.fail(storage.ErrLostWrites, &s.former.losses)
-		return r, storage.ErrLostWrites
-	case "ok", "again":
-		c.open = false
-		s.seq += bit(c.writes)
-	default:
-		c.open = c.open || c.writes && r.resent && (h.asof != 0 || !h.timed) // a call without a time only asks for it
-	}
-	return r, nil
-}
-
-// fail makes all further calls return an error, and counts its cause.
-func (s *Store) fail(err error, count *atomic.Int64) {
-	s.broken = err
-	count.Add(1)
 }
 
 func (s *Store) header(h header, writes bool) string {
@@ -272,35 +79,6 @@ func bit(b bool) int64 {
 }
 
 func ceilMicro(nanos int64) int64 { return (max(nanos, 0) + 999) / 1000 }
-
-// send sends a call until it is answered. If it may have been executed, it is sent again with the same
-// number, so that the server recognizes it.
-func (s *Store) send(ctx context.Context, c call, keys, args []string) (r reply, err error) {
-	sent := false
-	for pause := time.Duration(0); ; pause = min(2*pause+time.Millisecond, 20*time.Millisecond) {
-		var list []rueidis.RedisMessage
-		list, err = c.script.Exec(ctx, s.client, keys, args).ToArray()
-		switch {
-		case err == nil:
-			if r, err = parse(list); err != nil {
-				return r, c.leftOpen(err)
-			}
-			r.resent = sent
-			return r, nil
-		case isAnswer(err) && !wasRefused(err): // the script may have stopped halfway
-			return r, c.leftOpen(err)
-		case !isAnswer(err) && !wasNotSent(err):
-			sent = true
-		case !sent:
-			return r, err
-		}
-		select {
-		case <-ctx.Done():
-			return r, c.leftOpen(err)
-		case <-time.After(pause):
-		}
-	}
-}
 
 // leftOpen returns the error of a call whose outcome is unknown.
 func (c *call) leftOpen(err error) error {

@@ -3,9 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -80,50 +78,6 @@ func open(ctx context.Context, o Options, before *former) (*Store, error) {
 	return s, nil
 }
 
-// enter creates the place if there is none, and this machine's record in it. It removes the records of
-// stores that were closed before, and finds out from them whether writes of these were lost.
-func (s *Store) enter(ctx context.Context) error {
-	s.losses, s.leaves = s.former.losses.Load(), s.former.leaves.Load()
-	late := s.former.list()
-	keys := []string{s.names.meta(), s.machine}
-	args := []string{format, oldestReader, randomID(), strconv.FormatInt(stays.Milliseconds(), 10)}
-	for _, r := range late {
-		keys, args = append(keys, r.key), append(args, strconv.FormatInt(r.seq, 10))
-	}
-	reply, err := openScript.Exec(ctx, s.client, keys, args).ToArray()
-	if err != nil {
-		return explain(err)
-	}
-	status, value, err := pairOf(reply)
-	if err != nil {
-		return err
-	}
-	switch status {
-	case "foreign":
-		return fmt.Errorf("%w: %s holds something else (%s): write another prefix", storage.ErrForeign, s.names.meta(), value)
-	case "later":
-		return fmt.Errorf("%w: %s has the format %s, which this caddy-tally doesn't know: update it, or write another prefix", storage.ErrForeign, s.names.meta(), value)
-	case "timeless":
-		return fmt.Errorf("scripts can't ask this server for its time (TIME: %s): expected Redis 5 or later, Valkey or KeyDB, and a user with the right +time", value)
-	case "lost":
-		s.losses = s.former.losses.Add(1)
-	}
-	s.former.remove(late)
-	s.place = value
-	return s.inspect(ctx)
-}
-
-func pairOf(reply []rueidis.RedisMessage) (first, second string, err error) {
-	if len(reply) < 2 {
-		return "", "", errors.New("the server's answer is too short")
-	}
-	first, err = reply[0].ToString()
-	if err == nil {
-		second, err = reply[1].ToString()
-	}
-	return first, second, err
-}
-
 // Continues implements [storage.Store].
 func (s *Store) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*Store)
@@ -147,10 +101,4 @@ func (s *Store) Close() error {
 	s.former.add(record{s.machine, s.seq})
 	s.hangUp()
 	return nil
-}
-
-// hangUp ends all connections without waiting for the server, which may be silent.
-func (s *Store) hangUp() {
-	s.conns.close()
-	s.client.Close()
 }
