@@ -11,8 +11,9 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// A list of acts is a sorted set. Its members begin with their time, in 16 hexadecimal digits, and so are
-// in the order of time.
+// acts are the lists of acts. A list is a sorted set. Its members begin with their time, in 16 hexadecimal
+// digits, and so are in the order of time.
+type acts struct{ server *server }
 
 // maxActs are how many acts of each list are kept. Each takes some 300 bytes of the server's memory.
 var maxActs = [storage.Logs]int{storage.Audit: storage.MaxActsKept, storage.Charges: 20_000}
@@ -27,16 +28,16 @@ return 1
 func timeText(at int64) string { return fmt.Sprintf("%016x", uint64(max(at, 0))) }
 
 // Audit implements [storage.Store].
-func (s *Store) Audit(ctx context.Context, log storage.Log, act *storage.Act) error {
+func (a acts) Audit(ctx context.Context, log storage.Log, act *storage.Act) error {
 	act.Cut()
-	return s.beside(ctx, "audit", func(ctx context.Context) error {
+	return a.server.beside(ctx, "audit", func(ctx context.Context) error {
 		for ; ; act.At++ {
 			text, err := json.Marshal(act)
 			if err != nil {
 				return err
 			}
 			args := []string{timeText(act.At), string(text), strconv.Itoa(maxActs[log])}
-			added, err := actScript.Exec(ctx, s.client, []string{s.names.acts(log)}, args).AsInt64()
+			added, err := actScript.Exec(ctx, a.server.client, []string{a.server.names.acts(log)}, args).AsInt64()
 			if err != nil || added == 1 {
 				return err
 			}
@@ -45,13 +46,13 @@ func (s *Store) Audit(ctx context.Context, log storage.Log, act *storage.Act) er
 }
 
 // Acts implements [storage.Store].
-func (s *Store) Acts(ctx context.Context, log storage.Log, before int64, n int) (list []storage.Act, err error) {
-	err = s.beside(ctx, "audit", func(ctx context.Context) error {
+func (a acts) Acts(ctx context.Context, log storage.Log, before int64, n int) (list []storage.Act, err error) {
+	err = a.server.beside(ctx, "audit", func(ctx context.Context) error {
 		n = min(n, storage.MaxActs)
 		if n <= 0 {
 			return nil
 		}
-		members, err := s.client.Do(ctx, s.client.B().Zrevrangebylex().Key(s.names.acts(log)).Max("("+timeText(before)).Min("-").Limit(0, int64(n)).Build()).AsStrSlice()
+		members, err := a.server.client.Do(ctx, a.server.client.B().Zrevrangebylex().Key(a.server.names.acts(log)).Max("("+timeText(before)).Min("-").Limit(0, int64(n)).Build()).AsStrSlice()
 		if err != nil {
 			return err
 		}
@@ -67,12 +68,12 @@ func (s *Store) Acts(ctx context.Context, log storage.Log, before int64, n int) 
 	return list, err
 }
 
-// dropActs removes old acts.
-func (s *Store) dropActs(ctx context.Context, now int64) error {
-	return s.beside(ctx, "sweep", func(ctx context.Context) error {
+// drop removes old acts.
+func (a acts) drop(ctx context.Context, now int64) error {
+	return a.server.beside(ctx, "sweep", func(ctx context.Context) error {
 		before := max(now, int64(storage.KeepActs)) - int64(storage.KeepActs)
 		for log := range storage.Logs {
-			err := s.client.Do(ctx, s.client.B().Zremrangebylex().Key(s.names.acts(log)).Min("-").Max("["+timeText(before)).Build()).Error()
+			err := a.server.client.Do(ctx, a.server.client.B().Zremrangebylex().Key(a.server.names.acts(log)).Min("-").Max("["+timeText(before)).Build()).Error()
 			if err != nil {
 				return err
 			}

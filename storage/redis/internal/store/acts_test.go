@@ -19,14 +19,14 @@ func TestActsAreBounded(t *testing.T) {
 	}
 	const fill = `for n = 1, ARGV[1] do redis.call('ZADD', KEYS[1], 0, string.format('%016x', n) .. '{}') end`
 	for log, most := range maxActs {
-		server.Must(t, "EVAL", fill, "1", s.names.acts(storage.Log(log)), strconv.Itoa(most-1))
+		server.Must(t, "EVAL", fill, "1", s.server.names.acts(storage.Log(log)), strconv.Itoa(most-1))
 		for n := range int64(2) {
 			act := storage.Act{At: math.MaxInt32 + n, Action: "last"}
 			if err := s.Audit(t.Context(), storage.Log(log), &act); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if kept, want := server.Must(t, "ZCARD", s.names.acts(storage.Log(log))), ":"+strconv.Itoa(most); kept != want {
+		if kept, want := server.Must(t, "ZCARD", s.server.names.acts(storage.Log(log))), ":"+strconv.Itoa(most); kept != want {
 			t.Errorf("list %d has %s acts, want %s", log, kept, want)
 		}
 		if last, err := s.Acts(t.Context(), storage.Log(log), math.MaxInt64, 3); err != nil || len(last) != 3 || last[1].Action != "last" || last[2].Action != "" {

@@ -59,12 +59,12 @@ type header struct {
 	given        int64
 }
 
-func (s *Store) header(h header, writes bool) string {
-	b := append(make([]byte, 0, 200), s.place...)
+func (m *machine) header(h header, writes bool) string {
+	b := append(make([]byte, 0, 200), m.place...)
 	for _, n := range []int64{
-		s.seq, bit(writes), bit(h.timed),
+		m.seq, bit(writes), bit(h.timed),
 		ceilMicro(h.asof), ceilMicro(h.from), h.within / 1000, h.resets,
-		h.adjust / 1000, h.seen / 1000, h.least / 1000, s.clock.last / 1000, stays.Milliseconds(), h.given / 1000,
+		h.adjust / 1000, h.seen / 1000, h.least / 1000, m.clock.last / 1000, stays.Milliseconds(), h.given / 1000,
 	} {
 		b = strconv.AppendInt(append(b, ' '), n, 10)
 	}

@@ -23,7 +23,7 @@ func TestChargesTakeEffectOnce(t *testing.T) {
 			}
 			var engines []*engine.Engine
 			for i := range 3 {
-				m := newMachine(t, server)
+				m := newFleetMachine(t, server)
 				cutNext(m.proxy, []testserver.Cut{testserver.Instead, testserver.Unheard}[i%2])
 				engines = append(engines, m.Engine)
 			}
@@ -36,7 +36,7 @@ func TestChargesTakeEffectOnce(t *testing.T) {
 func TestIDsOutliveAServer(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
-	charges.Outlive(t, &engine.Limit{ID: 1, Rate: yearly(t)}, newMachine(t, server).Engine, func() {
+	charges.Outlive(t, &engine.Limit{ID: 1, Rate: yearly(t)}, newFleetMachine(t, server).Engine, func() {
 		server.Kill()
 		server.Run(t)
 	})

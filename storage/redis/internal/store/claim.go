@@ -11,57 +11,61 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// claims are decided by a script, on the counts of the server.
+type claims struct{ machine *machine }
+
 // Claim implements [storage.Store].
-func (s *Store) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.decide(ctx, term, call{what: "claim", writes: true}, nil, nil, claims, grants)
+func (c claims) Claim(ctx context.Context, term *storage.Term, list []storage.Claim, grants []limiter.Grant) error {
+	return c.decide(ctx, term, call{what: "claim", writes: true}, nil, nil, list, grants)
 }
 
 // ClaimFor implements [storage.Network].
-func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.decide(ctx, term, call{what: "claim", writes: true}, clients, records, claims, grants)
+func (c claims) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, known []reputation.Record, list []storage.Claim, grants []limiter.Grant) error {
+	return c.decide(ctx, term, call{what: "claim", writes: true}, clients, known, list, grants)
 }
 
 // Probe implements [storage.Store].
-func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	return s.decide(ctx, term, call{what: "probe"}, nil, nil, claims, grants)
+func (c claims) Probe(ctx context.Context, term *storage.Term, list []storage.Claim, grants []limiter.Grant) error {
+	return c.decide(ctx, term, call{what: "probe"}, nil, nil, list, grants)
 }
 
 // MaxBatch implements [storage.Network]. A batch of this size takes the server about as long as a round
 // trip in a data center.
-func (s *Store) MaxBatch() int { return 128 }
+func (c claims) MaxBatch() int { return 128 }
 
 // decide makes the server decide about claims, and reads the records of clients.
-func (s *Store) decide(ctx context.Context, term *storage.Term, c call, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
-	if err := storage.CheckClaims(claims, grants); err != nil {
-		return fmt.Errorf("redis: %s: %w", c.what, err)
+func (c claims) decide(ctx context.Context, term *storage.Term, as call, clients []storage.Client, known []reputation.Record, list []storage.Claim, grants []limiter.Grant) error {
+	if err := storage.CheckClaims(list, grants); err != nil {
+		return fmt.Errorf("redis: %s: %w", as.what, err)
 	}
-	if err := storage.CheckRecords(len(clients), records); err != nil {
-		return fmt.Errorf("redis: %s: %w", c.what, err)
+	if err := storage.CheckRecords(len(clients), known); err != nil {
+		return fmt.Errorf("redis: %s: %w", as.what, err)
 	}
-	c.script = claimScript
-	c.writes = c.writes && len(claims) > 0
-	b := batch{names: s.names, claims: claims, dry: !c.writes}
-	read := newReading(s.names, clients)
-	c.request = func(now int64) (request, error) {
+	names := c.machine.server.names
+	as.script = claimScript
+	as.writes = as.writes && len(list) > 0
+	b := batch{names: names, claims: list, dry: !as.writes}
+	read := newReading(names, clients)
+	as.request = func(now int64) (request, error) {
 		q := b.request(now)
 		q.keys = append(q.keys, read.keys...)
 		q.args = append(q.args, strconv.Itoa(len(read.keys)))
 		return q, nil
 	}
-	r, err := s.inTerm(ctx, term, c)
+	r, err := c.machine.inTerm(ctx, term, as)
 	if err != nil {
 		return err
 	}
 	if err := b.answer(r, grants); err != nil {
-		return fmt.Errorf("redis: %s: %w", c.what, err)
+		return fmt.Errorf("redis: %s: %w", as.what, err)
 	}
 	if len(clients) == 0 {
 		return nil
 	}
 	if r.skipped {
-		return s.Records(ctx, term, clients, records)
+		return records{c.machine}.Records(ctx, term, clients, known)
 	}
-	return s.takeRecords(ctx, term, read, r, records)
+	return records{c.machine}.take(ctx, term, read, r, known)
 }
 
 // batch is claims on their way to the server.
@@ -285,5 +289,3 @@ func (w *words) next() int64 {
 	w.text = w.text[min(end+1, len(w.text)):]
 	return n
 }
-
-var _ storage.Network = (*Store)(nil)

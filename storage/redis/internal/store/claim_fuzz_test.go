@@ -105,11 +105,11 @@ func (w *claimWorld) setTime(t *testing.T, s *Store) {
 		at -= w.upTo(int64(time.Second))
 	}
 	at = at / 1000 * 1000
-	set := s.client.B().Hset().Key(s.names.meta()).FieldValue().FieldValue("last", strconv.FormatInt(at/1000, 10)).FieldValue("offset", "0").Build()
-	if err := s.client.Do(context.Background(), set).Error(); err != nil {
+	set := s.server.client.B().Hset().Key(s.server.names.meta()).FieldValue().FieldValue("last", strconv.FormatInt(at/1000, 10)).FieldValue("offset", "0").Build()
+	if err := s.server.client.Do(context.Background(), set).Error(); err != nil {
 		t.Fatal(err)
 	}
-	s.clock, w.at = clock{}, at
+	s.machine.clock, w.at = clock{}, at
 }
 
 func (w *claimWorld) step(t *testing.T, s *Store) {

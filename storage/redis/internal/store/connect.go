@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// connect connects to the server. The client repeats no call: see [Store.send].
+// connect connects to the server. The client repeats no call: see [server.send].
 func connect(ctx context.Context, o Options, through *conns) (rueidis.Client, error) {
 	options := rueidis.ClientOption{
 		InitAddress:         o.Addresses,

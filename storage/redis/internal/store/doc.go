@@ -19,6 +19,14 @@
 //     clock is set while machines use it. If the clock was set ahead, the server may have dropped keys
 //     that still count. The place then gets another id, so that all machines see lost writes.
 //
+// # Parts
+//
+// A part of a [Store] has the methods of the contract for one kind of data. Claims, records, resets, notes
+// and news make their calls through the machine, which numbers them, knows the time and repeats them until
+// they are answered. Acts, values and the processes present need no number, so they ask the server beside
+// these calls. Only the machine knows that writes were lost, and no part knows another, except that claims
+// read records in the same call.
+//
 // # Keys on the server
 //
 // With the prefix {tally}: {tally}:meta is the place, {tally}:m:… are the machines, {tally}:c:… the

@@ -8,10 +8,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// evictions watches whether the server removes keys because its memory is full: counts may be among them.
+type evictions struct {
+	machine *machine
+	before  int64 // how many keys the server had removed when the store was opened
+}
+
 // inspect finds out what the server does when its memory is full, and gives notice if it may remove
 // counts. A server that doesn't say is accepted.
-func (s *Store) inspect(ctx context.Context) error {
-	memory, err := s.info(ctx, "memory")
+func (e *evictions) inspect(ctx context.Context) error {
+	memory, err := e.machine.server.info(ctx, "memory")
 	if isAnswer(err) {
 		return nil
 	}
@@ -19,16 +25,16 @@ func (s *Store) inspect(ctx context.Context) error {
 		return err
 	}
 	policy := memory["maxmemory_policy"]
-	if policy != "" && policy != "noeviction" && s.options.Notice != nil {
-		s.options.Notice(Notice{Policy: policy})
+	if policy != "" && policy != "noeviction" && e.machine.server.options.Notice != nil {
+		e.machine.server.options.Notice(Notice{Policy: policy})
 	}
-	s.evicted, err = s.evictions(ctx)
+	e.before, err = e.count(ctx)
 	return err
 }
 
-// evictions returns how many keys the server has removed because its memory was full.
-func (s *Store) evictions(ctx context.Context) (int64, error) {
-	stats, err := s.info(ctx, "stats")
+// count returns how many keys the server has removed because its memory was full.
+func (e *evictions) count(ctx context.Context) (int64, error) {
+	stats, err := e.machine.server.info(ctx, "stats")
 	if err != nil {
 		if isAnswer(err) {
 			err = nil
@@ -39,17 +45,17 @@ func (s *Store) evictions(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// checkEvictions returns an error if the server has removed keys since the store was opened, because
+// check returns an error if the server has removed keys since the store was opened, because
 // counts may be among them.
-func (s *Store) checkEvictions(ctx context.Context) error {
-	if err := s.take(ctx); err != nil {
+func (e *evictions) check(ctx context.Context) error {
+	if err := e.machine.take(ctx); err != nil {
 		return err
 	}
-	defer func() { <-s.turn }()
-	n, err := s.evictions(ctx)
-	if err == nil && n > s.evicted {
-		s.fail(storage.ErrLostWrites, &s.former.losses)
-		err = fmt.Errorf("%w: the server has evicted %d keys: set its maxmemory-policy to noeviction", storage.ErrLostWrites, n-s.evicted)
+	defer func() { <-e.machine.turn }()
+	n, err := e.count(ctx)
+	if err == nil && n > e.before {
+		e.machine.fail(storage.ErrLostWrites, &e.machine.former.losses)
+		err = fmt.Errorf("%w: the server has evicted %d keys: set its maxmemory-policy to noeviction", storage.ErrLostWrites, n-e.before)
 	}
 	return err
 }

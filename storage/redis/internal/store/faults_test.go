@@ -172,14 +172,14 @@ func TestLateCallsAreNotForgotten(t *testing.T) {
 	proxy := newProxy(t, server)
 	s, l := opened(t, at(proxy.Address())), yearly(t)
 	mustCharge(t, s, l, 1)
-	s.clock.high += int64(time.Hour) // so the server refuses the call, which is of a time to come
+	s.machine.clock.high += int64(time.Hour) // so the server refuses the call, which is of a time to come
 	cutNext(proxy, testserver.Instead)
 	if used := mustCharge(t, s, l, 1); used != 2 {
 		t.Errorf("%d units are in use, want 2", used)
 	}
-	s.clock.high += int64(time.Hour)
+	s.machine.clock.high += int64(time.Hour)
 	cutNext(proxy, testserver.Instead)
-	term := &storage.Term{Clock: steadyClock{1}, From: s.clock.last + int64(time.Minute)} // the second attempt is before it
+	term := &storage.Term{Clock: steadyClock{1}, From: s.machine.clock.last + int64(time.Minute)} // the second attempt is before it
 	claims := []storage.Claim{{ID: 1, Key: storage.Key{1}, Limit: l, Claim: limiter.Claim{Min: 1, Want: 1}}}
 	if err := s.Claim(context.Background(), term, claims, make([]limiter.Grant, 1)); !errors.Is(err, storage.ErrUnknownOutcome) {
 		t.Errorf("a call that may come late: %v", err)
@@ -232,7 +232,7 @@ func TestErrorInScript(t *testing.T) {
 	open := Opener(at(server.Address()))
 	s, client := openedBy(t, open), storage.Client{Key: storage.Key{7}}
 	mustCharge(t, s, l, 1)
-	server.Must(t, "RPUSH", s.names.record(client.Key), "not a record")
+	server.Must(t, "RPUSH", s.server.names.record(client.Key), "not a record")
 	claims := []storage.Claim{{ID: 1, Key: storage.Key{1}, Limit: l, Claim: limiter.Claim{Min: 5, Want: 5}}}
 	err := s.ClaimFor(context.Background(), &storage.Term{Clock: steadyClock{1}}, []storage.Client{client}, make([]reputation.Record, 1), claims, make([]limiter.Grant, 1))
 	if !errors.Is(err, storage.ErrUnknownOutcome) {
@@ -624,7 +624,7 @@ func TestServerClockIsSetAhead(t *testing.T) {
 		t.Helper()
 		server.Must(t, "HINCRBY", names(defaultPrefix).meta(), "last", strconv.FormatInt(-by.Microseconds(), 10))
 		for _, s := range []*Store{first, second} {
-			s.clock.low, s.clock.high, s.clock.last = s.clock.low-int64(by), s.clock.high-int64(by), s.clock.last-int64(by)
+			s.machine.clock.low, s.machine.clock.high, s.machine.clock.last = s.machine.clock.low-int64(by), s.machine.clock.high-int64(by), s.machine.clock.last-int64(by)
 		}
 		for _, s := range []*Store{first, second} {
 			if _, err := charge(context.Background(), s, l, 1); !errors.Is(err, want) {
@@ -635,7 +635,7 @@ func TestServerClockIsSetAhead(t *testing.T) {
 	mustCharge(t, first, l, 1)
 	mustCharge(t, second, l, 1)
 	set(-time.Hour, nil)
-	before := first.clock.last
+	before := first.machine.clock.last
 	set(3*time.Hour, storage.ErrLostWrites)
 	again := opened(t, o)
 	if again.Continues(first) || again.Continues(second) {

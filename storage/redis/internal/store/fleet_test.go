@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// machine is an engine on a server, through its own proxy.
-type machine struct {
+// fleetMachine is an engine on a server, through its own proxy.
+type fleetMachine struct {
 	*engine.Engine
 	proxy *testserver.Proxy
 }
@@ -27,9 +27,9 @@ func nameOf(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Na
 	return engine.Name{Key: storage.Key(hash[:16])}, nil
 }
 
-func newMachine(t *testing.T, server *testserver.RedisServer) *machine {
+func newFleetMachine(t *testing.T, server *testserver.RedisServer) *fleetMachine {
 	t.Helper()
-	m := &machine{proxy: newProxy(t, server)}
+	m := &fleetMachine{proxy: newProxy(t, server)}
 	o := at(m.proxy.Address())
 	var err error
 	m.Engine, err = engine.New(engine.Options{Open: Opener(o), StoreTimeout: 5 * time.Second, Name: nameOf})
@@ -60,7 +60,7 @@ func TestFleet(t *testing.T) {
 	var mu sync.Mutex
 	admitted, degraded := make(map[int64]int), 0
 	first := l.Slot(time.Now().UnixNano()) + 1
-	use := func(m *machine, until func() bool) {
+	use := func(m *fleetMachine, until func() bool) {
 		for !until() {
 			before := time.Now().UnixNano()
 			decision := m.Decide(context.Background(), nil, []engine.Debit{{Limit: limit, Key: []byte("everybody"), Cost: 1}})
@@ -83,7 +83,7 @@ func TestFleet(t *testing.T) {
 	for i := range machines {
 		group.Go(func() {
 			for life := int64(0); !over(); life++ {
-				m, random := newMachine(t, server), rand.New(rand.NewPCG(uint64(i), uint64(life)))
+				m, random := newFleetMachine(t, server), rand.New(rand.NewPCG(uint64(i), uint64(life)))
 				dies := func() bool {
 					if random.IntN(200) == 0 {
 						cutNext(m.proxy, []testserver.Cut{testserver.Instead, testserver.Unheard}[random.IntN(2)])

@@ -291,7 +291,7 @@ return answers`)
 		}
 		numbers = append(numbers, n)
 	}
-	answers, err := script.Exec(t.Context(), s.client, nil, args).AsStrSlice()
+	answers, err := script.Exec(t.Context(), s.server.client, nil, args).AsStrSlice()
 	if err != nil || len(answers) != 4*pairs {
 		t.Fatalf("%d answers, %v", len(answers), err)
 	}

@@ -9,32 +9,36 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// news is what other machines have changed.
+type news struct{ machine *machine }
+
 // Resets implements [storage.Store].
-func (s *Store) Resets(ctx context.Context, after int64) (storage.Resets, error) {
-	news, err := s.newsAs(ctx, "resets", storage.Seen{Resets: after, Changes: -1, Notes: -1})
-	return news.Resets, err
+func (n news) Resets(ctx context.Context, after int64) (storage.Resets, error) {
+	told, err := n.ask(ctx, "resets", storage.Seen{Resets: after, Changes: -1, Notes: -1})
+	return told.Resets, err
 }
 
 // News implements [storage.Network].
-func (s *Store) News(ctx context.Context, seen storage.Seen) (storage.News, error) {
-	return s.newsAs(ctx, "news", seen)
+func (n news) News(ctx context.Context, seen storage.Seen) (storage.News, error) {
+	return n.ask(ctx, "news", seen)
 }
 
-func (s *Store) newsAs(ctx context.Context, what string, seen storage.Seen) (news storage.News, err error) {
-	r, err := s.read(ctx, s.look(what, seen, ""))
+func (n news) ask(ctx context.Context, what string, seen storage.Seen) (told storage.News, err error) {
+	r, err := n.machine.read(ctx, n.look(what, seen, ""))
 	if err == nil {
-		if news, err = newsOf(r, seen); err != nil {
+		if told, err = newsOf(r, seen); err != nil {
 			err = fmt.Errorf("redis: %s: %w", what, err)
 		}
 	}
-	return news, err
+	return told, err
 }
 
 // look returns the call that asks for news. With "0" as dropBefore it also drops old notes of resets.
-func (s *Store) look(what string, seen storage.Seen, dropBefore string) call {
+func (n news) look(what string, seen storage.Seen, dropBefore string) call {
+	names := n.machine.server.names
 	return call{what: what, script: newsScript, request: func(int64) (request, error) {
 		return request{
-			keys: []string{s.names.resets(), s.names.changes(), s.names.resetIDs(), s.names.notes(), s.names.noteNumbers(), s.names.processes()},
+			keys: []string{names.resets(), names.changes(), names.resetIDs(), names.notes(), names.noteNumbers(), names.processes()},
 			args: []string{strconv.FormatInt(seen.Resets, 10), strconv.FormatInt(seen.Changes, 10), dropBefore, strconv.FormatInt(seen.Notes, 10)},
 		}, nil
 	}}

@@ -10,21 +10,21 @@ import (
 func TestNewsMayBeOvertaken(t *testing.T) {
 	s, l := opened(t, newPlace(t)), yearly(t)
 	news := call{what: "news", script: newsScript, request: func(int64) (request, error) {
-		return request{keys: []string{s.names.resets(), s.names.changes(), s.names.resetIDs(), s.names.notes(), s.names.noteNumbers(), s.names.processes()}, args: []string{"0", "0", "", "0"}}, nil
+		return request{keys: []string{s.server.names.resets(), s.server.names.changes(), s.server.names.resetIDs(), s.server.names.notes(), s.server.names.noteNumbers(), s.server.names.processes()}, args: []string{"0", "0", "", "0"}}, nil
 	}}
-	keys, args, err := s.packed(news, header{}, 0)
+	keys, args, err := s.machine.packed(news, header{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		mustCharge(t, s, l, 1)
 	}
-	if r, err := s.send(context.Background(), news, keys, args); err != nil || r.status != "ok" {
+	if r, err := s.server.send(context.Background(), news, keys, args); err != nil || r.status != "ok" {
 		t.Errorf("news: %q, %v", r.status, err)
 	}
 	mustCharge(t, s, l, 1)
-	s.seq++ // as if a write had been acknowledged that is not there
-	if r, err := s.read(context.Background(), news); err == nil {
+	s.machine.seq++ // as if a write had been acknowledged that is not there
+	if r, err := s.machine.read(context.Background(), news); err == nil {
 		t.Errorf("news of writes that are lost: %q, and no error", r.status)
 	}
 }

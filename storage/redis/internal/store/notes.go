@@ -13,20 +13,24 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// notes are the notes by name.
+type notes struct{ machine *machine }
+
 // PutNotes implements [storage.Network].
-func (s *Store) PutNotes(ctx context.Context, notes []storage.Note, replay bool) error {
-	if err := storage.CheckNotes(notes); err != nil {
+func (n notes) PutNotes(ctx context.Context, list []storage.Note, replay bool) error {
+	if err := storage.CheckNotes(list); err != nil {
 		return fmt.Errorf("redis: notes: %w", err)
 	}
-	r, err := s.upkeep(ctx, call{what: "notes", script: notesScript, writes: true, request: func(int64) (request, error) {
+	names := n.machine.server.names
+	r, err := n.machine.upkeep(ctx, call{what: "notes", script: notesScript, writes: true, request: func(int64) (request, error) {
 		q := request{
-			keys: []string{s.names.notes(), s.names.noteNumbers(), s.names.noteEnds()},
-			args: []string{strconv.FormatInt(bit(replay), 10), strconv.Itoa(cmp.Or(s.options.maxNotes, storage.MaxNotes))},
+			keys: []string{names.notes(), names.noteNumbers(), names.noteEnds()},
+			args: []string{strconv.FormatInt(bit(replay), 10), strconv.Itoa(cmp.Or(n.machine.server.options.maxNotes, storage.MaxNotes))},
 		}
-		for i := range notes {
-			n := &notes[i]
-			q.args = append(q.args, string(n.Name[:]), strconv.FormatInt(n.Version, 10),
-				strconv.FormatInt(n.Until, 10), strconv.FormatInt((n.Until+999_999)/1_000_000, 10), string(n.Value))
+		for i := range list {
+			note := &list[i]
+			q.args = append(q.args, string(note.Name[:]), strconv.FormatInt(note.Version, 10),
+				strconv.FormatInt(note.Until, 10), strconv.FormatInt((note.Until+999_999)/1_000_000, 10), string(note.Value))
 		}
 		return q, nil
 	}})
@@ -37,8 +41,8 @@ func (s *Store) PutNotes(ctx context.Context, notes []storage.Note, replay bool)
 		return err
 	}
 	versions := words{text: r.answer}
-	for i := range notes {
-		notes[i].Version = versions.next()
+	for i := range list {
+		list[i].Version = versions.next()
 	}
 	if versions.err != nil {
 		return fmt.Errorf("redis: notes: %w", versions.err)
@@ -101,12 +105,13 @@ end
 return #names
 `)
 
-// dropNotes removes obsolete notes.
-func (s *Store) dropNotes(ctx context.Context, now int64) (dropped int64, err error) {
+// drop removes obsolete notes.
+func (n notes) drop(ctx context.Context, now int64) (dropped int64, err error) {
+	names := n.machine.server.names
 	before := max(now-int64(storage.KeepNotes), 0) / 1e6
-	err = s.beside(ctx, "sweep", func(ctx context.Context) error {
-		dropped, err = dropNotesScript.Exec(ctx, s.client,
-			[]string{s.names.notes(), s.names.noteNumbers(), s.names.noteEnds()},
+	err = n.machine.server.beside(ctx, "sweep", func(ctx context.Context) error {
+		dropped, err = dropNotesScript.Exec(ctx, n.machine.server.client,
+			[]string{names.notes(), names.noteNumbers(), names.noteEnds()},
 			[]string{strconv.FormatInt(before, 10), strconv.Itoa(maxNotesDropped)}).AsInt64()
 		return err
 	})

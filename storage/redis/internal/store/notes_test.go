@@ -46,7 +46,7 @@ func TestNotesRemovedByHand(t *testing.T) {
 		}
 	}
 	put(1)
-	server.Must(t, "DEL", s.names.notes())
+	server.Must(t, "DEL", s.server.names.notes())
 	put(2)
 	news, err := s.News(t.Context(), storage.Seen{Changes: -1})
 	if err != nil || len(news.Notes) != 1 || news.Notes[0].Name != (storage.Key{2}) {

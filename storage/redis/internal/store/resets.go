@@ -11,23 +11,27 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// resets forget counts and records, and note it for other machines.
+type resets struct{ machine *machine }
+
 // Reset implements [storage.Store].
-func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
-	r, err := s.inTerm(ctx, term, call{what: "reset", script: resetScript, writes: true, request: func(now int64) (request, error) {
-		q := request{keys: []string{s.names.resets(), s.names.resetIDs()}, args: []string{""}}
-		for i := range resets {
-			keys := s.keysOf(&resets[i])
+func (r resets) Reset(ctx context.Context, term *storage.Term, list []storage.Reset) error {
+	names := r.machine.server.names
+	reply, err := r.machine.inTerm(ctx, term, call{what: "reset", script: resetScript, writes: true, request: func(now int64) (request, error) {
+		q := request{keys: []string{names.resets(), names.resetIDs()}, args: []string{""}}
+		for i := range list {
+			keys := names.forgottenBy(&list[i])
 			q.keys = append(q.keys, keys...)
-			q.args = append(q.args, strconv.FormatInt(resets[i].ID, 10), strconv.Itoa(len(keys)), noteOf(&resets[i]))
+			q.args = append(q.args, strconv.FormatInt(list[i].ID, 10), strconv.Itoa(len(keys)), noteOf(&list[i]))
 		}
 		return q, nil
 	}})
 	if err != nil {
 		return err
 	}
-	numbers := words{text: r.answer}
-	for i := range resets {
-		resets[i].Number, resets[i].At, resets[i].Found = numbers.next(), numbers.next()*1000, numbers.next() == 1
+	numbers := words{text: reply.answer}
+	for i := range list {
+		list[i].Number, list[i].At, list[i].Found = numbers.next(), numbers.next()*1000, numbers.next() == 1
 	}
 	if numbers.err != nil {
 		return fmt.Errorf("redis: reset: %w", numbers.err)
@@ -35,15 +39,15 @@ func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.
 	return nil
 }
 
-// keysOf returns the keys that a reset removes.
-func (s *Store) keysOf(r *storage.Reset) (keys []string) {
+// forgottenBy returns the keys that a reset removes.
+func (n names) forgottenBy(r *storage.Reset) (keys []string) {
 	for _, key := range []storage.Key{r.Key, r.Former} {
 		switch {
 		case key == (storage.Key{}) && len(keys) > 0:
 		case r.Client:
-			keys = append(keys, s.names.record(key))
+			keys = append(keys, n.record(key))
 		default:
-			keys = append(keys, s.names.count(r.Limit, key))
+			keys = append(keys, n.count(r.Limit, key))
 		}
 	}
 	return keys

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -11,9 +12,26 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
+// server is the connection to a server. Its methods may be called from several goroutines at once.
+type server struct {
+	options Options
+	names   names
+	client  rueidis.Client
+	conns   *conns
+	closed  atomic.Bool // no further call is made
+}
+
+// reach connects to a server.
+func reach(ctx context.Context, o Options) (*server, error) {
+	s := &server{options: o, names: names(o.Prefix), conns: newConns(o.dial)}
+	var err error
+	s.client, err = connect(ctx, o, s.conns)
+	return s, err
+}
+
 // send sends a call until it is answered. If it may have been executed, it is sent again with the same
 // number, so that the server recognizes it.
-func (s *Store) send(ctx context.Context, c call, keys, args []string) (r reply, err error) {
+func (s *server) send(ctx context.Context, c call, keys, args []string) (r reply, err error) {
 	sent := false
 	for pause := time.Duration(0); ; pause = min(2*pause+time.Millisecond, 20*time.Millisecond) {
 		var list []rueidis.RedisMessage
@@ -40,8 +58,9 @@ func (s *Store) send(ctx context.Context, c call, keys, args []string) (r reply,
 	}
 }
 
-// beside makes a call that doesn't wait for others, and needs no number.
-func (s *Store) beside(ctx context.Context, what string, f func(ctx context.Context) error) error {
+// beside makes a call that doesn't wait for others, and needs no number: no script that begins with
+// enter.lua.
+func (s *server) beside(ctx context.Context, what string, f func(ctx context.Context) error) error {
 	err := ctx.Err()
 	if s.closed.Load() {
 		err = storage.ErrClosed
@@ -61,7 +80,7 @@ func (s *Store) beside(ctx context.Context, what string, f func(ctx context.Cont
 }
 
 // info returns a section of the server's INFO.
-func (s *Store) info(ctx context.Context, section string) (map[string]string, error) {
+func (s *server) info(ctx context.Context, section string) (map[string]string, error) {
 	text, err := s.client.Do(ctx, s.client.B().Info().Section(section).Build()).ToString()
 	if err != nil {
 		return nil, err
@@ -76,7 +95,7 @@ func (s *Store) info(ctx context.Context, section string) (map[string]string, er
 }
 
 // hangUp ends all connections without waiting for the server, which may be silent.
-func (s *Store) hangUp() {
+func (s *server) hangUp() {
 	s.conns.close()
 	s.client.Close()
 }

@@ -62,7 +62,7 @@ func TestExpiry(t *testing.T) {
 	s := opened(t, newPlace(t))
 	wantExpiry := func(name string, expires, now int64) {
 		t.Helper()
-		left, err := s.client.Do(t.Context(), s.client.B().Pttl().Key(name).Build()).AsInt64()
+		left, err := s.server.client.Do(t.Context(), s.server.client.B().Pttl().Key(name).Build()).AsInt64()
 		after := (expires - now) / 1e6
 		if err != nil || left < after || left > after+after/1000+3000 {
 			t.Errorf("%s is deleted after %d ms (%v), and counts for %d", name, left, err, after)
@@ -85,7 +85,7 @@ func TestExpiry(t *testing.T) {
 		}
 		var state limiter.State
 		l.Claim(&state, claims[0].Claim)
-		wantExpiry(s.names.count(claims[0].ID, claims[0].Key), state.Expires(&l, term.Time.Now), term.Time.Now)
+		wantExpiry(s.server.names.count(claims[0].ID, claims[0].Key), state.Expires(&l, term.Time.Now), term.Time.Now)
 	}
 	term, records := &storage.Term{Clock: steadyClock{1}}, make([]reputation.Record, 1)
 	offense := storage.Offense{Client: storage.Client{Key: storage.Key{1}}, Offense: reputation.Offense{
@@ -94,5 +94,5 @@ func TestExpiry(t *testing.T) {
 	if err := s.Punish(t.Context(), term, []storage.Offense{offense}, records); err != nil {
 		t.Fatal(err)
 	}
-	wantExpiry(s.names.record(storage.Key{1}), records[0].Expires(), term.Time.Now)
+	wantExpiry(s.server.names.record(storage.Key{1}), records[0].Expires(), term.Time.Now)
 }

@@ -9,10 +9,10 @@ import (
 )
 
 // inTerm makes a call within a term.
-func (s *Store) inTerm(ctx context.Context, term *storage.Term, c call) (reply, error) {
-	return s.do(ctx, c, func(ctx context.Context, c *call) (reply, error) {
-		r, err := s.askInTerm(ctx, term, c)
-		s.former.keep(s.clock)
+func (m *machine) inTerm(ctx context.Context, term *storage.Term, c call) (reply, error) {
+	return m.do(ctx, c, func(ctx context.Context, c *call) (reply, error) {
+		r, err := m.askInTerm(ctx, term, c)
+		m.former.keep(m.clock)
 		return r, err
 	})
 }
@@ -23,59 +23,59 @@ const maxAttempts = 5
 // askInTerm makes a call as of the estimated time of the place. If the estimate is wrong, it repeats the
 // call as of the time in the answer, which is also of a moment at which the call was under way. All attempts
 // have one number, so only one of them takes effect, and an answer tells about all.
-func (s *Store) askInTerm(ctx context.Context, term *storage.Term, c *call) (r reply, err error) {
+func (m *machine) askInTerm(ctx context.Context, term *storage.Term, c *call) (r reply, err error) {
 	began, reading := time.Now(), term.Clock.Read()
-	now, known := s.clock.upper(reading)
+	now, known := m.clock.upper(reading)
 	h := header{timed: true, from: term.From, resets: term.Resets, least: c.least, within: jump}
-	if s.options.wallTime {
+	if m.server.options.wallTime {
 		h.given = reading.Wall
 	}
 	for range maxAttempts {
 		if h.asof = now; !known {
 			h.asof = 0
 		}
-		if known && !s.holds(term, now) {
+		if known && !m.clock.holds(term, now) {
 			return r, storage.ErrTerm
 		}
-		if r, err = s.ask(ctx, c, h, now); err != nil {
+		if r, err = m.ask(ctx, c, h, now); err != nil {
 			return r, err
 		}
 		took := int64(time.Since(began))
 		switch r.status {
 		case "time":
-			set := s.clock.set(reading, took, r.now)
+			set := m.clock.set(reading, took, r.now)
 			if h.adjust == 0 && set != 0 {
 				h.adjust, h.seen = set, r.offset
 				r.now += set
 			} else {
 				h.adjust = 0
 			}
-			s.clock.observe(reading, took, r.now, r.offset)
-			now, known, h.within = max(r.now, s.clock.last), true, believed
+			m.clock.observe(reading, took, r.now, r.offset)
+			now, known, h.within = max(r.now, m.clock.last), true, believed
 			continue
 		case "term":
-			s.clock.observe(reading, took, r.now, r.offset)
-			s.tell(term, r, max(r.asof, s.clock.last))
+			m.clock.observe(reading, took, r.now, r.offset)
+			m.clock.tell(term, r, max(r.asof, m.clock.last))
 			return r, storage.ErrTerm
 		case "ok", "changed":
-			s.clock.observe(reading, took, r.now, r.offset)
+			m.clock.observe(reading, took, r.now, r.offset)
 		}
-		s.tell(term, r, r.asof)
+		m.clock.tell(term, r, r.asof)
 		return r, nil
 	}
 	return r, errors.New("the server's time can't be determined")
 }
 
 // tell sets the time of a term.
-func (s *Store) tell(term *storage.Term, r reply, now int64) {
-	s.clock.last = max(s.clock.last, now)
-	term.Time = storage.Time{Now: now, Apart: -s.clock.offset, Resets: r.resets}
+func (c *clock) tell(term *storage.Term, r reply, now int64) {
+	c.last = max(c.last, now)
+	term.Time = storage.Time{Now: now, Apart: -c.offset, Resets: r.resets}
 }
 
 // holds reports whether a call may take effect at a time, and sets the term's time if not. The time
 // of a place is never set, so there is no shift, and only one era.
-func (s *Store) holds(term *storage.Term, now int64) bool {
-	t := storage.Time{Now: now, Apart: -s.clock.offset, Resets: term.Resets}
+func (c *clock) holds(term *storage.Term, now int64) bool {
+	t := storage.Time{Now: now, Apart: -c.offset, Resets: term.Resets}
 	if term.Holds(t) {
 		return true
 	}

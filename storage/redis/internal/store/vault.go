@@ -6,10 +6,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
+// vault is the values by name.
+type vault struct{ server *server }
+
 // Values implements [storage.Network].
-func (s *Store) Values(ctx context.Context) (values map[string][]byte, err error) {
-	err = s.beside(ctx, "values", func(ctx context.Context) error {
-		texts, err := s.client.Do(ctx, s.client.B().Hgetall().Key(s.names.values()).Build()).AsStrMap()
+func (v vault) Values(ctx context.Context) (values map[string][]byte, err error) {
+	err = v.server.beside(ctx, "values", func(ctx context.Context) error {
+		texts, err := v.server.client.Do(ctx, v.server.client.B().Hgetall().Key(v.server.names.values()).Build()).AsStrMap()
 		values = make(map[string][]byte, len(texts))
 		for name, text := range texts {
 			values[name] = []byte(text)
@@ -20,10 +23,10 @@ func (s *Store) Values(ctx context.Context) (values map[string][]byte, err error
 }
 
 // SwapValue implements [storage.Network].
-func (s *Store) SwapValue(ctx context.Context, name string, former, value []byte) (kept []byte, err error) {
-	err = s.beside(ctx, "swap a value", func(ctx context.Context) error {
+func (v vault) SwapValue(ctx context.Context, name string, former, value []byte) (kept []byte, err error) {
+	err = v.server.beside(ctx, "swap a value", func(ctx context.Context) error {
 		arguments := []string{name, rueidis.BinaryString(former), rueidis.BinaryString(value)}
-		kept, err = swapValueScript.Exec(ctx, s.client, []string{s.names.values()}, arguments).AsBytes()
+		kept, err = swapValueScript.Exec(ctx, v.server.client, []string{v.server.names.values()}, arguments).AsBytes()
 		return err
 	})
 	return kept, err
