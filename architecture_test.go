@@ -3,8 +3,13 @@ package tally_test
 import (
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -393,6 +398,51 @@ func TestArithmeticIsPure(t *testing.T) {
 		return
 	}
 	t.Fatal("there is no package limiter")
+}
+
+// storeTypes are the types that are stores, by the folders of their packages.
+var storeTypes = map[string]string{
+	"storage/redis/internal/store": "Store",
+}
+
+// mostMethods is how many methods a store may have itself. The contract has 23, see [storage.Network]. What more it
+// needs belongs to its parts, which have fields of their own.
+const mostMethods = 25
+
+func TestStoresHaveFewMethods(t *testing.T) {
+	for folder, store := range storeTypes {
+		methods, files, err := methodsOf(folder, store)
+		switch {
+		case err != nil:
+			t.Error(err)
+		case len(methods) == 0:
+			t.Errorf("%s has no type %s with methods: does this test look in the right place?", folder, store)
+		case len(methods) > mostMethods:
+			t.Errorf("%s.%s has %d methods in %d files, want at most %d, because each of them may touch all of its fields: %v",
+				folder, store, len(methods), len(files), mostMethods, methods)
+		}
+	}
+}
+
+// methodsOf returns the methods of a type in a folder, and the files that they are in. Tests don't count.
+func methodsOf(folder, name string) (methods []string, files map[string]bool, err error) {
+	files = make(map[string]bool)
+	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil && strings.TrimPrefix(types.ExprString(f.Recv.List[0].Type), "*") == name {
+				methods, files[path] = append(methods, f.Name.Name), true
+			}
+		}
+	}
+	return methods, files, err
 }
 
 // Unsafe code, which the compiler does not check, stays in few places.

@@ -101,14 +101,35 @@ func (c *checked) checkMethods(t *testing.T, typ *types.TypeName) {
 // byConvention are the methods of interfaces that the standard library doesn't export.
 var byConvention = map[string]bool{"Unwrap": true, "Is": true, "FlushError": true}
 
-// implements reports whether a type has a method for the sake of an interface.
+// implements reports whether a type, or one that embeds it, has a method for the sake of an interface.
 func (c *checked) implements(named types.Type, method string) bool {
-	for _, i := range c.interfaces[method] {
-		if types.Implements(named, i) || types.Implements(types.NewPointer(named), i) {
-			return true
+	for _, typ := range append(embedders(named), named) {
+		for _, i := range c.interfaces[method] {
+			if types.Implements(typ, i) || types.Implements(types.NewPointer(typ), i) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// embedders returns the types of a type's package that embed it, and so have its methods.
+func embedders(t types.Type) (list []types.Type) {
+	named, ok := t.(*types.Named)
+	if !ok {
+		return nil
+	}
+	scope := named.Obj().Pkg().Scope()
+	for _, name := range scope.Names() {
+		if s, ok := scope.Lookup(name).Type().Underlying().(*types.Struct); ok {
+			for field := range s.Fields() {
+				if field.Embedded() && types.Identical(field.Type(), named) {
+					list = append(list, scope.Lookup(name).Type())
+				}
+			}
+		}
+	}
+	return list
 }
 
 // fullName names an object, or a method of a receiver, in its package.
