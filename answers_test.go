@@ -50,7 +50,7 @@ var answers = []struct{ question, page, words string }{
 	// When they take it over.
 	{"Where is a request decided?", "docs/architecture.md", "internal/enforce/frame.go"},
 	{"Where do I add an option?", "docs/architecture.md", "Where would I add an option?"},
-	{"How do I write a store of my own?", "docs/architecture.md#to-add-a-store", "storagetest.Run"},
+	{"How do I write a store of my own?", "docs/stores-of-your-own.md", "storagetest.Run"},
 	{"What does kill -9 lose?", "docs/architecture.md#kill--9", "leases"},
 	{"Who owns this goroutine?", "docs/goroutines.md", "ends"},
 	{"How do I know that the limit holds?", "docs/proof.md", "go test"},

@@ -18,5 +18,6 @@
 // Every store implements [Store]. A store for the processes of one machine is a [Local], which grants
 // claims at once while one process has it to itself. A store for several machines is a [Network],
 // which also has deadlines, notifies machines of changes, and keeps their notes and keys. The suite
-// in storage/storagetest tests all of them; docs/architecture.md says in which order to begin.
+// in storage/storagetest tests all of them; docs/stores-of-your-own.md says in which order to begin, and
+// examples/store-bbolt is a store outside of this module.
 package storage
