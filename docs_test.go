@@ -104,3 +104,12 @@ func readText(t *testing.T, path string) string {
 	}
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
+
+// The page about stores shows the skeleton, which compiles and is tested in the module of the example.
+func TestPageShowsSkeletonOfStore(t *testing.T) {
+	const page, file = "docs/stores-of-your-own.md", "examples/store-bbolt/skeleton/skeleton.go"
+	_, code, found := strings.Cut(readText(t, file), "\n)\n\n")
+	if want := "```go\n" + code + "```\n"; !found || !strings.Contains(readText(t, page), want) {
+		t.Errorf("%s does not contain what %s has after its imports:\n%s", page, file, want)
+	}
+}

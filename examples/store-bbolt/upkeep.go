@@ -157,13 +157,11 @@ func (s *Store) Audit(ctx context.Context, log storage.Log, act *storage.Act) er
 func (s *Store) Acts(ctx context.Context, log storage.Log, before int64, n int) (acts []storage.Act, err error) {
 	err = s.look(ctx, "acts", func(tx *bolt.Tx) error {
 		cursor := tx.Bucket(list(log)).Cursor()
-		key, row := cursor.Seek(number(before))
-		if key == nil {
-			key, row = cursor.Last()
-		} else {
-			key, row = cursor.Prev()
+		first := cursor.Prev
+		if key, _ := cursor.Seek(number(before)); key == nil {
+			first = cursor.Last
 		}
-		for ; key != nil && len(acts) < min(n, storage.MaxActs); key, row = cursor.Prev() {
+		for key, row := first(); key != nil && len(acts) < min(n, storage.MaxActs); key, row = cursor.Prev() {
 			var act storage.Act
 			if _, found := read(row, &act); found {
 				acts = append(acts, act)

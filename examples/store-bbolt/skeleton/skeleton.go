@@ -1,22 +1,16 @@
-package tally_test
+// Package skeleton is the beginning of a store of your own, as docs/stores-of-your-own.md shows it.
+package skeleton
 
 import (
 	"context"
-	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
-	tally "github.com/caddy-tally/caddy-tally"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
-
-// What follows up to the next such line is in docs/stores-of-your-own.md.
-// ---
 
 // Mine is a module of Caddy. In a Caddyfile it is `store mine` in the global option rate_limit.
 type Mine struct{}
@@ -80,43 +74,4 @@ func (s *mine) now(clock storage.Clock) storage.Time {
 	next, _ := s.record.Tell(reading, s.record)
 	s.record = next.Measured(reading)
 	return s.record.Time
-}
-
-// ---
-
-var _ tally.Store = Mine{}
-
-// The page shows the skeleton as it is compiled here, and what it has keeps a limit.
-func TestPageShowsSkeletonOfStore(t *testing.T) {
-	parts := strings.Split(readText(t, "store_of_your_own_test.go"), "\n// ---\n")
-	if len(parts) != 3 {
-		t.Fatalf("this file has %d parts, want 3", len(parts))
-	}
-	const page = "docs/stores-of-your-own.md"
-	if want := "```go\n" + strings.TrimSpace(parts[1]) + "\n```"; !strings.Contains(readText(t, page), want) {
-		t.Errorf("%s does not contain this:\n%s", page, want)
-	}
-}
-
-func TestSkeletonOfStoreHoldsLimit(t *testing.T) {
-	s, err := Mine{}.Open(context.Background(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := limiter.New(limiter.Params{Amount: 5, Window: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	now, granted := time.Now().UnixNano(), int64(0)
-	for range 3 {
-		claims := []storage.Claim{{ID: 1, Limit: limit, Claim: limiter.Claim{Min: 1, Want: 2}}}
-		grants := make([]limiter.Grant, 1)
-		if err := s.Claim(context.Background(), storagetest.At(now), claims, grants); err != nil {
-			t.Fatal(err)
-		}
-		granted += grants[0].Units
-	}
-	if granted != 5 {
-		t.Errorf("granted %d units of 5", granted)
-	}
 }
