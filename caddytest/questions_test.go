@@ -200,6 +200,8 @@ var effectCases = []questionCase{
 	{"a delay that is too short", siteOf(limiting("", "match POST /login; limit 1/1h; on_exceeded delay 2s"), toBackend), "no request waits 2s long enough"},
 	{"a delay of seconds for minutes", siteOf(limiting("", "match POST /login; limit 5/10m; on_exceeded delay 10s"), toBackend), "no request waits 10s long enough"},
 	{"sign-ins per account", siteOf(limiting("", "match POST /login; per key {http.rate_limit.form.user}; limit 5/5m"), toBackend), "uses up its limit, and keeps its owner out"},
+	{"sign-ins of everyone", siteOf(limiting("", "match POST /login; per everyone; limit 5/1m"), toBackend), "keeps all others from signing in"},
+	{"sign-ins of everyone that a processor bears", siteOf(limiting("", "match POST /login; per everyone; limit 20/1s"), toBackend), ""},
 	{"failures per account", siteOf(limiting("", "match POST /login; per key {http.rate_limit.form.user}; limit 5/5m; count status 401 hold\n}\nzone ip {\nmatch POST /login; limit 20/1m"), toBackend), ""},
 	{"sign-ins per account that wait", siteOf(limiting("", "match POST /login; per key {http.rate_limit.json.user}; limit 10/10s; on_exceeded delay 15s\n}\nzone ip {\nmatch POST /login; limit 20/1m"), toBackend), ""},
 	{"sign-ins per account that wait for less than the window", siteOf(limiting("", "match POST /login; per key {http.rate_limit.json.user}; limit 10/10s; on_exceeded delay 10s\n}\nzone ip {\nmatch POST /login; limit 20/1m"), toBackend), "keeps its owner out"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,6 +163,27 @@ func TestFilesThatOthersMayReadAreWarnedOf(t *testing.T) {
 			if at, ok := advice["chmod g-w,o-rwx "+file]; ok != warned || ok && at != "Caddyfile:2" {
 				t.Errorf("mode %#o: warned of %v", mode, advice)
 			}
+		}
+	}
+}
+
+// A secret that is too short is told of when the config is validated, and not only by a Caddy that runs with it.
+func TestSecretsThatAreTooShortAreWarnedOf(t *testing.T) {
+	noData(t)
+	for text, warned := range map[string]bool{"abcdefg\n": true, "": true, strings.Repeat("x", 32): false, strings.Repeat("x", 32) + "\nold\n": true} {
+		secret := t.TempDir() + "/secret"
+		if err := os.WriteFile(secret, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		warnings, err := load(t, "{\n\trate_limit {\n\t\tsecret_file "+secret+"\n\t}\n}\n"+inZone("limit 50/1m"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.ContainsFunc(warnings, func(w warning) bool {
+			return strings.Contains(w.Msg, "secret_file: ") && strings.Contains(w.Msg, "expected at least 32") && w.At == "Caddyfile:2"
+		})
+		if got != warned {
+			t.Errorf("a secret file with %q: warned is %v: %v", text, got, warnings)
 		}
 	}
 }

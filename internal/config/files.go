@@ -2,12 +2,15 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
@@ -43,7 +46,7 @@ func (c *Compiler) compileFiles() error {
 	if secret, err := filepath.Abs(c.Run.Settings.Secret); err == nil && (secret == c.Run.Settings.Path || secret == c.Run.Settings.Names) {
 		return fmt.Errorf("secret_file: is a file of the database as well, got %q: name another file", c.SecretFile)
 	}
-	c.checkAccess("secret_file", c.Run.Settings.Secret)
+	c.checkSecret(c.Run.Settings.Secret)
 	c.checkAccess("the keys that names at rest are hashed under", c.Run.Settings.Epochs)
 	c.checkAccess("the key of names", c.Run.Settings.Names)
 	return nil
@@ -55,7 +58,7 @@ func (c *Compiler) compileNetwork(store stores.Network) error {
 		return fmt.Errorf("secret_file: is missing, and the machines that share the store %s must have the same: write secret_file <path>, and copy that file to all of them", c.Run.Settings.Kind)
 	}
 	c.Run.Settings.Address = store.Address()
-	c.checkAccess("secret_file", c.Run.Settings.Secret)
+	c.checkSecret(c.Run.Settings.Secret)
 	return nil
 }
 
@@ -85,6 +88,15 @@ func (c *Compiler) compileRules() error {
 	}
 	c.checkAccess("rules_file", path)
 	return nil
+}
+
+// checkSecret advises about a secret file that can't be used: Caddy serves its sites all the same, and counts in
+// memory alone.
+func (c *Compiler) checkSecret(path string) {
+	c.checkAccess("secret_file", path)
+	if _, err := identity.ReadSecret(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		c.found = append(c.found, advice.Advice{Source: c.Source, Problem: "secret_file: Caddy would count in memory alone: " + err.Error(), Fix: "a line of at least 32 characters, or remove the file, so that Caddy makes it"})
+	}
 }
 
 // checkAccess finds a file that other users of this machine may read or write, although they

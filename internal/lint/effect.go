@@ -82,12 +82,18 @@ func checkDelay(z *config.Zone) []advice.Advice {
 	return nil
 }
 
-// checkLockout finds zones that refuse the sign-ins of an account after the attempts of strangers.
+// checkLockout finds zones that refuse the sign-ins of an account, or of all, after the attempts of strangers.
 func checkLockout(z *config.Zone) []advice.Advice {
 	softens := z.RefusesNothing() || delaysAll(z) || z.Count != nil && z.Count.Hold
 	i := slices.IndexFunc(routing.PlaceholderNames(z.Key), bodyfield.IsField)
-	if i < 0 || softens || z.WantsShadow() || !slices.ContainsFunc(z.MatcherSetsRaw, isSignIn) {
+	scarce := z.Per == enforce.PerEveryone && z.OnExceeded != config.OnExceededChallenge && slices.ContainsFunc(z.Limits, func(l config.Limit) bool {
+		return l.Amount < int64(time.Duration(l.Window)/time.Second) // others protect what a sign-in costs
+	})
+	if i < 0 && !scarce || softens || z.WantsShadow() || !slices.ContainsFunc(z.MatcherSetsRaw, isSignIn) {
 		return nil
+	}
+	if i < 0 {
+		return []advice.Advice{z.Advice("per everyone: whoever tries passwords uses up the limit, and keeps all others from signing in", "per ip")}
 	}
 	return []advice.Advice{z.Advice(fmt.Sprintf("key: whoever sends an account in {%s} uses up its limit, and keeps its owner out", routing.PlaceholderNames(z.Key)[i]),
 		"count status 401 403 hold beside it; or limit 10/10s and a longer delay: on_exceeded delay 15s")}
