@@ -41,9 +41,14 @@ var rules = []rule{
 		why:       "who a client is has nothing to do with how much it may do; mixed, neither can be changed alone",
 	},
 	{
-		packages:  []string{"./limiter/...", "./internal/engine"},
+		packages:  []string{"./limiter/...", "./internal/engine/..."},
 		forbidden: []string{"./identity/...", "."},
 		why:       "limits count whatever key they are given; what it means is for those to know who make it",
+	},
+	{
+		packages:  []string{"./internal/engine/clock"},
+		forbidden: []string{"./...", "golang.org/..."}, allowed: []string{"./internal/engine/clock", "./storage", "./limiter/...", "./internal/distinct", "./internal/outcomes", "golang.org/x/sys/..."},
+		why: "the time must be possible to read and to test without an engine",
 	},
 	{
 		packages:  []string{"./internal/httpfield"},
@@ -169,7 +174,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/stores"},
-		forbidden: []string{".", "./internal/config", "./internal/engine"},
+		forbidden: []string{".", "./internal/config", "./internal/engine/..."},
 		why:       "where counts are kept has nothing to do with what is counted",
 	},
 	{
@@ -190,7 +195,7 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/replay"},
-		forbidden: []string{".", "./internal/engine", "./storage/...", "github.com/caddyserver/..."},
+		forbidden: []string{".", "./internal/engine/...", "./storage/...", "github.com/caddyserver/..."},
 		why:       "who decides about a request of a log is the caller's affair; what is counted and reported of it is the same",
 	},
 	{
@@ -200,12 +205,12 @@ var rules = []rule{
 		why:       "the dashboard shows what an operator's service says, whether that is in this process or far away",
 	},
 	{
-		packages:  []string{"./internal/engine"},
+		packages:  []string{"./internal/engine/..."},
 		forbidden: []string{"./storage/..."}, allowed: []string{"./storage"},
 		why: "the engine must work with every store that meets the contract, one on a network among them",
 	},
 	{
-		packages: []string{"./limiter/...", "./internal/engine", "./storage/...", "./identity/..."},
+		packages: []string{"./limiter/...", "./internal/engine/...", "./storage/...", "./identity/..."},
 		except:   []string{"./storage/redis", "./storage/postgres", "./storage/exchange/postgres"}, // modules of Caddy that users build in
 		forbidden: []string{
 			"github.com/caddyserver/...", "go.uber.org/zap/...", "github.com/prometheus/...",
@@ -213,13 +218,13 @@ var rules = []rule{
 		why: "Caddy's ways of serving, logging and measuring change; they are met in the root, config and enforce",
 	},
 	{
-		packages:  []string{"./limiter/...", "./internal/engine", "./storage/...", "./identity/..."},
+		packages:  []string{"./limiter/...", "./internal/engine/...", "./storage/...", "./identity/..."},
 		except:    []string{"./identity/siteverify", "./storage/redis", "./storage/postgres", "./storage/exchange/postgres"}, // a client, which serves nothing, and modules of Caddy
 		forbidden: []string{"net/http"},
 		why:       "requests are met in enforce; what they are made of is handed on as plain values",
 	},
 	{
-		packages:  []string{"./internal/engine", "./storage"},
+		packages:  []string{"./internal/engine/...", "./storage"},
 		forbidden: []string{"database/sql/...", "modernc.org/..."},
 		why:       "the contract of stores is not SQLite's: a store on a network engine implements it, too",
 	},
@@ -242,7 +247,7 @@ var rules = []rule{
 	{
 		packages:  []string{"./storage/..."},
 		except:    []string{"./storage/internal/sqlstore/sqltest"}, // it makes engines share a limit
-		forbidden: []string{"./internal/engine"},
+		forbidden: []string{"./internal/engine/..."},
 		why:       "a store adds durability, not decisions; it would be in a circle with what calls it",
 	},
 	{

@@ -8,7 +8,7 @@ func (p *Pending) charge() {
 	e := p.engine
 	c := e.table.lock(p.cell)
 	defer c.mu.Unlock()
-	now, d := e.clock.now(), Debit{Limit: p.limit, Cost: p.cost, Counting: Afterwards}
+	now, d := e.clock.Now(), Debit{Limit: p.limit, Cost: p.cost, Counting: Afterwards}
 	degraded := e.committer.degraded.Load()
 	switch {
 	case c.spendableLocked(&d, now):

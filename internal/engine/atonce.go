@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -19,7 +20,7 @@ type atOnce struct {
 	period uint32
 	opts   *Options
 	now    int64
-	line   *line
+	line   *clock.Line
 }
 
 // atOnce returns the current moment, if claims may be granted at once without waiting for a disk.
@@ -38,7 +39,7 @@ func (l *leases) alone() (at atOnce, ok bool) {
 	if period == 0 {
 		return at, false
 	}
-	now, line, ahead := l.clock.moment()
+	now, line, ahead := l.clock.Moment()
 	return atOnce{store: store.local, period: period, opts: l.opts, now: now, line: line}, !ahead
 }
 
@@ -138,7 +139,7 @@ func (w *writer) claimAtOnce(b *batch) (rest part) {
 		return all
 	}
 	err := at.store.ClaimAtOnce(at.period, at.line.Era, claims)
-	b.now, b.era, b.taken = at.now, at.line.Era, w.clock.source.Elapsed()
+	b.now, b.era, b.taken = at.now, at.line.Era, w.clock.Elapsed()
 	for _, en := range b.entries {
 		var c *storage.KnownClaim
 		if len(known) > 0 && known[0] == en {

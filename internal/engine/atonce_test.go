@@ -51,7 +51,7 @@ func TestClaimsAtOnceWaitForNothing(t *testing.T) {
 			if d := f.ask(debit(limit, "a", 1)); d.Allowed || d.Reason != OverLimit || store.calls.Load() == 0 {
 				t.Errorf("one more: %+v after %d batches, want it refused by the store", d, store.calls.Load())
 			}
-			if used := f.disk.used(limit, "a", f.clock.now()); used != 20 {
+			if used := f.disk.used(limit, "a", f.clock.Now()); used != 20 {
 				t.Errorf("%d charged, want 20", used)
 			}
 			if s := f.Stats(t.Context()); s.AtOnce == 0 || s.Claims < s.AtOnce {
@@ -96,7 +96,7 @@ func TestClaimsAtOnceWaitForChargesOfTheirBatch(t *testing.T) {
 			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 1000, Window: time.Hour})
 			one := debit(limit, "a", 1)
 			f.ask(one)
-			c, now := f.table.find(limit.ID, []byte("a")), f.clock.now()
+			c, now := f.table.find(limit.ID, []byte("a")), f.clock.Now()
 			charge := limiter.Charge{Units: 1}
 			if limit.CountsSlots() {
 				charge.At = limit.Slot(now)
@@ -148,12 +148,12 @@ func TestKeysAreForgottenWithoutTheQueue(t *testing.T) {
 				t.Fatal("nothing is held of the key")
 			}
 			for range 2 {
-				f.table.sweep(f.clock.now(), func(*batch) { t.Error("waits for a batch") }, func(int) {})
+				f.table.sweep(f.clock.Now(), func(*batch) { t.Error("waits for a batch") }, func(int) {})
 			}
 			if f.table.find(limit.ID, []byte("a")).exists() || store.calls.Load() > 0 {
 				t.Errorf("not forgotten, or in %d batches", store.calls.Load())
 			}
-			if used := f.disk.used(limit, "a", f.clock.now()); used > 2 {
+			if used := f.disk.used(limit, "a", f.clock.Now()); used > 2 {
 				t.Errorf("%d are charged, want the 2 that are spent", used)
 			}
 		})
@@ -167,7 +167,7 @@ func TestClaimsAtOnceEndWhereOthersCharge(t *testing.T) {
 	if admitted := f.count(3, debit(limit, "a", 1)); admitted != 3 || store.calls.Load() > 0 {
 		t.Fatalf("%d admitted in %d batches, want 3 in none", admitted, store.calls.Load())
 	}
-	f.disk.claim(limit, "a", limiter.Claim{Now: f.clock.now(), Min: 6, Want: 6})
+	f.disk.claim(limit, "a", limiter.Claim{Now: f.clock.Now(), Min: 6, Want: 6})
 	if admitted := f.count(10, debit(limit, "a", 1)); admitted != 1 || store.calls.Load() == 0 {
 		t.Errorf("%d admitted in %d batches, want 1 and at least one batch", admitted, store.calls.Load())
 	}
@@ -214,7 +214,7 @@ func TestClaimsAtOnceOnADisk(t *testing.T) {
 			if s := f.Stats(t.Context()); s.AtOnce == 0 || s.Claims-s.AtOnce > 2 {
 				t.Errorf("%d of %d claims were at once, want all but the last", s.AtOnce, s.Claims)
 			}
-			if used := d.used(limit, "a", f.clock.now()); used != 20 {
+			if used := d.used(limit, "a", f.clock.Now()); used != 20 {
 				t.Errorf("%d charged, want 20", used)
 			}
 		})
@@ -237,7 +237,7 @@ func TestDiskThatHangsHoldsNobody(t *testing.T) {
 			close(thaw)
 			admitted := 3 + f.askUntilInUse(debit(limit, "a", 1))
 			f.Close(t.Context())
-			if used := d.used(limit, "a", f.clock.now()); used != int64(admitted) {
+			if used := d.used(limit, "a", f.clock.Now()); used != int64(admitted) {
 				t.Errorf("%d are charged, want the %d that were admitted", used, admitted)
 			}
 		})
@@ -323,8 +323,8 @@ func TestClientsAreReadOnceInAPeriod(t *testing.T) {
 		if !bans.Load() {
 			return nil
 		}
-		d.call(f.clock.now(), func(raw storage.Store, term *storage.Term) error {
-			ban := reputation.Offense{Violation: reputation.Violation{At: f.clock.now(), Reason: reputation.Trapped}, Ban: reputation.Ban{After: 1, Within: time.Hour, For: time.Hour}}
+		d.call(f.clock.Now(), func(raw storage.Store, term *storage.Term) error {
+			ban := reputation.Offense{Violation: reputation.Violation{At: f.clock.Now(), Reason: reputation.Trapped}, Ban: reputation.Ban{After: 1, Within: time.Hour, For: time.Hour}}
 			return raw.Punish(context.Background(), term, []storage.Offense{{Client: storage.Client{Key: testName(clientsID, "a")}, Offense: ban}}, make([]reputation.Record, 1))
 		})
 		return storage.ErrNotAtOnce

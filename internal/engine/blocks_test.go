@@ -15,7 +15,7 @@ func TestWhatTheStoreTellsLiftsBlocks(t *testing.T) {
 			f := newFixture(t)
 			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: 24 * time.Hour})
 			other := func(c limiter.Claim) limiter.Lease {
-				c.Now = f.clock.now()
+				c.Now = f.clock.Now()
 				return f.disk.claim(limit, "a", c).Lease
 			}
 			lease := other(limiter.Claim{Min: 7, Want: 7})

@@ -18,7 +18,7 @@ func (cm *committer) catchUp() error {
 	add := (*batch).chargeLocked
 	another := cm.charged != nil && !store.Continues(cm.charged)
 	if another {
-		now := cm.clock.now()
+		now := cm.clock.Now()
 		add = func(b *batch, c cell) {
 			b.replayLocked(c, now)
 			b.chargeLocked(c)
@@ -28,7 +28,7 @@ func (cm *committer) catchUp() error {
 		return err
 	}
 	if another {
-		if err := cm.replayIDs(cm.clock.now()); err != nil {
+		if err := cm.replayIDs(cm.clock.Now()); err != nil {
 			return err
 		}
 		cm.losses.count(cm.conn.network(), cm.charged)

@@ -46,7 +46,7 @@ func (p *place) engine(t *testing.T) *fixture {
 }
 
 func (p *place) used(f *fixture, l *Limit, key string) int64 {
-	return p.now.Load().used(l, key, f.clock.now())
+	return p.now.Load().used(l, key, f.clock.Now())
 }
 
 // atPlace runs f for limits of every kind, in virtual time.

@@ -79,7 +79,7 @@ func (e *Engine) claimID(ctx context.Context, id *Debit) (used bool, err error) 
 	err = e.atCommitter(ctx, func(cm *committer) error {
 		grants, err = cm.claimDirectly(claim)
 		if err == nil && grants[0].Units > 0 || errors.Is(err, storage.ErrUnknownOutcome) {
-			cm.ids.add(id, cm.clock.now())
+			cm.ids.add(id, cm.clock.Now())
 		}
 		return err
 	})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -360,7 +361,7 @@ func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm) {
 				if n%16 == 0 && charged[key].Add(1) <= elsewhere {
 					charge := limiter.Charge{Units: 1}
 					if wide.CountsSlots() {
-						charge.At = wide.Slot(f.clock.now())
+						charge.At = wide.Slot(f.clock.Now())
 					}
 					f.Charge(wide, []byte("charged"+name), charge)
 					f.ask(debit(wide, "charged"+name, 1))
@@ -384,7 +385,7 @@ func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm) {
 	close(stop)
 	disturbers.Wait()
 	f.Close(t.Context())
-	now := f.clock.now()
+	now := f.clock.Now()
 	for key := range keys {
 		name := fmt.Sprint(key)
 		if n := admitted[key].Load(); n != clients*rounds || f.disk.used(wide, name, now) != n {
@@ -410,7 +411,7 @@ func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm) {
 // added and removed.
 func TestWalksFindMovedCells(t *testing.T) {
 	const stay, walks = 3000, 20
-	f := &fixture{Engine: &Engine{clock: newClock(newFakeClock()), table: newTable(math.MaxInt, func(cell) *batch { return nil })}}
+	f := &fixture{Engine: &Engine{clock: clock.New(newFakeClock()), table: newTable(math.MaxInt, func(cell) *batch { return nil })}}
 	for i := range stay {
 		c := f.table.add(ofSlots, 1, fmt.Append(nil, i))
 		c.setBlocksLocked(&block{until: math.MaxInt64})

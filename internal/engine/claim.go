@@ -13,7 +13,7 @@ func (w *writer) claim(p *part) error {
 	b := p.batch
 	w.current = b
 	defer func() { w.current = nil }()
-	b.era = w.clock.line.Load().Era
+	b.era = w.clock.Line().Era
 	t, err := w.conn.inTerms(func(store storage.Store, term *storage.Term) error {
 		if b.now = term.Time.Now; b.era != term.Era {
 			b.era = term.Era
@@ -21,9 +21,9 @@ func (w *writer) claim(p *part) error {
 		}
 		return w.claimIn(p, store, term)
 	})
-	b.now, b.taken = t.Now, w.conn.stamp.elapsed
+	b.now, b.taken = t.Now, w.conn.stamp.Elapsed
 	if err != nil {
-		b.now, b.taken = w.clock.now(), w.opts.Clock.Elapsed()
+		b.now, b.taken = w.clock.Now(), w.opts.Clock.Elapsed()
 	}
 	return err
 }

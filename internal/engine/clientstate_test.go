@@ -49,7 +49,7 @@ func (f *fixture) score(client string, violations int) float64 {
 	f.t.Helper()
 	var score float64
 	eventually(f.t, func() bool {
-		r := f.disk.record(client, f.clock.now())
+		r := f.disk.record(client, f.clock.Now())
 		if len(r.Past) != violations {
 			return false
 		}
@@ -123,7 +123,7 @@ func banned(t *testing.T, f *fixture, client string, scaling *Scaling) (until in
 			if violations != 3 {
 				t.Fatalf("banned after %d violations", violations)
 			}
-			return f.clock.now() + int64(d.Retry)
+			return f.clock.Now() + int64(d.Retry)
 		}
 		if violations == 3 {
 			t.Fatal("not banned after 3 violations")
@@ -143,7 +143,7 @@ func TestBanIsForEverythingAndEnds(t *testing.T) {
 	if f.store.calls.Load() != calls {
 		t.Error("a banned client had the store asked")
 	}
-	f.fake.advance(time.Duration(until - f.clock.now() - 1))
+	f.fake.advance(time.Duration(until - f.clock.Now() - 1))
 	if d := f.from("a", other); d.Reason != Banned || d.Retry != 1 {
 		t.Errorf("a nanosecond before the end: %+v", d)
 	}
@@ -158,7 +158,7 @@ func TestBanSurvivesACrash(t *testing.T) {
 	until := banned(t, f, "a", scaling)
 	after := startOn(t, f.disk, f.fake) // the first one is gone, and has reported nothing
 	d := after.from("a", newScaling(t, 10, time.Hour, 0))
-	if d.Reason != Banned || after.clock.now()+int64(d.Retry) != until {
+	if d.Reason != Banned || after.clock.Now()+int64(d.Retry) != until {
 		t.Errorf("after a crash: %+v, want a ban until %d", d, until)
 	}
 	if after.from("b", scaling).Reason == Banned {
@@ -207,7 +207,7 @@ func TestOffensesInAnOutage(t *testing.T) {
 		}
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		if r := e.disk.record("a", e.clock.now()); r.Bans != 1 {
+		if r := e.disk.record("a", e.clock.Now()); r.Bans != 1 {
 			t.Errorf("the store has heard of %+v", r)
 		}
 	})
@@ -293,7 +293,7 @@ func TestLeasesAreGivenBackByTheLimitOfTheLevel(t *testing.T) {
 		scaling.Levels[level] = &Limit{ID: whole.ID, Rate: whole.Scale(reputation.Level(level).Share())}
 	}
 	f := newFixture(t)
-	f.disk.spoil("a", f.clock.now())
+	f.disk.spoil("a", f.clock.Now())
 	client := &Client{Key: []byte("a")}
 	if d := f.Decide(t.Context(), client, []Debit{{Limit: whole, Key: client.Key, Cost: 50, Client: client, Scaling: scaling}}); !d.Allowed {
 		t.Fatalf("%+v", d)
@@ -303,7 +303,7 @@ func TestLeasesAreGivenBackByTheLimitOfTheLevel(t *testing.T) {
 	}
 	f.fake.advance(3 * time.Minute) // 5 of 100 per hour
 	f.Close(t.Context())
-	if used := f.disk.used(scaling.Levels[reputation.Critical], "a", f.clock.now()); used < 45 {
+	if used := f.disk.used(scaling.Levels[reputation.Critical], "a", f.clock.Now()); used < 45 {
 		t.Errorf("%d of 50 units are in use, want 45 at least", used)
 	}
 }

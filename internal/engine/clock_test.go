@@ -124,7 +124,7 @@ func TestBansOutlastSteps(t *testing.T) {
 			}
 			ask()
 			f.Punish(client, banningFor(24*time.Hour))
-			eventually(t, func() bool { return f.disk.record("a", f.clock.now()).Until > 0 })
+			eventually(t, func() bool { return f.disk.record("a", f.clock.Now()).Until > 0 })
 			f.fake.wall.Add(int64(by))
 			f.ask(debit(limit, "b", 1))
 			f.fake.advance(2 * time.Hour)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -21,7 +22,7 @@ import (
 // queue, so that no request waits while it lasts.
 type committer struct {
 	opts  *Options
-	clock *clock
+	clock *clock.Clock
 	table *table
 	conn  connection
 
@@ -61,7 +62,7 @@ type committer struct {
 }
 
 // init prepares a committer whose goroutine ends after stop and swept are closed.
-func (cm *committer) init(opts *Options, clock *clock, table *table, stop, swept <-chan struct{}) {
+func (cm *committer) init(opts *Options, clock *clock.Clock, table *table, stop, swept <-chan struct{}) {
 	cm.opts, cm.clock, cm.table = opts, clock, table
 	cm.conn = connection{
 		opts: opts, name: opts.Name, clock: clock, id: rand.Int64(),

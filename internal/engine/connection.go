@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -15,7 +16,7 @@ import (
 type connection struct {
 	opts  *Options
 	name  nameFunc
-	clock *clock
+	clock *clock.Clock
 	onSet func(by int64, back bool) // called when the store's time was set
 
 	onReset func() error // called after a reset of something that memory may still hold
@@ -26,8 +27,8 @@ type connection struct {
 	onNetwork atomic.Bool            // the present or last store is on a network
 	trip      atomic.Int64           // the duration of a call over a network, in nanoseconds; 0 otherwise
 
-	stamp    stamp // the moment of the last time told by the store
-	id       int64 // of this engine among the users of the store, random
+	stamp    clock.Stamp // the moment of the last time told by the store
+	id       int64       // of this engine among the users of the store, random
 	presence atomic.Pointer[storage.Presence]
 }
 
@@ -100,7 +101,7 @@ func (c *connection) sweepStep(ctx context.Context) (storage.Swept, error) {
 		ctx, cancel = context.WithTimeout(ctx, c.callTimeout())
 		defer cancel()
 	}
-	term := c.term(new(stamp))
+	term := c.term(new(clock.Stamp))
 	swept, err := store.Sweep(ctx, &term)
 	if errors.Is(err, storage.ErrTerm) {
 		return storage.Swept{}, nil

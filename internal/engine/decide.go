@@ -37,7 +37,7 @@ const inlineDebits = 8
 // It waits for the store for at most the engine's StoreTimeout, and for nothing else.
 func (e *Engine) Decide(ctx context.Context, client *Client, debits []Debit) Decision {
 	var room [inlineDebits]held
-	r := request{client: client, debits: debits, now: e.clock.now()}
+	r := request{client: client, debits: debits, now: e.clock.Now()}
 	for {
 		r.applyClients(e)
 		if r.Reason == None && !r.refuseAtOnce(e) {
@@ -51,7 +51,7 @@ func (e *Engine) Decide(ctx context.Context, client *Client, debits []Debit) Dec
 		}
 		// The violations made the retry time longer than that of this refusal.
 		r.Decision = Decision{Fresh: r.Fresh, Waited: r.Waited}
-		r.now = e.clock.now()
+		r.now = e.clock.Now()
 	}
 }
 
@@ -86,10 +86,10 @@ func (r *request) prolong(e *Engine) {
 	if r.Retry <= 0 {
 		return
 	}
-	known := e.clock.line.Load()
+	known := e.clock.Line()
 	var behind time.Duration
 	if r.Reason != Banned { // memory ends a ban, by its own time
-		behind = time.Duration(max(r.now-known.least(e.clock.source.Elapsed()), 0))
+		behind = time.Duration(max(r.now-e.clock.Least(), 0))
 	}
 	r.Retry = known.Takes(r.Retry + behind)
 	for i := range r.debits {
@@ -102,7 +102,7 @@ func (r *request) prolong(e *Engine) {
 // Refuses reports whether memory knows that Decide refuses one of the debits. It takes no lock, and
 // charges and records nothing.
 func (e *Engine) Refuses(debits []Debit) bool {
-	r := request{debits: debits, now: e.clock.now()}
+	r := request{debits: debits, now: e.clock.Now()}
 	return r.refuseAtOnce(e)
 }
 
@@ -152,7 +152,7 @@ func (r *request) hold(e *Engine, hs []held) []held {
 	for i := range r.debits {
 		debit := &r.debits[i]
 		if debit.Cost <= 0 {
-			debit.peek(e.clock.now())
+			debit.peek(e.clock.Now())
 			continue
 		}
 		if !debit.cell.exists() {

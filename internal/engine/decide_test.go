@@ -102,7 +102,7 @@ func TestRefusedRequestsLeaveNothingChargedElsewhere(t *testing.T) {
 	f := newFixture(t)
 	wide, narrow := sliding(t, 100, time.Hour), sliding(t, 10, time.Hour)
 	f.rush(1000, debit(wide, "a", 1), debit(narrow, "a", 1))
-	eventually(t, func() bool { return f.disk.used(wide, "a", f.clock.now()) == 10 })
+	eventually(t, func() bool { return f.disk.used(wide, "a", f.clock.Now()) == 10 })
 	other := startOn(t, f.disk, f.fake)
 	if got := other.count(200, debit(wide, "a", 1)); got != 90 {
 		t.Errorf("another process finds %d left of 90", got)
@@ -278,7 +278,7 @@ func TestStoppedProcessAdmitsWhatItWasDeciding(t *testing.T) {
 			stopping.count(1, debit(limit, "a", 1))
 		}
 		stopped, decided := make(chan struct{}), make(chan Decision)
-		before := stopping.clock.now()
+		before := stopping.clock.Now()
 		clock.stopped.Store(&stopped)
 		debits := []Debit{debit(limit, "a", 1)}
 		go func() { decided <- stopping.Decide(context.Background(), nil, debits) }()

@@ -78,7 +78,7 @@ func TestBrokenStoreAdmitsAShareAndChargesItLater(t *testing.T) {
 				}
 				e.broken.Store(false)
 				time.Sleep(time.Minute)
-				if used := e.disk.used(limit, "a", e.clock.now()); used != 4 {
+				if used := e.disk.used(limit, "a", e.clock.Now()); used != 4 {
 					t.Errorf("%d are charged after the outage, want the 4 that were admitted", used)
 				}
 				if e.committer.degraded.Load() || e.events.degraded.Load() != 1 || e.events.recovered.Load() != 1 {
@@ -134,7 +134,7 @@ func TestDebtsDrain(t *testing.T) {
 				if d := e.ask(debit(limit, "a", 1)); !d.Allowed {
 					t.Errorf("after the outage: %+v", d)
 				}
-				if used := e.disk.used(limit, "a", e.clock.now()); used > 300 {
+				if used := e.disk.used(limit, "a", e.clock.Now()); used > 300 {
 					t.Errorf("%d of 600 are charged after it", used)
 				}
 			})
@@ -156,11 +156,11 @@ func TestDebtsOfManySlots(t *testing.T) {
 		}
 		e.broken.Store(false)
 		eventuallyInBubble(t, func() bool { return !e.committer.degraded.Load() })
-		if used := e.disk.used(limit, "a", e.clock.now()); used != 30 {
+		if used := e.disk.used(limit, "a", e.clock.Now()); used != 30 {
 			t.Errorf("%d charged after the outage, want the 30 admitted", used)
 		}
 		time.Sleep(45 * time.Minute)
-		if used := e.disk.used(limit, "a", e.clock.now()); used < 14 || used > 16 {
+		if used := e.disk.used(limit, "a", e.clock.Now()); used < 14 || used > 16 {
 			t.Errorf("%d charged 45 minutes later, want about half of them", used)
 		}
 	})
@@ -247,11 +247,11 @@ func TestSlowStoreDelaysByTheTimeoutOnly(t *testing.T) {
 		}
 		close(hang)
 		time.Sleep(time.Minute)
-		if used := d.used(limit, "a", f.clock.now()); used < 4 || used > 6 {
+		if used := d.used(limit, "a", f.clock.Now()); used < 4 || used > 6 {
 			t.Errorf("%d are charged in the end, want the 4 admitted and at most what the late grant holds", used)
 		}
 		f.Close(t.Context())
-		if used := d.used(limit, "a", f.clock.now()); used != 4 {
+		if used := d.used(limit, "a", f.clock.Now()); used != 4 {
 			t.Errorf("%d are charged after the close, want the 4 admitted", used)
 		}
 	})
@@ -414,7 +414,7 @@ func TestLateGrantPaysForWhatMemoryAdmitted(t *testing.T) {
 			t.Errorf("%d passed in the end, want the 100 there are", passed)
 		}
 		f.Close(t.Context())
-		if used := d.used(limit, "a", f.clock.now()); used != 100 {
+		if used := d.used(limit, "a", f.clock.Now()); used != 100 {
 			t.Errorf("%d charged, want 100", used)
 		}
 	})
@@ -481,7 +481,7 @@ func TestFloodInAnOutage(t *testing.T) {
 		}
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		if used := e.disk.used(limit, "a", e.clock.now()); used != 4 {
+		if used := e.disk.used(limit, "a", e.clock.Now()); used != 4 {
 			t.Errorf("%d charged in the end, want 4", used)
 		}
 	})
@@ -562,7 +562,7 @@ func TestMemoryOfALongOutage(t *testing.T) {
 		}
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		if used, want := e.disk.used(limit, "a", e.clock.now()), within(); used < want || used > want+amount/20 {
+		if used, want := e.disk.used(limit, "a", e.clock.Now()), within(); used < want || used > want+amount/20 {
 			t.Errorf("%d are charged after the outage, want the %d that were admitted, or those of a 64th of a window more", used, want)
 		}
 	})
@@ -574,7 +574,7 @@ func TestMemoryOfALongOutage(t *testing.T) {
 func TestGrantPaysDebts(t *testing.T) {
 	limit := sliding(t, 1000, time.Minute)
 	f := newFixture(t)
-	now := f.clock.now()
+	now := f.clock.Now()
 	slot := limit.Slot(now)
 	for _, tt := range []struct {
 		at, units, debt          int64 // the grant's slot and units, and the debt in slot 0
@@ -645,7 +645,7 @@ func TestLeasesOnTheirWayWhenAnOutageBegins(t *testing.T) {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 3, Window: 24 * time.Hour})
 			inBubble(t, func(t *testing.T, e *faulty) {
-				one, now := debit(limit, "a", 1), e.clock.now()
+				one, now := debit(limit, "a", 1), e.clock.Now()
 				e.ask(one)
 				c, b := e.table.find(limit.ID, []byte("a")), &batch{done: make(chan struct{})}
 				c.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -15,7 +16,7 @@ import (
 // A lease that can't be given back at the moment is postponed, and its cell stays until then.
 type leases struct {
 	opts     *Options
-	clock    *clock
+	clock    *clock.Clock
 	conn     *connection
 	queue    *queue
 	degraded *atomic.Bool
@@ -65,7 +66,7 @@ func (l *leases) deliver(en *entry, now int64) {
 	}
 	granted := en.grant.Lease // the entry's own stays as it is: its waiting requests were not refused
 	if c.rare().admitted() != nil {
-		back := c.rare().admitted().settle(en.limit, &granted, l.clock.now()) // some of the grant may have drained since
+		back := c.rare().admitted().settle(en.limit, &granted, l.clock.Now()) // some of the grant may have drained since
 		l.giveLeaseLocked(c, en.limit, back, now)
 	}
 	was := c.lease.at
@@ -188,7 +189,7 @@ func (l *leases) keepLocked(en *entry) {
 // undo returns the leases of entries that were not applied to their cells. If err says that they
 // may have been applied, their units are given up: they stay charged, or are free already.
 func (l *leases) undo(entries []*entry, err error) {
-	unknown, now := errors.Is(err, storage.ErrUnknownOutcome), l.clock.now()
+	unknown, now := errors.Is(err, storage.ErrUnknownOutcome), l.clock.Now()
 	for _, en := range entries {
 		c := en.lock()
 		en.answeredLocked()
@@ -214,13 +215,13 @@ func (l *leases) undo(entries []*entry, err error) {
 // keeps its lease. Units that leave the cell are in the store or in the queue: a caller that locks
 // the cell finds them there or in the cell.
 func (l *leases) giveBackLocked(c cell) *batch {
-	if c.settlesLocked(l.clock.now()) <= 0 {
+	if c.settlesLocked(l.clock.Now()) <= 0 {
 		return nil
 	}
 	if at, ok := l.atOnce(); ok && at.giveBackLocked(c) {
 		return nil
 	}
-	settles := c.settlesLocked(l.clock.now())
+	settles := c.settlesLocked(l.clock.Now())
 	if settles <= 0 {
 		return nil // it is unknown whether the store has the units
 	}

@@ -98,7 +98,7 @@ func (e *Engine) Charge(limit *Limit, key []byte, charge limiter.Charge) {
 func (e *Engine) chargeLocked(c cell, limit *Limit, charge limiter.Charge) {
 	b := e.committer.queue.join(func(b *batch) { b.addChargeLocked(c, limit, charge).news = true })
 	if b == nil && !charge.Floor {
-		c.oweLocked(limit, charge, e.clock.now())
+		c.oweLocked(limit, charge, e.clock.Now())
 	}
 }
 

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
 )
 
 // Engine decides about requests. It may be used from any number of goroutines.
 type Engine struct {
 	opts      Options
-	clock     *clock
+	clock     *clock.Clock
 	table     *table
 	committer committer
 	janitor   janitor
@@ -35,7 +37,7 @@ func New(opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{opts: opts, clock: newClock(opts.Clock), stop: make(chan struct{})}
+	e := &Engine{opts: opts, clock: clock.New(opts.Clock), stop: make(chan struct{})}
 	e.opts.follow()
 	e.janitor = janitor{committer: &e.committer, changed: make(chan struct{}, 1), stop: e.stop, done: make(chan struct{})}
 	e.table = newTable(opts.MaxKeys, e.committer.leases.giveBackLocked)
@@ -88,9 +90,9 @@ func (e *Engine) Close(ctx context.Context) error {
 
 // Now returns the engine's time in nanoseconds since the Unix epoch: the store's time, as far as it
 // is known.
-func (e *Engine) Now() int64 { return e.clock.now() }
+func (e *Engine) Now() int64 { return e.clock.Now() }
 
 // Lasting returns the engine's time without the corrections that became necessary because a wall
 // clock was wrong. Anything that must last uses it. known reports whether a store has provided the
 // time yet, rather than the wall clock alone.
-func (e *Engine) Lasting() (now int64, known bool) { return e.clock.lasting() }
+func (e *Engine) Lasting() (now int64, known bool) { return e.clock.Lasting() }

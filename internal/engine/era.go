@@ -38,7 +38,7 @@ func (er *eraser) timeSet(by int64, back bool) {
 // beginEra drops the state of earlier eras: the store has forgotten it, and without this it would
 // never expire in memory.
 func (er *eraser) beginEra() {
-	now := er.clock.now()
+	now := er.clock.Now()
 	er.table.each(func(c cell) {
 		c = c.lockPresent()
 		c.beginEraLocked(now)

@@ -79,7 +79,7 @@ func TestEvictionsAmongRequestsLoseNothing(t *testing.T) {
 	group.Wait()
 	f.Close(t.Context())
 	for key := range keys {
-		if used := f.disk.used(limit, fmt.Sprint(key), f.clock.now()); used != clients*rounds {
+		if used := f.disk.used(limit, fmt.Sprint(key), f.clock.Now()); used != clients*rounds {
 			t.Errorf("%d used of key %d, want the %d admitted", used, key, clients*rounds)
 		}
 	}

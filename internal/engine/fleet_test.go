@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
 	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -61,7 +62,11 @@ func newFleet(t *testing.T, trip time.Duration) *fleet {
 func (f *fleet) let(fate fateFunc) { f.fate.Store(&fate) }
 
 // reader returns the clock of the machine with the disk.
-func (f *fleet) reader() storage.Clock { return &stamp{source: &f.clock} }
+func (f *fleet) reader() storage.Clock {
+	var at clock.Stamp
+	clock.New(&f.clock).Stamp(&at)
+	return &at
+}
 
 // travel takes a round trip. The call is applied in the middle of it.
 func (f *fleet) travel(ctx context.Context, apply func() error) error {
@@ -418,7 +423,7 @@ func TestNamesOfAMachineAheadOfTheStore(t *testing.T) {
 		fleet.let(late)
 		ahead.ask(debit(limit, "another", 1))
 		time.Sleep(time.Until(next) - 50*time.Millisecond)
-		if before := time.Duration(ahead.clock.now() - next.UnixNano()); before < 0 {
+		if before := time.Duration(ahead.clock.Now() - next.UnixNano()); before < 0 {
 			t.Errorf("the machine is not ahead of the store: it is %v before the minute", -before)
 		}
 		allowed := make(chan bool)

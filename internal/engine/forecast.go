@@ -106,11 +106,9 @@ func (cm *committer) tell() {
 
 // newRehearsal returns a rehearsal with copies of the cells of some keys.
 func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
-	r := &rehearsal{Engine: Engine{opts: e.opts, clock: &clock{source: e.clock.source}, stop: make(chan struct{})}, ended: make(chan struct{})}
+	r := &rehearsal{Engine: Engine{opts: e.opts, clock: e.clock.Copy(), stop: make(chan struct{})}, ended: make(chan struct{})}
 	r.opts.Observer, r.opts.StoreTimeout = noObserver{}, forecastTimeout
 	r.opts.follow()
-	r.clock.line.Store(e.clock.line.Load())
-	r.clock.looked.Store(e.clock.looked.Load())
 
 	m := &r.committer
 	r.table = newTable(DefaultMaxKeys, m.leases.giveBackLocked)

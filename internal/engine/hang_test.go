@@ -126,7 +126,7 @@ func TestCloseWhileTheStoreHangs(t *testing.T) {
 		if reminders := h.events.reminded.Load(); reminders != 0 {
 			t.Errorf("told %d times that the store of a closed engine can't be used", reminders)
 		}
-		if used := h.disk.used(limit, "a", h.clock.now()); used != passed {
+		if used := h.disk.used(limit, "a", h.clock.Now()); used != passed {
 			t.Errorf("%d charged in the end, want the %d admitted", used, passed)
 		}
 	})
@@ -242,7 +242,7 @@ func TestKeysThatWaitedInVainAreForgotten(t *testing.T) {
 			t.Errorf("%d keys in memory after hours without a request", n)
 		}
 		for _, key := range keys {
-			if used := h.disk.used(limit, key, h.clock.now()); used != 301 {
+			if used := h.disk.used(limit, key, h.clock.Now()); used != 301 {
 				t.Errorf("%d of key %s charged, want the 301 admitted", used, key)
 			}
 		}
@@ -315,7 +315,7 @@ func TestSlowStoreThatAnswersIsInUse(t *testing.T) {
 func TestDebtsOfIdleKeysAreCharged(t *testing.T) {
 	limit := sliding(t, 1, 24*time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
-		h.disk.claim(limit, "b", limiter.Claim{Now: h.clock.now(), Want: 1})
+		h.disk.claim(limit, "b", limiter.Claim{Now: h.clock.Now(), Want: 1})
 		h.takes.Store(int64(80 * time.Millisecond))
 		go h.ask(debit(limit, "a", 1))
 		time.Sleep(time.Millisecond)
@@ -324,7 +324,7 @@ func TestDebtsOfIdleKeysAreCharged(t *testing.T) {
 		}
 		h.takes.Store(0)
 		time.Sleep(time.Hour)
-		if used := h.disk.used(limit, "b", h.clock.now()); used != 2 {
+		if used := h.disk.used(limit, "b", h.clock.Now()); used != 2 {
 			t.Errorf("%d units are charged, want the 2 admitted", used)
 		}
 		time.Sleep(26 * time.Hour)

@@ -45,7 +45,7 @@ func (c cell) voidHoldsLocked() {
 // release ends the hold of a request that uses some of its units. The others are given back, and
 // clients that were refused for lack of them are admitted again.
 func (p *Pending) release(used int64) {
-	c, now := p.cell, p.engine.clock.now()
+	c, now := p.cell, p.engine.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.mark == c.rare().holds.mark {
@@ -66,7 +66,7 @@ func (p *Pending) chargeMore(units int64) {
 	e := p.engine
 	c := e.table.lock(p.cell)
 	defer c.mu.Unlock()
-	now := e.clock.now()
+	now := e.clock.Now()
 	if !p.limit.CountsSlots() {
 		lease := c.leaseLocked()
 		units = min(units, p.limit.Capacity()+p.limit.MostOwed()-lease.InUseAt(&p.limit.Rate, now))
@@ -169,7 +169,7 @@ func (l *leases) noticeOthers() {
 func (j *janitor) share() {
 	m := j.committer
 	_ = m.conn.join() // if it fails, the join of the next cleanup does as well
-	inTurn, now := j.inTurn(), m.clock.now()
+	inTurn, now := j.inTurn(), m.clock.Now()
 	m.table.each(func(c cell) {
 		var b *batch
 		c = c.lockPresent()

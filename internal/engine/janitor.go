@@ -62,7 +62,7 @@ func (j *janitor) clean() {
 		return
 	}
 	start := time.Now()
-	keys := j.committer.table.sweep(j.committer.clock.now(), j.awaitDone, j.rest)
+	keys := j.committer.table.sweep(j.committer.clock.Now(), j.awaitDone, j.rest)
 	j.visit()
 	j.committer.beginAsking()
 	rows, err := j.sweepStore()
@@ -99,7 +99,7 @@ func (j *janitor) rest(cells int) {
 // keys would stay in memory forever.
 func (j *janitor) visit() {
 	var counted [reputation.Levels]int64
-	now, inTurn := j.committer.clock.now(), j.inTurn()
+	now, inTurn := j.committer.clock.Now(), j.inTurn()
 	j.committer.table.each(func(c cell) {
 		inTurn(j.chargeDebt(c))
 		if client := c.client(); client != nil {

@@ -113,11 +113,11 @@ func TestShortIntervalsForgetNoKeySooner(t *testing.T) {
 		limit := sliding(t, 10, time.Minute)
 		f.count(1, debit(limit, "a", 1))
 		for range kept {
-			if f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {}); !f.table.find(limit.ID, []byte("a")).exists() {
+			if f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {}); !f.table.find(limit.ID, []byte("a")).exists() {
 				t.Fatalf("with an interval of %v, the key is forgotten after less than %d sweeps", interval, kept)
 			}
 		}
-		if f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {}); f.table.find(limit.ID, []byte("a")).exists() {
+		if f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {}); f.table.find(limit.ID, []byte("a")).exists() {
 			t.Errorf("with an interval of %v, the key is not forgotten after %d sweeps", interval, kept+1)
 		}
 	}

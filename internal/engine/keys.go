@@ -55,7 +55,7 @@ func (e *Engine) Keys(q KeysQuery) []KeyState {
 	if q.Order == ByRefused {
 		compare = byRefused
 	}
-	now := e.clock.now()
+	now := e.clock.Now()
 	list := firstOf(e.table, q.N, compare, func(c cell, last *KeyState) (k KeyState, ok bool) {
 		switch {
 		case c.client() != nil, q.Match != nil && !q.Match(c.id, c.text()), q.Blocked && !c.blocks().anyAt(now):
@@ -190,7 +190,7 @@ type ClientRecord struct {
 // Clients lists clients in memory that have offenses: first the ones banned for longest, then the
 // ones with the lowest scores.
 func (e *Engine) Clients(q ClientsQuery) []ClientRecord {
-	now := e.clock.now()
+	now := e.clock.Now()
 	compare := func(a, b *ClientRecord) int {
 		return cmp.Or(cmp.Compare(b.Banned, a.Banned), cmp.Compare(a.Record.Score(now), b.Record.Score(now)), byHash([]byte(a.Key), []byte(b.Key)))
 	}

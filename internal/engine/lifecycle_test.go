@@ -24,7 +24,7 @@ func TestCloseGivesBackEveryUnspentUnit(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 100 {
-			if used := f.disk.used(limit, fmt.Sprint(i), f.clock.now()); used != int64(i) {
+			if used := f.disk.used(limit, fmt.Sprint(i), f.clock.Now()); used != int64(i) {
 				t.Errorf("%v: %d used of key %d on disk, want what was admitted", algorithm, used, i)
 			}
 		}
@@ -114,7 +114,7 @@ func TestMemoryIsBoundedAndEvictionGivesBack(t *testing.T) {
 	}
 	f.Close(t.Context())
 	for i := range keys {
-		if used := f.disk.used(limit, fmt.Sprint(i), f.clock.now()); used != 1 {
+		if used := f.disk.used(limit, fmt.Sprint(i), f.clock.Now()); used != 1 {
 			t.Fatalf("%d used of key %d on disk, want 1", used, i)
 		}
 	}
@@ -196,7 +196,7 @@ func TestDebtsAreNotForgotten(t *testing.T) {
 	f := newFixture(t)
 	limit := sliding(t, 10, 24*time.Hour)
 	f.count(1, debit(limit, "a", 1))
-	c, now := f.table.find(limit.ID, []byte("a")), f.clock.now()
+	c, now := f.table.find(limit.ID, []byte("a")), f.clock.Now()
 	c.mu.Lock() // a request that waited for too long
 	c.addDebtLocked(limit, limiter.Charge{At: limit.Slot(now), Units: 3}, now)
 	c.mu.Unlock()
@@ -205,7 +205,7 @@ func TestDebtsAreNotForgotten(t *testing.T) {
 		f.janitor.clean()
 	}
 	f.Close(t.Context())
-	if used := f.disk.used(limit, "a", f.clock.now()); used != 4 {
+	if used := f.disk.used(limit, "a", f.clock.Now()); used != 4 {
 		t.Errorf("%d charged, want the 4 admitted", used)
 	}
 }
@@ -236,27 +236,6 @@ func heap() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-func TestClockNeverRunsBackwards(t *testing.T) {
-	fake := newFakeClock()
-	c := newClock(fake)
-	last := c.now()
-	for _, step := range []struct{ wall, elapsed time.Duration }{
-		{time.Second, time.Second},
-		{-time.Hour, time.Second},
-		{-87600 * time.Hour, time.Minute},
-		{2 * 87600 * time.Hour, time.Second},
-		{-time.Nanosecond, 0},
-	} {
-		fake.wall.Add(int64(step.wall))
-		fake.elapsed.Add(int64(step.elapsed))
-		now := c.now()
-		if now < last+int64(step.elapsed) {
-			t.Errorf("after a step of %v in %v, time went on by %v", step.wall, step.elapsed, time.Duration(now-last))
-		}
-		last = now
-	}
 }
 
 // The leases of idle keys are given back in small batches, so that no claim waits behind all of

@@ -75,7 +75,7 @@ func (p *poller) run(ctx context.Context, notes []storage.Note, do func(*poller,
 func (p *poller) put(notes []storage.Note) error {
 	for i := range notes {
 		n := &notes[i]
-		n.Version = max(n.Version, p.committer.clock.now()/1000, p.notes.known[n.Name].Version+1)
+		n.Version = max(n.Version, p.committer.clock.Now()/1000, p.notes.known[n.Name].Version+1)
 	}
 	err := p.write(notes, false)
 	if err == nil {
@@ -126,7 +126,7 @@ func (p *poller) notesSeen(store storage.Network) int64 {
 	if p.committer.opts.Noted == nil {
 		return -1
 	}
-	n, now := &p.notes, p.committer.clock.now()
+	n, now := &p.notes, p.committer.clock.Now()
 	switch {
 	case n.from == nil || n.from != store && !store.Continues(n.from):
 		if p.replay(store) != nil {
@@ -142,7 +142,7 @@ func (p *poller) notesSeen(store storage.Network) int64 {
 
 // replay writes the known notes to a store. If the store is full, memory adopts the store's notes.
 func (p *poller) replay(store storage.Network) error {
-	now, known := p.committer.clock.now(), make([]storage.Note, 0, len(p.notes.known))
+	now, known := p.committer.clock.Now(), make([]storage.Note, 0, len(p.notes.known))
 	for _, n := range p.notes.known {
 		if !n.IsOver(now) {
 			known = append(known, n)
@@ -195,7 +195,7 @@ func (p *poller) takeNotes(store storage.Network, news storage.News) {
 // that the store didn't return.
 func (p *poller) haveRead() {
 	n := &p.notes
-	n.read = p.committer.clock.now()
+	n.read = p.committer.clock.Now()
 	if n.anew == nil {
 		return
 	}
@@ -205,7 +205,7 @@ func (p *poller) haveRead() {
 
 // forgetNotes forgets the notes that are over for long enough.
 func (p *poller) forgetNotes() {
-	over := p.committer.clock.now() - int64(storage.KeepNotes)
+	over := p.committer.clock.Now() - int64(storage.KeepNotes)
 	for name, n := range p.notes.known {
 		if n.IsOver(over) {
 			delete(p.notes.known, name)

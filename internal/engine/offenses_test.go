@@ -103,7 +103,7 @@ func TestOffensesOfAnUnknownClientAreOneASecond(t *testing.T) {
 		}
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		if r := e.disk.record("a", e.clock.now()); len(r.Past) != 3 {
+		if r := e.disk.record("a", e.clock.Now()); len(r.Past) != 3 {
 			t.Errorf("the store has heard of %+v, want 3 violations", r)
 		}
 	})
@@ -209,7 +209,7 @@ func TestClientsDoNotKeepBatches(t *testing.T) {
 func TestClientsOfOneKeyInOneBatch(t *testing.T) {
 	atGate(t, func(t *testing.T, g *gate) {
 		scaling := newScaling(t, 50, time.Hour, 0)
-		g.disk.spoil("bad", g.clock.now())
+		g.disk.spoil("bad", g.clock.Now())
 		begin := func(name string, cost int64) <-chan Decision {
 			client := &Client{Key: []byte(name)}
 			return g.begin(t.Context(), Debit{Limit: scaling.Levels[0], Key: []byte("all"), Cost: cost, Client: client, Scaling: scaling})

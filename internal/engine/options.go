@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -77,6 +78,13 @@ func (o *Options) follow() {
 	o.changed = new(atomic.Pointer[Options])
 	o.changed.Store(o)
 }
+
+// Clock reads the clocks of the process.
+type Clock = clock.Source
+
+// defaultClock returns the clock of an engine whose options have none. It is a variable because
+// tests of whole Caddys replace it by its link name.
+var defaultClock = clock.System
 
 // Name is the name of a key in the store.
 type Name struct {

@@ -69,7 +69,7 @@ func (p *Pending) SettleAt(units int64) {
 	}
 	more := min(units-p.cost, p.limit.MostOwed())
 	if units > 0 && p.beside != nil {
-		p.beside.Admit(min(units, p.cost+max(more, 0)), p.engine.clock.now())
+		p.beside.Admit(min(units, p.cost+max(more, 0)), p.engine.clock.Now())
 	}
 	if !p.held {
 		if units > 0 {

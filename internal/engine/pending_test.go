@@ -82,7 +82,7 @@ func TestHeldUnitsComeBack(t *testing.T) {
 		if err := f.Close(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		if used := f.disk.used(limit, "a", f.clock.now()); used != 5 {
+		if used := f.disk.used(limit, "a", f.clock.Now()); used != 5 {
 			t.Errorf("%d are charged in the end, want 5", used)
 		}
 	})
@@ -207,8 +207,8 @@ func TestHeldKeysStay(t *testing.T) {
 	for i := range 500 {
 		f.count(1, debit(limit, fmt.Sprint(i), 1))
 	}
-	f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {})
-	f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {})
+	f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {})
+	f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {})
 	if c := f.table.find(limit.ID, []byte("a")); !c.exists() || c != held[0].cell {
 		t.Error("the key has left memory")
 	}
@@ -218,9 +218,9 @@ func TestHeldKeysStay(t *testing.T) {
 	if got := f.count(9, debit(limit, "a", 1)); got != 3 {
 		t.Errorf("%d passed after all came back, want 3", got)
 	}
-	f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {})
-	f.table.sweep(f.clock.now(), func(*batch) {}, func(int) {})
-	if c := f.table.find(limit.ID, []byte("a")); c.exists() && !c.blocks().anyAt(f.clock.now()) {
+	f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {})
+	f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {})
+	if c := f.table.find(limit.ID, []byte("a")); c.exists() && !c.blocks().anyAt(f.clock.Now()) {
 		t.Error("the key is still in memory, and nothing is held")
 	}
 }
@@ -310,7 +310,7 @@ func TestCountingAfterwards(t *testing.T) {
 		if d.Allowed || d.Retry <= 0 || !d.Fresh {
 			t.Errorf("after more than five have counted: %+v, want it refused, and news", d)
 		}
-		if used := f.disk.used(limit, "a", f.clock.now()); used != 5 {
+		if used := f.disk.used(limit, "a", f.clock.Now()); used != 5 {
 			t.Errorf("%d are charged, want the 5 that there were", used)
 		}
 	})
@@ -344,7 +344,7 @@ func TestCountingAfterwardsInAnOutage(t *testing.T) {
 		}
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		if used := e.disk.used(limit, "a", e.clock.now()); used != 4 {
+		if used := e.disk.used(limit, "a", e.clock.Now()); used != 4 {
 			t.Errorf("%d are charged after the outage, want 4", used)
 		}
 	})

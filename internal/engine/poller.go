@@ -120,7 +120,7 @@ func (cm *committer) look() {
 	cm.leases.resume()
 	cm.queue.hurry()
 	store := cm.conn.store.Load()
-	if cm.conn.onNetwork.Load() && cm.clock.source.Elapsed()-cm.conn.stamp.elapsed > int64(askEvery) {
+	if cm.conn.onNetwork.Load() && cm.clock.Elapsed()-cm.conn.stamp.Elapsed > int64(askEvery) {
 		cm.beginAsking() // so that this machine stays a witness of the time
 	}
 	if cm.conn.network() == nil {

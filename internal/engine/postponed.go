@@ -45,6 +45,6 @@ func (l *leases) resume() {
 		return
 	}
 	l.queue.resume(func(c cell, limit *Limit, lease limiter.Lease) {
-		l.giveLeaseLocked(c, limit, lease, l.clock.now())
+		l.giveLeaseLocked(c, limit, lease, l.clock.Now())
 	})
 }

@@ -62,7 +62,7 @@ func TestHeldUnitsComeBackDuringAnOutage(t *testing.T) {
 		}
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		if used := e.disk.used(limit, "a", e.clock.now()); used != 0 {
+		if used := e.disk.used(limit, "a", e.clock.Now()); used != 0 {
 			t.Errorf("%d are charged after the outage, want none", used)
 		}
 		if got := e.count(9, debit(limit, "a", 1)); got != 5 {
@@ -88,7 +88,7 @@ func TestPostponedUnitsAreForgotten(t *testing.T) {
 		e.committer.eraser.forgetCell(e.table.find(limit.ID, []byte("a")))
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
-		if used := e.disk.used(limit, "a", e.clock.now()); used != 5 {
+		if used := e.disk.used(limit, "a", e.clock.Now()); used != 5 {
 			t.Errorf("%d are charged, want the 5 that were before", used)
 		}
 	})
@@ -109,7 +109,7 @@ func TestPostponedUnitsAreGivenBackOnClose(t *testing.T) {
 		if err := e.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if used := e.disk.used(limit, "a", e.clock.now()); used != 0 {
+		if used := e.disk.used(limit, "a", e.clock.Now()); used != 0 {
 			t.Errorf("%d are charged after the end, want none", used)
 		}
 	})

@@ -20,7 +20,7 @@ func (c *connection) join() error {
 	}
 	ctx, cancel := c.call()
 	defer cancel()
-	now := c.clock.now()
+	now := c.clock.Now()
 	presence, err := store.Join(ctx, c.id, now, now+int64(staysFor*c.opts.now().CleanupInterval))
 	if err == nil {
 		c.presence.Store(&presence)

@@ -140,7 +140,7 @@ func TestGrantAfterTheContextEnded(t *testing.T) {
 		if d := g.Decide(context.Background(), nil, []Debit{debit(limit, "a", 1)}); !granted(d) {
 			t.Errorf("the next request: %+v, want the unit that was granted and not used", d)
 		}
-		if used := g.disk.used(limit, "a", g.clock.now()); used != 1 {
+		if used := g.disk.used(limit, "a", g.clock.Now()); used != 1 {
 			t.Errorf("%d charged, want 1", used)
 		}
 	})
@@ -160,7 +160,7 @@ func TestGrantsOfTwoSlots(t *testing.T) {
 			}
 		}
 		g.Close(context.Background())
-		if used := g.disk.used(limit, "a", g.clock.now()); used != 2 {
+		if used := g.disk.used(limit, "a", g.clock.Now()); used != 2 {
 			t.Errorf("%d charged in the end, want the 2 admitted", used)
 		}
 	})
@@ -200,7 +200,7 @@ func TestCleaningDuringAClaim(t *testing.T) {
 		kept := g.begin(context.Background(), debit(limit, "a", 1))
 		cell := g.table.find(limit.ID, []byte("a"))
 		for range 3 {
-			g.table.sweep(g.clock.now(), func(*batch) { t.Error("gave back its lease") }, func(int) {})
+			g.table.sweep(g.clock.Now(), func(*batch) { t.Error("gave back its lease") }, func(int) {})
 		}
 		if g.table.find(limit.ID, []byte("a")) != cell {
 			t.Error("a key with a claim under way was forgotten")
@@ -237,7 +237,7 @@ func TestCloseDuringAClaim(t *testing.T) {
 				t.Errorf("a request that waited: %+v", d)
 			}
 		}
-		if used := g.disk.used(limit, "a", g.clock.now()); used != 2 {
+		if used := g.disk.used(limit, "a", g.clock.Now()); used != 2 {
 			t.Errorf("%d charged after the close, want the 2 admitted", used)
 		}
 	})
@@ -364,7 +364,7 @@ func TestGrantPaysForWhoDidNotWait(t *testing.T) {
 	limit, other := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour}), sliding(t, 10, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
-		used := limiter.Claim{Now: g.clock.now(), Want: 9}
+		used := limiter.Claim{Now: g.clock.Now(), Want: 9}
 		g.disk.claim(limit, "a", used)
 		time.Sleep(g.opts.CleanupInterval / 2)
 		g.begin(ctx, debit(other, "z", 1)) // in the batch at the gate

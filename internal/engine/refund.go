@@ -59,7 +59,7 @@ func (e *Engine) GiveBack(ctx context.Context, debits []Debit, id *Debit) (units
 func (e *Engine) peek(debits []Debit) {
 	for i := range debits {
 		debits[i].cell = e.table.find(debits[i].Limit.ID, debits[i].Key)
-		debits[i].peek(e.clock.now())
+		debits[i].peek(e.clock.Now())
 	}
 }
 
@@ -85,7 +85,7 @@ func (e *Engine) freeID(ctx context.Context, id *Debit) error {
 		return nil
 	}
 	return e.atCommitter(ctx, func(cm *committer) error {
-		_, err := cm.claimDirectly(direct{id, limiter.Claim{Return: emptied(id.Limit.Slot(cm.clock.now())-1, 2)}})
+		_, err := cm.claimDirectly(direct{id, limiter.Claim{Return: emptied(id.Limit.Slot(cm.clock.Now())-1, 2)}})
 		if err == nil {
 			cm.ids.drop(id)
 		}
@@ -112,7 +112,7 @@ const maxSearched = 127
 // more than the cost, and less if charges have taken less. It examines ranges of slots, and then the slots in
 // those with units. Each call of the store lets requests go first, and later ones are made until a time only.
 func (e *Engine) chargedSlots(ctx context.Context, d *Debit, until time.Time) (found []limiter.Slot, err error) {
-	now, left := e.clock.now(), d.Cost
+	now, left := e.clock.Now(), d.Cost
 	most := int64(min(max(e.committer.conn.maxBatch()-1, 1), maxSearched))
 	all := slots{first: d.Limit.Oldest(now)}
 	all.n = d.Limit.Slot(now) + d.Limit.MaxAhead() + 1 - all.first
@@ -202,7 +202,7 @@ func (e *Engine) giveSlotsBack(d *Debit, back []limiter.Slot) error {
 		for _, slot := range back {
 			b.giveLocked(c, d.Limit, leaseOf(slot), slot.Used, usage{})
 		}
-		if settles := c.settlesLocked(e.clock.now()); settles > 0 {
+		if settles := c.settlesLocked(e.clock.Now()); settles > 0 {
 			b.giveLocked(c, d.Limit, c.takeLeaseLocked(), settles, usage{})
 		}
 		b.entries[b.gives-1].refunds = true

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -50,7 +51,7 @@ func (e *Engine) Reset(ctx context.Context, resets []Reset) error {
 //
 // Invariant: units charged before are not given back afterwards, and don't count as in use.
 type eraser struct {
-	clock    *clock
+	clock    *clock.Clock
 	conn     *connection
 	table    *table
 	queue    *queue
@@ -124,7 +125,7 @@ func liftOf(lasts time.Duration, at int64) reputation.Offense {
 // Lift ends the ban of a client because it was lifted elsewhere, at once in memory and soon in the
 // store. Its record remembers that for a while.
 func (e *Engine) Lift(client *Client, lasts time.Duration) {
-	e.Punish(client, liftOf(lasts, e.clock.now()))
+	e.Punish(client, liftOf(lasts, e.clock.Now()))
 }
 
 // nameReset sets the limit and key of a reset, with the names of the term.
@@ -338,7 +339,7 @@ func (er *eraser) forgetClient(c cell) {
 func (er *eraser) forgetAll() {
 	er.beginEra()
 	if er.writer.current != nil {
-		er.writer.current.beginEra(er.clock.now())
+		er.writer.current.beginEra(er.clock.Now())
 	}
 	er.table.each(func(c cell) {
 		if c.client() != nil {

@@ -114,7 +114,7 @@ func (f *fixture) checkUsed(limit *Limit, key string, want int64) {
 	if err := f.Close(context.Background()); err != nil {
 		f.t.Fatal(err)
 	}
-	if used := f.disk.used(limit, key, f.clock.now()); used != want {
+	if used := f.disk.used(limit, key, f.clock.Now()); used != want {
 		f.t.Errorf("%d units are in use in the end, want %d", used, want)
 	}
 }

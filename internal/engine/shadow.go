@@ -15,7 +15,7 @@ const maxShadows = 4096
 // [Engine.ShadowLater] decides.
 func (e *Engine) Shadow(debits []Debit) (d Decision, decided bool) {
 	var room [inlineDebits]held
-	r := request{debits: debits, now: e.clock.now()}
+	r := request{debits: debits, now: e.clock.Now()}
 	r.applyClients(e)
 	if !r.refuseAtOnce(e) {
 		r.held = r.hold(e, room[:0])
@@ -55,7 +55,7 @@ func (e *Engine) ShadowLater(debits []Debit, later func([]Debit, Decision)) {
 // shadow decides as Decide does, or from memory if it must not wait.
 func (e *Engine) shadow(debits []Debit, wait bool) Decision {
 	var room [inlineDebits]held
-	r := request{debits: debits, now: e.clock.now()}
+	r := request{debits: debits, now: e.clock.Now()}
 	r.applyClients(e)
 	if !r.refuseAtOnce(e) {
 		r.held = r.hold(e, room[:0])

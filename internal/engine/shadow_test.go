@@ -111,7 +111,7 @@ func testShadow(t *testing.T, seed uint64) (wouldRefuse int) {
 	for i, l := range shadows {
 		for k := range 3 {
 			key := fmt.Sprint("key ", k)
-			if got, want := both.disk.used(l, key, both.clock.now()), oracles[i].disk.used(l, key, oracles[i].clock.now()); got != want {
+			if got, want := both.disk.used(l, key, both.clock.Now()), oracles[i].disk.used(l, key, oracles[i].clock.Now()); got != want {
 				t.Errorf("%v %d/%v: %d charged in shadow, and %d enforced", l.Algorithm(), l.Amount(), l.Window(), got, want)
 			}
 		}
@@ -208,7 +208,7 @@ func TestShadowInAnOutage(t *testing.T) {
 		e.broken.Store(false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		now := e.clock.now()
+		now := e.clock.Now()
 		if got, want := e.disk.used(shadow, "a", now), e.disk.used(enforced, "a", now); got != want || got == 0 {
 			t.Errorf("%d charged afterwards in shadow, and %d enforced", got, want)
 		}
@@ -262,7 +262,7 @@ func TestShadowsOfClients(t *testing.T) {
 		c := &Client{Key: []byte(client)}
 		return f.askShadow(Debit{Limit: scaling.Levels[0], Key: c.Key, Cost: 1, Client: c, Scaling: scaling})
 	}
-	f.disk.spoil("bad", f.clock.now())
+	f.disk.spoil("bad", f.clock.Now())
 	for client, want := range map[string]int{"good": 8, "bad": int(scaling.Levels[reputation.Critical].Capacity())} {
 		var allowed []bool
 		for range 40 {
@@ -276,7 +276,7 @@ func TestShadowsOfClients(t *testing.T) {
 		t.Errorf("%+v, want nobody banned", d)
 	}
 	f.Close(context.Background())
-	if record := f.disk.record("good", f.clock.now()); len(record.Past) > 0 || record.Until > 0 {
+	if record := f.disk.record("good", f.clock.Now()); len(record.Past) > 0 || record.Until > 0 {
 		t.Errorf("recorded %+v, want nothing", record)
 	}
 }

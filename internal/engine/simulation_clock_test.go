@@ -92,8 +92,8 @@ func (w *world) watchClocks() {
 }
 
 func (w *world) watchClock(p *process, disk pace) {
-	line := p.clock.line.Load()
-	now := pace{time.Now().UnixNano(), storage.Time{Now: p.clock.now(), Shift: line.Shift, Era: line.Era}}
+	line := p.clock.Line()
+	now := pace{time.Now().UnixNano(), storage.Time{Now: p.clock.Now(), Shift: line.Shift, Era: line.Era}}
 	if now.Era == p.pace.Era && now.Now < p.pace.Now {
 		w.t.Errorf("the time of %p goes back by %v", p, time.Duration(p.pace.Now-now.Now))
 	}
@@ -101,9 +101,9 @@ func (w *world) watchClock(p *process, disk pace) {
 	if now.Era != disk.Era || now.Shift != disk.Shift {
 		return // it doesn't know yet
 	}
-	off, most := now.Now-disk.Now, (now.elapsed-line.elapsed)/(storage.Slew/2)+2
-	if off > most+max(line.floor-disk.Now, 0) || off < -most {
-		w.t.Errorf("the time of %p is off by %v, %v after it was told it", p, time.Duration(off), time.Duration(now.elapsed-line.elapsed))
+	off, most := now.Now-disk.Now, (now.elapsed-line.Elapsed)/(storage.Slew/2)+2
+	if off > most+max(line.Floor-disk.Now, 0) || off < -most {
+		w.t.Errorf("the time of %p is off by %v, %v after it was told it", p, time.Duration(off), time.Duration(now.elapsed-line.Elapsed))
 	}
 }
 

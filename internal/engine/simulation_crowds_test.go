@@ -71,7 +71,7 @@ func (cr *crowds) step() {
 	case 12:
 		cr.reload()
 	case 13:
-		cr.let(func() { cr.p.table.sweep(cr.p.clock.now(), func(*batch) {}, func(int) {}) })
+		cr.let(func() { cr.p.table.sweep(cr.p.clock.Now(), func(*batch) {}, func(int) {}) })
 	case 14, 15:
 		cr.quiet()
 	default:
@@ -176,7 +176,7 @@ func (cr *crowds) quiet() {
 
 // checkBlocks compares blocks with the units left.
 func (cr *crowds) checkBlocks() {
-	now := cr.p.clock.now()
+	now := cr.p.clock.Now()
 	cr.p.table.each(func(c cell) {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -146,7 +146,7 @@ func (w *world) step() {
 	case 15:
 		w.reload()
 	case 16:
-		p.table.sweep(p.clock.now(), func(*batch) {}, func(int) {})
+		p.table.sweep(p.clock.Now(), func(*batch) {}, func(int) {})
 	case 17:
 		w.beTold(p)
 	case 18:
@@ -425,7 +425,7 @@ func (w *world) collect() {
 }
 
 func (w *world) collectOf(p *process) {
-	p.took = [2]int64{p.took[1], p.clock.line.Load().took}
+	p.took = [2]int64{p.took[1], p.clock.Line().Took}
 	p.asked = slices.DeleteFunc(p.asked, func(a *asked) bool {
 		select {
 		case d := <-a.decision:
@@ -475,8 +475,8 @@ func (w *world) checkRetry(p *process, a *asked, d Decision) {
 	for _, l := range a.limits {
 		longest = max(longest, l.now.Retention(), l.now.Refill(2*l.most)) // it may owe as much as it may use
 	}
-	line := p.clock.line.Load()
-	longest += time.Duration(max(line.floor-line.Now, 0) + max(p.took[0], p.took[1], int64(d.Waited)))
+	line := p.clock.Line()
+	longest += time.Duration(max(line.Floor-line.Now, 0) + max(p.took[0], p.took[1], int64(d.Waited)))
 	if longest += longest / storage.Slew * 2; !d.Degraded && d.Retry > longest+time.Microsecond {
 		w.t.Errorf("refused for %v, want at most %v: %+v", d.Retry, longest, d)
 	}
@@ -485,7 +485,7 @@ func (w *world) checkRetry(p *process, a *asked, d Decision) {
 // admit logs an admission, and checks that it was in time. A process that doesn't know yet that the
 // time was set spends units charged before. It returns the number of the admission, or 0.
 func (w *world) admit(p *process, l *simLimit, key string, a admission) int {
-	if line := p.clock.line.Load(); line.Shift != w.pace.Shift || line.Era != w.pace.Era {
+	if line := p.clock.Line(); line.Shift != w.pace.Shift || line.Era != w.pace.Era {
 		return 0
 	}
 	if late := a.decided - a.at; late > int64(spendWithin+spendWithin/10) && l.now.Algorithm() != limiter.TokenBucket {
@@ -573,7 +573,7 @@ func (w *world) beTold(p *process) {
 			if d.Reason == Blocked {
 				return
 			}
-			ahead := p.clock.now() - w.time().Now // if it stands still because its committer was stopped
+			ahead := p.clock.Now() - w.time().Now // if it stands still because its committer was stopped
 			if d.Retry > 10*gatherFor+time.Duration(ahead) {
 				if held := once(); held.Reason != Blocked {
 					w.t.Errorf("refused for %v, and then it was %+v, want blocked", d.Retry, held)

@@ -178,7 +178,7 @@ func TestRefusedRenewalKeepsTheLease(t *testing.T) {
 	c := f.table.find(limit.ID, []byte("key"))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	slot := limit.Slot(f.clock.now())
+	slot := limit.Slot(f.clock.Now())
 	c.setLeaseLocked(limiter.Lease{Units: 30, Spent: 18, Used: 500, At: slot, Span: 5, Lapsed: 25})
 	en := &entry{cell: c, limit: limit, renews: true, cost: 1, grant: limiter.Grant{Lease: limiter.Lease{At: slot, Used: 1000}}}
 	en.notRenewedLocked()
@@ -200,7 +200,7 @@ func TestLeasesThatWereNotGivenBack(t *testing.T) {
 		f.ask(debit(limit, "key", 1))
 		c := f.table.find(limit.ID, []byte("key"))
 		c.mu.Lock()
-		slot := limit.Slot(f.clock.now())
+		slot := limit.Slot(f.clock.Now())
 		tt.has.At, tt.gives.At = slot+5, slot+5
 		c.setLeaseLocked(tt.has)
 		en := &entry{cell: c, limit: limit, give: tt.gives}
@@ -232,7 +232,7 @@ func TestKnownUseOutlastsALeaseThatWasNotGivenBack(t *testing.T) {
 	f.ask(debit(limit, "key", 1))
 	c := f.table.find(limit.ID, []byte("key"))
 	c.mu.Lock()
-	slot := limit.Slot(f.clock.now())
+	slot := limit.Slot(f.clock.Now())
 	c.setLeaseLocked(limiter.Lease{At: slot, Used: 1000}) // as a refusal has said
 	en := &entry{cell: c, limit: limit, give: limiter.Lease{At: slot, Units: 5, Used: 500, Span: 3}}
 	c.mu.Unlock()
@@ -240,7 +240,7 @@ func TestKnownUseOutlastsALeaseThatWasNotGivenBack(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if lease := c.leaseLocked(); lease.Used < 1000 {
-		t.Errorf("1000 were known to be in use, and now %+v, remaining %+v", lease, lease.Quota(&limit.Rate, f.clock.now()))
+		t.Errorf("1000 were known to be in use, and now %+v, remaining %+v", lease, lease.Quota(&limit.Rate, f.clock.Now()))
 	}
 }
 
@@ -250,7 +250,7 @@ func TestPaceOfALeaseThatEndsInTheSameSlot(t *testing.T) {
 	limit := sliding(t, 1000, time.Minute)
 	f.ask(debit(limit, "key", 1))
 	c := f.table.find(limit.ID, []byte("key"))
-	now := f.clock.now()
+	now := f.clock.Now()
 	slot := limit.Slot(now)
 	c.mu.Lock()
 	c.setLeaseLocked(limiter.Lease{Units: 10, Spent: 30, Used: 500, At: slot + 3, Span: 10})

@@ -116,7 +116,7 @@ func (w *stalled) noteRefusal(m *machine) {
 	now := w.disk.Load().time(time.Now().UnixNano()).Now
 	w.log.Lock()
 	defer w.log.Unlock()
-	if *w.refused++; m.clock.now() > now+int64(100*time.Millisecond) {
+	if *w.refused++; m.clock.Now() > now+int64(100*time.Millisecond) {
 		*w.ahead++
 	}
 }

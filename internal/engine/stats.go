@@ -52,13 +52,12 @@ func (e *Engine) Stats(ctx context.Context) Stats {
 		Evicted:  e.table.evicted.Load(),
 		Degraded: e.committer.degraded.Load(),
 
+		Ahead:      time.Duration(e.clock.Ahead()),
 		Processes:  int(e.committer.conn.processes()),
 		RoundTrip:  time.Duration(e.committer.conn.roundTrip()),
 		LostWrites: e.committer.losses.lost.Load(),
 		Unsettled:  e.committer.losses.unsettled.Load(),
 	}
-	r, elapsed := e.clock.source.Read()
-	s.Ahead = time.Duration(r.Wall - e.clock.line.Load().now(elapsed))
 	if counted := e.janitor.clients.Load(); counted != nil {
 		s.Clients = *counted
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
@@ -15,17 +16,16 @@ import (
 const maxTerms = 8
 
 // term returns the term of a call as of now, and sets the stamp.
-func (c *connection) term(at *stamp) storage.Term {
-	at.source = c.clock.source
-	at.Read()
-	known := c.clock.line.Load()
+func (c *connection) term(at *clock.Stamp) storage.Term {
+	c.clock.Stamp(at)
+	known := c.clock.Line()
 	return storage.Term{Clock: at, Shift: known.Shift, Era: known.Era, Resets: c.resets.Load()}
 }
 
 // askTime makes the engine follow the time of a store that was just opened.
 func (c *connection) askTime(store storage.Store) error {
 	c.term(&c.stamp)
-	t, err := store.Time(&c.stamp, c.clock.now())
+	t, err := store.Time(&c.stamp, c.clock.Now())
 	if err == nil {
 		c.newest = t.Resets
 		c.follow(t)
@@ -40,7 +40,7 @@ func (c *connection) inTerms(f func(store storage.Store, term *storage.Term) err
 	if store == nil {
 		return t, errNoStore
 	}
-	now := c.clock.earliest() // names as of later may miss counts under names that are still to be made
+	now := c.clock.Earliest() // names as of later may miss counts under names that are still to be made
 	for range maxTerms {
 		term := c.term(&c.stamp)
 		term.Time = storage.Time{Now: now, Shift: term.Shift, Era: term.Era, Resets: term.Resets}
@@ -78,7 +78,7 @@ func (c *connection) nameOf(id storage.LimitID, key string, retention time.Durat
 
 // follow makes the clock follow the store's time at the stamp.
 func (c *connection) follow(t storage.Time) {
-	if by, back := c.clock.follow(t, &c.stamp); by != 0 || back {
+	if by, back := c.clock.Follow(t, &c.stamp); by != 0 || back {
 		c.onSet(by, back)
 	}
 }

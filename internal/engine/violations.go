@@ -112,7 +112,7 @@ const minBetween = time.Second
 func (e *Engine) Punish(client *Client, o reputation.Offense) {
 	e.table.ensureClient(client)
 	if o.At == 0 {
-		o.At = e.clock.now()
+		o.At = e.clock.Now()
 	}
 	if e.committer.offenses.commit(offense{client.cell, o}) {
 		e.committer.queue.wakeUp()

@@ -36,8 +36,8 @@ func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 		switch b.await(ctx, timeout) {
 		case nil:
 			r.now = b.now
-			if e.clock.source.Elapsed()-b.taken > int64(min(spendWithin, e.opts.now().StoreTimeout)) {
-				r.now = e.clock.now()
+			if e.clock.Elapsed()-b.taken > int64(min(spendWithin, e.opts.now().StoreTimeout)) {
+				r.now = e.clock.Now()
 			}
 			r.applyClients(e)
 			if r.isRefused(e, round > 0) {
@@ -50,12 +50,12 @@ func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 				e.committer.degrade(errTimeout)
 			}
 			r.late = true
-			r.now = e.clock.now()
+			r.now = e.clock.Now()
 		case context.Canceled:
 			r.Reason = Abandoned
 			return
 		default: // the store failed
-			r.now = e.clock.now()
+			r.now = e.clock.Now()
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -16,7 +17,7 @@ import (
 // the units that were not charged, before the next part is sent.
 type writer struct {
 	opts     *Options
-	clock    *clock
+	clock    *clock.Clock
 	conn     *connection
 	table    *table
 	offenses *offenses

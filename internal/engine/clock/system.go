@@ -1,4 +1,4 @@
-package engine
+package clock
 
 import (
 	"crypto/rand"
@@ -7,35 +7,32 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// systemClock reads the clocks of the machine.
-type systemClock struct {
+// system reads the clocks of the machine.
+type system struct {
 	start  time.Time
 	source storage.Source
 	shared bool
 }
 
-// defaultClock returns the clock of an engine whose options have none. It is a variable because
-// tests of whole Caddys replace it by its link name.
-var defaultClock = newSystemClock
-
-func newSystemClock() Clock {
-	c := systemClock{start: time.Now()}
+// System returns the clocks of the machine.
+func System() Source {
+	c := system{start: time.Now()}
 	c.source, c.shared = bootSource()
 	return c
 }
 
 // at returns the wall clock's time and the elapsed time.
-func (c systemClock) at() (wall, elapsed int64) {
+func (c system) at() (wall, elapsed int64) {
 	now := time.Now()
 	return now.UnixNano(), int64(now.Sub(c.start))
 }
 
-// Elapsed implements [Clock].
-func (c systemClock) Elapsed() int64 { return int64(time.Since(c.start)) }
+// Elapsed implements [Source].
+func (c system) Elapsed() int64 { return int64(time.Since(c.start)) }
 
-// Read implements [Clock]. The readings are of one moment: Read repeats them if the process was
+// Read implements [Source]. The readings are of one moment: Read repeats them if the process was
 // interrupted in between.
-func (c systemClock) Read() (r storage.Reading, elapsed int64) {
+func (c system) Read() (r storage.Reading, elapsed int64) {
 	const soon, tries = int64(20 * time.Microsecond), 5
 	for range tries {
 		r.Wall, elapsed = c.at()
