@@ -46,6 +46,12 @@ var rules = []rule{
 		why:       "limits count whatever key they are given; what it means is for those to know who make it",
 	},
 	{
+		packages:  []string{"./internal/engine/table"},
+		forbidden: []string{"./...", "golang.org/..."}, allowed: []string{"./internal/engine/table", "./storage", "./limiter/...", "./internal/distinct", "./internal/outcomes"},
+		imports: []string{"./limiter/...", "time", "context"},
+		why:     "the table knows no policy: which keys stay is for its owner to say",
+	},
+	{
 		packages:  []string{"./internal/engine/clock"},
 		forbidden: []string{"./...", "golang.org/..."}, allowed: []string{"./internal/engine/clock", "./storage", "./limiter/...", "./internal/distinct", "./internal/outcomes", "golang.org/x/sys/..."},
 		why: "the time must be possible to read and to test without an engine",
@@ -312,7 +318,8 @@ var rules = []rule{
 var usesUnsafe = map[string]string{
 	"./storage/sqlite/internal/vfs":     "SQLite's structures lie in memory that Go does not manage",
 	"./storage/sqlite/internal/journal": "a file that is mapped into memory is read and written in words",
-	"./internal/engine":                 "a key's text follows its cell in one piece of memory without pointers (decision 1)",
+	"./internal/engine/table":           "a key's text follows its entry in one piece of memory without pointers (decision 1)",
+	"./internal/engine":                 "what follows an entry in memory is the engine's (decision 1)",
 	"./caddytest":                       "a test sets the limits of a child process, a system call that package syscall lacks",
 }
 

@@ -7,7 +7,7 @@ import "github.com/caddy-tally/caddy-tally/limiter"
 func (p *Pending) charge() {
 	e := p.engine
 	c := e.table.lock(p.cell)
-	defer c.mu.Unlock()
+	defer c.Unlock()
 	now, d := e.clock.Now(), Debit{Limit: p.limit, Cost: p.cost, Counting: Afterwards}
 	degraded := e.committer.degraded.Load()
 	switch {
@@ -33,7 +33,7 @@ func (p *Pending) chargeAtOnceLocked(c cell, d *Debit) bool {
 	if !ok || !at.claimLocked(c, d) {
 		return false
 	}
-	e.table.countClaim(c)
+	e.table.claims.add()
 	if !c.spendableLocked(d, at.now) {
 		return false
 	}

@@ -60,7 +60,7 @@ func (r *request) spendAtOnceLocked(e *Engine) bool {
 		if !at.claimLocked(h.cell, debit) {
 			return false
 		}
-		e.table.countClaim(h.cell)
+		e.table.claims.add()
 	}
 	r.now = at.now
 	return r.spendLocked()
@@ -149,7 +149,7 @@ func (w *writer) claimAtOnce(b *batch) (rest part) {
 		case c != nil && c.Done:
 			en.grant, en.period, en.name = c.Grant, at.period, Name{Key: c.Key, Until: int64(en.usage.until) * second}
 			w.leases.deliver(en, at.now)
-			w.table.countClaim(en.cell)
+			w.table.claims.add()
 			w.answers.Add(1)
 		default:
 			if c != nil && errors.Is(err, storage.ErrUnknownOutcome) {
@@ -169,7 +169,7 @@ func (w *writer) claimAtOnce(b *batch) (rest part) {
 // forgetUsage makes the cell of an entry look its usage up again.
 func (e *entry) forgetUsage() {
 	c := e.lock()
-	defer c.mu.Unlock()
+	defer c.Unlock()
 	c.known.period = 0
 }
 
@@ -185,7 +185,7 @@ func (at *atOnce) knowsEntry(en *entry) bool {
 func (w *writer) knownClaimOf(en *entry, now int64) storage.KnownClaim {
 	en.scale(now, false)
 	claim := limiter.Claim{Now: now, Min: en.cost, Want: en.wanted, Extra: w.extraOf(en), Ahead: en.ahead, Return: en.give}
-	return storage.KnownClaim{Known: en.usage.lease, Claim: storage.Claim{ID: en.cell.id, Key: en.usage.name, Limit: en.limit.Rate, Claim: claim}}
+	return storage.KnownClaim{Known: en.usage.lease, Claim: storage.Claim{ID: en.cell.ID, Key: en.usage.name, Limit: en.limit.Rate, Claim: claim}}
 }
 
 // claimLocked claims for a debit that the lease of a locked cell does not cover.
@@ -194,7 +194,7 @@ func (at *atOnce) claimLocked(c cell, d *Debit) bool {
 		return false
 	}
 	was, known := c.headroom, c.leaseLocked()
-	claim := storage.Claim{ID: c.id, Key: c.known.name, Limit: d.Limit.Rate}
+	claim := storage.Claim{ID: c.ID, Key: c.known.name, Limit: d.Limit.Rate}
 	claim.Now, claim.Min, claim.Want = at.now, d.Cost, d.Cost
 	if claim.Ahead = c.headroom.adapt(d.Limit, &known, at.now, true); d.Counting != Always {
 		claim.Ahead = 0
@@ -216,7 +216,7 @@ func (at *atOnce) giveBackLocked(c cell) bool {
 	if c.known.period != at.period || c.rare().openEntry() != nil || c.rare().claims() > 0 || c.rare().admitted() != nil || !at.knowsLocked(c, c.limit()) {
 		return false
 	}
-	claim := storage.Claim{ID: c.id, Key: c.known.name, Limit: c.limit().Rate}
+	claim := storage.Claim{ID: c.ID, Key: c.known.name, Limit: c.limit().Rate}
 	known := c.leaseLocked()
 	claim.Now, claim.Return = at.now, c.takeLeaseLocked()
 	done, _ := at.putLocked(c, c.limit(), claim, known)
@@ -254,7 +254,7 @@ func (at *atOnce) knowsLocked(c cell, limit *Limit) bool {
 		return false // there were claims before this period
 	}
 	name, ok := at.nameAtOnce(c, limit, lasting)
-	if !ok || name.Former != (storage.Key{}) && !at.store.IsNew(c.id, at.line.Era, name.Former) || !at.store.IsNew(c.id, at.line.Era, name.Key) {
+	if !ok || name.Former != (storage.Key{}) && !at.store.IsNew(c.ID, at.line.Era, name.Former) || !at.store.IsNew(c.ID, at.line.Era, name.Key) {
 		return false
 	}
 	c.known = knowledgeOf(at.period, name)
@@ -290,5 +290,5 @@ func (at *atOnce) nameAtOnce(c cell, limit *Limit, now int64) (Name, bool) {
 	if at.opts.NameAtOnce == nil {
 		return Name{}, false
 	}
-	return at.opts.NameAtOnce(c.id, c.key(), limit.Retention(), now)
+	return at.opts.NameAtOnce(c.ID, c.key(), limit.Retention(), now)
 }

@@ -102,22 +102,22 @@ func TestClaimsAtOnceWaitForChargesOfTheirBatch(t *testing.T) {
 				charge.At = limit.Slot(now)
 			}
 			b := &batch{done: make(chan struct{}), now: now}
-			c.mu.Lock()
+			c.Lock()
 			b.claimLocked(c, &one, now)
 			b.addChargeLocked(c, limit, charge)
-			c.mu.Unlock()
+			c.Unlock()
 			if err := f.committer.writer.claim(&part{b, b.entries, nil}); err != nil {
 				t.Fatal(err)
 			}
 			f.committer.leases.deliver(b.entries[0], now)
 			at, _ := f.committer.leases.atOnce()
-			c.mu.Lock()
+			c.Lock()
 			if more := debit(limit, "a", c.lease.units+1); at.claimLocked(c, &more) || at.giveBackLocked(c) {
 				t.Error("the cell claims or gives back at once")
 			}
-			c.mu.Unlock()
+			c.Unlock()
 			for range 3 {
-				f.table.sweep(now, func(*batch) {}, func(int) {})
+				f.table.sweep(now, func(<-chan struct{}) {}, func(int) {})
 			}
 			if !f.table.find(limit.ID, []byte("a")).exists() {
 				t.Error("the cell is forgotten")
@@ -141,14 +141,14 @@ func TestKeysAreForgottenWithoutTheQueue(t *testing.T) {
 			limit := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 1000, Window: time.Hour})
 			f.count(2, debit(limit, "a", 1))
 			c := f.table.find(limit.ID, []byte("a"))
-			c.mu.Lock()
+			c.Lock()
 			held := c.leaseLocked().Units
-			c.mu.Unlock()
+			c.Unlock()
 			if held == 0 {
 				t.Fatal("nothing is held of the key")
 			}
 			for range 2 {
-				f.table.sweep(f.clock.Now(), func(*batch) { t.Error("waits for a batch") }, func(int) {})
+				f.table.sweep(f.clock.Now(), func(<-chan struct{}) { t.Error("waits for a batch") }, func(int) {})
 			}
 			if f.table.find(limit.ID, []byte("a")).exists() || store.calls.Load() > 0 {
 				t.Errorf("not forgotten, or in %d batches", store.calls.Load())
@@ -262,9 +262,9 @@ func TestUnitsThatComeBackDuringAReturnAreFree(t *testing.T) {
 			held[0].Settle(false) // into the lease
 			c := f.table.find(limit.ID, []byte("a"))
 			during = func() { held[1].Settle(false) } // while the lease is given back
-			c.mu.Lock()
+			c.Lock()
 			b := f.committer.leases.giveBackLocked(c)
-			c.mu.Unlock()
+			c.Unlock()
 			<-b.done
 			held[2].Settle(false)
 			for _, p := range f.hold(5, limit, "a") { // all

@@ -107,7 +107,7 @@ func BenchmarkMemory(b *testing.B) {
 			b.Run(fmt.Sprintf("%v/blocked=%v", algorithm, blocked), func(b *testing.B) {
 				for b.Loop() {
 					before, collected := heap(), collection()
-					table, key := newTable(keys, nil), []byte("i\x01\x02\x03\x04")
+					table, key := newCells(keys, nil), []byte("i\x01\x02\x03\x04")
 					for i := range uint32(keys) {
 						binary.BigEndian.PutUint32(key[1:], i)
 						c := table.add(kindOf(limit), limit.ID, key)
@@ -130,7 +130,7 @@ func BenchmarkNewKeys(b *testing.B) {
 	for _, room := range []int{math.MaxInt, 300_000} {
 		b.Run(fmt.Sprint("full=", room < math.MaxInt), func(b *testing.B) {
 			b.ReportAllocs()
-			table, key := newTable(room, func(cell) *batch { return nil }), make([]byte, 8)
+			table, key := newCells(room, func(cell) *batch { return nil }), make([]byte, 8)
 			for i := range b.N {
 				binary.BigEndian.PutUint64(key, uint64(i))
 				table.add(ofSlots, 1, key)

@@ -66,11 +66,11 @@ const maxBlocks = 4
 // before the store's retry time. Later answers of the store about the key lift the blocks that they
 // disprove.
 func (c cell) blocks() *block {
-	for ; c.exists(); c = c.table.find(c.id, c.text()) {
+	for ; c.exists(); c = c.table.find(c.ID, c.text()) {
 		if r := c.rare(); r != nil {
 			return r.newest.Load()
 		}
-		if !c.isMoved() {
+		if !c.Moved() {
 			return nil
 		}
 	}
@@ -79,7 +79,7 @@ func (c cell) blocks() *block {
 
 // setBlocksLocked replaces the blocks.
 func (c cell) setBlocksLocked(newest *block) {
-	if c.blocks() != newest && !c.dead {
+	if c.blocks() != newest && !c.Dead() {
 		c.changeRareLocked(func(r *rare) { r.newest.Store(newest) })
 	}
 }

@@ -51,7 +51,7 @@ func TestLiftedBlocks(t *testing.T) {
 	ended, small := block{until: now, cost: 1, capacity: 10}, block{until: later, cost: 1, capacity: 3}
 	local := block{until: later, cost: 1, capacity: 10, local: true}
 	for inUse, left := range map[int64]int{10: 4, 9: 3, 3: 3, 2: 2, 1: 1, 0: 1} {
-		c := newTable(10, nil).add(ofSlots, 1, []byte("a"))
+		c := newCells(10, nil).add(ofSlots, 1, []byte("a"))
 		c.setBlocksLocked(chain(dear, ended, cheap, small, local))
 		c.liftBlocksLocked(inUse, now)
 		n := 0
@@ -62,7 +62,7 @@ func TestLiftedBlocks(t *testing.T) {
 			t.Errorf("%d blocks are left where %d units are in use, want %d", n, inUse, left)
 		}
 	}
-	c := newTable(10, nil).add(ofSlots, 1, []byte("a"))
+	c := newCells(10, nil).add(ofSlots, 1, []byte("a"))
 	b := chain(cheap, dear)
 	c.setBlocksLocked(b)
 	if c.liftBlocksLocked(10, now); c.blocks() != b {

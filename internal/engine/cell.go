@@ -4,13 +4,33 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/table"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
+
+// cells are the cells of an engine, and what few of them need.
+type cells struct {
+	table.Table
+	rares  table.Numbered[rare]
+	limits limits
+	give   func(cell) *batch // gives back the lease of a locked cell that is to be removed
+	claims claimCount
+}
+
+func newCells(max int, give func(cell) *batch) *cells {
+	t := &cells{give: give}
+	t.Init(max, t,
+		table.Kind{Text: unsafe.Offsetof(slotBody{}.first)},
+		table.Kind{Text: unsafe.Sizeof(bucketBody{})},
+		table.Kind{Text: unsafe.Offsetof(clientBody{}.text), New: func(text []byte) *table.Entry {
+			return &(&clientBody{text: text}).Entry
+		}})
+	return t
+}
 
 // cell is the state of one key of one limit in memory. The zero cell is none.
 //
@@ -21,21 +41,19 @@ import (
 // flight is neither evicted nor moved.
 type cell struct {
 	*body
-	table *table // where the body is, or was
+	table *cells // where the body is, or was
 }
 
 // body is what memory holds of every cell.
 //
-// There are very many bodies, and most are not in the processor's caches. So they are small, the
-// fields used by most decisions come first, and they have no pointers: the garbage collector
-// doesn't read them. What few cells need is in the table's rares, and found by its number. What
-// only some kinds of cells need follows the body in memory, see kind.
+// The fields used by most decisions come first, and there are no pointers: see [table.Entry]. What few
+// cells need is in the table's rares, and found by its number. What only some kinds of cells need follows
+// the body in memory, see ofSlots.
 //
-// A cell may move to a new body (table.moveLocked). The old one is then dead, and says that it was
-// moved. Everything that keeps a cell while it isn't locked takes this into account:
+// A cell may move to a new body. Everything that keeps a cell while it isn't locked takes this into account:
 //
 //   - Requests, and pending ones, take another body for a dead one: the present body of the key
-//     (request.lock, table.lock).
+//     (request.lock, cells.lock).
 //   - Entries of batches, notes of lent leases, and walks through the table follow a moved cell
 //     (cell.lockPresent). So an answer of the store reaches the cell, and a walk misses none.
 //   - Readers of blocks follow it without a lock (cell.blocks).
@@ -43,34 +61,25 @@ type cell struct {
 //     their own. They are not moved.
 //   - A use or a refusal counted during the move may be lost.
 type body struct {
-	id     storage.LimitID
-	hash   uint32
-	unused atomic.Uint32 // how many sweeps found that no request used it since the previous sweep
+	table.Entry
 
-	mu         sync.Mutex
-	lease      lease // guarded by mu, like known, headroom, and all from lapsed to dead: unspent units, and the known state of the rest
-	known      knowledge
-	rareNumber atomic.Uint32 // of the fields that few cells have, written under mu; 0 if they are zero, or wasMoved
-	headroom   headroom
-	refused    tally  // requests, since the cell was made
-	size       uint32 // of the key's text in bytes
-	lapsed     uint32 // of the lease; only renewals have a span, and at most maxRenewal units
-	limitIs    uint16 // the number of the last limit of a request, or of the last chosen one; 0 if there was none
-	kind       kind
-	dead       bool
+	lease    lease // guarded by the lock, like all below except refused: unspent units, and the known state of the rest
+	known    knowledge
+	headroom headroom
+	refused  tally  // requests, since the cell was made
+	lapsed   uint32 // of the lease; only renewals have a span, and at most maxRenewal units
+	limitIs  uint16 // the number of the last limit of a request, or of the last chosen one; 0 if there was none
 }
 
-// kind says what a cell counts, and so what follows its body.
-type kind uint8
-
+// The kinds of cells: what they count, and so what follows their bodies.
 const (
-	ofSlots  kind = iota // the rest of a slotBody, with the text
-	ofBucket             // leaseParts, and the text
-	ofClient             // clientState, see clientBody
+	ofSlots  uint8 = iota // the rest of a slotBody, with the text
+	ofBucket              // leaseParts, and the text
+	ofClient              // clientState, see clientBody
 )
 
 // kindOf returns the kind of a limit's cells. All limits with one ID have the same.
-func kindOf(limit *Limit) kind {
+func kindOf(limit *Limit) uint8 {
 	if limit.CountsSlots() {
 		return ofSlots
 	}
@@ -81,14 +90,14 @@ func kindOf(limit *Limit) kind {
 type (
 	slotBody struct {
 		body
-		ahead uint8   // guarded by mu, like span and phase: the number of slots that the last lease was charged ahead, up to 255
+		ahead uint8   // guarded by the lock, like span and phase: the number of slots that the last lease was charged ahead, up to 255
 		span  uint8   // of the lease
 		phase uint8   // when in its slot the lease was granted, in 256ths
 		first [5]byte // of the text
 	}
 	bucketBody struct {
 		body
-		parts leaseParts // guarded by mu
+		parts leaseParts // guarded by the lock
 	}
 	clientBody struct {
 		body
@@ -106,56 +115,32 @@ type knowledge struct {
 	name          storage.Key
 }
 
-// newBody makes a body for a key, of which it keeps a copy.
-func newBody(k kind, id storage.LimitID, key []byte, hash uint32) *body {
-	var b *body
-	if k == ofClient {
-		client := &clientBody{text: append([]byte(nil), key...)}
-		b = &client.body
-	} else {
-		words := make([]uint64, bodySize(k, len(key))/8) // without pointers, like a body
-		b = (*body)(unsafe.Pointer(unsafe.SliceData(words)))
-	}
-	b.set(k, id, key, hash)
-	return b
+// of returns the cell of an entry, which may be nil.
+func (t *cells) of(e *table.Entry) cell { return cell{(*body)(unsafe.Pointer(e)), t} }
+
+// find returns the cell of a key, if there is one. It takes no lock.
+func (t *cells) find(id storage.LimitID, key []byte) cell { return t.of(t.Find(id, key)) }
+
+// add returns the cell of a key. It makes one if there is none, and may evict another one for it.
+func (t *cells) add(kind uint8, id storage.LimitID, key []byte) cell {
+	return t.of(t.Add(kind, id, key))
 }
 
-// set sets what never changes of a new body.
-func (b *body) set(k kind, id storage.LimitID, key []byte, hash uint32) {
-	b.id, b.hash, b.kind, b.size = id, hash, k, uint32(len(key))
-	if k != ofClient {
-		copy(b.text(), key)
-	}
-}
+// lock locks a cell and returns it. If it was moved or evicted, lock returns the present cell of its key.
+func (t *cells) lock(c cell) cell { return t.of(t.LockAdded(&c.Entry)) }
 
-// bodySize returns the size of a body with the text of a key, unless the cell is one of a client. It
-// is a multiple of 8.
-func bodySize(k kind, text int) uintptr {
-	return (max(textAt(k)+uintptr(text), unsafe.Sizeof(slotBody{})) + 7) &^ 7
-}
-
-// textAt returns where the text of a key is, in bytes from the beginning of its body.
-func textAt(k kind) uintptr {
-	if k == ofBucket {
-		return unsafe.Sizeof(bucketBody{})
-	}
-	return unsafe.Offsetof(slotBody{}.first)
-}
+// each calls f for every cell, see [table.Table.Each].
+func (t *cells) each(f func(cell)) { t.Each(func(e *table.Entry) { f(t.of(e)) }) }
 
 // text returns the text of the key. Callers must not change it.
-func (b *body) text() []byte {
-	if b.kind == ofClient {
-		return (*clientBody)(unsafe.Pointer(b)).text
-	}
-	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(b), textAt(b.kind))), b.size)
-}
+func (c cell) text() []byte { return c.table.Text(&c.Entry) }
 
 // key returns a copy of the key's text.
-func (b *body) key() string { return string(b.text()) }
+func (c cell) key() string { return string(c.text()) }
 
 // client returns the state of a client, or nil if the cell is one of a limit.
 func (b *body) client() *clientState {
-	if b.kind != ofClient {
+	if b.Kind() != ofClient {
 		return nil
 	}
 	return &(*clientBody)(unsafe.Pointer(b)).clientState
@@ -163,7 +148,7 @@ func (b *body) client() *clientState {
 
 // slotsLocked returns the rest of the body of a limit with slots, or nil.
 func (b *body) slotsLocked() *slotBody {
-	if b.kind != ofSlots {
+	if b.Kind() != ofSlots {
 		return nil
 	}
 	return (*slotBody)(unsafe.Pointer(b))
@@ -171,44 +156,21 @@ func (b *body) slotsLocked() *slotBody {
 
 // partsLocked returns the parts of units in the lease of a token bucket, or nil.
 func (b *body) partsLocked() *leaseParts {
-	if b.kind != ofBucket {
+	if b.Kind() != ofBucket {
 		return nil
 	}
 	return &(*bucketBody)(unsafe.Pointer(b)).parts
 }
 
-// is reports whether the body is that of a key with a hash.
-func (b *body) is(id storage.LimitID, key []byte, hash uint32) bool {
-	return b.hash == hash && b.id == id && string(b.text()) == string(key)
-}
-
-// isSame reports whether two bodies are those of one key.
-func (b *body) isSame(other *body) bool {
-	return b == other || b.is(other.id, other.text(), other.hash)
-}
+// isSame reports whether two cells are those of one key.
+func (c cell) isSame(other cell) bool { return c.table.IsSame(&c.Entry, &other.Entry) }
 
 // exists reports whether there is a cell.
 func (c cell) exists() bool { return c.body != nil }
 
-// isMoved reports whether the body is dead because the cell was moved.
-func (b *body) isMoved() bool { return b.rareNumber.Load() == wasMoved }
-
 // lockPresent locks a cell, and returns it with its present body if it was moved. The cell is dead
 // if it was evicted.
-func (c cell) lockPresent() cell {
-	for {
-		c.mu.Lock()
-		if !c.isMoved() {
-			return c
-		}
-		present := c.table.find(c.id, c.text())
-		if !present.exists() {
-			return c // evicted after the move
-		}
-		c.mu.Unlock()
-		c = present
-	}
-}
+func (c cell) lockPresent() cell { return c.table.of(c.table.LockMoved(&c.Entry)) }
 
 // limit returns the last limit of a request, or the last chosen one, or nil if nothing was ever
 // claimed. The cell must be locked.
@@ -224,7 +186,7 @@ func (c cell) limit() *Limit {
 
 // setLimitLocked sets the limit.
 func (c cell) setLimitLocked(limit *Limit) {
-	if current := c.limit(); c.dead || current != nil && *current == *limit {
+	if current := c.limit(); c.Dead() || current != nil && *current == *limit {
 		return
 	}
 	was := c.limitIs
@@ -239,17 +201,10 @@ func (c cell) setLimitLocked(limit *Limit) {
 
 // setLocalLocked sets the state of decisions without the store.
 func (c cell) setLocalLocked(local *local) {
-	if c.dead {
+	if c.Dead() {
 		return
 	}
 	c.changeRareLocked(func(r *rare) { r.local = local })
-}
-
-// touch marks the cell as in use.
-func (b *body) touch() {
-	if b.unused.Load() != 0 {
-		b.unused.Store(0)
-	}
 }
 
 // spendableLocked reports whether the lease covers a debit. Units that may be given back are spent
@@ -317,3 +272,19 @@ func (t *tally) addBy(random func() uint32) {
 
 // count returns the number of events.
 func (t *tally) count() int64 { return int64(t.counted.Load()) }
+
+// claimCount counts claims that were granted at once, in parts that processors don't share.
+type claimCount [64]struct {
+	n atomic.Int64
+	_ [56]byte
+}
+
+func (cc *claimCount) add() { cc[rand.Uint32()%uint32(len(cc))].n.Add(1) }
+
+// sum returns the number of claims.
+func (cc *claimCount) sum() (n int64) {
+	for i := range cc {
+		n += cc[i].n.Load()
+	}
+	return n
+}

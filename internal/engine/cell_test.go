@@ -1,16 +1,16 @@
 package engine
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/table"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -31,55 +31,14 @@ func TestBodiesHaveNoPointers(t *testing.T) {
 	}
 	check(reflect.TypeFor[slotBody]())
 	check(reflect.TypeFor[bucketBody]())
-	if most := 112 - textAt(ofSlots); most < uintptr(len("?\x01\x02\x03\x04")) {
+	if most := 112 - unsafe.Offsetof(slotBody{}.first); most < uintptr(len("?\x01\x02\x03\x04")) {
 		t.Errorf("%d bytes are left for the text of a key", most)
-	}
-}
-
-// Texts of all lengths are found again, beside what else follows a body.
-func TestTextsOfAllLengths(t *testing.T) {
-	table := newTable(math.MaxInt, nil)
-	keyOf := func(n int) []byte { return bytes.Repeat([]byte{byte(n)}, n) }
-	const longest = 300
-	for n := range longest {
-		for k := ofSlots; k <= ofClient; k++ {
-			key := keyOf(n)
-			c := table.add(k, clientsID, append(key, byte(k)))
-			for i := range key {
-				key[i]++ // the cell has a copy
-			}
-			if k != ofClient {
-				c.setLeaseLocked(limiter.Lease{Units: 1, At: 2, Used: 3, Spent: 4, Part: 5, HeldPart: 6, SpentPart: 7})
-			} else {
-				c.client().period.Store(math.MaxUint32)
-			}
-		}
-	}
-	runtime.GC()
-	for n := range longest {
-		for k := ofSlots; k <= ofClient; k++ {
-			key := append(keyOf(n), byte(k))
-			c := table.find(clientsID, key)
-			if !c.exists() || c.kind != k || c.key() != string(key) {
-				t.Fatalf("a key of %d bytes and kind %d is not found, or as %+v", n, k, c.body)
-			}
-			want := limiter.Lease{Units: 1, At: 2, Used: 3, Spent: 4}
-			if k == ofBucket {
-				want.Part, want.HeldPart, want.SpentPart = 5, 6, 7
-			}
-			if got := c.leaseLocked(); k != ofClient && got != want {
-				t.Errorf("kind %d holds %+v, want %+v", k, got, want)
-			}
-			if (c.client() != nil) != (k == ofClient) || k == ofClient && c.client().period.Load() != math.MaxUint32 {
-				t.Errorf("kind %d has the client %+v", k, c.client())
-			}
-		}
 	}
 }
 
 // Limits beyond those that have numbers are kept as well.
 func TestMoreLimitsThanNumbers(t *testing.T) {
-	table, amount := newTable(math.MaxInt, nil), int64(0)
+	table, amount := newCells(math.MaxInt, nil), int64(0)
 	next := func() *Limit {
 		amount++
 		return newLimit(t, limiter.Params{Amount: amount, Window: time.Hour})
@@ -107,7 +66,7 @@ func TestMoreLimitsThanNumbers(t *testing.T) {
 // Rare fields are found by the cell that has them, and by no other, while numbers are used again.
 func TestRareFieldsBelongToTheirCells(t *testing.T) {
 	const cells, steps = 300, 20_000
-	table, rng := newTable(math.MaxInt, nil), rand.New(rand.NewPCG(1, 2))
+	table, rng := newCells(math.MaxInt, nil), rand.New(rand.NewPCG(1, 2))
 	all, want := make([]cell, cells), make([]int32, cells)
 	for i := range all {
 		all[i] = table.add(ofSlots, 1, fmt.Append(nil, i))
@@ -128,14 +87,14 @@ func TestRareFieldsBelongToTheirCells(t *testing.T) {
 		}
 		most = max(most, used)
 	}
-	if last := int(table.rares.last); last != most {
-		t.Errorf("%d numbers were given, want the %d used at a time", last, most)
+	if given, _ := numbersOf(&table.rares); given != most {
+		t.Errorf("%d numbers were given, want the %d used at a time", given, most)
 	}
 }
 
 // A reader without a lock never sees the block of another cell.
 func TestBlocksOfOtherCellsAreNotRead(t *testing.T) {
-	table := newTable(math.MaxInt, nil)
+	table := newCells(math.MaxInt, nil)
 	var cells [4]cell
 	for i := range cells {
 		cells[i] = table.add(ofSlots, 1, fmt.Append(nil, i))
@@ -158,10 +117,10 @@ func TestBlocksOfOtherCellsAreNotRead(t *testing.T) {
 		})
 		writers.Go(func() {
 			for range 2000 {
-				c.mu.Lock()
+				c.Lock()
 				c.setBlocksLocked(&block{cost: int64(i)})
 				c.setBlocksLocked(nil)
-				c.mu.Unlock()
+				c.Unlock()
 			}
 		})
 	}
@@ -172,14 +131,19 @@ func TestBlocksOfOtherCellsAreNotRead(t *testing.T) {
 
 // A removed cell leaves nothing behind.
 func TestRemovedCellsLeaveNoRareFields(t *testing.T) {
-	table := newTable(10, func(cell) *batch { return nil })
+	table := newCells(10, func(cell) *batch { return nil })
 	for i := range 1000 {
 		c := table.add(ofSlots, 1, fmt.Append(nil, i))
 		c.setBlocksLocked(&block{until: math.MaxInt64})
 	}
-	table.rares.mu.Lock()
-	defer table.rares.mu.Unlock()
-	if used := int(table.rares.last) - len(table.rares.free); int64(used) != table.count.Load() {
-		t.Errorf("%d cells are left, and the rare fields of %d", table.count.Load(), used)
+	if _, used := numbersOf(&table.rares); int64(used) != table.Len() {
+		t.Errorf("%d cells are left, and the rare fields of %d", table.Len(), used)
 	}
+}
+
+// numbersOf returns how many numbers were given, and how many of them are in use.
+func numbersOf(ns *table.Numbered[rare]) (given, used int) {
+	v := reflect.ValueOf(ns).Elem()
+	given = int(v.FieldByName("last").Uint())
+	return given, given - v.FieldByName("free").Len()
 }

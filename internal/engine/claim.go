@@ -111,9 +111,9 @@ func (w *writer) readClients(p *part, store storage.Store, term *storage.Term, n
 // learn notes the store's records of the clients of a part.
 func (p *part) learn(names []storage.Client, records []reputation.Record) {
 	for i, c := range p.clients {
-		c.mu.Lock()
+		c.Lock()
 		c.known.name = names[i].Key
-		c.mu.Unlock()
+		c.Unlock()
 		c.client().learn(records[i], 0)
 	}
 }
@@ -163,10 +163,10 @@ func (w *writer) claimsOf(p *part, term *storage.Term) ([]storage.Claim, error) 
 // claimOf returns the claim of an entry.
 func (w *writer) claimOf(en *entry, term *storage.Term, now int64) (storage.Claim, error) {
 	c := en.cell
-	name, err := w.conn.nameOf(c.id, c.key(), en.limit.Retention(), term, now)
+	name, err := w.conn.nameOf(c.ID, c.key(), en.limit.Retention(), term, now)
 	en.name = name
 	return storage.Claim{
-		ID: c.id, Key: name.Key, Former: name.Former, Limit: en.limit.Rate,
+		ID: c.ID, Key: name.Key, Former: name.Former, Limit: en.limit.Rate,
 		Claim: limiter.Claim{
 			Now: now, Min: en.cost, Want: en.wanted, Extra: w.extraOf(en), Ahead: en.ahead, Spread: en.renews,
 			Processes: w.conn.processes(), Lasts: w.lastsOf(en),
@@ -200,7 +200,7 @@ func (w *writer) lastsOf(en *entry) int64 {
 
 // clientOf returns a client as an argument for the store.
 func (w *writer) clientOf(c cell, term *storage.Term, now int64) (client storage.Client, err error) {
-	name, err := w.conn.nameOf(c.id, c.key(), clientRetention, term, now)
+	name, err := w.conn.nameOf(c.ID, c.key(), clientRetention, term, now)
 	return storage.Client{Key: name.Key, Former: name.Former}, err
 }
 

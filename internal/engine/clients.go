@@ -47,25 +47,25 @@ func (e *Engine) CachedRecord(client Client) *reputation.Record {
 }
 
 // findClients finds the cells of a client and its parent.
-func (t *table) findClients(client *Client) {
+func (t *cells) findClients(client *Client) {
 	for ; client != nil; client = client.Parent {
 		t.findClient(client)
 	}
 }
 
 // findClient returns the record of a client in memory, or nil.
-func (t *table) findClient(client *Client) *reputation.Record {
+func (t *cells) findClient(client *Client) *reputation.Record {
 	if !client.cell.exists() {
 		client.cell = t.find(clientsID, client.Key)
 		if client.cell.exists() {
-			client.cell.touch()
+			client.cell.Touch()
 		}
 	}
 	return client.record()
 }
 
 // ensureClients adds missing cells for all clients of a request.
-func (t *table) ensureClients(r *request) {
+func (t *cells) ensureClients(r *request) {
 	t.ensureClient(r.client)
 	for i := range r.debits {
 		t.ensureClient(r.debits[i].Client)
@@ -73,7 +73,7 @@ func (t *table) ensureClients(r *request) {
 }
 
 // ensureClient adds missing cells for a client and its parent.
-func (t *table) ensureClient(client *Client) {
+func (t *cells) ensureClient(client *Client) {
 	for ; client != nil; client = client.Parent {
 		if t.findClient(client) == nil && !client.cell.exists() {
 			client.cell = t.add(ofClient, clientsID, client.Key)

@@ -23,7 +23,7 @@ import (
 type committer struct {
 	opts  *Options
 	clock *clock.Clock
-	table *table
+	table *cells
 	conn  connection
 
 	queue    queue
@@ -62,7 +62,7 @@ type committer struct {
 }
 
 // init prepares a committer whose goroutine ends after stop and swept are closed.
-func (cm *committer) init(opts *Options, clock *clock.Clock, table *table, stop, swept <-chan struct{}) {
+func (cm *committer) init(opts *Options, clock *clock.Clock, table *cells, stop, swept <-chan struct{}) {
 	cm.opts, cm.clock, cm.table = opts, clock, table
 	cm.conn = connection{
 		opts: opts, name: opts.Name, clock: clock, id: rand.Int64(),

@@ -66,12 +66,12 @@ func emptied(first, slots int64) limiter.Lease {
 }
 
 // heldOf returns the lease that memory has of a key.
-func (t *table) heldOf(id storage.LimitID, key []byte) (held limiter.Lease) {
+func (t *cells) heldOf(id storage.LimitID, key []byte) (held limiter.Lease) {
 	c := t.find(id, key)
 	if !c.exists() {
 		return held
 	}
 	c = c.lockPresent()
-	defer c.mu.Unlock()
+	defer c.Unlock()
 	return c.leaseLocked()
 }

@@ -158,7 +158,7 @@ func (r *request) hold(e *Engine, hs []held) []held {
 		if !debit.cell.exists() {
 			debit.cell = e.table.add(kindOf(debit.Limit), debit.Limit.ID, debit.Key)
 		}
-		debit.cell.touch()
+		debit.cell.Touch()
 		hs = insert(hs, held{cell: debit.cell, debit: i}, r.debits)
 	}
 	return hs
@@ -170,7 +170,7 @@ func (d *Debit) peek(now int64) {
 		return
 	}
 	d.cell = d.cell.lockPresent()
-	defer d.cell.mu.Unlock()
+	defer d.cell.Unlock()
 	d.Known = true
 	lease := d.cell.leaseLocked()
 	d.Quota = lease.Quota(&d.Limit.Rate, now)
@@ -183,7 +183,7 @@ func insert(hs []held, h held, debits []Debit) []held {
 	for i > 0 && h.cell.before(hs[i-1].cell) {
 		i--
 	}
-	if i > 0 && hs[i-1].cell.isSame(h.cell.body) {
+	if i > 0 && hs[i-1].cell.isSame(h.cell) {
 		if debits[hs[i-1].debit].Counting != debits[h.debit].Counting {
 			debits[hs[i-1].debit].Counting = Always
 		}
@@ -199,8 +199,8 @@ func insert(hs []held, h held, debits []Debit) []held {
 
 // before is the order in which cells are locked.
 func (c cell) before(other cell) bool {
-	if c.id != other.id {
-		return c.id < other.id
+	if c.ID != other.ID {
+		return c.ID < other.ID
 	}
 	return bytes.Compare(c.text(), other.text()) < 0
 }
@@ -209,13 +209,13 @@ func (c cell) before(other cell) bool {
 func (r *request) lock(e *Engine) {
 	for i := 0; i < len(r.held); i++ {
 		h := &r.held[i]
-		h.cell.mu.Lock()
-		if !h.cell.dead {
+		h.cell.Lock()
+		if !h.cell.Dead() {
 			continue
 		}
-		h.cell.mu.Unlock()
+		h.cell.Unlock()
 		unlock(r.held[:i])
-		h.cell = e.table.add(h.cell.kind, h.cell.id, h.cell.text())
+		h.cell = e.table.add(h.cell.Kind(), h.cell.ID, h.cell.text())
 		r.debits[h.debit].cell = h.cell
 		i = -1
 	}
@@ -223,7 +223,7 @@ func (r *request) lock(e *Engine) {
 
 func unlock(hs []held) {
 	for i := range hs {
-		hs[i].cell.mu.Unlock()
+		hs[i].cell.Unlock()
 	}
 }
 

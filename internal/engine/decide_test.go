@@ -148,12 +148,12 @@ func TestBlockedTouchesNeitherStoreNorLocks(t *testing.T) {
 	calls := f.store.calls.Load()
 
 	c := f.table.find(limit.ID, []byte("a"))
-	for i := range f.table.shards {
-		f.table.shards[i].mu.Lock()
-		defer f.table.shards[i].mu.Unlock()
+	for _, mu := range shardLocks(f.table) {
+		mu.Lock()
+		defer mu.Unlock()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	f.committer.queue.mu.Lock()
 	defer f.committer.queue.mu.Unlock()
 	for range 1000 { // would never return if it took any of the locks

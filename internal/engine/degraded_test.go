@@ -176,8 +176,8 @@ func TestDebtsAreBounded(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		c := e.table.find(limit.ID, []byte("a"))
-		c.mu.Lock()
-		defer c.mu.Unlock()
+		c.Lock()
+		defer c.Unlock()
 		if owed := len(c.rare().admitted().debts); owed < 60 || owed > 61 {
 			t.Errorf("%d debts, want one for each slot that counts", owed)
 		}
@@ -464,7 +464,7 @@ func TestRefusalsByTheStoreOutliveTheOutage(t *testing.T) {
 func TestFloodInAnOutage(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
-		e.table.max.Store(1000)
+		e.table.Max.Store(1000)
 		e.broken.Store(true)
 		passed := 0
 		for round := range 5 {
@@ -476,7 +476,7 @@ func TestFloodInAnOutage(t *testing.T) {
 		if passed != 4 {
 			t.Errorf("%d of 10 passed, want the 4 of an outage", passed)
 		}
-		if keys := e.Stats(t.Context()).Keys; keys > 1000+shardCount {
+		if keys := e.Stats(t.Context()).Keys; keys > 1000+shards {
 			t.Errorf("%d keys in memory, want about 1000", keys)
 		}
 		e.broken.Store(false)
@@ -554,9 +554,9 @@ func TestMemoryOfALongOutage(t *testing.T) {
 			t.Errorf("%d passed in a window, want the 400 that are 40 %%, or those of a 64th of a window less", got)
 		}
 		c := e.table.find(limit.ID, []byte("a"))
-		c.mu.Lock()
+		c.Lock()
 		slots, owed := len(c.rare().admitted().state.Slots), len(c.rare().admitted().debts)
-		c.mu.Unlock()
+		c.Unlock()
 		if slots > 70 || owed > 70 {
 			t.Errorf("memory holds %d slots and %d debts of a key", slots, owed)
 		}
@@ -648,13 +648,13 @@ func TestLeasesOnTheirWayWhenAnOutageBegins(t *testing.T) {
 				one, now := debit(limit, "a", 1), e.clock.Now()
 				e.ask(one)
 				c, b := e.table.find(limit.ID, []byte("a")), &batch{done: make(chan struct{})}
-				c.mu.Lock()
+				c.Lock()
 				lease := c.leaseLocked()
 				lease.Units, lease.Spent, lease.Used = 2, 1, 3
 				c.setLeaseLocked(lease)
 				all := debit(limit, "a", 3)
 				b.claimLocked(c, &all, now)
-				c.mu.Unlock()
+				c.Unlock()
 				e.broken.Store(true)
 				e.committer.degrade(errDisk)
 				admitted := 1 + e.count(5, one)

@@ -33,7 +33,7 @@ type leases struct {
 // deliver moves the answer of the store to the cell.
 func (l *leases) deliver(en *entry, now int64) {
 	c := en.lock()
-	defer c.mu.Unlock()
+	defer c.Unlock()
 	newest := c.rare().openEntry() == en
 	if !newest {
 		en.period = 0 // the cell has a newer entry, answered or not: claims at once may have come in between
@@ -193,7 +193,7 @@ func (l *leases) undo(entries []*entry, err error) {
 	for _, en := range entries {
 		c := en.lock()
 		en.answeredLocked()
-		if !unknown && !c.dead && en.give.Holds() {
+		if !unknown && !c.Dead() && en.give.Holds() {
 			l.keepLocked(en)
 		}
 		switch {
@@ -206,7 +206,7 @@ func (l *leases) undo(entries []*entry, err error) {
 		if !unknown {
 			en.oweAfterwardsLocked(now)
 		}
-		c.mu.Unlock()
+		c.Unlock()
 	}
 }
 
@@ -251,12 +251,12 @@ func (l *leases) takeBack() {
 	for c, was := range noted {
 		c = c.lockPresent()
 		switch {
-		case c.dead, c.lease.units == 0, c.rare().claims() > 0: // a claim's grant is noted again
+		case c.Dead(), c.lease.units == 0, c.rare().claims() > 0: // a claim's grant is noted again
 		case c.lease == was:
 			l.giveBackLocked(c)
 		default:
 			l.lent[c] = c.lease
 		}
-		c.mu.Unlock()
+		c.Unlock()
 	}
 }

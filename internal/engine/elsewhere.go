@@ -87,7 +87,7 @@ func (e *Engine) Charge(limit *Limit, key []byte, charge limiter.Charge) {
 		return
 	}
 	c := e.table.lock(e.table.add(kindOf(limit), limit.ID, key))
-	defer c.mu.Unlock()
+	defer c.Unlock()
 	if c.limit() == nil {
 		c.setLimitLocked(limit)
 	}

@@ -14,7 +14,7 @@ import (
 type Engine struct {
 	opts      Options
 	clock     *clock.Clock
-	table     *table
+	table     *cells
 	committer committer
 	janitor   janitor
 	shadows   atomic.Int64 // shadow decisions that wait for the store
@@ -40,7 +40,7 @@ func New(opts Options) (*Engine, error) {
 	e := &Engine{opts: opts, clock: clock.New(opts.Clock), stop: make(chan struct{})}
 	e.opts.follow()
 	e.janitor = janitor{committer: &e.committer, changed: make(chan struct{}, 1), stop: e.stop, done: make(chan struct{})}
-	e.table = newTable(opts.MaxKeys, e.committer.leases.giveBackLocked)
+	e.table = newCells(opts.MaxKeys, e.committer.leases.giveBackLocked)
 	e.committer.init(&e.opts, e.clock, e.table, e.stop, e.janitor.done)
 	go e.committer.loop()
 	go e.committer.poller.loop()
@@ -59,7 +59,7 @@ func (e *Engine) Change(ctx context.Context, to Options, reopen bool) error {
 		return err
 	}
 	e.opts.changed.Store(&to)
-	e.table.max.Store(int64(to.MaxKeys))
+	e.table.Max.Store(int64(to.MaxKeys))
 	put(e.janitor.changed)
 	if !reopen {
 		return nil

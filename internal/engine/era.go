@@ -42,7 +42,7 @@ func (er *eraser) beginEra() {
 	er.table.each(func(c cell) {
 		c = c.lockPresent()
 		c.beginEraLocked(now)
-		c.mu.Unlock()
+		c.Unlock()
 	})
 	er.queue.beginEra(now)
 }

@@ -3,26 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
-	"math"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
-
-// Keys with the same hash have separate cells.
-func TestKeysOfOneHashAreApart(t *testing.T) {
-	table := newTable(10, func(cell) *batch { return nil })
-	cell := table.add(ofSlots, 1, []byte("a"))
-	shard, hash := table.shardOf(1, []byte("a"))
-	if again := table.add(ofSlots, 1, []byte("a")); again != cell || shard.find(1, []byte("a"), hash) != cell.body {
-		t.Error("the key is not found, or has another cell when it is added again")
-	}
-	if shard.find(1, []byte("b"), hash) != nil || shard.find(2, []byte("a"), hash) != nil {
-		t.Error("found in the place of another key, or of another limit's")
-	}
-}
 
 // A table full of blocked keys admits a new one, and the blocked ones stay blocked as far as there
 // is room.
@@ -32,7 +17,7 @@ func TestTableFullOfBlockedKeys(t *testing.T) {
 		t.Run(fmt.Sprint("broken=", broken), func(t *testing.T) {
 			limit := sliding(t, 10, 24*time.Hour)
 			inBubble(t, func(t *testing.T, e *faulty) {
-				e.table.max.Store(room)
+				e.table.Max.Store(room)
 				e.broken.Store(broken)
 				for i := range attackers {
 					e.count(11, debit(limit, fmt.Sprint("attacker", i), 1))
@@ -54,7 +39,7 @@ func TestTableFullOfBlockedKeys(t *testing.T) {
 				if again > most {
 					t.Errorf("%d of %d clients who were blocked passed, want at most %d", again, attackers, most)
 				}
-				if keys := e.Stats(t.Context()).Keys; keys > room+shardCount {
+				if keys := e.Stats(t.Context()).Keys; keys > room+shards {
 					t.Errorf("%d keys in memory, want about %d", keys, room)
 				}
 			})
@@ -91,7 +76,7 @@ func TestKeysNearTheirLimitOutliveAFloodInAnOutage(t *testing.T) {
 	const near, room, fresh = 80, 2000, 40_000
 	limit := sliding(t, 10, 24*time.Hour)
 	inBubble(t, func(t *testing.T, e *faulty) {
-		e.table.max.Store(room)
+		e.table.Max.Store(room)
 		e.broken.Store(true)
 		for i := range near {
 			e.count(11, debit(limit, fmt.Sprint("near", i), 1))
@@ -119,7 +104,7 @@ func TestMemoryIsBoundedWhileTheStoreHangs(t *testing.T) {
 	const room, waiting = 1000, 500
 	limit := sliding(t, 10, 24*time.Hour)
 	whileHanging(t, func(t *testing.T, h *hanging) {
-		h.table.max.Store(room)
+		h.table.Max.Store(room)
 		h.takes.Store(int64(time.Hour))
 		for round := range 20 {
 			var group sync.WaitGroup
@@ -127,7 +112,7 @@ func TestMemoryIsBoundedWhileTheStoreHangs(t *testing.T) {
 				group.Go(func() { h.Decide(context.Background(), nil, []Debit{debit(limit, fmt.Sprint(round, " ", i), 1)}) })
 			}
 			synctest.Wait()
-			if keys := h.Stats(t.Context()).Keys; keys > room+shardCount+2*waiting {
+			if keys := h.Stats(t.Context()).Keys; keys > room+shards+2*waiting {
 				t.Errorf("%d keys in memory", keys)
 			}
 			group.Wait()
@@ -137,102 +122,9 @@ func TestMemoryIsBoundedWhileTheStoreHangs(t *testing.T) {
 		for i := range 2 * waiting {
 			h.ask(debit(limit, fmt.Sprint("late", i), 1))
 		}
-		if keys := h.Stats(t.Context()).Keys; keys > room+shardCount+waiting {
+		if keys := h.Stats(t.Context()).Keys; keys > room+shards+waiting {
 			t.Errorf("%d keys in memory afterwards, want about %d", keys, room)
 		}
 		h.Close(t.Context())
 	})
-}
-
-// A bucket with more cells than fit finds all of them, even when one was removed and when the table
-// has grown or shrunk. So does a reader that began before.
-func TestBucketsHoldMoreThanFits(t *testing.T) {
-	table := newTable(math.MaxInt, func(cell) *batch { return nil })
-	s := &table.shards[0]
-	var cells []*body
-	check := func(what string) {
-		t.Helper()
-		for i, c := range cells {
-			found := s.find(c.id, c.text(), c.hash)
-			if found != c && !c.dead || found != nil && c.dead {
-				t.Fatalf("%s: cell %d, dead %v, is found as %p, want %p", what, i, c.dead, found, c)
-			}
-		}
-	}
-	for i := range 10 * bucketCells {
-		key := fmt.Appendf(nil, "a key %0*d", 1+i, i) // short and long ones
-		hash := uint32(i%2) << 31
-		s.mu.Lock()
-		b, at := s.newBodyLocked(ofSlots, 1, key, hash)
-		s.insertLocked(hash, at)
-		cells = append(cells, b)
-		s.mu.Unlock()
-		check("added")
-	}
-	for i := 0; i < len(cells); i += 3 {
-		s.mu.Lock()
-		table.removeLocked(s, s.spotOfLocked(cells[i]))
-		s.mu.Unlock()
-		check("removed")
-	}
-	for _, n := range []int{64, 1} {
-		s.mu.Lock()
-		s.rebuildLocked(n)
-		s.mu.Unlock()
-		check(fmt.Sprint("rebuilt with ", n))
-	}
-	seen := 0
-	for b := range s.all() {
-		if seen++; !slices.Contains(cells, b) {
-			t.Errorf("%p is found, and was never added", b)
-		}
-	}
-	if want := len(cells) * 2 / 3; seen != want {
-		t.Errorf("%d cells are left, want %d", seen, want)
-	}
-}
-
-// A reader who has found something in buckets that were replaced begins again: what the address stands for
-// may have changed.
-func TestOldBucketsAreNotRead(t *testing.T) {
-	table := newTable(10, func(cell) *batch { return nil })
-	key := []byte("a key")
-	c := table.add(ofSlots, 1, key)
-	s, hash := table.shardOf(1, key)
-	before := s.buckets.Load()
-	if found, ok := s.findIn(before, 1, key, hash); !ok || found != c.body {
-		t.Errorf("found %p in the present buckets (%v), want %p", found, ok, c.body)
-	}
-	s.mu.Lock()
-	s.rebuildLocked(4 * firstBuckets)
-	s.mu.Unlock()
-	if _, ok := s.findIn(before, 1, key, hash); ok {
-		t.Error("the old buckets are read")
-	}
-	if s.find(1, key, hash) != c.body {
-		t.Error("the key is not found in the new buckets")
-	}
-}
-
-// A walk meets each cell once, also when the number of buckets changes while it goes on.
-func TestWalksMeetEachCellOnce(t *testing.T) {
-	const cells = 20_000
-	table := newTable(math.MaxInt, func(cell) *batch { return nil })
-	for i := range cells {
-		table.add(ofSlots, 1, fmt.Append(nil, i))
-	}
-	met, s := make(map[*body]int), &table.shards[0]
-	for b := range s.all() {
-		if met[b]++; len(met)%10 == 0 {
-			s.mu.Lock()
-			s.rebuildLocked(firstBuckets << (len(met) / 10 % 9))
-			s.mu.Unlock()
-		}
-		if met[b] > 1 {
-			t.Fatalf("met %q again", b.text())
-		}
-	}
-	if len(met) != s.cells {
-		t.Errorf("met %d cells of %d", len(met), s.cells)
-	}
 }

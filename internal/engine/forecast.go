@@ -111,7 +111,7 @@ func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	r.opts.follow()
 
 	m := &r.committer
-	r.table = newTable(DefaultMaxKeys, m.leases.giveBackLocked)
+	r.table = newCells(DefaultMaxKeys, m.leases.giveBackLocked)
 	m.init(&r.opts, r.clock, r.table, r.stop, nil)
 	m.starting.Stop()
 	close(m.ready)
@@ -132,9 +132,9 @@ func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 		switch {
 		case !c.exists():
 		case c.client() != nil:
-			c.client().copyTo(r.table.add(c.kind, k.id, []byte(k.key)).client())
+			c.client().copyTo(r.table.add(c.Kind(), k.id, []byte(k.key)).client())
 		default:
-			c.copyTo(r.table.add(c.kind, k.id, []byte(k.key)))
+			c.copyTo(r.table.add(c.Kind(), k.id, []byte(k.key)))
 		}
 	}
 	return r
@@ -167,7 +167,7 @@ func (r *rehearsal) end() {
 // copyTo copies the state of a key, except for claims that are under way.
 func (c cell) copyTo(to cell) {
 	c = c.lockPresent()
-	defer c.mu.Unlock()
+	defer c.Unlock()
 	to.headroom = c.headroom
 	if limit := c.limit(); limit != nil {
 		to.setLimitLocked(limit)

@@ -3,10 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
+	"reflect"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -121,4 +124,16 @@ func eventually(t *testing.T, true func() bool) {
 			t.Fatal("waited for 30 seconds in vain")
 		}
 	}
+}
+
+// shards is the number of shards of a table, each of which may hold one key too many for a moment.
+const shards = 64
+
+// shardLocks are the locks of a table's shards.
+func shardLocks(t *cells) (locks []*sync.Mutex) {
+	shards := reflect.ValueOf(&t.Table).Elem().FieldByName("shards")
+	for i := range shards.Len() {
+		locks = append(locks, (*sync.Mutex)(unsafe.Pointer(shards.Index(i).FieldByName("mu").UnsafeAddr())))
+	}
+	return locks
 }

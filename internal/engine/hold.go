@@ -46,8 +46,8 @@ func (c cell) voidHoldsLocked() {
 // clients that were refused for lack of them are admitted again.
 func (p *Pending) release(used int64) {
 	c, now := p.cell, p.engine.clock.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	if p.mark == c.rare().holds.mark {
 		if used > 0 {
 			p.keepLocked(used, now)
@@ -65,7 +65,7 @@ func (p *Pending) release(used int64) {
 func (p *Pending) chargeMore(units int64) {
 	e := p.engine
 	c := e.table.lock(p.cell)
-	defer c.mu.Unlock()
+	defer c.Unlock()
 	now := e.clock.Now()
 	if !p.limit.CountsSlots() {
 		lease := c.leaseLocked()
@@ -173,14 +173,14 @@ func (j *janitor) share() {
 	m.table.each(func(c cell) {
 		var b *batch
 		c = c.lockPresent()
-		if !c.dead && c.limit() != nil {
+		if !c.Dead() && c.limit() != nil {
 			c.askAgainLocked(now)
 			m.leases.shareLocked(c, c.limit())
 			if open := c.rare().openEntry(); open != nil {
 				b = open.batch
 			}
 		}
-		c.mu.Unlock()
+		c.Unlock()
 		inTurn(b)
 	})
 }

@@ -50,7 +50,7 @@ func (j *janitor) loop() {
 // keep sets after how many sweeps an unused key is removed, and returns the interval between them.
 func (j *janitor) keep() (interval time.Duration) {
 	interval = j.committer.opts.now().CleanupInterval
-	j.committer.table.unused.Store(uint32(max(1, keepUnused/interval)))
+	j.committer.table.Unused.Store(uint32(max(1, keepUnused/interval)))
 	return interval
 }
 
@@ -115,8 +115,8 @@ func (j *janitor) visit() {
 // chargeDebt charges the debt of a key, and returns the batch that does, or nil if there is none.
 func (j *janitor) chargeDebt(c cell) *batch {
 	c = c.lockPresent()
-	defer c.mu.Unlock()
-	if c.dead || c.rare().claims() > 0 || !c.rare().admitted().hasDebts() {
+	defer c.Unlock()
+	if c.Dead() || c.rare().claims() > 0 || !c.rare().admitted().hasDebts() {
 		return nil
 	}
 	return j.committer.queue.join(func(b *batch) { b.chargeLocked(c) })
@@ -131,15 +131,15 @@ func (j *janitor) inTurn() func(*batch) {
 			return
 		}
 		if added++; added%flushSize == 0 {
-			j.awaitDone(b)
+			j.awaitDone(b.done)
 		}
 	}
 }
 
-// awaitDone waits until a batch is done, or the engine is closed.
-func (j *janitor) awaitDone(b *batch) {
+// awaitDone waits until done is closed, or the engine is closed.
+func (j *janitor) awaitDone(done <-chan struct{}) {
 	select {
-	case <-b.done:
+	case <-done:
 	case <-j.stop:
 	}
 }

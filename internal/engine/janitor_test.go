@@ -86,8 +86,8 @@ func TestSweepLongerThanTheIntervalGoesOn(t *testing.T) {
 	})
 }
 
-// The janitor lets requests in between: it never looks at more than restAfter cells, and those of a
-// few buckets, without a rest.
+// The janitor lets requests in between: it never looks at more than restAfter cells, and those of
+// 64 buckets of six, without a rest.
 func TestTheJanitorRests(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var seen sweptObserver
@@ -98,7 +98,7 @@ func TestTheJanitorRests(t *testing.T) {
 			f.count(1, debit(limit, fmt.Sprint(i), 1))
 		}
 		f.janitor.clean()
-		least := 2 * (keys/(restAfter+sweepBuckets*bucketCells) - 1) * restFor // it sweeps them, and visits them
+		least := 2 * (keys/(restAfter+64*6) - 1) * restFor // it sweeps them, and visits them
 		if seen.took < least || seen.took > time.Second {
 			t.Errorf("cleaning took %v, want %v at least", seen.took, least)
 		}
@@ -113,11 +113,11 @@ func TestShortIntervalsForgetNoKeySooner(t *testing.T) {
 		limit := sliding(t, 10, time.Minute)
 		f.count(1, debit(limit, "a", 1))
 		for range kept {
-			if f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {}); !f.table.find(limit.ID, []byte("a")).exists() {
+			if f.table.sweep(f.clock.Now(), func(<-chan struct{}) {}, func(int) {}); !f.table.find(limit.ID, []byte("a")).exists() {
 				t.Fatalf("with an interval of %v, the key is forgotten after less than %d sweeps", interval, kept)
 			}
 		}
-		if f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {}); f.table.find(limit.ID, []byte("a")).exists() {
+		if f.table.sweep(f.clock.Now(), func(<-chan struct{}) {}, func(int) {}); f.table.find(limit.ID, []byte("a")).exists() {
 			t.Errorf("with an interval of %v, the key is not forgotten after %d sweeps", interval, kept+1)
 		}
 	}

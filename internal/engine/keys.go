@@ -58,7 +58,7 @@ func (e *Engine) Keys(q KeysQuery) []KeyState {
 	now := e.clock.Now()
 	list := firstOf(e.table, q.N, compare, func(c cell, last *KeyState) (k KeyState, ok bool) {
 		switch {
-		case c.client() != nil, q.Match != nil && !q.Match(c.id, c.text()), q.Blocked && !c.blocks().anyAt(now):
+		case c.client() != nil, q.Match != nil && !q.Match(c.ID, c.text()), q.Blocked && !c.blocks().anyAt(now):
 			return k, false
 		case last != nil && q.Order == ByRefused && c.refused.count() < last.Refused:
 			return k, false
@@ -79,9 +79,9 @@ func (e *Engine) KeyCounts() map[storage.LimitID]int64 {
 			return
 		}
 		c = c.lockPresent()
-		defer c.mu.Unlock()
-		if c.limit() != nil && !c.dead {
-			counts[c.id]++
+		defer c.Unlock()
+		if c.limit() != nil && !c.Dead() {
+			counts[c.ID]++
 		}
 	})
 	return counts
@@ -91,8 +91,8 @@ func (e *Engine) KeyCounts() map[storage.LimitID]int64 {
 // is one.
 func (c cell) state(now int64) (k KeyState, ok bool) {
 	c = c.lockPresent()
-	defer c.mu.Unlock()
-	if c.limit() == nil || c.dead {
+	defer c.Unlock()
+	if c.limit() == nil || c.Dead() {
 		return KeyState{}, false
 	}
 	lease := c.leaseLocked()

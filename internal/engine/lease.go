@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/caddy-tally/caddy-tally/limiter"
+import (
+	"unsafe"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
 
 // lease is most of a [limiter.Lease], in a cell. The rest of its fields is in the bodies of
 // their kinds. leaseLocked and setLeaseLocked convert.
@@ -28,11 +32,11 @@ func (b *body) leaseLocked() limiter.Lease {
 // setLeaseLocked sets the lease of a cell.
 func (b *body) setLeaseLocked(ls limiter.Lease) {
 	b.lease = lease{units: ls.Units, at: ls.At, used: ls.Used, spent: ls.Spent}
-	if slots := b.slotsLocked(); slots != nil {
-		slots.span, b.lapsed = uint8(ls.Span), uint32(ls.Lapsed)
-	}
-	if parts := b.partsLocked(); parts != nil {
-		*parts = leaseParts{used: ls.Part, held: ls.HeldPart, spent: ls.SpentPart}
+	switch b.Kind() {
+	case ofSlots:
+		(*slotBody)(unsafe.Pointer(b)).span, b.lapsed = uint8(ls.Span), uint32(ls.Lapsed)
+	case ofBucket:
+		(*bucketBody)(unsafe.Pointer(b)).parts = leaseParts{used: ls.Part, held: ls.HeldPart, spent: ls.SpentPart}
 	}
 }
 

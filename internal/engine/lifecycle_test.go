@@ -109,7 +109,7 @@ func TestMemoryIsBoundedAndEvictionGivesBack(t *testing.T) {
 	for i := range keys {
 		f.ask(debit(limit, fmt.Sprint(i), 1))
 	}
-	if kept := f.Stats(t.Context()).Keys; kept > room+shardCount {
+	if kept := f.Stats(t.Context()).Keys; kept > room+shards {
 		t.Errorf("%d keys in memory, want about %d", kept, room)
 	}
 	f.Close(t.Context())
@@ -197,9 +197,9 @@ func TestDebtsAreNotForgotten(t *testing.T) {
 	limit := sliding(t, 10, 24*time.Hour)
 	f.count(1, debit(limit, "a", 1))
 	c, now := f.table.find(limit.ID, []byte("a")), f.clock.Now()
-	c.mu.Lock() // a request that waited for too long
+	c.Lock() // a request that waited for too long
 	c.addDebtLocked(limit, limiter.Charge{At: limit.Slot(now), Units: 3}, now)
-	c.mu.Unlock()
+	c.Unlock()
 	for range 5 {
 		f.fake.advance(time.Minute)
 		f.janitor.clean()

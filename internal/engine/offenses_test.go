@@ -200,7 +200,7 @@ func TestClientsDoNotKeepBatches(t *testing.T) {
 	if i := slices.IndexFunc(batches, func(w weak.Pointer[batch]) bool { return w.Value() != nil }); i >= 0 {
 		t.Errorf("batch %d is kept", i)
 	}
-	if keys := f.table.count.Load(); keys != 5 {
+	if keys := f.table.Len(); keys != 5 {
 		t.Errorf("%d keys are in memory, want 5", keys)
 	}
 }

@@ -207,8 +207,8 @@ func TestHeldKeysStay(t *testing.T) {
 	for i := range 500 {
 		f.count(1, debit(limit, fmt.Sprint(i), 1))
 	}
-	f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {})
-	f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {})
+	f.table.sweep(f.clock.Now(), func(<-chan struct{}) {}, func(int) {})
+	f.table.sweep(f.clock.Now(), func(<-chan struct{}) {}, func(int) {})
 	if c := f.table.find(limit.ID, []byte("a")); !c.exists() || c != held[0].cell {
 		t.Error("the key has left memory")
 	}
@@ -218,8 +218,8 @@ func TestHeldKeysStay(t *testing.T) {
 	if got := f.count(9, debit(limit, "a", 1)); got != 3 {
 		t.Errorf("%d passed after all came back, want 3", got)
 	}
-	f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {})
-	f.table.sweep(f.clock.Now(), func(*batch) {}, func(int) {})
+	f.table.sweep(f.clock.Now(), func(<-chan struct{}) {}, func(int) {})
+	f.table.sweep(f.clock.Now(), func(<-chan struct{}) {}, func(int) {})
 	if c := f.table.find(limit.ID, []byte("a")); c.exists() && !c.blocks().anyAt(f.clock.Now()) {
 		t.Error("the key is still in memory, and nothing is held")
 	}

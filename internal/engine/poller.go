@@ -213,8 +213,8 @@ func (p *poller) reread(names map[storage.Key]struct{}) {
 
 // isNamed reports whether the name under which a client's record was read is in names.
 func isNamed(c cell, names map[storage.Key]struct{}) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	_, named := names[c.known.name]
 	return named
 }

@@ -29,13 +29,13 @@ func (q *queue) resume(give func(cell, *Limit, limiter.Lease)) {
 	q.later = nil
 	q.mu.Unlock()
 	for _, p := range later {
-		p.cell.mu.Lock()
+		p.cell.Lock()
 		valid := p.mark == p.cell.rare().holds.mark
 		p.cell.endHoldLocked()
 		if valid {
 			give(p.cell, p.limit, p.lease)
 		}
-		p.cell.mu.Unlock()
+		p.cell.Unlock()
 	}
 }
 

@@ -170,7 +170,7 @@ func TestGrantsOfTwoSlots(t *testing.T) {
 func TestEvictionDuringAClaim(t *testing.T) {
 	limit := sliding(t, 1, time.Hour)
 	atGate(t, func(t *testing.T, g *gate) {
-		g.table.max.Store(1)
+		g.table.Max.Store(1)
 		kept := g.begin(context.Background(), debit(limit, "a", 1))
 		cell := g.table.find(limit.ID, []byte("a"))
 		var others []<-chan Decision
@@ -200,7 +200,7 @@ func TestCleaningDuringAClaim(t *testing.T) {
 		kept := g.begin(context.Background(), debit(limit, "a", 1))
 		cell := g.table.find(limit.ID, []byte("a"))
 		for range 3 {
-			g.table.sweep(g.clock.Now(), func(*batch) { t.Error("gave back its lease") }, func(int) {})
+			g.table.sweep(g.clock.Now(), func(<-chan struct{}) { t.Error("gave back its lease") }, func(int) {})
 		}
 		if g.table.find(limit.ID, []byte("a")) != cell {
 			t.Error("a key with a claim under way was forgotten")

@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"math"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // rare holds fields that few cells have, most of them for a short time. All but newest are guarded
 // by the lock of the cell.
@@ -26,11 +23,11 @@ func (r *rare) isZero() bool {
 // rare returns the rare fields of a cell, or nil if they are zero. The blocks among them may be
 // read without the lock of the cell.
 func (c cell) rare() *rare {
-	number := c.rareNumber.Load()
-	if number == 0 || number == wasMoved {
+	number := c.Number()
+	if number == 0 {
 		return nil
 	}
-	if r := c.table.rares.at(number).Load(); r != nil && r.body == c.body {
+	if r := c.table.rares.At(number).Load(); r != nil && r.body == c.body {
 		return r
 	}
 	return nil // they became zero meanwhile
@@ -46,21 +43,16 @@ func (c cell) changeRareLocked(change func(*rare)) {
 	change(r)
 	switch isZero := r.isZero(); {
 	case had && isZero:
-		c.dropRareLocked(0)
+		number := c.Number()
+		c.SetNumber(0)
+		c.table.Drop(number)
 	case !had && !isZero:
-		c.rareNumber.Store(c.table.rares.add(r))
+		c.SetNumber(c.table.rares.Add(r))
 	}
 }
 
-// wasMoved is the number of rare fields of a body whose cell was moved.
-const wasMoved = math.MaxUint32
-
-// dropRareLocked sets the rare fields to zero, and their number to 0 or wasMoved.
-func (c cell) dropRareLocked(to uint32) {
-	if number := c.rareNumber.Swap(to); number != 0 {
-		c.table.rares.remove(number)
-	}
-}
+// Drop implements [table.Owner].
+func (t *cells) Drop(number uint32) { t.rares.Remove(number) }
 
 // copied returns a copy of the fields for another body.
 func (r *rare) copied(b *body) *rare {

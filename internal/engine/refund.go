@@ -212,7 +212,7 @@ func (e *Engine) giveSlotsBack(d *Debit, back []limiter.Slot) error {
 			e.committer.queue.postponeLocked(c, d.Limit, leaseOf(slot))
 		}
 	}
-	c.mu.Unlock()
+	c.Unlock()
 	if b == nil {
 		return nil
 	}

@@ -53,7 +53,7 @@ func (e *Engine) Reset(ctx context.Context, resets []Reset) error {
 type eraser struct {
 	clock    *clock.Clock
 	conn     *connection
-	table    *table
+	table    *cells
 	queue    *queue
 	offenses *offenses
 	writer   *writer
@@ -219,18 +219,18 @@ func namesIn(resets []storage.Reset) resetNames {
 }
 
 // mayHave reports whether a cell must be compared with the names.
-func (n *resetNames) mayHave(c cell) bool { return n.times[c.id] != nil && holdsAny(c) }
+func (n *resetNames) mayHave(c cell) bool { return n.times[c.ID] != nil && holdsAny(c) }
 
 // have reports whether one of the names belongs to the cell. The cell's own name is a hash, so have
 // computes it only once for each period in which it holds, regardless of the number of names.
 func (n *resetNames) have(c cell, nameOf nameFunc) (named, ok bool) {
-	retention, times := retentionOf(c), n.times[c.id]
+	retention, times := retentionOf(c), n.times[c.ID]
 	for len(times) > 0 {
-		name, err := nameOf(c.id, c.key(), retention, times[0])
+		name, err := nameOf(c.ID, c.key(), retention, times[0])
 		if err != nil {
 			return false, false
 		}
-		if n.keys[resetName{c.id, name.Key}] || name.Former != (storage.Key{}) && n.keys[resetName{c.id, name.Former}] {
+		if n.keys[resetName{c.ID, name.Key}] || name.Former != (storage.Key{}) && n.keys[resetName{c.ID, name.Former}] {
 			return true, true
 		}
 		if name.Until == 0 {
@@ -246,7 +246,7 @@ func (n *resetNames) have(c cell, nameOf nameFunc) (named, ok bool) {
 func (er *eraser) forgetKey(id storage.LimitID, key string) {
 	er.forgetCell(er.table.find(id, []byte(key)))
 	er.eachOnItsWay(func(c cell) {
-		if c.id == id && string(c.text()) == key {
+		if c.ID == id && string(c.text()) == key {
 			er.forgetCell(c)
 		}
 	})
@@ -272,7 +272,7 @@ func holdsAny(c cell) bool {
 		return c.client().last() != nil
 	}
 	c = c.lockPresent()
-	defer c.mu.Unlock()
+	defer c.Unlock()
 	return c.limit() != nil
 }
 
@@ -282,7 +282,7 @@ func retentionOf(c cell) (retention time.Duration) {
 		return clientRetention
 	}
 	c = c.lockPresent()
-	defer c.mu.Unlock()
+	defer c.Unlock()
 	if c.limit() == nil {
 		return 0
 	}
@@ -300,7 +300,7 @@ func (er *eraser) forgetCell(c cell) {
 		return
 	}
 	c = c.lockPresent()
-	defer c.mu.Unlock()
+	defer c.Unlock()
 	c.setBlocksLocked(nil)
 	c.setLeaseLocked(limiter.Lease{})
 	c.voidHoldsLocked()
@@ -316,7 +316,7 @@ func (b *batch) forget(c cell) {
 		return
 	}
 	for _, en := range b.entries {
-		if en.cell.isSame(c.body) {
+		if en.cell.isSame(c) {
 			en.give, en.charge, en.given, en.afterwards, en.usage = limiter.Lease{}, limiter.Charge{}, 0, 0, usage{}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/table"
 	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -269,7 +270,7 @@ func TestAResetDropsLeases(t *testing.T) {
 // Claims that are on their way to the store when a key is reset give back and charge nothing.
 func TestAResetDropsWhatIsOnItsWay(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Amount: 10, Window: time.Hour})
-	table := newTable(10, nil)
+	table := newCells(10, nil)
 	c, other := table.add(ofSlots, limit.ID, []byte("a")), table.add(ofSlots, limit.ID, []byte("b"))
 	c.setLimitLocked(limit)
 	other.setLimitLocked(limit)
@@ -291,17 +292,11 @@ func TestAResetDropsWhatIsOnItsWay(t *testing.T) {
 // evict removes a key from the table, as if for lack of room.
 func evict(t *testing.T, e *Engine, limit *Limit, key string) {
 	t.Helper()
-	c := e.table.find(limit.ID, []byte(key))
-	s, _ := e.table.shardOf(limit.ID, []byte(key))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for at, other := range s.chainLocked(s.buckets.Load().of(c.hash)) {
-		if other != c.body {
-			continue
-		}
-		if gives, ok := e.table.removeLocked(s, at); !ok || gives == nil {
-			t.Fatalf("%q: evicted: %v, gives back in %v", key, ok, gives)
-		}
+	c, unused := e.table.find(limit.ID, []byte(key)), e.table.Unused.Swap(0)
+	defer e.table.Unused.Store(unused)
+	removed := e.table.Sweep(func(other *table.Entry) bool { return other != &c.Entry }, func(<-chan struct{}) {}, func(int) {})
+	if removed != 1 {
+		t.Fatalf("%q: removed %d keys", key, removed)
 	}
 }
 
@@ -429,7 +424,7 @@ func TestManyResetsAreComparedByOneName(t *testing.T) {
 			name, _ := nameAt(limit.ID, fmt.Sprint(i), 0, at)
 			resets = append(resets, storage.Reset{Limit: limit.ID, Key: name.Key, At: at})
 		}
-		m := eraser{table: newTable(keys, nil), conn: &connection{name: nameAt}, queue: new(queue), writer: new(writer)}
+		m := eraser{table: newCells(keys, nil), conn: &connection{name: nameAt}, queue: new(queue), writer: new(writer)}
 		for i := range keys {
 			c := m.table.add(ofSlots, limit.ID, []byte(fmt.Sprint(i)))
 			c.setLimitLocked(limit)

@@ -71,7 +71,7 @@ func (cr *crowds) step() {
 	case 12:
 		cr.reload()
 	case 13:
-		cr.let(func() { cr.p.table.sweep(cr.p.clock.Now(), func(*batch) {}, func(int) {}) })
+		cr.let(func() { cr.p.table.sweep(cr.p.clock.Now(), func(<-chan struct{}) {}, func(int) {}) })
 	case 14, 15:
 		cr.quiet()
 	default:
@@ -145,24 +145,19 @@ func (cr *crowds) locked() bool {
 		return true
 	}
 	cr.p.committer.queue.mu.Unlock()
-	for i := range cr.p.table.shards {
-		s := &cr.p.table.shards[i]
-		if !s.mu.TryLock() {
+	for _, mu := range shardLocks(cr.p.table) {
+		if !mu.TryLock() {
 			return true
 		}
-		empty := s.cells == 0
-		s.mu.Unlock()
-		if empty {
-			continue
-		}
-		for c := range s.all() {
-			if !c.mu.TryLock() {
-				return true
-			}
-			c.mu.Unlock()
-		}
+		mu.Unlock()
 	}
-	return false
+	held := false
+	cr.p.table.each(func(c cell) {
+		if held = held || !c.TryLock(); !held {
+			c.Unlock()
+		}
+	})
+	return held
 }
 
 // quiet lets all waiting or delayed requests be decided.
@@ -178,8 +173,8 @@ func (cr *crowds) quiet() {
 func (cr *crowds) checkBlocks() {
 	now := cr.p.clock.Now()
 	cr.p.table.each(func(c cell) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
+		c.Lock()
+		defer c.Unlock()
 		for b := c.blocks(); b != nil; b = b.older {
 			if now < b.until {
 				cr.checkBlockLocked(c, b, now)
@@ -195,7 +190,7 @@ func (cr *crowds) checkBlockLocked(c cell, b *block, at int64) {
 	if err != nil {
 		cr.t.Fatal(err)
 	}
-	state := cr.disk.stateOf(&Limit{ID: c.id, Rate: limit}, c.key(), at)
+	state := cr.disk.stateOf(&Limit{ID: c.ID, Rate: limit}, c.key(), at)
 	claim := limiter.Claim{Now: at, Min: b.cost, Want: b.cost, Return: c.leaseLocked()}
 	if g := limit.Claim(&state, claim); !g.Refused(claim) {
 		cr.t.Errorf("%v %d/%v %s: a cost of %d is blocked until %v, and free %v earlier: the lease is %+v, the state %+v",

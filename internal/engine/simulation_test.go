@@ -146,7 +146,7 @@ func (w *world) step() {
 	case 15:
 		w.reload()
 	case 16:
-		p.table.sweep(p.clock.Now(), func(*batch) {}, func(int) {})
+		p.table.sweep(p.clock.Now(), func(<-chan struct{}) {}, func(int) {})
 	case 17:
 		w.beTold(p)
 	case 18:

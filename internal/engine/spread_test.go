@@ -166,7 +166,7 @@ func (m *machine) leaseOf(limit *Limit, key string) limiter.Lease {
 		return limiter.Lease{}
 	}
 	c = c.lockPresent()
-	defer c.mu.Unlock()
+	defer c.Unlock()
 	return c.leaseLocked()
 }
 
@@ -176,8 +176,8 @@ func TestRefusedRenewalKeepsTheLease(t *testing.T) {
 	limit := sliding(t, 1000, time.Minute)
 	f.ask(debit(limit, "key", 1))
 	c := f.table.find(limit.ID, []byte("key"))
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	slot := limit.Slot(f.clock.Now())
 	c.setLeaseLocked(limiter.Lease{Units: 30, Spent: 18, Used: 500, At: slot, Span: 5, Lapsed: 25})
 	en := &entry{cell: c, limit: limit, renews: true, cost: 1, grant: limiter.Grant{Lease: limiter.Lease{At: slot, Used: 1000}}}
@@ -199,14 +199,14 @@ func TestLeasesThatWereNotGivenBack(t *testing.T) {
 		limit := sliding(t, 1000, time.Minute)
 		f.ask(debit(limit, "key", 1))
 		c := f.table.find(limit.ID, []byte("key"))
-		c.mu.Lock()
+		c.Lock()
 		slot := limit.Slot(f.clock.Now())
 		tt.has.At, tt.gives.At = slot+5, slot+5
 		c.setLeaseLocked(tt.has)
 		en := &entry{cell: c, limit: limit, give: tt.gives}
-		c.mu.Unlock()
+		c.Unlock()
 		f.committer.leases.undo([]*entry{en}, errNotSent)
-		c.mu.Lock()
+		c.Lock()
 		kept := c.leaseLocked().Units
 		f.committer.queue.mu.Lock()
 		for _, p := range f.committer.queue.later {
@@ -221,7 +221,7 @@ func TestLeasesThatWereNotGivenBack(t *testing.T) {
 		if kept != tt.has.Units+tt.gives.Units {
 			t.Errorf("has %+v, should have given %+v: %d units are left", tt.has, tt.gives, kept)
 		}
-		c.mu.Unlock()
+		c.Unlock()
 	}
 }
 
@@ -231,14 +231,14 @@ func TestKnownUseOutlastsALeaseThatWasNotGivenBack(t *testing.T) {
 	limit := sliding(t, 1000, time.Minute)
 	f.ask(debit(limit, "key", 1))
 	c := f.table.find(limit.ID, []byte("key"))
-	c.mu.Lock()
+	c.Lock()
 	slot := limit.Slot(f.clock.Now())
 	c.setLeaseLocked(limiter.Lease{At: slot, Used: 1000}) // as a refusal has said
 	en := &entry{cell: c, limit: limit, give: limiter.Lease{At: slot, Units: 5, Used: 500, Span: 3}}
-	c.mu.Unlock()
+	c.Unlock()
 	f.committer.leases.undo([]*entry{en}, errNotSent)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	if lease := c.leaseLocked(); lease.Used < 1000 {
 		t.Errorf("1000 were known to be in use, and now %+v, remaining %+v", lease, lease.Quota(&limit.Rate, f.clock.Now()))
 	}
@@ -252,15 +252,15 @@ func TestPaceOfALeaseThatEndsInTheSameSlot(t *testing.T) {
 	c := f.table.find(limit.ID, []byte("key"))
 	now := f.clock.Now()
 	slot := limit.Slot(now)
-	c.mu.Lock()
+	c.Lock()
 	c.setLeaseLocked(limiter.Lease{Units: 10, Spent: 30, Used: 500, At: slot + 3, Span: 10})
 	c.slotsLocked().ahead, c.slotsLocked().phase = 10, 0
 	en := &entry{cell: c, limit: limit, renews: true, cost: 1, grant: limiter.Grant{Lease: limiter.Lease{Units: 20, At: slot + 3, Used: 530, Span: 3}}}
 	c.changeRareLocked(func(r *rare) { r.open = en; r.inFlight++ })
-	c.mu.Unlock()
+	c.Unlock()
 	f.committer.leases.deliver(en, now)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	if began := c.beganLocked(limit, now); now-began > int64(time.Second) {
 		t.Errorf("a lease granted now began %v ago: %+v", time.Duration(now-began), c.leaseLocked())
 	}

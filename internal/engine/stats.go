@@ -44,12 +44,12 @@ type Stats struct {
 
 // Stats measures the engine and its store.
 func (e *Engine) Stats(ctx context.Context) Stats {
-	atOnce := e.table.claims()
+	atOnce := e.table.claims.sum()
 	s := Stats{
-		Keys:     e.table.count.Load(),
+		Keys:     e.table.Len(),
 		Claims:   e.committer.writer.claimed.Load() + atOnce,
 		AtOnce:   atOnce,
-		Evicted:  e.table.evicted.Load(),
+		Evicted:  e.table.Evicted(),
 		Degraded: e.committer.degraded.Load(),
 
 		Ahead:      time.Duration(e.clock.Ahead()),

@@ -4,7 +4,7 @@ import "slices"
 
 // firstOf returns the first n results of look for the cells of a table, in order. Once there are n results, look
 // is passed the last one so far, and need not return results after it.
-func firstOf[T any](t *table, n int, compare func(a, b *T) int, look func(c cell, last *T) (T, bool)) []T {
+func firstOf[T any](t *cells, n int, compare func(a, b *T) int, look func(c cell, last *T) (T, bool)) []T {
 	first := top[T]{n: n, compare: compare}
 	t.each(func(c cell) {
 		if v, ok := look(c, first.last()); ok {

@@ -140,8 +140,8 @@ func (r *request) isRefused(e *Engine, twice bool) bool {
 // release gives back a cell's lease, unless another request may be waiting for it.
 func (e *Engine) release(c cell) {
 	c = c.lockPresent()
-	defer c.mu.Unlock()
-	if c.rare().claims() == 0 && !c.dead {
+	defer c.Unlock()
+	if c.rare().claims() == 0 && !c.Dead() {
 		e.committer.leases.giveBackLocked(c)
 	}
 }

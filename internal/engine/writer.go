@@ -19,7 +19,7 @@ type writer struct {
 	opts     *Options
 	clock    *clock.Clock
 	conn     *connection
-	table    *table
+	table    *cells
 	offenses *offenses
 	leases   *leases
 
@@ -67,7 +67,7 @@ func (w *writer) flush(add func(*batch, cell)) error {
 		}
 		c = c.lockPresent()
 		add(b, c)
-		c.mu.Unlock()
+		c.Unlock()
 		if len(b.entries) >= flushSize {
 			err = w.flushBatch(b)
 		}

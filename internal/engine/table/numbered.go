@@ -1,4 +1,4 @@
-package engine
+package table
 
 import (
 	"math/bits"
@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// numbered are values that are found by numbers, without a lock. A number is used again after its value
+// Numbered are values that are found by numbers, without a lock. A number is used again after its value
 // was removed.
-type numbered[T any] struct {
+type Numbered[T any] struct {
 	pages [26]atomic.Pointer[[]atomic.Pointer[T]] // page i has firstPage<<i places; set once
 
 	mu   sync.Mutex
@@ -21,15 +21,15 @@ const (
 	firstPage = 1 << pageBits
 )
 
-// at returns the place with a number from 1.
-func (ns *numbered[T]) at(number uint32) *atomic.Pointer[T] {
+// At returns the place with a number from 1.
+func (ns *Numbered[T]) At(number uint32) *atomic.Pointer[T] {
 	number += firstPage - 1 // page i has the numbers with pageBits+i digits after the first
 	page := bits.Len32(number) - 1 - pageBits
 	return &(*ns.pages[page].Load())[number-firstPage<<page]
 }
 
-// add returns a number for a value.
-func (ns *numbered[T]) add(value *T) (number uint32) {
+// Add returns a number for a value.
+func (ns *Numbered[T]) Add(value *T) (number uint32) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	if n := len(ns.free); n > 0 {
@@ -42,14 +42,14 @@ func (ns *numbered[T]) add(value *T) (number uint32) {
 			ns.pages[page].Store(&places)
 		}
 	}
-	ns.at(number).Store(value)
+	ns.At(number).Store(value)
 	return number
 }
 
-// remove removes a value.
-func (ns *numbered[T]) remove(number uint32) {
+// Remove removes a value.
+func (ns *Numbered[T]) Remove(number uint32) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	ns.at(number).Store(nil)
+	ns.At(number).Store(nil)
 	ns.free = append(ns.free, number)
 }
