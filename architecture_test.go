@@ -414,6 +414,8 @@ func TestArithmeticIsPure(t *testing.T) {
 
 // storeTypes are the types that are stores, by the folders of their packages.
 var storeTypes = map[string]string{
+	"storage/memory":               "Store",
+	"storage/internal/sqlstore":    "Store",
 	"storage/redis/internal/store": "Store",
 }
 

@@ -30,7 +30,7 @@ func (s *Store) answer(ctx context.Context, what string, term *storage.Term, cla
 		decide(tx, claims, grants)
 		return nil
 	}
-	return s.inTerm(ctx, what, term, b)
+	return s.batches.inTerm(ctx, what, term, b)
 }
 
 // cellName returns the name of the row of a key of a limit.

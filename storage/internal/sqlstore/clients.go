@@ -46,10 +46,10 @@ func (s *Store) readFor(ctx context.Context, what string, term *storage.Term, b 
 		more(tx)
 		return nil
 	}
-	err := s.inTerm(ctx, what, term, b)
+	err := s.batches.inTerm(ctx, what, term, b)
 	if errors.Is(err, errMoves) {
 		b.peek, reads[0].peek = false, false
-		err = s.inTerm(ctx, what, term, b)
+		err = s.batches.inTerm(ctx, what, term, b)
 	}
 	return err
 }
@@ -83,7 +83,7 @@ func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []stora
 		tx.noteChanges(clients)
 		return nil
 	}
-	return s.inTerm(ctx, "punish", term, b)
+	return s.batches.inTerm(ctx, "punish", term, b)
 }
 
 func clientNames(clients []storage.Client) (names []string) {
@@ -128,7 +128,7 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[sto
 	banned = make(map[storage.Key]reputation.Record)
 	page := make(Rows, bannedPage)
 	for after := []byte(nil); len(page) == bannedPage && len(banned) < most; {
-		results, err := s.query(ctx, "bans", s.place.script().add("SELECT name, state FROM ", table("clients"), " WHERE name > ", after,
+		results, err := s.chores.query(ctx, "bans", s.place.script().add("SELECT name, state FROM ", table("clients"), " WHERE name > ", after,
 			" AND expires > ", now+int64(reputation.Probation), " ORDER BY name LIMIT ", bannedPage), 1)
 		if err != nil {
 			return banned, err

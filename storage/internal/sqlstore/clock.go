@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -45,31 +46,31 @@ func (tx *transaction) ask() { tx.asked, tx.began = tx.clock.Read(), time.Now() 
 // answered notes how long the answer took.
 func (tx *transaction) answered() { tx.took = time.Since(tx.began) }
 
-// isSame returns an error if the tables were replaced.
-func (s *Store) isSame(m *meta) error {
-	if m.oldest > schemaVersion || m.epoch != s.epoch { // opening a later version's tables returns an error
-		return s.hasLost()
-	}
-	return nil
+// times computes the times of a store's transactions.
+type times struct {
+	place *Place
+
+	mu      sync.Mutex
+	witness storage.Witness // guarded by mu: of the last time read
 }
 
-// takeTime computes the time of a transaction from meta. It returns an error if the term doesn't hold, or if
+// take computes the time of a transaction from meta. It returns an error if the term doesn't hold, or if
 // the time must be corrected.
-func (s *Store) takeTime(tx *transaction, term *storage.Term) error {
+func (ts *times) take(tx *transaction, term *storage.Term) error {
 	m := &tx.meta
-	if s.place.options.Clock != nil {
-		m.server = s.place.options.Clock(tx.asked)
+	if ts.place.options.Clock != nil {
+		m.server = ts.place.options.Clock(tx.asked)
 	}
-	s.times.Lock()
-	defer s.times.Unlock()
-	result := m.clock.Tell(m.server, m.last, s.witness, tx.asked, tx.took)
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	result := m.clock.Tell(m.server, m.last, ts.witness, tx.asked, tx.took)
 	if result.Correct {
-		s.witness = storage.Witness{}
+		ts.witness = storage.Witness{}
 		return &correction{m.clock, result.Correction}
 	}
 	result.Resets = m.resets
-	s.witness = m.clock.Witness(result.Time, tx.asked, tx.took)
-	s.place.keep(s.witness)
+	ts.witness = m.clock.Witness(result.Time, tx.asked, tx.took)
+	ts.place.keep(ts.witness)
 	tx.at, term.Time = result.Time, result.Time
 	if !term.Holds(result.Time) {
 		return storage.ErrTerm
@@ -84,12 +85,12 @@ func (*correction) Error() string { return "the time must be corrected" }
 
 // correct corrects the time if err is a correction, unless another machine has corrected it. The call
 // is then retried.
-func (s *Store) correct(ctx context.Context, c Conn, err error) error {
+func (ts *times) correct(ctx context.Context, c Conn, err error) error {
 	change := (*correction)(nil)
 	if !errors.As(err, &change) {
 		return err
 	}
-	_, failed := s.place.run(ctx, c, s.place.script().add("UPDATE ", table("meta"), " SET ahead = ", change.to.Ahead, ", since = ", change.to.Since,
+	_, failed := ts.place.run(ctx, c, ts.place.script().add("UPDATE ", table("meta"), " SET ahead = ", change.to.Ahead, ", since = ", change.to.Since,
 		" WHERE id = 1 AND ahead = ", change.from.Ahead, " AND since = ", change.from.Since))
 	if failed != nil {
 		return failed
@@ -100,7 +101,7 @@ func (s *Store) correct(ctx context.Context, c Conn, err error) error {
 // Time implements [storage.Store]. The store doesn't lose track of time, because the server has a clock.
 func (s *Store) Time(from storage.Clock, _ int64) (storage.Time, error) {
 	term := storage.Term{Clock: from}
-	err := s.inTerm(context.Background(), "time", &term, &batch{peek: true, decide: func(*transaction) error { return nil }})
+	err := s.batches.inTerm(context.Background(), "time", &term, &batch{peek: true, decide: func(*transaction) error { return nil }})
 	if errors.Is(err, storage.ErrTerm) {
 		err = nil // the empty term need not hold
 	}

@@ -2,8 +2,11 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/caddy-tally/caddy-tally/storage"
 )
 
 // writes reports whether a transaction changes anything.
@@ -26,27 +29,66 @@ func (tx *transaction) writes() bool {
 
 // commitLocked writes the changes and commits, in one round trip that must end before trips does. The
 // rest of the time until ctx ends serves to find out whether the commit took effect.
-func (s *Store) commitLocked(ctx, trips context.Context, c Conn, tx *transaction) error {
-	sql := s.place.script()
+func (bs *batches) commitLocked(ctx, trips context.Context, c Conn, tx *transaction) error {
+	sql := bs.place.script()
 	for _, l := range tx.locks {
 		if !l.peek {
 			sql.write(l.table, tx.rows[l.table])
 		}
 	}
 	sql.sql = append(sql.sql, tx.more.sql...)
-	sql.add("UPDATE ", table("machines"), " SET batches = ", s.sent+1, ", expires = ", serverClock, " + ", machineStays,
-		", time = GREATEST(time, ", tx.at.Now, ") WHERE id = ", s.id).end().add("COMMIT")
-	_, err := s.place.run(trips, c, sql)
+	sql.add("UPDATE ", table("machines"), " SET batches = ", bs.machine.sent+1, ", expires = ", serverClock, " + ", machineStays,
+		", time = GREATEST(time, ", tx.at.Now, ") WHERE id = ", bs.machine.id).end().add("COMMIT")
+	_, err := bs.place.run(trips, c, sql)
 	if err == nil {
-		s.acknowledgeLocked()
+		bs.machine.acknowledgeLocked()
 		return nil
 	}
-	s.place.rollback(trips, c)
+	bs.place.rollback(trips, c)
 	if faultOf(err) == Busy {
 		return err // other batches hold locks, so the server has not committed
 	}
 	// An error doesn't prove that: a proxy returns one when it loses the server during the COMMIT.
-	return s.resolveLocked(ctx, err)
+	return bs.resolveLocked(ctx, err)
+}
+
+// resolveLocked finds out whether a batch took effect, after its commit was answered with an error or
+// not at all. It tries until the context ends. If the batch had no effect, it returns the cause.
+func (bs *batches) resolveLocked(ctx context.Context, cause error) error {
+	bs.machine.pending = true
+	bs.hangUpLocked()
+	results, err := bs.askBatchesLocked(ctx)
+	for wait := firstWait; err != nil && await(ctx, wait); wait = min(2*wait, lastWait) {
+		results, err = bs.askBatchesLocked(ctx)
+	}
+	if err != nil {
+		bs.place.suspect(bs.machine.id)
+		return fmt.Errorf("%w: %w", storage.ErrUnknownOutcome, cause)
+	}
+	before := bs.machine.sent
+	if err := bs.machine.isCurrentLocked(results[0]); err != nil {
+		return err
+	}
+	if bs.machine.sent == before {
+		return cause
+	}
+	return nil
+}
+
+// askBatchesLocked reads the machine's row. It waits for the row's lock, which a batch holds until its
+// end.
+func (bs *batches) askBatchesLocked(ctx context.Context) (results []Rows, err error) {
+	p := bs.place
+	sql := p.begin()
+	sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", bs.machine.id, " FOR UPDATE").end().add("ROLLBACK")
+	err = bs.withLocked(ctx, func(c Conn) (err error) {
+		if results, err = p.run(ctx, c, sql); err != nil {
+			p.rollback(ctx, c)
+			return err
+		}
+		return hasResults(results, 1)
+	})
+	return results, err
 }
 
 // write writes the changed rows, in the order of their names. It deletes rows without a state, including

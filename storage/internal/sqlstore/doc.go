@@ -16,6 +16,15 @@
 //   - Values in statements are numbers, and bytes in hexadecimal digits. There are no other
 //     literals, so nothing can be injected.
 //
+// # Parts
+//
+//   - A [Place] is the tables, for all stores of a process one after the other. A line is a connection to it, for one
+//     call at a time.
+//   - The store's machine says which of its batches took effect, and whether the server has lost any.
+//   - batches run on a line of their own, in numbered transactions. chores are everything else, on another line, so
+//     that no request waits for them: news, the history, and the steps of the sweeper.
+//   - times computes the time of a batch or a step from the server's clock.
+//
 // # Round trips
 //
 // A batch takes two. The first begins a transaction, locks and reads the rows of the keys and

@@ -2,29 +2,60 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// A machine is an open store. Its row in machines has the number of its batches that took effect. Each
-// batch writes it in its own transaction.
+// machine is an open store among those of all machines. Its row in the table machines has the number of its batches
+// that took effect. Each batch writes it in its own transaction.
+type machine struct {
+	order int64 // among the stores that this process has opened
+	id    int64 // of the row
+
+	epoch int64           // of the tables, when the store was opened
+	seen  map[int64]int64 // the batches of each machine, when the store was opened
+
+	sent    int64 // the batches that were acknowledged; guarded by the lock of batches
+	pending bool  // whether one more may have taken effect; guarded as sent
+
+	acknowledged atomic.Int64 // the same as sent
+	lost         atomic.Bool  // the server has lost acknowledged batches
+}
+
+// opened counts the stores that this process has opened.
+var opened atomic.Int64
+
+func newMachine() *machine { return &machine{order: opened.Add(1), id: rand.Int64()} }
+
+// continues reports whether the server still has the batches of an earlier machine.
+func (m *machine) continues(earlier *machine) bool {
+	if earlier.epoch != m.epoch || earlier.lost.Load() || m.lost.Load() {
+		return false
+	}
+	if earlier.order >= m.order {
+		return true // it was opened later, on the same tables
+	}
+	batches, known := m.seen[earlier.id]
+	return known && batches >= earlier.acknowledged.Load()
+}
 
 // machineStays is how long the row of an idle machine is kept, in nanoseconds. A machine without a row
 // charges its known usage again.
 const machineStays = int64(24 * time.Hour)
 
-// register creates a row for the store, and notes the batches of other machines. Batches of earlier
+// register creates the row, and notes the batches of other machines. Batches of earlier
 // stores of this process may still be under way, and lock their rows until they end. register waits for
 // these locks, so that none takes effect afterwards.
-func (s *Store) register(ctx context.Context, c Conn) error {
-	p, suspects := s.place, s.place.suspects()
+func (m *machine) register(ctx context.Context, p *Place, c Conn) error {
+	suspects := p.suspects()
 	sql := p.begin()
 	for _, id := range suspects {
 		sql.add("SELECT id, batches FROM ", table("machines"), " WHERE id = ", id, " FOR UPDATE").end()
 	}
-	sql.add("INSERT INTO ", table("machines"), " (id, batches, time, expires) VALUES (", s.id, ", 0, 0, ", serverClock, " + ", machineStays, ")").end()
+	sql.add("INSERT INTO ", table("machines"), " (id, batches, time, expires) VALUES (", m.id, ", 0, 0, ", serverClock, " + ", machineStays, ")").end()
 	sql.add("SELECT id, batches FROM ", table("machines")).end()
 	sql.selectMeta(false).add("COMMIT")
 	results, err := p.run(ctx, c, sql)
@@ -35,18 +66,18 @@ func (s *Store) register(ctx context.Context, c Conn) error {
 	if err := hasResults(results, len(suspects)+2); err != nil {
 		return err
 	}
-	var m meta
-	if err := m.read(results[len(results)-1]); err != nil {
+	var now meta
+	if err := now.read(results[len(results)-1]); err != nil {
 		return err
 	}
-	s.epoch, s.seen = m.epoch, make(map[int64]int64)
+	m.epoch, m.seen = now.epoch, make(map[int64]int64)
 	for _, rows := range results[:len(results)-1] {
 		for _, row := range rows {
 			var id, batches int64
 			if err := numbers(row, &id, &batches); err != nil {
 				return err
 			}
-			s.seen[id] = batches
+			m.seen[id] = batches
 		}
 	}
 	p.acquit(suspects)
@@ -55,72 +86,41 @@ func (s *Store) register(ctx context.Context, c Conn) error {
 
 // isCurrentLocked returns an error unless the row of the machine counts all acknowledged batches. No batch
 // may be under way: the caller has waited for the lock on the row.
-func (s *Store) isCurrentLocked(rows Rows) error {
+func (m *machine) isCurrentLocked(rows Rows) error {
 	var batches int64
 	if len(rows) == 0 {
-		return s.hasLost()
+		return m.hasLost()
 	}
 	if err := numbers(rows[0], &batches); err != nil {
 		return err
 	}
-	if s.pending && batches == s.sent+1 {
-		s.acknowledgeLocked()
+	if m.pending && batches == m.sent+1 {
+		m.acknowledgeLocked()
 	}
-	if batches != s.sent {
-		return s.hasLost()
+	if batches != m.sent {
+		return m.hasLost()
 	}
-	s.pending = false
+	m.pending = false
 	return nil
 }
 
-func (s *Store) acknowledgeLocked() {
-	s.sent++
-	s.pending = false
-	s.acknowledged.Store(s.sent)
+func (m *machine) acknowledgeLocked() {
+	m.sent++
+	m.pending = false
+	m.acknowledged.Store(m.sent)
 }
 
-func (s *Store) hasLost() error {
-	s.lost.Store(true)
+func (m *machine) hasLost() error {
+	m.lost.Store(true)
 	return storage.ErrLostWrites
 }
 
-// resolveLocked finds out whether a batch took effect, after its commit was answered with an error or
-// not at all. It tries until the context ends. If the batch had no effect, it returns the cause.
-func (s *Store) resolveLocked(ctx context.Context, cause error) error {
-	s.pending = true
-	s.claims.hangUpLocked()
-	results, err := s.askBatchesLocked(ctx)
-	for wait := firstWait; err != nil && await(ctx, wait); wait = min(2*wait, lastWait) {
-		results, err = s.askBatchesLocked(ctx)
-	}
-	if err != nil {
-		s.place.suspect(s.id)
-		return fmt.Errorf("%w: %w", storage.ErrUnknownOutcome, cause)
-	}
-	before := s.sent
-	if err := s.isCurrentLocked(results[0]); err != nil {
-		return err
-	}
-	if s.sent == before {
-		return cause
+// isSame returns an error if the tables were replaced.
+func (m *machine) isSame(now *meta) error {
+	if now.oldest > schemaVersion || now.epoch != m.epoch { // opening a later version's tables returns an error
+		return m.hasLost()
 	}
 	return nil
-}
-
-// askBatchesLocked reads the machine's row. It waits for the row's lock, which a batch holds until its
-// end.
-func (s *Store) askBatchesLocked(ctx context.Context) (results []Rows, err error) {
-	p := s.place
-	sql := p.begin()
-	sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", s.id, " FOR UPDATE").end().add("ROLLBACK")
-	err = s.claims.withLocked(ctx, func(c Conn) (err error) {
-		if results, err = p.run(ctx, c, sql); err != nil {
-			p.rollback(ctx, c)
-			return err
-		}
-		return hasResults(results, 1)
-	})
-	return results, err
 }
 
 // The pauses before an unreachable server is asked again.

@@ -28,10 +28,10 @@ func (tx *transaction) noteChanges(clients []storage.Client) {
 
 // News implements [storage.Network].
 func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News, err error) {
-	err = s.chore(ctx, "news", func(ctx context.Context, c Conn) error {
+	err = s.chores.do(ctx, "news", func(ctx context.Context, c Conn) error {
 		news = storage.News{}
-		acknowledged := s.acknowledged.Load()
-		sql := s.place.script().add("SELECT epoch, resets, changes, COALESCE((SELECT batches FROM ", table("machines"), " WHERE id = ", s.id, "), -1), (SELECT COUNT(*) FROM ",
+		acknowledged := s.machine.acknowledged.Load()
+		sql := s.place.script().add("SELECT epoch, resets, changes, COALESCE((SELECT batches FROM ", table("machines"), " WHERE id = ", s.machine.id, "), -1), (SELECT COUNT(*) FROM ",
 			table("processes"), ") FROM ", table("meta"), " WHERE id = 1").end()
 		sql.selectResets(seen.Resets).end()
 		sql.add("SELECT number, name, former FROM ", table("changes"), " WHERE number > ", changesAfter(seen.Changes), " ORDER BY number").end()
@@ -41,14 +41,14 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News,
 			return err
 		}
 		if len(results[0]) == 0 { // a crash or a person removed the row of meta
-			return s.hasLost()
+			return s.machine.hasLost()
 		}
 		var epoch, batches, processes int64
 		if err := first(results[:1], &epoch, &news.Resets.Newest, &news.Newest, &batches, &processes); err != nil {
 			return err
 		}
-		if epoch != s.epoch || batches < acknowledged {
-			return s.hasLost()
+		if epoch != s.machine.epoch || batches < acknowledged {
+			return s.machine.hasLost()
 		}
 		news.Processes = int(processes)
 		if err := readResets(&news.Resets, seen.Resets, results[1]); err != nil {

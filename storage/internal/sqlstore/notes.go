@@ -26,7 +26,7 @@ func (s *Store) PutNotes(ctx context.Context, notes []storage.Note, replay bool)
 	}}
 	versions := make([]int64, len(notes))
 	b.decide = func(tx *transaction) error { return tx.putNotes(notes, versions, replay) }
-	if err := s.upkeep(ctx, "notes", b); err != nil {
+	if err := s.batches.upkeep(ctx, "notes", b); err != nil {
 		return err
 	}
 	for i := range notes {
@@ -121,8 +121,8 @@ func readNotes(rows Rows) (notes []storage.Note, more bool, err error) {
 }
 
 // dropNotes removes obsolete notes. If there are very many, the next sweep continues.
-func (s *Store) dropNotes(ctx context.Context, c Conn, now int64) error {
-	p, over := s.place, now-int64(storage.KeepNotes)
+func (p *Place) dropNotes(ctx context.Context, c Conn, now int64) error {
+	over := now - int64(storage.KeepNotes)
 	results, err := p.query(ctx, c, p.script().add("SELECT number FROM ", table("notes"), " WHERE expires > 0 AND expires <= ", over, " ORDER BY number LIMIT ", sweepRows), 1)
 	if err != nil || len(results[0]) == 0 {
 		return err

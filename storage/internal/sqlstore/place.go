@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/rows"
 )
 
 // storeName is the store's name in errors.
@@ -84,21 +81,16 @@ func NewPlace(d *Driver, o Options) (*Place, error) {
 	return &Place{driver: d, options: o, prefix: cmp.Or(o.Prefix, defaultPrefix)}, nil
 }
 
-// opened counts the stores that this process has opened.
-var opened atomic.Int64
-
 // Open opens a store. It creates the tables if there are none.
 func (p *Place) Open(ctx context.Context) (storage.Store, error) {
-	s := &Store{place: p, order: opened.Add(1), id: rand.Int64()}
-	s.claims.place, s.chores.place, s.witness = p, p, p.lastWitness()
-	s.Side = rows.New(side{s}, side{s})
-	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
+	s := newStore(p)
+	ctx, cancel := p.deadline(ctx)
 	defer cancel()
-	err := s.claims.with(ctx, func(c Conn) error {
-		if err := s.openTables(ctx, c); err != nil {
+	err := s.batches.with(ctx, func(c Conn) error {
+		if err := p.openTables(ctx, c); err != nil {
 			return err
 		}
-		return s.register(ctx, c)
+		return s.machine.register(ctx, p, c)
 	})
 	if err != nil {
 		_ = s.Close()
@@ -122,7 +114,7 @@ func (p *Place) lastWitness() storage.Witness {
 }
 
 // suspect notes a machine with a batch that may still take effect. The next store that is opened
-// prevents that, see [Store.register].
+// prevents that, see machine.register.
 func (p *Place) suspect(id int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,6 +136,11 @@ func (p *Place) acquit(ids []int64) {
 }
 
 func (p *Place) script() *script { return &script{place: p} }
+
+// deadline returns a context that ends when a call must end.
+func (p *Place) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, p.options.Timeout)
+}
 
 // wrap adds the failed operation to an error.
 func (p *Place) wrap(what string, err error) error {

@@ -17,9 +17,9 @@ func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Prese
 	sql := place.begin()
 	sql.add("DELETE FROM ", table("processes"), " WHERE expires <= ", now, " OR expires > ", now+longestStay, " OR id = ", id).end()
 	sql.add("INSERT INTO ", table("processes"), " (id, expires) VALUES (", id, ", ", min(until, now+longestStay), ")").end()
-	sql.add("UPDATE ", table("machines"), " SET expires = ", serverClock, " + ", machineStays, " WHERE id = ", s.id).end()
+	sql.add("UPDATE ", table("machines"), " SET expires = ", serverClock, " + ", machineStays, " WHERE id = ", s.machine.id).end()
 	sql.add("SELECT id FROM ", table("processes")).end().add("COMMIT")
-	results, err := s.query(ctx, "join", sql, 1)
+	results, err := s.chores.query(ctx, "join", sql, 1)
 	if err != nil {
 		return p, err
 	}
@@ -38,6 +38,6 @@ func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Prese
 
 // Leave implements [storage.Store].
 func (s *Store) Leave(ctx context.Context, id int64) error {
-	_, err := s.query(ctx, "leave", s.place.script().add("DELETE FROM ", table("processes"), " WHERE id = ", id), 0)
+	_, err := s.chores.query(ctx, "leave", s.place.script().add("DELETE FROM ", table("processes"), " WHERE id = ", id), 0)
 	return err
 }

@@ -10,7 +10,7 @@ import (
 // rows. Batches that lock them later read the number of the reset. A batch that inserts a missing row
 // meanwhile counts as later: there is nothing to which it could give units back.
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
-	b := &batch{alone: true, locks: s.locksOfResets(resets)}
+	b := &batch{alone: true, locks: locksOfResets(resets)}
 	if len(resets) > 0 {
 		noted := s.place.script().add("SELECT id, number, at, found FROM ", table("resets"), " WHERE id IN (")
 		for i, r := range resets {
@@ -26,7 +26,7 @@ func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.
 		newest, err = tx.reset(resets)
 		return err
 	}
-	err := s.inTerm(ctx, "reset", term, b)
+	err := s.batches.inTerm(ctx, "reset", term, b)
 	if err == nil {
 		term.Time.Resets = newest
 	}
@@ -52,7 +52,7 @@ func rowsOf(r *storage.Reset) (t table, names []string) {
 	return "cells", names
 }
 
-func (s *Store) locksOfResets(resets []storage.Reset) []lock {
+func locksOfResets(resets []storage.Reset) []lock {
 	names := make(map[table][]string)
 	for i := range resets {
 		t, rows := rowsOf(&resets[i])

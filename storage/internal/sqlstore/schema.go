@@ -67,22 +67,22 @@ func Tables() (names []string) {
 }
 
 // openTables creates missing tables, and returns an error if this version can't use them.
-func (s *Store) openTables(ctx context.Context, c Conn) error {
-	there, err := s.place.whichExist(ctx, c)
+func (p *Place) openTables(ctx context.Context, c Conn) error {
+	there, err := p.whichExist(ctx, c)
 	if err != nil {
 		return err
 	}
 	if len(there) > 0 && there[0] != "meta" {
 		return fmt.Errorf("%w: there is a table %s%s, but no table %smeta: choose another prefix",
-			storage.ErrForeign, s.place.prefix, there[0], s.place.prefix)
+			storage.ErrForeign, p.prefix, there[0], p.prefix)
 	}
 	if len(there) > 0 {
-		made, err := s.place.checkVersion(ctx, c)
+		made, err := p.checkVersion(ctx, c)
 		if err != nil || made && len(there) == len(tables) {
 			return err
 		}
 	}
-	return s.place.make(ctx, c)
+	return p.make(ctx, c)
 }
 
 // whichExist returns the existing tables.

@@ -9,12 +9,12 @@ import (
 
 // side implements [rows.Backend]. Its transactions are no batches of a machine: no claim waits for them, and what
 // they decide is found again if they are repeated.
-type side struct{ *Store }
+type side struct{ *chores }
 
 // Update implements [rows.Backend].
 func (s side) Update(ctx context.Context, doing string, names []string, decide func(rows map[string][]byte)) error {
 	locks := locksOn("side", names)
-	return s.chore(ctx, doing, func(ctx context.Context, c Conn) error {
+	return s.do(ctx, doing, func(ctx context.Context, c Conn) error {
 		tx := &transaction{batch: &batch{locks: locks}, rows: make(map[table]map[string]*row), more: s.place.script()}
 		sql := s.place.begin()
 		sql.lock(locks[0])
@@ -70,7 +70,7 @@ func (s *script) within(r rows.Range) *script {
 
 // Remove implements [rows.Backend]. It may delete as many rows of each range.
 func (s side) Remove(ctx context.Context, doing string, ranges []rows.Range, most int) (removed int, err error) {
-	err = s.chore(ctx, doing, func(ctx context.Context, c Conn) error {
+	err = s.do(ctx, doing, func(ctx context.Context, c Conn) error {
 		removed, err = s.place.removeRows(ctx, c, ranges, most)
 		return err
 	})

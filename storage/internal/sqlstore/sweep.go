@@ -14,8 +14,17 @@ const (
 	sweptLately = int64(30e9)
 )
 
-// sweeper remembers where the last step stopped.
+// sweeper deletes expired rows, step by step.
 type sweeper struct {
+	chores  *chores
+	machine *machine
+	times   *times
+
+	next position // where the last step stopped; guarded by the lock of chores
+}
+
+// position is a place in the tables that are swept.
+type position struct {
 	phase int    // the index in sweptTables of the next table, or its length at the end
 	after string // the last row examined; "" before the first
 }
@@ -23,21 +32,25 @@ type sweeper struct {
 var sweptTables = [...]table{"cells", "clients"}
 
 // Sweep implements [storage.Store]. It reads some rows in the order of their names, and deletes those that have expired and that no batch has locked.
-func (s *Store) Sweep(ctx context.Context, term *storage.Term) (swept storage.Swept, err error) {
-	err = s.chore(ctx, "sweep", func(ctx context.Context, c Conn) error {
+func (s *Store) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, error) {
+	return s.sweeper.step(ctx, term)
+}
+
+func (sw *sweeper) step(ctx context.Context, term *storage.Term) (swept storage.Swept, err error) {
+	err = sw.chores.do(ctx, "sweep", func(ctx context.Context, c Conn) error {
 		swept = storage.Swept{}
 		tx := &transaction{batch: &batch{clock: term.Clock}}
-		names, err := s.look(ctx, c, tx, term)
+		names, err := sw.look(ctx, c, tx, term)
 		if err != nil {
-			return s.correct(ctx, c, err)
+			return sw.times.correct(ctx, c, err)
 		}
-		if s.sweeping == (sweeper{}) && tx.meta.server-tx.meta.swept < sweptLately && tx.meta.server > tx.meta.swept {
+		if sw.next == (position{}) && tx.meta.server-tx.meta.swept < sweptLately && tx.meta.server > tx.meta.swept {
 			return nil
 		}
-		if swept.Rows, err = s.deleteExpired(ctx, c, tx, names.expired); err != nil {
+		if swept.Rows, err = sw.deleteExpired(ctx, c, tx, names.expired); err != nil {
 			return err
 		}
-		swept.More, err = s.goOn(ctx, c, tx, names)
+		swept.More, err = sw.goOn(ctx, c, tx, names)
 		return err
 	})
 	return swept, err
@@ -51,17 +64,17 @@ type looked struct {
 }
 
 // look reads the rows that a step examines, and the time.
-func (s *Store) look(ctx context.Context, c Conn, tx *transaction, term *storage.Term) (seen looked, err error) {
-	p := s.place
+func (sw *sweeper) look(ctx context.Context, c Conn, tx *transaction, term *storage.Term) (seen looked, err error) {
+	p := sw.chores.place
 	sql := p.begin().selectMeta(false)
-	if s.sweeping.phase < len(sweptTables) {
-		sql.add("SELECT name, expires FROM ", sweptTables[s.sweeping.phase])
-		if s.sweeping.after != "" {
-			sql.add(" WHERE name > ", []byte(s.sweeping.after))
+	if sw.next.phase < len(sweptTables) {
+		sql.add("SELECT name, expires FROM ", sweptTables[sw.next.phase])
+		if sw.next.after != "" {
+			sql.add(" WHERE name > ", []byte(sw.next.after))
 		}
 		sql.add(" ORDER BY name LIMIT ", sweepRows).end()
 	}
-	results, err := s.ask(ctx, c, tx, term, sql.add("COMMIT"))
+	results, err := sw.ask(ctx, c, tx, term, sql.add("COMMIT"))
 	if err != nil {
 		return seen, err
 	}
@@ -84,9 +97,9 @@ func (s *Store) look(ctx context.Context, c Conn, tx *transaction, term *storage
 }
 
 // ask runs a script that reads meta first, and computes the time.
-func (s *Store) ask(ctx context.Context, c Conn, tx *transaction, term *storage.Term, sql *script) ([]Rows, error) {
+func (sw *sweeper) ask(ctx context.Context, c Conn, tx *transaction, term *storage.Term, sql *script) ([]Rows, error) {
 	tx.ask()
-	results, err := s.place.run(ctx, c, sql)
+	results, err := sw.chores.place.run(ctx, c, sql)
 	tx.answered()
 	if err != nil {
 		return nil, err
@@ -97,18 +110,18 @@ func (s *Store) ask(ctx context.Context, c Conn, tx *transaction, term *storage.
 	if err := tx.meta.read(results[0]); err != nil {
 		return nil, err
 	}
-	if err := s.isSame(&tx.meta); err != nil {
+	if err := sw.machine.isSame(&tx.meta); err != nil {
 		return nil, err
 	}
-	return results, s.takeTime(tx, term)
+	return results, sw.times.take(tx, term)
 }
 
 // deleteExpired deletes expired rows, unless another batch has locked or renewed them.
-func (s *Store) deleteExpired(ctx context.Context, c Conn, tx *transaction, names []string) (deleted int64, err error) {
+func (sw *sweeper) deleteExpired(ctx context.Context, c Conn, tx *transaction, names []string) (deleted int64, err error) {
 	if len(names) == 0 {
 		return 0, nil
 	}
-	p, t := s.place, sweptTables[s.sweeping.phase]
+	p, t := sw.chores.place, sweptTables[sw.next.phase]
 	results, err := p.query(ctx, c, p.begin().
 		add("SELECT name FROM ", t, " WHERE expires <= ", tx.at.Now, " AND name IN ").list(names).add(" ORDER BY name FOR UPDATE SKIP LOCKED"), 1)
 	if err != nil {
@@ -128,36 +141,36 @@ func (s *Store) deleteExpired(ctx context.Context, c Conn, tx *transaction, name
 
 // goOn notes where the next step continues, and reports whether there is more to do. At the end it
 // removes old rows of the other tables. If that fails, the next step retries it.
-func (s *Store) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) (more bool, err error) {
-	sw := &s.sweeping
+func (sw *sweeper) goOn(ctx context.Context, c Conn, tx *transaction, seen looked) (more bool, err error) {
+	next := &sw.next
 	if !seen.all {
-		sw.after = seen.last
+		next.after = seen.last
 		return true, nil
 	}
-	if sw.phase, sw.after = min(sw.phase+1, len(sweptTables)), ""; sw.phase < len(sweptTables) {
+	if next.phase, next.after = min(next.phase+1, len(sweptTables)), ""; next.phase < len(sweptTables) {
 		return true, nil
 	}
-	if n, err := s.place.removeRows(ctx, c, rows.Expired(tx.at.Now), sweepRows); err != nil || n >= sweepRows {
+	if n, err := sw.chores.place.removeRows(ctx, c, rows.Expired(tx.at.Now), sweepRows); err != nil || n >= sweepRows {
 		return true, err
 	}
-	if err := s.dropOld(ctx, c, tx); err != nil {
+	if err := sw.dropOld(ctx, c, tx); err != nil {
 		return false, err
 	}
-	if err := s.dropNotes(ctx, c, tx.at.Now); err != nil {
+	if err := sw.chores.place.dropNotes(ctx, c, tx.at.Now); err != nil {
 		return false, err
 	}
-	*sw = sweeper{}
+	*next = position{}
 	return false, nil
 }
 
 // dropOld removes the rows of old machines and resets, and notes the end of the sweep. It locks only the rows
 // of machines that it deletes: every batch of a live machine holds the lock on its row. Resets are only written
 // under the lock on meta, so dropOld takes that first.
-func (s *Store) dropOld(ctx context.Context, c Conn, tx *transaction) error {
-	sql := s.place.begin()
+func (sw *sweeper) dropOld(ctx context.Context, c Conn, tx *transaction) error {
+	sql := sw.chores.place.begin()
 	sql.add("DELETE FROM ", table("machines"), " WHERE expires <= ", serverClock).end()
 	sql.add("UPDATE ", table("meta"), " SET swept = ", serverClock, " WHERE id = 1").end()
 	sql.add("DELETE FROM ", table("resets"), " WHERE at <= ", tx.at.Now-tx.at.Shift-int64(storage.KeepResets)).end()
-	_, err := s.place.run(ctx, c, sql.add("COMMIT"))
+	_, err := sw.chores.place.run(ctx, c, sql.add("COMMIT"))
 	return err
 }

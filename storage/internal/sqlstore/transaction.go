@@ -57,34 +57,42 @@ func (r *row) changed() bool {
 	return !bytes.Equal(r.state, r.was) || len(r.state) > 0 && r.expires != r.wasExpires
 }
 
+// batches runs the batches of a machine, one at a time. They are claims, records of clients, and what must be numbered
+// as these are. Their connection is not that of chores.
+type batches struct {
+	line
+	machine *machine
+	times   *times
+}
+
 // errSwept says that a row was swept before it could be locked.
 var errSwept = errors.New("a row was swept meanwhile")
 
 // inTerm runs a batch within a term.
-func (s *Store) inTerm(ctx context.Context, what string, term *storage.Term, b *batch) error {
+func (bs *batches) inTerm(ctx context.Context, what string, term *storage.Term, b *batch) error {
 	timed := *b
 	timed.clock = term.Clock
 	timed.decide = func(tx *transaction) error {
-		if err := s.takeTime(tx, term); err != nil {
+		if err := bs.times.take(tx, term); err != nil {
 			return err
 		}
 		return b.decide(tx)
 	}
-	return s.transact(ctx, what, &timed)
+	return bs.transact(ctx, what, &timed)
 }
 
 // upkeep runs a batch that has no term.
-func (s *Store) upkeep(ctx context.Context, what string, b *batch) error {
+func (bs *batches) upkeep(ctx context.Context, what string, b *batch) error {
 	b.clock = noClock{}
-	return s.transact(ctx, what, b)
+	return bs.transact(ctx, what, b)
 }
 
-func (s *Store) transact(ctx context.Context, what string, b *batch) error {
-	ctx, cancel := s.deadline(ctx)
+func (bs *batches) transact(ctx context.Context, what string, b *batch) error {
+	ctx, cancel := bs.place.deadline(ctx)
 	defer cancel()
-	s.claims.mu.Lock()
-	defer s.claims.mu.Unlock()
-	return s.place.wrap(what, again(ctx, func() error { return s.tryLocked(ctx, b) }))
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	return bs.place.wrap(what, again(ctx, func() error { return bs.tryLocked(ctx, b) }))
 }
 
 // resolveShare is the divisor of a call's time that gives the part reserved to find out whether a batch
@@ -92,25 +100,25 @@ func (s *Store) transact(ctx context.Context, what string, b *batch) error {
 const resolveShare = 4
 
 // tryLocked runs a batch once. If it fails, it had no effect, unless its error says otherwise.
-func (s *Store) tryLocked(ctx context.Context, b *batch) error {
-	conn, err := s.claims.connectLocked(ctx)
+func (bs *batches) tryLocked(ctx context.Context, b *batch) error {
+	conn, err := bs.connectLocked(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.claims.checkLocked(conn)
+	defer bs.checkLocked(conn)
 	trips, cancel := leaving(ctx, resolveShare)
 	defer cancel()
-	tx, err := s.begin(trips, conn, b)
+	tx, err := bs.begin(trips, conn, b)
 	if err == nil {
 		err = b.decide(tx)
 	}
 	if err == nil && tx.writes() {
-		return s.commitLocked(ctx, trips, conn, tx)
+		return bs.commitLocked(ctx, trips, conn, tx)
 	}
 	if !b.peek || err != nil {
-		s.place.rollback(trips, conn)
+		bs.place.rollback(trips, conn)
 	}
-	return s.correct(trips, conn, err)
+	return bs.times.correct(trips, conn, err)
 }
 
 // leaving returns a context that ends earlier than ctx, and leaves a part of its time.
@@ -124,11 +132,11 @@ func leaving(ctx context.Context, part int64) (context.Context, context.CancelFu
 
 // begin begins a transaction, locks and reads its rows, and reads the server's clock, in one round trip. It reads
 // the number of the newest reset after it has locked the rows, so that it sees all earlier resets.
-func (s *Store) begin(ctx context.Context, c Conn, b *batch) (*transaction, error) {
-	tx := &transaction{batch: b, rows: make(map[table]map[string]*row), more: s.place.script()}
-	sql := s.beginning(b)
+func (bs *batches) begin(ctx context.Context, c Conn, b *batch) (*transaction, error) {
+	tx := &transaction{batch: b, rows: make(map[table]map[string]*row), more: bs.place.script()}
+	sql := bs.beginning(b)
 	tx.ask()
-	results, err := s.place.run(ctx, c, sql)
+	results, err := bs.place.run(ctx, c, sql)
 	tx.answered()
 	if err != nil {
 		return tx, err
@@ -136,14 +144,14 @@ func (s *Store) begin(ctx context.Context, c Conn, b *batch) (*transaction, erro
 	if err := hasResults(results, len(b.locks)+2+len(b.reads)); err != nil {
 		return tx, err
 	}
-	return tx, s.enter(tx, results)
+	return tx, bs.enter(tx, results)
 }
 
 // beginning returns the first round trip of a batch, which reads the machine's row, the rows of each
 // lock, and meta.
-func (s *Store) beginning(b *batch) *script {
-	sql := s.place.begin()
-	sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", s.id)
+func (bs *batches) beginning(b *batch) *script {
+	sql := bs.place.begin()
+	sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", bs.machine.id)
 	if !b.peek {
 		sql.add(" FOR UPDATE")
 	}
@@ -187,10 +195,10 @@ func (s *script) read(l lock) *script {
 }
 
 // enter reads the server's answer. It returns an error if the tables were replaced.
-func (s *Store) enter(tx *transaction, results []Rows) error {
-	if tx.peek && s.pending {
+func (bs *batches) enter(tx *transaction, results []Rows) error {
+	if tx.peek && bs.machine.pending {
 		// Only a batch that locks the row can find out the outcome.
-	} else if err := s.isCurrentLocked(results[0]); err != nil {
+	} else if err := bs.machine.isCurrentLocked(results[0]); err != nil {
 		return err
 	}
 	for i, l := range tx.locks {
@@ -202,7 +210,7 @@ func (s *Store) enter(tx *transaction, results []Rows) error {
 		return err
 	}
 	tx.read = results[2+len(tx.locks):]
-	return s.isSame(&tx.meta)
+	return bs.machine.isSame(&tx.meta)
 }
 
 // take parses the rows of a lock.

@@ -7,7 +7,7 @@ import (
 
 // Values implements [storage.Network].
 func (s *Store) Values(ctx context.Context) (map[string][]byte, error) {
-	results, err := s.query(ctx, "values", s.place.script().add("SELECT title, value FROM ", table("vault")), 1)
+	results, err := s.chores.query(ctx, "values", s.place.script().add("SELECT title, value FROM ", table("vault")), 1)
 	if err != nil {
 		return nil, err
 	}
@@ -20,7 +20,7 @@ func (s *Store) Values(ctx context.Context) (map[string][]byte, error) {
 
 // SwapValue implements [storage.Network].
 func (s *Store) SwapValue(ctx context.Context, name string, former, value []byte) (kept []byte, err error) {
-	results, err := s.query(ctx, "swap value", s.place.swapValue(name, former, value).
+	results, err := s.chores.query(ctx, "swap value", s.place.swapValue(name, former, value).
 		end().add("SELECT value FROM ", table("vault"), " WHERE name = ", vaultID(name)), 1)
 	if err == nil && len(results[0]) == 1 {
 		kept = results[0][0][0]
