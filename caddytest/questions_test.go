@@ -178,6 +178,9 @@ var setCases = []questionCase{
 	{"a log of nothing", "{\n\tlog limits {\n\t\toutput file /tmp/limits.log\n\t\tinclude http.log.rate_limit\n\t}\n}\n" + siteOf(limiting("", largeLimit), toBackend), "a log includes http.log.rate_limit, which is never written"},
 	{"an address of no name", siteOf(limiting("", "per key {http.request.remote_ip}; "+largeLimit), toBackend), "error: did you mean {http.vars.client_ip}?"},
 
+	{"a notification to a variable that isn't set", globally("notify https://ntfy.test/{env.TALLY_TEST_UNSET}", siteOf(limiting("", largeLimit), toBackend)), "notify: {env.TALLY_TEST_UNSET} is empty"},
+	{"a field of notifications that isn't set", globally("notify https://ntfy.test/ {; header Authorization {env.TALLY_TEST_UNSET}; }", siteOf(limiting("", largeLimit), toBackend)), "notify: {env.TALLY_TEST_UNSET} is empty"},
+	{"a field of notifications that is set", globally("notify https://ntfy.test/ {; header Authorization {env.PATH}; }", siteOf(limiting("", largeLimit), toBackend)), ""},
 	{"a certificate of nobody", siteOf(limiting("", "per key {http.request.tls.client.subject}; "+largeLimit), toBackend), "per key: {http.request.tls.client.subject} is never set"},
 	{"an error before errors", siteOf(limiting("", "per key {http.error.status_code}; "+largeLimit), toBackend), "per key: {http.error.status_code} is never set"},
 

@@ -11,8 +11,10 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/notify"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 
 	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
@@ -57,8 +59,22 @@ func (c *Compiler) compileNotify() error {
 			return fmt.Errorf("notify: %w", err)
 		}
 		c.Run.Webhooks = append(c.Run.Webhooks, w)
+		c.found = append(c.found, n.emptyPlaceholders(c.Source)...)
 	}
 	return nil
+}
+
+// emptyPlaceholders finds placeholders without a value, such as a variable that isn't set.
+func (n *Notify) emptyPlaceholders(source string) (found []advice.Advice) {
+	replacer := caddy.NewReplacer()
+	for _, text := range append([]string{n.URL}, slices.Sorted(maps.Values(n.Header))...) {
+		for _, name := range routing.PlaceholderNames(text) {
+			if value, _ := replacer.GetString(name); value == "" {
+				found = append(found, advice.Advice{Source: source, Problem: "notify: {" + name + "} is empty", Fix: "it into the environment of Caddy, or its value in the place of the placeholder"})
+			}
+		}
+	}
+	return found
 }
 
 func (n *Notify) open() (*notify.Webhook, error) {

@@ -189,6 +189,18 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
+// A template that begins as an object of JSON gives one for every text.
+func TestTemplatesOfObjectsAreJSON(t *testing.T) {
+	for template, valid := range map[string]bool{
+		`{"text": {{json .Text}}}`: true, `{{.Text}}`: true, `{host} {{.Text}}`: true, ` { "a": [1, {{json .Text}}] } `: true, `{}`: true, "": true,
+		`{"text": "{{.Text}}"}`: false, `{"text": {{.Text}}}`: false, `{"text": {{json .Text}}`: false, "{\n\t\"text\": {{json .Text}},\n}": false,
+	} {
+		if _, err := ParseTemplate(template); (err == nil) != valid {
+			t.Errorf("%s: %v", template, err)
+		}
+	}
+}
+
 // A template that fails for a kind of events is found when the config is loaded, not when the first
 // such event is lost.
 func TestTemplatesAreTriedWithEachKind(t *testing.T) {

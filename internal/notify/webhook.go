@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -95,7 +94,7 @@ func open(o Options) (*Webhook, error) {
 }
 
 // ParseTemplate parses a text/template of an [Event], in which {{json .Text}} quotes for JSON. It
-// returns nil for "".
+// returns nil for "". Bodies that begin as an object of JSON must be one.
 func ParseTemplate(text string) (*template.Template, error) {
 	if text == "" {
 		return nil, nil
@@ -104,8 +103,14 @@ func ParseTemplate(text string) (*template.Template, error) {
 		quoted, err := json.Marshal(value)
 		return string(quoted), err
 	}}).Parse(text)
-	if err == nil {
-		err = t.Execute(io.Discard, Event{Until: new(time.Time)})
+	if err != nil {
+		return nil, err
+	}
+	var body bytes.Buffer
+	err = t.Execute(&body, Event{Text: `a "quoted" text`, Until: new(time.Time)})
+	inside, isObject := bytes.CutPrefix(bytes.TrimSpace(body.Bytes()), []byte("{"))
+	if err == nil && isObject && bytes.HasPrefix(bytes.TrimSpace(inside), []byte(`"`)) && !json.Valid(body.Bytes()) {
+		err = errors.New("it begins like JSON and gives none for a text with quotes")
 	}
 	return t, err
 }
