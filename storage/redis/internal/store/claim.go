@@ -47,9 +47,8 @@ func (c claims) decide(ctx context.Context, term *storage.Term, as call, clients
 	b := batch{names: names, claims: list, dry: !as.writes}
 	read := newReading(names, clients)
 	as.request = func(now int64) (request, error) {
-		q := b.request(now)
+		q := b.request(now, len(read.keys))
 		q.keys = append(q.keys, read.keys...)
-		q.args = append(q.args, strconv.Itoa(len(read.keys)))
 		return q, nil
 	}
 	r, err := c.machine.inTerm(ctx, term, as)
@@ -75,8 +74,10 @@ type batch struct {
 	dry    bool
 
 	keys   []string
-	index  map[name]int64 // the numbers of keys, from 1
+	index  map[name]int64 // the numbers of keys, from 1, that are in no group
 	limits []counting
+	groups []group
+	order  []int // the claims, in the order in which they are sent
 	text   []byte
 }
 
@@ -92,16 +93,100 @@ type counting struct {
 	share int64
 }
 
-// request returns the batch as of a time.
-func (b *batch) request(now int64) request {
-	b.keys, b.index = make([]string, 0, len(b.claims)), make(map[name]int64, len(b.claims))
-	b.limits, b.text = b.limits[:0], slices.Grow(b.text[:0], 32*len(b.claims)+128)
+// group is claims that are alike. Each is the only one of its key in the batch. They are sent once, and
+// decided once for all new keys.
+type group struct {
+	counting
+	claim   limiter.Claim
+	members []int
+}
+
+// request returns the batch as of a time. records is how many records of clients follow its keys.
+func (b *batch) request(now int64, records int) request {
+	b.keys, b.index = make([]string, 0, len(b.claims)), make(map[name]int64)
+	b.limits, b.groups, b.order = b.limits[:0], b.groups[:0], b.order[:0]
+	b.text = slices.Grow(b.text[:0], 32*len(b.claims)+128)
+	times := b.times()
 	for i := range b.claims {
 		c := b.claims[i]
 		c.Now = now
-		b.add(&c)
+		if !b.isAlone(&c, times) {
+			b.order = append(b.order, i)
+			b.add(&c, b.keysOf(&c)...)
+		} else {
+			b.join(i, &c)
+		}
 	}
-	return request{keys: b.keys, args: []string{string(b.text), strconv.FormatInt(bit(b.dry), 10)}, from: b.sameSince(now)}
+	return request{keys: b.keys, args: b.args(now, records), from: b.sameSince(now)}
+}
+
+// times returns how often each key is named.
+func (b *batch) times() map[name]int {
+	times := make(map[name]int, len(b.claims))
+	for i := range b.claims {
+		c := &b.claims[i]
+		times[name{c.ID, c.Key}]++
+		if c.IsRenamed() {
+			times[name{c.ID, c.Former}]++
+		}
+	}
+	return times
+}
+
+// isAlone reports whether a claim only wants units, of a key that no other claim names.
+func (b *batch) isAlone(c *storage.Claim, times map[name]int) bool {
+	return !c.IsRenamed() && !c.Return.Holds() && c.Return.Spent <= 0 && c.Charge.Units <= 0 && times[name{c.ID, c.Key}] == 1
+}
+
+// join adds a claim to its group.
+func (b *batch) join(i int, c *storage.Claim) {
+	is := group{counting: counting{c.Limit, c.ExtraShare()}, claim: c.Claim}
+	is.claim.Return, is.claim.Charge = limiter.Lease{}, limiter.Charge{}
+	for g := range b.groups {
+		if b.groups[g].counting == is.counting && b.groups[g].claim == is.claim {
+			b.groups[g].members = append(b.groups[g].members, i)
+			return
+		}
+	}
+	is.members = []int{i}
+	b.groups = append(b.groups, is)
+}
+
+// keysOf returns the numbers of a claim's key and of its former name, which is 0 if there is none.
+func (b *batch) keysOf(c *storage.Claim) []int64 {
+	if !c.IsRenamed() {
+		return []int64{b.key(c.ID, c.Key), 0}
+	}
+	return []int64{b.key(c.ID, c.Key), b.key(c.ID, c.Former)}
+}
+
+// args returns the arguments of the script, and adds the keys of groups.
+func (b *batch) args(now int64, records int) []string {
+	args := []string{"", strconv.FormatInt(bit(b.dry), 10), strconv.Itoa(records)}
+	for g := range b.groups {
+		is := &b.groups[g]
+		for _, i := range is.members {
+			b.keys = append(b.keys, b.names.count(b.claims[i].ID, b.claims[i].Key))
+		}
+		b.order = append(b.order, is.members...)
+		args = append(args, strconv.Itoa(len(is.members)), b.claimOf(is, now))
+	}
+	args[0] = string(b.text)
+	return args
+}
+
+// claimOf returns the claim of a group for the script.
+func (b *batch) claimOf(is *group, now int64) string {
+	c := b.claims[is.members[0]]
+	c.Now = now
+	if c.Limit.CountsSlots() {
+		b.limit(&c) // is sent with the others
+	}
+	begins := len(b.text)
+	b.add(&c)
+	claim := string(b.text[begins:])
+	b.text = b.text[:begins]
+	return claim
 }
 
 // sameSince returns the earliest time at which the claims would be the same as now.
@@ -127,16 +212,13 @@ func (b *batch) key(id storage.LimitID, key storage.Key) int64 {
 	return n
 }
 
-// add adds a claim, in the order in which claim.lua reads it.
-func (b *batch) add(c *storage.Claim) {
-	own, former := b.key(c.ID, c.Key), int64(0)
-	if c.IsRenamed() {
-		former = b.key(c.ID, c.Former)
-	}
+// add adds a claim, in the order in which claim.lua reads it. of is the numbers of its keys, unless they
+// are those of a group.
+func (b *batch) add(c *storage.Claim, of ...int64) {
 	if c.Limit.CountsSlots() {
-		b.addSlots(c, own, former)
+		b.addSlots(c, of)
 	} else {
-		b.addBucket(c, own, former)
+		b.addBucket(c, of)
 	}
 }
 
@@ -156,7 +238,7 @@ func (b *batch) numbers(list ...int64) {
 // smaller.
 const exact = int64(1) << 46
 
-func (b *batch) addSlots(c *storage.Claim, own, former int64) {
+func (b *batch) addSlots(c *storage.Claim, of []int64) {
 	l := &c.Limit
 	number, ahead := b.limit(c), max(min(c.Ahead, l.MaxAhead()), 0)
 	if c.Spread {
@@ -168,7 +250,8 @@ func (b *batch) addSlots(c *storage.Claim, own, former int64) {
 	if c.Charge.Units > 0 {
 		b.op('c', index(c.Charge.At), units(c.Charge.Units), bit(c.Charge.Floor))
 	}
-	b.op('s', own, former, number)
+	b.op('s', of...)
+	b.numbers(number)
 	b.asks(c)
 	b.numbers(ahead, bit(c.Spread))
 }
@@ -201,9 +284,10 @@ func units(n int64) int64 { return min(max(n, 0), exact) }
 
 func ceilMilli(nanos int64) int64 { return nanos/1e6 + 1 }
 
-func (b *batch) addBucket(c *storage.Claim, own, former int64) {
+func (b *batch) addBucket(c *storage.Claim, of []int64) {
 	l := &c.Limit
-	b.op('b', own, former, l.Capacity(), l.Amount())
+	b.op('b', of...)
+	b.numbers(l.Capacity(), l.Amount())
 	b.limbs(int64(l.Window()))
 	b.time(max(int64(limiter.MaxSkew), int64(l.Window()), int64(l.Refill(l.Capacity()))))
 	b.numbers(min(max(c.Lasts, 0), l.MaxLasts()), l.MaxLasts())
@@ -240,7 +324,7 @@ func (b *batch) time(nanos int64) {
 // decided.
 func (b *batch) answer(r reply, grants []limiter.Grant) error {
 	numbers := words{text: r.answer}
-	for i := range b.claims {
+	for _, i := range b.order {
 		c := &b.claims[i]
 		c.Now = r.asof
 		if c.Limit.CountsSlots() {

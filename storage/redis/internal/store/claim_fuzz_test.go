@@ -35,7 +35,7 @@ func FuzzClaims(f *testing.F) {
 			return
 		}
 		store := fuzzed(t)
-		w := claimWorld{Rand: rand.New(rand.NewPCG(seed, 0)), limit: l, now: int64(1+seed%4) * int64(time.Hour) * 24 * 365 * 19} // no clock is set to before 1970
+		w := claimWorld{Rand: rand.New(rand.NewPCG(seed, 0)), limit: l, states: make(map[storage.Key]limiter.State), now: int64(1+seed%4) * int64(time.Hour) * 24 * 365 * 19} // no clock is set to before 1970
 		w.id = storage.LimitID(lastLimit.Add(1))
 		for range 30 {
 			w.setTime(t, store)
@@ -68,14 +68,16 @@ func fuzzed(t *testing.T) *Store {
 	return sharing.store
 }
 
-// claimWorld makes claims for two names of one key, and has the expected states.
+// claimWorld makes claims for two names of one key, and for other keys that all want the same, and has the
+// expected states.
 type claimWorld struct {
 	*rand.Rand
 	limit  limiter.Limit
 	id     storage.LimitID
 	now    int64 // the latest time so far
 	at     int64 // the time of the step
-	states [2]limiter.State
+	states map[storage.Key]limiter.State
+	crowd  byte // the first of the other keys
 	leases []limiter.Lease
 }
 
@@ -113,17 +115,23 @@ func (w *claimWorld) setTime(t *testing.T, s *Store) {
 }
 
 func (w *claimWorld) step(t *testing.T, s *Store) {
-	claims := make([]storage.Claim, 1+w.IntN(3))
+	var claims []storage.Claim
+	for range 1 + w.IntN(3) {
+		claims = append(claims, w.claim())
+	}
+	for range w.IntN(3) {
+		claims = append(claims, w.alike()...)
+	}
+	w.Shuffle(len(claims), func(i, j int) { claims[i], claims[j] = claims[j], claims[i] })
 	want := make([]limiter.Grant, len(claims))
 	for i := range claims {
-		claims[i] = w.claim()
-		state := &w.states[claims[i].Key[0]-1]
-		if claims[i].Former != (storage.Key{}) {
-			former := &w.states[claims[i].Former[0]-1]
-			state.Merge(&claims[i].Limit, *former, claims[i].Now)
-			*former = limiter.State{}
+		state := w.states[claims[i].Key]
+		if former := claims[i].Former; former != (storage.Key{}) {
+			state.Merge(&claims[i].Limit, w.states[former], claims[i].Now)
+			delete(w.states, former)
 		}
-		want[i] = claims[i].Limit.Claim(state, claims[i].Claim)
+		want[i] = claims[i].Limit.Claim(&state, claims[i].Claim)
+		w.states[claims[i].Key] = state
 	}
 	got := make([]limiter.Grant, len(claims))
 	if err := s.Claim(context.Background(), storagetest.At(w.at), claims, got); err != nil {
@@ -138,6 +146,24 @@ func (w *claimWorld) step(t *testing.T, s *Store) {
 			w.leases = append(w.leases, got[i].Lease)
 		}
 	}
+}
+
+// alike returns claims of several keys, some of them new, that all want the same. The limits of some
+// are lower.
+func (w *claimWorld) alike() (claims []storage.Claim) {
+	c := w.claim()
+	c.Former, c.Return, c.Charge = storage.Key{}, limiter.Lease{}, limiter.Charge{}
+	for range 1 + w.IntN(5) {
+		if w.IntN(6) == 0 {
+			w.crowd++
+		}
+		c.Key = storage.Key{3, w.crowd + byte(w.IntN(4))}
+		if c.Limit = w.limit; w.IntN(4) == 0 {
+			c.Limit = w.limit.Scale(50)
+		}
+		claims = append(claims, c)
+	}
+	return claims
 }
 
 func (w *claimWorld) claim() storage.Claim {

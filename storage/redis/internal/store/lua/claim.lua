@@ -2,7 +2,9 @@
 -- the answer by the same arithmetic. A fuzz test holds the two together on a real server.
 --
 -- ARGV[2] is the claims; KEYS[3] and up are what they are of. ARGV[3] is 1 if nothing is to be kept.
--- ARGV[4] is how many of the last keys are records of clients, which are only read.
+-- ARGV[4] is how many of the last keys are records of clients, which are only read. ARGV[5] and up are two
+-- for each group of claims that are alike: how many of the next keys they are of, one claim each, and the
+-- claim.
 get = string.gmatch(ARGV[2], '%S+')
 local dry, records = ARGV[3] == '1', tonumber(ARGV[4])
 local states = {}
@@ -13,7 +15,7 @@ if #KEYS > 2 + records then kept = redis.call('MGET', unpack(KEYS, 3, #KEYS - re
 local function load(i, kind)
   local st = states[i]
   if st then return st end
-  st = {kind = kind, used = {}, expires = 0, ttl = 0}
+  st = {kind = kind, used = {}, expires = 0}
   states[i] = st
   if not kept[i] then return st end
   local each = string.gmatch(kept[i], '%S+')
@@ -285,42 +287,68 @@ local function bucket(i, former)
   return answer
 end
 
+local function decide(kind, i, former)
+  if kind == 's' then return slots(i, former, limits[num()]) end
+  return bucket(i, former)
+end
+
 local answers = {}
 local kind = get()
 while kind do
-  if kind == 's' then
-    answers[#answers + 1] = slots(num(), num(), limits[num()])
-  elseif kind == 'r' then
+  if kind == 'r' then
     back = {num(), num(), num(), num(), num()}
   elseif kind == 'c' then
     charge = {num(), num(), num()}
   elseif kind == 'l' then
     limits[#limits + 1] = {num(), num(), num(), num(), num(), num(), num(), num(), num()}
   else
-    answers[#answers + 1] = bucket(num(), num())
+    answers[#answers + 1] = decide(kind, num(), num())
   end
   kind = get()
 end
 
+local last = #KEYS - 2 - records
+for n = 5, #ARGV, 2 do last = last - tonumber(ARGV[n]) end
+for n = 5, #ARGV, 2 do
+  local first, answer, state = last + 1
+  last = last + tonumber(ARGV[n])
+  for i = first, last do
+    if kept[i] or not answer then
+      get = string.gmatch(ARGV[n + 1], '%S+')
+      answers[#answers + 1] = decide(get(), i, 0)
+      if not kept[i] then answer, state = answers[#answers], states[i] end
+    else -- another new key has got the same
+      answers[#answers + 1], states[i] = answer, state
+    end
+  end
+end
+
+-- pack sets the text of a state, which is nil if it is empty, and for how long it is kept.
+local function pack(st)
+  local list = {st.kind, text(math.min(st.expires, 9e15))}
+  if st.bucket then
+    local b = st.bucket
+    list[3], list[4], list[5] = text(b.s), text(b.n), text(b.units)
+    list[6], list[7], list[8] = text(b.part[1]), text(b.part[2]), text(b.part[3])
+  end
+  for index, units in pairs(st.used) do
+    list[#list + 1] = text(index)
+    list[#list + 1] = text(units)
+  end
+  local ttl = math.max(st.expires - math.floor(asof / 1000), 0)
+  ttl = math.min(ttl + math.floor(ttl / 1024) + 1000, 9e14) -- a little longer than it counts
+  if given > 0 then ttl = ttl + 3600000 end
+  if #list > 2 then st.text, st.ttl = table.concat(list, ' '), ttl end
+  st.packed = true
+end
+
 for i, st in pairs(states) do
   if st.changed and not dry then
-    local list = {st.kind, text(math.min(st.expires, 9e15))}
-    if st.bucket then
-      local b = st.bucket
-      list[3], list[4], list[5] = text(b.s), text(b.n), text(b.units)
-      list[6], list[7], list[8] = text(b.part[1]), text(b.part[2]), text(b.part[3])
-    end
-    for index, units in pairs(st.used) do
-      list[#list + 1] = text(index)
-      list[#list + 1] = text(units)
-    end
-    if #list == 2 then
-      redis.call('DEL', KEYS[2 + i])
+    if not st.packed then pack(st) end
+    if st.text then
+      put(KEYS[2 + i], st.text, st.ttl)
     else
-      local ttl = math.max(st.expires - math.floor(asof / 1000), 0)
-      ttl = math.min(ttl + math.floor(ttl / 1024) + 1000, 9e14) -- a little longer than it counts
-      if given > 0 then ttl = ttl + 3600000 end
-      put(KEYS[2 + i], table.concat(list, ' '), ttl)
+      redis.call('DEL', KEYS[2 + i])
     end
   end
 end

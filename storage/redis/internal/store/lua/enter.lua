@@ -39,10 +39,12 @@ local given = num() -- the server's time, 0 to ask for it
 local meta = redis.call('HMGET', KEYS[1], 'id', 'last', 'offset', 'resets', 'changes', 'oldest')
 if meta[1] ~= place then return {'lost'} end
 if (tonumber(meta[6]) or 0) > FORMAT then return {'lost'} end -- of a later version: opening again says so
-local machine = redis.call('HMGET', KEYS[2], 'seq', 'asof', 'answer')
+local machine = redis.call('HMGET', KEYS[2], 'seq', 'asof')
 if not machine[1] then return {'lost'} end
 local done = tonumber(machine[1])
-if writes == 1 and done == seq + 1 then return {'again', '0', meta[3], meta[4], machine[2], machine[3]} end
+if writes == 1 and done == seq + 1 then
+  return {'again', '0', meta[3], meta[4], machine[2], redis.call('HGET', KEYS[2], 'answer')}
+end
 if done < seq or writes == 1 and done > seq then return {'lost'} end -- others may write while one reads
 
 local now, offset, last = given, tonumber(meta[3]), tonumber(meta[2])
@@ -97,7 +99,7 @@ local function leave(answer)
     redis.call('HSET', KEYS[2], 'seq', text(seq + 1), 'asof', text(asof), 'answer', answer)
     redis.call('PEXPIRE', KEYS[2], stays)
   end
-  return {'ok', text(now), text(offset), redis.call('HGET', KEYS[1], 'resets'), text(asof), answer}
+  return {'ok', text(now), text(offset), meta[4], text(asof), answer}
 end
 
 -- put keeps a value for some milliseconds, or for good if they are 0.

@@ -14,6 +14,7 @@ for i = 3, #ARGV, 3 do
       if redis.call('DEL', KEYS[each]) == 1 then found = '1' end
     end
     local number = redis.call('HINCRBY', KEYS[1], 'resets', 1)
+    meta[4] = text(number)
     local at = ARGV[2]
     if at == '' then at = text(asof) end
     noted = text(number) .. ' ' .. at .. ' ' .. found
