@@ -3,6 +3,7 @@ package bboltstore
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
@@ -134,7 +134,7 @@ func (db *database) prepare(tx *bolt.Tx) (err error) {
 		if b, err = tx.CreateBucket(about); err != nil {
 			return err
 		}
-		err = errors.Join(b.Put([]byte("version"), []byte(version)), b.Put([]byte("id"), []byte(uuid.NewString())))
+		err = errors.Join(b.Put([]byte("version"), []byte(version)), b.Put([]byte("id"), []byte(rand.Text())))
 	} else if made := string(b.Get([]byte("version"))); made != version {
 		err = fmt.Errorf("%w: its format has the version %q, expected %q", storage.ErrForeign, made, version)
 	}

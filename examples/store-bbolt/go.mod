@@ -6,7 +6,6 @@ require (
 	github.com/caddy-tally/caddy-tally v0.0.0
 	github.com/caddyserver/caddy/v2 v2.11.4
 	github.com/dustin/go-humanize v1.0.1
-	github.com/google/uuid v1.6.0
 	go.etcd.io/bbolt v1.5.0
 )
 
@@ -61,6 +60,7 @@ require (
 	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/google/go-tspi v0.3.0 // indirect
 	github.com/google/s2a-go v0.1.9 // indirect
+	github.com/google/uuid v1.6.0 // indirect
 	github.com/googleapis/enterprise-certificate-proxy v0.3.15 // indirect
 	github.com/googleapis/gax-go/v2 v2.22.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.28.0 // indirect
