@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"database/sql/driver"
 	"errors"
 	"maps"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 )
 
 // alone is a period in which this Store alone is charged, because it owns the journal. Charges are added to
@@ -23,7 +25,7 @@ type alone struct {
 	resets  atomic.Int64                              // the number of the newest reset, or unknownResets
 	limits  atomic.Pointer[map[storage.LimitID]int64] // when limits were last written to the database
 	filters filters
-	pending pending // guarded by Store.reading
+	pending pending // guarded by periods.reading
 }
 
 const (
@@ -52,31 +54,52 @@ const HasJournal = journal.Supported
 // unknownResets is no number of a reset.
 const unknownResets = -1
 
+// periods begins and ends the periods of a store, and owns its journal. It doesn't know how records are folded.
+type periods struct {
+	tx      *transactions
+	options *Options
+	state   *stmt // reads the journal's row
+
+	// alone is the present period, or nil. It is set under the lock of transactions.
+	alone atomic.Pointer[alone]
+
+	// The lock of transactions guards these.
+	journal  *journal.Journal // nil where there can be none
+	openedAt time.Time        // when the journal was opened
+	unfolded bool             // the journal may have records that are not folded
+
+	// reading guards the reader and the index of pending records. While it is held, no record of an
+	// indexed segment is overwritten.
+	reading sleeplock.Lock
+
+	woken chan struct{} // wakes the keeper; holds one
+}
+
 // openJournal opens the journal beside the database, if there can be one. From then on, no other process
 // is alone.
-func (s *Store) openJournal(ctx context.Context) error {
-	o := journal.Options{Path: s.options.Path + chargesSuffix, Origin: s.origin}
+func (p *periods) openJournal(ctx context.Context) error {
+	o := journal.Options{Path: p.options.Path + chargesSuffix, Origin: p.tx.place.origin}
 	var j *journal.Journal
 	var err error
-	for _, size := range s.options.journalSizes {
+	for _, size := range p.options.journalSizes {
 		o.Segments, o.Records = size.segments, size.records
 		if j, err = journal.Open(ctx, o); !lacksRoom(err) {
 			break
 		}
 	}
 	if errors.Is(err, journal.ErrUnsupported) {
-		if s.options.Notice != nil && !s.options.NoJournal && s.options.Synchronous != Full {
-			s.options.Notice(Notice{NoJournal: true, Path: s.options.Path, Cause: err})
+		if !p.options.NoJournal && p.options.Synchronous != Full {
+			p.options.notify(Notice{NoJournal: true, Path: p.options.Path, Cause: err})
 		}
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	s.journal, s.openedAt = j, time.Now()
-	s.unfolded = true
-	if s.journals() && j.Places() < s.options.journalSizes[0].segments {
-		s.notify(Notice{SmallJournal: true, Path: s.options.Path})
+	p.journal, p.openedAt = j, time.Now()
+	p.unfolded = true
+	if p.journals() && j.Places() < p.options.journalSizes[0].segments {
+		p.options.notify(Notice{SmallJournal: true, Path: p.options.Path})
 	}
 	return nil
 }
@@ -87,103 +110,145 @@ func lacksRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-func (s *Store) notify(n Notice) {
-	if s.options.Notice != nil {
-		s.options.Notice(n)
+func (o *Options) notify(n Notice) {
+	if o.Notice != nil {
+		o.Notice(n)
 	}
 }
 
 // reopenJournalLocked opens the journal again if its file was removed, replaced, cut or grown, and returns
 // that as the cause. All records of the old journal must be folded.
-func (s *Store) reopenJournalLocked() (cause, err error) {
-	cause = cmp.Or(s.journal.Err(), s.journal.InPlace())
-	if s.closed || s.unfolded || cause == nil {
+func (p *periods) reopenJournalLocked() (cause, err error) {
+	cause = cmp.Or(p.journal.Err(), p.journal.InPlace())
+	if p.tx.closed || p.unfolded || cause == nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookEvery)
 	defer cancel()
-	old := s.journal
-	if err := s.openJournal(ctx); err != nil {
+	old := p.journal
+	if err := p.openJournal(ctx); err != nil {
 		return nil, err
 	}
 	return cause, old.Close()
 }
 
-// beginPeriodLocked begins a period, if no other process uses the database. Processes of a version
-// without a journal are only in the table of processes.
-func (s *Store) beginPeriodLocked() error {
-	if !s.journals() || s.closed || s.alone.Load() != nil {
+// checkJournalLocked gives notice if the journal is not that of the database.
+func (p *periods) checkJournalLocked() error {
+	if p.journal == nil {
 		return nil
 	}
-	if err := errors.Join(s.place.check(), s.journal.InPlace()); err != nil {
+	id, _, err := p.journalStateLocked()
+	if err == nil && id != 0 && id != p.journal.ID() {
+		p.options.notify(Notice{LostJournal: true, Path: p.options.Path})
+	}
+	return err
+}
+
+func (p *periods) prepare() (err error) {
+	p.state, err = p.tx.conn.prepare(journalState, 0, 4)
+	return err
+}
+
+// journalState is the query for the ID of the database's journal, and for the progress of folds.
+const journalState = `SELECT id, folded, upto, below FROM journal`
+
+// readState returns the ID of the database's journal, and the progress of folds, in a transaction.
+func (p *periods) readState() (id int64, done progress, err error) { return parseState(p.state) }
+
+// journalStateLocked is readState outside of any transaction.
+func (p *periods) journalStateLocked() (id int64, done progress, err error) {
+	if err := p.tx.rollbackLocked(); err != nil {
+		return 0, done, err
+	}
+	return p.readState()
+}
+
+// parseState runs journalState.
+func parseState(s *stmt) (id int64, done progress, err error) {
+	err = s.each(func(row []driver.Value) error {
+		var folded, upto, below int64
+		err := integers(row, &id, &folded, &upto, &below)
+		done = progress{uint32(folded), uint32(upto), int(min(max(below, 0), prefixes))}
+		return err
+	})
+	return id, done, err
+}
+
+// beginPeriodLocked begins a period, if no other process uses the database. Processes of a version
+// without a journal are only in the table of processes.
+func (p *periods) beginPeriodLocked() error {
+	if !p.journals() || p.tx.closed || p.alone.Load() != nil {
+		return nil
+	}
+	if err := errors.Join(p.tx.place.check(), p.journal.InPlace()); err != nil {
 		return err
 	}
-	id, done, err := s.journalStateLocked()
+	id, done, err := p.journalStateLocked()
 	if err != nil {
 		return err
 	}
-	others, err := s.writer.int(`SELECT count(*) FROM processes, clock WHERE until > now AND journal = 0`)
+	others, err := p.tx.conn.int(`SELECT count(*) FROM processes, clock WHERE until > now AND journal = 0`)
 	if err != nil || others > 0 {
 		return err
 	}
-	if id != s.journal.ID() {
-		done = progress{folded: s.journal.Newest()} // its records belong to another database
-		if id != 0 && time.Since(s.openedAt) < strangerWait {
+	if id != p.journal.ID() {
+		done = progress{folded: p.journal.Newest()} // its records belong to another database
+		if id != 0 && time.Since(p.openedAt) < strangerWait {
 			return nil // processes with the old journal notice the new one in this time
 		}
 	}
-	if !s.journal.Own(done.folded, done.upto) {
-		return s.journal.Err()
+	if !p.journal.Own(done.folded, done.upto) {
+		return p.journal.Err()
 	}
-	if err := s.adoptJournalLocked(id, done); err != nil {
-		s.journal.Disown()
+	if err := p.adoptJournalLocked(id, done); err != nil {
+		p.journal.Disown()
 		return err
 	}
-	a := &alone{period: storage.NextPeriod(), journal: s.journal}
+	a := &alone{period: storage.NextPeriod(), journal: p.journal}
 	a.folded.Store(done.folded)
 	a.resets.Store(unknownResets)
 	a.limits.Store(&map[storage.LimitID]int64{})
-	s.unfolded, s.hurried.segments = true, nil
-	s.alone.Store(a)
-	s.wakeKeeper() // for the filter
+	p.unfolded = true
+	p.alone.Store(a)
+	p.wakeKeeper() // for the filter
 	return nil
 }
 
 // journals reports whether charges may go to the journal. Charges that must survive a loss of power are
 // committed by transactions.
-func (s *Store) journals() bool {
-	return s.journal != nil && !s.options.NoJournal && s.options.Synchronous != Full
+func (p *periods) journals() bool {
+	return p.journal != nil && !p.options.NoJournal && p.options.Synchronous != Full
 }
 
 // adoptJournalLocked makes the journal that of the database, unless it is already.
-func (s *Store) adoptJournalLocked(id int64, done progress) error {
-	now := s.journal.ID()
+func (p *periods) adoptJournalLocked(id int64, done progress) error {
+	now := p.journal.ID()
 	if now == id {
 		return nil
 	}
-	return s.tx.doLocked(func() (int64, error) {
-		return 1, s.writer.exec(`UPDATE journal SET id = ?, folded = ?, upto = 0, below = 0`, now, int64(done.folded))
+	return p.tx.doLocked(func() (int64, error) {
+		return 1, p.tx.conn.exec(`UPDATE journal SET id = ?, folded = ?, upto = 0, below = 0`, now, int64(done.folded))
 	})
 }
 
 // endPeriod ends a period. The journal's goroutine, or the next transaction, folds its records.
-func (s *Store) endPeriod(a *alone) {
-	if s.alone.CompareAndSwap(a, nil) {
-		s.wakeKeeper()
+func (p *periods) endPeriod(a *alone) {
+	if p.alone.CompareAndSwap(a, nil) {
+		p.wakeKeeper()
 	}
 }
 
 // checkPeriod ends a period if this Store no longer owns the journal.
-func (s *Store) checkPeriod(a *alone) {
+func (p *periods) checkPeriod(a *alone) {
 	if !a.journal.Owned() {
-		s.endPeriod(a)
+		p.endPeriod(a)
 	}
 }
 
 // lasts reports whether a period has not ended. It isn't enough that this Store owns the journal: it may
 // own it again in a later period, after charges by other processes.
-func (s *Store) lasts(a *alone) bool {
-	return a.journal.Owned() && s.alone.Load() == a
+func (p *periods) lasts(a *alone) bool {
+	return a.journal.Owned() && p.alone.Load() == a
 }
 
 // knowsLimit reports whether a limit was written to the database lately.
@@ -203,102 +268,133 @@ func (a *alone) learnLimits(claims []storage.Claim, era int64) {
 	a.limits.Store(&known)
 }
 
-// keep is the journal's goroutine. It begins and ends periods, and folds records. It ends when stop is
+// keeper is the journal's goroutine. It decides when a period begins and ends, when records are folded, and when the
+// filter of a period is made.
+type keeper struct {
+	options *Options
+	tx      *transactions
+	periods *periods
+	folds   *folds
+
+	stop chan struct{} // closed to end the goroutine
+	kept chan struct{} // closed when it has ended
+}
+
+// keep is the goroutine. It begins and ends periods, and folds records. It ends when stop is
 // closed.
-func (s *Store) keep() {
-	defer close(s.kept)
-	if !s.journals() {
+func (k *keeper) keep() {
+	defer close(k.kept)
+	if !k.periods.journals() {
 		return
 	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		var full <-chan struct{}
-		if a := s.alone.Load(); a != nil {
+		if a := k.periods.alone.Load(); a != nil {
 			full = a.journal.Full()
 		}
 		select {
-		case <-s.stop:
+		case <-k.stop:
 			return
 		case <-tick.C:
-			s.lookAfterJournal()
-		case <-s.woken:
-			s.lookAfterJournal()
+			k.lookAfterJournal()
+		case <-k.periods.woken:
+			k.lookAfterJournal()
 		case <-full:
-			s.foldSome(s.alone.Load(), false)
+			k.folds.foldSome(k.periods.alone.Load(), false)
 		}
 	}
 }
 
-func (s *Store) wakeKeeper() {
+func (p *periods) wakeKeeper() {
 	select {
-	case s.woken <- struct{}{}:
+	case p.woken <- struct{}{}:
 	default:
 	}
 }
 
-// lookAfterJournal begins a period if it can. It ends the period if other processes use the database or if
-// files are not in place. Otherwise it folds old records, and maintains the filter.
-func (s *Store) lookAfterJournal() {
-	a := s.alone.Load()
-	if a == nil {
-		if !s.mu.TryLock() {
-			return // another call uses the store; the next tick retries
-		}
-		// An error here comes back in a call that can return it.
-		_ = s.beginPeriodLocked()
-		var gone error
-		if s.alone.Load() == nil && !s.closed && s.place.check() == nil {
-			_ = s.place.failed(wrap("fold", s.foldAllLocked()))
-			gone, _ = s.reopenJournalLocked()
-		}
-		s.mu.Unlock()
-		if gone != nil {
-			s.notify(Notice{NewJournal: true, Path: s.options.Path, Cause: gone})
-		}
-		if a = s.alone.Load(); a == nil {
-			return
-		}
+// settleJournal begins a period, or folds the records of the journal.
+func (k *keeper) settleJournal() error {
+	k.tx.mu.Lock()
+	defer k.tx.mu.Unlock()
+	if err := k.periods.checkJournalLocked(); err != nil {
+		return err
 	}
-	if !a.journal.Owned() || s.place.check() != nil || a.journal.InPlace() != nil {
-		s.endPeriod(a)
-		return
+	if err := k.beginLocked(); err != nil || k.periods.alone.Load() != nil {
+		return err
 	}
-	s.foldSome(a, true)
-	s.keepFilter(a)
+	return k.folds.foldAllLocked()
 }
 
-// leaveJournalLocked ends the period for good, and folds the journal. Records that can't be folded stay
-// there until the database is opened again.
-func (s *Store) leaveJournalLocked() error {
-	if s.journal == nil {
-		return nil
-	}
-	s.reading.Lock() // waits for claims under way, which still end in the period
-	defer s.reading.Unlock()
-	s.alone.Store(nil)
-	s.journal.Disown()
-	if s.place.check() != nil {
-		return nil
-	}
-	err := s.foldAllLocked()
-	if s.journal.Err() != nil {
-		s.astray.Store(true) // the last records may be lost
+// beginLocked begins a period, if no other process uses the database.
+func (k *keeper) beginLocked() error {
+	err := k.periods.beginPeriodLocked()
+	if k.periods.alone.Load() != nil {
+		k.folds.hurried.segments = nil
 	}
 	return err
 }
 
+// lookAfterJournal begins a period if it can. It ends the period if other processes use the database or if
+// files are not in place. Otherwise it folds old records, and maintains the filter.
+func (k *keeper) lookAfterJournal() {
+	a := k.periods.alone.Load()
+	if a == nil {
+		if !k.tx.mu.TryLock() {
+			return // another call uses the store; the next tick retries
+		}
+		// An error here comes back in a call that can return it.
+		_ = k.beginLocked()
+		var gone error
+		if k.periods.alone.Load() == nil && !k.tx.closed && k.tx.place.check() == nil {
+			_ = k.tx.place.failed(wrap("fold", k.folds.foldAllLocked()))
+			gone, _ = k.periods.reopenJournalLocked()
+		}
+		k.tx.mu.Unlock()
+		if gone != nil {
+			k.options.notify(Notice{NewJournal: true, Path: k.options.Path, Cause: gone})
+		}
+		if a = k.periods.alone.Load(); a == nil {
+			return
+		}
+	}
+	if !a.journal.Owned() || k.tx.place.check() != nil || a.journal.InPlace() != nil {
+		k.periods.endPeriod(a)
+		return
+	}
+	k.folds.foldSome(a, true)
+	k.keepFilter(a)
+}
+
+// leaveJournalLocked ends the period for good, and folds the journal. Records that can't be folded stay
+// there until the database is opened again. It reports whether the last records may be lost.
+func (k *keeper) leaveJournalLocked() (lost bool, err error) {
+	if k.periods.journal == nil {
+		return false, nil
+	}
+	k.periods.reading.Lock() // waits for claims under way, which still end in the period
+	defer k.periods.reading.Unlock()
+	k.periods.alone.Store(nil)
+	k.periods.journal.Disown()
+	if k.tx.place.check() != nil {
+		return false, nil
+	}
+	err = k.folds.foldAllLocked()
+	return k.periods.journal.Err() != nil, err
+}
+
 // keepFilter makes a filter if there is none, or if it has become too small. It reads the keys of the
 // database in small steps, and waits for none of the store's locks.
-func (s *Store) keepFilter(a *alone) {
+func (k *keeper) keepFilter(a *alone) {
 	capacity := a.filters.due()
 	if capacity == 0 {
 		return
 	}
 	next := newFilter(capacity)
 	a.filters.next.Store(next)
-	err := s.fillFilter(a, next)
-	if err == nil && s.alone.Load() == a {
+	err := k.fillFilter(a, next)
+	if err == nil && k.periods.alone.Load() == a {
 		a.filters.use(next)
 	}
 	a.filters.next.Store(nil)

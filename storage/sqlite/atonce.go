@@ -9,7 +9,7 @@ import (
 
 // Period implements [storage.Local].
 func (s *Store) Period() uint32 {
-	if a := s.alone.Load(); a != nil {
+	if a := s.periods.alone.Load(); a != nil {
 		return a.period
 	}
 	return 0
@@ -17,7 +17,7 @@ func (s *Store) Period() uint32 {
 
 // IsNew implements [storage.Local].
 func (s *Store) IsNew(id storage.LimitID, era int64, key storage.Key) bool {
-	a := s.alone.Load()
+	a := s.periods.alone.Load()
 	return a != nil && a.filters.isNew(limitOf(id, era), key)
 }
 
@@ -27,7 +27,7 @@ func (s *Store) OnDisk() bool { return true }
 // ClaimAtOnce implements [storage.Local]. When it returns, its changes are in the journal, written by one
 // system call; some time later they are in the database.
 func (s *Store) ClaimAtOnce(period uint32, era int64, claims []storage.KnownClaim) error {
-	a := s.alone.Load()
+	a := s.periods.alone.Load()
 	if a == nil || a.period != period || a.crowded.Load() || s.place.damaged.Load() != nil || !a.journal.Owned() {
 		return storage.ErrNotAtOnce // while it is certain that nothing was written
 	}
@@ -42,7 +42,7 @@ func (s *Store) ClaimAtOnce(period uint32, era int64, claims []storage.KnownClai
 			records = noted(records, id, c.Key, c.Limit, &changes)
 		}
 	}
-	if !s.note(a, records) {
+	if !s.periods.note(a, records) {
 		for i := range claims {
 			claims[i].Done = false
 		}
@@ -58,11 +58,11 @@ func (s *Store) ClaimAtOnce(period uint32, era int64, claims []storage.KnownClai
 
 // note writes records to the journal, and reports whether they are durable and the period goes on. If not,
 // it ends the period.
-func (s *Store) note(a *alone, records []journal.Record) bool {
-	if len(records) == 0 || a.journal.Add(records...) && s.alone.Load() == a { // see lasts
+func (p *periods) note(a *alone, records []journal.Record) bool {
+	if len(records) == 0 || a.journal.Add(records...) && p.alone.Load() == a { // see lasts
 		return true
 	}
-	s.checkPeriod(a)
+	p.checkPeriod(a)
 	return false
 }
 

@@ -33,12 +33,12 @@ func TestClaimsWaitForLocksAfterACheckpoint(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), BusyTimeout: time.Minute})
 	mustFill(t, s, 0, 1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.tx.mu.Lock()
+	defer s.tx.mu.Unlock()
 	if err := s.log.reuseLocked(); err != nil {
 		t.Fatal(err)
 	}
-	if ms, err := s.writer.int(`PRAGMA busy_timeout`); err != nil || ms != 60_000 {
+	if ms, err := s.tx.conn.int(`PRAGMA busy_timeout`); err != nil || ms != 60_000 {
 		t.Errorf("a claim waits for %d ms (%v), want a minute", ms, err)
 	}
 }
@@ -137,25 +137,25 @@ func TestCheckpointWhileShrinking(t *testing.T) {
 	s := opened(t, Options{Path: path})
 	mustFill(t, s, 0, 16_000)
 	late := start + int64(48*time.Hour)
-	s.mu.Lock()
+	s.tx.mu.Lock()
 	for s.sweeping.phase < 3 { // all rows go
-		s.mu.Unlock()
+		s.tx.mu.Unlock()
 		if _, err := s.Sweep(context.Background(), storagetest.At(late)); err != nil {
 			t.Fatal(err)
 		}
-		s.mu.Lock()
+		s.tx.mu.Lock()
 	}
 	s.log.unsynced = 0
-	s.mu.Unlock()
+	s.tx.mu.Unlock()
 	var asked int64
 	for more := true; more; {
 		swept, err := s.Sweep(context.Background(), storagetest.At(late))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.mu.Lock()
+		s.tx.mu.Lock()
 		asked = max(asked, s.log.unsynced)
-		s.mu.Unlock()
+		s.tx.mu.Unlock()
 		more = swept.More
 	}
 	if asked < vacuumPages {

@@ -17,7 +17,7 @@ func (s *Store) Claim(ctx context.Context, term *storage.Term, claims []storage.
 	if err := cmp.Or(ctx.Err(), storage.CheckClaims(claims, grants)); err != nil {
 		return wrap("claim", err)
 	}
-	if a := s.alone.Load(); a != nil && len(claims) > 0 {
+	if a := s.periods.alone.Load(); a != nil && len(claims) > 0 {
 		switch err := s.claimAlone(a, term, claims, grants); err {
 		case errTransaction:
 		case errNotNoted:
@@ -26,7 +26,7 @@ func (s *Store) Claim(ctx context.Context, term *storage.Term, claims []storage.
 			return s.place.failed(wrap("claim", err))
 		}
 	}
-	return s.with(ctx, "claim", func() error {
+	return s.tx.with(ctx, "claim", func() error {
 		if len(claims) == 0 {
 			return nil
 		}
@@ -35,29 +35,20 @@ func (s *Store) Claim(ctx context.Context, term *storage.Term, claims []storage.
 }
 
 func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
-	if err := s.foldAllLocked(); err != nil {
+	if err := s.folds.foldAllLocked(); err != nil {
 		return err
 	}
-	err := s.tx.inTermLocked(term, func() (int64, error) { return s.decideLocked(term, claims, grants) })
+	err := s.tx.inTermLocked(term, func() (int64, error) { return s.claims.decide(term, claims, grants) })
 	if err != nil {
 		s.claims.limits.forget()
 		return err
 	}
-	if a := s.alone.Load(); a != nil {
+	if a := s.periods.alone.Load(); a != nil {
 		for i := range s.claims.cells {
 			a.filters.add(s.claims.cells[i].id, s.claims.cells[i].key)
 		}
 	}
 	return nil
-}
-
-// decideLocked decides about claims as of the term's time, in a transaction.
-func (s *Store) decideLocked(term *storage.Term, claims []storage.Claim, grants []limiter.Grant) (written int64, err error) {
-	s.claims.era = term.Era
-	for i := range claims {
-		claims[i].Now = term.Time.Now
-	}
-	return s.claims.run(claims, grants)
 }
 
 // withoutReturns returns claims for another attempt after an unknown outcome. The units that they give back may
@@ -69,19 +60,6 @@ func withoutReturns(claims []storage.Claim) []storage.Claim {
 		claims[i].Return = limiter.Lease{}
 	}
 	return claims
-}
-
-// with calls f with the store locked, and adds the failed operation to its error.
-func (s *Store) with(ctx context.Context, what string, f func() error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return wrap(what, storage.ErrClosed)
-	}
-	if err := ctx.Err(); err != nil {
-		return wrap(what, err)
-	}
-	return s.place.failed(wrap(what, f()))
 }
 
 // claimer applies batches of claims inside a transaction. It reuses its memory from batch to batch, but
@@ -115,6 +93,15 @@ const keptSlots = 128
 func newClaimer(c *conn) (*claimer, error) {
 	cl := &claimer{}
 	return cl, errors.Join(cl.counters.prepare(c), cl.buckets.prepare(c), cl.limits.prepare(c), cl.renames.prepare(c))
+}
+
+// decide is run as of a term's time, in its transaction.
+func (cl *claimer) decide(term *storage.Term, claims []storage.Claim, grants []limiter.Grant) (written int64, err error) {
+	cl.era = term.Era
+	for i := range claims {
+		claims[i].Now = term.Time.Now
+	}
+	return cl.run(claims, grants)
 }
 
 // run decides all claims and writes their changes. It returns the number of written rows.

@@ -87,16 +87,15 @@ func limitOf(id storage.LimitID, era int64) storage.LimitID {
 // Time implements [storage.Store].
 func (s *Store) Time(from storage.Clock, least int64) (storage.Time, error) {
 	term := storage.Term{Clock: from}
-	err := s.with(background, "time", func() error {
-		return s.tx.doLocked(func() (int64, error) {
-			if err := s.clock.tell(&term); err != nil {
-				return 0, err
-			}
-			if s.clock.row.Lost(s.clock.reading) {
-				s.clock.present = s.clock.present.NotBefore(least, s.clock.reading)
-			}
-			return s.clock.keep(&term, false)
-		})
+	err := s.tx.do(background, "time", func() (int64, error) {
+		c := &s.tx.clock
+		if err := c.tell(&term); err != nil {
+			return 0, err
+		}
+		if c.row.Lost(c.reading) {
+			c.present = c.present.NotBefore(least, c.reading)
+		}
+		return c.keep(&term, false)
 	})
 	return term.Time, err
 }

@@ -123,9 +123,9 @@ func (cr *crashes) claim(t *testing.T, s *Store) {
 		cr.count(&cr.acked, k, grant.Units)
 		grants[0] = grant
 		if cr.rand.IntN(6) == 0 {
-			s.mu.Lock() // no fold ends between the copies
+			s.tx.mu.Lock() // no fold ends between the copies
 			cr.take(t)
-			s.mu.Unlock()
+			s.tx.mu.Unlock()
 		}
 	}
 }
@@ -251,8 +251,8 @@ func chargeAtOnce(t *testing.T, s *Store, limit limiter.Limit, times int) (befor
 	if err := s.Claim(context.Background(), storagetest.At(start), []storage.Claim{c}, grants); err != nil {
 		t.Fatal(err)
 	}
-	s.mu.Lock() // nothing is folded meanwhile
-	defer s.mu.Unlock()
+	s.tx.mu.Lock() // nothing is folded meanwhile
+	defer s.tx.mu.Unlock()
 	for range times - 1 {
 		before = copyFiles(t, s.options.Path)
 		grant, err := claimAtOnce(s, s.Period(), 0, c, grants[0].Lease)
@@ -327,15 +327,15 @@ func TestFoldsThatFail(t *testing.T) {
 		s := journaled(t, Options{Path: filepath.Join(t.TempDir(), "tally.db"), connect: f.connect})
 		chargeAtOnce(t, s, limit, 4)
 		fold := func() error {
-			s.mu.Lock() // nobody else folds the last charge
-			defer s.mu.Unlock()
+			s.tx.mu.Lock() // nobody else folds the last charge
+			defer s.tx.mu.Unlock()
 			c := storage.Claim{ID: 7, Key: key(0), Limit: limit, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 			if _, err := claimAtOnce(s, s.Period(), 0, c, limiter.Lease{At: limit.Slot(start), Used: 4}); err != nil {
 				t.Fatal(err)
 			}
 			f.set(failOnce(statement, coded(codeBusy)))
 			defer f.set(nil)
-			return s.foldAllLocked()
+			return s.folds.foldAllLocked()
 		}
 		if err := fold(); err == nil {
 			t.Errorf("%s: the fold did not fail", statement)

@@ -32,12 +32,12 @@ func TestCutJournalIsTold(t *testing.T) {
 	if err := os.Truncate(path+chargesSuffix, 0); err != nil {
 		t.Fatal(err)
 	}
-	s.mu.Lock()
-	_ = s.foldAllLocked() // as the goroutine of the journal does, which nobody hears
-	s.endPeriod(s.alone.Load())
-	_ = s.foldAllLocked()
-	_, _ = s.reopenJournalLocked()
-	s.mu.Unlock()
+	s.tx.mu.Lock()
+	_ = s.folds.foldAllLocked() // as the goroutine of the journal does, which nobody hears
+	s.periods.endPeriod(s.periods.alone.Load())
+	_ = s.folds.foldAllLocked()
+	_, _ = s.periods.reopenJournalLocked()
+	s.tx.mu.Unlock()
 	if err := claim(s); err == nil {
 		t.Error("claims go on though charges are lost")
 	}

@@ -187,9 +187,9 @@ func TestDamageOfAReplacedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, path, "")
-	s.mu.Lock()
+	s.tx.mu.Lock()
 	err := s.place.failed(storage.ErrCorrupt)
-	s.mu.Unlock()
+	s.tx.mu.Unlock()
 	if !errors.Is(err, storage.ErrCorrupt) || isMarked(path) {
 		t.Errorf("got %v, marked: %v", err, isMarked(path))
 	}

@@ -44,9 +44,22 @@
 //
 // The store owns two goroutines. One copies the write-ahead log into the main file when enough has been
 // written. The other one maintains the journal: it begins and ends periods, and folds. Open starts both
-// last; Close stops them and waits. Store.mu guards the write connection, Store.reading the connection
-// with which claims of a period read, wal.sideLock that of checkpoints, and patient.lock the patient
-// folds. The order of locks is sideLock or patient.lock, then mu, then reading.
+// last; Close stops them and waits.
+//
+// Each connection, and each of the two goroutines, belongs to one type:
+//
+//	Store         implements the contract, one method for each of its calls
+//	transactions  the write connection, under mu, and what transactions have read: claimer, standings, resets,
+//	              side, sweeper
+//	periods       the journal's file and the present period; decides whether a charge may go to the journal
+//	folds         brings the journal's records to the tables, under patient.lock if no caller waits
+//	keeper        the journal's goroutine: when periods begin and end, when folds run, the filter of new keys
+//	reader        the connection with which claims of a period read, under periods.reading
+//	wal           the connection of checkpoints and of reads of the past, under sideLock, and their goroutine
+//	place         the files and their damage; has no lock
+//
+// The order of locks is sideLock or patient.lock, then mu, then reading. A type knows those above it, except that
+// transactions asks wal for checkpoints. Only keeper and folds change what periods knows of a fold.
 //
 // # Limits of time
 //

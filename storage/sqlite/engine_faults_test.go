@@ -153,12 +153,12 @@ func TestReplacedByWhatIsNotOurs(t *testing.T) {
 // chill makes the store read from the file, not from its cache.
 func (s *Store) chill(t *testing.T) {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.tx.mu.Lock()
+	defer s.tx.mu.Unlock()
 	if err := s.log.reuseLocked(); err != nil {
 		t.Fatal(err)
 	}
-	mustExec(t, s.writer, `PRAGMA shrink_memory`)
+	mustExec(t, s.tx.conn, `PRAGMA shrink_memory`)
 }
 
 // Damage found at run time is reported once. The database is set aside, and the known usage is

@@ -47,15 +47,15 @@ func TestFoldedKeysStayInNoJournal(t *testing.T) {
 	}
 	const keys = 100
 	charge(s, 0, 1) // the limit is known from then on
-	s.mu.Lock()     // so that nothing is folded
+	s.tx.mu.Lock()  // so that nothing is folded
 	charge(s, 0, keys)
 	if n := chargedIn(t, path+chargesSuffix, keys); n < keys-1 {
 		t.Errorf("%d keys are in the journal before a fold, want %d", n, keys)
 	}
-	s.mu.Unlock()
-	s.mu.Lock()
-	err := s.foldAllLocked()
-	s.mu.Unlock()
+	s.tx.mu.Unlock()
+	s.tx.mu.Lock()
+	err := s.folds.foldAllLocked()
+	s.tx.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func (fs *filters) due() int64 {
 // fillFilter adds all keys in the database and the journal to a filter. Calls that charge other keys
 // meanwhile add them to it as well: after the journal's segment is sealed, all writers of later records
 // see the filter.
-func (s *Store) fillFilter(a *alone, f *filter) error {
+func (k *keeper) fillFilter(a *alone, f *filter) error {
 	a.journal.Seal()
 	for _, segment := range a.journal.Segments(a.folded.Load()) {
 		if !segment.Sealed() {
@@ -135,13 +135,13 @@ func (s *Store) fillFilter(a *alone, f *filter) error {
 			return err
 		}
 	}
-	c, err := s.options.dial(sideCache)
+	c, err := k.options.dial(sideCache)
 	if err != nil {
 		return err
 	}
 	defer c.close()
 	for _, table := range filterTables {
-		if err := s.fillFrom(a, f, c, table.query, table.columns); err != nil {
+		if err := k.fillFrom(a, f, c, table.query, table.columns); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ func (s *Store) fillFilter(a *alone, f *filter) error {
 }
 
 // fillFrom adds the keys of a table, step by step, for as long as the period lasts.
-func (s *Store) fillFrom(a *alone, f *filter, c *conn, query string, columns int) error {
+func (k *keeper) fillFrom(a *alone, f *filter, c *conn, query string, columns int) error {
 	next, err := c.prepare(query, columns, columns)
 	if err != nil {
 		return err
@@ -172,10 +172,10 @@ func (s *Store) fillFrom(a *alone, f *filter, c *conn, query string, columns int
 		if err != nil {
 			return err
 		}
-		if s.alone.Load() != a || isDone(s.stop) {
+		if k.periods.alone.Load() != a || isDone(k.stop) {
 			return storage.ErrClosed
 		}
-		s.foldSome(a, true) // this goroutine also folds
+		k.folds.foldSome(a, true) // this goroutine also folds
 	}
 	return nil
 }

@@ -275,17 +275,17 @@ func TestTruncatedLog(t *testing.T) {
 // askWriter reads a number through the write connection of a store, which the store's own goroutine
 // uses as well.
 func askWriter(s *Store, query string) (int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.writer.int(query)
+	s.tx.mu.Lock()
+	defer s.tx.mu.Unlock()
+	return s.tx.conn.int(query)
 }
 
 // tellWriter executes a statement on that connection.
 func tellWriter(t testing.TB, s *Store, query string) {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	mustExec(t, s.writer, query)
+	s.tx.mu.Lock()
+	defer s.tx.mu.Unlock()
+	mustExec(t, s.tx.conn, query)
 }
 
 // claimAtOnce makes one claim at once.

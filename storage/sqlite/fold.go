@@ -188,6 +188,19 @@ func (f *fold) next(rows int) ([]journal.Record, progress) {
 	return f.part, progress{f.done.folded, f.last(), below}
 }
 
+// folds brings the records of a journal to the tables.
+type folds struct {
+	tx      *transactions
+	options *Options
+	periods *periods
+
+	// The lock of transactions guards these.
+	folding folding
+	hurried fold // one that a caller waits for
+
+	patient patient
+}
+
 // patient has the state of patient folds. Its lock is taken before that of the write connection.
 type patient struct {
 	lock     sleeplock.Lock
@@ -197,14 +210,14 @@ type patient struct {
 
 // foldSome folds sealed segments. If old is set, it folds all of them, and seals the current segment
 // first unless it did so lately. Otherwise it leaves fewer segments than a whole fold for later.
-func (s *Store) foldSome(a *alone, old bool) {
+func (fs *folds) foldSome(a *alone, old bool) {
 	if a == nil {
 		return
 	}
-	s.patient.lock.Lock()
-	defer s.patient.lock.Unlock()
-	if old && time.Since(s.patient.sealedAt) >= foldEvery {
-		s.patient.sealedAt = time.Now()
+	fs.patient.lock.Lock()
+	defer fs.patient.lock.Unlock()
+	if old && time.Since(fs.patient.sealedAt) >= foldEvery {
+		fs.patient.sealedAt = time.Now()
 		a.journal.Seal()
 	}
 	least := 1
@@ -212,23 +225,23 @@ func (s *Store) foldSome(a *alone, old bool) {
 		least = foldSegments(a.journal)
 	}
 	// After an error the next call retries. Meanwhile the charges stay in the journal, which has room for a while.
-	_ = s.foldSealed(a, least)
+	_ = fs.foldSealed(a, least)
 }
 
 // foldForSweep folds all records that exist before a sweep. No request waits for it.
-func (s *Store) foldForSweep(a *alone) error {
-	s.patient.lock.Lock()
-	defer s.patient.lock.Unlock()
+func (fs *folds) foldForSweep(a *alone) error {
+	fs.patient.lock.Lock()
+	defer fs.patient.lock.Unlock()
 	a.journal.Seal()
-	return s.foldSealed(a, 1)
+	return fs.foldSealed(a, 1)
 }
 
 // foldSealed folds sealed segments patiently, except for segments that are sealed meanwhile, because there
 // may always be more. Each fold has at least least segments. The caller holds the lock of patient.
-func (s *Store) foldSealed(a *alone, least int) error {
+func (fs *folds) foldSealed(a *alone, least int) error {
 	last := newest(a.journal.Segments(a.folded.Load()))
 	for a.folded.Load() < last {
-		if more, err := s.foldPatiently(a, least); err != nil || !more {
+		if more, err := fs.foldPatiently(a, least); err != nil || !more {
 			return err
 		}
 	}
@@ -238,14 +251,14 @@ func (s *Store) foldSealed(a *alone, least int) error {
 // foldPatiently folds the next segments, if at least least are sealed, and reports whether there may be
 // more. It locks the write connection only for short transactions, and rests in between unless the
 // journal fills up. The caller holds the lock of patient.
-func (s *Store) foldPatiently(a *alone, least int) (more bool, err error) {
-	f := &s.patient.fold
-	if err := s.beginPatiently(a, f); err != nil || len(f.segments) < least {
+func (fs *folds) foldPatiently(a *alone, least int) (more bool, err error) {
+	f := &fs.patient.fold
+	if err := fs.beginPatiently(a, f); err != nil || len(f.segments) < least {
 		return false, err
 	}
 	rest := func() { // filling also notes how full the journal is
 		if !a.filling() {
-			s.options.rest(restFor)
+			fs.options.rest(restFor)
 		}
 	}
 	// If another process folds and erases the segments meanwhile, the progress is not the expected one.
@@ -253,7 +266,7 @@ func (s *Store) foldPatiently(a *alone, least int) (more bool, err error) {
 		return false, err
 	}
 	for over := false; !over; {
-		if over, err = s.foldPart(a, f); err != nil {
+		if over, err = fs.foldPart(a, f); err != nil {
 			return false, err
 		}
 		rest()
@@ -262,25 +275,25 @@ func (s *Store) foldPatiently(a *alone, least int) (more bool, err error) {
 }
 
 // beginPatiently begins a fold of the next segments, or of none.
-func (s *Store) beginPatiently(a *alone, f *fold) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (fs *folds) beginPatiently(a *alone, f *fold) error {
+	fs.tx.mu.Lock()
+	defer fs.tx.mu.Unlock()
 	f.segments = nil
-	if s.closed || !s.lasts(a) {
+	if fs.tx.closed || !fs.periods.lasts(a) {
 		return nil
 	}
-	id, done, err := s.journalStateLocked()
+	id, done, err := fs.periods.journalStateLocked()
 	if err != nil || id != a.journal.ID() {
-		return s.place.failed(err)
+		return fs.tx.place.failed(err)
 	}
 	f.begin(done, done.batch(a.journal.Segments(done.folded), foldSegments(a.journal)))
-	return errors.Join(s.settle(f), a.journal.Err())
+	return errors.Join(fs.settle(f), a.journal.Err())
 }
 
 // settle waits until all records of a fold are written.
-func (s *Store) settle(f *fold) error {
+func (fs *folds) settle(f *fold) error {
 	for _, segment := range f.segments {
-		if err := s.journal.Settle(segment); err != nil {
+		if err := fs.periods.journal.Settle(segment); err != nil {
 			return err
 		}
 	}
@@ -288,87 +301,87 @@ func (s *Store) settle(f *fold) error {
 }
 
 // foldPart adds the next records of a patient fold to the tables, and reports whether the fold is over.
-func (s *Store) foldPart(a *alone, f *fold) (over bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || !s.lasts(a) {
+func (fs *folds) foldPart(a *alone, f *fold) (over bool, err error) {
+	fs.tx.mu.Lock()
+	defer fs.tx.mu.Unlock()
+	if fs.tx.closed || !fs.periods.lasts(a) {
 		return true, nil
 	}
-	over, err = s.foldPartLocked(f, patientRows)
-	return over, s.place.failed(wrap("fold", err))
+	over, err = fs.foldPartLocked(f, patientRows)
+	return over, fs.tx.place.failed(wrap("fold", err))
 }
 
 // makeRoom folds some records if the journal has little room left, so that claims are not faster than
 // the database for long.
-func (s *Store) makeRoom(a *alone) error {
+func (fs *folds) makeRoom(a *alone) error {
 	if !a.crowded.Load() {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.alone.Load() != a {
+	fs.tx.mu.Lock()
+	defer fs.tx.mu.Unlock()
+	if fs.tx.closed || fs.periods.alone.Load() != a {
 		return nil
 	}
-	_, err := s.hurryLocked(math.MaxUint32)
-	return s.place.failed(err)
+	_, err := fs.hurryLocked(math.MaxUint32)
+	return fs.tx.place.failed(err)
 }
 
 // foldAllLocked folds all earlier records, so that a transaction finds them in the tables.
-func (s *Store) foldAllLocked() error {
-	if !s.unfolded {
+func (fs *folds) foldAllLocked() error {
+	if !fs.periods.unfolded {
 		return nil
 	}
-	alone := s.alone.Load() != nil
+	alone := fs.periods.alone.Load() != nil
 	if alone {
-		s.journal.Seal()
+		fs.periods.journal.Seal()
 	} else {
-		s.journal.Disown()
+		fs.periods.journal.Disown()
 	}
-	_, done, err := s.journalStateLocked()
+	_, done, err := fs.periods.journalStateLocked()
 	if err != nil {
 		return err
 	}
-	s.hurried.segments = nil
-	last := newest(s.journal.Segments(done.folded)) // charges at once may add more
+	fs.hurried.segments = nil
+	last := newest(fs.periods.journal.Segments(done.folded)) // charges at once may add more
 	for over := false; !over; {
-		if over, err = s.hurryLocked(last); err != nil {
+		if over, err = fs.hurryLocked(last); err != nil {
 			return err
 		}
 	}
-	if err := s.journal.Err(); err != nil {
+	if err := fs.periods.journal.Err(); err != nil {
 		return err // unreadable records are lost: the caller must open the database again
 	}
-	s.unfolded = alone
+	fs.periods.unfolded = alone
 	return nil
 }
 
 // hurryLocked folds some of the sealed records up to a generation, and reports whether there are none left.
-func (s *Store) hurryLocked(last uint32) (over bool, err error) {
-	id, done, err := s.journalStateLocked()
-	if err != nil || id != s.journal.ID() || done.folded >= last {
+func (fs *folds) hurryLocked(last uint32) (over bool, err error) {
+	id, done, err := fs.periods.journalStateLocked()
+	if err != nil || id != fs.periods.journal.ID() || done.folded >= last {
 		return true, err
 	}
-	f := &s.hurried
+	f := &fs.hurried
 	if len(f.segments) == 0 || !f.follow(done) {
-		f.begin(done, done.batch(s.journal.Segments(done.folded), foldSegments(s.journal)))
+		f.begin(done, done.batch(fs.periods.journal.Segments(done.folded), foldSegments(fs.periods.journal)))
 		if len(f.segments) == 0 {
 			return true, nil
 		}
-		if err := s.settle(f); err != nil {
+		if err := fs.settle(f); err != nil {
 			return false, err
 		}
 	}
-	_, err = s.foldPartLocked(f, hurriedRows)
+	_, err = fs.foldPartLocked(f, hurriedRows)
 	return false, err
 }
 
 // foldPartLocked adds about rows records of a fold to the tables, and reports whether the fold is over:
 // all its records are in the tables, or other processes have continued it.
-func (s *Store) foldPartLocked(f *fold, rows int) (over bool, err error) {
+func (fs *folds) foldPartLocked(f *fold, rows int) (over bool, err error) {
 	next, stale := progress{}, false
-	err = s.tx.doLocked(func() (written int64, err error) {
-		id, done, err := s.folding.state()
-		if stale = err == nil && (id != s.journal.ID() || !f.follow(done)); err != nil || stale {
+	err = fs.tx.doLocked(func() (written int64, err error) {
+		id, done, err := fs.periods.readState()
+		if stale = err == nil && (id != fs.periods.journal.ID() || !f.follow(done)); err != nil || stale {
 			return 0, err
 		}
 		if !f.read { // the segments are not folded, so no process has erased them
@@ -378,7 +391,7 @@ func (s *Store) foldPartLocked(f *fold, rows int) (over bool, err error) {
 		}
 		var records []journal.Record
 		records, next = f.next(rows)
-		return s.folding.run(&f.limits, records, next)
+		return fs.folding.run(&f.limits, records, next)
 	})
 	if err != nil || stale {
 		f.segments = nil
@@ -390,37 +403,28 @@ func (s *Store) foldPartLocked(f *fold, rows int) (over bool, err error) {
 	segments := f.segments
 	f.segments = nil
 	if f.damaged > 0 {
-		s.notify(Notice{Damaged: f.damaged, Path: s.options.Path})
+		fs.options.notify(Notice{Damaged: f.damaged, Path: fs.options.Path})
 	}
-	return true, s.dropLocked(segments)
+	return true, fs.dropLocked(segments)
 }
 
 // dropLocked overwrites folded segments and frees them for reuse. So keys that are deleted from the
 // database remain in no file.
-func (s *Store) dropLocked(segments []*journal.Segment) (err error) {
-	a, last := s.alone.Load(), segments[len(segments)-1].Generation()
+func (fs *folds) dropLocked(segments []*journal.Segment) (err error) {
+	a, last := fs.periods.alone.Load(), segments[len(segments)-1].Generation()
 	if a != nil {
-		s.reading.Lock() // until readers of the segments have finished
+		fs.periods.reading.Lock() // until readers of the segments have finished
 		a.folded.Store(last)
-		s.reading.Unlock()
+		fs.periods.reading.Unlock()
 	}
 	for _, segment := range segments {
-		err = errors.Join(err, s.journal.Erase(segment))
+		err = errors.Join(err, fs.periods.journal.Erase(segment))
 	}
 	if a != nil {
-		s.journal.Free(last)
+		fs.periods.journal.Free(last)
 		a.filling()
 	}
 	return err
-}
-
-// journalStateLocked returns the ID of the database's journal, and the progress of folds, outside of any
-// transaction.
-func (s *Store) journalStateLocked() (id int64, done progress, err error) {
-	if err := s.tx.rollbackLocked(); err != nil {
-		return 0, done, err
-	}
-	return s.folding.state()
 }
 
 // filling reports whether more than half of the journal is not folded. It also notes whether there is

@@ -46,15 +46,15 @@ func journaledCharges(t *testing.T, limit limiter.Limit, rest func(*Store)) *Sto
 		t.Fatal(err)
 	}
 	s.letFoldsWait(-foldEvery) // what is noted is old
-	s.wakeKeeper()
+	s.periods.wakeKeeper()
 	return s
 }
 
 // letFoldsWait prevents the goroutine of the journal from folding new records for a time.
 func (s *Store) letFoldsWait(d time.Duration) {
-	s.patient.lock.Lock()
-	defer s.patient.lock.Unlock()
-	s.patient.sealedAt = time.Now().Add(d)
+	s.folds.patient.lock.Lock()
+	defer s.folds.patient.lock.Unlock()
+	s.folds.patient.sealedAt = time.Now().Add(d)
 }
 
 // Everything that requests wait for in a period works while a fold is in the middle of its
@@ -67,8 +67,8 @@ func TestRequestsWaitForNoFold(t *testing.T) {
 	folding, release := make(chan struct{}), make(chan struct{})
 	s := journaledCharges(t, limit, func(s *Store) {
 		once.Do(func() {
-			s.mu.Lock() // as in the transaction
-			defer s.mu.Unlock()
+			s.tx.mu.Lock() // as in the transaction
+			defer s.tx.mu.Unlock()
 			close(folding)
 			<-release
 		})
@@ -123,13 +123,13 @@ func TestFoldsLetOthersWrite(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Hour})
 	var midway atomic.Int32
 	s := journaledCharges(t, limit, func(s *Store) {
-		s.mu.Lock() // hangs if the fold holds it
-		defer s.mu.Unlock()
-		if _, done, err := s.journalStateLocked(); err == nil && done.below > 0 {
+		s.tx.mu.Lock() // hangs if the fold holds it
+		defer s.tx.mu.Unlock()
+		if _, done, err := s.periods.journalStateLocked(); err == nil && done.below > 0 {
 			midway.Add(1)
 		}
 	})
-	for s.alone.Load().folded.Load() == 0 {
+	for s.periods.alone.Load().folded.Load() == 0 {
 		runtime.Gosched()
 	}
 	if n := midway.Load(); n < 3 {
@@ -158,8 +158,8 @@ func TestEachRecordIsFoldedOnce(t *testing.T) {
 		for name, act := range map[string]func(t *testing.T, s *Store) (path string, err error){
 			"nothing": func(_ *testing.T, s *Store) (string, error) { return s.options.Path, nil },
 			"the process dies": func(t *testing.T, s *Store) (string, error) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
+				s.tx.mu.Lock()
+				defer s.tx.mu.Unlock()
 				return putFiles(t, copyFiles(t, s.options.Path)), nil
 			},
 			"a transaction": func(_ *testing.T, s *Store) (string, error) { return s.options.Path, charge(s, 1<<20, 1<<21) },
@@ -183,9 +183,9 @@ func TestEachRecordIsFoldedOnce(t *testing.T) {
 			path, acted := "", make(chan error, 1)
 			s := journaledCharges(t, limit, func(s *Store) {
 				_, done, err := func() (int64, progress, error) {
-					s.mu.Lock()
-					defer s.mu.Unlock()
-					return s.journalStateLocked()
+					s.tx.mu.Lock()
+					defer s.tx.mu.Unlock()
+					return s.periods.journalStateLocked()
 				}()
 				if done.below == 0 && err == nil {
 					return
@@ -231,9 +231,9 @@ func TestChargesAfterALossOfPowerAreFolded(t *testing.T) {
 		if rests++; rests > 50 || len(lost) > 0 {
 			return
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if _, done, err := s.journalStateLocked(); err == nil && done.below > 0 {
+		s.tx.mu.Lock()
+		defer s.tx.mu.Unlock()
+		if _, done, err := s.periods.journalStateLocked(); err == nil && done.below > 0 {
 			files := copyFiles(t, s.options.Path)
 			charges := []byte(files[chargesSuffix])
 			clear(charges[256:]) // the table and all records
@@ -282,7 +282,7 @@ func TestSweepsFoldOncePerRound(t *testing.T) {
 	t.Parallel()
 	limit := newLimit(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 10, Window: time.Minute})
 	s := journaledCharges(t, limit, func(*Store) {})
-	for a := s.alone.Load(); a.folded.Load() == 0 || a.filters.current.Load() == nil; { // else the filter's segments are folded
+	for a := s.periods.alone.Load(); a.folded.Load() == 0 || a.filters.current.Load() == nil; { // else the filter's segments are folded
 		runtime.Gosched()
 	}
 	s.letFoldsWait(time.Hour)
@@ -296,7 +296,7 @@ func TestSweepsFoldOncePerRound(t *testing.T) {
 		if err != nil || swept.Rows == 0 {
 			t.Fatalf("step %d: %+v, %v, want some rows", step, swept, err)
 		}
-		after := s.alone.Load().folded.Load()
+		after := s.periods.alone.Load().folded.Load()
 		if step > 0 && after != before {
 			t.Errorf("step %d of a round folds the journal", step)
 		}

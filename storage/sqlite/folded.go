@@ -17,10 +17,10 @@ type folding struct {
 	slots  []foldedSlot
 	states []foldedBucket
 
-	journal, times, known *stmt
-	take, noting          *stmt
-	upserts               sized
-	buckets               sized
+	times, known *stmt
+	take, noting *stmt
+	upserts      sized
+	buckets      sized
 }
 
 // knownLimits are the limits of one era.
@@ -47,29 +47,11 @@ type foldedBucket struct {
 func (f *folding) prepare(db *conn, counters *counters, buckets *buckets) error {
 	f.upserts, f.buckets = counters.upserts, buckets.upserts
 	return db.prepareAll([]prepared{
-		{&f.journal, journalState, 0, 4},
 		{&f.times, `SELECT now, era FROM clock`, 0, 2},
 		{&f.known, `SELECT id, algorithm, window, slots, era FROM limits`, 0, 5},
 		{&f.take, `UPDATE counters SET used = max(used + ?, 0) WHERE limit_id = ? AND window = ? AND key = ? AND slot = ?`, 5, 0},
 		{&f.noting, `UPDATE journal SET folded = ?, upto = ?, below = ?`, 3, 0},
 	})
-}
-
-// journalState is the query for the ID of the database's journal, and for the progress of folds.
-const journalState = `SELECT id, folded, upto, below FROM journal`
-
-// state returns the ID of the database's journal, and the progress of folds.
-func (f *folding) state() (id int64, done progress, err error) { return parseState(f.journal) }
-
-// parseState runs journalState.
-func parseState(s *stmt) (id int64, done progress, err error) {
-	err = s.each(func(row []driver.Value) error {
-		var folded, upto, below int64
-		err := integers(row, &id, &folded, &upto, &below)
-		done = progress{uint32(folded), uint32(upto), int(min(max(below, 0), prefixes))}
-		return err
-	})
-	return id, done, err
 }
 
 // run writes records to the tables, and then the progress. It returns how many rows it wrote.

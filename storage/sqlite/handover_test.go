@@ -44,7 +44,9 @@ func TestClaimsAreAnsweredWhenAnotherComes(t *testing.T) {
 	var once sync.Once
 	f.setAfter(func(query string) (err error) {
 		if strings.HasPrefix(query, "ROLLBACK") { // it has read, and not charged yet
-			once.Do(func() { comes, err = journal.Open(ctx, journal.Options{Path: path + chargesSuffix, Origin: s.origin}) })
+			once.Do(func() {
+				comes, err = journal.Open(ctx, journal.Options{Path: path + chargesSuffix, Origin: s.place.origin})
+			})
 		}
 		return err
 	})
@@ -81,11 +83,11 @@ func TestClaimsEndWithTheirPeriod(t *testing.T) {
 	}
 	claim(s, 1)
 	s.letFoldsWait(time.Hour) // the goroutine of the journal must not wait for the claim below, which waits for it
-	s.mu.Lock()
-	if err := s.foldAllLocked(); err != nil {
+	s.tx.mu.Lock()
+	if err := s.folds.foldAllLocked(); err != nil {
 		t.Error(err)
 	}
-	s.mu.Unlock()
+	s.tx.mu.Unlock()
 	before := s.Period()
 	comeAndGo := func() error {
 		other, err := Open(ctx, Options{Path: path})
@@ -98,7 +100,7 @@ func TestClaimsEndWithTheirPeriod(t *testing.T) {
 		if err := other.Close(); err != nil {
 			return err
 		}
-		s.endPeriod(s.alone.Load())
+		s.periods.endPeriod(s.periods.alone.Load())
 		for s.Period() == before || s.Period() == 0 {
 			time.Sleep(time.Millisecond) // the goroutine of the journal begins another
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/internal/rows"
-	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/journal"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/vfs"
 )
@@ -27,55 +26,29 @@ const (
 	sideCache   = 256      // KiB; the checkpointing connection keeps no pages
 )
 
-// Store is a [storage.Local] in an SQLite database. Its methods are safe for concurrent use; one of them
-// runs at a time.
-//
-// It has many methods because it has one pair of locks: 24 are the contract of package storage, and the
-// others are the steps of a call or of the journal's goroutine under mu. State that needs no lock of the
-// store is in types of its own: claimer, standings, clock, resets, side, sweeper, folding, wal, reader.
+// Store is a [storage.Local] in an SQLite database. Its methods are safe for concurrent use.
 type Store struct {
 	*rows.Side
 	options Options
 	place   place
-	origin  int64 // identifies the database, also if its file was replaced
+	astray  atomic.Bool // the content of the log may be lost
 
-	// mu guards the write connection and everything down to reading.
-	mu       sleeplock.Lock
-	writer   *conn
-	tx       transactions
-	closed   bool
+	tx transactions
+	// The lock of tx guards these, which are only used in its transactions.
 	claims   *claimer
 	clients  standings
-	clock    clock
 	resets   resets
 	side     side
 	mark     int64 // of the secret, see Mark; 0 before
 	sweeping *sweeper
 
-	folding  folding
-	hurried  fold // one that a caller waits for
-	unfolded bool // the journal may have records that are not folded
+	periods periods
+	folds   folds
+	keeper  keeper
+	reader  reader
 
-	// alone is the present period, or nil. It is set under mu.
-	alone    atomic.Pointer[alone]
-	journal  *journal.Journal // guarded by mu; nil where there can be none
-	openedAt time.Time        // when the journal was opened
-
-	// reading guards the reader and the index of pending records. While it is held, no record of an
-	// indexed segment is overwritten. It is locked after mu.
-	reading sleeplock.Lock
-	reader  *reader
-
-	patient patient
-
-	log wal
-
-	free   atomic.Int64 // free bytes of the file at the last sweep
-	astray atomic.Bool  // the content of the log may be lost
-
-	woken chan struct{} // wakes the journal's goroutine; holds one
-	stop  chan struct{} // closed to end the goroutines
-	kept  chan struct{} // closed when the journal's goroutine has ended
+	log  wal
+	stop chan struct{} // closed to end the goroutines
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -131,7 +104,8 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		return nil, &damage{errDamaged("it was found so while in use"), file}
 	}
 	s := newStore(o, file)
-	s.Side = rows.New(sideRows{s}, sideRows{s})
+	side := sideRows{&s.side, &s.tx, &s.log}
+	s.Side = rows.New(side, side)
 	if err := s.connect(ctx); err != nil {
 		_ = s.closeConnections()
 		if c := code(err); c == codeCorrupt || c == codeNotADB || errors.Is(err, storage.ErrCorrupt) {
@@ -140,25 +114,22 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	go s.log.checkpoints()
-	go s.keep()
+	go s.keeper.keep()
 	return s, nil
 }
 
 // newStore returns a store whose connections are not open yet.
 func newStore(o Options, file fs.FileInfo) *Store {
-	s := &Store{
-		options: o,
-		place:   place{path: o.Path, file: file},
-		mu:      sleeplock.New(),
-		reading: sleeplock.New(),
-		patient: patient{lock: sleeplock.New()},
-		woken:   make(chan struct{}, 1),
-		kept:    make(chan struct{}),
-		stop:    make(chan struct{}),
-	}
-	s.log = wal{place: &s.place, options: &s.options, lock: s.mu, sideLock: sleeplock.New(),
+	s := &Store{options: o, place: place{path: o.Path, file: file}, stop: make(chan struct{})}
+	s.tx = transactions{place: &s.place, log: &s.log, mu: sleeplock.New()}
+	s.log = wal{place: &s.place, options: &s.options, lock: s.tx.mu, sideLock: sleeplock.New(),
 		due: make(chan struct{}, 1), stop: s.stop, stopped: make(chan struct{})}
-	s.tx = transactions{place: &s.place, clock: &s.clock, log: &s.log}
+	s.periods.tx, s.periods.options = &s.tx, &s.options
+	s.periods.reading, s.periods.woken = sleeplock.New(), make(chan struct{}, 1)
+	s.folds.tx, s.folds.options, s.folds.periods = &s.tx, &s.options, &s.periods
+	s.folds.patient.lock = sleeplock.New()
+	s.keeper = keeper{options: &s.options, tx: &s.tx, periods: &s.periods, folds: &s.folds, stop: s.stop, kept: make(chan struct{})}
+	s.reader.periods, s.reader.place = &s.periods, &s.place
 	return s
 }
 
@@ -166,20 +137,20 @@ func newStore(o Options, file fs.FileInfo) *Store {
 // may be old. Neither does a database that has lost its log with the last charges.
 func (s *Store) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*Store)
-	return ok && s.origin == e.origin && os.SameFile(s.place.file, e.place.file) && !e.astray.Load()
+	return ok && s.place.origin == e.place.origin && os.SameFile(s.place.file, e.place.file) && !e.astray.Load()
 }
 
 // connect opens the connections and the journal, and migrates the database.
 func (s *Store) connect(ctx context.Context) (err error) {
-	err = retryBusy(ctx, func() error { s.writer, err = s.options.dial(writerCache); return err })
+	err = retryBusy(ctx, func() error { s.tx.conn, err = s.options.dial(writerCache); return err })
 	if err != nil {
 		return err
 	}
-	s.log.writer = s.writer
-	if err := retryBusy(ctx, func() error { return migrate(s.writer) }); err != nil {
+	s.log.writer = s.tx.conn
+	if err := retryBusy(ctx, func() error { return migrate(s.tx.conn) }); err != nil {
 		return err
 	}
-	if err := retryBusy(ctx, func() error { return setUp(s.writer, s.options) }); err != nil {
+	if err := retryBusy(ctx, func() error { return setUp(s.tx.conn, s.options) }); err != nil {
 		return err
 	}
 	if err := s.prepare(ctx); code(err) == codeError {
@@ -190,66 +161,41 @@ func (s *Store) connect(ctx context.Context) (err error) {
 	if err := retryBusy(ctx, func() error { s.log.side, err = s.options.dial(sideCache); return err }); err != nil {
 		return err
 	}
-	if err := s.openReader(ctx); err != nil {
+	if err := s.reader.open(ctx, &s.options); err != nil {
 		return err
 	}
-	if err := s.openJournal(ctx); err != nil || s.journal == nil {
+	if err := s.periods.openJournal(ctx); err != nil || s.periods.journal == nil {
 		return err
 	}
-	return retryBusy(ctx, s.settleJournal)
-}
-
-// settleJournal begins a period, or folds the records of the journal.
-func (s *Store) settleJournal() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.checkJournalLocked(); err != nil {
-		return err
-	}
-	if err := s.beginPeriodLocked(); err != nil || s.alone.Load() != nil {
-		return err
-	}
-	return s.foldAllLocked()
-}
-
-// checkJournalLocked gives notice if the journal is not that of the database.
-func (s *Store) checkJournalLocked() error {
-	if s.journal == nil {
-		return nil
-	}
-	id, _, err := s.journalStateLocked()
-	if err == nil && id != 0 && id != s.journal.ID() {
-		s.notify(Notice{LostJournal: true, Path: s.options.Path})
-	}
-	return err
+	return retryBusy(ctx, s.keeper.settleJournal)
 }
 
 // prepare inspects the database, and prepares the statements.
 func (s *Store) prepare(ctx context.Context) (err error) {
-	if err := retryBusy(ctx, func() error { return inspect(s.writer) }); err != nil {
+	if err := retryBusy(ctx, func() error { return inspect(s.tx.conn) }); err != nil {
 		return err
 	}
-	if s.origin, err = s.writer.int(`SELECT id FROM origin`); err != nil {
+	if s.place.origin, err = s.tx.conn.int(`SELECT id FROM origin`); err != nil {
 		return err
 	}
-	if err := s.tx.prepare(s.writer); err != nil {
+	if err := s.tx.prepare(); err != nil {
 		return err
 	}
-	if s.claims, err = newClaimer(s.writer); err != nil {
+	if s.claims, err = newClaimer(s.tx.conn); err != nil {
 		return err
 	}
-	if err := errors.Join(s.clients.prepare(s.writer), s.clock.prepare(s.writer), s.resets.prepare(s.writer),
-		s.side.prepare(s.writer),
-		s.folding.prepare(s.writer, &s.claims.counters, &s.claims.buckets)); err != nil {
+	if err := errors.Join(s.clients.prepare(s.tx.conn), s.resets.prepare(s.tx.conn),
+		s.side.prepare(s.tx.conn),
+		s.periods.prepare(), s.folds.folding.prepare(s.tx.conn, &s.claims.counters, &s.claims.buckets)); err != nil {
 		return err
 	}
 	if s.place.beside, err = filesBeside(s.place.path); err != nil {
 		return err
 	}
-	if s.sweeping, err = newSweeper(s.writer); err != nil {
+	if s.sweeping, err = newSweeper(s.tx.conn); err != nil {
 		return err
 	}
-	return s.measureLocked()
+	return s.sweeping.measure()
 }
 
 // dial opens a connection with the settings that all connections have in common.
@@ -348,32 +294,31 @@ func retryBusy(ctx context.Context, f func() error) error {
 // Close implements [storage.Store]. It waits for the goroutines and for calls under way, and copies the log
 // into the main file. A second call returns [storage.ErrClosed].
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	s.tx.mu.Lock()
+	if s.tx.closed {
+		s.tx.mu.Unlock()
 		return wrap("close", storage.ErrClosed)
 	}
-	s.closed = true
-	s.mu.Unlock()
+	s.tx.closed = true
+	s.tx.mu.Unlock()
 
 	close(s.stop)
 	<-s.log.stopped
-	<-s.kept
+	<-s.keeper.kept
 	s.log.sideLock.Lock()
 	defer s.log.sideLock.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.tx.mu.Lock()
+	defer s.tx.mu.Unlock()
 	_ = s.tx.rollbackLocked() // closing rolls back as well
-	unfolded := s.leaveJournalLocked()
+	lost, unfolded := s.keeper.leaveJournalLocked()
 	switch inPlace, err := isAt(s.place.path, s.place.file); {
 	case err != nil: // it is unknown whose files these are
 	case !inPlace:
 		s.place.removeBeside()
 	default:
-		if s.log.finishLocked() {
-			s.astray.Store(true)
-		}
+		lost = s.log.finishLocked() || lost
 	}
+	s.astray.Store(lost)
 	err := errors.Join(unfolded, s.closeConnections())
 	s.log.side = nil // for later calls of wal.look
 	return wrap("close", err)
@@ -381,13 +326,10 @@ func (s *Store) Close() error {
 
 func (s *Store) closeConnections() error {
 	var errs []error
-	if s.journal != nil {
-		errs = append(errs, s.journal.Close())
+	if s.periods.journal != nil {
+		errs = append(errs, s.periods.journal.Close())
 	}
-	if s.reader != nil {
-		errs = append(errs, s.reader.conn.close())
-	}
-	for _, c := range []*conn{s.log.side, s.writer} {
+	for _, c := range []*conn{s.reader.conn, s.log.side, s.tx.conn} {
 		if c != nil {
 			errs = append(errs, c.close())
 		}

@@ -34,20 +34,20 @@ func TestOverwrittenJournalIsTold(t *testing.T) {
 	if _, err := claim(s, 1); err != nil { // the limit is known from then on
 		t.Fatal(err)
 	}
-	s.mu.Lock() // so that nothing is folded
+	s.tx.mu.Lock() // so that nothing is folded
 	for n := range uint64(3) {
 		if _, err := claim(s, 10+n); err != nil {
 			t.Fatal(err)
 		}
 	}
 	damaged := overwriteKey(t, path+chargesSuffix, key(11), 0)
-	s.mu.Unlock()
+	s.tx.mu.Unlock()
 	if damaged == 0 {
 		t.Fatal("no record was damaged")
 	}
-	s.mu.Lock()
-	_ = s.foldAllLocked() // as the goroutine of the journal does, which nobody hears
-	s.mu.Unlock()
+	s.tx.mu.Lock()
+	_ = s.folds.foldAllLocked() // as the goroutine of the journal does, which nobody hears
+	s.tx.mu.Unlock()
 	if _, err := claim(s, 1); err == nil {
 		t.Error("claims go on though charges are lost")
 	}
@@ -81,16 +81,16 @@ func TestRecordsDamagedAfterACrashAreTold(t *testing.T) {
 	if s.Period() == 0 {
 		t.Skip("there is no journal here")
 	}
-	for s.letFoldsWait(time.Hour); s.alone.Load().filters.current.Load() == nil; { // nothing seals a segment afterwards
+	for s.letFoldsWait(time.Hour); s.periods.alone.Load().filters.current.Load() == nil; { // nothing seals a segment afterwards
 		runtime.Gosched()
 	}
-	claim(s, 1) // the limit is known from then on
-	s.mu.Lock() // so that nothing is folded
+	claim(s, 1)    // the limit is known from then on
+	s.tx.mu.Lock() // so that nothing is folded
 	for n := range uint64(4) {
 		claim(s, 10+n)
 	}
 	crashed := copyFiles(t, path)
-	s.mu.Unlock()
+	s.tx.mu.Unlock()
 	for what, c := range map[string]struct {
 		damaged []uint64 // keys
 		with    byte

@@ -10,10 +10,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// place is the path of a database and the identities of its open files.
+// place is the path of a database, and identifies it and its open files.
 type place struct {
 	path   string
 	file   fs.FileInfo            // of the database
+	origin int64                  // identifies the database, also if its file was replaced
 	beside map[string]fs.FileInfo // its log and its index, by suffix
 
 	damaged atomic.Pointer[error] // how the database was found to be damaged; nil if it wasn't

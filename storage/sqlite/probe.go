@@ -17,13 +17,13 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return wrap("probe", err)
 	}
-	return s.with(ctx, "probe", func() error {
+	return s.tx.with(ctx, "probe", func() error {
 		defer s.claims.limits.forget()
-		if err := s.foldAllLocked(); err != nil {
+		if err := s.folds.foldAllLocked(); err != nil {
 			return err
 		}
 		err := s.tx.inTermLocked(term, func() (int64, error) {
-			_, err := s.decideLocked(term, claims, grants)
+			_, err := s.claims.decide(term, claims, grants)
 			return 0, cmp.Or(err, errProbed)
 		})
 		if errors.Is(err, errProbed) && !s.tx.open {

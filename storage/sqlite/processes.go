@@ -19,18 +19,18 @@ const longestStay = 7 * 24 * time.Hour
 // Join implements [storage.Store].
 func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Presence, err error) {
 	until = min(until, now+int64(longestStay))
-	err = s.changeProcesses(ctx, "join", func() error {
-		if mark, err := s.writer.int(markOfSecret); err != nil || s.mark != 0 && mark != s.mark {
+	err = s.tx.change(ctx, "join", func() error {
+		if mark, err := s.tx.conn.int(markOfSecret); err != nil || s.mark != 0 && mark != s.mark {
 			return cmp.Or(err, errMarked)
 		}
-		err := s.writer.exec(`DELETE FROM processes WHERE until <= ? OR until > ?`, now, now+int64(longestStay))
+		err := s.tx.conn.exec(`DELETE FROM processes WHERE until <= ? OR until > ?`, now, now+int64(longestStay))
 		if err == nil {
-			err = s.writer.exec(`INSERT OR REPLACE INTO processes (id, until, journal) VALUES (?, ?, 1)`, id, until)
+			err = s.tx.conn.exec(`INSERT OR REPLACE INTO processes (id, until, journal) VALUES (?, ?, 1)`, id, until)
 		}
 		if err != nil {
 			return err
 		}
-		return s.writer.each(fmt.Sprintf(`SELECT count(*), total(id < %d) FROM processes`, id), func(row []driver.Value) error {
+		return s.tx.conn.each(fmt.Sprintf(`SELECT count(*), total(id < %d) FROM processes`, id), func(row []driver.Value) error {
 			processes, ok := row[0].(int64)
 			before, isNumber := row[1].(float64)
 			if !ok || !isNumber {
@@ -50,13 +50,13 @@ const markOfSecret = `SELECT mark FROM secret`
 
 // Mark implements [storage.Local].
 func (s *Store) Mark(ctx context.Context, now int64, marks ...int64) (former, kept int64, err error) {
-	err = s.changeProcesses(ctx, "mark", func() error {
+	err = s.tx.change(ctx, "mark", func() error {
 		var errs [3]error
-		former, errs[0] = s.writer.int(markOfSecret)
+		former, errs[0] = s.tx.conn.int(markOfSecret)
 		if errs[0] == nil && len(marks) > 0 && !slices.Contains(marks, former) {
-			errs[1] = s.writer.exec(`UPDATE secret SET mark = ? WHERE mark = 0 OR NOT EXISTS (SELECT 1 FROM processes WHERE until > ? AND until <= ?)`, marks[0], now, now+int64(longestStay))
+			errs[1] = s.tx.conn.exec(`UPDATE secret SET mark = ? WHERE mark = 0 OR NOT EXISTS (SELECT 1 FROM processes WHERE until > ? AND until <= ?)`, marks[0], now, now+int64(longestStay))
 		}
-		kept, errs[2] = s.writer.int(markOfSecret)
+		kept, errs[2] = s.tx.conn.int(markOfSecret)
 		s.mark = kept
 		return errors.Join(errs[:]...)
 	})
@@ -65,13 +65,7 @@ func (s *Store) Mark(ctx context.Context, now int64, marks ...int64) (former, ke
 
 // Leave implements [storage.Store].
 func (s *Store) Leave(ctx context.Context, id int64) error {
-	return s.changeProcesses(ctx, "leave", func() error {
-		return s.writer.exec(`DELETE FROM processes WHERE id = ?`, id)
-	})
-}
-
-func (s *Store) changeProcesses(ctx context.Context, what string, change func() error) error {
-	return s.with(ctx, what, func() error {
-		return s.tx.doLocked(func() (written int64, err error) { return 1, change() })
+	return s.tx.change(ctx, "leave", func() error {
+		return s.tx.conn.exec(`DELETE FROM processes WHERE id = ?`, id)
 	})
 }

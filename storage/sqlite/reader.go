@@ -12,6 +12,8 @@ import (
 
 // reader is the connection with which claims of a period read, while another connection writes.
 type reader struct {
+	periods             *periods // with the lock of the reader
+	place               *place
 	conn                *conn
 	begin, end, journal *stmt
 	claims              claimer // only its reads are used
@@ -24,13 +26,10 @@ type reader struct {
 // readerCache is the size of the reader's cache, in KiB.
 const readerCache = 4 << 10
 
-func (s *Store) openReader(ctx context.Context) (err error) {
-	r := &reader{}
-	err = retryBusy(ctx, func() error { r.conn, err = s.options.dial(readerCache); return err })
-	if err != nil {
+func (r *reader) open(ctx context.Context, o *Options) (err error) {
+	if err = retryBusy(ctx, func() error { r.conn, err = o.dial(readerCache); return err }); err != nil {
 		return err
 	}
-	s.reader = r
 	own := r.conn.prepareAll([]prepared{
 		{&r.begin, `BEGIN`, 0, 0},
 		{&r.end, `ROLLBACK`, 0, 0},
@@ -48,24 +47,29 @@ func (s *Store) claimAlone(a *alone, term *storage.Term, claims []storage.Claim,
 	if hasFormer(claims) {
 		return errTransaction // rows must be moved
 	}
-	if err := s.makeRoom(a); err != nil {
+	if err := s.folds.makeRoom(a); err != nil {
 		return err
 	}
-	if err := s.tellLimits(a, term, claims); err != nil {
+	if err := s.claims.tellLimits(&s.tx, a, term, claims); err != nil {
 		return err
 	}
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	if err := s.mayReadAlone(a); err != nil {
+	return s.reader.claimAlone(a, term, claims, grants)
+}
+
+// claimAlone is that of the Store, once the journal has room and the database has the limits.
+func (r *reader) claimAlone(a *alone, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+	r.periods.reading.Lock()
+	defer r.periods.reading.Unlock()
+	if err := r.mayReadAlone(a); err != nil {
 		return err
 	}
 	if err := a.pending.follow(a.journal.Segments(a.folded.Load())); err != nil {
 		return err
 	}
-	if err := s.reader.decide(&a.pending, term, claims, grants); err != nil {
+	if err := r.decide(&a.pending, term, claims, grants); err != nil {
 		return err
 	}
-	if s.noteCells(a, claims) {
+	if r.noteCells(a, claims) {
 		return nil
 	}
 	return errNotNoted
@@ -82,7 +86,7 @@ func hasFormer(claims []storage.Claim) bool {
 
 // tellLimits writes the limits of claims to the database, unless they were written lately. The database must
 // have the limits of all records in the journal.
-func (s *Store) tellLimits(a *alone, term *storage.Term, claims []storage.Claim) error {
+func (cl *claimer) tellLimits(tx *transactions, a *alone, term *storage.Term, claims []storage.Claim) error {
 	era, known := term.Era, true
 	for i := range claims {
 		known = known && a.knowsLimit(limitOf(claims[i].ID, era), claims[i].Now)
@@ -90,19 +94,19 @@ func (s *Store) tellLimits(a *alone, term *storage.Term, claims []storage.Claim)
 	if known {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	if tx.closed {
 		return storage.ErrClosed
 	}
-	err := s.tx.doLocked(func() (int64, error) {
-		s.claims.era = era
-		s.claims.gather(claims)
-		return 1, s.claims.limits.see(claims, s.claims.cells, era)
+	err := tx.doLocked(func() (int64, error) {
+		cl.era = era
+		cl.gather(claims)
+		return 1, cl.limits.see(claims, cl.cells, era)
 	})
 	if err != nil {
-		s.claims.limits.forget()
-		return s.place.failed(err)
+		cl.limits.forget()
+		return tx.place.failed(err)
 	}
 	a.learnLimits(claims, era)
 	return nil
@@ -168,8 +172,7 @@ func (r *reader) tell(term *storage.Term, claims []storage.Claim) error {
 
 // noteCells writes the changes of claims to the journal, and reports whether they are durable and the
 // period goes on.
-func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
-	r := s.reader
+func (r *reader) noteCells(a *alone, claims []storage.Claim) bool {
 	r.noted = r.noted[:0]
 	for i := range r.claims.cells {
 		c := &r.claims.cells[i]
@@ -183,8 +186,8 @@ func (s *Store) noteCells(a *alone, claims []storage.Claim) bool {
 		}
 		c.noted = len(r.noted) > before
 	}
-	if !s.note(a, r.noted) || !s.lasts(a) {
-		s.checkPeriod(a)
+	if !r.periods.note(a, r.noted) || !r.periods.lasts(a) {
+		r.periods.checkPeriod(a)
 		return false
 	}
 	for i := range r.claims.cells {
@@ -210,22 +213,22 @@ func noteSlots(records []journal.Record, c *cell, limit limiter.Limit, writes []
 }
 
 // mayReadAlone returns an error if a period is over, or if the files of the database aren't in place.
-func (s *Store) mayReadAlone(a *alone) error {
-	if !s.lasts(a) {
-		s.endPeriod(a)
+func (r *reader) mayReadAlone(a *alone) error {
+	if !r.periods.lasts(a) {
+		r.periods.endPeriod(a)
 		return errTransaction
 	}
-	return s.place.check()
+	return r.place.check()
 }
 
 // recordsAlone reads the records of clients in a period. It waits for no transaction.
-func (s *Store) recordsAlone(a *alone, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	if err := s.mayReadAlone(a); err != nil {
+func (r *reader) recordsAlone(a *alone, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+	r.periods.reading.Lock()
+	defer r.periods.reading.Unlock()
+	if err := r.mayReadAlone(a); err != nil {
 		return err
 	}
-	return s.reader.look(func() error { return s.reader.records(term, clients, records) })
+	return r.look(func() error { return r.records(term, clients, records) })
 }
 
 // records reads the records of clients. It returns errTransaction if a record must be moved from a former

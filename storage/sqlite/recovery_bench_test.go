@@ -59,8 +59,8 @@ func pendingCharges(b *testing.B, limit limiter.Limit, keys uint64, each int) ma
 	if err := s.Claim(context.Background(), storagetest.At(start), []storage.Claim{c}, make([]limiter.Grant, 1)); err != nil {
 		b.Fatal(err)
 	}
-	s.mu.Lock() // nothing is folded
-	defer s.mu.Unlock()
+	s.tx.mu.Lock() // nothing is folded
+	defer s.tx.mu.Unlock()
 	known := make([]limiter.Lease, keys)
 	for range each {
 		for n := range keys {

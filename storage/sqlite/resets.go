@@ -39,22 +39,22 @@ func (r *resets) prepare(db *conn) error {
 
 // Reset implements [storage.Store].
 func (s *Store) Reset(ctx context.Context, term *storage.Term, resets []storage.Reset) error {
-	return s.with(ctx, "reset", func() error {
-		if a := s.alone.Load(); a != nil {
+	return s.tx.with(ctx, "reset", func() error {
+		if a := s.periods.alone.Load(); a != nil {
 			a.resets.Store(unknownResets)
 		}
-		if err := s.foldAllLocked(); err != nil {
+		if err := s.folds.foldAllLocked(); err != nil {
 			return err
 		}
-		return s.tx.inTermLocked(term, func() (int64, error) { return s.resetLocked(term, resets) })
+		return s.tx.inTermLocked(term, func() (int64, error) { return s.resets.run(term, resets, &s.tx.clock) })
 	})
 }
 
-// resetLocked performs resets inside a transaction, and returns how many rows it wrote.
-func (s *Store) resetLocked(term *storage.Term, resets []storage.Reset) (written int64, err error) {
+// run performs resets inside a transaction, and returns how many rows it wrote.
+func (r *resets) run(term *storage.Term, resets []storage.Reset, c *clock) (written int64, err error) {
 	newest := term.Time.Resets
 	for i := range resets {
-		n, err := s.resets.apply(&resets[i], term, &newest)
+		n, err := r.apply(&resets[i], term, &newest)
 		if err != nil {
 			return 0, err
 		}
@@ -63,11 +63,11 @@ func (s *Store) resetLocked(term *storage.Term, resets []storage.Reset) (written
 	if written == 0 {
 		return 0, nil
 	}
-	if err := s.resets.number.run(newest); err != nil {
+	if err := r.number.run(newest); err != nil {
 		return 0, fmt.Errorf("write the time: %w", err)
 	}
-	err = s.resets.drop.run(newest - storage.MaxResets)
-	s.clock.present.Resets, term.Time.Resets = newest, newest
+	err = r.drop.run(newest - storage.MaxResets)
+	c.present.Resets, term.Time.Resets = newest, newest
 	return written, err
 }
 
@@ -117,11 +117,11 @@ func (r *resets) forget(reset *storage.Reset, era int64) (rows int64, err error)
 
 // Resets implements [storage.Store].
 func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, err error) {
-	a := s.alone.Load()
+	a := s.periods.alone.Load()
 	if a != nil && a.resets.Load() == after {
 		return storage.Resets{Newest: after}, nil // in a period no other process can have reset anything
 	}
-	err = s.with(ctx, "resets", func() error {
+	err = s.tx.with(ctx, "resets", func() error {
 		if err := s.place.check(); err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (s *Store) Resets(ctx context.Context, after int64) (known storage.Resets, 
 			return err
 		}
 		known, err = s.resets.after(after)
-		if err == nil && a != nil && s.alone.Load() == a {
+		if err == nil && a != nil && s.periods.alone.Load() == a {
 			a.resets.Store(known.Newest)
 		}
 		return err

@@ -74,14 +74,16 @@ func blob(value driver.Value) ([]byte, error) {
 	return bytes, nil
 }
 
-// sideRows implements [rows.Backend].
-type sideRows struct{ *Store }
+// sideRows implements [rows.Backend]: changes are made by transactions, and the past is read beside them.
+type sideRows struct {
+	*side
+	tx  *transactions
+	log *wal
+}
 
 // Update implements [rows.Backend].
 func (s sideRows) Update(ctx context.Context, doing string, names []string, decide func(rows map[string][]byte)) error {
-	return s.with(ctx, doing, func() error {
-		return s.tx.doLocked(func() (int64, error) { return s.side.update(names, decide) })
-	})
+	return s.tx.do(ctx, doing, func() (int64, error) { return s.update(names, decide) })
 }
 
 // Scan implements [rows.Backend]. Neither do claims wait for it, nor it for them.
@@ -107,12 +109,10 @@ func (s sideRows) Scan(ctx context.Context, doing string, r rows.Range, f func(n
 
 // Remove implements [rows.Backend].
 func (s sideRows) Remove(ctx context.Context, doing string, ranges []rows.Range, most int) (removed int, err error) {
-	err = s.with(ctx, doing, func() error {
-		return s.tx.doLocked(func() (int64, error) {
-			n, err := s.side.removeSome(ranges, int64(most))
-			removed = int(n)
-			return n, err
-		})
+	err = s.tx.do(ctx, doing, func() (int64, error) {
+		n, err := s.removeSome(ranges, int64(most))
+		removed = int(n)
+		return n, err
 	})
 	return removed, err
 }

@@ -101,9 +101,9 @@ var freshDatabase = sync.OnceValues(func() (content []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	err = s.writer.exec(`UPDATE origin SET id = ?`, int64(freshOrigin))
-	s.mu.Unlock()
+	s.tx.mu.Lock()
+	err = s.tx.conn.exec(`UPDATE origin SET id = ?`, int64(freshOrigin))
+	s.tx.mu.Unlock()
 	if err = errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}

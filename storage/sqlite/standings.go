@@ -41,12 +41,13 @@ func (s *Store) Records(ctx context.Context, term *storage.Term, clients []stora
 	if err := storage.CheckRecords(len(clients), records); err != nil {
 		return wrap("standings", err)
 	}
-	if a := s.alone.Load(); a != nil && ctx.Err() == nil {
-		if err := s.recordsAlone(a, term, clients, records); err != errTransaction {
+	if a := s.periods.alone.Load(); a != nil && ctx.Err() == nil {
+		if err := s.reader.recordsAlone(a, term, clients, records); err != errTransaction {
 			return s.place.failed(wrap("standings", err))
 		}
 	}
-	return s.withClients(ctx, term, "standings", func(st *standings) (written int64, err error) {
+	return s.tx.inTerm(ctx, term, "standings", func() (written int64, err error) {
+		st := s.clients.in(term)
 		for i, client := range clients {
 			known, moved, err := st.find(client, term.Time.Now)
 			if err != nil {
@@ -69,7 +70,8 @@ func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []stora
 	if err := storage.CheckRecords(len(offenses), records); err != nil {
 		return wrap("punish", err)
 	}
-	return s.withClients(ctx, term, "punish", func(st *standings) (written int64, err error) {
+	return s.tx.inTerm(ctx, term, "punish", func() (written int64, err error) {
+		st := s.clients.in(term)
 		for i, o := range offenses {
 			known, _, err := st.find(o.Client, o.At)
 			if err != nil {
@@ -85,14 +87,10 @@ func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []stora
 	})
 }
 
-// withClients runs f in a transaction, which is committed if f wrote rows.
-func (s *Store) withClients(ctx context.Context, term *storage.Term, doing string, f func(*standings) (written int64, err error)) error {
-	return s.with(ctx, doing, func() error {
-		return s.tx.inTermLocked(term, func() (int64, error) {
-			s.clients.shift = term.Shift
-			return f(&s.clients)
-		})
-	})
+// in sets the term in whose times records are.
+func (st *standings) in(term *storage.Term) *standings {
+	st.shift = term.Shift
+	return st
 }
 
 // find returns the record of a client at now. moved reports whether a part of it was under the former name.

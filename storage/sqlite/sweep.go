@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -41,12 +42,12 @@ func (s *Store) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, e
 		return storage.Swept{}, wrap("sweep", err)
 	}
 	var unfolded error
-	if a := s.alone.Load(); a != nil && s.sweepBegins() {
-		unfolded = s.foldForSweep(a)
+	if a := s.periods.alone.Load(); a != nil && !s.sweeping.begun.Load() {
+		unfolded = s.folds.foldForSweep(a)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	s.tx.mu.Lock()
+	defer s.tx.mu.Unlock()
+	if s.tx.closed {
 		return storage.Swept{}, wrap("sweep", storage.ErrClosed)
 	}
 	if err := ctx.Err(); err != nil {
@@ -56,14 +57,14 @@ func (s *Store) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, e
 		return storage.Swept{}, nil // the next claim returns the error
 	}
 	sw := s.sweeping
-	if !sw.begun {
-		if s.alone.Load() == nil {
-			unfolded = s.foldAllLocked()
+	if !sw.begun.Load() {
+		if s.periods.alone.Load() == nil {
+			unfolded = s.folds.foldAllLocked()
 		}
 		if sw.unfolded = code(unfolded) == codeFull; unfolded != nil && !sw.unfolded { // a full database has room for a fold after a sweep
 			return storage.Swept{}, s.place.failed(wrap("sweep", unfolded))
 		}
-		sw.begun = true
+		sw.begun.Store(true)
 	}
 	err := s.tx.inTermLocked(term, func() (int64, error) {
 		sw.now, sw.era, sw.shift = term.Time.Now, term.Era, term.Shift
@@ -73,19 +74,12 @@ func (s *Store) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, e
 	if err != nil {
 		sw.deleted = 0
 	}
-	err = errors.Join(err, s.measureLocked())
+	err = errors.Join(err, sw.measure())
 	if sw.dropped > 0 {
 		s.claims.limits.forget()
 	}
 	s.log.askToEmptyLocked(sw.now)
 	return storage.Swept{Rows: sw.deleted, More: sw.more}, s.place.failed(wrap("sweep", err))
-}
-
-// sweepBegins reports whether the next step is the first of a round.
-func (s *Store) sweepBegins() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.sweeping.begun
 }
 
 // sweeper remembers where the last step stopped.
@@ -97,7 +91,8 @@ type sweeper struct {
 	limit  int64        // the last finished limit of the phase
 	bucket driver.Value // the key of the last finished bucket
 
-	begun bool // this round has folded the journal
+	begun atomic.Bool  // this round has folded the journal; set under the lock of transactions
+	free  atomic.Int64 // free bytes of the file at the last step
 
 	now, era, shift int64 // the time of this step
 	unfolded        bool  // the database has no room for some records of the journal
@@ -162,7 +157,7 @@ func (sw *sweeper) step() error {
 		}
 		if sw.phase == len(phases)-1 {
 			sw.enter(0)
-			sw.begun = false
+			sw.begun.Store(false)
 			return nil
 		}
 		sw.enter(sw.phase + 1)

@@ -1,28 +1,63 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/storage"
+	"github.com/caddy-tally/caddy-tally/storage/sqlite/internal/sleeplock"
 )
 
-// transactions runs the transactions of the write connection, one at a time.
+// transactions owns the write connection, and runs its transactions, one at a time.
 type transactions struct {
 	place *place
-	clock *clock
 	log   *wal
-	open  bool // a transaction may be open
+
+	// mu guards the connection, the following fields, and what is only used in transactions.
+	mu     sleeplock.Lock
+	conn   *conn
+	clock  clock
+	open   bool // a transaction may be open
+	closed bool // the store is closed
 
 	begin, commit, rollback *stmt
 }
 
-func (t *transactions) prepare(c *conn) error {
-	return c.prepareAll([]prepared{
+func (t *transactions) prepare() error {
+	return errors.Join(t.clock.prepare(t.conn), t.conn.prepareAll([]prepared{
 		{&t.begin, `BEGIN IMMEDIATE`, 0, 0},
 		{&t.commit, `COMMIT`, 0, 0},
 		{&t.rollback, `ROLLBACK`, 0, 0},
-	})
+	}))
+}
+
+// with calls f with the connection locked, and adds the failed operation to its error.
+func (t *transactions) with(ctx context.Context, what string, f func() error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return wrap(what, storage.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return wrap(what, err)
+	}
+	return t.place.failed(wrap(what, f()))
+}
+
+// do runs f in a transaction, which is committed if f wrote rows.
+func (t *transactions) do(ctx context.Context, what string, f func() (written int64, err error)) error {
+	return t.with(ctx, what, func() error { return t.doLocked(f) })
+}
+
+// change runs f, which writes rows, in a transaction.
+func (t *transactions) change(ctx context.Context, what string, f func() error) error {
+	return t.do(ctx, what, func() (written int64, err error) { return 1, f() })
+}
+
+// inTerm runs f in a transaction, within a term.
+func (t *transactions) inTerm(ctx context.Context, term *storage.Term, what string, f func() (written int64, err error)) error {
+	return t.with(ctx, what, func() error { return t.inTermLocked(term, f) })
 }
 
 // inTermLocked runs f in a transaction, within a term. The transaction is committed if f wrote rows, or if the

@@ -21,9 +21,9 @@ func TestCommitIsInTheFiles(t *testing.T) {
 		mustFill(t, s, uint64(rows), n)
 		rows += int64(n)
 		if i == 3 {
-			s.mu.Lock()
+			s.tx.mu.Lock()
 			err := s.log.reuseLocked()
-			s.mu.Unlock()
+			s.tx.mu.Unlock()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestCommitIsInTheFiles(t *testing.T) {
 func TestStoreSyncs(t *testing.T) {
 	t.Parallel()
 	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
-	for name, c := range map[string]*conn{"writer": s.writer, "side": s.log.side} {
+	for name, c := range map[string]*conn{"writer": s.tx.conn, "side": s.log.side} {
 		var answers []driver.Value
 		err := c.each(`PRAGMA `+vfs.SyncPragma, func(row []driver.Value) error {
 			answers = append(answers, row...)
