@@ -58,8 +58,10 @@
 //	wal           the connection of checkpoints and of reads of the past, under sideLock, and their goroutine
 //	place         the files and their damage; has no lock
 //
-// The order of locks is sideLock or patient.lock, then mu, then reading. A type knows those above it, except that
-// transactions asks wal for checkpoints. Only keeper and folds change what periods knows of a fold.
+// Store knows all of them. Of transactions, periods, folds and keeper each knows only those before it, and reader knows
+// periods. Transactions request checkpoints of wal. All know place.
+//
+// The order of locks is sideLock or patient.lock, then mu, then reading.
 //
 // # Limits of time
 //
