@@ -13,8 +13,34 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 )
 
+// Kind is what advice is about. Sentences are for people: programs look at the kind.
+type Kind int
+
+// Kinds of advice: the five questions that docs/advice.md asks, and what has a page of its own.
+const (
+	Other Kind = iota
+	Reach
+	Choice
+	Set
+	Effect
+	Address
+	UntrustedProxy // whether an address is a proxy of the operator
+	BeforeTLS
+)
+
+// pages are the parts of the documentation about a kind.
+var pages = map[Kind]string{
+	Reach: "docs/advice.md#can-a-request-reach-it", Choice: "docs/advice.md#can-the-client-choose-it", Set: "docs/advice.md#will-it-ever-be-set-or-match",
+	Effect: "docs/advice.md#can-it-do-what-it-says", Address: "docs/advice.md#who-is-the-client", UntrustedProxy: "docs/advice.md#who-is-the-client",
+	BeforeTLS: "docs/reference/before-tls.md",
+}
+
+// See returns the part of the documentation that explains it, or "".
+func (k Kind) See() string { return pages[k] }
+
 // Advice describes a problem in a config, where it is, and its fix.
 type Advice struct {
+	Kind    Kind
 	Problem string   // the problem and its consequences
 	Fix     string   // the replacement
 	Zone    string   // the zone's name, or ""
@@ -23,7 +49,6 @@ type Advice struct {
 	Root    string   // the served folder that the file lies in, or ""
 	Source  string   // the place in a config file, or ""
 	Server  []string // the server's addresses, or none
-	See     string   // the part of the documentation that explains it, or ""
 	Refused bool     // the config can't work: the problem is an error
 }
 
@@ -39,7 +64,7 @@ func (a Advice) err() error {
 // log writes a warning.
 func (a Advice) log(log *zap.Logger) {
 	var fields []zap.Field
-	for _, f := range [][2]string{{"write", a.Fix}, {"zone", a.Zone}, {"handler", a.Handler}, {"path", a.Path}, {"root", a.Root}, {"at", a.Source}, {"see", a.See}} {
+	for _, f := range [][2]string{{"write", a.Fix}, {"zone", a.Zone}, {"handler", a.Handler}, {"path", a.Path}, {"root", a.Root}, {"at", a.Source}, {"see", a.Kind.See()}} {
 		if f[1] != "" {
 			fields = append(fields, zap.String(f[0], f[1]))
 		}

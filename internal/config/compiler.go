@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -168,6 +168,15 @@ func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler
 	return h.run, c.Run.Advice.Give(h.log, h.found...)
 }
 
+// placeholders returns the names of the placeholders in the handler's options.
+func (h *Handler) placeholders() []string {
+	var options any
+	if text, err := json.Marshal(h); err == nil {
+		_ = json.Unmarshal(text, &options) // it is what was just marshalled
+	}
+	return namesIn(options, nil)
+}
+
 // findProxies determines whether calls of gRPC may pass the handler. It runs before modules are loaded, which discards
 // their raw JSON.
 func (h *handlerCompiler) findProxies(caddy.Context) error {
@@ -213,10 +222,11 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	if config, err := json.Marshal(h.Handler); err == nil { // before matchers are loaded, which discards their raw JSON
-		h.run.UsesClientPlaceholders = bytes.Contains(config, []byte("{http.rate_limit.client"))
-		h.run.UsesDomain = bytes.Contains(config, []byte(enforce.DomainPlaceholder)) || bytes.Contains(config, []byte(`"per":"domain"`))
+	for _, name := range h.placeholders() { // before matchers are loaded, which discards their raw JSON
+		h.run.UsesClientPlaceholders = h.run.UsesClientPlaceholders || strings.HasPrefix(name, enforce.OurPlaceholders+"client")
+		h.run.UsesDomain = h.run.UsesDomain || name == enforce.DomainPlaceholder
 	}
+	h.run.UsesDomain = h.run.UsesDomain || slices.ContainsFunc(zones, func(z *Zone) bool { return z.Per == perDomain })
 	h.compileFields(zones)
 	for _, z := range zones {
 		setup := zoneCompiler{Zone: z, ctx: ctx, app: h.app, log: h.log}

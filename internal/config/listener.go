@@ -188,7 +188,7 @@ func (l *Listener) checkProxies(server *caddyhttp.Server, door *listener.Door) [
 	} else if len(ranges) > 0 {
 		return nil
 	}
-	return []advice.Advice{{Server: server.Listen, Source: l.Source, See: "docs/reference/before-tls.md",
+	return []advice.Advice{{Server: server.Listen, Source: l.Source, Kind: advice.BeforeTLS,
 		Problem: "listener_wrappers: rate_limit counts the connections of trusted_proxies, so that all visitors behind a proxy share one count", Fix: "except " + fix}}
 }
 

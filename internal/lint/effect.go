@@ -257,13 +257,11 @@ func contains(a, b limiter.Limit) bool {
 
 func perSecondOf(l limiter.Limit) float64 { return float64(l.Amount()) / l.Window().Seconds() }
 
-// checkEverything finds traps and exemptions that match all requests.
+// checkEverything finds traps that match all requests, or those of everybody.
 func checkEverything(p *config.Place) (found []advice.Advice) {
 	const unvisited = "trap with a path that no visitor asks for, such as trap /wp-login.php"
 	for _, o := range p.Sets() {
 		switch everything := matchesEverything(o.ModuleMap); {
-		case o.Option == "exempt" && everything:
-			found = append(found, o.Advice("exempt: every request is exempt, so this handler limits nobody", "exempt with a path or network of its own, such as exempt /health"))
 		case o.Option == "trap" && isVisited(o.ModuleMap):
 			found = append(found, o.Advice("trap: every visitor, browser or search engine asks for this path, and is caught", unvisited))
 		case o.Option == "trap" && everything:

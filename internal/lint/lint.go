@@ -3,6 +3,8 @@
 package lint
 
 import (
+	"slices"
+
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
@@ -11,18 +13,18 @@ import (
 )
 
 // configChecks are the checks of the whole config, each a function of the survey alone: the five
-// questions, with the part of docs/advice.md about each, and the files that are served.
+// questions, and the files that are served.
 var configChecks = []struct {
 	check func(*config.Survey) []advice.Advice
-	see   string
+	kind  advice.Kind
 }{
-	{checkReach, "can-a-request-reach-it"},
-	{checkChoice, "can-the-client-choose-it"},
-	{checkSet, "will-it-ever-be-set-or-match"},
-	{checkEffect, "can-it-do-what-it-says"},
-	{checkAddress, "who-is-the-client"},
-	{checkMatchers, ""},
-	{checkServed, ""},
+	{checkReach, advice.Reach},
+	{checkChoice, advice.Choice},
+	{checkSet, advice.Set},
+	{checkEffect, advice.Effect},
+	{checkAddress, advice.Address},
+	{checkMatchers, advice.Other},
+	{checkServed, advice.Other},
 }
 
 // zoneChecks are the checks of a compiled zone.
@@ -45,9 +47,7 @@ func Config(ctx caddy.Context, c *config.Compiler) error {
 	var found []advice.Advice
 	for _, question := range configChecks {
 		for _, a := range question.check(survey) {
-			if question.see != "" {
-				a.See = "docs/advice.md#" + question.see
-			}
+			a.Kind = question.kind
 			found = append(found, a)
 		}
 	}
@@ -76,5 +76,5 @@ func Dashboard(ctx caddy.Context, whole *config.Survey, dash *config.Dashboard) 
 	for _, p := range places {
 		found = append(found, checkOwnPages(p)...)
 	}
-	return config.AdviceOf(ctx).Give(ctx.Logger(), append(found, checkShut(dash, places)...)...)
+	return config.AdviceOf(ctx).Give(ctx.Logger(), slices.Concat(found, checkShut(dash, places), checkOpen(dash, places))...)
 }

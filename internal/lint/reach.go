@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,23 +18,27 @@ import (
 
 const firstInRoute = "rate_limit above it in a route block; or, if there is a global option order for rate_limit, leave that out"
 
-// checkReach asks whether requests can reach a handler, its zones and its challenge.
+// checkReach asks whether requests can reach a handler, its zones and its challenge, and an answer behind it. It
+// sends witnesses: see [routing.Place.Witness].
 func checkReach(s *config.Survey) (found []advice.Advice) {
 	for _, p := range s.Places {
 		if p.Handler == nil {
 			continue
 		}
-		switch {
-		case p.Hidden != "":
-			found = append(found, p.Handler.Advice(fmt.Sprintf("this handler never runs: %s before it answers every request", p.Hidden), firstInRoute))
+		all := p.Witness(routing.Requests{})
+		unanswered, _ := all.Unanswered()
+		switch before := all.Before(); {
+		case all.Never() != "":
+			found = append(found, p.Handler.Advice("this handler never runs: "+strings.TrimSuffix(all.Never(), "them")+"every request", firstInRoute))
 		case p.InErrors:
 			found = append(found, p.Handler.Advice("this handler is in handle_errors, where it sees only requests that have failed: all others pass without a limit",
 				"rate_limit outside of handle_errors; count status 404 in a zone counts failed requests"))
-		case p.Leavings() != "":
-			found = append(found, p.Handler.Advice(fmt.Sprintf("%s before this handler answers, and nothing behind it does: what is answered is not limited", p.Leavings()), firstInRoute))
+		case before != "" && unanswered:
+			found = append(found, p.Handler.Advice(before+" before this handler answers, and nothing behind it does: what is answered is not limited", firstInRoute))
 		default:
+			found = append(found, checkSent(p)...)
 			for _, z := range p.Zones {
-				found = append(found, checkZoneReach(p, z)...)
+				found = append(found, checkZoneReach(p, z, all)...)
 			}
 			found = append(found, checkOptionReach(p)...)
 		}
@@ -63,44 +68,74 @@ func checkWrapped(s *config.Survey) (found []advice.Advice) {
 	return found
 }
 
-// checkZoneReach finds a zone whose requests never arrive, or are answered before or never.
-func checkZoneReach(p *config.Place, z *config.Zone) []advice.Advice {
-	unanswered := len(z.MatcherSetsRaw) > 0
+// checkZoneReach finds a zone whose requests never arrive, or are answered before or never. All are the ways of all
+// requests to the handler.
+func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []advice.Advice {
+	unanswered, by := len(z.MatcherSetsRaw) > 0, ""
 	for _, set := range z.MatcherSetsRaw {
-		requests := routing.NewRequests(set)
-		if why := p.Misses(requests); why != "" {
-			return []advice.Advice{z.Advice(fmt.Sprintf("match: the zone never sees %s: %s", requests, why), "the zone into a rate_limit that sees them: before it, or without its matcher")}
+		r := routing.NewRequests(set)
+		its := p.Witness(r)
+		if why := its.Never(); why != "" {
+			return []advice.Advice{z.Advice(fmt.Sprintf("match: the zone never sees %s: %s", r, why), "the zone into a rate_limit that sees them: before it, or without its matcher")}
 		}
-		unanswered = unanswered && p.Unanswered(requests)
+		if its.Unmatched() {
+			return []advice.Advice{z.Advice("match: no request meets all conditions of a line: they exclude one another, or a handler before this one changes what they look at", "conditions that one request can meet; lines of match are alternatives")}
+		}
+		none, refused := its.Unanswered()
+		unanswered, by = unanswered && none, cmp.Or(by, refused)
 	}
-	if unanswered {
-		r := routing.NewRequests(z.MatcherSetsRaw[0])
-		return []advice.Advice{z.Advice(fmt.Sprintf("match: nothing behind this handler answers %s: the zone needs the paths as clients send them", r), "the whole path, such as match "+r.String()+" with what handle_path removes before it")}
-	}
-	if by, path := p.Passed(); by != "" && len(z.MatcherSetsRaw) == 0 && len(z.When) == 0 {
-		return []advice.Advice{z.Advice(fmt.Sprintf("the zone never sees %s: %s before it answers them", path, by), firstInRoute)}
+	others, _ := all.Unanswered()
+	switch r := z.MatcherSetsRaw; {
+	case unanswered && !others && (by == "" || z.Count == nil && z.Ban == nil):
+		return []advice.Advice{z.Advice(fmt.Sprintf("match: nothing behind this handler answers %s, or only with an error", routing.NewRequests(r[0])),
+			"the path as clients send it, with what handle_path removes from it; or what answers it")}
+	case len(r) == 0 && len(z.When) == 0 && all.Passed() != "":
+		return []advice.Advice{z.Advice(fmt.Sprintf("the zone never sees %s: reverse_proxy before it answers them", all.Passed()), firstInRoute)}
 	}
 	return nil
 }
 
-// checkOptionReach finds traps and costs of requests that never arrive, and options that take all requests
-// of a zone.
+// checkOptionReach finds traps and costs of requests that never arrive, costs that never apply, and options that take
+// all requests of a zone from any stranger.
 func checkOptionReach(p *config.Place) (found []advice.Advice) {
-	for _, o := range p.Sets() {
+	sets := p.Sets()
+	for i, o := range sets {
 		requests := routing.NewRequests(o.ModuleMap)
-		within := func(set caddy.ModuleMap) bool { return !routing.NewRequests(set).IsWithin(requests) }
 		excluded := func(set caddy.ModuleMap) bool { return !routing.NewRequests(set).Excludes(requests) }
-		switch why := p.Misses(requests); {
-		case o.Option == "trap" && why != "":
-			found = append(found, o.Advice(fmt.Sprintf("trap: it never sees %s: %s", requests, why), "the trap into a rate_limit without a matcher"))
-		case o.Option == "cost" && len(o.Zone.MatcherSetsRaw) > 0 && !slices.ContainsFunc(o.Zone.MatcherSetsRaw, excluded):
-			found = append(found, o.Advice(fmt.Sprintf("cost: the zone never has %s, because its match doesn't", requests), "match with them, or no cost for them"))
-		case o.Option == "exempt" || o.Option == "trap":
-			for _, z := range p.Zones {
-				if len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, within) {
-					found = append(found, z.Advice(fmt.Sprintf("match: all requests of the zone are in %s %s", o.Option, requests), "other paths into one of them"))
-				}
+		switch o.Option {
+		case "trap":
+			if why := p.Witness(requests).Never(); why != "" {
+				found = append(found, o.Advice(fmt.Sprintf("trap: it never sees %s: %s", requests, why), "the trap into a rate_limit without a matcher"))
+				continue
 			}
+			found = append(found, checkTaken(p, o)...)
+		case "exempt":
+			if p.Is(routing.Requests{}, o.ModuleMap) {
+				found = append(found, o.Advice("exempt: every request is exempt, so this handler limits nobody", "exempt with a path or network of its own, such as exempt /health"))
+				continue
+			}
+			found = append(found, checkTaken(p, o)...)
+		case "cost":
+			earlier := slices.IndexFunc(sets[:i], func(e config.OptionSet) bool {
+				return e.Option == "cost" && e.Zone == o.Zone && requests.IsWithin(routing.NewRequests(e.ModuleMap))
+			})
+			switch {
+			case len(o.Zone.MatcherSetsRaw) > 0 && !slices.ContainsFunc(o.Zone.MatcherSetsRaw, excluded):
+				found = append(found, o.Advice(fmt.Sprintf("cost: the zone never has %s, because its match doesn't", requests), "match with them, or no cost for them"))
+			case earlier >= 0 && sets[earlier].Cost != o.Cost:
+				found = append(found, o.Advice(fmt.Sprintf("cost: %s never costs %s, because cost %s %s is above it", requests, o.Cost, sets[earlier].Cost, routing.NewRequests(sets[earlier].ModuleMap)), "the line for fewer requests first"))
+			}
+		}
+	}
+	return found
+}
+
+// checkTaken finds zones all of whose requests are in an exemption or a trap, whoever sends them.
+func checkTaken(p *config.Place, o config.OptionSet) (found []advice.Advice) {
+	for _, z := range p.Zones {
+		left := func(set caddy.ModuleMap) bool { return !p.Is(routing.NewRequests(set), o.ModuleMap) }
+		if len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, left) {
+			found = append(found, z.Advice(fmt.Sprintf("match: all requests of the zone are in %s %s", o.Option, routing.NewRequests(o.ModuleMap)), "other paths into one of them"))
 		}
 	}
 	return found
@@ -127,10 +162,11 @@ func checkOwnPages(p *config.Place) []advice.Advice {
 	if p.Dashboard.Writable {
 		page.Methods[0] = "POST"
 	}
-	if p.Misses(page) == "" {
+	why := p.Witness(page).Never()
+	if why == "" {
 		return nil
 	}
-	return []advice.Advice{{Source: p.Dashboard.Source, Problem: fmt.Sprintf("rate_limit_dashboard: it never sees %s: %s", page, p.Misses(page)), Fix: "handle_path /limits/* {, and the dashboard in it"}}
+	return []advice.Advice{{Source: p.Dashboard.Source, Problem: fmt.Sprintf("rate_limit_dashboard: it never sees %s: %s", page, why), Fix: "handle_path /limits/* {, and the dashboard in it"}}
 }
 
 // isUnmatched reports whether all requests of a site come to the place.
@@ -148,7 +184,9 @@ func checkPuzzles(s *config.Survey) (found []advice.Advice) {
 		solution.Paths[0] = s.App.Session.Path + "*"
 	}
 	serves := func(site string) bool {
-		return slices.ContainsFunc(s.Places, func(p *config.Place) bool { return p.Handler != nil && p.Site == site && p.Misses(solution) == "" })
+		return slices.ContainsFunc(s.Places, func(p *config.Place) bool {
+			return p.Handler != nil && p.Site == site && p.Witness(solution).Never() == ""
+		})
 	}
 	mayBeGET := func(set caddy.ModuleMap) bool {
 		methods := routing.NewRequests(set).Methods
@@ -230,4 +268,17 @@ func checkShut(dash *config.Dashboard, places []*config.Place) []advice.Advice {
 	}
 	return []advice.Advice{{Source: dash.Source, Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
 		Fix: "basic_auth before it, for the same paths; or allow with a matcher"}}
+}
+
+// checkOpen finds a dashboard with which strangers may do what operators do.
+func checkOpen(dash *config.Dashboard, places []*config.Place) (found []advice.Advice) {
+	for _, p := range places {
+		for _, set := range dash.AllowRaw {
+			if dash.Writable && p.Is(routing.Requests{}, set) && p.WitnessStranger(routing.Requests{}).Reaches() {
+				found = append(found, advice.Advice{Source: dash.Source, Problem: "rate_limit_dashboard: allow: a stranger without a password may ban and lift bans",
+					Fix: "basic_auth before it; or allow client_ip 192.0.2.0/24, with the networks of the operators"})
+			}
+		}
+	}
+	return found
 }

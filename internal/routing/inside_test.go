@@ -285,22 +285,30 @@ func TestProvided(t *testing.T) {
 // Places are told what hides them and who answers before them.
 func TestPlaces(t *testing.T) {
 	const probe, respond = `{"handler":"routing_probe"}`, `{"handler":"static_response"}`
-	for _, tt := range []struct{ routes, hidden, leavings, site string }{
+	for _, tt := range []struct{ routes, never, leavings, site string }{
 		{`{"handle":[` + probe + `,` + respond + `]}`, "", "", ""},
-		{`{"handle":[` + respond + `,` + probe + `]}`, "respond", "", ""},
-		{`{"handle":[{"handler":"static_response","status_code":302,"headers":{"Location":["/x"]}},` + probe + `]}`, "redir", "", ""},
-		{`{"handle":[` + respond + `]},{"handle":[` + probe + `]}`, "respond", "", ""},
+		{`{"handle":[` + respond + `,` + probe + `]}`, "respond before it answers them", "", ""},
+		{`{"handle":[{"handler":"static_response","status_code":302,"headers":{"Location":["/x"]}},` + probe + `]}`, "redir before it answers them", "", ""},
+		{`{"handle":[` + respond + `]},{"handle":[` + probe + `]}`, "respond before it answers them", "", ""},
 		{`{"match":[{"path":["/a"]}],"handle":[` + respond + `]},{"handle":[` + probe + `]}`, "", "respond", ""},
 		{`{"match":[{"path":["/a"]}],"handle":[` + respond + `]},{"handle":[` + probe + `,` + respond + `]}`, "", "", ""},
 		{`{"match":[{"path":["/a"]}],"handle":[` + respond + `],"group":"g"},{"handle":[` + probe + `],"group":"g"}`, "", "", ""},
-		{`{"handle":[{"handler":"vars"}],"group":"g"},{"handle":[` + probe + `],"group":"g"}`, "a route without a matcher", "", ""},
+		{`{"handle":[{"handler":"vars"}],"group":"g"},{"handle":[` + probe + `],"group":"g"}`, "a route before it takes them", "", ""},
 		{`{"handle":[{"handler":"static_response","status_code":103},` + probe + `]}`, "", "", ""},
 		{`{"handle":[{"handler":"file_server","pass_thru":true},` + probe + `]}`, "", "", ""},
 		{`{"match":[{"host":["b.test","A.test"]}],"handle":[` + probe + `],"terminal":true}`, "", "", "a.test b.test"},
 	} {
 		for _, p := range view(t, `{"routes":[`+tt.routes+`]}`).Places {
-			if p.Name == "routing_probe" && (p.Hidden != tt.hidden || p.Leavings() != tt.leavings || p.Site != tt.site) {
-				t.Errorf("%s: hidden %q, leavings %q, site %q, want %q, %q and %q", tt.routes, p.Hidden, p.Leavings(), p.Site, tt.hidden, tt.leavings, tt.site)
+			if p.Name != "routing_probe" {
+				continue
+			}
+			all := p.Witness(routing.Requests{})
+			never, leavings := all.Never(), ""
+			if unanswered, _ := all.Unanswered(); unanswered {
+				leavings = all.Before()
+			}
+			if never != tt.never || leavings != tt.leavings || p.Site != tt.site {
+				t.Errorf("%s: never seen because %q, leavings %q, site %q, want %q, %q and %q", tt.routes, never, leavings, p.Site, tt.never, tt.leavings, tt.site)
 			}
 		}
 	}

@@ -227,11 +227,6 @@ func (r Route) answers(some bool) string {
 	return ""
 }
 
-// rewrites reports whether a handler of the route may change the paths of requests.
-func (r Route) rewrites() bool {
-	return !each(r.Handlers, func(n Node) bool { return n.Name != "rewrite" && n.Name != "invoke" && !n.Foreign })
-}
-
 // proxies reports whether the handler is a proxy, or its routes contain one.
 func (n Node) proxies() bool {
 	return !each([]Node{n}, func(n Node) bool { return n.Name != "reverse_proxy" })

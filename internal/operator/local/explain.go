@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity"
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
@@ -30,7 +31,7 @@ func (r running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	x := &explainer{subject: t, Now: time.Now(), Answer: operator.Explanation{
 		Client: t.String(), Text: t.String(), Kind: string(t.Kind), Limits: []operator.LimitState{},
 	}}
-	x.Answer.Advice = slices.DeleteFunc(adviceOf(t.App.Config), func(a operator.Advice) bool { return !strings.Contains(a.Problem, " a proxy of yours?") })
+	x.Answer.Advice = adviceOf(t.App.Config, advice.UntrustedProxy)
 	x.explainReference()
 	x.Answer.Tag = x.tag()
 	x.explainRecord()

@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/meter"
@@ -83,10 +85,13 @@ func (r running) TestNotify(ctx context.Context) ([]operator.Notified, error) {
 	return results, nil
 }
 
-// adviceOf returns the advice given about a config.
-func adviceOf(app *enforce.Config) (all []operator.Advice) {
+// adviceOf returns the advice given about a config, of some kinds if any are named.
+func adviceOf(app *enforce.Config, kinds ...advice.Kind) (all []operator.Advice) {
 	for _, a := range app.Advice.All() {
-		all = append(all, operator.Advice{Problem: a.Problem, Write: a.Fix, Zone: a.Zone, At: cmp.Or(a.Source, strings.Join(a.Server, " ")), See: a.See})
+		if len(kinds) > 0 && !slices.Contains(kinds, a.Kind) {
+			continue
+		}
+		all = append(all, operator.Advice{Problem: a.Problem, Write: a.Fix, Zone: a.Zone, At: cmp.Or(a.Source, strings.Join(a.Server, " ")), See: a.Kind.See()})
 	}
 	return all
 }

@@ -1,0 +1,547 @@
+package routing
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+)
+
+// A witness is a request that stands for all of a description, such as POST /login. It goes through the
+// routes of a server as they are configured; no handler or matcher runs except those that look at the path
+// alone. Where a matcher depends on what the description leaves open, it goes both ways, so that whatever
+// happens on none of its ways happens to no such request.
+
+// Witnessed are the ways of a witness. It is empty if there are too many of them, or if a handler
+// of another module may have decided: then nothing is known.
+type Witnessed []way
+
+// way is one way of a witness past a handler, the target.
+type way struct {
+	reached     bool     // the target
+	unmatched   bool     // the description itself doesn't match there
+	excluded    bool     // by a matcher of a route around the target
+	by          string   // the handler that answers in the end, or ""
+	refuses     bool     // it answers with an error
+	named       bool     // a route behind the target is for paths of its own
+	taken       Requests // of the first route with paths that took the witness before the target
+	isDirective bool     // it has one handler with a matcher, and no block
+	alternative bool     // the target is in another route of a group
+	unknown     bool     // a handler of another module has decided
+}
+
+// maxWays bounds the ways of one witness.
+const maxWays = 256
+
+// Witness sends the requests of a description to the handler.
+func (p *Place) Witness(r Requests) Witnessed { return p.witness(r, false) }
+
+// WitnessStranger does so for a stranger, who has an address of the Internet and sends no fields, cookies or
+// parameters. Whatever authenticates refuses him.
+func (p *Place) WitnessStranger(r Requests) Witnessed { return p.witness(r, true) }
+
+func (p *Place) witness(r Requests, stranger bool) (all Witnessed) {
+	if p.Anywhere || p.InErrors {
+		return nil
+	}
+	r.Hosts = p.hostsOf(r)
+	for _, one := range p.asSent(r) {
+		w := &witness{view: p.view, target: p.Module, all: one, stranger: stranger}
+		for more := true; more; more = w.next() {
+			if w.run(); w.unknown || len(all) == maxWays {
+				return nil
+			}
+			all = append(all, w.way)
+		}
+	}
+	return all
+}
+
+// maxPrefixes bounds the prefixes that handlers may have removed from a path.
+const maxPrefixes = 16
+
+// asSent returns the requests, each with at most one path, as clients may send them: a handler before this one may
+// have made the path of another one.
+func (p *Place) asSent(r Requests) (all []Requests) {
+	prefixes := []string{""}
+	known := each(p.before, func(n Node) bool {
+		module, ok := n.Module.(*rewrite.Rewrite)
+		if !ok {
+			return true
+		}
+		for _, outer := range prefixes {
+			prefixes = append(prefixes, outer+"/"+strings.Trim(module.StripPathPrefix, "/"))
+		}
+		return module.StripPathPrefix != "" && len(prefixes) <= maxPrefixes
+	})
+	for _, prefix := range prefixes[1:] {
+		for _, path := range r.Paths {
+			sent := r
+			sent.Paths = []string{prefix + path}
+			all = append(all, sent)
+		}
+	}
+	return append(all, r.onePath(!known)...)
+}
+
+// onePath returns the requests with each of their paths, and, if others is true, with any.
+func (r Requests) onePath(others bool) (all []Requests) {
+	for _, path := range r.Paths {
+		one := r
+		one.Paths = []string{path}
+		all = append(all, one)
+	}
+	if r.Paths == nil || others {
+		r.Paths = nil
+		all = append(all, r)
+	}
+	return all
+}
+
+// hostsOf returns the hosts of requests: without any of their own, those of the handler's site.
+func (p *Place) hostsOf(r Requests) []string {
+	if r.Hosts != nil {
+		return r.Hosts
+	}
+	for _, around := range slices.Backward(p.Around) {
+		if hosts := hostsOf(around); hosts != nil && !slices.ContainsFunc(around, func(a Requests) bool { return a.Hosts == nil }) {
+			return hosts
+		}
+	}
+	return nil
+}
+
+// Never says why no witness reaches the handler; "" if one may.
+func (all Witnessed) Never() (why string) {
+	for _, w := range all {
+		switch {
+		case w.reached:
+			return ""
+		case w.excluded:
+			why = "the route around it doesn't match them"
+		case why == "" && w.by != "":
+			why = w.by + " before it answers them"
+		case why == "":
+			why = "a route before it takes them"
+		}
+	}
+	return why
+}
+
+// Unanswered reports whether witnesses reach the handler, and none of them an answer behind it. An error that is
+// for paths of its own is an answer.
+func (all Witnessed) Unanswered() (unanswered bool, by string) {
+	for _, w := range all {
+		switch {
+		case w.reached && w.by != "" && (!w.refuses || w.named):
+			return false, ""
+		case w.reached:
+			unanswered, by = true, w.by
+		}
+	}
+	return unanswered, by
+}
+
+// Before returns a handler that answers witnesses that don't reach the target, or "".
+func (all Witnessed) Before() string {
+	for _, w := range all {
+		if !w.reached && !w.excluded && !w.alternative && w.by != "" {
+			return w.by
+		}
+	}
+	return ""
+}
+
+// Unmatched reports whether no witness that reaches the handler is one of the description there.
+func (all Witnessed) Unmatched() bool {
+	reaching := func(w way) bool { return w.reached && !w.unmatched }
+	return all.Reaches() && !slices.ContainsFunc(all, reaching)
+}
+
+// Reaches reports whether a witness may reach the handler.
+func (all Witnessed) Reaches() bool {
+	return slices.ContainsFunc(all, func(w way) bool { return w.reached })
+}
+
+// Passed returns a path that a proxy before the handler takes, unless that is meant; or "".
+func (all Witnessed) Passed() string {
+	for _, w := range all {
+		if !w.reached && !w.excluded && w.by == "reverse_proxy" && len(w.taken.Paths) > 0 && !w.isDirective && !w.alternative {
+			return w.taken.Paths[0]
+		}
+	}
+	return ""
+}
+
+// witness is a request that is on its way.
+type witness struct {
+	view     *View
+	target   any      // the module of the handler
+	all      Requests // the description, with at most one path
+	stranger bool
+	choices  []bool // where it may go both ways, in order: whether it goes in
+	chosen   int    // the choices made
+
+	way
+	request   *http.Request
+	literal   bool            // its path is known
+	rewritten bool            // it isn't the one of the description
+	groups    map[string]bool // with a matched route
+	depth     int
+}
+
+// run sends the witness on its way, with the choices so far.
+func (w *witness) run() {
+	w.way, w.chosen, w.rewritten, w.groups, w.depth = way{}, 0, false, make(map[string]bool), 0
+	path := "/"
+	if w.literal = len(w.all.Paths) == 1 && !strings.ContainsAny(w.all.Paths[0], "*{"); w.literal {
+		path = w.all.Paths[0]
+	}
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Header: make(http.Header), RemoteAddr: strangersAddress.String() + ":1", Proto: "HTTP/1.1"}
+	if len(w.all.Methods) > 0 {
+		r.Method = w.all.Methods[0]
+	}
+	w.request = Prepare(w.view.Server, r)
+	w.routes(w.view.main)
+}
+
+// strangersAddress is the address of a stranger.
+var strangersAddress = netip.MustParseAddr("9.9.9.9")
+
+// next prepares the next way, and reports whether there is one.
+func (w *witness) next() bool {
+	for i := len(w.choices) - 1; i >= 0; i-- {
+		if w.choices[i] {
+			w.choices = append(w.choices[:i:i], false)
+			return true
+		}
+	}
+	return false
+}
+
+// choose reports whether the witness goes in, where it may go both ways.
+func (w *witness) choose() bool {
+	if w.chosen == len(w.choices) {
+		w.choices = append(w.choices, true)
+	}
+	w.chosen++
+	return w.choices[w.chosen-1]
+}
+
+// routes follows routes, and reports whether the witness continues after them.
+func (w *witness) routes(routes []Route) (goesOn bool) {
+	if w.depth++; w.depth > maxDepth {
+		w.unknown = true
+		return false
+	}
+	defer func() { w.depth-- }()
+	for _, r := range routes {
+		holds := holds(r.Handlers, w.target)
+		if r.Group != "" && w.groups[r.Group] || !holds && r.isInert() {
+			continue
+		}
+		how := w.matches(r.Requests)
+		if how == no || how == maybe && !w.choose() {
+			w.excluded = w.excluded || holds && !w.reached
+			continue
+		}
+		if r.Group != "" {
+			w.groups[r.Group] = true
+		}
+		w.enter(routes, r)
+		for _, n := range r.Handlers {
+			if !w.handler(n) {
+				return false
+			}
+		}
+		if r.Terminal {
+			return false
+		}
+	}
+	return true
+}
+
+// enter notes that the witness enters one of several routes.
+func (w *witness) enter(routes []Route, r Route) {
+	i := slices.IndexFunc(r.Requests, func(a Requests) bool { return a.Paths != nil })
+	w.named = w.named || w.reached && i >= 0
+	if !w.reached && i >= 0 && w.taken.Paths == nil {
+		w.taken, w.isDirective = r.Requests[i], len(r.Handlers) > 0 && r.Handlers[0].Name != "subroute"
+	}
+	w.alternative = w.alternative || r.Group != "" && !holds(r.Handlers, w.target) && slices.ContainsFunc(routes, func(other Route) bool {
+		return other.Group == r.Group && holds(other.Handlers, w.target)
+	})
+}
+
+// holds reports whether the target is one of the handlers, or in their routes.
+func holds(handlers []Node, target any) bool {
+	return !each(handlers, func(n Node) bool { return n.Module != target })
+}
+
+// isInert reports whether it makes no difference for the way of a request whether it matches the route.
+func (r Route) isInert() bool {
+	return r.Group == "" && !r.Terminal && each(r.Handlers, func(n Node) bool {
+		return !n.Foreign && n.Name != "rewrite" && n.Name != "invoke" && n.Name != "authentication" && n.Name != "reverse_proxy" &&
+			n.Name != "acme_server" && n.Name != "file_server" && !answersAll(n.Name, n.Module)
+	})
+}
+
+// handler follows one handler, and reports whether the witness continues after it.
+func (w *witness) handler(n Node) (goesOn bool) {
+	switch {
+	case n.Module == w.target && n.Module != nil:
+		w.reached, w.unmatched = true, w.matchesSet(w.all.Set) == no
+	case n.Name == "invoke":
+		name, _ := n.Fields["name"].(string)
+		if invoke, ok := n.Module.(*caddyhttp.Invoke); ok {
+			name = invoke.Name
+		}
+		return w.routes(w.view.named[name])
+	case n.Foreign || n.Module == nil:
+		w.unknown = true
+		return false
+	case n.Name == "rewrite":
+		w.rewrite(n)
+	case n.Name == "authentication" && w.stranger:
+		w.by, w.refuses = n.Name, true
+		return false
+	}
+	for _, list := range n.Lists {
+		if !list.ForErrors && (n.Name == "subroute" || w.choose()) && !w.routes(list.Routes) {
+			return false
+		}
+	}
+	switch mayAnswer := n.Name == "reverse_proxy" || n.Name == "file_server"; {
+	case answersAll(n.Name, n.Module) || n.Name == "acme_server":
+	case mayAnswer && w.reached && w.choose():
+	case w.stranger && n.Name == "reverse_proxy": // it asks whether he may pass, as forward_auth does
+	default:
+		return true
+	}
+	w.by, w.refuses = cmp.Or(n.Answers(), n.Name), w.refusedBy(n)
+	return false
+}
+
+// refusedBy reports whether a handler that answers the witness answers with an error.
+func (w *witness) refusedBy(n Node) bool {
+	switch handler := n.Module.(type) {
+	case *caddyhttp.StaticResponse:
+		return handler.Abort || strings.HasPrefix(string(handler.StatusCode), "4") || strings.HasPrefix(string(handler.StatusCode), "5")
+	case *caddyhttp.StaticError:
+		return true
+	}
+	return n.Name == "file_server" && w.all.Methods != nil && !slices.Contains(w.all.Methods, "GET") && !slices.Contains(w.all.Methods, "HEAD")
+}
+
+// rewrite changes the path of the witness, if it can be known.
+func (w *witness) rewrite(n Node) {
+	module, ok := n.Module.(*rewrite.Rewrite)
+	w.rewritten = true
+	if !ok || !w.literal || module.Method != "" || len(module.PathRegexp) > 0 || slices.ContainsFunc(PlaceholderNames(module.URI), func(name string) bool {
+		return !strings.HasPrefix(name, "http.request.uri") && !strings.HasPrefix(name, "http.request.orig_uri")
+	}) {
+		w.literal = false
+		return
+	}
+	module.Rewrite(w.request, w.request.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer))
+}
+
+// answer says whether a matcher matches the requests of a description.
+type answer int
+
+const (
+	no answer = iota
+	maybe
+	yes
+)
+
+// Is reports whether a set of matchers is known to match a stranger's requests of a description, wherever they come from.
+func (p *Place) Is(r Requests, set caddy.ModuleMap) bool {
+	r.Hosts = p.hostsOf(r)
+	return !slices.ContainsFunc(r.onePath(false), func(one Requests) bool {
+		w := &witness{view: &View{Server: p.view.Server}, all: one, stranger: true}
+		w.run()
+		return w.matchesSet(set) != yes
+	})
+}
+
+// matches says whether one of several matcher sets matches. Without any all requests match.
+func (w *witness) matches(sets []Requests) answer {
+	if len(sets) == 0 {
+		return yes
+	}
+	most := no
+	for _, set := range sets {
+		most = max(most, w.matchesSet(set.Set))
+	}
+	return most
+}
+
+func (w *witness) matchesSet(set caddy.ModuleMap) answer {
+	least := yes
+	for name, raw := range set {
+		least = min(least, w.matchesOne(name, raw))
+	}
+	return least
+}
+
+// beginsElsewhere matches patterns of which no path is one, because paths begin with a slash.
+var beginsElsewhere = regexp.MustCompile(`^\^[\w-][^|]*$`)
+
+// matchesOne says whether a matcher matches.
+func (w *witness) matchesOne(name string, raw json.RawMessage) answer {
+	requests := NewRequests(caddy.ModuleMap{name: raw})
+	switch name {
+	case "method":
+		return w.sentBy(requests.Methods)
+	case "host":
+		return covers(w.all.Hosts, requests.Hosts)
+	case "endpoint":
+		most := yes
+		if requests.Partial {
+			most = maybe
+		}
+		return min(most, w.sentBy(requests.Methods), w.below(requests.Paths))
+	case "path":
+		if w.literal {
+			return w.ask(name, raw)
+		}
+		return w.below(requests.Paths)
+	case "path_regexp":
+		if w.literal {
+			return w.ask(name, raw)
+		}
+		var m struct{ Pattern string }
+		_ = json.Unmarshal(raw, &m)
+		if beginsElsewhere.MatchString(m.Pattern) {
+			return no
+		}
+	case "not":
+		if len(requests.negated) > 0 { // none is left of a loaded one
+			return yes - w.matches(requests.negated)
+		}
+	case "protocol":
+		return w.speaks(raw)
+	default:
+		if w.stranger {
+			return strangers(name, raw)
+		}
+	}
+	return maybe
+}
+
+// ask asks a matcher of the path.
+func (w *witness) ask(name string, raw json.RawMessage) answer {
+	for _, m := range NewRequests(caddy.ModuleMap{name: raw}).Matchers() {
+		if p, ok := m.(caddy.Provisioner); ok && p.Provision(caddy.Context{}) != nil {
+			return maybe
+		}
+		if m, ok := m.(caddyhttp.RequestMatcherWithError); ok {
+			switch matches, err := m.MatchWithError(w.request); {
+			case err != nil:
+				return maybe
+			case matches:
+				return yes
+			}
+			return no
+		}
+	}
+	return maybe
+}
+
+// sentBy says whether methods are among those of a matcher. Strangers who may send any send GET and POST.
+func (w *witness) sentBy(methods []string) answer {
+	switch {
+	case methods == nil:
+		return yes
+	case w.all.Methods == nil && w.stranger && slices.Contains(methods, http.MethodGet) && slices.Contains(methods, http.MethodPost):
+		return yes
+	}
+	return covers(w.all.Methods, methods)
+}
+
+// below says whether the path, as sent or as it is now, is below patterns.
+func (w *witness) below(patterns []string) answer {
+	switch current := []string{w.request.URL.Path}; {
+	case w.literal && w.rewritten:
+		return max(covers(w.all.Paths, patterns), covers(current, patterns))
+	case w.rewritten:
+		return maybe
+	}
+	return covers(w.all.Paths, patterns)
+}
+
+// covers says whether a matcher's patterns match those of a description, of which no pattern means all.
+func covers(mine, patterns []string) answer {
+	everything := slices.ContainsFunc(patterns, func(p string) bool { return p == "*" || p == "/*" })
+	meets := func(a string) bool {
+		return slices.ContainsFunc(patterns, func(b string) bool { return mayMeet(a, b) })
+	}
+	isWithin := func(a string) bool { return slices.ContainsFunc(patterns, func(b string) bool { return isIn(a, b) }) }
+	switch {
+	case everything:
+		return yes
+	case mine == nil:
+		return maybe
+	case !slices.ContainsFunc(mine, func(a string) bool { return !isWithin(a) }):
+		return yes
+	case !slices.ContainsFunc(mine, meets):
+		return no
+	}
+	return maybe
+}
+
+// speaks says whether the server speaks HTTP or HTTPS.
+func (w *witness) speaks(raw json.RawMessage) answer {
+	var protocol string
+	_ = json.Unmarshal(raw, &protocol)
+	server := w.view.Server
+	plain := slices.ContainsFunc(server.Listen, func(address string) bool { return !strings.HasSuffix(address, ":443") })
+	switch {
+	case protocol != "http" && protocol != "https" || plain:
+		return maybe
+	case protocol == "https":
+		return yes
+	}
+	return no
+}
+
+// strangers says whether a matcher of what strangers don't have matches.
+func strangers(name string, raw json.RawMessage) answer {
+	switch name {
+	case "client_ip", "remote_ip":
+		var m struct{ Ranges []string }
+		_ = json.Unmarshal(raw, &m)
+		for _, r := range m.Ranges {
+			if network, err := netip.ParsePrefix(r); err == nil && network.Contains(strangersAddress) {
+				return yes
+			}
+		}
+		return no
+	case "header":
+		var fields map[string][]string
+		if json.Unmarshal(raw, &fields) == nil {
+			for field, values := range fields {
+				if strings.HasPrefix(field, "{") || http.CanonicalHeaderKey(field) == "User-Agent" {
+					return maybe
+				}
+				if values == nil { // the field must be absent
+					continue
+				}
+				return no
+			}
+			return yes
+		}
+	case "query", "header_regexp", "verified_bot", "signed_bot":
+		return no
+	}
+	return maybe
+}
