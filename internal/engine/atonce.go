@@ -272,19 +272,6 @@ func knowledgeOf(period uint32, name Name) knowledge {
 // maxUntil is the latest time that fits knowledge.until; the name is looked up again then.
 const maxUntil = int64(1<<32 - 1)
 
-// learnedLocked updates the cell's knowledge after an answer. became reports that the answer became
-// the cell's lease: within a period it then counts all units in use. If it didn't, and units were given
-// back, the lease still counts these: a token bucket would be charged with them again.
-func (e *entry) learnedLocked(became bool) {
-	c := e.cell
-	switch {
-	case became && e.period != 0 && (c.lease.at == e.grant.At || !e.limit.CountsSlots()):
-		c.known = knowledgeOf(e.period, e.name)
-	case became || e.charge.Units > 0 || e.give.Holds():
-		c.known.period = 0
-	}
-}
-
 // nameAtOnce returns the name of a cell's key, if it is available without waiting.
 func (at *atOnce) nameAtOnce(c cell, limit *Limit, now int64) (Name, bool) {
 	if at.opts.NameAtOnce == nil {

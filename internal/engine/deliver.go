@@ -116,6 +116,19 @@ func (e *entry) learnLocked(now int64) bool {
 	return true
 }
 
+// learnedLocked updates the cell's knowledge after an answer. became reports that the answer became
+// the cell's lease: within a period it then counts all units in use. If it didn't, and units were given
+// back, the lease still counts these: a token bucket would be charged with them again.
+func (e *entry) learnedLocked(became bool) {
+	c := e.cell
+	switch {
+	case became && e.period != 0 && (c.lease.at == e.grant.At || !e.limit.CountsSlots()):
+		c.known = knowledgeOf(e.period, e.name)
+	case became || e.charge.Units > 0 || e.give.Holds():
+		c.known.period = 0
+	}
+}
+
 // refundedLocked lowers the known usage of a key to that in the store, from which units were refunded. Units that
 // the key holds by now are among those in use in the store.
 func (e *entry) refundedLocked() {

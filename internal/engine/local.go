@@ -1,6 +1,11 @@
 package engine
 
-import "github.com/caddy-tally/caddy-tally/limiter"
+import (
+	"time"
+
+	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/storage"
+)
 
 // While the store can't be used, memory decides: each key may use a share of its limit, less its
 // known usage. Units admitted that way are a debt (debt.go).
@@ -82,4 +87,27 @@ func (c cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
 		g.Retry = debit.Limit.Window() // more than the share, but not more than the limit
 	}
 	return g
+}
+
+// share is the part of each limit that memory admits without the store.
+type share struct {
+	percent  int
+	presence storage.Presence
+	probe    time.Duration // until the store is tried again
+}
+
+func (e *Engine) share() share {
+	s := share{percent: e.opts.now().DegradedPercent, probe: e.committer.outage.untilProbe()}
+	if p := e.committer.conn.presence.Load(); p != nil {
+		s.presence = *p
+	}
+	return s
+}
+
+// of returns the part of a limit. A process that knows no others rounds its percentage up.
+func (s share) of(limit *Limit) limiter.Limit {
+	if s.presence.Processes > 1 {
+		return limit.Share(s.percent, s.presence.Process, s.presence.Processes)
+	}
+	return limit.Scale(s.percent)
 }

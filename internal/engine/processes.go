@@ -1,11 +1,6 @@
 package engine
 
-import (
-	"time"
-
-	"github.com/caddy-tally/caddy-tally/limiter"
-	"github.com/caddy-tally/caddy-tally/storage"
-)
+import "github.com/caddy-tally/caddy-tally/storage"
 
 // staysFor is the number of cleanups for which a process counts as present after its last
 // registration.
@@ -41,27 +36,4 @@ func (c *connection) processes() int64 {
 		return int64(p.Processes)
 	}
 	return 0
-}
-
-// share is the part of each limit that memory admits without the store.
-type share struct {
-	percent  int
-	presence storage.Presence
-	probe    time.Duration // until the store is tried again
-}
-
-func (e *Engine) share() share {
-	s := share{percent: e.opts.now().DegradedPercent, probe: e.committer.outage.untilProbe()}
-	if p := e.committer.conn.presence.Load(); p != nil {
-		s.presence = *p
-	}
-	return s
-}
-
-// of returns the part of a limit. A process that knows no others rounds its percentage up.
-func (s share) of(limit *Limit) limiter.Limit {
-	if s.presence.Processes > 1 {
-		return limit.Share(s.percent, s.presence.Process, s.presence.Processes)
-	}
-	return limit.Scale(s.percent)
 }
