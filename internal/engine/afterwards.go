@@ -1,4 +1,4 @@
-package engine
+package engine // decision
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
@@ -44,7 +44,7 @@ func (p *Pending) chargeAtOnceLocked(c cell, d *Debit) bool {
 // chargeAfterwardsLocked adds a claim to the open batch for a request that doesn't wait. It is
 // combined with the claim of requests that wait for the same amount.
 func (b *batch) chargeAfterwardsLocked(c cell, d *Debit, now int64) {
-	open := c.rare().openEntry()
+	open := c.rare().open
 	unawaited := open != nil && open.unawaited
 	en := b.claimLocked(c, &Debit{Limit: d.Limit, Cost: 1, Counting: d.Counting}, now)
 	en.wanted += d.Cost - 1

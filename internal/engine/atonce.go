@@ -1,4 +1,4 @@
-package engine
+package engine // store
 
 import (
 	"errors"
@@ -113,7 +113,7 @@ type usage struct {
 // usageLocked returns what a locked cell knows about its key. It knows nothing while others of its
 // claims, charges or returned units are under way.
 func (c cell) usageLocked() usage {
-	if c.known.period == 0 || c.rare().openEntry() != nil || c.rare().claims() > 0 || c.rare().admitted() != nil {
+	if c.known.period == 0 || c.rare().open != nil || c.rare().inFlight > 0 || c.rare().local != nil {
 		return usage{}
 	}
 	return usage{c.known, c.leaseLocked()}
@@ -190,7 +190,7 @@ func (w *writer) knownClaimOf(en *entry, now int64) storage.KnownClaim {
 
 // claimLocked claims for a debit that the lease of a locked cell does not cover.
 func (at *atOnce) claimLocked(c cell, d *Debit) bool {
-	if c.rare().openEntry() != nil || c.rare().claims() > 0 || c.rare().admitted() != nil || !at.knowsLocked(c, d.Limit) {
+	if c.rare().open != nil || c.rare().inFlight > 0 || c.rare().local != nil || !at.knowsLocked(c, d.Limit) {
 		return false
 	}
 	was, known := c.headroom, c.leaseLocked()
@@ -213,7 +213,7 @@ func (at *atOnce) claimLocked(c cell, d *Debit) bool {
 // giveBackLocked gives back the lease of a locked cell, which isn't empty, and reports whether the
 // store has it. If not, the caller gives back the rest.
 func (at *atOnce) giveBackLocked(c cell) bool {
-	if c.known.period != at.period || c.rare().openEntry() != nil || c.rare().claims() > 0 || c.rare().admitted() != nil || !at.knowsLocked(c, c.limit()) {
+	if c.known.period != at.period || c.rare().open != nil || c.rare().inFlight > 0 || c.rare().local != nil || !at.knowsLocked(c, c.limit()) {
 		return false
 	}
 	claim := storage.Claim{ID: c.ID, Key: c.known.name, Limit: c.limit().Rate}

@@ -1,4 +1,4 @@
-package engine
+package engine // store
 
 import (
 	"context"
@@ -131,7 +131,7 @@ func (e *entry) holdsFor(d *Debit, again bool) bool {
 // and stays so.
 func (b *batch) claimLocked(c cell, d *Debit, now int64) *entry {
 	client := d.client()
-	if e := c.rare().openEntry(); e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
+	if e := c.rare().open; e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
 		(e.ahead == 0 || d.Counting == Always) && !e.renews {
 		e.wanted += d.Cost
 		e.counting = max(e.counting, d.Counting)
@@ -191,7 +191,7 @@ func (b *batch) giveLocked(c cell, limit *Limit, lease limiter.Lease, settles in
 
 // entryOf returns the last entry of a locked cell in the batch, or nil.
 func (b *batch) entryOf(c cell) *entry {
-	if open := c.rare().openEntry(); open != nil && open.batch == b {
+	if open := c.rare().open; open != nil && open.batch == b {
 		return open
 	}
 	return nil

@@ -1,4 +1,4 @@
-package engine
+package engine // cells
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
@@ -67,7 +67,7 @@ const maxBlocks = 4
 // disprove.
 func (c cell) blocks() *block {
 	for ; c.exists(); c = c.table.find(c.ID, c.text()) {
-		if r := c.rare(); r != nil {
+		if r := c.rare(); r != &noRare {
 			return r.newest.Load()
 		}
 		if !c.Moved() {

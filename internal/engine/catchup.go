@@ -1,4 +1,4 @@
-package engine
+package engine // outage
 
 import (
 	"sync/atomic"
@@ -72,7 +72,7 @@ func (b *batch) replayLocked(c cell, now int64) {
 func knownOf(c cell, now int64) limiter.Charge {
 	state := newLocal(c.limit(), c.leaseLocked()).state
 	known := usedOf(c.limit(), &state, now)
-	if local := c.rare().admitted(); local != nil {
+	if local := c.rare().local; local != nil {
 		more := usedOf(c.limit(), &local.state, now)
 		for _, debt := range local.debts {
 			if debt.Counts(&c.limit().Rate, now) {

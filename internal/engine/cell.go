@@ -1,4 +1,4 @@
-package engine
+package engine // cells
 
 import (
 	"math"
@@ -178,10 +178,7 @@ func (c cell) limit() *Limit {
 	if c.limitIs != otherLimit {
 		return c.table.limits.at(c.limitIs)
 	}
-	if r := c.rare(); r != nil {
-		return r.limit
-	}
-	return nil // a dead cell
+	return c.rare().limit // of a dead cell nil
 }
 
 // setLimitLocked sets the limit.

@@ -54,11 +54,11 @@ func TestMoreLimitsThanNumbers(t *testing.T) {
 			t.Fatalf("limit %d is kept as %+v", amount, got)
 		}
 	}
-	if c.rare() == nil || other.limit() != nil {
+	if c.rare() == &noRare || other.limit() != nil {
 		t.Fatal("no number was missing, or another cell has a limit")
 	}
 	c.setLimitLocked(first)
-	if got := c.limit(); *got != *first || c.rare() != nil {
+	if got := c.limit(); *got != *first || c.rare() != &noRare {
 		t.Errorf("the first limit is kept as %+v, rare fields %+v", got, c.rare())
 	}
 }
@@ -78,7 +78,7 @@ func TestRareFieldsBelongToTheirCells(t *testing.T) {
 		all[i].changeRareLocked(func(r *rare) { r.inFlight = want[i] })
 		used := 0
 		for i, c := range all {
-			if c.rare().claims() != want[i] || (c.rare() != nil) != (want[i] > 0) {
+			if c.rare().inFlight != want[i] || (c.rare() != &noRare) != (want[i] > 0) {
 				t.Fatalf("cell %d has %+v, want %d claims", i, c.rare(), want[i])
 			}
 			if want[i] > 0 {

@@ -1,10 +1,10 @@
-package engine
+package engine // outage
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
 // addDebtLocked notes units admitted by memory that are to be charged to the store.
 func (c cell) addDebtLocked(limit *Limit, charge limiter.Charge, now int64) {
-	local := c.rare().admitted()
+	local := c.rare().local
 	if local == nil { // it was about to be charged, and seemed settled
 		local = newLocal(limit, c.leaseLocked())
 		limit.Claim(&local.state, limiter.Claim{Now: now, Charge: charge})
@@ -44,8 +44,8 @@ func (l *local) hasDebts() bool { return l != nil && len(l.debts) > 0 }
 // again. While claims are in flight the key keeps its debts, because the store doesn't know of them
 // when it grants: local.settle settles them from the grants.
 func (b *batch) chargeLocked(c cell) {
-	local := c.rare().admitted()
-	if local == nil || c.rare().claims() > 0 {
+	local := c.rare().local
+	if local == nil || c.rare().inFlight > 0 {
 		return
 	}
 	for _, charge := range local.debts {

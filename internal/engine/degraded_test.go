@@ -178,7 +178,7 @@ func TestDebtsAreBounded(t *testing.T) {
 		c := e.table.find(limit.ID, []byte("a"))
 		c.Lock()
 		defer c.Unlock()
-		if owed := len(c.rare().admitted().debts); owed < 60 || owed > 61 {
+		if owed := len(c.rare().local.debts); owed < 60 || owed > 61 {
 			t.Errorf("%d debts, want one for each slot that counts", owed)
 		}
 	})
@@ -555,7 +555,7 @@ func TestMemoryOfALongOutage(t *testing.T) {
 		}
 		c := e.table.find(limit.ID, []byte("a"))
 		c.Lock()
-		slots, owed := len(c.rare().admitted().state.Slots), len(c.rare().admitted().debts)
+		slots, owed := len(c.rare().local.state.Slots), len(c.rare().local.debts)
 		c.Unlock()
 		if slots > 70 || owed > 70 {
 			t.Errorf("memory holds %d slots and %d debts of a key", slots, owed)
@@ -588,9 +588,9 @@ func TestGrantPaysDebts(t *testing.T) {
 		c.setLimitLocked(limit)
 		c.setLocalLocked(&local{debts: []limiter.Charge{{At: slot, Units: tt.debt}}})
 		granted := limiter.Lease{At: slot + tt.at, Units: tt.units, Used: 100}
-		back := c.rare().admitted().settle(limit, &granted, now+int64(time.Minute)) // however late
+		back := c.rare().local.settle(limit, &granted, now+int64(time.Minute)) // however late
 		var owed int64
-		for _, charge := range c.rare().admitted().debts {
+		for _, charge := range c.rare().local.debts {
 			owed += charge.Units
 		}
 		if granted.Units != tt.left || granted.Spent != tt.spent || owed != tt.owed || back.Units != tt.given || back.At != granted.At {

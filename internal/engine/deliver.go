@@ -1,4 +1,4 @@
-package engine
+package engine // leases
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ type leases struct {
 func (l *leases) deliver(en *entry, now int64) {
 	c := en.lock()
 	defer c.Unlock()
-	newest := c.rare().openEntry() == en
+	newest := c.rare().open == en
 	if !newest {
 		en.period = 0 // the cell has a newer entry, answered or not: claims at once may have come in between
 	}
@@ -52,7 +52,7 @@ func (l *leases) deliver(en *entry, now int64) {
 	if en.client.exists() {
 		c.setLimitLocked(en.limit) // it may have been another when it was claimed
 	}
-	if c.rare().admitted() != nil && !c.rare().admitted().hasDebts() {
+	if c.rare().local != nil && !c.rare().local.hasDebts() {
 		c.setLocalLocked(nil) // settled with this claim or before
 	}
 	if en.grant.Units == 0 && en.renews {
@@ -65,8 +65,8 @@ func (l *leases) deliver(en *entry, now int64) {
 		return
 	}
 	granted := en.grant.Lease // the entry's own stays as it is: its waiting requests were not refused
-	if c.rare().admitted() != nil {
-		back := c.rare().admitted().settle(en.limit, &granted, l.clock.Now()) // some of the grant may have drained since
+	if c.rare().local != nil {
+		back := c.rare().local.settle(en.limit, &granted, l.clock.Now()) // some of the grant may have drained since
 		l.giveLeaseLocked(c, en.limit, back, now)
 	}
 	was := c.lease.at
@@ -143,7 +143,7 @@ func (e *entry) refundedLocked() {
 // answeredLocked notes that an entry waits no more.
 func (e *entry) answeredLocked() {
 	c := e.cell
-	if e.cost == 0 && c.rare().openEntry() != e {
+	if e.cost == 0 && c.rare().open != e {
 		return
 	}
 	c.changeRareLocked(func(r *rare) {
@@ -163,7 +163,7 @@ func (e *entry) answeredLocked() {
 func (e *entry) refusedLocked(now, asks int64) bool {
 	c := e.cell
 	e.held = c.leaseLocked().Settles(&e.limit.Rate, now)
-	if open := c.rare().openEntry(); open != nil && open.batch != e.batch {
+	if open := c.rare().open; open != nil && open.batch != e.batch {
 		e.held += open.given
 	}
 	if e.held > 0 {
@@ -190,7 +190,7 @@ func (e *entry) refusedLocked(now, asks int64) bool {
 // which knows more, or memory decides about the key and has admitted units without this lease, it is
 // postponed.
 func (l *leases) keepLocked(en *entry) {
-	if c := en.cell; c.rare().admitted() == nil && (c.lease.at == en.give.At || !en.limit.CountsSlots()) {
+	if c := en.cell; c.rare().local == nil && (c.lease.at == en.give.At || !en.limit.CountsSlots()) {
 		if back := c.joinLocked(en.limit, en.give); back.Holds() {
 			l.queue.postponeLocked(c, en.limit, back)
 		}
@@ -264,7 +264,7 @@ func (l *leases) takeBack() {
 	for c, was := range noted {
 		c = c.lockPresent()
 		switch {
-		case c.Dead(), c.lease.units == 0, c.rare().claims() > 0: // a claim's grant is noted again
+		case c.Dead(), c.lease.units == 0, c.rare().inFlight > 0: // a claim's grant is noted again
 		case c.lease == was:
 			l.giveBackLocked(c)
 		default:

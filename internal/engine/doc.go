@@ -73,8 +73,8 @@
 //     it makes its next call (reset.go).
 //   - The engine's time never runs backwards.
 //
-// Further invariants are documented at the types committer, writer, leases, eraser, cell, chunks,
-// blocks, headroom and table.
+// Further invariants are documented at the types committer, writer, leases, eraser, cell, blocks and headroom, and
+// in package table.
 //
 // # Goroutines
 //
@@ -84,38 +84,55 @@
 // (shadow.go), at most maxShadows. Timers of the committer run on their own goroutines: they report
 // an outage, and end the time that decisions wait for the store to be opened.
 //
-// # Files
+// # Rooms
 //
-//   - decide.go, elsewhere.go, atonce.go, wait.go: the path of a request
-//   - pending.go, hold.go, afterwards.go: pending requests
-//   - shadow.go: decisions that refuse no request
-//   - decision.go, options.go, stats.go: input and output
-//   - table.go, chunk.go, cell.go, numbered.go, rare.go, limits.go, blocks.go, headroom.go,
-//     clientstate.go, clients.go, local.go, debt.go: the state in memory
-//   - queue.go, batch.go, committer.go, writer.go, claim.go, deliver.go, offenses.go: from
-//     a cell to the store and back
-//   - connection.go, term.go, clock.go, era.go, processes.go: the store, and its time
-//   - network.go, renew.go, poller.go, notes.go: a store on a network
-//   - keys.go, reset.go, forecast.go, charge.go, task.go: lists and operations for operators
-//   - outage.go, recovery.go, catchup.go: when the store fails
-//   - closing.go, janitor.go: ends, and cleaning up
+// The time is package clock, and keys are found in package table. The files of this package are in rooms: the
+// word behind a file's package clause is its room. A line touches the fields of structs that its own room
+// declares. It touches those of another room's struct if this list says so, and those of exported ones and of
+// Engine, cell, request, held, batch and entry, which all rooms hand on. Everything else takes a method.
 //
-// # Lock order
+//	engine     starts and stops the rest, and cleans up: engine.go, options.go, janitor.go
+//	  janitor      leases operators
+//	cells      what memory holds of a key: its body, blocks, limit and client, and which keys stay: cell.go
+//	  block        decision leases operators
+//	  body         decision leases store fleet operators
+//	  bucketBody   leases
+//	  cells        decision store operators
+//	  clientState  engine decision store operators
+//	  knowledge    decision leases store fleet operators
+//	  rare         engine decision leases store outage operators
+//	  slotBody     leases
+//	decision   all or none of the debits of a request, pending debits, violations: decide.go
+//	  holds        leases
+//	leases     how many units a key gets, renewals, and how units come back: lease.go, renew.go, deliver.go
+//	  headroom     store
+//	  leases       engine store
+//	store      claims in batches, in the time of the store; one of this machine is asked at once: committer.go, atonce.go
+//	  atOnce       decision
+//	  committer    engine decision leases fleet outage operators
+//	  connection   fleet outage operators
+//	  offense      decision
+//	  opened       fleet outage operators
+//	  queue        leases operators
+//	  task         fleet
+//	  writer       decision operators
+//	fleet      a store on a network: its calls, news and notes: network.go, poller.go
+//	  poller       store outage
+//	outage     decides without the store, and charges it afterwards: outage.go, recovery.go, local.go
+//	  local        cells decision store operators
+//	  losses       operators
+//	  outage       operators
+//	operators  lists, resets, charges and forecasts: keys.go, reset.go, charge.go, forecast.go
+//	  eraser       store
 //
-// A goroutine that holds a lock takes only locks further down in this list:
+// # Locks
 //
-//  1. shard.mu: the cells of a shard.
-//  2. cell.mu: the state of a key. Several are taken in the order of limit and
-//     key.
-//  3. queue.mu: the open batch, and tasks.
-//  4. clientState.mu: the state of a client.
-//  5. offenses.mu: the offenses that wait to be recorded in the store.
-//  6. outage.mu: the times of an outage.
-//  7. waiting.mu: the number of waiting decisions.
-//  8. poller.mu: the clients whose records are to be read again.
-//  9. keeping.mu: the time of a store that keeps no time.
-//  10. numbered.mu and limits.mu: objects with bodies, fields of few cells, and limits, by number.
+// A goroutine that holds a lock takes only locks further to the right:
 //
-// No store, observer or other callback is called under any of them, except claims at once of a store that
-// isn't on a disk, and the names for them, which never wait ([storage.Local]).
+//   - the lock of a shard; those of cells, in the order of limit and key; queue.mu; those of numbers and of limits;
+//   - clientState.mu; offenses.mu.
+//
+// Under others it takes none. The lock of a cell guards its body and rare fields. No store, observer or other
+// callback is called under any lock, except claims at once of a store that isn't on a disk, and the names for
+// them, which never wait ([storage.Local]).
 package engine

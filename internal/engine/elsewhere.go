@@ -1,4 +1,4 @@
-package engine
+package engine // decision
 
 import (
 	"time"
@@ -104,7 +104,7 @@ func (e *Engine) chargeLocked(c cell, limit *Limit, charge limiter.Charge) {
 
 // oweLocked notes a debt that memory doesn't count as used yet.
 func (c cell) oweLocked(limit *Limit, charge limiter.Charge, now int64) {
-	if local := c.rare().admitted(); local != nil {
+	if local := c.rare().local; local != nil {
 		limit.Claim(&local.state, limiter.Claim{Now: now, Charge: charge})
 	}
 	c.addDebtLocked(limit, charge, now)

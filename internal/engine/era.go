@@ -1,4 +1,4 @@
-package engine
+package engine // store
 
 import (
 	"sync/atomic"
@@ -52,7 +52,7 @@ func (c cell) beginEraLocked(now int64) {
 	c.setLeaseLocked(limiter.Lease{})
 	c.voidHoldsLocked()
 	c.known.period = 0
-	was := c.rare().admitted()
+	was := c.rare().local
 	if was == nil {
 		return
 	}

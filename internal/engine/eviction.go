@@ -1,4 +1,4 @@
-package engine
+package engine // cells
 
 import (
 	"github.com/caddy-tally/caddy-tally/internal/engine/table"
@@ -17,13 +17,13 @@ const (
 // the table exceeds its maximum by at most one for each of these.
 func (t *cells) Rank(e *table.Entry) table.Rank {
 	c := t.of(e)
-	open := c.rare().openEntry()
+	r := c.rare()
 	switch {
-	case c.rare().claims() > 0 || c.rare().held() != nil || open != nil && open.charge.Units > 0:
+	case r.inFlight > 0 || r.holds != nil || r.open != nil && r.open.charge.Units > 0:
 		return table.Pinned
-	case c.blocks() != nil, c.isNearLimit(), c.client().hasRecord():
+	case r.newest.Load() != nil, c.isNearLimit(), c.client().hasRecord():
 		return valuable
-	case c.rare().admitted() != nil:
+	case r.local != nil:
 		return indebted
 	}
 	return table.Idle
@@ -35,8 +35,8 @@ func (c cell) isNearLimit() bool {
 	if limit == nil {
 		return false
 	}
-	used := c.lease.used - c.lease.units
-	if local := c.rare().admitted(); local != nil {
+	used := c.usedLocked()
+	if local := c.rare().local; local != nil {
 		for _, charge := range local.debts {
 			used += charge.Units
 		}
@@ -61,7 +61,7 @@ func (t *cells) Copy(from, to *table.Entry) {
 		fresh.slotsLocked().ahead, fresh.slotsLocked().phase = slots.ahead, slots.phase
 	}
 	fresh.refused.counted.Store(old.refused.counted.Load())
-	if r := old.rare(); r != nil {
+	if r := old.rare(); r != &noRare {
 		fresh.SetNumber(t.rares.Add(r.copied(fresh.body)))
 	}
 	old.setLeaseLocked(limiter.Lease{})
@@ -72,13 +72,11 @@ func (t *cells) Copy(from, to *table.Entry) {
 func (t *cells) sweep(now int64, await func(<-chan struct{}), rest func(cells int)) (removed int) {
 	return t.Sweep(func(e *table.Entry) bool {
 		c := t.of(e)
-		return c.blocks().anyAt(now) || c.client().bannedAt(now) || c.hasDebts()
+		if c.blocks().anyAt(now) || c.client().bannedAt(now) {
+			return true
+		}
+		c.Lock()
+		defer c.Unlock()
+		return c.rare().local.hasDebts()
 	}, await, rest)
-}
-
-// hasDebts reports whether units of a cell are still to be charged.
-func (c cell) hasDebts() bool {
-	c.Lock()
-	defer c.Unlock()
-	return c.rare().admitted().hasDebts()
 }

@@ -1,4 +1,4 @@
-package engine
+package engine // operators
 
 import (
 	"context"
@@ -174,7 +174,7 @@ func (c cell) copyTo(to cell) {
 	}
 	to.setLeaseLocked(c.leaseLocked())
 	to.setBlocksLocked(c.blocks())
-	if known := c.rare().admitted(); known != nil {
+	if known := c.rare().local; known != nil {
 		copied := &local{state: known.state, debts: slices.Clone(known.debts)}
 		copied.state.Slots = slices.Clone(known.state.Slots)
 		to.setLocalLocked(copied)

@@ -1,4 +1,4 @@
-package engine
+package engine // decision
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
@@ -31,7 +31,7 @@ func (p *Pending) holdLocked(now int64) {
 
 // voidHoldsLocked makes the held units of a cell void, because the store has forgotten them.
 func (c cell) voidHoldsLocked() {
-	if held := c.rare().held(); held != nil {
+	if held := c.rare().holds; held != nil {
 		held.mark++
 		held.bucket = limiter.Held{}
 	}
@@ -78,7 +78,7 @@ func (p *Pending) chargeMore(units int64) {
 		}
 		e.chargeLocked(c, p.limit, charge)
 		c.known.period = 0 // until an answer of the store counts the charge
-		c.lease.used += units
+		c.useMoreLocked(units)
 	}
 }
 
@@ -103,18 +103,15 @@ func (p *Pending) giveBackLocked(units, now int64) {
 	c, e := p.cell, p.engine
 	switch {
 	case p.debt:
-		c.rare().admitted().forgive(p.limit, limiter.Charge{At: p.at, Units: units}, now)
+		c.rare().local.forgive(p.limit, limiter.Charge{At: p.at, Units: units}, now)
 	case !p.limit.CountsSlots():
 		lease := c.leaseLocked()
 		c.rare().holds.bucket.Release(&p.limit.Rate, &lease, now, units)
 		c.setLeaseLocked(lease)
-	case c.lease.at == p.at && c.slotsLocked().span == 0:
-		c.lease.units += units
-		c.lease.spent = max(c.lease.spent-units, 0)
-	default:
+	case !c.putBackLocked(p.at, units):
 		e.committer.leases.giveLeaseLocked(c, p.limit, limiter.Lease{At: p.at, Units: units, Used: units}, now)
 	}
-	c.liftBlocksLocked(c.lease.used-c.lease.units, now)
+	c.liftBlocksLocked(c.usedLocked(), now)
 	c.liftLocalBlocksLocked()
 	e.committer.leases.shareLocked(c, p.limit)
 }

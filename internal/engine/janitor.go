@@ -1,4 +1,4 @@
-package engine
+package engine // engine
 
 import (
 	"context"
@@ -116,7 +116,7 @@ func (j *janitor) visit() {
 func (j *janitor) chargeDebt(c cell) *batch {
 	c = c.lockPresent()
 	defer c.Unlock()
-	if c.Dead() || c.rare().claims() > 0 || !c.rare().admitted().hasDebts() {
+	if c.Dead() || c.rare().inFlight > 0 || !c.rare().local.hasDebts() {
 		return nil
 	}
 	return j.committer.queue.join(func(b *batch) { b.chargeLocked(c) })

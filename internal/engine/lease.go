@@ -1,4 +1,4 @@
-package engine
+package engine // leases
 
 import (
 	"unsafe"
@@ -55,4 +55,24 @@ func (b *body) rewindLocked(limit *Limit, now int64) {
 	ls := b.leaseLocked()
 	ls.Rewind(&limit.Rate, now)
 	b.setLeaseLocked(ls)
+}
+
+// usedLocked returns how many units of the key are in use as far as the cell knows, without its own unspent ones.
+func (b *body) usedLocked() int64 { return b.lease.used - b.lease.units }
+
+// useMoreLocked counts units in use that were charged beside the lease.
+func (b *body) useMoreLocked(units int64) { b.lease.used += units }
+
+// chargedLocked returns the slot that the lease was charged to, see [limiter.Lease].
+func (b *body) chargedLocked() int64 { return b.lease.at }
+
+// putBackLocked puts units that were spent from the lease of a slot back into it, unless the cell has another lease
+// now, and reports whether it did.
+func (b *body) putBackLocked(slot, units int64) bool {
+	if b.lease.at != slot || b.slotsLocked().span > 0 {
+		return false
+	}
+	b.lease.units += units
+	b.lease.spent = max(b.lease.spent-units, 0)
+	return true
 }

@@ -1,4 +1,4 @@
-package engine
+package engine // cells
 
 import (
 	"math"

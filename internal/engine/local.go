@@ -1,4 +1,4 @@
-package engine
+package engine // outage
 
 import (
 	"time"
@@ -46,7 +46,7 @@ func (r *request) decideLocallyLocked(part share) {
 		switch {
 		case r.Reason != None:
 			if taken := grants[i].Lease; taken.Units > 0 {
-				c.rare().admitted().giveBack(debit.Limit, taken, r.now)
+				c.rare().local.giveBack(debit.Limit, taken, r.now)
 			}
 		case r.held[i].short:
 			debit.Known, debit.at = true, r.now
@@ -73,7 +73,7 @@ func (r *request) oweLocked(c cell, d *Debit, taken limiter.Lease) {
 
 // takeLocked takes a debit from a share of its limit.
 func (c cell) takeLocked(debit *Debit, now int64, part share) limiter.Grant {
-	reduced, local := part.of(debit.Limit), c.rare().admitted()
+	reduced, local := part.of(debit.Limit), c.rare().local
 	if local == nil {
 		local = newLocal(debit.Limit, c.leaseLocked())
 		local.state.Cap(&reduced, now)

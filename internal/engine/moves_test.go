@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/table"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -38,7 +39,7 @@ func TestMovesKeepTheStateOfCells(t *testing.T) {
 		table.Copy(&c.Entry, &to.Entry)
 		r := to.rare()
 		if to.leaseLocked() != lease || to.known != known || to.headroom != room || to.refused.count() != 1 || *to.limit() != *limit ||
-			to.blocks() != was.newest.Load() || r.admitted() != was.local || r.openEntry() != was.open || !r.shares {
+			to.blocks() != was.newest.Load() || r.local != was.local || r.open != was.open || !r.shares {
 			t.Errorf("kind %d: %+v with %+v, want the lease %+v and %+v", kind, to.body, r, lease, was)
 		}
 		if kind == ofSlots && (to.slotsLocked().ahead != 19 || to.slotsLocked().phase != 20) {
@@ -56,9 +57,9 @@ func TestMovesAmongRequestsLoseNothing(t *testing.T) {
 	for _, atOnce := range []bool{false, true} {
 		for _, algorithm := range algorithms {
 			t.Run(fmt.Sprintf("%v/atOnce=%v", algorithm, atOnce), func(t *testing.T) {
-				f := newFixture(t, func(o *Options) { o.MaxKeys = 64 * 150 })
+				f := newFixture(t, func(o *Options) { o.MaxKeys = shards * 150 })
 				if atOnce {
-					f, _ = atOnceFixture(t, func(o *Options) { o.MaxKeys = 64 * 150 })
+					f, _ = atOnceFixture(t, func(o *Options) { o.MaxKeys = shards * 150 })
 				}
 				checkMoves(t, f, algorithm)
 			})
@@ -142,24 +143,32 @@ func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm) {
 	t.Logf("%d moves", moves.Load())
 }
 
-// disturb floods the table with other keys, which makes it move cells, and calls look and Keys, until stop is closed.
+// disturb fills the table with other keys and removes them, which makes it move cells, and calls look and Keys,
+// until stop is closed.
 func (f *fixture) disturb(disturbers *sync.WaitGroup, stop <-chan struct{}, look func()) {
-	until := func(f func(i uint32)) func() {
-		return func() {
+	const others = math.MaxUint32
+	until := func(do func(i uint32)) {
+		disturbers.Go(func() {
 			for i := uint32(0); ; i++ {
 				select {
 				case <-stop:
 					return
 				default:
-					f(i)
+					do(i)
 				}
 			}
-		}
+		})
 	}
-	disturbers.Go(until(func(uint32) { look() }))
-	disturbers.Go(until(func(i uint32) { f.table.add(ofSlots, math.MaxUint32, binary.BigEndian.AppendUint32(nil, i)) }))
-	disturbers.Go(until(func(uint32) {
+	f.table.Unused.Store(0)
+	until(func(i uint32) {
+		for n := range uint32(shards * 128) {
+			f.table.add(ofSlots, others, binary.BigEndian.AppendUint64(nil, uint64(i)<<32|uint64(n)))
+		}
+		f.table.Sweep(func(e *table.Entry) bool { return e.ID != others }, func(<-chan struct{}) {}, func(int) {})
+		look()
+	})
+	until(func(uint32) {
 		f.Keys(KeysQuery{N: 10})
 		time.Sleep(time.Millisecond)
-	}))
+	})
 }

@@ -1,4 +1,4 @@
-package engine
+package engine // outage
 
 import (
 	"math/rand/v2"

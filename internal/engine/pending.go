@@ -1,4 +1,4 @@
-package engine
+package engine // decision
 
 import (
 	"sync/atomic"
@@ -90,7 +90,7 @@ func (r *request) reserveLocked(c cell, d *Debit) {
 	c.spendLocked(d, r.now)
 	d.Pending = &Pending{
 		Counted: d.Quota, held: d.Counting == Held,
-		beside: d.Elsewhere, cell: c, limit: d.Limit, cost: d.Cost, at: c.lease.at,
+		beside: d.Elsewhere, cell: c, limit: d.Limit, cost: d.Cost, at: c.chargedLocked(),
 	}
 	d.Quota = free
 	if d.Counting == Held {
@@ -112,6 +112,6 @@ func (r *request) reserveLocallyLocked(c cell, d *Debit, taken limiter.Lease) {
 		c.addDebtLocked(d.Limit, limiter.Charge{At: taken.At, Units: d.Cost}, r.now)
 		d.Pending.holdLocked(r.now)
 	} else {
-		c.rare().admitted().giveBack(d.Limit, taken, r.now)
+		c.rare().local.giveBack(d.Limit, taken, r.now)
 	}
 }

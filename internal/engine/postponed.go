@@ -1,4 +1,4 @@
-package engine
+package engine // leases
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 

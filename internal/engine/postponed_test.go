@@ -68,7 +68,7 @@ func TestHeldUnitsComeBackDuringAnOutage(t *testing.T) {
 		if got := e.count(9, debit(limit, "a", 1)); got != 5 {
 			t.Errorf("%d passed after the outage, want 5", got)
 		}
-		if c := e.table.find(limit.ID, []byte("a")); !c.exists() || c.rare().held() != nil || c.rare().admitted() != nil || c.rare().claims() > 0 {
+		if c := e.table.find(limit.ID, []byte("a")); !c.exists() || c.rare().holds != nil || c.rare().local != nil || c.rare().inFlight > 0 {
 			t.Error("the key is still held in memory")
 		}
 	})

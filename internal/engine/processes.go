@@ -1,4 +1,4 @@
-package engine
+package engine // store
 
 import "github.com/caddy-tally/caddy-tally/storage"
 

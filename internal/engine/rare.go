@@ -1,4 +1,4 @@
-package engine
+package engine // cells
 
 import "sync/atomic"
 
@@ -20,23 +20,26 @@ func (r *rare) isZero() bool {
 	return r.newest.Load() == nil && r.open == nil && r.local == nil && r.holds == nil && r.limit == nil && r.inFlight == 0 && !r.shares
 }
 
-// rare returns the rare fields of a cell, or nil if they are zero. The blocks among them may be
+// noRare are the rare fields of cells that have none. Nobody changes them.
+var noRare rare
+
+// rare returns the rare fields of a cell, to be read, or noRare if they are zero. The blocks among them may be
 // read without the lock of the cell.
 func (c cell) rare() *rare {
 	number := c.Number()
 	if number == 0 {
-		return nil
+		return &noRare
 	}
 	if r := c.table.rares.At(number).Load(); r != nil && r.body == c.body {
 		return r
 	}
-	return nil // they became zero meanwhile
+	return &noRare // they became zero meanwhile
 }
 
 // changeRareLocked changes the rare fields, and drops them if they become zero.
 func (c cell) changeRareLocked(change func(*rare)) {
 	r := c.rare()
-	had := r != nil
+	had := r != &noRare
 	if !had {
 		r = &rare{body: c.body}
 	}
@@ -59,36 +62,4 @@ func (r *rare) copied(b *body) *rare {
 	fresh := &rare{body: b, open: r.open, local: r.local, holds: r.holds, limit: r.limit, inFlight: r.inFlight, shares: r.shares}
 	fresh.newest.Store(r.newest.Load())
 	return fresh
-}
-
-// openEntry returns the cell's last entry that is not answered yet, or nil.
-func (r *rare) openEntry() *entry {
-	if r == nil {
-		return nil
-	}
-	return r.open
-}
-
-// admitted returns the state of decisions without the store, or nil.
-func (r *rare) admitted() *local {
-	if r == nil {
-		return nil
-	}
-	return r.local
-}
-
-// claims returns how many claims are waiting or under way.
-func (r *rare) claims() int32 {
-	if r == nil {
-		return 0
-	}
-	return r.inFlight
-}
-
-// held returns the pending requests of the key and their units, or nil if there are none.
-func (r *rare) held() *holds {
-	if r == nil {
-		return nil
-	}
-	return r.holds
 }

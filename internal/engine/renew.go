@@ -1,4 +1,4 @@
-package engine
+package engine // leases
 
 import (
 	"time"
@@ -52,7 +52,7 @@ func (r *request) renewLocked(e *Engine) {
 	processes := e.committer.conn.processes()
 	for i := range r.held {
 		c, debit := r.held[i].cell, &r.debits[r.held[i].debit]
-		if c.rare().claims() > 0 || c.rare().admitted() != nil {
+		if c.rare().inFlight > 0 || c.rare().local != nil {
 			continue
 		}
 		u := c.useLocked(debit, r.now)

@@ -1,4 +1,4 @@
-package engine
+package engine // leases
 
 import (
 	"math"
@@ -18,7 +18,7 @@ func (l *leases) shareLocked(c cell, limit *Limit) {
 	}
 	switch {
 	case units <= limit.Capacity()/headroomShare || !l.conn.mayShare():
-	case c.rare().claims() > 0:
+	case c.rare().inFlight > 0:
 		c.changeRareLocked(func(r *rare) { r.shares = true })
 	default:
 		l.giveBackLocked(c)
@@ -28,7 +28,7 @@ func (l *leases) shareLocked(c cell, limit *Limit) {
 // shareAnsweredLocked is shareLocked for a cell whose claim is answered, if units came back
 // meanwhile.
 func (l *leases) shareAnsweredLocked(c cell, limit *Limit) {
-	if r := c.rare(); r == nil || !r.shares || r.inFlight > 0 {
+	if r := c.rare(); !r.shares || r.inFlight > 0 {
 		return
 	}
 	c.changeRareLocked(func(r *rare) { r.shares = false })
@@ -59,7 +59,7 @@ func (j *janitor) share() {
 		if !c.Dead() && c.limit() != nil {
 			c.askAgainLocked(now)
 			m.leases.shareLocked(c, c.limit())
-			if open := c.rare().openEntry(); open != nil {
+			if open := c.rare().open; open != nil {
 				b = open.batch
 			}
 		}

@@ -1,4 +1,4 @@
-package engine
+package engine // decision
 
 import (
 	"context"
@@ -141,7 +141,7 @@ func (r *request) isRefused(e *Engine, twice bool) bool {
 func (e *Engine) release(c cell) {
 	c = c.lockPresent()
 	defer c.Unlock()
-	if c.rare().claims() == 0 && !c.Dead() {
+	if c.rare().inFlight == 0 && !c.Dead() {
 		e.committer.leases.giveBackLocked(c)
 	}
 }

@@ -211,8 +211,7 @@ func (t *Table) moveLocked(s *shard, from *Entry) bool {
 	to, at := t.newEntryLocked(s, from.Kind(), from.ID, t.Text(from), from.hash)
 	to.unused.Store(from.unused.Load())
 	t.owner.Copy(from, to)
-	spot := s.spotOfLocked(from)
-	was := spot.bucket.entries[spot.slot].Swap(uint64(at))
+	was := s.placeOfLocked(from).Swap(uint64(at))
 	t.endLocked(from, moved) // after the new one is found
 	t.freeLocked(s, address(was))
 	return true

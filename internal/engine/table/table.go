@@ -91,12 +91,6 @@ type bucket struct {
 	more    atomic.Uint64             // the index of a spare bucket if the entries don't fit, or 0; never removed
 }
 
-// spot is the place of an entry in a bucket.
-type spot struct {
-	bucket *bucket
-	slot   int
-}
-
 // Init makes an empty table of at most max entries of some kinds, which are numbered in their order.
 func (t *Table) Init(max int, owner Owner, kinds ...Kind) {
 	t.seed, t.owner = maphash.MakeSeed(), owner
@@ -277,24 +271,24 @@ func (b *bucket) put(hash uint32, at address) bool {
 	return false
 }
 
-// spotOfLocked returns the spot of an entry in the shard.
-func (s *shard) spotOfLocked(e *Entry) (at spot) {
+// placeOfLocked returns the place of an entry's address in the shard.
+func (s *shard) placeOfLocked(e *Entry) *atomic.Uint64 {
 	bs := s.buckets.Load()
-	for at, other := range s.chainLocked(bs.of(e.hash)) {
+	for place, other := range s.chainLocked(bs.of(e.hash)) {
 		if other == e {
-			return at
+			return place
 		}
 	}
 	panic("an entry that isn't dead is in no bucket")
 }
 
-// chainLocked returns the entries of a bucket, and of those after it, with their spots.
-func (s *shard) chainLocked(b *bucket) iter.Seq2[spot, *Entry] {
+// chainLocked returns the entries of a bucket, and of those after it, with the places of their addresses.
+func (s *shard) chainLocked(b *bucket) iter.Seq2[*atomic.Uint64, *Entry] {
 	bs := s.buckets.Load()
-	return func(yield func(spot, *Entry) bool) {
+	return func(yield func(*atomic.Uint64, *Entry) bool) {
 		for ; b != nil; b = bs.next(b) {
 			for i := range b.entries {
-				if at := address(b.entries[i].Load()); at != 0 && !yield(spot{b, i}, s.chunks.entry(at)) {
+				if at := address(b.entries[i].Load()); at != 0 && !yield(&b.entries[i], s.chunks.entry(at)) {
 					return
 				}
 			}
@@ -377,15 +371,15 @@ const (
 // evictLocked removes the entry of the lowest rank among those next to the clock hand, to make
 // room. If all of them are pinned it removes none: the table then exceeds its maximum.
 func (t *Table) evictLocked(s *shard) {
-	var victim spot
+	var victim *atomic.Uint64
 	lowest := Pinned
 	bs := s.buckets.Load()
 	for seen, passed := 0, 0; seen < clockSteps && passed < bs.main && lowest > Idle; passed++ {
 		s.hand = (s.hand + 1) % bs.main
-		for at, e := range s.chainLocked(&bs.all[s.hand]) {
+		for place, e := range s.chainLocked(&bs.all[s.hand]) {
 			seen++
 			if r := t.rankOf(e); r < lowest {
-				victim, lowest = at, r
+				victim, lowest = place, r
 			}
 			if lowest == Idle {
 				break
@@ -415,10 +409,9 @@ func (t *Table) rankOf(e *Entry) Rank {
 	return rank
 }
 
-// removeLocked removes the entry at a spot, unless it has become pinned. It returns what [Owner.Release]
+// removeLocked removes the entry whose address is at a place, unless it has become pinned. It returns what [Owner.Release]
 // returned. What the entry held has left it before another one of its key is added.
-func (t *Table) removeLocked(s *shard, at spot) (released <-chan struct{}, ok bool) {
-	place := &at.bucket.entries[at.slot]
+func (t *Table) removeLocked(s *shard, place *atomic.Uint64) (released <-chan struct{}, ok bool) {
 	a := address(place.Load())
 	e := s.chunks.entry(a)
 	if !e.TryLock() {
@@ -481,12 +474,12 @@ func (t *Table) sweepSome(s *shard, first int, step *sweepStep) (left int) {
 	bs := s.buckets.Load()
 	first = min(first, bs.main)
 	for left = first; left > 0 && left > first-sweepBuckets && step.released < maxReleased; left-- {
-		for at, e := range s.chainLocked(&bs.all[left-1]) {
+		for place, e := range s.chainLocked(&bs.all[left-1]) {
 			step.looked++
 			if e.unused.Add(1) <= t.Unused.Load() || step.keep(e) {
 				continue
 			}
-			released, ok := t.removeLocked(s, at)
+			released, ok := t.removeLocked(s, place)
 			if ok {
 				step.removed++
 			}

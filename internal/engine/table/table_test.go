@@ -480,7 +480,7 @@ func TestBucketsHoldMoreThanFits(t *testing.T) {
 	}
 	for i := 0; i < len(entries); i += 3 {
 		s.mu.Lock()
-		table.removeLocked(s, s.spotOfLocked(entries[i]))
+		table.removeLocked(s, s.placeOfLocked(entries[i]))
 		s.mu.Unlock()
 		check("removed")
 	}
