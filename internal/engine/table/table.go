@@ -1,6 +1,6 @@
 // Package table finds keys in memory, and decides which stay there. It knows no policy: what it holds of a key
-// belongs to its [Owner], as far as the [Entry] at the beginning. It touches nothing of its owner's, asks no
-// store and reads no clock, and waits for no lock but its own.
+// belongs to its [Owner], as far as the [Entry] at the beginning. It touches nothing of its owner's,
+// asks no store and reads no clock.
 //
 // Looking up a key takes no lock. Buckets as long as a cache line with a byte of each hash are those of CLHT
 // (David, Guerraoui and Trigonakis, Asynchronized Concurrency, ASPLOS 2015), in the form that they have in
