@@ -57,9 +57,9 @@ func TestMovesAmongRequestsLoseNothing(t *testing.T) {
 	for _, atOnce := range []bool{false, true} {
 		for _, algorithm := range algorithms {
 			t.Run(fmt.Sprintf("%v/atOnce=%v", algorithm, atOnce), func(t *testing.T) {
-				f := newFixture(t, func(o *Options) { o.MaxKeys = shards * 150 })
+				f := newFixture(t, func(o *Options) { o.MaxKeys = 1 << 20 })
 				if atOnce {
-					f, _ = atOnceFixture(t, func(o *Options) { o.MaxKeys = shards * 150 })
+					f, _ = atOnceFixture(t, func(o *Options) { o.MaxKeys = 1 << 20 })
 				}
 				checkMoves(t, f, algorithm)
 			})
@@ -76,11 +76,28 @@ func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm) {
 	wide := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 1_000_000, Window: 24 * time.Hour})
 	narrow := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: few, Window: 24 * time.Hour})
 	var asked, admitted, last, settled, charged [keys]atomic.Int64
-	moves := new(atomic.Int64)
+	var moves, disturbed atomic.Int64
 	var requests, disturbers sync.WaitGroup
+	stop, found := make(chan struct{}), make(map[string]cell)
+	f.disturb(&disturbers, stop, &disturbed, func() {
+		for key := range keys {
+			for _, limit := range []*Limit{wide, narrow} {
+				for _, prefix := range []string{"", "held", "charged"} {
+					name := fmt.Sprint(limit.ID, prefix, key)
+					if was := found[name]; was.exists() && was.Moved() {
+						moves.Add(1)
+					}
+					found[name] = f.table.find(limit.ID, fmt.Append(nil, prefix, key))
+				}
+			}
+		}
+	})
+	for disturbed.Load() == 0 { // so that the cells of requests lie among others
+		time.Sleep(time.Millisecond)
+	}
 	for i := range clients {
 		requests.Go(func() {
-			for n := 0; n < int(rounds)*keys || moves.Load() < 100; n++ {
+			for n := 0; n < int(rounds)*keys || disturbed.Load() < 4; n++ {
 				key := (i + n) % keys
 				name := fmt.Sprint(key)
 				asked[key].Add(1)
@@ -106,20 +123,6 @@ func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm) {
 			}
 		})
 	}
-	stop, found := make(chan struct{}), make(map[string]cell)
-	f.disturb(&disturbers, stop, func() {
-		for key := range keys {
-			for _, limit := range []*Limit{wide, narrow} {
-				for _, prefix := range []string{"", "held", "charged"} {
-					name := fmt.Sprint(limit.ID, prefix, key)
-					if was := found[name]; was.exists() && was.Moved() {
-						moves.Add(1)
-					}
-					found[name] = f.table.find(limit.ID, fmt.Append(nil, prefix, key))
-				}
-			}
-		}
-	})
 	requests.Wait()
 	close(stop)
 	disturbers.Wait()
@@ -143,31 +146,32 @@ func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm) {
 	t.Logf("%d moves", moves.Load())
 }
 
-// disturb fills the table with other keys and removes them, which makes it move cells, and calls look and Keys,
-// until stop is closed.
-func (f *fixture) disturb(disturbers *sync.WaitGroup, stop <-chan struct{}, look func()) {
-	const others = math.MaxUint32
-	until := func(do func(i uint32)) {
+// disturb makes the table move cells: it adds many other keys and removes most of them, so that few are left of
+// each chunk. It counts how often it has done so, calls look each time, and calls Keys, until stop is closed.
+func (f *fixture) disturb(disturbers *sync.WaitGroup, stop <-chan struct{}, times *atomic.Int64, look func()) {
+	const others, perShard, stay = math.MaxUint32, 800, 8
+	until := func(do func()) {
 		disturbers.Go(func() {
-			for i := uint32(0); ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-					do(i)
-				}
+			for !isClosed(stop) {
+				do()
 			}
 		})
 	}
 	f.table.Unused.Store(0)
-	until(func(i uint32) {
-		for n := range uint32(shards * 128) {
-			f.table.add(ofSlots, others, binary.BigEndian.AppendUint64(nil, uint64(i)<<32|uint64(n)))
+	until(func() {
+		round := times.Load()
+		for n := range uint64(shards * perShard) {
+			f.table.add(ofSlots, others, binary.BigEndian.AppendUint64(nil, uint64(round)<<32|n))
 		}
-		f.table.Sweep(func(e *table.Entry) bool { return e.ID != others }, func(<-chan struct{}) {}, func(int) {})
 		look()
+		f.table.Sweep(func(e *table.Entry) bool {
+			text := f.table.Text(e)
+			return e.ID != others || text[3] == byte(round) && text[7]%stay == 0
+		}, func(<-chan struct{}) {}, func(int) {})
+		look()
+		times.Add(1)
 	})
-	until(func(uint32) {
+	until(func() {
 		f.Keys(KeysQuery{N: 10})
 		time.Sleep(time.Millisecond)
 	})
