@@ -61,13 +61,13 @@ func TestMovesAmongRequestsLoseNothing(t *testing.T) {
 				if atOnce {
 					f, _ = atOnceFixture(t, func(o *Options) { o.MaxKeys = 1 << 20 })
 				}
-				checkMoves(t, f, algorithm)
+				checkMoves(t, f, algorithm, atOnce)
 			})
 		}
 	}
 }
 
-func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm) {
+func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm, atOnce bool) {
 	const clients, keys, few, elsewhere = 8, 6, 500, 100
 	rounds := int64(100)
 	if testing.Short() {
@@ -97,7 +97,7 @@ func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm) {
 	}
 	for i := range clients {
 		requests.Go(func() {
-			for n := 0; n < int(rounds)*keys || disturbed.Load() < 4; n++ {
+			for n := 0; n < int(rounds)*keys || disturbed.Load() < 4 || atOnce && moves.Load() < 5 && disturbed.Load() < 100; n++ {
 				key := (i + n) % keys
 				name := fmt.Sprint(key)
 				asked[key].Add(1)
@@ -143,7 +143,9 @@ func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm) {
 			t.Errorf("%d charged to key %d here and elsewhere, want %d", used, key, want)
 		}
 	}
-	t.Logf("%d moves", moves.Load())
+	if atOnce && moves.Load() < 5 { // otherwise a claim is in flight most of the time, and the cell stays
+		t.Errorf("only %d moves", moves.Load())
+	}
 }
 
 // disturb makes the table move cells: it adds many other keys and removes most of them, so that few are left of
