@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine/table"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -129,11 +130,21 @@ func eventually(t *testing.T, true func() bool) {
 // shards is the number of shards of a table, each of which may hold one key too many for a moment.
 const shards = 64
 
-// shardLocks are the locks of a table's shards.
-func shardLocks(t *cells) (locks []*sync.Mutex) {
-	shards := reflect.ValueOf(&t.Table).Elem().FieldByName("shards")
-	for i := range shards.Len() {
-		locks = append(locks, (*sync.Mutex)(unsafe.Pointer(shards.Index(i).FieldByName("mu").UnsafeAddr())))
+// shardLocks returns the locks of a table's shards, by shard.
+func shardLocks(t *cells) map[unsafe.Pointer]*sync.Mutex {
+	locks := make(map[unsafe.Pointer]*sync.Mutex)
+	all := reflect.ValueOf(&t.Table).Elem().FieldByName("shards")
+	for i := range all.Len() {
+		shard := all.Index(i)
+		locks[unsafe.Pointer(shard.UnsafeAddr())] = (*sync.Mutex)(unsafe.Pointer(shard.FieldByName("mu").UnsafeAddr()))
 	}
 	return locks
 }
+
+// shardOf and moveLocked are methods of the table that only it calls. Tests move cells at any moment.
+//
+//go:linkname shardOf github.com/caddy-tally/caddy-tally/internal/engine/table.(*Table).shardOf
+func shardOf(t *table.Table, id storage.LimitID, key []byte) (shard unsafe.Pointer, hash uint32)
+
+//go:linkname moveLocked github.com/caddy-tally/caddy-tally/internal/engine/table.(*Table).moveLocked
+func moveLocked(t *table.Table, shard unsafe.Pointer, e *table.Entry) bool
