@@ -452,7 +452,7 @@ func isExpectedInDocs(name string, w warning) bool {
 // The configs in the documentation are not warned of.
 func TestSamplesOfTheDocsAreNotWarnedOf(t *testing.T) {
 	noData(t)
-	for _, name := range []string{"SERVICE_TOKEN", "PG_PASSWORD", "REDIS_PASSWORD", "TURNSTILE_SECRET"} {
+	for _, name := range []string{"SERVICE_TOKEN", "PG_PASSWORD", "REDIS_PASSWORD", "TURNSTILE_SECRET", "NTFY_TOKEN"} {
 		t.Setenv(name, "the-secret-of-the-samples")
 	}
 	loaded := 0

@@ -7,8 +7,8 @@
    several records per segment and write, requests that memory admits while a write hangs.
    Go: storage/sqlite/internal/journal: Journal.Own, Journal.Disown, Journal.Owned, Journal.isOwner, Journal.revoke,
    Journal.Add, Journal.writeLocked, Journal.nextSegmentLocked, Journal.Free, Journal.Seal, Segment.ReadPending
-   Go: storage/sqlite: Store.ClaimAtOnce, Store.note, Store.beginPeriodLocked, Store.claimLocked, Store.foldAllLocked,
-   Store.foldPartLocked, progress.has, progress.batch, fold.next, pending.apply
+   Go: storage/sqlite: Store.ClaimAtOnce, periods.note, periods.beginPeriodLocked, Store.claimLocked, folds.foldAllLocked,
+   folds.foldPartLocked, progress.has, progress.batch, fold.next, pending.apply
 
    Share: -DR=3
    Mutant: ELECT      Own doesn't take the lock that Open takes
@@ -94,7 +94,7 @@ inline reserve() { /* Journal.nextSegmentLocked */
 #endif
 	:: else -> finish() fi; s = 0
 }
-inline fold() { /* Store.foldPartLocked */
+inline fold() { /* folds.foldPartLocked */
 	last = (below > 0 -> upto : (gen[0] > gen[1] -> gen[0] : gen[1])); s = 0;
 	do :: s < S ->
 		if :: valid(s) && rec[s] == below + 1 && gen[s] > folded && gen[s] <= last -> db[below] = db[below] + 1 :: else -> skip fi;

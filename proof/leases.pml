@@ -8,10 +8,10 @@
    and spends in one step.
    Allows: A crash over-blocks a little.
 
-   Go: limiter: Limit.Claim, State.giveBack, State.used, Limit.share, Lease.Worth, Lease.Take, Lease.Join,
-   calendar.Oldest, calendar.Newest
+   Go: limiter: Limit.Claim, State.giveBack, State.used, Limit.share, Lease.Worth, Lease.Take, Lease.Join, calendar.Oldest
    Go: internal/engine: batch.claimLocked, batch.renewLocked, leases.deliver, leases.giveLeaseLocked,
-   leases.undo, leases.keepLocked, request.decideSlowly, clock.now
+   leases.undo, leases.keepLocked, request.decideSlowly
+   Go: internal/engine/clock: Clock.Now
 
    Share: -DT=3
    Mutant: TWICE      a call that arrives twice takes effect twice

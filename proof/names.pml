@@ -13,7 +13,8 @@
    Go: identity/epoch: Keys.At, Keys.Known, Keys.open, Keys.readOrMake, Keys.Agree, Keys.Seals, inVault.read,
    inVault.add, inVault.sealAgain
    Go: identity/atrest: HashKey, hashUnder, OpaqueToday
-   Go: internal/engine: clock.earliest, connection.nameOf, connection.inTerms, writer.claimOf
+   Go: internal/engine/clock: Clock.Earliest
+   Go: internal/engine: connection.nameOf, connection.inTerms, writer.claimOf
    Go: storage: Term.Holds, Claim.IsRenamed
    Go: storage/sqlite: renames.move
 

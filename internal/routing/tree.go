@@ -23,6 +23,7 @@ type Route struct {
 	Group    string     // only one route of a group runs
 	Terminal bool       // no route after it runs
 	Handlers []Node
+	inert    bool // see isInert
 }
 
 // Node is a handler of the config.
@@ -52,6 +53,7 @@ func newRoutes(list caddyhttp.RouteList) (routes []Route) {
 		for _, handler := range from.Handlers {
 			r.Handlers = append(r.Handlers, loadedNode(handler))
 		}
+		r.inert = r.isInert()
 		routes = append(routes, r)
 	}
 	return routes

@@ -34,7 +34,8 @@ type Place struct {
 
 	view          *View
 	before, after []Node
-	Around        [][]Requests // of the surrounding routes
+	Around        [][]Requests    // of the surrounding routes
+	around        map[*Route]bool // these, once a witness was sent
 }
 
 // NewView returns the view of a server that is being provisioned, or is already.

@@ -52,9 +52,12 @@ func (p *Place) witness(r Requests, stranger bool) (all Witnessed) {
 	if p.Anywhere || p.InErrors {
 		return nil
 	}
+	if p.around == nil {
+		p.around = p.view.around(p.Module)
+	}
 	r.Hosts = p.hostsOf(r)
 	for _, one := range p.asSent(r) {
-		w := &witness{view: p.view, target: p.Module, all: one, stranger: stranger}
+		w := &witness{view: p.view, target: p.Module, around: p.around, all: one, stranger: stranger}
 		for more := true; more; more = w.next() {
 			if w.run(); w.unknown || len(all) == maxWays {
 				return nil
@@ -184,7 +187,8 @@ func (all Witnessed) Passed() string {
 // witness is a request that is on its way.
 type witness struct {
 	view     *View
-	target   any      // the module of the handler
+	target   any // the module of the handler
+	around   map[*Route]bool
 	all      Requests // the description, with at most one path
 	stranger bool
 	choices  []bool // where it may go both ways, in order: whether it goes in
@@ -243,9 +247,9 @@ func (w *witness) routes(routes []Route) (goesOn bool) {
 		return false
 	}
 	defer func() { w.depth-- }()
-	for _, r := range routes {
-		holds := holds(r.Handlers, w.target)
-		if r.Group != "" && w.groups[r.Group] || !holds && r.isInert() {
+	for i := range routes {
+		r, holds := &routes[i], w.around[&routes[i]]
+		if r.Group != "" && w.groups[r.Group] || !holds && r.inert {
 			continue
 		}
 		how := w.matches(r.Requests)
@@ -270,13 +274,13 @@ func (w *witness) routes(routes []Route) (goesOn bool) {
 }
 
 // enter notes that the witness enters one of several routes.
-func (w *witness) enter(routes []Route, r Route) {
+func (w *witness) enter(routes []Route, r *Route) {
 	i := slices.IndexFunc(r.Requests, func(a Requests) bool { return a.Paths != nil })
 	w.named = w.named || w.reached && i >= 0
 	if !w.reached && i >= 0 && w.taken.Paths == nil {
 		w.taken, w.isDirective = r.Requests[i], len(r.Handlers) > 0 && r.Handlers[0].Name != "subroute"
 	}
-	w.alternative = w.alternative || r.Group != "" && !holds(r.Handlers, w.target) && slices.ContainsFunc(routes, func(other Route) bool {
+	w.alternative = w.alternative || r.Group != "" && !w.around[r] && slices.ContainsFunc(routes, func(other Route) bool {
 		return other.Group == r.Group && holds(other.Handlers, w.target)
 	})
 }
@@ -286,8 +290,33 @@ func holds(handlers []Node, target any) bool {
 	return !each(handlers, func(n Node) bool { return n.Module != target })
 }
 
+// around returns the routes around a handler.
+func (v *View) around(target any) map[*Route]bool {
+	found := make(map[*Route]bool)
+	var look func(routes []Route) (holds bool)
+	look = func(routes []Route) (holds bool) {
+		for i := range routes {
+			for _, n := range routes[i].Handlers {
+				inside := n.Module == target
+				for _, list := range n.Lists {
+					inside = look(list.Routes) || inside
+				}
+				if inside {
+					found[&routes[i]], holds = true, true
+				}
+			}
+		}
+		return holds
+	}
+	look(v.main)
+	for _, routes := range v.named {
+		look(routes)
+	}
+	return found
+}
+
 // isInert reports whether it makes no difference for the way of a request whether it matches the route.
-func (r Route) isInert() bool {
+func (r *Route) isInert() bool {
 	return r.Group == "" && !r.Terminal && each(r.Handlers, func(n Node) bool {
 		return !n.Foreign && n.Name != "rewrite" && n.Name != "invoke" && n.Name != "authentication" && n.Name != "reverse_proxy" &&
 			n.Name != "acme_server" && n.Name != "file_server" && !answersAll(n.Name, n.Module)
@@ -380,7 +409,9 @@ func (w *witness) matches(sets []Requests) answer {
 	}
 	most := no
 	for _, set := range sets {
-		most = max(most, w.matchesSet(set.Set))
+		if set.Hosts == nil || covers(w.all.Hosts, set.Hosts) != no { // most routes are for other sites
+			most = max(most, w.matchesSet(set.Set))
+		}
 	}
 	return most
 }

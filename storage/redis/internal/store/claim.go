@@ -140,16 +140,16 @@ func (b *batch) isAlone(c *storage.Claim, times map[name]int) bool {
 
 // join adds a claim to its group.
 func (b *batch) join(i int, c *storage.Claim) {
-	is := group{counting: counting{c.Limit, c.ExtraShare()}, claim: c.Claim}
-	is.claim.Return, is.claim.Charge = limiter.Lease{}, limiter.Charge{}
+	like := group{counting: counting{c.Limit, c.ExtraShare()}, claim: c.Claim}
+	like.claim.Return, like.claim.Charge = limiter.Lease{}, limiter.Charge{}
 	for g := range b.groups {
-		if b.groups[g].counting == is.counting && b.groups[g].claim == is.claim {
+		if b.groups[g].counting == like.counting && b.groups[g].claim == like.claim {
 			b.groups[g].members = append(b.groups[g].members, i)
 			return
 		}
 	}
-	is.members = []int{i}
-	b.groups = append(b.groups, is)
+	like.members = []int{i}
+	b.groups = append(b.groups, like)
 }
 
 // keysOf returns the numbers of a claim's key and of its former name, which is 0 if there is none.
@@ -163,21 +163,21 @@ func (b *batch) keysOf(c *storage.Claim) []int64 {
 // args returns the arguments of the script, and adds the keys of groups.
 func (b *batch) args(now int64, records int) []string {
 	args := []string{"", strconv.FormatInt(bit(b.dry), 10), strconv.Itoa(records)}
-	for g := range b.groups {
-		is := &b.groups[g]
-		for _, i := range is.members {
+	for i := range b.groups {
+		g := &b.groups[i]
+		for _, i := range g.members {
 			b.keys = append(b.keys, b.names.count(b.claims[i].ID, b.claims[i].Key))
 		}
-		b.order = append(b.order, is.members...)
-		args = append(args, strconv.Itoa(len(is.members)), b.claimOf(is, now))
+		b.order = append(b.order, g.members...)
+		args = append(args, strconv.Itoa(len(g.members)), b.claimOf(g, now))
 	}
 	args[0] = string(b.text)
 	return args
 }
 
 // claimOf returns the claim of a group for the script.
-func (b *batch) claimOf(is *group, now int64) string {
-	c := b.claims[is.members[0]]
+func (b *batch) claimOf(g *group, now int64) string {
+	c := b.claims[g.members[0]]
 	c.Now = now
 	if c.Limit.CountsSlots() {
 		b.limit(&c) // is sent with the others
@@ -212,13 +212,13 @@ func (b *batch) key(id storage.LimitID, key storage.Key) int64 {
 	return n
 }
 
-// add adds a claim, in the order in which claim.lua reads it. of is the numbers of its keys, unless they
+// add adds a claim, in the order in which claim.lua reads it. keys are the numbers of its keys, unless they
 // are those of a group.
-func (b *batch) add(c *storage.Claim, of ...int64) {
+func (b *batch) add(c *storage.Claim, keys ...int64) {
 	if c.Limit.CountsSlots() {
-		b.addSlots(c, of)
+		b.addSlots(c, keys)
 	} else {
-		b.addBucket(c, of)
+		b.addBucket(c, keys)
 	}
 }
 
@@ -238,7 +238,7 @@ func (b *batch) numbers(list ...int64) {
 // smaller.
 const exact = int64(1) << 46
 
-func (b *batch) addSlots(c *storage.Claim, of []int64) {
+func (b *batch) addSlots(c *storage.Claim, keys []int64) {
 	l := &c.Limit
 	number, ahead := b.limit(c), max(min(c.Ahead, l.MaxAhead()), 0)
 	if c.Spread {
@@ -250,7 +250,7 @@ func (b *batch) addSlots(c *storage.Claim, of []int64) {
 	if c.Charge.Units > 0 {
 		b.op('c', index(c.Charge.At), units(c.Charge.Units), bit(c.Charge.Floor))
 	}
-	b.op('s', of...)
+	b.op('s', keys...)
 	b.numbers(number)
 	b.asks(c)
 	b.numbers(ahead, bit(c.Spread))
@@ -284,9 +284,9 @@ func units(n int64) int64 { return min(max(n, 0), exact) }
 
 func ceilMilli(nanos int64) int64 { return nanos/1e6 + 1 }
 
-func (b *batch) addBucket(c *storage.Claim, of []int64) {
+func (b *batch) addBucket(c *storage.Claim, keys []int64) {
 	l := &c.Limit
-	b.op('b', of...)
+	b.op('b', keys...)
 	b.numbers(l.Capacity(), l.Amount())
 	b.limbs(int64(l.Window()))
 	b.time(max(int64(limiter.MaxSkew), int64(l.Window()), int64(l.Refill(l.Capacity()))))

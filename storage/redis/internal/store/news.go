@@ -14,8 +14,8 @@ type news struct{ machine *machine }
 
 // Resets implements [storage.Store].
 func (n news) Resets(ctx context.Context, after int64) (storage.Resets, error) {
-	told, err := n.ask(ctx, "resets", storage.Seen{Resets: after, Changes: -1, Notes: -1})
-	return told.Resets, err
+	heard, err := n.ask(ctx, "resets", storage.Seen{Resets: after, Changes: -1, Notes: -1})
+	return heard.Resets, err
 }
 
 // News implements [storage.Network].
@@ -23,14 +23,14 @@ func (n news) News(ctx context.Context, seen storage.Seen) (storage.News, error)
 	return n.ask(ctx, "news", seen)
 }
 
-func (n news) ask(ctx context.Context, what string, seen storage.Seen) (told storage.News, err error) {
+func (n news) ask(ctx context.Context, what string, seen storage.Seen) (heard storage.News, err error) {
 	r, err := n.machine.read(ctx, n.look(what, seen, ""))
 	if err == nil {
-		if told, err = newsOf(r, seen); err != nil {
+		if heard, err = newsOf(r, seen); err != nil {
 			err = fmt.Errorf("redis: %s: %w", what, err)
 		}
 	}
-	return told, err
+	return heard, err
 }
 
 // look returns the call that asks for news. With "0" as dropBefore it also drops old notes of resets.

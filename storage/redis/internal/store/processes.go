@@ -16,7 +16,7 @@ const longestStay = 7 * 24 * time.Hour
 type presence struct{ server *server }
 
 // Join implements [storage.Store].
-func (p presence) Join(ctx context.Context, id, now, until int64) (is storage.Presence, err error) {
+func (p presence) Join(ctx context.Context, id, now, until int64) (present storage.Presence, err error) {
 	err = p.server.beside(ctx, "join", func(ctx context.Context) error {
 		until = min(until, now+int64(longestStay))
 		key, own := p.server.names.processes(), strconv.FormatInt(id, 10)
@@ -33,10 +33,10 @@ func (p presence) Join(ctx context.Context, id, now, until int64) (is storage.Pr
 		}
 		members, err := answers[len(answers)-1].AsStrSlice()
 		slices.Sort(members)
-		is = storage.Presence{Processes: len(members), Process: max(slices.Index(members, own), 0)}
+		present = storage.Presence{Processes: len(members), Process: max(slices.Index(members, own), 0)}
 		return err
 	})
-	return is, err
+	return present, err
 }
 
 // Leave implements [storage.Store].
