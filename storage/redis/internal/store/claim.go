@@ -62,9 +62,9 @@ func (c claims) decide(ctx context.Context, term *storage.Term, as call, clients
 		return nil
 	}
 	if r.skipped {
-		return records{c.machine}.Records(ctx, term, clients, known)
+		return records(c).Records(ctx, term, clients, known)
 	}
-	return records{c.machine}.take(ctx, term, read, r, known)
+	return records(c).take(ctx, term, read, r, known)
 }
 
 // batch is claims on their way to the server.
