@@ -130,7 +130,7 @@ func sender(ctx context.Context) string {
 	if ok && hello != nil && hello.Conn != nil && strings.HasPrefix(hello.Conn.RemoteAddr().Network(), "tcp") {
 		return hello.Conn.RemoteAddr().String()
 	}
-	return netip.AddrPortFrom(netip.IPv4Unspecified(), 0).String()
+	return netip.AddrPortFrom(netip.IPv4Unspecified(), 0).String() // the sender of a datagram can be forged (decision 160)
 }
 
 // isStored reports whether any issuer's certificate for a name, or for all names beside it, is in the

@@ -24,8 +24,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
-// recipe is a config of examples/recipes, with what stands behind it and the traffic
-// that it is for.
+// recipe is a config of examples/recipes, as a user would paste it, with what stands behind it and the traffic
+// that it is for (decision 100).
 type recipe struct {
 	name     string              // of the Caddyfile and of its page
 	file     string              // the Caddyfile, below examples and without extension, if it is no recipe

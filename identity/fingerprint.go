@@ -16,7 +16,7 @@ type Hints struct {
 	Mobile         string // Sec-CH-UA-Mobile
 
 	// Initiator is the cause of the request. Requests that other sites cause belong to another client
-	// than those of the browser's user.
+	// than those of the browser's user (decision 46).
 	Initiator Initiator
 }
 

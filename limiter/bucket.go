@@ -8,7 +8,7 @@ import (
 // Bucket is the state of a token bucket: Units + Part/window units are in use at time At, and they
 // drain at amount/window. It is the GCRA's theoretical arrival time, written as the debt instead of
 // the time of its payment. This keeps every operation exact in integers, and the units in use
-// unchanged when the amount changes.
+// unchanged when the amount changes (decision 2).
 //
 // The zero value is an empty state: nothing in use. 0 ≤ Part < window.
 type Bucket struct {

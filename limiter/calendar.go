@@ -6,7 +6,7 @@ import (
 )
 
 // day is the unit of the windows of a calendar: from one midnight to the next on the clocks of a
-// place. It is 23 or 25 hours long when the clocks change.
+// place. It is 23 or 25 hours long when the clocks change (decision 32).
 const day = 24 * time.Hour
 
 // MaxOffset is more than the clocks of any time zone have ever been ahead of or behind UTC.
@@ -81,7 +81,7 @@ func (c *calendar) Newest(now int64) int64 {
 	return c.Slot(now) + int64(c.slots) + c.MaxAhead()
 }
 
-// MaxAhead returns how many slots after its own a grant may be charged: three quarters of a window.
+// MaxAhead returns how many slots after its own a grant may be charged: three quarters of a window (decision 13).
 func (c calendar) MaxAhead() int64 { return int64(c.slots) * 3 / 4 }
 
 // Expiry returns the time from which on a slot no longer counts.

@@ -17,7 +17,7 @@ const (
 	MaxSlots  = 10_000
 
 	// Month is the window of a fixed limit per month of the calendar: an average month. Such windows begin
-	// with the first day of a month, and have 28 to 31 days.
+	// with the first day of a month, and have 28 to 31 days (decision 163).
 	Month = 30*24*time.Hour + 10*time.Hour + 29*time.Minute + 6*time.Second
 
 	// MaxSkew is how far the time of a claim may lie behind an earlier charge by another process,

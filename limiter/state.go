@@ -76,7 +76,7 @@ type Claim struct {
 	// Spread charges a grant of a sliding limit evenly to the slot of Now and as many slots after it
 	// as Ahead says, at most [MaxSpan] and [Limit.MaxAhead], and to proportionally fewer slots if
 	// fewer units are granted than Want and Extra. So a key that needs as many units in as many slots
-	// spends each unit in its slot, and none is forgotten late. Other algorithms ignore Spread.
+	// spends each unit in its slot, and none is forgotten late (decision 148). Other algorithms ignore Spread.
 	Spread bool
 	// Lasts is for how many nanoseconds after Now a lease on a token bucket keeps its full worth,
 	// at most [Limit.MaxLasts]. It needs Extra units, and a bucket that is not so full that the
@@ -96,7 +96,7 @@ type Charge struct {
 	At    int64 // the slot of a sliding or fixed limit; a token bucket ignores it
 	Units int64
 	// Floor charges only the units missing until Units are in use at the time of the claim, for a
-	// state that may or may not contain them already.
+	// state that may or may not contain them already (decision 16).
 	Floor bool
 }
 

@@ -1,4 +1,4 @@
-// Package proof holds the models of this folder to the code.
+// Package proof holds the models of this folder to the code (decision 164).
 package proof
 
 import (

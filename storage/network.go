@@ -46,7 +46,7 @@ type Network interface {
 
 	// ClaimFor is Records and Claim, in one transaction and one round trip, as of one
 	// time. The claims don't depend on the records read: the caller chose their limits before. It
-	// claims again if the records lead to other limits. There may be no clients, or no claims.
+	// claims again if the records lead to other limits (decision 66). There may be no clients, or no claims.
 	// Its errors are those of Claim.
 	ClaimFor(ctx context.Context, term *Term, clients []Client, records []reputation.Record, claims []Claim, grants []limiter.Grant) error
 

@@ -13,7 +13,7 @@ import (
 //
 //   - Of two changes of one note the one with the higher version stays, whichever comes first. So
 //     machines can replay the notes they know to a store that has lost its data, and a note that
-//     was removed meanwhile stays removed.
+//     was removed meanwhile stays removed (decision 105).
 //   - Machines see the numbers of changes in ascending order: one that has seen a number has missed
 //     no change before it.
 type Note struct {

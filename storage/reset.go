@@ -9,7 +9,7 @@ import "time"
 // Units charged before a reset are never given back to the count after it. So the units admitted
 // after a reset are at most those charged before and not spent yet, and one more limit.
 //
-// A store alone can't hold that, because its callers have leases in memory. It makes it possible:
+// A store alone can't hold that, because its callers have leases in memory. It makes it possible (decision 64):
 // each call of a term says in [Term.Resets] which resets the caller has followed. Inside its
 // transaction the call fails with [ErrTerm] if that is not the number of the newest reset. The
 // caller then

@@ -70,8 +70,8 @@ type Stats struct {
 }
 
 // Store keeps counters, records of clients, and audit entries. Every store is also a [Local]
-// or a [Network]; some also are a [Historian]. Its methods may be called from several goroutines at once; they need not run in
-// parallel.
+// or a [Network] (decision 155); some also are a [Historian]. Its methods may be called from several goroutines
+// at once; they need not run in parallel.
 //
 // # Time
 //
@@ -85,7 +85,7 @@ type Stats struct {
 // A call with a term takes the time inside its transaction, when no other call can change the store any
 // more, and is decided as of then. It sets the term's Time, and fails with [ErrTerm] if the term doesn't
 // hold. If the time is set, records move with it, and last as long as they would have. Two calls must not
-// use a term at the same time. The other calls are upkeep, which is as of the times in its arguments.
+// use a term at the same time. The other calls are upkeep, which is as of the times in its arguments (decision 171).
 type Store interface {
 	Auditor
 

@@ -43,7 +43,7 @@ type Time struct {
 	Resets int64
 }
 
-// Slew limits how fast the time of a store approaches the wall clock: it gains or loses 1/2048 of the
+// Slew (decision 36) limits how fast the time of a store approaches the wall clock: it gains or loses 1/2048 of the
 // passing time, or 42 seconds a day.
 const Slew = 2048
 

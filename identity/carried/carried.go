@@ -8,7 +8,7 @@ import "net/netip"
 // (translators).
 //
 // An IPv4 address in the interface identifier (ISATAP, RFC 5214) doesn't count: the owner of a network chooses
-// the identifiers in it, and could claim any address.
+// the identifiers in it, and could claim any address (decision 26).
 var carriers = []struct {
 	network netip.Prefix
 	carried func(b [16]byte) [4]byte

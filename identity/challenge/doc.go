@@ -19,7 +19,7 @@
 // # Invariants
 //
 //   - No state of a puzzle is kept until it is solved. The caller of Check keeps its nonce until it expires, so
-//     that it is accepted only once.
+//     that it is accepted only once (decision 22).
 //   - A puzzle is valid for its site and network, until it expires, and at its difficulty.
 //   - The page loads nothing, and only submits its form. Its only script is its own, which the
 //     Content-Security-Policy allows by its hash.

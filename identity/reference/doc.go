@@ -1,5 +1,5 @@
 // Package reference makes the references of refusals: opaque texts that identify a refused request to holders of the
-// secret, and reveal nothing to others. They aren't stored.
+// secret, and reveal nothing to others. They aren't stored, so refused clients can't fill a table (decision 74).
 //
 // # Token
 //

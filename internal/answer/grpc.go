@@ -24,7 +24,7 @@ func (o *Options) say(w http.ResponseWriter, r *http.Request, a *Short, values *
 }
 
 // translate makes the server's own writer send an answer as one of gRPC. All handlers, the access log and Caddy's
-// metrics see the status of HTTP: 200 means to them that the request may pass.
+// metrics see the status of HTTP: 200 means to them that the request may pass (decision 157).
 func translate(w http.ResponseWriter, a *Short) http.ResponseWriter {
 	out := &grpcWriter{answer: a}
 	below := routing.ServersWriter(w)

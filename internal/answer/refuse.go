@@ -54,7 +54,7 @@ func (o *Options) Refuse(w http.ResponseWriter, r *http.Request, p *Response) er
 }
 
 // status returns the status of the answer. Many libraries retry after 413 or 429, even without
-// Retry-After, so a request that can never pass gets neither.
+// Retry-After, so a request that can never pass gets neither (decision 8).
 func (r *Refusal) status() int { return StatusOf(r.NeverPasses) }
 
 // StatusOf returns the status of a refusal.

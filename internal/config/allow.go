@@ -157,7 +157,7 @@ func (p *Place) neverGives(name string) string {
 var addressesInSet = regexp.MustCompile(`[0-9a-fA-F.:]{2,}(/[0-9]+)?`)
 
 // admitsStrangers reports whether a loaded matcher set admits a request of a client without user, fields and
-// certificate, whatever its address. Matchers that look elsewhere than at a request aren't asked.
+// certificate, whatever its address. Matchers that look elsewhere than at a request aren't asked (decision 71).
 func (p *Place) admitsStrangers(raw caddy.ModuleMap, set caddyhttp.MatcherSet) bool {
 	addresses := []netip.Addr{netip.MustParseAddr("9.9.9.9"), netip.MustParseAddr("151.101.1.9"), netip.MustParseAddr("2a00:1450::9")}
 	for _, raw := range WithNegated(raw) {

@@ -18,7 +18,7 @@ import (
 )
 
 // Survey is the summary of the whole HTTP config that all checks share. It is made when the first
-// handler is compiled, when all our handlers are still raw JSON.
+// handler is compiled, when all our handlers are still raw JSON (decision 123).
 type Survey struct {
 	App       *App            // nil for a dashboard, like run
 	Run       *enforce.Config // of the app

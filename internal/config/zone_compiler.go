@@ -178,7 +178,7 @@ func (z *Zone) checkOptions() error {
 }
 
 // checkPlaceholders checks the placeholders of the key. In a zone with window and events, unknown
-// ones are accepted.
+// ones are accepted (decision 5).
 func (z *Zone) checkPlaceholders() error {
 	err := routing.CheckPlaceholders(z.Key)
 	if err == nil || routing.MayBeMapped(err) && (z.Window != 0 || z.MaxEvents != 0) {
@@ -217,7 +217,7 @@ const (
 )
 
 // compileScope determines the sites with separate counts. Sites are distinguished by their names in
-// the config and not by the clients' requests: inventing hosts gains nothing.
+// the config and not by the clients' requests: inventing hosts gains nothing (decision 31).
 func (z *zoneCompiler) compileScope() error {
 	switch z.Scope {
 	case "", scopeShared:

@@ -14,7 +14,7 @@
 //
 // # Invariants
 //
-//   - A client is named in the body of a POST, never in a path or query, which are logged.
+//   - A client is named in the body of a POST, never in a path or query, which are logged (decision 68).
 //   - Every POST is from the same origin and has the user's token. See guard.go.
 //   - A page contains no hidden addresses: rows name their client by a sealed handle until the user
 //     reveals the addresses. See mask.go and seal.go.

@@ -10,7 +10,7 @@
 //   - [Endpoint.Names]: does the request name the endpoint, in any encoding, without guesses about
 //     extensions and scripts? For traps, where a wrong guess harms a client.
 //   - [Endpoint.Is]: is the request the endpoint, exactly as it is written? For exemptions: a
-//     request that is exempt by mistake isn't limited.
+//     request that is exempt by mistake isn't limited (decision 40).
 //
 // # How a request is read
 //

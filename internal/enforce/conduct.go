@@ -93,7 +93,8 @@ func (cfg *Config) mayReport(e *Evaluation) bool {
 	return ok && d.Allowed
 }
 
-// offenseOf returns the offense of a client that visited the trap.
+// offenseOf returns the offense of a client that visited the trap. That of a client that isn't verified is milder,
+// because others behind its address may look the same (decision 14).
 func (t *Trap) offenseOf(c *Client) reputation.Offense {
 	if c.Kind.Verified() {
 		return t.Offense

@@ -1,6 +1,7 @@
 // Package enforce decides about a request: it collects the request's debits, and makes the engine
-// decide. The verdict is a value, by which other packages answer, settle and report. Its types are compiled from a config and don't change while the config runs. The
-// package knows no JSON, Caddyfiles or provisioning.
+// decide. The verdict is a value, by which other packages answer, settle and report (decision 156). Its types
+// are compiled from a config and don't change while the config runs. The package knows no JSON, Caddyfiles
+// or provisioning.
 //
 // # The life of a request
 //

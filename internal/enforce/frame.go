@@ -160,7 +160,7 @@ func (e *Evaluation) collect() error {
 		v.Outcome, v.Exempt, v.Unzoned = Passed, true, true
 		return nil
 	}
-	early := matcher.IsEarly(e.Http)
+	early := matcher.IsEarly(e.Http) // the address may be forged until the handshake is complete (decision 11)
 	if early && h.Clients {
 		v.Outcome = TooEarly
 		return nil

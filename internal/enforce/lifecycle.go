@@ -29,6 +29,7 @@ func (cfg *Config) OpenOnceStarted(ctx caddy.Context) error {
 		return fmt.Errorf("rate_limit: events: %w", err)
 	}
 	cfg.ctx, cfg.events, cfg.queue = ctx, app.(*caddyevents.App), make(chan notify.Event, maxEvents)
+	// A config that is rejected must leave no file, so nothing is opened before all of it runs (decision 4).
 	return cfg.events.On("started", startedHandler{cfg})
 }
 

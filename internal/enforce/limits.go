@@ -76,7 +76,7 @@ const maxLabels = 16
 
 // chargeShared charges the limits that the client shares with others: those of the limit own, or
 // all if own is nil. A session that is used in another network also takes from that network's
-// ceiling. Otherwise a hundred sessions would have a hundred quarters of a limit there.
+// ceiling. Otherwise a hundred sessions would have a hundred quarters of a limit there (decision 21).
 func (c *Client) chargeShared(to *Charges, elsewhere, networks []*Policy, own *Policy, cost int64) {
 	if c.usesElsewhere() {
 		for _, p := range elsewhere {

@@ -2,7 +2,7 @@ package engine // decision
 
 import "github.com/caddy-tally/caddy-tally/limiter"
 
-// charge charges a pending request that turned out to count, as far as its cost is free: from the
+// charge charges a pending request that turned out to count, as far as its cost is free (decision 82): from the
 // key's lease, at once, with the next batch, or as a debt while the store can't be used.
 func (p *Pending) charge() {
 	e := p.engine

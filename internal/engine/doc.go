@@ -89,7 +89,8 @@
 // The time is package clock, and keys are found in package table. The files of this package are in rooms: the
 // word behind a file's package clause is its room. A line touches the fields of structs that its own room
 // declares. It touches those of another room's struct if this list says so, and those of exported ones and of
-// Engine, cell, request, held, batch and entry, which all rooms hand on. Everything else takes a method.
+// Engine, cell, request, held, batch and entry, which all rooms hand on. Everything else takes a method
+// (decision 173).
 //
 //	engine     starts and stops the rest, and cleans up: engine.go, options.go, janitor.go
 //	  janitor      leases operators

@@ -61,7 +61,7 @@ func (p *Pending) Settle(counts bool) {
 }
 
 // SettleAt says how many units the request uses, from 0. Of units beyond the cost of a held debit at
-// most [limiter.Limit.MostOwed] are charged, even if they are not free: the key then owes them. Other
+// most [limiter.Limit.MostOwed] are charged, even if they are not free (decision 146): the key then owes them. Other
 // debits are charged their cost, or nothing for 0 units.
 func (p *Pending) SettleAt(units int64) {
 	if p.settled.Swap(true) {

@@ -28,7 +28,7 @@ const (
 	// Slower keys may not send another request before.
 	edgeSpent = 16
 	// leastLeft is how many units must be free, beside all known usage, for a lease to be renewed.
-	// The last ones are for waiting requests.
+	// The last ones are for waiting requests (decision 67).
 	leastLeft = 16
 	// maxRenewal is the most units that are claimed for later.
 	maxRenewal = 1 << 20

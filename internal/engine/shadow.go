@@ -6,7 +6,7 @@ import (
 )
 
 // maxShadows is the maximum number of shadow decisions that wait for the store. Further ones are
-// made from memory alone, as in an outage.
+// made from memory alone, as in an outage (decision 84).
 const maxShadows = 4096
 
 // Shadow decides about a request that takes only these debits, and that passes regardless of the

@@ -45,7 +45,7 @@ func (r *request) decideSlowly(ctx context.Context, e *Engine) {
 			}
 		case errTimeout:
 			// A store that has answered other requests in all this time is slow, or busy, but in
-			// use.
+			// use (decision 37).
 			if before == 0 && e.committer.writer.answers.Load() == answers {
 				e.committer.degrade(errTimeout)
 			}

@@ -12,7 +12,7 @@ import (
 
 const (
 	// In each minute and stripe, all decisions of a kind up to sampleFrom are examined. Of later ones
-	// one in sampleEvery is, and counts for that many.
+	// one in sampleEvery is, and counts for that many (decision 65).
 	sampleFrom  = 32
 	sampleEvery = 64
 

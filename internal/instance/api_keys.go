@@ -94,7 +94,7 @@ func (s *SharedRules) RevokeKeys(ctx context.Context, keys map[storage.Key]share
 	return s.instance.Engine.PutNotes(ctx, c.list())
 }
 
-// RetierKeys changes the tier of keys. A concurrently revoked key stays revoked.
+// RetierKeys changes the tier of keys. A concurrently revoked key stays revoked (decision 30).
 func (s *SharedRules) RetierKeys(ctx context.Context, keys map[storage.Key]sharedKey, tier string) error {
 	c, err := s.newChanges()
 	if err != nil {

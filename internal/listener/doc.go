@@ -1,6 +1,6 @@
 // Package listener closes connections before TLS and HTTP: those of banned networks, those beyond a number
 // of open ones, and those beyond a rate of new ones. Most of what a refused request costs is paid when its
-// connection is set up, so this is what a flood is refused by.
+// connection is set up, so a flood is refused before that (decision 159).
 //
 //	door.go      which connections may enter
 //	table.go     the counts of new connections, in bounded memory

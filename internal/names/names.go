@@ -2,7 +2,7 @@
 
 // Package names has the names of this module that another rate limiter of Caddy may have, too. A build
 // with the tag `tally` has others, so that both can be in one binary. In it, `rate_limit` in messages and
-// documentation means the directive `tally`.
+// documentation means the directive `tally` (decision 165).
 package names
 
 const (

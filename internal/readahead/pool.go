@@ -9,7 +9,7 @@ import (
 
 // Pool bounds the memory of bodies. Who finds it full takes the place of the network that holds
 // most, by which that network's oldest body is lost. So a network can't keep out others that hold
-// less, however slowly it sends.
+// less, however slowly it sends (decision 153).
 type Pool struct {
 	most    int64
 	mu      sync.Mutex

@@ -1,7 +1,7 @@
 // Package regions shares counts of admitted units with other regions. It lies between the handler
 // and the engine: each decision goes through [Regions.Decide], which passes the units admitted
 // elsewhere to the engine, and counts the units admitted here. A loop publishes and collects these
-// counts through an exchange. The arithmetic is in package limiter/region.
+// counts through an exchange (decision 102). The arithmetic is in package limiter/region.
 //
 // # Invariants
 //

@@ -6,5 +6,6 @@
 //	judge.decide     the decision of each handler: internal/enforce
 //	replay.Run       counts, reports, other limits: internal/replay
 //
-// The config is provisioned but not started: see [Load].
+// The handlers decide, because a model of what they do would be wrong sooner or later (decision 96). The config is
+// provisioned but not started: see [Load].
 package replayer

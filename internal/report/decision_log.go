@@ -128,5 +128,5 @@ func initiatorForLog(r *http.Request) zap.Field {
 	return zap.String("initiator", enforce.HintsOf(r).Initiator.String())
 }
 
-// decisionsPerSecond bounds the lines of each kind.
+// decisionsPerSecond bounds the lines of each kind, so that a client that hammers uses up only one budget (decision 9).
 const decisionsPerSecond = 1000

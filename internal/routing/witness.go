@@ -18,7 +18,7 @@ import (
 // A witness is a request that stands for all of a description, such as POST /login. It goes through the
 // routes of a server as they are configured; no handler or matcher runs except those that look at the path
 // alone. Where a matcher depends on what the description leaves open, it goes both ways, so that whatever
-// happens on none of its ways happens to no such request.
+// happens on none of its ways happens to no such request (decision 177).
 
 // Witnessed are the ways of a witness. It is empty if there are too many of them, or if a handler
 // of another module may have decided: then nothing is known.

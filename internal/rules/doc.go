@@ -20,10 +20,10 @@
 // `allow 10.0.0.0/8`, and the other way round. Of a ban and an allowance of one target, the
 // allowance counts. Of several bans of one target, the one that ends last does. The caller decides
 // between rules about different targets of one request, such as its address and its API key, by
-// [Stronger].
+// [Stronger] (decision 60).
 //
 // Raises are found apart, so they lift no ban and end no allowance. Those for the zone of a limit come
-// before those for all zones. Of a raise above 1x and another of one target, the former counts.
+// before those for all zones. Of a raise above 1x and another of one target, the former counts (decision 162).
 //
 // # Invariants
 //

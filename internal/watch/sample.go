@@ -11,7 +11,8 @@ import (
 )
 
 // This file keeps a sample of requests in memory, refused ones and ones that were let in, so that operators see
-// those from before they looked. It adds at most requestsPerSecond of either a second, and writes nothing to disk.
+// those from before they looked (decision 168). It adds at most requestsPerSecond of either a second, and writes
+// nothing to disk. The path is shortened to its class, because a whole path may be personal data (decision 124).
 
 // Bounds of the sample, and of a client's values in it.
 const (

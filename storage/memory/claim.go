@@ -38,7 +38,8 @@ func (s *Store) Claim(ctx context.Context, term *storage.Term, claims []storage.
 	})
 }
 
-// claimLocked decides about one claim, and stores its changes.
+// claimLocked decides about one claim, and stores its changes. The two states are buffers of the database, so that it
+// allocates nothing (decision 176).
 func (db *Database) claimLocked(c *storage.Claim) limiter.Grant {
 	owner := stateKey{c.ID, c.Key}
 	st := &db.rooms[0]

@@ -19,7 +19,8 @@ const pruneFrom = 4
 // mostUsed is the maximum of units in one row. The sum of two rows fits an integer.
 const mostUsed = math.MaxInt64 / 2
 
-// counters reads and writes the slots of sliding and fixed limits.
+// counters reads and writes the slots of sliding and fixed limits. A row per slot lets a sweep find the expired rows
+// without reading the others (decision 174).
 type counters struct {
 	newest  *stmt
 	oldest  *stmt

@@ -12,7 +12,7 @@ import (
 // A fold adds the records of some segments of the journal to the tables. It takes several segments,
 // because more rows share pages then, and goes through the keys in order, in several transactions. Each
 // transaction notes the progress. So every record is added once, whichever processes fold, and whenever
-// one of them dies.
+// one of them dies (decision 81).
 
 // progress says which records of the journal are in the tables: all records up to the generation
 // folded, and of the records up to the generation upto those whose keys have a prefix less than below.

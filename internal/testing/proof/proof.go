@@ -3,7 +3,7 @@
 // more kills, longer loads, all widths of pages, and tests that have no short form.
 //
 // PROOF is a share of the whole depth: "make proof" sets 1, CI a fraction of it. It is for tests
-// only.
+// only (decision 131).
 package proof
 
 import (

@@ -10,7 +10,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// batch describes a transaction: it locks and reads rows, decides, and writes the changes.
+// batch describes a transaction: it locks and reads rows, decides, and writes the changes, in two round trips
+// (decision 97).
 type batch struct {
 	locks []lock        // of tables, always in the same order
 	alone bool          // it runs at the same time as no other batch with alone

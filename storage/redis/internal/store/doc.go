@@ -13,7 +13,7 @@
 //     one. The machine was fenced, or writes were lost: see [storage.ErrLostWrites]. The next store
 //     that is opened reads and removes the record of a closed one.
 //   - Scripts decide as package limiter does. They count in slots that Go has computed, in whole
-//     microseconds, and in limbs where doubles wouldn't be exact.
+//     microseconds, and in limbs where doubles wouldn't be exact (decision 93).
 //   - A call is decided as of a moment at which it was under way, in the server's time with an offset
 //     that is stored beside it. That time never runs backwards, and advances evenly when the server's
 //     clock is set while machines use it. If the clock was set ahead, the server may have dropped keys

@@ -6,7 +6,7 @@
 //
 // A disk may hang: a file system that is frozen for a snapshot, a device that doesn't answer. Every method that reads
 // or writes the file then waits, in a system call and with the lock of the Journal. So it is called by goroutines that no
-// request waits for without a limit of time. Nothing is mapped into memory: see contents.go.
+// request waits for without a limit of time. Nothing is mapped into memory: see contents.go (decision 80).
 //
 // # The file
 //

@@ -1,5 +1,6 @@
 -- Decides claims as limiter.Limit.Claim does, and charges what it grants. Go makes the grants from
--- the answer by the same arithmetic. A fuzz test holds the two together on a real server.
+-- the answer by the same arithmetic. A fuzz test holds the two together on a real server. Compare and set in
+-- place of this script fails where machines share a key (decision 175).
 --
 -- ARGV[2] is the claims; KEYS[3] and up are what they are of. ARGV[3] is 1 if nothing is to be kept.
 -- ARGV[4] is how many of the last keys are records of clients, which are only read. ARGV[5] and up are two
