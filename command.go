@@ -132,9 +132,9 @@ func (at *adminEndpoint) connect(*cobra.Command) (operator.Service, error) {
 	}
 	if address.IsUnixNetwork() {
 		socket, _, _ := strings.Cut(address.Host, "|") // omits the socket's permissions
-		return operator.NewClient("unix", socket), nil
+		return operator.NewRemote("unix", socket), nil
 	}
-	return operator.NewClient("tcp", address.JoinHostPort(0)), nil
+	return operator.NewRemote("tcp", address.JoinHostPort(0)), nil
 }
 
 // loadReplay returns the config of the flags, for a replay.

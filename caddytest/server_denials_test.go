@@ -140,7 +140,7 @@ func TestFilesThatOthersMayReadAreWarnedOf(t *testing.T) {
 	if err := os.WriteFile(secret, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := apikeys.New(keys, apikeys.Client{Name: "acme", Tier: "free"}); err != nil {
+	if _, err := apikeys.New(keys, apikeys.Holder{Name: "acme", Tier: "free"}); err != nil {
 		t.Fatal(err)
 	}
 	for mode, warned := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: true, 0o660: true, 0o602: true} {

@@ -195,7 +195,7 @@ func (s *server) wantHistory(t *testing.T, x expected) {
 func TestRequestsAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, figuresOptions()+site(figuresConfig))
-	key, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Client{Name: "acme", Tier: "free"})
+	key, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Holder{Name: "acme", Tier: "free"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestUsageIsWhatWasUsed(t *testing.T) {
 			}
 		}
 		reverse_proxy `+backend))
-	key, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Client{Name: "acme", Tier: "free"})
+	key, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Holder{Name: "acme", Tier: "free"})
 	if err != nil {
 		t.Fatal(err)
 	}

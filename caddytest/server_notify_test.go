@@ -38,7 +38,7 @@ func TestNotifications(t *testing.T) {
 	if err != nil || ban.Kind != "ban" || ban.Reason != "trap" || ban.Client != "192.0.2.0/24" || strings.Contains(body, "192.0.2.1\"") {
 		t.Errorf("got %s, %v", body, err)
 	}
-	admin := operator.NewClient("tcp", s.admin)
+	admin := operator.NewRemote("tcp", s.admin)
 	for status := (operator.Status{}); status.Undelivered == 0; {
 		if status, err = admin.Status(t.Context()); err != nil {
 			t.Fatal(err)

@@ -64,14 +64,14 @@ var aDay = options(`
 // operatorsDay is a server that operators look after.
 type operatorsDay struct {
 	*server
-	*operator.Client
+	*operator.Remote
 	key string // the field with the API key of acme
 }
 
 func TestOperatorsDay(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, aDay)
-	key, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Client{Name: "acme", Tier: "pro"})
+	key, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Holder{Name: "acme", Tier: "pro"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // operator returns a client of the server's admin endpoint.
-func (s *server) operator() *operator.Client { return operator.NewClient("tcp", s.admin) }
+func (s *server) operator() *operator.Remote { return operator.NewRemote("tcp", s.admin) }
 
 // A command in the first moments after a start was told that no rate limiter runs.
 func TestOperatorsWaitForTheStart(t *testing.T) {

@@ -35,7 +35,7 @@ func TestWhatRequestsShare(t *testing.T) {
 	} {
 		s.wantPassed(r.letIn, r.letIn+r.refusals, r.path, from(r.client), "User-Agent: "+r.agent)
 	}
-	admin := operator.NewClient("tcp", s.admin)
+	admin := operator.NewRemote("tcp", s.admin)
 	for _, tt := range []struct {
 		q    operator.RefusalsQuery
 		want string // refusals/let in, then those of paths, agents, networks, countries, providers
@@ -106,7 +106,7 @@ func TestRequestsOfAClientInSeveralZones(t *testing.T) {
 		}`))
 	s.wantPassed(2, 5, "/", from(1), "X-Name: alice")
 	s.wantPassed(2, 3, "/", from(2), "X-Name: 192.0.2.9", "X-Other: bob") // not that address
-	admin := operator.NewClient("tcp", s.admin)
+	admin := operator.NewRemote("tcp", s.admin)
 	for _, tt := range []struct {
 		q              operator.RefusalsQuery
 		refused, letIn int

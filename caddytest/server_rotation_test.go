@@ -169,7 +169,7 @@ func TestSecretIsRotatedOnOneMachine(t *testing.T) {
 			config := options("rate_limit {\nstore sqlite {$SHARED}/tally.db\nsecret_file {$SHARED}/secret\nstore_timeout 5s\ntier free {\nlimit 100000/1h\n}\napi_keys {\nmissing deny\nfile {$SHARED}/api_keys\n}\n}\n") +
 				site("rate_limit {\nzone api {\nper api_key\nlimit 60/month fixed name monthly\n}\n}\nrespond {http.rate_limit.client}")
 			folder := t.TempDir()
-			key, err := apikeys.New(filepath.Join(folder, "api_keys"), apikeys.Client{Name: "acme", Tier: "free"})
+			key, err := apikeys.New(filepath.Join(folder, "api_keys"), apikeys.Holder{Name: "acme", Tier: "free"})
 			if err != nil {
 				t.Fatal(err)
 			}

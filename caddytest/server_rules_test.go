@@ -129,7 +129,7 @@ func TestRulesAboutAPIKeys(t *testing.T) {
 	`+trusting)+site("rate_limit {\nzone z {\ntiers\n}\n}\nrespond hello"))
 	keys := make(map[string]string)
 	for _, name := range []string{"acme", "acme/web", "other"} {
-		key, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Client{Name: name, Tier: "free"})
+		key, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Holder{Name: name, Tier: "free"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -242,7 +242,7 @@ func TestSolutionsThatEarnNothing(t *testing.T) {
 	if a := s.send(http.MethodPost, endpoint, from(2), "Content-Type: text/plain"); a.status != http.StatusUnsupportedMediaType {
 		t.Errorf("no form is answered with %d", a.status)
 	}
-	status, err := operator.NewClient("tcp", s.admin).Status(t.Context())
+	status, err := operator.NewRemote("tcp", s.admin).Status(t.Context())
 	if want := (operator.Challenges{Shown: 8, Solved: 1, Wrong: 8}); err != nil || status.Challenges != want {
 		t.Errorf("got %+v, %v, want %+v", status.Challenges, err, want)
 	}

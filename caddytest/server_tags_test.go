@@ -39,7 +39,7 @@ func TestClientsOfOneNetworkAreToldApart(t *testing.T) {
 		names = append(names, answer.body)
 		s.wantPassed(1, 3, "/login?password=hunter2", from, "User-Agent: Probe/1.0")
 	}
-	admin := operator.NewClient("tcp", s.admin)
+	admin := operator.NewRemote("tcp", s.admin)
 	tags := tagsOf(t, admin, addresses)
 
 	refusals, err := admin.Refusals(t.Context(), operator.RefusalsQuery{Zone: "login"})
@@ -114,7 +114,7 @@ func TestUndoOfABanKeepsViolations(t *testing.T) {
 		respond hello`))
 	const visitor = "203.0.113.9"
 	s.get("/wp-login.php", "X-Forwarded-For: "+visitor)
-	admin := operator.NewClient("tcp", s.admin)
+	admin := operator.NewRemote("tcp", s.admin)
 	command := operator.Command{Client: visitor, For: 7200}
 	if done, err := admin.Do(t.Context(), operator.Ban, command); err != nil || len(done.Notes) != 0 {
 		t.Fatalf("got %+v, %v", done, err)

@@ -72,7 +72,7 @@ func (s *server) keyFile() string { return filepath.Join(filepath.Dir(s.database
 // newKey makes a key that Caddy knows from then on, as a header field.
 func (s *server) newKey(name, tier string) string {
 	s.t.Helper()
-	made, err := apikeys.New(s.keyFile(), apikeys.Client{Name: name, Tier: tier})
+	made, err := apikeys.New(s.keyFile(), apikeys.Holder{Name: name, Tier: tier})
 	if err != nil {
 		s.t.Fatal(err)
 	}

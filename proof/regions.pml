@@ -16,7 +16,7 @@
    Publishes, Groups.Begins, Missing
    Go: internal/regions: key.admit, key.unpublished, key.Units, Regions.publishRows, Regions.publishAgain,
    table.apply, Regions.collect, Regions.addUntold
-   Go: internal/engine: lowered, Debit.exceedsElsewhere, Engine.Counted
+   Go: internal/engine: lowered, Debit.exceedsForeign, Engine.Counted
 
    Share: -DT=4
    Mutant: HIDE       a region hides a quarter however many others there are

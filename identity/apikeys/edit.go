@@ -11,7 +11,7 @@ import (
 
 // Entry is a key in a file, without the key.
 type Entry struct {
-	Client
+	Holder
 	// ID distinguishes the keys of a name: the first digits of the hash.
 	ID string
 }
@@ -26,7 +26,7 @@ const fileHead = "# API keys: name, tier and hash of each, and until when if it 
 
 // New makes a key of 130 random bits for a client, adds its hash to a file, which it creates if there is none, and returns
 // the key. The key is never shown again.
-func New(path string, client Client) (key string, err error) {
+func New(path string, client Holder) (key string, err error) {
 	if err := client.check(nil); err != nil {
 		return "", fmt.Errorf("apikeys: %w", err)
 	}
@@ -45,7 +45,7 @@ func New(path string, client Client) (key string, err error) {
 	return key, nil
 }
 
-func appendKey(text []byte, client Client, key string) ([]byte, error) {
+func appendKey(text []byte, client Holder, key string) ([]byte, error) {
 	set, err := Parse(text, nil)
 	if err != nil {
 		return nil, err

@@ -164,7 +164,7 @@ func TestOpenRefusesWhatIsNoFileOfKeys(t *testing.T) {
 func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "api_keys")
 	keys := make(map[string]bool)
-	for _, client := range []Client{{Name: "acme", Tier: "free"}, {Name: "vendor/product", Tier: "gold"}, {Name: "acme", Tier: "free", Expires: today.Add(time.Hour)}} {
+	for _, client := range []Holder{{Name: "acme", Tier: "free"}, {Name: "vendor/product", Tier: "gold"}, {Name: "acme", Tier: "free", Expires: today.Add(time.Hour)}} {
 		key, err := New(path, client)
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +222,7 @@ func TestEditLeavesTheRestAsItIs(t *testing.T) {
 	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(path, Client{Name: "b", Tier: "free"}); err != nil {
+	if _, err := New(path, Holder{Name: "b", Tier: "free"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Revoke(path, "b", ""); err != nil {
@@ -248,16 +248,16 @@ func TestEditThatCannotBe(t *testing.T) {
 		}
 	}
 	write(salted + line("acme", "free", "k1"))
-	_, err := New(path, Client{Name: "acme", Tier: "gold"})
+	_, err := New(path, Holder{Name: "acme", Tier: "gold"})
 	refused(err, "line 3: acme has the tier gold here and free in line 2")
-	_, err = New(path, Client{Name: "a b", Tier: "gold"})
+	_, err = New(path, Holder{Name: "a b", Tier: "gold"})
 	refused(err, "the name must be letters")
-	_, err = New(path, Client{Name: "b", Tier: ""})
+	_, err = New(path, Holder{Name: "b", Tier: ""})
 	refused(err, "a tier must be letters")
 	mustList(t, path, 1)
 
 	write(salted + "acme free\n")
-	_, err = New(path, Client{Name: "b", Tier: "free"})
+	_, err = New(path, Holder{Name: "b", Tier: "free"})
 	refused(err, "line 2: has 2 words")
 	_, err = Revoke(path, "acme", "")
 	refused(err, "line 2: has 2 words")
@@ -273,7 +273,7 @@ func TestEditsAtOnce(t *testing.T) {
 	for i := range made {
 		done.Go(func() {
 			var err error
-			if made[i], err = New(path, Client{Name: "acme", Tier: "free"}); err != nil {
+			if made[i], err = New(path, Holder{Name: "acme", Tier: "free"}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -320,12 +320,12 @@ func TestFileIsUsedFromManyGoroutines(t *testing.T) {
 // A client whose tier changes keeps its keys.
 func TestKeysGetAnotherTier(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
-	one, err := New(path, Client{Name: "acme", Tier: "free", Expires: time.Now().Add(time.Hour)})
+	one, err := New(path, Holder{Name: "acme", Tier: "free", Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"acme", "acme/part", "other"} {
-		if _, err := New(path, Client{Name: name, Tier: "free"}); err != nil {
+		if _, err := New(path, Holder{Name: name, Tier: "free"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
-// Client is the holder of a key.
-type Client struct {
+// Holder is whom a key belongs to.
+type Holder struct {
 	Name string
 	Tier string
 	// Expires is the end of the key's validity. The zero time means never.
@@ -25,13 +25,15 @@ type Client struct {
 }
 
 // isExpired reports whether the key is no longer valid.
-func (c *Client) isExpired(now time.Time) bool { return !c.Expires.IsZero() && !now.Before(c.Expires) }
+func (holder *Holder) isExpired(now time.Time) bool {
+	return !holder.Expires.IsZero() && !now.Before(holder.Expires)
+}
 
 // Set has the keys of one version of a file. It doesn't change, and may be used from any number of goroutines. A nil Set
 // has no keys.
 type Set struct {
 	macs    sync.Pool // of *mac
-	clients map[sum]*Client
+	clients map[sum]*Holder
 }
 
 type sum [sha256.Size]byte
@@ -48,7 +50,7 @@ const MaxKey = 256
 
 // Find returns the client of a valid key, or nil. Its duration reveals nothing about the keys: they are compared by a hash
 // that clients can't compute.
-func (s *Set) Find(key string, now time.Time) *Client {
+func (s *Set) Find(key string, now time.Time) *Holder {
 	if s == nil || len(s.clients) == 0 || len(key) > MaxKey {
 		return nil
 	}
@@ -91,14 +93,14 @@ func (s *Set) Tiers(now time.Time) map[string]int {
 
 // newSet returns an empty set for hashes under a salt.
 func newSet(salt []byte) *Set {
-	s := &Set{clients: make(map[sum]*Client)}
+	s := &Set{clients: make(map[sum]*Holder)}
 	s.macs.New = func() any { return &mac{Hash: hmac.New(sha256.New, salt)} }
 	return s
 }
 
 // Parse parses the text of a file. The keys must have one of the tiers, unless tiers is nil. Errors name the line.
 func Parse(text []byte, tiers []string) (*Set, error) {
-	p := parser{tiers: tiers, lines: make(map[sum]int), first: make(map[string]place)}
+	p := parser{tiers: tiers, lines: make(map[sum]int), first: make(map[string]firstLine)}
 	n := 0
 	for line := range bytes.Lines(text) {
 		n++
@@ -116,12 +118,12 @@ func Parse(text []byte, tiers []string) (*Set, error) {
 type parser struct {
 	tiers []string
 	set   *Set
-	lines map[sum]int      // the line of each hash
-	first map[string]place // the first line of each name
+	lines map[sum]int          // the line of each hash
+	first map[string]firstLine // the first line of each name
 }
 
-// place is a line, and the tier of the key in it.
-type place struct {
+// firstLine is the first line with a name, and the tier of the key in it.
+type firstLine struct {
 	line int
 	tier string
 }
@@ -157,8 +159,8 @@ func checkWords(fields []string) error {
 }
 
 // clientOf parses the client in the words of a line.
-func clientOf(fields []string) (*Client, error) {
-	c := &Client{Name: fields[0], Tier: fields[1]}
+func clientOf(fields []string) (*Holder, error) {
+	c := &Holder{Name: fields[0], Tier: fields[1]}
 	if len(fields) < 5 {
 		return c, nil
 	}
@@ -184,7 +186,7 @@ func (p *parser) salt(text string) error {
 	return nil
 }
 
-func (p *parser) key(n int, client *Client, text string) error {
+func (p *parser) key(n int, client *Holder, text string) error {
 	if err := client.check(p.tiers); err != nil {
 		return err
 	}
@@ -200,7 +202,7 @@ func (p *parser) key(n int, client *Client, text string) error {
 		return fmt.Errorf("%s has the tier %s here and %s in line %d; a name has one", client.Name, client.Tier, first.tier, first.line)
 	}
 	if !ok {
-		p.first[client.Name] = place{n, client.Tier}
+		p.first[client.Name] = firstLine{n, client.Tier}
 	}
 	p.lines[hash] = n
 	p.set.clients[hash] = client
@@ -219,7 +221,7 @@ func parseHash(text string) (hash sum, err error) {
 }
 
 // check returns an error if the client is invalid.
-func (c *Client) check(tiers []string) error {
+func (c *Holder) check(tiers []string) error {
 	if err := CheckName(c.Name); err != nil {
 		return err
 	}

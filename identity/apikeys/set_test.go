@@ -29,7 +29,7 @@ func TestFind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]Client{
+	for key, want := range map[string]Holder{
 		"k1":                        {Name: "acme", Tier: "free"},
 		"k2":                        {Name: "acme", Tier: "free"},
 		strings.Repeat("x", MaxKey): {Name: "acme/shop", Tier: "vendor"},

@@ -14,7 +14,7 @@ import (
 // Stored is a key in a store: its client, and its hash under a salt that is the same everywhere. A fixed salt suffices,
 // because keys are 130 random bits, which can't be guessed with or without a salt.
 type Stored struct {
-	Client
+	Holder
 	Hash [sha256.Size]byte
 }
 
@@ -22,11 +22,11 @@ type Stored struct {
 const storedSalt = "caddy-tally: API keys in a store"
 
 // NewStored makes a key for a client and returns it with its entry for the store. The key is never shown again.
-func NewStored(client Client) (key string, s Stored, err error) {
+func NewStored(client Holder) (key string, s Stored, err error) {
 	if err := client.check(nil); err != nil {
 		return "", s, fmt.Errorf("apikeys: %w", err)
 	}
-	key, s.Client = keyPrefix+rand.Text(), client
+	key, s.Holder = keyPrefix+rand.Text(), client
 	m := hmac.New(sha256.New, []byte(storedSalt))
 	m.Write([]byte(key))
 	m.Sum(s.Hash[:0])
@@ -41,7 +41,7 @@ func ParseStored(line string) (s Stored, err error) {
 	}
 	client, err := clientOf(fields)
 	if err == nil {
-		s.Client, err = *client, client.check(nil)
+		s.Holder, err = *client, client.check(nil)
 	}
 	if err == nil {
 		s.Hash, err = parseHash(fields[2])
@@ -62,13 +62,13 @@ func (s Stored) String() string {
 }
 
 // Entry returns the key for lists.
-func (s Stored) Entry() Entry { return Entry{s.Client, hex.EncodeToString(s.Hash[:])[:idLength]} }
+func (s Stored) Entry() Entry { return Entry{s.Holder, hex.EncodeToString(s.Hash[:])[:idLength]} }
 
 // SetOf returns the set of some stored keys.
 func SetOf(keys []Stored) *Set {
 	set := newSet([]byte(storedSalt))
 	for i := range keys {
-		set.clients[keys[i].Hash] = &keys[i].Client
+		set.clients[keys[i].Hash] = &keys[i].Holder
 	}
 	return set
 }

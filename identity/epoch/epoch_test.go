@@ -305,8 +305,8 @@ func TestKeysInMemory(t *testing.T) {
 		if err := k.Sweep(t0.Add(c.after)); err != nil {
 			t.Error(err)
 		}
-		if len(k.place.(*memory).keys) != c.keys {
-			t.Errorf("after %v there are %d keys, want %d", c.after, len(k.place.(*memory).keys), c.keys)
+		if len(k.store.(*memory).keys) != c.keys {
+			t.Errorf("after %v there are %d keys, want %d", c.after, len(k.store.(*memory).keys), c.keys)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type Pair struct {
 // Keys are the keys of epochs, in a folder, in memory or in a [Vault]. They may be used from
 // any number of goroutines.
 type Keys struct {
-	place place
+	store keyStore
 	pairs sync.Map // of Pair, by the days of its epochs
 
 	// opening is held while keys are read and created, so that only one goroutine does it at midnight.
@@ -50,10 +50,10 @@ type Keys struct {
 }
 
 // In returns the keys in a folder, which need not exist. It creates and reads nothing.
-func In(path string) *Keys { return &Keys{place: folder(path)} }
+func In(path string) *Keys { return &Keys{store: folder(path)} }
 
 // InMemory returns keys without files, which end with the process.
-func InMemory() *Keys { return &Keys{place: &memory{keys: make(map[string][]byte)}} }
+func InMemory() *Keys { return &Keys{store: &memory{keys: make(map[string][]byte)}} }
 
 // At returns the hashers of the epoch that contains a time. Epochs have a number of days. At creates the key
 // of the current epoch if there is none yet.
@@ -99,7 +99,7 @@ func (k *Keys) Known(now time.Time, days int) (Pair, bool) {
 func (k *Keys) open(now time.Time, days int) (Pair, error) {
 	epoch := number(now, days)
 	pair := Pair{Epoch: epoch, Ends: begin(epoch+1, days)}
-	previous, err := k.place.read(fileName(epoch-1, days))
+	previous, err := k.store.read(fileName(epoch-1, days))
 	switch {
 	case err == nil:
 		pair.Previous, pair.keys[1] = new(identity.NewHasher(previous)), string(previous)
@@ -116,13 +116,13 @@ func (k *Keys) open(now time.Time, days int) (Pair, error) {
 
 // readOrMake returns the key with a name, and creates it if there is none. The caller holds opening.
 func (k *Keys) readOrMake(name string) ([]byte, error) {
-	key, err := k.place.read(name)
+	key, err := k.store.read(name)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return key, err
 	}
 	key = make([]byte, keySize)
 	rand.Read(key) // never fails: see crypto/rand
-	return k.place.add(name, key)
+	return k.store.add(name, key)
 }
 
 // Keep restores known keys that were removed from their place, unless Sweep would destroy them. If another
@@ -136,7 +136,7 @@ func (k *Keys) Keep(now time.Time) (err error) {
 				continue
 			}
 			var kept []byte
-			if kept, err = k.place.add(name, []byte(key)); err != nil {
+			if kept, err = k.store.add(name, []byte(key)); err != nil {
 				return false
 			}
 			if string(kept) != key {
@@ -160,7 +160,7 @@ func (k *Keys) Sweep(now time.Time) error {
 		}
 		return true
 	})
-	if err := k.place.sweep(now); err != nil {
+	if err := k.store.sweep(now); err != nil {
 		return fmt.Errorf("epoch: destroy keys: %w", err)
 	}
 	return nil

@@ -25,7 +25,7 @@ var ErrOtherSecret = errors.New("sealed under another secret")
 
 // InVault returns the keys in a vault, sealed under the secret that the function returns.
 func InVault(vault Vault, secret func() *identity.Secret) *Keys {
-	return &Keys{place: &inVault{vault, secret}}
+	return &Keys{store: &inVault{vault, secret}}
 }
 
 // shared is the name of the key for names of verified clients.
@@ -39,7 +39,7 @@ const shared = "secret"
 // The error wraps [ErrOtherSecret] if no line opens the key. For keys that are not in a vault, Agree returns
 // key.
 func (k *Keys) Agree(key []byte) (agreed []byte, err error) {
-	v, ok := k.place.(*inVault)
+	v, ok := k.store.(*inVault)
 	if !ok {
 		return key, nil
 	}
@@ -55,7 +55,7 @@ func (k *Keys) Agree(key []byte) (agreed []byte, err error) {
 // Agreed returns the key that users of the vault have agreed on. The error wraps [fs.ErrNotExist] if they
 // haven't yet, and [ErrOtherSecret] as that of Agree does.
 func (k *Keys) Agreed() ([]byte, error) {
-	agreed, err := k.place.read(shared)
+	agreed, err := k.store.read(shared)
 	if err != nil {
 		return nil, fmt.Errorf("epoch: %w", err)
 	}
@@ -71,7 +71,7 @@ type Seals struct {
 
 // Seals counts the values in the vault. Keys that are not in a vault have none.
 func (k *Keys) Seals() (n Seals, err error) {
-	if v, ok := k.place.(*inVault); ok {
+	if v, ok := k.store.(*inVault); ok {
 		n, err = v.each(func(string, []byte, []byte) error { return nil })
 	}
 	return n, err

@@ -158,7 +158,7 @@ func (a *App) Unmarshal(d *caddyfile.Dispenser) error {
 
 // block is the syntax of the global option.
 func (a *App) block() grammar.Block {
-	return grammar.Block{Rules: a.rules, Check: a.check, Mistake: mistake, Elsewhere: elsewhere}
+	return grammar.Block{Rules: a.rules, Check: a.check, Mistake: mistake, Misplaced: misplaced}
 }
 
 func (a *App) rules() grammar.Rules {

@@ -76,8 +76,8 @@ func mistake(line string) string {
 	return ""
 }
 
-// elsewhere returns where a word belongs that a block doesn't have, or "".
-func elsewhere(word string) string {
+// misplaced returns where a word belongs that a block doesn't have, or "".
+func misplaced(word string) string {
 	var places []string
 	if slices.Contains(new(Zone).block(nil).Words(), word) {
 		places = append(places, "a zone of the directive rate_limit")

@@ -171,7 +171,7 @@ func (h *Handler) block(token MatcherToken, more ...grammar.Rule) grammar.Block 
 			grammar.Line("distributed").Repeats().Then(func() error { h.Distributed = distributed; return nil }).With(distributed.block()),
 			grammar.Line("storage <module...>", h.unmarshalStorage).Repeats()), more...)
 	}
-	return grammar.Block{Rules: rules, Mistake: mistake, Elsewhere: elsewhere, Unknown: subdirective}
+	return grammar.Block{Rules: rules, Mistake: mistake, Misplaced: misplaced, Unknown: subdirective}
 }
 
 func (h *Handler) unmarshalZone(d *caddyfile.Dispenser, token MatcherToken) error {

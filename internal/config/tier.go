@@ -161,6 +161,6 @@ func (t *Tier) block() grammar.Block {
 				grammar.Line("service_header <name> <secret>", &header.Name, &header.Secret).Then(func() error { t.ServiceHeader = header; return nil }),
 			}
 		},
-		Mistake: mistake, Elsewhere: elsewhere,
+		Mistake: mistake, Misplaced: misplaced,
 	}
 }

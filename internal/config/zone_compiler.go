@@ -231,7 +231,7 @@ func (z *zoneCompiler) compileScope() error {
 		return errors.New("scope: there are sites in HTTP servers only")
 	}
 	z.run.Sites = map[string]enforce.SiteLimits{"": {}}
-	z.run.Elsewhere = strings.Join(server.Listen, " ")
+	z.run.OtherSites = strings.Join(server.Listen, " ")
 	for _, v := range z.app.survey.Views {
 		for _, host := range v.Hosts {
 			if v.Server == server {
@@ -247,7 +247,7 @@ func (z *zoneCompiler) countedAs(site string) string {
 	if z.run.Sites == nil {
 		return z.Name
 	}
-	return z.Name + "\x00" + cmp.Or(site, z.run.Elsewhere)
+	return z.Name + "\x00" + cmp.Or(site, z.run.OtherSites)
 }
 
 // Shadow mode in a config.

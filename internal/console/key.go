@@ -67,7 +67,7 @@ func (k *keyPlace) String() string {
 }
 
 // add makes a key and returns it. A store gets only its hash.
-func (k *keyPlace) add(ctx context.Context, client apikeys.Client) (string, error) {
+func (k *keyPlace) add(ctx context.Context, client apikeys.Holder) (string, error) {
 	if !k.shared {
 		key, err := apikeys.New(k.path, client)
 		if err == nil {
@@ -162,7 +162,7 @@ made all the same.`,
 			if err != nil {
 				return err
 			}
-			key, err := in.add(cmd.Context(), apikeys.Client{Name: args[0], Tier: args[1], Expires: end})
+			key, err := in.add(cmd.Context(), apikeys.Holder{Name: args[0], Tier: args[1], Expires: end})
 			if err != nil {
 				return err
 			}

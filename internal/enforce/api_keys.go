@@ -25,7 +25,7 @@ func (a *APIKeys) shared() *apikeys.Set {
 
 // find returns the client of a key in force, or nil. A key in the store is unknown if its tier
 // isn't in this configuration.
-func (a *APIKeys) find(ctx context.Context, key string, now time.Time) *apikeys.Client {
+func (a *APIKeys) find(ctx context.Context, key string, now time.Time) *apikeys.Holder {
 	if client := a.Keys.Keys().Find(key, now); client != nil {
 		return client
 	}

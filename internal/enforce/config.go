@@ -173,8 +173,8 @@ type Zone struct {
 	ShadowRefusal   *Policy         // stands for refusals of a zone in shadow that don't depend on counts; else nil
 	BeforeTLS       []*Policy       // stand for why a listener closes connections, as BeforeTLSLimits; else nil
 	SiteLimits
-	Sites     map[string]SiteLimits // replace SiteLimits if each site counts separately
-	Elsewhere string                // the name in the store of sites that no matcher names
+	Sites      map[string]SiteLimits // replace SiteLimits if each site counts separately
+	OtherSites string                // the name in the store of sites that no matcher names
 
 	Log   atomic.Pointer[instance.RefusalLog]
 	Meter meter.Zone

@@ -30,7 +30,7 @@ func TestLimitsOfAnAPIKeyStayWhole(t *testing.T) {
 			keys, example := filepath.Join(dir, "keys"), filepath.Join(dir, "Caddyfile")
 			c := &dayClient{ip: "192.0.2.1", path: "/"}
 			var err error
-			if c.key, err = apikeys.New(keys, apikeys.Client{Name: "acme", Tier: "free"}); err != nil {
+			if c.key, err = apikeys.New(keys, apikeys.Holder{Name: "acme", Tier: "free"}); err != nil {
 				t.Fatal(err)
 			}
 			c.prepare()

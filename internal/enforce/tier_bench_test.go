@@ -46,7 +46,7 @@ func BenchmarkTiers(b *testing.B) {
 
 func benchTier(b *testing.B, zone *config.Zone, tier config.Tier) {
 	file := filepath.Join(b.TempDir(), "api_keys")
-	key, err := apikeys.New(file, apikeys.Client{Name: "acme", Tier: tier.Name})
+	key, err := apikeys.New(file, apikeys.Holder{Name: "acme", Tier: tier.Name})
 	if err != nil {
 		b.Fatal(err)
 	}

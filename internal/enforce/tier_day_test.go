@@ -72,7 +72,7 @@ func TestTableOfTiers(t *testing.T) {
 	for _, c := range clients {
 		if c.name != "" {
 			var err error
-			if c.key, err = apikeys.New(file, apikeys.Client{Name: c.name, Tier: c.tier}); err != nil {
+			if c.key, err = apikeys.New(file, apikeys.Holder{Name: c.name, Tier: c.tier}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -83,10 +83,10 @@ func (b *batch) await(ctx context.Context, timeout *time.Timer) error {
 type entry struct {
 	cell       cell
 	limit      *Limit
-	client     cell      // its record scales the limit; none if none does
-	parent     cell      // its record scales the limit as well, or nil
-	scaling    *Scaling  // the way of scaling
-	beside     Elsewhere // the usage that lowers the limit; nil if there is none
+	client     cell     // its record scales the limit; none if none does
+	parent     cell     // its record scales the limit as well, or nil
+	scaling    *Scaling // the way of scaling
+	beside     Foreign  // the usage that lowers the limit; nil if there is none
 	batch      *batch
 	cost       int64 // of every request that waits for this claim
 	wanted     int64 // sum of all these requests
@@ -148,7 +148,7 @@ func (b *batch) claimLocked(c cell, d *Debit, now int64) *entry {
 		cell: c, limit: d.Limit, batch: b,
 		cost: d.Cost, wanted: d.Cost, counting: d.Counting,
 		extra: int64(c.headroom.units), ahead: ahead,
-		client: client, parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
+		client: client, parent: d.parent(), scaling: d.Scaling, beside: d.Foreign,
 		usage: known,
 	}
 	b.giveWithLocked(e, now)

@@ -118,7 +118,7 @@ func (r *request) refuseAtOnce(e *Engine) bool {
 			continue
 		}
 		debit.cell = e.table.find(debit.Limit.ID, debit.Key)
-		if left, exceeds := debit.exceedsElsewhere(r.now); exceeds {
+		if left, exceeds := debit.exceedsForeign(r.now); exceeds {
 			r.refuse(max(r.Reason, Blocked), i, left, debit.retry(limiter.Never, r.now))
 			continue
 		}

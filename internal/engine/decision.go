@@ -60,9 +60,9 @@ type Debit struct {
 	// in it, every request does.
 	Counting Counting
 
-	// Elsewhere is the usage of the key that the store does not count. The limit is lowered by it.
+	// Foreign is the usage of the key that the store does not count. The limit is lowered by it.
 	// Nil means none.
-	Elsewhere Elsewhere
+	Foreign Foreign
 
 	// Known reports whether Quota was set by [Engine.Decide].
 	Known bool

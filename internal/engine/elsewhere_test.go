@@ -33,7 +33,7 @@ func (b *beside) Retry(amount, cost, now int64) time.Duration {
 // askBeside decides one request for a unit of a key that is also used elsewhere.
 func (f *fixture) askBeside(limit *Limit, cost int64, by *beside) (Decision, Debit) {
 	d := debit(limit, "a", cost)
-	d.Elsewhere = by
+	d.Foreign = by
 	debits := []Debit{d}
 	return f.Decide(context.Background(), nil, debits), debits[0]
 }
@@ -160,7 +160,7 @@ func TestElsewhereLowersTheLimitOfALevel(t *testing.T) {
 	by.units.Store(30)
 	for range 100 {
 		d := debit(full, "a", 1)
-		d.Elsewhere, d.Client, d.Scaling = by, &Client{Key: []byte("c")}, scaling
+		d.Foreign, d.Client, d.Scaling = by, &Client{Key: []byte("c")}, scaling
 		if f.Decide(context.Background(), d.Client, []Debit{d}).Allowed {
 			allowed++
 		}
@@ -177,7 +177,7 @@ func TestElsewhereIsToldWhatCounts(t *testing.T) {
 		limit := sliding(t, 100, time.Hour)
 		for _, counts := range []bool{true, false} {
 			d := debit(limit, "a", 3)
-			d.Elsewhere, d.Counting = by, counting
+			d.Foreign, d.Counting = by, counting
 			debits := []Debit{d}
 			if !f.Decide(context.Background(), nil, debits).Allowed {
 				t.Fatal("refused")

@@ -36,7 +36,7 @@ type Pending struct {
 	held    bool // units are taken
 	debt    bool // by memory, without the store
 	engine  *Engine
-	beside  Elsewhere // notified if the request counts; nil if there is none
+	beside  Foreign // notified if the request counts; nil if there is none
 	cell    cell
 	limit   *Limit
 	cost    int64
@@ -90,7 +90,7 @@ func (r *request) reserveLocked(c cell, d *Debit) {
 	c.spendLocked(d, r.now)
 	d.Pending = &Pending{
 		Counted: d.Quota, held: d.Counting == Held,
-		beside: d.Elsewhere, cell: c, limit: d.Limit, cost: d.Cost, at: c.chargedLocked(),
+		beside: d.Foreign, cell: c, limit: d.Limit, cost: d.Cost, at: c.chargedLocked(),
 	}
 	d.Quota = free
 	if d.Counting == Held {
@@ -105,7 +105,7 @@ func (r *request) reserveLocked(c cell, d *Debit) {
 func (r *request) reserveLocallyLocked(c cell, d *Debit, taken limiter.Lease) {
 	d.Pending = &Pending{
 		Counted: d.Quota, held: d.Counting == Held, debt: true,
-		beside: d.Elsewhere, cell: c, limit: d.Limit, cost: d.Cost, at: taken.At,
+		beside: d.Foreign, cell: c, limit: d.Limit, cost: d.Cost, at: taken.At,
 	}
 	d.Quota.Remaining += d.Cost
 	if d.Counting == Held {

@@ -256,7 +256,7 @@ func (b *batch) renewLocked(c cell, d *Debit, re renewal, now int64) {
 	e := &entry{
 		cell: c, limit: d.Limit, batch: b,
 		cost: 1, wanted: 1, extra: re.extra, ahead: re.ahead, renews: true,
-		client: d.client(), parent: d.parent(), scaling: d.Scaling, beside: d.Elsewhere,
+		client: d.client(), parent: d.parent(), scaling: d.Scaling, beside: d.Foreign,
 	}
 	if lease := c.leaseLocked(); re.gives || lease.Worth(&d.Limit.Rate, now) == 0 {
 		b.giveWithLocked(e, now) // moves its spent units to the slot of now

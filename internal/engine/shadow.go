@@ -81,7 +81,7 @@ func copied(debits []Debit) []Debit {
 	copies := make([]Debit, len(debits))
 	for i := range debits {
 		d, c := &debits[i], &copies[i]
-		c.Limit, c.Key, c.Cost, c.Counting, c.Elsewhere = d.Whole(), bytes.Clone(d.Key), d.Cost, d.Counting, d.Elsewhere
+		c.Limit, c.Key, c.Cost, c.Counting, c.Foreign = d.Whole(), bytes.Clone(d.Key), d.Cost, d.Counting, d.Foreign
 		if d.Scaling != nil {
 			c.Limit, c.Client, c.Scaling = d.Scaling.Levels[0], d.Client.copied(), d.Scaling
 		}

@@ -121,8 +121,8 @@ type Block struct {
 	// Mistake returns the line to write for a frequent mistake, or "". nil knows none.
 	Mistake func(line string) string
 
-	// Elsewhere returns where a word belongs that no rule begins with, or "". nil knows nothing.
-	Elsewhere func(word string) string
+	// Misplaced returns where a word belongs that no rule begins with, or "". nil knows nothing.
+	Misplaced func(word string) string
 
 	// Unknown is what errors call a word that no rule begins with: `unrecognized option "x"` if
 	// it is nil.
@@ -199,8 +199,8 @@ func (b Block) unknown(d *caddyfile.Dispenser, word string, rest, known []string
 		what = b.Unknown(word)
 	}
 	hint := cmp.Or(caddyconf.DidYouMean(word, known), "expected "+caddyconf.OrList(known))
-	if b.Elsewhere != nil {
-		hint = cmp.Or(b.Elsewhere(word), hint)
+	if b.Misplaced != nil {
+		hint = cmp.Or(b.Misplaced(word), hint)
 	}
 	if b.Mistake != nil {
 		if line := b.Mistake(strings.Join(append([]string{word}, rest...), " ")); line != "" {

@@ -19,7 +19,7 @@ import (
 // addKey makes a key in the store of a machine.
 func addKey(t *testing.T, h *Instance, name, tier string) (string, apikeys.Stored) {
 	t.Helper()
-	key, stored, err := apikeys.NewStored(apikeys.Client{Name: name, Tier: tier})
+	key, stored, err := apikeys.NewStored(apikeys.Holder{Name: name, Tier: tier})
 	if err == nil {
 		err = h.Shared.AddKey(t.Context(), stored)
 	}
@@ -122,7 +122,7 @@ func TestSharedKeysThatCannotBe(t *testing.T) {
 	addKey(t, h, "acme", "free")
 	refused := func(name, tier, want string) {
 		t.Helper()
-		_, stored, err := apikeys.NewStored(apikeys.Client{Name: name, Tier: tier})
+		_, stored, err := apikeys.NewStored(apikeys.Holder{Name: name, Tier: tier})
 		if err == nil {
 			err = h.Shared.AddKey(t.Context(), stored)
 		}
@@ -135,7 +135,7 @@ func TestSharedKeysThatCannotBe(t *testing.T) {
 	h.Shared.mu.Lock()
 	for i := range maxSharedKeys - 1 {
 		name := storage.Key{1, byte(i), byte(i >> 8)}
-		h.Shared.api[name] = sharedKey{Stored: apikeys.Stored{Client: apikeys.Client{Name: fmt.Sprint(i), Tier: "free"}}}
+		h.Shared.api[name] = sharedKey{Stored: apikeys.Stored{Holder: apikeys.Holder{Name: fmt.Sprint(i), Tier: "free"}}}
 	}
 	h.Shared.mu.Unlock()
 	refused("one-more", "free", "as many as it may")

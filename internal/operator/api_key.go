@@ -40,18 +40,18 @@ type changedKeys struct {
 }
 
 // APIKeys implements [Service].
-func (c *Client) APIKeys(ctx context.Context) ([]StoredKey, error) {
-	return ask[[]StoredKey](ctx, c, "api-keys", nil)
+func (r *Remote) APIKeys(ctx context.Context) ([]StoredKey, error) {
+	return ask[[]StoredKey](ctx, r, "api-keys", nil)
 }
 
 // AddAPIKey implements [Service].
-func (c *Client) AddAPIKey(ctx context.Context, line string) error {
-	_, err := tell[changedKeys](ctx, c, "api-keys/add", newAPIKey{line})
+func (r *Remote) AddAPIKey(ctx context.Context, line string) error {
+	_, err := tell[changedKeys](ctx, r, "api-keys/add", newAPIKey{line})
 	return err
 }
 
 // ChangeAPIKeys implements [Service].
-func (c *Client) ChangeAPIKeys(ctx context.Context, change APIKeyChange) (int, error) {
-	changed, err := tell[changedKeys](ctx, c, "api-keys/change", change)
+func (r *Remote) ChangeAPIKeys(ctx context.Context, change APIKeyChange) (int, error) {
+	changed, err := tell[changedKeys](ctx, r, "api-keys/change", change)
 	return changed.Changed, err
 }

@@ -79,7 +79,7 @@ func charge(s Service) endpoint {
 }
 
 // Charge implements [Service].
-func (c *Client) Charge(ctx context.Context, charge Charge) (done Charged, err error) {
+func (c *Remote) Charge(ctx context.Context, charge Charge) (done Charged, err error) {
 	for began := time.Now(); ; {
 		done, err = tell[Charged](ctx, c, chargePath+url.PathEscape(charge.Zone), charge)
 		cut := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)

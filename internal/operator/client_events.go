@@ -10,7 +10,7 @@ import (
 )
 
 // Events implements [Service].
-func (c *Client) Events(ctx context.Context) (<-chan Event, error) {
+func (c *Remote) Events(ctx context.Context) (<-chan Event, error) {
 	response, err := c.send(ctx, http.MethodGet, "events", nil, nil)
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func BenchmarkDecide(b *testing.B) {
 				if name == "regions/foreign" {
 					debits := []engine.Debit{{Limit: limit, Key: keys[i], Cost: 1}}
 					r.Lower(debits)
-					k := debits[0].Elsewhere.(*key)
+					k := debits[0].Foreign.(*key)
 					group := k.groups.At(e.Now())
 					var rows []exchange.Row
 					for _, name := range k.names {

@@ -31,7 +31,7 @@ func (r *Regions) Lower(debits []engine.Debit) { r.lower(debits, r.opts.Engine.N
 func (r *Regions) lower(debits []engine.Debit, now int64) {
 	for i := range debits {
 		if k := r.keyOf(&debits[i], now); k != nil {
-			debits[i].Elsewhere = k
+			debits[i].Foreign = k
 		}
 	}
 }
@@ -40,7 +40,7 @@ func (r *Regions) lower(debits []engine.Debit, now int64) {
 func (r *Regions) admitted(debits []engine.Debit, now int64) {
 	for i := range debits {
 		d := &debits[i]
-		if k, shared := d.Elsewhere.(*key); shared && d.Cost > 0 && d.Pending == nil {
+		if k, shared := d.Foreign.(*key); shared && d.Cost > 0 && d.Pending == nil {
 			k.Admit(d.Cost, now)
 			if k.untold.Load() && d.Known && d.Limit.Capacity()-d.Quota.Remaining <= d.Cost {
 				k.untold.Store(false) // the store counts nothing else
@@ -49,7 +49,7 @@ func (r *Regions) admitted(debits []engine.Debit, now int64) {
 	}
 }
 
-// Admit implements [engine.Elsewhere].
+// Admit implements [engine.Foreign].
 func (k *key) Admit(units, now int64) {
 	for r := k.regions; k != nil; k = r.make(k, now) { // the key was dropped meanwhile
 		ok, dirty := k.admit(units, now)
@@ -142,7 +142,7 @@ func (r *Regions) chargeLevel(k *key, now int64) {
 		return
 	}
 	limit := k.inForce.Load()
-	if level := k.groups.Level(limit.Rate, k.elsewhere().foreign, now); level > 0 {
+	if level := k.groups.Level(limit.Rate, k.others().foreign, now); level > 0 {
 		r.opts.Engine.Charge(limit, []byte(k.text), limiter.Charge{Units: level, Floor: true})
 	}
 }

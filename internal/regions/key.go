@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// key is a key of a limit that requests of this region use. It implements [engine.Elsewhere].
+// key is a key of a limit that requests of this region use. It implements [engine.Foreign].
 type key struct {
 	regions *Regions
 	limit   *engine.Limit // that regions agree on, without a raise
@@ -79,8 +79,8 @@ func (k *key) periodOf(group int64) int64 { return k.groups.Expires(group) / k.g
 // periodAt returns the period of the group at now.
 func (k *key) periodAt(now int64) int64 { return k.periodOf(k.groups.At(now)) }
 
-// elsewhere returns the units that others have admitted.
-func (k *key) elsewhere() known {
+// others returns the units that others have admitted.
+func (k *key) others() known {
 	if units := k.known.Load(); units != nil {
 		return *units
 	}
@@ -94,19 +94,19 @@ func (k *key) isKnown() bool {
 
 // isForeign reports whether other regions have admitted any units.
 func (k *key) isForeign() bool {
-	return len(k.elsewhere().foreign) > 0
+	return len(k.others().foreign) > 0
 }
 
-// Units implements [engine.Elsewhere]. It returns 0 for a token bucket, which is charged with the
+// Units implements [engine.Foreign]. It returns 0 for a token bucket, which is charged with the
 // units instead.
 func (k *key) Units(now int64) int64 {
 	if k.groups.IsBucket() {
 		return 0
 	}
-	return k.groups.InForce(k.elsewhere().foreign, now)
+	return k.groups.InForce(k.others().foreign, now)
 }
 
-// Retry implements [engine.Elsewhere]. For a token bucket the store determines it.
+// Retry implements [engine.Foreign]. For a token bucket the store determines it.
 func (k *key) Retry(amount, cost, now int64) time.Duration {
 	if k.groups.IsBucket() {
 		return limiter.Never
@@ -114,7 +114,7 @@ func (k *key) Retry(amount, cost, now int64) time.Duration {
 	k.mu.Lock()
 	units := k.own.Units()
 	k.mu.Unlock()
-	others := k.elsewhere()
+	others := k.others()
 	units = region.Sum(units, others.foreign, others.siblings)
 	return k.groups.Retry(units, amount, cost, now)
 }

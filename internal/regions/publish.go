@@ -101,7 +101,7 @@ func (r *Regions) addUntold(ctx context.Context, k *key) bool {
 	if err != nil {
 		return false
 	}
-	others := k.elsewhere()
+	others := k.others()
 	if known = region.Sum(known, others.siblings); k.groups.IsBucket() {
 		known = []limiter.Slot{{Index: groups[0], Used: k.groups.Level(limit.Rate, region.Sum(known, others.foreign), now)}}
 	}

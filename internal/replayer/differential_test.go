@@ -425,7 +425,7 @@ func start(t *testing.T, config string) *site {
 	s.config = s.write("Caddyfile", s.text)
 	s.write("rules", rulesText)
 	s.write("list", listText)
-	for _, client := range []apikeys.Client{{Name: "acme", Tier: "free"}, {Name: "acme/web", Tier: "pro"}, {Name: "friend", Tier: "free"}, {Name: "foe", Tier: "pro"}} {
+	for _, client := range []apikeys.Holder{{Name: "acme", Tier: "free"}, {Name: "acme/web", Tier: "pro"}, {Name: "friend", Tier: "free"}, {Name: "foe", Tier: "pro"}} {
 		key, err := apikeys.New(filepath.Join(s.dir, "keys"), client)
 		if err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ func TestURLs(t *testing.T) {
 	}
 	t.Setenv("REDIS_PASSWORD", secret)
 	t.Setenv("REDIS_URL", "rediss://u:p%40ss@h:1/2")
-	for text, want := range map[string]place{
+	for text, want := range map[string]serverURL{
 		"redis://h":                             {addresses: []string{"h:6379"}},
 		"redis://h:7000/3":                      {addresses: []string{"h:7000"}, database: 3},
 		"rediss://a,b:7001":                     {addresses: []string{"a:6379", "b:7001"}, tls: true},

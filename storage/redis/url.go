@@ -15,8 +15,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// place is the content of a URL.
-type place struct {
+// serverURL is the content of the URL of a server.
+type serverURL struct {
 	addresses          []string
 	username, password string
 	database           int
@@ -29,7 +29,7 @@ var hidden = regexp.MustCompile(`\{[^{}]*\}`)
 // parseURL reads the URL of a server. Placeholders are replaced after it was divided into its parts,
 // so what they stand for may have any characters; a URL that is one placeholder is replaced first.
 // Errors don't show the URL, which may hold a password.
-func parseURL(text string, repl *caddy.Replacer) (p place, err error) {
+func parseURL(text string, repl *caddy.Replacer) (p serverURL, err error) {
 	if hidden.FindString(text) == text {
 		if text, err = expand(repl, "url", text); err != nil {
 			return p, err

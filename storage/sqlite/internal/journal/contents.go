@@ -11,8 +11,8 @@ import (
 // fault, which Go can't tell from computing: while one lasts, the garbage collector waits, and with it the whole
 // process. A system call that hangs holds nothing but its thread and the locks of its caller.
 
-// place has the words of a record.
-type place [recordSize / 8]uint64
+// words are the words of a record.
+type words [recordSize / 8]uint64
 
 // read fills b from the file. An error breaks the journal.
 func (j *Journal) read(b []byte, offset int64) error {
@@ -90,16 +90,16 @@ func (j *Journal) remake() (header, error) {
 	return h, j.writeWords(0, words[:]...)
 }
 
-// append adds the bytes of a place to b.
-func (w *place) append(b []byte) []byte {
+// append adds the bytes of the words to b.
+func (w *words) append(b []byte) []byte {
 	for _, word := range w {
 		b = binary.NativeEndian.AppendUint64(b, word)
 	}
 	return b
 }
 
-// placeOf returns the place with these bytes.
-func placeOf(b []byte) (w place) {
+// wordsOf returns the words with these bytes.
+func wordsOf(b []byte) (w words) {
 	for i := range w {
 		w[i] = binary.NativeEndian.Uint64(b[8*i:])
 	}

@@ -85,7 +85,7 @@ func (s *Segment) readPlaces(from, to int, pending bool, f func(place int, r *Re
 			return damaged, err
 		}
 		for i := range n {
-			w := placeOf(b[i*recordSize:])
+			w := wordsOf(b[i*recordSize:])
 			switch {
 			case r.decode(&w, s.seatOf(from+i)):
 				f(from+i, &r)

@@ -19,7 +19,7 @@ type seat struct {
 }
 
 // encode sets w to the words of a record at a seat.
-func (r *Record) encode(w *place, pos seat) {
+func (r *Record) encode(w *words, pos seat) {
 	w[0] = uint64(pos.generation) << 33
 	if r.Bucket {
 		w[0] |= 1 << 32
@@ -35,7 +35,7 @@ func (r *Record) encode(w *place, pos seat) {
 func generationOf(first uint64) uint32 { return uint32(first >> 33) }
 
 // decode sets the record from the words at a seat, and reports whether they are a record that was written there.
-func (r *Record) decode(w *place, pos seat) bool {
+func (r *Record) decode(w *words, pos seat) bool {
 	if generationOf(w[0]) != pos.generation || uint32(w[0]) != checksum(w, pos) {
 		return false
 	}
@@ -49,7 +49,7 @@ func (r *Record) decode(w *place, pos seat) bool {
 
 // checksum returns the checksum of a record's words and of its seat. The index takes the place of the checksum itself,
 // so that only 64 bytes are hashed.
-func checksum(w *place, pos seat) uint32 {
+func checksum(w *words, pos seat) uint32 {
 	var b [recordSize]byte
 	binary.NativeEndian.PutUint64(b[0:], w[0]&^math.MaxUint32|uint64(pos.index))
 	binary.NativeEndian.PutUint64(b[8:], w[1])

@@ -34,7 +34,7 @@ func (j *Journal) Add(records ...Record) bool {
 func (j *Journal) writeLocked(s *Segment, records []Record) bool {
 	first, b := s.Len(), j.buffer[:0]
 	for i := range records {
-		var w place
+		var w words
 		records[i].encode(&w, s.seatOf(first+i))
 		b = w.append(b)
 	}

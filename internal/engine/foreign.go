@@ -6,13 +6,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// Elsewhere is the usage of a key that this engine's store does not count, for example in another
+// Foreign is the usage of a key that this engine's store does not count, for example in another
 // region. It lowers limits with slots, and memory refuses requests above the remainder. Token
 // buckets are charged instead, see [Engine.Charge].
 //
 // Its methods are called with cells locked. They must not wait for anything, and must not call
 // the engine. They may be called from several goroutines at a time.
-type Elsewhere interface {
+type Foreign interface {
 	// Units returns how many units count at time now.
 	Units(now int64) int64
 	// Retry returns how long to wait until cost units of an amount are free beside the units used
@@ -27,16 +27,16 @@ type Elsewhere interface {
 func (r *request) lower() {
 	for i := range r.debits {
 		d := &r.debits[i]
-		if d.Elsewhere == nil {
+		if d.Foreign == nil {
 			continue
 		}
 		d.whole = d.Whole()
-		d.Limit = lowered(d.whole, d.Elsewhere, r.now)
+		d.Limit = lowered(d.whole, d.Foreign, r.now)
 	}
 }
 
 // lowered returns a limit lowered by its usage elsewhere, which may be nil.
-func lowered(limit *Limit, by Elsewhere, now int64) *Limit {
+func lowered(limit *Limit, by Foreign, now int64) *Limit {
 	if by == nil {
 		return limit
 	}
@@ -57,23 +57,23 @@ func (d *Debit) Whole() *Limit {
 	return d.Limit
 }
 
-// exceedsElsewhere reports whether a debit costs more than the usage elsewhere leaves, and returns
+// exceedsForeign reports whether a debit costs more than the foreign usage leaves, and returns
 // their number.
-func (d *Debit) exceedsElsewhere(now int64) (left int64, exceeds bool) {
-	if d.Elsewhere == nil || d.Cost <= 0 {
+func (d *Debit) exceedsForeign(now int64) (left int64, exceeds bool) {
+	if d.Foreign == nil || d.Cost <= 0 {
 		return 0, false
 	}
-	left = max(d.Whole().Capacity()-d.Elsewhere.Units(now), 0)
+	left = max(d.Whole().Capacity()-d.Foreign.Units(now), 0)
 	return left, d.Cost > left
 }
 
 // retry returns how long a refused debit has to wait: the store's retry time of the lowered limit,
 // or less if units used elsewhere become free sooner.
 func (d *Debit) retry(wait time.Duration, now int64) time.Duration {
-	if d.Elsewhere == nil {
+	if d.Foreign == nil {
 		return wait
 	}
-	if sooner := d.Elsewhere.Retry(d.Whole().Capacity(), d.Cost, now); sooner > 0 && (wait == limiter.Never || sooner < wait) {
+	if sooner := d.Foreign.Retry(d.Whole().Capacity(), d.Cost, now); sooner > 0 && (wait == limiter.Never || sooner < wait) {
 		return sooner
 	}
 	return wait

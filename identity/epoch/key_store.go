@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// place stores keys by the names of their files in a folder.
-type place interface {
+// keyStore stores keys by the names of their files in a folder.
+type keyStore interface {
 	// read returns a key, or an error that wraps [fs.ErrNotExist].
 	read(name string) ([]byte, error)
 	// add stores a key unless there is one with its name, and returns the stored one.

@@ -14,10 +14,10 @@ import (
 )
 
 // clientOf returns a client of a server that runs until the test ends.
-func clientOf(t *testing.T, handler http.Handler) *Client {
+func clientOf(t *testing.T, handler http.Handler) *Remote {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	return NewClient("tcp", strings.TrimPrefix(server.URL, "http://"))
+	return NewRemote("tcp", strings.TrimPrefix(server.URL, "http://"))
 }
 
 // answer is the result of a service's method, and its question.
@@ -88,7 +88,7 @@ func TestAClientOfASocket(t *testing.T) {
 	})}
 	go server.Serve(listener)
 	defer server.Close()
-	if status, err := NewClient("unix", path).Status(t.Context()); err != nil || status.Version != "v1" {
+	if status, err := NewRemote("unix", path).Status(t.Context()); err != nil || status.Version != "v1" {
 		t.Errorf("got %+v, %v", status, err)
 	}
 }
@@ -125,12 +125,12 @@ func TestAClientSaysWhatAnswers(t *testing.T) {
 func TestAClientWithoutCaddy(t *testing.T) {
 	server := httptest.NewServer(nil)
 	server.Close() // nothing listens there now
-	for _, c := range []*Client{NewClient("tcp", strings.TrimPrefix(server.URL, "http://")), NewClient("unix", filepath.Join(t.TempDir(), "none.sock"))} {
+	for _, c := range []*Remote{NewRemote("tcp", strings.TrimPrefix(server.URL, "http://")), NewRemote("unix", filepath.Join(t.TempDir(), "none.sock"))} {
 		if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "start Caddy, or name its admin endpoint with --address") {
 			t.Errorf("got %v", err)
 		}
 	}
-	if _, err := NewClient("tcp", "a b").Status(t.Context()); err == nil || !strings.Contains(err.Error(), `address "a b"`) {
+	if _, err := NewRemote("tcp", "a b").Status(t.Context()); err == nil || !strings.Contains(err.Error(), `address "a b"`) {
 		t.Errorf("got %v", err)
 	}
 }
