@@ -150,7 +150,7 @@ func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler
 	c.Survey(ctx) // before modules are loaded
 	h := handlerCompiler{Handler: config, app: c, log: ctx.Logger()}
 	h.run = &enforce.Handler{
-		App: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64, Answer: answer.Options{Routed: answer.ErrorRouted(ctx)}, AddressedBy: enforce.ClientIPFields(ctx), Peer: c.Run.PeerOf(ctx),
+		Config: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64, Answer: answer.Options{Routed: answer.ErrorRouted(ctx)}, AddressedBy: enforce.ClientIPFields(ctx), Peer: c.Run.PeerOf(ctx),
 		Jitter: h.Jitter, LogsKey: h.LogKey, LogsIP: h.LogIP, Metrics: !h.DisableMetrics,
 	}
 	events, err := ctx.App("events")

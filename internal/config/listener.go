@@ -138,7 +138,7 @@ func (c *Compiler) Listener(ctx caddy.Context, l *Listener) (*listener.Door, err
 			zone.BeforeTLS[i] = p
 		}
 	}
-	door.Report = (&report.Connections{App: c.Run, Zone: zone}).Report
+	door.Report = (&report.Connections{Config: c.Run, Zone: zone}).Report
 	c.Run.Used, c.Run.Zones = true, true
 	c.Run.AllZones, c.Run.Doors = append(c.Run.AllZones, zone), append(c.Run.Doors, door)
 	return door, nil

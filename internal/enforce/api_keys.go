@@ -17,8 +17,8 @@ import (
 // shared returns the API keys in the store. It returns nil if the configuration has none there, or
 // if the store has not been read yet.
 func (a *APIKeys) shared() *apikeys.Set {
-	if h := a.config.Instance.Load(); h != nil && a.Store {
-		return h.Shared.Keys.Load()
+	if inst := a.config.Instance.Load(); inst != nil && a.Store {
+		return inst.Shared.Keys.Load()
 	}
 	return nil
 }
@@ -29,8 +29,8 @@ func (a *APIKeys) find(ctx context.Context, key string, now time.Time) *apikeys.
 	if client := a.Keys.Keys().Find(key, now); client != nil {
 		return client
 	}
-	if h := a.config.Instance.Load(); h != nil && a.Store {
-		h.AwaitStore(ctx)
+	if inst := a.config.Instance.Load(); inst != nil && a.Store {
+		inst.AwaitStore(ctx)
 	}
 	client := a.shared().Find(key, now)
 	if client == nil || !a.config.hasTier(client.Tier) {
@@ -60,9 +60,9 @@ func (a *APIKeys) denyUnknown() *answer.Denial {
 }
 
 // follow updates the metric of keys in force when the keys in the store change.
-func (a *APIKeys) follow(h *instance.Instance) {
+func (a *APIKeys) follow(inst *instance.Instance) {
 	if a != nil && a.Store {
-		h.Shared.Follow(a.config, a.meter)
+		inst.Shared.Follow(a.config, a.meter)
 		a.meter()
 	}
 }

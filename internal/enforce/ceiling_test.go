@@ -17,7 +17,7 @@ func TestCountsInMemory(t *testing.T) {
 			for range 3 {
 				serve(t, h, "GET", "/", "192.0.2.1", nil)
 			}
-			if got := h.App.Use().Stats().Keys; got != want {
+			if got := h.Config.Use().Stats().Keys; got != want {
 				t.Errorf("%d counts are held, want %d", got, want)
 			}
 		})

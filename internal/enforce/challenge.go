@@ -28,7 +28,7 @@ func (s *Sessions) serves(path string) bool { return s != nil && strings.HasPref
 func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) error {
 	e := h.Begin(r)
 	defer e.Release()
-	return h.App.Session.serve(w, e)
+	return h.Config.Session.serve(w, e)
 }
 
 // serve answers a request for the session's path. A GET gets a challenge, and a POST of a solution
@@ -37,7 +37,7 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	if matcher.IsEarly(e.Http) {
 		return e.Handler.Answer.AskAgain(w, e.Http)
 	}
-	x := &challengeExchange{Sessions: s, App: e.Client.App, W: answer.Own(w), Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Answer.Page}
+	x := &challengeExchange{Sessions: s, Config: e.Client.Config, W: answer.Own(w), Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Answer.Page}
 	x.Client.locateFrom(e)
 	if d, ok := x.visit(); d.Reason == engine.Banned {
 		return x.refuse(banned, d, "This client is banned.")
@@ -51,7 +51,7 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 		x.W.Header().Set("Allow", "GET, HEAD, POST")
 		return x.say(http.StatusMethodNotAllowed, "Use GET or POST.")
 	}
-	if x.Keys = s.Ready(e.Http.Context(), x.App); x.Keys == nil {
+	if x.Keys = s.Ready(e.Http.Context(), x.Config); x.Keys == nil {
 		return x.refuse(noSecret, engine.Decision{}, "This can't be done at the moment.")
 	}
 	if e.Http.Method == http.MethodPost {
@@ -79,11 +79,11 @@ func (e *Evaluation) offersChallenge(r *Refusal) bool {
 		!httpfield.IsNavigation(e.Http.Header) && !httpfield.IsFramed(e.Http.Header) {
 		return false
 	}
-	x := &challengeExchange{Sessions: h.App.Session, App: h.App, Http: e.Http, Client: e.Client, Page: h.Answer.Page}
+	x := &challengeExchange{Sessions: h.Config.Session, Config: h.Config, Http: e.Http, Client: e.Client, Page: h.Answer.Page}
 	if d, ok := e.decider.Decide(x.Http.Context(), nil, x.debitOf(x.Limits.pages)); !ok || !d.Allowed {
 		return false
 	}
-	if x.Keys = x.Sessions.Ready(e.Http.Context(), h.App); x.Keys == nil {
+	if x.Keys = x.Sessions.Ready(e.Http.Context(), h.Config); x.Keys == nil {
 		return false
 	}
 	e.Response.Refusal.Challenge = x
@@ -98,7 +98,7 @@ func (h *Handler) sessionHelps(e *Evaluation, r *Refusal) bool {
 	case e.trapped:
 		return false
 	case r.Policy == h.Banned:
-		return h.App.Session != nil && !e.Client.Kind.Verified()
+		return h.Config.Session != nil && !e.Client.Kind.Verified()
 	}
 	return r.Policy.Zone.Challenges && !e.Client.IsVerified()
 }
@@ -126,7 +126,7 @@ func originalURI(r *http.Request) string {
 // challengeExchange is a request for a challenge, or one that carries a solution.
 type challengeExchange struct {
 	*Sessions
-	App        *Config
+	Config     *Config
 	W          http.ResponseWriter
 	Http       *http.Request
 	Evaluation *Evaluation
@@ -178,7 +178,7 @@ func (c *challengeExchange) take(limit *engine.Limit) (engine.Decision, bool) {
 // Requests that other sites cause the network's browsers to send are counted separately, so that
 // they don't use up the units that the browsers' users need.
 func (c *challengeExchange) takeFor(subject *engine.Client, limit *engine.Limit) (d engine.Decision, ok bool) {
-	return c.App.Decide(c.Http.Context(), subject, c.debitOf(limit))
+	return c.Config.Decide(c.Http.Context(), subject, c.debitOf(limit))
 }
 
 // debitOf returns a unit of a limit of the client's network.

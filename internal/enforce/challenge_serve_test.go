@@ -40,14 +40,14 @@ func widgetHandler(t *testing.T, service http.HandlerFunc) *enforce.Handler {
 		t.Fatal(err)
 	}
 	turnstile.Endpoint = local.URL
-	h.App.Session.Verifier, err = siteverify.New(siteverify.Options{
+	h.Config.Session.Verifier, err = siteverify.New(siteverify.Options{
 		Service: turnstile, SiteKey: "a-site-key", Secret: "a-secret", Action: enforce.WidgetAction, Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.App.Started()
-	t.Cleanup(func() { h.App.Cleanup() })
+	h.Config.Started()
+	t.Cleanup(func() { h.Config.Cleanup() })
 	return h
 }
 
@@ -166,10 +166,10 @@ func newExchangeOf(t *testing.T, h *enforce.Handler, method string, form url.Val
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, ip)
 	e := enforce.NewEvaluation(r)
-	e.AttachClient(h.App, false)
+	e.AttachClient(h.Config, false)
 	e.Client.LocateFrom(e)
-	s := h.App.Session
-	return &enforce.ChallengeExchange{Sessions: s, App: h.App, W: w, Http: r, Evaluation: e, Client: e.Client, Keys: s.Ready(t.Context(), h.App), Page: h.Answer.Page}
+	s := h.Config.Session
+	return &enforce.ChallengeExchange{Sessions: s, Config: h.Config, W: w, Http: r, Evaluation: e, Client: e.Client, Keys: s.Ready(t.Context(), h.Config), Page: h.Answer.Page}
 }
 
 // A client that has collected tokens and waits for all of them at once gets a tenth of the
@@ -184,7 +184,7 @@ func TestWaitingForManyTokensEarnsATenth(t *testing.T) {
 			app := &config.App{Session: &config.Session{MaxPerPrefix: c.hourly, Challenge: &config.Challenge{Difficulty: 1, WithoutScript: 10e9}}}
 			h := handlertest.Start(t, app, &config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}})
 			if c.live > 0 {
-				h.App.Session.Limits = enforce.NewSessionLimits(int64(c.hourly), int64(c.live), time.Hour)
+				h.Config.Session.Limits = enforce.NewSessionLimits(int64(c.hourly), int64(c.live), time.Hour)
 			}
 			var all sync.WaitGroup
 			var waited, solved atomic.Int64
@@ -241,7 +241,7 @@ func TestVisitsOfTheChallengesPathAreLimited(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := handlertest.Start(t, &config.App{Session: &config.Session{Challenge: &config.Challenge{Difficulty: 1}}}, &config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}})
-			h.App.Session.Limits.Visits = enforce.OwnLimit("visits", limiter.Params{Amount: 3, Window: 3600e9})
+			h.Config.Session.Limits.Visits = enforce.OwnLimit("visits", limiter.Params{Amount: 3, Window: 3600e9})
 			for range 3 {
 				if w := serve(t, h, ask.method, ask.path, "192.0.2.1", nil); w.Code != ask.status {
 					t.Errorf("status %d, want %d", w.Code, ask.status)

@@ -23,7 +23,7 @@ type Client struct {
 	clients.Client
 	Identified bool // whether Client is filled in
 
-	App     *Config
+	Config  *Config
 	Http    *http.Request
 	cookies []string // the request's Cookie fields as sent, if one may be a session
 	mapped  bool     // its placeholders are set
@@ -64,7 +64,7 @@ func HintsOf(r *http.Request) identity.Hints {
 // Record returns the client's record if it is in memory, or nil. While the parent of its subject is
 // banned, it returns the parent's.
 func (c *Client) Record() *reputation.Record {
-	instance := c.App.Use()
+	instance := c.Config.Use()
 	if instance == nil || c.subject == nil {
 		return nil
 	}
@@ -86,10 +86,10 @@ const maxUnverifiedPoints = 50
 // session lacks as many points as the client, any other at most maxUnverifiedPoints.
 func (c *Client) passRecordTo(to session.Session) {
 	points := c.inheritedPoints()
-	if points == 0 || !c.App.Scores {
+	if points == 0 || !c.Config.Scores {
 		return
 	}
-	c.App.punish(&engine.Client{Key: append([]byte{identity.TagSession}, to.ID[:]...)}, reputation.Offense{
+	c.Config.punish(&engine.Client{Key: append([]byte{identity.TagSession}, to.ID[:]...)}, reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Inherited},
 		Points:    points,
 	})
@@ -99,8 +99,8 @@ func (c *Client) passRecordTo(to session.Session) {
 // counts, the subject's and its parent's. Otherwise a client could leave its record behind with a
 // header field that claims that another site sent the solution.
 func (c *Client) inheritedPoints() (points int) {
-	c.App.Decide(c.Http.Context(), c.subject, nil) // loads its records into memory
-	instance := c.App.Use()
+	c.Config.Decide(c.Http.Context(), c.subject, nil) // loads its records into memory
+	instance := c.Config.Use()
 	for client := c.subject; client != nil && instance != nil; client = client.Parent {
 		if record := instance.Engine.CachedRecord(engine.Client{Key: client.Key}); record != nil {
 			points = max(points, c.bequest(record, instance.Engine.Now()))
@@ -165,7 +165,7 @@ func (c *Client) score() string {
 	if record == nil {
 		return ""
 	}
-	return strconv.Itoa(int(record.Score(c.App.Use().Engine.Now())))
+	return strconv.Itoa(int(record.Score(c.Config.Use().Engine.Now())))
 }
 
 // toldViolations bounds how many of a client's last violations its placeholder lists.
@@ -188,7 +188,7 @@ func (c *Client) violations() string {
 // name returns an opaque name of the client. The name of a verified client never changes, other
 // names change every day. It is empty while there is no secret.
 func (c *Client) name() string {
-	instance := c.App.Use()
+	instance := c.Config.Use()
 	if instance == nil {
 		return ""
 	}
@@ -230,20 +230,20 @@ var _ clients.Evidence = evidence{}
 
 // Service implements clients.Evidence.
 func (e evidence) Service() (tier string, ok bool) {
-	by := e.authenticate(e.Client.App)
+	by := e.authenticate(e.Client.Config)
 	return by.Tier, by.Service
 }
 
 // APIKey implements clients.Evidence.
-func (e evidence) APIKey() string { return e.authenticate(e.Client.App).Name }
+func (e evidence) APIKey() string { return e.authenticate(e.Client.Config).Name }
 
 // Network implements clients.Evidence.
 func (e evidence) Network() (network netip.Prefix, claimed bool) {
-	a := e.Client.App
+	cfg := e.Client.Config
 	if claimed = e.IsClaimed(); claimed && !e.Dry {
-		a.noteClaim()
+		cfg.noteClaim()
 	}
-	network, _ = a.network(e.ClientIP())
+	network, _ = cfg.network(e.ClientIP())
 	return network, claimed
 }
 

@@ -64,7 +64,7 @@ func TestZoneAppliesWhileTheUpstreamIsSlow(t *testing.T) {
 		refused int
 	}{{time.Second, 0}, {time.Hour, 4}} {
 		for range 1000 { // they outnumber the test's own answers
-			h.Zones[0].Load.Latencies[0].Add(took.time, h.App.Use().Engine.Now())
+			h.Zones[0].Load.Latencies[0].Add(took.time, h.Config.Use().Engine.Now())
 		}
 		if n := refusedOf(h, "192.0.2.1", 5); n != took.refused {
 			t.Errorf("answers take %v: %d of five were refused, want %d", took.time, n, took.refused)
@@ -88,13 +88,13 @@ func TestAnswersOfUpstreamsAreTimed(t *testing.T) {
 	} {
 		h := loaded(t, config.Condition{SlowerThan: caddy.Duration(time.Millisecond)})
 		for range 9 {
-			h.Zones[0].Load.Latencies[0].Add(time.Hour, h.App.Use().Engine.Now())
+			h.Zones[0].Load.Latencies[0].Add(time.Hour, h.Config.Use().Engine.Now())
 		}
-		if got := h.Zones[0].Load.Latencies[0].Load(h.App.Use().Engine.Now()); got != 0 {
+		if got := h.Zones[0].Load.Latencies[0].Load(h.Config.Use().Engine.Now()); got != 0 {
 			t.Fatalf("%s: nine answers are enough to say something: %v", name, got)
 		}
 		_, _ = handlertest.AskAs(context.Background(), h, "192.0.2.1", nil, next)
-		if got := h.Zones[0].Load.Latencies[0].Load(h.App.Use().Engine.Now()); got == 0 {
+		if got := h.Zones[0].Load.Latencies[0].Load(h.Config.Use().Engine.Now()); got == 0 {
 			t.Errorf("%s: the answer wasn't timed", name)
 		}
 	}
@@ -107,7 +107,7 @@ func TestLoadOutlivesAReload(t *testing.T) {
 	before := loaded(t, when)
 	refusedOf(before, "192.0.2.1", 10)
 	after := loaded(t, when)
-	if !after.Zones[0].Applies(after.App.Now()) || appliesInMetrics(t, after) != 1 {
+	if !after.Zones[0].Applies(after.Config.Now()) || appliesInMetrics(t, after) != 1 {
 		t.Error("the zone applies no longer after a reload")
 	}
 	if n := refusedOf(after, "192.0.2.2", 5); n != 4 {
@@ -151,14 +151,14 @@ func appliesInMetrics(t *testing.T, h *enforce.Handler) float64 {
 // A question about a request doesn't count as a request.
 func TestQuestionsAreNoLoad(t *testing.T) {
 	h := loaded(t, config.Condition{Requests: 1, Window: caddy.Duration(time.Hour)})
-	e := h.Begin(handlertest.Request(t, http.MethodGet, "/")).By(enforce.Forecast{Config: h.App})
+	e := h.Begin(handlertest.Request(t, http.MethodGet, "/")).By(enforce.Forecast{Config: h.Config})
 	defer e.Release()
 	for range 5 {
 		if err := e.Collect(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if h.Zones[0].Applies(h.App.Now()) || len(e.Debits) != 5 { // of the other zone
+	if h.Zones[0].Applies(h.Config.Now()) || len(e.Debits) != 5 { // of the other zone
 		t.Errorf("the zone applies, or %d debits aren't 5", len(e.Debits))
 	}
 }

@@ -31,14 +31,14 @@ func (e *Evaluation) checkConduct() error {
 	if !h.Clients || e.Allowed {
 		return nil
 	}
-	if !h.Anonymous && e.authenticate(h.App).Name == "" {
+	if !h.Anonymous && e.authenticate(h.Config).Name == "" {
 		return nil
 	}
 	if e.Subject = e.identify().subject; e.Subject == nil && !e.Client.Claimed {
 		return nil
 	}
 	if e.Client != nil && e.identify().Forged { // a session that was tampered with, or copied from another site
-		h.App.reportOffense(e, e.Subject, h.App.Forged)
+		h.Config.reportOffense(e, e.Subject, h.Config.Forged)
 	}
 	for _, t := range h.Traps {
 		caught, err := e.anyMatch(t.Matchers, &t.Reads, false)
@@ -49,7 +49,7 @@ func (e *Evaluation) checkConduct() error {
 			o := t.offenseOf(e.Client)
 			e.trapped = true
 			if !httpfield.IsSpeculative(e.Http.Header) {
-				h.App.reportOffense(e, e.Subject, o)
+				h.Config.reportOffense(e, e.Subject, o)
 			}
 			if t.Bans {
 				e.TrapBan = max(e.TrapBan, o.Ban.For)
@@ -106,7 +106,7 @@ func (t *Trap) offenseOf(c *Client) reputation.Offense {
 func (e *Evaluation) notePressure() {
 	c, d := e.Client, &e.Decision
 	if c != nil && c.Identified && !e.Dry {
-		e.Handler.App.notePressure(c, d, d.Reason == engine.Blocked && e.Policies[d.Debit].Of != nil)
+		e.Handler.Config.notePressure(c, d, d.Reason == engine.Blocked && e.Policies[d.Debit].Of != nil)
 	}
 }
 
@@ -118,14 +118,14 @@ func (cfg *Config) notePressure(c *Client, d *engine.Decision, byNetwork bool) {
 	if c.Kind != identity.Fingerprint || c.Claimed || d.Waited == 0 && !byNetwork || cfg.Squeeze.For == 0 {
 		return
 	}
-	h := cfg.Instance.Load()
-	if h == nil || d.Waited == 0 && !h.IsNew(c.networkSubject, c.Key, cfg.Crowded) {
+	inst := cfg.Instance.Load()
+	if inst == nil || d.Waited == 0 && !inst.IsNew(c.networkSubject, c.Key, cfg.Crowded) {
 		return
 	}
-	if !h.Pressure.Seen(h.Lasting(), c.Network, c.browser(), cfg.Crowded) {
+	if !inst.Pressure.Seen(inst.Lasting(), c.Network, c.browser(), cfg.Crowded) {
 		return
 	}
-	h.Engine.Punish(&c.networkSubject, reputation.Offense{
+	inst.Engine.Punish(&c.networkSubject, reputation.Offense{
 		Violation: reputation.Violation{Reason: reputation.Crowded},
 		Ban:       cfg.Squeeze,
 	})

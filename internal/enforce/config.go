@@ -72,10 +72,10 @@ type Config struct {
 
 // NewConfig returns a config without options. It logs to log.
 func NewConfig(log *zap.Logger, source string) *Config {
-	a := &Config{Source: source, ZoneNames: make(map[uint32]string)}
-	a.Log, a.Running = log, make(chan struct{})
-	a.onOpen, a.onClose = a.opened, a.closing
-	return a
+	cfg := &Config{Source: source, ZoneNames: make(map[uint32]string)}
+	cfg.Log, cfg.Running = log, make(chan struct{})
+	cfg.onOpen, cfg.onClose = cfg.opened, cfg.closing
+	return cfg
 }
 
 // Warn gives advice about the config.
@@ -88,7 +88,7 @@ func (cfg *Config) hasTier(name string) bool { return slices.Contains(cfg.Tiers,
 
 // Handler decides about the requests of one handler.
 type Handler struct {
-	App         *Config
+	Config      *Config
 	Zones       []*Zone // in the order of evaluation
 	Traps       []*Trap
 	Exempt      caddyhttp.MatcherSets // requests that no zone examines

@@ -27,14 +27,14 @@ type Credentials struct {
 }
 
 // authenticate returns the request's credentials. It looks for them once.
-func (e *Evaluation) authenticate(app *Config) *Credentials {
+func (e *Evaluation) authenticate(cfg *Config) *Credentials {
 	c := &e.Credentials
 	if c.Known {
 		return c
 	}
 	c.Known = true
-	if c.Tier, c.Service = app.serviceTier(e.Vars); !c.Service && app.APIKeys != nil {
-		c.ask(app.APIKeys, e.Http, e.Repl)
+	if c.Tier, c.Service = cfg.serviceTier(e.Vars); !c.Service && cfg.APIKeys != nil {
+		c.ask(cfg.APIKeys, e.Http, e.Repl)
 	}
 	return c
 }

@@ -86,7 +86,7 @@ func TestWaitingIsNoViolation(t *testing.T) {
 		if (refused > 0) != want {
 			t.Errorf("delay %v: %d were refused, want some %t", most, refused, want)
 		}
-		banned := slices.ContainsFunc(h.App.Use().Engine.Clients(engine.ClientsQuery{N: 9}), func(c engine.ClientRecord) bool { return len(c.Record.Past) > 0 })
+		banned := slices.ContainsFunc(h.Config.Use().Engine.Clients(engine.ClientsQuery{N: 9}), func(c engine.ClientRecord) bool { return len(c.Record.Past) > 0 })
 		if banned != want {
 			t.Errorf("delay %v: a violation is noted %t, want %t", most, banned, want)
 		}

@@ -35,7 +35,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return h.serveSession(w, r)
 	default: // denied
 		if result.Denial == noKey { // RFC 9110, section 11.6.1
-			w.Header().Set("WWW-Authenticate", h.App.APIKeys.challenge())
+			w.Header().Set("WWW-Authenticate", h.Config.APIKeys.challenge())
 		}
 		return h.Answer.Deny(w, r, result.Denial)
 	}
@@ -67,7 +67,7 @@ func (h *Handler) evaluate(r *http.Request) (Result, passage, error) {
 	if v.Outcome == AtSessions {
 		return v.Result, on, nil
 	}
-	h.App.Reporter.Report(v, err)
+	h.Config.Reporter.Report(v, err)
 	if err != nil {
 		return v.Result, on, err
 	}

@@ -72,10 +72,10 @@ func (c *Client) scale(d *engine.Debit, p *Policy, subject *engine.Client) {
 // attachClient attaches the client to the request, or finds the client that an earlier handler
 // attached. It sets the client's placeholders if the handler's options name them. Otherwise
 // evaluate does so once the request may pass.
-func (e *Evaluation) attachClient(app *Config, named bool) {
+func (e *Evaluation) attachClient(cfg *Config, named bool) {
 	c, ok := e.Vars[clientVar].(*Client)
 	if !ok {
-		c = NewClient(e.Http, app)
+		c = NewClient(e.Http, cfg)
 		e.Vars[clientVar] = c
 	}
 	e.Client = c
@@ -84,9 +84,9 @@ func (e *Evaluation) attachClient(app *Config, named bool) {
 	}
 }
 
-func NewClient(r *http.Request, app *Config) *Client {
-	c := &Client{App: app, Http: r}
-	if app.Session != nil {
+func NewClient(r *http.Request, cfg *Config) *Client {
+	c := &Client{Config: cfg, Http: r}
+	if cfg.Session != nil {
 		c.stripSessionCookie()
 	}
 	return c

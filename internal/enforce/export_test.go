@@ -37,7 +37,7 @@ var (
 func (e *Evaluation) Collect() error                                       { return e.collect() }
 func (e *Evaluation) IsExempt() (bool, error)                              { return e.isExempt() }
 func (e *Evaluation) Identify() *Client                                    { return e.identify() }
-func (e *Evaluation) AttachClient(app *Config, named bool)                 { e.attachClient(app, named) }
+func (e *Evaluation) AttachClient(cfg *Config, named bool)                 { e.attachClient(cfg, named) }
 func (e *Evaluation) BannedFor(ban *rules.Rule) time.Duration              { return e.bannedFor(ban) }
 func (z *Zone) Matches(e *Evaluation) (bool, error)                        { return z.matches(e) }
 func (c *Client) LocateFrom(e *Evaluation)                                 { c.locateFrom(e) }

@@ -33,23 +33,23 @@ type Decider interface {
 // fields that later handlers must not see, whatever becomes of the request.
 func (h *Handler) Begin(r *http.Request) *Evaluation {
 	httpfield.KeepConnectionOptions(r.Header)
-	h.App.applyServiceHeader(r)
+	h.Config.applyServiceHeader(r)
 	for _, field := range h.PassFields {
 		httpfield.DeleteTwins(r.Header, field)
 	}
 	e := newEvaluation(r)
-	e.Handler, e.decider = h, h.App
+	e.Handler, e.decider = h, h.Config
 	if h.AddressedBy != nil {
 		e.fixClientIP(h.AddressedBy)
 	}
 	if h.UsesDomain {
 		mapDomain(e.Repl, r)
 	}
-	if h.App.Networks != nil {
-		h.App.mapNetworks(e.Repl, r)
+	if h.Config.Networks != nil {
+		h.Config.mapNetworks(e.Repl, r)
 	}
-	if h.App.KnowsClients {
-		e.attachClient(h.App, h.UsesClientPlaceholders)
+	if h.Config.KnowsClients {
+		e.attachClient(h.Config, h.UsesClientPlaceholders)
 	}
 	return e
 }
@@ -94,7 +94,7 @@ func (e *Evaluation) publish() {
 // decide goes through the steps until one settles the outcome.
 func (e *Evaluation) decide() error {
 	v := &e.Verdict
-	if e.Handler.App.Session.serves(e.Http.URL.Path) {
+	if e.Handler.Config.Session.serves(e.Http.URL.Path) {
 		v.Outcome = AtSessions
 		return nil
 	}
@@ -259,7 +259,7 @@ func (e *Evaluation) refuseByDecision() {
 // refuse refuses a request regardless of counts. Nothing is counted.
 func (e *Evaluation) refuse(why Refusal) {
 	p := &refusedResponse{why: why}
-	p.why.App = e.Handler.App
+	p.why.Config = e.Handler.Config
 	e.begin(&p.Response)
 	e.refuseFor(p)
 }
@@ -293,9 +293,9 @@ type Forecast struct{ *Config }
 
 // Decide implements Decider. The debits stay as they are.
 func (f Forecast) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
-	h := f.Use()
-	if h == nil {
+	inst := f.Use()
+	if inst == nil {
 		return d, false
 	}
-	return h.Forecast(ctx, client, slices.Clone(debits)), true
+	return inst.Forecast(ctx, client, slices.Clone(debits)), true
 }

@@ -69,15 +69,15 @@ func benchSession(b *testing.B) {
 	vars[caddyhttp.ClientIPVarKey] = benchClients(1)[0]
 	e := enforce.NewEvaluation(r)
 	defer e.Release()
-	e.AttachClient(h.App, false)
+	e.AttachClient(h.Config, false)
 	e.Client.LocateFrom(e)
-	_, cookie, err := e.Client.Issue(h.App.Session.Ready(b.Context(), h.App))
+	_, cookie, err := e.Client.Issue(h.Config.Session.Ready(b.Context(), h.Config))
 	if err != nil {
 		b.Fatal(err)
 	}
 	pair, _, _ := strings.Cut(cookie, ";")
 	r.Header["Cookie"] = []string{pair}
-	e.Client = enforce.NewClient(e.Http, h.App)
+	e.Client = enforce.NewClient(e.Http, h.Config)
 	if kind := e.Identify().Kind; kind != identity.Session {
 		b.Fatalf("known by a %v", kind)
 	}

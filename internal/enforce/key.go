@@ -70,7 +70,7 @@ func (z *Zone) appendKey(e *Evaluation) (keyVerdict, *answer.Denial) {
 // appendAPIKey appends the client of the request's API key, or the network of a client that may
 // pass without a key.
 func (z *Zone) appendAPIKey(e *Evaluation) *answer.Denial {
-	c := e.authenticate(e.Handler.App)
+	c := e.authenticate(e.Handler.Config)
 	switch {
 	case c.Service:
 		e.Keys = append(append(e.Keys, identity.TagService), c.Tier...)
@@ -94,7 +94,7 @@ func (z *Zone) appendIP(e *Evaluation) {
 
 // network returns the client's network, and false if its address isn't known.
 func (z *Zone) network(e *Evaluation) (netip.Prefix, bool) {
-	ipv4, ipv6 := e.Handler.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
+	ipv4, ipv6 := e.Handler.Config.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
 	return identity.Prefix(e.ClientIP(), ipv4, ipv6)
 }
 

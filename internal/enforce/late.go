@@ -34,7 +34,7 @@ func (h *Handler) watchPlaceholders(empty []*LateName, next caddyhttp.Handler) c
 		err := next.ServeHTTP(w, r)
 		for _, l := range empty {
 			if !isEmpty(repl, l.Name) && !l.warned.Swap(true) {
-				_ = h.App.Advice.Give(h.Log, l.Advice) // a warning is no error
+				_ = h.Config.Advice.Give(h.Log, l.Advice) // a warning is no error
 			}
 		}
 		return err

@@ -50,47 +50,47 @@ func (cfg *Config) Started() error {
 	if !cfg.Zones {
 		return nil
 	}
-	h := cfg.open()
+	inst := cfg.open()
 	cfg.Settle()
-	if h == nil {
+	if inst == nil {
 		return nil
 	}
-	if err := h.Change(cfg.Settings, cfg.Store, cfg.Region); err != nil {
+	if err := inst.Change(cfg.Settings, cfg.Store, cfg.Region); err != nil {
 		cfg.Log.Error("the rate limiter keeps its former options", zap.Error(err))
 	}
 	var keys *apikeys.File
 	if cfg.APIKeys != nil {
 		keys = cfg.APIKeys.Keys
 	}
-	h.Keys.Store(keys)
-	h.Rules.Store(cfg.Rules)
+	inst.Keys.Store(keys)
+	inst.Rules.Store(cfg.Rules)
 	listener := func(e notify.Event) {
 		cfg.locate(&e)
 		cfg.announce(e)
 	}
-	h.Listener.Store(&listener)
-	cfg.APIKeys.follow(h)
+	inst.Listener.Store(&listener)
+	cfg.APIKeys.follow(inst)
 	select {
-	case <-h.Engine.Ready():
+	case <-inst.Engine.Ready():
 	case <-time.After(instance.ReadyTimeout):
 	}
-	h.Names.CheckSecret(cfg.Log)
-	h.WarnOfChangedLimits(cfg.kindsOfLimits(), cfg.Log)
-	cfg.noteReload(h)
+	inst.Names.CheckSecret(cfg.Log)
+	inst.WarnOfChangedLimits(cfg.kindsOfLimits(), cfg.Log)
+	cfg.noteReload(inst)
 	return nil
 }
 
 // noteReload writes an audit entry when the configuration replaces another one. If that fails,
 // Caddy's own log still has the reload.
-func (cfg *Config) noteReload(h *instance.Instance) {
-	reload := h.Starts.Add(1) > 1
-	instance.Each(func(other *instance.Instance) { reload = reload || other != h })
+func (cfg *Config) noteReload(inst *instance.Instance) {
+	reload := inst.Starts.Add(1) > 1
+	instance.Each(func(other *instance.Instance) { reload = reload || other != inst })
 	if !reload {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), instance.StatsTimeout)
 	defer cancel()
-	if err := h.Audit.Write(ctx, instance.AuditEntry{By: "config", Action: "reload"}); err != nil {
+	if err := inst.Audit.Write(ctx, instance.AuditEntry{By: "config", Action: "reload"}); err != nil {
 		cfg.Log.Debug("the reload could not be noted in the audit", zap.Error(err))
 	}
 }
@@ -117,25 +117,25 @@ func (cfg *Config) Stop() {
 // Refusals returns the log of a zone's refusals.
 func (cfg *Config) Refusals(zone string) *instance.RefusalLog {
 	if cfg.Zones {
-		if h := cfg.Use(); h != nil {
-			return h.Log(zone)
+		if inst := cfg.Use(); inst != nil {
+			return inst.Log(zone)
 		}
 	}
 	return &instance.RefusalLog{Zone: zone}
 }
 
 // opened runs before any request uses the instance.
-func (cfg *Config) opened(h *instance.Instance) {
+func (cfg *Config) opened(inst *instance.Instance) {
 	if cfg.Settings.Address != "" {
-		cfg.Stated.Begin(&h.Shared)
+		cfg.Stated.Begin(&inst.Shared)
 	}
 }
 
 // closing runs before the instance is given up. The instance is nil if it was never used.
-func (cfg *Config) closing(h *instance.Instance) {
+func (cfg *Config) closing(inst *instance.Instance) {
 	cfg.Stated.End()
-	if h != nil {
-		h.Shared.Follow(cfg, nil)
+	if inst != nil {
+		inst.Shared.Follow(cfg, nil)
 	}
 }
 
@@ -185,8 +185,8 @@ func (z *Zone) addKinds(to map[instance.ZoneTier]instance.LimitKinds, set TierSe
 
 // punish records an offense of a client.
 func (cfg *Config) punish(client *engine.Client, o reputation.Offense) {
-	if h := cfg.Use(); h != nil {
-		h.Engine.Punish(client, o)
+	if inst := cfg.Use(); inst != nil {
+		inst.Engine.Punish(client, o)
 	}
 }
 

@@ -31,10 +31,10 @@ func (z *Zone) limits(e *Evaluation) (*LimitSet, *answer.Denial) {
 // tier returns the name of the request's tier in a zone.
 func (z *Zone) tier(e *Evaluation) (string, *answer.Denial) {
 	if z.Tiers {
-		c := e.authenticate(e.Handler.App)
+		c := e.authenticate(e.Handler.Config)
 		return c.Tier, c.denied
 	}
-	if tier, ok := e.Handler.App.serviceTier(e.Vars); ok {
+	if tier, ok := e.Handler.Config.serviceTier(e.Vars); ok {
 		return tier, nil
 	}
 	return e.Repl.ReplaceAll(z.Tier, ""), nil

@@ -20,14 +20,14 @@ type Load struct {
 
 // isUnderLoad measures a request of a zone, and reports whether the zone applies.
 func (z *Zone) isUnderLoad(e *Evaluation) bool {
-	now := e.Handler.App.Now()
+	now := e.Handler.Config.Now()
 	if z.Load != nil && !e.Dry {
 		for _, rate := range z.Load.Rates {
 			rate.Add(now)
 		}
 		if len(z.Load.Latencies) > 0 {
 			if e.timing == nil {
-				e.timing = load.NewTiming(e.Http.Context(), e.Handler.App.Now)
+				e.timing = load.NewTiming(e.Http.Context(), e.Handler.Config.Now)
 			}
 			e.timing.Measure(z.Load.Latencies...)
 		}
@@ -46,8 +46,8 @@ func (z *Zone) Applies(now int64) bool {
 
 // Now returns the time for counting.
 func (t *Tenant) Now() int64 {
-	if h := t.Instance.Load(); h != nil {
-		return h.Engine.Now()
+	if inst := t.Instance.Load(); inst != nil {
+		return inst.Engine.Now()
 	}
 	return time.Now().UnixNano()
 }
@@ -109,12 +109,12 @@ func (conditions) Describe(ch chan<- *prometheus.Desc) { ch <- descApplies }
 
 // Collect implements prometheus.Collector.
 func (conditions) Collect(ch chan<- prometheus.Metric) {
-	a := running.Load()
-	if a == nil {
+	cfg := running.Load()
+	if cfg == nil {
 		return
 	}
-	now, applies := a.Now(), make(map[string]float64)
-	for _, z := range a.AllZones {
+	now, applies := cfg.Now(), make(map[string]float64)
+	for _, z := range cfg.AllZones {
 		switch {
 		case len(z.When) == 0:
 		case z.Applies(now):

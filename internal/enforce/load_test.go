@@ -15,8 +15,8 @@ func TestConditionsEndWithoutRequests(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		rate := load.NewRate(1, time.Second)
 		z := &Zone{Name: "z", When: []*load.Switch{{Measure: rate}}}
-		a := &Config{AllZones: []*Zone{z}}
-		a.inheritLoad()
+		cfg := &Config{AllZones: []*Zone{z}}
+		cfg.inheritLoad()
 		defer running.Store(nil)
 		for _, want := range []float64{0, 1, 0} {
 			registry := prometheus.NewRegistry()
@@ -29,8 +29,8 @@ func TestConditionsEndWithoutRequests(t *testing.T) {
 				time.Sleep(time.Minute)
 				continue
 			}
-			rate.Add(a.Now())
-			rate.Add(a.Now())
+			rate.Add(cfg.Now())
+			rate.Add(cfg.Now())
 		}
 	})
 }

@@ -16,13 +16,13 @@ import (
 
 // ProvisionHistory makes the history count the requests, the zones and the limits.
 func (h *Handler) ProvisionHistory(caddy.Context) error {
-	h.Requests.Past = h.App.Ledger.Meter(history.Requests)
+	h.Requests.Past = h.Config.Ledger.Meter(history.Requests)
 	for _, z := range h.Zones {
 		z.Requests = h.Requests.Past
-		z.Past = h.App.Ledger.Meter(storage.Series{Zone: z.Name})
+		z.Past = h.Config.Ledger.Meter(storage.Series{Zone: z.Name})
 		for _, set := range z.Sets() {
 			for _, p := range set.All() {
-				p.Past = h.App.Ledger.Meter(storage.Series{Zone: z.Name, Limit: p.Name})
+				p.Past = h.Config.Ledger.Meter(storage.Series{Zone: z.Name, Limit: p.Name})
 			}
 		}
 	}

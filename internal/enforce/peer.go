@@ -104,6 +104,6 @@ func (p *Peer) advice(proxy netip.Addr) advice.Advice {
 // server.
 func (h *Handler) NotePeer(r *http.Request) {
 	if proxy, found := h.Peer.watch(r); found {
-		_ = h.App.Advice.Give(h.Log, h.Peer.advice(proxy)) // a warning is no error
+		_ = h.Config.Advice.Give(h.Log, h.Peer.advice(proxy)) // a warning is no error
 	}
 }

@@ -28,7 +28,7 @@ func behind(t *testing.T, listen string) (*enforce.Handler, *observer.ObservedLo
 	t.Cleanup(cancel)
 	cfg := enforce.NewConfig(zap.New(core), "")
 	ctx = ctx.WithValue(caddyhttp.ServerCtxKey, &caddyhttp.Server{Listen: []string{listen}})
-	return &enforce.Handler{App: cfg, Log: zap.New(core), Peer: cfg.PeerOf(ctx)}, logged
+	return &enforce.Handler{Config: cfg, Log: zap.New(core), Peer: cfg.PeerOf(ctx)}, logged
 }
 
 // refusedFrom returns a refused request of a peer that names another address, or none.
@@ -94,7 +94,7 @@ func TestPeersAreAskedAboutOnce(t *testing.T) {
 	if logged.Len() != 1 || again.Len() != 0 {
 		t.Errorf("asked %d times, and %d times after a reload", logged.Len(), again.Len())
 	}
-	if n := len(reloaded.App.Advice.All()); n != 1 {
+	if n := len(reloaded.Config.Advice.All()); n != 1 {
 		t.Errorf("%d pieces of advice after a reload, want 1", n)
 	}
 	if r := refusedFrom("127.0.0.1:9", "203.0.113.1"); testing.AllocsPerRun(100, func() { first.NotePeer(r) }) != 0 {

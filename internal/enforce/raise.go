@@ -16,7 +16,7 @@ type raised struct {
 
 // raiseOf returns the operator's raise of limits in the zone for the request, or nil.
 func (z *Zone) raiseOf(e *Evaluation) (*rules.Rule, error) {
-	for _, set := range e.Handler.App.Stated.Now().Raises(z.Name) {
+	for _, set := range e.Handler.Config.Stated.Now().Raises(z.Name) {
 		if set == nil {
 			continue
 		}

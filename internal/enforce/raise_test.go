@@ -51,15 +51,15 @@ func (c virtualClock) Read() (r storage.Reading, elapsed int64) {
 // raisedMachine is a handler with an engine of its own. Its rules come from the store.
 func raisedMachine(t *testing.T, h *enforce.Handler, store sharedStore, secret string) *instance.Instance {
 	t.Helper()
-	h.App.Settings.Address = store.Address()
+	h.Config.Settings.Address = store.Address()
 	i, err := instance.NewWith(instance.Settings{Store: t.Name() + fmt.Sprint(rand.Int64()), Kind: "shared", Address: store.Address(), Secret: secret}, store,
 		func(o *engine.Options) { o.Clock = virtualClock{time.Now()} })
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-i.Engine.Ready()
-	h.App.Instance.Store(i)
-	h.App.Stated.Begin(&i.Shared)
+	h.Config.Instance.Store(i)
+	h.Config.Stated.Begin(&i.Shared)
 	return i
 }
 

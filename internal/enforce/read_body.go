@@ -51,7 +51,7 @@ type BodyUse struct {
 // longer than the zone allows. It skips requests that memory knows to be refused.
 func (e *Evaluation) readBody() error {
 	most := e.Charges.readsBody()
-	if most == 0 || !hasBody(e.Http) || e.Handler.App.refuses(e.Subject, e.Debits) {
+	if most == 0 || !hasBody(e.Http) || e.Handler.Config.refuses(e.Subject, e.Debits) {
 		return nil
 	}
 	if e.Http.ContentLength > most {
@@ -71,7 +71,7 @@ func hasBody(r *http.Request) bool {
 
 // readAhead reads the body until it ends or is longer than most bytes.
 func (b *body) readAhead(v *Verdict, most int64) (read *readahead.Body, longer bool, err error) {
-	network, _ := v.Handler.App.network(v.ClientIP())
+	network, _ := v.Handler.Config.network(v.ClientIP())
 	read = bodies.Of(v.Http, network)
 	switch longer, err = read.Fill(int(most)); {
 	case err == nil:
@@ -205,14 +205,14 @@ func (c *Charges) readsBody() (most int64) {
 
 // refuses reports whether memory knows that a request is refused.
 func (cfg *Config) refuses(subject *engine.Client, debits []engine.Debit) bool {
-	h := cfg.Use()
-	if h == nil {
+	inst := cfg.Use()
+	if inst == nil {
 		return false
 	}
 	if subject != nil {
-		if record := h.Engine.CachedRecord(engine.Client{Key: subject.Key}); record != nil && record.Banned(h.Engine.Now()) {
+		if record := inst.Engine.CachedRecord(engine.Client{Key: subject.Key}); record != nil && record.Banned(inst.Engine.Now()) {
 			return true
 		}
 	}
-	return h.Engine.Refuses(debits)
+	return inst.Engine.Refuses(debits)
 }

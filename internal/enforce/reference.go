@@ -21,10 +21,10 @@ import (
 // ID returns the refusal's reference, with which a refused person can ask for the reason. It is
 // made on first use. It is empty if there is no secret to seal it with.
 func (r *Refusal) ID() string {
-	if r.Reference == "" && r.App.Zones { // without a zone there is no instance, and no secret
-		if h := r.App.Use(); h != nil {
-			r.Reference = h.Names.Refer(r.content(time.Now()), r.limit(), string(r.Key))
-			h.Recent.Add(r.recent())
+	if r.Reference == "" && r.Config.Zones { // without a zone there is no instance, and no secret
+		if inst := r.Config.Use(); inst != nil {
+			r.Reference = inst.Names.Refer(r.content(time.Now()), r.limit(), string(r.Key))
+			inst.Recent.Add(r.recent())
 		}
 	}
 	return r.Reference
@@ -60,18 +60,18 @@ type ReferredRefusal struct {
 
 // OpenReference returns the content of a reference, or an error if it wasn't made here.
 func (cfg *Config) OpenReference(text string) (ReferredRefusal, error) {
-	h := cfg.Use()
-	if h == nil || h.Names.Sealer() == nil {
+	inst := cfg.Use()
+	if inst == nil || inst.Names.Sealer() == nil {
 		return ReferredRefusal{}, errors.New("reference: the secret can't be had at the moment")
 	}
-	recalled, err := h.Recent.Find(text)
+	recalled, err := inst.Recent.Find(text)
 	if err != nil {
 		return ReferredRefusal{}, err
 	}
 	if recalled != nil {
 		text = recalled.Reference
 	}
-	content, err := h.Names.Sealer().Open(text)
+	content, err := inst.Names.Sealer().Open(text)
 	if err != nil {
 		return ReferredRefusal{}, err
 	}

@@ -10,7 +10,7 @@ import (
 
 // Refusal is the reason why a request may not pass.
 type Refusal struct {
-	App    *Config
+	Config *Config
 	Policy *Policy
 	Retry  time.Duration // how long to wait, or limiter.Never
 	Reason engine.Reason
@@ -38,7 +38,7 @@ var BeforeTLSLimits = [...]string{BanName, "connections", "new_connections"}
 // evaluation, which is reused.
 func (r *Refusal) fill(e *Evaluation, d *engine.Decision) {
 	h := e.Handler
-	r.App, r.Policy, r.Reason, r.Fresh = h.App, h.Banned, d.Reason, d.Fresh
+	r.Config, r.Policy, r.Reason, r.Fresh = h.Config, h.Banned, d.Reason, d.Fresh
 	switch {
 	case d.Reason != engine.Banned:
 		r.Policy = e.Policies[d.Debit]

@@ -82,7 +82,7 @@ func TestReferenceOfARefusal(t *testing.T) {
 	if again := refused.reference(); len(text) != reference.TextSize || again != text {
 		t.Errorf("got %q, and asked again %q", text, again)
 	}
-	got, err := h.App.OpenReference(text)
+	got, err := h.Config.OpenReference(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestReferenceOfARefusal(t *testing.T) {
 	if blocked.reference() == text {
 		t.Error("two refusals have one reference")
 	}
-	if again, err := h.App.OpenReference(strings.ToUpper(blocked.reference())); err != nil || again.Outcome != "blocked" || again.Name != got.Name {
+	if again, err := h.Config.OpenReference(strings.ToUpper(blocked.reference())); err != nil || again.Outcome != "blocked" || again.Name != got.Name {
 		t.Errorf("got %+v, %v", again, err)
 	}
 }
@@ -112,7 +112,7 @@ func TestReferenceOfALongKey(t *testing.T) {
 		ask(h, "/", "192.0.2.1", "X-Tenant", tenant)
 		refused := ask(h, "/", "192.0.2.1", "X-Tenant", tenant)
 		ask(h, "/", "192.0.2.1", "X-Tenant", "another")
-		got, err := h.App.OpenReference(refused.reference())
+		got, err := h.Config.OpenReference(refused.reference())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,10 +125,10 @@ func TestReferenceOfALongKey(t *testing.T) {
 // keysAtRest returns the names of keys that a query finds in the database of a handler.
 func keysAtRest(t *testing.T, h *enforce.Handler, query string) (names []storage.Key) {
 	t.Helper()
-	if _, err := (*h.App.Instance.Load().Store.Load()).Sweep(context.Background(), storagetest.At(time.Now().UnixNano())); err != nil && !errors.Is(err, storage.ErrClosed) { // it begins with the journal
+	if _, err := (*h.Config.Instance.Load().Store.Load()).Sweep(context.Background(), storagetest.At(time.Now().UnixNano())); err != nil && !errors.Is(err, storage.ErrClosed) { // it begins with the journal
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.App.Settings.Path)+"?mode=ro")
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(h.Config.Settings.Path)+"?mode=ro")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestReferencesOfOtherRefusals(t *testing.T) {
 		{"/costly", "192.0.2.3", "costly", "costly", "too_costly", true},
 	} {
 		refused := ask(h, tt.path, tt.ip)
-		got, err := h.App.OpenReference(refused.reference())
+		got, err := h.Config.OpenReference(refused.reference())
 		if err != nil {
 			t.Errorf("%s: %q: %v", tt.path, refused.reference(), err)
 			continue
@@ -187,10 +187,10 @@ func TestReferenceOfABanNamesTheRecord(t *testing.T) {
 	h := handlertest.Start(t, new(config.App), &config.Handler{Traps: []*config.Trap{trap}})
 	day := time.Now().UTC().YearDay()
 	refused := ask(h, "/trap", "192.0.2.1")
-	if err := h.App.Cleanup(); err != nil { // it writes pending rows
+	if err := h.Config.Cleanup(); err != nil { // it writes pending rows
 		t.Fatal(err)
 	}
-	got, err := h.App.OpenReference(refused.reference())
+	got, err := h.Config.OpenReference(refused.reference())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestReferenceInProblemDetails(t *testing.T) {
 	if problem.Instance != reference.URN+refused.reference() {
 		t.Errorf("the instance is %q, the reference %q", problem.Instance, refused.reference())
 	}
-	if got, err := h.App.OpenReference(problem.Instance); err != nil || got.Zone != "z" {
+	if got, err := h.Config.OpenReference(problem.Instance); err != nil || got.Zone != "z" {
 		t.Errorf("%q: got %+v, %v", problem.Instance, got, err)
 	}
 }
@@ -241,7 +241,7 @@ func TestOpenReferenceOfNobody(t *testing.T) {
 	for text, want := range map[string]error{
 		"": reference.ErrMalformed, "abc": reference.ErrMalformed, strings.Repeat("0", reference.TextSize): reference.ErrForeign,
 	} {
-		if got, err := h.App.OpenReference(text); !errors.Is(err, want) {
+		if got, err := h.Config.OpenReference(text); !errors.Is(err, want) {
 			t.Errorf("%q: got %+v, %v; want %v", text, got, err, want)
 		}
 	}
@@ -276,7 +276,7 @@ func TestReferenceKeepsTheCost(t *testing.T) {
 	if never.Next.Status != http.StatusForbidden || never.Refusal.Text != "GET /: it cost 11, and the limit is 10" {
 		t.Errorf("a cost above the limit: %+v, %+v", never.Refusal, never.Next)
 	}
-	h.App.Instance.Load().Recent = instance.RecentByReference{}
+	h.Config.Instance.Load().Recent = instance.RecentByReference{}
 	if told := explained(t, h, whole); told.Refusal.Cost != 0 || told.Next.Text != "passes if it costs 1 in zone z, where costs differ" {
 		t.Errorf("when memory has forgotten the refusal: %+v, the next request %s", told.Refusal, told.Next.Text)
 	}
@@ -287,18 +287,18 @@ func TestShortReferenceThatMemoryDoesNotHold(t *testing.T) {
 	ask(h, "/", "192.0.2.1")
 	refused := ask(h, "/", "192.0.2.1")
 	text := refused.reference()
-	if _, err := h.App.OpenReference("00000-00000"); err == nil || !strings.Contains(err.Error(), "decision log") {
+	if _, err := h.Config.OpenReference("00000-00000"); err == nil || !strings.Contains(err.Error(), "decision log") {
 		t.Errorf("got %v, want where to look", err)
 	}
-	if got, err := h.App.OpenReference(text[:9]); !errors.Is(err, reference.ErrMalformed) {
+	if got, err := h.Config.OpenReference(text[:9]); !errors.Is(err, reference.ErrMalformed) {
 		t.Errorf("a part of a short reference: got %+v, %v", got, err)
 	}
 	twin := refused.made(t)[:reference.ShortSize] + strings.Repeat("0", reference.TextSize-reference.ShortSize)
-	h.App.Instance.Load().Recent.Add((&enforce.Refusal{App: h.App, Policy: h.Zones[0].SiteLimits.Own.Policies[0], Reference: twin}).Recent())
-	if got, err := h.App.OpenReference(text[:reference.ShortSize]); err == nil || !strings.Contains(err.Error(), "the whole reference") {
+	h.Config.Instance.Load().Recent.Add((&enforce.Refusal{Config: h.Config, Policy: h.Zones[0].SiteLimits.Own.Policies[0], Reference: twin}).Recent())
+	if got, err := h.Config.OpenReference(text[:reference.ShortSize]); err == nil || !strings.Contains(err.Error(), "the whole reference") {
 		t.Errorf("two refusals with one short reference: got %+v, %v", got, err)
 	}
-	if _, err := h.App.OpenReference(text); err != nil {
+	if _, err := h.Config.OpenReference(text); err != nil {
 		t.Errorf("the whole reference of one of them: %v", err)
 	}
 }
@@ -318,7 +318,7 @@ func TestOneClientCannotMakeMemoryForgetOthers(t *testing.T) {
 	}
 	forgotten := 0
 	for _, text := range others {
-		if _, err := h.App.OpenReference(text[:reference.ShortSize]); err != nil {
+		if _, err := h.Config.OpenReference(text[:reference.ShortSize]); err != nil {
 			forgotten++
 		}
 	}

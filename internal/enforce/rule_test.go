@@ -35,8 +35,8 @@ func stating(t testing.TB, lines string) *enforce.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := &enforce.Config{OperatorRules: enforce.OperatorRules{Rules: file, Stated: instance.RulesInForce{File: file}}, Tenant: enforce.Tenant{Log: zap.NewNop()}}
-	return &enforce.Handler{App: app}
+	cfg := &enforce.Config{OperatorRules: enforce.OperatorRules{Rules: file, Stated: instance.RulesInForce{File: file}}, Tenant: enforce.Tenant{Log: zap.NewNop()}}
+	return &enforce.Handler{Config: cfg}
 }
 
 // requestTo returns a request to a handler from an address, with the header field of a trusted
@@ -269,7 +269,7 @@ func TestRulesWithoutZones(t *testing.T) {
 	if w := served(t, h, "192.0.2.2", func(*http.Request) {}); w.Code != http.StatusOK {
 		t.Errorf("somebody else: status %d", w.Code)
 	}
-	if _, err := os.Stat(h.App.Settings.Path); err == nil || h.App.Instance.Load() != nil {
+	if _, err := os.Stat(h.Config.Settings.Path); err == nil || h.Config.Instance.Load() != nil {
 		t.Error("the database was opened")
 	}
 }
@@ -278,7 +278,7 @@ func TestRulesWithoutZones(t *testing.T) {
 func TestRulesDoNotHoldForEarlyData(t *testing.T) {
 	h := zoneHandler(t, &config.Zone{Name: "z", Limits: []config.Limit{{Amount: 1, Window: 3600e9}}, MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": []byte(`["/limited"]`)}}})
 	other := stating(t, "allow 192.0.2.1\nban 192.0.2.2\n")
-	h.App.Stated.File = other.App.Rules
+	h.Config.Stated.File = other.Config.Rules
 	early := func(r *http.Request) { r.TLS = new(tls.ConnectionState) }
 	for ip, want := range map[string]int{"192.0.2.1": http.StatusTooEarly, "192.0.2.2": http.StatusTooEarly, "192.0.2.3": http.StatusOK} {
 		if w := served(t, h, ip, early); w.Code != want {
@@ -292,12 +292,12 @@ func TestForecastsOfClaimedAddressesWarnNobody(t *testing.T) {
 	h := stating(t, "")
 	e := requestTo(h, "192.0.2.7", "192.0.2.7, 198.51.100.9")
 	defer e.Release()
-	e.By(enforce.Forecast{Config: h.App}).Client = &enforce.Client{App: h.App, Http: e.Http}
+	e.By(enforce.Forecast{Config: h.Config}).Client = &enforce.Client{Config: h.Config, Http: e.Http}
 	if _, claimed := (enforce.Evidence{Evaluation: e}).Network(); !claimed {
 		t.Error("the address is not claimed")
 	}
 	warned := true
-	h.App.Claims.Do(func() { warned = false })
+	h.Config.Claims.Do(func() { warned = false })
 	if warned {
 		t.Error("there is no warning left for a real request")
 	}

@@ -32,9 +32,9 @@ type ruleSearch struct {
 // targets, or the ban that ends last; nil if there is none. Without any rules it costs an atomic
 // load.
 func (e *Evaluation) Rule() (*rules.Rule, error) {
-	e.Handler.App.awaitRules(e.Http.Context())
-	set := e.Handler.App.Stated.Now()
-	if set.IsEmpty() && len(e.Handler.App.BlockLists) == 0 {
+	e.Handler.Config.awaitRules(e.Http.Context())
+	set := e.Handler.Config.Stated.Now()
+	if set.IsEmpty() && len(e.Handler.Config.BlockLists) == 0 {
 		return nil, nil
 	}
 	return e.ruleAt(time.Now(), set)
@@ -46,8 +46,8 @@ func (cfg *Config) awaitRules(ctx context.Context) {
 	if !cfg.SharesRules() {
 		return
 	}
-	if h := cfg.Use(); h != nil {
-		h.AwaitStore(ctx)
+	if inst := cfg.Use(); inst != nil {
+		inst.AwaitStore(ctx)
 	}
 }
 
@@ -59,8 +59,8 @@ func (e *Evaluation) ruleAt(now time.Time, set *rules.Set) (*rules.Rule, error) 
 	if found != nil || err != nil {
 		return found, err
 	}
-	if addr, err := netip.ParseAddr(e.ClientIP()); err == nil && len(e.Handler.App.BlockLists) > 0 {
-		return e.Handler.App.listedAt(now, addr), nil
+	if addr, err := netip.ParseAddr(e.ClientIP()); err == nil && len(e.Handler.Config.BlockLists) > 0 {
+		return e.Handler.Config.listedAt(now, addr), nil
 	}
 	return nil, nil
 }
@@ -112,9 +112,9 @@ func (s *ruleSearch) lookUpAddress() {
 	if err != nil {
 		return
 	}
-	found := s.Handler.App.AboutAddress(s.set, addr, true, s.now)
+	found := s.Handler.Config.AboutAddress(s.set, addr, true, s.now)
 	if found != nil && found.Favors() && s.IsClaimed() {
-		found = s.Handler.App.AboutAddress(s.set, addr, false, s.now)
+		found = s.Handler.Config.AboutAddress(s.set, addr, false, s.now)
 	}
 	s.add(found)
 }
@@ -141,7 +141,7 @@ func (cfg *Config) AboutAddress(set *rules.Set, addr netip.Addr, proved bool, no
 
 // lookUpAPIKey looks for the client of the API key.
 func (s *ruleSearch) lookUpAPIKey() {
-	s.add(AboutAPIKey(s.set, s.authenticate(s.Handler.App).Name, s.now))
+	s.add(AboutAPIKey(s.set, s.authenticate(s.Handler.Config).Name, s.now))
 }
 
 // AboutAPIKey returns the rule about the client of an API key, or else about its parent, `vendor` for
@@ -156,7 +156,7 @@ func AboutAPIKey(set *rules.Set, name string, now time.Time) *rules.Rule {
 
 // lookUpSession looks for the session. A session that is used outside its network may be stolen.
 func (s *ruleSearch) lookUpSession() {
-	if s.Client == nil || s.Handler.App.Session == nil || s.identify().Kind != identity.Session {
+	if s.Client == nil || s.Handler.Config.Session == nil || s.identify().Kind != identity.Session {
 		return
 	}
 	name := identity.SessionName(s.Client.Session.ID[:])
@@ -210,7 +210,7 @@ const longestBan = 100 * 366 * 24 * time.Hour
 // bannedFor returns how long a ban refuses the request, or [limiter.Never]. When the ban ends, that
 // of a wider network may apply, and so on.
 func (e *Evaluation) bannedFor(ban *rules.Rule) time.Duration {
-	now, set := time.Now(), e.Handler.App.Stated.Now()
+	now, set := time.Now(), e.Handler.Config.Stated.Now()
 	for !ban.Until.IsZero() && ban.Until.Sub(now) <= longestBan {
 		next, err := e.ruleAt(ban.Until, set)
 		if err != nil || next == nil || next.Action == rules.Allow {

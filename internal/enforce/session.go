@@ -39,7 +39,7 @@ func (c *Client) shownSession(network []byte) (shown session.Session, ok, forged
 	if c.cookies == nil {
 		return shown, false, false
 	}
-	keys := c.App.Session.Ready(c.Http.Context(), c.App)
+	keys := c.Config.Session.Ready(c.Http.Context(), c.Config)
 	if keys == nil {
 		return shown, false, false
 	}
@@ -72,15 +72,15 @@ func (c *Client) isRenewable() bool { return c != nil && c.Session.Renewable }
 // Renewal renews the client's session and returns a Set-Cookie field. It returns "" if its network
 // has reached its number of sessions, or the session was renewed recently.
 func (c *Client) Renewal() string {
-	limits := c.App.Session.Limits
-	d, ok := c.App.Decide(c.Http.Context(), nil, []engine.Debit{
+	limits := c.Config.Session.Limits
+	d, ok := c.Config.Decide(c.Http.Context(), nil, []engine.Debit{
 		{Limit: limits.renewals, Key: append([]byte{identity.TagSession}, c.Session.ID[:]...), Cost: 1},
 		{Limit: limits.live, Key: c.networkSubject.Key, Cost: 1},
 	})
 	if !ok || !d.Allowed {
 		return ""
 	}
-	keys := c.App.Session.keys.Load()
+	keys := c.Config.Session.keys.Load()
 	now, audience := time.Now(), c.audience()
 	renewed, value := keys.signer.Renew(now, audience, c.NetworkID(), c.Session.ID)
 	meter.SessionRenewed()
@@ -88,15 +88,15 @@ func (c *Client) Renewal() string {
 }
 
 // Ready returns the keys of sessions and challenges, or nil while there is no secret.
-func (s *Sessions) Ready(ctx context.Context, a *Config) *sessionKeys {
+func (s *Sessions) Ready(ctx context.Context, cfg *Config) *sessionKeys {
 	if keys := s.keys.Load(); keys != nil {
 		return keys
 	}
-	h := a.Use()
-	if h == nil {
+	inst := cfg.Use()
+	if inst == nil {
 		return nil
 	}
-	secret := h.Names.AwaitSecret(ctx)
+	secret := inst.Names.AwaitSecret(ctx)
 	if secret == nil {
 		return nil
 	}

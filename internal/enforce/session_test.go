@@ -32,18 +32,18 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tally.key")
 			synctest.Test(t, func(t *testing.T) {
 				hung := make(chan struct{})
-				h, err := instance.New(instance.Settings{Secret: path}, hungStore{hung: hung})
+				inst, err := instance.New(instance.Settings{Secret: path}, hungStore{hung: hung})
 				if err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(instance.ReadyTimeout)
 				if !hasSecret {
-					h.Names.Secret.Store(nil)
+					inst.Names.Secret.Store(nil)
 				}
-				app := &Config{Session: new(Sessions)}
-				app.Instance.Store(h)
+				cfg := &Config{Session: new(Sessions)}
+				cfg.Instance.Store(inst)
 				before := time.Now()
-				keys := app.Session.Ready(t.Context(), app)
+				keys := cfg.Session.Ready(t.Context(), cfg)
 				if waited := time.Since(before); waited > 0 {
 					t.Errorf("waited %v", waited)
 				}
@@ -51,7 +51,7 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 					t.Errorf("keys: %v", keys)
 				}
 				close(hung)
-				if err := h.Destruct(); err != nil {
+				if err := inst.Destruct(); err != nil {
 					t.Log(err)
 				}
 			})

@@ -39,7 +39,7 @@ func (z *Zone) shadowSubject(e *Evaluation) *engine.Client {
 	switch {
 	case e.Subject != nil || !z.CountsClients():
 		return e.Subject
-	case z.Per == PerAPIKey && e.authenticate(e.Handler.App).Name == "":
+	case z.Per == PerAPIKey && e.authenticate(e.Handler.Config).Name == "":
 		return nil
 	}
 	return e.identify().subject
@@ -54,19 +54,19 @@ func (e *Evaluation) decideShadows(passes bool) {
 	if !passes {
 		return
 	}
-	h := e.Handler.App.Use()
-	if h == nil { // its configuration never ran
+	inst := e.Handler.Config.Use()
+	if inst == nil { // its configuration never ran
 		return
 	}
-	v, report := e.ShadowVerdicts(), func(d *ShadowDecision) { e.Handler.App.Reporter.Shadow(&e.Verdict, d) }
+	v, report := e.ShadowVerdicts(), func(d *ShadowDecision) { e.Handler.Config.Reporter.Shadow(&e.Verdict, d) }
 	e.tryPlaces(v, report)
 	for from := 0; from < len(e.Shadows.Debits); {
 		to := e.Shadows.end(from)
 		debits, policies := e.Shadows.Debits[from:to], e.Shadows.Policies[from:to]
-		if d, decided := h.Shadow(debits); decided {
+		if d, decided := inst.Shadow(debits); decided {
 			reportShadow(report, v, ShadowDecision{Decision: d, Policies: policies, Debits: debits})
 		} else {
-			e.decideShadowLater(h, v, slices.Clone(policies), debits)
+			e.decideShadowLater(inst, v, slices.Clone(policies), debits)
 		}
 		from = to
 	}
@@ -115,15 +115,15 @@ type ShadowDecision struct {
 
 // decideShadowLater makes a shadow limit decide about the request when the store has answered, while the
 // request continues.
-func (e *Evaluation) decideShadowLater(h *instance.Instance, v *ShadowVerdicts, policies []*Policy, debits []engine.Debit) {
-	report := e.Handler.App.Reporter.ShadowLater(&e.Verdict)
+func (e *Evaluation) decideShadowLater(inst *instance.Instance, v *ShadowVerdicts, policies []*Policy, debits []engine.Debit) {
+	report := e.Handler.Config.Reporter.ShadowLater(&e.Verdict)
 	var open *settle.Pending
 	if debits[0].Counting != engine.Always {
 		open = e.opened()
 		open.AwaitLate()
 	}
 	done := v.Await(policies[0].Zone)
-	h.ShadowLater(debits, func(debits []engine.Debit, d engine.Decision) {
+	inst.ShadowLater(debits, func(debits []engine.Debit, d engine.Decision) {
 		defer done()
 		if d.Reason == engine.Abandoned {
 			return

@@ -42,12 +42,12 @@ func clockedHandler(t testing.TB, app *config.App, clock engine.Clock, config *c
 // startClocked starts the engine of a handler with a clock.
 func startClocked(t testing.TB, h *enforce.Handler, clock engine.Clock) {
 	t.Helper()
-	i, err := instance.NewWith(h.App.Settings, h.App.Store, func(o *engine.Options) { o.Clock = clock })
+	i, err := instance.NewWith(h.Config.Settings, h.Config.Store, func(o *engine.Options) { o.Clock = clock })
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.App.Instance.Store(i)
-	h.App.Settle()
+	h.Config.Instance.Store(i)
+	h.Config.Settle()
 	<-i.Engine.Ready()
 	t.Cleanup(func() { i.Destruct() })
 }
@@ -345,8 +345,8 @@ func TestNobodyWaitsForShadowLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := handlertest.Provision(t, ctx, &config.Handler{Zones: []*config.Zone{{Name: "tried", Shadow: true, Limits: []config.Limit{{Amount: 2, Window: hour}}}}})
-	h.App.Started()
-	defer h.App.Cleanup()
+	h.Config.Started()
+	defer h.Config.Cleanup()
 
 	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(60000)")
 	if err != nil {
@@ -403,7 +403,7 @@ func TestZoneInShadowKnowsNoConduct(t *testing.T) {
 			t.Fatalf("answered %d", a.Code)
 		}
 	}
-	if records := h.App.Instance.Load().Engine.Clients(engine.ClientsQuery{N: 9}); len(records) > 0 {
+	if records := h.Config.Instance.Load().Engine.Clients(engine.ClientsQuery{N: 9}); len(records) > 0 {
 		t.Errorf("recorded %+v", records)
 	}
 }

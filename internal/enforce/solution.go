@@ -141,7 +141,7 @@ func reasonOf(err error) string {
 func (c *challengeExchange) verify(given string) (token [tokenSize]byte, reason string) {
 	result := c.Verifier.Verify(c.Http.Context(), given, session.Site(c.Http.Host))
 	if result.Unavailable() && c.unavailable.Admits(time.Now()) {
-		c.App.Log.Warn("nobody can pass the challenge at the moment",
+		c.Config.Log.Warn("nobody can pass the challenge at the moment",
 			zap.String("service", c.Verifier.Service().Name), zap.String("reason", string(result.Reason)), zap.Error(result.Err))
 	}
 	if !result.Passed() {
@@ -159,12 +159,12 @@ func (c *challengeExchange) redeem(token [tokenSize]byte, more []engine.Debit) (
 		{Limit: c.Limits.sessions, Key: c.Client.networkSubject.Key, Cost: 1},
 		{Limit: c.Limits.live, Key: c.Client.networkSubject.Key, Cost: 1},
 	}
-	return c.App.Decide(c.Http.Context(), nil, append(debits, more...))
+	return c.Config.Decide(c.Http.Context(), nil, append(debits, more...))
 }
 
 // punish punishes the client for sending a solution again.
 func (c *challengeExchange) punish() {
-	c.App.reportOffense(c.Evaluation, c.Evaluation.identify().subject, c.App.Forged)
+	c.Config.reportOffense(c.Evaluation, c.Evaluation.identify().subject, c.Config.Forged)
 }
 
 // grant issues a session, and redirects the browser.

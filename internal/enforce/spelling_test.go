@@ -22,7 +22,7 @@ import (
 func handlerOf(t testing.TB, options string) *enforce.Handler {
 	t.Helper()
 	h := handlertest.Provision(t, handlertest.Context(t, &config.App{MaxKeys: 2_000_000}), handlertest.Parse(t, options))
-	t.Cleanup(func() { h.App.Cleanup() })
+	t.Cleanup(func() { h.Config.Cleanup() })
 	return h
 }
 

@@ -40,11 +40,11 @@ func (t *Tenant) release() (first bool, err error) {
 		return false, nil
 	}
 	t.closed = true
-	h := t.Instance.Load()
+	inst := t.Instance.Load()
 	if t.onClose != nil {
-		t.onClose(h)
+		t.onClose(inst)
 	}
-	if h != nil {
+	if inst != nil {
 		err = instance.Release(t.Settings)
 	}
 	return true, err
@@ -58,8 +58,8 @@ func (t *Tenant) Settle() { t.runsOnce.Do(func() { close(t.Running) }) }
 // configuration that may still be rejected. If another configuration has the same instance open,
 // Use doesn't wait. The result is nil after Cleanup if the instance was never used.
 func (t *Tenant) Use() *instance.Instance {
-	if h := t.Instance.Load(); h != nil {
-		return h
+	if inst := t.Instance.Load(); inst != nil {
+		return inst
 	}
 	if !t.isShared() {
 		select {
@@ -80,26 +80,26 @@ func (t *Tenant) isShared() bool {
 func (t *Tenant) open() *instance.Instance {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if h := t.Instance.Load(); h != nil || t.closed {
-		return h
+	if inst := t.Instance.Load(); inst != nil || t.closed {
+		return inst
 	}
-	h, err := instance.Acquire(t.Settings, t.Store, t.Region)
+	inst, err := instance.Acquire(t.Settings, t.Store, t.Region)
 	if err != nil {
 		t.Log.Error("the rate limiter could not be started", zap.Error(err))
 		return nil
 	}
 	if t.onOpen != nil {
-		t.onOpen(h)
+		t.onOpen(inst)
 	}
-	t.Instance.Store(h)
-	return h
+	t.Instance.Store(inst)
+	return inst
 }
 
 // Decide implements Decider. It charges a request to limits, or refuses it. The result is false if there are no counts to
 // decide by, because the configuration was rejected.
 func (t *Tenant) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
-	if h := t.Use(); h != nil {
-		if d = h.Decide(ctx, client, debits); !d.Degraded || !h.Closing.Load() {
+	if inst := t.Use(); inst != nil {
+		if d = inst.Decide(ctx, client, debits); !d.Degraded || !inst.Closing.Load() {
 			return d, true
 		}
 	}
@@ -132,7 +132,7 @@ func (t *Tenant) decideLate(ctx context.Context, client *engine.Client, debits [
 	if t.Instance.Load() == nil && !t.isShared() {
 		return t.decideElsewhere(ctx, client, debits)
 	}
-	h, err := instance.Acquire(t.Settings, t.Store, t.Region)
+	inst, err := instance.Acquire(t.Settings, t.Store, t.Region)
 	if err != nil {
 		return d, false
 	}
@@ -140,7 +140,7 @@ func (t *Tenant) decideLate(ctx context.Context, client *engine.Client, debits [
 	for i := range debits {
 		forget(debits[i].Client)
 	}
-	d = h.Decide(ctx, client, debits)
+	d = inst.Decide(ctx, client, debits)
 	if err := instance.Release(t.Settings); err != nil {
 		t.Log.Error("the rate limiter could not be closed", zap.Error(err))
 	}
@@ -151,9 +151,9 @@ func (t *Tenant) decideLate(ctx context.Context, client *engine.Client, debits [
 // to listen. The running configuration counts the request.
 func (t *Tenant) decideElsewhere(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
 	var other *instance.Instance
-	instance.Each(func(h *instance.Instance) {
-		if other == nil || h.Settings.Counts == t.Settings.Counts {
-			other = h
+	instance.Each(func(inst *instance.Instance) {
+		if other == nil || inst.Settings.Counts == t.Settings.Counts {
+			other = inst
 		}
 	})
 	if other == nil {

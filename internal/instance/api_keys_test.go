@@ -17,11 +17,11 @@ import (
 )
 
 // addKey makes a key in the store of a machine.
-func addKey(t *testing.T, h *Instance, name, tier string) (string, apikeys.Stored) {
+func addKey(t *testing.T, inst *Instance, name, tier string) (string, apikeys.Stored) {
 	t.Helper()
 	key, stored, err := apikeys.NewStored(apikeys.Holder{Name: name, Tier: tier})
 	if err == nil {
-		err = h.Shared.AddKey(t.Context(), stored)
+		err = inst.Shared.AddKey(t.Context(), stored)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,9 @@ func addKey(t *testing.T, h *Instance, name, tier string) (string, apikeys.Store
 	return key, stored
 }
 
-func isKnown(h *Instance, key string) bool { return h.Shared.Keys.Load().Find(key, time.Now()) != nil }
+func isKnown(inst *Instance, key string) bool {
+	return inst.Shared.Keys.Load().Find(key, time.Now()) != nil
+}
 
 // A key stays valid while the secret is replaced, is resealed with the new line, and a later
 // revocation ends it everywhere.
@@ -82,9 +84,9 @@ func TestRevokedKeysStayRevoked(t *testing.T) {
 
 // Neither a key nor its name nor its hash is in the store.
 func TestSharedKeysAreSealed(t *testing.T) {
-	h := machineWith(t, newFleetStore(), "a")
-	key, stored := addKey(t, h, "acme", "free")
-	notes := slices.Collect(maps.Values(h.Shared.notes))
+	inst := machineWith(t, newFleetStore(), "a")
+	key, stored := addKey(t, inst, "acme", "free")
+	notes := slices.Collect(maps.Values(inst.Shared.notes))
 	if len(notes) != 1 {
 		t.Fatalf("%d notes, want 1", len(notes))
 	}
@@ -98,33 +100,33 @@ func TestSharedKeysAreSealed(t *testing.T) {
 
 // Notes that are no keys are ignored, and the others apply.
 func TestNotesThatAreNoKeys(t *testing.T) {
-	h := machineWith(t, newFleetStore(), "a")
-	key, stored := addKey(t, h, "acme", "free")
+	inst := machineWith(t, newFleetStore(), "a")
+	key, stored := addKey(t, inst, "acme", "free")
 	for i, line := range []string{"acme free", "acme free zz", "a/b/c free " + strings.Repeat("0", 64), stored.String() + " until", stored.String() + " until never", ""} {
-		c, err := h.Shared.newChanges()
+		c, err := inst.Shared.newChanges()
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.note(storage.Note{Name: storage.Key{byte(i)}, Version: 1}, keyNote+line, time.Time{})
 		c.notes[storage.Key{99}] = storage.Note{Name: storage.Key{99}, Version: 1, Value: []byte("not sealed")}
-		if unread := h.Shared.take(c.sealer, c.list(), false); unread != 2 {
+		if unread := inst.Shared.take(c.sealer, c.list(), false); unread != 2 {
 			t.Errorf("%q: %d notes can't be read, want 2", line, unread)
 		}
 	}
-	if n := len(h.Shared.ListKeys()); n != 1 || !isKnown(h, key) {
+	if n := len(inst.Shared.ListKeys()); n != 1 || !isKnown(inst, key) {
 		t.Errorf("%d keys, want the one that is good", n)
 	}
 }
 
 // The number of keys is bounded, and a name has one tier.
 func TestSharedKeysThatCannotBe(t *testing.T) {
-	h := machineWith(t, newFleetStore(), "a")
-	addKey(t, h, "acme", "free")
+	inst := machineWith(t, newFleetStore(), "a")
+	addKey(t, inst, "acme", "free")
 	refused := func(name, tier, want string) {
 		t.Helper()
 		_, stored, err := apikeys.NewStored(apikeys.Holder{Name: name, Tier: tier})
 		if err == nil {
-			err = h.Shared.AddKey(t.Context(), stored)
+			err = inst.Shared.AddKey(t.Context(), stored)
 		}
 		var refusal *operator.Error
 		if !errors.As(err, &refusal) || refusal.Status != http.StatusConflict || !strings.Contains(refusal.Error(), want) {
@@ -132,11 +134,11 @@ func TestSharedKeysThatCannotBe(t *testing.T) {
 		}
 	}
 	refused("acme", "pro", "acme has the tier free already, got pro")
-	h.Shared.mu.Lock()
+	inst.Shared.mu.Lock()
 	for i := range maxSharedKeys - 1 {
 		name := storage.Key{1, byte(i), byte(i >> 8)}
-		h.Shared.api[name] = sharedKey{Stored: apikeys.Stored{Holder: apikeys.Holder{Name: fmt.Sprint(i), Tier: "free"}}}
+		inst.Shared.api[name] = sharedKey{Stored: apikeys.Stored{Holder: apikeys.Holder{Name: fmt.Sprint(i), Tier: "free"}}}
 	}
-	h.Shared.mu.Unlock()
+	inst.Shared.mu.Unlock()
 	refused("one-more", "free", "as many as it may")
 }

@@ -54,8 +54,8 @@ var (
 func collectInstances(ch chan<- prometheus.Metric) {
 	var keys, evicted, atOnce, degraded, bytes float64
 	var clients [reputation.Levels]float64
-	Each(func(h *Instance) {
-		stats := h.Stats()
+	Each(func(inst *Instance) {
+		stats := inst.Stats()
 		keys += float64(stats.Keys)
 		evicted += float64(stats.Evicted)
 		atOnce += float64(stats.AtOnce)
@@ -95,11 +95,11 @@ var (
 // one, and the losses of all. It reports nothing without such a store.
 func collectNetworks(ch chan<- prometheus.Metric) {
 	var machines, roundTrip, ahead, lost, unsettled float64
-	Each(func(h *Instance) {
-		stats := h.Stats()
+	Each(func(inst *Instance) {
+		stats := inst.Stats()
 		lost += float64(stats.LostWrites)
 		unsettled += float64(stats.Unsettled)
-		if trip := stats.RoundTrip.Seconds(); h.Settings.Address != "" && trip >= roundTrip { // 0 until a request has needed the store
+		if trip := stats.RoundTrip.Seconds(); inst.Settings.Address != "" && trip >= roundTrip { // 0 until a request has needed the store
 			machines, roundTrip, ahead = float64(stats.Processes), trip, stats.Ahead.Seconds()
 		}
 	})
@@ -132,8 +132,8 @@ var descRegionFault = prometheus.NewDesc(names.Metrics+"region_fault",
 func collectRegions(ch chan<- prometheus.Metric) {
 	var polled, keys, untracked float64
 	lags, faults, any := make(map[string]float64), make(map[[2]string]bool), false
-	Each(func(h *Instance) {
-		shared := h.regions.Load()
+	Each(func(inst *Instance) {
+		shared := inst.regions.Load()
 		if shared == nil {
 			return
 		}

@@ -89,11 +89,11 @@ type Instance struct {
 // there is none. [Release] gives it up.
 func Acquire(s Settings, in stores.Store, region *Region) (*Instance, error) {
 	value, _, err := instances.LoadOrNew(s.counted(), func() (caddy.Destructor, error) {
-		h, err := New(s, in)
+		inst, err := New(s, in)
 		if err == nil {
-			err = h.startRegion(s, region)
+			err = inst.startRegion(s, region)
 		}
-		return h, err
+		return inst, err
 	})
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (s Settings) where() zap.Field {
 // Lasting returns the store's time, which advances evenly when the clock is set. The keys of epochs
 // use it, so that setting the clock loses no counts.
 func (inst *Instance) Lasting() time.Time {
-	<-inst.made // the engine starts working before h.Engine is set
+	<-inst.made // the engine starts working before inst.Engine is set
 	now, _ := inst.Engine.Lasting()
 	return time.Unix(0, now)
 }
@@ -223,13 +223,13 @@ func (inst *Instance) Stats() engine.Stats {
 func Each(f func(*Instance)) {
 	var all []*Instance
 	instances.Range(func(_, value any) bool {
-		if h, ok := value.(*Instance); ok {
-			all = append(all, h)
+		if inst, ok := value.(*Instance); ok {
+			all = append(all, inst)
 		}
 		return true
 	})
-	for _, h := range all {
-		f(h)
+	for _, inst := range all {
+		f(inst)
 	}
 }
 

@@ -49,13 +49,13 @@ func machineOn(t *testing.T, store stores.Store, secret string) *Instance {
 	if err := os.WriteFile(path, []byte(strings.Repeat(secret, 40)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, err := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store)
+	inst, err := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = h.Destruct() })
-	<-h.Engine.Ready()
-	return h
+	t.Cleanup(func() { _ = inst.Destruct() })
+	<-inst.Engine.Ready()
+	return inst
 }
 
 // Machines that share a store use the same names of clients, including addresses. A machine with
@@ -120,15 +120,15 @@ func (o otherMark) Close() error {
 // A store that can't be used, because of its secret, is closed before it is opened again.
 func TestStoreUnderAnotherSecretIsClosed(t *testing.T) {
 	in := markedStore{newFleetStore(), new(atomic.Int64)}
-	h, err := New(Settings{Store: t.Name(), Kind: "memory", Secret: filepath.Join(t.TempDir(), "tally.key")}, in)
+	inst, err := New(Settings{Store: t.Name(), Kind: "memory", Secret: filepath.Join(t.TempDir(), "tally.key")}, in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-h.Engine.Ready()
-	if cause := h.Stats().Cause; cause == nil || !strings.Contains(cause.Error(), "under another secret") {
+	<-inst.Engine.Ready()
+	if cause := inst.Stats().Cause; cause == nil || !strings.Contains(cause.Error(), "under another secret") {
 		t.Errorf("the store can't be used because of %v", cause)
 	}
-	if err := h.Destruct(); err != nil {
+	if err := inst.Destruct(); err != nil {
 		t.Error(err)
 	}
 	if n := in.open.Load(); n != 0 {

@@ -54,17 +54,17 @@ var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // An outage is notified once, however often it is logged, and so is its end.
 func TestAnOutageIsNotifiedOnce(t *testing.T) {
-	h := new(Instance)
+	inst := new(Instance)
 	var kinds []string
 	listener := func(e notify.Event) { kinds = append(kinds, e.Kind) }
-	observer{h}.Recovered(time.Second) // before anybody listens
-	h.Listener.Store(&listener)
-	observer{h}.Recovered(time.Second)
+	observer{inst}.Recovered(time.Second) // before anybody listens
+	inst.Listener.Store(&listener)
+	observer{inst}.Recovered(time.Second)
 	for range 3 {
-		observer{h}.Degraded(time.Minute, errors.New("the disk is full"))
+		observer{inst}.Degraded(time.Minute, errors.New("the disk is full"))
 	}
-	observer{h}.Recovered(time.Minute)
-	observer{h}.Recovered(time.Minute)
+	observer{inst}.Recovered(time.Minute)
+	observer{inst}.Recovered(time.Minute)
 	if !slices.Equal(kinds, []string{notify.Degraded, notify.Recovered}) {
 		t.Errorf("got %q", kinds)
 	}

@@ -27,27 +27,27 @@ func New(s Settings, in stores.Store) (*Instance, error) {
 
 // NewWith is New with further options of the engine, which set sets.
 func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance, error) {
-	h := &Instance{Settings: s, begun: time.Now(), logs: make(map[string]*RefusalLog), Pressure: pressure.New(0), made: make(chan struct{})}
-	h.Names.instance, h.Audit.instance, h.Shared.instance = h, h, h
-	h.Names.find(in)
+	inst := &Instance{Settings: s, begun: time.Now(), logs: make(map[string]*RefusalLog), Pressure: pressure.New(0), made: make(chan struct{})}
+	inst.Names.instance, inst.Audit.instance, inst.Shared.instance = inst, inst, inst
+	inst.Names.find(in)
 	var err error
-	if h.ledger, err = OpenLedger(s); err != nil {
+	if inst.ledger, err = OpenLedger(s); err != nil {
 		return nil, err
 	}
-	h.InForce.Store(&s)
-	options := h.options(s, in)
+	inst.InForce.Store(&s)
+	options := inst.options(s, in)
 	if s.Address != "" {
-		options.Noted = h.Shared.noted
+		options.Noted = inst.Shared.noted
 	}
 	set(&options)
-	h.Engine, err = engine.New(options)
-	close(h.made)
+	inst.Engine, err = engine.New(options)
+	close(inst.made)
 	if err != nil {
 		_ = CloseLedger(s) // the first error says more
 		return nil, err
 	}
-	h.startHistory(h.ledger)
-	return h, nil
+	inst.startHistory(inst.ledger)
+	return inst, nil
 }
 
 // Change makes the settings of another configuration with the same counts take effect. The engine

@@ -25,25 +25,25 @@ func machineWith(t *testing.T, store stores.Store, lines ...string) *Instance {
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, err := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store)
+	inst, err := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = h.Destruct() })
-	<-h.Engine.Ready()
-	if err := h.Stats().Cause; err != nil {
+	t.Cleanup(func() { _ = inst.Destruct() })
+	<-inst.Engine.Ready()
+	if err := inst.Stats().Cause; err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return inst
 }
 
 // stateLines makes a machine add some rules, one after the other.
-func stateLines(t *testing.T, h *Instance, lines ...string) {
+func stateLines(t *testing.T, inst *Instance, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
 		stated, err := rules.ParseRule(line)
 		if err == nil {
-			err = h.Shared.Put(t.Context(), []rules.Rule{stated})
+			err = inst.Shared.Put(t.Context(), []rules.Rule{stated})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -53,13 +53,13 @@ func stateLines(t *testing.T, h *Instance, lines ...string) {
 
 // mustState fails the test unless a newly started machine reads these rules, all of them sealed
 // with the line in use.
-func mustState(t *testing.T, h *Instance, lines ...string) {
+func mustState(t *testing.T, inst *Instance, lines ...string) {
 	t.Helper()
 	var got []string
-	for _, stated := range h.Shared.List() {
+	for _, stated := range inst.Shared.List() {
 		got = append(got, stated.String())
 	}
-	older := h.Shared.countOlder()
+	older := inst.Shared.countOlder()
 	if strings.Join(got, "\n") != strings.Join(lines, "\n") || older > 0 {
 		t.Errorf("the rules are %q, %d of them under an older line; want %q under the one in use", got, older, lines)
 	}
@@ -85,13 +85,13 @@ func TestRulesSealedAgain(t *testing.T) {
 // change.
 func TestRulesChangedWhileSealedAgain(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *Instance, rules.Target){
-		"removed": func(t *testing.T, h *Instance, target rules.Target) {
-			if n, err := h.Shared.Drop(t.Context(), rules.Ban, target); n != 1 || err != nil {
+		"removed": func(t *testing.T, inst *Instance, target rules.Target) {
+			if n, err := inst.Shared.Drop(t.Context(), rules.Ban, target); n != 1 || err != nil {
 				t.Fatalf("removed %d, %v", n, err)
 			}
 		},
-		"prolonged": func(t *testing.T, h *Instance, _ rules.Target) {
-			stateLines(t, h, "ban 203.0.113.7 until 2099-01-01")
+		"prolonged": func(t *testing.T, inst *Instance, _ rules.Target) {
+			stateLines(t, inst, "ban 203.0.113.7 until 2099-01-01")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,14 +126,14 @@ func TestRulesChangedWhileSealedAgain(t *testing.T) {
 // a build without raises does with one. The machine that has put it still has it.
 func TestRulesOfALaterVersion(t *testing.T) {
 	store := newFleetStore()
-	h := machineWith(t, store, "a")
-	stateLines(t, h, "ban 203.0.113.7", "raise 5x 203.0.113.8 zone login")
-	c, err := h.Shared.newChanges()
+	inst := machineWith(t, store, "a")
+	stateLines(t, inst, "ban 203.0.113.7", "raise 5x 203.0.113.8 zone login")
+	c, err := inst.Shared.newChanges()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.note(storage.Note{Name: storage.Key{1}, Version: 1}, "lend 5x 203.0.113.9", time.Time{})
-	if err := h.Engine.PutNotes(t.Context(), c.list()); err != nil {
+	if err := inst.Engine.PutNotes(t.Context(), c.list()); err != nil {
 		t.Fatal(err)
 	}
 	late := machineWith(t, store, "a")

@@ -16,7 +16,7 @@ import (
 // Describe describes the stores in use. The result is never nil, which would be null in JSON.
 func Describe() []operator.Store {
 	inUse := []operator.Store{}
-	Each(func(h *Instance) { inUse = append(inUse, h.describe()) })
+	Each(func(inst *Instance) { inUse = append(inUse, inst.describe()) })
 	slices.SortFunc(inUse, func(a, b operator.Store) int { return cmp.Compare(a.Path, b.Path) })
 	return inUse
 }

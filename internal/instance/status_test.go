@@ -11,10 +11,10 @@ import (
 
 // wantLines fails the test unless the status of a machine has so many values under later lines.
 // -1 stands for a number that isn't known.
-func wantLines(t *testing.T, when string, h *Instance, later int) {
+func wantLines(t *testing.T, when string, inst *Instance, later int) {
 	t.Helper()
 	got := -1
-	n := h.describe().Network
+	n := inst.describe().Network
 	if n == nil {
 		t.Fatalf("%s the status of a machine says nothing about the network", when)
 	}
@@ -49,10 +49,10 @@ func TestIdleMachinesShowTheFormerLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		h := machineWith(t, store, "b")
-		wantLines(t, "after a cleanup", h, 0)
-		mustState(t, h, "allow 203.0.113.8", "ban 203.0.113.7")
-		if !isKnown(h, key) {
+		inst := machineWith(t, store, "b")
+		wantLines(t, "after a cleanup", inst, 0)
+		mustState(t, inst, "allow 203.0.113.8", "ban 203.0.113.7")
+		if !isKnown(inst, key) {
 			t.Error("a key is lost")
 		}
 	}

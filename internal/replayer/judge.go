@@ -63,20 +63,20 @@ const (
 func (j *judge) start(now int64) (err error) {
 	j.came, j.clock.Start = now, now
 	j.clock.Now.Store(now)
-	a := j.config.run
-	j.started, err = instance.NewWith(a.Settings, a.Store, func(o *engine.Options) {
+	cfg := j.config.run
+	j.started, err = instance.NewWith(cfg.Settings, cfg.Store, func(o *engine.Options) {
 		o.Clock, o.MaxKeys = &j.clock, maxKeys
 		o.StoreTimeout, o.CleanupInterval = 5*time.Minute, 24*time.Hour // in the process's time, which is unrelated to the log's
 	})
 	if err != nil {
 		return err
 	}
-	a.Instance.Store(j.started)
-	a.Settle()
-	forgetLoad(a.AllZones)
-	j.started.Rules.Store(a.Rules)
-	if a.APIKeys != nil {
-		j.started.Keys.Store(a.APIKeys.Keys)
+	cfg.Instance.Store(j.started)
+	cfg.Settle()
+	forgetLoad(cfg.AllZones)
+	j.started.Rules.Store(cfg.Rules)
+	if cfg.APIKeys != nil {
+		j.started.Keys.Store(cfg.APIKeys.Keys)
 	}
 	<-j.started.Engine.Ready()
 	return nil
@@ -175,7 +175,7 @@ func authenticated(request *http.Request, r *accesslog.Record) bool {
 
 // decide makes a handler decide about a request, and reports whether the request continues.
 func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.Record, v *replay.Verdict) bool {
-	e := h.Begin(request).By(decider{h.App, j})
+	e := h.Begin(request).By(decider{h.Config, j})
 	defer e.Release()
 	result, err := e.Decide()
 	open, denied := e.Pending(nil), err == nil && result.Outcome == enforce.Denied

@@ -136,7 +136,7 @@ func (j *judge) unknown(z *enforce.Zone, r *accesslog.Record) string {
 }
 
 // needsOf returns the properties that a zone counts by and a log may lack.
-func needsOf(z *enforce.Zone, a *enforce.Config) (needs []need) {
+func needsOf(z *enforce.Zone, cfg *enforce.Config) (needs []need) {
 	for _, text := range []string{z.Key, z.Tier, z.Cost.From} {
 		for _, name := range routing.PlaceholderNames(text) {
 			if n, ok := needOf(name); ok {
@@ -147,8 +147,8 @@ func needsOf(z *enforce.Zone, a *enforce.Config) (needs []need) {
 	if len(z.Fields) > 0 && len(needs) == 0 {
 		needs = append(needs, need{text: "the body"}) // for its matchers
 	}
-	if a.APIKeys != nil && (z.Per == enforce.PerAPIKey || z.Tiers || z.Per == enforce.PerClient) {
-		for _, source := range a.APIKeys.From {
+	if cfg.APIKeys != nil && (z.Per == enforce.PerAPIKey || z.Tiers || z.Per == enforce.PerClient) {
+		for _, source := range cfg.APIKeys.From {
 			switch source.Kind {
 			case enforce.FromHeader:
 				needs = append(needs, needOfField(source.In))
@@ -159,7 +159,7 @@ func needsOf(z *enforce.Zone, a *enforce.Config) (needs []need) {
 			}
 		}
 	}
-	if z.Per == enforce.PerClient && a.Session != nil {
+	if z.Per == enforce.PerClient && cfg.Session != nil {
 		needs = append(needs, needOfField("Cookie"))
 	}
 	for _, s := range z.When {

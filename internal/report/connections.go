@@ -18,15 +18,15 @@ import (
 
 // Connections reports what a listener decides about connections, in a zone of its own.
 type Connections struct {
-	App  *enforce.Config
-	Zone *enforce.Zone
+	Config *enforce.Config
+	Zone   *enforce.Zone
 }
 
 // Report reports a decision about a connection of a network. first reports whether it is the network's first
 // refusal in a minute.
 func (c *Connections) Report(network string, o listener.Outcome, first bool) {
 	c.Zone.Meter.Requests.Inc()
-	key := c.App.Ledger.Key([]byte(network))
+	key := c.Config.Ledger.Key([]byte(network))
 	if o == listener.Entered {
 		c.Zone.Past.Allow(key, 1)
 		for _, p := range c.Zone.BeforeTLS {
@@ -46,7 +46,7 @@ func (c *Connections) Report(network string, o listener.Outcome, first bool) {
 	c.Zone.Past.Refuse(key, refusals[reason])
 	by.Past.Refuse(key, refusals[reason])
 	now := time.Now()
-	c.App.Watchers.Add(now, true, func() watch.Request {
+	c.Config.Watchers.Add(now, true, func() watch.Request {
 		return c.sampled(network, watch.Refusal{Zone: c.Zone.Name, Limit: by.Name, Reason: meter.Outcomes[reason], Retry: limiter.Never})
 	})
 	log := c.log()
@@ -55,7 +55,7 @@ func (c *Connections) Report(network string, o listener.Outcome, first bool) {
 	}
 	log.Refused.Add(1)
 	if first && log.Admits(now) {
-		c.App.Log.Info("connections closed before TLS", zap.String("zone", c.Zone.Name), zap.String("limit", by.Name),
+		c.Config.Log.Info("connections closed before TLS", zap.String("zone", c.Zone.Name), zap.String("limit", by.Name),
 			zap.String("outcome", meter.Outcomes[reason]), zap.String("network", identity.MaskedText([]byte(network))))
 	}
 }
@@ -65,7 +65,7 @@ func (c *Connections) sampled(key string, why watch.Refusal) watch.Request {
 	sampled := watch.Request{Counted: []watch.Counted{{Zone: c.Zone.Name, Key: key}}, Address: key, Refusal: &why}
 	if network, ok := identity.NetworkOf(key); ok {
 		sampled.Network = wording.MaskPrefix(network).String()
-		sampled.Country, sampled.ASN = c.App.Networks.Country(network.Addr()), c.App.Networks.ASN(network.Addr())
+		sampled.Country, sampled.ASN = c.Config.Networks.Country(network.Addr()), c.Config.Networks.ASN(network.Addr())
 	}
 	return sampled
 }
@@ -73,8 +73,8 @@ func (c *Connections) sampled(key string, why watch.Refusal) watch.Request {
 // log returns the log of refusals, or nil until the instance is open: a listener doesn't wait for it.
 func (c *Connections) log() *instance.RefusalLog {
 	log := c.Zone.Log.Load()
-	if h := c.App.Instance.Load(); log == nil && h != nil {
-		log = h.Log(c.Zone.Name)
+	if inst := c.Config.Instance.Load(); log == nil && inst != nil {
+		log = inst.Log(c.Zone.Name)
 		c.Zone.Log.Store(log)
 	}
 	return log

@@ -17,7 +17,7 @@ func TestConnectionsBeforeTheConfigRuns(t *testing.T) {
 	cfg.Zones = true
 	zone := &enforce.Zone{Name: enforce.BeforeTLS}
 	zone.BeforeTLS = []*enforce.Policy{enforce.StandIn(zone, enforce.BanName)}
-	c := &report.Connections{App: cfg, Zone: zone}
+	c := &report.Connections{Config: cfg, Zone: zone}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

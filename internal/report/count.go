@@ -88,21 +88,21 @@ func countDecision(v *enforce.Verdict) {
 }
 
 // Charged counts a decision about units that no request takes.
-func Charged(app *enforce.Config, c enforce.Charges, d engine.Decision) {
+func Charged(cfg *enforce.Config, c enforce.Charges, d engine.Decision) {
 	for i := range c.Debits {
 		c.Debits[i].Counting = engine.Always // they are settled
 	}
-	countDecision(&enforce.Verdict{Handler: &enforce.Handler{App: app}, Charges: c, Decision: d})
+	countDecision(&enforce.Verdict{Handler: &enforce.Handler{Config: cfg}, Charges: c, Decision: d})
 }
 
 // GivenBack takes units that were given back out of the history.
-func GivenBack(app *enforce.Config, c enforce.Charges, units int64) {
+func GivenBack(cfg *enforce.Config, c enforce.Charges, units int64) {
 	var last *enforce.Zone
 	for i, p := range c.Policies {
-		if app.Ledger == nil {
+		if cfg.Ledger == nil {
 			return
 		}
-		key := app.Ledger.Key(c.Debits[i].Key)
+		key := cfg.Ledger.Key(c.Debits[i].Key)
 		if p.Zone != last {
 			last = p.Zone
 			last.Past.GiveBack(key, units)
@@ -121,7 +121,7 @@ func countByKind(v *enforce.Verdict) {
 // remember counts a decision for the history: once for each zone, and for each limit that passes or
 // refuses the request.
 func remember(v *enforce.Verdict, d *engine.Decision) {
-	ledger := v.Handler.App.Ledger
+	ledger := v.Handler.Config.Ledger
 	if ledger == nil || d.Reason == engine.Abandoned {
 		return
 	}

@@ -77,7 +77,7 @@ func TestDecisionLogOfHostileClients(t *testing.T) {
 		r.Host = hostile
 		r.Method = strings.Repeat("X", 1<<20)
 		e := h.Begin(r)
-		h.App.Reporter.(*report.Reporter).Refused(&e.Verdict, &enforce.Refusal{App: h.App, Policy: h.Zones[0].SiteLimits.Own.Policies[0]}, time.Now)
+		h.Config.Reporter.(*report.Reporter).Refused(&e.Verdict, &enforce.Refusal{Config: h.Config, Policy: h.Zones[0].SiteLimits.Own.Policies[0]}, time.Now)
 		e.Release()
 	}
 	for _, line := range lines.All() {
@@ -126,21 +126,21 @@ func TestDecisionLogIsBounded(t *testing.T) {
 	defer e.Release()
 	clock := time.Date(2026, 11, 22, 7, 0, 0, 0, time.UTC)
 	now := func() time.Time { return clock }
-	repeated := &enforce.Refusal{App: h.App, Policy: h.Zones[0].SiteLimits.Own.Policies[0], Reference: "made"}
+	repeated := &enforce.Refusal{Config: h.Config, Policy: h.Zones[0].SiteLimits.Own.Policies[0], Reference: "made"}
 	for range report.DecisionsPerSecond + 500 {
-		h.App.Reporter.(*report.Reporter).Refused(&e.Verdict, repeated, now)
+		h.Config.Reporter.(*report.Reporter).Refused(&e.Verdict, repeated, now)
 	}
 	if n := lines.Len(); n != report.DecisionsPerSecond {
 		t.Errorf("there are %d lines in a second, want %d", n, report.DecisionsPerSecond)
 	}
 	fresh := *repeated
 	fresh.Fresh = true
-	h.App.Reporter.(*report.Reporter).Refused(&e.Verdict, &fresh, now)
+	h.Config.Reporter.(*report.Reporter).Refused(&e.Verdict, &fresh, now)
 	if n := lines.Len(); n != report.DecisionsPerSecond+1 {
 		t.Error("a client that becomes blocked has no line")
 	}
 	clock = clock.Add(time.Second)
-	h.App.Reporter.(*report.Reporter).Refused(&e.Verdict, repeated, now)
+	h.Config.Reporter.(*report.Reporter).Refused(&e.Verdict, repeated, now)
 	if left := lines.All()[lines.Len()-1].ContextMap()["left_out"]; left != int64(500) {
 		t.Errorf("the next line says that %v were left out, want 500", left)
 	}

@@ -60,7 +60,7 @@ func (r *Reporter) refused(v *enforce.Verdict) {
 	h.NotePeer(v.Http)
 	log := zone.Log.Load()
 	if log == nil {
-		log = h.App.Refusals(zone.Name)
+		log = h.Config.Refusals(zone.Name)
 		zone.Log.Store(log)
 	}
 	log.Refused.Add(1)
@@ -96,7 +96,7 @@ const sampleVar = "rate_limit.sampled"
 
 // sample adds a request to the sample. If an earlier handler has let it in, what this one decides goes with that.
 func sample(v *enforce.Verdict, why engine.Reason, again bool) {
-	watchers, refused := &v.Handler.App.Watchers, meter.IsRefusal(why) && why != 0
+	watchers, refused := &v.Handler.Config.Watchers, meter.IsRefusal(why) && why != 0
 	if why != 0 && !refused {
 		return
 	}
@@ -114,15 +114,15 @@ func sample(v *enforce.Verdict, why engine.Reason, again bool) {
 
 // sampled returns the request of a verdict for the sample.
 func sampled(v *enforce.Verdict, why engine.Reason) watch.Request {
-	in, app, sent := v.Http, v.Handler.App, v.Http
+	in, cfg, sent := v.Http, v.Handler.Config, v.Http
 	if original := matcher.Original(in); original != nil {
 		sent = original
 	}
 	r := watch.Request{
 		Path: sent.URL.Path, Agent: httpfield.First(in.Header["User-Agent"]), Host: in.Host, Counted: countedBy(v),
-		Network: matcher.LookUp(in, maskedNetwork), Country: matcher.LookUp(in, app.Networks.Country), ASN: matcher.LookUp(in, app.Networks.ASN),
+		Network: matcher.LookUp(in, maskedNetwork), Country: matcher.LookUp(in, cfg.Networks.Country), ASN: matcher.LookUp(in, cfg.Networks.ASN),
 		Address: matcher.LookUp(in, func(addr netip.Addr) string {
-			ipv4, ipv6 := app.Prefixes(0, 0)
+			ipv4, ipv6 := cfg.Prefixes(0, 0)
 			network, _ := identity.Prefix(addr.String(), ipv4, ipv6)
 			return string(identity.AppendPrefix([]byte{identity.TagNetwork}, network))
 		}),
@@ -184,7 +184,7 @@ func banDetails(v *enforce.Verdict) (fields []zap.Field) {
 	if record := v.Client.Record(); record != nil && len(record.Past) > 0 {
 		last := record.Past[len(record.Past)-1]
 		fields = append(fields, zap.Stringer("reason", last.Reason))
-		if zone := v.Handler.App.ZoneNames[last.Zone]; zone != "" {
+		if zone := v.Handler.Config.ZoneNames[last.Zone]; zone != "" {
 			fields = append(fields, zap.String("zone", zone))
 		}
 	}

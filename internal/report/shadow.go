@@ -10,7 +10,7 @@ import (
 // countShadowZones counts the request for zones in which only shadow limits apply to it. The others
 // are counted with the enforced ones.
 func countShadowZones(v *enforce.Verdict, passes bool) {
-	ledger := v.Handler.App.Ledger
+	ledger := v.Handler.Config.Ledger
 	var last *enforce.Zone
 	for i, p := range v.Shadows.Policies {
 		if p.Zone == last || len(p.Set.Policies) > 0 {
@@ -29,7 +29,7 @@ func (r *Reporter) Shadow(v *enforce.Verdict, d *enforce.ShadowDecision) {
 	if d.Debits == nil {
 		countInZone(v, d.Policies[0].Zone)
 	}
-	r.shadow(v.Handler.App.Ledger, d, func() []zap.Field { return describe(v) })
+	r.shadow(v.Handler.Config.Ledger, d, func() []zap.Field { return describe(v) })
 }
 
 // ShadowLater implements enforce.Reporter.
@@ -38,7 +38,7 @@ func (r *Reporter) ShadowLater(v *enforce.Verdict) func(*enforce.ShadowDecision)
 	if r.Decisions != nil {
 		fields = describe(v)
 	}
-	ledger := v.Handler.App.Ledger
+	ledger := v.Handler.Config.Ledger
 	return func(d *enforce.ShadowDecision) { r.shadow(ledger, d, func() []zap.Field { return fields }) }
 }
 

@@ -20,24 +20,24 @@ import (
 
 // storeOfKeys returns the running configuration and the instance whose store has its API keys.
 func (r running) storeOfKeys() (runningConfig, *instance.Instance, error) {
-	app, h, err := r.instanceInUse()
+	app, inst, err := r.instanceInUse()
 	if err == nil && (app.APIKeys == nil || !app.APIKeys.Store) {
 		err = operator.Errorf(http.StatusConflict, "the API keys of this configuration are not in its store: leave --store out, or write the word store into the block api_keys")
 	}
-	return app, h, err
+	return app, inst, err
 }
 
 // APIKeys implements operator.Service.
 func (r running) APIKeys(context.Context) ([]operator.StoredKey, error) {
-	_, h, err := r.storeOfKeys()
+	_, inst, err := r.storeOfKeys()
 	if err != nil {
 		return nil, err
 	}
-	if h.Shared.Keys.Load() == nil {
+	if inst.Shared.Keys.Load() == nil {
 		return nil, keyError(errStoreAway)
 	}
 	var entries []apikeys.Entry
-	for _, key := range h.Shared.ListKeys() {
+	for _, key := range inst.Shared.ListKeys() {
 		entries = append(entries, key.Entry())
 	}
 	return DescribeKeys(entries), nil
@@ -58,7 +58,7 @@ func DescribeKeys(entries []apikeys.Entry) []operator.StoredKey {
 
 // AddAPIKey implements operator.Service.
 func (r running) AddAPIKey(ctx context.Context, line string) error {
-	app, h, err := r.storeOfKeys()
+	app, inst, err := r.storeOfKeys()
 	if err != nil {
 		return err
 	}
@@ -66,17 +66,17 @@ func (r running) AddAPIKey(ctx context.Context, line string) error {
 	if err != nil {
 		return operator.Errorf(http.StatusBadRequest, "%v", err)
 	}
-	if err := h.Shared.AddKey(ctx, key); err != nil {
+	if err := inst.Shared.AddKey(ctx, key); err != nil {
 		return keyError(err)
 	}
 	app.Log.Info("an API key was added to the store", zap.String("name", key.Name), zap.String("tier", key.Tier))
-	return noteKey(ctx, h, operator.KeyMade, key.Name, key.Tier)
+	return noteKey(ctx, inst, operator.KeyMade, key.Name, key.Tier)
 }
 
 // noteKey notes in the audit what was done to the API keys of a name.
-func noteKey(ctx context.Context, h *instance.Instance, action, name, reason string) error {
+func noteKey(ctx context.Context, inst *instance.Instance, action, name, reason string) error {
 	target := operator.Target{Kind: operator.APIKey, Value: name}
-	_, err := h.Audit.WriteSoon(context.WithoutCancel(ctx), instance.AuditEntry{By: operator.Admin, Action: action, Target: &target, Reason: reason})
+	_, err := inst.Audit.WriteSoon(context.WithoutCancel(ctx), instance.AuditEntry{By: operator.Admin, Action: action, Target: &target, Reason: reason})
 	return noted(err)
 }
 
@@ -85,11 +85,11 @@ func (r running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange
 	if change.Done != "" {
 		return 0, r.noteFile(ctx, change)
 	}
-	app, h, err := r.storeOfKeys()
+	app, inst, err := r.storeOfKeys()
 	if err != nil {
 		return 0, err
 	}
-	keys := h.Shared.KeysOf(change.Name, change.ID)
+	keys := inst.Shared.KeysOf(change.Name, change.ID)
 	if len(keys) == 0 {
 		return 0, operator.Errorf(http.StatusNotFound, "the store has no API key of %s", strings.TrimSpace(change.Name+" "+change.ID))
 	}
@@ -97,31 +97,31 @@ func (r running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange
 	switch {
 	case change.Tier == "":
 		action, reason = operator.KeyRevoked, change.ID
-		err = h.Shared.RevokeKeys(ctx, keys)
+		err = inst.Shared.RevokeKeys(ctx, keys)
 	case change.ID != "":
 		return 0, operator.Errorf(http.StatusBadRequest, "id: all keys of a name have one tier")
 	case apikeys.CheckTier(change.Tier) != nil:
 		return 0, operator.Errorf(http.StatusBadRequest, "%v", apikeys.CheckTier(change.Tier))
 	default:
-		err = h.Shared.RetierKeys(ctx, keys, change.Tier)
+		err = inst.Shared.RetierKeys(ctx, keys, change.Tier)
 	}
 	if err != nil {
 		return 0, keyError(err)
 	}
 	app.Log.Info("API keys in the store were changed", zap.String("name", change.Name), zap.Int("keys", len(keys)), zap.Bool("revoked", change.Tier == ""))
-	return len(keys), noteKey(ctx, h, action, change.Name, reason)
+	return len(keys), noteKey(ctx, inst, action, change.Name, reason)
 }
 
 // noteFile notes in the audit a change that a command has made in a file of keys.
 func (r running) noteFile(ctx context.Context, change operator.APIKeyChange) error {
-	_, h, err := r.instanceInUse()
+	_, inst, err := r.instanceInUse()
 	if err != nil {
 		return err
 	}
 	if !slices.Contains([]string{operator.KeyMade, operator.KeyTier, operator.KeyRevoked}, change.Done) {
 		return operator.Errorf(http.StatusBadRequest, "done: got %q: expected %s, %s or %s", change.Done, operator.KeyMade, operator.KeyTier, operator.KeyRevoked)
 	}
-	return noteKey(ctx, h, change.Done, change.Name, cmp.Or(change.Tier, change.ID))
+	return noteKey(ctx, inst, change.Done, change.Name, cmp.Or(change.Tier, change.ID))
 }
 
 // keyError returns the operator's error for a failed change of keys.

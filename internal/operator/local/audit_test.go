@@ -23,7 +23,7 @@ const hour = caddy.Duration(time.Hour)
 // are kept, including entries about surrounding networks.
 func TestReadersOfTheStoreLearnNoReasonsFromTheAudit(t *testing.T) {
 	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{Name: "z", Limits: []config.Limit{{Amount: 1, Window: hour}}}}})
-	in := h.App.Use()
+	in := h.Config.Use()
 	auditor, err := in.Audit.Store()
 	if err != nil {
 		t.Fatal(err)

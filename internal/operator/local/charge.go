@@ -99,7 +99,7 @@ func (sub *subject) charge(ctx context.Context, done *operator.Charged, c enforc
 	if done.Repeats = repeated; err != nil || repeated {
 		return err
 	}
-	report.Charged(sub.App.Config, c, d)
+	report.Charged(sub.Config.Config, c, d)
 	limit := d.Debit
 	if done.Allowed = d.Allowed; d.Allowed {
 		done.Units = c.Debits[0].Cost
@@ -115,7 +115,7 @@ func (sub *subject) charge(ctx context.Context, done *operator.Charged, c enforc
 func (sub *subject) giveBack(ctx context.Context, done *operator.Charged, c enforce.Charges, id *engine.Debit) error {
 	units, repeated, err := sub.Instance.Engine.GiveBack(ctx, c.Debits, id)
 	done.Units, done.Repeats = -units, repeated
-	report.GivenBack(sub.App.Config, c, units)
+	report.GivenBack(sub.Config.Config, c, units)
 	switch {
 	case errors.Is(err, engine.ErrTooFarBack):
 		done.Allowed, done.Outcome = false, operator.TooFarBack
@@ -145,7 +145,7 @@ func tellLeft(done *operator.Charged, c enforce.Charges, limit int) {
 
 // charges returns the debits of a charge: one from each enforced limit of the zone that counts the target.
 func (sub *subject) charges(c operator.Charge) (charges enforce.Charges, err error) {
-	zones, err := sub.App.zonesNamed(c.Zone)
+	zones, err := sub.Config.zonesNamed(c.Zone)
 	if err != nil {
 		return charges, err
 	}
@@ -161,7 +161,7 @@ func (sub *subject) charges(c operator.Charge) (charges enforce.Charges, err err
 			return charges, operator.Errorf(http.StatusConflict, "client: %s: zone %s counts per %s: expected %s", sub, z.Name, z.PerText(), expectedFor[z.Per])
 		}
 		tier, _ := sub.tierIn(z)
-		for _, s := range z.SetsByTier(sub.App.Tiers) {
+		for _, s := range z.SetsByTier(sub.Config.Tiers) {
 			if s.Tier != "" && s.Tier != tier {
 				continue
 			}

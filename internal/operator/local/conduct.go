@@ -23,24 +23,24 @@ import (
 
 // conductBans returns bans for violations, at most operator.MaxItems. missing says why there may be
 // more, or is "".
-func (cfg runningConfig) conductBans(ctx context.Context, h *instance.Instance) (bans []operator.Rule, missing string) {
-	now, wall := h.Engine.Now(), time.Now()
-	stored, err := storedBans(ctx, h)
+func (cfg runningConfig) conductBans(ctx context.Context, inst *instance.Instance) (bans []operator.Rule, missing string) {
+	now, wall := inst.Engine.Now(), time.Now()
+	stored, err := storedBans(ctx, inst)
 	full := len(stored) == maxStoredBans
-	for _, c := range h.Engine.Clients(engine.ClientsQuery{
+	for _, c := range inst.Engine.Clients(engine.ClientsQuery{
 		Banned: true, N: operator.MaxItems + 1,
 		Match: func(key []byte) bool { return key[0] != identity.TagNetwork }, // a network is throttled, not banned
 	}) {
 		ban := cfg.banOf(c, now, wall)
-		ban.Tag = h.Names.Tag(c.Key)
+		ban.Tag = inst.Names.Tag(c.Key)
 		bans = append(bans, *ban)
-		name, _ := h.Engine.NameOf(nil, c.Key) // after an error it is listed twice
+		name, _ := inst.Engine.NameOf(nil, c.Key) // after an error it is listed twice
 		delete(stored, name.Key)
 		delete(stored, name.Former)
 	}
 	for name, r := range stored {
 		if !slices.ContainsFunc(r.Past, isThrottling) && len(bans) <= operator.MaxItems {
-			bans = append(bans, cfg.storedBan(h, name, r, wall))
+			bans = append(bans, cfg.storedBan(inst, name, r, wall))
 		}
 	}
 	slices.SortStableFunc(bans, func(a, b operator.Rule) int { return b.Until.Compare(*a.Until) })
@@ -57,11 +57,11 @@ func (cfg runningConfig) conductBans(ctx context.Context, h *instance.Instance) 
 func isThrottling(v reputation.Violation) bool { return v.Reason == reputation.Crowded }
 
 // storedBan describes a ban that only the store knows.
-func (cfg runningConfig) storedBan(h *instance.Instance, name storage.Key, r reputation.Record, wall time.Time) operator.Rule {
-	lasting, _ := h.Engine.Lasting()
+func (cfg runningConfig) storedBan(inst *instance.Instance, name storage.Key, r reputation.Record, wall time.Time) operator.Rule {
+	lasting, _ := inst.Engine.Lasting()
 	ban := cfg.banOf(engine.ClientRecord{Record: r, Banned: time.Duration(r.Until - lasting)}, lasting, wall)
 	content := reference.Refusal{Reason: uint8(engine.Banned), Time: *cmp.Or(ban.Since, &wall), Name: name}
-	ban.Client, ban.Text = "ref:"+h.Names.Refer(content, nil, ""), "a client that hasn't come since the start"
+	ban.Client, ban.Text = "ref:"+inst.Names.Refer(content, nil, ""), "a client that hasn't come since the start"
 	return *ban
 }
 
@@ -73,13 +73,13 @@ const (
 
 // storedBans returns the bans in the store. Several callers share one reading, so that a disk that
 // hangs doesn't collect them.
-func storedBans(ctx context.Context, h *instance.Instance) (map[storage.Key]reputation.Record, error) {
-	store := h.Store.Load()
-	if store == nil || h.Engine.Degraded() {
+func storedBans(ctx context.Context, inst *instance.Instance) (map[storage.Key]reputation.Record, error) {
+	store := inst.Store.Load()
+	if store == nil || inst.Engine.Degraded() {
 		return nil, errors.New("the store can't be used at the moment")
 	}
-	now, _ := h.Engine.Lasting()
-	reading := h.Bans.DoChan("", func() (any, error) {
+	now, _ := inst.Engine.Lasting()
+	reading := inst.Bans.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bansTimeout)
 		defer cancel()
 		return (*store).Banned(ctx, now, maxStoredBans)

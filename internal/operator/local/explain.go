@@ -31,7 +31,7 @@ func (r running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 	x := &explainer{subject: t, Now: time.Now(), Answer: operator.Explanation{
 		Client: t.String(), Text: t.String(), Kind: string(t.Kind), Limits: []operator.LimitState{},
 	}}
-	x.Answer.Advice = adviceOf(t.App.Config, advice.UntrustedProxy)
+	x.Answer.Advice = adviceOf(t.Config.Config, advice.UntrustedProxy)
 	x.explainReference()
 	x.Answer.Tag = x.tag()
 	x.explainRecord()
@@ -56,7 +56,7 @@ func (ex *explainer) explainConnections() {
 	if ex.Kind != operator.Address {
 		return
 	}
-	for _, d := range ex.App.Doors {
+	for _, d := range ex.Config.Doors {
 		o := d.Look(ex.Network.Addr(), ex.Now)
 		if o < listener.Banned {
 			continue
@@ -114,7 +114,7 @@ func (ex *explainer) isUnknown() bool {
 	}
 	switch ex.Kind {
 	case operator.KeyText:
-		return !slices.ContainsFunc(ex.App.AllZones, func(z *enforce.Zone) bool { return z.Per == enforce.PerKey })
+		return !slices.ContainsFunc(ex.Config.AllZones, func(z *enforce.Zone) bool { return z.Per == enforce.PerKey })
 	case operator.APIKey, operator.Session:
 		return ex.keyTier() == "" && len(ex.Instance.Engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key []byte) bool { return ex.isIn(string(key)) }})) == 0
 	}
@@ -136,12 +136,12 @@ func (ex *explainer) explainRecord() {
 	ex.share = c.Record.LevelAt(now).Share()
 	for _, v := range slices.Backward(c.Record.Past) {
 		reputation.Violations = append(reputation.Violations, operator.Violation{
-			At: ex.Now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: ex.App.ZoneNames[v.Zone], Reason: v.Reason.String(),
+			At: ex.Now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: ex.Config.ZoneNames[v.Zone], Reason: v.Reason.String(),
 		})
 	}
 	ex.Answer.Reputation = reputation
 	if c.Banned > 0 {
-		ex.Answer.Ban = ex.App.banOf(c, now, ex.Now)
+		ex.Answer.Ban = ex.Config.banOf(c, now, ex.Now)
 	}
 }
 
@@ -162,9 +162,9 @@ func (cfg runningConfig) banOf(c engine.ClientRecord, now int64, wall time.Time)
 
 // explainRule adds the operator's rule about the target.
 func (ex *explainer) explainRule() {
-	found := ex.ruleIn(ex.App.Stated.Now(), ex.Now)
+	found := ex.ruleIn(ex.Config.Stated.Now(), ex.Now)
 	if found == nil && ex.Kind == operator.Address {
-		ex.Answer.Rule = ruleOf(ex.App.Listed(ex.Network.Addr(), ex.Now), byList)
+		ex.Answer.Rule = ruleOf(ex.Config.Listed(ex.Network.Addr(), ex.Now), byList)
 		return
 	}
 	ex.Answer.Rule = ruleOf(found, byRules)
@@ -203,7 +203,7 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 	var by *enforce.Policy
 	var shadows []*enforce.Policy
 	var explained []countedKey
-	for _, c := range ex.countedKeys(ex.App.AllZones, maxExplained) {
+	for _, c := range ex.countedKeys(ex.Config.AllZones, maxExplained) {
 		if c.key == "" || !ex.applies(c) {
 			continue // the counts of a reference's client are unknown
 		}
@@ -261,7 +261,7 @@ func (ex *explainer) nextCost(z *enforce.Zone) int64 {
 // address's requests by something else.
 func (ex *explainer) assumption(keys []countedKey) string {
 	var others []string
-	for _, z := range ex.App.AllZones {
+	for _, z := range ex.Config.AllZones {
 		if !ex.tellsKey(z) && !slices.ContainsFunc(ex.Answer.Limits, func(l operator.LimitState) bool { return l.Zone == z.Name }) {
 			others = append(others, z.Name)
 		}
@@ -284,7 +284,7 @@ func (ex *explainer) tellsKey(z *enforce.Zone) bool {
 	case ex.Kind != operator.Address:
 		return true
 	case z.Per == enforce.PerKey && !isAddress(z):
-		_, ok := ex.App.KeyOf(z, ex.Network.Addr())
+		_, ok := ex.Config.KeyOf(z, ex.Network.Addr())
 		return ok
 	}
 	return z.Per != enforce.PerEveryone

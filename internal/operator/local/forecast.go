@@ -118,10 +118,10 @@ func (ex *explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *
 	if ex.Kind == operator.Address {
 		vars[caddyhttp.ClientIPVarKey] = ex.Network.Addr().String()
 	}
-	e := h.Begin(r).By(enforce.Forecast{Config: h.App})
+	e := h.Begin(r).By(enforce.Forecast{Config: h.Config})
 	defer e.Release()
 	if ex.Kind == operator.APIKey {
-		e.Credentials = enforce.Credentials{Known: true, Name: ex.Value, Tier: h.App.APIKeys.TierOf(ex.Value, ex.Now)}
+		e.Credentials = enforce.Credentials{Known: true, Name: ex.Value, Tier: h.Config.APIKeys.TierOf(ex.Value, ex.Now)}
 	}
 	v, err := e.Decide()
 	if c := &e.Credentials; c.Tier != "" && ex.Answer.Tier == "" {
@@ -216,7 +216,7 @@ func loadText(v *enforce.Verdict) (text string) {
 		}
 		switch matches, err := z.Matchers.AnyMatchWithError(v.Http); {
 		case !matches || err != nil:
-		case !z.Applies(v.Handler.App.Now()):
+		case !z.Applies(v.Handler.Config.Now()):
 			text += "; zone " + z.Name + " doesn't apply, only when " + z.When[0].Text
 		case z.Concurrency != nil && !z.RefusesNothing:
 			text += fmt.Sprintf("; in zone %s, unless %d are under way", z.Name, z.Concurrency.Most)

@@ -45,7 +45,7 @@ func (r running) reset(ctx context.Context, o operator.Command) (operator.Done, 
 	if err != nil {
 		return operator.Done{}, err
 	}
-	zones, err := t.App.zonesNamed(o.Zone)
+	zones, err := t.Config.zonesNamed(o.Zone)
 	if err != nil {
 		return operator.Done{}, err
 	}

@@ -23,11 +23,11 @@ import (
 
 // appInUse returns the running configuration.
 func (r running) appInUse() (runningConfig, error) {
-	app := r.config()
-	if app == nil {
+	cfg := r.config()
+	if cfg == nil {
 		return runningConfig{}, operator.Errorf(http.StatusConflict, "the running config has no rate limiter")
 	}
-	return runningConfig{app}, nil
+	return runningConfig{cfg}, nil
 }
 
 // instanceInUse returns the running configuration and its instance.
@@ -36,24 +36,24 @@ func (r running) instanceInUse() (runningConfig, *instance.Instance, error) {
 	if err != nil {
 		return runningConfig{}, nil, err
 	}
-	h := app.Instance.Load()
-	if h == nil {
+	inst := app.Instance.Load()
+	if inst == nil {
 		return runningConfig{}, nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet; try again")
 	}
-	return app, h, nil
+	return app, inst, nil
 }
 
 // History implements operator.Service.
 func (r running) History(ctx context.Context, q operator.HistoryQuery) (operator.History, error) {
-	app, h, err := r.instanceInUse()
+	app, inst, err := r.instanceInUse()
 	if err != nil {
 		return operator.History{}, err
 	}
-	store, err := h.Past()
+	store, err := inst.Past()
 	if err != nil {
 		return operator.History{}, err
 	}
-	now := h.Engine.Now()
+	now := inst.Engine.Now()
 	wanted := historyQuery(q, now)
 	if _, _, err := wanted.Periods(); err != nil {
 		return operator.History{}, operator.Errorf(http.StatusBadRequest, "history: %v", err)
@@ -66,13 +66,13 @@ func (r running) History(ctx context.Context, q operator.HistoryQuery) (operator
 	if err != nil {
 		return operator.History{}, err
 	}
-	known := app.keysInHistory(h, heaviest)
+	known := app.keysInHistory(inst, heaviest)
 	for _, k := range heaviest {
 		key, text := known[k.Key], hex.EncodeToString(k.Key[:8])
 		if key != "" {
 			text = identity.KeyText([]byte(key))
 		}
-		result.Heaviest = append(result.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Client: unlessAddress(key), Tag: h.Names.Tag(key), Units: k.Units, Refused: k.Refused, Precision: k.Precision})
+		result.Heaviest = append(result.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Client: unlessAddress(key), Tag: inst.Names.Tag(key), Units: k.Units, Refused: k.Refused, Precision: k.Precision})
 	}
 	return result, nil
 }
@@ -160,15 +160,15 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 }
 
 // keysInHistory returns the heavy keys that memory still knows, by their names at rest.
-func (cfg runningConfig) keysInHistory(h *instance.Instance, heaviest []keyUse) map[storage.Key]string {
+func (cfg runningConfig) keysInHistory(inst *instance.Instance, heaviest []keyUse) map[storage.Key]string {
 	if len(heaviest) == 0 {
 		return nil
 	}
 	limits := cfg.limitsOf(cfg.AllZones)
 	known := make(map[storage.Key]string)
-	for _, k := range h.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(id storage.LimitID, _ []byte) bool { return limits[id] != nil }}) {
+	for _, k := range inst.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(id storage.LimitID, _ []byte) bool { return limits[id] != nil }}) {
 		for _, l := range limits[k.Limit.ID] {
-			names, err := h.Names.InHistory(storage.Series{Zone: l.Zone.Name, Limit: l.Name}, k.Key)
+			names, err := inst.Names.InHistory(storage.Series{Zone: l.Zone.Name, Limit: l.Name}, k.Key)
 			if err != nil {
 				return nil
 			}
@@ -183,7 +183,7 @@ const defaultActs = 50
 
 // Audit implements operator.Service.
 func (r running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.Act, error) {
-	_, h, err := r.instanceInUse()
+	_, inst, err := r.instanceInUse()
 	if err != nil {
 		return nil, err
 	}
@@ -195,11 +195,11 @@ func (r running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.A
 	if q.Charges {
 		log = storage.Charges
 	}
-	acts, err := h.Audit.Of(ctx, log, q.Client, before, min(cmp.Or(n, defaultActs), operator.MaxItems))
+	acts, err := inst.Audit.Of(ctx, log, q.Client, before, min(cmp.Or(n, defaultActs), operator.MaxItems))
 	if err != nil {
 		return nil, err
 	}
-	sealer, err := h.Names.Secret.Load().Sealer(instance.AuditPurpose)
+	sealer, err := inst.Names.Secret.Load().Sealer(instance.AuditPurpose)
 	if err != nil {
 		return nil, err
 	}
@@ -226,11 +226,11 @@ func targetText(a *storage.Act, name string) string {
 
 // Reveal implements operator.Service.
 func (r running) Reveal(ctx context.Context, by, list string) error {
-	_, h, err := r.instanceInUse()
+	_, inst, err := r.instanceInUse()
 	if err != nil {
 		return err
 	}
-	return noted(h.Audit.Write(ctx, instance.AuditEntry{By: by, Action: "reveal", Reason: list}))
+	return noted(inst.Audit.Write(ctx, instance.AuditEntry{By: by, Action: "reveal", Reason: list}))
 }
 
 // noted returns the operator's error for a failed write to the audit.

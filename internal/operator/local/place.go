@@ -19,8 +19,8 @@ import (
 var errStoreAway = errors.New("the store can't be used at the moment")
 
 // isOnlyInFile reports whether the store can't be used, and this machine's file has the rule.
-func (cfg runningConfig) isOnlyInFile(h *instance.Instance, action rules.Action, about rules.Target) bool {
-	if !h.Engine.Degraded() {
+func (cfg runningConfig) isOnlyInFile(inst *instance.Instance, action rules.Action, about rules.Target) bool {
+	if !inst.Engine.Degraded() {
 		return false
 	}
 	lines, err := cfg.inFile(action, about)
@@ -49,7 +49,7 @@ func (cfg runningConfig) ruleError(err error, added ...rules.Rule) error {
 // add writes audit entries about rules and then adds the rules, all or none. It returns their place,
 // byStore or byRules, and notes for the operator. While the store can't be used, it adds them to this
 // machine's rules file.
-func (cfg runningConfig) add(ctx context.Context, h *instance.Instance, who string, added ...rules.Rule) (in string, notes []string, err error) {
+func (cfg runningConfig) add(ctx context.Context, inst *instance.Instance, who string, added ...rules.Rule) (in string, notes []string, err error) {
 	if err := cfg.CheckRules(rules.NewSet(added)); err != nil {
 		return "", nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
@@ -64,14 +64,14 @@ func (cfg runningConfig) add(ctx context.Context, h *instance.Instance, who stri
 	}
 	away := false
 	for _, e := range entries {
-		late, err := h.Audit.WriteSoon(ctx, e)
+		late, err := inst.Audit.WriteSoon(ctx, e)
 		if err != nil {
 			return "", nil, cfg.ruleError(err, added...)
 		}
 		away = away || late
 	}
 	if !away && cfg.SharesRules() {
-		if err := h.Shared.Put(ctx, added); err != nil {
+		if err := inst.Shared.Put(ctx, added); err != nil {
 			return "", nil, cfg.ruleError(err, added...)
 		}
 		cfg.logRules(who, "added", len(added))
@@ -84,7 +84,7 @@ func (cfg runningConfig) add(ctx context.Context, h *instance.Instance, who stri
 		notes = append(notes, "the store can't be used at the moment: the audit has it once the store is back, if Caddy runs until then")
 	}
 	if away && cfg.SharesRules() {
-		if ban := added[0]; ban.Action == rules.Ban && len(h.Shared.Find(rules.Allow, ban.Target)) > 0 {
+		if ban := added[0]; ban.Action == rules.Ban && len(inst.Shared.Find(rules.Allow, ban.Target)) > 0 {
 			notes = append(notes, "it doesn't hold: the store has an allowance of it, which counts")
 		}
 		notes = append(notes, fmt.Sprintf("it is in the rules file of this machine only, and stays there when the store is back: on other machines write the same line into theirs: %s (here: %s)", added[0], cfg.Rules.Path()))

@@ -18,7 +18,7 @@ import (
 
 // Bans implements operator.Service.
 func (r running) Bans(ctx context.Context) ([]operator.Rule, error) {
-	app, h, err := r.instanceInUse()
+	app, inst, err := r.instanceInUse()
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (r running) Bans(ctx context.Context) ([]operator.Rule, error) {
 		return nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
 	bans, now := []operator.Rule{}, time.Now()
-	for _, s := range h.Shared.List() {
+	for _, s := range inst.Shared.List() {
 		if len(bans) < operator.MaxItems {
 			bans = append(bans, *ruleOf(&s, byStore))
 		}
@@ -38,11 +38,11 @@ func (r running) Bans(ctx context.Context) ([]operator.Rule, error) {
 			bans = append(bans, *ruleOf(s, byRules))
 		}
 	}
-	earned, _ := app.conductBans(ctx, h)
+	earned, _ := app.conductBans(ctx, inst)
 	bans = append(bans, earned[:min(len(earned), operator.MaxItems-len(bans))]...)
 	for i := range bans {
 		if bans[i].Tag == "" {
-			bans[i].Tag = app.tagOf(h, bans[i].Client)
+			bans[i].Tag = app.tagOf(inst, bans[i].Client)
 		}
 	}
 	return bans, nil
@@ -81,7 +81,7 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 	}
 	added := rules.Rule{Action: action, Target: about, Reason: operator.OneLine(o.Reason)}
 	if action == rules.Raise {
-		if _, err = t.App.zonesNamed(o.Zone); err != nil {
+		if _, err = t.Config.zonesNamed(o.Zone); err != nil {
 			return operator.Done{}, err
 		}
 		if added.Percent, err = rules.ParseFactor(o.Factor); err != nil {
@@ -92,7 +92,7 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 	if err := (rules.Trust{Allow: true, Wide: o.Force}).Check(added); err != nil {
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
 	}
-	if action == rules.Ban && !o.Force && t.App.isFrom(about, o.From) {
+	if action == rules.Ban && !o.Force && t.Config.isFrom(about, o.From) {
 		return operator.Done{}, operator.Errorf(http.StatusConflict, "client: %v has your own address, %v: if that is meant, name it on the page Bans, and tick the box", about, o.From)
 	}
 	done := operator.Done{Client: about.String(), Changed: 1}
@@ -104,16 +104,16 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 		done.Until = &added.Until
 	}
 	earlier := t.replacedBy(added)
-	if done.In, done.Notes, err = t.App.add(ctx, t.Instance, o.By, added); err != nil {
+	if done.In, done.Notes, err = t.Config.add(ctx, t.Instance, o.By, added); err != nil {
 		return operator.Done{}, err
 	}
 	if done.In == byStore {
-		done.Notes = append(done.Notes, t.App.besideInFile(added.Target)...)
+		done.Notes = append(done.Notes, t.Config.besideInFile(added.Target)...)
 	}
 	if t.Kind == operator.APIKey && t.keyTier() == "" {
 		done.Notes = append(done.Notes, "No API key of that name is in force.")
 	}
-	done.Notes = slices.Concat(done.Notes, earlier, t.App.exceptionsTo(added))
+	done.Notes = slices.Concat(done.Notes, earlier, t.Config.exceptionsTo(added))
 	return done, nil
 }
 
@@ -143,8 +143,8 @@ func (sub *subject) replacedBy(added rules.Rule) (notes []string) {
 	for _, s := range sub.Instance.Shared.Find(added.Action, added.Target) {
 		earlier = append(earlier, s.Rule)
 	}
-	if !sub.App.SharesRules() {
-		earlier, _ = sub.App.inFile(added.Action, added.Target) // adding to the file reports any error
+	if !sub.Config.SharesRules() {
+		earlier, _ = sub.Config.inFile(added.Action, added.Target) // adding to the file reports any error
 	}
 	for _, s := range earlier {
 		left := "no end"
@@ -247,7 +247,7 @@ func (r running) unban(ctx context.Context, o operator.Command) (operator.Done, 
 	about, unstatable := t.ruleTarget()
 	switch {
 	case o.KeepViolations:
-	case unstatable == nil && t.App.isOnlyInFile(t.Instance, rules.Ban, about):
+	case unstatable == nil && t.Config.isOnlyInFile(t.Instance, rules.Ban, about):
 		done.Notes = append(done.Notes, "the store can't be used at the moment: what the client did isn't forgotten")
 	default:
 		if done.Changed, done.Bans, err = t.forgive(ctx, o); err != nil {
@@ -262,19 +262,19 @@ func (r running) unban(ctx context.Context, o operator.Command) (operator.Done, 
 		done.Client = about.String()
 		done.Changed += removed
 		done.Bans += removed
-		done.Notes = append(done.Notes, t.App.otherFiles()...)
+		done.Notes = append(done.Notes, t.Config.otherFiles()...)
 		if wider := t.stillBanned(); wider != "" {
 			done.Notes = append(done.Notes, "it is still banned by the rule about "+wider)
 		}
 	}
 	if done.Changed == 0 && o.KeepViolations {
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned by an operator%s", t, t.App.unlessElsewhere())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned by an operator%s", t, t.Config.unlessElsewhere())
 	}
 	if done.Changed == 0 {
 		if wider := t.stillBanned(); wider != "" {
 			return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it is banned by the rule about %s: unban that, or allow %s", t, wider, t)
 		}
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned%s; if a limit refuses it, reset it%s", t, t.App.unlessElsewhere(), t.unknownHint())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned%s; if a limit refuses it, reset it%s", t, t.Config.unlessElsewhere(), t.unknownHint())
 	}
 	return done, nil
 }
@@ -292,7 +292,7 @@ func (sub *subject) stillBanned() string {
 // unstate removes the rules with a target and an action, and returns their number. If there were
 // any, it writes an audit entry.
 func (sub *subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act operator.Action, o operator.Command) (int, error) {
-	inFile, err := sub.App.inFile(action, about)
+	inFile, err := sub.Config.inFile(action, about)
 	if err != nil {
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
 	}
@@ -302,14 +302,14 @@ func (sub *subject) unstate(ctx context.Context, action rules.Action, about rule
 	}
 	late, err := sub.Instance.Audit.WriteSoon(ctx, sub.entry(act, o))
 	if err != nil || inStore > 0 && late {
-		return 0, sub.App.ruleError(cmp.Or(err, errStoreAway))
+		return 0, sub.Config.ruleError(cmp.Or(err, errStoreAway))
 	}
 	shared, err := sub.Instance.Shared.Drop(ctx, action, about)
 	if err != nil {
-		return 0, sub.App.ruleError(err)
+		return 0, sub.Config.ruleError(err)
 	}
-	sub.App.logRules(o.By, "removed", shared)
-	removed, err := sub.App.removeRules(o.By, action, about)
+	sub.Config.logRules(o.By, "removed", shared)
+	removed, err := sub.Config.removeRules(o.By, action, about)
 	switch {
 	case err != nil && shared > 0:
 		return 0, operator.Errorf(http.StatusConflict, "it was removed from the store, but not from the file of this machine: %v", err)
@@ -330,14 +330,14 @@ func (r running) end(ctx context.Context, action rules.Action, act operator.Acti
 		return operator.Done{}, err
 	}
 	if removed == 0 {
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has %s%s", about, did, t.App.unlessElsewhere())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has %s%s", about, did, t.Config.unlessElsewhere())
 	}
-	return operator.Done{Client: about.String(), Changed: removed, Notes: t.App.otherFiles()}, nil
+	return operator.Done{Client: about.String(), Changed: removed, Notes: t.Config.otherFiles()}, nil
 }
 
 // Import implements operator.Service.
 func (r running) Import(ctx context.Context, i operator.Import) (operator.Done, error) {
-	app, h, err := r.instanceInUse()
+	app, inst, err := r.instanceInUse()
 	if err != nil {
 		return operator.Done{}, err
 	}
@@ -357,7 +357,7 @@ func (r running) Import(ctx context.Context, i operator.Import) (operator.Done, 
 		added = append(added, rule)
 	}
 	done := operator.Done{Changed: len(added)}
-	if done.In, done.Notes, err = app.add(ctx, h, i.By, added...); err != nil {
+	if done.In, done.Notes, err = app.add(ctx, inst, i.By, added...); err != nil {
 		return operator.Done{}, err
 	}
 	return done, nil

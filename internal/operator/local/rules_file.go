@@ -62,8 +62,8 @@ func (cfg runningConfig) describeRules() operator.RulesFile {
 		return operator.RuleCounts{Bans: set.InForce(rules.Ban, now), Allowances: set.InForce(rules.Allow, now), Raises: set.InForce(rules.Raise, now)}
 	}
 	file := operator.RulesFile{Path: path, RuleCounts: count(cfg.Rules.Value()), Trouble: instance.TroubleOf(path, cfg.Rules.Trouble())}
-	if h := cfg.Instance.Load(); h != nil && cfg.SharesRules() {
-		file.Store = new(count(h.Shared.Set.Load()))
+	if inst := cfg.Instance.Load(); inst != nil && cfg.SharesRules() {
+		file.Store = new(count(inst.Shared.Set.Load()))
 	}
 	for _, list := range cfg.BlockLists {
 		file.Lists = append(file.Lists, describeList(list.State()))

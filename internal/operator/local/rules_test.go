@@ -57,28 +57,28 @@ func ruled(t *testing.T) (*enforce.Config, *observer.ObservedLogs) {
 }
 
 func TestRulesAreInForceAtOnce(t *testing.T) {
-	a, logs := ruled(t)
+	cfg, logs := ruled(t)
 	addr := netip.MustParseAddr("203.0.113.9")
 	ban := rules.Rule{Action: rules.Ban, Target: rules.NetworkOf(netip.PrefixFrom(addr, 32)), Reason: "scraper"}
 	wantFound := func(want *rules.Rule) {
 		t.Helper()
-		got := a.Rules.Value().FindAddress(addr, true, time.Now())
+		got := cfg.Rules.Value().FindAddress(addr, true, time.Now())
 		if (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("in force is %v, want %v", got, want)
 		}
 	}
-	if err := (runningConfig{Config: a}).addRules("admin", ban); err != nil {
+	if err := (runningConfig{Config: cfg}).addRules("admin", ban); err != nil {
 		t.Fatal(err)
 	}
 	wantFound(&ban)
-	if listed, err := (runningConfig{Config: a}).listRules(); err != nil || len(listed) != 1 || listed[0] != ban {
+	if listed, err := (runningConfig{Config: cfg}).listRules(); err != nil || len(listed) != 1 || listed[0] != ban {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
-	if file := (runningConfig{Config: a}).describeRules(); file.Path != a.Rules.Path() || file.Bans != 1 || file.Allowances != 0 || file.Trouble != nil {
+	if file := (runningConfig{Config: cfg}).describeRules(); file.Path != cfg.Rules.Path() || file.Bans != 1 || file.Allowances != 0 || file.Trouble != nil {
 		t.Errorf("the file is %+v", file)
 	}
 	for _, want := range []int{1, 0} {
-		if removed, err := (runningConfig{Config: a}).removeRules("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
+		if removed, err := (runningConfig{Config: cfg}).removeRules("admin", rules.Ban, ban.Target); err != nil || len(removed) != want {
 			t.Errorf("removed %v, %v, want %d", removed, err, want)
 		}
 	}
@@ -97,22 +97,22 @@ func TestRulesAreInForceAtOnce(t *testing.T) {
 }
 
 func TestRulesOfABadFile(t *testing.T) {
-	a, _ := ruled(t)
+	cfg, _ := ruled(t)
 	ban := rules.Rule{Action: rules.Ban, Target: rules.NetworkOf(netip.MustParsePrefix("203.0.113.9/32"))}
-	if listed, err := (runningConfig{Config: a}).listRules(); err != nil || listed != nil {
+	if listed, err := (runningConfig{Config: cfg}).listRules(); err != nil || listed != nil {
 		t.Errorf("without a file: %v, %v", listed, err)
 	}
-	if err := (runningConfig{Config: a}).addRules("admin", ban); err != nil {
+	if err := (runningConfig{Config: cfg}).addRules("admin", ban); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(a.Rules.Path(), []byte("bann\n"), 0o600); err != nil {
+	if err := os.WriteFile(cfg.Rules.Path(), []byte("bann\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.Rules.Look()
-	if err := (runningConfig{Config: a}).addRules("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
+	cfg.Rules.Look()
+	if err := (runningConfig{Config: cfg}).addRules("admin", ban); err == nil || !strings.Contains(err.Error(), "line 1: got \"bann\"") {
 		t.Errorf("error is %v", err)
 	}
-	if file := (runningConfig{Config: a}).describeRules(); file.Bans != 1 || file.Trouble == nil || !strings.Contains(file.Trouble.Reason, "line 1") {
+	if file := (runningConfig{Config: cfg}).describeRules(); file.Bans != 1 || file.Trouble == nil || !strings.Contains(file.Trouble.Reason, "line 1") {
 		t.Errorf("the file is %+v", file)
 	}
 }
@@ -120,15 +120,15 @@ func TestRulesOfABadFile(t *testing.T) {
 // A manual change is in force within a second, and the file isn't read after the end.
 func TestRulesAreWatched(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		a, logs := ruled(t)
-		a.WatchRules()
+		cfg, logs := ruled(t)
+		cfg.WatchRules()
 		synctest.Wait()
-		if err := os.Mkdir(filepath.Dir(a.Rules.Path()), 0o700); err != nil {
+		if err := os.Mkdir(filepath.Dir(cfg.Rules.Path()), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		write := func(text string) {
 			t.Helper()
-			if err := os.WriteFile(a.Rules.Path(), []byte(text), 0o600); err != nil {
+			if err := os.WriteFile(cfg.Rules.Path(), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -158,9 +158,9 @@ func TestRulesAreWatched(t *testing.T) {
 		if lines := logs.FilterLevelExact(zap.ErrorLevel).All(); len(lines) != 1 {
 			t.Errorf("a mistake is logged as %v", lines)
 		}
-		a.Stop()
+		cfg.Stop()
 		write("ban 203.0.113.7\nban 203.0.113.8\n")
-		if n := a.Rules.Value().InForce(rules.Ban, time.Now()); n != 1 {
+		if n := cfg.Rules.Value().InForce(rules.Ban, time.Now()); n != 1 {
 			t.Errorf("%d bans are in force after the end", n)
 		}
 	})
@@ -168,23 +168,23 @@ func TestRulesAreWatched(t *testing.T) {
 
 // Concurrent changes of the file, by the app or by others, lose nothing.
 func TestRulesAreAddedAtOnce(t *testing.T) {
-	a, _ := ruled(t)
+	cfg, _ := ruled(t)
 	var adds sync.WaitGroup
 	for i := range byte(4) {
 		adds.Go(func() {
 			for j := range byte(5) {
 				s := rules.Rule{Action: rules.Ban, Target: rules.NetworkOf(netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, i, j}), 32))}
-				if err := (runningConfig{Config: a}).addRules("admin", s); err != nil {
+				if err := (runningConfig{Config: cfg}).addRules("admin", s); err != nil {
 					t.Error(err)
 				}
-				if a.Rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
+				if cfg.Rules.Value().FindAddress(s.Target.Network.Addr(), true, time.Now()) == nil {
 					t.Errorf("%v is not in force", s)
 				}
 			}
 		})
 	}
 	adds.Wait()
-	if n := a.Rules.Value().InForce(rules.Ban, time.Now()); n != 20 {
+	if n := cfg.Rules.Value().InForce(rules.Ban, time.Now()); n != 20 {
 		t.Errorf("%d bans are in force, want 20", n)
 	}
 }
@@ -213,9 +213,9 @@ func TestOrdersAndStatementsNameTargetsAlike(t *testing.T) {
 
 // An operator who disconnects while the store is being changed isn't told that nothing was changed.
 func TestRulesWhoseOutcomeIsUnknown(t *testing.T) {
-	a := &enforce.Config{Tenant: enforce.Tenant{Settings: instance.Settings{Address: "server:1"}}}
+	cfg := &enforce.Config{Tenant: enforce.Tenant{Settings: instance.Settings{Address: "server:1"}}}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded, storage.ErrUnknownOutcome} {
-		if err := (runningConfig{Config: a}).ruleError(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
+		if err := (runningConfig{Config: cfg}).ruleError(cause); !strings.Contains(err.Error(), "it isn't known whether that has changed anything") {
 			t.Errorf("%v: %v", cause, err)
 		}
 	}

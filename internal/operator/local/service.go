@@ -37,10 +37,10 @@ func (r running) Status(ctx context.Context) (operator.Status, error) {
 	status := operator.Status{Version: r.version, Started: r.started.UTC(), Stores: instance.Describe()}
 	requests := meter.NewRequests()
 	status.Requests, status.Challenges, status.Undelivered = requests.Counts(), meter.Challenges(), meter.NotificationsDropped()
-	if app := r.config(); app != nil {
-		status.Rules = runningConfig{app}.describeRules()
-		if h := app.Instance.Load(); h != nil {
-			bans, missing := runningConfig{app}.conductBans(ctx, h)
+	if cfg := r.config(); cfg != nil {
+		status.Rules = runningConfig{cfg}.describeRules()
+		if inst := cfg.Instance.Load(); inst != nil {
+			bans, missing := runningConfig{cfg}.conductBans(ctx, inst)
 			status.Conduct = &operator.ConductBans{Bans: len(bans), Missing: missing}
 			for _, ban := range bans {
 				if since := ban.Since; since != nil && (status.Conduct.Last == nil || since.After(*status.Conduct.Last)) {
@@ -48,9 +48,9 @@ func (r running) Status(ctx context.Context) (operator.Status, error) {
 				}
 			}
 		}
-		status.History = app.Ledger != nil
-		status.Advice = adviceOf(app)
-		for _, zone := range describeZones(app, nil) {
+		status.History = cfg.Ledger != nil
+		status.Advice = adviceOf(cfg)
+		for _, zone := range describeZones(cfg, nil) {
 			if zone.Shadow {
 				status.Shadow = append(status.Shadow, zone.Name)
 			}
@@ -86,8 +86,8 @@ func (r running) TestNotify(ctx context.Context) ([]operator.Notified, error) {
 }
 
 // adviceOf returns the advice given about a config, of some kinds if any are named.
-func adviceOf(app *enforce.Config, kinds ...advice.Kind) (all []operator.Advice) {
-	for _, a := range app.Advice.All() {
+func adviceOf(cfg *enforce.Config, kinds ...advice.Kind) (all []operator.Advice) {
+	for _, a := range cfg.Advice.All() {
 		if len(kinds) > 0 && !slices.Contains(kinds, a.Kind) {
 			continue
 		}
@@ -133,8 +133,8 @@ func (r running) Refusals(ctx context.Context, q operator.RefusalsQuery) (operat
 
 // tag returns the tag of a key, or "" while there is no instance.
 func (cfg runningConfig) tag(key string) string {
-	if h := cfg.Instance.Load(); h != nil {
-		return h.Names.Tag(key)
+	if inst := cfg.Instance.Load(); inst != nil {
+		return inst.Names.Tag(key)
 	}
 	return ""
 }

@@ -28,7 +28,7 @@ import (
 // subject is an operator's target in the running configuration.
 type subject struct {
 	operator.Target
-	App      runningConfig
+	Config   runningConfig
 	Instance *instance.Instance
 	Referred *enforce.ReferredRefusal // the content of a reference; nil for other targets
 	nameless string                   // the key of a tag's client that has no other name, or ""
@@ -40,11 +40,11 @@ func (r running) target(ctx context.Context, text string) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	app, h, err := r.instanceInUse()
+	app, inst, err := r.instanceInUse()
 	if err != nil {
 		return nil, err
 	}
-	t := &subject{Target: named, App: app, Instance: h}
+	t := &subject{Target: named, Config: app, Instance: inst}
 	if t.Kind == operator.Tag {
 		return t, t.resolveTag(ctx, r)
 	}
@@ -164,11 +164,11 @@ func textKey(text string) []byte {
 func (sub *subject) keysIn(z *enforce.Zone) [][]byte {
 	switch {
 	case sub.Kind == operator.Address && z.Per != enforce.PerClient && z.Per != enforce.PerEveryone:
-		if key, ok := sub.App.KeyOf(z, sub.Network.Addr()); ok && sub.Network.IsSingleIP() {
+		if key, ok := sub.Config.KeyOf(z, sub.Network.Addr()); ok && sub.Network.IsSingleIP() {
 			return [][]byte{textKey(key)}
 		}
 		var keys [][]byte
-		ipv4, ipv6 := sub.App.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
+		ipv4, ipv6 := sub.Config.Prefixes(z.IPv4Prefix, z.IPv6Prefix)
 		if key := sub.networkKey(ipv4, ipv6); key != nil {
 			keys = append(keys, key)
 		}
@@ -232,7 +232,7 @@ func (sub *subject) countedKeys(zones []*enforce.Zone, most int) (list []counted
 	for _, z := range zones {
 		sub.eachNamed(z, add)
 	}
-	limits := sub.App.limitsOf(zones)
+	limits := sub.Config.limitsOf(zones)
 	for _, k := range sub.Instance.Engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
 		return limits[id] != nil && sub.isIn(string(key)) && (sub.Kind != operator.Address || !isWritten(limits[id][0].Zone, key))
 	}}) {
@@ -245,7 +245,7 @@ func (sub *subject) countedKeys(zones []*enforce.Zone, most int) (list []counted
 // target's tier first.
 func (sub *subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
 	tier, _ := sub.tierIn(z)
-	sets := z.SetsByTier(sub.App.Tiers)
+	sets := z.SetsByTier(sub.Config.Tiers)
 	slices.SortStableFunc(sets, func(a, b enforce.TierSet) int {
 		switch {
 		case a.Tier == tier && b.Tier != tier:
@@ -265,7 +265,7 @@ func (sub *subject) eachNamed(z *enforce.Zone, add func(countedKey)) {
 		if s.Set.Networks == nil || sub.Kind != operator.Address {
 			continue
 		}
-		if key := sub.networkKey(sub.App.Prefixes(0, 0)); key != nil {
+		if key := sub.networkKey(sub.Config.Prefixes(0, 0)); key != nil {
 			for _, p := range slices.Concat(s.Set.Networks.Policies, s.Set.Networks.Shadows) {
 				add(countedKey{tierLimit: tierLimit{p, s.Tier}, key: string(key)})
 			}
@@ -278,8 +278,8 @@ func (sub *subject) tierIn(z *enforce.Zone) (tier string, known bool) {
 	switch {
 	case z.Tiers && sub.Kind == operator.APIKey:
 		return sub.keyTier(), true
-	case z.Tiers && sub.App.APIKeys != nil:
-		return sub.App.APIKeys.DefaultTier, true
+	case z.Tiers && sub.Config.APIKeys != nil:
+		return sub.Config.APIKeys.DefaultTier, true
 	}
 	return z.DefaultTier, z.DefaultTier != ""
 }
@@ -289,7 +289,7 @@ func (sub *subject) keyTier() string {
 	if sub.Kind != operator.APIKey {
 		return ""
 	}
-	return sub.App.APIKeys.TierOf(sub.Value, time.Now())
+	return sub.Config.APIKeys.TierOf(sub.Value, time.Now())
 }
 
 // clients returns the clients of the target with a bad record in memory, at most `most`, and the
@@ -334,16 +334,16 @@ func unlessAddress(key string) string {
 // tag returns the tag of the target's client, or "" if the target isn't a single client.
 func (sub *subject) tag() string {
 	if sub.Kind == operator.Address {
-		return sub.Instance.Names.Tag(string(sub.networkKey(sub.App.Prefixes(0, 0))))
+		return sub.Instance.Names.Tag(string(sub.networkKey(sub.Config.Prefixes(0, 0))))
 	}
 	return sub.Instance.Names.Tag(sub.key())
 }
 
 // tagOf returns the tag of the client that a rule names, or "". A rule about an address that counts as another
 // isn't about the client of that.
-func (cfg runningConfig) tagOf(h *instance.Instance, client string) string {
+func (cfg runningConfig) tagOf(inst *instance.Instance, client string) string {
 	named, err := operator.ParseTarget(client)
-	sub := &subject{Target: named, App: cfg, Instance: h}
+	sub := &subject{Target: named, Config: cfg, Instance: inst}
 	if err != nil || named.Kind == operator.Address && sub.counted() != named.Network {
 		return ""
 	}
@@ -354,8 +354,8 @@ func (cfg runningConfig) tagOf(h *instance.Instance, client string) string {
 func (sub *subject) ruleIn(set *rules.Set, now time.Time) *rules.Rule {
 	switch sub.Kind {
 	case operator.Address:
-		found := sub.App.AboutAddress(set, sub.Network.Addr(), true, now)
-		for _, z := range sub.App.AllZones { // their keys may be texts, such as AS64496
+		found := sub.Config.AboutAddress(set, sub.Network.Addr(), true, now)
+		for _, z := range sub.Config.AllZones { // their keys may be texts, such as AS64496
 			for _, key := range sub.keysIn(z) {
 				if key[0] == identity.TagText && set.Has(rules.Key) {
 					found = rules.Stronger(found, set.Find(rules.Key, string(key[1:]), true, now))
@@ -379,7 +379,7 @@ func (sub *subject) ruleIn(set *rules.Set, now time.Time) *rules.Rule {
 
 // raise raises the limit of a debit, if an operator has raised the target's.
 func (sub *subject) raise(p *enforce.Policy, d *engine.Debit) {
-	for _, set := range sub.App.Stated.Now().Raises(p.Zone.Name) {
+	for _, set := range sub.Config.Stated.Now().Raises(p.Zone.Name) {
 		if by := sub.ruleIn(set, time.Now()); by != nil {
 			p.Raise(d, by)
 			return

@@ -25,11 +25,11 @@ func (r running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usa
 	if err != nil {
 		return operator.Usage{}, err
 	}
-	app, h, err := r.instanceInUse()
+	app, inst, err := r.instanceInUse()
 	if err != nil {
 		return operator.Usage{}, err
 	}
-	store, err := h.Past()
+	store, err := inst.Past()
 	if err != nil {
 		return operator.Usage{}, err
 	}
@@ -37,11 +37,11 @@ func (r running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usa
 	if err != nil || q.Timezone == "Local" {
 		return operator.Usage{}, operator.Errorf(http.StatusBadRequest, "timezone: unknown %.100q: expected a name such as Europe/Berlin or America/New_York", q.Timezone)
 	}
-	usage, err := usagePeriod(q, key[0] == identity.TagAPIKey, time.Unix(0, h.Engine.Now()).In(zone))
+	usage, err := usagePeriod(q, key[0] == identity.TagAPIKey, time.Unix(0, inst.Engine.Now()).In(zone))
 	if err != nil {
 		return operator.Usage{}, err
 	}
-	u := usageSearch{store: store, names: &h.Names, key: key, resolution: resolutionIn(zone), days: []operator.UsageDay{}}
+	u := usageSearch{store: store, names: &inst.Names, key: key, resolution: resolutionIn(zone), days: []operator.UsageDay{}}
 	if err := u.search(ctx, app, usage.From, usage.To); err != nil {
 		return operator.Usage{}, err
 	}

@@ -18,31 +18,31 @@ import (
 
 // Zones implements operator.Service.
 func (r running) Zones(context.Context) ([]operator.Zone, error) {
-	app := r.config()
-	if app == nil {
+	cfg := r.config()
+	if cfg == nil {
 		return nil, nil
 	}
 	var keys map[storage.LimitID]int64
-	if h := app.Instance.Load(); h != nil {
-		keys = h.Engine.KeyCounts()
+	if inst := cfg.Instance.Load(); inst != nil {
+		keys = inst.Engine.KeyCounts()
 	}
-	return describeZones(app, keys), nil
+	return describeZones(cfg, keys), nil
 }
 
 // describeZones describes the zones of all handlers. keys has the number of keys of each limit.
 // Zones with the same name count together and are merged.
-func describeZones(a *enforce.Config, keys map[storage.LimitID]int64) (zones []operator.Zone) {
+func describeZones(cfg *enforce.Config, keys map[storage.LimitID]int64) (zones []operator.Zone) {
 	var names []string
 	same := make(map[string][]*enforce.Zone)
-	for _, z := range a.AllZones {
+	for _, z := range cfg.AllZones {
 		if same[z.Name] == nil {
 			names = append(names, z.Name)
 		}
 		same[z.Name] = append(same[z.Name], z)
 	}
 	for _, name := range names {
-		zone := describeZone(same[name], a.Tiers, keys)
-		zone.When = describeConditions(same[name], a.Now())
+		zone := describeZone(same[name], cfg.Tiers, keys)
+		zone.When = describeConditions(same[name], cfg.Now())
 		zones = append(zones, zone)
 	}
 	return zones
@@ -202,7 +202,7 @@ const defaultKeys = 20
 
 // Keys implements operator.Service.
 func (r running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, error) {
-	app, h, err := r.instanceInUse()
+	app, inst, err := r.instanceInUse()
 	if err != nil {
 		return nil, err
 	}
@@ -221,9 +221,9 @@ func (r running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, 
 		wanted.Order = engine.ByRefused
 	}
 	list, now := []operator.Key{}, time.Now()
-	for _, k := range h.Engine.Keys(wanted) {
+	for _, k := range inst.Engine.Keys(wanted) {
 		listed := listedKey(k, applied(limits[k.Limit.ID], k.Limit), now)
-		listed.Tag = h.Names.Tag(k.Key)
+		listed.Tag = inst.Names.Tag(k.Key)
 		list = append(list, listed)
 	}
 	if q.By == operator.ByRefused {

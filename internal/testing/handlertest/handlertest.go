@@ -63,11 +63,11 @@ func Provision(t testing.TB, ctx caddy.Context, config *config.Handler) *enforce
 func Start(t testing.TB, app *config.App, config *config.Handler) *enforce.Handler {
 	t.Helper()
 	h := Provision(t, Context(t, app), config)
-	if err := h.App.Started(); err != nil {
+	if err := h.Config.Started(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := h.App.Cleanup(); err != nil {
+		if err := h.Config.Cleanup(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -82,7 +82,7 @@ func Check(t testing.TB, h *config.Handler) error {
 
 // Operator returns the operators' service of a handler.
 func Operator(h *enforce.Handler) operator.Service {
-	return local.New(func() *enforce.Config { return h.App }, "", time.Now())
+	return local.New(func() *enforce.Config { return h.Config }, "", time.Now())
 }
 
 // Parse returns the config of a handler with the options of a Caddyfile.

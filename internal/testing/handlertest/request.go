@@ -137,5 +137,5 @@ func ReferenceOf(r *http.Request) string {
 
 // LogDecisions has a handler with a decision log write to another one.
 func LogDecisions(h *enforce.Handler, to *zap.Logger) {
-	h.App.Reporter.(*report.Reporter).Decisions.Log = to
+	h.Config.Reporter.(*report.Reporter).Decisions.Log = to
 }
