@@ -44,7 +44,7 @@ type Rule struct {
 //   - a *[caddy.Duration], for one above zero
 //   - a *[]string, to which values are appended
 //   - a func(string) error, for a value of another kind
-//   - a func(words []string) (taken int, err error), for a value that may be several words
+//   - a func(words []string) (taken int, err error), for values that may be several words
 //   - a func(*[caddyfile.Dispenser]) error, last, which reads the rest of the line and what else
 //     belongs to it
 func Line(syntax string, to ...any) Rule {
@@ -88,6 +88,19 @@ func (r Rule) With(b Block) Rule {
 // Read reads the current line, which must be one of the rule's.
 func (r Rule) Read(d *caddyfile.Dispenser) error {
 	return Block{Rules: func() Rules { return Rules{r} }}.readLine(d, make(map[string]bool))
+}
+
+// ReadAll reads the lines of a matcher of Caddy, which come one behind the other.
+func (r Rule) ReadAll(d *caddyfile.Dispenser) error {
+	for first := true; d.Next(); first = false {
+		if !first && !r.repeats {
+			return d.Errf("%s is given twice in one set of matchers: merge both, or write another set", d.Val())
+		}
+		if err := r.Read(d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *Rule) word() string { return r.nodes[0].words[0] }

@@ -37,7 +37,7 @@ func parse(words []string) (nodes []node, rest []string) {
 		case word == "[":
 			n.optional, words = parse(words)
 		case strings.Contains(word, "<"):
-			n.value, n.rest = word, strings.HasSuffix(word, "...>")
+			n.value, n.rest = word, strings.HasSuffix(word, "...>") || strings.HasSuffix(word, ">...")
 		default:
 			word, n.rest = strings.CutSuffix(word, "...")
 			n.words = strings.Split(word, "|")
@@ -188,7 +188,8 @@ func (m *match) one(n *node) {
 		m.words, m.read = nil, read
 		return
 	}
-	for first := true; m.err == nil && (first || n.rest && len(m.words) > 0 && !m.isEnd(m.words[0])); first = false {
+	_, whole := m.target(n).(func([]string) (int, error)) // which takes all of its words
+	for first := true; m.err == nil && (first || n.rest && !whole && len(m.words) > 0 && !m.isEnd(m.words[0])); first = false {
 		switch {
 		case len(m.words) == 0 && n.value != "":
 			m.fail("%s%s is missing", n.about, n.value)

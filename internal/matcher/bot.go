@@ -2,7 +2,6 @@ package matcher
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/internal/crawler"
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 func init() {
@@ -174,36 +174,21 @@ func isRehearsal(r *http.Request) bool {
 //		ranges <name> <file>
 //	}
 func (v *VerifiedBot) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	for d.Next() {
-		v.Names = append(v.Names, d.RemainingArgs()...)
-		for nesting := d.Nesting(); d.NextBlock(nesting); {
-			if err := v.parseRanges(d); err != nil {
-				return d.WrapErr(fmt.Errorf("verified_bot: %w", err))
-			}
-		}
-	}
-	if err := v.check(); err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
+	return grammar.Line("verified_bot <names...>", &v.Names).Repeats().With(grammar.Block{Rules: v.rules, Check: v.check}).ReadAll(d)
 }
 
-func (v *VerifiedBot) parseRanges(d *caddyfile.Dispenser) error {
+func (v *VerifiedBot) rules() grammar.Rules {
 	var name, path string
-	if word := d.Val(); word != "ranges" {
-		return fmt.Errorf("got %q: expected ranges <name> <file>", word)
-	}
-	if !d.AllArgs(&name, &path) {
-		return errors.New("ranges: expected an operator and a file, such as ranges google /etc/caddy/googlebot.json")
-	}
-	if v.Ranges[name] != "" {
-		return fmt.Errorf("ranges: there are two files of %s: merge them", name)
-	}
-	if v.Ranges == nil {
-		v.Ranges = make(map[string]string)
-	}
-	v.Ranges[name] = path
-	return nil
+	return grammar.Rules{grammar.Line("ranges <name> <file>", &name, &path).Repeats().Then(func() error {
+		if v.Ranges[name] != "" {
+			return fmt.Errorf("there are two files of %s: merge them", name)
+		}
+		if v.Ranges == nil {
+			v.Ranges = make(map[string]string)
+		}
+		v.Ranges[name] = path
+		return nil
+	})}
 }
 
 // Interface guards

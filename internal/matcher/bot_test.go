@@ -124,12 +124,12 @@ func TestAnAddressThatTheClientWroteConfirmsNoCrawler(t *testing.T) {
 
 func TestVerifiedBotOptions(t *testing.T) {
 	for text, want := range map[string]string{
-		"verified_bot":                                               "names are missing: expected some of apple, ",
+		"verified_bot":                                               "<names...> is missing; the syntax is verified_bot <names...> { … }",
 		"verified_bot google, bing":                                  "no commas: write google bing",
 		"verified_bot gogle":                                         `there is no operator "gogle"`,
 		"verified_bot duckduckgo":                                    "save https://duckduckgo.com/duckduckbot.json, and write ranges duckduckgo <file>",
-		"verified_bot google {\nrange x y\n}":                        `got "range": expected ranges`,
-		"verified_bot google {\nranges x\n}":                         "expected an operator and a file",
+		"verified_bot google {\nrange x y\n}":                        `unrecognized option "range": did you mean ranges?`,
+		"verified_bot google {\nranges x\n}":                         "ranges: <file> is missing; the syntax is ranges <name> <file>",
 		"verified_bot google {\nranges x y\n}":                       `there is no operator "x"`,
 		"verified_bot google {\nranges bing y\n}":                    "write verified_bot google bing",
 		"verified_bot google {\nranges google y\nranges google z\n}": "two files of google",

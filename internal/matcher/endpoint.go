@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
 func init() {
@@ -133,76 +134,50 @@ func (r readingsIn) Readings() *endpoint.Readings {
 //
 //	endpoint [<methods...>] <paths...> [<key>=<value>...]
 func (e *Endpoint) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	for d.Next() {
-		if e.Paths != nil {
-			return d.Err("endpoint: there is one in this set of matchers already, got another: expected a set of matchers for each")
-		}
-		if err := e.parse(d.RemainingArgs()); err != nil {
-			return d.Errf("endpoint: %w", err)
-		}
-		if d.NextBlock(0) {
-			return d.Err("endpoint: expected one line, got a block: endpoint POST /login")
-		}
-	}
-	return nil
+	return grammar.Line("endpoint [<methods...>] <paths...> [<key>=<value>...]", e.setMethods, e.setPaths, e.setQuery).Then(e.check).ReadAll(d)
 }
 
-// parse reads methods, paths and conditions, in this order.
-func (e *Endpoint) parse(args []string) error {
-	if err := checkCommas(args); err != nil {
-		return err
+func (e *Endpoint) setMethods(words []string) (n int, err error) {
+	n = before(words, func(word string) bool { return !endpoint.IsMethod(word) })
+	e.Methods = words[:n:n]
+	return n, checkCommas(words)
+}
+
+func (e *Endpoint) setPaths(words []string) (n int, err error) {
+	if n = before(words, func(word string) bool { return !strings.HasPrefix(word, "/") }); n == 0 {
+		return 0, fmt.Errorf("got %q, where a path is expected", words[0])
 	}
-	rest := args
-	for len(rest) > 0 && endpoint.IsMethod(rest[0]) {
-		e.Methods, rest = append(e.Methods, rest[0]), rest[1:]
-	}
-	for len(rest) > 0 && strings.HasPrefix(rest[0], "/") {
-		e.Paths, rest = append(e.Paths, rest[0]), rest[1:]
-	}
-	if len(e.Paths) == 0 {
-		return fmt.Errorf("a path is missing, got %q: expected methods, paths and conditions on the query, as in POST /login mode=heavy", strings.Join(args, " "))
-	}
-	for _, arg := range rest {
-		if err := e.parseCondition(arg); err != nil {
-			return err
+	e.Paths = words[:n:n]
+	return n, nil
+}
+
+// setQuery sets the conditions on the query.
+func (e *Endpoint) setQuery(words []string) (int, error) {
+	e.Query = make(map[string]string)
+	for _, word := range words {
+		key, value, found := strings.Cut(word, "=")
+		if !found {
+			return 0, fmt.Errorf("got %q behind the path: a condition on the query has a value, such as mode=heavy or q=*", word)
 		}
+		if other, taken := e.Query[key]; taken {
+			return 0, fmt.Errorf("there are two conditions on %q, %q and %q: expected one; more lines are alternatives", key, other, value)
+		}
+		e.Query[key] = value
 	}
+	return len(words), nil
+}
+
+// before returns how many words stand before one that is another.
+func before(words []string, isOther func(string) bool) int {
+	if n := slices.IndexFunc(words, isOther); n >= 0 {
+		return n
+	}
+	return len(words)
+}
+
+func (e *Endpoint) check() error {
 	_, err := endpoint.New(e.Methods, e.Paths, e.Query)
 	return err
-}
-
-func (e *Endpoint) parseCondition(arg string) error {
-	key, value, found := strings.Cut(arg, "=")
-	if !found {
-		return fmt.Errorf("got %q behind the path, where conditions on the query have a value, such as mode=heavy: %s", arg, insteadOfCondition(arg))
-	}
-	if other, taken := e.Query[key]; taken {
-		return fmt.Errorf("there are two conditions on %q, %q and %q: expected one; more lines are alternatives", key, other, value)
-	}
-	if e.Query == nil {
-		e.Query = make(map[string]string)
-	}
-	e.Query[key] = value
-	return nil
-}
-
-// insteadOfCondition returns a replacement for a word after the path.
-func insteadOfCondition(word string) string {
-	_, errDuration := caddy.ParseDuration(word)
-	_, errModule := caddy.GetModule("http.matchers." + word)
-	switch {
-	case IsMethod(word), endpoint.IsMethod(word):
-		return fmt.Sprintf("write the method before the path, as in %s /login; %s=* is a parameter of this name", strings.ToUpper(word), word)
-	case strings.HasPrefix(word, "/"):
-		return "write paths before the conditions, as in /login /signin mode=heavy"
-	case word == "ban", errDuration == nil:
-		return "write ban and its duration before the path of a trap: trap ban 1h /wp-login.php"
-	case slices.Contains([]string{"ip", "client", "api_key", "everyone"}, word):
-		return "write what is counted by in a line of its own: per " + word
-	case errModule == nil:
-		return "it is a matcher: write matchers into a block, each in a line of its own"
-	}
-	return fmt.Sprintf("write %s=* for any value of the parameter %s", word, word)
 }
 
 // NextIsEndpoint reports whether the next argument begins an endpoint: a path, or a method. No
@@ -218,9 +193,12 @@ func NextIsEndpoint(d *caddyfile.Dispenser) bool {
 
 // UnmarshalEndpoint reads an endpoint without the name of its matcher.
 func UnmarshalEndpoint(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
+	d.NextArg()
+	word := d.Token()
+	word.Text = "endpoint"
 	m := new(Endpoint)
-	if err := m.parse(d.RemainingArgs()); err != nil {
-		return nil, d.WrapErr(err)
+	if err := m.UnmarshalCaddyfile(caddyfile.NewDispenser(append([]caddyfile.Token{word}, d.NextSegment()...))); err != nil {
+		return nil, err
 	}
 	raw, err := json.Marshal(m)
 	return caddy.ModuleMap{"endpoint": raw}, err

@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/networks"
 )
@@ -143,27 +143,14 @@ func LookUp(r *http.Request, in func(netip.Addr) string) string {
 //
 //	country <codes...>
 func (c *Country) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return unmarshalWords(d, &c.Codes, c.check)
+	return grammar.Line("country <codes...>", &c.Codes).Repeats().Then(c.check).ReadAll(d)
 }
 
 // UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:
 //
 //	asn <numbers...>
 func (a *ASN) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return unmarshalWords(d, &a.Numbers, a.check)
-}
-
-func unmarshalWords(d *caddyfile.Dispenser, words *[]string, check func() error) error {
-	for d.Next() {
-		*words = append(*words, d.RemainingArgs()...)
-		if d.NextBlock(0) {
-			return d.Errf("got %q: no block is expected", strings.TrimSpace(d.Val()))
-		}
-	}
-	if err := check(); err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
+	return grammar.Line("asn <numbers...>", &a.Numbers).Repeats().Then(a.check).ReadAll(d)
 }
 
 // Interface guards

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/caddy-tally/caddy-tally/internal/grammar"
 	"github.com/caddy-tally/caddy-tally/internal/webbot"
 )
 
@@ -86,20 +87,7 @@ func (s *SignedBot) MatchWithError(r *http.Request) (bool, error) {
 //
 //	signed_bot <file> [<names...>]
 func (s *SignedBot) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	for d.Next() {
-		if s.File != "" {
-			return d.Err("signed_bot: there are two files in one set of matchers: merge them, or write another set")
-		}
-		d.Args(&s.File)
-		s.Names = d.RemainingArgs()
-		if d.NextBlock(0) {
-			return d.Errf("signed_bot: got %q: no block is expected", d.Val())
-		}
-	}
-	if err := s.check(); err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
+	return grammar.Line("signed_bot <file> [<names...>]", &s.File, &s.Names).Then(s.check).ReadAll(d)
 }
 
 // Interface guards

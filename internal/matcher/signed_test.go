@@ -116,10 +116,10 @@ func TestASignatureCoversTheRequestBeforeRewrites(t *testing.T) {
 
 func TestSignedBotOptions(t *testing.T) {
 	for text, want := range map[string]string{
-		"signed_bot":                               "a file of keys is missing: write signed_bot /etc/caddy/bots.json",
+		"signed_bot":                               "<file> is missing; the syntax is signed_bot <file> [<names...>]",
 		"signed_bot bots.json one, two":            "no commas: write one two",
-		"signed_bot bots.json {\nnames one\n}":     `got "names": no block is expected`,
-		"signed_bot one.json\nsigned_bot two.json": "there are two files",
+		"signed_bot bots.json {\nnames one\n}":     "it has no block; the syntax is signed_bot <file> [<names...>]",
+		"signed_bot one.json\nsigned_bot two.json": "signed_bot is given twice in one set of matchers: merge both, or write another set",
 		"signed_bot bots.json":                     "",
 		"signed_bot bots.json one two":             "",
 	} {
