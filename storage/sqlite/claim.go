@@ -38,6 +38,14 @@ func (s *Store) claimLocked(term *storage.Term, claims []storage.Claim, grants [
 	if err := s.folds.foldAllLocked(); err != nil {
 		return err
 	}
+	if s.periods.alone.Load() != nil {
+		// A claim of the period that is decided meanwhile would miss these claims, and they would miss it.
+		s.periods.reading.Lock()
+		defer s.periods.reading.Unlock()
+		if err := s.folds.foldRestLocked(); err != nil {
+			return err
+		}
+	}
 	err := s.tx.inTermLocked(term, func() (int64, error) { return s.claims.decide(term, claims, grants) })
 	if err != nil {
 		s.claims.limits.forget()

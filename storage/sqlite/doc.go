@@ -25,8 +25,9 @@
 //     where there is no row. Counters are never cached between batches, because another process may
 //     write them.
 //   - In a period (alone.go) this Store alone is charged. Every change is first a record of the
-//     journal, written before anything is granted. Each record is folded into the tables once (fold.go, folded.go), in transactions that
-//     note the progress. All earlier records are folded before a transaction charges anything.
+//     journal, written before anything is granted. Each record is folded into the tables once (fold.go,
+//     folded.go), in transactions that note the progress. All earlier records are folded before a
+//     transaction charges anything, and no other claim of the period is decided until it is committed.
 //   - A batch that changes nothing writes nothing.
 //   - This process never closes its own descriptor of a healthy database file while SQLite may hold
 //     locks on it: POSIX locks belong to the process, and closing any descriptor releases them (see

@@ -197,6 +197,7 @@ type folds struct {
 	// The lock of transactions guards these.
 	folding folding
 	hurried fold // one that a caller waits for
+	apart   bool // the caller holds periods.reading
 
 	patient patient
 }
@@ -355,6 +356,13 @@ func (fs *folds) foldAllLocked() error {
 	return nil
 }
 
+// foldRestLocked is foldAllLocked for a caller that holds periods.reading, so that there are no readers of segments.
+func (fs *folds) foldRestLocked() error {
+	fs.apart = true
+	defer func() { fs.apart = false }()
+	return fs.foldAllLocked()
+}
+
 // hurryLocked folds some of the sealed records up to a generation, and reports whether there are none left.
 func (fs *folds) hurryLocked(last uint32) (over bool, err error) {
 	id, done, err := fs.periods.journalStateLocked()
@@ -413,9 +421,11 @@ func (fs *folds) foldPartLocked(f *fold, rows int) (over bool, err error) {
 func (fs *folds) dropLocked(segments []*journal.Segment) (err error) {
 	a, last := fs.periods.alone.Load(), segments[len(segments)-1].Generation()
 	if a != nil {
-		fs.periods.reading.Lock() // until readers of the segments have finished
+		if !fs.apart {
+			fs.periods.reading.Lock() // until readers of the segments have finished
+			defer fs.periods.reading.Unlock()
+		}
 		a.folded.Store(last)
-		fs.periods.reading.Unlock()
 	}
 	for _, segment := range segments {
 		err = errors.Join(err, fs.periods.journal.Erase(segment))

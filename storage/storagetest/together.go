@@ -33,30 +33,44 @@ func testTwoHandles(t *testing.T, open storage.Opener) {
 	})
 }
 
-// testTogether uses limits up through two handles from many goroutines. Together they are granted
-// exactly the limits.
+// testTogether uses limits up from many goroutines, through one handle and through two. Together they are granted
+// exactly the limits. Half of the goroutines name a former name of each key, which nothing was charged to.
 func testTogether(t *testing.T, open storage.Opener) {
-	handles := []storage.Store{must(t, open), must(t, open)}
+	for handles := 1; handles <= 2; handles++ {
+		claimTogether(t, open, handles)
+	}
+}
+
+func claimTogether(t *testing.T, open storage.Opener, n int) {
+	handles := make([]storage.Store, n)
+	for i := range handles {
+		handles[i] = must(t, open)
+	}
 	var limits []limiter.Limit
 	for _, p := range params[:len(params)-1] {
 		limits = append(limits, newLimit(t, p))
 	}
-	const workers, keys = 4, 3
+	const workers, keys, formers = 4, 3, 100
+	first := 10 * n // key
 	var mu sync.Mutex
 	got := make(map[cell]int64)
 	var group sync.WaitGroup
-	for w := range handles {
-		for range workers {
+	for _, handle := range handles {
+		for worker := range workers {
 			group.Go(func() {
 				for {
 					var claims []storage.Claim
 					for i, l := range limits {
 						for k := range keys {
-							claims = append(claims, storage.Claim{ID: limitID(i), Key: key(k), Limit: l,
-								Claim: limiter.Claim{Now: start, Min: 1, Want: 1 + l.Capacity()/50}})
+							c := storage.Claim{ID: limitID(i), Key: key(first + k), Limit: l,
+								Claim: limiter.Claim{Now: start, Min: 1, Want: 1 + l.Capacity()/50}}
+							if worker%2 == 1 {
+								c.Former = key(first + k + formers)
+							}
+							claims = append(claims, c)
 						}
 					}
-					grants, granted := insist(t, handles[w], claims), int64(0)
+					grants, granted := insist(t, handle, claims), int64(0)
 					mu.Lock()
 					for i, g := range grants {
 						got[cell{claims[i].ID, claims[i].Key}] += g.Units
@@ -73,9 +87,14 @@ func testTogether(t *testing.T, open storage.Opener) {
 	group.Wait()
 	for i, l := range limits {
 		for k := range keys {
-			if units := got[cell{limitID(i), key(k)}]; units != l.Capacity() {
-				t.Errorf("%v limit of %d: two handles granted %d", l.Algorithm(), l.Capacity(), units)
+			if units := got[cell{limitID(i), key(first + k)}]; units != l.Capacity() {
+				t.Errorf("%v limit of %d: %d handles granted %d", l.Algorithm(), l.Capacity(), n, units)
 			}
+		}
+	}
+	for _, handle := range handles {
+		if err := handle.Close(); err != nil {
+			t.Errorf("close: %v", err)
 		}
 	}
 }
