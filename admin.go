@@ -70,7 +70,8 @@ func awaitConfig(ctx context.Context) {
 
 func serveHealth(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet {
-		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed: expected GET")}
+		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed,
+			Err: errors.New("method not allowed: expected GET")}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

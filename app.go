@@ -35,7 +35,8 @@ func (a *App) Provision(ctx caddy.Context) (err error) {
 // Start implements caddy.App.
 func (a *App) Start() error {
 	if !a.run.Used && a.Source != "" {
-		a.run.Warn("no site has the directive rate_limit, so that nothing is limited", "rate_limit {, zone login {, limit 5/1m, } and } in a site, each on a line of its own")
+		a.run.Warn("no site has the directive rate_limit, so that nothing is limited",
+			"rate_limit {, zone login {, limit 5/1m, } and } in a site, each on a line of its own")
 	}
 	a.run.Start()
 	return nil

@@ -51,7 +51,8 @@ is, --address says, or the config file that --config names.`,
 			at.addFlags(cmd)
 			cmd.Example = "  caddy rate-limit explain 203.0.113.9"
 			cmd.AddCommand(console.Commands(at.connect)...)
-			cmd.AddCommand(replayer.Command(at.loadReplay), proposal.Command(at.loadProposal), dashboardCommand(at), keyCommand(at), versionCommand())
+			cmd.AddCommand(replayer.Command(at.loadReplay), proposal.Command(at.loadProposal), dashboardCommand(at),
+				keyCommand(at), versionCommand())
 			cmd.RunE = unknownCommand(namesOf(cmd.Commands()))
 		},
 	})
@@ -181,7 +182,8 @@ func (at *adminEndpoint) checkTier(w io.Writer, tier string) error {
 	case err != nil:
 		fmt.Fprintf(w, "No running Caddy could be asked whether there is a tier %q: %v.\n", tier, err)
 	case len(names) == 0:
-		fmt.Fprintf(w, "The Caddy at %s has no tiers yet: add a tier %q to the global option rate_limit.\n", address, tier)
+		fmt.Fprintf(w, "The Caddy at %s has no tiers yet: add a tier %q to the global option rate_limit.\n",
+			address, tier)
 	case !slices.Contains(names, tier):
 		return fmt.Errorf("there is no tier %q in the Caddy at %s: write %s; or add it to the global option rate_limit and reload first; --force makes the key all the same", tier, address, caddyconf.OrList(names))
 	}
@@ -251,7 +253,8 @@ What is done here is noted in the audit as done by "admin".`,
 		Example: "  caddy rate-limit dashboard --read-only",
 		Args:    console.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmp.Or(cmd.Context(), context.Background()), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signal.NotifyContext(cmp.Or(cmd.Context(), context.Background()), os.Interrupt,
+				syscall.SIGTERM)
 			defer stop()
 			service, err := at.connect(cmd)
 			if err != nil {

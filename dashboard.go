@@ -50,7 +50,8 @@ func init() {
 
 // CaddyModule returns the Caddy module information.
 func (*Dashboard) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.handlers.rate_limit_dashboard", New: func() caddy.Module { return new(Dashboard) }}
+	return caddy.ModuleInfo{ID: "http.handlers.rate_limit_dashboard",
+		New: func() caddy.Module { return new(Dashboard) }}
 }
 
 // dashboardKey seals data in pages, for as long as this process lives: open pages survive a reload.
@@ -78,7 +79,8 @@ func (dash *Dashboard) Provision(ctx caddy.Context) error {
 		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), dash.Source)
 	}
 	dash.served, err = dashboard.New(dashboard.Options{
-		Service: runningService(), Writable: dash.Writable, User: dashboardUser, Address: clientAddress, Key: dashboardKey(), Looks: &looks,
+		Service: runningService(), Writable: dash.Writable, User: dashboardUser, Address: clientAddress,
+		Key: dashboardKey(), Looks: &looks,
 		Report: func(err error) { dash.log.Error("the dashboard can't answer", zap.Error(err)) },
 	})
 	return err
@@ -161,7 +163,8 @@ var (
 
 func init() {
 	httpcaddyfile.RegisterHandlerDirective("rate_limit_dashboard", parseDashboard)
-	httpcaddyfile.RegisterDirectiveOrder("rate_limit_dashboard", httpcaddyfile.Before, "request_header") // after rate_limit_user
+	// after rate_limit_user
+	httpcaddyfile.RegisterDirectiveOrder("rate_limit_dashboard", httpcaddyfile.Before, "request_header")
 }
 
 // parseDashboard sets up the dashboard from the directive. Named matchers are known only
@@ -205,11 +208,15 @@ func (dash *Dashboard) permits(r *http.Request) error {
 	}
 	switch {
 	case !matches && matcher.IsEarly(r):
-		return caddyhttp.Error(http.StatusTooEarly, errors.New("rate_limit_dashboard: the address may be forged until the handshake is complete"))
+		return caddyhttp.Error(http.StatusTooEarly,
+			errors.New("rate_limit_dashboard: the address may be forged until the handshake is complete"))
 	case !matches && matcher.IsClaimed(r):
-		return caddyhttp.Error(http.StatusForbidden, errors.New("rate_limit_dashboard: the client may have written its address itself, so allow doesn't let it in: write "+enforce.StrictProxies))
+		return caddyhttp.Error(http.StatusForbidden,
+			errors.New("rate_limit_dashboard: the client may have written its address itself, so allow doesn't let it in: write "+enforce.StrictProxies))
 	case !matches:
-		return caddyhttp.Error(http.StatusForbidden, errors.New("rate_limit_dashboard: the request is of no authenticated user, and no matcher of allow matches"))
+		return caddyhttp.Error(http.StatusForbidden,
+			errors.New(
+				"rate_limit_dashboard: the request is of no authenticated user, and no matcher of allow matches"))
 	case !isOfThisMachine(r.Host) && !dash.hosts.Match(r):
 		return caddyhttp.Error(http.StatusMisdirectedRequest, errStrangeHost)
 	}

@@ -120,7 +120,8 @@ func (p *Permission) logRefused(name string) {
 		p.unlogged.Add(1)
 		return
 	}
-	p.logger.Info("no certificate: the limits on new certificates are used up", zap.String("domain", name), zap.Int64("not_logged", p.unlogged.Swap(0)))
+	p.logger.Info("no certificate: the limits on new certificates are used up", zap.String("domain", name),
+		zap.Int64("not_logged", p.unlogged.Swap(0)))
 }
 
 // sender returns the address of the client whose handshake needs a certificate. That of a QUIC packet may be forged,
@@ -130,7 +131,8 @@ func sender(ctx context.Context) string {
 	if ok && hello != nil && hello.Conn != nil && strings.HasPrefix(hello.Conn.RemoteAddr().Network(), "tcp") {
 		return hello.Conn.RemoteAddr().String()
 	}
-	return netip.AddrPortFrom(netip.IPv4Unspecified(), 0).String() // the sender of a datagram can be forged (decision 160)
+	// the sender of a datagram can be forged (decision 160)
+	return netip.AddrPortFrom(netip.IPv4Unspecified(), 0).String()
 }
 
 // isStored reports whether any issuer's certificate for a name, or for all names beside it, is in the

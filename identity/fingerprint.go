@@ -51,7 +51,8 @@ func AppendFingerprint(key []byte, prefix netip.Prefix, h Hints) []byte {
 	input := appendHint(room[:0], h.UserAgent, maxUserAgent)
 	input = appendHint(input, strings.Trim(h.Platform, `"`), maxHint)
 	input = appendHint(input, h.Mobile, maxHint)
-	if !h.Initiator.IsOther() { // whose page can choose a language (https://fetch.spec.whatwg.org/#cors-safelisted-request-header)
+	// whose page can choose a language (https://fetch.spec.whatwg.org/#cors-safelisted-request-header)
+	if !h.Initiator.IsOther() {
 		input = appendLanguage(input, h.AcceptLanguage)
 	}
 	if h.Initiator != OwnSite {

@@ -42,7 +42,8 @@ func NewSecret(text []byte, older ...[]byte) (*Secret, error) {
 	}
 	for i, text := range s.texts {
 		if len(text) < MinSecret {
-			return nil, fmt.Errorf("identity: secret number %d has %d characters, expected at least %d", i+1, len(text), MinSecret)
+			return nil, fmt.Errorf("identity: secret number %d has %d characters, expected at least %d", i+1,
+				len(text), MinSecret)
 		}
 		s.texts[i] = bytes.Clone(text)
 	}

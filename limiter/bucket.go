@@ -28,7 +28,8 @@ func (b Bucket) drained(l *Limit, now int64) Bucket {
 	}
 	b = b.clamp(l)
 	if b.At > now {
-		if ahead := uint64(b.At) - uint64(now); ahead > uint64(max(int64(MaxSkew), l.window, l.refillTime(l.capacity, 0))) {
+		if ahead := uint64(b.At) - uint64(now); ahead > uint64(
+			max(int64(MaxSkew), l.window, l.refillTime(l.capacity, 0))) {
 			return Bucket{At: now}
 		}
 		return b

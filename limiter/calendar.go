@@ -169,7 +169,8 @@ func (c *calendar) begins(slot int64) int64 {
 		_, offset := here.Zone()
 		at = max(at, shown-int64(offset)*int64(time.Second))
 		_, changes := here.ZoneBounds()
-		if changes.IsZero() || at < changes.UnixNano() || !changes.After(here) { // Go 1.26 has none after the 365th day of 2040
+		// Go 1.26 has none after the 365th day of 2040
+		if changes.IsZero() || at < changes.UnixNano() || !changes.After(here) {
 			return at
 		}
 		at = changes.UnixNano()

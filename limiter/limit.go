@@ -182,7 +182,8 @@ func (l Limit) ZoneSlack() int64 {
 // means the amount. A state or a lease of one is a state or a lease of the other.
 func (l Limit) WithAmount(amount, burst int64) (Limit, error) {
 	if amount < MinAmount || amount > MaxAmount {
-		return Limit{}, fmt.Errorf("amount must be between %d and %d (2^40), got %d", MinAmount, int64(MaxAmount), amount)
+		return Limit{}, fmt.Errorf("amount must be between %d and %d (2^40), got %d", MinAmount,
+			int64(MaxAmount), amount)
 	}
 	l.amount, l.capacity = amount, amount
 	if burst == 0 {
@@ -198,7 +199,8 @@ func (l Limit) WithAmount(amount, burst int64) (Limit, error) {
 	}
 	l.capacity = burst
 	if refill := l.refillTime(burst, 0); refill > int64(MaxRefill) {
-		return Limit{}, fmt.Errorf("a burst of %d at %d per %v takes over 100 years to refill; expected a smaller burst or a shorter window", burst, amount, time.Duration(l.window))
+		return Limit{}, fmt.Errorf(
+			"a burst of %d at %d per %v takes over 100 years to refill; expected a smaller burst or a shorter window", burst, amount, time.Duration(l.window))
 	}
 	return l, nil
 }

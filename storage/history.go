@@ -153,7 +153,8 @@ func (q HistoryQuery) Periods() (first, end int64, err error) {
 	}
 	first, end = Period(q.From, q.Resolution), Period(q.To-1, q.Resolution)+1
 	if end-first > MaxPoints {
-		return 0, 0, fmt.Errorf("expected at most %d points, got %d: choose a shorter time or a coarser resolution", MaxPoints, end-first)
+		return 0, 0, fmt.Errorf("expected at most %d points, got %d: choose a shorter time or a coarser resolution",
+			MaxPoints, end-first)
 	}
 	return first, end, nil
 }

@@ -48,7 +48,8 @@ type Network interface {
 	// time. The claims don't depend on the records read: the caller chose their limits before. It
 	// claims again if the records lead to other limits (decision 66). There may be no clients, or no claims.
 	// Its errors are those of Claim.
-	ClaimFor(ctx context.Context, term *Term, clients []Client, records []reputation.Record, claims []Claim, grants []limiter.Grant) error
+	ClaimFor(ctx context.Context, term *Term, clients []Client, records []reputation.Record, claims []Claim,
+		grants []limiter.Grant) error
 
 	// News returns the changes by all processes since those that the caller has seen, so that it
 	// reads changed records again. It takes one round trip and reads little. Another goroutine calls

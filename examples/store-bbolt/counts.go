@@ -23,7 +23,8 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 }
 
 // answer answers claims, and keeps what they have changed if keep is true.
-func (s *Store) answer(ctx context.Context, doing string, term *storage.Term, claims []storage.Claim, grants []limiter.Grant, keep bool) error {
+func (s *Store) answer(ctx context.Context, doing string, term *storage.Term, claims []storage.Claim,
+	grants []limiter.Grant, keep bool) error {
 	return s.within(ctx, doing, term, func(c *call) error {
 		if err := cmp.Or(storage.CheckClaims(claims, grants), s.checkRoom(c)); err != nil {
 			return err
@@ -95,7 +96,8 @@ func (c *call) usage(usages map[string]*usage, id storage.LimitID, key storage.K
 }
 
 // Records implements [storage.Store].
-func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client,
+	records []reputation.Record) error {
 	return s.within(ctx, "records", term, func(c *call) error {
 		if err := storage.CheckRecords(len(clients), records); err != nil {
 			return err
@@ -108,7 +110,8 @@ func (s *Store) Records(ctx context.Context, term *storage.Term, clients []stora
 }
 
 // Punish implements [storage.Store].
-func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense,
+	records []reputation.Record) error {
 	return s.within(ctx, "punish", term, func(c *call) error {
 		if err := cmp.Or(storage.CheckRecords(len(offenses), records), s.checkRoom(c)); err != nil {
 			return err
@@ -154,7 +157,9 @@ func (o Options) maxSize() int64 { return cmp.Or(o.MaxSize, 1<<30) }
 // checkRoom returns an error if the file is full.
 func (s *Store) checkRoom(c *call) error {
 	if used := c.Size() - int64(s.db.Stats().FreeAlloc); used > s.maxSize {
-		return fmt.Errorf("the counts take %d bytes of the file, and may take %d: there is room again when some have expired", used, s.maxSize)
+		return fmt.Errorf(
+			"the counts take %d bytes of the file, and may take %d: there is room again when some have expired",
+			used, s.maxSize)
 	}
 	return nil
 }

@@ -107,7 +107,8 @@ func openFile(o Options) (*database, error) {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("another process uses %s, and a bbolt database is for one: %w", o.Path, err)
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrChecksum):
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err,
+		bolterrors.ErrChecksum):
 		return nil, fmt.Errorf("%w: %w", storage.ErrForeign, err)
 	case err != nil:
 		return nil, err

@@ -21,7 +21,8 @@ func (s *Store) Sweep(ctx context.Context, term *storage.Term) (done storage.Swe
 		if swept[at.bucket].unset {
 			now -= c.time.Shift
 		}
-		keys, expired := page(c.Tx, bucket, at.after, func(_, row []byte) bool { return len(row) < 8 || expiresOf(row) <= now })
+		keys, expired := page(c.Tx, bucket, at.after,
+			func(_, row []byte) bool { return len(row) < 8 || expiresOf(row) <= now })
 		for _, key := range expired {
 			c.remove(bucket, key)
 		}
@@ -39,7 +40,8 @@ func (s *Store) Sweep(ctx context.Context, term *storage.Term) (done storage.Swe
 // page returns the keys of the next rows of a bucket, and of those that are selected.
 func page(tx *bolt.Tx, bucket, after []byte, selects func(key, row []byte) bool) (keys, selected [][]byte) {
 	cursor := tx.Bucket(bucket).Cursor()
-	for key, row := cursor.Seek(append(slices.Clone(after), 0)); key != nil && len(keys) < step; key, row = cursor.Next() {
+	for key, row := cursor.Seek(append(slices.Clone(after), 0)); key != nil &&
+		len(keys) < step; key, row = cursor.Next() {
 		key = slices.Clone(key) // bbolt's is valid until the next change
 		keys = append(keys, key)
 		if selects(key, row) {
@@ -57,7 +59,8 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (map[storage.Ke
 		err := s.look(ctx, "bans", func(tx *bolt.Tx) error {
 			keys, _ = page(tx, clients, after, func(key, row []byte) bool {
 				var r reputation.Record
-				if _, found := read(row, &r); found && r.Banned(now) && len(banned) < most && len(key) == len(storage.Key{}) {
+				if _, found := read(row, &r); found && r.Banned(now) && len(banned) < most &&
+					len(key) == len(storage.Key{}) {
 					r.Clamp(now)
 					banned[storage.Key(key)] = r
 				}

@@ -6,10 +6,10 @@
 //	acme             researcher  9a41…
 //	vendor/product   vendor      77e0… until 2026-12-01
 //
-// A hash is the HMAC-SHA-256 of a key under the file's salt, in hexadecimal. A key with an end is valid until then; a date
-// means its first moment in UTC. A name is a client, and the text after a `/` is a part of it that is counted on its own.
-// A name may have several keys of one tier, which are counted together, so that a key can be replaced while the old one
-// is still in use.
+// A hash is the HMAC-SHA-256 of a key under the file's salt, in hexadecimal. A key with an end is valid until then; a
+// date means its first moment in UTC. A name is a client, and the text after a `/` is a part of it that is counted on
+// its own. A name may have several keys of one tier, which are counted together, so that a key can be replaced while
+// the old one is still in use.
 //
 // # Invariants
 //

@@ -24,8 +24,8 @@ const keyPrefix = "tally_"
 
 const fileHead = "# API keys: name, tier and hash of each, and until when if it expires. `caddy rate-limit key` makes and revokes them.\n"
 
-// New makes a key of 130 random bits for a client, adds its hash to a file, which it creates if there is none, and returns
-// the key. The key is never shown again.
+// New makes a key of 130 random bits for a client, adds its hash to a file, which it creates if there is none, and
+// returns the key. The key is never shown again.
 func New(path string, client Holder) (key string, err error) {
 	if err := client.check(nil); err != nil {
 		return "", fmt.Errorf("apikeys: %w", err)
@@ -62,8 +62,8 @@ func appendKey(text []byte, client Holder, key string) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Revoke removes the keys of a name from a file, or only the one with the ID if id isn't empty, and returns the number of
-// removed keys.
+// Revoke removes the keys of a name from a file, or only the one with the ID if id isn't empty, and returns the number
+// of removed keys.
 func Revoke(path, name, id string) (revoked int, err error) {
 	err = edit(path, func(text []byte) (kept []byte, err error) {
 		if _, err := Parse(text, nil); err != nil {

@@ -11,8 +11,8 @@ const maxFile = 64 << 20
 // needs no goroutine and no Close. It may be used from any number of goroutines.
 type File struct{ file *textfile.File[Set] }
 
-// Open reads a file. A missing file has no keys until it exists. After the file was read again, changed is called with the
-// new keys, or with the error because of which the old ones stay in force: once for each change of the file, on the
+// Open reads a file. A missing file has no keys until it exists. After the file was read again, changed is called with
+// the new keys, or with the error because of which the old ones stay in force: once for each change of the file, on the
 // goroutine that called [File.Keys].
 func Open(path string, tiers []string, changed func(*Set, error)) (*File, error) {
 	file, err := textfile.Open(textfile.Options[Set]{

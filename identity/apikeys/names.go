@@ -12,7 +12,9 @@ const maxName = 64
 func CheckName(name string) error {
 	client, part, parted := strings.Cut(name, "/")
 	if !isWord(client) || parted && !isWord(part) || len(name) > maxName {
-		return fmt.Errorf("the name must be letters, digits and . _ - such as acme or vendor/product, at most %d, got %.80q", maxName, name)
+		return fmt.Errorf(
+			"the name must be letters, digits and . _ - such as acme or vendor/product, at most %d, got %.80q",
+			maxName, name)
 	}
 	if name == saltWord {
 		return fmt.Errorf("the name can't be %q: it has a meaning of its own in a file of keys", name)

@@ -29,8 +29,8 @@ func (holder *Holder) isExpired(now time.Time) bool {
 	return !holder.Expires.IsZero() && !now.Before(holder.Expires)
 }
 
-// Set has the keys of one version of a file. It doesn't change, and may be used from any number of goroutines. A nil Set
-// has no keys.
+// Set has the keys of one version of a file. It doesn't change, and may be used from any number of goroutines. A nil
+// Set has no keys.
 type Set struct {
 	macs    sync.Pool // of *mac
 	clients map[sum]*Holder
@@ -48,8 +48,8 @@ type mac struct {
 // MaxKey is the maximum length of a key in Find. Our keys are much shorter.
 const MaxKey = 256
 
-// Find returns the client of a valid key, or nil. Its duration reveals nothing about the keys: they are compared by a hash
-// that clients can't compute.
+// Find returns the client of a valid key, or nil. Its duration reveals nothing about the keys: they are compared by a
+// hash that clients can't compute.
 func (s *Set) Find(key string, now time.Time) *Holder {
 	if s == nil || len(s.clients) == 0 || len(key) > MaxKey {
 		return nil
@@ -153,7 +153,8 @@ const untilWord = "until"
 // checkWords returns an error if a line has the wrong number of words for a key.
 func checkWords(fields []string) error {
 	if len(fields) != 3 && (len(fields) != 5 || fields[3] != untilWord) {
-		return fmt.Errorf("has %d words, expected three: name, tier and hash; or %s and a time behind them", len(fields), untilWord)
+		return fmt.Errorf("has %d words, expected three: name, tier and hash; or %s and a time behind them",
+			len(fields), untilWord)
 	}
 	return nil
 }
@@ -199,7 +200,8 @@ func (p *parser) key(n int, client *Holder, text string) error {
 	}
 	first, ok := p.first[client.Name]
 	if ok && first.tier != client.Tier {
-		return fmt.Errorf("%s has the tier %s here and %s in line %d; a name has one", client.Name, client.Tier, first.tier, first.line)
+		return fmt.Errorf("%s has the tier %s here and %s in line %d; a name has one", client.Name, client.Tier,
+			first.tier, first.line)
 	}
 	if !ok {
 		p.first[client.Name] = firstLine{n, client.Tier}
@@ -212,7 +214,8 @@ func (p *parser) key(n int, client *Holder, text string) error {
 // parseHash parses the hash of a key.
 func parseHash(text string) (hash sum, err error) {
 	if len(text) != hex.EncodedLen(len(hash)) {
-		return hash, fmt.Errorf("the hash must have %d hexadecimal digits, got %d characters", hex.EncodedLen(len(hash)), len(text))
+		return hash, fmt.Errorf("the hash must have %d hexadecimal digits, got %d characters",
+			hex.EncodedLen(len(hash)), len(text))
 	}
 	if _, err := hex.Decode(hash[:], []byte(text)); err != nil {
 		return hash, errors.New("the hash must be hexadecimal digits")

@@ -25,7 +25,8 @@ type Hash struct {
 
 // HashKey hashes a key within a scope. retention is how long after now the hash must find the counts. It returns
 // an error if the key of an epoch can't be read or created.
-func HashKey(lasting identity.Hasher, epochs *epoch.Keys, scope uint64, key string, retention time.Duration, now time.Time) (Hash, error) {
+func HashKey(lasting identity.Hasher, epochs *epoch.Keys, scope uint64, key string, retention time.Duration,
+	now time.Time) (Hash, error) {
 	if !identity.IsAddress(key) {
 		return Hash{Current: lasting.Hash(scope, key)}, nil
 	}
@@ -39,7 +40,8 @@ func HashKey(lasting identity.Hasher, epochs *epoch.Keys, scope uint64, key stri
 
 // HashKeyAtOnce is [HashKey] without waiting for a disk. It returns false if the keys of the
 // epoch are not in memory.
-func HashKeyAtOnce(lasting identity.Hasher, epochs *epoch.Keys, scope uint64, key string, retention time.Duration, now time.Time) (Hash, bool) {
+func HashKeyAtOnce(lasting identity.Hasher, epochs *epoch.Keys, scope uint64, key string, retention time.Duration,
+	now time.Time) (Hash, bool) {
 	if !identity.IsAddress(key) {
 		return Hash{Current: lasting.Hash(scope, key)}, true
 	}

@@ -8,10 +8,10 @@
 //	version 1 | key 4 | expires 4 | difficulty 1 | nonce 18 | HMAC-SHA-256 32
 //
 // The HMAC covers all fields before it, the site and the client's network. The solution is 16 different numbers of 64
-// bits. For each of them, the SHA-256 of the 80 characters and the number, big endian, begins with a number of zero bits
-// that is the difficulty less 4. Solving takes 2 to the power of the difficulty tries on average, rarely more than one and
-// a half times as many; checking takes 16. Below a difficulty of 5 fewer numbers with one zero bit suffice. Version 1 was
-// solved by one number.
+// bits. For each of them, the SHA-256 of the 80 characters and the number, big endian, begins with a number of zero
+// bits that is the difficulty less 4. Solving takes 2 to the power of the difficulty tries on average, rarely more than
+// one and a half times as many; checking takes 16. Below a difficulty of 5 fewer numbers with one zero bit suffice.
+// Version 1 was solved by one number.
 //
 // Version 3 is for browsers without JavaScript, where that is allowed. It has no solution: the browser submits it after
 // the time in the field "expires", within two minutes.

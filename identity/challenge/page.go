@@ -94,15 +94,15 @@ func (p Page) Render(w io.Writer) error {
 	return nil
 }
 
-// The policy allows the page's script and style by their hashes: they never change, and a nonce would have to be new for
-// every answer.
+// The policy allows the page's script and style by their hashes: they never change, and a nonce would have to be new
+// for every answer.
 var (
 	scriptSource = page.Source(pageJS)
 	styleSource  = page.Source(pageCSS)
 )
 
-// Policy returns the Content-Security-Policy of the page: its own script and style, its icon, the script's workers, a form
-// to this site, no framing, and nothing else except the sources of a widget. A page with a link may be framed.
+// Policy returns the Content-Security-Policy of the page: its own script and style, its icon, the script's workers, a
+// form to this site, no framing, and nothing else except the sources of a widget. A page with a link may be framed.
 func (p Page) Policy() string {
 	widget := ""
 	if p.Widget != nil {

@@ -67,10 +67,12 @@ func New(secret *identity.Secret, o Options) (*Setter, error) {
 		o.Random = rand.Reader
 	}
 	if o.Difficulty < MinDifficulty || o.Difficulty > MaxDifficulty {
-		return nil, fmt.Errorf("challenge: difficulty must be between %d and %d, got %d", MinDifficulty, MaxDifficulty, o.Difficulty)
+		return nil, fmt.Errorf("challenge: difficulty must be between %d and %d, got %d", MinDifficulty, MaxDifficulty,
+			o.Difficulty)
 	}
 	if o.Lifetime < MinLifetime || o.Lifetime > MaxLifetime {
-		return nil, fmt.Errorf("challenge: lifetime must be between %v and %v, got %v", MinLifetime, MaxLifetime, o.Lifetime)
+		return nil, fmt.Errorf("challenge: lifetime must be between %v and %v, got %v", MinLifetime,
+			MaxLifetime, o.Lifetime)
 	}
 	keys, err := secret.Derive("challenges")
 	if err != nil {
@@ -195,7 +197,8 @@ func check(puzzle, solution string, numbers, zeros int) error {
 	}
 	for i := range numbers {
 		number := [NumberSize / 2]byte(all[i*NumberSize/2:])
-		if earned(puzzle, number) < zeros || i > 0 && bytes.Compare(number[:], all[(i-1)*NumberSize/2:i*NumberSize/2]) <= 0 {
+		if earned(puzzle, number) < zeros ||
+			i > 0 && bytes.Compare(number[:], all[(i-1)*NumberSize/2:i*NumberSize/2]) <= 0 {
 			return ErrUnsolved
 		}
 	}

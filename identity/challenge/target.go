@@ -9,8 +9,8 @@ import (
 // MaxTarget is the maximum length of a target, in bytes.
 const MaxTarget = 2048
 
-// Target returns the target if it is on this very site, otherwise "/". A target is a path with an optional query, as in a
-// request line. Target refuses texts that a browser, a proxy or an application could take for an address elsewhere:
+// Target returns the target if it is on this very site, otherwise "/". A target is a path with an optional query, as in
+// a request line. Target refuses texts that a browser, a proxy or an application could take for an address elsewhere:
 // other schemes and hosts, paths that begin with two slashes after decoding or cleaning, backslashes, control
 // characters, spaces and characters outside ASCII.
 func Target(text string) string {

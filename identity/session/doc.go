@@ -7,8 +7,8 @@
 //
 //	version 1 | key 4 | issued 4 | expires 4 | id 16 | origin 8 | HMAC-SHA-256 32
 //
-// Times are Unix seconds (up to the year 2106). The origin is a keyed hash of the network to which the token was issued.
-// The HMAC covers all fields before it, the site and the name of the cookie.
+// Times are Unix seconds (up to the year 2106). The origin is a keyed hash of the network to which the token was
+// issued. The HMAC covers all fields before it, the site and the name of the cookie.
 //
 // # Invariants
 //

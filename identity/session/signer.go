@@ -74,7 +74,8 @@ type Signer struct {
 func New(secret *identity.Secret, o Options) (*Signer, error) {
 	o.Lifetime = cmp.Or(o.Lifetime, DefaultLifetime)
 	if o.Lifetime < MinLifetime || o.Lifetime > MaxLifetime {
-		return nil, fmt.Errorf("session: lifetime must be between %v and %v, got %v", MinLifetime, MaxLifetime, o.Lifetime)
+		return nil, fmt.Errorf("session: lifetime must be between %v and %v, got %v", MinLifetime,
+			MaxLifetime, o.Lifetime)
 	}
 	if o.Random == nil {
 		o.Random = rand.Reader

@@ -42,7 +42,8 @@ func (c *Client) post(ctx context.Context, token, idempotencyKey string) (*http.
 	if idempotencyKey != "" {
 		form.Set("idempotency_key", idempotencyKey)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.o.Service.Endpoint, strings.NewReader(form.Encode()))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.o.Service.Endpoint,
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,8 @@ func read(response *http.Response) (answer, Result) {
 	case len(body) > maxAnswer:
 		return a, Result{Unreadable, fmt.Errorf("an answer of more than %d bytes", maxAnswer)}
 	}
-	if err := json.Unmarshal(body, &a); err != nil || response.StatusCode != http.StatusOK && (a.Success || len(a.Codes) == 0) {
+	if err := json.Unmarshal(body, &a); err != nil || response.StatusCode != http.StatusOK &&
+		(a.Success || len(a.Codes) == 0) {
 		return a, Result{Unreadable, errors.Join(fmt.Errorf("status %d", response.StatusCode), err)}
 	}
 	return a, a.verdict()

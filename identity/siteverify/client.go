@@ -59,7 +59,8 @@ func New(o Options) (*Client, error) {
 	if o.Service.dummies == nil {
 		return nil, errors.New("siteverify: a service of ByName is required")
 	}
-	if err := errors.Join(o.Service.checkKey("the secret", o.Secret), o.Service.checkKey("the site key", o.SiteKey)); err != nil {
+	if err := errors.Join(o.Service.checkKey("the secret", o.Secret),
+		o.Service.checkKey("the site key", o.SiteKey)); err != nil {
 		return nil, err
 	}
 	if o.MaxAge < 0 || o.Timeout < 0 || o.MaxConcurrent < 0 {
@@ -106,8 +107,8 @@ func (c *Client) Service() Service { return c.o.Service }
 // SiteKey returns the site's name in the widget.
 func (c *Client) SiteKey() string { return c.o.SiteKey }
 
-// Verify asks the service whether a token is genuine and from a page of a host. The host has no port. It returns after an
-// answer, a timeout, or the end of ctx.
+// Verify asks the service whether a token is genuine and from a page of a host. The host has no port. It returns after
+// an answer, a timeout, or the end of ctx.
 func (c *Client) Verify(ctx context.Context, token, host string) Result {
 	if token == "" || len(token) > maxToken {
 		return Result{Reason: Malformed}

@@ -54,7 +54,8 @@ func Services() []Service {
 			Script:   "https://www.google.com/recaptcha/api.js",
 			Class:    "g-recaptcha",
 			Field:    "g-recaptcha-response",
-			Sources:  []string{"https://www.google.com/recaptcha/", "https://www.gstatic.com/recaptcha/", "https://recaptcha.google.com/recaptcha/"},
+			Sources: []string{"https://www.google.com/recaptcha/", "https://www.gstatic.com/recaptcha/",
+				"https://recaptcha.google.com/recaptcha/"},
 
 			dummies: regexp.MustCompile(`^6LeIxAcTAAAAA(GG-vFI1TnRWxMZNFuojJ4WifJWe|JcZVRqyHh71UMIEGNQ_MXjiZKhI)$`),
 		},
@@ -82,7 +83,8 @@ func (s Service) checkKey(what, key string) error {
 	case len(key) > maxKey || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }):
 		return fmt.Errorf("siteverify: %s: %s must be at most %d visible ASCII characters", s.Name, what, maxKey)
 	case s.dummies.MatchString(key):
-		return fmt.Errorf("siteverify: %s: %s is one for tests, which everybody passes: write one of your own", s.Name, what)
+		return fmt.Errorf("siteverify: %s: %s is one for tests, which everybody passes: write one of your own",
+			s.Name, what)
 	}
 	return nil
 }

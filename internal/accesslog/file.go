@@ -59,7 +59,8 @@ func (f *File) open() error {
 			text = &expanding{f, unzipped}
 		}
 	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		if unzipped, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
+		if unzipped, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
 			text = broken{err}
 		} else {
 			text, f.ended = &expanding{f, unzipped}, unzipped.Close

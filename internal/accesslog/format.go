@@ -77,7 +77,8 @@ func compileFormat(format string) (*lineFormat, error) {
 	rest, known := format, 0
 	first, rest, found := strings.Cut(rest, "$")
 	if !found {
-		return nil, fmt.Errorf("format: got %q, which has no variable: expected one such as %s", format, presets["combined"])
+		return nil, fmt.Errorf("format: got %q, which has no variable: expected one such as %s", format,
+			presets["combined"])
 	}
 	f.pieces = append(f.pieces, piece{literal: first})
 	for found {
@@ -92,7 +93,9 @@ func compileFormat(format string) (*lineFormat, error) {
 		}
 		p.literal, rest, found = strings.Cut(rest, "$")
 		if found && p.literal == "" {
-			return nil, fmt.Errorf("format: nothing is between $%s and the variable after it, so nobody can tell where it ends", name)
+			return nil,
+				fmt.Errorf("format: nothing is between $%s and the variable after it, so nobody can tell where it ends",
+					name)
 		}
 		p.quoted = strings.HasPrefix(p.literal, `"`) && strings.HasSuffix(f.pieces[len(f.pieces)-1].literal, `"`)
 		f.pieces = append(f.pieces, p)

@@ -84,7 +84,8 @@ func NewMerger(parser *Parser, paths []string, stdin io.Reader) (*Merger, error)
 	once := false
 	for _, path := range paths {
 		s := &source{File: &File{path: path}}
-		if path == standardInput && slices.ContainsFunc(m.later, func(other *source) bool { return other.path == standardInput }) {
+		if path == standardInput &&
+			slices.ContainsFunc(m.later, func(other *source) bool { return other.path == standardInput }) {
 			return nil, errors.New("got - twice: the standard input can be read once")
 		}
 		m.later = append(m.later, s)
@@ -275,7 +276,8 @@ func (m *Merger) refuse(s *source, line []byte, err error) {
 	m.Bad++
 	if len(m.Quoted) < maxBad {
 		text := strconv.QuoteToASCII(string(line[:min(len(line), maxQuoted)]))
-		m.Quoted = append(m.Quoted, BadLine{File: s.path, Line: s.number, Text: text[1 : len(text)-1], Error: err.Error()})
+		m.Quoted = append(m.Quoted,
+			BadLine{File: s.path, Line: s.number, Text: text[1 : len(text)-1], Error: err.Error()})
 	}
 }
 

@@ -49,7 +49,8 @@ func NewParser(name string) (*Parser, error) {
 	case presets[name] != "":
 		p.add(name)
 	default:
-		return nil, fmt.Errorf("format: got %q: expected caddy, %s, or a string such as %s", name, strings.Join(slices.Sorted(maps.Keys(presets)), ", "), presets["combined"])
+		return nil, fmt.Errorf("format: got %q: expected caddy, %s, or a string such as %s", name,
+			strings.Join(slices.Sorted(maps.Keys(presets)), ", "), presets["combined"])
 	}
 	return p, nil
 }

@@ -15,7 +15,8 @@ type wrapped struct {
 	pieces [2][]byte // of a line that isn't complete: of the standard output, and of the standard error
 }
 
-var errLeftOut = errors.New("journalctl has left out a long message: expected the lines of journalctl --all -o json, or of -o cat")
+var errLeftOut = errors.New(
+	"journalctl has left out a long message: expected the lines of journalctl --all -o json, or of -o cat")
 
 // unwrap returns the line in a line, valid until the next call, or false if a later line completes it.
 func (w *wrapped) unwrap(line []byte) (text []byte, complete bool, err error) {

@@ -30,9 +30,11 @@ const (
 
 // pages are the parts of the documentation about a kind.
 var pages = map[Kind]string{
-	Reach: "docs/advice.md#can-a-request-reach-it", Choice: "docs/advice.md#can-the-client-choose-it", Set: "docs/advice.md#will-it-ever-be-set-or-match",
-	Effect: "docs/advice.md#can-it-do-what-it-says", Address: "docs/advice.md#who-is-the-client", UntrustedProxy: "docs/advice.md#who-is-the-client",
-	BeforeTLS: "docs/reference/before-tls.md",
+	Reach: "docs/advice.md#can-a-request-reach-it", Choice: "docs/advice.md#can-the-client-choose-it",
+	Set:    "docs/advice.md#will-it-ever-be-set-or-match",
+	Effect: "docs/advice.md#can-it-do-what-it-says", Address: "docs/advice.md#who-is-the-client",
+	UntrustedProxy: "docs/advice.md#who-is-the-client",
+	BeforeTLS:      "docs/reference/before-tls.md",
 }
 
 // See returns the part of the documentation that explains it, or "".
@@ -64,7 +66,8 @@ func (a Advice) err() error {
 // log writes a warning.
 func (a Advice) log(log *zap.Logger) {
 	var fields []zap.Field
-	for _, f := range [][2]string{{"write", a.Fix}, {"zone", a.Zone}, {"handler", a.Handler}, {"path", a.Path}, {"root", a.Root}, {"at", a.Source}, {"see", a.Kind.See()}} {
+	for _, f := range [][2]string{{"write", a.Fix}, {"zone", a.Zone}, {"handler", a.Handler}, {"path", a.Path},
+		{"root", a.Root}, {"at", a.Source}, {"see", a.Kind.See()}} {
 		if f[1] != "" {
 			fields = append(fields, zap.String(f[0], f[1]))
 		}
@@ -113,7 +116,8 @@ func (l *List) Keep(a Advice) bool {
 
 // repeats reports whether both say the same about the same place. In JSON, places have no names.
 func (a Advice) repeats(b Advice) bool {
-	return a.Problem == b.Problem && a.Zone == b.Zone && a.Source == b.Source && slices.Equal(a.Server, b.Server) && (a.Source != "" || len(a.Server) > 0)
+	return a.Problem == b.Problem && a.Zone == b.Zone && a.Source == b.Source && slices.Equal(a.Server, b.Server) &&
+		(a.Source != "" || len(a.Server) > 0)
 }
 
 // All returns the advice given so far, in its order.

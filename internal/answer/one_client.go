@@ -37,10 +37,12 @@ func beneathDeferred(w http.ResponseWriter, renews Client) *Response {
 	if outermost == nil {
 		return nil
 	}
-	if below, ok := outermost.ResponseWriter.(*writer); ok && renews == nil && below.Response != nil && below.Response.forOneClient {
+	if below, ok := outermost.ResponseWriter.(*writer); ok && renews == nil && below.Response != nil &&
+		below.Response.forOneClient {
 		return below.Response // it was put there before
 	}
-	below := &writer{Passage: Passage{Response: &Response{forOneClient: renews == nil, Renews: renews != nil, client: renews}}}
+	below := &writer{
+		Passage: Passage{Response: &Response{forOneClient: renews == nil, Renews: renews != nil, client: renews}}}
 	below.ResponseWriter, outermost.ResponseWriter = outermost.ResponseWriter, below
 	return below.Response
 }
@@ -55,13 +57,16 @@ const oursVar = "rate_limit.ours"
 // KeepFields puts errorFields before the error routes of some routes, once, and before these are
 // provisioned: Caddy does that after the others. A handler among them needs it not.
 func KeepFields(routes caddyhttp.RouteList, errors *caddyhttp.HTTPErrorConfig) {
-	if errors == nil || len(errors.Routes) == 0 || len(errors.Routes[0].Handlers) > 0 && isErrorFields(errors.Routes[0].Handlers[0]) {
+	if errors == nil || len(errors.Routes) == 0 || len(errors.Routes[0].Handlers) > 0 &&
+		isErrorFields(errors.Routes[0].Handlers[0]) {
 		return
 	}
-	if !slices.ContainsFunc(routes, func(r caddyhttp.Route) bool { return len(r.HandlersRaw) > 0 && len(r.Handlers) == 0 }) {
+	if !slices.ContainsFunc(routes,
+		func(r caddyhttp.Route) bool { return len(r.HandlersRaw) > 0 && len(r.Handlers) == 0 }) {
 		return
 	}
-	errors.Routes = append(caddyhttp.RouteList{{Handlers: []caddyhttp.MiddlewareHandler{errorFields{}}}}, errors.Routes...)
+	errors.Routes = append(caddyhttp.RouteList{{Handlers: []caddyhttp.MiddlewareHandler{errorFields{}}}},
+		errors.Routes...)
 }
 
 func isErrorFields(h caddyhttp.MiddlewareHandler) bool {

@@ -59,8 +59,8 @@ var ofSitesPages = []string{
 }
 
 // keepOwn sets an answer's own fields in its header. Of the site's policies it keeps who may frame
-// the answer: browsers obey the strictest. encoded says that an encoder has changed the body, and removed its length. An
-// answer that is an error route's has none of its own.
+// the answer: browsers obey the strictest. encoded says that an encoder has changed the body, and removed its length.
+// An answer that is an error route's has none of its own.
 func keepOwn(h, own http.Header, encoded bool) {
 	if own == nil {
 		return
@@ -72,7 +72,8 @@ func keepOwn(h, own http.Header, encoded bool) {
 		delete(h, "Content-Encoding") // of a file that this answer replaces
 	}
 	for field, values := range own {
-		others := slices.DeleteFunc(slices.Clone(h[field]), func(other string) bool { return slices.Contains(values, other) })
+		others := slices.DeleteFunc(slices.Clone(h[field]),
+			func(other string) bool { return slices.Contains(values, other) })
 		switch {
 		case field == "Content-Length" && encoded:
 			continue

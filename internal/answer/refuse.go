@@ -180,7 +180,8 @@ var (
 	askAgain  = ofStatus(http.StatusTooEarly)
 	noRoom    = ofStatus(http.StatusServiceUnavailable)
 	overLimit = overQuota(http.StatusTooManyRequests)
-	ofBan     = overLimit.withGRPC(http.StatusForbidden) // gRPC's status for a limit that is used up would ask for a retry
+	// gRPC's status for a limit that is used up would ask for a retry
+	ofBan     = overLimit.withGRPC(http.StatusForbidden)
 	tooCostly = overQuota(http.StatusForbidden)
 )
 

@@ -321,9 +321,11 @@ func (r *Response) legacyReset(s Status) string {
 }
 
 func (f *legacyFields) set(h http.Header) {
-	h[httpfield.LegacyLimit], h[httpfield.LegacyRemaining], h[httpfield.LegacyReset] = f.limit[:], f.remaining[:], f.reset[:]
+	h[httpfield.LegacyLimit], h[httpfield.LegacyRemaining], h[httpfield.LegacyReset] = f.limit[:],
+		f.remaining[:], f.reset[:]
 	if f.hasQuota {
-		h[httpfield.QuotaUsed], h[httpfield.QuotaLimit], h[httpfield.QuotaReset] = f.quotaUsed[:], f.quotaLimit[:], f.quotaReset[:]
+		h[httpfield.QuotaUsed], h[httpfield.QuotaLimit], h[httpfield.QuotaReset] = f.quotaUsed[:], f.quotaLimit[:],
+			f.quotaReset[:]
 	}
 }
 
@@ -347,7 +349,8 @@ type Set struct {
 
 // NewItem prepares a limit's values for header fields.
 func NewItem(name string, limit limiter.Limit) Item {
-	i := Item{Name: name, item: httpfield.String(name) + ";r=", Legacy: strconv.FormatInt(limit.Amount(), 10), limit: limit}
+	i := Item{Name: name, item: httpfield.String(name) + ";r=", Legacy: strconv.FormatInt(limit.Amount(), 10),
+		limit: limit}
 	i.Field = i.field(limit.Amount(), limit.Capacity())
 	return i
 }

@@ -27,7 +27,8 @@ func newShort(p httpfield.Problem) *Short {
 	if p.Detail != "" {
 		line += ": " + p.Detail
 	}
-	return &Short{p.Status, p.Status, line, newContent("text/plain; charset=utf-8", []byte(line+"\n")), newContent(httpfield.ProblemType, p.JSON())}
+	return &Short{p.Status, p.Status, line, newContent("text/plain; charset=utf-8", []byte(line+"\n")),
+		newContent(httpfield.ProblemType, p.JSON())}
 }
 
 // withGRPC returns the answer with another status for clients of gRPC.
@@ -58,7 +59,8 @@ func (a *Short) Write(w http.ResponseWriter, r *http.Request, values *[3]string)
 	delete(h, "Content-Encoding") // of an answer that this one replaces
 	delete(h, "Content-Disposition")
 	if below := beneathDeferred(w, nil); below != nil {
-		below.own = http.Header{"Content-Type": {c.kind}, "Content-Length": {c.length}, "X-Content-Type-Options": {"nosniff"}}
+		below.own = http.Header{"Content-Type": {c.kind}, "Content-Length": {c.length},
+			"X-Content-Type-Options": {"nosniff"}}
 	}
 	w.WriteHeader(a.status)
 	if r.Method == http.MethodHead {

@@ -87,7 +87,8 @@ func Acquire(o Options, without bool) (*List, error) {
 	if !without {
 		return nil, errors.Join(err, l.Release())
 	}
-	l.log.Error("the block list can't be used; Caddy starts without it, and reads it again until it can", zap.Error(err))
+	l.log.Error("the block list can't be used; Caddy starts without it, and reads it again until it can",
+		zap.Error(err))
 	return l, nil
 }
 
@@ -122,7 +123,8 @@ func open(o Options) *List {
 		}
 		return l
 	}
-	if err := l.readFile(o.Source); err != nil && !errors.Is(err, fs.ErrNotExist) { // which is logged when it is read again
+	// which is logged when it is read again
+	if err := l.readFile(o.Source); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.state.Store(&State{Err: err})
 		l.failures++
 	}
@@ -148,7 +150,8 @@ func (l *List) Ban(addr netip.Addr, now time.Time) (ban rules.Rule, found bool) 
 	}
 	network, found := v.find(addr.Unmap().WithZone(""))
 	if found {
-		ban = rules.Rule{Action: rules.Ban, Target: rules.NetworkOf(network), Until: v.until, Reason: "block list " + l.options.name()}
+		ban = rules.Rule{Action: rules.Ban, Target: rules.NetworkOf(network), Until: v.until,
+			Reason: "block list " + l.options.name()}
 	}
 	return ban, found
 }
@@ -234,7 +237,8 @@ func (l *List) refresh() {
 // take puts a parsed text of some time into force.
 func (l *List) take(p parsed, at time.Time) {
 	if p.broken > 0 {
-		l.log.Warn("some lines of the block list are no addresses; the others are in force", zap.Int("lines", p.broken), zap.Error(p.first))
+		l.log.Warn("some lines of the block list are no addresses; the others are in force", zap.Int("lines", p.broken),
+			zap.Error(p.first))
 	}
 	l.log.Info("the block list was read", zap.Int("bans", p.bans.entries), zap.Int("private_or_too_wide", p.skipped))
 	l.enforce(p.bans, at)
@@ -265,7 +269,8 @@ type shrunkError struct{ from, to int }
 
 // Error implements error.
 func (e shrunkError) Error() string {
-	return fmt.Sprintf("has shrunk from %d entries to %d: that is in force once another fetch, after the interval of the list, agrees", e.from, e.to)
+	return fmt.Sprintf(
+		"has shrunk from %d entries to %d: that is in force once another fetch, after the interval of the list, agrees", e.from, e.to)
 }
 
 // confirm returns an error about a fetched set that lacks most of the one in force, unless the fetch
@@ -274,7 +279,8 @@ func (l *List) confirm(fetched *set) error {
 	before := l.shrunken
 	l.shrunken = nil
 	v := l.bans.Load()
-	if v == nil || float64(fetched.entries) >= (1-mostlyGone)*float64(v.entries) || before != nil && before.agrees(fetched) {
+	if v == nil || float64(fetched.entries) >= (1-mostlyGone)*float64(v.entries) ||
+		before != nil && before.agrees(fetched) {
 		return nil
 	}
 	l.shrunken = fetched

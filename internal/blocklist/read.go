@@ -26,7 +26,8 @@ func CheckURL(text string) error {
 	if err != nil || at.Host == "" {
 		return errors.New("expected a URL such as https://www.spamhaus.org/drop/drop.txt")
 	}
-	if host := at.Hostname(); at.Scheme == "https" || at.Scheme == "http" && (host == "localhost" || host == "127.0.0.1" || host == "::1") {
+	if host := at.Hostname(); at.Scheme == "https" || at.Scheme == "http" &&
+		(host == "localhost" || host == "127.0.0.1" || host == "::1") {
 		return nil
 	}
 	return errors.New("expected https, or http to 127.0.0.1 or localhost")

@@ -30,7 +30,8 @@ func (s *set) find(addr netip.Addr) (netip.Prefix, bool) {
 	if s == nil {
 		return netip.Prefix{}, false
 	}
-	i, found := slices.BinarySearchFunc(s.networks, addr, func(network netip.Prefix, addr netip.Addr) int { return network.Addr().Compare(addr) })
+	i, found := slices.BinarySearchFunc(s.networks, addr,
+		func(network netip.Prefix, addr netip.Addr) int { return network.Addr().Compare(addr) })
 	if !found {
 		i--
 	}

@@ -125,7 +125,8 @@ func TypeOf(h http.Header) (kind Type, err error) {
 		if known := types[strings.ToLower(text[:end])]; known != Other {
 			kind = known
 			_, params, invalid := mime.ParseMediaType(text)
-			if charset, isSet := params["charset"]; invalid != nil || isSet && !strings.EqualFold(charset, "utf-8") || mayNameAType(kind, text[end:]) {
+			if charset, isSet := params["charset"]; invalid != nil || isSet && !strings.EqualFold(charset, "utf-8") ||
+				mayNameAType(kind, text[end:]) {
 				err = ErrMalformed
 			}
 		}
@@ -146,7 +147,8 @@ func IsEncoded(h http.Header) bool {
 // `x="/json"`. URLs are common beside JSON: `profile="https://…"`.
 func mayNameAType(kind Type, params string) bool {
 	hasType := func(param string) bool {
-		isURL := kind == IsJSON && strings.Contains(param, "://") && !strings.Contains(strings.ToLower(param), "urlencoded")
+		isURL := kind == IsJSON && strings.Contains(param, "://") &&
+			!strings.Contains(strings.ToLower(param), "urlencoded")
 		return strings.ContainsAny(param, "/+") && !isURL
 	}
 	return slices.ContainsFunc(strings.Split(params, ";"), hasType)

@@ -32,7 +32,8 @@ func (n *formName) mayBe(sent, decoded string) bool {
 // readForm adds the values of fields of some types in a form, or in a query. Some programs also split it at a
 // semicolon, and some ignore a `=` before a name.
 func (r *reading) readForm(text string, types ...Type) {
-	if !r.readPairs(text, types) || strings.Contains(text, ";") && !r.readPairs(strings.ReplaceAll(text, ";", "&"), types) {
+	if !r.readPairs(text, types) || strings.Contains(text, ";") &&
+		!r.readPairs(strings.ReplaceAll(text, ";", "&"), types) {
 		r.fail(ErrMalformed, types...)
 	}
 }

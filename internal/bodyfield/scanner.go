@@ -41,8 +41,8 @@ const (
 )
 
 // NewScanner returns a scanner that calls found for each scalar value at one of the paths: also for those
-// inside of an object at a path, unless exact is set. There is nothing at an empty path. The text is that of a string, or the JSON of another
-// value: nothing for null, and numbers in one spelling.
+// inside of an object at a path, unless exact is set. There is nothing at an empty path. The text is that of a string,
+// or the JSON of another value: nothing for null, and numbers in one spelling.
 func NewScanner(paths [][]string, exact bool, found func(path int, text string)) *Scanner {
 	return &Scanner{paths: paths, exact: exact, maxToken: maxToken, found: found}
 }
@@ -157,7 +157,8 @@ func (s *Scanner) endToken() {
 		text = ""
 	default:
 		digits := strings.TrimPrefix(text, "-")
-		if isWhole := digits != "0" && strings.Trim(digits, "0123456789") == ""; isWhole { // not as a float64 without its last digits
+		// not as a float64 without its last digits
+		if isWhole := digits != "0" && strings.Trim(digits, "0123456789") == ""; isWhole {
 			break
 		}
 		if n, err := strconv.ParseFloat(text, 64); err == nil || errors.Is(err, strconv.ErrRange) { // also infinity

@@ -66,7 +66,8 @@ type folder struct {
 
 // consonants are those that newer collations compare before a vowel that is written before them.
 var consonants = &unicode.RangeTable{R16: []unicode.Range16{
-	{Lo: 0xe01, Hi: 0xe2e, Stride: 1}, {Lo: 0xe81, Hi: 0xeae, Stride: 1}, {Lo: 0xedc, Hi: 0xedf, Stride: 1}, // Thai, Lao
+	// Thai, Lao
+	{Lo: 0xe01, Hi: 0xe2e, Stride: 1}, {Lo: 0xe81, Hi: 0xeae, Stride: 1}, {Lo: 0xedc, Hi: 0xedf, Stride: 1},
 	{Lo: 0x1980, Hi: 0x19ab, Stride: 1}, {Lo: 0xaa80, Hi: 0xaaaf, Stride: 1}, // New Tai Lue, Tai Viet
 }}
 

@@ -31,7 +31,8 @@ type entry struct {
 	alone []*Place // where nothing else tells operators from others
 }
 
-var errEverybody = errors.New("everybody can send such a request: write allow client_ip 192.0.2.0/24, with the networks of the operators")
+var errEverybody = errors.New(
+	"everybody can send such a request: write allow client_ip 192.0.2.0/24, with the networks of the operators")
 
 // checkAllow returns an error if clients can meet a matcher set of allow, and advice if that depends on
 // modules of others. The address of the sender in the set makes it safe.
@@ -104,7 +105,8 @@ func (p *Place) provesIdentity() string {
 }
 
 // addNeeds adds to the placeholders without a value for a stranger those among names, and what their values are made
-// of. A comparison with nothing may hold for everybody, so it is an error if nothing before this place gives one a value.
+// of. A comparison with nothing may hold for everybody, so it is an error if nothing before this place gives one a
+// value.
 func (p *Place) addNeeds(needs, names []string) (all []string, err error) {
 	for _, name := range names {
 		if field, isField := strings.CutPrefix(name, headerFamily); isField {
@@ -131,16 +133,20 @@ func (p *Place) mayLack(name string) bool {
 	if strings.HasPrefix(name, headerFamily) {
 		return p.Earlier.Has(name)
 	}
-	return !isEverybodys(name) && !strings.HasPrefix(name, "http.request.remote") || strings.HasPrefix(name, "env.") || strings.HasPrefix(name, "file.")
+	return !isEverybodys(name) && !strings.HasPrefix(name, "http.request.remote") || strings.HasPrefix(name, "env.") ||
+		strings.HasPrefix(name, "file.")
 }
 
 // neverGives returns the problem with a placeholder to which nothing before this place gives a value, or "".
 func (p *Place) neverGives(name string) string {
 	begins := func(family string) bool { return strings.HasPrefix(name, family) }
 	switch {
-	case p.Earlier.Has(name) || p.Earlier.Anything || slices.ContainsFunc([]string{"env.", "file.", "http.matchers.", "http.regexp.", enforce.OurPlaceholders}, begins):
+	case p.Earlier.Has(name) || p.Earlier.Anything ||
+		slices.ContainsFunc([]string{"env.", "file.", "http.matchers.", "http.regexp.", enforce.OurPlaceholders},
+			begins):
 		return ""
-	case name == "" || name == "http.vars."+caddyhttp.ClientIPVarKey || name == "http.vars."+caddyhttp.TrustedProxyVarKey:
+	case name == "" || name == "http.vars."+caddyhttp.ClientIPVarKey ||
+		name == "http.vars."+caddyhttp.TrustedProxyVarKey:
 		return ""
 	case begins("http.error.") || begins(certificateFamily):
 		if !p.NeverSets(name) {
@@ -159,10 +165,12 @@ var addressesInSet = regexp.MustCompile(`[0-9a-fA-F.:]{2,}(/[0-9]+)?`)
 // admitsStrangers reports whether a loaded matcher set admits a request of a client without user, fields and
 // certificate, whatever its address. Matchers that look elsewhere than at a request aren't asked (decision 71).
 func (p *Place) admitsStrangers(raw caddy.ModuleMap, set caddyhttp.MatcherSet) bool {
-	addresses := []netip.Addr{netip.MustParseAddr("9.9.9.9"), netip.MustParseAddr("151.101.1.9"), netip.MustParseAddr("2a00:1450::9")}
+	addresses := []netip.Addr{netip.MustParseAddr("9.9.9.9"), netip.MustParseAddr("151.101.1.9"),
+		netip.MustParseAddr("2a00:1450::9")}
 	for _, raw := range WithNegated(raw) {
 		for name, value := range raw {
-			if name == "file" || !slices.Contains(everybodys, name) && !slices.Contains([]string{"not", "expression", "client_ip", "remote_ip"}, name) {
+			if name == "file" || !slices.Contains(everybodys, name) &&
+				!slices.Contains([]string{"not", "expression", "client_ip", "remote_ip"}, name) {
 				return false
 			}
 			for _, text := range addressesInSet.FindAllString(string(value), -1) {

@@ -36,7 +36,8 @@ type Answer struct {
 	MaxSize int64 `json:"max_size,omitempty"`
 
 	// The statuses of gRPC, from 0 to 16, in trailers, in the header, or in the body of gRPC-Web: 16 is
-	// UNAUTHENTICATED. All answers that the zone counts are then known at their end. An answer without one doesn't match. Default: any.
+	// UNAUTHENTICATED. All answers that the zone counts are then known at their end. An answer without one doesn't
+	// match. Default: any.
 	GRPCStatus []int `json:"grpc_status,omitempty"`
 }
 
@@ -132,7 +133,8 @@ func (a *Answer) parsePart(part string, values []string) error {
 	case "grpc_status":
 		return a.parseGRPCStatuses(values)
 	}
-	return fmt.Errorf("unknown word %q: write status 303, header Location */login*, size under 2KiB or grpc_status 16", part)
+	return fmt.Errorf("unknown word %q: write status 303, header Location */login*, size under 2KiB or grpc_status 16",
+		part)
 }
 
 func (a *Answer) parseStatuses(values []string) error {

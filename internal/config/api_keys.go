@@ -148,7 +148,8 @@ func (s *KeySource) compile() (enforce.KeySource, error) {
 // distinguishes two keys from one: Caddy's placeholder would join them, or take the first.
 func sourceOfPlaceholder(text string) enforce.KeySource {
 	for _, place := range []struct{ kind, family string }{
-		{enforce.FromHeader, "{http.request.header."}, {enforce.FromQuery, "{http.request.uri.query."}, {enforce.FromCookie, "{http.request.cookie."},
+		{enforce.FromHeader, "{http.request.header."}, {enforce.FromQuery, "{http.request.uri.query."},
+		{enforce.FromCookie, "{http.request.cookie."},
 	} {
 		if name, ok := strings.CutPrefix(text, place.family); ok && strings.IndexByte(name, '}') == len(name)-1 {
 			name = name[:len(name)-1]

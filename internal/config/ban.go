@@ -48,11 +48,13 @@ func (b *Ban) check() error {
 			continue
 		}
 		if time.Duration(d.Duration) < leastBan || time.Duration(d.Duration) > reputation.MaxBan {
-			return fmt.Errorf("ban: %s must be between %v and %v, got %v", d.name, leastBan, wording.Duration(reputation.MaxBan), time.Duration(d.Duration))
+			return fmt.Errorf("ban: %s must be between %v and %v, got %v", d.name, leastBan,
+				wording.Duration(reputation.MaxBan), time.Duration(d.Duration))
 		}
 	}
 	if b.UpTo != 0 && b.UpTo < b.For {
-		return fmt.Errorf("ban: up to must be at least as long as for, got %v and %v", time.Duration(b.UpTo), time.Duration(b.For))
+		return fmt.Errorf("ban: up to must be at least as long as for, got %v and %v", time.Duration(b.UpTo),
+			time.Duration(b.For))
 	}
 	return nil
 }

@@ -64,7 +64,8 @@ func startsCaddy() bool {
 // checkBlockLists returns an error about the first option that is out of its range.
 func (a *App) checkBlockLists() error {
 	if len(a.BlockLists) > maxBlockLists {
-		return fmt.Errorf("block_list: expected at most %d, got %d: join some into one file", maxBlockLists, len(a.BlockLists))
+		return fmt.Errorf("block_list: expected at most %d, got %d: join some into one file", maxBlockLists,
+			len(a.BlockLists))
 	}
 	for _, b := range a.BlockLists {
 		if _, err := b.options(); err != nil {
@@ -97,7 +98,8 @@ func (b *BlockList) options() (o blocklist.Options, err error) {
 	case o.Every < least:
 		err = fmt.Errorf("every: must be at least %v for this list, got %v", least, o.Every)
 	case o.Ban != 0 && o.Ban < o.Every:
-		err = fmt.Errorf("ban: must be at least as long as every (%v), so that bans don't end before the list is read again, got %v", o.Every, o.Ban)
+		err = fmt.Errorf(
+			"ban: must be at least as long as every (%v), so that bans don't end before the list is read again, got %v", o.Every, o.Ban)
 	}
 	return o, err
 }

@@ -150,7 +150,9 @@ func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler
 	c.Survey(ctx) // before modules are loaded
 	h := handlerCompiler{Handler: config, app: c, log: ctx.Logger()}
 	h.run = &enforce.Handler{
-		Config: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64, Answer: answer.Options{Routed: answer.ErrorRouted(ctx)}, AddressedBy: enforce.ClientIPFields(ctx), Peer: c.Run.PeerOf(ctx),
+		Config: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64,
+		Answer: answer.Options{Routed: answer.ErrorRouted(ctx)}, AddressedBy: enforce.ClientIPFields(ctx),
+		Peer:   c.Run.PeerOf(ctx),
 		Jitter: h.Jitter, LogsKey: h.LogKey, LogsIP: h.LogIP, Metrics: !h.DisableMetrics,
 	}
 	events, err := ctx.App("events")
@@ -159,7 +161,8 @@ func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler
 	}
 	h.run.Events = events.(*caddyevents.App)
 	for _, step := range []func(caddy.Context) error{
-		h.findProxies, h.checkPeerOptions, h.compileHeaders, h.compilePage, h.compileZones, h.loadExempt, h.run.ProvisionMetrics, h.run.ProvisionHistory, h.run.Serve,
+		h.findProxies, h.checkPeerOptions, h.compileHeaders, h.compilePage, h.compileZones, h.loadExempt,
+		h.run.ProvisionMetrics, h.run.ProvisionHistory, h.run.Serve,
 	} {
 		if err := step(ctx); err != nil {
 			return h.run, caddyconf.AtSource(err, h.Source)
@@ -202,7 +205,9 @@ func (h *handlerCompiler) checkPeerOptions(ctx caddy.Context) error {
 		return fmt.Errorf("jitter must be at least zero, got %v", h.Jitter)
 	}
 	if h.Jitter > 1 {
-		h.found = append(h.found, h.Advice(fmt.Sprintf("jitter: each Retry-After is up to %v times as long", 1+h.Jitter), "jitter 0.2 for up to 20 %"))
+		h.found = append(h.found,
+			h.Advice(fmt.Sprintf("jitter: each Retry-After is up to %v times as long", 1+h.Jitter),
+				"jitter 0.2 for up to 20 %"))
 	}
 	h.found = append(h.found, h.checkDistributed()...) // before the storage is loaded, which discards its raw JSON
 	if h.StorageRaw != nil {
@@ -223,7 +228,8 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 		return err
 	}
 	for _, name := range h.placeholders() { // before matchers are loaded, which discards their raw JSON
-		h.run.UsesClientPlaceholders = h.run.UsesClientPlaceholders || strings.HasPrefix(name, enforce.OurPlaceholders+"client")
+		h.run.UsesClientPlaceholders = h.run.UsesClientPlaceholders ||
+			strings.HasPrefix(name, enforce.OurPlaceholders+"client")
 		h.run.UsesDomain = h.run.UsesDomain || name == enforce.DomainPlaceholder
 	}
 	h.run.UsesDomain = h.run.UsesDomain || slices.ContainsFunc(zones, func(z *Zone) bool { return z.Per == perDomain })
@@ -253,7 +259,8 @@ func (h *handlerCompiler) compileZones(ctx caddy.Context) error {
 		h.run.Traps = append(h.run.Traps, run)
 	}
 	h.run.Clients, h.run.Anonymous = h.run.KnowsClients(), h.run.KnowsAnonymous()
-	h.app.Run.KnowsClients = h.app.Run.KnowsClients || h.run.Clients || slices.ContainsFunc(h.run.Zones, (*enforce.Zone).CountsClients)
+	h.app.Run.KnowsClients = h.app.Run.KnowsClients || h.run.Clients ||
+		slices.ContainsFunc(h.run.Zones, (*enforce.Zone).CountsClients)
 	h.run.Banned = enforce.StandIn(&enforce.Zone{Name: enforce.BanName}, enforce.BanName)
 	h.run.BannedByOperator = enforce.StandIn(&enforce.Zone{Name: enforce.BanName}, enforce.BanName)
 	if len(zones) > 0 || len(h.Traps) > 0 || h.app.Session != nil {

@@ -44,7 +44,8 @@ func (c *Concurrent) check() error {
 	case c.Queue < 0 || c.Queue > gate.MaxWaiting:
 		return fmt.Errorf("queue: must be from 1 to %d requests, got %d", gate.MaxWaiting, c.Queue)
 	case c.Queue > 0 && wait == 0:
-		return fmt.Errorf("queue is for requests that wait: write limit %d concurrent wait 5s queue %d", c.Requests, c.Queue)
+		return fmt.Errorf("queue is for requests that wait: write limit %d concurrent wait 5s queue %d",
+			c.Requests, c.Queue)
 	}
 	return nil
 }
@@ -58,13 +59,18 @@ func (z *Zone) checkUnits() error {
 	for _, option := range []struct {
 		name  string
 		given bool
-	}{{"settle", z.Settle != ""}, {"cost", z.Cost != "" || len(z.Costs) > 0}, {"max_cost", z.MaxCost != 0}, {"count", z.Count != nil}} {
+	}{{"settle", z.Settle != ""}, {"cost", z.Cost != "" || len(z.Costs) > 0}, {"max_cost", z.MaxCost != 0},
+		{"count", z.Count != nil}} {
 		if option.given {
-			return fmt.Errorf("%s: limit concurrent counts requests and not units: write a limit such as 100_000/1h, too", option.name)
+			return fmt.Errorf(
+				"%s: limit concurrent counts requests and not units: write a limit such as 100_000/1h, too",
+				option.name)
 		}
 	}
 	if z.OnExceeded == OnExceededDelay {
-		return fmt.Errorf("on_exceeded delay waits for units, and limit concurrent has none: write limit %d concurrent wait 5s", z.Concurrent.Requests)
+		return fmt.Errorf(
+			"on_exceeded delay waits for units, and limit concurrent has none: write limit %d concurrent wait 5s",
+			z.Concurrent.Requests)
 	}
 	return nil
 }
@@ -104,7 +110,8 @@ func (z *zoneCompiler) compileConcurrent() error {
 
 // concurrency returns what stands for a number of places in the arithmetic. The number is at least 1.
 func concurrency(most int64) limiter.Limit {
-	l, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: min(most, limiter.MaxAmount), Window: limiter.MinWindow})
+	l, err := limiter.New(limiter.Params{Algorithm: limiter.TokenBucket, Amount: min(most, limiter.MaxAmount),
+		Window: limiter.MinWindow})
 	if err != nil {
 		panic(err) // the parameters are valid
 	}
@@ -120,7 +127,10 @@ func (z *zoneCompiler) shareBound() {
 			continue
 		}
 		most := min(c.Most, own.Most)
-		z.note(fmt.Sprintf("limit: zones of one name count together, and have %d and %d concurrent: %d hold in all of them", c.Most, own.Most, most),
+		z.note(
+			fmt.Sprintf(
+				"limit: zones of one name count together, and have %d and %d concurrent: %d hold in all of them",
+				c.Most, own.Most, most),
 			fmt.Sprintf("limit %d concurrent in all of them, or another name", most))
 		c.SetMost(most)
 		own.SetMost(most)
@@ -135,7 +145,8 @@ func (z *Zone) concurrentName() string {
 // setConcurrent sets the bound of requests in flight.
 func (z *Zone) setConcurrent(c *Concurrent) error {
 	if z.Concurrent != nil {
-		return fmt.Errorf("concurrent is given twice: write the lower number of %d and %d", z.Concurrent.Requests, c.Requests)
+		return fmt.Errorf("concurrent is given twice: write the lower number of %d and %d",
+			z.Concurrent.Requests, c.Requests)
 	}
 	z.Concurrent = c
 	if err := c.check(); err != nil {

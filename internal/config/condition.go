@@ -61,7 +61,8 @@ func (c *Condition) check() error {
 	case c.Requests < 1:
 		return fmt.Errorf("requests: must be at least 1, got %d", c.Requests)
 	case window < minLoadWindow || window > maxLoadWindow:
-		return fmt.Errorf("window: must be from %v to %v, got %v", minLoadWindow, wording.Duration(maxLoadWindow), window)
+		return fmt.Errorf("window: must be from %v to %v, got %v", minLoadWindow,
+			wording.Duration(maxLoadWindow), window)
 	}
 	return nil
 }
@@ -106,7 +107,8 @@ func (z *zoneCompiler) compileWhen() error {
 		z.run.When = append(z.run.When, s)
 	}
 	isMeasured := func(other SitedZone) bool {
-		return slices.ContainsFunc(other.When, func(c Condition) bool { return c.Zone == z.Name || c.Zone == "" && other.Name == z.Name })
+		return slices.ContainsFunc(other.When,
+			func(c Condition) bool { return c.Zone == z.Name || c.Zone == "" && other.Name == z.Name })
 	}
 	if len(z.When) > 0 || slices.ContainsFunc(z.app.survey.Zones, isMeasured) {
 		z.run.Load = z.app.loadOf(z.Name)
@@ -120,10 +122,12 @@ func (z *zoneCompiler) compileCondition(c *Condition) (*load.Switch, error) {
 	}
 	name, known := z.Name, true
 	if c.Zone != "" {
-		name, known = c.Zone, slices.ContainsFunc(z.app.survey.Zones, func(other SitedZone) bool { return other.Name == c.Zone })
+		name, known = c.Zone, slices.ContainsFunc(z.app.survey.Zones,
+			func(other SitedZone) bool { return other.Name == c.Zone })
 	}
 	if !known {
-		return nil, fmt.Errorf("there is no zone %q: write the name of one, or everyone for the requests of this one", c.Zone)
+		return nil, fmt.Errorf("there is no zone %q: write the name of one, or everyone for the requests of this one",
+			c.Zone)
 	}
 	s := &load.Switch{Text: c.String()}
 	switch measured := z.app.loadOf(name); {

@@ -31,7 +31,8 @@ func NewCostRule(cost string) (enforce.CostRule, error) {
 	}
 	fixed, err := strconv.ParseInt(cost, 10, 64)
 	if err != nil || fixed < 0 {
-		return enforce.CostRule{}, fmt.Errorf("must be a whole number from 0, or a placeholder that holds one, got %q", cost)
+		return enforce.CostRule{}, fmt.Errorf("must be a whole number from 0, or a placeholder that holds one, got %q",
+			cost)
 	}
 	return enforce.CostRule{Fixed: fixed}, nil
 }
@@ -78,7 +79,8 @@ func (z *zoneCompiler) isDiscount(n int) bool {
 	if p.From != "" {
 		return false
 	}
-	return p.Fixed < z.run.Cost.Fixed || slices.ContainsFunc(z.run.Costs[n+1:], func(later enforce.CostRule) bool { return p.Fixed < later.Fixed })
+	return p.Fixed < z.run.Cost.Fixed ||
+		slices.ContainsFunc(z.run.Costs[n+1:], func(later enforce.CostRule) bool { return p.Fixed < later.Fixed })
 }
 
 func (c *Cost) compile(ctx caddy.Context) (enforce.CostRule, error) {
@@ -171,7 +173,8 @@ func (c *Count) checkReadBody() error {
 	case c.ReadBody < 0 || c.ReadBody > enforce.MaxReadBody:
 		return fmt.Errorf("read_body: must be from 1 to %d bytes, got %d", enforce.MaxReadBody, c.ReadBody)
 	case c.ReadBody > 0 && !c.Hold:
-		return fmt.Errorf("read_body is for hold, because nothing is held without it: write count status %v hold read_body", c)
+		return fmt.Errorf(
+			"read_body is for hold, because nothing is held without it: write count status %v hold read_body", c)
 	}
 	return nil
 }
@@ -257,7 +260,8 @@ func (z *Zone) addCount(line *Count) error {
 		return line.check()
 	}
 	if len(z.Count.Status) > 0 && len(line.Status) > 0 {
-		return fmt.Errorf("status is given already: write count status %v", &Count{Status: append(slices.Clone(z.Count.Status), line.Status...)})
+		return fmt.Errorf("status is given already: write count status %v",
+			&Count{Status: append(slices.Clone(z.Count.Status), line.Status...)})
 	}
 	z.Count.Status = append(z.Count.Status, line.Status...)
 	z.Count.When = append(z.Count.When, line.When...)

@@ -37,9 +37,10 @@ type Dashboard struct {
 	Source string `json:"source,omitempty"`
 }
 
-// Compile checks the configuration, of which whole is the survey. It returns the matchers of allow, and the hosts in the matchers
-// of routes and of allow.
-func (dash *Dashboard) Compile(ctx caddy.Context, whole *Survey) (allow caddyhttp.MatcherSets, hosts caddyhttp.MatchHost, err error) {
+// Compile checks the configuration, of which whole is the survey. It returns the matchers of allow, and the hosts in
+// the matchers of routes and of allow.
+func (dash *Dashboard) Compile(ctx caddy.Context, whole *Survey) (allow caddyhttp.MatcherSets,
+	hosts caddyhttp.MatchHost, err error) {
 	places := dash.Places(whole)
 	entries, found, err := dash.checkAllow(whole, places) // before matchers are loaded, which discards their raw JSON
 	if err != nil {

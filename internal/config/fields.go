@@ -34,7 +34,8 @@ func (z *Zone) checkFields() error {
 	}
 	switch {
 	case len(names) == 0 && (z.ReadBody != 0 || z.OnUnreadableBody != ""):
-		return fmt.Errorf("read_body and on_unreadable_body are for fields of bodies: write per key {%suser} too, or leave them out", bodyfield.Form)
+		return fmt.Errorf(
+			"read_body and on_unreadable_body are for fields of bodies: write per key {%suser} too, or leave them out", bodyfield.Form)
 	case z.ReadBody < 0 || z.ReadBody > enforce.MaxReadBody:
 		return fmt.Errorf("read_body: must be from 1 to %d bytes, got %d", enforce.MaxReadBody, z.ReadBody)
 	case z.OnUnreadableBody != "" && z.OnUnreadableBody != unreadableRefuse && z.OnUnreadableBody != unreadableEmpty:

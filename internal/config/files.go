@@ -43,7 +43,8 @@ func (c *Compiler) compileFiles() error {
 	c.Run.Settings.Secret = cmp.Or(c.SecretFile, filepath.Join(folder, "tally.key"))
 	c.Run.Settings.Epochs = filepath.Join(folder, "tally.epochs")
 	c.Run.Settings.Names = filepath.Join(folder, filepath.Base(cmp.Or(c.Run.Settings.Path, "tally.db"))+"-names")
-	if secret, err := filepath.Abs(c.Run.Settings.Secret); err == nil && (secret == c.Run.Settings.Path || secret == c.Run.Settings.Names) {
+	if secret, err := filepath.Abs(c.Run.Settings.Secret); err == nil &&
+		(secret == c.Run.Settings.Path || secret == c.Run.Settings.Names) {
 		return fmt.Errorf("secret_file: is a file of the database as well, got %q: name another file", c.SecretFile)
 	}
 	c.checkSecret(c.Run.Settings.Secret)
@@ -75,14 +76,16 @@ func (c *Compiler) compileRules() error {
 	}
 	for _, other := range []string{c.Run.Settings.Path, c.Run.Settings.Secret, c.Run.Settings.Names} {
 		if other, err := filepath.Abs(other); err == nil && other == path {
-			return fmt.Errorf("rules_file: is the database or the secret as well, got %q: name another file", c.RulesFile)
+			return fmt.Errorf("rules_file: is the database or the secret as well, got %q: name another file",
+				c.RulesFile)
 		}
 	}
 	if err := c.Run.OpenRules(path, c.log); err != nil {
 		return fmt.Errorf("rules_file: %w", err)
 	}
 	if set := c.Run.Rules.Value(); set != nil {
-		if err := c.Run.CheckNetworks(set.Knows(rules.ASN, time.Now()), set.Knows(rules.Country, time.Now())); err != nil {
+		if err := c.Run.CheckNetworks(set.Knows(rules.ASN, time.Now()),
+			set.Knows(rules.Country, time.Now())); err != nil {
 			return fmt.Errorf("rules_file: %s: rules about %w", path, err)
 		}
 	}
@@ -94,8 +97,11 @@ func (c *Compiler) compileRules() error {
 // memory alone.
 func (c *Compiler) checkSecret(path string) {
 	c.checkAccess("secret_file", path)
-	if _, err := identity.ReadSecret(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-		c.found = append(c.found, advice.Advice{Source: c.Source, Problem: "secret_file: Caddy would count in memory alone: " + err.Error(), Fix: "a line of at least 32 characters, or remove the file, so that Caddy makes it"})
+	if _, err := identity.ReadSecret(path); err != nil && !errors.Is(err, fs.ErrNotExist) &&
+		!errors.Is(err, fs.ErrPermission) {
+		c.found = append(c.found,
+			advice.Advice{Source: c.Source, Problem: "secret_file: Caddy would count in memory alone: " + err.Error(),
+				Fix: "a line of at least 32 characters, or remove the file, so that Caddy makes it"})
 	}
 }
 
@@ -107,5 +113,8 @@ func (c *Compiler) checkAccess(what, path string) {
 		return
 	}
 	path, _ = filepath.Abs(path) // the path exists: [siting.OpenFile] succeeded
-	c.found = append(c.found, advice.Advice{Source: c.Source, Problem: fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path, mode), Fix: "chmod g-w,o-rwx " + path})
+	c.found = append(c.found,
+		advice.Advice{Source: c.Source,
+			Problem: fmt.Sprintf("%s: others on this machine may read it or write to it: %s has mode %#o", what, path,
+				mode), Fix: "chmod g-w,o-rwx " + path})
 }

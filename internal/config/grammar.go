@@ -38,7 +38,10 @@ var mistakes = []struct {
 	{regexp.MustCompile(`^limit (?:concurrent (\d+)|(\d+) connections)$`), "limit $1$2 concurrent"},
 	{regexp.MustCompile(`^zone[=:](\w+)`), "zone $1 {"},
 	{regexp.MustCompile(`^rate[= ](\d+r?/\d*[smhd])$`), "limit $1"},
-	{regexp.MustCompile(`^per \{?(?:remote_ip|remote_host|client_ip|http\.request\.remote\.host|http\.vars\.client_ip)\}?$`), "per ip"},
+	{
+		regexp.MustCompile(
+			`^per \{?(?:remote_ip|remote_host|client_ip|http\.request\.remote\.host|http\.vars\.client_ip)\}?$`),
+		"per ip"},
 	{regexp.MustCompile(`^per (\{\S+\})$`), "per key $1"},
 }
 
@@ -109,7 +112,8 @@ var guestStores = []string{"redis", "postgres"}
 // unknownStore returns an error about the name of a store that this Caddy doesn't have.
 func unknownStore(d *caddyfile.Dispenser, name string) error {
 	if slices.Contains(guestStores, name) {
-		return d.Errf("store: this Caddy was built without %q: build it with xcaddy build --with %s --with %[2]s/storage/%[1]s", name, caddyconf.ModulePath)
+		return d.Errf(
+			"store: this Caddy was built without %q: build it with xcaddy build --with %s --with %[2]s/storage/%[1]s", name, caddyconf.ModulePath)
 	}
 	if scheme, _, isURL := strings.Cut(name, "://"); isURL {
 		// A URL may contain a password, which mustn't get into messages.

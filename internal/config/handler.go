@@ -138,9 +138,12 @@ func (h *Handler) unexpectedArgument(d *caddyfile.Dispenser) error {
 	words := append([]string{d.Val()}, d.RemainingArgs()...)
 	write := "the syntax is rate_limit [<matcher>] {"
 	if _, _, err := readRate(words); err == nil {
-		write = "write rate_limit {, zone login {, limit " + strings.Join(words, " ") + ", } and }, each on a line of its own"
+		write = "write rate_limit {, zone login {, limit " + strings.Join(words, " ") +
+			", } and }, each on a line of its own"
 	}
-	return d.Errf("wrong argument count or unexpected line ending after '%s': rate_limit takes a matcher and a block: %s", words[0], write)
+	return d.Errf(
+		"wrong argument count or unexpected line ending after '%s': rate_limit takes a matcher and a block: %s",
+		words[0], write)
 }
 
 // block is the syntax of the directive, and more lines. Error texts, and those of the functions named
@@ -176,11 +179,14 @@ func (h *Handler) block(token MatcherToken, more ...grammar.Rule) grammar.Block 
 
 func (h *Handler) unmarshalZone(d *caddyfile.Dispenser, token MatcherToken) error {
 	if !d.NextArg() {
-		return d.Errf("wrong argument count or unexpected line ending after 'zone': the name is missing: write zone login {")
+		return d.Errf(
+			"wrong argument count or unexpected line ending after 'zone': the name is missing: write zone login {")
 	}
 	z := &Zone{Name: d.Val(), Source: caddyconf.Source(d)}
 	if d.NextArg() {
-		return d.Errf("zone %q: unexpected %q behind the name: write zone %s {, and what belongs to it on lines of their own", z.Name, d.Val(), z.Name)
+		return d.Errf(
+			"zone %q: unexpected %q behind the name: write zone %s {, and what belongs to it on lines of their own",
+			z.Name, d.Val(), z.Name)
 	}
 	err := z.unmarshal(d, token)
 	if err == nil {
@@ -244,7 +250,9 @@ func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
 	name := d.Val()
 	module, err := caddyfile.UnmarshalModule(d, "caddy.storage."+name)
 	if err != nil && !isModule("caddy.storage."+name) {
-		return fmt.Errorf("%w: it would have no effect here: remove the line; for several machines that share counts, write %s", err, sharedStore(name))
+		return fmt.Errorf(
+			"%w: it would have no effect here: remove the line; for several machines that share counts, write %s", err,
+			sharedStore(name))
 	}
 	if err != nil {
 		return err

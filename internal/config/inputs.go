@@ -40,7 +40,8 @@ func (p *Place) writesBy(name string, seen []string) bool {
 	if name == headerFamily+"Content-Length" {
 		return false // the server holds it to that
 	}
-	return name == "http.request.uri" || name == "http.request.orig_uri" || slices.ContainsFunc(sentFamilies, func(family string) bool { return strings.HasPrefix(name, family) })
+	return name == "http.request.uri" || name == "http.request.orig_uri" ||
+		slices.ContainsFunc(sentFamilies, func(family string) bool { return strings.HasPrefix(name, family) })
 }
 
 // Written returns the first of the placeholders in texts whose value clients write, or "".
@@ -56,7 +57,9 @@ func (p *Place) Written(texts ...string) string {
 }
 
 // sentFamilies are the beginnings of the placeholders that hold what a client sends besides the path.
-var sentFamilies = []string{"http.request.header.", "http.request.cookie.", "http.request.uri.query", "http.request.uri.prefixed_query", "http.request.orig_uri.query", "http.request.orig_uri.prefixed_query", "http.request.body", bodyfield.Form, bodyfield.JSON}
+var sentFamilies = []string{"http.request.header.", "http.request.cookie.", "http.request.uri.query",
+	"http.request.uri.prefixed_query", "http.request.orig_uri.query", "http.request.orig_uri.prefixed_query",
+	"http.request.body", bodyfield.Form, bodyfield.JSON}
 
 // Inputs are what decides whether a matcher set matches.
 type Inputs struct {
@@ -74,12 +77,14 @@ var (
 )
 
 // everybodys are matchers of what every request has, and those whose names of placeholders are looked at.
-var everybodys = []string{"path", "path_regexp", "endpoint", "method", "host", "protocol", "tls", "query", "file", "header", "header_regexp", "vars", "vars_regexp"}
+var everybodys = []string{"path", "path_regexp", "endpoint", "method", "host", "protocol", "tls", "query", "file",
+	"header", "header_regexp", "vars", "vars_regexp"}
 
 // isEverybodys reports whether every request has a value of a placeholder, whoever sends it.
 func isEverybodys(name string) bool {
 	begins := func(family string) bool { return strings.HasPrefix(name, family) }
-	return slices.ContainsFunc([]string{"http.request.", "http.shutting_down", "http.time_until_shutdown", "time.", "system.", "env.", "file."}, begins) &&
+	return slices.ContainsFunc([]string{"http.request.", "http.shutting_down", "http.time_until_shutdown", "time.",
+		"system.", "env.", "file."}, begins) &&
 		!slices.ContainsFunc([]string{headerFamily, "http.request.remote", certificateFamily}, begins)
 }
 
@@ -168,7 +173,8 @@ func isSecret(name string, values any) bool {
 	}
 	switch values := values.(type) {
 	case string:
-		return strings.Contains(values, "{env.") || strings.Contains(values, "{file.") || len(values) >= minServiceSecret && !strings.ContainsAny(values, `*+?[(|\`)
+		return strings.Contains(values, "{env.") || strings.Contains(values, "{file.") ||
+			len(values) >= minServiceSecret && !strings.ContainsAny(values, `*+?[(|\`)
 	case []any:
 		return len(values) > 0 && !slices.ContainsFunc(values, func(v any) bool { return !isSecret(name, v) })
 	case map[string]any: // of a regular expression
@@ -178,7 +184,8 @@ func isSecret(name string, values any) bool {
 }
 
 // publicFields are header fields whose usual values are known to everybody, however long they are.
-var publicFields = []string{"Accept", "Accept-Language", "Content-Type", "From", "Host", "Origin", "Referer", "User-Agent"}
+var publicFields = []string{"Accept", "Accept-Language", "Content-Type", "From", "Host", "Origin", "Referer",
+	"User-Agent"}
 
 func IsCatchAll(name string, raw json.RawMessage) bool {
 	everywhere := func(path string) bool { return path == "*" || path == "/*" }
@@ -188,7 +195,8 @@ func IsCatchAll(name string, raw json.RawMessage) bool {
 		return json.Unmarshal(raw, &list) == nil && slices.ContainsFunc(list, everywhere)
 	case "endpoint":
 		var m matcher.Endpoint
-		return json.Unmarshal(raw, &m) == nil && len(m.Methods)+len(m.Query) == 0 && slices.ContainsFunc(m.Paths, everywhere)
+		return json.Unmarshal(raw, &m) == nil && len(m.Methods)+len(m.Query) == 0 &&
+			slices.ContainsFunc(m.Paths, everywhere)
 	case "client_ip", "remote_ip":
 		var m struct{ Ranges []string }
 		return json.Unmarshal(raw, &m) == nil && slices.Contains(m.Ranges, "0.0.0.0/0")
@@ -203,10 +211,13 @@ func (p *Place) NeverSets(name string) bool {
 	case strings.HasPrefix(name, "http.error."):
 		return !p.InErrors && !p.Anywhere
 	case strings.HasPrefix(name, "http.request.tls.client."):
-		return !slices.ContainsFunc(p.View.Server.TLSConnPolicies, func(c *caddytls.ConnectionPolicy) bool { return c.ClientAuthentication != nil })
+		return !slices.ContainsFunc(p.View.Server.TLSConnPolicies,
+			func(c *caddytls.ConnectionPolicy) bool { return c.ClientAuthentication != nil })
 	}
-	family := slices.ContainsFunc([]string{"http.intercept.", "http.reverse_proxy.", "http.vars."}, func(f string) bool { return strings.HasPrefix(name, f) })
-	return family && !p.Earlier.Anything && !p.Later.Anything && !p.Earlier.Has(name) && !p.Later.Has(name) && !slices.Contains([]string{"http.vars.client_ip", "http.vars.root"}, name)
+	family := slices.ContainsFunc([]string{"http.intercept.", "http.reverse_proxy.", "http.vars."},
+		func(f string) bool { return strings.HasPrefix(name, f) })
+	return family && !p.Earlier.Anything && !p.Later.Anything && !p.Earlier.Has(name) && !p.Later.Has(name) &&
+		!slices.Contains([]string{"http.vars.client_ip", "http.vars.root"}, name)
 }
 
 // Judge returns the problem with using a placeholder at this place among handlers, and its fix; ""
@@ -228,7 +239,8 @@ func (p *Place) Judge(name string) (problem, write string, fatal bool) {
 	case isField || p.Earlier.Anything:
 		return "", "", false
 	case slices.ContainsFunc(answerFamilies, func(family string) bool { return strings.HasPrefix(name, family) }):
-		return "is always empty here: no handler before this one has asked for an answer", "rate_limit_user if forward_auth sets it, or else a placeholder of the request", false
+		return "is always empty here: no handler before this one has asked for an answer",
+			"rate_limit_user if forward_auth sets it, or else a placeholder of the request", false
 	case p.Later.Has(name):
 		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
 	case isUser:

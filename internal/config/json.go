@@ -85,7 +85,8 @@ func unknownField(raw json.RawMessage, t reflect.Type, path string) error {
 			if !isKnown {
 				delete(known, "handler")
 				words := slices.Sorted(maps.Keys(known))
-				return fmt.Errorf("%sunknown field %q: %s", strings.TrimPrefix(path+": ", ": "), name, cmp.Or(caddyconf.DidYouMean(name, words), "expected "+caddyconf.OrList(words)))
+				return fmt.Errorf("%sunknown field %q: %s", strings.TrimPrefix(path+": ", ": "), name,
+					cmp.Or(caddyconf.DidYouMean(name, words), "expected "+caddyconf.OrList(words)))
 			}
 			if err := unknownField(fields[name], field, strings.TrimPrefix(path+"."+name, ".")); err != nil {
 				return err

@@ -12,8 +12,10 @@ import (
 func (h *handlerCompiler) noteLate(zones []*Zone) {
 	for i, z := range zones {
 		for _, n := range z.textNeeds() {
-			if n.Where != "cost" && slices.ContainsFunc(lateFamilies, func(family string) bool { return strings.HasPrefix(n.Name, family) }) && !h.app.survey.Bodies[n.Name] {
-				a := z.Advice(n.Where+": {"+n.Name+"} was empty when the zone counted a request, and was set later on its way", userDirective)
+			if n.Where != "cost" && slices.ContainsFunc(lateFamilies,
+				func(family string) bool { return strings.HasPrefix(n.Name, family) }) && !h.app.survey.Bodies[n.Name] {
+				a := z.Advice(n.Where+": {"+n.Name+
+					"} was empty when the zone counted a request, and was set later on its way", userDirective)
 				h.run.Late = append(h.run.Late, &enforce.LateName{Zone: h.run.Zones[i], Name: n.Name, Advice: a})
 			}
 		}

@@ -67,7 +67,9 @@ func (l Limit) Compile() (limiter.Limit, error) {
 		return limiter.Limit{}, err
 	}
 	if algorithm != limiter.Fixed && l.Window == caddy.Duration(limiter.Month) {
-		return limiter.Limit{}, fmt.Errorf("only fixed limits have months, as these have 28 to 31 days: write limit %s/month fixed, or %[1]s/30d", grouped(strconv.FormatInt(l.Amount, 10)))
+		return limiter.Limit{}, fmt.Errorf(
+			"only fixed limits have months, as these have 28 to 31 days: write limit %s/month fixed, or %[1]s/30d",
+			grouped(strconv.FormatInt(l.Amount, 10)))
 	}
 	location, err := l.location()
 	if err != nil {
@@ -91,7 +93,8 @@ func (l Limit) location() (*time.Location, error) {
 	}
 	location, err := time.LoadLocation(l.Timezone)
 	if err != nil || location == time.Local {
-		return nil, fmt.Errorf("unknown timezone %q: expected a name such as Europe/Berlin or America/New_York", l.Timezone)
+		return nil, fmt.Errorf("unknown timezone %q: expected a name such as Europe/Berlin or America/New_York",
+			l.Timezone)
 	}
 	return location, nil
 }

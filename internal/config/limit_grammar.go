@@ -37,7 +37,9 @@ func limitRule(add func(Limit)) grammar.Rule {
 var (
 	rateForm = regexp.MustCompile(`^([^/ ]*?) ?(?:r|reqs?|requests?)?(?: ?/ ?| per )(\S*)(?: (.*))?$`)
 	unitForm = regexp.MustCompile(`^([0-9_]*)(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)$`)
-	units    = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour} // m as everywhere in a Caddyfile; not a month
+	// m as everywhere in a Caddyfile; not a month
+	units = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour,
+		'w': 7 * 24 * time.Hour}
 )
 
 // readRate reads the amount and the window that words begin with, and returns how many words they take.
@@ -46,11 +48,13 @@ func readRate(words []string) (l Limit, taken int, err error) {
 	if m := rateForm.FindStringSubmatch(strings.Join(words, " ")); m != nil {
 		amount, window, rest = m[1], m[2], strings.Fields(m[3])
 	}
-	if _, err := caddyconf.ParseCount(window); err == nil && len(rest) > 0 && unitForm.MatchString(rest[0]) { // 1 minute
+	// 1 minute
+	if _, err := caddyconf.ParseCount(window); err == nil && len(rest) > 0 && unitForm.MatchString(rest[0]) {
 		window, rest = window+rest[0], rest[1:]
 	}
 	if window == "" {
-		return l, 0, fmt.Errorf("a window is missing in %q: expected how many pass in which time, such as 5/1m", words[0])
+		return l, 0, fmt.Errorf("a window is missing in %q: expected how many pass in which time, such as 5/1m",
+			words[0])
 	}
 	if l.Amount, err = caddyconf.ParseUnits(amount); err != nil {
 		return l, 0, fmt.Errorf("amount must be a whole number, got %q", amount)

@@ -33,7 +33,9 @@ func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitS
 	for i, l := range limits {
 		arithmetic := compiled[i].Limit
 		if z.app.Region != nil && arithmetic.Window() == limiter.Month {
-			return nil, fmt.Errorf("limit: %s: regions share no months: write %d/30d, or use a Caddy without region for it", enforce.LimitText(arithmetic), arithmetic.Amount())
+			return nil,
+				fmt.Errorf("limit: %s: regions share no months: write %d/30d, or use a Caddy without region for it",
+					enforce.LimitText(arithmetic), arithmetic.Amount())
 		}
 		kind := Limit{
 			Algorithm: arithmetic.Algorithm().String(), Window: l.Window,
@@ -234,7 +236,8 @@ func (z *zoneCompiler) addShared(s *enforce.LimitSet) error {
 		}
 		z.derive(p, s.Elsewhere, "elsewhere", p.Limit.Scale(elsewhereShare))
 	}
-	s.Networks.Field, s.Elsewhere.Field = enforce.JoinFields(s.Networks.Policies), enforce.JoinFields(s.Elsewhere.Policies)
+	s.Networks.Field, s.Elsewhere.Field = enforce.JoinFields(s.Networks.Policies),
+		enforce.JoinFields(s.Elsewhere.Policies)
 	return nil
 }
 
@@ -246,9 +249,11 @@ func (z *Zone) ceiling() int64 {
 }
 
 // derive adds a limit of the same kind as p to a set, with counts of its own.
-func (z *zoneCompiler) derive(p *enforce.Policy, to *enforce.LimitSet, what string, limit limiter.Limit) *enforce.Policy {
+func (z *zoneCompiler) derive(p *enforce.Policy, to *enforce.LimitSet, what string,
+	limit limiter.Limit) *enforce.Policy {
 	id := binary.BigEndian.AppendUint64(nil, uint64(p.ID))
-	derived := enforce.NewPolicy(p.Name+"-"+what, z.app.limit(storage.LimitID(xxhash.Sum64(append(id, what...))), limit))
+	derived := enforce.NewPolicy(p.Name+"-"+what,
+		z.app.limit(storage.LimitID(xxhash.Sum64(append(id, what...))), limit))
 	derived.Of, derived.Shadow = p, p.Shadow
 	derived.Join(p.Zone, to)
 	to.Add(derived)

@@ -124,9 +124,11 @@ func (c *Compiler) Listener(ctx caddy.Context, l *Listener) (*listener.Door, err
 	if err != nil {
 		return nil, caddyconf.AtSource(fmt.Errorf("listener_wrappers: rate_limit: %w", err), l.Source)
 	}
-	door.IPv4Prefix, door.IPv6Prefix = cmp.Or(c.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(c.IPv6Prefix, identity.DefaultIPv6Prefix)
+	door.IPv4Prefix, door.IPv6Prefix = cmp.Or(c.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(c.IPv6Prefix,
+		identity.DefaultIPv6Prefix)
 	door.Rule = func(addr netip.Addr) *rules.Rule { return c.Run.AddressRule(addr, time.Now()) }
-	zone := &enforce.Zone{Name: enforce.BeforeTLS, Source: l.Source, Per: enforce.PerIP, Meter: meter.NewZone(enforce.BeforeTLS)}
+	zone := &enforce.Zone{Name: enforce.BeforeTLS, Source: l.Source, Per: enforce.PerIP,
+		Meter: meter.NewZone(enforce.BeforeTLS)}
 	zone.Past = c.Run.Ledger.Meter(storage.Series{Zone: zone.Name})
 	has := [...]bool{true, door.Most > 0, l.Limit != nil}
 	limits := [...]limiter.Limit{{}, concurrency(max(door.Most, 1)), door.Limit}
@@ -134,7 +136,8 @@ func (c *Compiler) Listener(ctx caddy.Context, l *Listener) (*listener.Door, err
 	for i, name := range enforce.BeforeTLSLimits {
 		if has[i] {
 			p := enforce.StandIn(zone, name)
-			p.Limit.Rate, p.Meter, p.Past = limits[i], meter.NewLimit(zone.Name, name), c.Run.Ledger.Meter(storage.Series{Zone: zone.Name, Limit: name})
+			p.Limit.Rate, p.Meter, p.Past = limits[i], meter.NewLimit(zone.Name,
+				name), c.Run.Ledger.Meter(storage.Series{Zone: zone.Name, Limit: name})
 			zone.BeforeTLS[i] = p
 		}
 	}

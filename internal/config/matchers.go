@@ -90,7 +90,10 @@ func (h *handlerCompiler) checkExemptions() (found []advice.Advice) {
 				continue
 			}
 			if i := slices.IndexFunc(*path, func(p string) bool { return strings.HasPrefix(p, "*.") }); i >= 0 {
-				found = append(found, h.Advice("exempt: path "+(*path)[i]+" also exempts /login"+(*path)[i][1:]+", which some backends take for /login", "the folder that the files are in, such as exempt /static/*"))
+				found = append(found,
+					h.Advice("exempt: path "+(*path)[i]+" also exempts /login"+(*path)[i][1:]+
+						", which some backends take for /login",
+						"the folder that the files are in, such as exempt /static/*"))
 			}
 		}
 	}
@@ -146,7 +149,8 @@ func parseAddresses(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 	name := d.Token().Clone()
 	name.Text = "client_ip"
 	m := new(caddyhttp.MatchClientIP)
-	if err := m.UnmarshalCaddyfile(caddyfile.NewDispenser(append([]caddyfile.Token{name}, d.NextSegment()...))); err != nil {
+	if err := m.UnmarshalCaddyfile(
+		caddyfile.NewDispenser(append([]caddyfile.Token{name}, d.NextSegment()...))); err != nil {
 		return nil, err
 	}
 	return caddy.ModuleMap{"client_ip": caddyconfig.JSON(m, nil)}, nil
@@ -165,7 +169,8 @@ func checkMatcherWords(d caddyfile.Dispenser) error {
 		}
 		if word := d.Val(); !d.Token().Quoted() && !matcher.IsMatcher(word) {
 			args := d.RemainingArgs()
-			return d.Errf("getting matcher module '%s': module not registered: http.matchers.%[1]s: %s", word, insteadOfMatcher(not, word, args))
+			return d.Errf("getting matcher module '%s': module not registered: http.matchers.%[1]s: %s", word,
+				insteadOfMatcher(not, word, args))
 		}
 	}
 	return nil
@@ -213,7 +218,8 @@ func likelyNetwork(word string) string {
 		known = strings.TrimSuffix(known, ".0")
 	}
 	n := strings.Count(known, ".") + 1
-	if network, err := netip.ParsePrefix(fmt.Sprintf("%s%s/%d", known, strings.Repeat(".0", max(4-n, 0)), 8*n)); err == nil {
+	if network, err := netip.ParsePrefix(fmt.Sprintf("%s%s/%d", known, strings.Repeat(".0", max(4-n, 0)),
+		8*n)); err == nil {
 		return network.String()
 	}
 	return "with addresses or networks, such as 192.0.2.0/24"

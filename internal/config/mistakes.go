@@ -38,9 +38,12 @@ func (z *Zone) checkKey() error {
 	for _, name := range names {
 		switch {
 		case name == "http.request.remote":
-			return &matcher.MistakeError{Problem: "key: {" + name + "} has the port in it, which is another for every connection, so that nobody is limited", Fix: "per ip, or key {http.request.remote.host}"}
+			return &matcher.MistakeError{Problem: "key: {" + name +
+				"} has the port in it, which is another for every connection, so that nobody is limited",
+				Fix: "per ip, or key {http.request.remote.host}"}
 		case routing.IsFleeting(name):
-			return &matcher.MistakeError{Problem: "key: {" + name + "} changes from one request or connection to the next, so that nobody is limited", Fix: "per ip"}
+			return &matcher.MistakeError{Problem: "key: {" + name +
+				"} changes from one request or connection to the next, so that nobody is limited", Fix: "per ip"}
 		}
 	}
 	if len(names) > 0 {
@@ -49,9 +52,12 @@ func (z *Zone) checkKey() error {
 	switch key := strings.ToLower(z.Key); {
 	case strings.ContainsAny(key, "{}$") && !strings.Contains(key, `\`):
 		return fmt.Errorf("key: %q has no placeholder in it, so that everybody shares one count: is a brace missing? write key {http.request.header.X-Tenant}, or per ip", z.Key)
-	case slices.Contains([]string{"ip", "client", "api_key", "remote", "remote_ip", "remote_host", "remote_addr", "client_ip", "address", "user", "session", "header", "host", "path", "uri", "method"}, key),
+	case slices.Contains([]string{"ip", "client", "api_key", "remote", "remote_ip", "remote_host", "remote_addr",
+		"client_ip", "address", "user", "session", "header", "host", "path", "uri", "method"}, key),
 		isAddress(key):
-		return &matcher.MistakeError{Problem: fmt.Sprintf("key: %q has no placeholder in it, so that everybody shares one count", z.Key), Fix: "per ip, or a placeholder such as per key {http.request.header.X-Tenant}"}
+		return &matcher.MistakeError{
+			Problem: fmt.Sprintf("key: %q has no placeholder in it, so that everybody shares one count", z.Key),
+			Fix:     "per ip, or a placeholder such as per key {http.request.header.X-Tenant}"}
 	}
 	return nil
 }
@@ -65,7 +71,8 @@ func isAddress(s string) bool {
 // to write instead.
 func (s *Survey) DoubtfulPlaceholder(name string) (problem, fix string) {
 	if bodyfield.IsField(name) {
-		return fmt.Sprintf("placeholder {%s} is set for the options of zones only, while they decide", name), "one of the request"
+		return fmt.Sprintf("placeholder {%s} is set for the options of zones only, while they decide",
+			name), "one of the request"
 	}
 	rest := strings.TrimPrefix(name, enforce.OurPlaceholders)
 	known := slices.Sorted(maps.Keys(answer.ExceededPlaceholders))
@@ -78,16 +85,20 @@ func (s *Survey) DoubtfulPlaceholder(name string) (problem, fix string) {
 			known = append(known, z.Name+enforce.WouldRefuseSuffix)
 		}
 	}
-	problem, fix = fmt.Sprintf("placeholder {%s} is never set", name), "one that is, such as {"+enforce.OurPlaceholders+"exceeded.name}"
-	if zone, ok := strings.CutSuffix(rest, enforce.WouldRefuseSuffix); ok && slices.Contains(known, zone+".remaining") && !slices.Contains(known, rest) {
-		return fmt.Sprintf("placeholder {%s}: no limit of zone %q has shadow", name, zone), "limit 5/1m shadow into the zone"
+	problem, fix = fmt.Sprintf("placeholder {%s} is never set", name), "one that is, such as {"+enforce.OurPlaceholders+
+		"exceeded.name}"
+	if zone, ok := strings.CutSuffix(rest, enforce.WouldRefuseSuffix); ok &&
+		slices.Contains(known, zone+".remaining") && !slices.Contains(known, rest) {
+		return fmt.Sprintf("placeholder {%s}: no limit of zone %q has shadow", name,
+			zone), "limit 5/1m shadow into the zone"
 	}
 	least := 3
 	if zone, ok := strings.CutSuffix(rest, ".remaining"); ok {
 		if len(s.Zones) == 0 {
 			return "", "" // there is no survey
 		}
-		problem, fix = fmt.Sprintf("placeholder {%s}: there is no zone %q", name, zone), "{"+enforce.OurPlaceholders+s.Zones[0].Name+".remaining}"
+		problem, fix = fmt.Sprintf("placeholder {%s}: there is no zone %q", name, zone), "{"+enforce.OurPlaceholders+
+			s.Zones[0].Name+".remaining}"
 	}
 	for _, candidate := range known {
 		n := typo.Distance(candidate, rest)

@@ -104,7 +104,8 @@ type Need struct {
 func (p *Place) Needs(keys *APIKeys) (needs []Need) {
 	for _, o := range p.Sets() {
 		for _, name := range namesOfSet(o.ModuleMap) {
-			needs = append(needs, Need{Zone: o.Zone, Source: o.Source, Where: o.Option, Name: name, Mild: o.Zone != nil && o.Zone.IsPeerForm()})
+			needs = append(needs, Need{Zone: o.Zone, Source: o.Source, Where: o.Option, Name: name,
+				Mild: o.Zone != nil && o.Zone.IsPeerForm()})
 		}
 	}
 	for _, z := range p.Zones {
@@ -115,7 +116,9 @@ func (p *Place) Needs(keys *APIKeys) (needs []Need) {
 	}
 	for _, from := range keys.From {
 		for _, name := range routing.PlaceholderNames(from.Name) {
-			needs = append(needs, Need{Source: p.Handler.Source, Where: "api_keys", Name: name, Mild: len(keys.From) > 1}) // the key may be in another place
+			// the key may be in another place
+			needs = append(needs,
+				Need{Source: p.Handler.Source, Where: "api_keys", Name: name, Mild: len(keys.From) > 1})
 		}
 	}
 	return needs
@@ -185,7 +188,8 @@ func namesIn(value any, names []string) []string {
 			names = append(names, routing.PlaceholderNames(key)...)
 			fields, _ := element.(map[string]any)
 			for field := range fields {
-				switch isPlaceholder := strings.HasPrefix(field, "{") && strings.HasSuffix(field, "}") && strings.Count(field, "{") == 1; {
+				switch isPlaceholder := strings.HasPrefix(field, "{") && strings.HasSuffix(field, "}") &&
+					strings.Count(field, "{") == 1; {
 				case key == "header" || key == "header_regexp":
 					names = append(names, "http.request.header."+field)
 				case (key == "vars" || key == "vars_regexp") && !isPlaceholder:
@@ -205,7 +209,8 @@ var (
 	phInExpression          = regexp.MustCompile(`\bph\s*\((?:\s*req\s*,\s*["']([^"']*)["']\s*\))?`)
 	mapInExpression         = regexp.MustCompile(`\b(header|vars)\s*\(\s*\{((?:[^"'}]|"[^"]*"|'[^']*')*)`)
 	keyInExpression         = regexp.MustCompile(`[rR]?["']([^"']+)["']\s*:`)
-	patternInExpression     = regexp.MustCompile(`\b(header|vars)_regexp\s*\(\s*(?:[rR]?["'][^"']*["']\s*,\s*)?[rR]?["']([^"']+)["']\s*,`)
+	patternInExpression     = regexp.MustCompile(
+		`\b(header|vars)_regexp\s*\(\s*(?:[rR]?["'][^"']*["']\s*,\s*)?[rR]?["']([^"']+)["']\s*,`)
 )
 
 // namesInExpression returns the placeholders that an expression matcher depends on, with those equivalent to header
@@ -215,12 +220,14 @@ func namesInExpression(matcher any) (names []string) {
 		matcher = named["expr"]
 	}
 	text, _ := matcher.(string)
-	for _, found := range slices.Concat(placeholderInExpression.FindAllStringSubmatch(text, -1), phInExpression.FindAllStringSubmatch(text, -1)) {
+	for _, found := range slices.Concat(placeholderInExpression.FindAllStringSubmatch(text, -1),
+		phInExpression.FindAllStringSubmatch(text, -1)) {
 		names = append(names, found[1])
 	}
 	give := func(function, name string) {
 		if !strings.Contains(name, "{") { // it is among the placeholders
-			names = append(names, map[string]string{"header": "http.request.header.", "vars": "http.vars."}[function]+name)
+			names = append(names, map[string]string{"header": "http.request.header.", "vars": "http.vars."}[function]+
+				name)
 		}
 	}
 	for _, found := range mapInExpression.FindAllStringSubmatch(text, -1) {

@@ -70,7 +70,8 @@ func (n *Notify) emptyPlaceholders(source string) (found []advice.Advice) {
 	for _, text := range append([]string{n.URL}, slices.Sorted(maps.Values(n.Header))...) {
 		for _, name := range routing.PlaceholderNames(text) {
 			if value, _ := replacer.GetString(name); value == "" {
-				found = append(found, advice.Advice{Source: source, Problem: "notify: {" + name + "} is empty", Fix: "it into the environment of Caddy, or its value in the place of the placeholder"})
+				found = append(found, advice.Advice{Source: source, Problem: "notify: {" + name + "} is empty",
+					Fix: "it into the environment of Caddy, or its value in the place of the placeholder"})
 			}
 		}
 	}
@@ -92,7 +93,8 @@ func (n *Notify) open() (*notify.Webhook, error) {
 		}
 		header += http.CanonicalHeaderKey(name) + ": " + value + "\n"
 	}
-	return notify.Acquire(notify.Options{URL: replacer.ReplaceAll(n.URL, ""), Template: n.Template, Header: header, On: strings.Join(on, " ")})
+	return notify.Acquire(notify.Options{URL: replacer.ReplaceAll(n.URL, ""), Template: n.Template, Header: header,
+		On: strings.Join(on, " ")})
 }
 
 // check returns an error about the first option that can't be used.

@@ -101,7 +101,8 @@ func (z *Zone) onExceededRules() grammar.Rules {
 			case z.PassHeader == "":
 				return nil
 			case slices.Contains(onExceededWords, z.PassHeader):
-				return fmt.Errorf("pass: got %q, where the name of a header field may stand: write only one of %s", z.PassHeader, caddyconf.OrList(onExceededWords))
+				return fmt.Errorf("pass: got %q, where the name of a header field may stand: write only one of %s",
+					z.PassHeader, caddyconf.OrList(onExceededWords))
 			}
 			return httpfield.CheckOwn(z.PassHeader)
 		}),

@@ -111,12 +111,13 @@ func (l *DecisionLog) compile(ctx caddy.Context) (*report.DecisionLog, error) {
 // pageRules are the syntax of `page`.
 func pageRules(field **Page) grammar.Rules {
 	p := new(Page)
-	return offOr("page", func(off bool) { *field, p.Disabled = p, off }, grammar.Block{Check: p.check, Rules: func() grammar.Rules {
-		return grammar.Rules{
-			grammar.Line("name <text>", &p.Name),
-			grammar.Line("contact <text>", &p.Contact),
-		}
-	}})
+	return offOr("page", func(off bool) { *field, p.Disabled = p, off },
+		grammar.Block{Check: p.check, Rules: func() grammar.Rules {
+			return grammar.Rules{
+				grammar.Line("name <text>", &p.Name),
+				grammar.Line("contact <text>", &p.Contact),
+			}
+		}})
 }
 
 // rule is the syntax of `decision_log`.

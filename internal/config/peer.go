@@ -85,7 +85,8 @@ func (h *handlerCompiler) checkDistributed() []advice.Advice {
 	}
 	switch store := h.app.Run.Store.(type) {
 	case stores.File:
-		counts, fix = "counts are kept in "+store.Place()+", which all Caddy processes on this machine share that use the file", fix+several
+		counts, fix = "counts are kept in "+store.Place()+
+			", which all Caddy processes on this machine share that use the file", fix+several
 	case stores.Keyed:
 		counts, fix = "counts are kept in the memory of this process", fix+several
 	}

@@ -40,7 +40,8 @@ func (p *Permission) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error
 }
 
 // Compile compiles the module, and loads the other one, which is nil if there is none.
-func (p *Permission) Compile(ctx caddy.Context, c *Compiler) (h *enforce.Handler, other caddytls.OnDemandPermission, err error) {
+func (p *Permission) Compile(ctx caddy.Context, c *Compiler) (h *enforce.Handler, other caddytls.OnDemandPermission,
+	err error) {
 	for _, z := range p.Zones {
 		if word := z.beyondNames(); word != "" {
 			err := fmt.Errorf("zone %q: %s: there is no request yet when a certificate is needed: leave it out, and count per ip, network or domain", z.Name, word)

@@ -43,7 +43,8 @@ func (p *Pressure) check() error { return p.rule().Check() }
 // rules are the syntax of `pressure`.
 func pressureRules(field **Pressure) grammar.Rules {
 	p := new(Pressure)
-	return offOr("pressure", func(off bool) { *field, p.Disabled = p, off }, grammar.Block{Check: p.check, Rules: func() grammar.Rules {
-		return grammar.Rules{grammar.Line("fingerprints <n>", &p.Fingerprints)}
-	}})
+	return offOr("pressure", func(off bool) { *field, p.Disabled = p, off },
+		grammar.Block{Check: p.check, Rules: func() grammar.Rules {
+			return grammar.Rules{grammar.Line("fingerprints <n>", &p.Fingerprints)}
+		}})
 }

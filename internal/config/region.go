@@ -55,9 +55,11 @@ func (c *Compiler) compileRegion(ctx caddy.Context) error {
 	}
 	switch {
 	case !regionName.MatchString(r.Name):
-		return fmt.Errorf("region: the name must be 1 to 32 letters, digits, dots, dashes and underscores, got %q", r.Name)
+		return fmt.Errorf("region: the name must be 1 to 32 letters, digits, dots, dashes and underscores, got %q",
+			r.Name)
 	case r.Interval != 0 && time.Duration(r.Interval) < minExchangeInterval:
-		return fmt.Errorf("region: interval: must be at least %v, got %v", minExchangeInterval, time.Duration(r.Interval))
+		return fmt.Errorf("region: interval: must be at least %v, got %v", minExchangeInterval,
+			time.Duration(r.Interval))
 	case r.ExchangeRaw == nil:
 		return errors.New("region: needs an exchange, such as exchange postgres {env.EXCHANGE}")
 	case c.SecretFile == "":
@@ -96,9 +98,11 @@ func (r *Region) unmarshalExchange(d *caddyfile.Dispenser) error {
 func noExchange(engine string) string {
 	switch {
 	case strings.Contains(engine, ":"):
-		return "the name of an exchange comes first: write exchange postgres and then the address" // which may hold a password
+		// which may hold a password
+		return "the name of an exchange comes first: write exchange postgres and then the address"
 	case engine == "postgres" || engine == "postgresql":
-		return "this Caddy has no postgres: build it with xcaddy --with " + caddyconf.ModulePath + " --with " + caddyconf.ModulePath + "/exchange/postgres"
+		return "this Caddy has no postgres: build it with xcaddy --with " + caddyconf.ModulePath + " --with " +
+			caddyconf.ModulePath + "/exchange/postgres"
 	}
 	names := moduleNames("rate_limit.exchanges")
 	if len(names) == 0 {

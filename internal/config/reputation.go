@@ -77,7 +77,8 @@ func (r *Reputation) check() error {
 		points *int
 	}{{"over_limit", r.OverLimit}, {"forged", r.Forged}, {"trap", r.Trap}} {
 		if p.points != nil && (*p.points < 0 || *p.points > reputation.Best) {
-			return fmt.Errorf("reputation: %s must be between 0 and %d points, got %d", p.name, reputation.Best, *p.points)
+			return fmt.Errorf("reputation: %s must be between 0 and %d points, got %d", p.name,
+				reputation.Best, *p.points)
 		}
 	}
 	return nil
@@ -93,7 +94,8 @@ func (z *zoneCompiler) scalingOf(limit *engine.Limit) *engine.Scaling {
 	if z.Ban != nil {
 		scaling.Ban = z.Ban.rule(z.Name)
 	}
-	scaled := !z.DisableReputation && (z.EnableReputation || z.run.Per != enforce.PerAPIKey) && !z.app.Reputation.isOff()
+	scaled := !z.DisableReputation && (z.EnableReputation || z.run.Per != enforce.PerAPIKey) &&
+		!z.app.Reputation.isOff()
 	if scaled {
 		scaling.Points = z.app.Reputation.points(reputation.OverLimit)
 	}
@@ -120,13 +122,14 @@ func (z *zoneCompiler) checkBan() error {
 // rules are the syntax of `reputation` in the global option.
 func reputationRules(field **Reputation) grammar.Rules {
 	r := new(Reputation)
-	return offOr("reputation", func(off bool) { *field, r.Disabled = r, off }, grammar.Block{Check: r.check, Rules: func() grammar.Rules {
-		return grammar.Rules{
-			grammar.Line("over_limit <points>", points(&r.OverLimit)),
-			grammar.Line("forged <points>", points(&r.Forged)),
-			grammar.Line("trap <points>", points(&r.Trap)),
-		}
-	}})
+	return offOr("reputation", func(off bool) { *field, r.Disabled = r, off },
+		grammar.Block{Check: r.check, Rules: func() grammar.Rules {
+			return grammar.Rules{
+				grammar.Line("over_limit <points>", points(&r.OverLimit)),
+				grammar.Line("forged <points>", points(&r.Forged)),
+				grammar.Line("trap <points>", points(&r.Trap)),
+			}
+		}})
 }
 
 // points returns the function for a number of points.

@@ -73,14 +73,17 @@ func (s *Session) compile() (*enforce.Sessions, error) {
 func (s *Session) check() error {
 	lifetime := cmp.Or(time.Duration(s.Lifetime), session.DefaultLifetime)
 	if lifetime < session.MinLifetime || lifetime > session.MaxLifetime {
-		return fmt.Errorf("lifetime: must be between %v and 400d, got %v", wording.Duration(session.MinLifetime), lifetime)
+		return fmt.Errorf("lifetime: must be between %v and 400d, got %v",
+			wording.Duration(session.MinLifetime), lifetime)
 	}
 	if s.MaxPerPrefix < 0 || s.MaxPerPrefix > maxPerPrefix {
 		return fmt.Errorf("max_sessions_per_prefix: must be between 1 and %d, got %d", maxPerPrefix, s.MaxPerPrefix)
 	}
 	path := cmp.Or(s.Path, DefaultSessionPath)
-	if path == "/" || !strings.HasSuffix(path, "/") || strings.ContainsAny(path, "?%") || challenge.Target(path) != path {
-		return fmt.Errorf("path: must begin and end with a slash and lie below the root, such as %s, got %q", DefaultSessionPath, path)
+	if path == "/" || !strings.HasSuffix(path, "/") || strings.ContainsAny(path, "?%") ||
+		challenge.Target(path) != path {
+		return fmt.Errorf("path: must begin and end with a slash and lie below the root, such as %s, got %q",
+			DefaultSessionPath, path)
 	}
 	return nil
 }
@@ -118,7 +121,8 @@ const proofOfWork = "proof_of_work"
 // verifier checks the option and returns the verifier of a service's tokens.
 func (c *Challenge) verifier() (*siteverify.Client, error) {
 	if wait := time.Duration(c.WithoutScript); wait != 0 && (wait < challenge.MinWait || wait > challenge.MaxWait) {
-		return nil, fmt.Errorf("without_script: must be between %v and %v, got %v", wording.Duration(challenge.MinWait), wording.Duration(challenge.MaxWait), wait)
+		return nil, fmt.Errorf("without_script: must be between %v and %v, got %v", wording.Duration(challenge.MinWait),
+			wording.Duration(challenge.MaxWait), wait)
 	}
 	if c.Type == "" || c.Type == proofOfWork {
 		return nil, c.checkPuzzle()
@@ -144,7 +148,8 @@ func (c *Challenge) checkPuzzle() error {
 	case c.SiteKey != "" || c.Secret != "":
 		return errors.New("site_key and secret belong to turnstile, hcaptcha and recaptcha")
 	case c.Difficulty != 0 && (c.Difficulty < challenge.MinDifficulty || c.Difficulty > challenge.MaxDifficulty):
-		return fmt.Errorf("difficulty: must be between %d and %d, got %d", challenge.MinDifficulty, challenge.MaxDifficulty, c.Difficulty)
+		return fmt.Errorf("difficulty: must be between %d and %d, got %d", challenge.MinDifficulty,
+			challenge.MaxDifficulty, c.Difficulty)
 	}
 	return nil
 }
@@ -154,7 +159,8 @@ func bits(field *int) func(string) error {
 	return func(word string) error {
 		n, err := caddyconf.ParseCount(word)
 		if err != nil || n < 1 || n > challenge.MaxDifficulty {
-			return fmt.Errorf("the difficulty must be a number of bits from 1 to %d, got %q", challenge.MaxDifficulty, word)
+			return fmt.Errorf("the difficulty must be a number of bits from 1 to %d, got %q",
+				challenge.MaxDifficulty, word)
 		}
 		*field = int(n)
 		return nil

@@ -25,7 +25,8 @@ func (z *Zone) checkSettle() error {
 	switch {
 	case z.Settle == "":
 		return nil
-	case z.Settle != settleBytes && z.Settle != SettleDuration && len(routing.PlaceholderNames(z.Settle)) < len(strings.Fields(z.Settle)):
+	case z.Settle != settleBytes && z.Settle != SettleDuration &&
+		len(routing.PlaceholderNames(z.Settle)) < len(strings.Fields(z.Settle)):
 		return fmt.Errorf("settle: must be bytes, duration or a placeholder such as {http.response.header.X-Tokens} or {http.rate_limit.answer.usage.total_tokens}, got %q", z.Settle)
 	case z.Count != nil:
 		return errors.New("settle: count says already from the answer what a request uses up: leave out one of both")
@@ -60,7 +61,8 @@ func (z *zoneCompiler) compileSettle() error {
 		return errors.New("settle: the zone admits nothing, so nothing is used: leave it out")
 	}
 	if z.app.survey.bodyUse(routing.PlaceholderNames(z.Settle)) != (enforce.BodyUse{}) {
-		z.note("settle: the request's body isn't known any more when the request ends, so that the cost stays", "bytes, duration or a placeholder of the answer")
+		z.note("settle: the request's body isn't known any more when the request ends, so that the cost stays",
+			"bytes, duration or a placeholder of the answer")
 		return nil
 	}
 	z.run.Counting, z.run.Settle = engine.Held, new(settle.Rule)

@@ -68,7 +68,8 @@ func (c *Compiler) Survey(ctx caddy.Context) (s *Survey, isNew bool) {
 
 // emptySurvey returns a survey of no sites.
 func emptySurvey(app *App, run *enforce.Config) *Survey {
-	return &Survey{App: app, Run: run, Bodies: map[string]bool{routing.Body: true, routing.BodyBase64: true}, Mentions: make(map[string]string), proxied: make(map[string]bool), Providers: make(map[string]bool)}
+	return &Survey{App: app, Run: run, Bodies: map[string]bool{routing.Body: true, routing.BodyBase64: true},
+		Mentions: make(map[string]string), proxied: make(map[string]bool), Providers: make(map[string]bool)}
 }
 
 // NewSurvey returns the survey of the config to which the handler of ctx belongs.

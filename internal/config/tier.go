@@ -62,7 +62,8 @@ func (c *Compiler) compileTiers() error {
 			return caddyconf.AtSource(err, t.Source)
 		}
 		if seen[t.Name] {
-			return caddyconf.AtSource(fmt.Errorf("tier %q: there are two of this name; merge them, or rename one", t.Name), t.Source)
+			return caddyconf.AtSource(fmt.Errorf("tier %q: there are two of this name; merge them, or rename one",
+				t.Name), t.Source)
 		}
 		seen[t.Name] = true
 		if err := c.compileTier(t); err != nil {
@@ -92,7 +93,8 @@ func (c *Compiler) compileTier(t *Tier) error {
 	}
 	for _, other := range c.Run.Services {
 		if other.Field == s.Field && other.Hash == s.Hash {
-			return fmt.Errorf("service_header: tier %q has the same field and secret; give each a secret of its own", other.Tier)
+			return fmt.Errorf("service_header: tier %q has the same field and secret; give each a secret of its own",
+				other.Tier)
 		}
 	}
 	c.Run.Services = append(c.Run.Services, s)
@@ -136,7 +138,8 @@ func (s *ServiceHeader) compile(tier string) (enforce.Service, error) {
 		return enforce.Service{}, fmt.Errorf("the secret is not set: %w", err)
 	}
 	if secret = strings.TrimSpace(secret); len(secret) < minServiceSecret {
-		return enforce.Service{}, fmt.Errorf("the secret must have at least %d characters, got %d", minServiceSecret, len(secret))
+		return enforce.Service{}, fmt.Errorf("the secret must have at least %d characters, got %d", minServiceSecret,
+			len(secret))
 	}
 	return enforce.Service{Field: http.CanonicalHeaderKey(s.Name), Hash: sha256.Sum256([]byte(secret)), Tier: tier}, nil
 }

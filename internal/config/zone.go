@@ -156,10 +156,10 @@ type Zone struct {
 	// The measure of what a request has really used, known when it ends: `bytes` of the answer's
 	// body, `duration` in milliseconds, or a placeholder that holds a whole number from 0, such as
 	// `{http.response.header.X-Tokens}`, or the field of a JSON answer, such as
-	// `{http.rate_limit.answer.usage.total_tokens}`. Several placeholders are added up. The cost is taken when the request arrives. When it ends, the
-	// difference is given back or charged, even if it is not free: at most the amount of the limit on
-	// top. So the next requests wait for what the last ones have used. If the value is missing or
-	// malformed, the cost stays. Requires `cost`; not with `count`. Default: a request uses its cost.
+	// `{http.rate_limit.answer.usage.total_tokens}`. Several placeholders are added up. The cost is taken when the
+	// request arrives. When it ends, the difference is given back or charged, even if it is not free: at most the
+	// amount of the limit on top. So the next requests wait for what the last ones have used. If the value is missing
+	// or malformed, the cost stays. Requires `cost`; not with `count`. Default: a request uses its cost.
 	Settle string `json:"settle,omitempty"`
 
 	// The requests that use up units, selected by their answers, for example failed logins.
@@ -208,7 +208,8 @@ type Zone struct {
 const PerNetwork = "network"
 
 // perKinds are the values of Zone.Per that need no key.
-var perKinds = []string{enforce.PerIP, PerNetwork, perASN, perCountry, perDomain, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}
+var perKinds = []string{enforce.PerIP, PerNetwork, perASN, perCountry, perDomain, enforce.PerEveryone,
+	enforce.PerClient, enforce.PerAPIKey}
 
 // Cost is the cost of matching requests.
 type Cost struct {
@@ -221,15 +222,18 @@ type Cost struct {
 
 // IsPeerForm reports whether the zone is written with `window` and `max_events`.
 func (z *Zone) IsPeerForm() bool {
-	return len(z.Limits) == 0 && z.Concurrent == nil && !z.Tiers && z.Tier == "" && (z.Per == "" || z.Window != 0 || z.MaxEvents != 0)
+	return len(z.Limits) == 0 && z.Concurrent == nil && !z.Tiers && z.Tier == "" &&
+		(z.Per == "" || z.Window != 0 || z.MaxEvents != 0)
 }
 
 // HasOwnWords reports whether the zone uses options that mholt/caddy-ratelimit
 // does not have.
 func (z *Zone) HasOwnWords() bool {
 	return len(z.Limits) > 0 || z.Concurrent != nil || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
-		z.ReadBody != 0 || z.OnUnreadableBody != "" || z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 || z.Settle != "" || z.Count != nil ||
-		z.Scope != "" || z.DisableReputation || z.EnableReputation || z.Ban != nil || z.PrefixCeiling != 0 || z.OnExceeded != "" || z.Shadow || len(z.When) > 0
+		z.ReadBody != 0 || z.OnUnreadableBody != "" || z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 ||
+		z.Settle != "" || z.Count != nil ||
+		z.Scope != "" || z.DisableReputation || z.EnableReputation || z.Ban != nil || z.PrefixCeiling != 0 ||
+		z.OnExceeded != "" || z.Shadow || len(z.When) > 0
 }
 
 // CostTexts returns all costs as they are written.
@@ -273,7 +277,9 @@ func orderedZones(zones []*Zone, rateLimits map[string]*Zone) ([]*Zone, error) {
 			return nil, errors.New("a zone is null; give it at least a limit, or remove it")
 		}
 		if seen[z.Name] {
-			return nil, caddyconf.AtSource(fmt.Errorf("zone %q: there are two of this name; make them one, or name one otherwise", z.Name), z.Source)
+			return nil, caddyconf.AtSource(
+				fmt.Errorf("zone %q: there are two of this name; make them one, or name one otherwise", z.Name),
+				z.Source)
 		}
 		seen[z.Name] = true
 	}

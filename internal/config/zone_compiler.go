@@ -27,9 +27,12 @@ import (
 // compile checks and compiles the zone.
 func (z *zoneCompiler) compile() error {
 	z.run = &enforce.Zone{
-		Name: z.Name, Source: z.Source, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix, IPv6Prefix: z.IPv6Prefix,
-		Terms: settle.Terms{MaxCost: z.MaxCost}, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier, RefusesNothing: z.RefusesNothing(),
-		Challenges: z.OnExceeded == OnExceededChallenge, MaxDelay: time.Duration(z.MaxDelay), PassField: http.CanonicalHeaderKey(z.PassHeader),
+		Name: z.Name, Source: z.Source, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix,
+		IPv6Prefix: z.IPv6Prefix,
+		Terms:      settle.Terms{MaxCost: z.MaxCost}, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier,
+		RefusesNothing: z.RefusesNothing(),
+		Challenges:     z.OnExceeded == OnExceededChallenge, MaxDelay: time.Duration(z.MaxDelay),
+		PassField: http.CanonicalHeaderKey(z.PassHeader),
 	}
 	if z.OnExceeded == OnExceededDelay {
 		z.run.Line = gate.Named("delay of " + z.Name)
@@ -69,7 +72,8 @@ func (z *zoneCompiler) compile() error {
 func (z *zoneCompiler) compilePeerForm() error {
 	window := time.Duration(z.Window)
 	if window <= 0 {
-		return fmt.Errorf("window must be greater than zero, got %v: write a window such as 1m, or limits instead of it", window)
+		return fmt.Errorf(
+			"window must be greater than zero, got %v: write a window such as 1m, or limits instead of it", window)
 	}
 	if z.MaxEvents < 0 {
 		return fmt.Errorf("max_events must be at least zero, got %d", z.MaxEvents)
@@ -78,7 +82,8 @@ func (z *zoneCompiler) compilePeerForm() error {
 		return err
 	}
 	if window < limiter.MinWindow {
-		z.note(fmt.Sprintf("window: %v is raised to %v, the shortest there is", window, limiter.MinWindow), "a longer window, such as 1s")
+		z.note(fmt.Sprintf("window: %v is raised to %v, the shortest there is", window, limiter.MinWindow),
+			"a longer window, such as 1s")
 		window = limiter.MinWindow
 	}
 	z.run.DeniesAll = z.MaxEvents == 0
@@ -117,18 +122,21 @@ func (z *zoneCompiler) compileKey() error {
 			return fmt.Errorf("per: %q and a key exclude one another; per \"key\" counts by the key", z.Per)
 		}
 		if z.Per == PerNetwork {
-			z.run.Per, z.run.IPv4Prefix, z.run.IPv6Prefix = enforce.PerIP, cmp.Or(z.IPv4Prefix, 24), cmp.Or(z.IPv6Prefix, 48)
+			z.run.Per, z.run.IPv4Prefix, z.run.IPv6Prefix = enforce.PerIP, cmp.Or(z.IPv4Prefix,
+				24), cmp.Or(z.IPv6Prefix, 48)
 		} else if key := placeholderOf[z.Per]; key != "" {
 			z.run.Per, z.run.Key = enforce.PerKey, key
 		}
 	default:
-		return fmt.Errorf("per: must be %s, got %q", caddyconf.OrList(append(slices.Clone(perKinds), enforce.PerKey)), z.Per)
+		return fmt.Errorf("per: must be %s, got %q",
+			caddyconf.OrList(append(slices.Clone(perKinds), enforce.PerKey)), z.Per)
 	}
 	if z.run.Per == enforce.PerAPIKey && z.app.APIKeys == nil {
 		return errors.New("per: no API keys are configured: write `api_keys` into the global option rate_limit")
 	}
 	if err := routing.CheckPlaceholders(z.Key); routing.MayBeMapped(err) && z.IsPeerForm() {
-		z.note(fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v", err), "per ip, or a known placeholder")
+		z.note(fmt.Sprintf("key: clients are counted by their address unless a directive sets the placeholder: %v",
+			err), "per ip, or a known placeholder")
 	} else if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
@@ -139,7 +147,8 @@ func (z *zoneCompiler) compileKey() error {
 		z.run.Per, z.run.Static = enforce.PerEveryone, z.Key
 	}
 	z.run.EmptyForm = caddy.NewEmptyReplacer().ReplaceAll(z.run.Key, "")
-	z.run.OneSpelling, z.run.CountsBody = enforce.NeedsOneSpelling(z.run.Key), z.app.survey.bodyUse(namesOf(z.textNeeds()))
+	z.run.OneSpelling, z.run.CountsBody = enforce.NeedsOneSpelling(z.run.Key),
+		z.app.survey.bodyUse(namesOf(z.textNeeds()))
 	z.compileFields()
 	switch z.OnEmptyKey {
 	case "", enforce.EmptyIP, enforce.EmptyShare, enforce.EmptySkip, enforce.EmptyDeny:
@@ -255,12 +264,14 @@ func (z *zoneCompiler) countedAs(site string) string {
 // WantsShadow reports whether a zone that isn't compiled yet enforces no limit. It ignores the
 // limits of tiers.
 func (z *Zone) WantsShadow() bool {
-	return z.RefusesNothing() || z.Concurrent == nil && len(z.Limits) > 0 && !slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
+	return z.RefusesNothing() || z.Concurrent == nil && len(z.Limits) > 0 &&
+		!slices.ContainsFunc(z.Limits, func(l Limit) bool { return !l.Shadow })
 }
 
 // mayShadow reports whether a zone that isn't compiled yet may have a shadow limit.
 func (z *Zone) mayShadow() bool {
-	return z.RefusesNothing() || z.Tiers || z.Tier != "" || slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
+	return z.RefusesNothing() || z.Tiers || z.Tier != "" ||
+		slices.ContainsFunc(z.Limits, func(l Limit) bool { return l.Shadow })
 }
 
 // compileShadow determines whether the zone refuses anything.
@@ -270,9 +281,11 @@ func (z *zoneCompiler) compileShadow() error {
 		z.run.ShadowRefusal.Shadow = true
 	}
 	enforces := func(s *enforce.LimitSet) bool { return len(s.Policies) > 0 }
-	z.run.EnforcesNothing = (z.run.Concurrency == nil || z.RefusesNothing()) && !slices.ContainsFunc(z.run.Sets(), enforces)
+	z.run.EnforcesNothing = (z.run.Concurrency == nil || z.RefusesNothing()) &&
+		!slices.ContainsFunc(z.run.Sets(), enforces)
 	if z.run.EnforcesNothing && !z.Passes() {
-		z.log.Info("this zone is in shadow: no limit of it is enforced, so it refuses nothing", zap.String("zone", z.Name))
+		z.log.Info("this zone is in shadow: no limit of it is enforced, so it refuses nothing",
+			zap.String("zone", z.Name))
 	}
 	return nil
 }

@@ -33,7 +33,8 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
 
 // block is the syntax of a zone. Without words of ours its options are checked when it is compiled.
 func (z *Zone) block(token MatcherToken) grammar.Block {
-	return grammar.Block{Rules: func() grammar.Rules { return z.rules(token) }, Check: z.checkOptions, Counts: z.HasOwnWords, Mistake: mistake, Misplaced: misplaced, Unknown: subdirective}
+	return grammar.Block{Rules: func() grammar.Rules { return z.rules(token) }, Check: z.checkOptions,
+		Counts: z.HasOwnWords, Mistake: mistake, Misplaced: misplaced, Unknown: subdirective}
 }
 
 func (z *Zone) rules(token MatcherToken) grammar.Rules {

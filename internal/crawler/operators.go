@@ -16,19 +16,23 @@ type Operator struct {
 // operators are the known operators, by name. The comments cite their documentation.
 var operators = []Operator{
 	// https://support.apple.com/en-us/119829
-	{"apple", []string{"applebot"}, []string{"*.applebot.apple.com"}, "https://search.developer.apple.com/applebot.json"},
+	{"apple", []string{"applebot"}, []string{"*.applebot.apple.com"},
+		"https://search.developer.apple.com/applebot.json"},
 	// https://help.baidu.com/question?prod_id=99&class=0&id=3001
 	{"baidu", []string{"baiduspider"}, []string{"*.baidu.com", "*.baidu.jp"}, ""},
 	// https://www.bing.com/webmasters/help/how-to-verify-bingbot-3905dc26
-	{"bing", []string{"bingbot", "adidxbot", "bingpreview"}, []string{"*.search.msn.com"}, "https://www.bing.com/toolbox/bingbot.json"},
+	{"bing", []string{"bingbot", "adidxbot", "bingpreview"}, []string{"*.search.msn.com"},
+		"https://www.bing.com/toolbox/bingbot.json"},
 	// https://commoncrawl.org/ccbot
 	{"commoncrawl", []string{"ccbot"}, []string{"*.crawl.commoncrawl.org"}, "https://index.commoncrawl.org/ccbot.json"},
 	// https://duckduckgo.com/duckduckgo-help-pages/results/duckduckbot
 	{"duckduckgo", []string{"duckduckbot"}, nil, "https://duckduckgo.com/duckduckbot.json"},
 	// https://developers.google.com/search/docs/crawling-indexing/verifying-googlebot: the masks of its
 	// crawlers. google-proxy-*.google.com and *.gae.googleusercontent.com fetch what users ask for.
-	{"google", []string{"googlebot", "google-inspectiontool", "googleother", "storebot-google", "adsbot-google", "mediapartners-google", "apis-google"},
-		[]string{"crawl-*.googlebot.com", "geo-crawl-*.geo.googlebot.com", "rate-limited-proxy-*.google.com"}, "https://developers.google.com/static/search/apis/ipranges/googlebot.json"},
+	{"google", []string{"googlebot", "google-inspectiontool", "googleother", "storebot-google", "adsbot-google",
+		"mediapartners-google", "apis-google"},
+		[]string{"crawl-*.googlebot.com", "geo-crawl-*.geo.googlebot.com", "rate-limited-proxy-*.google.com"},
+		"https://developers.google.com/static/search/apis/ipranges/googlebot.json"},
 	// https://platform.openai.com/docs/bots: ChatGPT-User fetches what users ask for
 	{"openai", []string{"gptbot", "oai-searchbot"}, nil, "https://openai.com/gptbot.json"},
 	// https://yandex.com/support/webmaster/en/robot-workings/check-yandex-robots.html

@@ -91,7 +91,8 @@ func parseNetwork(text string) (netip.Prefix, error) {
 		least = minBitsIPv6
 	}
 	if network.Bits() < least {
-		return network, fmt.Errorf("got %v, which is too wide for one operator: expected /%d or narrower", network, least)
+		return network, fmt.Errorf("got %v, which is too wide for one operator: expected /%d or narrower",
+			network, least)
 	}
 	return network.Masked(), nil
 }

@@ -39,7 +39,8 @@ type donePage struct {
 // act executes an action and shows its result.
 func (v *visit) act(name operator.Action) {
 	if !v.Writable() {
-		v.fail(operator.Errorf(http.StatusForbidden, "This dashboard reads only: nothing was changed. The option writable lets it act on clients."))
+		v.fail(operator.Errorf(http.StatusForbidden,
+			"This dashboard reads only: nothing was changed. The option writable lets it act on clients."))
 		return
 	}
 	command, err := v.readCommand()
@@ -48,7 +49,8 @@ func (v *visit) act(name operator.Action) {
 		return
 	}
 	a := actions[name]
-	if a.undo == "" && isKnown(v.Typed("client")) && v.Typed("handle") == "" { // the answer tells whether there was something
+	// the answer tells whether there was something
+	if a.undo == "" && isKnown(v.Typed("client")) && v.Typed("handle") == "" {
 		if err := v.d.options.Looks.take(v.User, v.Now); err != nil {
 			v.fail(err)
 			return
@@ -59,7 +61,8 @@ func (v *visit) act(name operator.Action) {
 		v.fail(err)
 		return
 	}
-	p := donePage{Who: v.asTyped(done.Client, done.Client, ""), Done: done, Zone: command.Zone, Undo: a.undo, Undone: a.undone}
+	p := donePage{Who: v.asTyped(done.Client, done.Client, ""), Done: done, Zone: command.Zone, Undo: a.undo,
+		Undone: a.undone}
 	v.render(http.StatusOK, "", a.done, "done", p)
 }
 
@@ -84,7 +87,8 @@ func (v *visit) readCommand() (o operator.Command, err error) {
 	if text := form.Get("for"); text != "" {
 		seconds, err := strconv.ParseUint(text, 10, 32)
 		if err != nil || seconds > uint64(maxFor.Seconds()) {
-			return o, operator.Errorf(http.StatusBadRequest, "How long: got %.20q: expected seconds, at most 10 years.", text)
+			return o, operator.Errorf(http.StatusBadRequest,
+				"How long: got %.20q: expected seconds, at most 10 years.", text)
 		}
 		o.For = operator.Seconds(seconds)
 	}

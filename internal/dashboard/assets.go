@@ -69,9 +69,11 @@ func (v *visit) serveAsset(a asset) {
 var templates = sync.OnceValue(parseTemplates)
 
 func parseTemplates() map[string]*template.Template {
-	layout := template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/layout.html", "pages/parts.html"))
+	layout := template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/layout.html",
+		"pages/parts.html"))
 	parsed := make(map[string]*template.Template)
-	for _, name := range []string{"now", "requests", "clients", "bans", "history", "audit", "health", "explain", "done", "error"} {
+	for _, name := range []string{"now", "requests", "clients", "bans", "history", "audit", "health", "explain",
+		"done", "error"} {
 		parsed[name] = template.Must(template.Must(layout.Clone()).ParseFS(pageFiles, "pages/"+name+".html"))
 	}
 	return parsed

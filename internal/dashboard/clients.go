@@ -25,7 +25,8 @@ const clientsShown = 50
 
 func loadClients(v *visit) (any, error) {
 	q := v.r.URL.Query()
-	p := clientsPage{sorting: sortingOf("clients", q, string(operator.ByUsed), string(operator.ByRefused)), Zone: q.Get("zone"), Blocked: q.Get("blocked") == "1"}
+	p := clientsPage{sorting: sortingOf("clients", q, string(operator.ByUsed), string(operator.ByRefused)),
+		Zone: q.Get("zone"), Blocked: q.Get("blocked") == "1"}
 	zones, err := v.d.options.Service.Zones(v.r.Context())
 	if err != nil {
 		return nil, err
@@ -33,7 +34,9 @@ func loadClients(v *visit) (any, error) {
 	p.Zones = zoneNames(zones)
 	number, _ := strconv.Atoi(q.Get("page")) // 0 and 1 are the first
 	begin := (max(1, min(number, operator.MaxItems/clientsShown)) - 1) * clientsShown
-	keys, err := v.d.options.Service.Keys(v.r.Context(), operator.KeysQuery{Zone: p.Zone, Blocked: p.Blocked, By: operator.By(p.By), N: min(begin+clientsShown+1, operator.MaxItems)})
+	keys, err := v.d.options.Service.Keys(v.r.Context(),
+		operator.KeysQuery{Zone: p.Zone, Blocked: p.Blocked, By: operator.By(p.By),
+			N: min(begin+clientsShown+1, operator.MaxItems)})
 	end := min(begin+clientsShown, len(keys))
 	p.Keys = keys[min(begin, end):end]
 	if begin > 0 {

@@ -100,7 +100,8 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.post(name)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		v.fail(operator.Errorf(http.StatusMethodNotAllowed, "The dashboard has no %.20q: expected GET or POST.", r.Method))
+		v.fail(operator.Errorf(http.StatusMethodNotAllowed,
+			"The dashboard has no %.20q: expected GET or POST.", r.Method))
 	}
 }
 
@@ -115,7 +116,8 @@ func (v *visit) get(name string) {
 	}
 	if _, isAction := actions[operator.Action(name)]; isAction || name == "search" {
 		v.w.Header().Set("Allow", "POST")
-		v.fail(operator.Errorf(http.StatusMethodNotAllowed, "Such a request is sent with the form of a page: go to Clients or Bans."))
+		v.fail(operator.Errorf(http.StatusMethodNotAllowed,
+			"Such a request is sent with the form of a page: go to Clients or Bans."))
 		return
 	}
 	v.show(name)
@@ -210,7 +212,8 @@ func (v *visit) fail(err error) {
 	var known *operator.Error
 	if !errors.As(err, &known) {
 		v.d.options.Report(fmt.Errorf("dashboard: %w", err))
-		known = operator.Errorf(http.StatusInternalServerError, "The rate limiter gave no answer. Caddy's log says why.")
+		known = operator.Errorf(http.StatusInternalServerError,
+			"The rate limiter gave no answer. Caddy's log says why.")
 	}
 	if !v.isAboutKnown() {
 		known = operator.Errorf(known.Status, "%s", wording.MaskText(known.Message))

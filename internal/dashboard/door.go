@@ -46,7 +46,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header(), r, "")
 	switch {
 	case !isLoopback(r.Host):
-		http.Error(w, "This is for this machine only: expected the host 127.0.0.1 or localhost.", http.StatusMisdirectedRequest)
+		http.Error(w, "This is for this machine only: expected the host 127.0.0.1 or localhost.",
+			http.StatusMisdirectedRequest)
 	case !strings.HasPrefix(r.URL.Path, d.path):
 		d.refuse(w)
 	case d.hasCookie(r):
@@ -56,7 +57,9 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		d.inside.ServeHTTP(w, r)
 	case d.redeem(r):
-		http.SetCookie(w, &http.Cookie{Name: cookieName, Value: d.cookie, Path: d.path, HttpOnly: true, SameSite: http.SameSiteStrictMode}) // #nosec G124 -- it is for plain HTTP on loopback
+		// #nosec G124 -- it is for plain HTTP on loopback
+		http.SetCookie(w, &http.Cookie{Name: cookieName, Value: d.cookie, Path: d.path, HttpOnly: true,
+			SameSite: http.SameSiteStrictMode})
 		d.redirect(w)
 	default:
 		d.refuse(w)
@@ -83,7 +86,8 @@ func (d *Door) hasCookie(r *http.Request) bool {
 func (d *Door) redeem(r *http.Request) bool {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	return err == nil && r.Method == http.MethodGet &&
-		subtle.ConstantTimeCompare([]byte(query.Get("token")), []byte(d.token)) == 1 && d.used.CompareAndSwap(false, true)
+		subtle.ConstantTimeCompare([]byte(query.Get("token")), []byte(d.token)) == 1 &&
+		d.used.CompareAndSwap(false, true)
 }
 
 // isLoopback reports whether a Host field names this machine. Another site may point any other name

@@ -143,7 +143,8 @@ var perTexts = map[string]string{
 }
 
 var reasonTexts = map[string]string{
-	"over_limit": "over the limit", "blocked": "was blocked already", "too_costly": "costs more than the limit", "banned": "banned", "denied": "denied: its API key or tier",
+	"over_limit": "over the limit", "blocked": "was blocked already", "too_costly": "costs more than the limit",
+	"banned": "banned", "denied": "denied: its API key or tier",
 }
 
 var actionTexts = map[string]string{
@@ -154,7 +155,8 @@ var actionTexts = map[string]string{
 }
 
 var byTexts = map[string]string{
-	"rules": "an operator, in the file of this machine", "store": "an operator, for all machines", "list": "a block list", "conduct": "its violations",
+	"rules": "an operator, in the file of this machine", "store": "an operator, for all machines",
+	"list": "a block list", "conduct": "its violations",
 }
 
 // dict makes a map from names and values, for a template with several parameters.

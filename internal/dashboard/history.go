@@ -51,13 +51,15 @@ func loadHistory(v *visit) (any, error) {
 		return nil, err
 	}
 	q := v.r.URL.Query()
-	p := historyPage{sorting: sortingOf("history", q, "units", "refused"), On: status.History, Zones: zoneNames(zones), Zone: q.Get("zone"), Spans: spans, Span: spanNamed(q.Get("range"))}
+	p := historyPage{sorting: sortingOf("history", q, "units", "refused"), On: status.History, Zones: zoneNames(zones),
+		Zone: q.Get("zone"), Spans: spans, Span: spanNamed(q.Get("range"))}
 	if !p.On {
 		return p, nil
 	}
 	to := v.Now.Truncate(p.Span.resolution).Add(p.Span.resolution)
 	from := to.Add(-p.Span.length)
-	h, err := service.History(ctx, operator.HistoryQuery{Zone: p.Zone, From: from, To: to, Resolution: operator.SecondsOf(p.Span.resolution)})
+	h, err := service.History(ctx,
+		operator.HistoryQuery{Zone: p.Zone, From: from, To: to, Resolution: operator.SecondsOf(p.Span.resolution)})
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,8 @@ func loadNow(v *visit) (any, error) {
 		if p.Zone != "" {
 			query.Set("zone", p.Zone)
 		}
-		p.Properties = slices.DeleteFunc(v.propertiesOf(&p.Refused, query), func(p property) bool { return p.Name != "path" && p.Name != "agent" })
+		p.Properties = slices.DeleteFunc(v.propertiesOf(&p.Refused, query),
+			func(p property) bool { return p.Name != "path" && p.Name != "agent" })
 	}
 	p.Plot = Plot{Per: "second", Zone: p.Zone, Live: true}
 	if p.Status.History {
@@ -74,7 +75,8 @@ func loadNow(v *visit) (any, error) {
 func (v *visit) lastMinutes(p *nowPage) {
 	to := v.Now.Truncate(time.Minute)
 	from := to.Add(-15 * time.Minute)
-	h, err := v.d.options.Service.History(v.r.Context(), operator.HistoryQuery{Zone: p.Zone, From: from, To: to, Resolution: 60})
+	h, err := v.d.options.Service.History(v.r.Context(),
+		operator.HistoryQuery{Zone: p.Zone, From: from, To: to, Resolution: 60})
 	if err != nil {
 		return
 	}
@@ -87,7 +89,8 @@ func (v *visit) lastMinutes(p *nowPage) {
 		p.Plot.Points[i].Allowed /= 60
 		p.Plot.Points[i].Refused /= 60
 	}
-	if n := len(h.Points); err == nil && n > 0 && h.Points[n-1].At.After(to.Add(-3*time.Minute)) && !h.Points[n-1].At.Before(p.Status.Started) {
+	if n := len(h.Points); err == nil && n > 0 && h.Points[n-1].At.After(to.Add(-3*time.Minute)) &&
+		!h.Points[n-1].At.Before(p.Status.Started) {
 		p.Minute, p.Known = h.Points[n-1].Counts, true
 	}
 }

@@ -172,7 +172,8 @@ func (p Plot) path(value func(plotPoint) float64) string {
 		}
 		x := drawnWidth * float64(i) / float64(max(len(p.Points)-1, 1))
 		y := drawnHeight * (1 - value(point)/top)
-		path.WriteString(command + strconv.FormatFloat(round2(x), 'f', -1, 64) + " " + strconv.FormatFloat(round2(y), 'f', -1, 64))
+		path.WriteString(command + strconv.FormatFloat(round2(x), 'f', -1, 64) + " " +
+			strconv.FormatFloat(round2(y), 'f', -1, 64))
 	}
 	return path.String()
 }

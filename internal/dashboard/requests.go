@@ -47,17 +47,25 @@ var properties = []struct {
 	shares      func(*operator.Refusals) []operator.RefusedShare
 	to          func(*operator.RefusalsQuery) *string
 }{
-	{"client", "Clients", func(r *operator.Refusals) []operator.RefusedShare { return r.Clients }, func(q *operator.RefusalsQuery) *string { return &q.Client }},
-	{"path", "Paths", func(r *operator.Refusals) []operator.RefusedShare { return r.Paths }, func(q *operator.RefusalsQuery) *string { return &q.Path }},
-	{"agent", "Browsers and programs", func(r *operator.Refusals) []operator.RefusedShare { return r.Agents }, func(q *operator.RefusalsQuery) *string { return &q.Agent }},
-	{"network", "Networks", func(r *operator.Refusals) []operator.RefusedShare { return r.Networks }, func(q *operator.RefusalsQuery) *string { return &q.Network }},
-	{"country", "Countries", func(r *operator.Refusals) []operator.RefusedShare { return r.Countries }, func(q *operator.RefusalsQuery) *string { return &q.Country }},
-	{"provider", "Providers", func(r *operator.Refusals) []operator.RefusedShare { return r.Providers }, func(q *operator.RefusalsQuery) *string { return &q.Provider }},
-	{"text", "Text", func(*operator.Refusals) []operator.RefusedShare { return nil }, func(q *operator.RefusalsQuery) *string { return &q.Text }},
+	{"client", "Clients", func(r *operator.Refusals) []operator.RefusedShare { return r.Clients },
+		func(q *operator.RefusalsQuery) *string { return &q.Client }},
+	{"path", "Paths", func(r *operator.Refusals) []operator.RefusedShare { return r.Paths },
+		func(q *operator.RefusalsQuery) *string { return &q.Path }},
+	{"agent", "Browsers and programs", func(r *operator.Refusals) []operator.RefusedShare { return r.Agents },
+		func(q *operator.RefusalsQuery) *string { return &q.Agent }},
+	{"network", "Networks", func(r *operator.Refusals) []operator.RefusedShare { return r.Networks },
+		func(q *operator.RefusalsQuery) *string { return &q.Network }},
+	{"country", "Countries", func(r *operator.Refusals) []operator.RefusedShare { return r.Countries },
+		func(q *operator.RefusalsQuery) *string { return &q.Country }},
+	{"provider", "Providers", func(r *operator.Refusals) []operator.RefusedShare { return r.Providers },
+		func(q *operator.RefusalsQuery) *string { return &q.Provider }},
+	{"text", "Text", func(*operator.Refusals) []operator.RefusedShare { return nil },
+		func(q *operator.RefusalsQuery) *string { return &q.Text }},
 }
 
 // groups are the properties by which clients can be banned together, with what their names begin with as targets.
-var groups = map[string]string{"network": "", "country": string(operator.Country) + ":", "provider": string(operator.ASN) + ":"}
+var groups = map[string]string{"network": "", "country": string(operator.Country) + ":",
+	"provider": string(operator.ASN) + ":"}
 
 // isSealed reports whether the value of a property is sealed in URLs.
 func isSealed(name string) bool { return name == "client" || name == "text" }
@@ -75,7 +83,8 @@ func loadRequests(v *visit) (any, error) {
 		if value == "" {
 			continue
 		}
-		f := filter{Name: kind.name, Value: value, Title: kind.title, Text: value, URL: urlOf("requests", query, kind.name, "")}
+		f := filter{Name: kind.name, Value: value, Title: kind.title, Text: value,
+			URL: urlOf("requests", query, kind.name, "")}
 		if isSealed(kind.name) {
 			if value, err = v.open(value); err != nil {
 				return nil, err
@@ -114,7 +123,8 @@ func (v *visit) propertiesOf(r *operator.Refusals, query url.Values) (list []pro
 			row := shareRow{RefusedShare: share}
 			value := share.Text
 			if kind.name == "client" {
-				if value = share.Client; share.Tag != "" && (value == "" || strings.HasPrefix(value, "key:")) { // which may be masked
+				// which may be masked
+				if value = share.Client; share.Tag != "" && (value == "" || strings.HasPrefix(value, "key:")) {
 					value = operator.Target{Kind: operator.Tag, Value: share.Tag}.String()
 				}
 				row.Who = v.Who(named(share.Text, share.Client), value, share.Tag)
@@ -136,7 +146,8 @@ func (v *visit) propertiesOf(r *operator.Refusals, query url.Values) (list []pro
 func (v *visit) keysWith(q operator.RefusalsQuery) (found []operator.Key, err error) {
 	keys, err := v.d.options.Service.Keys(v.r.Context(), operator.KeysQuery{Zone: q.Zone, N: operator.MaxItems})
 	for _, key := range keys {
-		if len(found) < clientsShown && strings.Contains(strings.ToLower(v.Who(key.Text, key.Client, "").Text), strings.ToLower(q.Text)) {
+		if len(found) < clientsShown &&
+			strings.Contains(strings.ToLower(v.Who(key.Text, key.Client, "").Text), strings.ToLower(q.Text)) {
 			found = append(found, key)
 		}
 	}
@@ -153,15 +164,18 @@ func (v *visit) search() {
 		case err == nil:
 			v.render(http.StatusOK, "explain", pages["explain"].title, "explain", body)
 			return
-		case target.Kind != operator.Reference || strings.Contains(typed, ":"): // not just a word that looks like a reference
+		case target.Kind != operator.Reference || strings.Contains(typed, ":"):
+			// not just a word that looks like a reference
 			v.fail(err)
 			return
 		}
 	}
 	if typed == "" {
-		v.fail(operator.Errorf(http.StatusBadRequest, "Type a client, or a part of a path, a program, a network or a host."))
+		v.fail(operator.Errorf(http.StatusBadRequest,
+			"Type a client, or a part of a path, a program, a network or a host."))
 		return
 	}
-	v.w.Header().Set("Location", urlOf("requests", nil, "text", v.d.seals.seal(v.User, typed))) // relative: the path's beginning isn't known here
+	// relative: the path's beginning isn't known here
+	v.w.Header().Set("Location", urlOf("requests", nil, "text", v.d.seals.seal(v.User, typed)))
 	v.w.WriteHeader(http.StatusSeeOther)
 }

@@ -73,7 +73,8 @@ func (s *sealer) seal(user, client string) string {
 	}
 	padded := append([]byte(client), 1) // after which there are only zeros
 	padded = append(padded, make([]byte, (handleStep-len(padded)%handleStep)%handleStep)...)
-	return base64.RawURLEncoding.EncodeToString(s.handles.Seal(nil, nil, padded, []byte(user))) // #nosec G407 -- it takes a random nonce by itself
+	// #nosec G407 -- it takes a random nonce by itself
+	return base64.RawURLEncoding.EncodeToString(s.handles.Seal(nil, nil, padded, []byte(user)))
 }
 
 // open returns the client of a handle.
@@ -83,7 +84,8 @@ func (s *sealer) open(user, handle string) (client string, err error) {
 		sealed, err = s.handles.Open(nil, nil, sealed, []byte(user))
 	}
 	if err != nil {
-		return "", operator.Errorf(http.StatusBadRequest, "This page is out of date. Go back, reload it, and try it again.")
+		return "", operator.Errorf(http.StatusBadRequest,
+			"This page is out of date. Go back, reload it, and try it again.")
 	}
 	return strings.TrimSuffix(strings.TrimRight(string(sealed), "\x00"), "\x01"), nil
 }

@@ -22,7 +22,8 @@ func (v *visit) serveEvents() {
 	case v.d.streams <- struct{}{}:
 		defer func() { <-v.d.streams }()
 	default:
-		v.fail(operator.Errorf(http.StatusTooManyRequests, "Live updates are shown in %d browsers already.", cap(v.d.streams)))
+		v.fail(operator.Errorf(http.StatusTooManyRequests, "Live updates are shown in %d browsers already.",
+			cap(v.d.streams)))
 		return
 	}
 	ctx, cancel := context.WithTimeout(v.r.Context(), streamLife)
@@ -46,7 +47,8 @@ func (v *visit) serveEvents() {
 func maskedEvent(event operator.Event) operator.Event {
 	if event.Refused != nil {
 		refused := *event.Refused
-		refused.Text, refused.Path, refused.Agent = masked(named(refused.Text, refused.Client)), masked(refused.Path), ""
+		refused.Text, refused.Path, refused.Agent = masked(named(refused.Text, refused.Client)),
+			masked(refused.Path), ""
 		refused.Client = "" // it may have an address in it
 		event.Refused = &refused
 	}

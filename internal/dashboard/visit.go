@@ -141,7 +141,8 @@ func (v *visit) asTyped(text, client, tag string) Who {
 // typedMark begins the sealed name of a client that somebody has typed: pages show its address masked, and no tag.
 const typedMark = "typed "
 
-// RuleOf returns the displayed form of a rule's client, which somebody has typed unless the rule is a ban for violations.
+// RuleOf returns the displayed form of a rule's client, which somebody has typed unless the rule is a ban for
+// violations.
 func (v *visit) RuleOf(r operator.Rule) Who {
 	if r.By == "conduct" || r.Client == "" {
 		return v.Who(r.Text, r.Client, r.Tag)

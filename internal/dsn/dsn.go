@@ -28,7 +28,8 @@ func Expand(dsn string, quote func(before, value, after string) (string, error))
 		}
 		expanded.WriteString(rest[:at[0]])
 		if value = strings.TrimRight(value, "\r\n"); at[1]-at[0] < len(dsn) {
-			if value, err = quote(expanded.String(), value, placeholders.ReplaceAllString(rest[at[1]:], "")); err != nil {
+			if value, err = quote(expanded.String(), value,
+				placeholders.ReplaceAllString(rest[at[1]:], "")); err != nil {
 				return "", fmt.Errorf("dsn: the value of %s %w", rest[at[0]:at[1]], err)
 			}
 		}

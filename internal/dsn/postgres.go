@@ -28,8 +28,9 @@ var (
 	passwordAtEnd = regexp.MustCompile(`(?:user|password)\s*=\s*$`)
 )
 
-// IsSplit reports whether a DSN seems to have a password with an unescaped @, slash or question mark, so that the driver takes a part
-// of it for a host or the database. address has these as the driver reads them: hosts, a slash, and the database.
+// IsSplit reports whether a DSN seems to have a password with an unescaped @, slash or question mark, so that the
+// driver takes a part of it for a host or the database. address has these as the driver reads them: hosts, a slash, and
+// the database.
 func IsSplit(dsn, address string) bool {
 	hosts, _, _ := strings.Cut(address, "/")
 	_, place, _ := strings.Cut(dsn, "://")

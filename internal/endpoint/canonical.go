@@ -120,7 +120,8 @@ func (r *Request) HasCanonicalQuery() bool {
 	for i := range params.list {
 		p := &params.list[i]
 		twice := func(other parameter) bool { return strings.EqualFold(other.name, p.name) }
-		if p.name == anyText || p.value == anyText || p.sent && strings.Contains(decoded(p.value), "%") || slices.ContainsFunc(params.list[:i], twice) {
+		if p.name == anyText || p.value == anyText || p.sent && strings.Contains(decoded(p.value), "%") ||
+			slices.ContainsFunc(params.list[:i], twice) {
 			return false
 		}
 	}

@@ -67,8 +67,8 @@ type decoder struct {
 }
 
 // append appends text as the most lenient program decodes it: percent-encoding in any depth, also
-// as %uXXXX, overlong UTF-8, characters that decompose into one of ASCII (NFKC) as that, and ASCII characters mapped by a table.
-// It takes one pass over the text, however deeply that is encoded: a sequence that a decoded
+// as %uXXXX, overlong UTF-8, characters that decompose into one of ASCII (NFKC) as that, and ASCII characters mapped by
+// a table. It takes one pass over the text, however deeply that is encoded: a sequence that a decoded
 // character completes is decoded at once. Bytes that are not UTF-8 stay unchanged.
 func (d *decoder) append(to []byte, text string, table *[256]byte) []byte {
 	from := len(to)

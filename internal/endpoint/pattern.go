@@ -214,7 +214,8 @@ func (s *segment) extends(name string, last bool) bool {
 	if s.stem != "" && equalFolded(s.stem, name) {
 		return true
 	}
-	return len(name) > len(s.text) && name[len(s.text)] == '.' && hasFoldedPrefix(name, s.text) && (last || isFile(name))
+	return len(name) > len(s.text) && name[len(s.text)] == '.' && hasFoldedPrefix(name, s.text) &&
+		(last || isFile(name))
 }
 
 // globs reports whether a path from a position consists of the pieces with any text between them.
@@ -281,7 +282,8 @@ func isIndex(rest string) bool {
 	}
 	for _, index := range []string{"index", "default"} {
 		if hasFoldedPrefix(name, index) {
-			return index == "index" && len(name) == len(index) || len(name) > len(index) && name[len(index)] == '.' && isFile(name)
+			return index == "index" && len(name) == len(index) || len(name) > len(index) && name[len(index)] == '.' &&
+				isFile(name)
 		}
 	}
 	return false

@@ -19,7 +19,8 @@ func newCondition(key, value string) (condition, error) {
 	c := condition{key: NewName(key), value: readValue(value), any: value == "*", written: [2]string{key, value}}
 	switch {
 	case c.key == "":
-		return c, fmt.Errorf("a condition on the query has no name, got %q: expected one such as mode=heavy", key+"="+value)
+		return c, fmt.Errorf("a condition on the query has no name, got %q: expected one such as mode=heavy",
+			key+"="+value)
 	case value == "":
 		return c, fmt.Errorf("the parameter %q has no value: expected %s=heavy, or %s=* for any value", key, key, key)
 	case c.value != "*" && strings.Contains(c.value, "*") && strings.ContainsAny(c.value, `[]?\%`):
@@ -56,7 +57,8 @@ func (c *condition) mayBeValue(p *parameter) bool {
 		return false
 	}
 	text := new(decoder).append(nil, p.value, &lowerParameter)
-	return bytes.IndexByte(text, '%') >= 0 || c.isFolded(string(trimBlanks(text))) || c.isFolded(string(trimBlanks(cutParameter(text))))
+	return bytes.IndexByte(text, '%') >= 0 || c.isFolded(string(trimBlanks(text))) ||
+		c.isFolded(string(trimBlanks(cutParameter(text))))
 }
 
 // isFolded reports whether a decoded value matches the condition, in either case.

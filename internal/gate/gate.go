@@ -91,7 +91,8 @@ type Rule struct {
 // places left. It waits for a place as the rule says. With [ErrFull] it returns the number of requests
 // that wait, this one included, or 0 if there is no room for it. The error is [context.Canceled] if ctx
 // or stop ends meanwhile: a request that isn't there any more has no position.
-func (g *Gate) Enter(ctx context.Context, key string, network netip.Prefix, r Rule, stop <-chan struct{}) (n int64, err error) {
+func (g *Gate) Enter(ctx context.Context, key string, network netip.Prefix, r Rule, stop <-chan struct{}) (n int64,
+	err error) {
 	mu.Lock()
 	l := g.line(key)
 	l.times = max(r.Times, 1)

@@ -57,7 +57,8 @@ func number(nodes []node, n int) int {
 			nodes[i].about = nodes[i-1].words[0] + ": "
 		}
 		if part := nodes[i].optional; part != nil {
-			if !slices.ContainsFunc(part[1:], func(n node) bool { return n.optional == nil }) && len(part[0].words) == 1 {
+			if !slices.ContainsFunc(part[1:], func(n node) bool { return n.optional == nil }) &&
+				len(part[0].words) == 1 {
 				part[0].target = n
 				n++
 			}
@@ -189,7 +190,8 @@ func (m *match) one(n *node) {
 		return
 	}
 	_, whole := m.target(n).(func([]string) (int, error)) // which takes all of its words
-	for first := true; m.err == nil && (first || n.rest && !whole && len(m.words) > 0 && !m.isEnd(m.words[0])); first = false {
+	for first := true; m.err == nil &&
+		(first || n.rest && !whole && len(m.words) > 0 && !m.isEnd(m.words[0])); first = false {
 		switch {
 		case len(m.words) == 0 && n.value != "":
 			m.fail("%s%s is missing", n.about, n.value)
@@ -197,7 +199,9 @@ func (m *match) one(n *node) {
 			m.fail("%s is missing", caddyconf.OrList(n.words))
 		case n.value == "" && !n.is(m.words[0]):
 			m.unlike = true
-			m.fail("%s", strings.TrimSuffix(fmt.Sprintf("expected %s, got %s: %s", caddyconf.OrList(n.words), m.got(), caddyconf.DidYouMean(m.words[0], n.words)), ": "))
+			m.fail("%s",
+				strings.TrimSuffix(fmt.Sprintf("expected %s, got %s: %s", caddyconf.OrList(n.words), m.got(),
+					caddyconf.DidYouMean(m.words[0], n.words)), ": "))
 		default:
 			m.value(n)
 		}
@@ -351,7 +355,8 @@ func (m *match) error(d *caddyfile.Dispenser, rules []*Rule) error {
 	case isFirst && len(m.all) == 0:
 		m.err = fmt.Errorf("%s is missing", caddyconf.OrList(first))
 	case isFirst && m.unlike:
-		m.err = errors.New(strings.TrimSuffix(fmt.Sprintf("expected %s, got %s: %s", caddyconf.OrList(first), m.got(), caddyconf.DidYouMean(m.all[0], first)), ": "))
+		m.err = errors.New(strings.TrimSuffix(fmt.Sprintf("expected %s, got %s: %s", caddyconf.OrList(first), m.got(),
+			caddyconf.DidYouMean(m.all[0], first)), ": "))
 	}
 	if m.block.Mistake != nil {
 		if line := m.block.Mistake(strings.Join(append([]string{d.Val()}, m.all...), " ")); line != "" {

@@ -84,7 +84,10 @@ func (e *exact) take(at int64, limit storage.Series, name Namer) (counted []stor
 		if u.allowed.Load() != 0 || u.refused.Load() != 0 || u.units.Load() > 0 {
 			units := u.units.Swap(0)
 			u.units.Add(min(units, 0)) // given back: later minutes lack them
-			counted = append(counted, storage.Minute{At: at, Series: Of(limit, key), Tally: storage.Tally{Counts: outcomes.Counts{Allowed: u.allowed.Swap(0), Refused: u.refused.Swap(0)}, Units: max(units, 0)}})
+			counted = append(counted,
+				storage.Minute{At: at, Series: Of(limit, key),
+					Tally: storage.Tally{Counts: outcomes.Counts{Allowed: u.allowed.Swap(0),
+						Refused: u.refused.Swap(0)}, Units: max(units, 0)}})
 		}
 	}
 	take(&e.others, Others)

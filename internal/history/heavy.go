@@ -99,7 +99,8 @@ func (h *heavy) take(series storage.Series, name Namer) (heaviest []storage.Heav
 	})
 	for _, key := range ordered[:min(len(ordered), storage.MaxHeaviest)] {
 		if named, err := name(series, key); err == nil {
-			heaviest = append(heaviest, storage.HeavyKey{Key: named, Units: keys[key].units, Refused: keys[key].refused})
+			heaviest = append(heaviest,
+				storage.HeavyKey{Key: named, Units: keys[key].units, Refused: keys[key].refused})
 		}
 	}
 	return heaviest

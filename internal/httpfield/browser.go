@@ -20,7 +20,8 @@ func IsFramed(h http.Header) bool { return loadsPage(h, "iframe", "frame", "obje
 // older browser, which doesn't send the field.
 func loadsPage(h http.Header, destinations ...string) bool {
 	mode := First(h["Sec-Fetch-Mode"])
-	return prefersHTML(h) && (mode == "" || mode == "navigate") && slices.Contains(destinations, First(h["Sec-Fetch-Dest"])) &&
+	return prefersHTML(h) && (mode == "" || mode == "navigate") &&
+		slices.Contains(destinations, First(h["Sec-Fetch-Dest"])) &&
 		!isXHR(h) && !IsSpeculative(h)
 }
 

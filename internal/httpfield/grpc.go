@@ -25,7 +25,8 @@ var asksOf = []string{"X-Forwarded-Method", "X-Forwarded-Uri", "X-Original-Metho
 // its answer from trailers. In doubt it isn't: whoever else asks would take the 200 before them for a yes.
 func IsGRPC(r *http.Request, method string) bool {
 	suffix, ok := strings.CutPrefix(First(r.Header["Content-Type"]), grpcType)
-	return ok && (suffix == "" || suffix[0] == '+' || suffix[0] == ';') && r.ProtoMajor >= 2 && method == http.MethodPost &&
+	return ok && (suffix == "" || suffix[0] == '+' || suffix[0] == ';') && r.ProtoMajor >= 2 &&
+		method == http.MethodPost &&
 		strings.EqualFold(First(r.Header["Te"]), "trailers") &&
 		!slices.ContainsFunc(asksOf, func(name string) bool { return r.Header[name] != nil })
 }

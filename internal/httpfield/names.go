@@ -35,8 +35,10 @@ func CheckName(name string) error {
 // reserved are fields with a meaning of their own, which handlers and upstreams need as the client sent
 // them, or which a proxy sets or removes itself.
 var reserved = []string{
-	"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Content-Encoding", "Content-Length", "Content-Type", "Cookie", "Date", "Expect",
-	"Forwarded", "Host", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Max-Forwards", "Origin", "Range",
+	"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Content-Encoding", "Content-Length",
+	"Content-Type", "Cookie", "Date", "Expect",
+	"Forwarded", "Host", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since",
+	"Max-Forwards", "Origin", "Range",
 	"Referer", "User-Agent", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
 }
 
@@ -47,15 +49,19 @@ func CheckOwn(name string) error {
 		return err
 	}
 	isName := func(other string) bool { return strings.EqualFold(name, other) }
-	if slices.ContainsFunc(reserved, isName) || isConnectionOption(name) || isName("Connection") || isName("Proxy-Authorization") {
-		return fmt.Errorf("must name a field that means nothing else, such as X-Over-Limit, got %q, which clients or proxies use", name)
+	if slices.ContainsFunc(reserved, isName) || isConnectionOption(name) || isName("Connection") ||
+		isName("Proxy-Authorization") {
+		return fmt.Errorf(
+			"must name a field that means nothing else, such as X-Over-Limit, got %q, which clients or proxies use",
+			name)
 	}
 	return nil
 }
 
 // connectionOptions are the options of Connection that HTTP itself has, which are also fields that belong
 // to one connection.
-var connectionOptions = []string{"Close", "Keep-Alive", "Upgrade", "TE", "Trailer", "Transfer-Encoding", "Proxy-Connection", "HTTP2-Settings"}
+var connectionOptions = []string{"Close", "Keep-Alive", "Upgrade", "TE", "Trailer", "Transfer-Encoding",
+	"Proxy-Connection", "HTTP2-Settings"}
 
 // KeepConnectionOptions removes all other options of a request's Connection field. A proxy removes the
 // fields that it names (RFC 9110, section 7.6.1), so a client could remove what a handler has set, or
@@ -98,7 +104,8 @@ func isConnectionOption(option string) bool {
 func DeleteTwins(h http.Header, name string) {
 	delete(h, name)
 	for other := range h {
-		if strings.ContainsRune(other, '_') && strings.EqualFold(strings.ReplaceAll(other, "_", "-"), strings.ReplaceAll(name, "_", "-")) {
+		if strings.ContainsRune(other, '_') &&
+			strings.EqualFold(strings.ReplaceAll(other, "_", "-"), strings.ReplaceAll(name, "_", "-")) {
 			delete(h, other)
 		}
 	}

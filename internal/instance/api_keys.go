@@ -48,7 +48,8 @@ func (s *SharedRules) ListKeys() []apikeys.Stored {
 func (s *SharedRules) KeysOf(client, id string) map[storage.Key]sharedKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return matching(s.api, len(s.api), func(key sharedKey) bool { return key.Name == client && (id == "" || key.Entry().ID == id) })
+	return matching(s.api, len(s.api),
+		func(key sharedKey) bool { return key.Name == client && (id == "" || key.Entry().ID == id) })
 }
 
 // nameOfKey returns the name of the note about a key.
@@ -64,7 +65,8 @@ func (c *changes) addKey(key apikeys.Stored, version int64) {
 // AddKey adds a key to the store.
 func (s *SharedRules) AddKey(ctx context.Context, key apikeys.Stored) error {
 	if len(s.ListKeys()) >= maxSharedKeys {
-		return operator.Errorf(http.StatusConflict, "the store has %d API keys, which is as many as it may; revoke some: nothing was changed", maxSharedKeys)
+		return operator.Errorf(http.StatusConflict,
+			"the store has %d API keys, which is as many as it may; revoke some: nothing was changed", maxSharedKeys)
 	}
 	for _, other := range s.KeysOf(key.Name, "") {
 		if other.Tier != key.Tier {

@@ -19,7 +19,8 @@ import (
 )
 
 // errAuditAway is the error of an audit whose store can't be used.
-var errAuditAway = operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and neither can the audit that is in it: caddy rate-limit status says why")
+var errAuditAway = operator.Errorf(http.StatusServiceUnavailable,
+	"the store can't be used at the moment, and neither can the audit that is in it: caddy rate-limit status says why")
 
 // auditError returns the operator's error for an error of the store. In an outage the store that
 // was last in use is closed.
@@ -63,7 +64,8 @@ func (a *Audit) write(ctx context.Context, e AuditEntry) error {
 	if err != nil {
 		return err
 	}
-	act := storage.Act{At: cmp.Or(e.at, a.instance.Engine.Now()), By: e.By, Action: e.Action, Reason: operator.OneLine(e.Reason)}
+	act := storage.Act{At: cmp.Or(e.at, a.instance.Engine.Now()), By: e.By, Action: e.Action,
+		Reason: operator.OneLine(e.Reason)}
 	name := ""
 	if e.Target != nil {
 		names, err := a.instance.Names.inAudit(*e.Target)
@@ -93,7 +95,8 @@ func kindInAudit(t operator.Target) string {
 // [epoch.Keys].
 func (n *Names) inAudit(t operator.Target) ([]string, error) {
 	if n.Secret.Load() == nil {
-		return nil, operator.Errorf(http.StatusServiceUnavailable, "the secret can't be read at the moment, so nothing can be noted in the audit")
+		return nil, operator.Errorf(http.StatusServiceUnavailable,
+			"the secret can't be read at the moment, so nothing can be noted in the audit")
 	}
 	key := []byte(t.String())
 	if !t.TellsAddress() {
@@ -163,7 +166,8 @@ func (a *Audit) List(ctx context.Context, log storage.Log, before int64, n int) 
 
 // about returns the n newest entries before a time about a client, and about the networks of an
 // address.
-func (a *Audit) about(ctx context.Context, log storage.Log, t operator.Target, before int64, n int) (found []storage.Act, err error) {
+func (a *Audit) about(ctx context.Context, log storage.Log, t operator.Target, before int64,
+	n int) (found []storage.Act, err error) {
 	names := make(map[string]bool)
 	for _, around := range targetsAround(t) {
 		more, err := a.instance.Names.inAudit(around)
@@ -293,7 +297,8 @@ func (a *Audit) WriteSoon(ctx context.Context, e AuditEntry) (late bool, err err
 	}
 	e.at = a.instance.Engine.Now()
 	if !a.late().add(e) {
-		return false, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and %d entries of the audit wait for it already", maxLateAudit)
+		return false, operator.Errorf(http.StatusServiceUnavailable,
+			"the store can't be used at the moment, and %d entries of the audit wait for it already", maxLateAudit)
 	}
 	return true, nil
 }

@@ -32,7 +32,8 @@ func (inst *Instance) WarnOfChangedLimits(now map[ZoneTier]LimitKinds, log *zap.
 	}
 	for _, zone := range slices.Sorted(maps.Keys(changed)) {
 		log.Warn("the limits of a zone count in another way than before, and from 0. Until all machines have this config, those with the former one count apart, and a client may use both limits: load it everywhere soon. To avoid that, keep the former limit beside the new one for a window first. A change of the amount alone counts on",
-			zap.String("zone", zone), zap.Strings("former", sortedSet(former[zone])), zap.Strings("changed", sortedSet(changed[zone])), inst.Settings.where())
+			zap.String("zone", zone), zap.Strings("former", sortedSet(former[zone])),
+			zap.Strings("changed", sortedSet(changed[zone])), inst.Settings.where())
 	}
 }
 

@@ -12,9 +12,12 @@ import (
 
 // Collectors report the current state of the instances in use.
 var Collectors = []prometheus.Collector{
-	collector{collectInstances, []*prometheus.Desc{descKeys, descKeysTotal, descEvicted, descAtOnce, descDegraded, descBytes, descClients}},
-	collector{collectNetworks, []*prometheus.Desc{descMachines, descRoundTrip, descClockAhead, descLostWrites, descUnsettled}},
-	collector{collectRegions, []*prometheus.Desc{descRegionPolled, descRegionKeys, descRegionUntracked, descRegionLag, descRegionFault}},
+	collector{collectInstances,
+		[]*prometheus.Desc{descKeys, descKeysTotal, descEvicted, descAtOnce, descDegraded, descBytes, descClients}},
+	collector{collectNetworks,
+		[]*prometheus.Desc{descMachines, descRoundTrip, descClockAhead, descLostWrites, descUnsettled}},
+	collector{collectRegions,
+		[]*prometheus.Desc{descRegionPolled, descRegionKeys, descRegionUntracked, descRegionLag, descRegionFault}},
 }
 
 // collector reports the metrics that collect sends.
@@ -45,7 +48,8 @@ var (
 	descDegraded = prometheus.NewDesc(names.Metrics+"degraded",
 		"Whether the store can't be used and memory decides (1) or not (0).", nil, nil)
 	descClients = prometheus.NewDesc(names.Metrics+"clients",
-		"Clients held in memory by the level of their reputation: low, medium, high or critical risk.", []string{"level"}, nil)
+		"Clients held in memory by the level of their reputation: low, medium, high or critical risk.",
+		[]string{"level"}, nil)
 	descBytes = prometheus.NewDesc(names.Metrics+"store_bytes",
 		"Size of the database and its log.", nil, nil)
 )
@@ -99,7 +103,8 @@ func collectNetworks(ch chan<- prometheus.Metric) {
 		stats := inst.Stats()
 		lost += float64(stats.LostWrites)
 		unsettled += float64(stats.Unsettled)
-		if trip := stats.RoundTrip.Seconds(); inst.Settings.Address != "" && trip >= roundTrip { // 0 until a request has needed the store
+		// 0 until a request has needed the store
+		if trip := stats.RoundTrip.Seconds(); inst.Settings.Address != "" && trip >= roundTrip {
 			machines, roundTrip, ahead = float64(stats.Processes), trip, stats.Ahead.Seconds()
 		}
 	})
@@ -121,7 +126,8 @@ var (
 	descRegionUntracked = prometheus.NewDesc(names.Metrics+"region_untracked_total",
 		"Times that a key stayed regional because max_keys are shared already.", nil, nil)
 	descRegionLag = prometheus.NewDesc(names.Metrics+"region_lag_seconds",
-		"How long ago a region was heard of; of this region, how long ago it last exchanged all counts.", []string{"region"}, nil)
+		"How long ago a region was heard of; of this region, how long ago it last exchanged all counts.",
+		[]string{"region"}, nil)
 )
 
 var descRegionFault = prometheus.NewDesc(names.Metrics+"region_fault",

@@ -105,7 +105,8 @@ func historyScope(series storage.Series) uint64 {
 
 // HistoryWaits implements history.Observer.
 func (o observer) HistoryWaits(err error) {
-	o.unwritten.Store(&operator.FileTrouble{Since: time.Now().UTC().Truncate(time.Second), Reason: WithRemedy(err).Error()})
+	o.unwritten.Store(&operator.FileTrouble{Since: time.Now().UTC().Truncate(time.Second),
+		Reason: WithRemedy(err).Error()})
 	caddyconf.Logger().Warn("the history can't be written; it is kept in memory, for some hours at most, until it can",
 		o.Settings.where(), zap.Error(err))
 }
@@ -122,7 +123,8 @@ var _ history.Observer = observer{}
 func (inst *Instance) Past() (storage.Historian, error) {
 	switch store := inst.historian(); store.(type) {
 	case nil:
-		return nil, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment, and the history is in it")
+		return nil, operator.Errorf(http.StatusServiceUnavailable,
+			"the store can't be used at the moment, and the history is in it")
 	case noHistory:
 		return nil, operator.Errorf(http.StatusNotImplemented, "the store %s keeps no history", inst.Settings.Kind)
 	default:

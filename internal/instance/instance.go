@@ -194,7 +194,8 @@ func (inst *Instance) summaries(now time.Time) (unusual []notify.Event) {
 		perMinute, becomes := l.becomesUnusual(l.summarize(caddyconf.Logger()), now)
 		if becomes {
 			unusual = append(unusual, notify.Event{Kind: notify.Refusals, Zone: l.Zone, Count: perMinute,
-				Text: fmt.Sprintf("The zone %s refuses %s requests a minute, far more than in the last hour.", l.Zone, wording.Number(perMinute))})
+				Text: fmt.Sprintf("The zone %s refuses %s requests a minute, far more than in the last hour.", l.Zone,
+					wording.Number(perMinute))})
 		}
 	}
 	return unusual

@@ -76,7 +76,8 @@ func keepFile(path string, keep func(path string) error) error {
 // ones before this instance opens them.
 func (n *Names) keepThoseOfOthers() {
 	Each(func(other *Instance) {
-		if other == n.instance || other.Settings.Secret != n.instance.Settings.Secret && other.Settings.Epochs != n.instance.Settings.Epochs {
+		if other == n.instance || other.Settings.Secret != n.instance.Settings.Secret &&
+			other.Settings.Epochs != n.instance.Settings.Epochs {
 			return
 		}
 		if err := other.Names.keep(); err != nil {
@@ -148,7 +149,8 @@ func (n *Names) ForStoreAtOnce(id storage.LimitID, key string, retention time.Du
 	if n.Secret.Load() == nil {
 		return engine.Name{}, false
 	}
-	hash, ok := atrest.HashKeyAtOnce(n.lasting(), n.Epochs, uint64(id), key, retention+limiter.MaxSkew, time.Unix(0, now))
+	hash, ok := atrest.HashKeyAtOnce(n.lasting(), n.Epochs, uint64(id), key, retention+limiter.MaxSkew,
+		time.Unix(0, now))
 	return engine.Name{Key: hash.Current, Former: hash.Former, From: hash.From, Until: hash.Until}, ok
 }
 
@@ -239,7 +241,8 @@ func (inst *Instance) use(store storage.Store) error {
 	}
 	network, ok := store.(storage.Network)
 	if !ok {
-		return fmt.Errorf("the store %s can't keep keys for several machines: it is no storage.Network", inst.Settings.Kind)
+		return fmt.Errorf("the store %s can't keep keys for several machines: it is no storage.Network",
+			inst.Settings.Kind)
 	}
 	inst.network.Store(&network)
 	if err := n.agree(); err != nil {
@@ -292,12 +295,15 @@ func (n *Names) CheckSecret(log *zap.Logger) {
 	if err != nil || changed.Equal(used) {
 		return
 	}
-	keys, then := n.inFile(func() *identity.Secret { return changed }), "counts by key and the use of API keys would begin anew"
+	keys, then := n.inFile(func() *identity.Secret { return changed }),
+		"counts by key and the use of API keys would begin anew"
 	if n.instance.Settings.Address != "" {
-		keys, then = epoch.InVault(vaultOf{n.instance}, func() *identity.Secret { return changed }), "this machine could not use the store"
+		keys, then = epoch.InVault(vaultOf{n.instance},
+			func() *identity.Secret { return changed }), "this machine could not use the store"
 	}
 	if seals, err := keys.Seals(); err == nil && seals.Unknown > 0 {
-		log.Error("secret_file has changed, and does not fit the store: after its next start "+then+". Add the former line behind the new one",
+		log.Error("secret_file has changed, and does not fit the store: after its next start "+then+
+			". Add the former line behind the new one",
 			n.instance.Settings.where(), zap.String("secret_file", n.instance.Settings.Secret))
 		return
 	}

@@ -97,7 +97,9 @@ func (n *Names) mark(store storage.Local, marks []int64, fault error) (former, k
 	if fault != nil && !errors.Is(fault, epoch.ErrOtherSecret) {
 		former, _, err = store.Mark(ctx, now)
 		if err == nil && former != 0 && !slices.Contains(marks, former) {
-			err = fmt.Errorf("the key of the names in the database can't be read, and it is that of no line of secret_file: %w", fault)
+			err = fmt.Errorf(
+				"the key of the names in the database can't be read, and it is that of no line of secret_file: %w",
+				fault)
 		}
 		if err != nil {
 			return former, 0, err

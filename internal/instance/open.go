@@ -27,7 +27,8 @@ func New(s Settings, in stores.Store) (*Instance, error) {
 
 // NewWith is New with further options of the engine, which set sets.
 func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance, error) {
-	inst := &Instance{Settings: s, begun: time.Now(), logs: make(map[string]*RefusalLog), Pressure: pressure.New(0), made: make(chan struct{})}
+	inst := &Instance{Settings: s, begun: time.Now(), logs: make(map[string]*RefusalLog), Pressure: pressure.New(0),
+		made: make(chan struct{})}
 	inst.Names.instance, inst.Audit.instance, inst.Shared.instance = inst, inst, inst
 	inst.Names.find(in)
 	var err error
@@ -158,9 +159,11 @@ func (o observer) Swept(rows int64, keys int, took time.Duration, err error) {
 	o.Audit.afterOutage()
 	meter.Swept(rows, keys)
 	if err != nil {
-		caddyconf.Logger().Error("expired rows could not be removed; it is tried again at the next cleanup", zap.Error(err))
+		caddyconf.Logger().Error("expired rows could not be removed; it is tried again at the next cleanup",
+			zap.Error(err))
 	} else if rows > 0 || keys > 0 {
-		caddyconf.Logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys), zap.Duration("took", took))
+		caddyconf.Logger().Debug("cleaned up", zap.Int64("rows", rows), zap.Int("idle_keys", keys),
+			zap.Duration("took", took))
 	}
 	o.Pressure.Sweep(o.Lasting())
 	o.summarize()
@@ -168,7 +171,8 @@ func (o observer) Swept(rows int64, keys int, took time.Duration, err error) {
 
 // Punished implements engine.Observer.
 func (o observer) Punished(reason reputation.Reason) {
-	if reason != reputation.Crowded && reason != reputation.Inherited && reason != reputation.Lifted { // those are no violations
+	// those are no violations
+	if reason != reputation.Crowded && reason != reputation.Inherited && reason != reputation.Lifted {
 		meter.Violation(reason)
 	}
 }
@@ -186,7 +190,8 @@ func (o observer) Banned(client []byte, reason reputation.Reason, until int64) {
 	length := time.Duration(until - o.Engine.Now()).Round(time.Second)
 	end := time.Now().Add(length).UTC().Truncate(time.Second)
 	o.notify(notify.Event{
-		Kind: notify.Ban, Reason: reason.String(), Client: identity.MaskedText(client), Address: identity.FullText(client), Until: &end,
+		Kind: notify.Ban, Reason: reason.String(), Client: identity.MaskedText(client),
+		Address: identity.FullText(client), Until: &end,
 		Text: fmt.Sprintf("A client was banned for %s (%v).", wording.Wait(length), reason),
 	})
 }
@@ -199,7 +204,8 @@ func (o observer) Degraded(since time.Duration, err error) {
 	caddyconf.Logger().Error("the store can't be used; reduced limits are kept in memory until it can",
 		o.Settings.where(), zap.Duration("since", since), zap.Error(err))
 	if o.away.CompareAndSwap(false, true) {
-		o.notify(notify.Event{Kind: notify.Degraded, Reason: err.Error(), Text: "The store of the rate limiter can't be used; reduced limits are kept in memory until it can."})
+		o.notify(notify.Event{Kind: notify.Degraded, Reason: err.Error(),
+			Text: "The store of the rate limiter can't be used; reduced limits are kept in memory until it can."})
 	}
 }
 
@@ -207,7 +213,8 @@ func (o observer) Degraded(since time.Duration, err error) {
 func (o observer) Recovered(after time.Duration) {
 	caddyconf.Logger().Info("the store is in use again", o.Settings.where(), zap.Duration("after", after))
 	if o.away.CompareAndSwap(true, false) {
-		o.notify(notify.Event{Kind: notify.Recovered, Text: "The store of the rate limiter is in use again, after " + wording.Wait(after) + "."})
+		o.notify(notify.Event{Kind: notify.Recovered,
+			Text: "The store of the rate limiter is in use again, after " + wording.Wait(after) + "."})
 	}
 }
 

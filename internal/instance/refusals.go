@@ -125,7 +125,10 @@ func (recent *RecentByReference) Find(text string) (found *Recent, err error) {
 				continue
 			}
 			if found != nil {
-				return nil, fmt.Errorf("reference: several refusals begin with %s: expected the whole reference of %d characters", text, reference.TextSize)
+				return nil,
+					fmt.Errorf(
+						"reference: several refusals begin with %s: expected the whole reference of %d characters",
+						text, reference.TextSize)
 			}
 			found = r
 		}

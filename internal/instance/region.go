@@ -161,7 +161,8 @@ func (inst *Instance) Forecast(ctx context.Context, client *engine.Client, debit
 }
 
 // Charge charges debits of no request: see [engine.Engine.ChargeOnce].
-func (inst *Instance) Charge(ctx context.Context, debits []engine.Debit, id *engine.Debit) (engine.Decision, bool, error) {
+func (inst *Instance) Charge(ctx context.Context, debits []engine.Debit, id *engine.Debit) (engine.Decision,
+	bool, error) {
 	if shared := inst.regions.Load(); shared != nil {
 		shared.Lower(debits)
 	}
@@ -193,7 +194,8 @@ func (o regionObserver) Failed(since time.Duration, err error) {
 
 // Recovered implements regions.Observer.
 func (o regionObserver) Recovered(after time.Duration) {
-	caddyconf.Logger().Info("counts are exchanged with other regions again", zap.Any("exchange", o.exchangedAt.Load()), zap.Duration("after", after))
+	caddyconf.Logger().Info("counts are exchanged with other regions again", zap.Any("exchange", o.exchangedAt.Load()),
+		zap.Duration("after", after))
 }
 
 var _ regions.Observer = regionObserver{}

@@ -27,7 +27,8 @@ const keepRemoved = 7 * 24 * time.Hour
 func (s *SharedRules) noted(notes []storage.Note, all bool) {
 	sealer, err := s.instance.Names.Secret.Load().Sealer("statements")
 	if err != nil {
-		caddyconf.Logger().Error("the bans, allowances and API keys in the store can't be read", s.instance.Settings.where(), zap.Error(err))
+		caddyconf.Logger().Error("the bans, allowances and API keys in the store can't be read",
+			s.instance.Settings.where(), zap.Error(err))
 		return
 	}
 	if unread := s.take(sealer, notes, all); unread > 0 {

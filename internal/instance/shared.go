@@ -54,7 +54,8 @@ func (s *SharedRules) take(sealer *identity.Sealer, notes []storage.Note, all bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if all || s.notes == nil {
-		s.notes, s.known, s.api = make(map[storage.Key]storage.Note), make(map[storage.Key]foundRule), make(map[storage.Key]sharedKey)
+		s.notes, s.known, s.api = make(map[storage.Key]storage.Note), make(map[storage.Key]foundRule),
+			make(map[storage.Key]sharedKey)
 	}
 	if all {
 		s.from = s.instance.Store.Load()
@@ -144,7 +145,8 @@ func (s *SharedRules) List() []rules.Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	list := slices.DeleteFunc(s.rulesLocked(), func(stated rules.Rule) bool { return !stated.Until.IsZero() && !now.Before(stated.Until) })
+	list := slices.DeleteFunc(s.rulesLocked(),
+		func(stated rules.Rule) bool { return !stated.Until.IsZero() && !now.Before(stated.Until) })
 	slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.String(), b.String()) })
 	return list
 }

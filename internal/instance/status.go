@@ -81,7 +81,8 @@ func (inst *Instance) describeRegion() *operator.Region {
 		return nil
 	}
 	s := shared.Stats()
-	region := &operator.Region{Name: s.Region, Exchange: fmt.Sprint(inst.exchangedAt.Load()), Lag: operator.SecondsOf(s.Lag), Keys: s.Keys, Others: []operator.OtherRegion{}}
+	region := &operator.Region{Name: s.Region, Exchange: fmt.Sprint(inst.exchangedAt.Load()),
+		Lag: operator.SecondsOf(s.Lag), Keys: s.Keys, Others: []operator.OtherRegion{}}
 	if s.Cause != nil {
 		region.Since, region.Reason = new(s.Since.UTC().Truncate(time.Second)), s.Cause.Error()
 	}
@@ -90,7 +91,8 @@ func (inst *Instance) describeRegion() *operator.Region {
 			region.Faults = append(region.Faults, faultText(n, fault))
 		}
 		if n.Name != s.Region {
-			region.Others = append(region.Others, operator.OtherRegion{Name: n.Name, Machines: n.Machines, Gone: n.Gone, Lag: operator.SecondsOf(n.Lag)})
+			region.Others = append(region.Others,
+				operator.OtherRegion{Name: n.Name, Machines: n.Machines, Gone: n.Gone, Lag: operator.SecondsOf(n.Lag)})
 		}
 	}
 	return region
@@ -100,7 +102,9 @@ func (inst *Instance) describeRegion() *operator.Region {
 func faultText(r regions.Region, fault regions.Fault) string {
 	switch fault {
 	case regions.OtherSecret:
-		return fmt.Sprintf("Region %s has a machine with another secret_file, which counts on its own: copy one to all machines.", r.Name)
+		return fmt.Sprintf(
+			"Region %s has a machine with another secret_file, which counts on its own: copy one to all machines.",
+			r.Name)
 	case regions.OtherDatabase:
 		return fmt.Sprintf("Region %s has machines with different databases, which count on their own: give each its own region, or one store on a server.", r.Name)
 	case regions.SameDatabase:
@@ -120,5 +124,6 @@ func TroubleOf(path string, trouble *textfile.Trouble) *operator.FileTrouble {
 	if trouble == nil {
 		return nil
 	}
-	return &operator.FileTrouble{File: path, Since: trouble.Since.UTC().Truncate(time.Second), Reason: trouble.Err.Error()}
+	return &operator.FileTrouble{File: path, Since: trouble.Since.UTC().Truncate(time.Second),
+		Reason: trouble.Err.Error()}
 }

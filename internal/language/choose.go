@@ -70,7 +70,8 @@ func weightOf(parameters string) float64 {
 		return 1
 	}
 	weight, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-	if !strings.EqualFold(strings.TrimSpace(name), "q") || err != nil || !(weight >= 0 && weight <= 1) { // false for NaN
+	// false for NaN
+	if !strings.EqualFold(strings.TrimSpace(name), "q") || err != nil || !(weight >= 0 && weight <= 1) {
 		return 0
 	}
 	return weight

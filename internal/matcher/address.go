@@ -24,7 +24,8 @@ import (
 func IsEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComplete }
 
 // errEarly is the answer to an early request by matchers of addresses, as by Caddy's own.
-var errEarly = caddyhttp.Error(http.StatusTooEarly, errors.New("the handshake isn't complete, so the address may be forged"))
+var errEarly = caddyhttp.Error(http.StatusTooEarly,
+	errors.New("the handshake isn't complete, so the address may be forged"))
 
 // maxChain bounds how many addresses of a field are examined.
 const maxChain = 16
@@ -114,7 +115,8 @@ func requireUnclaimed(sets caddyhttp.MatcherSets) {
 func readsAddress(set caddyhttp.MatcherSet) bool {
 	return slices.ContainsFunc(set, func(m any) bool {
 		switch m := m.(type) {
-		case *caddyhttp.MatchHost, *caddyhttp.MatchMethod, *caddyhttp.MatchPath, *caddyhttp.MatchPathRE, *caddyhttp.MatchQuery, *caddyhttp.MatchHeader,
+		case *caddyhttp.MatchHost, *caddyhttp.MatchMethod, *caddyhttp.MatchPath, *caddyhttp.MatchPathRE,
+			*caddyhttp.MatchQuery, *caddyhttp.MatchHeader,
 			*caddyhttp.MatchHeaderRE, *caddyhttp.MatchProtocol, *caddyhttp.MatchTLS, *caddyhttp.MatchRemoteIP, *Endpoint, *SignedBot, unambiguous:
 			return false
 		case *caddyhttp.MatchNot:

@@ -73,7 +73,8 @@ func (v *VerifiedBot) Provision(ctx caddy.Context) error {
 		if path := v.Ranges[name]; path != "" {
 			log := ctx.Logger().With(zap.String("operator", name), zap.String("file", path))
 			var err error
-			if b.ranges, err = crawler.OpenRanges(path, func(err error) { logChange(log, "the file of a crawler's addresses", "addresses", err) }); err != nil {
+			if b.ranges, err = crawler.OpenRanges(path,
+				func(err error) { logChange(log, "the file of a crawler's addresses", "addresses", err) }); err != nil {
 				return fmt.Errorf("verified_bot: %s: %w", name, err)
 			}
 		}
@@ -116,7 +117,8 @@ func (v *VerifiedBot) checkNames() error {
 		case o == nil:
 			return fmt.Errorf("there is no operator %q: expected some of %s", name, known)
 		case !slices.Contains(v.Names, name):
-			return fmt.Errorf("ranges: got %q, which isn't matched: write verified_bot %s %[1]s", name, strings.Join(v.Names, " "))
+			return fmt.Errorf("ranges: got %q, which isn't matched: write verified_bot %s %[1]s", name,
+				strings.Join(v.Names, " "))
 		case !o.HasNames() && v.Ranges[name] == "":
 			return fmt.Errorf("DNS doesn't confirm %s: save %s, and write ranges %[1]s <file> in a block", name, o.List)
 		}

@@ -25,8 +25,9 @@ type unambiguous struct {
 
 func newUnambiguous(set caddyhttp.MatcherSet) unambiguous {
 	return unambiguous{
-		set: slices.Clone(set), method: readsMethod(set), target: readsTarget(set), query: readsQuery(set), current: readsCurrent(set),
-		texts: pathsOf(set),
+		set: slices.Clone(set), method: readsMethod(set), target: readsTarget(set), query: readsQuery(set),
+		current: readsCurrent(set),
+		texts:   pathsOf(set),
 	}
 }
 
@@ -74,7 +75,9 @@ func (u unambiguous) MatchWithError(r *http.Request) (bool, error) {
 
 func (u unambiguous) isUnambiguous(r *http.Request) bool {
 	received := received(r)
-	return (!u.method || !received.OverridesMethod()) && (!u.target || received.IsCanonical() && !u.runsElsewhere(&received)) && (!u.query || received.HasCanonicalQuery())
+	return (!u.method || !received.OverridesMethod()) &&
+		(!u.target || received.IsCanonical() && !u.runsElsewhere(&received)) &&
+		(!u.query || received.HasCanonicalQuery())
 }
 
 // readsMethod reports whether the result of a matcher set may depend on the method.
@@ -152,7 +155,8 @@ func isPlaceholderKey(key string) bool { return strings.HasPrefix(key, "{") }
 // `handle_path` run before this one, but upstreams such as PHP may route by the original target.
 func Original(r *http.Request) *http.Request {
 	sent, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
-	if !ok || sent.URL == nil || sent.Method == r.Method && sent.URL.Path == r.URL.Path && sent.URL.RawPath == r.URL.RawPath &&
+	if !ok || sent.URL == nil || sent.Method == r.Method && sent.URL.Path == r.URL.Path &&
+		sent.URL.RawPath == r.URL.RawPath &&
 		sent.URL.RawQuery == r.URL.RawQuery && sent.URL.Host == r.URL.Host && sent.URL.Opaque == r.URL.Opaque {
 		return nil
 	}

@@ -44,7 +44,8 @@ func CheckSet(set caddy.ModuleMap) error {
 			continue
 		}
 		if line, ok := WithoutCommas(values); ok {
-			return mistake(name+" "+line, "match: %s: never matches %q, because "+NoCommas, name, strings.Join(values, " "))
+			return mistake(name+" "+line, "match: %s: never matches %q, because "+NoCommas, name,
+				strings.Join(values, " "))
 		}
 		for _, value := range values {
 			if err := check(value, values); err != nil {
@@ -88,7 +89,8 @@ func WithoutCommas(values []string) (line string, ok bool) {
 			value = strings.TrimSuffix(value, ",")
 		}
 		value = strings.ReplaceAll(value, ",/", " /")
-		if parts := strings.Split(value, ","); !slices.ContainsFunc(parts, func(part string) bool { return !IsMethod(part) }) {
+		if parts := strings.Split(value, ","); !slices.ContainsFunc(parts,
+			func(part string) bool { return !IsMethod(part) }) {
 			value = strings.Join(parts, " ")
 		}
 		spaced[i] = value
@@ -115,13 +117,15 @@ func checkPath(path string, all []string) error {
 		return mistake("a block with host and path", "never matches %q, because a path has no host", path)
 	case strings.HasPrefix(path, "/") && strings.Contains(path, "?"):
 		before, query, _ := strings.Cut(path, "?")
-		return mistake(fmt.Sprintf("a block with path %s and query %s", before, query), "never matches %q, because a path has no query", path)
+		return mistake(fmt.Sprintf("a block with path %s and query %s", before, query),
+			"never matches %q, because a path has no query", path)
 	case strings.Trim(path, "=~") == "" && path != "":
 		return mistake("path /login", "never matches %q, which is no path: leave it out", path)
 	case path == "":
 		return mistake("path / or path /*", "never matches an empty path")
 	case !strings.ContainsAny(path[:1], "/*{%"):
-		return mistake("path /"+strings.TrimLeft(path, "=~"), "never matches %q, because a path begins with a slash", path)
+		return mistake("path /"+strings.TrimLeft(path, "=~"),
+			"never matches %q, because a path begins with a slash", path)
 	}
 	return nil
 }
@@ -165,7 +169,8 @@ func severalMatchers(values []string) error {
 	if path == "" {
 		return mistake("a block with each in a line of its own", "got %q, but a line has one matcher", values)
 	}
-	return mistake(fmt.Sprintf("match%s%s, or a block with each in a line of its own", method, path), "got %q, but a line has one matcher", values)
+	return mistake(fmt.Sprintf("match%s%s, or a block with each in a line of its own", method, path),
+		"got %q, but a line has one matcher", values)
 }
 
 // IsMethod reports whether a word is an HTTP method, in any case.

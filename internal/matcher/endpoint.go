@@ -157,10 +157,13 @@ func (e *Endpoint) setQuery(words []string) (int, error) {
 	for _, word := range words {
 		key, value, found := strings.Cut(word, "=")
 		if !found {
-			return 0, fmt.Errorf("got %q behind the path: a condition on the query has a value, such as mode=heavy or q=*", word)
+			return 0,
+				fmt.Errorf("got %q behind the path: a condition on the query has a value, such as mode=heavy or q=*",
+					word)
 		}
 		if other, taken := e.Query[key]; taken {
-			return 0, fmt.Errorf("there are two conditions on %q, %q and %q: expected one; more lines are alternatives", key, other, value)
+			return 0, fmt.Errorf("there are two conditions on %q, %q and %q: expected one; more lines are alternatives",
+				key, other, value)
 		}
 		e.Query[key] = value
 	}
@@ -197,7 +200,8 @@ func UnmarshalEndpoint(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 	word := d.Token()
 	word.Text = "endpoint"
 	m := new(Endpoint)
-	if err := m.UnmarshalCaddyfile(caddyfile.NewDispenser(append([]caddyfile.Token{word}, d.NextSegment()...))); err != nil {
+	if err := m.UnmarshalCaddyfile(
+		caddyfile.NewDispenser(append([]caddyfile.Token{word}, d.NextSegment()...))); err != nil {
 		return nil, err
 	}
 	raw, err := json.Marshal(m)

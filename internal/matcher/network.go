@@ -56,7 +56,8 @@ func (ASN) CaddyModule() caddy.ModuleInfo {
 
 // filesWith returns the files that the `rate_limit` app has opened, or an error if none has what a
 // matcher needs.
-func filesWith(ctx caddy.Context, have func(networks.Files) bool, matcher, what string) (files networks.Files, err error) {
+func filesWith(ctx caddy.Context, have func(networks.Files) bool, matcher, what string) (files networks.Files,
+	err error) {
 	app, err := ctx.App(names.App)
 	if err != nil {
 		return nil, fmt.Errorf("getting rate_limit app: %w", err)
@@ -65,7 +66,9 @@ func filesWith(ctx caddy.Context, have func(networks.Files) bool, matcher, what 
 		files = app.NetworkFiles()
 	}
 	if !have(files) {
-		return nil, fmt.Errorf("%s: no file with %s is configured: write networks <file> into the global option rate_limit", matcher, what)
+		return nil,
+			fmt.Errorf("%s: no file with %s is configured: write networks <file> into the global option rate_limit",
+				matcher, what)
 	}
 	return files, nil
 }
@@ -106,7 +109,9 @@ func (a *ASN) check() error {
 	for _, number := range a.Numbers {
 		asn, ok := networks.ParseASN(number)
 		if !ok {
-			return fmt.Errorf("asn: got %q: expected the number of an autonomous system, such as AS64496, separated by blanks", number)
+			return fmt.Errorf(
+				"asn: got %q: expected the number of an autonomous system, such as AS64496, separated by blanks",
+				number)
 		}
 		a.spelt = append(a.spelt, asn)
 	}

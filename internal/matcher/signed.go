@@ -47,7 +47,8 @@ func (s *SignedBot) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	log := ctx.Logger().With(zap.String("file", s.File))
-	if s.keys, err = webbot.Open(s.File, func(err error) { logChange(log, "the file of bots' keys", "keys", err) }); err != nil {
+	if s.keys, err = webbot.Open(s.File,
+		func(err error) { logChange(log, "the file of bots' keys", "keys", err) }); err != nil {
 		return fmt.Errorf("signed_bot: %w", err)
 	}
 	for _, name := range s.Names {
@@ -76,7 +77,8 @@ func (s *SignedBot) MatchWithError(r *http.Request) (bool, error) {
 	if original := Original(r); original != nil {
 		r = original
 	}
-	message := webbot.Message{Method: r.Method, Scheme: "http", Authority: r.Host, Target: r.RequestURI, Header: r.Header}
+	message := webbot.Message{Method: r.Method, Scheme: "http", Authority: r.Host, Target: r.RequestURI,
+		Header: r.Header}
 	if IsHTTPS(r) {
 		message.Scheme = "https"
 	}

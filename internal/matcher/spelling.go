@@ -54,7 +54,8 @@ func Safer(option string, set caddyhttp.MatcherSet) (problem, replacement string
 			unsafe, alone = unsafe || asksTarget(matcher.Expr), false
 		default:
 			alone = false
-			if module, ok := matcher.(caddy.Module); ok && module.CaddyModule().ID == "http.matchers.url_pattern" { // since Caddy 2.11.5
+			// since Caddy 2.11.5
+			if module, ok := matcher.(caddy.Module); ok && module.CaddyModule().ID == "http.matchers.url_pattern" {
 				unsafe, unclear, example = true, true, pathExample
 			}
 		}
@@ -86,7 +87,8 @@ const pathExample = ", such as /login/ or /login;x"
 // requests.
 func asksTarget(texts ...string) bool {
 	text := fieldsOfBodies.ReplaceAllString(strings.Join(texts, " "), "")
-	return slices.ContainsFunc([]string{"path", "query", "uri", "method", "url_pattern"}, func(word string) bool { return strings.Contains(text, word) })
+	return slices.ContainsFunc([]string{"path", "query", "uri", "method", "url_pattern"},
+		func(word string) bool { return strings.Contains(text, word) })
 }
 
 var fieldsOfBodies = regexp.MustCompile(`\{http\.rate_limit\.[^}]*\}`)

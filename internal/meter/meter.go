@@ -73,7 +73,8 @@ func IsRefusal(why engine.Reason) bool {
 
 // Counts returns the requests since the process began.
 func (r *Requests) Counts() operator.Counts {
-	c := operator.Counts{Blocked: r.notLetIn[engine.Blocked].value(), Banned: r.notLetIn[engine.Banned].value(), WouldRefuse: r.WouldRefuse.value()}
+	c := operator.Counts{Blocked: r.notLetIn[engine.Blocked].value(), Banned: r.notLetIn[engine.Banned].value(),
+		WouldRefuse: r.WouldRefuse.value()}
 	for why := range r.notLetIn {
 		n := r.notLetIn[why].value()
 		c.Allowed -= n
@@ -184,7 +185,8 @@ func (l *Limit) Counts() operator.Counts {
 var clients = func() (counters [identity.APIKey + 1][2]counter) {
 	for kind := range counters {
 		name := identity.Kind(kind).String()
-		counters[kind] = [2]counter{counterOf(clientDecisions, name, "allowed"), counterOf(clientDecisions, name, "refused")}
+		counters[kind] = [2]counter{counterOf(clientDecisions, name, "allowed"),
+			counterOf(clientDecisions, name, "refused")}
 	}
 	return counters
 }()

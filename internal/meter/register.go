@@ -51,7 +51,8 @@ func (configCollector) Describe(ch chan<- *prometheus.Desc) { ch <- descConfig }
 func (configCollector) Collect(ch chan<- prometheus.Metric) {
 	configs.Range(func(key, _ any) bool {
 		c := key.(Config)
-		ch <- prometheus.MustNewConstMetric(descConfig, prometheus.GaugeValue, 1, c.Zone, c.Amount, c.Window, c.IPv4, c.IPv6)
+		ch <- prometheus.MustNewConstMetric(descConfig, prometheus.GaugeValue, 1, c.Zone, c.Amount, c.Window,
+			c.IPv4, c.IPv6)
 		return true
 	})
 }

@@ -179,7 +179,8 @@ func parse(text []byte) (*table, error) {
 		}
 	}
 	if !t.countries && !t.asns {
-		return nil, fmt.Errorf("it has neither countries nor autonomous systems: its type is %.50q", reader.Metadata.DatabaseType)
+		return nil, fmt.Errorf("it has neither countries nor autonomous systems: its type is %.50q",
+			reader.Metadata.DatabaseType)
 	}
 	return t, nil
 }

@@ -79,7 +79,8 @@ func open(o Options) (*Webhook, error) {
 	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
 		return nil, errors.New("expected a URL such as https://ntfy.example.com/alerts") // which may hold a key
 	}
-	w := &Webhook{options: o, queue: make(chan Event, maxQueue), log: caddyconf.Logger().With(zap.String("webhook", at.Host))}
+	w := &Webhook{options: o, queue: make(chan Event, maxQueue),
+		log: caddyconf.Logger().With(zap.String("webhook", at.Host))}
 	if w.body, err = ParseTemplate(o.Template); err != nil {
 		return nil, err
 	}
@@ -88,7 +89,8 @@ func open(o Options) (*Webhook, error) {
 			return nil, fmt.Errorf("template: it fails for a notification of the kind %s: %w; write {{with .Until}} … {{end}} around what only some kinds have", e.Kind, err)
 		}
 	}
-	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // with what is secret in the header
+	// with what is secret in the header
+	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	w.ctx, w.end = context.WithCancel(context.Background())
 	return w, nil
 }
@@ -122,7 +124,8 @@ func (o Options) samples() (events []Event) {
 		case Ban:
 			events = append(events, Event{Kind: Ban, Time: now, Reason: "trap", Until: &now})
 		case Degraded:
-			events = append(events, Event{Kind: Degraded, Time: now, Reason: "error"}, Event{Kind: Recovered, Time: now})
+			events = append(events, Event{Kind: Degraded, Time: now, Reason: "error"},
+				Event{Kind: Recovered, Time: now})
 		default:
 			events = append(events, Event{Kind: kind, Time: now, Zone: "zone", Count: 100})
 		}
@@ -135,7 +138,8 @@ func (w *Webhook) Test(ctx context.Context, now time.Time) (host string, err err
 	if at, err := url.Parse(w.options.URL); err == nil {
 		host = at.Host
 	}
-	e := Event{Kind: "test", Time: now, Until: &now, Reason: "test", Text: "This is a test of the notifications of the rate limiter."}
+	e := Event{Kind: "test", Time: now, Until: &now, Reason: "test",
+		Text: "This is a test of the notifications of the rate limiter."}
 	if !w.limiter.admits(&e) {
 		return host, errors.New("it was tested less than a minute ago: wait a moment")
 	}
@@ -162,7 +166,8 @@ func (w *Webhook) Destruct() error {
 
 // Send queues an event for the webhook, if it wants its kind. It never blocks.
 func (w *Webhook) Send(e Event) {
-	if !slices.Contains(strings.Fields(w.options.On), strings.Replace(e.Kind, Recovered, Degraded, 1)) || !w.limiter.admits(&e) {
+	if !slices.Contains(strings.Fields(w.options.On), strings.Replace(e.Kind, Recovered, Degraded, 1)) ||
+		!w.limiter.admits(&e) {
 		return
 	}
 	select {
@@ -245,7 +250,8 @@ func (w *Webhook) post(ctx context.Context, body []byte) (again bool, err error)
 	}
 	response.Body.Close()
 	if status := response.StatusCode; status < 200 || status > 299 {
-		return status == http.StatusTooManyRequests || status >= 500, fmt.Errorf("the webhook answers with status %d", status)
+		return status == http.StatusTooManyRequests ||
+			status >= 500, fmt.Errorf("the webhook answers with status %d", status)
 	}
 	return false, nil
 }

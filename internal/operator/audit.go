@@ -15,9 +15,11 @@ type AuditQuery struct {
 
 // Act is an entry of the audit.
 type Act struct {
-	At     time.Time `json:"at"`
-	By     string    `json:"by"`     // admin, a user of the dashboard, or config
-	Action string    `json:"action"` // ban, unban, allow, disallow, reset, reveal, explain, reload, key new, key tier or key revoke; among charges: charge
-	Target string    `json:"target"` // an API key, a provider or a country by its name; any other client as at rest
-	Reason string    `json:"reason,omitempty"`
+	At time.Time `json:"at"`
+	By string    `json:"by"` // admin, a user of the dashboard, or config
+	// ban, unban, allow, disallow, reset, reveal, explain, reload, key new, key tier or key revoke; among charges:
+	// charge
+	Action string `json:"action"`
+	Target string `json:"target"` // an API key, a provider or a country by its name; any other client as at rest
+	Reason string `json:"reason,omitempty"`
 }

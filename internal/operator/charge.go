@@ -38,7 +38,8 @@ const (
 func (c Charge) Check() error {
 	switch {
 	case c.Units == 0 || c.Units > MaxUnits || c.Units < -MaxUnits:
-		return Errorf(http.StatusBadRequest, "units: got %d: expected 1 to %d, or as many below 0 to give back", c.Units, int64(MaxUnits))
+		return Errorf(http.StatusBadRequest, "units: got %d: expected 1 to %d, or as many below 0 to give back",
+			c.Units, int64(MaxUnits))
 	case c.Units < 0 && c.ID == "":
 		return Errorf(http.StatusBadRequest, "id: expected one, or units that are sent again would be given back again")
 	case len(c.ID) > maxID:
@@ -51,12 +52,13 @@ func (c Charge) Check() error {
 
 // Charged is the result of a charge. A refusal is a result, not an error.
 type Charged struct {
-	Zone    string  `json:"zone"`
-	Client  string  `json:"client"`                        // as understood
-	Allowed bool    `json:"allowed"`                       // the charge took effect, now or before
-	Units   int64   `json:"units"`                         // charged by this call; below 0 if given back
-	Repeats bool    `json:"repeated,omitempty"`            // the id had its effect before
-	Outcome string  `json:"outcome"`                       // allowed, or the reason of a refusal: over_limit, blocked, too_costly, banned or [TooFarBack]
+	Zone    string `json:"zone"`
+	Client  string `json:"client"`             // as understood
+	Allowed bool   `json:"allowed"`            // the charge took effect, now or before
+	Units   int64  `json:"units"`              // charged by this call; below 0 if given back
+	Repeats bool   `json:"repeated,omitempty"` // the id had its effect before
+	// allowed, or the reason of a refusal: over_limit, blocked, too_costly, banned or [TooFarBack]
+	Outcome string  `json:"outcome"`
 	Limit   string  `json:"limit,omitempty"`               // that refuses, or that has the fewest units left
 	Left    *int64  `json:"left,omitempty"`                // its units left; missing if unknown
 	Retry   Seconds `json:"retry_after_seconds,omitempty"` // when the units are free; missing if never, or if allowed
@@ -71,10 +73,11 @@ const chargePath = "charge/"
 func charge(s Service) endpoint {
 	return endpoint{method: http.MethodPost, answer: func(r *http.Request) (any, error) {
 		zone := strings.TrimPrefix(r.URL.Path, Root+chargePath)
-		return post(`{"client": "key:42", "units": 3, "id": "order-1017"}`, func(ctx context.Context, c Charge) (Charged, error) {
-			c.Zone, c.By = zone, Admin
-			return s.Charge(ctx, c)
-		}).answer(r)
+		return post(`{"client": "key:42", "units": 3, "id": "order-1017"}`,
+			func(ctx context.Context, c Charge) (Charged, error) {
+				c.Zone, c.By = zone, Admin
+				return s.Charge(ctx, c)
+			}).answer(r)
 	}}
 }
 

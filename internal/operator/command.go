@@ -72,8 +72,9 @@ type Import struct {
 
 // Done is the result of a command.
 type Done struct {
-	Client  string     `json:"client"`          // as understood
-	In      string     `json:"in,omitempty"`    // where a ban or an allowance is: store, for all machines that share it; rules, in the file of this machine
+	Client string `json:"client"` // as understood
+	// where a ban or an allowance is: store, for all machines that share it; rules, in the file of this machine
+	In      string     `json:"in,omitempty"`
 	Changed int        `json:"changed"`         // limits reset, clients forgiven, rules written or removed
 	Bans    int        `json:"bans,omitempty"`  // of unban: how many were lifted, as far as memory knows
 	Until   *time.Time `json:"until,omitempty"` // when it ends by itself
@@ -88,7 +89,8 @@ type Notified struct {
 
 // OneLine returns a reason as a single line of permitted length.
 func OneLine(text string) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
+	text = strings.Join(strings.FieldsFunc(text,
+		func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }), " ")
 	if runes := []rune(text); len(runes) > MaxReason {
 		return string(runes[:MaxReason])
 	}

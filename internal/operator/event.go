@@ -18,17 +18,18 @@ type Totals struct {
 // Refused is one refusal, or several of a client by one limit: then the other fields describe the
 // last one. Addresses are shown as networks.
 type Refused struct {
-	At     time.Time `json:"at"`
-	Zone   string    `json:"zone"`
-	Limit  string    `json:"limit"`
-	Text   string    `json:"key"`
-	Client string    `json:"client,omitempty"` // as in commands, for the text of a key: with its network if it is an address
-	Tag    string    `json:"tag,omitempty"`    // as in [Key]
-	Reason string    `json:"reason"`           // over_limit, blocked, too_costly, banned or denied
-	Retry  Seconds   `json:"retry_seconds,omitempty"`
-	Path   string    `json:"path,omitempty"`  // the class of the path, without a query: see [Refusals]
-	Agent  string    `json:"agent,omitempty"` // the beginning of User-Agent
-	Times  int       `json:"times,omitempty"` // how many refusals of the sample these are; 0 means 1
+	At    time.Time `json:"at"`
+	Zone  string    `json:"zone"`
+	Limit string    `json:"limit"`
+	Text  string    `json:"key"`
+	// as in commands, for the text of a key: with its network if it is an address
+	Client string  `json:"client,omitempty"`
+	Tag    string  `json:"tag,omitempty"` // as in [Key]
+	Reason string  `json:"reason"`        // over_limit, blocked, too_costly, banned or denied
+	Retry  Seconds `json:"retry_seconds,omitempty"`
+	Path   string  `json:"path,omitempty"`  // the class of the path, without a query: see [Refusals]
+	Agent  string  `json:"agent,omitempty"` // the beginning of User-Agent
+	Times  int     `json:"times,omitempty"` // how many refusals of the sample these are; 0 means 1
 }
 
 // RefusalsQuery selects requests of the sample. Each field that isn't empty restricts it.

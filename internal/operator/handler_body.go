@@ -25,7 +25,8 @@ func post[In, Out any](example string, do func(context.Context, In) (Out, error)
 // sites can send forms to this endpoint, but no JSON.
 func readBody(r *http.Request, into any, example string) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return Errorf(http.StatusUnsupportedMediaType, "content type: got %.100q: expected application/json", r.Header.Get("Content-Type"))
+		return Errorf(http.StatusUnsupportedMediaType, "content type: got %.100q: expected application/json",
+			r.Header.Get("Content-Type"))
 	}
 	if r.URL.RawQuery != "" {
 		return Errorf(http.StatusBadRequest, "query: expected none: Caddy logs it; write a body such as %s", example)

@@ -122,11 +122,13 @@ func readAuditQuery(q *query) AuditQuery {
 }
 
 func readRefusalsQuery(q *query) RefusalsQuery {
-	return RefusalsQuery{Zone: q.text("zone"), Path: q.text("path"), Agent: q.text("agent"), Network: q.text("network"), Country: q.text("country"), Provider: q.text("provider")}
+	return RefusalsQuery{Zone: q.text("zone"), Path: q.text("path"), Agent: q.text("agent"), Network: q.text("network"),
+		Country: q.text("country"), Provider: q.text("provider")}
 }
 
 func readHistoryQuery(q *query) HistoryQuery {
-	history := HistoryQuery{Zone: q.text("zone"), Limit: q.text("limit"), From: q.time("from"), To: q.time("to"), Resolution: Seconds(q.number("resolution_seconds"))}
+	history := HistoryQuery{Zone: q.text("zone"), Limit: q.text("limit"), From: q.time("from"), To: q.time("to"),
+		Resolution: Seconds(q.number("resolution_seconds"))}
 	if r := history.Resolution; r != 0 && !slices.Contains([]Seconds{60, 3600, 86400}, r) {
 		q.fail("resolution_seconds", strconv.Quote(q.text("resolution_seconds")), "60, 3600 or 86400")
 	}
@@ -149,12 +151,14 @@ func (a AuditQuery) values() url.Values {
 
 // values returns the query for readRefusalsQuery.
 func (r RefusalsQuery) values() url.Values {
-	return queryOf("zone", r.Zone, "path", r.Path, "agent", r.Agent, "network", r.Network, "country", r.Country, "provider", r.Provider)
+	return queryOf("zone", r.Zone, "path", r.Path, "agent", r.Agent, "network", r.Network, "country", r.Country,
+		"provider", r.Provider)
 }
 
 // values returns the query for readHistoryQuery.
 func (h HistoryQuery) values() url.Values {
-	return queryOf("zone", h.Zone, "limit", h.Limit, "from", instant(h.From), "to", instant(h.To), "resolution_seconds", positive(int(h.Resolution)))
+	return queryOf("zone", h.Zone, "limit", h.Limit, "from", instant(h.From), "to", instant(h.To), "resolution_seconds",
+		positive(int(h.Resolution)))
 }
 
 // queryOf makes a query from alternating names and values. It omits empty values.

@@ -230,7 +230,9 @@ func (r *Remote) strange(response *http.Response, err error) error {
 	if err == nil {
 		err = fmt.Errorf("its status is %d", response.StatusCode)
 	}
-	return fmt.Errorf("the answer of %s can't be understood: %w: is it the admin endpoint of a Caddy with this rate limiter?", r.address, err)
+	return fmt.Errorf(
+		"the answer of %s can't be understood: %w: is it the admin endpoint of a Caddy with this rate limiter?",
+		r.address, err)
 }
 
 var _ Service = (*Remote)(nil)

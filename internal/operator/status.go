@@ -127,8 +127,9 @@ type RulesFile struct {
 	Path string `json:"path"`
 	RuleCounts
 	Trouble *FileTrouble `json:"trouble,omitempty"`
-	Store   *RuleCounts  `json:"store,omitempty"` // those for all machines with the same store; nil unless machines share it
-	Lists   []BlockList  `json:"lists,omitempty"` // that others publish
+	// those for all machines with the same store; nil unless machines share it
+	Store *RuleCounts `json:"store,omitempty"`
+	Lists []BlockList `json:"lists,omitempty"` // that others publish
 }
 
 // ConductBans describes the bans of clients for what they did.
@@ -142,9 +143,10 @@ type ConductBans struct {
 
 // BlockList describes a list of banned addresses.
 type BlockList struct {
-	Name string     `json:"name"` // the host of a URL, or the name of a file
-	Bans int        `json:"bans"`
-	Read *time.Time `json:"read,omitempty"` // when it was last read, or found to be unchanged; nil if it wasn't since the start
+	Name string `json:"name"` // the host of a URL, or the name of a file
+	Bans int    `json:"bans"`
+	// when it was last read, or found to be unchanged; nil if it wasn't since the start
+	Read *time.Time `json:"read,omitempty"`
 	// Reason is why it can't be read at present, while its last good version stays in force; or "".
 	Reason string `json:"reason,omitempty"`
 }

@@ -21,14 +21,15 @@ type TargetKind string
 
 // The kinds of targets. Each except an address needs its kind in front, followed by a colon.
 const (
-	Address   TargetKind = "address" // an address or a network; the kind may be left out
-	KeyText   TargetKind = "key"     // what the value of a zone's `key` is
-	APIKey    TargetKind = "api-key" // the name of an API key
-	Session   TargetKind = "session" // the id of a session, as lists show it
-	ASN       TargetKind = "asn"     // an autonomous system of addresses, by its number
-	Country   TargetKind = "country" // a country of addresses, such as DE
-	Tag       TargetKind = "tag"     // the tag of a client that memory holds, as lists show it, or all of {http.rate_limit.client}
-	Reference TargetKind = "ref"     // the reference of a refusal
+	Address TargetKind = "address" // an address or a network; the kind may be left out
+	KeyText TargetKind = "key"     // what the value of a zone's `key` is
+	APIKey  TargetKind = "api-key" // the name of an API key
+	Session TargetKind = "session" // the id of a session, as lists show it
+	ASN     TargetKind = "asn"     // an autonomous system of addresses, by its number
+	Country TargetKind = "country" // a country of addresses, such as DE
+	// the tag of a client that memory holds, as lists show it, or all of {http.rate_limit.client}
+	Tag       TargetKind = "tag"
+	Reference TargetKind = "ref" // the reference of a refusal
 )
 
 // maxTarget is the most bytes of a target's text.
@@ -63,7 +64,8 @@ func ParseTarget(text string) (Target, error) {
 	}
 	if network, ok := parseNetwork(text); ok {
 		if typed, err := netip.ParsePrefix(text); err == nil && typed != network {
-			return Target{}, Errorf(http.StatusBadRequest, "client: got %q, which is an address in a network: expected %v for the network, or %v for the address", text, network, typed.Addr())
+			return Target{}, Errorf(http.StatusBadRequest,
+				"client: got %q, which is an address in a network: expected %v for the network, or %v for the address", text, network, typed.Addr())
 		}
 		return Target{Kind: Address, Network: network}, nil
 	}
@@ -86,7 +88,9 @@ func parseValue(kind TargetKind, text string) (Target, error) {
 	case err != nil || text[0] != '"' || value == "":
 		return Target{Kind: kind, Value: text}, nil
 	case IsWord(value):
-		return Target{}, Errorf(http.StatusBadRequest, "client: got %s:%s: write %s:%s without quotes, or %s:%q if the quotes belong to it", kind, text, kind, value, kind, `"`+value+`"`)
+		return Target{}, Errorf(http.StatusBadRequest,
+			"client: got %s:%s: write %s:%s without quotes, or %s:%q if the quotes belong to it", kind, text, kind,
+			value, kind, `"`+value+`"`)
 	}
 	return Target{Kind: kind, Value: value}, nil
 }
@@ -112,7 +116,8 @@ const (
 // groups.
 func parseReference(text string) (string, bool) {
 	text = strings.NewReplacer(" ", "", "-", "").Replace(text)
-	return text, strings.Trim(text, alphanumeric) == "" && (len(text) == referenceSize || len(text) == shortReferenceSize)
+	return text, strings.Trim(text, alphanumeric) == "" &&
+		(len(text) == referenceSize || len(text) == shortReferenceSize)
 }
 
 // parseNetwork parses an address or a network, and nothing else.

@@ -40,8 +40,9 @@ type Limit struct {
 	Amount    int64   `json:"amount"`   // units in a window
 	Capacity  int64   `json:"capacity"` // units that can be had at once
 	Window    Seconds `json:"window_seconds"`
-	Keys      int64   `json:"keys"`             // in memory; limits of tiers that differ only in their amounts share them
-	Shadow    bool    `json:"shadow,omitempty"` // it refuses nothing, and counts what it would refuse
+	// in memory; limits of tiers that differ only in their amounts share them
+	Keys   int64 `json:"keys"`
+	Shadow bool  `json:"shadow,omitempty"` // it refuses nothing, and counts what it would refuse
 	Counts
 }
 

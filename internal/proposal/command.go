@@ -102,7 +102,8 @@ func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
 		rest := shadowLines.ReplaceAll(text, nil)
 		err := install(out, source.File, text, rest, zones, enforced)
 		if zones := otherShadows(rest); err == nil && len(zones) > 0 {
-			fmt.Fprintf(out, "Still in shadow: %s. Remove the word shadow there, to let them refuse, too.\n", strings.Join(zones, ", "))
+			fmt.Fprintf(out, "Still in shadow: %s. Remove the word shadow there, to let them refuse, too.\n",
+				strings.Join(zones, ", "))
 		}
 		return err
 	}
@@ -130,7 +131,9 @@ func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
 		return err
 	}
 	if source.File == "" {
-		d.notes = append([]string{"The config isn't a Caddyfile. These lines are for one; the fields of JSON are in docs/json.md."}, d.notes...)
+		d.notes = append(
+			[]string{"The config isn't a Caddyfile. These lines are for one; the fields of JSON are in docs/json.md."},
+			d.notes...)
 	}
 	if len(paths) == 0 {
 		d.notes = append(d.notes, "There is no access log, in a file that the config names or in --log. So what visitors want is unknown, and nothing is proposed for pages, APIs, heavy paths and crawlers; nor is known whether a proxy stands in front.")
@@ -174,7 +177,8 @@ func checkFile(flag, path string) error {
 	case err != nil || info.Mode().IsRegular() || info.IsDir(): // which has errors of its own
 		return nil
 	}
-	return fmt.Errorf("--%s: %s can be read only once, and is needed twice: expected a file, so write it to one first", flag, path)
+	return fmt.Errorf("--%s: %s can be read only once, and is needed twice: expected a file, so write it to one first",
+		flag, path)
 }
 
 // What comes after writing a Caddyfile.

@@ -80,7 +80,10 @@ func (s *site) keepCrowds(asked map[string]map[int]int64, log *people) {
 			c := log.crowd(slices.Values(crawling))
 			switch few := !c.isMany() || c.isFew(all); {
 			case few && c[0] >= manyNetworks && len(s.zones) == 0:
-				s.notes = append(s.notes, fmt.Sprintf("has %s of few networks that ask for hardly anything but costly pages: docs/recipes/%s.md", wording.Counted(c[0], "client"), z.why))
+				s.notes = append(s.notes,
+					fmt.Sprintf(
+						"has %s of few networks that ask for hardly anything but costly pages: docs/recipes/%s.md",
+						wording.Counted(c[0], "client"), z.why))
 			case !few && c[2] > most[2]:
 				largest, most, ids = z, c, crawling
 			}
@@ -91,7 +94,8 @@ func (s *site) keepCrowds(asked map[string]map[int]int64, log *people) {
 		for _, id := range ids {
 			log.known[id].crawls = true
 		}
-		largest.why = fmt.Sprintf("a crowd: %s of %s ask for hardly anything else: docs/recipes/%s.md", wording.Counted(most[0], "client"), wording.Counted(most[1], "network"), largest.why)
+		largest.why = fmt.Sprintf("a crowd: %s of %s ask for hardly anything else: docs/recipes/%s.md",
+			wording.Counted(most[0], "client"), wording.Counted(most[1], "network"), largest.why)
 		s.zones = append(s.zones, largest)
 	}
 }

@@ -41,7 +41,8 @@ type draft struct {
 
 // propose returns the draft for a Caddyfile and logs. Lines that name no host are of the given one, or else of the
 // only site that serves something.
-func propose(ctx context.Context, file string, text []byte, host string, open func() (*accesslog.Merger, error)) (*draft, error) {
+func propose(ctx context.Context, file string, text []byte, host string,
+	open func() (*accesslog.Merger, error)) (*draft, error) {
 	d := &draft{file: file, old: text, text: text, host: host}
 	var err error
 	if d.sites, err = sitesOf(file, text); err != nil {
@@ -69,9 +70,11 @@ func propose(ctx context.Context, file string, text []byte, host string, open fu
 		whole := cmp.Or(s.whole, s)
 		switch {
 		case whole.shared:
-			s.notes = append(s.notes, "is made by an import of lines that make other sites, too, so no limit can be for it alone")
+			s.notes = append(s.notes,
+				"is made by an import of lines that make other sites, too, so no limit can be for it alone")
 		case s.limited || whole.limited:
-			s.notes = append(s.notes, "has "+names.Handler+" already: caddy rate-limit replay --suggest fits it to a log")
+			s.notes = append(s.notes,
+				"has "+names.Handler+" already: caddy rate-limit replay --suggest fits it to a log")
 		case !s.serves && s.only == "":
 			s.notes = append(s.notes, "serves neither an application nor files")
 		case s.serves:
@@ -125,7 +128,9 @@ func (d *draft) readSites(ctx context.Context, open func() (*accesslog.Merger, e
 	}
 	others, nameless, err := d.readTraffic(ctx, log)
 	if nameless > 0 && len(d.sites) > 0 {
-		d.notes = append(d.notes, fmt.Sprintf("%d requests of the log name no host: name it with --site, such as --site %s", nameless, append(serving, d.sites...)[0].hosts[0]))
+		d.notes = append(d.notes,
+			fmt.Sprintf("%d requests of the log name no host: name it with --site, such as --site %s", nameless,
+				append(serving, d.sites...)[0].hosts[0]))
 	}
 	if others > 0 {
 		d.notes = append(d.notes, fmt.Sprintf("%d requests of the log are of no site of this config", others))
@@ -193,7 +198,9 @@ func (d *draft) settle(sites []*site) {
 			case slices.ContainsFunc(d.before, func(b advice.Advice) bool { return isSame(a, b) }):
 			case len(a.Server) > 0: // limits only make it visible
 				d.before = append(d.before, a)
-				d.notes = append(d.notes, strings.TrimSuffix(fmt.Sprintf("Server %s: %s: write %s", strings.Join(a.Server, " "), a.Problem, a.Fix), ": write "))
+				d.notes = append(d.notes,
+					strings.TrimSuffix(fmt.Sprintf("Server %s: %s: write %s", strings.Join(a.Server, " "), a.Problem,
+						a.Fix), ": write "))
 			case remove(sites, a):
 				zones++
 			default:
@@ -261,14 +268,16 @@ func (d *draft) fit(ctx context.Context, open func() (*accesslog.Merger, error))
 			for i := range s.zones {
 				s.zones[i].fit(wants, d.people)
 			}
-			s.zones = slices.DeleteFunc(s.zones, func(z zone) bool { return !slices.ContainsFunc(z.lines, limitLine.MatchString) })
+			s.zones = slices.DeleteFunc(s.zones,
+				func(z zone) bool { return !slices.ContainsFunc(z.lines, limitLine.MatchString) })
 		}
 	}
 	return err
 }
 
 // replay replays the log with the proposed zones.
-func (d *draft) replay(ctx context.Context, open func() (*accesslog.Merger, error), peak func(*replay.Limit, *accesslog.Record, int64)) error {
+func (d *draft) replay(ctx context.Context, open func() (*accesslog.Merger, error),
+	peak func(*replay.Limit, *accesslog.Record, int64)) error {
 	config, err := d.provision(d.sites)
 	if err != nil {
 		return err
@@ -374,7 +383,8 @@ func install(w io.Writer, file string, old, text []byte, zones int, next string)
 // reload returns the command that loads a Caddyfile.
 func reload(file string) string {
 	if mayBeImported(file) {
-		return "caddy reload, with the Caddyfile that imports " + file + ", or with --config " + named(file) + " if none does"
+		return "caddy reload, with the Caddyfile that imports " + file + ", or with --config " + named(file) +
+			" if none does"
 	}
 	return "caddy reload --config " + file
 }

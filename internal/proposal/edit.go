@@ -95,7 +95,8 @@ func (d *draft) insert() (text []byte, blocks map[int]bool) {
 		if s.whole != nil || len(zones) == 0 || s.file != "" {
 			continue
 		}
-		with := append(slices.DeleteFunc(slices.Clone(d.sites), func(other *site) bool { return other.block != s.block }), inserted...)
+		with := append(slices.DeleteFunc(slices.Clone(d.sites),
+			func(other *site) bool { return other.block != s.block }), inserted...)
 		meant, err := d.adapted(with)
 		from := s.line
 		if bytes.Contains(text, []byte("{$")) { // Caddy counts lines of the environment's values, too
@@ -225,7 +226,8 @@ func replaceFile(path string, old, text []byte) (backup string, err error) {
 	}
 	if err != nil {
 		back := textfile.Replace(path, text, old)
-		return "", errors.Join(fmt.Errorf("after writing %s: %w; so its old text was put back, which %s has, too", path, err, backup), back)
+		return "", errors.Join(fmt.Errorf("after writing %s: %w; so its old text was put back, which %s has, too", path,
+			err, backup), back)
 	}
 	return backup, nil
 }
@@ -234,7 +236,8 @@ func replaceFile(path string, old, text []byte) (backup string, err error) {
 func keep(path string, text []byte, mode fs.FileMode) (copied string, err error) {
 	for n := 1; ; n++ {
 		copied = filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.bak", filepath.Base(path), n))
-		file, err := os.OpenFile(copied, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) // #nosec G703 -- the operator names the file
+		// #nosec G703 -- the operator names the file
+		file, err := os.OpenFile(copied, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		if errors.Is(err, fs.ErrExist) && n < maxCopies {
 			continue
 		}

@@ -65,7 +65,8 @@ func sitesOf(file string, text []byte) (sites []*site, err error) {
 		if len(b.Keys) == 0 || b.IsNamedRoute {
 			continue
 		}
-		s := &site{address: strings.Join(b.GetKeysText(), ", "), block: i, line: b.Keys[len(b.Keys)-1].Line, names: names}
+		s := &site{address: strings.Join(b.GetKeysText(), ", "), block: i, line: b.Keys[len(b.Keys)-1].Line,
+			names: names}
 		if b.HasBraces {
 			s.indent = "\t"
 		}
@@ -96,7 +97,8 @@ func (s *site) split(directives []caddyfile.Segment, routes map[string]caddyfile
 	hosts, byName := make(map[string][]string), make(map[string]*site)
 	for _, d := range directives {
 		for i, t := range d {
-			if strings.HasPrefix(d[0].Text, "@") && i > 0 && t.Text == "host" && (i == 1 || d[i-1].Line < t.Line || d[i-1].Text == "{") {
+			if strings.HasPrefix(d[0].Text, "@") && i > 0 && t.Text == "host" &&
+				(i == 1 || d[i-1].Line < t.Line || d[i-1].Text == "{") {
 				for _, host := range d[i+1:] {
 					if host.Line == t.Line && host.Text != "}" && !strings.ContainsAny(host.Text, "{}") {
 						hosts[d[0].Text] = append(hosts[d[0].Text], strings.ToLower(host.Text))
@@ -110,7 +112,8 @@ func (s *site) split(directives []caddyfile.Segment, routes map[string]caddyfile
 		to := s
 		if name := append(d, caddyfile.Token{}, caddyfile.Token{})[1].Text; len(d) > 1 && hosts[name] != nil {
 			if to = byName[name]; to == nil {
-				to = &site{whole: s, address: s.address, hosts: hosts[name], only: "host " + strings.Join(hosts[name], " "), block: s.block, file: s.file, names: s.names}
+				to = &site{whole: s, address: s.address, hosts: hosts[name],
+					only: "host " + strings.Join(hosts[name], " "), block: s.block, file: s.file, names: s.names}
 				for _, host := range to.hosts {
 					to.words = append(to.words, wordsOf(host)...)
 				}
@@ -166,7 +169,8 @@ func (s *site) read(tokens []caddyfile.Token, routes map[string]caddyfile.Segmen
 
 // wordsOf returns the words of a name, in lower case.
 func wordsOf(name string) []string {
-	return strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) })
+	return strings.FieldsFunc(strings.ToLower(name),
+		func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) })
 }
 
 // has returns how exactly the site is for a request's host: 0 if it isn't, 1 if it is for all hosts.

@@ -89,7 +89,8 @@ func isCrawled(r *accesslog.Record) bool { return crawlers.MatchString(r.Value("
 
 func (t *traffic) note(r *accesslog.Record, p *people) {
 	t.requests++
-	if client := cmp.Or(r.Value("X-Forwarded-For"), r.Value("Cf-Connecting-Ip")); client != "" && r.ClientIP == r.RemoteIP {
+	if client := cmp.Or(r.Value("X-Forwarded-For"), r.Value("Cf-Connecting-Ip")); client != "" &&
+		r.ClientIP == r.RemoteIP {
 		t.forwarded(strings.Clone(r.RemoteIP), strings.Clone(client))
 	}
 	if isCrawled(r) {
@@ -164,7 +165,8 @@ func byUse(all map[string]*use) (keys []string) {
 	for key := range all {
 		keys = append(keys, key)
 	}
-	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(cmp.Compare(len(all[b].by), len(all[a].by)), cmp.Compare(a, b)) })
+	slices.SortFunc(keys,
+		func(a, b string) int { return cmp.Or(cmp.Compare(len(all[b].by), len(all[a].by)), cmp.Compare(a, b)) })
 	return keys
 }
 

@@ -125,8 +125,11 @@ func (s *site) propose(log *people) {
 	known, found := false, false // by a recipe; by one whose zones are all that it needs
 	for _, p := range programs {
 		sign, doubtful := p.sign(s, log)
-		if doubtful && !slices.ContainsFunc(s.zones, func(z zone) bool { return strings.HasSuffix(z.why, "/"+p.recipe+".md") }) { // no crowd knows it
-			s.notes = append(s.notes, fmt.Sprintf("may be %s, by %s in the config, but the log shows nothing of that: if it is, see docs/recipes/%s.md", p.name, sign, p.recipe))
+		// no crowd knows it
+		if doubtful && !slices.ContainsFunc(s.zones,
+			func(z zone) bool { return strings.HasSuffix(z.why, "/"+p.recipe+".md") }) {
+			s.notes = append(s.notes,
+				fmt.Sprintf("may be %s, by %s in the config, but the log shows nothing of that: if it is, see docs/recipes/%s.md", p.name, sign, p.recipe))
 		} else if sign != "" {
 			known, found = known || p.recipe != basicAuth, true
 			for _, z := range p.zones {
@@ -172,12 +175,15 @@ func (s *site) proposeSignIn(log *people) {
 		}
 	}
 	s.leaveOut("what few sign in at, or fail at, by the log: write it into the zone if it takes passwords", rare)
-	lines, why := []string{"match POST " + usualPaths}, "the usual paths, since the program is unknown: write its own here"
+	lines, why := []string{"match POST " + usualPaths},
+		"the usual paths, since the program is unknown: write its own here"
 	if len(paths) > 0 {
 		lines = append([]string{"match POST " + strings.Join(s.most("login", paths), " ")}, lines...)
 		why = "what takes passwords by the log: its name, or mostly 401 and 403; and the usual paths"
 	}
-	s.add(zone{name: "login", lines: append(lines, "per ip", "limit 10/5m # people who mistype need fewer, and guessers want as many as they get")}, "", why)
+	s.add(zone{name: "login",
+		lines: append(lines, "per ip",
+			"limit 10/5m # people who mistype need fewer, and guessers want as many as they get")}, "", why)
 }
 
 // most returns the first patterns of a zone, as many as it may have, in the order of the alphabet.
@@ -195,7 +201,9 @@ func (s *site) leaveOut(why string, paths []string) {
 		if len(paths) > maxPatterns {
 			more = fmt.Sprintf(" and %d more", len(paths)-maxPatterns)
 		}
-		s.notes = append(s.notes, fmt.Sprintf("has paths that are left out, %s: %s%s", why, strings.Join(paths[:min(len(paths), maxPatterns)], " "), more))
+		s.notes = append(s.notes,
+			fmt.Sprintf("has paths that are left out, %s: %s%s", why,
+				strings.Join(paths[:min(len(paths), maxPatterns)], " "), more))
 	}
 }
 
@@ -212,12 +220,15 @@ func (s *site) proposeTraffic(known bool, log *people) {
 	for _, sh := range t.crawled.by {
 		crawled += sh.requests
 	}
-	switch why := fmt.Sprintf("crawlers for AI, %s: docs/recipes/ai-crawlers.md", wording.Counted(crawled, "request")); {
+	switch why := fmt.Sprintf("crawlers for AI, %s: docs/recipes/ai-crawlers.md",
+		wording.Counted(crawled, "request")); {
 	case crawled < enough:
 	case t.crawled.crowd(log, nil).isFew(all):
 		s.notes = append(s.notes, "has a few clients that say that they are "+why)
 	default:
-		s.add(zone{name: "crawlers", lines: []string{"match header_regexp User-Agent " + crawlerNames, "per everyone", "limit 30/1m # all of them together; lower it to slow them"}}, "", why)
+		s.add(zone{name: "crawlers",
+			lines: []string{"match header_regexp User-Agent " + crawlerNames, "per everyone",
+				"limit 30/1m # all of them together; lower it to slow them"}}, "", why)
 	}
 	if known {
 		return
@@ -226,7 +237,8 @@ func (s *site) proposeTraffic(known bool, log *people) {
 		s.add(zone{name: name, lines: append(match, "per ip", fmt.Sprintf("limit %d/1m #", unknown))}, "", why)
 	}
 	if heavy := s.used(t.folders, all, log, share.isHeavy); len(heavy) > 0 {
-		fitted("heavy", "what takes a second or a megabyte on average, for most who ask for it", "match "+strings.Join(s.most("heavy", heavy), " "))
+		fitted("heavy", "what takes a second or a megabyte on average, for most who ask for it",
+			"match "+strings.Join(s.most("heavy", heavy), " "))
 	}
 	if apis := s.used(t.apis, all, log, nil); len(apis) > 0 {
 		fitted("api", "an API", "match "+strings.Join(s.most("api", apis), " "))
@@ -334,7 +346,8 @@ func (z *zone) fitted(amount int64, window string, d demand) (fitting int64, why
 		return amount, "the log shows no honest client that wants this"
 	}
 	most := d.honest[len(d.honest)-1]
-	why = fmt.Sprintf("of %s in the log, the most wanted %s in %s", wording.Counted(len(d.honest), "honest client"), wording.Number(most), window)
+	why = fmt.Sprintf("of %s in the log, the most wanted %s in %s", wording.Counted(len(d.honest), "honest client"),
+		wording.Number(most), window)
 	if len(d.honest) < enough {
 		why = "few clients to go by: " + why
 	}
@@ -354,7 +367,8 @@ func (z *zone) fitted(amount int64, window string, d demand) (fitting int64, why
 		lowest = leastRequests
 	}
 	if bound := replay.RoundUp(float64(d.bound)); bound >= lowest {
-		return bound, why + fmt.Sprintf("; this is at least %d times what all but %d wanted", farAbove, few(len(d.honest)))
+		return bound, why + fmt.Sprintf("; this is at least %d times what all but %d wanted", farAbove,
+			few(len(d.honest)))
 	}
 	return lowest, why + "; a busier day may bring several times as much"
 }

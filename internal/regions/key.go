@@ -150,7 +150,8 @@ func (k *key) unpublished(now int64, others, machines int) []limiter.Slot {
 	switch {
 	case len(units) == 0 || others == 0:
 		return nil
-	case k.isForeign() || k.groups.IsBucket() && machines > 1 || region.Publishes(k.groups.InForce(k.own.Units(), now), k.least.Load(), others):
+	case k.isForeign() || k.groups.IsBucket() && machines > 1 ||
+		region.Publishes(k.groups.InForce(k.own.Units(), now), k.least.Load(), others):
 		return units
 	}
 	return nil

@@ -81,7 +81,8 @@ func (r *Regions) exchangeCounts() (failed string, err error) {
 		name string
 		take func() error
 	}{
-		{"open", r.open}, {"meet", r.meet}, {"publish", func() error { return r.publish(r.ctx) }}, {"collect", r.collect},
+		{"open", r.open}, {"meet", r.meet}, {"publish", func() error { return r.publish(r.ctx) }},
+		{"collect", r.collect},
 	} {
 		if err := step.take(); err != nil {
 			return step.name, fmt.Errorf("%s: %w", step.name, err)
@@ -148,7 +149,8 @@ func (r *Regions) meet() error {
 // member returns this machine as others see it.
 func (r *Regions) member() exchange.Member {
 	secret, _ := r.opts.Name(0, nil, markPeriod)
-	m := exchange.Member{Component: r.me, Secret: secret, Database: r.opts.Database(), Patience: max(minPatience, 3*r.opts.Interval)}
+	m := exchange.Member{Component: r.me, Secret: secret, Database: r.opts.Database(),
+		Patience: max(minPatience, 3*r.opts.Interval)}
 	m.Now = r.opts.Engine.Now() // last, because it is compared with the time of the exchange
 	return m
 }

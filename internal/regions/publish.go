@@ -103,10 +103,12 @@ func (r *Regions) addUntold(ctx context.Context, k *key) bool {
 	}
 	others := k.others()
 	if known = region.Sum(known, others.siblings); k.groups.IsBucket() {
-		known = []limiter.Slot{{Index: groups[0], Used: k.groups.Level(limit.Rate, region.Sum(known, others.foreign), now)}}
+		known = []limiter.Slot{{Index: groups[0],
+			Used: k.groups.Level(limit.Rate, region.Sum(known, others.foreign), now)}}
 	}
 	last := k.groups.At(r.began) // later groups have only units of processes that are still there
-	if after := slices.IndexFunc(groups, func(group int64) bool { return group > last }); after > 0 && !k.groups.IsBucket() {
+	if after := slices.IndexFunc(groups, func(group int64) bool { return group > last }); after > 0 &&
+		!k.groups.IsBucket() {
 		for i := range after {
 			counted[i] -= counted[after]
 		}
@@ -142,14 +144,16 @@ func (r *Regions) publishRows(ctx context.Context, rows []published) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	slices.SortFunc(rows, func(a, b published) int { // a common order, so that concurrent writers never wait for each other
+	// a common order, so that concurrent writers never wait for each other
+	slices.SortFunc(rows, func(a, b published) int {
 		return cmp.Or(cmp.Compare(a.Limit, b.Limit), bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.Group, b.Group))
 	})
 	batch := make([]exchange.Row, len(rows))
 	for i := range rows {
 		batch[i] = rows[i].Row
 	}
-	if err := callWithin(ctx, callTimeout, func(ctx context.Context) error { return r.exchange.Publish(ctx, batch, nil) }); err != nil {
+	if err := callWithin(ctx, callTimeout,
+		func(ctx context.Context) error { return r.exchange.Publish(ctx, batch, nil) }); err != nil {
 		return err
 	}
 	for i := range rows {
@@ -195,7 +199,8 @@ func (r *Regions) publishBans(ctx context.Context) error {
 		slices.SortFunc(list, func(a, b exchange.Ban) int {
 			return cmp.Or(bytes.Compare(a.Key[:], b.Key[:]), cmp.Compare(a.Region, b.Region))
 		})
-		if err := callWithin(ctx, callTimeout, func(ctx context.Context) error { return r.exchange.Publish(ctx, nil, list) }); err != nil {
+		if err := callWithin(ctx, callTimeout,
+			func(ctx context.Context) error { return r.exchange.Publish(ctx, nil, list) }); err != nil {
 			r.bans.unpublish(list)
 			return err
 		}

@@ -54,7 +54,8 @@ func New(opts Options) (*Regions, error) {
 		return nil, err
 	}
 	r := &Regions{
-		opts: opts, me: region.Component{Region: opts.Region, Machine: time.Now().UnixNano()&^0xffff | rand.Int64N(1<<16)},
+		opts:  opts,
+		me:    region.Component{Region: opts.Region, Machine: time.Now().UnixNano()&^0xffff | rand.Int64N(1<<16)},
 		began: opts.Engine.Now(),
 		table: newTable(opts.MaxKeys), stop: make(chan struct{}), done: make(chan struct{}),
 		state: state{began: time.Now()},

@@ -25,12 +25,14 @@ func (r *run) coverage(p *Report) (says []string) {
 		say(n, "%s could not be decided about: %s.", wording.Counted(n, "request"), reason)
 	}
 	say(f.noHost, "The site is unknown of %s: name it with --site.", share(f.noHost, all))
-	say(f.noFields, "%s have no header fields: what depends on one, a matcher or a key, works as if it were missing.", share(f.noFields, all))
+	say(f.noFields, "%s have no header fields: what depends on one, a matcher or a key, works as if it were missing.",
+		share(f.noFields, all))
 	say(f.partial, "%s have some header fields only.", share(f.partial, all))
 	say(int64(len(f.hidden)), "Hidden in the log, and taken as missing: %s.", names(f.hidden, 5))
 	for _, l := range p.Limits {
 		for what, n := range sorted(l.Unknown) {
-			say(n, "Zone %s, limit %s: the log lacks %s for %s, so they count as requests without it.", l.Zone, l.Limit, what, share(n, l.Requests))
+			say(n, "Zone %s, limit %s: the log lacks %s for %s, so they count as requests without it.", l.Zone, l.Limit,
+				what, share(n, l.Requests))
 		}
 	}
 	say(f.hashed, "%s have no address: each text in its place counts as a client of its own.", share(f.hashed, all))
@@ -38,11 +40,13 @@ func (r *run) coverage(p *Report) (says []string) {
 		say(1, "Nearly all IPv4 addresses end in 0: the log masks them, so the clients of a network count as one.")
 	}
 	say(f.noScheme, "Whether TLS was used is unknown of %s.", share(f.noScheme, all))
-	say(f.rounded, "The times of %s are whole seconds: bursts within a second look like one moment.", share(f.rounded, all))
+	say(f.rounded, "The times of %s are whole seconds: bursts within a second look like one moment.",
+		share(f.rounded, all))
 	if f.untimed*10 > all {
 		say(f.untimed, "How long they took is unknown of %s: they count at the time of their line, which may be that of their end.", share(f.untimed, all))
 	}
-	say(r.log.Late, "%s came too late for their order, and count at the time of a later request.", share(r.log.Late, all))
+	say(r.log.Late, "%s came too late for their order, and count at the time of a later request.",
+		share(r.log.Late, all))
 	say(f.bodies, "Bodies are in no log: %s had a method that sends one.", share(f.bodies, all))
 	if r.Connections {
 		say(1, "Connections are in no log: some of these requests would have been closed before TLS, and those that were aren't here.")
@@ -66,7 +70,8 @@ func (r *run) nothing(p *Report) (says []string) {
 			are(p.Outside), clockText(moment(r.span.first)), clockText(moment(r.span.last))))
 	}
 	if p.Other > 0 {
-		says = append(says, fmt.Sprintf("%s for other hosts than those of --site: %s.", are(p.Other), names(r.hosts, 5)))
+		says = append(says,
+			fmt.Sprintf("%s for other hosts than those of --site: %s.", are(p.Other), names(r.hosts, 5)))
 	}
 	return says
 }

@@ -51,7 +51,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	out := new(bytes.Buffer)
 	err := pageTemplate().Execute(out, page{
 		Report: r, Headline: r.headline(),
-		Policy: "default-src 'none'; img-src data:; style-src " + hashOf(pageStyle) + "; script-src " + hashOf(pageScript) + "; base-uri 'none'; form-action 'none'",
+		Policy: "default-src 'none'; img-src data:; style-src " + hashOf(pageStyle) + "; script-src " +
+			hashOf(pageScript) + "; base-uri 'none'; form-action 'none'",
 	})
 	if err != nil {
 		return err
@@ -83,7 +84,8 @@ func (r *Report) headline() string {
 	if r.Refused == 0 {
 		return "These limits would have refused nobody"
 	}
-	text := fmt.Sprintf("These limits would have refused %s of all requests, from %s", percent(r.Refused, r.Requests), wording.Counted(clients, "client"))
+	text := fmt.Sprintf("These limits would have refused %s of all requests, from %s", percent(r.Refused, r.Requests),
+		wording.Counted(clients, "client"))
 	if refusing > 1 {
 		text += " or more"
 	}
@@ -93,14 +95,16 @@ func (r *Report) headline() string {
 // sentence summarizes the effect of a limit.
 func sentence(l LimitReport) string {
 	if l.Requests == 0 {
-		return fmt.Sprintf("It would have refused %s from %s.", wording.Counted(l.Refused, "request"), wording.Counted(l.Hit, "client"))
+		return fmt.Sprintf("It would have refused %s from %s.", wording.Counted(l.Refused, "request"),
+			wording.Counted(l.Hit, "client"))
 	}
 	text := fmt.Sprintf("%s from %s. ", wording.Counted(l.Requests, "request"), wording.Counted(l.Clients, "client"))
 	if l.Refused == 0 {
 		return text + "It would have refused none."
 	}
 	return text + fmt.Sprintf("It would have refused %s (%s) from %s, first at %s. Their status in the log: %s.",
-		wording.Number(l.Refused), percent(l.Refused, l.Requests), wording.Counted(l.Hit, "client"), clockText(l.First), statusText(l.Statuses))
+		wording.Number(l.Refused), percent(l.Refused, l.Requests), wording.Counted(l.Hit, "client"), clockText(l.First),
+		statusText(l.Statuses))
 }
 
 // Same returns the number of equal verdicts.

@@ -70,7 +70,8 @@ func (p peaks) leftOut(n int, most int64, reveal bool) string {
 			if named == 0 {
 				separator = ":"
 			}
-			text += fmt.Sprintf("%s %s with %s", separator, clientText([]byte(pk.key), reveal), wording.Number(pk.units))
+			text += fmt.Sprintf("%s %s with %s", separator, clientText([]byte(pk.key), reveal),
+				wording.Number(pk.units))
 			named++
 		}
 	}

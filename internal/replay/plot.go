@@ -33,7 +33,8 @@ func (p *plot) add(column int, class string, above, height float64) {
 	if height <= 0 {
 		return
 	}
-	p.Bars = append(p.Bars, bar{class, fmt.Sprint(column*barRoom + 1), fmt.Sprintf("%.2f", 100-above-height), fmt.Sprint(barRoom - 2), fmt.Sprintf("%.2f", height)})
+	p.Bars = append(p.Bars, bar{class, fmt.Sprint(column*barRoom + 1), fmt.Sprintf("%.2f", 100-above-height),
+		fmt.Sprint(barRoom - 2), fmt.Sprintf("%.2f", height)})
 	p.Width = max(p.Width, (column+1)*barRoom)
 }
 
@@ -55,8 +56,10 @@ func plotTimeline(l LimitReport) *plot {
 	}
 	end := t.From.Add(t.step * time.Duration(len(t.Steps)))
 	p.Axis = []string{clockText(&t.From), clockText(&end)}
-	p.Caption = fmt.Sprintf("Requests over time: green passes, red would be refused. The highest bar is %s in %s.", wording.Number(most), t.Step)
-	p.Label = fmt.Sprintf("Requests over time, at most %s in %s, %s of all refused", wording.Number(most), t.Step, percent(l.Refused, l.Requests))
+	p.Caption = fmt.Sprintf("Requests over time: green passes, red would be refused. The highest bar is %s in %s.",
+		wording.Number(most), t.Step)
+	p.Label = fmt.Sprintf("Requests over time, at most %s in %s, %s of all refused", wording.Number(most), t.Step,
+		percent(l.Refused, l.Requests))
 	return p
 }
 
@@ -84,7 +87,8 @@ func plotPeaks(l LimitReport) *plot {
 	p.Axis = ends(len(l.Peaks.Steps), func(i int) string { return wording.Number(l.Peaks.Steps[i].UpTo) })
 	p.Caption = fmt.Sprintf("Clients by their peak, the most that each wanted in one window (logarithmic heights); below in green are those that weren't mostly answered with 400, 401, 403 or 404. Right of the line they would be refused. 99 %% of clients want at most %s, 99.9 %% at most %s; the highest peak is %s.",
 		wording.Number(l.Peaks.P99), wording.Number(l.Peaks.P999), wording.Number(l.Peaks.Max))
-	p.Label = fmt.Sprintf("Clients by their peak: half want at most %s, 99 %% at most %s, all at most %s", wording.Number(l.Peaks.P50), wording.Number(l.Peaks.P99), wording.Number(l.Peaks.Max))
+	p.Label = fmt.Sprintf("Clients by their peak: half want at most %s, 99 %% at most %s, all at most %s",
+		wording.Number(l.Peaks.P50), wording.Number(l.Peaks.P99), wording.Number(l.Peaks.Max))
 	return p
 }
 
@@ -122,11 +126,13 @@ func (l *LimitReport) limitLine() *movable {
 
 // effect describes what another amount would refuse.
 func (l *LimitReport) effect(a Amount) string {
-	text := fmt.Sprintf("A limit of %s would refuse %s of %s", wording.Number(a.Amount), wording.Number(a.Clients), wording.Counted(l.Clients, "client"))
+	text := fmt.Sprintf("A limit of %s would refuse %s of %s", wording.Number(a.Amount), wording.Number(a.Clients),
+		wording.Counted(l.Clients, "client"))
 	if a.Clients == 0 {
 		return text + "."
 	}
-	return text + fmt.Sprintf("; %s of these weren't mostly answered with 400, 401, 403 or 404.", wording.Number(a.Honest))
+	return text + fmt.Sprintf("; %s of these weren't mostly answered with 400, 401, 403 or 404.",
+		wording.Number(a.Honest))
 }
 
 // logHeight returns the height of a bar for n, and makes room for it.

@@ -50,7 +50,8 @@ func (b *Bar) Show(read, size, lines int64) {
 		done := min(float64(read)/float64(size), 1)
 		full := int(done * barWidth)
 		left := time.Duration(float64(took) * (1 - done) / done).Round(time.Second)
-		text = fmt.Sprintf("%s%s %3.0f %%  %s  %s left", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), 100*done, text, left)
+		text = fmt.Sprintf("%s%s %3.0f %%  %s  %s left", strings.Repeat("█", full), strings.Repeat("░", barWidth-full),
+			100*done, text, left)
 	}
 	fmt.Fprintf(b.out, "\r\x1b[K%s", text)
 }

@@ -39,20 +39,21 @@ type Report struct {
 
 // LimitReport is the result for one limit.
 type LimitReport struct {
-	Zone     string           `json:"zone"`
-	Limit    string           `json:"limit"`
-	Text     string           `json:"text,omitempty"`
-	Per      string           `json:"per,omitempty"`
-	Amount   int64            `json:"amount,omitempty"`
-	Shadow   bool             `json:"shadow,omitempty"` // it refuses nothing: refusals are what would be
-	Shared   bool             `json:"shared,omitempty"` // clients of a network have it together
-	Requests int64            `json:"requests"`
-	Units    int64            `json:"units"`
-	Clients  int64            `json:"clients"`
-	Refused  int64            `json:"refused"`
-	Hit      int64            `json:"refused_clients"`
-	First    *time.Time       `json:"first,omitempty"`
-	Unknown  map[string]int64 `json:"unknown,omitempty"` // requests by what their key is made of and the log doesn't have
+	Zone     string     `json:"zone"`
+	Limit    string     `json:"limit"`
+	Text     string     `json:"text,omitempty"`
+	Per      string     `json:"per,omitempty"`
+	Amount   int64      `json:"amount,omitempty"`
+	Shadow   bool       `json:"shadow,omitempty"` // it refuses nothing: refusals are what would be
+	Shared   bool       `json:"shared,omitempty"` // clients of a network have it together
+	Requests int64      `json:"requests"`
+	Units    int64      `json:"units"`
+	Clients  int64      `json:"clients"`
+	Refused  int64      `json:"refused"`
+	Hit      int64      `json:"refused_clients"`
+	First    *time.Time `json:"first,omitempty"`
+	// requests by what their key is made of and the log doesn't have
+	Unknown  map[string]int64 `json:"unknown,omitempty"`
 	Reasons  map[string]int64 `json:"reasons,omitempty"`
 	Statuses []Status         `json:"statuses,omitempty"` // of refused requests, in the log
 	Agents   []Agent          `json:"agents,omitempty"`   // the same
@@ -140,7 +141,8 @@ const DefaultTop = 20
 func (r *run) report() *Report {
 	p := &Report{
 		Log: r.log.Counts, Outside: r.outside, Other: r.elsewhere, Masked: !r.Reveal, Limits: []LimitReport{},
-		Passed: r.outcomes[Passed], Free: r.outcomes[Unlimited], Refused: r.outcomes[Refused], Denied: r.outcomes[Denied], Skipped: r.outcomes[Skipped], Would: r.wouldRefuse,
+		Passed: r.outcomes[Passed], Free: r.outcomes[Unlimited], Refused: r.outcomes[Refused],
+		Denied: r.outcomes[Denied], Skipped: r.outcomes[Skipped], Would: r.wouldRefuse,
 	}
 	for _, n := range r.outcomes {
 		p.Requests += n
@@ -154,7 +156,8 @@ func (r *run) report() *Report {
 		}
 	}
 	slices.SortStableFunc(p.Limits, func(a, b LimitReport) int {
-		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(b2i(a.Shadow), b2i(b.Shadow)), cmp.Compare(b2i(a.Shared), b2i(b.Shared)), cmp.Compare(a.Limit, b.Limit))
+		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(b2i(a.Shadow), b2i(b.Shadow)),
+			cmp.Compare(b2i(a.Shared), b2i(b.Shared)), cmp.Compare(a.Limit, b.Limit))
 	})
 	if r.own.Log > 0 {
 		p.Own = &r.own
@@ -275,7 +278,8 @@ func (s statuses) list() (list []Status) {
 
 // list returns the most frequent texts.
 func (t tally) list(most int) (list []Agent) {
-	for _, text := range slices.SortedFunc(maps.Keys(t), func(a, b string) int { return cmp.Or(cmp.Compare(t[b], t[a]), cmp.Compare(a, b)) }) {
+	for _, text := range slices.SortedFunc(maps.Keys(t),
+		func(a, b string) int { return cmp.Or(cmp.Compare(t[b], t[a]), cmp.Compare(a, b)) }) {
 		if len(list) == most {
 			break
 		}
@@ -289,7 +293,8 @@ func distribution(peaks []int64) *Peaks {
 	if len(peaks) == 0 {
 		return nil
 	}
-	p := &Peaks{P50: quantile(peaks, .5), P90: quantile(peaks, .9), P99: quantile(peaks, .99), P999: quantile(peaks, .999), Max: peaks[len(peaks)-1]}
+	p := &Peaks{P50: quantile(peaks, .5), P90: quantile(peaks, .9), P99: quantile(peaks, .99),
+		P999: quantile(peaks, .999), Max: peaks[len(peaks)-1]}
 	done := 0
 	for _, upTo := range round {
 		n := sort.Search(len(peaks), func(i int) bool { return peaks[i] > upTo })

@@ -29,7 +29,8 @@ type series struct {
 }
 
 func newSeries(l *Limit, seed maphash.Seed) *series {
-	s := &series{Limit: l, seed: seed, unknown: make(map[string]int64), reasons: make(map[string]int64), statuses: make(statuses), agents: make(tally)}
+	s := &series{Limit: l, seed: seed, unknown: make(map[string]int64), reasons: make(map[string]int64),
+		statuses: make(statuses), agents: make(tally)}
 	if l.Counts {
 		s.demand = newDemand(l.Rate)
 	}

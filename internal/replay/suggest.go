@@ -45,7 +45,9 @@ func (s *series) suggest(reveal bool) *Suggestion {
 	case s.Shared:
 		return s.suggestion(0, "All clients share it, so what a client wants says nothing about it.")
 	case len(honest) < fewClients:
-		return s.suggestion(0, fmt.Sprintf("It takes %d clients that weren't mostly answered with 400, 401, 403 or 404. There were %d.", fewClients, len(honest)))
+		return s.suggestion(0,
+			fmt.Sprintf("It takes %d clients that weren't mostly answered with 400, 401, 403 or 404. There were %d.",
+				fewClients, len(honest)))
 	}
 	want := quantile(honest, .999)
 	amount, how := RoundUp(float64(want)*spare), "this is half as much again, rounded up"
@@ -55,9 +57,12 @@ func (s *series) suggest(reveal bool) *Suggestion {
 	sg := s.suggestion(amount, "")
 	over := len(honest) - sort.Search(len(honest), func(i int) bool { return honest[i] > amount })
 	sg.Reason = fmt.Sprintf("Of %s, 99.9 %% want at most %s in %s; %s. It would refuse %s of them",
-		wording.Counted(int64(len(honest)), "client"), wording.Number(want), sg.Window, how, wording.Number(int64(over)))
+		wording.Counted(int64(len(honest)), "client"), wording.Number(want), sg.Window, how,
+		wording.Number(int64(over)))
 	if attackers > 0 {
-		sg.Reason += fmt.Sprintf(", and %s of the %s that were left aside because they were mostly answered with 400, 401, 403 or 404", wording.Number(sg.Clients-int64(over)-int64(all-len(honest))), wording.Number(int64(attackers)))
+		sg.Reason += fmt.Sprintf(
+			", and %s of the %s that were left aside because they were mostly answered with 400, 401, 403 or 404",
+			wording.Number(sg.Clients-int64(over)-int64(all-len(honest))), wording.Number(int64(attackers)))
 	}
 	sg.Reason += "."
 	if n := all - len(honest); n > 0 {

@@ -36,7 +36,8 @@ func (t *textWriter) suggestions(p *Report) {
 		return
 	}
 	if len(p.Suggest) == 0 {
-		t.line("\nNo limit is suggested: it takes %d clients that weren't mostly answered with 400, 401, 403 or 404.", fewClients)
+		t.line("\nNo limit is suggested: it takes %d clients that weren't mostly answered with 400, 401, 403 or 404.",
+			fewClients)
 	} else {
 		t.line("\nSuggested limits")
 	}
@@ -80,7 +81,8 @@ func (t *textWriter) summary(p *Report) {
 	if p.Requests == 0 {
 		t.line("No request was replayed.")
 	} else {
-		t.line("%s from %s to %s", wording.Counted(p.Requests, "request"), clockText(p.From), p.To.Local().Format("2006-01-02 15:04:05 MST"))
+		t.line("%s from %s to %s", wording.Counted(p.Requests, "request"), clockText(p.From),
+			p.To.Local().Format("2006-01-02 15:04:05 MST"))
 		rows = p.outcomes()
 	}
 	if p.Outside > 0 {
@@ -91,14 +93,17 @@ func (t *textWriter) summary(p *Report) {
 	}
 	t.table(make([]string, 3), rows)
 	if a := p.Own; a != nil {
-		t.line("\nThe Caddy that wrote the log refused %s of them: %s of all verdicts are the same.", wording.Number(a.Log), percent(int64(a.Share*1e9), 1e9))
-		t.line("Refused by the log only: %s, by the replay only: %s.", wording.Number(a.OnlyLog), wording.Number(a.OnlyReplay))
+		t.line("\nThe Caddy that wrote the log refused %s of them: %s of all verdicts are the same.",
+			wording.Number(a.Log), percent(int64(a.Share*1e9), 1e9))
+		t.line("Refused by the log only: %s, by the replay only: %s.", wording.Number(a.OnlyLog),
+			wording.Number(a.OnlyReplay))
 	}
 }
 
 // outcomes returns rows with the outcomes of the requests.
 func (r *Report) outcomes() [][]wording.Cell {
-	rows := [][]wording.Cell{outcome("would be refused", r.Refused, r.Requests), outcome("within their limits", r.Passed, r.Requests)}
+	rows := [][]wording.Cell{outcome("would be refused", r.Refused, r.Requests),
+		outcome("within their limits", r.Passed, r.Requests)}
 	if r.Would > 0 || slices.ContainsFunc(r.Limits, func(l LimitReport) bool { return l.Shadow }) {
 		rows = append(rows, outcome("of these, shadow limits would refuse", r.Would, r.Requests))
 	}
@@ -134,13 +139,15 @@ func (t *textWriter) limit(l *LimitReport) {
 	}
 	t.line("\n  %s", name)
 	if l.Requests > 0 {
-		t.line("  %s from %s; %s (%s) from %s would be refused", wording.Counted(l.Requests, "request"), wording.Counted(l.Clients, "client"),
+		t.line("  %s from %s; %s (%s) from %s would be refused", wording.Counted(l.Requests, "request"),
+			wording.Counted(l.Clients, "client"),
 			wording.Number(l.Refused), percent(l.Refused, l.Requests), wording.Counted(l.Hit, "client"))
 	} else {
 		t.line("  %s from %s would be refused", wording.Counted(l.Refused, "request"), wording.Counted(l.Hit, "client"))
 	}
 	if l.First != nil {
-		t.line("  First refusal at %s. Status of the refused requests in the log: %s", clockText(l.First), statusText(l.Statuses))
+		t.line("  First refusal at %s. Status of the refused requests in the log: %s", clockText(l.First),
+			statusText(l.Statuses))
 	}
 	t.top(l)
 	t.peaks(l)
@@ -153,8 +160,10 @@ func (t *textWriter) top(l *LimitReport) {
 	t.line("")
 	var rows [][]wording.Cell
 	for _, c := range l.Top {
-		rows = append(rows, []wording.Cell{{Text: c.Client, Whole: true}, wording.Figure(c.Refused), wording.Figure(c.Requests), wording.Figure(c.Peak),
-			{Text: clockText(&c.First), Whole: true}, {Text: statusText(c.Statuses)}, {Text: strings.Join(c.Agents[:min(len(c.Agents), 1)], "")}})
+		rows = append(rows, []wording.Cell{{Text: c.Client, Whole: true}, wording.Figure(c.Refused),
+			wording.Figure(c.Requests), wording.Figure(c.Peak),
+			{Text: clockText(&c.First), Whole: true}, {Text: statusText(c.Statuses)},
+			{Text: strings.Join(c.Agents[:min(len(c.Agents), 1)], "")}})
 	}
 	t.table([]string{"client", "refused", "requests", "peak", "first refusal", "status", "user agent"}, rows)
 	if more := l.Hit - int64(len(l.Top)); more > 0 {
@@ -167,11 +176,13 @@ func (t *textWriter) peaks(l *LimitReport) {
 		return
 	}
 	t.line("\n  Peak of a client within one window: median %s, 99 %% of clients at most %s, 99.9 %% at most %s, highest %s",
-		wording.Number(l.Peaks.P50), wording.Number(l.Peaks.P99), wording.Number(l.Peaks.P999), wording.Number(l.Peaks.Max))
+		wording.Number(l.Peaks.P50), wording.Number(l.Peaks.P99), wording.Number(l.Peaks.P999),
+		wording.Number(l.Peaks.Max))
 	t.line("")
 	var rows [][]wording.Cell
 	for _, a := range l.Amounts {
-		rows = append(rows, []wording.Cell{wording.Figure(a.Amount), wording.Figure(a.Clients), {Text: map[bool]string{true: "as configured"}[a.Own]}})
+		rows = append(rows, []wording.Cell{wording.Figure(a.Amount), wording.Figure(a.Clients),
+			{Text: map[bool]string{true: "as configured"}[a.Own]}})
 	}
 	t.table([]string{"at a limit of", "clients refused", ""}, rows)
 	if l.Inexact {

@@ -71,9 +71,11 @@ message says what.`,
 	}
 	set := cmd.Flags()
 	set.StringVar(&f.format, "format", "", "The format of the log: caddy, common, combined, nginx, traefik, or a string as in nginx's log_format (default: each line is tried)")
-	set.StringVar(&f.from, "from", "", "Replay requests from a time on: 2026-12-01, 2026-12-01T10:00:00Z, or 24h for the last 24 hours")
+	set.StringVar(&f.from, "from", "",
+		"Replay requests from a time on: 2026-12-01, 2026-12-01T10:00:00Z, or 24h for the last 24 hours")
 	set.StringVar(&f.to, "to", "", "Replay requests until before a time")
-	set.StringSliceVar(&f.sites, "site", nil, "Replay the requests of some hosts only, and take the first for the host of lines that name none")
+	set.StringSliceVar(&f.sites, "site", nil,
+		"Replay the requests of some hosts only, and take the first for the host of lines that name none")
 	set.StringVar(&f.zone, "zone", "", "Report one zone. The others still count")
 	set.IntVar(&f.top, "top", replay.DefaultTop, "How many clients of each limit to list")
 	set.BoolVar(&f.reveal, "reveal", false, "Show whole addresses (default: masked)")
@@ -178,7 +180,8 @@ func (f *flags) write(w io.Writer, page *pageFile, report *replay.Report) error 
 
 // options returns the options that the flags set.
 func (f *flags) options(now time.Time) (o replay.Options, err error) {
-	o = replay.Options{Sites: f.sites, Host: append(f.sites, "")[0], Zone: f.zone, Reveal: f.reveal, Top: f.top, Suggest: f.suggest}
+	o = replay.Options{Sites: f.sites, Host: append(f.sites, "")[0], Zone: f.zone, Reveal: f.reveal, Top: f.top,
+		Suggest: f.suggest}
 	if f.top < 1 {
 		return o, fmt.Errorf("--top: got %d: expected 1 or more", f.top)
 	}

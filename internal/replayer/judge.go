@@ -44,7 +44,8 @@ type judge struct {
 func newJudge(config *Config) *judge {
 	return &judge{
 		config: config, servers: make(map[string][]*caddyhttp.Server),
-		limits: make(map[*enforce.Policy]*replay.Limit), same: make(map[limitKey]*replay.Limit), needs: make(map[*enforce.Zone][]need),
+		limits: make(map[*enforce.Policy]*replay.Limit), same: make(map[limitKey]*replay.Limit),
+		needs:   make(map[*enforce.Zone][]need),
 		garbage: newCollector(),
 	}
 }
@@ -66,7 +67,8 @@ func (j *judge) start(now int64) (err error) {
 	cfg := j.config.run
 	j.started, err = instance.NewWith(cfg.Settings, cfg.Store, func(o *engine.Options) {
 		o.Clock, o.MaxKeys = &j.clock, maxKeys
-		o.StoreTimeout, o.CleanupInterval = 5*time.Minute, 24*time.Hour // in the process's time, which is unrelated to the log's
+		// in the process's time, which is unrelated to the log's
+		o.StoreTimeout, o.CleanupInterval = 5*time.Minute, 24*time.Hour
 	})
 	if err != nil {
 		return err
@@ -146,16 +148,17 @@ func (j *judge) judgeAt(server *caddyhttp.Server, request *http.Request, r *acce
 		vars[caddyhttp.ClientIPVarKey] = Address(r.ClientIP)
 	}
 	asked := false
-	answers, err := routing.FollowPrepared(server, request, func(handler caddyhttp.MiddlewareHandler, request *http.Request) bool {
-		if h := enforce.EnforcerOf(handler); h != nil {
-			asked = true
-			return j.decide(h, request, r, v)
-		}
-		if _, ok := handler.(*caddyauth.Authentication); ok {
-			return authenticated(request, r)
-		}
-		return true
-	})
+	answers, err := routing.FollowPrepared(server, request,
+		func(handler caddyhttp.MiddlewareHandler, request *http.Request) bool {
+			if h := enforce.EnforcerOf(handler); h != nil {
+				asked = true
+				return j.decide(h, request, r, v)
+			}
+			if _, ok := handler.(*caddyauth.Authentication); ok {
+				return authenticated(request, r)
+			}
+			return true
+		})
 	if err != nil {
 		v.Outcome, v.Reason = replay.Skipped, "a matcher of the config fails"
 		return true
@@ -190,7 +193,8 @@ func (j *judge) decide(h *enforce.Handler, request *http.Request, r *accesslog.R
 			continue
 		}
 		v.Counts = append(v.Counts, replay.Count{
-			Limit: j.limit(p), Key: v.Copy(e.Debits[i].Key), Cost: usedOf(p.Zone, e.Debits[i].Cost, r), Unknown: j.unknown(p.Zone, r),
+			Limit: j.limit(p), Key: v.Copy(e.Debits[i].Key), Cost: usedOf(p.Zone, e.Debits[i].Cost, r),
+			Unknown: j.unknown(p.Zone, r),
 		})
 	}
 	if err != nil {
@@ -256,7 +260,9 @@ func (j *judge) judgeShadows(e *enforce.Evaluation, r *accesslog.Record, v *repl
 	for i, p := range e.Shadows.Policies {
 		key := v.Copy(e.Shadows.Debits[i].Key)
 		if p.Zone.Count.AnsweredAlike(r.Status) {
-			v.Counts = append(v.Counts, replay.Count{Limit: j.limit(p), Key: key, Cost: usedOf(p.Zone, e.Shadows.Debits[i].Cost, r), Unknown: j.unknown(p.Zone, r)})
+			v.Counts = append(v.Counts,
+				replay.Count{Limit: j.limit(p), Key: key, Cost: usedOf(p.Zone, e.Shadows.Debits[i].Cost, r),
+					Unknown: j.unknown(p.Zone, r)})
 		}
 		if slices.Contains(refusedBy, p) {
 			v.Shadows = append(v.Shadows, replay.Shadow{By: j.limit(p), Key: key})

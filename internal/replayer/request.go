@@ -41,7 +41,8 @@ func (re *requests) of(r *accesslog.Record) (*http.Request, error) {
 		u = &url.URL{Path: r.URI}
 	}
 	re.request = http.Request{
-		Method: r.Method, URL: u, RequestURI: r.URI, Host: r.Host, Proto: cmp.Or(r.Proto, "HTTP/1.1"), Body: http.NoBody,
+		Method: r.Method, URL: u, RequestURI: r.URI, Host: r.Host, Proto: cmp.Or(r.Proto, "HTTP/1.1"),
+		Body:   http.NoBody,
 		Header: re.headerOf(r.Header), ContentLength: r.Read,
 		RemoteAddr: net.JoinHostPort(Address(r.RemoteIP), cmp.Or(r.RemotePort, "0")),
 	}

@@ -47,7 +47,8 @@ func (c *Connections) Report(network string, o listener.Outcome, first bool) {
 	by.Past.Refuse(key, refusals[reason])
 	now := time.Now()
 	c.Config.Watchers.Add(now, true, func() watch.Request {
-		return c.sampled(network, watch.Refusal{Zone: c.Zone.Name, Limit: by.Name, Reason: meter.Outcomes[reason], Retry: limiter.Never})
+		return c.sampled(network,
+			watch.Refusal{Zone: c.Zone.Name, Limit: by.Name, Reason: meter.Outcomes[reason], Retry: limiter.Never})
 	})
 	log := c.log()
 	if log == nil {
@@ -55,7 +56,8 @@ func (c *Connections) Report(network string, o listener.Outcome, first bool) {
 	}
 	log.Refused.Add(1)
 	if first && log.Admits(now) {
-		c.Config.Log.Info("connections closed before TLS", zap.String("zone", c.Zone.Name), zap.String("limit", by.Name),
+		c.Config.Log.Info("connections closed before TLS", zap.String("zone", c.Zone.Name),
+			zap.String("limit", by.Name),
 			zap.String("outcome", meter.Outcomes[reason]), zap.String("network", identity.MaskedText([]byte(network))))
 	}
 }

@@ -195,7 +195,8 @@ func reasonOf(v *enforce.Verdict, err error) engine.Reason {
 	case v.Refuses():
 		return v.Refusal.Reason
 	}
-	return [...]engine.Reason{enforce.Denied: meter.Denied, enforce.Postponed: meter.Queued, enforce.TooEarly: meter.TooEarly}[v.Outcome]
+	return [...]engine.Reason{enforce.Denied: meter.Denied, enforce.Postponed: meter.Queued,
+		enforce.TooEarly: meter.TooEarly}[v.Outcome]
 }
 
 // countPlaces counts the places that a passing request has taken.

@@ -106,7 +106,8 @@ func sample(v *enforce.Verdict, why engine.Reason, again bool) {
 		}
 	}
 	if refused || !again {
-		if r := watchers.Add(time.Now(), refused, func() watch.Request { return sampled(v, why) }); r != nil && !refused {
+		if r := watchers.Add(time.Now(), refused, func() watch.Request { return sampled(v, why) }); r != nil &&
+			!refused {
 			v.Vars[sampleVar] = r
 		}
 	}
@@ -120,7 +121,8 @@ func sampled(v *enforce.Verdict, why engine.Reason) watch.Request {
 	}
 	r := watch.Request{
 		Path: sent.URL.Path, Agent: httpfield.First(in.Header["User-Agent"]), Host: in.Host, Counted: countedBy(v),
-		Network: matcher.LookUp(in, maskedNetwork), Country: matcher.LookUp(in, cfg.Networks.Country), ASN: matcher.LookUp(in, cfg.Networks.ASN),
+		Network: matcher.LookUp(in, maskedNetwork), Country: matcher.LookUp(in, cfg.Networks.Country),
+		ASN: matcher.LookUp(in, cfg.Networks.ASN),
 		Address: matcher.LookUp(in, func(addr netip.Addr) string {
 			ipv4, ipv6 := cfg.Prefixes(0, 0)
 			network, _ := identity.Prefix(addr.String(), ipv4, ipv6)
@@ -129,7 +131,8 @@ func sampled(v *enforce.Verdict, why engine.Reason) watch.Request {
 	}
 	switch by := v.Refusal; {
 	case by != nil:
-		r.Refusal = &watch.Refusal{Zone: by.Policy.Zone.Name, Limit: by.Policy.Name, Reason: meter.Outcomes[by.Reason], Retry: by.Retry}
+		r.Refusal = &watch.Refusal{Zone: by.Policy.Zone.Name, Limit: by.Policy.Name, Reason: meter.Outcomes[by.Reason],
+			Retry: by.Retry}
 		r.Counted = slices.Insert(r.Counted, 0, counted(v, by.Policy.Zone, by.Key))
 	case why == meter.Denied:
 		r.Refusal = &watch.Refusal{Reason: "denied", Retry: limiter.Never}

@@ -11,8 +11,8 @@
 //	raise 5x api-key:acme zone login until 2026-12-01
 //
 // A [Rule] is a rule about a [Target]: an address or a network of them, the name of an API
-// key, the text of a zone's key, a session, or a country or an autonomous system of addresses. A [Set] finds the rule in force for one of these. A
-// [File] is read again after it changes.
+// key, the text of a zone's key, a session, or a country or an autonomous system of addresses. A [Set] finds the rule
+// in force for one of these. A [File] is read again after it changes.
 //
 // # Precedence
 //

@@ -21,9 +21,11 @@ func ParseFactor(text string) (percent int, err error) {
 	case !found || err != nil || strings.Trim(number, "0123456789.") != "":
 		return 0, fmt.Errorf("got %s, expected a factor such as 5x, or 0.2x for less", quoted(text))
 	case f < minPercent/100. || f > maxPercent/100:
-		return 0, fmt.Errorf("got %s, expected a factor from %s to %s; to admit nothing, write ban", quoted(text), FormatFactor(minPercent), FormatFactor(maxPercent))
+		return 0, fmt.Errorf("got %s, expected a factor from %s to %s; to admit nothing, write ban", quoted(text),
+			FormatFactor(minPercent), FormatFactor(maxPercent))
 	case math.Abs(100*f-math.Round(100*f)) > 1e-6:
-		return 0, fmt.Errorf("got %s, expected a factor with at most two digits after the point, such as %.2fx", quoted(text), f)
+		return 0, fmt.Errorf("got %s, expected a factor with at most two digits after the point, such as %.2fx",
+			quoted(text), f)
 	}
 	return int(math.Round(100 * f)), nil
 }

@@ -130,9 +130,12 @@ func (s *Rule) parse(action, rest string) (err error) {
 				return fmt.Errorf("until: %w", err)
 			}
 		case s.Action == Raise:
-			return fmt.Errorf("got %s, expected zone and a name, until and a date, # and a comment, or the end of the line", quoted(word))
+			return fmt.Errorf(
+				"got %s, expected zone and a name, until and a date, # and a comment, or the end of the line",
+				quoted(word))
 		default:
-			return fmt.Errorf("got %s, expected until and a date, # and a comment, or the end of the line", quoted(word))
+			return fmt.Errorf("got %s, expected until and a date, # and a comment, or the end of the line",
+				quoted(word))
 		}
 	}
 }

@@ -48,7 +48,8 @@ func (s *Rule) Favors() bool { return s.Action == Allow || s.Percent > 100 }
 // Stronger returns the rule that counts of two about different targets of one request, either of which may
 // be nil: an allowance, or else the ban that ends last; of raises the highest.
 func Stronger(a, b *Rule) *Rule {
-	if b != nil && (a == nil || b.Action == Allow || b.Percent > a.Percent || b.Action == Ban && a.Action == Ban && b.Outlasts(a)) {
+	if b != nil && (a == nil || b.Action == Allow || b.Percent > a.Percent || b.Action == Ban && a.Action == Ban &&
+		b.Outlasts(a)) {
 		return b
 	}
 	return a
@@ -122,7 +123,8 @@ func checkReason(reason string) error {
 	case !utf8.ValidString(reason):
 		return errors.New("the reason is not valid UTF-8")
 	case strings.ContainsFunc(reason, isUnsafe):
-		return fmt.Errorf("the reason has a character that can't be printed: got %s, expected a text on one line", quoted(reason))
+		return fmt.Errorf("the reason has a character that can't be printed: got %s, expected a text on one line",
+			quoted(reason))
 	case strings.TrimSpace(reason) != reason:
 		return fmt.Errorf("the reason has blanks around it: got %s", quoted(reason))
 	}

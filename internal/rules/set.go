@@ -115,7 +115,8 @@ func (v *verdict) add(t term) {
 
 // addNetworks adds the widest networks first, so that each finds the next wider one.
 func (s *Set) addNetworks(networks map[netip.Prefix]*verdict) {
-	for _, prefix := range slices.SortedFunc(maps.Keys(networks), func(a, b netip.Prefix) int { return cmp.Compare(a.Bits(), b.Bits()) }) {
+	for _, prefix := range slices.SortedFunc(maps.Keys(networks),
+		func(a, b netip.Prefix) int { return cmp.Compare(a.Bits(), b.Bits()) }) {
 		v := networks[prefix]
 		if wider, _, ok := s.networks.LookupPrefixLPM(prefix); ok {
 			v.wider = networks[wider]
@@ -184,7 +185,8 @@ func (s *Set) Exceptions(r Rule, now time.Time) (n int) {
 	}
 	for narrower, v := range s.networks.Subnets(r.Target.Network) {
 		v.wider = nil
-		if found := v.inForce(now.Unix(), true); narrower != r.Target.Network && found != nil && (found.Action != r.Action || found.Percent != r.Percent) {
+		if found := v.inForce(now.Unix(), true); narrower != r.Target.Network && found != nil &&
+			(found.Action != r.Action || found.Percent != r.Percent) {
 			n++
 		}
 	}

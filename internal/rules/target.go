@@ -92,7 +92,9 @@ func parseNetwork(text string) (Target, error) {
 	case err != nil:
 		return Target{}, fmt.Errorf("got %s, expected %s", quoted(text), expectedTarget)
 	case network != network.Masked():
-		return Target{}, fmt.Errorf("got %s, which is an address in a network: expected %v for the network, or %v for the address", quoted(text), network.Masked(), network.Addr())
+		return Target{}, fmt.Errorf(
+			"got %s, which is an address in a network: expected %v for the network, or %v for the address",
+			quoted(text), network.Masked(), network.Addr())
 	}
 	return NetworkOf(network), nil
 }
@@ -162,11 +164,13 @@ func (t Target) check() error {
 	case !utf8.ValidString(t.Text) && t.Kind != Key:
 		return errors.New("the text is not valid UTF-8")
 	case t.Kind == Session && !isSessionID(t.Text):
-		return fmt.Errorf("got %s, expected the %d hexadecimal digits that logs show of a session, in lower case", quoted(t.Text), sessionIDSize)
+		return fmt.Errorf("got %s, expected the %d hexadecimal digits that logs show of a session, in lower case",
+			quoted(t.Text), sessionIDSize)
 	case t.Kind == ASN && !isASN(t.Text):
 		return fmt.Errorf("got %s, expected the number of an autonomous system, such as asn:64496", quoted(t.Text))
 	case t.Kind == Country && !isCountry(t.Text):
-		return fmt.Errorf("got %s, expected a code of two capital letters (ISO 3166-1), such as country:DE", quoted(t.Text))
+		return fmt.Errorf("got %s, expected a code of two capital letters (ISO 3166-1), such as country:DE",
+			quoted(t.Text))
 	}
 	return nil
 }

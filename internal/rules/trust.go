@@ -20,7 +20,9 @@ const (
 func (t Trust) Check(s Rule) error {
 	switch {
 	case s.Action != Ban && !t.Allow:
-		return fmt.Errorf("got %s, expected clients to ban: a list may %v clients only with --allow (in JSON: \"allow\": true)", quoted(s.about()), s.Action)
+		return fmt.Errorf(
+			"got %s, expected clients to ban: a list may %v clients only with --allow (in JSON: \"allow\": true)",
+			quoted(s.about()), s.Action)
 	case s.Target.IsWide() && !t.Wide:
 		return fmt.Errorf("got %v, expected a network of at most /%d (IPv6: /%d), since a wider one has a large part of all visitors: if that is meant, add --force (in JSON: \"force\": true; on the dashboard: the box)", s.Target, wide4, wide6)
 	}

@@ -43,7 +43,8 @@ const statusLeft = 499
 // Counts reports whether a request with a status counts. A nil Count counts all. Held units stay
 // charged if the client left: otherwise clients could try without end by leaving early.
 func (c *Count) Counts(status int) bool {
-	return c == nil || c.Hold && status == statusLeft || slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
+	return c == nil || c.Hold && status == statusLeft ||
+		slices.ContainsFunc(c.Status, func(counted int) bool { return caddyhttp.StatusCodeMatches(status, counted) })
 }
 
 // answered reports whether an answer counts. A nil Count counts all.

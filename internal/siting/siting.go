@@ -44,7 +44,8 @@ func OpenFolder(path string) string {
 func OpenFile(path string) (mode fs.FileMode, open bool) {
 	mounts := readMounts()
 	path, err := filepath.Abs(path)
-	if err != nil || runtime.GOOS == "windows" || isNetwork(fileSystem(mounts, resolved(mounts, path))) { // Windows has no such mode
+	// Windows has no such mode
+	if err != nil || runtime.GOOS == "windows" || isNetwork(fileSystem(mounts, resolved(mounts, path))) {
 		return 0, false
 	}
 	info, err := os.Stat(path)

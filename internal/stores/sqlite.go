@@ -105,7 +105,8 @@ func (s *SQLite) Folder() string { return filepath.Dir(s.path) }
 
 // Open implements Store.
 func (s *SQLite) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
-	options := sqlite.Options{Path: s.path, MaxSize: s.MaxSize, BusyTimeout: max(timeout, leastBusyTimeout), NoJournal: s.Journal == "off", Notice: noticed}
+	options := sqlite.Options{Path: s.path, MaxSize: s.MaxSize, BusyTimeout: max(timeout, leastBusyTimeout),
+		NoJournal: s.Journal == "off", Notice: noticed}
 	if s.Synchronous == "full" {
 		options.Synchronous = sqlite.Full
 	}
@@ -135,7 +136,8 @@ func noticed(n sqlite.Notice) {
 			zap.String("path", n.Path))
 		return
 	case n.Damaged > 0:
-		caddyconf.Logger().Error("records of the journal were damaged; about as many requests may be admitted once more",
+		caddyconf.Logger().Error(
+			"records of the journal were damaged; about as many requests may be admitted once more",
 			zap.String("path", n.Path), zap.Int("records", n.Damaged))
 		return
 	case n.SmallJournal:
@@ -201,7 +203,8 @@ func warnOfPlace(log *zap.Logger, path string) {
 		log.Warn("the database is on a network file system, where it may fail or be damaged; put it on a local disk",
 			zap.String("path", path), zap.String("file_system", kind))
 	} else if folder := siting.OpenFolder(path); folder != "" {
-		log.Warn("everybody on this machine may write to the folder of the database; use a folder of its own, or chmod o-w",
+		log.Warn(
+			"everybody on this machine may write to the folder of the database; use a folder of its own, or chmod o-w",
 			zap.String("path", path), zap.String("folder", folder))
 	}
 }

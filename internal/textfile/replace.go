@@ -42,7 +42,8 @@ func moveInto(path string, text []byte) (err error) {
 		return err
 	}
 	_, err = fresh.Write(text)
-	err = errors.Join(err, keepOwner(fresh, info), fresh.Chmod(info.Mode()), sameAttributes(path, fresh.Name()), fresh.Sync(), fresh.Close())
+	err = errors.Join(err, keepOwner(fresh, info), fresh.Chmod(info.Mode()), sameAttributes(path, fresh.Name()),
+		fresh.Sync(), fresh.Close())
 	if err == nil {
 		err = os.Rename(fresh.Name(), path)
 	}

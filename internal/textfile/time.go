@@ -13,7 +13,8 @@ func ParseTime(text string) (time.Time, error) {
 		t, err = time.Parse(time.RFC3339, text)
 	}
 	if t = t.UTC().Truncate(time.Second); err != nil || t.IsZero() || CheckTime(t) != nil {
-		return time.Time{}, fmt.Errorf("got %.60q, expected a date such as 2026-12-01 (00:00 UTC), or a time such as 2026-12-01T14:00:00Z", text)
+		return time.Time{}, fmt.Errorf(
+			"got %.60q, expected a date such as 2026-12-01 (00:00 UTC), or a time such as 2026-12-01T14:00:00Z", text)
 	}
 	return t, nil
 }

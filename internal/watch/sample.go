@@ -91,7 +91,8 @@ func (r *Request) Matches(q operator.RefusalsQuery) bool {
 	text, _ := describeKey(r.Key())
 	agent, found := cmp.Or(r.Agent, noAgent), q.Text == ""
 	for _, value := range [...]struct{ wanted, has string }{
-		{q.Path, r.Path}, {q.Agent, agent}, {q.Network, r.Network}, {strings.ToUpper(q.Country), r.Country}, {providerOf(q.Provider), r.ASN}, {"", text}, {"", r.Host},
+		{q.Path, r.Path}, {q.Agent, agent}, {q.Network, r.Network}, {strings.ToUpper(q.Country), r.Country},
+		{providerOf(q.Provider), r.ASN}, {"", text}, {"", r.Host},
 	} {
 		if value.wanted != "" && value.wanted != value.has {
 			return false

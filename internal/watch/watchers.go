@@ -39,14 +39,16 @@ const (
 )
 
 // Watch returns the events from now on, until ctx ends or the watchers are closed.
-func (w *Watchers) Watch(ctx context.Context, totals func() operator.Totals, tag func(key string) string) (<-chan operator.Event, error) {
+func (w *Watchers) Watch(ctx context.Context, totals func() operator.Totals,
+	tag func(key string) string) (<-chan operator.Event, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.closed:
 		return nil, operator.Errorf(http.StatusServiceUnavailable, "another config is being loaded; try again")
 	case len(w.streams) >= operator.MaxStreams:
-		return nil, operator.Errorf(http.StatusTooManyRequests, "there are %d streams of events already; end one of them", operator.MaxStreams)
+		return nil, operator.Errorf(http.StatusTooManyRequests,
+			"there are %d streams of events already; end one of them", operator.MaxStreams)
 	}
 	ctx, end := context.WithCancel(ctx)
 	one := &watcher{make(chan Request, requestsPerSecond), end}
@@ -72,7 +74,8 @@ func (w *Watchers) leave(one *watcher) {
 
 // forward sends totals now and every second, and refusals as they come. It drops events that don't
 // fit into the channel.
-func (w *watcher) forward(ctx context.Context, to chan<- operator.Event, totals func() operator.Totals, tag func(key string) string) {
+func (w *watcher) forward(ctx context.Context, to chan<- operator.Event, totals func() operator.Totals,
+	tag func(key string) string) {
 	ticker := time.NewTicker(totalsEvery)
 	defer ticker.Stop()
 	event := operator.Event{Totals: new(totals())}
@@ -103,7 +106,8 @@ func (w *Watchers) Add(now time.Time, refused bool, about func() Request) *Reque
 		return nil
 	}
 	r := new(about())
-	r.At, r.Path, r.Agent = now.UTC(), PathClass(r.Path), strings.Clone(wording.MaskText(wording.Shortened(r.Agent, maxAgent)))
+	r.At, r.Path, r.Agent = now.UTC(), PathClass(r.Path),
+		strings.Clone(wording.MaskText(wording.Shortened(r.Agent, maxAgent)))
 	r.Host = wording.Printable(wording.Shortened(r.Host, maxHost), "")
 	w.mu.Lock()
 	defer w.mu.Unlock()

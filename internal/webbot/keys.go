@@ -96,6 +96,7 @@ func (s keySet) add(k jwk) error {
 
 // thumbprint returns the `keyid` of a key: its JWK thumbprint (RFC 7638, RFC 8037 section 2).
 func thumbprint(public ed25519.PublicKey) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, `{"crv":"Ed25519","kty":"OKP","x":"%s"}`, base64.RawURLEncoding.EncodeToString(public)))
+	sum := sha256.Sum256(fmt.Appendf(nil, `{"crv":"Ed25519","kty":"OKP","x":"%s"}`,
+		base64.RawURLEncoding.EncodeToString(public)))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }

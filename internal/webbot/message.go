@@ -25,7 +25,8 @@ func (m *Message) base(input httpsfv.InnerList) (base string, ok bool) {
 	for _, item := range input.Items {
 		id, err := httpsfv.Marshal(item)
 		value, ok := m.component(item)
-		if err != nil || !ok || len(value) > maxValue || strings.ContainsAny(value, "\r\n") || slices.Contains(seen, id) {
+		if err != nil || !ok || len(value) > maxValue || strings.ContainsAny(value, "\r\n") ||
+			slices.Contains(seen, id) {
 			return "", false
 		}
 		seen = append(seen, id)

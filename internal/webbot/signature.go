@@ -60,7 +60,8 @@ func isSufficient(input httpsfv.InnerList, m *Message) bool {
 // verify reports whether a signature is by a key that has one of the names.
 func (k *Keys) verify(m *Message, input httpsfv.InnerList, signature httpsfv.Item, names []string) bool {
 	key, ok := (*k.file.Fresh())[param[string](input, "keyid")]
-	if !ok || len(names) > 0 && !slices.ContainsFunc(key.names, func(name string) bool { return slices.Contains(names, name) }) {
+	if !ok || len(names) > 0 &&
+		!slices.ContainsFunc(key.names, func(name string) bool { return slices.Contains(names, name) }) {
 		return false
 	}
 	if alg, ok := input.Params.Get("alg"); ok && alg != "ed25519" {

@@ -56,7 +56,8 @@ func mask6(run string) string {
 // mask4 masks what looks like an address. 120.0.0.0 is no client's: it is the version of a browser.
 func mask4(found string) string {
 	parts := perhaps4.FindStringSubmatch(found)
-	numbers := strings.FieldsFunc(dots.ReplaceAllString(parts[1]+parts[2]+parts[3], "."), func(r rune) bool { return r < '0' || r > '9' })
+	numbers := strings.FieldsFunc(dots.ReplaceAllString(parts[1]+parts[2]+parts[3], "."),
+		func(r rune) bool { return r < '0' || r > '9' })
 	for i, number := range numbers {
 		n, _ := strconv.Atoi(number) // three digits at most
 		if n > 255 {

@@ -105,7 +105,8 @@ type ownGroup struct{ group, units, published int64 }
 
 // Add counts units admitted in a group.
 func (o *Own) Add(group, units int64) {
-	i, found := slices.BinarySearchFunc(o.groups, group, func(g ownGroup, group int64) int { return cmp.Compare(g.group, group) })
+	i, found := slices.BinarySearchFunc(o.groups, group,
+		func(g ownGroup, group int64) int { return cmp.Compare(g.group, group) })
 	if !found {
 		o.groups = slices.Insert(o.groups, i, ownGroup{group: group})
 	}

@@ -106,7 +106,9 @@ func (g *Groups) Level(bucket limiter.Limit, units []limiter.Slot, now int64) in
 	for _, u := range units {
 		if g.Counts(u.Index, now) {
 			end := g.limit.Expiry(u.Index) - int64(g.limit.Window()) + 1
-			bucket.Claim(&s, limiter.Claim{Now: min(end, now), Charge: limiter.Charge{Units: min(max(u.Used, 0), limiter.MaxAmount)}})
+			bucket.Claim(&s,
+				limiter.Claim{Now: min(end, now),
+					Charge: limiter.Charge{Units: min(max(u.Used, 0), limiter.MaxAmount)}})
 		}
 	}
 	return min(bucket.Claim(&s, limiter.Claim{Now: now}).InUse(), bucket.Capacity())

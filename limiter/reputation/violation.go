@@ -105,7 +105,8 @@ func (r *Record) Commit(o Offense) (banned bool) {
 	lost := min(r.lost(now)+int64(min(max(o.Points, 0), Best))*point, Best*point)
 	level := max(r.LevelAt(now), levelOf(Best-float64(lost)/point))
 	r.At, r.Lost, r.Level = now, lost, level
-	r.Past = append(slices.Clone(r.Past[max(len(r.Past)-MaxPast+1, 0):]), Violation{At: now, Zone: o.Zone, Reason: o.Reason})
+	r.Past = append(slices.Clone(r.Past[max(len(r.Past)-MaxPast+1, 0):]),
+		Violation{At: now, Zone: o.Zone, Reason: o.Reason})
 	banned = o.Ban.After > 0 && r.counted(o.Ban, now) >= o.Ban.After
 	if banned {
 		r.ban(o.Ban, now)

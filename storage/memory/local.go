@@ -34,7 +34,8 @@ func (s *Store) OnDisk() bool { return false }
 func (s *Store) ClaimAtOnce(period uint32, era int64, claims []storage.KnownClaim) error {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	if s.closed || period == 0 || period != s.db.period.Load() || era != s.db.clock.Era || !s.shared || s.db.bytes >= s.maxSize {
+	if s.closed || period == 0 || period != s.db.period.Load() || era != s.db.clock.Era || !s.shared ||
+		s.db.bytes >= s.maxSize {
 		return storage.ErrNotAtOnce
 	}
 	for i := range claims {

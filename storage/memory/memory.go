@@ -145,7 +145,8 @@ func (s *Store) checkRoomLocked(t storage.Time) error {
 	if s.db.bytes < s.maxSize {
 		return nil
 	}
-	return fmt.Errorf("the counts take %d bytes of memory, and may take %d: there is room again when some have expired", s.db.bytes, s.maxSize)
+	return fmt.Errorf("the counts take %d bytes of memory, and may take %d: there is room again when some have expired",
+		s.db.bytes, s.maxSize)
 }
 
 // Stats implements [storage.Store]. Bytes is an estimate of the memory of the entries, without the spare room in

@@ -18,7 +18,8 @@ const (
 func bytesOf(r reputation.Record) int64 { return recordBytes + violationBytes*int64(cap(r.Past)) }
 
 // Records implements [storage.Store].
-func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client,
+	records []reputation.Record) error {
 	return s.with(ctx, "records", func(db *Database) error {
 		if err := storage.CheckRecords(len(clients), records); err != nil {
 			return err
@@ -35,7 +36,8 @@ func (s *Store) Records(ctx context.Context, term *storage.Term, clients []stora
 }
 
 // Punish implements [storage.Store].
-func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense,
+	records []reputation.Record) error {
 	return s.with(ctx, "punish", func(db *Database) error {
 		if err := storage.CheckRecords(len(offenses), records); err != nil || len(offenses) == 0 {
 			return err

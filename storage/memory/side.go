@@ -79,7 +79,8 @@ func (s side) Update(ctx context.Context, doing string, names []string, decide f
 
 // findLocked returns the place of a name in a list.
 func (l *rowList) findLocked(letter byte, name string) (index int, found bool) {
-	return slices.BinarySearchFunc(l.lists[letter], name, func(r row, name string) int { return cmp.Compare(r.name, name) })
+	return slices.BinarySearchFunc(l.lists[letter], name,
+		func(r row, name string) int { return cmp.Compare(r.name, name) })
 }
 
 func (l *rowList) deleteLocked(letter byte, from, end int) {

@@ -13,7 +13,8 @@ const (
 	maxDeleted = 1000
 )
 
-// Sweep implements [storage.Store]. It continues where the previous step stopped, also on another store. A token bucket is kept until it has drained at the amount of its last claim.
+// Sweep implements [storage.Store]. It continues where the previous step stopped, also on another store. A token bucket
+// is kept until it has drained at the amount of its last claim.
 func (s *Store) Sweep(ctx context.Context, term *storage.Term) (swept storage.Swept, err error) {
 	err = s.with(ctx, "sweep", func(db *Database) error {
 		t, err := s.enterLocked(term)

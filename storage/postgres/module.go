@@ -92,7 +92,8 @@ func unreadable(err error) error {
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return fmt.Errorf("dsn: %w", file)
 	}
-	return fmt.Errorf("dsn: it can't be read; write it as in %s, and special characters of the password as in %%40 for @", example)
+	return fmt.Errorf(
+		"dsn: it can't be read; write it as in %s, and special characters of the password as in %%40 for @", example)
 }
 
 // addressOf returns the hosts and the database of a DSN.
@@ -105,7 +106,8 @@ func addressOf(text string) (string, error) {
 	for _, f := range config.Fallbacks {
 		hosts = append(hosts, addressWith(f.Host, f.Port))
 	}
-	address := strings.Join(slices.Compact(hosts), ",") + "/" + config.Database // the list has each host with and without TLS
+	// the list has each host with and without TLS
+	address := strings.Join(slices.Compact(hosts), ",") + "/" + config.Database
 	if dsn.IsSplit(text, address) {
 		return "", errSplit
 	}
@@ -126,7 +128,8 @@ func (s *Store) Counts() string { return "postgres " + s.address + " " + s.Prefi
 
 // Identity implements stores.Store.
 func (s *Store) Identity() string {
-	return fmt.Sprintf("postgres %s prefix=%s dsn=%s durable=%t", s.address, s.Prefix, fingerprint(s.options.DSN), s.Durable)
+	return fmt.Sprintf("postgres %s prefix=%s dsn=%s durable=%t", s.address, s.Prefix,
+		fingerprint(s.options.DSN), s.Durable)
 }
 
 // Open implements stores.Store. All stores are on one place, which remembers the batches of earlier stores whose

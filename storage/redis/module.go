@@ -117,7 +117,8 @@ func (s *Store) Counts() string { return "redis " + s.Address() + " " + s.option
 func (s *Store) Identity() string {
 	o := &s.options
 	secrets := maphash.Comparable(seed, [...]string{o.Username, o.Password, o.SentinelUsername, o.SentinelPassword})
-	return fmt.Sprintf("redis %s/%d master=%s prefix=%s tls=%v secrets=%x", strings.Join(o.Addresses, ","), o.Database, o.Master, o.Prefix, s.TLS, secrets)
+	return fmt.Sprintf("redis %s/%d master=%s prefix=%s tls=%v secrets=%x", strings.Join(o.Addresses, ","), o.Database,
+		o.Master, o.Prefix, s.TLS, secrets)
 }
 
 // Address says where the counts are, without user and password.
@@ -159,7 +160,8 @@ func (s *Store) toOptions(repl *caddy.Replacer) (o store.Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	o = store.Options{Addresses: server.addresses, Username: server.username, Password: server.password, Database: server.database, Prefix: s.Prefix}
+	o = store.Options{Addresses: server.addresses, Username: server.username, Password: server.password,
+		Database: server.database, Prefix: s.Prefix}
 	for _, option := range []struct {
 		name, value string
 		to          *string
@@ -185,7 +187,8 @@ func (s *Store) toOptions(repl *caddy.Replacer) (o store.Options, err error) {
 
 func (s *Sentinel) set(o *store.Options, repl *caddy.Replacer) (err error) {
 	if s.Master == "" || len(s.Addresses) == 0 {
-		return errors.New("redis: sentinel: expected the name of the primary and addresses: write sentinel <name> <host:26379>")
+		return errors.New(
+			"redis: sentinel: expected the name of the primary and addresses: write sentinel <name> <host:26379>")
 	}
 	o.Master, o.Addresses = s.Master, nil
 	for _, address := range s.Addresses {

@@ -59,7 +59,9 @@ func parseURL(text string, repl *caddy.Replacer) (p serverURL, err error) {
 	case "rediss", "valkeys":
 		p.tls = true
 	default:
-		return p, fmt.Errorf("redis: url: must begin with redis:// or rediss://, got %q: for sentinels write the option sentinel", scheme+"://")
+		return p,
+			fmt.Errorf(
+				"redis: url: must begin with redis:// or rediss://, got %q: for sentinels write the option sentinel", scheme+"://")
 	}
 	if rest, _, ok = strings.Cut(rest, "?"); ok {
 		return p, errors.New("redis: url: takes no parameters after a question mark: write options in the block of the store, and %3F for a question mark in a password")

@@ -67,6 +67,7 @@ func (p *periods) note(a *alone, records []journal.Record) bool {
 }
 
 // errNotNoted says that a charge may not be in the journal.
-var errNotNoted = fmt.Errorf("%w: the journal is full, broken, or another process uses the database", storage.ErrUnknownOutcome)
+var errNotNoted = fmt.Errorf("%w: the journal is full, broken, or another process uses the database",
+	storage.ErrUnknownOutcome)
 
 var _ storage.Local = (*Store)(nil)

@@ -48,7 +48,8 @@ type slotWrite struct {
 }
 
 func (c *counters) prepare(db *conn) error {
-	return errors.Join(c.prepareReads(db), db.prepareSized(&c.inserts, insertSlots, 5, 0, 0), db.prepareSized(&c.upserts, upsertSlots, 5, 0, 0))
+	return errors.Join(c.prepareReads(db), db.prepareSized(&c.inserts, insertSlots, 5, 0, 0),
+		db.prepareSized(&c.upserts, upsertSlots, 5, 0, 0))
 }
 
 // prepareReads prepares the reading statements.
@@ -125,7 +126,8 @@ func (c *counters) plan(claims []storage.Claim, cells []cell) {
 				c.reads = append(c.reads, slotRead{w, oldest, i})
 			}
 			last := claim.Return.At
-			if first := last - min(max(claim.Return.Span, 0), limiter.MaxSpan); claim.Return.Units > 0 && (first < oldest || last > newest) {
+			if first := last - min(max(claim.Return.Span, 0), limiter.MaxSpan); claim.Return.Units > 0 &&
+				(first < oldest || last > newest) {
 				for n := range l.WindowOf(last) - l.WindowOf(first) + 1 {
 					c.reads = append(c.reads, slotRead{l.WindowOf(first) + n, first, i})
 				}
@@ -195,7 +197,8 @@ func (c *counters) write(claims []storage.Claim, cells []cell) (written int64, e
 			c.writes = cells[from+i].changes(c.writes, claims, i)
 		}
 		slices.SortFunc(c.writes, func(a, b slotWrite) int {
-			return cmp.Or(freshLast(a, b), cmp.Compare(a.window, b.window), cmp.Compare(a.cell, b.cell), cmp.Compare(a.slot, b.slot))
+			return cmp.Or(freshLast(a, b), cmp.Compare(a.window, b.window), cmp.Compare(a.cell, b.cell),
+				cmp.Compare(a.slot, b.slot))
 		})
 		if err := c.writeLimit(cells[from:to]); err != nil {
 			return written, fmt.Errorf("write counters: %w", err)

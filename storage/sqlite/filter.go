@@ -130,7 +130,8 @@ func (k *keeper) fillFilter(a *alone, f *filter) error {
 		if !segment.Sealed() {
 			continue
 		}
-		_, err := segment.Read(0, segment.Len(), func(_ int, r *journal.Record) { f.add(storage.LimitID(r.Limit), r.Key) })
+		_, err := segment.Read(0, segment.Len(),
+			func(_ int, r *journal.Record) { f.add(storage.LimitID(r.Limit), r.Key) })
 		if err != nil {
 			return err
 		}

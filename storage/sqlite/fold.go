@@ -117,7 +117,8 @@ func (f *fold) last() uint32 { return f.segments[len(f.segments)-1].Generation()
 
 // readAll reads the records of all segments with a method of [journal.Segment]. It calls rest between
 // parts of the work.
-func (f *fold) readAll(read func(s *journal.Segment, from, to int, f func(int, *journal.Record)) (damaged int, err error), rest func()) error {
+func (f *fold) readAll(read func(s *journal.Segment, from, to int, f func(int, *journal.Record)) (damaged int,
+	err error), rest func()) error {
 	for len(f.runs) < len(f.segments) {
 		f.runs = append(f.runs, run{})
 	}
@@ -125,7 +126,8 @@ func (f *fold) readAll(read func(s *journal.Segment, from, to int, f func(int, *
 		f.raw = f.raw[:0]
 		for from, n := 0, segment.Len(); from < n; from += easyRows {
 			rest()
-			damaged, err := read(segment, from, min(from+easyRows, n), func(_ int, r *journal.Record) { f.raw = append(f.raw, *r) })
+			damaged, err := read(segment, from, min(from+easyRows, n),
+				func(_ int, r *journal.Record) { f.raw = append(f.raw, *r) })
 			if err != nil {
 				return err
 			}

@@ -49,7 +49,8 @@ func (f *folding) prepare(db *conn, counters *counters, buckets *buckets) error 
 	return db.prepareAll([]prepared{
 		{&f.times, `SELECT now, era FROM clock`, 0, 2},
 		{&f.known, `SELECT id, algorithm, window, slots, era FROM limits`, 0, 5},
-		{&f.take, `UPDATE counters SET used = max(used + ?, 0) WHERE limit_id = ? AND window = ? AND key = ? AND slot = ?`, 5, 0},
+		{&f.take,
+			`UPDATE counters SET used = max(used + ?, 0) WHERE limit_id = ? AND window = ? AND key = ? AND slot = ?`, 5, 0},
 		{&f.noting, `UPDATE journal SET folded = ?, upto = ?, below = ?`, 3, 0},
 	})
 }

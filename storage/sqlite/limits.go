@@ -39,7 +39,8 @@ func (ls *limits) see(claims []storage.Claim, cells []cell, era int64) error {
 			continue
 		}
 		l := claim.Limit
-		if err := ls.upsert.run(int64(id), int64(l.Algorithm()), int64(l.Window()), l.Slots(), claim.Now, era); err != nil {
+		if err := ls.upsert.run(int64(id), int64(l.Algorithm()), int64(l.Window()), l.Slots(), claim.Now,
+			era); err != nil {
 			return fmt.Errorf("write limits: %w", err)
 		}
 		ls.seen[id] = claim.Now

@@ -128,7 +128,8 @@ func newStore(o Options, file fs.FileInfo) *Store {
 	s.periods.reading, s.periods.woken = sleeplock.New(), make(chan struct{}, 1)
 	s.folds.tx, s.folds.options, s.folds.periods = &s.tx, &s.options, &s.periods
 	s.folds.patient.lock = sleeplock.New()
-	s.keeper = keeper{options: &s.options, tx: &s.tx, periods: &s.periods, folds: &s.folds, stop: s.stop, kept: make(chan struct{})}
+	s.keeper = keeper{options: &s.options, tx: &s.tx, periods: &s.periods, folds: &s.folds, stop: s.stop,
+		kept: make(chan struct{})}
 	s.reader.periods, s.reader.place = &s.periods, &s.place
 	return s
 }
@@ -233,7 +234,8 @@ func (o Options) dial(cacheKiB int) (*conn, error) {
 func setUp(c *conn, o Options) error {
 	err := c.each(`PRAGMA journal_mode = WAL`, func(row []driver.Value) error {
 		if row[0] != "wal" {
-			return fmt.Errorf("the database can't be used with a write-ahead log (journal mode %v); put it on a local disk", row[0])
+			return fmt.Errorf(
+				"the database can't be used with a write-ahead log (journal mode %v); put it on a local disk", row[0])
 		}
 		return nil
 	})

@@ -79,11 +79,13 @@ type Options struct {
 // Notice tells that a damaged database was set aside and a fresh one started, and what was
 // counted before is forgotten; or one of the first three, which is of the journal only.
 type Notice struct {
-	NoJournal    bool // there can be no journal, for the cause
-	NewJournal   bool // another journal was opened, because the one before was removed, replaced or resized: the cause says which
+	NoJournal bool // there can be no journal, for the cause
+	// another journal was opened, because the one before was removed, replaced or resized: the cause says which
+	NewJournal   bool
 	SmallJournal bool // the journal has fewer segments than the default
-	LostJournal  bool // the journal is not the one that the database goes with: it was removed, or its header is damaged
-	Damaged      int  // records in an earlier process' journal that were changed; their charges are lost
+	// the journal is not the one that the database goes with: it was removed, or its header is damaged
+	LostJournal bool
+	Damaged     int // records in an earlier process' journal that were changed; their charges are lost
 
 	Path  string // the database, fresh now
 	Aside string // where the damaged one is; its log has the same name and "-wal"

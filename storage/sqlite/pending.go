@@ -52,7 +52,8 @@ func (s *segmentIndex) catchUp() error {
 	if s.looked == n {
 		return nil
 	}
-	_, err := s.segment.Read(s.looked, n, func(place int, r *journal.Record) { s.link(hashOfRecord(r.Limit, r.Key), place) })
+	_, err := s.segment.Read(s.looked, n,
+		func(place int, r *journal.Record) { s.link(hashOfRecord(r.Limit, r.Key), place) })
 	if err == nil {
 		s.looked = n
 	}

@@ -30,15 +30,16 @@ func (s *Store) Join(ctx context.Context, id, now, until int64) (p storage.Prese
 		if err != nil {
 			return err
 		}
-		return s.tx.conn.each(fmt.Sprintf(`SELECT count(*), total(id < %d) FROM processes`, id), func(row []driver.Value) error {
-			processes, ok := row[0].(int64)
-			before, isNumber := row[1].(float64)
-			if !ok || !isNumber {
-				return errDamaged("its processes can't be counted")
-			}
-			p = storage.Presence{Processes: int(processes), Process: int(before)}
-			return nil
-		})
+		return s.tx.conn.each(fmt.Sprintf(`SELECT count(*), total(id < %d) FROM processes`, id),
+			func(row []driver.Value) error {
+				processes, ok := row[0].(int64)
+				before, isNumber := row[1].(float64)
+				if !ok || !isNumber {
+					return errDamaged("its processes can't be counted")
+				}
+				p = storage.Presence{Processes: int(processes), Process: int(before)}
+				return nil
+			})
 	})
 	return p, err
 }

@@ -35,7 +35,8 @@ func (r *reader) open(ctx context.Context, o *Options) (err error) {
 		{&r.end, `ROLLBACK`, 0, 0},
 		{&r.journal, journalState, 0, 4},
 	})
-	return errors.Join(own, r.clock.prepare(r.conn), r.claims.counters.prepareReads(r.conn), r.claims.buckets.prepareReads(r.conn), r.clients.prepareReads(r.conn))
+	return errors.Join(own, r.clock.prepare(r.conn), r.claims.counters.prepareReads(r.conn),
+		r.claims.buckets.prepareReads(r.conn), r.clients.prepareReads(r.conn))
 }
 
 // errTransaction says that a call needs a transaction that writes.
@@ -222,7 +223,8 @@ func (r *reader) mayReadAlone(a *alone) error {
 }
 
 // recordsAlone reads the records of clients in a period. It waits for no transaction.
-func (r *reader) recordsAlone(a *alone, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+func (r *reader) recordsAlone(a *alone, term *storage.Term, clients []storage.Client,
+	records []reputation.Record) error {
 	r.periods.reading.Lock()
 	defer r.periods.reading.Unlock()
 	if err := r.mayReadAlone(a); err != nil {

@@ -10,7 +10,8 @@ import (
 // units added to up to two slots, or the new state of a token bucket and the time at which that expires.
 
 // noted adds the records of changes of a key.
-func noted(records []journal.Record, id storage.LimitID, key storage.Key, limit limiter.Limit, changes *limiter.Changes) []journal.Record {
+func noted(records []journal.Record, id storage.LimitID, key storage.Key, limit limiter.Limit,
+	changes *limiter.Changes) []journal.Record {
 	r := journal.Record{Limit: int64(id), Key: key, Bucket: !limit.CountsSlots()}
 	if r.Bucket {
 		b := changes.Bucket

@@ -31,7 +31,8 @@ func (r *resets) prepare(db *conn) error {
 			DELETE FROM counters WHERE limit_id = ?1 AND window IN (SELECT window FROM w) AND key IN (?2, ?3)`, 3, 0},
 		{&r.buckets, `DELETE FROM buckets WHERE limit_id = ? AND key IN (?, ?)`, 3, 0},
 		{&r.standings, `DELETE FROM standings WHERE key IN (?, ?)`, 2, 0},
-		{&r.note, `INSERT INTO resets (number, id, at, client, limit_id, key, former, found) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, 8, 0},
+		{&r.note,
+			`INSERT INTO resets (number, id, at, client, limit_id, key, former, found) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, 8, 0},
 		{&r.number, `UPDATE clock SET resets = ?`, 1, 0},
 		{&r.drop, `DELETE FROM resets WHERE number <= ?`, 1, 0},
 	})
@@ -91,7 +92,8 @@ func (r *resets) apply(reset *storage.Reset, term *storage.Term, newest *int64) 
 	}
 	*newest++
 	reset.Number, reset.At, reset.Found = *newest, term.Time.Now-term.Time.Shift, forgotten > 0
-	err = r.note.run(reset.Number, reset.ID, reset.At, boolean(reset.Client), int64(reset.Limit), reset.Key[:], reset.Former[:], boolean(reset.Found))
+	err = r.note.run(reset.Number, reset.ID, reset.At, boolean(reset.Client), int64(reset.Limit), reset.Key[:],
+		reset.Former[:], boolean(reset.Found))
 	return forgotten + 1, err
 }
 

@@ -208,7 +208,8 @@ func recognize(id, version, oldest int64) error {
 	case id != applicationID:
 		return fmt.Errorf("%w: it is another program's SQLite database (application_id %#x); name another file, or move this one away", storage.ErrForeign, id)
 	case version < 0:
-		return fmt.Errorf("%w: it has version %d; name another file, or move this one away", storage.ErrForeign, version)
+		return fmt.Errorf("%w: it has version %d; name another file, or move this one away",
+			storage.ErrForeign, version)
 	case version < firstVersion:
 		return fmt.Errorf("%w: it has version %d, of a build before the first release, which this one doesn't upgrade; delete it with the files beside it (counts begin at 0), or name another file", storage.ErrForeign, version)
 	case !storage.Readable(schemaVersion, version, oldest):

@@ -17,7 +17,8 @@ func (sd *side) prepare(db *conn) error {
 		{&sd.read, `SELECT value FROM side WHERE name = ?`, 1, 1},
 		{&sd.write, `INSERT OR REPLACE INTO side (name, value) VALUES (?, ?)`, 2, 0},
 		{&sd.remove, `DELETE FROM side WHERE name = ?`, 1, 0},
-		{&sd.removeRange, `DELETE FROM side WHERE name IN (SELECT name FROM side WHERE name >= ? AND name < ? ORDER BY name LIMIT ?)`, 3, 0},
+		{&sd.removeRange,
+			`DELETE FROM side WHERE name IN (SELECT name FROM side WHERE name >= ? AND name < ? ORDER BY name LIMIT ?)`, 3, 0},
 	})
 }
 
@@ -88,7 +89,8 @@ func (s sideRows) Update(ctx context.Context, doing string, names []string, deci
 
 // Scan implements [rows.Backend]. Neither do claims wait for it, nor it for them.
 func (s sideRows) Scan(ctx context.Context, doing string, r rows.Range, f func(name string, value []byte)) error {
-	query, args := `SELECT name, value FROM side WHERE name >= ? AND name < ?`, []driver.Value{[]byte(r.From), []byte(r.End)}
+	query, args := `SELECT name, value FROM side WHERE name >= ? AND name < ?`, []driver.Value{[]byte(r.From),
+		[]byte(r.End)}
 	if r.Rest != "" {
 		query, args = query+` AND substr(name, 6) = ?`, append(args, []byte(r.Rest))
 	}

@@ -37,7 +37,8 @@ func (st *standings) prepare(db *conn) error {
 }
 
 // Records implements [storage.Store].
-func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client,
+	records []reputation.Record) error {
 	if err := storage.CheckRecords(len(clients), records); err != nil {
 		return wrap("standings", err)
 	}
@@ -66,7 +67,8 @@ func (s *Store) Records(ctx context.Context, term *storage.Term, clients []stora
 }
 
 // Punish implements [storage.Store].
-func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense,
+	records []reputation.Record) error {
 	if err := storage.CheckRecords(len(offenses), records); err != nil {
 		return wrap("punish", err)
 	}
@@ -138,16 +140,17 @@ func scanRecord(row []driver.Value) (r reputation.Record, err error) {
 func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record, err error) {
 	banned = make(map[storage.Key]reputation.Record)
 	err = s.log.look(ctx, "bans", func(c *conn) error {
-		return c.each(`SELECT `+recordColumns+`, key FROM standings WHERE until > ? LIMIT ?`, func(row []driver.Value) error {
-			r, err := scanRecord(row)
-			r.Clamp(now)
-			var key storage.Key
-			if name, ok := row[7].([]byte); !ok || copy(key[:], name) < len(key) {
-				return errDamaged("a record has no name")
-			}
-			banned[key] = r
-			return err
-		}, now, int64(max(most, 0)))
+		return c.each(`SELECT `+recordColumns+`, key FROM standings WHERE until > ? LIMIT ?`,
+			func(row []driver.Value) error {
+				r, err := scanRecord(row)
+				r.Clamp(now)
+				var key storage.Key
+				if name, ok := row[7].([]byte); !ok || copy(key[:], name) < len(key) {
+					return errDamaged("a record has no name")
+				}
+				banned[key] = r
+				return err
+			}, now, int64(max(most, 0)))
 	})
 	return banned, err
 }
@@ -156,7 +159,8 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[sto
 func (st *standings) keep(client storage.Client, r reputation.Record) error {
 	r.Move(-st.shift)
 	st.past = r.AppendPast(st.past[:0])
-	if err := st.write.run(client.Key[:], r.At, r.Lost, int64(r.Level), r.Until, int64(r.Bans), st.past, r.Expires()); err != nil {
+	if err := st.write.run(client.Key[:], r.At, r.Lost, int64(r.Level), r.Until, int64(r.Bans), st.past,
+		r.Expires()); err != nil {
 		return fmt.Errorf("write standings: %w", err)
 	}
 	if client.Former == (storage.Key{}) {

@@ -33,8 +33,9 @@ const (
 	farFuture = int64(24 * time.Hour)
 )
 
-// Sweep implements [storage.Store]. It works through the limits of all processes, the token buckets, the clients, the resets and the history,
-// then deletes unused limits, and returns free pages to the disk. Each step continues where the previous one stopped.
+// Sweep implements [storage.Store]. It works through the limits of all processes, the token buckets, the clients, the
+// resets and the history, then deletes unused limits, and returns free pages to the disk. Each step continues where the
+// previous one stopped.
 //
 // A token bucket is kept until it has drained at the amount of its last claim.
 func (s *Store) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, error) {
@@ -61,7 +62,8 @@ func (s *Store) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, e
 		if s.periods.alone.Load() == nil {
 			unfolded = s.folds.foldAllLocked()
 		}
-		if sw.unfolded = code(unfolded) == codeFull; unfolded != nil && !sw.unfolded { // a full database has room for a fold after a sweep
+		// a full database has room for a fold after a sweep
+		if sw.unfolded = code(unfolded) == codeFull; unfolded != nil && !sw.unfolded {
 			return storage.Swept{}, s.place.failed(wrap("sweep", unfolded))
 		}
 		sw.begun.Store(true)
@@ -121,7 +123,8 @@ func newSweeper(db *conn) (*sweeper, error) {
 		{&sw.lastSlot, `SELECT window, key, slot FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?
 			ORDER BY window, key, slot LIMIT 1 OFFSET ?`, 4, 3},
 		{&sw.deleteWindows, `DELETE FROM counters WHERE limit_id = ? AND window BETWEEN ? AND ?`, 3, 0},
-		{&sw.deleteSlots, `DELETE FROM counters WHERE limit_id = ? AND window >= ? AND (window, key, slot) <= (?, ?, ?)`, 5, 0},
+		{&sw.deleteSlots,
+			`DELETE FROM counters WHERE limit_id = ? AND window >= ? AND (window, key, slot) <= (?, ?, ?)`, 5, 0},
 		{&sw.deleteOldBuckets, `DELETE FROM buckets WHERE limit_id = ?1 AND key IN
 			(SELECT key FROM buckets WHERE limit_id = ?1 LIMIT ?2)`, 2, 0},
 		{&sw.lastBucket, `SELECT limit_id, key FROM buckets WHERE (limit_id, key) > (?, ?)
@@ -148,7 +151,8 @@ func (sw *sweeper) enter(phase int) {
 // step works until its bound is reached or the round is complete.
 func (sw *sweeper) step() error {
 	sw.deleted, sw.vacuumed, sw.dropped, sw.more = 0, 0, 0, false
-	phases := [...]func() (done bool, err error){sw.counters, sw.buckets, sw.standings, sw.resets, sw.history, sw.limits, sw.vacuum}
+	phases := [...]func() (done bool, err error){sw.counters, sw.buckets, sw.standings, sw.resets, sw.history,
+		sw.limits, sw.vacuum}
 	for {
 		done, err := phases[sw.phase]()
 		if err != nil || !done {

@@ -56,7 +56,8 @@ func (t *transactions) change(ctx context.Context, what string, f func() error) 
 }
 
 // inTerm runs f in a transaction, within a term.
-func (t *transactions) inTerm(ctx context.Context, term *storage.Term, what string, f func() (written int64, err error)) error {
+func (t *transactions) inTerm(ctx context.Context, term *storage.Term, what string,
+	f func() (written int64, err error)) error {
 	return t.with(ctx, what, func() error { return t.inTermLocked(term, f) })
 }
 

@@ -41,7 +41,8 @@ func Atomic(t *testing.T, machine func() storage.Opener, disturbed bool) {
 		}
 	}
 	proof.Figure(t, "%s", cr.figures())
-	if cr.together == 0 || cr.refused == 0 || cr.undecided == histories || disturbed && cr.unknown == 0 && !testing.Short() {
+	if cr.together == 0 || cr.refused == 0 || cr.undecided == histories || disturbed && cr.unknown == 0 &&
+		!testing.Short() {
 		t.Error("no calls were made at the same time, none was refused, no outcome was unknown, or no history was decided: nothing is proved")
 	}
 }
@@ -179,7 +180,8 @@ type realClock struct{}
 var clockBegan = time.Now()
 
 func (realClock) Read() storage.Reading {
-	return storage.Reading{Wall: time.Now().UnixNano(), Steady: int64(time.Since(clockBegan)), Source: storage.Source{7}, Shared: true}
+	return storage.Reading{Wall: time.Now().UnixNano(), Steady: int64(time.Since(clockBegan)),
+		Source: storage.Source{7}, Shared: true}
 }
 
 // claim makes a call, and reports whether it is answered. After a fault it opens the store again, or
@@ -258,8 +260,10 @@ func (m *claimer) reopen() {
 func (m *claimer) next() (c call) {
 	for _, cell := range m.rand.Perm(historyCells)[:1+m.rand.IntN(3)] {
 		l := &m.limits[cell/keysOfOne]
-		claim := limiter.Claim{Min: m.rand.Int64N(3), Extra: m.rand.Int64N(4), Ahead: m.rand.Int64N(20), Processes: m.rand.Int64N(3)}
-		claim.Want, claim.Spread, claim.Lasts = max(claim.Min, 1)+m.rand.Int64N(2), m.rand.IntN(4) == 0, m.rand.Int64N(l.MaxLasts()+2)
+		claim := limiter.Claim{Min: m.rand.Int64N(3), Extra: m.rand.Int64N(4), Ahead: m.rand.Int64N(20),
+			Processes: m.rand.Int64N(3)}
+		claim.Want, claim.Spread, claim.Lasts = max(claim.Min, 1)+
+			m.rand.Int64N(2), m.rand.IntN(4) == 0, m.rand.Int64N(l.MaxLasts()+2)
 		exact := l.CountsSlots() || !m.disturbed // else parts of units in a bucket depend on times that may be unknown
 		if lease := m.leases[cell]; lease.Units > 0 && exact && m.rand.IntN(2) == 0 {
 			lease.Units = m.rand.Int64N(lease.Units + 1)
@@ -291,5 +295,7 @@ func (m *claimer) askFor(cell int) {
 func (m *claimer) add(c *call, cell int, claim limiter.Claim) {
 	n := cell / keysOfOne
 	c.cells = append(c.cells, cell)
-	c.claims = append(c.claims, storage.Claim{ID: limitID(n), Key: key(m.histories*keysOfOne + cell%keysOfOne), Limit: m.limits[n], Claim: claim})
+	c.claims = append(c.claims,
+		storage.Claim{ID: limitID(n), Key: key(m.histories*keysOfOne + cell%keysOfOne), Limit: m.limits[n],
+			Claim: claim})
 }

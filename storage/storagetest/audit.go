@@ -30,7 +30,8 @@ func testActs(t *testing.T, open storage.Opener) {
 		t.Fatal(err)
 	}
 	page, err := s.Acts(context.Background(), storage.Audit, math.MaxInt64, 1)
-	if err != nil || len(page) != 1 || page[0] != long || len(long.Reason) > storage.MaxReason || !utf8.ValidString(long.Reason) || strings.ContainsAny(long.By, "\n\x00\u202e") {
+	if err != nil || len(page) != 1 || page[0] != long || len(long.Reason) > storage.MaxReason ||
+		!utf8.ValidString(long.Reason) || strings.ContainsAny(long.By, "\n\x00\u202e") {
 		t.Errorf("got %+v, %v, want it cut", page, err)
 	}
 
@@ -39,7 +40,8 @@ func testActs(t *testing.T, open storage.Opener) {
 		report(t, history, later, storage.Report{Writer: 1, Number: 1})
 	}
 	sweepAll(t, s, At(later))
-	if page, err := s.Acts(context.Background(), storage.Audit, math.MaxInt64, 10); err != nil || len(page) != 1 || page[0] != long {
+	if page, err := s.Acts(context.Background(), storage.Audit, math.MaxInt64, 10); err != nil || len(page) != 1 ||
+		page[0] != long {
 		t.Errorf("after %v there are %v (%v), want the last one", storage.KeepActs, page, err)
 	}
 	if page, err := s.Acts(context.Background(), storage.Charges, math.MaxInt64, 10); err != nil || len(page) != 0 {
@@ -61,7 +63,8 @@ func checkActs(t *testing.T, s, other storage.Store, log storage.Log) {
 	t.Helper()
 	var want []storage.Act
 	for n := range 50 {
-		act := storage.Act{At: start + int64(n/3)*10, By: "admin", Action: "ban", Target: fmt.Sprint(n), Kind: "network", Reason: fmt.Sprint("of ", log)}
+		act := storage.Act{At: start + int64(n/3)*10, By: "admin", Action: "ban", Target: fmt.Sprint(n),
+			Kind: "network", Reason: fmt.Sprint("of ", log)}
 		if err := s.Audit(context.Background(), log, &act); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,8 @@ func testBanned(t *testing.T, open storage.Opener) {
 	for i := range clients {
 		o := offense(storage.Client{Key: key(i)}, start, 25)
 		if i%100 == 7 { // few
-			o.Ban = reputation.Ban{After: 1, Within: time.Hour, For: time.Duration(i+1) * time.Minute, Most: reputation.MaxBan}
+			o.Ban = reputation.Ban{After: 1, Within: time.Hour, For: time.Duration(i+1) * time.Minute,
+				Most: reputation.MaxBan}
 		}
 		offenses = append(offenses, o)
 	}

@@ -25,7 +25,8 @@ func BenchmarkClaim(b *testing.B, open func(b *testing.B) storage.Store, cpu fun
 		for _, batch := range []int{1, 8, 64, 512} {
 			for _, keys := range []string{"same", "fresh"} {
 				b.Run(fmt.Sprintf("%s/batch=%d/%skeys", limit.name, batch, keys), func(b *testing.B) {
-					claims := &batches{b: b, store: open(b), limit: newLimit(b, limit.params), fresh: keys == "fresh", now: start, size: batch}
+					claims := &batches{b: b, store: open(b), limit: newLimit(b, limit.params), fresh: keys == "fresh",
+						now: start, size: batch}
 					claims.measure(cpu)
 				})
 			}
@@ -77,7 +78,8 @@ func (ba *batches) Read() storage.Reading { return Moment(ba.now).Read() }
 // send sends a batch. After each million keys it deletes the expired rows.
 func (ba *batches) send(claims []storage.Claim, grants []limiter.Grant) {
 	for i := range claims {
-		claims[i] = storage.Claim{ID: 1 << 63, Key: key(ba.next), Limit: ba.limit, Claim: limiter.Claim{Now: ba.now, Min: 1, Want: 1}}
+		claims[i] = storage.Claim{ID: 1 << 63, Key: key(ba.next), Limit: ba.limit,
+			Claim: limiter.Claim{Now: ba.now, Min: 1, Want: 1}}
 		if ba.next++; !ba.fresh {
 			ba.next %= known
 		}

@@ -90,7 +90,8 @@ func testApart(t *testing.T, open storage.Opener) {
 		}
 		for i, g := range claim(t, s, claims...) {
 			if g.Units != l.Capacity() {
-				t.Fatalf("%v: claim %d: got %d units, want %d: keys or limits mix", p.Algorithm, i, g.Units, l.Capacity())
+				t.Fatalf("%v: claim %d: got %d units, want %d: keys or limits mix", p.Algorithm, i, g.Units,
+					l.Capacity())
 			}
 		}
 		for i, g := range claim(t, s, claims...) {
@@ -121,7 +122,8 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 				{Now: start, Min: 1, Want: 1, Charge: limiter.Charge{At: v, Units: 1}},
 				{Now: start, Min: 1, Want: 1, Return: limiter.Lease{At: slot, Units: v, Used: v}},
 				{Now: start, Min: 1, Want: 1, Return: limiter.Lease{At: v, Units: 1, Used: 1}},
-				{Now: start, Min: 1, Want: 1, Return: limiter.Lease{At: slot, Units: 1, Used: 1, Spent: v, Span: v, Lapsed: v}},
+				{Now: start, Min: 1, Want: 1,
+					Return: limiter.Lease{At: slot, Units: 1, Used: 1, Spent: v, Span: v, Lapsed: v}},
 				{Now: start, Min: 1, Want: 1, Extra: v, Ahead: v, Spread: true},
 			} {
 				claims = append(claims, storage.Claim{ID: limitID(i), Key: key(j), Limit: l, Claim: c})
@@ -138,7 +140,8 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 				}
 			}
 		}
-		ok := storage.Claim{ID: limitID(i), Key: key(99), Limit: l, Claim: limiter.Claim{Now: start, Min: l.Capacity(), Want: 1}}
+		ok := storage.Claim{ID: limitID(i), Key: key(99), Limit: l,
+			Claim: limiter.Claim{Now: start, Min: l.Capacity(), Want: 1}}
 		model{}.check(t, s, ok, ok)
 	}
 }
@@ -147,10 +150,12 @@ func testHugeValues(t *testing.T, open storage.Opener) {
 func testBadCalls(t *testing.T, open storage.Opener) {
 	s, l := must(t, open), newLimit(t, params[0])
 	good := storage.Claim{ID: 1, Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
-	if err := s.Claim(context.Background(), At(start), []storage.Claim{good, good}, make([]limiter.Grant, 1)); err == nil {
+	if err := s.Claim(context.Background(), At(start), []storage.Claim{good, good},
+		make([]limiter.Grant, 1)); err == nil {
 		t.Error("two claims with room for one grant: got no error")
 	}
-	if err := s.Claim(context.Background(), At(start), []storage.Claim{good, {ID: 1}}, make([]limiter.Grant, 2)); err == nil {
+	if err := s.Claim(context.Background(), At(start), []storage.Claim{good, {ID: 1}},
+		make([]limiter.Grant, 2)); err == nil {
 		t.Error("a claim without a limit: got no error")
 	}
 	if err := s.Claim(context.Background(), At(start), nil, nil); err != nil {

@@ -52,7 +52,8 @@ type sum struct {
 	keys map[storage.Series]*distinct.Set // of all that was reported, which sketches merge to
 }
 
-var reported = []storage.Series{{Zone: "login"}, {Zone: "login", Limit: "5/1m"}, {Zone: "api"}, {Zone: "api", Limit: "1000/1d"}, {Zone: "ApI", Limit: "é'\""}}
+var reported = []storage.Series{{Zone: "login"}, {Zone: "login", Limit: "5/1m"}, {Zone: "api"},
+	{Zone: "api", Limit: "1000/1d"}, {Zone: "ApI", Limit: "é'\""}}
 
 // next returns a report about a few minutes that end at a time.
 func (r *reports) next(writer, end int64) storage.Report {
@@ -60,7 +61,8 @@ func (r *reports) next(writer, end int64) storage.Report {
 	made := storage.Report{Writer: writer, Number: r.sent[writer]}
 	for range 1 + r.IntN(4) {
 		m := storage.Minute{At: end - r.Int64N(int64(4*time.Minute)), Series: reported[r.IntN(len(reported))]}
-		m.Tally = storage.Tally{Counts: outcomes.Counts{Allowed: r.Int64N(100), Refused: r.Int64N(50), Blocked: r.Int64N(20), Banned: r.Int64N(5), WouldRefuse: r.Int64N(3)}, Units: r.Int64N(1000)}
+		m.Tally = storage.Tally{Counts: outcomes.Counts{Allowed: r.Int64N(100), Refused: r.Int64N(50),
+			Blocked: r.Int64N(20), Banned: r.Int64N(5), WouldRefuse: r.Int64N(3)}, Units: r.Int64N(1000)}
 		var keys distinct.Set
 		var hashes []uint64
 		for range r.IntN(30) {
@@ -86,7 +88,8 @@ func (r *reports) add(m *storage.Minute, hashes []uint64) {
 	}
 	for _, series := range all {
 		for _, rollup := range storage.Rollups {
-			q := storage.HistoryQuery{Series: series, Resolution: rollup.Resolution, From: storage.Period(m.At, rollup.Resolution)}
+			q := storage.HistoryQuery{Series: series, Resolution: rollup.Resolution,
+				From: storage.Period(m.At, rollup.Resolution)}
 			to := r.sums[q]
 			if to == nil {
 				to = &sum{keys: make(map[storage.Series]*distinct.Set)}
@@ -119,7 +122,8 @@ func (r *reports) check(t *testing.T, s storage.Historian, from, to int64) {
 	for _, series := range append(reported, storage.Series{}) {
 		for _, rollup := range storage.Rollups {
 			found := make(map[int64]bool)
-			for _, p := range historyOf(t, s, storage.HistoryQuery{Series: series, From: from, To: to, Resolution: rollup.Resolution}) {
+			for _, p := range historyOf(t, s,
+				storage.HistoryQuery{Series: series, From: from, To: to, Resolution: rollup.Resolution}) {
 				begins := storage.Period(p.At, rollup.Resolution)
 				want := r.sums[storage.HistoryQuery{Series: series, Resolution: rollup.Resolution, From: begins}]
 				if want == nil || p.Tally != want.Tally || found[begins] || p.At%int64(rollup.Resolution) != 0 {
@@ -204,9 +208,11 @@ func testHistoryKept(t *testing.T, open storage.Opener) {
 		report(t, s, now, storage.Report{Writer: 1, Number: number, Minutes: minutes})
 		sweepAll(t, s.(storage.Store), At(now))
 	}
-	minute := storage.Minute{At: start, Series: reported[1], Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}}, Heaviest: []storage.HeavyKey{{Key: key(1), Units: 1}}}
+	minute := storage.Minute{At: start, Series: reported[1], Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}},
+		Heaviest: []storage.HeavyKey{{Key: key(1), Units: 1}}}
 	send(start, minute)
-	send(start, storage.Minute{At: start + int64(400*storage.Day), Series: reported[1], Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}}})
+	send(start, storage.Minute{At: start + int64(400*storage.Day), Series: reported[1],
+		Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}}})
 	for _, step := range []struct {
 		passed                      time.Duration
 		minutes, hours, days, heavy int
@@ -226,7 +232,8 @@ func testHistoryKept(t *testing.T, open storage.Opener) {
 			for _, at := range []int64{start, start + int64(400*storage.Day)} {
 				q.From, q.To = at-int64(q.Resolution), at+int64(q.Resolution)
 				if got := len(historyOf(t, s, q)); got != want && (at == start || got != 0) {
-					t.Errorf("after %v there are %d points of %v at %v, want %d", step.passed, got, q.Resolution, time.Duration(at-start), want)
+					t.Errorf("after %v there are %d points of %v at %v, want %d", step.passed, got, q.Resolution,
+						time.Duration(at-start), want)
 				}
 			}
 		}
@@ -265,7 +272,8 @@ func testHeaviest(t *testing.T, open storage.Opener) {
 			t.Errorf("number %d is %+v, want %+v", n, k.HeavyKey, want)
 		}
 	}
-	if few, err := s.Heaviest(context.Background(), storage.HistoryQuery{From: now, To: now + int64(time.Hour)}, 3); err != nil || !slices.Equal(few, got[:3]) {
+	if few, err := s.Heaviest(context.Background(), storage.HistoryQuery{From: now, To: now + int64(time.Hour)},
+		3); err != nil || !slices.Equal(few, got[:3]) {
 		t.Errorf("asked for 3: got %v, %v", few, err)
 	}
 }
@@ -286,7 +294,9 @@ func testHistoryBad(t *testing.T, open storage.Opener) {
 			t.Errorf("%s: got %v", what, points)
 		}
 	}
-	one := storage.Report{Writer: 1, Number: 1, Minutes: []storage.Minute{{At: start, Series: reported[0], Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}}}}}
+	one := storage.Report{Writer: 1, Number: 1,
+		Minutes: []storage.Minute{
+			{At: start, Series: reported[0], Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}}}}}
 	if err := s.Report(ctx, start, one); !errors.Is(err, context.Canceled) {
 		t.Errorf("after its context ended, report says %v", err)
 	}

@@ -66,7 +66,8 @@ func testClaimForFails(t *testing.T, open storage.Opener) {
 	clients, records, grants := make([]storage.Client, 1), make([]reputation.Record, 1), make([]limiter.Grant, 1)
 	term := termNow(t, s, c)
 	term.Era++
-	if err := s.ClaimFor(context.Background(), term, clients, records, claims, grants); !errors.Is(err, storage.ErrTerm) {
+	if err := s.ClaimFor(context.Background(), term, clients, records, claims, grants); !errors.Is(err,
+		storage.ErrTerm) {
 		t.Errorf("of another era: %v, want %v", err, storage.ErrTerm)
 	}
 	if err := s.ClaimFor(ctx, termNow(t, s, c), clients, records, claims, grants); !errors.Is(err, context.Canceled) {

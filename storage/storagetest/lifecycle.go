@@ -16,7 +16,8 @@ func testStats(t *testing.T, open storage.Opener) {
 	s, l := must(t, open), newLimit(t, params[0])
 	var claims []storage.Claim
 	for k := range 5000 {
-		claims = append(claims, storage.Claim{ID: 1, Key: key(k), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}})
+		claims = append(claims,
+			storage.Claim{ID: 1, Key: key(k), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}})
 	}
 	claim(t, s, claims...)
 	full, err := s.Stats(context.Background())
@@ -70,7 +71,8 @@ func testClose(t *testing.T, open storage.Opener) {
 	if err := s.Close(); err != nil && !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("second close: %v", err)
 	}
-	if err := s.Claim(context.Background(), At(start), []storage.Claim{c}, make([]limiter.Grant, 1)); !errors.Is(err, storage.ErrClosed) {
+	if err := s.Claim(context.Background(), At(start), []storage.Claim{c}, make([]limiter.Grant, 1)); !errors.Is(err,
+		storage.ErrClosed) {
 		t.Errorf("claim after close: got %v", err)
 	}
 	if _, err := s.Sweep(context.Background(), At(start)); !errors.Is(err, storage.ErrClosed) {

@@ -32,12 +32,14 @@ func alone(t *testing.T, open storage.Opener) storage.Local {
 func testAtOnce(t *testing.T, open storage.Opener) {
 	s, clock, m := alone(t, open), &processClock{wall: start, source: 1}, model{}
 	for i, p := range params {
-		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: newLimit(t, p), Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
+		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: newLimit(t, p),
+			Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 		known := m.checkIn(t, s, termNow(t, s, clock), c)[0].Lease
 		for range 5 {
 			grant, err := claimAtOnce(s, s.Period(), 0, c, known)
 			want, changes := c.Limit.ClaimKnown(known, c.Claim)
-			if full := want.Refused(c.Claim); full != errors.Is(err, storage.ErrNotAtOnce) || !full && (err != nil || grant != want) {
+			if full := want.Refused(c.Claim); full != errors.Is(err, storage.ErrNotAtOnce) ||
+				!full && (err != nil || grant != want) {
 				t.Fatalf("%v: got %+v, %v, want %+v", p.Algorithm, grant, err, want)
 			} else if full {
 				break
@@ -92,7 +94,8 @@ func testPeriodsEnd(t *testing.T, open storage.Opener) {
 }
 
 // claimAtOnce makes one claim at once.
-func claimAtOnce(s storage.Local, period uint32, era int64, c storage.Claim, known limiter.Lease) (limiter.Grant, error) {
+func claimAtOnce(s storage.Local, period uint32, era int64, c storage.Claim,
+	known limiter.Lease) (limiter.Grant, error) {
 	claims := []storage.KnownClaim{{Claim: c, Known: known}}
 	if err := s.ClaimAtOnce(period, era, claims); err != nil {
 		return limiter.Grant{}, err
@@ -341,7 +344,8 @@ func (m model) checkAll(t *testing.T, s storage.Store, term *storage.Term) {
 	for i, p := range params {
 		l := newLimit(t, p)
 		for k := range 10 {
-			m.checkIn(t, s, term, storage.Claim{ID: limitID(i), Key: key(k), Limit: l, Claim: limiter.Claim{Min: 1, Want: l.Capacity()}})
+			m.checkIn(t, s, term,
+				storage.Claim{ID: limitID(i), Key: key(k), Limit: l, Claim: limiter.Claim{Min: 1, Want: l.Capacity()}})
 		}
 	}
 }

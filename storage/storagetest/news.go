@@ -22,7 +22,8 @@ func news(t *testing.T, s storage.Network, seen storage.Seen) storage.News {
 // with the names of the original call.
 func testNews(t *testing.T, open storage.Opener) {
 	s, other, c := network(t, open), network(t, open), &processClock{wall: start, source: 1}
-	if first := news(t, s, storage.Seen{Changes: -1}); len(first.Changed) > 0 || first.Newest != 0 || first.Resets.Newest != 0 || first.Resets.Lost {
+	if first := news(t, s, storage.Seen{Changes: -1}); len(first.Changed) > 0 || first.Newest != 0 ||
+		first.Resets.Newest != 0 || first.Resets.Lost {
 		t.Fatalf("of a new store there is the news %+v", first)
 	}
 	var seen storage.Seen
@@ -43,11 +44,13 @@ func testNews(t *testing.T, open storage.Opener) {
 		if !reflect.DeepEqual(got.Changed, want) || got.Newest != total || got.Missed {
 			t.Fatalf("round %d: %+v, want %d changes of %+v", round, got, total, want)
 		}
-		if known := got.Resets; known.Newest != int64(1+round) || len(known.List) != 1 || known.Lost || known.List[0].Key != key(1) {
+		if known := got.Resets; known.Newest != int64(1+round) || len(known.List) != 1 || known.Lost ||
+			known.List[0].Key != key(1) {
 			t.Fatalf("round %d: the resets are %+v", round, known)
 		}
 		seen = storage.Seen{Resets: got.Resets.Newest, Changes: got.Newest}
-		if again := news(t, s, seen); len(again.Changed) > 0 || again.Missed || len(again.Resets.List) > 0 || again.Newest != total {
+		if again := news(t, s, seen); len(again.Changed) > 0 || again.Missed || len(again.Resets.List) > 0 ||
+			again.Newest != total {
 			t.Fatalf("round %d: there is more: %+v", round, again)
 		}
 	}
@@ -67,12 +70,14 @@ func testNewsMissed(t *testing.T, open storage.Opener) {
 		punish(t, s, offenses...)
 	}
 	got := news(t, s, storage.Seen{})
-	if n := len(got.Changed); !got.Missed || got.Newest != many || n > storage.MaxChanges || n < storage.MaxChanges/2 || got.Changed[n-1].Key != key(many-1) {
+	if n := len(got.Changed); !got.Missed || got.Newest != many || n > storage.MaxChanges || n < storage.MaxChanges/2 ||
+		got.Changed[n-1].Key != key(many-1) {
 		t.Errorf("%d of %d changes are known, missed is %v", n, got.Newest, got.Missed)
 	}
 	for _, number := range []int64{-1, many + 1} {
 		if got := news(t, s, storage.Seen{Changes: number}); got.Newest != many || len(got.Changed) > 0 || !got.Missed {
-			t.Errorf("after %d: %d changes, the newest is %d, missed is %v", number, len(got.Changed), got.Newest, got.Missed)
+			t.Errorf("after %d: %d changes, the newest is %d, missed is %v", number, len(got.Changed),
+				got.Newest, got.Missed)
 		}
 	}
 	if err := s.Close(); err != nil {

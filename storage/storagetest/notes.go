@@ -25,7 +25,8 @@ func notesAfter(t *testing.T, s storage.Network, number int64) (notes []storage.
 	t.Helper()
 	for more := true; more; {
 		got := news(t, s, storage.Seen{Changes: -1, Notes: number})
-		if more = got.MoreNotes; more && len(got.Notes) != storage.MaxNotesTold || len(got.Notes) > storage.MaxNotesTold {
+		if more = got.MoreNotes; more && len(got.Notes) != storage.MaxNotesTold ||
+			len(got.Notes) > storage.MaxNotesTold {
 			t.Fatalf("%d notes are told, and whether there are more is %v", len(got.Notes), more)
 		}
 		for _, n := range got.Notes {
@@ -86,7 +87,8 @@ func testNotes(t *testing.T, open storage.Opener) {
 	mustHaveNotes(t, s, seen, a, removed)
 	mustHaveNotes(t, s, 0, a, removed)
 
-	twice := []storage.Note{{Name: key(3), Value: []byte("1"), Version: 1}, {Name: key(3), Value: []byte("2"), Version: 1}}
+	twice := []storage.Note{{Name: key(3), Value: []byte("1"), Version: 1},
+		{Name: key(3), Value: []byte("2"), Version: 1}}
 	putNotes(t, s, false, twice...)
 	mustHaveNotes(t, s, 0, a, removed, storage.Note{Name: key(3), Value: []byte("2"), Version: 2})
 }
@@ -99,7 +101,8 @@ func testNotesReplayed(t *testing.T, open storage.Opener) {
 	removed := storage.Note{Name: key(2), Version: 9, Until: start}
 	putNotes(t, s, true, kept, removed)
 	seen := mustHaveNotes(t, s, 0, kept, removed)
-	stale := []storage.Note{{Name: key(2), Value: []byte("was removed"), Version: 8}, kept, {Name: key(1), Value: []byte("older"), Version: 6}}
+	stale := []storage.Note{{Name: key(2), Value: []byte("was removed"), Version: 8}, kept,
+		{Name: key(1), Value: []byte("older"), Version: 6}}
 	if err := s.PutNotes(context.Background(), stale, true); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +131,8 @@ func testNotesFull(t *testing.T, open storage.Opener) {
 	first := storage.Note{Name: noteName(0), Version: 2}
 	putNotes(t, s, false, first)
 	_, last := notesAfter(t, s, 0)
-	more := []storage.Note{{Name: noteName(0), Value: []byte("y"), Version: 3}, {Name: noteName(room), Value: []byte("x"), Version: 1}}
+	more := []storage.Note{{Name: noteName(0), Value: []byte("y"), Version: 3},
+		{Name: noteName(room), Value: []byte("x"), Version: 1}}
 	if err := s.PutNotes(context.Background(), more, false); !errors.Is(err, storage.ErrNotesFull) {
 		t.Errorf("a full store says %v", err)
 	}

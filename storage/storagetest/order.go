@@ -54,7 +54,8 @@ func isExplained(calls []call, cells int) (explained bool, tried int, err error)
 		return false, 0, errTooManyOrders
 	}
 	o := &orders{calls: slices.Clone(calls), first: math.MaxInt64, failed: make(map[string]bool)}
-	slices.SortStableFunc(o.calls, func(a, b call) int { // likely orders first: known calls, in the order of their times
+	// likely orders first: known calls, in the order of their times
+	slices.SortStableFunc(o.calls, func(a, b call) int {
 		if a.isKnown() && b.isKnown() {
 			return cmp.Compare(a.now, b.now)
 		}

@@ -42,10 +42,12 @@ func testProbe(t *testing.T, open storage.Opener) {
 		granted := claimIn(t, s, termNow(t, s, c), claims...)
 		for i, g := range granted {
 			if g != probed[0][i] || g != probed[1][i] {
-				t.Fatalf("claim %d of %d: %+v were probed, and then %+v; granted was %+v", i, len(granted), probed[0][i], probed[1][i], g)
+				t.Fatalf("claim %d of %d: %+v were probed, and then %+v; granted was %+v", i, len(granted),
+					probed[0][i], probed[1][i], g)
 			}
 			if g.Lease.Holds() {
-				held = append(held, storage.Claim{ID: claims[i].ID, Key: claims[i].Key, Limit: claims[i].Limit, Claim: limiter.Claim{Return: g.Lease}})
+				held = append(held, storage.Claim{ID: claims[i].ID, Key: claims[i].Key, Limit: claims[i].Limit,
+					Claim: limiter.Claim{Return: g.Lease}})
 			}
 		}
 		c.advance(time.Duration(random.Int64N(int64(time.Minute))))
@@ -80,7 +82,8 @@ func probeParts(t *testing.T, s storage.Store, c *processClock) {
 	for i := range 3 {
 		n := slots[i+1] - slots[i]
 		part := base
-		part.Return = limiter.Lease{At: slots[i+1] - 1, Span: n - 1, Units: 2 * n * limiter.MaxAmount, Used: 2 * n * limiter.MaxAmount}
+		part.Return = limiter.Lease{At: slots[i+1] - 1, Span: n - 1, Units: 2 * n * limiter.MaxAmount,
+			Used: 2 * n * limiter.MaxAmount}
 		claims = append(claims, part)
 	}
 	for range 2 { // the first changes nothing

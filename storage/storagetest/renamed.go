@@ -65,12 +65,14 @@ func testNamesThatMeet(t *testing.T, open storage.Opener) {
 	}
 	for i, p := range params {
 		if l := newLimit(t, p); more[i] != max(l.Capacity()-all[i], 0) {
-			t.Errorf("%v: after %d of %d units were granted under two names of one key, %d more were", p.Algorithm, all[i], l.Capacity(), more[i])
+			t.Errorf("%v: after %d of %d units were granted under two names of one key, %d more were", p.Algorithm,
+				all[i], l.Capacity(), more[i])
 		}
 	}
 	for i, p := range params { // nothing is left under the old name
 		l := newLimit(t, p)
-		got := claim(t, s, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start}})[0].Used
+		got := claim(t, s,
+			storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start}})[0].Used
 		if got != 0 {
 			t.Errorf("%v: %d units are left under the old name", p.Algorithm, got)
 		}
@@ -81,7 +83,8 @@ func testNamesThatMeet(t *testing.T, open storage.Opener) {
 func testSweepRenamed(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	for i, p := range params {
-		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: newLimit(t, p), Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
+		c := storage.Claim{ID: limitID(i), Key: key(1), Limit: newLimit(t, p),
+			Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 		claim(t, s, c)
 		c.Key, c.Former = key(2), key(1)
 		claim(t, s, c)

@@ -39,7 +39,8 @@ func useUp(t *testing.T, s storage.Store, c storage.Clock, k storage.Key) (grant
 	var claims []storage.Claim
 	for i, p := range params {
 		l := newLimit(t, p)
-		claims = append(claims, storage.Claim{ID: limitID(i), Key: k, Limit: l, Claim: limiter.Claim{Min: 1, Want: l.Capacity()}})
+		claims = append(claims,
+			storage.Claim{ID: limitID(i), Key: k, Limit: l, Claim: limiter.Claim{Min: 1, Want: l.Capacity()}})
 	}
 	for _, g := range claimIn(t, s, termNow(t, s, c), claims...) {
 		granted = append(granted, g.Units)
@@ -84,7 +85,8 @@ func testReset(t *testing.T, open storage.Opener) {
 			}
 		}
 	}
-	if known := resetsAfter(t, other, 2); known.Lost || known.Newest != int64(len(resets)) || !slices.Equal(known.List, resets[2:]) {
+	if known := resetsAfter(t, other, 2); known.Lost || known.Newest != int64(len(resets)) ||
+		!slices.Equal(known.List, resets[2:]) {
 		t.Errorf("after the second, the resets are %+v, want %+v", known, resets[2:])
 	}
 	if known := resetsAfter(t, other, int64(len(resets))); known.Lost || len(known.List) > 0 {
@@ -102,7 +104,8 @@ func testResetClient(t *testing.T, open storage.Opener) {
 		punishIn(t, s, termNow(t, s, c), offense(storage.Client{Key: key(n)}, start, 25))
 	}
 	full := useUp(t, s, c, key(0))
-	reset(t, s, c, storage.Reset{ID: 1, Client: true, Key: key(0)}, storage.Reset{ID: 2, Client: true, Key: key(5), Former: key(1)})
+	reset(t, s, c, storage.Reset{ID: 1, Client: true, Key: key(0)},
+		storage.Reset{ID: 2, Client: true, Key: key(5), Former: key(1)})
 	for n, want := range []int64{0, 0, start} {
 		if got := standing(t, s, termNow(t, s, c), storage.Client{Key: key(n)}); got.At != want {
 			t.Errorf("client %d: the last violation was at %d, want %d", n, got.At, want)
@@ -121,7 +124,8 @@ func testResetTerm(t *testing.T, open storage.Opener) {
 	s, c := must(t, open), &processClock{wall: start, source: 1}
 	for i, p := range params {
 		l := newLimit(t, p)
-		take := storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Min: l.Capacity(), Want: l.Capacity()}}
+		take := storage.Claim{ID: limitID(i), Key: key(1), Limit: l,
+			Claim: limiter.Claim{Min: l.Capacity(), Want: l.Capacity()}}
 		stale := termNow(t, s, c)
 		held := claimIn(t, s, stale, take)[0]
 		newest := reset(t, s, c, storage.Reset{ID: int64(i + 1), Limit: take.ID, Key: take.Key})
@@ -130,10 +134,12 @@ func testResetTerm(t *testing.T, open storage.Opener) {
 		give := take
 		give.Claim = limiter.Claim{Return: held.Lease}
 		for call, err := range map[string]error{
-			"claim":   s.Claim(context.Background(), stale, []storage.Claim{give}, make([]limiter.Grant, 1)),
-			"punish":  s.Punish(context.Background(), stale, []storage.Offense{offense(storage.Client{Key: key(1)}, start, 25)}, make([]reputation.Record, 1)),
-			"records": s.Records(context.Background(), stale, []storage.Client{{Key: key(1)}}, make([]reputation.Record, 1)),
-			"reset":   s.Reset(context.Background(), stale, []storage.Reset{{ID: 99, Limit: take.ID, Key: take.Key}}),
+			"claim": s.Claim(context.Background(), stale, []storage.Claim{give}, make([]limiter.Grant, 1)),
+			"punish": s.Punish(context.Background(), stale,
+				[]storage.Offense{offense(storage.Client{Key: key(1)}, start, 25)}, make([]reputation.Record, 1)),
+			"records": s.Records(context.Background(), stale, []storage.Client{{Key: key(1)}},
+				make([]reputation.Record, 1)),
+			"reset": s.Reset(context.Background(), stale, []storage.Reset{{ID: 99, Limit: take.ID, Key: take.Key}}),
 		} {
 			if !errors.Is(err, storage.ErrTerm) || stale.Time.Resets != newest {
 				t.Errorf("%s says %v and %+v, want the number %d", call, err, stale.Time, newest)
@@ -182,7 +188,8 @@ func testResetBad(t *testing.T, open storage.Opener) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Reset(context.Background(), &storage.Term{Clock: c}, []storage.Reset{{ID: 1}}); !errors.Is(err, storage.ErrClosed) {
+	if err := s.Reset(context.Background(), &storage.Term{Clock: c}, []storage.Reset{{ID: 1}}); !errors.Is(err,
+		storage.ErrClosed) {
 		t.Errorf("a closed store says %v", err)
 	}
 	if _, err := s.Resets(context.Background(), 0); !errors.Is(err, storage.ErrClosed) {
@@ -216,7 +223,8 @@ func testResetsKept(t *testing.T, open storage.Opener) {
 		c.advance(step.pass)
 		sweepAll(t, s, termNow(t, s, c))
 		if known := resetsAfter(t, s, 0); !known.Lost || known.Newest != newest || len(known.List) != step.kept {
-			t.Errorf("%v later %d are known, the newest is %d, lost: %v; want %d, %d", step.pass, len(known.List), known.Newest, known.Lost, step.kept, newest)
+			t.Errorf("%v later %d are known, the newest is %d, lost: %v; want %d, %d", step.pass, len(known.List),
+				known.Newest, known.Lost, step.kept, newest)
 		}
 	}
 	if known := resetsAfter(t, s, newest); known.Lost {

@@ -48,7 +48,8 @@ const ServerTime = "TimeSetBack"
 
 // SweptByServer names the tests that do not apply to stores whose server deletes expired counts and records
 // by itself. They count the rows that a sweep deletes.
-var SweptByServer = []string{"SweepExpired", "SweepLongWindows", "SweepBesideAnother", "SweepForeignLimits", "SweepRenamed", "SweepStandings", "SweepCounted"}
+var SweptByServer = []string{"SweepExpired", "SweepLongWindows", "SweepBesideAnother", "SweepForeignLimits",
+	"SweepRenamed", "SweepStandings", "SweepCounted"}
 
 // test is a test of the suite.
 type test struct {

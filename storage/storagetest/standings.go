@@ -162,7 +162,8 @@ func testBadStandings(t *testing.T, open storage.Opener) {
 	if err := s.Punish(context.Background(), At(start), offenses, room); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("a closed store says %v", err)
 	}
-	if err := s.Records(context.Background(), At(start), make([]storage.Client, 1), room); !errors.Is(err, storage.ErrClosed) {
+	if err := s.Records(context.Background(), At(start), make([]storage.Client, 1), room); !errors.Is(err,
+		storage.ErrClosed) {
 		t.Errorf("a closed store says %v", err)
 	}
 }

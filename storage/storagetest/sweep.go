@@ -72,7 +72,8 @@ func testSweepLongWindows(t *testing.T, open storage.Opener) {
 	const week = 7 * 24 * time.Hour
 	for i, algorithm := range []limiter.Algorithm{limiter.Sliding, limiter.Fixed, limiter.TokenBucket} {
 		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 10, Window: week})
-		m, c := model{}, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 10, Want: 10}}
+		m, c := model{}, storage.Claim{ID: limitID(i), Key: key(1), Limit: l,
+			Claim: limiter.Claim{Now: start, Min: 10, Want: 10}}
 		m.check(t, s, c)
 		for day := range int64(5) {
 			if rows := sweepAll(t, s, At(start+day*int64(24*time.Hour))); rows != 0 {
@@ -98,7 +99,8 @@ func testSweepBesideAnother(t *testing.T, open storage.Opener) {
 		{50 * time.Hour, 50*time.Hour + 10*time.Minute},
 		{50*time.Hour + 20*time.Minute, 52 * time.Hour},
 	} {
-		claim(t, s, storage.Claim{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start + int64(step.used), Min: 1, Want: 1}})
+		claim(t, s, storage.Claim{ID: limitID(0), Key: key(1), Limit: l,
+			Claim: limiter.Claim{Now: start + int64(step.used), Min: 1, Want: 1}})
 		if rows := sweepAll(t, other, At(start+int64(step.swept))); rows != 1 {
 			t.Errorf("used after %v and swept after %v: %d rows were deleted, want 1", step.used, step.swept, rows)
 		}
@@ -140,7 +142,8 @@ func testSweepForeignLimits(t *testing.T, open storage.Opener) {
 	s := must(t, open)
 	for i, p := range params {
 		l := newLimit(t, p)
-		claim(t, s, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}})
+		claim(t, s,
+			storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}})
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

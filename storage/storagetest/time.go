@@ -43,7 +43,8 @@ func termNow(t *testing.T, s storage.Store, c storage.Clock) *storage.Term {
 // for what one process has not shared yet.
 func testOneTime(t *testing.T, open storage.Opener) {
 	must(t, open)
-	clocks := []*processClock{{wall: start, source: 1}, {wall: start - int64(time.Minute), source: 2}, {wall: start + int64(time.Minute), source: 1}}
+	clocks := []*processClock{{wall: start, source: 1}, {wall: start - int64(time.Minute), source: 2},
+		{wall: start + int64(time.Minute), source: 1}}
 	var handles []storage.Store
 	for range clocks {
 		handles = append(handles, must(t, open))
@@ -70,7 +71,8 @@ func testOneTime(t *testing.T, open storage.Opener) {
 // testTerms makes calls whose terms don't hold. They change nothing, and set the term's time.
 func testTerms(t *testing.T, open storage.Opener) {
 	s, c, l := must(t, open), &processClock{wall: start, source: 1}, newLimit(t, params[0])
-	claims := []storage.Claim{{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}}
+	claims := []storage.Claim{
+		{ID: limitID(0), Key: key(1), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}}
 	clients := []storage.Client{{Key: key(1)}}
 	for what, change := range map[string]func(*storage.Term){
 		"another era":   func(term *storage.Term) { term.Era++ },
@@ -81,8 +83,9 @@ func testTerms(t *testing.T, open storage.Opener) {
 		term := termNow(t, s, c)
 		change(term)
 		for call, err := range map[string]error{
-			"claim":     s.Claim(context.Background(), term, claims, make([]limiter.Grant, 1)),
-			"punish":    s.Punish(context.Background(), term, []storage.Offense{offense(clients[0], start, 25)}, make([]reputation.Record, 1)),
+			"claim": s.Claim(context.Background(), term, claims, make([]limiter.Grant, 1)),
+			"punish": s.Punish(context.Background(), term, []storage.Offense{offense(clients[0], start, 25)},
+				make([]reputation.Record, 1)),
 			"standings": s.Records(context.Background(), term, clients, make([]reputation.Record, 1)),
 		} {
 			if !errors.Is(err, storage.ErrTerm) {
@@ -111,7 +114,8 @@ func testTimeSetBack(t *testing.T, open storage.Opener) {
 	var claims []storage.Claim
 	for i, p := range params {
 		l := newLimit(t, p)
-		claims = append(claims, storage.Claim{ID: limitID(i), Key: key(1), Limit: l, Claim: limiter.Claim{Min: l.Capacity(), Want: l.Capacity()}})
+		claims = append(claims, storage.Claim{ID: limitID(i), Key: key(1), Limit: l,
+			Claim: limiter.Claim{Min: l.Capacity(), Want: l.Capacity()}})
 	}
 	claimIn(t, s, before, claims...)
 	punishIn(t, s, before, offense(storage.Client{Key: key(2)}, start, 25))
@@ -129,10 +133,12 @@ func testTimeSetBack(t *testing.T, open storage.Opener) {
 	sweepAll(t, s, term)
 	for i, g := range claimIn(t, s, term, claims...) {
 		if g.Units != claims[i].Want {
-			t.Errorf("%v: %d units were granted of what was forgotten, want %d", params[i].Algorithm, g.Units, claims[i].Want)
+			t.Errorf("%v: %d units were granted of what was forgotten, want %d", params[i].Algorithm, g.Units,
+				claims[i].Want)
 		}
 	}
-	if got, want := standing(t, s, term, storage.Client{Key: key(2)}), start+term.Shift; got.At != want || got.Past[0].At != want {
+	if got, want := standing(t, s, term, storage.Client{Key: key(2)}), start+term.Shift; got.At != want ||
+		got.Past[0].At != want {
 		t.Errorf("the offense was at %v, want %v", time.Unix(0, got.At), time.Unix(0, want))
 	}
 	later := offense(storage.Client{Key: key(3)}, term.Time.Now, 25)

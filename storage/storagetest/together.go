@@ -115,7 +115,8 @@ func testNewKeysTogether(t *testing.T, open storage.Opener) {
 			for round := range rounds {
 				claims := make([]storage.Claim, keys)
 				for i := range claims {
-					claims[i] = storage.Claim{ID: limitID(0), Key: key(round*keys + i), Limit: l, Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
+					claims[i] = storage.Claim{ID: limitID(0), Key: key(round*keys + i), Limit: l,
+						Claim: limiter.Claim{Now: start, Min: 1, Want: 1}}
 				}
 				for i, g := range insist(t, s, claims) {
 					got[round*keys+i].Add(g.Units)

@@ -36,7 +36,8 @@ func testVault(t *testing.T, open storage.Opener) {
 			t.Fatalf("swap %d: %q is kept (%v), want %q", i, kept, err, swap.kept)
 		}
 	}
-	if values, err := one.Values(context.Background()); err != nil || len(values) != 1 || !bytes.Equal(values["b"], long) {
+	if values, err := one.Values(context.Background()); err != nil || len(values) != 1 ||
+		!bytes.Equal(values["b"], long) {
 		t.Errorf("the values are %q (%v)", values, err)
 	}
 }
@@ -51,7 +52,8 @@ func testVaultAtOnce(t *testing.T, open storage.Opener) {
 		for i := range kept {
 			wg.Go(func() {
 				var err error
-				kept[i], err = stores[i%2].SwapValue(context.Background(), "a", former, fmt.Appendf(nil, "%s %d", former, i))
+				kept[i], err = stores[i%2].SwapValue(context.Background(), "a", former,
+					fmt.Appendf(nil, "%s %d", former, i))
 				if err != nil {
 					t.Error(err)
 				}

@@ -136,7 +136,8 @@ func (m *Memory) Meet(ctx context.Context, self exchange.Member) (met exchange.M
 	slices.Sort(met.Machines)
 	met.ID, met.Seq, met.Now = m.id, m.seq, now.UnixNano()
 	met.Neighbors = slices.SortedFunc(maps.Values(neighbors), func(a, b exchange.Neighbor) int {
-		return cmp.Or(cmp.Compare(a.Region, b.Region), bytes.Compare(a.Secret[:], b.Secret[:]), bytes.Compare(a.Database[:], b.Database[:]))
+		return cmp.Or(cmp.Compare(a.Region, b.Region), bytes.Compare(a.Secret[:], b.Secret[:]),
+			bytes.Compare(a.Database[:], b.Database[:]))
 	})
 	return met, nil
 }
@@ -170,7 +171,8 @@ func (m *Memory) Publish(ctx context.Context, rows []exchange.Row, bans []exchan
 }
 
 // Collect implements [exchange.Exchange].
-func (m *Memory) Collect(ctx context.Context, own region.Component, after int64, limit int) (news exchange.News, err error) {
+func (m *Memory) Collect(ctx context.Context, own region.Component, after int64, limit int) (news exchange.News,
+	err error) {
 	leave, err := m.enter(ctx, "collect")
 	if err != nil {
 		return news, err
@@ -184,7 +186,9 @@ func (m *Memory) Collect(ctx context.Context, own region.Component, after int64,
 	var changes []change
 	for key, r := range m.rows {
 		if r.seq > after && key.owner != own {
-			changes = append(changes, change{seq: r.seq, row: &exchange.Row{Limit: key.limit, Key: key.key, Group: key.group, Component: key.owner, Units: r.units, Expires: r.expires}})
+			changes = append(changes,
+				change{seq: r.seq, row: &exchange.Row{Limit: key.limit, Key: key.key, Group: key.group,
+					Component: key.owner, Units: r.units, Expires: r.expires}})
 		}
 	}
 	for _, b := range m.bans {

@@ -20,13 +20,16 @@ const now = int64(1_800_000_000e9)
 // Test tests an exchange. Each call of open connects to the same one, which is empty at first and
 // used by nobody else.
 func Test(t *testing.T, open func(t *testing.T) exchange.Exchange) {
-	eu := site{t, open(t), exchange.Member{Component: region.Component{Region: "eu", Machine: 1}, Now: now, Patience: time.Minute}}
-	us := site{t, open(t), exchange.Member{Component: region.Component{Region: "us", Machine: -2}, Now: now + int64(time.Minute), Patience: time.Minute}}
+	eu := site{t, open(t), exchange.Member{Component: region.Component{Region: "eu", Machine: 1}, Now: now,
+		Patience: time.Minute}}
+	us := site{t, open(t), exchange.Member{Component: region.Component{Region: "us", Machine: -2},
+		Now: now + int64(time.Minute), Patience: time.Minute}}
 	for _, test := range []struct {
 		name string
 		f    func(t *testing.T, eu, us site)
 	}{
-		{"members", testMembers}, {"marks", testMarks}, {"counts", testCounts}, {"bans", testBans}, {"pages", testPages}, {"sweep", testSweep},
+		{"members", testMembers}, {"marks", testMarks}, {"counts", testCounts}, {"bans", testBans},
+		{"pages", testPages}, {"sweep", testSweep},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			eu.t, us.t = t, t
@@ -44,7 +47,8 @@ type site struct {
 }
 
 func (s *site) row(limit, key, group, units int64) exchange.Row {
-	return exchange.Row{Limit: storage.LimitID(limit), Key: storage.Key{byte(key), 0, 255}, Group: group, Component: s.Component, Units: units, Expires: now + group*int64(time.Hour)}
+	return exchange.Row{Limit: storage.LimitID(limit), Key: storage.Key{byte(key), 0, 255}, Group: group,
+		Component: s.Component, Units: units, Expires: now + group*int64(time.Hour)}
 }
 
 func (s *site) publish(rows []exchange.Row, bans ...exchange.Ban) {
@@ -95,10 +99,12 @@ func testMembers(t *testing.T, eu, us site) {
 	if one.Now <= 0 || two.Now < one.Now || two.Now > one.Now+int64(time.Minute) {
 		t.Errorf("the time of the exchange is %d and then %d", one.Now, two.Now)
 	}
-	if m := eu.meet().Machines; len(m) != 2 || m[0] != 1 || m[1] != 3 || len(two.Machines) != 1 || two.Machines[0] != us.Machine {
+	if m := eu.meet().Machines; len(m) != 2 || m[0] != 1 || m[1] != 3 || len(two.Machines) != 1 ||
+		two.Machines[0] != us.Machine {
 		t.Errorf("the machines of the regions are %d and %d", m, two.Machines)
 	}
-	if r := two.Neighbors; len(r) != 2 || r[0].Region != "eu" || r[0].Machines != 2 || r[1].Region != "us" || r[0].Lag < 0 || r[0].Lag > time.Minute {
+	if r := two.Neighbors; len(r) != 2 || r[0].Region != "eu" || r[0].Machines != 2 || r[1].Region != "us" ||
+		r[0].Lag < 0 || r[0].Lag > time.Minute {
 		t.Errorf("it meets %+v", two)
 	}
 	if err := more.Leave(context.Background(), more.Member); err != nil {
@@ -176,12 +182,18 @@ func testBans(t *testing.T, eu, us site) {
 			}
 		}
 	}
-	publish(exchange.Ban{Region: "eu", At: 5, Until: now + 10, Keep: now + 10}, exchange.Ban{At: 5, Until: now + 10, Keep: now + 10})
-	publish(exchange.Ban{Region: "eu", At: 4, Until: now + 99, Keep: now + 10}, exchange.Ban{At: 5, Until: now + 10, Keep: now + 10}) // an earlier ban
+	publish(exchange.Ban{Region: "eu", At: 5, Until: now + 10, Keep: now + 10},
+		exchange.Ban{At: 5, Until: now + 10, Keep: now + 10})
+	// an earlier ban
+	publish(exchange.Ban{Region: "eu", At: 4, Until: now + 99, Keep: now + 10},
+		exchange.Ban{At: 5, Until: now + 10, Keep: now + 10})
 	publish(exchange.Ban{Region: "us", Lifted: 6, Keep: now + 10}, exchange.Ban{Lifted: 6, Keep: now + 10})
 	publish(exchange.Ban{Region: "us", Lifted: 5, Keep: now + 11}, exchange.Ban{Lifted: 6, Keep: now + 11})
-	publish(exchange.Ban{Region: "eu", At: 7, Until: now + 5, Keep: now + 5}, exchange.Ban{At: 7, Until: now + 5, Keep: now + 10}) // a later one, shorter
-	publish(exchange.Ban{Region: "us", At: 8, Until: now + 9, Keep: now + 9}, exchange.Ban{At: 8, Until: now + 9, Lifted: 6, Keep: now + 11})
+	// a later one, shorter
+	publish(exchange.Ban{Region: "eu", At: 7, Until: now + 5, Keep: now + 5},
+		exchange.Ban{At: 7, Until: now + 5, Keep: now + 10})
+	publish(exchange.Ban{Region: "us", At: 8, Until: now + 9, Keep: now + 9},
+		exchange.Ban{At: 8, Until: now + 9, Lifted: 6, Keep: now + 11})
 	seq := us.collect(0, 1000).Seq
 	us.publish(nil, exchange.Ban{Key: key, Region: "us", At: 8, Until: now + 9, Lifted: 6, Keep: now + 9})
 	if news := eu.collect(seq, 1000); len(news.Bans) != 0 || news.Seq != seq {
@@ -197,7 +209,8 @@ func testPages(t *testing.T, eu, us site) {
 	}
 	eu.publish(rows)
 	for i := range 5 {
-		eu.publish(nil, exchange.Ban{Key: storage.Key{9, byte(i)}, At: 1, Until: now + int64(time.Hour), Keep: now + int64(time.Hour), Region: "eu"})
+		eu.publish(nil, exchange.Ban{Key: storage.Key{9, byte(i)}, At: 1, Until: now + int64(time.Hour),
+			Keep: now + int64(time.Hour), Region: "eu"})
 	}
 	found, bans := make(map[storage.Key]int64), make(map[storage.Key]bool)
 	for pages := 1; ; pages++ {

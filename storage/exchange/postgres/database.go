@@ -128,7 +128,8 @@ func writeBans(ctx context.Context, tx pgx.Tx, bans []exchange.Ban) error {
 	keys, regions, at := make([][]byte, len(bans)), make([]string, len(bans)), make([]int64, len(bans))
 	until, lifted, keep := make([]int64, len(bans)), make([]int64, len(bans)), make([]int64, len(bans))
 	for i, b := range bans {
-		keys[i], regions[i], at[i], until[i], lifted[i], keep[i] = bans[i].Key[:], b.Region, b.At, b.Until, b.Lifted, b.Keep
+		keys[i], regions[i], at[i], until[i], lifted[i], keep[i] = bans[i].Key[:], b.Region, b.At, b.Until,
+			b.Lifted, b.Keep
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO tally_exchange_bans AS t (key, region, at, until, lifted, keep, seq)
 		SELECT *, nextval('tally_exchange_seq') FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
@@ -139,11 +140,13 @@ func writeBans(ctx context.Context, tx pgx.Tx, bans []exchange.Ban) error {
 }
 
 // Collect implements [exchange.Exchange].
-func (db *database) Collect(ctx context.Context, own region.Component, after int64, limit int) (news exchange.News, err error) {
-	err = db.within(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
-		news, err = read(ctx, tx, own, after, limit)
-		return err
-	})
+func (db *database) Collect(ctx context.Context, own region.Component, after int64, limit int) (news exchange.News,
+	err error) {
+	err = db.within(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+		func(tx pgx.Tx) (err error) {
+			news, err = read(ctx, tx, own, after, limit)
+			return err
+		})
 	if err != nil {
 		return exchange.News{}, fmt.Errorf("postgres: collect: %w", err)
 	}
@@ -151,7 +154,8 @@ func (db *database) Collect(ctx context.Context, own region.Component, after int
 }
 
 // read reads the news in one snapshot.
-func read(ctx context.Context, tx pgx.Tx, own region.Component, after int64, limit int) (news exchange.News, err error) {
+func read(ctx context.Context, tx pgx.Tx, own region.Component, after int64, limit int) (news exchange.News,
+	err error) {
 	err = tx.QueryRow(ctx, `SELECT greatest($1::bigint, (SELECT max(seq) FROM tally_exchange_counts), (SELECT max(seq) FROM tally_exchange_bans))`, after).Scan(&news.Seq)
 	if err != nil {
 		return news, err
@@ -201,7 +205,8 @@ func (db *database) Sweep(ctx context.Context) (more bool, err error) {
 	earliest := `(SELECT greatest(min(now), ` + nanoseconds(`clock_timestamp()`) + fmt.Sprintf(` - %d) FROM tally_exchange_members
 		WHERE NOT gone AND seen > clock_timestamp() - interval '1 hour')`, int64(exchange.MaxBehind))
 	for _, table := range []struct{ name, expired string }{
-		{"members", `seen < clock_timestamp() - interval '1 day'`}, {"counts", `expires <= ` + earliest}, {"bans", `keep <= ` + earliest},
+		{"members", `seen < clock_timestamp() - interval '1 day'`}, {"counts", `expires <= ` + earliest},
+		{"bans", `keep <= ` + earliest},
 	} {
 		deleted, err := db.conn.Exec(ctx, fmt.Sprintf(`DELETE FROM tally_exchange_%s WHERE ctid = ANY (ARRAY(
 			SELECT ctid FROM tally_exchange_%[1]s WHERE %s LIMIT %d FOR UPDATE SKIP LOCKED))`, table.name, table.expired, sweepRows))
@@ -215,7 +220,8 @@ func (db *database) Sweep(ctx context.Context) (more bool, err error) {
 
 // Leave implements [exchange.Exchange].
 func (db *database) Leave(ctx context.Context, m exchange.Member) error {
-	if _, err := db.conn.Exec(ctx, `UPDATE tally_exchange_members SET gone = true WHERE region = $1 AND machine = $2`, m.Region, m.Machine); err != nil {
+	if _, err := db.conn.Exec(ctx, `UPDATE tally_exchange_members SET gone = true WHERE region = $1 AND machine = $2`,
+		m.Region, m.Machine); err != nil {
 		return fmt.Errorf("postgres: leave: %w", err)
 	}
 	return nil

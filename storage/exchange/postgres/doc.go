@@ -5,10 +5,10 @@
 //
 // # Tables
 //
-// tally_exchange_counts has a row for each count of a machine, tally_exchange_bans one for each client that a region has banned or whose bans it has lifted,
-// tally_exchange_members one for each machine, and tally_exchange_meta a single row with the version of the tables
-// and a number that identifies the exchange. The first machine that opens the exchange creates them, in the first
-// schema of its search path.
+// tally_exchange_counts has a row for each count of a machine, tally_exchange_bans one for each client that a region
+// has banned or whose bans it has lifted, tally_exchange_members one for each machine, and tally_exchange_meta a single
+// row with the version of the tables and a number that identifies the exchange. The first machine that opens the
+// exchange creates them, in the first schema of its search path.
 //
 // # Sequence
 //

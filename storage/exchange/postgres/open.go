@@ -32,9 +32,11 @@ func parse(text string) (s server, err error) {
 		s = server{text, config}
 	}
 	if err != nil || dsn.IsSplit(text, s.place()) {
-		return s, errors.New("dsn: can't be read: expected " + example + ", with special characters of the password percent-encoded")
+		return s, errors.New("dsn: can't be read: expected " + example +
+			", with special characters of the password percent-encoded")
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec // behind PgBouncer, prepared statements don't exist on the next connection
+	// behind PgBouncer, prepared statements don't exist on the next connection
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return s, nil
 }
 
@@ -51,7 +53,8 @@ func (s server) place() string {
 	for _, f := range s.config.Fallbacks {
 		hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
 	}
-	return strings.Join(slices.Compact(hosts), ",") + "/" + s.config.Database // the list has each host with and without TLS
+	// the list has each host with and without TLS
+	return strings.Join(slices.Compact(hosts), ",") + "/" + s.config.Database
 }
 
 // version is the version of the tables, and of the oldest ones that are used. Older ones are replaced by empty
@@ -86,7 +89,8 @@ func (s server) connect(ctx context.Context) (*database, error) {
 // prepare creates the tables if there are none, and checks their version.
 func (db *database) prepare(ctx context.Context) error {
 	err := db.readMeta(ctx)
-	if code := (*pgconn.PgError)(nil); errors.As(err, &code) && code.Code == undefinedTable || errors.Is(err, errOlder) {
+	if code := (*pgconn.PgError)(nil); errors.As(err, &code) && code.Code == undefinedTable ||
+		errors.Is(err, errOlder) {
 		if err = db.makeTables(ctx); err == nil {
 			err = db.readMeta(ctx)
 		}
@@ -101,7 +105,8 @@ func (db *database) readMeta(ctx context.Context) error {
 	case err == nil && found < version:
 		err = errOlder
 	case err == nil && found != version:
-		err = fmt.Errorf("%w: the tables tally_exchange_* have version %d, expected %d", exchange.ErrForeign, found, version)
+		err = fmt.Errorf("%w: the tables tally_exchange_* have version %d, expected %d", exchange.ErrForeign,
+			found, version)
 	}
 	return err
 }
@@ -146,7 +151,8 @@ func (db *database) makeTables(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, `INSERT INTO tally_exchange_meta (version, id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, int32(version), rand.Int64())
+		_, err := tx.Exec(ctx, `INSERT INTO tally_exchange_meta (version, id) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+			int32(version), rand.Int64())
 		return err
 	})
 }

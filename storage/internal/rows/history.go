@@ -46,7 +46,8 @@ func (s *Side) Report(ctx context.Context, now int64, report storage.Report) err
 func writerNames(writer, now int64) (written string, others []string) {
 	rest := string(binary.BigEndian.AppendUint64(nil, uint64(writer)))
 	number := storage.Period(now, week)
-	return nameOf(ofWriters, number, rest), []string{nameOf(ofWriters, number-1, rest), nameOf(ofWriters, number+1, rest)}
+	return nameOf(ofWriters, number, rest), []string{nameOf(ofWriters, number-1, rest),
+		nameOf(ofWriters, number+1, rest)}
 }
 
 // minuteNames are the names of the rows that a minute changes, "" for those that aren't kept.

@@ -106,7 +106,8 @@ func allOf(letter byte) Range {
 // expired, and later ones come from a wrong clock.
 func (k kind) bounds(now int64) (first, last int64) {
 	const day = int64(storage.Day)
-	return storage.Period(max(now, math.MinInt64+int64(k.keep))-int64(k.keep), k.unit), storage.Period(min(now, math.MaxInt64-day)+day, k.unit)
+	return storage.Period(max(now, math.MinInt64+int64(k.keep))-int64(k.keep),
+		k.unit), storage.Period(min(now, math.MaxInt64-day)+day, k.unit)
 }
 
 // keptName returns the name of a row, or "" if it isn't kept at now.
@@ -123,7 +124,8 @@ func Expired(now int64) (ranges []Range) {
 	for letter, k := range kinds {
 		first, last := k.bounds(now)
 		all := allOf(letter)
-		ranges = append(ranges, Range{From: all.From, End: nameOf(letter, first, "")}, Range{From: nameOf(letter, last+1, ""), End: all.End})
+		ranges = append(ranges, Range{From: all.From, End: nameOf(letter, first, "")},
+			Range{From: nameOf(letter, last+1, ""), End: all.End})
 	}
 	return ranges
 }

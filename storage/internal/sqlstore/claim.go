@@ -21,7 +21,8 @@ func (s *Store) Probe(ctx context.Context, term *storage.Term, claims []storage.
 }
 
 // answer answers claims, and charges them unless peek is true.
-func (s *Store) answer(ctx context.Context, what string, term *storage.Term, claims []storage.Claim, grants []limiter.Grant, peek bool) error {
+func (s *Store) answer(ctx context.Context, what string, term *storage.Term, claims []storage.Claim,
+	grants []limiter.Grant, peek bool) error {
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return s.place.wrap(what, err)
 	}

@@ -11,12 +11,14 @@ import (
 )
 
 // Records implements [storage.Store].
-func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+func (s *Store) Records(ctx context.Context, term *storage.Term, clients []storage.Client,
+	records []reputation.Record) error {
 	return s.readFor(ctx, "records", term, &batch{peek: true}, clients, records, func(*transaction) {})
 }
 
 // ClaimFor implements [storage.Network].
-func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record, claims []storage.Claim, grants []limiter.Grant) error {
+func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record,
+	claims []storage.Claim, grants []limiter.Grant) error {
 	if err := storage.CheckClaims(claims, grants); err != nil {
 		return s.place.wrap("claim", err)
 	}
@@ -26,7 +28,8 @@ func (s *Store) ClaimFor(ctx context.Context, term *storage.Term, clients []stor
 
 // readFor runs a batch that also reads records. It locks them only if one of them must be moved from a
 // former name.
-func (s *Store) readFor(ctx context.Context, what string, term *storage.Term, b *batch, clients []storage.Client, records []reputation.Record, more func(*transaction)) error {
+func (s *Store) readFor(ctx context.Context, what string, term *storage.Term, b *batch, clients []storage.Client,
+	records []reputation.Record, more func(*transaction)) error {
 	if err := storage.CheckRecords(len(clients), records); err != nil {
 		return s.place.wrap(what, err)
 	}
@@ -62,9 +65,10 @@ func (tx *transaction) isMoved(c storage.Client) bool {
 	return c.IsRenamed() && len(tx.rows["clients"][string(c.Former[:])].state) > 0
 }
 
-// Punish implements [storage.Store]. It also notes the changed records. One call runs at a time, so that all machines see the changes
-// in the same order.
-func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+// Punish implements [storage.Store]. It also notes the changed records. One call runs at a time, so that all machines
+// see the changes in the same order.
+func (s *Store) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense,
+	records []reputation.Record) error {
 	if err := storage.CheckRecords(len(offenses), records); err != nil {
 		return s.place.wrap("punish", err)
 	}
@@ -128,8 +132,9 @@ func (s *Store) Banned(ctx context.Context, now int64, most int) (banned map[sto
 	banned = make(map[storage.Key]reputation.Record)
 	page := make(Rows, bannedPage)
 	for after := []byte(nil); len(page) == bannedPage && len(banned) < most; {
-		results, err := s.chores.query(ctx, "bans", s.place.script().add("SELECT name, state FROM ", table("clients"), " WHERE name > ", after,
-			" AND expires > ", now+int64(reputation.Probation), " ORDER BY name LIMIT ", bannedPage), 1)
+		results, err := s.chores.query(ctx, "bans",
+			s.place.script().add("SELECT name, state FROM ", table("clients"), " WHERE name > ", after,
+				" AND expires > ", now+int64(reputation.Probation), " ORDER BY name LIMIT ", bannedPage), 1)
 		if err != nil {
 			return banned, err
 		}

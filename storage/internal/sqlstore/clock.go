@@ -20,7 +20,8 @@ type meta struct {
 
 // selectMeta reads meta, and locks it if lock is true.
 func (s *script) selectMeta(lock bool) *script {
-	s.add("SELECT oldest, epoch, resets, changes, swept, ahead, since, (SELECT MAX(time) FROM ", table("machines"), "), ",
+	s.add("SELECT oldest, epoch, resets, changes, swept, ahead, since, (SELECT MAX(time) FROM ",
+		table("machines"), "), ",
 		serverClock, " FROM ", table("meta"), " WHERE id = 1")
 	if lock {
 		s.add(" FOR UPDATE")
@@ -32,7 +33,8 @@ func (m *meta) read(rows Rows) error {
 	if len(rows) != 1 {
 		return fmt.Errorf("%w: meta has no row", storage.ErrLostWrites)
 	}
-	return numbers(rows[0], &m.oldest, &m.epoch, &m.resets, &m.changes, &m.swept, &m.clock.Ahead, &m.clock.Since, &m.last, &m.server)
+	return numbers(rows[0], &m.oldest, &m.epoch, &m.resets, &m.changes, &m.swept, &m.clock.Ahead, &m.clock.Since,
+		&m.last, &m.server)
 }
 
 // noClock is the clock of batches without a term, which need none.
@@ -90,8 +92,9 @@ func (ts *times) correct(ctx context.Context, c Conn, err error) error {
 	if !errors.As(err, &change) {
 		return err
 	}
-	_, failed := ts.place.run(ctx, c, ts.place.script().add("UPDATE ", table("meta"), " SET ahead = ", change.to.Ahead, ", since = ", change.to.Since,
-		" WHERE id = 1 AND ahead = ", change.from.Ahead, " AND since = ", change.from.Since))
+	_, failed := ts.place.run(ctx, c,
+		ts.place.script().add("UPDATE ", table("meta"), " SET ahead = ", change.to.Ahead, ", since = ", change.to.Since,
+			" WHERE id = 1 AND ahead = ", change.from.Ahead, " AND since = ", change.from.Since))
 	if failed != nil {
 		return failed
 	}
@@ -101,7 +104,8 @@ func (ts *times) correct(ctx context.Context, c Conn, err error) error {
 // Time implements [storage.Store]. The store doesn't lose track of time, because the server has a clock.
 func (s *Store) Time(from storage.Clock, _ int64) (storage.Time, error) {
 	term := storage.Term{Clock: from}
-	err := s.batches.inTerm(context.Background(), "time", &term, &batch{peek: true, decide: func(*transaction) error { return nil }})
+	err := s.batches.inTerm(context.Background(), "time", &term,
+		&batch{peek: true, decide: func(*transaction) error { return nil }})
 	if errors.Is(err, storage.ErrTerm) {
 		err = nil // the empty term need not hold
 	}

@@ -37,7 +37,8 @@ func (bs *batches) commitLocked(ctx, trips context.Context, c Conn, tx *transact
 		}
 	}
 	sql.sql = append(sql.sql, tx.more.sql...)
-	sql.add("UPDATE ", table("machines"), " SET batches = ", bs.machine.sent+1, ", expires = ", serverClock, " + ", machineStays,
+	sql.add("UPDATE ", table("machines"), " SET batches = ", bs.machine.sent+1, ", expires = ", serverClock, " + ",
+		machineStays,
 		", time = GREATEST(time, ", tx.at.Now, ") WHERE id = ", bs.machine.id).end().add("COMMIT")
 	_, err := bs.place.run(trips, c, sql)
 	if err == nil {
@@ -80,7 +81,8 @@ func (bs *batches) resolveLocked(ctx context.Context, cause error) error {
 func (bs *batches) askBatchesLocked(ctx context.Context) (results []Rows, err error) {
 	p := bs.place
 	sql := p.begin()
-	sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", bs.machine.id, " FOR UPDATE").end().add("ROLLBACK")
+	sql.add("SELECT batches FROM ", table("machines"), " WHERE id = ", bs.machine.id,
+		" FOR UPDATE").end().add("ROLLBACK")
 	err = bs.withLocked(ctx, func(c Conn) (err error) {
 		if results, err = p.run(ctx, c, sql); err != nil {
 			p.rollback(ctx, c)
@@ -112,7 +114,8 @@ func (s *script) write(t table, rows map[string]*row) {
 		s.insert(t, inserted, rowOf).end()
 	}
 	if len(written) > 0 {
-		s.insert(t, written, rowOf).add(" ON CONFLICT (name) DO UPDATE SET state = excluded.state, expires = excluded.expires").end()
+		s.insert(t, written,
+			rowOf).add(" ON CONFLICT (name) DO UPDATE SET state = excluded.state, expires = excluded.expires").end()
 	}
 	if len(removed) > 0 {
 		slices.Sort(removed)

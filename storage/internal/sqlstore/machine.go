@@ -55,7 +55,8 @@ func (m *machine) register(ctx context.Context, p *Place, c Conn) error {
 	for _, id := range suspects {
 		sql.add("SELECT id, batches FROM ", table("machines"), " WHERE id = ", id, " FOR UPDATE").end()
 	}
-	sql.add("INSERT INTO ", table("machines"), " (id, batches, time, expires) VALUES (", m.id, ", 0, 0, ", serverClock, " + ", machineStays, ")").end()
+	sql.add("INSERT INTO ", table("machines"), " (id, batches, time, expires) VALUES (", m.id, ", 0, 0, ", serverClock,
+		" + ", machineStays, ")").end()
 	sql.add("SELECT id, batches FROM ", table("machines")).end()
 	sql.selectMeta(false).add("COMMIT")
 	results, err := p.run(ctx, c, sql)

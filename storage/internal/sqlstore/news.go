@@ -31,10 +31,12 @@ func (s *Store) News(ctx context.Context, seen storage.Seen) (news storage.News,
 	err = s.chores.do(ctx, "news", func(ctx context.Context, c Conn) error {
 		news = storage.News{}
 		acknowledged := s.machine.acknowledged.Load()
-		sql := s.place.script().add("SELECT epoch, resets, changes, COALESCE((SELECT batches FROM ", table("machines"), " WHERE id = ", s.machine.id, "), -1), (SELECT COUNT(*) FROM ",
+		sql := s.place.script().add("SELECT epoch, resets, changes, COALESCE((SELECT batches FROM ", table("machines"),
+			" WHERE id = ", s.machine.id, "), -1), (SELECT COUNT(*) FROM ",
 			table("processes"), ") FROM ", table("meta"), " WHERE id = 1").end()
 		sql.selectResets(seen.Resets).end()
-		sql.add("SELECT number, name, former FROM ", table("changes"), " WHERE number > ", changesAfter(seen.Changes), " ORDER BY number").end()
+		sql.add("SELECT number, name, former FROM ", table("changes"), " WHERE number > ", changesAfter(seen.Changes),
+			" ORDER BY number").end()
 		sql.selectNotes(seen.Notes)
 		results, err := s.place.query(ctx, c, sql, 4)
 		if err != nil {

@@ -96,7 +96,8 @@ func (tx *transaction) writeNotes(notes []storage.Note, versions []int64, change
 
 // selectNotes reads the first notes that were changed after a number, and one more.
 func (s *script) selectNotes(after int64) *script {
-	return s.add("SELECT number, version, expires, name, value FROM ", table("notes"), " WHERE number > ", changesAfter(after),
+	return s.add("SELECT number, version, expires, name, value FROM ", table("notes"), " WHERE number > ",
+		changesAfter(after),
 		" ORDER BY number LIMIT ", storage.MaxNotesTold+1)
 }
 
@@ -123,7 +124,9 @@ func readNotes(rows Rows) (notes []storage.Note, more bool, err error) {
 // dropNotes removes obsolete notes. If there are very many, the next sweep continues.
 func (p *Place) dropNotes(ctx context.Context, c Conn, now int64) error {
 	over := now - int64(storage.KeepNotes)
-	results, err := p.query(ctx, c, p.script().add("SELECT number FROM ", table("notes"), " WHERE expires > 0 AND expires <= ", over, " ORDER BY number LIMIT ", sweepRows), 1)
+	results, err := p.query(ctx, c,
+		p.script().add("SELECT number FROM ", table("notes"), " WHERE expires > 0 AND expires <= ", over,
+			" ORDER BY number LIMIT ", sweepRows), 1)
 	if err != nil || len(results[0]) == 0 {
 		return err
 	}

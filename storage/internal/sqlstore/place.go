@@ -56,7 +56,9 @@ func CheckPrefix(prefix string) error {
 	if prefix == "" || prefixes.MatchString(prefix) {
 		return nil
 	}
-	return fmt.Errorf("expected lowercase letters, digits and _, up to 40, and before it a schema and a dot if need be, got %q", prefix)
+	return fmt.Errorf(
+		"expected lowercase letters, digits and _, up to 40, and before it a schema and a dot if need be, got %q",
+		prefix)
 }
 
 // Place is where stores keep their data: tables on a server.

@@ -109,7 +109,8 @@ func (s *script) note(r *storage.Reset, first bool) {
 	} else {
 		s.add(", ")
 	}
-	s.add("(", r.Number, ", ", r.ID, ", ", boolean(r.Client), ", ", int64(r.Limit), ", ", r.Key[:], ", ", r.Former[:], ", ", r.At, ", ", boolean(r.Found), ")")
+	s.add("(", r.Number, ", ", r.ID, ", ", boolean(r.Client), ", ", int64(r.Limit), ", ", r.Key[:], ", ", r.Former[:],
+		", ", r.At, ", ", boolean(r.Found), ")")
 }
 
 func boolean(b bool) int64 {
@@ -126,7 +127,8 @@ func (s *Store) Resets(ctx context.Context, after int64) (storage.Resets, error)
 }
 
 func (s *script) selectResets(after int64) *script {
-	return s.add("SELECT number, id, client, counter, at, found, name, former FROM ", table("resets"), " WHERE number > ", after, " ORDER BY number")
+	return s.add("SELECT number, id, client, counter, at, found, name, former FROM ", table("resets"),
+		" WHERE number > ", after, " ORDER BY number")
 }
 
 // readResets reads the resets after a number, up to the newest. Later rows were inserted meanwhile.

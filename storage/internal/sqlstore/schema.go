@@ -39,9 +39,11 @@ var tables = []struct {
 	unique  string // another column that is a key, or ""
 }{
 	// One row, with id 1.
-	{"meta", true, []column{{"id", number64}, {"version", number64}, {"oldest", number64}, {"epoch", number64}, {"resets", number64}, {"changes", number64},
+	{"meta", true, []column{{"id", number64}, {"version", number64}, {"oldest", number64}, {"epoch", number64},
+		{"resets", number64}, {"changes", number64},
 		{"swept", number64}, {"ahead", number64}, {"since", number64}}, ""},
-	{"machines", true, []column{{"id", number64}, {"batches", number64}, {"time", number64}, {"expires", number64}}, ""},
+	{"machines", true, []column{{"id", number64}, {"batches", number64}, {"time", number64}, {"expires", number64}},
+		""},
 	// The name is a limit's ID and a key, the state is in the format of package cells.
 	{"cells", true, []column{{"name", anyBytes}, {"state", anyBytes}, {"expires", number64}}, ""},
 	{"clients", true, []column{{"name", anyBytes}, {"state", anyBytes}, {"expires", number64}}, ""},
@@ -119,7 +121,8 @@ func (p *Place) whichExist(ctx context.Context, c Conn) (there []table, err erro
 func (p *Place) checkVersion(ctx context.Context, c Conn) (made bool, err error) {
 	results, err := p.run(ctx, c, p.script().selectColumns("meta"))
 	if faultOf(err) == Missing {
-		return false, fmt.Errorf("%w: the table %smeta is another program's: choose another prefix", storage.ErrForeign, p.prefix)
+		return false, fmt.Errorf("%w: the table %smeta is another program's: choose another prefix",
+			storage.ErrForeign, p.prefix)
 	}
 	if err == nil {
 		err = hasResults(results, 1)
@@ -166,8 +169,11 @@ func (p *Place) make(ctx context.Context, c Conn) error {
 		sql.create(t.name, t.hot, t.columns, t.unique)
 	}
 	epoch := rand.Int64()
-	sql.add("INSERT INTO ", table("meta"), " (id, version, oldest, epoch, resets, changes, swept, ahead, since) VALUES (1, ", schemaVersion, ", ", oldestReader, ", ", epoch, ", 0, 0, 0, 0, 0) ", orKeep).end()
-	sql.add("UPDATE ", table("meta"), " SET version = ", schemaVersion, ", oldest = ", oldestReader, " WHERE version < ", schemaVersion).end()
+	sql.add("INSERT INTO ", table("meta"),
+		" (id, version, oldest, epoch, resets, changes, swept, ahead, since) VALUES (1, ", schemaVersion, ", ",
+		oldestReader, ", ", epoch, ", 0, 0, 0, 0, 0) ", orKeep).end()
+	sql.add("UPDATE ", table("meta"), " SET version = ", schemaVersion, ", oldest = ", oldestReader,
+		" WHERE version < ", schemaVersion).end()
 	_, err := p.run(ctx, c, sql.add("COMMIT"))
 	if err != nil {
 		p.rollback(ctx, c)

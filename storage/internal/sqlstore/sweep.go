@@ -31,7 +31,8 @@ type position struct {
 
 var sweptTables = [...]table{"cells", "clients"}
 
-// Sweep implements [storage.Store]. It reads some rows in the order of their names, and deletes those that have expired and that no batch has locked.
+// Sweep implements [storage.Store]. It reads some rows in the order of their names, and deletes those that have expired
+// and that no batch has locked.
 func (s *Store) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, error) {
 	return s.sweeper.step(ctx, term)
 }
@@ -117,13 +118,15 @@ func (sw *sweeper) ask(ctx context.Context, c Conn, tx *transaction, term *stora
 }
 
 // deleteExpired deletes expired rows, unless another batch has locked or renewed them.
-func (sw *sweeper) deleteExpired(ctx context.Context, c Conn, tx *transaction, names []string) (deleted int64, err error) {
+func (sw *sweeper) deleteExpired(ctx context.Context, c Conn, tx *transaction, names []string) (deleted int64,
+	err error) {
 	if len(names) == 0 {
 		return 0, nil
 	}
 	p, t := sw.chores.place, sweptTables[sw.next.phase]
 	results, err := p.query(ctx, c, p.begin().
-		add("SELECT name FROM ", t, " WHERE expires <= ", tx.at.Now, " AND name IN ").list(names).add(" ORDER BY name FOR UPDATE SKIP LOCKED"), 1)
+		add("SELECT name FROM ", t, " WHERE expires <= ", tx.at.Now, " AND name IN ").list(names).add(
+		" ORDER BY name FOR UPDATE SKIP LOCKED"), 1)
 	if err != nil {
 		return 0, err
 	}

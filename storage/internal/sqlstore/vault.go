@@ -33,7 +33,8 @@ func (p *Place) swapValue(name string, former, value []byte) *script {
 	s, id := p.script(), vaultID(name)
 	switch {
 	case len(former) == 0:
-		return s.add("INSERT INTO ", table("vault"), " (name, title, value) VALUES (", id, ", ", []byte(name), ", ", value, ") ", orKeep)
+		return s.add("INSERT INTO ", table("vault"), " (name, title, value) VALUES (", id, ", ", []byte(name), ", ",
+			value, ") ", orKeep)
 	case len(value) == 0:
 		return s.add("DELETE FROM ", table("vault"), " WHERE name = ", id, " AND value = ", former)
 	}

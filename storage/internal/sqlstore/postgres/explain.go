@@ -24,9 +24,11 @@ var faults = map[string]struct {
 	"3F000": {sqlstore.Failed, "make the schema, or choose another prefix"},
 	"3D000": {sqlstore.Failed, "make the database"},
 	"42501": {sqlstore.Failed, "GRANT USAGE, CREATE ON SCHEMA to the role so that it can make the tables, or GRANT SELECT, INSERT, UPDATE, DELETE ON the tables of another role"},
-	"25006": {sqlstore.Failed, "the server is read-only: name the primary, or several hosts and target_session_attrs=read-write"},
+	"25006": {sqlstore.Failed,
+		"the server is read-only: name the primary, or several hosts and target_session_attrs=read-write"},
 	"28P01": {sqlstore.Failed, "correct the password"},
-	"28000": {sqlstore.Failed, "the server lets nobody in from here with this user, database and encryption: see its pg_hba.conf"},
+	"28000": {sqlstore.Failed,
+		"the server lets nobody in from here with this user, database and encryption: see its pg_hba.conf"},
 	"53100": {sqlstore.Failed, "the server's disk is full"},
 	"53300": {sqlstore.Failed, "each Caddy takes two connections: raise max_connections, or put a pooler between"},
 }

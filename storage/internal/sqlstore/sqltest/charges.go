@@ -12,7 +12,8 @@ import (
 )
 
 // Charges has three machines charge units and give them back, by charges with an id, while connections
-// are cut, some of them with an answer on its way. Of all charges with an id one takes effect, and no unit is given back twice.
+// are cut, some of them with an answer on its way. Of all charges with an id one takes effect, and no unit is given
+// back twice.
 func (k *Kind) Charges(t *testing.T) {
 	server, o := k.Server(t), k.Options()
 	l, err := limiter.New(limiter.Params{Amount: 10_000, Window: 24 * time.Hour})
@@ -36,10 +37,11 @@ func (k *Kind) Charges(t *testing.T) {
 // IDs kills the server, which loses its last commits, while a machine charges with ids. None takes effect twice.
 func (k *Kind) IDs(t *testing.T) {
 	server := k.Own(t)
-	charges.Outlive(t, &engine.Limit{ID: 1, Rate: large(t)}, newEngine(t, k.Place(t, server, server.Port, k.Options())), func() {
-		server.Kill()
-		if err := server.Start(); err != nil {
-			t.Error(err)
-		}
-	})
+	charges.Outlive(t, &engine.Limit{ID: 1, Rate: large(t)},
+		newEngine(t, k.Place(t, server, server.Port, k.Options())), func() {
+			server.Kill()
+			if err := server.Start(); err != nil {
+				t.Error(err)
+			}
+		})
 }

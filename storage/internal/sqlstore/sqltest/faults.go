@@ -104,7 +104,8 @@ func (k *Kind) Cuts(t *testing.T) {
 	}
 	proxy.SetCut(func() testserver.Cut { return testserver.Pass })
 	if got := used(t, direct, l, 1); got != taken {
-		t.Errorf("%d units were granted, %d are charged, after %d cuts and %d failures", taken, got, cuts.Load(), failed)
+		t.Errorf("%d units were granted, %d are charged, after %d cuts and %d failures", taken, got,
+			cuts.Load(), failed)
 	}
 	if failed > taken {
 		t.Errorf("%d batches failed, %d took effect", failed, taken)
@@ -265,7 +266,8 @@ func (k *Kind) Killed(t *testing.T) {
 		next := k.reopened(t, open)
 		got, continues := used(t, next, l, byte(i)), next.Continues(c.Store)
 		if continues && (got != c.taken || errors.Is(c.err, storage.ErrLostWrites)) || got > c.taken+1 {
-			t.Errorf("%d units were acknowledged and then %v, %d are charged, and the next store continues: %v", c.taken, c.err, got, continues)
+			t.Errorf("%d units were acknowledged and then %v, %d are charged, and the next store continues: %v",
+				c.taken, c.err, got, continues)
 		}
 	}
 }

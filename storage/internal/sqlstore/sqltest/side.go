@@ -48,7 +48,9 @@ func (k *Kind) SideCuts(t *testing.T) {
 			for n := range times {
 				report := storage.Report{Writer: int64(i), Number: int64(n + 1)}
 				for z := range 8 {
-					m := storage.Minute{At: now + int64(n%3)*int64(time.Minute), Series: storage.Series{Zone: fmt.Sprint(rand.IntN(3))}, Tally: storage.Tally{Counts: outcomes.Counts{Allowed: 1}}}
+					m := storage.Minute{At: now + int64(n%3)*int64(time.Minute),
+						Series: storage.Series{Zone: fmt.Sprint(rand.IntN(3))},
+						Tally:  storage.Tally{Counts: outcomes.Counts{Allowed: 1}}}
 					m.Heaviest = []storage.HeavyKey{{Key: storage.Key{byte(z)}, Units: 1}}
 					report.Minutes = append(report.Minutes, m)
 				}
@@ -72,13 +74,15 @@ func (k *Kind) SideCuts(t *testing.T) {
 	proxy.SetCut(func() testserver.Cut { return testserver.Pass })
 	reported := int64(len(machines)) * int64(times) * 8
 	for _, r := range storage.Rollups {
-		points, err := direct.History(ctx, storage.HistoryQuery{From: now, To: now + int64(time.Hour), Resolution: r.Resolution})
+		points, err := direct.History(ctx,
+			storage.HistoryQuery{From: now, To: now + int64(time.Hour), Resolution: r.Resolution})
 		sum := int64(0)
 		for _, p := range points {
 			sum += p.Allowed
 		}
 		if err != nil || sum != reported {
-			t.Errorf("per %v: %d requests are counted (%v), want %d, after %d cuts", r.Resolution, sum, err, reported, cuts.Load())
+			t.Errorf("per %v: %d requests are counted (%v), want %d, after %d cuts", r.Resolution, sum, err, reported,
+				cuts.Load())
 		}
 	}
 	heavy, err := direct.Heaviest(ctx, storage.HistoryQuery{From: now, To: now + int64(time.Hour)}, 1000)

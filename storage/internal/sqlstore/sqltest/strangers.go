@@ -60,12 +60,14 @@ func (k *Kind) Lost(t *testing.T) {
 func (k *Kind) Strangers(t *testing.T) {
 	server := k.Server(t)
 	for what, c := range map[string]struct{ made, says string }{
-		"another's meta":  {"CREATE TABLE %smeta (id INT, theirs INT); INSERT INTO %smeta VALUES (1, 2)", "is another program's"},
+		"another's meta": {"CREATE TABLE %smeta (id INT, theirs INT); INSERT INTO %smeta VALUES (1, 2)",
+			"is another program's"},
 		"another's table": {"CREATE TABLE %scells (theirs INT)", "choose another prefix"},
 	} {
 		o := k.Options()
 		k.exec(t, server, strings.ReplaceAll(c.made, "%s", o.Prefix))
-		if _, err := k.Place(t, server, server.Port, o)(context.Background()); !errors.Is(err, storage.ErrForeign) || !strings.Contains(err.Error(), c.says) {
+		if _, err := k.Place(t, server, server.Port, o)(context.Background()); !errors.Is(err, storage.ErrForeign) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: open says %v, want %q", what, err, c.says)
 		}
 		if err := k.Exec(server.DSN(server.Port), "SELECT id FROM "+o.Prefix+"machines"); err == nil {
@@ -85,11 +87,13 @@ func (k *Kind) Strangers(t *testing.T) {
 	if err := take(running, l, 1); err == nil {
 		t.Error("a running store goes on with tables that it doesn't know any more")
 	}
-	if _, err := open(context.Background()); !errors.Is(err, storage.ErrForeign) || !strings.Contains(err.Error(), "update it") {
+	if _, err := open(context.Background()); !errors.Is(err, storage.ErrForeign) ||
+		!strings.Contains(err.Error(), "update it") {
 		t.Errorf("of a later version: open says %v", err)
 	}
 	k.exec(t, server, "UPDATE "+o.Prefix+"meta SET version = 3, oldest = 2")
-	if _, err := open(context.Background()); !errors.Is(err, storage.ErrForeign) || !strings.Contains(err.Error(), "drop them") {
+	if _, err := open(context.Background()); !errors.Is(err, storage.ErrForeign) ||
+		!strings.Contains(err.Error(), "drop them") {
 		t.Errorf("of an earlier version: open says %v", err)
 	}
 }

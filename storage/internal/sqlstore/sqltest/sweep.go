@@ -18,7 +18,8 @@ func (k *Kind) SweepEnds(t *testing.T, connect func(dsn string) (sqlstore.Conn, 
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Run(context.Background(), []byte("START TRANSACTION; SELECT id FROM "+o.Prefix+"meta FOR UPDATE")); err != nil {
+	if _, err := c.Run(context.Background(),
+		[]byte("START TRANSACTION; SELECT id FROM "+o.Prefix+"meta FOR UPDATE")); err != nil {
 		t.Fatal(err)
 	}
 	const steps = 2 // of a sweep of empty tables

@@ -52,7 +52,9 @@ func (a acts) Acts(ctx context.Context, log storage.Log, before int64, n int) (l
 		if n <= 0 {
 			return nil
 		}
-		members, err := a.server.client.Do(ctx, a.server.client.B().Zrevrangebylex().Key(a.server.names.acts(log)).Max("("+timeText(before)).Min("-").Limit(0, int64(n)).Build()).AsStrSlice()
+		members, err := a.server.client.Do(ctx,
+			a.server.client.B().Zrevrangebylex().Key(a.server.names.acts(log)).Max("("+
+				timeText(before)).Min("-").Limit(0, int64(n)).Build()).AsStrSlice()
 		if err != nil {
 			return err
 		}
@@ -73,7 +75,9 @@ func (a acts) drop(ctx context.Context, now int64) error {
 	return a.server.beside(ctx, "sweep", func(ctx context.Context) error {
 		before := max(now, int64(storage.KeepActs)) - int64(storage.KeepActs)
 		for log := range storage.Logs {
-			err := a.server.client.Do(ctx, a.server.client.B().Zremrangebylex().Key(a.server.names.acts(log)).Min("-").Max("["+timeText(before)).Build()).Error()
+			err := a.server.client.Do(ctx,
+				a.server.client.B().Zremrangebylex().Key(a.server.names.acts(log)).Min("-").Max("["+
+					timeText(before)).Build()).Error()
 			if err != nil {
 				return err
 			}

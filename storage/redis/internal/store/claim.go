@@ -20,7 +20,8 @@ func (c claims) Claim(ctx context.Context, term *storage.Term, list []storage.Cl
 }
 
 // ClaimFor implements [storage.Network].
-func (c claims) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, known []reputation.Record, list []storage.Claim, grants []limiter.Grant) error {
+func (c claims) ClaimFor(ctx context.Context, term *storage.Term, clients []storage.Client, known []reputation.Record,
+	list []storage.Claim, grants []limiter.Grant) error {
 	return c.decide(ctx, term, call{what: "claim", writes: true}, clients, known, list, grants)
 }
 
@@ -34,7 +35,8 @@ func (c claims) Probe(ctx context.Context, term *storage.Term, list []storage.Cl
 func (c claims) MaxBatch() int { return 128 }
 
 // decide makes the server decide about claims, and reads the records of clients.
-func (c claims) decide(ctx context.Context, term *storage.Term, as call, clients []storage.Client, known []reputation.Record, list []storage.Claim, grants []limiter.Grant) error {
+func (c claims) decide(ctx context.Context, term *storage.Term, as call, clients []storage.Client,
+	known []reputation.Record, list []storage.Claim, grants []limiter.Grant) error {
 	if err := storage.CheckClaims(list, grants); err != nil {
 		return fmt.Errorf("redis: %s: %w", as.what, err)
 	}
@@ -135,7 +137,8 @@ func (b *batch) times() map[name]int {
 
 // isAlone reports whether a claim only wants units, of a key that no other claim names.
 func (b *batch) isAlone(c *storage.Claim, times map[name]int) bool {
-	return !c.IsRenamed() && !c.Return.Holds() && c.Return.Spent <= 0 && c.Charge.Units <= 0 && times[name{c.ID, c.Key}] == 1
+	return !c.IsRenamed() && !c.Return.Holds() && c.Return.Spent <= 0 && c.Charge.Units <= 0 &&
+		times[name{c.ID, c.Key}] == 1
 }
 
 // join adds a claim to its group.
@@ -245,7 +248,8 @@ func (b *batch) addSlots(c *storage.Claim, keys []int64) {
 		ahead = min(ahead, limiter.MaxSpan)
 	}
 	if back := &c.Return; back.Units > 0 || back.Spent > 0 {
-		b.op('r', index(back.At), units(back.Units), units(back.Spent), min(max(back.Span, 0), limiter.MaxSpan), units(back.Lapsed))
+		b.op('r', index(back.At), units(back.Units), units(back.Spent), min(max(back.Span, 0), limiter.MaxSpan),
+			units(back.Lapsed))
 	}
 	if c.Charge.Units > 0 {
 		b.op('c', index(c.Charge.At), units(c.Charge.Units), bit(c.Charge.Floor))
@@ -330,7 +334,8 @@ func (b *batch) answer(r reply, grants []limiter.Grant) error {
 		if c.Limit.CountsSlots() {
 			grants[i] = grantOfSlots(c, numbers.next(), numbers.next())
 		} else {
-			grants[i] = grantOfBucket(c, numbers.next(), numbers.next(), numbers.next(), numbers.next()|numbers.next()<<24|numbers.next()<<48)
+			grants[i] = grantOfBucket(c, numbers.next(), numbers.next(), numbers.next(),
+				numbers.next()|numbers.next()<<24|numbers.next()<<48)
 		}
 	}
 	return numbers.err

@@ -26,7 +26,8 @@ func connect(ctx context.Context, o Options, through *conns) (rueidis.Client, er
 		ReadBufferEachConn:  1 << 16,
 		WriteBufferEachConn: 1 << 16,
 		ConnWriteTimeout:    openTimeout,
-		ClusterOption:       rueidis.ClusterOption{MaxMovedRedirections: 8}, // nodes may disagree about a slot for a while
+		// nodes may disagree about a slot for a while
+		ClusterOption: rueidis.ClusterOption{MaxMovedRedirections: 8},
 	}
 	options.Dialer.Timeout = openTimeout
 	if o.Reread != nil {

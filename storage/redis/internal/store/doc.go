@@ -32,6 +32,6 @@
 // With the prefix {tally}: {tally}:meta is the place, {tally}:m:… are the machines, {tally}:c:… the
 // states of keys, {tally}:s:… the records of clients, {tally}:changes the clients whose records
 // changed last, {tally}:resets and {tally}:resetids the resets, {tally}:processes the processes
-// present, {tally}:acts the audit, {tally}:charges what applications charged, {tally}:values the values of the vault, {tally}:notes the notes by
-// name, {tally}:notenumbers their numbers, and {tally}:noteends their ends in milliseconds.
+// present, {tally}:acts the audit, {tally}:charges what applications charged, {tally}:values the values of the vault,
+// {tally}:notes the notes by name, {tally}:notenumbers their numbers, and {tally}:noteends their ends in milliseconds.
 package store

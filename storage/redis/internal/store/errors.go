@@ -44,7 +44,8 @@ func (o Options) explainSilence(err error) error {
 	case err == nil || !isNoRedis(err):
 		return err
 	case o.TLS != nil:
-		return fmt.Errorf("no Redis has answered with TLS; check host and port, and write redis:// for a server without TLS: %w", err)
+		return fmt.Errorf(
+			"no Redis has answered with TLS; check host and port, and write redis:// for a server without TLS: %w", err)
 	}
 	return fmt.Errorf("no Redis has answered; check host and port, and write rediss:// for a server with TLS: %w", err)
 }

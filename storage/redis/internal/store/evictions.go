@@ -55,7 +55,8 @@ func (e *evictions) check(ctx context.Context) error {
 	n, err := e.count(ctx)
 	if err == nil && n > e.before {
 		e.machine.fail(storage.ErrLostWrites, &e.machine.former.losses)
-		err = fmt.Errorf("%w: the server has evicted %d keys: set its maxmemory-policy to noeviction", storage.ErrLostWrites, n-e.before)
+		err = fmt.Errorf("%w: the server has evicted %d keys: set its maxmemory-policy to noeviction",
+			storage.ErrLostWrites, n-e.before)
 	}
 	return err
 }

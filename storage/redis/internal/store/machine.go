@@ -29,7 +29,8 @@ type machine struct {
 }
 
 func newMachine(s *server, before *former) *machine {
-	return &machine{server: s, former: before, key: s.names.machine(randomID()), clock: before.witness(), turn: make(chan struct{}, 1)}
+	return &machine{server: s, former: before, key: s.names.machine(randomID()), clock: before.witness(),
+		turn: make(chan struct{}, 1)}
 }
 
 // enter creates the place if there is none, and this machine's record in it. It removes the records of
@@ -52,9 +53,12 @@ func (m *machine) enter(ctx context.Context) error {
 	}
 	switch status {
 	case "foreign":
-		return fmt.Errorf("%w: %s holds something else (%s): write another prefix", storage.ErrForeign, m.server.names.meta(), value)
+		return fmt.Errorf("%w: %s holds something else (%s): write another prefix", storage.ErrForeign,
+			m.server.names.meta(), value)
 	case "later":
-		return fmt.Errorf("%w: %s has the format %s, which this caddy-tally doesn't know: update it, or write another prefix", storage.ErrForeign, m.server.names.meta(), value)
+		return fmt.Errorf(
+			"%w: %s has the format %s, which this caddy-tally doesn't know: update it, or write another prefix",
+			storage.ErrForeign, m.server.names.meta(), value)
 	case "timeless":
 		return fmt.Errorf("scripts can't ask this server for its time (TIME: %s): expected Redis 5 or later, Valkey or KeyDB, and a user with the right +time", value)
 	case "lost":
@@ -114,7 +118,8 @@ func (m *machine) upkeep(ctx context.Context, c call) (reply, error) {
 }
 
 // do makes a call with ask.
-func (m *machine) do(ctx context.Context, c call, ask func(context.Context, *call) (reply, error)) (r reply, err error) {
+func (m *machine) do(ctx context.Context, c call, ask func(context.Context, *call) (reply, error)) (r reply,
+	err error) {
 	if err := m.take(ctx); err != nil {
 		return r, fmt.Errorf("redis: %s: %w", c.what, err)
 	}
@@ -125,7 +130,8 @@ func (m *machine) do(ctx context.Context, c call, ask func(context.Context, *cal
 	return r, nil
 }
 
-func (m *machine) doInTurn(ctx context.Context, c *call, ask func(context.Context, *call) (reply, error)) (r reply, err error) {
+func (m *machine) doInTurn(ctx context.Context, c *call, ask func(context.Context, *call) (reply, error)) (r reply,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.server.options.Timeout)
 	defer cancel()
 	r, err = ask(ctx, c)

@@ -38,8 +38,10 @@ func (n news) look(what string, seen storage.Seen, dropBefore string) call {
 	names := n.machine.server.names
 	return call{what: what, script: newsScript, request: func(int64) (request, error) {
 		return request{
-			keys: []string{names.resets(), names.changes(), names.resetIDs(), names.notes(), names.noteNumbers(), names.processes()},
-			args: []string{strconv.FormatInt(seen.Resets, 10), strconv.FormatInt(seen.Changes, 10), dropBefore, strconv.FormatInt(seen.Notes, 10)},
+			keys: []string{names.resets(), names.changes(), names.resetIDs(), names.notes(), names.noteNumbers(),
+				names.processes()},
+			args: []string{strconv.FormatInt(seen.Resets, 10), strconv.FormatInt(seen.Changes, 10), dropBefore,
+				strconv.FormatInt(seen.Notes, 10)},
 		}, nil
 	}}
 }

@@ -22,18 +22,21 @@ func (n notes) PutNotes(ctx context.Context, list []storage.Note, replay bool) e
 		return fmt.Errorf("redis: notes: %w", err)
 	}
 	names := n.machine.server.names
-	r, err := n.machine.upkeep(ctx, call{what: "notes", script: notesScript, writes: true, request: func(int64) (request, error) {
-		q := request{
-			keys: []string{names.notes(), names.noteNumbers(), names.noteEnds()},
-			args: []string{strconv.FormatInt(bit(replay), 10), strconv.Itoa(cmp.Or(n.machine.server.options.maxNotes, storage.MaxNotes))},
-		}
-		for i := range list {
-			note := &list[i]
-			q.args = append(q.args, string(note.Name[:]), strconv.FormatInt(note.Version, 10),
-				strconv.FormatInt(note.Until, 10), strconv.FormatInt((note.Until+999_999)/1_000_000, 10), string(note.Value))
-		}
-		return q, nil
-	}})
+	r, err := n.machine.upkeep(ctx,
+		call{what: "notes", script: notesScript, writes: true, request: func(int64) (request, error) {
+			q := request{
+				keys: []string{names.notes(), names.noteNumbers(), names.noteEnds()},
+				args: []string{strconv.FormatInt(bit(replay), 10),
+					strconv.Itoa(cmp.Or(n.machine.server.options.maxNotes, storage.MaxNotes))},
+			}
+			for i := range list {
+				note := &list[i]
+				q.args = append(q.args, string(note.Name[:]), strconv.FormatInt(note.Version, 10),
+					strconv.FormatInt(note.Until, 10), strconv.FormatInt((note.Until+999_999)/1_000_000, 10),
+					string(note.Value))
+			}
+			return q, nil
+		}})
 	if err == nil && r.status == "full" {
 		err = fmt.Errorf("redis: notes: %w", storage.ErrNotesFull)
 	}

@@ -22,7 +22,8 @@ func (p presence) Join(ctx context.Context, id, now, until int64) (present stora
 		key, own := p.server.names.processes(), strconv.FormatInt(id, 10)
 		answers := p.server.client.DoMulti(ctx,
 			p.server.client.B().Zremrangebyscore().Key(key).Min("-inf").Max(strconv.FormatInt(now/1e6, 10)).Build(),
-			p.server.client.B().Zremrangebyscore().Key(key).Min("("+strconv.FormatInt((now+int64(longestStay))/1e6, 10)).Max("+inf").Build(),
+			p.server.client.B().Zremrangebyscore().Key(key).Min("("+
+				strconv.FormatInt((now+int64(longestStay))/1e6, 10)).Max("+inf").Build(),
 			p.server.client.B().Zadd().Key(key).ScoreMember().ScoreMember(float64(until/1e6), own).Build(),
 			p.server.client.B().Zrange().Key(key).Min("0").Max("-1").Build(),
 		)
@@ -42,6 +43,7 @@ func (p presence) Join(ctx context.Context, id, now, until int64) (present stora
 // Leave implements [storage.Store].
 func (p presence) Leave(ctx context.Context, id int64) error {
 	return p.server.beside(ctx, "leave", func(ctx context.Context) error {
-		return p.server.client.Do(ctx, p.server.client.B().Zrem().Key(p.server.names.processes()).Member(strconv.FormatInt(id, 10)).Build()).Error()
+		return p.server.client.Do(ctx,
+			p.server.client.B().Zrem().Key(p.server.names.processes()).Member(strconv.FormatInt(id, 10)).Build()).Error()
 	})
 }

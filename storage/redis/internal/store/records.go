@@ -19,7 +19,8 @@ import (
 type records struct{ machine *machine }
 
 // Records implements [storage.Store].
-func (c records) Records(ctx context.Context, term *storage.Term, clients []storage.Client, list []reputation.Record) error {
+func (c records) Records(ctx context.Context, term *storage.Term, clients []storage.Client,
+	list []reputation.Record) error {
 	if err := storage.CheckRecords(len(clients), list); err != nil {
 		return fmt.Errorf("redis: records: %w", err)
 	}
@@ -54,7 +55,8 @@ func (c records) take(ctx context.Context, term *storage.Term, read *reading, r 
 const maxPunishments = 20
 
 // Punish implements [storage.Store].
-func (c records) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, list []reputation.Record) error {
+func (c records) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense,
+	list []reputation.Record) error {
 	if err := storage.CheckRecords(len(offenses), list); err != nil {
 		return fmt.Errorf("redis: punish: %w", err)
 	}
@@ -86,20 +88,24 @@ const stepLooks = 500
 
 // Banned implements [storage.Store]. It scans all keys of the server, and of each node of a cluster,
 // because a set of the banned clients would cost each offense another write.
-func (c records) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record, err error) {
+func (c records) Banned(ctx context.Context, now int64, most int) (banned map[storage.Key]reputation.Record,
+	err error) {
 	banned = make(map[storage.Key]reputation.Record)
 	for _, node := range c.machine.server.client.Nodes() {
 		var scan rueidis.ScanEntry
 		for more := true; more && err == nil && len(banned) < most; more = scan.Cursor != 0 {
 			err = c.machine.server.beside(ctx, "bans", func(ctx context.Context) (err error) {
-				scan, err = node.Do(ctx, node.B().Scan().Cursor(scan.Cursor).Match(c.machine.server.names.records()+"*").Count(stepLooks).Build()).AsScanEntry()
+				scan, err = node.Do(ctx,
+					node.B().Scan().Cursor(scan.Cursor).Match(c.machine.server.names.records()+
+						"*").Count(stepLooks).Build()).AsScanEntry()
 				if err != nil {
 					return err
 				}
 				values, err := rueidis.MGet(c.machine.server.client, ctx, scan.Elements)
 				for name, value := range values {
 					record, _ := value.ToString() // "" if it has expired meanwhile: no ban
-					key, _ := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(name, c.machine.server.names.records()))
+					key, _ := base64.RawURLEncoding.DecodeString(
+						strings.TrimPrefix(name, c.machine.server.names.records()))
 					if len(key) == len(storage.Key{}) {
 						cells.AddBanned(banned, storage.Key(key), []byte(record), now, most)
 					}

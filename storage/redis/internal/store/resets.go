@@ -17,15 +17,16 @@ type resets struct{ machine *machine }
 // Reset implements [storage.Store].
 func (r resets) Reset(ctx context.Context, term *storage.Term, list []storage.Reset) error {
 	names := r.machine.server.names
-	reply, err := r.machine.inTerm(ctx, term, call{what: "reset", script: resetScript, writes: true, request: func(now int64) (request, error) {
-		q := request{keys: []string{names.resets(), names.resetIDs()}, args: []string{""}}
-		for i := range list {
-			keys := names.forgottenBy(&list[i])
-			q.keys = append(q.keys, keys...)
-			q.args = append(q.args, strconv.FormatInt(list[i].ID, 10), strconv.Itoa(len(keys)), noteOf(&list[i]))
-		}
-		return q, nil
-	}})
+	reply, err := r.machine.inTerm(ctx, term,
+		call{what: "reset", script: resetScript, writes: true, request: func(now int64) (request, error) {
+			q := request{keys: []string{names.resets(), names.resetIDs()}, args: []string{""}}
+			for i := range list {
+				keys := names.forgottenBy(&list[i])
+				q.keys = append(q.keys, keys...)
+				q.args = append(q.args, strconv.FormatInt(list[i].ID, 10), strconv.Itoa(len(keys)), noteOf(&list[i]))
+			}
+			return q, nil
+		}})
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,8 @@ func parseNote(note string) (r storage.Reset, err error) {
 	}
 	limit, limitErr := strconv.ParseUint(fields[5], 16, 64)
 	numbers := words{text: strings.Join(fields[:5], " ")}
-	r = storage.Reset{Number: numbers.next(), At: numbers.next() * 1000, Found: numbers.next() == 1, ID: numbers.next(), Client: numbers.next() == 1, Limit: storage.LimitID(limit)}
+	r = storage.Reset{Number: numbers.next(), At: numbers.next() * 1000, Found: numbers.next() == 1, ID: numbers.next(),
+		Client: numbers.next() == 1, Limit: storage.LimitID(limit)}
 	_, keyErr := hex.Decode(r.Key[:], []byte(fields[6])[:min(len(fields[6]), 2*len(r.Key))])
 	_, formerErr := hex.Decode(r.Former[:], []byte(fields[7])[:min(len(fields[7]), 2*len(r.Former))])
 	return r, errors.Join(numbers.err, limitErr, keyErr, formerErr)

@@ -10,7 +10,8 @@ import (
 // Sweep implements [storage.Store]. It drops resets, acts and notes. Counts and records expire on the
 // server by themselves.
 func (s *Store) Sweep(ctx context.Context, term *storage.Term) (swept storage.Swept, err error) {
-	if _, err := s.machine.inTerm(ctx, term, s.look("sweep", storage.Seen{Resets: -1, Changes: -1, Notes: -1}, "0")); err != nil {
+	if _, err := s.machine.inTerm(ctx, term,
+		s.look("sweep", storage.Seen{Resets: -1, Changes: -1, Notes: -1}, "0")); err != nil {
 		return swept, err
 	}
 	if err := s.evictions.check(ctx); err != nil {

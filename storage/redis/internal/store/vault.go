@@ -12,7 +12,8 @@ type vault struct{ server *server }
 // Values implements [storage.Network].
 func (v vault) Values(ctx context.Context) (values map[string][]byte, err error) {
 	err = v.server.beside(ctx, "values", func(ctx context.Context) error {
-		texts, err := v.server.client.Do(ctx, v.server.client.B().Hgetall().Key(v.server.names.values()).Build()).AsStrMap()
+		texts, err := v.server.client.Do(ctx,
+			v.server.client.B().Hgetall().Key(v.server.names.values()).Build()).AsStrMap()
 		values = make(map[string][]byte, len(texts))
 		for name, text := range texts {
 			values[name] = []byte(text)

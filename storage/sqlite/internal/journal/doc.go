@@ -5,8 +5,8 @@
 // The package knows no SQL, limits or requests. The caller gives the numbers in a [Record] their meaning.
 //
 // A disk may hang: a file system that is frozen for a snapshot, a device that doesn't answer. Every method that reads
-// or writes the file then waits, in a system call and with the lock of the Journal. So it is called by goroutines that no
-// request waits for without a limit of time. Nothing is mapped into memory: see contents.go (decision 80).
+// or writes the file then waits, in a system call and with the lock of the Journal. So it is called by goroutines that
+// no request waits for without a limit of time. Nothing is mapped into memory: see contents.go (decision 80).
 //
 // # The file
 //
@@ -28,8 +28,8 @@
 // A file of another version of this format is not a journal either: its pending records are lost.
 //
 // The file is allocated when it is opened, so that a full disk causes an error there. It may still be truncated later,
-// or a copy-on-write file system may have no space for a copy. An error of a system call breaks the journal. A file that
-// became shorter is found by InPlace, by the missing owner word, or by a missing record.
+// or a copy-on-write file system may have no space for a copy. An error of a system call breaks the journal. A file
+// that became shorter is found by InPlace, by the missing owner word, or by a missing record.
 //
 // # Who owns the journal
 //
@@ -56,10 +56,10 @@
 //     prompt has begun before the owner was revoked, and has ended before whoever revoked it reads anything. So a
 //     handover leaves no charge in doubt, unless the disk is slow or the owner is stopped. For the others, both sides
 //     write first and read then, in opposite orders: the writer its record, then the owner word; the newcomer the owner
-//     word, then the records. In between, each makes a system call on the file's locks: the writer asks for the presence
-//     bytes, the newcomer releases the election lock. The kernel orders these two calls. If the writer's is first, the
-//     newcomer finds the record. If the newcomer's is first, the writer reads the 0, or a later token, which is a
-//     different one, whether the newcomer is still there or not.
+//     word, then the records. In between, each makes a system call on the file's locks: the writer asks for the
+//     presence bytes, the newcomer releases the election lock. The kernel orders these two calls. If the writer's is
+//     first, the newcomer finds the record. If the newcomer's is first, the writer reads the 0, or a later token, which
+//     is a different one, whether the newcomer is still there or not.
 //  3. Revoking waits for nobody in particular: an owner that is stopped or hangs doesn't block it. Only a process that
 //     is stopped inside Open or Own does.
 //  4. A record that is written late, after its owner was revoked, does no harm. Its Add reports failure, so nothing was

@@ -40,8 +40,9 @@ func (o Options) complete() (Options, error) {
 	o.Segments = cmp.Or(o.Segments, defaultSegments)
 	o.Records = cmp.Or(o.Records, defaultRecords)
 	if !possible(int64(o.Segments), int64(o.Records)) {
-		return o, fmt.Errorf("journal %q: got %d segments of %d records; expected 1 to %d segments, and at most %d bytes",
-			o.Path, o.Segments, o.Records, maxSegments, maxSize)
+		return o,
+			fmt.Errorf("journal %q: got %d segments of %d records; expected 1 to %d segments, and at most %d bytes",
+				o.Path, o.Segments, o.Records, maxSegments, maxSize)
 	}
 	return o, nil
 }

@@ -66,6 +66,7 @@ func checkMagic(number uint32) error {
 		return nil
 	}
 	name := cmp.Or(remote[number], "unknown")
-	return fmt.Errorf("%w: the file system is %s (%#x); expected one that is local, such as ext4, xfs, btrfs, zfs or tmpfs",
+	return fmt.Errorf(
+		"%w: the file system is %s (%#x); expected one that is local, such as ext4, xfs, btrfs, zfs or tmpfs",
 		ErrUnsupported, name, number)
 }

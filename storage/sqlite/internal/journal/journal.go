@@ -44,8 +44,8 @@ var (
 )
 
 // Journal is an open journal. Any goroutine may call its methods at any time, also during and after Close. All methods
-// but Places, Full and Err read or write the file, and so wait for the disk as long as it takes: not to be called with a
-// lock that a request waits for.
+// but Places, Full and Err read or write the file, and so wait for the disk as long as it takes: not to be called with
+// a lock that a request waits for.
 type Journal struct {
 	path   string
 	origin int64

@@ -49,8 +49,8 @@ func (j *Journal) enter() error {
 	return fmt.Errorf("%d processes have it open already", presenceBytes)
 }
 
-// Whoever revokes an owner lets it finish what it is writing: for revokeWait. So the owner knows that a write which ended
-// within promptly is found, although it was revoked meanwhile.
+// Whoever revokes an owner lets it finish what it is writing: for revokeWait. So the owner knows that a write which
+// ended within promptly is found, although it was revoked meanwhile.
 const (
 	revokeWait = 20 * time.Millisecond
 	promptly   = revokeWait / 2

@@ -18,8 +18,8 @@ func (j *Journal) Newest() uint32 {
 }
 
 // Segments returns the segments with a generation after the given one, in ascending order. They include the owner's
-// present segment, also after the owner was revoked. If it returns none because the file can't be read, Err then returns
-// an error.
+// present segment, also after the owner was revoked. If it returns none because the file can't be read, Err then
+// returns an error.
 func (j *Journal) Segments(after uint32) (segments []*Segment) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// logFile buffers the writes to a write-ahead log. A commit writes all changed pages, each after a header, one after the
-// other, so that one system call can write all of them (decision 10).
+// logFile buffers the writes to a write-ahead log. A commit writes all changed pages, each after a header, one after
+// the other, so that one system call can write all of them (decision 10).
 //
 // Invariant: the buffer only has frames of a transaction that is not committed. The header of a commit's last frame
 // marks it (https://www.sqlite.org/fileformat2.html#walformat). The whole buffer is written with that frame, and SQLite

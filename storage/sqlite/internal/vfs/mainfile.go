@@ -11,12 +11,13 @@ import (
 // only at the end of a complete checkpoint, while claims wait, when all pages of earlier checkpoints would have to be
 // written to the disk.
 //
-// A mainFile also waits for a disk that hangs where that costs nobody anything. SQLite maps its index (-shm) into memory,
-// and stores into it. On a file system that is frozen, such a store waits inside of a page fault, which Go can't tell from
-// computing: the garbage collector would wait for it, and with it the whole process. Each of these stores follows either
-// a write to the log, which hangs as a system call, or an exclusive lock on a part of the index; and after that lock
-// shmLock makes a system call that hangs in the same way. A file system that is being frozen refuses page faults
-// milliseconds after it refuses system calls, so what passes here has stored before that, if the system runs the thread.
+// A mainFile also waits for a disk that hangs where that costs nobody anything. SQLite maps its index (-shm) into
+// memory, and stores into it. On a file system that is frozen, such a store waits inside of a page fault, which Go
+// can't tell from computing: the garbage collector would wait for it, and with it the whole process. Each of these
+// stores follows either a write to the log, which hangs as a system call, or an exclusive lock on a part of the index;
+// and after that lock shmLock makes a system call that hangs in the same way. A file system that is being frozen
+// refuses page faults milliseconds after it refuses system calls, so what passes here has stored before that, if the
+// system runs the thread.
 //
 // A mainFile is in memory of SQLite.
 type mainFile struct {
@@ -38,8 +39,8 @@ const (
 // switches that on, 0 off. It returns one row, the text 1.
 const RestPragma = "caddy_tally_rest"
 
-// SyncPragma is the PRAGMA that syncs the database file to the disk. It returns one row, the text 1, or the error of the
-// sync. Without this file system SQLite ignores it, and returns no row.
+// SyncPragma is the PRAGMA that syncs the database file to the disk. It returns one row, the text 1, or the error of
+// the sync. Without this file system SQLite ignores it, and returns no row.
 const SyncPragma = "caddy_tally_sync"
 
 type fileControl = func(tls *libc.TLS, file uintptr, op int32, arg uintptr) int32
