@@ -65,8 +65,8 @@ func (t *Time) nowAfter(passed int64) (now, apart int64) {
 	return min(t.Now+passed+slewed, lastTime), t.Apart - slewed
 }
 
-// Takes returns how long it takes at most for a duration to pass in the time of the store, which may
-// be slowed down because it is ahead of the wall clock.
+// Takes returns the longest time that may pass on a steady clock until d has passed in the time of the store. That time
+// passes more slowly while it is ahead of the wall clock.
 func (t Time) Takes(d time.Duration) time.Duration {
 	if t.Apart >= 0 || d <= 0 {
 		return d

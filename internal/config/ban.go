@@ -80,7 +80,7 @@ func (b *Ban) rule(zone string) reputation.Ban {
 // zoneHash returns the name of a zone in a client's record.
 func zoneHash(name string) uint32 { return max(uint32(xxhash.Sum64String(name)), 1) }
 
-// rule is the syntax of `ban`, in the global option and in a zone.
+// banRule is the syntax of `ban`, in the global option and in a zone.
 func banRule(field **Ban) grammar.Rule {
 	ban := new(Ban)
 	return grammar.Line("ban after <n> violations in <duration> for <duration> [up to <duration>]", &ban.After, &ban.Within, &ban.For, &ban.UpTo).Then(func() error {

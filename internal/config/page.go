@@ -88,8 +88,8 @@ const maxSample = 1_000_000_000
 // decisionLogger gives Caddy the name of the logger. It is no module that configs can use.
 type decisionLogger struct{}
 
-// A constant, because caddyserver.com takes a type with a literal ID for a module, and rejects a package that
-// doesn't register it.
+// decisionLoggerID is a constant because caddyserver.com takes a type with a literal ID for a module, and rejects a
+// package that doesn't register it.
 const decisionLoggerID = "http.log.rate_limit"
 
 // CaddyModule implements caddy.Module.
@@ -120,7 +120,7 @@ func pageRules(field **Page) grammar.Rules {
 		}})
 }
 
-// rule is the syntax of `decision_log`.
+// decisionLogRule is the syntax of `decision_log`.
 func decisionLogRule(field **DecisionLog) grammar.Rule {
 	l := new(DecisionLog)
 	return grammar.Line("decision_log [sample 1/<n>]", func(share string) error {

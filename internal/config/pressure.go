@@ -40,7 +40,7 @@ func (p *Pressure) rule() pressure.Rule {
 
 func (p *Pressure) check() error { return p.rule().Check() }
 
-// rules are the syntax of `pressure`.
+// pressureRules are the syntax of `pressure`.
 func pressureRules(field **Pressure) grammar.Rules {
 	p := new(Pressure)
 	return offOr("pressure", func(off bool) { *field, p.Disabled = p, off },

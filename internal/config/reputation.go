@@ -119,7 +119,7 @@ func (z *zoneCompiler) checkBan() error {
 	return z.Ban.check()
 }
 
-// rules are the syntax of `reputation` in the global option.
+// reputationRules are the syntax of `reputation` in the global option.
 func reputationRules(field **Reputation) grammar.Rules {
 	r := new(Reputation)
 	return offOr("reputation", func(off bool) { *field, r.Disabled = r, off },

@@ -22,7 +22,8 @@ type zone struct {
 	exempt string   // a line of the handler, or ""
 }
 
-// A limit of unknown is what honest clients want, and no limit without a log. It differs from all others.
+// unknown stands for the amount of a limit that only a log can tell. Without a log there is no such limit. No other
+// limit has this amount.
 const unknown = 9_999
 
 // maxPatterns bounds the patterns of a zone that is made from a log.

@@ -72,7 +72,7 @@ func (s Rule) String() string {
 	return line
 }
 
-// About returns the beginning of the line, without an end and a reason.
+// about returns the beginning of the line, without an end and a reason.
 func (s Rule) about() string {
 	line := s.Action.String() + " "
 	if s.Action == Raise {

@@ -231,7 +231,8 @@ func (c *cell) changes(list []slotWrite, claims []storage.Claim, index int) []sl
 	return list
 }
 
-// looked reports whether read would have found the slot, because it counts for one of the claims.
+// looked reports whether the slot counts for one of the claims. The transaction has read such slots: if it found no
+// row, there is none.
 func (c *cell) looked(claims []storage.Claim, slot int64) bool {
 	return slices.ContainsFunc(c.claims, func(n int) bool {
 		limit, now := claims[n].Limit, claims[n].Now

@@ -86,7 +86,7 @@ func (read *reading) record(client storage.Client, now int64) reputation.Record 
 	return record
 }
 
-// commit commits an offense, and returns the resulting record.
+// commit adds an offense to the record of its client, and returns the resulting record.
 func (read *reading) commit(o storage.Offense) reputation.Record {
 	record := read.record(o.Client, o.At)
 	record.Commit(o.Offense)
