@@ -48,15 +48,15 @@ var errBroken = errors.New("an earlier call has failed: the store must be opened
 // errLate says that a repeated call was refused, while an earlier copy of it may still be executed.
 var errLate = errors.New("the server may get the call late")
 
-// header has the arguments of enter.lua.
+// header has the arguments of enter.lua that differ from call to call. Times are in nanoseconds.
 type header struct {
-	timed        bool
-	asof, from   int64
-	within       int64
-	resets       int64
-	adjust, seen int64
-	least        int64
-	given        int64
+	timed        bool  // the call is within a term
+	asof, from   int64 // the time that the call was made for, and the earliest one at which it would be the same
+	within       int64 // how old asof may be
+	resets       int64 // the newest reset that the caller knows, or -1
+	adjust, seen int64 // what to add to the offset of the clock, if that is still the one seen
+	least        int64 // the time of a new place is not before it
+	given        int64 // the server's time; 0 asks the server
 }
 
 func (m *machine) header(h header, writes bool) string {
