@@ -47,6 +47,31 @@ var answers = []struct{ question, page, words string }{
 	{"How do I go from one machine to two?", "docs/fleets.md#from-a-file-to-a-server", "store"},
 	{"Can I go back to an older version?", "docs/operations.md#upgrade", "go back"},
 
+	// When it runs, at night and with customers.
+	{"Everybody is refused: how do I let them in?", "docs/locked-out.md", "0.0.0.0/0"},
+	{"A family shares an address: is it locked out together?", "docs/clients.md", "shared addresses"},
+	{"How do I keep my own devices out of it?", "docs/recipes/lan.md", "exempt"},
+	{"Does the puzzle need JavaScript?", "docs/clients.md#without-javascript", "without_script"},
+	{"Do the pages that bots crawl cost honest readers a puzzle?", "docs/recipes/forgejo.md", "puzzle"},
+	{"How do I refuse a country or a provider?", "docs/recipes/networks.md", "match not country"},
+	{"How do I take one ban back?", "docs/locked-out.md", "caddy rate-limit unban"},
+	{"Is the clock allowed to be wrong?", "docs/faults.md#when-the-clock-is-set", "90 minutes"},
+	{"How do I give one customer more for a week?", "docs/rules.md#raises", "5x"},
+	{"A key has leaked: how do I revoke it?", "docs/reference/api-keys.md", "revoke"},
+	{"How does a client see what is left?", "docs/output.md", "RateLimit"},
+	{"How do I charge the tokens of an answer?", "docs/recipes/llm.md", "settle"},
+	{"Are my invoices exact?", "docs/usage.md#usage", "exact"},
+	{"Which of its files may I delete?", "docs/operations.md#files", "never move or delete"},
+	{"How do I get rid of it again?", "docs/operations.md#remove-it", "delete the folder"},
+
+	// When they come from another limiter, or ship it.
+	{"Do I have to edit my config for mholt/caddy-ratelimit?", "docs/migrate/mholt.md", "mholt"},
+	{"What is nginx's burst here?", "docs/migrate/nginx.md#what-is-called-how", "burst=20 nodelay"},
+	{"Can both limiters be in one binary?", "docs/migrate/mholt.md", "tally"},
+	{"Which Caddy and which Go does it need?", "docs/images.md#what-the-build-needs", "Go"},
+	{"How large does it make the binary?", "docs/images.md#what-the-build-needs", "MiB"},
+	{"Is a build reproducible?", "docs/platforms.md", "reproducible"},
+
 	// When they take it over.
 	{"Where is a request decided?", "docs/architecture.md", "internal/enforce/frame.go"},
 	{"Where do I add an option?", "docs/architecture.md", "Where would I add an option?"},
@@ -56,6 +81,9 @@ var answers = []struct{ question, page, words string }{
 	{"How do I know that the limit holds?", "docs/proof.md", "go test"},
 	{"Which test do I run for a change?", "CONTRIBUTING.md", "go test"},
 	{"Why was it decided so?", "docs/decisions/README.md", "0014"},
+	{"Where does a field of a body become a cost?", "docs/architecture.md", "internal/settle/answer.go"},
+	{"How do I make a release?", "CONTRIBUTING.md", "A release is a tag"},
+	{"How do I write golden files anew?", "CONTRIBUTING.md", "make golden"},
 	{"How do I report a hole?", "SECURITY.md", "report"},
 }
 
