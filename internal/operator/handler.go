@@ -34,14 +34,17 @@ type endpoint struct {
 
 func endpointsOf(s Service) map[string]endpoint {
 	endpoints := map[string]endpoint{
-		"status":   get(noQuery, func(ctx context.Context, _ none) (any, error) { return s.Status(ctx) }),
-		"zones":    get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.Zones(ctx)) }),
-		"top":      get(readKeysQuery, func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
-		"blocked":  get(readBlockedQuery, func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
-		"bans":     get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.Bans(ctx)) }),
-		"refusals": get(readRefusalsQuery, func(ctx context.Context, q RefusalsQuery) (any, error) { return s.Refusals(ctx, q) }),
-		"history":  get(readHistoryQuery, func(ctx context.Context, q HistoryQuery) (any, error) { return s.History(ctx, q) }),
-		"audit":    get(readAuditQuery, func(ctx context.Context, q AuditQuery) (any, error) { return listed(s.Audit(ctx, q)) }),
+		"status": get(func(ctx context.Context, _ none) (any, error) { return s.Status(ctx) }),
+		"zones":  get(func(ctx context.Context, _ none) (any, error) { return listed(s.Zones(ctx)) }),
+		"top":    get(func(ctx context.Context, q KeysQuery) (any, error) { return listed(s.Keys(ctx, q)) }),
+		"blocked": get(func(ctx context.Context, q KeysQuery) (any, error) {
+			q.Blocked = true
+			return listed(s.Keys(ctx, q))
+		}),
+		"bans":     get(func(ctx context.Context, _ none) (any, error) { return listed(s.Bans(ctx)) }),
+		"refusals": get(func(ctx context.Context, q RefusalsQuery) (any, error) { return s.Refusals(ctx, q) }),
+		"history":  get(func(ctx context.Context, q HistoryQuery) (any, error) { return s.History(ctx, q) }),
+		"audit":    get(func(ctx context.Context, q AuditQuery) (any, error) { return listed(s.Audit(ctx, q)) }),
 		"events":   {method: http.MethodGet, stream: true},
 
 		"audit/client": post(`{"client": "203.0.113.9", "n": 50, "before": "2026-11-22T08:00:00Z"}`, func(ctx context.Context, q AuditQuery) (any, error) {
@@ -64,7 +67,7 @@ func endpointsOf(s Service) map[string]endpoint {
 		}),
 		"reveal": post(`{"list": "bans"}`, func(ctx context.Context, r revelation) (any, error) { return r, s.Reveal(ctx, Admin, r.List) }),
 
-		"api-keys":     get(noQuery, func(ctx context.Context, _ none) (any, error) { return listed(s.APIKeys(ctx)) }),
+		"api-keys":     get(func(ctx context.Context, _ none) (any, error) { return listed(s.APIKeys(ctx)) }),
 		"api-keys/add": post(`{"line": "acme free <hash>"}`, func(ctx context.Context, k newAPIKey) (any, error) { return changedKeys{1}, s.AddAPIKey(ctx, k.Line) }),
 		"api-keys/change": post(`{"name": "acme", "id": "9a41c07e", "tier": "pro"}`, func(ctx context.Context, c APIKeyChange) (any, error) {
 			if c.Name == "" {

@@ -59,9 +59,9 @@ func (r *Remote) Zones(ctx context.Context) ([]Zone, error) { return ask[[]Zone]
 // Keys implements [Service].
 func (r *Remote) Keys(ctx context.Context, q KeysQuery) ([]Key, error) {
 	if q.Blocked {
-		return ask[[]Key](ctx, r, "blocked", q.values())
+		return ask[[]Key](ctx, r, "blocked", q.params())
 	}
-	return ask[[]Key](ctx, r, "top", q.values())
+	return ask[[]Key](ctx, r, "top", q.params())
 }
 
 // Bans implements [Service].
@@ -72,12 +72,12 @@ func (r *Remote) Refusals(ctx context.Context, q RefusalsQuery) (Refusals, error
 	if q.Client != "" || q.Text != "" {
 		return tell[Refusals](ctx, r, "refusals/search", q)
 	}
-	return ask[Refusals](ctx, r, "refusals", q.values())
+	return ask[Refusals](ctx, r, "refusals", q.params())
 }
 
 // History implements [Service].
 func (r *Remote) History(ctx context.Context, q HistoryQuery) (History, error) {
-	return ask[History](ctx, r, "history", q.values())
+	return ask[History](ctx, r, "history", q.params())
 }
 
 // Usage implements [Service].
@@ -90,7 +90,7 @@ func (r *Remote) Audit(ctx context.Context, q AuditQuery) ([]Act, error) {
 	if q.Client != "" {
 		return tell[[]Act](ctx, r, "audit/client", q)
 	}
-	return ask[[]Act](ctx, r, "audit", q.values())
+	return ask[[]Act](ctx, r, "audit", q.params())
 }
 
 // Explain implements [Service].
@@ -120,8 +120,8 @@ func (r *Remote) Reveal(ctx context.Context, _, list string) error {
 }
 
 // ask returns the answer to a GET.
-func ask[Out any](ctx context.Context, r *Remote, name string, query url.Values) (out Out, err error) {
-	err = r.exchange(ctx, http.MethodGet, name, query, nil, &out)
+func ask[Out any](ctx context.Context, r *Remote, name string, query []param) (out Out, err error) {
+	err = r.exchange(ctx, http.MethodGet, name, queryOf(query), nil, &out)
 	return out, err
 }
 
