@@ -118,8 +118,8 @@ var rules = []rule{
 	},
 	{
 		packages:  []string{"./internal/matcher"},
-		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile", "./identity/carried", "./internal/names"},
-		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read",
+		forbidden: []string{"./..."}, allowed: []string{"./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile", "./identity/carried", "./internal/names", "./internal/grammar", "./internal/caddyconf", "./internal/typo"},
+		why: "what matches a request knows nothing of zones and limits, so it is judged alone: by what backends read; the grammar reads the words of any line",
 	},
 	{
 		packages:  []string{"./internal/crawler"},
@@ -186,7 +186,7 @@ var rules = []rule{
 	{
 		packages:  []string{"./internal/routing"},
 		forbidden: []string{"./..."},
-		allowed:   []string{"./internal/routing", "./internal/typo", "./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile", "./identity/carried", "./internal/names"},
+		allowed:   []string{"./internal/routing", "./internal/typo", "./internal/matcher", "./internal/endpoint", "./internal/crawler", "./internal/networks", "./internal/webbot", "./internal/textfile", "./identity/carried", "./internal/names", "./internal/grammar", "./internal/caddyconf"},
 		why:       "handlers, matchers and placeholders are described as they are; what is wrong about them is for the checks",
 	},
 	{
