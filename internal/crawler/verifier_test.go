@@ -243,7 +243,7 @@ func TestDestructEndsLookUps(t *testing.T) {
 	}
 }
 
-func TestNobodyAsksForRehearsals(t *testing.T) {
+func TestNobodyAsksForForecasts(t *testing.T) {
 	z := newZone()
 	h := newHarness(t, z)
 	h.IsConfirmed(Find("google"), netip.MustParseAddr(real), false)

@@ -240,7 +240,7 @@ func (e evidence) APIKey() string { return e.authenticate(e.Client.Config).Name 
 // Network implements clients.Evidence.
 func (e evidence) Network() (network netip.Prefix, claimed bool) {
 	cfg := e.Client.Config
-	if claimed = e.IsClaimed(); claimed && !e.Dry {
+	if claimed = e.IsClaimed(); claimed && !e.forecasts {
 		cfg.noteClaim()
 	}
 	network, _ = cfg.network(e.ClientIP())

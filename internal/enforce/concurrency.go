@@ -111,7 +111,7 @@ func (e *Evaluation) enter() error {
 			p.left = n
 			continue
 		}
-		if e.places = e.places[:i]; !e.Dry {
+		if e.places = e.places[:i]; !e.forecasts {
 			e.leave()
 		}
 		switch {
@@ -124,7 +124,7 @@ func (e *Evaluation) enter() error {
 		e.refuseBusy(p.Concurrency)
 		return nil
 	}
-	e.entered = len(e.places) > 0 && !e.Dry
+	e.entered = len(e.places) > 0 && !e.forecasts
 	return nil
 }
 

@@ -67,7 +67,7 @@ var unverifiedOffenses = ownLimit("trapped", limiter.Params{Amount: 60, Window: 
 // reportOffense punishes the client of a request, whose record belongs to subject, if mayReport
 // allows it. It ignores offenses of a client that is already banned, and a nil subject.
 func (cfg *Config) reportOffense(e *Evaluation, subject *engine.Client, o reputation.Offense) {
-	if subject == nil || e.Dry {
+	if subject == nil || e.forecasts {
 		return
 	}
 	record := e.Client.Record()
@@ -105,7 +105,7 @@ func (t *Trap) offenseOf(c *Client) reputation.Offense {
 // notePressure counts the client of a decision by the engine for the pressure of its network.
 func (e *Evaluation) notePressure() {
 	c, d := e.Client, &e.Decision
-	if c != nil && c.Identified && !e.Dry {
+	if c != nil && c.Identified && !e.forecasts {
 		e.Handler.Config.notePressure(c, d, d.Reason == engine.Blocked && e.Policies[d.Debit].Of != nil)
 	}
 }

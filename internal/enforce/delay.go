@@ -32,8 +32,8 @@ func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 	} else if err != nil {
 		return engine.Decision{Reason: engine.Abandoned}, true
 	}
-	if e.Dry {
-		return e.foreseeDelay()
+	if e.forecasts {
+		return e.forecastDelay()
 	}
 	defer line.Leave(key)
 	for {
@@ -47,8 +47,8 @@ func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 	}
 }
 
-// foreseeDelay forecasts the decision about a request at the head of its line.
-func (e *Evaluation) foreseeDelay() (d engine.Decision, ok bool) {
+// forecastDelay forecasts the decision about a request at the head of its line.
+func (e *Evaluation) forecastDelay() (d engine.Decision, ok bool) {
 	d, ok = e.decideNow(true)
 	if !ok || !e.Charges.delays(&d) {
 		return e.decideAtLast(d, ok)

@@ -19,7 +19,7 @@ type Evaluation struct {
 	Verdict
 	decider     Decider
 	Credentials Credentials // its service header or API key
-	Dry         bool        // only predicts the outcome: counts and reports nothing
+	forecasts   bool        // only forecasts the outcome: counts and reports nothing
 	body        body
 	TrapBan     time.Duration // how long a trap bans its client; 0 if it doesn't
 	Keys        []byte        // the text of all keys
@@ -57,7 +57,7 @@ func (e *Evaluation) Release() {
 	e.Charges.reset()
 	e.Shadows.reset()
 	e.Verdict = Verdict{Charges: e.Charges, Shadows: e.Shadows, places: e.places[:0], tried: e.tried[:0], Declining: e.Declining[:0]}
-	e.decider, e.Dry, e.TrapBan, e.body = nil, false, 0, body{}
+	e.decider, e.forecasts, e.TrapBan, e.body = nil, false, 0, body{}
 	e.Keys = e.Keys[:0]
 	evaluations.Put(e)
 }

@@ -57,7 +57,7 @@ func (h *Handler) Begin(r *http.Request) *Evaluation {
 // By makes another decider than the engine decide.
 func (e *Evaluation) By(by Decider) *Evaluation {
 	e.decider = by
-	_, e.Dry = by.(Forecast)
+	_, e.forecasts = by.(Forecast)
 	return e
 }
 

@@ -21,7 +21,7 @@ type Load struct {
 // isUnderLoad measures a request of a zone, and reports whether the zone applies.
 func (z *Zone) isUnderLoad(e *Evaluation) bool {
 	now := e.Handler.Config.Now()
-	if z.Load != nil && !e.Dry {
+	if z.Load != nil && !e.forecasts {
 		for _, rate := range z.Load.Rates {
 			rate.Add(now)
 		}

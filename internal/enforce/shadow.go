@@ -47,8 +47,8 @@ func (z *Zone) shadowSubject(e *Evaluation) *engine.Client {
 
 // decideShadows makes shadow limits decide about a request, if the enforced ones pass it.
 func (e *Evaluation) decideShadows(passes bool) {
-	if e.Dry {
-		e.foreseeShadows(passes)
+	if e.forecasts {
+		e.forecastShadows(passes)
 		return
 	}
 	if !passes {
@@ -72,8 +72,8 @@ func (e *Evaluation) decideShadows(passes bool) {
 	}
 }
 
-// foreseeShadows forecasts the decisions of shadow limits about a request that passes.
-func (e *Evaluation) foreseeShadows(passes bool) {
+// forecastShadows forecasts the decisions of shadow limits about a request that passes.
+func (e *Evaluation) forecastShadows(passes bool) {
 	if !passes {
 		return
 	}
@@ -82,7 +82,7 @@ func (e *Evaluation) foreseeShadows(passes bool) {
 	for _, p := range e.tried {
 		now := p.rule
 		now.Wait = 0
-		if _, _, err := p.Gate.Look(p.key, netip.Prefix{}, now); err != nil && p.Policy != last {
+		if _, _, err := p.Gate.Forecast(p.key, netip.Prefix{}, now); err != nil && p.Policy != last {
 			last = p.Policy
 			v.Add(last)
 		}

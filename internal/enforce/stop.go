@@ -60,9 +60,9 @@ func waitsEnd() <-chan struct{} {
 
 // awaitPlace enters a gate of a zone. If the request must wait, it does so only while its client is there.
 func (e *Evaluation) awaitPlace(z *Zone, g *gate.Gate, key string, r gate.Rule) (int64, error) {
-	if e.Dry {
+	if e.forecasts {
 		network, _ := z.network(e)
-		n, waits, err := g.Look(key, network, r)
+		n, waits, err := g.Forecast(key, network, r)
 		e.Waits = e.Waits || waits
 		return n, err
 	}

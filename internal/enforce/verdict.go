@@ -67,7 +67,7 @@ type Verdict struct {
 	Refusal  *Refusal        // if Refused or Challenged
 	Decision engine.Decision // about the debits, if decided
 	Decided  bool            // by the engine
-	Waits    bool            // whether the request will wait, if foreseen
+	Waits    bool            // whether the request will wait, if it was forecast
 	Wait     time.Duration   // how long, for its units; 0 if that isn't known
 
 	Unzoned   bool            // it is in no zone

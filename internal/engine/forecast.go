@@ -18,7 +18,7 @@ import (
 // can't answer, the forecast is the decision of memory alone.
 func (e *Engine) Forecast(ctx context.Context, client *Client, debits []Debit) Decision {
 	e.committer.awaitOpen(ctx)
-	r, err := beginRehearsal(ctx, e, keysOf(client, debits))
+	r, err := beginForecast(ctx, e, keysOf(client, debits))
 	if err != nil {
 		return Decision{Reason: Abandoned}
 	}
@@ -70,24 +70,24 @@ func (c *Client) appendKeys(keys []cellKey) []cellKey {
 // forecastTimeout is how long a forecast waits for the store before memory decides alone.
 const forecastTimeout = 2 * time.Second
 
-// rehearsal is an engine on copies. The store answers its claims without charging them.
-type rehearsal struct {
+// forecast is an engine on copies. The store answers its claims without charging them.
+type forecast struct {
 	Engine
 	ended chan struct{}
 }
 
-// beginRehearsal returns a rehearsal of a request that needs some keys. It copies the state in
+// beginForecast returns a forecast of a request that needs some keys. It copies the state in
 // memory while no call of the store is under way and nothing waits to be written, so that no unit
 // counts twice. The error is that of ctx.
-func beginRehearsal(ctx context.Context, e *Engine, keys []cellKey) (r *rehearsal, err error) {
+func beginForecast(ctx context.Context, e *Engine, keys []cellKey) (r *forecast, err error) {
 	err = e.committer.queue.run(ctx, func() error {
 		e.committer.tell()
-		r = newRehearsal(e, keys)
+		r = newForecast(e, keys)
 		return nil
 	})
 	switch {
 	case err == ErrUnavailable:
-		return newRehearsal(e, keys), nil
+		return newForecast(e, keys), nil
 	case err != nil:
 		return nil, err
 	}
@@ -104,9 +104,9 @@ func (cm *committer) tell() {
 	}
 }
 
-// newRehearsal returns a rehearsal with copies of the cells of some keys.
-func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
-	r := &rehearsal{Engine: Engine{opts: e.opts, clock: e.clock.Copy(), stop: make(chan struct{})}, ended: make(chan struct{})}
+// newForecast returns a forecast with copies of the cells of some keys.
+func newForecast(e *Engine, keys []cellKey) *forecast {
+	r := &forecast{Engine: Engine{opts: e.opts, clock: e.clock.Copy(), stop: make(chan struct{})}, ended: make(chan struct{})}
 	r.opts.Observer, r.opts.StoreTimeout = noObserver{}, forecastTimeout
 	r.opts.follow()
 
@@ -121,7 +121,7 @@ func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	m.conn.resets.Store(e.committer.conn.resets.Load())
 	m.conn.onReset = func() error { return storage.ErrTerm } // the next forecast takes the reset into account
 	if store := e.committer.conn.store.Load(); store != nil && !e.committer.degraded.Load() {
-		m.conn.store.Store(&opened{Store: &probed{Store: store.Store, offenses: make(map[storage.Key][]reputation.Offense)}})
+		m.conn.store.Store(&opened{Store: &forecastStore{Store: store.Store, offenses: make(map[storage.Key][]reputation.Offense)}})
 	} else {
 		m.degraded.Store(true)
 		m.queue.setClosed(true)
@@ -140,8 +140,8 @@ func newRehearsal(e *Engine, keys []cellKey) *rehearsal {
 	return r
 }
 
-// answer commits the claims of a rehearsal until the rehearsal ends.
-func (r *rehearsal) answer() {
+// answer commits the claims of a forecast until the forecast ends.
+func (r *forecast) answer() {
 	defer close(r.ended)
 	m := &r.committer
 	for {
@@ -154,7 +154,7 @@ func (r *rehearsal) answer() {
 	}
 }
 
-func (r *rehearsal) end() {
+func (r *forecast) end() {
 	close(r.stop)
 	<-r.ended
 	m := &r.committer
@@ -190,19 +190,19 @@ func (st *clientState) copyTo(to *clientState) {
 	to.attempts = slices.Clone(st.attempts)
 }
 
-// probed is a store that changes nothing. It remembers the offenses that it is given.
-type probed struct {
+// forecastStore is a store that changes nothing. It remembers the offenses that it is given.
+type forecastStore struct {
 	storage.Store
 	offenses map[storage.Key][]reputation.Offense
 }
 
 // Claim implements storage.Store.
-func (p *probed) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+func (p *forecastStore) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
 	return p.Probe(ctx, term, claims, grants)
 }
 
 // Records implements storage.Store.
-func (p *probed) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+func (p *forecastStore) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
 	if err := p.Store.Records(ctx, term, clients, records); err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (p *probed) Records(ctx context.Context, term *storage.Term, clients []stor
 }
 
 // Punish implements storage.Store.
-func (p *probed) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+func (p *forecastStore) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
 	for i, o := range offenses {
 		if err := p.Records(ctx, term, []storage.Client{o.Client}, records[i:i+1]); err != nil {
 			return err

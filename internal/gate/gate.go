@@ -154,8 +154,8 @@ func (l *line) mayWait(network netip.Prefix, r Rule) (instead *waiter, ok bool) 
 	return waiting.room(network, MaxWaiting)
 }
 
-// Look returns what Enter would at once, and takes no place. waits reports whether the request would wait.
-func (g *Gate) Look(key string, network netip.Prefix, r Rule) (n int64, waits bool, err error) {
+// Forecast returns what Enter would at once, and takes no place. waits reports whether the request would wait.
+func (g *Gate) Forecast(key string, network netip.Prefix, r Rule) (n int64, waits bool, err error) {
 	mu.Lock()
 	defer mu.Unlock()
 	l := cmp.Or(g.lines[key], new(line))

@@ -57,13 +57,13 @@ func (d *Door) enter(addr netip.Addr, now time.Time) (network string, o Outcome)
 	return network, o
 }
 
-// Look returns what would become of a connection, and counts nothing.
-func (d *Door) Look(addr netip.Addr, now time.Time) Outcome {
+// Forecast returns what would become of a connection, and counts nothing.
+func (d *Door) Forecast(addr netip.Addr, now time.Time) Outcome {
 	_, o := d.outcome(addr, now, true)
 	return o
 }
 
-func (d *Door) outcome(addr netip.Addr, now time.Time, look bool) (network string, o Outcome) {
+func (d *Door) outcome(addr netip.Addr, now time.Time, forecast bool) (network string, o Outcome) {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() || slices.ContainsFunc(d.Except, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return "", Uncounted
@@ -77,10 +77,10 @@ func (d *Door) outcome(addr netip.Addr, now time.Time, look bool) (network strin
 	switch {
 	case rule != nil:
 		return network, Banned
-	case d.Most > 0 && !takePlace(network, gate.Rule{Most: d.Most}, look):
+	case d.Most > 0 && !takePlace(network, gate.Rule{Most: d.Most}, forecast):
 		return network, TooManyOpen
-	case d.Limit.Amount() > 0 && !arrived.take(&d.Limit, network, now.UnixNano(), look):
-		if d.Most > 0 && !look {
+	case d.Limit.Amount() > 0 && !arrived.take(&d.Limit, network, now.UnixNano(), forecast):
+		if d.Most > 0 && !forecast {
 			open.Leave(network)
 		}
 		return network, TooManyNew
@@ -88,9 +88,9 @@ func (d *Door) outcome(addr netip.Addr, now time.Time, look bool) (network strin
 	return network, Entered
 }
 
-func takePlace(network string, r gate.Rule, look bool) bool {
-	if look {
-		_, _, err := open.Look(network, netip.Prefix{}, r)
+func takePlace(network string, r gate.Rule, forecast bool) bool {
+	if forecast {
+		_, _, err := open.Forecast(network, netip.Prefix{}, r)
 		return err == nil
 	}
 	_, err := open.Enter(context.Background(), network, netip.Prefix{}, r, nil) // it doesn't wait

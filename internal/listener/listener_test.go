@@ -110,7 +110,7 @@ func TestDoorAgainstLists(t *testing.T) {
 			inside = inside[:len(inside)-1]
 		}
 		addr := netip.AddrFrom4([4]byte{192, 0, 2, byte(random.IntN(5))})
-		before := d.Look(addr, now)
+		before := d.Forecast(addr, now)
 		network, o := d.enter(addr, now)
 		if before != o {
 			t.Fatalf("seed %d, step %d: it would be %d, and is %d", seed, step, before, o)
@@ -375,7 +375,7 @@ func TestConnectionsAtOnce(t *testing.T) {
 				if network, o := d.enter(addr, time.Now()); o == Entered {
 					open.Leave(network)
 				}
-				d.Look(addr, time.Now())
+				d.Forecast(addr, time.Now())
 			}
 		})
 	}

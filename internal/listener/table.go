@@ -29,14 +29,14 @@ type counted struct {
 	slots   int64
 }
 
-// take takes a unit of a network's limit, if one is free. With look it only says whether one is.
-func (t *table) take(l *limiter.Limit, network string, now int64, look bool) bool {
+// take takes a unit of a network's limit, if one is free. With forecast it only says whether one is.
+func (t *table) take(l *limiter.Limit, network string, now int64, forecast bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.now = max(t.now, now)
 	s := t.stateLocked(counted{network, l.Window(), l.Slots()})
 	s.Trim(l, t.now)
-	if look {
+	if forecast {
 		s = &limiter.State{Slots: slices.Clone(s.Slots), Bucket: s.Bucket}
 	}
 	claim := limiter.Claim{Now: t.now, Min: 1, Want: 1}

@@ -155,19 +155,19 @@ func (v *VerifiedBot) confirms(b bot, r *http.Request) bool {
 	if b.ranges != nil && b.ranges.Contains(addr) {
 		return true
 	}
-	return v.verifier.IsConfirmed(b.Operator, addr, !isRehearsal(r))
+	return v.verifier.IsConfirmed(b.Operator, addr, !isForecast(r))
 }
 
-// rehearsalVar is the variable of requests that nobody sent.
-const rehearsalVar = "rate_limit.rehearsal"
+// forecastVar is the variable of requests that nobody sent.
+const forecastVar = "rate_limit.forecast"
 
-// SetRehearsal notes that nobody sent a request: it is from a log, or an operator asks what would
+// SetForecast notes that nobody sent a request: it is from a log, or an operator asks what would
 // happen. No address is looked up for it.
-func SetRehearsal(r *http.Request) { caddyhttp.SetVar(r.Context(), rehearsalVar, true) }
+func SetForecast(r *http.Request) { caddyhttp.SetVar(r.Context(), forecastVar, true) }
 
-// isRehearsal reports whether nobody sent a request.
-func isRehearsal(r *http.Request) bool {
-	return caddyhttp.GetVar(r.Context(), rehearsalVar) != nil
+// isForecast reports whether nobody sent a request.
+func isForecast(r *http.Request) bool {
+	return caddyhttp.GetVar(r.Context(), forecastVar) != nil
 }
 
 // UnmarshalCaddyfile sets up the matcher from Caddyfile tokens. Syntax:

@@ -45,7 +45,7 @@ func Prepare(server *caddyhttp.Server, r *http.Request) *http.Request {
 		r.RequestURI = r.URL.RequestURI()
 	}
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), new(nobody), server)
-	matcher.SetRehearsal(r)
+	matcher.SetForecast(r)
 	return r
 }
 

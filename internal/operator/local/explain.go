@@ -57,7 +57,7 @@ func (ex *explainer) explainConnections() {
 		return
 	}
 	for _, d := range ex.Config.Doors {
-		o := d.Look(ex.Network.Addr(), ex.Now)
+		o := d.Forecast(ex.Network.Addr(), ex.Now)
 		if o < listener.Banned {
 			continue
 		}

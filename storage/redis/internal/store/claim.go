@@ -46,7 +46,7 @@ func (c claims) decide(ctx context.Context, term *storage.Term, as call, clients
 	names := c.machine.server.names
 	as.script = claimScript
 	as.writes = as.writes && len(list) > 0
-	b := batch{names: names, claims: list, dry: !as.writes}
+	b := batch{names: names, claims: list, probe: !as.writes}
 	read := newReading(names, clients)
 	as.request = func(now int64) (request, error) {
 		q := b.request(now, len(read.keys))
@@ -73,7 +73,7 @@ func (c claims) decide(ctx context.Context, term *storage.Term, as call, clients
 type batch struct {
 	names  names
 	claims []storage.Claim
-	dry    bool
+	probe  bool
 
 	keys   []string
 	index  map[name]int64 // the numbers of keys, from 1, that are in no group
@@ -165,7 +165,7 @@ func (b *batch) keysOf(c *storage.Claim) []int64 {
 
 // args returns the arguments of the script, and adds the keys of groups.
 func (b *batch) args(now int64, records int) []string {
-	args := []string{"", strconv.FormatInt(bit(b.dry), 10), strconv.Itoa(records)}
+	args := []string{"", strconv.FormatInt(bit(b.probe), 10), strconv.Itoa(records)}
 	for i := range b.groups {
 		g := &b.groups[i]
 		for _, i := range g.members {
