@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -181,15 +182,16 @@ func TestMethodMatchersMindOverrides(t *testing.T) {
 }
 
 func TestWordsBehindPathsAreErrors(t *testing.T) {
-	for line, want := range map[string]string{
-		"/search q":            "q=*",
-		"/login post":          "POST /login",
-		"/login ip":            "per ip",
-		"/wp-login.php ban 1h": "trap ban 1h /wp-login.php",
-		"/wp-login.php 1h":     "trap ban 1h /wp-login.php",
-		"/login method POST":   "a block",
-		"/a mode=heavy /b":     "paths before the conditions",
+	for line, word := range map[string]string{
+		"/search q":            "q",
+		"/login post":          "post",
+		"/login ip":            "ip",
+		"/wp-login.php ban 1h": "ban",
+		"/wp-login.php 1h":     "1h",
+		"/login method POST":   "method",
+		"/a mode=heavy /b":     "/b",
 	} {
+		want := fmt.Sprintf("got %q behind the path: a condition on the query has a value, such as mode=heavy or q=*; the syntax is endpoint [<methods...>] <paths...>", word)
 		err := new(matcher.Endpoint).UnmarshalCaddyfile(caddyfile.NewTestDispenser("endpoint " + line))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
