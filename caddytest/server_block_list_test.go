@@ -89,7 +89,7 @@ func TestBrokenBlockListStopsNoStart(t *testing.T) {
 	if lines := s.logLines("the block list can't be used; Caddy starts without it, and reads it again until it can"); len(lines) != 1 || lines[0]["level"] != "error" {
 		t.Errorf("the log says %v", lines)
 	}
-	s.wantCommand(t, 0, []string{"status"}, "It can't be read, and bans nobody: ", "is no list of addresses")
+	s.wantCommand(t, 0, []string{"status"}, "can't be read, and bans nobody: ", "is no list of addresses")
 	waitFor(t, "metrics to say so", func() bool { return strings.Contains(s.metricLines(), "caddy_rate_limit_failing_block_lists 1") })
 	if err := s.reload(listed + "\n# another"); err == nil || !strings.Contains(err.Error(), "is no list of addresses") {
 		t.Errorf("a reload says %v", err)

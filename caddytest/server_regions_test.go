@@ -150,7 +150,7 @@ func TestRegions(t *testing.T) {
 			waitFor(t, "the log", func() bool {
 				return len(s.logLines("counts can't be exchanged with other regions; this region goes on alone until they can")) > 0
 			})
-			s.wantCommand(t, 0, words("status"), "counts are not exchanged")
+			s.wantCommand(t, 0, words("status"), "Counts are not exchanged with other regions")
 			if strings.Contains(s.logs(), testserver.Password) {
 				t.Error("the log has the password")
 			}

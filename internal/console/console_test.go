@@ -455,7 +455,7 @@ func TestStatusShowsRegions(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Region eu: counts were exchanged 1m 1s ago at db.example.com:5432/tally.\n",
-		`counts are not exchanged: no route\x1b`,
+		"Counts are not exchanged with other regions, since 2026-11-22 11:59:00 (1m ago): no route\\x1b. This region goes on alone until they are.\n",
 		"Region us has a clock that is 10m ahead.",
 		"Region us: 2 machines and 1 that went without a word, heard of 4s ago.\n",
 		"Region ap: 1 machine, heard of 2s ago.\n",

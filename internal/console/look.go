@@ -62,13 +62,9 @@ func (s *session) showStatus(status operator.Status) {
 		if r.Store != nil {
 			s.printf("       %s in the store, for all machines.", countRules(*r.Store))
 		}
-		s.showTrouble(r.Trouble)
 	}
 	if c := status.Conduct; c != nil {
 		s.printf("%s", s.describeConduct(c))
-	}
-	if n := status.Undelivered; n > 0 {
-		s.mark(red, wording.Counted(int(n), "notification")+" could not be delivered since the start: caddy rate-limit notify test says why.")
 	}
 	for _, list := range status.Rules.Lists {
 		s.showBlockList(list)
@@ -79,12 +75,7 @@ func (s *session) showStatus(status operator.Status) {
 	if !status.History {
 		s.printf("History is not kept.")
 	}
-	if len(status.Shadow) > 0 {
-		s.mark(yellow, "In shadow, so that nothing is refused: "+strings.Join(status.Shadow, ", ")+".")
-	}
-	if len(status.Loaded) > 0 {
-		s.mark(yellow, "Applied because of the load: "+strings.Join(status.Loaded, ", ")+".")
-	}
+	s.showFacts(status.Facts())
 	s.showAdvice(status.Advice)
 	if len(status.Stores) == 0 {
 		s.printf("No request has been counted: the running config has no zone.")
@@ -100,21 +91,30 @@ func (s *session) showStatus(status operator.Status) {
 		{"PATH", func(o operator.Store) cell { return fixed(o.Path) }},
 	}, status.Stores)
 	for _, o := range status.Stores {
-		if o.Reason != "" {
-			s.mark(red, o.Reason)
-		}
 		if o.Journal > 0 {
 			s.printf("%s of %s are the journal: a file of fixed size, mapped and not held in memory.", bytesText(o.Journal), bytesText(o.Bytes))
 		}
-		if h := o.History; h != nil {
-			s.mark(red, "The history can't be written since "+moment(h.Since, s.now)+", and waits in memory: "+h.Reason)
-		}
-		s.showTrouble(o.APIKeys)
-		if n := o.Names; n != nil {
-			s.mark(red, n.File+": since "+moment(n.Since, s.now)+": "+n.Reason+".")
-		}
 		s.showNetwork(o)
 		s.showRegion(o.Region)
+	}
+}
+
+// showFacts shows what isn't as usual.
+func (s *session) showFacts(facts []operator.Fact) {
+	for _, f := range facts {
+		style, text := red, f.Text
+		if f.Severity == operator.Notice {
+			style = yellow
+		}
+		if f.Since != nil {
+			text += ", since " + moment(*f.Since, s.now)
+		}
+		for _, more := range [...]struct{ before, text string }{{": ", f.Reason}, {". ", f.Do}} {
+			if more.text != "" {
+				text += more.before + more.text
+			}
+		}
+		s.mark(style, text+".")
 	}
 }
 
@@ -165,9 +165,6 @@ func (s *session) showNetwork(o operator.Store) {
 	}
 	s.printf("%s %s this store. %s. The clock of this machine is %v %s the store's. Keys are those in the memory of this machine.", wording.Counted(o.Processes, "machine"), use,
 		call, rounded(max(n.Ahead, -n.Ahead)), compared)
-	if n.LostWrites > 0 {
-		s.mark(red, "The store has lost writes that it had acknowledged: "+wording.Counted(int(n.LostWrites), "time")+" since the start.")
-	}
 	switch later := n.LaterLines; {
 	case later == nil:
 		s.printf("Whether values in the store need a line of secret_file after the first is not known. Don't remove a line yet.")
@@ -193,12 +190,6 @@ func (s *session) showRegion(r *operator.Region) {
 		return
 	}
 	s.printf("Region %s: counts were exchanged %s ago at %s.", printable(r.Name), span(r.Lag.Duration()), printable(r.Exchange))
-	if r.Since != nil {
-		s.mark(red, "Since "+moment(*r.Since, s.now)+" counts are not exchanged: "+r.Reason)
-	}
-	for _, fault := range r.Faults {
-		s.mark(red, fault)
-	}
 	for _, o := range r.Others {
 		gone := ""
 		if o.Gone > 0 {
@@ -227,18 +218,6 @@ func (s *session) showBlockList(list operator.BlockList) {
 		read = "read " + span(s.now.Sub(*list.Read)) + " ago"
 	}
 	s.printf("Block list %s: %s, %s.", printable(list.Name), wording.Counted(list.Bans, "ban"), read)
-	switch {
-	case list.Reason != "" && list.Bans == 0:
-		s.mark(red, "It can't be read, and bans nobody: "+list.Reason)
-	case list.Reason != "":
-		s.mark(red, "It can't be read now, and its last good version is in force: "+list.Reason)
-	}
-}
-
-func (s *session) showTrouble(t *operator.FileTrouble) {
-	if t != nil {
-		s.mark(red, t.File+": since "+moment(t.Since, s.now)+" what was read before is in force: "+t.Reason)
-	}
 }
 
 // zoneLimit is a row of the table of zones.

@@ -41,7 +41,6 @@ var functions = template.FuncMap{
 	"what": func(r operator.Refused) string {
 		return strings.Join([]string{r.Zone, r.Limit, masked(named(r.Text, r.Client)), r.Tag}, "\n")
 	},
-	"sound":   sound,
 	"dict":    dict,
 	"percent": percent,
 	"int64":   func(n int) int64 { return int64(n) },

@@ -176,7 +176,8 @@ func isForecast(r *http.Request) bool {
 //		ranges <name> <file>
 //	}
 func (v *VerifiedBot) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return grammar.Line("verified_bot <names...>", &v.Names).Repeats().With(grammar.Block{Rules: v.rules, Check: v.check}).ReadAll(d)
+	block := grammar.Block{Rules: v.rules, Check: v.check}
+	return grammar.Line("verified_bot <names...>", &v.Names).Repeats().With(block).ReadAll(d)
 }
 
 func (v *VerifiedBot) rules() grammar.Rules {

@@ -134,7 +134,8 @@ func (r readingsIn) Readings() *endpoint.Readings {
 //
 //	endpoint [<methods...>] <paths...> [<key>=<value>...]
 func (e *Endpoint) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return grammar.Line("endpoint [<methods...>] <paths...> [<key>=<value>...]", e.setMethods, e.setPaths, e.setQuery).Then(e.check).ReadAll(d)
+	line := grammar.Line("endpoint [<methods...>] <paths...> [<key>=<value>...]", e.setMethods, e.setPaths, e.setQuery)
+	return line.Then(e.check).ReadAll(d)
 }
 
 func (e *Endpoint) setMethods(words []string) (n int, err error) {
