@@ -1,6 +1,6 @@
 // Package outcomes has the counts of requests by outcome: one type with one list of names, for stores, metrics,
 // the history, operators, their pages and replays. Another outcome is a field of [Counts] and an element of
-// [Names] and [Counts.All]; what it is called for people stands where it is shown.
+// [Counts.All]; what it is called for people stands where it is shown.
 package outcomes
 
 // Counts are requests, each counted once, or the decisions of a zone or limit about them.
@@ -16,11 +16,8 @@ type Counts struct {
 // WouldRefuse is the name of what shadow limits would refuse, in metrics, logs, placeholders and replays.
 const WouldRefuse = "would_refuse"
 
-// Names are the names of the counts in JSON and in tables, in the order of [Counts.All].
-var Names = [...]string{"allowed", "refused", "blocked", "banned", WouldRefuse}
-
 // All returns the counts in the order in which stores keep them. A new count comes last.
-func (c *Counts) All() [len(Names)]*int64 {
+func (c *Counts) All() [5]*int64 {
 	return [...]*int64{&c.Allowed, &c.Refused, &c.Blocked, &c.Banned, &c.WouldRefuse}
 }
 
