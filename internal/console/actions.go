@@ -101,7 +101,8 @@ func (s *session) outcome(action operator.Action, o *operator.Command, d operato
 	case operator.Disallow:
 		return "Limits and bans hold for " + d.Client + " again."
 	case operator.Raise:
-		return fmt.Sprintf("Limits of %s are raised %s%s %s%s.", d.Client, o.Factor, o.Where(), until(d.Until, s.now), holds(d.In))
+		return fmt.Sprintf("Limits of %s are raised %s%s %s%s.", d.Client, o.Factor, o.Where(), until(d.Until, s.now),
+			holds(d.In))
 	case operator.Unraise:
 		return "Limits of " + d.Client + " are no longer raised" + o.Where() + "."
 	}
@@ -113,7 +114,8 @@ func (s *session) outcome(action operator.Action, o *operator.Command, d operato
 func (c console) act(a action) *cobra.Command {
 	var o operator.Command
 	var held, end string
-	cmd := &cobra.Command{Use: string(a.Action) + " <client>...", Short: a.short, Long: a.long + "\n" + clientHelp, Example: a.example}
+	cmd := &cobra.Command{Use: string(a.Action) + " <client>...", Short: a.short, Long: a.long + "\n" + clientHelp,
+		Example: a.example}
 	cmd.ValidArgsFunction = c.completeClient(anywhere)
 	cmd.Flags().StringVar(&o.Reason, "reason", "", "Why, for the audit")
 	if a.undoes != "" {
@@ -147,7 +149,8 @@ func (c console) act(a action) *cobra.Command {
 		if end != "" {
 			t, err := textfile.ParseTime(end)
 			if err != nil || !t.After(s.now) {
-				return fmt.Errorf("--until: got %q: expected a time to come, such as 2026-12-01 or 2026-12-01T08:00:00Z", end)
+				return fmt.Errorf(
+					"--until: got %q: expected a time to come, such as 2026-12-01 or 2026-12-01T08:00:00Z", end)
 			}
 			if o.For = operator.SecondsOf(t.Sub(s.now)); o.For > operator.MaxRule {
 				return fmt.Errorf("--until: got %q: expected a time within 100 years", end)

@@ -35,7 +35,8 @@ the site.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&in.file, "import", "", `Ban those that this file lists ("-": the standard input)`)
-	cmd.Flags().StringVar(&in.held, "for", "", "With --import: how long, where a line doesn't say it: 24h, 7d (default: until it is lifted)")
+	cmd.Flags().StringVar(&in.held, "for", "",
+		"With --import: how long, where a line doesn't say it: 24h, 7d (default: until it is lifted)")
 	cmd.Flags().StringVar(&in.reason, "reason", "", "With --import: why, where a line doesn't say it")
 	cmd.Flags().BoolVar(&in.trust.Allow, "allow", false, "With --import: take lines that allow or raise clients, too")
 	cmd.Flags().BoolVar(&in.trust.Wide, "force", false, "With --import: take networks wider than /8 (IPv6: /19), too")
@@ -51,7 +52,8 @@ the site.`,
 		if err != nil {
 			return err
 		}
-		if status, err := s.Status(s.ctx); err == nil && !s.json && status.Conduct != nil && status.Conduct.Missing != "" {
+		if status, err := s.Status(s.ctx); err == nil && !s.json && status.Conduct != nil &&
+			status.Conduct.Missing != "" {
 			s.mark(yellow, s.describeConduct(status.Conduct))
 		}
 		return list(s, bans, []column[operator.Rule]{

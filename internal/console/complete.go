@@ -105,16 +105,19 @@ func (c console) completeBanned(action operator.Action) completion {
 }
 
 // completeMonth completes one of the last twelve months, the newest first.
-func (c console) completeMonth(*cobra.Command, []string, string) (months []cobra.Completion, _ cobra.ShellCompDirective) {
+func (c console) completeMonth(*cobra.Command, []string, string) (months []cobra.Completion,
+	_ cobra.ShellCompDirective) {
 	now := c.now().UTC()
 	for ago := range 12 {
-		months = append(months, time.Date(now.Year(), now.Month()-time.Month(ago), 1, 0, 0, 0, 0, time.UTC).Format("2006-01"))
+		months = append(months,
+			time.Date(now.Year(), now.Month()-time.Month(ago), 1, 0, 0, 0, 0, time.UTC).Format("2006-01"))
 	}
 	return months, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
 // completeRaise completes a factor, and then clients.
-func (c console) completeRaise(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c console) completeRaise(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion,
+	cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return []cobra.Completion{"0.5x", "2x", "5x", "10x"}, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -79,7 +79,8 @@ func (c console) command(cmd *cobra.Command, run func(*session, []string) error)
 func Usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return fmt.Errorf("got %q: expected caddy %s", args, strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "caddy "))
+			return fmt.Errorf("got %q: expected caddy %s", args,
+				strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "caddy "))
 		}
 		return nil
 	}
@@ -140,5 +141,6 @@ func list[T any](s *session, values []T, columns []column[T], nothing string) er
 	if values == nil {
 		values = []T{}
 	}
-	return s.report(values, len(values) > 0 || nothing == "", nothing, func() { writeTable(s.out, s.look, columns, values) })
+	return s.report(values, len(values) > 0 || nothing == "", nothing,
+		func() { writeTable(s.out, s.look, columns, values) })
 }

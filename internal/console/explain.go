@@ -55,7 +55,10 @@ func question(client, target string, headers []string) (q operator.Question, err
 		q.URL = target
 	}
 	if q.URL != "" && !strings.Contains(q.URL, "://") {
-		return q, fmt.Errorf("--url: got %q: expected a URL with its scheme and host, such as 'POST https://example.com/login'", target)
+		return q,
+			fmt.Errorf(
+				"--url: got %q: expected a URL with its scheme and host, such as 'POST https://example.com/login'",
+				target)
 	}
 	for _, header := range headers {
 		name, value, ok := strings.Cut(header, ":")
@@ -74,7 +77,8 @@ func question(client, target string, headers []string) (q operator.Question, err
 }
 
 func (s *session) showExplanation(e operator.Explanation) {
-	fmt.Fprintln(s.out, wording.Bold.In(printable(pasted(cmp.Or(e.Client, e.Text))), s.look)) // in one line, to be pasted
+	// in one line, to be pasted
+	fmt.Fprintln(s.out, wording.Bold.In(printable(pasted(cmp.Or(e.Client, e.Text))), s.look))
 	if e.Text != "" && e.Text != e.Client {
 		s.fact("", e.Text)
 	}

@@ -46,7 +46,8 @@ caddy rate-limit explain api-key:NAME`,
 	}
 	in := &keyPlace{KeyOptions: o}
 	cmd.PersistentFlags().StringVarP(&in.path, "file", "f", o.File, "The file of keys")
-	cmd.PersistentFlags().BoolVar(&in.shared, "store", false, "The keys in the store that machines share, instead of those of the file")
+	cmd.PersistentFlags().BoolVar(&in.shared, "store", false,
+		"The keys in the store that machines share, instead of those of the file")
 	cmd.MarkFlagsMutuallyExclusive("file", "store")
 	cmd.AddCommand(keyNewCommand(in), keyListCommand(in), keyTierCommand(in), keyRevokeCommand(in))
 	return cmd
@@ -71,7 +72,8 @@ func (k *keyPlace) add(ctx context.Context, client apikeys.Holder) (string, erro
 	if !k.shared {
 		key, err := apikeys.New(k.path, client)
 		if err == nil {
-			_, _ = k.ask(ctx, operator.APIKeyChange{Name: client.Name, Tier: client.Tier, Done: operator.KeyMade}) // without a running Caddy there is no audit
+			// without a running Caddy there is no audit
+			_, _ = k.ask(ctx, operator.APIKeyChange{Name: client.Name, Tier: client.Tier, Done: operator.KeyMade})
 		}
 		return key, err
 	}
@@ -303,7 +305,8 @@ func completeKey(in *keyPlace) cobra.CompletionFunc {
 }
 
 // completeTier completes the tier of a new key.
-func (k *keyPlace) completeTier(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (k *keyPlace) completeTier(_ *cobra.Command, args []string, _ string) ([]cobra.Completion,
+	cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

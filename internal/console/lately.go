@@ -21,7 +21,8 @@ const (
 // showLately shows who is over a limit at the moment, which zones have refused more than usual in the last hour,
 // and what was done in it. What can't be asked, as the history of a Redis, is left out.
 func (s *session) showLately(history bool) {
-	if keys, err := s.Keys(s.ctx, operator.KeysQuery{Blocked: true, By: operator.ByRefused, N: operator.MaxItems}); err == nil {
+	if keys, err := s.Keys(s.ctx,
+		operator.KeysQuery{Blocked: true, By: operator.ByRefused, N: operator.MaxItems}); err == nil {
 		over := wording.Counted(len(keys), "key") + " over a limit"
 		switch {
 		case len(keys) == 0:
@@ -55,8 +56,9 @@ func (s *session) showUnusual() {
 			continue
 		}
 		if share, usual := refusedShare(now), refusedShare(before); share > 2*usual {
-			s.mark(red, fmt.Sprintf("Zone %s refused %s in the last hour, %.1f %% of its requests; in the day before %.1f %%.",
-				z.Name, wording.Counted(int(now.Refused), "request"), 100*share, 100*usual))
+			s.mark(red,
+				fmt.Sprintf("Zone %s refused %s in the last hour, %.1f %% of its requests; in the day before %.1f %%.",
+					z.Name, wording.Counted(int(now.Refused), "request"), 100*share, 100*usual))
 		}
 	}
 }
@@ -85,13 +87,15 @@ func (s *session) showActs() {
 		recent++
 	}
 	for _, act := range acts[:min(recent, latelyActs)] {
-		text := fmt.Sprintf("%s ago: %s by %s", span(s.now.Sub(act.At)), strings.TrimSpace(act.Action+" "+act.Target), act.By)
+		text := fmt.Sprintf("%s ago: %s by %s", span(s.now.Sub(act.At)),
+			strings.TrimSpace(act.Action+" "+act.Target), act.By)
 		if act.Reason != "" {
 			text += " (" + act.Reason + ")"
 		}
 		s.printf("%s.", printable(text))
 	}
 	if recent > latelyActs {
-		s.printf("%s more in the last hour: caddy rate-limit audit lists them.", wording.Counted(recent-latelyActs, "act"))
+		s.printf("%s more in the last hour: caddy rate-limit audit lists them.",
+			wording.Counted(recent-latelyActs, "act"))
 	}
 }

@@ -93,7 +93,8 @@ func parseDuration(text string) (time.Duration, error) {
 func (s *session) showHistory(past operator.History, zone string) {
 	writeTable(s.out, s.look, []column[operator.HistoryPoint]{
 		{"FROM", func(p operator.HistoryPoint) cell { return fixed(p.At.Local().Format("2006-01-02 15:04")) }},
-		{map[bool]string{true: "LET IN", false: "ALLOWED"}[zone == ""], func(p operator.HistoryPoint) cell { return figure(p.Allowed) }},
+		{map[bool]string{true: "LET IN", false: "ALLOWED"}[zone == ""],
+			func(p operator.HistoryPoint) cell { return figure(p.Allowed) }},
 		{"REFUSED", func(p operator.HistoryPoint) cell { return alarm(p.Refused) }},
 		{"BANNED", func(p operator.HistoryPoint) cell { return alarm(p.Banned) }},
 		{"WOULD REFUSE", func(p operator.HistoryPoint) cell { return seldom(p.WouldRefuse) }},
@@ -148,6 +149,7 @@ func (c console) audit() *cobra.Command {
 			{"ACTION", func(a operator.Act) cell { return text(a.Action) }},
 			{"TARGET", func(a operator.Act) cell { return text(a.Target) }},
 			{"REASON", func(a operator.Act) cell { return text(a.Reason) }},
-		}, map[bool]string{true: "Nobody has done anything.", false: "Nobody has done anything to it that the audit has."}[q.Client == ""])
+		}, map[bool]string{true: "Nobody has done anything.",
+			false: "Nobody has done anything to it that the audit has."}[q.Client == ""])
 	})
 }

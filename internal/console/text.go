@@ -15,7 +15,8 @@ import (
 func printable(text string) string { return wording.Printable(text, "") }
 
 // inert escapes the characters of a Go string that some shell reads between quotes.
-var inert = strings.NewReplacer(`\\`, `\x5c`, `\"`, `\x22`, "'", `\x27`, "$", `\x24`, "`", `\x60`, "!", `\x21`, "%", `\x25`)
+var inert = strings.NewReplacer(`\\`, `\x5c`, `\"`, `\x22`, "'", `\x27`, "$", `\x24`, "`", `\x60`, "!", `\x21`,
+	"%", `\x25`)
 
 // pasted returns a client's name as a word to paste into a shell, in ASCII so that it looks like no
 // other. [operator.ParseTarget] reads it. Quotes in quotes keep it a word also where completion

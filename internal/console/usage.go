@@ -44,7 +44,8 @@ most of each limit and hour, for 7 days: an estimate from a sample.`,
 		if err != nil {
 			return err
 		}
-		nothing := fmt.Sprintf("The history has no usage of %s from %s on. The last minute comes when it is over.", used.Client, used.From.Format(time.DateOnly))
+		nothing := fmt.Sprintf("The history has no usage of %s from %s on. The last minute comes when it is over.",
+			used.Client, used.From.Format(time.DateOnly))
 		if format == "csv" && !s.json {
 			if err := s.writeUsageCSV(used); err != nil || len(used.Days) > 0 {
 				return err
@@ -89,14 +90,16 @@ func (s *session) showUsage(used operator.Usage) {
 		among = ", where it was among the 20 heaviest keys of a limit and hour"
 	}
 	s.printf("\n%s in %s, as far as the history has it: from %s to %s%s.",
-		printable(used.Client), printable(used.Month), used.From.Format(time.DateOnly), used.To.Format("2006-01-02 15:04 MST"), among)
+		printable(used.Client), printable(used.Month), used.From.Format(time.DateOnly),
+		used.To.Format("2006-01-02 15:04 MST"), among)
 }
 
 // writeUsageCSV prints a line for each day and limit, after a line with the names of columns.
 func (s *session) writeUsageCSV(used operator.Usage) error {
 	rows := [][]string{{"client", "day", "zone", "limit", "units", "refused", "exact"}}
 	for _, d := range used.Days {
-		rows = append(rows, []string{printable(used.Client), d.Day, printable(d.Zone), printable(d.Limit), strconv.FormatInt(d.Units, 10), strconv.FormatInt(d.Refused, 10), strconv.FormatBool(d.Exact)})
+		rows = append(rows, []string{printable(used.Client), d.Day, printable(d.Zone), printable(d.Limit),
+			strconv.FormatInt(d.Units, 10), strconv.FormatInt(d.Refused, 10), strconv.FormatBool(d.Exact)})
 	}
 	return csv.NewWriter(s.out).WriteAll(rows)
 }

@@ -64,7 +64,8 @@ func (cfg *Config) network(ip string) (netip.Prefix, bool) {
 // Prefixes returns how many bits of an address identify a client: the zone's setting, else the
 // app's, else the defaults.
 func (cfg *Config) Prefixes(ipv4, ipv6 int) (int, int) {
-	return cmp.Or(ipv4, cfg.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, cfg.IPv6Prefix, identity.DefaultIPv6Prefix)
+	return cmp.Or(ipv4, cfg.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(ipv6, cfg.IPv6Prefix,
+		identity.DefaultIPv6Prefix)
 }
 
 // IsClaimed reports whether the client may have chosen its address.

@@ -52,7 +52,9 @@ func (a *Announcer) announce(e notify.Event) {
 // them.
 func (cfg *Config) locate(e *notify.Event) {
 	sample := slices.DeleteFunc(cfg.Watchers.Recent(e.Time), func(r watch.Request) bool {
-		return r.Refusal == nil || !(e.Kind == notify.Refusals && r.Refusal.Zone == e.Zone || e.Kind == notify.Ban && identity.FullText([]byte(r.Key())) == e.Address)
+		return r.Refusal == nil ||
+			!(e.Kind == notify.Refusals && r.Refusal.Zone == e.Zone || e.Kind == notify.Ban &&
+				identity.FullText([]byte(r.Key())) == e.Address)
 	})
 	first := func(text func(*watch.Request) string) string {
 		return append(watch.SharesOf(sample, text), operator.RefusedShare{})[0].Text
@@ -108,7 +110,8 @@ func (a *Announcer) begin() {
 			select {
 			case e := <-a.queue:
 				a.events.Emit(a.ctx, eventName(e), map[string]any{
-					"text": e.Text, "zone": e.Zone, "reason": e.Reason, "client": e.Client, "address": e.Address, "count": e.Count, "site": e.Site, "network": e.Network,
+					"text": e.Text, "zone": e.Zone, "reason": e.Reason, "client": e.Client, "address": e.Address,
+					"count": e.Count, "site": e.Site, "network": e.Network,
 				})
 			case <-stop:
 				return

@@ -93,7 +93,8 @@ func (a *APIKeys) count() {
 		return
 	}
 	if a.Keys.Keys() == nil && !a.Store {
-		a.config.Log.Warn("there is no file of API keys yet; until there is, all keys are unknown", zap.String("file", a.Keys.Path()))
+		a.config.Log.Warn("there is no file of API keys yet; until there is, all keys are unknown",
+			zap.String("file", a.Keys.Path()))
 	}
 	a.meter()
 }

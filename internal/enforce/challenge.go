@@ -37,7 +37,8 @@ func (s *Sessions) serve(w http.ResponseWriter, e *Evaluation) error {
 	if matcher.IsEarly(e.Http) {
 		return e.Handler.Answer.AskAgain(w, e.Http)
 	}
-	x := &challengeExchange{Sessions: s, Config: e.Client.Config, W: answer.Own(w), Http: e.Http, Evaluation: e, Client: e.Client, Page: e.Handler.Answer.Page}
+	x := &challengeExchange{Sessions: s, Config: e.Client.Config, W: answer.Own(w), Http: e.Http, Evaluation: e,
+		Client: e.Client, Page: e.Handler.Answer.Page}
 	x.Client.locateFrom(e)
 	if d, ok := x.visit(); d.Reason == engine.Banned {
 		return x.refuse(banned, d, "This client is banned.")
@@ -79,7 +80,8 @@ func (e *Evaluation) offersChallenge(r *Refusal) bool {
 		!httpfield.IsNavigation(e.Http.Header) && !httpfield.IsFramed(e.Http.Header) {
 		return false
 	}
-	x := &challengeExchange{Sessions: h.Config.Session, Config: h.Config, Http: e.Http, Client: e.Client, Page: h.Answer.Page}
+	x := &challengeExchange{Sessions: h.Config.Session, Config: h.Config, Http: e.Http, Client: e.Client,
+		Page: h.Answer.Page}
 	if d, ok := e.decider.Decide(x.Http.Context(), nil, x.debitOf(x.Limits.pages)); !ok || !d.Allowed {
 		return false
 	}
@@ -110,7 +112,8 @@ func (c *challengeExchange) Show(w http.ResponseWriter, p *answer.Response) erro
 	answer.LeaveBody(c.W, c.Http)
 	target := originalURI(c.Http)
 	if httpfield.IsFramed(c.Http.Header) { // where it may get no cookie
-		return c.showLink(http.StatusTooManyRequests, c.Path+"?"+url.Values{"target": {target}}.Encode(), func(t *language.Texts) string { return t.Framed })
+		return c.showLink(http.StatusTooManyRequests, c.Path+"?"+url.Values{"target": {target}}.Encode(),
+			func(t *language.Texts) string { return t.Framed })
 	}
 	return c.show(http.StatusTooManyRequests, target, p.Refusal, nil)
 }
@@ -225,8 +228,10 @@ func NewSessionLimits(sessions, live int64, lifetime time.Duration) sessionLimit
 		liveWaits: ownLimit("live waits "+span, limiter.Params{Amount: max(1, live/waitShare), Window: lifetime}),
 		waits:     ownLimit("waits", limiter.Params{Amount: max(1, sessions/waitShare), Window: time.Hour}),
 		renewals:  ownLimit("renewals "+span, limiter.Params{Amount: 1, Window: lifetime / 4}),
-		Visits:    ownLimit("visits", limiter.Params{Algorithm: limiter.TokenBucket, Amount: visitsPerMinute, Window: time.Minute}),
-		pages:     ownLimit("pages", limiter.Params{Algorithm: limiter.TokenBucket, Amount: pagesPerMinute, Window: time.Minute}),
+		Visits: ownLimit("visits",
+			limiter.Params{Algorithm: limiter.TokenBucket, Amount: visitsPerMinute, Window: time.Minute}),
+		pages: ownLimit("pages",
+			limiter.Params{Algorithm: limiter.TokenBucket, Amount: pagesPerMinute, Window: time.Minute}),
 		sessions:  ownLimit("sessions", limiter.Params{Amount: sessions, Window: time.Hour}),
 		solutions: ownLimit("solutions", limiter.Params{Amount: 1, Window: challenge.MaxLifetime, Slots: 10}),
 	}

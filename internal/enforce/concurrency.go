@@ -17,8 +17,10 @@ import (
 // Concurrency bounds how many requests of a key of a zone may be in flight at a time.
 type Concurrency struct {
 	gate.Rule
-	Policy  *Policy // stands for a limit when it refuses a request
-	Ceiling int64   // times higher is the bound for all unverified clients of a network; 0 in zones that don't count per client
+	Policy *Policy // stands for a limit when it refuses a request
+	// Ceiling times Policy's bound is that of all unverified clients of a network; 0 in zones that don't count per
+	// client.
+	Ceiling int64
 	Gate    *gate.Gate
 }
 
@@ -85,7 +87,8 @@ func (e *Evaluation) tryPlaces(v *ShadowVerdicts, report func(*ShadowDecision)) 
 			e.places, e.entered = append(e.places, e.tried[from:i]...), true
 			continue
 		}
-		reportShadow(report, v, ShadowDecision{Decision: engine.Decision{Retry: busyRetry}, Policies: []*Policy{c.Policy}})
+		reportShadow(report, v,
+			ShadowDecision{Decision: engine.Decision{Retry: busyRetry}, Policies: []*Policy{c.Policy}})
 	}
 }
 
@@ -173,7 +176,8 @@ func (v *Verdict) Counts(z *Zone) bool {
 // refuseBusy refuses a request that finds no free place, and charges nothing else for it.
 func (e *Evaluation) refuseBusy(by *Concurrency) {
 	e.Busy, e.Decision = by, engine.Decision{Reason: engine.OverLimit, Debit: -1, Retry: busyRetry}
-	e.refuse(Refusal{Policy: by.Policy, Retry: e.Handler.Spread(busyRetry, &by.Policy.Rate), Reason: engine.OverLimit, Fresh: true})
+	e.refuse(Refusal{Policy: by.Policy, Retry: e.Handler.Spread(busyRetry, &by.Policy.Rate), Reason: engine.OverLimit,
+		Fresh: true})
 	e.Response.Add(answer.Status{Item: &by.Policy.Item, Quota: limiter.Quota{Reset: busyRetry}, Used: by.Most})
 }
 
@@ -182,7 +186,8 @@ func addPlaces(to *answer.Response, places []place) {
 	for i, at := range places {
 		if i == 0 || at.Concurrency != places[i-1].Concurrency {
 			left := min(at.left, at.Most)
-			to.Add(answer.Status{Item: &at.Policy.Item, Quota: limiter.Quota{Remaining: left, Reset: limiter.Never}, Used: at.Most - left})
+			to.Add(answer.Status{Item: &at.Policy.Item, Quota: limiter.Quota{Remaining: left, Reset: limiter.Never},
+				Used: at.Most - left})
 		}
 	}
 }

@@ -14,13 +14,15 @@ import (
 // KnowsClients reports whether the handler keeps records of its clients. It doesn't for a zone in
 // shadow, which bans no client and refuses no banned one.
 func (h *Handler) KnowsClients() bool {
-	return len(h.Traps) > 0 || slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.CountsClients() && !z.EnforcesNothing })
+	return len(h.Traps) > 0 ||
+		slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.CountsClients() && !z.EnforcesNothing })
 }
 
 // KnowsAnonymous reports whether the handler also keeps records of clients without an
 // API key.
 func (h *Handler) KnowsAnonymous() bool {
-	return len(h.Traps) > 0 || slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.Per == PerClient && !z.EnforcesNothing })
+	return len(h.Traps) > 0 ||
+		slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.Per == PerClient && !z.EnforcesNothing })
 }
 
 // checkConduct identifies the client if its record matters, and punishes it for visiting a trap or
@@ -84,12 +86,14 @@ func (cfg *Config) mayReport(e *Evaluation) bool {
 		return true
 	}
 	if instance := cfg.Use(); instance != nil {
-		if record := instance.Engine.CachedRecord(engine.Client{Key: c.subject.Key}); record != nil && record.Expires() > 0 {
+		if record := instance.Engine.CachedRecord(engine.Client{Key: c.subject.Key}); record != nil &&
+			record.Expires() > 0 {
 			return true
 		}
 	}
 	c.locateFrom(e)
-	d, ok := cfg.Decide(e.Http.Context(), nil, []engine.Debit{{Limit: unverifiedOffenses, Key: c.networkSubject.Key, Cost: 1}})
+	d, ok := cfg.Decide(e.Http.Context(), nil,
+		[]engine.Debit{{Limit: unverifiedOffenses, Key: c.networkSubject.Key, Cost: 1}})
 	return ok && d.Allowed
 }
 

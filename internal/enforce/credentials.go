@@ -87,7 +87,8 @@ func (a *APIKeys) challenge() string {
 // request that a backend may read as one with another method is not a preflight.
 func isPreflight(r *http.Request) bool {
 	const asked = "Access-Control-Request-Method"
-	if r.Method != http.MethodOptions || r.ContentLength != 0 || len(r.Header["Origin"]) != 1 || len(r.Header[asked]) != 1 {
+	if r.Method != http.MethodOptions || r.ContentLength != 0 || len(r.Header["Origin"]) != 1 ||
+		len(r.Header[asked]) != 1 {
 		return false
 	}
 	for name := range r.Header {
@@ -106,8 +107,9 @@ var (
 	keysAway   = answer.NewDenial(http.StatusServiceUnavailable, "the API keys can't be read at the moment")
 	TwoKeys    = answer.NewDenial(http.StatusBadRequest, "the request has two API keys")
 	OddKey     = answer.NewDenial(http.StatusBadRequest, "the API key is not a single token")
-	ManyPairs  = answer.NewDenial(http.StatusBadRequest, "the request has too many parameters or cookies to look for an API key in")
-	noTier     = answer.NewDenial(http.StatusForbidden, "the client has no tier")
+	ManyPairs  = answer.NewDenial(http.StatusBadRequest,
+		"the request has too many parameters or cookies to look for an API key in")
+	noTier = answer.NewDenial(http.StatusForbidden, "the client has no tier")
 )
 
 // Service is a ServiceHeader ready for use.

@@ -76,7 +76,8 @@ func (h *Handler) evaluate(r *http.Request) (Result, passage, error) {
 		on.Passage, on.places = answer.Passage{Pending: v.Pending(nil), Timing: v.timing}, v.takePlaces()
 	case Counted:
 		v.Response.Renews = v.Client.isRenewable()
-		on = passage{answer.Passage{Response: v.Response, Pending: v.Pending(v.Response), Timing: v.timing}, h.emptyPlaceholders(v), v.takePlaces()}
+		on = passage{answer.Passage{Response: v.Response, Pending: v.Pending(v.Response), Timing: v.timing},
+			h.emptyPlaceholders(v), v.takePlaces()}
 	case Denied:
 		v.Pending(nil).Deny(v.Denial.Status)
 	}

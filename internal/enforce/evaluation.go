@@ -56,7 +56,8 @@ func (e *Evaluation) Release() {
 	}
 	e.Charges.reset()
 	e.Shadows.reset()
-	e.Verdict = Verdict{Charges: e.Charges, Shadows: e.Shadows, places: e.places[:0], tried: e.tried[:0], Declining: e.Declining[:0]}
+	e.Verdict = Verdict{Charges: e.Charges, Shadows: e.Shadows, places: e.places[:0], tried: e.tried[:0],
+		Declining: e.Declining[:0]}
 	e.decider, e.forecasts, e.TrapBan, e.body = nil, false, 0, body{}
 	e.Keys = e.Keys[:0]
 	evaluations.Put(e)

@@ -98,7 +98,8 @@ func (z *Zone) checkFields(e *Evaluation) *answer.Denial {
 		}
 	}
 	hasOther := func(names []string) bool {
-		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return e.field(&e.body, name).Err != bodyfield.ErrOtherType })
+		return len(names) > 0 && !slices.ContainsFunc(names,
+			func(name string) bool { return e.field(&e.body, name).Err != bodyfield.ErrOtherType })
 	}
 	hasSeveral := func(name string) bool { return len(e.field(&e.body, name).Texts) > 1 }
 	switch {

@@ -218,7 +218,8 @@ func (e *Evaluation) obey(early bool) error {
 	case early: // its address may be forged
 		e.Outcome = TooEarly
 	case s.Action == rules.Ban:
-		e.refuse(Refusal{Policy: h.BannedByOperator, Retry: h.Spread(e.bannedFor(s), &h.BannedByOperator.Rate), Reason: engine.Banned})
+		e.refuse(Refusal{Policy: h.BannedByOperator, Retry: h.Spread(e.bannedFor(s), &h.BannedByOperator.Rate),
+			Reason: engine.Banned})
 	default:
 		e.Allowed = true
 	}
@@ -292,7 +293,8 @@ func (e *Evaluation) breakOff() error {
 type Forecast struct{ *Config }
 
 // Decide implements Decider. The debits stay as they are.
-func (f Forecast) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
+func (f Forecast) Decide(ctx context.Context, client *engine.Client,
+	debits []engine.Debit) (d engine.Decision, ok bool) {
 	inst := f.Use()
 	if inst == nil {
 		return d, false

@@ -158,7 +158,8 @@ var hostPlaceholders = []string{"http.request.host", "http.request.tls.server_na
 // NeedsOneSpelling reports whether a key has placeholders with several spellings of one value.
 func NeedsOneSpelling(key string) bool {
 	return slices.ContainsFunc(routing.PlaceholderNames(key), func(name string) bool {
-		return bodyfield.IsField(name) || slices.Contains(hostPlaceholders, name) || strings.HasPrefix(name, hostLabels) || strings.HasPrefix(name, headerField)
+		return bodyfield.IsField(name) || slices.Contains(hostPlaceholders, name) ||
+			strings.HasPrefix(name, hostLabels) || strings.HasPrefix(name, headerField)
 	})
 }
 

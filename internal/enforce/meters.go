@@ -71,7 +71,8 @@ func (h *Handler) provisionMeters(z *Zone, set *LimitSet) {
 		p.Meter = p.newMeter()
 	}
 	for _, p := range set.Policies {
-		config := meter.Config{Zone: z.Name, Amount: p.Legacy, Window: p.Window().String(), IPv4: strconv.Itoa(z.IPv4Prefix), IPv6: strconv.Itoa(z.IPv6Prefix)}
+		config := meter.Config{Zone: z.Name, Amount: p.Legacy, Window: p.Window().String(),
+			IPv4: strconv.Itoa(z.IPv4Prefix), IPv6: strconv.Itoa(z.IPv6Prefix)}
 		config.Use()
 		h.reported = append(h.reported, config)
 	}

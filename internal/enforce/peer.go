@@ -96,7 +96,8 @@ func (p *Peer) watch(r *http.Request) (proxy netip.Addr, found bool) {
 func (p *Peer) advice(proxy netip.Addr) advice.Advice {
 	return advice.Advice{
 		Problem: fmt.Sprintf("is %v a proxy of yours? All its visitors share one count; if visitors come from there, they could write any address", proxy),
-		Fix:     fmt.Sprintf("trusted_proxies static %v and trusted_proxies_strict", proxy), Server: []string{p.server}, Kind: advice.UntrustedProxy,
+		Fix:     fmt.Sprintf("trusted_proxies static %v and trusted_proxies_strict", proxy), Server: []string{p.server},
+		Kind: advice.UntrustedProxy,
 	}
 }
 

@@ -33,7 +33,8 @@ func (v *Verdict) await(policies []*Policy, debits []engine.Debit) {
 // opened returns the pending debits. It creates an empty Pending if there is none.
 func (v *Verdict) opened() *settle.Pending {
 	if v.open == nil {
-		v.open = settle.New(v.Handler.Config, slices.ContainsFunc(v.Handler.Zones, func(z *Zone) bool { return z.Count != nil }))
+		v.open = settle.New(v.Handler.Config,
+			slices.ContainsFunc(v.Handler.Zones, func(z *Zone) bool { return z.Count != nil }))
 	}
 	return v.open
 }

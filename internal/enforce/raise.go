@@ -39,7 +39,8 @@ func (c *Charges) raise(nth int, by *rules.Rule) {
 func (p *Policy) Raise(d *engine.Debit, by *rules.Rule) {
 	r := p.raised.Load()
 	if r == nil || r.Percent != by.Percent {
-		r = &raised{Raise: engine.Raise{Percent: by.Percent, Limit: &p.Limit, Scaling: p.Scaling}, limit: p.Limit.Raise(by.Percent)}
+		r = &raised{Raise: engine.Raise{Percent: by.Percent, Limit: &p.Limit, Scaling: p.Scaling},
+			limit: p.Limit.Raise(by.Percent)}
 		if p.Scaling != nil {
 			r.scaling = p.Scaling.Raise(by.Percent)
 		}

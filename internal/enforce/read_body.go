@@ -210,7 +210,8 @@ func (cfg *Config) refuses(subject *engine.Client, debits []engine.Debit) bool {
 		return false
 	}
 	if subject != nil {
-		if record := inst.Engine.CachedRecord(engine.Client{Key: subject.Key}); record != nil && record.Banned(inst.Engine.Now()) {
+		if record := inst.Engine.CachedRecord(engine.Client{Key: subject.Key}); record != nil &&
+			record.Banned(inst.Engine.Now()) {
 			return true
 		}
 	}

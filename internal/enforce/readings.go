@@ -141,7 +141,8 @@ func (r *Reads) spell(texts []string) (all []string) {
 		spelled := strings.TrimSpace(text)
 		if r.Find != nil && len(spelled) <= maxSpelled {
 			spelled = r.Find.ReplaceAllStringFunc(spelled, func(found string) string {
-				return r.Words[slices.IndexFunc(r.Words, func(word string) bool { return strings.EqualFold(word, found) })]
+				return r.Words[slices.IndexFunc(r.Words,
+					func(word string) bool { return strings.EqualFold(word, found) })]
 			})
 		}
 		for _, one := range []string{text, spelled} {

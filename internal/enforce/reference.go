@@ -32,7 +32,8 @@ func (r *Refusal) ID() string {
 
 // content returns the content of the reference except for the name of the key.
 func (r *Refusal) content(now time.Time) reference.Refusal {
-	return reference.Refusal{Scope: uint32(r.Policy.ID), Reason: uint8(r.Reason), Time: now} // #nosec G115 -- its lower half
+	// #nosec G115 -- its lower half
+	return reference.Refusal{Scope: uint32(r.Policy.ID), Reason: uint8(r.Reason), Time: now}
 }
 
 // limit returns the limit that counts the key, or nil if the key is a banned record.

@@ -60,7 +60,8 @@ func (r *Refusal) Status() int { return answer.StatusOf(r.NeverPasses()) }
 
 // tell returns the part that answers tell.
 func (r *Refusal) tell() answer.Refusal {
-	return answer.Refusal{Item: &r.Policy.Item, Retry: r.Retry, NeverPasses: r.NeverPasses(), Banned: r.Reason == engine.Banned, Of: r}
+	return answer.Refusal{Item: &r.Policy.Item, Retry: r.Retry, NeverPasses: r.NeverPasses(),
+		Banned: r.Reason == engine.Banned, Of: r}
 }
 
 // Spread returns a retry time extended by a random part, so that clients that wait for the same

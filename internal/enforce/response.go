@@ -57,7 +57,8 @@ func (e *Evaluation) begin(r *answer.Response) {
 func (c *Charges) isRedundant(nth int) bool {
 	p := c.Policies[nth]
 	for i, other := range c.Policies {
-		if left := c.Debits[nth].Quota.Remaining - c.Debits[i].Quota.Remaining; c.Debits[i].Known && (other == p.Of && left >= 0 || other == p && (left > 0 || left == 0 && i < nth)) {
+		if left := c.Debits[nth].Quota.Remaining - c.Debits[i].Quota.Remaining; c.Debits[i].Known &&
+			(other == p.Of && left >= 0 || other == p && (left > 0 || left == 0 && i < nth)) {
 			return true
 		}
 	}

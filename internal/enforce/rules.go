@@ -131,7 +131,8 @@ func (cfg *Config) AboutAddress(set *rules.Set, addr netip.Addr, proved bool, no
 		}
 	}
 	if set.Has(rules.ASN) {
-		found = rules.Stronger(found, set.Find(rules.ASN, strings.TrimPrefix(cfg.Networks.ASN(addr), "AS"), proved, now))
+		found = rules.Stronger(found,
+			set.Find(rules.ASN, strings.TrimPrefix(cfg.Networks.ASN(addr), "AS"), proved, now))
 	}
 	if set.Has(rules.Country) {
 		found = rules.Stronger(found, set.Find(rules.Country, cfg.Networks.Country(addr), proved, now))
@@ -275,8 +276,10 @@ func (s *OperatorRules) rulesChanged(set *rules.Set, err error) {
 func (s *OperatorRules) logRead(message string, set *rules.Set) {
 	s.log.Info(message, s.rulesFields(set)...)
 	for _, all := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
-		if r := set.FindAddress(all, true, time.Now()); r != nil && r.Action == rules.Allow && r.Target.Network.Bits() == 0 {
-			s.log.Warn("everybody is allowed, so no limit refuses anybody", zap.String("rule", r.String()), zap.String("file", s.Rules.Path()),
+		if r := set.FindAddress(all, true, time.Now()); r != nil && r.Action == rules.Allow &&
+			r.Target.Network.Bits() == 0 {
+			s.log.Warn("everybody is allowed, so no limit refuses anybody", zap.String("rule", r.String()),
+				zap.String("file", s.Rules.Path()),
 				zap.String("write", "allow with your own networks; or shadow into the zones, to refuse nobody"))
 		}
 	}
@@ -285,7 +288,8 @@ func (s *OperatorRules) logRead(message string, set *rules.Set) {
 func (s *OperatorRules) rulesFields(set *rules.Set) []zap.Field {
 	now := time.Now()
 	return []zap.Field{
-		zap.Int("bans", set.InForce(rules.Ban, now)), zap.Int("allowances", set.InForce(rules.Allow, now)), zap.Int("raises", set.InForce(rules.Raise, now)),
+		zap.Int("bans", set.InForce(rules.Ban, now)), zap.Int("allowances", set.InForce(rules.Allow, now)),
+		zap.Int("raises", set.InForce(rules.Raise, now)),
 		zap.String("file", s.Rules.Path()),
 	}
 }

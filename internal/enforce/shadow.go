@@ -89,7 +89,8 @@ func (e *Evaluation) forecastShadows(passes bool) {
 	}
 	for from := 0; from < len(e.Shadows.Debits); {
 		to := e.Shadows.end(from)
-		if d, ok := e.decider.Decide(e.Http.Context(), nil, e.Shadows.Debits[from:to]); ok && !d.Allowed && d.Reason != engine.Abandoned {
+		if d, ok := e.decider.Decide(e.Http.Context(), nil, e.Shadows.Debits[from:to]); ok && !d.Allowed &&
+			d.Reason != engine.Abandoned {
 			v.Add(e.Shadows.Policies[from+d.Debit])
 		}
 		from = to
@@ -115,7 +116,8 @@ type ShadowDecision struct {
 
 // decideShadowLater makes a shadow limit decide about the request when the store has answered, while the
 // request continues.
-func (e *Evaluation) decideShadowLater(inst *instance.Instance, v *ShadowVerdicts, policies []*Policy, debits []engine.Debit) {
+func (e *Evaluation) decideShadowLater(inst *instance.Instance, v *ShadowVerdicts, policies []*Policy,
+	debits []engine.Debit) {
 	report := e.Handler.Config.Reporter.ShadowLater(&e.Verdict)
 	var open *settle.Pending
 	if debits[0].Counting != engine.Always {

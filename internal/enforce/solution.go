@@ -94,7 +94,8 @@ func (c *challengeExchange) issue(token [tokenSize]byte, more ...engine.Debit) e
 
 // readForm reads the page's form. If the form is invalid, it returns a status and a text.
 func (c *challengeExchange) readForm() (status int, text string) {
-	if kind, _, _ := mime.ParseMediaType(c.Http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
+	if kind, _, _ := mime.ParseMediaType(
+		c.Http.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		return http.StatusUnsupportedMediaType, "Send the form of the page."
 	}
 	c.Http.Body = http.MaxBytesReader(c.W, c.Http.Body, maxForm)
@@ -142,7 +143,8 @@ func (c *challengeExchange) verify(given string) (token [tokenSize]byte, reason 
 	result := c.Verifier.Verify(c.Http.Context(), given, session.Site(c.Http.Host))
 	if result.Unavailable() && c.unavailable.Admits(time.Now()) {
 		c.Config.Log.Warn("nobody can pass the challenge at the moment",
-			zap.String("service", c.Verifier.Service().Name), zap.String("reason", string(result.Reason)), zap.Error(result.Err))
+			zap.String("service", c.Verifier.Service().Name), zap.String("reason", string(result.Reason)),
+			zap.Error(result.Err))
 	}
 	if !result.Passed() {
 		return token, string(result.Reason)

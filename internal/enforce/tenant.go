@@ -95,9 +95,10 @@ func (t *Tenant) open() *instance.Instance {
 	return inst
 }
 
-// Decide implements Decider. It charges a request to limits, or refuses it. The result is false if there are no counts to
-// decide by, because the configuration was rejected.
-func (t *Tenant) Decide(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
+// Decide implements Decider. It charges a request to limits, or refuses it. The result is false if there are no counts
+// to decide by, because the configuration was rejected.
+func (t *Tenant) Decide(ctx context.Context, client *engine.Client,
+	debits []engine.Debit) (d engine.Decision, ok bool) {
 	if inst := t.Use(); inst != nil {
 		if d = inst.Decide(ctx, client, debits); !d.Degraded || !inst.Closing.Load() {
 			return d, true
@@ -128,7 +129,8 @@ func (t *Tenant) Sleep(ctx context.Context, d time.Duration) bool {
 // decideLate decides about a request that has outlived its configuration: when Caddy loads another
 // one, it lets requests in flight finish. It borrows the instance, and reopens it if no
 // configuration uses it any more. It does not open the instance of a configuration that never ran.
-func (t *Tenant) decideLate(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
+func (t *Tenant) decideLate(ctx context.Context, client *engine.Client,
+	debits []engine.Debit) (d engine.Decision, ok bool) {
 	if t.Instance.Load() == nil && !t.isShared() {
 		return t.decideElsewhere(ctx, client, debits)
 	}
@@ -149,7 +151,8 @@ func (t *Tenant) decideLate(ctx context.Context, client *engine.Client, debits [
 
 // decideElsewhere decides about a request of a configuration that was rejected after it had begun
 // to listen. The running configuration counts the request.
-func (t *Tenant) decideElsewhere(ctx context.Context, client *engine.Client, debits []engine.Debit) (d engine.Decision, ok bool) {
+func (t *Tenant) decideElsewhere(ctx context.Context, client *engine.Client,
+	debits []engine.Debit) (d engine.Decision, ok bool) {
 	var other *instance.Instance
 	instance.Each(func(inst *instance.Instance) {
 		if other == nil || inst.Settings.Counts == t.Settings.Counts {

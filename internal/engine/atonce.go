@@ -175,7 +175,8 @@ func (e *entry) forgetUsage() {
 
 // knowsEntry reports whether an entry of a batch can be claimed at once.
 func (at *atOnce) knowsEntry(en *entry) bool {
-	if en.usage.period != at.period || en.charge.Units > 0 || en.renews || !at.knowsRecord(en.client) || !at.knowsRecord(en.parent) {
+	if en.usage.period != at.period || en.charge.Units > 0 || en.renews || !at.knowsRecord(en.client) ||
+		!at.knowsRecord(en.parent) {
 		return false
 	}
 	return en.usage.until == 0 || at.now-at.line.Shift < int64(en.usage.until)*second
@@ -184,8 +185,10 @@ func (at *atOnce) knowsEntry(en *entry) bool {
 // knownClaimOf returns the claim of an entry that knows its key.
 func (w *writer) knownClaimOf(en *entry, now int64) storage.KnownClaim {
 	en.scale(now, false)
-	claim := limiter.Claim{Now: now, Min: en.cost, Want: en.wanted, Extra: w.extraOf(en), Ahead: en.ahead, Return: en.give}
-	return storage.KnownClaim{Known: en.usage.lease, Claim: storage.Claim{ID: en.cell.ID, Key: en.usage.name, Limit: en.limit.Rate, Claim: claim}}
+	claim := limiter.Claim{Now: now, Min: en.cost, Want: en.wanted, Extra: w.extraOf(en), Ahead: en.ahead,
+		Return: en.give}
+	return storage.KnownClaim{Known: en.usage.lease,
+		Claim: storage.Claim{ID: en.cell.ID, Key: en.usage.name, Limit: en.limit.Rate, Claim: claim}}
 }
 
 // claimLocked claims for a debit that the lease of a locked cell does not cover.
@@ -213,7 +216,8 @@ func (at *atOnce) claimLocked(c cell, d *Debit) bool {
 // giveBackLocked gives back the lease of a locked cell, which isn't empty, and reports whether the
 // store has it. If not, the caller gives back the rest.
 func (at *atOnce) giveBackLocked(c cell) bool {
-	if c.known.period != at.period || c.rare().open != nil || c.rare().inFlight > 0 || c.rare().local != nil || !at.knowsLocked(c, c.limit()) {
+	if c.known.period != at.period || c.rare().open != nil || c.rare().inFlight > 0 || c.rare().local != nil ||
+		!at.knowsLocked(c, c.limit()) {
 		return false
 	}
 	claim := storage.Claim{ID: c.ID, Key: c.known.name, Limit: c.limit().Rate}
@@ -254,7 +258,8 @@ func (at *atOnce) knowsLocked(c cell, limit *Limit) bool {
 		return false // there were claims before this period
 	}
 	name, ok := at.nameAtOnce(c, limit, lasting)
-	if !ok || name.Former != (storage.Key{}) && !at.store.IsNew(c.ID, at.line.Era, name.Former) || !at.store.IsNew(c.ID, at.line.Era, name.Key) {
+	if !ok || name.Former != (storage.Key{}) && !at.store.IsNew(c.ID, at.line.Era, name.Former) ||
+		!at.store.IsNew(c.ID, at.line.Era, name.Key) {
 		return false
 	}
 	c.known = knowledgeOf(at.period, name)

@@ -131,7 +131,8 @@ func (e *entry) holdsFor(d *Debit, again bool) bool {
 // and stays so.
 func (b *batch) claimLocked(c cell, d *Debit, now int64) *entry {
 	client := d.client()
-	if e := c.rare().open; e != nil && e.batch == b && e.cost == d.Cost && (e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
+	if e := c.rare().open; e != nil && e.batch == b && e.cost == d.Cost &&
+		(e.limit == d.Limit || *e.limit == *d.Limit) && e.client == client &&
 		(e.ahead == 0 || d.Counting == Always) && !e.renews {
 		e.wanted += d.Cost
 		e.counting = max(e.counting, d.Counting)

@@ -89,7 +89,8 @@ func (c cell) setBlocksLocked(newest *block) {
 // the store can't be asked then.
 func (b *block) refuses(limit *Limit, cost, now int64, degraded bool) (longest *block) {
 	for ; b != nil; b = b.older {
-		if b.applies(limit, cost, now) && (degraded || !b.local && now < b.asks) && (longest == nil || b.until > longest.until) {
+		if b.applies(limit, cost, now) && (degraded || !b.local && now < b.asks) &&
+			(longest == nil || b.until > longest.until) {
 			longest = b
 		}
 	}

@@ -90,7 +90,9 @@ func kindOf(limit *Limit) uint8 {
 type (
 	slotBody struct {
 		body
-		ahead uint8   // guarded by the lock, like span and phase: the number of slots that the last lease was charged ahead, up to 255
+		// guarded by the lock, like span and phase: the number of slots that the last lease was charged ahead, up to
+		// 255
+		ahead uint8
 		span  uint8   // of the lease
 		phase uint8   // when in its slot the lease was granted, in 256ths
 		first [5]byte // of the text
@@ -209,7 +211,8 @@ func (c cell) setLocalLocked(local *local) {
 // back would move them.
 func (b *body) spendableLocked(d *Debit, now int64) bool {
 	lease := b.leaseLocked()
-	return lease.Worth(&d.Limit.Rate, now) >= d.Cost && (d.Counting == Always || !d.Limit.CountsSlots() || lease.At <= d.Limit.Slot(now) && lease.Span == 0)
+	return lease.Worth(&d.Limit.Rate, now) >= d.Cost &&
+		(d.Counting == Always || !d.Limit.CountsSlots() || lease.At <= d.Limit.Slot(now) && lease.Span == 0)
 }
 
 // spendLocked takes a debit from the lease, which must cover it.

@@ -14,7 +14,8 @@ import (
 // ChargeOnce decides about debits like [Engine.Decide], but memory alone charges nothing: while the
 // store can't be used, it returns [ErrUnavailable]. Of all charges with one id one takes effect: repeated
 // reports that another one did before. An id is a debit that uses up its limit, whose key has no other use. Its cost
-// stands for the units of the charge: an id that was used up for others leads to [OtherUnitsError]. A nil id stands for none.
+// stands for the units of the charge: an id that was used up for others leads to [OtherUnitsError]. A nil id stands for
+// none.
 //
 // The id is claimed last, so an id that is used up stands for units that were charged. A process that ends
 // before has charged units for nothing, and the charge can be repeated. The same holds after an error that wraps
@@ -42,7 +43,8 @@ func (e *Engine) ChargeOnce(ctx context.Context, debits []Debit, id *Debit) (d D
 	for i := range debits {
 		debit := &debits[i]
 		if p := debit.Pending; p != nil && p.limit.CountsSlots() {
-			noted = append(noted, direct{debit.charged(), limiter.Claim{Charge: limiter.Charge{At: p.at, Units: debit.Cost}}})
+			noted = append(noted,
+				direct{debit.charged(), limiter.Claim{Charge: limiter.Charge{At: p.at, Units: debit.Cost}}})
 		}
 		if debit.Pending != nil {
 			debit.Quota = debit.Pending.Counted
@@ -170,7 +172,9 @@ func (cm *committer) claimDirectly(wanted ...direct) (grants []limiter.Grant, er
 }
 
 // sendDirectly makes a call of the store with claims, within a term.
-func (cm *committer) sendDirectly(wanted []direct, send func(storage.Store, context.Context, *storage.Term, []storage.Claim, []limiter.Grant) error) (grants []limiter.Grant, err error) {
+func (cm *committer) sendDirectly(wanted []direct,
+	send func(storage.Store, context.Context, *storage.Term, []storage.Claim,
+		[]limiter.Grant) error) (grants []limiter.Grant, err error) {
 	grants = make([]limiter.Grant, len(wanted))
 	_, err = cm.conn.inTerms(func(store storage.Store, term *storage.Term) error {
 		claims := make([]storage.Claim, len(wanted))
@@ -179,7 +183,8 @@ func (cm *committer) sendDirectly(wanted []direct, send func(storage.Store, cont
 			if err != nil {
 				return err
 			}
-			claims[i] = storage.Claim{ID: w.Limit.ID, Key: name.Key, Former: name.Former, Limit: w.Limit.Rate, Claim: w.Claim}
+			claims[i] = storage.Claim{ID: w.Limit.ID, Key: name.Key, Former: name.Former, Limit: w.Limit.Rate,
+				Claim: w.Claim}
 			claims[i].Now = term.Time.Now
 		}
 		ctx, cancel := cm.conn.call()

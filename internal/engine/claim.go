@@ -94,7 +94,8 @@ func (w *writer) namesOf(p *part, term *storage.Term) (names []storage.Client, e
 }
 
 // readClients reads the records of clients.
-func (w *writer) readClients(p *part, store storage.Store, term *storage.Term, names []storage.Client, records []reputation.Record) error {
+func (w *writer) readClients(p *part, store storage.Store, term *storage.Term, names []storage.Client,
+	records []reputation.Record) error {
 	if len(names) == 0 {
 		return nil
 	}

@@ -57,11 +57,13 @@ const clientsID storage.LimitID = 0
 
 // clientState is the state of a client in memory.
 type clientState struct {
-	record   atomic.Pointer[reputation.Record] // immutable, written under mu; nil until it was read
-	noted    atomic.Pointer[reputation.Record] // likewise: offenses noted before the record was read; nil if there were none
-	readBy   uint64                            // guarded by queue.mu: the number of the last batch that reads it
-	reported atomic.Int64                      // the end of the last ban that refused a request
-	period   atomic.Uint32                     // of the store, since which no other process can have changed the record; or 0
+	record atomic.Pointer[reputation.Record] // immutable, written under mu; nil until it was read
+	// likewise: offenses noted before the record was read; nil if there were none
+	noted    atomic.Pointer[reputation.Record]
+	readBy   uint64       // guarded by queue.mu: the number of the last batch that reads it
+	reported atomic.Int64 // the end of the last ban that refused a request
+	// of the store, since which no other process can have changed the record; or 0
+	period atomic.Uint32
 
 	mu       sync.Mutex
 	pending  int       // guarded by mu: offenses in record that the store may not have

@@ -69,9 +69,12 @@ func (cm *committer) init(opts *Options, clock *clock.Clock, table *cells, stop,
 		onSet: cm.eraser.timeSet, onReset: func() error { return cm.eraser.takeResets(nil) },
 	}
 	cm.conn.onNetwork.Store(opts.Remote)
-	cm.leases = leases{opts: opts, clock: clock, conn: &cm.conn, queue: &cm.queue, degraded: &cm.degraded, others: make(chan struct{}, 1)}
-	cm.writer = writer{opts: opts, clock: clock, conn: &cm.conn, table: table, offenses: &cm.offenses, leases: &cm.leases}
-	cm.eraser = eraser{clock: clock, conn: &cm.conn, table: table, queue: &cm.queue, offenses: &cm.offenses, writer: &cm.writer, degrade: cm.degrade}
+	cm.leases = leases{opts: opts, clock: clock, conn: &cm.conn, queue: &cm.queue, degraded: &cm.degraded,
+		others: make(chan struct{}, 1)}
+	cm.writer = writer{opts: opts, clock: clock, conn: &cm.conn, table: table, offenses: &cm.offenses,
+		leases: &cm.leases}
+	cm.eraser = eraser{clock: clock, conn: &cm.conn, table: table, queue: &cm.queue, offenses: &cm.offenses,
+		writer: &cm.writer, degrade: cm.degrade}
 	cm.changes = -1
 	cm.poller = newPoller(cm, stop)
 	cm.poller.notes = newNotes(opts.Notes)

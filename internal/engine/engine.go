@@ -39,7 +39,8 @@ func New(opts Options) (*Engine, error) {
 	}
 	e := &Engine{opts: opts, clock: clock.New(opts.Clock), stop: make(chan struct{})}
 	e.opts.follow()
-	e.janitor = janitor{committer: &e.committer, changed: make(chan struct{}, 1), stop: e.stop, done: make(chan struct{})}
+	e.janitor = janitor{committer: &e.committer, changed: make(chan struct{}, 1), stop: e.stop,
+		done: make(chan struct{})}
 	e.table = newCells(opts.MaxKeys, e.committer.leases.giveBackLocked)
 	e.committer.init(&e.opts, e.clock, e.table, e.stop, e.janitor.done)
 	go e.committer.loop()

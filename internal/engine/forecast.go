@@ -106,7 +106,8 @@ func (cm *committer) tell() {
 
 // newForecast returns a forecast with copies of the cells of some keys.
 func newForecast(e *Engine, keys []cellKey) *forecast {
-	r := &forecast{Engine: Engine{opts: e.opts, clock: e.clock.Copy(), stop: make(chan struct{})}, ended: make(chan struct{})}
+	r := &forecast{Engine: Engine{opts: e.opts, clock: e.clock.Copy(), stop: make(chan struct{})},
+		ended: make(chan struct{})}
 	r.opts.Observer, r.opts.StoreTimeout = noObserver{}, forecastTimeout
 	r.opts.follow()
 
@@ -121,7 +122,8 @@ func newForecast(e *Engine, keys []cellKey) *forecast {
 	m.conn.resets.Store(e.committer.conn.resets.Load())
 	m.conn.onReset = func() error { return storage.ErrTerm } // the next forecast takes the reset into account
 	if store := e.committer.conn.store.Load(); store != nil && !e.committer.degraded.Load() {
-		m.conn.store.Store(&opened{Store: &forecastStore{Store: store.Store, offenses: make(map[storage.Key][]reputation.Offense)}})
+		m.conn.store.Store(
+			&opened{Store: &forecastStore{Store: store.Store, offenses: make(map[storage.Key][]reputation.Offense)}})
 	} else {
 		m.degraded.Store(true)
 		m.queue.setClosed(true)
@@ -197,12 +199,14 @@ type forecastStore struct {
 }
 
 // Claim implements storage.Store.
-func (p *forecastStore) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim, grants []limiter.Grant) error {
+func (p *forecastStore) Claim(ctx context.Context, term *storage.Term, claims []storage.Claim,
+	grants []limiter.Grant) error {
 	return p.Probe(ctx, term, claims, grants)
 }
 
 // Records implements storage.Store.
-func (p *forecastStore) Records(ctx context.Context, term *storage.Term, clients []storage.Client, records []reputation.Record) error {
+func (p *forecastStore) Records(ctx context.Context, term *storage.Term, clients []storage.Client,
+	records []reputation.Record) error {
 	if err := p.Store.Records(ctx, term, clients, records); err != nil {
 		return err
 	}
@@ -215,7 +219,8 @@ func (p *forecastStore) Records(ctx context.Context, term *storage.Term, clients
 }
 
 // Punish implements storage.Store.
-func (p *forecastStore) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense, records []reputation.Record) error {
+func (p *forecastStore) Punish(ctx context.Context, term *storage.Term, offenses []storage.Offense,
+	records []reputation.Record) error {
 	for i, o := range offenses {
 		if err := p.Records(ctx, term, []storage.Client{o.Client}, records[i:i+1]); err != nil {
 			return err

@@ -73,7 +73,8 @@ func (d *Debit) retry(wait time.Duration, now int64) time.Duration {
 	if d.Foreign == nil {
 		return wait
 	}
-	if sooner := d.Foreign.Retry(d.Whole().Capacity(), d.Cost, now); sooner > 0 && (wait == limiter.Never || sooner < wait) {
+	if sooner := d.Foreign.Retry(d.Whole().Capacity(), d.Cost, now); sooner > 0 &&
+		(wait == limiter.Never || sooner < wait) {
 		return sooner
 	}
 	return wait

@@ -28,8 +28,9 @@ func firstHeadroomOf(limit *Limit) int64 {
 }
 
 // A process that is killed takes what it holds of a limit with it, until that expires. So it holds little of limits
-// with a window longer than lossWindow: of each key at most a heldShare-th, or leastHeld units, and is lent a bit less at a
-// time. Larger leases would save hardly any claims: a limit that is used up soon leaves little to lend (decision 169).
+// with a window longer than lossWindow: of each key at most a heldShare-th, or leastHeld units, and is lent a bit less
+// at a time. Larger leases would save hardly any claims: a limit that is used up soon leaves little to lend (decision
+// 169).
 const (
 	lossWindow = time.Hour
 	heldShare  = 16

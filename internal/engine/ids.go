@@ -45,7 +45,9 @@ func (cm *committer) replayIDs(now int64) error {
 	var claims []direct
 	for _, id := range cm.ids.list {
 		if id.at > now-keepUsedIDs {
-			claims = append(claims, direct{id.Debit, limiter.Claim{Charge: limiter.Charge{At: id.Limit.Slot(now), Units: id.Cost, Floor: true}}})
+			claims = append(claims,
+				direct{id.Debit,
+					limiter.Claim{Charge: limiter.Charge{At: id.Limit.Slot(now), Units: id.Cost, Floor: true}}})
 		}
 	}
 	for some := range slices.Chunk(claims, min(cm.conn.maxBatch(), flushSize)) {

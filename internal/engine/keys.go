@@ -97,7 +97,8 @@ func (c cell) state(now int64) (k KeyState, ok bool) {
 	}
 	lease := c.leaseLocked()
 	left := lease.Quota(&c.limit().Rate, now).Remaining
-	k = KeyState{Limit: c.limit(), Used: c.limit().Capacity() - left, Left: left, Refused: c.refused.count(), text: c.text()}
+	k = KeyState{Limit: c.limit(), Used: c.limit().Capacity() - left, Left: left, Refused: c.refused.count(),
+		text: c.text()}
 	k.part = float64(k.Used) / float64(max(c.limit().Capacity(), 1))
 	for b := c.blocks(); b != nil; b = b.older {
 		k.Blocked = max(k.Blocked, time.Duration(b.until-now))
@@ -169,7 +170,8 @@ func (e *Engine) KeyNamed(limit *Limit, name storage.Key) (key string, ok bool) 
 
 // ClientsQuery says which clients to list.
 type ClientsQuery struct {
-	// Match reports whether a client is listed, by its key. It must not change the key. Nil means that all clients are listed.
+	// Match reports whether a client is listed, by its key. It must not change the key. Nil means that all clients are
+	// listed.
 	Match func(key []byte) bool
 	// Banned restricts the list to clients that are banned at the moment.
 	Banned bool
@@ -192,7 +194,8 @@ type ClientRecord struct {
 func (e *Engine) Clients(q ClientsQuery) []ClientRecord {
 	now := e.clock.Now()
 	compare := func(a, b *ClientRecord) int {
-		return cmp.Or(cmp.Compare(b.Banned, a.Banned), cmp.Compare(a.Record.Score(now), b.Record.Score(now)), byHash([]byte(a.Key), []byte(b.Key)))
+		return cmp.Or(cmp.Compare(b.Banned, a.Banned), cmp.Compare(a.Record.Score(now), b.Record.Score(now)),
+			byHash([]byte(a.Key), []byte(b.Key)))
 	}
 	return firstOf(e.table, q.N, compare, func(c cell, _ *ClientRecord) (r ClientRecord, ok bool) {
 		st := c.client()

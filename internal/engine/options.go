@@ -159,7 +159,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.Clock = defaultClock()
 	}
 	if o.MaxKeys < 1 || o.StoreTimeout < 0 || o.CleanupInterval < 0 {
-		return o, fmt.Errorf("engine: MaxKeys (%d), StoreTimeout (%v) and CleanupInterval (%v) can't be negative", o.MaxKeys, o.StoreTimeout, o.CleanupInterval)
+		return o, fmt.Errorf("engine: MaxKeys (%d), StoreTimeout (%v) and CleanupInterval (%v) can't be negative",
+			o.MaxKeys, o.StoreTimeout, o.CleanupInterval)
 	}
 	if o.DegradedPercent < 1 || o.DegradedPercent > 100 {
 		return o, fmt.Errorf("engine: DegradedPercent must be between 1 and 100, got %d", o.DegradedPercent)

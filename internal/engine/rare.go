@@ -5,19 +5,21 @@ import "sync/atomic"
 // rare holds fields that few cells have, most of them for a short time. All but newest are guarded
 // by the lock of the cell.
 type rare struct {
-	body     *body
-	newest   atomic.Pointer[block] // the newest known refusal; written under the lock of the cell, read without
-	open     *entry                // the cell's last entry, in the last batch with an entry of it, until that is answered
-	local    *local                // decisions without the store, or nil
-	holds    *holds                // or nil
-	limit    *Limit                // of a cell whose limitIs is otherLimit
-	inFlight int32                 // claims that are waiting or under way
-	shares   bool                  // the answer to these claims shares units that came back meanwhile, see shareLocked
+	body   *body
+	newest atomic.Pointer[block] // the newest known refusal; written under the lock of the cell, read without
+	// the cell's last entry, in the last batch with an entry of it, until that is answered
+	open     *entry
+	local    *local // decisions without the store, or nil
+	holds    *holds // or nil
+	limit    *Limit // of a cell whose limitIs is otherLimit
+	inFlight int32  // claims that are waiting or under way
+	shares   bool   // the answer to these claims shares units that came back meanwhile, see shareLocked
 }
 
 // isZero reports whether the cell needs no rare fields.
 func (r *rare) isZero() bool {
-	return r.newest.Load() == nil && r.open == nil && r.local == nil && r.holds == nil && r.limit == nil && r.inFlight == 0 && !r.shares
+	return r.newest.Load() == nil && r.open == nil && r.local == nil && r.holds == nil && r.limit == nil &&
+		r.inFlight == 0 && !r.shares
 }
 
 // noRare are the rare fields of cells that have none. Nobody changes them.
@@ -59,7 +61,8 @@ func (t *cells) Drop(number uint32) { t.rares.Remove(number) }
 
 // copied returns a copy of the fields for another body.
 func (r *rare) copied(b *body) *rare {
-	fresh := &rare{body: b, open: r.open, local: r.local, holds: r.holds, limit: r.limit, inFlight: r.inFlight, shares: r.shares}
+	fresh := &rare{body: b, open: r.open, local: r.local, holds: r.holds, limit: r.limit, inFlight: r.inFlight,
+		shares: r.shares}
 	fresh.newest.Store(r.newest.Load())
 	return fresh
 }

@@ -23,7 +23,8 @@ var ErrTooFarBack = errors.New("the units are too far back")
 //
 // Of calls with one id one takes effect, as of charges. The id is used up before units are given back, so that
 // nothing is given back twice, and is free again if nothing was. An error that wraps [storage.ErrUnknownOutcome]
-// says that it may be used up all the same, or that units may have been given back; after other errors nothing has changed.
+// says that it may be used up all the same, or that units may have been given back; after other errors nothing has
+// changed.
 func (e *Engine) GiveBack(ctx context.Context, debits []Debit, id *Debit) (units int64, repeated bool, err error) {
 	defer e.peek(debits)
 	if repeated, err = e.peekID(ctx, id); err != nil || repeated {
@@ -168,7 +169,9 @@ func (e *Engine) giveBack(ctx context.Context, d *Debit, charged []limiter.Slot)
 		charged = charged[len(some):]
 		claims := []direct{{Debit: d.charged()}}
 		for _, slot := range some {
-			claims = append(claims, direct{claims[0].Debit, limiter.Claim{Return: limiter.Lease{At: slot.Index, Units: slot.Used, Used: slot.Used}}})
+			claims = append(claims,
+				direct{claims[0].Debit,
+					limiter.Claim{Return: limiter.Lease{At: slot.Index, Units: slot.Used, Used: slot.Used}}})
 		}
 		grants, err := e.claimDirectly(ctx, claims...)
 		if err != nil {

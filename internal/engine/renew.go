@@ -77,7 +77,8 @@ type use struct {
 }
 
 func (c cell) useLocked(d *Debit, now int64) use {
-	return use{limit: d.Limit, lease: c.leaseLocked(), headroom: c.headroom, began: c.beganLocked(d.Limit, now), counting: d.Counting, now: now, processes: 1}
+	return use{limit: d.Limit, lease: c.leaseLocked(), headroom: c.headroom, began: c.beganLocked(d.Limit, now),
+		counting: d.Counting, now: now, processes: 1}
 }
 
 // renewal returns how to renew the lease.
@@ -178,7 +179,8 @@ func (u *use) spread(pace rate) (re renewal) {
 	expected := max(pace.in(need*width), 1)
 	stays := (u.limit.Amount() - used - used/unsure) / u.processes
 	_, lent := u.limit.most()
-	re.extra = min(expected, lent, u.lease.Left(&u.limit.Rate)/limiter.Claim{Processes: u.processes}.ExtraShare(), max(2*stays, leastSpent))
+	re.extra = min(expected, lent, u.lease.Left(&u.limit.Rate)/limiter.Claim{Processes: u.processes}.ExtraShare(),
+		max(2*stays, leastSpent))
 	need = need * re.extra / expected
 	re.ahead = min(max(need-1, 0)+min(free, need/2+1), most)
 	return re

@@ -100,7 +100,8 @@ func (er *eraser) noteLifts(resets []storage.Reset, wanted []Reset) error {
 	var lifts []storage.Offense
 	for i, w := range wanted {
 		if w.Limit == nil && w.Lifts > 0 {
-			lifts = append(lifts, storage.Offense{Client: storage.Client{Key: resets[i].Key, Former: resets[i].Former}, Offense: liftOf(w.Lifts, 0)})
+			lifts = append(lifts, storage.Offense{Client: storage.Client{Key: resets[i].Key, Former: resets[i].Former},
+				Offense: liftOf(w.Lifts, 0)})
 		}
 	}
 	if len(lifts) == 0 {
@@ -119,7 +120,8 @@ func (er *eraser) noteLifts(resets []storage.Reset, wanted []Reset) error {
 
 // liftOf returns the entry of a record about lifted bans, which is remembered for a while.
 func liftOf(lasts time.Duration, at int64) reputation.Offense {
-	return reputation.Offense{Violation: reputation.Violation{At: at, Reason: reputation.Lifted}, Ban: reputation.Ban{Within: lasts}}
+	return reputation.Offense{Violation: reputation.Violation{At: at, Reason: reputation.Lifted},
+		Ban: reputation.Ban{Within: lasts}}
 }
 
 // Lift ends the ban of a client because it was lifted elsewhere, at once in memory and soon in the

@@ -64,7 +64,8 @@ func (c *connection) inTerms(f func(store storage.Store, term *storage.Term) err
 
 // nameOf returns the current name of a key in the store, and ends the term of the call before the
 // name becomes invalid.
-func (c *connection) nameOf(id storage.LimitID, key string, retention time.Duration, term *storage.Term, now int64) (Name, error) {
+func (c *connection) nameOf(id storage.LimitID, key string, retention time.Duration, term *storage.Term,
+	now int64) (Name, error) {
 	n, err := c.name(id, key, retention, now-term.Shift)
 	if err != nil || n.Until == 0 {
 		return n, err

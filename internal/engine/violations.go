@@ -33,7 +33,8 @@ func (r *request) recordViolations(e *Engine) (changed bool) {
 	for i := range r.debits {
 		debit := &r.debits[i]
 		if debit.Client == nil || !debit.refused || debit.Waits || debit.Client.record() == nil ||
-			debit.Scaling.Points == 0 && debit.Scaling.Ban.After == 0 || !debit.Client.cell.client().violates(debit, r.now) {
+			debit.Scaling.Points == 0 && debit.Scaling.Ban.After == 0 ||
+			!debit.Client.cell.client().violates(debit, r.now) {
 			continue
 		}
 		punished = true
@@ -54,7 +55,8 @@ func (r *request) limitsChanged() bool {
 	}
 	for i := range r.debits {
 		debit := &r.debits[i]
-		if debit.Client != nil && debit.Client.known() && *debit.Scaling.limit(debit.client(), debit.parent(), r.now) != *debit.Whole() {
+		if debit.Client != nil && debit.Client.known() &&
+			*debit.Scaling.limit(debit.client(), debit.parent(), r.now) != *debit.Whole() {
 			return true
 		}
 	}
@@ -133,7 +135,8 @@ func (os *offenses) commit(o offense) (noted bool) {
 	case unread != nil:
 		record = *unread
 	}
-	if o.Reason != reputation.Lifted && (record.Banned(o.At) || o.Ban.After != 1 && o.At-record.Last(o.Reason) < int64(minBetween)) {
+	if o.Reason != reputation.Lifted &&
+		(record.Banned(o.At) || o.Ban.After != 1 && o.At-record.Last(o.Reason) < int64(minBetween)) {
 		return false
 	}
 	record.Commit(o.Offense)

@@ -120,9 +120,11 @@ func (r *request) spendOrClaim(e *Engine, again bool) (b *batch, decided bool) {
 // keys: this request can't use them, and the next ones are refused from memory.
 func (r *request) isRefused(e *Engine, twice bool) bool {
 	for i := range r.held {
-		if en := r.held[i].entry; en != nil && en.refused(twice) && r.Reason != Banned && en.holdsFor(&r.debits[r.held[i].debit], twice) {
+		if en := r.held[i].entry; en != nil && en.refused(twice) && r.Reason != Banned &&
+			en.holdsFor(&r.debits[r.held[i].debit], twice) {
 			debit := r.held[i].debit
-			r.refuse(OverLimit, debit, en.grant.Lease.Left(&en.limit.Rate), r.debits[debit].retry(en.grant.Retry, r.now))
+			r.refuse(OverLimit, debit, en.grant.Lease.Left(&en.limit.Rate),
+				r.debits[debit].retry(en.grant.Retry, r.now))
 			r.Fresh = en.fresh.CompareAndSwap(true, false) || r.Fresh
 		}
 	}

@@ -118,7 +118,8 @@ func (w *writer) proveWritable() error {
 		return err
 	}
 	_, err = w.conn.inTerms(func(store storage.Store, term *storage.Term) error {
-		claim := storage.Claim{ID: proofID, Limit: limit, Claim: limiter.Claim{Now: term.Time.Now, Charge: limiter.Charge{Units: 1}}}
+		claim := storage.Claim{ID: proofID, Limit: limit,
+			Claim: limiter.Claim{Now: term.Time.Now, Charge: limiter.Charge{Units: 1}}}
 		ctx, cancel := w.conn.call()
 		defer cancel()
 		return store.Claim(ctx, term, []storage.Claim{claim}, make([]limiter.Grant, 1))

@@ -17,12 +17,14 @@ import (
 
 // addressFields are header fields in which proxies send the client's address, and clients send
 // anything.
-var addressFields = []string{"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Forwarded"}
+var addressFields = []string{"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
+	"Fastly-Client-Ip", "Forwarded"}
 
 // signatureFields are header fields in which services sign what they send to a webhook. What is behind an exempt
 // path checks them: a liar without the secret gets an error.
 var signatureFields = []string{
-	"Stripe-Signature", "Webhook-Signature", "X-Hub-Signature-256", "X-Gitea-Signature", "X-Forgejo-Signature", "X-Gitlab-Token",
+	"Stripe-Signature", "Webhook-Signature", "X-Hub-Signature-256", "X-Gitea-Signature", "X-Forgejo-Signature",
+	"X-Gitlab-Token",
 	"X-Shopify-Hmac-Sha256", "X-Twilio-Signature", "Paypal-Transmission-Sig",
 }
 
@@ -46,8 +48,11 @@ func checkChoice(s *config.Survey) (found []advice.Advice) {
 			case option != "exempt":
 				continue
 			}
-			if in := p.Inputs(set); in.Written != "" && !in.Others && in.Secret == "" && !(option == "exempt" && isSignedWebhook(set)) {
-				found = append(found, o.Advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option, in.Written), safer(in.Written, set)))
+			if in := p.Inputs(set); in.Written != "" && !in.Others && in.Secret == "" &&
+				!(option == "exempt" && isSignedWebhook(set)) {
+				found = append(found,
+					o.Advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option,
+						in.Written), safer(in.Written, set)))
 			}
 		}
 		for _, z := range p.Zones {
@@ -97,23 +102,30 @@ func checkZoneChoice(p *config.Place, z *config.Zone) (found []advice.Advice) {
 		}
 	}
 	if z.MaxCost == 0 {
-		give(p.Written(z.CostTexts()...), "cost", "writes, and nothing bounds it", "max_cost 100 beside it, or a cost of your own")
+		give(p.Written(z.CostTexts()...), "cost", "writes, and nothing bounds it",
+			"max_cost 100 beside it, or a cost of your own")
 	}
 	if name, last := surcharge(p, z); name != "" {
-		give(name, "cost", fmt.Sprintf("writes: without it a request costs %d", last), "the highest cost last, and lower ones above it with matchers for what is cheap")
+		give(name, "cost", fmt.Sprintf("writes: without it a request costs %d", last),
+			"the highest cost last, and lower ones above it with matchers for what is cheap")
 	}
-	give(p.Written(z.Settle), "settle", "writes: it writes 0 and gets everything back", "settle with what the upstream says, such as {http.response.header.X-Tokens}")
-	give(identity(p, z.Tier), "tier", "writes: it chooses its limits", "tiers with api_keys, or a service_header in the tier")
+	give(p.Written(z.Settle), "settle", "writes: it writes 0 and gets everything back",
+		"settle with what the upstream says, such as {http.response.header.X-Tokens}")
+	give(identity(p, z.Tier), "tier", "writes: it chooses its limits",
+		"tiers with api_keys, or a service_header in the tier")
 	if z.Per == "" || z.Per == enforce.PerKey {
 		name := p.Written(z.Key)
 		field, _ := strings.CutPrefix(name, "http.request.header.")
 		switch {
 		case slices.ContainsFunc(addressFields, func(f string) bool { return strings.EqualFold(f, field) }):
-			give(name, "key", "sends: it gets another limit with every other value that it makes up", "per ip, and trusted_proxies in the global option servers")
+			give(name, "key", "sends: it gets another limit with every other value that it makes up",
+				"per ip, and trusted_proxies in the global option servers")
 		case strings.Contains(name, "uri"):
-			give(name, "key", "sends: it gets another limit with every ?x=1 that it adds", "key {http.request.uri.path} with a second zone per ip, or per ip alone")
+			give(name, "key", "sends: it gets another limit with every ?x=1 that it adds",
+				"key {http.request.uri.path} with a second zone per ip, or per ip alone")
 		case p.Authenticates() == "" && !isBounded(p, z):
-			give(identity(p, z.Key), "key", "sends: it gets another limit with every value that it guesses", "a second zone per ip beside it; or per api_key, with api_keys")
+			give(identity(p, z.Key), "key", "sends: it gets another limit with every value that it guesses",
+				"a second zone per ip beside it; or per api_key, with api_keys")
 		}
 	}
 	return found
@@ -124,7 +136,8 @@ func checkZoneChoice(p *config.Place, z *config.Zone) (found []advice.Advice) {
 func surcharge(p *config.Place, z *config.Zone) (name string, last int64) {
 	rule, err := config.NewCostRule(z.Cost)
 	for _, c := range z.Costs {
-		if higher, failed := config.NewCostRule(c.Cost); err != nil || failed != nil || rule.From != "" || higher.Fixed <= rule.Fixed {
+		if higher, failed := config.NewCostRule(c.Cost); err != nil || failed != nil || rule.From != "" ||
+			higher.Fixed <= rule.Fixed {
 			continue
 		}
 		for _, set := range c.MatcherSetsRaw {
@@ -148,7 +161,8 @@ func identity(p *config.Place, text string) string {
 // isBounded reports whether another zone bounds what one client uses of a zone, whatever it sends.
 func isBounded(p *config.Place, z *config.Zone) bool {
 	return slices.ContainsFunc(p.Zones, func(other *config.Zone) bool {
-		return other != z && !other.WantsShadow() && (len(other.MatcherSetsRaw) == 0 || routing.SameJSON(other.MatcherSetsRaw, z.MatcherSetsRaw)) &&
+		return other != z && !other.WantsShadow() &&
+			(len(other.MatcherSetsRaw) == 0 || routing.SameJSON(other.MatcherSetsRaw, z.MatcherSetsRaw)) &&
 			(other.Key == "" && !other.IsPeerForm() || other.Key != "" && p.Written(other.Key) == "")
 	})
 }
@@ -159,9 +173,11 @@ func checkPlainHTTP(s *config.Survey, p *config.Place) (found []advice.Advice) {
 		return nil
 	}
 	if s.App.Session != nil {
-		found = append(found, advice.Advice{Server: p.View.Server.Listen, Problem: "sessions over plain HTTP can be read and taken over on the way; use HTTPS, here or at a proxy in front"})
+		found = append(found,
+			advice.Advice{Server: p.View.Server.Listen, Problem: "sessions over plain HTTP can be read and taken over on the way; use HTTPS, here or at a proxy in front"})
 	}
-	if i := slices.IndexFunc(p.Handler.Traps, func(t *config.Trap) bool { return t.Ban != 0 || s.App.Ban != nil }); i >= 0 {
+	if i := slices.IndexFunc(p.Handler.Traps,
+		func(t *config.Trap) bool { return t.Ban != 0 || s.App.Ban != nil }); i >= 0 {
 		found = append(found, advice.Advice{Source: p.Handler.Traps[i].Source, Problem: "trap: over plain HTTP browsers don't say that a page of another site leads them into a trap, so it can have its visitors banned",
 			Fix: "an https:// site, here or at a proxy in front; or a trap without a ban"})
 	}

@@ -28,7 +28,8 @@ var configChecks = []struct {
 }
 
 // zoneChecks are the checks of a compiled zone.
-var zoneChecks = []func(compiled) []advice.Advice{compiled.checkStaticKey, compiled.checkShadow, compiled.checkCosts, compiled.checkShortWindows}
+var zoneChecks = []func(compiled) []advice.Advice{compiled.checkStaticKey, compiled.checkShadow, compiled.checkCosts,
+	compiled.checkShortWindows}
 
 // compiled is a zone with what it was compiled to.
 type compiled struct {
@@ -55,7 +56,8 @@ func Config(ctx caddy.Context, c *config.Compiler) error {
 }
 
 // Handler checks a handler that has been compiled. Survey is nil if no requests of sites come to it.
-func Handler(ctx caddy.Context, c *config.Compiler, survey *config.Survey, h *config.Handler, run *enforce.Handler) error {
+func Handler(ctx caddy.Context, c *config.Compiler, survey *config.Survey, h *config.Handler,
+	run *enforce.Handler) error {
 	var found []advice.Advice
 	zones, _ := h.Ordered() // compiling reports any error
 	for i, z := range zones {
@@ -63,8 +65,10 @@ func Handler(ctx caddy.Context, c *config.Compiler, survey *config.Survey, h *co
 			found = append(found, check(compiled{z, c.App, run.Zones[i]})...)
 		}
 	}
-	if obeys := survey != nil && obeyed(survey) != "" && len(survey.Zones) > 0; len(zones)+len(h.Traps) == 0 && c.Session == nil && !obeys {
-		found = append(found, h.Advice("this handler has no zone, and limits nothing", "zone login {, limit 5/1m and }, each on a line of its own"))
+	if obeys := survey != nil && obeyed(survey) != "" && len(survey.Zones) > 0; len(zones)+len(h.Traps) == 0 &&
+		c.Session == nil && !obeys {
+		found = append(found, h.Advice("this handler has no zone, and limits nothing",
+			"zone login {, limit 5/1m and }, each on a line of its own"))
 	}
 	return c.Run.Advice.Give(ctx.Logger(), found...)
 }
@@ -76,5 +80,6 @@ func Dashboard(ctx caddy.Context, whole *config.Survey, dash *config.Dashboard) 
 	for _, p := range places {
 		found = append(found, checkOwnPages(p)...)
 	}
-	return config.AdviceOf(ctx).Give(ctx.Logger(), slices.Concat(found, checkShut(dash, places), checkOpen(dash, places))...)
+	return config.AdviceOf(ctx).Give(ctx.Logger(),
+		slices.Concat(found, checkShut(dash, places), checkOpen(dash, places))...)
 }

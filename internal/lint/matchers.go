@@ -12,7 +12,8 @@ func checkMatchers(s *config.Survey) (found []advice.Advice) {
 	for _, p := range s.Places {
 		for _, own := range p.Own {
 			if problem, words := matcher.Safer("match", own.Matchers()); words != "" && len(p.Zones) > 0 {
-				found = append(found, p.Handler.Advice("the directive's own matcher: "+problem, words+" in its zones, and no matcher behind rate_limit"))
+				found = append(found, p.Handler.Advice("the directive's own matcher: "+problem,
+					words+" in its zones, and no matcher behind rate_limit"))
 			}
 		}
 	}

@@ -29,12 +29,17 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 		unanswered, _ := all.Unanswered()
 		switch before := all.Before(); {
 		case all.Never() != "":
-			found = append(found, p.Handler.Advice("this handler never runs: "+strings.TrimSuffix(all.Never(), "them")+"every request", firstInRoute))
+			found = append(found,
+				p.Handler.Advice("this handler never runs: "+strings.TrimSuffix(all.Never(), "them")+"every request",
+					firstInRoute))
 		case p.InErrors:
 			found = append(found, p.Handler.Advice("this handler is in handle_errors, where it sees only requests that have failed: all others pass without a limit",
 				"rate_limit outside of handle_errors; count status 404 in a zone counts failed requests"))
 		case before != "" && unanswered:
-			found = append(found, p.Handler.Advice(before+" before this handler answers, and nothing behind it does: what is answered is not limited", firstInRoute))
+			found = append(found,
+				p.Handler.Advice(before+
+					" before this handler answers, and nothing behind it does: what is answered is not limited",
+					firstInRoute))
 		default:
 			found = append(found, checkSent(p)...)
 			for _, z := range p.Zones {
@@ -53,15 +58,20 @@ func checkWrapped(s *config.Survey) (found []advice.Advice) {
 	warned := make(map[*caddyhttp.Server]bool)
 	for _, p := range s.Places {
 		server := p.View.Server
-		if p.Handler == nil || warned[server] || slices.ContainsFunc(p.Handler.WrappedAt, func(at string) bool { return slices.Contains(server.Listen, at) }) {
+		if p.Handler == nil || warned[server] ||
+			slices.ContainsFunc(p.Handler.WrappedAt,
+				func(at string) bool { return slices.Contains(server.Listen, at) }) {
 			continue
 		}
 		for _, at := range p.Handler.WrappedAt {
 			i := slices.IndexFunc(server.Listen, func(address string) bool { return portOf(address) == portOf(at) })
 			if i >= 0 && !warned[server] {
 				warned[server] = true
-				found = append(found, advice.Advice{Server: server.Listen, Fix: "servers " + server.Listen[i] + ", or servers without an address",
-					Problem: fmt.Sprintf("servers %s: its listener wrapper rate_limit is not for this server, which listens at %s", at, server.Listen[i])})
+				found = append(found,
+					advice.Advice{Server: server.Listen,
+						Fix: "servers " + server.Listen[i] + ", or servers without an address",
+						Problem: fmt.Sprintf(
+							"servers %s: its listener wrapper rate_limit is not for this server, which listens at %s", at, server.Listen[i])})
 			}
 		}
 	}
@@ -76,7 +86,8 @@ func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []ad
 		r := routing.NewRequests(set)
 		its := p.Witness(r)
 		if why := its.Never(); why != "" {
-			return []advice.Advice{z.Advice(fmt.Sprintf("match: the zone never sees %s: %s", r, why), "the zone into a rate_limit that sees them: before it, or without its matcher")}
+			return []advice.Advice{z.Advice(fmt.Sprintf("match: the zone never sees %s: %s", r, why),
+				"the zone into a rate_limit that sees them: before it, or without its matcher")}
 		}
 		if its.Unmatched() {
 			return []advice.Advice{z.Advice("match: no request meets all conditions of a line: they exclude one another, or a handler before this one changes what they look at", "conditions that one request can meet; lines of match are alternatives")}
@@ -87,10 +98,13 @@ func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []ad
 	others, _ := all.Unanswered()
 	switch r := z.MatcherSetsRaw; {
 	case unanswered && !others && (by == "" || z.Count == nil && z.Ban == nil):
-		return []advice.Advice{z.Advice(fmt.Sprintf("match: nothing behind this handler answers %s, or only with an error", routing.NewRequests(r[0])),
-			"the path as clients send it, with what handle_path removes from it; or what answers it")}
+		return []advice.Advice{
+			z.Advice(fmt.Sprintf("match: nothing behind this handler answers %s, or only with an error",
+				routing.NewRequests(r[0])),
+				"the path as clients send it, with what handle_path removes from it; or what answers it")}
 	case len(r) == 0 && len(z.When) == 0 && all.Passed() != "":
-		return []advice.Advice{z.Advice(fmt.Sprintf("the zone never sees %s: reverse_proxy before it answers them", all.Passed()), firstInRoute)}
+		return []advice.Advice{z.Advice(fmt.Sprintf("the zone never sees %s: reverse_proxy before it answers them",
+			all.Passed()), firstInRoute)}
 	}
 	return nil
 }
@@ -105,13 +119,15 @@ func checkOptionReach(p *config.Place) (found []advice.Advice) {
 		switch o.Option {
 		case "trap":
 			if why := p.Witness(requests).Never(); why != "" {
-				found = append(found, o.Advice(fmt.Sprintf("trap: it never sees %s: %s", requests, why), "the trap into a rate_limit without a matcher"))
+				found = append(found, o.Advice(fmt.Sprintf("trap: it never sees %s: %s", requests, why),
+					"the trap into a rate_limit without a matcher"))
 				continue
 			}
 			found = append(found, checkTaken(p, o)...)
 		case "exempt":
 			if p.Is(routing.Requests{}, o.ModuleMap) {
-				found = append(found, o.Advice("exempt: every request is exempt, so this handler limits nobody", "exempt with a path or network of its own, such as exempt /health"))
+				found = append(found, o.Advice("exempt: every request is exempt, so this handler limits nobody",
+					"exempt with a path or network of its own, such as exempt /health"))
 				continue
 			}
 			found = append(found, checkTaken(p, o)...)
@@ -121,9 +137,14 @@ func checkOptionReach(p *config.Place) (found []advice.Advice) {
 			})
 			switch {
 			case len(o.Zone.MatcherSetsRaw) > 0 && !slices.ContainsFunc(o.Zone.MatcherSetsRaw, excluded):
-				found = append(found, o.Advice(fmt.Sprintf("cost: the zone never has %s, because its match doesn't", requests), "match with them, or no cost for them"))
+				found = append(found,
+					o.Advice(fmt.Sprintf("cost: the zone never has %s, because its match doesn't", requests),
+						"match with them, or no cost for them"))
 			case earlier >= 0 && sets[earlier].Cost != o.Cost:
-				found = append(found, o.Advice(fmt.Sprintf("cost: %s never costs %s, because cost %s %s is above it", requests, o.Cost, sets[earlier].Cost, routing.NewRequests(sets[earlier].ModuleMap)), "the line for fewer requests first"))
+				found = append(found,
+					o.Advice(fmt.Sprintf("cost: %s never costs %s, because cost %s %s is above it", requests, o.Cost,
+						sets[earlier].Cost, routing.NewRequests(sets[earlier].ModuleMap)),
+						"the line for fewer requests first"))
 			}
 		}
 	}
@@ -135,7 +156,9 @@ func checkTaken(p *config.Place, o config.OptionSet) (found []advice.Advice) {
 	for _, z := range p.Zones {
 		left := func(set caddy.ModuleMap) bool { return !p.Is(routing.NewRequests(set), o.ModuleMap) }
 		if len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, left) {
-			found = append(found, z.Advice(fmt.Sprintf("match: all requests of the zone are in %s %s", o.Option, routing.NewRequests(o.ModuleMap)), "other paths into one of them"))
+			found = append(found,
+				z.Advice(fmt.Sprintf("match: all requests of the zone are in %s %s", o.Option,
+					routing.NewRequests(o.ModuleMap)), "other paths into one of them"))
 		}
 	}
 	return found
@@ -148,17 +171,22 @@ func checkUnused(s *config.Survey) (found []advice.Advice) {
 			found = append(found, advice.Advice{Source: s.App.Source, Problem: problem, Fix: fix})
 		}
 	}
-	unused(len(s.App.Tiers) > 0, func(z config.SitedZone) bool { return z.Tiers || z.Tier != "" }, "tier: no zone has tiers or tier, so that its limits are nobody's", "tiers into a zone, in the place of limit")
-	unused(s.App.APIKeys != nil, func(z config.SitedZone) bool { return z.LooksAtKeys() }, "api_keys: no zone asks for one", "per api_key into a zone")
+	unused(len(s.App.Tiers) > 0, func(z config.SitedZone) bool { return z.Tiers || z.Tier != "" },
+		"tier: no zone has tiers or tier, so that its limits are nobody's", "tiers into a zone, in the place of limit")
+	unused(s.App.APIKeys != nil, func(z config.SitedZone) bool { return z.LooksAtKeys() },
+		"api_keys: no zone asks for one", "per api_key into a zone")
 	return found
 }
 
 // checkOwnPages finds a dashboard that doesn't get the requests for its own pages.
 func checkOwnPages(p *config.Place) []advice.Advice {
 	if by := p.Serves(); by != "" && isUnmatched(p) {
-		return []advice.Advice{{Source: p.Dashboard.Source, Problem: "rate_limit_dashboard: it answers all requests of its site: " + by + " behind it never runs", Fix: "handle_path /limits/* {, and the dashboard in it"}}
+		return []advice.Advice{{Source: p.Dashboard.Source,
+			Problem: "rate_limit_dashboard: it answers all requests of its site: " + by + " behind it never runs",
+			Fix:     "handle_path /limits/* {, and the dashboard in it"}}
 	}
-	page := routing.Requests{Methods: []string{"GET"}, Paths: []string{strings.TrimSuffix(p.Within(), "/") + "/clients"}}
+	page := routing.Requests{Methods: []string{"GET"},
+		Paths: []string{strings.TrimSuffix(p.Within(), "/") + "/clients"}}
 	if p.Dashboard.Writable {
 		page.Methods[0] = "POST"
 	}
@@ -166,13 +194,16 @@ func checkOwnPages(p *config.Place) []advice.Advice {
 	if why == "" {
 		return nil
 	}
-	return []advice.Advice{{Source: p.Dashboard.Source, Problem: fmt.Sprintf("rate_limit_dashboard: it never sees %s: %s", page, why), Fix: "handle_path /limits/* {, and the dashboard in it"}}
+	return []advice.Advice{{Source: p.Dashboard.Source,
+		Problem: fmt.Sprintf("rate_limit_dashboard: it never sees %s: %s", page, why),
+		Fix:     "handle_path /limits/* {, and the dashboard in it"}}
 }
 
 // isUnmatched reports whether all requests of a site come to the place.
 func isUnmatched(p *config.Place) bool {
 	return !slices.ContainsFunc(p.Around, func(route []routing.Requests) bool {
-		return !slices.ContainsFunc(route, func(r routing.Requests) bool { return !r.Partial && r.Methods == nil && r.Paths == nil })
+		return !slices.ContainsFunc(route,
+			func(r routing.Requests) bool { return !r.Partial && r.Methods == nil && r.Paths == nil })
 	})
 }
 
@@ -197,7 +228,10 @@ func checkPuzzles(s *config.Survey) (found []advice.Advice) {
 			continue
 		}
 		if s.App.Session != nil && !serves(z.Site) {
-			found = append(found, z.Advice(fmt.Sprintf("on_exceeded: the puzzle sends %s, which no rate_limit of this site sees: nobody can solve it", solution), "rate_limit without a matcher, and the matcher into its zone, after match"))
+			found = append(found,
+				z.Advice(
+					fmt.Sprintf(
+						"on_exceeded: the puzzle sends %s, which no rate_limit of this site sees: nobody can solve it", solution), "rate_limit without a matcher, and the matcher into its zone, after match"))
 		}
 		if len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, mayBeGET) {
 			found = append(found, z.Advice("on_exceeded: nobody is ever challenged, because only pages that browsers call up with GET are: its requests are refused",
@@ -232,11 +266,14 @@ func checkObedience(s *config.Survey) []advice.Advice {
 			serving[p.Site] = serving[p.Site] || p.Answers() == "reverse_proxy" || p.Answers() == "file_server"
 		}
 	}
-	without := slices.DeleteFunc(slices.Sorted(maps.Keys(serving)), func(site string) bool { return site == "" || !serving[site] || limited[site] })
+	without := slices.DeleteFunc(slices.Sorted(maps.Keys(serving)),
+		func(site string) bool { return site == "" || !serving[site] || limited[site] })
 	if option == "" || len(without) == 0 {
 		return nil
 	}
-	return []advice.Advice{{Source: s.App.Source, Problem: fmt.Sprintf("%s: sites without rate_limit don't obey it: %s", option, without[0]), Fix: "rate_limit in each site, also without a zone"}}
+	return []advice.Advice{{Source: s.App.Source,
+		Problem: fmt.Sprintf("%s: sites without rate_limit don't obey it: %s", option, without[0]),
+		Fix:     "rate_limit in each site, also without a zone"}}
 }
 
 // checkIdleBan finds a ban that can't occur, and notifications of bans that don't.
@@ -245,15 +282,22 @@ func checkIdleBan(s *config.Survey) (found []advice.Advice) {
 	apply := func(z config.SitedZone) bool { return z.WantsClients() && z.Ban == nil && !z.WantsShadow() }
 	bans := a.Ban != nil && (traps || slices.ContainsFunc(s.Zones, apply))
 	if a.Ban != nil && !bans {
-		found = append(found, advice.Advice{Source: a.Source, Problem: "ban: nobody is banned, because no zone counts per client or per api_key, and there is no trap",
-			Fix: "per client in a zone whose limits lead to bans"})
+		found = append(found,
+			advice.Advice{Source: a.Source,
+				Problem: "ban: nobody is banned, because no zone counts per client or per api_key, and there is no trap",
+				Fix:     "per client in a zone whose limits lead to bans"})
 	}
 	for _, p := range s.Places {
-		bans = bans || p.Handler != nil && slices.ContainsFunc(p.Handler.Traps, func(t *config.Trap) bool { return t.Ban != 0 })
+		bans = bans || p.Handler != nil &&
+			slices.ContainsFunc(p.Handler.Traps, func(t *config.Trap) bool { return t.Ban != 0 })
 	}
-	bans = bans || slices.ContainsFunc(s.Zones, func(z config.SitedZone) bool { return z.Ban != nil && !z.WantsShadow() })
-	if !bans && slices.ContainsFunc(a.Notify, func(n *config.Notify) bool { return len(n.On) == 1 && n.On[0] == notify.Ban }) {
-		found = append(found, advice.Advice{Source: a.Source, Problem: "notify: on ban: no client is ever banned for what it does", Fix: "ban after 5 violations in 10m for 1h beside it, and per client in a zone"})
+	bans = bans ||
+		slices.ContainsFunc(s.Zones, func(z config.SitedZone) bool { return z.Ban != nil && !z.WantsShadow() })
+	if !bans && slices.ContainsFunc(a.Notify,
+		func(n *config.Notify) bool { return len(n.On) == 1 && n.On[0] == notify.Ban }) {
+		found = append(found,
+			advice.Advice{Source: a.Source, Problem: "notify: on ban: no client is ever banned for what it does",
+				Fix: "ban after 5 violations in 10m for 1h beside it, and per client in a zone"})
 	}
 	return found
 }
@@ -266,8 +310,9 @@ func checkShut(dash *config.Dashboard, places []*config.Place) []advice.Advice {
 	if !slices.ContainsFunc(places, shut) {
 		return nil
 	}
-	return []advice.Advice{{Source: dash.Source, Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
-		Fix: "basic_auth before it, for the same paths; or allow with a matcher"}}
+	return []advice.Advice{{Source: dash.Source,
+		Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
+		Fix:     "basic_auth before it, for the same paths; or allow with a matcher"}}
 }
 
 // checkOpen finds a dashboard with which strangers may do what operators do.
@@ -275,8 +320,10 @@ func checkOpen(dash *config.Dashboard, places []*config.Place) (found []advice.A
 	for _, p := range places {
 		for _, set := range dash.AllowRaw {
 			if dash.Writable && p.Is(routing.Requests{}, set) && p.WitnessStranger(routing.Requests{}).Reaches() {
-				found = append(found, advice.Advice{Source: dash.Source, Problem: "rate_limit_dashboard: allow: a stranger without a password may ban and lift bans",
-					Fix: "basic_auth before it; or allow client_ip 192.0.2.0/24, with the networks of the operators"})
+				found = append(found,
+					advice.Advice{Source: dash.Source,
+						Problem: "rate_limit_dashboard: allow: a stranger without a password may ban and lift bans",
+						Fix:     "basic_auth before it; or allow client_ip 192.0.2.0/24, with the networks of the operators"})
 			}
 		}
 	}

@@ -19,13 +19,15 @@ import (
 
 // checkSet asks whether what an option waits for will ever be set, or match.
 func checkSet(s *config.Survey) []advice.Advice {
-	return slices.Concat(checkNeeds(s), checkOutcomes(s), checkMentions(s), checkKeySources(s), checkCountries(s), checkLogs(s))
+	return slices.Concat(checkNeeds(s), checkOutcomes(s), checkMentions(s), checkKeySources(s), checkCountries(s),
+		checkLogs(s))
 }
 
 // checkKeySources finds places of API keys that never hold one.
 func checkKeySources(s *config.Survey) []advice.Advice {
 	isField := func(from config.KeySource) bool {
-		return strings.EqualFold(strings.TrimPrefix(strings.Trim(from.Name, "{}"), "http.request.header."), "Authorization")
+		return strings.EqualFold(strings.TrimPrefix(strings.Trim(from.Name, "{}"), "http.request.header."),
+			"Authorization")
 	}
 	if s.App.APIKeys == nil || !slices.ContainsFunc(s.App.APIKeys.From, isField) {
 		return nil
@@ -47,8 +49,11 @@ func checkCountries(s *config.Survey) (found []advice.Advice) {
 				var list struct{ Codes []string }
 				_ = json.Unmarshal(set["country"], &list)
 				for _, code := range list.Codes {
-					if fix := cmp.Or(map[string]string{"UK": "country GB", "EL": "country GR"}[code], "a code of ISO 3166-1, such as country DE"); !slices.Contains(strings.Fields(countries), code) {
-						found = append(found, o.Advice(fmt.Sprintf("country: no address is in %q: this matcher never matches it", code), fix))
+					if fix := cmp.Or(map[string]string{"UK": "country GB", "EL": "country GR"}[code],
+						"a code of ISO 3166-1, such as country DE"); !slices.Contains(strings.Fields(countries), code) {
+						found = append(found,
+							o.Advice(fmt.Sprintf("country: no address is in %q: this matcher never matches it", code),
+								fix))
 					}
 				}
 			}
@@ -62,7 +67,8 @@ func checkLogs(s *config.Survey) []advice.Advice {
 	if s.App.DecisionLog != nil || !slices.Contains(s.Logs, "http.log.rate_limit") {
 		return nil
 	}
-	return []advice.Advice{{Source: s.App.Source, Problem: "a log includes http.log.rate_limit, which is never written", Fix: "decision_log into the global option rate_limit"}}
+	return []advice.Advice{{Source: s.App.Source, Problem: "a log includes http.log.rate_limit, which is never written",
+		Fix: "decision_log into the global option rate_limit"}}
 }
 
 // checkNeeds finds options whose input a later handler sets, or none.
@@ -73,25 +79,34 @@ func checkNeeds(s *config.Survey) (found []advice.Advice) {
 			problem, fix, fatal := p.Judge(n.Name)
 			switch {
 			case s.Bodies[n.Name]:
-				problem, fix, fatal = config.ReadsBodies, "a placeholder of the path or a field, or per ip", n.Where == "api_keys"
+				problem, fix, fatal = config.ReadsBodies, "a placeholder of the path or a field, or per ip",
+					n.Where == "api_keys"
 			case bodyfield.IsField(n.Name) && n.Zone == nil:
-				problem, fix, fatal = "is set for the options of zones only", "a placeholder of the path or of a header field", true
-			case problem == "" && onlyBasicAuth(s) && strings.HasPrefix(n.Name, config.UserOfAuth) && n.Name != config.UserID:
+				problem, fix, fatal = "is set for the options of zones only",
+					"a placeholder of the path or of a header field", true
+			case problem == "" && onlyBasicAuth(s) && strings.HasPrefix(n.Name, config.UserOfAuth) &&
+				n.Name != config.UserID:
 				problem, fix = "is never set: basic_auth sets {"+config.UserID+"} only", "{"+config.UserID+"}"
 			case problem == "" && n.Zone != nil && p.NeverSets(n.Name):
-				problem, fix = "is never set: no handler or vars directive sets it", "a placeholder of the request, or vars with this name before it"
+				problem, fix = "is never set: no handler or vars directive sets it",
+					"a placeholder of the request, or vars with this name before it"
 			}
 			if problem == "" || reported[n] {
 				continue
 			}
 			reported[n] = true
-			a := config.OptionSet{Zone: n.Zone, Source: cmp.Or(n.Source, p.Handler.Source)}.Advice(fmt.Sprintf("%s: {%s} %s", n.Where, n.Name, problem), fix)
+			a := config.OptionSet{Zone: n.Zone,
+				Source: cmp.Or(n.Source, p.Handler.Source)}.Advice(fmt.Sprintf("%s: {%s} %s", n.Where, n.Name, problem),
+				fix)
 			a.Refused = fatal && !n.Mild
 			found = append(found, a)
 		}
 		for _, z := range p.Zones {
-			if names := slices.DeleteFunc(routing.PlaceholderNames(z.Settle), func(name string) bool { return !p.NeverSets(name) }); len(names) > 0 {
-				found = append(found, z.Advice(fmt.Sprintf("settle: {%s} is never set when a request ends: its cost stays", names[0]), "settle {http.response.header.X-Tokens}, with the field of the answer"))
+			if names := slices.DeleteFunc(routing.PlaceholderNames(z.Settle),
+				func(name string) bool { return !p.NeverSets(name) }); len(names) > 0 {
+				found = append(found,
+					z.Advice(fmt.Sprintf("settle: {%s} is never set when a request ends: its cost stays", names[0]),
+						"settle {http.response.header.X-Tokens}, with the field of the answer"))
 			}
 		}
 	}
@@ -108,8 +123,11 @@ func checkOutcomes(s *config.Survey) (found []advice.Advice) {
 	for _, p := range s.Places {
 		earlier := p.Authenticates()
 		for _, z := range p.Zones {
-			if earlier != "" && z.Count != nil && (z.Count.Rule().Counts(http.StatusUnauthorized) || z.Count.Rule().Counts(http.StatusForbidden)) {
-				found = append(found, z.Advice("count: "+earlier+" runs before this handler, so that failed logins don't count", beforeAuthentication))
+			if earlier != "" && z.Count != nil &&
+				(z.Count.Rule().Counts(http.StatusUnauthorized) || z.Count.Rule().Counts(http.StatusForbidden)) {
+				found = append(found,
+					z.Advice("count: "+earlier+" runs before this handler, so that failed logins don't count",
+						beforeAuthentication))
 			}
 			if status := hides(p, z.Count); status != 0 {
 				found = append(found, z.Advice(fmt.Sprintf("count: where an upstream answers %d, handle_response asks another upstream, and only its answer counts", status), relayed))
@@ -127,7 +145,8 @@ func hides(p *config.Place, c *config.Count) int {
 			continue
 		}
 		for status := http.StatusBadRequest; status < 600; status++ {
-			if c.Rule().Counts(status) && (caddyhttp.ResponseMatcher{StatusCode: responses.StatusCode}).Match(status, nil) {
+			if c.Rule().Counts(status) &&
+				(caddyhttp.ResponseMatcher{StatusCode: responses.StatusCode}).Match(status, nil) {
 				return status
 			}
 		}

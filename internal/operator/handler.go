@@ -47,12 +47,13 @@ func endpointsOf(s Service) map[string]endpoint {
 		"audit":    get(func(ctx context.Context, q AuditQuery) (any, error) { return listed(s.Audit(ctx, q)) }),
 		"events":   {method: http.MethodGet, stream: true},
 
-		"audit/client": post(`{"client": "203.0.113.9", "n": 50, "before": "2026-11-22T08:00:00Z"}`, func(ctx context.Context, q AuditQuery) (any, error) {
-			if q.Client == "" {
-				return nil, Errorf(http.StatusBadRequest, "client: expected one; GET audit lists all acts")
-			}
-			return listed(s.Audit(ctx, q))
-		}),
+		"audit/client": post(`{"client": "203.0.113.9", "n": 50, "before": "2026-11-22T08:00:00Z"}`,
+			func(ctx context.Context, q AuditQuery) (any, error) {
+				if q.Client == "" {
+					return nil, Errorf(http.StatusBadRequest, "client: expected one; GET audit lists all acts")
+				}
+				return listed(s.Audit(ctx, q))
+			}),
 		"refusals/search": post(`{"client": "203.0.113.9", "path": "/login", "text": "bot"}`, s.Refusals),
 		"usage":           post(`{"client": "api-key:acme", "month": "2026-11"}`, s.Usage),
 		"explain": post(`{"client": "203.0.113.9", "method": "POST", "url": "https://example.com/login", "headers": {"User-Agent": ["curl"]}}`, func(ctx context.Context, q Question) (any, error) {
@@ -61,21 +62,25 @@ func endpointsOf(s Service) map[string]endpoint {
 		}),
 		chargePath:    charge(s),
 		"notify/test": post("{}", func(ctx context.Context, _ none) ([]Notified, error) { return s.TestNotify(ctx) }),
-		"import": post(`{"statements": ["ban 203.0.113.0/24 until 2026-12-01 # scraper"]}`, func(ctx context.Context, i Import) (any, error) {
-			i.By = Admin
-			return s.Import(ctx, i)
-		}),
-		"reveal": post(`{"list": "bans"}`, func(ctx context.Context, r revelation) (any, error) { return r, s.Reveal(ctx, Admin, r.List) }),
+		"import": post(`{"statements": ["ban 203.0.113.0/24 until 2026-12-01 # scraper"]}`,
+			func(ctx context.Context, i Import) (any, error) {
+				i.By = Admin
+				return s.Import(ctx, i)
+			}),
+		"reveal": post(`{"list": "bans"}`,
+			func(ctx context.Context, r revelation) (any, error) { return r, s.Reveal(ctx, Admin, r.List) }),
 
-		"api-keys":     get(func(ctx context.Context, _ none) (any, error) { return listed(s.APIKeys(ctx)) }),
-		"api-keys/add": post(`{"line": "acme free <hash>"}`, func(ctx context.Context, k newAPIKey) (any, error) { return changedKeys{1}, s.AddAPIKey(ctx, k.Line) }),
-		"api-keys/change": post(`{"name": "acme", "id": "9a41c07e", "tier": "pro"}`, func(ctx context.Context, c APIKeyChange) (any, error) {
-			if c.Name == "" {
-				return nil, Errorf(http.StatusBadRequest, "name: expected one, such as acme")
-			}
-			n, err := s.ChangeAPIKeys(ctx, c)
-			return changedKeys{n}, err
-		}),
+		"api-keys": get(func(ctx context.Context, _ none) (any, error) { return listed(s.APIKeys(ctx)) }),
+		"api-keys/add": post(`{"line": "acme free <hash>"}`,
+			func(ctx context.Context, k newAPIKey) (any, error) { return changedKeys{1}, s.AddAPIKey(ctx, k.Line) }),
+		"api-keys/change": post(`{"name": "acme", "id": "9a41c07e", "tier": "pro"}`,
+			func(ctx context.Context, c APIKeyChange) (any, error) {
+				if c.Name == "" {
+					return nil, Errorf(http.StatusBadRequest, "name: expected one, such as acme")
+				}
+				n, err := s.ChangeAPIKeys(ctx, c)
+				return changedKeys{n}, err
+			}),
 	}
 	for action, example := range examples {
 		endpoints[string(action)] = post(example, func(ctx context.Context, o Command) (Done, error) {
@@ -154,7 +159,8 @@ func writeError(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil { // a number that JSON can't represent
-		status, body = http.StatusInternalServerError, []byte(`{"status":500,"error":"the answer can't be written as JSON"}`)
+		status, body = http.StatusInternalServerError,
+			[]byte(`{"status":500,"error":"the answer can't be written as JSON"}`)
 	}
 	setFields(w.Header(), "application/json")
 	w.WriteHeader(status)

@@ -36,7 +36,8 @@ func (a *AuditQuery) params() []param {
 func (r *RefusalsQuery) params() []param {
 	return []param{
 		{name: "zone", field: &r.Zone}, {name: "path", field: &r.Path}, {name: "agent", field: &r.Agent},
-		{name: "network", field: &r.Network}, {name: "country", field: &r.Country}, {name: "provider", field: &r.Provider},
+		{name: "network", field: &r.Network}, {name: "country", field: &r.Country},
+		{name: "provider", field: &r.Provider},
 	}
 }
 

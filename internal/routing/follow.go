@@ -16,7 +16,8 @@ import (
 func ServersOn(port string, servers map[string]*caddyhttp.Server) (listening, others []*caddyhttp.Server) {
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[name]
-		if slices.ContainsFunc(server.Listen, func(address string) bool { return strings.HasSuffix(address, ":"+port) }) {
+		if slices.ContainsFunc(server.Listen,
+			func(address string) bool { return strings.HasSuffix(address, ":"+port) }) {
 			listening = append(listening, server)
 		} else {
 			others = append(others, server)
@@ -136,10 +137,11 @@ func (f *follower) handler(handler caddyhttp.MiddlewareHandler) (goesOn bool, er
 	name := nameOf(handler)
 	switch {
 	case name == "vars" || name == "map" || name == "rewrite":
-		err := handler.ServeHTTP(f.response, f.request, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
-			f.request, goesOn = r, true
-			return nil
-		}))
+		err := handler.ServeHTTP(f.response, f.request,
+			caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+				f.request, goesOn = r, true
+				return nil
+			}))
 		return goesOn, err
 	case answersAll(name, handler) || name == "acme_server":
 		f.answers = name

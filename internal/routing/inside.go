@@ -71,11 +71,13 @@ func ListenerWrappers(server *caddyhttp.Server) (names []string) {
 func WrappedAt(servers any, wrapper string) (addresses []string) {
 	options := reflect.ValueOf(servers)
 	for i := 0; options.IsValid() && i < options.Len(); i++ {
-		address, raw := options.Index(i).FieldByName("ListenerAddress"), options.Index(i).FieldByName("ListenerWrappersRaw")
+		address, raw := options.Index(i).FieldByName("ListenerAddress"),
+			options.Index(i).FieldByName("ListenerWrappersRaw")
 		if !address.IsValid() || !raw.IsValid() || address.Len() == 0 {
 			continue
 		}
-		if wrappers, _ := raw.Interface().([]json.RawMessage); slices.Contains(ListenerWrappers(&caddyhttp.Server{ListenerWrappersRaw: wrappers}), wrapper) {
+		if wrappers, _ := raw.Interface().([]json.RawMessage); slices.Contains(
+			ListenerWrappers(&caddyhttp.Server{ListenerWrappersRaw: wrappers}), wrapper) {
 			addresses = append(addresses, address.String())
 		}
 	}
@@ -95,8 +97,8 @@ func TrustedRanges(server *caddyhttp.Server) (ranges []string) {
 	return ranges
 }
 
-// ServersWriter returns the place of the server's own writer among those around it, of which w is the outermost. It is nil if
-// none of them tells it.
+// ServersWriter returns the place of the server's own writer among those around it, of which w is the outermost. It is
+// nil if none of them tells it.
 func ServersWriter(w http.ResponseWriter) (place *http.ResponseWriter) {
 	for {
 		if inner := innerWriter(w); inner != nil {

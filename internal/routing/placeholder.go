@@ -68,7 +68,8 @@ func (u unknownError) Error() string {
 	if u.near != "" {
 		return fmt.Sprintf("unknown placeholder {%s}: did you mean {%s}? %s", u.name, u.near, otherwise(u.name))
 	}
-	return fmt.Sprintf("unknown placeholder {%s}: neither Caddy nor a module in it provides this name; %s", u.name, otherwise(u.name))
+	return fmt.Sprintf("unknown placeholder {%s}: neither Caddy nor a module in it provides this name; %s", u.name,
+		otherwise(u.name))
 }
 
 // MayBeMapped reports whether err concerns a placeholder that the map directive may set: one

@@ -16,7 +16,8 @@ const (
 // fleeting are placeholders that change with each request or connection, so that limits per such a
 // key are never reached.
 var fleeting = []string{
-	"http.request.remote", "http.request.remote.port", "http.request.uuid", "http.request.duration", "http.request.duration_ms",
+	"http.request.remote", "http.request.remote.port", "http.request.uuid", "http.request.duration",
+	"http.request.duration_ms",
 	"http.error.id", "http.error.trace", "http.time_until_shutdown",
 	"time.now", "time.now.common_log", "time.now.http", "time.now.rfc3339", "time.now.unix", "time.now.unix_ms",
 }

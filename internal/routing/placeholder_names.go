@@ -128,9 +128,11 @@ var shorthandFamilies = []string{
 
 // addressNames are other programs' names for the address of a client.
 var addressNames = []string{
-	"ip", "remote_ip", "remote.ip", "remote_addr", "binary_remote_addr", "real_ip", "client.ip", "client_addr", "client_address",
+	"ip", "remote_ip", "remote.ip", "remote_addr", "binary_remote_addr", "real_ip", "client.ip", "client_addr",
+	"client_address",
 	"http.client_ip", "http.remote_ip", "http.remote_addr",
-	"http.request.ip", "http.request.remote.ip", "http.request.remote_ip", "http.request.remote_addr", "http.request.client_ip", "http.request.real_ip",
+	"http.request.ip", "http.request.remote.ip", "http.request.remote_ip", "http.request.remote_addr",
+	"http.request.client_ip", "http.request.real_ip",
 }
 
 // nearest returns the known name that is probably intended by an unknown one, or "".

@@ -37,7 +37,8 @@ func NewRequests(set caddy.ModuleMap) (r Requests) {
 		case "endpoint":
 			var e matcher.Endpoint
 			err = json.Unmarshal(raw, &e)
-			r.Methods, r.Paths, r.Partial = append(r.Methods, e.Methods...), append(r.Paths, e.Paths...), r.Partial || len(e.Query) > 0
+			r.Methods, r.Paths, r.Partial = append(r.Methods, e.Methods...), append(r.Paths, e.Paths...), r.Partial ||
+				len(e.Query) > 0
 		case "not":
 			var sets []caddy.ModuleMap
 			err = json.Unmarshal(raw, &sets)
@@ -67,7 +68,8 @@ func setsOf(r *caddyhttp.Route) (sets []caddy.ModuleMap) {
 		set := make(caddy.ModuleMap)
 		for _, m := range loaded {
 			if module, ok := m.(caddy.Module); ok {
-				set[module.CaddyModule().ID.Name()], _ = json.Marshal(m) // an error leaves it empty, which NewRequests notes
+				// an error leaves it empty, which NewRequests notes
+				set[module.CaddyModule().ID.Name()], _ = json.Marshal(m)
 			}
 		}
 		sets = append(sets, set)
@@ -115,7 +117,8 @@ func (r Requests) IsWithin(other Requests) bool {
 			return !slices.ContainsFunc(b, func(y string) bool { return isIn(x, y) })
 		})
 	}
-	return !other.Partial && inside(r.Methods, other.Methods, strings.EqualFold) && inside(r.Hosts, other.Hosts, isIn) && inside(r.Paths, other.Paths, isIn)
+	return !other.Partial && inside(r.Methods, other.Methods, strings.EqualFold) &&
+		inside(r.Hosts, other.Hosts, isIn) && inside(r.Paths, other.Paths, isIn)
 }
 
 // ends returns what stands before the first wildcard of a pattern and after its last one.
@@ -156,7 +159,8 @@ func isIn(a, pattern string) bool {
 		return false
 	}
 	if !wildA {
-		return strings.HasPrefix(beforeA+"/", before) && strings.HasSuffix(beforeA, after) && len(beforeA)+1 >= len(before)+len(after)
+		return strings.HasPrefix(beforeA+"/", before) && strings.HasSuffix(beforeA, after) &&
+			len(beforeA)+1 >= len(before)+len(after)
 	}
 	return strings.HasPrefix(beforeA, before) && strings.HasSuffix(afterA, after)
 }

@@ -91,7 +91,8 @@ func rawNode(raw json.RawMessage) Node {
 func loadedNode(handler caddyhttp.MiddlewareHandler) Node {
 	n := newNode(handler)
 	n.Name = nameOf(handler)
-	if slices.Contains([]string{"vars", "map", "headers", "static_response", "file_server"}, n.Name) { // their texts may have our placeholders
+	// their texts may have our placeholders
+	if slices.Contains([]string{"vars", "map", "headers", "static_response", "file_server"}, n.Name) {
 		if raw, err := json.Marshal(handler); err == nil {
 			_ = json.Unmarshal(raw, &n.Fields) // if it is no object it has no fields
 		}

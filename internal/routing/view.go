@@ -125,7 +125,8 @@ func (p *Place) Serves() (by string) {
 
 // Proxies reports whether a later handler may be a proxy, or one that isn't known.
 func (p *Place) Proxies() bool {
-	return p.Anywhere || !each(p.after, func(n Node) bool { return n.Name != "reverse_proxy" && n.Name != "invoke" && !n.Foreign })
+	return p.Anywhere ||
+		!each(p.after, func(n Node) bool { return n.Name != "reverse_proxy" && n.Name != "invoke" && !n.Foreign })
 }
 
 // Within returns a path of the requests that the matchers around the place admit, without a wildcard
@@ -174,7 +175,8 @@ func (v *View) ServedFolders() (folders []string) {
 	}
 	for _, root := range roots {
 		root = caddy.NewReplacer().ReplaceKnown(root, "")
-		if path, err := filepath.Abs(root); err == nil && !strings.Contains(root, "{") { // otherwise known only during a request
+		// otherwise known only during a request
+		if path, err := filepath.Abs(root); err == nil && !strings.Contains(root, "{") {
 			folders = append(folders, path)
 		}
 	}

@@ -110,7 +110,8 @@ func (c *Clock) look() {
 	c.looked.Store(elapsed)
 	was := c.line.Load()
 	if slept := was.After(r.Steady - was.steady); slept.Now > was.now(elapsed)+slack {
-		c.line.CompareAndSwap(was, &Line{Time: slept, steady: r.Steady, Elapsed: elapsed, fromStore: was.fromStore, Took: was.Took})
+		c.line.CompareAndSwap(was,
+			&Line{Time: slept, steady: r.Steady, Elapsed: elapsed, fromStore: was.fromStore, Took: was.Took})
 	}
 }
 
@@ -123,9 +124,11 @@ const backBy = int64(2e9)
 func (c *Clock) Follow(t storage.Time, at *Stamp) (by int64, back bool) {
 	for {
 		was := c.line.Load()
-		next := &Line{Time: t, steady: at.reading.Steady, Elapsed: at.Elapsed, fromStore: true, Took: c.source.Elapsed() - at.Elapsed}
+		next := &Line{Time: t, steady: at.reading.Steady, Elapsed: at.Elapsed, fromStore: true,
+			Took: c.source.Elapsed() - at.Elapsed}
 		expected := was.After(at.Elapsed - was.Elapsed).Now
-		most := backBy + was.Took + 2*max(at.Elapsed-was.Elapsed, 0)/storage.Slew // it may have been slewed the other way
+		// it may have been slewed the other way
+		most := backBy + was.Took + 2*max(at.Elapsed-was.Elapsed, 0)/storage.Slew
 		back = t.Era != was.Era || t.Now < expected-most || !was.fromStore && t.Now < expected
 		switch by = t.Shift - was.Shift; {
 		case !was.fromStore || by == 0 && back: // it is the time of another store

@@ -145,7 +145,8 @@ func (cs *chunks) drop(c *chunk) {
 
 // search returns the place of the first chunk from an address on, and whether it begins there.
 func (cs *chunks) search(address uintptr) (i int, begins bool) {
-	return slices.BinarySearchFunc(cs.all, address, func(c *chunk, address uintptr) int { return cmp.Compare(c.begin(), address) })
+	return slices.BinarySearchFunc(cs.all, address,
+		func(c *chunk, address uintptr) int { return cmp.Compare(c.begin(), address) })
 }
 
 func (c *chunk) begin() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(c.words))) }
@@ -164,7 +165,8 @@ const (
 // after maxMoves, and returns their number.
 func (t *Table) compactLocked(s *shard) (moved int) {
 	cs, spare := &s.chunks, 2*s.chunkSize()
-	for looks, passed := 0, 0; cs.size > 2*cs.live+spare && moved < maxMoves && looks < maxLooks && passed <= len(cs.all); looks++ {
+	for looks, passed := 0, 0; cs.size > 2*cs.live+spare && moved < maxMoves && looks < maxLooks &&
+		passed <= len(cs.all); looks++ {
 		if cs.hand >= len(cs.all) {
 			cs.hand = 0
 		}

@@ -409,8 +409,8 @@ func (t *Table) rankOf(e *Entry) Rank {
 	return rank
 }
 
-// removeLocked removes the entry whose address is at a place, unless it has become pinned. It returns what [Owner.Release]
-// returned. What the entry held has left it before another one of its key is added.
+// removeLocked removes the entry whose address is at a place, unless it has become pinned. It returns what
+// [Owner.Release] returned. What the entry held has left it before another one of its key is added.
 func (t *Table) removeLocked(s *shard, place *atomic.Uint64) (released <-chan struct{}, ok bool) {
 	a := address(place.Load())
 	e := s.chunks.entry(a)
@@ -433,7 +433,8 @@ func (t *Table) removeLocked(s *shard, place *atomic.Uint64) (released <-chan st
 // Sweep removes entries that were unused for t.Unused sweeps, except pinned ones and those that keep returns
 // true for, which it calls with unlocked entries. Whenever [Owner.Release] has returned about maxReleased
 // channels, Sweep calls await with the last of them, without a lock. Between parts it calls rest.
-func (t *Table) Sweep(keep func(*Entry) bool, await func(released <-chan struct{}), rest func(entries int)) (removed int) {
+func (t *Table) Sweep(keep func(*Entry) bool, await func(released <-chan struct{}),
+	rest func(entries int)) (removed int) {
 	step := sweepStep{keep: keep}
 	for i := range t.shards {
 		for left := math.MaxInt; left > 0; {

@@ -76,7 +76,8 @@ func (r running) AddAPIKey(ctx context.Context, line string) error {
 // noteKey notes in the audit what was done to the API keys of a name.
 func noteKey(ctx context.Context, inst *instance.Instance, action, name, reason string) error {
 	target := operator.Target{Kind: operator.APIKey, Value: name}
-	_, err := inst.Audit.WriteSoon(context.WithoutCancel(ctx), instance.AuditEntry{By: operator.Admin, Action: action, Target: &target, Reason: reason})
+	_, err := inst.Audit.WriteSoon(context.WithoutCancel(ctx),
+		instance.AuditEntry{By: operator.Admin, Action: action, Target: &target, Reason: reason})
 	return noted(err)
 }
 
@@ -91,7 +92,8 @@ func (r running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange
 	}
 	keys := inst.Shared.KeysOf(change.Name, change.ID)
 	if len(keys) == 0 {
-		return 0, operator.Errorf(http.StatusNotFound, "the store has no API key of %s", strings.TrimSpace(change.Name+" "+change.ID))
+		return 0, operator.Errorf(http.StatusNotFound, "the store has no API key of %s",
+			strings.TrimSpace(change.Name+" "+change.ID))
 	}
 	action, reason := operator.KeyTier, change.Tier
 	switch {
@@ -108,7 +110,8 @@ func (r running) ChangeAPIKeys(ctx context.Context, change operator.APIKeyChange
 	if err != nil {
 		return 0, keyError(err)
 	}
-	app.Log.Info("API keys in the store were changed", zap.String("name", change.Name), zap.Int("keys", len(keys)), zap.Bool("revoked", change.Tier == ""))
+	app.Log.Info("API keys in the store were changed", zap.String("name", change.Name), zap.Int("keys", len(keys)),
+		zap.Bool("revoked", change.Tier == ""))
 	return len(keys), noteKey(ctx, inst, action, change.Name, reason)
 }
 
@@ -119,7 +122,8 @@ func (r running) noteFile(ctx context.Context, change operator.APIKeyChange) err
 		return err
 	}
 	if !slices.Contains([]string{operator.KeyMade, operator.KeyTier, operator.KeyRevoked}, change.Done) {
-		return operator.Errorf(http.StatusBadRequest, "done: got %q: expected %s, %s or %s", change.Done, operator.KeyMade, operator.KeyTier, operator.KeyRevoked)
+		return operator.Errorf(http.StatusBadRequest, "done: got %q: expected %s, %s or %s", change.Done,
+			operator.KeyMade, operator.KeyTier, operator.KeyRevoked)
 	}
 	return noteKey(ctx, inst, change.Done, change.Name, cmp.Or(change.Tier, change.ID))
 }
@@ -131,8 +135,11 @@ func keyError(err error) error {
 		return err
 	case errors.Is(err, storage.ErrNotesFull):
 		return operator.Errorf(http.StatusConflict, "the store holds %d bans, allowances and API keys, which is as many as it may; those that were removed in the last week are among them; nothing was changed", storage.MaxNotes)
-	case errors.Is(err, storage.ErrUnknownOutcome), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return operator.Errorf(http.StatusServiceUnavailable, "%v: it isn't known whether that has changed anything; once more does no harm", err)
+	case errors.Is(err, storage.ErrUnknownOutcome), errors.Is(err, context.Canceled), errors.Is(err,
+		context.DeadlineExceeded):
+		return operator.Errorf(http.StatusServiceUnavailable,
+			"%v: it isn't known whether that has changed anything; once more does no harm", err)
 	}
-	return operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed: try again once the store is back, which caddy rate-limit status says", err)
+	return operator.Errorf(http.StatusServiceUnavailable,
+		"%v; nothing was changed: try again once the store is back, which caddy rate-limit status says", err)
 }

@@ -75,19 +75,24 @@ func (r running) Charge(ctx context.Context, c operator.Charge) (operator.Charge
 	other := (*engine.OtherUnitsError)(nil)
 	switch {
 	case errors.As(err, &other):
-		return done, operator.Errorf(http.StatusConflict, "id: %q was used for %d units, got %d: a repetition has the same units; take another id for another charge", c.ID, unitsOf(other.Cost), c.Units)
+		return done, operator.Errorf(http.StatusConflict,
+			"id: %q was used for %d units, got %d: a repetition has the same units; take another id for another charge", c.ID, unitsOf(other.Cost), c.Units)
 	case errors.Is(err, storage.ErrUnknownOutcome) && c.Units < 0:
 		return done, operator.Errorf(http.StatusServiceUnavailable, "%v; it isn't known whether units were given back; sent again with the same id they are given back once at most, and not at all if the id is used up", err)
 	case errors.Is(err, storage.ErrUnknownOutcome):
-		return done, operator.Errorf(http.StatusServiceUnavailable, "%v; with an id it can be sent again: it is counted at least once", err)
+		return done, operator.Errorf(http.StatusServiceUnavailable,
+			"%v; with an id it can be sent again: it is counted at least once", err)
 	case err != nil:
-		return done, operator.Errorf(http.StatusServiceUnavailable, "the store can't be used at the moment; nothing was charged or given back, and the id is free: %v", err)
+		return done, operator.Errorf(http.StatusServiceUnavailable,
+			"the store can't be used at the moment; nothing was charged or given back, and the id is free: %v", err)
 	}
 	if done.Units != 0 {
-		entry := t.entry("charge", operator.Command{By: c.By, Reason: fmt.Sprintf("zone %s: %d units", c.Zone, done.Units)})
+		entry := t.entry("charge",
+			operator.Command{By: c.By, Reason: fmt.Sprintf("zone %s: %d units", c.Zone, done.Units)})
 		entry.Log = storage.Charges
 		if _, err := t.Instance.Audit.WriteSoon(context.WithoutCancel(ctx), entry); err != nil {
-			return done, operator.Errorf(http.StatusServiceUnavailable, "it was done, but the list of charges doesn't have it: %v", err)
+			return done, operator.Errorf(http.StatusServiceUnavailable,
+				"it was done, but the list of charges doesn't have it: %v", err)
 		}
 	}
 	return done, nil
@@ -158,7 +163,8 @@ func (sub *subject) charges(c operator.Charge) (charges enforce.Charges, err err
 		}
 		key := sub.chargedKey(z)
 		if key == nil {
-			return charges, operator.Errorf(http.StatusConflict, "client: %s: zone %s counts per %s: expected %s", sub, z.Name, z.PerText(), expectedFor[z.Per])
+			return charges, operator.Errorf(http.StatusConflict, "client: %s: zone %s counts per %s: expected %s", sub,
+				z.Name, z.PerText(), expectedFor[z.Per])
 		}
 		tier, _ := sub.tierIn(z)
 		for _, s := range z.SetsByTier(sub.Config.Tiers) {
@@ -173,7 +179,8 @@ func (sub *subject) charges(c operator.Charge) (charges enforce.Charges, err err
 					continue // of a zone with this name in another place
 				}
 				charges.Policies = append(charges.Policies, p)
-				charges.Debits = append(charges.Debits, engine.Debit{Limit: &p.Limit, Key: key, Cost: max(c.Units, -c.Units)})
+				charges.Debits = append(charges.Debits,
+					engine.Debit{Limit: &p.Limit, Key: key, Cost: max(c.Units, -c.Units)})
 				d := &charges.Debits[len(charges.Debits)-1]
 				if p.Scaling != nil && sub.Kind == operator.APIKey {
 					d.Scaling, d.Client = p.Scaling, &engine.Client{Key: key}
@@ -191,7 +198,8 @@ func (sub *subject) charges(c operator.Charge) (charges enforce.Charges, err err
 // expectedFor says which clients a zone can count by their name alone.
 var expectedFor = map[string]string{
 	enforce.PerIP: "an address", enforce.PerKey: "key:TEXT, the value of its key", enforce.PerAPIKey: "api-key:NAME",
-	enforce.PerClient: "api-key:NAME, as others are told apart by their requests", enforce.PerEveryone: "a zone with a key: nobody is told apart in this one",
+	enforce.PerClient:   "api-key:NAME, as others are told apart by their requests",
+	enforce.PerEveryone: "a zone with a key: nobody is told apart in this one",
 }
 
 // chargedKey returns the key of the target in a zone, or nil if its name isn't enough.

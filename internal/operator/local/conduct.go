@@ -23,7 +23,8 @@ import (
 
 // conductBans returns bans for violations, at most operator.MaxItems. missing says why there may be
 // more, or is "".
-func (cfg runningConfig) conductBans(ctx context.Context, inst *instance.Instance) (bans []operator.Rule, missing string) {
+func (cfg runningConfig) conductBans(ctx context.Context, inst *instance.Instance) (bans []operator.Rule,
+	missing string) {
 	now, wall := inst.Engine.Now(), time.Now()
 	stored, err := storedBans(ctx, inst)
 	full := len(stored) == maxStoredBans
@@ -57,7 +58,8 @@ func (cfg runningConfig) conductBans(ctx context.Context, inst *instance.Instanc
 func isThrottling(v reputation.Violation) bool { return v.Reason == reputation.Crowded }
 
 // storedBan describes a ban that only the store knows.
-func (cfg runningConfig) storedBan(inst *instance.Instance, name storage.Key, r reputation.Record, wall time.Time) operator.Rule {
+func (cfg runningConfig) storedBan(inst *instance.Instance, name storage.Key, r reputation.Record,
+	wall time.Time) operator.Rule {
 	lasting, _ := inst.Engine.Lasting()
 	ban := cfg.banOf(engine.ClientRecord{Record: r, Banned: time.Duration(r.Until - lasting)}, lasting, wall)
 	content := reference.Refusal{Reason: uint8(engine.Banned), Time: *cmp.Or(ban.Since, &wall), Name: name}

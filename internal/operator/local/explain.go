@@ -68,7 +68,9 @@ func (ex *explainer) explainConnections() {
 		case listener.TooManyNew:
 			why = "because it opened too many: the limit is " + enforce.LimitText(d.Limit)
 		}
-		ex.Answer.Next = operator.Forecast{Outcome: outcome, Zone: enforce.BeforeTLS, Limit: enforce.BeforeTLSLimits[o-listener.Banned], Text: "doesn't get that far: its connections are closed before TLS, " + why}
+		ex.Answer.Next = operator.Forecast{Outcome: outcome, Zone: enforce.BeforeTLS,
+			Limit: enforce.BeforeTLSLimits[o-listener.Banned],
+			Text:  "doesn't get that far: its connections are closed before TLS, " + why}
 		return
 	}
 }
@@ -116,7 +118,10 @@ func (ex *explainer) isUnknown() bool {
 	case operator.KeyText:
 		return !slices.ContainsFunc(ex.Config.AllZones, func(z *enforce.Zone) bool { return z.Per == enforce.PerKey })
 	case operator.APIKey, operator.Session:
-		return ex.keyTier() == "" && len(ex.Instance.Engine.Keys(engine.KeysQuery{N: 1, Match: func(_ storage.LimitID, key []byte) bool { return ex.isIn(string(key)) }})) == 0
+		return ex.keyTier() == "" &&
+			len(
+				ex.Instance.Engine.Keys(engine.KeysQuery{N: 1,
+					Match: func(_ storage.LimitID, key []byte) bool { return ex.isIn(string(key)) }})) == 0
 	}
 	return false
 }
@@ -136,7 +141,8 @@ func (ex *explainer) explainRecord() {
 	ex.share = c.Record.LevelAt(now).Share()
 	for _, v := range slices.Backward(c.Record.Past) {
 		reputation.Violations = append(reputation.Violations, operator.Violation{
-			At: ex.Now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: ex.Config.ZoneNames[v.Zone], Reason: v.Reason.String(),
+			At: ex.Now.Add(time.Duration(v.At - now)).UTC().Truncate(time.Second), Zone: ex.Config.ZoneNames[v.Zone],
+			Reason: v.Reason.String(),
 		})
 	}
 	ex.Answer.Reputation = reputation
@@ -186,7 +192,8 @@ func ruleOf(s *rules.Rule, by string) *operator.Rule {
 		return nil
 	}
 	client := s.Target.In("").String()
-	ban := &operator.Rule{Action: operator.Action(s.Action.String()), Factor: rules.FormatFactor(s.Percent), Zone: s.Target.Zone, Client: client, Text: client, By: by, Reason: s.Reason}
+	ban := &operator.Rule{Action: operator.Action(s.Action.String()), Factor: rules.FormatFactor(s.Percent),
+		Zone: s.Target.Zone, Client: client, Text: client, By: by, Reason: s.Reason}
 	if !s.Until.IsZero() {
 		ban.Until = new(s.Until.UTC())
 	}
@@ -226,15 +233,19 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 	case ex.Answer.Rule != nil && ex.Answer.Rule.Action == operator.Allow:
 		ex.Answer.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case ex.Answer.Rule != nil:
-		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(*cmp.Or(ex.Answer.Rule.Until, &time.Time{})), ex.bannedBy())
+		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName,
+			time.Until(*cmp.Or(ex.Answer.Rule.Until, &time.Time{})), ex.bannedBy())
 	case ex.Answer.Ban != nil:
-		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(*ex.Answer.Ban.Until), "because the client is banned for what it did")
+		ex.Answer.Next = ex.refuses("banned", enforce.BanName, enforce.BanName, time.Until(*ex.Answer.Ban.Until),
+			"because the client is banned for what it did")
 	case by != nil:
 		ex.Answer.Next = ex.refusedByDebit(worst, by, ex.nextCost(by.Zone))
 	case ex.Answer.Refusal != nil && len(explained) == 0:
-		ex.Answer.Next = operator.Forecast{Outcome: "unknown", Text: "isn't known: memory doesn't hold the client any more; ask with its address, api-key:NAME or key:TEXT"}
+		ex.Answer.Next = operator.Forecast{Outcome: "unknown",
+			Text: "isn't known: memory doesn't hold the client any more; ask with its address, api-key:NAME or key:TEXT"}
 	default:
-		ex.Answer.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + ex.assumption(explained)}, shadows)
+		ex.Answer.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + ex.assumption(explained)},
+			shadows)
 	}
 }
 
@@ -262,12 +273,14 @@ func (ex *explainer) nextCost(z *enforce.Zone) int64 {
 func (ex *explainer) assumption(keys []countedKey) string {
 	var others []string
 	for _, z := range ex.Config.AllZones {
-		if !ex.tellsKey(z) && !slices.ContainsFunc(ex.Answer.Limits, func(l operator.LimitState) bool { return l.Zone == z.Name }) {
+		if !ex.tellsKey(z) && !slices.ContainsFunc(ex.Answer.Limits,
+			func(l operator.LimitState) bool { return l.Zone == z.Name }) {
 			others = append(others, z.Name)
 		}
 	}
 	if len(others) > 0 {
-		return ", unless zone " + strings.Join(others, " or ") + " refuses it, which doesn't count by address: ask with a URL"
+		return ", unless zone " + strings.Join(others, " or ") +
+			" refuses it, which doesn't count by address: ask with a URL"
 	}
 	for _, c := range keys {
 		if z := c.Zone; len(z.Costs) > 0 || z.Cost.From != "" {
@@ -345,7 +358,8 @@ func (ex *explainer) refusedByDebit(d engine.Decision, p *enforce.Policy, cost i
 
 // refuses returns the forecast of a refusal.
 func (ex *explainer) refuses(outcome, zone, limit string, retry time.Duration, why string) operator.Forecast {
-	f := operator.Forecast{Outcome: outcome, Status: http.StatusTooManyRequests, Zone: zone, Limit: limit, Text: "is refused " + why}
+	f := operator.Forecast{Outcome: outcome, Status: http.StatusTooManyRequests, Zone: zone, Limit: limit,
+		Text: "is refused " + why}
 	if retry > 0 && retry != limiter.Never {
 		f.Retry = operator.SecondsOf(retry)
 	}
@@ -365,7 +379,8 @@ func (ex *explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit 
 	d := ex.Instance.Forecast(ctx, nil, debits)
 	limit := debits[0].Whole()
 	state := operator.LimitState{
-		Zone: p.Zone.Name, Limit: p.Name, Text: text, Counts: cmp.Or(identity.KeyText(debit.Key), "all together"), Client: unlessAddress(string(debit.Key)), Tag: ex.Instance.Names.Tag(string(debit.Key)),
+		Zone: p.Zone.Name, Limit: p.Name, Text: text, Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),
+		Client: unlessAddress(string(debit.Key)), Tag: ex.Instance.Names.Tag(string(debit.Key)),
 		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: ex.in(d.Retry), Shadow: p.Shadow,
 	}
 	switch {

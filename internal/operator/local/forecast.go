@@ -38,14 +38,15 @@ func (ex *explainer) explainRequest(ctx context.Context, q operator.Question) er
 	ex.Answer.Next = operator.Forecast{Outcome: "allowed", Text: "passes: no limit is for it"}
 	asked := 0
 	for _, server := range servers {
-		answers, err := routing.Follow(server, r.Clone(ctx), func(handler caddyhttp.MiddlewareHandler, r *http.Request) bool {
-			h := enforce.EnforcerOf(handler)
-			if h == nil {
-				return true
-			}
-			asked++
-			return ex.explainHandler(ctx, h, r)
-		})
+		answers, err := routing.Follow(server, r.Clone(ctx),
+			func(handler caddyhttp.MiddlewareHandler, r *http.Request) bool {
+				h := enforce.EnforcerOf(handler)
+				if h == nil {
+					return true
+				}
+				asked++
+				return ex.explainHandler(ctx, h, r)
+			})
 		if err != nil {
 			return operator.Errorf(http.StatusConflict, "url: a matcher of the config fails: %v", err)
 		}
@@ -68,17 +69,20 @@ func (ex *explainer) explainRequest(ctx context.Context, q operator.Question) er
 // requestOf returns the request in a question, as a server would receive it, and the server's port.
 func (ex *explainer) requestOf(ctx context.Context, q operator.Question) (r *http.Request, port string, err error) {
 	if ex.Kind != operator.Address && ex.Kind != operator.APIKey {
-		return nil, "", operator.Errorf(http.StatusBadRequest, "client: a request can be explained for an address or an api-key, got %s: ask without a URL", ex.Kind)
+		return nil, "", operator.Errorf(http.StatusBadRequest,
+			"client: a request can be explained for an address or an api-key, got %s: ask without a URL", ex.Kind)
 	}
 	u, err := url.Parse(q.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, "", operator.Errorf(http.StatusBadRequest, "url: got %q: expected one with scheme and host, such as https://example.com/login", q.URL)
+		return nil, "", operator.Errorf(http.StatusBadRequest,
+			"url: got %q: expected one with scheme and host, such as https://example.com/login", q.URL)
 	}
 	u.Path = cmp.Or(u.Path, "/")
 	method := cmp.Or(strings.ToUpper(q.Method), http.MethodGet)
 	r, err = http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
 	if err != nil {
-		return nil, "", operator.Errorf(http.StatusBadRequest, "method: got %q: expected a method such as POST", q.Method)
+		return nil, "", operator.Errorf(http.StatusBadRequest,
+			"method: got %q: expected a method such as POST", q.Method)
 	}
 	r.RequestURI, r.URL.Scheme, r.URL.Host = u.RequestURI(), "", "" // as a server receives it, not a proxy
 	for name, values := range q.Header {                            // as a server receives them
@@ -121,7 +125,8 @@ func (ex *explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *
 	e := h.Begin(r).By(enforce.Forecast{Config: h.Config})
 	defer e.Release()
 	if ex.Kind == operator.APIKey {
-		e.Credentials = enforce.Credentials{Known: true, Name: ex.Value, Tier: h.Config.APIKeys.TierOf(ex.Value, ex.Now)}
+		e.Credentials = enforce.Credentials{Known: true, Name: ex.Value,
+			Tier: h.Config.APIKeys.TierOf(ex.Value, ex.Now)}
 	}
 	v, err := e.Decide()
 	if c := &e.Credentials; c.Tier != "" && ex.Answer.Tier == "" {
@@ -138,21 +143,25 @@ func (ex *explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *
 func (ex *explainer) describe(ctx context.Context, v *enforce.Verdict, err error) operator.Forecast {
 	switch {
 	case v.Decision.Reason == engine.Abandoned:
-		return operator.Forecast{Outcome: "failed", Status: http.StatusServiceUnavailable, Text: "that could not be found out in time"}
+		return operator.Forecast{Outcome: "failed", Status: http.StatusServiceUnavailable,
+			Text: "that could not be found out in time"}
 	case err != nil:
-		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError, Text: "fails: " + err.Error()}
+		return operator.Forecast{Outcome: "failed", Status: http.StatusInternalServerError,
+			Text: "fails: " + err.Error()}
 	case v.Exempt:
 		ex.Answer.Exempt = true
 		return operator.Forecast{Outcome: "exempt", Text: "passes: it is exempt"}
 	case v.Outcome == enforce.AtSessions:
-		return operator.Forecast{Outcome: "allowed", Text: "passes: rate_limit itself answers it, where clients earn sessions"}
+		return operator.Forecast{Outcome: "allowed",
+			Text: "passes: rate_limit itself answers it, where clients earn sessions"}
 	case v.Allowed && v.Passes():
 		ex.explainLimits(ctx, &v.Shadows) // denials
 		return operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case v.Refuses() && v.Refusal.Reason == engine.Banned:
 		return ex.describeBan(v)
 	case v.Refuses() && v.RefusedBy != nil:
-		return ex.refuses("denied", v.RefusedBy.Zone.Name, v.RefusedBy.Name, limiter.Never, "by zone "+v.RefusedBy.Zone.Name+", which admits nothing")
+		return ex.refuses("denied", v.RefusedBy.Zone.Name, v.RefusedBy.Name, limiter.Never,
+			"by zone "+v.RefusedBy.Zone.Name+", which admits nothing")
 	}
 	ex.explainLimits(ctx, &v.Charges)
 	ex.explainLimits(ctx, &v.Shadows)
@@ -239,7 +248,8 @@ func countsText(v *enforce.Verdict) (text string) {
 	var last *enforce.Zone
 	for _, p := range v.Policies {
 		if z := p.Zone; z != last && z.Count != nil {
-			text += "; in zone " + z.Name + " it counts only if it is answered with " + strings.Join(z.Count.Answers(), " or ")
+			text += "; in zone " + z.Name + " it counts only if it is answered with " +
+				strings.Join(z.Count.Answers(), " or ")
 			last = z
 		}
 	}

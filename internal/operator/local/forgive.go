@@ -18,7 +18,8 @@ import (
 
 // resetAll performs the resets, and writes an audit entry unless nothing has changed. It returns the number of
 // items that it found.
-func (sub *subject) resetAll(ctx context.Context, resets []engine.Reset, action operator.Action, o operator.Command) (found int, err error) {
+func (sub *subject) resetAll(ctx context.Context, resets []engine.Reset, action operator.Action,
+	o operator.Command) (found int, err error) {
 	err = sub.Instance.Engine.Reset(ctx, resets)
 	if errors.Is(err, engine.ErrUnavailable) {
 		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed", err)
@@ -30,7 +31,8 @@ func (sub *subject) resetAll(ctx context.Context, resets []engine.Reset, action 
 	}
 	if err != nil || found > 0 { // after an error it may have happened, or happen later
 		if _, failed := sub.Instance.Audit.WriteSoon(context.WithoutCancel(ctx), sub.entry(action, o)); failed != nil {
-			return 0, operator.Errorf(http.StatusServiceUnavailable, "it was done, but the audit doesn't have it: %v", failed)
+			return 0, operator.Errorf(http.StatusServiceUnavailable,
+				"it was done, but the audit doesn't have it: %v", failed)
 		}
 	}
 	if errors.Is(err, storage.ErrUnknownOutcome) {
@@ -61,7 +63,8 @@ func (r running) reset(ctx context.Context, o operator.Command) (operator.Done, 
 		return operator.Done{}, err
 	}
 	if done.Changed == 0 {
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no limit has counted anything for it%s", t, t.unknownHint())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no limit has counted anything for it%s", t,
+			t.unknownHint())
 	}
 	if len(resets) == operator.MaxItems {
 		done.Notes = append(done.Notes, "there may be more: reset it again")

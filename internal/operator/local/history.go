@@ -38,7 +38,8 @@ func (r running) instanceInUse() (runningConfig, *instance.Instance, error) {
 	}
 	inst := app.Instance.Load()
 	if inst == nil {
-		return runningConfig{}, nil, operator.Errorf(http.StatusServiceUnavailable, "the rate limiter has not started yet; try again")
+		return runningConfig{}, nil, operator.Errorf(http.StatusServiceUnavailable,
+			"the rate limiter has not started yet; try again")
 	}
 	return app, inst, nil
 }
@@ -72,7 +73,9 @@ func (r running) History(ctx context.Context, q operator.HistoryQuery) (operator
 		if key != "" {
 			text = identity.KeyText([]byte(key))
 		}
-		result.Heaviest = append(result.Heaviest, operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Client: unlessAddress(key), Tag: inst.Names.Tag(key), Units: k.Units, Refused: k.Refused, Precision: k.Precision})
+		result.Heaviest = append(result.Heaviest,
+			operator.Heavy{Zone: k.Zone, Limit: k.Limit, Text: text, Client: unlessAddress(key),
+				Tag: inst.Names.Tag(key), Units: k.Units, Refused: k.Refused, Precision: k.Precision})
 	}
 	return result, nil
 }
@@ -96,7 +99,8 @@ func pointsOf(ctx context.Context, store storage.Historian, q storage.HistoryQue
 		r.At, r.Units, r.Keys = z.At, z.Units, z.Keys
 		byTime[z.At] = r
 	}
-	return historyPoints(slices.SortedFunc(maps.Values(byTime), func(a, b storage.Point) int { return cmp.Compare(a.At, b.At) })), err
+	return historyPoints(slices.SortedFunc(maps.Values(byTime),
+		func(a, b storage.Point) int { return cmp.Compare(a.At, b.At) })), err
 }
 
 func historyPoints(points []storage.Point) []operator.HistoryPoint {
@@ -152,7 +156,8 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 			break
 		}
 		isKept := wanted.From >= now-int64(r.Keep)
-		if few := (wanted.To-wanted.From)/int64(r.Resolution) <= maxChosen; isKept && few || r.Resolution == storage.Day {
+		if few := (wanted.To-wanted.From)/int64(r.Resolution) <= maxChosen; isKept && few ||
+			r.Resolution == storage.Day {
 			wanted.Resolution = r.Resolution
 		}
 	}
@@ -166,7 +171,8 @@ func (cfg runningConfig) keysInHistory(inst *instance.Instance, heaviest []keyUs
 	}
 	limits := cfg.limitsOf(cfg.AllZones)
 	known := make(map[storage.Key]string)
-	for _, k := range inst.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(id storage.LimitID, _ []byte) bool { return limits[id] != nil }}) {
+	for _, k := range inst.Engine.Keys(engine.KeysQuery{N: operator.MaxItems,
+		Match: func(id storage.LimitID, _ []byte) bool { return limits[id] != nil }}) {
 		for _, l := range limits[k.Limit.ID] {
 			names, err := inst.Names.InHistory(storage.Series{Zone: l.Zone.Name, Limit: l.Name}, k.Key)
 			if err != nil {
@@ -207,7 +213,8 @@ func (r running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.A
 	for i := range acts {
 		a := &acts[i]
 		name, reason := instance.OpenAct(sealer, a)
-		list[i] = operator.Act{At: time.Unix(0, a.At).UTC(), By: a.By, Action: a.Action, Target: targetText(a, name), Reason: reason}
+		list[i] = operator.Act{At: time.Unix(0, a.At).UTC(), By: a.By, Action: a.Action, Target: targetText(a, name),
+			Reason: reason}
 	}
 	return list, nil
 }

@@ -36,8 +36,10 @@ func (cfg runningConfig) ruleError(err error, added ...rules.Rule) error {
 	case errors.Is(err, storage.ErrNotesFull):
 		return operator.Errorf(http.StatusConflict, "the store holds %d bans and allowances, which is as many as it may; those that were removed in the last week are among them; nothing was changed: "+
 			"write long lists into the rules file of each machine, such as %s", storage.MaxNotes, cfg.Rules.Path())
-	case errors.Is(err, storage.ErrUnknownOutcome), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return operator.Errorf(http.StatusServiceUnavailable, "%v: it isn't known whether that has changed anything; once more does no harm", err)
+	case errors.Is(err, storage.ErrUnknownOutcome), errors.Is(err, context.Canceled), errors.Is(err,
+		context.DeadlineExceeded):
+		return operator.Errorf(http.StatusServiceUnavailable,
+			"%v: it isn't known whether that has changed anything; once more does no harm", err)
 	}
 	line := "allow <client> until <time>"
 	if len(added) > 0 {
@@ -49,7 +51,8 @@ func (cfg runningConfig) ruleError(err error, added ...rules.Rule) error {
 // add writes audit entries about rules and then adds the rules, all or none. It returns their place,
 // byStore or byRules, and notes for the operator. While the store can't be used, it adds them to this
 // machine's rules file.
-func (cfg runningConfig) add(ctx context.Context, inst *instance.Instance, who string, added ...rules.Rule) (in string, notes []string, err error) {
+func (cfg runningConfig) add(ctx context.Context, inst *instance.Instance, who string, added ...rules.Rule) (in string,
+	notes []string, err error) {
 	if err := cfg.CheckRules(rules.NewSet(added)); err != nil {
 		return "", nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
@@ -59,8 +62,10 @@ func (cfg runningConfig) add(ctx context.Context, inst *instance.Instance, who s
 		if err != nil {
 			return "", nil, err
 		}
-		reason := rules.FormatFactor(rule.Percent) + operator.Command{Zone: rule.Target.Zone}.Where() + " " + rule.Reason
-		entries[i] = instance.AuditEntry{By: who, Action: rule.Action.String(), Target: &t, Reason: strings.TrimSpace(reason)}
+		reason := rules.FormatFactor(rule.Percent) + operator.Command{Zone: rule.Target.Zone}.Where() +
+			" " + rule.Reason
+		entries[i] = instance.AuditEntry{By: who, Action: rule.Action.String(), Target: &t,
+			Reason: strings.TrimSpace(reason)}
 	}
 	away := false
 	for _, e := range entries {
@@ -81,7 +86,8 @@ func (cfg runningConfig) add(ctx context.Context, inst *instance.Instance, who s
 		return "", nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
 	if away {
-		notes = append(notes, "the store can't be used at the moment: the audit has it once the store is back, if Caddy runs until then")
+		notes = append(notes,
+			"the store can't be used at the moment: the audit has it once the store is back, if Caddy runs until then")
 	}
 	if away && cfg.SharesRules() {
 		if ban := added[0]; ban.Action == rules.Ban && len(inst.Shared.Find(rules.Allow, ban.Target)) > 0 {

@@ -59,7 +59,8 @@ func (r running) Do(ctx context.Context, action operator.Action, o operator.Comm
 		return r.unban(ctx, o)
 	case operator.Allow:
 		if o.For <= 0 {
-			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: an allowance needs an end: expected for how long, such as 2h")
+			return operator.Done{}, operator.Errorf(http.StatusBadRequest,
+				"for: an allowance needs an end: expected for how long, such as 2h")
 		}
 		return r.state(ctx, rules.Allow, o)
 	case operator.Disallow:
@@ -93,12 +94,15 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "client: %v", err)
 	}
 	if action == rules.Ban && !o.Force && t.Config.isFrom(about, o.From) {
-		return operator.Done{}, operator.Errorf(http.StatusConflict, "client: %v has your own address, %v: if that is meant, name it on the page Bans, and tick the box", about, o.From)
+		return operator.Done{}, operator.Errorf(http.StatusConflict,
+			"client: %v has your own address, %v: if that is meant, name it on the page Bans, and tick the box",
+			about, o.From)
 	}
 	done := operator.Done{Client: about.String(), Changed: 1}
 	if o.For != 0 {
 		if !(o.For >= 1 && o.For <= operator.MaxRule) {
-			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "for: expected 1 second to 100 years (%.0f seconds), got %.0f", operator.MaxRule, o.For)
+			return operator.Done{}, operator.Errorf(http.StatusBadRequest,
+				"for: expected 1 second to 100 years (%.0f seconds), got %.0f", operator.MaxRule, o.For)
 		}
 		added.Until = time.Now().Add(o.For.Duration()).UTC().Truncate(time.Second)
 		done.Until = &added.Until
@@ -152,7 +156,8 @@ func (sub *subject) replacedBy(added rules.Rule) (notes []string) {
 			left = wording.Wait(time.Until(s.Until)) + " left"
 		}
 		if left != " left" { // otherwise it has ended
-			notes = append(notes, "it is in the place of an earlier one that had "+left+", which undoing it doesn't bring back")
+			notes = append(notes, "it is in the place of an earlier one that had "+left+
+				", which undoing it doesn't bring back")
 		}
 	}
 	return notes
@@ -213,7 +218,8 @@ func (r running) unbanAll(ctx context.Context, o operator.Command) (done operato
 	case o.Client != "":
 		return done, operator.Errorf(http.StatusBadRequest, "client: got %q and all: expected one of them", o.Client)
 	case len(clients) == 0:
-		return done, operator.Errorf(http.StatusNotFound, "nobody is banned%s", runningConfig{r.config()}.unlessElsewhere())
+		return done, operator.Errorf(http.StatusNotFound, "nobody is banned%s",
+			runningConfig{r.config()}.unlessElsewhere())
 	case !o.Force:
 		return done, operator.Errorf(http.StatusConflict, "this ends the bans of %s, which nothing brings back: if that is meant, add --force (in JSON: \"force\": true)", wording.Counted(len(clients), "client"))
 	}
@@ -268,13 +274,16 @@ func (r running) unban(ctx context.Context, o operator.Command) (operator.Done, 
 		}
 	}
 	if done.Changed == 0 && o.KeepViolations {
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned by an operator%s", t, t.Config.unlessElsewhere())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned by an operator%s", t,
+			t.Config.unlessElsewhere())
 	}
 	if done.Changed == 0 {
 		if wider := t.stillBanned(); wider != "" {
-			return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it is banned by the rule about %s: unban that, or allow %s", t, wider, t)
+			return operator.Done{}, operator.Errorf(http.StatusNotFound,
+				"%s: it is banned by the rule about %s: unban that, or allow %s", t, wider, t)
 		}
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: it isn't banned%s; if a limit refuses it, reset it%s", t, t.Config.unlessElsewhere(), t.unknownHint())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound,
+			"%s: it isn't banned%s; if a limit refuses it, reset it%s", t, t.Config.unlessElsewhere(), t.unknownHint())
 	}
 	return done, nil
 }
@@ -291,7 +300,8 @@ func (sub *subject) stillBanned() string {
 
 // unstate removes the rules with a target and an action, and returns their number. If there were
 // any, it writes an audit entry.
-func (sub *subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act operator.Action, o operator.Command) (int, error) {
+func (sub *subject) unstate(ctx context.Context, action rules.Action, about rules.Target, act operator.Action,
+	o operator.Command) (int, error) {
 	inFile, err := sub.Config.inFile(action, about)
 	if err != nil {
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
@@ -312,7 +322,8 @@ func (sub *subject) unstate(ctx context.Context, action rules.Action, about rule
 	removed, err := sub.Config.removeRules(o.By, action, about)
 	switch {
 	case err != nil && shared > 0:
-		return 0, operator.Errorf(http.StatusConflict, "it was removed from the store, but not from the file of this machine: %v", err)
+		return 0, operator.Errorf(http.StatusConflict,
+			"it was removed from the store, but not from the file of this machine: %v", err)
 	case err != nil:
 		return 0, operator.Errorf(http.StatusConflict, "%v", err)
 	}
@@ -320,7 +331,8 @@ func (sub *subject) unstate(ctx context.Context, action rules.Action, about rule
 }
 
 // end removes the rule about a target. did says what its operator did.
-func (r running) end(ctx context.Context, action rules.Action, act operator.Action, did string, o operator.Command) (operator.Done, error) {
+func (r running) end(ctx context.Context, action rules.Action, act operator.Action, did string,
+	o operator.Command) (operator.Done, error) {
 	t, about, err := r.stated(ctx, o.Client)
 	if err != nil {
 		return operator.Done{}, err
@@ -330,7 +342,8 @@ func (r running) end(ctx context.Context, action rules.Action, act operator.Acti
 		return operator.Done{}, err
 	}
 	if removed == 0 {
-		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has %s%s", about, did, t.Config.unlessElsewhere())
+		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no operator has %s%s", about, did,
+			t.Config.unlessElsewhere())
 	}
 	return operator.Done{Client: about.String(), Changed: removed, Notes: t.Config.otherFiles()}, nil
 }
@@ -342,7 +355,8 @@ func (r running) Import(ctx context.Context, i operator.Import) (operator.Done, 
 		return operator.Done{}, err
 	}
 	if n := len(i.Rules); n == 0 || n > operator.MaxItems {
-		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "statements: expected 1 to %d, got %d", operator.MaxItems, n)
+		return operator.Done{}, operator.Errorf(http.StatusBadRequest, "statements: expected 1 to %d, got %d",
+			operator.MaxItems, n)
 	}
 	var added []rules.Rule
 	trust := rules.Trust{Allow: i.Allow, Wide: i.Force}

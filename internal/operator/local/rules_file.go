@@ -59,9 +59,11 @@ func (cfg runningConfig) logRules(who, how string, n int) {
 func (cfg runningConfig) describeRules() operator.RulesFile {
 	path, now := cfg.Rules.Path(), time.Now()
 	count := func(set *rules.Set) operator.RuleCounts {
-		return operator.RuleCounts{Bans: set.InForce(rules.Ban, now), Allowances: set.InForce(rules.Allow, now), Raises: set.InForce(rules.Raise, now)}
+		return operator.RuleCounts{Bans: set.InForce(rules.Ban, now), Allowances: set.InForce(rules.Allow, now),
+			Raises: set.InForce(rules.Raise, now)}
 	}
-	file := operator.RulesFile{Path: path, RuleCounts: count(cfg.Rules.Value()), Trouble: instance.TroubleOf(path, cfg.Rules.Trouble())}
+	file := operator.RulesFile{Path: path, RuleCounts: count(cfg.Rules.Value()),
+		Trouble: instance.TroubleOf(path, cfg.Rules.Trouble())}
 	if inst := cfg.Instance.Load(); inst != nil && cfg.SharesRules() {
 		file.Store = new(count(inst.Shared.Set.Load()))
 	}

@@ -36,14 +36,16 @@ func New(config func() *enforce.Config, version string, started time.Time) opera
 func (r running) Status(ctx context.Context) (operator.Status, error) {
 	status := operator.Status{Version: r.version, Started: r.started.UTC(), Stores: instance.Describe()}
 	requests := meter.NewRequests()
-	status.Requests, status.Challenges, status.Undelivered = requests.Counts(), meter.Challenges(), meter.NotificationsDropped()
+	status.Requests, status.Challenges, status.Undelivered = requests.Counts(), meter.Challenges(),
+		meter.NotificationsDropped()
 	if cfg := r.config(); cfg != nil {
 		status.Rules = runningConfig{cfg}.describeRules()
 		if inst := cfg.Instance.Load(); inst != nil {
 			bans, missing := runningConfig{cfg}.conductBans(ctx, inst)
 			status.Conduct = &operator.ConductBans{Bans: len(bans), Missing: missing}
 			for _, ban := range bans {
-				if since := ban.Since; since != nil && (status.Conduct.Last == nil || since.After(*status.Conduct.Last)) {
+				if since := ban.Since; since != nil &&
+					(status.Conduct.Last == nil || since.After(*status.Conduct.Last)) {
 					status.Conduct.Last = since
 				}
 			}
@@ -91,7 +93,8 @@ func adviceOf(cfg *enforce.Config, kinds ...advice.Kind) (all []operator.Advice)
 		if len(kinds) > 0 && !slices.Contains(kinds, a.Kind) {
 			continue
 		}
-		all = append(all, operator.Advice{Problem: a.Problem, Write: a.Fix, Zone: a.Zone, At: cmp.Or(a.Source, strings.Join(a.Server, " ")), See: a.Kind.See()})
+		all = append(all, operator.Advice{Problem: a.Problem, Write: a.Fix, Zone: a.Zone,
+			At: cmp.Or(a.Source, strings.Join(a.Server, " ")), See: a.Kind.See()})
 	}
 	return all
 }

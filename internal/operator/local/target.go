@@ -208,7 +208,8 @@ type countedKey struct {
 func (sub *subject) countedKeys(zones []*enforce.Zone, most int) (list []countedKey) {
 	if r := sub.Referred; r != nil {
 		if p := r.Policy; p != nil && slices.Contains(zones, p.Zone) && r.Name != (storage.Key{}) {
-			list = append(list, countedKey{tierLimit: tierLimit{Policy: p}, key: r.Key, name: r.Name, held: r.Key != ""})
+			list = append(list,
+				countedKey{tierLimit: tierLimit{Policy: p}, key: r.Key, name: r.Name, held: r.Key != ""})
 		}
 		return list
 	}
@@ -233,9 +234,11 @@ func (sub *subject) countedKeys(zones []*enforce.Zone, most int) (list []counted
 		sub.eachNamed(z, add)
 	}
 	limits := sub.Config.limitsOf(zones)
-	for _, k := range sub.Instance.Engine.Keys(engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
-		return limits[id] != nil && sub.isIn(string(key)) && (sub.Kind != operator.Address || !isWritten(limits[id][0].Zone, key))
-	}}) {
+	for _, k := range sub.Instance.Engine.Keys(
+		engine.KeysQuery{N: most, Match: func(id storage.LimitID, key []byte) bool {
+			return limits[id] != nil && sub.isIn(string(key)) &&
+				(sub.Kind != operator.Address || !isWritten(limits[id][0].Zone, key))
+		}}) {
 		add(countedKey{tierLimit: applied(limits[k.Limit.ID], k.Limit), key: k.Key, held: true})
 	}
 	return list
@@ -298,7 +301,8 @@ func (sub *subject) clients(most int) (list []engine.ClientRecord) {
 	if sub.Referred != nil {
 		return nil
 	}
-	list = sub.Instance.Engine.Clients(engine.ClientsQuery{N: most, Match: func(key []byte) bool { return sub.isIn(string(key)) }})
+	list = sub.Instance.Engine.Clients(
+		engine.ClientsQuery{N: most, Match: func(key []byte) bool { return sub.isIn(string(key)) }})
 	if sub.Kind == operator.APIKey && len(list) == 0 {
 		list = append(list, engine.ClientRecord{Key: sub.key()})
 	}
@@ -393,7 +397,8 @@ func (sub *subject) resolveTag(ctx context.Context, s running) error {
 	has := func(key []byte) bool {
 		return ctx.Err() == nil && strings.HasPrefix(sub.Instance.Names.FullTag(key), tag)
 	}
-	for _, k := range sub.Instance.Engine.Keys(engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
+	for _, k := range sub.Instance.Engine.Keys(
+		engine.KeysQuery{N: operator.MaxItems, Match: func(_ storage.LimitID, key []byte) bool { return has(key) }}) {
 		clients[cmp.Or(targetOf(k.Key), k.Key)] = k.Key
 	}
 	for _, c := range sub.Instance.Engine.Clients(engine.ClientsQuery{N: operator.MaxItems, Match: has}) {
@@ -424,5 +429,7 @@ func (sub *subject) resolveTag(ctx context.Context, s running) error {
 			return err
 		}
 	}
-	return operator.Errorf(http.StatusConflict, "client: %d clients have the tag %s: name the one you mean by its address, api-key:NAME or key:TEXT", len(clients), sub.Value)
+	return operator.Errorf(http.StatusConflict,
+		"client: %d clients have the tag %s: name the one you mean by its address, api-key:NAME or key:TEXT",
+		len(clients), sub.Value)
 }

@@ -35,19 +35,24 @@ func (r running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usa
 	}
 	zone, err := time.LoadLocation(q.Timezone)
 	if err != nil || q.Timezone == "Local" {
-		return operator.Usage{}, operator.Errorf(http.StatusBadRequest, "timezone: unknown %.100q: expected a name such as Europe/Berlin or America/New_York", q.Timezone)
+		return operator.Usage{}, operator.Errorf(http.StatusBadRequest,
+			"timezone: unknown %.100q: expected a name such as Europe/Berlin or America/New_York", q.Timezone)
 	}
 	usage, err := usagePeriod(q, key[0] == identity.TagAPIKey, time.Unix(0, inst.Engine.Now()).In(zone))
 	if err != nil {
 		return operator.Usage{}, err
 	}
-	u := usageSearch{store: store, names: &inst.Names, key: key, resolution: resolutionIn(zone), days: []operator.UsageDay{}}
+	u := usageSearch{store: store, names: &inst.Names, key: key, resolution: resolutionIn(zone),
+		days: []operator.UsageDay{}}
 	if err := u.search(ctx, app, usage.From, usage.To); err != nil {
 		return operator.Usage{}, err
 	}
 	usage.Days = u.ordered()
-	if name := key[1:]; len(usage.Days) == 0 && key[0] == identity.TagAPIKey && app.APIKeys.TierOf(name, time.Now()) == "" {
-		return operator.Usage{}, operator.Errorf(http.StatusNotFound, "client: there is no API key named %q, and the history has none: caddy rate-limit key list lists them", name)
+	if name := key[1:]; len(usage.Days) == 0 && key[0] == identity.TagAPIKey &&
+		app.APIKeys.TierOf(name, time.Now()) == "" {
+		return operator.Usage{}, operator.Errorf(http.StatusNotFound,
+			"client: there is no API key named %q, and the history has none: caddy rate-limit key list lists them",
+			name)
 	}
 	return usage, nil
 }
@@ -85,10 +90,12 @@ func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usa
 	month, err := time.Parse(monthLayout, text)
 	months, days := calendarOf(limiter.Month, now.Location()), calendarOf(storage.Day, now.Location())
 	slot := int64(month.Year()-1970)*12 + int64(month.Month()) - 1
-	usage := operator.Usage{Client: q.Client, Month: text, From: beginsIn(months, slot, now), To: beginsIn(months, slot+1, now)}
+	usage := operator.Usage{Client: q.Client, Month: text, From: beginsIn(months, slot, now),
+		To: beginsIn(months, slot+1, now)}
 	switch {
 	case err != nil:
-		return operator.Usage{}, operator.Errorf(http.StatusBadRequest, "month: got %.100q: expected a month such as %s", q.Month, now.Format(monthLayout))
+		return operator.Usage{}, operator.Errorf(http.StatusBadRequest,
+			"month: got %.100q: expected a month such as %s", q.Month, now.Format(monthLayout))
 	case usage.From.After(now):
 		return operator.Usage{}, operator.Errorf(http.StatusBadRequest, "month: %s has not begun", text)
 	}
@@ -102,7 +109,8 @@ func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usa
 	// Of the oldest day a part may be deleted already.
 	kept := beginsIn(days, days.Slot(now.Add(-keep).UnixNano())+1, now)
 	if !usage.To.After(kept) {
-		return operator.Usage{}, operator.Errorf(http.StatusNotFound, "month: the history of keys begins on %s, after the end of %s", kept.Format(time.DateOnly), text)
+		return operator.Usage{}, operator.Errorf(http.StatusNotFound,
+			"month: the history of keys begins on %s, after the end of %s", kept.Format(time.DateOnly), text)
 	}
 	if usage.From.Before(kept) {
 		usage.From = kept
@@ -149,12 +157,14 @@ func (u *usageSearch) search(ctx context.Context, app runningConfig, from, to ti
 		}
 	}
 	calendar := calendarOf(storage.Day, from.Location())
-	oldest := max(from.UnixNano(), to.Add(-storage.KeepHeaviest-storage.Day).UnixNano()) // of an older day there are none
+	// of an older day there are none
+	oldest := max(from.UnixNano(), to.Add(-storage.KeepHeaviest-storage.Day).UnixNano())
 	for day := calendar.Slot(oldest); calendar.Ends(day-1) < to.UnixNano(); day = calendar.Slot(calendar.Ends(day)) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		heavy, err := u.store.Heaviest(ctx, storage.HistoryQuery{From: max(calendar.Ends(day-1), from.UnixNano()), To: calendar.Ends(day)}, math.MaxInt)
+		heavy, err := u.store.Heaviest(ctx,
+			storage.HistoryQuery{From: max(calendar.Ends(day-1), from.UnixNano()), To: calendar.Ends(day)}, math.MaxInt)
 		if err != nil {
 			return err
 		}
@@ -179,7 +189,8 @@ func (u *usageSearch) search(ctx context.Context, app runningConfig, from, to ti
 }
 
 // searchLimit adds the key's use of a limit.
-func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, calendar *limiter.Limit, from time.Time, estimates map[int64]storage.HeavyKey) error {
+func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, calendar *limiter.Limit, from time.Time,
+	estimates map[int64]storage.HeavyKey) error {
 	name, err := u.nameIn(q.Series)
 	if err != nil {
 		return err
@@ -221,7 +232,8 @@ func (u *usageSearch) ordered() []operator.UsageDay {
 type sources [3]storage.Point
 
 // sourcesOf returns them by the times of periods.
-func sourcesOf(ctx context.Context, store storage.Historian, q storage.HistoryQuery, name storage.Key) (map[int64]sources, error) {
+func sourcesOf(ctx context.Context, store storage.Historian, q storage.HistoryQuery,
+	name storage.Key) (map[int64]sources, error) {
 	found, limit := make(map[int64]sources), q.Series
 	for i, series := range []storage.Series{history.Of(limit, name), history.Of(limit, history.Others), limit} {
 		q.Series = series

@@ -100,9 +100,11 @@ func describeZone(zones []*enforce.Zone, tiers []string, keys map[storage.LimitI
 		zone.WouldRefuse = max(zone.WouldRefuse, wouldRefuse) // zones without a shadow limit have none
 	}
 	for _, z := range zones {
-		if c := z.Concurrency; c != nil && !slices.ContainsFunc(zone.Limits, func(l operator.Limit) bool { return l.Name == c.Policy.Name }) {
+		if c := z.Concurrency; c != nil &&
+			!slices.ContainsFunc(zone.Limits, func(l operator.Limit) bool { return l.Name == c.Policy.Name }) {
 			limit := describeLimit(c.Policy, "")
-			limit.Text, limit.Algorithm, limit.Window, limit.Keys = fmt.Sprintf("%d concurrent", c.Most), "concurrent", 0, int64(c.Gate.Len())
+			limit.Text, limit.Algorithm, limit.Window, limit.Keys = fmt.Sprintf("%d concurrent",
+				c.Most), "concurrent", 0, int64(c.Gate.Len())
 			zone.Limits = append(zone.Limits, limit)
 			if len(zone.Limits) == 1 {
 				zone.Allowed = limit.Allowed
@@ -182,7 +184,8 @@ func applied(limits []tierLimit, last *engine.Limit) tierLimit {
 func describeLimit(p *enforce.Policy, tier string) operator.Limit {
 	return operator.Limit{
 		Name: p.Name, Text: enforce.LimitText(p.Rate), Tier: tier,
-		Algorithm: p.Algorithm().String(), Amount: p.Amount(), Capacity: p.Capacity(), Window: operator.SecondsOf(p.Window()),
+		Algorithm: p.Algorithm().String(), Amount: p.Amount(), Capacity: p.Capacity(),
+		Window: operator.SecondsOf(p.Window()),
 		Shadow: p.Shadow, Counts: p.Meter.Counts(),
 	}
 }
