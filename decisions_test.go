@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	citation     = regexp.MustCompile(`\b[Dd]ecisions? ([0-9]+)\b`)
+	citation     = regexp.MustCompile(`\b[Dd]ecisions?\s+(?://\s+)?([0-9]+)\b`)
 	linkedNumber = regexp.MustCompile(`/?([0-9]{4})-[a-z0-9-]+\.md\b`)
 )
 
