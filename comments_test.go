@@ -11,16 +11,17 @@ import (
 	"testing"
 )
 
-// nameInComment finds words that can only be identifiers: with a capital inside, and what is in brackets. What is
+// nameInComment finds words that can only be identifiers: with a capital inside or two capitals, and what is in brackets. What is
 // between quotes, in braces or in an address isn't looked at.
 var (
-	nameInComment = regexp.MustCompile(`\b[a-z][a-z0-9]*(?:[A-Z][A-Za-z0-9]*)+\b|\[\*?[A-Za-z]\w*(?:\.\w+)*\]`)
+	nameInComment = regexp.MustCompile(`\b(?:[A-Z][a-z0-9]+){2,}\b|\b[a-z][a-z0-9]*(?:[A-Z][A-Za-z0-9]*)+\b|\[\*?[A-Za-z]\w*(?:\.\w+)*\]`)
 	nameInPage    = regexp.MustCompile(`\b[a-z][a-z0-9]*(?:[A-Z][A-Za-z0-9]*)+\b|\b[a-z]+\.[A-Z]\w+|\bTest[A-Z]\w+`)
 	quoted        = regexp.MustCompile("\"[^\"\n]*\"|`[^`]*`|'[^'\n]*'|https?://\\S+|\\{[^}\n]*\\}")
 )
 
 // namesOfOthers are names in SQLite, Go, Caddy and Unicode escapes, and of services.
-var namesOfOthers = []string{"pUnused", "nBackfill", "nBackfillAttempted", "maybeRunChan", "uXXXX", "xXX", "hCaptcha", "reCAPTCHA", "gRPC", "gRPCs", "UsagePool"}
+var namesOfOthers = []string{"pUnused", "nBackfill", "nBackfillAttempted", "maybeRunChan", "uXXXX", "xXX", "hCaptcha", "reCAPTCHA", "gRPC", "gRPCs", "UsagePool", "WebSockets", "WebCrypto", "ResponseController", "ObjectMarshaler", "MurmurHash3", "HyperLogLog",
+	"GitHub", "DevTools", "CrowdSec"}
 
 // Comments, and pages for those who read the code, name identifiers that exist: what was renamed or removed is in none any more.
 func TestCommentsNameWhatExists(t *testing.T) {
