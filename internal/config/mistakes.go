@@ -54,7 +54,7 @@ func (z *Zone) checkKey() error {
 		return fmt.Errorf("key: %q has no placeholder in it, so that everybody shares one count: is a brace missing? write key {http.request.header.X-Tenant}, or per ip", z.Key)
 	case slices.Contains([]string{"ip", "client", "api_key", "remote", "remote_ip", "remote_host", "remote_addr",
 		"client_ip", "address", "user", "session", "header", "host", "path", "uri", "method"}, key),
-		isAddress(key):
+		isAddress(key), strings.HasPrefix(key, "http.request."):
 		return &matcher.MistakeError{
 			Problem: fmt.Sprintf("key: %q has no placeholder in it, so that everybody shares one count", z.Key),
 			Fix:     "per ip, or a placeholder such as per key {http.request.header.X-Tenant}"}

@@ -16,7 +16,7 @@ import (
 
 // The measures of Zone.Settle other than placeholders.
 const (
-	settleBytes    = "bytes"
+	SettleBytes    = "bytes"
 	SettleDuration = "duration"
 )
 
@@ -25,7 +25,7 @@ func (z *Zone) checkSettle() error {
 	switch {
 	case z.Settle == "":
 		return nil
-	case z.Settle != settleBytes && z.Settle != SettleDuration &&
+	case z.Settle != SettleBytes && z.Settle != SettleDuration &&
 		len(routing.PlaceholderNames(z.Settle)) < len(strings.Fields(z.Settle)):
 		return fmt.Errorf("settle: must be bytes, duration or a placeholder such as {http.response.header.X-Tokens} or {http.rate_limit.answer.usage.total_tokens}, got %q", z.Settle)
 	case z.Count != nil:
@@ -37,6 +37,11 @@ func (z *Zone) checkSettle() error {
 	}
 	if err := routing.CheckPlaceholders(z.Settle); err != nil {
 		return fmt.Errorf("settle: %w", err)
+	}
+	for _, name := range routing.PlaceholderNames(z.Settle) {
+		if rest, ours := strings.CutPrefix(name, enforce.OurPlaceholders+"answer"); ours && !strings.HasPrefix(rest, ".") {
+			return fmt.Errorf("settle: {%s} is never set: write {%susage.total_tokens}", name, bodyfield.Answer)
+		}
 	}
 	for _, name := range answerFields(z.Settle) {
 		if slices.ContainsFunc(bodyfield.AnswerPaths(name), func(path []string) bool { return path == nil }) {
@@ -67,7 +72,7 @@ func (z *zoneCompiler) compileSettle() error {
 	}
 	z.run.Counting, z.run.Settle = engine.Held, new(settle.Rule)
 	switch z.Settle {
-	case settleBytes:
+	case SettleBytes:
 		z.run.Settle.Bytes = true
 	case SettleDuration:
 		z.run.Settle.Duration = true
@@ -79,7 +84,7 @@ func (z *zoneCompiler) compileSettle() error {
 
 // setSettle adds a placeholder to what the zone settles by.
 func (z *Zone) setSettle(word string) error {
-	if word == settleBytes || word == SettleDuration {
+	if word == SettleBytes || word == SettleDuration {
 		return fmt.Errorf("%s stands alone, and not beside placeholders", word)
 	}
 	z.Settle = strings.TrimSpace(z.Settle + " " + word)

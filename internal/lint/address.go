@@ -19,6 +19,12 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 			found = append(found, checkPeers(p)...)
 		}
 	}
+	for _, v := range s.Views {
+		if local := v.LocalAddress(); local != "" && slices.ContainsFunc(s.Places, func(p *config.Place) bool { return p.View == v && slices.ContainsFunc(p.Zones, countsAddresses) }) {
+			found = append(found, advice.Advice{Server: v.Server.Listen, Problem: "this server listens at " + local + ": visitors come through a proxy, and share one address and one count",
+				Fix: "trusted_proxies static 127.0.0.1/8 ::1, or trusted_proxies_unix for a socket, and trusted_proxies_strict"})
+		}
+	}
 	for _, server := range limited(s) {
 		give := func(applies bool, problem, fix string) {
 			if applies {
@@ -36,6 +42,11 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 			"trusted_proxies has 0.0.0.0/0 or ::/0: every client is a proxy, and either writes its own address or shares one count with all others", "trusted_proxies static <network of your proxy>")
 	}
 	return found
+}
+
+// countsAddresses reports whether a zone counts by the addresses of its clients.
+func countsAddresses(z *config.Zone) bool {
+	return z.Key == "" && z.Per != enforce.PerEveryone && z.Per != enforce.PerAPIKey && !z.IsPeerForm() && !z.Tiers
 }
 
 // checkPeers finds options that use the peer's address on a server behind proxies: it is the same

@@ -3,6 +3,7 @@ package lint
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -25,21 +26,42 @@ import (
 func checkEffect(s *config.Survey) (found []advice.Advice) {
 	for _, p := range s.Places {
 		for _, z := range p.Zones {
-			found = slices.Concat(found, checkMeasure(z), checkDelay(z), checkAlternatives(z), checkLockout(z), checkAddressing(z), checkPages(p, z))
+			limits := limitsOf(s, z)
+			found = slices.Concat(found, checkMeasure(z, limits), checkSettle(p, z, limits), checkDelay(z, limits), checkShared(s, p, z), checkAlternatives(z), checkLockout(z, limits), checkAddressing(z), checkPages(p, z), checkBan(z.Ban, z.Advice, limits))
 		}
 		found = append(found, checkEverything(p)...)
 	}
-	return slices.Concat(found, checkLimits(s), checkNames(s), checkCase(s))
+	return slices.Concat(found, checkLimits(s), checkNames(s), checkCase(s), checkApp(s), checkErrors(s))
+}
+
+// limitsOf returns the limits of a zone, which may be those of tiers.
+func limitsOf(s *config.Survey, z *config.Zone) []config.Limit {
+	limits := z.Limits
+	if z.MaxEvents > 0 {
+		limits = []config.Limit{{Amount: int64(z.MaxEvents), Window: z.Window}}
+	}
+	if z.Tiers || z.Tier != "" {
+		for _, t := range s.App.Tiers {
+			limits = slices.Concat(limits, t.Limits)
+		}
+	}
+	return limits
 }
 
 // checkMeasure finds limits whose amounts are of other units than those that requests use, or below
 // the cost of a path.
-func checkMeasure(z *config.Zone) []advice.Advice {
-	for _, l := range z.Limits {
+func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
+	for _, c := range z.When {
+		if time.Duration(c.SlowerThan) >= time.Minute {
+			return []advice.Advice{z.Advice(fmt.Sprintf("when: no upstream takes %v to begin an answer, so that the zone never applies", time.Duration(c.SlowerThan)), "when upstream slower than 500ms")}
+		}
+	}
+	for _, l := range limits {
 		most := cmp.Or(l.Burst, l.Amount)
 		for _, c := range z.Costs {
 			rule, err := config.NewCostRule(c.Cost)
-			if err == nil && rule.Fixed > most && slices.ContainsFunc(c.MatcherSetsRaw, func(set caddy.ModuleMap) bool { return routing.NewRequests(set).Paths != nil }) {
+			fits := z.Tiers && slices.ContainsFunc(limits, func(other config.Limit) bool { return rule.Fixed <= max(other.Burst, other.Amount) })
+			if err == nil && rule.Fixed > most && !fits && slices.ContainsFunc(c.MatcherSetsRaw, func(set caddy.ModuleMap) bool { return routing.NewRequests(set).Paths != nil }) {
 				return []advice.Advice{z.Advice(fmt.Sprintf("cost: a request costs %d, and limit %d never has that many: it is always refused, with status 403", rule.Fixed, most),
 					fmt.Sprintf("a cost of at most %d, or a limit of at least %d", most, rule.Fixed))}
 			}
@@ -73,8 +95,8 @@ func checkAddressing(z *config.Zone) []advice.Advice {
 }
 
 // checkDelay finds delays that are shorter than the time in which a unit gets free.
-func checkDelay(z *config.Zone) []advice.Advice {
-	for _, l := range z.Limits {
+func checkDelay(z *config.Zone, limits []config.Limit) []advice.Advice {
+	for _, l := range limits {
 		if each := time.Duration(l.Window) / time.Duration(max(l.Amount, 1)); z.OnExceeded == config.OnExceededDelay && !l.Shadow && each > time.Duration(z.MaxDelay) {
 			return []advice.Advice{z.Advice(fmt.Sprintf("on_exceeded: no request waits %v long enough, because a unit of this limit gets free every %v", time.Duration(z.MaxDelay), each), "on_exceeded refuse, or a limit of a shorter window such as 10/10s")}
 		}
@@ -83,17 +105,18 @@ func checkDelay(z *config.Zone) []advice.Advice {
 }
 
 // checkLockout finds zones that refuse the sign-ins of an account, or of all, after the attempts of strangers.
-func checkLockout(z *config.Zone) []advice.Advice {
+func checkLockout(z *config.Zone, limits []config.Limit) []advice.Advice {
 	softens := z.RefusesNothing() || delaysAll(z) || z.Count != nil && z.Count.Hold
 	i := slices.IndexFunc(routing.PlaceholderNames(z.Key), bodyfield.IsField)
-	scarce := z.Per == enforce.PerEveryone && z.OnExceeded != config.OnExceededChallenge && slices.ContainsFunc(z.Limits, func(l config.Limit) bool {
+	everyone := z.Per == enforce.PerEveryone || z.IsPeerForm() && len(routing.PlaceholderNames(z.Key)) == 0
+	scarce := everyone && z.OnExceeded != config.OnExceededChallenge && slices.ContainsFunc(limits, func(l config.Limit) bool {
 		return l.Amount < int64(time.Duration(l.Window)/time.Second) // others protect what a sign-in costs
 	})
 	if i < 0 && !scarce || softens || z.WantsShadow() || !slices.ContainsFunc(z.MatcherSetsRaw, isSignIn) {
 		return nil
 	}
 	if i < 0 {
-		return []advice.Advice{z.Advice("per everyone: whoever tries passwords uses up the limit, and keeps all others from signing in", "per ip")}
+		return []advice.Advice{z.Advice("per everyone, or a key that is the same for all: whoever tries passwords uses up the limit, and keeps all others from signing in", "per ip")}
 	}
 	return []advice.Advice{z.Advice(fmt.Sprintf("key: whoever sends an account in {%s} uses up its limit, and keeps its owner out", routing.PlaceholderNames(z.Key)[i]),
 		"count status 401 403 hold beside it; or limit 10/10s and a longer delay: on_exceeded delay 15s")}
@@ -116,20 +139,60 @@ func isSignIn(set caddy.ModuleMap) bool {
 
 var signIn = regexp.MustCompile(`(?i)log.?in|sign.?in|auth|session|token|password|reset`)
 
-// checkAlternatives finds lines of match that are probably meant to hold together.
+// checkAlternatives finds lines of match that are probably meant to hold together: they look at different things, or
+// one says what isn't meant.
 func checkAlternatives(z *config.Zone) []advice.Advice {
-	var methods, hosts, paths bool
+	first, differ, telling := "", false, false
 	for _, set := range z.MatcherSetsRaw {
-		r := routing.NewRequests(set)
-		anywhere := !slices.ContainsFunc(r.Paths, func(p string) bool { return p != "/*" && p != "*" })
-		methods = methods || !r.Partial && anywhere && r.Methods != nil && r.Hosts == nil
-		hosts = hosts || !r.Partial && anywhere && r.Methods == nil && r.Hosts != nil
-		paths = paths || !r.Partial && !anywhere && r.Methods == nil && r.Hosts == nil
+		subject := subjectOf(set)
+		first = cmp.Or(first, subject)
+		telling = telling || subject != "method" && subject != "host"
+		if differ = differ || subject == "not" || subject != first; subject == "" {
+			return nil
+		}
 	}
-	if len(z.MatcherSetsRaw) != 2 || !paths || !methods && !hosts {
+	if len(z.MatcherSetsRaw) < 2 || !differ || !telling {
 		return nil
 	}
 	return []advice.Advice{z.Advice("match: two lines are alternatives: the zone has all requests that meet one of them, not only those that meet both", "one line, such as match POST /login, or one block of matchers")}
+}
+
+// subjectOf returns what a matcher set looks at, or "" if that is several things.
+func subjectOf(set caddy.ModuleMap) (subject string) {
+	subjects := map[string]string{"client_ip": "who", "remote_ip": "who", "country": "who", "asn": "who", "verified_bot": "who", "signed_bot": "who",
+		"header": "field", "header_regexp": "field", "method": "method", "path": "target", "path_regexp": "target", "endpoint": "target", "host": "host", "not": "not"}
+	for name, raw := range set {
+		switch r := routing.NewRequests(caddy.ModuleMap{name: raw}); {
+		case subject != "":
+			return ""
+		case name == "header" && strings.Contains(strings.ToLower(string(raw)), `"user-agent"`):
+			subject = "who"
+		case name == "endpoint" && r.Methods != nil && !r.Partial && !slices.ContainsFunc(r.Paths, func(path string) bool { return path != "/*" && path != "*" }):
+			subject = "method"
+		case name == "header" && strings.Contains(string(raw), `"*"`), name == "not" && strings.Contains(string(raw), `"method`):
+			return "" // such a field, or all methods but one, may well be an alternative
+		default:
+			subject = subjects[name]
+		}
+	}
+	return subject
+}
+
+// checkShared finds keys that are the same for all visitors of a site.
+func checkShared(s *config.Survey, p *config.Place, z *config.Zone) []advice.Advice {
+	key := z.Key
+	if z.Per == "domain" {
+		key = "{http.request.host}"
+	}
+	elsewhere := slices.ContainsFunc(s.Zones, func(other config.SitedZone) bool { return other.Name == z.Name && other.Site != p.Site })
+	var all []routing.Requests
+	for _, set := range z.MatcherSetsRaw {
+		all = append(all, routing.NewRequests(set))
+	}
+	if all = append(all, routing.Requests{})[:max(len(all), 1)]; elsewhere || len(routing.PlaceholderNames(key)) == 0 || !p.Shares(key, all) {
+		return nil
+	}
+	return []advice.Advice{z.Advice(fmt.Sprintf("key: %s is the same for all visitors, so that they share one count", key), "per ip; or per everyone, if that is meant")}
 }
 
 // smallLimit is an amount that one page with its pictures, styles and scripts exceeds.
@@ -246,13 +309,21 @@ func neverReached(limits []config.Limit) (problem, fix string) {
 // contains reports whether all requests that b passes are within a. It is false if that depends on
 // more than amounts and windows.
 func contains(a, b limiter.Limit) bool {
-	if a.Algorithm() != b.Algorithm() || a.Algorithm() == limiter.Fixed && a.Window() != b.Window() {
-		return false
+	switch {
+	case a.Algorithm() == limiter.TokenBucket:
+		return b.Algorithm() == a.Algorithm() && b.Capacity() <= a.Capacity() && perSecondOf(b) <= perSecondOf(a)
+	case a.Algorithm() == b.Algorithm() && b.Window() == a.Window() && b.Slots() == a.Slots():
+		return b.Capacity() <= a.Capacity()
 	}
-	if a.Algorithm() == limiter.TokenBucket {
-		return b.Capacity() <= a.Capacity() && perSecondOf(b) <= perSecondOf(a)
+	remembered := a.Window().Seconds() * (1 + 1/float64(max(a.Slots(), 1))) // at most; a month is shorter than two average ones
+	if b.Algorithm() == limiter.TokenBucket {
+		return float64(b.Capacity())+remembered*perSecondOf(b) <= float64(a.Capacity())
 	}
-	return b.Capacity() <= a.Capacity() && (b.Window() == a.Window() && b.Slots() == a.Slots() || b.Window() >= 2*a.Window())
+	windows := math.Ceil(remembered / b.Window().Seconds())
+	if b.Algorithm() == limiter.Fixed {
+		windows++
+	}
+	return windows*float64(b.Capacity()) <= float64(a.Capacity())
 }
 
 func perSecondOf(l limiter.Limit) float64 { return float64(l.Amount()) / l.Window().Seconds() }

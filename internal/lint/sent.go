@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 )
@@ -27,12 +29,26 @@ const common = 10
 
 // segmentPattern is how other programs write any segment of a path, and pathPattern also what else isn't in paths.
 var (
-	segmentPattern = regexp.MustCompile(`/(:\w[^/]*|<[^/>]+>)`)
-	pathPattern    = regexp.MustCompile(segmentPattern.String() + `|\([^/)]*\|[^/)]*\)|\$$|\\[dws]|[\])]\+`)
+	segmentPattern = regexp.MustCompile(`/(:\w[^/]*|<[^/>]+>|\{\w+\})`)
+	pathPattern    = regexp.MustCompile(segmentPattern.String() + `|\||\$$|\\[dws]|[\])]\+`)
 )
 
-// programName matches the name of a program alone. Programs send versions, and crawlers addresses, with it.
-var programName = regexp.MustCompile(`^\w*[A-Z][\w-]+$`)
+// anything matches the end of a pattern as others write it, of which here only paths with a dot are.
+var anything = regexp.MustCompile(`/\w+(\.\*)$`)
+
+// parts are values that are only a part of what is in a field: of a program's name its version and address are missing,
+// of a scheme the token, of a type the boundary, of a cookie the value, of a page the scheme or the path.
+var parts = map[string]*regexp.Regexp{
+	"User-Agent":    regexp.MustCompile(`^\w*[A-Z][\w-]+$`),
+	"Authorization": regexp.MustCompile(`^\w+$`),
+	"Content-Type":  regexp.MustCompile(`^multipart/[\w-]+$`),
+	"Cookie":        regexp.MustCompile(`^[^=*]+$`),
+	"Referer":       regexp.MustCompile(`^[^:*]+$|^[^*]*[^/*]:/*[^/*]+$`),
+	"Origin":        regexp.MustCompile(`^[^:*]+\.[^:*]+$`),
+}
+
+// ofForms are names of fields that forms of sign-ins send, and no query.
+var ofForms = strings.Fields("user username login email account password")
 
 // checkSent asks whether anybody sends what a matcher waits for.
 func checkSent(p *config.Place) (found []advice.Advice) {
@@ -41,9 +57,11 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 		for _, set := range config.WithNegated(o.ModuleMap) {
 			r := routing.NewRequests(set)
 			for _, method := range r.Methods {
-				if fix := "no method, for all of them"; !slices.Contains(methods, strings.ToUpper(method)) {
-					if i := slices.IndexFunc(methods[:common], func(m string) bool { return 2*typo.Distance(strings.ToUpper(method), m) <= len(m) }); i >= 0 {
-						fix = methods[i]
+				if fix, most := "no method, for all of them", len(method)/2+1; !slices.Contains(methods, method) {
+					for _, m := range methods[:common] {
+						if n := typo.Distance(strings.ToUpper(method), m); n < most && !slices.Contains([]string{"ALL", "ANY"}, strings.ToUpper(method)) {
+							fix, most = m, n
+						}
 					}
 					give(fmt.Sprintf("no client sends the method %s", method), fix)
 				}
@@ -56,6 +74,18 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 					give(fmt.Sprintf("%s is a pattern of other programs: here it is only the path that reads so", path), fix)
 				}
 			}
+			for _, path := range r.Paths {
+				if dot := anything.FindStringSubmatchIndex(path); dot != nil && (o.Option == "match" || o.Option == "cost") {
+					give(path+" has only paths with a dot there, such as "+path[:len(path)-1]+"php", path[:dot[2]]+"/*, or "+path[:dot[2]]+"*")
+				}
+			}
+			var e matcher.Endpoint
+			_ = json.Unmarshal(set["endpoint"], &e)
+			for _, name := range slices.Sorted(maps.Keys(e.Query)) {
+				if slices.Contains(ofForms, strings.ToLower(name)) && slices.Equal(e.Methods, []string{"POST"}) {
+					give(fmt.Sprintf("%s is a parameter of the query here, and no field of a form", name), fmt.Sprintf("a block with endpoint %s and vars {http.rate_limit.form.%s} %s", routing.NewRequests(set), name, e.Query[name]))
+				}
+			}
 			var fields map[string][]string
 			_ = json.Unmarshal(set["header"], &fields) // loading reports any error
 			for _, field := range slices.Sorted(maps.Keys(fields)) {
@@ -63,8 +93,8 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 					give(fmt.Sprintf("no client can send a field %q", field), "header "+strings.Trim(field, ": ")+", without anything behind the name")
 				}
 				for _, value := range fields[field] {
-					if strings.EqualFold(field, "User-Agent") && programName.MatchString(value) && o.Option != "exempt" {
-						give(fmt.Sprintf("header is a whole User-Agent, and that of a program has more than %q in it", value), "header User-Agent *"+value+"*")
+					if part := parts[http.CanonicalHeaderKey(field)]; part != nil && part.MatchString(value) && o.Option != "exempt" {
+						give(fmt.Sprintf("header is a whole %s, and that of a program has more than %q in it", field, value), "header "+field+" *"+value+"*")
 					}
 				}
 			}

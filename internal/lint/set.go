@@ -129,6 +129,13 @@ func checkOutcomes(s *config.Survey) (found []advice.Advice) {
 					z.Advice("count: "+earlier+" runs before this handler, so that failed logins don't count",
 						beforeAuthentication))
 			}
+			authenticates := p.Later.Has("http.auth.")
+			if z.Count != nil && z.Count.Hold && authenticates && len(z.MatcherSetsRaw) == 0 {
+				found = append(found, z.Advice("count: hold counts requests under way, and a browser sends thirty at once beside basic_auth: pages stay incomplete", "count status 401 without hold"))
+			}
+			if z.Count != nil && !z.Count.Rule().Counts(http.StatusForbidden) && z.Count.Rule().Counts(http.StatusUnauthorized) && !authenticates && earlier == "" && !p.Proxies() && p.Serves() == "file_server" {
+				found = append(found, z.Advice("count: nothing behind this handler answers 401: file_server asks for no password", "basic_auth, or rate_limit where the passwords are checked"))
+			}
 			if status := hides(p, z.Count); status != 0 {
 				found = append(found, z.Advice(fmt.Sprintf("count: where an upstream answers %d, handle_response asks another upstream, and only its answer counts", status), relayed))
 			}

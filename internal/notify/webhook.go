@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -57,6 +58,9 @@ type Webhook struct {
 
 // webhooks are those in use, by their options: what waits in a queue outlives a reload.
 var webhooks = caddy.NewUsagePool()
+
+// startOfObject matches the beginning of what is meant for JSON, also without the quotes.
+var startOfObject = regexp.MustCompile(`^\s*["\w]+\s*:|^\s*"`)
 
 // Acquire returns the webhook with some options. It posts nothing: see [Webhook.Run].
 // [Webhook.Release] gives it up.
@@ -111,7 +115,7 @@ func ParseTemplate(text string) (*template.Template, error) {
 	var body bytes.Buffer
 	err = t.Execute(&body, Event{Text: `a "quoted" text`, Until: new(time.Time)})
 	inside, isObject := bytes.CutPrefix(bytes.TrimSpace(body.Bytes()), []byte("{"))
-	if err == nil && isObject && bytes.HasPrefix(bytes.TrimSpace(inside), []byte(`"`)) && !json.Valid(body.Bytes()) {
+	if err == nil && isObject && startOfObject.Match(inside) && !json.Valid(body.Bytes()) {
 		err = errors.New("it begins like JSON and gives none for a text with quotes")
 	}
 	return t, err

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
@@ -33,6 +34,17 @@ func TrustsProxies(server *caddyhttp.Server) bool {
 	source := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
 	return server.TrustedProxiesUnix || server.TrustedProxiesRaw != nil ||
 		source.IsValid() && source.Kind() == reflect.Interface && !source.IsNil()
+}
+
+// speaksProxyProtocol reports whether a proxy tells a server the addresses of connections.
+func speaksProxyProtocol(server *caddyhttp.Server) bool {
+	wrappers := reflect.ValueOf(server).Elem().FieldByName("listenerWrappers")
+	for i := 0; wrappers.Kind() == reflect.Slice && i < wrappers.Len(); i++ {
+		if wrapper := wrappers.Index(i); !wrapper.IsNil() && strings.Contains(wrapper.Elem().Type().String(), "proxyprotocol") {
+			return true
+		}
+	}
+	return slices.ContainsFunc(server.ListenerWrappersRaw, func(raw json.RawMessage) bool { return strings.Contains(string(raw), "proxy_protocol") })
 }
 
 // IncludedLogs returns the loggers that the logs of a config include by name.

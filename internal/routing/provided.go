@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	maphandler "github.com/caddyserver/caddy/v2/modules/caddyhttp/map"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
 // Provided is the set of placeholders that some handlers may set in a request: names, without
@@ -62,6 +63,10 @@ func (p *Provided) add(n Node) {
 	case *maphandler.Handler:
 		for _, destination := range handler.Destinations {
 			p.set(strings.Trim(destination, "{}"), handler.Source)
+		}
+	case *reverseproxy.Handler:
+		if handler.Headers != nil && handler.Headers.Response != nil {
+			p.addFields("http.response.header.", handler.Headers.Response.HeaderOps)
 		}
 	case *headers.Handler:
 		p.addFields("http.request.header.", handler.Request)

@@ -3,15 +3,18 @@ package routing
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 )
 
@@ -36,19 +39,20 @@ type way struct {
 	isDirective bool     // it has one handler with a matcher, and no block
 	alternative bool     // the target is in another route of a group
 	unknown     bool     // a handler of another module has decided
+	meets       bool     // the matchers that are asked there are known to match
 }
 
 // maxWays bounds the ways of one witness.
 const maxWays = 256
 
 // Witness sends the requests of a description to the handler.
-func (p *Place) Witness(r Requests) Witnessed { return p.witness(r, false) }
+func (p *Place) Witness(r Requests) Witnessed { return p.witness(r, false, nil) }
 
 // WitnessStranger does so for a stranger, who has an address of the Internet and sends no fields, cookies or
 // parameters. Whatever authenticates refuses him.
-func (p *Place) WitnessStranger(r Requests) Witnessed { return p.witness(r, true) }
+func (p *Place) WitnessStranger(r Requests) Witnessed { return p.witness(r, true, nil) }
 
-func (p *Place) witness(r Requests, stranger bool) (all Witnessed) {
+func (p *Place) witness(r Requests, stranger bool, asked caddy.ModuleMap) (all Witnessed) {
 	if p.Anywhere || p.InErrors {
 		return nil
 	}
@@ -57,7 +61,7 @@ func (p *Place) witness(r Requests, stranger bool) (all Witnessed) {
 	}
 	r.Hosts = p.hostsOf(r)
 	for _, one := range p.asSent(r) {
-		w := &witness{view: p.view, target: p.Module, around: p.around, all: one, stranger: stranger}
+		w := &witness{view: p.view, target: p.Module, around: p.around, all: one, stranger: stranger, asked: asked}
 		for more := true; more; more = w.next() {
 			if w.run(); w.unknown || len(all) == maxWays {
 				return nil
@@ -196,6 +200,8 @@ type witness struct {
 
 	way
 	request   *http.Request
+	asked     caddy.ModuleMap // the matchers that are asked where it arrives
+	known     map[string]bool // the fields and variables that handlers have set or removed, and whether their values are known
 	literal   bool            // its path is known
 	rewritten bool            // it isn't the one of the description
 	groups    map[string]bool // with a matched route
@@ -204,12 +210,12 @@ type witness struct {
 
 // run sends the witness on its way, with the choices so far.
 func (w *witness) run() {
-	w.way, w.chosen, w.rewritten, w.groups, w.depth = way{}, 0, false, make(map[string]bool), 0
+	w.way, w.chosen, w.rewritten, w.groups, w.depth, w.known = way{}, 0, false, make(map[string]bool), 0, nil
 	path := "/"
 	if w.literal = len(w.all.Paths) == 1 && !strings.ContainsAny(w.all.Paths[0], "*{"); w.literal {
 		path = w.all.Paths[0]
 	}
-	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Header: make(http.Header), RemoteAddr: strangersAddress.String() + ":1", Proto: "HTTP/1.1"}
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Header: make(http.Header), RemoteAddr: netip.AddrPortFrom(w.view.peer(), 1).String(), Proto: "HTTP/1.1"}
 	if len(w.all.Methods) > 0 {
 		r.Method = w.all.Methods[0]
 	}
@@ -217,8 +223,35 @@ func (w *witness) run() {
 	w.routes(w.view.main)
 }
 
-// strangersAddress is the address of a stranger.
-var strangersAddress = netip.MustParseAddr("9.9.9.9")
+// strangersAddress is the address of a stranger, and localAddress that of a proxy on the server's machine.
+var strangersAddress, localAddress = netip.MustParseAddr("9.9.9.9"), netip.MustParseAddr("127.0.0.1")
+
+// peer returns the address that a stranger's requests come from.
+func (v *View) peer() netip.Addr {
+	if v.LocalAddress() != "" {
+		return localAddress
+	}
+	return strangersAddress
+}
+
+// LocalAddress returns the address of a server that only a proxy on its own machine reaches, and that doesn't trust
+// it: it listens at loopback addresses or sockets for hosts of elsewhere. It returns "" for others.
+func (v *View) LocalAddress() (listens string) {
+	isHere := func(host string) bool {
+		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+		return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasPrefix(host, "{")
+	}
+	if TrustsProxies(v.Server) || speaksProxyProtocol(v.Server) || !slices.ContainsFunc(v.Hosts, func(host string) bool { return !isHere(host) }) {
+		return ""
+	}
+	for _, listens = range v.Server.Listen {
+		address, err := caddy.ParseNetworkAddress(listens)
+		if ip, _ := netip.ParseAddr(address.Host); err != nil || !address.IsUnixNetwork() && address.Host != "localhost" && !ip.IsLoopback() {
+			return ""
+		}
+	}
+	return listens
+}
 
 // next prepares the next way, and reports whether there is one.
 func (w *witness) next() bool {
@@ -249,7 +282,14 @@ func (w *witness) routes(routes []Route) (goesOn bool) {
 	defer func() { w.depth-- }()
 	for i := range routes {
 		r, holds := &routes[i], w.around[&routes[i]]
-		if r.Group != "" && w.groups[r.Group] || !holds && r.inert {
+		if r.Group != "" && w.groups[r.Group] {
+			continue
+		}
+		if !holds && r.inert {
+			each(r.Handlers, func(n Node) bool {
+				w.note(n, len(r.Requests) == 0 && len(n.Lists) == 0)
+				return true
+			})
 			continue
 		}
 		how := w.matches(r.Requests)
@@ -327,7 +367,7 @@ func (r *Route) isInert() bool {
 func (w *witness) handler(n Node) (goesOn bool) {
 	switch {
 	case n.Module == w.target && n.Module != nil:
-		w.reached, w.unmatched = true, w.matchesSet(w.all.Set) == no
+		w.reached, w.unmatched, w.meets = true, w.matchesSet(w.all.Set) == no, w.matchesSet(w.asked) == yes
 	case n.Name == "invoke":
 		name, _ := n.Fields["name"].(string)
 		if invoke, ok := n.Module.(*caddyhttp.Invoke); ok {
@@ -343,6 +383,7 @@ func (w *witness) handler(n Node) (goesOn bool) {
 		w.by, w.refuses = n.Name, true
 		return false
 	}
+	w.note(n, true)
 	for _, list := range n.Lists {
 		if !list.ForErrors && (n.Name == "subroute" || w.choose()) && !w.routes(list.Routes) {
 			return false
@@ -357,6 +398,56 @@ func (w *witness) handler(n Node) (goesOn bool) {
 	}
 	w.by, w.refuses = cmp.Or(n.Answers(), n.Name), w.refusedBy(n)
 	return false
+}
+
+// note notes the fields and variables that a handler sets or removes, surely or perhaps.
+func (w *witness) note(n Node, surely bool) {
+	set := func(name string, texts ...string) {
+		if w.known == nil {
+			w.known = make(map[string]bool)
+		}
+		w.known[name] = surely && !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "{") })
+	}
+	switch module := n.Module.(type) {
+	case *caddyhttp.VarsMiddleware:
+		for name, value := range *module {
+			set("http.vars."+name, fmt.Sprint(value))
+			caddyhttp.SetVar(w.request.Context(), name, value)
+		}
+	case *headers.Handler:
+		if module.Request == nil {
+			return
+		}
+		for _, field := range module.Request.Delete {
+			set(http.CanonicalHeaderKey(field))
+			w.request.Header.Del(field)
+		}
+		for field, values := range module.Request.Set {
+			set(http.CanonicalHeaderKey(field), values...)
+			w.request.Header[http.CanonicalHeaderKey(field)] = values
+		}
+		for field := range module.Request.Add {
+			set(http.CanonicalHeaderKey(field), "{")
+		}
+		for field := range module.Request.Replace {
+			set(http.CanonicalHeaderKey(field), "{")
+		}
+	}
+}
+
+// asks says whether a matcher of fields or variables matches, if handlers have decided about all of them.
+func (w *witness) asks(name string, raw json.RawMessage) (answer, bool) {
+	var values map[string]json.RawMessage
+	if json.Unmarshal(raw, &values) != nil || name != "header" && name != "vars" {
+		return maybe, false
+	}
+	for key := range values {
+		key = map[string]string{"header": http.CanonicalHeaderKey(key), "vars": "http.vars." + key}[name]
+		if surely, noted := w.known[key]; !noted || !surely {
+			return maybe, noted
+		}
+	}
+	return w.ask(name, raw), true
 }
 
 // refusedBy reports whether a handler that answers the witness answers with an error.
@@ -394,11 +485,42 @@ const (
 
 // Is reports whether a set of matchers is known to match a stranger's requests of a description, wherever they come from.
 func (p *Place) Is(r Requests, set caddy.ModuleMap) bool {
+	if set["vars"] != nil || set["header"] != nil { // handlers on the way may set them
+		all := p.witness(r, true, set)
+		return all.Reaches() && !slices.ContainsFunc(all, func(w way) bool { return w.reached && !w.meets })
+	}
 	r.Hosts = p.hostsOf(r)
 	return !slices.ContainsFunc(r.onePath(false), func(one Requests) bool {
-		w := &witness{view: &View{Server: p.view.Server}, all: one, stranger: true}
+		w := &witness{view: &View{Server: p.view.Server, Hosts: p.view.Hosts}, all: one, stranger: true}
 		w.run()
 		return w.matchesSet(set) != yes
+	})
+}
+
+// Shares reports whether a key is known to be the same for two strangers, whose requests of the descriptions differ in
+// all that they may: the address, the query, and whatever the descriptions and the site leave open.
+func (p *Place) Shares(key string, all []Requests) bool {
+	var two [2]*caddy.Replacer
+	for i, address := range []netip.Addr{strangersAddress, strangersAddress.Next()} {
+		if peer := p.view.peer(); peer == localAddress {
+			address = peer
+		}
+		one := func(given func(Requests) []string, others ...string) string {
+			if common := given(all[0]); len(common) == 1 && !strings.Contains(common[0], "*") && !slices.ContainsFunc(all, func(r Requests) bool { return !slices.Equal(given(r), common) }) {
+				return common[0]
+			}
+			return others[i]
+		}
+		host := one(p.hostsOf, "a.example", "b.example")
+		r := &http.Request{Proto: "HTTP/1.1", Header: make(http.Header), Host: host, RemoteAddr: netip.AddrPortFrom(address, uint16(i+1)).String(),
+			Method: one(func(r Requests) []string { return r.Methods }, "GET", "POST"),
+			URL:    &url.URL{Path: one(func(r Requests) []string { return r.Paths }, "/a", "/b"), RawQuery: strconv.Itoa(i)}}
+		two[i] = Prepare(p.view.Server, r).Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	}
+	return !slices.ContainsFunc(PlaceholderNames(key), func(name string) bool {
+		first, _ := two[0].GetString(name)
+		second, _ := two[1].GetString(name)
+		return p.Anywhere || first == "" || first != second
 	})
 }
 
@@ -462,8 +584,11 @@ func (w *witness) matchesOne(name string, raw json.RawMessage) answer {
 	case "protocol":
 		return w.speaks(raw)
 	default:
+		if answer, decided := w.asks(name, raw); decided {
+			return answer
+		}
 		if w.stranger {
-			return strangers(name, raw)
+			return w.strangers(name, raw)
 		}
 	}
 	return maybe
@@ -546,13 +671,13 @@ func (w *witness) speaks(raw json.RawMessage) answer {
 }
 
 // strangers says whether a matcher of what strangers don't have matches.
-func strangers(name string, raw json.RawMessage) answer {
+func (w *witness) strangers(name string, raw json.RawMessage) answer {
 	switch name {
 	case "client_ip", "remote_ip":
 		var m struct{ Ranges []string }
 		_ = json.Unmarshal(raw, &m)
 		for _, r := range m.Ranges {
-			if network, err := netip.ParsePrefix(r); err == nil && network.Contains(strangersAddress) {
+			if network, err := netip.ParsePrefix(r); err == nil && network.Contains(w.view.peer()) {
 				return yes
 			}
 		}

@@ -1,0 +1,151 @@
+package lint
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-tally/caddy-tally/internal/advice"
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
+	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
+	"github.com/caddy-tally/caddy-tally/internal/typo"
+	"github.com/caddy-tally/caddy-tally/limiter"
+)
+
+// checkBan finds a ban after more violations than can occur: each limit counts one in a minute at most.
+func checkBan(ban *config.Ban, advise func(problem, fix string) advice.Advice, limits []config.Limit) []advice.Advice {
+	if ban == nil {
+		return nil
+	}
+	most := 0
+	for range limits {
+		most += int((time.Duration(ban.Within)-1)/time.Minute) + 2
+	}
+	if ban.After <= most || len(limits) == 0 {
+		return nil
+	}
+	return []advice.Advice{advise(fmt.Sprintf("ban: there are never %d violations in %v: a limit counts one in a minute at most", ban.After, time.Duration(ban.Within)),
+		fmt.Sprintf("ban after %d violations, or a longer time", min(most, 5)))}
+}
+
+// checkApp finds global options that help nobody.
+func checkApp(s *config.Survey) (found []advice.Advice) {
+	a := s.App
+	give := func(applies bool, problem, fix string) {
+		if applies {
+			found = append(found, advice.Advice{Source: a.Source, Problem: problem, Fix: fix})
+		}
+	}
+	var all []config.Limit
+	tiered := make(map[string]bool)
+	for _, z := range s.Zones {
+		all = append(all, limitsOf(s, z.Zone)...)
+		if z.Tiers && !z.WantsShadow() {
+			tiered[z.Name] = true
+		}
+	}
+	if !s.Traps && a.Session == nil { // these violations come at any time
+		found = append(found, checkBan(a.Ban, func(problem, fix string) advice.Advice {
+			return advice.Advice{Source: a.Source, Problem: problem, Fix: fix}
+		}, all)...)
+	}
+	isQuota := func(l config.Limit) bool { return time.Duration(l.Window) >= 7*24*time.Hour }
+	isMonth := func(l config.Limit) bool { return time.Duration(l.Window) == limiter.Month }
+	long := slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return slices.ContainsFunc(t.Limits, isQuota) })
+	give(long && len(tiered) > 1, fmt.Sprintf("tier: %d zones have tiers, and each counts on its own: a key has its quota once in each", len(tiered)), "tiers in one zone with a line of match for each; or a zone with limit in the place of the others")
+	give(slices.ContainsFunc(all, isMonth) && a.DisableHistory, "history off: nobody can see or bill what was used in a month", "no history off")
+	give(time.Duration(a.StoreTimeout) > longestWait, fmt.Sprintf("store_timeout: while the store can't be used, requests wait %v", time.Duration(a.StoreTimeout)), "store_timeout 100ms, or at most 5s")
+	if k := a.APIKeys; k != nil && k.DefaultTier != "" && slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return t.Name == k.DefaultTier && t.Unlimited }) {
+		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), "missing deny, or a tier with a limit; service_header in the tier is for your own programs")
+	}
+	if a.Session != nil && a.Session.Challenge != nil {
+		bits := a.Session.Challenge.Difficulty
+		give(bits > 0 && bits < easy, fmt.Sprintf("proof_of_work %d: a program solves it within a millisecond", bits), "proof_of_work 22, or none for the default")
+		give(bits > hard, fmt.Sprintf("proof_of_work %d: a browser needs minutes: 2^%d tries on average", bits, bits), "proof_of_work 22, or none for the default")
+	}
+	return found
+}
+
+const (
+	longestWait = 5 * time.Second
+	easy, hard  = 12, 25 // bits of a puzzle
+)
+
+// errorCode finds the statuses for which routes of errors are.
+var errorCode = regexp.MustCompile(`error\.status_code`)
+
+// checkErrors finds answers to refused requests that don't say so.
+func checkErrors(s *config.Survey) (found []advice.Advice) {
+	others := func(set routing.Requests) bool {
+		e := string(set.Set["expression"])
+		return errorCode.MatchString(e) && !strings.Contains(e, "429") && !strings.Contains(e, "400")
+	}
+	for _, v := range s.Views {
+		for _, p := range v.Places {
+			response, ok := p.Module.(*caddyhttp.StaticResponse)
+			if !ok || !p.InErrors || !slices.Contains(limited(s), v.Server) {
+				continue
+			}
+			status, _ := strconv.Atoi(string(response.StatusCode))
+			if status >= 200 && status < 400 && !slices.ContainsFunc(p.Around, func(route []routing.Requests) bool { return slices.ContainsFunc(route, others) }) {
+				found = append(found, advice.Advice{Server: v.Server.Listen, Problem: fmt.Sprintf("handle_errors: a refused request is answered with status %d, so that programs and caches take it for an answer", status), Fix: "respond with a text and no status, or with 429"})
+			}
+		}
+	}
+	return found
+}
+
+// usage are fields with numbers of tokens in the answers of the programs in docs/recipes/llm.md.
+var usage = strings.Fields("total_tokens prompt_tokens completion_tokens input_tokens output_tokens totalTokenCount promptTokenCount candidatesTokenCount prompt_eval_count eval_count")
+
+// noField matches parts of paths that no field of an answer has, and spent the fields for what goes in and what comes out.
+var (
+	noField = regexp.MustCompile(`\[\d*\]|\$\.?|(\.)\d+\b`)
+	spent   = [...]*regexp.Regexp{regexp.MustCompile(`(?i)(prompt|input)_?(tokens|eval|tokencount)`), regexp.MustCompile(`(?i)(completion|output|candidates)_?tokens?|\beval_count`)}
+)
+
+// checkSettle finds measures of what requests use that find no number, or not all of it.
+func checkSettle(p *config.Place, z *config.Zone, limits []config.Limit) []advice.Advice {
+	field := func(name string) string { return "settle {" + name + "}" }
+	for _, name := range routing.PlaceholderNames(z.Settle) {
+		path, isAnswer := strings.CutPrefix(name, bodyfield.Answer)
+		words := strings.Split(path, "|")
+		last := path[strings.LastIndexByte(path, '.')+1:]
+		switch near := slices.IndexFunc(usage, func(u string) bool { return typo.Distance(u, last) <= 2 }); {
+		case p.Later.Has(name) && len(p.Later.Made(name)) == 0 && strings.HasPrefix(name, "http.response.header."):
+			return []advice.Advice{z.Advice(fmt.Sprintf("settle: a handler or header_down removes the field of {%s} before this handler sees it", name), "header around rate_limit, which removes it after that")}
+		case !isAnswer:
+		case noField.MatchString(path):
+			return []advice.Advice{z.Advice(fmt.Sprintf("settle: no field has the path %s: elements of arrays have the path of the array", path), field(bodyfield.Answer+noField.ReplaceAllString(path, "")))}
+		case len(words) > 1 && spent[0].MatchString(path) && spent[1].MatchString(path):
+			return []advice.Advice{z.Advice(fmt.Sprintf("settle: of alternatives the largest counts, and not the sum: %s", path), field(bodyfield.Answer+words[0])+" {"+bodyfield.Answer+words[1]+"}")}
+		case len(words) == 1 && near >= 0 && !slices.Contains(usage, last):
+			return []advice.Advice{z.Advice(fmt.Sprintf("settle: answers have %s and not %s, so that the cost stays", usage[near], last), field(strings.TrimSuffix(name, last)+usage[near]))}
+		}
+	}
+	return checkCheap(z, limits)
+}
+
+// checkCheap finds costs on arrival, and limits, that are far below what requests use.
+func checkCheap(z *config.Zone, limits []config.Limit) []advice.Advice {
+	for _, l := range limits {
+		if z.Settle == config.SettleBytes && l.Amount < 100_000 {
+			return []advice.Advice{z.Advice(fmt.Sprintf("settle bytes: the limit is %d bytes per %s", l.Amount, enforce.WindowText(time.Duration(l.Window))), fmt.Sprintf("limit %dMB/%s", l.Amount, enforce.WindowText(time.Duration(l.Window))))}
+		}
+	}
+	cheap := func(text string) bool {
+		rule, err := config.NewCostRule(text)
+		return err == nil && rule.From == "" && rule.Fixed < 10
+	}
+	if measured := z.Settle == config.SettleBytes || strings.Contains(z.Settle, bodyfield.Answer) && strings.Contains(strings.ToLower(z.Settle), "token"); measured && cheap(z.Cost) && len(z.Costs) == 0 && z.Cost != "" {
+		return []advice.Advice{z.Advice(fmt.Sprintf("cost: until its answer ends a request costs %s, so that any number passes that come at once", z.Cost), "about what a request uses, such as cost 1000")}
+	}
+	return nil
+}
