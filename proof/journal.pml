@@ -3,9 +3,8 @@
    is prompt ends while those who have revoked its owner wait. One that hangs may land after its period was folded;
    that of a killed process ends before its locks do.
    Checked: no key has more than L admitted units, and the tables never have more than were charged.
-   Left out: units given back, slots, checksums, damage, loss of power, files that are replaced, the Bloom filter,
-   several records per segment and write, requests that memory admits while a write hangs, claims of one process at
-   the same time (periods.reading keeps them apart).
+   Left out: units given back, slots, checksums, damage, loss of power, replaced files, the Bloom filter, several
+   records per segment and write, requests that memory admits while a write hangs, simultaneous claims of a process.
    Go: storage/sqlite/internal/journal: Journal.Own, Journal.Disown, Journal.Owned, Journal.isOwner, Journal.revoke,
    Journal.Add, Journal.writeLocked, Journal.nextSegmentLocked, Journal.Free, Journal.Seal, Segment.ReadPending
    Go: storage/sqlite: Store.ClaimAtOnce, periods.note, periods.beginPeriodLocked, Store.claimLocked, folds.foldAllLocked,
