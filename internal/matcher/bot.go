@@ -176,8 +176,14 @@ func isForecast(r *http.Request) bool {
 //		ranges <name> <file>
 //	}
 func (v *VerifiedBot) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	block := grammar.Block{Rules: v.rules, Check: v.check}
-	return grammar.Line("verified_bot <names...>", &v.Names).Repeats().With(block).ReadAll(d)
+	line := grammar.Line("verified_bot <names...>", &v.Names).Repeats().With(grammar.Block{Rules: v.rules})
+	if err := line.ReadAll(d); err != nil {
+		return err
+	}
+	if err := v.check(); err != nil { // a later line may name the ranges of an earlier one's name
+		return d.WrapErr(err)
+	}
+	return nil
 }
 
 func (v *VerifiedBot) rules() grammar.Rules {
