@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Target is the client of a command or a question.
+// Target is the client of a command or a question, as people paste it. A rule of a file has a type of its own, which
+// is stricter (decision 179).
 type Target struct {
 	Kind TargetKind
 	// Network is set for [Address]: a single address is a network of full length.
