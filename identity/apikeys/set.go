@@ -223,19 +223,19 @@ func parseHash(text string) (hash sum, err error) {
 	return hash, nil
 }
 
-// check returns an error if the client is invalid.
-func (c *Holder) check(tiers []string) error {
-	if err := CheckName(c.Name); err != nil {
+// check returns an error if the holder is invalid.
+func (holder *Holder) check(tiers []string) error {
+	if err := CheckName(holder.Name); err != nil {
 		return err
 	}
-	if err := CheckTier(c.Tier); err != nil {
+	if err := CheckTier(holder.Tier); err != nil {
 		return err
 	}
-	if err := textfile.CheckTime(c.Expires); err != nil {
-		return fmt.Errorf("%s: %w", c.Name, err)
+	if err := textfile.CheckTime(holder.Expires); err != nil {
+		return fmt.Errorf("%s: %w", holder.Name, err)
 	}
-	if tiers != nil && !slices.Contains(tiers, c.Tier) {
-		return fmt.Errorf("%s has the tier %q, which is none of those configured: %s; name one of them, or add the tier to the config", c.Name, c.Tier, strings.Join(tiers, ", "))
+	if tiers != nil && !slices.Contains(tiers, holder.Tier) {
+		return fmt.Errorf("%s has the tier %q, which is none of those configured: %s; name one of them, or add the tier to the config", holder.Name, holder.Tier, strings.Join(tiers, ", "))
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (n *formName) mayBe(sent, decoded string) bool {
 }
 
 // readForm adds the values of fields of some types in a form, or in a query. Some programs also split it at a
-// semicolon, and some ignore a `=` before a name.
+// semicolon, and some ignore a `=` before a name, or one that `]=` follows.
 func (r *reading) readForm(text string, types ...Type) {
 	if !r.readPairs(text, types) || strings.Contains(text, ";") &&
 		!r.readPairs(strings.ReplaceAll(text, ";", "&"), types) {
@@ -44,21 +44,33 @@ func (r *reading) readPairs(text string, types []Type) bool {
 		return false
 	}
 	for pair := range strings.SplitSeq(text, "&") {
-		sent, value, _ := strings.Cut(strings.TrimLeft(pair, "="), "=")
-		name, err := url.QueryUnescape(sent)
-		if err != nil || !isText(name) {
+		pair = strings.TrimLeft(pair, "=")
+		sent, value, _ := strings.Cut(pair, "=")
+		if !r.readPair(sent, value, types) {
 			return false
 		}
-		for i, f := range r.fields {
-			if !slices.Contains(types, f.Type) || !f.name.mayBe(sent, name) {
-				continue
-			}
-			decoded, err := url.QueryUnescape(value)
-			if err != nil {
-				return false
-			}
-			r.add(i, decoded)
+		if at := endpoint.BracketEquals(pair); at >= 0 && !r.readPair(pair[:at], pair[at+1:], types) {
+			return false
 		}
+	}
+	return true
+}
+
+// readPair reports whether a name and a value can be read.
+func (r *reading) readPair(sent, value string, types []Type) bool {
+	name, err := url.QueryUnescape(sent)
+	if err != nil || !isText(name) {
+		return false
+	}
+	for i, f := range r.fields {
+		if !slices.Contains(types, f.Type) || !f.name.mayBe(sent, name) {
+			continue
+		}
+		decoded, err := url.QueryUnescape(value)
+		if err != nil {
+			return false
+		}
+		r.add(i, decoded)
 	}
 	return true
 }

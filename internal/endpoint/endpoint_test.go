@@ -147,7 +147,7 @@ func TestQuery(t *testing.T) {
 		{
 			"mode", "heavy",
 			[]string{
-				"mode=heavy", "a=b&mode=heavy", "mode=heavy&a;b", "a;mode=heavy", "mode=heavy&x=%zz", "mode[]=heavy", "mode[0]=heavy", "mode%5b%5d=heavy", "mode[x][y]=heavy",
+				"mode=heavy", "a=b&mode=heavy", "mode=heavy&a;b", "a;mode=heavy", "mode=heavy&x=%zz", "mode[]=heavy", "mode[]x=junk]=heavy", "mode%5B%5Dx=junk%5d=heavy", "mode[]x=a=b[]=heavy", "mode[0]=heavy", "mode%5b%5d=heavy", "mode[x][y]=heavy",
 				"[mode]=heavy", "mode=light&mode=heavy", "mode=heavy&mode=light", "MODE=heavy", "mode=HEAVY", "mo%64e=heavy", "mode=%68eavy", "mode=%2568eavy", "mode=heavy%00x", "mode%00x=heavy",
 				"+mode=heavy", "%20mode=heavy", "mode=+heavy+", "mode=hea%vy", "mo%zzde=heavy", "mode=%u0068eavy", "mode=%ef%bd%88eavy", "&&mode=heavy&&", "mode[=heavy", "mode+=heavy",
 				"mode=heavy#x", "mode]=heavy", "?mode=heavy", "a?mode=heavy", "mode=heavy?", "[]mode=heavy", "mode#x=heavy",
@@ -182,7 +182,7 @@ func TestQuery(t *testing.T) {
 func TestIsWithQuery(t *testing.T) {
 	e := mustNew(t, nil, "/search", map[string]string{"mode": "light"})
 	for query, want := range map[string]bool{
-		"mode=light": true, "mode=light&x=1": true, "": false, "mode=light&mode=heavy": false, "mode=light&mode[]=heavy": false, "mode=light;mode=heavy": false, "mode=light#x": false, "mode=light&?mode=heavy": false,
+		"mode=light": true, "mode=light&x=1": true, "": false, "mode=light&mode=heavy": false, "mode=light&mode[]=heavy": false, "mode=light;mode=heavy": false, "mode=light&mode[]x=junk]=heavy": false, "mode=light#x": false, "mode=light&?mode=heavy": false,
 		"mode=Light": false, "mode=%6cight": false, "mode=light&Mode=heavy": false, "mode=light&%zz=heavy": false,
 	} {
 		if got := e.Is(&Request{Path: "/search", Query: query}); got != want {

@@ -126,6 +126,33 @@ func (p *parameterReader) pair(pair string) {
 		whole = len(all) + 1
 	}
 	p.decoded(pair, all[:whole-1], all[min(whole, len(all)):])
+	if at := BracketEquals(text); at >= 0 {
+		p.mixed = true
+		p.scratch = p.decoder.append(p.scratch[:0], text[:at], &lowerParameter)
+		end := len(p.scratch)
+		p.scratch = p.decoder.append(p.scratch, text[at+1:], &lowerParameter)
+		p.decoded(pair, p.scratch[:end], p.scratch[end:])
+	}
+}
+
+// BracketEquals returns the place of the `=` that ends the name of a pair for programs that look for `]=` first, such
+// as Express. It returns -1 if that is the first `=` of the pair, or if there is none.
+func BracketEquals(pair string) int {
+	first := strings.IndexByte(pair, '=')
+	for at := first; at >= 0; {
+		if sent := pair[:at]; strings.HasSuffix(sent, "]") || len(sent) >= 3 && strings.EqualFold(sent[len(sent)-3:], "%5D") {
+			if at == first {
+				return -1
+			}
+			return at
+		}
+		next := strings.IndexByte(pair[at+1:], '=')
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	return -1
 }
 
 // word adds a pair whose name is a word.

@@ -94,7 +94,7 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 				}
 				for _, value := range fields[field] {
 					if part := parts[http.CanonicalHeaderKey(field)]; part != nil && part.MatchString(value) && o.Option != "exempt" {
-						give(fmt.Sprintf("header is a whole %s, and that of a program has more than %q in it", field, value), "header "+field+" *"+value+"*")
+						give(fmt.Sprintf("header compares the whole %s, and clients send more than %q in it", field, value), "header "+field+" *"+value+"*")
 					}
 				}
 			}

@@ -82,9 +82,9 @@ func charge(s Service) endpoint {
 }
 
 // Charge implements [Service].
-func (c *Remote) Charge(ctx context.Context, charge Charge) (done Charged, err error) {
+func (r *Remote) Charge(ctx context.Context, charge Charge) (done Charged, err error) {
 	for began := time.Now(); ; {
-		done, err = tell[Charged](ctx, c, chargePath+url.PathEscape(charge.Zone), charge)
+		done, err = tell[Charged](ctx, r, chargePath+url.PathEscape(charge.Zone), charge)
 		cut := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 		if !errors.Is(err, syscall.ECONNREFUSED) && !(cut && charge.ID != "") || time.Since(began) > reloadTime {
 			return done, err

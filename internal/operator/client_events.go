@@ -10,8 +10,8 @@ import (
 )
 
 // Events implements [Service].
-func (c *Remote) Events(ctx context.Context) (<-chan Event, error) {
-	response, err := c.send(ctx, http.MethodGet, "events", nil, nil)
+func (r *Remote) Events(ctx context.Context) (<-chan Event, error) {
+	response, err := r.send(ctx, http.MethodGet, "events", nil, nil)
 	if err != nil {
 		return nil, err
 	}

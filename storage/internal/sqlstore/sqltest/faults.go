@@ -173,7 +173,7 @@ func (k *Kind) Late(t *testing.T) {
 	server := k.Server(t)
 	o := k.Options()
 	direct := opened(t, k.Place(t, server, server.Port, o))
-	o.Timeout = time.Second
+	o.Timeout = 3 * time.Second // in which a call that failed at first is sent again on a slow machine, too
 	l := large(t)
 	for trip := range int64(2) {
 		proxy, taken := newProxy(t, server), used(t, direct, l, 1)
