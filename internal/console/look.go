@@ -92,7 +92,7 @@ func (s *session) showStatus(status operator.Status) {
 	}, status.Stores)
 	for _, o := range status.Stores {
 		if o.Journal > 0 {
-			s.printf("%s of %s are the journal: a file of fixed size, mapped and not held in memory.", bytesText(o.Journal), bytesText(o.Bytes))
+			s.printf("%s of %s are the journal: a file of fixed size that isn't held in memory.", bytesText(o.Journal), bytesText(o.Bytes))
 		}
 		s.showNetwork(o)
 		s.showRegion(o.Region)
