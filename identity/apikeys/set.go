@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/textfile"
 )
 
-// Holder is whom a key belongs to.
+// Holder is the owner of a key.
 type Holder struct {
 	Name string
 	Tier string

@@ -279,7 +279,7 @@ func characters() (share, part rune) {
 	return 8, rand.Int32N(8)
 }
 
-// least returns the divisor of what must be found in a share, parts of which differ.
+// least returns the divisor of the number that a test must find in a share. It is larger than the share, because parts differ.
 func least(share rune) int { return int(2*share - 1) }
 
 // Texts in ASCII that a real MariaDB tells apart have different keys, and those that it finds equal share one. So do

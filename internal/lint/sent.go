@@ -33,7 +33,7 @@ var (
 	pathPattern    = regexp.MustCompile(segmentPattern.String() + `|\||\$$|\\[dws]|[\])]\+`)
 )
 
-// anything matches the end of a pattern as others write it, of which here only paths with a dot are.
+// anything matches the end of a path in the syntax of other programs: here it matches only paths with a dot.
 var anything = regexp.MustCompile(`/\w+(\.\*)$`)
 
 // parts are values that are only a part of what is in a field: of a program's name its version and address are missing,
