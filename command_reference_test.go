@@ -17,11 +17,13 @@ const commandReference = "docs/commands.md"
 
 const commandReferenceHead = `# Commands
 
-The usage and the flags of each command; ` + "`--help`" + ` prints more, with examples. [Operators](operators.md)
-explains the commands. With ` + "`--json`" + ` a command that shows something prints JSON.
+The usage and the flags of each command; ` + "`--help`" + ` prints more, with examples.
+[Operators](operators.md) explains the commands. With ` + "`--json`" + ` a command that shows something
+prints JSON.
 
-[Clients](operators.md#how-clients-are-named) have several names. Every command that asks a running Caddy has
-the flags ` + "`--address`, `--config` and `--adapter`" + `, which say where its admin endpoint is.
+[Clients](operators.md#how-clients-are-named) have several names. Every command that asks a running
+Caddy has the flags ` + "`--address`, `--config` and `--adapter`" + `, which say where its admin endpoint
+is.
 
 <!-- Written from the commands by make reference. Do not edit it here. -->
 `

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
@@ -31,11 +32,13 @@ const jsonReference = "docs/json.md"
 
 const jsonReferenceHead = `# JSON reference
 
-Every field of the JSON config, with its type. A field without an explanation is the option of this name
-in the [reference](reference.md) or, of a store on a network, in [its table](servers.md#redis-and-valkey).
+Every field of the JSON config, with its type. A field without an explanation is the option of this
+name in the [reference](reference.md) or, of a store on a network, in
+[its table](servers.md#redis-and-valkey).
 
-A duration is a string such as ` + "`10m`" + ` or ` + "`7d`" + `, or a whole number of nanoseconds; a size a
-number of bytes; a share of limits a number of percent. ` + "`caddy adapt`" + ` prints the JSON of a Caddyfile.
+A duration is a string such as ` + "`10m`" + ` or ` + "`7d`" + `, or a whole number of nanoseconds; a size
+a number of bytes; a share of limits a number of percent. ` + "`caddy adapt`" + ` prints the JSON of a
+Caddyfile.
 
 <!-- Written from the doc comments of the config structs by make reference. Do not edit it here. -->
 `
@@ -89,12 +92,39 @@ func writeJSONReference(t *testing.T) []byte {
 		w.headings[typ] = root.heading
 		w.writeStruct(typ, root.where)
 	}
-	return joinAlike(w.out.Bytes())
+	return []byte(wrapped(joinAlike(w.out.String())))
+}
+
+// wrapped breaks lines after 100 columns at most.
+func wrapped(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		newLine, column := "\n", 0
+		if strings.HasPrefix(line, "- ") {
+			newLine = "\n  "
+		}
+		for i, word := range unbroken.FindAllString(line, -1) {
+			width := utf8.RuneCountInString(word)
+			switch {
+			case i == 0:
+			case column+1+width <= 100:
+				out.WriteString(" ")
+				column++
+			default:
+				out.WriteString(newLine)
+				column = len(newLine) - 1
+			}
+			out.WriteString(word)
+			column += width
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
 }
 
 // joinAlike joins consecutive fields of one type without explanations into one line.
-func joinAlike(text []byte) []byte {
-	lines := strings.SplitAfter(string(text), "\n")
+func joinAlike(text string) string {
+	lines := strings.SplitAfter(text, "\n")
 	for i := len(lines) - 2; i >= 0; i-- {
 		name, kind, _ := strings.Cut(lines[i], ": ")
 		names, nextKind, isField := strings.Cut(lines[i+1], ": ")
@@ -102,7 +132,7 @@ func joinAlike(text []byte) []byte {
 			lines[i], lines[i+1] = name+", "+strings.TrimPrefix(names, "- ")+": "+kind, ""
 		}
 	}
-	return []byte(strings.Join(lines, ""))
+	return strings.Join(lines, "")
 }
 
 // typeComments returns the types of a package of this module with their doc comments, by name.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var (
@@ -141,6 +142,30 @@ func TestPagesAreShortAndNear(t *testing.T) {
 		}
 		if !near[name] {
 			t.Errorf("%s is more than two links away from README.md", name)
+		}
+	}
+}
+
+// unbroken is what stays on one line: a word, code, a link or a picture.
+var unbroken = regexp.MustCompile("(?:`[^`\n]*`|!?\\[[^\\]\n]*\\]\\([^)\n]*\\)|\\S)+")
+
+// Paragraphs and items of lists are wrapped at 100 columns, and no line is much shorter without a reason. Tables,
+// headings, code and HTML have the width that they need.
+func TestPagesHaveOneWidth(t *testing.T) {
+	const most, least = 100, 80
+	begins, isText := regexp.MustCompile(`^\s*([-*>]|\d+\.) `), regexp.MustCompile(`^\s*[^|#<\s]`)
+	for _, name := range markdownFiles(t) {
+		lines := strings.Split(codeFence.ReplaceAllString(readText(t, name), "|"), "\n")
+		for i, line := range lines[:len(lines)-1] {
+			width, next := utf8.RuneCountInString(line), lines[i+1]
+			switch words := unbroken.FindAllString(begins.ReplaceAllString(line, ""), 2); {
+			case !isText.MatchString(line):
+			case width > most && len(words) > 1:
+				t.Errorf("%s: wrap at %d columns: %s", name, most, line)
+			case !isText.MatchString(next) || begins.MatchString(next) || strings.HasSuffix(line, "  "):
+			case width+1+utf8.RuneCountInString(unbroken.FindString(next)) <= least:
+				t.Errorf("%s: the next line goes on, and this ends after %d columns: %s", name, width, line)
+			}
 		}
 	}
 }

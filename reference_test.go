@@ -337,7 +337,7 @@ func indexOfPlaceholders(t *testing.T) string {
 		links = append(links, fmt.Sprintf("[`%s`](%s)", name, place))
 	}
 	slices.Sort(links)
-	return "\n## All placeholders\n\nEach begins with `http.rate_limit.`: " + strings.Join(links, ", ") + ".\n"
+	return "\n## All placeholders\n\n" + wrapped("Each begins with `http.rate_limit.`: "+strings.Join(links, ", ")+".\n")
 }
 
 // sectionOf returns the heading of a block's section: a heading with the block's first line in code
