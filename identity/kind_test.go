@@ -19,3 +19,15 @@ func TestKinds(t *testing.T) {
 		}
 	}
 }
+
+// Operators see what a key names: the value of a zone's key, unless its tag says otherwise.
+func TestKindsOfKeys(t *testing.T) {
+	for tag, want := range map[byte]string{
+		TagNetwork: "network", TagFingerprint: "client", TagSession: "session", TagAPIKey: "api_key", TagService: "service",
+		TagEveryone: "all", TagUnknown: "unknown", TagText: "key", TagDigest: "key",
+	} {
+		if got := KeyKind(string(tag)); got != want {
+			t.Errorf("a key with the tag %c is of the kind %q, want %q", tag, got, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/netip"
@@ -23,18 +24,23 @@ const (
 
 // tags describes keys by their tags.
 var tags = [256]struct {
+	kind      string                  // what it names, for operators; "" for the value of a zone's key
 	isAddress bool                    // it can be linked to an address
 	text      func(key []byte) string // describes the rest of the key; nil if there is none
 }{
-	TagNetwork:     {isAddress: true, text: networkText},
-	TagFingerprint: {isAddress: true, text: fingerprintText},
+	TagNetwork:     {kind: "network", isAddress: true, text: networkText},
+	TagFingerprint: {kind: "client", isAddress: true, text: fingerprintText},
+	TagUnknown:     {kind: "unknown"},
 	TagText:        {text: plainText},
-	TagEveryone:    {text: plainText},
-	TagAPIKey:      {text: plainText},
-	TagService:     {text: plainText},
+	TagEveryone:    {kind: "all", text: plainText},
+	TagAPIKey:      {kind: "api_key", text: plainText},
+	TagService:     {kind: "service", text: plainText},
 	TagDigest:      {text: func(digest []byte) string { return "sha256:" + hex.EncodeToString(digest) }},
-	TagSession:     {text: sessionText},
+	TagSession:     {kind: "session", text: sessionText},
 }
+
+// KeyKind returns the kind of what a key names, for operators.
+func KeyKind(key string) string { return cmp.Or(tags[key[0]].kind, "key") }
 
 // IsAddress reports whether a key can be linked to a client's address.
 func IsAddress(key string) bool { return key != "" && tags[key[0]].isAddress }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -229,11 +230,10 @@ func (z *Zone) IsPeerForm() bool {
 // HasOwnWords reports whether the zone uses options that mholt/caddy-ratelimit
 // does not have.
 func (z *Zone) HasOwnWords() bool {
-	return len(z.Limits) > 0 || z.Concurrent != nil || z.Tiers || z.Tier != "" || z.Per != "" || z.OnEmptyKey != "" ||
-		z.ReadBody != 0 || z.OnUnreadableBody != "" || z.Cost != "" || len(z.Costs) > 0 || z.MaxCost != 0 ||
-		z.Settle != "" || z.Count != nil ||
-		z.Scope != "" || z.DisableReputation || z.EnableReputation || z.Ban != nil || z.PrefixCeiling != 0 ||
-		z.OnExceeded != "" || z.Shadow || len(z.When) > 0
+	own := *z
+	own.Name, own.MatcherSetsRaw, own.Key, own.Window, own.MaxEvents = "", nil, "", 0, 0
+	own.IPv4Prefix, own.IPv6Prefix, own.Source = 0, 0, ""
+	return !reflect.ValueOf(own).IsZero()
 }
 
 // CostTexts returns all costs as they are written.

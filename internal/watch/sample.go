@@ -122,21 +122,25 @@ func (r *Request) describe(tag func(key string) string) operator.Refused {
 	}
 }
 
-// describeKey returns a key for people, and as in commands, which is "" for an address. A text keeps its kind in front
-// though an address in it is masked: else it may read as an address, such as 0.0.0.0/0.
+// describeKey returns a key for people, and as in commands, which is "" for an address.
 func describeKey(key string) (text, client string) {
-	if text = identity.MaskedText([]byte(key)); text == "" {
-		return "", ""
+	text = identity.MaskedText([]byte(key))
+	return text, ClientOf(key, text)
+}
+
+// ClientOf returns the client of a key with a text as in commands, or "" if it has no name but an address. A text keeps
+// its kind in front though an address in it is masked: else it may read as an address, such as 0.0.0.0/0.
+func ClientOf(key, text string) string {
+	switch {
+	case text == "":
+	case key[0] == identity.TagText:
+		return operator.Target{Kind: operator.KeyText, Value: text}.String()
+	case key[0] == identity.TagAPIKey:
+		return operator.Target{Kind: operator.APIKey, Value: text}.String()
+	case key[0] == identity.TagSession:
+		return operator.Target{Kind: operator.Session, Value: strings.TrimPrefix(text, "session ")}.String()
 	}
-	switch key[0] {
-	case identity.TagText:
-		client = operator.Target{Kind: operator.KeyText, Value: text}.String()
-	case identity.TagAPIKey:
-		client = operator.Target{Kind: operator.APIKey, Value: text}.String()
-	case identity.TagSession:
-		client = operator.Target{Kind: operator.Session, Value: strings.TrimPrefix(text, "session ")}.String()
-	}
-	return text, client
+	return ""
 }
 
 // sample holds the latest requests. The zero value is empty.

@@ -314,17 +314,7 @@ func targetOf(key string) string {
 	if network, ok := identity.NetworkOf(key); ok {
 		return operator.Target{Kind: operator.Address, Network: network}.String()
 	}
-	text := identity.KeyText([]byte(key))
-	switch {
-	case text == "":
-	case key[0] == identity.TagText:
-		return operator.Target{Kind: operator.KeyText, Value: text}.String()
-	case key[0] == identity.TagAPIKey:
-		return operator.Target{Kind: operator.APIKey, Value: text}.String()
-	case key[0] == identity.TagSession:
-		return operator.Target{Kind: operator.Session, Value: strings.TrimPrefix(text, "session ")}.String()
-	}
-	return ""
+	return watch.ClientOf(key, identity.KeyText([]byte(key)))
 }
 
 // unlessAddress returns the name of a key's client, or "" if it can be linked to an address.

@@ -248,7 +248,7 @@ func refusedOf(k operator.Key) int64 {
 // listedKey describes a key that a limit counts.
 func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
 	key := operator.Key{
-		Zone: p.Zone.Name, Limit: p.Name, Shadow: p.Shadow, Tier: p.tier, Kind: kindOf(k.Key), Client: targetOf(k.Key),
+		Zone: p.Zone.Name, Limit: p.Name, Shadow: p.Shadow, Tier: p.tier, Kind: identity.KeyKind(k.Key), Client: targetOf(k.Key),
 		Text: cmp.Or(identity.KeyText([]byte(k.Key)), "all together"), Units: enforce.LimitText(p.Rate),
 		Used: k.Used, Amount: k.Limit.Capacity(), Refused: k.Refused,
 	}
@@ -256,25 +256,4 @@ func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
 		key.BlockedUntil = new(now.Add(k.Blocked).UTC().Truncate(time.Second))
 	}
 	return key
-}
-
-// kindOf returns the kind of a key's client.
-func kindOf(key string) string {
-	switch key[0] {
-	case identity.TagNetwork:
-		return "network"
-	case identity.TagFingerprint:
-		return "client"
-	case identity.TagAPIKey:
-		return "api_key"
-	case identity.TagSession:
-		return "session"
-	case identity.TagEveryone:
-		return "all"
-	case identity.TagService:
-		return "service"
-	case identity.TagUnknown:
-		return "unknown"
-	}
-	return "key"
 }
