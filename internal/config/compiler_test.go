@@ -2,6 +2,8 @@ package config_test
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,30 @@ func TestZonesThatCannotBe(t *testing.T) {
 		}
 		if err := handlertest.Check(t, &h); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", text, err, want)
+		}
+	}
+}
+
+// All options of a zone but those of mholt/caddy-ratelimit are words of ours.
+func TestOwnWords(t *testing.T) {
+	peers := []string{"Name", "MatcherSetsRaw", "Key", "Window", "MaxEvents", "IPv4Prefix", "IPv6Prefix", "Source"}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[config.Zone]()) {
+		var z config.Zone
+		value := reflect.ValueOf(&z).Elem().FieldByIndex(field.Index)
+		switch value.Kind() {
+		case reflect.String:
+			value.SetString("x")
+		case reflect.Bool:
+			value.SetBool(true)
+		case reflect.Slice:
+			value.Set(reflect.MakeSlice(field.Type, 1, 1))
+		case reflect.Pointer:
+			value.Set(reflect.New(field.Type.Elem()))
+		default:
+			value.SetInt(1)
+		}
+		if got, want := z.HasOwnWords(), !slices.Contains(peers, field.Name); got != want {
+			t.Errorf("%s: the zone has words of ours: %v, want %v", field.Name, got, want)
 		}
 	}
 }
