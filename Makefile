@@ -65,8 +65,9 @@ fmt: ## format Go files and Caddyfiles
 	gofmt -w .
 	@for f in examples/*Caddyfile; do go run ./cmd/caddy fmt --overwrite "$$f" || exit 1; done
 
-reference: ## write docs/json.md from the config structs, and docs/commands.md from the commands; look at the difference before you commit
-	go test . -run 'JSONReference|CommandReference' -reference.update
+reference: ## write the reference from config structs, grammar and commands; look at the difference before you commit
+	go test ./internal/config -run Syntax -syntax.update
+	go test . -run Reference -reference.update
 
 golden: ## write the golden files of caddytest; look at the difference before you commit
 	go test ./caddytest -run Adapt -update

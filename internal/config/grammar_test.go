@@ -68,7 +68,7 @@ func TestSyntaxInComments(t *testing.T) {
 			continue
 		}
 		if !*updateSyntax {
-			t.Errorf("the syntax in the comment of %s is not that of the grammar, which go test -run Syntax -syntax.update writes:\n%s", file, want)
+			t.Errorf("the syntax in the comment of %s is not that of the grammar: run make reference; it is\n%s", file, want)
 			continue
 		}
 		if err := os.WriteFile("../../"+name, []byte(before[:i]+want+before[end:]+method+" UnmarshalCaddyfile("+after), 0o644); err != nil {
