@@ -79,6 +79,9 @@ func (s *Survey) DoubtfulPlaceholder(name string) (problem, fix string) {
 	for _, part := range enforce.ClientPlaceholders {
 		known = append(known, "client"+part)
 	}
+	for _, name := range []string{enforce.ASNPlaceholder, enforce.CountryPlaceholder, enforce.DomainPlaceholder} {
+		known = append(known, strings.TrimPrefix(name, enforce.OurPlaceholders))
+	}
 	for _, z := range s.Zones {
 		known = append(known, z.Name+".remaining")
 		if z.mayShadow() {
