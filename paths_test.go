@@ -15,26 +15,28 @@ var (
 )
 
 // The files in the package comment of internal/enforce, and the at most six for each question in
-// the table of docs/architecture.md, exist.
+// the tables of docs/architecture.md and docs/changes.md, exist.
 func TestMapsNameFilesThatExist(t *testing.T) {
 	for _, file := range docFile.FindAllString(readText(t, "internal/enforce/doc.go"), -1) {
 		wantFile(t, "internal/enforce/doc.go", "internal/enforce/"+file)
 	}
-	rows := questionRow.FindAllStringSubmatch(readText(t, "docs/architecture.md"), -1)
-	if len(rows) < 6 {
-		t.Errorf("docs/architecture.md answers %d questions, want 6 at least", len(rows))
-	}
-	for _, row := range rows {
-		files := 0
-		for _, path := range tablePath.FindAllStringSubmatch(row[1], -1) {
-			if path[1] == "ways" { // a variable
-				continue
-			}
-			files++
-			wantFile(t, "docs/architecture.md", path[1])
+	for _, page := range []string{"docs/architecture.md", "docs/changes.md"} {
+		rows := questionRow.FindAllStringSubmatch(readText(t, page), -1)
+		if len(rows) < 6 {
+			t.Errorf("%s answers %d questions, want 6 at least", page, len(rows))
 		}
-		if files < 1 || files > 6 {
-			t.Errorf("docs/architecture.md: %q names %d files, want one to six", row[0], files)
+		for _, row := range rows {
+			files := 0
+			for _, path := range tablePath.FindAllStringSubmatch(row[1], -1) {
+				if path[1] == "ways" { // a variable
+					continue
+				}
+				files++
+				wantFile(t, page, path[1])
+			}
+			if files < 1 || files > 6 {
+				t.Errorf("%s: %q names %d files, want one to six", page, row[0], files)
+			}
 		}
 	}
 }

@@ -17,7 +17,7 @@
 //   - A client is named in the body of a POST, never in a path or query, which are logged (decision 68).
 //   - Every POST is from the same origin and has the user's token. See guard.go.
 //   - A page contains no hidden addresses: rows name their client by a sealed handle until the user
-//     reveals the addresses. See mask.go and seal.go.
+//     reveals the addresses. See seal.go and stream.go.
 //   - Memory is bounded for all input: bodies by operator.MaxBody, streams by
 //     Options.MaxStreams, lists by operator.MaxItems.
 //   - No client's text becomes markup or script: html/template escapes it, the module writes text
