@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run quick test race fuzz proof bench-go bench-scale bench-peers bench-fleet performance lint fmt golden reference screenshots release ci models regions
+.PHONY: help run quick test race fuzz proof bench-go bench-scale bench-peers bench-fleet performance weight lint fmt golden reference screenshots release ci models regions
 
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
@@ -37,6 +37,10 @@ regions: ## measure 33 machines in ten regions in virtual time, and write the ta
 
 models: ## check the models of the protocol and their mutants, and write proof/results.txt; needs SPIN, takes some minutes
 	JOBS=$(JOBS) proof/check.sh
+
+weight: ## append to benchmarks/results/weight.txt what this commit weighs beside plain Caddy, and draw the picture; takes some minutes
+	cd benchmarks && go run ./weight -append results/weight.txt
+	go test -run TestWeightOverTime -count 1 . -reference.update
 
 performance: ## measure again all tables of figures in docs/performance.md and README.md, with FLAGS such as '-only memory,hotkey'; takes about an hour
 	cd benchmarks && go run ./performance $(FLAGS)

@@ -43,25 +43,23 @@ func main() {
 	})
 }
 
-// program is a Caddy as xcaddy makes one, with another module or none.
-const program = `package main
-
-import (
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-
-	_ "github.com/caddyserver/caddy/v2/modules/standard"
-	%s
-)
-
-func main() { caddycmd.Main() }
-`
-
 // size builds both programs and compares their sizes.
 func (s *settings) size(ctx context.Context) error {
 	var sizes [2]float64
-	for i, module := range []string{"", `_ "github.com/caddy-tally/caddy-tally"`} {
+	root, err := lab.Root(ctx)
+	if err != nil {
+		return err
+	}
+	for i, module := range []string{"", lab.Module} {
 		s.caddys[i] = filepath.Join(s.scratch, []string{"plain", "tally"}[i])
-		if err := build(ctx, s.scratch, fmt.Sprintf(program, module), s.caddys[i]); err != nil {
+		args, err := lab.Program(root, s.scratch, module)
+		if err == nil {
+			_, err = lab.Go(ctx, root, append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", s.caddys[i]}, args...)...)
+		}
+		if err == nil {
+			err = evict(s.caddys[i])
+		}
+		if err != nil {
 			return err
 		}
 		info, err := os.Stat(s.caddys[i])
@@ -72,25 +70,6 @@ func (s *settings) size(ctx context.Context) error {
 	}
 	fmt.Printf("binary, MiB: %.2f plain, %.2f with the module, %.2f more (target 8)\n", sizes[0], sizes[1], sizes[1]-sizes[0])
 	return nil
-}
-
-// build builds a program from the text of its main package, which takes the place of cmd/caddy.
-func build(ctx context.Context, scratch, text, to string) error {
-	root, err := lab.Go(ctx, "", "list", "-m", "-f", "{{.Dir}}", "github.com/caddy-tally/caddy-tally")
-	if err != nil {
-		return err
-	}
-	source, overlay := filepath.Join(scratch, "main.go"), filepath.Join(scratch, "overlay.json")
-	replace := fmt.Sprintf(`{"Replace": {%q: %q}}`, filepath.Join(root, "cmd/caddy/main.go"), source)
-	for name, content := range map[string]string{source: text, overlay: replace} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			return err
-		}
-	}
-	if _, err := lab.Go(ctx, root, "build", "-overlay", overlay, "-trimpath", "-ldflags", "-s -w", "-o", to, "./cmd/caddy"); err != nil {
-		return err
-	}
-	return evict(to)
 }
 
 // evict drops a file from the system's cache. How large the pieces are that the cache has of it, and so

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ var cases = []kase{
 // A side is a server that runs, with a limiter or without, and what was measured of it.
 type side struct {
 	*process.Process
+	name    string // in results
 	kase    kase
 	limited bool
 	address string
@@ -48,28 +50,29 @@ type side struct {
 	cpu      time.Duration // that the measurements took of the server
 	sending  time.Duration // and of this process
 	ratios   []float64     // requests per second, to those without a limiter; in the order measured
+	costs    []float64     // processor time per request of each round, to that without a limiter
 	resident int           // KiB, when all was done
 }
 
-// name is how results call the side.
-func (s *side) name() string {
-	if s.limited {
-		return "limited"
-	}
-	return "without"
-}
-
-// compare runs a server without a limiter and with one, and sends both the requests of a case in
-// turn, forth and back. It returns the line of the table.
-func (s *settings) compare(ctx context.Context, server server, program string, k kase) (string, error) {
-	var sides [2]*side
-	for i := range sides {
-		side, err := s.start(ctx, server, site{program: program, limited: i == 1, limit: k.limit}, k)
+// compare runs a server without a limiter and with one, or with those of several programs, and sends all the
+// requests of a case in turn, forth and back. It returns the lines of the table.
+func (s *settings) compare(ctx context.Context, server server, programs []string, k kase) (rows string, err error) {
+	var sides []*side
+	for i, program := range append(programs[:1:1], programs...) {
+		side, err := s.start(ctx, server, site{program: program, limited: i > 0, limit: k.limit}, k)
 		if err != nil {
 			return "", err
 		}
 		defer side.Stop()
-		sides[i] = side
+		switch {
+		case i == 0:
+			side.name = "without"
+		case len(programs) == 1:
+			side.name = "limited"
+		default:
+			side.name = filepath.Base(program)
+		}
+		sides = append(sides, side)
 	}
 	for _, side := range sides { // each key in rotation comes once
 		if _, err := side.send(ctx, s.connections, load.Load{Duration: 5 * s.period, Requests: max(k.keys, 1000)}); err != nil {
@@ -79,11 +82,19 @@ func (s *settings) compare(ctx context.Context, server server, program string, k
 	if err := s.measureSides(ctx, sides, server.name); err != nil {
 		return "", err
 	}
-	outages, err := sides[1].Logged(outage)
-	plain, limited := sides[0], sides[1]
-	cpu, base := limited.perRequest(), plain.perRequest()
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%.1f µs\t%.1f µs\t%.2f\t%d MiB\t%d MiB\t%s\n", server.name, k.name, limited.name(),
-		lab.Spread(limited.ratios), cpu, base, cpu/base, limited.resident>>10, plain.resident>>10, flaws(sides, outages)), err
+	plain := sides[0]
+	base := plain.perRequest()
+	for _, limited := range sides[1:] {
+		outages, err := limited.Logged(outage)
+		if err != nil {
+			return "", err
+		}
+		cpu := limited.perRequest()
+		rows += fmt.Sprintf("%s\t%s\t%s\t%s\t%.1f µs\t%.1f µs\t%s\t%.2f\t%d MiB\t%d MiB\t%s\n", server.name, k.name, limited.name,
+			lab.Spread(limited.ratios), cpu, base, lab.Spread(limited.costs), cpu/base, limited.resident>>10, plain.resident>>10,
+			flaws([]*side{plain, limited}, outages))
+	}
+	return rows, nil
 }
 
 // start starts a side of a server.
@@ -120,45 +131,43 @@ func (s *side) send(ctx context.Context, connections int, l load.Load) (load.Rep
 	return got, errors.Join(err, ctx.Err())
 }
 
-// measureSides measures both sides as often as the flags say.
-func (s *settings) measureSides(ctx context.Context, sides [2]*side, name string) error {
+// measureSides measures all sides as often as the flags say. What a server does after a measurement counts as of it,
+// until its next one.
+func (s *settings) measureSides(ctx context.Context, sides []*side, name string) error {
 	if err := settle(ctx, sides); err != nil {
 		return err
 	}
-	for _, side := range sides {
-		cpu, err := side.CPU()
-		if err != nil {
-			return err
-		}
-		side.cpu = -cpu
-	}
 	for round := range s.repeats {
-		var rates [2]float64
+		rates, costs := make([]float64, len(sides)), make([]float64, len(sides))
 		for _, i := range lab.Turns(len(sides), round) {
-			before := lab.CPU()
-			got, err := sides[i].send(ctx, s.connections, load.Load{Duration: s.period})
+			side := sides[i]
+			before, failed := side.CPU()
+			sending := lab.CPU()
+			got, err := side.send(ctx, s.connections, load.Load{Duration: s.period})
+			side.sending += lab.CPU() - sending
+			if err := errors.Join(failed, err, settle(ctx, sides)); err != nil {
+				return err
+			}
+			after, err := side.CPU()
 			if err != nil {
 				return err
 			}
-			sides[i].sending += lab.CPU() - before
-			sides[i].count(got)
-			rates[i] = float64(got.Count()) / got.Elapsed.Seconds()
-			if err := settle(ctx, sides); err != nil {
-				return err
-			}
+			side.cpu += after - before
+			side.count(got)
+			rates[i], costs[i] = float64(got.Count())/got.Elapsed.Seconds(), lab.Micros(after-before)/float64(max(1, got.Count()))
 		}
 		for i, side := range sides {
 			side.ratios = append(side.ratios, rates[i]/rates[0])
-			fmt.Printf("raw %s %s %s: %.0f/s, ratio %.3f\n", name, side.kase.name, side.name(), rates[i], rates[i]/rates[0])
+			side.costs = append(side.costs, costs[i]/costs[0])
+			fmt.Printf("raw %s %s %s: %.0f/s, ratio %.3f; %.1f µs, ratio %.3f\n", name, side.kase.name, side.name,
+				rates[i], rates[i]/rates[0], costs[i], costs[i]/costs[0])
 		}
 	}
 	for _, side := range sides {
-		cpu, failed := side.CPU()
 		resident, err := side.Resident()
-		if err = errors.Join(failed, err); err != nil {
+		if err != nil {
 			return err
 		}
-		side.cpu += cpu
 		side.resident = resident
 	}
 	return nil
@@ -178,14 +187,14 @@ func (s *side) count(r load.Report) {
 func (s *side) perRequest() float64 { return lab.Micros(s.cpu) / float64(max(1, s.requests)) }
 
 // flaws says what makes a comparison worth less, or nothing.
-func flaws(sides [2]*side, outages int) string {
+func flaws(sides []*side, outages int) string {
 	var flaws []string
 	for _, s := range sides {
 		if s.sending > s.cpu {
-			flaws = append(flaws, "sending took longer than answering "+s.name()+": read CPU/request")
+			flaws = append(flaws, "sending took longer than answering "+s.name+": read CPU/request")
 		}
 		if share := float64(s.wrong) / float64(max(1, s.requests)); share > 0.001 {
-			flaws = append(flaws, fmt.Sprintf("VOID: %.1f %% of the answers were wrong, %s", 100*share, s.name()))
+			flaws = append(flaws, fmt.Sprintf("VOID: %.1f %% of the answers were wrong, %s", 100*share, s.name))
 		}
 	}
 	if outages > 0 {
@@ -202,14 +211,16 @@ const (
 // settle waits until the servers have done what a measurement left them with, as a
 // checkpoint or collecting garbage, so that the next one isn't slower for it: until they
 // take next to no processor time any more, or for settleMost.
-func settle(ctx context.Context, sides [2]*side) error {
+func settle(ctx context.Context, sides []*side) error {
 	for before, end := time.Duration(-1), time.Now().Add(settleMost); ; time.Sleep(settleLook) {
-		plain, failed := sides[0].CPU()
-		limited, err := sides[1].CPU()
-		if err = errors.Join(failed, err); err != nil {
-			return err
+		now := time.Duration(0)
+		for _, side := range sides {
+			cpu, err := side.CPU()
+			if err != nil {
+				return err
+			}
+			now += cpu
 		}
-		now := plain + limited
 		if before >= 0 && now-before <= 10*time.Millisecond || time.Now().After(end) {
 			return ctx.Err()
 		}

@@ -25,12 +25,13 @@ import (
 
 // settings are what the flags say.
 type settings struct {
-	servers, cases   lab.List
-	repeats          int
-	period           time.Duration // of one measurement
-	connections      int           // that are kept open
-	tally, incumbent string        // Caddys that are built already
-	scratch          string
+	servers, cases lab.List
+	repeats        int
+	period         time.Duration // of one measurement
+	connections    int           // that are kept open
+	tally          lab.List      // Caddys with this module that are built already
+	incumbent      string        // one with mholt/caddy-ratelimit
+	scratch        string
 }
 
 func main() {
@@ -43,7 +44,7 @@ func main() {
 	flag.IntVar(&s.repeats, "repeats", 5, "measurements of each side")
 	flag.DurationVar(&s.period, "period", 3*time.Second, "how long one measurement takes")
 	flag.IntVar(&s.connections, "connections", 64, "connections that are kept open")
-	flag.StringVar(&s.tally, "caddy", "", "Caddy with this module that is built already")
+	flag.Var(&s.tally, "caddy", "Caddys with this module that are built already, with commas between; several are compared with each other")
 	flag.StringVar(&s.incumbent, "incumbent", "", "Caddy with mholt/caddy-ratelimit that is built already")
 	flag.Parse()
 	fmt.Printf("repeats: %d of %v, %d connections\n", s.repeats, s.period, s.connections)
@@ -59,12 +60,12 @@ func (s *settings) measure(ctx context.Context, scratch string) error {
 		if !slices.Contains(s.servers, server.name) {
 			continue
 		}
-		program, err := server.find(ctx)
+		programs, err := server.find(ctx)
 		if err != nil {
 			leftOut = append(leftOut, fmt.Sprintf("left out: %s: %v", server.name, err))
 			continue
 		}
-		version, _ := exec.CommandContext(ctx, program, server.version).CombinedOutput()
+		version, _ := exec.CommandContext(ctx, programs[0], server.version).CombinedOutput()
 		line, _, _ := strings.Cut(string(version), "\n")
 		fmt.Printf("%s: %s\n", server.name, line)
 		for _, k := range cases {
@@ -72,7 +73,7 @@ func (s *settings) measure(ctx context.Context, scratch string) error {
 				continue
 			}
 			fmt.Fprintln(os.Stderr, server.name, k.name, "…")
-			row, err := s.compare(ctx, server, program, k)
+			row, err := s.compare(ctx, server, programs, k)
 			if err != nil {
 				leftOut = append(leftOut, fmt.Sprintf("left out: %s %s: %v", server.name, k.name, err))
 				continue
@@ -81,23 +82,23 @@ func (s *settings) measure(ctx context.Context, scratch string) error {
 		}
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nserver\tcase\tlimiter\trequests/s, ratio (min to max)\tCPU/request\twithout\tratio\tresident\twithout\t")
+	fmt.Fprintln(w, "\nserver\tcase\tlimiter\trequests/s, ratio (min to max)\tCPU/request\twithout\trounds (min to max)\tratio\tresident\twithout\t")
 	fmt.Fprint(w, strings.Join(rows, ""))
 	_ = w.Flush()
 	fmt.Println(strings.Join(leftOut, "\n"))
 	return ctx.Err()
 }
 
-// buildTally returns the Caddy with this module.
-func (s *settings) buildTally(ctx context.Context) (string, error) {
-	if s.tally != "" {
+// buildTally returns the Caddys with this module.
+func (s *settings) buildTally(ctx context.Context) ([]string, error) {
+	if len(s.tally) > 0 {
 		return s.tally, nil
 	}
-	root, err := lab.Go(ctx, "", "list", "-m", "-f", "{{.Dir}}", "github.com/caddy-tally/caddy-tally")
+	root, err := lab.Root(ctx)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	s.tally = filepath.Join(s.scratch, "caddy")
-	_, err = lab.Go(ctx, root, "build", "-o", s.tally, "./cmd/caddy")
+	s.tally = lab.List{filepath.Join(s.scratch, "caddy")}
+	_, err = lab.Go(ctx, root, "build", "-o", s.tally[0], "./cmd/caddy")
 	return s.tally, err
 }

@@ -19,7 +19,7 @@ func TestRefusedAnswersAreWrongWithoutALimiterOnly(t *testing.T) {
 		var r load.Report
 		r.Answers[load.OK], r.Answers[load.Other] = 7, 93
 		if s.count(r); s.wrong != c.want {
-			t.Errorf("%s, %s: got %d wrong answers, want %d", c.kase, s.name(), s.wrong, c.want)
+			t.Errorf("%s, limited %v: got %d wrong answers, want %d", c.kase, c.limited, s.wrong, c.want)
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 // A server is a program that answers requests, with a limiter or without.
 type server struct {
 	name    string
-	version string                                // the argument with which it says its version
-	find    func(context.Context) (string, error) // returns the program, or why there is none
+	version string                                  // the argument with which it says its version
+	find    func(context.Context) ([]string, error) // returns the programs to compare, or why there is none
 	start   func(context.Context, site) (*process.Process, error)
 }
 
@@ -46,11 +46,11 @@ func (l limit) perMinute() int {
 func (s *settings) all() []server {
 	return []server{
 		{"caddy", "version", s.buildTally, startTally},
-		{"incumbent", "version", func(context.Context) (string, error) {
+		{"incumbent", "version", func(context.Context) ([]string, error) {
 			if s.incumbent == "" {
-				return "", errors.New("-incumbent FILE names a Caddy that has it")
+				return nil, errors.New("-incumbent FILE names a Caddy that has it")
 			}
-			return s.incumbent, nil
+			return []string{s.incumbent}, nil
 		}, startIncumbent},
 		{"nginx", "-v", lookPath("nginx"), startNginx},
 		{"haproxy", "-v", lookPath("haproxy"), startHAProxy},
@@ -58,12 +58,13 @@ func (s *settings) all() []server {
 }
 
 // lookPath finds a program, also in a folder that isn't in everybody's PATH.
-func lookPath(name string) func(context.Context) (string, error) {
-	return func(context.Context) (string, error) {
-		if found, err := exec.LookPath(name); err == nil {
-			return found, nil
+func lookPath(name string) func(context.Context) ([]string, error) {
+	return func(context.Context) ([]string, error) {
+		found, err := exec.LookPath(name)
+		if err != nil {
+			found, err = exec.LookPath("/usr/sbin/" + name)
 		}
-		return exec.LookPath("/usr/sbin/" + name)
+		return []string{found}, err
 	}
 }
 

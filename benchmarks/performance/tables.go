@@ -49,7 +49,7 @@ func peersTable(result string) (string, error) {
 	} {
 		cells := []string{s.title}
 		for _, c := range []string{"one-key", "rotation", "new-keys", "refused"} {
-			f := t.find(2, `%s +(?:100 +)?%s +%s .* µs +([\d.]+) +(\d+) MiB +\d+ MiB`, s.name, c, s.side)
+			f := t.find(2, `%s +(?:100 +)?%s +%s .* µs +(?:.*\) +)?([\d.]+) +(\d+) MiB +\d+ MiB`, s.name, c, s.side)
 			cells = append(cells, fmt.Sprintf("%s, %s MiB", f[0], thousands(f[1])))
 		}
 		t.row(cells...)
