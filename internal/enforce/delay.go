@@ -21,6 +21,11 @@ func (e *Evaluation) decideInTurn() (d engine.Decision, ok bool) {
 		}
 		by = d.Debit
 	}
+	return e.decideInLine(by)
+}
+
+// decideInLine decides about a request that a debit delays, when it is its turn.
+func (e *Evaluation) decideInLine(by int) (d engine.Decision, ok bool) {
 	p := e.Policies[by]
 	line, key, rule := p.Zone.Line, p.lineOf(e.Debits[by].Key), p.delayRule()
 	if !e.body.hear(&e.Verdict) {

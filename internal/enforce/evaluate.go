@@ -8,12 +8,12 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/answer"
-	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 )
 
 // ServeHTTP passes a request that is within all limits, and refuses others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	result, on, err := h.evaluate(r)
+	var on passage
+	result, err := h.evaluate(r, &on)
 	if err != nil {
 		return h.Answer.Fail(w, r, err)
 	}
@@ -57,31 +57,30 @@ func EnforcerOf(handler caddyhttp.MiddlewareHandler) *Handler {
 	return nil
 }
 
-// evaluate decides about a request, reports the verdict, and returns the passage of a passing one. The
+// evaluate decides about a request, reports the verdict, and prepares the passage of a passing one. The
 // error says why no decision was possible.
-func (h *Handler) evaluate(r *http.Request) (Result, passage, error) {
+func (h *Handler) evaluate(r *http.Request, on *passage) (Result, error) {
 	e := h.Begin(r)
 	defer e.Release()
-	on := passage{}
 	v, err := e.Decide()
 	if v.Outcome == AtSessions {
-		return v.Result, on, nil
+		return v.Result, nil
 	}
 	h.Config.Reporter.Report(v, err)
 	if err != nil {
-		return v.Result, on, err
+		return v.Result, err
 	}
 	switch v.Outcome {
-	case Passed:
-		on.Passage, on.places = answer.Passage{Pending: v.Pending(nil), Timing: v.timing}, v.takePlaces()
 	case Counted:
 		v.Response.Renews = v.Client.isRenewable()
-		on = passage{answer.Passage{Response: v.Response, Pending: v.Pending(v.Response), Timing: v.timing},
-			h.emptyPlaceholders(v), v.takePlaces()}
+		on.Response, on.empty = v.Response, h.emptyPlaceholders(v)
+		fallthrough
+	case Passed:
+		on.Pending, on.Timing, on.places = v.Pending(on.Response), v.timing, v.takePlaces()
 	case Denied:
 		v.Pending(nil).Deny(v.Denial.Status)
 	}
-	return v.Result, on, nil
+	return v.Result, nil
 }
 
 // matches reports whether the request belongs to a zone.
@@ -126,7 +125,7 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 		return nil, err
 	}
 	nth, nthShadow := len(e.Debits), len(e.Shadows.Debits)
-	keys := make([][]byte, 0, bodyfield.MaxReadings) // one, unless programs may read the body differently
+	keys := e.keys[:0] // one, unless programs may read the body differently
 	for e.body.reading = range z.readings(e) {
 		from := len(e.Keys)
 		switch v, denied := z.appendKey(e); {
@@ -148,6 +147,7 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 		}
 	}
 	slices.SortFunc(keys, bytes.Compare) // or two requests could each wait for the place that the other has
+	e.keys = keys
 	for _, key := range keys {
 		z.chargeKey(e, set, key, cost)
 	}

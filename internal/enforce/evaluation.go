@@ -23,6 +23,7 @@ type Evaluation struct {
 	body        body
 	TrapBan     time.Duration // how long a trap bans its client; 0 if it doesn't
 	Keys        []byte        // the text of all keys
+	keys        [][]byte      // those of the zone that is charged
 	texts       answer.Texts  // for the values of header fields
 }
 
@@ -47,6 +48,7 @@ func (e *Evaluation) Release() {
 	if cap(e.Keys) > maxPooledKeys {
 		e.Keys = nil
 	}
+	clear(e.keys) // or they would keep a large Keys
 	if e.Credentials.Known {
 		e.Credentials = Credentials{}
 	}

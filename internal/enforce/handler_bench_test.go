@@ -32,6 +32,10 @@ func BenchmarkServeHTTP(b *testing.B) {
 	for _, per := range []string{enforce.PerIP, enforce.PerClient} {
 		b.Run("warm/per="+per, func(b *testing.B) { benchPer(b, per, "same-origin") })
 	}
+	b.Run("warm/per=key", func(b *testing.B) {
+		h := zoneHandler(b, &config.Zone{Name: "bench", Per: enforce.PerKey, Key: "{http.request.header.X-Key}", Limits: []config.Limit{{Amount: 1 << 40, Window: 366 * 24 * 3600e9}}})
+		benchHandlerServe(b, h, 1, 2, "X-Key", "key-1")
+	})
 	b.Run("warm/per=client/elsewhere", func(b *testing.B) { benchPer(b, enforce.PerClient, "cross-site") })
 	b.Run("warm/per=client/session", benchSession)
 	b.Run("blocked/page", func(b *testing.B) {

@@ -43,12 +43,11 @@ type reading struct {
 // result is false if there are too many. With priced, a field that can't be read may have each of the words, and a
 // value another case.
 func (e *Evaluation) each(reads *Reads, priced bool, ask func() (more bool)) bool {
-	found := e.readings(reads, priced)
-	if len(found) == 0 {
+	if len(reads.Names) == 0 {
 		ask()
 		return true
 	}
-	n := 1
+	found, n := e.readings(reads, priced), 1
 	for _, f := range found {
 		if n *= len(f.texts); n > mostReadings {
 			return false
