@@ -63,6 +63,7 @@ type Config struct {
 	Advice       advice.List       // about the config
 	Source       string            // the place of the global option in a config file, or ""
 	Claims       sync.Once         // warns once that a client may have chosen its address
+	handshakes   handshakes        // of banned clients
 
 	Doors []*listener.Door // of listeners before TLS
 

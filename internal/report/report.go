@@ -58,6 +58,7 @@ func (r *Reporter) refused(v *enforce.Verdict) {
 	zone := refusal.Policy.Zone
 	refusal.Note(v.Http)
 	h.NotePeer(v.Http)
+	h.NoteHandshake(v, time.Now)
 	log := zone.Log.Load()
 	if log == nil {
 		log = h.Config.Refusals(zone.Name)
