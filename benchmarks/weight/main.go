@@ -38,6 +38,9 @@ func main() {
 		}
 		w := weighing{ctx: ctx, root: *root, scratch: scratch, repeats: *repeats, found: make(map[string]string)}
 		w.weigh()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		cells := make([]string, len(columns))
 		for i, column := range columns {
 			if cells[i] = w.found[column]; cells[i] == "" {
