@@ -33,6 +33,9 @@ type Rule struct {
 	repeats bool
 }
 
+// brackets makes brackets words of their own.
+var brackets = strings.NewReplacer("[", " [ ", "]", " ] ")
+
 // Line returns the rule for lines with a syntax.
 //
 // The values, the alternatives, and the words in brackets that may stand there alone are assigned to
@@ -49,7 +52,7 @@ type Rule struct {
 //     belongs to it
 func Line(syntax string, to ...any) Rule {
 	r := Rule{syntax: syntax, to: to}
-	r.nodes, _ = parse(strings.Fields(strings.NewReplacer("[", " [ ", "]", " ] ").Replace(syntax)))
+	r.nodes, _ = parse(strings.Fields(brackets.Replace(syntax)))
 	r.nodes[0].target = lineWord
 	targets := number(r.nodes, 0)
 	if len(r.nodes) == 1 && len(to) == 1 {
