@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,6 +39,9 @@ func TestMain(m *testing.M) {
 		return
 	}
 	proof.Overlap()
+	if !proof.IsOn() {
+		debug.SetGCPercent(400) // most of what tests allocate is garbage soon
+	}
 	os.Exit(runTests(m))
 }
 
@@ -127,12 +133,13 @@ func newServer(t *testing.T, config string, env ...string) *server {
 	return s
 }
 
-// frugal is what keeps a Caddy of a few seconds from collecting what is needed all the time.
+// frugal is what keeps a Caddy of a few seconds from collecting what is needed all the time, and from reading
+// the system's certificates, of which it needs none.
 func frugal() []string {
 	if proof.IsOn() {
 		return nil
 	}
-	return []string{"GOGC=off", "GOMEMLIMIT=256MiB"}
+	return []string{"GOGC=off", "GOMEMLIMIT=256MiB", "SSL_CERT_FILE=" + os.DevNull, "SSL_CERT_DIR=" + os.DevNull}
 }
 
 // startCaddy starts a server.
@@ -158,6 +165,26 @@ func startSites(t *testing.T, global string, sites []string, env ...string) (s *
 	}
 	s = startCaddy(t, config, env...)
 	return s, func(n int) { s.port = ports[n] }
+}
+
+// eachSite calls test for each of some sites, which one Caddy has as startSites says, as a subtest with the site's name.
+func eachSite(t *testing.T, global string, sites map[string]string, test func(t *testing.T, s *server, name string)) {
+	t.Helper()
+	names := slices.Sorted(maps.Keys(sites))
+	var list []string
+	for _, name := range names {
+		list = append(list, sites[name])
+	}
+	s, at := startSites(t, global, list)
+	for i, name := range names {
+		t.Run(name, func(t *testing.T) {
+			at(i)
+			whole := s.t
+			s.t = t
+			defer func() { s.t = whole }()
+			test(t, s, name)
+		})
+	}
 }
 
 // setConfig writes the config for the next start: a Caddyfile or JSON.

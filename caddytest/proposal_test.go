@@ -31,7 +31,7 @@ func initOf(t *testing.T, file string, args ...string) (out string, err error) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(&said)
 	cmd.SetErr(&said)
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // nil would be those of this program
 	err = cmd.ExecuteContext(t.Context())
 	return said.String(), err
 }
@@ -95,15 +95,6 @@ func wantProposal(t *testing.T, text, log string, honest func(client netip.Prefi
 	if log != "" {
 		args = []string{"--log", logFile}
 	}
-	if log == "" {
-		printed, err := initOf(t, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := load(t, printed); err != nil && strings.Contains(printed, "rate_limit {") {
-			t.Errorf("what is printed doesn't load: %v\n%s", err, printed)
-		}
-	}
 	if out, err := initOf(t, file, append(args, "--write")...); err != nil && err.Error() != "nothing was written: no zone is proposed" {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -150,6 +141,18 @@ func wantProposal(t *testing.T, text, log string, honest func(client netip.Prefi
 		}
 	}
 	return written
+}
+
+// wantPrinted checks that the proposal that is printed for a Caddyfile loads.
+func wantPrinted(t *testing.T, path string) {
+	t.Helper()
+	printed, err := initOf(t, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load(t, printed); err != nil && strings.Contains(printed, "rate_limit {") {
+		t.Errorf("what is printed doesn't load: %v\n%s", err, printed)
+	}
 }
 
 // saysToRaise reports whether a zone of a proposal says that a limit is to be raised if a client was a person.
@@ -214,8 +217,13 @@ func TestProposalsForRealConfigs(t *testing.T) {
 			}
 			text := withoutLimits(string(raw))
 			isPerson := netip.MustParsePrefix("203.0.113.0/24").Overlaps
-			if log := visits(text); log != "" && (i%4 == 0 || proof.IsOn()) {
-				wantProposal(t, text, log, isPerson)
+			if i%6 == 0 || proof.IsOn() {
+				if log := visits(text); log != "" {
+					wantProposal(t, text, log, isPerson)
+				}
+				file := filepath.Join(t.TempDir(), "Caddyfile")
+				writeAll(t, map[string]string{file: text})
+				wantPrinted(t, file)
 			}
 			if strings.Contains(wantProposal(t, text, "", isPerson), "rate_limit {") {
 				proposed++

@@ -26,7 +26,7 @@ type siege struct {
 	address string                        // of the software, in the recipe
 	backend func(*testing.T) http.Handler // nil: everything is answered with a page
 	costly  []string                      // paths, in which {n} is a number
-	least   int                           // networks, above the limit
+	least   int                           // networks without PROOF, above the limit
 	others  []other
 }
 
@@ -69,7 +69,7 @@ func besiegedConfig(t *testing.T) func(string) string {
 			t.Fatalf("no zone has a puzzle for everyone:\n%s", text)
 		}
 		text = window.ReplaceAllString(text, "$1/1h$2")
-		return strings.Replace(text, "\t\tsession\n", "\t\tsession {\n\t\t\tchallenge proof_of_work 12\n\t\t}\n", 1)
+		return strings.Replace(text, "\t\tsession\n", "\t\tsession {\n\t\t\tchallenge proof_of_work 4\n\t\t}\n", 1)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestRecipesStopACrowd(t *testing.T) {
 			b := &besieged{siege: c, recipeServer: startRecipe(t, recipe{
 				name: c.recipe, running: map[string]string{c.address: software.Listener.Addr().String()}, edit: besiegedConfig(t),
 			})}
-			rows := []string{fmt.Sprintf("| 600 networks, as browsers, a costly page each | %d |", b.press(max(proof.Times(200, 600), c.least), c.costly))}
+			rows := []string{fmt.Sprintf("| 600 networks, as browsers, a costly page each | %d |", b.press(proof.Times(c.least, 600), c.costly))}
 			for _, o := range c.others {
 				rows = append(rows, fmt.Sprintf("| %s | %s |", o.who, o.come(b)))
 			}
@@ -256,7 +256,7 @@ cd clone; echo new > file; git commit -qam new; git push -q http://alice:` + rig
 var signsIn = []string{chrome, inForm, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Sec-Fetch-Site: same-origin"}
 
 var sieges = []siege{{
-	recipe: "forgejo", site: "git.example.com", address: "127.0.0.1:3000", backend: forge,
+	recipe: "forgejo", site: "git.example.com", address: "127.0.0.1:3000", backend: forge, least: 140,
 	costly: []string{
 		"/alice/tool/blame/commit/{n}/main.go", "/alice/tool/commit/{n}", "/alice/tool/commits/commit/{n}/main.go", "/alice/tool/compare/{n}...main",
 		"/alice/tool/src/commit/{n}/main.go", "/alice/tool/raw/commit/{n}/main.go", "/alice/tool/pulls/{n}/files", "/Alice/tool/Blame/commit/{n}/main.go",
@@ -281,7 +281,7 @@ var sieges = []siege{{
 		}},
 	},
 }, {
-	recipe: "git", site: "code.example.com", address: "127.0.0.1:3000", backend: forge,
+	recipe: "git", site: "code.example.com", address: "127.0.0.1:3000", backend: forge, least: 140,
 	costly: []string{
 		"/tool/log/?ofs={n}", "/tool/commit/?id={n}", "/tool/diff/?id={n}", "/tool/blame/main.go?id={n}", "/tool/tree/?id={n}", "/tool/patch/?id={n}",
 		"/alice/tool/-/commit/{n}", "/alice/tool/-/blame/{n}/main.go", "/alice/tool/-/commits/{n}", "/alice/tool/-/compare/{n}...main", "/alice/tool/-/merge_requests/{n}/diffs",
@@ -299,7 +299,7 @@ var sieges = []siege{{
 		knownSearchEngine("GET /tool/log/"),
 	},
 }, {
-	recipe: "wiki", site: "wiki.example.com", address: "127.0.0.1:8080",
+	recipe: "wiki", site: "wiki.example.com", address: "127.0.0.1:8080", least: 140,
 	costly: []string{
 		"/w/index.php?title=Page&oldid={n}", "/w/index.php?title=Page&diff={n}", "/w/index.php?title=Page&action=history&offset={n}", "/wiki/Special:WhatLinksHere/Page{n}",
 		"/wiki/Page?action=edit&section={n}", "/wiki/Page?oldid={n}", "/doku.php?id=page&rev={n}", "/page?do=revisions&first={n}", "/page{n}?do=diff", "/start?idx=a{n}",
@@ -317,7 +317,7 @@ var sieges = []siege{{
 		knownSearchEngine("GET /wiki/Special:AllPages"),
 	},
 }, {
-	recipe: "wordpress", site: "blog.example.com", address: "127.0.0.1:8080",
+	recipe: "wordpress", site: "blog.example.com", address: "127.0.0.1:8080", least: 80,
 	costly: []string{"/?s=word{n}", "/search/word{n}", "/page/2/?s={n}", "/wp-json/wp/v2/posts?search={n}", "/?rest_route=/wp/v2/search&search={n}"},
 	others: []other{
 		inBrowser("a person in Chromium who searches", neighbor, "", "/?s=caddy", ""),
@@ -328,7 +328,7 @@ var sieges = []siege{{
 		program("a link preview", []string{"User-Agent: facebookexternalhit/1.1"}, "GET /2026/11/a-post/", "GET /wp-json/oembed/1.0/embed?url=x"),
 	},
 }, {
-	recipe: "shop", site: "shop.example.com", address: "127.0.0.1:8080",
+	recipe: "shop", site: "shop.example.com", address: "127.0.0.1:8080", least: 140,
 	costly: []string{"/shop/?filter_color=red&min_price={n}", "/product-category/chairs/?orderby=price&filter_size={n}", "/product/chair/?add-to-cart={n}", "/shop/page/{n}/?rating_filter=5", "/?s=chair{n}", "/search/chair{n}/"},
 	others: []other{
 		inBrowser("a person in Chromium who filters", neighbor, "", "/shop/?filter_color=blue", ""),
@@ -340,7 +340,7 @@ var sieges = []siege{{
 		knownSearchEngine("GET /shop/?filter_color=red"),
 	},
 }, {
-	recipe: "mirror", site: "mirror.example.com", address: "127.0.0.1:8080", least: 350,
+	recipe: "mirror", site: "mirror.example.com", address: "127.0.0.1:8080", least: 320,
 	costly: []string{"/debian/pool/main/{n}/", "/debian/dists/{n}/Contents-amd64.gz", "/images/{n}.iso"},
 	others: []other{
 		inBrowser("a person in Chromium", neighbor, "", "/debian/pool/main/", ""),

@@ -18,9 +18,9 @@ import (
 
 // A door is a request of a recipe's page that tries a password, a code or a token.
 type door struct {
-	method, target string
+	Method, Target string
+	Wrong          int    // the status that answers a guess
 	basic          bool   // by the field Authorization
-	wrong          int    // the status that answers a guess
 	zone           string // that counts it
 }
 
@@ -39,7 +39,7 @@ func doorsOf(page string) (doors []door, rows int) {
 	for _, row := range doorsRow.FindAllStringSubmatch(section, -1) {
 		wrong, _ := strconv.Atoi(row[3])
 		for _, cell := range doorsCell.FindAllStringSubmatch(row[1], -1) {
-			doors = append(doors, door{cell[1], cell[2], strings.HasPrefix(row[2], "`Authorization`: "), wrong, row[4]})
+			doors = append(doors, door{cell[1], cell[2], wrong, strings.HasPrefix(row[2], "`Authorization`: "), row[4]})
 		}
 	}
 	return doors, max(strings.Count(section, "\n|")-2, 0)
@@ -76,19 +76,24 @@ func guarded(t *testing.T, name string, doors []door) recipe {
 	r := recipes[i]
 	backends := make(map[string]standIn)
 	for address := range r.backends {
-		backends[address] = standIn{"/": func(w http.ResponseWriter, r *http.Request) { password(http.StatusOK, wrongAt(doors, r))(w, r) }}
+		backends[address] = behind(doors)
 	}
-	r.backends = backends
+	r.backends, r.doors, r.inside = backends, doors, len(doors) > 0 && hasInside()
 	return r
+}
+
+// behind is software that answers guesses at doors.
+func behind(doors []door) standIn {
+	return standIn{"/": func(w http.ResponseWriter, r *http.Request) { password(http.StatusOK, wrongAt(doors, r))(w, r) }}
 }
 
 // wrongAt returns the status that answers a guess by a request. `forward_auth` asks with the URL of
 // the request in a field.
 func wrongAt(doors []door, r *http.Request) int {
 	for _, d := range doors {
-		app, isApp := strings.CutPrefix(d.target, "https://app.example.com")
-		if d.method == r.Method && d.target == r.URL.RequestURI() || isApp && r.Header.Get("X-Forwarded-Uri") == app {
-			return d.wrong
+		app, isApp := strings.CutPrefix(d.Target, "https://app.example.com")
+		if d.Method == r.Method && d.Target == r.URL.RequestURI() || isApp && r.Header.Get("X-Forwarded-Uri") == app {
+			return d.Wrong
 		}
 	}
 	return http.StatusTeapot
@@ -99,22 +104,22 @@ func (s *recipeServer) tryDoor(from, name string, d door) {
 	s.t.Helper()
 	zone := regexp.MustCompile(`(?s)zone ` + d.zone + ` \{.*?limit (\d+)/.*?\n\t\t\}`).FindStringSubmatch(readSample(s.t, "../examples/recipes/"+name+".Caddyfile"))
 	if zone == nil {
-		s.t.Errorf("%s %s: the recipe has no zone %q", d.method, d.target, d.zone)
+		s.t.Errorf("%s %s: the recipe has no zone %q", d.Method, d.Target, d.zone)
 		return
 	}
 	limit, _ := strconv.Atoi(zone[1])
-	target := d.target
+	target := d.Target
 	if strings.HasPrefix(target, "/") {
 		target = "https://" + s.hosts[0] + target
 	}
 	try := func(from string, n, want int, secret string) {
 		if d.basic {
-			s.send(send(from, n, d.method+" "+target, want, signedIn("alice", secret)))
+			s.send(send(from, n, d.Method+" "+target, want, signedIn("alice", secret)))
 		} else {
-			s.send(send(from, n, d.method+" "+target+" secret="+secret, want))
+			s.send(send(from, n, d.Method+" "+target+" secret="+secret, want))
 		}
 	}
-	try(from, limit, d.wrong, "guess")
+	try(from, limit, d.Wrong, "guess")
 	try(from, 3, http.StatusTooManyRequests, "guess")
 	try(from, 3, http.StatusTooManyRequests, rightPassword)
 	if strings.Contains(zone[0], "count status") {

@@ -137,6 +137,7 @@ func ask(h http.Handler, sent *http.Request, from string) answer {
 // standInTransport hands requests to what stands behind a recipe.
 type standInTransport struct {
 	Recipe string `json:"recipe"`
+	Doors  []door `json:"doors,omitempty"`
 
 	backends map[string]http.Handler // by address
 }
@@ -152,6 +153,9 @@ func (s *standInTransport) Provision(caddy.Context) error {
 	for _, r := range recipes {
 		if r.name == s.Recipe {
 			for address, backend := range r.backends {
+				if len(s.Doors) > 0 {
+					backend = behind(s.Doors)
+				}
 				s.backends[address] = backend.mux()
 			}
 		}
@@ -177,19 +181,19 @@ func (s *standInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// useStandIns has the proxies in a config hand requests to what stands in for software.
-func useStandIns(config any, name string) {
+// useStandIns has the proxies in a config hand requests to what stands in for software, by a transport.
+func useStandIns(config, transport any) {
 	switch c := config.(type) {
 	case []any:
 		for _, each := range c {
-			useStandIns(each, name)
+			useStandIns(each, transport)
 		}
 	case map[string]any:
 		if c["handler"] == "reverse_proxy" {
-			c["transport"] = map[string]any{"protocol": "caddytest", "recipe": name}
+			c["transport"] = transport
 		}
 		for _, each := range c {
-			useStandIns(each, name)
+			useStandIns(each, transport)
 		}
 	}
 }

@@ -44,8 +44,9 @@ func wantPrivate(t *testing.T, what string, a answer) {
 // other header fields are those of a refusal, too.
 func TestCachesStoreNoAnswerOfOurs(t *testing.T) {
 	t.Parallel()
+	sites := make(map[string]string)
 	for name, header := range cacheable {
-		s := startCaddy(t, options("rate_limit {\nstore_timeout 1m\nsession\n}\norder rate_limit_dashboard first\n")+site(header+`
+		sites[name] = site(header + `
 			handle_path /board/* {
 				rate_limit_dashboard {
 					allow remote_ip 127.0.0.1
@@ -62,7 +63,9 @@ func TestCachesStoreNoAnswerOfOurs(t *testing.T) {
 					cost 2
 				}
 			}
-			respond hello`))
+			respond hello`)
+	}
+	eachSite(t, "rate_limit {\nstore_timeout 1m\nsession\n}\norder rate_limit_dashboard first\n", sites, func(t *testing.T, s *server, name string) {
 		page := s.get("/limited")
 		if stored := fmt.Sprint(page.header); !strings.Contains(stored, "600") {
 			t.Errorf("%s: a page is answered with %s", name, stored)
@@ -80,7 +83,7 @@ func TestCachesStoreNoAnswerOfOurs(t *testing.T) {
 				}
 			}
 		}
-	}
+	})
 }
 
 // The answer to a refused request is the same whether or not another site of the server has error
@@ -106,13 +109,16 @@ func TestErrorRoutesKeepOurFields(t *testing.T) {
 		fmt.Fprint(w, "sorry")
 	}))
 	defer upstream.Close()
+	sites := make(map[string]string)
 	for name, answers := range map[string]string{
 		"a proxy":           "reverse_proxy " + upstream.Listener.Addr().String(),
 		"a proxy, relayed":  "reverse_proxy " + upstream.Listener.Addr().String() + " {\nhandle_response {\ncopy_response_headers\ncopy_response\n}\n}",
 		"header":            "header Retry-After 1\nheader Cache-Control \"public, max-age=600\"\nrespond sorry",
 		"a deferred header": "header {\n-Server\n+Retry-After 1\n+RateLimit x\nCache-Control \"public, max-age=600\"\n}\nrespond sorry",
 	} {
-		s := startCaddy(t, options(patient)+site("rate_limit {\nzone z {\nmatch /limited\nlimit 1/1h\n}\n}\nroute /limited {\nerror 404\n}\nrespond hello\nhandle_errors {\n"+answers+"\n}"))
+		sites[name] = site("rate_limit {\nzone z {\nmatch /limited\nlimit 1/1h\n}\n}\nroute /limited {\nerror 404\n}\nrespond hello\nhandle_errors {\n" + answers + "\n}")
+	}
+	eachSite(t, patient, sites, func(t *testing.T, s *server, name string) {
 		s.get("/limited")
 		a := s.get("/limited")
 		for _, field := range []string{"Retry-After", "Ratelimit", "Ratelimit-Policy", "Cache-Control"} {
@@ -123,7 +129,7 @@ func TestErrorRoutesKeepOurFields(t *testing.T) {
 		if a.body != "sorry" {
 			t.Errorf("%s: %d %q", name, a.status, a.body)
 		}
-	}
+	})
 }
 
 // A real cache in front passes each client's refusal to this client only.

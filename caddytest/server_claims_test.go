@@ -141,26 +141,27 @@ func TestNobodyIsAdmittedByAClaimedAddress(t *testing.T) {
 		"around":     "@office client_ip 192.0.2.0/24\nhandle @office {\nrate_limit_dashboard /limits/* {\nallow method GET POST\n}\n}",
 		"not":        "rate_limit_dashboard /limits/* {\nallow not client_ip 198.51.100.0/24\n}",
 	}
+	sites := make(map[string]string)
 	for name, door := range doors {
-		t.Run(name, func(t *testing.T) {
-			s := startCaddy(t, options(trusting)+site(door+"\nrespond hello\n"))
-			if a := s.get("/limits/", from(1)); a.status != http.StatusOK {
-				t.Errorf("one address, which the proxy wrote: got %d", a.status)
-			}
-			if a := s.get("/limits/", forged); a.status == http.StatusOK && strings.Contains(a.body, "<html") {
-				t.Errorf("an address that the client wrote is let in")
-			}
-			if a := s.send(http.MethodPost, "/limits/bans", forged); a.status == http.StatusOK || a.status == http.StatusSeeOther {
-				t.Errorf("an address that the client wrote may write: %d", a.status)
-			}
-		})
+		sites[name] = site(door + "\nrespond hello\n")
 	}
+	eachSite(t, trusting, sites, func(t *testing.T, s *server, _ string) {
+		if a := s.get("/limits/", from(1)); a.status != http.StatusOK {
+			t.Errorf("one address, which the proxy wrote: got %d", a.status)
+		}
+		if a := s.get("/limits/", forged); a.status == http.StatusOK && strings.Contains(a.body, "<html") {
+			t.Errorf("an address that the client wrote is let in")
+		}
+		if a := s.send(http.MethodPost, "/limits/bans", forged); a.status == http.StatusOK || a.status == http.StatusSeeOther {
+			t.Errorf("an address that the client wrote may write: %d", a.status)
+		}
+	})
 }
 
 // Neither `not` nor a lower cost frees a client that claims an address.
 func TestNobodyPaysLessByAClaimedAddress(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	cases, sites := map[string]struct {
 		zone   string
 		passed int // of five requests
 	}{
@@ -169,12 +170,11 @@ func TestNobodyPaysLessByAClaimedAddress(t *testing.T) {
 		"expression":  {"match expression !client_ip('192.0.2.0/24')\nlimit 3/1h", 3},
 		"cost":        {"cost 0 client_ip 192.0.2.0/24\nlimit 3/1h", 3},
 		"cost CEL":    {"cost 0 expression client_ip('192.0.2.0/24')\nlimit 3/1h", 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := startCaddy(t, options(trusting)+site("rate_limit {\nzone z {\nper everyone\n"+c.zone+"\n}\n}\nrespond hello\n"))
-			s.wantPassed(c.passed, 5, "/", forged)
-		})
+	}, make(map[string]string)
+	for name, c := range cases {
+		sites[name] = site("rate_limit {\nzone z {\nper everyone\n" + c.zone + "\n}\n}\nrespond hello\n")
 	}
+	eachSite(t, trusting, sites, func(_ *testing.T, s *server, name string) { s.wantPassed(cases[name].passed, 5, "/", forged) })
 }
 
 // What a proxy appends may be no address as Caddy reads it; then the next one is the client's own word,

@@ -94,7 +94,7 @@ const tiny = `
 // Whatever keys clients invent, memory, disk, metrics and log stay bounded.
 func TestFloodOfRandomKeys(t *testing.T) {
 	t.Parallel()
-	keys := proof.Times(30_000, 5_000_000)
+	keys := proof.Times(15_000, 5_000_000)
 	s := startCaddy(t, options(tiny)+site("rate_limit {\nzone z {\nper key {http.request.header.X-Key}\nlimit 2/1h\n}\n}\nrespond hello"))
 	s.flood(1000, func(i int) string { return getWith(fmt.Sprintf("X-Key: warm %d", i)) })
 	series, begin := s.series(), time.Now()

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/storage"
 	"github.com/caddy-tally/caddy-tally/storage/sqlite"
@@ -191,22 +193,23 @@ func TestUsageOfAKey(t *testing.T) {
 // there is a history.
 func TestUsageOfAPIKeysIsExact(t *testing.T) {
 	t.Parallel()
-	s := startCaddy(t, options("rate_limit {\nstore_timeout 10s\ntier free {\nlimit 100/1h\nlimit 1000/24h name daily\n}\napi_keys {\nmissing deny\n}\n}")+
+	s := newServer(t, options("rate_limit {\nstore_timeout 10s\ntier free {\nlimit 100/1h\nlimit 1000/24h name daily\n}\napi_keys {\nmissing deny\n}\n}")+
 		site("rate_limit {\nzone api {\ntiers\ncost {http.request.header.X-Cost}\n}\n}\nrespond hello"))
 	key := func(name string) string {
-		out, _, status := s.rateLimitProcess("key", "new", name, "free")
-		if status != 0 {
-			t.Fatal(out)
+		key, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Holder{Name: name, Tier: "free"})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return "X-Api-Key: " + strings.TrimSpace(out)
+		return "X-Api-Key: " + key
 	}
 	acme := key("acme")
+	var others []string
 	for i := range 25 { // more than the history keeps as the heaviest
-		other := key(fmt.Sprintf("other-%d", i))
-		if i == 0 {
-			waitFor(t, "keys to be in force", func() bool { return s.get("/", other, "X-Cost: 0").status == 200 })
-		}
-		waitFor(t, "a key to be in force", func() bool { return s.get("/", other, "X-Cost: 60").status == 200 })
+		others = append(others, key(fmt.Sprintf("other-%d", i)))
+	}
+	s.start()
+	for _, other := range others {
+		s.wantPassed(1, 1, "/", other, "X-Cost: 60")
 	}
 	for range 7 {
 		s.get("/", acme, "X-Cost: 1")

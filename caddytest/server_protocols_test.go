@@ -175,23 +175,24 @@ func TestForwardedForCountsOnlyFromTrustedProxies(t *testing.T) {
 
 func TestOneClientHasOneCountHoweverItIsWritten(t *testing.T) {
 	t.Parallel()
-	for name, clients := range map[string][]string{
+	cases, sites := map[string][]string{
 		"IPv4 in IPv6":    {"192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201", "192.0.2.1"},
 		"one /64":         {"2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:1234::", "2001:db8:0000::1"},
 		"a port":          {"192.0.2.1", "192.0.2.1:1234", "192.0.2.1", "192.0.2.1:4321"},
 		"a zone id":       {"fe80::1", "fe80::1%eth0", "fe80::2%eth1", "fe80::1"},
 		"nonsense":        {"nonsense", "other nonsense", "", "unknown"}, // they are the proxy's own requests
 		"upper and lower": {"2001:DB8::A", "2001:db8::a", "2001:Db8::A", "2001:db8::a"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := startCaddy(t, config("zone z {\nlimit 3/1h\n}"))
-			for i, client := range clients {
-				s.wantPassed(min(3-i, 1), 1, "/", "X-Forwarded-For: "+client)
-			}
-			s.wantPassed(1, 1, "/", "X-Forwarded-For: 198.51.100.7")
-			s.wantPassed(1, 1, "/", "X-Forwarded-For: 2001:db8:0:1::1")
-		})
+	}, make(map[string]string)
+	for name := range cases {
+		sites[name] = site("rate_limit {\nzone z {\nlimit 3/1h\n}\n}\nrespond hello")
 	}
+	eachSite(t, patient+trusting, sites, func(_ *testing.T, s *server, name string) {
+		for i, client := range cases[name] {
+			s.wantPassed(min(3-i, 1), 1, "/", "X-Forwarded-For: "+client)
+		}
+		s.wantPassed(1, 1, "/", "X-Forwarded-For: 198.51.100.7")
+		s.wantPassed(1, 1, "/", "X-Forwarded-For: 2001:db8:0:1::1")
+	})
 }
 
 func TestUnixSocketIsLimited(t *testing.T) {

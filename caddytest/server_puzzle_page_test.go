@@ -143,7 +143,7 @@ func TestOddBrowsersPassThePuzzle(t *testing.T) {
 		"saves data": func(p *browser.Page) {
 			p.Do("Network.setExtraHTTPHeaders", map[string]any{"headers": map[string]string{"Save-Data": "on"}})
 		},
-		"slow":          func(p *browser.Page) { p.Do("Emulation.setCPUThrottlingRate", map[string]any{"rate": 20}) },
+		"slow":          func(p *browser.Page) { p.Do("Emulation.setCPUThrottlingRate", map[string]any{"rate": deep(4, 20)}) },
 		"in the past":   early("Date.now = () => 0"),
 		"in the future": early("Date.now = () => 4e12"),
 		"no storage":    early("Object.defineProperty(window, 'sessionStorage', { get() { throw new DOMException('', 'SecurityError') } })"),
@@ -157,6 +157,7 @@ func TestOddBrowsersPassThePuzzle(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, arrived, target+" session")
+		page.Close()
 	}
 }
 

@@ -24,6 +24,7 @@ type Page struct {
 	browser *Browser
 	session string
 	loaded  chan struct{}
+	close   func()
 
 	mu       sync.Mutex
 	troubles []string
@@ -50,14 +51,18 @@ func (b *Browser) Open(t *testing.T, v View) *Page {
 		p.do(domain+".enable", map[string]any{}, nil)
 	}
 	p.Show(v)
-	t.Cleanup(func() {
+	p.close = sync.OnceFunc(func() {
 		_ = b.call("", "Target.closeTarget", map[string]any{"targetId": target.TargetID}, nil)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.pages, p.session)
 	})
+	t.Cleanup(p.close)
 	return p
 }
+
+// Close closes the tab, which would go on with what it does until the end of the test.
+func (p *Page) Close() { p.close() }
 
 func (c *chromium) must(t *testing.T, session, method string, params, result any) {
 	t.Helper()
