@@ -15,7 +15,11 @@ import (
 
 // Ranges is a file with the addresses of an operator. It may be used from any number of goroutines,
 // and need not be closed.
-type Ranges struct{ file *textfile.File[bart.Lite] }
+type Ranges struct{ file *textfile.File[contains] }
+
+// contains reports whether an address is in a table of networks. Of the table only this is kept: each
+// package that refers to a Ranges would compile all methods of the table again.
+type contains func(netip.Addr) bool
 
 // The bounds of a file. A wider network is a mistake: it would confirm strangers.
 const (
@@ -27,19 +31,19 @@ const (
 // OpenRanges reads a file, which must exist. It is read again after it changes. Then changed is
 // called, with an error if the previous addresses stay in force.
 func OpenRanges(path string, changed func(error)) (*Ranges, error) {
-	file, err := textfile.Open(textfile.Options[bart.Lite]{
+	file, err := textfile.Open(textfile.Options[contains]{
 		Prefix: "ranges", Path: path, MaxSize: maxRanges, Required: true, Parse: parseRanges,
-		Changed: func(_ *bart.Lite, err error) { changed(err) },
+		Changed: func(_ *contains, err error) { changed(err) },
 	})
 	return &Ranges{file}, err
 }
 
 // Contains reports whether an address is in the file.
-func (r *Ranges) Contains(addr netip.Addr) bool { return r.file.Fresh().Contains(addr.Unmap()) }
+func (r *Ranges) Contains(addr netip.Addr) bool { return (*r.file.Fresh())(addr.Unmap()) }
 
 // parseRanges reads a list in JSON, as Google, Bing and others publish it, or a network or address
 // per line.
-func parseRanges(text []byte) (*bart.Lite, error) {
+func parseRanges(text []byte) (*contains, error) {
 	lines := strings.Split(string(text), "\n")
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 		var err error
@@ -62,7 +66,7 @@ func parseRanges(text []byte) (*bart.Lite, error) {
 	if networks.Size() == 0 {
 		return nil, errors.New("there are no networks: expected a line such as 192.0.2.0/24 for each, or JSON such as {\"prefixes\": [{\"ipv4Prefix\": \"192.0.2.0/24\"}]}")
 	}
-	return networks, nil
+	return new(contains(networks.Contains)), nil
 }
 
 func jsonRanges(text []byte) (networks []string, err error) {

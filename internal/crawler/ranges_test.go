@@ -30,7 +30,7 @@ func TestRanges(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || !ranges.Contains(netip.MustParseAddr("192.0.2.5")) || !ranges.Contains(netip.MustParseAddr("2001:db8::1")) || ranges.Contains(netip.MustParseAddr("192.0.2.32")) {
+		if err != nil || !(*ranges)(netip.MustParseAddr("192.0.2.5")) || !(*ranges)(netip.MustParseAddr("2001:db8::1")) || (*ranges)(netip.MustParseAddr("192.0.2.32")) {
 			t.Errorf("%q: got %v, %v", text, ranges, err)
 		}
 	}
@@ -54,7 +54,7 @@ func TestNetworksWithinNetworks(t *testing.T) {
 		for i := range 256 {
 			addr := netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})
 			want := slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) })
-			if n.Contains(addr) != want {
+			if (*n)(addr) != want {
 				t.Fatalf("%v of %v: got %v, want %v", addr, list, !want, want)
 			}
 		}

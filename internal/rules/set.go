@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"math"
 	"net/netip"
@@ -14,13 +15,17 @@ import (
 // Set is a set of rules, such as those of one version of a file. It is immutable, and may be used
 // from any number of goroutines. A nil Set is empty.
 type Set struct {
-	rules    []Rule // all, in their order
-	networks bart.Fast[verdict]
-	texts    [kinds]map[string]verdict
-	ends     [len(actionNames)][]int64 // ends of rules, ascending, by action
-	total    [len(actionNames)]int     // number of rules by action
-	has      [kinds]bool
-	raises   map[string]*Set // by zone: they are found apart from bans and allowances
+	rules  []Rule // all, in their order
+	texts  [kinds]map[string]verdict
+	ends   [len(actionNames)][]int64 // ends of rules, ascending, by action
+	total  [len(actionNames)]int     // number of rules by action
+	has    [kinds]bool
+	raises map[string]*Set // by zone: they are found apart from bans and allowances
+
+	// The methods of a table of networks, if the set has any. With the table as a field, each package that
+	// refers to a Set would compile all methods of the table again, some four hundred.
+	lookup  func(netip.Addr) (verdict, bool)
+	subnets func(netip.Prefix) iter.Seq2[netip.Prefix, verdict]
 }
 
 // verdict is the rules about one target. It is stored by value: in a large set each pointer that a
@@ -115,14 +120,16 @@ func (v *verdict) add(t term) {
 
 // addNetworks adds the widest networks first, so that each finds the next wider one.
 func (s *Set) addNetworks(networks map[netip.Prefix]*verdict) {
+	table := new(bart.Fast[verdict])
 	for _, prefix := range slices.SortedFunc(maps.Keys(networks),
 		func(a, b netip.Prefix) int { return cmp.Compare(a.Bits(), b.Bits()) }) {
 		v := networks[prefix]
-		if wider, _, ok := s.networks.LookupPrefixLPM(prefix); ok {
+		if wider, _, ok := table.LookupPrefixLPM(prefix); ok {
 			v.wider = networks[wider]
 		}
-		s.networks.Insert(prefix, *v)
+		table.Insert(prefix, *v)
 	}
+	s.lookup, s.subnets = table.Lookup, table.Subnets
 }
 
 // IsEmpty reports whether there are no rules, in force or not.
@@ -170,7 +177,7 @@ func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Rule {
 	if !s.Has(Address) {
 		return nil
 	}
-	v, _ := s.networks.Lookup(addr.Unmap().WithZone(""))
+	v, _ := s.lookup(addr.Unmap().WithZone(""))
 	return v.inForce(now.Unix(), proved)
 }
 
@@ -183,7 +190,7 @@ func (s *Set) Exceptions(r Rule, now time.Time) (n int) {
 	if !s.Has(Address) {
 		return 0
 	}
-	for narrower, v := range s.networks.Subnets(r.Target.Network) {
+	for narrower, v := range s.subnets(r.Target.Network) {
 		v.wider = nil
 		if found := v.inForce(now.Unix(), true); narrower != r.Target.Network && found != nil &&
 			(found.Action != r.Action || found.Percent != r.Percent) {
