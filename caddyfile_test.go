@@ -14,6 +14,7 @@ import (
 	tally "github.com/caddy-tally/caddy-tally"
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
 	"github.com/caddy-tally/caddy-tally/internal/testing/golden"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
@@ -69,7 +70,12 @@ func FuzzCaddyfile(f *testing.F) {
 	for _, seed := range caddyfileSeeds(f) {
 		f.Add(seed)
 	}
-	ctx := handlertest.Context(f, new(config.App))
+	ctx, err := caddy.ProvisionContext(&caddy.Config{
+		AppsRaw: caddy.ModuleMap{names.App: json.RawMessage(`{"store": {"engine": "memory"}}`)}, Logging: handlertest.Quiet(),
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, input string) {
 		tokens, err := caddyfile.Tokenize([]byte(input), "Caddyfile")
 		if err != nil {

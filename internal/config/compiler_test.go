@@ -70,7 +70,7 @@ func TestPeerWordsWithPer(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &h); err != nil {
 		t.Fatal(err)
 	}
-	z := handlertest.Provision(t, handlertest.Context(t, new(config.App)), &h).Zones[0]
+	z := handlertest.Provision(t, handlertest.Compile(t, new(config.App)), &h).Zones[0]
 	if p := z.Own.Policies[0]; p.Amount() != 7 || p.Window() != time.Minute || z.Per != enforce.PerIP {
 		t.Errorf("%s gives %s per %s", text, p.Field, z.Per)
 	}

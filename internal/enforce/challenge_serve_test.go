@@ -34,7 +34,7 @@ func widgetHandler(t *testing.T, service http.HandlerFunc) *enforce.Handler {
 	local := httptest.NewServer(service)
 	t.Cleanup(local.Close)
 	app := &config.App{Session: &config.Session{MaxPerPrefix: 100, Challenge: &config.Challenge{Type: "turnstile", SiteKey: "a-site-key", Secret: "a-secret"}}}
-	h := handlertest.Provision(t, handlertest.Context(t, app), &config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, OnExceeded: "challenge", Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}})
+	h := handlertest.Provision(t, handlertest.Compile(t, app), &config.Handler{Zones: []*config.Zone{{Name: "z", Per: enforce.PerClient, OnExceeded: "challenge", Limits: []config.Limit{{Amount: 1, Window: 3600e9}}}}})
 	turnstile, err := siteverify.ByName("turnstile")
 	if err != nil {
 		t.Fatal(err)

@@ -125,7 +125,7 @@ func testRaises(t *testing.T, random *rand.Rand) {
 	var handlers [2]*enforce.Handler
 	for i := range handlers {
 		app := &config.App{RulesFile: filepath.Join(t.TempDir(), "rules")}
-		handlers[i] = handlertest.Provision(t, handlertest.Context(t, app), handlertest.Parse(t, `
+		handlers[i] = handlertest.Provision(t, handlertest.Compile(t, app), handlertest.Parse(t, `
 			zone a {
 				match path /a
 				limit 10/24h fixed

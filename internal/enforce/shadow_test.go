@@ -34,7 +34,7 @@ import (
 // clockedHandler starts a handler with an engine that uses a clock.
 func clockedHandler(t testing.TB, app *config.App, clock engine.Clock, config *config.Handler) *enforce.Handler {
 	t.Helper()
-	h := handlertest.Provision(t, handlertest.Context(t, app), config)
+	h := handlertest.Provision(t, handlertest.Compile(t, app), config)
 	startClocked(t, h, clock)
 	return h
 }
@@ -333,18 +333,10 @@ func TestShadowVerdictsThatWait(t *testing.T) {
 // at once, and the verdicts are known when it is free again.
 func TestNobodyWaitsForShadowLimits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
-	raw, err := json.Marshal(&config.App{
+	h := handlertest.Provision(t, handlertest.CompileWith(t, &config.App{
 		StoreRaw:     json.RawMessage(fmt.Sprintf(`{"engine": "sqlite", "path": %q, "journal": "off"}`, path)),
 		StoreTimeout: caddy.Duration(time.Minute), DisableHistory: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{"rate_limit": raw}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := handlertest.Provision(t, ctx, &config.Handler{Zones: []*config.Zone{{Name: "tried", Shadow: true, Limits: []config.Limit{{Amount: 2, Window: hour}}}}})
+	}), &config.Handler{Zones: []*config.Zone{{Name: "tried", Shadow: true, Limits: []config.Limit{{Amount: 2, Window: hour}}}}})
 	h.Config.Started()
 	defer h.Config.Cleanup()
 

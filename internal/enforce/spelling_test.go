@@ -21,7 +21,7 @@ import (
 // handlerOf returns a handler with the options of a Caddyfile.
 func handlerOf(t testing.TB, options string) *enforce.Handler {
 	t.Helper()
-	h := handlertest.Provision(t, handlertest.Context(t, &config.App{MaxKeys: 2_000_000}), handlertest.Parse(t, options))
+	h := handlertest.Provision(t, handlertest.Compile(t, &config.App{MaxKeys: 2_000_000}), handlertest.Parse(t, options))
 	t.Cleanup(func() { h.Config.Cleanup() })
 	return h
 }

@@ -2,7 +2,6 @@ package enforce_test
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,11 +12,9 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
-	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/internal/testing/fakeclock"
@@ -215,54 +212,9 @@ func exampleHandler(t *testing.T, example, keys string, clock engine.Clock) *enf
 	if err != nil {
 		t.Fatal(err)
 	}
-	caddyfile := strings.Replace(string(text), "\tfile examples/api_keys", "\tfile "+keys, 1)
-	adapted, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var adaptedTo struct {
-		Apps struct {
-			RateLimit config.App `json:"rate_limit"`
-		} `json:"apps"`
-	}
-	if err := json.Unmarshal(adapted, &adaptedTo); err != nil {
-		t.Fatal(err)
-	}
-	ctx := handlertest.Context(t, &adaptedTo.Apps.RateLimit)
-	module, err := ctx.LoadModuleByID("http.handlers.rate_limit", handlerIn(t, adapted))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := module.(interface{ Enforcer() *enforce.Handler }).Enforcer()
+	app, config := handlertest.Read(t, strings.Replace(string(text), "\tfile examples/api_keys", "\tfile "+keys, 1))
+	h := handlertest.Provision(t, handlertest.Compile(t, app), config)
 	h.Answer.Routed = true // as with error routes
 	startClocked(t, h, clock)
 	return h
-}
-
-// handlerIn returns the first rate_limit handler anywhere in a config.
-func handlerIn(t *testing.T, config []byte) (found json.RawMessage) {
-	t.Helper()
-	var look func(v any)
-	look = func(v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			if v["handler"] == "rate_limit" && found == nil {
-				delete(v, "handler")
-				found, _ = json.Marshal(v)
-			}
-			for _, inner := range v {
-				look(inner)
-			}
-		case []any:
-			for _, inner := range v {
-				look(inner)
-			}
-		}
-	}
-	var v any
-	if err := json.Unmarshal(config, &v); err != nil {
-		t.Fatal(err)
-	}
-	look(v)
-	return found
 }

@@ -9,39 +9,59 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	_ "github.com/caddyserver/caddy/v2/modules/standard"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
-	tally "github.com/caddy-tally/caddy-tally"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
-	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/operator/local"
 )
 
-// Context returns the context of a configuration with an app and its counts in a temporary
-// folder.
-func Context(t testing.TB, app *config.App) caddy.Context {
+// Config is a configuration for handlers. Its app isn't that of the module: a test that imports it links all that
+// the module has, and compiles it anew after each edit of what it stands on.
+type Config struct {
+	ctx      caddy.Context
+	compiler *config.Compiler
+}
+
+// Compile returns a configuration with a copy of an app and its counts in a temporary folder.
+func Compile(t testing.TB, app *config.App) *Config {
 	t.Helper()
-	var err error
-	app.StoreRaw, err = json.Marshal(map[string]string{"engine": "sqlite", "path": filepath.Join(t.TempDir(), "tally.db")})
+	raw, err := json.Marshal(map[string]string{"engine": "sqlite", "path": filepath.Join(t.TempDir(), "tally.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	app.StoreTimeout = caddy.Duration(time.Minute)
+	app.StoreRaw, app.StoreTimeout = raw, caddy.Duration(time.Minute)
+	return CompileWith(t, app)
+}
+
+// CompileWith is Compile with the app's own store.
+func CompileWith(t testing.TB, app *config.App) *Config {
+	t.Helper()
 	raw, err := json.Marshal(app)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, err := caddy.ProvisionContext(&caddy.Config{AppsRaw: caddy.ModuleMap{names.App: raw}, Logging: quiet()})
+	app = new(config.App)
+	if err := app.UnmarshalJSON(raw); err != nil {
+		t.Fatal(err)
+	}
+	ctx, err := caddy.ProvisionContext(&caddy.Config{Logging: Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ctx
+	compiler, err := app.Compile(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := compiler.Run.OpenOnceStarted(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return &Config{ctx, compiler}
 }
 
-// quiet discards logs, among which the reason of a failing test couldn't be found; with -v they are shown.
-func quiet() *caddy.Logging {
+// Quiet discards logs, among which the reason of a failing test couldn't be found; with -v they are shown.
+func Quiet() *caddy.Logging {
 	if testing.Verbose() {
 		return nil
 	}
@@ -50,19 +70,19 @@ func quiet() *caddy.Logging {
 }
 
 // Provision returns a handler whose app hasn't started, and whose store isn't open.
-func Provision(t testing.TB, ctx caddy.Context, config *config.Handler) *enforce.Handler {
+func Provision(t testing.TB, c *Config, config *config.Handler) *enforce.Handler {
 	t.Helper()
-	h := &tally.Handler{Handler: *config}
-	if err := h.Provision(ctx); err != nil {
+	h, err := c.compiler.Handler(c.ctx, config)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return h.Enforcer()
+	return h
 }
 
 // Start returns a handler that is ready for requests.
 func Start(t testing.TB, app *config.App, config *config.Handler) *enforce.Handler {
 	t.Helper()
-	h := Provision(t, Context(t, app), config)
+	h := Provision(t, Compile(t, app), config)
 	if err := h.Config.Started(); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +97,9 @@ func Start(t testing.TB, app *config.App, config *config.Handler) *enforce.Handl
 // Check returns the error of a config that can't be.
 func Check(t testing.TB, h *config.Handler) error {
 	t.Helper()
-	return (&tally.Handler{Handler: *h}).Provision(Context(t, new(config.App)))
+	c := Compile(t, new(config.App))
+	_, err := c.compiler.Handler(c.ctx, h)
+	return err
 }
 
 // Operator returns the operators' service of a handler.
@@ -88,13 +110,33 @@ func Operator(h *enforce.Handler) operator.Service {
 // Parse returns the config of a handler with the options of a Caddyfile.
 func Parse(t testing.TB, options string) *config.Handler {
 	t.Helper()
-	tokens, err := caddyfile.Tokenize([]byte("rate_limit {\n"+options+"\n}"), "Caddyfile")
+	_, h := Read(t, ":80 {\nrate_limit {\n"+options+"\n}\n}")
+	return h
+}
+
+// Read returns the app and the last handler of a Caddyfile.
+func Read(t testing.TB, text string) (*config.App, *config.Handler) {
+	t.Helper()
+	blocks, err := caddyfile.Parse("Caddyfile", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := new(tally.Handler)
-	if err := h.UnmarshalCaddyfile(caddyfile.NewDispenser(tokens)); err != nil {
-		t.Fatal(err)
+	app, h := new(config.App), new(config.Handler)
+	for _, block := range blocks {
+		for _, segment := range block.Segments {
+			if segment.Directive() != "rate_limit" {
+				continue
+			}
+			d := caddyfile.NewDispenser(segment)
+			if len(block.Keys) == 0 {
+				err = app.Unmarshal(d)
+			} else {
+				err = h.Unmarshal(d, httpcaddyfile.Helper{Dispenser: d}.MatcherToken)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	return &h.Handler
+	return app, h
 }
