@@ -63,7 +63,7 @@ func (a asked) made(t *testing.T) string {
 const hour = handlertest.Hour
 
 func TestReferenceOfARefusal(t *testing.T) {
-	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+	h := handlertest.Start(t, handlertest.OnDisk(t), &config.Handler{Zones: []*config.Zone{{
 		Name: "tenant", Per: enforce.PerKey, Key: "{http.request.header.X-Tenant}",
 		Limits: []config.Limit{{Amount: 10, Window: hour}, {Amount: 1, Window: 24 * hour, Name: "daily"}},
 	}}})
@@ -104,7 +104,7 @@ func TestReferenceOfARefusal(t *testing.T) {
 
 // A long key works in a reference, too.
 func TestReferenceOfALongKey(t *testing.T) {
-	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{{
+	h := handlertest.Start(t, handlertest.OnDisk(t), &config.Handler{Zones: []*config.Zone{{
 		Name: "tenant", Per: enforce.PerKey, Key: "{http.request.header.X-Tenant}", Limits: []config.Limit{{Amount: 1, Window: hour}},
 	}}})
 	for _, length := range []int{39, 40, 41, 127, 128, 1000} {
@@ -184,7 +184,7 @@ func TestReferencesOfOtherRefusals(t *testing.T) {
 // A ban's reference names the record of the client.
 func TestReferenceOfABanNamesTheRecord(t *testing.T) {
 	trap := &config.Trap{MatcherSetsRaw: caddyhttp.RawMatcherSets{{"path": json.RawMessage(`["/trap"]`)}}, Ban: hour}
-	h := handlertest.Start(t, new(config.App), &config.Handler{Traps: []*config.Trap{trap}})
+	h := handlertest.Start(t, handlertest.OnDisk(t), &config.Handler{Traps: []*config.Trap{trap}})
 	day := time.Now().UTC().YearDay()
 	refused := ask(h, "/trap", "192.0.2.1")
 	if err := h.Config.Cleanup(); err != nil { // it writes pending rows

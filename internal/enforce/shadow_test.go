@@ -333,9 +333,9 @@ func TestShadowVerdictsThatWait(t *testing.T) {
 // at once, and the verdicts are known when it is free again.
 func TestNobodyWaitsForShadowLimits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally.db")
-	h := handlertest.Provision(t, handlertest.CompileWith(t, &config.App{
-		StoreRaw:     json.RawMessage(fmt.Sprintf(`{"engine": "sqlite", "path": %q, "journal": "off"}`, path)),
-		StoreTimeout: caddy.Duration(time.Minute), DisableHistory: true,
+	h := handlertest.Provision(t, handlertest.Compile(t, &config.App{
+		StoreRaw:       json.RawMessage(fmt.Sprintf(`{"engine": "sqlite", "path": %q, "journal": "off"}`, path)),
+		DisableHistory: true,
 	}), &config.Handler{Zones: []*config.Zone{{Name: "tried", Shadow: true, Limits: []config.Limit{{Amount: 2, Window: hour}}}}})
 	h.Config.Started()
 	defer h.Config.Cleanup()

@@ -3,7 +3,9 @@ package handlertest
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/operator/local"
+	"github.com/caddy-tally/caddy-tally/internal/stores"
 )
 
 // Config is a configuration for handlers. Its app isn't that of the module: a test that imports it links all that
@@ -24,19 +27,46 @@ type Config struct {
 	compiler *config.Compiler
 }
 
-// Compile returns a configuration with a copy of an app and its counts in a temporary folder.
-func Compile(t testing.TB, app *config.App) *Config {
+// configs is the number of configurations, each of which has a store of its own.
+var configs atomic.Int64
+
+// store keeps counts in memory, apart from those of other stores.
+type store struct {
+	stores.Memory
+	Name string `json:"name"`
+}
+
+func init() { caddy.RegisterModule(new(store)) }
+
+// CaddyModule returns the Caddy module information.
+func (*store) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "rate_limit.stores.handlertest", New: func() caddy.Module { return new(store) }}
+}
+
+// Provision implements caddy.Provisioner.
+func (s *store) Provision(ctx caddy.Context) error {
+	err := s.Memory.Provision(ctx)
+	s.Isolate()
+	return err
+}
+
+// Identity and Counts name the store.
+func (s *store) Identity() string { return s.Name }
+func (s *store) Counts() string   { return s.Name }
+
+// OnDisk returns an app whose counts are in a database in a temporary folder.
+func OnDisk(t testing.TB) *config.App {
 	t.Helper()
 	raw, err := json.Marshal(map[string]string{"engine": "sqlite", "path": filepath.Join(t.TempDir(), "tally.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	app.StoreRaw, app.StoreTimeout = raw, caddy.Duration(time.Minute)
-	return CompileWith(t, app)
+	return &config.App{StoreRaw: raw}
 }
 
-// CompileWith is Compile with the app's own store.
-func CompileWith(t testing.TB, app *config.App) *Config {
+// Compile returns a configuration with a copy of an app. Counts are in memory, unless the app has a store: to open a
+// database takes longer than most tests.
+func Compile(t testing.TB, app *config.App) *Config {
 	t.Helper()
 	raw, err := json.Marshal(app)
 	if err != nil {
@@ -45,6 +75,9 @@ func CompileWith(t testing.TB, app *config.App) *Config {
 	app = new(config.App)
 	if err := app.UnmarshalJSON(raw); err != nil {
 		t.Fatal(err)
+	}
+	if app.StoreTimeout = caddy.Duration(time.Minute); app.StoreRaw == nil {
+		app.StoreRaw = fmt.Appendf(nil, `{"engine": "handlertest", "name": "%d"}`, configs.Add(1))
 	}
 	ctx, err := caddy.ProvisionContext(&caddy.Config{Logging: Quiet()})
 	if err != nil {
