@@ -137,6 +137,11 @@ var rules = []rule{
 		why: "where an address is has nothing to do with what is decided about it",
 	},
 	{
+		packages:  []string{"./internal/testing/handlertest"},
+		forbidden: []string{".", "./internal/lint", "./internal/replayer", "./internal/proposal", "./internal/dashboard", "github.com/caddyserver/caddy/v2/modules/standard"},
+		why:       "after each edit a test of handlers compiles and links all that makes them",
+	},
+	{
 		packages:  []string{"./internal/lint"},
 		forbidden: []string{".", "./internal/operator/local", "./internal/replayer", "./internal/replay", "./internal/dashboard"},
 		why:       "what a config does other than it seems to is said of the config alone, before anything runs",
