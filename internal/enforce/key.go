@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"crypto/sha256"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -169,42 +170,35 @@ func (z *Zone) keyText(e *Evaluation) string {
 	if !z.OneSpelling {
 		return e.Repl.ReplaceAll(z.Key, "")
 	}
+	if field, ok := strings.CutPrefix(z.Key, "{"+headerField); ok && strings.IndexByte(field, '}') == len(field)-1 {
+		// it is that field; what Caddy reads placeholders with needs a larger stack than all of a request
+		return httpfield.TrimSpace(strings.Join(e.Http.Header[http.CanonicalHeaderKey(field[:len(field)-1])], ","))
+	}
 	nth, kind := e.body.reading, bodyfield.IsForm
 	if forms := z.readingsAs(kind, e); nth >= forms {
 		nth, kind = nth-forms, bodyfield.IsJSON
 	}
-	if strings.HasPrefix(z.Key, "{") && strings.IndexByte(z.Key, '}') == len(z.Key)-1 { // it is a placeholder
-		name := z.Key[1 : len(z.Key)-1]
-		value, _ := e.Repl.Get(name)
-		return e.oneSpelling(name, value, kind, &nth)
-	}
 	text, _ := e.Repl.ReplaceFunc(z.Key, func(name string, value any) (any, error) { // returns no error
-		return e.oneSpelling(name, value, kind, &nth), nil
-	})
-	return text
-}
-
-// oneSpelling returns the value of a placeholder in a key. Of fields of the body it takes the nth reading, and leaves
-// nth for the next field.
-func (e *Evaluation) oneSpelling(name string, value any, kind bodyfield.Type, nth *int) string {
-	if bodyfield.IsField(name) {
-		keys := e.fieldKeys(&e.body, name, kind)
-		if len(keys) == 0 {
-			return ""
+		if bodyfield.IsField(name) {
+			keys := e.fieldKeys(&e.body, name, kind)
+			if len(keys) == 0 {
+				return "", nil
+			}
+			text := keys[nth%len(keys)]
+			nth /= len(keys)
+			return text, nil
 		}
-		text := keys[*nth%len(keys)]
-		*nth /= len(keys)
-		return text
-	}
-	text := caddy.ToString(value)
-	switch labels, ok := strings.CutPrefix(name, hostLabels); {
-	case ok:
-		return hostLabel(e.Http.Host, labels)
-	case slices.Contains(hostPlaceholders, name):
-		return hostKey(text)
-	case strings.HasPrefix(name, headerField):
-		return httpfield.TrimSpace(text)
-	}
+		text := caddy.ToString(value)
+		switch labels, ok := strings.CutPrefix(name, hostLabels); {
+		case ok:
+			return hostLabel(e.Http.Host, labels), nil
+		case slices.Contains(hostPlaceholders, name):
+			return hostKey(text), nil
+		case strings.HasPrefix(name, headerField):
+			return httpfield.TrimSpace(text), nil
+		}
+		return value, nil
+	})
 	return text
 }
 
