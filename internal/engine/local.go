@@ -104,6 +104,15 @@ func (e *Engine) share() share {
 	return s
 }
 
+// InForce returns the capacity of a limit at present: less than its own while memory decides without the store.
+func (e *Engine) InForce(limit *Limit) int64 {
+	if !e.Degraded() {
+		return limit.Capacity()
+	}
+	part := e.share().of(limit)
+	return part.Capacity()
+}
+
 // of returns the part of a limit. A process that knows no others rounds its percentage up.
 func (s share) of(limit *Limit) limiter.Limit {
 	if s.presence.Processes > 1 {

@@ -354,6 +354,31 @@ func TestStoreThatAnswersNoMore(t *testing.T) {
 	}
 }
 
+// A store that goes away is known to be away within three seconds, though no request needs it, and so is its return.
+func TestIdleMachineKnowsWhetherItsStoreIsThere(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f, limit := newFleet(t, 5*time.Millisecond), sliding(t, 100, time.Minute)
+		m := f.start(0)
+		defer m.Close(t.Context())
+		m.ask(debit(limit, "key", 1))
+		for _, down := range []func(ctx context.Context, apply func() error) error{
+			func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() },
+			func(context.Context, func() error) error { return errDisk },
+		} {
+			f.let(down)
+			time.Sleep(3 * time.Second)
+			if s := m.Stats(t.Context()); !s.Degraded || s.Cause == nil {
+				t.Errorf("three seconds after it went away: degraded %v, because of %v", s.Degraded, s.Cause)
+			}
+			f.let(f.travel)
+			time.Sleep(3 * time.Second)
+			if s := m.Stats(t.Context()); s.Degraded {
+				t.Errorf("three seconds after it came back it is degraded: %v", s.Cause)
+			}
+		}
+	})
+}
+
 // A store that is unreachable at the start is in use within two seconds after it is available.
 func TestStoreThatIsNotThereAtFirst(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -32,6 +32,9 @@ type Stats struct {
 	// Ahead is how far the wall clock of this machine is ahead of the store's last known time;
 	// negative if it is behind.
 	Ahead time.Duration
+	// ServerAhead is how far the clock of the store's server is ahead of that of this machine, as of the last known
+	// time; negative if it is behind.
+	ServerAhead time.Duration
 	// RoundTrip is the approximate duration of a call of a store on a network; 0 for other stores.
 	RoundTrip time.Duration
 	// LostWrites is how many times the store has lost acknowledged writes, as far as this process
@@ -45,6 +48,7 @@ type Stats struct {
 // Stats measures the engine and its store.
 func (e *Engine) Stats(ctx context.Context) Stats {
 	atOnce := e.table.claims.sum()
+	ahead, server := e.clock.Ahead()
 	s := Stats{
 		Keys:     e.table.Len(),
 		Claims:   e.committer.writer.claimed.Load() + atOnce,
@@ -52,7 +56,7 @@ func (e *Engine) Stats(ctx context.Context) Stats {
 		Evicted:  e.table.Evicted(),
 		Degraded: e.committer.degraded.Load(),
 
-		Ahead:      time.Duration(e.clock.Ahead()),
+		Ahead: time.Duration(ahead), ServerAhead: time.Duration(server - ahead),
 		Processes:  int(e.committer.conn.processes()),
 		RoundTrip:  time.Duration(e.committer.conn.roundTrip()),
 		LostWrites: e.committer.losses.lost.Load(),

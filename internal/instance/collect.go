@@ -15,7 +15,7 @@ var Collectors = []prometheus.Collector{
 	collector{collectInstances,
 		[]*prometheus.Desc{descKeys, descKeysTotal, descEvicted, descAtOnce, descDegraded, descBytes, descClients}},
 	collector{collectNetworks,
-		[]*prometheus.Desc{descMachines, descRoundTrip, descClockAhead, descLostWrites, descUnsettled}},
+		[]*prometheus.Desc{descMachines, descRoundTrip, descClockAhead, descServerAhead, descLostWrites, descUnsettled}},
 	collector{collectRegions,
 		[]*prometheus.Desc{descRegionPolled, descRegionKeys, descRegionUntracked, descRegionLag, descRegionFault}},
 }
@@ -89,6 +89,8 @@ var (
 		"How long a call of the store on a network takes, about.", nil, nil)
 	descClockAhead = prometheus.NewDesc(names.Metrics+"store_clock_ahead_seconds",
 		"How far the clock of this machine is ahead of the time of the store on a network; negative if it is behind.", nil, nil)
+	descServerAhead = prometheus.NewDesc(names.Metrics+"store_server_clock_ahead_seconds",
+		"How far the clock of the store's server is ahead of that of this machine; negative if it is behind.", nil, nil)
 	descLostWrites = prometheus.NewDesc(names.Metrics+"store_lost_writes_total",
 		"Times that the store on a network has lost what it had acknowledged.", nil, nil)
 	descUnsettled = prometheus.NewDesc(names.Metrics+"store_unsettled_total",
@@ -98,7 +100,7 @@ var (
 // collectNetworks reports the state of the connection to stores on a network: of several, the slowest
 // one, and the losses of all. It reports nothing without such a store.
 func collectNetworks(ch chan<- prometheus.Metric) {
-	var machines, roundTrip, ahead, lost, unsettled float64
+	var machines, roundTrip, ahead, server, lost, unsettled float64
 	Each(func(inst *Instance) {
 		stats := inst.Stats()
 		lost += float64(stats.LostWrites)
@@ -106,6 +108,7 @@ func collectNetworks(ch chan<- prometheus.Metric) {
 		// 0 until a request has needed the store
 		if trip := stats.RoundTrip.Seconds(); inst.Settings.Address != "" && trip >= roundTrip {
 			machines, roundTrip, ahead = float64(stats.Processes), trip, stats.Ahead.Seconds()
+			server = stats.ServerAhead.Seconds()
 		}
 	})
 	if machines == 0 {
@@ -114,6 +117,7 @@ func collectNetworks(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descMachines, prometheus.GaugeValue, machines)
 	ch <- prometheus.MustNewConstMetric(descRoundTrip, prometheus.GaugeValue, roundTrip)
 	ch <- prometheus.MustNewConstMetric(descClockAhead, prometheus.GaugeValue, ahead)
+	ch <- prometheus.MustNewConstMetric(descServerAhead, prometheus.GaugeValue, server)
 	ch <- prometheus.MustNewConstMetric(descLostWrites, prometheus.CounterValue, lost)
 	ch <- prometheus.MustNewConstMetric(descUnsettled, prometheus.CounterValue, unsettled)
 }

@@ -61,6 +61,7 @@ func (inst *Instance) describeNetwork(stats engine.Stats) *operator.Network {
 	n := &operator.Network{
 		RoundTrip:  operator.SecondsOf(stats.RoundTrip),
 		Ahead:      operator.SecondsOf(stats.Ahead),
+		Server:     operator.SecondsOf(stats.ServerAhead),
 		LostWrites: stats.LostWrites,
 		Unsettled:  stats.Unsettled,
 	}

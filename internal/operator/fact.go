@@ -77,6 +77,15 @@ func (o *Store) facts() (facts []Fact) {
 		facts = append(facts, Fact{Severity: Happened, Text: "The store has lost writes that it had acknowledged: " +
 			wording.Counted(n.LostWrites, "time") + " since the start"})
 	}
+	if n := o.Network; n != nil && n.Server.Duration().Abs() >= time.Minute {
+		compared := " ahead of"
+		if n.Server < 0 {
+			compared = " behind"
+		}
+		facts = append(facts, Fact{Severity: Fault, Text: "The clock of the store's server is " +
+			wording.Wait(n.Server.Duration().Abs()) + compared + " this machine's",
+			Do: "Set the one that is wrong: counts go on evenly, but if no Caddy runs that knows the time, the next one believes the server"})
+	}
 	if r := o.Region; r != nil {
 		if r.Since != nil {
 			facts = append(facts, Fact{Fault, "Counts are not exchanged with other regions", r.Since, r.Reason,

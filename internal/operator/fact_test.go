@@ -8,7 +8,7 @@ import (
 
 // Each problem that a status can have is one fact, and what holds at present needs somebody.
 func TestEveryProblemIsAFact(t *testing.T) {
-	if facts := (Status{Stores: []Store{{Kind: "memory", Network: new(Network), Region: new(Region)}}}).Facts(); facts != nil {
+	if facts := (Status{Stores: []Store{{Kind: "memory", Network: &Network{Server: 59, Ahead: 7200}, Region: new(Region)}}}).Facts(); facts != nil {
 		t.Errorf("all is well, and the facts are %+v", facts)
 	}
 	since, trouble := time.Unix(1, 0), &FileTrouble{File: "/a", Since: time.Unix(1, 0), Reason: "broken"}
@@ -21,6 +21,8 @@ func TestEveryProblemIsAFact(t *testing.T) {
 		"The file of API keys /a can't be read: keys read before are in force":       {Fault, Status{Stores: []Store{{APIKeys: trouble}}}},
 		"The file of the key of names /a is wrong":                                   {Fault, Status{Stores: []Store{{Names: trouble}}}},
 		"The store has lost writes that it had acknowledged: 1 time since the start": {Happened, Status{Stores: []Store{{Network: &Network{LostWrites: 1}}}}},
+		"The clock of the store's server is 3 hours ahead of this machine's":         {Fault, Status{Stores: []Store{{Network: &Network{Server: 3 * 3600}}}}},
+		"The clock of the store's server is 60 seconds behind this machine's":        {Fault, Status{Stores: []Store{{Network: &Network{Server: -60}}}}},
 		"Counts are not exchanged with other regions":                                {Fault, Status{Stores: []Store{{Region: &Region{Since: &since}}}}},
 		"Region us is silent": {Fault, Status{Stores: []Store{{Region: &Region{Faults: []string{"Region us is silent."}}}}}},
 		"The file of rules /a can't be read: what was read before is in force":                         {Fault, Status{Rules: RulesFile{Trouble: trouble}}},

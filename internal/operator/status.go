@@ -79,6 +79,8 @@ type Network struct {
 	// Ahead is how far the clock of this machine is ahead of the store's time; negative if it is
 	// behind. Counts use the store's time.
 	Ahead Seconds `json:"clock_ahead_seconds"`
+	// Server is how far the clock of the server is ahead of that of this machine; negative if it is behind.
+	Server Seconds `json:"server_clock_ahead_seconds"`
 	// LostWrites is how many times the store has lost acknowledged writes, since this process was
 	// started.
 	LostWrites int64 `json:"lost_writes"`

@@ -86,10 +86,11 @@ func (c *Clock) Elapsed() int64 { return c.source.Elapsed() }
 // Line returns the present line.
 func (c *Clock) Line() *Line { return c.line.Load() }
 
-// Ahead returns by how much the wall clock is ahead of the time.
-func (c *Clock) Ahead() int64 {
+// Ahead returns by how much the wall clock is ahead of the time, and by how much the clock that the store reads is.
+func (c *Clock) Ahead() (wall, stores int64) {
 	r, elapsed := c.source.Read()
-	return r.Wall - c.line.Load().now(elapsed)
+	line := c.line.Load()
+	return r.Wall - line.now(elapsed), line.After(elapsed - line.Elapsed).Apart
 }
 
 // Moment returns the time and its line. ahead reports that the time is the floor of the line: the

@@ -48,6 +48,9 @@ func (r running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 		x.explainCounts(ctx)
 	}
 	x.explainConnections()
+	if t.Instance.Engine.Degraded() && len(x.Answer.Limits) > 0 {
+		x.Answer.Next.Text += "; the store can't be used, so memory decides, with smaller limits"
+	}
 	return x.Answer, err
 }
 
@@ -378,10 +381,14 @@ func (ex *explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit 
 	debits := []engine.Debit{debit}
 	d := ex.Instance.Forecast(ctx, nil, debits)
 	limit := debits[0].Whole()
+	amount := ex.Instance.Engine.InForce(limit)
+	if amount < limit.Capacity() {
+		text += fmt.Sprintf(", at present %d, as the store can't be used", amount)
+	}
 	state := operator.LimitState{
 		Zone: p.Zone.Name, Limit: p.Name, Text: text, Counts: cmp.Or(identity.KeyText(debit.Key), "all together"),
 		Client: unlessAddress(string(debit.Key)), Tag: ex.Instance.Names.Tag(string(debit.Key)),
-		Amount: limit.Capacity(), Cost: cost, Refuses: !d.Allowed, FreeAt: ex.in(d.Retry), Shadow: p.Shadow,
+		Amount: amount, Cost: cost, Refuses: !d.Allowed, FreeAt: ex.in(d.Retry), Shadow: p.Shadow,
 	}
 	switch {
 	case debits[0].Known && d.Allowed && debit.Counting == engine.Always:
