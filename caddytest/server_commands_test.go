@@ -273,3 +273,36 @@ func TestExpiredKeysAreRefused(t *testing.T) {
 	waitFor(t, "the key to be refused", func() bool { return s.get("/", key).status == 403 })
 	s.wantProcess(t, 0, words("key list"), "expired ")
 }
+
+// A ban of a proxy that the server trusts, or of a network that it is in, has to be forced, also by a list. What is
+// said of an API key that doesn't exist is that.
+func TestBansOfProxiesAndUnknownKeys(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, options(`
+	rate_limit {
+		api_keys {
+			file {$DIR}/api_keys
+		}
+		tier free {
+			limit 5/1h
+		}
+	}
+	servers {
+		trusted_proxies static 10.9.0.0/16 2001:db8:9::/48
+	}
+	`)+site("rate_limit {\nzone z {\nper api_key\ntiers\n}\n}\nrespond hello"))
+	for _, client := range []string{"10.9.0.7", "10.9.0.0/16", "10.8.0.0/13", "2001:db8:9::1"} {
+		s.wantCommand(t, 1, []string{"ban", client}, "is among the proxies that trusted_proxies names", "--force")
+	}
+	s.wantCommand(t, 0, []string{"ban", "10.10.0.0/16"}, "10.10.0.0/16 is banned")
+	s.wantCommand(t, 0, []string{"allow", "10.9.0.7", "--for", "1h"}, "passes")
+	list := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(list, []byte("10.9.3.3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.wantCommand(t, 1, []string{"bans", "--import", list}, "is among the proxies that trusted_proxies names")
+	s.wantCommand(t, 0, []string{"ban", "10.9.0.7", "--force"}, "10.9.0.7 is banned")
+	for _, command := range []string{"explain", "reset", "unban"} {
+		s.wantCommand(t, 1, []string{command, "api-key:nobody"}, "there is no API key of that name")
+	}
+}

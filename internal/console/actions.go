@@ -24,6 +24,7 @@ type action struct {
 	undoes               operator.Action // whose clients the shell completes; "" for those that are refused most
 	nothing              string          // the message if nothing was changed; "" if that is impossible
 	zone                 bool            // has --zone
+	force                string          // usage of --force, if it differs
 	lasts, usually       string          // usage and default of --for; "" if the action doesn't last
 }
 
@@ -39,6 +40,7 @@ var actions = []action{{
 	short:   "Refuses every request of a client",
 	long:    "Refuses every request of a client, until the ban ends or is lifted.",
 	example: "  caddy rate-limit ban 203.0.113.0/24 198.51.100.7 --for 1w --reason scraper",
+	force:   "Also a network wider than /8 (IPv6: /19), or a trusted proxy",
 	lasts:   "How long: 90m, 24h, 1w (default: until it is lifted)",
 }, {
 	Action: operator.Unban,
@@ -109,8 +111,8 @@ func (s *session) outcome(action operator.Action, o *operator.Command, d operato
 	return fmt.Sprintf("Reset %s of %s.", wording.Counted(d.Changed, "limit"), d.Client)
 }
 
-// act returns the command of an action. It acts on each client alone: a mistake in one doesn't keep the
-// others from their action.
+// act returns the command of an action. A word that names no client keeps it from acting. Then it acts on each client
+// alone: one that can't be found doesn't keep the others from their action.
 func (c console) act(a action) *cobra.Command {
 	var o operator.Command
 	var held, end string
@@ -129,7 +131,7 @@ func (c console) act(a action) *cobra.Command {
 		cmd.Flags().StringVar(&held, "for", a.usually, a.lasts)
 		cmd.Flags().StringVar(&end, "until", "", "When it ends, in place of --for: 2026-12-01")
 		cmd.MarkFlagsMutuallyExclusive("for", "until")
-		cmd.Flags().BoolVar(&o.Force, "force", false, "Also a network wider than /8 (IPv6: /19)")
+		cmd.Flags().BoolVar(&o.Force, "force", false, cmp.Or(a.force, "Also a network wider than /8 (IPv6: /19)"))
 	}
 	before := 0 // arguments before the clients
 	switch a.Action {
@@ -163,6 +165,11 @@ func (c console) act(a action) *cobra.Command {
 		}
 		if before == 1 {
 			o.Factor = args[0]
+		}
+		for _, client := range args[before:] { // before the first is acted on
+			if _, err := operator.ParseTarget(client); err != nil {
+				return fmt.Errorf("%w; nothing was done; a text with blanks needs quotes", err)
+			}
 		}
 		var none error
 		for _, o.Client = range args[before:] {

@@ -39,7 +39,7 @@ the site.`,
 		"With --import: how long, where a line doesn't say it: 24h, 7d (default: until it is lifted)")
 	cmd.Flags().StringVar(&in.reason, "reason", "", "With --import: why, where a line doesn't say it")
 	cmd.Flags().BoolVar(&in.trust.Allow, "allow", false, "With --import: take lines that allow or raise clients, too")
-	cmd.Flags().BoolVar(&in.trust.Wide, "force", false, "With --import: take networks wider than /8 (IPv6: /19), too")
+	cmd.Flags().BoolVar(&in.trust.Wide, "force", false, "With --import: take networks wider than /8 (IPv6: /19) and trusted proxies, too")
 	input := cmd.InOrStdin
 	return c.command(cmd, func(s *session, _ []string) error {
 		switch {

@@ -215,20 +215,22 @@ func inLocal(text string) string {
 func TestMistakesInCommands(t *testing.T) {
 	s := sample.New(clock)
 	for args, says := range map[string]string{
-		"ban":                              "expected caddy rate-limit ban <client>",
-		"ban 203.0.113.9 --for 7":          "--for: got \"7\": expected a duration such as 30m, 24h or 7d",
-		"allow 203.0.113.9 --for -2h":      "--for: got \"-2h\"",
-		"zones login":                      "expected caddy rate-limit zones",
-		"top a b":                          "expected caddy rate-limit top [zone]",
-		"history --by week":                "expected minute, hour or day",
-		"history --since yesterday":        "--since: got \"yesterday\"",
-		"usage":                            "--key: expected the name of an API key",
-		"usage --key acme --format xml":    "--format: got \"xml\": expected table, json or csv",
-		"usage acme":                       "expected caddy rate-limit usage",
-		"bans --for 7d":                    "are for --import",
-		"bans --allow":                     "are for --import",
-		"explain 203.0.113.9 --url /login": "expected a URL with its scheme and host",
-		"explain 203.0.113.9 --header A:b": "expected --url as well",
+		"ban":                                    "expected caddy rate-limit ban <client>",
+		"ban 203.0.113.9 --reason night scraper": "got \"scraper\": expected an address",
+		"unban 203.0.113.9 scraper":              "nothing was done",
+		"ban 203.0.113.9 --for 7":                "--for: got \"7\": expected a duration such as 30m, 24h or 7d",
+		"allow 203.0.113.9 --for -2h":            "--for: got \"-2h\"",
+		"zones login":                            "expected caddy rate-limit zones",
+		"top a b":                                "expected caddy rate-limit top [zone]",
+		"history --by week":                      "expected minute, hour or day",
+		"history --since yesterday":              "--since: got \"yesterday\"",
+		"usage":                                  "--key: expected the name of an API key",
+		"usage --key acme --format xml":          "--format: got \"xml\": expected table, json or csv",
+		"usage acme":                             "expected caddy rate-limit usage",
+		"bans --for 7d":                          "are for --import",
+		"bans --allow":                           "are for --import",
+		"explain 203.0.113.9 --url /login":       "expected a URL with its scheme and host",
+		"explain 203.0.113.9 --header A:b":       "expected --url as well",
 		"explain 203.0.113.9 --url http://a/ --header A": "expected a name and a value",
 		"bans --import /nowhere/list":                    "/nowhere/list",
 	} {
@@ -550,6 +552,20 @@ func TestStatusShowsTheLastHour(t *testing.T) {
 	for _, never := range []string{"crawlers refused", "quiet", "203.0.113.6", "\x1b"} {
 		if strings.Contains(out, never) {
 			t.Errorf("expected no %q in\n%s", never, out)
+		}
+	}
+}
+
+// A word that names no client stops a command before it acts on any.
+func TestWrongWordStopsTheCommand(t *testing.T) {
+	for _, command := range []string{"ban 192.0.2.200 --reason night scraper", "raise 5x 192.0.2.200 scraper", "allow 192.0.2.200 scraper", "reset 203.0.113.77 scraper"} {
+		s := sample.New(clock)
+		before := len(s.Acts())
+		if _, errs, err := run(s, strings.Fields(command)...); err == nil || !strings.Contains(errs, "nothing was done") {
+			t.Errorf("%s: %q, %v", command, errs, err)
+		}
+		if acts := len(s.Acts()); acts != before {
+			t.Errorf("%s: %d acts were done", command, acts-before)
 		}
 	}
 }

@@ -37,3 +37,22 @@ func TestHealthShowsOlderLines(t *testing.T) {
 		}
 	}
 }
+
+// away is a service whose store is on a server that can't be reached.
+type away struct{ operator.Service }
+
+func (a away) Status(ctx context.Context) (operator.Status, error) {
+	status, err := a.Service.Status(ctx)
+	status.Rules.Trouble = &operator.FileTrouble{Reason: `line 1: got "203.0.113.77x"`}
+	status.Stores = []operator.Store{{Kind: "redis", Degraded: true, Network: new(operator.Network), Reason: "dial tcp 192.0.2.77:6379: connection refused"}}
+	return status, err
+}
+
+// The Health page names the server that is away, with what to do about a server, and no address of a client.
+func TestHealthNamesTheServer(t *testing.T) {
+	service := sample.New(time.Now)
+	body := newSite(t, service, func(o *dashboard.Options) { o.Service = away{service} }).get("health")
+	if !strings.Contains(body, "192.0.2.77:6379") || !strings.Contains(body, "See that the server runs") || strings.Contains(body, "203.0.113.77x") {
+		t.Errorf("got:\n%s", body)
+	}
+}

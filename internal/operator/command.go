@@ -33,8 +33,8 @@ type Command struct {
 	// For is the duration of a ban, an allowance or a raise; 0 means until it is lifted. An allowance needs
 	// an end.
 	For Seconds `json:"for_seconds,omitempty"`
-	// Force permits rules about networks wider than /8, or /19 of IPv6, a ban of the actor's own address, and an
-	// unban of all.
+	// Force permits rules about networks wider than /8, or /19 of IPv6, bans of the actor's own address and of trusted
+	// proxies, and an unban of all.
 	Force bool `json:"force,omitempty"`
 	// All makes an unban end the bans of all clients, at most MaxItems.
 	All bool `json:"all,omitempty"`
@@ -65,7 +65,7 @@ type Import struct {
 	Rules []string `json:"statements"`
 	// Allow permits allowances; otherwise the list may only ban.
 	Allow bool `json:"allow,omitempty"`
-	// Force permits networks wider than /8, or /19 of IPv6.
+	// Force permits networks wider than /8, or /19 of IPv6, and bans of trusted proxies.
 	Force bool   `json:"force,omitempty"`
 	By    string `json:"-"` // as in [Command]
 }

@@ -14,6 +14,7 @@ type Fact struct {
 	Text     string     // a sentence without a full stop
 	Since    *time.Time // nil unless it is known
 	Reason   string     // the error behind it, or ""
+	Ours     bool       // the error is about our servers, and names no client
 	Do       string     // what to do, as a sentence without a full stop, or ""
 }
 
@@ -46,10 +47,10 @@ func (s Status) Facts() (facts []Fact) {
 		switch {
 		case list.Reason != "" && list.Bans == 0:
 			facts = append(facts, Fact{Fault,
-				"Block list " + list.Name + " can't be read, and bans nobody", nil, list.Reason, ""})
+				"Block list " + list.Name + " can't be read, and bans nobody", nil, list.Reason, false, ""})
 		case list.Reason != "":
 			facts = append(facts, Fact{Fault,
-				"Block list " + list.Name + " can't be read now, and its last good version is in force", nil, list.Reason, ""})
+				"Block list " + list.Name + " can't be read now, and its last good version is in force", nil, list.Reason, false, ""})
 		}
 	}
 	if n := s.Undelivered; n > 0 {
@@ -67,8 +68,12 @@ func (s Status) Facts() (facts []Fact) {
 
 func (o *Store) facts() (facts []Fact) {
 	if o.Degraded {
+		do := "It is used again as soon as it answers"
+		if o.Network != nil {
+			do = "See that the server runs and this machine reaches it: it is used again as soon as it answers"
+		}
 		facts = append(facts, Fact{Fault, "The store " + o.Kind + " can't be used: memory decides, with smaller limits",
-			o.Since, o.Reason, "It is used again as soon as it answers"})
+			o.Since, o.Reason, true, do})
 	}
 	facts = o.History.addTo(facts, "The history can't be written, and waits in memory", "")
 	facts = o.APIKeys.addTo(facts, "The file of API keys <file> can't be read: keys read before are in force", mend)
@@ -88,7 +93,7 @@ func (o *Store) facts() (facts []Fact) {
 	}
 	if r := o.Region; r != nil {
 		if r.Since != nil {
-			facts = append(facts, Fact{Fault, "Counts are not exchanged with other regions", r.Since, r.Reason,
+			facts = append(facts, Fact{Fault, "Counts are not exchanged with other regions", r.Since, r.Reason, true,
 				"This region goes on alone until they are"})
 		}
 		for _, fault := range r.Faults {
@@ -103,5 +108,5 @@ func (t *FileTrouble) addTo(facts []Fact, text, do string) []Fact {
 	if t == nil {
 		return facts
 	}
-	return append(facts, Fact{Fault, strings.Replace(text, "<file>", t.File, 1), &t.Since, t.Reason, do})
+	return append(facts, Fact{Fault, strings.Replace(text, "<file>", t.File, 1), &t.Since, t.Reason, false, do})
 }

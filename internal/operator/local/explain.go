@@ -40,7 +40,7 @@ func (r running) Explain(ctx context.Context, q operator.Question) (operator.Exp
 		return operator.Explanation{}, err
 	}
 	if x.isUnknown() {
-		return operator.Explanation{}, operator.Errorf(http.StatusNotFound, "%s: nothing is known of it", t)
+		return operator.Explanation{}, operator.Errorf(http.StatusNotFound, "%s: nothing is known of it%s", t, t.unknownHint())
 	}
 	if q.URL != "" {
 		err = x.explainRequest(ctx, q)

@@ -74,8 +74,11 @@ func (r running) reset(ctx context.Context, o operator.Command) (operator.Done, 
 
 // unknownHint suggests another way to name a client that wasn't found, or returns "".
 func (sub *subject) unknownHint() string {
-	if sub.Kind == operator.Reference {
+	switch {
+	case sub.Kind == operator.Reference:
 		return ""
+	case sub.Kind == operator.APIKey && sub.keyTier() == "":
+		return "; there is no API key of that name: caddy rate-limit key list lists them"
 	}
 	return "; name it by the reference of one of its refusals (ref:...) if it is one that zones per client tell apart by more than its address"
 }

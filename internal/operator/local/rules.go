@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
+	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
@@ -98,6 +99,9 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 			"client: %v has your own address, %v: if that is meant, name it on the page Bans, and tick the box",
 			about, o.From)
 	}
+	if err := t.Config.checkProxies(added, o.Force); err != nil {
+		return operator.Done{}, err
+	}
 	done := operator.Done{Client: about.String(), Changed: 1}
 	if o.For != 0 {
 		if !(o.For >= 1 && o.For <= operator.MaxRule) {
@@ -132,6 +136,25 @@ func (cfg runningConfig) isFrom(about rules.Target, addr netip.Addr) bool {
 		return cfg.Networks.ASN(addr) == about.Text
 	}
 	return false
+}
+
+// checkProxies returns an error if a rule bans proxies that a server trusts, unless that is forced: before TLS it would
+// close the connections of all their visitors.
+func (cfg runningConfig) checkProxies(rule rules.Rule, force bool) error {
+	if rule.Action != rules.Ban || force {
+		return nil
+	}
+	servers, _ := serversOn("") // without sites there are no proxies
+	for _, server := range servers {
+		for _, text := range routing.TrustedRanges(server) {
+			network, err := netip.ParsePrefix(text)
+			if about := rule.Target; err == nil && (cfg.isFrom(about, network.Addr()) ||
+				about.Kind == rules.Address && about.Network.Overlaps(network)) {
+				return operator.Errorf(http.StatusConflict, "client: %v is among the proxies that trusted_proxies names, as %v, and brings other visitors: if that is meant, ban it with --force, or tick the box on the page Bans", about, network)
+			}
+		}
+	}
+	return nil
 }
 
 // entry returns the audit entry for a command about the target.
@@ -279,8 +302,8 @@ func (r running) unban(ctx context.Context, o operator.Command) (operator.Done, 
 	}
 	if done.Changed == 0 {
 		if wider := t.stillBanned(); wider != "" {
-			return operator.Done{}, operator.Errorf(http.StatusNotFound,
-				"%s: it is banned by the rule about %s: unban that, or allow %s", t, wider, t)
+			return operator.Done{}, operator.Errorf(http.StatusNotFound, // without its address, which pages mask
+				"client: it is banned as a part of %s, not alone: unban %[1]s, or allow the client", wider)
 		}
 		return operator.Done{}, operator.Errorf(http.StatusNotFound,
 			"%s: it isn't banned%s; if a limit refuses it, reset it%s", t, t.Config.unlessElsewhere(), t.unknownHint())
@@ -363,7 +386,7 @@ func (r running) Import(ctx context.Context, i operator.Import) (operator.Done, 
 	for n, line := range i.Rules {
 		rule, err := rules.ParseRule(line)
 		if err == nil {
-			err = trust.Check(rule)
+			err = cmp.Or(trust.Check(rule), app.checkProxies(rule, i.Force))
 		}
 		if err != nil {
 			return operator.Done{}, operator.Errorf(http.StatusBadRequest, "rule %d: %v", n+1, err)

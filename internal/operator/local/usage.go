@@ -115,8 +115,8 @@ func usagePeriod(q operator.UsageQuery, exact bool, now time.Time) (operator.Usa
 	if usage.From.Before(kept) {
 		usage.From = kept
 	}
-	if usage.To.After(now) {
-		usage.To = now
+	if written := now.Add(-time.Second).Truncate(time.Minute); usage.To.After(written) { // minutes come when they are over
+		usage.To = written
 	}
 	return usage, nil
 }

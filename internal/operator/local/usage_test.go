@@ -102,3 +102,14 @@ func TestMonthsOutOfReach(t *testing.T) {
 		t.Error("a month without one of its days ends before it begins")
 	}
 }
+
+// A usage of the current month ends with the last minute that the history has.
+func TestUsageEndsWithAWholeMinute(t *testing.T) {
+	at := time.Date(2026, 11, 29, 13, 48, 0, 0, time.UTC)
+	for after, want := range map[time.Duration]time.Time{30 * time.Second: at, time.Second: at, 500 * time.Millisecond: at.Add(-time.Minute)} {
+		usage, err := usagePeriod(operator.UsageQuery{}, true, at.Add(after))
+		if err != nil || !usage.To.Equal(want) {
+			t.Errorf("%v after 13:48 it ends at %v, want %v (%v)", after, usage.To, want, err)
+		}
+	}
+}
