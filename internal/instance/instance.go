@@ -186,17 +186,21 @@ func (inst *Instance) summarize() {
 	}
 }
 
-// summaries logs summaries of the zones, and returns the events of those that refuse unusually much.
+// summaries logs summaries of the zones, and returns the events of those that begin or end to refuse unusually much.
 func (inst *Instance) summaries(now time.Time) (unusual []notify.Event) {
 	inst.mu.Lock()
 	defer inst.mu.Unlock()
 	for _, l := range inst.logs {
-		perMinute, becomes := l.becomesUnusual(l.summarize(caddyconf.Logger()), now)
-		if becomes {
-			unusual = append(unusual, notify.Event{Kind: notify.Refusals, Zone: l.Zone, Count: perMinute,
-				Text: fmt.Sprintf("The zone %s refuses %s requests a minute, far more than in the last hour.", l.Zone,
-					wording.Number(perMinute))})
+		perMinute, kind := l.observe(l.summarize(caddyconf.Logger()), now)
+		if kind == "" {
+			continue
 		}
+		text := "The zone %s refuses %s requests a minute, far more than in the last hour."
+		if kind == notify.Calm {
+			text = "The zone %s no longer refuses unusually much: %s requests a minute."
+		}
+		unusual = append(unusual, notify.Event{Kind: kind, Zone: l.Zone, Count: perMinute,
+			Text: fmt.Sprintf(text, l.Zone, wording.Number(perMinute))})
 	}
 	return unusual
 }

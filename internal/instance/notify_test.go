@@ -11,11 +11,14 @@ import (
 
 // A zone that refuses much all the time is notified once, and again after it has calmed down.
 func TestUnusualRefusals(t *testing.T) {
-	l, now := new(RefusalLog), noon
+	l, now, calm := new(RefusalLog), noon, 0
 	minute := func(refused int64) bool {
 		now = now.Add(time.Minute)
-		_, becomes := l.becomesUnusual(refused, now)
-		return becomes
+		_, kind := l.observe(refused, now)
+		if kind == notify.Calm {
+			calm++
+		}
+		return kind == notify.Refusals
 	}
 	for range 120 {
 		if minute(50) {
@@ -28,8 +31,14 @@ func TestUnusualRefusals(t *testing.T) {
 	if !minute(1000) || minute(1000) || minute(600) || minute(1000) {
 		t.Error("twenty times as many aren't notified, or again while they last")
 	}
+	if calm != 0 {
+		t.Error("its end is notified while it lasts")
+	}
 	for range 30 {
 		minute(40)
+	}
+	if calm != 1 {
+		t.Errorf("its end is notified %d times", calm)
 	}
 	if !minute(2000) {
 		t.Error("it isn't notified again after it was over")
@@ -40,12 +49,18 @@ func TestUnusualRefusals(t *testing.T) {
 	if minute(5000) {
 		t.Error("what has become usual is unusual")
 	}
+	if calm != 1 {
+		t.Error("what has become usual is over")
+	}
+	if minute(10); calm != 2 {
+		t.Error("the end of what had become usual isn't notified")
+	}
 	if l, now := new(RefusalLog), noon; true {
-		if _, becomes := l.becomesUnusual(99, now); becomes {
+		if _, kind := l.observe(99, now); kind != "" {
 			t.Error("99 in the first minute are unusual")
 		}
-		if perMinute, becomes := l.becomesUnusual(99, now.Add(time.Second)); !becomes || perMinute != 5940 {
-			t.Errorf("99 in a second: %d a minute, %v", perMinute, becomes)
+		if perMinute, kind := l.observe(99, now.Add(time.Second)); kind != notify.Refusals || perMinute != 5940 {
+			t.Errorf("99 in a second: %d a minute, %q", perMinute, kind)
 		}
 	}
 }

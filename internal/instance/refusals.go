@@ -25,6 +25,7 @@ type RefusalLog struct {
 	seen    time.Time // the last summary
 	mean    float64   // refusals a minute in the last hour, roughly
 	unusual bool      // whether there are far more than that
+	began   float64   // the refusals a minute that were unusual when that began; 0 once they are over
 }
 
 // A zone refuses unusually much if it refuses at least unusualFrom requests a minute, and unusualTimes
@@ -34,15 +35,16 @@ const (
 	unusualTimes = 10
 )
 
-// becomesUnusual takes the number of refusals since the last call, and reports whether the zone
-// refuses unusually much now and didn't before.
-func (l *RefusalLog) becomesUnusual(refused int64, now time.Time) (perMinute int64, becomes bool) {
+// observe takes the number of refusals since the last call. It returns [notify.Refusals] if the zone begins to refuse
+// unusually much, [notify.Calm] once it refuses less than half of what began that, and "" otherwise.
+func (l *RefusalLog) observe(refused int64, now time.Time) (perMinute int64, kind string) {
 	minutes := 1.
 	if !l.seen.IsZero() {
 		minutes = max(now.Sub(l.seen).Minutes(), 1./60)
 	}
 	rate, was := float64(refused)/minutes, l.unusual
-	switch least := max(unusualFrom, unusualTimes*l.mean); {
+	least := max(unusualFrom, unusualTimes*l.mean)
+	switch {
 	case rate >= least:
 		l.unusual = true
 	case rate < least/2:
@@ -50,7 +52,13 @@ func (l *RefusalLog) becomesUnusual(refused int64, now time.Time) (perMinute int
 	}
 	kept := math.Exp(-minutes / 60)
 	l.seen, l.mean = now, l.mean*kept+rate*(1-kept)
-	return int64(rate), l.unusual && !was
+	switch {
+	case l.unusual && !was:
+		kind, l.began = notify.Refusals, least
+	case !l.unusual && l.began > 0 && rate < l.began/2:
+		kind, l.began = notify.Calm, 0
+	}
+	return int64(rate), kind
 }
 
 const linesPerSecond = 10

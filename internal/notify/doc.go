@@ -18,19 +18,23 @@ const (
 	Degraded  = "degraded"  // the store can't be used
 	Recovered = "recovered" // it is in use again
 	Refusals  = "refusals"  // a zone refuses unusually much
+	Calm      = "calm"      // it doesn't any more
 )
+
+// ends has the kinds of what is over, with those of its beginning, which stand for both in Options.On.
+var ends = map[string]string{Recovered: Degraded, Calm: Refusals}
 
 // Event is what happened, as templates and JSON have it.
 type Event struct {
 	Kind   string    `json:"kind"`
 	Time   time.Time `json:"time"`
 	Text   string    `json:"text"`             // for people, without personal data
-	Zone   string    `json:"zone,omitempty"`   // of [Refusals]
+	Zone   string    `json:"zone,omitempty"`   // of [Refusals] and [Calm]
 	Reason string    `json:"reason,omitempty"` // of [Ban]: the violation; of [Degraded]: the error
 	// Client is the banned client. Instead of an address it has the network, a /24 or a /48.
 	Client string     `json:"client,omitempty"`
 	Until  *time.Time `json:"until,omitempty"` // when a ban ends
-	Count  int64      `json:"count,omitempty"` // requests a minute, of [Refusals]
+	Count  int64      `json:"count,omitempty"` // requests a minute, of [Refusals] and [Calm]
 	// Site is the host and Network the network, with its provider if that is known, of most refusals of a zone,
 	// or of the banned client.
 	Site    string `json:"site,omitempty"`

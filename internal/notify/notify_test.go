@@ -91,6 +91,14 @@ func TestOnlyTheKindsThatAreAskedFor(t *testing.T) {
 	if a, b := <-got, <-got; a.body != Degraded || b.body != Recovered || a.token != "Bearer x" {
 		t.Errorf("got %+v and %+v", a, b)
 	}
+	w, got = hook(t, Options{On: Refusals, Template: "{{.Kind}}"})
+	w.Run()
+	for _, kind := range []string{Recovered, Calm} {
+		w.Send(Event{Kind: kind, Time: noon})
+	}
+	if a := <-got; a.body != Calm {
+		t.Errorf("got %+v", a)
+	}
 }
 
 // A flood of bans is one notification a minute, which says how many there were.
@@ -208,6 +216,7 @@ func TestTemplatesAreTriedWithEachKind(t *testing.T) {
 		{"until {{.Until.Format \"15:04\"}}", "ban", ""},
 		{"until {{.Until.Format \"15:04\"}}", "ban degraded", Degraded},
 		{"until {{.Until.Format \"15:04\"}}", "refusals", Refusals},
+		{"{{if eq .Kind \"calm\"}}{{.Until.Unix}}{{end}}", "refusals", Calm},
 		{"{{if eq .Kind \"recovered\"}}{{.Until.Unix}}{{end}}", "ban degraded refusals", Recovered},
 		{"{{with .Until}}until {{.Format \"15:04\"}}{{end}}", "ban degraded refusals", ""},
 		{"", "ban degraded refusals", ""},

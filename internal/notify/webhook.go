@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -131,7 +132,8 @@ func (o Options) samples() (events []Event) {
 			events = append(events, Event{Kind: Degraded, Time: now, Reason: "error"},
 				Event{Kind: Recovered, Time: now})
 		default:
-			events = append(events, Event{Kind: kind, Time: now, Zone: "zone", Count: 100})
+			events = append(events, Event{Kind: kind, Time: now, Zone: "zone", Count: 100},
+				Event{Kind: Calm, Time: now, Zone: "zone"})
 		}
 	}
 	return events
@@ -170,7 +172,7 @@ func (w *Webhook) Destruct() error {
 
 // Send queues an event for the webhook, if it wants its kind. It never blocks.
 func (w *Webhook) Send(e Event) {
-	if !slices.Contains(strings.Fields(w.options.On), strings.Replace(e.Kind, Recovered, Degraded, 1)) ||
+	if !slices.Contains(strings.Fields(w.options.On), cmp.Or(ends[e.Kind], e.Kind)) ||
 		!w.limiter.admits(&e) {
 		return
 	}
