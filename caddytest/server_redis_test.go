@@ -160,6 +160,7 @@ func TestStatusTellsOfTheServer(t *testing.T) {
 	})
 	redis.Kill()
 	waitFor(t, "the status to show that the server is away", says("The store redis can't be used", "status"))
+	s.passed(1, "/", from(1))
 	waitFor(t, "explain to show the limit in force", says("10/1h, at present 4, as the store can't be used", "explain", "192.0.2.1"))
 	redis.Run(t)
 	waitFor(t, "the Redis to be in use", func() bool { return !s.health().Degraded })

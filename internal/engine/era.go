@@ -14,16 +14,13 @@ func (cm *committer) beginAsking() {
 	cm.queue.wakeUp()
 }
 
-// askTimeAgain asks for the time after beginAsking. A store on a network that doesn't answer can't be used: without
-// claims nobody else would notice. On one machine the next claim does, and may not need the store.
+// askTimeAgain asks for the time after beginAsking. If that fails, so does the next claim.
 func (cm *committer) askTimeAgain() {
 	if !cm.asking.Swap(false) {
 		return
 	}
 	if store := cm.conn.store.Load(); store != nil && !cm.degraded.Load() {
-		if err := cm.conn.askTime(store.Store); err != nil && store.network != nil {
-			cm.degrade(err)
-		}
+		_ = cm.conn.askTime(store.Store)
 	}
 }
 

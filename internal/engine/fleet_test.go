@@ -368,7 +368,9 @@ func (s *fleetStore) Probe(ctx context.Context, term *storage.Term, claims []sto
 	}, func() {})
 }
 
-func (s *fleetStore) Stats(context.Context) (storage.Stats, error) { return storage.Stats{}, nil }
+func (s *fleetStore) Stats(ctx context.Context) (storage.Stats, error) {
+	return storage.Stats{}, s.do(ctx, func(storage.Network) error { return nil })
+}
 
 func (s *fleetStore) Continues(earlier storage.Store) bool {
 	e, ok := earlier.(*fleetStore)

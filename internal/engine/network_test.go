@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"net"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -354,27 +355,29 @@ func TestStoreThatAnswersNoMore(t *testing.T) {
 	}
 }
 
-// A store that goes away is known to be away within three seconds, though no request needs it, and so is its return.
-func TestIdleMachineKnowsWhetherItsStoreIsThere(t *testing.T) {
+// The statistics ask a store on a network whether it is there, though no request needs it. An answer that is an error
+// is one.
+func TestStatsAskTheStore(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f, limit := newFleet(t, 5*time.Millisecond), sliding(t, 100, time.Minute)
 		m := f.start(0)
 		defer m.Close(t.Context())
 		m.ask(debit(limit, "key", 1))
-		for _, down := range []func(ctx context.Context, apply func() error) error{
-			func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() },
-			func(context.Context, func() error) error { return errDisk },
+		for _, c := range []struct {
+			fate fateFunc
+			away bool
+		}{
+			{func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() }, true},
+			{func(context.Context, func() error) error { return fmt.Errorf("claims: %w", &net.OpError{Op: "dial", Err: errDisk}) }, true},
+			{func(context.Context, func() error) error { return errDisk }, false},
+			{f.travel, false},
 		} {
-			f.let(down)
-			time.Sleep(3 * time.Second)
-			if s := m.Stats(t.Context()); !s.Degraded || s.Cause == nil {
-				t.Errorf("three seconds after it went away: degraded %v, because of %v", s.Degraded, s.Cause)
+			f.let(c.fate)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if s := m.Stats(ctx); s.Degraded != c.away || (s.Cause != nil) != c.away {
+				t.Errorf("degraded %v, because of %v, want %v", s.Degraded, s.Cause, c.away)
 			}
-			f.let(f.travel)
-			time.Sleep(3 * time.Second)
-			if s := m.Stats(t.Context()); s.Degraded {
-				t.Errorf("three seconds after it came back it is degraded: %v", s.Cause)
-			}
+			cancel()
 		}
 	})
 }

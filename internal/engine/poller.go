@@ -147,7 +147,6 @@ func (cm *committer) hear(a reply) {
 	case a.store != cm.conn.store.Load() || cm.degraded.Load():
 	case a.err != nil:
 		cm.noticeLoss(a.err)
-		cm.beginAsking() // which tells whether the store is there
 	default:
 		if a.seen.Resets == cm.conn.resets.Load() { // otherwise a claim has found them meanwhile
 			cm.eraser.forgetResets(a.news.Resets, nil)

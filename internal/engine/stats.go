@@ -2,6 +2,8 @@ package engine // operators
 
 import (
 	"context"
+	"errors"
+	"net"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
@@ -19,7 +21,7 @@ type Stats struct {
 	Evicted int64
 	// Clients is the number of clients of each level in memory, as counted in the last cleanup.
 	Clients [reputation.Levels]int64
-	// Degraded reports whether the store can't be used.
+	// Degraded reports whether the store can't be used. A store on a network is asked.
 	Degraded bool
 	// Since is when the store failed, and Cause is its last error; both are zero while it can be
 	// used.
@@ -69,7 +71,11 @@ func (e *Engine) Stats(ctx context.Context) Stats {
 		s.Since, s.Cause = e.committer.outage.last()
 	}
 	if store := e.committer.conn.store.Load(); store != nil {
-		s.Store, _ = store.Stats(ctx)
+		var err error
+		s.Store, err = store.Stats(ctx)
+		if away := net.Error(nil); !s.Degraded && store.network != nil && errors.As(err, &away) {
+			s.Degraded, s.Since, s.Cause = true, time.Now(), err // no claim has noticed it yet
+		}
 	}
 	return s
 }
