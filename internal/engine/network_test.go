@@ -3,8 +3,8 @@ package engine
 import (
 	"context"
 	"fmt"
-	"net"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -368,7 +368,9 @@ func TestStatsAskTheStore(t *testing.T) {
 			away bool
 		}{
 			{func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() }, true},
-			{func(context.Context, func() error) error { return fmt.Errorf("claims: %w", &net.OpError{Op: "dial", Err: errDisk}) }, true},
+			{func(context.Context, func() error) error {
+				return fmt.Errorf("claims: %w", &net.OpError{Op: "dial", Err: errDisk})
+			}, true},
 			{func(context.Context, func() error) error { return errDisk }, false},
 			{f.travel, false},
 		} {
