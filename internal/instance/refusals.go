@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity/reference"
+	"github.com/caddy-tally/caddy-tally/internal/notify"
 )
 
 // RefusalLog logs the refusals of a zone: a line when a client becomes blocked, at most
