@@ -88,7 +88,7 @@ func (o *Store) facts() (facts []Fact) {
 			compared = " behind"
 		}
 		facts = append(facts, Fact{Severity: Fault, Text: "The clock of the store's server is " +
-			wording.Wait(n.Server.Duration().Abs()) + compared + " this machine's",
+			wording.Wait(n.Server.Duration().Abs().Round(time.Minute)) + compared + " this machine's",
 			Do: "Set the one that is wrong: counts go on evenly, but if no Caddy runs that knows the time, the next one believes the server"})
 	}
 	if r := o.Region; r != nil {

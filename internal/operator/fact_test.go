@@ -21,7 +21,7 @@ func TestEveryProblemIsAFact(t *testing.T) {
 		"The file of API keys /a can't be read: keys read before are in force":       {Fault, Status{Stores: []Store{{APIKeys: trouble}}}},
 		"The file of the key of names /a is wrong":                                   {Fault, Status{Stores: []Store{{Names: trouble}}}},
 		"The store has lost writes that it had acknowledged: 1 time since the start": {Happened, Status{Stores: []Store{{Network: &Network{LostWrites: 1}}}}},
-		"The clock of the store's server is 3 hours ahead of this machine's":         {Fault, Status{Stores: []Store{{Network: &Network{Server: 3 * 3600}}}}},
+		"The clock of the store's server is 3 hours ahead of this machine's":         {Fault, Status{Stores: []Store{{Network: &Network{Server: 3*3600 + 0.01}}}}},
 		"The clock of the store's server is 60 seconds behind this machine's":        {Fault, Status{Stores: []Store{{Network: &Network{Server: -60}}}}},
 		"Counts are not exchanged with other regions":                                {Fault, Status{Stores: []Store{{Region: &Region{Since: &since}}}}},
 		"Region us is silent": {Fault, Status{Stores: []Store{{Region: &Region{Faults: []string{"Region us is silent."}}}}}},
