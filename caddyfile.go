@@ -29,7 +29,7 @@ func parseHandler(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, err
 //			when cpu over <percent>
 //			per ip|network|asn|country|domain|everyone|client|api_key
 //			per key <value>
-//			limit <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]
+//			limit <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [block <duration> [from the last]] [name <name>] [shadow]
 //			limit <n> concurrent [wait <duration>] [queue <n>]
 //			tiers
 //			tier <value> [<default>]
@@ -165,7 +165,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //			fingerprints <n>
 //		}
 //		tier <name> {
-//			limit <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]
+//			limit <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [block <duration> [from the last]] [name <name>] [shadow]
 //			unlimited
 //			service_header <name> <secret>
 //		}

@@ -45,7 +45,7 @@ func (w *ListenerWrapper) WrapListener(l net.Listener) net.Listener { return w.d
 //
 //	rate_limit {
 //		connections <n>
-//		limit <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]
+//		limit <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [block <duration> [from the last]] [name <name>] [shadow]
 //		except <network...>
 //	}
 func (w *ListenerWrapper) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return w.Unmarshal(d) }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/limiter"
+	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 )
 
 // Limit bounds the units that pass in a time.
@@ -47,6 +49,15 @@ type Limit struct {
 	// be whole days or a month. Default: the window is aligned to UTC.
 	Timezone string `json:"timezone,omitempty"`
 
+	// How long a key that goes over the limit stays refused, from its first refused request on, from 1s
+	// to 366 days. Requests that are refused meanwhile don't lengthen it. It is remembered as a ban is,
+	// over restarts and by all machines that share a store. Default: until units are free again.
+	Block caddy.Duration `json:"block,omitempty"`
+
+	// Count the time of `block` from the last refused request: a key that keeps sending requests stays
+	// refused.
+	BlockFromLast bool `json:"block_from_last,omitempty"`
+
 	// The name of the limit in the RateLimit header fields and in metrics.
 	// Default: the zone's name for the first limit without a name, and the
 	// zone's name and the limit's window for others. For a limit with `shadow`,
@@ -74,6 +85,12 @@ func (l Limit) Compile() (limiter.Limit, error) {
 	location, err := l.location()
 	if err != nil {
 		return limiter.Limit{}, err
+	}
+	if block := time.Duration(l.Block); block != 0 && (block < leastBan || block > reputation.MaxBan) {
+		return limiter.Limit{}, fmt.Errorf("block must be between %v and 366 days, got %v", leastBan, block)
+	}
+	if l.BlockFromLast && l.Block == 0 {
+		return limiter.Limit{}, errors.New("block_from_last belongs to block, which is missing")
 	}
 	return limiter.New(limiter.Params{
 		Algorithm: algorithm,

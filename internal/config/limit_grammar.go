@@ -24,8 +24,8 @@ func limitRule(add func(Limit)) grammar.Rule {
 		l.Amount, l.Window = rate.Amount, rate.Window
 		return taken, err
 	}
-	return grammar.Line("limit <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [name <name>] [shadow]",
-		rate, &l.Burst, &l.Algorithm, &l.Slots, &l.Timezone, &l.Name, &l.Shadow).Then(func() error {
+	return grammar.Line("limit <n>/<duration> [burst <n>] [sliding|fixed|token_bucket] [slots <n>] [timezone <name>] [block <duration> [from the last]] [name <name>] [shadow]",
+		rate, &l.Burst, &l.Algorithm, &l.Slots, &l.Timezone, &l.Block, &l.BlockFromLast, &l.Name, &l.Shadow).Then(func() error {
 		add(*l)
 		_, err := l.Compile()
 		return err

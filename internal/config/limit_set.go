@@ -43,6 +43,7 @@ func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitS
 		}
 		p := enforce.NewPolicy(compiled[i].name, z.app.limit(limitID(z.countedAs(site), kind, same[kind]), arithmetic))
 		p.Shadow = z.RefusesNothing() || compiled[i].shadow
+		p.Penalty = penaltyOf(p, l)
 		p.Join(z.run, set)
 		p.Kind = z.kindInWords(kind)
 		p.Scaling = z.scalingOf(&p.Limit)
@@ -60,6 +61,20 @@ func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitS
 		return set, z.addShared(set)
 	}
 	return set, nil
+}
+
+// penaltyOf returns the penalty of a limit, or nil. The names of its keys must find their records for as long as it
+// lasts. A shadow limit has records of its own.
+func penaltyOf(p *enforce.Policy, l Limit) *engine.Penalty {
+	if l.Block == 0 {
+		return nil
+	}
+	penalty := &engine.Penalty{Scope: p.ID, For: time.Duration(l.Block), FromLast: l.BlockFromLast}
+	if p.Shadow {
+		penalty.Scope ^= 1
+	}
+	*p.LongestRetention = max(*p.LongestRetention, penalty.Lasts())
+	return penalty
 }
 
 // markQuota marks the limit whose window is longer than all others.

@@ -77,8 +77,8 @@ func (l *Listener) compile() (door *listener.Door, err error) {
 	}
 	if l.Limit != nil {
 		limit := *l.Limit
-		if limit.Name != "" || limit.Shadow || limit.Timezone != "" {
-			return nil, errors.New("limit: name, shadow and timezone are for limits of zones: leave them out")
+		if limit.Name != "" || limit.Shadow || limit.Timezone != "" || limit.Block != 0 {
+			return nil, errors.New("limit: name, shadow and timezone are for limits of zones, and block is, too: leave them out")
 		}
 		if limit.Slots == 0 && limit.Algorithm == "" && limit.Burst == 0 {
 			limit.Slots = arrivalSlots

@@ -17,6 +17,7 @@ func (c *Charges) add(p *Policy, key []byte, cost int64) *engine.Debit {
 	c.Debits = append(c.Debits, engine.Debit{})
 	d := &c.Debits[len(c.Debits)-1]
 	d.Limit, d.Key, d.Cost, d.Counting = &p.Limit, key, cost, p.Zone.Counting
+	d.Penalty = p.Penalty
 	return d
 }
 

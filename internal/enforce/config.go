@@ -259,6 +259,7 @@ type Policy struct {
 	Kind        string          // its dependencies besides the key; "" for shared limits
 	Of          *Policy         // the client's own limit, if this one is shared; else nil
 	Scaling     *engine.Scaling // how it depends on its client's standing; nil if it doesn't
+	Penalty     *engine.Penalty // how long a key over it stays refused; nil if until units are free
 	raised      atomic.Pointer[raised]
 	Meter       meter.Limit
 	Past        *history.Meter // for the history; nil if there is none

@@ -68,6 +68,18 @@ func LimitText(l limiter.Limit) string {
 	return text
 }
 
+// Text returns the limit as written in a Caddyfile, with its penalty.
+func (p *Policy) Text() string {
+	text := LimitText(p.Rate)
+	if p.Penalty == nil {
+		return text
+	}
+	if text += " block " + wording.Duration(p.Penalty.For); p.Penalty.FromLast {
+		text += " from the last"
+	}
+	return text
+}
+
 // WindowText returns the window of a limit as written in a Caddyfile.
 func WindowText(d time.Duration) string {
 	if d == limiter.Month {

@@ -47,6 +47,9 @@ func (p *Policy) Raise(d *engine.Debit, by *rules.Rule) {
 		p.raised.Store(r) // most sites have few factors
 	}
 	d.Limit, d.Raise = r.limit, &r.Raise
+	if by.Percent > 100 {
+		d.Penalty = nil // whom an operator gives more isn't refused for longer (decision 183)
+	}
 	if d.Scaling != nil {
 		d.Scaling = r.scaling
 	}

@@ -73,7 +73,7 @@ func (at *atOnce) knowsClients(r *request) bool {
 		return false
 	}
 	for i := range r.debits {
-		if !at.knowsClient(r.debits[i].Client) {
+		if d := &r.debits[i]; !at.knowsClient(d.Client) || d.Penalty != nil && (!d.record.exists() || !at.knowsRecord(d.record)) {
 			return false
 		}
 	}

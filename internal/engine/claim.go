@@ -201,7 +201,8 @@ func (w *writer) lastsOf(en *entry) int64 {
 
 // clientOf returns a client as an argument for the store.
 func (w *writer) clientOf(c cell, term *storage.Term, now int64) (client storage.Client, err error) {
-	name, err := w.conn.nameOf(c.ID, c.key(), clientRetention, term, now)
+	id, retention := c.recordScope()
+	name, err := w.conn.nameOf(id, c.key(), retention, term, now)
 	return storage.Client{Key: name.Key, Former: name.Former}, err
 }
 

@@ -24,6 +24,7 @@ func (r *request) applyClients(e *Engine) {
 	for i := range r.debits {
 		debit := &r.debits[i]
 		debit.endRaise(r.now)
+		r.known = e.table.findPenalty(debit) && r.known
 		if debit.Client == nil {
 			continue
 		}
@@ -64,11 +65,12 @@ func (t *cells) findClient(client *Client) *reputation.Record {
 	return client.record()
 }
 
-// ensureClients adds missing cells for all clients of a request.
+// ensureClients adds missing cells for all clients of a request, and for the records of its keys.
 func (t *cells) ensureClients(r *request) {
 	t.ensureClient(r.client)
 	for i := range r.debits {
 		t.ensureClient(r.debits[i].Client)
+		t.ensurePenalty(&r.debits[i])
 	}
 }
 

@@ -3,6 +3,7 @@ package engine // cells
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
@@ -63,11 +64,21 @@ type clientState struct {
 	readBy   uint64       // guarded by queue.mu: the number of the last batch that reads it
 	reported atomic.Int64 // the end of the last ban that refused a request
 	// of the store, since which no other process can have changed the record; or 0
-	period atomic.Uint32
+	period    atomic.Uint32
+	retention atomic.Int64 // of the key that goes over a limit, whose record this is; 0 if it is that of a client
 
 	mu       sync.Mutex
 	pending  int       // guarded by mu: offenses in record that the store may not have
 	attempts []attempt // guarded by mu: for each limit that has refused the client
+}
+
+// recordScope returns the scope and the retention of the name of a record: those of clients, or those of the keys of
+// the limit that has a penalty.
+func (c cell) recordScope() (storage.LimitID, time.Duration) {
+	if retention := c.client().retention.Load(); retention != 0 {
+		return ^c.ID, time.Duration(retention)
+	}
+	return c.ID, clientRetention
 }
 
 // record returns the client's record, or nil if it must be read first.
@@ -153,6 +164,18 @@ func (st *clientState) forget(offenses int) {
 // isFirstRefusal reports whether this is the first refusal by the ban that ends at until.
 func (st *clientState) isFirstRefusal(until int64) bool {
 	return st.reported.Load() != until && st.reported.Swap(until) != until
+}
+
+// blockedFor returns for how much longer the key is blocked whose record this is, or 0.
+func (st *clientState) blockedFor(now int64) time.Duration {
+	if st == nil {
+		return 0
+	}
+	record := st.record.Load()
+	if record == nil {
+		return 0
+	}
+	return time.Duration(max(record.Blocked()-now, 0))
 }
 
 // hasRecord reports whether the client has offenses. It is false for a cell of a limit.

@@ -46,6 +46,9 @@ func (e *Engine) Decide(ctx context.Context, client *Client, debits []Debit) Dec
 				r.decideSlowly(ctx, e)
 			}
 		}
+		if stored := r.penalize(e); stored != nil {
+			r.awaitStored(ctx, e, stored)
+		}
 		if r.Reason != OverLimit && r.Reason != Blocked || !r.recordViolations(e) {
 			return r.conclude(e)
 		}
@@ -118,11 +121,14 @@ func (r *request) refuseAtOnce(e *Engine) bool {
 			continue
 		}
 		debit.cell = e.table.find(debit.Limit.ID, debit.Key)
+		if left := e.table.penalized(debit, r.now); left > 0 {
+			r.refuse(max(r.Reason, Blocked), i, 0, left)
+		}
 		if left, exceeds := debit.exceedsForeign(r.now); exceeds {
 			r.refuse(max(r.Reason, Blocked), i, left, debit.retry(limiter.Never, r.now))
 			continue
 		}
-		if !debit.cell.exists() || debit.Cost <= 0 {
+		if !debit.cell.exists() || debit.Cost <= 0 || !e.table.findPenalty(debit) && !degraded {
 			continue
 		}
 		if b := debit.cell.blocks().refuses(debit.Limit, debit.Cost, r.now, degraded); b != nil {

@@ -64,6 +64,9 @@ type Debit struct {
 	// Nil means none.
 	Foreign Foreign
 
+	// Penalty says for how long the key stays refused once the limit refuses it. Nil means until the cost is free.
+	Penalty *Penalty
+
 	// Known reports whether Quota was set by [Engine.Decide].
 	Known bool
 	// Quota is the quota left for the key after the decision. For a debit that refuses the request,
@@ -77,6 +80,7 @@ type Debit struct {
 	Pending *Pending
 
 	cell    cell
+	record  cell   // of the key, if there is a penalty
 	whole   *Limit // Limit before it was lowered; nil if it was not
 	refused bool   // the debit refuses the request
 	at      int64  // the time of the decision, for the simulation

@@ -43,6 +43,9 @@
 // batch, so that no request waits for them. If violations change the client's limits, the request
 // is decided again, so that its retry time is true.
 //
+// A debit may have a penalty (penalty.go): once its limit refuses the key, the key's record says until when it stays
+// refused. The record is kept, read and told to other machines as those of clients are, under the key's name.
+//
 // If the store does not answer a request in time, memory decides about it. If the store fails, or
 // has answered no request in that time, memory decides about all requests: an outage. Each key may
 // then use a share of its limit, less its known usage (local.go). Units admitted by memory are a

@@ -72,7 +72,12 @@ func (t *cells) Copy(from, to *table.Entry) {
 func (t *cells) sweep(now int64, await func(<-chan struct{}), rest func(cells int)) (removed int) {
 	return t.Sweep(func(e *table.Entry) bool {
 		c := t.of(e)
-		if c.blocks().anyAt(now) || c.client().bannedAt(now) {
+		record := c
+		if c.client() == nil {
+			record = t.find(^c.ID, c.text()) // lists have the counts of keys with a penalty
+		}
+		if c.blocks().anyAt(now) || c.client().bannedAt(now) ||
+			record.exists() && record.client().blockedFor(now) > 0 {
 			return true
 		}
 		c.Lock()

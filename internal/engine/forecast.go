@@ -33,7 +33,7 @@ func (e *Engine) Forecast(ctx context.Context, client *Client, debits []Debit) D
 func unbind(client *Client, debits []Debit) {
 	client.unbind()
 	for i := range debits {
-		debits[i].cell, debits[i].Pending = cell{}, nil
+		debits[i].cell, debits[i].record, debits[i].Pending = cell{}, cell{}, nil
 		debits[i].Client.unbind()
 	}
 }
@@ -56,6 +56,9 @@ func keysOf(client *Client, debits []Debit) (keys []cellKey) {
 	for i := range debits {
 		keys = debits[i].Client.appendKeys(keys)
 		keys = append(keys, cellKey{debits[i].Limit.ID, string(debits[i].Key)})
+		if p := debits[i].Penalty; p != nil {
+			keys = append(keys, cellKey{^p.Scope, string(debits[i].Key)})
+		}
 	}
 	return keys
 }
@@ -189,6 +192,7 @@ func (st *clientState) copyTo(to *clientState) {
 	defer st.mu.Unlock()
 	to.record.Store(st.record.Load())
 	to.noted.Store(st.noted.Load())
+	to.retention.Store(st.retention.Load())
 	to.attempts = slices.Clone(st.attempts)
 }
 

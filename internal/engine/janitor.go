@@ -102,7 +102,7 @@ func (j *janitor) visit() {
 	now, inTurn := j.committer.clock.Now(), j.inTurn()
 	j.committer.table.each(func(c cell) {
 		inTurn(j.chargeDebt(c))
-		if client := c.client(); client != nil {
+		if client := c.client(); client != nil && c.ID == clientsID {
 			if record := client.record.Load(); record != nil {
 				counted[record.LevelAt(now)]++
 			}

@@ -25,6 +25,8 @@ type KeysQuery struct {
 	Match func(id storage.LimitID, key []byte) bool
 	// Blocked restricts the list to keys with a refused cost at the moment.
 	Blocked bool
+	// Penalty returns the penalty of a limit, or nil. Nil means that none has one.
+	Penalty func(id storage.LimitID) *Penalty
 	Order   KeyOrder
 	// N is the maximum number of listed keys. Without a positive N none are listed.
 	N int
@@ -57,13 +59,20 @@ func (e *Engine) Keys(q KeysQuery) []KeyState {
 	}
 	now := e.clock.Now()
 	list := firstOf(e.table, q.N, compare, func(c cell, last *KeyState) (k KeyState, ok bool) {
+		penalty := time.Duration(0)
+		if q.Penalty != nil && c.client() == nil {
+			penalty = e.table.penaltyOf(q.Penalty(c.ID), c.text(), now)
+		}
 		switch {
-		case c.client() != nil, q.Match != nil && !q.Match(c.ID, c.text()), q.Blocked && !c.blocks().anyAt(now):
+		case c.client() != nil, q.Match != nil && !q.Match(c.ID, c.text()),
+			q.Blocked && !c.blocks().anyAt(now) && penalty == 0:
 			return k, false
 		case last != nil && q.Order == ByRefused && c.refused.count() < last.Refused:
 			return k, false
 		}
-		return c.state(now)
+		k, ok = c.state(now)
+		k.Blocked = max(k.Blocked, penalty)
+		return k, ok
 	})
 	for i := range list {
 		list[i].Key = string(list[i].text)
@@ -199,7 +208,7 @@ func (e *Engine) Clients(q ClientsQuery) []ClientRecord {
 	}
 	return firstOf(e.table, q.N, compare, func(c cell, _ *ClientRecord) (r ClientRecord, ok bool) {
 		st := c.client()
-		if st == nil || q.Banned && !st.bannedAt(now) || q.Match != nil && !q.Match(c.text()) {
+		if st == nil || c.ID != clientsID || q.Banned && !st.bannedAt(now) || q.Match != nil && !q.Match(c.text()) {
 			return r, false
 		}
 		record := st.last()

@@ -11,6 +11,14 @@ import (
 type offense struct {
 	cell cell
 	reputation.Offense
+	stored chan struct{} // closed when the store has it, or never will; nil if nobody waits
+}
+
+// end ends the wait for the store.
+func (o *offense) end() {
+	if o.stored != nil {
+		close(o.stored)
+	}
 }
 
 // offenses waits for the committer. While the store can't be used it fills up, and further offenses

@@ -12,10 +12,12 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// Reset names counts to forget: those of a key of a limit, or the record of a client.
+// Reset names counts to forget: those of a key of a limit, or the record of a client, or that of a key with a penalty.
 type Reset struct {
 	// Limit is the limit, or nil for a client.
 	Limit *Limit
+	// Penalty is that of the limit, or nil for its counts.
+	Penalty *Penalty
 	// Key is the full text of the key or of the client.
 	Key string
 	// Name is the name of the key in the store. It is used if Key is "".
@@ -133,7 +135,10 @@ func (e *Engine) Lift(client *Client, lasts time.Duration) {
 // nameReset sets the limit and key of a reset, with the names of the term.
 func (er *eraser) nameReset(to *storage.Reset, from *Reset, term *storage.Term) error {
 	id, retention := namesOf(from.Limit)
-	to.Client, to.Limit = from.Limit == nil, id
+	to.Client, to.Limit = from.Limit == nil || from.Penalty != nil, id
+	if from.Penalty != nil {
+		id, to.Limit = from.Penalty.Scope, ^from.Penalty.Scope
+	}
 	if from.Key == "" {
 		to.Key, to.Former = from.Name, storage.Key{}
 		return nil
@@ -226,9 +231,10 @@ func (n *resetNames) mayHave(c cell) bool { return n.times[c.ID] != nil && holds
 // have reports whether one of the names belongs to the cell. The cell's own name is a hash, so have
 // computes it only once for each period in which it holds, regardless of the number of names.
 func (n *resetNames) have(c cell, nameOf nameFunc) (named, ok bool) {
-	retention, times := retentionOf(c), n.times[c.ID]
+	id, retention := scopeOf(c)
+	times := n.times[c.ID]
 	for len(times) > 0 {
-		name, err := nameOf(c.ID, c.key(), retention, times[0])
+		name, err := nameOf(id, c.key(), retention, times[0])
 		if err != nil {
 			return false, false
 		}
@@ -278,17 +284,18 @@ func holdsAny(c cell) bool {
 	return c.limit() != nil
 }
 
-// retentionOf returns how long the name of a cell's key must find its rows, or 0 if the cell was evicted.
-func retentionOf(c cell) (retention time.Duration) {
+// scopeOf returns the scope of the name of a cell's key, and how long the name must find its rows, which is 0 if the
+// cell was evicted.
+func scopeOf(c cell) (id storage.LimitID, retention time.Duration) {
 	if c.client() != nil {
-		return clientRetention
+		return c.recordScope()
 	}
 	c = c.lockPresent()
 	defer c.Unlock()
 	if c.limit() == nil {
-		return 0
+		return c.ID, 0
 	}
-	return c.limit().Retention()
+	return c.ID, c.limit().Retention()
 }
 
 // forgetCell forgets the state of a cell, which may be nil, and the units that the current batch

@@ -27,6 +27,7 @@ func (e *Engine) Shadow(debits []Debit) (d Decision, decided bool) {
 			return Decision{}, false
 		}
 	}
+	r.penalize(e)
 	return r.conclude(e), true
 }
 
@@ -67,6 +68,7 @@ func (e *Engine) shadow(debits []Debit, wait bool) Decision {
 			r.spendAlone(e)
 		}
 	}
+	r.penalize(e)
 	return r.conclude(e)
 }
 
@@ -81,7 +83,7 @@ func copied(debits []Debit) []Debit {
 	copies := make([]Debit, len(debits))
 	for i := range debits {
 		d, c := &debits[i], &copies[i]
-		c.Limit, c.Key, c.Cost, c.Counting, c.Foreign = d.Whole(), bytes.Clone(d.Key), d.Cost, d.Counting, d.Foreign
+		c.Limit, c.Key, c.Cost, c.Counting, c.Foreign, c.Penalty = d.Whole(), bytes.Clone(d.Key), d.Cost, d.Counting, d.Foreign, d.Penalty
 		if d.Scaling != nil {
 			c.Limit, c.Client, c.Scaling = d.Scaling.Levels[0], d.Client.copied(), d.Scaling
 		}

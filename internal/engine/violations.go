@@ -116,7 +116,7 @@ func (e *Engine) Punish(client *Client, o reputation.Offense) {
 	if o.At == 0 {
 		o.At = e.clock.Now()
 	}
-	if e.committer.offenses.commit(offense{client.cell, o}) {
+	if e.committer.offenses.commit(offense{cell: client.cell, Offense: o}) {
 		e.committer.queue.wakeUp()
 		e.opts.Observer.Punished(o.Reason)
 	}
@@ -139,7 +139,9 @@ func (os *offenses) commit(o offense) (noted bool) {
 		(record.Banned(o.At) || o.Ban.After != 1 && o.At-record.Last(o.Reason) < int64(minBetween)) {
 		return false
 	}
-	record.Commit(o.Offense)
+	if changed := record.Commit(o.Offense); !changed && o.Reason == reputation.Blocked {
+		return false
+	}
 	if known != nil {
 		st.record.Store(&record)
 	} else {
@@ -147,6 +149,8 @@ func (os *offenses) commit(o offense) (noted bool) {
 	}
 	if os.add(o) {
 		st.pending++
+	} else {
+		o.end()
 	}
 	return true
 }

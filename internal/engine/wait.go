@@ -104,6 +104,9 @@ func (r *request) spendOrClaim(e *Engine, again bool) (b *batch, decided bool) {
 		b.readLocked(r.client)
 		for i := range r.debits {
 			b.readLocked(r.debits[i].Client)
+			if r.debits[i].record.exists() {
+				b.readCellLocked(r.debits[i].record)
+			}
 		}
 		for i := range r.held {
 			h := &r.held[i]
@@ -128,6 +131,7 @@ func (r *request) isRefused(e *Engine, twice bool) bool {
 			r.Fresh = en.fresh.CompareAndSwap(true, false) || r.Fresh
 		}
 	}
+	r.refusePenalized(e)
 	if r.Reason == None {
 		return false
 	}

@@ -189,6 +189,7 @@ func (w *writer) punishSome() (more bool, err error) {
 		} else {
 			o.cell.client().forget(1)
 		}
+		o.end()
 	}
 	return len(waiting) == most, err
 }

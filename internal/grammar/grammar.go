@@ -38,7 +38,7 @@ var brackets = strings.NewReplacer("[", " [ ", "]", " ] ")
 
 // Line returns the rule for lines with a syntax.
 //
-// The values, the alternatives, and the words in brackets that may stand there alone are assigned to
+// The values, the alternatives, and the words in brackets that stand there without a value are assigned to
 // what to points to, in their order. It takes:
 //
 //   - a *bool, for a word in brackets or a line that is only a word, which becomes true

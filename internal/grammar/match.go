@@ -57,7 +57,7 @@ func number(nodes []node, n int) int {
 			nodes[i].about = nodes[i-1].words[0] + ": "
 		}
 		if part := nodes[i].optional; part != nil {
-			if !slices.ContainsFunc(part[1:], func(n node) bool { return n.optional == nil }) &&
+			if !slices.ContainsFunc(part[1:], func(n node) bool { return n.value != "" || len(n.words) > 1 }) &&
 				len(part[0].words) == 1 {
 				part[0].target = n
 				n++

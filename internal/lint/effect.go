@@ -27,7 +27,7 @@ func checkEffect(s *config.Survey) (found []advice.Advice) {
 	for _, p := range s.Places {
 		for _, z := range p.Zones {
 			limits := limitsOf(s, z)
-			found = slices.Concat(found, checkMeasure(z, limits), checkSettle(p, z, limits), checkDelay(z, limits), checkShared(s, p, z), checkAlternatives(z), checkLockout(z, limits), checkAddressing(z), checkPages(p, z), checkBan(z.Ban, z.Advice, limits))
+			found = slices.Concat(found, checkMeasure(z, limits), checkSettle(p, z, limits), checkDelay(z, limits), checkShared(s, p, z), checkAlternatives(z), checkLockout(z, limits), checkBlock(z, limits), checkAddressing(z), checkPages(p, z), checkBan(z.Ban, z.Advice, limits))
 		}
 		found = append(found, checkEverything(p)...)
 	}
@@ -120,6 +120,23 @@ func checkLockout(z *config.Zone, limits []config.Limit) []advice.Advice {
 	}
 	return []advice.Advice{z.Advice(fmt.Sprintf("key: whoever sends an account in {%s} uses up its limit, and keeps its owner out", routing.PlaceholderNames(z.Key)[i]),
 		"count status 401 403 hold beside it; or limit 10/10s and a longer delay: on_exceeded delay 15s")}
+}
+
+// checkBlock finds blocks that are shorter than their windows, and long ones of keys that may be many people.
+func checkBlock(z *config.Zone, limits []config.Limit) []advice.Advice {
+	for _, l := range limits {
+		block, text := time.Duration(l.Block), wording.Duration(time.Duration(l.Block))
+		switch {
+		case block == 0 || l.Shadow || z.WantsShadow() || z.OnExceeded == config.OnExceededChallenge:
+		case block < time.Duration(l.Window):
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: block %s is shorter than the window, so that who uses up the limit at once is refused for longer than that anyway", text), "a block longer than "+enforce.WindowText(time.Duration(l.Window))+", or none")}
+		case slices.Contains([]string{enforce.PerEveryone, "asn", "country", "domain"}, z.Per):
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: with per %s, block %s shuts out all of them once one goes over the limit", z.Per, text), "per ip, or no block")}
+		case block > time.Hour && (z.Per == enforce.PerIP || z.Per == config.PerNetwork || z.Per == "" && z.Key == "" && !z.Tiers):
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: block %s refuses an address for longer than an hour, and an office or a mobile network has one for many people", text), "block 1h, or per client")}
+		}
+	}
+	return nil
 }
 
 // delaysAll reports whether requests that arrive at once wait until their units are free: the units of a window

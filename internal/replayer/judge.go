@@ -301,7 +301,7 @@ func describe(p *enforce.Policy) *replay.Limit {
 	if p.Limit.ID == 0 { // a ban
 		return l
 	}
-	l.Text, l.Amount, l.Rate, l.Counts = enforce.LimitText(p.Rate), p.Capacity(), p.Rate, true
+	l.Text, l.Amount, l.Rate, l.Counts = p.Text(), p.Capacity(), p.Rate, true
 	l.Per = p.Zone.Per
 	if l.Per == enforce.PerKey {
 		l.Per += " " + p.Zone.Key

@@ -72,6 +72,15 @@ func (r *Record) LevelAt(now int64) Level {
 // Banned reports whether the client is banned at a time.
 func (r *Record) Banned(now int64) bool { return now < r.Until }
 
+// Blocked returns when the key's block ends, or ended, in nanoseconds since the Unix epoch; 0 if it never was
+// blocked.
+func (r *Record) Blocked() int64 {
+	if r.Last(Blocked) == 0 {
+		return 0
+	}
+	return r.Counts
+}
+
 // Last returns the time of the last violation for a reason, in nanoseconds since
 // the Unix epoch; 0 if none is remembered.
 func (r *Record) Last(reason Reason) int64 {

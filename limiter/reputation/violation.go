@@ -25,6 +25,9 @@ const (
 	// Lifted is no violation: an operator has ended the client's bans, and its record forgets the
 	// rest. It is remembered for as long as the Within of its ban says.
 	Lifted
+	// Blocked is going over a limit that refuses its keys for longer than its window. The record is of such a
+	// key, and has its last block only: from At until Counts.
+	Blocked
 )
 
 // String returns the reason's name.
@@ -42,6 +45,8 @@ func (r Reason) String() string {
 		return "inherited"
 	case Lifted:
 		return "lifted"
+	case Blocked:
+		return "blocked"
 	}
 	return "unknown"
 }
@@ -72,7 +77,8 @@ type Ban struct {
 	// Within is the time in which they must occur.
 	Within time.Duration
 	// For is the duration of the first ban. Each ban that begins within [Probation] of the last
-	// one's end lasts twice as long.
+	// one's end lasts twice as long. Blocks have the same duration each. One that lasts begins anew if its
+	// beginning is at least Within ago, and Within isn't 0.
 	For time.Duration
 	// Most is the maximum duration of a ban, up to [MaxBan]; zero means [DefaultMost].
 	Most time.Duration
@@ -91,13 +97,20 @@ const (
 	maxBans = 64
 )
 
-// Commit notes an offense, and reports whether it led to a ban. Offenses of a banned client change
+// Commit notes an offense, and reports whether it led to a ban or a block. Offenses of a banned client change
 // nothing.
 func (r *Record) Commit(o Offense) (banned bool) {
 	now := max(o.At, r.At) // time never runs backwards
-	if o.Reason == Lifted {
+	switch o.Reason {
+	case Lifted:
 		*r = Record{At: now, Counts: now + int64(o.Ban.Within), Past: []Violation{{At: now, Reason: Lifted}}}
 		return false
+	case Blocked:
+		if !r.Begins(o) {
+			return false
+		}
+		*r = Record{At: now, Counts: now + int64(o.Ban.For), Past: []Violation{{At: now, Reason: Blocked}}}
+		return true
 	}
 	if r.Banned(now) {
 		return false
@@ -116,6 +129,12 @@ func (r *Record) Commit(o Offense) (banned bool) {
 		r.Counts = max(r.Counts, now+int64(o.Ban.Within))
 	}
 	return banned
+}
+
+// Begins reports whether an offense that blocks would begin a block, or begin it anew.
+func (r *Record) Begins(o Offense) bool {
+	now := max(o.At, r.At)
+	return now >= r.Blocked() || o.Ban.Within > 0 && now-r.At >= int64(o.Ban.Within)
 }
 
 // counted returns how many violations count for a ban.

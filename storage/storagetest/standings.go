@@ -29,6 +29,10 @@ func testStandings(t *testing.T, open storage.Opener) {
 				},
 			})
 		}
+		blocked := storage.Offense{Client: storage.Client{Key: key(3 + batch%2)}} // which may begin anew, or not
+		blocked.At, blocked.Reason = now, reputation.Blocked
+		blocked.Ban = reputation.Ban{For: time.Minute, Within: time.Duration(batch%2) * 30 * time.Second}
+		offenses = append(offenses, blocked)
 		for i, got := range punish(t, s, offenses...) {
 			k := offenses[i].Key
 			if model[k] == nil {

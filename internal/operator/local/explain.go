@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/meter"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/rules"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -217,7 +218,7 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 		if c.key == "" || !ex.applies(c) {
 			continue // the counts of a reference's client are unknown
 		}
-		debit := engine.Debit{Limit: &c.Limit, Key: []byte(c.key), Cost: ex.nextCost(c.Zone)}
+		debit := engine.Debit{Limit: &c.Limit, Penalty: c.Penalty, Key: []byte(c.key), Cost: ex.nextCost(c.Zone)}
 		if c.Scaling != nil {
 			debit.Scaling, debit.Client = c.Scaling, &engine.Client{Key: debit.Key}
 		}
@@ -352,6 +353,9 @@ const maxExplained = 100
 // refusedByDebit returns the forecast of a request that one of its debits refuses.
 func (ex *explainer) refusedByDebit(d engine.Decision, p *enforce.Policy, cost int64) operator.Forecast {
 	f := ex.refuses(meter.Outcomes[d.Reason], p.Zone.Name, p.Name, d.Retry, "by limit "+p.Name+" of zone "+p.Zone.Name)
+	if p.Penalty != nil {
+		f.Text += ", which has block " + wording.Duration(p.Penalty.For)
+	}
 	if r := (&enforce.Refusal{Policy: p, Cost: cost}); r.NeverPasses() {
 		f.Status = r.Status()
 		f.Text += fmt.Sprintf(": it costs %d, and the limit is %d, so it never passes", cost, p.Capacity())
@@ -371,9 +375,12 @@ func (ex *explainer) refuses(outcome, zone, limit string, retry time.Duration, w
 
 // explainLimit adds the state of a debit's limit, and returns the decision of that limit alone.
 func (ex *explainer) explainLimit(ctx context.Context, p *enforce.Policy, debit engine.Debit) engine.Decision {
-	cost, whole, text := debit.Cost, p.Rate, enforce.LimitText(p.Rate)
+	cost, whole, text := debit.Cost, p.Rate, p.Text()
 	if r := debit.Raise; r != nil {
-		whole, text = whole.Raise(r.Percent), text+", raised "+rules.FormatFactor(r.Percent)+" by a rule"
+		if whole = whole.Raise(r.Percent); debit.Penalty == nil {
+			text = enforce.LimitText(p.Rate)
+		}
+		text += ", raised " + rules.FormatFactor(r.Percent) + " by a rule"
 		if debit.RaisedUntil != 0 {
 			text += " until " + time.Unix(0, debit.RaisedUntil).UTC().Format(time.RFC3339)
 		}

@@ -24,8 +24,8 @@ func (sub *subject) resetAll(ctx context.Context, resets []engine.Reset, action 
 	if errors.Is(err, engine.ErrUnavailable) {
 		return 0, operator.Errorf(http.StatusServiceUnavailable, "%v; nothing was changed", err)
 	}
-	for _, r := range resets {
-		if r.Found || r.Lifts > 0 {
+	for i, r := range resets {
+		if counts := r.Penalty != nil && resets[i-1].Found; r.Found && !counts || r.Lifts > 0 { // one item with its counts
 			found++
 		}
 	}
@@ -52,8 +52,12 @@ func (r running) reset(ctx context.Context, o operator.Command) (operator.Done, 
 		return operator.Done{}, err
 	}
 	var resets []engine.Reset
-	for _, c := range t.countedKeys(zones, operator.MaxItems) {
+	keys, limits := t.countedKeys(zones, operator.MaxItems), t.Config.limitsOf(zones)
+	for _, c := range keys {
 		resets = append(resets, engine.Reset{Limit: &c.Limit, Key: c.key, Name: c.name})
+		if p := penaltyIn(limits[c.ID]); p != nil && (c.key != "" || !c.Shadow) { // a shadow's record has another name
+			resets = append(resets, engine.Reset{Limit: &c.Limit, Penalty: p, Key: c.key, Name: c.name})
+		}
 	}
 	if len(resets) == 0 {
 		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no limit counts it%s", t, t.unknownHint())
@@ -66,7 +70,7 @@ func (r running) reset(ctx context.Context, o operator.Command) (operator.Done, 
 		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no limit has counted anything for it%s", t,
 			t.unknownHint())
 	}
-	if len(resets) == operator.MaxItems {
+	if len(keys) == operator.MaxItems {
 		done.Notes = append(done.Notes, "there may be more: reset it again")
 	}
 	return done, nil

@@ -165,6 +165,16 @@ func (cfg runningConfig) limitsOf(zones []*enforce.Zone) map[storage.LimitID][]t
 	return limits
 }
 
+// penaltyIn returns the penalty of limits with one ID, or nil: tiers share it.
+func penaltyIn(limits []tierLimit) *engine.Penalty {
+	for _, l := range limits {
+		if l.Penalty != nil {
+			return l.Penalty
+		}
+	}
+	return nil
+}
+
 // applied returns the limit that was applied to a key. If none was, because it was reduced for the
 // client, it returns the first one, without a tier unless all limits have that tier.
 func applied(limits []tierLimit, last *engine.Limit) tierLimit {
@@ -183,7 +193,7 @@ func applied(limits []tierLimit, last *engine.Limit) tierLimit {
 // describeLimit describes a limit of a tier.
 func describeLimit(p *enforce.Policy, tier string) operator.Limit {
 	return operator.Limit{
-		Name: p.Name, Text: enforce.LimitText(p.Rate), Tier: tier,
+		Name: p.Name, Text: p.Text(), Tier: tier,
 		Algorithm: p.Algorithm().String(), Amount: p.Amount(), Capacity: p.Capacity(),
 		Window: operator.SecondsOf(p.Window()),
 		Shadow: p.Shadow, Counts: p.Meter.Counts(),
@@ -218,6 +228,7 @@ func (r running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, 
 		Match: func(id storage.LimitID, _ []byte) bool {
 			return limits[id] != nil && !(q.Blocked && limits[id][0].Shadow)
 		},
+		Penalty: func(id storage.LimitID) *engine.Penalty { return penaltyIn(limits[id]) },
 		Blocked: q.Blocked, N: min(cmp.Or(q.N, defaultKeys), operator.MaxItems),
 	}
 	if q.By == operator.ByRefused {
@@ -249,7 +260,7 @@ func refusedOf(k operator.Key) int64 {
 func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
 	key := operator.Key{
 		Zone: p.Zone.Name, Limit: p.Name, Shadow: p.Shadow, Tier: p.tier, Kind: identity.KeyKind(k.Key), Client: targetOf(k.Key),
-		Text: cmp.Or(identity.KeyText([]byte(k.Key)), "all together"), Units: enforce.LimitText(p.Rate),
+		Text: cmp.Or(identity.KeyText([]byte(k.Key)), "all together"), Units: p.Text(),
 		Used: k.Used, Amount: k.Limit.Capacity(), Refused: k.Refused,
 	}
 	if k.Blocked > 0 {
