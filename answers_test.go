@@ -34,6 +34,7 @@ var answers = []struct{ question, page, words string }{
 	// When it runs.
 	{"A customer is locked out: what now?", "docs/locked-out.md", "caddy rate-limit explain"},
 	{"How do I ban an address?", "docs/bans.md#bans-and-allowances", "caddy rate-limit ban"},
+	{"Can I ban the addresses of a list that others publish?", "docs/block-lists.md", "Spamhaus"},
 	{"Who did that?", "docs/bans.md#audit", "caddy rate-limit audit"},
 	{"What happens if the disk is full?", "docs/faults.md#when-the-database-cant-be-used", "full"},
 	{"What happens if Redis is gone?", "docs/faults.md#when-the-database-cant-be-used", "degraded_limit"},
