@@ -77,7 +77,7 @@ var answers = []struct{ question, page, words string }{
 	{"Where is a request decided?", "docs/architecture.md", "internal/enforce/frame.go"},
 	{"Where do I add an option?", "docs/changes.md", "Where would I add an option of a zone?"},
 	{"Where do I add a metric, a command or a page of the dashboard?", "docs/changes.md", "a page of the dashboard?"},
-	{"What does my change still lack?", "docs/changes.md#what-tells-what-is-missing", "-syntax.update"},
+	{"What does my change still lack?", "docs/changes.md#what-tells-what-is-missing", "make reference"},
 	{"How do I write a store of my own?", "docs/stores-of-your-own.md", "storagetest.Run"},
 	{"What does kill -9 lose?", "docs/architecture.md#kill--9", "leases"},
 	{"Who owns this goroutine?", "docs/goroutines.md", "ends"},
