@@ -48,7 +48,7 @@ func (e *Evaluation) Release() {
 	if cap(e.Keys) > maxPooledKeys {
 		e.Keys = nil
 	}
-	clear(e.keys) // or they would keep a large Keys
+	clear(e.keys[:cap(e.keys)]) // or they would keep a large Keys
 	if e.Credentials.Known {
 		e.Credentials = Credentials{}
 	}

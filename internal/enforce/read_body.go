@@ -84,9 +84,8 @@ func (b *body) readAhead(v *Verdict, most int64) (read *readahead.Body, longer b
 	return nil, false, unreadable(err)
 }
 
-// peek sets the body's placeholders, if options have them, until unpeek. They hold at most
-// 64 KiB, and a doubt for longer bodies. Caddy's own
-// placeholders read all of the body, each time that they are evaluated.
+// peek sets the body's placeholders, if options have them, until unpeek. They hold at most 64 KiB, and a
+// doubt for longer bodies. Caddy's own placeholders read all of the body, each time that they are evaluated.
 func (b *body) peek(v *Verdict, use BodyUse) error {
 	if use.Fields && b.fields == nil {
 		if err := b.readFields(v); err != nil {
