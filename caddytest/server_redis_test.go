@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
+	"github.com/caddy-tally/caddy-tally/internal/testing/wrongclock"
 )
 
 // onRedis is a Caddyfile whose counts are on a Redis that several Caddys share.
@@ -125,6 +128,42 @@ func TestRedisThatComesLate(t *testing.T) {
 	})
 	redis.Must(t, "ACL", "SETUSER", "caddy", "resetpass", ">"+redisPassword)
 	waitFor(t, "the Redis to be in use again", func() bool { return !s.health().Degraded })
+}
+
+// Without any request the status shows that the server's clock is wrong, and that the server is away. Then explain
+// shows the limit in force.
+func TestStatusTellsOfTheServer(t *testing.T) {
+	t.Parallel()
+	clock := wrongclock.New(t)
+	if clock == nil {
+		t.Skip(wrongclock.Missing)
+	}
+	redis := newRedis(t)
+	redis.Kill()
+	redis.Env = clock.Env()
+	redis.Run(t)
+	s := startFleet(t, redis, 1, onRedis("limit 10/1h"))[0]
+	s.wantPassed(1, 1, "/", from(1))
+	if err := clock.Set(3 * time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	says := func(text string, args ...string) func() bool {
+		return func() bool {
+			out, _, _ := s.rateLimit(args...)
+			return strings.Contains(out, text)
+		}
+	}
+	waitFor(t, "the status to show the wrong clock", says("server is 3 hours ahead of this machine's", "status"))
+	waitFor(t, "the metric to show it", func() bool {
+		ahead, _ := strconv.ParseFloat(s.metric("caddy_rate_limit_store_server_clock_ahead_seconds"), 64)
+		return ahead > 10_700 && ahead < 10_900
+	})
+	redis.Kill()
+	waitFor(t, "the status to show that the server is away", says("The store redis can't be used", "status"))
+	s.passed(1, "/", from(1))
+	waitFor(t, "explain to show the limit in force", says("10/1h, at present 4, as the store can't be used", "explain", "192.0.2.1"))
+	redis.Run(t)
+	waitFor(t, "the Redis to be in use", func() bool { return !s.health().Degraded })
 }
 
 // A password that is changed on the server and in the file that a placeholder names is used by the next
