@@ -56,6 +56,6 @@ func (h *Handler) NoteHandshake(v *Verdict, clock func() time.Time) {
 		return
 	}
 	_ = cfg.Advice.Give(h.Log, advice.Advice{Kind: advice.BeforeTLS, // a warning is no error
-		Problem: "banned addresses came over more than 100 TLS connections in a second, and each handshake cost ten times as much as closing it before",
-		Fix:     "listener_wrappers { rate_limit; tls }, each on a line of its own, in servers of the global options"})
+		Problem: "banned addresses made more than 100 TLS handshakes in a second; closing their connections before TLS costs a tenth",
+		Fix:     "listener_wrappers { rate_limit; tls }, a line each, in servers of the global options"})
 }
