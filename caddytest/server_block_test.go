@@ -19,12 +19,12 @@ func (s *server) goOver(path, from string) {
 	waitFor(s.t, "a refusal", func() bool { return s.refusedFor(path, from) > 0 })
 }
 
-// awaitUnits waits until requests of another client pass that was refused after this one, so that this one's units
+// awaitUnits waits until requests of a new client pass that goes over its limit now, so that units that were used before
 // are free, too.
-func (s *server) awaitUnits() {
+func (s *server) awaitUnits(from string) {
 	s.t.Helper()
-	s.goOver("/short", "192.0.2.9")
-	waitFor(s.t, "units to be free", func() bool { return s.refusedFor("/short", "192.0.2.9") == 0 })
+	s.goOver("/short", from)
+	waitFor(s.t, "units to be free", func() bool { return s.refusedFor("/short", from) == 0 })
 }
 
 // A key that goes over a limit with block stays refused, whatever is free meanwhile and whatever becomes of the process.
@@ -40,7 +40,7 @@ func TestBlockOutlastsItsWindow(t *testing.T) {
 	}
 	s.goOver("/login", "192.0.2.1")
 	isBlocked("at once")
-	s.awaitUnits()
+	s.awaitUnits("192.0.2.7")
 	isBlocked("later")
 	s.wantPassed(1, 1, "/login", "X-Forwarded-For: 192.0.2.2")
 
@@ -69,11 +69,11 @@ func TestBlockOutlastsItsWindow(t *testing.T) {
 	s.wantPassed(1, 1, "/login", "X-Forwarded-For: 192.0.2.1")
 	s.kill()
 	s.start()
-	s.awaitUnits()
+	s.awaitUnits("192.0.2.8")
 	s.wantPassed(1, 1, "/login", "X-Forwarded-For: 192.0.2.1")
 
 	s.wantPassed(20, 20, "/trial", "X-Forwarded-For: 192.0.2.1")
 	s.mustReload(strings.ReplaceAll(caddyfile, " shadow", ""))
-	s.awaitUnits()
+	s.awaitUnits("192.0.2.9")
 	s.wantPassed(1, 1, "/trial", "X-Forwarded-For: 192.0.2.1")
 }
