@@ -328,7 +328,8 @@ func TestCountingAfterwardsInAnOutage(t *testing.T) {
 		}
 		under[0].Settle(true) // from the lease
 		e.broken.Store(true)
-		under[1].Settle(true) // goes into a batch that fails
+		under[1].Settle(true)     // goes into a batch that fails
+		time.Sleep(2 * gatherFor) // which that batch may be open for
 		synctest.Wait()
 		under[2].Settle(true)
 		if !e.committer.degraded.Load() {
