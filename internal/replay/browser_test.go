@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,8 +35,9 @@ func TestBrowserShowsTheReport(t *testing.T) {
 	}
 }
 
-// The line of a limit moves by its slider and by pointer to every amount of the table. At the configured one
-// the effect is the replay's own, at each that of the table; what is right of the line is shown as refused.
+// The line of a limit moves by its slider and by pointer to every amount of the table, and to amounts between
+// them. At the configured one the effect is the replay's own, at each that of the table; what is right of the line is
+// shown as refused.
 func TestBrowserMovesTheLimit(t *testing.T) {
 	t.Parallel()
 	b, report := browser.Start(t, browser.Find(t)), busyReport(t)
@@ -65,10 +67,22 @@ func TestBrowserMovesTheLimit(t *testing.T) {
 	if want := fmt.Sprintf("A limit of 5 would refuse %d of %d clients; 0 of these", l.Hit, l.Clients); !strings.HasPrefix(s.Effect, want) {
 		t.Errorf("at first got %q, want %q", s.Effect, want)
 	}
+	var amounts []int64
+	page.Eval(`JSON.parse(document.querySelector("input").dataset.steps).map((step) => Number(step.name.replace(",", "")))`, &amounts)
+	for _, a := range append(slices.Clone(l.Amounts), Amount{Amount: 3}, Amount{Amount: 7}, Amount{Amount: 12}) {
+		if !slices.Contains(amounts, a.Amount) {
+			t.Errorf("the slider has no %d: %v", a.Amount, amounts)
+		}
+	}
 	last := -1.0
-	for i, a := range l.Amounts {
+	for i, amount := range amounts {
+		a := Amount{Amount: amount} // forty people want one each, and one client more
+		if amount < l.Peaks.Max {
+			a.Clients = 1
+		}
 		page.Eval(fmt.Sprintf(`(() => { const i = document.querySelector("input"); i.value = %d; i.dispatchEvent(new Event("input")); return true })()`, i), new(bool))
 		look()
+		s.Name = strings.ReplaceAll(s.Name, ",", "")
 		want := fmt.Sprintf("A limit of %d would refuse %d of %d clients", a.Amount, a.Clients, l.Clients)
 		if !strings.HasPrefix(s.Effect, want) || s.Name != fmt.Sprint(a.Amount) || (s.Over > 0) != (a.Clients > 0) || s.X < last {
 			t.Errorf("got %+v, want %q", s, want)

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // for the page
 	"encoding/base64"
@@ -69,23 +70,40 @@ func hashOf(text string) string {
 
 // headline returns the main result.
 func (r *Report) headline() string {
-	clients, refusing := int64(0), 0
+	if r.Requests == 0 {
+		return "No request was replayed"
+	}
+	enforced, shadow := r.effectOf(false, r.Refused), r.effectOf(true, r.Would)
+	switch {
+	case shadow == "":
+		return "These limits would have refused " + cmp.Or(enforced, nobody)
+	case enforced == "":
+		return "The limits in shadow would have refused " + shadow
+	}
+	return fmt.Sprintf("These limits would have refused %s; those in shadow, of the rest, %s", enforced, shadow)
+}
+
+const nobody = "nobody"
+
+// effectOf describes the requests that limits in shadow, or the others, refuse; "" if there are no such limits.
+func (r *Report) effectOf(inShadow bool, refused int64) string {
+	limits, clients, refusing := 0, int64(0), 0
 	for _, l := range r.Limits {
-		if l.Shadow {
+		if l.Shadow != inShadow {
 			continue
 		}
+		limits++
 		if clients = max(clients, l.Hit); l.Refused > 0 {
 			refusing++
 		}
 	}
-	if r.Requests == 0 {
-		return "No request was replayed"
+	switch {
+	case limits == 0 && refused == 0:
+		return ""
+	case refused == 0:
+		return nobody
 	}
-	if r.Refused == 0 {
-		return "These limits would have refused nobody"
-	}
-	text := fmt.Sprintf("These limits would have refused %s of all requests, from %s", percent(r.Refused, r.Requests),
-		wording.Counted(clients, "client"))
+	text := fmt.Sprintf("%s of all requests, from %s", percent(refused, r.Requests), wording.Counted(clients, "client"))
 	if refusing > 1 {
 		text += " or more"
 	}

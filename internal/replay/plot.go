@@ -92,7 +92,7 @@ func plotPeaks(l LimitReport) *plot {
 	return p
 }
 
-// movable is the line of a limit, which is at one of the amounts.
+// movable is the line of a limit, which is at one of several amounts.
 type movable struct {
 	Steps []movedTo
 	At    int // the configured one
@@ -100,28 +100,38 @@ type movable struct {
 
 // movedTo is an amount of a limit: the place of its line, its name and its effect.
 type movedTo struct {
-	X      int    `json:"x"`
-	Name   string `json:"name"`
-	Effect string `json:"effect"`
+	X      float64 `json:"x"`
+	Name   string  `json:"name"`
+	Effect string  `json:"effect"`
 }
 
 // limitLine returns the line of the limit in the plot of its peaks.
 func (l *LimitReport) limitLine() *movable {
 	m := new(movable)
-	for i, a := range l.Amounts {
-		column := sort.Search(len(l.Peaks.Steps), func(i int) bool { return l.Peaks.Steps[i].UpTo >= a.Amount })
-		x := column * barRoom
-		if _, isRound := slices.BinarySearch(round, a.Amount); !isRound {
-			x += barRoom / 2
-		} else if column < len(l.Peaks.Steps) && l.Peaks.Steps[column].UpTo == a.Amount {
-			x += barRoom
-		}
+	for i, a := range l.moves {
 		if a.Own {
 			m.At = i
 		}
-		m.Steps = append(m.Steps, movedTo{min(x, len(l.Peaks.Steps)*barRoom), wording.Number(a.Amount), l.effect(a)})
+		x := float64(len(l.Peaks.Steps) * barRoom)
+		if a.Clients > 0 {
+			x = l.placeOf(a.Amount)
+		}
+		m.Steps = append(m.Steps, movedTo{x, wording.Number(a.Amount), l.effect(a)})
 	}
 	return m
+}
+
+// placeOf returns where an amount that refuses clients is in the plot of peaks: in the column of the peaks up to it, as
+// far right as the amount is between those of the columns.
+func (l *LimitReport) placeOf(amount int64) float64 {
+	steps := l.Peaks.Steps
+	column := sort.Search(len(steps)-1, func(i int) bool { return steps[i].UpTo >= amount })
+	upTo, above := steps[column].UpTo, int64(0)
+	if at, _ := slices.BinarySearch(round, upTo); at > 0 {
+		above = round[at-1]
+	}
+	part := max(float64(amount-above)/float64(upTo-above), 0)
+	return math.Round((float64(column)+part)*barRoom*10) / 10
 }
 
 // effect describes what another amount would refuse.

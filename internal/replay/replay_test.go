@@ -183,3 +183,29 @@ func TestBar(t *testing.T) {
 		t.Errorf("got %q, want %q", out, want)
 	}
 }
+
+// The headline of the page says what limits in shadow would refuse, which is all that a config of init would.
+func TestHeadlineTellsOfShadow(t *testing.T) {
+	limits := func(inShadow ...bool) (list []LimitReport) {
+		for i, s := range inShadow {
+			list = append(list, LimitReport{Shadow: s, Refused: int64(10 * i), Hit: int64(i)})
+		}
+		return list
+	}
+	for _, c := range []struct {
+		want   string
+		report Report
+	}{
+		{"The limits in shadow would have refused 20.0 % of all requests, from 1 client", Report{Requests: 100, Would: 20, Limits: limits(true, true)}},
+		{"The limits in shadow would have refused nobody", Report{Requests: 100, Limits: limits(true)}},
+		{"These limits would have refused nobody; those in shadow, of the rest, 10.0 % of all requests, from 1 client", Report{Requests: 100, Would: 10, Limits: limits(false, true)}},
+		{"These limits would have refused 10.0 % of all requests, from 1 client; those in shadow, of the rest, nobody", Report{Requests: 100, Refused: 10, Limits: limits(true, false)}},
+		{"These limits would have refused 10.0 % of all requests, from 2 clients or more", Report{Requests: 100, Refused: 10, Limits: limits(false, false, false)}},
+		{"These limits would have refused nobody", Report{Requests: 100}},
+		{"No request was replayed", Report{Limits: limits(true)}},
+	} {
+		if got := c.report.headline(); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}

@@ -63,6 +63,8 @@ type LimitReport struct {
 	Amounts  []Amount         `json:"amounts,omitempty"`
 	Inexact  bool             `json:"inexact,omitempty"` // peaks may be too high
 	Timeline *Timeline        `json:"timeline,omitempty"`
+
+	moves []Amount // those of the table, and some between them
 }
 
 // Timeline is the requests in steps of time.
@@ -221,6 +223,7 @@ func (r *run) limitReport(s *series) LimitReport {
 		peaks := s.demand.peaks()
 		l.Peaks = distribution(peaks)
 		l.Amounts = table(peaks, s.Amount)
+		l.moves = between(l.Amounts, peaks)
 		honest, _ := s.honest()
 		l.tell(honest)
 	}
@@ -232,9 +235,10 @@ func (l *LimitReport) tell(honest []int64) {
 	within := func(amount int64) int64 {
 		return int64(sort.Search(len(honest), func(i int) bool { return honest[i] > amount }))
 	}
-	for i := range l.Amounts {
-		a := &l.Amounts[i]
-		a.Honest = int64(len(honest)) - within(a.Amount)
+	for _, amounts := range [][]Amount{l.Amounts, l.moves} {
+		for i := range amounts {
+			amounts[i].Honest = int64(len(honest)) - within(amounts[i].Amount)
+		}
 	}
 	if l.Peaks == nil {
 		return
@@ -318,13 +322,33 @@ func quantile(ascending []int64, share float64) int64 {
 // configured one.
 func table(peaks []int64, own int64) (rows []Amount) {
 	for _, amount := range amountsAround(own) {
-		within := sort.Search(len(peaks), func(i int) bool { return peaks[i] > amount })
-		rows = append(rows, Amount{Amount: amount, Clients: int64(len(peaks) - within), Own: amount == own})
-		if within == len(peaks) && amount >= own {
+		row := amountOf(peaks, amount)
+		row.Own = amount == own
+		if rows = append(rows, row); row.Clients == 0 && amount >= own {
 			break
 		}
 	}
 	return rows
+}
+
+// amountOf returns the effect of an amount.
+func amountOf(peaks []int64, amount int64) Amount {
+	within := sort.Search(len(peaks), func(i int) bool { return peaks[i] > amount })
+	return Amount{Amount: amount, Clients: int64(len(peaks) - within)}
+}
+
+// between returns the rows of a table with up to nine amounts between each two.
+func between(rows []Amount, peaks []int64) (list []Amount) {
+	for i, row := range rows {
+		if i > 0 {
+			before := rows[i-1].Amount
+			for n, parts := int64(1), min(row.Amount-before, 10); n < parts; n++ {
+				list = append(list, amountOf(peaks, before+(row.Amount-before)/parts*n))
+			}
+		}
+		list = append(list, row)
+	}
+	return list
 }
 
 // maxName is the most bytes of a counted text in a list.

@@ -4,7 +4,7 @@ for (const input of document.querySelectorAll("input[data-steps]")) {
 	const show = () => {
 		const {x, name, effect} = steps[input.value]
 		for (const end of ["x1", "x2"]) svg.querySelector("line").setAttribute(end, x)
-		for (const bar of svg.querySelectorAll("rect")) bar.classList.toggle("over", bar.x.baseVal.value + 4 >= x)
+		for (const bar of svg.querySelectorAll("rect")) bar.classList.toggle("over", bar.x.baseVal.value + 9 > x)
 		input.setAttribute("aria-valuetext", name)
 		figure.querySelector("output").textContent = effect
 	}
