@@ -114,9 +114,9 @@ func TestMistakesThatCaddyAcceptsAreErrors(t *testing.T) {
 			{"match method POST path /login", "write match POST /login"},
 			{"match host example.com path /login", "write match /login, or a block"},
 			{"match path = /login", "leave it out"},
-			{"match path ^/login$", "write path_regexp ^/login$"},
-			{"match path https://example.com/login", "write a block with host and path"},
-			{"match path /login?x=1", "write a block with path /login and query x=1"},
+			{"match path ^/login$", "which is a regular expression: expected a path, such as /login or /api/*"},
+			{"match path https://example.com/login", "write host example.com and path /login, each on a line of its own"},
+			{"match path /login?x=1", "write endpoint /login x=1"},
 			{"match host https://example.com", "write host example.com"},
 			{"match host example.com/login", "write host example.com"},
 			{"match method POST,PUT", "write method POST PUT"},
@@ -133,7 +133,7 @@ func TestMistakesThatCaddyAcceptsAreErrors(t *testing.T) {
 			{"per key {http.request.header.X-Tenant", "is a brace missing?"},
 			{"per key ip", "write per ip"},
 			{"per key client_ip", "write per ip"},
-			{"per key user", "write per ip, or a placeholder such as per key {http.request.header.X-Tenant}"},
+			{"per key user", "write per ip; or a placeholder such as per key {http.request.header.X-Tenant}"},
 			{"per key 192.0.2.1", "write per ip"},
 		}},
 		{inDirective, [][2]string{
@@ -179,8 +179,8 @@ func TestDoubtfulConfigsAreWarnedOf(t *testing.T) {
 	own := func(s string) string { return inZone(s + "\n\t\t\tlimit 5/1m") }
 	for _, tt := range []struct{ name, input, msg, write string }{
 		{"peer host", peer("match host https://example.com"), "never matches", "host example.com"},
-		{"peer port", peer("key {remote}"), "has the port in it", "per ip, or key {http.request.remote.host}"},
-		{"peer word", peer("key remote_ip"), "everybody shares one count", "per ip, or a placeholder such as per key {http.request.header.X-Tenant}"},
+		{"peer port", peer("key {remote}"), "has the port in it", "per ip; or key {http.request.remote.host}"},
+		{"peer word", peer("key remote_ip"), "everybody shares one count", "per ip; or a placeholder such as per key {http.request.header.X-Tenant}"},
 		{"peer unknown", peer("key {remote_ip}"), "counted by their address", "per ip, or a known placeholder"},
 		{"peer short window", inZone("events 5\n\t\t\twindow 1ms"), "raised to 100ms", "a longer window, such as 1s"},
 		{"static key", own("per key everything"), "everybody shares one count", "per ip"},

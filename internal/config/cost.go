@@ -260,7 +260,7 @@ func (z *Zone) addCount(line *Count) error {
 		return line.check()
 	}
 	if len(z.Count.Status) > 0 && len(line.Status) > 0 {
-		return fmt.Errorf("status is given already: write count status %v",
+		return fmt.Errorf("status is given already: write one line, such as count status %v",
 			&Count{Status: append(slices.Clone(z.Count.Status), line.Status...)})
 	}
 	z.Count.Status = append(z.Count.Status, line.Status...)

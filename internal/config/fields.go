@@ -18,15 +18,15 @@ const (
 	unreadableEmpty  = "empty"
 )
 
-// fields returns the fields of bodies in the zone's options.
-func (z *Zone) fields() (names []string) {
+// Fields returns the fields of bodies in the zone's options.
+func (z *Zone) Fields() (names []string) {
 	names = append(namesOfSets(z.sets()), namesOf(z.textNeeds())...)
 	return slices.DeleteFunc(names, func(name string) bool { return !bodyfield.IsField(name) })
 }
 
 // checkFields returns an error about options of fields in bodies.
 func (z *Zone) checkFields() error {
-	names := z.fields()
+	names := z.Fields()
 	for _, name := range names {
 		if _, ok := bodyfield.NewField(name); !ok {
 			return fmt.Errorf("placeholder {%s}: expected the name of a field, such as {%suser} or {%[2]suser[email]}, or a path in JSON, such as {%suser.email}", name, bodyfield.Form, bodyfield.JSON)
@@ -56,7 +56,7 @@ func (z *zoneCompiler) compileFields() {
 	}
 	z.run.CostReads = readsOf(costs...)
 	if z.OnUnreadableBody != unreadableEmpty {
-		z.run.Fields = z.fields()
+		z.run.Fields = z.Fields()
 	}
 }
 
@@ -65,7 +65,7 @@ func (z *zoneCompiler) compileFields() {
 func (h *handlerCompiler) compileFields(zones []*Zone) {
 	seen := make(map[string]bool)
 	for _, z := range zones {
-		for _, name := range z.fields() {
+		for _, name := range z.Fields() {
 			h.run.ReadsFields = max(h.run.ReadsFields, cmp.Or(z.ReadBody, enforce.DefaultReadBody))
 			if f, ok := bodyfield.NewField(name); ok && !seen[name] {
 				seen[name] = true

@@ -35,9 +35,9 @@ var mistakes = []struct {
 }{
 	{regexp.MustCompile(`^limit (\d[\d_]*)(?:/| per )1? ?month$`), "limit $1/month fixed"},
 	{regexp.MustCompile(`^limit (\d\S*/\S+) burst=(\d+)(?: nodelay)?$`), "limit $1 burst $2"},
-	{regexp.MustCompile(`^limit (\d[\d_]* concurrent) .*?block (\d+\S+)$`), "limit $1, and a rate such as limit 60/1m block $2 beside it"},
+	{regexp.MustCompile(`^limit (\d[\d_]* concurrent) .*?block (\d+\S+)$`), "limit $1; and a rate such as limit 60/1m block $2 beside it"},
 	{regexp.MustCompile(`^limit (\d\S*/\S+) (?:ban|ban_?time|ban for|block for|for|penalty|timeout) (\d+\S+)$`), "limit $1 block $2"},
-	{regexp.MustCompile(`^(?:block|block_for|ban_?time|timeout)[= ](\d+[smhd])$`), "limit 5/10m block $1"},
+	{regexp.MustCompile(`^(?:block|block_for|ban_?time|timeout)[= ](\d+[smhd])$`), "it behind a limit, as in limit 60/1m block $1"},
 	{regexp.MustCompile(`^limit (?:concurrent (\d+)|(\d+) connections)$`), "limit $1$2 concurrent"},
 	{regexp.MustCompile(`^zone[=:](\w+)`), "zone $1 {"},
 	{regexp.MustCompile(`^rate[= ](\d+r?/\d*[smhd])$`), "limit $1"},
@@ -45,7 +45,7 @@ var mistakes = []struct {
 		regexp.MustCompile(
 			`^per \{?(?:remote_ip|remote_host|client_ip|http\.request\.remote\.host|http\.vars\.client_ip)\}?$`),
 		"per ip"},
-	{regexp.MustCompile(`^per (\{\S+\})$`), "per key $1"},
+	{regexp.MustCompile(`^per (\{\w+\.\S+\})$`), "per key $1"},
 }
 
 // perUnit is an amount that isn't whole, per second, minute or hour.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -209,6 +210,7 @@ func (h *Handler) addZone(d *caddyfile.Dispenser, z *Zone) error {
 	if h.Zones[i].HasOwnWords() || z.HasOwnWords() {
 		return d.Err("the name is taken by an earlier zone of this handler: choose another name")
 	}
+	z.Replaces = cmp.Or(h.Zones[i].Replaces, h.Zones[i].Source)
 	h.Zones[i] = z
 	return nil
 }

@@ -267,7 +267,7 @@ func (p *Place) Authenticates() string {
 }
 
 // userDirective is the fix for a zone that depends on the user.
-const userDirective = "rate_limit_user instead of rate_limit; or in route blocks and in JSON, the handler behind the one that sets it"
+const userDirective = "rate_limit_user in the place of rate_limit; or in route blocks and in JSON, the handler behind the one that sets it"
 
 // UserID is the placeholder of the authenticated user, and UserOfAuth the beginning of what is known of one.
 const (

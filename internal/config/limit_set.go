@@ -34,7 +34,7 @@ func (z *zoneCompiler) newLimitSet(site string, limits []Limit) (*enforce.LimitS
 		arithmetic := compiled[i].Limit
 		if z.app.Region != nil && arithmetic.Window() == limiter.Month {
 			return nil,
-				fmt.Errorf("limit: %s: regions share no months: write %d/30d, or use a Caddy without region for it",
+				fmt.Errorf("limit: %s: regions share no months: write limit %d/30d; or use a Caddy without region for it",
 					enforce.LimitText(arithmetic), arithmetic.Amount())
 		}
 		kind := Limit{

@@ -85,19 +85,27 @@ func (z *zoneCompiler) noteSpellings(option string, sets caddyhttp.MatcherSets) 
 func (h *handlerCompiler) checkExemptions() (found []advice.Advice) {
 	for _, set := range h.run.Exempt {
 		for _, m := range set {
-			path, ok := m.(*caddyhttp.MatchPath)
-			if !ok {
-				continue
+			var paths []string
+			switch m := m.(type) {
+			case *caddyhttp.MatchPath:
+				paths = *m
+			case *matcher.Endpoint:
+				paths = m.Paths
 			}
-			if i := slices.IndexFunc(*path, func(p string) bool { return strings.HasPrefix(p, "*.") }); i >= 0 {
-				found = append(found,
-					h.Advice("exempt: path "+(*path)[i]+" also exempts /login"+(*path)[i][1:]+
-						", which some backends take for /login",
-						"the folder that the files are in, such as exempt /static/*"))
+			isExtension := func(path string) bool { return strings.HasPrefix(strings.TrimPrefix(path, "/"), "*.") }
+			if i := slices.IndexFunc(paths, isExtension); i >= 0 {
+				found = append(found, h.Advice("exempt: "+alsoExempts(paths[i]), inFolder))
 			}
 		}
 	}
 	return found
+}
+
+// inFolder is what to write for an exempt extension.
+const inFolder = "exempt /static/*; with the folder that the files are in"
+
+func alsoExempts(extension string) string {
+	return extension + " also exempts /login" + extension[strings.Index(extension, "."):] + ", which some backends take for /login"
 }
 
 // unmarshalMatchers reads a matcher set: an endpoint, a matcher token, client addresses, one
@@ -120,6 +128,12 @@ func unmarshalMatchers(d *caddyfile.Dispenser, token MatcherToken) (caddy.Module
 
 // requiredMatchers reads the matcher set of an option that needs one, such as the example.
 func requiredMatchers(d *caddyfile.Dispenser, token MatcherToken, option, example string) (caddy.ModuleMap, error) {
+	if d.NextArg() {
+		if option == "exempt" && strings.HasPrefix(d.Val(), "*.") {
+			return nil, d.Errf("exempt: %s: write %s", alsoExempts(d.Val()), inFolder)
+		}
+		d.Prev()
+	}
 	set, err := unmarshalMatchers(d, token)
 	if err != nil {
 		return nil, caddyconf.InLine(d, option, err)
@@ -176,53 +190,74 @@ func checkMatcherWords(d caddyfile.Dispenser) error {
 	return nil
 }
 
-// insteadOfMatcher returns a replacement for a word that isn't a matcher, and what is behind it. not is
-// "not " in a negation, and otherwise empty.
+// insteadOfMatcher returns what to write for a word that isn't a matcher, and what is behind it, or what is expected
+// there. not is "not " in a negation, and otherwise empty.
 func insteadOfMatcher(not, word string, args []string) string {
-	write := func(words ...string) string { return "write " + not + strings.Join(append(words, args...), " ") }
+	rest, negated := strings.CutPrefix(word, "!")
+	if negated && not == "" {
+		not, word = "not ", rest
+	}
+	methods, words := strings.Split(strings.ToUpper(word), "|"), append([]string{word}, args...)
 	isNoMethod := func(word string) bool { return !matcher.IsMethod(word) }
-	if rest, ok := strings.CutPrefix(word, "!"); ok && not == "" {
-		if not, word = "not ", rest; matcher.IsMatcher(rest) {
-			return write(rest)
-		}
-	}
-	if spaced, ok := matcher.WithoutCommas(append([]string{word}, args...)); ok && not == "" {
-		return matcher.NoCommas + ": write " + spaced
-	}
-	switch methods := strings.Split(word, "|"); {
-	case not == "" && !slices.ContainsFunc(methods, isNoMethod):
-		return write(strings.ToUpper(strings.Join(methods, " ")))
+	switch spaced, commas := matcher.WithoutCommas(words); {
+	case commas && not == "":
+		return matcher.NoCommas + loading(": write "+spaced)
+	case negated && matcher.IsMatcher(word):
 	case !slices.ContainsFunc(append(methods, args...), isNoMethod):
-		return write("method", strings.ToUpper(strings.Join(methods, " ")))
+		words = append([]string{"method"}, strings.Fields(strings.ToUpper(strings.Join(append(methods, args...), " ")))...)
+	case !slices.ContainsFunc(methods, isNoMethod):
+		words = append(methods, args...)
+		if not != "" {
+			words = append([]string{"endpoint"}, words...)
+		}
 	case strings.HasPrefix(word, "/"), strings.HasPrefix(word, "*."):
-		return write("path", word)
-	case isLikeAddress(word) && len(args) == 0:
-		return "it is no address or network: write " + not + "client_ip " + likelyNetwork(word)
+		words = append([]string{"path"}, words...)
+	case isLikeAddress(word):
+		network := starred(word)
+		if network == "" || len(args) > 0 {
+			return "it is no address or network, such as 192.0.2.1 or 192.0.2.0/24"
+		}
+		words = []string{"client_ip", network}
+	default:
+		words = nil
 	}
-	instead := "write a path, such as /login, or a matcher"
+	expected := "expected a path, such as /login, or a matcher"
 	if not != "" {
-		instead = "write not path /login, or not and another matcher"
+		expected = "expected not path /login, or not and another matcher"
 	}
-	return cmp.Or(caddyconf.DidYouMean(word, moduleNames("http.matchers")), instead)
+	if words != nil {
+		return cmp.Or(loading("write "+not+strings.Join(words, " ")), expected)
+	}
+	return cmp.Or(caddyconf.DidYouMean(word, moduleNames("http.matchers")), expected)
+}
+
+// loading returns a text that ends in matchers behind "write", or "" if they don't load (decision 182).
+func loading(text string) string {
+	_, words, _ := strings.Cut(text, "write ")
+	d := caddyfile.NewTestDispenser("match " + words)
+	d.Next()
+	if set, err := unmarshalMatchers(d, nil); err != nil || matcher.CheckSet(set) != nil {
+		return ""
+	}
+	return text
 }
 
 func isLikeAddress(word string) bool {
 	return strings.Trim(word, "0123456789abcdefABCDEF.:/*") == "" && strings.ContainsAny(word, ".:")
 }
 
-// likelyNetwork returns the network that a word like an address is meant to be, such as 192.168.0.0/16 for
-// 192.168.*, or an example.
-func likelyNetwork(word string) string {
-	known, _, _ := strings.Cut(strings.ReplaceAll(word, "*", "0"), "/")
-	for strings.HasSuffix(known, ".0") {
-		known = strings.TrimSuffix(known, ".0")
+// starred returns the network of an address with stars in the place of its last numbers, or "".
+func starred(word string) string {
+	known := word
+	for strings.HasSuffix(known, ".*") {
+		known = strings.TrimSuffix(known, ".*")
 	}
 	n := strings.Count(known, ".") + 1
-	if network, err := netip.ParsePrefix(fmt.Sprintf("%s%s/%d", known, strings.Repeat(".0", max(4-n, 0)),
-		8*n)); err == nil {
-		return network.String()
+	network, err := netip.ParsePrefix(fmt.Sprintf("%s%s/%d", known, strings.Repeat(".0", max(4-n, 0)), 8*n))
+	if err != nil || n > 3 || known == word {
+		return ""
 	}
-	return "with addresses or networks, such as 192.0.2.0/24"
+	return network.String()
 }
 
 // nextIsMatcherToken reports whether the next argument is a matcher token. Its first character is

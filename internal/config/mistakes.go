@@ -40,7 +40,7 @@ func (z *Zone) checkKey() error {
 		case name == "http.request.remote":
 			return &matcher.MistakeError{Problem: "key: {" + name +
 				"} has the port in it, which is another for every connection, so that nobody is limited",
-				Fix: "per ip, or key {http.request.remote.host}"}
+				Fix: "per ip; or key {http.request.remote.host}"}
 		case routing.IsFleeting(name):
 			return &matcher.MistakeError{Problem: "key: {" + name +
 				"} changes from one request or connection to the next, so that nobody is limited", Fix: "per ip"}
@@ -51,13 +51,13 @@ func (z *Zone) checkKey() error {
 	}
 	switch key := strings.ToLower(z.Key); {
 	case strings.ContainsAny(key, "{}$") && !strings.Contains(key, `\`):
-		return fmt.Errorf("key: %q has no placeholder in it, so that everybody shares one count: is a brace missing? write key {http.request.header.X-Tenant}, or per ip", z.Key)
+		return fmt.Errorf("key: %q has no placeholder in it, so that everybody shares one count: is a brace missing? write per ip; or key {http.request.header.X-Tenant}", z.Key)
 	case slices.Contains([]string{"ip", "client", "api_key", "remote", "remote_ip", "remote_host", "remote_addr",
 		"client_ip", "address", "user", "session", "header", "host", "path", "uri", "method"}, key),
 		isAddress(key), strings.HasPrefix(key, "http.request."):
 		return &matcher.MistakeError{
 			Problem: fmt.Sprintf("key: %q has no placeholder in it, so that everybody shares one count", z.Key),
-			Fix:     "per ip, or a placeholder such as per key {http.request.header.X-Tenant}"}
+			Fix:     "per ip; or a placeholder such as per key {http.request.header.X-Tenant}"}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -44,19 +43,10 @@ func peerInt(field *int, name, kind string) func(*caddyfile.Dispenser) error {
 			return d.Errf("%s already specified: %v", name, *field)
 		}
 		if *field, err = strconv.Atoi(d.Val()); err != nil {
-			return d.Errf("invalid %s '%s': %v: write a whole number such as %s", kind, d.Val(), err, instead(d.Val()))
+			return d.Errf("invalid %s '%s': %v: expected a whole number", kind, d.Val(), err)
 		}
 		return nil
 	}
-}
-
-// instead returns a whole number to write in place of a word: the one that it begins with, if it has one.
-func instead(word string) string {
-	word = strings.TrimLeft(word, "/")
-	if end := strings.IndexFunc(word, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
-		word = word[:end]
-	}
-	return cmp.Or(word, "5")
 }
 
 // Distributed is accepted for compatibility with `mholt/caddy-ratelimit`.

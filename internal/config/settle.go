@@ -31,21 +31,21 @@ func (z *Zone) checkSettle() error {
 	case z.Count != nil:
 		return errors.New("settle: count says already from the answer what a request uses up: leave out one of both")
 	case z.Cost == "" && len(z.Costs) == 0:
-		return errors.New("settle: the cost that is taken on arrival is missing: write cost 500 before it, about what a request will use")
+		return fmt.Errorf("settle: the cost that is taken on arrival is missing: write cost 1000 and settle %s, each on a line of its own; the cost is about what a request will use", z.Settle)
 	case z.Cost == "0":
-		return errors.New("settle: a cost of 0 takes nothing on arrival, so that all requests pass that come at once: write about what a request will use")
+		return errors.New("settle: a cost of 0 takes nothing on arrival, so that all requests pass that come at once: write cost 1000 in the place of cost 0; with about what a request will use")
 	}
 	if err := routing.CheckPlaceholders(z.Settle); err != nil {
 		return fmt.Errorf("settle: %w", err)
 	}
 	for _, name := range routing.PlaceholderNames(z.Settle) {
 		if rest, ours := strings.CutPrefix(name, enforce.OurPlaceholders+"answer"); ours && !strings.HasPrefix(rest, ".") {
-			return fmt.Errorf("settle: {%s} is never set: write {%susage.total_tokens}", name, bodyfield.Answer)
+			return fmt.Errorf("settle: {%s} is never set: write settle {%susage.total_tokens}", name, bodyfield.Answer)
 		}
 	}
 	for _, name := range answerFields(z.Settle) {
 		if slices.ContainsFunc(bodyfield.AnswerPaths(name), func(path []string) bool { return path == nil }) {
-			return fmt.Errorf("settle: {%s}: a name is missing: write a path such as {%susage.total_tokens}, or alternatives with | between them", name, bodyfield.Answer)
+			return fmt.Errorf("settle: {%s}: a name is missing: write settle {%susage.total_tokens}; or another path, or alternatives with | between them", name, bodyfield.Answer)
 		}
 	}
 	return nil

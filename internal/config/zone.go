@@ -203,6 +203,10 @@ type Zone struct {
 	// The zone's place in a config file, such as `Caddyfile:12`, for messages. The Caddyfile
 	// adapter sets it.
 	Source string `json:"source,omitempty"`
+
+	// The place of an earlier zone of this name in the same block, which this one replaces as in
+	// `mholt/caddy-ratelimit`, for a warning. The Caddyfile adapter sets it.
+	Replaces string `json:"replaces,omitempty"`
 }
 
 // PerNetwork is `per ip` with other defaults of the prefixes.

@@ -136,7 +136,13 @@ func (z *Zone) checkWords(d *caddyfile.Dispenser) error {
 	case z.HasOwnWords() && !peer:
 		return d.Err("a limit is missing: write limit 5/1m")
 	case z.Window == 0 || z.MaxEvents == 0:
-		return d.Errf("a rate limit zone requires both a window and maximum events, or a limit: write zone %s {, limit 5/1m and }, each on a line of its own", z.Name)
+		missing := "zone " + z.Name + " {, limit 5/1m and }, each on a line of its own"
+		if z.Window != 0 {
+			missing = "events 5"
+		} else if z.MaxEvents != 0 {
+			missing = "window 1m"
+		}
+		return d.Errf("a rate limit zone requires both a window and maximum events, or a limit: write %s", missing)
 	}
 	return nil
 }

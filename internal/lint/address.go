@@ -60,7 +60,7 @@ func checkPeers(p *config.Place) (found []advice.Advice) {
 	for _, z := range p.Zones {
 		if slices.Contains(routing.PlaceholderNames(z.Key), "http.request.remote.host") {
 			found = append(found, z.Advice("key: {http.request.remote.host} is the address of the proxy, because this server has trusted_proxies, so that all clients behind it share one count",
-				"per ip, or key {client_ip}"))
+				"per ip; or key {client_ip}"))
 		}
 	}
 	return found

@@ -52,7 +52,7 @@ func checkChoice(s *config.Survey) (found []advice.Advice) {
 				!(option == "exempt" && isSignedWebhook(set)) {
 				found = append(found,
 					o.Advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option,
-						in.Written), safer(in.Written, set)))
+						in.Written), option+" "+safer(in.Written, set)))
 			}
 		}
 		for _, z := range p.Zones {
@@ -76,10 +76,10 @@ func isSignedWebhook(set caddy.ModuleMap) bool {
 	return len(fields) > 0
 }
 
-// safer returns what clients can't choose, for an exemption by a set that reads the named placeholder.
+// safer returns a matcher that clients can't choose, in the place of one that reads the named placeholder.
 func safer(name string, set caddy.ModuleMap) string {
 	if name != "http.request.header.User-Agent" {
-		return "a tier with unlimited and service_header; or exempt with an address"
+		return "client_ip 192.0.2.0/24; or a tier with unlimited and service_header"
 	}
 	bots := ""
 	for _, operator := range crawler.Names() {
@@ -89,10 +89,13 @@ func safer(name string, set caddy.ModuleMap) string {
 			}
 		}
 	}
-	if bots == "" {
-		return "exempt with the addresses that it comes from, or a zone of its own with match header User-Agent and a larger limit"
+	if any := strings.ToLower(string(set["header"]) + string(set["not"])); bots == "" && strings.Contains(any, "*bot*") {
+		bots = " google bing"
 	}
-	return "exempt verified_bot" + bots
+	if bots == "" {
+		return "client_ip 192.0.2.0/24; with the networks that it comes from"
+	}
+	return "verified_bot" + bots
 }
 
 func checkZoneChoice(p *config.Place, z *config.Zone) (found []advice.Advice) {

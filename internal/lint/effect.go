@@ -72,9 +72,9 @@ func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
 		switch costs := z.Cost != "" || len(z.Costs) > 0 || z.Settle != "" || z.Count != nil; {
 		case z.Settle == config.SettleDuration && l.Amount < 1000:
 			return []advice.Advice{z.Advice(fmt.Sprintf("settle duration: it counts milliseconds, so that the limit is %d ms per %s", l.Amount, enforce.WindowText(time.Duration(l.Window))),
-				fmt.Sprintf("limit %d/%s for %d seconds", l.Amount*1000, enforce.WindowText(time.Duration(l.Window)), l.Amount))}
+				fmt.Sprintf("limit %d/%s; these are %d seconds", l.Amount*1000, enforce.WindowText(time.Duration(l.Window)), l.Amount))}
 		case !costs && z.Per != enforce.PerEveryone && l.Amount >= manyRequests && time.Duration(l.Window) <= 24*time.Hour:
-			return []advice.Advice{z.Advice(fmt.Sprintf("limit: it counts %d requests, and no bytes", l.Amount), "cost 100000 and settle bytes beside it")}
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: it counts %d requests, and no bytes", l.Amount), "cost 100000 and settle bytes, each on a line of its own beside it")}
 		}
 	}
 	return nil
@@ -108,7 +108,7 @@ func checkDelay(z *config.Zone, limits []config.Limit) []advice.Advice {
 func checkLockout(z *config.Zone, limits []config.Limit) []advice.Advice {
 	softens := z.RefusesNothing() || delaysAll(z) || z.Count != nil && z.Count.Hold
 	i := slices.IndexFunc(routing.PlaceholderNames(z.Key), bodyfield.IsField)
-	everyone := z.Per == enforce.PerEveryone || z.IsPeerForm() && len(routing.PlaceholderNames(z.Key)) == 0
+	everyone := z.Per == enforce.PerEveryone || z.Per == "" && z.IsPeerForm() && len(routing.PlaceholderNames(z.Key)) == 0
 	scarce := everyone && z.OnExceeded != config.OnExceededChallenge && slices.ContainsFunc(limits, func(l config.Limit) bool {
 		return l.Amount < int64(time.Duration(l.Window)/time.Second) // others protect what a sign-in costs
 	})
@@ -223,7 +223,7 @@ func checkPages(p *config.Place, z *config.Zone) []advice.Advice {
 	}
 	for _, l := range z.Limits {
 		if max(l.Amount, l.Burst) <= smallLimit && !l.Shadow {
-			return []advice.Advice{z.Advice(fmt.Sprintf("limit: %d requests of every kind are fewer than one page with its pictures makes", max(l.Amount, l.Burst)), "match with what it is for, such as match POST /login, or a larger limit")}
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: %d requests of every kind are fewer than one page with its pictures makes", max(l.Amount, l.Burst)), "match POST /login; with what it is for, or a larger limit")}
 		}
 	}
 	return nil
@@ -317,7 +317,7 @@ func neverReached(limits []config.Limit) (problem, fix string) {
 			}
 			first, second := enforce.LimitText(a), enforce.LimitText(b)
 			return fmt.Sprintf("limit: %s is never reached, because %s beside it always refuses before", first, second),
-				"limit " + second + " alone, or a larger amount for it"
+				"limit " + second + " alone; or a larger amount for it"
 		}
 	}
 	return "", ""
@@ -347,7 +347,7 @@ func perSecondOf(l limiter.Limit) float64 { return float64(l.Amount()) / l.Windo
 
 // checkEverything finds traps that match all requests, or those of everybody.
 func checkEverything(p *config.Place) (found []advice.Advice) {
-	const unvisited = "trap with a path that no visitor asks for, such as trap /wp-login.php"
+	const unvisited = "trap /wp-login.php; with paths that no visitor asks for"
 	for _, o := range p.Sets() {
 		switch everything := matchesEverything(o.ModuleMap); {
 		case o.Option == "trap" && isVisited(o.ModuleMap):
@@ -384,6 +384,9 @@ func checkNames(s *config.Survey) (found []advice.Advice) {
 	first := make(map[string]config.SitedZone)
 	reported := make(map[string]bool)
 	for _, z := range s.Zones {
+		if z.Replaces != "" {
+			found = append(found, z.Advice("it replaces an earlier zone of this name"+inSource(z.Replaces)+", which limits nothing", "another name"))
+		}
 		before, ok := first[z.Name]
 		if !ok {
 			first[z.Name] = z

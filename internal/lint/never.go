@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
@@ -16,6 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/typo"
+	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
@@ -32,7 +35,7 @@ func checkBan(ban *config.Ban, advise func(problem, fix string) advice.Advice, l
 		return nil
 	}
 	return []advice.Advice{advise(fmt.Sprintf("ban: there are never %d violations in %v: a limit counts one in a minute at most", ban.After, time.Duration(ban.Within)),
-		fmt.Sprintf("ban after %d violations, or a longer time", min(most, 5)))}
+		fmt.Sprintf("ban after %d violations in %s for %s; or a longer time", min(most, 5), wording.Duration(time.Duration(ban.Within)), wording.Duration(time.Duration(ban.For))))}
 }
 
 // checkApp finds global options that help nobody.
@@ -60,15 +63,15 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 	isMonth := func(l config.Limit) bool { return time.Duration(l.Window) == limiter.Month }
 	long := slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return slices.ContainsFunc(t.Limits, isQuota) })
 	give(long && len(tiered) > 1, fmt.Sprintf("tier: %d zones have tiers, and each counts on its own: a key has its quota once in each", len(tiered)), "tiers in one zone with a line of match for each; or a zone with limit in the place of the others")
-	give(slices.ContainsFunc(all, isMonth) && a.DisableHistory, "history off: nobody can see or bill what was used in a month", "no history off")
-	give(time.Duration(a.StoreTimeout) > longestWait, fmt.Sprintf("store_timeout: while the store can't be used, requests wait %v", time.Duration(a.StoreTimeout)), "store_timeout 100ms, or at most 5s")
+	give(slices.ContainsFunc(all, isMonth) && a.DisableHistory, "history off: nobody can see or bill what was used in a month", "history in the option rate_limit without off, or leave the line out")
+	give(time.Duration(a.StoreTimeout) > longestWait, fmt.Sprintf("store_timeout: while the store can't be used, requests wait %v", time.Duration(a.StoreTimeout)), "store_timeout 100ms; or at most 5s")
 	if k := a.APIKeys; k != nil && k.DefaultTier != "" && slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return t.Name == k.DefaultTier && t.Unlimited }) {
-		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), "missing deny, or a tier with a limit; service_header in the tier is for your own programs")
+		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), "missing deny; or a tier with a limit: service_header in the tier is for your own programs")
 	}
 	if a.Session != nil && a.Session.Challenge != nil {
 		bits := a.Session.Challenge.Difficulty
-		give(bits > 0 && bits < easy, fmt.Sprintf("proof_of_work %d: a program solves it within a millisecond", bits), "proof_of_work 22, or none for the default")
-		give(bits > hard, fmt.Sprintf("proof_of_work %d: a browser needs minutes: 2^%d tries on average", bits, bits), "proof_of_work 22, or none for the default")
+		give(bits > 0 && bits < easy, fmt.Sprintf("proof_of_work %d: a program solves it within a millisecond", bits), usualPuzzle)
+		give(bits > hard, fmt.Sprintf("proof_of_work %d: a browser needs minutes: 2^%d tries on average", bits, bits), usualPuzzle)
 	}
 	return found
 }
@@ -76,6 +79,7 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 const (
 	longestWait = 5 * time.Second
 	easy, hard  = 12, 25 // bits of a puzzle
+	usualPuzzle = "challenge proof_of_work 22; without a number it is the default"
 )
 
 // errorCode finds the statuses for which routes of errors are.
@@ -89,13 +93,20 @@ func checkErrors(s *config.Survey) (found []advice.Advice) {
 	}
 	for _, v := range s.Views {
 		for _, p := range v.Places {
-			response, ok := p.Module.(*caddyhttp.StaticResponse)
-			if !ok || !p.InErrors || !slices.Contains(limited(s), v.Server) {
+			if !p.InErrors || !slices.Contains(limited(s), v.Server) {
 				continue
 			}
-			status, _ := strconv.Atoi(string(response.StatusCode))
+			status := 0
+			switch module := p.Module.(type) {
+			case *caddyhttp.StaticResponse:
+				status, _ = strconv.Atoi(string(module.StatusCode))
+			case *reverseproxy.Handler:
+				if len(module.HandleResponse) == 0 {
+					status = http.StatusOK
+				}
+			}
 			if status >= 200 && status < 400 && !slices.ContainsFunc(p.Around, func(route []routing.Requests) bool { return slices.ContainsFunc(route, others) }) {
-				found = append(found, advice.Advice{Server: v.Server.Listen, Problem: fmt.Sprintf("handle_errors: a refused request is answered with status %d, so that programs and caches take it for an answer", status), Fix: "respond with a text and no status, or with 429"})
+				found = append(found, advice.Advice{Server: v.Server.Listen, Problem: fmt.Sprintf("handle_errors: a refused request is answered with status %d, so that programs and caches take it for an answer", status), Fix: "respond \"Please slow down.\" 429"})
 			}
 		}
 	}
@@ -130,6 +141,9 @@ func checkSettle(p *config.Place, z *config.Zone, limits []config.Limit) []advic
 			return []advice.Advice{z.Advice(fmt.Sprintf("settle: answers have %s and not %s, so that the cost stays", usage[near], last), field(strings.TrimSuffix(name, last)+usage[near]))}
 		}
 	}
+	if strings.Contains(z.Settle, bodyfield.Answer) && z.ReadBody == 0 && slices.ContainsFunc(z.Fields(), func(name string) bool { return strings.HasPrefix(name, bodyfield.JSON) }) {
+		return []advice.Advice{z.Advice("read_body: a body of more than 64 KiB, such as a long question or a picture, is refused with 413", "read_body 1MiB")}
+	}
 	return checkCheap(z, limits)
 }
 
@@ -145,7 +159,7 @@ func checkCheap(z *config.Zone, limits []config.Limit) []advice.Advice {
 		return err == nil && rule.From == "" && rule.Fixed < 10
 	}
 	if measured := z.Settle == config.SettleBytes || strings.Contains(z.Settle, bodyfield.Answer) && strings.Contains(strings.ToLower(z.Settle), "token"); measured && cheap(z.Cost) && len(z.Costs) == 0 && z.Cost != "" {
-		return []advice.Advice{z.Advice(fmt.Sprintf("cost: until its answer ends a request costs %s, so that any number passes that come at once", z.Cost), "about what a request uses, such as cost 1000")}
+		return []advice.Advice{z.Advice(fmt.Sprintf("cost: until its answer ends a request costs %s, so that any number passes that come at once", z.Cost), "cost 1000; with about what a request uses")}
 	}
 	return nil
 }

@@ -120,14 +120,14 @@ func checkOptionReach(p *config.Place) (found []advice.Advice) {
 		case "trap":
 			if why := p.Witness(requests).Never(); why != "" {
 				found = append(found, o.Advice(fmt.Sprintf("trap: it never sees %s: %s", requests, why),
-					"the trap into a rate_limit without a matcher"))
+					"the trap into a rate_limit that sees them: before it, or without its matcher"))
 				continue
 			}
 			found = append(found, checkTaken(p, o)...)
 		case "exempt":
 			if p.Is(routing.Requests{}, o.ModuleMap) {
 				found = append(found, o.Advice("exempt: every request is exempt, so this handler limits nobody",
-					"exempt with a path or network of its own, such as exempt /health"))
+					"exempt /health; with a path or a network of its own"))
 				continue
 			}
 			found = append(found, checkTaken(p, o)...)
@@ -139,7 +139,7 @@ func checkOptionReach(p *config.Place) (found []advice.Advice) {
 			case len(o.Zone.MatcherSetsRaw) > 0 && !slices.ContainsFunc(o.Zone.MatcherSetsRaw, excluded):
 				found = append(found,
 					o.Advice(fmt.Sprintf("cost: the zone never has %s, because its match doesn't", requests),
-						"match with them, or no cost for them"))
+						"a match that sees them; or no cost for them"))
 			case earlier >= 0 && sets[earlier].Cost != o.Cost:
 				found = append(found,
 					o.Advice(fmt.Sprintf("cost: %s never costs %s, because cost %s %s is above it", requests, o.Cost,

@@ -34,7 +34,7 @@ var (
 )
 
 // anything matches the end of a path in the syntax of other programs: here it matches only paths with a dot.
-var anything = regexp.MustCompile(`/\w+(\.\*)$`)
+var anything = regexp.MustCompile(`/\w+\.\*$`)
 
 // parts are values that are only a part of what is in a field: of a program's name its version and address are missing,
 // of a scheme the token, of a type the boundary, of a cookie the value, of a page the scheme or the path.
@@ -57,48 +57,57 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 		for _, set := range config.WithNegated(o.ModuleMap) {
 			r := routing.NewRequests(set)
 			for _, method := range r.Methods {
-				if fix, most := "no method, for all of them", len(method)/2+1; !slices.Contains(methods, method) {
-					for _, m := range methods[:common] {
-						if n := typo.Distance(strings.ToUpper(method), m); n < most && !slices.Contains([]string{"ALL", "ANY"}, strings.ToUpper(method)) {
-							fix, most = m, n
-						}
-					}
-					give(fmt.Sprintf("no client sends the method %s", method), fix)
+				if !slices.Contains(methods, method) {
+					give(fmt.Sprintf("no client sends the method %s", method), likelyMethod(method))
 				}
 			}
 			for _, path := range r.Paths {
-				if fix := segmentPattern.ReplaceAllString(path, "/*"); pathPattern.MatchString(path) {
-					if pathPattern.MatchString(fix) {
+				fix := segmentPattern.ReplaceAllString(path, "/*") + " in the place of " + path
+				switch {
+				case pathPattern.MatchString(path):
+					if pathPattern.MatchString(segmentPattern.ReplaceAllString(path, "/*")) {
 						fix = "a path for each, with * for any text; or path_regexp in a block of matchers"
 					}
 					give(fmt.Sprintf("%s is a pattern of other programs: here it is only the path that reads so", path), fix)
-				}
-			}
-			for _, path := range r.Paths {
-				if dot := anything.FindStringSubmatchIndex(path); dot != nil && (o.Option == "match" || o.Option == "cost") {
-					give(path+" has only paths with a dot there, such as "+path[:len(path)-1]+"php", path[:dot[2]]+"/*, or "+path[:dot[2]]+"*")
+				case anything.MatchString(path) && (o.Option == "match" || o.Option == "cost"):
+					give(path+" has only paths with a dot there, such as "+path[:len(path)-1]+"php", strings.TrimSuffix(path, ".*")+"* in the place of "+path)
 				}
 			}
 			var e matcher.Endpoint
 			_ = json.Unmarshal(set["endpoint"], &e)
 			for _, name := range slices.Sorted(maps.Keys(e.Query)) {
 				if slices.Contains(ofForms, strings.ToLower(name)) && slices.Equal(e.Methods, []string{"POST"}) {
-					give(fmt.Sprintf("%s is a parameter of the query here, and no field of a form", name), fmt.Sprintf("a block with endpoint %s and vars {http.rate_limit.form.%s} %s", routing.NewRequests(set), name, e.Query[name]))
+					give(fmt.Sprintf("%s is a parameter of the query here, and no field of a form", name), fmt.Sprintf("%s {, endpoint %s, vars {http.rate_limit.form.%s} %s and }, each on a line of its own", o.Option, routing.NewRequests(set), name, e.Query[name]))
 				}
 			}
 			var fields map[string][]string
 			_ = json.Unmarshal(set["header"], &fields) // loading reports any error
 			for _, field := range slices.Sorted(maps.Keys(fields)) {
 				if !strings.HasPrefix(field, "{") && !httpguts.ValidHeaderFieldName(field) {
-					give(fmt.Sprintf("no client can send a field %q", field), "header "+strings.Trim(field, ": ")+", without anything behind the name")
+					give(fmt.Sprintf("no client can send a field %q", field), "header "+strings.Trim(field, ": ")+" in the place of header "+field)
 				}
 				for _, value := range fields[field] {
 					if part := parts[http.CanonicalHeaderKey(field)]; part != nil && part.MatchString(value) && o.Option != "exempt" {
-						give(fmt.Sprintf("header compares the whole %s, and clients send more than %q in it", field, value), "header "+field+" *"+value+"*")
+						give(fmt.Sprintf("header compares the whole %s, and clients send more than %q in it", field, value), "*"+value+"* in the place of "+value)
 					}
 				}
 			}
 		}
 	}
 	return found
+}
+
+// likelyMethod returns what to write for a word that is no method: the one that it is a misspelling of, if there is one.
+func likelyMethod(word string) string {
+	for _, m := range methods[:common] {
+		if near := typo.Distance(strings.ToUpper(word), m); near <= 1 || near == 2 && len(word) == len(m) && sameLetters(word, m) {
+			return m + " in the place of " + word
+		}
+	}
+	return "another method, or none for all"
+}
+
+func sameLetters(a, b string) bool {
+	sorted := func(word string) []byte { return slices.Sorted(slices.Values([]byte(strings.ToUpper(word)))) }
+	return slices.Equal(sorted(a), sorted(b))
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
@@ -130,8 +131,8 @@ func checkOutcomes(s *config.Survey) (found []advice.Advice) {
 						beforeAuthentication))
 			}
 			authenticates := p.Later.Has("http.auth.")
-			if z.Count != nil && z.Count.Hold && authenticates && len(z.MatcherSetsRaw) == 0 {
-				found = append(found, z.Advice("count: hold counts requests under way, and a browser sends thirty at once beside basic_auth: pages stay incomplete", "count status 401 without hold"))
+			if z.Count != nil && z.Count.Hold && authenticates && !slices.ContainsFunc(z.MatcherSetsRaw, isNarrow) {
+				found = append(found, z.Advice("count: hold counts requests under way, and a browser sends thirty at once beside basic_auth: pages stay incomplete", "count status 401; without hold"))
 			}
 			if z.Count != nil && !z.Count.Rule().Counts(http.StatusForbidden) && z.Count.Rule().Counts(http.StatusUnauthorized) && !authenticates && earlier == "" && !p.Proxies() && p.Serves() == "file_server" {
 				found = append(found, z.Advice("count: nothing behind this handler answers 401: file_server asks for no password", "basic_auth, or rate_limit where the passwords are checked"))
@@ -142,6 +143,13 @@ func checkOutcomes(s *config.Survey) (found []advice.Advice) {
 		}
 	}
 	return found
+}
+
+// isNarrow reports whether a set matches no folders of pages: other methods than GET, or single paths.
+func isNarrow(set caddy.ModuleMap) bool {
+	r := routing.NewRequests(set)
+	folder := func(path string) bool { return strings.HasSuffix(path, "*") }
+	return r.Methods != nil && !slices.Contains(r.Methods, http.MethodGet) || r.Paths != nil && !slices.ContainsFunc(r.Paths, folder)
 }
 
 // hides returns a counted status that makes a proxy ask another upstream instead, or 0. It ignores

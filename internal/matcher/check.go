@@ -112,19 +112,20 @@ func checkPath(path string, all []string) error {
 	case IsMatcher(path) && !strings.HasPrefix(path, "/"), IsMethod(path):
 		return severalMatchers(all)
 	case strings.HasPrefix(path, "^"):
-		return mistake("path_regexp "+path, "never matches %q, which is no path", path)
+		return fmt.Errorf("never matches %q, which is a regular expression: expected a path, such as /login or /api/*", path)
 	case strings.Contains(path, "://"):
-		return mistake("a block with host and path", "never matches %q, because a path has no host", path)
+		host, rest, _ := strings.Cut(path[strings.Index(path, "://")+3:], "/")
+		return mistake("host "+host+" and path /"+rest+", each on a line of its own", "never matches %q, because a path has no host", path)
 	case strings.HasPrefix(path, "/") && strings.Contains(path, "?"):
 		before, query, _ := strings.Cut(path, "?")
-		return mistake(fmt.Sprintf("a block with path %s and query %s", before, query),
+		return mistake(fmt.Sprintf("endpoint %s %s", before, strings.ReplaceAll(query, "&", " ")),
 			"never matches %q, because a path has no query", path)
 	case strings.Trim(path, "=~") == "" && path != "":
 		return mistake("path /login", "never matches %q, which is no path: leave it out", path)
 	case path == "":
-		return mistake("path / or path /*", "never matches an empty path")
+		return mistake("path /", "never matches an empty path")
 	case !strings.ContainsAny(path[:1], "/*{%"):
-		return mistake("path /"+strings.TrimLeft(path, "=~"),
+		return mistake("path /"+strings.TrimLeft(path, "=~/"),
 			"never matches %q, because a path begins with a slash", path)
 	}
 	return nil
@@ -135,7 +136,8 @@ func checkMethod(method string, all []string) error {
 		return severalMatchers(all)
 	}
 	if strings.ContainsAny(method, ", |") {
-		return mistake("method GET POST", "never matches %q", method)
+		split := func(r rune) bool { return strings.ContainsRune(", |", r) }
+		return mistake("method "+strings.ToUpper(strings.Join(strings.FieldsFunc(method, split), " ")), "never matches %q", method)
 	}
 	return nil
 }
@@ -151,6 +153,9 @@ func checkHost(host string, all []string) error {
 		}
 		name, _, _ = strings.Cut(name, "/")
 		return mistake("host "+name, "never matches %q, because a host has no scheme and no path", host)
+	}
+	if name, port, found := strings.Cut(host, ":"); found && name != "" && strings.Trim(port, "0123456789") == "" {
+		return mistake("host "+name, "never matches %q, because hosts are compared without their ports", host)
 	}
 	return nil
 }
