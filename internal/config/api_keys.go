@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/endpoint"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
@@ -92,6 +95,12 @@ func (c *Compiler) compileAPIKeys() error {
 	}
 	if err := c.Run.APIKeys.Open(path, c.Run); err != nil {
 		return fmt.Errorf("file: %w", err)
+	}
+	_, noFile := os.Stat(path)
+	_, noFolder := os.Stat(filepath.Dir(path)) // without it, the config is probably for another machine
+	if k.File != "" && !k.Store && errors.Is(noFile, fs.ErrNotExist) && noFolder == nil {
+		c.found = append(c.found, advice.Advice{Source: c.Source, Problem: "api_keys: there is no file " + path + ", so that all keys are unknown",
+			Fix: "caddy rate-limit key new NAME TIER --file " + path + ", in a terminal: it makes the file"})
 	}
 	c.checkAccess("api_keys: file", path)
 	return nil

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net"
+	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -111,7 +114,28 @@ func (c *Compiler) loadStore(ctx caddy.Context) error {
 		return fmt.Errorf("store: module %T is not a store", module)
 	}
 	c.Run.Store = store
+	if n, ok := store.(stores.Network); ok {
+		if i := slices.IndexFunc(n.Plain(), isElsewhere); i >= 0 {
+			fix := "rediss:// in the place of redis://"
+			if store.CaddyModule().ID.Name() == "postgres" {
+				fix = "sslmode=verify-full in the place of sslmode=disable"
+			}
+			c.found = append(c.found, advice.Advice{Source: c.Source, Problem: fmt.Sprintf("store: %s is reached without TLS, so that others on the way may read its password, and change counts", n.Plain()[i]),
+				Fix: fix})
+		}
+	}
 	return nil
+}
+
+// inside matches names that only networks of one's own have.
+var inside = regexp.MustCompile(`^[^.]*$|^/|(^|\.)(localhost|localdomain|internal|intern|local|lan|home\.arpa|svc)$`)
+
+// isElsewhere reports whether a server's address is reached over networks of others.
+func isElsewhere(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	ip, err := netip.ParseAddr(host)
+	shared := netip.MustParsePrefix("100.64.0.0/10") // of Tailscale
+	return err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate() && !shared.Contains(ip) || err != nil && !inside.MatchString(strings.TrimSuffix(host, "."))
 }
 
 // compileClients checks the identification of clients.

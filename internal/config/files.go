@@ -89,6 +89,10 @@ func (c *Compiler) compileRules() error {
 			return fmt.Errorf("rules_file: %s: rules about %w", path, err)
 		}
 	}
+	if _, shared := c.Run.Store.(stores.Network); shared && c.RulesFile != "" {
+		c.found = append(c.found, advice.Advice{Source: c.Source, Problem: "rules_file: its rules hold on this machine alone, although counts are shared",
+			Fix: "caddy rate-limit ban 203.0.113.0/24, in a terminal, which holds on all; or the same file on each"})
+	}
 	c.checkAccess("rules_file", path)
 	return nil
 }

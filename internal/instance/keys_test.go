@@ -33,6 +33,7 @@ func (fleetStore) Counts() string { return "shared" }
 
 func (fleetStore) Identity() string { return "shared" }
 func (fleetStore) Address() string  { return "server:1" }
+func (fleetStore) Plain() []string  { return nil }
 
 func (s fleetStore) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
 	store, err := s.Database.Open(ctx)

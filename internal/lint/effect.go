@@ -221,6 +221,9 @@ func checkPages(p *config.Place, z *config.Zone) []advice.Advice {
 	if !pages || len(z.MatcherSetsRaw) > 0 || len(z.When) > 0 || z.Cost != "" || len(z.Costs) > 0 || z.Count != nil || z.OnExceeded == config.OnExceededDelay {
 		return nil
 	}
+	if c := z.Concurrent; c != nil && c.Requests <= smallLimit && c.Wait == 0 && p.Proxies() { // a file server may have no pages
+		return []advice.Advice{z.Advice(fmt.Sprintf("limit: a browser asks for more than %d files of a page at once, and the others are refused", c.Requests), fmt.Sprintf("limit %d concurrent wait 30s", c.Requests))}
+	}
 	for _, l := range z.Limits {
 		if max(l.Amount, l.Burst) <= smallLimit && !l.Shadow {
 			return []advice.Advice{z.Advice(fmt.Sprintf("limit: %d requests of every kind are fewer than one page with its pictures makes", max(l.Amount, l.Burst)), "match POST /login; with what it is for, or a larger limit")}

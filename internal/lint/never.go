@@ -64,6 +64,7 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 	long := slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return slices.ContainsFunc(t.Limits, isQuota) })
 	give(long && len(tiered) > 1, fmt.Sprintf("tier: %d zones have tiers, and each counts on its own: a key has its quota once in each", len(tiered)), "tiers in one zone with a line of match for each; or a zone with limit in the place of the others")
 	give(slices.ContainsFunc(all, isMonth) && a.DisableHistory, "history off: nobody can see or bill what was used in a month", "history in the option rate_limit without off, or leave the line out")
+	give(slices.ContainsFunc(all, isQuota) && s.Run.Store.CaddyModule().ID.Name() == "memory", "store memory: a restart forgets what was used in a week or a month, and what would be on its invoice", "store sqlite")
 	give(time.Duration(a.StoreTimeout) > longestWait, fmt.Sprintf("store_timeout: while the store can't be used, requests wait %v", time.Duration(a.StoreTimeout)), "store_timeout 100ms; or at most 5s")
 	if k := a.APIKeys; k != nil && k.DefaultTier != "" && slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return t.Name == k.DefaultTier && t.Unlimited }) {
 		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), "missing deny; or a tier with a limit: service_header in the tier is for your own programs")

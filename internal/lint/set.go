@@ -131,8 +131,8 @@ func checkOutcomes(s *config.Survey) (found []advice.Advice) {
 						beforeAuthentication))
 			}
 			authenticates := p.Later.Has("http.auth.")
-			if z.Count != nil && z.Count.Hold && authenticates && !slices.ContainsFunc(z.MatcherSetsRaw, isNarrow) {
-				found = append(found, z.Advice("count: hold counts requests under way, and a browser sends thirty at once beside basic_auth: pages stay incomplete", "count status 401; without hold"))
+			if z.Count != nil && z.Count.Hold && (authenticates || p.Asks()) && !slices.ContainsFunc(z.MatcherSetsRaw, isNarrow) {
+				found = append(found, z.Advice("count: hold counts requests under way, and a browser sends thirty at once beside basic_auth or forward_auth: pages stay incomplete", "count status 401; without hold"))
 			}
 			if z.Count != nil && !z.Count.Rule().Counts(http.StatusForbidden) && z.Count.Rule().Counts(http.StatusUnauthorized) && !authenticates && earlier == "" && !p.Proxies() && p.Serves() == "file_server" {
 				found = append(found, z.Advice("count: nothing behind this handler answers 401: file_server asks for no password", "basic_auth, or rate_limit where the passwords are checked"))

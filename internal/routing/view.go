@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/fileserver"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
 // View is what the routes of a server say.
@@ -127,6 +128,14 @@ func (p *Place) Serves() (by string) {
 func (p *Place) Proxies() bool {
 	return p.Anywhere ||
 		!each(p.after, func(n Node) bool { return n.Name != "reverse_proxy" && n.Name != "invoke" && !n.Foreign })
+}
+
+// Asks reports whether a later proxy asks another server whether a request may pass, as forward_auth does.
+func (p *Place) Asks() bool {
+	return !each(p.after, func(n Node) bool {
+		h, ok := n.Module.(*reverseproxy.Handler)
+		return !ok || len(h.HandleResponse) == 0 || h.Rewrite == nil
+	})
 }
 
 // Within returns a path of the requests that the matchers around the place admit, without a wildcard

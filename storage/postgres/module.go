@@ -123,6 +123,15 @@ var errSplit = errors.New("a part of the password is taken for the host or the d
 // Address implements stores.Network.
 func (s *Store) Address() string { return s.address }
 
+// Plain implements stores.Network.
+func (s *Store) Plain() []string {
+	config, err := pgconn.ParseConfig(s.options.DSN)
+	if err != nil || config.TLSConfig != nil {
+		return nil
+	}
+	return []string{addressWith(config.Host, config.Port)}
+}
+
 // Counts implements stores.Store.
 func (s *Store) Counts() string { return "postgres " + s.address + " " + s.Prefix }
 

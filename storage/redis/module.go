@@ -133,6 +133,14 @@ func (s *Store) Address() string {
 	return address
 }
 
+// Plain implements stores.Network.
+func (s *Store) Plain() []string {
+	if s.options.TLS != nil {
+		return nil
+	}
+	return s.options.Addresses
+}
+
 // leastTimeout is how long a call of the store may take at least: requests don't wait for it that
 // long, but it may still succeed.
 const leastTimeout = time.Second
