@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/testing/bubble"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // strangersDNS has no crawler's name for any address.
@@ -59,11 +60,8 @@ func sessionOf(t *testing.T, h *enforce.Handler, ip string) string {
 // client. With the recipe as it stands it adds at most a fifth to the load of a busy site, visitors
 // with a session notice nothing, and calling itself Googlebot doesn't help.
 func TestFloodOfManyAddresses(t *testing.T) {
-	const (
-		addresses, each = 5000, 3
-		visitors, pages = 100, 60
-		minutes         = 2
-	)
+	const each, visitors, pages = 3, 100, 60
+	addresses, minutes := proof.Sample(2000, 5000), proof.Sample(1, 2)
 	before := crawler.DNS
 	defer func() { crawler.DNS = before }()
 	crawler.DNS = strangersDNS{}
@@ -97,7 +95,7 @@ func TestFloodOfManyAddresses(t *testing.T) {
 						t.Errorf("minute %d: visitor %d was refused", minute, v)
 					}
 				}
-				time.Sleep(time.Minute / (addresses * each))
+				time.Sleep(time.Minute / time.Duration(addresses*each))
 			}
 			if normal := seen; normal != visitors*pages || flood > normal/5 {
 				t.Errorf("minute %d: %d requests of the flood pass beside %d of visitors", minute, flood, normal)

@@ -86,7 +86,7 @@ func askThrough(t testing.TB, h *enforce.Handler, path, ip string, header http.H
 // A handler with shadow limits answers exactly like one without. Each shadow limit decides about
 // each passing request like the same limit enforced on these requests.
 func TestShadowLimitsDecideAsIfEnforced(t *testing.T) {
-	for seed := range uint64(proof.Times(3, 40)) {
+	for seed := range uint64(proof.Times(1, 300)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			testShadowHandler(t, seed)

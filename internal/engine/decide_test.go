@@ -39,7 +39,7 @@ func onWallTime(o *Options) { o.Clock = nil }
 
 // The lease of a claim drains until the next claim. Part of a unit was lost with it, and 99 passed.
 func TestExactlyTheBucketPassesWhileItRefills(t *testing.T) {
-	for range proof.Times(40, 4000) {
+	for range proof.Times(15, 4000) {
 		for _, limit := range slowBuckets(t) {
 			f := newFixture(t, onWallTime)
 			if got := f.rush(1000, debit(limit, "a", 1)); got != 100 {

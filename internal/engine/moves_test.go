@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -69,10 +70,7 @@ func TestMovesAmongRequestsLoseNothing(t *testing.T) {
 
 func checkMoves(t *testing.T, f *fixture, algorithm limiter.Algorithm) {
 	const clients, keys, few, elsewhere = 8, 6, 500, 100
-	rounds := int64(100)
-	if testing.Short() {
-		rounds = 60
-	}
+	rounds := int64(proof.Sample(40, 100))
 	wide := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: 1_000_000, Window: 24 * time.Hour})
 	narrow := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: few, Window: 24 * time.Hour})
 	var admitted, last, settled, charged [keys]atomic.Int64

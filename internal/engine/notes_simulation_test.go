@@ -19,7 +19,7 @@ import (
 // goes on. A run that never reached one of the cases fails.
 func TestRevokedNotesStayRevoked(t *testing.T) {
 	reached := make(map[string]int)
-	for seed := range uint64(proof.Times(20, 3000)) {
+	for seed := range uint64(proof.Times(8, 3000)) {
 		bubble.Test(t, func(t *testing.T) {
 			w := &revocations{t: t, fleet: newFleet(t, 5*time.Millisecond), rng: rand.New(rand.NewPCG(seed, 54)), limit: sliding(t, 1_000_000, time.Minute), reached: reached,
 				revoked: make(map[storage.Key]bool), all: make(map[storage.Key]bool)}

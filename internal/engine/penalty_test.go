@@ -285,7 +285,7 @@ func TestPenaltyUnderConcurrency(t *testing.T) {
 // TestPenaltiesAgainstAModel compares engines with a model that remembers all requests: one that was refused
 // refuses its key until the penalty ends, whatever is asked, reloaded, restarted or killed meanwhile.
 func TestPenaltiesAgainstAModel(t *testing.T) {
-	for seed := range uint64(proof.Times(150, 20_000)) {
+	for seed := range uint64(proof.Times(50, 20_000)) {
 		playPenalties(t, seed)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

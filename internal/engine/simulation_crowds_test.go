@@ -21,7 +21,7 @@ import (
 //
 // Allows: A reload that changes a token bucket's amount; A window is a little longer than it says.
 func TestSimulationOfCrowds(t *testing.T) {
-	simulate(t, proof.Times(30, 5000), newCrowds)
+	simulate(t, proof.Times(9, 5000), newCrowds)
 }
 
 // crowds is a world of one process and its crowds of requests.

@@ -22,7 +22,7 @@ import (
 // Allows: nothing.
 func TestSimulationOfFaults(t *testing.T) {
 	changed, away := 0, 0
-	simulate(t, proof.Times(30, 5000), func(t *testing.T, seed uint64) *troubled {
+	simulate(t, proof.Times(12, 5000), func(t *testing.T, seed uint64) *troubled {
 		w := newTroubled(t, seed)
 		w.changed, w.away = &changed, &away
 		return w

@@ -32,7 +32,7 @@ import (
 // Allows: Degraded is less than exact; A slow database counts less exactly; A crash over-blocks a little;
 // After lost data.
 func TestSimulationOfFleets(t *testing.T) {
-	simulate(t, proof.Times(20, 5000), newFleetWorld)
+	simulate(t, proof.Times(8, 5000), newFleetWorld)
 }
 
 // fleetWorld is a fleet with faults.

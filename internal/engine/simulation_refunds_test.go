@@ -48,7 +48,7 @@ func (l *ledgerOfCharges) giveBack(units int64) {
 //
 // Allows: nothing.
 func TestSimulationOfRefunds(t *testing.T) {
-	for seed := range uint64(proof.Times(6, 400)) {
+	for seed := range uint64(proof.Times(2, 600)) {
 		bubble.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			slots := []int{10, 60, 1440, 10_000}[seed%4]

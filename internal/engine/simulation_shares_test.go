@@ -27,7 +27,7 @@ import (
 // Allows: Degraded is less than exact.
 func TestSimulationOfShares(t *testing.T) {
 	reached := make(map[string]int)
-	seeds := proof.Times(18, 1000)
+	seeds := proof.Times(18, 1800)
 	simulate(t, seeds, func(t *testing.T, seed uint64) *sharesWorld { return newSharesWorld(t, seed, reached) })
 	if reached["seeds"] < seeds { // only a few seeds were requested, or one has failed
 		return

@@ -26,7 +26,7 @@ import (
 // Allows: A crash over-blocks a little; A reload that changes a token bucket's amount; A window is a little
 // longer than it says; A wall clock that is wrong by more than 90 minutes.
 func TestSimulation(t *testing.T) {
-	simulate(t, proof.Times(40, 5000), newWorld)
+	simulate(t, proof.Times(12, 5000), newWorld)
 }
 
 // world is the simulated world.

@@ -16,7 +16,7 @@ import (
 // timeout. A client that waits for its retry time and sends nothing meanwhile is admitted then.
 func TestRetryIsTrueAfterStalls(t *testing.T) {
 	refused, ahead := 0, 0
-	simulate(t, proof.Times(10, 2000), func(t *testing.T, seed uint64) *stalled {
+	simulate(t, proof.Times(5, 2000), func(t *testing.T, seed uint64) *stalled {
 		w := newStalled(t, seed)
 		w.refused, w.ahead = &refused, &ahead
 		return w

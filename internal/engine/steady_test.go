@@ -76,7 +76,7 @@ func TestSteadyClientOfATokenBucketIsNotRefused(t *testing.T) {
 		for _, processes := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%d/%v burst %d cost %d/%d processes", tt.amount, tt.window, tt.burst, tt.cost, processes), func(t *testing.T) {
 				limit := newLimit(t, limiter.Params{Algorithm: limiter.TokenBucket, Amount: tt.amount, Window: tt.window, Burst: tt.burst})
-				requests := min(steadyWindows*tt.amount/tt.cost, int64(proof.Times(50_000, 500_000)))
+				requests := min(steadyWindows*tt.amount/tt.cost, int64(proof.Times(10_000, 5_000_000)))
 				if refused, first := newSteady(t, limit, tt.cost, processes).run(requests, 100); refused > 0 {
 					t.Errorf("%d requests are refused, the first after %v", refused, first)
 				}

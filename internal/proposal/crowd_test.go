@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // comeAsCrowd writes a request each of many networks, for pages of which {n} is a number.
@@ -53,7 +55,7 @@ func TestCrowdsGetTheirZones(t *testing.T) {
 			people := newLog(1)
 			people.people(host, 20, []string{"/page/%d", "/", "/api/items/%d", "/assets/%d.css"}, "/login")
 			alone := comments.ReplaceAllString(proposed(people), "")
-			people.comeAsCrowd(host, 2000, anywhere, c.pages...)
+			people.comeAsCrowd(host, proof.Sample(400, 2000), anywhere, c.pages...)
 			out := proposed(people)
 			got := comments.ReplaceAllString(out, "")
 			for _, zone := range c.zones {
@@ -99,7 +101,7 @@ func TestNobodyIsACrowdAlone(t *testing.T) {
 		"10 nets":   func(n int) string { return fmt.Sprintf("%d.1.2.%d", 20+n%10, n/10) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, people := range []int{0, 60} {
+			for _, people := range []int{60, 0}[:proof.Sample(1, 2)] {
 				folder := t.TempDir()
 				file := write(t, filepath.Join(folder, "Caddyfile"), app)
 				l := newLog(3)
@@ -148,7 +150,7 @@ func TestWriteForACrowd(t *testing.T) {
 			file := write(t, filepath.Join(folder, "Caddyfile"), c.text)
 			l := newLog(4)
 			l.people("git.example.com", 30, []string{"/alice/tool"}, "/login") // a crowd knows Forgejo as well
-			l.comeAsCrowd("git.example.com", 300, anywhere, crowds["a forge"].pages...)
+			l.comeAsCrowd("git.example.com", proof.Sample(150, 300), anywhere, crowds["a forge"].pages...)
 			log := write(t, filepath.Join(folder, "access.log"), l.String())
 			printed, err := ran(t, file, false, "--log", log)
 			if err != nil {

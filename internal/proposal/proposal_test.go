@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,11 @@ import (
 	_ "github.com/caddy-tally/caddy-tally" // the directive
 	"github.com/caddy-tally/caddy-tally/internal/proposal"
 )
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // most of what tests allocate is garbage soon
+	m.Run()
+}
 
 // ran runs `caddy rate-limit init`, for a running Caddy with the config of a file if running is set.
 func ran(t *testing.T, file string, running bool, args ...string) (out string, err error) {

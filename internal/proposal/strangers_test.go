@@ -149,7 +149,7 @@ func TestStrangersChangeNotesOnly(t *testing.T) {
 		"200 addresses": func(n int) string { return fmt.Sprintf("198.51.%d.%d", 100+n%3, n%200) },
 		"IPv6":          func(n int) string { return fmt.Sprintf("2001:db8:7:%x::1", n%200) },
 	}
-	for i, s := range sites {
+	for i, s := range sites[:proof.Sample(2, len(sites))] {
 		t.Run(s.name, func(t *testing.T) {
 			folder := t.TempDir()
 			const host = "git.example.com"

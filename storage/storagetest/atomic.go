@@ -28,9 +28,9 @@ func testAtomic(t *testing.T, open storage.Opener) {
 func Atomic(t *testing.T, machine func() storage.Opener, disturbed bool) {
 	t.Helper()
 	cr := newCrowd(t, machine, disturbed)
-	histories := proof.Times(10, 1000)
+	histories := proof.Times(4, 1000)
 	if testing.Short() {
-		histories = 3
+		histories = min(histories, 3)
 	}
 	for n := 0; n < histories || cr.together == 0 && n < 100*histories; n++ { // a fast store on an idle machine
 		if calls := cr.history(); !t.Failed() {

@@ -44,6 +44,15 @@ func times(share float64, quick, thorough int) int {
 	return max(quick, int(share*float64(thorough)))
 }
 
+// Sample returns the size of a sample that shows a promise, and with PROOF, whatever its share, the whole
+// size: for tests whose whole size takes seconds.
+func Sample(sample, whole int) int {
+	if IsOn() {
+		return whole
+	}
+	return sample
+}
+
 // IsOn reports whether PROOF asks for more than the default depth.
 func IsOn() bool { return share() > 0 }
 

@@ -1,4 +1,4 @@
-package settle_test
+package enforce_test
 
 import (
 	"context"
@@ -17,8 +17,6 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/testing/handlertest"
 )
-
-const hour = handlertest.Hour
 
 // settled is a handler of a limit of 1000 an hour that takes 100 and is settled by a measure.
 func settled(t *testing.T, measure string, maxCost int64) *enforce.Handler {

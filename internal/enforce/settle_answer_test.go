@@ -1,4 +1,4 @@
-package settle_test
+package enforce_test
 
 import (
 	"encoding/json"
