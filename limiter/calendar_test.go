@@ -256,7 +256,8 @@ func TestDaysOfAllTimeZones(t *testing.T) {
 	if len(zones) < 200 {
 		t.Fatalf("this machine knows only %d time zones", len(zones))
 	}
-	for _, zone := range zones {
+	for i := 0; i < len(zones); i += proof.Sample(6, 1) {
+		zone := zones[i]
 		l := mustNew(t, limiter.Params{Algorithm: limiter.Fixed, Amount: 1, Window: 24 * time.Hour, Location: zone})
 		changes, latest := changesOf(zone), int64(math.MinInt64) // the latest day shown so far
 		for day := int64(1); day < 71*365; day++ {

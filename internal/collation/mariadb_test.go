@@ -276,7 +276,7 @@ func characters() (share, part rune) {
 	if proof.IsOn() {
 		return 1, 0
 	}
-	return 8, rand.Int32N(8)
+	return 24, rand.Int32N(24)
 }
 
 // least returns the divisor of the number that a test must find in a share. It is larger than the share, because parts differ.

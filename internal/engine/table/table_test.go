@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 )
 
 // The kinds of entries in tests.
@@ -99,7 +101,7 @@ func (t *Table) sweepAll(between func()) {
 // A shard of random keys, that are added, used, pinned and removed, keeps the bound of its chunks. All keys are
 // found with their state, and entries they have left hold nothing.
 func TestChunksOfRandomKeys(t *testing.T) {
-	for range 2 {
+	for range proof.Sample(1, 2) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			m := newChunkModel(t, seed)
