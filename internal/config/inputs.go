@@ -244,9 +244,26 @@ func (p *Place) Judge(name string) (problem, write string, fatal bool) {
 	case p.Later.Has(name):
 		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
 	case isUser:
-		return "is always empty here: nothing before this handler authenticates users", userDirective, false
+		return "is always empty here: nothing before this handler authenticates users", p.identityField(), false
 	}
 	return "", "", false
+}
+
+// identityField returns what to write for the user where no handler of Caddy's own knows one.
+func (p *Place) identityField() (write string) {
+	if p.Later.Anything {
+		return userDirective
+	}
+	for _, field := range identityFields {
+		name := headerFamily + field
+		switch {
+		case p.Earlier.Has(name):
+			return "{" + name + "}"
+		case p.Later.Has(name):
+			return "{" + name + "}, in rate_limit_user in the place of rate_limit"
+		}
+	}
+	return "basic_auth before it, or a placeholder of the request"
 }
 
 // ReadsBodies is the problem of a placeholder of the body.

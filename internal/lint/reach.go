@@ -28,6 +28,9 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 		all := p.Witness(routing.Requests{})
 		unanswered, _ := all.Unanswered()
 		switch before := all.Before(); {
+		case all.Never() == routing.Excluded:
+			found = append(found, p.Handler.Advice("this handler never runs: the matcher of a route around it matches no request of its site",
+				"a host or path of this site in that matcher"))
 		case all.Never() != "":
 			found = append(found,
 				p.Handler.Advice("this handler never runs: "+strings.TrimSuffix(all.Never(), "them")+"every request",

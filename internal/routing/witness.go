@@ -126,6 +126,9 @@ func (p *Place) hostsOf(r Requests) []string {
 	return nil
 }
 
+// Excluded is why no witness reaches a handler in a route that matches none of them.
+const Excluded = "the route around it doesn't match them"
+
 // Never says why no witness reaches the handler; "" if one may.
 func (all Witnessed) Never() (why string) {
 	for _, w := range all {
@@ -133,7 +136,7 @@ func (all Witnessed) Never() (why string) {
 		case w.reached:
 			return ""
 		case w.excluded:
-			why = "the route around it doesn't match them"
+			why = Excluded
 		case why == "" && w.by != "":
 			why = w.by + " before it answers them"
 		case why == "":
