@@ -221,7 +221,7 @@ func (c *challengeExchange) show(status int, target string, refused *answer.Refu
 	if err := c.set(&page); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	meter.ChallengeShown()
+	c.Config.noteChallenge()
 	return c.render(status, page)
 }
 
