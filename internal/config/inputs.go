@@ -244,26 +244,22 @@ func (p *Place) Judge(name string) (problem, write string, fatal bool) {
 	case p.Later.Has(name):
 		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
 	case isUser:
-		return "is always empty here: nothing before this handler authenticates users", p.identityField(), false
+		return "is always empty here: nothing before this handler authenticates users", p.withUsers(name), false
 	}
 	return "", "", false
 }
 
-// identityField returns what to write for the user where no handler of Caddy's own knows one.
-func (p *Place) identityField() (write string) {
+// withUsers returns what to write where nothing before this place knows users.
+func (p *Place) withUsers(name string) (write string) {
 	if p.Later.Anything {
 		return userDirective
 	}
 	for _, field := range identityFields {
-		name := headerFamily + field
-		switch {
-		case p.Earlier.Has(name):
-			return "{" + name + "}"
-		case p.Later.Has(name):
-			return "{" + name + "}, in rate_limit_user in the place of rate_limit"
+		if field = headerFamily + field; p.Earlier.Has(field) || p.Later.Has(field) {
+			return "{" + field + "} in the place of {" + name + "}"
 		}
 	}
-	return "basic_auth before it, or a placeholder of the request"
+	return "basic_auth in the site, and rate_limit_user in the place of rate_limit; or a placeholder of the request"
 }
 
 // ReadsBodies is the problem of a placeholder of the body.
