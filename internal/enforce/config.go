@@ -128,7 +128,7 @@ type Handler struct {
 
 	reported []meter.Config // reported to metrics
 	idle     idle
-	ends     func()         // see Serve
+	ends     func() // see Serve
 }
 
 // Zone is a class of requests with their key and their limits.
@@ -181,9 +181,9 @@ type Zone struct {
 
 	Log    atomic.Pointer[instance.RefusalLog]
 	Meter  meter.Zone
-	before int64        // requests that the meter had counted when the config was loaded
-	empty  atomic.Int64 // requests since then whose key was empty
-	Past  *history.Meter // for the history; nil if there is none
+	before int64          // requests that the meter had counted when the config was loaded
+	empty  atomic.Int64   // requests since then whose key was empty
+	Past   *history.Meter // for the history; nil if there is none
 
 	Requests *history.Meter // of its handler
 }
