@@ -26,6 +26,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/lint"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
+	"github.com/caddy-tally/caddy-tally/internal/report"
 )
 
 // Dashboard shows the state of this Caddy's rate limiter to authenticated users: passing and
@@ -100,6 +101,7 @@ func (dash *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddy
 		_, err := w.Write([]byte(http.StatusText(http.StatusPermanentRedirect) + "\n"))
 		return err
 	}
+	report.Withdraw(r)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(dash.open, cancel)() // live updates delay neither a stop nor a reload

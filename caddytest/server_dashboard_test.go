@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 // The dashboard is for users, below whatever path it stands, and for nobody else.
@@ -37,6 +39,22 @@ func TestDashboardIsForUsers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Requests of the dashboard aren't among those that it shows, unless they were refused.
+func TestDashboardDoesNotShowItself(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, options("")+site("rate_limit {\nzone all {\nlimit 4/1h\n}\n}\nhandle_path /limits/* {\n"+basicAuth+"rate_limit_dashboard\n}\nrespond hello\n"))
+	s.get("/page")
+	s.get("/limits/health", alice)
+	s.get("/limits/clients") // without a password
+	if body := s.get("/limits/requests", alice).body; strings.Contains(body, "/limits/health") || !strings.Contains(body, "/limits/clients") || !strings.Contains(body, "/page") {
+		t.Errorf("the dashboard shows\n%s", body)
+	}
+	s.get("/limits/bans", alice) // refused
+	if seen, err := s.operator().Refusals(t.Context(), operator.RefusalsQuery{}); err != nil || seen.Sampled != 1 || seen.LetIn != 2 {
+		t.Errorf("got %+v, %v, want one refusal, and two that were let in", seen, err)
 	}
 }
 

@@ -234,3 +234,43 @@ func TestUsageOfAPIKeysIsExact(t *testing.T) {
 	}
 	s.wantCommand(t, 0, []string{"history", "api"}, "api")
 }
+
+// One command has the usage of all API keys of a month, also of one that was revoked meanwhile; and the heaviest keys
+// have the names of API keys though memory has forgotten them.
+func TestUsageOfAllAPIKeys(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, options("rate_limit {\nstore_timeout 10s\ntier free {\nlimit 100/1h\n}\napi_keys {\nmissing deny\n}\n}")+
+		site("rate_limit {\nzone api {\nper api_key\ntiers\n}\n}\nrespond hello"))
+	file := filepath.Join(filepath.Dir(s.rulesFile()), "api_keys")
+	for name, n := range map[string]int{"acme": 3, "globex/web": 2, "idle": 0} {
+		key, err := apikeys.New(file, apikeys.Holder{Name: name, Tier: "free"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.start(); n > 0 {
+			s.wantPassed(n, n, "/", "X-Api-Key: "+key)
+		}
+		s.stop()
+	}
+	s.start()
+	s.wantCommand(t, 0, []string{"key", "revoke", "globex/web", "--file", file}, "")
+	used, err := s.operator().Usage(t.Context(), operator.UsageQuery{All: true})
+	units := make(map[string]int64)
+	for _, d := range used.Days { // two of them at midnight
+		units[d.Client+" "+d.Limit] += d.Units
+	}
+	if want := map[string]int64{"api-key:acme api": 3, "api-key:globex/web api": 2}; err != nil || !maps.Equal(units, want) {
+		t.Errorf("got %v, %v, want %v", units, err, want)
+	}
+	csv, _, code := s.rateLimit("usage", "--all", "--format", "csv")
+	if lines := strings.Split(strings.TrimSpace(csv), "\n"); code != 0 || lines[0] != "client,day,zone,limit,units,refused,exact" ||
+		strings.Count(csv, "client") != 1 || !strings.Contains(csv, ",api,api,3,0,true") || !strings.Contains(csv, "\napi-key:globex/web,") {
+		t.Errorf("got %d,\n%s", code, csv)
+	}
+	s.wantCommand(t, 0, []string{"usage", "--all"}, "CLIENT", "api-key:acme", "all API keys in 20")
+	s.wantCommand(t, 1, []string{"usage", "--all", "--key", "acme"}, "or --all in its place")
+	past, err := s.operator().History(t.Context(), operator.HistoryQuery{From: time.Now().Add(-2 * time.Hour), To: time.Now()})
+	if err != nil || len(past.Heaviest) != 2 || past.Heaviest[0].Client != "api-key:acme" {
+		t.Errorf("the heaviest are %+v, %v", past.Heaviest, err)
+	}
+}

@@ -91,6 +91,15 @@ func (s *Set) Tiers(now time.Time) map[string]int {
 	return tiers
 }
 
+// AddNames adds the names of all keys to a set of names, also those of keys that have expired.
+func (s *Set) AddNames(to map[string]bool) {
+	if s != nil {
+		for _, client := range s.clients {
+			to[client.Name] = true
+		}
+	}
+}
+
 // newSet returns an empty set for hashes under a salt.
 func newSet(salt []byte) *Set {
 	s := &Set{clients: make(map[sum]*Holder)}

@@ -190,17 +190,19 @@ func (s *session) showLimits(e operator.Explanation) {
 		{"USED", func(l operator.LimitState) cell { return figure(l.Used) }},
 		{"LEFT", func(l operator.LimitState) cell { return figure(l.Left) }},
 		{"COST", func(l operator.LimitState) cell { return figure(l.Cost) }},
-		{"NEXT", s.nextOf},
+		{"NEXT", func(l operator.LimitState) cell { return s.nextOf(l, e.Next.Status != 0) }},
 	}, e.Limits)
 }
 
-// nextOf describes a limit's effect on the next request.
-func (s *session) nextOf(l operator.LimitState) cell {
+// nextOf describes a limit's effect on the next request, which is refused by something.
+func (s *session) nextOf(l operator.LimitState, isRefused bool) cell {
 	then := ""
 	if l.FreeAt != nil {
 		then = " " + fromNow(*l.FreeAt, s.now)
 	}
 	switch {
+	case !l.Refuses && isRefused:
+		return cell{Text: "has room", Whole: true}
 	case !l.Refuses:
 		return cell{Text: "passes", Style: green, Whole: true}
 	case l.Shadow && then == "":

@@ -239,3 +239,14 @@ func TestTablesFitATerminal(t *testing.T) {
 		}
 	}
 }
+
+// Limits of a request that something refuses aren't said to let it pass.
+func TestNextOfLimitsOfARefusedRequest(t *testing.T) {
+	s, over := new(session), operator.LimitState{Refuses: true}
+	for want, got := range map[string]cell{"has room": s.nextOf(operator.LimitState{}, true), "passes": s.nextOf(operator.LimitState{}, false),
+		"never passes": s.nextOf(over, true)} {
+		if got.Text != want {
+			t.Errorf("got %q, want %q", got.Text, want)
+		}
+	}
+}

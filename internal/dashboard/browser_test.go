@@ -180,6 +180,25 @@ func TestBrowserPhonesShowALinePerClient(t *testing.T) {
 	}
 }
 
+// On a phone the menu is one line, all of which is to be seen.
+func TestBrowserMenuIsALineOnAPhone(t *testing.T) {
+	t.Parallel()
+	chromium := browser.Find(t)
+	server := httptest.NewServer(newSite(t, sample.New(time.Now)).handler)
+	t.Cleanup(server.Close)
+	b := browser.Start(t, chromium)
+	for _, width := range []int{360, 390, 430} {
+		page := b.Open(t, browser.View{Width: width, Height: 740})
+		page.Go(server.URL + "/limits/health")
+		var wrong []string
+		page.Eval(`(() => { const nav = document.querySelector(".top nav"), items = [...nav.querySelectorAll("a")]
+			return items.filter((a) => a.offsetTop !== items[0].offsetTop || a.getBoundingClientRect().right > innerWidth || nav.scrollWidth > nav.clientWidth).map((a) => a.innerText) })()`, &wrong)
+		if len(wrong) > 0 {
+			t.Errorf("%d wide: not in the line, or not to be seen: %q", width, wrong)
+		}
+	}
+}
+
 // Clicking a zone plots it, and lists its refusals.
 func TestBrowserZonesHaveAPlot(t *testing.T) {
 	t.Parallel()

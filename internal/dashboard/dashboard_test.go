@@ -487,3 +487,51 @@ func TestFullBarsAreRed(t *testing.T) {
 		t.Errorf("the limit isn't shown by its units:\n%s", body)
 	}
 }
+
+// The answer for a banned client stands above limits that say they have room, not that they let it in.
+func TestLimitsOfARefusedClientLetNobodyIn(t *testing.T) {
+	s := newSite(t, sample.New(time.Now))
+	const letIn = `<span class="pill ok">let in</span>`
+	if body := s.wantPost(200, s.form("explain", "client", "192.0.2.9")); !strings.Contains(body, letIn) {
+		t.Errorf("the limit of a client that passes doesn't say so:\n%s", body)
+	}
+	s.wantPost(200, s.form("ban", "client", "192.0.2.9", "for", "3600"))
+	body := s.wantPost(200, s.form("explain", "client", "192.0.2.9"))
+	if !strings.Contains(body, "429 · Refused") || strings.Contains(body, letIn) || !strings.Contains(body, "has room") {
+		t.Errorf("below a refusal is said that the client is let in:\n%s", body)
+	}
+}
+
+// expiring has a client whose block is just over.
+type expiring struct{ operator.Service }
+
+func (expiring) Keys(context.Context, operator.KeysQuery) ([]operator.Key, error) {
+	return []operator.Key{{Zone: "login", Limit: "5/1m", Client: "203.0.113.9", Used: 5, Amount: 5, BlockedUntil: new(time.Now())}}, nil
+}
+
+// What is shown as blocked isn't said to be free now.
+func TestBlockedIsNotFreeNow(t *testing.T) {
+	s := newSite(t, sample.New(time.Now), func(o *dashboard.Options) { o.Service = expiring{o.Service} })
+	if body := s.get("clients"); strings.Contains(body, "free now") || !strings.Contains(body, "free in a moment") {
+		t.Errorf("the page shows\n%s", body)
+	}
+}
+
+// The lists of what is refused most have nothing that was only let in. That of all requests has it.
+func TestRefusedMostWasRefused(t *testing.T) {
+	s := newSite(t, sample.New(time.Now))
+	if body := s.get(""); strings.Contains(body, "/about") || !strings.Contains(body, "Paths refused most") {
+		t.Error("the first page lists a path with nothing refused")
+	}
+	if body := s.get("requests"); !strings.Contains(body, "/about") {
+		t.Error("the page of requests lacks a path")
+	}
+}
+
+// The list of the heaviest says once what an estimate is.
+func TestEstimatesAreExplainedOnce(t *testing.T) {
+	body := newSite(t, sample.New(time.Now)).get("history")
+	if strings.Count(body, "≈ is estimated") != 1 || !strings.Contains(body, "≈ 21,004") || strings.Contains(body, "≈ 1,204,551") || strings.Contains(body, "<small>about") {
+		t.Errorf("the page shows\n%s", body)
+	}
+}

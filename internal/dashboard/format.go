@@ -129,10 +129,10 @@ func floor(d time.Duration) time.Duration {
 	return d.Truncate(24 * time.Hour)
 }
 
-// soon formats a future time relative to now: in 4 minutes, now.
+// soon formats a time that ends a refusal, which holds until then: in 4 minutes, in a moment.
 func soon(t, now time.Time) string {
-	if t.Before(now) {
-		return "now"
+	if t.Sub(now) <= time.Second {
+		return "in a moment"
 	}
 	return ago(t, now)
 }

@@ -92,3 +92,8 @@ func (p *historyPage) fill(h operator.History, from, to time.Time) {
 		}
 	}
 }
+
+// Estimates reports whether some keys' numbers are estimates.
+func (p historyPage) Estimates() bool {
+	return slices.ContainsFunc(p.Heaviest, func(h operator.Heavy) bool { return !h.Exact })
+}

@@ -60,8 +60,12 @@ func loadNow(v *visit) (any, error) {
 		if p.Zone != "" {
 			query.Set("zone", p.Zone)
 		}
-		p.Properties = slices.DeleteFunc(v.propertiesOf(&p.Refused, query),
-			func(p property) bool { return p.Name != "path" && p.Name != "agent" })
+		for _, shared := range v.propertiesOf(&p.Refused, query) {
+			shared.Shares = slices.DeleteFunc(shared.Shares, func(s shareRow) bool { return s.Refused == 0 })
+			if len(shared.Shares) > 0 && (shared.Name == "path" || shared.Name == "agent") {
+				p.Properties = append(p.Properties, shared)
+			}
+		}
 	}
 	p.Plot = Plot{Per: "second", Zone: p.Zone, Live: true}
 	if p.Status.History {

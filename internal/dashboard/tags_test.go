@@ -85,7 +85,7 @@ func TestLatestRefusalsAreOnThePage(t *testing.T) {
 	}
 }
 
-var unitsAndRefusals = regexp.MustCompile(`data-label="Units" class="n[^"]*">([0-9,]+)</td><td role="cell" data-label="Refused" class="n[^"]*">([0-9,]+)`)
+var unitsAndRefusals = regexp.MustCompile(`data-label="Units" class="n[^"]*">(?:≈ )?([0-9,]+)</td><td role="cell" data-label="Refused" class="n[^"]*">(?:≈ )?([0-9,]+)`)
 
 // The clients with the highest usage were ordered by a number that no column showed.
 func TestRowsAreSortedByAColumnThatIsShown(t *testing.T) {

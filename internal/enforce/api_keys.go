@@ -50,6 +50,16 @@ func (a *APIKeys) TierOf(client string, now time.Time) string {
 	return a.shared().TierOf(client, now)
 }
 
+// Names returns the names of all keys.
+func (a *APIKeys) Names() map[string]bool {
+	names := make(map[string]bool)
+	if a != nil {
+		a.Keys.Keys().AddNames(names)
+		a.shared().AddNames(names)
+	}
+	return names
+}
+
 // denyUnknown returns the denial of a request with an unknown key. Until the keys in the store have
 // been read, any key may be one of them.
 func (a *APIKeys) denyUnknown() *answer.Denial {

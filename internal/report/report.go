@@ -115,6 +115,13 @@ func sample(v *enforce.Verdict, why engine.Reason, again bool) {
 	}
 }
 
+// Withdraw takes a request out of the sample if handlers have let it in.
+func Withdraw(r *http.Request) {
+	if before, ok := caddyhttp.GetVar(r.Context(), sampleVar).(*watch.Request); ok {
+		before.Withdraw()
+	}
+}
+
 // sampled returns the request of a verdict for the sample.
 func sampled(v *enforce.Verdict, why engine.Reason) watch.Request {
 	in, cfg, sent := v.Http, v.Handler.Config, v.Http

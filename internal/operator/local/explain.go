@@ -160,7 +160,7 @@ func (cfg runningConfig) banOf(c engine.ClientRecord, now int64, wall time.Time)
 	ban := &operator.Rule{
 		Action: operator.Ban, By: "conduct", Client: targetOf(c.Key),
 		Text:  cmp.Or(identity.KeyText([]byte(c.Key)), "a client that isn't known by a name"),
-		Until: new(wall.Add(c.Banned).UTC().Truncate(time.Second)),
+		Until: ends(wall.Add(c.Banned)),
 	}
 	if n := len(c.Record.Past); n > 0 {
 		last := c.Record.Past[n-1]
@@ -344,8 +344,11 @@ func (ex *explainer) in(wait time.Duration) *time.Time {
 	if wait <= 0 || wait == limiter.Never {
 		return nil
 	}
-	return new(ex.Now.Add(wait).UTC().Truncate(time.Second))
+	return ends(ex.Now.Add(wait))
 }
+
+// ends returns when something that refuses ends: rounded up to a second, so that it has ended then.
+func ends(t time.Time) *time.Time { return new(t.Add(time.Second - 1).UTC().Truncate(time.Second)) }
 
 // maxExplained bounds the limits of an explanation.
 const maxExplained = 100

@@ -164,13 +164,25 @@ func historyQuery(q operator.HistoryQuery, now int64) storage.HistoryQuery {
 	return wanted
 }
 
-// keysInHistory returns the heavy keys that memory still knows, by their names at rest.
+// keysInHistory returns the heavy keys that memory still knows, and API keys, by their names at rest.
 func (cfg runningConfig) keysInHistory(inst *instance.Instance, heaviest []keyUse) map[storage.Key]string {
 	if len(heaviest) == 0 {
 		return nil
 	}
 	limits := cfg.limitsOf(cfg.AllZones)
 	known := make(map[storage.Key]string)
+	series := make(map[storage.Series]bool)
+	for _, k := range heaviest {
+		series[k.Series] = true
+	}
+	for name := range cfg.APIKeys.Names() { // which the config knows, whatever memory has forgotten
+		for limit := range series {
+			key := string(identity.TagAPIKey) + name
+			if names, err := inst.Names.InHistory(limit, key); err == nil {
+				known[names[0]], known[names[1]] = key, key
+			}
+		}
+	}
 	for _, k := range inst.Engine.Keys(engine.KeysQuery{N: operator.MaxItems,
 		Match: func(id storage.LimitID, _ []byte) bool { return limits[id] != nil }}) {
 		for _, l := range limits[k.Limit.ID] {

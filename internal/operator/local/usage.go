@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -21,7 +22,7 @@ const monthLayout = "2006-01"
 
 // Usage implements operator.Service.
 func (r running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usage, error) {
-	key, err := usageKey(q.Client)
+	key, err := usageKey(q)
 	if err != nil {
 		return operator.Usage{}, err
 	}
@@ -44,6 +45,10 @@ func (r running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usa
 	}
 	u := usageSearch{store: store, names: &inst.Names, key: key, resolution: resolutionIn(zone),
 		days: []operator.UsageDay{}}
+	if q.All {
+		usage.Days, err = r.usageOfAll(ctx, app, u, usage)
+		return usage, err
+	}
 	if err := u.search(ctx, app, usage.From, usage.To); err != nil {
 		return operator.Usage{}, err
 	}
@@ -57,8 +62,44 @@ func (r running) Usage(ctx context.Context, q operator.UsageQuery) (operator.Usa
 	return usage, nil
 }
 
-// usageKey returns the key of a client whose name at rest doesn't change.
-func usageKey(client string) (string, error) {
+// usageOfAll returns the usage of all API keys, also of those that were revoked since the audit begins.
+func (r running) usageOfAll(ctx context.Context, app runningConfig, u usageSearch,
+	in operator.Usage) ([]operator.UsageDay, error) {
+	names := app.APIKeys.Names()
+	for q := (operator.AuditQuery{N: operator.MaxItems}); ; {
+		acts, err := r.Audit(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, act := range acts {
+			if t, err := operator.ParseTarget(act.Target); err == nil && t.Kind == operator.APIKey {
+				names[t.Value] = true
+			}
+		}
+		if len(acts) < q.N {
+			break
+		}
+		q.Before = acts[len(acts)-1].At
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		u.key = string(identity.TagAPIKey) + name
+		from := len(u.days)
+		if err := u.search(ctx, app, in.From, in.To); err != nil {
+			return nil, err
+		}
+		for i := range u.days[from:] {
+			u.days[from+i].Client = operator.Target{Kind: operator.APIKey, Value: name}.String()
+		}
+	}
+	return u.ordered(), nil
+}
+
+// usageKey returns the key of a client whose name at rest doesn't change; of all API keys, how these begin.
+func usageKey(q operator.UsageQuery) (string, error) {
+	client := q.Client
+	if q.All && client == "" {
+		return string(identity.TagAPIKey), nil
+	}
 	t, err := operator.ParseTarget(client)
 	if err != nil {
 		return "", err
@@ -70,7 +111,7 @@ func usageKey(client string) (string, error) {
 	case operator.KeyText:
 		key = string(textKey(t.Value))
 	}
-	if key == "" {
+	if key == "" || q.All {
 		return "", operator.Errorf(http.StatusBadRequest, "client: got %q: expected the name of an API key, or key:TEXT: addresses have another name in the history every day", client)
 	}
 	return key, nil
@@ -143,6 +184,7 @@ type usageSearch struct {
 	key        string
 	resolution time.Duration
 	days       []operator.UsageDay
+	heaviest   map[int64][]storage.Heavy // by days, which all keys share
 }
 
 // search finds the key among the heaviest ones, which are kept for some days, and that of an API key
@@ -163,12 +205,18 @@ func (u *usageSearch) search(ctx context.Context, app runningConfig, from, to ti
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		heavy, err := u.store.Heaviest(ctx,
-			storage.HistoryQuery{From: max(calendar.Ends(day-1), from.UnixNano()), To: calendar.Ends(day)}, math.MaxInt)
-		if err != nil {
-			return err
+		if _, known := u.heaviest[day]; !known {
+			heavy, err := u.store.Heaviest(ctx,
+				storage.HistoryQuery{From: max(calendar.Ends(day-1), from.UnixNano()), To: calendar.Ends(day)}, math.MaxInt)
+			if err != nil {
+				return err
+			}
+			if u.heaviest == nil {
+				u.heaviest = make(map[int64][]storage.Heavy)
+			}
+			u.heaviest[day] = heavy
 		}
-		for _, k := range heavy {
+		for _, k := range u.heaviest[day] {
 			if name, err := u.nameIn(k.Series); err != nil {
 				return err
 			} else if k.Key == name {
@@ -218,10 +266,10 @@ func (u *usageSearch) searchLimit(ctx context.Context, q storage.HistoryQuery, c
 	return err
 }
 
-// ordered returns the usage in the order of time, zones and limits.
+// ordered returns the usage in the order of clients, time, zones and limits.
 func (u *usageSearch) ordered() []operator.UsageDay {
 	slices.SortFunc(u.days, func(a, b operator.UsageDay) int {
-		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Limit, b.Limit))
+		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Day, b.Day), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Limit, b.Limit))
 	})
 	return u.days
 }

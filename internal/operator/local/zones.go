@@ -264,7 +264,7 @@ func listedKey(k engine.KeyState, p tierLimit, now time.Time) operator.Key {
 		Used: k.Used, Amount: k.Limit.Capacity(), Refused: k.Refused,
 	}
 	if k.Blocked > 0 {
-		key.BlockedUntil = new(now.Add(k.Blocked).UTC().Truncate(time.Second))
+		key.BlockedUntil = ends(now.Add(k.Blocked))
 	}
 	return key
 }

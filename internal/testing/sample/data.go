@@ -95,7 +95,7 @@ func (s *Service) History(_ context.Context, q operator.HistoryQuery) (operator.
 	h.Heaviest = []operator.Heavy{
 		{Zone: "api", Limit: "1000/1m", Text: "globex", Tag: "3e4467", Units: 1_204_551, Refused: 0, Precision: exact},
 		{Zone: "site", Limit: "600/1m", Text: "203.0.113.77", Tag: "3fa9c1", Units: 88_310, Refused: 130_118, Precision: exact},
-		{Zone: "search", Limit: "30/1m burst 10", Text: "4f1a90bd51c7e002", Units: 21_004, Refused: 1_207, Precision: exact},
+		{Zone: "search", Limit: "30/1m burst 10", Text: "4f1a90bd51c7e002", Units: 21_004, Refused: 1_207},
 	}
 	return h, nil
 }
@@ -274,6 +274,9 @@ func (s *Service) Refusals(_ context.Context, q operator.RefusalsQuery) (operato
 		share(&result.Networks, []string{"203.0.113.0/24", "192.0.2.0/24", "2001:db8:4c1::/48", "198.51.100.0/24"}[i%4], "", "")
 		share(&result.Countries, []string{"DE", "AT", "JP", "BR"}[i%4], "", "")
 		share(&result.Providers, []string{"AS64496", "AS64497", "AS64498", "AS64499"}[i%4], "", "")
+	}
+	if q.Path == "" {
+		result.Paths = append(result.Paths, operator.RefusedShare{Text: "/about", LetIn: 3})
 	}
 	return result, nil
 }
