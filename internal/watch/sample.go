@@ -37,7 +37,7 @@ type Request struct {
 	ASN     string // "" unless it is known
 	Refusal *Refusal
 	refused bool // guarded by the watchers' mu: a later handler has refused what this one let in, or it was withdrawn
-	of      *Watchers
+	sample  *Watchers
 }
 
 // Counted is a zone that has counted a request, or would have, and its key there, of at most 128 bytes.

@@ -106,7 +106,7 @@ func (w *Watchers) Add(now time.Time, refused bool, about func() Request) *Reque
 		return nil
 	}
 	r := new(about())
-	r.of = w
+	r.sample = w
 	r.At, r.Path, r.Agent = now.UTC(), PathClass(r.Path),
 		strings.Clone(wording.MaskText(wording.Shortened(r.Agent, maxAgent)))
 	r.Host = wording.Printable(wording.Shortened(r.Host, maxHost), "")
@@ -139,7 +139,7 @@ func (w *Watchers) Later(r *Request, refused bool, counted []Counted) {
 }
 
 // Withdraw takes a request that was let in out of the sample, such as one of an operator who looks at the sample.
-func (r *Request) Withdraw() { r.of.Later(r, true, nil) }
+func (r *Request) Withdraw() { r.sample.Later(r, true, nil) }
 
 // Recent returns the sample's requests of the last minutes, the newest first.
 func (w *Watchers) Recent(now time.Time) []Request {
