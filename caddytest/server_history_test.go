@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -272,5 +273,39 @@ func TestUsageOfAllAPIKeys(t *testing.T) {
 	past, err := s.operator().History(t.Context(), operator.HistoryQuery{From: time.Now().Add(-2 * time.Hour), To: time.Now()})
 	if err != nil || len(past.Heaviest) != 2 || past.Heaviest[0].Client != "api-key:acme" {
 		t.Errorf("the heaviest are %+v, %v", past.Heaviest, err)
+	}
+}
+
+// Customers see what they have used with their own key, for one unit, also after a restart; over the limit they see what
+// refuses them, and nobody sees another's use.
+func TestCustomersSeeTheirOwnUse(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, options("rate_limit {\nstore_timeout 10s\ntier free {\nlimit 4/1h\nlimit 9/month fixed name monthly\n}\napi_keys {\nmissing deny\n}\n}")+
+		site("rate_limit {\nzone api {\nper api_key\ntiers\n}\nzone places {\nlimit 5 concurrent\n}\n}\nrespond /usage {http.rate_limit.limits}\nrespond hello\nhandle_errors 429 {\nrespond {http.rate_limit.limits} 429\n}"))
+	var keys []string
+	for _, name := range []string{"acme", "globex"} {
+		key, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Holder{Name: name, Tier: "free"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, "X-Api-Key: "+key)
+	}
+	want := func(status int, key, limits string) {
+		t.Helper()
+		a := s.get("/usage", key)
+		if got := regexp.MustCompile(`,"reset_seconds":\d+}`).ReplaceAllString(a.body, ""); a.status != status || got != limits || a.header.Get("Content-Type") != "application/json" {
+			t.Errorf("got %d, %s: %s, want %s", a.status, a.header.Get("Content-Type"), got, limits)
+		}
+	}
+	s.start()
+	s.wantPassed(2, 2, "/", keys[0])
+	want(http.StatusOK, keys[0], `[{"zone":"api","limit":"api","amount":4,"used":3,"left":1,{"zone":"api","limit":"monthly","amount":9,"used":3,"left":6]`)
+	s.stop()
+	s.start()
+	want(http.StatusOK, keys[0], `[{"zone":"api","limit":"api","amount":4,"used":4,"left":0,{"zone":"api","limit":"monthly","amount":9,"used":4,"left":5]`)
+	want(http.StatusOK, keys[1], `[{"zone":"api","limit":"api","amount":4,"used":1,"left":3,{"zone":"api","limit":"monthly","amount":9,"used":1,"left":8]`)
+	want(http.StatusTooManyRequests, keys[0], `[{"zone":"api","limit":"api","amount":4,"used":4,"left":0]`)
+	if a := s.get("/usage"); a.status != http.StatusUnauthorized {
+		t.Errorf("without a key: %d %s", a.status, a.body)
 	}
 }

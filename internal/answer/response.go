@@ -2,6 +2,7 @@ package answer
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -254,6 +255,9 @@ func (r *Response) placeholder(key string) (any, bool) {
 	if strings.HasPrefix(name, "client") && r.client != nil {
 		return r.client.Placeholder(key)
 	}
+	if name == LimitsPlaceholder {
+		return r.asJSON(), true
+	}
 	zone, ok := strings.CutSuffix(name, ".remaining")
 	if !ok {
 		return nil, false
@@ -264,6 +268,30 @@ func (r *Response) placeholder(key string) (any, bool) {
 		}
 	}
 	return nil, false
+}
+
+// LimitsPlaceholder is the suffix of the placeholder of [Response.asJSON].
+const LimitsPlaceholder = "limits"
+
+// asJSON returns the limits of the request's zones as JSON, for answers that tell clients what they have used.
+func (r *Response) asJSON() string {
+	type state struct {
+		Zone   string `json:"zone"`
+		Limit  string `json:"limit"`
+		Amount int64  `json:"amount"`
+		Used   int64  `json:"used"`
+		Left   int64  `json:"left"`
+		Reset  int64  `json:"reset_seconds"`
+	}
+	list := []state{}
+	for _, s := range r.statuses {
+		if s.Reset != limiter.Never { // as with places of concurrent requests
+			list = append(list, state{s.Zone, s.Name, cmp.Or(s.Capacity, s.limit.Capacity()), s.Used, s.Remaining,
+				s.effective(r.Refusal != nil)})
+		}
+	}
+	text, _ := json.Marshal(list) // texts and numbers
+	return string(text)
 }
 
 var _ caddy.ReplacerFunc = (*Response)(nil).placeholder

@@ -75,7 +75,7 @@ func (s *Survey) DoubtfulPlaceholder(name string) (problem, fix string) {
 			name), "one of the request"
 	}
 	rest := strings.TrimPrefix(name, enforce.OurPlaceholders)
-	known := slices.Sorted(maps.Keys(answer.ExceededPlaceholders))
+	known := append(slices.Sorted(maps.Keys(answer.ExceededPlaceholders)), answer.LimitsPlaceholder)
 	for _, part := range enforce.ClientPlaceholders {
 		known = append(known, "client"+part)
 	}
