@@ -1,12 +1,16 @@
 package caddytest
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 )
 
 // wantPolicy checks the RateLimit-Policy of a request that passes.
@@ -174,4 +178,36 @@ func TestNotifyTest(t *testing.T) {
 	if !strings.Contains(out, "it was tested less than a minute ago") || strings.Contains(out+errs, "secret") || len(got) > 0 {
 		t.Errorf("the second test prints %s%s, and sends %d messages", out, errs, len(got))
 	}
+}
+
+// A raise of one limit, such as a month's quota, leaves the others of its zone as they are, in every tier. It comes
+// before one of the zone, is told by explain, and ends alone.
+func TestRaiseOfOneLimit(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, options("rate_limit {\nstore_timeout 10s\ntier free {\nlimit 6/1h\nlimit 10/month fixed name monthly\n}\ntier pro {\nlimit 8/1h\nlimit 20/month fixed name monthly\n}\napi_keys {\nmissing deny\n}\n}")+
+		site("rate_limit {\nzone api {\nper api_key\ntiers\n}\n}\nrespond hello"))
+	key := make(map[string]string)
+	for _, tier := range []string{"free", "pro"} {
+		text, err := apikeys.New(filepath.Join(filepath.Dir(s.rulesFile()), "api_keys"), apikeys.Holder{Name: "of-" + tier, Tier: tier})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key[tier] = "X-Api-Key: " + text
+	}
+	s.start()
+	const free = `"api";q=6;w=3600, "monthly";q=%d;w=2629746`
+	s.wantPolicy(t, fmt.Sprintf(free, 10), "/", key["free"])
+	s.wantCommand(t, 1, words("raise 1.5x api-key:of-free --zone api/montly"), `there is no "api/montly"`)
+	s.wantCommand(t, 0, words("raise 1.5x api-key:of-free api-key:of-pro --zone api/monthly --for 7d"), "raised 1.5x in zone api/monthly until")
+	s.wantPolicy(t, fmt.Sprintf(free, 15), "/", key["free"])
+	s.wantPolicy(t, `"api";q=8;w=3600, "monthly";q=30;w=2629746`, "/", key["pro"])
+	s.wantCommand(t, 0, words("raise 3x api-key:of-free --zone api"))
+	s.wantPolicy(t, `"monthly";q=15;w=2629746, "api";q=18;w=3600`, "/", key["free"])
+	s.wantCommand(t, 0, words("explain api-key:of-free"), "10/month fixed, raised 1.5x by a rule", "6/1h, raised 3x by a rule")
+	s.stop()
+	s.start()
+	s.wantPolicy(t, `"monthly";q=15;w=2629746, "api";q=18;w=3600`, "/", key["free"])
+	s.wantCommand(t, 0, words("unraise api-key:of-free --zone api/monthly"), "no longer raised in zone api/monthly")
+	s.wantCommand(t, 0, words("unraise api-key:of-free --zone api"))
+	s.wantPolicy(t, `"api";q=6;w=3600, "monthly";q=10;w=2629746`, "/", key["free"])
 }

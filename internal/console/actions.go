@@ -23,7 +23,7 @@ type action struct {
 	short, long, example string
 	undoes               operator.Action // whose clients the shell completes; "" for those that are refused most
 	nothing              string          // the message if nothing was changed; "" if that is impossible
-	zone                 bool            // has --zone
+	zone                 string          // has --zone
 	force                string          // usage of --force, if it differs
 	lasts, usually       string          // usage and default of --for; "" if the action doesn't last
 }
@@ -34,7 +34,7 @@ var actions = []action{{
 	long:    "Forgets what a client has used, in all zones or in one: its limits start\nfrom zero.",
 	example: "  caddy rate-limit reset 203.0.113.9 --zone login",
 	nothing: "There is nothing to reset: %s has used nothing.",
-	zone:    true,
+	zone:    "Only in this zone",
 }, {
 	Action:  operator.Ban,
 	short:   "Refuses every request of a client",
@@ -71,8 +71,8 @@ does it with --force. Block lists stay.`,
 	long: `Multiplies the amounts of a client's limits, bursts too, until the raise ends or
 is lifted: 5x gives it five times as much, 0.2x a fifth. It lifts no ban, and
 replaces an earlier raise of the client in the same zone.`,
-	example: "  caddy rate-limit raise 5x api-key:acme --until 2026-12-01 --reason 'import of old orders'\n  caddy rate-limit raise 0.2x 203.0.113.0/24 --zone login",
-	zone:    true,
+	example: "  caddy rate-limit raise 5x api-key:acme --until 2026-12-01 --reason 'import of old orders'\n  caddy rate-limit raise 1.5x api-key:acme --zone api/monthly --until 2026-12-01\n  caddy rate-limit raise 0.2x 203.0.113.0/24 --zone login",
+	zone:    "Only in this zone, or in one of its limits: ZONE/LIMIT",
 	lasts:   "How long: 90m, 24h, 7d (default: until it is lifted)",
 }, {
 	Action:  operator.Unraise,
@@ -80,7 +80,7 @@ replaces an earlier raise of the client in the same zone.`,
 	long:    "Ends what raise began: the client has its limits as they are again. A raise in\none zone ends with --zone.",
 	example: "  caddy rate-limit unraise api-key:acme",
 	undoes:  operator.Raise,
-	zone:    true,
+	zone:    "Only in this zone, or in one of its limits: ZONE/LIMIT",
 }}
 
 // outcome says what an action has done.
@@ -123,8 +123,8 @@ func (c console) act(a action) *cobra.Command {
 	if a.undoes != "" {
 		cmd.ValidArgsFunction = c.completeBanned(a.undoes)
 	}
-	if a.zone {
-		cmd.Flags().StringVar(&o.Zone, "zone", "", "Only in this zone")
+	if a.zone != "" {
+		cmd.Flags().StringVar(&o.Zone, "zone", "", a.zone)
 		cmd.RegisterFlagCompletionFunc("zone", c.completeZone(anywhere)) //nolint:errcheck // the flag is there
 	}
 	if a.lasts != "" {

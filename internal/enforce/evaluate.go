@@ -120,10 +120,6 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 	if err != nil {
 		return nil, err
 	}
-	raise, err := z.raiseOf(e)
-	if err != nil {
-		return nil, err
-	}
 	nth, nthShadow := len(e.Debits), len(e.Shadows.Debits)
 	keys := e.keys[:0] // one, unless programs may read the body differently
 	for e.body.reading = range z.readings(e) {
@@ -151,9 +147,10 @@ func (z *Zone) charge(e *Evaluation) (*answer.Denial, error) {
 	for _, key := range keys {
 		z.chargeKey(e, set, key, cost)
 	}
-	e.Charges.raise(nth, raise)
-	e.Shadows.raise(nthShadow, raise)
-	return nil, nil
+	if err := e.raise(&e.Charges, nth); err != nil {
+		return nil, err
+	}
+	return nil, e.raise(&e.Shadows, nthShadow)
 }
 
 // chargeKey collects the debits of a zone from a key.

@@ -14,25 +14,26 @@ type raised struct {
 	scaling *engine.Scaling // nil if the limit has none
 }
 
-// raiseOf returns the operator's raise of limits in the zone for the request, or nil.
-func (z *Zone) raiseOf(e *Evaluation) (*rules.Rule, error) {
-	for _, set := range e.Handler.Config.Stated.Now().Raises(z.Name) {
-		if set == nil {
-			continue
-		}
-		s := ruleSearch{Evaluation: e, set: set, now: time.Now()}
-		if found, err := s.find(); found != nil || err != nil {
-			return found, err
+// raise raises the limits of all debits from the nth on, as operators' rules for the request say.
+func (e *Evaluation) raise(c *Charges, nth int) error {
+	for i := nth; i < len(c.Debits); i++ {
+		p := c.Policies[i]
+		for _, set := range e.Handler.Config.Stated.Now().Raises(p.Zone.Name, p.Name) {
+			if set == nil {
+				continue
+			}
+			s := ruleSearch{Evaluation: e, set: set, now: time.Now()}
+			by, err := s.find()
+			if err != nil {
+				return err
+			}
+			if by != nil {
+				p.Raise(&c.Debits[i], by)
+				break
+			}
 		}
 	}
-	return nil, nil
-}
-
-// raise raises the limits of all debits from the nth on. The rule may be nil.
-func (c *Charges) raise(nth int, by *rules.Rule) {
-	for i := nth; by != nil && i < len(c.Debits); i++ {
-		c.Policies[i].Raise(&c.Debits[i], by)
-	}
+	return nil
 }
 
 // Raise raises the limit of a debit, and what the records of clients make of it.

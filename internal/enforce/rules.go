@@ -245,11 +245,25 @@ func (cfg *Config) CheckRules(set *rules.Set) error {
 		return fmt.Errorf("rules about %w", err)
 	}
 	for _, name := range set.Zones() {
-		if !slices.ContainsFunc(cfg.AllZones, func(z *Zone) bool { return z.Name == name }) {
-			return fmt.Errorf("raise: there is no zone %q", name)
+		if !slices.ContainsFunc(cfg.AllZones, func(z *Zone) bool { return z.Name == name }) && !cfg.HasLimit(name) {
+			return fmt.Errorf("raise: there is no zone %q, nor a limit LIMIT of a zone ZONE for ZONE/LIMIT", name)
 		}
 	}
 	return nil
+}
+
+// HasLimit reports whether a name is that of a zone and of one of its limits: ZONE/LIMIT.
+func (cfg *Config) HasLimit(name string) bool {
+	for _, z := range cfg.AllZones {
+		for _, set := range z.Sets() {
+			for _, p := range set.All() {
+				if z.Name+"/"+p.Name == name {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // OpenRules reads the file of bans and allowances, if there is one.

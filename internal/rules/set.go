@@ -135,11 +135,11 @@ func (s *Set) addNetworks(networks map[netip.Prefix]*verdict) {
 // IsEmpty reports whether there are no rules, in force or not.
 func (s *Set) IsEmpty() bool { return s == nil || s.total == [len(actionNames)]int{} }
 
-// Raises returns the raises for a zone, as a set, and then those for all zones. Those that are found in the
-// former count. Either may be nil.
-func (s *Set) Raises(zone string) (found [2]*Set) {
+// Raises returns the raises for a limit of a zone, for the zone, and for all zones, as sets. Those that are found in
+// the first one count. Each may be nil.
+func (s *Set) Raises(zone, limit string) (found [3]*Set) {
 	if s != nil && len(s.raises) > 0 {
-		found = [...]*Set{s.raises[zone], s.raises[""]}
+		found = [...]*Set{s.raises[zone+"/"+limit], s.raises[zone], s.raises[""]}
 	}
 	return found
 }
@@ -185,7 +185,7 @@ func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Rule {
 // which a network's rule doesn't apply.
 func (s *Set) Exceptions(r Rule, now time.Time) (n int) {
 	if r.Action == Raise {
-		s = s.Raises(r.Target.Zone)[0]
+		s = s.raises[r.Target.Zone]
 	}
 	if !s.Has(Address) {
 		return 0

@@ -256,6 +256,7 @@ raise 5x 203.0.113.0/24
 raise 2x 203.0.113.7 until 2026-11-25
 raise 0.5x 203.0.113.8
 raise 3x 203.0.113.0/24 zone login
+raise 6x 203.0.113.9 zone search/x
 allow 198.51.100.7
 raise 0.2x api-key:acme until 2026-11-25
 raise 4x api-key:acme until 2026-11-23
@@ -278,6 +279,7 @@ raise 0.3x api-key:acme until 2026-11-24
 		{"search", "203.0.113.7", true, now, "raise 2x 203.0.113.7 until 2026-11-25"},
 		{"search", "203.0.113.7", true, at("2026-11-25"), "raise 5x 203.0.113.0/24"},
 		{"search", "203.0.113.8", true, now, "raise 0.5x 203.0.113.8"},
+		{"search", "203.0.113.9", true, now, "raise 6x 203.0.113.9 zone search/x"}, // the limit's own come first
 		{"search", "203.0.113.7", false, now, "none"},
 		{"search", "203.0.113.8", false, now, "raise 0.5x 203.0.113.8"}, // less needs no proof
 		{"search", "198.51.100.7", true, now, "none"},
@@ -286,7 +288,7 @@ raise 0.3x api-key:acme until 2026-11-24
 		{"search", "acme", true, at("2026-11-25"), "none"},
 	} {
 		got := "none"
-		for _, raises := range set.Raises(tt.zone) {
+		for _, raises := range set.Raises(tt.zone, "x") {
 			if got != "none" {
 				break
 			}
@@ -303,8 +305,8 @@ raise 0.3x api-key:acme until 2026-11-24
 	if got := found(set.FindAddress(netip.MustParseAddr("203.0.113.7"), true, now)); got != "ban 203.0.113.0/24" {
 		t.Errorf("a raise lifts a ban: found %s", got)
 	}
-	if n := set.InForce(Raise, now); n != 7 {
-		t.Errorf("%d raises are in force, want 7", n)
+	if n := set.InForce(Raise, now); n != 8 {
+		t.Errorf("%d raises are in force, want 8", n)
 	}
 	five := Rule{Action: Raise, Percent: 500, Target: network("203.0.113.0/24")}
 	if n := set.Exceptions(five, now); n != 2 {

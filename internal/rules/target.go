@@ -39,7 +39,7 @@ type Target struct {
 	Kind    Kind
 	Network netip.Prefix // if Kind is Address: in the form of [NetworkOf]
 	Text    string       // for all other kinds
-	Zone    string       // of a [Raise]: the only zone; "" means all
+	Zone    string       // of a [Raise]: the only zone, or limit of a zone, as ZONE/LIMIT; "" means all
 }
 
 // In returns the target in a zone only, or in all if that is "".

@@ -83,7 +83,7 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 	}
 	added := rules.Rule{Action: action, Target: about, Reason: operator.OneLine(o.Reason)}
 	if action == rules.Raise {
-		if _, err = t.Config.zonesNamed(o.Zone); err != nil {
+		if _, err = t.Config.zonesNamed(o.Zone); err != nil && !t.Config.HasLimit(o.Zone) {
 			return operator.Done{}, err
 		}
 		if added.Percent, err = rules.ParseFactor(o.Factor); err != nil {

@@ -373,7 +373,7 @@ func (sub *subject) ruleIn(set *rules.Set, now time.Time) *rules.Rule {
 
 // raise raises the limit of a debit, if an operator has raised the target's.
 func (sub *subject) raise(p *enforce.Policy, d *engine.Debit) {
-	for _, set := range sub.Config.Stated.Now().Raises(p.Zone.Name) {
+	for _, set := range sub.Config.Stated.Now().Raises(p.Zone.Name, p.Name) {
 		if by := sub.ruleIn(set, time.Now()); by != nil {
 			p.Raise(d, by)
 			return
